@@ -1,0 +1,31 @@
+// Package protocol is the state machine that moves money: a two-phase commit whose coordinator is
+// whichever process holds the transfer's current epoch.
+//
+// An [Execution] is one run for one transfer. It performs nothing itself. [Execution.Next] returns
+// the operations it wants performed, as data; whoever performs them hands each [Answer] to
+// [Execution.Observe] and asks Next again:
+//
+//	for x.Outcome() == Running {
+//		operations, err := x.Next()
+//		…
+//		for i, answer := range perform(operations) {
+//			x.Observe(operations[i], answer)
+//		}
+//	}
+//
+// The duties of whoever performs them:
+//
+//  1. Every write is acknowledged by a majority and journaled, or its answer is Unknown.
+//  2. Prepare and FenceOnly are sent once per request: never repeated by a driver or a proxy.
+//  3. Unknown is answered whenever a write may have been applied and may not: a lost answer, a
+//     timeout, a cancelled context, a write-concern error, any error of a whole command.
+//  4. NotMatched may be stale, and may be answered for all writes of a command of which only some
+//     matched: the execution looks before it concludes anything from it.
+//  5. Look and LookTransfer are deciding reads: they can't be answered by a primary that was
+//     replaced. ReadFences and ReadTransfer show what a majority has stored, maybe long ago.
+//  6. Each sending of a write that replaces a fence carries a token that was never used before.
+//
+// A fresh transfer, one claimed from the queue, recovery, roll-back and cancelling are the same
+// execution with another [Start]. Participants are known by their index in the transfer, and amounts not at all:
+// what is put into a document is the performer's affair.
+package protocol

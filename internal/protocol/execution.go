@@ -1,0 +1,346 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Start says how an execution begins and what it is for.
+type Start struct {
+	Claiming Claiming
+	// RollBack, when not 0, is the reason for which a transfer found in Preparing is rolled back instead of
+	// resumed.
+	RollBack Reason
+	// Patient lets the execution wait, before it claims, while a participant has too many transfers in flight,
+	// until Hurry is called.
+	Patient bool
+}
+
+// Outcome is how an execution ended.
+type Outcome uint8
+
+const (
+	// Running means that Next has something to do.
+	Running Outcome = iota + 1
+	// Finished means that the transfer is final, in the execution's State.
+	Finished
+	// NotClaimed means that the transfer exists already, is another's, or is not to be taken over.
+	NotClaimed
+	// Unclaimable means that the server refuses to store the claim. Nothing was written.
+	Unclaimable
+	// Overtaken means that another execution has the transfer now. This one writes nothing more.
+	Overtaken
+	// Gone means that the transfer's document is no longer there.
+	Gone
+	// Stuck means that a write which must happen can't: a participant is gone, or the server refuses it. The
+	// transfer stays as it is until the cause is repaired and recovery comes by.
+	Stuck
+)
+
+// phase is what an execution is busy with.
+type phase uint8
+
+const (
+	readingFences phase = iota + 1
+	claiming
+	checkingClaim
+	preparing
+	deciding
+	clearing // settling or undoing, as state says
+	finishing
+	checkingFinish
+	ended
+)
+
+// Execution is one run of the state machine for one transfer. The zero value is of no use: see [New]. It is no
+// more than data: [Execution.Clone] forks it.
+type Execution struct {
+	start        Start
+	phase        phase
+	outcome      Outcome
+	state        State // of the transfer, as far as this execution has changed or learned it
+	epoch        int64 // 0 until claimed
+	decision     State // set when the decision is asked for; it never changes
+	refusal      Refusal
+	dirty        bool // prepares of this execution or of another one may still be on their way
+	mustLook     bool // whether the transfer is still this execution's must be learned before anything else
+	participants []participant
+	err          error
+}
+
+// New returns an execution of a transfer with so many participants.
+func New(start Start, participants int) *Execution {
+	x := &Execution{start: start, phase: readingFences, outcome: Running, participants: make([]participant, participants)}
+	for i := range x.participants {
+		x.participants[i].step = needsFence
+	}
+	if start.RollBack != 0 {
+		x.phase = claiming // it never prepares, so it needs no fences
+	}
+	return x
+}
+
+// Clone returns an execution that goes its own way from here.
+func (x *Execution) Clone() *Execution {
+	fork := *x
+	fork.participants = slices.Clone(x.participants)
+	return &fork
+}
+
+// Outcome tells how the execution ended, or that it is Running.
+func (x *Execution) Outcome() Outcome { return x.outcome }
+
+// State returns the transfer's state as far as this execution has changed or learned it. Once it is Committed or
+// Rollback the decision is stored.
+func (x *Execution) State() State { return x.state }
+
+// Claimed reports whether the transfer is, or was, this execution's.
+func (x *Execution) Claimed() bool { return x.epoch > 0 }
+
+// Epoch returns the epoch under which this execution holds the transfer, 0 before the claim.
+func (x *Execution) Epoch() int64 { return x.epoch }
+
+// Refusal returns why this execution decided to roll back.
+func (x *Execution) Refusal() Refusal { return x.refusal }
+
+// StuckAt returns the first participant that can't be settled or undone, NoParticipant if it is the transfer itself.
+func (x *Execution) StuckAt() int {
+	return slices.IndexFunc(x.participants, func(p participant) bool { return p.step == stuck })
+}
+
+// Hurry ends the patience that [Start] gave.
+func (x *Execution) Hurry() { x.start.Patient = false }
+
+// Next returns the operations that the execution wants performed now, none when it has ended. A prepare that was
+// handed out before and never answered counts as Unknown. It fails on a state it does not know: states come
+// from the database, and a newer version may have written one.
+func (x *Execution) Next() ([]Operation, error) {
+	x.countUnanswered()
+	x.advance()
+	if x.err != nil {
+		return nil, x.err
+	}
+	if x.mustLook {
+		return []Operation{about(LookTransfer)}, nil
+	}
+	switch x.phase {
+	case readingFences:
+		return x.each(needsFence, ReadFence), nil
+	case claiming:
+		op := about(Claim)
+		op.Claiming = x.start.Claiming
+		return []Operation{op}, nil
+	case checkingClaim, checkingFinish:
+		return []Operation{about(ReadTransfer)}, nil
+	case preparing:
+		return x.preparations(), nil
+	case deciding:
+		return []Operation{x.decide()}, nil
+	case clearing:
+		return x.clearances(), nil
+	case finishing:
+		op := about(Finish)
+		op.To = x.finalState()
+		return []Operation{op}, nil
+	case ended:
+		return nil, nil
+	}
+	return nil, fmt.Errorf("unknown phase %d", x.phase)
+}
+
+// Observe takes the answer to an operation that Next has returned.
+func (x *Execution) Observe(op Operation, answer Answer) {
+	switch op.Kind {
+	case ReadFence:
+		x.observeFence(op, answer)
+	case Claim:
+		x.observeClaim(answer)
+	case ReadTransfer:
+		x.observeRead(answer)
+	case LookTransfer:
+		x.observeLookTransfer(answer)
+	case Verify:
+		x.observeVerify(answer)
+	case Prepare:
+		x.observePrepare(op, answer)
+	case Look:
+		x.observeLook(op, answer)
+	case Decide:
+		x.observeDecide(answer)
+	case Settle, Undo, FenceOnly:
+		x.observeClear(op, answer)
+	case Finish:
+		x.observeFinish(answer)
+	}
+}
+
+// advance moves to the next phase once all of the present one is done.
+func (x *Execution) advance() {
+	switch x.phase {
+	case readingFences:
+		if !x.any(needsFence) {
+			x.phase = claiming
+		}
+	case preparing:
+		x.concludePreparing()
+	case clearing:
+		x.concludeClearing()
+	case claiming, checkingClaim, deciding, finishing, checkingFinish, ended:
+	}
+}
+
+// observeClaim enters the transfer in the state that the after-image shows, not in the one in which it was found:
+// between a look and the claim another executor may have decided.
+func (x *Execution) observeClaim(answer Answer) {
+	switch answer.Result {
+	case Applied:
+		x.enter(answer.Transfer)
+	case NotMatched:
+		x.phase = checkingClaim
+	case Failed:
+		x.end(Unclaimable)
+	case Unknown, NotSent:
+		// Asked again. The first one may still arrive: the owner's nonce tells whose it was.
+	}
+}
+
+// observeRead judges what a majority has stored, after a claim or a finish that did not match. That may be old, but the
+// two things believed of it don't change: who owns an epoch, and a final state.
+func (x *Execution) observeRead(answer Answer) {
+	if answer.Result != Applied {
+		return
+	}
+	image := answer.Transfer
+	if x.phase == checkingFinish {
+		x.checkFinish(image)
+		return
+	}
+	switch {
+	case image.Found && image.Mine:
+		x.enter(image)
+	case !image.Found && x.start.Claiming == Insert:
+		// The document that was in the way can't be seen yet, or is no longer there.
+		x.phase = claiming
+	default:
+		x.end(NotClaimed)
+	}
+}
+
+// enter starts the work on a claimed transfer.
+func (x *Execution) enter(image Image) {
+	x.epoch, x.state = image.Epoch, image.State
+	x.dirty = x.start.Claiming.takesOver() || image.Epoch > 1
+	switch image.State {
+	case Preparing:
+		x.phase = preparing
+	case Committed, Rollback:
+		x.startClearing()
+	case Success, Fail:
+		x.end(Finished)
+	case Initiated:
+		x.fail(fmt.Errorf("claimed, and still %s", image.State))
+	default:
+		x.fail(fmt.Errorf("unknown transfer state %q", image.State))
+	}
+}
+
+// observeLookTransfer tells from a deciding read whether the transfer is still this execution's, and whether a decision that
+// was answered with "not matched", or not at all, is stored. "Not matched" alone tells nothing: an earlier
+// message of this very execution may have been the one that matched.
+func (x *Execution) observeLookTransfer(answer Answer) {
+	if answer.Result != Applied {
+		return
+	}
+	x.mustLook = false
+	image := answer.Transfer
+	switch {
+	case !image.Found:
+		x.end(Gone)
+	case !image.State.Known():
+		x.fail(fmt.Errorf("unknown transfer state %q", image.State))
+	case !image.Mine || image.Epoch != x.epoch:
+		x.end(Overtaken)
+	case image.State == x.state:
+		// Nothing has changed: what was asked for is asked for again.
+	case x.phase == deciding && image.State == x.decision:
+		x.decided()
+	default:
+		x.end(Overtaken)
+	}
+}
+
+// decide asks for the decision. It is drawn up once; each repeat says the same.
+func (x *Execution) decide() Operation {
+	op := about(Decide)
+	op.Epoch, op.To, op.Clean = x.epoch, x.decision, !x.dirty
+	if x.decision == Rollback {
+		op.Refusal = x.refusal
+	}
+	return op
+}
+
+func (x *Execution) observeDecide(answer Answer) {
+	if x.phase != deciding {
+		return
+	}
+	switch answer.Result {
+	case Applied:
+		x.decided()
+	case NotMatched, Unknown:
+		x.mustLook = true
+	case Failed:
+		x.end(Stuck)
+	case NotSent:
+	}
+}
+
+// decided goes on from a decision that is stored.
+func (x *Execution) decided() {
+	x.state = x.decision
+	x.startClearing()
+}
+
+func (x *Execution) observeFinish(answer Answer) {
+	switch answer.Result {
+	case Applied:
+		x.state = x.finalState()
+		x.end(Finished)
+	case NotMatched:
+		x.phase = checkingFinish
+	case Failed:
+		x.end(Stuck)
+	case Unknown, NotSent:
+	}
+}
+
+// checkFinish judges a finish that did not match. Anybody may finish what is settled everywhere, so the epoch doesn't
+// matter.
+func (x *Execution) checkFinish(image Image) {
+	switch {
+	case image.State == x.finalState():
+		x.state = image.State
+		x.end(Finished)
+	case image.State.Final():
+		x.fail(fmt.Errorf("the transfer was %s and is now %s", x.state, image.State))
+	default:
+		x.phase, x.mustLook = finishing, !image.Found
+	}
+}
+
+func (x *Execution) finalState() State {
+	if x.state == Committed {
+		return Success
+	}
+	return Fail
+}
+
+func (x *Execution) end(outcome Outcome) { x.phase, x.outcome = ended, outcome }
+
+// fail ends the execution with an error that Next returns.
+func (x *Execution) fail(err error) {
+	x.err = err
+	x.end(Stuck)
+}
+
+// about returns an operation that concerns the transfer.
+func about(kind Kind) Operation { return Operation{Kind: kind, Participant: NoParticipant} }

@@ -1,0 +1,135 @@
+package protocol
+
+// Fence is the value of a participant's fence, opaque and compared for equality only. "" means that the
+// participant has none yet, which is a value as good as any other.
+type Fence string
+
+// Kind tells operations apart.
+type Kind uint8
+
+const (
+	// ReadFence reads a participant by majority, or from what was learned so before.
+	ReadFence Kind = iota + 1
+	// Claim makes the transfer this execution's: see [Claiming].
+	Claim
+	// ReadTransfer reads the transfer by majority. Its answer may be old.
+	ReadTransfer
+	// LookTransfer is a deciding read of the transfer.
+	LookTransfer
+	// Verify writes lastModified where the state is Preparing and epoch and owner are this execution's.
+	Verify
+	// Prepare sets the marker, and takes a debit off the balance, where the fence is the expected one, the marker is
+	// absent and the account can take part.
+	Prepare
+	// Look is a deciding read of a participant.
+	Look
+	// Decide changes Preparing to To where the epoch is this execution's.
+	Decide
+	// Settle removes the marker where it is, and adds a credit to the balance.
+	Settle
+	// Undo removes the marker where it is, and gives a debit back.
+	Undo
+	// FenceOnly sets a new fence where the marker is absent.
+	FenceOnly
+	// Finish changes Committed to Success or Rollback to Fail.
+	Finish
+)
+
+// Claiming says how an execution gets hold of its transfer.
+type Claiming uint8
+
+const (
+	// Insert stores a new transfer as Preparing, epoch 1.
+	Insert Claiming = iota + 1
+	// FromInitiated changes a stored transfer from Initiated to Preparing, epoch 1.
+	FromInitiated
+	// TakeOver raises the epoch of a transfer in Preparing, Committed or Rollback that was not modified for as long
+	// as the threshold says, by the server's clock.
+	TakeOver
+	// TakeToCancel raises the epoch of a transfer in Preparing, and turns Initiated into Preparing, whatever the
+	// threshold.
+	TakeToCancel
+)
+
+// takesOver reports whether another execution may have worked on the transfer before.
+func (c Claiming) takesOver() bool { return c == TakeOver || c == TakeToCancel }
+
+// Operation is one thing that an execution wants performed. Only the fields that its kind speaks of are set.
+type Operation struct {
+	Kind        Kind
+	Participant int // ReadFence, Prepare, Look, Settle, Undo, FenceOnly; else NoParticipant
+
+	Claiming     Claiming // Claim
+	Epoch        int64    // Verify, Decide
+	To           State    // Decide, Finish
+	Refusal      Refusal  // Decide to Rollback
+	Clean        bool     // Decide: every prepare was answered, at epoch 1
+	Fence        Fence    // Prepare: the value that the participant must have
+	ReplaceFence bool     // Settle, Undo: set a new fence in the same write
+}
+
+// Result is what became of an operation.
+type Result uint8
+
+const (
+	// Unknown means that it may have been applied, may yet be, or may never be.
+	Unknown Result = iota + 1
+	// Applied means that a write matched and is stored for good, or that a read was answered.
+	Applied
+	// NotMatched means that the write found nothing that fits its filter, as far as the answer tells.
+	NotMatched
+	// Failed means that the server refused to apply a write that matched. It certainly changed nothing.
+	Failed
+	// NotSent means that the operation certainly never left this process.
+	NotSent
+)
+
+// Answer is the answer to one operation.
+type Answer struct {
+	Result   Result
+	Facts    Facts // ReadFence and Look, when Applied
+	Transfer Image // ReadTransfer and LookTransfer, and Claim when Applied: the document after it
+}
+
+// Image is what a read or a claim shows of the transfer.
+type Image struct {
+	Found bool
+	State State
+	Epoch int64
+	Mine  bool // the owner is this execution's nonce
+}
+
+// Facts are what a read shows of a participant, each judged for this transfer's amount. All but Found, Marker and
+// Fence are conditions of Prepare's filter.
+type Facts struct {
+	Found    bool
+	Marker   bool  // this transfer's marker is there
+	Fence    Fence // what Prepare must name
+	Open     bool
+	Currency bool // the transfer's currency is the account's
+	Kind     bool // the balance and the floor are exact numbers of the amount's kind
+	Free     bool // fewer transfers are in flight on it than the limit; judged by reads only
+	Funds    bool // a debit leaves the floor standing
+	Room     bool // the balance stays within the limits of what is stored
+}
+
+// refusal returns the first reason that applies, 0 if the participant can be prepared.
+func (f Facts) refusal() Reason {
+	switch {
+	case !f.Found:
+		return NotFound
+	case !f.Open:
+		return Closed
+	case !f.Currency:
+		return CurrencyMismatch
+	case !f.Kind:
+		return AmountKind
+	case !f.Free:
+		return Busy
+	case !f.Funds:
+		return InsufficientFunds
+	case !f.Room:
+		return Overflow
+	}
+	return 0
+}

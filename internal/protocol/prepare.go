@@ -1,0 +1,219 @@
+package protocol
+
+// step is where one participant stands.
+type step uint8
+
+const (
+	needsFence   step = iota + 1
+	needsPrepare      // its fence is pinned, or verified
+	needsLook         // a prepare did not match, or the first read shows a reason not to try
+	needsVerify       // its fence is newer than the claim
+	prepared
+	refused
+	needsClearing     // settle or undo, as the transfer's state says
+	needsFenceOnly    // no marker, but a prepare may be on its way
+	needsClearingLook // settle, undo or fence-only did not match
+	cleared
+	stuck
+)
+
+type participant struct {
+	step   step
+	fence  Fence
+	pinned bool // fence was seen, on a document that exists
+	sent   bool // a prepare was handed out and not answered
+	looked bool // a deciding read has shown no reason to refuse
+	reason Reason
+}
+
+// observeFence pins the fence for this execution. This happens before the claim, and that is a guard: 1. A claims and
+// stalls. 2. B takes over, rolls back, replaces the fence, finishes. 3. A wakes, reads the new fence and prepares with it: the
+// debit lands on a transfer that has failed. A fence pinned before the claim is older than any takeover, so
+// whoever takes over replaces it.
+func (x *Execution) observeFence(op Operation, answer Answer) {
+	p := &x.participants[op.Participant]
+	if p.step != needsFence || answer.Result != Applied {
+		return
+	}
+	facts := answer.Facts
+	reason := facts.refusal()
+	if reason == Busy && x.start.Patient {
+		return
+	}
+	p.fence, p.pinned = facts.Fence, facts.Found
+	p.step = needsPrepare
+	if reason != 0 || facts.Marker {
+		p.step = needsLook // a prepare would hardly match
+	}
+}
+
+// preparations returns what is next while preparing: looks first, since what they show may make prepares needless.
+func (x *Execution) preparations() []Operation {
+	if x.any(needsLook) {
+		return x.each(needsLook, Look)
+	}
+	if x.any(needsVerify) {
+		op := about(Verify)
+		op.Epoch = x.epoch
+		return []Operation{op}
+	}
+	operations := x.each(needsPrepare, Prepare)
+	for i, op := range operations {
+		p := &x.participants[op.Participant]
+		operations[i].Fence = p.fence
+		p.sent = true
+	}
+	return operations
+}
+
+func (x *Execution) observePrepare(op Operation, answer Answer) {
+	p := &x.participants[op.Participant]
+	if x.phase != preparing || p.step != needsPrepare {
+		return
+	}
+	p.sent = false
+	switch answer.Result {
+	case Applied:
+		p.step = prepared
+	case NotMatched:
+		p.step = needsLook
+	case Failed:
+		p.refuse(Unwritable)
+	case Unknown:
+		x.dirty = true
+	case NotSent:
+	}
+}
+
+// countUnanswered takes prepares that were handed out and never answered for ambiguous ones.
+func (x *Execution) countUnanswered() {
+	for i := range x.participants {
+		if p := &x.participants[i]; p.sent {
+			p.sent, x.dirty = false, true
+		}
+	}
+}
+
+// observeLook judges a deciding read of a participant.
+func (x *Execution) observeLook(op Operation, answer Answer) {
+	if answer.Result != Applied {
+		return
+	}
+	p := &x.participants[op.Participant]
+	switch {
+	case p.step == needsLook && x.phase == preparing:
+		p.look(answer.Facts)
+	case p.step == needsClearingLook && x.phase == clearing:
+		x.lookClearing(p, answer.Facts)
+	}
+}
+
+// look decides how to go on with a participant whose prepare did not match.
+func (p *participant) look(facts Facts) {
+	if facts.Marker {
+		p.step = prepared // by an earlier message, or by an earlier execution
+		return
+	}
+	if reason := facts.refusal(); reason != 0 {
+		p.refuse(reason)
+		return
+	}
+	p.looked = true
+	if p.pinned && facts.Fence == p.fence {
+		p.step = needsPrepare
+		return
+	}
+	p.fence, p.pinned = facts.Fence, true
+	p.step = needsVerify
+}
+
+func (p *participant) refuse(reason Reason) { p.step, p.reason = refused, reason }
+
+// observeVerify lets fences that were read after the claim be used. Only "matched" says that nobody had taken over when
+// they were read: then whoever takes over later replaces them. The order matters. 1. A verifies. 2. B takes over, rolls back
+// and replaces the fence. 3. A reads the new fence and prepares with it.
+func (x *Execution) observeVerify(answer Answer) {
+	if x.phase != preparing {
+		return
+	}
+	switch answer.Result {
+	case Applied:
+		for i := range x.participants {
+			if p := &x.participants[i]; p.step == needsVerify {
+				p.step = needsPrepare
+			}
+		}
+	case NotMatched:
+		x.mustLook = true
+	case Failed:
+		x.end(Stuck)
+	case Unknown, NotSent:
+	}
+}
+
+// concludePreparing draws up the decision once it is clear. Until it is stored nobody is told of it: an execution that
+// was refused money may have been overtaken by one that found some.
+func (x *Execution) concludePreparing() {
+	if x.start.RollBack != 0 {
+		x.rollBack(Refusal{Reason: x.start.RollBack, Participant: NoParticipant})
+		return
+	}
+	if !x.any(refused) {
+		if x.all(prepared) {
+			x.decision, x.phase = Committed, deciding
+		}
+		return
+	}
+	// Where several participants refuse, the first reason in order is told: so the others are looked at as well.
+	for i := range x.participants {
+		if p := &x.participants[i]; p.step == needsPrepare && !p.looked {
+			p.step = needsLook
+		}
+	}
+	if !x.any(needsLook) {
+		x.rollBack(x.firstRefusal())
+	}
+}
+
+func (x *Execution) rollBack(refusal Refusal) {
+	x.decision, x.refusal, x.phase = Rollback, refusal, deciding
+}
+
+func (x *Execution) firstRefusal() Refusal {
+	first := Refusal{Participant: NoParticipant}
+	for i, p := range x.participants {
+		if p.step == refused && (first.Reason == 0 || p.reason < first.Reason) {
+			first = Refusal{Reason: p.reason, Participant: i}
+		}
+	}
+	return first
+}
+
+func (x *Execution) any(s step) bool {
+	for i := range x.participants {
+		if x.participants[i].step == s {
+			return true
+		}
+	}
+	return false
+}
+
+func (x *Execution) all(s step) bool {
+	for i := range x.participants {
+		if x.participants[i].step != s {
+			return false
+		}
+	}
+	return true
+}
+
+// each returns one operation of a kind for every participant at a step.
+func (x *Execution) each(s step, kind Kind) []Operation {
+	operations := make([]Operation, 0, len(x.participants))
+	for i := range x.participants {
+		if x.participants[i].step == s {
+			operations = append(operations, Operation{Kind: kind, Participant: i})
+		}
+	}
+	return operations
+}

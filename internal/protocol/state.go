@@ -1,0 +1,89 @@
+package protocol
+
+// State is where a transfer stands, spelled as it is stored.
+type State string
+
+const (
+	// Initiated means stored for a worker, and nothing else: no participant knows of it. A crash leaves it
+	// for the next worker.
+	Initiated State = "Initiated"
+	// Preparing means that an execution of the current epoch is reserving money. A crash leaves markers at
+	// some participants; recovery prepares the rest or rolls back.
+	Preparing State = "Preparing"
+	// Committed means that the transfer will happen: every participant is prepared, and from here each
+	// executor only goes forward. A crash leaves markers; recovery settles them.
+	Committed State = "Committed"
+	// Success means that every participant is settled. It is final, and no marker is left anywhere.
+	Success State = "Success"
+	// Rollback means that the transfer will not happen. A crash leaves markers; recovery undoes them.
+	Rollback State = "Rollback"
+	// Fail means that nothing moved. It is final, and no marker is left anywhere.
+	Fail State = "Fail"
+)
+
+// Final reports whether the state never changes again.
+func (s State) Final() bool { return s == Success || s == Fail }
+
+// Known reports whether this version of the protocol knows the state. States come from the database,
+// and a newer version may have written one.
+func (s State) Known() bool {
+	switch s {
+	case Initiated, Preparing, Committed, Success, Rollback, Fail:
+		return true
+	}
+	return false
+}
+
+// Reason says why a transfer is rolled back. The refusals stand in the order in which they are told
+// where several apply.
+type Reason uint8
+
+// The refusals, then the reasons that are not the fault of a participant.
+const (
+	NotFound Reason = iota + 1
+	Closed
+	CurrencyMismatch
+	AmountKind
+	Busy
+	InsufficientFunds
+	Overflow
+	Unwritable
+	Cancelled
+	Stalled
+)
+
+// String returns the code under which the reason is stored.
+func (r Reason) String() string {
+	switch r {
+	case NotFound:
+		return "accountNotFound"
+	case Closed:
+		return "accountClosed"
+	case CurrencyMismatch:
+		return "currencyMismatch"
+	case AmountKind:
+		return "amountKind"
+	case Busy:
+		return "accountBusy"
+	case InsufficientFunds:
+		return "insufficientFunds"
+	case Overflow:
+		return "overflow"
+	case Unwritable:
+		return "unwritable"
+	case Cancelled:
+		return "cancelled"
+	case Stalled:
+		return "stalled"
+	}
+	return "unknown"
+}
+
+// Refusal is why a transfer is rolled back, and at which participant; NoParticipant where it is none's fault.
+type Refusal struct {
+	Reason      Reason
+	Participant int
+}
+
+// NoParticipant is the index in operations and refusals that concern the transfer as a whole.
+const NoParticipant = -1
