@@ -64,6 +64,8 @@ type Execution struct {
 	refusal      Refusal
 	dirty        bool // prepares of this execution or of another one may still be on their way
 	mustLook     bool // whether the transfer is still this execution's must be learned before anything else
+	claimUnsure  bool // a claim may have been stored, or may yet be
+	round        int  // answers to an earlier one come too late
 	participants []participant
 	err          error
 }
@@ -71,10 +73,12 @@ type Execution struct {
 // New returns an execution of a transfer with so many participants.
 func New(start Start, participants int) *Execution {
 	x := &Execution{start: start, phase: readingFences, outcome: Running, participants: make([]participant, participants)}
+	x.refusal.Participant = NoParticipant
 	for i := range x.participants {
 		x.participants[i].step = needsFence
 	}
 	if start.RollBack != 0 {
+		x.refusal.Reason = start.RollBack
 		x.phase = claiming // it never prepares, so it needs no fences
 	}
 	return x
@@ -100,7 +104,11 @@ func (x *Execution) Claimed() bool { return x.epoch > 0 }
 // Epoch returns the epoch under which this execution holds the transfer, 0 before the claim.
 func (x *Execution) Epoch() int64 { return x.epoch }
 
-// Refusal returns why this execution decided to roll back.
+// ClaimInDoubt reports whether a claim was sent whose answer is not known. Unless the execution has Claimed since,
+// the transfer may be stored, or may yet be, and nobody works on it until recovery comes by.
+func (x *Execution) ClaimInDoubt() bool { return x.claimUnsure }
+
+// Refusal returns why this execution rolls back. It counts once State is Rollback or Fail.
 func (x *Execution) Refusal() Refusal { return x.refusal }
 
 // StuckAt returns the first participant that can't be settled or undone, NoParticipant if it is the transfer itself.
@@ -111,12 +119,21 @@ func (x *Execution) StuckAt() int {
 // Hurry ends the patience that [Start] gave.
 func (x *Execution) Hurry() { x.start.Patient = false }
 
-// Next returns the operations that the execution wants performed now, none when it has ended. A prepare that was
-// handed out before and never answered counts as Unknown. It fails on a state it does not know: states come
+// Next returns the operations that the execution wants performed now, none when it has ended. What was handed out before and
+// not answered counts as Unknown, and an answer to it that comes later is ignored. It fails on a state it does not know: states come
 // from the database, and a newer version may have written one.
 func (x *Execution) Next() ([]Operation, error) {
 	x.countUnanswered()
 	x.advance()
+	operations, err := x.next()
+	x.round++
+	for i := range operations {
+		operations[i].round = x.round
+	}
+	return operations, err
+}
+
+func (x *Execution) next() ([]Operation, error) {
 	if x.err != nil {
 		return nil, x.err
 	}
@@ -129,6 +146,9 @@ func (x *Execution) Next() ([]Operation, error) {
 	case claiming:
 		op := about(Claim)
 		op.Claiming = x.start.Claiming
+		if op.Claiming == CancelInitiated {
+			op.Refusal = x.refusal
+		}
 		return []Operation{op}, nil
 	case checkingClaim, checkingFinish:
 		return []Operation{about(ReadTransfer)}, nil
@@ -148,8 +168,11 @@ func (x *Execution) Next() ([]Operation, error) {
 	return nil, fmt.Errorf("unknown phase %d", x.phase)
 }
 
-// Observe takes the answer to an operation that Next has returned.
+// Observe takes the answer to an operation that the latest Next has returned.
 func (x *Execution) Observe(op Operation, answer Answer) {
+	if op.round != x.round {
+		return
+	}
 	switch op.Kind {
 	case ReadFence:
 		x.observeFence(op, answer)
@@ -199,8 +222,9 @@ func (x *Execution) observeClaim(answer Answer) {
 		x.phase = checkingClaim
 	case Failed:
 		x.end(Unclaimable)
-	case Unknown, NotSent:
-		// Asked again. The first one may still arrive: the owner's nonce tells whose it was.
+	case Unknown:
+		x.claimUnsure = true // and asked again: the owner's nonce tells whose it was
+	case NotSent:
 	}
 }
 
@@ -230,6 +254,9 @@ func (x *Execution) observeRead(answer Answer) {
 func (x *Execution) enter(image Image) {
 	x.epoch, x.state = image.Epoch, image.State
 	x.dirty = x.start.Claiming.takesOver() || image.Epoch > 1
+	if image.State != Preparing && x.start.Claiming != CancelInitiated {
+		x.dirty = true // the decision is another's
+	}
 	switch image.State {
 	case Preparing:
 		x.phase = preparing
@@ -256,6 +283,9 @@ func (x *Execution) observeLookTransfer(answer Answer) {
 	switch {
 	case !image.Found:
 		x.end(Gone)
+	case x.phase == finishing && image.State == x.finalState():
+		x.state = image.State
+		x.end(Finished)
 	case !image.State.Known():
 		x.fail(fmt.Errorf("unknown transfer state %q", image.State))
 	case !image.Mine || image.Epoch != x.epoch:
@@ -320,8 +350,8 @@ func (x *Execution) checkFinish(image Image) {
 	case image.State == x.finalState():
 		x.state = image.State
 		x.end(Finished)
-	case image.State.Final():
-		x.fail(fmt.Errorf("the transfer was %s and is now %s", x.state, image.State))
+	case image.Found && (image.State.Final() || !image.State.Known()):
+		x.fail(fmt.Errorf("the transfer was %s and is now %q", x.state, image.State))
 	default:
 		x.phase, x.mustLook = finishing, !image.Found
 	}

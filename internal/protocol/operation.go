@@ -46,9 +46,10 @@ const (
 	// TakeOver raises the epoch of a transfer in Preparing, Committed or Rollback that was not modified for as long
 	// as the threshold says, by the server's clock.
 	TakeOver
-	// TakeToCancel raises the epoch of a transfer in Preparing, and turns Initiated into Preparing, whatever the
-	// threshold.
+	// TakeToCancel raises the epoch of a transfer in Preparing, whatever the threshold.
 	TakeToCancel
+	// CancelInitiated changes a stored transfer from Initiated to Rollback, epoch 1. Nobody has prepared anything for it.
+	CancelInitiated
 )
 
 // takesOver reports whether another execution may have worked on the transfer before.
@@ -62,10 +63,12 @@ type Operation struct {
 	Claiming     Claiming // Claim
 	Epoch        int64    // Verify, Decide
 	To           State    // Decide, Finish
-	Refusal      Refusal  // Decide to Rollback
+	Refusal      Refusal  // Decide to Rollback, Claim by CancelInitiated
 	Clean        bool     // Decide: every prepare was answered, at epoch 1
 	Fence        Fence    // Prepare: the value that the participant must have
 	ReplaceFence bool     // Settle, Undo: set a new fence in the same write
+
+	round int // which call of Next asked for it
 }
 
 // Result is what became of an operation.

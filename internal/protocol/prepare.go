@@ -37,7 +37,7 @@ func (x *Execution) observeFence(op Operation, answer Answer) {
 	}
 	facts := answer.Facts
 	reason := facts.refusal()
-	if reason == Busy && x.start.Patient {
+	if reason == Busy && x.start.Patient && !facts.Marker {
 		return
 	}
 	p.fence, p.pinned = facts.Fence, facts.Found

@@ -1,0 +1,192 @@
+// Package money holds exact amounts: whole units as int64, or decimals as Decimal128. Never a float.
+package money
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Kind tells the two kinds of amounts apart. They are never added to each other.
+type Kind uint8
+
+// The kinds.
+const (
+	Whole Kind = iota // stored as int64
+	Exact             // stored as Decimal128
+)
+
+// MaxPlaces is the number of digits that a decimal may have behind its point.
+const MaxPlaces = 12
+
+// Amount is an exact number. The zero value is 0 units.
+type Amount struct {
+	kind    Kind
+	units   int64
+	decimal bson.Decimal128
+}
+
+// Units returns a whole number of units.
+func Units(n int64) Amount { return Amount{units: n} }
+
+func errOutOfRange() error { return errors.New("the number is too large to be exact") }
+
+// Parse reads a decimal in plain notation: an optional sign, digits, and at most 12 digits behind a point.
+func Parse(text string) (Amount, error) {
+	digits := text
+	if digits != "" && (digits[0] == '-' || digits[0] == '+') {
+		digits = digits[1:]
+	}
+	whole, fraction, point := strings.Cut(digits, ".")
+	if !allDigits(whole) || (point && !allDigits(fraction)) {
+		return Amount{}, fmt.Errorf("%.40q is not a decimal like 12.50", text)
+	}
+	if len(fraction) > MaxPlaces {
+		return Amount{}, fmt.Errorf("%.60q has more than %d digits behind the point", text, MaxPlaces)
+	}
+	if len(strings.TrimLeft(whole, "0")) > maxWholeDigits {
+		return Amount{}, fmt.Errorf("%.60q has more than %d digits before the point", text, maxWholeDigits)
+	}
+	coefficient, _ := new(big.Int).SetString(whole+fraction, 10)
+	if text[0] == '-' {
+		coefficient.Neg(coefficient)
+	}
+	return exact(coefficient, -len(fraction))
+}
+
+// maxWholeDigits leaves room for MaxPlaces in the 34 digits of a Decimal128.
+const maxWholeDigits = 22
+
+func allDigits(s string) bool {
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// exact returns coefficient · 10^exponent.
+func exact(coefficient *big.Int, exponent int) (Amount, error) {
+	d, ok := bson.ParseDecimal128FromBigInt(coefficient, exponent)
+	if !ok {
+		return Amount{}, errOutOfRange()
+	}
+	return Amount{kind: Exact, decimal: d}, nil
+}
+
+// Exact returns the same number as a decimal.
+func (a Amount) Exact() Amount {
+	coefficient, exponent := a.parts()
+	decimal, _ := exact(coefficient, exponent) // any int64 fits
+	return decimal
+}
+
+// Kind returns the amount's kind.
+func (a Amount) Kind() Kind { return a.kind }
+
+// parts returns coefficient and exponent; the value is coefficient · 10^exponent.
+func (a Amount) parts() (*big.Int, int) {
+	if a.kind == Whole {
+		return big.NewInt(a.units), 0
+	}
+	coefficient, exponent, err := a.decimal.BigInt()
+	if err != nil {
+		return new(big.Int), 0 // NaN and Infinity are kept out where amounts are made
+	}
+	return coefficient, exponent
+}
+
+// align returns both coefficients at a common exponent.
+func align(a, b Amount) (x, y *big.Int, exponent int) {
+	x, xe := a.parts()
+	y, ye := b.parts()
+	exponent = min(xe, ye)
+	return scale(x, xe-exponent), scale(y, ye-exponent), exponent
+}
+
+func scale(n *big.Int, places int) *big.Int {
+	if places == 0 {
+		return n
+	}
+	return n.Mul(n, new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(places)), nil))
+}
+
+// Cmp compares by value, also across kinds: -1, 0 or +1.
+func (a Amount) Cmp(b Amount) int {
+	if a.kind == Whole && b.kind == Whole {
+		return cmp.Compare(a.units, b.units)
+	}
+	x, y, _ := align(a, b)
+	return x.Cmp(y)
+}
+
+// Sign returns -1, 0 or +1.
+func (a Amount) Sign() int {
+	if a.kind == Whole {
+		return cmp.Compare(a.units, 0)
+	}
+	coefficient, _ := a.parts()
+	return coefficient.Sign()
+}
+
+// Neg returns the amount with the other sign. The smallest int64 has none and stays as it is; it is beyond all limits.
+func (a Amount) Neg() Amount {
+	if a.kind == Whole {
+		return Units(-a.units)
+	}
+	coefficient, exponent := a.parts()
+	negated, _ := exact(coefficient.Neg(coefficient), exponent)
+	return negated
+}
+
+// Add returns the sum of two amounts of one kind. It fails where the sum can't be stored exactly.
+func (a Amount) Add(b Amount) (Amount, error) {
+	if a.kind != b.kind {
+		return Amount{}, errors.New("whole units and decimals can't be added")
+	}
+	x, y, exponent := align(a, b)
+	sum := x.Add(x, y)
+	if a.kind == Exact {
+		return exact(sum, exponent)
+	}
+	if !sum.IsInt64() {
+		return Amount{}, errOutOfRange()
+	}
+	return Units(sum.Int64()), nil
+}
+
+// String returns the number in plain notation, with the digits behind the point that it was made with.
+func (a Amount) String() string {
+	coefficient, exponent := a.parts()
+	if exponent >= 0 {
+		return scale(coefficient, exponent).String()
+	}
+	sign := ""
+	if coefficient.Sign() < 0 {
+		sign = "-"
+		coefficient.Neg(coefficient)
+	}
+	digits := coefficient.String()
+	if missing := 1 - exponent - len(digits); missing > 0 {
+		digits = strings.Repeat("0", missing) + digits
+	}
+	point := len(digits) + exponent
+	return sign + digits[:point] + "." + digits[point:]
+}
+
+// Canonical returns a text that is the same for equal amounts of one kind, and another one for all others.
+func (a Amount) Canonical() string {
+	text := a.String()
+	if a.kind == Whole {
+		return "u" + text
+	}
+	if strings.Contains(text, ".") {
+		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+	}
+	return "d" + text
+}

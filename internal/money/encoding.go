@@ -1,0 +1,130 @@
+package money
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// maxStoredExponent bounds what a number from the database may stand for, so that it can be written out.
+const maxStoredExponent = 64
+
+// FromBSON reads an int32, an int64 or a finite Decimal128. Anything else, a double above all, is an error.
+func FromBSON(value bson.RawValue) (Amount, error) {
+	switch value.Type {
+	case bson.TypeInt32:
+		if n, ok := value.Int32OK(); ok {
+			return Units(int64(n)), nil
+		}
+	case bson.TypeInt64:
+		if n, ok := value.Int64OK(); ok {
+			return Units(n), nil
+		}
+	case bson.TypeDecimal128:
+		if d, ok := value.Decimal128OK(); ok {
+			return fromDecimal(d)
+		}
+	default:
+		return Amount{}, fmt.Errorf("a %s is no exact amount: store int32, int64 or Decimal128", value.Type)
+	}
+	return Amount{}, fmt.Errorf("a damaged %s", value.Type)
+}
+
+func fromDecimal(d bson.Decimal128) (Amount, error) {
+	coefficient, exponent, err := d.BigInt()
+	if err != nil {
+		return Amount{}, fmt.Errorf("%s is no amount", d)
+	}
+	if exponent > maxStoredExponent || exponent < -maxStoredExponent {
+		return Amount{}, fmt.Errorf("%s is out of range", d)
+	}
+	return exact(coefficient, exponent)
+}
+
+// Value returns the number as it is stored.
+func (a Amount) Value() any {
+	if a.kind == Whole {
+		return a.units
+	}
+	return a.decimal
+}
+
+// MarshalBSONValue implements bson.ValueMarshaler: an int64 or a Decimal128.
+func (a Amount) MarshalBSONValue() (byte, []byte, error) {
+	t, data, err := bson.MarshalValue(a.Value())
+	return byte(t), data, err
+}
+
+// UnmarshalBSONValue implements bson.ValueUnmarshaler for what FromBSON reads.
+func (a *Amount) UnmarshalBSONValue(t byte, data []byte) error {
+	read, err := FromBSON(bson.RawValue{Type: bson.Type(t), Value: data})
+	if err != nil {
+		return err
+	}
+	*a = read
+	return nil
+}
+
+// MarshalText writes units as digits, and decimals always with a point, so that the kinds stay apart.
+func (a Amount) MarshalText() ([]byte, error) {
+	text := a.String()
+	if a.kind == Exact && !strings.Contains(text, ".") {
+		text += ".0"
+	}
+	return []byte(text), nil
+}
+
+// UnmarshalText reads digits as units and a number with a point as a decimal.
+func (a *Amount) UnmarshalText(text []byte) error {
+	read, err := Amount{}, error(nil)
+	if strings.Contains(string(text), ".") {
+		read, err = Parse(string(text))
+	} else {
+		read, err = parseUnits(string(text))
+	}
+	if err != nil {
+		return err
+	}
+	*a = read
+	return nil
+}
+
+// MarshalJSON writes units as a number and decimals as a string.
+func (a Amount) MarshalJSON() ([]byte, error) {
+	if a.kind == Whole {
+		return strconv.AppendInt(nil, a.units, 10), nil
+	}
+	return json.Marshal(a.String())
+}
+
+// UnmarshalJSON reads a whole number as units and a string as a decimal.
+func (a *Amount) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	read, err := Amount{}, error(nil)
+	if len(data) > 0 && data[0] == '"' {
+		var text string
+		if err = json.Unmarshal(data, &text); err == nil {
+			read, err = Parse(text)
+		}
+	} else {
+		read, err = parseUnits(string(data))
+	}
+	if err != nil {
+		return err
+	}
+	*a = read
+	return nil
+}
+
+func parseUnits(text string) (Amount, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return Amount{}, fmt.Errorf("%.40q is no whole number of units (a decimal is written as a string, like \"12.50\")", text)
+	}
+	return Units(n), nil
+}

@@ -1,0 +1,47 @@
+package money
+
+import "math/big"
+
+// The limits keep every sum that the server makes exact. Units: an amount is at most 2^48 and a stored balance at most
+// 2^62, so that even the credits of 2^13 transfers in flight can't carry a balance beyond 2^63. Decimals: at
+// most 12 places, amounts below 10^18 and balances below 10^21, which are 33 of the 34 digits of a Decimal128.
+const (
+	maxUnits        = int64(1) << 48
+	maxBalanceUnits = int64(1) << 62
+	maxDigits       = 18
+	maxBalance      = 21
+)
+
+// Max returns the largest amount of a kind that a transfer may move.
+func Max(kind Kind) Amount {
+	if kind == Whole {
+		return Units(maxUnits)
+	}
+	return nines(maxDigits)
+}
+
+// MaxBalance returns the largest balance of a kind; the smallest one is its negative.
+func MaxBalance(kind Kind) Amount {
+	if kind == Whole {
+		return Units(maxBalanceUnits)
+	}
+	return nines(maxBalance)
+}
+
+// nines returns the largest decimal below 10^digits.
+func nines(digits int64) Amount {
+	n := new(big.Int).Exp(big.NewInt(10), big.NewInt(digits+MaxPlaces), nil)
+	largest, _ := exact(n.Sub(n, big.NewInt(1)), -MaxPlaces)
+	return largest
+}
+
+// Within reports whether -limit ≤ a ≤ limit.
+func (a Amount) Within(limit Amount) bool {
+	return a.Cmp(limit) <= 0 && a.Cmp(limit.Neg()) >= 0
+}
+
+// Places returns the number of digits behind the point.
+func (a Amount) Places() int {
+	_, exponent := a.parts()
+	return max(0, -exponent)
+}

@@ -1,0 +1,250 @@
+package mongostore
+
+import (
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Account is an account's document.
+type Account struct {
+	ID       string
+	Balance  money.Amount // as stored: debits in flight are off it already
+	Floor    money.Amount
+	NoFloor  bool
+	Currency string
+	Closed   bool
+	Metadata bson.Raw
+	Reserved money.Amount // debits in flight
+	Incoming money.Amount // credits in flight
+}
+
+// projection names the fields that facts are judged by.
+func (f Fields) projection() bson.D {
+	return bson.D{
+		{Key: f.Balance, Value: 1}, {Key: f.Pending, Value: 1}, {Key: f.Fence, Value: 1},
+		{Key: f.Floor, Value: 1}, {Key: f.Currency, Value: 1}, {Key: f.Closed, Value: 1},
+	}
+}
+
+// floor is the least balance that a debit may leave.
+type floor struct {
+	stored bson.RawValue // the zero value where none is stored
+	amount money.Amount
+	none   bool // down to the limit of what is stored
+	odd    bool // neither a number nor the mark for none
+}
+
+// noFloor is stored in the floor's field of an account that may go as low as a balance can: MinKey stands
+// below all numbers.
+func noFloor() any { return bson.MinKey{} }
+
+func (f Fields) floor(document bson.Raw) floor {
+	stored := document.Lookup(f.Floor)
+	switch stored.Type {
+	case 0, bson.TypeNull:
+		return floor{}
+	case bson.TypeMinKey:
+		return floor{stored: stored, none: true}
+	}
+	amount, err := money.FromBSON(stored)
+	return floor{stored: stored, amount: amount, odd: err != nil}
+}
+
+// filter returns the condition that the stored floor is still the one that a bound was computed with.
+func (f floor) filter() any {
+	if f.stored.Type == 0 {
+		return nil
+	}
+	return bson.D{{Key: "$eq", Value: f.stored}}
+}
+
+// bounds returns the least and the largest balance with which a participant can be prepared. Where the floor can't be
+// understood, no balance lies between them, and ok is false.
+func (p *party) bounds() (low, high money.Amount, ok bool) {
+	amount := p.leg.Amount
+	limit := money.MaxBalance(amount.Kind())
+	low, high = limit.Neg(), limit
+	err := error(nil)
+	if amount.Sign() > 0 {
+		high, err = high.Add(amount.Neg())
+	} else {
+		low, err = p.floor.above(low)
+		if err == nil {
+			low, err = low.Add(amount.Neg())
+		}
+	}
+	if err != nil {
+		return limit, limit.Neg(), false
+	}
+	return low, high, true
+}
+
+// above returns the floor, or the least balance that can be stored where that is higher.
+func (f floor) above(least money.Amount) (money.Amount, error) {
+	switch {
+	case f.none:
+		return least, nil
+	case f.odd:
+		return least, errors.New("the floor is no exact number")
+	}
+	amount := f.amount
+	if amount.Kind() == money.Whole && least.Kind() == money.Exact {
+		amount = amount.Exact() // a whole floor may stand under a decimal balance
+	}
+	if amount.Kind() != least.Kind() {
+		return least, errors.New("the floor is a decimal and the balance is whole")
+	}
+	if amount.Cmp(least) < 0 {
+		return least, nil
+	}
+	return amount, nil
+}
+
+// facts judges a participant's document for this work's transfer.
+func (s *Store) facts(w *Work, p *party, document bson.Raw) protocol.Facts {
+	if document == nil {
+		return protocol.Facts{}
+	}
+	p.floor = s.fields.floor(document)
+	balance := document.Lookup(s.fields.Balance)
+	p.balance = &balance
+	markers, marker := s.fields.markers(document, w.Transfer.ID)
+	facts := protocol.Facts{
+		Found:    true,
+		Marker:   marker,
+		Fence:    s.fields.fence(document),
+		Open:     !s.fields.closed(document),
+		Currency: s.fields.currencyIs(document, w.Transfer.Currency),
+		Free:     markers < s.markerLimit,
+		Funds:    true,
+		Room:     true,
+	}
+	facts.Kind, facts.Funds, facts.Room = p.judge(balance)
+	return facts
+}
+
+// judge compares a balance with the bounds: is it an exact number of the amount's kind, is there enough, is there room?
+func (p *party) judge(stored bson.RawValue) (kind, funds, room bool) {
+	balance, err := money.FromBSON(stored)
+	low, high, ok := p.bounds()
+	if err != nil || !ok || balance.Kind() != p.leg.Amount.Kind() || balance.Places() > money.MaxPlaces {
+		return false, true, true
+	}
+	enough, room := balance.Cmp(low) >= 0, balance.Cmp(high) <= 0
+	if p.leg.Amount.Sign() > 0 {
+		return true, true, enough && room
+	}
+	return true, enough, room
+}
+
+// markers counts the transfers in flight on a participant, and tells whether the given one is among them.
+func (f Fields) markers(document bson.Raw, transferID string) (count int, found bool) {
+	pending, ok := document.Lookup(f.Pending).DocumentOK()
+	if !ok {
+		return 0, false
+	}
+	elements, err := pending.Elements()
+	if err != nil {
+		return 0, false
+	}
+	key := markerKey(transferID)
+	for _, element := range elements {
+		found = found || element.Key() == key
+	}
+	return len(elements), found
+}
+
+func (f Fields) closed(document bson.Raw) bool {
+	closed, ok := document.Lookup(f.Closed).BooleanOK()
+	return ok && closed
+}
+
+func (f Fields) currencyIs(document bson.Raw, currency string) bool {
+	stored := document.Lookup(f.Currency)
+	if stored.Type == 0 || stored.Type == bson.TypeNull {
+		return currency == ""
+	}
+	text, ok := stored.StringValueOK()
+	return ok && text == currency
+}
+
+// fence returns a participant's fence: type and bytes of whatever is stored, since the protocol only compares it.
+func (f Fields) fence(document bson.Raw) protocol.Fence {
+	stored := document.Lookup(f.Fence)
+	if stored.Type == 0 || stored.Type == bson.TypeNull {
+		return ""
+	}
+	return protocol.Fence(append([]byte{byte(stored.Type)}, stored.Value...))
+}
+
+// fenceFilter returns the condition that a participant's fence is the given one.
+func fenceFilter(fence protocol.Fence) any {
+	if fence == "" {
+		return nil // matches a missing field, too
+	}
+	return bson.D{{Key: "$eq", Value: bson.RawValue{Type: bson.Type(fence[0]), Value: []byte(fence[1:])}}}
+}
+
+// newFence returns a token that was never used before, as it is stored and as the protocol knows it.
+func newFence() (bson.ObjectID, protocol.Fence) {
+	token := bson.NewObjectID()
+	return token, protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, token[:]...))
+}
+
+// decodeAccount reads an account's document for those who ask for it.
+func (s *Store) decodeAccount(document bson.Raw) (Account, error) {
+	id, err := s.ids.decode(document.Lookup("_id"))
+	if err != nil {
+		return Account{}, err
+	}
+	balance, err := money.FromBSON(document.Lookup(s.fields.Balance))
+	if err != nil {
+		return Account{}, fmt.Errorf("balance: %w", err)
+	}
+	f := s.fields.floor(document)
+	if f.odd {
+		return Account{}, fmt.Errorf("floor: %s is neither an exact number nor MinKey", f.stored)
+	}
+	a := Account{
+		ID: id, Balance: balance, Floor: f.amount, NoFloor: f.none, Closed: s.fields.closed(document),
+		Reserved: zero(balance.Kind()), Incoming: zero(balance.Kind()),
+	}
+	a.Currency, _ = document.Lookup(s.fields.Currency).StringValueOK()
+	a.Metadata, _ = document.Lookup("metadata").DocumentOK()
+	return a, s.addPending(&a, document)
+}
+
+// addPending adds up what is in flight on an account.
+func (s *Store) addPending(a *Account, document bson.Raw) error {
+	pending, _ := document.Lookup(s.fields.Pending).DocumentOK()
+	elements, err := pending.Elements()
+	if pending == nil || err != nil {
+		return err
+	}
+	for _, element := range elements {
+		marker, err := money.FromBSON(element.Value())
+		if err != nil {
+			return fmt.Errorf("marker %q: %w", element.Key(), err)
+		}
+		sum := &a.Incoming
+		if marker.Sign() < 0 {
+			sum, marker = &a.Reserved, marker.Neg()
+		}
+		if *sum, err = sum.Add(marker); err != nil {
+			return fmt.Errorf("marker %q: %w", element.Key(), err)
+		}
+	}
+	return nil
+}
+
+func zero(kind money.Kind) money.Amount {
+	if kind == money.Exact {
+		return money.Units(0).Exact()
+	}
+	return money.Units(0)
+}

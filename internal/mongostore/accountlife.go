@@ -1,0 +1,120 @@
+package mongostore
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Standing is what a look at an account shows to those who open, close or reopen it.
+type Standing struct {
+	Found   bool
+	Closed  bool
+	Markers int
+	Empty   bool // the balance is zero
+	Fence   protocol.Fence
+}
+
+// GetAccount reads what a majority has stored; false: there is no such account.
+func (s *Store) GetAccount(ctx context.Context, ledger, id string) (Account, bool, error) {
+	key, err := s.ids.Encode(id)
+	if err != nil {
+		return Account{}, false, err
+	}
+	document, err := s.ledgers[ledger].majority.FindOne(detached(ctx), bson.D{{Key: "_id", Value: key}}).Raw()
+	if missing(err) {
+		return Account{}, false, nil
+	}
+	if err != nil {
+		return Account{}, false, err
+	}
+	account, err := s.decodeAccount(document)
+	return account, true, err
+}
+
+// OpenAccount stores a new account under a fresh fence, which it returns: it tells whose insert it was, should the answer be
+// lost. NotMatched: the ID is taken.
+func (s *Store) OpenAccount(ctx context.Context, ledger string, a Account, token bson.ObjectID) (protocol.Result, error) {
+	key, err := s.ids.Encode(a.ID)
+	if err != nil {
+		return protocol.NotSent, err
+	}
+	document := bson.D{
+		{Key: "_id", Value: key},
+		{Key: s.fields.Balance, Value: a.Balance},
+		{Key: s.fields.Pending, Value: bson.D{}},
+		{Key: s.fields.Fence, Value: token},
+	}
+	switch {
+	case a.NoFloor:
+		document = append(document, bson.E{Key: s.fields.Floor, Value: noFloor()})
+	case a.Floor.Sign() != 0:
+		document = append(document, bson.E{Key: s.fields.Floor, Value: a.Floor})
+	}
+	if a.Currency != "" {
+		document = append(document, bson.E{Key: s.fields.Currency, Value: a.Currency})
+	}
+	if a.Metadata != nil {
+		document = append(document, bson.E{Key: "metadata", Value: a.Metadata})
+	}
+	return insert(detached(ctx), s.ledgers[ledger].commands, document)
+}
+
+// OpenedWith reports whether an account's fence is the one that an OpenAccount of this process gave it.
+func (a Standing) OpenedWith(token bson.ObjectID) bool {
+	return a.Fence == protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, token[:]...))
+}
+
+// CloseAccount closes an open account with no marker and no money.
+func (s *Store) CloseAccount(ctx context.Context, ledger, id string) (protocol.Result, error) {
+	return s.changeAccount(ctx, ledger, id,
+		bson.D{
+			{Key: s.fields.Closed, Value: bson.D{{Key: "$ne", Value: true}}},
+			{Key: s.fields.Pending, Value: bson.D{{Key: "$in", Value: bson.A{nil, bson.D{}}}}},
+			{Key: s.fields.Balance, Value: bson.D{{Key: "$eq", Value: int64(0)}}},
+		},
+		bson.D{{Key: "$set", Value: bson.D{{Key: s.fields.Closed, Value: true}}}})
+}
+
+// ReopenAccount opens a closed account again.
+func (s *Store) ReopenAccount(ctx context.Context, ledger, id string) (protocol.Result, error) {
+	return s.changeAccount(ctx, ledger, id,
+		bson.D{{Key: s.fields.Closed, Value: true}},
+		bson.D{{Key: "$unset", Value: bson.D{{Key: s.fields.Closed, Value: ""}}}})
+}
+
+func (s *Store) changeAccount(ctx context.Context, ledger, id string, condition, update bson.D) (protocol.Result, error) {
+	key, err := s.ids.Encode(id)
+	if err != nil {
+		return protocol.NotSent, err
+	}
+	filter := append(bson.D{{Key: "_id", Value: key}}, condition...)
+	return updateOne(detached(ctx), s.ledgers[ledger].commands, filter, update)
+}
+
+// LookAtAccount is a deciding read.
+func (s *Store) LookAtAccount(ctx context.Context, ledger, id string) (Standing, error) {
+	key, err := s.ids.Encode(id)
+	if err != nil {
+		return Standing{}, err
+	}
+	document, err := s.ledgers[ledger].linearizable.FindOne(detached(ctx), bson.D{{Key: "_id", Value: key}}).Raw()
+	if missing(err) {
+		return Standing{}, nil
+	}
+	if err != nil {
+		return Standing{}, err
+	}
+	markers, _ := s.fields.markers(document, "")
+	balance, err := money.FromBSON(document.Lookup(s.fields.Balance))
+	return Standing{
+		Found:   true,
+		Closed:  s.fields.closed(document),
+		Markers: markers,
+		Empty:   err == nil && balance.Sign() == 0,
+		Fence:   s.fields.fence(document),
+	}, nil
+}

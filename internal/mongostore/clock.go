@@ -1,0 +1,163 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+)
+
+// clockAge is how long a correction of the process's clock is used.
+const clockAge = time.Minute
+
+// minWireVersion is that of MongoDB 5.0.
+const minWireVersion = 13
+
+// ErrUnsupported is returned for a server that the protocol can't be run on.
+var ErrUnsupported = errors.New("unsupported deployment")
+
+// serverClock estimates the server's time from the process's clock. No decision about money rests on it.
+type serverClock struct {
+	mu     sync.Mutex
+	now    func() time.Time
+	offset time.Duration
+	read   time.Time
+}
+
+// serverTime returns a time that the server's clock has certainly reached.
+func (s *Store) serverTime(ctx context.Context) (time.Time, error) {
+	c := &s.clock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.read.IsZero() || c.now().Sub(c.read) >= clockAge {
+		answer, err := hello(ctx, s.transfers)
+		if err != nil {
+			return time.Time{}, err
+		}
+		c.read = c.now()
+		c.offset = answer.LocalTime.Sub(c.read) // taken before now: the estimate is never ahead
+	}
+	return c.now().Add(c.offset), nil
+}
+
+// helloAnswer is what a server says of itself.
+type helloAnswer struct {
+	SetName        string    `bson:"setName"`
+	Message        string    `bson:"msg"`
+	MaxWireVersion int       `bson:"maxWireVersion"`
+	LocalTime      time.Time `bson:"localTime"`
+}
+
+func (h helloAnswer) routed() bool { return h.Message == "isdbgrid" }
+
+func hello(ctx context.Context, c *mongo.Collection) (helloAnswer, error) {
+	var answer helloAnswer
+	command := bson.D{{Key: "hello", Value: 1}}
+	err := c.Database().RunCommand(ctx, command, options.RunCmd().SetReadPreference(readpref.Primary())).Decode(&answer)
+	return answer, err
+}
+
+// supported refuses servers without majority writes or too old ones.
+func (h helloAnswer) supported() error {
+	if h.SetName == "" && !h.routed() {
+		return fmt.Errorf("%w: a standalone server can't acknowledge by majority; start it as a replica set, of one member if need be",
+			ErrUnsupported)
+	}
+	if h.MaxWireVersion < minWireVersion {
+		return fmt.Errorf("%w: MongoDB 5.0 or later is needed, and the server speaks wire version %d only", ErrUnsupported, h.MaxWireVersion)
+	}
+	return nil
+}
+
+// Connect makes sure, once, that the servers can be used and that no collection is registered under two names.
+func (s *Store) Connect(ctx context.Context) error {
+	if s.connected.Load() {
+		return nil
+	}
+	s.connecting.Lock()
+	defer s.connecting.Unlock()
+	if s.connected.Load() {
+		return nil
+	}
+	ctx = detached(ctx)
+	collections := []*mongo.Collection{s.transfers}
+	for _, l := range s.ledgers {
+		collections = append(collections, l.commands)
+	}
+	asked := map[*mongo.Client]bool{}
+	for _, c := range collections {
+		client := c.Database().Client()
+		if asked[client] {
+			continue
+		}
+		asked[client] = true
+		answer, err := hello(ctx, c)
+		if err != nil {
+			return err
+		}
+		if err := answer.supported(); err != nil {
+			return err
+		}
+		if c == s.transfers {
+			s.routed.Store(answer.routed())
+		}
+	}
+	if err := distinct(ctx, collections); err != nil {
+		return err
+	}
+	s.connected.Store(true)
+	return nil
+}
+
+// distinct refuses one collection that is reached through two clients. Two handles of one name are told apart by the
+// collection's UUID, so those are created if need be.
+func distinct(ctx context.Context, collections []*mongo.Collection) error {
+	for i, a := range collections {
+		for _, b := range collections[:i] {
+			if namespaceOf(a) != namespaceOf(b) {
+				continue
+			}
+			first, err := collectionUUID(ctx, a)
+			if err != nil {
+				return err
+			}
+			second, err := collectionUUID(ctx, b)
+			if err != nil {
+				return err
+			}
+			if first == second {
+				return fmt.Errorf("%w: the collection %s is registered under two names, through two clients", ErrUnsupported, namespaceOf(a))
+			}
+		}
+	}
+	return nil
+}
+
+func collectionUUID(ctx context.Context, c *mongo.Collection) (string, error) {
+	if err := create(ctx, c); err != nil {
+		return "", err
+	}
+	specs, err := c.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: c.Name()}})
+	if err != nil {
+		return "", err
+	}
+	if len(specs) != 1 || specs[0].UUID == nil {
+		return "", fmt.Errorf("the server does not tell the UUID of %s", namespaceOf(c))
+	}
+	return string(specs[0].UUID.Data), nil
+}
+
+// create makes sure that a collection exists.
+func create(ctx context.Context, c *mongo.Collection) error {
+	err := c.Database().CreateCollection(ctx, c.Name())
+	if commandCode(err) == codeNamespaceExists {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,96 @@
+package mongostore
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// MaxIDBytes is the length that the ID of a transfer or an account may have.
+const MaxIDBytes = 255
+
+// IDCodec says how account IDs are stored.
+type IDCodec uint8
+
+const (
+	// StringIDs are stored as they are.
+	StringIDs IDCodec = iota
+	// ObjectIDs are 24 hex digits outside and an ObjectId inside the database.
+	ObjectIDs
+)
+
+// Encode returns an account's _id.
+func (c IDCodec) Encode(id string) (bson.RawValue, error) {
+	if err := CheckID(id); err != nil {
+		return bson.RawValue{}, err
+	}
+	var value any = id
+	if c == ObjectIDs {
+		oid, err := bson.ObjectIDFromHex(id)
+		if err != nil {
+			return bson.RawValue{}, fmt.Errorf("%q is no ObjectId: 24 hex digits are expected", id)
+		}
+		value = oid
+	}
+	return rawValue(value), nil
+}
+
+// Canonical returns the ID as Get returns it: the hex digits of an ObjectId in lower case.
+func (c IDCodec) Canonical(id string) string {
+	if c == ObjectIDs {
+		return strings.ToLower(id)
+	}
+	return id
+}
+
+// CheckID refuses what can't be an ID: 1 to 255 bytes of UTF-8 are expected.
+func CheckID(id string) error {
+	switch {
+	case id == "":
+		return fmt.Errorf("the ID is empty")
+	case len(id) > MaxIDBytes:
+		return fmt.Errorf("the ID %.20q… has %d bytes, more than %d", id, len(id), MaxIDBytes)
+	case !utf8.ValidString(id):
+		return fmt.Errorf("the ID %q is not valid UTF-8", id)
+	}
+	return nil
+}
+
+// markerKey returns the key of a transfer's marker in a participant's pending map. The server takes dots and leading dollars
+// for paths and operators and stops at NUL, so those are percent-encoded, and so is the percent sign; and it takes digits alone
+// for an index, should someone have stored an array, so the first one of these is encoded too.
+func markerKey(id string) string {
+	var key strings.Builder
+	onlyDigits := strings.Trim(id, "0123456789") == ""
+	for i := range len(id) {
+		c := id[i]
+		if c == '%' || c == '.' || c == '$' || c == 0 || (onlyDigits && i == 0) {
+			fmt.Fprintf(&key, "%%%02X", c)
+			continue
+		}
+		key.WriteByte(c)
+	}
+	return key.String()
+}
+
+// rawValue encodes a string, a number, an ObjectId or nil, which can't fail.
+func rawValue(value any) bson.RawValue {
+	t, data, err := bson.MarshalValue(value)
+	if err != nil {
+		return bson.RawValue{Type: bson.TypeNull}
+	}
+	return bson.RawValue{Type: t, Value: data}
+}
+
+// decode returns an account's ID as the API tells it.
+func (c IDCodec) decode(id bson.RawValue) (string, error) {
+	if oid, ok := id.ObjectIDOK(); ok && c == ObjectIDs {
+		return oid.Hex(), nil
+	}
+	if text, ok := id.StringValueOK(); ok && c == StringIDs {
+		return text, nil
+	}
+	return "", fmt.Errorf("the _id %s is not of the kind that the coordinator was told to expect", id)
+}

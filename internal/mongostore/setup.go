@@ -1,0 +1,102 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Setup creates the collections and indexes and refuses what the protocol can't be run on. It may be called again.
+func (s *Store) Setup(ctx context.Context) error {
+	if err := s.Connect(ctx); err != nil {
+		return err
+	}
+	ctx = detached(ctx)
+	collections := []*mongo.Collection{s.transfers}
+	for _, l := range s.ledgers {
+		collections = append(collections, l.commands)
+	}
+	for _, c := range collections {
+		if err := create(ctx, c); err != nil {
+			return fmt.Errorf("create %s: %w", namespaceOf(c), err)
+		}
+		if err := usable(ctx, c); err != nil {
+			return err
+		}
+	}
+	if _, err := s.transfers.Indexes().CreateMany(ctx, indexes()); err != nil {
+		return fmt.Errorf("create the indexes of %s: %w", namespaceOf(s.transfers), err)
+	}
+	return nil
+}
+
+// indexes of the transfers. None of accounts: they are only found by _id.
+func indexes() []mongo.IndexModel {
+	open := bson.D{{Key: "open", Value: true}}
+	return []mongo.IndexModel{
+		{ // unfinished work
+			Keys:    bson.D{{Key: "state", Value: 1}, {Key: "lastModified", Value: 1}},
+			Options: options.Index().SetName("open").SetPartialFilterExpression(open),
+		},
+		{ // an account's history
+			Keys:    bson.D{{Key: "legs.account", Value: 1}, {Key: "legs.ledger", Value: 1}, {Key: "committedAt", Value: 1}},
+			Options: options.Index().SetName("history"),
+		},
+		{ // lists, newest first
+			Keys:    bson.D{{Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}},
+			Options: options.Index().SetName("created"),
+		},
+	}
+}
+
+// usable refuses collections in which an ID does not stand for exactly one document, or is not found without a broadcast.
+func usable(ctx context.Context, c *mongo.Collection) error {
+	specs, err := c.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: c.Name()}})
+	if err != nil {
+		return fmt.Errorf("describe %s: %w", namespaceOf(c), err)
+	}
+	for _, spec := range specs {
+		if spec.Type != "collection" {
+			return fmt.Errorf("%w: %s is a %s, not a collection", ErrUnsupported, namespaceOf(c), spec.Type)
+		}
+		if collated(spec.Options) {
+			return fmt.Errorf("%w: %s has a collation of its own: two different IDs may be the same document there",
+				ErrUnsupported, namespaceOf(c))
+		}
+	}
+	catalog := c.Database().Client().Database("config").Collection("collections")
+	entry, err := catalog.FindOne(ctx, bson.D{{Key: "_id", Value: namespaceOf(c)}}).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) || commandCode(err) == codeUnauthorized {
+		return nil // not sharded, or not ours to know
+	}
+	if err != nil {
+		return fmt.Errorf("read the shard key of %s: %w", namespaceOf(c), err)
+	}
+	return shardedByID(namespaceOf(c), entry)
+}
+
+func collated(collectionOptions bson.Raw) bool {
+	locale, ok := collectionOptions.Lookup("collation", "locale").StringValueOK()
+	return ok && locale != "simple"
+}
+
+// shardedByID judges an entry of config.collections.
+func shardedByID(namespace string, entry bson.Raw) error {
+	key, ok := entry.Lookup("key").DocumentOK()
+	if dropped, _ := entry.Lookup("dropped").BooleanOK(); !ok || dropped {
+		return nil
+	}
+	elements, err := key.Elements()
+	if err != nil {
+		return fmt.Errorf("read the shard key of %s: %w", namespace, err)
+	}
+	if len(elements) != 1 || elements[0].Key() != "_id" {
+		return fmt.Errorf("%w: %s is sharded by %s; only _id, ranged or hashed, finds a document without asking all shards",
+			ErrUnsupported, namespace, key)
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package mongostore
+
+import (
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Transfer is a document of the transfers collection.
+type Transfer struct {
+	ID           string         `bson:"_id"`
+	State        protocol.State `bson:"state"`
+	Open         bool           `bson:"open,omitempty"` // until finished: the index of unfinished work stands on it
+	Legs         []Leg          `bson:"legs"`
+	Currency     string         `bson:"currency,omitempty"`
+	Digest       []byte         `bson:"digest"`
+	Epoch        int64          `bson:"epoch"` // 0 while Initiated
+	Owner        string         `bson:"owner,omitempty"`
+	Attempts     int64          `bson:"attempts,omitempty"` // takeovers so far
+	Clean        bool           `bson:"clean,omitempty"`    // decided at epoch 1 with every prepare answered
+	CreatedAt    time.Time      `bson:"createdAt"`          // the process's clock, corrected by the server's
+	LastModified time.Time      `bson:"lastModified"`       // the server's clock from the second write on
+	CommittedAt  time.Time      `bson:"committedAt,omitempty"`
+	NotBefore    time.Time      `bson:"notBefore,omitempty"`
+	Failure      *Failure       `bson:"failure,omitempty"`
+	Metadata     bson.Raw       `bson:"metadata,omitempty"`
+}
+
+// Leg is one movement as it is stored.
+type Leg struct {
+	Ledger    string       `bson:"ledger"`
+	Namespace string       `bson:"ns"`
+	Account   string       `bson:"account"`
+	Amount    money.Amount `bson:"amount"`
+}
+
+// Failure says why a transfer was rolled back.
+type Failure struct {
+	Code    string `bson:"code"`
+	Ledger  string `bson:"ledger"`
+	Account string `bson:"account"`
+	Message string `bson:"message"`
+}
+
+// decodeTransfer reads a stored transfer.
+func decodeTransfer(document bson.Raw) (Transfer, error) {
+	var t Transfer
+	if err := bson.Unmarshal(document, &t); err != nil {
+		return t, fmt.Errorf("the stored transfer %s can't be read: %w", document.Lookup("_id"), err)
+	}
+	return t, nil
+}
+
+// image tells the protocol what a document shows.
+func (w *Work) image(t Transfer) protocol.Image {
+	return protocol.Image{Found: true, State: t.State, Epoch: t.Epoch, Mine: t.Owner == w.Owner}
+}
+
+// Seen returns the balance that the latest look at a participant showed.
+func (w *Work) Seen(participant int) (money.Amount, bool) {
+	if participant < 0 || participant >= len(w.parties) || w.parties[participant].balance == nil {
+		return money.Amount{}, false
+	}
+	amount, err := money.FromBSON(*w.parties[participant].balance)
+	return amount, err == nil
+}
