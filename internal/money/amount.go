@@ -86,6 +86,14 @@ func (a Amount) Exact() Amount {
 	return decimal
 }
 
+// Zero returns 0 of a kind.
+func Zero(kind Kind) Amount {
+	if kind == Exact {
+		return Units(0).Exact()
+	}
+	return Units(0)
+}
+
 // Kind returns the amount's kind.
 func (a Amount) Kind() Kind { return a.kind }
 

@@ -212,7 +212,7 @@ func (s *Store) decodeAccount(document bson.Raw) (Account, error) {
 	}
 	a := Account{
 		ID: id, Balance: balance, Floor: f.amount, NoFloor: f.none, Closed: s.fields.closed(document),
-		Reserved: zero(balance.Kind()), Incoming: zero(balance.Kind()),
+		Reserved: money.Zero(balance.Kind()), Incoming: money.Zero(balance.Kind()),
 	}
 	a.Currency, _ = document.Lookup(s.fields.Currency).StringValueOK()
 	a.Metadata, _ = document.Lookup("metadata").DocumentOK()
@@ -240,11 +240,4 @@ func (s *Store) addPending(a *Account, document bson.Raw) error {
 		}
 	}
 	return nil
-}
-
-func zero(kind money.Kind) money.Amount {
-	if kind == money.Exact {
-		return money.Units(0).Exact()
-	}
-	return money.Units(0)
 }

@@ -46,6 +46,12 @@ func (s *Store) serverTime(ctx context.Context) (time.Time, error) {
 	return c.now().Add(c.offset), nil
 }
 
+// LooksStalled guesses whether a takeover with this threshold would get the transfer: the server's clock decides.
+func (s *Store) LooksStalled(ctx context.Context, t Transfer, threshold time.Duration) bool {
+	now, err := s.serverTime(detached(ctx))
+	return err == nil && now.Sub(t.LastModified) >= threshold
+}
+
 // helloAnswer is what a server says of itself.
 type helloAnswer struct {
 	SetName        string    `bson:"setName"`

@@ -72,13 +72,13 @@ func (s *Store) Stalled(ctx context.Context, threshold time.Duration) iter.Seq2[
 }
 
 // Initiated yields transfers that wait for a worker and whose time has come, the oldest first.
-func (s *Store) Initiated(ctx context.Context, limit int) iter.Seq2[Transfer, error] {
+func (s *Store) Initiated(ctx context.Context) iter.Seq2[Transfer, error] {
 	filter := bson.D{
 		{Key: "open", Value: true},
 		{Key: "state", Value: protocol.Initiated},
 		{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$notBefore", "$$NOW"}}}}, // a missing one is before all times
 	}
-	return s.find(ctx, filter, oldestFirst(), limit)
+	return s.find(ctx, filter, oldestFirst(), 0)
 }
 
 func oldestFirst() bson.D { return bson.D{{Key: "lastModified", Value: 1}} }

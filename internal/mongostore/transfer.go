@@ -1,6 +1,7 @@
 package mongostore
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -46,11 +47,14 @@ type Failure struct {
 	Message string `bson:"message"`
 }
 
+// ErrUnreadable is returned for a document that is no transfer, or one of a version to come.
+var ErrUnreadable = errors.New("the stored transfer can't be read")
+
 // decodeTransfer reads a stored transfer.
 func decodeTransfer(document bson.Raw) (Transfer, error) {
 	var t Transfer
 	if err := bson.Unmarshal(document, &t); err != nil {
-		return t, fmt.Errorf("the stored transfer %s can't be read: %w", document.Lookup("_id"), err)
+		return t, fmt.Errorf("%w: %s: %w", ErrUnreadable, document.Lookup("_id"), err)
 	}
 	return t, nil
 }

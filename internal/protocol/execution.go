@@ -64,6 +64,7 @@ type Execution struct {
 	refusal      Refusal
 	dirty        bool // prepares of this execution or of another one may still be on their way
 	mustLook     bool // whether the transfer is still this execution's must be learned before anything else
+	claimSent    bool // a claim was handed out and not answered
 	claimUnsure  bool // a claim may have been stored, or may yet be
 	round        int  // answers to an earlier one come too late
 	participants []participant
@@ -144,6 +145,7 @@ func (x *Execution) next() ([]Operation, error) {
 	case readingFences:
 		return x.each(needsFence, ReadFence), nil
 	case claiming:
+		x.claimSent = true
 		op := about(Claim)
 		op.Claiming = x.start.Claiming
 		if op.Claiming == CancelInitiated {
@@ -215,6 +217,7 @@ func (x *Execution) advance() {
 // observeClaim enters the transfer in the state that the after-image shows, not in the one in which it was found:
 // between a look and the claim another executor may have decided.
 func (x *Execution) observeClaim(answer Answer) {
+	x.claimSent = false
 	switch answer.Result {
 	case Applied:
 		x.enter(answer.Transfer)

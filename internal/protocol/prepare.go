@@ -85,8 +85,11 @@ func (x *Execution) observePrepare(op Operation, answer Answer) {
 	}
 }
 
-// countUnanswered takes prepares that were handed out and never answered for ambiguous ones.
+// countUnanswered takes a claim and prepares that were handed out and never answered for ambiguous ones.
 func (x *Execution) countUnanswered() {
+	if x.claimSent {
+		x.claimSent, x.claimUnsure = false, true
+	}
 	for i := range x.participants {
 		if p := &x.participants[i]; p.sent {
 			p.sent, x.dirty = false, true

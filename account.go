@@ -1,0 +1,247 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Account is a document with a balance. A document {_id, balance} is a complete one: it needs not be opened by this library.
+type Account struct {
+	ID       string
+	Ledger   string         // "" is the default one
+	Balance  Amount         // its kind is the kind of all amounts moved
+	Floor    Amount         // the least balance that a debit may leave; 0 unless set
+	NoFloor  bool           // as low as a balance can be: an outside world
+	Currency string         // transfers must name the same
+	Metadata map[string]any // stored by OpenAccount, and the user's own from then on
+
+	// As read back only.
+	Closed    bool
+	Available Amount // what can be spent: Balance, which debits in flight are off already
+	Posted    Amount // Available and the debits in flight
+	Incoming  Amount // the credits in flight
+}
+
+// OpenAccount creates an account in the default ledger, with the money that Balance says: nothing is taken from elsewhere. The error
+// is ErrAccountExists if there is one, ErrInvalidRequest, or ErrInDoubt: ask again, and ErrAccountExists means that it is there.
+func (c *Coordinator) OpenAccount(ctx context.Context, a Account) (Account, error) {
+	return c.defaultLedger().Open(ctx, a)
+}
+
+// GetAccount returns an account of the default ledger as a majority of the servers has it stored, or ErrAccountNotFound.
+func (c *Coordinator) GetAccount(ctx context.Context, id string) (Account, error) {
+	return c.defaultLedger().Get(ctx, id)
+}
+
+// CloseAccount closes an account of the default ledger, so that no transfer can touch it. Its balance must be zero (else
+// ErrAccountNotEmpty) and no transfer in flight (else ErrAccountBusy). Closing a closed one is no error.
+func (c *Coordinator) CloseAccount(ctx context.Context, id string) error {
+	return c.defaultLedger().Close(ctx, id)
+}
+
+// ReopenAccount opens a closed account of the default ledger again. Reopening an open one is no error.
+func (c *Coordinator) ReopenAccount(ctx context.Context, id string) error {
+	return c.defaultLedger().Reopen(ctx, id)
+}
+
+// Ledger is a collection of accounts.
+type Ledger struct {
+	coordinator *Coordinator
+	name        string
+}
+
+// Ledger returns the ledger that was registered by [WithLedger], the default one for "". The error is ErrInvalidRequest for an
+// unknown name.
+func (c *Coordinator) Ledger(name string) (*Ledger, error) {
+	if !c.store.HasLedger(name) {
+		return nil, invalid("the ledger %q is not registered: see WithLedger", name)
+	}
+	return &Ledger{c, name}, nil
+}
+
+func (c *Coordinator) defaultLedger() *Ledger { return &Ledger{coordinator: c} }
+
+// Open creates an account in this ledger: see [Coordinator.OpenAccount].
+func (l *Ledger) Open(ctx context.Context, a Account) (Account, error) {
+	stored, err := l.plan(a)
+	if err != nil {
+		return Account{}, err
+	}
+	token := bson.NewObjectID() // of this account's fence, and of this very call
+	err = l.untilKnown(ctx, a.ID, func(ctx context.Context) (bool, protocol.Result, error) {
+		result, err := l.coordinator.store.OpenAccount(ctx, l.name, stored, token)
+		if result != protocol.NotMatched {
+			return result == protocol.Applied, result, err
+		}
+		standing, err := l.coordinator.store.LookAtAccount(ctx, l.name, a.ID)
+		switch {
+		case err != nil || !standing.Found:
+			return false, protocol.Unknown, err
+		case standing.OpenedWith(token):
+			return true, protocol.Applied, nil
+		}
+		return true, protocol.Failed, ErrAccountExists
+	})
+	if err != nil {
+		return Account{}, err
+	}
+	return l.account(stored, a.Metadata), nil
+}
+
+// plan checks an account to be opened.
+func (l *Ledger) plan(a Account) (mongostore.Account, error) {
+	stored := mongostore.Account{
+		ID: a.ID, Balance: a.Balance.exact, Floor: a.Floor.exact, NoFloor: a.NoFloor, Currency: a.Currency,
+		Reserved: money.Zero(a.Balance.exact.Kind()), Incoming: money.Zero(a.Balance.exact.Kind()),
+	}
+	if err := l.checkID(a.ID); err != nil {
+		return stored, err
+	}
+	if err := checkCurrency(a.Currency); err != nil {
+		return stored, err
+	}
+	kind := stored.Balance.Kind()
+	floored := stored.Floor.Sign() != 0
+	switch limit := money.MaxBalance(kind); {
+	case a.Ledger != "" && a.Ledger != l.name:
+		return stored, invalid("account %q is meant for ledger %q: open it by Ledger(%q)", a.ID, a.Ledger, a.Ledger)
+	case !stored.Balance.Within(limit) || !stored.Floor.Within(limit):
+		return stored, invalid("balance and floor of account %q must lie within ±%s", a.ID, limit)
+	case stored.Balance.Places() > money.MaxPlaces || stored.Floor.Places() > money.MaxPlaces:
+		return stored, invalid("balance and floor of account %q have at most %d digits behind the point", a.ID, money.MaxPlaces)
+	case a.NoFloor && floored:
+		return stored, invalid("account %q has a floor and none", a.ID)
+	case floored && stored.Floor.Kind() != kind:
+		return stored, invalid("the floor of account %q is not of its balance's kind", a.ID)
+	case !a.NoFloor && stored.Balance.Cmp(stored.Floor) < 0:
+		return stored, invalid("the balance of account %q is below its floor", a.ID)
+	}
+	var err error
+	stored.Metadata, err = encodeMetadata(a.Metadata)
+	return stored, err
+}
+
+// Get returns an account of this ledger: see [Coordinator.GetAccount].
+func (l *Ledger) Get(ctx context.Context, id string) (Account, error) {
+	if err := l.checkID(id); err != nil {
+		return Account{}, err
+	}
+	if l.coordinator.engine.Closed() {
+		return Account{}, ErrClosed
+	}
+	stored, found, err := l.coordinator.store.GetAccount(ctx, l.name, id)
+	switch {
+	case err != nil:
+		return Account{}, fmt.Errorf("get account %q: %w", id, err)
+	case !found:
+		return Account{}, fmt.Errorf("account %q: %w", id, ErrAccountNotFound)
+	}
+	return l.account(stored, decodeMetadata(stored.Metadata)), nil
+}
+
+// account returns a stored account as the API tells it.
+func (l *Ledger) account(stored mongostore.Account, metadata map[string]any) Account {
+	posted, err := stored.Balance.Add(stored.Reserved)
+	if err != nil { // nothing is in flight on an account that was just opened
+		posted = stored.Balance
+	}
+	return Account{
+		ID: stored.ID, Ledger: l.name, Balance: Amount{stored.Balance}, Floor: Amount{stored.Floor}, NoFloor: stored.NoFloor,
+		Currency: stored.Currency, Metadata: metadata, Closed: stored.Closed,
+		Available: Amount{stored.Balance}, Posted: Amount{posted}, Incoming: Amount{stored.Incoming},
+	}
+}
+
+// Close closes an account of this ledger: see [Coordinator.CloseAccount].
+func (l *Ledger) Close(ctx context.Context, id string) error {
+	return l.change(ctx, id, l.coordinator.store.CloseAccount, func(standing mongostore.Standing) (bool, error) {
+		switch {
+		case standing.Closed:
+			return true, nil
+		case standing.Markers > 0:
+			return true, ErrAccountBusy
+		case !standing.Empty:
+			return true, ErrAccountNotEmpty
+		}
+		return false, nil
+	})
+}
+
+// Reopen opens a closed account of this ledger again: see [Coordinator.ReopenAccount].
+func (l *Ledger) Reopen(ctx context.Context, id string) error {
+	return l.change(ctx, id, l.coordinator.store.ReopenAccount, func(standing mongostore.Standing) (bool, error) {
+		return !standing.Closed, nil
+	})
+}
+
+// change performs a conditional change of an account. Where it does not match, judge tells from a deciding read whether that is the
+// answer, and which.
+func (l *Ledger) change(
+	ctx context.Context, id string,
+	write func(ctx context.Context, ledger, id string) (protocol.Result, error),
+	judge func(mongostore.Standing) (bool, error),
+) error {
+	if err := l.checkID(id); err != nil {
+		return err
+	}
+	return l.untilKnown(ctx, id, func(ctx context.Context) (bool, protocol.Result, error) {
+		result, err := write(ctx, l.name, id)
+		if result != protocol.NotMatched {
+			return result == protocol.Applied, result, err
+		}
+		standing, err := l.coordinator.store.LookAtAccount(ctx, l.name, id)
+		switch {
+		case err != nil:
+			return false, protocol.NotSent, err
+		case !standing.Found:
+			return true, protocol.Failed, ErrAccountNotFound
+		}
+		done, err := judge(standing)
+		return done, protocol.NotMatched, err
+	})
+}
+
+// untilKnown repeats an attempt until it is done, or the server refuses it, or ctx ends.
+func (l *Ledger) untilKnown(
+	ctx context.Context, id string, attempt func(context.Context) (bool, protocol.Result, error),
+) error {
+	if err := l.coordinator.ready(ctx); err != nil {
+		return err
+	}
+	sent := false
+	for n := 1; ; n++ {
+		limited, cancel := context.WithTimeout(ctx, engine.CommandLimit)
+		done, result, err := attempt(limited)
+		cancel()
+		if done || result == protocol.Failed {
+			if err != nil {
+				return fmt.Errorf("account %q: %w", id, err)
+			}
+			return nil
+		}
+		sent = sent || result == protocol.Unknown
+		if engine.Pause(ctx, n) {
+			continue
+		}
+		err = errors.Join(ctx.Err(), err)
+		if sent {
+			return fmt.Errorf("account %q: %w: %w", id, ErrInDoubt, err)
+		}
+		return fmt.Errorf("account %q: %w", id, err)
+	}
+}
+
+func (l *Ledger) checkID(id string) error {
+	if _, err := mongostore.IDCodec(l.coordinator.settings.ids).Encode(id); err != nil {
+		return invalid("account: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package transfer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Coordinator runs transfers. It is safe for many goroutines; one per process and database is enough. There may be any number of them,
+// in any number of processes, over the same documents.
+type Coordinator struct {
+	settings settings
+	store    *mongostore.Store
+	engine   *engine.Engine
+	log      *slog.Logger
+	now      func() time.Time
+	wake     chan struct{} // tells a worker of this process that something was submitted
+}
+
+// NewCoordinator returns a Coordinator over the collections accounts and transfers of db, unless options say otherwise. It doesn't
+// talk to the server: [Coordinator.Setup] does, once per database. The error wraps ErrInvalidRequest.
+func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
+	if db == nil {
+		return nil, invalid("a coordinator wants a database")
+	}
+	s, err := settingsOf(db, opts)
+	if err != nil {
+		return nil, err
+	}
+	ledgers := map[string]*mongo.Collection{"": s.accounts}
+	for name, collection := range s.ledgers {
+		ledgers[name] = collection
+	}
+	now := time.Now // the one place where the process's clock comes in
+	store, err := mongostore.New(mongostore.Config{
+		Transfers:   s.transfers,
+		Ledgers:     ledgers,
+		Fields:      mongostore.Fields(s.fields),
+		IDs:         mongostore.IDCodec(s.ids),
+		MarkerLimit: s.markerLimit,
+		Now:         now,
+	})
+	if err != nil {
+		return nil, invalid("%w", err)
+	}
+	return &Coordinator{
+		settings: s,
+		store:    store,
+		engine:   engine.New(store, s.logger, now),
+		log:      s.logger,
+		now:      now,
+		wake:     make(chan struct{}, 1),
+	}, nil
+}
+
+// Setup creates the collections and indexes, and checks that the servers and collections are fit. It may be called again, and by
+// many at once. The error wraps ErrUnsupportedDeployment where the deployment is at fault.
+func (c *Coordinator) Setup(ctx context.Context) error {
+	if c.engine.Closed() {
+		return ErrClosed
+	}
+	return deployment(c.store.Setup(ctx))
+}
+
+// Close stops taking work and waits for what was begun. When ctx ends first, the rest is stopped where it is, for recovery to finish,
+// and the error is that of ctx. It doesn't disconnect the client.
+func (c *Coordinator) Close(ctx context.Context) error {
+	return c.engine.Close(ctx)
+}
+
+// ready refuses work on a closed coordinator or an unfit server. Its first call talks to the server.
+func (c *Coordinator) ready(ctx context.Context) error {
+	if c.engine.Closed() {
+		return ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return deployment(c.store.Connect(ctx))
+}
+
+// deployment gives the store's error the public name.
+func deployment(err error) error {
+	if errors.Is(err, mongostore.ErrUnsupported) {
+		return fmt.Errorf("%w: %w", ErrUnsupportedDeployment, err)
+	}
+	return err
+}
+
+// newWork prepares an execution of a transfer, under an owner of its own. Not the process's: two executions of one process
+// must not take each other's decisions for their own.
+func (c *Coordinator) newWork(t mongostore.Transfer, reason string) (*mongostore.Work, error) {
+	w, err := c.store.NewWork(t, c.settings.owner+"-"+rand.Text()[:16])
+	if err != nil {
+		return nil, err
+	}
+	w.Threshold = c.settings.stallThreshold
+	w.Describe = func(refusal protocol.Refusal) string {
+		if err := reasonError(refusal.Reason); err != nil {
+			return err.Error()
+		}
+		return reason
+	}
+	return w, nil
+}

@@ -1,0 +1,146 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Errors that mean: nothing was stored, and nothing moved.
+var (
+	// ErrInvalidRequest means that the request is malformed; the text says how.
+	ErrInvalidRequest = errors.New("invalid request")
+	// ErrUnsupportedDeployment means that the server, or a collection on it, is not fit: a standalone server, one older
+	// than MongoDB 5.0, a collection sharded by something else than _id.
+	ErrUnsupportedDeployment = errors.New("unsupported deployment")
+	// ErrClosed means that the Coordinator was closed.
+	ErrClosed = errors.New("coordinator is closed")
+)
+
+// Errors that mean: the transfer was refused. It is stored in StateFail, nothing moved, and the ID stays failed. Each comes in a
+// [RefusedError], which names the account. Where several apply, the first in this order is told.
+var (
+	// ErrAccountNotFound means that there is no such account.
+	ErrAccountNotFound = errors.New("account not found")
+	// ErrAccountClosed means that the account is closed.
+	ErrAccountClosed = errors.New("account is closed")
+	// ErrCurrencyMismatch means that request and account name different currencies, or only one of them names any.
+	ErrCurrencyMismatch = errors.New("currency differs from the account's")
+	// ErrAmountKind means that the balance is not an exact number of the amount's kind: units want an int32 or int64,
+	// decimals a Decimal128. A double is never taken.
+	ErrAmountKind = errors.New("the balance is not of the amount's kind")
+	// ErrAccountBusy means that too many transfers are in flight on the account: see [WithMarkerLimit]. From
+	// CloseAccount it means that one is.
+	ErrAccountBusy = errors.New("account is busy")
+	// ErrInsufficientFunds means that the debit would leave less than the account's floor.
+	ErrInsufficientFunds = errors.New("insufficient funds")
+	// ErrOverflow means that the balance would leave the range of what is stored exactly.
+	ErrOverflow = errors.New("the balance would exceed its limit")
+	// ErrUnwritable means that the server refuses the write: a validator, a type, a unique index of the user's.
+	ErrUnwritable = errors.New("the server refuses to write to the account")
+)
+
+// Errors that mean: the transfer was rolled back for another reason. It is stored in StateFail and nothing moved.
+var (
+	// ErrCancelled means that the transfer was cancelled, or had stalled and was rolled back by [RollBack].
+	// Record.Failure.Code tells which.
+	ErrCancelled = errors.New("cancelled")
+)
+
+// Errors that mean: where the money is can't be told now.
+var (
+	// ErrInDoubt means that the outcome is not known: the context ended after something was sent, or a server is
+	// away. It wraps the cause. Ask again with the same ID: the money can't move twice.
+	ErrInDoubt = errors.New("outcome in doubt")
+)
+
+// Errors of verbs that came too late or to the wrong thing; they leave everything as it was.
+var (
+	// ErrIDConflict means that the ID was used before, with another payload.
+	ErrIDConflict = errors.New("the ID was used with another payload")
+	// ErrAlreadyCommitted means that the transfer can't be cancelled any more.
+	ErrAlreadyCommitted = errors.New("already committed")
+	// ErrTransferNotFound means that there is no transfer with this ID.
+	ErrTransferNotFound = errors.New("transfer not found")
+	// ErrAccountExists means that there is an account with this ID.
+	ErrAccountExists = errors.New("account exists")
+	// ErrAccountNotEmpty means that an account can't be closed because there is money in it, or a debt.
+	ErrAccountNotEmpty = errors.New("account is not empty")
+)
+
+// RefusedError says which account refused a transfer, and why. errors.Is finds Err through it.
+type RefusedError struct {
+	TransferID      string
+	Ledger, Account string
+	Err             error
+	// Balance is the balance that the refusal rests on. It is nil where none was seen, and in every later answer about
+	// the same transfer.
+	Balance *Amount
+}
+
+// Error names the transfer, the account and the reason.
+func (e *RefusedError) Error() string {
+	account := fmt.Sprintf("account %q", e.Account)
+	if e.Ledger != "" {
+		account = fmt.Sprintf("account %q of ledger %q", e.Account, e.Ledger)
+	}
+	text := fmt.Sprintf("transfer %q refused: %s: %v", e.TransferID, account, e.Err)
+	if e.Balance != nil {
+		text += " (balance " + e.Balance.String() + ")"
+	}
+	return text
+}
+
+// Unwrap returns the reason.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// reasonError returns the error for a reason, nil for one that no participant is to blame for.
+func reasonError(reason protocol.Reason) error {
+	switch reason {
+	case protocol.NotFound:
+		return ErrAccountNotFound
+	case protocol.Closed:
+		return ErrAccountClosed
+	case protocol.CurrencyMismatch:
+		return ErrCurrencyMismatch
+	case protocol.AmountKind:
+		return ErrAmountKind
+	case protocol.Busy:
+		return ErrAccountBusy
+	case protocol.InsufficientFunds:
+		return ErrInsufficientFunds
+	case protocol.Overflow:
+		return ErrOverflow
+	case protocol.Unwritable:
+		return ErrUnwritable
+	case protocol.Cancelled, protocol.Stalled:
+	}
+	return nil
+}
+
+// failureError returns the error that a transfer failed with, from what is stored.
+func failureError(rec Record) error {
+	if rec.Failure == nil {
+		return fmt.Errorf("transfer %q failed, and its document does not say why", rec.ID)
+	}
+	for reason := protocol.NotFound; reason <= protocol.Unwritable; reason++ {
+		if rec.Failure.Code == reason.String() {
+			return &RefusedError{
+				TransferID: rec.ID, Ledger: rec.Failure.Ledger, Account: rec.Failure.Account, Err: reasonError(reason),
+			}
+		}
+	}
+	return fmt.Errorf("transfer %q: %w: %s", rec.ID, ErrCancelled, rec.Failure.Message)
+}
+
+func inDoubt(id string, cause error) error {
+	if cause == nil {
+		return fmt.Errorf("transfer %q: %w", id, ErrInDoubt)
+	}
+	return fmt.Errorf("transfer %q: %w: %w", id, ErrInDoubt, cause)
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrInvalidRequest, fmt.Errorf(format, args...))
+}

@@ -1,0 +1,103 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// slowestPoll bounds the pause between two looks at a transfer that another one runs: about 80 ms.
+const slowestPoll = 5
+
+// follow waits for a transfer that another execution runs, here or elsewhere, and runs it itself where that is its turn: when it
+// still waits for a worker, when it has stalled, or when it was never stored.
+func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer) (Record, error) {
+	var cause error
+	for n := 1; ; n++ {
+		stored, found, err := c.store.GetTransfer(ctx, planned.ID)
+		switch {
+		case errors.Is(err, mongostore.ErrUnreadable), c.engine.Closed():
+			return Record{}, inDoubt(planned.ID, errors.Join(err, c.closedError()))
+		case err != nil:
+			cause = err
+		case found && !bytes.Equal(stored.Digest, planned.Digest):
+			return recordOf(stored), fmt.Errorf("transfer %q: %w", planned.ID, ErrIDConflict)
+		case found && c.answerable(stored):
+			return c.judge(stored, planned.Digest)
+		default:
+			t, start, due := c.turn(ctx, stored, found, planned)
+			if !due {
+				break
+			}
+			rec, told, err := c.attempt(ctx, t, start, stalledReason)
+			if told {
+				return rec, doubtful(planned.ID, err)
+			}
+		}
+		if !engine.Pause(ctx, min(n, slowestPoll)) {
+			return Record{}, inDoubt(planned.ID, errors.Join(ctx.Err(), cause))
+		}
+	}
+}
+
+// answerable reports whether a stored transfer is where its callers are told.
+func (c *Coordinator) answerable(stored mongostore.Transfer) bool {
+	return stored.State.Final() || stored.State == protocol.Committed && c.settings.returnAt == StateCommitted
+}
+
+// judge answers with a stored transfer, for one who asks with a payload of the given digest.
+func (c *Coordinator) judge(stored mongostore.Transfer, digest []byte) (Record, error) {
+	rec := recordOf(stored)
+	switch {
+	case !bytes.Equal(stored.Digest, digest):
+		return rec, fmt.Errorf("transfer %q: %w", rec.ID, ErrIDConflict)
+	case rec.State == StateFail:
+		return rec, failureError(rec)
+	}
+	return rec, nil
+}
+
+// turn returns the execution by which a waiting caller goes on with the transfer itself, and whether one is due.
+func (c *Coordinator) turn(
+	ctx context.Context, stored mongostore.Transfer, found bool, planned mongostore.Transfer,
+) (mongostore.Transfer, protocol.Start, bool) {
+	switch {
+	case !found:
+		return planned, protocol.Start{Claiming: protocol.Insert, Patient: true}, true
+	case stored.State == protocol.Initiated:
+		return stored, protocol.Start{Claiming: protocol.FromInitiated, Patient: true}, true
+	}
+	return stored, c.takeOver(), c.store.LooksStalled(ctx, stored, c.settings.stallThreshold)
+}
+
+// stalledReason is stored with a transfer that RollBack has rolled back.
+const stalledReason = "stalled and rolled back"
+
+// takeOver returns the start of an execution that takes over what has stalled.
+func (c *Coordinator) takeOver() protocol.Start {
+	start := protocol.Start{Claiming: protocol.TakeOver}
+	if c.settings.policy == RollBack {
+		start.RollBack = protocol.Stalled
+	}
+	return start
+}
+
+// doubtful turns an error by which nothing was sent just now into ErrInDoubt: a transfer with this ID is stored all the same.
+func doubtful(id string, err error) error {
+	if errors.Is(err, engine.ErrNothingSent) || errors.Is(err, ErrClosed) || errors.Is(err, mongostore.ErrForeign) {
+		return inDoubt(id, err)
+	}
+	return err
+}
+
+func (c *Coordinator) closedError() error {
+	if c.engine.Closed() {
+		return ErrClosed
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+const (
+	firstPause = 5 * time.Millisecond
+	longest    = time.Second
+	// freeRounds is how many rounds an execution may take at full speed. A quiet one takes five; one that goes on after
+	// that contends with others.
+	freeRounds = 16
+
+	levelRepeat = slog.LevelDebug
+)
+
+// backoff spaces out the rounds of an execution that makes no progress.
+type backoff struct {
+	rounds  int
+	repeats int
+}
+
+// after waits as long as is due, and reports false if ctx ended.
+func (b *backoff) after(ctx context.Context, progress bool) bool {
+	b.rounds++
+	if progress && b.rounds <= freeRounds {
+		b.repeats = 0
+		return ctx.Err() == nil
+	}
+	b.repeats++
+	return Pause(ctx, b.repeats)
+}
+
+// Pause waits before the n-th repeat, from 1 on: 5 ms at first, doubled each time up to a second, give or take a half, so
+// that those who wait for the same thing don't come back together. It reports false if ctx ended.
+func Pause(ctx context.Context, n int) bool {
+	wait := longest
+	if n < 9 {
+		wait = min(longest, firstPause<<(n-1))
+	}
+	timer := time.NewTimer(wait/2 + rand.N(wait))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func attrs(w *mongostore.Work, op protocol.Operation, answer protocol.Answer) []slog.Attr {
+	list := []slog.Attr{
+		slog.String("transfer", w.Transfer.ID),
+		slog.Int("operation", int(op.Kind)),
+		slog.Int("participant", op.Participant),
+		slog.Int("result", int(answer.Result)),
+	}
+	if w.Cause != nil {
+		list = append(list, slog.String("cause", w.Cause.Error()))
+	}
+	return list
+}

@@ -1,0 +1,111 @@
+// Package engine drives executions: it asks the protocol what is next, has the store perform it, and hands the answers back.
+// It owns the goroutines, the time limits of commands and the pauses between repeats, and decides nothing about money.
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// CommandLimit is how long one round of commands may take. After it their answers count as Unknown.
+const CommandLimit = 5 * time.Second
+
+// ErrClosed is returned once Close was called.
+var ErrClosed = errors.New("closed")
+
+// Engine drives executions. It is safe for many goroutines.
+type Engine struct {
+	store *mongostore.Store
+	log   *slog.Logger
+	now   func() time.Time
+
+	base   context.Context // of all commands; ends when Close gives up
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	closed  bool
+	running map[string]int // executions by transfer ID
+	all     sync.WaitGroup
+}
+
+// New returns an engine. Close ends it.
+func New(store *mongostore.Store, log *slog.Logger, now func() time.Time) *Engine {
+	base, cancel := context.WithCancel(context.Background())
+	return &Engine{store: store, log: log, now: now, base: base, cancel: cancel, running: map[string]int{}}
+}
+
+// Closed reports whether Close was called.
+func (e *Engine) Closed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closed
+}
+
+// Executions returns how many executions of a transfer are under way here.
+func (e *Engine) Executions(transferID string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.running[transferID]
+}
+
+// Close lets no new execution begin and waits for those under way. When ctx ends they are stopped where they are, and
+// recovery has to finish them.
+func (e *Engine) Close(ctx context.Context) error {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	drained := make(chan struct{})
+	go func() {
+		e.all.Wait()
+		close(drained)
+	}()
+	defer e.cancel()
+	select {
+	case <-drained:
+		return nil
+	case <-ctx.Done():
+		e.cancel()
+		<-drained
+		return ctx.Err()
+	}
+}
+
+// Result is how an execution stands, or ended.
+type Result struct {
+	Outcome      protocol.Outcome
+	Transfer     mongostore.Transfer // as this execution last saw it
+	Refusal      protocol.Refusal    // counts when the transfer's state is Rollback or Fail
+	ClaimInDoubt bool
+	StuckAt      int
+	Seen         money.Amount // the balance of the participant that the refusal names
+	SeenKnown    bool
+	Cause        error // the latest error on the way
+}
+
+// begin registers an execution.
+func (e *Engine) begin(transferID string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return ErrClosed
+	}
+	e.running[transferID]++
+	e.all.Add(1)
+	return nil
+}
+
+func (e *Engine) finish(transferID string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.running[transferID]--; e.running[transferID] == 0 {
+		delete(e.running, transferID)
+	}
+	e.all.Done()
+}

@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// maxPatience bounds how long an execution waits, before it claims, for a participant with too many transfers in flight.
+const maxPatience = 5 * time.Second
+
+// ErrNothingSent is returned when the caller's context ended before a claim was sent.
+var ErrNothingSent = errors.New("nothing was sent")
+
+// ErrUnfinished is returned when the caller's context ended, or the engine was closed, while the execution was under way.
+var ErrUnfinished = errors.New("still under way")
+
+// run is one execution under way.
+type run struct {
+	work      *mongostore.Work
+	execution *protocol.Execution
+	until     protocol.State // Committed: the caller waits for the decision only
+	answered  chan struct{}  // closed once result is what the caller waits for
+
+	mu        sync.Mutex
+	once      sync.Once
+	result    Result
+	failure   error
+	abandoned bool // the caller waits no longer
+	sent      bool // a claim was handed to the store
+	claimed   bool
+}
+
+// Execute drives one execution of a work to its end and returns its result; with until Committed, to its decision, and the rest in
+// the background. When ctx ends first, an execution that has claimed goes on in the background, and the error is ErrUnfinished;
+// one that has not sent its claim stops, and the error is ErrNothingSent. Both wrap the context's cause.
+func (e *Engine) Execute(
+	ctx context.Context, w *mongostore.Work, start protocol.Start, until protocol.State,
+) (Result, error) {
+	if err := ctx.Err(); err != nil {
+		return Result{}, errors.Join(ErrNothingSent, context.Cause(ctx))
+	}
+	if err := e.begin(w.Transfer.ID); err != nil {
+		return Result{}, err
+	}
+	r := &run{
+		work:      w,
+		execution: protocol.New(start, len(w.Transfer.Legs)),
+		until:     until,
+		answered:  make(chan struct{}),
+	}
+	patience := e.patience(ctx)
+	// The commands see the caller's values, for tracing, but not its end.
+	commands, stop := context.WithCancel(context.WithoutCancel(ctx))
+	unhook := context.AfterFunc(e.base, stop)
+	go func() {
+		defer e.finish(w.Transfer.ID)
+		defer stop()
+		defer unhook()
+		e.drive(commands, r, patience)
+	}()
+	select {
+	case <-r.answered:
+	case <-ctx.Done():
+		if !r.abandon() {
+			return Result{}, errors.Join(ErrNothingSent, context.Cause(ctx))
+		}
+	}
+	return r.outcome(ctx)
+}
+
+// patience returns until when the execution may wait for a busy participant: a refusal has to be stored and told before ctx ends.
+func (e *Engine) patience(ctx context.Context) time.Time {
+	limit := maxPatience
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, deadline.Sub(e.now())*3/4)
+	}
+	return e.now().Add(limit)
+}
+
+// abandon says that the caller waits no longer. It reports whether a claim was sent: if not, none will be.
+func (r *run) abandon() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.abandoned = true
+	return r.sent
+}
+
+// mayGoOn reports whether the next round may be sent. An execution that nobody waits for and that has claimed nothing ends.
+func (r *run) mayGoOn(operations []protocol.Operation) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.abandoned && !r.claimed {
+		return false
+	}
+	if operations[0].Kind == protocol.Claim {
+		r.sent = true
+	}
+	return true
+}
+
+// outcome returns what the caller is told.
+func (r *run) outcome(ctx context.Context) (Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.answered:
+		return r.result, r.failure
+	default:
+		return r.result, errors.Join(ErrUnfinished, context.Cause(ctx))
+	}
+}
+
+// drive runs the execution to its end.
+func (e *Engine) drive(ctx context.Context, r *run, patience time.Time) {
+	defer r.answer(nil)
+	var pause backoff
+	x := r.execution
+	for x.Outcome() == protocol.Running {
+		if !e.now().Before(patience) {
+			x.Hurry()
+		}
+		operations, err := x.Next()
+		if err != nil {
+			r.work.Cause = err
+			r.publish()
+			return
+		}
+		if len(operations) == 0 {
+			continue
+		}
+		if !r.mayGoOn(operations) {
+			return
+		}
+		progress := e.round(ctx, r, operations)
+		r.publish()
+		if !pause.after(ctx, progress) {
+			r.answer(errors.Join(ErrUnfinished, ErrClosed, r.work.Cause))
+			return
+		}
+	}
+}
+
+// round performs one round and reports whether it brought anything new.
+func (e *Engine) round(ctx context.Context, r *run, operations []protocol.Operation) bool {
+	limited, cancel := context.WithTimeout(ctx, CommandLimit)
+	defer cancel()
+	answers := e.store.Perform(limited, r.work, operations)
+	progress := true
+	for i, op := range operations {
+		if answers[i].Result == protocol.Unknown || answers[i].Result == protocol.NotSent || answers[i].Facts.Found && !answers[i].Facts.Free {
+			progress = false
+			e.log.LogAttrs(ctx, levelRepeat, "no answer to rest on", attrs(r.work, op, answers[i])...)
+		}
+		r.execution.Observe(op, answers[i])
+	}
+	return progress
+}
+
+// publish makes the present state the result, and answers the caller if that is what it waits for.
+func (r *run) publish() {
+	x := r.execution
+	r.mu.Lock()
+	r.claimed = x.Claimed()
+	r.result = Result{
+		Outcome: x.Outcome(), Transfer: r.work.Transfer, Refusal: x.Refusal(), ClaimInDoubt: x.ClaimInDoubt(),
+		StuckAt: x.StuckAt(), Cause: r.work.Cause,
+	}
+	r.result.Seen, r.result.SeenKnown = r.work.Seen(x.Refusal().Participant)
+	r.mu.Unlock()
+	if r.until == protocol.Committed && x.State() == protocol.Committed {
+		r.answer(nil)
+	}
+}
+
+// answer lets the caller go, once.
+func (r *run) answer(failure error) {
+	r.once.Do(func() {
+		r.mu.Lock()
+		r.failure = failure
+		r.mu.Unlock()
+		close(r.answered)
+	})
+}

@@ -1,0 +1,219 @@
+package transfer
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/mongostore"
+)
+
+// Defaults and limits.
+const (
+	defaultAccounts       = "accounts"
+	defaultTransfers      = "transfers"
+	defaultStallThreshold = 30 * time.Second
+	defaultMarkerLimit    = 4096
+	// maxMarkerLimit keeps the sum of a balance and all credits in flight below 2^63: 2^62 + 2^13 · 2^48.
+	maxMarkerLimit = 1 << 13
+	maxOwnerBytes  = 128
+	maxNameBytes   = 64
+)
+
+// Option changes a default of [NewCoordinator].
+type Option func(*settings)
+
+// settings are the options put together.
+type settings struct {
+	accounts, transfers *mongo.Collection
+	ledgers             map[string]*mongo.Collection
+	twice               []string // ledgers that were given twice
+	fields              Fields
+	ids                 IDCodec
+	owner               string
+	markerLimit         int
+	stallThreshold      time.Duration
+	policy              StallPolicy
+	returnAt            State
+	logger              *slog.Logger
+}
+
+// Fields are the names of an account's fields; an empty one stands for the default, which is the name here in lower case. The library
+// touches no other field, save metadata, which OpenAccount writes.
+type Fields struct {
+	Balance  string // int32, int64 or Decimal128
+	Pending  string // a map from transfers in flight to what they reserve
+	Fence    string // a token that late messages are told by
+	Floor    string // the least balance that a debit may leave; none: 0; MinKey: no floor
+	Currency string // a string; none: no currency
+	Closed   string // true: closed
+}
+
+// IDCodec says how account IDs are stored.
+type IDCodec uint8
+
+const (
+	// StringIDs are strings in the API and in the database.
+	StringIDs IDCodec = IDCodec(mongostore.StringIDs)
+	// ObjectIDs are 24 hex digits in the API and an ObjectId in the database.
+	ObjectIDs IDCodec = IDCodec(mongostore.ObjectIDs)
+)
+
+// StallPolicy says what becomes of a transfer that stalled before it was committed.
+type StallPolicy uint8
+
+const (
+	// Resume goes on with it: it succeeds if it still can.
+	Resume StallPolicy = iota + 1
+	// RollBack rolls it back, with the failure code stalled.
+	RollBack
+)
+
+// WithAccounts sets the collection of accounts of the default ledger; default: accounts.
+func WithAccounts(c *mongo.Collection) Option { return func(s *settings) { s.accounts = c } }
+
+// WithTransfers sets the collection of transfers; default: transfers. All coordinators that touch a collection of accounts must share
+// one collection of transfers: a marker names its transfer by the ID alone.
+func WithTransfers(c *mongo.Collection) Option { return func(s *settings) { s.transfers = c } }
+
+// WithLedger registers another collection of accounts, in any database or cluster. Its name is stored in the transfers and must
+// stay the same for as long as there are any.
+func WithLedger(name string, c *mongo.Collection) Option {
+	return func(s *settings) {
+		if _, given := s.ledgers[name]; given {
+			s.twice = append(s.twice, name)
+		}
+		s.ledgers[name] = c
+	}
+}
+
+// WithFields sets the names of an account's fields, in all ledgers.
+func WithFields(f Fields) Option { return func(s *settings) { s.fields = f } }
+
+// WithAccountIDs sets how account IDs are stored, in all ledgers; default: StringIDs.
+func WithAccountIDs(c IDCodec) Option { return func(s *settings) { s.ids = c } }
+
+// WithOwner sets the name by which stored transfers tell who runs them; a random part is always added. Default: host and process ID.
+func WithOwner(name string) Option { return func(s *settings) { s.owner = name } }
+
+// WithMarkerLimit bounds how many transfers may be in flight on one account, 1 to 8192; default 4096. A transfer beyond
+// it waits, within its context, before it is refused with ErrAccountBusy. The bound is soft.
+func WithMarkerLimit(n int) Option { return func(s *settings) { s.markerLimit = n } }
+
+// WithStallThreshold sets after how long without a sign of life others take a transfer over; default 30 s. It decides only how soon
+// recovery steps in: even zero is safe, it costs work.
+func WithStallThreshold(d time.Duration) Option { return func(s *settings) { s.stallThreshold = d } }
+
+// WithStallPolicy sets what becomes of a transfer that stalled before it was committed: Resume, the default, or RollBack.
+func WithStallPolicy(p StallPolicy) Option { return func(s *settings) { s.policy = p } }
+
+// WithReturnAt sets when Transfer answers: at StateSuccess, the default, or at StateCommitted, when the outcome is certain and the
+// rest is done in the background. Until then a credit can't be spent.
+func WithReturnAt(state State) Option { return func(s *settings) { s.returnAt = state } }
+
+// WithLogger sets where takeovers and troubles are logged; default: nowhere.
+func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
+
+// settingsOf applies options to the defaults and checks them.
+func settingsOf(db *mongo.Database, opts []Option) (settings, error) {
+	s := settings{
+		accounts:       db.Collection(defaultAccounts),
+		transfers:      db.Collection(defaultTransfers),
+		ledgers:        map[string]*mongo.Collection{},
+		owner:          defaultOwner(),
+		markerLimit:    defaultMarkerLimit,
+		stallThreshold: defaultStallThreshold,
+		policy:         Resume,
+		returnAt:       StateSuccess,
+		logger:         slog.New(slog.DiscardHandler),
+	}
+	for _, opt := range opts {
+		opt(&s)
+	}
+	s.fields = s.fields.withDefaults()
+	for _, check := range []func() error{s.checkCollections, s.checkNumbers, s.fields.check} {
+		if err := check(); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func defaultOwner() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%.64s-%d", host, os.Getpid())
+}
+
+func (s *settings) checkCollections() error {
+	if s.accounts == nil || s.transfers == nil {
+		return invalid("WithAccounts and WithTransfers want a collection")
+	}
+	if len(s.twice) > 0 {
+		return invalid("the ledger %q is registered twice", s.twice[0])
+	}
+	for name, collection := range s.ledgers {
+		if name == "" || len(name) > maxNameBytes || mongostore.CheckID(name) != nil {
+			return invalid("a ledger's name has 1 to %d bytes of UTF-8, not %q", maxNameBytes, name)
+		}
+		if collection == nil {
+			return invalid("the ledger %q wants a collection", name)
+		}
+	}
+	return nil
+}
+
+func (s *settings) checkNumbers() error {
+	switch {
+	case s.ids != StringIDs && s.ids != ObjectIDs:
+		return invalid("WithAccountIDs wants StringIDs or ObjectIDs")
+	case s.policy != Resume && s.policy != RollBack:
+		return invalid("WithStallPolicy wants Resume or RollBack")
+	case s.returnAt != StateCommitted && s.returnAt != StateSuccess:
+		return invalid("WithReturnAt wants StateCommitted or StateSuccess, not %q", s.returnAt)
+	case s.markerLimit < 1 || s.markerLimit > maxMarkerLimit:
+		return invalid("a marker limit lies between 1 and %d, not at %d", maxMarkerLimit, s.markerLimit)
+	case s.stallThreshold < 0:
+		return invalid("a stall threshold is not negative: %s", s.stallThreshold)
+	case len(s.owner) > maxOwnerBytes || mongostore.CheckID(s.owner) != nil:
+		return invalid("an owner's name has 1 to %d bytes of UTF-8, not %q", maxOwnerBytes, s.owner)
+	case s.logger == nil:
+		return invalid("WithLogger wants a logger")
+	}
+	return nil
+}
+
+func (f Fields) withDefaults() Fields {
+	for _, field := range []struct {
+		name     *string
+		standard string
+	}{
+		{&f.Balance, "balance"}, {&f.Pending, "pending"}, {&f.Fence, "fence"},
+		{&f.Floor, "floor"}, {&f.Currency, "currency"}, {&f.Closed, "closed"},
+	} {
+		if *field.name == "" {
+			*field.name = field.standard
+		}
+	}
+	return f
+}
+
+func (f Fields) check() error {
+	seen := map[string]bool{"_id": true, "metadata": true}
+	for _, name := range []string{f.Balance, f.Pending, f.Fence, f.Floor, f.Currency, f.Closed} {
+		if strings.ContainsAny(name, ".$\x00") || mongostore.CheckID(name) != nil {
+			return invalid("%q can't name a field: a top-level field without dots and dollars is wanted", name)
+		}
+		if seen[name] {
+			return invalid("the field name %q is taken", name)
+		}
+		seen[name] = true
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package transfer
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+)
+
+// Limits of a request.
+const (
+	maxLegs          = 1000
+	maxCurrencyBytes = 64
+	maxMetadataBytes = 64 << 10
+)
+
+// digestVersion is the first byte of every digest, so that a later way to compute them can be told apart.
+const digestVersion = 1
+
+// plan checks a request and returns the transfer that it asks for, with its legs netted. Its error wraps ErrInvalidRequest.
+func (c *Coordinator) plan(req Request) (mongostore.Transfer, error) {
+	t := mongostore.Transfer{ID: req.ID, Currency: req.Currency}
+	if err := mongostore.CheckID(req.ID); err != nil {
+		return t, invalid("transfer: %w", err)
+	}
+	if err := checkCurrency(req.Currency); err != nil {
+		return t, err
+	}
+	legs, err := req.legs()
+	if err != nil {
+		return t, err
+	}
+	if t.Legs, err = c.net(legs); err != nil {
+		return t, err
+	}
+	if t.Metadata, err = encodeMetadata(req.Metadata); err != nil {
+		return t, err
+	}
+	t.Digest = digest(t)
+	return t, nil
+}
+
+func checkCurrency(currency string) error {
+	if len(currency) > maxCurrencyBytes || !utf8.ValidString(currency) {
+		return invalid("a currency has at most %d bytes of UTF-8, not %.80q", maxCurrencyBytes, currency)
+	}
+	return nil
+}
+
+// legs returns the movements of either form of a request.
+func (req Request) legs() ([]Leg, error) {
+	short := req.From != "" || req.To != "" || !req.Amount.IsZero()
+	switch {
+	case short && len(req.Legs) > 0:
+		return nil, invalid("give From, To and Amount, or Legs, not both")
+	case len(req.Legs) > maxLegs:
+		return nil, invalid("%d legs are more than %d", len(req.Legs), maxLegs)
+	case len(req.Legs) > 0:
+		return req.Legs, nil
+	case req.From == "" || req.To == "":
+		return nil, invalid("From and To name accounts, and one of them is empty")
+	case req.Amount.exact.Sign() <= 0:
+		return nil, invalid("the amount is %s, and must be positive", req.Amount)
+	}
+	return []Leg{{Account: req.From, Amount: req.Amount.Neg()}, {Account: req.To, Amount: req.Amount}}, nil
+}
+
+// net adds up the legs of each account, in the order in which the accounts are first named, and drops what nets to zero.
+func (c *Coordinator) net(legs []Leg) ([]mongostore.Leg, error) {
+	kind := legs[0].Amount.exact.Kind()
+	total := legs[0].Amount.exact
+	places := map[[2]string]int{}
+	var netted []mongostore.Leg
+	for i, leg := range legs {
+		amount := leg.Amount.exact
+		if err := c.checkLeg(leg, kind); err != nil {
+			return nil, err
+		}
+		var err error
+		if i > 0 {
+			if total, err = total.Add(amount); err != nil {
+				return nil, invalid("the sum of the legs: %w", err)
+			}
+		}
+		account := mongostore.IDCodec(c.settings.ids).Canonical(leg.Account)
+		place, known := places[[2]string{leg.Ledger, account}]
+		if !known {
+			places[[2]string{leg.Ledger, account}] = len(netted)
+			netted = append(netted, mongostore.Leg{
+				Ledger: leg.Ledger, Namespace: c.store.Namespace(leg.Ledger), Account: account, Amount: amount,
+			})
+			continue
+		}
+		if netted[place].Amount, err = netted[place].Amount.Add(amount); err != nil {
+			return nil, invalid("the legs of account %q: %w", account, err)
+		}
+	}
+	if total.Sign() != 0 {
+		return nil, invalid("the legs sum to %s, and must sum to zero", total)
+	}
+	netted = slices.DeleteFunc(netted, func(leg mongostore.Leg) bool { return leg.Amount.Sign() == 0 })
+	return netted, checkNetted(netted)
+}
+
+func (c *Coordinator) checkLeg(leg Leg, kind money.Kind) error {
+	if !c.store.HasLedger(leg.Ledger) {
+		return invalid("the ledger %q is not registered: see WithLedger", leg.Ledger)
+	}
+	if _, err := mongostore.IDCodec(c.settings.ids).Encode(leg.Account); err != nil {
+		return invalid("account: %w", err)
+	}
+	amount := leg.Amount.exact
+	switch {
+	case amount.Sign() == 0:
+		return invalid("the amount of account %q is zero", leg.Account)
+	case amount.Kind() != kind:
+		return invalid("a transfer moves whole units or decimals, not both")
+	case amount.Places() > money.MaxPlaces:
+		return invalid("%s has more than %d digits behind the point", amount, money.MaxPlaces)
+	}
+	return nil
+}
+
+func checkNetted(legs []mongostore.Leg) error {
+	if len(legs) == 0 {
+		return invalid("nothing moves: the accounts are the same, or their legs cancel out")
+	}
+	for _, leg := range legs {
+		if limit := money.Max(leg.Amount.Kind()); !leg.Amount.Within(limit) {
+			return invalid("%s for account %q is beyond the limit of %s", leg.Amount, leg.Account, limit)
+		}
+	}
+	return nil
+}
+
+// encodeMetadata returns a caller's metadata as it is stored.
+func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
+	if len(metadata) == 0 {
+		return nil, nil
+	}
+	for key := range metadata {
+		if key == "" || strings.HasPrefix(key, "$") || strings.ContainsAny(key, ".\x00") || !utf8.ValidString(key) {
+			return nil, invalid("the metadata key %q is empty, holds a dot or NUL, begins with a dollar or is not UTF-8", key)
+		}
+	}
+	raw, err := bson.Marshal(metadata)
+	if err != nil {
+		return nil, invalid("metadata: %w", err)
+	}
+	if len(raw) > maxMetadataBytes {
+		return nil, invalid("the metadata has %d bytes, more than %d", len(raw), maxMetadataBytes)
+	}
+	return raw, nil
+}
+
+// digest returns what tells two payloads apart: the netted legs in an order of their own, amounts by value, and the currency.
+func digest(t mongostore.Transfer) []byte {
+	legs := slices.Clone(t.Legs)
+	slices.SortFunc(legs, func(a, b mongostore.Leg) int {
+		return cmp.Or(cmp.Compare(a.Ledger, b.Ledger), cmp.Compare(a.Account, b.Account))
+	})
+	var payload bytes.Buffer
+	field := func(text string) { // with its length, so that no two lists of fields look alike
+		payload.Write(binary.BigEndian.AppendUint32(nil, uint32(len(text))))
+		payload.WriteString(text)
+	}
+	field(t.Currency)
+	for _, leg := range legs {
+		field(leg.Ledger)
+		field(leg.Account)
+		field(leg.Amount.Canonical())
+	}
+	sum := sha256.Sum256(payload.Bytes())
+	return append([]byte{digestVersion}, sum[:]...)
+}

@@ -1,0 +1,125 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Query selects transfers; its zero value selects all.
+type Query struct {
+	States          []State
+	Ledger, Account string         // Ledger alone: any account of it; "" with an Account: the default ledger
+	After, Before   time.Time      // of creation, both exclusive
+	Metadata        map[string]any // equal values of top-level keys
+	Limit           int            // 0: no limit
+}
+
+// Get returns a transfer as a majority of the servers has it stored, or ErrTransferNotFound.
+func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
+	if err := mongostore.CheckID(id); err != nil {
+		return Record{}, invalid("transfer: %w", err)
+	}
+	if c.engine.Closed() {
+		return Record{}, ErrClosed
+	}
+	stored, found, err := c.store.GetTransfer(ctx, id)
+	switch {
+	case err != nil:
+		return Record{}, fmt.Errorf("get transfer %q: %w", id, err)
+	case !found:
+		return Record{}, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
+	}
+	return recordOf(stored), nil
+}
+
+// List yields the transfers that a query selects, newest first. A document that can't be read is yielded as an error, and the rest
+// follows; after any other error it ends.
+func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		query, err := c.storeQuery(q)
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		for t, err := range c.store.List(ctx, query) {
+			rec := Record{}
+			if err == nil {
+				rec = recordOf(t)
+			} else {
+				err = fmt.Errorf("list transfers: %w", err)
+			}
+			if !yield(rec, err) {
+				return
+			}
+		}
+	}
+}
+
+func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
+	query := mongostore.Query{
+		Ledger: q.Ledger, Account: q.Account, ByLedger: q.Ledger != "",
+		After: q.After, Before: q.Before, Metadata: q.Metadata, Limit: q.Limit,
+	}
+	if c.engine.Closed() {
+		return query, ErrClosed
+	}
+	if q.Limit < 0 {
+		return query, invalid("a limit is not negative: %d", q.Limit)
+	}
+	if !c.store.HasLedger(q.Ledger) {
+		return query, invalid("the ledger %q is not registered: see WithLedger", q.Ledger)
+	}
+	if _, err := encodeMetadata(q.Metadata); err != nil {
+		return query, err
+	}
+	for _, state := range q.States {
+		if !protocol.State(state).Known() {
+			return query, invalid("%q is no state", state)
+		}
+		query.States = append(query.States, protocol.State(state))
+	}
+	return query, nil
+}
+
+// polls is how often Wait looks before it opens a change stream: most transfers are final by then.
+const polls = 4
+
+// Wait waits until a transfer is final and answers as Transfer would: with its record, and the error that it failed with. It follows the
+// server's change stream, or looks every now and then where there is none to be had. When ctx ends first, the error wraps
+// ErrInDoubt.
+func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
+	change := func(ctx context.Context) error { return errors.New("no stream yet") }
+	for n := 1; ; n++ {
+		if n == polls {
+			// Opened before the look that follows: a change in between is not missed.
+			if wait, end, err := c.store.WatchTransfer(ctx, id); err == nil {
+				defer end()
+				change = wait
+			}
+		}
+		rec, err := c.Get(ctx, id)
+		switch {
+		case errors.Is(err, ErrTransferNotFound), errors.Is(err, ErrInvalidRequest), errors.Is(err, mongostore.ErrUnreadable):
+			return rec, err
+		case c.engine.Closed():
+			return rec, inDoubt(id, ErrClosed)
+		case err == nil && rec.State == StateFail:
+			return rec, failureError(rec)
+		case err == nil && rec.State.Final():
+			return rec, nil
+		}
+		if change(ctx) == nil {
+			continue
+		}
+		if !engine.Pause(ctx, min(n, slowestPoll)) {
+			return rec, inDoubt(id, errors.Join(ctx.Err(), err))
+		}
+	}
+}

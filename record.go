@@ -1,0 +1,62 @@
+package transfer
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/mongostore"
+)
+
+// Record is a transfer as it is stored.
+type Record struct {
+	ID           string
+	State        State
+	Legs         []Leg // netted: one per account
+	Currency     string
+	Metadata     map[string]any
+	Epoch        int64  // 0 before the claim, 1 from then on, one more with every takeover
+	Owner        string // who claimed it last
+	CreatedAt    time.Time
+	LastModified time.Time // by the server's clock
+	Failure      *Failure  // in StateRollback and StateFail
+	Attempts     int       // takeovers so far
+}
+
+// Failure says why a transfer was rolled back.
+type Failure struct {
+	// Code is the error's name without Err, in lower camel case: insufficientFunds, accountClosed, cancelled; or stalled.
+	Code            string
+	Ledger, Account string // the account that refused, if one did
+	Message         string
+}
+
+func recordOf(t mongostore.Transfer) Record {
+	r := Record{
+		ID: t.ID, State: State(t.State), Currency: t.Currency, Epoch: t.Epoch, Owner: t.Owner,
+		CreatedAt: t.CreatedAt, LastModified: t.LastModified, Attempts: int(t.Attempts),
+		Legs: make([]Leg, len(t.Legs)),
+	}
+	for i, leg := range t.Legs {
+		r.Legs[i] = Leg{Ledger: leg.Ledger, Account: leg.Account, Amount: Amount{leg.Amount}}
+	}
+	if t.Failure != nil {
+		r.Failure = &Failure{
+			Code: t.Failure.Code, Ledger: t.Failure.Ledger, Account: t.Failure.Account, Message: t.Failure.Message,
+		}
+	}
+	r.Metadata = decodeMetadata(t.Metadata)
+	return r
+}
+
+// decodeMetadata returns nil for what is no document: metadata is the caller's, and nothing rests on it.
+func decodeMetadata(raw bson.Raw) map[string]any {
+	if len(raw) == 0 {
+		return nil
+	}
+	var m map[string]any
+	if bson.Unmarshal(raw, &m) != nil {
+		return nil
+	}
+	return m
+}

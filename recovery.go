@@ -1,0 +1,121 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+const (
+	// recoveryWidth is how many stalled transfers a sweep works on at once.
+	recoveryWidth = 16
+	// recoveryLimit is how long a sweep waits for one transfer, which then goes on in the background.
+	recoveryLimit = 30 * time.Second
+	// maxExecutions is how many executions of one transfer a process has under way at once. It keeps a sweep that
+	// comes by again and again from piling up work on a transfer whose server is away.
+	maxExecutions = 2
+)
+
+// RecoveryReport counts what a sweep has done.
+type RecoveryReport struct {
+	Found     int // stalled transfers that this sweep took over, or could not
+	Succeeded int // brought to StateSuccess
+	Failed    int // brought to StateFail
+	Expired   int // holds that ran out; part of Failed
+	Stuck     int // left as they are: a collection that is not registered here, an account that is gone, a server that is away
+}
+
+// Recover takes over the transfers that have shown no sign of life for the stall threshold, by the server's clock, and brings them to
+// their end: Committed ones to StateSuccess, others by the policy (see [WithStallPolicy]). It is safe beside live executions and other
+// sweeps. What is still StateInitiated is left to [Coordinator.Run]. The error is that of the search; what was found before it
+// is in the report.
+func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
+	if err := c.ready(ctx); err != nil {
+		return RecoveryReport{}, err
+	}
+	var (
+		s     = sweep{coordinator: c}
+		slots = make(chan struct{}, recoveryWidth)
+		err   error
+	)
+	for t, failure := range c.store.Stalled(ctx, c.settings.stallThreshold) {
+		if errors.Is(failure, mongostore.ErrUnreadable) {
+			s.stuck(t.ID, failure)
+			continue
+		}
+		if failure != nil {
+			err = fmt.Errorf("find stalled transfers: %w", failure)
+			break
+		}
+		slots <- struct{}{}
+		s.all.Add(1)
+		go func() {
+			defer func() { <-slots; s.all.Done() }()
+			s.recover(ctx, t)
+		}()
+	}
+	s.all.Wait()
+	return s.report, err
+}
+
+// sweep is one run of Recover.
+type sweep struct {
+	coordinator *Coordinator
+	all         sync.WaitGroup
+	mu          sync.Mutex
+	report      RecoveryReport
+}
+
+// recover takes one transfer over.
+func (s *sweep) recover(ctx context.Context, t mongostore.Transfer) {
+	c := s.coordinator
+	if c.engine.Executions(t.ID) >= maxExecutions {
+		s.stuck(t.ID, errors.New("this process is at it already"))
+		return
+	}
+	w, err := c.newWork(t, stalledReason)
+	if err != nil {
+		s.stuck(t.ID, err)
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, recoveryLimit)
+	defer cancel()
+	result, err := c.engine.Execute(limited, w, c.takeOver(), protocol.Success)
+	switch {
+	case err != nil:
+		s.stuck(t.ID, errors.Join(err, result.Cause))
+	case result.Outcome == protocol.Finished:
+		s.finished(result.Transfer)
+	case result.Outcome == protocol.Stuck:
+		s.stuck(t.ID, c.stuck(result))
+	case result.Outcome == protocol.Unclaimable:
+		s.stuck(t.ID, result.Cause)
+	}
+}
+
+func (s *sweep) finished(t mongostore.Transfer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report.Found++
+	if t.State == protocol.Success {
+		s.report.Succeeded++
+	} else {
+		s.report.Failed++
+	}
+	s.coordinator.log.Info("recovered a transfer", slog.String("transfer", t.ID), slog.String("state", string(t.State)),
+		slog.Int64("epoch", t.Epoch))
+}
+
+func (s *sweep) stuck(id string, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report.Found++
+	s.report.Stuck++
+	s.coordinator.log.Warn("a stalled transfer could not be finished", slog.String("transfer", id), slog.Any("cause", cause))
+}

@@ -1,0 +1,191 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Request asks for a transfer: From, To and Amount for the common case, or Legs, not both.
+type Request struct {
+	// ID is the idempotency key, 1 to 255 bytes of UTF-8. The same ID with the same payload has the same outcome,
+	// however often and from wherever it is asked for.
+	ID string
+	// From is debited with Amount, which is positive, and To is credited with it. Both are in the default ledger.
+	From, To string
+	Amount   Amount
+	// Legs are signed movements that sum to zero.
+	Legs []Leg
+	// Currency must be the currency of every account in the transfer; "" if they have none.
+	Currency string
+	// NotBefore lets workers wait; Submit only.
+	NotBefore time.Time
+	// Metadata is stored with the transfer and is not part of the payload.
+	Metadata map[string]any
+}
+
+// Leg is one movement: a negative amount takes, a positive one gives.
+type Leg struct {
+	Ledger  string // "" is the default one
+	Account string
+	Amount  Amount
+}
+
+// Transfer moves money and answers with the final record.
+//
+//   - nil: the transfer is in StateSuccess (or StateCommitted, see [WithReturnAt]).
+//   - a [RefusedError]: it is in StateFail, and nothing moved.
+//   - ErrCancelled: somebody else rolled it back; it is in StateFail, and nothing moved.
+//   - ErrInDoubt: the context ended, or the coordinator was closed, after something was sent. What has claimed
+//     goes on in the background until Close; recovery finishes what Close left. Ask again with the same ID.
+//   - the context's own error, ErrInvalidRequest, ErrClosed, ErrUnsupportedDeployment: nothing was stored.
+//   - ErrIDConflict: the ID was used with another payload; the record is the first one's.
+//
+// A second caller with the same ID waits for the first one's outcome. Once that one has shown no sign of life for the stall
+// threshold, the waiting call takes the transfer over.
+func (c *Coordinator) Transfer(ctx context.Context, req Request) (Record, error) {
+	t, err := c.plan(req)
+	if err != nil {
+		return Record{}, err
+	}
+	if !req.NotBefore.IsZero() {
+		return Record{}, invalid("NotBefore is for Submit")
+	}
+	if err := c.ready(ctx); err != nil {
+		return Record{}, err
+	}
+	return c.complete(ctx, t)
+}
+
+// Submit stores a transfer for a worker (see [Coordinator.Run]) and answers with the record. Asked again, it answers with the record
+// as it stands then; if the transfer has failed, with the error that it failed with. A Transfer with the same ID and payload
+// runs it at once.
+func (c *Coordinator) Submit(ctx context.Context, req Request) (Record, error) {
+	t, err := c.plan(req)
+	if err != nil {
+		return Record{}, err
+	}
+	t.NotBefore = req.NotBefore
+	if err := c.ready(ctx); err != nil {
+		return Record{}, err
+	}
+	sent, cause := false, error(nil)
+	for n := 1; ; n++ {
+		result, err := c.store.InsertInitiated(ctx, &t)
+		sent = sent || result == protocol.Unknown
+		switch result {
+		case protocol.Applied:
+			c.wakeWorker()
+			return recordOf(t), nil
+		case protocol.NotMatched:
+			stored, found, err := c.store.GetTransfer(ctx, t.ID)
+			if err == nil && found {
+				return c.judge(stored, t.Digest)
+			}
+			cause = err
+		case protocol.Failed:
+			if !sent {
+				return Record{}, fmt.Errorf("submit transfer %q: %w", t.ID, err)
+			}
+			return Record{}, inDoubt(t.ID, err)
+		case protocol.Unknown, protocol.NotSent:
+			cause = err
+		}
+		if !engine.Pause(ctx, n) {
+			if sent {
+				return Record{}, inDoubt(t.ID, errors.Join(ctx.Err(), cause))
+			}
+			return Record{}, fmt.Errorf("submit transfer %q: %w", t.ID, errors.Join(ctx.Err(), cause))
+		}
+	}
+}
+
+// wakeWorker tells a worker of this process, if there is one that sleeps.
+func (c *Coordinator) wakeWorker() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// complete runs a planned transfer, or finds out what became of the one that has its ID.
+func (c *Coordinator) complete(ctx context.Context, planned mongostore.Transfer) (Record, error) {
+	rec, told, err := c.attempt(ctx, planned, protocol.Start{Claiming: protocol.Insert, Patient: true}, "")
+	if told {
+		return rec, err
+	}
+	return c.follow(ctx, planned)
+}
+
+// attempt drives one execution. It reports false where the execution did not get the transfer, or lost it to another one: then nothing
+// is told yet.
+func (c *Coordinator) attempt(
+	ctx context.Context, t mongostore.Transfer, start protocol.Start, reason string,
+) (Record, bool, error) {
+	w, err := c.newWork(t, reason)
+	if err != nil {
+		return Record{}, true, fmt.Errorf("transfer %q: %w", t.ID, err)
+	}
+	result, err := c.engine.Execute(ctx, w, start, protocol.State(c.settings.returnAt))
+	switch {
+	case errors.Is(err, engine.ErrUnfinished):
+		return Record{}, true, inDoubt(t.ID, errors.Join(err, result.Cause))
+	case errors.Is(err, engine.ErrNothingSent):
+		return Record{}, true, fmt.Errorf("transfer %q: %w: %w", t.ID, engine.ErrNothingSent, ctx.Err())
+	case err != nil:
+		return Record{}, true, fmt.Errorf("transfer %q: %w: %w", t.ID, ErrClosed, err)
+	}
+	return c.tell(result)
+}
+
+// tell turns the result of an execution into an answer.
+func (c *Coordinator) tell(result engine.Result) (Record, bool, error) {
+	rec := recordOf(result.Transfer)
+	switch result.Outcome {
+	case protocol.Running: // in the background; the decision is stored
+		return rec, true, nil
+	case protocol.Finished:
+		return rec, rec.State.Final(), c.refusal(rec, result)
+	case protocol.Unclaimable:
+		if result.ClaimInDoubt {
+			return Record{}, true, inDoubt(rec.ID, result.Cause)
+		}
+		return Record{}, true, fmt.Errorf("transfer %q could not be stored: %w", rec.ID, result.Cause)
+	case protocol.Gone:
+		return Record{}, true, inDoubt(rec.ID, errors.New("its document was removed while it was under way"))
+	case protocol.Stuck:
+		return rec, true, inDoubt(rec.ID, c.stuck(result))
+	case protocol.NotClaimed, protocol.Overtaken:
+	}
+	return Record{}, false, nil
+}
+
+// refusal returns the error of a final transfer. The execution that was refused knows the balance that it saw.
+func (c *Coordinator) refusal(rec Record, result engine.Result) error {
+	if rec.State != StateFail {
+		return nil
+	}
+	err := failureError(rec)
+	var refused *RefusedError
+	if errors.As(err, &refused) && result.SeenKnown {
+		refused.Balance = &Amount{result.Seen}
+	}
+	return err
+}
+
+// stuck says what keeps a transfer from being finished.
+func (c *Coordinator) stuck(result engine.Result) error {
+	where := "the transfer's own document"
+	if at := result.StuckAt; at >= 0 {
+		where = fmt.Sprintf("account %q", result.Transfer.Legs[at].Account)
+		if result.Cause == nil {
+			return fmt.Errorf("%s is gone; the transfer goes on when it is back", where)
+		}
+	}
+	return fmt.Errorf("%s can't be written, and the transfer goes on when that is repaired: %w", where, result.Cause)
+}

@@ -1,0 +1,151 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+const (
+	workerWidth = 32                     // submitted transfers that one Run works on at once
+	pollPeriod  = 100 * time.Millisecond // between two looks for submitted transfers while there are none
+	drainLimit  = 10 * time.Second       // how long Run waits, after its context ended, for what it has begun
+	// Recovery sweeps come once per threshold, within these bounds.
+	shortestSweep = time.Second
+	longestSweep  = time.Minute
+)
+
+// Run works until ctx ends: it runs submitted transfers whose time has come, and recovers stalled ones every now and then. Many
+// processes may run it at once. It returns nil when ctx has ended and what it had begun is done, or goes on in the
+// background because a server is away; ErrClosed on a closed coordinator, ErrUnsupportedDeployment on an unfit server. A server
+// that is away is waited for.
+func (c *Coordinator) Run(ctx context.Context) error {
+	if err := c.readyWhenUp(ctx); err != nil {
+		return err
+	}
+	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	w := worker{coordinator: c, slots: make(chan struct{}, workerWidth), busy: map[string]bool{}}
+	w.all.Add(1)
+	go func() {
+		defer w.all.Done()
+		c.sweepPeriodically(ctx)
+	}()
+	for ctx.Err() == nil && !c.engine.Closed() {
+		if !w.take(ctx, working) {
+			w.idle(ctx)
+		}
+	}
+	patience := time.AfterFunc(drainLimit, giveUp)
+	defer patience.Stop()
+	w.all.Wait()
+	return nil
+}
+
+// readyWhenUp waits until the servers have been seen to be fit. It returns nil when ctx ends.
+func (c *Coordinator) readyWhenUp(ctx context.Context) error {
+	for n := 1; ; n++ {
+		err := c.ready(ctx)
+		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsupportedDeployment) {
+			return err
+		}
+		if !engine.Pause(ctx, n) {
+			return nil
+		}
+		c.log.Warn("the server does not answer yet", slog.Any("cause", err))
+	}
+}
+
+// sweepPeriodically recovers what has stalled, at once and then once per threshold, until ctx ends.
+func (c *Coordinator) sweepPeriodically(ctx context.Context) {
+	ticks := time.NewTicker(min(max(c.settings.stallThreshold, shortestSweep), longestSweep))
+	defer ticks.Stop()
+	for !c.engine.Closed() {
+		if _, err := c.Recover(ctx); err != nil && ctx.Err() == nil {
+			c.log.Warn("a recovery sweep was cut short", slog.Any("cause", err))
+		}
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// worker is one run of Run.
+type worker struct {
+	coordinator *Coordinator
+	slots       chan struct{}
+	all         sync.WaitGroup
+	mu          sync.Mutex
+	busy        map[string]bool // by transfer ID
+}
+
+// take starts on the submitted transfers that are due, and reports whether it started on any.
+func (w *worker) take(ctx, working context.Context) bool {
+	took := false
+	for t, err := range w.coordinator.store.Initiated(ctx) {
+		if err != nil {
+			if ctx.Err() == nil {
+				w.coordinator.log.Warn("look for submitted transfers", slog.Any("cause", err))
+			}
+			continue
+		}
+		if !w.reserve(t.ID) {
+			continue
+		}
+		select {
+		case w.slots <- struct{}{}:
+		case <-ctx.Done():
+			w.release(t.ID)
+			return took
+		}
+		w.all.Add(1)
+		go func() {
+			defer func() { <-w.slots; w.release(t.ID); w.all.Done() }()
+			w.run(working, t)
+		}()
+		took = true
+	}
+	return took
+}
+
+// run runs one submitted transfer, unless another worker was first.
+func (w *worker) run(ctx context.Context, t mongostore.Transfer) {
+	start := protocol.Start{Claiming: protocol.FromInitiated, Patient: true}
+	_, told, err := w.coordinator.attempt(ctx, t, start, "")
+	w.coordinator.log.Debug("ran a submitted transfer", slog.String("transfer", t.ID), slog.Bool("mine", told), slog.Any("error", err))
+}
+
+func (w *worker) reserve(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.busy[id] {
+		return false
+	}
+	w.busy[id] = true
+	return true
+}
+
+func (w *worker) release(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.busy, id)
+}
+
+// idle waits until it is time to look again.
+func (w *worker) idle(ctx context.Context) {
+	timer := time.NewTimer(pollPeriod)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.coordinator.wake:
+	case <-ctx.Done():
+	}
+}
