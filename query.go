@@ -95,7 +95,7 @@ const polls = 4
 // server's change stream, or looks every now and then where there is none to be had. When ctx ends first, the error wraps
 // ErrInDoubt.
 func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
-	change := func(ctx context.Context) error { return errors.New("no stream yet") }
+	change := func(context.Context) error { return errors.New("no stream yet") }
 	for n := 1; ; n++ {
 		if n == polls {
 			// Opened before the look that follows: a change in between is not missed.

@@ -79,12 +79,11 @@ func (a Amount) MarshalText() ([]byte, error) {
 
 // UnmarshalText reads digits as units and a number with a point as a decimal.
 func (a *Amount) UnmarshalText(text []byte) error {
-	read, err := Amount{}, error(nil)
+	parse := parseUnits
 	if strings.Contains(string(text), ".") {
-		read, err = Parse(string(text))
-	} else {
-		read, err = parseUnits(string(text))
+		parse = Parse
 	}
+	read, err := parse(string(text))
 	if err != nil {
 		return err
 	}
@@ -105,20 +104,23 @@ func (a *Amount) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
 	}
-	read, err := Amount{}, error(nil)
-	if len(data) > 0 && data[0] == '"' {
-		var text string
-		if err = json.Unmarshal(data, &text); err == nil {
-			read, err = Parse(text)
-		}
-	} else {
-		read, err = parseUnits(string(data))
-	}
+	read, err := parseJSON(data)
 	if err != nil {
 		return err
 	}
 	*a = read
 	return nil
+}
+
+func parseJSON(data []byte) (Amount, error) {
+	if len(data) == 0 || data[0] != '"' {
+		return parseUnits(string(data))
+	}
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return Amount{}, err
+	}
+	return Parse(text)
 }
 
 func parseUnits(text string) (Amount, error) {

@@ -45,10 +45,10 @@ func noFloor() any { return bson.MinKey{} }
 
 func (f Fields) floor(document bson.Raw) floor {
 	stored := document.Lookup(f.Floor)
-	switch stored.Type {
-	case 0, bson.TypeNull:
+	if absent(stored) {
 		return floor{}
-	case bson.TypeMinKey:
+	}
+	if stored.Type == bson.TypeMinKey {
 		return floor{stored: stored, none: true}
 	}
 	amount, err := money.FromBSON(stored)
@@ -159,6 +159,9 @@ func (f Fields) markers(document bson.Raw, transferID string) (count int, found 
 	return len(elements), found
 }
 
+// absent reports whether a field is missing or null, which filters take for the same.
+func absent(value bson.RawValue) bool { return value.Type == 0 || value.Type == bson.TypeNull }
+
 func (f Fields) closed(document bson.Raw) bool {
 	closed, ok := document.Lookup(f.Closed).BooleanOK()
 	return ok && closed
@@ -166,7 +169,7 @@ func (f Fields) closed(document bson.Raw) bool {
 
 func (f Fields) currencyIs(document bson.Raw, currency string) bool {
 	stored := document.Lookup(f.Currency)
-	if stored.Type == 0 || stored.Type == bson.TypeNull {
+	if absent(stored) {
 		return currency == ""
 	}
 	text, ok := stored.StringValueOK()
@@ -176,7 +179,7 @@ func (f Fields) currencyIs(document bson.Raw, currency string) bool {
 // fence returns a participant's fence: type and bytes of whatever is stored, since the protocol only compares it.
 func (f Fields) fence(document bson.Raw) protocol.Fence {
 	stored := document.Lookup(f.Fence)
-	if stored.Type == 0 || stored.Type == bson.TypeNull {
+	if absent(stored) {
 		return ""
 	}
 	return protocol.Fence(append([]byte{byte(stored.Type)}, stored.Value...))
