@@ -81,7 +81,7 @@ func (e *Engine) Close(ctx context.Context) error {
 type Result struct {
 	Outcome      protocol.Outcome
 	Transfer     mongostore.Transfer // as this execution last saw it
-	Refusal      protocol.Refusal    // counts when the transfer's state is Rollback or Fail
+	Refusal      protocol.Refusal    // of this execution, if it rolled back
 	ClaimInDoubt bool
 	StuckAt      int
 	Seen         money.Amount // the balance of the participant that the refusal names

@@ -26,7 +26,7 @@ const (
 	Finished
 	// NotClaimed means that the transfer exists already, is another's, or is not to be taken over.
 	NotClaimed
-	// Unclaimable means that the server refuses to store the claim. Nothing was written.
+	// Unclaimable means that the server refuses to store the claim. Nothing was written, unless ClaimInDoubt.
 	Unclaimable
 	// Overtaken means that another execution has the transfer now. This one writes nothing more.
 	Overtaken
@@ -105,11 +105,12 @@ func (x *Execution) Claimed() bool { return x.epoch > 0 }
 // Epoch returns the epoch under which this execution holds the transfer, 0 before the claim.
 func (x *Execution) Epoch() int64 { return x.epoch }
 
-// ClaimInDoubt reports whether a claim was sent whose answer is not known. Unless the execution has Claimed since,
-// the transfer may be stored, or may yet be, and nobody works on it until recovery comes by.
+// ClaimInDoubt reports whether a claim was sent that is not known to have changed nothing. Unless the execution has
+// Claimed since, the transfer may be stored, or may yet be, and nobody works on it until recovery comes by.
 func (x *Execution) ClaimInDoubt() bool { return x.claimUnsure }
 
-// Refusal returns why this execution rolls back. It counts once State is Rollback or Fail.
+// Refusal returns why this execution rolls back; its Reason is 0 where that was another's decision. It counts once State is
+// Rollback or Fail.
 func (x *Execution) Refusal() Refusal { return x.refusal }
 
 // StuckAt returns the first participant that can't be settled or undone, NoParticipant if it is the transfer itself.
@@ -222,7 +223,7 @@ func (x *Execution) observeClaim(answer Answer) {
 	case Applied:
 		x.enter(answer.Transfer)
 	case NotMatched:
-		x.phase = checkingClaim
+		x.phase, x.claimUnsure = checkingClaim, true
 	case Failed:
 		x.end(Unclaimable)
 	case Unknown:
@@ -258,7 +259,7 @@ func (x *Execution) enter(image Image) {
 	x.epoch, x.state = image.Epoch, image.State
 	x.dirty = x.start.Claiming.takesOver() || image.Epoch > 1
 	if image.State != Preparing && x.start.Claiming != CancelInitiated {
-		x.dirty = true // the decision is another's
+		x.dirty, x.refusal = true, Refusal{Participant: NoParticipant} // the decision is another's
 	}
 	switch image.State {
 	case Preparing:
