@@ -1,0 +1,370 @@
+package transfer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// A transfer takes from one account what it gives to the other, and its record says so.
+func TestTransferMovesMoney(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 5)
+	rec, err := b.Transfer(t.Context(), transfer.Request{
+		ID: "order-17", From: "a", To: "b", Amount: transfer.Units(60), Metadata: map[string]any{"order": "17"},
+	})
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+	require.Equal(t, []transfer.Leg{
+		{Account: "a", Amount: transfer.Units(-60)}, {Account: "b", Amount: transfer.Units(60)},
+	}, rec.Legs)
+	require.Equal(t, "17", rec.Metadata["order"])
+	require.EqualValues(t, 1, rec.Epoch)
+	require.Nil(t, rec.Failure)
+	stored, err := b.Get(t.Context(), "order-17")
+	require.NoError(t, err)
+	require.Equal(t, rec, stored, "the answer is what is stored")
+	require.Equal(t, map[string]int64{"a": 40, "b": 65}, b.balances())
+	b.audit(initial(100, 5))
+}
+
+// A document {_id, balance} is a complete account, whatever else is in it, and comes out with nothing but what the library owns.
+func TestAnyDocumentWithABalanceIsAnAccount(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	_, err := b.db.Collection("accounts").InsertMany(t.Context(), []any{
+		bson.D{{Key: "_id", Value: "a"}, {Key: "balance", Value: int32(100)}, {Key: "name", Value: "Ann"}},
+		bson.D{{Key: "_id", Value: "b"}, {Key: "balance", Value: int64(0)}},
+	})
+	require.NoError(t, err)
+	_, err = b.Transfer(t.Context(), move("t", "a", "b", 100))
+	require.NoError(t, err)
+	var a bson.M
+	require.NoError(t, b.db.Collection("accounts").FindOne(t.Context(), bson.D{{Key: "_id", Value: "a"}}).Decode(&a))
+	require.Equal(t, "Ann", a["name"])
+	require.NotContains(t, a, "fence", "a clean transfer leaves no fence")
+	b.audit(initial(100, 0))
+}
+
+// A quiet transfer costs five commands, and six the first time, when the fences are read.
+func TestTransferCostsFiveCommands(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	var (
+		mu       sync.Mutex
+		commands []string
+	)
+	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		mu.Lock()
+		defer mu.Unlock()
+		if e.CommandName != "hello" {
+			commands = append(commands, e.CommandName)
+		}
+	}}
+	c := b.coordinator(b.through(options.Client().SetMonitor(monitor)))
+	for _, want := range [][]string{
+		{"find", "insert", "update", "findAndModify", "update", "findAndModify"},
+		{"insert", "update", "findAndModify", "update", "findAndModify"},
+	} {
+		commands = nil
+		_, err := c.Transfer(t.Context(), move(fmt.Sprint(len(want)), "a", "b", 10))
+		require.NoError(t, err)
+		require.Equal(t, want, commands)
+	}
+	b.audit(initial(100, 0))
+}
+
+// Every refusal names its account and its reason, is stored as Fail, moves nothing, and stays as it is when asked again.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		from    bson.D // replaces account a, which has 100
+		want    error
+		code    string
+		balance string
+	}{
+		{"missing", nil, transfer.ErrAccountNotFound, "accountNotFound", ""},
+		{"closed", bson.D{{Key: "closed", Value: true}}, transfer.ErrAccountClosed, "accountClosed", "100"},
+		{"currency", bson.D{{Key: "currency", Value: "EUR"}}, transfer.ErrCurrencyMismatch, "currencyMismatch", "100"},
+		{"double", bson.D{{Key: "balance", Value: 100.0}}, transfer.ErrAmountKind, "amountKind", ""},
+		{"text", bson.D{{Key: "balance", Value: "100"}}, transfer.ErrAmountKind, "amountKind", ""},
+		{"funds", bson.D{{Key: "balance", Value: 59}}, transfer.ErrInsufficientFunds, "insufficientFunds", "59"},
+		{"floor", bson.D{{Key: "floor", Value: 41}}, transfer.ErrInsufficientFunds, "insufficientFunds", "100"},
+		{"too rich", bson.D{{Key: "balance", Value: int64(1)<<62 + 1}}, transfer.ErrOverflow, "overflow", "4611686018427387905"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t)
+			accounts := b.db.Collection("accounts")
+			if c.from != nil {
+				document := bson.M{"_id": "a", "balance": int64(100)}
+				for _, field := range c.from {
+					document[field.Key] = field.Value
+				}
+				_, err := accounts.InsertOne(t.Context(), document)
+				require.NoError(t, err)
+			}
+			_, err := b.OpenAccount(t.Context(), transfer.Account{ID: "b"})
+			require.NoError(t, err)
+			before := b.raw("accounts")
+
+			rec, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
+			b.requireRefused(rec, err, c.want, c.code)
+			var refused *transfer.RefusedError
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, "a", refused.Account)
+			require.Equal(t, "t", refused.TransferID)
+			if c.balance == "" {
+				require.Nil(t, refused.Balance)
+			} else {
+				require.Equal(t, c.balance, refused.Balance.String())
+			}
+
+			again, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
+			b.requireRefused(again, err, c.want, c.code)
+			require.Equal(t, rec, again)
+			_, err = b.Submit(t.Context(), move("t", "a", "b", 60))
+			require.ErrorIs(t, err, c.want)
+			require.Equal(t, before, b.raw("accounts"), "a refused transfer leaves the documents as they were")
+			require.Zero(t, b.unfinished())
+		})
+	}
+}
+
+func (b *bank) requireRefused(rec transfer.Record, err, want error, code string) {
+	b.t.Helper()
+	require.ErrorIs(b.t, err, want)
+	require.Equal(b.t, transfer.StateFail, rec.State)
+	require.Equal(b.t, code, rec.Failure.Code)
+	require.Equal(b.t, want.Error(), rec.Failure.Message)
+}
+
+// raw returns the documents of a collection without the empty pending maps that a marker leaves behind.
+func (b *bank) raw(collection string) []bson.M {
+	b.t.Helper()
+	cursor, err := b.db.Collection(collection).Find(b.t.Context(), bson.D{})
+	require.NoError(b.t, err)
+	var documents []bson.M
+	require.NoError(b.t, cursor.All(b.t.Context(), &documents))
+	for _, d := range documents {
+		if pending, ok := d["pending"].(bson.D); ok && len(pending) == 0 {
+			delete(d, "pending")
+		}
+	}
+	return documents
+}
+
+// Where several refusals apply, the first in the documented order is told, and among equals the first participant.
+func TestFirstRefusalIsTold(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 10, 10, 10)
+	require.NoError(t, b.transferAll("c", "a"))
+	require.NoError(t, b.CloseAccount(t.Context(), "c"))
+	leg := func(account string, units int64) transfer.Leg {
+		return transfer.Leg{Account: account, Amount: transfer.Units(units)}
+	}
+	for _, c := range []struct {
+		legs    []transfer.Leg
+		want    error
+		account string
+	}{
+		{[]transfer.Leg{leg("a", -50), leg("b", -50), leg("z", 100)}, transfer.ErrAccountNotFound, "z"},
+		{[]transfer.Leg{leg("a", -50), leg("b", -50), leg("c", 100)}, transfer.ErrAccountClosed, "c"},
+		{[]transfer.Leg{leg("y", -50), leg("z", 50)}, transfer.ErrAccountNotFound, "y"},
+		{[]transfer.Leg{leg("b", -50), leg("a", -50), leg("w", 100)}, transfer.ErrAccountNotFound, "w"},
+	} {
+		for _, again := range []string{"cold", "warm"} {
+			_, err := b.Transfer(t.Context(), transfer.Request{ID: fmt.Sprint(again, c.legs), Legs: c.legs})
+			var refused *transfer.RefusedError
+			require.ErrorAs(t, err, &refused)
+			require.ErrorIs(t, err, c.want)
+			require.Equal(t, c.account, refused.Account)
+		}
+	}
+	b.audit(initial(10, 10, 10))
+}
+
+// transferAll moves 10 from one account to another.
+func (b *bank) transferAll(from, to string) error {
+	_, err := b.Transfer(b.t.Context(), move("all "+from+" "+to, from, to, 10))
+	return err
+}
+
+// A malformed request is refused with a text that says how, and nothing at all is stored.
+func TestInvalidRequestsStoreNothing(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	one := transfer.Units(1)
+	decimal, err := transfer.ParseDecimal("1")
+	require.NoError(t, err)
+	legs := func(l ...transfer.Leg) transfer.Request { return transfer.Request{ID: "t", Legs: l} }
+	for text, req := range map[string]transfer.Request{
+		"ID is empty":        {From: "a", To: "b", Amount: one},
+		"has 256 bytes":      {ID: strings.Repeat("x", 256), From: "a", To: "b", Amount: one},
+		"not valid UTF-8":    {ID: "\xff", From: "a", To: "b", Amount: one},
+		"one of them is":     {ID: "t", From: "a", Amount: one},
+		"must be positive":   {ID: "t", From: "a", To: "b"},
+		"is -1":              {ID: "t", From: "a", To: "b", Amount: one.Neg()},
+		"same":               move("t", "a", "a", 1),
+		"not both":           {ID: "t", From: "a", To: "b", Amount: one, Legs: []transfer.Leg{{Account: "a", Amount: one}}},
+		"sum to 1":           legs(transfer.Leg{Account: "a", Amount: one}),
+		"cancel out":         legs(transfer.Leg{Account: "a", Amount: one}, transfer.Leg{Account: "a", Amount: one.Neg()}),
+		"is zero":            legs(transfer.Leg{Account: "a"}, transfer.Leg{Account: "b"}),
+		"whole units or":     legs(transfer.Leg{Account: "a", Amount: one.Neg()}, transfer.Leg{Account: "b", Amount: decimal}),
+		`ledger "euro"`:      legs(transfer.Leg{Ledger: "euro", Account: "a", Amount: one}, transfer.Leg{Account: "b", Amount: one.Neg()}),
+		"beyond the limit":   move("t", "a", "b", 1<<48+1),
+		"a currency has":     {ID: "t", From: "a", To: "b", Amount: one, Currency: strings.Repeat("x", 65)},
+		"metadata key":       {ID: "t", From: "a", To: "b", Amount: one, Metadata: map[string]any{"a.b": 1}},
+		"metadata has":       {ID: "t", From: "a", To: "b", Amount: one, Metadata: map[string]any{"a": strings.Repeat("x", 64<<10)}},
+		"metadata: ":         {ID: "t", From: "a", To: "b", Amount: one, Metadata: map[string]any{"a": func() {}}},
+		"1001 legs are more": {ID: "t", Legs: make([]transfer.Leg, 1001)},
+	} {
+		_, err := b.Transfer(t.Context(), req)
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest, text)
+		require.ErrorContains(t, err, text)
+		_, err = b.Submit(t.Context(), req)
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest, text)
+	}
+	require.Empty(t, b.raw("transfers"))
+	b.audit(initial(100, 0))
+}
+
+// The limits themselves are allowed.
+func TestLimitsAreAllowed(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 1<<62, 1<<62-1<<48)
+	_, err := b.Transfer(t.Context(), move(strings.Repeat("x", 255), "a", "b", 1<<48))
+	require.NoError(t, err)
+	_, err = b.Transfer(t.Context(), move("one more", "a", "b", 1))
+	require.ErrorIs(t, err, transfer.ErrOverflow)
+
+	legs := []transfer.Leg{{Account: "a", Amount: transfer.Units(-999)}}
+	for i := range 999 {
+		id := fmt.Sprintf("many-%d", i)
+		legs = append(legs, transfer.Leg{Account: id, Amount: transfer.Units(1)})
+		_, err := b.db.Collection("accounts").InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}, {Key: "balance", Value: int64(0)}})
+		require.NoError(t, err)
+	}
+	rec, err := b.Transfer(t.Context(), transfer.Request{ID: "thousand legs", Legs: legs})
+	require.NoError(t, err)
+	require.Len(t, rec.Legs, 1000)
+	want := initial(1<<62, 1<<62-1<<48)
+	for _, leg := range legs[1:] {
+		want[leg.Account] = 0
+	}
+	b.audit(want)
+}
+
+// The legs of one account are netted, fees included, and what nets to zero is not touched.
+func TestLegsAreNetted(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0, 0, 7)
+	units := transfer.Units
+	rec, err := b.Transfer(t.Context(), transfer.Request{ID: "sale", Legs: []transfer.Leg{
+		{Account: "a", Amount: units(-50)}, {Account: "b", Amount: units(50)}, // the price
+		{Account: "a", Amount: units(-2)}, {Account: "c", Amount: units(2)}, // the buyer's fee
+		{Account: "b", Amount: units(-1)}, {Account: "c", Amount: units(1)}, // the seller's
+		{Account: "d", Amount: units(-7)}, {Account: "d", Amount: units(7)},
+	}})
+	require.NoError(t, err)
+	require.Equal(t, []transfer.Leg{
+		{Account: "a", Amount: units(-52)}, {Account: "b", Amount: units(49)}, {Account: "c", Amount: units(3)},
+	}, rec.Legs)
+	require.Equal(t, map[string]int64{"a": 48, "b": 49, "c": 3, "d": 7}, b.balances())
+
+	_, err = b.Transfer(t.Context(), transfer.Request{ID: "sale", Legs: []transfer.Leg{
+		{Account: "c", Amount: units(3)}, {Account: "b", Amount: units(49)}, {Account: "a", Amount: units(-52)},
+	}})
+	require.NoError(t, err, "the same movements in another order are the same payload")
+	b.audit(initial(100, 0, 0, 7))
+}
+
+// A transfer's ID is good for one payload.
+func TestIDConflict(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0, 0)
+	first, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
+	require.NoError(t, err)
+	for _, other := range []transfer.Request{
+		move("t", "a", "b", 61),
+		move("t", "a", "c", 60),
+		move("t", "b", "a", 60),
+		{ID: "t", From: "a", To: "b", Amount: transfer.Units(60), Currency: "EUR"},
+	} {
+		rec, err := b.Transfer(t.Context(), other)
+		require.ErrorIs(t, err, transfer.ErrIDConflict)
+		require.Equal(t, first, rec, "the record is the first one's")
+		_, err = b.Submit(t.Context(), other)
+		require.ErrorIs(t, err, transfer.ErrIDConflict)
+	}
+	same := move("t", "a", "b", 60)
+	same.Metadata = map[string]any{"note": "metadata is not part of the payload"}
+	rec, err := b.Transfer(t.Context(), same)
+	require.NoError(t, err)
+	require.Equal(t, first, rec)
+	b.audit(initial(100, 0, 0))
+}
+
+// A context that ended before anything was written gives its own error alone, and nothing is stored.
+func TestEndedContextStoresNothing(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := b.Transfer(ctx, move("t", "a", "b", 60))
+	require.ErrorIs(t, err, context.Canceled)
+	require.False(t, errors.Is(err, transfer.ErrInDoubt))
+	_, err = b.Submit(ctx, move("t", "a", "b", 60))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, b.raw("transfers"))
+	b.audit(initial(100, 0))
+}
+
+// After its caller's context ended, what has claimed goes on until Close; Close waits for it.
+func TestTransferGoesOnInTheBackground(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	monitor := &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+		if e.CommandName == "insert" {
+			cancel()
+		}
+	}}
+	c := b.coordinator(b.through(options.Client().SetMonitor(monitor)))
+	_, err := c.Transfer(ctx, move("t", "a", "b", 60))
+	require.ErrorIs(t, err, transfer.ErrInDoubt)
+	require.ErrorIs(t, err, context.Canceled, "it wraps the cause")
+	require.NoError(t, c.Close(t.Context()))
+	rec, err := b.Get(t.Context(), "t")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+	_, err = c.Transfer(t.Context(), move("t2", "a", "b", 1))
+	require.ErrorIs(t, err, transfer.ErrClosed)
+	b.audit(initial(100, 0))
+}
+
+// With WithReturnAt(StateCommitted) the answer comes with the decision, and the rest is done in the background.
+func TestReturnAtCommitted(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	c := b.coordinator(b.db, transfer.WithReturnAt(transfer.StateCommitted))
+	rec, err := c.Transfer(t.Context(), move("t", "a", "b", 60))
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateCommitted, rec.State)
+	_, err = c.Transfer(t.Context(), move("refused", "a", "b", 60))
+	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	require.NoError(t, c.Close(t.Context()))
+	b.audit(initial(100, 0))
+}
