@@ -1,6 +1,9 @@
 package money
 
-import "math/big"
+import (
+	"math/big"
+	"strings"
+)
 
 // The limits keep every sum that the server makes exact. Units: an amount is at most 2^48 and a stored balance at most
 // 2^62, so that even the credits of 2^13 transfers in flight can't carry a balance beyond 2^63. Decimals: at
@@ -40,8 +43,8 @@ func (a Amount) Within(limit Amount) bool {
 	return a.Cmp(limit) <= 0 && a.Cmp(limit.Neg()) >= 0
 }
 
-// Places returns the number of digits behind the point.
+// Places returns the number of digits behind the point, without trailing zeros.
 func (a Amount) Places() int {
-	_, exponent := a.parts()
-	return max(0, -exponent)
+	_, fraction, _ := strings.Cut(a.String(), ".")
+	return len(strings.TrimRight(fraction, "0"))
 }

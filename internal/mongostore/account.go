@@ -3,6 +3,7 @@ package mongostore
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -125,6 +126,9 @@ func (s *Store) facts(w *Work, p *party, document bson.Raw) protocol.Facts {
 		Room:     true,
 	}
 	facts.Kind, facts.Funds, facts.Room = p.judge(balance)
+	if document.Lookup(s.fields.Pending).Type == bson.TypeArray {
+		facts.Kind = false // a path into an array means something else
+	}
 	return facts
 }
 
@@ -162,15 +166,25 @@ func (f Fields) markers(document bson.Raw, transferID string) (count int, found 
 // absent reports whether a field is missing or null, which filters take for the same.
 func absent(value bson.RawValue) bool { return value.Type == 0 || value.Type == bson.TypeNull }
 
+// closed judges like the filter, which looks into an array.
 func (f Fields) closed(document bson.Raw) bool {
-	closed, ok := document.Lookup(f.Closed).BooleanOK()
-	return ok && closed
+	values := []bson.RawValue{document.Lookup(f.Closed)}
+	if list, ok := values[0].ArrayOK(); ok {
+		values, _ = list.Values()
+	}
+	return slices.ContainsFunc(values, func(v bson.RawValue) bool {
+		closed, ok := v.BooleanOK()
+		return ok && closed
+	})
 }
 
 func (f Fields) currencyIs(document bson.Raw, currency string) bool {
 	stored := document.Lookup(f.Currency)
 	if absent(stored) {
 		return currency == ""
+	}
+	if symbol, ok := stored.SymbolOK(); ok { // which compares equal to a string
+		return symbol == currency
 	}
 	text, ok := stored.StringValueOK()
 	return ok && text == currency
@@ -188,7 +202,7 @@ func (f Fields) fence(document bson.Raw) protocol.Fence {
 // fenceFilter returns the condition that a participant's fence is the given one.
 func fenceFilter(fence protocol.Fence) any {
 	if fence == "" {
-		return nil // matches a missing field, too
+		return bson.D{{Key: "$eq", Value: nil}, noArray()} // matches a missing field, too
 	}
 	return bson.D{{Key: "$eq", Value: bson.RawValue{Type: bson.Type(fence[0]), Value: []byte(fence[1:])}}}
 }

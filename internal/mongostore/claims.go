@@ -111,11 +111,16 @@ func (s *Store) InsertInitiated(ctx context.Context, t *Transfer) (protocol.Resu
 	return insert(ctx, s.transfers, t)
 }
 
-// stalled matches unfinished transfers that were not modified for as long as the threshold says, by the server's clock.
+// stalled matches unfinished transfers that were not modified for as long as the threshold says, by the server's clock; a threshold
+// of zero matches all of them.
 func stalled(threshold time.Duration) bson.D {
+	unfinished := stateIn(protocol.Preparing, protocol.Committed, protocol.Rollback)
+	if threshold <= 0 {
+		return bson.D{unfinished}
+	}
 	limit := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", threshold.Milliseconds()}}}
 	return bson.D{
-		stateIn(protocol.Preparing, protocol.Committed, protocol.Rollback),
+		unfinished,
 		{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$lastModified", limit}}}},
 	}
 }

@@ -200,26 +200,42 @@ func exists(path string, there bool) bson.E {
 	return bson.E{Key: path, Value: bson.D{{Key: "$exists", Value: there}}}
 }
 
+// noArray keeps a condition from looking into an array for an element that fulfils it.
+func noArray() bson.E {
+	return bson.E{Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}}
+}
+
+// exactBalance keeps out a decimal balance with so many digits behind the point that a sum might be rounded.
+func (s *Store) exactBalance() bson.E {
+	balance := "$" + s.fields.Balance
+	rounded := bson.D{{Key: "$round", Value: bson.A{balance, money.MaxPlaces}}}
+	return bson.E{Key: "$expr", Value: bson.D{{Key: "$eq", Value: bson.A{balance, rounded}}}}
+}
+
 // prepare sets the marker and takes a debit off the balance. A credit only leaves its marker.
 func (s *Store) prepare(w *Work, p *party, fence protocol.Fence) statement {
 	amount := p.leg.Amount
 	low, high, _ := p.bounds()
-	currency := any(w.Transfer.Currency)
-	if currency == "" {
-		currency = bson.D{{Key: "$in", Value: bson.A{nil, ""}}}
+	currencies := bson.A{w.Transfer.Currency}
+	if w.Transfer.Currency == "" {
+		currencies = bson.A{nil, ""}
 	}
 	types := bson.A{"int", "long"}
 	if amount.Kind() == money.Exact {
 		types = bson.A{"decimal"}
 	}
-	balance := bson.D{{Key: "$type", Value: types}, {Key: "$gte", Value: low}, {Key: "$lte", Value: high}}
+	balance := bson.D{{Key: "$type", Value: types}, {Key: "$gte", Value: low}, {Key: "$lte", Value: high}, noArray()}
 	filter := bson.D{
 		{Key: "_id", Value: p.id},
 		{Key: s.fields.Fence, Value: fenceFilter(fence)},
 		exists(s.marker(w), false),
+		{Key: s.fields.Pending, Value: bson.D{noArray()}},
 		{Key: s.fields.Closed, Value: bson.D{{Key: "$ne", Value: true}}},
-		{Key: s.fields.Currency, Value: currency},
+		{Key: s.fields.Currency, Value: bson.D{{Key: "$in", Value: currencies}, noArray()}},
 		{Key: s.fields.Balance, Value: balance},
+	}
+	if amount.Kind() == money.Exact {
+		filter = append(filter, s.exactBalance())
 	}
 	update := bson.D{{Key: "$set", Value: bson.D{{Key: s.marker(w), Value: amount}}}}
 	if amount.Sign() < 0 {
