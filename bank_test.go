@@ -2,7 +2,6 @@ package transfer_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -158,7 +157,7 @@ func seeded(t *testing.T) *rand.Rand {
 	seed := rand.Uint64()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(fmt.Sprintf("seed %d", seed))
+			t.Logf("seed %d", seed)
 		}
 	})
 	return rand.New(rand.NewPCG(seed, 0))

@@ -16,7 +16,7 @@ import (
 type scenario struct {
 	name     string
 	balances []int64
-	prepare  func(t *testing.T, b *bank) // before the wire is laid
+	prepare  func(b *bank) // before the wire is laid
 	options  []transfer.Option
 	run      func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error)
 	calm     error // what run answers without a fault
@@ -50,26 +50,26 @@ func scenarios() []scenario {
 		},
 		{
 			name: "recovery resumes", balances: []int64{100, 0},
-			prepare: func(t *testing.T, b *bank) { b.leaveBehind(t, 3, lost) },
+			prepare: func(b *bank) { b.stallAt("t", 3, lost, 60) },
 			options: []transfer.Option{transfer.WithStallThreshold(0)},
 			run:     recovering,
 		},
 		{
 			name: "recovery settles", balances: []int64{100, 0},
-			prepare: func(t *testing.T, b *bank) { b.leaveBehind(t, 3, answerLost) },
+			prepare: func(b *bank) { b.stallAt("t", 3, answerLost, 60) },
 			options: []transfer.Option{transfer.WithStallThreshold(0)},
 			run:     recovering,
 		},
 		{
 			name: "recovery rolls back", balances: []int64{100, 0},
-			prepare: func(t *testing.T, b *bank) { b.leaveBehind(t, 3, lost) },
+			prepare: func(b *bank) { b.stallAt("t", 3, lost, 60) },
 			options: []transfer.Option{transfer.WithStallThreshold(0), transfer.WithStallPolicy(transfer.RollBack)},
 			run:     recovering,
 			calm:    transfer.ErrCancelled,
 		},
 		{
 			name: "a cancel", balances: []int64{100, 0},
-			prepare: func(t *testing.T, b *bank) { b.leaveBehind(t, 3, lost) },
+			prepare: func(b *bank) { b.stallAt("t", 3, lost, 60) },
 			run: func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
 				return c.Cancel(ctx, "t", "no longer wanted")
 			},
@@ -91,19 +91,6 @@ func recovering(ctx context.Context, c *transfer.Coordinator) (transfer.Record, 
 		}
 	}
 	return transfer.Record{}, fmt.Errorf("%w: %w", transfer.ErrInDoubt, ctx.Err())
-}
-
-// leaveBehind runs the transfer in a process that dies at its n-th command.
-func (b *bank) leaveBehind(t *testing.T, n int, what fault) {
-	t.Helper()
-	w := &wire{at: n, what: what, die: true}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	c := b.coordinator(b.through(w.client()))
-	_, err := c.Transfer(ctx, move("t", "a", "b", 60))
-	kill(c)
-	require.ErrorIs(t, err, transfer.ErrInDoubt)
-	require.True(t, w.hasStruck())
 }
 
 // Whatever happens to any one message, whether the process dies of it or goes on, and even if the message arrives after everything else
@@ -131,15 +118,11 @@ func (s scenario) strike(t *testing.T, n int, what fault, die bool) bool {
 	t.Helper()
 	b := newBank(t, s.balances...)
 	if s.prepare != nil {
-		s.prepare(t, b)
+		s.prepare(b)
 	}
-	w := &wire{at: n, what: what, die: die}
-	limit := 20 * time.Second
-	if die {
-		limit = 300 * time.Millisecond
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
+	w := &wire{at: n, what: what, die: die, onDeath: cancel}
 	c := b.coordinator(b.through(w.client()), s.options...)
 	rec, told := s.run(ctx, c)
 	if die {

@@ -40,11 +40,14 @@ func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
 		return RecoveryReport{}, err
 	}
 	var (
-		s     = sweep{coordinator: c}
+		s     = sweep{coordinator: c, left: map[string]bool{}}
 		slots = make(chan struct{}, recoveryWidth)
 		err   error
 	)
 	for t, failure := range c.store.Stalled(ctx, c.settings.stallThreshold) {
+		if s.leaves(t.ID) {
+			continue
+		}
 		if errors.Is(failure, mongostore.ErrUnreadable) {
 			s.stuck(t.ID, failure)
 			continue
@@ -70,6 +73,13 @@ type sweep struct {
 	all         sync.WaitGroup
 	mu          sync.Mutex
 	report      RecoveryReport
+	left        map[string]bool // what could not be finished, so that a threshold of zero doesn't find it again and again
+}
+
+func (s *sweep) leaves(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.left[id]
 }
 
 // recover takes one transfer over.
@@ -117,5 +127,6 @@ func (s *sweep) stuck(id string, cause error) {
 	defer s.mu.Unlock()
 	s.report.Found++
 	s.report.Stuck++
+	s.left[id] = true
 	s.coordinator.log.Warn("a stalled transfer could not be finished", slog.String("transfer", id), slog.Any("cause", cause))
 }

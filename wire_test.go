@@ -31,6 +31,7 @@ type wire struct {
 	at       int   // which command, counted from 0; below 0: none
 	what     fault // what happens to it
 	die      bool  // and nothing gets through any more
+	onDeath  func()
 	seen     int
 	struck   bool
 	dead     bool
@@ -96,6 +97,9 @@ func (w *wire) judge(message []byte) fault {
 		return ""
 	}
 	w.struck, w.dead = true, w.die
+	if w.die && w.onDeath != nil {
+		w.onDeath()
+	}
 	return w.what
 }
 
@@ -177,7 +181,7 @@ func (c *wiredConn) hold(message []byte) {
 	defer c.wire.mu.Unlock()
 	c.wire.late = append(c.wire.late, func() error {
 		defer func() { _ = c.Conn.Close() }()
-		if err := c.Conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 			return err
 		}
 		if _, err := c.Conn.Write(message); err != nil {

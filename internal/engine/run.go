@@ -130,7 +130,8 @@ func (e *Engine) drive(ctx context.Context, r *run, patience time.Time) {
 			r.publish()
 			return
 		}
-		if len(operations) == 0 {
+		if len(operations) == 0 { // it has just ended
+			r.publish()
 			continue
 		}
 		if !r.mayGoOn(operations) {

@@ -161,19 +161,20 @@ func (x *Execution) concludePreparing() {
 		x.rollBack(Refusal{Reason: x.start.RollBack, Participant: NoParticipant})
 		return
 	}
-	if !x.any(refused) {
-		if x.all(prepared) {
-			x.decision, x.phase = Committed, deciding
-		}
+	if x.all(prepared) {
+		x.decision, x.phase = Committed, deciding
 		return
 	}
-	// Where several participants refuse, the first reason in order is told: so the others are looked at as well.
-	for i := range x.participants {
-		if p := &x.participants[i]; p.step == needsPrepare && !p.looked {
-			p.step = needsLook
+	// Where several participants refuse, the first reason in order is told: so once one of them is looked at, or has
+	// refused, all that are not prepared are looked at.
+	if x.any(needsLook) || x.any(refused) {
+		for i := range x.participants {
+			if p := &x.participants[i]; p.step == needsPrepare && !p.looked {
+				p.step = needsLook
+			}
 		}
 	}
-	if !x.any(needsLook) {
+	if x.any(refused) && !x.any(needsLook) {
 		x.rollBack(x.firstRefusal())
 	}
 }

@@ -1,0 +1,127 @@
+package transfer_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// together calls f from n goroutines at once and returns what each of them got.
+func together(n int, f func(i int) error) []error {
+	var (
+		all    sync.WaitGroup
+		gate   = make(chan struct{})
+		errors = make([]error, n)
+	)
+	for i := range n {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			<-gate
+			errors[i] = f(i)
+		}()
+	}
+	close(gate)
+	all.Wait()
+	return errors
+}
+
+// Of several debits that together exceed the balance, just those succeed that it covers.
+func TestRacingDebits(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	for round := range 10 {
+		id := fmt.Sprint("account", round)
+		_, err := b.OpenAccount(t.Context(), transfer.Account{ID: id, Balance: transfer.Units(100)})
+		require.NoError(t, err)
+		won := 0
+		for _, err := range together(5, func(i int) error {
+			_, err := b.Transfer(t.Context(), move(fmt.Sprint(id, "-", i), id, "b", 60))
+			return err
+		}) {
+			if err == nil {
+				won++
+				continue
+			}
+			require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+		}
+		require.Equal(t, 1, won)
+	}
+	want := initial(100, 0)
+	for round := range 10 {
+		want[fmt.Sprint("account", round)] = 100
+	}
+	b.audit(want)
+}
+
+// However many ask with one ID at once, over however many coordinators, the money moves once, and all are told the same.
+func TestRacingCallersOfOneID(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 1000, 0)
+	others := []*transfer.Coordinator{b.Coordinator, b.coordinator(b.db), b.coordinator(b.db)}
+	for round := range 10 {
+		records := make([]transfer.Record, 12)
+		for _, err := range together(len(records), func(i int) (err error) {
+			records[i], err = others[i%len(others)].Transfer(t.Context(), move(fmt.Sprint("t", round), "a", "b", 10))
+			return err
+		}) {
+			require.NoError(t, err)
+		}
+		for _, rec := range records {
+			require.Equal(t, records[0], rec)
+		}
+	}
+	require.Equal(t, map[string]int64{"a": 900, "b": 100}, b.balances())
+	b.audit(initial(1000, 0))
+}
+
+// Under random load between a few accounts, with recovery sweeping at threshold zero and cancels in between, every balance comes out
+// exactly as the answers say.
+func TestRandomLoad(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 100, 100, 100)
+	random := seeded(t)
+	var requests []transfer.Request
+	for i := range 200 {
+		from := random.IntN(4)
+		requests = append(requests, move(fmt.Sprint("t", i), name(from), name((from+1+random.IntN(3))%4), 1+random.Int64N(60)))
+	}
+	eager := b.coordinator(b.db, transfer.WithStallThreshold(0))
+	told := make([]error, len(requests))
+	for _, err := range together(8, func(worker int) error {
+		for i := worker; i < len(requests); i += 8 {
+			_, told[i] = b.Transfer(t.Context(), requests[i])
+			if i%10 == 0 {
+				if _, err := eager.Recover(t.Context()); err != nil {
+					return err
+				}
+			}
+			if i%7 == 0 {
+				if _, err := b.Cancel(t.Context(), requests[(i+8)%len(requests)].ID, "why not"); err != nil &&
+					!errors.Is(err, transfer.ErrAlreadyCommitted) && !errors.Is(err, transfer.ErrTransferNotFound) {
+					return err
+				}
+			}
+		}
+		return nil
+	}) {
+		require.NoError(t, err)
+	}
+	for i, req := range requests {
+		rec, err := b.Get(t.Context(), req.ID)
+		require.NoError(t, err)
+		if told[i] == nil {
+			require.Equal(t, transfer.StateSuccess, rec.State)
+			continue
+		}
+		require.Equal(t, transfer.StateFail, rec.State, "told %v", told[i])
+		require.True(t, errors.Is(told[i], transfer.ErrInsufficientFunds) || errors.Is(told[i], transfer.ErrCancelled), "told %v", told[i])
+	}
+	b.recoverAll()
+	b.audit(initial(100, 100, 100, 100))
+}

@@ -1,0 +1,48 @@
+// Package transfer moves money, or any quantity, between MongoDB documents with a two-phase commit of its own: no multi-document
+// transaction, no central transaction manager, and no unit lost, doubled or minted by any crash, pause, retry or failover. The
+// accounts of one transfer may live in several collections, databases and clusters.
+//
+//	coord, err := transfer.NewCoordinator(client.Database("bank"))
+//	...
+//	defer coord.Close(ctx)
+//	if err := coord.Setup(ctx); err != nil { ... }  // collections and indexes; idempotent
+//	report, err := coord.Recover(ctx)               // start-up hook: finishes what others left behind
+//
+//	_, err = coord.OpenAccount(ctx, transfer.Account{ID: "alice", Balance: transfer.Units(10_000)})
+//	rec, err := coord.Transfer(ctx, transfer.Request{
+//		ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(6_000),
+//	})
+//
+// # The guarantee
+//
+// Each transfer happens exactly once or not at all. Its ID is the idempotency key: ask as often as you like, from wherever you
+// like; the money moves once, and everybody is told the same. No debit leaves an account below its floor. What Transfer
+// answers agrees with the transfer's final state for ever.
+//
+// Between a transfer's first write and its last one, the money taken from one account is not yet on the other: readers of
+// both accounts can see it in transit, as [Account].Posted and [Account].Incoming tell. Transfers are isolated from each other, and your own reads
+// of several accounts are not a snapshot.
+//
+// # What a crash leaves
+//
+// A transfer is a document in the transfers collection, whose [State] says how far it is; and while it is under way, a marker in
+// each of its accounts. A process that dies leaves both behind. Nothing is lost: [Coordinator.Recover], in any process that
+// shares the collections, takes the transfer over and brings it to its end. Call it when your service starts, and let
+// [Coordinator.Run] do so every now and then. It is safe at any time, beside live transfers and beside itself.
+//
+// # Errors
+//
+// An error tells where the money is. A [RefusedError] (ErrInsufficientFunds and the like) and ErrCancelled: the transfer has
+// failed, nothing moved. ErrInDoubt: not known yet; ask again with the same ID. Anything else: nothing was stored.
+//
+// # The caller's duties
+//
+//   - A replica set or a sharded cluster of MongoDB 5.0 or later. Collections may be sharded by _id, and by nothing else.
+//   - All coordinators that touch a collection of accounts share one transfers collection and use the same field names.
+//   - Nobody replaces an account's document whole, deletes it, or restores it from a backup, while transfers are in
+//     flight on it. Changing the balance by $inc, or fields that are not the library's, is fine at any time.
+//   - Balances are int32, int64 or Decimal128. A double is refused.
+//   - Transfers are kept: an ID is remembered for as long as its document is there.
+//
+// A context with a session, or with a running MongoDB transaction, makes no difference: a transfer is never part of it.
+package transfer

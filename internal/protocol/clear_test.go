@@ -1,0 +1,130 @@
+package protocol
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// refusedBut brings a fresh transfer of three participants to its roll-back: the first one answers its prepare as told, the
+// second one is prepared, and the third one refuses.
+func refusedBut(t *testing.T, first Answer) dialogue {
+	t.Helper()
+	d := begin(t, Start{Claiming: Insert}, 3)
+	d.hears(ReadFence, shows(able("f0")), shows(able("f1")), shows(able("f2")))
+	d.hears(Claim, holds(Preparing, 1))
+	d.hears(Prepare, first, yes(), only(Failed))
+	d.hears(Look, shows(able("f0")))
+	d.hears(Decide, yes())
+	return d
+}
+
+// TestCleanRollBackTouchesOnlyWhatIsPrepared promises that a clean roll-back undoes what was prepared, keeps the fences, and
+// sends nothing to the others.
+func TestCleanRollBackTouchesOnlyWhatIsPrepared(t *testing.T) {
+	d := refusedBut(t, no())
+	undo := d.hears(Undo, yes())[0]
+	require.Equal(t, 1, undo.Participant)
+	require.False(t, undo.ReplaceFence)
+	d.hears(Finish, yes())
+	d.ends(Finished, Fail)
+}
+
+// TestCleanRollBackThatDidNotMatch promises that a clean undo which did not match is looked into, and that nothing is left
+// to do where the marker is gone.
+func TestCleanRollBackThatDidNotMatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		facts Facts
+		next  Kind
+	}{
+		"still there":        {marked("f1"), Undo},
+		"undone by another":  {able("f1"), Finish},
+		"the account is off": {Facts{}, Finish},
+	} {
+		d := refusedBut(t, no())
+		d.hears(Undo, no())
+		d.hears(Look, shows(c.facts))
+		require.NotEmpty(t, d.asks(c.next, 1), name)
+	}
+}
+
+// TestDirtyRollBackReplacesEveryFence promises that a roll-back after an ambiguous prepare replaces the fence at every
+// participant, by the undo where the marker is, else by a fence-only, and finishes only then.
+func TestDirtyRollBackReplacesEveryFence(t *testing.T) {
+	d := refusedBut(t, only(Unknown))
+	for _, undo := range d.hears(Undo, no(), yes(), no()) {
+		require.True(t, undo.ReplaceFence)
+	}
+	fences := d.hears(FenceOnly, only(Unknown), yes())
+	require.Equal(t, 0, fences[0].Participant)
+	require.Equal(t, 2, fences[1].Participant)
+	d.hears(FenceOnly, only(NotSent))
+	d.hears(FenceOnly, no())
+	d.hears(Look, shows(marked("f0"))) // the late prepare has just landed
+	require.True(t, d.hears(Undo, only(Unknown))[0].ReplaceFence)
+	d.hears(Undo, no())
+	d.hears(FenceOnly, no())
+	d.hears(Look, shows(able("f0"))) // it was stale
+	d.hears(FenceOnly, yes())
+	d.hears(Finish, yes())
+	d.ends(Finished, Fail)
+}
+
+// TestRollBackOfWhatIsGone promises that a participant which is gone holds nothing up in a roll-back.
+func TestRollBackOfWhatIsGone(t *testing.T) {
+	d := refusedBut(t, only(Unknown))
+	d.hears(Undo, yes(), yes(), no())
+	d.hears(FenceOnly, no())
+	d.hears(Look, shows(Facts{}))
+	d.hears(Finish, yes())
+	d.ends(Finished, Fail)
+}
+
+// TestRollBackOfATakeoverIsDirty promises that recovery and cancelling replace all fences, even of a transfer that looks
+// untouched.
+func TestRollBackOfATakeoverIsDirty(t *testing.T) {
+	for _, claiming := range []Claiming{TakeOver, TakeToCancel} {
+		d := begin(t, Start{Claiming: claiming, RollBack: Cancelled}, 2)
+		d.hears(Claim, holds(Preparing, 2))
+		d.hears(Decide, yes())
+		d.hears(Undo, no(), no())
+		d.hears(FenceOnly, yes(), yes())
+		d.hears(Finish, yes())
+		d.ends(Finished, Fail)
+	}
+}
+
+// TestSettleThatDidNotMatch promises that a settle which did not match is looked into: it is asked for again where the
+// marker is, done where another executor was first, and stuck where the document is gone.
+func TestSettleThatDidNotMatch(t *testing.T) {
+	d := committed(t)
+	d.hears(Settle, no(), no())
+	d.hears(Look, shows(marked("f0")), shows(able("f1")))
+	require.Equal(t, 0, d.hears(Settle, only(Unknown))[0].Participant)
+	d.hears(Settle, only(NotSent))
+	d.hears(Settle, yes())
+	d.hears(Finish, yes())
+	d.ends(Finished, Success)
+}
+
+// TestStuckParticipants promises that a commit goes on at the other participants when one is gone or refuses, says where it
+// is stuck, and does not finish.
+func TestStuckParticipants(t *testing.T) {
+	d := committed(t)
+	d.hears(Settle, only(Unknown), only(Failed))
+	require.Equal(t, 0, d.hears(Settle, yes())[0].Participant)
+	d.ends(Stuck, Committed)
+	require.Equal(t, 1, d.x.StuckAt())
+
+	d = committed(t)
+	d.hears(Settle, no(), yes())
+	d.hears(Look, shows(Facts{}))
+	d.ends(Stuck, Committed)
+	require.Equal(t, 0, d.x.StuckAt())
+
+	d = refusedBut(t, only(Unknown))
+	d.hears(Undo, only(Failed), yes(), no())
+	d.hears(FenceOnly, only(Failed))
+	d.ends(Stuck, Rollback)
+	require.Equal(t, 0, d.x.StuckAt(), "the first of two")
+}

@@ -1,0 +1,228 @@
+package protocol
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// refusing returns the facts of a participant that refuses for a reason and, if all is set, for each later one as well.
+func refusing(reason Reason, all bool) Facts {
+	facts := able("f")
+	for r, flag := range map[Reason]*bool{
+		NotFound: &facts.Found, Closed: &facts.Open, CurrencyMismatch: &facts.Currency, AmountKind: &facts.Kind,
+		Busy: &facts.Free, InsufficientFunds: &facts.Funds, Overflow: &facts.Room,
+	} {
+		if r == reason || all && r > reason {
+			*flag = false
+		}
+	}
+	return facts
+}
+
+// TestFirstReasonIsTold promises that of several reasons, at one participant or at several, the first one in the order of
+// the reasons is told, and of the same reason at several the first participant's; and that the reason is stored with the
+// decision.
+func TestFirstReasonIsTold(t *testing.T) {
+	for first := NotFound; first <= Overflow; first++ {
+		for second := NotFound; second <= Overflow; second++ {
+			d := begin(t, Start{Claiming: Insert}, 3)
+			d.hears(ReadFence, shows(able("f")), shows(able("f")), shows(able("f")))
+			d.hears(Claim, holds(Preparing, 1))
+			d.hears(Prepare, yes(), no(), no())
+			d.hears(Look, shows(refusing(first, true)), shows(refusing(second, true)))
+			expected := Refusal{Reason: min(first, second), Participant: 1}
+			if second < first {
+				expected.Participant = 2
+			}
+			decide := d.asks(Decide, 1)[0]
+			require.Equal(t, Rollback, decide.To)
+			require.Equal(t, expected, decide.Refusal)
+			require.Equal(t, Preparing, d.x.State(), "nobody is told before the decision is stored")
+			d.x.Observe(decide, yes())
+			require.Equal(t, Rollback, d.x.State())
+			require.Equal(t, expected, d.x.Refusal())
+		}
+	}
+}
+
+// TestOthersAreLookedAtBeforeARefusal promises that the first reason is told even where its participant had not been asked: its
+// prepare was never sent, or its answer is not known.
+func TestOthersAreLookedAtBeforeARefusal(t *testing.T) {
+	for _, result := range []Result{NotSent, Unknown} {
+		d := reached(t)
+		d.hears(Prepare, only(result), only(Failed))
+		d.hears(Look, shows(refusing(Closed, false)))
+		require.Equal(t, Refusal{Reason: Closed, Participant: 0}, d.asks(Decide, 1)[0].Refusal)
+	}
+	d := reached(t)
+	d.hears(Prepare, only(NotSent), only(Failed))
+	d.hears(Look, shows(able("f0")))
+	require.Equal(t, Refusal{Reason: Unwritable, Participant: 1}, d.asks(Decide, 1)[0].Refusal)
+}
+
+// TestReadReasonsAreLookedAt promises that nobody is refused because of a read that may be old.
+func TestReadReasonsAreLookedAt(t *testing.T) {
+	for reason := NotFound; reason <= Overflow; reason++ {
+		d := begin(t, Start{Claiming: Insert}, 1)
+		d.hears(ReadFence, shows(refusing(reason, false)))
+		d.hears(Claim, holds(Preparing, 1))
+		d.hears(Look, only(Unknown))
+		d.hears(Look, shows(able("f")))
+		if reason == NotFound {
+			d.hears(Verify, yes()) // no fence was pinned: that one is new
+		}
+		require.Equal(t, Fence("f"), d.asks(Prepare, 1)[0].Fence)
+	}
+}
+
+// TestMissingParticipantGetsNoPrepare promises that nothing is sent to an account that is not there: it could be opened
+// before the message arrives.
+func TestMissingParticipantGetsNoPrepare(t *testing.T) {
+	d := begin(t, Start{Claiming: Insert}, 2)
+	d.hears(ReadFence, shows(able("f0")), shows(Facts{}))
+	d.hears(Claim, holds(Preparing, 1))
+	d.hears(Look, shows(able("f0")), shows(Facts{})) // the other one may have a reason to be told first
+	require.Equal(t, Refusal{Reason: NotFound, Participant: 1}, d.hears(Decide, yes())[0].Refusal)
+	d.asks(Finish, 1)
+}
+
+// TestShortCount promises that "not matched" for a whole command is not believed of any of its writes: where the marker
+// is, the participant is prepared, and only the others are asked again.
+func TestShortCount(t *testing.T) {
+	d := reached(t)
+	d.hears(Prepare, no(), no())
+	d.hears(Look, shows(marked("f0")), shows(able("f1")))
+	again := d.hears(Prepare, yes())
+	require.Equal(t, 1, again[0].Participant)
+	require.Equal(t, Fence("f1"), again[0].Fence)
+	require.True(t, d.asks(Decide, 1)[0].Clean, "every prepare was answered")
+}
+
+// TestPatience promises that a patient execution claims nothing while an account is busy, and that it stops waiting when
+// told to hurry, or when the transfer is on the account already.
+func TestPatience(t *testing.T) {
+	busy := refusing(Busy, false)
+	d := begin(t, Start{Claiming: Insert, Patient: true}, 2)
+	d.hears(ReadFence, shows(able("f")), shows(busy))
+	require.Equal(t, 1, d.hears(ReadFence, shows(busy))[0].Participant)
+	require.False(t, d.x.Claimed())
+	d.x.Hurry()
+	d.hears(ReadFence, shows(busy))
+	d.hears(Claim, holds(Preparing, 1))
+	d.hears(Look, shows(able("f")), shows(busy))
+	require.Equal(t, Refusal{Reason: Busy, Participant: 1}, d.asks(Decide, 1)[0].Refusal)
+
+	d = begin(t, Start{Claiming: Insert, Patient: true}, 1)
+	d.hears(ReadFence, shows(busy))
+	d.hears(ReadFence, shows(able("f")))
+	d.asks(Claim, 1)
+
+	busy.Marker = true
+	d = begin(t, Start{Claiming: TakeOver, Patient: true}, 1)
+	d.hears(ReadFence, shows(busy))
+	d.asks(Claim, 1)
+}
+
+// TestFenceIsPinnedBeforeTheClaim promises that each prepare names the fence that was read before the claim, repeats too.
+func TestFenceIsPinnedBeforeTheClaim(t *testing.T) {
+	d := begin(t, Start{Claiming: TakeOver}, 2)
+	d.hears(ReadFence, only(Unknown), shows(able("f1")))
+	require.Equal(t, 0, d.hears(ReadFence, shows(able("")))[0].Participant)
+	d.hears(Claim, holds(Preparing, 2))
+	d.hears(Prepare, only(Unknown), only(NotSent))
+	again := d.asks(Prepare, 2)
+	require.Equal(t, Fence(""), again[0].Fence)
+	require.Equal(t, Fence("f1"), again[1].Fence)
+}
+
+// TestNewerFenceIsVerifiedFirst promises the order that keeps a late executor out: read the fence, verify the ownership, and
+// only if that matched prepare with it.
+func TestNewerFenceIsVerifiedFirst(t *testing.T) {
+	d := reached(t)
+	d.hears(Prepare, yes(), no())
+	d.hears(Look, shows(able("newer")))
+	require.Equal(t, int64(1), d.hears(Verify, only(Unknown))[0].Epoch)
+	d.hears(Verify, only(NotSent))
+	d.hears(Verify, no())
+	d.hears(LookTransfer, holds(Preparing, 1)) // "not matched" was wrong
+	d.hears(Verify, yes())
+	require.Equal(t, Fence("newer"), d.hears(Prepare, no())[0].Fence)
+	d.hears(Look, shows(able("newest"))) // and the same again
+	d.hears(Verify, yes())
+	require.Equal(t, Fence("newest"), d.asks(Prepare, 1)[0].Fence)
+
+	d = reached(t)
+	d.hears(Prepare, yes(), no())
+	d.hears(Look, shows(able("newer")))
+	d.hears(Verify, no())
+	d.hears(LookTransfer, reads(Image{Found: true, State: Rollback, Epoch: 2}))
+	d.ends(Overtaken, Preparing)
+
+	d = reached(t)
+	d.hears(Prepare, yes(), no())
+	d.hears(Look, shows(able("newer")))
+	d.hears(Verify, only(Failed))
+	d.ends(Stuck, Preparing)
+}
+
+// TestLateAnswersAreIgnored promises that an answer which comes after the execution has asked again changes nothing: it may
+// tell of a time before another executor came by.
+func TestLateAnswersAreIgnored(t *testing.T) {
+	// A late verify says nothing of a fence that was read after it.
+	d := reached(t)
+	prepares := d.asks(Prepare, 2)
+	d.x.Observe(prepares[1], no())
+	d.hears(Look, shows(able("f0")), shows(able("newer")))
+	verify := d.asks(Verify, 1)[0]
+	again := d.asks(Verify, 1)[0]
+	d.x.Observe(prepares[0], yes())
+	d.x.Observe(verify, yes())
+	require.Equal(t, kindName(Verify), kindName(d.asks(Verify, 1)[0].Kind))
+	d.x.Observe(again, yes())
+	d.asks(Verify, 1)
+
+	// A look from before the prepare says nothing of the marker after it.
+	d = begin(t, Start{Claiming: Insert}, 1)
+	d.hears(ReadFence, shows(able("f")))
+	d.hears(Claim, holds(Preparing, 1))
+	d.hears(Prepare, no())
+	late := d.asks(Look, 1)[0]
+	d.hears(Look, shows(marked("f")))
+	d.hears(Decide, yes())
+	d.hears(Settle, no())
+	look := d.asks(Look, 1)[0]
+	d.x.Observe(late, shows(able("f")))
+	require.Equal(t, Running, d.x.Outcome())
+	d.x.Observe(look, shows(marked("f")))
+	d.asks(Settle, 1)
+}
+
+// TestOnlyCertainPreparesAreClean promises that each prepare whose answer isn't known, or never came, makes the execution
+// dirty, and that no other one does.
+func TestOnlyCertainPreparesAreClean(t *testing.T) {
+	for name, c := range map[string]struct {
+		first func(d dialogue)
+		clean bool
+	}{
+		"answered":    {func(dialogue) {}, true},
+		"not sent":    {func(d dialogue) { d.hears(Prepare, only(NotSent), only(NotSent)) }, true},
+		"unknown":     {func(d dialogue) { d.hears(Prepare, only(Unknown), only(NotSent)) }, false},
+		"no answer":   {func(d dialogue) { d.asks(Prepare, 2) }, false},
+		"late answer": {func(d dialogue) { late(d) }, false},
+	} {
+		d := reached(t)
+		c.first(d)
+		d.hears(Prepare, yes(), yes())
+		require.Equal(t, c.clean, d.hears(Decide, yes())[0].Clean, name)
+		for _, settle := range d.asks(Settle, 2) {
+			require.Equal(t, !c.clean, settle.ReplaceFence, name)
+		}
+	}
+}
+
+func late(d dialogue) {
+	prepares := d.asks(Prepare, 2)
+	d.asks(Prepare, 2)
+	d.x.Observe(prepares[0], yes())
+}

@@ -1,0 +1,169 @@
+package transfer_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// stallAt leaves a transfer behind whose process died at its n-th command: 2 the prepares, 3 the decision, 4 the settles, 5 the finish.
+func (b *bank) stallAt(id string, n int, what fault, units int64) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	defer cancel()
+	w := &wire{at: n, what: what, die: true, onDeath: cancel}
+	c := b.coordinator(b.through(w.client()))
+	_, err := c.Transfer(ctx, move(id, "a", "b", units))
+	kill(c)
+	require.ErrorIs(b.t, err, transfer.ErrInDoubt)
+	require.True(b.t, w.hasStruck(), "the transfer had no command %d", n)
+}
+
+// A sweep reports what it found and what became of it. What is not stalled, and what waits for a worker, it leaves alone.
+func TestRecoveryReport(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("prepared", 3, lost, 60)
+	b.stallAt("claimed", 2, lost, 60) // by now there is not enough for it
+	b.stallAt("committed", 4, lost, 1)
+	_, err := b.Submit(t.Context(), move("submitted", "a", "b", 1))
+	require.NoError(t, err)
+
+	report, err := b.Recover(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, report, "nothing is stalled for 30 s yet")
+
+	c := b.coordinator(b.db, transfer.WithStallThreshold(0))
+	report, err = c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 3, report.Found)
+	require.Equal(t, 3, report.Succeeded+report.Failed)
+	require.GreaterOrEqual(t, report.Succeeded, 2)
+	report, err = c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, report, "a second sweep finds nothing")
+
+	rec, err := b.Get(t.Context(), "committed")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, rec.Epoch)
+	require.Equal(t, 1, rec.Attempts)
+	rec, err = b.Get(t.Context(), "submitted")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateInitiated, rec.State)
+	_, err = b.Transfer(t.Context(), move("submitted", "a", "b", 1))
+	require.NoError(t, err, "a Transfer with its ID runs it")
+	b.audit(initial(100, 0))
+}
+
+// Under RollBack, what had not been committed is rolled back, and what had been is settled all the same.
+func TestRollBackPolicy(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("prepared", 3, lost, 60)
+	b.stallAt("committed", 4, lost, 1)
+	report := b.recoverAll(transfer.WithStallPolicy(transfer.RollBack))
+	require.Equal(t, transfer.RecoveryReport{Found: 2, Succeeded: 1, Failed: 1}, report)
+	rec, err := b.Transfer(t.Context(), move("prepared", "a", "b", 60))
+	require.ErrorIs(t, err, transfer.ErrCancelled)
+	require.Equal(t, "stalled", rec.Failure.Code)
+	b.audit(initial(100, 0))
+}
+
+// Many sweeps at once get in each other's way and do no harm.
+func TestRacingSweeps(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 1000, 0)
+	for i := range 6 {
+		b.stallAt(fmt.Sprint("t", i), 2+i%4, lost, 10)
+	}
+	for _, err := range together(6, func(int) error {
+		_, err := b.coordinator(b.db, transfer.WithStallThreshold(0)).Recover(t.Context())
+		return err
+	}) {
+		require.NoError(t, err)
+	}
+	b.recoverAll()
+	require.Equal(t, map[string]int64{"a": 940, "b": 60}, b.balances())
+	b.audit(initial(1000, 0))
+}
+
+// A caller who waits for a stalled transfer takes it over itself once the threshold has passed.
+func TestWaitingCallerTakesOver(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("t", 3, lost, 60)
+	rec, err := b.coordinator(b.db, transfer.WithStallThreshold(100*time.Millisecond)).Transfer(t.Context(), move("t", "a", "b", 60))
+	require.NoError(t, err)
+	require.EqualValues(t, 2, rec.Epoch)
+	b.audit(initial(100, 0))
+}
+
+// A transfer whose account is gone stays committed and stuck, and doesn't hold up the others; when the document is back, with its marker,
+// it goes on.
+func TestStuckTransfer(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	accounts := b.db.Collection("accounts")
+	b.stallAt("stuck", 4, lost, 60)
+	b.stallAt("fine", 4, lost, 1)
+	onlyB := bson.D{{Key: "_id", Value: "b"}}
+	var gone bson.Raw
+	require.NoError(t, accounts.FindOneAndDelete(t.Context(), onlyB).Decode(&gone))
+	c := b.coordinator(b.db, transfer.WithStallThreshold(0))
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: 2, Stuck: 2}, report)
+	rec, err := c.Transfer(t.Context(), move("stuck", "a", "b", 60))
+	require.ErrorIs(t, err, transfer.ErrInDoubt)
+	require.ErrorContains(t, err, `account "b" is gone`)
+	require.Equal(t, transfer.StateCommitted, rec.State)
+
+	_, err = accounts.InsertOne(t.Context(), gone)
+	require.NoError(t, err)
+	require.Equal(t, 2, b.recoverAll().Succeeded)
+	b.audit(initial(100, 0))
+}
+
+// A transfer that touches a collection which is not registered under the name that it stored is left alone, and counted.
+func TestForeignLedgerIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("t", 3, lost, 60)
+	elsewhere := b.coordinator(b.db, transfer.WithStallThreshold(0), transfer.WithAccounts(b.db.Collection("others")))
+	report, err := elsewhere.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: 1, Stuck: 1}, report)
+	rec, err := b.Get(t.Context(), "t")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, rec.Epoch, "it was not taken over")
+	b.recoverAll()
+	b.audit(initial(100, 0))
+}
+
+// A stored state of a version to come is left alone, with an error, and a document that is no transfer does not end the sweep.
+func TestUnknownDocumentsAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("t", 3, lost, 60)
+	_, err := b.db.Collection("transfers").InsertMany(t.Context(), []any{
+		bson.D{{Key: "_id", Value: "odd"}, {Key: "open", Value: true}, {Key: "state", Value: "Preparing"}, {Key: "legs", Value: "none"}},
+		bson.D{{Key: "_id", Value: "future"}, {Key: "open", Value: true}, {Key: "state", Value: "Pondering"}, {Key: "legs", Value: bson.A{}}},
+	})
+	require.NoError(t, err)
+	c := b.coordinator(b.db, transfer.WithStallThreshold(0))
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: 2, Succeeded: 1, Stuck: 1}, report)
+	_, err = b.Transfer(t.Context(), move("odd", "a", "b", 1))
+	require.ErrorIs(t, err, transfer.ErrInDoubt)
+	added := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{"odd", "future"}}}}}
+	_, err = b.db.Collection("transfers").DeleteMany(t.Context(), added)
+	require.NoError(t, err)
+	b.audit(initial(100, 0))
+}
