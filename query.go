@@ -96,6 +96,7 @@ const polls = 4
 // ErrInDoubt.
 func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 	change := func(context.Context) error { return errors.New("no stream yet") }
+	last := Record{ID: id}
 	for n := 1; ; n++ {
 		if n == polls {
 			// Opened before the look that follows: a change in between is not missed.
@@ -109,17 +110,20 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 		case errors.Is(err, ErrTransferNotFound), errors.Is(err, ErrInvalidRequest), errors.Is(err, mongostore.ErrUnreadable):
 			return rec, err
 		case c.engine.Closed():
-			return rec, inDoubt(id, ErrClosed)
+			return last, inDoubt(id, ErrClosed)
 		case err == nil && rec.State == StateFail:
 			return rec, failureError(rec)
 		case err == nil && rec.State.Final():
 			return rec, nil
 		}
+		if err == nil {
+			last = rec
+		}
 		if change(ctx) == nil {
 			continue
 		}
 		if !engine.Pause(ctx, min(n, slowestPoll)) {
-			return rec, inDoubt(id, errors.Join(ctx.Err(), err))
+			return last, inDoubt(id, errors.Join(ctx.Err(), err))
 		}
 	}
 }

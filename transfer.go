@@ -136,7 +136,7 @@ func (c *Coordinator) attempt(
 	case errors.Is(err, engine.ErrUnfinished):
 		return Record{}, true, inDoubt(t.ID, errors.Join(err, result.Cause))
 	case errors.Is(err, engine.ErrNothingSent):
-		return Record{}, true, fmt.Errorf("transfer %q: %w: %w", t.ID, engine.ErrNothingSent, ctx.Err())
+		return Record{}, true, fmt.Errorf("transfer %q: %w: %w", t.ID, engine.ErrNothingSent, errors.Join(ctx.Err(), result.Cause))
 	case err != nil:
 		return Record{}, true, fmt.Errorf("transfer %q: %w: %w", t.ID, ErrClosed, err)
 	}

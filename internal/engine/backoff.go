@@ -26,25 +26,36 @@ type backoff struct {
 	repeats int
 }
 
-// after waits as long as is due, and reports false if ctx ended.
-func (b *backoff) after(ctx context.Context, progress bool) bool {
+// after waits as long as is due, but not beyond limit where that is positive, and reports false if ctx ended.
+func (b *backoff) after(ctx context.Context, progress bool, limit time.Duration) bool {
 	b.rounds++
 	if progress && b.rounds <= freeRounds {
 		b.repeats = 0
 		return ctx.Err() == nil
 	}
 	b.repeats++
-	return Pause(ctx, b.repeats)
+	wait := pauseBefore(b.repeats)
+	if limit > 0 {
+		wait = min(wait, limit)
+	}
+	return sleep(ctx, wait)
 }
 
-// Pause waits before the n-th repeat, from 1 on: 5 ms at first, doubled each time up to a second, give or take a half, so
-// that those who wait for the same thing don't come back together. It reports false if ctx ended.
-func Pause(ctx context.Context, n int) bool {
+// Pause waits before the n-th repeat, from 1 on. It reports false if ctx ended.
+func Pause(ctx context.Context, n int) bool { return sleep(ctx, pauseBefore(n)) }
+
+// pauseBefore returns 5 ms at first, doubled each time up to a second, give or take a half, so that those who wait for the same
+// thing don't come back together.
+func pauseBefore(n int) time.Duration {
 	wait := longest
 	if n < 9 {
 		wait = min(longest, firstPause<<(n-1))
 	}
-	timer := time.NewTimer(wait/2 + rand.N(wait))
+	return wait/2 + rand.N(wait)
+}
+
+func sleep(ctx context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

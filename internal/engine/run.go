@@ -67,7 +67,8 @@ func (e *Engine) Execute(
 	case <-r.answered:
 	case <-ctx.Done():
 		if !r.abandon() {
-			return Result{}, errors.Join(ErrNothingSent, context.Cause(ctx))
+			result, _ := r.outcome(ctx)
+			return result, errors.Join(ErrNothingSent, context.Cause(ctx))
 		}
 	}
 	return r.outcome(ctx)
@@ -121,7 +122,8 @@ func (e *Engine) drive(ctx context.Context, r *run, patience time.Time) {
 	var pause backoff
 	x := r.execution
 	for x.Outcome() == protocol.Running {
-		if !e.now().Before(patience) {
+		waiting := e.now().Before(patience)
+		if !waiting {
 			x.Hurry()
 		}
 		operations, err := x.Next()
@@ -137,23 +139,25 @@ func (e *Engine) drive(ctx context.Context, r *run, patience time.Time) {
 		if !r.mayGoOn(operations) {
 			return
 		}
-		progress := e.round(ctx, r, operations)
+		progress := e.round(ctx, r, operations, waiting)
 		r.publish()
-		if !pause.after(ctx, progress) {
+		if !pause.after(ctx, progress, patience.Sub(e.now())) {
 			r.answer(errors.Join(ErrUnfinished, ErrClosed, r.work.Cause))
 			return
 		}
 	}
 }
 
-// round performs one round and reports whether it brought anything new.
-func (e *Engine) round(ctx context.Context, r *run, operations []protocol.Operation) bool {
+// round performs one round and reports whether it brought anything new. To one that still waits for a busy participant, "busy"
+// is nothing new.
+func (e *Engine) round(ctx context.Context, r *run, operations []protocol.Operation, waiting bool) bool {
 	limited, cancel := context.WithTimeout(ctx, CommandLimit)
 	defer cancel()
 	answers := e.store.Perform(limited, r.work, operations)
 	progress := true
 	for i, op := range operations {
-		if answers[i].Result == protocol.Unknown || answers[i].Result == protocol.NotSent || answers[i].Facts.Found && !answers[i].Facts.Free {
+		busy := answers[i].Facts.Found && !answers[i].Facts.Free
+		if answers[i].Result == protocol.Unknown || answers[i].Result == protocol.NotSent || waiting && busy {
 			progress = false
 			e.log.LogAttrs(ctx, levelRepeat, "no answer to rest on", attrs(r.work, op, answers[i])...)
 		}

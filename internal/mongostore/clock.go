@@ -43,7 +43,7 @@ func (s *Store) serverTime(ctx context.Context) (time.Time, error) {
 		c.read = c.now()
 		c.offset = answer.LocalTime.Sub(c.read) // taken before now: the estimate is never ahead
 	}
-	return c.now().Add(c.offset), nil
+	return c.now().Add(c.offset).UTC().Truncate(time.Millisecond), nil // as it will be read back
 }
 
 // LooksStalled guesses whether a takeover with this threshold would get the transfer: the server's clock decides.

@@ -63,12 +63,15 @@ func usable(ctx context.Context, c *mongo.Collection) error {
 		if spec.Type != "collection" {
 			return fmt.Errorf("%w: %s is a %s, not a collection", ErrUnsupported, namespaceOf(c), spec.Type)
 		}
+		if capped, _ := spec.Options.Lookup("capped").BooleanOK(); capped {
+			return fmt.Errorf("%w: %s is capped: its documents can't grow, and the oldest are removed", ErrUnsupported, namespaceOf(c))
+		}
 		if collated(spec.Options) {
 			return fmt.Errorf("%w: %s has a collation of its own: two different IDs may be the same document there",
 				ErrUnsupported, namespaceOf(c))
 		}
 	}
-	catalog := c.Database().Client().Database("config").Collection("collections")
+	catalog := handle(c.Database().Client().Database("config").Collection("collections"))
 	entry, err := catalog.FindOne(ctx, bson.D{{Key: "_id", Value: namespaceOf(c)}}).Raw()
 	if errors.Is(err, mongo.ErrNoDocuments) || commandCode(err) == codeUnauthorized {
 		return nil // not sharded, or not ours to know

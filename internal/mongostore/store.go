@@ -18,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -67,7 +68,7 @@ type ledger struct {
 // participants of one transfer, with one marker between them.
 func New(config Config) (*Store, error) {
 	s := &Store{
-		transfers:    config.Transfers,
+		transfers:    handle(config.Transfers),
 		majority:     reading(config.Transfers, readconcern.Majority()),
 		linearizable: reading(config.Transfers, readconcern.Linearizable()),
 		ledgers:      make(map[string]*ledger, len(config.Ledgers)),
@@ -89,13 +90,20 @@ func New(config Config) (*Store, error) {
 		s.ledgers[name] = &ledger{
 			name:         name,
 			namespace:    namespaceOf(collection),
-			commands:     collection,
+			commands:     handle(collection),
 			majority:     reading(collection, readconcern.Majority()),
 			linearizable: reading(collection, readconcern.Linearizable()),
 			sameClient:   collection.Database().Client() == config.Transfers.Database().Client(),
 		}
 	}
 	return s, nil
+}
+
+// handle returns a handle of the same collection whose concerns are the store's own, and not the client's.
+func handle(c *mongo.Collection) *mongo.Collection {
+	concerns := options.Database().
+		SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority()).SetWriteConcern(writeconcern.Majority())
+	return c.Database().Client().Database(c.Database().Name(), concerns).Collection(c.Name())
 }
 
 // reading returns the collection for reads from the primary, whatever the client prefers.

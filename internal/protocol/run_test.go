@@ -144,7 +144,7 @@ func (e *executor) own() { e.x, e.batch = e.x.Clone(), slices.Clone(e.batch) }
 
 // take lets a move happen and checks the invariants 1 to 5.
 func (r *run) take(m move) error {
-	d := &r.w.accounts[0]
+	var d *document
 	switch m.kind {
 	case perform:
 		return r.perform(m)

@@ -1,0 +1,81 @@
+package transfer_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+)
+
+// A coordinator that could not work is not made, and the text says what is wrong.
+func TestInvalidOptions(t *testing.T) {
+	t.Parallel()
+	db := mongotest.Database(t)
+	other := db.Collection("other")
+	for text, opts := range map[string][]transfer.Option{
+		"want a collection":        {transfer.WithAccounts(nil)},
+		`"euro" wants`:             {transfer.WithLedger("euro", nil)},
+		"a ledger's name":          {transfer.WithLedger("", other)},
+		"registered twice":         {transfer.WithLedger("x", other), transfer.WithLedger("x", db.Collection("more"))},
+		"under two names":          {transfer.WithLedger("euro", db.Collection("accounts"))},
+		"holds the transfers":      {transfer.WithLedger("euro", db.Collection("transfers"))},
+		"can't hold accounts":      {transfer.WithTransfers(db.Collection("accounts"))},
+		"without dots":             {transfer.WithFields(transfer.Fields{Balance: "a.b"})},
+		`"x" is taken`:             {transfer.WithFields(transfer.Fields{Balance: "x", Floor: "x"})},
+		`"_id" is taken`:           {transfer.WithFields(transfer.Fields{Fence: "_id"})},
+		"StringIDs or ObjectIDs":   {transfer.WithAccountIDs(7)},
+		"an owner's name":          {transfer.WithOwner("")},
+		"1 to 128 bytes":           {transfer.WithOwner(strings.Repeat("x", 129))},
+		"between 1 and 8192":       {transfer.WithMarkerLimit(0)},
+		"not at 8193":              {transfer.WithMarkerLimit(8193)},
+		"not negative":             {transfer.WithStallThreshold(-time.Second)},
+		"Resume or RollBack":       {transfer.WithStallPolicy(0)},
+		"StateCommitted or StateS": {transfer.WithReturnAt(transfer.StateFail)},
+		"wants a logger":           {transfer.WithLogger(nil)},
+	} {
+		_, err := transfer.NewCoordinator(db, opts...)
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest, text)
+		require.ErrorContains(t, err, text)
+	}
+	_, err := transfer.NewCoordinator(nil)
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	_, err = transfer.NewCoordinator(db, transfer.WithMarkerLimit(8192), transfer.WithOwner(strings.Repeat("x", 128)),
+		transfer.WithStallThreshold(0))
+	require.NoError(t, err, "the limits themselves are allowed")
+}
+
+// One collection of accounts that is reached through two clients is found out before any money moves: an account would be two
+// participants with one marker between them.
+func TestOneCollectionThroughTwoClients(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	twice := mongotest.Client(t).Database(b.db.Name()).Collection("accounts")
+	c := b.coordinator(b.db, transfer.WithLedger("twice", twice))
+	_, err := c.Transfer(t.Context(), transfer.Request{ID: "t", Legs: []transfer.Leg{
+		{Account: "a", Amount: transfer.Units(-60)}, {Ledger: "twice", Account: "a", Amount: transfer.Units(60)},
+	}})
+	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+	require.ErrorIs(t, c.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+	require.Empty(t, b.raw("transfers"))
+	b.audit(initial(100, 0))
+}
+
+// Stored transfers tell who runs them, by a name that the user can set, and no two executions have the same.
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	c := b.coordinator(b.db, transfer.WithOwner("till-7"))
+	owners := map[string]bool{}
+	for _, id := range []string{"1", "2"} {
+		rec, err := c.Transfer(t.Context(), move(id, "a", "b", 1))
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(rec.Owner, "till-7-"), rec.Owner)
+		owners[rec.Owner] = true
+	}
+	require.Len(t, owners, 2)
+	b.audit(initial(100, 0))
+}
