@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -139,6 +138,8 @@ func (l *Ledger) Get(ctx context.Context, id string) (Account, error) {
 	}
 	stored, found, err := l.coordinator.store.GetAccount(ctx, l.name, id)
 	switch {
+	case err != nil && found:
+		return Account{}, fmt.Errorf("account %q: %w: %w", id, ErrAmountKind, err)
 	case err != nil:
 		return Account{}, fmt.Errorf("get account %q: %w", id, err)
 	case !found:
@@ -209,34 +210,29 @@ func (l *Ledger) change(
 	})
 }
 
-// untilKnown repeats an attempt until it is done, or the server refuses it, or ctx ends.
+// untilKnown repeats an attempt until it is done, or the server refuses it, or the call is given up.
 func (l *Ledger) untilKnown(
 	ctx context.Context, id string, attempt func(context.Context) (bool, protocol.Result, error),
 ) error {
 	if err := l.coordinator.ready(ctx); err != nil {
 		return err
 	}
-	sent := false
-	for n := 1; ; n++ {
+	var try persistence
+	for try.again(ctx, l.coordinator) {
 		limited, cancel := context.WithTimeout(ctx, engine.CommandLimit)
 		done, result, err := attempt(limited)
 		cancel()
-		if done || result == protocol.Failed {
-			if err != nil {
-				return fmt.Errorf("account %q: %w", id, err)
-			}
+		switch {
+		case done && err == nil:
 			return nil
+		case done:
+			return fmt.Errorf("account %q: %w", id, err)
+		case result == protocol.Failed:
+			return try.fails(fmt.Errorf("account %q could not be written: %w", id, err))
 		}
-		sent = sent || result == protocol.Unknown
-		if engine.Pause(ctx, n) {
-			continue
-		}
-		err = errors.Join(ctx.Err(), err)
-		if sent {
-			return fmt.Errorf("account %q: %w: %w", id, ErrInDoubt, err)
-		}
-		return fmt.Errorf("account %q: %w", id, err)
+		try.went(result, err)
 	}
+	return try.fails(fmt.Errorf("account %q", id))
 }
 
 func (l *Ledger) checkID(id string) error {

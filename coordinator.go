@@ -72,20 +72,28 @@ func (c *Coordinator) Setup(ctx context.Context) error {
 }
 
 // Close stops taking work and waits for what was begun. When ctx ends first, the rest is stopped where it is, for recovery to finish,
-// and the error is that of ctx. It doesn't disconnect the client.
+// and the error is that of ctx. A Run of this coordinator ends. The client is not disconnected.
 func (c *Coordinator) Close(ctx context.Context) error {
 	return c.engine.Close(ctx)
 }
 
 // ready refuses work on a closed coordinator or an unfit server. Its first call talks to the server.
 func (c *Coordinator) ready(ctx context.Context) error {
-	if c.engine.Closed() {
-		return ErrClosed
+	var try persistence
+	for try.again(ctx, c) {
+		if c.engine.Closed() {
+			return ErrClosed
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := c.store.Connect(ctx)
+		if err == nil || errors.Is(err, mongostore.ErrUnsupported) {
+			return deployment(err)
+		}
+		try.went(protocol.NotSent, err)
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return deployment(c.store.Connect(ctx))
+	return try.fails(errors.New("the server can't be reached"))
 }
 
 // deployment gives the store's error the public name.

@@ -141,6 +141,17 @@ func inDoubt(id string, cause error) error {
 	return fmt.Errorf("transfer %q: %w: %w", id, ErrInDoubt, cause)
 }
 
+// because adds a cause to an error, unless there is none or it is known already.
+func because(err, cause error) error {
+	if cause == nil || errors.Is(err, cause) {
+		return err
+	}
+	if err == nil {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrInvalidRequest, fmt.Errorf(format, args...))
 }

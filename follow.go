@@ -22,7 +22,7 @@ func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer) (
 		stored, found, err := c.store.GetTransfer(ctx, planned.ID)
 		switch {
 		case errors.Is(err, mongostore.ErrUnreadable), c.engine.Closed():
-			return Record{}, inDoubt(planned.ID, errors.Join(err, c.closedError()))
+			return Record{}, inDoubt(planned.ID, because(c.closedError(), err))
 		case err != nil:
 			cause = err
 		case found && !bytes.Equal(stored.Digest, planned.Digest):
@@ -40,7 +40,7 @@ func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer) (
 			}
 		}
 		if !engine.Pause(ctx, min(n, slowestPoll)) {
-			return Record{}, inDoubt(planned.ID, errors.Join(ctx.Err(), cause))
+			return Record{}, inDoubt(planned.ID, because(ctx.Err(), cause))
 		}
 	}
 }

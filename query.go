@@ -123,7 +123,7 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 			continue
 		}
 		if !engine.Pause(ctx, min(n, slowestPoll)) {
-			return last, inDoubt(id, errors.Join(ctx.Err(), err))
+			return last, inDoubt(id, because(ctx.Err(), err))
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer) {
 	result, err := c.engine.Execute(limited, w, c.takeOver(), protocol.Success)
 	switch {
 	case err != nil:
-		s.stuck(t.ID, errors.Join(err, result.Cause))
+		s.stuck(t.ID, because(err, result.Cause))
 	case result.Outcome == protocol.Finished:
 		s.finished(result.Transfer)
 	case result.Outcome == protocol.Stuck:

@@ -43,9 +43,9 @@ func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (Record, er
 		}
 		if !engine.Pause(ctx, min(n, slowestPoll)) {
 			if sent {
-				return rec, inDoubt(id, errors.Join(ctx.Err(), err))
+				return rec, inDoubt(id, because(ctx.Err(), err))
 			}
-			return rec, fmt.Errorf("cancel transfer %q: %w", id, errors.Join(ctx.Err(), err))
+			return rec, fmt.Errorf("cancel transfer %q: %w", id, because(ctx.Err(), err))
 		}
 	}
 }

@@ -74,35 +74,26 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (Record, error) {
 	if err := c.ready(ctx); err != nil {
 		return Record{}, err
 	}
-	sent, cause := false, error(nil)
-	for n := 1; ; n++ {
+	var try persistence
+	for try.again(ctx, c) {
 		result, err := c.store.InsertInitiated(ctx, &t)
-		sent = sent || result == protocol.Unknown
 		switch result {
 		case protocol.Applied:
 			c.wakeWorker()
 			return recordOf(t), nil
 		case protocol.NotMatched:
-			stored, found, err := c.store.GetTransfer(ctx, t.ID)
-			if err == nil && found {
+			var stored mongostore.Transfer
+			var found bool
+			if stored, found, err = c.store.GetTransfer(ctx, t.ID); err == nil && found {
 				return c.judge(stored, t.Digest)
 			}
-			cause = err
 		case protocol.Failed:
-			if !sent {
-				return Record{}, fmt.Errorf("submit transfer %q: %w", t.ID, err)
-			}
-			return Record{}, inDoubt(t.ID, err)
+			return Record{}, try.fails(fmt.Errorf("transfer %q could not be stored: %w", t.ID, err))
 		case protocol.Unknown, protocol.NotSent:
-			cause = err
 		}
-		if !engine.Pause(ctx, n) {
-			if sent {
-				return Record{}, inDoubt(t.ID, errors.Join(ctx.Err(), cause))
-			}
-			return Record{}, fmt.Errorf("submit transfer %q: %w", t.ID, errors.Join(ctx.Err(), cause))
-		}
+		try.went(result, err)
 	}
+	return Record{}, try.fails(fmt.Errorf("transfer %q", t.ID))
 }
 
 // wakeWorker tells a worker of this process, if there is one that sleeps.
@@ -134,9 +125,9 @@ func (c *Coordinator) attempt(
 	result, err := c.engine.Execute(ctx, w, start, protocol.State(c.settings.returnAt))
 	switch {
 	case errors.Is(err, engine.ErrUnfinished):
-		return Record{}, true, inDoubt(t.ID, errors.Join(err, result.Cause))
+		return Record{}, true, inDoubt(t.ID, because(err, result.Cause))
 	case errors.Is(err, engine.ErrNothingSent):
-		return Record{}, true, fmt.Errorf("transfer %q: %w: %w", t.ID, engine.ErrNothingSent, errors.Join(ctx.Err(), result.Cause))
+		return Record{}, true, fmt.Errorf("transfer %q: %w", t.ID, because(err, result.Cause))
 	case err != nil:
 		return Record{}, true, fmt.Errorf("transfer %q: %w: %w", t.ID, ErrClosed, err)
 	}

@@ -148,7 +148,7 @@ func (c *wiredConn) Write(message []byte) (int, error) {
 func (c *wiredConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if c.wire.isDead() {
-		return 0, c.breakOff()
+		return 0, cutOff()
 	}
 	return n, err
 }

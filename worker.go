@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -50,12 +49,12 @@ func (c *Coordinator) Run(ctx context.Context) error {
 
 // readyWhenUp waits until the servers have been seen to be fit. It returns nil when ctx ends.
 func (c *Coordinator) readyWhenUp(ctx context.Context) error {
-	for n := 1; ; n++ {
+	for {
 		err := c.ready(ctx)
 		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsupportedDeployment) {
 			return err
 		}
-		if !engine.Pause(ctx, n) {
+		if ctx.Err() != nil {
 			return nil
 		}
 		c.log.Warn("the server does not answer yet", slog.Any("cause", err))
@@ -72,6 +71,7 @@ func (c *Coordinator) sweepPeriodically(ctx context.Context) {
 		}
 		select {
 		case <-ticks.C:
+		case <-c.engine.Closing():
 		case <-ctx.Done():
 			return
 		}
@@ -146,6 +146,7 @@ func (w *worker) idle(ctx context.Context) {
 	select {
 	case <-timer.C:
 	case <-w.coordinator.wake:
+	case <-w.coordinator.engine.Closing():
 	case <-ctx.Done():
 	}
 }

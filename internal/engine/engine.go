@@ -29,6 +29,8 @@ type Engine struct {
 	base   context.Context // of all commands; ends when Close gives up
 	cancel context.CancelFunc
 
+	closing chan struct{} // closed by Close
+
 	mu      sync.Mutex
 	closed  bool
 	running map[string]int // executions by transfer ID
@@ -38,7 +40,10 @@ type Engine struct {
 // New returns an engine. Close ends it.
 func New(store *mongostore.Store, log *slog.Logger, now func() time.Time) *Engine {
 	base, cancel := context.WithCancel(context.Background())
-	return &Engine{store: store, log: log, now: now, base: base, cancel: cancel, running: map[string]int{}}
+	return &Engine{
+		store: store, log: log, now: now, base: base, cancel: cancel,
+		closing: make(chan struct{}), running: map[string]int{},
+	}
 }
 
 // Closed reports whether Close was called.
@@ -47,6 +52,9 @@ func (e *Engine) Closed() bool {
 	defer e.mu.Unlock()
 	return e.closed
 }
+
+// Closing returns a channel that is closed when Close is called.
+func (e *Engine) Closing() <-chan struct{} { return e.closing }
 
 // Executions returns how many executions of a transfer are under way here.
 func (e *Engine) Executions(transferID string) int {
@@ -59,7 +67,10 @@ func (e *Engine) Executions(transferID string) int {
 // recovery has to finish them.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
-	e.closed = true
+	if !e.closed {
+		e.closed = true
+		close(e.closing)
+	}
 	e.mu.Unlock()
 	drained := make(chan struct{})
 	go func() {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -13,10 +14,15 @@ import (
 // maxPatience bounds how long an execution waits, before it claims, for a participant with too many transfers in flight.
 const maxPatience = 5 * time.Second
 
-// ErrNothingSent is returned when the caller's context ended before a claim was sent.
+// AwayLimit is how long a call tries to reach a server that is away, before anything was sent that may have been stored. One that has
+// claimed goes on for as long as it takes.
+const AwayLimit = 30 * time.Second
+
+// ErrNothingSent is returned when the caller's context ended, or the server was away for AwayLimit, before a claim was sent.
 var ErrNothingSent = errors.New("nothing was sent")
 
-// ErrUnfinished is returned when the caller's context ended, or the engine was closed, while the execution was under way.
+// ErrUnfinished is returned when the caller's context ended, or the engine was closed, or the server went away, while the execution was
+// under way.
 var ErrUnfinished = errors.New("still under way")
 
 // run is one execution under way.
@@ -41,8 +47,8 @@ type run struct {
 func (e *Engine) Execute(
 	ctx context.Context, w *mongostore.Work, start protocol.Start, until protocol.State,
 ) (Result, error) {
-	if err := ctx.Err(); err != nil {
-		return Result{}, errors.Join(ErrNothingSent, context.Cause(ctx))
+	if ctx.Err() != nil {
+		return Result{}, ended(ErrNothingSent, ctx)
 	}
 	if err := e.begin(w.Transfer.ID); err != nil {
 		return Result{}, err
@@ -68,10 +74,18 @@ func (e *Engine) Execute(
 	case <-ctx.Done():
 		if !r.abandon() {
 			result, _ := r.outcome(ctx)
-			return result, errors.Join(ErrNothingSent, context.Cause(ctx))
+			return result, ended(ErrNothingSent, ctx)
 		}
 	}
 	return r.outcome(ctx)
+}
+
+// ended says that a context's end is the cause of an error.
+func ended(err error, ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(ctx.Err(), cause) {
+		return fmt.Errorf("%w: %w: %w", err, ctx.Err(), cause)
+	}
+	return fmt.Errorf("%w: %w", err, ctx.Err())
 }
 
 // patience returns until when the execution may wait for a busy participant: a refusal has to be stored and told before ctx ends.
@@ -112,7 +126,7 @@ func (r *run) outcome(ctx context.Context) (Result, error) {
 	case <-r.answered:
 		return r.result, r.failure
 	default:
-		return r.result, errors.Join(ErrUnfinished, context.Cause(ctx))
+		return r.result, ended(ErrUnfinished, ctx)
 	}
 }
 
@@ -121,6 +135,7 @@ func (e *Engine) drive(ctx context.Context, r *run, patience time.Time) {
 	defer r.answer(nil)
 	var pause backoff
 	x := r.execution
+	away := e.now().Add(AwayLimit)
 	for x.Outcome() == protocol.Running {
 		waiting := e.now().Before(patience)
 		if !waiting {
@@ -136,16 +151,28 @@ func (e *Engine) drive(ctx context.Context, r *run, patience time.Time) {
 			r.publish()
 			continue
 		}
+		if !x.Claimed() && e.now().After(away) {
+			r.answer(r.gaveUp())
+			return
+		}
 		if !r.mayGoOn(operations) {
 			return
 		}
 		progress := e.round(ctx, r, operations, waiting)
 		r.publish()
 		if !pause.after(ctx, progress, patience.Sub(e.now())) {
-			r.answer(errors.Join(ErrUnfinished, ErrClosed, r.work.Cause))
+			r.answer(fmt.Errorf("%w: %w", ErrUnfinished, ErrClosed))
 			return
 		}
 	}
+}
+
+// gaveUp returns the error of an execution that could not claim for AwayLimit.
+func (r *run) gaveUp() error {
+	if r.execution.ClaimInDoubt() {
+		return ErrUnfinished
+	}
+	return ErrNothingSent
 }
 
 // round performs one round and reports whether it brought anything new. To one that still waits for a busy participant, "busy"

@@ -1,0 +1,48 @@
+package transfer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// persistence paces the repeats of a call that is one write: until its answer is known, its context ends, or the server has been
+// away for engine.AwayLimit.
+type persistence struct {
+	n     int
+	until time.Time
+	sent  bool  // something was sent whose answer is not known
+	ended error // of the context
+	cause error // the latest
+}
+
+// again reports whether to try, or to try once more, and waits before it does so.
+func (p *persistence) again(ctx context.Context, c *Coordinator) bool {
+	if p.n++; p.n == 1 {
+		p.until = c.now().Add(engine.AwayLimit)
+		return true
+	}
+	if engine.Pause(ctx, p.n-1) {
+		return c.now().Before(p.until)
+	}
+	p.ended = ctx.Err()
+	return false
+}
+
+// went takes down how a try went.
+func (p *persistence) went(result protocol.Result, err error) {
+	p.sent = p.sent || result == protocol.Unknown
+	p.cause = err
+}
+
+// fails returns the error of a call that is given up, or that the server refuses.
+func (p *persistence) fails(err error) error {
+	cause := because(p.ended, p.cause)
+	if p.sent {
+		return fmt.Errorf("%w: %w", err, because(ErrInDoubt, cause))
+	}
+	return because(err, cause)
+}
