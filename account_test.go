@@ -271,13 +271,18 @@ func TestLedgers(t *testing.T) {
 	require.ErrorIs(t, err, transfer.ErrInDoubt)
 	kill(dying)
 	require.Equal(t, 1, b.recoverAll(opts...).Succeeded)
+	requireLedgers(t, c, map[string]int64{"": 19, "savings": 70, "euro": 31})
+}
 
-	for ledger, want := range map[string]int64{"": 19, "savings": 70, "euro": 31} {
+// requireLedgers requires the balances of account a in several ledgers, with nothing in flight.
+func requireLedgers(t *testing.T, c *transfer.Coordinator, want map[string]int64) {
+	t.Helper()
+	for ledger, balance := range want {
 		l, err := c.Ledger(ledger)
 		require.NoError(t, err)
 		got, err := l.Get(t.Context(), "a")
 		require.NoError(t, err)
-		require.Equal(t, units(want), got.Balance, "ledger %q", ledger)
+		require.Equal(t, transfer.Units(balance), got.Balance, "ledger %q", ledger)
 		require.Equal(t, ledger, got.Ledger)
 		require.Equal(t, got.Balance, got.Posted)
 		require.True(t, got.Incoming.IsZero())

@@ -20,8 +20,8 @@
 // answers agrees with the transfer's final state for ever.
 //
 // Between a transfer's first write and its last one, the money taken from one account is not yet on the other: readers of
-// both accounts can see it in transit, as [Account].Posted and [Account].Incoming tell. Transfers are isolated from each other, and your own reads
-// of several accounts are not a snapshot.
+// both accounts can see it in transit, as [Account].Posted and [Account].Incoming tell. Transfers are isolated from each other, and
+// your own reads of several accounts are not a snapshot.
 //
 // # What a crash leaves
 //

@@ -53,7 +53,8 @@ func TestList(t *testing.T) {
 	} {
 		require.Equal(t, c.want, b.ids(c.query), "%+v", c.query)
 	}
-	for range b.List(t.Context(), transfer.Query{}) {
+	for _, err := range b.List(t.Context(), transfer.Query{}) {
+		require.NoError(t, err)
 		break // an early end is fine
 	}
 	for _, q := range []transfer.Query{

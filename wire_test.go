@@ -97,9 +97,6 @@ func (w *wire) judge(message []byte) fault {
 		return ""
 	}
 	w.struck, w.dead = true, w.die
-	if w.die && w.onDeath != nil {
-		w.onDeath()
-	}
 	return w.what
 }
 
@@ -126,7 +123,11 @@ func (c *wiredConn) Write(message []byte) (int, error) {
 	if c.wire.isDead() {
 		return 0, c.breakOff()
 	}
-	switch c.wire.judge(message) {
+	what := c.wire.judge(message)
+	if what != "" && c.wire.die && c.wire.onDeath != nil {
+		defer c.wire.onDeath() // the message has met its fate by then
+	}
+	switch what {
 	case lost:
 		return 0, c.breakOff()
 	case held:

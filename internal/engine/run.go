@@ -48,7 +48,7 @@ func (e *Engine) Execute(
 	ctx context.Context, w *mongostore.Work, start protocol.Start, until protocol.State,
 ) (Result, error) {
 	if ctx.Err() != nil {
-		return Result{}, ended(ErrNothingSent, ctx)
+		return Result{}, ended(ctx, ErrNothingSent)
 	}
 	if err := e.begin(w.Transfer.ID); err != nil {
 		return Result{}, err
@@ -74,14 +74,14 @@ func (e *Engine) Execute(
 	case <-ctx.Done():
 		if !r.abandon() {
 			result, _ := r.outcome(ctx)
-			return result, ended(ErrNothingSent, ctx)
+			return result, ended(ctx, ErrNothingSent)
 		}
 	}
 	return r.outcome(ctx)
 }
 
 // ended says that a context's end is the cause of an error.
-func ended(err error, ctx context.Context) error {
+func ended(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(ctx.Err(), cause) {
 		return fmt.Errorf("%w: %w: %w", err, ctx.Err(), cause)
 	}
@@ -126,7 +126,7 @@ func (r *run) outcome(ctx context.Context) (Result, error) {
 	case <-r.answered:
 		return r.result, r.failure
 	default:
-		return r.result, ended(ErrUnfinished, ctx)
+		return r.result, ended(ctx, ErrUnfinished)
 	}
 }
 
