@@ -6,7 +6,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -219,7 +218,7 @@ func (l *Ledger) untilKnown(
 	}
 	var try persistence
 	for try.again(ctx, l.coordinator) {
-		limited, cancel := context.WithTimeout(ctx, engine.CommandLimit)
+		limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
 		done, result, err := attempt(limited)
 		cancel()
 		switch {

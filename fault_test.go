@@ -31,6 +31,13 @@ func scenarios() []scenario {
 			},
 		},
 		{
+			name: "a transfer that recovery rolls back", balances: []int64{100, 0},
+			options: []transfer.Option{transfer.WithStallPolicy(transfer.RollBack)},
+			run: func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+				return c.Transfer(ctx, move("t", "a", "b", 60))
+			},
+		},
+		{
 			name: "a refused transfer", balances: []int64{50, 0},
 			run: func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
 				return c.Transfer(ctx, move("t", "a", "b", 60))

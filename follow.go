@@ -19,7 +19,7 @@ const slowestPoll = 5
 func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer) (Record, error) {
 	var cause error
 	for n := 1; ; n++ {
-		stored, found, err := c.store.GetTransfer(ctx, planned.ID)
+		stored, found, err := c.look(ctx, planned.ID)
 		switch {
 		case errors.Is(err, mongostore.ErrUnreadable), c.engine.Closed():
 			return Record{}, inDoubt(planned.ID, because(c.closedError(), err))
@@ -43,6 +43,13 @@ func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer) (
 			return Record{}, inDoubt(planned.ID, because(ctx.Err(), cause))
 		}
 	}
+}
+
+// look reads a transfer within the time of one command.
+func (c *Coordinator) look(ctx context.Context, id string) (mongostore.Transfer, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+	defer cancel()
+	return c.store.GetTransfer(ctx, id)
 }
 
 // answerable reports whether a stored transfer is where its callers are told.

@@ -20,6 +20,7 @@ const (
 	maxLegs          = 1000
 	maxCurrencyBytes = 64
 	maxMetadataBytes = 64 << 10
+	maxMetadataDepth = 64 // documents and arrays in each other; the server takes about 200, with ours around them
 )
 
 // digestVersion is the first byte of every digest, so that a later way to compute them can be told apart.
@@ -158,7 +159,23 @@ func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
 	if len(raw) > maxMetadataBytes {
 		return nil, invalid("the metadata has %d bytes, more than %d", len(raw), maxMetadataBytes)
 	}
+	if deeper(raw, maxMetadataDepth) {
+		return nil, invalid("the metadata is nested more than %d levels deep", maxMetadataDepth)
+	}
 	return raw, nil
+}
+
+// deeper reports whether a document is nested more than so many levels deep.
+func deeper(document bson.Raw, levels int) bool {
+	elements, err := document.Elements()
+	if levels == 0 || err != nil {
+		return true
+	}
+	return slices.ContainsFunc(elements, func(e bson.RawElement) bool {
+		value := e.Value()
+		nested := value.Type == bson.TypeEmbeddedDocument || value.Type == bson.TypeArray
+		return nested && deeper(bson.Raw(value.Value), levels-1)
+	})
 }
 
 // digest returns what tells two payloads apart: the netted legs in an order of their own, amounts by value, and the currency.

@@ -39,6 +39,13 @@ func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 	return recordOf(stored), nil
 }
 
+// getSoon is Get within the time of one command.
+func (c *Coordinator) getSoon(ctx context.Context, id string) (Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+	defer cancel()
+	return c.Get(ctx, id)
+}
+
 // List yields the transfers that a query selects, newest first. A document that can't be read is yielded as an error, and the rest
 // follows; after any other error it ends.
 func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error] {
@@ -105,7 +112,7 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 				change = wait
 			}
 		}
-		rec, err := c.Get(ctx, id)
+		rec, err := c.getSoon(ctx, id)
 		switch {
 		case errors.Is(err, ErrTransferNotFound), errors.Is(err, ErrInvalidRequest), errors.Is(err, mongostore.ErrUnreadable):
 			return rec, err

@@ -24,38 +24,36 @@ func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (Record, er
 	if len(reason) > maxMetadataBytes {
 		return Record{}, invalid("a reason has at most %d bytes", maxMetadataBytes)
 	}
-	sent := false
+	if err := mongostore.CheckID(id); err != nil {
+		return Record{}, invalid("transfer: %w", err)
+	}
+	last, sent := Record{}, false
 	for n := 1; ; n++ {
-		rec, err := c.Get(ctx, id)
+		stored, found, err := c.look(ctx, id)
 		switch {
-		case errors.Is(err, ErrTransferNotFound), errors.Is(err, ErrInvalidRequest), errors.Is(err, ErrClosed):
-			return rec, err
-		case err == nil && rec.State == StateFail:
-			return rec, nil
-		case err == nil && (rec.State == StateCommitted || rec.State == StateSuccess):
-			return rec, fmt.Errorf("transfer %q: %w", id, ErrAlreadyCommitted)
+		case err == nil && !found:
+			return Record{}, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
+		case errors.Is(err, mongostore.ErrUnreadable):
+			return Record{}, fmt.Errorf("cancel transfer %q: %w", id, err)
 		case err == nil:
-			var done bool
-			if rec, done, err = c.rollBack(ctx, id, reason); done {
+			rec, told, err := c.cancel(ctx, stored, reason)
+			if told {
 				return rec, err
 			}
-			sent = true
+			last, sent = recordOf(stored), true
 		}
 		if !engine.Pause(ctx, min(n, slowestPoll)) {
+			cause := because(ctx.Err(), err)
 			if sent {
-				return rec, inDoubt(id, because(ctx.Err(), err))
+				return last, inDoubt(id, cause)
 			}
-			return rec, fmt.Errorf("cancel transfer %q: %w", id, because(ctx.Err(), err))
+			return last, fmt.Errorf("cancel transfer %q: %w", id, cause)
 		}
 	}
 }
 
-// rollBack tries once to take a transfer and to roll it back. It reports false where another look is due.
-func (c *Coordinator) rollBack(ctx context.Context, id, reason string) (Record, bool, error) {
-	stored, found, err := c.store.GetTransfer(ctx, id)
-	if err != nil || !found {
-		return Record{}, false, err
-	}
+// cancel tries once to take a transfer and to roll it back. It reports false where another look is due.
+func (c *Coordinator) cancel(ctx context.Context, stored mongostore.Transfer, reason string) (Record, bool, error) {
 	start := protocol.Start{RollBack: protocol.Cancelled}
 	switch stored.State {
 	case protocol.Initiated:
@@ -64,22 +62,17 @@ func (c *Coordinator) rollBack(ctx context.Context, id, reason string) (Record, 
 		start.Claiming = protocol.TakeToCancel
 	case protocol.Rollback:
 		if !c.store.LooksStalled(ctx, stored, c.settings.stallThreshold) {
-			return recordOf(stored), false, nil
+			return Record{}, false, nil
 		}
 		start = c.takeOver()
-	case protocol.Committed, protocol.Success, protocol.Fail:
-		return recordOf(stored), false, nil
+	case protocol.Committed, protocol.Success:
+		return recordOf(stored), true, fmt.Errorf("transfer %q: %w", stored.ID, ErrAlreadyCommitted)
+	case protocol.Fail:
+		return recordOf(stored), true, nil
 	}
-	rec, told, err := c.cancelBy(ctx, stored, start, reason)
-	return rec, told, err
-}
-
-func (c *Coordinator) cancelBy(
-	ctx context.Context, t mongostore.Transfer, start protocol.Start, reason string,
-) (Record, bool, error) {
-	rec, told, err := c.attempt(ctx, t, start, reason)
+	rec, told, err := c.attempt(ctx, stored, start, reason)
 	if told && rec.State == StateFail {
-		return rec, true, nil
+		return rec, true, nil // what Transfer would be told as an error is what was asked for
 	}
 	return rec, told, err
 }

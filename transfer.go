@@ -84,7 +84,7 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (Record, error) {
 		case protocol.NotMatched:
 			var stored mongostore.Transfer
 			var found bool
-			if stored, found, err = c.store.GetTransfer(ctx, t.ID); err == nil && found {
+			if stored, found, err = c.look(ctx, t.ID); err == nil && found {
 				return c.judge(stored, t.Digest)
 			}
 		case protocol.Failed:

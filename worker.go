@@ -37,9 +37,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		c.sweepPeriodically(ctx)
 	}()
 	for ctx.Err() == nil && !c.engine.Closed() {
-		if !w.take(ctx, working) {
-			w.idle(ctx)
-		}
+		w.take(ctx, working)
+		w.idle(ctx)
 	}
 	patience := time.AfterFunc(drainLimit, giveUp)
 	defer patience.Stop()
@@ -87,9 +86,8 @@ type worker struct {
 	busy        map[string]bool // by transfer ID
 }
 
-// take starts on the submitted transfers that are due, and reports whether it started on any.
-func (w *worker) take(ctx, working context.Context) bool {
-	took := false
+// take starts on all submitted transfers that are due.
+func (w *worker) take(ctx, working context.Context) {
 	for t, err := range w.coordinator.store.Initiated(ctx) {
 		if err != nil {
 			if ctx.Err() == nil {
@@ -104,16 +102,14 @@ func (w *worker) take(ctx, working context.Context) bool {
 		case w.slots <- struct{}{}:
 		case <-ctx.Done():
 			w.release(t.ID)
-			return took
+			return
 		}
 		w.all.Add(1)
 		go func() {
 			defer func() { <-w.slots; w.release(t.ID); w.all.Done() }()
 			w.run(working, t)
 		}()
-		took = true
 	}
-	return took
 }
 
 // run runs one submitted transfer, unless another worker was first.

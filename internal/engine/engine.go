@@ -14,9 +14,6 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// CommandLimit is how long one round of commands may take. After it their answers count as Unknown.
-const CommandLimit = 5 * time.Second
-
 // ErrClosed is returned once Close was called.
 var ErrClosed = errors.New("closed")
 

@@ -178,7 +178,7 @@ func (r *run) gaveUp() error {
 // round performs one round and reports whether it brought anything new. To one that still waits for a busy participant, "busy"
 // is nothing new.
 func (e *Engine) round(ctx context.Context, r *run, operations []protocol.Operation, waiting bool) bool {
-	limited, cancel := context.WithTimeout(ctx, CommandLimit)
+	limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
 	defer cancel()
 	answers := e.store.Perform(limited, r.work, operations)
 	progress := true

@@ -38,6 +38,9 @@ func fromDecimal(d bson.Decimal128) (Amount, error) {
 	if err != nil {
 		return Amount{}, fmt.Errorf("%s is no amount", d)
 	}
+	if coefficient.Sign() == 0 {
+		exponent = max(-MaxPlaces, min(0, exponent)) // zero is zero, whatever its exponent
+	}
 	if exponent > maxStoredExponent || exponent < -maxStoredExponent {
 		return Amount{}, fmt.Errorf("%s is out of range", d)
 	}

@@ -101,7 +101,8 @@ func (s *Store) insertClaimed(ctx context.Context, w *Work) protocol.Answer {
 
 // InsertInitiated stores a transfer for a worker. NotMatched: the ID is taken.
 func (s *Store) InsertInitiated(ctx context.Context, t *Transfer) (protocol.Result, error) {
-	ctx = detached(ctx)
+	ctx, cancel := withLimit(detached(ctx), CommandLimit)
+	defer cancel()
 	now, err := s.serverTime(ctx)
 	if err != nil {
 		return protocol.NotSent, err

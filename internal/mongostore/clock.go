@@ -32,18 +32,52 @@ type serverClock struct {
 
 // serverTime returns a time that the server's clock has certainly reached.
 func (s *Store) serverTime(ctx context.Context) (time.Time, error) {
-	c := &s.clock
+	if now, fresh := s.clock.estimate(); fresh {
+		return now, nil
+	}
+	if err := s.askFirst(ctx); err != nil {
+		return time.Time{}, err
+	}
+	defer s.askNext()
+	if now, fresh := s.clock.estimate(); fresh {
+		return now, nil
+	}
+	answer, err := hello(ctx, s.transfers)
+	if err != nil {
+		return time.Time{}, err
+	}
+	s.clock.correct(answer.LocalTime)
+	now, _ := s.clock.estimate()
+	return now, nil
+}
+
+// askFirst waits for the turn to ask the server; ctx ends the wait. Every call that gets nil is followed by askNext.
+func (s *Store) askFirst(ctx context.Context) error {
+	select {
+	case s.asking <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Store) askNext() { <-s.asking }
+
+// estimate returns the server's time, and whether the correction is fresh enough to rely on.
+func (c *serverClock) estimate() (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.read.IsZero() || c.now().Sub(c.read) >= clockAge {
-		answer, err := hello(ctx, s.transfers)
-		if err != nil {
-			return time.Time{}, err
-		}
-		c.read = c.now()
-		c.offset = answer.LocalTime.Sub(c.read) // taken before now: the estimate is never ahead
-	}
-	return c.now().Add(c.offset).UTC().Truncate(time.Millisecond), nil // as it will be read back
+	now := c.now()
+	fresh := !c.read.IsZero() && now.Sub(c.read) < clockAge
+	return now.Add(c.offset).UTC().Truncate(time.Millisecond), fresh // as it will be read back
+}
+
+// correct takes in what the server's clock was a moment ago, so that no estimate is ahead of it.
+func (c *serverClock) correct(server time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read = c.now()
+	c.offset = server.Sub(c.read)
 }
 
 // LooksStalled guesses whether a takeover with this threshold would get the transfer: the server's clock decides.
@@ -66,6 +100,8 @@ type helloAnswer struct {
 func (h helloAnswer) routed() bool { return h.Message == "isdbgrid" }
 
 func hello(ctx context.Context, c *mongo.Collection) (helloAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
+	defer cancel()
 	var answer helloAnswer
 	command := bson.D{{Key: "hello", Value: 1}}
 	err := c.Database().RunCommand(ctx, command, options.RunCmd().SetReadPreference(readpref.Primary())).Decode(&answer)
@@ -89,8 +125,10 @@ func (s *Store) Connect(ctx context.Context) error {
 	if s.connected.Load() {
 		return nil
 	}
-	s.connecting.Lock()
-	defer s.connecting.Unlock()
+	if err := s.askFirst(ctx); err != nil {
+		return err
+	}
+	defer s.askNext()
 	if s.connected.Load() {
 		return nil
 	}

@@ -19,6 +19,7 @@ import (
 const (
 	codeBadValue          = 2
 	codeUnauthorized      = 13
+	codeOverflow          = 15 // nested too deeply
 	codeNamespaceExists   = 48
 	codeDuplicateKey      = 11000
 	codeValidationFailure = 121
@@ -31,6 +32,7 @@ func definite(code int) bool {
 		codeBadValue,
 		9,  // FailedToParse
 		14, // TypeMismatch
+		codeOverflow,
 		28, // PathNotViable
 		40, // ConflictingUpdateOperators
 		52, // DollarPrefixedFieldName
@@ -139,8 +141,8 @@ func insert(ctx context.Context, c *mongo.Collection, document any) (protocol.Re
 			return protocol.Unknown, e
 		}
 	}
-	// One document, and no right to write it: nothing was written.
-	if commandCode(err) == codeUnauthorized {
+	// One document, which the server did not even begin to store.
+	if code := commandCode(err); code == codeUnauthorized || code == codeOverflow {
 		return protocol.Failed, err
 	}
 	return result, err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -62,13 +63,13 @@ func (s *Store) List(ctx context.Context, q Query) iter.Seq2[Transfer, error] {
 		filter = append(filter, bson.E{Key: "metadata." + key, Value: bson.D{{Key: "$eq", Value: value}}})
 	}
 	newestFirst := bson.D{{Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}}
-	return s.find(ctx, filter, newestFirst, q.Limit)
+	return s.find(ctx, filter, options.Find().SetSort(newestFirst).SetLimit(int64(q.Limit)), 0)
 }
 
 // Stalled yields the transfers that a takeover with this threshold would get, the oldest first.
 func (s *Store) Stalled(ctx context.Context, threshold time.Duration) iter.Seq2[Transfer, error] {
 	filter := append(bson.D{{Key: "open", Value: true}}, stalled(threshold)...)
-	return s.find(ctx, filter, oldestFirst(), 0)
+	return s.find(ctx, filter, options.Find().SetSort(oldestFirst()), CommandLimit)
 }
 
 // Initiated yields transfers that wait for a worker and whose time has come, the oldest first.
@@ -78,23 +79,31 @@ func (s *Store) Initiated(ctx context.Context) iter.Seq2[Transfer, error] {
 		{Key: "state", Value: protocol.Initiated},
 		{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$notBefore", "$$NOW"}}}}, // a missing one is before all times
 	}
-	return s.find(ctx, filter, oldestFirst(), 0)
+	return s.find(ctx, filter, options.Find().SetSort(oldestFirst()), CommandLimit)
 }
 
 func oldestFirst() bson.D { return bson.D{{Key: "lastModified", Value: 1}} }
 
-// find yields transfers page by page. It stops at the first document that can't be read.
-func (s *Store) find(ctx context.Context, filter, sort bson.D, limit int) iter.Seq2[Transfer, error] {
+// find yields transfers page by page. After a document that can't be read the rest follows; any other error ends it. A limit, where
+// positive, is that of each command.
+func (s *Store) find(
+	ctx context.Context, filter bson.D, find *options.FindOptionsBuilder, limit time.Duration,
+) iter.Seq2[Transfer, error] {
 	return func(yield func(Transfer, error) bool) {
-		find := options.Find().SetSort(sort).SetLimit(int64(limit)).SetAllowDiskUse(true)
 		ctx := detached(ctx)
-		cursor, err := s.majority.Find(ctx, filter, find)
+		begun, cancel := withLimit(ctx, limit)
+		cursor, err := s.majority.Find(begun, filter, find.SetAllowDiskUse(true))
+		cancel()
 		if err != nil {
 			yield(Transfer{}, err)
 			return
 		}
-		defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
-		for cursor.Next(ctx) {
+		defer func() {
+			closing, cancel := withLimit(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			_ = cursor.Close(closing)
+		}()
+		for next(ctx, cursor, limit) {
 			t, err := decodeTransfer(cursor.Current)
 			if !yield(t, err) {
 				return
@@ -106,19 +115,43 @@ func (s *Store) find(ctx context.Context, filter, sort bson.D, limit int) iter.S
 	}
 }
 
-// WatchTransfer returns a function that waits until the transfer's document changes, and one that ends the watch.
+func next(ctx context.Context, cursor *mongo.Cursor, limit time.Duration) bool {
+	ctx, cancel := withLimit(ctx, limit)
+	defer cancel()
+	return cursor.Next(ctx)
+}
+
+func withLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
+// watchTime is how long the server keeps a watcher waiting for a change before it answers that there was none.
+const watchTime = time.Second
+
+// WatchTransfer returns a function that waits until the transfer's document may have changed, a second at most, and one that ends the
+// watch.
 func (s *Store) WatchTransfer(ctx context.Context, id string) (wait func(context.Context) error, end func(), err error) {
 	ctx = detached(ctx)
+	opening, cancel := withLimit(ctx, CommandLimit)
+	defer cancel()
 	match := bson.D{{Key: "$match", Value: bson.D{{Key: "documentKey._id", Value: id}}}}
-	stream, err := s.majority.Watch(ctx, bson.A{match}, options.ChangeStream().SetMaxAwaitTime(time.Second))
+	stream, err := s.majority.Watch(opening, bson.A{match}, options.ChangeStream().SetMaxAwaitTime(watchTime))
 	if err != nil {
 		return nil, nil, err
 	}
 	wait = func(ctx context.Context) error {
-		if stream.Next(ctx) {
-			return nil
-		}
+		ctx, cancel := withLimit(detached(ctx), CommandLimit)
+		defer cancel()
+		stream.TryNext(ctx)
 		return stream.Err()
 	}
-	return wait, func() { _ = stream.Close(context.WithoutCancel(ctx)) }, nil
+	end = func() {
+		closing, cancel := withLimit(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = stream.Close(closing)
+	}
+	return wait, end, nil
 }

@@ -209,7 +209,9 @@ func noArray() bson.E {
 func (s *Store) exactBalance() bson.E {
 	balance := "$" + s.fields.Balance
 	rounded := bson.D{{Key: "$round", Value: bson.A{balance, money.MaxPlaces}}}
-	return bson.E{Key: "$expr", Value: bson.D{{Key: "$eq", Value: bson.A{balance, rounded}}}}
+	equal := bson.D{{Key: "$eq", Value: bson.A{balance, rounded}}}
+	number := bson.D{{Key: "$isNumber", Value: balance}} // $round fails on anything else
+	return bson.E{Key: "$expr", Value: bson.D{{Key: "$cond", Value: bson.A{number, equal, false}}}}
 }
 
 // prepare sets the marker and takes a debit off the balance. A credit only leaves its marker.

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,7 +48,7 @@ type Store struct {
 	markerLimit  int
 	fences       fenceCache
 	clock        serverClock
-	connecting   sync.Mutex
+	asking       chan struct{} // held by the one who asks the server for hello
 	connected    atomic.Bool
 	routed       atomic.Bool // through mongos
 }
@@ -77,6 +76,7 @@ func New(config Config) (*Store, error) {
 		markerLimit:  config.MarkerLimit,
 		fences:       fenceCache{now: config.Now, entries: map[participantKey]knownFence{}},
 		clock:        serverClock{now: config.Now},
+		asking:       make(chan struct{}, 1),
 	}
 	for name, collection := range config.Ledgers {
 		if same(collection, config.Transfers) {
@@ -174,6 +174,9 @@ func (s *Store) Perform(ctx context.Context, w *Work, operations []protocol.Oper
 	}
 	return s.performOnParticipants(ctx, w, operations)
 }
+
+// CommandLimit is how long one command may take. After it its answer counts as Unknown.
+const CommandLimit = 5 * time.Second
 
 // detached returns a context without the caller's session: our writes are never part of a transaction of
 // theirs, which could be rolled back after we have said that money moved.

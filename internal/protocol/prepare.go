@@ -6,7 +6,7 @@ type step uint8
 const (
 	needsFence   step = iota + 1
 	needsPrepare      // its fence is pinned, or verified
-	needsLook         // a prepare did not match, or the first read shows a reason not to try
+	needsLook         // a prepare is not known to have matched, or the first read shows a reason not to try
 	needsVerify       // its fence is newer than the claim
 	prepared
 	refused
@@ -80,7 +80,7 @@ func (x *Execution) observePrepare(op Operation, answer Answer) {
 	case Failed:
 		p.refuse(Unwritable)
 	case Unknown:
-		x.dirty = true
+		x.dirty, p.step = true, needsLook
 	case NotSent:
 	}
 }
@@ -93,6 +93,7 @@ func (x *Execution) countUnanswered() {
 	for i := range x.participants {
 		if p := &x.participants[i]; p.sent {
 			p.sent, x.dirty = false, true
+			p.step = needsLook
 		}
 	}
 }

@@ -131,6 +131,7 @@ func TestFenceIsPinnedBeforeTheClaim(t *testing.T) {
 	require.Equal(t, 0, d.hears(ReadFence, shows(able("")))[0].Participant)
 	d.hears(Claim, holds(Preparing, 2))
 	d.hears(Prepare, only(Unknown), only(NotSent))
+	d.hears(Look, shows(able("")), shows(able("f1")))
 	again := d.asks(Prepare, 2)
 	require.Equal(t, Fence(""), again[0].Fence)
 	require.Equal(t, Fence("f1"), again[1].Fence)
@@ -213,6 +214,9 @@ func TestOnlyCertainPreparesAreClean(t *testing.T) {
 	} {
 		d := reached(t)
 		c.first(d)
+		if !c.clean {
+			d.hears(Look, shows(able("f0")), shows(able("f1"))) // what is not known is looked at first
+		}
 		d.hears(Prepare, yes(), yes())
 		require.Equal(t, c.clean, d.hears(Decide, yes())[0].Clean, name)
 		for _, settle := range d.asks(Settle, 2) {
@@ -223,6 +227,6 @@ func TestOnlyCertainPreparesAreClean(t *testing.T) {
 
 func late(d dialogue) {
 	prepares := d.asks(Prepare, 2)
-	d.asks(Prepare, 2)
+	d.asks(Look, 2)
 	d.x.Observe(prepares[0], yes())
 }
