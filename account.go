@@ -40,7 +40,8 @@ func (c *Coordinator) GetAccount(ctx context.Context, id string) (Account, error
 }
 
 // CloseAccount closes an account of the default ledger, so that no transfer can touch it. Its balance must be zero (else
-// ErrAccountNotEmpty) and no transfer in flight (else ErrAccountBusy). Closing a closed one is no error.
+// ErrAccountNotEmpty) and no transfer in flight (else ErrAccountBusy). Closing a closed one is no error. A document whose balance is no
+// exact number is no account: ErrAmountKind.
 func (c *Coordinator) CloseAccount(ctx context.Context, id string) error {
 	return c.defaultLedger().Close(ctx, id)
 }
@@ -166,6 +167,8 @@ func (l *Ledger) Close(ctx context.Context, id string) error {
 		switch {
 		case standing.Closed:
 			return true, nil
+		case standing.Odd:
+			return true, ErrAmountKind
 		case standing.Markers > 0:
 			return true, ErrAccountBusy
 		case !standing.Empty:

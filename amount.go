@@ -29,7 +29,7 @@ func (a Amount) String() string { return a.exact.String() }
 // Cmp compares by value, also across kinds: -1, 0 or +1.
 func (a Amount) Cmp(b Amount) int { return a.exact.Cmp(b.exact) }
 
-// Neg returns the amount with the other sign.
+// Neg returns the amount with the other sign. Only Units(math.MinInt64), far beyond what can be moved, has none: it stays as it is.
 func (a Amount) Neg() Amount { return Amount{a.exact.Neg()} }
 
 // IsZero reports whether the amount is 0.

@@ -142,6 +142,20 @@ func (b *bank) balances() map[string]int64 {
 	return found
 }
 
+// insert stores documents behind the library's back.
+func (b *bank) insert(collection string, documents ...any) {
+	b.t.Helper()
+	_, err := b.db.Collection(collection).InsertMany(b.t.Context(), documents)
+	require.NoError(b.t, err)
+}
+
+// remove removes documents behind the library's back.
+func (b *bank) remove(collection string, ids ...string) {
+	b.t.Helper()
+	_, err := b.db.Collection(collection).DeleteMany(b.t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}})
+	require.NoError(b.t, err)
+}
+
 // initial names balances like newBank does.
 func initial(balances ...int64) map[string]int64 {
 	m := map[string]int64{}

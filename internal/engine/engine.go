@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -30,6 +31,7 @@ type Engine struct {
 
 	mu      sync.Mutex
 	closed  bool
+	stopped bool           // a Close has given up
 	running map[string]int // executions by transfer ID
 	all     sync.WaitGroup
 }
@@ -77,12 +79,25 @@ func (e *Engine) Close(ctx context.Context) error {
 	defer e.cancel()
 	select {
 	case <-drained:
-		return nil
+		return e.drainedBy()
 	case <-ctx.Done():
+		e.mu.Lock()
+		e.stopped = true
+		e.mu.Unlock()
 		e.cancel()
 		<-drained
 		return ctx.Err()
 	}
+}
+
+// drainedBy returns nil if everything came to its end, and an error if another Close has stopped it.
+func (e *Engine) drainedBy() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopped {
+		return fmt.Errorf("another Close ran out of time: %w", ErrUnfinished)
+	}
+	return nil
 }
 
 // Result is how an execution stands, or ended.

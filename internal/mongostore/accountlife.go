@@ -15,6 +15,7 @@ type Standing struct {
 	Closed  bool
 	Markers int
 	Empty   bool // the balance is zero
+	Odd     bool // the balance is no exact number, or the markers are no map: this is no account
 	Fence   protocol.Fence
 }
 
@@ -86,6 +87,12 @@ func (s *Store) ReopenAccount(ctx context.Context, ledger, id string) (protocol.
 		bson.D{{Key: "$unset", Value: bson.D{{Key: s.fields.Closed, Value: ""}}}})
 }
 
+// hasMap reports whether a document's markers are a map, or missing.
+func (f Fields) hasMap(document bson.Raw) bool {
+	pending := document.Lookup(f.Pending)
+	return absent(pending) || pending.Type == bson.TypeEmbeddedDocument
+}
+
 func (s *Store) changeAccount(ctx context.Context, ledger, id string, condition, update bson.D) (protocol.Result, error) {
 	key, err := s.ids.Encode(id)
 	if err != nil {
@@ -115,6 +122,7 @@ func (s *Store) LookAtAccount(ctx context.Context, ledger, id string) (Standing,
 		Closed:  s.fields.closed(document),
 		Markers: markers,
 		Empty:   err == nil && balance.Sign() == 0,
+		Odd:     err != nil || !s.fields.hasMap(document),
 		Fence:   s.fields.fence(document),
 	}, nil
 }

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+)
+
+const (
+	// recoveryLimit is how long the demo waits for the recovery to find what has stalled.
+	recoveryLimit = 20 * time.Second
+	// sweepPeriod is the time between two sweeps while there is nothing to be found yet.
+	sweepPeriod = 100 * time.Millisecond
+)
+
+// crashBeforeCommit kills a worker while nothing is decided: the debit is off the balance, and the markers tell whose it is.
+func (s *story) crashBeforeCommit(ctx context.Context) error {
+	s.out.heading("A process is killed before the commit")
+	return s.crash(ctx, job{StopAt: prepared, Order: order{ID: "crash-1", From: buyer, To: shop, Units: 70}}, transfer.StatePreparing)
+}
+
+// crashAfterCommit kills a worker when the transfer is decided, and before the shop has its money.
+func (s *story) crashAfterCommit(ctx context.Context) error {
+	s.out.heading("A process is killed after the commit, before the money has arrived")
+	return s.crash(ctx, job{StopAt: committed, Order: order{ID: "crash-2", From: buyer, To: shop, Units: 80}}, transfer.StateCommitted)
+}
+
+// crash has a worker killed in the middle of a transfer, recovers the transfer, and asks for it once more.
+func (s *story) crash(ctx context.Context, j job, want transfer.State) error {
+	o := j.Order
+	j.Database = s.db.Name()
+	ending, err := killWorker(ctx, s.uri, j)
+	if err != nil {
+		return err
+	}
+	s.out.say("A worker was moving %d from %s to %s. It was stopped when it %s, and ended by %q.", o.Units, o.From, o.To, j.StopAt, ending)
+	if err := s.show(ctx, o, want, true); err != nil {
+		return err
+	}
+	report, err := s.recover(ctx)
+	if err != nil {
+		return err
+	}
+	s.out.say("Recover, in this process, once the transfer had stalled for %s:", stallThreshold)
+	s.out.say("  report    found %d  succeeded %d  failed %d  stuck %d", report.Found, report.Succeeded, report.Failed, report.Stuck)
+	if report != (transfer.RecoveryReport{Found: 1, Succeeded: 1}) {
+		return fmt.Errorf("the recovery should have found one transfer and brought it to its end: %+v", report)
+	}
+	if err := s.show(ctx, o, transfer.StateSuccess, false); err != nil {
+		return err
+	}
+	return s.askAgain(ctx, o)
+}
+
+// recover sweeps until a sweep finds something: a transfer has stalled once the server's clock has passed the threshold.
+func (s *story) recover(ctx context.Context) (transfer.RecoveryReport, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, recoveryLimit,
+		fmt.Errorf("no sweep has found the stalled transfer within %s", recoveryLimit))
+	defer cancel()
+	sweeps := time.NewTicker(sweepPeriod)
+	defer sweeps.Stop()
+	for {
+		report, err := s.coord.Recover(ctx)
+		if err != nil || report.Found > 0 {
+			return report, err
+		}
+		select {
+		case <-sweeps.C:
+		case <-ctx.Done():
+			return report, context.Cause(ctx)
+		}
+	}
+}
+
+// askAgain is what the client of the dead worker does, who never had an answer.
+func (s *story) askAgain(ctx context.Context, o order) error {
+	before, err := s.accounts(ctx)
+	if err != nil {
+		return err
+	}
+	rec, err := s.transfer(ctx, o)
+	if err != nil {
+		return fmt.Errorf("asked again: %w", err)
+	}
+	after, err := s.accounts(ctx)
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(before, after) {
+		return fmt.Errorf("asking for %s again has changed the accounts from %v to %v", o.ID, before, after)
+	}
+	s.out.say("The client asks again with the same ID: %s, and nothing moved twice.", s.out.good(string(rec.State)))
+	return nil
+}
+
+// show prints the documents of a transfer, and fails if they are not as expected.
+func (s *story) show(ctx context.Context, o order, want transfer.State, marked bool) error {
+	var t transferDocument
+	if err := s.db.Collection("transfers").FindOne(ctx, bson.D{{Key: "_id", Value: o.ID}}).Decode(&t); err != nil {
+		return fmt.Errorf("look at transfer %s: %w", o.ID, err)
+	}
+	accounts, err := s.accounts(ctx, o.From, o.To)
+	if err != nil {
+		return err
+	}
+	s.out.say("  transfer  %-9s state %-10s epoch %d  owner %s", t.ID, t.State, t.Epoch, t.Owner)
+	for _, account := range accounts {
+		s.out.say("  account   %-9s balance %-8d pending %s", account.ID, account.Balance, markersOf(account))
+	}
+	return judge(t, accounts, want, marked)
+}
+
+// judge says what is wrong with a transfer that should be in the given state, with or without markers.
+func judge(t transferDocument, accounts []accountDocument, want transfer.State, marked bool) error {
+	if t.State != want {
+		return fmt.Errorf("transfer %s should be in state %s and is in %s", t.ID, want, t.State)
+	}
+	if len(accounts) != 2 {
+		return fmt.Errorf("transfer %s should have two accounts and has %d", t.ID, len(accounts))
+	}
+	for _, account := range accounts {
+		_, found := account.Pending[t.ID]
+		switch {
+		case marked && !found:
+			return fmt.Errorf("account %s has lost its marker of transfer %s", account.ID, t.ID)
+		case found && !marked:
+			return fmt.Errorf("account %s still has its marker of transfer %s", account.ID, t.ID)
+		}
+	}
+	return nil
+}
+
+// markersOf returns an account's markers in words.
+func markersOf(account accountDocument) string {
+	if len(account.Pending) == 0 {
+		return "none"
+	}
+	var markers []string
+	for _, id := range slices.Sorted(maps.Keys(account.Pending)) {
+		markers = append(markers, fmt.Sprintf("%s: %+d", id, account.Pending[id]))
+	}
+	return strings.Join(markers, ", ")
+}

@@ -1,0 +1,99 @@
+// Command demo shows on the terminal what the library promises: many transfers at once, an account with too little money
+// in it, and two processes that are killed in the middle of a transfer. At the end it checks every single balance and
+// exits with 1 if anything is wrong.
+//
+//	go run .
+//
+// It starts a MongoDB server of its own and stops it at the end. If the environment variable MONGODB_URI is set it uses that
+// server instead, and there a database that it drops at the end.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+)
+
+const (
+	// storyLimit is how long the story may take once the server is there.
+	storyLimit = 2 * time.Minute
+	// cleanupLimit is how long the clean-up may take, also after the story was interrupted.
+	cleanupLimit = 15 * time.Second
+	// stallThreshold is short, so that nobody has to wait for the recovery of a killed process. The default is 30 seconds.
+	stallThreshold = 500 * time.Millisecond
+)
+
+func main() {
+	if os.Getenv(workerVariable) != "" {
+		fmt.Fprintln(os.Stderr, workerMain())
+		os.Exit(1)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, newScreen(os.Stdout))
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "\nThe demo failed: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// run plays the story on a server that it starts and stops.
+func run(ctx context.Context, out *screen) (err error) {
+	out.say("Starting a MongoDB server.")
+	server, err := mongotest.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	ctx, cancel := context.WithTimeoutCause(ctx, storyLimit, fmt.Errorf("it took longer than %s", storyLimit))
+	defer cancel()
+	return play(ctx, out, server.URI())
+}
+
+// play opens a database and a coordinator, and tells the story with them.
+func play(ctx context.Context, out *screen, uri string) (err error) {
+	client, err := mongo.Connect(options.Client().ApplyURI(uri))
+	if err != nil {
+		return err
+	}
+	db := database(client, "transfer_demo_"+strings.ToLower(rand.Text()[:10]))
+	coord, err := newCoordinator(db, "demo")
+	if err != nil {
+		return errors.Join(err, client.Disconnect(ctx))
+	}
+	defer func() {
+		// The context of the story may have ended, by Ctrl-C for example.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
+		defer cancel()
+		err = errors.Join(err, coord.Close(ctx), db.Drop(ctx), client.Disconnect(ctx))
+	}()
+	if err := coord.Setup(ctx); err != nil {
+		return err
+	}
+	s := &story{out: out, uri: uri, db: db, coord: coord, book: newBook()}
+	return s.tell(ctx)
+}
+
+// database returns a handle that reads what a majority has stored from the primary, whatever the URI says.
+func database(client *mongo.Client, name string) *mongo.Database {
+	return client.Database(name, options.Database().
+		SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()))
+}
+
+func newCoordinator(db *mongo.Database, owner string) (*transfer.Coordinator, error) {
+	return transfer.NewCoordinator(db, transfer.WithOwner(owner), transfer.WithStallThreshold(stallThreshold))
+}

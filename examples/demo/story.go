@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// story is the demo under way.
+type story struct {
+	out   *screen
+	uri   string
+	db    *mongo.Database
+	coord *transfer.Coordinator
+	book  *book
+}
+
+// tell plays the steps in order and stops at the first that fails.
+func (s *story) tell(ctx context.Context) error {
+	steps := []func(context.Context) error{
+		s.openAccounts,
+		s.manyTransfers,
+		s.fiveDebits,
+		s.crashBeforeCommit,
+		s.crashAfterCommit,
+		s.check,
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			if ctx.Err() != nil {
+				err = errors.Join(context.Cause(ctx), err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// order is a transfer that the story asks for.
+type order struct {
+	ID, From, To string
+	Units        int64
+}
+
+func (o order) request() transfer.Request {
+	return transfer.Request{ID: o.ID, From: o.From, To: o.To, Amount: transfer.Units(o.Units)}
+}
+
+// transfer asks for a transfer and enters the answer in the book.
+func (s *story) transfer(ctx context.Context, o order) (transfer.Record, error) {
+	rec, err := s.coord.Transfer(ctx, o.request())
+	s.book.answered(o, rec.State)
+	return rec, err
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// retryAfter is how many seconds a client should wait before it asks again for what is in doubt.
+const retryAfter = "1"
+
+// advice ends the text of every answer that leaves something open.
+const advice = "; ask again: with the same Idempotency-Key nothing moves twice"
+
+// accountJSON is an account in an answer.
+type accountJSON struct {
+	ID        string          `json:"id"`
+	Available transfer.Amount `json:"available"` // what can be spent
+	Posted    transfer.Amount `json:"posted"`    // with the debits that are in flight
+	Incoming  transfer.Amount `json:"incoming"`  // the credits that are in flight
+}
+
+func accountAnswer(a transfer.Account) accountJSON {
+	return accountJSON{ID: a.ID, Available: a.Available, Posted: a.Posted, Incoming: a.Incoming}
+}
+
+// transferJSON is a transfer in an answer.
+type transferJSON struct {
+	ID        string         `json:"id"`
+	State     transfer.State `json:"state"`
+	Legs      []legJSON      `json:"legs"`
+	CreatedAt time.Time      `json:"createdAt"`
+	Failure   *failureJSON   `json:"failure,omitempty"`
+}
+
+// legJSON is one movement: a negative amount takes, a positive one gives.
+type legJSON struct {
+	Account string          `json:"account"`
+	Amount  transfer.Amount `json:"amount"`
+}
+
+// failureJSON says why a transfer has failed.
+type failureJSON struct {
+	Code    string `json:"code"`
+	Account string `json:"account,omitempty"`
+	Message string `json:"message"`
+}
+
+func transferAnswer(rec transfer.Record) transferJSON {
+	answer := transferJSON{ID: rec.ID, State: rec.State, Legs: make([]legJSON, len(rec.Legs)), CreatedAt: rec.CreatedAt}
+	for i, leg := range rec.Legs {
+		answer.Legs[i] = legJSON{leg.Account, leg.Amount}
+	}
+	if rec.Failure != nil {
+		answer.Failure = &failureJSON{rec.Failure.Code, rec.Failure.Account, rec.Failure.Message}
+	}
+	return answer
+}
+
+// errorJSON is an answer that is no success.
+type errorJSON struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	// Transfer is there if the transfer is stored: it was refused or cancelled, and nothing moved.
+	Transfer *transferJSON `json:"transfer,omitempty"`
+}
+
+// httpError is an error with the status that it is answered with.
+type httpError struct {
+	status int
+	code   string
+	cause  error
+}
+
+// Error returns the text of the cause.
+func (e *httpError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the cause.
+func (e *httpError) Unwrap() error { return e.cause }
+
+func badRequest(cause error) error {
+	return &httpError{http.StatusBadRequest, "invalidRequest", cause}
+}
+
+// statusOf returns status and code for an error of the library. The second result is false for one that no client can help.
+func statusOf(err error) (*httpError, bool) {
+	var known *httpError
+	if errors.As(err, &known) {
+		return known, true
+	}
+	for _, row := range []httpError{
+		{http.StatusServiceUnavailable, "inDoubt", transfer.ErrInDoubt}, // First: it wraps its cause, which may be another one.
+		{http.StatusServiceUnavailable, "closing", transfer.ErrClosed},
+		{http.StatusBadRequest, "invalidRequest", transfer.ErrInvalidRequest},
+		{http.StatusNotFound, "accountNotFound", transfer.ErrAccountNotFound},
+		{http.StatusNotFound, "transferNotFound", transfer.ErrTransferNotFound},
+		{http.StatusConflict, "idConflict", transfer.ErrIDConflict},
+		{http.StatusConflict, "accountExists", transfer.ErrAccountExists},
+		{http.StatusConflict, "alreadyCommitted", transfer.ErrAlreadyCommitted},
+	} {
+		if errors.Is(err, row.cause) {
+			return &httpError{row.status, row.code, err}, true
+		}
+	}
+	return nil, false
+}
+
+// refuse answers for a transfer that did not succeed. One that is stored as failed is a 422 with its record, which tells the same
+// whenever it is asked for. Anything else is an error like all others.
+func (h *handler) refuse(w http.ResponseWriter, rec transfer.Record, err error) {
+	var refused *transfer.RefusedError
+	if rec.Failure == nil || !errors.As(err, &refused) && !errors.Is(err, transfer.ErrCancelled) {
+		h.fail(w, err)
+		return
+	}
+	stored := transferAnswer(rec)
+	h.answer(w, http.StatusUnprocessableEntity, errorJSON{rec.Failure.Code, rec.Failure.Message, &stored})
+}
+
+// fail answers with an error.
+func (h *handler) fail(w http.ResponseWriter, err error) {
+	known, ok := statusOf(err)
+	if !ok {
+		h.log.Error("a request failed", "error", err)
+		known = &httpError{http.StatusServiceUnavailable, "unavailable", errors.New("the service can't answer at the moment")}
+	}
+	text := known.Error()
+	if known.status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", retryAfter)
+		text += advice
+	}
+	h.answer(w, known.status, errorJSON{Code: known.code, Message: text})
+}
+
+func (h *handler) answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		h.log.Debug("the client is gone", "error", err)
+	}
+}

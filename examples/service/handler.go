@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/mongotransfer/transfer"
+)
+
+const (
+	// bodyLimit is how many bytes the body of a request may have.
+	bodyLimit = 16 << 10
+	// requestLimit is how long a request may take. A transfer that takes longer goes on in the background.
+	requestLimit = 10 * time.Second
+	// defaultReason is stored with a transfer that is cancelled without one.
+	defaultReason = "cancelled by request"
+)
+
+// handler answers the requests.
+type handler struct {
+	coord *transfer.Coordinator
+	log   *slog.Logger
+}
+
+// newHandler returns the routes.
+func newHandler(coord *transfer.Coordinator, log *slog.Logger) http.Handler {
+	h := &handler{coord, log}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /accounts", h.openAccount)
+	mux.HandleFunc("GET /accounts/{id}", h.getAccount)
+	mux.HandleFunc("POST /transfers", h.transfer)
+	mux.HandleFunc("GET /transfers/{id}", h.getTransfer)
+	mux.HandleFunc("POST /transfers/{id}/cancel", h.cancel)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
+		defer cancel()
+		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit)
+		mux.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+func (h *handler) openAccount(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		ID      string          `json:"id"`
+		Balance transfer.Amount `json:"balance"`
+	}
+	if err := decode(r, &body); err != nil {
+		h.fail(w, err)
+		return
+	}
+	opened, err := h.coord.OpenAccount(r.Context(), transfer.Account{ID: body.ID, Balance: body.Balance})
+	if err != nil {
+		h.fail(w, err)
+		return
+	}
+	w.Header().Set("Location", "/accounts/"+url.PathEscape(opened.ID))
+	h.answer(w, http.StatusCreated, accountAnswer(opened))
+}
+
+func (h *handler) getAccount(w http.ResponseWriter, r *http.Request) {
+	account, err := h.coord.GetAccount(r.Context(), r.PathValue("id"))
+	if err != nil {
+		h.fail(w, err)
+		return
+	}
+	h.answer(w, http.StatusOK, accountAnswer(account))
+}
+
+// transfer moves money, or leaves it to the worker if the request says not before when. Each answer is the same however often the
+// same thing is asked: the key is the transfer's ID.
+func (h *handler) transfer(w http.ResponseWriter, r *http.Request) {
+	key := r.Header.Get("Idempotency-Key")
+	if key == "" {
+		h.fail(w, badRequest(errors.New("the header Idempotency-Key is missing: "+
+			"choose a key for this transfer, and repeat it whenever you ask for the same transfer again")))
+		return
+	}
+	var body struct {
+		From      string          `json:"from"`
+		To        string          `json:"to"`
+		Amount    transfer.Amount `json:"amount"`
+		NotBefore time.Time       `json:"notBefore"`
+	}
+	if err := decode(r, &body); err != nil {
+		h.fail(w, err)
+		return
+	}
+	request := transfer.Request{ID: key, From: body.From, To: body.To, Amount: body.Amount, NotBefore: body.NotBefore}
+	ask := h.coord.Transfer
+	if !body.NotBefore.IsZero() {
+		ask = h.coord.Submit
+	}
+	rec, err := ask(r.Context(), request)
+	if err != nil {
+		h.refuse(w, rec, err)
+		return
+	}
+	status := http.StatusCreated
+	if !rec.State.Final() {
+		status = http.StatusAccepted
+	}
+	w.Header().Set("Location", "/transfers/"+url.PathEscape(rec.ID))
+	h.answer(w, status, transferAnswer(rec))
+}
+
+func (h *handler) getTransfer(w http.ResponseWriter, r *http.Request) {
+	rec, err := h.coord.Get(r.Context(), r.PathValue("id"))
+	if err != nil {
+		h.fail(w, err)
+		return
+	}
+	h.answer(w, http.StatusOK, transferAnswer(rec))
+}
+
+// cancel rolls a transfer back that is not committed yet. The body, with a reason, may be missing.
+func (h *handler) cancel(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Reason string `json:"reason"`
+	}
+	if err := decode(r, &body); err != nil && !errors.Is(err, io.EOF) {
+		h.fail(w, err)
+		return
+	}
+	if body.Reason == "" {
+		body.Reason = defaultReason
+	}
+	rec, err := h.coord.Cancel(r.Context(), r.PathValue("id"), body.Reason)
+	if err != nil {
+		h.fail(w, err)
+		return
+	}
+	h.answer(w, http.StatusOK, transferAnswer(rec))
+}
+
+// decode reads a request's body: one JSON value of known fields. Its error is an httpError, and wraps io.EOF for an empty body.
+func decode(r *http.Request, into any) error {
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	if err == nil {
+		if _, err = decoder.Token(); errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = errors.New("there is more than one JSON value")
+		}
+	}
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return &httpError{http.StatusRequestEntityTooLarge, "tooLarge", fmt.Errorf("the body has more than %d bytes", tooLarge.Limit)}
+	}
+	return badRequest(fmt.Errorf("the body can't be read: %w", err))
+}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+)
+
+// closeLimit is how long a coordinator may take to end what a test has begun.
+const closeLimit = 30 * time.Second
+
+func TestMain(m *testing.M) { os.Exit(mongotest.Main(m)) }
+
+// service is the service under test, without a network.
+type service struct {
+	t       *testing.T
+	handler http.Handler
+}
+
+// newService returns a service in which alice has 100 and bob has nothing.
+func newService(t *testing.T, opts ...*options.ClientOptions) *service {
+	t.Helper()
+	coord := coordinator(t, mongotest.Database(t, opts...))
+	s := &service{t, newHandler(coord, slog.New(slog.DiscardHandler))}
+	s.post("/accounts", "", `{"id": "alice", "balance": 100}`).is(http.StatusCreated)
+	s.post("/accounts", "", `{"id": "bob", "balance": 0}`).is(http.StatusCreated)
+	return s
+}
+
+func coordinator(t *testing.T, db *mongo.Database) *transfer.Coordinator {
+	t.Helper()
+	coord, err := transfer.NewCoordinator(db)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+		defer cancel()
+		assert.NoError(t, coord.Close(ctx))
+	})
+	require.NoError(t, coord.Setup(t.Context()))
+	return coord
+}
+
+// reply is an answer of the service.
+type reply struct {
+	t *testing.T
+	*httptest.ResponseRecorder
+}
+
+func (s *service) send(r *http.Request) reply {
+	s.t.Helper()
+	recorder := httptest.NewRecorder()
+	s.handler.ServeHTTP(recorder, r)
+	return reply{s.t, recorder}
+}
+
+func (s *service) post(path, key, body string) reply {
+	s.t.Helper()
+	return s.send(post(s.t.Context(), path, key, body))
+}
+
+func post(ctx context.Context, path, key, body string) *http.Request {
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(body))
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
+	return r
+}
+
+func (s *service) get(path string) reply {
+	s.t.Helper()
+	return s.send(httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, path, nil))
+}
+
+// is demands a status.
+func (r reply) is(status int) reply {
+	r.t.Helper()
+	require.Equal(r.t, status, r.Code, r.Body.String())
+	return r
+}
+
+// errorCode returns the code of an answer that is no success.
+func (r reply) errorCode() string { return decoded[errorJSON](r).Code }
+
+func decoded[T any](r reply) (body T) {
+	r.t.Helper()
+	require.NoError(r.t, json.Unmarshal(r.Body.Bytes(), &body), r.Body.String())
+	return body
+}
+
+// balances demands what alice and bob have, and that nothing is in flight.
+func (s *service) balances(alice, bob int64) {
+	s.t.Helper()
+	for id, want := range map[string]int64{"alice": alice, "bob": bob} {
+		got := decoded[accountJSON](s.get("/accounts/" + id).is(http.StatusOK))
+		assert.Equal(s.t, accountJSON{id, transfer.Units(want), transfer.Units(want), transfer.Units(0)}, got)
+	}
+}
+
+const pay60 = `{"from": "alice", "to": "bob", "amount": 60}`
+
+// The same key is answered alike, and moves the money once.
+func TestSameKeyMovesOnce(t *testing.T) {
+	s := newService(t)
+	first := s.post("/transfers", "order-17", pay60).is(http.StatusCreated)
+	second := s.post("/transfers", "order-17", pay60).is(http.StatusCreated)
+	assert.JSONEq(t, first.Body.String(), second.Body.String())
+	assert.JSONEq(t, first.Body.String(), s.get(first.Header().Get("Location")).is(http.StatusOK).Body.String())
+	assert.Equal(t, transfer.StateSuccess, decoded[transferJSON](first).State)
+	s.balances(40, 60)
+}
+
+// The same key at the same time, from many clients, moves the money once, too.
+func TestSameKeyAtOnceMovesOnce(t *testing.T) {
+	s := newService(t)
+	var all sync.WaitGroup
+	codes := make([]int, 8)
+	for i := range codes {
+		all.Go(func() {
+			recorder := httptest.NewRecorder()
+			s.handler.ServeHTTP(recorder, post(t.Context(), "/transfers", "order-17", pay60))
+			codes[i] = recorder.Code
+		})
+	}
+	all.Wait()
+	for _, code := range codes {
+		assert.Equal(t, http.StatusCreated, code)
+	}
+	s.balances(40, 60)
+}
+
+// A key can't be used for something else.
+func TestKeyOfAnotherTransfer(t *testing.T) {
+	s := newService(t)
+	s.post("/transfers", "order-17", pay60).is(http.StatusCreated)
+	conflict := s.post("/transfers", "order-17", `{"from": "alice", "to": "bob", "amount": 10}`).is(http.StatusConflict)
+	assert.Equal(t, "idConflict", conflict.errorCode())
+	s.balances(40, 60)
+}
+
+// A refusal moves nothing and stays a refusal, also when the money is there later.
+func TestRefusal(t *testing.T) {
+	s := newService(t)
+	const payBack = `{"from": "bob", "to": "alice", "amount": 60}`
+	first := s.post("/transfers", "back", payBack).is(http.StatusUnprocessableEntity)
+	assert.Equal(t, "insufficientFunds", first.errorCode())
+	assert.Equal(t, transfer.StateFail, decoded[errorJSON](first).Transfer.State)
+	assert.Equal(t, "bob", decoded[errorJSON](first).Transfer.Failure.Account)
+	s.balances(100, 0)
+
+	s.post("/transfers", "order-17", pay60).is(http.StatusCreated)
+	second := s.post("/transfers", "back", payBack).is(http.StatusUnprocessableEntity)
+	assert.JSONEq(t, first.Body.String(), second.Body.String())
+	s.balances(40, 60)
+
+	nobody := s.post("/transfers", "nobody", `{"from": "alice", "to": "nobody", "amount": 1}`).is(http.StatusUnprocessableEntity)
+	assert.Equal(t, "accountNotFound", nobody.errorCode())
+	s.balances(40, 60)
+}
+
+// A transfer that waits for its time can be cancelled, again and again, and moves nothing.
+func TestCancel(t *testing.T) {
+	s := newService(t)
+	const later = `{"from": "alice", "to": "bob", "amount": 60, "notBefore": "2100-01-01T00:00:00Z"}`
+	waiting := s.post("/transfers", "rent", later).is(http.StatusAccepted)
+	assert.Equal(t, transfer.StateInitiated, decoded[transferJSON](waiting).State)
+	cancelled := decoded[transferJSON](s.post("/transfers/rent/cancel", "", `{"reason": "moved out"}`).is(http.StatusOK))
+	assert.Equal(t, transfer.StateFail, cancelled.State)
+	assert.Equal(t, &failureJSON{Code: "cancelled", Message: "moved out"}, cancelled.Failure)
+	s.post("/transfers/rent/cancel", "", "").is(http.StatusOK)
+	assert.Equal(t, "cancelled", s.post("/transfers", "rent", later).is(http.StatusUnprocessableEntity).errorCode())
+	s.balances(100, 0)
+
+	s.post("/transfers", "order-17", pay60).is(http.StatusCreated)
+	late := s.post("/transfers/order-17/cancel", "", "").is(http.StatusConflict)
+	assert.Equal(t, "alreadyCommitted", late.errorCode())
+	s.balances(40, 60)
+}
+
+// What can't be understood is refused with a reason, and stores nothing.
+func TestBadRequests(t *testing.T) {
+	s := newService(t)
+	for name, c := range map[string]struct {
+		path, key, body string
+		status          int
+		text            string
+	}{
+		"no key":         {"/transfers", "", pay60, http.StatusBadRequest, "Idempotency-Key is missing"},
+		"long key":       {"/transfers", strings.Repeat("k", 256), pay60, http.StatusBadRequest, "256 bytes"},
+		"no body":        {"/transfers", "k", "", http.StatusBadRequest, "can't be read"},
+		"no JSON":        {"/transfers", "k", "from=alice", http.StatusBadRequest, "can't be read"},
+		"two values":     {"/transfers", "k", pay60 + pay60, http.StatusBadRequest, "more than one JSON value"},
+		"unknown field":  {"/transfers", "k", `{"from": "alice", "to": "bob", "sum": 60}`, http.StatusBadRequest, "sum"},
+		"a float":        {"/transfers", "k", `{"from": "alice", "to": "bob", "amount": 0.5}`, http.StatusBadRequest, "12.50"},
+		"no amount":      {"/transfers", "k", `{"from": "alice", "to": "bob"}`, http.StatusBadRequest, "must be positive"},
+		"to oneself":     {"/transfers", "k", `{"from": "alice", "to": "alice", "amount": 1}`, http.StatusBadRequest, "nothing moves"},
+		"large body":     {"/transfers", "k", `{"from": "` + strings.Repeat("a", bodyLimit) + `"}`, http.StatusRequestEntityTooLarge, "16384"},
+		"account again":  {"/accounts", "", `{"id": "alice", "balance": 5}`, http.StatusConflict, "exists"},
+		"empty account":  {"/accounts", "", `{"balance": 5}`, http.StatusBadRequest, "empty"},
+		"cancel nothing": {"/transfers/k/cancel", "", "", http.StatusNotFound, "not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := (&service{t, s.handler}).post(c.path, c.key, c.body).is(c.status)
+			assert.Contains(t, decoded[errorJSON](answer).Message, c.text)
+		})
+	}
+	assert.Equal(t, "transferNotFound", s.get("/transfers/k").is(http.StatusNotFound).errorCode())
+	assert.Equal(t, "accountNotFound", s.get("/accounts/nobody").is(http.StatusNotFound).errorCode())
+	s.balances(100, 0)
+}
+
+// A client that goes away in the middle is told what to do, and doing it moves the money once.
+func TestInDoubt(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	answered := make(chan struct{})
+	// The client leaves when the server has stored the transfer. The answer comes before the transfer goes on.
+	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if name, _ := e.Command.Lookup("update").StringValueOK(); name == "accounts" {
+			leave()
+			<-answered
+		}
+	}}
+	s := newService(t, options.Client().SetMonitor(monitor))
+	recorder := httptest.NewRecorder()
+	s.handler.ServeHTTP(recorder, post(ctx, "/transfers", "order-17", pay60))
+	close(answered)
+	doubtful := reply{t, recorder}.is(http.StatusServiceUnavailable)
+	assert.Equal(t, "inDoubt", doubtful.errorCode())
+	assert.NotEmpty(t, doubtful.Header().Get("Retry-After"))
+	assert.Contains(t, decoded[errorJSON](doubtful).Message, "same Idempotency-Key")
+
+	s.post("/transfers", "order-17", pay60).is(http.StatusCreated)
+	s.balances(40, 60)
+}
+
+// The service runs what was submitted before it started, answers over the network, and ends in good order when it is told to.
+func TestServe(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	db := mongotest.Database(t)
+	coord := coordinator(t, db)
+	for _, account := range []transfer.Account{{ID: "alice", Balance: transfer.Units(100)}, {ID: "bob"}} {
+		_, err := coord.OpenAccount(ctx, account)
+		require.NoError(t, err)
+	}
+	_, err := coord.Submit(ctx, transfer.Request{ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(60)})
+	require.NoError(t, err)
+
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "localhost:0")
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- serve(ctx, db, listener, slog.New(slog.DiscardHandler)) }()
+	_, err = coord.Wait(ctx, "order-17")
+	require.NoError(t, err)
+
+	address := "http://" + listener.Addr().String() + "/accounts/bob"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	require.NoError(t, err)
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer func() { _ = answer.Body.Close() }()
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	var bob accountJSON
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&bob))
+	assert.Equal(t, transfer.Units(60), bob.Available)
+
+	stop()
+	require.NoError(t, <-ended)
+}
+
+// Without a server to talk to, the service says what is missing.
+func TestNoURI(t *testing.T) {
+	assert.ErrorContains(t, run(t.Context(), "", "", slog.New(slog.DiscardHandler)), "MONGODB_URI is not set")
+}

@@ -1,0 +1,122 @@
+package transfer_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// silence is a network over which, after a while, nothing comes back any more: no error, no answer.
+type silence struct {
+	mu     sync.Mutex
+	silent bool
+}
+
+func (s *silence) set(silent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent = silent
+}
+
+// DialContext implements options.ContextDialer.
+func (s *silence) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	return &silentConn{conn, s}, err
+}
+
+type silentConn struct {
+	net.Conn
+	silence *silence
+}
+
+// Write swallows what is said into the silence.
+func (c *silentConn) Write(message []byte) (int, error) {
+	c.silence.mu.Lock()
+	defer c.silence.mu.Unlock()
+	if c.silence.silent {
+		return len(message), nil
+	}
+	return c.Conn.Write(message)
+}
+
+// When nothing comes back any more, every call ends with its context, and so does Close; when the network is back, so is the
+// coordinator.
+func TestCallsEndWithTheirContexts(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	for i := range 300 {
+		b.insert("transfers", bson.D{
+			{Key: "_id", Value: bson.NewObjectID().Hex()}, {Key: "state", Value: "Fail"}, {Key: "legs", Value: bson.A{}},
+			{Key: "createdAt", Value: time.Unix(int64(i), 0)}, {Key: "metadata", Value: bson.D{{Key: "x", Value: strings.Repeat("x", 100)}}},
+		})
+	}
+	net := &silence{}
+	fresh := b.coordinator(b.through(options.Client().SetDialer(net)))
+	c := b.coordinator(b.through(options.Client().SetDialer(net)))
+	_, err := c.Transfer(t.Context(), move("warm", "a", "b", 1))
+	require.NoError(t, err)
+	for rec, err := range c.List(t.Context(), transfer.Query{}) {
+		require.NoError(t, err)
+		require.NotEmpty(t, rec.ID)
+		net.set(true)
+		break // ends soon, too
+	}
+	var calls []func(context.Context) error
+	for _, c := range []*transfer.Coordinator{fresh, c} {
+		calls = append(calls,
+			func(ctx context.Context) error { _, err := c.Transfer(ctx, move("t", "a", "b", 1)); return err },
+			func(ctx context.Context) error { _, err := c.Submit(ctx, move("s", "a", "b", 1)); return err },
+			func(ctx context.Context) error { _, err := c.Cancel(ctx, "t", ""); return err },
+			func(ctx context.Context) error { _, err := c.Wait(ctx, "t"); return err },
+			func(ctx context.Context) error { _, err := c.Get(ctx, "t"); return err },
+			func(ctx context.Context) error { _, err := c.Recover(ctx); return err },
+			func(ctx context.Context) error { _, err := c.OpenAccount(ctx, transfer.Account{ID: "x"}); return err },
+			func(ctx context.Context) error { return c.CloseAccount(ctx, "b") },
+			func(ctx context.Context) error { return c.Setup(ctx) },
+			func(ctx context.Context) error { return c.Close(ctx) },
+		)
+	}
+	begun := time.Now()
+	together(len(calls), func(i int) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		return calls[i](ctx)
+	})
+	require.Less(t, time.Since(begun), 4*time.Second, "somebody waits for something else than its context")
+	net.set(false)
+	b.recoverAll()
+}
+
+// One lost answer doesn't keep a worker from its work for longer than a command may take.
+func TestWorkerOutlivesALostAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	net := &silence{}
+	c := b.coordinator(b.through(options.Client().SetDialer(net)))
+	end := inBackground(t, c)
+	_, err := b.Submit(t.Context(), move("1", "a", "b", 1))
+	require.NoError(t, err)
+	_, err = b.Wait(t.Context(), "1")
+	require.NoError(t, err)
+	net.set(true)
+	_, err = b.Submit(t.Context(), move("2", "a", "b", 1))
+	require.NoError(t, err)
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = b.Wait(short, "2")
+	require.ErrorIs(t, err, transfer.ErrInDoubt)
+	net.set(false)
+	_, err = b.Wait(t.Context(), "2")
+	require.NoError(t, err)
+	end()
+	b.audit(initial(100, 0))
+}

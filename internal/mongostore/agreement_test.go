@@ -1,0 +1,200 @@
+package mongostore
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+const (
+	agreementSeed  = 20240229
+	agreementCases = 5000
+)
+
+// lottery draws documents and legs that lie close to the conditions of a prepare.
+type lottery struct{ *rand.Rand }
+
+func pick[T any](l lottery, values ...T) T { return values[l.IntN(len(values))] }
+
+// odds reports true once in n times.
+func (l lottery) odds(n int) bool { return l.IntN(n) == 0 }
+
+// amount draws the amount of a leg.
+func (l lottery) amount() money.Amount {
+	return pick(l, money.Units(-60), money.Units(60), money.Units(-1), money.Units(1), money.Max(money.Whole), money.Max(money.Whole).Neg(),
+		dec("-60"), dec("60"), dec("-0.000000000001"), dec("0.10"), money.Max(money.Exact), money.Max(money.Exact).Neg())
+}
+
+// floor draws a stored floor; nil is none.
+func (l lottery) floor() any {
+	if l.odds(2) {
+		return pick[any](l, nil, bson.Null{}, int64(0), bson.MinKey{}, int32(-100), int64(50), decimal("0"), decimal("-7.5"))
+	}
+	return pick[any](l, 0.0, -5.5, "0", true, bson.A{}, bson.A{int64(0)}, bson.A{bson.MinKey{}}, bson.MaxKey{}, bson.M{}, bson.DateTime(0),
+		int64(math.MaxInt64), int64(math.MinInt64), int64(1)<<62, -int64(1)<<62, decimal("NaN"), decimal("Infinity"), decimal("-Infinity"),
+		decimal("0E+6000"), decimal("1E-6000"), decimal("1.000000000000000000000000000000001"), decimal("1E+21"), math.NaN(), bson.ObjectID{})
+}
+
+// balance draws a stored balance, mostly one at the edge of what the leg needs.
+func (l lottery) balance(p *party) any {
+	if l.odds(4) {
+		return pick[any](l, nil, bson.Null{}, 100.0, "100", true, bson.A{}, bson.A{int64(100)}, bson.A{int64(-1), int64(1 << 60)}, bson.M{},
+			bson.MinKey{}, bson.MaxKey{}, bson.DateTime(100), bson.Timestamp{T: 1}, math.NaN(), math.Inf(1), decimal("NaN"), decimal("Infinity"),
+			decimal("-Infinity"), decimal("1E+6000"), decimal("0E+6000"), decimal("-0"), bson.Regex{Pattern: "1"}, bson.A{decimal("5")},
+			int64(math.MaxInt64), int64(math.MinInt64), int32(math.MaxInt32), decimal("1E+21"), decimal("9.999999999999999999999999999999999E+20"),
+			decimal("0E-6000"), decimal("5E-13"), decimal("100.0000000000001"), decimal("100.0000000000000000"), decimal("1E+20"),
+			decimal("-1E-6176"))
+	}
+	low, high, _ := p.bounds()
+	edge := pick(l, low, high, money.Units(100), dec("100"), dec("100.5"))
+	step := money.Units(int64(l.IntN(3) - 1))
+	if edge.Kind() == money.Exact {
+		step = pick(l, step.Exact(), dec("0.000000000001"), dec("-0.000000000001"))
+	}
+	sum, err := edge.Add(step)
+	if err != nil {
+		return edge.Value()
+	}
+	if n, ok := sum.Value().(int64); ok && n == int64(int32(n)) && l.odds(3) {
+		return int32(n)
+	}
+	return sum.Value()
+}
+
+func (l lottery) fence() any {
+	return pick[any](l, nil, bson.Null{}, fence0(), bson.ObjectID{7}, "a", int32(5), int64(6), 7.5, bson.M{"a": 1},
+		bson.D{{Key: "$gt", Value: ""}},
+		bson.Regex{Pattern: "a"}, bson.A{nil}, bson.A{"a"}, bson.A{}, bson.MinKey{}, bson.MaxKey{}, true, bson.DateTime(5),
+		math.NaN(), bson.Binary{Data: []byte{1}})
+}
+
+// document draws an account for a party.
+func (l lottery) document(id, key string, p *party) bson.D {
+	document := bson.D{{Key: "_id", Value: id}}
+	add := func(name string, value any) {
+		if value != nil {
+			document = append(document, bson.E{Key: name, Value: value})
+		}
+	}
+	floor := l.floor()
+	if floor != nil {
+		p.floor = standardFields().floor(encode(bson.D{{Key: "floor", Value: floor}}))
+	}
+	add("floor", floor)
+	add("balance", l.balance(p))
+	add("fence", l.fence())
+	if l.odds(8) {
+		add("closed", pick[any](l, true, true, false, bson.Null{}, 1, "true", bson.A{true}, bson.A{false}, bson.A{}, bson.M{}))
+	}
+	if l.odds(6) {
+		add("currency", pick[any](l, "", "EUR", "EUR", "eur", bson.Null{}, 978, bson.A{"EUR"}, bson.A{""}, bson.A{nil}, bson.A{},
+			bson.Symbol("EUR"), bson.M{}))
+	}
+	if l.odds(3) {
+		add("pending", pick[any](l, bson.M{}, bson.M{key: nil}, bson.Null{},
+			bson.A{}, bson.A{bson.M{key: int64(1)}}, bson.A{bson.M{"other": 1}}, bson.A{int64(1)}, "text", int64(5), bson.M{key: int64(1)}))
+	}
+	return document
+}
+
+func encode(document any) bson.Raw {
+	raw, err := bson.Marshal(document)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+// agreementCase is a document, the work that is to prepare it, and what was read.
+type agreementCase struct {
+	id     string
+	work   *Work
+	before bson.Raw
+	facts  protocol.Facts
+	fence  protocol.Fence // that the prepare names
+}
+
+// The facts of a look and the filter of a prepare agree: where the look shows no reason to refuse, no marker and the expected fence,
+// the prepare matches, and nowhere else. Else an execution would prepare and look for ever, or take what it should refuse.
+func TestFactsAndFilterAgree(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	l := lottery{rand.New(rand.NewPCG(agreementSeed, 0))}
+	cases := make([]*agreementCase, agreementCases)
+	documents := make([]bson.D, agreementCases)
+	for i := range cases {
+		id := fmt.Sprintf("case %d", i)
+		c := &agreementCase{id: id, work: b.work(pick(l, id, "7", "a.b", "$x"), b.legIn("", id, l.amount()))}
+		c.work.Transfer.Currency = pick(l, "", "", "", "EUR")
+		documents[i] = l.document(id, markerKey(c.work.Transfer.ID), &c.work.parties[0])
+		c.work.parties[0].floor = floor{}
+		cases[i] = c
+	}
+	_, err := b.db.Collection("accounts").InsertMany(t.Context(), documents)
+	require.NoError(t, err)
+
+	stored := b.everything("accounts")
+	statements := make([]statement, len(cases))
+	for i, c := range cases {
+		c.before = stored[c.id]
+		p := &c.work.parties[0]
+		c.facts = b.store.facts(c.work, p, c.before)
+		c.fence = c.facts.Fence
+		if l.odds(6) {
+			c.fence = pick(l, "", protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, make([]byte, 12)...)))
+		}
+		statements[i] = b.store.prepare(c.work, p, c.fence)
+	}
+	results, _ := updateAll(t.Context(), b.store.ledgers[""].commands, statements)
+	b.checkAgreement(cases, results)
+}
+
+// everything returns all documents of a collection by ID.
+func (b *bank) everything(collection string) map[string]bson.Raw {
+	b.t.Helper()
+	cursor, err := b.db.Collection(collection).Find(b.t.Context(), bson.M{})
+	require.NoError(b.t, err)
+	var all []bson.Raw
+	require.NoError(b.t, cursor.All(b.t.Context(), &all))
+	byID := map[string]bson.Raw{}
+	for _, document := range all {
+		byID[document.Lookup("_id").StringValue()] = document
+	}
+	return byID
+}
+
+func (b *bank) checkAgreement(cases []*agreementCase, results []protocol.Result) {
+	b.t.Helper()
+	after := b.everything("accounts")
+	fit, changed, refused := 0, 0, 0
+	for i, c := range cases {
+		expected := c.facts == protocol.Facts{
+			Found: true, Fence: c.fence, Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
+		}
+		// The server says how many matched in all. A document that was matched is changed, or the change was refused.
+		matched := results[i] == protocol.Failed || string(after[c.id]) != string(c.before)
+		if expected {
+			fit++
+		}
+		if results[i] == protocol.Failed {
+			refused++
+		} else if matched {
+			changed++
+		}
+		if matched != expected || results[i] == protocol.Unknown {
+			b.t.Errorf("seed %d, %s: %s\namount %s, currency %q, fence %q\nfacts %+v, matched %t (%v)", agreementSeed, c.id, c.before,
+				c.work.Transfer.Legs[0].Amount, c.work.Transfer.Currency, c.fence, c.facts, matched, results[i])
+		}
+	}
+	// The draw is no good if it hardly ever hits.
+	require.Greater(b.t, fit, agreementCases/10)
+	require.Greater(b.t, changed, agreementCases/10)
+	require.Positive(b.t, refused)
+}

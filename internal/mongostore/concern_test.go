@@ -1,0 +1,210 @@
+package mongostore
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// everyOperation makes the store do everything that it can.
+func (b *bank) everyOperation(ctx context.Context) {
+	b.t.Helper()
+	t, s := b.t, b.store
+	require.NoError(t, s.Setup(ctx))
+	token := bson.NewObjectID()
+	for _, id := range []string{"alice", "bob"} {
+		result, err := s.OpenAccount(ctx, "", Account{ID: id, Balance: money.Units(100)}, token)
+		require.NoError(t, err)
+		require.Equal(t, protocol.Applied, result)
+	}
+	result, err := s.OpenAccount(ctx, "eu", Account{ID: "carol", Balance: money.Units(0)}, token)
+	require.NoError(t, err)
+	require.Equal(t, protocol.Applied, result)
+	for _, do := range []func(context.Context, string, string) (protocol.Result, error){s.CloseAccount, s.ReopenAccount} {
+		result, err = do(ctx, "eu", "carol")
+		require.NoError(t, err)
+		require.Equal(t, protocol.Applied, result)
+	}
+	_, err = s.LookAtAccount(ctx, "", "alice")
+	require.NoError(t, err)
+	_, _, err = s.GetAccount(ctx, "", "alice")
+	require.NoError(t, err)
+	_, end, err := s.WatchTransfer(ctx, "order")
+	require.NoError(t, err)
+	end()
+
+	b.everyTransfer(ctx)
+	_, _, err = s.GetTransfer(ctx, "Success")
+	require.NoError(t, err)
+	for _, err := range s.List(ctx, Query{Account: "alice"}) {
+		require.NoError(t, err)
+	}
+	for _, err := range s.Stalled(ctx, 0) {
+		require.NoError(t, err)
+	}
+}
+
+// everyTransfer makes the store perform every operation of the protocol, for transfers from alice to bob and carol.
+func (b *bank) everyTransfer(ctx context.Context) {
+	b.t.Helper()
+	t, s := b.t, b.store
+	perform := func(w *Work, operations ...protocol.Operation) []protocol.Answer {
+		answers := s.Perform(ctx, w, operations)
+		for i, answer := range answers {
+			require.Equal(t, protocol.Applied, answer.Result, "%+v: %v", operations[i], w.Cause)
+		}
+		return answers
+	}
+	legs := []Leg{b.leg("alice", -60), b.leg("bob", 20), b.legIn("eu", "carol", money.Units(40))}
+	verify := about(protocol.Verify)
+	verify.Epoch = 1
+	for _, ending := range []protocol.State{protocol.Fail, protocol.Success} {
+		id := string(ending)
+		w := b.work(id, legs...)
+		_, err := s.InsertInitiated(ctx, &w.Transfer)
+		require.NoError(t, err)
+		for _, err := range s.Initiated(ctx) {
+			require.NoError(t, err)
+		}
+		perform(w, claim(protocol.FromInitiated))
+		perform(w, verify)
+		read := perform(w, at(protocol.ReadFence, 0), at(protocol.ReadFence, 1), at(protocol.ReadFence, 2))
+		perform(w, prepareWith(0, read[0].Facts.Fence), prepareWith(1, read[1].Facts.Fence), prepareWith(2, read[2].Facts.Fence))
+		perform(w, at(protocol.Look, 0), at(protocol.Look, 2))
+		perform(w, claim(protocol.TakeToCancel))
+		perform(w, about(protocol.ReadTransfer))
+		perform(w, about(protocol.LookTransfer))
+		if ending == protocol.Success {
+			perform(w, decide(protocol.Committed, 2))
+			perform(w, at(protocol.Settle, 0), at(protocol.Settle, 1), at(protocol.Settle, 2))
+		} else {
+			perform(w, decide(protocol.Rollback, 2))
+			perform(w, at(protocol.Undo, 0), at(protocol.Undo, 1), at(protocol.Undo, 2))
+			perform(w, at(protocol.FenceOnly, 0))
+			perform(w, claim(protocol.TakeOver))
+		}
+		perform(w, finish(ending))
+		overtaken := b.work(id, legs...)
+		perform(overtaken, at(protocol.Look, 1))
+	}
+	perform(b.work("third", legs...), claim(protocol.Insert))
+	fourth := b.work("fourth", legs...)
+	_, err := s.InsertInitiated(ctx, &fourth.Transfer)
+	require.NoError(t, err)
+	perform(fourth, claim(protocol.CancelInitiated))
+}
+
+// Every write asks for a journaled majority, and every read for what a majority has stored or more, whatever the client's own settings
+// are. None is a retryable write, which the driver would send twice.
+func TestConcernsAreTheStoresOwn(t *testing.T) {
+	t.Parallel()
+	journaled := false
+	for name, client := range map[string]*options.ClientOptions{
+		"w: 1":         options.Client().SetWriteConcern(writeconcern.W1()).SetReadConcern(readconcern.Local()),
+		"w: 0":         options.Client().SetWriteConcern(writeconcern.Unacknowledged()).SetReadConcern(readconcern.Available()),
+		"j: false":     options.Client().SetWriteConcern(&writeconcern.WriteConcern{W: "majority", Journal: &journaled}),
+		"secondaries":  options.Client().SetReadPreference(readpref.SecondaryPreferred()).SetRetryWrites(true),
+		"linearizable": options.Client().SetReadConcern(readconcern.Linearizable()),
+		"strict API":   options.Client().SetServerAPIOptions(options.ServerAPI(options.ServerAPIVersion1).SetStrict(true)),
+		"small integers": options.Client().SetBSONOptions(&options.BSONOptions{IntMinSize: true, OmitEmpty: true,
+			NilSliceAsEmpty: true, UseJSONStructTags: true}),
+		"default document": options.Client().SetBSONOptions(&options.BSONOptions{DefaultDocumentM: true, ObjectIDAsHexString: true}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBankOf(t, client)
+			b.everyOperation(t.Context())
+			commands := b.log.take()
+			b.checkConcerns(commands)
+			for id, balance := range map[string]int64{"alice": 40, "bob": 120} {
+				stored := asMap(t, b.raw("accounts", id))
+				assert.IsType(t, bson.ObjectID{}, stored["fence"])
+				delete(stored, "fence")
+				assert.Equal(t, bson.M{"_id": id, "balance": balance, "pending": bson.M{}}, stored)
+			}
+		})
+	}
+}
+
+func (b *bank) checkConcerns(commands []*command) {
+	b.t.Helper()
+	levels := map[string]int{}
+	for _, c := range commands {
+		if db := c.text("$db"); db != b.db.Name() {
+			continue
+		}
+		_, err := c.body.LookupErr("txnNumber")
+		require.Error(b.t, err, "%s carries a transaction number: %s", c.name, c.body)
+		mode := c.text("$readPreference", "mode")
+		assert.Contains(b.t, []string{"", "primary"}, mode, "%s", c.body)
+		switch c.name {
+		case "insert", "update", "findAndModify", "delete":
+			concern, _ := c.body.Lookup("writeConcern").DocumentOK()
+			assert.Equal(b.t, encode(bson.D{{Key: "w", Value: "majority"}, {Key: "j", Value: true}}), concern, "%s", c.body)
+		case "create", "createIndexes":
+			w, isNumber := c.body.Lookup("writeConcern", "w").AsInt64OK()
+			assert.False(b.t, isNumber && w == 0, "whether it failed is not known: %s", c.body)
+		case "find", "aggregate":
+			level := c.text("readConcern", "level")
+			assert.Contains(b.t, []string{"majority", "linearizable"}, level, "%s", c.body)
+			levels[level]++
+		}
+	}
+	// A look at a transfer, at an account, and one of a work that is not the owner, in both lives.
+	assert.Equal(b.t, 5, levels["linearizable"])
+	assert.Greater(b.t, levels["majority"], 10)
+	for _, name := range []string{"insert", "update", "findAndModify", "find", "aggregate"} {
+		assert.Contains(b.t, names(commands), name)
+	}
+}
+
+// A caller's transaction is none of the store's: what the store wrote stays when the caller aborts, and the store sees what is outside
+// of it.
+func TestCallersTransactionIsNotUsed(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.putIn("notes", bson.M{"_id": "made before"})
+	client := b.store.transfers.Database().Client()
+	session, err := client.StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(t.Context())
+	require.NoError(t, session.StartTransaction())
+	inTransaction := mongo.NewSessionContext(t.Context(), session)
+	notes := b.store.transfers.Database().Collection("notes")
+	_, err = notes.InsertOne(inTransaction, bson.M{"_id": "aborted"})
+	require.NoError(t, err)
+	b.log.take()
+
+	b.everyOperation(inTransaction)
+
+	commands := b.log.take()
+	require.NotEmpty(t, commands)
+	for _, c := range commands {
+		id, _ := c.body.Lookup("lsid").DocumentOK()
+		assert.NotEqual(t, session.ID(), id, "%s is sent in the caller's session", c.name)
+		_, err := c.body.LookupErr("autocommit")
+		require.Error(t, err)
+	}
+	require.NoError(t, session.AbortTransaction(t.Context()))
+	assert.Nil(t, b.raw("notes", "aborted"))
+	assert.Equal(t, "Success", b.raw("transfers", "Success").Lookup("state").StringValue())
+	assert.Equal(t, "Fail", b.raw("transfers", "Fail").Lookup("state").StringValue())
+	for id, balance := range map[string]int64{"alice": 40, "bob": 120} {
+		stored := asMap(t, b.raw("accounts", id))
+		assert.Equal(t, balance, stored["balance"])
+		assert.Equal(t, bson.M{}, stored["pending"])
+	}
+	assert.True(t, slices.Contains(names(commands), "createIndexes"))
+}

@@ -1,0 +1,364 @@
+package mongostore
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// filterRow is an account and a prepare that is sent to it.
+type filterRow struct {
+	name     string
+	account  bson.M       // what differs from a usable account
+	amount   money.Amount // default: a debit of 60
+	currency string
+	fence    any // that the prepare names; default: the account's own
+	matches  bool
+	facts    protocol.Facts // what a look shows; Found and Fence are filled in
+}
+
+func fit() protocol.Facts {
+	return protocol.Facts{Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true}
+}
+
+func without(remove func(*protocol.Facts)) protocol.Facts {
+	facts := fit()
+	remove(&facts)
+	return facts
+}
+
+func notOpen(f *protocol.Facts) { f.Open = false }
+func foreign(f *protocol.Facts) { f.Currency = false }
+func odd(f *protocol.Facts)     { f.Kind = false }
+func poor(f *protocol.Facts)    { f.Funds = false }
+func crowded(f *protocol.Facts) { f.Room = false }
+func marked(f *protocol.Facts)  { f.Marker = true }
+func nothing(_ *protocol.Facts) {}
+func dec(text string) money.Amount {
+	amount, err := money.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return amount
+}
+func decimal(text string) bson.Decimal128 {
+	d, err := bson.ParseDecimal128(text)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+func fenceRows() []filterRow {
+	other := bson.ObjectID{9}
+	return []filterRow{
+		{name: "usable", matches: true, facts: fit()},
+		{name: "fence is another one", fence: other, facts: fit()},
+		{name: "fence expected, none there", account: bson.M{"fence": nil}, fence: other, facts: fit()},
+		{name: "no fence expected, one there", fence: "none", facts: fit()},
+		{name: "no fence on either side", account: bson.M{"fence": nil}, matches: true, facts: fit()},
+		{name: "fence is null, none expected", account: bson.M{"fence": bson.Null{}}, matches: true, facts: fit()},
+		{name: "fence is null, one expected", account: bson.M{"fence": bson.Null{}}, fence: other, facts: fit()},
+		{name: "fence is a string", account: bson.M{"fence": "a"}, matches: true, facts: fit()},
+		{name: "fence is a string, an ObjectId expected", account: bson.M{"fence": other.Hex()}, fence: other, facts: fit()},
+		{name: "fence is another string", account: bson.M{"fence": "a"}, fence: "b", facts: fit()},
+		{name: "fence is a document like an operator", account: bson.M{"fence": bson.D{{Key: "$gt", Value: ""}}}, matches: true, facts: fit()},
+		{name: "fence is a pattern", account: bson.M{"fence": bson.Regex{Pattern: "^a"}}, matches: true, facts: fit()},
+		{name: "fence fits the expected pattern", account: bson.M{"fence": "abc"}, fence: bson.Regex{Pattern: "^a"}, facts: fit()},
+		{name: "marker there", account: bson.M{"pending": bson.M{"marker there": int64(-60)}}, facts: without(marked)},
+		{name: "marker there, of zero", account: bson.M{"pending": bson.M{"marker there, of zero": int64(0)}}, facts: without(marked)},
+		{name: "marker there, null", account: bson.M{"pending": bson.M{"marker there, null": bson.Null{}}}, facts: without(marked)},
+		{name: "marker of another", account: bson.M{"pending": bson.M{"marker": int64(-60)}}, matches: true, facts: fit()},
+		{name: "pending is a list", account: bson.M{"pending": bson.A{bson.M{"x": int64(1)}}}, facts: without(odd)},
+		{name: "pending missing", account: bson.M{"pending": nil}, matches: true, facts: fit()},
+		{name: "closed", account: bson.M{"closed": true}, facts: without(notOpen)},
+		{name: "closed: false", account: bson.M{"closed": false}, matches: true, facts: fit()},
+		{name: "closed: null", account: bson.M{"closed": bson.Null{}}, matches: true, facts: fit()},
+		{name: "closed: a list with true", account: bson.M{"closed": bson.A{true}}, facts: without(notOpen)},
+		{name: "closed: 1", account: bson.M{"closed": 1}, matches: true, facts: fit()},
+	}
+}
+
+func currencyRows() []filterRow {
+	return []filterRow{
+		{name: "currency of the account alone", account: bson.M{"currency": "EUR"}, facts: without(foreign)},
+		{name: "currency of the transfer alone", currency: "EUR", facts: without(foreign)},
+		{name: "another currency", account: bson.M{"currency": "USD"}, currency: "EUR", facts: without(foreign)},
+		{name: "currency in another case", account: bson.M{"currency": "eur"}, currency: "EUR", facts: without(foreign)},
+		{name: "same currency", account: bson.M{"currency": "EUR"}, currency: "EUR", matches: true, facts: fit()},
+		{name: "currency is empty, as none", account: bson.M{"currency": ""}, matches: true, facts: fit()},
+		{name: "currency is null, as none", account: bson.M{"currency": bson.Null{}}, matches: true, facts: fit()},
+		{name: "currency is null, EUR wanted", account: bson.M{"currency": bson.Null{}}, currency: "EUR", facts: without(foreign)},
+		{name: "currency is a number", account: bson.M{"currency": 978}, facts: without(foreign)},
+		{name: "currency is a list with it", account: bson.M{"currency": bson.A{"EUR", "USD"}}, currency: "EUR", facts: without(foreign)},
+		{name: "currency is a list with none", account: bson.M{"currency": bson.A{"", nil}}, facts: without(foreign)},
+	}
+}
+
+func kindRows() []filterRow {
+	row := func(name string, balance any, amount money.Amount) filterRow {
+		return filterRow{name: name, account: bson.M{"balance": balance}, amount: amount, facts: without(odd)}
+	}
+	fits := func(r filterRow) filterRow {
+		r.matches, r.facts = true, fit()
+		return r
+	}
+	debit, credit := money.Units(-60), money.Units(60)
+	return []filterRow{
+		fits(row("int32", int32(100), debit)),
+		fits(row("decimal", decimal("100.50"), dec("-60.25"))),
+		fits(row("decimal with an exponent", decimal("1E+3"), dec("-60.25"))),
+		row("double", 100.0, debit),
+		row("double, credit", 100.0, credit),
+		row("string", "100", debit),
+		row("string, credit", "100", credit),
+		row("missing", nil, debit),
+		row("missing, credit", nil, credit),
+		row("null", bson.Null{}, credit),
+		row("list", bson.A{int64(100)}, debit),
+		row("list, credit", bson.A{int64(100)}, credit),
+		row("decimal, units wanted", decimal("100"), debit),
+		row("decimal, units credited", decimal("100"), credit),
+		row("units, decimal wanted", int64(100), dec("-60")),
+		row("units, decimal credited", int64(100), dec("60")),
+		row("string, decimal wanted", "100", dec("-60")),
+		row("string, decimal credited", "100", dec("60")),
+		row("double, decimal wanted", 100.0, dec("-60")),
+		row("double, decimal credited", 100.0, dec("60")),
+		row("missing, decimal credited", nil, dec("60")),
+		row("null, decimal credited", bson.Null{}, dec("60")),
+		row("list, decimal credited", bson.A{decimal("100")}, dec("60")),
+		row("document, decimal credited", bson.M{"a": decimal("100")}, dec("60")),
+		row("NaN", decimal("NaN"), dec("-60")),
+		row("NaN credited", decimal("NaN"), dec("60")),
+		row("Infinity", decimal("Infinity"), dec("-60")),
+		row("Infinity credited", decimal("Infinity"), dec("60")),
+		row("-Infinity credited", decimal("-Infinity"), dec("60")),
+		row("double NaN", math.NaN(), debit),
+		row("date", bson.DateTime(100), credit),
+	}
+}
+
+func fundsRows() []filterRow {
+	type edge struct {
+		name           string
+		balance, floor any
+		amount         money.Amount
+		facts          func(*protocol.Facts)
+	}
+	least := -int64(1) << 62
+	edges := []edge{
+		{"no floor field, to zero", int64(60), nil, money.Units(-60), nothing},
+		{"no floor field, below zero by 1", int64(59), nil, money.Units(-60), poor},
+		{"floor is null, to zero", int64(60), bson.Null{}, money.Units(-60), nothing},
+		{"floor is null, below by 1", int64(59), bson.Null{}, money.Units(-60), poor},
+		{"positive floor", int64(70), int64(10), money.Units(-60), nothing},
+		{"positive floor, below by 1", int64(69), int64(10), money.Units(-60), poor},
+		{"negative floor", int64(-40), int32(-100), money.Units(-60), nothing},
+		{"negative floor, below by 1", int64(-41), int32(-100), money.Units(-60), poor},
+		{"decimal floor", decimal("60.51"), decimal("0.5"), dec("-60.01"), nothing},
+		{"decimal floor, below by the least", decimal("60.509999999999"), decimal("0.5"), dec("-60.01"), poor},
+		{"whole floor, decimal balance", decimal("60.01"), int64(-5), dec("-65.01"), nothing},
+		{"whole floor, decimal balance, below by the least", decimal("60.009999999999"), int64(-5), dec("-65.01"), poor},
+		{"decimal floor, whole balance", int64(100), decimal("0"), money.Units(-60), odd},
+		{"floor is a double", int64(100), 0.0, money.Units(-60), odd},
+		{"floor is a string", int64(100), "0", money.Units(-60), odd},
+		{"floor is NaN", decimal("100"), decimal("NaN"), dec("-60"), odd},
+		{"floor is -Infinity", decimal("100"), decimal("-Infinity"), dec("-60"), odd},
+		{"floor is a list", int64(100), bson.A{int64(0)}, money.Units(-60), odd},
+		{"a credit does not ask for the floor", int64(-100), "0", money.Units(60), nothing},
+		{"no floor, to the limit", least + 60, bson.MinKey{}, money.Units(-60), nothing},
+		{"no floor, past the limit by 1", least + 59, bson.MinKey{}, money.Units(-60), poor},
+		{"no floor, decimal, to the limit", decimal("-999999999999999999998.999999999999"), bson.MinKey{}, dec("-1"), nothing},
+		{"no floor, decimal, past it", decimal("-999999999999999999999"), bson.MinKey{}, dec("-1"), poor},
+		{"floor below the limit, past the limit", least + 59, int64(math.MinInt64), money.Units(-60), poor},
+		{"floor of the largest number", int64(math.MaxInt64), int64(math.MaxInt64), money.Units(-60), odd},
+		{"room for a credit", -least - 60, nil, money.Units(60), nothing},
+		{"no room for a credit", -least - 59, nil, money.Units(60), crowded},
+		{"beyond the limit, credit", int64(math.MaxInt64), nil, money.Units(1), crowded},
+		{"below the limit, credit", int64(math.MinInt64), nil, money.Units(1), crowded},
+		{"beyond the limit, debit", -least + 1, nil, money.Units(-60), crowded},
+		{"at the limit, debit", -least, nil, money.Units(-60), nothing},
+		{"room for a decimal credit", decimal("999999999999999999998.999999999999"), nil, dec("1"), nothing},
+		{"no room for a decimal credit", decimal("999999999999999999999"), nil, dec("1"), crowded},
+		{"10^21", decimal("1E+21"), nil, dec("-1"), crowded},
+		{"more places than allowed", decimal("100.0000000000001"), nil, dec("-1"), odd},
+		{"more places than allowed, credit", decimal("100.0000000000001"), nil, dec("1"), odd},
+		{"much less than allowed", decimal("1E-30"), nil, dec("1"), odd},
+		{"most places", decimal("-1E-12"), nil, dec("1"), nothing},
+		{"zeros behind the allowed places", decimal("100.000000000000000"), nil, dec("-1"), nothing},
+		{"zero with a large exponent", decimal("0E+6000"), nil, dec("1"), nothing},
+		{"zero with a small exponent", decimal("0E-6000"), nil, dec("1"), nothing},
+		{"largest units amount", int64(1) << 48, nil, money.Units(-(1 << 48)), nothing},
+	}
+	rows := make([]filterRow, len(edges))
+	for i, e := range edges {
+		rows[i] = filterRow{
+			name: e.name, account: bson.M{"balance": e.balance, "floor": e.floor}, amount: e.amount, facts: without(e.facts),
+		}
+		rows[i].matches = rows[i].facts == fit()
+	}
+	return rows
+}
+
+// A prepare matches exactly the accounts that can take part, changes nothing in the others, and a look tells why.
+func TestPrepareMatchesWhatCanTakePart(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	for _, rows := range [][]filterRow{fenceRows(), currencyRows(), kindRows(), fundsRows()} {
+		for _, row := range rows {
+			t.Run(row.name, func(t *testing.T) { b.with(t).sendRow(row) })
+		}
+	}
+}
+
+// with returns the same bank for a subtest.
+func (b *bank) with(t *testing.T) *bank {
+	sub := *b
+	sub.t = t
+	return &sub
+}
+
+// sendRow sends the prepare of a row and checks the answer, the document and the look.
+func (b *bank) sendRow(row filterRow) {
+	amount := row.amount
+	if amount.Sign() == 0 {
+		amount = money.Units(-60)
+	}
+	b.put(account(row.name, row.account))
+	before := b.raw("accounts", row.name)
+	w := b.work(row.name, b.legIn("", row.name, amount))
+	w.Transfer.Currency = row.currency
+	require.Equal(b.t, protocol.Applied, b.on(w, claim(protocol.Insert)).Result)
+
+	op := b.ready(w)[0]
+	row.facts.Found, row.facts.Fence = true, op.Fence
+	switch row.fence {
+	case nil:
+	case "none":
+		op.Fence = ""
+	default:
+		value := rawValue(row.fence)
+		op.Fence = protocol.Fence(append([]byte{byte(value.Type)}, value.Value...))
+	}
+	answer := b.on(w, op)
+	if row.matches {
+		require.Equal(b.t, protocol.Applied, answer.Result, w.Cause)
+		b.checkPrepared(before, row.name, amount)
+		look := b.on(w, at(protocol.Look, 0))
+		require.Equal(b.t, protocol.Applied, look.Result)
+		assert.True(b.t, look.Facts.Marker)
+		assert.Equal(b.t, row.facts.Fence, look.Facts.Fence)
+		return
+	}
+	require.Equal(b.t, protocol.NotMatched, answer.Result, w.Cause)
+	assert.Equal(b.t, before, b.raw("accounts", row.name), "a refused prepare has changed something")
+	look := b.on(w, at(protocol.Look, 0))
+	require.Equal(b.t, protocol.Applied, look.Result, w.Cause)
+	assert.Equal(b.t, row.facts, look.Facts)
+}
+
+// checkPrepared asserts that the marker was set and a debit taken off, and that nothing else has changed.
+func (b *bank) checkPrepared(before bson.Raw, id string, amount money.Amount) {
+	b.t.Helper()
+	want, after := asMap(b.t, before), b.raw("accounts", id)
+	pending, _ := want["pending"].(bson.M)
+	if pending == nil {
+		pending = bson.M{}
+	}
+	pending[id], want["pending"] = amount.Value(), pending
+	if amount.Sign() < 0 {
+		sum, err := mustAmount(b.t, before.Lookup("balance")).Add(amount)
+		require.NoError(b.t, err)
+		assert.Zero(b.t, sum.Cmp(mustAmount(b.t, after.Lookup("balance"))))
+		want["balance"] = asMap(b.t, after)["balance"]
+	}
+	b.has("accounts", want)
+}
+
+func mustAmount(t *testing.T, value bson.RawValue) money.Amount {
+	t.Helper()
+	amount, err := money.FromBSON(value)
+	require.NoError(t, err)
+	return amount
+}
+
+// A missing account is not matched and not created, and a look says that it is missing.
+func TestPrepareDoesNotCreateAnAccount(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	w := b.claimed("order", b.leg("nobody", 60))
+	for _, fence := range []protocol.Fence{"", protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, make([]byte, 12)...))} {
+		assert.Equal(t, protocol.NotMatched, b.on(w, prepareWith(0, fence)).Result)
+	}
+	look := b.on(w, at(protocol.Look, 0))
+	assert.Equal(t, protocol.Answer{Result: protocol.Applied}, look)
+	assert.Nil(t, b.raw("accounts", "nobody"))
+}
+
+// A floor that was raised after the fence was read holds: the prepare is refused until a look has learned it. A floor
+// that was lowered costs the same look, and then counts.
+func TestPrepareRequiresTheFloorThatWasRead(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	for i, row := range []struct {
+		read, now any
+		then      protocol.Result
+	}{
+		{nil, int64(50), protocol.NotMatched},
+		{int64(0), int64(50), protocol.NotMatched},
+		{bson.MinKey{}, int64(50), protocol.NotMatched},
+		{int64(50), nil, protocol.Applied},
+		{int64(50), bson.Null{}, protocol.Applied},
+		{int64(50), int64(-50), protocol.Applied},
+		{int64(50), bson.MinKey{}, protocol.Applied},
+		{nil, bson.MinKey{}, protocol.Applied},
+	} {
+		id := fmt.Sprintf("account %d", i)
+		b.put(account(id, bson.M{"floor": row.read}))
+		w := b.claimed(id, b.leg(id, -60))
+		op := b.ready(w)[0]
+		update := bson.M{"$set": bson.M{"floor": row.now}}
+		if row.now == nil {
+			update = bson.M{"$unset": bson.M{"floor": ""}}
+		}
+		b.change("accounts", id, update)
+		before := b.raw("accounts", id)
+
+		require.Equal(t, protocol.NotMatched, b.on(w, op).Result, "row %d", i)
+		require.Equal(t, before, b.raw("accounts", id))
+		look := b.on(w, at(protocol.Look, 0))
+		require.Equal(t, row.then == protocol.Applied, look.Facts.Funds)
+		require.Equal(t, op.Fence, look.Facts.Fence)
+		require.Equal(t, row.then, b.on(w, op).Result, "row %d", i)
+		balance, _ := b.raw("accounts", id).Lookup("balance").Int64OK()
+		if row.then == protocol.Applied {
+			assert.EqualValues(t, 40, balance)
+		} else {
+			assert.EqualValues(t, 100, balance)
+		}
+	}
+}
+
+// The limit of transfers in flight is judged by looks alone: the full account is told, the prepare is not refused.
+func TestMarkerLimitIsJudgedByReads(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, func(c *Config) { c.MarkerLimit = 2 })
+	b.put(account("one", bson.M{"pending": bson.M{"x": int64(1)}}), account("two", bson.M{"pending": bson.M{"x": int64(1), "y": int64(0)}}))
+	w := b.claimed("order", b.leg("one", -60), b.leg("two", 60))
+	answers := b.all(w, at(protocol.ReadFence, 0), at(protocol.ReadFence, 1))
+	for i, free := range []bool{true, false} {
+		want := fit()
+		want.Found, want.Free, want.Fence = true, free, answers[i].Facts.Fence
+		assert.Equal(t, want, answers[i].Facts)
+		assert.Equal(t, want, b.on(w, at(protocol.Look, i)).Facts)
+		b.applied(w, prepareWith(i, answers[i].Facts.Fence))
+	}
+}

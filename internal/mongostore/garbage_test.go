@@ -1,0 +1,129 @@
+package mongostore
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// anything draws a value of any type.
+func (l lottery) anything(depth int) any {
+	if depth > 0 && l.odds(3) {
+		if l.odds(2) {
+			return bson.A{l.anything(depth - 1), l.anything(depth - 1)}
+		}
+		return bson.M{"ledger": "", "ns": "x", pick(l, "account", "amount", "code", "order"): l.anything(depth - 1)}
+	}
+	return pick[any](l, nil, bson.Null{}, "text", "Preparing", int32(5), int64(-5), 5.5, true, decimal("NaN"), decimal("12.5"),
+		decimal("1E+6000"),
+		bson.DateTime(5), bson.ObjectID{1}, bson.Binary{Data: []byte{1}}, bson.MinKey{}, bson.MaxKey{}, bson.Regex{Pattern: "("},
+		bson.Timestamp{T: 1}, bson.Undefined{}, bson.JavaScript("x"), bson.Symbol("s"), bson.A{}, bson.M{}, "\x00")
+}
+
+// garbage draws a document with the given field names, and values of any type.
+func (l lottery) garbage(names ...string) bson.Raw {
+	document := bson.D{}
+	for _, name := range names {
+		if !l.odds(4) {
+			document = append(document, bson.E{Key: name, Value: l.anything(2)})
+		}
+	}
+	return encode(document)
+}
+
+// damaged returns a document with a few bytes changed or cut off.
+func (l lottery) damaged(document bson.Raw) bson.Raw {
+	damaged := append(bson.Raw{}, document...)
+	for range 1 + l.IntN(4) {
+		damaged[l.IntN(len(damaged))] = byte(l.IntN(256))
+	}
+	if l.odds(3) {
+		damaged = damaged[:l.IntN(len(damaged))]
+	}
+	return damaged
+}
+
+// Documents are not ours alone. Whatever is stored, reading it gives a value or an error, and never a panic.
+func TestGarbageIsReadOrRefused(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	l := lottery{rand.New(rand.NewPCG(7, 7))}
+	read, refused := 0, 0
+	count := func(err error) {
+		if err == nil {
+			read++
+		} else {
+			refused++
+		}
+	}
+	for range 3000 {
+		transfer := l.garbage("_id", "state", "open", "legs", "currency", "digest", "epoch", "owner", "attempts", "createdAt",
+			"committedAt", "failure", "metadata")
+		document := l.garbage("_id", "balance", "pending", "fence", "floor", "currency", "closed", "metadata")
+		if l.odds(4) {
+			transfer, document = l.damaged(transfer), l.damaged(document)
+		}
+		decoded, err := decodeTransfer(transfer)
+		count(err)
+		if err != nil {
+			require.ErrorIs(t, err, ErrUnreadable)
+		}
+		_, err = b.store.NewWork(decoded, "me")
+		count(err)
+		_, err = b.store.decodeAccount(document)
+		count(err)
+		for _, amount := range []money.Amount{money.Units(-60), dec("60.5")} {
+			w := b.work("order", b.legIn("", "alice", amount))
+			facts := b.store.facts(w, &w.parties[0], document)
+			b.store.prepare(w, &w.parties[0], facts.Fence)
+			w.Seen(0)
+		}
+	}
+	assert.Greater(t, read, 200)
+	assert.Greater(t, refused, 200)
+}
+
+// What was stored comes back as it was: a transfer read from its own document is the same.
+func TestTransferRoundTrip(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	w := b.full("order")
+	require.Equal(t, protocol.Applied, b.on(w, claim(protocol.Insert)).Result)
+	for _, op := range []protocol.Operation{decide(protocol.Rollback, 1), finish(protocol.Fail)} {
+		b.applied(w, op)
+		read, found, err := b.store.GetTransfer(t.Context(), "order")
+		require.NoError(t, err)
+		require.True(t, found)
+		assert.Equal(t, w.Transfer, read)
+	}
+	_, found, err := b.store.GetTransfer(t.Context(), "other")
+	require.NoError(t, err)
+	assert.False(t, found)
+	assert.Equal(t, &Failure{Code: "insufficientFunds", Account: "alice"}, w.Transfer.Failure)
+}
+
+// Fields of a wrong type in a stored transfer make it unreadable, rather than something else.
+func TestWrongTypesAreUnreadable(t *testing.T) {
+	t.Parallel()
+	leg := func(amount any) bson.A {
+		return bson.A{bson.M{"ledger": "", "ns": "x.y", "account": "alice", "amount": amount}}
+	}
+	for name, value := range map[string]any{
+		"_id": int64(5), "state": int32(1), "legs": "none", "epoch": 1.5, "digest": int64(1), "createdAt": "now",
+		"owner": int64(1), "metadata": "text",
+	} {
+		document := bson.M{"_id": "order", "state": "Preparing", "legs": leg(int64(5)), "epoch": int64(1), name: value}
+		_, err := decodeTransfer(encode(document))
+		require.ErrorIs(t, err, ErrUnreadable, name)
+	}
+	for _, amount := range []any{5.0, "5", nil, decimal("NaN"), decimal("Infinity"), decimal("1E+65"), true, bson.M{}, bson.A{int64(5)}} {
+		_, err := decodeTransfer(encode(bson.M{"_id": "order", "legs": leg(amount)}))
+		require.ErrorIs(t, err, ErrUnreadable, "%v", amount)
+	}
+}

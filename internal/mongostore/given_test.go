@@ -1,0 +1,310 @@
+package mongostore
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// bank is a store on a database of its own, with a log of what it sends. It has two ledgers, "" and "eu".
+type bank struct {
+	t     *testing.T
+	db    *mongo.Database // for the test's own reads and writes: not logged, no failpoints
+	store *Store
+	log   *commandLog
+	app   string // by which failpoints tell the store's client
+}
+
+// standardFields are the field names that a coordinator takes by default.
+func standardFields() Fields {
+	return Fields{Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed"}
+}
+
+func newBank(t *testing.T, changes ...func(*Config)) *bank {
+	t.Helper()
+	return newBankOf(t, options.Client(), changes...)
+}
+
+// newBankOf returns a bank whose store works through a client with the given options.
+func newBankOf(t *testing.T, client *options.ClientOptions, changes ...func(*Config)) *bank {
+	t.Helper()
+	b := &bank{t: t, db: mongotest.Database(t), log: newCommandLog()}
+	b.app = b.db.Name()
+	db := mongotest.Client(t, client, options.Client().SetAppName(b.app).SetMonitor(b.log.monitor())).Database(b.db.Name())
+	config := Config{
+		Transfers:   db.Collection("transfers"),
+		Ledgers:     map[string]*mongo.Collection{"": db.Collection("accounts"), "eu": db.Collection("accounts_eu")},
+		Fields:      standardFields(),
+		MarkerLimit: 100,
+		Now:         time.Now,
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	var err error
+	b.store, err = New(config)
+	require.NoError(t, err)
+	return b
+}
+
+// fence0 is the fence that accounts have in these tests before anybody replaces it.
+func fence0() bson.ObjectID { return bson.ObjectID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12} }
+
+// account returns a usable account with a balance of 100, changed: a value of nil removes the field.
+func account(id any, changes bson.M) bson.M {
+	document := bson.M{"_id": id, "balance": int64(100), "pending": bson.M{}, "fence": fence0(), "note": "kept"}
+	for key, value := range changes {
+		if value == nil {
+			delete(document, key)
+			continue
+		}
+		document[key] = value
+	}
+	return document
+}
+
+// put stores accounts in the default ledger.
+func (b *bank) put(accounts ...bson.M) { b.t.Helper(); b.putIn("accounts", accounts...) }
+
+func (b *bank) putIn(collection string, documents ...bson.M) {
+	b.t.Helper()
+	_, err := b.db.Collection(collection).InsertMany(b.t.Context(), documents)
+	require.NoError(b.t, err)
+}
+
+// raw returns a document as it is stored, nil if there is none.
+func (b *bank) raw(collection string, id any) bson.Raw {
+	b.t.Helper()
+	document, err := b.db.Collection(collection).FindOne(b.t.Context(), bson.M{"_id": id}).Raw()
+	if missing(err) {
+		return nil
+	}
+	require.NoError(b.t, err)
+	return document
+}
+
+// has asserts that a document is stored, and nothing else in it.
+func (b *bank) has(collection string, want bson.M) {
+	b.t.Helper()
+	require.Equal(b.t, want, asMap(b.t, b.raw(collection, want["_id"])))
+}
+
+// change changes a document behind the store's back.
+func (b *bank) change(collection string, id any, update bson.M) {
+	b.t.Helper()
+	result, err := b.db.Collection(collection).UpdateOne(b.t.Context(), bson.M{"_id": id}, update)
+	require.NoError(b.t, err)
+	require.EqualValues(b.t, 1, result.MatchedCount)
+}
+
+// asMap decodes a document so that the order of its fields doesn't count, and the types do.
+func asMap(t *testing.T, document bson.Raw) bson.M {
+	t.Helper()
+	require.NotNil(t, document, "the document is not there")
+	decoder := bson.NewDecoder(bson.NewDocumentReader(bytes.NewReader(document)))
+	decoder.DefaultDocumentM()
+	m := bson.M{}
+	require.NoError(t, decoder.Decode(&m))
+	return m
+}
+
+// leg returns a movement of units in the default ledger.
+func (b *bank) leg(account string, units int64) Leg { return b.legIn("", account, money.Units(units)) }
+
+func (b *bank) legIn(ledger, account string, amount money.Amount) Leg {
+	return Leg{Ledger: ledger, Namespace: b.store.Namespace(ledger), Account: account, Amount: amount}
+}
+
+// work returns a work on a transfer that isn't stored.
+func (b *bank) work(id string, legs ...Leg) *Work {
+	b.t.Helper()
+	w, err := b.store.NewWork(Transfer{ID: id, Legs: legs, Digest: []byte{1, 42}}, "owner of "+id)
+	require.NoError(b.t, err)
+	return w
+}
+
+// claimed returns a work on a transfer that it has stored as Preparing.
+func (b *bank) claimed(id string, legs ...Leg) *Work {
+	b.t.Helper()
+	w := b.work(id, legs...)
+	require.Equal(b.t, protocol.Applied, b.on(w, claim(protocol.Insert)).Result, w.Cause)
+	return w
+}
+
+// on performs one operation.
+func (b *bank) on(w *Work, op protocol.Operation) protocol.Answer {
+	b.t.Helper()
+	return b.all(w, op)[0]
+}
+
+// all performs operations as one round.
+func (b *bank) all(w *Work, operations ...protocol.Operation) []protocol.Answer {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	defer cancel()
+	answers := b.store.Perform(ctx, w, operations)
+	require.Len(b.t, answers, len(operations))
+	return answers
+}
+
+// ready reads the fences of all participants and returns their prepares.
+func (b *bank) ready(w *Work) []protocol.Operation {
+	b.t.Helper()
+	var reads, prepares []protocol.Operation
+	for i := range w.parties {
+		reads = append(reads, at(protocol.ReadFence, i))
+	}
+	for i, answer := range b.all(w, reads...) {
+		require.Equal(b.t, protocol.Applied, answer.Result, w.Cause)
+		prepares = append(prepares, prepareWith(i, answer.Facts.Fence))
+	}
+	return prepares
+}
+
+// prepared prepares all participants.
+func (b *bank) prepared(w *Work) *Work {
+	b.t.Helper()
+	b.applied(w, b.ready(w)...)
+	return w
+}
+
+// applied performs a round in which everything has to be applied.
+func (b *bank) applied(w *Work, operations ...protocol.Operation) {
+	b.t.Helper()
+	for i, answer := range b.all(w, operations...) {
+		require.Equal(b.t, protocol.Applied, answer.Result, "operation %d: %v", i, w.Cause)
+	}
+}
+
+func at(kind protocol.Kind, participant int) protocol.Operation {
+	return protocol.Operation{Kind: kind, Participant: participant}
+}
+
+func about(kind protocol.Kind) protocol.Operation { return at(kind, protocol.NoParticipant) }
+
+func prepareWith(participant int, fence protocol.Fence) protocol.Operation {
+	op := at(protocol.Prepare, participant)
+	op.Fence = fence
+	return op
+}
+
+func claim(how protocol.Claiming) protocol.Operation {
+	op := about(protocol.Claim)
+	op.Claiming = how
+	return op
+}
+
+func decide(to protocol.State, epoch int64) protocol.Operation {
+	op := about(protocol.Decide)
+	op.To, op.Epoch = to, epoch
+	if to == protocol.Rollback {
+		op.Refusal = protocol.Refusal{Reason: protocol.InsufficientFunds, Participant: 0}
+	}
+	return op
+}
+
+func finish(to protocol.State) protocol.Operation {
+	op := about(protocol.Finish)
+	op.To = to
+	return op
+}
+
+func replacing(op protocol.Operation) protocol.Operation {
+	op.ReplaceFence = true
+	return op
+}
+
+// command is one command as the server got it and answered it.
+type command struct {
+	name        string
+	body, reply bson.Raw // no reply if it failed
+}
+
+// commandLog is the list of the commands that a client has sent.
+type commandLog struct {
+	mu       sync.Mutex
+	commands []*command
+	pending  map[int64]*command
+}
+
+func newCommandLog() *commandLog { return &commandLog{pending: map[int64]*command{}} }
+
+func (l *commandLog) monitor() *event.CommandMonitor {
+	return &event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			c := &command{name: e.CommandName, body: slices.Clone(e.Command)}
+			l.commands, l.pending[e.RequestID] = append(l.commands, c), c
+		},
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.pending[e.RequestID].reply = slices.Clone(e.Reply)
+		},
+	}
+}
+
+// take returns the commands sent since the last call.
+func (l *commandLog) take() []*command {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	commands := l.commands
+	l.commands = nil
+	return commands
+}
+
+// names returns the names of commands, in order.
+func names(commands []*command) []string {
+	list := make([]string, len(commands))
+	for i, c := range commands {
+		list[i] = c.name
+	}
+	return list
+}
+
+// text returns a string of a command's body, "" if there is none at that path.
+func (c *command) text(path ...string) string {
+	value, _ := c.body.Lookup(path...).StringValueOK()
+	return value
+}
+
+// failing makes the server fail commands of the bank's store until the test ends or the returned function is called. The server has
+// one such failpoint for everybody, so tests that use it don't run in parallel.
+func (b *bank) failing(times int, commands []string, how bson.M) (stop func()) {
+	b.t.Helper()
+	data := bson.M{"failCommands": commands, "appName": b.app}
+	maps.Copy(data, how)
+	b.failpoint(bson.M{"times": times}, data)
+	stop = func() { b.failpoint("off", bson.M{}) }
+	b.t.Cleanup(stop)
+	return stop
+}
+
+func (b *bank) failpoint(mode any, data bson.M) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	require.NoError(b.t, b.db.Client().Database("admin").RunCommand(ctx, bson.D{
+		{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: mode}, {Key: "data", Value: data},
+	}).Err())
+}
+
+// options returns the options of a client that is logged.
+func (l *commandLog) options() *options.ClientOptions {
+	return options.Client().SetMonitor(l.monitor())
+}

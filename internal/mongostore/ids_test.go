@@ -1,0 +1,176 @@
+package mongostore
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// awkwardIDs are IDs with everything that means something to the server, and how their markers are named.
+func awkwardIDs() map[string]string {
+	return map[string]string{
+		"order-17":                "order-17",
+		"a.b.c":                   "a%2Eb%2Ec",
+		".":                       "%2E",
+		"..":                      "%2E%2E",
+		"$":                       "%24",
+		"$set":                    "%24set",
+		"$[]":                     "%24[]",
+		"$[x].y":                  "%24[x]%2Ey",
+		"a$b":                     "a%24b",
+		"%":                       "%25",
+		"%2E":                     "%252E",
+		"%25":                     "%2525",
+		"\x00":                    "%00",
+		"a\x00b":                  "a%00b",
+		"0":                       "%30",
+		"7":                       "%37",
+		"17":                      "%317",
+		"00":                      "%300",
+		"1234567890":              "%31234567890",
+		"-1":                      "-1",
+		"1a":                      "1a",
+		"a1":                      "a1",
+		"١٢":                      "١٢", // digits, but not the server's
+		" ":                       " ",
+		"\n\t\x7f\x01":            "\n\t\x7f\x01",
+		"Überweisung 💶":           "Überweisung 💶",
+		"e\u0301":                 "e\u0301",
+		"\u00e9":                  "\u00e9",
+		"_id":                     "_id",
+		"__proto__":               "__proto__",
+		"\"quoted\" and 'single'": "\"quoted\" and 'single'",
+		strings.Repeat("$", 255):  strings.Repeat("%24", 255),
+		strings.Repeat("9", 255):  "%39" + strings.Repeat("9", 254),
+		strings.Repeat("é", 127):  strings.Repeat("é", 127),
+	}
+}
+
+// A marker's key keeps what means something to the server out of the path.
+func TestMarkerKey(t *testing.T) {
+	t.Parallel()
+	for id, key := range awkwardIDs() {
+		assert.Equal(t, key, markerKey(id), "%q", id)
+	}
+}
+
+// Two transfers never share a marker's key, and no key can be taken for a path, an operator or an index.
+func FuzzMarkerKey(f *testing.F) {
+	ids := awkwardIDs()
+	for a := range ids {
+		f.Add(a, a+"%")
+		f.Add(a, strings.ReplaceAll(markerKey(a), "%25", "%"))
+		f.Add(a, markerKey(a))
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if CheckID(a) != nil || CheckID(b) != nil {
+			return
+		}
+		key := markerKey(a)
+		if a != b && key == markerKey(b) {
+			t.Errorf("%q and %q have the same key %q", a, b, key)
+		}
+		if key == "" || strings.ContainsAny(key, ".$\x00") || strings.Trim(key, "0123456789") == "" || !utf8.ValidString(key) {
+			t.Errorf("the key %q of %q means something to the server", key, a)
+		}
+	})
+}
+
+// Transfers with any ID move their money exactly and leave no marker, also where their markers lie beside each other.
+func TestAwkwardIDsOnTheServer(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.put(account("alice", bson.M{"balance": int64(1_000_000)}), account("bob", bson.M{"pending": nil}))
+	var works []*Work
+	balance := int64(1_000_000)
+	for id := range awkwardIDs() {
+		w := b.prepared(b.claimed(id, b.leg("alice", -60), b.leg("bob", 60)))
+		facts := b.on(w, at(protocol.Look, 0)).Facts
+		assert.True(t, facts.Marker, "%q", id)
+		assert.Equal(t, protocol.NotMatched, b.on(w, b.ready(w)[0]).Result, "%q is prepared twice", id)
+		works = append(works, w)
+		balance -= 60
+	}
+	pending := b.raw("accounts", "alice").Lookup("pending").Document()
+	elements, err := pending.Elements()
+	require.NoError(t, err)
+	require.Len(t, elements, len(works))
+	for i, w := range works {
+		kind := protocol.Settle
+		if i%3 == 0 {
+			kind, balance = protocol.Undo, balance+60
+		}
+		b.applied(w, replacing(at(kind, 0)), replacing(at(kind, 1)))
+		assert.False(t, b.on(w, at(protocol.Look, 0)).Facts.Marker)
+		if kind == protocol.Undo {
+			b.applied(w, at(protocol.FenceOnly, 0))
+		}
+	}
+	b.checkCleared(account("alice", bson.M{"balance": balance}), true)
+	b.checkCleared(account("bob", bson.M{"balance": 100 + 1_000_000 - balance}), true)
+}
+
+// IDs have 1 to 255 bytes of UTF-8.
+func TestCheckID(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"", strings.Repeat("a", 256), strings.Repeat("é", 128), "\xff", "a\xc3", "\xed\xa0\x80"} {
+		require.Error(t, CheckID(id), "%q", id)
+		_, err := StringIDs.Encode(id)
+		require.Error(t, err)
+	}
+	for id := range awkwardIDs() {
+		require.NoError(t, CheckID(id))
+	}
+}
+
+// ObjectIDs are hex digits outside, in lower case, and ObjectIds inside.
+func TestObjectIDs(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, func(c *Config) { c.IDs = ObjectIDs })
+	oid := bson.NewObjectID()
+	upper := strings.ToUpper(oid.Hex())
+	b.put(account(oid, nil), account(oid.Hex(), nil))
+	assert.Equal(t, oid.Hex(), ObjectIDs.Canonical(upper))
+	assert.Equal(t, "AbC", StringIDs.Canonical("AbC"))
+	for i, text := range []string{upper, oid.Hex()} {
+		w := b.prepared(b.work(text[:1+i], b.leg(text, -60+int64(i)*20)))
+		b.applied(w, at(protocol.Settle, 0))
+	}
+	b.has("accounts", account(oid, bson.M{"balance": int64(0)}))
+	b.has("accounts", account(oid.Hex(), nil))
+	got, found, err := b.store.GetAccount(t.Context(), "", upper)
+	require.NoError(t, err)
+	assert.True(t, found)
+	assert.Equal(t, oid.Hex(), got.ID)
+
+	for _, id := range []string{"", "alice", oid.Hex()[1:], oid.Hex() + "00", "0x" + oid.Hex()[2:], strings.Repeat("g", 24)} {
+		_, err := ObjectIDs.Encode(id)
+		require.Error(t, err, "%q", id)
+		_, err = b.store.NewWork(Transfer{ID: "order", Legs: []Leg{b.leg(id, 1)}}, "me")
+		require.Error(t, err, "%q", id)
+	}
+}
+
+// A stored _id of the wrong kind is told, not guessed.
+func TestDecodeID(t *testing.T) {
+	t.Parallel()
+	oid := bson.NewObjectID()
+	for _, row := range []struct {
+		codec IDCodec
+		id    any
+		want  string
+	}{
+		{StringIDs, "alice", "alice"}, {ObjectIDs, oid, oid.Hex()},
+		{StringIDs, oid, ""}, {ObjectIDs, oid.Hex(), ""}, {StringIDs, int64(5), ""}, {ObjectIDs, nil, ""},
+	} {
+		got, err := row.codec.decode(rawValue(row.id))
+		assert.Equal(t, row.want, got)
+		assert.Equal(t, row.want == "", err != nil)
+	}
+}

@@ -1,0 +1,271 @@
+package mongostore
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Setup creates the indexes of the transfers, none of the accounts, and may be called again, by another process too.
+func TestSetupIsIdempotent(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	require.NoError(t, b.store.Setup(t.Context()))
+	before := b.indexes("transfers")
+	assert.Equal(t, map[string]string{
+		"_id_":    `{"_id": {"$numberInt":"1"}}`,
+		"open":    `{"state": {"$numberInt":"1"},"lastModified": {"$numberInt":"1"}}`,
+		"history": `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},"committedAt": {"$numberInt":"1"}}`,
+		"created": `{"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
+	}, before)
+	for _, accounts := range []string{"accounts", "accounts_eu"} {
+		assert.Len(t, b.indexes(accounts), 1)
+	}
+	b.put(account("alice", nil))
+	require.NoError(t, b.store.Setup(t.Context()))
+	require.NoError(t, b.reconnected(t, 1).store.Setup(t.Context()))
+	assert.Equal(t, before, b.indexes("transfers"))
+	b.has("accounts", account("alice", nil))
+}
+
+func (b *bank) indexes(collection string) map[string]string {
+	b.t.Helper()
+	specs, err := b.db.Collection(collection).Indexes().ListSpecifications(b.t.Context())
+	require.NoError(b.t, err)
+	keys := map[string]string{}
+	for _, spec := range specs {
+		keys[spec.Name] = spec.KeysDocument.String()
+	}
+	return keys
+}
+
+// An index that stands in the way is told, also where the client's own writes are not acknowledged.
+func TestSetupTellsAConflict(t *testing.T) {
+	t.Parallel()
+	for name, client := range map[string]*options.ClientOptions{
+		"default": options.Client(), "w: 0": options.Client().SetWriteConcern(writeconcern.Unacknowledged()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBankOf(t, client)
+			index := mongo.IndexModel{Keys: bson.M{"other": 1}, Options: options.Index().SetName("open")}
+			_, err := b.db.Collection("transfers").Indexes().CreateOne(t.Context(), index)
+			require.NoError(t, err)
+			require.ErrorContains(t, b.store.Setup(t.Context()), "transfers")
+		})
+	}
+}
+
+// The sweep for unfinished work reads the index of unfinished work, which finished transfers are not in.
+func TestStalledUsesThePartialIndex(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	require.NoError(t, b.store.Setup(t.Context()))
+	for _, state := range []protocol.State{
+		protocol.Initiated, protocol.Preparing, protocol.Committed, protocol.Rollback, protocol.Success, protocol.Fail,
+	} {
+		b.claimed(string(state), b.leg("alice", -60))
+		b.change("transfers", string(state), bson.M{"$set": bson.M{"state": state, "lastModified": time.Now().Add(-time.Hour)}})
+		if state.Final() {
+			b.change("transfers", string(state), bson.M{"$unset": bson.M{"open": ""}})
+		}
+	}
+	b.claimed("fresh", b.leg("alice", -60))
+	for threshold, want := range map[time.Duration][]string{
+		time.Hour: {"Committed", "Preparing", "Rollback"}, 2 * time.Hour: nil, 0: {"Committed", "Preparing", "Rollback", "fresh"},
+	} {
+		b.log.take()
+		var found []string
+		for transfer, err := range b.store.Stalled(t.Context(), threshold) {
+			require.NoError(t, err)
+			found = append(found, transfer.ID)
+		}
+		slices.Sort(found)
+		assert.Equal(t, want, found, threshold)
+		find := b.log.take()[0]
+		plan := b.explain(find)
+		assert.Contains(t, plan, `"indexName": "open"`)
+		assert.NotContains(t, plan, "COLLSCAN")
+	}
+}
+
+// explain returns the winning plan of a find that was logged.
+func (b *bank) explain(find *command) string {
+	b.t.Helper()
+	query := bson.D{{Key: "find", Value: find.text("find")}}
+	for _, field := range []string{"filter", "sort"} {
+		query = append(query, bson.E{Key: field, Value: find.body.Lookup(field)})
+	}
+	var reply struct {
+		QueryPlanner struct {
+			WinningPlan bson.Raw `bson:"winningPlan"`
+		} `bson:"queryPlanner"`
+	}
+	require.NoError(b.t, b.db.RunCommand(b.t.Context(), bson.D{{Key: "explain", Value: query}}).Decode(&reply))
+	return reply.QueryPlanner.WinningPlan.String()
+}
+
+// Setup refuses collections in which an ID does not stand for one document that stays, whichever of the collections it is.
+func TestSetupRefusesOtherCollections(t *testing.T) {
+	t.Parallel()
+	for name, create := range map[string]bson.D{
+		"view":        {{Key: "viewOn", Value: "others"}, {Key: "pipeline", Value: bson.A{}}},
+		"collation":   {{Key: "collation", Value: bson.M{"locale": "en", "strength": 2}}},
+		"time series": {{Key: "timeseries", Value: bson.M{"timeField": "at"}}},
+		"capped":      {{Key: "capped", Value: true}, {Key: "size", Value: 1 << 20}},
+	} {
+		for _, collection := range []string{"transfers", "accounts", "accounts_eu"} {
+			t.Run(name+" as "+collection, func(t *testing.T) {
+				t.Parallel()
+				b := newBank(t)
+				command := append(bson.D{{Key: "create", Value: collection}}, create...)
+				require.NoError(t, b.db.RunCommand(t.Context(), command).Err())
+				err := b.store.Setup(t.Context())
+				require.ErrorIs(t, err, ErrUnsupported)
+				require.ErrorContains(t, err, b.db.Name()+"."+collection)
+			})
+		}
+	}
+	b := newBank(t)
+	simple := bson.D{{Key: "create", Value: "accounts"}, {Key: "collation", Value: bson.M{"locale": "simple"}}}
+	require.NoError(t, b.db.RunCommand(t.Context(), simple).Err())
+	require.NoError(t, b.store.Setup(t.Context()))
+}
+
+// A collection may be sharded by _id alone.
+func TestShardedByID(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		entry bson.M
+		fine  bool
+	}{
+		"ranged":           {bson.M{"key": bson.M{"_id": 1}}, true},
+		"hashed":           {bson.M{"key": bson.M{"_id": "hashed"}}, true},
+		"not sharded":      {bson.M{"_id": "bank.accounts"}, true},
+		"dropped":          {bson.M{"key": bson.M{"region": 1}, "dropped": true}, true},
+		"not dropped":      {bson.M{"key": bson.M{"region": 1}, "dropped": false}, false},
+		"another field":    {bson.M{"key": bson.M{"region": 1}}, false},
+		"compound":         {bson.M{"key": bson.D{{Key: "_id", Value: 1}, {Key: "region", Value: 1}}}, false},
+		"compound, behind": {bson.M{"key": bson.D{{Key: "region", Value: 1}, {Key: "_id", Value: 1}}}, false},
+		"field of _id":     {bson.M{"key": bson.M{"_id.region": 1}}, false},
+	} {
+		err := shardedByID("bank.accounts", encode(row.entry))
+		if row.fine {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorIs(t, err, ErrUnsupported, name)
+			require.ErrorContains(t, err, "bank.accounts", name)
+		}
+	}
+}
+
+// A server must acknowledge by majority and be of version 5.0 or later.
+func TestSupported(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		answer helloAnswer
+		fine   bool
+	}{
+		"replica set":      {helloAnswer{SetName: "rs", MaxWireVersion: 13}, true},
+		"mongos":           {helloAnswer{Message: "isdbgrid", MaxWireVersion: 17}, true},
+		"standalone":       {helloAnswer{MaxWireVersion: 17}, false},
+		"not initiated":    {helloAnswer{Message: "other", MaxWireVersion: 17}, false},
+		"old replica set":  {helloAnswer{SetName: "rs", MaxWireVersion: 12}, false},
+		"old mongos":       {helloAnswer{Message: "isdbgrid", MaxWireVersion: 9}, false},
+		"a later, far one": {helloAnswer{SetName: "rs", MaxWireVersion: 99}, true},
+	} {
+		if err := row.answer.supported(); row.fine {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorIs(t, err, ErrUnsupported, name)
+		}
+	}
+	answer, err := hello(t.Context(), newBank(t).store.transfers)
+	require.NoError(t, err)
+	require.NoError(t, answer.supported())
+	assert.False(t, answer.routed())
+	assert.WithinDuration(t, time.Now(), answer.LocalTime, time.Minute)
+}
+
+// config returns a configuration with one ledger more.
+func (b *bank) config(name string, ledger *mongo.Collection) Config {
+	ledgers := map[string]*mongo.Collection{name: ledger}
+	for name, l := range b.store.ledgers {
+		ledgers[name] = l.commands
+	}
+	return Config{Transfers: b.store.transfers, Ledgers: ledgers, Fields: standardFields(), MarkerLimit: 1, Now: time.Now}
+}
+
+// One collection under two names would make one account two participants with one marker: it is refused, through one client at
+// once, and through two as soon as the server can be asked.
+func TestOneCollectionUnderTwoNames(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	db := b.store.transfers.Database()
+	for _, name := range []string{"accounts", "accounts_eu", "transfers"} {
+		_, err := New(b.config("again", db.Collection(name)))
+		require.ErrorContains(t, err, db.Name()+"."+name)
+	}
+	other := mongotest.Client(t)
+	for name, refused := range map[string]bool{"accounts": true, "transfers": true, "accounts_us": false} {
+		store, err := New(b.config("again", other.Database(db.Name()).Collection(name)))
+		require.NoError(t, err)
+		for range 2 {
+			err := store.Connect(t.Context())
+			if refused {
+				require.ErrorIs(t, err, ErrUnsupported, name)
+				require.ErrorContains(t, err, db.Name()+"."+name)
+				require.ErrorIs(t, store.Setup(t.Context()), ErrUnsupported)
+			} else {
+				require.NoError(t, err, name)
+			}
+		}
+	}
+	// The same name in another database is another collection.
+	store, err := New(b.config("again", mongotest.Database(t).Collection("accounts")))
+	require.NoError(t, err)
+	require.NoError(t, store.Connect(t.Context()))
+}
+
+// The same name on another cluster is another collection: its UUID tells.
+func TestSameNameOnAnotherCluster(t *testing.T) {
+	t.Setenv("MONGODB_URI", "")
+	server, err := mongotest.Start(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	b := newBank(t)
+	far := mongotest.Client(t, options.Client().ApplyURI(server.URI())).Database(b.db.Name()).Collection("accounts")
+	store, err := New(b.config("far", far))
+	require.NoError(t, err)
+	require.NoError(t, store.Connect(t.Context()))
+	assert.True(t, store.ledgers["eu"].sameClient)
+	assert.False(t, store.ledgers["far"].sameClient)
+	require.NoError(t, store.Setup(t.Context()))
+}
+
+// A transfer is worked on only where each of its collections is registered under the name that it stored.
+func TestForeignTransfersAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	assert.True(t, b.store.HasLedger("eu"))
+	assert.False(t, b.store.HasLedger("us"))
+	for _, leg := range []Leg{
+		{Ledger: "us", Namespace: b.db.Name() + ".accounts", Account: "alice"},
+		{Ledger: "eu", Namespace: b.db.Name() + ".accounts", Account: "alice"},
+		{Ledger: "", Namespace: "other.accounts", Account: "alice"},
+		{Account: "alice"},
+	} {
+		_, err := b.store.NewWork(Transfer{ID: "order", Legs: []Leg{b.leg("bob", 1), leg}}, "me")
+		require.ErrorIs(t, err, ErrForeign, "%+v", leg)
+	}
+}
