@@ -136,7 +136,12 @@ func (l *Ledger) Get(ctx context.Context, id string) (Account, error) {
 	if l.coordinator.engine.Closed() {
 		return Account{}, ErrClosed
 	}
-	stored, found, err := l.coordinator.store.GetAccount(ctx, l.name, id)
+	var stored mongostore.Account
+	var found bool
+	err := l.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
+		stored, found, err = l.coordinator.store.GetAccount(ctx, l.name, id)
+		return err == nil || found, err
+	})
 	switch {
 	case err != nil && found:
 		return Account{}, fmt.Errorf("account %q: %w: %w", id, ErrAmountKind, err)

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// persistence paces the repeats of a call that is one write: until its answer is known, its context ends, or the server has been
+// persistence paces the repeats of a call that is one read or write: until its answer is known, its context ends, or the server has been
 // away for engine.AwayLimit.
 type persistence struct {
 	n     int
@@ -36,6 +37,22 @@ func (p *persistence) again(ctx context.Context, c *Coordinator) bool {
 func (p *persistence) went(result protocol.Result, err error) {
 	p.sent = p.sent || result == protocol.Unknown
 	p.cause = err
+}
+
+// read repeats a read until it is answered, or its context ends, or the server has been away for too long; one lost answer does
+// not keep it for longer than a command may take. Attempt reports whether it is done, for good or ill.
+func (c *Coordinator) read(ctx context.Context, attempt func(context.Context) (bool, error)) error {
+	var try persistence
+	for try.again(ctx, c) {
+		limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+		done, err := attempt(limited)
+		cancel()
+		if done {
+			return err
+		}
+		try.went(protocol.NotSent, err)
+	}
+	return because(try.ended, try.cause)
 }
 
 // fails returns the error of a call that is given up, or that the server refuses.

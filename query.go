@@ -29,7 +29,12 @@ func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 	if c.engine.Closed() {
 		return Record{}, ErrClosed
 	}
-	stored, found, err := c.store.GetTransfer(ctx, id)
+	var stored mongostore.Transfer
+	var found bool
+	err := c.read(ctx, func(ctx context.Context) (done bool, err error) {
+		stored, found, err = c.store.GetTransfer(ctx, id)
+		return err == nil || errors.Is(err, mongostore.ErrUnreadable), err
+	})
 	switch {
 	case err != nil:
 		return Record{}, fmt.Errorf("get transfer %q: %w", id, err)

@@ -164,6 +164,20 @@ func (b *bank) raw(collection string) []bson.M {
 	return documents
 }
 
+// What the server refuses to write is a refusal as well: here, by the user's validator.
+func TestUnwritableAccount(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	atLeast50OrB := bson.M{"$or": bson.A{bson.M{"balance": bson.M{"$gte": 50}}, bson.M{"_id": "b"}}}
+	command := bson.D{{Key: "collMod", Value: "accounts"}, {Key: "validator", Value: atLeast50OrB}}
+	require.NoError(t, b.db.RunCommand(t.Context(), command).Err())
+	rec, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
+	b.requireRefused(rec, err, transfer.ErrUnwritable, "unwritable")
+	_, err = b.Transfer(t.Context(), move("u", "a", "b", 50))
+	require.NoError(t, err)
+	b.audit(initial(100, 0))
+}
+
 // Where several refusals apply, the first in the documented order is told, and among equals the first participant.
 func TestFirstRefusalIsTold(t *testing.T) {
 	t.Parallel()

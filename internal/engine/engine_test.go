@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// away returns an engine whose server is not there, by a clock that runs a second ahead whenever it is looked at, and work for it.
+func away(t *testing.T) (*Engine, *mongostore.Work) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().String()
+	require.NoError(t, listener.Close()) // nobody listens there any more
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + address).SetServerSelectionTimeout(time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	var seconds atomic.Int64
+	now := func() time.Time { return time.Unix(seconds.Add(1), 0) }
+	db := client.Database("nowhere")
+	store, err := mongostore.New(mongostore.Config{
+		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts")},
+		MarkerLimit: 1, Now: now,
+	})
+	require.NoError(t, err)
+	w, err := store.NewWork(mongostore.Transfer{ID: "t", Legs: []mongostore.Leg{
+		{Namespace: "nowhere.accounts", Account: "a", Amount: money.Units(-1)},
+		{Namespace: "nowhere.accounts", Account: "b", Amount: money.Units(1)},
+	}}, "me")
+	require.NoError(t, err)
+	return New(store, slog.New(slog.DiscardHandler), now), w
+}
+
+// An execution that can't reach the server gives up, and says that nothing was sent, and why.
+func TestServerAway(t *testing.T) {
+	e, w := away(t)
+	result, err := e.Execute(t.Context(), w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
+	require.ErrorIs(t, err, ErrNothingSent)
+	require.ErrorContains(t, result.Cause, "server selection error")
+	require.NoError(t, e.Close(t.Context()))
+	require.Zero(t, e.Executions("t"))
+}
+
+// A closed engine takes no work, and one that is closed in the middle stops it, each Close telling the truth about that.
+func TestClose(t *testing.T) {
+	e, w := away(t)
+	e.now = func() time.Time { return time.Unix(0, 0) } // never gives up by itself
+	outcome := make(chan error, 1)
+	go func() {
+		_, err := e.Execute(context.Background(), w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
+		outcome <- err
+	}()
+	require.Eventually(t, func() bool { return e.Executions("t") == 1 }, time.Minute, time.Millisecond)
+	patient := make(chan error, 1)
+	go func() { patient <- e.Close(context.Background()) }()
+	<-e.Closing()
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.ErrorIs(t, e.Close(ended), context.Canceled)
+	require.ErrorIs(t, <-outcome, ErrUnfinished)
+	require.ErrorIs(t, <-patient, ErrUnfinished, "what it waited for was stopped")
+	_, err := e.Execute(t.Context(), w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
+	require.ErrorIs(t, err, ErrClosed)
+}
