@@ -171,12 +171,9 @@ func (c *Coordinator) refusal(rec Record, result engine.Result) error {
 
 // stuck says what keeps a transfer from being finished.
 func (c *Coordinator) stuck(result engine.Result) error {
-	where := "the transfer's own document"
+	what := "the transfer's own document can't be written"
 	if at := result.StuckAt; at >= 0 {
-		where = fmt.Sprintf("account %q", result.Transfer.Legs[at].Account)
-		if result.Cause == nil {
-			return fmt.Errorf("%s is gone; the transfer goes on when it is back", where)
-		}
+		what = fmt.Sprintf("account %q is gone, or the server refuses to write to it", result.Transfer.Legs[at].Account)
 	}
-	return fmt.Errorf("%s can't be written, and the transfer goes on when that is repaired: %w", where, result.Cause)
+	return because(fmt.Errorf("%s; the transfer goes on once that is repaired", what), result.Cause)
 }
