@@ -131,7 +131,10 @@ func settingsOf(db *mongo.Database, opts []Option) (settings, error) {
 		returnAt:       StateSuccess,
 		logger:         slog.New(slog.DiscardHandler),
 	}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return s, invalid("option %d is nil", i)
+		}
 		opt(&s)
 	}
 	s.fields = s.fields.withDefaults()

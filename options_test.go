@@ -17,6 +17,7 @@ func TestInvalidOptions(t *testing.T) {
 	db := mongotest.Database(t)
 	other := db.Collection("other")
 	for text, opts := range map[string][]transfer.Option{
+		"option 0 is nil":          {nil},
 		"want a collection":        {transfer.WithAccounts(nil)},
 		`"euro" wants`:             {transfer.WithLedger("euro", nil)},
 		"a ledger's name":          {transfer.WithLedger("", other)},

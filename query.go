@@ -77,7 +77,7 @@ func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error
 func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
 	query := mongostore.Query{
 		Ledger: q.Ledger, Account: q.Account, ByLedger: q.Ledger != "",
-		After: q.After, Before: q.Before, Metadata: q.Metadata, Limit: q.Limit,
+		After: q.After, Before: q.Before, Limit: q.Limit,
 	}
 	if c.engine.Closed() {
 		return query, ErrClosed
@@ -88,7 +88,8 @@ func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
 	if !c.store.HasLedger(q.Ledger) {
 		return query, invalid("the ledger %q is not registered: see WithLedger", q.Ledger)
 	}
-	if _, err := encodeMetadata(q.Metadata); err != nil {
+	var err error
+	if query.Metadata, err = encodeMetadata(q.Metadata); err != nil {
 		return query, err
 	}
 	for _, state := range q.States {
@@ -131,7 +132,7 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 		if err == nil {
 			last = rec
 		}
-		if change(ctx) == nil {
+		if change(ctx) == nil && ctx.Err() == nil {
 			continue
 		}
 		if !engine.Pause(ctx, min(n, slowestPoll)) {

@@ -321,9 +321,17 @@ func TestIDConflict(t *testing.T) {
 		_, err = b.Submit(t.Context(), other)
 		require.ErrorIs(t, err, transfer.ErrIDConflict)
 	}
+	waiting, err := b.Submit(t.Context(), move("waiting", "a", "b", 1))
+	require.NoError(t, err)
+	rec, err := b.Transfer(t.Context(), move("waiting", "a", "b", 2))
+	require.ErrorIs(t, err, transfer.ErrIDConflict)
+	require.Equal(t, waiting, rec, "it was not run by one who asks for something else")
+	_, err = b.Cancel(t.Context(), "waiting", "")
+	require.NoError(t, err)
+
 	same := move("t", "a", "b", 60)
 	same.Metadata = map[string]any{"note": "metadata is not part of the payload"}
-	rec, err := b.Transfer(t.Context(), same)
+	rec, err = b.Transfer(t.Context(), same)
 	require.NoError(t, err)
 	require.Equal(t, first, rec)
 	b.audit(initial(100, 0, 0))

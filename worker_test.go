@@ -3,10 +3,14 @@ package transfer_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
 )
@@ -90,6 +94,43 @@ func TestWorkerRecovers(t *testing.T) {
 	_, err := b.Wait(t.Context(), "t")
 	require.NoError(t, err)
 	end()
+	b.audit(initial(100, 0))
+}
+
+// Wait goes on by looking every now and then when its change stream comes to an end, as it does when a collection is replaced.
+func TestWaitOutlivesItsStream(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	_, err := b.Submit(t.Context(), move("t", "a", "b", 60))
+	require.NoError(t, err)
+	opened := make(chan struct{})
+	var once sync.Once
+	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if e.CommandName == "getMore" {
+			once.Do(func() { close(opened) })
+		}
+	}}
+	c := b.coordinator(b.through(options.Client().SetMonitor(monitor)))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	done := make(chan error, 2)
+	go func() {
+		_, err := c.Wait(ctx, "t")
+		done <- err
+		_, err = c.Wait(t.Context(), "t")
+		done <- err
+	}()
+	<-opened
+	_, err = b.db.Collection("transfers").Aggregate(t.Context(), bson.A{bson.D{{Key: "$out", Value: "copy"}}})
+	require.NoError(t, err)
+	rename := bson.D{
+		{Key: "renameCollection", Value: b.db.Name() + ".copy"}, {Key: "to", Value: b.db.Name() + ".transfers"}, {Key: "dropTarget", Value: true},
+	}
+	require.NoError(t, b.db.Client().Database("admin").RunCommand(t.Context(), rename).Err())
+	require.ErrorIs(t, <-done, transfer.ErrInDoubt, "it ends with its context")
+	_, err = b.Transfer(t.Context(), move("t", "a", "b", 60))
+	require.NoError(t, err)
+	require.NoError(t, <-done)
 	b.audit(initial(100, 0))
 }
 

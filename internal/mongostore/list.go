@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -18,7 +19,7 @@ type Query struct {
 	Ledger, Account string
 	ByLedger        bool // whether Ledger counts where Account is ""
 	After, Before   time.Time
-	Metadata        map[string]any
+	Metadata        bson.Raw // equal values of these keys
 	Limit           int
 }
 
@@ -59,8 +60,10 @@ func (s *Store) List(ctx context.Context, q Query) iter.Seq2[Transfer, error] {
 	if len(created) > 0 {
 		filter = append(filter, bson.E{Key: "createdAt", Value: created})
 	}
-	for key, value := range q.Metadata {
-		filter = append(filter, bson.E{Key: "metadata." + key, Value: bson.D{{Key: "$eq", Value: value}}})
+	if elements, err := q.Metadata.Elements(); err == nil {
+		for _, e := range elements {
+			filter = append(filter, bson.E{Key: "metadata." + e.Key(), Value: bson.D{{Key: "$eq", Value: e.Value()}}})
+		}
 	}
 	newestFirst := bson.D{{Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}}
 	return s.find(ctx, filter, options.Find().SetSort(newestFirst).SetLimit(int64(q.Limit)), 0)
@@ -145,7 +148,9 @@ func (s *Store) WatchTransfer(ctx context.Context, id string) (wait func(context
 	wait = func(ctx context.Context) error {
 		ctx, cancel := withLimit(detached(ctx), CommandLimit)
 		defer cancel()
-		stream.TryNext(ctx)
+		if !stream.TryNext(ctx) && stream.Err() == nil && stream.ID() == 0 {
+			return errors.New("the stream has ended") // the collection was dropped, renamed or replaced
+		}
 		return stream.Err()
 	}
 	end = func() {

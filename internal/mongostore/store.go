@@ -48,7 +48,7 @@ type Store struct {
 	markerLimit  int
 	fences       fenceCache
 	clock        serverClock
-	asking       chan struct{} // held by the one who asks the server for hello
+	asking       chan struct{} // held by those who ask the server for hello
 	connected    atomic.Bool
 	routed       atomic.Bool // through mongos
 }
@@ -76,7 +76,7 @@ func New(config Config) (*Store, error) {
 		markerLimit:  config.MarkerLimit,
 		fences:       fenceCache{now: config.Now, entries: map[participantKey]knownFence{}},
 		clock:        serverClock{now: config.Now},
-		asking:       make(chan struct{}, 1),
+		asking:       make(chan struct{}, maxAsking),
 	}
 	for name, collection := range config.Ledgers {
 		if same(collection, config.Transfers) {
