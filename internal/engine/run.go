@@ -92,7 +92,7 @@ func ended(ctx context.Context, err error) error {
 func (e *Engine) patience(ctx context.Context) time.Time {
 	limit := maxPatience
 	if deadline, ok := ctx.Deadline(); ok {
-		limit = min(limit, deadline.Sub(e.now())*3/4)
+		limit = min(limit, deadline.Sub(e.now())/2)
 	}
 	return e.now().Add(limit)
 }
