@@ -139,6 +139,9 @@ func (c *Coordinator) tell(result engine.Result) (Record, bool, error) {
 	rec := recordOf(result.Transfer)
 	switch result.Outcome {
 	case protocol.Running: // in the background; the decision is stored
+		if rec.State != StateCommitted {
+			return rec, true, inDoubt(rec.ID, result.Cause)
+		}
 		return rec, true, nil
 	case protocol.Finished:
 		return rec, rec.State.Final(), c.refusal(rec, result)

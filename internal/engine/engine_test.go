@@ -74,3 +74,20 @@ func TestClose(t *testing.T) {
 	_, err := e.Execute(t.Context(), w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
 	require.ErrorIs(t, err, ErrClosed)
 }
+
+// An execution that stops because nobody waits for it any more is never taken for one that has succeeded, even if its caller asks at that
+// very moment.
+func TestAbandonedExecutionIsNoSuccess(t *testing.T) {
+	e, w := away(t)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := &run{
+		work: w, execution: protocol.New(protocol.Start{Claiming: protocol.Insert}, 2), until: protocol.Success,
+		answered: make(chan struct{}),
+	}
+	r.abandon()
+	e.drive(t.Context(), r, time.Time{})
+	_, err := r.outcome(ended)
+	require.ErrorIs(t, err, ErrNothingSent)
+	require.ErrorIs(t, err, context.Canceled)
+}

@@ -124,6 +124,9 @@ func (r *run) outcome(ctx context.Context) (Result, error) {
 	defer r.mu.Unlock()
 	select {
 	case <-r.answered:
+		if r.failure != nil && ctx.Err() != nil {
+			return r.result, ended(ctx, r.failure)
+		}
 		return r.result, r.failure
 	default:
 		return r.result, ended(ctx, ErrUnfinished)
@@ -155,7 +158,8 @@ func (e *Engine) drive(ctx context.Context, r *run, patience time.Time) {
 			r.answer(r.gaveUp())
 			return
 		}
-		if !r.mayGoOn(operations) {
+		if !r.mayGoOn(operations) { // the caller may be about to ask how it went
+			r.answer(r.gaveUp())
 			return
 		}
 		progress := e.round(ctx, r, operations, waiting)
@@ -167,7 +171,7 @@ func (e *Engine) drive(ctx context.Context, r *run, patience time.Time) {
 	}
 }
 
-// gaveUp returns the error of an execution that could not claim for AwayLimit.
+// gaveUp returns the error of an execution that ends without a claim.
 func (r *run) gaveUp() error {
 	if r.execution.ClaimInDoubt() {
 		return ErrUnfinished
