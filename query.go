@@ -113,9 +113,9 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 	for n := 1; ; n++ {
 		if n == polls {
 			// Opened before the look that follows: a change in between is not missed.
-			if wait, end, err := c.store.WatchTransfer(ctx, id); err == nil {
-				defer end()
-				change = wait
+			if watch, err := c.store.Watch(ctx, id); err == nil {
+				defer watch.End()
+				change = watch.Wait
 			}
 		}
 		rec, err := c.getSoon(ctx, id)

@@ -2,7 +2,6 @@ package mongostore
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"time"
 
@@ -129,34 +128,4 @@ func withLimit(ctx context.Context, limit time.Duration) (context.Context, conte
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, limit)
-}
-
-// watchTime is how long the server keeps a watcher waiting for a change before it answers that there was none.
-const watchTime = time.Second
-
-// WatchTransfer returns a function that waits until the transfer's document may have changed, a second at most, and one that ends the
-// watch.
-func (s *Store) WatchTransfer(ctx context.Context, id string) (wait func(context.Context) error, end func(), err error) {
-	ctx = detached(ctx)
-	opening, cancel := withLimit(ctx, CommandLimit)
-	defer cancel()
-	match := bson.D{{Key: "$match", Value: bson.D{{Key: "documentKey._id", Value: id}}}}
-	stream, err := s.majority.Watch(opening, bson.A{match}, options.ChangeStream().SetMaxAwaitTime(watchTime))
-	if err != nil {
-		return nil, nil, err
-	}
-	wait = func(ctx context.Context) error {
-		ctx, cancel := withLimit(detached(ctx), CommandLimit)
-		defer cancel()
-		if !stream.TryNext(ctx) && stream.Err() == nil && stream.ID() == 0 {
-			return errors.New("the stream has ended") // the collection was dropped, renamed or replaced
-		}
-		return stream.Err()
-	}
-	end = func() {
-		closing, cancel := withLimit(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = stream.Close(closing)
-	}
-	return wait, end, nil
 }
