@@ -41,9 +41,13 @@ func (b *bank) everyOperation(ctx context.Context) {
 	require.NoError(t, err)
 	_, _, err = s.GetAccount(ctx, "", "alice")
 	require.NoError(t, err)
-	_, end, err := s.WatchTransfer(ctx, "order")
+	watch, err := s.Watch(ctx, "order")
 	require.NoError(t, err)
-	end()
+	require.NoError(t, watch.Wait(ctx))
+	watch.End()
+	for watch.Wait(ctx) == nil { // until the stream has been given back
+		continue
+	}
 
 	b.everyTransfer(ctx)
 	_, _, err = s.GetTransfer(ctx, "Success")
