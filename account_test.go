@@ -100,9 +100,12 @@ func TestCloseAndReopenAccount(t *testing.T) {
 	require.ErrorIs(t, b.CloseAccount(t.Context(), "a"), transfer.ErrAccountNotEmpty)
 	b.stallAt("t", 3, lost, 60)
 	require.ErrorIs(t, b.CloseAccount(t.Context(), "b"), transfer.ErrAccountBusy)
-	b.insert("accounts", bson.D{{Key: "_id", Value: "odd"}, {Key: "balance", Value: 0}, {Key: "pending", Value: bson.A{}}})
-	require.ErrorIs(t, b.CloseAccount(t.Context(), "odd"), transfer.ErrAmountKind)
-	b.remove("accounts", "odd")
+	for _, odd := range []bson.M{{"balance": 0, "pending": bson.A{}}, {"balance": 0.0}, {"balance": bson.A{0}}, {"balance": "0"}, {}} {
+		odd["_id"] = "odd"
+		b.insert("accounts", odd)
+		require.ErrorIs(t, b.CloseAccount(t.Context(), "odd"), transfer.ErrAmountKind, "%v", odd)
+		b.remove("accounts", "odd")
+	}
 	_, err := b.Cancel(t.Context(), "t", "")
 	require.NoError(t, err)
 	for range 2 {

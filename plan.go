@@ -6,10 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
-	"strings"
 	"unicode/utf8"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
@@ -19,8 +16,6 @@ import (
 const (
 	maxLegs          = 1000
 	maxCurrencyBytes = 64
-	maxMetadataBytes = 64 << 10
-	maxMetadataDepth = 64 // documents and arrays in each other; the server takes about 200, with ours around them
 )
 
 // digestVersion is the first byte of every digest, so that a later way to compute them can be told apart.
@@ -140,42 +135,6 @@ func checkNetted(legs []mongostore.Leg) error {
 		}
 	}
 	return nil
-}
-
-// encodeMetadata returns a caller's metadata as it is stored.
-func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
-	if len(metadata) == 0 {
-		return nil, nil
-	}
-	for key := range metadata {
-		if key == "" || strings.HasPrefix(key, "$") || strings.ContainsAny(key, ".\x00") || !utf8.ValidString(key) {
-			return nil, invalid("the metadata key %q is empty, holds a dot or NUL, begins with a dollar or is not UTF-8", key)
-		}
-	}
-	raw, err := bson.Marshal(metadata)
-	if err != nil {
-		return nil, invalid("metadata: %w", err)
-	}
-	if len(raw) > maxMetadataBytes {
-		return nil, invalid("the metadata has %d bytes, more than %d", len(raw), maxMetadataBytes)
-	}
-	if deeper(raw, maxMetadataDepth) {
-		return nil, invalid("the metadata is nested more than %d levels deep", maxMetadataDepth)
-	}
-	return raw, nil
-}
-
-// deeper reports whether a document is nested more than so many levels deep.
-func deeper(document bson.Raw, levels int) bool {
-	elements, err := document.Elements()
-	if levels == 0 || err != nil {
-		return true
-	}
-	return slices.ContainsFunc(elements, func(e bson.RawElement) bool {
-		value := e.Value()
-		nested := value.Type == bson.TypeEmbeddedDocument || value.Type == bson.TypeArray
-		return nested && deeper(bson.Raw(value.Value), levels-1)
-	})
 }
 
 // digest returns what tells two payloads apart: the netted legs in an order of their own, amounts by value, and the currency.

@@ -53,6 +53,14 @@ func TestList(t *testing.T) {
 	} {
 		require.Equal(t, c.want, b.ids(c.query), "%+v", c.query)
 	}
+	nested := map[string]any{"where": map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}, "list": []any{map[string]any{"x": 1, "y": 2}}}
+	req := move("nested", "a", "b", 1)
+	req.Metadata = nested
+	_, err := b.Transfer(t.Context(), req)
+	require.NoError(t, err)
+	for range 10 {
+		require.Equal(t, []string{"nested"}, b.ids(transfer.Query{Metadata: nested}), "equal maps are equal documents")
+	}
 	for _, err := range b.List(t.Context(), transfer.Query{}) {
 		require.NoError(t, err)
 		break // an early end is fine
@@ -64,7 +72,7 @@ func TestList(t *testing.T) {
 			require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 		}
 	}
-	_, err := b.Get(t.Context(), "nothing")
+	_, err = b.Get(t.Context(), "nothing")
 	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
 	_, err = b.Get(t.Context(), "")
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)

@@ -3,8 +3,6 @@ package transfer
 import (
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
@@ -47,16 +45,4 @@ func recordOf(t mongostore.Transfer) Record {
 	}
 	r.Metadata = decodeMetadata(t.Metadata)
 	return r
-}
-
-// decodeMetadata returns nil for what is no document: metadata is the caller's, and nothing rests on it.
-func decodeMetadata(raw bson.Raw) map[string]any {
-	if len(raw) == 0 {
-		return nil
-	}
-	var m map[string]any
-	if bson.Unmarshal(raw, &m) != nil {
-		return nil
-	}
-	return m
 }

@@ -101,7 +101,7 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer) {
 	case err != nil:
 		s.stuck(t.ID, because(err, result.Cause))
 	case result.Outcome == protocol.Finished:
-		s.finished(result.Transfer)
+		s.finished(t.ID, result.State)
 	case result.Outcome == protocol.Stuck:
 		s.stuck(t.ID, c.stuck(result))
 	case result.Outcome == protocol.Unclaimable:
@@ -109,17 +109,16 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer) {
 	}
 }
 
-func (s *sweep) finished(t mongostore.Transfer) {
+func (s *sweep) finished(id string, state protocol.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.report.Found++
-	if t.State == protocol.Success {
+	if state == protocol.Success {
 		s.report.Succeeded++
 	} else {
 		s.report.Failed++
 	}
-	s.coordinator.log.Info("recovered a transfer", slog.String("transfer", t.ID), slog.String("state", string(t.State)),
-		slog.Int64("epoch", t.Epoch))
+	s.coordinator.log.Info("recovered a transfer", slog.String("transfer", id), slog.String("state", string(state)))
 }
 
 func (s *sweep) stuck(id string, cause error) {

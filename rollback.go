@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
+
+const maxReasonBytes = 4 << 10
 
 // Cancel rolls back a transfer that is not committed yet, whoever runs it, and answers with its record in StateFail. The reason is stored
 // as Record.Failure.Message.
@@ -21,8 +24,8 @@ func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (Record, er
 	if err := c.ready(ctx); err != nil {
 		return Record{}, err
 	}
-	if len(reason) > maxMetadataBytes {
-		return Record{}, invalid("a reason has at most %d bytes", maxMetadataBytes)
+	if len(reason) > maxReasonBytes || !utf8.ValidString(reason) {
+		return Record{}, invalid("a reason has at most %d bytes of UTF-8", maxReasonBytes)
 	}
 	if err := mongostore.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)

@@ -240,6 +240,8 @@ func TestInvalidRequestsStoreNothing(t *testing.T) {
 		"a currency has":     {ID: "t", From: "a", To: "b", Amount: one, Currency: strings.Repeat("x", 65)},
 		"metadata key":       {ID: "t", From: "a", To: "b", Amount: one, Metadata: map[string]any{"a.b": 1}},
 		"metadata has":       {ID: "t", From: "a", To: "b", Amount: one, Metadata: map[string]any{"a": strings.Repeat("x", 64<<10)}},
+		"not valid":          {ID: "t", From: "a", To: "b", Amount: one, Metadata: map[string]any{"a": []any{"\xff"}}},
+		"levels deep":        {ID: "t", From: "a", To: "b", Amount: one, Metadata: map[string]any{"a": nestedLists(64)}},
 		"metadata: ":         {ID: "t", From: "a", To: "b", Amount: one, Metadata: map[string]any{"a": func() {}}},
 		"1001 legs are more": {ID: "t", Legs: make([]transfer.Leg, 1001)},
 	} {
@@ -253,6 +255,15 @@ func TestInvalidRequestsStoreNothing(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
+// nestedLists returns so many lists in each other.
+func nestedLists(levels int) any {
+	list := []any{}
+	for range levels - 1 {
+		list = []any{list}
+	}
+	return list
+}
+
 // The limits themselves are allowed.
 func TestLimitsAreAllowed(t *testing.T) {
 	t.Parallel()
@@ -261,6 +272,10 @@ func TestLimitsAreAllowed(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Transfer(t.Context(), move("one more", "a", "b", 1))
 	require.ErrorIs(t, err, transfer.ErrOverflow)
+	deep := move("deep", "b", "a", 1)
+	deep.Metadata = map[string]any{"a": nestedLists(63)}
+	_, err = b.Transfer(t.Context(), deep)
+	require.NoError(t, err)
 
 	legs := []transfer.Leg{{Account: "a", Amount: transfer.Units(-999)}}
 	for i := range 999 {

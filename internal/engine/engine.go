@@ -103,7 +103,8 @@ func (e *Engine) drainedBy() error {
 // Result is how an execution stands, or ended.
 type Result struct {
 	Outcome      protocol.Outcome
-	Transfer     mongostore.Transfer // as this execution last saw it
+	State        protocol.State      // of the transfer, once claimed
+	Transfer     mongostore.Transfer // as this execution last saw its document, which may have been before that state
 	Refusal      protocol.Refusal    // of this execution, if it rolled back
 	ClaimInDoubt bool
 	StuckAt      int

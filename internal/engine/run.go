@@ -203,7 +203,7 @@ func (r *run) publish() {
 	r.mu.Lock()
 	r.claimed = x.Claimed()
 	r.result = Result{
-		Outcome: x.Outcome(), Transfer: r.work.Transfer, Refusal: x.Refusal(), ClaimInDoubt: x.ClaimInDoubt(),
+		Outcome: x.Outcome(), State: x.State(), Transfer: r.work.Transfer, Refusal: x.Refusal(), ClaimInDoubt: x.ClaimInDoubt(),
 		StuckAt: x.StuckAt(), Cause: r.work.Cause,
 	}
 	r.result.Seen, r.result.SeenKnown = r.work.Seen(x.Refusal().Participant)

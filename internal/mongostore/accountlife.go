@@ -75,7 +75,9 @@ func (s *Store) CloseAccount(ctx context.Context, ledger, id string) (protocol.R
 		bson.D{
 			{Key: s.fields.Closed, Value: bson.D{{Key: "$ne", Value: true}}},
 			{Key: s.fields.Pending, Value: bson.D{{Key: "$in", Value: bson.A{nil, bson.D{}}}}},
-			{Key: s.fields.Balance, Value: bson.D{{Key: "$eq", Value: int64(0)}}},
+			{Key: s.fields.Balance, Value: bson.D{
+				{Key: "$type", Value: bson.A{"int", "long", "decimal"}}, {Key: "$eq", Value: int64(0)}, noArray(),
+			}},
 		},
 		bson.D{{Key: "$set", Value: bson.D{{Key: s.fields.Closed, Value: true}}}})
 }

@@ -1,0 +1,110 @@
+package transfer
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Limits of metadata.
+const (
+	maxMetadataBytes = 64 << 10
+	maxMetadataDepth = 64 // documents and arrays in each other; the server takes about 200, with ours around them
+)
+
+// encodeMetadata returns a caller's metadata as it is stored: the keys of maps in alphabetical order, so that equal maps are
+// equal documents.
+func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
+	if len(metadata) == 0 {
+		return nil, nil
+	}
+	for key := range metadata {
+		if key == "" || strings.HasPrefix(key, "$") || strings.ContainsAny(key, ".\x00") || !utf8.ValidString(key) {
+			return nil, invalid("the metadata key %q is empty, holds a dot or NUL, begins with a dollar or is not UTF-8", key)
+		}
+	}
+	raw, err := bson.Marshal(ordered(metadata, maxMetadataDepth))
+	switch {
+	case err != nil:
+		return nil, invalid("metadata: %w", err)
+	case len(raw) > maxMetadataBytes:
+		return nil, invalid("the metadata has %d bytes, more than %d", len(raw), maxMetadataBytes)
+	}
+	if err := checkNested(raw, maxMetadataDepth); err != nil {
+		return nil, invalid("metadata: %w", err)
+	}
+	return raw, nil
+}
+
+// ordered turns maps with text keys into documents in the order of their keys, so many levels deep.
+func ordered(value any, levels int) any {
+	v := reflect.ValueOf(value)
+	if levels == 0 || !v.IsValid() {
+		return value
+	}
+	if list, ok := value.(bson.A); ok {
+		return orderedList(list, levels)
+	}
+	if list, ok := value.([]any); ok {
+		return orderedList(list, levels)
+	}
+	if v.Kind() != reflect.Map || v.Type().Key().Kind() != reflect.String || v.IsNil() {
+		return value
+	}
+	document := make(bson.D, 0, v.Len())
+	for entries := v.MapRange(); entries.Next(); {
+		document = append(document, bson.E{Key: entries.Key().String(), Value: ordered(entries.Value().Interface(), levels-1)})
+	}
+	slices.SortFunc(document, func(a, b bson.E) int { return cmp.Compare(a.Key, b.Key) })
+	return document
+}
+
+func orderedList(list []any, levels int) bson.A {
+	result := make(bson.A, len(list))
+	for i, value := range list {
+		result[i] = ordered(value, levels-1)
+	}
+	return result
+}
+
+// checkNested refuses a document that is nested too deeply, or has text in it that is not UTF-8.
+func checkNested(document bson.Raw, levels int) error {
+	elements, err := document.Elements()
+	if err != nil {
+		return err
+	}
+	if levels == 0 {
+		return fmt.Errorf("nested more than %d levels deep", maxMetadataDepth)
+	}
+	for _, e := range elements {
+		value := e.Value()
+		if text, ok := value.StringValueOK(); !utf8.ValidString(e.Key()) || ok && !utf8.ValidString(text) {
+			return errors.New("not valid UTF-8")
+		}
+		if value.Type != bson.TypeEmbeddedDocument && value.Type != bson.TypeArray {
+			continue
+		}
+		if err := checkNested(bson.Raw(value.Value), levels-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decodeMetadata returns nil for what is no document: metadata is the caller's, and nothing rests on it.
+func decodeMetadata(raw bson.Raw) map[string]any {
+	if len(raw) == 0 {
+		return nil
+	}
+	var m map[string]any
+	if bson.Unmarshal(raw, &m) != nil {
+		return nil
+	}
+	return m
+}
