@@ -70,6 +70,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		e.closed = true
 		close(e.closing)
 	}
+	before := e.stopped
 	e.mu.Unlock()
 	drained := make(chan struct{})
 	go func() {
@@ -79,7 +80,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	defer e.cancel()
 	select {
 	case <-drained:
-		return e.drainedBy()
+		return e.drained(before)
 	case <-ctx.Done():
 		e.mu.Lock()
 		e.stopped = true
@@ -90,11 +91,11 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 }
 
-// drainedBy returns nil if everything came to its end, and an error if another Close has stopped it.
-func (e *Engine) drainedBy() error {
+// drained returns nil if everything came to its end, and an error if another Close has stopped it meanwhile.
+func (e *Engine) drained(before bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.stopped {
+	if e.stopped && !before {
 		return fmt.Errorf("another Close ran out of time: %w", ErrUnfinished)
 	}
 	return nil

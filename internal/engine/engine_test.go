@@ -71,6 +71,7 @@ func TestClose(t *testing.T) {
 	require.ErrorIs(t, e.Close(ended), context.Canceled)
 	require.ErrorIs(t, <-outcome, ErrUnfinished)
 	require.ErrorIs(t, <-patient, ErrUnfinished, "what it waited for was stopped")
+	require.NoError(t, e.Close(context.Background()), "nothing is under way any more")
 	_, err := e.Execute(t.Context(), w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
 	require.ErrorIs(t, err, ErrClosed)
 }
