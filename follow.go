@@ -17,9 +17,13 @@ const slowestPoll = 5
 // follow waits for a transfer that another execution runs, here or elsewhere, and runs it itself where that is its turn: when it
 // still waits for a worker, when it has stalled, or when it was never stored.
 func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer) (Record, error) {
-	var cause error
+	var (
+		cause error
+		away  quiet
+	)
 	for n := 1; ; n++ {
 		stored, found, err := c.look(ctx, planned.ID)
+		tooLong := away.tooLong(c, err)
 		switch {
 		case errors.Is(err, mongostore.ErrUnreadable), c.engine.Closed():
 			return Record{}, inDoubt(planned.ID, because(c.closedError(), err))
@@ -39,7 +43,7 @@ func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer) (
 				return rec, doubtful(planned.ID, err)
 			}
 		}
-		if !engine.Pause(ctx, min(n, slowestPoll)) {
+		if tooLong || !engine.Pause(ctx, min(n, slowestPoll)) {
 			return Record{}, inDoubt(planned.ID, because(ctx.Err(), cause))
 		}
 	}

@@ -55,6 +55,21 @@ func (c *Coordinator) read(ctx context.Context, attempt func(context.Context) (b
 	return because(try.ended, try.cause)
 }
 
+// quiet tells for how long looks have failed in a row.
+type quiet struct{ since time.Time }
+
+// tooLong takes in how a look went, and reports whether they have failed for engine.AwayLimit.
+func (q *quiet) tooLong(c *Coordinator, err error) bool {
+	if err == nil {
+		q.since = time.Time{}
+		return false
+	}
+	if q.since.IsZero() {
+		q.since = c.now()
+	}
+	return c.now().Sub(q.since) >= engine.AwayLimit
+}
+
 // fails returns the error of a call that is given up, or that the server refuses.
 func (p *persistence) fails(err error) error {
 	cause := because(p.ended, p.cause)

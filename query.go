@@ -110,6 +110,7 @@ const polls = 4
 func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 	change := func(context.Context) error { return errors.New("no stream yet") }
 	last := Record{ID: id}
+	var away quiet
 	for n := 1; ; n++ {
 		if n == polls {
 			// Opened before the look that follows: a change in between is not missed.
@@ -132,10 +133,10 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 		if err == nil {
 			last = rec
 		}
-		if change(ctx) == nil && ctx.Err() == nil {
+		if err == nil && change(ctx) == nil && ctx.Err() == nil {
 			continue
 		}
-		if !engine.Pause(ctx, min(n, slowestPoll)) {
+		if away.tooLong(c, err) || !engine.Pause(ctx, min(n, slowestPoll)) {
 			return last, inDoubt(id, because(ctx.Err(), err))
 		}
 	}

@@ -30,9 +30,11 @@ func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (Record, er
 	if err := mongostore.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
 	}
+	var away quiet
 	last, sent := Record{}, false
 	for n := 1; ; n++ {
 		stored, found, err := c.look(ctx, id)
+		tooLong := away.tooLong(c, err) || c.engine.Closed()
 		switch {
 		case err == nil && !found:
 			return Record{}, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
@@ -45,8 +47,8 @@ func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (Record, er
 			}
 			last, sent = recordOf(stored), true
 		}
-		if !engine.Pause(ctx, min(n, slowestPoll)) {
-			cause := because(ctx.Err(), err)
+		if tooLong || !engine.Pause(ctx, min(n, slowestPoll)) {
+			cause := because(because(ctx.Err(), c.closedError()), err)
 			if sent {
 				return last, inDoubt(id, cause)
 			}
