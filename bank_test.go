@@ -1,7 +1,9 @@
 package transfer_test
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -18,8 +20,9 @@ import (
 // bank is a database of a test's own with a coordinator over it. Each test ends with its audit.
 type bank struct {
 	*transfer.Coordinator
-	t  *testing.T
-	db *mongo.Database
+	t     *testing.T
+	db    *mongo.Database
+	wires []*wire // of processes that have died
 }
 
 // newBank returns a bank with accounts a, b, c … of the given balances.
@@ -61,7 +64,14 @@ func kill(c *transfer.Coordinator) {
 // through returns the bank's database through a client with other options.
 func (b *bank) through(opts *options.ClientOptions) *mongo.Database {
 	b.t.Helper()
-	return mongotest.Client(b.t, opts).Database(b.db.Name())
+	client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI()), opts)
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = client.Disconnect(now) // its network may be dead: no goodbyes
+	})
+	return client.Database(b.db.Name())
 }
 
 // move asks for a transfer of units.
@@ -69,7 +79,7 @@ func move(id, from, to string, units int64) transfer.Request {
 	return transfer.Request{ID: id, From: from, To: to, Amount: transfer.Units(units)}
 }
 
-// recoverAll takes over whatever is unfinished, at once, and requires that nothing is left.
+// recoverAll takes over whatever is unfinished, at once, and requires that nothing is left but what waits for a worker.
 func (b *bank) recoverAll(opts ...transfer.Option) transfer.RecoveryReport {
 	b.t.Helper()
 	c := b.coordinator(b.db, append([]transfer.Option{transfer.WithStallThreshold(0)}, opts...)...)
@@ -87,19 +97,27 @@ func (b *bank) recoverAll(opts ...transfer.Option) transfer.RecoveryReport {
 
 func (b *bank) unfinished() int64 {
 	b.t.Helper()
-	n, err := b.db.Collection("transfers").CountDocuments(b.t.Context(), bson.D{{Key: "open", Value: true}})
+	filter := bson.D{{Key: "open", Value: true}, {Key: "state", Value: bson.D{{Key: "$ne", Value: "Initiated"}}}}
+	n, err := b.db.Collection("transfers").CountDocuments(b.t.Context(), filter)
 	require.NoError(b.t, err)
 	return n
+}
+
+// cancelWaiting cancels what waits for a worker.
+func (b *bank) cancelWaiting() {
+	b.t.Helper()
+	for rec, err := range b.List(b.t.Context(), transfer.Query{States: []transfer.State{transfer.StateInitiated}}) {
+		require.NoError(b.t, err)
+		_, err := b.Cancel(b.t.Context(), rec.ID, "nobody runs it")
+		require.NoError(b.t, err)
+	}
 }
 
 // audit requires that every transfer is final, that no marker is left, and that each balance is what the successful transfers make of the
 // initial one, to the unit.
 func (b *bank) audit(initial map[string]int64) {
 	b.t.Helper()
-	want := map[string]int64{}
-	for id, balance := range initial {
-		want[id] = balance
-	}
+	want := map[string]map[string]int64{"": maps.Clone(initial)}
 	for rec, err := range b.List(b.t.Context(), transfer.Query{}) {
 		require.NoError(b.t, err)
 		require.Contains(b.t, []transfer.State{transfer.StateSuccess, transfer.StateFail}, rec.State, "transfer %s", rec.ID)
@@ -107,10 +125,16 @@ func (b *bank) audit(initial map[string]int64) {
 			continue
 		}
 		for _, leg := range rec.Legs {
-			want[leg.Account] += units(b.t, leg.Amount)
+			if want[leg.Ledger] == nil { // its accounts begin with nothing
+				want[leg.Ledger] = map[string]int64{}
+			}
+			want[leg.Ledger][leg.Account] += units(b.t, leg.Amount)
 		}
 	}
-	require.Equal(b.t, want, b.balances(), "the balances")
+	for ledger, balances := range want {
+		collection := cmp.Or(ledger, "accounts")
+		require.Equal(b.t, balances, b.balancesIn(collection), "the balances in %s", collection)
+	}
 }
 
 func units(t *testing.T, a transfer.Amount) int64 {
@@ -125,7 +149,12 @@ func units(t *testing.T, a transfer.Amount) int64 {
 // balances reads all accounts of the default ledger, and requires that no marker is left on any.
 func (b *bank) balances() map[string]int64 {
 	b.t.Helper()
-	cursor, err := b.db.Collection("accounts").Find(b.t.Context(), bson.D{})
+	return b.balancesIn("accounts")
+}
+
+func (b *bank) balancesIn(collection string) map[string]int64 {
+	b.t.Helper()
+	cursor, err := b.db.Collection(collection).Find(b.t.Context(), bson.D{})
 	require.NoError(b.t, err)
 	var documents []struct {
 		ID      string           `bson:"_id"`

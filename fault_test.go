@@ -4,165 +4,143 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// scenario is a piece of work that faults are tried on.
-type scenario struct {
-	name     string
-	balances []int64
-	prepare  func(b *bank) // before the wire is laid
-	options  []transfer.Option
-	run      func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error)
-	calm     error // what run answers without a fault
-}
+// deposit is what comes into every account before late messages arrive, so that none of them is refused for want of money.
+const deposit = 1000
 
-func scenarios() []scenario {
-	return []scenario{
-		{
-			name: "a transfer", balances: []int64{100, 0},
-			run: func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
-				return c.Transfer(ctx, move("t", "a", "b", 60))
-			},
-		},
-		{
-			name: "a transfer that recovery rolls back", balances: []int64{100, 0},
-			options: []transfer.Option{transfer.WithStallPolicy(transfer.RollBack)},
-			run: func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
-				return c.Transfer(ctx, move("t", "a", "b", 60))
-			},
-		},
-		{
-			name: "a refused transfer", balances: []int64{50, 0},
-			run: func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
-				return c.Transfer(ctx, move("t", "a", "b", 60))
-			},
-			calm: transfer.ErrInsufficientFunds,
-		},
-		{
-			name: "three accounts, one of them missing", balances: []int64{100, 100},
-			run: func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
-				return c.Transfer(ctx, transfer.Request{ID: "t", Legs: []transfer.Leg{
-					{Account: "a", Amount: transfer.Units(-60)},
-					{Account: "b", Amount: transfer.Units(-10)},
-					{Account: "nobody", Amount: transfer.Units(70)},
-				}})
-			},
-			calm: transfer.ErrAccountNotFound,
-		},
-		{
-			name: "recovery resumes", balances: []int64{100, 0},
-			prepare: func(b *bank) { b.stallAt("t", 3, lost, 60) },
-			options: []transfer.Option{transfer.WithStallThreshold(0)},
-			run:     recovering,
-		},
-		{
-			name: "recovery settles", balances: []int64{100, 0},
-			prepare: func(b *bank) { b.stallAt("t", 3, answerLost, 60) },
-			options: []transfer.Option{transfer.WithStallThreshold(0)},
-			run:     recovering,
-		},
-		{
-			name: "recovery rolls back", balances: []int64{100, 0},
-			prepare: func(b *bank) { b.stallAt("t", 3, lost, 60) },
-			options: []transfer.Option{transfer.WithStallThreshold(0), transfer.WithStallPolicy(transfer.RollBack)},
-			run:     recovering,
-			calm:    transfer.ErrCancelled,
-		},
-		{
-			name: "a cancel", balances: []int64{100, 0},
-			prepare: func(b *bank) { b.stallAt("t", 3, lost, 60) },
-			run: func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
-				return c.Cancel(ctx, "t", "no longer wanted")
-			},
-		},
-	}
-}
-
-// recovering sweeps until the transfer is final.
-func recovering(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
-	for ctx.Err() == nil {
-		if _, err := c.Recover(ctx); err != nil {
-			continue
-		}
-		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-		rec, err := c.Wait(short, "t")
-		cancel()
-		if !errors.Is(err, transfer.ErrInDoubt) {
-			return rec, err
-		}
-	}
-	return transfer.Record{}, fmt.Errorf("%w: %w", transfer.ErrInDoubt, ctx.Err())
-}
-
-// Whatever happens to any one message, whether the process dies of it or goes on, and even if the message arrives after everything else
-// is over: each transfer happens exactly once or not at all, the caller was told the truth, and nothing is left behind.
+// Whatever happens to any one message, whether the process dies of it or goes on, whichever policy recovery follows, and even if the
+// message arrives after everything else is over and money has come in: each transfer happens exactly once or not at all, the caller
+// was told the truth, and nothing is left behind. The table is complete: it strikes every kind of operation that there is.
 func TestEveryMessageMayFail(t *testing.T) {
 	t.Parallel()
-	for _, s := range scenarios() {
-		for _, what := range []fault{lost, answerLost, held} {
-			for _, die := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%s/%s/dies=%v", s.name, what, die), func(t *testing.T) {
-					t.Parallel()
-					points := 0
-					for s.strike(t, points, what, die) {
-						points++
+	struck := &operationsSeen{}
+	t.Run("all", func(t *testing.T) {
+		for _, s := range scenarios() {
+			for _, what := range []fault{lost, answerLost, held} {
+				for _, die := range []bool{true, false} {
+					for _, policy := range s.policies(die) {
+						s.strikeAll(t, strike{0, what, die, policy, struck})
 					}
-					require.GreaterOrEqual(t, points, 4, "the table covers too few messages")
-				})
+				}
 			}
 		}
+	})
+	struck.requireAll(t)
+}
+
+// strikeAll tries the fault at one command after the other.
+func (s scenario) strikeAll(t *testing.T, f strike) {
+	t.Helper()
+	t.Run(fmt.Sprintf("%s/%s/dies=%v/policy=%d", s.name, f.what, f.die, f.policy), func(t *testing.T) {
+		t.Parallel()
+		for s.strike(t, f) {
+			f.point++
+		}
+	})
+}
+
+// policies are those that are tried: both where the process dies; one that lives on needs no recovery.
+func (s scenario) policies(die bool) []transfer.StallPolicy {
+	if s.policy != 0 {
+		return []transfer.StallPolicy{s.policy}
 	}
+	if die {
+		return []transfer.StallPolicy{transfer.Resume, transfer.RollBack}
+	}
+	return []transfer.StallPolicy{transfer.Resume}
+}
+
+// strike is one fault.
+type strike struct {
+	point  int
+	what   fault
+	die    bool
+	policy transfer.StallPolicy
+	struck *operationsSeen
 }
 
 // strike runs the scenario with a fault at its n-th command, and reports whether it had that many.
-func (s scenario) strike(t *testing.T, n int, what fault, die bool) bool {
+func (s scenario) strike(t *testing.T, f strike) bool {
 	t.Helper()
 	b := newBank(t, s.balances...)
 	if s.prepare != nil {
 		s.prepare(b)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	w := &wire{at: n, what: what, die: die, onDeath: cancel}
-	c := b.coordinator(b.through(w.client()), s.options...)
+	current := &operationsSeen{}
+	w := &wire{at: f.point, what: f.what, also: s.also, die: f.die, onDeath: cancel, onStrike: func() { f.struck.add(current) }}
+	db := b.through(w.client())
+	opts := append(s.options(db), transfer.WithStallPolicy(f.policy), transfer.WithLogger(slog.New(current)))
+	c := b.coordinator(db, opts...)
+	if s.warm != nil {
+		w.setIdle(true)
+		s.warm(t, b, c)
+		w.setIdle(false)
+	}
 	rec, told := s.run(ctx, c)
-	if die {
+	if f.die {
 		kill(c)
 	}
+	story := fmt.Sprintf("fault at command %d of %v, told %v", f.point, w.commands, told)
+	if !f.die || !w.hasStruck() {
+		requireAnswer(t, s.calm, told, story)
+	}
 	if !w.hasStruck() {
-		requireAnswer(t, s.calm, told)
-		b.audit(initial(s.balances...))
+		b.recoverAll(s.options(b.db)...)
+		b.audit(s.initial(0))
 		return false
 	}
-	story := fmt.Sprintf("fault at command %d of %v, told %v", n, w.commands, told)
-	if !die {
-		requireAnswer(t, s.calm, told)
-	}
-	b.recoverAll(s.options...)
+	b.recoverAll(append(s.options(b.db), transfer.WithStallPolicy(f.policy))...)
+	b.deposit()
 	before := b.balances()
-	w.deliver(t)
+	for _, dead := range append(b.wires, w) {
+		dead.deliver(t)
+	}
 	require.Equal(t, before, b.balances(), "a late message moved money: %s", story)
-	b.recoverAll(s.options...) // a late claim may have begun something
-	b.audit(initial(s.balances...))
+	b.recoverAll(append(s.options(b.db), transfer.WithStallPolicy(f.policy))...) // a late claim may have begun something
+	b.cancelWaiting()
+	b.audit(s.initial(deposit))
 	if s.prepare == nil || rec.ID != "" {
 		b.requireTruth(rec, told, story)
 	}
 	return true
 }
 
-func requireAnswer(t *testing.T, want, told error) {
+func (s scenario) initial(more int64) map[string]int64 {
+	m := initial(s.balances...)
+	for id := range m {
+		m[id] += more
+	}
+	return m
+}
+
+// deposit puts money into every account.
+func (b *bank) deposit() {
+	b.t.Helper()
+	update := bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: deposit}}}}
+	_, err := b.db.Collection("accounts").UpdateMany(b.t.Context(), bson.D{}, update)
+	require.NoError(b.t, err)
+}
+
+func requireAnswer(t *testing.T, want, told error, story string) {
 	t.Helper()
 	if want == nil {
-		require.NoError(t, told)
+		require.NoError(t, told, story)
 		return
 	}
-	require.ErrorIs(t, told, want)
+	require.ErrorIs(t, told, want, story)
 }
 
 // requireTruth requires that what the caller was told agrees with the final state.
@@ -179,4 +157,62 @@ func (b *bank) requireTruth(rec transfer.Record, told error, story string) {
 	}
 	require.NoError(b.t, err, story)
 	require.Equal(b.t, stored.State, rec.State, story)
+}
+
+// operationsSeen listens to the log of a coordinator. It knows the operations of the round that is under way; and those of every round
+// that was struck, when they are added up.
+type operationsSeen struct {
+	mu   sync.Mutex
+	seen map[string]bool
+	last map[string]bool
+}
+
+// Enabled implements slog.Handler.
+func (o *operationsSeen) Enabled(context.Context, slog.Level) bool { return true }
+
+// WithAttrs implements slog.Handler.
+func (o *operationsSeen) WithAttrs([]slog.Attr) slog.Handler { return o }
+
+// WithGroup implements slog.Handler.
+func (o *operationsSeen) WithGroup(string) slog.Handler { return o }
+
+// Handle implements slog.Handler.
+func (o *operationsSeen) Handle(_ context.Context, r slog.Record) error {
+	if r.Message != "perform" {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last = map[string]bool{}
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "operation" || a.Key == "claiming" {
+			o.last[a.Value.String()] = true
+		}
+		return true
+	})
+	return nil
+}
+
+func (o *operationsSeen) add(current *operationsSeen) {
+	current.mu.Lock()
+	defer current.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.seen == nil {
+		o.seen = map[string]bool{}
+	}
+	for operation := range current.last {
+		o.seen[operation] = true
+	}
+}
+
+// requireAll requires that every kind of operation, and every way to claim, has been struck.
+func (o *operationsSeen) requireAll(t *testing.T) {
+	t.Helper()
+	for kind := protocol.ReadFence; kind.String() != ""; kind++ {
+		require.True(t, o.seen[kind.String()], "no scenario has a fault at %s", kind)
+	}
+	for way := protocol.Insert; way.String() != ""; way++ {
+		require.True(t, o.seen[way.String()], "no scenario has a fault at a claim by %s", way)
+	}
 }

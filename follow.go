@@ -64,13 +64,10 @@ func (c *Coordinator) answerable(stored mongostore.Transfer) bool {
 // judge answers with a stored transfer, for one who asks with a payload of the given digest.
 func (c *Coordinator) judge(stored mongostore.Transfer, digest []byte) (Record, error) {
 	rec := recordOf(stored)
-	switch {
-	case !bytes.Equal(stored.Digest, digest):
+	if !bytes.Equal(stored.Digest, digest) {
 		return rec, fmt.Errorf("transfer %q: %w", rec.ID, ErrIDConflict)
-	case rec.State == StateFail:
-		return rec, failureError(rec)
 	}
-	return rec, nil
+	return answered(rec)
 }
 
 // turn returns the execution by which a waiting caller goes on with the transfer itself, and whether one is due.

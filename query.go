@@ -125,10 +125,8 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 			return rec, err
 		case c.engine.Closed():
 			return last, inDoubt(id, ErrClosed)
-		case err == nil && rec.State == StateFail:
-			return rec, failureError(rec)
 		case err == nil && rec.State.Final():
-			return rec, nil
+			return answered(rec)
 		}
 		if err == nil {
 			last = rec
@@ -140,4 +138,12 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 			return last, inDoubt(id, because(ctx.Err(), err))
 		}
 	}
+}
+
+// answered returns a final record as Transfer answers with it.
+func answered(rec Record) (Record, error) {
+	if rec.State == StateFail {
+		return rec, failureError(rec)
+	}
+	return rec, nil
 }

@@ -19,6 +19,7 @@ func (b *bank) stallAt(id string, n int, what fault, units int64) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
 	w := &wire{at: n, what: what, die: true, onDeath: cancel}
+	b.wires = append(b.wires, w)
 	c := b.coordinator(b.through(w.client()))
 	_, err := c.Transfer(ctx, move(id, "a", "b", units))
 	kill(c)

@@ -28,10 +28,13 @@ const (
 // cut everything off from then on, as if the process had died.
 type wire struct {
 	mu       sync.Mutex
-	at       int   // which command, counted from 0; below 0: none
-	what     fault // what happens to it
-	die      bool  // and nothing gets through any more
+	at       int           // which command, counted from 0
+	what     fault         // what happens to it
+	also     map[int]fault // what happens to others
+	die      bool          // after the one at nothing gets through any more
 	onDeath  func()
+	onStrike func()
+	idle     bool // nothing is counted and nothing happens
 	seen     int
 	struck   bool
 	dead     bool
@@ -91,13 +94,25 @@ func (w *wire) judge(message []byte) fault {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.idle {
+		return ""
+	}
 	w.commands = append(w.commands, command)
 	w.seen++
 	if w.seen-1 != w.at {
-		return ""
+		return w.also[w.seen-1]
 	}
 	w.struck, w.dead = true, w.die
+	if w.onStrike != nil {
+		w.onStrike()
+	}
 	return w.what
+}
+
+func (w *wire) setIdle(idle bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.idle = idle
 }
 
 // commandIn names the command of a message, if it is one on a collection of the test's.
@@ -124,7 +139,7 @@ func (c *wiredConn) Write(message []byte) (int, error) {
 		return 0, c.breakOff()
 	}
 	what := c.wire.judge(message)
-	if what != "" && c.wire.die && c.wire.onDeath != nil {
+	if c.wire.isDead() && c.wire.onDeath != nil {
 		defer c.wire.onDeath() // the message has met its fate by then
 	}
 	switch what {

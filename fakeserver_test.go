@@ -1,0 +1,195 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// The parts of MongoDB's wire protocol that a fake server needs.
+const (
+	opReply     = 1    // the answer to an opQuery
+	opQuery     = 2004 // how a driver says hello for the first time
+	opMsg       = 2013 // everything else, both ways
+	headerBytes = 16   // length, the message's ID, the ID that it answers, the kind of message
+)
+
+// fakeServer answers every command with one document, as a server would answer hello, and takes down what it was asked.
+type fakeServer struct {
+	address string
+	hello   bson.D
+	mu      sync.Mutex
+	asked   []string
+	all     sync.WaitGroup
+	conns   []net.Conn
+}
+
+// newFakeServer starts a server of which the given fields are told. It ends with the test.
+func newFakeServer(t *testing.T, hello bson.D) *fakeServer {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &fakeServer{address: listener.Addr().String(), hello: hello}
+	s.all.Add(1)
+	go func() {
+		defer s.all.Done()
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			s.serve(conn)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		s.mu.Lock()
+		for _, conn := range s.conns {
+			_ = conn.Close()
+		}
+		s.mu.Unlock()
+		s.all.Wait()
+	})
+	return s
+}
+
+// serve answers what comes over a connection until it is closed.
+func (s *fakeServer) serve(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns = append(s.conns, conn)
+	s.all.Add(1)
+	go func() {
+		defer s.all.Done()
+		defer func() { _ = conn.Close() }()
+		for s.answer(conn) == nil {
+		}
+	}()
+}
+
+// answer reads one message and answers it.
+func (s *fakeServer) answer(conn net.Conn) error {
+	header := make([]byte, headerBytes)
+	if _, err := io.ReadFull(conn, header); err != nil {
+		return err
+	}
+	body := make([]byte, binary.LittleEndian.Uint32(header)-headerBytes)
+	if _, err := io.ReadFull(conn, body); err != nil {
+		return err
+	}
+	reply, err := bson.Marshal(append(bson.D{{Key: "ok", Value: 1}, {Key: "localTime", Value: time.Now()}}, s.hello...))
+	if err != nil {
+		return err
+	}
+	var command bson.Raw
+	kind := binary.LittleEndian.Uint32(header[12:])
+	switch kind {
+	case opMsg: // flags and the kind of section come before the document
+		command = body[5:]
+		kind, reply = opMsg, append(make([]byte, 5), reply...)
+	case opQuery: // flags, a name, how many to skip and to return
+		command = body[4+bytes.IndexByte(body[4:], 0)+1+8:]
+		// Flags, cursor, offset, and the number of documents: one.
+		kind, reply = opReply, append(append(make([]byte, 16), 1, 0, 0, 0), reply...)
+	default:
+		return errors.New("an unknown kind of message")
+	}
+	if err := s.takeDown(command); err != nil {
+		return err
+	}
+	message := binary.LittleEndian.AppendUint32(nil, uint32(headerBytes+len(reply)))
+	message = append(message, 0, 0, 0, 0)
+	message = append(message, header[4:8]...)
+	message = binary.LittleEndian.AppendUint32(message, kind)
+	_, err = conn.Write(append(message, reply...))
+	return err
+}
+
+// takeDown remembers a command's name, which is its first key.
+func (s *fakeServer) takeDown(command bson.Raw) error {
+	first, err := command.IndexErr(0)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, first.Key())
+	return nil
+}
+
+// coordinator returns a coordinator over a database on the fake server.
+func (s *fakeServer) coordinator(t *testing.T) *transfer.Coordinator {
+	t.Helper()
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + s.address + "/?directConnection=true"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	c, err := transfer.NewCoordinator(client.Database("bank"))
+	require.NoError(t, err)
+	t.Cleanup(func() { kill(c) })
+	return c
+}
+
+// A server that can't keep the promises is refused by every call, with a text that says what to do, before anything but hello was asked
+// of it.
+func TestUnfitServersAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		hello  bson.D
+		advice string
+	}{
+		{"a standalone", bson.D{{Key: "maxWireVersion", Value: 17}}, "start it as a replica set"},
+		{"a replica set of MongoDB 4.4", bson.D{
+			{Key: "maxWireVersion", Value: 9}, {Key: "setName", Value: "rs0"}, {Key: "hosts", Value: bson.A{"127.0.0.1:27017"}},
+		}, "MongoDB 5.0 or later is needed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			server := newFakeServer(t, append(c.hello,
+				bson.E{Key: "helloOk", Value: true}, bson.E{Key: "ismaster", Value: true}, bson.E{Key: "isWritablePrimary", Value: true},
+				bson.E{Key: "minWireVersion", Value: 0}, bson.E{Key: "maxBsonObjectSize", Value: 16 << 20},
+				bson.E{Key: "maxMessageSizeBytes", Value: 48_000_000}, bson.E{Key: "maxWriteBatchSize", Value: 100_000},
+			))
+			coordinator := server.coordinator(t)
+			for name, call := range map[string]func(context.Context) error{
+				"Setup": coordinator.Setup,
+				"Transfer": func(ctx context.Context) error {
+					_, err := coordinator.Transfer(ctx, move("t", "a", "b", 1))
+					return err
+				},
+				"Submit": func(ctx context.Context) error {
+					_, err := coordinator.Submit(ctx, move("t", "a", "b", 1))
+					return err
+				},
+				"Recover": func(ctx context.Context) error { _, err := coordinator.Recover(ctx); return err },
+				"Run":     coordinator.Run,
+			} {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				err := call(ctx)
+				cancel()
+				require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, name)
+				require.ErrorContains(t, err, c.advice, name)
+				require.NotErrorIs(t, err, transfer.ErrInDoubt, name)
+			}
+			server.mu.Lock()
+			defer server.mu.Unlock()
+			require.Contains(t, server.asked, "hello")
+			for _, command := range server.asked {
+				require.Contains(t, []string{"hello", "isMaster", "ismaster"}, command)
+			}
+		})
+	}
+}

@@ -1,0 +1,198 @@
+package transfer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// scenario is a piece of work that faults are tried on. It is about the transfer t, of 60 from a to b.
+type scenario struct {
+	name     string
+	balances []int64
+	prepare  func(b *bank)                                        // before the wire is laid
+	warm     func(t *testing.T, b *bank, c *transfer.Coordinator) // over the wire, before anything happens to it
+	also     map[int]fault                                        // what happens anyway
+	ledgers  func(db *mongo.Database) []transfer.Option           // of all coordinators
+	stall    time.Duration                                        // the threshold of the one that faults are tried on; 0: 30 s
+	policy   transfer.StallPolicy                                 // 0: both
+	run      func(context.Context, *transfer.Coordinator) (transfer.Record, error)
+	calm     error // what run answers without a fault
+}
+
+func (s scenario) options(db *mongo.Database) []transfer.Option {
+	var opts []transfer.Option
+	if s.ledgers != nil {
+		opts = s.ledgers(db)
+	}
+	if s.stall > 0 {
+		opts = append(opts, transfer.WithStallThreshold(0))
+	}
+	return opts
+}
+
+const atOnce = time.Nanosecond // any threshold above 0: see options
+
+func scenarios() []scenario {
+	return append(append(transferScenarios(), recoveryScenarios()...), cancelScenarios()...)
+}
+
+func transferring(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+	return c.Transfer(ctx, move("t", "a", "b", 60))
+}
+
+func transferScenarios() []scenario {
+	return []scenario{
+		{name: "a transfer", balances: []int64{100, 0}, run: transferring},
+		{name: "a refused transfer", balances: []int64{50, 0}, run: transferring, calm: transfer.ErrInsufficientFunds},
+		{name: "a transfer whose fences are known", balances: []int64{100, 0}, warm: warmUp, run: transferring},
+		{
+			name: "a refused transfer whose fences are known", balances: []int64{60, 0}, warm: warmUp, run: transferring,
+			calm: transfer.ErrInsufficientFunds,
+		},
+		{
+			name: "a transfer whose fences have changed", balances: []int64{100, 0}, run: transferring,
+			warm: func(t *testing.T, b *bank, c *transfer.Coordinator) {
+				warmUp(t, b, c)
+				b.stallAt("other", 3, lost, 1)
+				b.recoverAll() // which replaces the fences
+			},
+		},
+		{name: "an insert whose answer is lost", balances: []int64{100, 0}, also: map[int]fault{1: answerLost}, run: transferring},
+		{name: "a decision whose answer is lost", balances: []int64{100, 0}, also: map[int]fault{3: answerLost}, run: transferring},
+		{name: "a finish whose answer is lost", balances: []int64{100, 0}, also: map[int]fault{5: answerLost}, run: transferring},
+		{name: "a prepare that comes late", balances: []int64{100, 0}, also: map[int]fault{2: held}, run: transferring},
+		{
+			name: "three accounts, one of them missing", balances: []int64{100, 100}, calm: transfer.ErrAccountNotFound,
+			run: func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+				return c.Transfer(ctx, transfer.Request{ID: "t", Legs: []transfer.Leg{
+					{Account: "a", Amount: transfer.Units(-60)},
+					{Account: "b", Amount: transfer.Units(-10)},
+					{Account: "nobody", Amount: transfer.Units(70)},
+				}})
+			},
+		},
+		{name: "a transfer between two ledgers", balances: []int64{100, 0}, ledgers: mirror, run: throughMirror},
+		{
+			name: "a refused transfer between two ledgers", balances: []int64{50, 0}, ledgers: mirror, run: throughMirror,
+			calm: transfer.ErrInsufficientFunds,
+		},
+		{
+			name: "a submitted transfer", balances: []int64{100, 0}, run: transferring,
+			prepare: func(b *bank) {
+				_, err := b.Submit(b.t.Context(), move("t", "a", "b", 60))
+				require.NoError(b.t, err)
+			},
+		},
+	}
+}
+
+// warmUp moves a unit and back, so that the coordinator knows the fences.
+func warmUp(t *testing.T, _ *bank, c *transfer.Coordinator) {
+	t.Helper()
+	for _, req := range []transfer.Request{move("there", "a", "b", 10), move("back", "b", "a", 5)} {
+		_, err := c.Transfer(t.Context(), req)
+		require.NoError(t, err)
+	}
+}
+
+// mirror registers a ledger of which the outside account m takes part: each ledger is a command of its own.
+func mirror(db *mongo.Database) []transfer.Option {
+	return []transfer.Option{transfer.WithLedger("mirror", db.Collection("mirror"))}
+}
+
+func throughMirror(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+	l, err := c.Ledger("mirror")
+	if err != nil {
+		return transfer.Record{}, err
+	}
+	opened := transfer.Account{ID: "m", NoFloor: true}
+	if _, err := l.Open(ctx, opened); err != nil && !errors.Is(err, transfer.ErrAccountExists) {
+		return transfer.Record{}, err
+	}
+	return c.Transfer(ctx, transfer.Request{ID: "t", Legs: []transfer.Leg{
+		{Account: "a", Amount: transfer.Units(-60)},
+		{Ledger: "mirror", Account: "m", Amount: transfer.Units(20)},
+		{Account: "b", Amount: transfer.Units(40)},
+	}})
+}
+
+func recoveryScenarios() []scenario {
+	stalled := func(n int, what fault) func(b *bank) {
+		return func(b *bank) { b.stallAt("t", n, what, 60) }
+	}
+	return []scenario{
+		{name: "recovery resumes", balances: []int64{100, 0}, prepare: stalled(3, lost), stall: atOnce, run: recovering, policy: transfer.Resume},
+		{name: "recovery settles", balances: []int64{100, 0}, prepare: stalled(3, answerLost), stall: atOnce, run: recovering},
+		{
+			name: "recovery rolls back", balances: []int64{100, 0}, prepare: stalled(3, lost), stall: atOnce, run: recovering,
+			policy: transfer.RollBack, calm: transfer.ErrCancelled,
+		},
+		{
+			name: "recovery rolls back what may yet be prepared", balances: []int64{100, 0}, prepare: stalled(2, held), stall: atOnce,
+			run: recovering, policy: transfer.RollBack, calm: transfer.ErrCancelled,
+		},
+		{
+			name: "the third executor", balances: []int64{100, 0}, stall: atOnce, run: recovering, policy: transfer.Resume,
+			prepare: func(b *bank) {
+				b.stallAt("t", 2, held, 60)
+				b.stallRecovery(3, held) // the fences, the takeover and the look are over
+			},
+		},
+	}
+}
+
+// stallRecovery runs a sweep in a process that dies at its n-th command.
+func (b *bank) stallRecovery(n int, what fault) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	defer cancel()
+	w := &wire{at: n, what: what, die: true, onDeath: cancel}
+	b.wires = append(b.wires, w)
+	c := b.coordinator(b.through(w.client()), transfer.WithStallThreshold(0))
+	_, _ = c.Recover(ctx)
+	kill(c)
+	require.True(b.t, w.hasStruck(), "the sweep had no command %d", n)
+}
+
+// recovering sweeps until the transfer is final.
+func recovering(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+	for ctx.Err() == nil {
+		if _, err := c.Recover(ctx); err != nil {
+			continue
+		}
+		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		rec, err := c.Wait(short, "t")
+		cancel()
+		if !errors.Is(err, transfer.ErrInDoubt) {
+			return rec, err
+		}
+	}
+	return transfer.Record{}, fmt.Errorf("%w: %w", transfer.ErrInDoubt, ctx.Err())
+}
+
+func cancelScenarios() []scenario {
+	cancelling := func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+		return c.Cancel(ctx, "t", "no longer wanted")
+	}
+	return []scenario{
+		{
+			name: "a cancel", balances: []int64{100, 0}, run: cancelling,
+			prepare: func(b *bank) { b.stallAt("t", 3, lost, 60) },
+		},
+		{
+			name: "a cancel of what waits", balances: []int64{100, 0}, run: cancelling,
+			prepare: func(b *bank) {
+				_, err := b.Submit(b.t.Context(), move("t", "a", "b", 60))
+				require.NoError(b.t, err)
+			},
+		},
+	}
+}
