@@ -77,8 +77,9 @@ func (c *Coordinator) Close(ctx context.Context) error {
 	return c.engine.Close(ctx)
 }
 
-// ready refuses work on a closed coordinator or an unfit server. Its first call talks to the server.
-func (c *Coordinator) ready(ctx context.Context) error {
+// ready refuses work on a closed coordinator, or on an unfit server of the transfers or of the named ledgers. Its first call for each
+// talks to the server.
+func (c *Coordinator) ready(ctx context.Context, ledgers ...string) error {
 	var try persistence
 	for try.again(ctx, c) {
 		if c.engine.Closed() {
@@ -87,7 +88,7 @@ func (c *Coordinator) ready(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		err := c.store.Connect(ctx)
+		err := c.store.Connect(ctx, ledgers...)
 		if err == nil || errors.Is(err, mongostore.ErrUnsupported) {
 			return deployment(err)
 		}
@@ -106,10 +107,13 @@ func deployment(err error) error {
 
 // newWork prepares an execution of a transfer, under an owner of its own. Not the process's: two executions of one process
 // must not take each other's decisions for their own.
-func (c *Coordinator) newWork(t mongostore.Transfer, reason string) (*mongostore.Work, error) {
+func (c *Coordinator) newWork(ctx context.Context, t mongostore.Transfer, reason string) (*mongostore.Work, error) {
 	w, err := c.store.NewWork(t, c.settings.owner+"-"+rand.Text()[:16])
 	if err != nil {
 		return nil, err
+	}
+	if err := c.store.Connect(ctx, t.Ledgers()...); err != nil {
+		return nil, deployment(err)
 	}
 	w.Threshold = c.settings.stallThreshold
 	w.Describe = func(refusal protocol.Refusal) string {

@@ -89,7 +89,7 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer) {
 		s.stuck(t.ID, errors.New("this process is at it already"))
 		return
 	}
-	w, err := c.newWork(t, stalledReason)
+	w, err := c.newWork(ctx, t, stalledReason)
 	if err != nil {
 		s.stuck(t.ID, err)
 		return

@@ -21,40 +21,63 @@ const maxReasonBytes = 4 << 10
 //   - ErrTransferNotFound: there is none. One that is stored later is not cancelled.
 //   - ErrInDoubt: the context ended after something was sent. Ask again.
 func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (Record, error) {
-	if err := c.ready(ctx); err != nil {
-		return Record{}, err
-	}
 	if len(reason) > maxReasonBytes || !utf8.ValidString(reason) {
 		return Record{}, invalid("a reason has at most %d bytes of UTF-8", maxReasonBytes)
 	}
 	if err := mongostore.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
 	}
-	var away quiet
-	last, sent := Record{}, false
+	if err := c.ready(ctx); err != nil {
+		return Record{}, err
+	}
+	var (
+		away quiet
+		last Record // as it stood when it was tried to be cancelled
+	)
 	for n := 1; ; n++ {
-		stored, found, err := c.look(ctx, id)
-		tooLong := away.tooLong(c, err) || c.engine.Closed()
-		switch {
-		case err == nil && !found:
-			return Record{}, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
-		case errors.Is(err, mongostore.ErrUnreadable):
-			return Record{}, fmt.Errorf("cancel transfer %q: %w", id, err)
-		case err == nil:
-			rec, told, err := c.cancel(ctx, stored, reason)
-			if told {
-				return rec, err
-			}
-			last, sent = recordOf(stored), true
+		rec, told, err := c.tryToCancel(ctx, id, reason, &last)
+		if told {
+			return rec, err
 		}
-		if tooLong || !engine.Pause(ctx, min(n, slowestPoll)) {
+		if away.tooLong(c, err) || c.engine.Closed() || !engine.Pause(ctx, min(n, slowestPoll)) {
 			cause := because(because(ctx.Err(), c.closedError()), err)
-			if sent {
+			if last.ID != "" {
 				return last, inDoubt(id, cause)
 			}
-			return last, fmt.Errorf("cancel transfer %q: %w", id, cause)
+			return Record{}, fmt.Errorf("cancel transfer %q: %w", id, cause)
 		}
 	}
+}
+
+// tryToCancel looks at a transfer and tries once to roll it back. It reports false where another look is due.
+func (c *Coordinator) tryToCancel(ctx context.Context, id, reason string, last *Record) (Record, bool, error) {
+	stored, found, err := c.look(ctx, id)
+	switch {
+	case errors.Is(err, mongostore.ErrUnreadable):
+		return Record{}, true, fmt.Errorf("cancel transfer %q: %w", id, err)
+	case err != nil:
+		return Record{}, false, err
+	case !found && c.surelyMissing(ctx, id):
+		return Record{}, true, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
+	case !found:
+		return Record{}, false, nil
+	}
+	rec, told, err := c.cancel(ctx, stored, reason)
+	if told && last.ID != "" {
+		err = doubtful(id, err) // an earlier try of ours may have been stored
+	}
+	if !told {
+		*last = recordOf(stored)
+	}
+	return rec, told, err
+}
+
+// surelyMissing looks again, by a read that a primary which was replaced can't answer.
+func (c *Coordinator) surelyMissing(ctx context.Context, id string) bool {
+	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+	defer cancel()
+	missing, err := c.store.SurelyMissing(ctx, id)
+	return err == nil && missing
 }
 
 // cancel tries once to take a transfer and to roll it back. It reports false where another look is due.

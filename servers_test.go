@@ -179,4 +179,15 @@ func TestOtherServerIsAway(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, transfer.Units(85), got.Posted)
 	b.requireBalance("b", 5)
+
+	// A process that starts meanwhile works on what it can reach, and tells which ledger it can't.
+	fresh := b.coordinator(b.db, b.other())
+	_, err = fresh.Transfer(t.Context(), move("fresh", "a", "b", 1))
+	require.NoError(t, err)
+	ctx, cancel = context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	_, err = fresh.Transfer(ctx, across("fresh, away", 20))
+	require.ErrorContains(t, err, `ledger "other"`)
+	_, err = b.Get(t.Context(), "fresh, away")
+	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
 }

@@ -56,7 +56,7 @@ func (c *Coordinator) Transfer(ctx context.Context, req Request) (Record, error)
 	if !req.NotBefore.IsZero() {
 		return Record{}, invalid("NotBefore is for Submit")
 	}
-	if err := c.ready(ctx); err != nil {
+	if err := c.ready(ctx, t.Ledgers()...); err != nil {
 		return Record{}, err
 	}
 	return c.complete(ctx, t)
@@ -71,7 +71,7 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (Record, error) {
 		return Record{}, err
 	}
 	t.NotBefore = req.NotBefore
-	if err := c.ready(ctx); err != nil {
+	if err := c.ready(ctx, t.Ledgers()...); err != nil {
 		return Record{}, err
 	}
 	var try persistence
@@ -118,7 +118,7 @@ func (c *Coordinator) complete(ctx context.Context, planned mongostore.Transfer)
 func (c *Coordinator) attempt(
 	ctx context.Context, t mongostore.Transfer, start protocol.Start, reason string,
 ) (Record, bool, error) {
-	w, err := c.newWork(t, reason)
+	w, err := c.newWork(ctx, t, reason)
 	if err != nil {
 		return Record{}, true, fmt.Errorf("transfer %q: %w", t.ID, err)
 	}

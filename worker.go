@@ -114,6 +114,8 @@ func (w *worker) take(ctx, working context.Context) {
 
 // run runs one submitted transfer, unless another worker was first.
 func (w *worker) run(ctx context.Context, t mongostore.Transfer) {
+	ctx, cancel := context.WithTimeout(ctx, recoveryLimit) // then it goes on in the background, and others get its place
+	defer cancel()
 	start := protocol.Start{Claiming: protocol.FromInitiated, Patient: true}
 	_, told, err := w.coordinator.attempt(ctx, t, start, "")
 	w.coordinator.log.Debug("ran a submitted transfer", slog.String("transfer", t.ID), slog.Bool("mine", told), slog.Any("error", err))

@@ -128,69 +128,83 @@ func (h helloAnswer) supported() error {
 	return nil
 }
 
-// Connect makes sure, once, that the servers can be used and that no collection is registered under two names.
-func (s *Store) Connect(ctx context.Context) error {
-	if s.connected.Load() {
+// Connect makes sure that the servers of the transfers and of the named ledgers can be used, and that no two of these ledgers are one
+// collection. Each is asked once, and only when it is needed: a server that is away keeps nobody from the others.
+func (s *Store) Connect(ctx context.Context, ledgers ...string) error {
+	ctx = detached(ctx)
+	if err := s.fit(ctx, s.transfers); err != nil {
+		return err
+	}
+	for i, name := range ledgers {
+		if err := s.fit(ctx, s.ledgers[name].commands); err != nil {
+			return fmt.Errorf("ledger %q: %w", name, err)
+		}
+		for _, other := range append(ledgers[:i:i], transfersItself) {
+			if err := s.apart(ctx, name, other); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fit makes sure, once, that a collection's server can be used.
+func (s *Store) fit(ctx context.Context, c *mongo.Collection) error {
+	client := c.Database().Client()
+	if _, known := s.fitClients.Load(client); known {
 		return nil
 	}
 	if err := s.askFirst(ctx); err != nil {
 		return err
 	}
 	defer s.askNext()
-	if s.connected.Load() {
-		return nil
-	}
-	ctx = detached(ctx)
-	collections := []*mongo.Collection{s.transfers}
-	for _, l := range s.ledgers {
-		collections = append(collections, l.commands)
-	}
-	asked := map[*mongo.Client]bool{}
-	for _, c := range collections {
-		client := c.Database().Client()
-		if asked[client] {
-			continue
-		}
-		asked[client] = true
-		answer, err := hello(ctx, c)
-		if err != nil {
-			return err
-		}
-		if err := answer.supported(); err != nil {
-			return err
-		}
-		if c == s.transfers {
-			s.routed.Store(answer.routed())
-		}
-	}
-	if err := distinct(ctx, collections); err != nil {
+	answer, err := hello(ctx, c)
+	if err != nil {
 		return err
 	}
-	s.connected.Store(true)
+	if err := answer.supported(); err != nil {
+		return err
+	}
+	if c == s.transfers {
+		s.routed.Store(answer.routed())
+	}
+	s.fitClients.Store(client, true)
 	return nil
 }
 
-// distinct refuses one collection that is reached through two clients. Two handles of one name are told apart by the
-// collection's UUID, so those are created if need be.
-func distinct(ctx context.Context, collections []*mongo.Collection) error {
-	for i, a := range collections {
-		for _, b := range collections[:i] {
-			if namespaceOf(a) != namespaceOf(b) {
-				continue
-			}
-			first, err := collectionUUID(ctx, a)
-			if err != nil {
-				return err
-			}
-			second, err := collectionUUID(ctx, b)
-			if err != nil {
-				return err
-			}
-			if first == second {
-				return fmt.Errorf("%w: the collection %s is registered under two names, through two clients", ErrUnsupported, namespaceOf(a))
-			}
-		}
+// transfersItself stands for the collection of transfers where a ledger is named; no ledger has this name.
+const transfersItself = "\x00transfers"
+
+func (s *Store) collection(ledger string) *mongo.Collection {
+	if ledger == transfersItself {
+		return s.transfers
 	}
+	return s.ledgers[ledger].commands
+}
+
+// apart refuses one collection that is reached through two clients. Two handles of one name are told apart, once, by the
+// collection's UUID, so those are created if need be.
+func (s *Store) apart(ctx context.Context, one, other string) error {
+	a, b := s.collection(one), s.collection(other)
+	if one == other || namespaceOf(a) != namespaceOf(b) {
+		return nil
+	}
+	pair := [2]*mongo.Collection{a, b}
+	if _, known := s.apartPairs.Load(pair); known {
+		return nil
+	}
+	first, err := collectionUUID(ctx, a)
+	if err != nil {
+		return err
+	}
+	second, err := collectionUUID(ctx, b)
+	if err != nil {
+		return err
+	}
+	if first == second {
+		return fmt.Errorf("%w: the collection %s is registered under two names, through two clients", ErrUnsupported, namespaceOf(a))
+	}
+	s.apartPairs.Store(pair, true)
 	return nil
 }
 

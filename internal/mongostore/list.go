@@ -35,6 +35,15 @@ func (s *Store) GetTransfer(ctx context.Context, id string) (Transfer, bool, err
 	return t, true, err
 }
 
+// SurelyMissing reports, by a deciding read, that there is no such transfer.
+func (s *Store) SurelyMissing(ctx context.Context, id string) (bool, error) {
+	_, err := s.linearizable.FindOne(detached(ctx), bson.D{{Key: "_id", Value: id}}).Raw()
+	if missing(err) {
+		return true, nil
+	}
+	return false, err
+}
+
 // List yields the transfers that a query selects, newest first.
 func (s *Store) List(ctx context.Context, q Query) iter.Seq2[Transfer, error] {
 	filter := bson.D{}

@@ -12,7 +12,7 @@ import (
 
 // Setup creates the collections and indexes and refuses what the protocol can't be run on. It may be called again.
 func (s *Store) Setup(ctx context.Context) error {
-	if err := s.Connect(ctx); err != nil {
+	if err := s.Connect(ctx, s.Ledgers()...); err != nil {
 		return err
 	}
 	ctx = detached(ctx)

@@ -221,7 +221,7 @@ func TestOneCollectionUnderTwoNames(t *testing.T) {
 		store, err := New(b.config("again", other.Database(db.Name()).Collection(name)))
 		require.NoError(t, err)
 		for range 2 {
-			err := store.Connect(t.Context())
+			err := store.Connect(t.Context(), store.Ledgers()...)
 			if refused {
 				require.ErrorIs(t, err, ErrUnsupported, name)
 				require.ErrorContains(t, err, db.Name()+"."+name)
@@ -234,7 +234,7 @@ func TestOneCollectionUnderTwoNames(t *testing.T) {
 	// The same name in another database is another collection.
 	store, err := New(b.config("again", mongotest.Database(t).Collection("accounts")))
 	require.NoError(t, err)
-	require.NoError(t, store.Connect(t.Context()))
+	require.NoError(t, store.Connect(t.Context(), store.Ledgers()...))
 }
 
 // The same name on another cluster is another collection: its UUID tells.
@@ -247,7 +247,7 @@ func TestSameNameOnAnotherCluster(t *testing.T) {
 	far := mongotest.Client(t, options.Client().ApplyURI(server.URI())).Database(b.db.Name()).Collection("accounts")
 	store, err := New(b.config("far", far))
 	require.NoError(t, err)
-	require.NoError(t, store.Connect(t.Context()))
+	require.NoError(t, store.Connect(t.Context(), store.Ledgers()...))
 	assert.True(t, store.ledgers["eu"].sameClient)
 	assert.False(t, store.ledgers["far"].sameClient)
 	require.NoError(t, store.Setup(t.Context()))

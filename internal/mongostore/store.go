@@ -9,6 +9,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,8 +52,9 @@ type Store struct {
 	fences       fenceCache
 	clock        serverClock
 	asking       chan struct{} // held by those who ask the server for hello
-	connected    atomic.Bool
-	routed       atomic.Bool // through mongos
+	fitClients   sync.Map      // the *mongo.Clients whose servers can be used
+	apartPairs   sync.Map      // the pairs of *mongo.Collections of one name that are not one collection
+	routed       atomic.Bool   // through mongos
 }
 
 // ledger is a collection of participants.
@@ -120,6 +124,9 @@ func same(a, b *mongo.Collection) bool {
 
 // HasLedger reports whether a ledger of that name is registered.
 func (s *Store) HasLedger(name string) bool { return s.ledgers[name] != nil }
+
+// Ledgers returns the names of all registered ledgers.
+func (s *Store) Ledgers() []string { return slices.Collect(maps.Keys(s.ledgers)) }
 
 // Namespace returns database and collection of a registered ledger.
 func (s *Store) Namespace(name string) string { return s.ledgers[name].namespace }

@@ -3,6 +3,7 @@ package mongostore
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -29,6 +30,17 @@ type Transfer struct {
 	NotBefore    time.Time      `bson:"notBefore,omitempty"`
 	Failure      *Failure       `bson:"failure,omitempty"`
 	Metadata     bson.Raw       `bson:"metadata,omitempty"`
+}
+
+// Ledgers returns the names of the ledgers that the transfer touches, each once.
+func (t Transfer) Ledgers() []string {
+	var names []string
+	for _, leg := range t.Legs {
+		if !slices.Contains(names, leg.Ledger) {
+			names = append(names, leg.Ledger)
+		}
+	}
+	return names
 }
 
 // Leg is one movement as it is stored.
