@@ -65,8 +65,8 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 // Setup creates the collections and indexes, and checks that the servers and collections are fit. It may be called again, and by
 // many at once. The error wraps ErrUnsupportedDeployment where the deployment is at fault.
 func (c *Coordinator) Setup(ctx context.Context) error {
-	if c.engine.Closed() {
-		return ErrClosed
+	if err := c.ready(ctx, c.store.Ledgers()...); err != nil {
+		return err
 	}
 	return deployment(c.store.Setup(ctx))
 }

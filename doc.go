@@ -9,6 +9,7 @@
 //	report, err := coord.Recover(ctx)               // start-up hook: finishes what others left behind
 //
 //	_, err = coord.OpenAccount(ctx, transfer.Account{ID: "alice", Balance: transfer.Units(10_000)})
+//	_, err = coord.OpenAccount(ctx, transfer.Account{ID: "bob"})
 //	rec, err := coord.Transfer(ctx, transfer.Request{
 //		ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(6_000),
 //	})
@@ -33,7 +34,9 @@
 // # Errors
 //
 // An error tells where the money is. A [RefusedError] (ErrInsufficientFunds and the like) and ErrCancelled: the transfer has
-// failed, nothing moved. ErrInDoubt: not known yet; ask again with the same ID. Anything else: nothing was stored.
+// failed, nothing moved. ErrInDoubt: not known yet; ask again with the same ID. ErrIDConflict and the errors of verbs that came too late:
+// this call has changed nothing. Anything else, the context's own error and a server that can't be reached for 30 s among them:
+// nothing was stored.
 //
 // # The caller's duties
 //

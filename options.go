@@ -101,7 +101,7 @@ func WithAccountIDs(c IDCodec) Option { return func(s *settings) { s.ids = c } }
 func WithOwner(name string) Option { return func(s *settings) { s.owner = name } }
 
 // WithMarkerLimit bounds how many transfers may be in flight on one account, 1 to 8192; default 4096. A transfer beyond
-// it waits, within its context, before it is refused with ErrAccountBusy. The bound is soft.
+// it waits, for half of its context's time and 5 s at most, before it is refused with ErrAccountBusy. The bound is soft.
 func WithMarkerLimit(n int) Option { return func(s *settings) { s.markerLimit = n } }
 
 // WithStallThreshold sets after how long without a sign of life others take a transfer over; default 30 s. It decides only how soon

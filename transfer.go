@@ -43,7 +43,8 @@ type Leg struct {
 //   - ErrCancelled: somebody else rolled it back; it is in StateFail, and nothing moved.
 //   - ErrInDoubt: the context ended, or the coordinator was closed, after something was sent. What has claimed
 //     goes on in the background until Close; recovery finishes what Close left. Ask again with the same ID.
-//   - the context's own error, ErrInvalidRequest, ErrClosed, ErrUnsupportedDeployment: nothing was stored.
+//   - the context's own error, a server that can't be reached for 30 s, ErrInvalidRequest, ErrClosed,
+//     ErrUnsupportedDeployment: nothing was stored.
 //   - ErrIDConflict: the ID was used with another payload; the record is the first one's.
 //
 // A second caller with the same ID waits for the first one's outcome. Once that one has shown no sign of life for the stall

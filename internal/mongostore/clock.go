@@ -16,13 +16,9 @@ import (
 // clockAge is how long a correction of the process's clock is used.
 const clockAge = time.Minute
 
-const (
-	// helloLimit is how long the server may take to say hello.
-	helloLimit = 2 * time.Second
-	// maxAsking is how many ask for it at once: some, so that one lost answer doesn't hold up the others, and not all
-	// that start together.
-	maxAsking = 4
-)
+// maxAsking is how many ask a server for hello at once: some, so that one lost answer doesn't hold up the others, and not all that
+// start together.
+const maxAsking = 4
 
 // minWireVersion is that of MongoDB 5.0.
 const minWireVersion = 13
@@ -108,7 +104,7 @@ type helloAnswer struct {
 func (h helloAnswer) routed() bool { return h.Message == "isdbgrid" }
 
 func hello(ctx context.Context, c *mongo.Collection) (helloAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, helloLimit)
+	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
 	defer cancel()
 	var answer helloAnswer
 	command := bson.D{{Key: "hello", Value: 1}}

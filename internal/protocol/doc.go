@@ -18,7 +18,8 @@
 //  1. Every write is acknowledged by a majority and journaled, or its answer is Unknown.
 //  2. Prepare and FenceOnly are sent once per request: never repeated by a driver or a proxy.
 //  3. Unknown is answered whenever a write may have been applied and may not: a lost answer, a
-//     timeout, a cancelled context, a write-concern error, any error of a whole command.
+//     timeout, a cancelled context, a write-concern error, any error of a whole command (but where that is one
+//     write, and the error names a cause for which it can't have changed anything).
 //  4. NotMatched may be stale, and may be answered for all writes of a command of which only some
 //     matched: the execution looks before it concludes anything from it.
 //  5. Look and LookTransfer are deciding reads: they can't be answered by a primary that was
