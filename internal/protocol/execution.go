@@ -102,9 +102,6 @@ func (x *Execution) State() State { return x.state }
 // Claimed reports whether the transfer is, or was, this execution's.
 func (x *Execution) Claimed() bool { return x.epoch > 0 }
 
-// Epoch returns the epoch under which this execution holds the transfer, 0 before the claim.
-func (x *Execution) Epoch() int64 { return x.epoch }
-
 // ClaimInDoubt reports whether a claim was sent that is not known to have changed nothing. Unless the execution has
 // Claimed since, the transfer may be stored, or may yet be, and nobody works on it until recovery comes by.
 func (x *Execution) ClaimInDoubt() bool { return x.claimUnsure }

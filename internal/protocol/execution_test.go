@@ -97,7 +97,7 @@ func marked(fence Fence) Facts {
 func TestCleanTransferCostsFiveWrites(t *testing.T) {
 	d := reached(t)
 	require.True(t, d.x.Claimed())
-	require.Equal(t, int64(1), d.x.Epoch())
+	require.Equal(t, int64(1), d.x.epoch)
 	prepares := d.hears(Prepare, yes(), yes())
 	require.Equal(t, Fence("f0"), prepares[0].Fence)
 	require.Equal(t, Fence("f1"), prepares[1].Fence)

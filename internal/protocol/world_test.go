@@ -267,7 +267,7 @@ func (w *world) tell(transfer, owner int, x *Execution) error {
 		told.unwritten |= 1 << owner
 	}
 	r := w.transfers[transfer]
-	mine := r.owner == owner && r.epoch == x.Epoch() && r.state == x.State()
+	mine := r.owner == owner && r.epoch == x.epoch && r.state == x.State()
 	if x.Outcome() == Finished && r.state != x.State() || x.Outcome() == Overtaken && mine || x.Outcome() == Gone && r.found {
 		return violates(5, "executor %d ends with outcome %d, and transfer %d is %q", owner, x.Outcome(), transfer, r.state)
 	}
