@@ -40,9 +40,10 @@ func main() {
 		stop()
 	}()
 	context.AfterFunc(ctx, func() {
-		time.Sleep(endLimit)
-		fmt.Fprintln(os.Stderr, "the engine does not answer")
-		os.Exit(1)
+		time.AfterFunc(endLimit, func() {
+			fmt.Fprintln(os.Stderr, "the engine does not answer")
+			os.Exit(1)
+		})
 	})
 	if err := run(ctx, os.Args[1], os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
