@@ -5,7 +5,10 @@ VULN := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 NESTED := examples/demo internal/mongotest/container
 TOOLS := $(CURDIR)/.cache/bin
 
-.PHONY: test race demo lint vulncheck
+SEEDS ?= 0-1000000
+FOR ?= 5m
+
+.PHONY: test race demo simulate search teeth lint vulncheck
 
 test: ## all tests, on a real MongoDB server
 	go run ./internal/mongotest/withmongo go test ./...
@@ -15,6 +18,15 @@ race: ## the same under the race detector, which needs a C compiler
 
 demo: ## the story on the terminal
 	cd examples/demo && go run .
+
+simulate: ## random runs in a world of faults: SEEDS=0-1000000 plays many, SEEDS=17 tells one
+	go run ./internal/simulate/cmd -seeds $(SEEDS)
+
+search: ## every interleaving of one transfer, then of two for as long as FOR says
+	go run ./internal/simulate/cmd -search -for $(FOR)
+
+teeth: ## break each rule of the protocol in turn, and see the simulator find it
+	go test -count=1 -run TestMutantsAreCaught -v -timeout 30m ./internal/simulate
 
 lint: ## vet and golangci-lint, in all modules
 	@GOBIN=$(TOOLS) go install $(LINT)

@@ -22,9 +22,9 @@ func (d dialogue) asks(kind Kind, count int) []Operation {
 	d.t.Helper()
 	operations, err := d.x.Next()
 	require.NoError(d.t, err)
-	require.Len(d.t, operations, count, "%s is expected, there is %v", kindName(kind), operations)
+	require.Len(d.t, operations, count, "%s is expected, there is %v", kind, operations)
 	for _, op := range operations {
-		require.Equal(d.t, kindName(kind), kindName(op.Kind))
+		require.Equal(d.t, kind, op.Kind)
 	}
 	return operations
 }

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/simulate"
+)
+
+// report writes down what was found, by a clock.
+type report struct {
+	out io.Writer
+	now func() time.Time
+}
+
+func (r report) print(format string, args ...any) { _, _ = fmt.Fprintf(r.out, format, args...) }
+
+// tell tells what random runs have done.
+func (r report) tell(all *tally, first uint64, took time.Duration, cores int) {
+	r.print("%d runs from seed %d on, %d transfers, %d operations in %s: %.0f transfers a minute on each of %d cores\n\n",
+		all.runs, first, all.transfers, all.met.Operations(), took.Round(time.Millisecond),
+		float64(all.transfers)/took.Minutes()/float64(cores), cores)
+	table := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, row := range all.met.Table() {
+		for _, cell := range row {
+			_, _ = fmt.Fprintf(table, "%s\t", cell)
+		}
+		_, _ = fmt.Fprintln(table)
+	}
+	_ = table.Flush()
+	if all.failure == nil {
+		r.print("\nno invariant was broken\n")
+		return
+	}
+	r.print("\n%v\n%s\n", all.failure, all.failure.Story)
+}
+
+// searches searches through all scenes of one transfer, then through those of two for so long.
+func (r report) searches(limit time.Duration) bool {
+	states, start := 0, r.now()
+	explore := func(scene simulate.Scene, stop func() bool) bool {
+		begun := r.now()
+		found, failure := simulate.Explore(scene, stop)
+		states += found.States
+		cut := ""
+		if found.CutOff {
+			cut = "  CUT OFF: there are more"
+		}
+		r.print("%-75s %9d states, %6d worlds recovered, %s%s\n",
+			scene, found.States, found.Recovered, r.now().Sub(begun).Round(time.Millisecond), cut)
+		if failure != nil {
+			r.print("\n%v\n%s\n", failure, failure.Story)
+		}
+		return failure == nil
+	}
+	for _, scene := range simulate.OneTransfer() {
+		if !explore(scene, func() bool { return false }) {
+			return false
+		}
+	}
+	second := r.now()
+	out := func() bool { return r.now().Sub(second) > limit }
+	for _, scene := range simulate.TwoTransfers() {
+		if out() {
+			r.print("%-75s CUT OFF: not begun\n", scene)
+		} else if !explore(scene, out) {
+			return false
+		}
+	}
+	r.print("\n%d states in %s; no invariant was broken\n", states, r.now().Sub(start).Round(time.Millisecond))
+	return true
+}

@@ -1,0 +1,123 @@
+package simulate
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Fate is what becomes of one operation and of its answer.
+type Fate uint8
+
+// The fates. What is performed is stored by a majority, but for one.
+const (
+	answered        Fate = iota + 1 // performed, and answered truly
+	answerLost                      // performed; the answer is Unknown
+	lost                            // never performed; the answer is Unknown
+	delayed                         // performed at any later moment, or never; the answer is Unknown
+	unheard                         // performed at any later moment, or never; no answer at all
+	notSent                         // never performed, and the answer says so
+	staleNotMatched                 // never performed: a cut-off old primary answers NotMatched
+	shortCount                      // performed; the answer is NotMatched, since another write of the command was not
+	refusedByServer                 // never performed: the answer is Failed
+	repeated                        // performed, answered truly, and performed once more at any later moment
+	answeredLate                    // performed; the answer comes when the execution has asked again
+	staleRead                       // a cut-off old primary answers a read that doesn't decide: it shows an older version
+	cached                          // a fence is not read, but remembered from an earlier version, and nothing else is known
+	unreplicated                    // performed by the primary alone; the answer is Unknown; a failover takes it back
+	lastFate        = unreplicated
+)
+
+// String tells the fate.
+func (f Fate) String() string {
+	return [...]string{
+		"", "it is answered", "its answer is lost", "it is lost", "it hangs in the network", "it hangs in the network, unanswered",
+		"it can't be sent", "a cut-off old primary answers", "another write of the command did not match",
+		"the server refuses it", "it arrives, and a copy hangs in the network", "its answer is late", "a cut-off old primary shows what was",
+		"it is answered from memory",
+		"the primary alone performs it, and its answer is lost",
+	}[f]
+}
+
+// flies reports whether a copy of the message stays on its way.
+func (f Fate) flies() bool { return f == delayed || f == unheard || f == repeated }
+
+// fates returns all that can become of an operation. It has an arm per kind, so that a new one can't be forgotten. Prepares and
+// fence-onlys are sent once and never repeated.
+func fates(kind protocol.Kind) []Fate {
+	switch kind {
+	case protocol.ReadFence:
+		return []Fate{answered, lost, answeredLate, staleRead, cached}
+	case protocol.ReadTransfer:
+		return []Fate{answered, lost, answeredLate, staleRead}
+	case protocol.Look, protocol.LookTransfer:
+		return []Fate{answered, lost, answeredLate}
+	case protocol.Prepare, protocol.FenceOnly:
+		return []Fate{
+			answered, answerLost, lost, delayed, unheard, notSent, staleNotMatched, shortCount, refusedByServer, answeredLate,
+			unreplicated,
+		}
+	case protocol.Claim, protocol.Verify, protocol.Decide, protocol.Settle, protocol.Undo, protocol.Finish:
+		return []Fate{
+			answered, answerLost, lost, delayed, unheard, notSent, staleNotMatched, shortCount, refusedByServer, answeredLate,
+			unreplicated, repeated,
+		}
+	}
+	return nil
+}
+
+func canMeet(kind protocol.Kind, fate Fate) bool { return slices.Contains(fates(kind), fate) }
+
+// meet lets a message meet its fate, and returns the answer as the execution hears it. A stale read shows the given version of the past.
+func (w *World) meet(m Message, fate Fate, past int) protocol.Answer {
+	if fate.flies() {
+		defer w.keep(m)
+	}
+	switch fate {
+	case answered, repeated, answeredLate:
+		return w.Perform(m)
+	case staleRead:
+		return w.read(&w.past[past], m)
+	case cached:
+		return w.remember(&w.past[past], m)
+	case answerLost:
+		w.Perform(m)
+	case shortCount:
+		w.Perform(m)
+		return protocol.Answer{Result: protocol.NotMatched}
+	case staleNotMatched:
+		return protocol.Answer{Result: protocol.NotMatched}
+	case refusedByServer:
+		if m.Op.Claiming == protocol.Insert && w.Transfers[m.Transfer].Stored {
+			return protocol.Answer{Result: protocol.NotMatched} // the index of _id is asked first
+		}
+		return protocol.Answer{Result: protocol.Failed}
+	case notSent:
+		return protocol.Answer{Result: protocol.NotSent}
+	case unreplicated:
+		w.apply(m)
+	case lost, delayed, unheard:
+	}
+	return protocol.Answer{Result: protocol.Unknown}
+}
+
+// remember answers a read of a fence with the fence that the account had at some moment, and with the best of all else.
+func (w *World) remember(at *Version, m Message) protocol.Answer {
+	if at.Accounts[w.leg(m).Account].Missing {
+		return w.read(at, m)
+	}
+	return protocol.Answer{Result: protocol.Applied, Facts: protocol.Facts{
+		Found: true, Fence: at.Accounts[w.leg(m).Account].Fence, Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
+	}}
+}
+
+// keep adds a message to those on their way. Their order means nothing; it is kept the same, so that a search takes worlds
+// for the same that are.
+func (w *World) keep(m Message) {
+	at, _ := slices.BinarySearchFunc(w.flight, m, func(a, b Message) int {
+		return cmp.Or(
+			cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Op.Kind, b.Op.Kind), cmp.Compare(a.Op.Participant, b.Op.Participant))
+	})
+	w.flight = slices.Insert(w.flight, at, m)
+}

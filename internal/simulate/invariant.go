@@ -1,0 +1,225 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// violation names an invariant of the protocol that is broken.
+type violation struct {
+	invariant int
+	what      string
+}
+
+func (v *violation) Error() string { return fmt.Sprintf("invariant %d: %s", v.invariant, v.what) }
+
+func violates(invariant int, format string, args ...any) error {
+	return &violation{invariant: invariant, what: fmt.Sprintf(format, args...)}
+}
+
+// broken returns the number of the invariant that an error says is broken, 0 if it says no such thing.
+func broken(err error) int {
+	var found *violation
+	if errors.As(err, &found) {
+		return found.invariant
+	}
+	return 0
+}
+
+// what returns what an error says is wrong, without the number of the invariant.
+func what(err error) string {
+	var found *violation
+	if errors.As(err, &found) {
+		return found.what
+	}
+	return err.Error()
+}
+
+// check checks the invariants 1 to 5 on what the primary has, and that it followed from what it had before. The sixth one
+// needs a recovery: see recovers.
+func (w *World) check(before *Version) error {
+	for _, check := range []func(*Version) error{
+		w.checkConservation, w.checkMarkers, w.checkAccounts, w.checkPrepared, w.checkStates, w.checkBalances, w.checkTold,
+	} {
+		if err := check(before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forward reports whether a transfer is on its way to success, or there.
+func (t *Transfer) forward() bool {
+	return t.State == protocol.Committed || t.State == protocol.Success
+}
+
+// checkConservation checks that the balances and the money in transit add up to what was put in.
+func (w *World) checkConservation(*Version) error {
+	sum, given := int64(0), int64(0)
+	for i := range w.Accounts {
+		sum += w.Accounts[i].Balance
+		given += w.given[i]
+	}
+	for t, legs := range w.Plans {
+		for _, leg := range legs {
+			// What was taken waits in the debit's marker until the decision, and in the credit's one after it.
+			if w.Accounts[leg.Account].Markers[t] && (leg.Amount > 0) == w.Transfers[t].forward() {
+				sum += leg.debit() + leg.credit()
+			}
+		}
+	}
+	if sum != given {
+		return violates(1, "%d are there, %d were put in", sum, given)
+	}
+	return nil
+}
+
+func (w *World) checkMarkers(*Version) error {
+	for t := range w.Transfers {
+		state := w.Transfers[t].State
+		live := state == protocol.Preparing || state == protocol.Committed || state == protocol.Rollback
+		for i := range w.Accounts {
+			if w.Accounts[i].Markers[t] && !live {
+				return violates(2, "%s is %q and has a marker at %s", transferName(t), state, accountName(i))
+			}
+		}
+	}
+	return nil
+}
+
+// checkAccounts checks that no account went below its floor, and that nothing has moved at one that can't take part.
+func (w *World) checkAccounts(before *Version) error {
+	for i := range w.Accounts {
+		a, was := &w.Accounts[i], &before.Accounts[i]
+		moved := a.marked() || was.Closed && a.Balance != was.Balance
+		switch {
+		case a.Balance < a.Floor:
+			return violates(3, "%s has %d, less than its floor", accountName(i), a.Balance)
+		case a.Closed && !a.Sealed && moved:
+			return violates(3, "%s is closed, and was moved", accountName(i))
+		case (a.Foreign || a.Odd) && moved:
+			return violates(3, "%s is of another kind or currency, and has a marker", accountName(i))
+		}
+	}
+	return nil
+}
+
+// checkPrepared checks that no marker was set where none may be.
+func (w *World) checkPrepared(before *Version) error {
+	for t, legs := range w.Plans {
+		for _, leg := range legs {
+			a, was := &w.Accounts[leg.Account], &before.Accounts[leg.Account]
+			switch {
+			case !a.Markers[t] || was.Markers[t]:
+			case a.Closed:
+				return violates(3, "%s is closed, and gets a marker", accountName(leg.Account))
+			case was.Balance+leg.credit() > w.MostBalance:
+				return violates(3, "%s is to receive more than can be stored", accountName(leg.Account))
+			}
+		}
+	}
+	return nil
+}
+
+// checkStates checks that a transfer only ever goes forward.
+func (w *World) checkStates(before *Version) error {
+	next := func(state protocol.State) []protocol.State {
+		switch state {
+		case "":
+			return []protocol.State{protocol.Preparing}
+		case protocol.Initiated:
+			return []protocol.State{protocol.Preparing, protocol.Rollback}
+		case protocol.Preparing:
+			return []protocol.State{protocol.Committed, protocol.Rollback}
+		case protocol.Committed:
+			return []protocol.State{protocol.Success}
+		case protocol.Rollback:
+			return []protocol.State{protocol.Fail}
+		case protocol.Success, protocol.Fail:
+		}
+		return nil
+	}
+	for t := range w.Transfers {
+		from, to := before.Transfers[t].State, w.Transfers[t].State
+		if from != to && !slices.Contains(next(from), to) {
+			return violates(4, "%s went from %q to %q", transferName(t), from, to)
+		}
+	}
+	return nil
+}
+
+// checkBalances checks each balance by itself: every transfer has moved its money there once, or not at all, as its
+// state and its marker say.
+func (w *World) checkBalances(*Version) error {
+	expected := w.given
+	for t, legs := range w.Plans {
+		forward := w.Transfers[t].forward()
+		for _, leg := range legs {
+			marker := w.Accounts[leg.Account].Markers[t]
+			if leg.Amount < 0 && (forward || marker) || leg.Amount > 0 && forward && !marker {
+				expected[leg.Account] += leg.Amount
+			}
+		}
+	}
+	for i := range w.Accounts {
+		if w.Accounts[i].Balance != expected[i] {
+			return violates(4, "%s has %d, and %d would be right", accountName(i), w.Accounts[i].Balance, expected[i])
+		}
+	}
+	return nil
+}
+
+// checkTold checks that what callers were told is so, and stays so.
+func (w *World) checkTold(*Version) error {
+	for t := range w.Transfers {
+		stored, told := &w.Transfers[t], &w.told[t]
+		if told.success && !stored.forward() {
+			return violates(5, "success was told of %s, which is %q", transferName(t), stored.State)
+		}
+		if told.refused && stored.State != protocol.Rollback && stored.State != protocol.Fail {
+			return violates(5, "a refusal was told of %s, which is %q", transferName(t), stored.State)
+		}
+		if stored.Stored && told.unwritten&(1<<stored.Owner) != 0 {
+			return violates(5, "%s said that nothing is stored of %s, which is its own", executorName(stored.Owner), transferName(t))
+		}
+	}
+	return nil
+}
+
+// tell records what a caller may be told by an executor as it stands, and checks that it is true.
+func (w *World) tell(e *executor) error {
+	x, told, stored := e.x, &w.told[e.transfer], &w.majority.Transfers[e.transfer]
+	switch {
+	case x.State() == protocol.Committed, x.State() == protocol.Success:
+		told.success = true
+	case x.State() == protocol.Rollback, x.State() == protocol.Fail:
+		told.refused = true
+		if x.Refusal().Reason != 0 && x.Refusal() != stored.Refusal {
+			return violates(5, "%v was told and %v is stored", x.Refusal(), stored.Refusal)
+		}
+	case x.Outcome() == protocol.Unclaimable && e.start.Claiming == protocol.Insert && !x.ClaimInDoubt():
+		told.unwritten |= 1 << e.owner
+	}
+	if !e.endsTruly(stored) {
+		return violates(5, "%s ends with outcome %d, and %s is %q", executorName(e.owner), x.Outcome(), transferName(e.transfer), stored.State)
+	}
+	return w.checkTold(nil)
+}
+
+// endsTruly reports whether the outcome of an executor agrees with what is stored.
+func (e *executor) endsTruly(stored *Transfer) bool {
+	same := stored.State == e.x.State()
+	switch e.x.Outcome() {
+	case protocol.Finished:
+		return same
+	case protocol.Overtaken:
+		return stored.Owner != e.owner || stored.Epoch != e.epoch || !same
+	case protocol.Gone:
+		return !stored.Stored
+	default:
+		return true
+	}
+}

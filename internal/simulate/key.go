@@ -1,0 +1,115 @@
+package simulate
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"reflect"
+	"slices"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// keyer tells runs apart, by every field of everything that can matter for what follows. Fences are compared for equality only, so they
+// are counted in the order in which they come up: runs that differ only in how their tokens are called are the same.
+type keyer struct {
+	seed   maphash.Seed
+	buf    []byte
+	fences []string
+	fields map[reflect.Type][]int // that count
+}
+
+func newKeyer() keyer { return keyer{seed: maphash.MakeSeed(), fields: map[reflect.Type][]int{}} }
+
+// keys returns the key of a run, and that of its world alone.
+func (k *keyer) keys(r *run) (run, world uint64) {
+	k.start(&r.w)
+	world = maphash.Bytes(k.seed, k.buf)
+	for i := range r.executors {
+		e := &r.executors[i]
+		k.add(reflect.ValueOf(&e.epoch).Elem())
+		k.add(reflect.ValueOf(e.x))
+		k.add(reflect.ValueOf(e.batch))
+	}
+	k.buf = binary.AppendVarint(k.buf, int64(r.faults))
+	return maphash.Bytes(k.seed, k.buf), world
+}
+
+// start begins a key with the world. In a search all that is stored is stored by a majority at once, and what never changes in
+// it is left out.
+func (k *keyer) start(w *World) {
+	k.buf, k.fences = k.buf[:0], k.fences[:0]
+	k.add(reflect.ValueOf(&w.Version).Elem())
+	k.add(reflect.ValueOf(&w.given).Elem())
+	k.add(reflect.ValueOf(&w.told).Elem())
+	k.buf = append(k.buf, byte(len(w.flight)))
+	for i := range w.flight {
+		m := &w.flight[i]
+		k.buf = append(k.buf, byte(m.Transfer), byte(m.Owner))
+		k.add(reflect.ValueOf(&m.Op).Elem())
+		if m.Op.Kind == protocol.FenceOnly || m.Op.ReplaceFence {
+			k.fence(string(m.Token))
+		}
+	}
+}
+
+// add adds a value and all that is in it. A new field of an execution or an operation is added by itself. The round in which an operation
+// was asked for is left out, since in a search each batch is answered before the next one is asked for.
+func (k *keyer) add(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		k.buf = append(k.buf, 1)
+		if v.IsNil() {
+			k.buf[len(k.buf)-1] = 0
+		} else if v.Kind() == reflect.Pointer {
+			k.add(v.Elem())
+		}
+	case reflect.Struct:
+		for _, i := range k.fieldsOf(v.Type()) {
+			k.add(v.Field(i))
+		}
+	case reflect.Slice, reflect.Array:
+		k.buf = append(k.buf, byte(v.Len()))
+		for i := range v.Len() {
+			k.add(v.Index(i))
+		}
+	case reflect.String:
+		if v.Type() == reflect.TypeFor[protocol.Fence]() {
+			k.fence(v.String())
+			return
+		}
+		k.buf = append(append(k.buf, v.String()...), 0)
+	case reflect.Bool:
+		k.buf = append(k.buf, 0)
+		if v.Bool() {
+			k.buf[len(k.buf)-1] = 1
+		}
+	case reflect.Uint8, reflect.Uint64:
+		k.buf = binary.AppendUvarint(k.buf, v.Uint())
+	default:
+		k.buf = binary.AppendVarint(k.buf, v.Int()) // panics on a kind that is not a number: a test would see it
+	}
+}
+
+func (k *keyer) fieldsOf(t reflect.Type) []int {
+	fields, known := k.fields[t]
+	if !known {
+		for i := range t.NumField() {
+			if t.Field(i).Name != "round" {
+				fields = append(fields, i)
+			}
+		}
+		k.fields[t] = fields
+	}
+	return fields
+}
+
+func (k *keyer) fence(fence string) {
+	i := 0
+	if fence != "" {
+		if i = slices.Index(k.fences, fence) + 1; i == 0 {
+			k.fences = append(k.fences, fence)
+			i = len(k.fences)
+		}
+	}
+	k.buf = append(k.buf, byte(i))
+}

@@ -1,0 +1,80 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Failure is a run that broke an invariant of the protocol.
+type Failure struct {
+	Seed      uint64
+	Invariant int    // its number in the protocol's list
+	What      string // is wrong
+	Story     string // the shortest run that was found to break the same invariant, line by line
+}
+
+// String tells the seed and the invariant.
+func (f *Failure) String() string {
+	return fmt.Sprintf("seed %d breaks invariant %d: %s", f.Seed, f.Invariant, f.What)
+}
+
+// Play plays the run that a seed stands for, and returns the number of transfers in it and how it broke an invariant, if it did. It
+// counts into met, unless that is nil.
+func Play(seed uint64, met *Coverage) (transfers int, failure *Failure) {
+	g := stage(seed)
+	g.met = met
+	err := g.play()
+	for _, legs := range g.w.Plans {
+		if legs != nil {
+			transfers++
+		}
+	}
+	if err == nil {
+		return transfers, nil
+	}
+	moves := shorten(g.made, func(moves []move) bool { return broken(replay(seed, moves, nil)) == broken(err) })
+	told := &story{}
+	err = replay(seed, moves, told)
+	return transfers, &Failure{Seed: seed, Invariant: broken(err), What: what(err), Story: strings.Join(told.lines, "\n")}
+}
+
+// Tell plays the run that a seed stands for, and tells all that happens in it.
+func Tell(seed uint64) string {
+	g, told := stage(seed), &story{}
+	g.tellTo(told)
+	if err := g.play(); err != nil {
+		g.note("%v", err)
+	}
+	return strings.Join(told.lines, "\n")
+}
+
+// replay makes moves from the beginning of a seed's run.
+func replay(seed uint64, moves []move, told *story) error {
+	g := stage(seed)
+	g.faults = len(moves)
+	g.tellTo(told)
+	for _, m := range moves {
+		if err := g.take(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shorten leaves out moves without which the run still fails: halves of them at first, then ever smaller parts, then single ones.
+func shorten(moves []move, fails func([]move) bool) []move {
+	for size := len(moves) / 2; size > 0; {
+		shorter := false
+		for from := len(moves) - size; from >= 0; from = min(from, len(moves)) - size {
+			candidate := slices.Delete(slices.Clone(moves), from, from+size)
+			if fails(candidate) {
+				moves, shorter = candidate, true
+			}
+		}
+		if size > 1 || !shorter {
+			size /= 2
+		}
+	}
+	return moves
+}

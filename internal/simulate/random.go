@@ -1,0 +1,235 @@
+package simulate
+
+import (
+	"math/rand/v2"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// maxExecutors is the most executors that a transfer has in a random run: the original and four others.
+const maxExecutors = 5
+
+// game is a random run: one to three transfers between the same few accounts, each with up to five executors that crash, stall and meet
+// every fate, while accounts are closed and opened, money comes in and primaries fall. Each seed draws which of these can happen in its
+// run, and how often: runs in which little can happen come upon what needs only that little, again and again.
+type game struct {
+	*run
+	random  *rand.Rand
+	steps   int
+	odds    float64            // of a fault at each operation
+	crowd   float64            // that an executor joins, at each step
+	sticky  float64            // that the executor which moved last moves again
+	may     [lastFate + 1]bool // which fates can be met
+	ill     bool               // accounts are closed, and primaries fall
+	guests  []int              // executors that are still to join
+	last    int                // the executor that moved last
+	made    []move
+	wanting []int // the executors that want something
+}
+
+// stage returns the run of a seed before its first move: everything that is drawn once.
+func stage(seed uint64) *game {
+	random := rand.New(rand.NewPCG(seed, 1))
+	g := &game{
+		random: random,
+		odds:   []float64{0.05, 0.2, 0.6}[random.IntN(3)],
+		crowd:  []float64{0.05, 0.2, 0.5}[random.IntN(3)],
+		sticky: []float64{0, 0.5, 0.9}[random.IntN(3)],
+		ill:    random.IntN(2) == 0,
+	}
+	transfers := []int{1, 2, 2, 3}[random.IntN(4)]
+	var plans [][]Leg
+	var initiated []bool
+	for range transfers {
+		plans = append(plans, drawPlan(random))
+		initiated = append(initiated, random.IntN(3) == 0)
+	}
+	w := NewWorld(drawAccounts(random), initiated, plans...)
+	w.history = true
+	if random.IntN(4) == 0 {
+		w.MarkerLimit = 1
+	}
+	if random.IntN(8) == 0 {
+		w.MostBalance = 100
+	}
+	g.run = &run{w: *w, faults: random.IntN(12)}
+	most := 1 + random.IntN(maxExecutors)
+	for t := range transfers {
+		g.enrollAll(t, initiated[t], most)
+	}
+	for f := range g.may {
+		g.may[f] = random.IntN(2) == 0
+	}
+	g.steps = 40 + 15*len(g.executors)
+	return g
+}
+
+// drawPlan draws what a transfer moves: mostly 60 from alice to bob, for which she has money once.
+func drawPlan(random *rand.Rand) []Leg {
+	switch random.IntN(8) {
+	case 0:
+		return []Leg{{0, 60}, {1, -60}}
+	case 1:
+		return []Leg{{0, -60}, {1, 40}, {2, 20}}
+	case 2:
+		return []Leg{{1, -60}, {2, 60}}
+	}
+	return []Leg{{0, -60}, {1, 60}}
+}
+
+func drawAccounts(random *rand.Rand) []Account {
+	accounts := []Account{{Balance: 100, Fence: "f0"}, {Balance: 10}, {Balance: 10, Fence: "f0"}}
+	if random.IntN(4) > 0 {
+		return accounts
+	}
+	a := &accounts[random.IntN(len(accounts))]
+	switch random.IntN(6) {
+	case 0, 1:
+		*a = Account{Missing: true}
+	case 2:
+		a.Closed = true
+	case 3:
+		a.Foreign = true
+	case 4:
+		a.Odd = true
+	case 5:
+		a.Floor = a.Balance - 30
+	}
+	return accounts
+}
+
+// enrollAll draws the executors of a transfer: the original, which begins at once, and others that come later.
+func (g *game) enrollAll(transfer int, initiated bool, most int) {
+	first := protocol.Start{Claiming: protocol.Insert, Patient: g.random.IntN(2) == 0}
+	if initiated {
+		first.Claiming = protocol.FromInitiated
+	}
+	g.guests = append(g.guests, g.enroll(transfer, first))
+	for range g.random.IntN(most) {
+		g.guests = append(g.guests, g.enroll(transfer, drawStart(g.random, first)))
+	}
+}
+
+// drawStart draws how a later executor comes by its transfer.
+func drawStart(random *rand.Rand, first protocol.Start) protocol.Start {
+	switch random.IntN(7) {
+	case 0:
+		return first // the same ID, asked for again
+	case 1:
+		return protocol.Start{Claiming: protocol.TakeToCancel, RollBack: protocol.Cancelled}
+	case 2:
+		return protocol.Start{Claiming: protocol.CancelInitiated, RollBack: protocol.Cancelled}
+	case 3, 4:
+		return protocol.Start{Claiming: protocol.TakeOver, RollBack: protocol.Stalled}
+	}
+	return protocol.Start{Claiming: protocol.TakeOver}
+}
+
+// play moves until nothing is left to do, and now and then tries out a recovery.
+func (g *game) play() error {
+	for range g.steps {
+		if err := g.make(g.draw()); err != nil {
+			return err
+		}
+		if g.random.IntN(20) == 0 {
+			if err := g.make(move{kind: recovery}); err != nil {
+				return err
+			}
+		}
+	}
+	if err := g.calm(); err != nil {
+		return err
+	}
+	return g.make(move{kind: recovery})
+}
+
+func (g *game) make(m move) error {
+	g.made = append(g.made, m)
+	return g.take(m)
+}
+
+// draw draws the next move. One that is about nothing does nothing.
+func (g *game) draw() move {
+	n := g.random.IntN(100)
+	switch {
+	case len(g.guests) > 0 && (g.random.Float64() < g.crowd || len(g.busy()) == 0):
+		return g.drawGuest()
+	case n < 12 && len(g.w.flight) > 0:
+		return g.delivery(g.random.IntN(len(g.w.flight)))
+	case n < 14 && len(g.late) > 0:
+		late := g.late[g.random.IntN(len(g.late))]
+		return move{kind: answerLate, who: late.who, op: late.op.Kind, at: late.op.Participant}
+	case n < 15 && g.ill:
+		kinds := []moveKind{closeAccount, seal, reopen, reopen, create, create, failOver, failOver}
+		return move{kind: kinds[g.random.IntN(len(kinds))], who: g.random.IntN(MaxAccounts)}
+	case n < 16:
+		return move{kind: deposit, who: g.random.IntN(MaxAccounts)}
+	}
+	return g.drawOperation()
+}
+
+// drawGuest draws who joins: often who is next, so that originals come first.
+func (g *game) drawGuest() move {
+	which := 0
+	if g.random.IntN(2) == 0 {
+		which = g.random.IntN(len(g.guests))
+	}
+	who := g.guests[which]
+	g.guests = append(g.guests[:which], g.guests[which+1:]...)
+	return move{kind: join, who: who}
+}
+
+// busy returns the executors that want something.
+func (g *game) busy() []int {
+	g.wanting = g.wanting[:0]
+	for who := range g.executors {
+		if len(g.executors[who].batch) > 0 {
+			g.wanting = append(g.wanting, who)
+		}
+	}
+	return g.wanting
+}
+
+// drawOperation draws which executor moves, with what, and its fate.
+func (g *game) drawOperation() move {
+	if g.random.Float64() >= g.sticky || len(g.executors[g.last].batch) == 0 {
+		busy := g.busy()
+		if len(busy) == 0 {
+			return move{}
+		}
+		g.last = busy[g.random.IntN(len(busy))]
+	}
+	e := &g.executors[g.last]
+	if e.start.Patient && g.random.IntN(30) == 0 {
+		return move{kind: hurry, who: g.last}
+	}
+	op := e.batch[g.random.IntN(len(e.batch))]
+	m := move{kind: perform, who: g.last, op: op.Kind, at: op.Participant, fate: answered}
+	odds := g.odds
+	if op.Kind == protocol.Verify || op.Kind == protocol.FenceOnly {
+		odds = max(odds, 0.5) // they are rare, and what they guard against is rarer
+	}
+	if g.faults > 0 && g.random.Float64() < odds {
+		possible := fates(op.Kind)
+		if fate := possible[g.random.IntN(len(possible))]; g.may[fate] {
+			m.fate, m.past = fate, g.random.IntN(len(g.w.past))
+		}
+	}
+	return m
+}
+
+// calm lets some executors go on without faults: each ends within a bounded number of steps. The others have crashed.
+func (g *game) calm() error {
+	for who := range g.executors {
+		if g.executors[who].x == nil || g.random.IntN(3) == 0 {
+			continue
+		}
+		if err := g.make(move{kind: hurry, who: who}); err != nil {
+			return err
+		}
+		if err := g.make(move{kind: finish, who: who}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

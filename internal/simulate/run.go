@@ -1,0 +1,146 @@
+package simulate
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// executor is an execution with what it has asked for.
+type executor struct {
+	transfer int
+	start    protocol.Start
+	owner    int                 // its nonce
+	epoch    int64               // which it believes to have, once it has asked for something that names it
+	x        *protocol.Execution // nil: it has not begun
+	batch    []protocol.Operation
+}
+
+// own makes an executor safe to change in a fork.
+func (e *executor) own() {
+	if e.x != nil {
+		e.x, e.batch = e.x.Clone(), slices.Clone(e.batch)
+	}
+}
+
+// recoveryOwner is the nonce of the recoveries that are tried out.
+const recoveryOwner = 1000
+
+// run is some executors and the world in which they are.
+type run struct {
+	w         World
+	executors []executor
+	faults    int // that may still happen
+	late      []lateAnswer
+	story     *story    // nil: nobody listens
+	met       *Coverage // nil: nobody counts
+}
+
+// enroll adds an executor that is to join later, and returns its index.
+func (r *run) enroll(transfer int, start protocol.Start) int {
+	nonce := len(r.executors) + 1
+	r.executors = append(r.executors, executor{transfer: transfer, start: start, owner: nonce})
+	return len(r.executors) - 1
+}
+
+func (r *run) join(who int) error {
+	e := &r.executors[who]
+	if e.x != nil {
+		return nil
+	}
+	e.x = protocol.New(e.start, len(r.w.Plans[e.transfer]))
+	r.note("%s begins for %s: %s", executorName(e.owner), transferName(e.transfer), describeStart(e.start))
+	return r.ask(e)
+}
+
+func (r *run) joinAll() error {
+	var err error
+	for who := range r.executors {
+		err = errors.Join(err, r.join(who))
+	}
+	return err
+}
+
+// ask fills an executor's batch with what its execution wants.
+func (r *run) ask(e *executor) error {
+	operations, err := e.x.Next()
+	if err != nil {
+		return violates(6, "%s fails: %v", executorName(e.owner), err)
+	}
+	e.batch = operations
+	for _, op := range operations {
+		e.epoch = max(e.epoch, op.Epoch)
+	}
+	return nil
+}
+
+// fork returns a run that goes its own way from here.
+func (r *run) fork() *run {
+	fork := *r
+	fork.w = r.w.fork()
+	fork.executors = slices.Clone(r.executors)
+	return &fork
+}
+
+// recovers checks the sixth invariant: recovery alone, without faults, ends every transfer and leaves no marker, and
+// nothing that arrives afterwards changes that. The executions of before are dead; their messages are not.
+func (r *run) recovers() error {
+	fork := &run{w: r.w.fork(), story: r.story.beginTrial()}
+	fork.w.history = false
+	for {
+		for t := range fork.w.Plans {
+			if err := fork.recover(t); err != nil {
+				return err
+			}
+		}
+		if len(fork.w.flight) == 0 {
+			r.story.endTrial()
+			return nil
+		}
+		late, before := fork.w.flight[0], fork.w.Version
+		fork.w.flight = fork.w.flight[1:]
+		fork.arrive(late)
+		fork.noteChanges()
+		if err := fork.w.check(&before); err != nil {
+			return err
+		}
+	}
+}
+
+// recover runs one recovery of one transfer, which leaves alone what waits for a worker.
+func (r *run) recover(transfer int) error {
+	state := r.w.Transfers[transfer].State
+	if state == "" || state == protocol.Initiated || state.Final() {
+		return nil
+	}
+	start := protocol.Start{Claiming: protocol.TakeOver}
+	e := executor{transfer: transfer, start: start, owner: recoveryOwner, x: protocol.New(start, len(r.w.Plans[transfer]))}
+	r.executors = []executor{e}
+	r.note("a recovery begins for %s", transferName(transfer))
+	if err := r.ask(&r.executors[0]); err != nil {
+		return err
+	}
+	if err := r.finish(0); err != nil {
+		return err
+	}
+	if state := r.w.Transfers[transfer].State; !state.Final() {
+		return violates(6, "recovery leaves %s %q, with the outcome %d", transferName(transfer), state, r.executors[0].x.Outcome())
+	}
+	return nil
+}
+
+// finish lets an executor go on without faults until it ends, which takes a bounded number of steps.
+func (r *run) finish(who int) error {
+	const patience = 100
+	for step := 0; len(r.executors[who].batch) > 0; step++ {
+		if step == patience {
+			return violates(6, "%s goes round in circles", executorName(r.executors[who].owner))
+		}
+		next := r.executors[who].batch[0]
+		if err := r.take(move{kind: perform, who: who, op: next.Kind, at: next.Participant, fate: answered}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

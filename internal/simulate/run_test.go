@@ -1,0 +1,130 @@
+package simulate
+
+import (
+	"fmt"
+	"hash/maphash"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// TestRandomRunsKeepTheInvariants promises that transfers which compete for the same money keep the invariants, whatever
+// their executors meet, and that each kind of operation has met each fate: a new write can't be forgotten here.
+func TestRandomRunsKeepTheInvariants(t *testing.T) {
+	seeds, transfers := uint64(100_000), 0
+	if testing.Short() {
+		seeds = 20_000
+	}
+	var met Coverage
+	for seed := range seeds {
+		count, failure := Play(seed, &met)
+		if failure != nil {
+			require.Fail(t, failure.String(), "\n%s", failure.Story)
+		}
+		transfers += count
+	}
+	require.Empty(t, met.Missing(), "never met")
+	t.Logf("%d transfers, %d operations", transfers, met.Operations())
+}
+
+// TestNoInterleavingBreaksTheInvariants promises that, whatever order the messages of a few executors arrive in, and
+// whichever of them are lost, late, repeated or answered wrongly, the invariants hold at each step, and a recovery ends it
+// well.
+func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
+	scenes := append(OneTransfer(), TwoTransfers()[:6]...)
+	states, ends := 0, map[protocol.State]int{}
+	for _, scene := range scenes {
+		if testing.Short() {
+			scene.Faults = max(0, scene.Faults-1)
+		}
+		found, failure := Explore(scene, func() bool { return false })
+		if failure != nil {
+			require.Fail(t, failure.String(), "%s\n%s", scene, failure.Story)
+		}
+		require.False(t, found.CutOff)
+		states += found.States
+		for state, count := range found.Ends {
+			ends[state] += count
+		}
+	}
+	require.Positive(t, ends[protocol.Success])
+	require.Positive(t, ends[protocol.Fail])
+	t.Logf("%d states in %d scenes; how they end: %v", states, len(scenes), ends)
+}
+
+// A search that is stopped says so.
+func TestStoppedSearchSaysSo(t *testing.T) {
+	found, failure := Explore(OneTransfer()[0], func() bool { return true })
+	require.Nil(t, failure)
+	require.True(t, found.CutOff)
+	require.Positive(t, found.States)
+}
+
+// A seed stands for one run: played again, it is the same to the last line.
+func TestSeedsReplay(t *testing.T) {
+	stories := map[string]bool{}
+	for seed := range uint64(50) {
+		told := Tell(seed)
+		require.Equal(t, told, Tell(seed))
+		stories[told] = true
+	}
+	require.Len(t, stories, 50, "different seeds are different runs")
+}
+
+// What is left of a failing run is a run that fails in the same way, with nothing in it that could be left out.
+func TestShorten(t *testing.T) {
+	for seed := range uint64(200) {
+		g := stage(seed)
+		require.NoError(t, g.play())
+		g.w.given[0]++ // money that is not there: any move that is checked finds it
+		wrong := func(moves []move) error {
+			again := stage(seed)
+			again.w.given[0]++
+			for _, m := range moves {
+				if err := again.take(m); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		moves := shorten(g.made, func(moves []move) bool { return broken(wrong(moves)) == 1 })
+		require.Equal(t, 1, broken(wrong(moves)))
+		require.LessOrEqual(t, len(moves), 2, "someone joins, and does something")
+	}
+}
+
+// A search takes two runs for one only if nothing tells them apart but the names of their tokens.
+func TestKeysTellRunsApart(t *testing.T) {
+	seed := maphash.MakeSeed()
+	key := func(change func(*run)) string {
+		r := OneTransfer()[0].run()
+		require.NoError(t, r.joinAll())
+		change(r)
+		k := newKeyer()
+		k.seed = seed
+		run, world := k.keys(r)
+		return fmt.Sprint(run, world)
+	}
+	original := key(func(*run) {})
+	require.Equal(t, original, key(func(r *run) {
+		r.w.Accounts[0].Fence, r.w.Accounts[1].Fence = "another", "another"
+		require.NoError(t, r.take(move{kind: hurry}))
+	}))
+	for i, change := range []func(*run){
+		func(r *run) { r.w.Accounts[0].Balance++ },
+		func(r *run) { r.w.Accounts[1].Fence = "another" },
+		func(r *run) { r.w.Accounts[1].Markers[0] = true },
+		func(r *run) { r.w.Transfers[0].Owner++ },
+		func(r *run) { r.w.told[0].refused = true },
+		func(r *run) { r.w.keep(r.w.Send(0, 1, r.executors[0].batch[0])) },
+		func(r *run) { r.faults-- },
+		func(r *run) { r.executors[0].batch = r.executors[0].batch[1:] },
+		func(r *run) {
+			require.NoError(t, r.take(move{kind: perform, op: protocol.ReadFence, at: 0, fate: answered}))
+		},
+	} {
+		require.NotEqual(t, original, key(change), "change %d", i)
+	}
+}

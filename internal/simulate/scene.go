@@ -1,0 +1,125 @@
+package simulate
+
+import (
+	"fmt"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Scene is where a search starts: one transfer of 60 from alice, who has 100, to bob, or two, and the executors of each.
+type Scene struct {
+	Name    string
+	Faults  int
+	repeat  bool // writes that may be repeated are
+	starts  [][]protocol.Start
+	prepare func(*World)
+}
+
+// sceneAccounts is how many accounts there are, or may be.
+const sceneAccounts = 2
+
+// String tells the scene and its size.
+func (s Scene) String() string {
+	executors := 0
+	for _, starts := range s.starts {
+		executors += len(starts)
+	}
+	return fmt.Sprintf("%s: %d executors, %d faults", s.Name, executors, s.Faults)
+}
+
+func (s Scene) run() *run {
+	plans := make([][]Leg, len(s.starts))
+	initiated := make([]bool, len(s.starts))
+	for t, starts := range s.starts {
+		plans[t] = []Leg{{0, -60}, {1, 60}}
+		initiated[t] = starts[0].Claiming == protocol.FromInitiated
+	}
+	w := NewWorld([]Account{{Balance: 100, Fence: "f0"}, {Fence: "f0"}}, initiated, plans...)
+	if s.prepare != nil {
+		s.prepare(w)
+	}
+	w.majority, w.past = w.Version, []Version{w.Version}
+	for i := range w.past[0].Accounts {
+		w.past[0].Accounts[i].Fence = "" // what a stale read shows
+	}
+	r := &run{w: *w, faults: s.Faults}
+	for t, starts := range s.starts {
+		for _, start := range starts {
+			r.enroll(t, start)
+		}
+	}
+	return r
+}
+
+// starts of executors.
+func fromInsert() protocol.Start { return protocol.Start{Claiming: protocol.Insert} }
+func fromQueue() protocol.Start  { return protocol.Start{Claiming: protocol.FromInitiated} }
+func resume() protocol.Start     { return protocol.Start{Claiming: protocol.TakeOver} }
+func rollBack() protocol.Start {
+	return protocol.Start{Claiming: protocol.TakeOver, RollBack: protocol.Stalled}
+}
+func cancel() protocol.Start {
+	return protocol.Start{Claiming: protocol.TakeToCancel, RollBack: protocol.Cancelled}
+}
+func withdraw() protocol.Start {
+	return protocol.Start{Claiming: protocol.CancelInitiated, RollBack: protocol.Cancelled}
+}
+
+// OneTransfer returns the scenes with one transfer. One fault more multiplies their states by about ten, one executor more by about thirty.
+func OneTransfer() []Scene {
+	poor := func(w *World) { w.Accounts[0].Balance, w.given[0] = 50, 50 }
+	shut := func(w *World) { w.Accounts[1].Closed = true }
+	missing := func(w *World) { w.Accounts[1].Missing = true }
+	type executors = []protocol.Start
+	var scenes []Scene
+	for _, c := range []struct {
+		name   string
+		starts executors
+	}{
+		{"resumed", executors{fromInsert(), resume()}},
+		{"rolled back", executors{fromInsert(), rollBack()}},
+		{"cancelled", executors{fromInsert(), cancel()}},
+		{"a worker's, cancelled", executors{fromQueue(), cancel()}},
+		{"a worker's, withdrawn", executors{fromQueue(), withdraw()}},
+		{"a worker's, resumed", executors{fromQueue(), resume()}},
+		{"two workers'", executors{fromQueue(), fromQueue()}},
+		{"asked for twice", executors{fromInsert(), fromInsert()}},
+	} {
+		starts := [][]protocol.Start{c.starts}
+		scenes = append(scenes,
+			Scene{Name: c.name, starts: starts, Faults: 2, repeat: true},
+			Scene{Name: c.name + ", too little money", starts: starts, Faults: 2, prepare: poor},
+			Scene{Name: c.name + ", closed account", starts: starts, Faults: 2, prepare: shut},
+			Scene{Name: c.name + ", missing account", starts: starts, Faults: 2, prepare: missing})
+	}
+	return append(scenes,
+		Scene{Name: "resumed", starts: [][]protocol.Start{{fromInsert(), resume()}}, Faults: 3},
+		Scene{Name: "rolled back", starts: [][]protocol.Start{{fromInsert(), rollBack()}}, Faults: 3},
+		Scene{Name: "resumed and rolled back", starts: [][]protocol.Start{{fromInsert(), resume(), rollBack()}}, Faults: 1},
+		Scene{Name: "a worker's, withdrawn and cancelled", starts: [][]protocol.Start{{fromQueue(), withdraw(), cancel()}}, Faults: 1},
+		Scene{Name: "a worker's, withdrawn and resumed", starts: [][]protocol.Start{{fromQueue(), withdraw(), resume()}}, Faults: 1})
+}
+
+// TwoTransfers returns the scenes with two transfers on the same two accounts, with money for one of them or for both, from the smallest to
+// those that no search ends.
+func TwoTransfers() []Scene {
+	rich := func(w *World) { w.Accounts[0].Balance, w.given[0] = 120, 120 }
+	var scenes []Scene
+	for faults := range 3 {
+		for _, c := range []struct {
+			name          string
+			first, second []protocol.Start
+		}{
+			{"two transfers", []protocol.Start{fromInsert()}, []protocol.Start{fromInsert()}},
+			{"two transfers, one rolled back", []protocol.Start{fromInsert(), rollBack()}, []protocol.Start{fromInsert()}},
+			{"two transfers, one resumed", []protocol.Start{fromInsert(), resume()}, []protocol.Start{fromInsert()}},
+			{"two transfers, one resumed, one rolled back", []protocol.Start{fromInsert(), resume()}, []protocol.Start{fromInsert(), rollBack()}},
+		} {
+			starts := [][]protocol.Start{c.first, c.second}
+			scenes = append(scenes,
+				Scene{Name: c.name + ", money for one", starts: starts, Faults: faults},
+				Scene{Name: c.name + ", money for both", starts: starts, Faults: faults, prepare: rich})
+		}
+	}
+	return scenes
+}

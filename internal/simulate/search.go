@@ -1,0 +1,145 @@
+package simulate
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Explored is what a search has come through.
+type Explored struct {
+	States    int                    // runs that differ in something that matters
+	Recovered int                    // worlds from which a recovery was tried out
+	Ends      map[protocol.State]int // in which state of the first transfer nobody wanted anything more
+	CutOff    bool                   // it was stopped before it had seen all
+}
+
+// errStopped is the reason why a search was cut off.
+var errStopped = errors.New("stopped")
+
+// search walks depth first through every interleaving of a run, with every fate that the budget of faults allows. Runs that
+// have come to the same are walked on from once.
+type search struct {
+	Explored
+	key       keyer
+	seen      map[uint64]struct{}
+	recovered map[uint64]struct{} // worlds whose recovery has been checked
+	path      []move
+	repeat    bool // messages may arrive twice
+	stop      func() bool
+}
+
+// Explore walks through all that can happen in a scene, until stop says that it is enough. It also returns how an invariant was
+// broken, if one was.
+func Explore(scene Scene, stop func() bool) (Explored, *Failure) {
+	s := &search{
+		Explored:  Explored{Ends: map[protocol.State]int{}},
+		key:       newKeyer(),
+		seen:      map[uint64]struct{}{},
+		recovered: map[uint64]struct{}{},
+		repeat:    scene.repeat,
+		stop:      stop,
+	}
+	r := scene.run()
+	err := r.joinAll()
+	if err == nil {
+		err = s.from(r)
+	}
+	s.States, s.Recovered = len(s.seen), len(s.recovered)
+	switch {
+	case errors.Is(err, errStopped):
+		s.CutOff = true
+	case err != nil:
+		return s.Explored, &Failure{Invariant: broken(err), What: what(err), Story: s.explain(scene)}
+	}
+	return s.Explored, nil
+}
+
+// from visits a run and all that can follow it. When it fails the path leads to the violation.
+func (s *search) from(r *run) error {
+	hash, world := s.key.keys(r)
+	if _, seen := s.seen[hash]; seen {
+		return nil
+	}
+	if len(s.seen)%1024 == 1023 && s.stop() {
+		return errStopped
+	}
+	s.seen[hash] = struct{}{}
+	if _, seen := s.recovered[world]; !seen {
+		s.recovered[world] = struct{}{}
+		if err := r.recovers(); err != nil {
+			s.path = append(s.path, move{kind: recovery})
+			return err
+		}
+	}
+	moves := s.moves(r)
+	if len(moves) == 0 {
+		s.Ends[r.w.Transfers[0].State]++
+	}
+	for _, m := range moves {
+		s.path = append(s.path, m)
+		next := r.fork()
+		if err := next.take(m); err != nil {
+			return err
+		}
+		if err := s.from(next); err != nil {
+			return err
+		}
+		s.path = s.path[:len(s.path)-1]
+	}
+	return nil
+}
+
+// moves returns all that can happen next. An executor that is never chosen again has crashed. That an account which is missing
+// appears counts as a fault.
+func (s *search) moves(r *run) []move {
+	var moves []move
+	for i := range r.w.flight {
+		moves = append(moves, r.delivery(i))
+	}
+	for i := range sceneAccounts {
+		if r.w.Accounts[i].Missing && r.faults > 0 {
+			moves = append(moves, move{kind: create, who: i})
+		}
+	}
+	for who := range r.executors {
+		for _, op := range r.executors[who].batch {
+			for _, f := range fates(op.Kind) {
+				if f == answered || r.faults > 0 && s.tries(op.Kind, f) {
+					moves = append(moves, move{kind: perform, who: who, op: op.Kind, at: op.Participant, fate: f})
+				}
+			}
+		}
+	}
+	return moves
+}
+
+// tries leaves out the fates that differ from others in nothing that matters here: what is lost is delayed for ever, and
+// what the server refuses ends the execution, as a crash does, but for claims, where the caller is told. Failovers are left to
+// random runs.
+func (s *search) tries(kind protocol.Kind, f Fate) bool {
+	switch f {
+	case answered, answerLost, delayed, staleNotMatched, shortCount, staleRead:
+		return true
+	case repeated:
+		return s.repeat || kind == protocol.Prepare || kind == protocol.FenceOnly
+	case refusedByServer:
+		return kind == protocol.Claim
+	case lost, unheard, notSent, answeredLate, cached, unreplicated:
+	}
+	return false
+}
+
+// explain makes the path again and tells it.
+func (s *search) explain(scene Scene) string {
+	r := scene.run()
+	told := &story{}
+	r.tellTo(told)
+	err := r.joinAll()
+	for _, m := range s.path {
+		err = errors.Join(err, r.take(m))
+	}
+	r.note("%v", err)
+	return strings.Join(told.lines, "\n")
+}

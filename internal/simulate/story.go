@@ -1,0 +1,148 @@
+package simulate
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// story tells a run line by line: what happens, and what it changes in the database. A nil story tells nothing.
+type story struct {
+	lines []string
+	seen  Version // as last told
+	trial int     // where the recovery that is tried out begins
+	stood Version // as told before it
+}
+
+// tellTo lets a run tell its story from here on.
+func (r *run) tellTo(s *story) {
+	r.story = s
+	r.note("the beginning")
+	r.noteChanges()
+}
+
+// beginTrial opens a part that is forgotten unless it leads to a violation.
+func (s *story) beginTrial() *story {
+	if s != nil {
+		s.trial, s.stood = len(s.lines), s.seen
+		s.lines = append(s.lines, "     from here, recovery alone:")
+	}
+	return s
+}
+
+func (s *story) endTrial() {
+	if s != nil {
+		s.lines, s.seen = s.lines[:s.trial], s.stood
+	}
+}
+
+func (r *run) note(format string, args ...any) {
+	if r.story != nil {
+		r.story.lines = append(r.story.lines, "     "+fmt.Sprintf(format, args...))
+	}
+}
+
+// noteSent tells of an operation, its fate, and what the execution hears.
+func (r *run) noteSent(sent Message, fate Fate, result protocol.Result) {
+	if r.story == nil {
+		return
+	}
+	text := r.w.describe(sent)
+	switch {
+	case fate != answered && result != 0:
+		text += fmt.Sprintf("; %s; %s", fate, result)
+	case fate != answered:
+		text += fmt.Sprintf("; %s", fate)
+	case result != protocol.Applied:
+		text += fmt.Sprintf("; %s", result)
+	}
+	r.note("%s", text)
+}
+
+// noteChanges tells what has changed in the database since it was last told.
+func (r *run) noteChanges() {
+	if r.story == nil || r.story.seen == r.w.Version {
+		return
+	}
+	var changes []string
+	for i := range r.w.Accounts {
+		if r.w.Accounts[i] != r.story.seen.Accounts[i] {
+			changes = append(changes, accountName(i)+" "+r.w.Accounts[i].String())
+		}
+	}
+	for t := range r.w.Transfers {
+		if r.w.Transfers[t] != r.story.seen.Transfers[t] {
+			changes = append(changes, transferName(t)+" "+r.w.Transfers[t].String())
+		}
+	}
+	r.story.seen = r.w.Version
+	r.story.lines = append(r.story.lines, "         "+strings.Join(changes, ", "))
+}
+
+func accountName(i int) string  { return [...]string{"alice", "bob", "carol"}[i] }
+func transferName(t int) string { return fmt.Sprintf("T%d", t+1) }
+func executorName(o int) string {
+	if o == recoveryOwner {
+		return "the recovery"
+	}
+	return "E" + fmt.Sprint(o)
+}
+
+// String tells an account's balance, fence, markers and state.
+func (a Account) String() string {
+	text := fmt.Sprintf("{%d", a.Balance)
+	if a.Fence != "" {
+		text += fmt.Sprintf(" fence %s", a.Fence)
+	}
+	for t, marker := range a.Markers {
+		if marker {
+			text += " marker " + transferName(t)
+		}
+	}
+	if a.Closed {
+		text += " closed"
+	}
+	return text + "}"
+}
+
+// String tells a transfer's state, epoch and owner.
+func (t Transfer) String() string {
+	if !t.Stored {
+		return "{not stored}"
+	}
+	return fmt.Sprintf("{%s epoch %d of %s}", t.State, t.Epoch, executorName(t.Owner))
+}
+
+func describeStart(s protocol.Start) string {
+	if s.RollBack != 0 {
+		return fmt.Sprintf("%s, to roll back (%s)", s.Claiming, s.RollBack)
+	}
+	return s.Claiming.String()
+}
+
+// describe tells a message.
+func (w *World) describe(m Message) string {
+	text := executorName(m.Owner) + ": " + m.Op.Kind.String()
+	switch m.Op.Kind {
+	case protocol.Claim:
+		text += " by " + m.Op.Claiming.String() + " of"
+	case protocol.Decide, protocol.Finish:
+		text += " " + string(m.Op.To) + " of"
+	default:
+		text += " of"
+	}
+	text += " " + transferName(m.Transfer)
+	if m.Op.Participant != protocol.NoParticipant {
+		text += " at " + accountName(w.leg(m).Account)
+	}
+	switch {
+	case m.Op.Kind == protocol.Prepare:
+		text += fmt.Sprintf(", expecting fence %q", string(m.Op.Fence))
+	case m.Op.Kind == protocol.FenceOnly, m.Op.ReplaceFence:
+		text += ", new fence " + string(m.Token)
+	case m.Op.Kind == protocol.Decide, m.Op.Kind == protocol.Verify:
+		text += fmt.Sprintf(", epoch %d", m.Op.Epoch)
+	}
+	return text
+}

@@ -1,0 +1,136 @@
+package simulate
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// World is a replica set in memory: what its primary has stored, what a majority has, and what is on its way.
+type World struct {
+	Version                          // what the primary has
+	Plans       [MaxTransfers][]Leg  // what each transfer moves; nil: there is no such transfer
+	MarkerLimit int                  // of transfers in flight on one account, judged by reads only
+	MostBalance int64                // that is ever stored
+	majority    Version              // what survives a failover
+	past        []Version            // that a majority had once, the first one at the beginning: what stale reads show
+	history     bool                 // past grows
+	flight      []Message            // sent, and neither arrived nor lost
+	tokens      int                  // drawn so far
+	given       [MaxAccounts]int64   // put in from outside: the opening balances and what came in later
+	told        [MaxTransfers]answer // what callers were told
+}
+
+// answer is what the callers of one transfer were told.
+type answer struct {
+	success, refused bool
+	unwritten        uint64 // the owners whose callers were told that nothing of theirs is stored
+}
+
+// NewWorld returns a world with these accounts, in which the transfers move what the plans say. Those of which a
+// worker is to know are stored as Initiated.
+func NewWorld(accounts []Account, initiated []bool, plans ...[]Leg) *World {
+	w := &World{MarkerLimit: MaxTransfers + 1, MostBalance: 1 << 62}
+	for i := range w.Accounts {
+		w.Accounts[i].Missing = i >= len(accounts)
+	}
+	copy(w.Accounts[:], accounts)
+	copy(w.Plans[:], plans)
+	for i, a := range accounts {
+		w.given[i] = a.Balance
+	}
+	for t, is := range initiated {
+		if is {
+			w.Transfers[t] = Transfer{Stored: true, State: protocol.Initiated}
+		}
+	}
+	w.majority, w.past = w.Version, []Version{w.Version}
+	return w
+}
+
+// fork returns a world that goes its own way from here.
+func (w *World) fork() World {
+	fork := *w
+	fork.past, fork.flight = slices.Clip(w.past), slices.Clone(w.flight)
+	return fork
+}
+
+// Send draws up the message of an operation. Each sending has a token that was never used before.
+func (w *World) Send(transfer, owner int, op protocol.Operation) Message {
+	w.tokens++
+	token := protocol.Fence("f" + strconv.Itoa(w.tokens))
+	return Message{Transfer: transfer, Owner: owner, Op: op, Token: token}
+}
+
+// leg returns the participant that a message is for.
+func (w *World) leg(m Message) Leg { return w.Plans[m.Transfer][m.Op.Participant] }
+
+// Perform performs an operation and answers it. The answer is given once all that the primary has is stored by a majority, but for reads
+// that don't decide: they show what a majority has already.
+func (w *World) Perform(m Message) protocol.Answer {
+	switch m.Op.Kind {
+	case protocol.ReadFence, protocol.ReadTransfer:
+		return w.read(&w.majority, m)
+	case protocol.Look, protocol.LookTransfer:
+		w.replicate()
+		return w.read(&w.Version, m)
+	case protocol.Claim, protocol.Verify, protocol.Prepare, protocol.Decide,
+		protocol.Settle, protocol.Undo, protocol.FenceOnly, protocol.Finish:
+	}
+	matched := w.apply(m)
+	w.replicate()
+	if !matched {
+		return protocol.Answer{Result: protocol.NotMatched}
+	}
+	answer := protocol.Answer{Result: protocol.Applied}
+	if m.Op.Kind == protocol.Claim {
+		answer.Transfer = w.image(m)
+	}
+	return answer
+}
+
+// replicate lets a majority store all that the primary has.
+func (w *World) replicate() {
+	if w.majority == w.Version {
+		return
+	}
+	w.majority = w.Version
+	if w.history {
+		w.past = append(w.past, w.Version)
+	}
+}
+
+// failOver makes another member the primary: what no majority had stored is gone.
+func (w *World) failOver() { w.Version = w.majority }
+
+// read answers a read from what was stored at some moment.
+func (w *World) read(at *Version, m Message) protocol.Answer {
+	if m.Op.Participant == protocol.NoParticipant {
+		return protocol.Answer{Result: protocol.Applied, Transfer: at.image(m)}
+	}
+	return protocol.Answer{Result: protocol.Applied, Facts: w.facts(at, m)}
+}
+
+func (v *Version) image(m Message) protocol.Image {
+	t := v.Transfers[m.Transfer]
+	return protocol.Image{Found: t.Stored, State: t.State, Epoch: t.Epoch, Mine: t.Stored && t.Owner == m.Owner}
+}
+
+// facts judges a participant as it was stored at some moment.
+func (w *World) facts(at *Version, m Message) protocol.Facts {
+	leg := w.leg(m)
+	a := &at.Accounts[leg.Account]
+	if a.Missing {
+		return protocol.Facts{}
+	}
+	facts := protocol.Facts{
+		Found: true, Marker: a.Markers[m.Transfer], Fence: a.Fence, Open: !a.Closed, Currency: !a.Foreign, Kind: !a.Odd,
+		Free: a.inFlight() < w.MarkerLimit, Funds: true, Room: true,
+	}
+	if facts.Kind {
+		facts.Funds = leg.debit() == 0 || a.Balance-leg.debit() >= max(a.Floor, -w.MostBalance)
+		facts.Room = a.Balance+leg.credit() <= w.MostBalance && (leg.debit() > 0 || a.Balance >= -w.MostBalance)
+	}
+	return facts
+}
