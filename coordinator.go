@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -107,7 +108,13 @@ func deployment(err error) error {
 
 // newWork prepares an execution of a transfer, under an owner of its own. Not the process's: two executions of one process
 // must not take each other's decisions for their own.
+//
+// A stored transfer whose legs are not those of its digest is left alone: legs that were lost or changed since would make or lose money,
+// and a digest of a later version may stand for what this one doesn't know.
 func (c *Coordinator) newWork(ctx context.Context, t mongostore.Transfer, reason string) (*mongostore.Work, error) {
+	if !bytes.Equal(t.Digest, digest(t)) {
+		return nil, fmt.Errorf("%w: its legs and currency are not those of its digest", mongostore.ErrUnreadable)
+	}
 	w, err := c.store.NewWork(t, c.settings.owner+"-"+rand.Text()[:16])
 	if err != nil {
 		return nil, err

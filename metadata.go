@@ -42,10 +42,18 @@ func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
 	return raw, nil
 }
 
+// tooDeep stands for what is nested too deeply, a map that holds itself among it, and can't be encoded.
+type tooDeep struct{}
+
+// MarshalBSONValue implements bson.ValueMarshaler.
+func (tooDeep) MarshalBSONValue() (byte, []byte, error) {
+	return 0, nil, fmt.Errorf("nested more than %d levels deep", maxMetadataDepth)
+}
+
 // ordered turns maps with text keys into documents in the order of their keys, so many levels deep.
 func ordered(value any, levels int) any {
 	v := reflect.ValueOf(value)
-	if levels == 0 || !v.IsValid() {
+	if !v.IsValid() {
 		return value
 	}
 	if list, ok := value.(bson.A); ok {
@@ -57,6 +65,9 @@ func ordered(value any, levels int) any {
 	if v.Kind() != reflect.Map || v.Type().Key().Kind() != reflect.String || v.IsNil() {
 		return value
 	}
+	if levels == 0 {
+		return tooDeep{}
+	}
 	document := make(bson.D, 0, v.Len())
 	for entries := v.MapRange(); entries.Next(); {
 		document = append(document, bson.E{Key: entries.Key().String(), Value: ordered(entries.Value().Interface(), levels-1)})
@@ -65,7 +76,10 @@ func ordered(value any, levels int) any {
 	return document
 }
 
-func orderedList(list []any, levels int) bson.A {
+func orderedList(list []any, levels int) any {
+	if levels == 0 {
+		return tooDeep{}
+	}
 	result := make(bson.A, len(list))
 	for i, value := range list {
 		result[i] = ordered(value, levels-1)

@@ -3,6 +3,7 @@ package money
 import (
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"strconv"
 	"strings"
 
@@ -11,6 +12,9 @@ import (
 
 // maxStoredExponent bounds what a number from the database may stand for, so that it can be written out.
 const maxStoredExponent = 64
+
+// decimalDigits is the number of digits that a Decimal128 may have.
+const decimalDigits = 34
 
 // FromBSON reads an int32, an int64 or a finite Decimal128. Anything else, a double above all, is an error.
 func FromBSON(value bson.RawValue) (Amount, error) {
@@ -37,6 +41,11 @@ func fromDecimal(d bson.Decimal128) (Amount, error) {
 	coefficient, exponent, err := d.BigInt()
 	if err != nil {
 		return Amount{}, fmt.Errorf("%s is no amount", d)
+	}
+	if len(new(big.Int).Abs(coefficient).String()) > decimalDigits {
+		// The bits have room for a little more than 34 digits, and the server takes that for zero. Read as a number, it
+		// would make an account look rich that the server refuses to debit, and a transfer would try again for ever.
+		return Amount{}, fmt.Errorf("%s has more than %d digits", d, decimalDigits)
 	}
 	if coefficient.Sign() == 0 {
 		exponent = max(-MaxPlaces, min(0, exponent)) // zero is zero, whatever its exponent

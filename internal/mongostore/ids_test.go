@@ -3,7 +3,6 @@ package mongostore
 import (
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -58,28 +57,6 @@ func TestMarkerKey(t *testing.T) {
 	for id, key := range awkwardIDs() {
 		assert.Equal(t, key, markerKey(id), "%q", id)
 	}
-}
-
-// Two transfers never share a marker's key, and no key can be taken for a path, an operator or an index.
-func FuzzMarkerKey(f *testing.F) {
-	ids := awkwardIDs()
-	for a := range ids {
-		f.Add(a, a+"%")
-		f.Add(a, strings.ReplaceAll(markerKey(a), "%25", "%"))
-		f.Add(a, markerKey(a))
-	}
-	f.Fuzz(func(t *testing.T, a, b string) {
-		if CheckID(a) != nil || CheckID(b) != nil {
-			return
-		}
-		key := markerKey(a)
-		if a != b && key == markerKey(b) {
-			t.Errorf("%q and %q have the same key %q", a, b, key)
-		}
-		if key == "" || strings.ContainsAny(key, ".$\x00") || strings.Trim(key, "0123456789") == "" || !utf8.ValidString(key) {
-			t.Errorf("the key %q of %q means something to the server", key, a)
-		}
-	})
 }
 
 // Transfers with any ID move their money exactly and leave no marker, also where their markers lie beside each other.

@@ -1,0 +1,235 @@
+package mongostore
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// choices is a source for a lottery whose draws are the bytes of a fuzzing engine, so that one changed byte changes one draw; when they are
+// used up, the rest is drawn from a fixed seed.
+type choices struct {
+	bytes []byte
+	rest  *rand.PCG
+}
+
+func (c *choices) Uint64() uint64 {
+	if len(c.bytes) == 0 {
+		return c.rest.Uint64()
+	}
+	next := uint64(c.bytes[0])
+	c.bytes = c.bytes[1:]
+	return next * 0x0101010101010101
+}
+
+func lotteryOf(data []byte) lottery { return lottery{rand.New(&choices{data, rand.NewPCG(1, 1)})} }
+
+// newOffline returns a store that has no server.
+func newOffline(f *testing.F) *Store {
+	f.Helper()
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:1"))
+	require.NoError(f, err)
+	f.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	db := client.Database("bank")
+	s, err := New(Config{
+		Transfers:   db.Collection("transfers"),
+		Ledgers:     map[string]*mongo.Collection{"": db.Collection("accounts"), "eu": db.Collection("accounts_eu")},
+		Fields:      standardFields(),
+		MarkerLimit: 100,
+		Now:         time.Now,
+	})
+	require.NoError(f, err)
+	return s
+}
+
+// whole returns a transfer with every field set.
+func whole(s *Store) Transfer {
+	return Transfer{
+		ID: "order", State: protocol.Rollback, Open: true, Currency: "EUR", Digest: []byte{1, 42}, Epoch: 3, Owner: "me",
+		Attempts: 2, Clean: true,
+		Legs: []Leg{
+			{Namespace: s.Namespace(""), Account: "alice", Amount: dec("-60.50")},
+			{Ledger: "eu", Namespace: s.Namespace("eu"), Account: "bob", Amount: dec("60.50")},
+		},
+		CreatedAt: time.UnixMilli(1).UTC(), LastModified: time.UnixMilli(2).UTC(), CommittedAt: time.UnixMilli(3).UTC(),
+		NotBefore: time.UnixMilli(4).UTC(), Failure: &Failure{"cancelled", "eu", "bob", "because"}, Metadata: encode(bson.M{"a": 1}),
+	}
+}
+
+// Whatever bytes are stored as a transfer, reading them is an error, or gives exactly the payload that is stored: what is written again
+// is the same, and its legs are those that the document names.
+func FuzzTransferDocument(f *testing.F) {
+	s := newOffline(f)
+	valid := encode(whole(s))
+	f.Add([]byte(valid), -1, []byte{})
+	f.Add([]byte{}, -1, []byte{})
+	f.Add([]byte{5, 0, 0, 0, 0}, -1, []byte{})
+	elements, err := valid.Elements()
+	require.NoError(f, err)
+	for field := range elements {
+		for seed := range byte(24) {
+			f.Add([]byte(valid), field, []byte{255, seed * 10, 255, seed * 11})
+		}
+	}
+	f.Fuzz(func(t *testing.T, document []byte, field int, replaced []byte) {
+		document = replaceField(document, field, lotteryOf(replaced).anything(2))
+		read, err := decodeTransfer(document)
+		if err != nil {
+			require.ErrorIs(t, err, ErrUnreadable)
+			return
+		}
+		requirePayload(t, document, read)
+		written, err := bson.Marshal(read)
+		if err != nil {
+			return // bytes that no server stores, in the metadata, which are not looked into
+		}
+		again, err := decodeTransfer(written)
+		require.NoError(t, err)
+		require.Equal(t, bson.Raw(written), encode(again))
+		if w, err := s.NewWork(read, "me"); err == nil {
+			require.Len(t, w.parties, len(read.Legs))
+			for i, p := range w.parties {
+				require.Equal(t, read.Legs[i], p.leg)
+			}
+			w.image(read)
+			w.Seen(len(w.parties))
+		}
+	})
+}
+
+// replaceField returns a document with another value for its n-th field, or as it is where it has no such field.
+func replaceField(document bson.Raw, n int, value any) bson.Raw {
+	elements, err := document.Elements()
+	if err != nil || n < 0 || n >= len(elements) {
+		return document
+	}
+	changed := make(bson.D, len(elements))
+	for i, e := range elements {
+		changed[i] = bson.E{Key: e.Key(), Value: e.Value()}
+	}
+	changed[n].Value = value
+	return encode(changed)
+}
+
+// field returns the value that the driver reads into a field: the last one of that name, in whatever case.
+func field(t *testing.T, document bson.Raw, name string) bson.RawValue {
+	t.Helper()
+	elements, err := document.Elements()
+	require.NoError(t, err)
+	var value bson.RawValue
+	for _, e := range elements {
+		if strings.ToLower(e.Key()) == name {
+			value = e.Value()
+		}
+	}
+	return value
+}
+
+// requirePayload requires that what a transfer moves is what its document says.
+func requirePayload(t *testing.T, document bson.Raw, read Transfer) {
+	t.Helper()
+	text := func(document bson.Raw, name, got string) {
+		stored := field(t, document, name)
+		if want, ok := stored.StringValueOK(); ok {
+			require.Equal(t, want, got)
+		} else if absent(stored) {
+			require.Empty(t, got, name)
+		}
+	}
+	text(document, "_id", read.ID)
+	text(document, "state", string(read.State))
+	text(document, "currency", read.Currency)
+	text(document, "owner", read.Owner)
+	legs, ok := field(t, document, "legs").ArrayOK()
+	if !ok {
+		require.Empty(t, read.Legs)
+		return
+	}
+	values, err := legs.Values()
+	require.NoError(t, err)
+	require.Len(t, read.Legs, len(values))
+	for i, value := range values {
+		leg, ok := value.DocumentOK()
+		if !ok {
+			require.Zero(t, read.Legs[i], "%s", value)
+			continue
+		}
+		text(leg, "ledger", read.Legs[i].Ledger)
+		text(leg, "ns", read.Legs[i].Namespace)
+		text(leg, "account", read.Legs[i].Account)
+		stored := field(t, leg, "amount")
+		amount, err := money.FromBSON(stored)
+		require.True(t, err == nil || stored.Type == 0, "%s was read as %s", stored, read.Legs[i].Amount)
+		require.Equal(t, amount, read.Legs[i].Amount)
+	}
+}
+
+// Whatever bytes are stored as an account, judging it is no panic, and all who read it see the same: money is found only where the
+// balance is an exact number between the bounds.
+func FuzzAccountDocument(f *testing.F) {
+	s := newOffline(f)
+	f.Add([]byte{}, []byte{}, false)
+	f.Add([]byte{5, 0, 0, 0, 0}, []byte{}, false)
+	for seed := range byte(64) {
+		f.Add([]byte(encode(account("alice", nil))), []byte{seed * 4, seed * 7, seed * 11}, seed%2 == 0)
+		f.Add([]byte(encode(account("alice", bson.M{"balance": dec("100.5")}))), []byte{seed * 4, seed * 5}, false)
+	}
+	f.Fuzz(func(t *testing.T, document, draws []byte, drawn bool) {
+		l := lotteryOf(draws)
+		w, err := s.NewWork(Transfer{ID: pick(l, "order", "7", "a.b"), Currency: pick(l, "", "EUR"), Legs: []Leg{
+			{Namespace: s.Namespace(""), Account: "alice", Amount: l.amount()},
+		}}, "me")
+		require.NoError(t, err)
+		p := &w.parties[0]
+		if drawn {
+			document = encode(l.document("alice", markerKey(w.Transfer.ID), p))
+		}
+		if document == nil {
+			return
+		}
+		facts := s.facts(w, p, document)
+		require.True(t, facts.Found)
+		s.prepare(w, p, facts.Fence)
+		requireFacts(t, s, w, document, facts)
+		read, err := s.decodeAccount(document)
+		if err != nil {
+			return
+		}
+		require.Equal(t, read.Closed, !facts.Open)
+		seen, known := w.Seen(0)
+		require.True(t, known)
+		require.Equal(t, read.Balance, seen)
+		require.GreaterOrEqual(t, read.Reserved.Sign(), 0)
+		require.GreaterOrEqual(t, read.Incoming.Sign(), 0)
+	})
+}
+
+// requireFacts requires that facts that let a transfer through are true.
+func requireFacts(t *testing.T, s *Store, w *Work, document bson.Raw, facts protocol.Facts) {
+	t.Helper()
+	amount := w.Transfer.Legs[0].Amount
+	balance, err := money.FromBSON(document.Lookup(s.fields.Balance))
+	if !facts.Kind || !facts.Funds || !facts.Room {
+		return
+	}
+	require.NoError(t, err)
+	require.Equal(t, amount.Kind(), balance.Kind())
+	require.True(t, balance.Within(money.MaxBalance(balance.Kind())))
+	after, err := balance.Add(amount)
+	require.NoError(t, err)
+	require.True(t, after.Within(money.MaxBalance(balance.Kind())), "%s becomes %s", balance, after)
+	floor := s.fields.floor(document)
+	if amount.Sign() < 0 && !floor.none {
+		require.GreaterOrEqual(t, after.Cmp(floor.amount), 0, "%s falls below %s", after, floor.amount)
+	}
+}
