@@ -18,13 +18,15 @@ type game struct {
 	steps   int
 	odds    float64            // of a fault at each operation
 	crowd   float64            // that an executor joins, at each step
+	weary   float64            // that an executor falls asleep after an operation
 	sticky  float64            // that the executor which moved last moves again
 	may     [lastFate + 1]bool // which fates can be met
 	ill     bool               // accounts are closed, and primaries fall
 	guests  []int              // executors that are still to join
 	last    int                // the executor that moved last
 	made    []move
-	wanting []int // the executors that want something
+	wanting []int  // the executors that want something
+	asleep  []bool // by executor
 }
 
 // stage returns the run of a seed before its first move: everything that is drawn once.
@@ -32,8 +34,9 @@ func stage(seed uint64) *game {
 	random := rand.New(rand.NewPCG(seed, 1))
 	g := &game{
 		random: random,
-		odds:   []float64{0.05, 0.2, 0.6}[random.IntN(3)],
-		crowd:  []float64{0.05, 0.2, 0.5}[random.IntN(3)],
+		odds:   []float64{0.1, 0.3, 0.7}[random.IntN(3)],
+		crowd:  []float64{0.1, 0.3, 0.7}[random.IntN(3)],
+		weary:  []float64{0, 0.1, 0.3}[random.IntN(3)],
 		sticky: []float64{0, 0.5, 0.9}[random.IntN(3)],
 		ill:    random.IntN(2) == 0,
 	}
@@ -46,20 +49,22 @@ func stage(seed uint64) *game {
 	}
 	w := NewWorld(drawAccounts(random), initiated, plans...)
 	w.history = true
-	if random.IntN(4) == 0 {
+	if random.IntN(8) == 0 {
 		w.MarkerLimit = 1
 	}
 	if random.IntN(8) == 0 {
 		w.MostBalance = 100
 	}
-	g.run = &run{w: *w, faults: random.IntN(12)}
-	most := 1 + random.IntN(maxExecutors)
+	g.run = &run{w: *w, faults: 1 + random.IntN(12)}
+	most, undoing := 1+random.IntN(maxExecutors), random.IntN(2) == 0
 	for t := range transfers {
-		g.enrollAll(t, initiated[t], most)
+		g.enrollAll(t, initiated[t], most, undoing)
 	}
+	common := []float64{0.2, 0.5}[random.IntN(2)]
 	for f := range g.may {
-		g.may[f] = random.IntN(2) == 0
+		g.may[f] = random.Float64() < common
 	}
+	g.asleep = make([]bool, len(g.executors))
 	g.steps = 40 + 15*len(g.executors)
 	return g
 }
@@ -71,8 +76,6 @@ func drawPlan(random *rand.Rand) []Leg {
 		return []Leg{{0, 60}, {1, -60}}
 	case 1:
 		return []Leg{{0, -60}, {1, 40}, {2, 20}}
-	case 2:
-		return []Leg{{1, -60}, {2, 60}}
 	}
 	return []Leg{{0, -60}, {1, 60}}
 }
@@ -98,31 +101,40 @@ func drawAccounts(random *rand.Rand) []Account {
 	return accounts
 }
 
-// enrollAll draws the executors of a transfer: the original, which begins at once, and others that come later.
-func (g *game) enrollAll(transfer int, initiated bool, most int) {
+// enrollAll draws the executors of a transfer: the original and others that come later, most of whom undo it if that is the theme.
+func (g *game) enrollAll(transfer int, initiated bool, most int, undoing bool) {
 	first := protocol.Start{Claiming: protocol.Insert, Patient: g.random.IntN(2) == 0}
 	if initiated {
 		first.Claiming = protocol.FromInitiated
 	}
 	g.guests = append(g.guests, g.enroll(transfer, first))
 	for range g.random.IntN(most) {
-		g.guests = append(g.guests, g.enroll(transfer, drawStart(g.random, first)))
+		start := drawStart(g.random, first)
+		if undoing && g.random.IntN(4) > 0 {
+			start = drawUndoing(g.random)
+		}
+		g.guests = append(g.guests, g.enroll(transfer, start))
 	}
 }
 
 // drawStart draws how a later executor comes by its transfer.
 func drawStart(random *rand.Rand, first protocol.Start) protocol.Start {
-	switch random.IntN(7) {
+	switch random.IntN(5) {
 	case 0:
 		return first // the same ID, asked for again
 	case 1:
-		return protocol.Start{Claiming: protocol.TakeToCancel, RollBack: protocol.Cancelled}
+		return withdraw()
 	case 2:
-		return protocol.Start{Claiming: protocol.CancelInitiated, RollBack: protocol.Cancelled}
-	case 3, 4:
-		return protocol.Start{Claiming: protocol.TakeOver, RollBack: protocol.Stalled}
+		return drawUndoing(random)
 	}
-	return protocol.Start{Claiming: protocol.TakeOver}
+	return resume()
+}
+
+func drawUndoing(random *rand.Rand) protocol.Start {
+	if random.IntN(2) == 0 {
+		return cancel()
+	}
+	return rollBack()
 }
 
 // play moves until nothing is left to do, and now and then tries out a recovery.
@@ -179,20 +191,29 @@ func (g *game) drawGuest() move {
 	return move{kind: join, who: who}
 }
 
-// busy returns the executors that want something.
+// busy returns the executors that want something and are awake. Once nobody is, those who sleep wake up.
 func (g *game) busy() []int {
 	g.wanting = g.wanting[:0]
+	asleep := 0
 	for who := range g.executors {
-		if len(g.executors[who].batch) > 0 {
+		switch {
+		case len(g.executors[who].batch) == 0:
+		case g.asleep[who]:
+			asleep++
+		default:
 			g.wanting = append(g.wanting, who)
 		}
+	}
+	if len(g.wanting) == 0 && len(g.guests) == 0 && asleep > 0 {
+		clear(g.asleep)
+		return g.busy()
 	}
 	return g.wanting
 }
 
 // drawOperation draws which executor moves, with what, and its fate.
 func (g *game) drawOperation() move {
-	if g.random.Float64() >= g.sticky || len(g.executors[g.last].batch) == 0 {
+	if g.random.Float64() >= g.sticky || len(g.executors[g.last].batch) == 0 || g.asleep[g.last] {
 		busy := g.busy()
 		if len(busy) == 0 {
 			return move{}
@@ -200,6 +221,7 @@ func (g *game) drawOperation() move {
 		g.last = busy[g.random.IntN(len(busy))]
 	}
 	e := &g.executors[g.last]
+	g.asleep[g.last] = g.random.Float64() < g.weary
 	if e.start.Patient && g.random.IntN(30) == 0 {
 		return move{kind: hurry, who: g.last}
 	}
