@@ -7,14 +7,20 @@ TOOLS := $(CURDIR)/.cache/bin
 
 SEEDS ?= 0-1000000
 FOR ?= 5m
+SEED ?= 1
+FUZZTIME ?= 2s
+FUZZ := $(addprefix internal/money:,FuzzParse FuzzJSON FuzzFromBSON FuzzArithmetic) \
+	$(addprefix internal/mongostore:,FuzzMarkerKey FuzzIDCodec FuzzTransferDocument FuzzAccountDocument) \
+	$(addprefix .:,FuzzRequest FuzzMetadata FuzzStoredAccount FuzzStoredTransfer)
 
-.PHONY: test race demo simulate search teeth lint vulncheck
+.PHONY: test race demo simulate search teeth chaos fuzz lint vulncheck
 
 test: ## all tests, on a real MongoDB server
 	go run ./internal/mongotest/withmongo go test ./...
 
+# Without the mutants, which are other binaries, and without chaos: the driver closes connections that are in use when a server goes.
 race: ## the same under the race detector, which needs a C compiler
-	go run ./internal/mongotest/withmongo go test -race -short ./...
+	go run ./internal/mongotest/withmongo go test -race -short -skip TestMutantsAreCaught $$(go list ./... | grep -v /internal/chaos)
 
 demo: ## the story on the terminal
 	cd examples/demo && go run .
@@ -27,6 +33,15 @@ search: ## every interleaving of one transfer, then of two for as long as FOR sa
 
 teeth: ## break each rule of the protocol in turn, and see the simulator find it
 	go test -count=1 -run TestMutantsAreCaught -v -timeout 30m ./internal/simulate
+
+chaos: ## killed, frozen and cut-off processes and servers, for as long as FOR says: SEED=1 draws the faults
+	go run ./internal/chaos/cmd -for $(FOR) -seed $(SEED)
+
+fuzz: ## each fuzz target for as long as FUZZTIME says
+	@set -e; for target in $(FUZZ); do \
+		echo "$${target##*:}"; \
+		go test -run '^$$' -fuzz "^$${target##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel 1 "./$${target%%:*}"; \
+	done
 
 lint: ## vet and golangci-lint, in all modules
 	@GOBIN=$(TOOLS) go install $(LINT)

@@ -19,12 +19,17 @@ type child struct {
 }
 
 func startChild(cmd *exec.Cmd) (*child, error) {
-	detach(cmd)
-	cmd.WaitDelay = time.Second
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
+	return runChild(cmd, stdin)
+}
+
+// runChild starts a child whose standard input is set already. Its other end is the given one.
+func runChild(cmd *exec.Cmd, stdin io.Closer) (*child, error) {
+	detach(cmd)
+	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

@@ -26,6 +26,11 @@
 // The cache folder is mongotransfer in the user's cache folder ([os.UserCacheDir]); the environment variable
 // MONGOTEST_CACHE names another one.
 //
+// # A replica set that can be hurt
+//
+// [StartSet] starts a replica set of several members of the caller's own, which a test may kill, pause and step down. It takes
+// the mongod of the ways 2 and 4.
+//
 // # What is left behind
 //
 // Nothing, however the process ends: a server that was started here runs under a parent that waits for the end of a pipe

@@ -27,28 +27,33 @@ const (
 	exitPortTaken = 48
 )
 
-// supervisor runs a mongod until either of the two ends: the mongod, or the supervisor's standard input. It removes the
-// data folder in both cases and prints what the log says about the reason. Its arguments are the folder and the command.
-// The watcher reads the pipe from 3 because a shell gives a command in the background no standard input. The supervisor's
-// own output is a pipe that may have no reader any more: hence the ignored SIGPIPE.
+// supervisor runs a mongod in a folder of its own, as supervise does, and removes the folder at the end. Its arguments are the
+// folder and the command.
 const supervisor = `
 PATH=$PATH:/usr/bin:/bin
 folder=$1
 shift
 mkdir -m 700 "$folder" "$folder/data" || exit
-exec 3<&0
-"$@" </dev/null >"$folder/log" 2>&1 3<&- &
+` + supervise + `
+rm -rf "$folder"
+exit "$status"
+`
+
+// supervise runs a mongod until either of the two ends: the mongod, or the standard input. Then it prints what the log says about
+// the reason. The watcher reads the pipe from 9 because a shell gives a command in the background no standard input. The
+// supervisor's own output is a pipe that may have no reader any more: hence the ignored SIGPIPE.
+const supervise = `
+exec 9<&0
+"$@" </dev/null >"$folder/log" 2>&1 9<&- &
 mongod=$!
 trap 'kill -KILL "$mongod"; wait "$mongod"' HUP INT TERM
 trap '' PIPE
-{ read -r _; kill -KILL "$mongod"; } <&3 >/dev/null 2>&1 &
+{ read -r _; kill -KILL "$mongod"; } <&9 >/dev/null 2>&1 &
 watcher=$!
 wait "$mongod"
 status=$?
 kill "$watcher" 2>/dev/null
 grep '"s":"[EF]"' "$folder/log" || tail -n 10 "$folder/log"
-rm -rf "$folder"
-exit "$status"
 `
 
 var errPortTaken = errors.New("the port was taken by another process")
@@ -81,14 +86,13 @@ func startMongodOnce(ctx context.Context, path string) (*Server, error) {
 	}
 	folder := filepath.Join(os.TempDir(), "mongotest-"+rand.Text())
 	var output bytes.Buffer
-	process, err := startChild(supervised(path, folder, address, &output))
+	process, err := startChild(supervised(supervisor, path, folder, address, &output))
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, mongodLimit)
 	defer cancel()
-	set := member{uri: "mongodb://" + address + "/?directConnection=true", host: address, dbPath: filepath.Join(folder, "data")}
-	if err := set.initiate(ctx, process.ended); err != nil {
+	if err := memberAt(address, folder).initiate(ctx, process.ended); err != nil {
 		stopErr := process.stop()
 		if process.cmd.ProcessState.ExitCode() == exitPortTaken {
 			err = errPortTaken
@@ -98,10 +102,10 @@ func startMongodOnce(ctx context.Context, path string) (*Server, error) {
 	return newServer("mongodb://"+address+"/?replicaSet="+replicaSet, process.stop), nil
 }
 
-// supervised returns the command that runs a mongod under the supervisor.
-func supervised(path, folder, address string, output *bytes.Buffer) *exec.Cmd {
+// supervised returns the command that runs a mongod under a supervisor.
+func supervised(script, path, folder, address string, output *bytes.Buffer) *exec.Cmd {
 	host, port, _ := net.SplitHostPort(address)
-	args := append([]string{"-c", supervisor, "mongotest", folder, path}, serverFlags()...)
+	args := append([]string{"-c", script, "mongotest", folder, path}, serverFlags()...)
 	args = append(args, "--dbpath", filepath.Join(folder, "data"), "--bind_ip", host, "--port", port)
 	// A socket in the temp folder would survive a mongod that is killed.
 	args = append(args, "--nounixsocket")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"path/filepath"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -27,8 +28,29 @@ type member struct {
 	dbPath string // its data folder, to be sure that it is ours; empty in a container
 }
 
+// memberAt is the member that listens at an address and has its data in the given folder.
+func memberAt(address, folder string) member {
+	return member{uri: "mongodb://" + address + "/?directConnection=true", host: address, dbPath: filepath.Join(folder, "data")}
+}
+
 // initiate makes the server the primary of its set. It fails early if the process ends.
 func (m member) initiate(ctx context.Context, ended <-chan struct{}) error {
+	return m.reach(ctx, ended, func(ctx context.Context, client *mongo.Client) error {
+		if err := createSet(ctx, client, bson.D{}, m.host); err != nil {
+			return err
+		}
+		return poll(ctx, "wait for a primary", func() error {
+			hello, err := sayHello(ctx, client)
+			if err == nil && !hello.IsWritablePrimary {
+				err = errors.New("it is not the primary yet")
+			}
+			return err
+		})
+	})
+}
+
+// reach waits until the server answers, and then does something with it. It fails early if the process ends.
+func (m member) reach(ctx context.Context, ended <-chan struct{}, do func(context.Context, *mongo.Client) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -50,16 +72,7 @@ func (m member) initiate(ctx context.Context, ended <-chan struct{}) error {
 	if err := m.checkIdentity(ctx, client); err != nil {
 		return err
 	}
-	if err := m.createSet(ctx, client); err != nil {
-		return err
-	}
-	return poll(ctx, "wait for a primary", func() error {
-		hello, err := sayHello(ctx, client)
-		if err == nil && !hello.IsWritablePrimary {
-			err = errors.New("it is not the primary yet")
-		}
-		return err
-	})
+	return do(ctx, client)
 }
 
 // awaitPort waits until the server accepts connections. The driver would wait half a second between two attempts.
@@ -102,10 +115,13 @@ func (m member) checkIdentity(ctx context.Context, client *mongo.Client) error {
 }
 
 // createSet initiates the set. An image of the user's choice may have done that by itself.
-func (m member) createSet(ctx context.Context, client *mongo.Client) error {
+func createSet(ctx context.Context, client *mongo.Client, settings bson.D, hosts ...string) error {
+	var members bson.A
+	for i, host := range hosts {
+		members = append(members, bson.D{{Key: "_id", Value: i}, {Key: "host", Value: host}})
+	}
 	err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "replSetInitiate", Value: bson.D{
-		{Key: "_id", Value: replicaSet},
-		{Key: "members", Value: bson.A{bson.D{{Key: "_id", Value: 0}, {Key: "host", Value: m.host}}}},
+		{Key: "_id", Value: replicaSet}, {Key: "members", Value: members}, {Key: "settings", Value: settings},
 	}}}).Err()
 	var failed mongo.CommandError
 	if errors.As(err, &failed) && failed.HasErrorCode(codeAlreadyInitialized) {

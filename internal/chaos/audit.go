@@ -1,0 +1,177 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// audit compares all that is stored, once everything is at rest, with what must be.
+type audit struct {
+	bank      bank
+	findings  *findings
+	when      string
+	accounts  map[string]accountDocument
+	transfers map[string]transferDocument
+}
+
+// newAudit reads everything.
+func newAudit(ctx context.Context, db *mongo.Database, b bank, f *findings, when string) (*audit, error) {
+	a := &audit{bank: b, findings: f, when: when, accounts: map[string]accountDocument{}, transfers: map[string]transferDocument{}}
+	var accounts []accountDocument
+	if err := readAll(ctx, db.Collection("accounts"), bson.D{}, &accounts); err != nil {
+		return nil, err
+	}
+	for _, document := range accounts {
+		a.accounts[document.ID] = document
+	}
+	var transfers []transferDocument
+	if err := readAll(ctx, db.Collection("transfers"), bson.D{}, &transfers); err != nil {
+		return nil, err
+	}
+	for _, document := range transfers {
+		a.transfers[document.ID] = document
+	}
+	return a, nil
+}
+
+// wrong takes down what is wrong about a subject, with its document.
+func (a *audit) wrong(subject string, document fmt.Stringer, format string, args ...any) {
+	a.findings.add(subject, "%s: %s\n    %s", a.when, fmt.Sprintf(format, args...), document)
+}
+
+// balances demands of each account the very balance that the successful transfers make of the initial one, and no marker.
+func (a *audit) balances() {
+	want := map[string]int64{}
+	for id, account := range a.bank.initial() {
+		want[id] = units(account.Balance)
+	}
+	for _, t := range a.transfers {
+		if t.State != transfer.StateSuccess {
+			continue
+		}
+		for _, leg := range t.Legs {
+			want[leg.Account] += leg.Amount
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(want)) {
+		account := a.accounts[id]
+		if account.Balance != want[id] {
+			a.wrong("balance "+id, account, "account %s has %d, and the successful transfers make it %d", id, account.Balance, want[id])
+		}
+		for marker := range account.Pending {
+			a.wrong("marker "+id+" "+marker, account, "account %s has a marker left\n    %s", id, a.transfers[marker])
+		}
+	}
+	if len(a.accounts) != len(want) {
+		a.findings.add("accounts", "%s: there are %d accounts, not %d", a.when, len(a.accounts), len(want))
+	}
+}
+
+// states demands that each transfer is one that was asked for, is final, and keeps the decision that snapshots have shown.
+func (a *audit) states(asked map[string]int, decided map[string]transfer.State) {
+	for id, t := range a.transfers {
+		if asked[id] == 0 {
+			a.wrong("asked "+id, t, "nobody asked for transfer %s", id)
+			continue
+		}
+		if !t.State.Final() {
+			a.wrong("final "+id, t, "transfer %s is not final", id)
+		}
+		if before := decided[id]; before != "" && t.forward() != (before == transfer.StateCommitted) {
+			a.wrong("decision "+id, t, "transfer %s was %s and is %s", id, before, t.State)
+		}
+		if !a.asAsked(t) {
+			a.wrong("legs "+id, t, "transfer %s is not what was asked for: %v", id, a.bank.request(id))
+		}
+	}
+}
+
+// asAsked reports whether a transfer has the legs of the request that its ID stands for.
+func (a *audit) asAsked(t transferDocument) bool {
+	want := map[string]int64{}
+	req := a.bank.request(t.ID)
+	for _, leg := range req.Legs {
+		want[leg.Account] += units(leg.Amount)
+	}
+	if len(req.Legs) == 0 {
+		want[req.From], want[req.To] = -units(req.Amount), units(req.Amount)
+	}
+	have := map[string]int64{}
+	for _, leg := range t.Legs {
+		have[leg.Account] += leg.Amount
+	}
+	return maps.Equal(want, have)
+}
+
+// answers demands that every answer that was ever given is true.
+func (a *audit) answers(entries []entry) {
+	for _, e := range entries {
+		t, stored := a.transfers[e.ID]
+		if lie := lieOf(e, t, stored); lie != "" {
+			told := fmt.Sprintf("%q, state %q, code %q (%s)", e.Word, e.State, e.Code, e.Text)
+			a.wrong("call "+e.Call, t, "call %s, %s %s, was told %s: %s", e.Call, e.Verb, e.ID, told, lie)
+		}
+	}
+}
+
+// lieOf says what is not true about an answer, "" if all is.
+func lieOf(e entry, t transferDocument, stored bool) string {
+	switch e.Word {
+	case unanswered, inDoubt: // which is always true
+		return ""
+	case rejected:
+		return "no call of these workers should be rejected"
+	case unwritten:
+		if stored && t.Metadata.Call == e.Call {
+			return "this very call has stored it"
+		}
+		return ""
+	case notFound:
+		if e.Known {
+			return "the caller knew that it is stored"
+		}
+		return ""
+	case done, refused, conflict, tooLate:
+	}
+	if !stored {
+		return "it is not stored"
+	}
+	return lieOfStored(e, t)
+}
+
+// lieOfStored says what is not true about an answer that tells of a stored transfer.
+func lieOfStored(e entry, t transferDocument) string {
+	switch {
+	case (e.Verb == verbConflict) != (e.Word == conflict):
+		return "another payload must be told a conflict, and no other one may be"
+	case e.Word == refused && (t.State != transfer.StateFail || t.Failure.Code != e.Code):
+		return "it is not what is stored"
+	case e.Word == tooLate && t.State != transfer.StateSuccess:
+		return "it was not committed"
+	case e.Word == done:
+		return lieOfRecord(e, t)
+	}
+	return ""
+}
+
+// lieOfRecord says what is not true about a record that was answered.
+func lieOfRecord(e entry, t transferDocument) string {
+	forward := e.State == transfer.StateCommitted || e.State == transfer.StateSuccess
+	back := e.State == transfer.StateRollback || e.State == transfer.StateFail
+	switch {
+	case (e.Verb == verbTransfer || e.Verb == verbWait) && !forward:
+		return "this is not what success looks like"
+	case e.Verb == verbCancel && e.State != transfer.StateFail:
+		return "this is not what a cancelled transfer looks like"
+	case forward && !t.forward(), back && t.forward():
+		return "it has not stayed so"
+	}
+	return ""
+}

@@ -1,0 +1,116 @@
+package chaos
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// The audit has teeth: it finds each way in which documents at rest can be wrong.
+func TestAuditFinds(t *testing.T) {
+	b := bank{seed: 1, accounts: leastAccounts}
+	moved := drainID(doorName(0), 7, "x")
+	sound := func() *audit {
+		a := &audit{bank: b, findings: newFindings(), accounts: map[string]accountDocument{}, transfers: map[string]transferDocument{}}
+		for id, account := range b.initial() {
+			a.accounts[id] = accountDocument{ID: id, Balance: units(account.Balance)}
+		}
+		legs := []legDocument{{doorName(0), -7}, {accountName(0), 7}}
+		a.transfers[moved] = transferDocument{ID: moved, State: transfer.StateSuccess, Legs: legs}
+		for _, leg := range legs {
+			change(a, leg.Account, leg.Amount)
+		}
+		return a
+	}
+	tests := map[string]func(*audit){
+		"":                                     func(*audit) {},
+		"account-1 has 999":                    func(a *audit) { change(a, accountName(1), -1) },
+		"account-0 has 1007, and the":          func(a *audit) { become(a, moved, transfer.StateFail) },
+		"is not final":                         func(a *audit) { become(a, moved, transfer.StateCommitted) },
+		"was Committed and is Fail":            func(a *audit) { become(a, moved, transfer.StateFail) },
+		"has a marker left":                    func(a *audit) { mark(a, doorName(1), moved) },
+		"there are 13 accounts, not 12":        func(a *audit) { a.accounts["more"] = accountDocument{ID: "more"} },
+		"nobody asked for transfer stray":      func(a *audit) { become(a, "stray", transfer.StateFail) },
+		"is not what was asked for: {drain do": func(a *audit) { a.transfers[moved].Legs[0].Amount = -8 },
+	}
+	for want, spoil := range tests {
+		a := sound()
+		spoil(a)
+		a.balances()
+		a.states(map[string]int{moved: 1}, map[string]transfer.State{moved: transfer.StateCommitted})
+		_, told := a.findings.all()
+		if want == "" {
+			require.Empty(t, told)
+			continue
+		}
+		require.Contains(t, strings.Join(told, "\n"), want)
+	}
+}
+
+// The audit tells true answers from false ones.
+func TestLies(t *testing.T) {
+	success := transferDocument{State: transfer.StateSuccess}
+	success.Metadata.Call = "mine"
+	fail := transferDocument{State: transfer.StateFail}
+	fail.Failure.Code = "insufficientFunds"
+	told := func(v verb, w word, s transfer.State) entry { return entry{Call: "mine", Verb: v, Word: w, State: s} }
+	tests := []struct {
+		name   string
+		entry  entry
+		stored *transferDocument
+		lie    bool
+	}{
+		{"success", told(verbTransfer, done, transfer.StateSuccess), &success, false},
+		{"success, as soon as committed", told(verbTransfer, done, transfer.StateCommitted), &success, false},
+		{"success of a failed one", told(verbTransfer, done, transfer.StateSuccess), &fail, true},
+		{"success of a missing one", told(verbTransfer, done, transfer.StateSuccess), nil, true},
+		{"success that is none", told(verbTransfer, done, transfer.StateFail), &fail, true},
+		{"refusal", entry{Verb: verbTransfer, Word: refused, Code: "insufficientFunds"}, &fail, false},
+		{"refusal for another reason", entry{Verb: verbTransfer, Word: refused, Code: "accountClosed"}, &fail, true},
+		{"refusal of a successful one", entry{Verb: verbTransfer, Word: refused, Code: "insufficientFunds"}, &success, true},
+		{"doubt", told(verbTransfer, inDoubt, ""), nil, false},
+		{"nothing written, by this call", told(verbTransfer, unwritten, ""), &success, true},
+		{"nothing written, but by another", entry{Call: "another", Verb: verbTransfer, Word: unwritten}, &success, false},
+		{"cancelled", told(verbCancel, done, transfer.StateFail), &fail, false},
+		{"cancelled, and went on", told(verbCancel, done, transfer.StateFail), &success, true},
+		{"too late to cancel", told(verbCancel, tooLate, ""), &success, false},
+		{"too late to cancel a failed one", told(verbCancel, tooLate, ""), &fail, true},
+		{"not found", told(verbCancel, notFound, ""), &success, false},
+		{"not found, though known", entry{Verb: verbGet, Word: notFound, Known: true}, &success, true},
+		{"conflict", told(verbConflict, conflict, ""), &success, false},
+		{"conflict with itself", told(verbTransfer, conflict, ""), &success, true},
+		{"no conflict", told(verbConflict, done, transfer.StateSuccess), &success, true},
+		{"rejected", told(verbTransfer, rejected, ""), nil, true},
+		{"submitted and lost", told(verbSubmit, done, transfer.StateInitiated), nil, true},
+		{"rolled back, and went on", told(verbGet, done, transfer.StateRollback), &success, true},
+	}
+	for _, test := range tests {
+		document, stored := transferDocument{}, test.stored != nil
+		if stored {
+			document = *test.stored
+		}
+		lie := lieOf(test.entry, document, stored)
+		require.Equal(t, test.lie, lie != "", "%s: %s", test.name, lie)
+	}
+}
+
+func change(a *audit, account string, by int64) {
+	document := a.accounts[account]
+	document.Balance += by
+	a.accounts[account] = document
+}
+
+func become(a *audit, id string, state transfer.State) {
+	document := a.transfers[id]
+	document.ID, document.State = id, state
+	a.transfers[id] = document
+}
+
+func mark(a *audit, account, id string) {
+	document := a.accounts[account]
+	document.Pending = map[string]int64{id: 1}
+	a.accounts[account] = document
+}

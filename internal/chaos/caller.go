@@ -1,0 +1,205 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/mongotransfer/transfer"
+)
+
+const (
+	// patience is how long a caller waits for an answer, most of the time.
+	patience = 10 * time.Second
+	// sharedPeriod is for how long all callers of all workers mean the same transfer when they ask for the shared one.
+	sharedPeriod = 250 * time.Millisecond
+	// remembered is how many transfers a caller remembers, to ask for them again.
+	remembered = 64
+)
+
+// caller is one client of a worker's coordinator, who calls one verb after the other.
+type caller struct {
+	*worker
+	name  string
+	coord *transfer.Coordinator
+	rng   *rand.Rand
+	calls int
+	again []string // to be asked again
+	known []string // stored, as this caller was told
+}
+
+func newCaller(w *worker, coord *transfer.Coordinator, i int) *caller {
+	c := &caller{worker: w, name: fmt.Sprintf("%d-%d-%d", w.Slot, w.Life, i), coord: coord}
+	c.rng = rand.New(rand.NewPCG(w.Seed, uint64(w.Slot)<<40+uint64(w.Life)<<16+uint64(i)+1))
+	for n, id := range w.Again {
+		if n%w.Clients == i {
+			c.again = append(c.again, id)
+		}
+	}
+	return c
+}
+
+func (c *caller) work(ctx context.Context) {
+	for ctx.Err() == nil {
+		limit := patience
+		if c.rng.IntN(5) == 0 {
+			limit = time.Duration(1+c.rng.Int64N(200)) * time.Millisecond
+		}
+		// A call that has begun is ended when the worker is told to end: its caller wants to know.
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+		c.act(limited)
+		cancel()
+	}
+}
+
+// act calls one verb, or several that belong together.
+func (c *caller) act(ctx context.Context) {
+	switch dice := c.rng.IntN(100); {
+	case dice < 50:
+		c.transfer(ctx, c.newID())
+	case dice < 60:
+		c.transfer(ctx, fmt.Sprintf("shared-%d", time.Now().UnixNano()/int64(sharedPeriod)))
+	case dice < 70:
+		c.submit(ctx, c.newID())
+	case dice < 80:
+		c.cancelRace(ctx, c.newID())
+	case dice < 90:
+		c.askAgain(ctx)
+	case dice < 94:
+		c.askForSomethingElse(ctx)
+	default:
+		c.drain(ctx, doorName(c.rng.IntN(doors)))
+	}
+}
+
+func (c *caller) newID() string {
+	c.calls++
+	return fmt.Sprintf("%s-%d", c.name, c.calls)
+}
+
+// call reports a call and remembers what is stored.
+func (c *caller) call(ctx context.Context, v verb, id string, call func(ctx context.Context, name string) (transfer.Record, error)) entry {
+	c.calls++
+	name := fmt.Sprintf("%s:%d", c.name, c.calls)
+	e := c.report.during(ctx, entry{Call: name, Verb: v, ID: id, Known: c.knows(id)}, func(ctx context.Context) (transfer.Record, error) {
+		return call(ctx, name)
+	})
+	switch {
+	case v == verbClose || v == verbReopen:
+	case e.Word == done || e.Word == refused:
+		c.known = append(c.known[max(0, len(c.known)-remembered+1):], id)
+	case e.Word == inDoubt || e.Word == unwritten:
+		c.again = append(c.again[max(0, len(c.again)-remembered+1):], id)
+	}
+	return e
+}
+
+func (c *caller) knows(id string) bool {
+	for _, known := range c.known {
+		if known == id {
+			return true
+		}
+	}
+	return false
+}
+
+// transfer asks for the transfer that the ID stands for. The call's name is stored with it, which tells whose call stored it.
+func (c *caller) transfer(ctx context.Context, id string) {
+	c.call(ctx, verbTransfer, id, func(ctx context.Context, name string) (transfer.Record, error) {
+		return c.coord.Transfer(ctx, c.named(c.bank.request(id), name))
+	})
+}
+
+func (c *caller) named(req transfer.Request, call string) transfer.Request {
+	req.Metadata = map[string]any{"call": call}
+	return req
+}
+
+// submit leaves a transfer to any worker, sometimes for later, and waits for it.
+func (c *caller) submit(ctx context.Context, id string) {
+	later := c.rng.IntN(2) == 0
+	e := c.call(ctx, verbSubmit, id, func(ctx context.Context, name string) (transfer.Record, error) {
+		req := c.named(c.bank.request(id), name)
+		if later {
+			req.NotBefore = time.Now().Add(time.Second)
+		}
+		return c.coord.Submit(ctx, req)
+	})
+	if e.Word == done && (later || c.rng.IntN(2) == 0) {
+		c.call(ctx, verbWait, id, func(ctx context.Context, _ string) (transfer.Record, error) { return c.coord.Wait(ctx, id) })
+	}
+}
+
+// cancelRace asks for a transfer and, at the same time, for its cancellation.
+func (c *caller) cancelRace(ctx context.Context, id string) {
+	rival := newCaller(c.worker, c.coord, c.Clients)
+	rival.name, rival.again = fmt.Sprintf("%s-rival-%d", c.name, c.calls), nil
+	ended := make(chan struct{})
+	delay := time.Duration(c.rng.Int64N(int64(30 * time.Millisecond)))
+	go func() {
+		defer close(ended)
+		if pause(ctx, delay) {
+			rival.cancel(ctx, id)
+		}
+	}()
+	c.transfer(ctx, id)
+	<-ended
+}
+
+func (c *caller) cancel(ctx context.Context, id string) {
+	c.call(ctx, verbCancel, id, func(ctx context.Context, _ string) (transfer.Record, error) {
+		return c.coord.Cancel(ctx, id, "the caller changed its mind")
+	})
+}
+
+// askAgain asks once more for a transfer whose answer was not clear, and for one whose answer was.
+func (c *caller) askAgain(ctx context.Context) {
+	if len(c.again) > 0 {
+		id := c.again[0]
+		c.again = c.again[1:]
+		c.transfer(ctx, id)
+	}
+	if len(c.known) == 0 {
+		return
+	}
+	id := c.known[c.rng.IntN(len(c.known))]
+	switch c.rng.IntN(3) {
+	case 0:
+		c.transfer(ctx, id)
+	case 1:
+		c.call(ctx, verbGet, id, func(ctx context.Context, _ string) (transfer.Record, error) { return c.coord.Get(ctx, id) })
+	case 2:
+		c.cancel(ctx, id)
+	}
+}
+
+// askForSomethingElse uses an ID that is taken.
+func (c *caller) askForSomethingElse(ctx context.Context) {
+	if len(c.known) == 0 {
+		return
+	}
+	id := c.known[c.rng.IntN(len(c.known))]
+	c.call(ctx, verbConflict, id, func(ctx context.Context, name string) (transfer.Record, error) {
+		req := transfer.Request{ID: id, From: accountName(0), To: accountName(1), Amount: transfer.Units(1_000_003)}
+		return c.coord.Transfer(ctx, c.named(req, name))
+	})
+}
+
+// drain empties a door, closes it, and opens it again.
+func (c *caller) drain(ctx context.Context, door string) {
+	account, err := c.coord.GetAccount(ctx, door)
+	if err != nil {
+		return
+	}
+	if n := units(account.Available); n > 0 {
+		c.transfer(ctx, drainID(door, n, c.newID()))
+	}
+	none := func(err error) (transfer.Record, error) { return transfer.Record{}, err }
+	c.call(ctx, verbClose, door, func(ctx context.Context, _ string) (transfer.Record, error) {
+		return none(c.coord.CloseAccount(ctx, door))
+	})
+	c.call(ctx, verbReopen, door, func(ctx context.Context, _ string) (transfer.Record, error) {
+		return none(c.coord.ReopenAccount(ctx, door))
+	})
+}

@@ -1,0 +1,86 @@
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain is where a test binary that was started as a worker becomes one.
+func TestMain(m *testing.M) {
+	if !IsWorker() {
+		os.Exit(m.Run())
+	}
+	if err := WorkerMain(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// Whatever happens to workers, servers and messages, no unit is lost or minted, and every answer is true. The run meets each kind of fault,
+// or fails.
+func TestChaos(t *testing.T) {
+	config := Default()
+	config.For = 25 * time.Second
+	config.Seed = uint64(time.Now().UnixNano())
+	report := runFor(t, config)
+	require.NoError(t, report.Err())
+}
+
+// The harness has teeth: one unit that is taken behind the library's back shows in the snapshots, while the load runs, and in the audit at
+// the end.
+func TestTheft(t *testing.T) {
+	config := Default()
+	config.For, config.Faults, config.Theft = 8*time.Second, nil, 1
+	report := runFor(t, config)
+	require.Error(t, report.Err())
+	found := strings.Join(report.Findings, "\n")
+	require.Contains(t, found, "were put in; the balances are")
+	require.Contains(t, found, "account account-0 has")
+	require.Equal(t, 2, report.Found, found)
+}
+
+func runFor(t *testing.T, config Config) Report {
+	t.Helper()
+	var log, table strings.Builder
+	report, err := Run(t.Context(), config, &log)
+	require.NoError(t, err, log.String())
+	require.NoError(t, report.Print(&table))
+	t.Log("\n" + table.String())
+	return report
+}
+
+// A run that has done nothing is void: each kind of work and of fault is missed by its name.
+func TestIdleRunIsVoid(t *testing.T) {
+	report := Report{Config: Default()}
+	report.Missing = report.missing()
+	require.Error(t, report.Err())
+	missing := strings.Join(report.Missing, "\n")
+	for _, what := range []string{
+		"succeeded", "failed", "taken over", "cancelled", "snapshots", faultKillPrimary, faultStopPrimary, faultStepDown, failover,
+		faultKillWorker, faultStopWorker, "update accounts " + faultHold, "insert transfers " + faultLate,
+		"findAndModify " + faultConcern, "hello " + faultClosed, "find " + faultNotPrimary, "when everything was over",
+	} {
+		require.Contains(t, missing, what)
+	}
+}
+
+// A configuration that can't be run is refused.
+func TestConfig(t *testing.T) {
+	require.NoError(t, Default().check())
+	for _, spoil := range []func(*Config){
+		func(c *Config) { c.For = 0 },
+		func(c *Config) { c.Workers = 0 },
+		func(c *Config) { c.Clients = mostWorkers + 1 },
+		func(c *Config) { c.Accounts = leastAccounts - 1 },
+		func(c *Config) { c.Faults = []string{"weather"} },
+	} {
+		config := Default()
+		spoil(&config)
+		require.Error(t, config.check())
+	}
+}

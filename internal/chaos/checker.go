@@ -1,0 +1,157 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+)
+
+const (
+	// snapshotPause is the time between two snapshots.
+	snapshotPause = 100 * time.Millisecond
+	// snapshotLimit is how long one may take: the primary may be dead.
+	snapshotLimit = 5 * time.Second
+)
+
+// checker reads snapshots while the load runs, and checks what must be true in each.
+type checker struct {
+	db       *mongo.Database // reached directly, not over the wires
+	put      int64           // what was put in
+	findings *findings
+
+	mu     sync.Mutex
+	good   int
+	failed int                       // attempts: the set may be without a primary
+	moving int                       // snapshots with money in transit
+	seen   map[string]transfer.State // transfers that were seen as decided
+}
+
+// work checks until the context ends.
+func (c *checker) work(ctx context.Context) {
+	for pause(ctx, snapshotPause) {
+		limited, cancel := context.WithTimeout(ctx, snapshotLimit)
+		accounts, transfers, err := c.snapshot(limited)
+		cancel()
+		c.mu.Lock()
+		if err != nil {
+			c.failed++
+		} else {
+			c.good++
+			c.check(accounts, transfers)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// snapshot reads all accounts, and the transfers that have markers there, as they were at one moment.
+func (c *checker) snapshot(ctx context.Context) (map[string]accountDocument, map[string]transferDocument, error) {
+	session, err := c.db.Client().StartSession(options.Session().SetSnapshot(true))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer session.EndSession(context.WithoutCancel(ctx))
+	ctx = mongo.NewSessionContext(ctx, session)
+	var found []accountDocument
+	if err := readAll(ctx, c.db.Collection("accounts"), bson.D{}, &found); err != nil {
+		return nil, nil, err
+	}
+	accounts, marked := map[string]accountDocument{}, map[string]bool{}
+	for _, a := range found {
+		accounts[a.ID] = a
+		for id := range a.Pending {
+			marked[id] = true
+		}
+	}
+	var stored []transferDocument
+	ids := slices.AppendSeq([]string{}, maps.Keys(marked))
+	if err := readAll(ctx, c.db.Collection("transfers"), bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}, &stored); err != nil {
+		return nil, nil, err
+	}
+	transfers := map[string]transferDocument{}
+	for _, t := range stored {
+		transfers[t.ID] = t
+	}
+	return accounts, transfers, nil
+}
+
+func readAll(ctx context.Context, from *mongo.Collection, filter bson.D, into any) error {
+	cursor, err := from.Find(ctx, filter)
+	if err != nil {
+		return err
+	}
+	return cursor.All(ctx, into)
+}
+
+// check checks one snapshot.
+func (c *checker) check(accounts map[string]accountDocument, transfers map[string]transferDocument) {
+	sum, transit := int64(0), int64(0)
+	for _, a := range accounts {
+		sum += a.Balance
+		for id, amount := range a.Pending {
+			t, stored := transfers[id]
+			if wrong := misplaced(a, id, amount, t, stored); wrong != "" {
+				c.findings.add("marker "+a.ID+" "+id, "%s\n%s", wrong, story(map[string]accountDocument{a.ID: a}, map[string]transferDocument{id: t}))
+			}
+			// What was taken waits in the debit's marker until the decision, and in the credit's one after it.
+			if (amount > 0) == t.forward() {
+				transit += max(amount, -amount)
+			}
+		}
+		if a.Balance < a.Floor {
+			c.findings.add("floor "+a.ID, "account %s has less than its floor\n    %s", a.ID, a)
+		}
+		if a.Closed && len(a.Pending) > 0 {
+			c.findings.add("closed "+a.ID, "account %s is closed and has markers\n    %s", a.ID, a)
+		}
+	}
+	if more := sum + transit - c.put; more != 0 {
+		c.findings.add(fmt.Sprint("sum ", more), "%d were put in; the balances are %d, in transit are %d\n%s",
+			c.put, sum, transit, story(accounts, transfers))
+	}
+	if transit > 0 {
+		c.moving++
+	}
+	for id, t := range transfers {
+		c.follow(id, t)
+	}
+}
+
+// misplaced says what is wrong with a marker.
+func misplaced(a accountDocument, id string, amount int64, t transferDocument, stored bool) string {
+	if !stored || !t.live() {
+		return fmt.Sprintf("account %s has a marker of transfer %s, which is %q", a.ID, id, t.State)
+	}
+	for _, leg := range t.Legs {
+		if leg.Account == a.ID && leg.Amount == amount {
+			return ""
+		}
+	}
+	return fmt.Sprintf("account %s has a marker of transfer %s with an amount that is none of its legs", a.ID, id)
+}
+
+// follow checks that a decision that was seen is the only one. A snapshot may be older than the one before it: another primary took it.
+func (c *checker) follow(id string, t transferDocument) {
+	if t.State != transfer.StateCommitted && t.State != transfer.StateRollback {
+		return
+	}
+	if before, decided := c.seen[id]; decided && before != t.State {
+		c.findings.add("decision "+id, "transfer %s was %s, and then %s\n    %s", id, before, t.State, t)
+	}
+	c.seen[id] = t.State
+}
+
+// decided returns the decision that was seen of a transfer, if one was.
+func (c *checker) decided() map[string]transfer.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.seen)
+}

@@ -1,0 +1,72 @@
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// accountDocument is an account as it is stored. The runs' transfers have IDs that markers are named by as they are.
+type accountDocument struct {
+	ID      string           `bson:"_id"`
+	Balance int64            `bson:"balance"`
+	Floor   int64            `bson:"floor"`
+	Pending map[string]int64 `bson:"pending"`
+	Closed  bool             `bson:"closed"`
+	Fence   any              `bson:"fence"`
+}
+
+func (a accountDocument) String() string {
+	return fmt.Sprintf("{_id: %s, balance: %d, floor: %d, pending: %v, closed: %t, fence: %v}",
+		a.ID, a.Balance, a.Floor, a.Pending, a.Closed, a.Fence)
+}
+
+// transferDocument is a transfer as it is stored.
+type transferDocument struct {
+	ID      string         `bson:"_id"`
+	State   transfer.State `bson:"state"`
+	Epoch   int64          `bson:"epoch"`
+	Owner   string         `bson:"owner"`
+	Legs    []legDocument  `bson:"legs"`
+	Failure struct {
+		Code string `bson:"code"`
+	} `bson:"failure"`
+	Metadata struct {
+		Call string `bson:"call"`
+	} `bson:"metadata"`
+}
+
+type legDocument struct {
+	Account string `bson:"account"`
+	Amount  int64  `bson:"amount"`
+}
+
+func (t transferDocument) String() string {
+	return fmt.Sprintf("{_id: %s, state: %s, epoch: %d, owner: %s, legs: %v, failure: %s, stored by call: %s}",
+		t.ID, t.State, t.Epoch, t.Owner, t.Legs, t.Failure.Code, t.Metadata.Call)
+}
+
+// live reports whether the transfer may have markers.
+func (t transferDocument) live() bool {
+	return t.State == transfer.StatePreparing || t.State == transfer.StateCommitted || t.State == transfer.StateRollback
+}
+
+// forward reports whether the transfer's money goes where it was meant to go.
+func (t transferDocument) forward() bool {
+	return t.State == transfer.StateCommitted || t.State == transfer.StateSuccess
+}
+
+// story tells the documents that a finding is about.
+func story(accounts map[string]accountDocument, transfers map[string]transferDocument) string {
+	var lines []string
+	for _, id := range slices.Sorted(maps.Keys(transfers)) {
+		lines = append(lines, "    transfer "+transfers[id].String())
+	}
+	for _, id := range slices.Sorted(maps.Keys(accounts)) {
+		lines = append(lines, "    account "+accounts[id].String())
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,91 @@
+package chaos
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// journal is what all callers of all workers called, and were answered.
+type journal struct {
+	mu         sync.Mutex
+	asked      map[string]int   // transfers, by how often they were asked for
+	answers    []entry          // that say something of a transfer
+	pending    map[string]entry // calls without an answer
+	words      map[blow]int     // answers, by verb and word
+	recoveries map[string]int   // by what became of the transfers
+	strange    []string         // lines that no worker should write
+}
+
+func newJournal() *journal {
+	return &journal{
+		asked: map[string]int{}, pending: map[string]entry{}, words: map[blow]int{}, recoveries: map[string]int{},
+	}
+}
+
+// read takes down what a worker reports, until its output ends. The last line of a killed worker may be cut short.
+func (j *journal) read(output io.Reader) {
+	lines := bufio.NewReader(output)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var e entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			j.mu.Lock()
+			j.strange = append(j.strange, fmt.Sprintf("%s: %v", line, err))
+			j.mu.Unlock()
+			continue
+		}
+		j.enter(e)
+	}
+}
+
+func (j *journal) enter(e entry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if e.Recovered != nil {
+		j.recoveries["sweeps"]++
+		j.recoveries["succeeded"] += e.Recovered.Succeeded
+		j.recoveries["failed"] += e.Recovered.Failed
+		j.recoveries["stuck"] += e.Recovered.Stuck
+		return
+	}
+	if e.Word == unanswered {
+		j.pending[e.Call] = e
+		if e.Verb == verbTransfer || e.Verb == verbSubmit {
+			j.asked[e.ID]++
+		}
+		return
+	}
+	delete(j.pending, e.Call)
+	j.words[blow{string(e.Verb), string(e.Word)}]++
+	if e.Verb != verbClose && e.Verb != verbReopen {
+		j.answers = append(j.answers, e)
+	}
+}
+
+// unanswered returns the transfers that the callers of one worker have asked for without an answer, and forgets the calls: the
+// worker is dead.
+func (j *journal) unanswered(prefix string) []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var ids []string
+	for call, e := range j.pending {
+		if !strings.HasPrefix(call, prefix) {
+			continue
+		}
+		delete(j.pending, call)
+		j.words[blow{string(e.Verb), "never answered"}]++
+		if e.Verb == verbTransfer || e.Verb == verbSubmit {
+			ids = append(ids, e.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}

@@ -1,0 +1,93 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	faultLate = "arrived late"
+	// deliveryLimit is how long a server may take to answer a late message.
+	deliveryLimit = 5 * time.Second
+	// untilTheEnd says that one of so many messages that are held back arrives when all else is over.
+	untilTheEnd = 3
+	// mostKept is how many messages are kept until the end at most.
+	mostKept = 1000
+)
+
+// late keeps messages that arrive after their senders gave up: some after a while, some at the very end.
+type late struct {
+	members []string
+	tally   *tally
+
+	mu   sync.Mutex
+	rng  *rand.Rand
+	kept []message
+	all  sync.WaitGroup
+}
+
+func newLate(members []string, seed uint64, t *tally) *late {
+	return &late{members: members, tally: t, rng: rand.New(rand.NewPCG(seed, 2))}
+}
+
+// hold takes a message, which arrives after a while, or at the end.
+func (l *late) hold(ctx context.Context, m message, howLong time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rng.IntN(untilTheEnd) == 0 && len(l.kept) < mostKept {
+		l.kept = append(l.kept, m)
+		return
+	}
+	l.all.Go(func() {
+		if pause(ctx, howLong) && l.deliver(ctx, m) {
+			l.tally.add(faultLate, m.kind(), 1)
+		}
+	})
+}
+
+// deliverAll waits for the messages that are due and delivers those that were kept until the end. It returns how many writes have reached a
+// server that performed them: whether they changed anything is for the audit to see.
+func (l *late) deliverAll(ctx context.Context) map[string]int {
+	l.all.Wait()
+	l.mu.Lock()
+	kept := l.kept
+	l.kept = nil
+	l.mu.Unlock()
+	arrived := map[string]int{}
+	for _, m := range kept {
+		if l.deliver(ctx, m) {
+			l.tally.add(faultLate, m.kind(), 1)
+			arrived[m.kind()]++
+		}
+	}
+	return arrived
+}
+
+// deliver sends a message to the members, one after the other, until one performs it: that is the primary of the moment.
+func (l *late) deliver(ctx context.Context, m message) bool {
+	for _, member := range l.members {
+		if l.deliverTo(ctx, member, m) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *late) deliverTo(ctx context.Context, member string, m message) bool {
+	ctx, cancel := context.WithTimeout(ctx, deliveryLimit)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", member)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if _, err := conn.Write(m); err != nil {
+		return false
+	}
+	reply, err := readMessage(conn)
+	return err == nil && reply.ok()
+}

@@ -1,0 +1,75 @@
+package chaos
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// missing says what a run of this length must have done, and this one has not.
+func (r Report) missing() []string {
+	missing := r.Config.missingFaults(r.Faults)
+	want := func(what string, have, perMinute int) {
+		missing = append(missing, r.Config.lacks(what, have, perMinute)...)
+	}
+	want("transfers that succeeded", r.Transfers[transfer.StateSuccess], 100)
+	want("transfers that failed", r.Transfers[transfer.StateFail], 50)
+	want("transfers that were taken over", r.Overtaken, 20)
+	want("transfers that were cancelled in time", r.Answers[blow{string(verbCancel), string(done)}], 10)
+	want("snapshots", r.Snapshots, 60)
+	want("snapshots with money in transit", r.Moving, 20)
+	if r.Config.has(Wires) {
+		arrived := 0
+		for _, n := range r.Arrived {
+			arrived += n
+		}
+		want("messages that arrived when everything was over", arrived, 1)
+	}
+	return missing
+}
+
+// missingFaults says which faults a run of this length must have met more often.
+func (c Config) missingFaults(have map[blow]int) []string {
+	var missing []string
+	want := func(fault, at string, perMinute int) {
+		missing = append(missing, c.lacks(strings.TrimSpace(at+" "+fault), have[blow{fault, at}], perMinute)...)
+	}
+	if c.has(Workers) {
+		want(faultKillWorker, "", 3)
+		want(faultStopWorker, "", 3)
+	}
+	if c.has(Members) {
+		for _, fault := range append(memberFaults(), failover) {
+			want(fault, "", 1)
+		}
+	}
+	if c.has(Commands) {
+		for _, f := range failures() {
+			want(f.fault, f.command, 1)
+		}
+	}
+	if c.has(Wires) {
+		for _, kind := range kinds() {
+			for _, fault := range append(wireFaults(), faultLate) {
+				want(fault, kind, 1)
+			}
+		}
+	}
+	return missing
+}
+
+// lacks says so where there is less of something than there must be: once at least, in a run of less than a minute too.
+func (c Config) lacks(what string, have, perMinute int) []string {
+	least := max(1, int(time.Duration(perMinute)*c.For/time.Minute))
+	if have >= least {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: %d, at least %d are wanted", what, have, least)}
+}
+
+// kinds lists the messages that every run must have met with every fault.
+func kinds() []string {
+	return []string{"insert transfers", "update transfers", "findAndModify transfers", "update accounts", "find transfers", "find accounts"}
+}

@@ -1,0 +1,114 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// Report is what a run did and found.
+type Report struct {
+	Config     Config
+	Transfers  map[transfer.State]int
+	Asked      int // for transfers
+	Overtaken  int // transfers that were taken over once or more
+	Answers    map[blow]int
+	Recoveries map[string]int
+	Faults     map[blow]int
+	Arrived    map[string]int // messages that arrived when everything was over
+	Snapshots  int
+	Moving     int // of the snapshots, those with money in transit
+	NoSnapshot int // attempts that failed
+	Found      int
+	Findings   []string
+	Missing    []string // what the run should have done and did not
+}
+
+// Err says that something was found, or that the run is void.
+func (r Report) Err() error {
+	switch {
+	case r.Found > 0:
+		return fmt.Errorf("chaos: %d findings", r.Found)
+	case len(r.Missing) > 0:
+		return fmt.Errorf("chaos: the run is void: it lacks %d things", len(r.Missing))
+	}
+	return nil
+}
+
+func (r *run) report() Report {
+	r.journal.mu.Lock()
+	defer r.journal.mu.Unlock()
+	report := Report{
+		Config: r.Config, Transfers: map[transfer.State]int{}, Answers: r.journal.words, Recoveries: r.journal.recoveries,
+		Faults: r.tally.all(), Arrived: r.arrived,
+		Snapshots: r.checker.good, Moving: r.checker.moving, NoSnapshot: r.checker.failed,
+	}
+	for _, n := range r.journal.asked {
+		report.Asked += n
+	}
+	for _, line := range r.journal.strange {
+		r.findings.add("report", "a worker's report can't be read: %s", line)
+	}
+	for _, t := range r.last.transfers {
+		report.Transfers[t.State]++
+		if t.Epoch > 1 {
+			report.Overtaken++
+		}
+	}
+	report.Found, report.Findings = r.findings.all()
+	report.Missing = report.missing()
+	return report
+}
+
+// Print prints the table.
+func (r Report) Print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) } // Flush tells.
+	line("load\t%s, %d workers with %d clients, %d accounts, seed %d",
+		r.Config.For, r.Config.Workers, r.Config.Clients, r.Config.Accounts, r.Config.Seed)
+	line("transfers\tasked for %d times, stored %d, succeeded %d, failed %d, taken over %d", r.Asked,
+		r.Transfers[transfer.StateSuccess]+r.Transfers[transfer.StateFail], r.Transfers[transfer.StateSuccess],
+		r.Transfers[transfer.StateFail], r.Overtaken)
+	for _, v := range []verb{
+		verbTransfer, verbSubmit, verbWait, verbCancel, verbGet, verbConflict, verbClose, verbReopen,
+	} {
+		line("answers to %s\t%s", v, counts(r.Answers, func(b blow) (string, bool) { return b.at, b.fault == string(v) }))
+	}
+	line("recovery\t%s", counts(r.Recoveries, func(what string) (string, bool) { return what, true }))
+	line("snapshots\t%d checked, %d of them with money in transit, %d not to be had", r.Snapshots, r.Moving, r.NoSnapshot)
+	for _, fault := range append(memberFaults(), failover, faultKillWorker, faultStopWorker) {
+		line("%s\t%d", fault, r.Faults[blow{fault, ""}])
+	}
+	for _, fault := range append(wireFaults(), faultLate, faultClosed, faultConcern, faultNotPrimary) {
+		line("%s\t%s", fault, counts(r.Faults, func(b blow) (string, bool) { return b.at, b.fault == fault }))
+	}
+	line("late, after all\t%s", counts(r.Arrived, func(kind string) (string, bool) { return kind, true }))
+	line("findings\t%d", r.Found)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, finding := range r.Findings {
+		_, _ = fmt.Fprintf(out, "FOUND (seed %d) %s\n", r.Config.Seed, finding)
+	}
+	for _, what := range r.Missing {
+		_, _ = fmt.Fprintf(out, "VOID: %s\n", what)
+	}
+	return nil
+}
+
+// counts prints the counts that are picked, in the order of their names.
+func counts[K comparable](all map[K]int, pick func(K) (string, bool)) string {
+	var parts []string
+	for key, n := range all {
+		if name, picked := pick(key); picked {
+			parts = append(parts, fmt.Sprintf("%s %d", name, n))
+		}
+	}
+	slices.Sort(parts)
+	return cmp.Or(strings.Join(parts, ", "), "none")
+}

@@ -1,0 +1,126 @@
+package chaos
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+)
+
+const (
+	database       = "chaos"
+	initialBalance = 1000
+	// overdraft is the debt that every fifth account may have.
+	overdraft = 500
+	hot       = 3 // accounts that get half of all traffic
+	doors     = 4 // accounts that start empty and are closed and reopened all the time
+)
+
+// bank knows the accounts of a run, and which transfer an ID stands for: so any process can ask for any ID.
+type bank struct {
+	seed     uint64
+	accounts int
+}
+
+func accountName(i int) string { return fmt.Sprintf("account-%d", i) }
+func doorName(i int) string    { return fmt.Sprintf("door-%d", i) }
+
+// initial returns all accounts and what was put into them.
+func (b bank) initial() map[string]transfer.Account {
+	accounts := map[string]transfer.Account{}
+	for i := range b.accounts {
+		a := transfer.Account{ID: accountName(i), Balance: transfer.Units(initialBalance)}
+		if i%5 == 4 {
+			a.Floor = transfer.Units(-overdraft)
+		}
+		accounts[a.ID] = a
+	}
+	for i := range doors {
+		accounts[doorName(i)] = transfer.Account{ID: doorName(i)}
+	}
+	return accounts
+}
+
+// drainID names the transfer that takes the given units out of a door.
+func drainID(door string, n int64, unique string) string {
+	return fmt.Sprintf("drain %s %d %s", door, n, unique)
+}
+
+// request returns the transfer that an ID stands for.
+func (b bank) request(id string) transfer.Request {
+	var (
+		door string
+		n    int64
+	)
+	if _, err := fmt.Sscanf(id, "drain %s %d ", &door, &n); err == nil {
+		return transfer.Request{ID: id, From: door, To: accountName(0), Amount: transfer.Units(n)}
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(id)) // It never fails.
+	rng := rand.New(rand.NewPCG(b.seed, hash.Sum64()))
+	req := transfer.Request{ID: id}
+	from, to := b.two(rng)
+	switch dice := rng.IntN(100); {
+	case dice < 60:
+		req.From, req.To, req.Amount = from, to, transfer.Units(1+rng.Int64N(150))
+	case dice < 78:
+		req.Legs = b.legs(rng)
+	case dice < 86: // refused, more often than not
+		req.From, req.To, req.Amount = from, to, transfer.Units(500+rng.Int64N(5000))
+	case dice < 92:
+		req.From, req.To, req.Amount = from, doorName(rng.IntN(doors)), transfer.Units(1+rng.Int64N(20))
+	case dice < 97:
+		req.From, req.To, req.Amount = doorName(rng.IntN(doors)), to, transfer.Units(1+rng.Int64N(20))
+	default: // refused after the debit, perhaps
+		req.From, req.To, req.Amount = from, "nobody", transfer.Units(1)
+	}
+	return req
+}
+
+// two picks two accounts, hot ones more often than others.
+func (b bank) two(rng *rand.Rand) (from, to string) {
+	pick := func() int {
+		if rng.IntN(2) == 0 {
+			return rng.IntN(hot)
+		}
+		return rng.IntN(b.accounts)
+	}
+	first, second := pick(), pick()
+	for first == second {
+		second = pick()
+	}
+	return accountName(first), accountName(second)
+}
+
+// legs takes from some accounts and gives to others; the last one gets, or pays, what is left.
+func (b bank) legs(rng *rand.Rand) []transfer.Leg {
+	accounts := rng.Perm(b.accounts)[:3+rng.IntN(4)]
+	last := len(accounts) - 1
+	var legs []transfer.Leg
+	rest := int64(0)
+	for _, i := range accounts[:last] {
+		amount := 1 + rng.Int64N(80)
+		if rng.IntN(2) == 0 {
+			amount = -amount
+		}
+		if rest == amount {
+			amount *= 2 // something must be left
+		}
+		rest -= amount
+		legs = append(legs, transfer.Leg{Account: accountName(i), Amount: transfer.Units(amount)})
+	}
+	return append(legs, transfer.Leg{Account: accountName(accounts[last]), Amount: transfer.Units(rest)})
+}
+
+// units returns an amount of whole units as a number.
+func units(a transfer.Amount) int64 {
+	kind, data, err := a.MarshalBSONValue()
+	if err != nil {
+		return 0
+	}
+	n, _ := bson.RawValue{Type: bson.Type(kind), Value: data}.AsInt64OK()
+	return n
+}

@@ -1,0 +1,269 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+)
+
+const (
+	members = 3
+	// patienceFactor is how many times longer than asked for the storm may last, until it has met its minimum of each fault: machines differ.
+	patienceFactor = 3
+	// startLimit is how long it may take until the servers and the accounts are there.
+	startLimit = 5 * time.Minute
+	// recoveryLimit is how long recovery alone may take, at the end, to bring everything to its end.
+	recoveryLimit = 2 * time.Minute
+	// auditLimit is how long it may take to read everything.
+	auditLimit = 5 * time.Minute
+)
+
+// run is one run of the harness.
+type run struct {
+	Config
+	bank     bank
+	set      *mongotest.Set
+	client   *mongo.Client // reaches the servers directly
+	db       *mongo.Database
+	coord    *transfer.Coordinator
+	tally    *tally
+	findings *findings
+	journal  *journal
+	late     *late
+	wires    []*wire
+	calm     context.CancelFunc // ends what messages wait for
+	slots    []*slot
+	checker  *checker
+	arrived  map[string]int // messages that arrived when everything was over
+	last     *audit
+}
+
+// Run runs the load and the faults, checks, and reports. Its progress goes to the log. The error says why there is no report.
+func Run(ctx context.Context, config Config, log io.Writer) (Report, error) {
+	if err := config.check(); err != nil {
+		return Report{}, err
+	}
+	r := &run{
+		Config: config, bank: bank{seed: config.Seed, accounts: config.Accounts},
+		tally: newTally(), findings: newFindings(), journal: newJournal(),
+	}
+	begun := time.Now()
+	say := func(format string, args ...any) {
+		at := time.Since(begun).Round(100 * time.Millisecond)
+		_, _ = fmt.Fprintf(log, "chaos %6s: %s\n", at, fmt.Sprintf(format, args...)) // It is progress only.
+	}
+	say("starting a replica set of %d members; seed %d", members, config.Seed)
+	if err := r.start(ctx); err != nil {
+		return Report{}, fmt.Errorf("set up: %w", err)
+	}
+	defer r.stop()
+
+	checking, endCheck := context.WithCancel(ctx)
+	defer endCheck()
+	var checks sync.WaitGroup
+	checks.Go(func() { r.checker.work(checking) })
+	say("load and faults, for %s", config.For)
+	if err := r.storm(ctx); err != nil {
+		return Report{}, err
+	}
+	say("all is healed; recovery alone, until no transfer is open")
+	r.recover(ctx)
+	if err := r.audit(ctx, "after the recovery"); err != nil {
+		return Report{}, err
+	}
+	say("the messages that were held back arrive")
+	r.arrived = r.late.deliverAll(ctx)
+	r.recover(ctx)
+	if err := r.audit(ctx, "after the late messages"); err != nil {
+		return Report{}, err
+	}
+	endCheck()
+	checks.Wait()
+	say("all is checked")
+	return r.report(), ctx.Err()
+}
+
+// start starts the servers, opens the accounts, and starts the workers.
+func (r *run) start(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if r.set, err = mongotest.StartSet(ctx, members); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			r.stop()
+		}
+	}()
+	opts := options.Client().ApplyURI(r.set.URI()).SetConnectTimeout(dialLimit).SetHeartbeatInterval(dialLimit / 2)
+	if r.client, err = mongo.Connect(opts); err != nil {
+		return err
+	}
+	r.db = r.client.Database(database)
+	if r.coord, err = transfer.NewCoordinator(r.db, transfer.WithStallThreshold(0)); err != nil {
+		return err
+	}
+	if err := r.open(ctx); err != nil {
+		return err
+	}
+	return r.startWorkers(ctx)
+}
+
+// open opens the accounts.
+func (r *run) open(ctx context.Context) error {
+	if err := r.coord.Setup(ctx); err != nil {
+		return err
+	}
+	r.checker = &checker{db: r.db, findings: r.findings, seen: map[string]transfer.State{}}
+	for _, account := range r.bank.initial() {
+		if _, err := r.coord.OpenAccount(ctx, account); err != nil {
+			return err
+		}
+		r.checker.put += units(account.Balance)
+	}
+	return nil
+}
+
+// startWorkers opens the wires and starts the workers at their ends.
+func (r *run) startWorkers(ctx context.Context) error {
+	routes := map[string]string{}
+	r.late = newLate(r.set.Hosts(), r.Seed, r.tally)
+	ctx, r.calm = context.WithCancel(context.WithoutCancel(ctx)) // the wires outlive the start
+	for i, host := range r.set.Hosts() {
+		w, err := newWire(ctx, host, r.Seed+uint64(i), r.tally, r.late)
+		if err != nil {
+			return err
+		}
+		if !r.has(Wires) {
+			w.settle()
+		}
+		r.wires = append(r.wires, w)
+		routes[host] = w.address()
+	}
+	for i := range r.Workers {
+		s := &slot{job: job{Config: r.Config, URI: r.set.URI(), Routes: routes, Slot: i}}
+		if err := s.start(r.journal); err != nil {
+			return err
+		}
+		r.slots = append(r.slots, s)
+	}
+	return nil
+}
+
+// storm lets the workers work and the faults happen, for as long as was asked for, and heals everything.
+func (r *run) storm(ctx context.Context) error {
+	storming, end := context.WithTimeout(ctx, patienceFactor*r.For)
+	defer end()
+	t := &trouble{set: r.set, slots: r.slots, journal: r.journal, tally: r.tally, findings: r.findings, seed: r.Seed}
+	var troubles sync.WaitGroup
+	for group, hurt := range map[string]func(context.Context){Workers: t.workers, Members: t.members, Commands: t.commands} {
+		if r.has(group) {
+			troubles.Go(func() { hurt(storming) })
+		}
+	}
+	troubles.Go(func() { r.steal(storming) })
+	for more := pause(storming, r.For); more && len(r.missingFaults(r.tally.all())) > 0; more = pause(storming, time.Second) {
+	}
+	end()
+	troubles.Wait()
+	for _, w := range r.wires {
+		w.settle()
+	}
+	var ends sync.WaitGroup
+	for _, s := range r.slots {
+		ends.Go(func() {
+			if err := s.process.end(); err != nil {
+				r.findings.add(fmt.Sprint("end ", s.job.Slot), "%v", err)
+			}
+		})
+	}
+	ends.Wait()
+	return ctx.Err()
+}
+
+// steal takes money behind the library's back, where the run is to show that this is found.
+func (r *run) steal(ctx context.Context) {
+	for r.Theft != 0 && pause(ctx, r.For/4) {
+		limited, cancel := context.WithTimeout(ctx, snapshotLimit)
+		update := bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: -r.Theft}}}}
+		_, err := r.db.Collection("accounts").UpdateByID(limited, accountName(0), update)
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+}
+
+// recover lets recovery run, alone, until no transfer is open.
+func (r *run) recover(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, recoveryLimit)
+	defer cancel()
+	var runs sync.WaitGroup
+	running, end := context.WithCancel(ctx)
+	runs.Go(func() { _ = r.coord.Run(running) }) // It fails with the same error as the sweeps.
+	defer runs.Wait()
+	defer end()
+	for {
+		report, err := r.coord.Recover(ctx)
+		open := int64(-1)
+		if err == nil {
+			open, err = r.db.Collection("transfers").CountDocuments(ctx, bson.D{{Key: "open", Value: true}})
+		}
+		if err == nil && open == 0 {
+			return
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			r.findings.add("recovery", "recovery does not come to its end: %d transfers are open, the last sweep said %+v, %v", open, report, err)
+			return
+		}
+	}
+}
+
+// audit checks everything that is stored and everything that was answered.
+func (r *run) audit(ctx context.Context, when string) error {
+	ctx, cancel := context.WithTimeout(ctx, auditLimit)
+	defer cancel()
+	a, err := newAudit(ctx, r.db, r.bank, r.findings, when)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	a.balances()
+	a.states(r.journal.asked, r.checker.decided())
+	a.answers(r.journal.answers)
+	r.last = a
+	return nil
+}
+
+// stop ends all that start has started.
+func (r *run) stop() {
+	for _, s := range r.slots {
+		_ = s.process.kill() // It fails where the process has ended.
+	}
+	if r.calm != nil {
+		r.calm()
+		r.late.all.Wait()
+	}
+	for _, w := range r.wires {
+		w.close()
+	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	if r.coord != nil {
+		_ = r.coord.Close(now)
+	}
+	if r.client != nil {
+		_ = r.client.Disconnect(now)
+	}
+	if err := r.set.Stop(); err != nil {
+		r.findings.add("servers", "the servers: %v", err)
+	}
+}

@@ -1,0 +1,205 @@
+package chaos
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// What a wire does to messages.
+const (
+	faultDelay  = "delayed"
+	faultLose   = "lost"
+	faultAnswer = "answer lost"
+	faultHold   = "held back"
+)
+
+func wireFaults() []string { return []string{faultDelay, faultLose, faultAnswer, faultHold} }
+
+const (
+	// odds says that one of so many messages meets a fault.
+	odds = 100
+	// accountOdds is for writes to accounts, where one that comes late would move money.
+	accountOdds = 20
+	// longestDelay is longer than workers wait for a sign of life before they take a transfer over.
+	longestDelay = 2 * stallThreshold
+	// longestHold is how long a message is held back, unless it is kept until the end.
+	longestHold = 10 * time.Second
+)
+
+// wire is the network between the workers and one member of the set. It leads every message to the member, but for those that meet a fault.
+type wire struct {
+	member   string
+	listener net.Listener
+	tally    *tally
+	late     *late
+
+	mu    sync.Mutex
+	rng   *rand.Rand
+	calm  bool // nothing happens to messages
+	conns map[net.Conn]struct{}
+	all   sync.WaitGroup
+}
+
+// newWire opens a wire to a member. It lives until close.
+func newWire(ctx context.Context, member string, seed uint64, t *tally, l *late) (*wire, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	w := &wire{
+		member: member, listener: listener, tally: t, late: l,
+		rng: rand.New(rand.NewPCG(seed, 1)), conns: map[net.Conn]struct{}{},
+	}
+	w.all.Go(func() { w.accept(ctx) })
+	return w, nil
+}
+
+// address is where workers find the member.
+func (w *wire) address() string { return w.listener.Addr().String() }
+
+// settle lets all messages pass from now on.
+func (w *wire) settle() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calm = true
+}
+
+// close cuts all connections and waits until nothing goes over the wire any more.
+func (w *wire) close() {
+	_ = w.listener.Close()
+	w.mu.Lock()
+	for conn := range w.conns {
+		_ = conn.Close()
+	}
+	w.mu.Unlock()
+	w.all.Wait()
+}
+
+func (w *wire) accept(ctx context.Context) {
+	for {
+		client, err := w.listener.Accept()
+		if err != nil {
+			return // The wire is closed.
+		}
+		w.all.Go(func() {
+			server, err := new(net.Dialer).DialContext(ctx, "tcp", w.member)
+			if err != nil {
+				_ = client.Close()
+				return
+			}
+			l := &link{wire: w, client: client, server: server}
+			w.watch(client, server)
+			w.all.Go(l.answers)
+			l.commands(ctx)
+		})
+	}
+}
+
+func (w *wire) watch(conns ...net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, conn := range conns {
+		w.conns[conn] = struct{}{}
+	}
+}
+
+func (w *wire) forget(conns ...net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, conn := range conns {
+		delete(w.conns, conn)
+	}
+}
+
+// dice tells what happens to a message, and a time for it.
+func (w *wire) dice(kind string) (fault string, howLong time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	chance := odds
+	if kind == "update accounts" {
+		chance = accountOdds
+	}
+	if kind == "" || w.calm || w.rng.IntN(chance) > 0 {
+		return "", 0
+	}
+	faults := wireFaults()
+	w.rng.Shuffle(len(faults), func(i, k int) { faults[i], faults[k] = faults[k], faults[i] })
+	fault = w.tally.least(kind, faults)
+	w.tally.add(fault, kind, 1)
+	longest := longestHold
+	if fault == faultDelay {
+		longest = longestDelay
+	}
+	// Milliseconds are as likely as seconds: a late message is at its worst before anybody has replaced the fence that it names.
+	return fault, time.Duration(float64(longest) * math.Pow(2, -10*w.rng.Float64()))
+}
+
+// link is one connection of a worker over a wire.
+type link struct {
+	wire           *wire
+	client, server net.Conn
+
+	mu     sync.Mutex
+	unread []int // the requests whose answers are lost
+}
+
+// commands leads messages to the server, until the connection ends.
+func (l *link) commands(ctx context.Context) {
+	defer l.cut()
+	for {
+		m, err := readMessage(l.client)
+		if err != nil {
+			return
+		}
+		fault, howLong := l.wire.dice(m.kind())
+		switch fault {
+		case faultLose:
+			return
+		case faultHold:
+			l.wire.late.hold(ctx, m, howLong)
+			return
+		case faultDelay:
+			if !pause(ctx, howLong) {
+				return
+			}
+		case faultAnswer:
+			l.mu.Lock()
+			l.unread = append(l.unread, m.id())
+			l.mu.Unlock()
+		}
+		if _, err := l.server.Write(m); err != nil {
+			return
+		}
+	}
+}
+
+// answers leads messages to the client, until the connection ends.
+func (l *link) answers() {
+	defer l.cut()
+	for {
+		m, err := readMessage(l.server)
+		if err != nil {
+			return
+		}
+		l.mu.Lock()
+		lost := slices.Contains(l.unread, m.answerTo())
+		l.mu.Unlock()
+		if lost {
+			return
+		}
+		if _, err := l.client.Write(m); err != nil {
+			return
+		}
+	}
+}
+
+// cut ends the connection, on both sides.
+func (l *link) cut() {
+	_, _ = l.client.Close(), l.server.Close() // The second of two calls fails, and nothing is lost by that.
+	l.wire.forget(l.client, l.server)
+}

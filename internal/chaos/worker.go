@@ -1,0 +1,144 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+)
+
+const (
+	// workerVariable is the environment variable that makes this program a worker.
+	workerVariable = "TRANSFER_CHAOS_WORKER"
+	// workerName is what the servers know workers by.
+	workerName = "chaos worker"
+	// stallThreshold is short, so that workers take over from one that is stopped.
+	stallThreshold = time.Second
+	// dialLimit is how long a worker waits for a server that says nothing before it looks for another one.
+	dialLimit = time.Second
+	// endLimit is how long a worker may take to end what it has begun, once it was told to.
+	endLimit = 20 * time.Second
+)
+
+// job is what a worker is told on its standard input. When the input ends, the worker is to end.
+type job struct {
+	Config
+	URI    string
+	Routes map[string]string // from a member's address to the wire that leads there
+	Slot   int
+	Life   int      // how many workers had the slot before
+	Again  []string // transfers that the one before was not answered
+}
+
+// IsWorker reports whether this process was started as a worker: then it calls WorkerMain and nothing else.
+func IsWorker() bool { return os.Getenv(workerVariable) != "" }
+
+// WorkerMain is a worker, from its start to its end.
+func WorkerMain(in io.Reader, out io.Writer) error {
+	var j job
+	input := json.NewDecoder(in)
+	if err := input.Decode(&j); err != nil {
+		return fmt.Errorf("a worker got no job: %w", err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		end()
+		// The parent may be dead, or the library may hang: nobody else would end this process.
+		time.AfterFunc(2*endLimit, func() { os.Exit(3) })
+	}()
+	return newWorker(j, out).work(ctx)
+}
+
+// worker is one process of the run.
+type worker struct {
+	job
+	bank   bank
+	report *reporter
+}
+
+func newWorker(j job, out io.Writer) *worker {
+	return &worker{job: j, bank: bank{seed: j.Seed, accounts: j.Accounts}, report: newReporter(out)}
+}
+
+// dialer leads a worker's connections to the wires.
+type dialer map[string]string
+
+// DialContext implements options.ContextDialer.
+func (d dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	wire, known := d[address]
+	if !known {
+		return nil, fmt.Errorf("no wire leads to %s", address)
+	}
+	return new(net.Dialer).DialContext(ctx, network, wire)
+}
+
+func (w *worker) work(ctx context.Context) error {
+	opts := options.Client().ApplyURI(w.URI).SetAppName(workerName).SetDialer(dialer(w.Routes)).
+		SetConnectTimeout(dialLimit).SetHeartbeatInterval(dialLimit / 2)
+	client, err := mongo.Connect(opts)
+	if err != nil {
+		return err
+	}
+	db := client.Database(database)
+	returnAt := []transfer.State{transfer.StateSuccess, transfer.StateCommitted}[w.Slot%2]
+	coord, err := transfer.NewCoordinator(db, transfer.WithStallThreshold(stallThreshold), transfer.WithReturnAt(returnAt))
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	all.Go(func() { _ = coord.Run(ctx) }) // A closed coordinator, or a server that is not fit: calls tell as well.
+	all.Go(func() { w.recover(ctx, db) })
+	for i := range w.Clients {
+		c := newCaller(w, coord, i)
+		all.Go(func() { c.work(ctx) })
+	}
+	all.Wait()
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+	defer cancel()
+	if err := coord.Close(limited); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// recover sweeps with a threshold of zero, under one policy and the other: it takes over what is alive as well.
+func (w *worker) recover(ctx context.Context, db *mongo.Database) {
+	rng := rand.New(rand.NewPCG(w.Seed, uint64(w.Slot)<<32+uint64(w.Life)))
+	for n := 0; between(ctx, rng, time.Second, 5*time.Second); n++ {
+		policy := []transfer.StallPolicy{transfer.Resume, transfer.RollBack}[rng.IntN(2)]
+		coord, err := transfer.NewCoordinator(db, transfer.WithStallThreshold(0), transfer.WithStallPolicy(policy))
+		if err != nil {
+			return
+		}
+		limited, cancel := context.WithTimeout(ctx, endLimit)
+		report, err := coord.Recover(limited)
+		_ = coord.Close(limited) // What it has begun goes on, or is left to others.
+		cancel()
+		e := entry{Call: fmt.Sprintf("%d-%d-recover-%d", w.Slot, w.Life, n), Verb: verbRecover, Recovered: &report}
+		w.report.tell(e.answer(transfer.Record{}, err))
+	}
+}
+
+// pause waits, and reports whether there is more to do.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
