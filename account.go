@@ -34,7 +34,8 @@ func (c *Coordinator) OpenAccount(ctx context.Context, a Account) (Account, erro
 	return c.defaultLedger().Open(ctx, a)
 }
 
-// GetAccount returns an account of the default ledger as a majority of the servers has it stored, or ErrAccountNotFound.
+// GetAccount returns an account of the default ledger as a majority of the servers has it stored, or ErrAccountNotFound. While a primary is
+// being replaced the answer may be old.
 func (c *Coordinator) GetAccount(ctx context.Context, id string) (Account, error) {
 	return c.defaultLedger().Get(ctx, id)
 }

@@ -21,7 +21,8 @@ type Query struct {
 	Limit           int            // 0: no limit
 }
 
-// Get returns a transfer as a majority of the servers has it stored, or ErrTransferNotFound.
+// Get returns a transfer as a majority of the servers has it stored, or ErrTransferNotFound. While a primary is being replaced the answer
+// may be old; Success and Fail never change.
 func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 	if err := mongostore.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
