@@ -1,0 +1,192 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"pgregory.net/rapid"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/simulate"
+)
+
+// performer performs messages as if one after the other, and answers them in their order. Another one than mongostore's of today, such
+// as one that commits the operations of several transfers in one command, is tried by a property that sets it, and its teller.
+type performer func(batch []simulate.Message) []protocol.Answer
+
+// teller returns the answers of a performer that shares commands among the messages of a batch, from those of each message by itself.
+type teller func(batch []simulate.Message, each []protocol.Answer) []protocol.Answer
+
+// check is one sequence of operations, on the model and on a server.
+type check struct {
+	t       *rapid.T
+	model   *model
+	bank    *bank
+	perform performer
+	told    teller
+	// remembers lets the stores answer ReadFence from memory.
+	remembers bool
+	executors []executor
+	gone      []bson.Raw // the accounts that are missing, as they are to come back
+}
+
+// executor is one who sends operations of a transfer.
+type executor struct {
+	transfer, owner int
+	run             *protocol.Execution // nil: none has begun
+}
+
+func newCheck(t *rapid.T, on *server, tally *tally) *check {
+	sc := drawScene(t)
+	c := &check{t: t, model: newModel(sc, tally), bank: on.open(t, sc)}
+	for i, a := range sc.accounts {
+		c.gone = append(c.gone, encode(a.document(i, sc.coin)))
+	}
+	c.perform, c.told = c.bank.perform, c.model.told
+	c.bank.works = append(c.bank.works, nil) // nobody is owner 0
+	for transfer := range sc.plans {
+		for range sc.owners {
+			owner := len(c.bank.works)
+			c.executors = append(c.executors, executor{transfer: transfer, owner: owner})
+			c.bank.works = append(c.bank.works, nil)
+			c.hire(&c.executors[owner-1])
+		}
+	}
+	return c
+}
+
+// hire gives an executor a new work.
+func (c *check) hire(e *executor) {
+	c.bank.works[e.owner] = c.bank.newWork(e.owner, c.bank.transfer(e.transfer))
+	c.see(e)
+}
+
+// see reads the fences of all participants, as each execution does before it prepares: a store learns the floors so.
+func (c *check) see(e *executor) {
+	var batch []simulate.Message
+	for i := range c.model.Plans[e.transfer] {
+		batch = append(batch, c.send(e, protocol.Operation{Kind: protocol.ReadFence, Participant: i}))
+	}
+	c.require(batch)
+}
+
+func (c *check) send(e *executor, op protocol.Operation) simulate.Message {
+	return c.model.Send(e.transfer, e.owner, op)
+}
+
+// require lets both sides perform a batch and requires that they agree. It returns the answers.
+func (c *check) require(batch []simulate.Message) []protocol.Answer {
+	for _, message := range batch {
+		c.t.Log(asks(message))
+	}
+	if !c.remembers && slices.ContainsFunc(batch, func(m simulate.Message) bool { return m.Op.Kind == protocol.ReadFence }) {
+		c.bank.pass()
+	}
+	expected := c.told(batch, c.model.perform(batch))
+	answers := c.perform(batch)
+	for i, answer := range answers {
+		answers[i] = c.comparable(batch[i], answer)
+		if c.remembers && c.remembered(batch[i], answer) {
+			c.model.tally.countRemembered(expected[i] != answer)
+			expected[i] = answer
+		}
+	}
+	if !slices.Equal(expected, answers) {
+		require.Equal(c.t, tells(expected), tells(answers), "the answers")
+	}
+	if slices.ContainsFunc(batch, func(m simulate.Message) bool { return m.Op.Kind == protocol.Look || !reads(m.Op.Kind) }) {
+		c.sameDocuments(batch)
+	}
+	return answers
+}
+
+// comparable leaves out of an answer what a kind of operation doesn't tell by its contract.
+func (c *check) comparable(message simulate.Message, answer protocol.Answer) protocol.Answer {
+	if message.Op.Kind == protocol.Decide || message.Op.Kind == protocol.Finish {
+		answer.Transfer = protocol.Image{}
+	}
+	return answer
+}
+
+// remembered reports whether an answer to ReadFence is one from memory: it may be old, but what it tells was stored once, at
+// that account.
+func (c *check) remembered(message simulate.Message, answer protocol.Answer) bool {
+	facts := answer.Facts
+	if message.Op.Kind != protocol.ReadFence || answer.Result != protocol.Applied {
+		return false
+	}
+	usable := protocol.Facts{
+		Found: true, Fence: facts.Fence, Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
+	}
+	return facts == usable && slices.Contains(c.model.fences[c.model.leg(message).Account], facts.Fence)
+}
+
+// sameDocuments requires that both sides have stored the same.
+func (c *check) sameDocuments(batch []simulate.Message) {
+	expected := c.model.stored()
+	stored := c.bank.stored(expected)
+	touched := false
+	for i := range stored.Transfers {
+		touched = touched || stored.Transfers[i].Touched
+	}
+	for _, message := range batch {
+		if message.Op.Kind == protocol.Look {
+			// A deciding read of a participant may verify the ownership of the transfer.
+			k, t := &c.model.kept[message.Transfer], &stored.Transfers[message.Transfer]
+			if k.verified < t.Verified && t.Touched {
+				k.verified++
+			}
+			k.touched = t.Touched
+		}
+	}
+	if expected := c.model.stored(); expected != stored {
+		require.Equal(c.t, expected.String(), stored.String(), "the documents")
+	}
+	if touched {
+		c.bank.age()
+	}
+	for i := range c.model.kept {
+		c.model.kept[i].touched = false
+	}
+}
+
+// patience sets how old a transfer has to be for its owner's takeovers.
+func (c *check) patience(owner int, threshold time.Duration) {
+	c.model.threshold[owner], c.bank.works[owner].Threshold = threshold, threshold
+}
+
+// asks tells what a message asks for.
+func asks(m simulate.Message) string {
+	text := fmt.Sprintf("owner %d, transfer %d: %s", m.Owner, m.Transfer, m.Op.Kind)
+	switch op := m.Op; op.Kind {
+	case protocol.Claim:
+		text += fmt.Sprintf(" by %s", op.Claiming)
+	case protocol.Verify:
+		text += fmt.Sprintf(" epoch %d", op.Epoch)
+	case protocol.Decide:
+		text += fmt.Sprintf(" %s, epoch %d, clean %t", op.To, op.Epoch, op.Clean)
+	case protocol.Finish:
+		text += fmt.Sprintf(" %s", op.To)
+	case protocol.Prepare:
+		text += fmt.Sprintf(" at %d, fence %q", op.Participant, op.Fence)
+	case protocol.Settle, protocol.Undo:
+		text += fmt.Sprintf(" at %d, new fence %t", op.Participant, op.ReplaceFence)
+	case protocol.ReadFence, protocol.Look, protocol.FenceOnly:
+		text += fmt.Sprintf(" at %d", op.Participant)
+	case protocol.ReadTransfer, protocol.LookTransfer:
+	}
+	return text
+}
+
+// tells returns answers as lines.
+func tells(answers []protocol.Answer) string {
+	var text strings.Builder
+	for _, answer := range answers {
+		fmt.Fprintf(&text, "%s %+v %+v\n", answer.Result, answer.Facts, answer.Transfer)
+	}
+	return text.String()
+}

@@ -1,0 +1,56 @@
+package conformance
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// mongostore and the World of the simulator perform the same operations on the same documents: whatever is asked of them, in whatever
+// order, they answer the same and have stored the same. -rapid.checks sets how many sequences are tried.
+func TestConformance(t *testing.T) {
+	seen := &tally{counts: map[string]int{}}
+	t.Run("sequences of", func(t *testing.T) {
+		// One operation at a time.
+		property(t, "operations", seen, false, func(c *check) actions {
+			return actions{
+				"transfer": c.onTransfer, "transfer again": c.onTransfer, "participant": c.onParticipant, "participant again": c.onParticipant,
+				"execution": c.execution, "outside": c.outside, "another life": c.anotherLife, "unseen": c.unseen,
+			}
+		})
+		// Several operations in one command.
+		property(t, "batches", seen, false, func(c *check) actions {
+			return actions{
+				"participants": c.onParticipants, "participants again": c.onParticipants, "transfer": c.onTransfer,
+				"execution": c.execution, "outside": c.outside,
+			}
+		})
+		// What a store remembers of a fence may be old, since another process has replaced it: then the account had it once.
+		property(t, "remembered fences", seen, true, func(c *check) actions {
+			return actions{
+				"participants": c.onParticipants, "participant": c.onParticipant, "transfer": c.onTransfer,
+				"execution": c.execution, "outside": c.outside,
+			}
+		})
+	})
+	if !t.Failed() {
+		seen.complete(t)
+	}
+}
+
+// actions are what can happen next in a sequence.
+type actions = map[string]func(*rapid.T)
+
+// property requires that the sequences of some actions can't tell mongostore from the World.
+func property(t *testing.T, name string, seen *tally, remembers bool, next func(*check) actions) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		on := newServer(t)
+		rapid.Check(t, func(rt *rapid.T) {
+			c := newCheck(rt, on, seen)
+			c.remembers = remembers
+			rt.Repeat(next(c))
+		})
+		seen.tried()
+	})
+}

@@ -1,0 +1,251 @@
+package conformance
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/simulate"
+)
+
+// documents is all that is stored, in the model's words.
+type documents struct {
+	Accounts  [simulate.MaxAccounts]account
+	Transfers [simulate.MaxTransfers]transfer
+}
+
+// String writes a line for each document.
+func (d documents) String() string {
+	var text strings.Builder
+	for i, a := range d.Accounts {
+		fmt.Fprintf(&text, "account %d: %+v\n", i, a)
+	}
+	for i, t := range d.Transfers {
+		fmt.Fprintf(&text, "transfer %d: %+v\n", i, t)
+	}
+	return text.String()
+}
+
+// account is an account as it is stored.
+type account struct {
+	There   bool
+	Balance string // its kind and its value
+	Pending string
+	Fence   protocol.Fence
+	Closed  bool
+	Rest    string // of the fields
+}
+
+// transfer is a transfer as it is stored.
+type transfer struct {
+	There              bool
+	State              protocol.State
+	Open               bool
+	Epoch              int64
+	Owner              string
+	Failure            string
+	Clean              bool
+	Attempts, Verified int64
+	Committed          bool   // it has the time of its decision
+	Touched            bool   // lastModified is new
+	Others             string // "": the other fields are as they should be
+}
+
+// number tells an exact number's kind and value, and of anything else type and value.
+func number(stored bson.RawValue) string {
+	if amount, err := money.FromBSON(stored); err == nil {
+		return amount.Canonical()
+	}
+	return stored.String()
+}
+
+// stored returns what the model says is stored.
+func (m *model) stored() documents {
+	var d documents
+	for i := range m.scene.accounts {
+		d.Accounts[i] = m.storedAccount(i)
+	}
+	for i := range m.scene.plans {
+		d.Transfers[i] = m.storedTransfer(i)
+	}
+	return d
+}
+
+func (m *model) storedAccount(i int) account {
+	a, c := &m.Accounts[i], m.scene.coin
+	if a.Missing {
+		return account{}
+	}
+	document := encode(m.scene.accounts[i].document(i, c))
+	stored := account{
+		There: true, Balance: number(raw(c.stored(a.Balance, m.dress[i]))), Fence: a.Fence, Closed: a.Closed, Rest: rest(document),
+	}
+	if m.dress[i] == markerList {
+		stored.Pending = raw(bson.A{}).String()
+		return stored
+	}
+	var markers []string
+	for t, legs := range m.Plans {
+		for _, leg := range legs {
+			if leg.Account == i && a.Markers[t] {
+				markers = append(markers, markerKeys()[t]+": "+c.amount(leg.Amount).Canonical())
+			}
+		}
+	}
+	stored.Pending = inOrder(markers)
+	return stored
+}
+
+func inOrder(list []string) string {
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
+
+// rest returns the fields of an account that nothing of all this changes.
+func rest(document bson.Raw) string {
+	var fields []string
+	elements, _ := document.Elements()
+	for _, e := range elements {
+		switch e.Key() {
+		case "balance", "pending", "fence", "closed":
+		default:
+			fields = append(fields, e.String())
+		}
+	}
+	return inOrder(fields)
+}
+
+func (m *model) storedTransfer(i int) transfer {
+	t, k := &m.Transfers[i], &m.kept[i]
+	if !t.Stored {
+		return transfer{}
+	}
+	stored := transfer{
+		There: true, State: t.State, Open: !t.State.Final(), Epoch: t.Epoch,
+		Clean: k.clean, Attempts: k.attempts, Verified: k.verified, Touched: k.touched,
+		Committed: t.State == protocol.Committed || t.State == protocol.Success,
+	}
+	if t.Owner != 0 {
+		stored.Owner = m.scene.ownerName(t.Owner)
+	}
+	if t.State == protocol.Rollback || t.State == protocol.Fail {
+		where := "the whole"
+		if p := t.Refusal.Participant; p != protocol.NoParticipant {
+			at := m.Plans[i][p].Account
+			where = ledger(m.scene.accounts[at].eu) + "/" + accountIDs()[at]
+		}
+		stored.Failure = fmt.Sprintf("%s, %s, %s", t.Refusal.Reason, where, describe(t.Refusal))
+	}
+	return stored
+}
+
+// stored reads all documents. Fences are told by the names that the model has for them; a new one is taken for the model's new one.
+func (b *bank) stored(model documents) documents {
+	var d documents
+	for _, document := range b.all() {
+		id := document.Lookup("_id").StringValue()
+		if i := slices.Index(accountIDs(), id); i >= 0 {
+			d.Accounts[i] = b.readAccount(document, model.Accounts[i].Fence)
+		} else {
+			i = slices.Index(transferIDs(), id)
+			d.Transfers[i] = b.readTransfer(document, i)
+		}
+	}
+	return d
+}
+
+// all reads all documents at once.
+func (b *bank) all() []bson.Raw {
+	cursor, err := b.transfers().Aggregate(b.t.Context(), bson.A{
+		bson.D{{Key: "$unionWith", Value: "accounts"}}, bson.D{{Key: "$unionWith", Value: "accounts_eu"}},
+	})
+	require.NoError(b.t, err)
+	var documents []bson.Raw
+	require.NoError(b.t, cursor.All(b.t.Context(), &documents))
+	return documents
+}
+
+func (b *bank) readAccount(document bson.Raw, expected protocol.Fence) account {
+	fence := fenceOf(document.Lookup("fence"))
+	b.names.meet(expected, fence)
+	a := account{There: true, Balance: number(document.Lookup("balance")), Fence: b.names.toModel(fence), Rest: rest(document)}
+	a.Closed, _ = document.Lookup("closed").BooleanOK()
+	pending := document.Lookup("pending")
+	markers, ok := pending.DocumentOK()
+	if !ok {
+		if pending.Type != 0 {
+			a.Pending = pending.String()
+		}
+		return a
+	}
+	var list []string
+	elements, _ := markers.Elements()
+	for _, e := range elements {
+		list = append(list, e.Key()+": "+number(e.Value()))
+	}
+	a.Pending = inOrder(list)
+	return a
+}
+
+// storedFields are the fields of a transfer.
+type storedFields struct {
+	State        protocol.State
+	Open         bool
+	Epoch        int64
+	Owner        string
+	Failure      *mongostore.Failure
+	Clean        bool
+	Attempts     int64
+	Verified     int64
+	LastModified time.Time `bson:"lastModified"`
+	CreatedAt    time.Time `bson:"createdAt"`
+	CommittedAt  time.Time `bson:"committedAt"`
+	ID           string    `bson:"_id"`
+	Currency     string
+	Digest       []byte
+	Legs         bson.RawValue
+	Others       bson.M `bson:",inline"`
+}
+
+func (b *bank) readTransfer(document bson.Raw, i int) transfer {
+	var f storedFields
+	require.NoError(b.t, bson.Unmarshal(document, &f))
+	t := transfer{
+		There: true, State: f.State, Open: f.Open, Epoch: f.Epoch, Owner: f.Owner, Clean: f.Clean, Attempts: f.Attempts,
+		Verified: f.Verified, Committed: !f.CommittedAt.IsZero(), Touched: !f.LastModified.Equal(longAgo()),
+	}
+	if f.Failure != nil {
+		where := "the whole"
+		if f.Failure.Account != "" {
+			where = f.Failure.Ledger + "/" + f.Failure.Account
+		}
+		t.Failure = fmt.Sprintf("%s, %s, %s", f.Failure.Code, where, f.Failure.Message)
+	}
+	if !f.suit(b.transfer(i)) {
+		t.Others = document.String()
+	}
+	return t
+}
+
+// suit reports whether the fields that nothing of all this changes are those of the transfer that was asked for, the times are such as
+// they can be, and there are no other fields.
+func (f storedFields) suit(asked mongostore.Transfer) bool {
+	return f.Currency == asked.Currency &&
+		bytes.Equal(f.Digest, asked.Digest) &&
+		f.Legs.Equal(raw(asked.Legs)) &&
+		recent(f.CreatedAt) &&
+		(recent(f.LastModified) || f.LastModified.Equal(longAgo())) &&
+		(recent(f.CommittedAt) || f.CommittedAt.IsZero()) &&
+		len(f.Others) == 0
+}
+
+// recent reports whether a time is of the present, as far as the clocks of different machines may differ.
+func recent(t time.Time) bool { return time.Since(t).Abs() < time.Hour }

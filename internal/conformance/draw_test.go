@@ -1,0 +1,209 @@
+package conformance
+
+import (
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/simulate"
+)
+
+// likely returns the first value two times of three, and another one otherwise.
+func likely[T any](t *rapid.T, label string, first T, others ...T) T {
+	if rapid.IntRange(0, 2).Draw(t, label+" as it should be") < 2 {
+		return first
+	}
+	return rapid.SampledFrom(others).Draw(t, label)
+}
+
+func (c *check) drawExecutor() *executor {
+	i := rapid.IntRange(0, len(c.executors)-1).Draw(c.t, "executor")
+	return &c.executors[i]
+}
+
+// execution goes on with an execution of the protocol: it performs what that wants, and hands it the answers. One that has ended, or
+// now and then one in the middle, is replaced by another one.
+func (c *check) execution(*rapid.T) {
+	e := c.drawExecutor()
+	if e.run == nil || e.run.Outcome() != protocol.Running || rapid.IntRange(0, 9).Draw(c.t, "goes on") == 9 {
+		start := protocol.Start{Claiming: c.drawClaiming(e.transfer)}
+		switch start.Claiming {
+		case protocol.CancelInitiated, protocol.TakeToCancel:
+			start.RollBack = protocol.Cancelled
+		case protocol.TakeOver:
+			start.RollBack = oneOf(c.t, "policy", 0, protocol.Stalled)
+		case protocol.Insert, protocol.FromInitiated:
+		}
+		c.hire(e)
+		c.patience(e.owner, 0)
+		e.run = protocol.New(start, len(c.model.Plans[e.transfer]))
+	}
+	for range rapid.IntRange(1, 3).Draw(c.t, "rounds") {
+		operations, err := e.run.Next()
+		require.NoError(c.t, err)
+		var batch []simulate.Message
+		for _, op := range operations {
+			batch = append(batch, c.send(e, op))
+		}
+		for i, answer := range c.require(batch) {
+			e.run.Observe(operations[i], answer)
+		}
+	}
+}
+
+// drawClaiming draws a way of claiming, mostly one that fits.
+func (c *check) drawClaiming(transfer int) protocol.Claiming {
+	all := []protocol.Claiming{
+		protocol.Insert, protocol.FromInitiated, protocol.TakeOver, protocol.TakeToCancel, protocol.CancelInitiated,
+	}
+	var fitting []protocol.Claiming
+	switch t := &c.model.Transfers[transfer]; {
+	case !t.Stored:
+		fitting = []protocol.Claiming{protocol.Insert}
+	case t.State == protocol.Initiated:
+		fitting = []protocol.Claiming{protocol.FromInitiated, protocol.FromInitiated, protocol.CancelInitiated}
+	default:
+		fitting = []protocol.Claiming{protocol.TakeOver, protocol.TakeToCancel}
+	}
+	return likely(c.t, "claiming", rapid.SampledFrom(fitting).Draw(c.t, "fitting"), all...)
+}
+
+// onTransfer performs an operation on a transfer, which an execution might ask for or not.
+func (c *check) onTransfer(*rapid.T) {
+	e := c.drawExecutor()
+	t := &c.model.Transfers[e.transfer]
+	op := protocol.Operation{Kind: c.drawKind(t.State), Participant: protocol.NoParticipant}
+	switch op.Kind {
+	case protocol.Claim:
+		op.Claiming = c.drawClaiming(e.transfer)
+		switch op.Claiming {
+		case protocol.TakeOver:
+			c.patience(e.owner, oneOf[time.Duration](c.t, "threshold", 0, hour, century))
+		case protocol.CancelInitiated:
+			op.Refusal = c.drawRefusal(e.transfer)
+		default:
+		}
+	case protocol.Verify:
+		op.Epoch = likely(c.t, "epoch", t.Epoch, t.Epoch-1, t.Epoch+1, 0)
+		e = c.drawVerifier(e)
+	case protocol.Decide:
+		op.Epoch = likely(c.t, "epoch", t.Epoch, t.Epoch-1, t.Epoch+1, 0)
+		op.To = oneOf(c.t, "to", protocol.Committed, protocol.Rollback)
+		op.Clean = rapid.Bool().Draw(c.t, "clean")
+		if op.To == protocol.Rollback {
+			op.Refusal = c.drawRefusal(e.transfer)
+		}
+	case protocol.Finish:
+		op.To = oneOf(c.t, "to", protocol.Success, protocol.Fail)
+	default:
+	}
+	c.require([]simulate.Message{c.send(e, op)})
+}
+
+// drawKind draws a kind of operation on a transfer, mostly one that fits its state.
+func (c *check) drawKind(state protocol.State) protocol.Kind {
+	fitting := protocol.Finish
+	switch state {
+	case "", protocol.Initiated:
+		fitting = protocol.Claim
+	case protocol.Preparing:
+		fitting = oneOf(c.t, "while preparing", protocol.Verify, protocol.Verify, protocol.Verify, protocol.Verify, protocol.Decide)
+	case protocol.Success, protocol.Fail:
+		fitting = protocol.ReadTransfer
+	default:
+	}
+	return likely(c.t, "kind", fitting,
+		protocol.Claim, protocol.Verify, protocol.Decide, protocol.Finish, protocol.ReadTransfer, protocol.LookTransfer)
+}
+
+// drawVerifier draws who verifies: the owner, or whoever was drawn for the same transfer.
+func (c *check) drawVerifier(e *executor) *executor {
+	owner := c.model.Transfers[e.transfer].Owner
+	if owner == 0 || rapid.Bool().Draw(c.t, "whoever it is") {
+		return e
+	}
+	return &c.executors[owner-1]
+}
+
+func (c *check) drawRefusal(transfer int) protocol.Refusal {
+	return protocol.Refusal{
+		Reason:      protocol.Reason(rapid.IntRange(int(protocol.NotFound), int(protocol.Stalled)).Draw(c.t, "reason")),
+		Participant: rapid.IntRange(protocol.NoParticipant, len(c.model.Plans[transfer])-1).Draw(c.t, "refused by"),
+	}
+}
+
+// onParticipant performs one operation on a participant.
+func (c *check) onParticipant(*rapid.T) {
+	e := c.drawExecutor()
+	participant := rapid.IntRange(0, len(c.model.Plans[e.transfer])-1).Draw(c.t, "participant")
+	kind := likely(c.t, "kind", c.fitting(e, participant), accountKinds()...)
+	c.require([]simulate.Message{c.drawAt(e, kind, participant)})
+}
+
+// accountKinds returns the kinds of operations on participants.
+func accountKinds() []protocol.Kind {
+	return []protocol.Kind{
+		protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly, protocol.Look, protocol.ReadFence,
+	}
+}
+
+// fitting draws a write that finds the marker as it wants it.
+func (c *check) fitting(e *executor, participant int) protocol.Kind {
+	if c.model.Accounts[c.model.Plans[e.transfer][participant].Account].Markers[e.transfer] {
+		return oneOf(c.t, "clear by", protocol.Settle, protocol.Undo)
+	}
+	return protocol.Prepare
+}
+
+// onParticipants performs several operations on participants as one batch: mostly one kind of write at each participant of a
+// transfer, but also several writes to one participant, or of several executions; or one execution's writes and reads beside each
+// other.
+func (c *check) onParticipants(*rapid.T) {
+	var batch []simulate.Message
+	who := rapid.Permutation(c.executors).Draw(c.t, "executors")
+	if c.remembers {
+		who = who[:1] // the documents are read after each batch, and each fence that a store can remember has to be seen
+	}
+	who = who[:min(len(who), likely(c.t, "so many of them", 1, 2, 3))]
+	for i := range who {
+		e := &who[i]
+		kind, kinds := c.fitting(e, 0), accountKinds()
+		distinct := rapid.IntRange(0, 3).Draw(c.t, "each participant once") < 3
+		if !distinct || len(who) > 1 {
+			kinds = slices.DeleteFunc(kinds, reads)
+		}
+		for i := range c.model.Plans[e.transfer] {
+			at := i
+			if !distinct {
+				at = rapid.IntRange(0, i).Draw(c.t, "participant")
+			}
+			batch = append(batch, c.drawAt(e, likely(c.t, "this", kind, kinds...), at))
+		}
+	}
+	c.require(batch)
+}
+
+// drawAt draws an operation on a participant.
+func (c *check) drawAt(e *executor, kind protocol.Kind, participant int) simulate.Message {
+	op := protocol.Operation{Kind: kind, Participant: participant}
+	switch kind {
+	case protocol.Prepare:
+		op.Fence = c.drawFence(c.model.Plans[e.transfer][participant].Account)
+	case protocol.Settle, protocol.Undo:
+		op.ReplaceFence = rapid.Bool().Draw(c.t, "replace fence")
+	default:
+	}
+	return c.send(e, op)
+}
+
+// drawFence draws a fence for a prepare: the present one, one that some account has or had, none, or one that never was.
+func (c *check) drawFence(account int) protocol.Fence {
+	others := []protocol.Fence{"", "never seen"}
+	for _, had := range c.model.fences {
+		others = append(others, had...)
+	}
+	return likely(c.t, "fence", c.model.Accounts[account].Fence, others...)
+}

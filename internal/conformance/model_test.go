@@ -1,0 +1,187 @@
+package conformance
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/simulate"
+)
+
+// Thresholds of a takeover. A check sets the time of each transfer's last change back by some years, so that one is surely over
+// and the other surely not.
+const (
+	hour    = time.Hour
+	century = 100 * 365 * 24 * time.Hour
+)
+
+// model is the World, and what it leaves out.
+type model struct {
+	*simulate.World
+	scene     scene
+	dress     []dress               // of the accounts as they are stored now
+	fences    [][]protocol.Fence    // that each account has had so far
+	threshold map[int]time.Duration // of each owner's takeovers
+	kept      [simulate.MaxTransfers]kept
+	tally     *tally
+}
+
+// kept is what is stored of a transfer and decides nothing.
+type kept struct {
+	clean, touched     bool // touched: by what was performed last
+	attempts, verified int64
+}
+
+func newModel(s scene, tally *tally) *model {
+	m := &model{scene: s, threshold: map[int]time.Duration{}, tally: tally}
+	var accounts []simulate.Account
+	for _, a := range s.accounts {
+		accounts = append(accounts, a.Account)
+		m.dress = append(m.dress, a.dress)
+		m.fences = append(m.fences, []protocol.Fence{a.Fence})
+	}
+	m.World = simulate.NewWorld(accounts, s.initiated, s.plans...)
+	m.MarkerLimit, m.MostBalance = s.markerLimit, s.coin.limit()
+	return m
+}
+
+// perform performs messages one by one.
+func (m *model) perform(batch []simulate.Message) []protocol.Answer {
+	answers := make([]protocol.Answer, len(batch))
+	for i, message := range batch {
+		hindrances := m.hindrances(message)
+		answers[i] = m.performOne(message)
+		m.keep(message, answers[i])
+		m.tally.count(message.Op, answers[i].Result, hindrances)
+	}
+	for i := range m.fences {
+		if fence := m.Accounts[i].Fence; !slices.Contains(m.fences[i], fence) {
+			m.fences[i] = append(m.fences[i], fence)
+		}
+	}
+	return answers
+}
+
+func (m *model) performOne(message simulate.Message) protocol.Answer {
+	switch {
+	case m.damaged(message):
+		return protocol.Answer{Result: protocol.Failed}
+	case message.Op.Claiming == protocol.TakeOver && m.threshold[message.Owner] == century:
+		return protocol.Answer{Result: protocol.NotMatched}
+	}
+	return m.Perform(message)
+}
+
+// damaged reports whether a write would match an account to whose balance nothing can be added, and add to it.
+func (m *model) damaged(message simulate.Message) bool {
+	if message.Op.Kind != protocol.Settle && message.Op.Kind != protocol.Undo {
+		return false
+	}
+	leg := m.leg(message)
+	a := &m.Accounts[leg.Account]
+	adds := (message.Op.Kind == protocol.Settle) == (leg.Amount > 0)
+	return adds && !a.Missing && a.Markers[message.Transfer] && m.dress[leg.Account] == asText
+}
+
+func (m *model) leg(message simulate.Message) simulate.Leg {
+	return m.Plans[message.Transfer][message.Op.Participant]
+}
+
+// keep follows what is stored of a transfer beyond the World.
+func (m *model) keep(message simulate.Message, answer protocol.Answer) {
+	if answer.Result != protocol.Applied {
+		return
+	}
+	k := &m.kept[message.Transfer]
+	k.touched = k.touched || writesTransfer(message.Op.Kind)
+	switch message.Op.Kind {
+	case protocol.Claim:
+		if message.Op.Claiming == protocol.TakeOver || message.Op.Claiming == protocol.TakeToCancel {
+			k.attempts++
+		}
+	case protocol.Decide:
+		k.clean = message.Op.Clean
+	case protocol.Verify:
+		k.verified++
+	default:
+	}
+}
+
+// told returns the answers of mongostore: all writes of one execution to the accounts of one ledger are one command, and
+// where some of them match and some don't, none is told to have matched. A write that the server refuses is told by itself.
+func (m *model) told(batch []simulate.Message, each []protocol.Answer) []protocol.Answer {
+	answers := slices.Clone(each)
+	short := func(i int) bool { return each[i].Result == protocol.NotMatched }
+	for i := range batch {
+		for j := range batch {
+			if each[i].Result == protocol.Applied && short(j) && m.oneCommand(batch[i], batch[j]) {
+				answers[i] = protocol.Answer{Result: protocol.NotMatched}
+			}
+		}
+	}
+	return answers
+}
+
+func (m *model) oneCommand(a, b simulate.Message) bool {
+	return a.Owner == b.Owner && writesAccount(a.Op.Kind) && writesAccount(b.Op.Kind) &&
+		m.scene.accounts[m.leg(a).Account].eu == m.scene.accounts[m.leg(b).Account].eu
+}
+
+func writesTransfer(kind protocol.Kind) bool {
+	switch kind {
+	case protocol.Claim, protocol.Verify, protocol.Decide, protocol.Finish:
+		return true
+	default:
+		return false
+	}
+}
+
+func writesAccount(kind protocol.Kind) bool {
+	switch kind {
+	case protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly:
+		return true
+	default:
+		return false
+	}
+}
+
+// changed lets a majority have what was changed from outside, as any deciding read does.
+func (m *model) changed() {
+	m.Perform(m.Send(0, 0, protocol.Operation{Kind: protocol.LookTransfer, Participant: protocol.NoParticipant}))
+}
+
+// hindrances returns the conditions of a write's filter that are not met.
+func (m *model) hindrances(message simulate.Message) []string {
+	var found []string
+	unmet := func(what string, met bool) {
+		if !met {
+			found = append(found, what)
+		}
+	}
+	op, t := message.Op, &m.Transfers[message.Transfer]
+	switch op.Kind {
+	case protocol.Prepare:
+		look := message
+		look.Op.Kind = protocol.Look
+		facts := m.Perform(look).Facts
+		if !facts.Found {
+			return []string{"found"}
+		}
+		unmet("fence", facts.Fence == op.Fence)
+		unmet("no marker", !facts.Marker)
+		unmet("open", facts.Open)
+		unmet("currency", facts.Currency)
+		unmet("kind", facts.Kind)
+		unmet("funds", facts.Funds)
+		unmet("room", facts.Room)
+	case protocol.Verify:
+		unmet("state", t.State == protocol.Preparing)
+		unmet("epoch", t.Epoch == op.Epoch)
+		unmet("owner", t.Owner == message.Owner)
+	case protocol.Decide:
+		unmet("state", t.State == protocol.Preparing)
+		unmet("epoch", t.Epoch == op.Epoch)
+	default:
+	}
+	return found
+}

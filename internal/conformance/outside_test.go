@@ -1,0 +1,93 @@
+package conformance
+
+import (
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/simulate"
+)
+
+// outside does something to an account that no execution does, or puts right what was done before. An account may be closed or deleted
+// under its markers, too, which nobody should: what is due is paid nevertheless, or waits.
+func (c *check) outside(*rapid.T) {
+	i := rapid.IntRange(0, len(c.model.scene.accounts)-1).Draw(c.t, "account")
+	a, coin := &c.model.Accounts[i], c.model.scene.coin
+	kinds := []string{"pay in", "pay in", "close", "delete", "damage"}
+	if a.Markers != [simulate.MaxTransfers]bool{} {
+		kinds = append(kinds, "damage", "damage", "damage") // what is due can't be paid then
+	}
+	what := rapid.SampledFrom(kinds).Draw(c.t, "what")
+	switch {
+	case a.Missing:
+		what = "put back"
+		c.bank.put(i, c.gone[i])
+		a.Missing = false
+		defer c.seeAll()
+	case a.Closed:
+		what = "reopen"
+		a.Closed = false
+		c.bank.set(i, "closed", false)
+	case a.Odd && c.model.dress[i] == asText:
+		what = "repair"
+		a.Odd, c.model.dress[i] = false, plain
+		c.bank.set(i, "balance", coin.stored(a.Balance, plain))
+	case what == "close":
+		a.Closed = true
+		c.bank.set(i, "closed", true)
+	case what == "delete":
+		a.Missing, c.gone[i] = true, c.bank.remove(i)
+	case a.Odd:
+		return
+	case what == "damage": // the number becomes a text
+		a.Odd, c.model.dress[i] = true, asText
+		c.bank.set(i, "balance", coin.stored(a.Balance, asText))
+	default:
+		a.Balance += 60
+		c.bank.set(i, "balance", coin.stored(a.Balance, c.model.dress[i]))
+	}
+	c.t.Logf("account %d: %s", i, what)
+	c.model.changed()
+	c.sameDocuments(nil)
+}
+
+// seeAll lets everybody read all participants: who has not seen an account takes it for one without a floor, and executions prepare
+// none that they have not seen.
+func (c *check) seeAll() {
+	for i := range c.executors {
+		c.see(&c.executors[i])
+	}
+}
+
+// anotherLife claims a transfer for one that had the same ID in another life: another request, of which nothing is stored. Nothing
+// but an insert can begin with that, and the insert finds the ID taken.
+func (c *check) anotherLife(*rapid.T) {
+	e := c.drawExecutor()
+	if !c.model.Transfers[e.transfer].Stored {
+		return
+	}
+	other := c.bank.transfer(e.transfer)
+	other.Digest = append(other.Digest, 1)
+	op := protocol.Operation{Kind: protocol.Claim, Participant: protocol.NoParticipant, Claiming: c.drawClaiming(e.transfer)}
+	c.t.Logf("owner %d claims by %s what had the ID in another life", e.owner, op.Claiming)
+	answers := c.bank.ask(e.owner, c.bank.newWork(e.owner, other), []protocol.Operation{op})
+	require.Equal(c.t, tells([]protocol.Answer{{Result: protocol.NotMatched}}), tells(answers), "the answers")
+	c.sameDocuments(nil)
+}
+
+// unseen prepares a debit for one who has not read the account, and so does not know its floor: that matches nothing. Nor would it where
+// the floor was changed since it was read.
+func (c *check) unseen(*rapid.T) {
+	e := c.drawExecutor()
+	participant := rapid.IntRange(0, len(c.model.Plans[e.transfer])-1).Draw(c.t, "participant")
+	leg := c.model.Plans[e.transfer][participant]
+	if leg.Amount > 0 || c.model.scene.accounts[leg.Account].floor == nil {
+		return
+	}
+	fence := c.bank.names.toStore(c.model.Accounts[leg.Account].Fence)
+	op := protocol.Operation{Kind: protocol.Prepare, Participant: participant, Fence: fence}
+	c.t.Logf("owner %d prepares, unseen, for transfer %d at %d", e.owner, e.transfer, participant)
+	answers := c.bank.ask(e.owner, c.bank.newWork(e.owner, c.bank.transfer(e.transfer)), []protocol.Operation{op})
+	require.Equal(c.t, tells([]protocol.Answer{{Result: protocol.NotMatched}}), tells(answers), "the answers")
+	c.sameDocuments(nil)
+}

@@ -1,0 +1,55 @@
+package conformance
+
+import (
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// renaming tells which fence of the model is which one of the server: each side draws its own tokens.
+type renaming struct {
+	forth, back map[protocol.Fence]protocol.Fence
+}
+
+func newRenaming() renaming {
+	r := renaming{forth: map[protocol.Fence]protocol.Fence{}, back: map[protocol.Fence]protocol.Fence{}}
+	r.learn("", "")
+	return r
+}
+
+func (r renaming) learn(model, server protocol.Fence) {
+	r.forth[model], r.back[server] = server, model
+}
+
+// meet takes two fences that are met in the same place, both for the first time, for one and the same.
+func (r renaming) meet(model, server protocol.Fence) {
+	_, known := r.forth[model]
+	_, used := r.back[server]
+	if !known && !used {
+		r.learn(model, server)
+	}
+}
+
+// toStore returns a fence for the server; one that it does not have if the model has never seen it.
+func (r renaming) toStore(model protocol.Fence) protocol.Fence {
+	if server, ok := r.forth[model]; ok {
+		return server
+	}
+	return fenceOf(raw(bson.ObjectID{}))
+}
+
+// toModel returns the model's name of a fence, or what tells that it has none.
+func (r renaming) toModel(server protocol.Fence) protocol.Fence {
+	if model, ok := r.back[server]; ok {
+		return model
+	}
+	return "unheard of: " + server
+}
+
+// fenceOf returns a stored fence as mongostore tells it. What is null is not there.
+func fenceOf(stored bson.RawValue) protocol.Fence {
+	if stored.Type == 0 || stored.Type == bson.TypeNull {
+		return ""
+	}
+	return protocol.Fence(append([]byte{byte(stored.Type)}, stored.Value...))
+}

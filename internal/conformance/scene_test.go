@@ -1,0 +1,162 @@
+package conformance
+
+import (
+	"math"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"pgregory.net/rapid"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/simulate"
+)
+
+// given is an account as a check finds it.
+type given struct {
+	simulate.Account
+	dress    dress
+	eu       bool          // it stands in the other ledger
+	floor    any           // as it is stored; nil: it is not
+	fence    bson.RawValue // as it is stored; the zero value: it is not
+	currency any           // as it is stored; nil: it is not
+}
+
+// scene is what a check begins with.
+type scene struct {
+	coin        coin
+	currency    string // of the transfers
+	accounts    []given
+	plans       [][]simulate.Leg
+	initiated   []bool
+	markerLimit int
+	owners      int // of each transfer
+}
+
+// fault is what is the matter with an account. Mostly it is nothing, and seldom more than one thing: else no condition of a
+// prepare would ever be the only one that is not met.
+type fault uint8
+
+const (
+	healthy fault = iota
+	missing
+	closed
+	foreign
+	odd
+	poor
+	full
+)
+
+func oneOf[T any](t *rapid.T, label string, values ...T) T {
+	return rapid.SampledFrom(values).Draw(t, label)
+}
+
+func drawScene(t *rapid.T) scene {
+	s := scene{
+		coin:     rapid.SampledFrom(coins()).Draw(t, "coin"),
+		currency: oneOf(t, "currency", "", "EUR"),
+	}
+	accounts := rapid.IntRange(2, simulate.MaxAccounts).Draw(t, "accounts")
+	for range rapid.IntRange(1, simulate.MaxTransfers).Draw(t, "transfers") {
+		s.plans = append(s.plans, drawPlan(t, accounts))
+		s.initiated = append(s.initiated, rapid.Bool().Draw(t, "initiated"))
+	}
+	twoLedgers := rapid.Bool().Draw(t, "two ledgers")
+	for i := range accounts {
+		a := s.drawAccount(t)
+		a.eu = twoLedgers && i > 0
+		s.accounts = append(s.accounts, a)
+	}
+	s.markerLimit = oneOf(t, "marker limit", simulate.MaxTransfers+1, 2, 1)
+	s.owners = rapid.IntRange(1, 3).Draw(t, "owners of each transfer")
+	return s
+}
+
+// drawPlan draws two or three legs that sum to zero.
+func drawPlan(t *rapid.T, accounts int) []simulate.Leg {
+	who := rapid.Permutation([]int{0, 1, 2}[:accounts]).Draw(t, "who")
+	amount := oneOf[int64](t, "amount", 60, 1, 100)
+	if accounts == 2 || rapid.Bool().Draw(t, "two legs") {
+		return []simulate.Leg{{Account: who[0], Amount: -amount}, {Account: who[1], Amount: amount}}
+	}
+	share := oneOf[int64](t, "share", 30, -7) // of the second leg: it gives or takes
+	return []simulate.Leg{
+		{Account: who[0], Amount: -amount}, {Account: who[1], Amount: share}, {Account: who[2], Amount: amount - share},
+	}
+}
+
+func (s scene) drawAccount(t *rapid.T) given {
+	what := oneOf(t, "fault", healthy, healthy, healthy, healthy, healthy, healthy, healthy,
+		missing, closed, foreign, odd, poor, poor, full, full)
+	a := given{dress: oneOf(t, "stored as", plain, small)}
+	if what != missing {
+		s.drawFloor(t, &a) // who has not seen an account takes it for one without a floor
+	}
+	s.drawFence(t, &a)
+	a.Balance = 1000
+	a.Missing, a.Closed, a.Foreign, a.Odd = what == missing, what == closed, what == foreign, what == odd
+	switch what {
+	case poor:
+		enough := max(a.Floor, -s.coin.most) + s.drawAmount(t)
+		a.Balance = oneOf(t, "little money", enough, enough-1, enough-1, enough+1, -5, -s.coin.most, -s.coin.most-1)
+	case full:
+		if s.coin.most != 0 {
+			enough := s.coin.most - s.drawAmount(t)
+			a.Balance = oneOf(t, "little room", enough, enough+1, enough+1, enough-1, s.coin.most, s.coin.most+1)
+		}
+	case odd:
+		kinds := []dress{asDouble, asText, otherKind, inList, markerList}
+		if s.coin.kind == money.Exact {
+			kinds = append(kinds, tooFine)
+		}
+		a.dress = rapid.SampledFrom(kinds).Draw(t, "odd kind")
+	case healthy, missing, closed, foreign:
+	}
+	s.drawCurrency(t, &a)
+	return a
+}
+
+// drawAmount draws what some transfer takes or gives somewhere.
+func (s scene) drawAmount(t *rapid.T) int64 {
+	var amounts []int64
+	for _, legs := range s.plans {
+		for _, leg := range legs {
+			amounts = append(amounts, max(leg.Amount, -leg.Amount))
+		}
+	}
+	return rapid.SampledFrom(amounts).Draw(t, "what is needed")
+}
+
+func (s scene) drawFloor(t *rapid.T, a *given) {
+	a.Floor = oneOf[int64](t, "floor", 0, 0, -100, 50, math.MinInt64)
+	switch {
+	case a.Floor == math.MinInt64:
+		a.floor = bson.MinKey{}
+	case a.Floor != 0 || rapid.Bool().Draw(t, "floor of zero stored"):
+		a.floor = s.coin.amount(a.Floor).Value()
+	}
+}
+
+// drawFence draws what stands where a fence does before anybody sets one, null and a list with a null in it among them: neither is
+// to be taken for the other.
+func (s scene) drawFence(t *rapid.T, a *given) {
+	switch oneOf(t, "fence", "token", "none", "null", "a list") {
+	case "token":
+		a.fence, a.Fence = raw(bson.ObjectID{1}), "the first token"
+	case "null":
+		a.fence = raw(nil)
+	case "a list":
+		a.fence, a.Fence = raw(bson.A{nil}), "a list"
+	}
+}
+
+func (s scene) drawCurrency(t *rapid.T, a *given) {
+	switch {
+	case a.Foreign && s.currency == "":
+		a.currency = oneOf[any](t, "foreign currency", "EUR", bson.A{nil})
+	case a.Foreign:
+		a.currency = oneOf[any](t, "foreign currency", "USD", nil, bson.A{"EUR"})
+	case s.currency == "":
+		a.currency = oneOf[any](t, "no currency", nil, "")
+	default:
+		a.currency = s.currency
+	}
+}

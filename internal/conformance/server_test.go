@@ -1,0 +1,251 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+	"pgregory.net/rapid"
+
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/simulate"
+)
+
+// server is a database for the checks of one property.
+type server struct {
+	db    *mongo.Database
+	ahead atomic.Int64 // by how much the stores' clock is ahead
+}
+
+func newServer(t *testing.T) *server { return &server{db: mongotest.Database(t)} }
+
+func (s *server) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+
+// pass lets more time pass on the stores' clock than they believe a fence without a read.
+func (s *server) pass() { s.ahead.Add(int64(2 * time.Minute)) }
+
+func (s *server) transfers() *mongo.Collection { return s.db.Collection("transfers") }
+
+func (s *server) accounts(eu bool) *mongo.Collection {
+	if eu {
+		return s.db.Collection("accounts_eu")
+	}
+	return s.db.Collection("accounts")
+}
+
+// transferIDs are the IDs of the transfers, and markerKeys their spelling in an account's pending map.
+func transferIDs() []string { return []string{"order-17", "v1.0 $%", "42"} }
+func markerKeys() []string  { return []string{"order-17", "v1%2E0 %24%25", "%342"} }
+
+func accountIDs() []string { return []string{"alice", "bob", "carol"} }
+
+func ledger(eu bool) string {
+	if eu {
+		return "eu"
+	}
+	return ""
+}
+
+// ownerName returns an owner's nonce. Those of different transfers are the same, which they never are elsewhere: only the ID tells the
+// transfers apart.
+func (s scene) ownerName(owner int) string { return fmt.Sprintf("owner-%d", (owner-1)%s.owners) }
+
+// bank is what one check works on: documents, two processes' stores, and their works.
+type bank struct {
+	*server
+	t      *rapid.T
+	scene  scene
+	names  renaming
+	stores [2]*mongostore.Store
+	works  []*mongostore.Work // by owner
+}
+
+// open stores the documents that a check begins with, instead of those that are there.
+func (s *server) open(t *rapid.T, sc scene) *bank {
+	b := &bank{server: s, t: t, scene: sc, names: newRenaming()}
+	for i := range b.stores {
+		store, err := mongostore.New(mongostore.Config{
+			Transfers: s.transfers(),
+			Ledgers:   map[string]*mongo.Collection{"": s.accounts(false), "eu": s.accounts(true)},
+			Fields: mongostore.Fields{
+				Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed",
+			},
+			MarkerLimit: sc.markerLimit,
+			Now:         s.now,
+		})
+		require.NoError(t, err)
+		b.stores[i] = store
+	}
+	// The last of these waits for a majority to have forgotten them all: what is read may be no older than that.
+	for _, c := range []*mongo.Collection{quick(s.accounts(false)), quick(s.accounts(true)), s.transfers()} {
+		_, err := c.DeleteMany(t.Context(), bson.D{})
+		require.NoError(t, err)
+	}
+	for i, a := range sc.accounts {
+		if a.fence.Type != 0 {
+			b.names.learn(a.Fence, fenceOf(a.fence))
+		}
+		if !a.Missing {
+			b.put(i, a.document(i, sc.coin))
+		}
+	}
+	for i, initiated := range sc.initiated {
+		if initiated {
+			transfer := b.transfer(i)
+			result, err := b.stores[0].InsertInitiated(t.Context(), &transfer)
+			require.NoError(t, err)
+			require.Equal(t, protocol.Applied, result)
+		}
+	}
+	b.age()
+	return b
+}
+
+// quick returns a collection for writes that need not last.
+func quick(c *mongo.Collection) *mongo.Collection {
+	return c.Clone(options.Collection().SetWriteConcern(&writeconcern.WriteConcern{W: 1}))
+}
+
+// document returns an account's document as a check finds it.
+func (a given) document(i int, c coin) bson.D {
+	d := bson.D{{Key: "_id", Value: accountIDs()[i]}, {Key: "balance", Value: c.stored(a.Balance, a.dress)}, {Key: "note", Value: "kept"}}
+	if a.dress == markerList {
+		d = append(d, bson.E{Key: "pending", Value: bson.A{}})
+	}
+	if a.Closed {
+		d = append(d, bson.E{Key: "closed", Value: true})
+	}
+	if a.floor != nil {
+		d = append(d, bson.E{Key: "floor", Value: a.floor})
+	}
+	if a.currency != nil {
+		d = append(d, bson.E{Key: "currency", Value: a.currency})
+	}
+	if a.fence.Type != 0 {
+		d = append(d, bson.E{Key: "fence", Value: a.fence})
+	}
+	return d
+}
+
+// transfer returns a transfer as it is asked for. All have one digest, as if all were for the same: only the ID tells them apart.
+func (b *bank) transfer(i int) mongostore.Transfer {
+	t := mongostore.Transfer{ID: transferIDs()[i], Currency: b.scene.currency, Digest: []byte{1}}
+	for _, leg := range b.scene.plans[i] {
+		name := ledger(b.scene.accounts[leg.Account].eu)
+		t.Legs = append(t.Legs, mongostore.Leg{
+			Ledger: name, Namespace: b.stores[0].Namespace(name), Account: accountIDs()[leg.Account], Amount: b.scene.coin.amount(leg.Amount),
+		})
+	}
+	return t
+}
+
+// store returns the store of an owner: half of them work in another process than the other half.
+func (b *bank) store(owner int) *mongostore.Store { return b.stores[owner%len(b.stores)] }
+
+func describe(r protocol.Refusal) string { return fmt.Sprintf("%s at %d", r.Reason, r.Participant) }
+
+func (b *bank) newWork(owner int, transfer mongostore.Transfer) *mongostore.Work {
+	w, err := b.store(owner).NewWork(transfer, b.scene.ownerName(owner))
+	require.NoError(b.t, err)
+	w.Describe = describe
+	return w
+}
+
+// perform is a performer: mongostore's, to which all operations that one execution has asked for at once are given at once.
+func (b *bank) perform(batch []simulate.Message) []protocol.Answer {
+	var answers []protocol.Answer
+	for len(batch) > 0 {
+		owner, n := batch[0].Owner, 1
+		for n < len(batch) && batch[n].Owner == owner && batch[n].Op.Participant != protocol.NoParticipant {
+			n++
+		}
+		operations := make([]protocol.Operation, n)
+		for i := range operations {
+			operations[i] = batch[i].Op
+			operations[i].Fence = b.names.toStore(operations[i].Fence)
+		}
+		answers = append(answers, b.ask(owner, b.works[owner], operations)...)
+		batch = batch[n:]
+	}
+	return answers
+}
+
+// journal keeps the server's journal busy, if that takes long, until the returned function is called: on an idle server a
+// linearizable read waits up to 100 ms for the next flush.
+func (b *bank) journal() (stop func()) {
+	const long = 3 * time.Millisecond
+	ctx, cancel := context.WithCancel(b.t.Context())
+	done := make(chan struct{})
+	flushed := b.db.Collection("journal").Clone(options.Collection().SetWriteConcern(writeconcern.Journaled()))
+	go func() {
+		defer close(done)
+		timer := time.NewTimer(long)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		for ctx.Err() == nil {
+			_, _ = flushed.InsertOne(ctx, bson.D{}) // what becomes of it doesn't matter
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// ask lets a store perform operations, and answers in the model's words.
+func (b *bank) ask(owner int, w *mongostore.Work, operations []protocol.Operation) []protocol.Answer {
+	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	defer cancel()
+	if slices.ContainsFunc(operations, func(op protocol.Operation) bool {
+		return op.Kind == protocol.Look || op.Kind == protocol.LookTransfer
+	}) {
+		defer b.journal()()
+	}
+	answers := b.store(owner).Perform(ctx, w, operations)
+	require.Len(b.t, answers, len(operations))
+	for i := range answers {
+		answers[i].Facts.Fence = b.names.toModel(answers[i].Facts.Fence)
+	}
+	return answers
+}
+
+// The changes from outside. Each is stored by a majority when it returns, as each write of the stores is.
+
+func (b *bank) put(account int, document any) {
+	_, err := b.accounts(b.scene.accounts[account].eu).InsertOne(b.t.Context(), document)
+	require.NoError(b.t, err)
+}
+
+// remove deletes an account and returns what it was.
+func (b *bank) remove(account int) bson.Raw {
+	document, err := b.accounts(b.scene.accounts[account].eu).FindOneAndDelete(b.t.Context(), byID(account)).Raw()
+	require.NoError(b.t, err)
+	return document
+}
+
+func (b *bank) set(account int, field string, value any) {
+	_, err := b.accounts(b.scene.accounts[account].eu).UpdateOne(b.t.Context(), byID(account), bson.M{"$set": bson.M{field: value}})
+	require.NoError(b.t, err)
+}
+
+func byID(account int) bson.M { return bson.M{"_id": accountIDs()[account]} }
+
+// longAgo is when no transfer was modified by itself.
+func longAgo() time.Time { return time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// age sets back the time of each transfer's last change: the next change is seen, and a takeover need not wait.
+func (b *bank) age() {
+	_, err := quick(b.transfers()).UpdateMany(b.t.Context(), bson.M{"lastModified": bson.M{"$ne": longAgo()}},
+		bson.M{"$set": bson.M{"lastModified": longAgo()}})
+	require.NoError(b.t, err)
+}
