@@ -23,6 +23,8 @@ const (
 	startLimit = 5 * time.Minute
 	// recoveryLimit is how long recovery alone may take, at the end, to bring everything to its end.
 	recoveryLimit = 2 * time.Minute
+	// drainTime is how long a server may take to perform what has reached it.
+	drainTime = time.Second
 	// auditLimit is how long it may take to read everything.
 	auditLimit = 5 * time.Minute
 )
@@ -75,6 +77,7 @@ func Run(ctx context.Context, config Config, log io.Writer) (Report, error) {
 	if err := r.storm(ctx); err != nil {
 		return Report{}, err
 	}
+	r.drain(ctx)
 	say("all is healed; recovery alone, until no transfer is open")
 	r.recover(ctx)
 	if err := r.audit(ctx, "after the recovery"); err != nil {
@@ -201,6 +204,15 @@ func (r *run) steal(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// drain cuts the wires, and waits until what was sent over them and what is due has arrived: recovery is to be alone.
+func (r *run) drain(ctx context.Context) {
+	for _, w := range r.wires {
+		w.close()
+	}
+	r.late.all.Wait()
+	pause(ctx, drainTime)
 }
 
 // recover lets recovery run, alone, until no transfer is open.
