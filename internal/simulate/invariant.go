@@ -214,7 +214,7 @@ func (e *executor) endsTruly(stored *Transfer) bool {
 	same := stored.State == e.x.State()
 	switch e.x.Outcome() {
 	case protocol.Finished:
-		return same
+		return same && stored.State.Final()
 	case protocol.Overtaken:
 		return stored.Owner != e.owner || stored.Epoch != e.epoch || !same
 	case protocol.Gone:

@@ -29,7 +29,7 @@ const (
 // moves before it.
 type move struct {
 	kind moveKind
-	who  int           // the executor, or the account
+	who  int           // the executor, the account, or the recovery's policy
 	op   protocol.Kind // perform, deliver, answerLate: what the executor has asked for
 	at   int           // the participant that it is for
 	fate Fate          // perform
@@ -75,10 +75,11 @@ func (r *run) take(m move) error {
 		r.note("the primary falls, and another one has what a majority had")
 		r.w.failOver()
 		r.noteChanges()
+		return r.w.check(&r.w.Version)
 	case finish:
 		return r.finish(m.who)
 	case recovery:
-		return r.recovers()
+		return r.recovers(policies()[m.who])
 	}
 	return nil
 }

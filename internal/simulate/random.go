@@ -144,7 +144,7 @@ func (g *game) play() error {
 			return err
 		}
 		if g.random.IntN(20) == 0 {
-			if err := g.make(move{kind: recovery}); err != nil {
+			if err := g.make(g.drawRecovery()); err != nil {
 				return err
 			}
 		}
@@ -152,8 +152,10 @@ func (g *game) play() error {
 	if err := g.calm(); err != nil {
 		return err
 	}
-	return g.make(move{kind: recovery})
+	return g.make(g.drawRecovery())
 }
+
+func (g *game) drawRecovery() move { return move{kind: recovery, who: g.random.IntN(len(policies()))} }
 
 func (g *game) make(m move) error {
 	g.made = append(g.made, m)

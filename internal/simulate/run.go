@@ -83,14 +83,17 @@ func (r *run) fork() *run {
 	return &fork
 }
 
+// policies are what a recovery may do with a stalled transfer.
+func policies() []protocol.Start { return []protocol.Start{resume(), rollBack()} }
+
 // recovers checks the sixth invariant: recovery alone, without faults, ends every transfer and leaves no marker, and
 // nothing that arrives afterwards changes that. The executions of before are dead; their messages are not.
-func (r *run) recovers() error {
+func (r *run) recovers(policy protocol.Start) error {
 	fork := &run{w: r.w.fork(), story: r.story.beginTrial()}
 	fork.w.history = false
 	for {
 		for t := range fork.w.Plans {
-			if err := fork.recover(t); err != nil {
+			if err := fork.recover(t, policy); err != nil {
 				return err
 			}
 		}
@@ -109,12 +112,11 @@ func (r *run) recovers() error {
 }
 
 // recover runs one recovery of one transfer, which leaves alone what waits for a worker.
-func (r *run) recover(transfer int) error {
+func (r *run) recover(transfer int, start protocol.Start) error {
 	state := r.w.Transfers[transfer].State
 	if state == "" || state == protocol.Initiated || state.Final() {
 		return nil
 	}
-	start := protocol.Start{Claiming: protocol.TakeOver}
 	e := executor{transfer: transfer, start: start, owner: recoveryOwner, x: protocol.New(start, len(r.w.Plans[transfer]))}
 	r.executors = []executor{e}
 	r.note("a recovery begins for %s", transferName(transfer))

@@ -33,7 +33,7 @@ func TestRandomRunsKeepTheInvariants(t *testing.T) {
 // whichever of them are lost, late, repeated or answered wrongly, the invariants hold at each step, and a recovery ends it
 // well.
 func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
-	scenes := append(OneTransfer(), TwoTransfers()[:6]...)
+	scenes := append(OneTransfer(), TwoTransfers()[:8]...)
 	states, ends := 0, map[protocol.State]int{}
 	for _, scene := range scenes {
 		if testing.Short() {

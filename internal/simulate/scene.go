@@ -1,7 +1,9 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -20,11 +22,15 @@ const sceneAccounts = 2
 
 // String tells the scene and its size.
 func (s Scene) String() string {
-	executors := 0
+	return fmt.Sprintf("%s: %d executors, %d faults", s.Name, s.executors(), s.Faults)
+}
+
+func (s Scene) executors() int {
+	count := 0
 	for _, starts := range s.starts {
-		executors += len(starts)
+		count += len(starts)
 	}
-	return fmt.Sprintf("%s: %d executors, %d faults", s.Name, executors, s.Faults)
+	return count
 }
 
 func (s Scene) run() *run {
@@ -101,19 +107,21 @@ func OneTransfer() []Scene {
 }
 
 // TwoTransfers returns the scenes with two transfers on the same two accounts, with money for one of them or for both, from the smallest to
-// those that no search ends.
+// those that no search ends: one fault more multiplies the states about as much as one executor more.
 func TwoTransfers() []Scene {
+	const mostFaults = 3
 	rich := func(w *World) { w.Accounts[0].Balance, w.given[0] = 120, 120 }
+	type executors = []protocol.Start
 	var scenes []Scene
-	for faults := range 3 {
+	for faults := range mostFaults + 1 {
 		for _, c := range []struct {
 			name          string
-			first, second []protocol.Start
+			first, second executors
 		}{
-			{"two transfers", []protocol.Start{fromInsert()}, []protocol.Start{fromInsert()}},
-			{"two transfers, one rolled back", []protocol.Start{fromInsert(), rollBack()}, []protocol.Start{fromInsert()}},
-			{"two transfers, one resumed", []protocol.Start{fromInsert(), resume()}, []protocol.Start{fromInsert()}},
-			{"two transfers, one resumed, one rolled back", []protocol.Start{fromInsert(), resume()}, []protocol.Start{fromInsert(), rollBack()}},
+			{"two transfers", executors{fromInsert()}, executors{fromInsert()}},
+			{"two transfers, one rolled back", executors{fromInsert(), rollBack()}, executors{fromInsert()}},
+			{"two transfers, one resumed", executors{fromInsert(), resume()}, executors{fromInsert()}},
+			{"two transfers, one resumed, one rolled back", executors{fromInsert(), resume()}, executors{fromInsert(), rollBack()}},
 		} {
 			starts := [][]protocol.Start{c.first, c.second}
 			scenes = append(scenes,
@@ -121,5 +129,8 @@ func TwoTransfers() []Scene {
 				Scene{Name: c.name + ", money for both", starts: starts, Faults: faults, prepare: rich})
 		}
 	}
+	slices.SortStableFunc(scenes, func(a, b Scene) int {
+		return cmp.Compare(a.executors()+a.Faults, b.executors()+b.Faults)
+	})
 	return scenes
 }

@@ -68,9 +68,11 @@ func (s *search) from(r *run) error {
 	s.seen[hash] = struct{}{}
 	if _, seen := s.recovered[world]; !seen {
 		s.recovered[world] = struct{}{}
-		if err := r.recovers(); err != nil {
-			s.path = append(s.path, move{kind: recovery})
-			return err
+		for i, policy := range policies() {
+			if err := r.recovers(policy); err != nil {
+				s.path = append(s.path, move{kind: recovery, who: i})
+				return err
+			}
 		}
 	}
 	moves := s.moves(r)

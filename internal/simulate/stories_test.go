@@ -70,7 +70,9 @@ func (p play) arrives() {
 // over requires what alice and bob have, and that nothing is left to do.
 func (p play) over(alice, bob int64) {
 	p.t.Helper()
-	require.NoError(p.t, p.r.recovers())
+	for _, policy := range policies() {
+		require.NoError(p.t, p.r.recovers(policy))
+	}
 	require.Equal(p.t, alice, p.r.w.Accounts[0].Balance)
 	require.Equal(p.t, bob, p.r.w.Accounts[1].Balance)
 	require.False(p.t, p.r.w.Accounts[0].marked())
