@@ -181,8 +181,8 @@ type Facts struct {
 	Room     bool // the balance stays within the limits of what is stored
 }
 
-// refusal returns the first reason that applies, 0 if the participant can be prepared.
-func (f Facts) refusal() Reason {
+// Refusal returns the first reason that applies, 0 if the participant can be prepared.
+func (f Facts) Refusal() Reason {
 	switch {
 	case !f.Found:
 		return NotFound

@@ -36,7 +36,7 @@ func (x *Execution) observeFence(op Operation, answer Answer) {
 		return
 	}
 	facts := answer.Facts
-	reason := facts.refusal()
+	reason := facts.Refusal()
 	if reason == Busy && x.start.Patient && !facts.Marker {
 		return
 	}
@@ -118,7 +118,7 @@ func (p *participant) look(facts Facts) {
 		p.step = prepared // by an earlier message, or by an earlier execution
 		return
 	}
-	if reason := facts.refusal(); reason != 0 {
+	if reason := facts.Refusal(); reason != 0 {
 		p.refuse(reason)
 		return
 	}

@@ -12,4 +12,7 @@
 //
 // What can happen to an operation is listed in fate.go, what else can happen in move.go. An executor that is never chosen again has
 // crashed; one that is chosen again much later was paused. The threshold of a takeover is always zero.
+//
+// What is not in the world: documents that vanish, transfers that are purged or of a later version, members that are cut off from each
+// other for long (an old primary only answers), and a late message that a failover takes back.
 package simulate

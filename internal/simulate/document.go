@@ -40,6 +40,7 @@ type Transfer struct {
 	Epoch   int64
 	Owner   int // the nonce of the execution that has it
 	Refusal protocol.Refusal
+	Clean   bool // it was decided at epoch 1, with every prepare answered
 }
 
 // Version is all that is stored at one moment.

@@ -42,7 +42,8 @@ func what(err error) string {
 // needs a recovery: see recovers.
 func (w *World) check(before *Version) error {
 	for _, check := range []func(*Version) error{
-		w.checkConservation, w.checkMarkers, w.checkAccounts, w.checkPrepared, w.checkStates, w.checkBalances, w.checkTold,
+		w.checkConservation, w.checkMarkers, w.checkAccounts, w.checkPrepared, w.checkStates, w.checkBalances,
+		w.checkTold, w.checkRefusals, w.checkClean,
 	} {
 		if err := check(before); err != nil {
 			return err
@@ -85,6 +86,16 @@ func (w *World) checkMarkers(*Version) error {
 			if w.Accounts[i].Markers[t] && !live {
 				return violates(2, "%s is %q and has a marker at %s", transferName(t), state, accountName(i))
 			}
+		}
+	}
+	return nil
+}
+
+// checkClean checks that no prepare of a transfer that was decided clean is on its way: what is built on that needs no new fence.
+func (w *World) checkClean(*Version) error {
+	for _, m := range w.flight {
+		if m.Op.Kind == protocol.Prepare && w.Transfers[m.Transfer].Clean {
+			return violates(4, "%s was decided clean, and a prepare of it is on its way", transferName(m.Transfer))
 		}
 	}
 	return nil
@@ -175,7 +186,7 @@ func (w *World) checkBalances(*Version) error {
 // checkTold checks that what callers were told is so, and stays so.
 func (w *World) checkTold(*Version) error {
 	for t := range w.Transfers {
-		stored, told := &w.Transfers[t], &w.told[t]
+		stored, told := &w.majority.Transfers[t], &w.told[t]
 		if told.success && !stored.forward() {
 			return violates(5, "success was told of %s, which is %q", transferName(t), stored.State)
 		}
@@ -184,6 +195,29 @@ func (w *World) checkTold(*Version) error {
 		}
 		if stored.Stored && told.unwritten&(1<<stored.Owner) != 0 {
 			return violates(5, "%s said that nothing is stored of %s, which is its own", executorName(stored.Owner), transferName(t))
+		}
+	}
+	return nil
+}
+
+// checkRefusals checks that a refusal rests on what was so at some moment since the claim. What the server itself refuses is its business.
+func (w *World) checkRefusals(before *Version) error {
+	for t, legs := range w.Plans {
+		stored, was := &w.Transfers[t], &before.Transfers[t]
+		if stored.Epoch != was.Epoch || stored.Owner != was.Owner {
+			w.reasons[t] = [MaxAccounts]uint16{}
+		}
+		for i := range legs {
+			m := Message{Transfer: t, Op: protocol.Operation{Participant: i}}
+			w.reasons[t][i] |= 1 << w.facts(&w.Version, m).Refusal()
+		}
+		r := stored.Refusal
+		decided := stored.State == protocol.Rollback && was.State == protocol.Preparing
+		if !decided || r.Participant == protocol.NoParticipant || r.Reason == protocol.Unwritable {
+			continue
+		}
+		if w.reasons[t][r.Participant]&(1<<r.Reason) == 0 {
+			return violates(5, "%s is refused for %s, and that was not so", transferName(t), r.Reason)
 		}
 	}
 	return nil

@@ -41,6 +41,7 @@ func (k *keyer) start(w *World) {
 	k.add(reflect.ValueOf(&w.Version).Elem())
 	k.add(reflect.ValueOf(&w.given).Elem())
 	k.add(reflect.ValueOf(&w.told).Elem())
+	k.add(reflect.ValueOf(&w.reasons).Elem())
 	k.buf = append(k.buf, byte(len(w.flight)))
 	for i := range w.flight {
 		m := &w.flight[i]
@@ -83,7 +84,7 @@ func (k *keyer) add(v reflect.Value) {
 		if v.Bool() {
 			k.buf[len(k.buf)-1] = 1
 		}
-	case reflect.Uint8, reflect.Uint64:
+	case reflect.Uint8, reflect.Uint16, reflect.Uint64:
 		k.buf = binary.AppendUvarint(k.buf, v.Uint())
 	default:
 		k.buf = binary.AppendVarint(k.buf, v.Int()) // panics on a kind that is not a number: a test would see it

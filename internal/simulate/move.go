@@ -134,6 +134,7 @@ func (r *run) perform(m move) error {
 	if m.fate != answered {
 		r.faults--
 	}
+	e.refused = e.refused || m.fate == refusedByServer
 	if r.met != nil {
 		r.met[op.Kind][m.fate]++
 	}

@@ -15,6 +15,7 @@ type executor struct {
 	epoch    int64               // which it believes to have, once it has asked for something that names it
 	x        *protocol.Execution // nil: it has not begun
 	batch    []protocol.Operation
+	refused  bool // the server has refused it something
 }
 
 // own makes an executor safe to change in a fork.
@@ -111,11 +112,14 @@ func (r *run) recovers(policy protocol.Start) error {
 	}
 }
 
-// recover runs one recovery of one transfer, which leaves alone what waits for a worker.
+// recover runs one recovery of one transfer, or a worker on what waits for one.
 func (r *run) recover(transfer int, start protocol.Start) error {
 	state := r.w.Transfers[transfer].State
-	if state == "" || state == protocol.Initiated || state.Final() {
+	if state == "" || state.Final() {
 		return nil
+	}
+	if state == protocol.Initiated {
+		start = fromQueue()
 	}
 	e := executor{transfer: transfer, start: start, owner: recoveryOwner, x: protocol.New(start, len(r.w.Plans[transfer]))}
 	r.executors = []executor{e}
@@ -132,7 +136,8 @@ func (r *run) recover(transfer int, start protocol.Start) error {
 	return nil
 }
 
-// finish lets an executor go on without faults until it ends, which takes a bounded number of steps.
+// finish lets an executor go on without faults until it ends, which takes a bounded number of steps. It may not give up, unless the server
+// has refused it something.
 func (r *run) finish(who int) error {
 	const patience = 100
 	for step := 0; len(r.executors[who].batch) > 0; step++ {
@@ -143,6 +148,9 @@ func (r *run) finish(who int) error {
 		if err := r.take(move{kind: perform, who: who, op: next.Kind, at: next.Participant, fate: answered}); err != nil {
 			return err
 		}
+	}
+	if e := &r.executors[who]; e.x != nil && e.x.Outcome() == protocol.Stuck && !e.refused {
+		return violates(6, "%s gives up, and the server has refused it nothing", executorName(e.owner))
 	}
 	return nil
 }

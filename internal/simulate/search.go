@@ -117,9 +117,9 @@ func (s *search) moves(r *run) []move {
 	return moves
 }
 
-// tries leaves out the fates that differ from others in nothing that matters here: what is lost is delayed for ever, and
-// what the server refuses ends the execution, as a crash does, but for claims, where the caller is told. Failovers are left to
-// random runs.
+// tries leaves some fates to random runs: what is lost is like what is delayed for ever, and what the server refuses ends the execution, as
+// a crash does, but for claims, where the caller is told; answers that never come or come too late, messages that can't be sent,
+// remembered fences and failovers would multiply the states.
 func (s *search) tries(kind protocol.Kind, f Fate) bool {
 	switch f {
 	case answered, answerLost, delayed, staleNotMatched, shortCount, staleRead:

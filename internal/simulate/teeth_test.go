@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// hunted is how many seeds are played against a mutant that must be caught. Nearly all fall within the first thousand.
+	// hunted is how many seeds are played against a mutant that must be caught. Most fall within the first hundred.
 	hunted = "0-3000000"
 	// spared is how many are played against one that can't be told from the original.
 	spared = "0-30000"

@@ -20,7 +20,11 @@ type World struct {
 	tokens      int                  // drawn so far
 	given       [MaxAccounts]int64   // put in from outside: the opening balances and what came in later
 	told        [MaxTransfers]answer // what callers were told
+	reasons     reasons              // to refuse that there were since the latest claim
 }
+
+// reasons are sets of protocol.Reason, by transfer and participant.
+type reasons [MaxTransfers][MaxAccounts]uint16
 
 // answer is what the callers of one transfer were told.
 type answer struct {

@@ -21,7 +21,7 @@ func (w *World) apply(m Message) bool {
 			t.Epoch != m.Op.Epoch {
 			return false
 		}
-		t.State, t.Refusal = m.Op.To, m.Op.Refusal
+		t.State, t.Refusal, t.Clean = m.Op.To, m.Op.Refusal, m.Op.Clean
 		return true
 	case protocol.Finish:
 		if m.Op.To == protocol.Success && t.State != protocol.Committed ||

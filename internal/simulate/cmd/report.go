@@ -39,7 +39,7 @@ func (r report) tell(all *tally, first uint64, took time.Duration, cores int) {
 
 // searches searches through all scenes of one transfer, then through those of two for so long.
 func (r report) searches(limit time.Duration) bool {
-	states, start := 0, r.now()
+	states, cuts, start := 0, 0, r.now()
 	explore := func(scene simulate.Scene, stop func() bool) bool {
 		begun := r.now()
 		found, failure := simulate.Explore(scene, stop)
@@ -47,6 +47,7 @@ func (r report) searches(limit time.Duration) bool {
 		cut := ""
 		if found.CutOff {
 			cut = "  CUT OFF: there are more"
+			cuts++
 		}
 		r.print("%-75s %9d states, %6d worlds recovered, %s%s\n",
 			scene, found.States, found.Recovered, r.now().Sub(begun).Round(time.Millisecond), cut)
@@ -65,10 +66,12 @@ func (r report) searches(limit time.Duration) bool {
 	for _, scene := range simulate.TwoTransfers() {
 		if out() {
 			r.print("%-75s CUT OFF: not begun\n", scene)
+			cuts++
 		} else if !explore(scene, out) {
 			return false
 		}
 	}
-	r.print("\n%d states in %s; no invariant was broken\n", states, r.now().Sub(start).Round(time.Millisecond))
+	r.print("\n%d states in %s; no invariant was broken; %d of %d scenes were cut off\n",
+		states, r.now().Sub(start).Round(time.Millisecond), cuts, len(simulate.OneTransfer())+len(simulate.TwoTransfers()))
 	return true
 }
