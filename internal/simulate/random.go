@@ -27,6 +27,7 @@ type game struct {
 	made    []move
 	wanting []int  // the executors that want something
 	asleep  []bool // by executor
+	choice  []Fate // of those that keep a message on its way
 }
 
 // stage returns the run of a seed before its first move: everything that is drawn once.
@@ -235,11 +236,28 @@ func (g *game) drawOperation() move {
 	}
 	if g.faults > 0 && g.random.Float64() < odds {
 		possible := fates(op.Kind)
+		if g.random.IntN(2) == 0 {
+			possible = g.flying(possible)
+		}
 		if fate := possible[g.random.IntN(len(possible))]; g.may[fate] {
 			m.fate, m.past = fate, g.random.IntN(len(g.w.past))
 		}
 	}
 	return m
+}
+
+// flying returns those fates that keep a message on its way, all if there are none: most accidents begin with one that comes late.
+func (g *game) flying(possible []Fate) []Fate {
+	g.choice = g.choice[:0]
+	for _, fate := range possible {
+		if fate.flies() {
+			g.choice = append(g.choice, fate)
+		}
+	}
+	if len(g.choice) == 0 {
+		return possible
+	}
+	return g.choice
 }
 
 // calm lets some executors go on without faults: each ends within a bounded number of steps. The others have crashed.
