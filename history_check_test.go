@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checkLimit is how long a history may take to be judged. One that takes longer is not accepted.
-const checkLimit = 30 * time.Second
+// checkLimit is how long a history may take to be judged: much longer than it takes, also on a slow machine. What takes longer is neither
+// accepted nor rejected.
+const checkLimit = 2 * time.Minute
 
 // only returns the history with those reads alone that are wanted.
 func (l line) only(wanted func(entry) bool) line {
@@ -103,8 +104,15 @@ func (l line) before(read porcupine.Operation) (int64, bool) {
 func accepts(t *testing.T, m porcupine.Model, l line) bool {
 	t.Helper()
 	result := porcupine.CheckOperationsTimeout(m, l, checkLimit)
-	require.NotEqual(t, porcupine.Unknown, result, "%d entries are not judged within %s", len(l), checkLimit)
+	requireDecided(t, result, l)
 	return result == porcupine.Ok
+}
+
+func requireDecided(t *testing.T, result porcupine.CheckResult, l line) {
+	t.Helper()
+	if result == porcupine.Unknown {
+		require.Fail(t, "not decided in time", "whether %d entries are linearizable is not known after %s", len(l), checkLimit)
+	}
 }
 
 // requireLinearizable requires that a history is linearizable, and leaves a picture of it if it is not.
@@ -114,9 +122,10 @@ func requireLinearizable(t *testing.T, m porcupine.Model, l line, what string) {
 	if result == porcupine.Ok {
 		return
 	}
+	requireDecided(t, result, l)
 	folder, err := os.MkdirTemp("", "history")
 	require.NoError(t, err)
 	picture := filepath.Join(folder, "history.html")
 	require.NoError(t, porcupine.VisualizePath(m, info, picture))
-	require.Equal(t, porcupine.Ok, result, "%s: the history is drawn in %s", what, picture)
+	require.Fail(t, "not linearizable", "%s: the history is drawn in %s", what, picture)
 }

@@ -183,9 +183,14 @@ func (h *history) lastBegun(n int) (ask, bool) {
 
 // awaitSuccesses waits until so many calls have been told success, and reports whether that came before ctx ended.
 func (h *history) awaitSuccesses(ctx context.Context, n int) bool {
-	ticker := time.NewTicker(20 * time.Millisecond)
+	return until(ctx, func() bool { return h.counts().Succeeded >= n })
+}
+
+// until waits until something is so, and reports whether that came before ctx ended.
+func until(ctx context.Context, so func() bool) bool {
+	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	for h.counts().Succeeded < n {
+	for !so() {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():

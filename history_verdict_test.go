@@ -16,13 +16,14 @@ import (
 type verdict struct {
 	ask    // the money that it moves; from the first call that may have stored it to the first definite answer
 	final  transfer.State
+	owned  bool   // a caller was told something definite, or was left in doubt
 	reason string // the failure's code
 	seen   *int64 // the balance that a refusal rests on, if an answer named it
 }
 
 // verdicts reads what became of every request, and requires that all answers were true: the same for all who asked with one ID, and what
-// is stored. It comes when everything is final. A request that nobody was told about ends when it is first seen final, now at
-// the latest. What was never stored is left out.
+// is stored. Of what is stored a caller was told, or was left in doubt. It comes when everything is final. A request that nobody was told
+// about ends when it is first seen final, now at the latest. What was never stored is left out.
 func (h *history) verdicts(t *testing.T, c *transfer.Coordinator) []verdict {
 	t.Helper()
 	h.mu.Lock()
@@ -53,8 +54,9 @@ func (h *history) verdicts(t *testing.T, c *transfer.Coordinator) []verdict {
 	}
 	stored := []verdict{}
 	for _, id := range slices.Sorted(maps.Keys(found)) {
-		if found[id].final != "" {
-			stored = append(stored, *found[id])
+		if v := found[id]; v.final != "" {
+			require.True(t, v.owned, "transfer %s is %s, and all who asked for it were told that nothing was stored", id, v.final)
+			stored = append(stored, *v)
 		}
 	}
 	return stored
@@ -81,11 +83,12 @@ func (v *verdict) take(t *testing.T, a ask) {
 		require.Equal(t, transfer.StateFail, v.final, "transfer %s, of which a caller was told %v", a.id, a.told)
 		require.Contains(t, []string{"cancelled", "stalled"}, v.reason, "transfer %s", a.id)
 		v.backAt = min(v.backAt, a.backAt)
-	default: // nothing was stored by this call
+	default: // nothing was stored by this call: if something is, it was another one, who then knows of it
 		require.True(t, errors.Is(a.told, context.DeadlineExceeded) || errors.Is(a.told, context.Canceled) ||
 			errors.Is(a.told, transfer.ErrClosed), "transfer %s was told %v", a.id, a.told)
 		return
 	}
+	v.owned = true
 	v.called = min(v.called, a.called)
 }
 

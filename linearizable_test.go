@@ -20,8 +20,8 @@ func TestLinearizable(t *testing.T) {
 	l := newLoad(t, b, loadOptions{
 		clients: 8, through: b.through, faults: []fault{lost, answerLost, held},
 		enough: func(c counts) bool {
-			return c.Succeeded >= 200 && c.Refused >= 30 && c.RolledBack >= 10 && c.InDoubt >= 10 && c.AskedAgain >= 20 &&
-				c.Reads >= 400 && c.Reserving >= 20 && c.StateReads >= 100 && c.UnderWay >= 10 &&
+			return c.Succeeded >= 150 && c.Refused >= 30 && c.RolledBack >= 10 && c.InDoubt >= 10 && c.AskedAgain >= 20 &&
+				c.Reads >= 300 && c.Reserving >= 20 && c.StateReads >= 100 && c.UnderWay >= 10 &&
 				c.Lost >= 10 && c.AnswersLost >= 10 && c.Held >= 10 && c.Deaths >= 4 && c.Sweeps >= 5
 		},
 	})

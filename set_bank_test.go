@@ -84,11 +84,13 @@ func (b setBank) awaitOther(ctx context.Context, old int) error {
 func (b setBank) keepIgnorant(primary int) (end func()) {
 	b.t.Helper()
 	set := func(member int, mode string, commands bson.A) {
-		_, err := b.set.FailPoint(b.t.Context(), member, mode, bson.D{
-			{Key: "failCommands", Value: commands}, {Key: "failInternalCommands", Value: true},
-			{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: 2000},
-		})
-		require.NoError(b.t, err)
+		require.Eventually(b.t, func() bool { // a member whose state changes closes its connections
+			_, err := b.set.FailPoint(b.t.Context(), member, mode, bson.D{
+				{Key: "failCommands", Value: commands}, {Key: "failInternalCommands", Value: true},
+				{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: 2000},
+			})
+			return err == nil
+		}, time.Minute, 10*time.Millisecond, "the failpoint of member %d can't be set", member)
 	}
 	for member := range b.set.Hosts() {
 		if member != primary {
