@@ -121,13 +121,32 @@ func (a *audit) answers(entries []entry) {
 	}
 }
 
+// cancellations demands that each cancelled transfer was cancelled by somebody who may have done it: whose answer doesn't deny it.
+func (a *audit) cancellations(entries []entry) {
+	may := map[string]bool{}
+	for _, e := range entries {
+		if e.Verb == verbCancel && (e.Word == done || e.Word == inDoubt || e.Word == unanswered) {
+			may[e.ID] = true
+		}
+	}
+	for id, t := range a.transfers {
+		if t.Failure.Code == "cancelled" && !may[id] {
+			a.wrong("cancelled "+id, t, "transfer %s is cancelled, and nobody who asked for that was told so, or left in doubt", id)
+		}
+	}
+}
+
 // lieOf says what is not true about an answer, "" if all is.
 func lieOf(e entry, t transferDocument, stored bool) string {
+	if !possible(e.Verb, e.Word) {
+		return "this is no answer to such a call"
+	}
+	if e.Verb == verbClose || e.Verb == verbReopen {
+		return "" // What is true of accounts changes all the time: see doors.
+	}
 	switch e.Word {
 	case unanswered, inDoubt: // which is always true
 		return ""
-	case rejected:
-		return "no call of these workers should be rejected"
 	case unwritten:
 		if stored && t.Metadata.Call == e.Call {
 			return "this very call has stored it"
@@ -138,12 +157,32 @@ func lieOf(e entry, t transferDocument, stored bool) string {
 			return "the caller knew that it is stored"
 		}
 		return ""
-	case done, refused, conflict, tooLate:
+	case done, refused, conflict, tooLate, rejected, keptOpen:
 	}
 	if !stored {
 		return "it is not stored"
 	}
 	return lieOfStored(e, t)
+}
+
+// possible reports whether a word may be said to a verb at all. No call of these workers should be rejected.
+func possible(v verb, w word) bool {
+	switch w {
+	case unanswered, inDoubt, unwritten, done:
+		return true
+	case conflict:
+		return v == verbConflict
+	case refused:
+		return v == verbTransfer || v == verbSubmit || v == verbWait
+	case tooLate:
+		return v == verbCancel
+	case notFound:
+		return v == verbCancel || v == verbGet || v == verbWait
+	case keptOpen:
+		return v == verbClose
+	case rejected:
+	}
+	return false
 }
 
 // lieOfStored says what is not true about an answer that tells of a stored transfer.

@@ -1,12 +1,16 @@
 package chaos
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/engine"
 )
 
 // The audit has teeth: it finds each way in which documents at rest can be wrong.
@@ -85,6 +89,16 @@ func TestLies(t *testing.T) {
 		{"no conflict", told(verbConflict, done, transfer.StateSuccess), &success, true},
 		{"rejected", told(verbTransfer, rejected, ""), nil, true},
 		{"submitted and lost", told(verbSubmit, done, transfer.StateInitiated), nil, true},
+		{"submitted and too late", told(verbSubmit, tooLate, ""), &success, true},
+		{"asked for and not found", told(verbTransfer, notFound, ""), nil, true},
+		{"looked at and not found", told(verbGet, notFound, ""), nil, false},
+		{"looked at and refused", entry{Verb: verbGet, Word: refused, Code: "insufficientFunds"}, &fail, true},
+		{"a transfer that is kept open", told(verbTransfer, keptOpen, ""), &success, true},
+		{"closed", told(verbClose, done, ""), nil, false},
+		{"not closed", told(verbClose, keptOpen, ""), nil, false},
+		{"not reopened", told(verbReopen, keptOpen, ""), nil, true},
+		{"closed and rejected", told(verbClose, rejected, ""), nil, true},
+		{"never answered", told(verbCancel, unanswered, ""), nil, false},
 		{"rolled back, and went on", told(verbGet, done, transfer.StateRollback), &success, true},
 	}
 	for _, test := range tests {
@@ -94,6 +108,53 @@ func TestLies(t *testing.T) {
 		}
 		lie := lieOf(test.entry, document, stored)
 		require.Equal(t, test.lie, lie != "", "%s: %s", test.name, lie)
+	}
+}
+
+// An error that nobody documents for callers like these is not taken for "nothing was stored".
+func TestWordOf(t *testing.T) {
+	tests := []struct {
+		err  error
+		want word
+	}{
+		{nil, done},
+		{fmt.Errorf("%w: %w", transfer.ErrInDoubt, context.DeadlineExceeded), inDoubt},
+		{&transfer.RefusedError{Err: transfer.ErrAccountBusy}, refused},
+		{transfer.ErrCancelled, refused},
+		{fmt.Errorf("account: %w", transfer.ErrAccountBusy), keptOpen},
+		{transfer.ErrAccountNotEmpty, keptOpen},
+		{context.DeadlineExceeded, unwritten},
+		{transfer.ErrClosed, unwritten},
+		{fmt.Errorf("transfer: %w", engine.ErrNothingSent), unwritten},
+		{transfer.ErrAccountNotFound, rejected},
+		{transfer.ErrInvalidRequest, rejected},
+		{errors.New("the server answered strangely"), rejected},
+	}
+	for _, test := range tests {
+		require.Equal(t, test.want, wordOf(test.err), "%v", test.err)
+	}
+}
+
+// A cancelled transfer has somebody who may have cancelled it.
+func TestCancellations(t *testing.T) {
+	tests := []struct {
+		told  []entry
+		found int
+	}{
+		{nil, 1},
+		{[]entry{{Verb: verbCancel, Word: unwritten}}, 1},
+		{[]entry{{Verb: verbCancel, Word: notFound}, {Verb: verbTransfer, Word: done}}, 1},
+		{[]entry{{Verb: verbCancel, Word: unwritten}, {Verb: verbCancel, Word: done}}, 0},
+		{[]entry{{Verb: verbCancel, Word: inDoubt}}, 0},
+		{[]entry{{Verb: verbCancel, Word: unanswered}}, 0},
+	}
+	for _, test := range tests {
+		document := transferDocument{State: transfer.StateFail}
+		document.Failure.Code = "cancelled"
+		a := &audit{findings: newFindings(), transfers: map[string]transferDocument{"": document}}
+		a.cancellations(test.told)
+		found, _ := a.findings.all()
+		require.Equal(t, test.found, found, "%v", test.told)
 	}
 }
 

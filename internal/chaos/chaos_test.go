@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 }
 
 // Whatever happens to workers, servers and messages, no unit is lost or minted, and every answer is true. The run meets each kind of fault,
-// or fails.
+// or fails. Its seed is another one each time; it tells which requests and faults were drawn, but a run with the same seed is another run.
 func TestChaos(t *testing.T) {
 	config := Default()
 	config.For = 25 * time.Second
@@ -41,7 +41,6 @@ func TestTheft(t *testing.T) {
 	found := strings.Join(report.Findings, "\n")
 	require.Contains(t, found, "were put in; the balances are")
 	require.Contains(t, found, "account account-0 has")
-	require.Equal(t, 2, report.Found, found)
 }
 
 func runFor(t *testing.T, config Config) Report {
@@ -62,7 +61,7 @@ func TestIdleRunIsVoid(t *testing.T) {
 	missing := strings.Join(report.Missing, "\n")
 	for _, what := range []string{
 		"succeeded", "failed", "taken over", "cancelled", "snapshots", faultKillPrimary, faultStopPrimary, faultStepDown, failover,
-		faultKillWorker, faultStopWorker, "update accounts " + faultHold, "insert transfers " + faultLate,
+		faultKillWorker, faultStopWorker, "update accounts " + faultHold, "find accounts " + faultDelayAnswer, "insert transfers " + faultLate,
 		"findAndModify " + faultConcern, "hello " + faultClosed, "find " + faultNotPrimary, "when everything was over",
 	} {
 		require.Contains(t, missing, what)

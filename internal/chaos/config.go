@@ -22,7 +22,7 @@ const (
 	Workers  = "workers"  // processes of the load are killed and stopped
 	Members  = "members"  // the primary is killed, stopped, stepped down
 	Commands = "commands" // the server lets commands fail
-	Wires    = "wires"    // messages are lost, delayed, held back
+	Wires    = "wires"    // messages and answers are lost and delayed, messages held back
 )
 
 // AllFaults returns all groups.

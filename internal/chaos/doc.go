@@ -12,12 +12,13 @@
 //   - kills and stops workers;
 //   - kills, stops and steps down the primary, which fails over;
 //   - lets commands fail on the server (failCommand), by kind of command and of failure;
-//   - delays messages, loses them, loses their answers, and holds some back until long after their senders gave up: workers
+//   - delays messages or their answers, loses either, and holds some back until long after their senders gave up: workers
 //     reach the servers only through its wire, which knows one command from another;
 //   - reads snapshots, and checks that balances and money in transit add up to what was put in.
 //
 // At the end all is healed, recovery runs until no transfer is open, the messages that were held back arrive, and the audit compares
-// each balance with what the successful transfers make of it, and each answer that any caller was ever given with what is stored.
+// each balance with what the successful transfers make of it, and each answer that any caller was ever given with what is stored. An
+// account is closed or reopened too often for that: there it is the last clear answer that has to be true, where nothing came after it.
 //
 // The load goes on until each kind of fault has happened often enough. A run that did not get there in three times its time, or
 // did not do its minimum of work, is void: it proves nothing, and fails.

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/engine"
 )
 
 // verb is what a client called.
@@ -34,10 +36,11 @@ const (
 	refused    word = "refused"         // it has failed
 	inDoubt    word = "in doubt"        // not known
 	unwritten  word = "nothing written" // nothing was stored by this call
-	rejected   word = "rejected"        // the library finds fault with the request or the server
+	rejected   word = "rejected"        // the library finds fault with the request or the server, or nobody knows what it means
 	conflict   word = "conflict"
 	tooLate    word = "too late" // to cancel
 	notFound   word = "not found"
+	keptOpen   word = "kept open" // the account: it is busy, or not empty
 )
 
 // entry is one line of a worker's report: a call that begins, or its answer.
@@ -50,6 +53,8 @@ type entry struct {
 	Code  string         // of the failure
 	Text  string         // of the error
 	Known bool           // the caller knew that the transfer is stored before it called
+
+	Began, Ended time.Time
 
 	Recovered *transfer.RecoveryReport
 }
@@ -82,10 +87,14 @@ func wordOf(err error) word {
 		return tooLate
 	case errors.Is(err, transfer.ErrTransferNotFound):
 		return notFound
+	case errors.Is(err, transfer.ErrAccountBusy), errors.Is(err, transfer.ErrAccountNotEmpty):
+		return keptOpen
 	case errors.Is(err, transfer.ErrInvalidRequest), errors.Is(err, transfer.ErrUnsupportedDeployment):
 		return rejected
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, transfer.ErrClosed), errors.Is(err, engine.ErrNothingSent):
+		return unwritten
 	}
-	return unwritten
+	return rejected // A server that is away for engine.AwayLimit is no excuse either: callers have less patience.
 }
 
 // reporter writes entries to the parent, each in one piece.
@@ -105,8 +114,10 @@ func (r *reporter) tell(e entry) {
 
 // during reports a call before and after it.
 func (r *reporter) during(ctx context.Context, e entry, call func(context.Context) (transfer.Record, error)) entry {
+	e.Began = time.Now()
 	r.tell(e)
 	e = e.answer(call(ctx))
+	e.Ended = time.Now()
 	r.tell(e)
 	return e
 }

@@ -8,13 +8,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // journal is what all callers of all workers called, and were answered.
 type journal struct {
 	mu         sync.Mutex
 	asked      map[string]int   // transfers, by how often they were asked for
-	answers    []entry          // that say something of a transfer
+	answers    []entry          // and the calls that never were answered
 	pending    map[string]entry // calls without an answer
 	words      map[blow]int     // answers, by verb and word
 	recoveries map[string]int   // by what became of the transfers
@@ -65,9 +66,7 @@ func (j *journal) enter(e entry) {
 	}
 	delete(j.pending, e.Call)
 	j.words[blow{string(e.Verb), string(e.Word)}]++
-	if e.Verb != verbClose && e.Verb != verbReopen {
-		j.answers = append(j.answers, e)
-	}
+	j.answers = append(j.answers, e)
 }
 
 // unanswered returns the transfers that the callers of one worker have asked for without an answer, and forgets the calls: the
@@ -81,6 +80,8 @@ func (j *journal) unanswered(prefix string) []string {
 			continue
 		}
 		delete(j.pending, call)
+		e.Ended = time.Now()
+		j.answers = append(j.answers, e)
 		j.words[blow{string(e.Verb), "never answered"}]++
 		if e.Verb == verbTransfer || e.Verb == verbSubmit {
 			ids = append(ids, e.ID)

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -26,11 +27,12 @@ type late struct {
 	mu   sync.Mutex
 	rng  *rand.Rand
 	kept []message
+	door map[string]time.Time // accounts, by when a message that closes or reopens them came late for the last time
 	all  sync.WaitGroup
 }
 
 func newLate(members []string, seed uint64, t *tally) *late {
-	return &late{members: members, tally: t, rng: rand.New(rand.NewPCG(seed, 2))}
+	return &late{members: members, tally: t, rng: rand.New(rand.NewPCG(seed, 2)), door: map[string]time.Time{}}
 }
 
 // hold takes a message, which arrives after a while, or at the end.
@@ -68,6 +70,7 @@ func (l *late) deliverAll(ctx context.Context) map[string]int {
 
 // deliver sends a message to the members, one after the other, until one performs it: that is the primary of the moment.
 func (l *late) deliver(ctx context.Context, m message) bool {
+	defer l.note(m)
 	for _, member := range l.members {
 		if l.deliverTo(ctx, member, m) {
 			return true
@@ -90,4 +93,22 @@ func (l *late) deliverTo(ctx context.Context, member string, m message) bool {
 	}
 	reply, err := readMessage(conn)
 	return err == nil && reply.ok()
+}
+
+// note takes down when a message came late, if it closes or reopens an account.
+func (l *late) note(m message) {
+	account := m.door()
+	if account == "" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.door[account] = time.Now()
+}
+
+// doors returns when messages that close or reopen accounts came late for the last time.
+func (l *late) doors() map[string]time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.door)
 }

@@ -88,6 +88,21 @@ func (m message) kind() string {
 	return first.Key()
 }
 
+// door returns the account that a message closes or reopens, and "" if it does neither.
+func (m message) door() string {
+	if m.kind() != "update accounts" {
+		return ""
+	}
+	body, _ := m.body() // It has a kind, so it has a body.
+	for _, change := range []string{"$set", "$unset"} {
+		if _, err := body.LookupErr("updates", "0", "u", change, "closed"); err == nil {
+			account, _ := body.Lookup("updates", "0", "q", "_id").StringValueOK()
+			return account
+		}
+	}
+	return ""
+}
+
 // ok reports whether a reply says that the server performed the command.
 func (m message) ok() bool {
 	body, err := m.body()

@@ -3,6 +3,7 @@ package chaos
 import (
 	"bytes"
 	"encoding/binary"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,6 +43,22 @@ func TestKind(t *testing.T) {
 	m := wrapped(t, tests[0].sections)
 	binary.LittleEndian.PutUint32(m[12:], 2012) // compressed
 	require.Empty(t, m.kind())
+}
+
+// A wire knows which account a message closes or reopens.
+func TestDoor(t *testing.T) {
+	for change, want := range map[string]string{"$set closed": "door-1", "$unset closed": "door-1", "$set fence": "", "$inc balance": ""} {
+		operator, field, _ := strings.Cut(change, " ")
+		command, err := bson.Marshal(bson.D{
+			{Key: "update", Value: "accounts"}, {Key: "$db", Value: database},
+			{Key: "updates", Value: bson.A{bson.D{
+				{Key: "q", Value: bson.D{{Key: "_id", Value: "door-1"}}},
+				{Key: "u", Value: bson.D{{Key: operator, Value: bson.D{{Key: field, Value: true}}}}},
+			}}},
+		})
+		require.NoError(t, err)
+		require.Equal(t, want, wrapped(t, append([]byte{sectionDocument}, command...)).door(), change)
+	}
 }
 
 // A reply says whether the server performed the command.

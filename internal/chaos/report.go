@@ -24,6 +24,7 @@ type Report struct {
 	Snapshots  int
 	Moving     int // of the snapshots, those with money in transit
 	NoSnapshot int // attempts that failed
+	Doors      int // comparisons of accounts with the last answer to close or reopen them
 	Found      int
 	Findings   []string
 	Missing    []string // what the run should have done and did not
@@ -46,7 +47,7 @@ func (r *run) report() Report {
 	report := Report{
 		Config: r.Config, Transfers: map[transfer.State]int{}, Answers: r.journal.words, Recoveries: r.journal.recoveries,
 		Faults: r.tally.all(), Arrived: r.arrived,
-		Snapshots: r.checker.good, Moving: r.checker.moving, NoSnapshot: r.checker.failed,
+		Doors: r.judged, Snapshots: r.checker.good, Moving: r.checker.moving, NoSnapshot: r.checker.failed,
 	}
 	for _, n := range r.journal.asked {
 		report.Asked += n
@@ -79,6 +80,7 @@ func (r Report) Print(out io.Writer) error {
 	} {
 		line("answers to %s\t%s", v, counts(r.Answers, func(b blow) (string, bool) { return b.at, b.fault == string(v) }))
 	}
+	line("accounts\t%d compared with the last answer to close or reopen them", r.Doors)
 	line("recovery\t%s", counts(r.Recoveries, func(what string) (string, bool) { return what, true }))
 	line("snapshots\t%d checked, %d of them with money in transit, %d not to be had", r.Snapshots, r.Moving, r.NoSnapshot)
 	for _, fault := range append(memberFaults(), failover, faultKillWorker, faultStopWorker) {

@@ -47,6 +47,7 @@ type run struct {
 	checker  *checker
 	arrived  map[string]int // messages that arrived when everything was over
 	last     *audit
+	judged   int // accounts whose last answer to close or reopen could be compared
 }
 
 // Run runs the load and the faults, checks, and reports. Its progress goes to the log. The error says why there is no report.
@@ -197,8 +198,11 @@ func (r *run) storm(ctx context.Context) error {
 func (r *run) steal(ctx context.Context) {
 	for r.Theft != 0 && pause(ctx, r.For/4) {
 		limited, cancel := context.WithTimeout(ctx, snapshotLimit)
-		update := bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: -r.Theft}}}}
-		_, err := r.db.Collection("accounts").UpdateByID(limited, accountName(0), update)
+		// A theft whose answer was lost is not repeated.
+		untouched := bson.D{{Key: "_id", Value: accountName(0)}, {Key: "robbed", Value: nil}}
+		_, err := r.db.Collection("accounts").UpdateOne(limited, untouched, bson.D{
+			{Key: "$inc", Value: bson.D{{Key: "balance", Value: -r.Theft}}}, {Key: "$set", Value: bson.D{{Key: "robbed", Value: true}}},
+		})
 		cancel()
 		if err == nil {
 			return
@@ -251,6 +255,8 @@ func (r *run) audit(ctx context.Context, when string) error {
 	a.balances()
 	a.states(r.journal.asked, r.checker.decided())
 	a.answers(r.journal.answers)
+	a.cancellations(r.journal.answers)
+	r.judged += a.doors(r.journal.answers, r.late.doors())
 	r.last = a
 	return nil
 }

@@ -5,27 +5,29 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"sync"
 	"time"
 )
 
 // What a wire does to messages.
 const (
-	faultDelay  = "delayed"
-	faultLose   = "lost"
-	faultAnswer = "answer lost"
-	faultHold   = "held back"
+	faultDelay       = "delayed"
+	faultLose        = "lost"
+	faultAnswer      = "answer lost"
+	faultDelayAnswer = "answer delayed"
+	faultHold        = "held back"
 )
 
-func wireFaults() []string { return []string{faultDelay, faultLose, faultAnswer, faultHold} }
+func wireFaults() []string {
+	return []string{faultDelay, faultLose, faultAnswer, faultDelayAnswer, faultHold}
+}
 
 const (
 	// odds says that one of so many messages meets a fault.
 	odds = 100
-	// accountOdds is for writes to accounts, where one that comes late would move money.
-	accountOdds = 20
-	// longestDelay is longer than workers wait for a sign of life before they take a transfer over.
+	// writeOdds is for writes to accounts, where one that comes late would move money, and for the inserts of transfers, which are rare.
+	writeOdds = 20
+	// longestDelay is longer than workers wait for a sign of life before they take a transfer over, and than some callers wait at all.
 	longestDelay = 2 * stallThreshold
 	// longestHold is how long a message is held back, unless it is kept until the end.
 	longestHold = 10 * time.Second
@@ -92,9 +94,9 @@ func (w *wire) accept(ctx context.Context) {
 				_ = client.Close()
 				return
 			}
-			l := &link{wire: w, client: client, server: server}
+			l := &link{wire: w, client: client, server: server, struck: map[int]time.Duration{}}
 			w.watch(client, server)
-			w.all.Go(l.answers)
+			w.all.Go(func() { l.answers(ctx) })
 			l.commands(ctx)
 		})
 	}
@@ -121,8 +123,8 @@ func (w *wire) dice(kind string) (fault string, howLong time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	chance := odds
-	if kind == "update accounts" {
-		chance = accountOdds
+	if kind == "update accounts" || kind == "insert transfers" {
+		chance = writeOdds
 	}
 	if kind == "" || w.calm || w.rng.IntN(chance) > 0 {
 		return "", 0
@@ -132,7 +134,7 @@ func (w *wire) dice(kind string) (fault string, howLong time.Duration) {
 	fault = w.tally.least(kind, faults)
 	w.tally.add(fault, kind, 1)
 	longest := longestHold
-	if fault == faultDelay {
+	if fault == faultDelay || fault == faultDelayAnswer {
 		longest = longestDelay
 	}
 	// Milliseconds are as likely as seconds: a late message is at its worst before anybody has replaced the fence that it names.
@@ -145,7 +147,7 @@ type link struct {
 	client, server net.Conn
 
 	mu     sync.Mutex
-	unread []int // the requests whose answers are lost
+	struck map[int]time.Duration // requests, by how much later their answers come: never, if 0
 }
 
 // commands leads messages to the server, until the connection ends.
@@ -167,10 +169,11 @@ func (l *link) commands(ctx context.Context) {
 			if !pause(ctx, howLong) {
 				return
 			}
+			l.wire.late.note(m)
 		case faultAnswer:
-			l.mu.Lock()
-			l.unread = append(l.unread, m.id())
-			l.mu.Unlock()
+			l.strike(m, 0)
+		case faultDelayAnswer:
+			l.strike(m, howLong)
 		}
 		if _, err := l.server.Write(m); err != nil {
 			return
@@ -178,8 +181,15 @@ func (l *link) commands(ctx context.Context) {
 	}
 }
 
+// strike says what becomes of the answer to a message.
+func (l *link) strike(m message, delay time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.struck[m.id()] = delay
+}
+
 // answers leads messages to the client, until the connection ends.
-func (l *link) answers() {
+func (l *link) answers(ctx context.Context) {
 	defer l.cut()
 	for {
 		m, err := readMessage(l.server)
@@ -187,9 +197,10 @@ func (l *link) answers() {
 			return
 		}
 		l.mu.Lock()
-		lost := slices.Contains(l.unread, m.answerTo())
+		delay, struck := l.struck[m.answerTo()]
+		delete(l.struck, m.answerTo())
 		l.mu.Unlock()
-		if lost {
+		if struck && (delay == 0 || !pause(ctx, delay)) {
 			return
 		}
 		if _, err := l.client.Write(m); err != nil {
