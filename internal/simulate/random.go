@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -22,6 +23,7 @@ type game struct {
 	sticky  float64            // that the executor which moved last moves again
 	may     [lastFate + 1]bool // which fates can be met
 	ill     bool               // accounts are closed, and primaries fall
+	missing int                // the account that may be inserted by hand, -1 if there is none
 	guests  []int              // executors that are still to join
 	last    int                // the executor that moved last
 	made    []move
@@ -48,7 +50,8 @@ func stage(seed uint64) *game {
 		plans = append(plans, drawPlan(random))
 		initiated = append(initiated, random.IntN(3) == 0)
 	}
-	w := NewWorld(drawAccounts(random), initiated, plans...)
+	accounts := drawAccounts(random)
+	w := NewWorld(accounts, initiated, plans...)
 	w.history = true
 	if random.IntN(8) == 0 {
 		w.MarkerLimit = 1
@@ -56,6 +59,7 @@ func stage(seed uint64) *game {
 	if random.IntN(8) == 0 {
 		w.MostBalance = 100
 	}
+	g.missing = slices.IndexFunc(accounts, func(a Account) bool { return a.Missing })
 	g.run = &run{w: *w, faults: 1 + random.IntN(12)}
 	most, undoing := 1+random.IntN(maxExecutors), random.IntN(2) == 0
 	for t := range transfers {
@@ -175,8 +179,10 @@ func (g *game) draw() move {
 		late := g.late[g.random.IntN(len(g.late))]
 		return move{kind: answerLate, who: late.who, op: late.op.Kind, at: late.op.Participant}
 	case n < 15 && g.ill:
-		kinds := []moveKind{closeAccount, seal, reopen, reopen, create, create, failOver, failOver}
+		kinds := []moveKind{closeAccount, seal, reopen, failOver}
 		return move{kind: kinds[g.random.IntN(len(kinds))], who: g.random.IntN(MaxAccounts)}
+	case n < 17 && g.missing >= 0:
+		return move{kind: create, who: g.missing}
 	case n < 16:
 		return move{kind: deposit, who: g.random.IntN(MaxAccounts)}
 	}
