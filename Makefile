@@ -16,11 +16,11 @@ FUZZ := $(addprefix internal/money:,FuzzParse FuzzJSON FuzzFromBSON FuzzArithmet
 .PHONY: test race demo simulate search teeth chaos fuzz lint vulncheck
 
 test: ## all tests, on a real MongoDB server
-	go run ./internal/mongotest/withmongo go test ./...
+	go run ./internal/mongotest/withmongo go test -timeout 30m ./...
 
 # Without the mutants, which are other binaries, and without chaos: the driver closes connections that are in use when a server goes.
 race: ## the same under the race detector, which needs a C compiler
-	go run ./internal/mongotest/withmongo go test -race -short -skip TestMutantsAreCaught $$(go list ./... | grep -v /internal/chaos)
+	go run ./internal/mongotest/withmongo go test -race -short -timeout 30m -skip TestMutantsAreCaught $$(go list ./... | grep -v /internal/chaos)
 
 demo: ## the story on the terminal
 	cd examples/demo && go run .
