@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
@@ -74,7 +73,7 @@ func (c *Coordinator) net(legs []Leg) ([]mongostore.Leg, error) {
 	kind := legs[0].Amount.exact.Kind()
 	total := legs[0].Amount.exact
 	places := map[[2]string]int{}
-	var netted []mongostore.Leg
+	netted := make([]mongostore.Leg, 0, len(legs))
 	for i, leg := range legs {
 		amount := leg.Amount.exact
 		if err := c.checkLeg(leg, kind); err != nil {
@@ -110,7 +109,7 @@ func (c *Coordinator) checkLeg(leg Leg, kind money.Kind) error {
 	if !c.store.HasLedger(leg.Ledger) {
 		return invalid("the ledger %q is not registered: see WithLedger", leg.Ledger)
 	}
-	if _, err := mongostore.IDCodec(c.settings.ids).Encode(leg.Account); err != nil {
+	if err := c.checkAccount(leg.Account); err != nil {
 		return invalid("account: %w", err)
 	}
 	amount := leg.Amount.exact
@@ -123,6 +122,15 @@ func (c *Coordinator) checkLeg(leg Leg, kind money.Kind) error {
 		return invalid("%s has more than %d digits behind the point", amount, money.MaxPlaces)
 	}
 	return nil
+}
+
+// checkAccount refuses what can't be the ID of an account.
+func (c *Coordinator) checkAccount(id string) error {
+	if c.settings.ids == StringIDs {
+		return mongostore.CheckID(id)
+	}
+	_, err := mongostore.IDCodec(c.settings.ids).Encode(id)
+	return err
 }
 
 func checkNetted(legs []mongostore.Leg) error {
@@ -143,17 +151,17 @@ func digest(t mongostore.Transfer) []byte {
 	slices.SortFunc(legs, func(a, b mongostore.Leg) int {
 		return cmp.Or(cmp.Compare(a.Ledger, b.Ledger), cmp.Compare(a.Account, b.Account))
 	})
-	var payload bytes.Buffer
-	field := func(text string) { // with its length, so that no two lists of fields look alike
-		payload.Write(binary.BigEndian.AppendUint32(nil, uint32(len(text))))
-		payload.WriteString(text)
-	}
-	field(t.Currency)
+	payload := appendField(make([]byte, 0, 256), t.Currency)
 	for _, leg := range legs {
-		field(leg.Ledger)
-		field(leg.Account)
-		field(leg.Amount.Canonical())
+		payload = appendField(payload, leg.Ledger)
+		payload = appendField(payload, leg.Account)
+		payload = appendField(payload, leg.Amount.Canonical())
 	}
-	sum := sha256.Sum256(payload.Bytes())
-	return append([]byte{digestVersion}, sum[:]...)
+	sum := sha256.Sum256(payload)
+	return append(append(make([]byte, 0, 1+len(sum)), digestVersion), sum[:]...)
+}
+
+// appendField appends a text with its length, so that no two lists of fields look alike.
+func appendField(payload []byte, text string) []byte {
+	return append(binary.BigEndian.AppendUint32(payload, uint32(len(text))), text...)
 }

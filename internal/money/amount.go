@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strconv"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -154,22 +155,25 @@ func (a Amount) Neg() Amount {
 
 // Add returns the sum of two amounts of one kind. It fails where the sum can't be stored exactly.
 func (a Amount) Add(b Amount) (Amount, error) {
-	if a.kind != b.kind {
+	switch {
+	case a.kind != b.kind:
 		return Amount{}, errors.New("whole units and decimals can't be added")
+	case a.kind == Exact:
+		x, y, exponent := align(a, b)
+		return exact(x.Add(x, y), exponent)
 	}
-	x, y, exponent := align(a, b)
-	sum := x.Add(x, y)
-	if a.kind == Exact {
-		return exact(sum, exponent)
-	}
-	if !sum.IsInt64() {
+	sum := a.units + b.units
+	if (sum > a.units) != (b.units > 0) { // it has wrapped round
 		return Amount{}, errOutOfRange()
 	}
-	return Units(sum.Int64()), nil
+	return Units(sum), nil
 }
 
 // String returns the number in plain notation, with the digits behind the point that it was made with.
 func (a Amount) String() string {
+	if a.kind == Whole {
+		return strconv.FormatInt(a.units, 10)
+	}
 	coefficient, exponent := a.parts()
 	if exponent >= 0 {
 		return scale(coefficient, exponent).String()
@@ -189,10 +193,10 @@ func (a Amount) String() string {
 
 // Canonical returns a text that is the same for equal amounts of one kind, and another one for all others.
 func (a Amount) Canonical() string {
-	text := a.String()
 	if a.kind == Whole {
-		return "u" + text
+		return string(strconv.AppendInt(append(make([]byte, 0, 24), 'u'), a.units, 10))
 	}
+	text := a.String()
 	if strings.Contains(text, ".") {
 		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 	}

@@ -64,6 +64,9 @@ func (a Amount) Value() any {
 	return a.decimal
 }
 
+// Whole returns the number of units, and whether the amount is a number of units.
+func (a Amount) Whole() (int64, bool) { return a.units, a.kind == Whole }
+
 // MarshalBSONValue implements bson.ValueMarshaler: an int64 or a Decimal128.
 func (a Amount) MarshalBSONValue() (byte, []byte, error) {
 	t, data, err := bson.MarshalValue(a.Value())

@@ -45,6 +45,9 @@ func (a Amount) Within(limit Amount) bool {
 
 // Places returns the number of digits behind the point, without trailing zeros.
 func (a Amount) Places() int {
+	if a.kind == Whole {
+		return 0
+	}
 	_, fraction, _ := strings.Cut(a.String(), ".")
 	return len(strings.TrimRight(fraction, "0"))
 }

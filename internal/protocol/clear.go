@@ -17,18 +17,18 @@ func (x *Execution) startClearing() {
 	}
 }
 
-// clearances returns what is next while settling or undoing.
-func (x *Execution) clearances() []Operation {
+// clearances adds what is next while settling or undoing.
+func (x *Execution) clearances(operations []Operation) []Operation {
 	kind := Undo
 	if x.state == Committed {
 		kind = Settle
 	}
-	operations := x.each(needsClearing, kind)
+	operations = x.each(operations, needsClearing, kind)
 	for i := range operations {
 		operations[i].ReplaceFence = x.dirty
 	}
-	operations = append(operations, x.each(needsFenceOnly, FenceOnly)...)
-	return append(operations, x.each(needsClearingLook, Look)...)
+	operations = x.each(operations, needsFenceOnly, FenceOnly)
+	return x.each(operations, needsClearingLook, Look)
 }
 
 func (x *Execution) observeClear(op Operation, answer Answer) {

@@ -68,12 +68,17 @@ type Execution struct {
 	claimUnsure  bool // a claim may have been stored, or may yet be
 	round        int  // answers to an earlier one come too late
 	participants []participant
+	room         []Operation // empty: what is asked for next comes here, behind what was handed out
 	err          error
 }
+
+// roomFor is the number of participants for which an execution makes room beforehand: most have no more.
+const roomFor = 4
 
 // New returns an execution of a transfer with so many participants.
 func New(start Start, participants int) *Execution {
 	x := &Execution{start: start, phase: readingFences, outcome: Running, participants: make([]participant, participants)}
+	x.room = make([]Operation, 0, 3+3*min(participants, roomFor)) // Claim, Decide, Finish; ReadFence, Prepare, Settle of each
 	x.refusal.Participant = NoParticipant
 	for i := range x.participants {
 		x.participants[i].step = needsFence
@@ -89,6 +94,7 @@ func New(start Start, participants int) *Execution {
 func (x *Execution) Clone() *Execution {
 	fork := *x
 	fork.participants = slices.Clone(x.participants)
+	fork.room = nil // both would write there
 	return &fork
 }
 
@@ -124,27 +130,32 @@ func (x *Execution) Hurry() { x.start.Patient = false }
 // Next returns the operations that the execution wants performed now, none when it has ended. What was handed out before and
 // not answered counts as Unknown, and an answer to it that comes later is ignored. It fails on a state it does not know: states come
 // from the database, and a newer version may have written one.
+//
+// The list is the caller's for good: it is never written again. 1. A prepare hangs. 2. The next list is written over the old one, and
+// a settle stands where the prepare stood. 3. The prepare's late answer is handed over with what stands there, and counts as the settle's.
 func (x *Execution) Next() ([]Operation, error) {
 	x.countUnanswered()
 	x.advance()
-	operations, err := x.next()
+	operations, err := x.next(x.room)
 	x.round++
 	for i := range operations {
 		operations[i].round = x.round
 	}
-	return operations, err
+	x.room = operations[len(operations):]
+	return slices.Clip(operations), err
 }
 
-func (x *Execution) next() ([]Operation, error) {
+// next adds the operations to an empty list.
+func (x *Execution) next(operations []Operation) ([]Operation, error) {
 	if x.err != nil {
 		return nil, x.err
 	}
 	if x.mustLook {
-		return []Operation{about(LookTransfer)}, nil
+		return append(operations, about(LookTransfer)), nil
 	}
 	switch x.phase {
 	case readingFences:
-		return x.each(needsFence, ReadFence), nil
+		return x.each(operations, needsFence, ReadFence), nil
 	case claiming:
 		x.claimSent = true
 		op := about(Claim)
@@ -152,19 +163,19 @@ func (x *Execution) next() ([]Operation, error) {
 		if op.Claiming == CancelInitiated {
 			op.Refusal = x.refusal
 		}
-		return []Operation{op}, nil
+		return append(operations, op), nil
 	case checkingClaim, checkingFinish:
-		return []Operation{about(ReadTransfer)}, nil
+		return append(operations, about(ReadTransfer)), nil
 	case preparing:
-		return x.preparations(), nil
+		return x.preparations(operations), nil
 	case deciding:
-		return []Operation{x.decide()}, nil
+		return append(operations, x.decide()), nil
 	case clearing:
-		return x.clearances(), nil
+		return x.clearances(operations), nil
 	case finishing:
 		op := about(Finish)
 		op.To = x.finalState()
-		return []Operation{op}, nil
+		return append(operations, op), nil
 	case ended:
 		return nil, nil
 	}

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -312,4 +313,22 @@ func TestClonesGoTheirOwnWay(t *testing.T) {
 	fork.hears(Prepare, yes(), yes())
 	d.asks(Look, 1)
 	fork.asks(Decide, 1)
+}
+
+// TestOperationsStayAsTheyWereAskedFor promises that what was handed out is never written again, neither by a later round nor by a fork:
+// somebody may still be at it, and its late answer must not count as another one's.
+func TestOperationsStayAsTheyWereAskedFor(t *testing.T) {
+	d := reached(t)
+	fork := dialogue{t: t, x: d.x.Clone()}
+	d.hears(Prepare, yes(), yes())
+	asked := d.asks(Decide, 1)
+	longer := asked
+	longer = append(longer, about(Verify)) // the list is the caller's, and so is what stands behind it
+	before := slices.Clone(longer)
+	fork.hears(Prepare, no(), no())
+	fork.asks(Look, 2)
+	require.Equal(t, before[:1], asked)
+	d.asks(Decide, 1)
+	require.Equal(t, before[:1], asked)
+	require.Equal(t, before, longer)
 }

@@ -47,17 +47,17 @@ func (x *Execution) observeFence(op Operation, answer Answer) {
 	}
 }
 
-// preparations returns what is next while preparing: looks first, since what they show may make prepares needless.
-func (x *Execution) preparations() []Operation {
+// preparations adds what is next while preparing: looks first, since what they show may make prepares needless.
+func (x *Execution) preparations(operations []Operation) []Operation {
 	if x.any(needsLook) {
-		return x.each(needsLook, Look)
+		return x.each(operations, needsLook, Look)
 	}
 	if x.any(needsVerify) {
 		op := about(Verify)
 		op.Epoch = x.epoch
-		return []Operation{op}
+		return append(operations, op)
 	}
-	operations := x.each(needsPrepare, Prepare)
+	operations = x.each(operations, needsPrepare, Prepare)
 	for i, op := range operations {
 		p := &x.participants[op.Participant]
 		operations[i].Fence = p.fence
@@ -212,9 +212,8 @@ func (x *Execution) all(s step) bool {
 	return true
 }
 
-// each returns one operation of a kind for every participant at a step.
-func (x *Execution) each(s step, kind Kind) []Operation {
-	operations := make([]Operation, 0, len(x.participants))
+// each adds one operation of a kind for every participant at a step.
+func (x *Execution) each(operations []Operation, s step, kind Kind) []Operation {
 	for i := range x.participants {
 		if x.participants[i].step == s {
 			operations = append(operations, Operation{Kind: kind, Participant: i})
