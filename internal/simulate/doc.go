@@ -10,6 +10,8 @@
 //     story that was found.
 //   - [Explore] walks through every interleaving of a [Scene].
 //
+// Writes of different transfers to one account may travel as one update: what may is in merged.go, and what can become of it in mixture.go.
+//
 // What can happen to an operation is listed in fate.go, what else can happen in move.go. An executor that is never chosen again has
 // crashed; one that is chosen again much later was paused. The threshold of a takeover is always zero.
 //

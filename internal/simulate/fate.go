@@ -26,7 +26,9 @@ const (
 	staleRead                       // a cut-off old primary answers a read that doesn't decide: it shows an older version
 	cached                          // a fence is not read, but remembered from an earlier version, and nothing else is known
 	unreplicated                    // performed by the primary alone; the answer is Unknown; a failover takes it back
-	lastFate        = unreplicated
+	readBack                        // performed; another write of the command did not match, and a deciding read tells which: see showsDone
+	split                           // performed, but another write of the command did not match: each is sent again by itself, see World.split
+	lastFate        = split
 )
 
 // String tells the fate.
@@ -36,7 +38,8 @@ func (f Fate) String() string {
 		"it can't be sent", "a cut-off old primary answers", "another write of the command did not match",
 		"the server refuses it", "it arrives, and a copy hangs in the network", "its answer is late", "a cut-off old primary shows what was",
 		"it is answered from memory",
-		"the primary alone performs it, and its answer is lost",
+		"the primary alone performs it, and its answer is lost", "another write of the command did not match, and it is read back",
+		"another write of the command did not match, and it is split",
 	}[f]
 }
 
@@ -56,12 +59,12 @@ func fates(kind protocol.Kind) []Fate {
 	case protocol.Prepare, protocol.FenceOnly:
 		return []Fate{
 			answered, answerLost, lost, delayed, unheard, notSent, staleNotMatched, shortCount, refusedByServer, answeredLate,
-			unreplicated,
+			unreplicated, readBack,
 		}
 	case protocol.Claim, protocol.Verify, protocol.Decide, protocol.Settle, protocol.Undo, protocol.Finish:
 		return []Fate{
 			answered, answerLost, lost, delayed, unheard, notSent, staleNotMatched, shortCount, refusedByServer, answeredLate,
-			unreplicated, repeated,
+			unreplicated, readBack, repeated,
 		}
 	}
 	return nil
@@ -72,7 +75,7 @@ func canMeet(kind protocol.Kind, fate Fate) bool { return slices.Contains(fates(
 // meet lets a message meet its fate, and returns the answer as the execution hears it. A stale read shows the given version of the past.
 func (w *World) meet(m Message, fate Fate, past int) protocol.Answer {
 	if fate.flies() {
-		defer w.keep(m)
+		defer w.keep([]Message{m})
 	}
 	switch fate {
 	case answered, repeated, answeredLate:
@@ -86,6 +89,9 @@ func (w *World) meet(m Message, fate Fate, past int) protocol.Answer {
 	case shortCount:
 		w.Perform(m)
 		return protocol.Answer{Result: protocol.NotMatched}
+	case readBack:
+		w.Perform(m)
+		return w.showsDone(m)
 	case staleNotMatched:
 		return protocol.Answer{Result: protocol.NotMatched}
 	case refusedByServer:
@@ -97,9 +103,47 @@ func (w *World) meet(m Message, fate Fate, past int) protocol.Answer {
 		return protocol.Answer{Result: protocol.NotSent}
 	case unreplicated:
 		w.apply(m)
-	case lost, delayed, unheard:
+	case lost, delayed, unheard, split:
 	}
 	return protocol.Answer{Result: protocol.Unknown}
+}
+
+// showsDone answers a write from what a deciding read shows after it. Applied is answered where the document is as the write would leave
+// it: the execution's own look would conclude the same from NotMatched, for
+//   - a prepare, from the marker;
+//   - a settle or an undo without a new fence, from an account without the marker: it is cleared, by whoever did it;
+//   - a claim, a decision and a finish, from owner, epoch and state.
+//
+// A verify that was read back was not needed: the deciding read itself tells that nobody had taken over when the fences were read. A
+// write with a new fence leaves nothing by which to tell that it was the one: that is answered NotMatched.
+func (w *World) showsDone(m Message) protocol.Answer {
+	look := m
+	look.Op.Kind = protocol.LookTransfer
+	if m.Op.Participant != protocol.NoParticipant {
+		look.Op.Kind = protocol.Look
+	}
+	seen := w.Perform(look)
+	facts, image := seen.Facts, seen.Transfer
+	done := false
+	switch m.Op.Kind {
+	case protocol.Prepare:
+		done = facts.Marker
+	case protocol.Settle, protocol.Undo:
+		done = facts.Found && !facts.Marker && !m.Op.ReplaceFence
+	case protocol.Claim:
+		done = image.Mine
+	case protocol.Verify:
+		done = image.Mine && image.Epoch == m.Op.Epoch && image.State == protocol.Preparing
+	case protocol.Decide:
+		done = image.Mine && image.Epoch == m.Op.Epoch && image.State == m.Op.To
+	case protocol.Finish:
+		done = image.State == m.Op.To
+	default:
+	}
+	if !done {
+		return protocol.Answer{Result: protocol.NotMatched}
+	}
+	return protocol.Answer{Result: protocol.Applied, Transfer: image}
 }
 
 // remember answers a read of a fence with the fence that the account had at some moment, and with the best of all else.
@@ -112,12 +156,14 @@ func (w *World) remember(at *Version, m Message) protocol.Answer {
 	}}
 }
 
-// keep adds a message to those on their way. Their order means nothing; it is kept the same, so that a search takes worlds
+// keep adds what travels as one to what is on its way. The order means nothing; it is kept the same, so that a search takes worlds
 // for the same that are.
-func (w *World) keep(m Message) {
-	at, _ := slices.BinarySearchFunc(w.flight, m, func(a, b Message) int {
-		return cmp.Or(
-			cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Op.Kind, b.Op.Kind), cmp.Compare(a.Op.Participant, b.Op.Participant))
-	})
-	w.flight = slices.Insert(w.flight, at, m)
+func (w *World) keep(members []Message) {
+	at, _ := slices.BinarySearchFunc(w.flight, members, func(a, b []Message) int { return slices.CompareFunc(a, b, inOrder) })
+	w.flight = slices.Insert(w.flight, at, members)
+}
+
+func inOrder(a, b Message) int {
+	return cmp.Or(
+		cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Op.Kind, b.Op.Kind), cmp.Compare(a.Op.Participant, b.Op.Participant))
 }

@@ -93,9 +93,11 @@ func (w *World) checkMarkers(*Version) error {
 
 // checkClean checks that no prepare of a transfer that was decided clean is on its way: what is built on that needs no new fence.
 func (w *World) checkClean(*Version) error {
-	for _, m := range w.flight {
-		if m.Op.Kind == protocol.Prepare && w.Transfers[m.Transfer].Clean {
-			return violates(4, "%s was decided clean, and a prepare of it is on its way", transferName(m.Transfer))
+	for _, sent := range w.flight {
+		for _, m := range sent {
+			if m.Op.Kind == protocol.Prepare && w.Transfers[m.Transfer].Clean {
+				return violates(4, "%s was decided clean, and a prepare of it is on its way", transferName(m.Transfer))
+			}
 		}
 	}
 	return nil
@@ -127,7 +129,7 @@ func (w *World) checkPrepared(before *Version) error {
 			case !a.Markers[t] || was.Markers[t]:
 			case a.Closed:
 				return violates(3, "%s is closed, and gets a marker", accountName(leg.Account))
-			case was.Balance+leg.credit() > w.MostBalance:
+			case max(was.Balance, a.Balance)+leg.credit() > w.MostBalance:
 				return violates(3, "%s is to receive more than can be stored", accountName(leg.Account))
 			}
 		}

@@ -44,12 +44,18 @@ func (k *keyer) start(w *World) {
 	k.add(reflect.ValueOf(&w.reasons).Elem())
 	k.buf = append(k.buf, byte(len(w.flight)))
 	for i := range w.flight {
-		m := &w.flight[i]
-		k.buf = append(k.buf, byte(m.Transfer), byte(m.Owner))
-		k.add(reflect.ValueOf(&m.Op).Elem())
-		if m.Op.Kind == protocol.FenceOnly || m.Op.ReplaceFence {
-			k.fence(string(m.Token))
+		k.buf = append(k.buf, byte(len(w.flight[i])))
+		for j := range w.flight[i] {
+			k.message(&w.flight[i][j])
 		}
+	}
+}
+
+func (k *keyer) message(m *Message) {
+	k.buf = append(k.buf, byte(m.Transfer), byte(m.Owner))
+	k.add(reflect.ValueOf(&m.Op).Elem())
+	if m.Op.Kind == protocol.FenceOnly || m.Op.ReplaceFence {
+		k.fence(string(m.Token))
 	}
 }
 

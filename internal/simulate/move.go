@@ -35,25 +35,46 @@ type move struct {
 	fate Fate          // perform
 	past int           // perform, with a stale read: which version it shows
 	nth  int           // deliver: which of several such messages
+	with []asked       // perform, deliver: what travels in the same update
 }
 
-// names reports whether an operation is the one that a move is about.
-func (m move) names(op protocol.Operation) bool { return op.Kind == m.op && op.Participant == m.at }
+// asked names an operation that an executor has asked for.
+type asked struct {
+	who int
+	op  protocol.Kind
+	at  int
+}
+
+// names reports whether an operation is the one that was asked for.
+func (a asked) names(op protocol.Operation) bool { return op.Kind == a.op && op.Participant == a.at }
 
 // depositAmount is what comes in from outside at once: enough to pay for one transfer of the random runs.
 const depositAmount = 60
 
-// delivery returns the move in which a message in flight arrives.
+// all returns the operations that a move is about.
+func (m move) all() []asked { return append([]asked{{who: m.who, op: m.op, at: m.at}}, m.with...) }
+
+// delivery returns the move in which something in flight arrives.
 func (r *run) delivery(which int) move {
-	sent := r.w.flight[which]
-	m := move{kind: deliver, op: sent.Op.Kind, at: sent.Op.Participant}
-	m.who = slices.IndexFunc(r.executors, func(e executor) bool { return e.owner == sent.Owner })
+	var all []asked
+	for _, sent := range r.w.flight[which] {
+		who := slices.IndexFunc(r.executors, func(e executor) bool { return e.owner == sent.Owner })
+		all = append(all, asked{who: who, op: sent.Op.Kind, at: sent.Op.Participant})
+	}
+	m := move{kind: deliver, who: all[0].who, op: all[0].op, at: all[0].at, with: all[1:]}
 	for _, earlier := range r.w.flight[:which] {
-		if earlier.Owner == sent.Owner && m.names(earlier.Op) {
+		if r.carries(m, earlier) {
 			m.nth++
 		}
 	}
 	return m
+}
+
+// carries reports whether something in flight is what a move is about.
+func (r *run) carries(m move, flying []Message) bool {
+	return slices.EqualFunc(m.all(), flying, func(a asked, sent Message) bool {
+		return r.executors[a.who].owner == sent.Owner && a.op == sent.Op.Kind && a.at == sent.Op.Participant
+	})
 }
 
 // take lets a move happen and checks the invariants. A move that is not possible changes nothing.
@@ -62,6 +83,9 @@ func (r *run) take(m move) error {
 	case join:
 		return r.join(m.who)
 	case perform:
+		if len(m.with) > 0 {
+			return r.performMerged(m)
+		}
 		return r.perform(m)
 	case deliver:
 		return r.deliver(m)
@@ -124,51 +148,59 @@ func (r *run) disturb(m move) error {
 // perform lets one operation of an executor meet its fate.
 func (r *run) perform(m move) error {
 	e := &r.executors[m.who]
-	which := slices.IndexFunc(e.batch, m.names)
+	wanted := asked{who: m.who, op: m.op, at: m.at}
+	which := slices.IndexFunc(e.batch, wanted.names)
 	if which < 0 {
 		return nil
 	}
-	e.own()
 	op := e.batch[which]
-	e.batch = slices.Delete(e.batch, which, which+1)
-	if m.fate != answered {
+	if m.fate != answered && m.fate != cached {
 		r.faults--
 	}
-	e.refused = e.refused || m.fate == refusedByServer
-	if r.met != nil {
-		r.met[op.Kind][m.fate]++
-	}
+	r.met.count(op.Kind, m.fate)
 	before := r.w.Version
 	sent := r.w.Send(e.transfer, e.owner, op)
 	answer := r.w.meet(sent, m.fate, min(m.past, len(r.w.past)-1))
-	switch m.fate {
-	case answeredLate:
-		r.late = append(r.late, lateAnswer{who: m.who, op: op, answer: answer})
-		r.noteSent(sent, m.fate, 0)
-	case unheard:
-		r.noteSent(sent, m.fate, 0)
-	default:
-		r.noteSent(sent, m.fate, answer.Result)
-		e.x.Observe(op, answer)
-	}
+	r.noteSent([]Message{sent}, m.fate, answer.Result)
 	r.noteChanges()
+	r.answer(wanted, op, m.fate, answer)
+	e.refused = e.refused || m.fate == refusedByServer
 	if err := r.w.check(&before); err != nil {
 		return err
 	}
 	if err := r.w.tell(e); err != nil {
 		return err
 	}
+	return r.askOn(e)
+}
+
+// answer lets an executor hear of what it has asked for, unless its fate is that it doesn't.
+func (r *run) answer(a asked, op protocol.Operation, fate Fate, answer protocol.Answer) {
+	e := &r.executors[a.who]
+	e.own()
+	e.batch = slices.DeleteFunc(e.batch, a.names)
+	switch fate {
+	case answeredLate:
+		r.late = append(r.late, lateAnswer{asked: a, operation: op, answer: answer})
+	case unheard:
+	default:
+		e.x.Observe(op, answer)
+	}
+}
+
+// askOn asks an executor what is next, once nothing is left of what it has asked for.
+func (r *run) askOn(e *executor) error {
 	if len(e.batch) > 0 {
 		return nil
 	}
 	return r.ask(e)
 }
 
-// deliver lets a message arrive that was on its way. Nobody hears its answer.
+// deliver lets something arrive that was on its way. Nobody hears its answer.
 func (r *run) deliver(m move) error {
 	which, skip := -1, m.nth
-	for i, sent := range r.w.flight {
-		if sent.Owner != r.executors[m.who].owner || !m.names(sent.Op) {
+	for i, flying := range r.w.flight {
+		if !r.carries(m, flying) {
 			continue
 		}
 		if which = i; skip == 0 {
@@ -186,24 +218,29 @@ func (r *run) deliver(m move) error {
 	return r.w.check(&before)
 }
 
-// arrive lets the database perform a message that is late. Nobody hears the answer.
-func (r *run) arrive(late Message) {
+// arrive lets the database perform what is late. Nobody hears the answer.
+func (r *run) arrive(late []Message) {
 	if r.story != nil {
-		r.note("late: %s", r.w.describe(late))
+		r.note("late: %s", r.w.describeAll(late))
 	}
-	r.w.Perform(late)
+	if len(late) > 1 {
+		r.w.PerformMerged(late)
+		return
+	}
+	r.w.Perform(late[0])
 }
 
 // lateAnswer is an answer that has not come in time.
 type lateAnswer struct {
-	who    int
-	op     protocol.Operation
-	answer protocol.Answer
+	asked
+	operation protocol.Operation
+	answer    protocol.Answer
 }
 
 // answerLate hands over an answer that has not come in time.
 func (r *run) answerLate(m move) error {
-	which := slices.IndexFunc(r.late, func(late lateAnswer) bool { return late.who == m.who && m.names(late.op) })
+	wanted := asked{who: m.who, op: m.op, at: m.at}
+	which := slices.IndexFunc(r.late, func(late lateAnswer) bool { return late.asked == wanted })
 	if which < 0 {
 		return nil
 	}
@@ -211,7 +248,7 @@ func (r *run) answerLate(m move) error {
 	r.late = slices.Delete(slices.Clone(r.late), which, which+1)
 	e := &r.executors[late.who]
 	e.own()
-	r.note("%s hears late of %s: %s", executorName(e.owner), late.op.Kind, late.answer.Result)
-	e.x.Observe(late.op, late.answer)
+	r.note("%s hears late of %s: %s", executorName(e.owner), late.op, late.answer.Result)
+	e.x.Observe(late.operation, late.answer)
 	return r.w.tell(e)
 }

@@ -33,7 +33,8 @@ func Play(seed uint64, met *Coverage) (transfers int, failure *Failure) {
 	if err == nil {
 		return transfers, nil
 	}
-	moves := shorten(g.made, func(moves []move) bool { return broken(replay(seed, moves, nil)) == broken(err) })
+	fails := func(moves []move) bool { return broken(replay(seed, moves, nil)) == broken(err) }
+	moves := shorten(separate(shorten(g.made, fails), fails), fails)
 	told := &story{}
 	err = replay(seed, moves, told)
 	return transfers, &Failure{Seed: seed, Invariant: broken(err), What: what(err), Story: strings.Join(told.lines, "\n")}
@@ -74,6 +75,22 @@ func shorten(moves []move, fails func([]move) bool) []move {
 		}
 		if size > 1 || !shorter {
 			size /= 2
+		}
+	}
+	return moves
+}
+
+// separate leaves out of merged updates what the run fails without.
+func separate(moves []move, fails func([]move) bool) []move {
+	for i := range moves {
+		for j := len(moves[i].with) - 1; j >= 0; j-- {
+			candidate := slices.Clone(moves)
+			m := &candidate[i]
+			m.with = slices.Delete(slices.Clone(m.with), j, j+1)
+			alone := m.kind == perform && len(m.with) == 0
+			if (!alone || canMeet(m.op, m.fate)) && fails(candidate) {
+				moves = candidate
+			}
 		}
 	}
 	return moves

@@ -21,6 +21,9 @@ type game struct {
 	crowd   float64            // that an executor joins, at each step
 	weary   float64            // that an executor falls asleep after an operation
 	sticky  float64            // that the executor which moved last moves again
+	soon    float64            // that something arrives which is late, at each step
+	memory  float64            // that a fence is remembered
+	merging float64            // that an operation waits for others, and travels with them as one update
 	may     [lastFate + 1]bool // which fates can be met
 	ill     bool               // accounts are closed, and primaries fall
 	missing int                // the account that may be inserted by hand, -1 if there is none
@@ -36,12 +39,15 @@ type game struct {
 func stage(seed uint64) *game {
 	random := rand.New(rand.NewPCG(seed, 1))
 	g := &game{
-		random: random,
-		odds:   []float64{0.1, 0.3, 0.7}[random.IntN(3)],
-		crowd:  []float64{0.1, 0.3, 0.7}[random.IntN(3)],
-		weary:  []float64{0, 0.1, 0.3}[random.IntN(3)],
-		sticky: []float64{0, 0.5, 0.9}[random.IntN(3)],
-		ill:    random.IntN(2) == 0,
+		random:  random,
+		odds:    []float64{0.1, 0.3, 0.7}[random.IntN(3)],
+		crowd:   []float64{0.1, 0.3, 0.7}[random.IntN(3)],
+		weary:   []float64{0, 0.1, 0.3}[random.IntN(3)],
+		sticky:  []float64{0, 0.5, 0.9}[random.IntN(3)],
+		soon:    []float64{0.12, 0.12, 0.01}[random.IntN(3)],
+		memory:  []float64{0, 0, 0.7}[random.IntN(3)],
+		merging: []float64{0, 0.5, 0.95}[random.IntN(3)],
+		ill:     random.IntN(2) == 0,
 	}
 	transfers := []int{1, 2, 2, 3}[random.IntN(4)]
 	var plans [][]Leg
@@ -76,18 +82,23 @@ func stage(seed uint64) *game {
 
 // drawPlan draws what a transfer moves: mostly 60 from alice to bob, for which she has money once.
 func drawPlan(random *rand.Rand) []Leg {
-	switch random.IntN(8) {
+	switch random.IntN(10) {
 	case 0:
 		return []Leg{{0, 60}, {1, -60}}
 	case 1:
 		return []Leg{{0, -60}, {1, 40}, {2, 20}}
+	case 2, 3:
+		return []Leg{{0, 120}, {1, -120}} // more than bob gets from one other
 	}
 	return []Leg{{0, -60}, {1, 60}}
 }
 
 func drawAccounts(random *rand.Rand) []Account {
 	accounts := []Account{{Balance: 100, Fence: "f0"}, {Balance: 10}, {Balance: 10, Fence: "f0"}}
-	if random.IntN(4) > 0 {
+	if random.IntN(3) == 0 {
+		accounts[0].Balance += 2 * depositAmount
+	}
+	if random.IntN(3) > 0 {
 		return accounts
 	}
 	a := &accounts[random.IntN(len(accounts))]
@@ -173,17 +184,17 @@ func (g *game) draw() move {
 	switch {
 	case len(g.guests) > 0 && (g.random.Float64() < g.crowd || len(g.busy()) == 0):
 		return g.drawGuest()
-	case n < 12 && len(g.w.flight) > 0:
+	case len(g.w.flight) > 0 && g.random.Float64() < g.soon:
 		return g.delivery(g.random.IntN(len(g.w.flight)))
-	case n < 14 && len(g.late) > 0:
+	case n < 2 && len(g.late) > 0:
 		late := g.late[g.random.IntN(len(g.late))]
-		return move{kind: answerLate, who: late.who, op: late.op.Kind, at: late.op.Participant}
-	case n < 15 && g.ill:
+		return move{kind: answerLate, who: late.who, op: late.op, at: late.at}
+	case n < 3 && g.ill:
 		kinds := []moveKind{closeAccount, seal, reopen, failOver}
 		return move{kind: kinds[g.random.IntN(len(kinds))], who: g.random.IntN(MaxAccounts)}
-	case n < 17 && g.missing >= 0:
+	case n < 5 && g.missing >= 0:
 		return move{kind: create, who: g.missing}
-	case n < 16:
+	case n < 4:
 		return move{kind: deposit, who: g.random.IntN(MaxAccounts)}
 	}
 	return g.drawOperation()
@@ -218,52 +229,6 @@ func (g *game) busy() []int {
 		return g.busy()
 	}
 	return g.wanting
-}
-
-// drawOperation draws which executor moves, with what, and its fate.
-func (g *game) drawOperation() move {
-	if g.random.Float64() >= g.sticky || len(g.executors[g.last].batch) == 0 || g.asleep[g.last] {
-		busy := g.busy()
-		if len(busy) == 0 {
-			return move{}
-		}
-		g.last = busy[g.random.IntN(len(busy))]
-	}
-	e := &g.executors[g.last]
-	g.asleep[g.last] = g.random.Float64() < g.weary
-	if e.start.Patient && g.random.IntN(30) == 0 {
-		return move{kind: hurry, who: g.last}
-	}
-	op := e.batch[g.random.IntN(len(e.batch))]
-	m := move{kind: perform, who: g.last, op: op.Kind, at: op.Participant, fate: answered}
-	odds := g.odds
-	if op.Kind == protocol.Verify || op.Kind == protocol.FenceOnly {
-		odds = max(odds, 0.5) // they are rare, and what they guard against is rarer
-	}
-	if g.faults > 0 && g.random.Float64() < odds {
-		possible := fates(op.Kind)
-		if g.random.IntN(2) == 0 {
-			possible = g.flying(possible)
-		}
-		if fate := possible[g.random.IntN(len(possible))]; g.may[fate] {
-			m.fate, m.past = fate, g.random.IntN(len(g.w.past))
-		}
-	}
-	return m
-}
-
-// flying returns those fates that keep a message on its way, all if there are none: most accidents begin with one that comes late.
-func (g *game) flying(possible []Fate) []Fate {
-	g.choice = g.choice[:0]
-	for _, fate := range possible {
-		if fate.flies() {
-			g.choice = append(g.choice, fate)
-		}
-	}
-	if len(g.choice) == 0 {
-		return possible
-	}
-	return g.choice
 }
 
 // calm lets some executors go on without faults: each ends within a bounded number of steps. The others have crashed.

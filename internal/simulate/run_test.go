@@ -15,7 +15,7 @@ import (
 func TestRandomRunsKeepTheInvariants(t *testing.T) {
 	seeds, transfers := uint64(100_000), 0
 	if testing.Short() {
-		seeds = 20_000
+		seeds = 40_000
 	}
 	var met Coverage
 	for seed := range seeds {
@@ -33,7 +33,7 @@ func TestRandomRunsKeepTheInvariants(t *testing.T) {
 // whichever of them are lost, late, repeated or answered wrongly, the invariants hold at each step, and a recovery ends it
 // well.
 func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
-	scenes := append(OneTransfer(), TwoTransfers()[:8]...)
+	scenes := append(OneTransfer(), TwoTransfers()[:20]...)
 	states, ends := 0, map[protocol.State]int{}
 	for _, scene := range scenes {
 		if testing.Short() {
@@ -95,6 +95,23 @@ func TestShorten(t *testing.T) {
 	}
 }
 
+// What travels in one update without need is taken out of it, as long as what is left can meet the same fate.
+func TestSeparate(t *testing.T) {
+	with := func(op protocol.Kind, fate Fate, others ...int) move {
+		m := move{kind: perform, op: op, fate: fate}
+		for _, who := range others {
+			m.with = append(m.with, asked{who: who, op: op})
+		}
+		return m
+	}
+	moves := []move{with(protocol.Settle, answered, 1, 2), with(protocol.Prepare, split, 1, 2)}
+	require.Equal(t, moves, separate(moves, func([]move) bool { return false }))
+	first := separate(moves, func([]move) bool { return true })
+	require.Empty(t, first[0].with)
+	require.Equal(t, moves[1].with[:1], first[1].with)
+	require.Len(t, moves[0].with, 2, "the run that failed is left as it is")
+}
+
 // A search takes two runs for one only if nothing tells them apart but the names of their tokens.
 func TestKeysTellRunsApart(t *testing.T) {
 	seed := maphash.MakeSeed()
@@ -118,7 +135,7 @@ func TestKeysTellRunsApart(t *testing.T) {
 		func(r *run) { r.w.Accounts[1].Markers[0] = true },
 		func(r *run) { r.w.Transfers[0].Owner++ },
 		func(r *run) { r.w.told[0].refused = true },
-		func(r *run) { r.w.keep(r.w.Send(0, 1, r.executors[0].batch[0])) },
+		func(r *run) { r.w.keep([]Message{r.w.Send(0, 1, r.executors[0].batch[0])}) },
 		func(r *run) { r.faults-- },
 		func(r *run) { r.executors[0].batch = r.executors[0].batch[1:] },
 		func(r *run) {

@@ -10,11 +10,13 @@ import (
 
 // Scene is where a search starts: one transfer of 60 from alice, who has 100, to bob, or two, and the executors of each.
 type Scene struct {
-	Name    string
-	Faults  int
-	repeat  bool // writes that may be repeated are
-	starts  [][]protocol.Start
-	prepare func(*World)
+	Name     string
+	Faults   int
+	repeat   bool // writes that may be repeated are
+	coalesce bool // writes of the two transfers may travel as one update
+	back     bool // the second transfer goes from bob to alice
+	starts   [][]protocol.Start
+	prepare  func(*World)
 }
 
 // sceneAccounts is how many accounts there are, or may be.
@@ -38,6 +40,9 @@ func (s Scene) run() *run {
 	initiated := make([]bool, len(s.starts))
 	for t, starts := range s.starts {
 		plans[t] = []Leg{{0, -60}, {1, 60}}
+		if s.back && t == 1 {
+			plans[t] = []Leg{{0, 60}, {1, -60}}
+		}
 		initiated[t] = starts[0].Claiming == protocol.FromInitiated
 	}
 	w := NewWorld([]Account{{Balance: 100, Fence: "f0"}, {Fence: "f0"}}, initiated, plans...)
@@ -108,6 +113,7 @@ func OneTransfer() []Scene {
 
 // TwoTransfers returns the scenes with two transfers on the same two accounts, with money for one of them or for both, from the smallest to
 // those that no search ends: one fault more multiplies the states about as much as one executor more.
+// Some of them are coalesced: each two of their writes that may travel as one update do so, or go by themselves.
 func TwoTransfers() []Scene {
 	const mostFaults = 3
 	rich := func(w *World) { w.Accounts[0].Balance, w.given[0] = 120, 120 }
@@ -126,7 +132,10 @@ func TwoTransfers() []Scene {
 			starts := [][]protocol.Start{c.first, c.second}
 			scenes = append(scenes,
 				Scene{Name: c.name + ", money for one", starts: starts, Faults: faults},
-				Scene{Name: c.name + ", money for both", starts: starts, Faults: faults, prepare: rich})
+				Scene{Name: c.name + ", money for both", starts: starts, Faults: faults, prepare: rich},
+				Scene{Name: c.name + ", money for one, coalesced", starts: starts, Faults: faults, coalesce: true},
+				Scene{Name: c.name + ", money for both, coalesced", starts: starts, Faults: faults, prepare: rich, coalesce: true},
+				Scene{Name: c.name + ", there and back, coalesced", starts: starts, Faults: faults, coalesce: true, back: true})
 		}
 	}
 	slices.SortStableFunc(scenes, func(a, b Scene) int {

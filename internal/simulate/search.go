@@ -27,6 +27,7 @@ type search struct {
 	recovered map[uint64]struct{} // worlds whose recovery has been checked
 	path      []move
 	repeat    bool // messages may arrive twice
+	coalesce  bool // operations of the two transfers may travel as one update
 	stop      func() bool
 }
 
@@ -39,6 +40,7 @@ func Explore(scene Scene, stop func() bool) (Explored, *Failure) {
 		seen:      map[uint64]struct{}{},
 		recovered: map[uint64]struct{}{},
 		repeat:    scene.repeat,
+		coalesce:  scene.coalesce,
 		stop:      stop,
 	}
 	r := scene.run()
@@ -114,6 +116,36 @@ func (s *search) moves(r *run) []move {
 			}
 		}
 	}
+	if s.coalesce {
+		moves = append(moves, s.merged(r)...)
+	}
+	return moves
+}
+
+// merged returns the moves in which two operations travel as one update.
+func (s *search) merged(r *run) []move {
+	var wanted []asked
+	for who := range r.executors {
+		for _, op := range r.executors[who].batch {
+			wanted = append(wanted, asked{who: who, op: op.Kind, at: op.Participant})
+		}
+	}
+	var moves []move
+	for i, second := range wanted {
+		for _, first := range wanted[:i] {
+			pair := []Message{r.message(first), r.message(second)}
+			if !r.w.Merges(pair[0], pair[1]) {
+				continue
+			}
+			for _, f := range mixtureOf(pair).fates() {
+				if f == answered || r.faults > 0 && s.tries(first.op, f) {
+					moves = append(moves, move{
+						kind: perform, who: first.who, op: first.op, at: first.at, fate: f, with: []asked{second},
+					})
+				}
+			}
+		}
+	}
 	return moves
 }
 
@@ -122,12 +154,14 @@ func (s *search) moves(r *run) []move {
 // remembered fences and failovers would multiply the states.
 func (s *search) tries(kind protocol.Kind, f Fate) bool {
 	switch f {
-	case answered, answerLost, delayed, staleNotMatched, shortCount, staleRead:
+	case answered, answerLost, delayed, staleNotMatched, shortCount, staleRead, split:
 		return true
 	case repeated:
 		return s.repeat || kind == protocol.Prepare || kind == protocol.FenceOnly
 	case refusedByServer:
 		return kind == protocol.Claim
+	case readBack:
+		return kind == protocol.Verify // else it concludes what a look concludes
 	case lost, unheard, notSent, answeredLate, cached, unreplicated:
 	}
 	return false

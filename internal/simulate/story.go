@@ -43,18 +43,17 @@ func (r *run) note(format string, args ...any) {
 	}
 }
 
-// noteSent tells of an operation, its fate, and what the execution hears.
-func (r *run) noteSent(sent Message, fate Fate, result protocol.Result) {
+// noteSent tells what is sent, its fate, and what the executions hear.
+func (r *run) noteSent(sent []Message, fate Fate, result protocol.Result) {
 	if r.story == nil {
 		return
 	}
-	text := r.w.describe(sent)
-	switch {
-	case fate != answered && result != 0:
-		text += fmt.Sprintf("; %s; %s", fate, result)
-	case fate != answered:
+	text := r.w.describeAll(sent)
+	if fate != answered {
 		text += fmt.Sprintf("; %s", fate)
-	case result != protocol.Applied:
+	}
+	heard := result != 0 && fate != unheard && fate != answeredLate
+	if heard && (fate != answered || result != protocol.Applied) {
 		text += fmt.Sprintf("; %s", result)
 	}
 	r.note("%s", text)
@@ -119,6 +118,18 @@ func describeStart(s protocol.Start) string {
 		return fmt.Sprintf("%s, to roll back (%s)", s.Claiming, s.RollBack)
 	}
 	return s.Claiming.String()
+}
+
+// describeAll tells what travels as one update.
+func (w *World) describeAll(members []Message) string {
+	if len(members) == 1 {
+		return w.describe(members[0])
+	}
+	var each []string
+	for _, m := range members {
+		each = append(each, w.describe(m))
+	}
+	return "as one: " + strings.Join(each, "; ")
 }
 
 // describe tells a message.

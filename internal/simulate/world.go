@@ -16,7 +16,7 @@ type World struct {
 	majority    Version              // what survives a failover
 	past        []Version            // that a majority had once, the first one at the beginning: what stale reads show
 	history     bool                 // past grows
-	flight      []Message            // sent, and neither arrived nor lost
+	flight      [][]Message          // sent, and neither arrived nor lost; several travel as one update
 	tokens      int                  // drawn so far
 	given       [MaxAccounts]int64   // put in from outside: the opening balances and what came in later
 	told        [MaxTransfers]answer // what callers were told

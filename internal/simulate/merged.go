@@ -1,0 +1,127 @@
+package simulate
+
+import "github.com/mongotransfer/transfer/internal/protocol"
+
+// Merges reports whether two messages may travel as one update of one account. Such an update has one condition on the fence, and sets one
+// fence at most.
+func (w *World) Merges(a, b Message) bool {
+	return joins(a.Op) && joins(b.Op) &&
+		w.leg(a).Account == w.leg(b).Account &&
+		a.Transfer != b.Transfer &&
+		oneFence(a.Op, b.Op) &&
+		!fencesOut(a.Op, b.Op) && !fencesOut(b.Op, a.Op)
+}
+
+// joins reports whether an operation may be merged with others at all.
+func joins(op protocol.Operation) bool {
+	return op.Kind == protocol.Prepare || op.Kind == protocol.Settle || op.Kind == protocol.Undo
+}
+
+// oneFence reports whether two operations don't name different fences.
+func oneFence(a, b protocol.Operation) bool {
+	return a.Kind != protocol.Prepare || b.Kind != protocol.Prepare ||
+		a.Fence == b.Fence
+}
+
+// fencesOut reports whether one operation replaces the fence that the other one names.
+func fencesOut(a, b protocol.Operation) bool {
+	return a.ReplaceFence && b.Kind == protocol.Prepare
+}
+
+// update is one update of an account: the writes of different transfers, which happen together or not at all.
+type update struct {
+	set, unset [MaxTransfers]bool // markers
+	fence      protocol.Fence     // that the prepares name
+	token      protocol.Fence     // that is set, if not ""
+	prepares   bool
+	taken      int64 // by all debits that are prepared
+	largest    int64 // credit that is prepared
+	paid       int64 // into the account: credits that are settled, and debits that are undone
+}
+
+// merge draws up the update for messages that may travel as one. A new fence is that of one of them, which makes it a fresh one.
+func (w *World) merge(members []Message) update {
+	var u update
+	for _, m := range members {
+		leg := w.leg(m)
+		switch m.Op.Kind {
+		case protocol.Prepare:
+			u.set[m.Transfer], u.prepares, u.fence = true, true, m.Op.Fence
+			u.taken += leg.debit()
+			u.largest = max(u.largest, leg.credit())
+		case protocol.Settle:
+			u.unset[m.Transfer] = true
+			u.paid += leg.credit()
+		case protocol.Undo:
+			u.unset[m.Transfer] = true
+			u.paid += leg.debit()
+		default:
+		}
+		if m.Op.ReplaceFence {
+			u.token = m.Token
+		}
+	}
+	return u
+}
+
+// applyMerged lets the primary perform the update that carries all of the messages, and reports whether it matched. It does what its
+// members do one right after the other, the clears first, then the prepares of credits, then those of debits, if each of them matches
+// then; and otherwise nothing, as if all were lost. So nothing can come of it that could not come of the members by themselves.
+func (w *World) applyMerged(members []Message) bool {
+	u := w.merge(members)
+	a := &w.Accounts[w.leg(members[0]).Account]
+	fits := !a.Missing &&
+		a.hasAll(u.unset) &&
+		(!u.prepares || w.admits(a, u))
+	if !fits {
+		return false
+	}
+	for t := range a.Markers {
+		a.Markers[t] = a.Markers[t] && !u.unset[t] || u.set[t]
+	}
+	a.Balance += u.paid - u.taken
+	if u.token != "" {
+		a.Fence = u.token
+	}
+	return true
+}
+
+// admits reports whether an account can take part in all the transfers that an update prepares. Debits add up, and may spend what the same
+// update pays in: it does so, or nothing happens at all. A prepared credit is not there yet: only room has to be there, for the largest
+// of them, as for each by itself. An account with less than can be stored takes none, whatever is paid in.
+func (w *World) admits(a *Account, u update) bool {
+	balance := a.Balance + u.paid
+	return a.Fence == u.fence &&
+		!a.hasAny(u.set) &&
+		!a.Closed &&
+		!a.Foreign &&
+		!a.Odd &&
+		(u.taken == 0 || balance-u.taken >= max(a.Floor, -w.MostBalance)) &&
+		(u.taken > 0 || a.Balance >= -w.MostBalance) &&
+		balance+u.largest <= w.MostBalance
+}
+
+func (a *Account) hasAll(markers [MaxTransfers]bool) bool {
+	for t, is := range markers {
+		if is && !a.Markers[t] {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *Account) hasAny(markers [MaxTransfers]bool) bool {
+	for t, is := range markers {
+		if is && a.Markers[t] {
+			return true
+		}
+	}
+	return false
+}
+
+// PerformMerged performs messages that [World.Merges] as one update, and reports whether it matched.
+func (w *World) PerformMerged(members []Message) bool {
+	matched := w.applyMerged(members)
+	w.replicate()
+	return matched
+}
