@@ -2,7 +2,7 @@
 
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN := golang.org/x/vuln/cmd/govulncheck@v1.8.0
-NESTED := examples/demo internal/mongotest/container
+NESTED := examples/demo internal/bench internal/mongotest/container
 TOOLS := $(CURDIR)/.cache/bin
 
 SEEDS ?= 0-1000000
@@ -13,7 +13,7 @@ FUZZ := $(addprefix internal/money:,FuzzParse FuzzJSON FuzzFromBSON FuzzArithmet
 	$(addprefix internal/mongostore:,FuzzMarkerKey FuzzIDCodec FuzzTransferDocument FuzzAccountDocument) \
 	$(addprefix .:,FuzzRequest FuzzMetadata FuzzStoredAccount FuzzStoredTransfer)
 
-.PHONY: test race demo simulate search teeth chaos fuzz lint vulncheck
+.PHONY: test race demo bench claims bench-quick simulate search teeth chaos fuzz lint vulncheck
 
 test: ## all tests, on a real MongoDB server
 	go run ./internal/mongotest/withmongo go test -timeout 30m ./...
@@ -24,6 +24,15 @@ race: ## the same under the race detector, which needs a C compiler
 
 demo: ## the story on the terminal
 	cd examples/demo && go run .
+
+bench: ## all measurements, side by side, into docs/bench; about 20 minutes
+	cd internal/bench && go run . -out $(CURDIR)/docs/bench
+
+claims: ## the claims of docs/bench alone, on the screen; about 3 minutes
+	cd internal/bench && go run . -claims
+
+bench-quick: ## a little of each measurement: that it works, not how fast anything is
+	cd internal/bench && go test -timeout 10m ./...
 
 simulate: ## random runs in a world of faults: SEEDS=0-1000000 plays many, SEEDS=17 tells one
 	go run ./internal/simulate/cmd -seeds $(SEEDS)

@@ -56,7 +56,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 	return &Coordinator{
 		settings: s,
 		store:    store,
-		engine:   engine.New(store, s.logger, now),
+		engine:   engine.New(store, s.logger, now, engine.Limits(s.group)),
 		log:      s.logger,
 		now:      now,
 		wake:     make(chan struct{}, 1),

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -20,8 +21,15 @@ const (
 	defaultMarkerLimit    = 4096
 	// maxMarkerLimit keeps the sum of a balance and all credits in flight below 2^63: 2^62 + 2^13 · 2^48.
 	maxMarkerLimit = 1 << 13
-	maxOwnerBytes  = 128
-	maxNameBytes   = 64
+	// The bounds of group commit.
+	defaultMaxBatch    = 512
+	defaultMaxInFlight = 2
+	defaultMaxPending  = 2048
+	maxBatch           = 1 << 12
+	maxInFlight        = 64
+	maxPending         = 1 << 16
+	maxOwnerBytes      = 128
+	maxNameBytes       = 64
 )
 
 // Option changes a default of [NewCoordinator].
@@ -39,6 +47,7 @@ type settings struct {
 	stallThreshold      time.Duration
 	policy              StallPolicy
 	returnAt            State
+	group               GroupCommit
 	logger              *slog.Logger
 }
 
@@ -115,6 +124,18 @@ func WithStallPolicy(p StallPolicy) Option { return func(s *settings) { s.policy
 // rest is done in the background. Until then a credit can't be spent.
 func WithReturnAt(state State) Option { return func(s *settings) { s.returnAt = state } }
 
+// GroupCommit bounds the group commit, by which one command carries the writes of many transfers: what gathers while a command is on
+// its way goes out with the next one. Nothing waits for a timer, so that a lone transfer is as quick as can be. The zero value of a field
+// stands for its default, which needs no tuning.
+type GroupCommit struct {
+	MaxBatch    int // writes in one command, 1 to 4096; default 512
+	MaxInFlight int // commands on their way to one cluster at once, 1 to 64; default 2
+	MaxPending  int // transfers under way in this process, 1 to 65536; default 2048. The other callers wait for a place
+}
+
+// WithGroupCommit sets the bounds of the group commit.
+func WithGroupCommit(g GroupCommit) Option { return func(s *settings) { s.group = g } }
+
 // WithLogger sets where takeovers and troubles are logged; default: nowhere.
 func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
 
@@ -138,7 +159,8 @@ func settingsOf(db *mongo.Database, opts []Option) (settings, error) {
 		opt(&s)
 	}
 	s.fields = s.fields.withDefaults()
-	for _, check := range []func() error{s.checkCollections, s.checkNumbers, s.fields.check} {
+	s.group = s.group.withDefaults()
+	for _, check := range []func() error{s.checkCollections, s.checkNumbers, s.group.check, s.fields.check} {
 		if err := check(); err != nil {
 			return s, err
 		}
@@ -188,6 +210,28 @@ func (s *settings) checkNumbers() error {
 		return invalid("an owner's name has 1 to %d bytes of UTF-8, not %q", maxOwnerBytes, s.owner)
 	case s.logger == nil:
 		return invalid("WithLogger wants a logger")
+	}
+	return nil
+}
+
+func (g GroupCommit) withDefaults() GroupCommit {
+	return GroupCommit{
+		MaxBatch:    cmp.Or(g.MaxBatch, defaultMaxBatch),
+		MaxInFlight: cmp.Or(g.MaxInFlight, defaultMaxInFlight),
+		MaxPending:  cmp.Or(g.MaxPending, defaultMaxPending),
+	}
+}
+
+func (g GroupCommit) check() error {
+	for _, bound := range []struct {
+		name         string
+		value, limit int
+	}{
+		{"MaxBatch", g.MaxBatch, maxBatch}, {"MaxInFlight", g.MaxInFlight, maxInFlight}, {"MaxPending", g.MaxPending, maxPending},
+	} {
+		if bound.value < 1 || bound.value > bound.limit {
+			return invalid("%s of GroupCommit lies between 1 and %d, not at %d", bound.name, bound.limit, bound.value)
+		}
 	}
 	return nil
 }

@@ -17,22 +17,25 @@ func TestInvalidOptions(t *testing.T) {
 	db := mongotest.Database(t)
 	other := db.Collection("other")
 	for text, opts := range map[string][]transfer.Option{
-		"option 0 is nil":          {nil},
-		"want a collection":        {transfer.WithAccounts(nil)},
-		`"euro" wants`:             {transfer.WithLedger("euro", nil)},
-		"a ledger's name":          {transfer.WithLedger("", other)},
-		"registered twice":         {transfer.WithLedger("x", other), transfer.WithLedger("x", db.Collection("more"))},
-		"under two names":          {transfer.WithLedger("euro", db.Collection("accounts"))},
-		"holds the transfers":      {transfer.WithLedger("euro", db.Collection("transfers"))},
-		"can't hold accounts":      {transfer.WithTransfers(db.Collection("accounts"))},
-		"without dots":             {transfer.WithFields(transfer.Fields{Balance: "a.b"})},
-		`"x" is taken`:             {transfer.WithFields(transfer.Fields{Balance: "x", Floor: "x"})},
-		`"_id" is taken`:           {transfer.WithFields(transfer.Fields{Fence: "_id"})},
-		"StringIDs or ObjectIDs":   {transfer.WithAccountIDs(7)},
-		"an owner's name":          {transfer.WithOwner("")},
-		"1 to 128 bytes":           {transfer.WithOwner(strings.Repeat("x", 129))},
-		"between 1 and 8192":       {transfer.WithMarkerLimit(0)},
-		"not at 8193":              {transfer.WithMarkerLimit(8193)},
+		"option 0 is nil":        {nil},
+		"want a collection":      {transfer.WithAccounts(nil)},
+		`"euro" wants`:           {transfer.WithLedger("euro", nil)},
+		"a ledger's name":        {transfer.WithLedger("", other)},
+		"registered twice":       {transfer.WithLedger("x", other), transfer.WithLedger("x", db.Collection("more"))},
+		"under two names":        {transfer.WithLedger("euro", db.Collection("accounts"))},
+		"holds the transfers":    {transfer.WithLedger("euro", db.Collection("transfers"))},
+		"can't hold accounts":    {transfer.WithTransfers(db.Collection("accounts"))},
+		"without dots":           {transfer.WithFields(transfer.Fields{Balance: "a.b"})},
+		`"x" is taken`:           {transfer.WithFields(transfer.Fields{Balance: "x", Floor: "x"})},
+		`"_id" is taken`:         {transfer.WithFields(transfer.Fields{Fence: "_id"})},
+		"StringIDs or ObjectIDs": {transfer.WithAccountIDs(7)},
+		"an owner's name":        {transfer.WithOwner("")},
+		"1 to 128 bytes":         {transfer.WithOwner(strings.Repeat("x", 129))},
+		"between 1 and 8192":     {transfer.WithMarkerLimit(0)},
+		"not at 8193":            {transfer.WithMarkerLimit(8193)},
+		"MaxBatch of GroupCommit lies between 1 and 4096, not at -1":       {transfer.WithGroupCommit(transfer.GroupCommit{MaxBatch: -1})},
+		"MaxInFlight of GroupCommit lies between 1 and 64, not at 65":      {transfer.WithGroupCommit(transfer.GroupCommit{MaxInFlight: 65})},
+		"MaxPending of GroupCommit lies between 1 and 65536, not at 65537": {transfer.WithGroupCommit(transfer.GroupCommit{MaxPending: 65537})},
 		"not negative":             {transfer.WithStallThreshold(-time.Second)},
 		"Resume or RollBack":       {transfer.WithStallPolicy(0)},
 		"StateCommitted or StateS": {transfer.WithReturnAt(transfer.StateFail)},
@@ -45,7 +48,7 @@ func TestInvalidOptions(t *testing.T) {
 	_, err := transfer.NewCoordinator(nil)
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 	_, err = transfer.NewCoordinator(db, transfer.WithMarkerLimit(8192), transfer.WithOwner(strings.Repeat("x", 128)),
-		transfer.WithStallThreshold(0))
+		transfer.WithStallThreshold(0), transfer.WithGroupCommit(transfer.GroupCommit{MaxBatch: 4096, MaxInFlight: 64, MaxPending: 65536}))
 	require.NoError(t, err, "the limits themselves are allowed")
 }
 

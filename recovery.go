@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// recoveryWidth is how many stalled transfers a sweep works on at once.
-	recoveryWidth = 16
+	// recoveryWidth is how many stalled transfers a sweep works on at once. They share commands.
+	recoveryWidth = 256
+	// progressStep is after how many transfers a sweep logs how far it has come.
+	progressStep = 1000
 	// recoveryLimit is how long a sweep waits for one transfer, which then goes on in the background.
 	recoveryLimit = 30 * time.Second
 	// maxExecutions is how many executions of one transfer a process has under way at once. It keeps a sweep that
@@ -64,6 +66,9 @@ func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
 		}()
 	}
 	s.all.Wait()
+	if s.report.Found > 0 {
+		s.log("a recovery sweep has ended")
+	}
 	return s.report, err
 }
 
@@ -118,7 +123,8 @@ func (s *sweep) finished(id string, state protocol.State) {
 	} else {
 		s.report.Failed++
 	}
-	s.coordinator.log.Info("recovered a transfer", slog.String("transfer", id), slog.String("state", string(state)))
+	s.coordinator.log.Debug("recovered a transfer", slog.String("transfer", id), slog.String("state", string(state)))
+	s.progress()
 }
 
 func (s *sweep) stuck(id string, cause error) {
@@ -128,4 +134,17 @@ func (s *sweep) stuck(id string, cause error) {
 	s.report.Stuck++
 	s.left[id] = true
 	s.coordinator.log.Warn("a stalled transfer could not be finished", slog.String("transfer", id), slog.Any("cause", cause))
+	s.progress()
+}
+
+// progress logs how far a long sweep has come. The caller holds the lock.
+func (s *sweep) progress() {
+	if s.report.Found%progressStep == 0 {
+		s.log("a recovery sweep is under way")
+	}
+}
+
+func (s *sweep) log(message string) {
+	s.coordinator.log.Info(message, slog.Int("found", s.report.Found), slog.Int("succeeded", s.report.Succeeded),
+		slog.Int("failed", s.report.Failed), slog.Int("stuck", s.report.Stuck))
 }

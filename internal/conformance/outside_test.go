@@ -70,7 +70,7 @@ func (c *check) anotherLife(*rapid.T) {
 	other.Digest = append(other.Digest, 1)
 	op := protocol.Operation{Kind: protocol.Claim, Participant: protocol.NoParticipant, Claiming: c.drawClaiming(e.transfer)}
 	c.t.Logf("owner %d claims by %s what had the ID in another life", e.owner, op.Claiming)
-	answers := c.bank.ask(e.owner, c.bank.newWork(e.owner, other), []protocol.Operation{op})
+	answers := c.bank.ask(c.bank.store(e.owner), c.bank.request(c.bank.newWork(e.owner, other), op))
 	require.Equal(c.t, tells([]protocol.Answer{{Result: protocol.NotMatched}}), tells(answers), "the answers")
 	c.sameDocuments(nil)
 }
@@ -84,10 +84,9 @@ func (c *check) unseen(*rapid.T) {
 	if leg.Amount > 0 || c.model.scene.accounts[leg.Account].floor == nil {
 		return
 	}
-	fence := c.bank.names.toStore(c.model.Accounts[leg.Account].Fence)
-	op := protocol.Operation{Kind: protocol.Prepare, Participant: participant, Fence: fence}
+	op := protocol.Operation{Kind: protocol.Prepare, Participant: participant, Fence: c.model.Accounts[leg.Account].Fence}
 	c.t.Logf("owner %d prepares, unseen, for transfer %d at %d", e.owner, e.transfer, participant)
-	answers := c.bank.ask(e.owner, c.bank.newWork(e.owner, c.bank.transfer(e.transfer)), []protocol.Operation{op})
+	answers := c.bank.ask(c.bank.store(e.owner), c.bank.request(c.bank.newWork(e.owner, c.bank.transfer(e.transfer)), op))
 	require.Equal(c.t, tells([]protocol.Answer{{Result: protocol.NotMatched}}), tells(answers), "the answers")
 	c.sameDocuments(nil)
 }

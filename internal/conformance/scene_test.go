@@ -95,11 +95,11 @@ func (s scene) drawAccount(t *rapid.T) given {
 	a.Missing, a.Closed, a.Foreign, a.Odd = what == missing, what == closed, what == foreign, what == odd
 	switch what {
 	case poor:
-		enough := max(a.Floor, -s.coin.most) + s.drawAmount(t)
+		enough := max(a.Floor, -s.coin.most) + s.drawNeed(t)
 		a.Balance = oneOf(t, "little money", enough, enough-1, enough-1, enough+1, -5, -s.coin.most, -s.coin.most-1)
 	case full:
 		if s.coin.most != 0 {
-			enough := s.coin.most - s.drawAmount(t)
+			enough := s.coin.most - s.drawNeed(t)
 			a.Balance = oneOf(t, "little room", enough, enough+1, enough+1, enough-1, s.coin.most, s.coin.most+1)
 		}
 	case odd:
@@ -112,6 +112,15 @@ func (s scene) drawAccount(t *rapid.T) given {
 	}
 	s.drawCurrency(t, &a)
 	return a
+}
+
+// drawNeed draws what some transfer takes or gives somewhere, or what two do.
+func (s scene) drawNeed(t *rapid.T) int64 {
+	need := s.drawAmount(t)
+	if rapid.Bool().Draw(t, "for two") {
+		need += s.drawAmount(t)
+	}
+	return need
 }
 
 // drawAmount draws what some transfer takes or gives somewhere.

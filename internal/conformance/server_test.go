@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -149,8 +148,10 @@ func (b *bank) transfer(i int) mongostore.Transfer {
 	return t
 }
 
-// store returns the store of an owner: half of them work in another process than the other half.
-func (b *bank) store(owner int) *mongostore.Store { return b.stores[owner%len(b.stores)] }
+// store returns the store of an owner: of each transfer's executors half work in another process than the other half.
+func (b *bank) store(owner int) *mongostore.Store {
+	return b.stores[(owner-1)%b.scene.owners%len(b.stores)]
+}
 
 func describe(r protocol.Refusal) string { return fmt.Sprintf("%s at %d", r.Reason, r.Participant) }
 
@@ -161,23 +162,39 @@ func (b *bank) newWork(owner int, transfer mongostore.Transfer) *mongostore.Work
 	return w
 }
 
-// perform is a performer: mongostore's, to which all operations that one execution has asked for at once are given at once.
-func (b *bank) perform(batch []simulate.Message) []protocol.Answer {
-	var answers []protocol.Answer
-	for len(batch) > 0 {
-		owner, n := batch[0].Owner, 1
-		for n < len(batch) && batch[n].Owner == owner && batch[n].Op.Participant != protocol.NoParticipant {
-			n++
-		}
-		operations := make([]protocol.Operation, n)
-		for i := range operations {
-			operations[i] = batch[i].Op
-			operations[i].Fence = b.names.toStore(operations[i].Fence)
-		}
-		answers = append(answers, b.ask(owner, b.works[owner], operations)...)
-		batch = batch[n:]
+// lanes returns the indexes of the messages that go out in one command: what one store performs, of one lane.
+func (b *bank) lanes(batch []simulate.Message) [][]int {
+	type command struct {
+		store *mongostore.Store
+		lane  mongostore.Lane
 	}
-	return answers
+	var lanes [][]int
+	known := map[command]int{}
+	for i, message := range batch {
+		c := command{b.store(message.Owner), mongostore.LaneOf(b.works[message.Owner], message.Op)}
+		at, ok := known[c]
+		if !ok {
+			at = len(lanes)
+			known[c], lanes = at, append(lanes, nil)
+		}
+		lanes[at] = append(lanes[at], i)
+	}
+	return lanes
+}
+
+// perform lets a store perform messages of one lane.
+func (b *bank) perform(batch []simulate.Message) []protocol.Answer {
+	requests := make([]*mongostore.Request, len(batch))
+	for i, message := range batch {
+		requests[i] = b.request(b.works[message.Owner], message.Op)
+	}
+	return b.ask(b.store(batch[0].Owner), requests...)
+}
+
+// request draws up a request of an operation, whose fence is named in the model's words.
+func (b *bank) request(w *mongostore.Work, op protocol.Operation) *mongostore.Request {
+	op.Fence = b.names.toStore(op.Fence)
+	return &mongostore.Request{Work: w, Op: op}
 }
 
 // journal keeps the server's journal busy, if that takes long, until the returned function is called: on an idle server a
@@ -202,18 +219,27 @@ func (b *bank) journal() (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// ask lets a store perform operations, and answers in the model's words.
-func (b *bank) ask(owner int, w *mongostore.Work, operations []protocol.Operation) []protocol.Answer {
+// ask lets a store answer requests of one lane, from memory where it can, and answers in the model's words.
+func (b *bank) ask(store *mongostore.Store, requests ...*mongostore.Request) []protocol.Answer {
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
-	if slices.ContainsFunc(operations, func(op protocol.Operation) bool {
-		return op.Kind == protocol.Look || op.Kind == protocol.LookTransfer
-	}) {
+	first := requests[0]
+	if first.Op.Kind == protocol.Look || first.Op.Kind == protocol.LookTransfer {
 		defer b.journal()()
 	}
-	answers := b.store(owner).Perform(ctx, w, operations)
-	require.Len(b.t, answers, len(operations))
-	for i := range answers {
+	var sent []*mongostore.Request
+	for _, r := range requests {
+		var known bool
+		if r.Answer, known = store.Recall(r.Work, r.Op); !known {
+			sent = append(sent, r)
+		}
+	}
+	if len(sent) > 0 {
+		store.Perform(ctx, mongostore.LaneOf(first.Work, first.Op), sent)
+	}
+	answers := make([]protocol.Answer, len(requests))
+	for i, r := range requests {
+		answers[i] = r.Answer
 		answers[i].Facts.Fence = b.names.toModel(answers[i].Facts.Fence)
 	}
 	return answers

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
 // tally counts what was drawn and what the World made of it: what never happens is not compared.
@@ -19,7 +21,7 @@ type tally struct {
 }
 
 // properties is how many there are.
-const properties = 3
+const properties = 4
 
 func row(op protocol.Operation, result protocol.Result) string {
 	return strings.TrimSpace(op.Kind.String()+" "+op.Claiming.String()) + ": " + result.String()
@@ -47,6 +49,49 @@ func (c *tally) countRemembered(old bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.counts[remembered(old)]++
+}
+
+// mixed is the row of the merged updates of a kind that ended so. Alone tells whether each member would have matched by itself.
+func mixed(what string, result protocol.Result, alone bool) string {
+	return fmt.Sprintf("merged %s, of which each would match alone, %t: %s", what, alone, result)
+}
+
+// The kinds of merged updates.
+const (
+	prepares          = "prepares"
+	clears            = "clears"
+	clearsAndPrepares = "clears and prepares"
+	fencings          = "clears with a new fence"
+)
+
+func mixture(members []simulate.Message) string {
+	isPrepare := func(m simulate.Message) bool { return m.Op.Kind == protocol.Prepare }
+	isClear := func(m simulate.Message) bool { return !isPrepare(m) }
+	switch {
+	case slices.ContainsFunc(members, newFence):
+		return fencings
+	case !slices.ContainsFunc(members, isPrepare):
+		return clears
+	case slices.ContainsFunc(members, isClear):
+		return clearsAndPrepares
+	}
+	return prepares
+}
+
+func (c *tally) countMerged(members []simulate.Message, result protocol.Result, alone bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[mixed(mixture(members), result, alone)]++
+}
+
+func readBack(result protocol.Result) string {
+	return "read back after a short count: " + result.String()
+}
+
+func (c *tally) countReadBack(result protocol.Result) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[readBack(result)]++
 }
 
 func (c *tally) tried() {
@@ -82,6 +127,13 @@ func rows() []string {
 	for _, condition := range []string{"state", "epoch", "owner"} {
 		all = append(all, alone(protocol.Verify, condition))
 	}
+	for _, what := range []string{prepares, clears, clearsAndPrepares, fencings} {
+		all = append(all, mixed(what, protocol.Applied, true), mixed(what, protocol.NotMatched, false))
+	}
+	// What takes too much together; what can be paid by what comes in; what can't be added to what is no number.
+	all = append(all, mixed(prepares, protocol.NotMatched, true), mixed(clearsAndPrepares, protocol.Applied, false),
+		mixed(clears, protocol.Failed, true), mixed(fencings, protocol.Failed, true))
+	all = append(all, readBack(protocol.Applied), readBack(protocol.NotMatched))
 	return append(all, alone(protocol.Decide, "state"), alone(protocol.Decide, "epoch"), remembered(false), remembered(true))
 }
 

@@ -20,19 +20,19 @@ type backoff struct {
 	repeats int
 }
 
-// after waits as long as is due, but not beyond limit where that is positive, and reports false if ctx ended.
-func (b *backoff) after(ctx context.Context, progress bool, limit time.Duration) bool {
+// next returns how long to wait before the next round, but not beyond limit where that is positive.
+func (b *backoff) next(progress bool, limit time.Duration) time.Duration {
 	b.rounds++
 	if progress && b.rounds <= freeRounds {
 		b.repeats = 0
-		return ctx.Err() == nil
+		return 0
 	}
 	b.repeats++
 	wait := pauseBefore(b.repeats)
 	if limit > 0 {
 		wait = min(wait, limit)
 	}
-	return sleep(ctx, wait)
+	return wait
 }
 
 // Pause waits before the n-th repeat, from 1 on. It reports false if ctx ended.

@@ -18,7 +18,7 @@ import (
 // ErrClosed is returned once Close was called.
 var ErrClosed = errors.New("closed")
 
-// Engine drives executions. It is safe for many goroutines.
+// Engine drives executions, and performs what they want in commands that carry the requests of many. It is safe for many goroutines.
 type Engine struct {
 	store *mongostore.Store
 	log   *slog.Logger
@@ -28,20 +28,34 @@ type Engine struct {
 	cancel context.CancelFunc
 
 	closing chan struct{} // closed by Close
+	limits  Limits
+	places  chan struct{}  // taken by executions under way that make progress
+	sending sync.WaitGroup // goroutines that send commands
 
 	mu      sync.Mutex
 	closed  bool
 	stopped bool           // a Close has given up
 	running map[string]int // executions by transfer ID
-	all     sync.WaitGroup
+	all     sync.WaitGroup // executions
+	lanes   map[mongostore.Lane]*lane
+	servers map[mongostore.Cluster]*server
+}
+
+// Limits bound what is under way at once. All are positive.
+type Limits struct {
+	MaxBatch    int // requests in one command
+	MaxInFlight int // commands to one cluster
+	MaxPending  int // executions under way; the others wait for a place
 }
 
 // New returns an engine. Close ends it.
-func New(store *mongostore.Store, log *slog.Logger, now func() time.Time) *Engine {
+func New(store *mongostore.Store, log *slog.Logger, now func() time.Time, limits Limits) *Engine {
 	base, cancel := context.WithCancel(context.Background())
 	return &Engine{
 		store: store, log: log, now: now, base: base, cancel: cancel,
-		closing: make(chan struct{}), running: map[string]int{},
+		closing: make(chan struct{}), limits: limits, places: make(chan struct{}, limits.MaxPending),
+		running: map[string]int{}, lanes: map[mongostore.Lane]*lane{},
+		servers: map[mongostore.Cluster]*server{},
 	}
 }
 
@@ -75,6 +89,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	drained := make(chan struct{})
 	go func() {
 		e.all.Wait()
+		e.sending.Wait()
 		close(drained)
 	}()
 	defer e.cancel()

@@ -40,7 +40,7 @@ func away(t *testing.T) (*Engine, *mongostore.Work) {
 		{Namespace: "nowhere.accounts", Account: "b", Amount: money.Units(1)},
 	}}, "me")
 	require.NoError(t, err)
-	return New(store, slog.New(slog.DiscardHandler), now), w
+	return New(store, slog.New(slog.DiscardHandler), now, Limits{MaxBatch: 512, MaxInFlight: 2, MaxPending: 64}), w
 }
 
 // An execution that can't reach the server gives up, and says that nothing was sent, and why.
@@ -84,10 +84,11 @@ func TestAbandonedExecutionIsNoSuccess(t *testing.T) {
 	cancel()
 	r := &run{
 		work: w, execution: protocol.New(protocol.Start{Claiming: protocol.Insert}, 2), until: protocol.Success,
-		answered: make(chan struct{}),
+		values: t.Context(), answered: make(chan struct{}),
 	}
+	require.NoError(t, e.begin("t"))
 	r.abandon()
-	e.drive(t.Context(), r, time.Time{})
+	e.step(r)
 	_, err := r.outcome(ended)
 	require.ErrorIs(t, err, ErrNothingSent)
 	require.ErrorIs(t, err, context.Canceled)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
@@ -25,50 +26,60 @@ var ErrNothingSent = errors.New("nothing was sent")
 // under way.
 var ErrUnfinished = errors.New("still under way")
 
-// run is one execution under way.
+// run is one execution under way. Between two rounds it belongs to whoever has delivered the last answer; nobody else touches its
+// execution, its work and its pause.
 type run struct {
 	work      *mongostore.Work
 	execution *protocol.Execution
-	until     protocol.State // Committed: the caller waits for the decision only
-	answered  chan struct{}  // closed once result is what the caller waits for
+	until     protocol.State  // Committed: the caller waits for the decision only
+	values    context.Context // the caller's, without its end
+	patience  time.Time       // until when it may wait for a busy participant
+	away      time.Time       // until when it may try to reach a server before it has claimed
+	pause     backoff
+	alone     bool         // its requests share no command with others: one of its own may have been refused as a whole
+	admitted  bool         // it has a place among those that are under way
+	tasks     []task       // of the present round
+	open      atomic.Int32 // of these, those that are not answered
 
+	answered  chan struct{} // closed once result is what the caller waits for
 	mu        sync.Mutex
-	once      sync.Once
+	done      bool // answered is closed
 	result    Result
 	failure   error
-	abandoned bool // the caller waits no longer
-	sent      bool // a claim was handed to the store
+	cause     error // the latest error on the way
+	abandoned bool  // the caller waits no longer
+	sent      bool  // a claim was handed to the store
 	claimed   bool
 }
 
 // Execute drives one execution of a work to its end and returns its result; with until Committed, to its decision, and the rest in
-// the background. When ctx ends first, an execution that has claimed goes on in the background, and the error is ErrUnfinished;
-// one that has not sent its claim stops, and the error is ErrNothingSent. Both wrap the context's cause.
+// the background. While too many are under way it waits for a place. When ctx ends first, an execution that has claimed goes on in the
+// background, and the error is ErrUnfinished; one that has not sent its claim stops, and the error is ErrNothingSent. Both
+// wrap the context's cause.
 func (e *Engine) Execute(
 	ctx context.Context, w *mongostore.Work, start protocol.Start, until protocol.State,
 ) (Result, error) {
-	if ctx.Err() != nil {
-		return Result{}, ended(ctx, ErrNothingSent)
-	}
-	if err := e.begin(w.Transfer.ID); err != nil {
+	if err := e.admit(ctx); err != nil {
 		return Result{}, err
 	}
+	if err := e.begin(w.Transfer.ID); err != nil {
+		e.leave()
+		return Result{}, err
+	}
+	now := e.now()
 	r := &run{
 		work:      w,
 		execution: protocol.New(start, len(w.Transfer.Legs)),
 		until:     until,
+		values:    context.WithoutCancel(ctx),
+		patience:  now.Add(patience(ctx, now)),
+		away:      now.Add(AwayLimit),
+		admitted:  true,
+		tasks:     make([]task, 0, len(w.Transfer.Legs)),
 		answered:  make(chan struct{}),
 	}
-	patience := e.patience(ctx)
-	// The commands see the caller's values, for tracing, but not its end.
-	commands, stop := context.WithCancel(context.WithoutCancel(ctx))
-	unhook := context.AfterFunc(e.base, stop)
-	go func() {
-		defer e.finish(w.Transfer.ID)
-		defer stop()
-		defer unhook()
-		e.drive(commands, r, patience)
-	}()
+	e.step(r)
+	e.startAll()
 	select {
 	case <-r.answered:
 	case <-ctx.Done():
@@ -80,6 +91,29 @@ func (e *Engine) Execute(
 	return r.outcome(ctx)
 }
 
+// admit waits for a place among the executions under way.
+func (e *Engine) admit(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ended(ctx, ErrNothingSent)
+	}
+	select {
+	case e.places <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case e.places <- struct{}{}:
+		return nil
+	case <-e.closing:
+		return ErrClosed
+	case <-ctx.Done():
+		return ended(ctx, ErrNothingSent)
+	}
+}
+
+// leave gives a place to the next one.
+func (e *Engine) leave() { <-e.places }
+
 // ended says that a context's end is the cause of an error.
 func ended(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(ctx.Err(), cause) {
@@ -88,13 +122,12 @@ func ended(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", err, ctx.Err())
 }
 
-// patience returns until when the execution may wait for a busy participant: a refusal has to be stored and told before ctx ends.
-func (e *Engine) patience(ctx context.Context) time.Time {
-	limit := maxPatience
+// patience returns how long the execution may wait for a busy participant: a refusal has to be stored and told before ctx ends.
+func patience(ctx context.Context, now time.Time) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
-		limit = min(limit, deadline.Sub(e.now())/2)
+		return min(maxPatience, deadline.Sub(now)/2)
 	}
-	return e.now().Add(limit)
+	return maxPatience
 }
 
 // abandon says that the caller waits no longer. It reports whether a claim was sent: if not, none will be.
@@ -105,65 +138,120 @@ func (r *run) abandon() bool {
 	return r.sent
 }
 
-// mayGoOn reports whether the next round may be sent. An execution that nobody waits for and that has claimed nothing ends.
-func (r *run) mayGoOn(operations []protocol.Operation) bool {
+// send says that a claim is about to be sent. It reports false if the caller has left before.
+func (r *run) send() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.abandoned && !r.claimed {
 		return false
 	}
-	if operations[0].Kind == protocol.Claim {
-		r.sent = true
-	}
+	r.sent = true
 	return true
+}
+
+// mayGoOn reports whether there is a point in another round. An execution that nobody waits for and that has claimed nothing ends.
+func (r *run) mayGoOn() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.claimed, r.cause = r.execution.Claimed(), r.work.Cause
+	return r.claimed || !r.abandoned
 }
 
 // outcome returns what the caller is told.
 func (r *run) outcome(ctx context.Context) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	select {
-	case <-r.answered:
-		if r.failure != nil && ctx.Err() != nil {
-			return r.result, ended(ctx, r.failure)
-		}
-		return r.result, r.failure
-	default:
-		return r.result, ended(ctx, ErrUnfinished)
+	switch {
+	case !r.done:
+		return Result{Cause: r.cause}, ended(ctx, ErrUnfinished)
+	case r.failure != nil && ctx.Err() != nil:
+		return r.result, ended(ctx, r.failure)
 	}
+	return r.result, r.failure
 }
 
-// drive runs the execution to its end.
-func (e *Engine) drive(ctx context.Context, r *run, patience time.Time) {
-	defer r.answer(nil)
-	var pause backoff
+// step asks an execution what is next and puts it into the queues, or ends the run. The caller owns the run.
+func (e *Engine) step(r *run) {
 	x := r.execution
-	away := e.now().Add(AwayLimit)
 	for x.Outcome() == protocol.Running {
-		waiting := e.now().Before(patience)
-		if !waiting {
+		now := e.now()
+		if !now.Before(r.patience) {
 			x.Hurry()
 		}
 		operations, err := x.Next()
 		if err != nil || len(operations) == 0 { // it has just ended
-			r.publish()
+			break
+		}
+		switch {
+		case e.base.Err() != nil:
+			e.end(r, fmt.Errorf("%w: %w", ErrUnfinished, ErrClosed))
+			return
+		case !x.Claimed() && now.After(r.away), !r.mayGoOn():
+			e.end(r, r.gaveUp())
 			return
 		}
-		if !x.Claimed() && e.now().After(away) {
-			r.answer(r.gaveUp())
-			return
+		if r.until == protocol.Committed && x.State() == protocol.Committed {
+			r.answer(nil)
 		}
-		if !r.mayGoOn(operations) { // the caller may be about to ask how it went
-			r.answer(r.gaveUp())
-			return
-		}
-		progress := e.round(ctx, r, operations, waiting)
-		r.publish()
-		if !pause.after(ctx, progress, patience.Sub(e.now())) {
-			r.answer(fmt.Errorf("%w: %w", ErrUnfinished, ErrClosed))
+		if e.ask(r, operations) {
 			return
 		}
 	}
+	e.end(r, nil)
+}
+
+// ask answers operations from what is known, where it can, and puts the rest into the queues. It reports false if nothing was left.
+func (e *Engine) ask(r *run, operations []protocol.Operation) bool {
+	r.tasks = r.tasks[:0]
+	for _, op := range operations {
+		if answer, known := e.store.Recall(r.work, op); known {
+			r.execution.Observe(op, answer)
+			continue
+		}
+		r.tasks = append(r.tasks, task{
+			Request: mongostore.Request{Work: r.work, Op: op}, run: r, subject: mongostore.SubjectOf(r.work, op),
+		})
+	}
+	if len(r.tasks) == 0 {
+		return false
+	}
+	r.open.Store(int32(len(r.tasks)))
+	e.enqueue(r.tasks)
+	return true
+}
+
+// conclude hands the answers of a round to the execution and goes on with it, after a pause if the round has brought nothing new. To one
+// that still waits for a busy participant, "busy" is nothing new.
+func (e *Engine) conclude(r *run) {
+	now := e.now()
+	progress := true
+	for i := range r.tasks {
+		t := &r.tasks[i]
+		if t.Cause != nil {
+			r.work.Cause = t.Cause
+		}
+		r.alone = r.alone || t.Alone
+		busy := t.Answer.Facts.Found && !t.Answer.Facts.Free
+		if t.Answer.Result == protocol.Unknown || t.Answer.Result == protocol.NotSent || busy && now.Before(r.patience) {
+			progress = false
+			e.traceRepeat(r.values, &t.Request)
+		}
+		r.execution.Observe(t.Op, t.Answer)
+	}
+	wait := r.pause.next(progress, r.patience.Sub(now))
+	if wait == 0 {
+		e.step(r)
+		return
+	}
+	if r.admitted { // it waits for something else than its turn
+		r.admitted = false
+		e.leave()
+	}
+	go func() {
+		sleep(e.base, wait)
+		e.step(r)
+		e.startAll()
+	}()
 }
 
 // gaveUp returns the error of an execution that ends without a claim.
@@ -174,30 +262,24 @@ func (r *run) gaveUp() error {
 	return ErrNothingSent
 }
 
-// round performs one round and reports whether it brought anything new. To one that still waits for a busy participant, "busy"
-// is nothing new.
-func (e *Engine) round(ctx context.Context, r *run, operations []protocol.Operation, waiting bool) bool {
-	limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
-	defer cancel()
-	e.traceSent(ctx, r.work, operations)
-	answers := e.store.Perform(limited, r.work, operations)
-	progress := true
-	for i, op := range operations {
-		busy := answers[i].Facts.Found && !answers[i].Facts.Free
-		if answers[i].Result == protocol.Unknown || answers[i].Result == protocol.NotSent || waiting && busy {
-			progress = false
-			e.traceRepeat(ctx, r.work, op, answers[i])
-		}
-		r.execution.Observe(op, answers[i])
+// end ends a run.
+func (e *Engine) end(r *run, failure error) {
+	r.answer(failure)
+	if r.admitted {
+		e.leave()
 	}
-	return progress
+	e.finish(r.work.Transfer.ID)
 }
 
-// publish makes the present state the result, and answers the caller if that is what it waits for.
-func (r *run) publish() {
-	x := r.execution
+// answer makes the present state the result and lets the caller go, once.
+func (r *run) answer(failure error) {
 	r.mu.Lock()
-	r.claimed = x.Claimed()
+	defer r.mu.Unlock()
+	if r.done {
+		return
+	}
+	x := r.execution
+	r.done, r.failure = true, failure
 	r.result = Result{
 		Outcome: x.Outcome(), State: x.State(), Transfer: r.work.Transfer, Refusal: x.Refusal(), ClaimInDoubt: x.ClaimInDoubt(),
 		StuckAt: x.StuckAt(), Cause: r.work.Cause,
@@ -206,18 +288,5 @@ func (r *run) publish() {
 		r.result.Cause = err
 	}
 	r.result.Seen, r.result.SeenKnown = r.work.Seen(x.Refusal().Participant)
-	r.mu.Unlock()
-	if r.until == protocol.Committed && x.State() == protocol.Committed {
-		r.answer(nil)
-	}
-}
-
-// answer lets the caller go, once.
-func (r *run) answer(failure error) {
-	r.once.Do(func() {
-		r.mu.Lock()
-		r.failure = failure
-		r.mu.Unlock()
-		close(r.answered)
-	})
+	close(r.answered)
 }

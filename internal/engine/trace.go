@@ -12,23 +12,23 @@ import (
 const levelTrace = slog.LevelDebug - 4
 
 // traceSent logs what is about to be performed.
-func (e *Engine) traceSent(ctx context.Context, w *mongostore.Work, operations []protocol.Operation) {
+func (e *Engine) traceSent(ctx context.Context, requests []*mongostore.Request) {
 	if !e.log.Enabled(ctx, levelTrace) {
 		return
 	}
-	for _, op := range operations {
-		e.log.LogAttrs(ctx, levelTrace, "perform", describe(w, op)...)
+	for _, r := range requests {
+		e.log.LogAttrs(ctx, levelTrace, "perform", describe(r.Work, r.Op)...)
 	}
 }
 
 // traceRepeat logs an answer that leaves the execution where it was.
-func (e *Engine) traceRepeat(ctx context.Context, w *mongostore.Work, op protocol.Operation, answer protocol.Answer) {
+func (e *Engine) traceRepeat(ctx context.Context, r *mongostore.Request) {
 	if !e.log.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
-	attrs := append(describe(w, op), slog.String("result", answer.Result.String()))
-	if w.Cause != nil {
-		attrs = append(attrs, slog.String("cause", w.Cause.Error()))
+	attrs := append(describe(r.Work, r.Op), slog.String("result", r.Answer.Result.String()))
+	if r.Work.Cause != nil {
+		attrs = append(attrs, slog.String("cause", r.Work.Cause.Error()))
 	}
 	e.log.LogAttrs(ctx, slog.LevelDebug, "asked again", attrs...)
 }

@@ -56,33 +56,51 @@ func (f Fields) floor(document bson.Raw) floor {
 	return floor{stored: stored, amount: amount, odd: err != nil}
 }
 
-// filter returns the condition that the stored floor is still the one that a bound was computed with.
-func (f floor) filter() any {
-	if f.stored.Type == 0 {
-		return nil
-	}
-	return bson.D{{Key: "$eq", Value: f.stored}}
-}
-
-// bounds returns the least and the largest balance with which a participant can be prepared. Where the floor can't be
-// understood, no balance lies between them, and ok is false.
-func (p *party) bounds() (low, high money.Amount, ok bool) {
-	amount := p.leg.Amount
-	limit := money.MaxBalance(amount.Kind())
-	low, high = limit.Neg(), limit
-	err := error(nil)
-	if amount.Sign() > 0 {
-		high, err = high.Add(amount.Neg())
-	} else {
-		low, err = p.floor.above(low)
-		if err == nil {
-			low, err = low.Add(amount.Neg())
-		}
+// bounds returns the least and the largest balance with which prepares can be made that take so much in all, and of whose
+// credits the largest is this one, after so much was paid in. Where the floor can't be understood, no balance lies between them, and
+// ok is false.
+func bounds(f floor, taken, paid, largest money.Amount) (low, high money.Amount, ok bool) {
+	limit := money.MaxBalance(taken.Kind())
+	low, err := f.after(limit.Neg(), taken, paid)
+	if err == nil {
+		high, err = subtract(limit, paid, largest)
 	}
 	if err != nil {
 		return limit, limit.Neg(), false
 	}
 	return low, high, true
+}
+
+// after returns the least balance that leaves the floor standing, where anything is taken at all.
+func (f floor) after(least, taken, paid money.Amount) (money.Amount, error) {
+	if taken.Sign() == 0 {
+		return least, nil
+	}
+	low, err := f.above(least)
+	if err != nil {
+		return least, err
+	}
+	return subtract(low, taken.Neg(), paid)
+}
+
+func subtract(from money.Amount, amounts ...money.Amount) (money.Amount, error) {
+	for _, amount := range amounts {
+		var err error
+		if from, err = from.Add(amount.Neg()); err != nil {
+			return from, err
+		}
+	}
+	return from, nil
+}
+
+// bounds returns those of this participant's prepare alone.
+func (p *party) bounds() (low, high money.Amount, ok bool) {
+	amount := p.leg.Amount
+	none := money.Zero(amount.Kind())
+	if amount.Sign() > 0 {
+		return bounds(p.floor, none, none, amount)
+	}
+	return bounds(p.floor, amount.Neg(), none, none)
 }
 
 // above returns the floor, or the least balance that can be stored where that is higher.
@@ -199,18 +217,9 @@ func (f Fields) fence(document bson.Raw) protocol.Fence {
 	return protocol.Fence(append([]byte{byte(stored.Type)}, stored.Value...))
 }
 
-// fenceFilter returns the condition that a participant's fence is the given one.
-func fenceFilter(fence protocol.Fence) any {
-	if fence == "" {
-		return bson.D{{Key: "$eq", Value: nil}, noArray()} // matches a missing field, too
-	}
-	return bson.D{{Key: "$eq", Value: bson.RawValue{Type: bson.Type(fence[0]), Value: []byte(fence[1:])}}}
-}
-
-// newFence returns a token that was never used before, as it is stored and as the protocol knows it.
-func newFence() (bson.ObjectID, protocol.Fence) {
-	token := bson.NewObjectID()
-	return token, protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, token[:]...))
+// fenceOf returns a token as the protocol knows it.
+func fenceOf(token bson.ObjectID) protocol.Fence {
+	return protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, token[:]...))
 }
 
 // decodeAccount reads an account's document for those who ask for it.

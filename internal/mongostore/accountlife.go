@@ -61,7 +61,7 @@ func (s *Store) OpenAccount(ctx context.Context, ledger string, a Account, token
 	if a.Metadata != nil {
 		document = append(document, bson.E{Key: "metadata", Value: a.Metadata})
 	}
-	return insert(detached(ctx), s.ledgers[ledger].commands, document)
+	return insertOne(detached(ctx), s.ledgers[ledger].commands, document)
 }
 
 // OpenedWith reports whether an account's fence is the one that an OpenAccount of this process gave it.
@@ -76,7 +76,8 @@ func (s *Store) CloseAccount(ctx context.Context, ledger, id string) (protocol.R
 			{Key: s.fields.Closed, Value: bson.D{{Key: "$ne", Value: true}}},
 			{Key: s.fields.Pending, Value: bson.D{{Key: "$in", Value: bson.A{nil, bson.D{}}}}},
 			{Key: s.fields.Balance, Value: bson.D{
-				{Key: "$type", Value: bson.A{"int", "long", "decimal"}}, {Key: "$eq", Value: int64(0)}, noArray(),
+				{Key: "$type", Value: bson.A{"int", "long", "decimal"}}, {Key: "$eq", Value: int64(0)},
+				{Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}},
 			}},
 		},
 		bson.D{{Key: "$set", Value: bson.D{{Key: s.fields.Closed, Value: true}}}})

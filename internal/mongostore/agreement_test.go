@@ -141,7 +141,7 @@ func TestFactsAndFilterAgree(t *testing.T) {
 	require.NoError(t, err)
 
 	stored := b.everything("accounts")
-	statements := make([]statement, len(cases))
+	statements := make([]*unit, len(cases))
 	for i, c := range cases {
 		c.before = stored[c.id]
 		p := &c.work.parties[0]
@@ -150,9 +150,9 @@ func TestFactsAndFilterAgree(t *testing.T) {
 		if l.odds(6) {
 			c.fence = pick(l, "", protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, make([]byte, 12)...)))
 		}
-		statements[i] = b.store.prepare(c.work, p, c.fence)
+		statements[i] = b.store.newUnit(&Request{Work: c.work, Op: prepareWith(0, c.fence)})
 	}
-	results, _ := updateAll(t.Context(), b.store.ledgers[""].commands, statements)
+	results := updateAll(t.Context(), b.store.ledgers[""].commands, statements).verdicts
 	b.checkAgreement(cases, results)
 }
 
@@ -170,7 +170,7 @@ func (b *bank) everything(collection string) map[string]bson.Raw {
 	return byID
 }
 
-func (b *bank) checkAgreement(cases []*agreementCase, results []protocol.Result) {
+func (b *bank) checkAgreement(cases []*agreementCase, results []verdict) {
 	b.t.Helper()
 	after := b.everything("accounts")
 	fit, changed, refused := 0, 0, 0
@@ -179,18 +179,18 @@ func (b *bank) checkAgreement(cases []*agreementCase, results []protocol.Result)
 			Found: true, Fence: c.fence, Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
 		}
 		// The server says how many matched in all. A document that was matched is changed, or the change was refused.
-		matched := results[i] == protocol.Failed || string(after[c.id]) != string(c.before)
+		matched := results[i].result == protocol.Failed || string(after[c.id]) != string(c.before)
 		if expected {
 			fit++
 		}
-		if results[i] == protocol.Failed {
+		if results[i].result == protocol.Failed {
 			refused++
 		} else if matched {
 			changed++
 		}
-		if matched != expected || results[i] == protocol.Unknown {
+		if matched != expected || results[i].result == protocol.Unknown {
 			b.t.Errorf("seed %d, %s: %s\namount %s, currency %q, fence %q\nfacts %+v, matched %t (%v)", agreementSeed, c.id, c.before,
-				c.work.Transfer.Legs[0].Amount, c.work.Transfer.Currency, c.fence, c.facts, matched, results[i])
+				c.work.Transfer.Legs[0].Amount, c.work.Transfer.Currency, c.fence, c.facts, matched, results[i].result)
 		}
 	}
 	// The draw is no good if it hardly ever hits.

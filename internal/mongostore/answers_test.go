@@ -54,10 +54,10 @@ func writes() []write {
 			op.Epoch = 1
 			return claimed(b, id), op
 		}},
-		{"decision", "findAndModify", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"decision", "update", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
 			return claimed(b, id), decide(protocol.Rollback, 1)
 		}},
-		{"finish", "findAndModify", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"finish", "update", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
 			w := claimed(b, id)
 			b.applied(w, decide(protocol.Committed, 1))
 			return w, finish(protocol.Success)
@@ -176,7 +176,7 @@ func TestAnswerAfterADeadline(t *testing.T) {
 			stop := b.failing(1, []string{write.command}, bson.M{"blockConnection": true, "blockTimeMS": 100})
 			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond)
 			defer cancel()
-			assert.Equal(t, protocol.Unknown, b.store.Perform(ctx, w, []protocol.Operation{op})[0].Result)
+			assert.Equal(t, protocol.Unknown, perform(ctx, b.store, w, op)[0].Result)
 			require.Error(t, w.Cause)
 			stop()
 		})
@@ -193,7 +193,7 @@ func TestEndedContextSendsNothing(t *testing.T) {
 		b.log.take()
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		assert.Equal(t, protocol.NotSent, b.store.Perform(ended, w, []protocol.Operation{op})[0].Result, write.name)
+		assert.Equal(t, protocol.NotSent, perform(ended, b.store, w, op)[0].Result, write.name)
 		require.ErrorIs(t, w.Cause, context.Canceled)
 		assert.Empty(t, b.log.take())
 		assert.Equal(t, before, b.raw(write.collection, write.name))
@@ -244,14 +244,14 @@ func TestNoConnectionSendsNothing(t *testing.T) {
 	b.log.take()
 	go func() {
 		defer close(ended)
-		b.store.Perform(t.Context(), blocker, []protocol.Operation{at(protocol.ReadFence, 0)})
+		perform(t.Context(), b.store, blocker, at(protocol.ReadFence, 0))
 	}()
 	require.Eventually(t, func() bool {
 		return len(b.log.take()) > 0
 	}, 10*time.Second, time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	assert.Equal(t, protocol.NotSent, b.store.Perform(ctx, w, []protocol.Operation{op})[0].Result, w.Cause)
+	assert.Equal(t, protocol.NotSent, perform(ctx, b.store, w, op)[0].Result, w.Cause)
 	<-ended
 	b.has("accounts", account("alice", nil))
 }

@@ -10,56 +10,20 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// performOnTransfer performs an operation on the transfer's own document.
-func (s *Store) performOnTransfer(ctx context.Context, w *Work, op protocol.Operation) protocol.Answer {
-	switch op.Kind {
-	case protocol.Claim:
-		return s.claim(ctx, w, op)
-	case protocol.ReadTransfer:
-		return s.readTransfer(ctx, w, s.majority)
-	case protocol.LookTransfer:
-		return s.readTransfer(ctx, w, s.linearizable)
-	case protocol.Verify:
-		result, err := s.touch(ctx, w, op.Epoch, bson.E{Key: "state", Value: protocol.Preparing})
-		return w.answer(result, err)
-	case protocol.Decide:
-		return s.decide(ctx, w, op)
-	case protocol.Finish:
-		return s.finish(ctx, w, op.To)
-	case protocol.ReadFence, protocol.Prepare, protocol.Look, protocol.Settle, protocol.Undo, protocol.FenceOnly:
-	}
-	return protocol.Answer{Result: protocol.NotSent}
+// modified sets lastModified to the server's time.
+func modified() bson.E {
+	return bson.E{Key: "$currentDate", Value: bson.D{{Key: "lastModified", Value: true}}}
 }
 
-// answer keeps the cause of an answer for the one who waits for the outcome.
-func (w *Work) answer(result protocol.Result, err error) protocol.Answer {
-	if err != nil {
-		w.Cause = err
-	}
-	return protocol.Answer{Result: result}
-}
-
-// modified sets lastModified, and other fields, to the server's time.
-func modified(fields ...string) bson.E {
-	stamps := bson.D{{Key: "lastModified", Value: true}}
-	for _, field := range fields {
-		stamps = append(stamps, bson.E{Key: field, Value: true})
-	}
-	return bson.E{Key: "$currentDate", Value: stamps}
-}
-
-func (s *Store) claim(ctx context.Context, w *Work, op protocol.Operation) protocol.Answer {
-	if op.Claiming == protocol.Insert {
-		return s.insertClaimed(ctx, w)
-	}
-	filter := bson.D{
+// claimStatement returns how a claim that is no insert changes the stored transfer.
+func (w *Work) claimStatement(op protocol.Operation) (filter, update bson.D) {
+	filter = bson.D{
 		{Key: "_id", Value: w.Transfer.ID},
 		// The work was made from this document, and not from one that had the same ID in another life.
 		{Key: "digest", Value: bson.D{{Key: "$eq", Value: w.Transfer.Digest}}},
 	}
 	mine := bson.D{{Key: "owner", Value: w.Owner}}
 	raise := bson.E{Key: "$inc", Value: bson.D{{Key: "epoch", Value: int64(1)}, {Key: "attempts", Value: int64(1)}}}
-	var update bson.D
 	switch op.Claiming {
 	case protocol.FromInitiated:
 		filter = append(filter, bson.E{Key: "state", Value: protocol.Initiated})
@@ -78,25 +42,100 @@ func (s *Store) claim(ctx context.Context, w *Work, op protocol.Operation) proto
 		update = bson.D{{Key: "$set", Value: mine}, modified()}
 	case protocol.Insert:
 	}
-	return s.change(ctx, w, filter, update)
+	return filter, update
 }
 
-// insertClaimed stores a new transfer. An insert can't stamp the server's time: it carries the process's clock, corrected.
-func (s *Store) insertClaimed(ctx context.Context, w *Work) protocol.Answer {
-	t := w.Transfer
-	t.State, t.Open, t.Epoch, t.Owner = protocol.Preparing, true, 1, w.Owner
+// claim gets hold of stored transfers: of a single one by one command; of many by one command that changes them, and another one that
+// reads which of them show the claimer's nonce.
+func (s *Store) claim(ctx context.Context, requests []*Request) {
+	if len(requests) == 1 {
+		s.claimOne(ctx, requests[0])
+		return
+	}
+	statements := make([]encoded, len(requests))
+	for i, r := range requests {
+		st, err := encodeUpdate(r.Work.claimStatement(r.Op))
+		if err != nil {
+			answerAll(requests, protocol.NotSent, err)
+			return
+		}
+		statements[i] = st
+	}
+	inSession(ctx, s.transfers, func(ctx context.Context) {
+		done := updateAll(ctx, s.transfers, statements)
+		var open []*Request
+		for i, r := range requests {
+			r.take(done.verdicts[i], true)
+			if r.Answer.Result == protocol.Applied || r.Answer.Result == protocol.NotMatched {
+				open = append(open, r)
+			}
+		}
+		if done.matched {
+			s.showClaimed(ctx, open)
+		}
+	})
+}
+
+// showClaimed answers claims that were sent, and of which some have matched. What shows the claimer's nonce is the claimer's, in
+// the state and epoch that are shown: nobody else changes those without taking it over.
+func (s *Store) showClaimed(ctx context.Context, requests []*Request) {
+	from := s.majority
+	if s.routed.Load() {
+		from = s.linearizable
+	}
+	documents, err := findTransfers(ctx, requests, from)
+	if err != nil {
+		answerAll(requests, protocol.Unknown, err)
+		return
+	}
+	for _, r := range requests {
+		r.show(documents[r.Work.Transfer.ID])
+		if !r.Answer.Transfer.Mine {
+			r.answer(protocol.NotMatched, r.Cause)
+		}
+	}
+}
+
+// claimOne performs one claim and keeps its after-image.
+func (s *Store) claimOne(ctx context.Context, r *Request) {
+	filter, update := r.Work.claimStatement(r.Op)
+	after, result, err := findAndModify(ctx, s.transfers, filter, update)
+	r.answer(result, err)
+	if result != protocol.Applied {
+		return
+	}
+	t, err := decodeTransfer(after)
+	if err != nil {
+		r.answer(protocol.Unknown, err)
+		return
+	}
+	r.Work.Transfer = t
+	r.Answer.Transfer = r.Work.image(t)
+}
+
+// insertClaimed stores new transfers. An insert can't stamp the server's time: it carries the process's clock, corrected.
+func (s *Store) insertClaimed(ctx context.Context, requests []*Request) {
 	now, err := s.serverTime(ctx)
 	if err != nil {
-		return w.answer(protocol.NotSent, err)
+		answerAll(requests, protocol.NotSent, err)
+		return
 	}
-	t.CreatedAt, t.LastModified = now, now
-	result, err := insert(ctx, s.transfers, t)
-	answer := w.answer(result, err)
-	if result == protocol.Applied {
-		w.Transfer = t
-		answer.Transfer = w.image(t)
+	claimed := make([]Transfer, len(requests))
+	documents := make([]bson.Raw, len(requests))
+	for i, r := range requests {
+		t := r.Work.Transfer
+		t.State, t.Open, t.Epoch, t.Owner = protocol.Preparing, true, 1, r.Work.Owner
+		t.CreatedAt, t.LastModified = now, now
+		claimed[i], documents[i] = t, t.encode()
 	}
-	return answer
+	for i, v := range insertAll(ctx, s.transfers, documents) {
+		r := requests[i]
+		r.take(v, len(requests) > 1)
+		if v.result == protocol.Applied {
+			r.Work.Transfer = claimed[i]
+			r.Answer.Transfer = r.Work.image(claimed[i])
+		}
+	}
 }
 
 // InsertInitiated stores a transfer for a worker. NotMatched: the ID is taken.
@@ -109,7 +148,8 @@ func (s *Store) InsertInitiated(ctx context.Context, t *Transfer) (protocol.Resu
 	}
 	t.State, t.Open = protocol.Initiated, true
 	t.CreatedAt, t.LastModified = now, now
-	return insert(ctx, s.transfers, t)
+	v := insertAll(ctx, s.transfers, []bson.Raw{t.encode()})[0]
+	return v.result, v.err
 }
 
 // stalled matches unfinished transfers that were not modified for as long as the threshold says, by the server's clock; a threshold
@@ -130,73 +170,53 @@ func stateIn(states ...protocol.State) bson.E {
 	return bson.E{Key: "state", Value: bson.D{{Key: "$in", Value: states}}}
 }
 
-// change performs a conditional change of the transfer and keeps its after-image.
-func (s *Store) change(ctx context.Context, w *Work, filter, update bson.D) protocol.Answer {
-	after, result, err := findAndModify(ctx, s.transfers, filter, update)
-	answer := w.answer(result, err)
-	if result != protocol.Applied {
-		return answer
-	}
-	t, err := decodeTransfer(after)
+// readTransfers reads transfers with the read concern of the given collection.
+func (s *Store) readTransfers(ctx context.Context, requests []*Request, from *mongo.Collection) {
+	documents, err := findTransfers(ctx, requests, from)
 	if err != nil {
-		return w.answer(protocol.Unknown, err)
+		answerAll(requests, protocol.Unknown, err)
+		return
 	}
-	w.Transfer = t
-	answer.Transfer = w.image(t)
-	return answer
+	for _, r := range requests {
+		r.show(documents[r.Work.Transfer.ID])
+	}
 }
 
-// readTransfer reads the transfer with the read concern of the given collection.
-func (s *Store) readTransfer(ctx context.Context, w *Work, from *mongo.Collection) protocol.Answer {
-	document, err := from.FindOne(ctx, bson.D{{Key: "_id", Value: w.Transfer.ID}}).Raw()
-	if missing(err) {
-		return protocol.Answer{Result: protocol.Applied}
+// findTransfers reads the requests' transfers.
+func findTransfers(ctx context.Context, requests []*Request, from *mongo.Collection) (map[string]bson.Raw, error) {
+	subjects := distinct(requests)
+	ids := make(bson.A, len(subjects))
+	for i, subject := range subjects {
+		ids[i] = subject.id
 	}
-	if err != nil {
-		return w.answer(protocol.Unknown, err)
+	var found []bson.Raw
+	cursor, err := from.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}})
+	if err == nil {
+		err = cursor.All(ctx, &found)
+	}
+	documents := make(map[string]bson.Raw, len(found))
+	for _, document := range found {
+		id, _ := document.Lookup("_id").StringValueOK()
+		documents[id] = document
+	}
+	return documents, err
+}
+
+// show answers a request with a document of its transfer, nil if there is none.
+func (r *Request) show(document bson.Raw) {
+	r.answer(protocol.Applied, nil)
+	if document == nil {
+		return
 	}
 	t, err := decodeTransfer(document)
 	if err != nil {
-		w.Cause = err
-		return protocol.Answer{Result: protocol.Applied, Transfer: protocol.Image{Found: true}}
+		r.Cause, r.Answer.Transfer.Found = err, true
+		return
 	}
-	if t.Owner == w.Owner {
-		w.Transfer = t
+	if t.Owner == r.Work.Owner {
+		r.Work.Transfer = t
 	}
-	return protocol.Answer{Result: protocol.Applied, Transfer: w.image(t)}
-}
-
-// touch writes to the transfer where it is this execution's. It counts its writes, because a write that changes nothing is acknowledged
-// without asking anybody: lastModified alone would stay the same within a millisecond, and a cut-off old primary could
-// answer "matched" then.
-func (s *Store) touch(ctx context.Context, w *Work, epoch int64, conditions ...bson.E) (protocol.Result, error) {
-	filter := bson.D{
-		{Key: "_id", Value: w.Transfer.ID},
-		{Key: "epoch", Value: epoch},
-		{Key: "owner", Value: w.Owner},
-	}
-	count := bson.E{Key: "$inc", Value: bson.D{{Key: "verified", Value: int64(1)}}}
-	return updateOne(ctx, s.transfers, append(filter, conditions...), bson.D{count, modified()})
-}
-
-// decide stores the decision.
-func (s *Store) decide(ctx context.Context, w *Work, op protocol.Operation) protocol.Answer {
-	filter := bson.D{
-		{Key: "_id", Value: w.Transfer.ID},
-		{Key: "state", Value: protocol.Preparing},
-		{Key: "epoch", Value: op.Epoch},
-	}
-	set := bson.D{{Key: "state", Value: op.To}}
-	if op.Clean {
-		set = append(set, bson.E{Key: "clean", Value: true})
-	}
-	stamps := modified()
-	if op.To == protocol.Committed {
-		stamps = modified("committedAt")
-	} else {
-		set = append(set, bson.E{Key: "failure", Value: w.failure(op.Refusal)})
-	}
-	return s.change(ctx, w, filter, bson.D{{Key: "$set", Value: set}, stamps})
+	r.Answer.Transfer = r.Work.image(t)
 }
 
 // failure returns a refusal as it is stored.
@@ -210,19 +230,4 @@ func (w *Work) failure(refusal protocol.Refusal) Failure {
 		f.Message = w.Describe(refusal)
 	}
 	return f
-}
-
-// finish makes the transfer final. Its ID, not its epoch, is the condition: whoever finds everything settled may finish.
-func (s *Store) finish(ctx context.Context, w *Work, to protocol.State) protocol.Answer {
-	from := protocol.Committed
-	if to == protocol.Fail {
-		from = protocol.Rollback
-	}
-	filter := bson.D{{Key: "_id", Value: w.Transfer.ID}, {Key: "state", Value: from}}
-	update := bson.D{
-		{Key: "$set", Value: bson.D{{Key: "state", Value: to}}},
-		{Key: "$unset", Value: bson.D{{Key: "open", Value: ""}}},
-		modified(),
-	}
-	return s.change(ctx, w, filter, update)
 }

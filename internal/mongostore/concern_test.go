@@ -65,7 +65,7 @@ func (b *bank) everyTransfer(ctx context.Context) {
 	b.t.Helper()
 	t, s := b.t, b.store
 	perform := func(w *Work, operations ...protocol.Operation) []protocol.Answer {
-		answers := s.Perform(ctx, w, operations)
+		answers := perform(ctx, s, w, operations...)
 		for i, answer := range answers {
 			require.Equal(t, protocol.Applied, answer.Result, "%+v: %v", operations[i], w.Cause)
 		}

@@ -199,7 +199,7 @@ func FuzzAccountDocument(f *testing.F) {
 		}
 		facts := s.facts(w, p, document)
 		require.True(t, facts.Found)
-		s.prepare(w, p, facts.Fence)
+		s.newUnit(&Request{Work: w, Op: prepareWith(0, facts.Fence)})
 		requireFacts(t, s, w, document, facts)
 		read, err := s.decodeAccount(document)
 		if err != nil {

@@ -14,13 +14,6 @@ const (
 	fenceAge = time.Minute
 )
 
-type participantKey struct {
-	ledger *ledger
-	id     string
-}
-
-func (p *party) key() participantKey { return participantKey{p.ledger, string(p.id.Value)} }
-
 // knownFence is what is known of a participant. Only what a majority has stored gets in: from a read of that, or from an
 // acknowledged write. 1. A sends a new fence; it is stored by a primary alone. 2. B learns it and pins it. 3. The
 // primary falls, the fence is rolled back, and A's repeat of it arrives later: B's prepares fit again.
@@ -35,11 +28,11 @@ type knownFence struct {
 type fenceCache struct {
 	mu      sync.Mutex
 	now     func() time.Time
-	entries map[participantKey]knownFence
+	entries map[Subject]knownFence
 }
 
 // get returns what is known, unless it is old or there may be too many transfers in flight.
-func (c *fenceCache) get(key participantKey, markerLimit int) (knownFence, bool) {
+func (c *fenceCache) get(key Subject, markerLimit int) (knownFence, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known, ok := c.entries[key]
@@ -48,7 +41,7 @@ func (c *fenceCache) get(key participantKey, markerLimit int) (knownFence, bool)
 }
 
 // learn takes in what a majority read has shown.
-func (c *fenceCache) learn(key participantKey, fence protocol.Fence, f floor, markers int) {
+func (c *fenceCache) learn(key Subject, fence protocol.Fence, f floor, markers int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.entries) >= maxKnownFences {
@@ -61,7 +54,7 @@ func (c *fenceCache) learn(key participantKey, fence protocol.Fence, f floor, ma
 }
 
 // applied takes in an acknowledged write: a new fence, if it set one, and the number of markers added.
-func (c *fenceCache) applied(key participantKey, fence protocol.Fence, markers int) {
+func (c *fenceCache) applied(key Subject, fence protocol.Fence, markers int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known, ok := c.entries[key]
@@ -75,7 +68,7 @@ func (c *fenceCache) applied(key participantKey, fence protocol.Fence, markers i
 	c.entries[key] = known
 }
 
-func (c *fenceCache) forget(key participantKey) {
+func (c *fenceCache) forget(key Subject) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.entries, key)

@@ -66,7 +66,7 @@ func TestReplacedFenceIsKnown(t *testing.T) {
 		b.prepared(next)
 	}
 	// Where nothing is known of a participant, its new fence alone says too little to spare the read.
-	b.store.fences.forget(b.work("x", b.leg("alice", 1)).parties[0].key())
+	b.store.fences.forget(b.work("x", b.leg("alice", 1)).parties[0].key)
 	w := b.work("last", b.leg("alice", -1))
 	b.applied(w, at(protocol.FenceOnly, 0))
 	assert.Equal(t, 1, b.reads(w))
@@ -188,12 +188,12 @@ func TestKnownFenceOfAnotherKind(t *testing.T) {
 // The memory is bounded, and one ledger's accounts are not another's.
 func TestKnownFencesAreBounded(t *testing.T) {
 	t.Parallel()
-	cache := fenceCache{now: time.Now, entries: map[participantKey]knownFence{}}
+	cache := fenceCache{now: time.Now, entries: map[Subject]knownFence{}}
 	for i := range maxKnownFences + 1000 {
-		cache.learn(participantKey{id: fmt.Sprint(i)}, "f", floor{}, 0)
+		cache.learn(Subject{id: fmt.Sprint(i)}, "f", floor{}, 0)
 	}
 	assert.Len(t, cache.entries, maxKnownFences)
-	_, fresh := cache.get(participantKey{id: fmt.Sprint(maxKnownFences + 999)}, 1)
+	_, fresh := cache.get(Subject{id: fmt.Sprint(maxKnownFences + 999)}, 1)
 	assert.True(t, fresh, "the latest one is known")
 
 	b := newBank(t)

@@ -156,8 +156,32 @@ func (b *bank) all(w *Work, operations ...protocol.Operation) []protocol.Answer 
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
-	answers := b.store.Perform(ctx, w, operations)
-	require.Len(b.t, answers, len(operations))
+	return perform(ctx, b.store, w, operations...)
+}
+
+// perform performs operations of one work, those of each lane together.
+func perform(ctx context.Context, s *Store, w *Work, operations ...protocol.Operation) []protocol.Answer {
+	requests := make([]*Request, len(operations))
+	lanes := map[Lane][]*Request{}
+	for i, op := range operations {
+		requests[i] = &Request{Work: w, Op: op}
+		if answer, known := s.Recall(w, op); known {
+			requests[i].Answer = answer
+			continue
+		}
+		lane := LaneOf(w, op)
+		lanes[lane] = append(lanes[lane], requests[i])
+	}
+	for lane, together := range lanes {
+		s.Perform(ctx, lane, together)
+	}
+	answers := make([]protocol.Answer, len(operations))
+	for i, r := range requests {
+		answers[i] = r.Answer
+		if r.Cause != nil {
+			w.Cause = r.Cause
+		}
+	}
 	return answers
 }
 

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 )
 
 // MaxIDBytes is the length that the ID of a transfer or an account may have.
@@ -26,15 +27,15 @@ func (c IDCodec) Encode(id string) (bson.RawValue, error) {
 	if err := CheckID(id); err != nil {
 		return bson.RawValue{}, err
 	}
-	var value any = id
-	if c == ObjectIDs {
-		oid, err := bson.ObjectIDFromHex(id)
-		if err != nil {
-			return bson.RawValue{}, fmt.Errorf("%q is no ObjectId: 24 hex digits are expected", id)
-		}
-		value = oid
+	if c == StringIDs {
+		encoded := make([]byte, 0, len(id)+5) // its length, the text, and NUL
+		return bson.RawValue{Type: bson.TypeString, Value: bsoncore.AppendString(encoded, id)}, nil
 	}
-	return rawValue(value), nil
+	oid, err := bson.ObjectIDFromHex(id)
+	if err != nil {
+		return bson.RawValue{}, fmt.Errorf("%q is no ObjectId: 24 hex digits are expected", id)
+	}
+	return bson.RawValue{Type: bson.TypeObjectID, Value: oid[:]}, nil
 }
 
 // Canonical returns the ID as Get returns it: the hex digits of an ObjectId in lower case.
@@ -62,8 +63,11 @@ func CheckID(id string) error {
 // for paths and operators and stops at NUL, so those are percent-encoded, and so is the percent sign; and it takes digits alone
 // for an index, should someone have stored an array, so the first one of these is encoded too.
 func markerKey(id string) string {
-	var key strings.Builder
 	onlyDigits := strings.Trim(id, "0123456789") == ""
+	if !onlyDigits && !strings.ContainsAny(id, "%.$\x00") {
+		return id
+	}
+	var key strings.Builder
 	for i := range len(id) {
 		c := id[i]
 		if c == '%' || c == '.' || c == '$' || c == 0 || (onlyDigits && i == 0) {

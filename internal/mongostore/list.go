@@ -50,13 +50,10 @@ func (s *Store) List(ctx context.Context, q Query) iter.Seq2[Transfer, error] {
 	if len(q.States) > 0 {
 		filter = append(filter, stateIn(q.States...))
 	}
-	leg := bson.D{}
 	if q.Account != "" {
-		leg = append(leg, bson.E{Key: "account", Value: s.ids.Canonical(q.Account)})
-	}
-	if q.Account != "" || q.ByLedger {
-		leg = append(leg, bson.E{Key: "ledger", Value: q.Ledger})
-		filter = append(filter, bson.E{Key: "legs", Value: bson.D{{Key: "$elemMatch", Value: leg}}})
+		filter = append(filter, ofAccount(q.Ledger, s.ids.Canonical(q.Account)))
+	} else if q.ByLedger {
+		filter = append(filter, withLeg(bson.D{{Key: "ledger", Value: q.Ledger}}))
 	}
 	created := bson.D{}
 	if !q.After.IsZero() {
@@ -74,30 +71,47 @@ func (s *Store) List(ctx context.Context, q Query) iter.Seq2[Transfer, error] {
 		}
 	}
 	newestFirst := bson.D{{Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}}
-	return s.find(ctx, filter, options.Find().SetSort(newestFirst).SetLimit(int64(q.Limit)), 0)
+	return s.list(ctx, filter, options.Find().SetSort(newestFirst).SetLimit(int64(q.Limit)), 0)
+}
+
+// withLeg selects transfers with such a leg.
+func withLeg(leg bson.D) bson.E {
+	return bson.E{Key: "legs", Value: bson.D{{Key: "$elemMatch", Value: leg}}}
+}
+
+// ofAccount selects an account's transfers. Each is unfinished, or was committed, or has failed: there is an index of each.
+func ofAccount(ledger, account string) bson.E {
+	leg := withLeg(bson.D{{Key: "account", Value: account}, {Key: "ledger", Value: ledger}})
+	exists := bson.D{{Key: "$exists", Value: true}}
+	return bson.E{Key: "$or", Value: bson.A{
+		bson.D{{Key: "open", Value: true}, {Key: "epoch", Value: bson.D{{Key: "$gte", Value: 0}}}, leg},
+		bson.D{{Key: "committedAt", Value: exists}, leg},
+		bson.D{{Key: "failure", Value: exists}, leg},
+	}}
 }
 
 // Stalled yields the transfers that a takeover with this threshold would get, the oldest first.
 func (s *Store) Stalled(ctx context.Context, threshold time.Duration) iter.Seq2[Transfer, error] {
-	filter := append(bson.D{{Key: "open", Value: true}}, stalled(threshold)...)
-	return s.find(ctx, filter, options.Find().SetSort(oldestFirst()), CommandLimit)
+	claimed := bson.D{{Key: "open", Value: true}, {Key: "epoch", Value: bson.D{{Key: "$ne", Value: 0}}}}
+	return s.list(ctx, append(claimed, stalled(threshold)...), options.Find().SetSort(oldestFirst("lastModified")), CommandLimit)
 }
 
 // Initiated yields transfers that wait for a worker and whose time has come, the oldest first.
 func (s *Store) Initiated(ctx context.Context) iter.Seq2[Transfer, error] {
 	filter := bson.D{
 		{Key: "open", Value: true},
+		{Key: "epoch", Value: 0},
 		{Key: "state", Value: protocol.Initiated},
 		{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$notBefore", "$$NOW"}}}}, // a missing one is before all times
 	}
-	return s.find(ctx, filter, options.Find().SetSort(oldestFirst()), CommandLimit)
+	return s.list(ctx, filter, options.Find().SetSort(oldestFirst("createdAt")), CommandLimit)
 }
 
-func oldestFirst() bson.D { return bson.D{{Key: "lastModified", Value: 1}} }
+func oldestFirst(by string) bson.D { return bson.D{{Key: by, Value: 1}} }
 
-// find yields transfers page by page. After a document that can't be read the rest follows; any other error ends it. A limit, where
+// list yields transfers page by page. After a document that can't be read the rest follows; any other error ends it. A limit, where
 // positive, is that of each command.
-func (s *Store) find(
+func (s *Store) list(
 	ctx context.Context, filter bson.D, find *options.FindOptionsBuilder, limit time.Duration,
 ) iter.Seq2[Transfer, error] {
 	return func(yield func(Transfer, error) bool) {

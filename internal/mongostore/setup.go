@@ -34,17 +34,28 @@ func (s *Store) Setup(ctx context.Context) error {
 	return nil
 }
 
-// indexes of the transfers. None of accounts: they are only found by _id.
+// indexes of the transfers. None of accounts: they are only found by _id. A transfer is in as few of them as can be, under keys that change
+// as seldom as can be: to keep an index costs each transfer as much as it would cost to write another document.
 func indexes() []mongo.IndexModel {
-	open := bson.D{{Key: "open", Value: true}}
+	account := func(by string) bson.D {
+		return bson.D{{Key: "legs.account", Value: 1}, {Key: "legs.ledger", Value: 1}, {Key: by, Value: 1}}
+	}
+	where := func(name string, filter bson.D) *options.IndexOptionsBuilder {
+		return options.Index().SetName(name).SetPartialFilterExpression(filter)
+	}
+	exists := bson.D{{Key: "$exists", Value: true}}
 	return []mongo.IndexModel{
-		{ // unfinished work
-			Keys:    bson.D{{Key: "state", Value: 1}, {Key: "lastModified", Value: 1}},
-			Options: options.Index().SetName("open").SetPartialFilterExpression(open),
+		{ // unfinished work: first what nobody has claimed
+			Keys:    bson.D{{Key: "epoch", Value: 1}, {Key: "createdAt", Value: 1}},
+			Options: where("unfinished", bson.D{{Key: "open", Value: true}}),
 		},
 		{ // an account's history
-			Keys:    bson.D{{Key: "legs.account", Value: 1}, {Key: "legs.ledger", Value: 1}, {Key: "committedAt", Value: 1}},
-			Options: options.Index().SetName("history"),
+			Keys:    account("committedAt"),
+			Options: where("history", bson.D{{Key: "committedAt", Value: exists}}),
+		},
+		{ // an account's failures
+			Keys:    account("createdAt"),
+			Options: where("failures", bson.D{{Key: "failure", Value: exists}}),
 		},
 		{ // lists, newest first
 			Keys:    bson.D{{Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}},

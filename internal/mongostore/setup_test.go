@@ -1,6 +1,7 @@
 package mongostore
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -23,10 +24,11 @@ func TestSetupIsIdempotent(t *testing.T) {
 	require.NoError(t, b.store.Setup(t.Context()))
 	before := b.indexes("transfers")
 	assert.Equal(t, map[string]string{
-		"_id_":    `{"_id": {"$numberInt":"1"}}`,
-		"open":    `{"state": {"$numberInt":"1"},"lastModified": {"$numberInt":"1"}}`,
-		"history": `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},"committedAt": {"$numberInt":"1"}}`,
-		"created": `{"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
+		"_id_":       `{"_id": {"$numberInt":"1"}}`,
+		"unfinished": `{"epoch": {"$numberInt":"1"},"createdAt": {"$numberInt":"1"}}`,
+		"history":    `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},"committedAt": {"$numberInt":"1"}}`,
+		"failures":   `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},"createdAt": {"$numberInt":"1"}}`,
+		"created":    `{"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
 	}, before)
 	for _, accounts := range []string{"accounts", "accounts_eu"} {
 		assert.Len(t, b.indexes(accounts), 1)
@@ -58,7 +60,7 @@ func TestSetupTellsAConflict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBankOf(t, client)
-			index := mongo.IndexModel{Keys: bson.M{"other": 1}, Options: options.Index().SetName("open")}
+			index := mongo.IndexModel{Keys: bson.M{"other": 1}, Options: options.Index().SetName("unfinished")}
 			_, err := b.db.Collection("transfers").Indexes().CreateOne(t.Context(), index)
 			require.NoError(t, err)
 			require.ErrorContains(t, b.store.Setup(t.Context()), "transfers")
@@ -94,9 +96,44 @@ func TestStalledUsesThePartialIndex(t *testing.T) {
 		assert.Equal(t, want, found, threshold)
 		find := b.log.take()[0]
 		plan := b.explain(find)
-		assert.Contains(t, plan, `"indexName": "open"`)
+		assert.Contains(t, plan, `"indexName": "unfinished"`)
 		assert.NotContains(t, plan, "COLLSCAN")
 	}
+}
+
+// An account's transfers are found by indexes, whatever has become of them.
+func TestListOfAnAccountUsesIndexes(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	require.NoError(t, b.store.Setup(t.Context()))
+	works := b.crowd(4, 60)
+	b.applied(works[0], decide(protocol.Committed, 1))
+	b.applied(works[0], finish(protocol.Success))
+	b.applied(works[1], decide(protocol.Rollback, 1))
+	b.applied(works[1], finish(protocol.Fail))
+	b.applied(works[2], decide(protocol.Committed, 1))
+	var others []any // so many that it doesn't pay to look through all
+	for i := range 1000 {
+		others = append(others, bson.M{
+			"_id": fmt.Sprint("other", i), "state": "Success", "createdAt": time.Now(), "committedAt": time.Now(),
+			"legs": bson.A{bson.M{"ledger": "", "ns": "x.y", "account": "bob", "amount": int64(5)}},
+		})
+	}
+	_, err := b.db.Collection("transfers").InsertMany(t.Context(), others)
+	require.NoError(t, err)
+	b.log.take()
+	var found []string
+	for transfer, err := range b.store.List(t.Context(), Query{Account: "alice"}) {
+		require.NoError(t, err)
+		found = append(found, transfer.ID)
+	}
+	slices.Sort(found)
+	assert.Equal(t, []string{"t0", "t1", "t2", "t3"}, found)
+	plan := b.explain(b.log.take()[0])
+	for _, index := range []string{"unfinished", "history", "failures"} {
+		assert.Contains(t, plan, `"indexName": "`+index+`"`)
+	}
+	assert.NotContains(t, plan, "COLLSCAN")
 }
 
 // explain returns the winning plan of a find that was logged.

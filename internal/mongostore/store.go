@@ -47,6 +47,7 @@ type Store struct {
 	linearizable *mongo.Collection // the same for deciding reads
 	ledgers      map[string]*ledger
 	fields       Fields
+	exactBalance bson.Raw // see exactBalance
 	ids          IDCodec
 	markerLimit  int
 	fences       fenceCache
@@ -78,9 +79,13 @@ func New(config Config) (*Store, error) {
 		fields:       config.Fields,
 		ids:          config.IDs,
 		markerLimit:  config.MarkerLimit,
-		fences:       fenceCache{now: config.Now, entries: map[participantKey]knownFence{}},
+		fences:       fenceCache{now: config.Now, entries: map[Subject]knownFence{}},
 		clock:        serverClock{now: config.Now},
 		asking:       make(chan struct{}, maxAsking),
+	}
+	var err error
+	if s.exactBalance, err = exactBalance(s.fields.Balance); err != nil {
+		return nil, err
 	}
 	for name, collection := range config.Ledgers {
 		if same(collection, config.Transfers) {
@@ -136,19 +141,20 @@ func (s *Store) Namespace(name string) string { return s.ledgers[name].namespace
 var ErrForeign = errors.New("touches a collection that is not registered here under that name")
 
 // Work is one execution's view of its transfer: what the operations of that execution are performed on. It is used
-// by one goroutine at a time.
+// by one goroutine at a time, but for the operations of one round.
 type Work struct {
 	Transfer  Transfer
 	Owner     string                        // a nonce of this execution's own
 	Threshold time.Duration                 // of a takeover
 	Describe  func(protocol.Refusal) string // the text of a stored failure
 	Cause     error                         // the latest error that made an answer less than Applied
+	marker    string                        // the path of the transfer's marker
 	parties   []party
 }
 
 // party is one participant of a work.
 type party struct {
-	ledger  *ledger
+	key     Subject
 	leg     Leg
 	id      bson.RawValue
 	floor   floor          // as last read
@@ -157,7 +163,9 @@ type party struct {
 
 // NewWork resolves a transfer's participants. It fails with ErrForeign if one is not registered here.
 func (s *Store) NewWork(t Transfer, owner string) (*Work, error) {
-	w := &Work{Transfer: t, Owner: owner, parties: make([]party, len(t.Legs))}
+	w := &Work{
+		Transfer: t, Owner: owner, marker: s.fields.Pending + "." + markerKey(t.ID), parties: make([]party, len(t.Legs)),
+	}
 	for i, leg := range t.Legs {
 		l := s.ledgers[leg.Ledger]
 		if l == nil || l.namespace != leg.Namespace {
@@ -167,19 +175,9 @@ func (s *Store) NewWork(t Transfer, owner string) (*Work, error) {
 		if err != nil {
 			return nil, err
 		}
-		w.parties[i] = party{ledger: l, leg: leg, id: id}
+		w.parties[i] = party{key: Subject{l, string(id.Value)}, leg: leg, id: id}
 	}
 	return w, nil
-}
-
-// Perform performs the operations of one round and returns their answers in the same order. The operations of a
-// round are all on the transfer, and then one, or all on participants.
-func (s *Store) Perform(ctx context.Context, w *Work, operations []protocol.Operation) []protocol.Answer {
-	ctx = detached(ctx)
-	if len(operations) > 0 && operations[0].Participant == protocol.NoParticipant {
-		return []protocol.Answer{s.performOnTransfer(ctx, w, operations[0])}
-	}
-	return s.performOnParticipants(ctx, w, operations)
 }
 
 // CommandLimit is how long one command may take. After it its answer counts as Unknown.

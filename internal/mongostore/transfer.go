@@ -59,6 +59,52 @@ type Failure struct {
 	Message string `bson:"message"`
 }
 
+// encode writes a new transfer down, as the tags of its type say.
+func (t *Transfer) encode() bson.Raw {
+	m := newMessage(512 + len(t.Metadata) + 128*len(t.Legs))
+	m.text("_id", t.ID)
+	m.text("state", string(t.State))
+	m.flag("open", t.Open)
+	m.beginArray("legs")
+	for i, leg := range t.Legs {
+		m.begin(index(i))
+		m.text("ledger", leg.Ledger)
+		m.text("ns", leg.Namespace)
+		m.text("account", leg.Account)
+		m.amount("amount", leg.Amount)
+		m.end()
+	}
+	m.end()
+	if t.Currency != "" {
+		m.text("currency", t.Currency)
+	}
+	m.binary("digest", t.Digest)
+	m.number("epoch", t.Epoch)
+	if t.Owner != "" {
+		m.text("owner", t.Owner)
+	}
+	m.date("createdAt", t.CreatedAt)
+	m.date("lastModified", t.LastModified)
+	if !t.NotBefore.IsZero() {
+		m.date("notBefore", t.NotBefore)
+	}
+	if len(t.Metadata) > 0 {
+		m.document("metadata", t.Metadata)
+	}
+	m.end()
+	return m.data
+}
+
+// write writes the field of a failure.
+func (f Failure) write(m *message) {
+	m.begin("failure")
+	m.text("code", f.Code)
+	m.text("ledger", f.Ledger)
+	m.text("account", f.Account)
+	m.text("message", f.Message)
+	m.end()
+}
+
 // ErrUnreadable is returned for a document that is no transfer, or one of a version to come.
 var ErrUnreadable = errors.New("the stored transfer can't be read")
 

@@ -1,0 +1,152 @@
+package transfer_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// counted returns the options of a client that counts its commands, but for those by which it gets to know the server.
+func counted(commands *atomic.Int64) *options.ClientOptions {
+	return options.Client().SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if e.CommandName != "hello" && e.CommandName != "endSessions" {
+			commands.Add(1)
+		}
+	}})
+}
+
+// TransferMany answers each request by itself, in the order of the requests: done, refused, invalid, or the same as its twin.
+func TestTransferMany(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	records, failures := b.TransferMany(t.Context(), []transfer.Request{
+		move("one", "a", "b", 10),
+		move("too much", "a", "b", 1000),
+		move("", "a", "b", 10),
+		move("two", "a", "b", 20),
+		move("one", "a", "b", 10),
+		move("nowhere", "a", "nobody", 10),
+	})
+	require.Len(t, records, 6)
+	require.Len(t, failures, 6)
+	for i, want := range []error{
+		nil, transfer.ErrInsufficientFunds, transfer.ErrInvalidRequest, nil, nil, transfer.ErrAccountNotFound,
+	} {
+		requireAnswer(t, want, failures[i], fmt.Sprint("request ", i))
+	}
+	for i, id := range []string{"one", "too much", "", "two", "one", "nowhere"} {
+		require.Equal(t, id, records[i].ID)
+	}
+	require.Equal(t, records[0], records[4])
+	require.Equal(t, map[string]int64{"a": 70, "b": 30}, b.balances())
+	b.audit(initial(100, 0))
+
+	records, failures = b.TransferMany(t.Context(), nil)
+	require.Empty(t, records)
+	require.Empty(t, failures)
+}
+
+// Transfers that run at once share their commands: a few hundred of them need a fraction of one each, uniform or all on one account, and
+// every balance is exact.
+func TestTransfersShareCommands(t *testing.T) {
+	t.Parallel()
+	for name, from := range map[string]func(i int) string{
+		"uniform": func(i int) string { return fmt.Sprint("account", i%40) },
+		"hot":     func(int) string { return "a" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100_000)
+			want := initial(100_000)
+			for i := range 40 {
+				id := fmt.Sprint("account", i)
+				_, err := b.OpenAccount(t.Context(), transfer.Account{ID: id, Balance: transfer.Units(1000)})
+				require.NoError(t, err)
+				want[id] = 1000
+			}
+			var commands atomic.Int64
+			c := b.coordinator(b.through(counted(&commands)))
+			const transfers = 2048
+			for _, err := range together(256, func(caller int) error {
+				for i := caller; i < transfers; i += 256 {
+					if _, err := c.Transfer(t.Context(), move(fmt.Sprint("t", i), from(i), fmt.Sprint("account", (i*7+1)%40), 1)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}) {
+				require.NoError(t, err)
+			}
+			require.Less(t, commands.Load(), int64(transfers/5))
+			b.audit(want)
+		})
+	}
+}
+
+// A command that hangs in the network keeps no other transfer waiting, not even on the same account.
+func TestHangingCommandHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	for name, point := range map[string]int{"insert": 0, "prepare": 1, "decision": 2, "settle": 3, "finish": 4} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100, 0)
+			hangs := make(chan struct{})
+			w := &wire{at: point, what: swallowed, idle: true, onStrike: func() { close(hangs) }}
+			c := b.coordinator(b.through(w.client()))
+			_, err := c.Transfer(t.Context(), move("warm", "a", "b", 1))
+			require.NoError(t, err)
+			w.setIdle(false)
+			ended := make(chan error, 1)
+			go func() {
+				_, err := c.Transfer(t.Context(), move("hangs", "a", "b", 1))
+				ended <- err
+			}()
+			<-hangs
+			for i := range 3 {
+				_, err := c.Transfer(t.Context(), move(fmt.Sprint("other", i), "a", "b", 1))
+				require.NoError(t, err)
+			}
+			require.Empty(t, ended, "the others are done before the one that hangs")
+			require.NoError(t, <-ended)
+			b.audit(initial(100, 0))
+		})
+	}
+}
+
+// A sweep takes over many stalled transfers with a fraction of a command for each, also those of one account.
+func TestRecoveryIsBatched(t *testing.T) {
+	t.Parallel()
+	const stalled = 200
+	b := newBank(t, 100_000, 0)
+	for point := 1; b.unfinished() < stalled; point++ {
+		require.Less(t, point, 30, "no process has died with so many transfers under way")
+		b.recoverAll()
+		var requests []transfer.Request
+		for i := range 2 * stalled {
+			requests = append(requests, move(fmt.Sprint("t", point, "-", i), "a", "b", 1))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		w := &wire{at: point, what: lost, die: true, onDeath: cancel}
+		c := b.coordinator(b.through(w.client()))
+		c.TransferMany(ctx, requests)
+		kill(c)
+		cancel()
+	}
+	found := b.unfinished()
+	var commands atomic.Int64
+	c := b.coordinator(b.through(counted(&commands)), transfer.WithStallThreshold(0))
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, found, report.Found)
+	require.Zero(t, report.Stuck)
+	require.Less(t, commands.Load(), found/2)
+	b.audit(initial(100_000, 0))
+}

@@ -1,0 +1,181 @@
+package conformance
+
+import (
+	"slices"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/simulate"
+)
+
+// write performs writes to the accounts of one ledger: those that can be merged as one update, and one by one, in the order in which they
+// came, what was merged and is not known to be done.
+func (m *model) write(batch []simulate.Message) []protocol.Answer {
+	answers := make([]protocol.Answer, len(batch))
+	updates := m.gather(batch)
+	m.command(batch, updates, answers)
+	var apart [][]int
+	for _, members := range updates {
+		for _, i := range members {
+			undone := answers[i].Result == protocol.NotMatched || answers[i].Result == protocol.Failed
+			if undone && len(members) > 1 {
+				apart = append(apart, []int{i})
+			}
+		}
+	}
+	if len(apart) > 0 {
+		m.command(batch, apart, answers)
+	}
+	return answers
+}
+
+// gather puts messages into updates: each into the latest one of its account, if it can be merged with all that are in it.
+func (m *model) gather(batch []simulate.Message) [][]int {
+	var updates [][]int
+	latest := map[int]int{}
+	for i, message := range batch {
+		account := m.leg(message).Account
+		at, known := latest[account]
+		joins := known && !slices.ContainsFunc(updates[at], func(other int) bool { return !m.Merges(batch[other], message) })
+		if !joins {
+			at = len(updates)
+			latest[account], updates = at, append(updates, nil)
+		}
+		updates[at] = append(updates[at], i)
+	}
+	return updates
+}
+
+// command performs updates as one command. It tells how many matched: if it was not all, none of them is told to have matched, but for what
+// a deciding read then shows to be as the write would leave it.
+func (m *model) command(batch []simulate.Message, updates [][]int, answers []protocol.Answer) {
+	some, short := false, false
+	results := make([]protocol.Result, len(updates))
+	for u, members := range updates {
+		results[u] = m.update(pick(batch, members))
+		some, short = some || results[u] == protocol.Applied, short || results[u] == protocol.NotMatched
+	}
+	for u, members := range updates {
+		for _, i := range members {
+			answers[i] = protocol.Answer{Result: results[u]}
+			if short && results[u] == protocol.Applied {
+				answers[i].Result = protocol.NotMatched
+			}
+		}
+		if !short || !some || results[u] == protocol.Failed || slices.ContainsFunc(pick(batch, members), newFence) {
+			continue
+		}
+		for _, i := range members {
+			if m.shows(batch[i]) {
+				answers[i].Result = protocol.Applied
+			}
+			m.tally.countReadBack(answers[i].Result)
+		}
+	}
+}
+
+func pick(batch []simulate.Message, which []int) []simulate.Message {
+	picked := make([]simulate.Message, len(which))
+	for k, i := range which {
+		picked[k] = batch[i]
+	}
+	return picked
+}
+
+// newFence reports whether a write sets a new fence.
+func newFence(message simulate.Message) bool {
+	return message.Op.Kind == protocol.FenceOnly || message.Op.ReplaceFence
+}
+
+// update performs what travels as one update.
+func (m *model) update(members []simulate.Message) protocol.Result {
+	if len(members) == 1 {
+		return m.each(members)[0].Result
+	}
+	alone := m.fitAlone(members)
+	result := m.merged(members)
+	m.tally.countMerged(members, result, alone)
+	return result
+}
+
+func (m *model) merged(members []simulate.Message) protocol.Result {
+	if m.damagedAll(members) {
+		return protocol.Failed
+	}
+	if m.PerformMerged(members) {
+		return protocol.Applied
+	}
+	return protocol.NotMatched
+}
+
+// fitAlone reports whether each of the messages would match by itself as things stand.
+func (m *model) fitAlone(members []simulate.Message) bool {
+	return !slices.ContainsFunc(members, func(message simulate.Message) bool {
+		trial := *m.World
+		return trial.Perform(message).Result != protocol.Applied
+	})
+}
+
+// damagedAll reports whether clears would match an account to whose balance nothing can be added, and add to it.
+func (m *model) damagedAll(members []simulate.Message) bool {
+	adds := false
+	for _, message := range members {
+		a := &m.Accounts[m.leg(message).Account]
+		if message.Op.Kind == protocol.Prepare || a.Missing || !a.Markers[message.Transfer] {
+			return false
+		}
+		adds = adds || m.damaged(message)
+	}
+	return adds
+}
+
+// shows reports whether an account is as a write would leave it.
+func (m *model) shows(message simulate.Message) bool {
+	a := &m.Accounts[m.leg(message).Account]
+	return !a.Missing && a.Markers[message.Transfer] == (message.Op.Kind == protocol.Prepare)
+}
+
+// claim performs claims of stored transfers as one command, after which a read shows whose they are, if any matched.
+func (m *model) claim(batch []simulate.Message) []protocol.Answer {
+	answers := m.each(batch)
+	if !some(answers) {
+		return answers
+	}
+	for i, message := range batch {
+		answers[i] = protocol.Answer{Result: protocol.NotMatched}
+		if image := m.image(message); image.Mine {
+			answers[i] = protocol.Answer{Result: protocol.Applied, Transfer: image}
+		}
+	}
+	return answers
+}
+
+// change performs verifies, decisions and finishes as one command. If some match and some don't, a read shows which decisions and
+// finishes are stored.
+func (m *model) change(batch []simulate.Message) []protocol.Answer {
+	answers := m.each(batch)
+	short := slices.ContainsFunc(answers, func(a protocol.Answer) bool { return a.Result == protocol.NotMatched })
+	if !short || !some(answers) {
+		return answers
+	}
+	for i, message := range batch {
+		image, op := m.image(message), message.Op
+		mine := image.Mine && image.Epoch == op.Epoch
+		stored := op.Kind != protocol.Verify && image.State == op.To && (op.Kind == protocol.Finish || mine)
+		answers[i] = protocol.Answer{Result: protocol.NotMatched}
+		if stored {
+			answers[i].Result = protocol.Applied
+		}
+		m.tally.countReadBack(answers[i].Result)
+	}
+	return answers
+}
+
+func some(answers []protocol.Answer) bool {
+	return slices.ContainsFunc(answers, func(a protocol.Answer) bool { return a.Result == protocol.Applied })
+}
+
+// image returns what is stored of a message's transfer.
+func (m *model) image(message simulate.Message) protocol.Image {
+	message.Op = protocol.Operation{Kind: protocol.LookTransfer, Participant: protocol.NoParticipant}
+	return m.Perform(message).Transfer
+}

@@ -1,0 +1,103 @@
+package conformance
+
+import (
+	"pgregory.net/rapid"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/simulate"
+)
+
+// edge lets all transfers write to one account together, some times over, and sets its balance each time to where that is just possible, or
+// just not: for all of them, or for each by itself. Now and then the balance is no number.
+func (c *check) edge(*rapid.T) {
+	var sound []int
+	for i := range c.model.scene.accounts {
+		if a := &c.model.Accounts[i]; !a.Missing && !a.Odd && !a.Closed && !a.Foreign {
+			sound = append(sound, i)
+		}
+	}
+	if len(sound) == 0 {
+		return
+	}
+	i := rapid.SampledFrom(sound).Draw(c.t, "account")
+	for range rapid.IntRange(1, 6).Draw(c.t, "rounds") {
+		c.writeAll(i)
+	}
+}
+
+func (c *check) writeAll(i int) {
+	a, coin := &c.model.Accounts[i], c.model.scene.coin
+	batch := c.drawAllAt(i)
+	if len(batch) == 0 {
+		return
+	}
+	a.Balance = c.drawBalance(batch, a)
+	a.Odd, c.model.dress[i] = false, plain
+	if rapid.IntRange(0, 3).Draw(c.t, "damaged") == 3 {
+		a.Odd, c.model.dress[i] = true, asText
+	}
+	c.bank.set(i, "balance", coin.stored(a.Balance, c.model.dress[i]))
+	c.t.Logf("account %d has %d", i, a.Balance)
+	c.model.changed()
+	c.require(batch)
+}
+
+// drawAllAt draws a write of each transfer to an account, by executors of one process: now and then of those alone that have a marker
+// there.
+func (c *check) drawAllAt(account int) []simulate.Message {
+	owners := c.model.scene.owners
+	which := rapid.IntRange(0, owners-1).Draw(c.t, "which of each transfer")
+	fencing := rapid.IntRange(0, 2).Draw(c.t, "with a new fence") == 2
+	clearsOnly := fencing || rapid.IntRange(0, 3).Draw(c.t, "clears only") == 3
+	var batch []simulate.Message
+	for transfer, legs := range c.model.scene.plans {
+		for at, leg := range legs {
+			op := protocol.Operation{Kind: protocol.Prepare, Participant: at, Fence: c.model.Accounts[account].Fence}
+			switch {
+			case leg.Account != account:
+				continue
+			case c.model.Accounts[account].Markers[transfer]:
+				op = protocol.Operation{Kind: c.drawClear(leg), Participant: at, ReplaceFence: fencing}
+			case clearsOnly:
+				continue
+			}
+			if rapid.IntRange(0, 3).Draw(c.t, "not this one") == 3 {
+				continue // so that some are prepared and some are not, the next time
+			}
+			batch = append(batch, c.send(&c.executors[transfer*owners+which], op))
+		}
+	}
+	return batch
+}
+
+// drawClear draws how a participant is cleared: mostly so that something is paid in.
+func (c *check) drawClear(leg simulate.Leg) protocol.Kind {
+	if leg.Amount > 0 {
+		return likely(c.t, "clear by", protocol.Settle, protocol.Undo)
+	}
+	return likely(c.t, "clear by", protocol.Undo, protocol.Settle)
+}
+
+// drawBalance draws a balance at an edge of what some writes require.
+func (c *check) drawBalance(batch []simulate.Message, a *simulate.Account) int64 {
+	var paid, taken, dearest, largest int64
+	for _, message := range batch {
+		amount := c.model.leg(message).Amount
+		switch kind := message.Op.Kind; {
+		case kind == protocol.Prepare && amount < 0:
+			taken, dearest = taken-amount, max(dearest, -amount)
+		case kind == protocol.Prepare:
+			largest = max(largest, amount)
+		case (kind == protocol.Settle) == (amount > 0):
+			paid += max(amount, -amount)
+		}
+	}
+	most := c.model.scene.coin.most
+	low := max(a.Floor, -most)
+	together := low + taken - paid
+	edges := []int64{together, together, together, low + taken, low + dearest, -most, -most - paid}
+	if most != 0 {
+		edges = append(edges, most-paid-largest, most-largest, most-paid)
+	}
+	return rapid.SampledFrom(edges).Draw(c.t, "edge") + rapid.Int64Range(-1, 1).Draw(c.t, "beside it")
+}

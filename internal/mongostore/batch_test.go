@@ -1,0 +1,365 @@
+package mongostore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// requests is what several works ask for at once.
+type requests []*Request
+
+func (rs *requests) add(w *Work, operations ...protocol.Operation) {
+	for _, op := range operations {
+		*rs = append(*rs, &Request{Work: w, Op: op})
+	}
+}
+
+// batch performs requests, which are of one lane, and returns their results.
+func (b *bank) batch(rs requests) []protocol.Result {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	defer cancel()
+	lane := LaneOf(rs[0].Work, rs[0].Op)
+	results := make([]protocol.Result, len(rs))
+	for _, r := range rs {
+		require.Equal(b.t, lane, LaneOf(r.Work, r.Op))
+	}
+	b.store.Perform(ctx, lane, rs)
+	for i, r := range rs {
+		results[i] = r.Answer.Result
+	}
+	return results
+}
+
+func all(n int, result protocol.Result) []protocol.Result {
+	results := make([]protocol.Result, n)
+	for i := range results {
+		results[i] = result
+	}
+	return results
+}
+
+// crowd returns works on transfers of so many units each, from alice to others.
+func (b *bank) crowd(n int, units int64) []*Work {
+	b.t.Helper()
+	works := make([]*Work, n)
+	var rs requests
+	for i := range works {
+		works[i] = b.work(fmt.Sprint("t", i), b.leg("alice", -units), b.leg(fmt.Sprint("to ", i), units))
+		rs.add(works[i], claim(protocol.Insert))
+	}
+	require.Equal(b.t, all(n, protocol.Applied), b.batch(rs))
+	return works
+}
+
+// fences reads the fences of all participants of works, and returns the prepares of the n-th.
+func prepares(b *bank, n int, works ...*Work) requests {
+	b.t.Helper()
+	var rs requests
+	for _, w := range works {
+		rs.add(w, b.ready(w)[n])
+	}
+	return rs
+}
+
+func of(op protocol.Operation, works ...*Work) requests {
+	var rs requests
+	for _, w := range works {
+		rs.add(w, op)
+	}
+	return rs
+}
+
+// The prepares of many transfers on one account are one statement, and so are their settles, and the settles of some with the prepares of
+// others: debits add up, and credits wait in their markers.
+func TestStatementsOnOneAccountCoalesce(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.put(account("alice", bson.M{"balance": int64(1000)}))
+	works := b.crowd(10, 30)
+	rs := prepares(b, 0, works[:6]...)
+	b.log.take()
+	assert.Equal(t, all(6, protocol.Applied), b.batch(rs))
+	assert.Equal(t, []int{1}, b.statements())
+	markers := bson.M{}
+	for i := range 6 {
+		markers[fmt.Sprint("t", i)] = int64(-30)
+	}
+	b.has("accounts", account("alice", bson.M{"balance": int64(820), "pending": markers}))
+
+	rs = append(of(at(protocol.Undo, 0), works[0], works[1]), of(at(protocol.Settle, 0), works[2:6]...)...)
+	rs = append(rs, prepares(b, 0, works[6:]...)...)
+	b.log.take()
+	assert.Equal(t, all(10, protocol.Applied), b.batch(rs))
+	assert.Equal(t, []int{1}, b.statements())
+	markers = bson.M{}
+	for i := 6; i < 10; i++ {
+		markers[fmt.Sprint("t", i)] = int64(-30)
+	}
+	b.has("accounts", account("alice", bson.M{"balance": int64(760), "pending": markers}))
+}
+
+// statements returns how many statements each update since the last look at the log had.
+func (b *bank) statements() []int {
+	b.t.Helper()
+	var counts []int
+	for _, c := range b.log.take() {
+		if c.name == "update" {
+			list, err := c.body.Lookup("updates").Array().Values()
+			require.NoError(b.t, err)
+			counts = append(counts, len(list))
+		}
+	}
+	return counts
+}
+
+// Where the money is not enough for all that come together, those that come first get it, and each is answered for itself.
+func TestSplitIsFair(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.put(account("alice", bson.M{"balance": int64(100)}))
+	works := b.crowd(5, 30)
+	applied, not := protocol.Applied, protocol.NotMatched
+	assert.Equal(t, []protocol.Result{applied, applied, applied, not, not}, b.batch(prepares(b, 0, works...)))
+	b.has("accounts", account("alice", bson.M{
+		"balance": int64(10), "pending": bson.M{"t0": int64(-30), "t1": int64(-30), "t2": int64(-30)},
+	}))
+}
+
+// What a settle or undo pays in can be spent by a prepare in the same statement; where that fails, the payment is made all the same.
+func TestPaidInIsSpent(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.put(account("alice", bson.M{"balance": int64(50)}))
+	works := b.crowd(4, 50)
+	require.Equal(t, all(1, protocol.Applied), b.batch(prepares(b, 0, works[0])))
+	rs := append(of(at(protocol.Undo, 0), works[0]), prepares(b, 0, works[1])...)
+	assert.Equal(t, all(2, protocol.Applied), b.batch(rs))
+	b.has("accounts", account("alice", bson.M{"balance": int64(0), "pending": bson.M{"t1": int64(-50)}}))
+	rs = append(of(at(protocol.Undo, 0), works[1]), prepares(b, 0, works[2], works[3])...)
+	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.Applied, protocol.NotMatched}, b.batch(rs))
+	b.has("accounts", account("alice", bson.M{"balance": int64(0), "pending": bson.M{"t2": int64(-50)}}))
+}
+
+// What can't be one statement isn't: prepares that have pinned other fences, currencies or floors, a settle that replaces the
+// fence and a prepare, two executions of one transfer, a fence-only and anything.
+func TestWhatDoesNotCoalesce(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	first, second := b.work("first", b.leg("alice", -60)), b.work("second", b.leg("alice", -60))
+	prepare, settle := prepareWith(0, "f"), at(protocol.Settle, 0)
+	for name, change := range map[string]func(*Work, *protocol.Operation){
+		"another fence":    func(_ *Work, op *protocol.Operation) { op.Fence = "g" },
+		"another currency": func(w *Work, _ *protocol.Operation) { w.Transfer.Currency = "EUR" },
+		"another floor":    func(w *Work, _ *protocol.Operation) { w.parties[0].floor.stored = rawValue(int64(-5)) },
+		"the same transfer": func(w *Work, _ *protocol.Operation) {
+			w.Transfer.ID = "first"
+		},
+		"another kind":        func(w *Work, _ *protocol.Operation) { w.parties[0].leg.Amount = dec("-60.00") },
+		"a fence-only":        func(_ *Work, op *protocol.Operation) { *op = at(protocol.FenceOnly, 0) },
+		"a replacing settle":  func(_ *Work, op *protocol.Operation) { *op = replacing(settle) },
+		"a different account": func(w *Work, _ *protocol.Operation) { w.parties[0].key.id = "bob" },
+	} {
+		w, op := b.work("second", b.leg("alice", -60)), prepare
+		change(w, &op)
+		var rs requests
+		rs.add(first, prepare)
+		rs.add(w, op)
+		assert.Len(t, b.store.gather(rs), 2, name)
+		rs[0], rs[1] = rs[1], rs[0]
+		assert.Len(t, b.store.gather(rs), 2, name)
+	}
+	var rs requests
+	rs.add(first, replacing(settle))
+	rs.add(second, replacing(at(protocol.Undo, 0)))
+	rs.add(b.work("third", b.leg("alice", -60)), settle)
+	require.Len(t, b.store.gather(rs), 1, "one new fence serves all that replace it")
+}
+
+// Many commits are one statement, and many finishes are one.
+func TestManyDecisionsAreOneStatement(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.put(account("alice", bson.M{"balance": int64(1000)}))
+	works := b.crowd(5, 10)
+	commit := decide(protocol.Committed, 1)
+	commit.Clean = true
+	refuse := decide(protocol.Rollback, 1)
+	rs := append(of(commit, works[:3]...), of(refuse, works[3:]...)...)
+	b.log.take()
+	assert.Equal(t, all(5, protocol.Applied), b.batch(rs))
+	assert.Equal(t, []int{3}, b.statements())
+	rs = append(of(finish(protocol.Success), works[:3]...), of(finish(protocol.Fail), works[3:]...)...)
+	assert.Equal(t, all(5, protocol.Applied), b.batch(rs))
+	assert.Equal(t, []int{2}, b.statements())
+	for i, w := range works {
+		stored, found, err := b.store.GetTransfer(t.Context(), w.Transfer.ID)
+		require.NoError(t, err)
+		require.True(t, found)
+		assert.Equal(t, i < 3, !stored.CommittedAt.IsZero())
+		stored.CommittedAt = time.Time{}
+		assert.Equal(t, w.Transfer, stored)
+	}
+}
+
+// Where some of many decisions don't match, a deciding read tells which are stored, and that only one's own count.
+func TestSomeDecisionsDoNotMatch(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	works := b.crowd(4, 10)
+	commit := decide(protocol.Committed, 1)
+	commit.Clean = true
+	b.applied(works[0], decide(protocol.Rollback, 1))
+	b.applied(works[1], commit) // an earlier message of its own
+	b.change("transfers", "t2", bson.M{"$set": bson.M{"owner": "another", "epoch": int64(2)}})
+	applied, not := protocol.Applied, protocol.NotMatched
+	assert.Equal(t, []protocol.Result{not, applied, not, applied}, b.batch(of(commit, works...)))
+	assert.Equal(t, []protocol.Result{not, applied, not, applied}, b.batch(of(finish(protocol.Success), works...)))
+}
+
+// A document that the server refuses to change keeps none of the others from being changed in the same statement.
+func TestRefusedDecisionStandsAlone(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	works := b.crowd(5, 10)
+	require.NoError(t, b.db.RunCommand(t.Context(), bson.D{
+		{Key: "collMod", Value: "transfers"},
+		{Key: "validator", Value: bson.M{"$or": bson.A{bson.M{"_id": bson.M{"$ne": "t2"}}, bson.M{"state": "Preparing"}}}},
+	}).Err())
+	commit := decide(protocol.Committed, 1)
+	commit.Clean = true
+	want := all(5, protocol.Applied)
+	want[2] = protocol.Failed
+	assert.Equal(t, want, b.batch(of(commit, works...)))
+}
+
+// A document that can't be stored keeps none of the others from being stored.
+func TestRefusedInsertStandsAlone(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.claimed("t1", b.leg("alice", -1))
+	require.NoError(t, b.db.RunCommand(t.Context(), bson.D{
+		{Key: "collMod", Value: "transfers"}, {Key: "validator", Value: bson.M{"_id": bson.M{"$ne": "t2"}}},
+	}).Err())
+	var rs requests
+	for i := range 4 {
+		rs.add(b.work(fmt.Sprint("t", i), b.leg("alice", -1)), claim(protocol.Insert))
+	}
+	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.NotMatched, protocol.Failed, protocol.Applied}, b.batch(rs))
+}
+
+// Of many claims each gets its own after-image, and what it doesn't get is another's.
+func TestManyClaims(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	first := b.crowd(4, 10)
+	b.applied(first[1], decide(protocol.Committed, 1))
+	b.applied(first[2], decide(protocol.Rollback, 1))
+	b.applied(first[2], finish(protocol.Fail))
+	var rs requests
+	for i, w := range first {
+		next := b.work(w.Transfer.ID, w.Transfer.Legs...)
+		next.Owner = fmt.Sprint("next of ", i)
+		rs.add(next, claim(protocol.TakeOver))
+	}
+	applied := protocol.Applied
+	assert.Equal(t, []protocol.Result{applied, applied, protocol.NotMatched, applied}, b.batch(rs))
+	for i, state := range map[int]protocol.State{0: protocol.Preparing, 1: protocol.Committed, 3: protocol.Preparing} {
+		assert.Equal(t, protocol.Image{Found: true, State: state, Epoch: 2, Mine: true}, rs[i].Answer.Transfer)
+		assert.EqualValues(t, 1, rs[i].Work.Transfer.Attempts)
+	}
+}
+
+// What is written down by hand is what the tags of the type say.
+func TestEncodeTransfer(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	for _, w := range []*Work{b.full("order"), b.work("plain", b.leg("alice", -1), b.leg("bob", 1))} {
+		w.Transfer.State, w.Transfer.Epoch, w.Transfer.Owner = protocol.Preparing, 1, "me"
+		w.Transfer.Open, w.Transfer.CreatedAt, w.Transfer.LastModified = true, time.UnixMilli(5), time.UnixMilli(7)
+		want, err := bson.Marshal(w.Transfer)
+		require.NoError(t, err)
+		assert.Equal(t, bson.Raw(want), w.Transfer.encode())
+	}
+}
+
+// A command is split before it is larger than a server takes, and its answers are put together again.
+func TestCommandsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	var rs requests
+	large := encode(bson.M{"x": strings.Repeat("x", maxCommandBytes/2)})
+	for i := range 3 {
+		w := b.work(fmt.Sprint("t", i), b.leg("alice", -1))
+		w.Transfer.Metadata = large
+		rs.add(w, claim(protocol.Insert))
+	}
+	b.claimed("t1", b.leg("alice", -1))
+	b.log.take()
+	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.NotMatched, protocol.Applied}, b.batch(rs))
+	assert.Equal(t, []string{"insert", "insert", "insert"}, names(b.log.take()))
+
+	long := make([]encoded, 5)
+	for i := range long {
+		set := bson.D{{Key: "$set", Value: bson.D{{Key: fmt.Sprint("x", i), Value: strings.Repeat("x", maxCommandBytes/3)}}}}
+		var err error
+		long[i], err = encodeUpdate(bson.D{{Key: "_id", Value: fmt.Sprint("other", i%4)}}, set)
+		require.NoError(t, err)
+	}
+	b.put(account("other0", nil), account("other1", nil), account("other3", nil))
+	done := updateAll(t.Context(), b.store.ledgers[""].commands, long)
+	assert.Equal(t, []string{"update", "update", "update"}, names(b.log.take()))
+	assert.True(t, done.matched)
+	assert.True(t, done.short)
+	var results []protocol.Result
+	for _, v := range done.verdicts {
+		results = append(results, v.result)
+	}
+	not := protocol.NotMatched
+	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.Applied, not, not, protocol.Applied}, results)
+}
+
+// What a statement for several transfers may have done is not tried again one by one: only a read that was answered says that it was not
+// done.
+func TestNothingIsSplitUnknowingly(t *testing.T) {
+	b := newBank(t)
+	b.put(account("alice", bson.M{"balance": int64(100)}), account("bob", bson.M{"balance": int64(0)}))
+	works := []*Work{
+		b.work("t0", b.leg("alice", -10), b.leg("bob", -1)), b.work("t1", b.leg("alice", -10), b.leg("bob", -1)),
+	}
+	rs := prepares(b, 0, works...)
+	rs = append(rs, prepares(b, 1, works[0])...)
+	b.log.take()
+	stop := b.failing(1, []string{"find"}, bson.M{"errorCode": 2})
+	assert.Equal(t, all(3, protocol.NotMatched), b.batch(rs))
+	stop()
+	assert.Equal(t, []int{2}, b.statements())
+	b.has("accounts", account("alice", bson.M{"balance": int64(80), "pending": bson.M{"t0": int64(-10), "t1": int64(-10)}}))
+}
+
+// Through a mongos, a linearizable read tells which statements have matched: the one that they have in common may be about another shard.
+func TestShortCountIsResolvedThroughMongos(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.put(account("alice", bson.M{"balance": int64(15)}), account("bob", nil))
+	works := []*Work{b.work("t0", b.leg("alice", -10), b.leg("bob", 10)), b.work("t1", b.leg("alice", -10), b.leg("bob", 10))}
+	rs := append(prepares(b, 0, works...), prepares(b, 1, works...)...)
+	b.store.routed.Store(true)
+	b.log.take()
+	applied := protocol.Applied
+	assert.Equal(t, []protocol.Result{applied, protocol.NotMatched, applied, applied}, b.batch(rs))
+	for _, c := range b.log.take() {
+		if c.name == "find" {
+			assert.Equal(t, "linearizable", c.text("readConcern", "level"))
+		}
+	}
+}

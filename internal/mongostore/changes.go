@@ -1,0 +1,273 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// changeTransfers performs verifies, decisions and finishes. Many commits are one statement for many documents, and so are many
+// finishes; whatever else there is has a statement of its own. Each document is changed by itself, where it fits.
+func (s *Store) changeTransfers(ctx context.Context, requests []*Request) {
+	now, err := s.serverTime(ctx)
+	if err != nil {
+		answerAll(requests, protocol.NotSent, err)
+		return
+	}
+	changes := s.together(requests, now)
+	s.change(ctx, changes)
+	var apart []*change
+	for _, c := range changes {
+		if c.refused {
+			apart = append(apart, each(c.requests, now)...)
+		}
+	}
+	if len(apart) > 0 {
+		s.change(ctx, apart)
+	}
+}
+
+// change is one statement, and what asks for it.
+type change struct {
+	requests []*Request
+	now      time.Time // of a finish
+	refused  bool      // the server has refused to change one of many documents, and may have changed some
+}
+
+// together puts requests for the same change into one statement. A mongos may send a statement for many documents to shards that
+// have an old copy of one, and count that: through it there is a statement for each.
+func (s *Store) together(requests []*Request, now time.Time) []*change {
+	var (
+		changes []*change
+		alike   = map[protocol.Operation]int{}
+		seen    = map[string]bool{}
+	)
+	for _, r := range requests {
+		key := protocol.Operation{Kind: r.Op.Kind, To: r.Op.To}
+		twice := seen[r.Work.Transfer.ID]
+		seen[r.Work.Transfer.ID] = true
+		if s.routed.Load() || twice || !r.plain() {
+			changes = append(changes, &change{requests: []*Request{r}, now: now})
+			continue
+		}
+		at, known := alike[key]
+		if !known {
+			alike[key] = len(changes)
+			changes = append(changes, &change{requests: []*Request{r}, now: now})
+			continue
+		}
+		changes[at].requests = append(changes[at].requests, r)
+	}
+	return changes
+}
+
+// plain reports whether a request asks for what others ask for as well: a commit at epoch 1 by a clean execution, or a finish.
+func (r *Request) plain() bool {
+	commit := r.Op.Kind == protocol.Decide && r.Op.To == protocol.Committed && r.Op.Epoch == 1 && r.Op.Clean
+	return commit || r.Op.Kind == protocol.Finish
+}
+
+// each returns a change for each request.
+func each(requests []*Request, now time.Time) []*change {
+	changes := make([]*change, len(requests))
+	for i, r := range requests {
+		changes[i] = &change{requests: []*Request{r}, now: now}
+	}
+	return changes
+}
+
+// change sends changes as one command and answers their requests.
+func (s *Store) change(ctx context.Context, changes []*change) {
+	if len(changes) == 1 && len(changes[0].requests) == 1 || s.routed.Load() {
+		answerChanges(changes, updateAll(ctx, s.transfers, changes))
+		return
+	}
+	inSession(ctx, s.transfers, func(ctx context.Context) {
+		done := updateAll(ctx, s.transfers, changes)
+		answerChanges(changes, done)
+		if done.short && done.matched {
+			s.resolveChanges(ctx, changes)
+		}
+	})
+}
+
+// write writes a change down as a statement.
+func (c *change) write(m *message) {
+	op := c.requests[0].Op
+	switch op.Kind {
+	case protocol.Verify:
+		touch{c.requests[0].Work, op.Epoch, protocol.Preparing}.write(m)
+	case protocol.Decide:
+		c.decide(m)
+	case protocol.Finish:
+		c.finish(m)
+	case protocol.Claim, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer, protocol.Prepare, protocol.Look,
+		protocol.Settle, protocol.Undo, protocol.FenceOnly: // they are of other lanes
+	}
+	if len(c.requests) > 1 {
+		m.flag("multi", true)
+	}
+}
+
+func (c *change) documents() int { return len(c.requests) }
+
+func (c *change) size() int { return 512 + (MaxIDBytes+16)*len(c.requests) }
+
+// ids requires the ID of a change's transfer, or one of the IDs.
+func (c *change) ids(m *message) {
+	if len(c.requests) == 1 {
+		m.text("_id", c.requests[0].Work.Transfer.ID)
+		return
+	}
+	m.begin("_id")
+	m.beginArray("$in")
+	for i, r := range c.requests {
+		m.text(index(i), r.Work.Transfer.ID)
+	}
+	m.end()
+	m.end()
+}
+
+// decide stores a decision, at the server's time.
+func (c *change) decide(m *message) {
+	w, op := c.requests[0].Work, c.requests[0].Op
+	m.begin("q")
+	c.ids(m)
+	m.text("state", string(protocol.Preparing))
+	m.number("epoch", op.Epoch)
+	m.end()
+	m.begin("u")
+	m.begin("$set")
+	m.text("state", string(op.To))
+	if op.Clean {
+		m.flag("clean", true)
+	}
+	if op.To == protocol.Rollback {
+		w.failure(op.Refusal).write(m)
+	}
+	m.end()
+	m.begin("$currentDate")
+	m.flag("lastModified", true)
+	if op.To == protocol.Committed {
+		m.flag("committedAt", true)
+	}
+	m.end()
+	m.end()
+}
+
+// finish makes transfers final. Their IDs, not their epochs, are the condition: whoever finds everything settled may finish. The time
+// is the process's clock, corrected, as with an insert: nothing is judged by it any more, and so the caller can be told what is stored.
+func (c *change) finish(m *message) {
+	to := c.requests[0].Op.To
+	from := protocol.Committed
+	if to == protocol.Fail {
+		from = protocol.Rollback
+	}
+	m.begin("q")
+	c.ids(m)
+	m.text("state", string(from))
+	m.end()
+	m.begin("u")
+	m.begin("$set")
+	m.text("state", string(to))
+	m.date("lastModified", c.now)
+	m.end()
+	m.begin("$unset")
+	m.text("open", "")
+	m.end()
+	m.end()
+}
+
+// touch is a write to a transfer where it is one execution's, in the given state if there is one. It counts its writes, because a
+// write that changes nothing is acknowledged without asking anybody: lastModified alone would stay the same within a millisecond, and
+// a cut-off old primary could answer "matched" then.
+type touch struct {
+	work  *Work
+	epoch int64
+	state protocol.State
+}
+
+func (t touch) write(m *message) {
+	m.begin("q")
+	m.text("_id", t.work.Transfer.ID)
+	m.number("epoch", t.epoch)
+	m.text("owner", t.work.Owner)
+	if t.state != "" {
+		m.text("state", string(t.state))
+	}
+	m.end()
+	m.begin("u")
+	m.begin("$inc")
+	m.number("verified", 1)
+	m.end()
+	m.begin("$currentDate")
+	m.flag("lastModified", true)
+	m.end()
+	m.end()
+}
+
+func (t touch) documents() int { return 1 }
+
+func (t touch) size() int { return 256 + len(t.work.Transfer.ID) + len(t.work.Owner) }
+
+// answerChanges answers the requests of a command's changes.
+func answerChanges(changes []*change, done updated) {
+	for i := range changes {
+		c, v := changes[i], done.verdicts[i]
+		var refusal statementError
+		c.refused = len(c.requests) > 1 && errors.As(v.err, &refusal)
+		for _, r := range c.requests {
+			r.take(v, len(changes) > 1)
+			if v.result == protocol.Applied {
+				r.changed(c.now)
+			}
+		}
+	}
+}
+
+// resolveChanges tells, by a deciding read, which decisions and finishes of a command are stored of which only some have matched. It is
+// what each execution would conclude from a look of its own.
+func (s *Store) resolveChanges(ctx context.Context, changes []*change) {
+	var open []*Request
+	for _, c := range changes {
+		for _, r := range c.requests {
+			if r.Answer.Result == protocol.NotMatched {
+				open = append(open, r)
+			}
+		}
+	}
+	documents, err := findTransfers(ctx, open, s.majority)
+	if err != nil {
+		return
+	}
+	for _, r := range open {
+		t, err := decodeTransfer(documents[r.Work.Transfer.ID])
+		if err != nil || t.State != r.Op.To {
+			continue
+		}
+		mine := t.Owner == r.Work.Owner && t.Epoch == r.Op.Epoch
+		if r.Op.Kind == protocol.Finish || r.Op.Kind == protocol.Decide && mine {
+			r.answer(protocol.Applied, nil)
+			r.Work.Transfer = t
+		}
+	}
+}
+
+// changed makes what is known of the transfer what the request has made of it.
+func (r *Request) changed(now time.Time) {
+	t, op := &r.Work.Transfer, r.Op
+	switch op.Kind {
+	case protocol.Decide:
+		t.State, t.Clean, t.LastModified = op.To, op.Clean, now // the server's own time is a little later
+		if op.To == protocol.Rollback {
+			failure := r.Work.failure(op.Refusal)
+			t.Failure = &failure
+		}
+	case protocol.Finish:
+		t.State, t.Open, t.LastModified = op.To, false, now
+	case protocol.Claim, protocol.Verify, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer, protocol.Prepare,
+		protocol.Look, protocol.Settle, protocol.Undo, protocol.FenceOnly:
+	}
+}

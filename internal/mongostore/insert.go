@@ -1,0 +1,87 @@
+package mongostore
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// verdict is what became of one document or statement of a command.
+type verdict struct {
+	result protocol.Result
+	err    error
+}
+
+// verdicts returns as many, all the same.
+func verdicts(n int, result protocol.Result, err error) []verdict {
+	all := make([]verdict, n)
+	for i := range all {
+		all[i] = verdict{result, err}
+	}
+	return all
+}
+
+// insertOne stores one document. NotMatched: its _id is taken.
+func insertOne(ctx context.Context, c *mongo.Collection, document any) (protocol.Result, error) {
+	encoded, err := bson.Marshal(document)
+	if err != nil {
+		return protocol.NotSent, err
+	}
+	v := insertAll(ctx, c, []bson.Raw{encoded})[0]
+	return v.result, v.err
+}
+
+// insertAll stores documents, each by itself, and tells what became of each. NotMatched: its _id is taken.
+func insertAll(ctx context.Context, c *mongo.Collection, documents []bson.Raw) []verdict {
+	all := make([]verdict, 0, len(documents))
+	for len(documents) > 0 {
+		command, n := insertCommand(c, documents)
+		all = append(all, insertPart(ctx, c, command, n)...)
+		documents = documents[n:]
+	}
+	return all
+}
+
+// insertCommand writes down as many documents as go into one command, and returns how many that are.
+func insertCommand(c *mongo.Collection, documents []bson.Raw) (*message, int) {
+	n, size := 0, 0
+	for n < len(documents) && (n == 0 || size+len(documents[n]) <= maxCommandBytes) {
+		size += len(documents[n]) + 8
+		n++
+	}
+	m := commandOf("insert", c, "documents", size)
+	for i, document := range documents[:n] {
+		m.document(index(i), document)
+	}
+	m.end()
+	return m, n
+}
+
+func insertPart(ctx context.Context, c *mongo.Collection, command *message, documents int) []verdict {
+	reply, result, err := send(ctx, c.Database(), command)
+	// Documents that the server did not even begin to store.
+	if code := commandCode(err); code == codeUnauthorized || code == codeOverflow {
+		if result = protocol.Failed; documents > 1 {
+			result = protocol.NotSent // one of them may be at fault, and is found when they are stored one by one
+		}
+	}
+	all := verdicts(documents, result, err)
+	// A duplicate key is looked at first: it can come together with a write-concern error.
+	for _, e := range statementErrors(reply) {
+		if e.index < 0 || e.index >= len(all) {
+			continue
+		}
+		switch {
+		case e.onID():
+			all[e.index] = verdict{protocol.NotMatched, e}
+		case definite(e.code):
+			all[e.index] = verdict{protocol.Failed, e}
+		default:
+			all[e.index] = verdict{protocol.Unknown, e}
+		}
+	}
+	return all
+}

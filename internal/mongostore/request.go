@@ -1,0 +1,166 @@
+package mongostore
+
+import (
+	"context"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Request is one operation of one execution, and what became of it.
+type Request struct {
+	Work   *Work
+	Op     protocol.Operation
+	Answer protocol.Answer
+	Cause  error // the error that made the answer less than Applied, if there was one
+	// Alone asks for this work's operations to be performed one by one from now on: the server has refused a whole command, and this
+	// one may be why.
+	Alone bool
+}
+
+func (r *Request) answer(result protocol.Result, err error) {
+	r.Answer, r.Cause = protocol.Answer{Result: result}, err
+}
+
+// take takes over a verdict.
+func (r *Request) take(v verdict, many bool) {
+	r.answer(v.result, v.err)
+	r.Alone = many && refusedWhole(v.err)
+}
+
+// refusedWhole reports whether an error is the server's refusal of a command that can't be carried out as it is, whoever asks.
+func refusedWhole(err error) bool {
+	code := commandCode(err)
+	return code == codeOverflow || code != 0 && definite(code)
+}
+
+func answerAll(requests []*Request, result protocol.Result, err error) {
+	for _, r := range requests {
+		r.answer(result, err)
+	}
+}
+
+// Lane is what operations have in common that can go out in one command. It can be compared.
+type Lane struct {
+	ledger *ledger // nil: the transfers
+	kind   laneKind
+}
+
+type laneKind uint8
+
+const (
+	laneInsert laneKind = iota + 1
+	laneClaim           // what is stored already
+	laneChange
+	laneRead  // by majority: fences, or transfers
+	laneLook  // deciding
+	laneWrite // to participants
+)
+
+// LaneOf returns the lane of an operation.
+func LaneOf(w *Work, op protocol.Operation) Lane {
+	switch op.Kind {
+	case protocol.Claim:
+		if op.Claiming == protocol.Insert {
+			return Lane{kind: laneInsert}
+		}
+		return Lane{kind: laneClaim}
+	case protocol.Verify, protocol.Decide, protocol.Finish:
+		return Lane{kind: laneChange}
+	case protocol.ReadTransfer:
+		return Lane{kind: laneRead}
+	case protocol.LookTransfer:
+		return Lane{kind: laneLook}
+	case protocol.ReadFence:
+		return Lane{w.parties[op.Participant].key.ledger, laneRead}
+	case protocol.Look:
+		return Lane{w.parties[op.Participant].key.ledger, laneLook}
+	case protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly:
+	}
+	return Lane{w.parties[op.Participant].key.ledger, laneWrite}
+}
+
+// Cluster is where commands go. It can be compared.
+type Cluster struct{ client *mongo.Client }
+
+// ClusterOf returns where a lane's commands go.
+func (s *Store) ClusterOf(lane Lane) Cluster {
+	c := s.transfers
+	if lane.ledger != nil {
+		c = lane.ledger.commands
+	}
+	return Cluster{c.Database().Client()}
+}
+
+// Subject is a document that an operation writes to. It can be compared.
+type Subject struct {
+	ledger *ledger // nil: the transfers
+	id     string
+}
+
+// SubjectOf returns the document that an operation writes to, or reads.
+func SubjectOf(w *Work, op protocol.Operation) Subject {
+	if op.Participant == protocol.NoParticipant {
+		return Subject{id: w.Transfer.ID}
+	}
+	return w.parties[op.Participant].key
+}
+
+// Perform performs the requests of one lane, in as few commands as it takes, and answers each as if it were alone: those on one
+// document in the order in which they stand.
+func (s *Store) Perform(ctx context.Context, lane Lane, requests []*Request) {
+	ctx = detached(ctx)
+	switch lane.kind {
+	case laneInsert:
+		s.insertClaimed(ctx, requests)
+	case laneClaim:
+		s.claim(ctx, requests)
+	case laneChange:
+		s.changeTransfers(ctx, requests)
+	case laneWrite:
+		s.write(ctx, lane.ledger, requests)
+	case laneRead, laneLook:
+		switch {
+		case lane.ledger == nil && lane.kind == laneRead:
+			s.readTransfers(ctx, requests, s.majority)
+		case lane.ledger == nil:
+			s.readTransfers(ctx, requests, s.linearizable)
+		case lane.kind == laneRead:
+			s.read(ctx, requests, lane.ledger.majority)
+		default:
+			s.look(ctx, lane.ledger, requests)
+		}
+	}
+}
+
+// Recall answers an operation from what is known, if it can be.
+func (s *Store) Recall(w *Work, op protocol.Operation) (protocol.Answer, bool) {
+	if op.Kind != protocol.ReadFence {
+		return protocol.Answer{}, false
+	}
+	p := &w.parties[op.Participant]
+	known, ok := s.fences.get(p.key, s.markerLimit)
+	if !ok {
+		return protocol.Answer{}, false
+	}
+	p.floor = known.floor
+	return protocol.Answer{Result: protocol.Applied, Facts: protocol.Facts{
+		Found: true, Fence: known.fence, Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
+	}}, true
+}
+
+// distinct returns the IDs of the requests' documents, each once.
+func distinct(requests []*Request) []Subject {
+	seen := make(map[Subject]bool, len(requests))
+	subjects := make([]Subject, 0, len(requests))
+	for _, r := range requests {
+		subject := SubjectOf(r.Work, r.Op)
+		if !seen[subject] {
+			seen[subject] = true
+			subjects = append(subjects, subject)
+		}
+	}
+	return slices.Clip(subjects)
+}

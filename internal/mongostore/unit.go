@@ -1,0 +1,261 @@
+package mongostore
+
+import (
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// unit is one update statement: writes of one or more transfers to one participant, all of them or none. Its prepares have
+// pinned the same fence, and their debits are taken off the balance together, against one condition. Its settles and undos require
+// all of their markers.
+//
+// A settle or undo that replaces the fence is never in one unit with a prepare, which requires the fence as it was; and a fence-only has a
+// unit of its own.
+type unit struct {
+	store     *Store
+	requests  []*Request
+	transfers map[string]bool // once there are two: no marker is written twice by one update
+	prepares  bool
+	alone     bool // nothing is added any more
+	fence     protocol.Fence
+	paid      money.Amount // what the settles and undos pay in
+	taken     money.Amount // what the prepares take
+	largest   money.Amount // of the credits prepared
+	token     bson.ObjectID
+	replaces  bool // the fence, by the token
+}
+
+// gather puts requests into units. They keep their order at each participant.
+func (s *Store) gather(requests []*Request) []*unit {
+	units := make([]*unit, 0, len(requests))
+	latest := make(map[Subject]*unit, len(requests))
+	for _, r := range requests {
+		subject := SubjectOf(r.Work, r.Op)
+		if u := latest[subject]; u != nil && u.add(r) {
+			continue
+		}
+		u := s.newUnit(r)
+		units, latest[subject] = append(units, u), u
+	}
+	return units
+}
+
+// singles returns a unit for each request.
+func (s *Store) singles(requests []*Request) []*unit {
+	units := make([]*unit, len(requests))
+	for i, r := range requests {
+		units[i] = s.newUnit(r)
+	}
+	return units
+}
+
+func (s *Store) newUnit(r *Request) *unit {
+	zero := money.Zero(r.party().leg.Amount.Kind())
+	u := &unit{store: s, requests: []*Request{r}, paid: zero, taken: zero, largest: zero, alone: r.Op.Kind == protocol.FenceOnly}
+	u.count(r)
+	if r.Op.Kind == protocol.FenceOnly || r.Op.ReplaceFence {
+		u.replaceFence()
+	}
+	return u
+}
+
+func (r *Request) party() *party { return &r.Work.parties[r.Op.Participant] }
+
+// replaceFence draws a token for this sending. No token is ever sent twice.
+func (u *unit) replaceFence() { u.replaces, u.token = true, bson.NewObjectID() }
+
+// add takes a request in, unless it can't be in one statement with the others.
+func (u *unit) add(r *Request) bool {
+	first := u.requests[0]
+	if u.alone || r.Op.Kind == protocol.FenceOnly || u.has(r.Work.Transfer.ID) ||
+		r.party().leg.Amount.Kind() != first.party().leg.Amount.Kind() {
+		return false
+	}
+	if r.Op.Kind == protocol.Prepare && !u.takes(r) || r.Op.ReplaceFence && u.prepares {
+		return false
+	}
+	if !u.count(r) {
+		return false
+	}
+	if r.Op.ReplaceFence && !u.replaces {
+		u.replaceFence()
+	}
+	if u.transfers == nil {
+		u.transfers = map[string]bool{first.Work.Transfer.ID: true}
+	}
+	u.transfers[r.Work.Transfer.ID] = true
+	u.requests = append(u.requests, r)
+	return true
+}
+
+func (u *unit) has(transferID string) bool {
+	if u.transfers == nil {
+		return u.requests[0].Work.Transfer.ID == transferID
+	}
+	return u.transfers[transferID]
+}
+
+// takes reports whether a prepare has the conditions of those that are in the unit.
+func (u *unit) takes(r *Request) bool {
+	if u.replaces {
+		return false
+	}
+	if !u.prepares {
+		return true
+	}
+	for _, other := range u.requests {
+		if other.Op.Kind == protocol.Prepare {
+			return other.Op.Fence == r.Op.Fence &&
+				other.Work.Transfer.Currency == r.Work.Transfer.Currency &&
+				other.party().floor.stored.Equal(r.party().floor.stored)
+		}
+	}
+	return true
+}
+
+// count adds a request's amount to the sums, and reports false, with nothing changed, if they would not be exact.
+func (u *unit) count(r *Request) bool {
+	amount := r.party().leg.Amount
+	var err error
+	switch kind, credit := r.Op.Kind, amount.Sign() > 0; {
+	case kind == protocol.Prepare && credit:
+		if amount.Cmp(u.largest) > 0 {
+			u.largest = amount
+		}
+	case kind == protocol.Prepare:
+		u.taken, err = sum(u.taken, amount.Neg())
+	case kind == protocol.Settle && credit:
+		u.paid, err = sum(u.paid, amount)
+	case kind == protocol.Undo && !credit:
+		u.paid, err = sum(u.paid, amount.Neg())
+	}
+	if err != nil {
+		return false
+	}
+	if r.Op.Kind == protocol.Prepare {
+		u.prepares, u.fence = true, r.Op.Fence
+	}
+	return true
+}
+
+// sum adds, and leaves the first number as it is where that fails.
+func sum(a, b money.Amount) (money.Amount, error) {
+	total, err := a.Add(b)
+	if err != nil {
+		return a, err
+	}
+	return total, nil
+}
+
+// pays returns what the balance changes by.
+func (u *unit) pays() (money.Amount, error) { return u.paid.Add(u.taken.Neg()) }
+
+// write writes the unit down as a statement.
+func (u *unit) write(m *message) {
+	m.begin("q")
+	m.value("_id", u.requests[0].party().id)
+	if u.prepares {
+		u.conditions(m)
+	}
+	for _, r := range u.requests {
+		m.exists(r.Work.marker, r.Op.Kind == protocol.Settle || r.Op.Kind == protocol.Undo)
+	}
+	m.end()
+	m.begin("u")
+	u.changes(m)
+	m.end()
+}
+
+func (u *unit) documents() int { return 1 }
+
+func (u *unit) size() int {
+	size := 512
+	for _, r := range u.requests {
+		size += 2*len(r.Work.marker) + 64
+	}
+	return size
+}
+
+// conditions are those under which all prepares of a unit can be made, after its settles and undos. The conditions of facts are the same.
+func (u *unit) conditions(m *message) {
+	s := u.store
+	first := u.firstPrepare()
+	low, high, _ := bounds(first.party().floor, u.taken, u.paid, u.largest)
+	s.fenceIs(m, u.fence)
+	m.begin(s.fields.Pending)
+	m.noArray()
+	m.end()
+	m.begin(s.fields.Closed)
+	m.flag("$ne", true)
+	m.end()
+	m.begin(s.fields.Currency)
+	currencyIs(m, first.Work.Transfer.Currency)
+	m.noArray()
+	m.end()
+	m.begin(s.fields.Balance)
+	balanceTypes(m, low.Kind())
+	m.amount("$gte", low)
+	m.amount("$lte", high)
+	m.noArray()
+	m.end()
+	if low.Kind() == money.Exact {
+		m.document("$expr", s.exactBalance)
+	}
+	if u.taken.Sign() != 0 {
+		floorIs(m, s.fields.Floor, first.party().floor)
+	}
+}
+
+func (u *unit) firstPrepare() *Request {
+	for _, r := range u.requests {
+		if r.Op.Kind == protocol.Prepare {
+			return r
+		}
+	}
+	return u.requests[0]
+}
+
+// changes sets the markers of prepares and removes those of settles and undos; the balance changes by what all of them make. A credit only
+// leaves its marker when it is prepared. Whether the account is still open is not asked of a settle or undo: the money is due.
+func (u *unit) changes(m *message) {
+	fields := u.store.fields
+	pays, err := u.pays()
+	if err == nil && pays.Sign() != 0 {
+		m.begin("$inc")
+		m.amount(fields.Balance, pays)
+		m.end()
+	}
+	if u.prepares || u.replaces {
+		m.begin("$set")
+		for _, r := range u.requests {
+			if r.Op.Kind == protocol.Prepare {
+				m.amount(r.Work.marker, r.party().leg.Amount)
+			}
+		}
+		if u.replaces {
+			m.objectID(fields.Fence, u.token)
+		}
+		m.end()
+	}
+	if !u.clears() {
+		return
+	}
+	m.begin("$unset")
+	for _, r := range u.requests {
+		if r.Op.Kind == protocol.Settle || r.Op.Kind == protocol.Undo {
+			m.text(r.Work.marker, "")
+		}
+	}
+	m.end()
+}
+
+func (u *unit) clears() bool {
+	for _, r := range u.requests {
+		if r.Op.Kind == protocol.Settle || r.Op.Kind == protocol.Undo {
+			return true
+		}
+	}
+	return false
+}
