@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+)
+
+// quietLimit is how long the end of a round may take.
+const quietLimit = 30 * time.Second
+
+// bank is the database of one contender, through a client of its own.
+type bank struct {
+	client    *mongo.Client
+	db        *mongo.Database
+	accounts  *mongo.Collection
+	transfers *mongo.Collection
+	names     []string // of the accounts
+	patterns  patterns
+	commands  *atomic.Int64 // sent through the client so far
+}
+
+// connect returns a client with the durability that all contenders have, which counts its commands.
+func connect(uri string, commands *atomic.Int64, opts ...*options.ClientOptions) (*mongo.Client, error) {
+	journaled := true
+	concerns := options.Client().ApplyURI(uri).
+		SetWriteConcern(&writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journaled}).
+		SetReadConcern(readconcern.Majority())
+	if commands != nil {
+		concerns.SetMonitor(&event.CommandMonitor{
+			Started: func(context.Context, *event.CommandStartedEvent) { commands.Add(1) },
+		})
+	}
+	return mongo.Connect(append([]*options.ClientOptions{concerns}, opts...)...)
+}
+
+// openBank returns a contender's bank on a deployment.
+func openBank(d *deployment, database string, accounts int, opts ...*options.ClientOptions) (*bank, error) {
+	b := &bank{patterns: d.patterns, commands: &atomic.Int64{}, names: make([]string, accounts)}
+	var err error
+	if b.client, err = connect(d.uri, b.commands, opts...); err != nil {
+		return nil, err
+	}
+	b.db = b.client.Database(database)
+	b.accounts, b.transfers = b.db.Collection("accounts"), b.db.Collection("transfers")
+	for i := range b.names {
+		b.names[i] = accountName(i)
+	}
+	return b, nil
+}
+
+// fill creates the accounts, and the transfers that there are from the outset.
+func (b *bank) fill(ctx context.Context, size size, c contender) error {
+	err := insertMany(ctx, b.accounts, size.Accounts, func(i int) any { return c.account(b, b.names[i]) })
+	if err != nil {
+		return fmt.Errorf("create accounts: %w", err)
+	}
+	old, err := newStream("uniform", size.Accounts, 0, 'o', 0, 0)
+	if err != nil {
+		return err
+	}
+	orders := make([]order, 1)
+	begin := time.Now().Add(-time.Duration(size.Stored) * time.Second)
+	err = insertMany(ctx, b.transfers, size.Stored, func(i int) any {
+		old.fill(orders)
+		return c.transfer(b, orders[0], begin.Add(time.Duration(i)*time.Second))
+	})
+	if err != nil {
+		return fmt.Errorf("create transfers: %w", err)
+	}
+	return nil
+}
+
+// insertMany stores n documents.
+func insertMany(ctx context.Context, c *mongo.Collection, n int, document func(int) any) error {
+	const atOnce = 5000
+	for from := 0; from < n; from += atOnce {
+		batch := make([]any, 0, atOnce)
+		for i := from; i < min(n, from+atOnce); i++ {
+			batch = append(batch, document(i))
+		}
+		if _, err := c.InsertMany(ctx, batch, options.InsertMany().SetOrdered(false)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check returns an error if money was made or lost, or anything is left of a transfer that has ended.
+func (b *bank) check(ctx context.Context) error {
+	cursor, err := b.accounts.Aggregate(ctx, bson.A{bson.D{{Key: "$group", Value: bson.D{
+		{Key: "_id", Value: nil},
+		{Key: "n", Value: bson.D{{Key: "$sum", Value: 1}}},
+		{Key: "sum", Value: bson.D{{Key: "$sum", Value: "$balance"}}},
+	}}}})
+	if err != nil {
+		return err
+	}
+	var sums []struct{ N, Sum int64 }
+	if err := cursor.All(ctx, &sums); err != nil {
+		return err
+	}
+	want := firstBalance * int64(len(b.names))
+	if len(sums) != 1 || sums[0].N != int64(len(b.names)) || sums[0].Sum != want {
+		return fmt.Errorf("%s: the balances of %d accounts should add up to %d: %+v", b.db.Name(), len(b.names), want, sums)
+	}
+	return nil
+}
+
+// awaitQuiet waits until no account holds a marker and no transfer of the library's is open. It is an error if that takes long.
+func (b *bank) awaitQuiet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, quietLimit)
+	defer cancel()
+	ticker := time.NewTicker(quietLimit / 500)
+	defer ticker.Stop()
+	marked := bson.D{{Key: "pending", Value: bson.D{{Key: "$nin", Value: bson.A{nil, bson.D{}}}}}}
+	open := bson.D{{Key: "open", Value: true}, {Key: "state", Value: bson.D{{Key: "$gt", Value: ""}}}} // by the index of open ones
+	for {
+		markers, err := b.accounts.CountDocuments(ctx, marked)
+		unfinished, openErr := b.transfers.CountDocuments(ctx, open)
+		if err = errors.Join(err, openErr); err == nil && markers+unfinished == 0 {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: after %v, %d accounts hold markers and %d transfers are open: %w",
+				b.db.Name(), quietLimit, markers, unfinished, errors.Join(err, ctx.Err()))
+		}
+	}
+}
+
+// close removes the database and ends the client.
+func (b *bank) close(ctx context.Context) error {
+	return errors.Join(b.db.Drop(ctx), b.client.Disconnect(ctx))
+}

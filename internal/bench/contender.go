@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	transfer "github.com/mongotransfer/transfer"
+)
+
+// contender is one way to move money between accounts. All of them write with write concern majority, journaled, and read with
+// read concern majority.
+type contender struct {
+	name    string
+	promise string // what it guarantees
+
+	// account and transfer return the documents of an account at rest and of a finished transfer.
+	account  func(b *bank, name string) any
+	transfer func(b *bank, o order, at time.Time) any
+	open     func(ctx context.Context, b *bank) (mover, error)
+	// loops says how many loops n callers make up, each of which carries an equal share of their transfers at a time; nil: one for each.
+	loops func(n int) int
+	marks bool // whether what is under way can be seen in the documents, by the library's names
+	// client holds what differs from the driver's defaults.
+	client []*options.ClientOptions
+}
+
+// mover moves money for many goroutines.
+type mover interface {
+	// move returns once the orders are done. Once ctx ends it begins nothing new and gives up where it safely can.
+	move(ctx context.Context, orders []order) error
+	// close ends the mover. What it has begun is done then.
+	close(ctx context.Context) error
+}
+
+// stateless is a mover that has nothing to close.
+type stateless func(ctx context.Context, orders []order) error
+
+func (s stateless) move(ctx context.Context, orders []order) error { return s(ctx, orders) }
+
+func (s stateless) close(context.Context) error { return nil }
+
+// contenders returns all of them.
+func contenders() []contender {
+	list := []contender{
+		{
+			name:    "transfer",
+			promise: "once and for all or not at all, whatever crashes; asked again, it answers the same",
+			account: libraryAccount, transfer: libraryTransfer, open: openLibrary(), marks: true,
+		},
+		{
+			name:    "transfer-at-commit",
+			promise: "the same, but it answers when the outcome is certain; the credit can be spent a moment later",
+			account: libraryAccount, transfer: libraryTransfer, marks: true,
+			open: openLibrary(transfer.WithReturnAt(transfer.StateCommitted)),
+		},
+		{
+			name:    "native",
+			promise: "all or nothing, by the server; asked again with the same ID, the insert fails and nothing moves",
+			account: plainAccount, transfer: plainTransfer, open: openNative,
+		},
+		{
+			name:    "naive",
+			promise: "a crash leaves a trail to repair by; a repair beside a transfer that is still alive may move money twice",
+			account: plainAccount, transfer: plainTransfer, open: openNaive,
+		},
+		{
+			name:    "optimistic",
+			promise: "no lost update; a crash between its two updates loses money",
+			account: versionedAccount, transfer: plainTransfer, open: openOptimistic,
+		},
+	}
+	for _, loops := range []int{1, 2, 4} {
+		list = append(list, contender{
+			name:    fmt.Sprint("floor-", loops),
+			promise: "nothing: the same documents as transfer's in bulk, without any protocol",
+			account: libraryAccount, transfer: libraryTransfer, open: openFloor, loops: func(n int) int { return min(n, loops) },
+		})
+	}
+	return append(list, contender{
+		name:    "floor-plain",
+		promise: "nothing either, by plain commands: the driver's retries of a lost answer, which cost the server a write each, are off",
+		account: libraryAccount, transfer: libraryTransfer, open: openFloor, loops: func(n int) int { return min(n, 2) },
+		client: []*options.ClientOptions{options.Client().SetRetryWrites(false)},
+	})
+}
+
+// floors are the contenders of which the best is the floor.
+func floors() []string { return []string{"floor-1", "floor-2", "floor-4"} }
+
+// contenderOf finds a contender by its name.
+func contenderOf(name string) (contender, error) {
+	all := contenders()
+	i := slices.IndexFunc(all, func(c contender) bool { return c.name == name })
+	if i < 0 {
+		return contender{}, fmt.Errorf("there is no contender %q", name)
+	}
+	return all[i], nil
+}
+
+// shares returns how many loops a contender runs for n callers, and how many orders each of them has at a time.
+func (c contender) shares(n int) (loops, size int) {
+	if c.loops == nil {
+		return n, 1
+	}
+	loops = c.loops(n)
+	return loops, n / loops
+}

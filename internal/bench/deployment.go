@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/mongotest"
+)
+
+// deployment is the replica set that everything of one series runs on.
+type deployment struct {
+	uri      string
+	client   *mongo.Client // for questions about the server
+	prefix   string        // of the names of our databases
+	version  string        // of the server
+	pids     []int         // of its mongods, where they are ours
+	patterns patterns
+	stop     func() error
+}
+
+// deploy starts a replica set of one or several nodes. For one, MONGODB_URI may name another server.
+func deploy(ctx context.Context, nodes int) (*deployment, error) {
+	d := &deployment{prefix: "bench" + rand.Text()[:6] + "-"}
+	var hosts []string
+	if nodes == 1 {
+		server, err := mongotest.Start(ctx)
+		if err != nil {
+			return nil, err
+		}
+		d.uri, d.stop, hosts = server.URI(), server.Stop, []string{server.URI()}
+	} else {
+		set, err := mongotest.StartSet(ctx, nodes)
+		if err != nil {
+			return nil, err
+		}
+		d.uri, d.stop = set.URI(), set.Stop
+		for _, host := range set.Hosts() {
+			hosts = append(hosts, "mongodb://"+host+"/?directConnection=true")
+		}
+	}
+	if err := d.look(ctx, hosts, nodes > 1 || os.Getenv("MONGODB_URI") == ""); err != nil {
+		return nil, errors.Join(err, d.stop()) // the clients end with the program
+	}
+	return d, nil
+}
+
+// look asks the servers who they are, and learns what the library stores there.
+func (d *deployment) look(ctx context.Context, hosts []string, ours bool) error {
+	for _, host := range hosts {
+		status, err := statusAt(ctx, host)
+		if err != nil {
+			return err
+		}
+		d.version = status.Version
+		if ours && isMongod(status.PID) {
+			d.pids = append(d.pids, status.PID)
+		}
+	}
+	if len(d.pids) < len(hosts) {
+		d.pids = nil // all or none: a share of them would tell nothing
+	}
+	var err error
+	if d.client, err = connect(d.uri, nil); err != nil {
+		return err
+	}
+	d.patterns, err = learnPatterns(ctx, d.client.Database(d.prefix+"pattern"))
+	return err
+}
+
+// close stops the servers that are ours.
+func (d *deployment) close(ctx context.Context) error {
+	return errors.Join(d.client.Disconnect(ctx), d.stop())
+}
+
+// status is what a mongod tells of itself.
+type status struct {
+	PID     int    `bson:"pid"`
+	Version string `bson:"version"`
+	Metrics struct {
+		Document struct{ Inserted, Updated, Deleted int64 }
+	}
+}
+
+func serverStatus(ctx context.Context, client *mongo.Client) (status, error) {
+	var s status
+	err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}}).Decode(&s)
+	if err != nil {
+		return s, fmt.Errorf("ask the server how it is: %w", err)
+	}
+	return s, nil
+}
+
+// statusAt asks the server at an address.
+func statusAt(ctx context.Context, uri string) (status, error) {
+	client, err := connect(uri, nil)
+	if err != nil {
+		return status{}, err
+	}
+	s, err := serverStatus(ctx, client)
+	return s, errors.Join(err, client.Disconnect(ctx))
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+)
+
+// report is everything that was measured.
+type report struct {
+	conditions string
+	groups     []group
+	results    map[string]results // by series
+	verdicts   []verdict
+}
+
+// measureAll does what the settings say, and prints and writes what comes of it.
+func measureAll(ctx context.Context, s *settings, out io.Writer) error {
+	groups, err := s.groups()
+	if err != nil {
+		return err
+	}
+	if err := printPromises(out, groups); err != nil {
+		return err
+	}
+	r := report{groups: groups, results: map[string]results{}}
+	if err := r.measure(ctx, s, out); err != nil {
+		return err
+	}
+	if r.claimsMeasured() {
+		if r.verdicts, err = judgeAll(r.results[claimSeries]); err != nil {
+			return err
+		}
+		if err := printClaims(out, r.verdicts); err != nil {
+			return err
+		}
+	}
+	if s.out != "" {
+		return r.write(s.out)
+	}
+	return nil
+}
+
+// measure fills the results, and prints each group when it is done.
+func (r *report) measure(ctx context.Context, s *settings, out io.Writer) (err error) {
+	timing, rounds := s.durations()
+	total := 0
+	for _, g := range r.groups {
+		total += rounds * len(g.Cells)
+	}
+	under := run{timing: timing, rounds: rounds, deployments: map[int]*deployment{}, progress: newProgress(os.Stderr, total, s.verbose)}
+	defer func() { err = errors.Join(err, under.close(ctx)) }()
+	for i, g := range r.groups {
+		if r.results[g.Series] == nil {
+			r.results[g.Series] = results{}
+		}
+		if err := under.group(ctx, g, r.results[g.Series]); err != nil {
+			return err
+		}
+		under.progress.clear()
+		if i == 0 {
+			r.conditions = fmt.Sprintf("MongoDB %s, %s, %s/%s, %d processors, %d rounds of %v after %v",
+				under.deployments[g.Cells[0].Nodes].version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
+				rounds, timing.Window, timing.Warmup)
+			_, _ = fmt.Fprintln(out, r.conditions)
+		}
+		if err := printCells(out, g.Cells, r.results[g.Series]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claimsMeasured reports whether everything that claims are judged by was measured.
+func (r *report) claimsMeasured() bool {
+	for _, g := range claimGroups() {
+		for _, c := range g.Cells {
+			if len(r.results[claimSeries][c]) == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}

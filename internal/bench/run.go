@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// run is the benchmark under way.
+type run struct {
+	timing      timing
+	rounds      int
+	deployments map[int]*deployment // by number of nodes
+	counter     int                 // of rounds
+	progress    progress
+}
+
+// group measures the cells of a group in alternating rounds.
+func (r *run) group(ctx context.Context, g group, into results) (err error) {
+	stands := map[cell]*stand{}
+	defer func() {
+		for _, s := range stands {
+			err = errors.Join(err, s.close(context.WithoutCancel(ctx)))
+		}
+	}()
+	r.progress.begins(g)
+	for _, c := range g.Cells {
+		at := standing(c)
+		if stands[at] != nil {
+			continue
+		}
+		d, err := r.deployment(ctx, c.Nodes)
+		if err != nil {
+			return err
+		}
+		if stands[at], err = openStand(ctx, d, fmt.Sprint(d.prefix, len(stands)), c); err != nil {
+			delete(stands, at)
+			return err
+		}
+	}
+	for n := range r.rounds {
+		for i := range g.Cells {
+			c := g.Cells[(i+n)%len(g.Cells)] // so that nobody always comes after the same one
+			r.counter++
+			f, err := stands[standing(c)].measure(ctx, round{
+				Load: c.Load, Callers: c.Callers, Number: r.counter, Seed: uint64(n), Timing: r.timing,
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %w", c, err)
+			}
+			into[c] = append(into[c], f)
+			r.progress.shows(c, f)
+		}
+	}
+	return nil
+}
+
+// standing returns what cells have in common that one stand can serve.
+func standing(c cell) cell {
+	c.Load, c.Callers = "", 0
+	return c
+}
+
+// deployment returns the replica set of that many nodes, and starts it when it is first wanted. The others are stopped then: they would
+// take a share of the machine.
+func (r *run) deployment(ctx context.Context, nodes int) (*deployment, error) {
+	if d := r.deployments[nodes]; d != nil {
+		return d, nil
+	}
+	if err := r.close(ctx); err != nil {
+		return nil, err
+	}
+	d, err := deploy(ctx, nodes)
+	if err == nil {
+		r.deployments[nodes] = d
+	}
+	return d, err
+}
+
+// close stops all servers.
+func (r *run) close(ctx context.Context) error {
+	var failed []error
+	for nodes, d := range r.deployments {
+		failed = append(failed, d.close(context.WithoutCancel(ctx)))
+		delete(r.deployments, nodes)
+	}
+	return errors.Join(failed...)
+}

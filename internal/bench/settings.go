@@ -1,0 +1,90 @@
+package main
+
+import (
+	"cmp"
+	"flag"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// How long a round waits for what is under way when its window is shut.
+const (
+	grace      = 5 * time.Second
+	shortGrace = 3 * time.Second // where there are many cells
+	quickGrace = time.Second
+)
+
+// settings are the flags.
+type settings struct {
+	claims, quick, verbose bool
+	only, cells            string
+	window, warmup         time.Duration
+	rounds                 int
+	nodes                  int
+	processes              int
+	size                   size
+	out                    string
+	cpuprofile             string
+}
+
+// parse reads the flags.
+func (s *settings) parse(arguments []string) error {
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.BoolVar(&s.claims, "claims", false, "measure the goal table alone")
+	f.BoolVar(&s.quick, "quick", false, "try a little of everything; its figures mean nothing")
+	f.StringVar(&s.only, "only", "", "measure these cells alone: contender/load/callers, with commas between them")
+	f.StringVar(&s.cells, "cells", "", "measure the cells alone whose \"series: name\" match this regular expression")
+	f.DurationVar(&s.window, "for", 0, "how long a round counts transfers (chosen cells: 2 s, the goal table: 1.5 s, everything: 1.25 s)")
+	f.DurationVar(&s.warmup, "warmup", 0, "how long a round lasts before that (a fifth)")
+	f.IntVar(&s.rounds, "rounds", 0, "rounds of each cell (3, a single cell: 1)")
+	f.IntVar(&s.nodes, "nodes", 1, "with -only: nodes of the replica set")
+	f.IntVar(&s.processes, "processes", 1, "with -only: processes that share the callers")
+	f.IntVar(&s.size.Accounts, "accounts", manyAccounts, "with -only: accounts")
+	f.IntVar(&s.size.Stored, "stored", 0, "with -only: transfers that are stored from the outset")
+	f.BoolVar(&s.verbose, "v", false, "tell of every round")
+	f.StringVar(&s.out, "out", "", "folder to write CSV files and pictures to")
+	f.StringVar(&s.cpuprofile, "cpuprofile", "", "file to write a processor profile of this program to")
+	return f.Parse(arguments)
+}
+
+// groups returns what is to be measured.
+func (s *settings) groups() ([]group, error) {
+	var groups []group
+	switch {
+	case s.only != "":
+		g, err := chosenGroup(s.only, func(c *cell) { c.Nodes, c.Size, c.Processes = s.nodes, s.size, s.processes })
+		if err != nil {
+			return nil, err
+		}
+		groups = []group{g}
+	case s.quick:
+		groups = quickGroups()
+	case s.claims:
+		groups = claimGroups()
+	default:
+		groups = fullGroups()
+	}
+	filter, err := regexp.Compile(s.cells)
+	if err != nil {
+		return nil, err
+	}
+	return filtered(groups, filter), nil
+}
+
+// durations returns how long rounds last and how many there are: what the flags say, or what suits the mode.
+func (s *settings) durations() (timing, int) {
+	window, rounds, patience := 1250*time.Millisecond, 3, shortGrace
+	switch { // the goal table takes three minutes, everything takes twenty
+	case s.only != "" && !strings.Contains(s.only, ","):
+		window, rounds, patience = 2*time.Second, 1, grace
+	case s.quick:
+		window, rounds, patience = 100*time.Millisecond, 1, quickGrace
+	case s.only != "":
+		window, patience = 2*time.Second, grace
+	case s.claims:
+		window, patience = 1500*time.Millisecond, grace
+	}
+	window = cmp.Or(s.window, window)
+	return timing{Warmup: cmp.Or(s.warmup, window/5), Window: window, Grace: patience}, cmp.Or(s.rounds, rounds)
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// stand is one contender at work on one deployment, with a bank of its own.
+type stand struct {
+	deployment *deployment
+	contender  contender
+	bank       *bank
+	mover      mover
+	workers    []*worker // other processes that play in place of this one
+}
+
+// openStand prepares a contender in a database of that name, to be played by this process or by several others.
+func openStand(ctx context.Context, d *deployment, database string, c cell) (s *stand, err error) {
+	j := job{
+		Database: database, Contender: c.Contender, Accounts: c.Size.Accounts,
+		URI: d.uri, Account: d.patterns.account.document, Transfer: d.patterns.transfer.document,
+	}
+	if s, err = join(ctx, d, j, true); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", c, errors.Join(err, s.close(context.WithoutCancel(ctx))))
+		}
+	}()
+	if err := s.bank.fill(ctx, c.Size, s.contender); err != nil {
+		return nil, err
+	}
+	for j.Number = 1; c.Processes > 1 && j.Number <= c.Processes; j.Number++ {
+		w, err := startWorker(j)
+		if err != nil {
+			return nil, err
+		}
+		s.workers = append(s.workers, w)
+	}
+	return s, s.touch(ctx, 0)
+}
+
+// join returns a stand over the documents that there are, or, where they are wanted fresh, over none yet.
+func join(ctx context.Context, d *deployment, j job, fresh bool) (*stand, error) {
+	c, err := contenderOf(j.Contender)
+	if err != nil {
+		return nil, err
+	}
+	b, err := openBank(d, j.Database, j.Accounts, c.client...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.name, err)
+	}
+	if fresh {
+		err = b.db.Drop(ctx)
+	}
+	s := &stand{deployment: d, contender: c, bank: b}
+	if err == nil {
+		s.mover, err = c.open(ctx, b)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.name, errors.Join(err, b.client.Disconnect(ctx)))
+	}
+	return s, nil
+}
+
+const (
+	maxTouched = 10_000
+	touching   = 64
+)
+
+// touch moves money between all accounts once, unless they are too many, so that what is measured is a service that has run for a while.
+func (s *stand) touch(ctx context.Context, process int) error {
+	var all errgroup.Group
+	all.SetLimit(touching)
+	pairs, err := newStream("uniform", len(s.bank.names), 0, 't', process, 0)
+	if err != nil {
+		return err
+	}
+	for i := 0; i+1 < min(len(s.bank.names), maxTouched); i += 2 {
+		orders := make([]order, 1)
+		pairs.fill(orders)
+		orders[0].from, orders[0].to = i, i+1
+		all.Go(func() error { return s.mover.move(ctx, orders) })
+	}
+	return all.Wait()
+}
+
+// players returns the processes that play: this one, if there are no others.
+func (s *stand) players() []player {
+	if len(s.workers) == 0 {
+		return []player{s}
+	}
+	var others []player
+	for _, w := range s.workers {
+		others = append(others, w)
+	}
+	return others
+}
+
+func (s *stand) pid() int { return os.Getpid() }
+
+// close ends the contender and removes its documents.
+func (s *stand) close(ctx context.Context) error {
+	var failed []error
+	for _, w := range s.workers {
+		failed = append(failed, w.end())
+	}
+	return errors.Join(append(failed, s.mover.close(ctx), s.bank.close(ctx))...)
+}
