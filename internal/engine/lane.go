@@ -14,7 +14,7 @@ const (
 	// overdue is how long the others wait for a command. It may hang in the network, and then it holds up no one else.
 	overdue = 250 * time.Millisecond
 	// maxPassed is how often a lane with something to send is passed over for others where more is waiting.
-	maxPassed = 3
+	maxPassed = 8
 	urgent    = 1 << 30 // more than can wait in any lane
 )
 
@@ -66,12 +66,14 @@ func (e *Engine) lane(key mongostore.Lane) *lane {
 	return l
 }
 
-// startAll sends what may be sent.
-func (e *Engine) startAll() {
+// startAll sends what may be sent, but to the given server, if there is one: its turn is the caller's.
+func (e *Engine) startAll(but *server) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, s := range e.servers {
-		e.start(s)
+		if s != but {
+			e.start(s)
+		}
 	}
 }
 
@@ -105,11 +107,13 @@ func (e *Engine) serve(s *server) {
 			return
 		}
 		e.perform(c)
-		inTime := e.back(c)
-		e.deliver(c.tasks)
-		if !inTime {
+		if !e.back(c) {
+			e.deliver(c.tasks)
+			e.startAll(nil)
 			return // another one has taken this one's place
 		}
+		e.deliver(c.tasks)
+		e.startAll(s)
 	}
 }
 
@@ -250,7 +254,6 @@ func (e *Engine) deliver(tasks []*task) {
 			e.conclude(t.run)
 		}
 	}
-	e.startAll()
 }
 
 // valued is a context with the values of another one.

@@ -79,7 +79,7 @@ func (e *Engine) Execute(
 		answered:  make(chan struct{}),
 	}
 	e.step(r)
-	e.startAll()
+	e.startAll(nil)
 	select {
 	case <-r.answered:
 	case <-ctx.Done():
@@ -250,7 +250,7 @@ func (e *Engine) conclude(r *run) {
 	go func() {
 		sleep(e.base, wait)
 		e.step(r)
-		e.startAll()
+		e.startAll(nil)
 	}()
 }
 
