@@ -3,11 +3,14 @@ package transfer_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -121,32 +124,101 @@ func TestHangingCommandHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// A sweep takes over many stalled transfers with a fraction of a command for each, also those of one account.
+// A worker claims and runs many submitted transfers with a fraction of a command for each.
+func TestWorkersShareCommands(t *testing.T) {
+	t.Parallel()
+	const submitted = 600
+	b := newBank(t, submitted, 0)
+	for _, err := range together(32, func(i int) error {
+		for n := i; n < submitted; n += 32 {
+			if _, err := b.Submit(t.Context(), move(fmt.Sprint("t", n), "a", "b", 1)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}) {
+		require.NoError(t, err)
+	}
+	var commands atomic.Int64
+	c := b.coordinator(b.through(counted(&commands)))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	for n := range submitted {
+		_, err := b.Wait(t.Context(), fmt.Sprint("t", n))
+		require.NoError(t, err)
+	}
+	require.Less(t, commands.Load(), int64(submitted/3))
+	cancel()
+	require.NoError(t, <-ended)
+	b.audit(initial(submitted, 0))
+}
+
+// A sweep takes over thousands of stalled transfers, all on one account, with a fraction of a command for each, and says how far
+// it has come.
 func TestRecoveryIsBatched(t *testing.T) {
 	t.Parallel()
-	const stalled = 200
+	const stalled = 3000
 	b := newBank(t, 100_000, 0)
-	for point := 1; b.unfinished() < stalled; point++ {
-		require.Less(t, point, 30, "no process has died with so many transfers under way")
-		b.recoverAll()
-		var requests []transfer.Request
-		for i := range 2 * stalled {
-			requests = append(requests, move(fmt.Sprint("t", point, "-", i), "a", "b", 1))
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		w := &wire{at: point, what: lost, die: true, onDeath: cancel}
-		c := b.coordinator(b.through(w.client()))
-		c.TransferMany(ctx, requests)
-		kill(c)
-		cancel()
-	}
-	found := b.unfinished()
-	var commands atomic.Int64
-	c := b.coordinator(b.through(counted(&commands)), transfer.WithStallThreshold(0))
+	b.stallAt("t", 3, lost, 1) // its prepares are made
+	b.multiply("t", stalled-1)
+	var (
+		commands atomic.Int64
+		log      logged
+	)
+	c := b.coordinator(b.through(counted(&commands)), transfer.WithStallThreshold(0), transfer.WithLogger(slog.New(&log)))
 	report, err := c.Recover(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, found, report.Found)
-	require.Zero(t, report.Stuck)
-	require.Less(t, commands.Load(), found/2)
+	require.Equal(t, transfer.RecoveryReport{Found: stalled, Succeeded: stalled}, report)
+	require.Less(t, commands.Load(), int64(stalled/5))
+	require.GreaterOrEqual(t, log.count("a recovery sweep is under way"), 3)
+	require.Equal(t, 1, log.count("a recovery sweep has ended"))
 	b.audit(initial(100_000, 0))
+}
+
+// multiply stores copies of a transfer whose process has died after it had claimed it.
+func (b *bank) multiply(id string, n int) {
+	b.t.Helper()
+	var document bson.M
+	transfers := b.db.Collection("transfers")
+	require.NoError(b.t, transfers.FindOne(b.t.Context(), bson.M{"_id": id}).Decode(&document))
+	copies := make([]bson.M, n)
+	for i := range copies {
+		copies[i] = maps.Clone(document)
+		copies[i]["_id"] = fmt.Sprint(id, i)
+	}
+	_, err := transfers.InsertMany(b.t.Context(), copies)
+	require.NoError(b.t, err)
+}
+
+// logged counts what is logged.
+type logged struct {
+	mu       sync.Mutex
+	messages map[string]int
+}
+
+// Enabled implements slog.Handler.
+func (l *logged) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+// WithAttrs implements slog.Handler.
+func (l *logged) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// WithGroup implements slog.Handler.
+func (l *logged) WithGroup(string) slog.Handler { return l }
+
+// Handle implements slog.Handler.
+func (l *logged) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.messages == nil {
+		l.messages = map[string]int{}
+	}
+	l.messages[r.Message]++
+	return nil
+}
+
+func (l *logged) count(message string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.messages[message]
 }

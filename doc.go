@@ -24,6 +24,13 @@
 // both accounts can see it in transit, as [Account].Posted and [Account].Incoming tell. Transfers are isolated from each other, and
 // your own reads of several accounts are not a snapshot.
 //
+// # Many at once
+//
+// Transfers that run at once share their commands, and those on one account their statements: while a command is on its way, what
+// comes next gathers, so that a lone transfer waits for nobody and a thousand cost a fraction of a command each. There is
+// nothing to tune: call [Coordinator.Transfer] from as many goroutines as you like, or [Coordinator.TransferMany]. Beyond
+// [GroupCommit].MaxPending callers wait for a place, until their contexts end.
+//
 // # What a crash leaves
 //
 // A transfer is a document in the transfers collection, whose [State] says how far it is; and while it is under way, a marker in

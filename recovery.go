@@ -13,8 +13,11 @@ import (
 )
 
 const (
-	// recoveryWidth is how many stalled transfers a sweep works on at once. They share commands.
+	// recoveryWidth is how many stalled transfers a sweep begins with at once. They share commands.
 	recoveryWidth = 256
+	// recoveryStep is how long a sweep waits for those before it begins with the next ones. A recovery replaces the fences of its
+	// accounts, and whoever has read them before has to read them again: so those that go on together are best off.
+	recoveryStep = 2 * time.Second
 	// progressStep is after how many transfers a sweep logs how far it has come.
 	progressStep = 1000
 	// recoveryLimit is how long a sweep waits for one transfer, which then goes on in the background.
@@ -42,9 +45,9 @@ func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
 		return RecoveryReport{}, err
 	}
 	var (
-		s     = sweep{coordinator: c, left: map[string]bool{}}
-		slots = make(chan struct{}, recoveryWidth)
-		err   error
+		s   = sweep{coordinator: c, left: map[string]bool{}, slots: make(chan struct{}, 2*recoveryWidth), latest: new(sync.WaitGroup)}
+		err error
+		n   int
 	)
 	for t, failure := range c.store.Stalled(ctx, c.settings.stallThreshold) {
 		if s.leaves(t.ID) {
@@ -58,12 +61,10 @@ func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
 			err = fmt.Errorf("find stalled transfers: %w", failure)
 			break
 		}
-		slots <- struct{}{}
-		s.all.Add(1)
-		go func() {
-			defer func() { <-slots; s.all.Done() }()
-			s.recover(ctx, t)
-		}()
+		s.begin(ctx, t)
+		if n++; n%recoveryWidth == 0 {
+			s.step()
+		}
 	}
 	s.all.Wait()
 	if s.report.Found > 0 {
@@ -75,10 +76,41 @@ func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
 // sweep is one run of Recover.
 type sweep struct {
 	coordinator *Coordinator
+	slots       chan struct{} // taken by transfers that it works on
 	all         sync.WaitGroup
+	latest      *sync.WaitGroup // of those that were begun since the latest step
 	mu          sync.Mutex
 	report      RecoveryReport
 	left        map[string]bool // what could not be finished, so that a threshold of zero doesn't find it again and again
+}
+
+// begin begins with one transfer, in the background.
+func (s *sweep) begin(ctx context.Context, t mongostore.Transfer) {
+	s.slots <- struct{}{}
+	s.all.Add(1)
+	latest := s.latest
+	latest.Add(1)
+	go func() {
+		defer func() { <-s.slots; latest.Done(); s.all.Done() }()
+		s.recover(ctx, t)
+	}()
+}
+
+// step waits until what was begun since the latest step is done, but not for long: what is held up must not hold up the rest.
+func (s *sweep) step() {
+	done := make(chan struct{})
+	begun := s.latest
+	s.latest = new(sync.WaitGroup)
+	go func() {
+		begun.Wait()
+		close(done)
+	}()
+	patience := time.NewTimer(recoveryStep)
+	defer patience.Stop()
+	select {
+	case <-done:
+	case <-patience.C:
+	}
 }
 
 func (s *sweep) leaves(id string) bool {

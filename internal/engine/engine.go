@@ -1,4 +1,5 @@
 // Package engine drives executions: it asks the protocol what is next, has the store perform it, and hands the answers back.
+// What many executions want goes out together: while commands are on their way the next one gathers, and nothing waits for a timer.
 // It owns the goroutines, the time limits of commands and the pauses between repeats, and decides nothing about money.
 package engine
 

@@ -174,7 +174,7 @@ func (l *lane) next(limit int, dropped *[]*run) *command {
 		return nil
 	}
 	expected := min(limit, len(l.queue))
-	c := &command{lane: l, tasks: make([]*task, 0, expected), requests: make([]*mongostore.Request, 0, expected)}
+	c := &command{lane: l, tasks: make([]*task, 0, expected)}
 	kept := l.queue[:0]
 	for i, t := range l.queue {
 		if len(c.tasks) >= limit || len(c.tasks) > 0 && (t.run.alone || c.tasks[0].run.alone) {
@@ -188,7 +188,6 @@ func (l *lane) next(limit int, dropped *[]*run) *command {
 			*dropped = append(*dropped, t.run)
 		default:
 			c.tasks = append(c.tasks, t)
-			c.requests = append(c.requests, &t.Request)
 		}
 	}
 	clear(l.queue[len(kept):])
@@ -199,7 +198,24 @@ func (l *lane) next(limit int, dropped *[]*run) *command {
 	for _, t := range c.tasks {
 		l.busy[t.subject]++
 	}
+	c.order()
 	return c
+}
+
+// order puts what replaces a fence last: the prepares beside it name the fence as it is, and would be refused after it.
+func (c *command) order() {
+	slices.SortStableFunc(c.tasks, func(a, b *task) int { return replaces(a) - replaces(b) })
+	c.requests = make([]*mongostore.Request, len(c.tasks))
+	for i, t := range c.tasks {
+		c.requests[i] = &t.Request
+	}
+}
+
+func replaces(t *task) int {
+	if t.Op.ReplaceFence || t.Op.Kind == protocol.FenceOnly {
+		return 1
+	}
+	return 0
 }
 
 // giveWay lets others go out although a command is still on its way.

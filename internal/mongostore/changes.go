@@ -42,13 +42,10 @@ func (s *Store) together(requests []*Request, now time.Time) []*change {
 	var (
 		changes []*change
 		alike   = map[protocol.Operation]int{}
-		seen    = map[string]bool{}
 	)
 	for _, r := range requests {
 		key := protocol.Operation{Kind: r.Op.Kind, To: r.Op.To}
-		twice := seen[r.Work.Transfer.ID]
-		seen[r.Work.Transfer.ID] = true
-		if s.routed.Load() || twice || !r.plain() {
+		if s.routed.Load() || !r.plain() {
 			changes = append(changes, &change{requests: []*Request{r}, now: now})
 			continue
 		}

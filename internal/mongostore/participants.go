@@ -89,8 +89,8 @@ func (s *Store) touchAny(ctx context.Context, requests []*Request) bool {
 }
 
 // write performs prepares, settles, undos and fence-onlys. What could not be done by one statement for several transfers is tried
-// again by one for each, in order, so that each gets an answer of its own; but only if it is known that none of it was done. 1. A prepare is
-// made by a statement for several transfers, and told NotMatched for want of a better answer. 2. It is sent again by
+// again by one for each, in order, so that each gets an answer of its own; but only if it is known that none of it was done. 1. A
+// prepare is made by a statement for several transfers, and told NotMatched for want of a better answer. 2. It is sent again by
 // itself, and the server refuses that: its execution believes that nothing was prepared, and leaves the marker for ever.
 func (s *Store) write(ctx context.Context, l *ledger, requests []*Request) {
 	units := s.gather(requests)
