@@ -37,7 +37,8 @@ func optimisticTransfer(ctx context.Context, b *bank, o order) error {
 		return err
 	}
 	for done := false; !done; {
-		if done, err = b.replace(ctx, read[from], -o.amount); err == nil && !done {
+		// A debit that was sent is waited for, also at the end: nobody else would know of it.
+		if done, err = b.replace(context.WithoutCancel(ctx), read[from], -o.amount); err == nil && !done {
 			read, err = b.reread(ctx, read, from)
 		}
 		if err != nil {

@@ -353,11 +353,75 @@ func TestShortCountIsResolvedThroughMongos(t *testing.T) {
 	b.put(account("alice", bson.M{"balance": int64(15)}), account("bob", nil))
 	works := []*Work{b.work("t0", b.leg("alice", -10), b.leg("bob", 10)), b.work("t1", b.leg("alice", -10), b.leg("bob", 10))}
 	rs := append(prepares(b, 0, works...), prepares(b, 1, works...)...)
-	b.store.routed.Store(true)
+	b.store.fitClients.Store(b.store.transfers.Database().Client(), true)
 	b.log.take()
 	applied := protocol.Applied
 	assert.Equal(t, []protocol.Result{applied, protocol.NotMatched, applied, applied}, b.batch(rs))
 	for _, c := range b.log.take() {
+		if c.name == "find" {
+			assert.Equal(t, "linearizable", c.text("readConcern", "level"))
+		}
+	}
+}
+
+// What the server certainly refuses is tried one by one in any case: one transfer's fault is not the others'.
+func TestRefusedStatementIsSplit(t *testing.T) {
+	b := newBank(t)
+	b.put(account("alice", bson.M{"balance": int64(100)}), account("bob", bson.M{"balance": int64(0)}), account("carol", nil))
+	require.NoError(t, b.db.RunCommand(t.Context(), bson.D{
+		{Key: "collMod", Value: "accounts"}, {Key: "validator", Value: bson.M{"pending.bad": bson.M{"$exists": false}}},
+	}).Err())
+	good, bad := b.work("good", b.leg("alice", -10)), b.work("bad", b.leg("alice", -10))
+	fits, not := b.work("fits", b.leg("carol", 1)), b.work("not", b.leg("bob", -1))
+	rs := prepares(b, 0, good, bad, fits, not)
+	stop := b.failing(1, []string{"find"}, bson.M{"errorCode": 2})
+	results := b.batch(rs)
+	stop()
+	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.Failed, protocol.NotMatched, protocol.NotMatched}, results)
+}
+
+// A command that this user may not send is refused for all that were to go out with it.
+func TestUnauthorizedInsertFailsForAll(t *testing.T) {
+	b := newBank(t)
+	var rs requests
+	for i := range 3 {
+		rs.add(b.work(fmt.Sprint("t", i), b.leg("alice", -1)), claim(protocol.Insert))
+	}
+	b.claimed("first", b.leg("alice", -1)) // the server's time is known
+	stop := b.failing(1, []string{"insert"}, bson.M{"errorCode": 13})
+	assert.Equal(t, all(3, protocol.Failed), b.batch(rs))
+	stop()
+}
+
+// A decision doesn't wait for the server's time where it was ever known: nothing is judged by the one that a finish stores.
+func TestDecisionsDoNotAskForTheTime(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	works := b.crowd(2, 1)
+	b.store.clock.mu.Lock()
+	b.store.clock.read = time.Now().Add(-time.Hour)
+	b.store.clock.mu.Unlock()
+	for range maxAsking { // as if hello were never answered
+		b.store.asking <- struct{}{}
+	}
+	assert.Equal(t, all(2, protocol.Applied), b.batch(of(decide(protocol.Committed, 1), works...)))
+	assert.Equal(t, all(2, protocol.Applied), b.batch(of(finish(protocol.Success), works...)))
+}
+
+// Whether a ledger is reached through a mongos is its own affair: the transfers' replica set says nothing of that.
+func TestRoutedLedgerOfAnotherCluster(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.put(account("alice", bson.M{"balance": int64(15)}), account("bob", nil))
+	elsewhere := b.reconnected(t, 1)
+	b.store.ledgers[""] = elsewhere.store.ledgers[""]
+	b.store.ledgers[""].sameClient = false
+	b.store.fitClients.Store(elsewhere.store.transfers.Database().Client(), true)
+	works := []*Work{b.work("t0", b.leg("alice", -10), b.leg("bob", 10)), b.work("t1", b.leg("alice", -10), b.leg("bob", 10))}
+	rs := append(prepares(b, 0, works...), prepares(b, 1, works...)...)
+	elsewhere.log.take()
+	b.batch(rs)
+	for _, c := range elsewhere.log.take() {
 		if c.name == "find" {
 			assert.Equal(t, "linearizable", c.text("readConcern", "level"))
 		}

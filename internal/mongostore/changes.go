@@ -11,7 +11,7 @@ import (
 // changeTransfers performs verifies, decisions and finishes. Many commits are one statement for many documents, and so are many
 // finishes; whatever else there is has a statement of its own. Each document is changed by itself, where it fits.
 func (s *Store) changeTransfers(ctx context.Context, requests []*Request) {
-	now, err := s.serverTime(ctx)
+	now, err := s.roughTime(ctx)
 	if err != nil {
 		answerAll(requests, protocol.NotSent, err)
 		return
@@ -45,7 +45,7 @@ func (s *Store) together(requests []*Request, now time.Time) []*change {
 	)
 	for _, r := range requests {
 		key := protocol.Operation{Kind: r.Op.Kind, To: r.Op.To}
-		if s.routed.Load() || !r.plain() {
+		if s.routed(s.transfers) || !r.plain() {
 			changes = append(changes, &change{requests: []*Request{r}, now: now})
 			continue
 		}
@@ -77,7 +77,7 @@ func each(requests []*Request, now time.Time) []*change {
 
 // change sends changes as one command and answers their requests.
 func (s *Store) change(ctx context.Context, changes []*change) {
-	if len(changes) == 1 && len(changes[0].requests) == 1 || s.routed.Load() {
+	if len(changes) == 1 && len(changes[0].requests) == 1 || s.routed(s.transfers) {
 		answerChanges(changes, updateAll(ctx, s.transfers, changes))
 		return
 	}

@@ -80,7 +80,7 @@ func (s *Store) claim(ctx context.Context, requests []*Request) {
 // the state and epoch that are shown: nobody else changes those without taking it over.
 func (s *Store) showClaimed(ctx context.Context, requests []*Request) {
 	from := s.majority
-	if s.routed.Load() {
+	if s.routed(s.transfers) {
 		from = s.linearizable
 	}
 	documents, err := findTransfers(ctx, requests, from)

@@ -39,10 +39,10 @@ func (s *Store) serverTime(ctx context.Context) (time.Time, error) {
 	if now, fresh := s.clock.estimate(); fresh {
 		return now, nil
 	}
-	if err := s.askFirst(ctx); err != nil {
+	if err := s.asking.first(ctx); err != nil {
 		return time.Time{}, err
 	}
-	defer s.askNext()
+	defer s.asking.next()
 	if now, fresh := s.clock.estimate(); fresh {
 		return now, nil
 	}
@@ -55,17 +55,28 @@ func (s *Store) serverTime(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// askFirst waits for the turn to ask the server; ctx ends the wait. Every call that gets nil is followed by askNext.
-func (s *Store) askFirst(ctx context.Context) error {
+// roughTime is as good as the correction that is known, however old. It asks the server only where there is none.
+func (s *Store) roughTime(ctx context.Context) (time.Time, error) {
+	if now, known := s.clock.rough(); known {
+		return now, nil
+	}
+	return s.serverTime(ctx)
+}
+
+// turns are taken by those who ask a server for hello.
+type turns chan struct{}
+
+// first waits for a turn; ctx ends the wait. Every call that gets nil is followed by next.
+func (t turns) first(ctx context.Context) error {
 	select {
-	case s.asking <- struct{}{}:
+	case t <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (s *Store) askNext() { <-s.asking }
+func (t turns) next() { <-t }
 
 // estimate returns the server's time, and whether the correction is fresh enough to rely on.
 func (c *serverClock) estimate() (time.Time, bool) {
@@ -74,6 +85,14 @@ func (c *serverClock) estimate() (time.Time, bool) {
 	now := c.now()
 	fresh := !c.read.IsZero() && now.Sub(c.read) < clockAge
 	return now.Add(c.offset).UTC().Truncate(time.Millisecond), fresh // as it will be read back
+}
+
+// rough returns the server's time by the latest correction, and whether there was any.
+func (c *serverClock) rough() (time.Time, bool) {
+	now, _ := c.estimate()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return now, !c.read.IsZero()
 }
 
 // correct takes in what the server's clock was a moment ago, so that no estimate is ahead of it.
@@ -150,10 +169,10 @@ func (s *Store) fit(ctx context.Context, c *mongo.Collection) error {
 	if _, known := s.fitClients.Load(client); known {
 		return nil
 	}
-	if err := s.askFirst(ctx); err != nil {
+	if err := s.fitting.first(ctx); err != nil {
 		return err
 	}
-	defer s.askNext()
+	defer s.fitting.next()
 	answer, err := hello(ctx, c)
 	if err != nil {
 		return err
@@ -161,11 +180,14 @@ func (s *Store) fit(ctx context.Context, c *mongo.Collection) error {
 	if err := answer.supported(); err != nil {
 		return err
 	}
-	if c == s.transfers {
-		s.routed.Store(answer.routed())
-	}
-	s.fitClients.Store(client, true)
+	s.fitClients.Store(client, answer.routed())
 	return nil
+}
+
+// routed reports whether a collection is reached through a mongos. Its server was asked before: see Connect.
+func (s *Store) routed(c *mongo.Collection) bool {
+	routed, known := s.fitClients.Load(c.Database().Client())
+	return known && routed == true
 }
 
 // transfersItself stands for the collection of transfers where a ledger is named; no ledger has this name.

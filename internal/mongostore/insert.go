@@ -63,10 +63,11 @@ func insertCommand(c *mongo.Collection, documents []bson.Raw) (*message, int) {
 func insertPart(ctx context.Context, c *mongo.Collection, command *message, documents int) []verdict {
 	reply, result, err := send(ctx, c.Database(), command)
 	// Documents that the server did not even begin to store.
-	if code := commandCode(err); code == codeUnauthorized || code == codeOverflow {
-		if result = protocol.Failed; documents > 1 {
-			result = protocol.NotSent // one of them may be at fault, and is found when they are stored one by one
-		}
+	switch code := commandCode(err); {
+	case code == codeUnauthorized, code == codeOverflow && documents == 1:
+		result = protocol.Failed
+	case code == codeOverflow:
+		result = protocol.NotSent // one of them is nested too deeply, and is found when they are stored one by one
 	}
 	all := verdicts(documents, result, err)
 	// A duplicate key is looked at first: it can come together with a write-concern error.

@@ -106,7 +106,7 @@ func TestLookThroughAnotherClientIsLinearizable(t *testing.T) {
 func TestLookThroughMongosIsLinearizable(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.store.routed.Store(true)
+	b.store.fitClients.Store(b.store.transfers.Database().Client(), true)
 	b.put(account("alice", nil))
 	w := b.claimed("order", b.leg("alice", -60))
 	b.log.take()

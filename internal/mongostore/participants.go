@@ -62,7 +62,7 @@ const maxTouched = 4
 // transfers that matched. Elsewhere, or where none matched, it is linearizable, which takes up to 100 ms on an idle server.
 func (s *Store) look(ctx context.Context, l *ledger, requests []*Request) {
 	decided := false
-	if l.sameClient && !s.routed.Load() {
+	if l.sameClient && !s.routed(s.transfers) {
 		inSession(ctx, s.transfers, func(ctx context.Context) {
 			if decided = s.touchAny(ctx, requests); decided {
 				s.read(ctx, requests, l.majority)
@@ -94,16 +94,14 @@ func (s *Store) touchAny(ctx context.Context, requests []*Request) bool {
 // itself, and the server refuses that: its execution believes that nothing was prepared, and leaves the marker for ever.
 func (s *Store) write(ctx context.Context, l *ledger, requests []*Request) {
 	units := s.gather(requests)
-	if known := s.writeUnits(ctx, l, units); !known {
-		return
-	}
+	known := s.writeUnits(ctx, l, units)
 	var apart []*Request
 	for _, u := range units {
 		if len(u.requests) == 1 {
 			continue
 		}
 		for _, r := range u.requests {
-			if r.Answer.Result == protocol.NotMatched || r.Answer.Result == protocol.Failed {
+			if result := r.Answer.Result; result == protocol.Failed || result == protocol.NotMatched && known {
 				apart = append(apart, r)
 			}
 		}
@@ -125,7 +123,7 @@ func (s *Store) writeUnits(ctx context.Context, l *ledger, units []*unit) (known
 		s.answerUnits(units, done)
 		switch {
 		case !done.short || !done.matched:
-		case s.routed.Load():
+		case s.routed(l.commands):
 			known = s.resolve(ctx, l.linearizable, units)
 		default:
 			known = s.resolve(inSession, l.majority, units)

@@ -49,9 +49,9 @@ func indexes() []mongo.IndexModel {
 			Keys:    bson.D{{Key: "epoch", Value: 1}, {Key: "createdAt", Value: 1}},
 			Options: where("unfinished", bson.D{{Key: "open", Value: true}}),
 		},
-		{ // an account's history
+		{ // an account's history: what was committed
 			Keys:    account("committedAt"),
-			Options: where("history", bson.D{{Key: "committedAt", Value: exists}}),
+			Options: where("committed", bson.D{{Key: "committedAt", Value: exists}}),
 		},
 		{ // an account's failures
 			Keys:    account("createdAt"),

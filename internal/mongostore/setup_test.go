@@ -26,7 +26,7 @@ func TestSetupIsIdempotent(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		"_id_":       `{"_id": {"$numberInt":"1"}}`,
 		"unfinished": `{"epoch": {"$numberInt":"1"},"createdAt": {"$numberInt":"1"}}`,
-		"history":    `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},"committedAt": {"$numberInt":"1"}}`,
+		"committed":  `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},"committedAt": {"$numberInt":"1"}}`,
 		"failures":   `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},"createdAt": {"$numberInt":"1"}}`,
 		"created":    `{"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
 	}, before)
@@ -130,7 +130,7 @@ func TestListOfAnAccountUsesIndexes(t *testing.T) {
 	slices.Sort(found)
 	assert.Equal(t, []string{"t0", "t1", "t2", "t3"}, found)
 	plan := b.explain(b.log.take()[0])
-	for _, index := range []string{"unfinished", "history", "failures"} {
+	for _, index := range []string{"unfinished", "committed", "failures"} {
 		assert.Contains(t, plan, `"indexName": "`+index+`"`)
 	}
 	assert.NotContains(t, plan, "COLLSCAN")

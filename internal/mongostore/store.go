@@ -12,7 +12,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -52,10 +51,10 @@ type Store struct {
 	markerLimit  int
 	fences       fenceCache
 	clock        serverClock
-	asking       chan struct{} // held by those who ask the server for hello
-	fitClients   sync.Map      // the *mongo.Clients whose servers can be used
-	apartPairs   sync.Map      // the pairs of *mongo.Collections of one name that are not one collection
-	routed       atomic.Bool   // through mongos
+	asking       turns    // of those who ask for the server's time
+	fitting      turns    // of those who ask whether a server can be used
+	fitClients   sync.Map // the *mongo.Clients whose servers can be used, and whether they are mongos
+	apartPairs   sync.Map // the pairs of *mongo.Collections of one name that are not one collection
 }
 
 // ledger is a collection of participants.
@@ -81,7 +80,8 @@ func New(config Config) (*Store, error) {
 		markerLimit:  config.MarkerLimit,
 		fences:       fenceCache{now: config.Now, entries: map[Subject]knownFence{}},
 		clock:        serverClock{now: config.Now},
-		asking:       make(chan struct{}, maxAsking),
+		asking:       make(turns, maxAsking),
+		fitting:      make(turns, maxAsking),
 	}
 	var err error
 	if s.exactBalance, err = exactBalance(s.fields.Balance); err != nil {
