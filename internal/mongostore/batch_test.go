@@ -400,12 +400,14 @@ func TestDecisionsDoNotAskForTheTime(t *testing.T) {
 	works := b.crowd(2, 1)
 	b.store.clock.mu.Lock()
 	b.store.clock.read = time.Now().Add(-time.Hour)
+	b.store.clock.offset = time.Hour
 	b.store.clock.mu.Unlock()
 	for range maxAsking { // as if hello were never answered
 		b.store.asking <- struct{}{}
 	}
 	assert.Equal(t, all(2, protocol.Applied), b.batch(of(decide(protocol.Committed, 1), works...)))
 	assert.Equal(t, all(2, protocol.Applied), b.batch(of(finish(protocol.Success), works...)))
+	b.stored("t0", "lastModified") // by the server's clock, then
 }
 
 // Whether a ledger is reached through a mongos is its own affair: the transfers' replica set says nothing of that.

@@ -11,17 +11,14 @@ import (
 // changeTransfers performs verifies, decisions and finishes. Many commits are one statement for many documents, and so are many
 // finishes; whatever else there is has a statement of its own. Each document is changed by itself, where it fits.
 func (s *Store) changeTransfers(ctx context.Context, requests []*Request) {
-	now, err := s.roughTime(ctx)
-	if err != nil {
-		answerAll(requests, protocol.NotSent, err)
-		return
-	}
-	changes := s.together(requests, now)
+	var at stamp
+	at.now, at.fresh = s.clock.estimate()
+	changes := s.together(requests, at)
 	s.change(ctx, changes)
 	var apart []*change
 	for _, c := range changes {
 		if c.refused {
-			apart = append(apart, each(c.requests, now)...)
+			apart = append(apart, each(c.requests, at)...)
 		}
 	}
 	if len(apart) > 0 {
@@ -29,16 +26,22 @@ func (s *Store) changeTransfers(ctx context.Context, requests []*Request) {
 	}
 }
 
+// stamp is the server's time as far as it is known here.
+type stamp struct {
+	now   time.Time
+	fresh bool // the correction of the process's clock is not old
+}
+
 // change is one statement, and what asks for it.
 type change struct {
 	requests []*Request
-	now      time.Time // of a finish
-	refused  bool      // the server has refused to change one of many documents, and may have changed some
+	at       stamp
+	refused  bool // the server has refused to change one of many documents, and may have changed some
 }
 
 // together puts requests for the same change into one statement. A mongos may send a statement for many documents to shards that
 // have an old copy of one, and count that: through it there is a statement for each.
-func (s *Store) together(requests []*Request, now time.Time) []*change {
+func (s *Store) together(requests []*Request, at stamp) []*change {
 	var (
 		changes []*change
 		alike   = map[protocol.Operation]int{}
@@ -46,16 +49,16 @@ func (s *Store) together(requests []*Request, now time.Time) []*change {
 	for _, r := range requests {
 		key := protocol.Operation{Kind: r.Op.Kind, To: r.Op.To}
 		if s.routed(s.transfers) || !r.plain() {
-			changes = append(changes, &change{requests: []*Request{r}, now: now})
+			changes = append(changes, &change{requests: []*Request{r}, at: at})
 			continue
 		}
-		at, known := alike[key]
+		place, known := alike[key]
 		if !known {
 			alike[key] = len(changes)
-			changes = append(changes, &change{requests: []*Request{r}, now: now})
+			changes = append(changes, &change{requests: []*Request{r}, at: at})
 			continue
 		}
-		changes[at].requests = append(changes[at].requests, r)
+		changes[place].requests = append(changes[place].requests, r)
 	}
 	return changes
 }
@@ -67,10 +70,10 @@ func (r *Request) plain() bool {
 }
 
 // each returns a change for each request.
-func each(requests []*Request, now time.Time) []*change {
+func each(requests []*Request, at stamp) []*change {
 	changes := make([]*change, len(requests))
 	for i, r := range requests {
-		changes[i] = &change{requests: []*Request{r}, now: now}
+		changes[i] = &change{requests: []*Request{r}, at: at}
 	}
 	return changes
 }
@@ -155,7 +158,8 @@ func (c *change) decide(m *message) {
 }
 
 // finish makes transfers final. Their IDs, not their epochs, are the condition: whoever finds everything settled may finish. The time
-// is the process's clock, corrected, as with an insert: nothing is judged by it any more, and so the caller can be told what is stored.
+// is the process's clock, corrected, as with an insert, if that is fresh: nothing is judged by it any more, and so the caller can be told
+// what is stored.
 func (c *change) finish(m *message) {
 	to := c.requests[0].Op.To
 	from := protocol.Committed
@@ -169,8 +173,15 @@ func (c *change) finish(m *message) {
 	m.begin("u")
 	m.begin("$set")
 	m.text("state", string(to))
-	m.date("lastModified", c.now)
+	if c.at.fresh {
+		m.date("lastModified", c.at.now)
+	}
 	m.end()
+	if !c.at.fresh {
+		m.begin("$currentDate")
+		m.flag("lastModified", true)
+		m.end()
+	}
 	m.begin("$unset")
 	m.text("open", "")
 	m.end()
@@ -218,7 +229,7 @@ func answerChanges(changes []*change, done updated) {
 		for _, r := range c.requests {
 			r.take(v, len(changes) > 1)
 			if v.result == protocol.Applied {
-				r.changed(c.now)
+				r.changed(c.at.now)
 			}
 		}
 	}

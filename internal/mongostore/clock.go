@@ -55,14 +55,6 @@ func (s *Store) serverTime(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// roughTime is as good as the correction that is known, however old. It asks the server only where there is none.
-func (s *Store) roughTime(ctx context.Context) (time.Time, error) {
-	if now, known := s.clock.rough(); known {
-		return now, nil
-	}
-	return s.serverTime(ctx)
-}
-
 // turns are taken by those who ask a server for hello.
 type turns chan struct{}
 
@@ -85,14 +77,6 @@ func (c *serverClock) estimate() (time.Time, bool) {
 	now := c.now()
 	fresh := !c.read.IsZero() && now.Sub(c.read) < clockAge
 	return now.Add(c.offset).UTC().Truncate(time.Millisecond), fresh // as it will be read back
-}
-
-// rough returns the server's time by the latest correction, and whether there was any.
-func (c *serverClock) rough() (time.Time, bool) {
-	now, _ := c.estimate()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return now, !c.read.IsZero()
 }
 
 // correct takes in what the server's clock was a moment ago, so that no estimate is ahead of it.
