@@ -16,7 +16,7 @@ type Record struct {
 	Epoch        int64  // 0 before the claim, 1 from then on, one more with every takeover
 	Owner        string // who claimed it last
 	CreatedAt    time.Time
-	LastModified time.Time // by the server's clock
+	LastModified time.Time // by the server's clock; once it is final, by the process's, corrected like CreatedAt
 	Failure      *Failure  // in StateRollback and StateFail
 	Attempts     int       // takeovers so far
 }

@@ -62,12 +62,15 @@ func TestTransferCostsFiveCommands(t *testing.T) {
 	var (
 		mu       sync.Mutex
 		commands []string
+		values   []any
 	)
-	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+	type caller struct{}
+	monitor := &event.CommandMonitor{Started: func(ctx context.Context, e *event.CommandStartedEvent) {
 		mu.Lock()
 		defer mu.Unlock()
 		if e.CommandName != "hello" {
 			commands = append(commands, e.CommandName)
+			values = append(values, ctx.Value(caller{}))
 		}
 	}}
 	c := b.coordinator(b.through(options.Client().SetMonitor(monitor)))
@@ -75,10 +78,13 @@ func TestTransferCostsFiveCommands(t *testing.T) {
 		{"find", "insert", "update", "update", "update", "update"},
 		{"insert", "update", "update", "update", "update"},
 	} {
-		commands = nil
-		_, err := c.Transfer(t.Context(), move(fmt.Sprint(len(want)), "a", "b", 10))
+		commands, values = nil, nil
+		_, err := c.Transfer(context.WithValue(t.Context(), caller{}, "me"), move(fmt.Sprint(len(want)), "a", "b", 10))
 		require.NoError(t, err)
 		require.Equal(t, want, commands)
+		for _, value := range values {
+			require.Equal(t, "me", value, "whoever traces a command finds the caller's values")
+		}
 	}
 	b.audit(initial(100, 0))
 }

@@ -20,11 +20,15 @@ type backoff struct {
 	repeats int
 }
 
-// next returns how long to wait before the next round, but not beyond limit where that is positive.
-func (b *backoff) next(progress bool, limit time.Duration) time.Duration {
+// next returns how long to wait before the next round, but not beyond limit where that is positive. After a round that has
+// brought something new and in which nothing was lost to others there is no wait, however many rounds it takes: a fence that was
+// just looked at is worth less each moment.
+func (b *backoff) next(progress, contended bool, limit time.Duration) time.Duration {
 	b.rounds++
 	if progress && b.rounds <= freeRounds {
 		b.repeats = 0
+	}
+	if progress && (b.rounds <= freeRounds || !contended) {
 		return 0
 	}
 	b.repeats++

@@ -254,8 +254,8 @@ func (c *command) release() {
 // perform sends a command and waits for its answers, as long as one may take.
 func (e *Engine) perform(c *command) {
 	ctx := e.base
-	if len(c.tasks) == 1 {
-		ctx = valued{e.base, c.tasks[0].run.values} // for tracing
+	if r := c.tasks[0].run; !slices.ContainsFunc(c.tasks, func(t *task) bool { return t.run != r }) {
+		ctx = valued{e.base, r.values} // for tracing; a command that several share carries nobody's
 	}
 	limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
 	defer cancel()

@@ -220,11 +220,11 @@ func (e *Engine) ask(r *run, operations []protocol.Operation) bool {
 	return true
 }
 
-// conclude hands the answers of a round to the execution and goes on with it, after a pause if the round has brought nothing new. To one
-// that still waits for a busy participant, "busy" is nothing new.
+// conclude hands the answers of a round to the execution and goes on with it, after a pause if the round has brought nothing new, or if
+// others were first once too often. To one that still waits for a busy participant, "busy" is nothing new.
 func (e *Engine) conclude(r *run) {
 	now := e.now()
-	progress := true
+	progress, contended := true, false
 	for i := range r.tasks {
 		t := &r.tasks[i]
 		if t.Cause != nil {
@@ -236,9 +236,10 @@ func (e *Engine) conclude(r *run) {
 			progress = false
 			e.traceRepeat(r.values, &t.Request)
 		}
+		contended = contended || t.Answer.Result == protocol.NotMatched
 		r.execution.Observe(t.Op, t.Answer)
 	}
-	wait := r.pause.next(progress, r.patience.Sub(now))
+	wait := r.pause.next(progress, contended, r.patience.Sub(now))
 	if wait == 0 {
 		e.step(r)
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -426,6 +427,27 @@ func TestRoutedLedgerOfAnotherCluster(t *testing.T) {
 	for _, c := range elsewhere.log.take() {
 		if c.name == "find" {
 			assert.Equal(t, "linearizable", c.text("readConcern", "level"))
+		}
+	}
+}
+
+// Amounts far beyond the limits, as only a hand could have stored them, are in no statement with others: their sum would not be exact.
+func TestInexactSumsAreNotMade(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	huge, err := money.FromBSON(rawValue(decimal("1E+40")))
+	require.NoError(t, err)
+	for _, kind := range []protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo} {
+		for _, of := range []money.Amount{huge, huge.Neg()} {
+			one, other := b.work("t", b.legIn("", "alice", of)), b.work("u", b.legIn("", "alice", dec("-0.01")))
+			if of.Sign() > 0 {
+				other = b.work("u", b.legIn("", "alice", dec("0.01")))
+			}
+			var rs requests
+			rs.add(one, at(kind, 0))
+			rs.add(other, at(kind, 0))
+			sums := kind == protocol.Prepare && of.Sign() < 0 || kind == protocol.Settle && of.Sign() > 0 || kind == protocol.Undo && of.Sign() < 0
+			assert.Equal(t, sums, len(b.store.gather(rs)) == 2)
 		}
 	}
 }

@@ -222,12 +222,13 @@ func (t touch) size() int { return 256 + len(t.work.Transfer.ID) + len(t.work.Ow
 
 // answerChanges answers the requests of a command's changes.
 func answerChanges(changes []*change, done updated) {
+	many := len(changes) > 1 || len(changes[0].requests) > 1
 	for i := range changes {
 		c, v := changes[i], done.verdicts[i]
 		var refusal statementError
 		c.refused = len(c.requests) > 1 && errors.As(v.err, &refusal)
 		for _, r := range c.requests {
-			r.take(v, len(changes) > 1)
+			r.take(v, many)
 			if v.result == protocol.Applied {
 				r.changed(c.at.now)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -190,7 +191,8 @@ func findTransfers(ctx context.Context, requests []*Request, from *mongo.Collect
 		ids[i] = subject.id
 	}
 	var found []bson.Raw
-	cursor, err := from.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}})
+	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
+	cursor, err := from.Find(ctx, filter, options.Find().SetBatchSize(int32(len(ids)+1)))
 	if err == nil {
 		err = cursor.All(ctx, &found)
 	}

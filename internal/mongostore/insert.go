@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -70,8 +71,12 @@ func insertPart(ctx context.Context, c *mongo.Collection, command *message, docu
 		result = protocol.NotSent // one of them is nested too deeply, and is found when they are stored one by one
 	}
 	all := verdicts(documents, result, err)
+	refusals := statementErrors(reply)
+	if stored, _ := reply.Lookup("n").AsInt64OK(); result == protocol.Applied && int(stored) != documents-len(refusals) {
+		all = verdicts(documents, protocol.Unknown, fmt.Errorf("the server answers for %d of %d documents", stored, documents))
+	}
 	// A duplicate key is looked at first: it can come together with a write-concern error.
-	for _, e := range statementErrors(reply) {
+	for _, e := range refusals {
 		if e.index < 0 || e.index >= len(all) {
 			continue
 		}

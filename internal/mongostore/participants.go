@@ -44,7 +44,7 @@ func (s *Store) find(ctx context.Context, requests []*Request, from *mongo.Colle
 	}
 	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
 	var found []bson.Raw
-	cursor, err := from.Find(ctx, filter, options.Find().SetProjection(s.fields.projection()))
+	cursor, err := from.Find(ctx, filter, options.Find().SetProjection(s.fields.projection()).SetBatchSize(int32(len(ids)+1)))
 	if err == nil {
 		err = cursor.All(ctx, &found)
 	}
@@ -133,9 +133,10 @@ func (s *Store) writeUnits(ctx context.Context, l *ledger, units []*unit) (known
 }
 
 func (s *Store) answerUnits(units []*unit, done updated) {
+	many := len(units) > 1 || len(units[0].requests) > 1
 	for i, u := range units {
 		for _, r := range u.requests {
-			r.take(done.verdicts[i], len(units) > 1)
+			r.take(done.verdicts[i], many)
 			s.remember(r, u)
 		}
 	}

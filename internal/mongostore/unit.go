@@ -22,6 +22,7 @@ type unit struct {
 	fence     protocol.Fence
 	paid      money.Amount // what the settles and undos pay in
 	taken     money.Amount // what the prepares take
+	net       money.Amount // paid less taken
 	largest   money.Amount // of the credits prepared
 	token     bson.ObjectID
 	replaces  bool // the fence, by the token
@@ -53,8 +54,10 @@ func (s *Store) singles(requests []*Request) []*unit {
 
 func (s *Store) newUnit(r *Request) *unit {
 	zero := money.Zero(r.party().leg.Amount.Kind())
-	u := &unit{store: s, requests: []*Request{r}, paid: zero, taken: zero, largest: zero, alone: r.Op.Kind == protocol.FenceOnly}
-	u.count(r)
+	u := &unit{
+		store: s, requests: []*Request{r}, paid: zero, taken: zero, net: zero, largest: zero, alone: r.Op.Kind == protocol.FenceOnly,
+	}
+	u.count(r) // one amount added to nothing is exact
 	if r.Op.Kind == protocol.FenceOnly || r.Op.ReplaceFence {
 		u.replaceFence()
 	}
@@ -118,39 +121,33 @@ func (u *unit) takes(r *Request) bool {
 // count adds a request's amount to the sums, and reports false, with nothing changed, if they would not be exact.
 func (u *unit) count(r *Request) bool {
 	amount := r.party().leg.Amount
+	paid, taken, largest := u.paid, u.taken, u.largest
 	var err error
 	switch kind, credit := r.Op.Kind, amount.Sign() > 0; {
 	case kind == protocol.Prepare && credit:
-		if amount.Cmp(u.largest) > 0 {
-			u.largest = amount
+		if amount.Cmp(largest) > 0 {
+			largest = amount
 		}
 	case kind == protocol.Prepare:
-		u.taken, err = sum(u.taken, amount.Neg())
+		taken, err = taken.Add(amount.Neg())
 	case kind == protocol.Settle && credit:
-		u.paid, err = sum(u.paid, amount)
+		paid, err = paid.Add(amount)
 	case kind == protocol.Undo && !credit:
-		u.paid, err = sum(u.paid, amount.Neg())
+		paid, err = paid.Add(amount.Neg())
 	}
 	if err != nil {
 		return false
 	}
+	net, err := paid.Add(taken.Neg())
+	if err != nil {
+		return false
+	}
+	u.paid, u.taken, u.net, u.largest = paid, taken, net, largest
 	if r.Op.Kind == protocol.Prepare {
 		u.prepares, u.fence = true, r.Op.Fence
 	}
 	return true
 }
-
-// sum adds, and leaves the first number as it is where that fails.
-func sum(a, b money.Amount) (money.Amount, error) {
-	total, err := a.Add(b)
-	if err != nil {
-		return a, err
-	}
-	return total, nil
-}
-
-// pays returns what the balance changes by.
-func (u *unit) pays() (money.Amount, error) { return u.paid.Add(u.taken.Neg()) }
 
 // write writes the unit down as a statement.
 func (u *unit) write(m *message) {
@@ -221,10 +218,9 @@ func (u *unit) firstPrepare() *Request {
 // leaves its marker when it is prepared. Whether the account is still open is not asked of a settle or undo: the money is due.
 func (u *unit) changes(m *message) {
 	fields := u.store.fields
-	pays, err := u.pays()
-	if err == nil && pays.Sign() != 0 {
+	if u.net.Sign() != 0 {
 		m.begin("$inc")
-		m.amount(fields.Balance, pays)
+		m.amount(fields.Balance, u.net)
 		m.end()
 	}
 	if u.prepares || u.replaces {
