@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -450,4 +451,23 @@ func TestInexactSumsAreNotMade(t *testing.T) {
 			assert.Equal(t, sums, len(b.store.gather(rs)) == 2)
 		}
 	}
+}
+
+// A server that hangs keeps nobody from the others, also not from finding out whether those can be used.
+func TestHangingServerKeepsNobodyFromTheOthers(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	hanging := mongotest.Client(t)
+	full := make(turns, maxAsking)
+	for range maxAsking {
+		full <- struct{}{}
+	}
+	b.store.fitting.Store(hanging, full)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, b.store.Connect(ctx, ""))
+	b.store.ledgers["eu"].commands = hanging.Database(b.db.Name()).Collection("accounts_eu")
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, b.store.Connect(ctx, "eu"), context.DeadlineExceeded)
 }

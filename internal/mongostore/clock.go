@@ -153,10 +153,13 @@ func (s *Store) fit(ctx context.Context, c *mongo.Collection) error {
 	if _, known := s.fitClients.Load(client); known {
 		return nil
 	}
-	if err := s.fitting.first(ctx); err != nil {
+	// Each client has turns of its own: a server that hangs keeps nobody from the others.
+	own, _ := s.fitting.LoadOrStore(client, make(turns, maxAsking))
+	fitting, _ := own.(turns)
+	if err := fitting.first(ctx); err != nil {
 		return err
 	}
-	defer s.fitting.next()
+	defer fitting.next()
 	answer, err := hello(ctx, c)
 	if err != nil {
 		return err

@@ -52,7 +52,7 @@ type Store struct {
 	fences       fenceCache
 	clock        serverClock
 	asking       turns    // of those who ask for the server's time
-	fitting      turns    // of those who ask whether a server can be used
+	fitting      sync.Map // by *mongo.Client, the turns of those who ask whether its server can be used
 	fitClients   sync.Map // the *mongo.Clients whose servers can be used, and whether they are mongos
 	apartPairs   sync.Map // the pairs of *mongo.Collections of one name that are not one collection
 }
@@ -81,7 +81,6 @@ func New(config Config) (*Store, error) {
 		fences:       fenceCache{now: config.Now, entries: map[Subject]knownFence{}},
 		clock:        serverClock{now: config.Now},
 		asking:       make(turns, maxAsking),
-		fitting:      make(turns, maxAsking),
 	}
 	var err error
 	if s.exactBalance, err = exactBalance(s.fields.Balance); err != nil {
