@@ -218,3 +218,36 @@ func TestCloseSendsTheWaitingAway(t *testing.T) {
 	require.NoError(t, e.Close(t.Context()))
 	require.ErrorIs(t, <-outcome, ErrClosed)
 }
+
+// What replaces a fence comes last in a command, in the order of arrival: the prepares beside it still find the fence that they name.
+func TestPreparesGoBeforeNewFences(t *testing.T) {
+	e := still(t)
+	settle := on(protocol.Settle, 0)
+	settle.ReplaceFence = true
+	queued(t, e, "dirty", settle)
+	queued(t, e, "t0", on(protocol.Prepare, 0))
+	queued(t, e, "fence", on(protocol.FenceOnly, 0))
+	queued(t, e, "clean", on(protocol.Settle, 0))
+	_, ids := taken(e)
+	require.Equal(t, []string{"t0", "clean", "dirty", "fence"}, ids)
+}
+
+// An execution that waits for a server to come back keeps no place from one that has something to do.
+func TestWhoPausesGivesItsPlaceAway(t *testing.T) {
+	e, w := away(t)
+	e.places = make(chan struct{}, 1)
+	e.now = func() time.Time { return time.Unix(0, 0) } // never gives up by itself
+	ended := make(chan error, 2)
+	for _, w := range []*mongostore.Work{w, workFor(t, e, "other")} {
+		go func() {
+			_, err := e.Execute(context.Background(), w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
+			ended <- err
+		}()
+	}
+	require.Eventually(t, func() bool { return e.Executions("t")+e.Executions("other") == 2 }, time.Minute, time.Millisecond)
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.ErrorIs(t, e.Close(now), context.Canceled)
+	require.ErrorIs(t, <-ended, ErrUnfinished)
+	require.ErrorIs(t, <-ended, ErrUnfinished)
+}

@@ -471,3 +471,35 @@ func TestHangingServerKeepsNobodyFromTheOthers(t *testing.T) {
 	defer cancel()
 	require.ErrorIs(t, b.store.Connect(ctx, "eu"), context.DeadlineExceeded)
 }
+
+// A document that the server doesn't answer for is not taken for stored.
+func TestInsertsAreCounted(t *testing.T) {
+	t.Parallel()
+	for stored, want := range map[int]protocol.Result{2: protocol.Applied, 1: protocol.Unknown, 0: protocol.Unknown} {
+		taken := bson.M{"index": 1, "code": codeDuplicateKey, "keyPattern": bson.M{"_id": 1}}
+		reply := encode(bson.M{"ok": 1, "n": stored, "writeErrors": bson.A{taken}})
+		all := insertVerdicts(3, reply, protocol.Applied, nil)
+		assert.Equal(t, []protocol.Result{want, protocol.NotMatched, want}, []protocol.Result{all[0].result, all[1].result, all[2].result})
+	}
+}
+
+// Where the server refuses a command of several requests as a whole, each may be why, and asks to be performed alone from then on.
+// One that was alone already, and one whose command was merely lost, don't.
+func TestRefusedCommandsAreTriedAlone(t *testing.T) {
+	b := newBank(t)
+	b.put(account("alice", bson.M{"balance": int64(100)}))
+	works := b.crowd(3, 10)
+	rs := prepares(b, 0, works...)
+	for _, row := range []struct {
+		code  int
+		rs    requests
+		alone bool
+	}{{66, rs[:2], true}, {66, rs[2:], false}, {91, rs[:2], false}} {
+		stop := b.failing(1, []string{"update"}, bson.M{"errorCode": row.code})
+		assert.Equal(t, all(len(row.rs), protocol.Unknown), b.batch(row.rs))
+		stop()
+		for _, r := range row.rs {
+			assert.Equal(t, row.alone, r.Alone, row.code)
+		}
+	}
+}

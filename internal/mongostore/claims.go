@@ -185,18 +185,16 @@ func (s *Store) readTransfers(ctx context.Context, requests []*Request, from *mo
 
 // findTransfers reads the requests' transfers.
 func findTransfers(ctx context.Context, requests []*Request, from *mongo.Collection) (map[string]bson.Raw, error) {
-	subjects := distinct(requests)
-	ids := make(bson.A, len(subjects))
-	for i, subject := range subjects {
-		ids[i] = subject.id
+	documents := make(map[string]bson.Raw, len(requests))
+	ids := make(bson.A, 0, len(requests))
+	for _, r := range requests {
+		id := r.Work.Transfer.ID
+		if _, asked := documents[id]; !asked {
+			documents[id] = nil
+			ids = append(ids, id)
+		}
 	}
-	var found []bson.Raw
-	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
-	cursor, err := from.Find(ctx, filter, options.Find().SetBatchSize(int32(len(ids)+1)))
-	if err == nil {
-		err = cursor.All(ctx, &found)
-	}
-	documents := make(map[string]bson.Raw, len(found))
+	found, err := findByID(ctx, from, ids, options.Find())
 	for _, document := range found {
 		id, _ := document.Lookup("_id").StringValueOK()
 		documents[id] = document

@@ -63,6 +63,11 @@ func insertCommand(c *mongo.Collection, documents []bson.Raw) (*message, int) {
 
 func insertPart(ctx context.Context, c *mongo.Collection, command *message, documents int) []verdict {
 	reply, result, err := send(ctx, c.Database(), command)
+	return insertVerdicts(documents, reply, result, err)
+}
+
+// insertVerdicts reads the answer to a command that inserts so many documents.
+func insertVerdicts(documents int, reply bson.Raw, result protocol.Result, err error) []verdict {
 	// Documents that the server did not even begin to store.
 	switch code := commandCode(err); {
 	case code == codeUnauthorized, code == codeOverflow && documents == 1:
@@ -70,11 +75,11 @@ func insertPart(ctx context.Context, c *mongo.Collection, command *message, docu
 	case code == codeOverflow:
 		result = protocol.NotSent // one of them is nested too deeply, and is found when they are stored one by one
 	}
-	all := verdicts(documents, result, err)
 	refusals := statementErrors(reply)
 	if stored, _ := reply.Lookup("n").AsInt64OK(); result == protocol.Applied && int(stored) != documents-len(refusals) {
-		all = verdicts(documents, protocol.Unknown, fmt.Errorf("the server answers for %d of %d documents", stored, documents))
+		result, err = protocol.Unknown, fmt.Errorf("the server answers for %d of %d documents", stored, documents)
 	}
+	all := verdicts(documents, result, err)
 	// A duplicate key is looked at first: it can come together with a write-concern error.
 	for _, e := range refusals {
 		if e.index < 0 || e.index >= len(all) {

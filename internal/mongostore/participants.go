@@ -42,17 +42,24 @@ func (s *Store) find(ctx context.Context, requests []*Request, from *mongo.Colle
 			ids = append(ids, p.id)
 		}
 	}
-	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
-	var found []bson.Raw
-	cursor, err := from.Find(ctx, filter, options.Find().SetProjection(s.fields.projection()).SetBatchSize(int32(len(ids)+1)))
-	if err == nil {
-		err = cursor.All(ctx, &found)
-	}
+	found, err := findByID(ctx, from, ids, options.Find().SetProjection(s.fields.projection()))
 	documents := make(map[Subject]bson.Raw, len(found))
 	for _, document := range found {
 		documents[Subject{requests[0].party().key.ledger, string(document.Lookup("_id").Value)}] = document
 	}
 	return documents, err
+}
+
+// findByID reads documents, all of them by one command.
+func findByID(ctx context.Context, from *mongo.Collection, ids bson.A, find *options.FindOptionsBuilder) ([]bson.Raw, error) {
+	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
+	cursor, err := from.Find(ctx, filter, find.SetBatchSize(int32(len(ids)+1)))
+	if err != nil {
+		return nil, err
+	}
+	var found []bson.Raw
+	err = cursor.All(ctx, &found)
+	return found, err
 }
 
 // maxTouched bounds how many transfers a look writes to before it reads: one that matches is enough.

@@ -2,7 +2,6 @@ package mongostore
 
 import (
 	"context"
-	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
@@ -149,18 +148,4 @@ func (s *Store) Recall(w *Work, op protocol.Operation) (protocol.Answer, bool) {
 	return protocol.Answer{Result: protocol.Applied, Facts: protocol.Facts{
 		Found: true, Fence: known.fence, Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
 	}}, true
-}
-
-// distinct returns the IDs of the requests' documents, each once.
-func distinct(requests []*Request) []Subject {
-	seen := make(map[Subject]bool, len(requests))
-	subjects := make([]Subject, 0, len(requests))
-	for _, r := range requests {
-		subject := SubjectOf(r.Work, r.Op)
-		if !seen[subject] {
-			seen[subject] = true
-			subjects = append(subjects, subject)
-		}
-	}
-	return slices.Clip(subjects)
 }
