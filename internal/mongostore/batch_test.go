@@ -222,10 +222,10 @@ func TestSomeDecisionsDoNotMatch(t *testing.T) {
 	commit.Clean = true
 	b.applied(works[0], decide(protocol.Rollback, 1))
 	b.applied(works[1], commit) // an earlier message of its own
-	b.change("transfers", "t2", bson.M{"$set": bson.M{"owner": "another", "epoch": int64(2)}})
+	b.change("transfers", "t2", bson.M{"$set": bson.M{"owner": "another", "epoch": int64(2), "state": "Committed"}})
 	applied, not := protocol.Applied, protocol.NotMatched
 	assert.Equal(t, []protocol.Result{not, applied, not, applied}, b.batch(of(commit, works...)))
-	assert.Equal(t, []protocol.Result{not, applied, not, applied}, b.batch(of(finish(protocol.Success), works...)))
+	assert.Equal(t, []protocol.Result{not, applied, applied, applied}, b.batch(of(finish(protocol.Success), works...)), "anybody may finish")
 }
 
 // A document that the server refuses to change keeps none of the others from being changed in the same statement.
@@ -502,4 +502,36 @@ func TestRefusedCommandsAreTriedAlone(t *testing.T) {
 			assert.Equal(t, row.alone, r.Alone, row.code)
 		}
 	}
+}
+
+// Only decisions that say the same are one statement: a commit at another epoch, or by an execution that is not clean, is stored as it is.
+func TestOnlyLikeDecisionsShareAStatement(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	works := b.crowd(4, 1)
+	clean := decide(protocol.Committed, 1)
+	clean.Clean = true
+	second := decide(protocol.Committed, 2)
+	b.change("transfers", "t3", bson.M{"$set": bson.M{"epoch": int64(2)}})
+	rs := append(of(decide(protocol.Committed, 1), works[0]), of(clean, works[1:3]...)...)
+	rs = append(rs, of(second, works[3])...)
+	b.log.take()
+	assert.Equal(t, all(4, protocol.Applied), b.batch(rs))
+	assert.Equal(t, []int{3}, b.statements())
+	for i, want := range []any{nil, true, true, nil} {
+		assert.Equal(t, want, asMap(t, b.raw("transfers", fmt.Sprint("t", i)))["clean"], i)
+	}
+}
+
+// Through a mongos every decision is a statement for one document: one for many may change, and count, what a shard no longer owns.
+func TestDecisionsThroughMongosAreSingle(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	works := b.crowd(3, 1)
+	b.store.fitClients.Store(b.store.transfers.Database().Client(), true)
+	commit := decide(protocol.Committed, 1)
+	commit.Clean = true
+	b.log.take()
+	assert.Equal(t, all(3, protocol.Applied), b.batch(of(commit, works...)))
+	assert.Equal(t, []int{3}, b.statements())
 }
