@@ -8,7 +8,7 @@ TOOLS := $(CURDIR)/.cache/bin
 SEEDS ?= 0-1000000
 FOR ?= 5m
 SEED ?= 1
-FUZZTIME ?= 2s
+FUZZTIME ?= 300x
 FUZZ := $(addprefix internal/money:,FuzzParse FuzzJSON FuzzFromBSON FuzzArithmetic) \
 	$(addprefix internal/mongostore:,FuzzMarkerKey FuzzIDCodec FuzzTransferDocument FuzzAccountDocument) \
 	$(addprefix .:,FuzzRequest FuzzMetadata FuzzStoredAccount FuzzStoredTransfer)
@@ -47,7 +47,7 @@ teeth: ## break each rule of the protocol in turn, and see the simulator find it
 chaos: ## killed, frozen and cut-off processes and servers, for as long as FOR says: SEED=1 draws the faults
 	go run ./internal/chaos/cmd -for $(FOR) -seed $(SEED)
 
-fuzz: ## each fuzz target for as long as FUZZTIME says
+fuzz: ## each fuzz target: so many inputs, or for as long, as FUZZTIME says
 	@set -e; for target in $(FUZZ); do \
 		echo "$${target##*:}"; \
 		go test -run '^$$' -fuzz "^$${target##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel 1 "./$${target%%:*}"; \
