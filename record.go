@@ -10,7 +10,8 @@ import (
 type Record struct {
 	ID           string
 	State        State
-	Legs         []Leg // netted: one per account
+	Legs         []Leg // netted: one per account; of a hold that was posted in part, what was posted
+	Effects      []Effect
 	Currency     string
 	Metadata     map[string]any
 	Epoch        int64  // 0 before the claim, 1 from then on, one more with every takeover
@@ -19,6 +20,10 @@ type Record struct {
 	LastModified time.Time // by the server's clock; once it is final, by the process's, corrected like CreatedAt
 	Failure      *Failure  // in StateRollback and StateFail
 	Attempts     int       // takeovers so far
+	Reverses     string    // the ID of the transfer that this one reverses
+	ReversedBy   string    // the ID of the transfer that has reversed this one
+	Hold         bool      // it was asked for by Hold
+	ExpiresAt    time.Time // of a hold: when it is voided unless it is decided before
 }
 
 // Failure says why a transfer was rolled back.

@@ -18,6 +18,7 @@ type Transfer struct {
 	State        protocol.State `bson:"state"`
 	Open         bool           `bson:"open,omitempty"` // until finished: the index of unfinished work stands on it
 	Legs         []Leg          `bson:"legs"`
+	Effects      []Effect       `bson:"effects,omitempty"`
 	Currency     string         `bson:"currency,omitempty"`
 	Digest       []byte         `bson:"digest"`
 	Epoch        int64          `bson:"epoch"` // 0 while Initiated
@@ -30,6 +31,15 @@ type Transfer struct {
 	NotBefore    time.Time      `bson:"notBefore,omitempty"`
 	Failure      *Failure       `bson:"failure,omitempty"`
 	Metadata     bson.Raw       `bson:"metadata,omitempty"`
+
+	Hold      bool          `bson:"hold,omitempty"`
+	Held      bool          `bson:"held,omitempty"`      // everything is prepared
+	ExpiresAt time.Time     `bson:"expiresAt,omitempty"` // of a hold
+	Posted    *money.Amount `bson:"posted,omitempty"`    // of a hold of which a part was posted: what moves, of two legs
+	AtMost    *money.Amount `bson:"atMost,omitempty"`    // what was asked for, where the legs move what was there
+
+	Reverses   string `bson:"reverses,omitempty"`   // the transfer that this one reverses
+	ReversedBy string `bson:"reversedBy,omitempty"` // the transfer that has reversed this one
 }
 
 // Ledgers returns the names of the ledgers that the transfer touches, each once.
@@ -51,6 +61,15 @@ type Leg struct {
 	Amount    money.Amount `bson:"amount"`
 }
 
+// Effect is a change of a document as it is stored.
+type Effect struct {
+	Documents string        `bson:"documents"` // the registered name
+	Namespace string        `bson:"ns"`
+	ID        bson.RawValue `bson:"id"`
+	Require   bson.Raw      `bson:"require,omitempty"`
+	Set       bson.Raw      `bson:"set,omitempty"`
+}
+
 // Failure says why a transfer was rolled back.
 type Failure struct {
 	Code    string `bson:"code"`
@@ -61,7 +80,7 @@ type Failure struct {
 
 // encode writes a new transfer down, as the tags of its type say.
 func (t *Transfer) encode() bson.Raw {
-	m := newMessage(512 + len(t.Metadata) + 128*len(t.Legs))
+	m := newMessage(512 + len(t.Metadata) + 128*(len(t.Legs)+len(t.Effects)))
 	m.text("_id", t.ID)
 	m.text("state", string(t.State))
 	m.flag("open", t.Open)
@@ -75,6 +94,15 @@ func (t *Transfer) encode() bson.Raw {
 		m.end()
 	}
 	m.end()
+	if len(t.Effects) > 0 {
+		m.beginArray("effects")
+		for i, effect := range t.Effects {
+			m.begin(index(i))
+			effect.write(m)
+			m.end()
+		}
+		m.end()
+	}
 	if t.Currency != "" {
 		m.text("currency", t.Currency)
 	}
@@ -88,11 +116,33 @@ func (t *Transfer) encode() bson.Raw {
 	if !t.NotBefore.IsZero() {
 		m.date("notBefore", t.NotBefore)
 	}
+	if t.Hold {
+		m.flag("hold", true)
+		m.date("expiresAt", t.ExpiresAt)
+	}
+	if t.AtMost != nil {
+		m.amount("atMost", *t.AtMost)
+	}
+	if t.Reverses != "" {
+		m.text("reverses", t.Reverses)
+	}
 	if len(t.Metadata) > 0 {
 		m.document("metadata", t.Metadata)
 	}
 	m.end()
 	return m.data
+}
+
+func (e Effect) write(m *message) {
+	m.text("documents", e.Documents)
+	m.text("ns", e.Namespace)
+	m.value("id", e.ID)
+	if len(e.Require) > 0 {
+		m.document("require", e.Require)
+	}
+	if len(e.Set) > 0 {
+		m.document("set", e.Set)
+	}
 }
 
 // write writes the field of a failure.
