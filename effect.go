@@ -47,7 +47,7 @@ func (c *Coordinator) planEffects(effects []Effect) ([]mongostore.Effect, error)
 		}
 		stored := mongostore.Effect{Documents: e.Documents, Namespace: c.store.DocumentsNamespace(e.Documents)}
 		var err error
-		if stored.ID, err = mongostore.EncodeDocumentID(e.ID); err != nil {
+		if stored.ID, err = mongostore.EncodeDocumentID(ordered(e.ID, maxMetadataDepth)); err != nil {
 			return nil, invalid("an effect on %q: %w", e.Documents, err)
 		}
 		name := mongostore.IDText(stored.ID)
@@ -90,6 +90,11 @@ func (c *Coordinator) effectFields(document, verb string, fields bson.D) (bson.R
 	}
 	if err := checkNested(raw, maxMetadataDepth); err != nil {
 		return nil, invalid("the effect on %q: %w", document, err)
+	}
+	for _, field := range fields {
+		if bson.Raw(raw).Lookup(field.Key).Type == bson.TypeUndefined { // the server compares nothing with that
+			return nil, invalid("the effect on %q %s %q, which is undefined", document, verb, field.Key)
+		}
 	}
 	return raw, nil
 }

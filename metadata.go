@@ -50,7 +50,7 @@ func (tooDeep) MarshalBSONValue() (byte, []byte, error) {
 	return 0, nil, fmt.Errorf("nested more than %d levels deep", maxMetadataDepth)
 }
 
-// ordered turns maps with text keys into documents in the order of their keys, so many levels deep.
+// ordered turns maps with text keys into documents in the order of their keys, also those in documents and lists, so many levels deep.
 func ordered(value any, levels int) any {
 	v := reflect.ValueOf(value)
 	if !v.IsValid() {
@@ -61,6 +61,9 @@ func ordered(value any, levels int) any {
 	}
 	if list, ok := value.([]any); ok {
 		return orderedList(list, levels)
+	}
+	if document, ok := value.(bson.D); ok {
+		return orderedFields(document, levels)
 	}
 	if v.Kind() != reflect.Map || v.Type().Key().Kind() != reflect.String || v.IsNil() {
 		return value
@@ -74,6 +77,18 @@ func ordered(value any, levels int) any {
 	}
 	slices.SortFunc(document, func(a, b bson.E) int { return cmp.Compare(a.Key, b.Key) })
 	return document
+}
+
+// orderedFields keeps the order of a document's fields: it counts, wherever somebody has given one.
+func orderedFields(document bson.D, levels int) any {
+	if levels == 0 {
+		return tooDeep{}
+	}
+	result := make(bson.D, len(document))
+	for i, field := range document {
+		result[i] = bson.E{Key: field.Key, Value: ordered(field.Value, levels-1)}
+	}
+	return result
 }
 
 func orderedList(list []any, levels int) any {
