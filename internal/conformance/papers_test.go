@@ -22,7 +22,8 @@ const original = "the original"
 // unmet is the World's value of a document that is not as an effect requires.
 const unmet = -1
 
-// paper is a document that the scene's effects, or reversals, are about: all of them require the same. It stands where carol's account would.
+// paper is a document that the scene's effects, or reversals, are about: all of them require the same. It stands where carol's account
+// would.
 type paper struct {
 	reversed bool // it is a transfer, and what changes it reverses it
 	id       any  // as it is asked for
@@ -107,7 +108,8 @@ func (s *scene) drawPaper(t *rapid.T) given {
 	return a
 }
 
-// dress draws how the document stands: as required, or not; or somebody else has reserved it, or has made something else of the markers' map.
+// dress draws how the document stands: as required, or not; or somebody else has reserved it, or has made something else of the markers'
+// map.
 func (p *paper) dress(t *rapid.T, a *given) {
 	a.fields, a.pending, a.Value, a.unwritable = rapid.SampledFrom(p.as).Draw(t, "as required"), nil, 0, false
 	switch oneOf(t, "stands", "as required", "as required", "as required", "otherwise", "reserved", "with null for markers") {
@@ -123,7 +125,8 @@ func (p *paper) dress(t *rapid.T, a *given) {
 	}
 }
 
-// drawPlans draws transfers between alice and bob that change the document as well, or do nothing else. One that reverses it is its only one.
+// drawPlans draws transfers between alice and bob that change the document as well, or do nothing else. One that reverses it is its only
+// one.
 func (s *scene) drawEffects(t *rapid.T) {
 	effect := simulate.Leg{Account: paperAt, Spare: s.paper.reversed}
 	for i, legs := range s.plans {

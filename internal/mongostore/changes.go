@@ -299,7 +299,7 @@ func (r *Request) changed(now time.Time) {
 	t, op := &r.Work.Transfer, r.Op
 	switch op.Kind {
 	case protocol.MarkHeld:
-		t.Held, t.Clean, t.LastModified = true, op.Clean, now
+		t.Held, t.Clean, t.LastModified = true, t.Clean || op.Clean, now
 	case protocol.Decide:
 		t.State, t.Clean, t.LastModified = op.To, t.Clean || op.Clean, now // the server's own time is a little later
 		if op.To == protocol.Rollback {

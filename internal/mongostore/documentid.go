@@ -86,6 +86,7 @@ func canonical(id bson.RawValue) bson.RawValue {
 		}
 		m.end()
 		return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: m.data}
+	default: // all others have one form
 	}
 	return id
 }

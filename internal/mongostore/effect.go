@@ -88,7 +88,7 @@ func (l *ledger) effectFacts(w *Work, p *party, document bson.Raw) protocol.Fact
 		return protocol.Facts{Unmet: true, Spare: p.effect.spare}
 	}
 	markers, marker := l.fields.markers(document, w.Transfer.ID)
-	reserved := markers > 0 && !(marker && markers == 1)
+	reserved := markers > 1 || markers == 1 && !marker
 	return protocol.Facts{
 		Found: true, Marker: marker, Fence: l.fields.fence(document),
 		Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,

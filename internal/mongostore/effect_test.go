@@ -25,7 +25,7 @@ func newShop(t *testing.T, changes ...func(*Config)) *bank {
 // effect returns an effect on an order.
 func (b *bank) effect(id any, require, set bson.D) Effect {
 	b.t.Helper()
-	e := Effect{Documents: "orders", Namespace: b.store.DocumentsNamespace("orders"), }
+	e := Effect{Documents: "orders", Namespace: b.store.DocumentsNamespace("orders")}
 	if require != nil {
 		e.Require = encode(require)
 	}
@@ -53,7 +53,8 @@ func paid() bson.D   { return bson.D{{Key: "status", Value: "paid"}, {Key: "by",
 // requirable draws a value that may be required of a field, or stored there.
 func (l lottery) requirable() any {
 	return pick[any](l, bson.Null{}, "a", "b", "", 1, int64(1), 1.0, decimal("1"), 2, 0, true, false, bson.D{}, bson.D{{Key: "a", Value: 1}},
-		bson.D{{Key: "a", Value: 1.0}}, bson.D{{Key: "$gt", Value: ""}}, bson.D{{Key: "$exists", Value: true}}, bson.D{{Key: "$in", Value: bson.A{"a"}}},
+		bson.D{{Key: "a", Value: 1.0}}, bson.D{{Key: "$gt", Value: ""}}, bson.D{{Key: "$exists", Value: true}},
+		bson.D{{Key: "$in", Value: bson.A{"a"}}},
 		bson.A{}, bson.A{1}, bson.A{"a", 1}, bson.A{nil}, bson.A{bson.A{1}}, bson.Regex{Pattern: "a"}, bson.Regex{Pattern: "a", Options: "i"},
 		bson.DateTime(1), bson.Timestamp{T: 1}, bson.ObjectID{1}, bson.Binary{Data: []byte{1}}, bson.Binary{Subtype: 4, Data: make([]byte, 16)},
 		bson.MinKey{}, bson.MaxKey{}, bson.Symbol("a"), bson.JavaScript("a"), decimal("NaN"))
@@ -149,6 +150,9 @@ func TestEffectShowsWhenItIsSettled(t *testing.T) {
 			b.prepared(w)
 			b.has("orders", bson.M{"_id": id, "status": "unpaid", "fence": fence0(), "note": "kept", "pending": bson.M{id: int64(0)}})
 			assert.Equal(t, protocol.NotMatched, b.on(w, at(protocol.FenceOnly, 0)).Result)
+			reserved := fit()
+			reserved.Found, reserved.Marker, reserved.Fence = true, true, fenceOf(fence0())
+			assert.Equal(t, reserved, b.on(w, at(protocol.Look, 0)).Facts, "what it has reserved itself is as it requires")
 			op := at(clears, 0)
 			op.ReplaceFence = fencing
 			b.applied(w, op)
@@ -188,7 +192,8 @@ func TestEffectOnAMissingDocument(t *testing.T) {
 func TestRequirementIsAskedWhereItDecides(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
-	b.putIn("orders", bson.M{"_id": "paid", "status": "paid"}, bson.M{"_id": "reserved", "status": "unpaid", "pending": bson.M{"another": int64(0)}})
+	b.putIn("orders", bson.M{"_id": "paid", "status": "paid"},
+		bson.M{"_id": "reserved", "status": "unpaid", "pending": bson.M{"another": int64(0)}})
 	for id, early := range map[string]bool{"paid": false, "reserved": true} {
 		w := b.changing("t "+id, b.effect(id, unpaid(), paid()))
 		b.applied(w, claim(protocol.Insert))
@@ -231,8 +236,8 @@ func TestLanesOfEffects(t *testing.T) {
 	assert.Equal(t, all(2, protocol.Applied), b.batch(append(of(at(protocol.Undo, 0), rs[0].Work), of(at(protocol.Settle, 0), rs[2].Work)...)))
 }
 
-// A reversal reserves a transfer that has succeeded and is not reversed, under the names that transfers have for markers and fences, whatever
-// those of accounts are; and sets its own ID when it is settled. Nothing is owed to an original that is gone.
+// A reversal reserves a transfer that has succeeded and is not reversed, under the names that transfers have for markers and fences,
+// whatever those of accounts are; and sets its own ID when it is settled. Nothing is owed to an original that is gone.
 func TestReversalsEffect(t *testing.T) {
 	t.Parallel()
 	b := newShop(t, func(c *Config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })

@@ -65,6 +65,7 @@ func TestMarkHeld(t *testing.T) {
 	assert.Equal(t, protocol.Applied, b.on(w, markHeld(1, true)).Result)
 	shape["clean"], shape["verified"] = true, int64(2)
 	assert.Equal(t, shape, b.stored("order", "createdAt", "lastModified"), "a clean one")
+	assert.True(t, w.Transfer.Held && w.Transfer.Clean, "the work knows it")
 	look := b.on(w, about(protocol.LookTransfer)).Transfer
 	assert.Equal(t, protocol.Image{Found: true, State: protocol.Preparing, Epoch: 1, Mine: true, Held: true, Clean: true}, look)
 }
@@ -224,8 +225,8 @@ func TestExpiredHoldsAreFound(t *testing.T) {
 	assert.ElementsMatch(t, []string{"no hold", "no hold, held", "no hold, with a time that is over", "posted", "voided", "refused"}, stalled)
 }
 
-// Of a hold of which a part is posted the credit gets that part, and the debit the rest, to the last digit; an undo gives all of it back. Whoever
-// takes the posted hold over knows the part.
+// Of a hold of which a part is posted the credit gets that part, and the debit the rest, to the last digit; an undo gives all of it back.
+// Whoever takes the posted hold over knows the part.
 func TestPartOfAHold(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

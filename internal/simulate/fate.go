@@ -123,13 +123,27 @@ func (w *World) showsDone(m Message) protocol.Answer {
 		look.Op.Kind = protocol.Look
 	}
 	seen := w.Perform(look)
-	facts, image := seen.Facts, seen.Transfer
-	done := false
+	if !m.shows(seen.Facts) && !m.shownBy(seen.Transfer) {
+		return protocol.Answer{Result: protocol.NotMatched}
+	}
+	return protocol.Answer{Result: protocol.Applied, Transfer: seen.Transfer}
+}
+
+// shows reports whether a participant is as a write to it would leave it.
+func (m Message) shows(facts protocol.Facts) (done bool) {
 	switch m.Op.Kind {
 	case protocol.Prepare:
 		done = facts.Marker
 	case protocol.Settle, protocol.Undo:
 		done = facts.Found && !facts.Marker && !m.Op.ReplaceFence
+	default:
+	}
+	return done
+}
+
+// shownBy reports whether a transfer is as a write to it would leave it.
+func (m Message) shownBy(image protocol.Image) (done bool) {
+	switch m.Op.Kind {
 	case protocol.Claim:
 		done = image.Mine
 	case protocol.Verify:
@@ -142,10 +156,7 @@ func (w *World) showsDone(m Message) protocol.Answer {
 		done = image.State == m.Op.To
 	default:
 	}
-	if !done {
-		return protocol.Answer{Result: protocol.NotMatched}
-	}
-	return protocol.Answer{Result: protocol.Applied, Transfer: image}
+	return done
 }
 
 // remember answers a read of a fence with the fence that the account had at some moment, and with the best of all else.

@@ -124,7 +124,7 @@ func (r *run) hurry(who int) {
 	}
 }
 
-// disturb does to an account what others may do to it at any time.
+// disturb does to an account, or to a document, what others may do to it at any time.
 func (r *run) disturb(m move) error {
 	a, before := &r.w.Accounts[m.who], r.w.Version
 	effect, document := r.w.effectOn(m.who)
@@ -135,22 +135,10 @@ func (r *run) disturb(m move) error {
 		r.w.given[m.who] += depositAmount
 	case a.Missing:
 		return nil
-	case m.kind == closeAccount && !a.marked() && !document:
-		a.Closed = true
-	case m.kind == seal && !a.Closed && !document:
-		a.Closed, a.Sealed = true, true
-	case m.kind == reopen:
-		a.Closed, a.Sealed = false, false
-	case m.kind == change && document && !a.marked() && a.Value == 0:
-		a.Value = unmet
-	case m.kind == change && a.Value == unmet:
-		a.Value = 0
-	case m.kind == purge && effect.Spare:
-		r.w.given[m.who] -= a.Balance
-		*a = Account{Missing: true, Purged: true}
-	case m.kind == deposit && !a.Closed && !document:
-		a.Balance += depositAmount
-		r.w.given[m.who] += depositAmount
+	case document:
+		r.disturbDocument(m, effect)
+	default:
+		r.disturbAccount(m)
 	}
 	if r.w.Version == before {
 		return nil
@@ -159,6 +147,34 @@ func (r *run) disturb(m move) error {
 	r.note("somebody else changes %s", accountName(m.who))
 	r.noteChanges()
 	return r.w.check(&before)
+}
+
+func (r *run) disturbAccount(m move) {
+	a := &r.w.Accounts[m.who]
+	switch {
+	case m.kind == closeAccount && !a.marked():
+		a.Closed = true
+	case m.kind == seal && !a.Closed:
+		a.Closed, a.Sealed = true, true
+	case m.kind == reopen:
+		a.Closed, a.Sealed = false, false
+	case m.kind == deposit && !a.Closed:
+		a.Balance += depositAmount
+		r.w.given[m.who] += depositAmount
+	}
+}
+
+func (r *run) disturbDocument(m move, effect Leg) {
+	a := &r.w.Accounts[m.who]
+	switch {
+	case m.kind == change && !a.marked() && a.Value == 0:
+		a.Value = unmet
+	case m.kind == change && a.Value == unmet:
+		a.Value = 0
+	case m.kind == purge && effect.Spare:
+		r.w.given[m.who] -= a.Balance
+		*a = Account{Missing: true, Purged: true}
+	}
 }
 
 // perform lets one operation of an executor meet its fate.

@@ -246,6 +246,20 @@ func (g *game) draw() move {
 	case n < 2 && len(g.late) > 0:
 		late := g.late[g.random.IntN(len(g.late))]
 		return move{kind: answerLate, who: late.who, op: late.op, at: late.at}
+	case n <= lastOfOthers:
+		if m := g.drawOthers(n); m.kind != 0 {
+			return m
+		}
+	}
+	return g.drawOperation()
+}
+
+// lastOfOthers is the largest number of a hundred by which others than the executors do something.
+const lastOfOthers = 6
+
+// drawOthers draws what others than the executors do, nothing if it is not to happen in this run.
+func (g *game) drawOthers(n int) move {
+	switch {
 	case n < 3 && g.ill:
 		kinds := []moveKind{closeAccount, seal, reopen, failOver}
 		return move{kind: kinds[g.random.IntN(len(kinds))], who: g.random.IntN(MaxAccounts)}
@@ -256,14 +270,14 @@ func (g *game) draw() move {
 	case n == 5 && g.paper:
 		kinds := []moveKind{change, purge}
 		return move{kind: kinds[g.random.IntN(len(kinds))], who: MaxAccounts - 1}
-	case n == 6:
+	case n == lastOfOthers:
 		return move{kind: elapse, who: g.random.IntN(MaxTransfers)}
 	}
-	return g.drawOperation()
+	return move{}
 }
 
-// drawGuest draws who joins: often who is next, so that originals come first. Who posts a hold, or voids what has expired, mostly comes when
-// there is something to do.
+// drawGuest draws who joins: often who is next, so that originals come first. Who posts a hold, or voids what has expired, mostly comes
+// when there is something to do.
 func (g *game) drawGuest() move {
 	which := 0
 	if g.random.IntN(2) == 0 {

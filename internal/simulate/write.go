@@ -15,6 +15,16 @@ func (w *World) apply(m Message) bool {
 		}
 		t.claim(m)
 		return true
+	case protocol.Finish:
+		return t.finish(m)
+	default:
+		return t.change(m)
+	}
+}
+
+// change performs a verify, a mark as held or a decision.
+func (t *Transfer) change(m Message) bool {
+	switch m.Op.Kind {
 	case protocol.Verify:
 		return t.Stored &&
 			t.State == protocol.Preparing &&
@@ -35,22 +45,23 @@ func (w *World) apply(m Message) bool {
 		}
 		t.State, t.Refusal, t.Clean = m.Op.To, m.Op.Refusal, t.Clean || m.Op.Clean
 		return true
-	case protocol.Finish:
-		if m.Op.To == protocol.Success && t.State != protocol.Committed ||
-			m.Op.To == protocol.Fail && t.State != protocol.Rollback {
-			return false
-		}
-		t.State = m.Op.To
-		return true
 	default:
 		return false // not a write to the transfer
 	}
 }
 
+func (t *Transfer) finish(m Message) bool {
+	if m.Op.To == protocol.Success && t.State != protocol.Committed ||
+		m.Op.To == protocol.Fail && t.State != protocol.Rollback {
+		return false
+	}
+	t.State = m.Op.To
+	return true
+}
+
 // claimable reports whether a claim matches. Every transfer is as old as it takes: the threshold is zero.
 func (w *World) claimable(m Message) bool {
 	t, hold := &w.Transfers[m.Transfer], w.Holds[m.Transfer]
-	over := !hold || w.Expired[m.Transfer] // what has no time to expire at has passed it
 	switch m.Op.Claiming {
 	case protocol.Insert:
 		return !t.Stored
@@ -60,14 +71,25 @@ func (w *World) claimable(m Message) bool {
 		return t.State == protocol.Preparing && !hold || t.State == protocol.Committed || t.State == protocol.Rollback
 	case protocol.TakeToCancel:
 		return t.State == protocol.Preparing
+	case protocol.TakeUnheld, protocol.Post, protocol.Expire:
+	}
+	return w.claimableHold(m)
+}
+
+// claimableHold reports whether a claim of a hold matches.
+func (w *World) claimableHold(m Message) bool {
+	t, hold := &w.Transfers[m.Transfer], w.Holds[m.Transfer]
+	over := !hold || w.Expired[m.Transfer] // what has no time to expire at has passed it
+	switch m.Op.Claiming {
 	case protocol.TakeUnheld:
 		return t.State == protocol.Preparing && hold && !t.Held
 	case protocol.Post:
 		return t.State == protocol.Preparing && hold && t.Held && !over
 	case protocol.Expire:
 		return t.State == protocol.Preparing && hold && over
+	default:
+		return false
 	}
-	return false
 }
 
 // claim performs a claim that matches.
@@ -156,8 +178,8 @@ func (w *World) effectOn(account int) (Leg, bool) {
 	return Leg{}, false
 }
 
-// paidOnSettle returns what a leg's account is paid when the transfer is settled there: a credit, and of a hold that was posted in part what
-// was posted, and the rest to who was debited.
+// paidOnSettle returns what a leg's account is paid when the transfer is settled there: a credit, and of a hold that was posted in part
+// what was posted, and the rest to who was debited.
 func (w *World) paidOnSettle(transfer int, leg Leg) int64 {
 	posted := w.Transfers[transfer].Posted
 	switch {
