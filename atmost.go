@@ -7,8 +7,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// fixAmount fixes what a transfer moves that is to move what is there, before anything is stored. Where nothing is there, or the account is none
-// that could pay, it is left at what was asked for, and refused when it is prepared.
+// fixAmount fixes what a transfer moves that is to move what is there, before anything is stored. Where nothing is there, or the account
+// is none that could pay, it is left at what was asked for, and refused when it is prepared.
 func (c *Coordinator) fixAmount(ctx context.Context, t *mongostore.Transfer) error {
 	if t.AtMost == nil {
 		return nil

@@ -18,9 +18,9 @@ const (
 )
 
 // Effect is a change of a document in step with the money: an order goes from unpaid to paid as its payment is committed. The document is
-// found by its _id, and reserved from when the transfer is prepared until it is settled: no other transfer can reserve it meanwhile, and what
-// it has to say is not changed before the commit. Other code that writes such a document requires that its field pending is missing or
-// empty, or ignores the reservation at its own risk.
+// found by its _id, and reserved from when the transfer is prepared until it is settled: no other transfer can reserve it meanwhile, and
+// what it has to say is not changed before the commit. Other code that writes such a document requires that its field pending is missing
+// or empty, or ignores the reservation at its own risk.
 //
 // An effect is stored with its transfer, so that another process, of another version of the service, can finish it.
 type Effect struct {

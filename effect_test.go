@@ -113,7 +113,8 @@ func TestOnePaymentWins(t *testing.T) {
 	b.audit(initial(1000, 0))
 }
 
-// Nothing of an effect shows before the commit, and the document is reserved until then: a held order is unpaid, and nobody else can pay it.
+// Nothing of an effect shows before the commit, and the document is reserved until then: a held order is unpaid, and nobody else can pay
+// it.
 func TestEffectOfHold(t *testing.T) {
 	t.Parallel()
 	b := newShop(t, 100, 0)
@@ -175,7 +176,8 @@ func TestEffectsAlone(t *testing.T) {
 			Set:     bson.D{{Key: "status", Value: bson.D{{Key: "$set", Value: "no operator"}}}},
 		})
 	}
-	effects = append(effects, transfer.Effect{Documents: "orders", ID: "o-1", Require: bson.D{{Key: "status", Value: "unpaid"}}}) // sets nothing
+	setsNothing := transfer.Effect{Documents: "orders", ID: "o-1", Require: bson.D{{Key: "status", Value: "unpaid"}}}
+	effects = append(effects, setsNothing)
 	_, err := b.Transfer(t.Context(), transfer.Request{ID: "t", Effects: effects})
 	require.NoError(t, err)
 	for _, id := range ids {

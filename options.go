@@ -101,8 +101,8 @@ func WithLedger(name string, c *mongo.Collection) Option {
 	}
 }
 
-// WithDocuments registers a collection of documents that effects change, in any database or cluster: see [Effect]. Its name is stored in the
-// transfers and must stay the same for as long as there are any.
+// WithDocuments registers a collection of documents that effects change, in any database or cluster: see [Effect]. Its name is stored in
+// the transfers and must stay the same for as long as there are any.
 func WithDocuments(name string, c *mongo.Collection) Option {
 	return func(s *settings) {
 		if _, given := s.documents[name]; given {

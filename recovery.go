@@ -39,9 +39,9 @@ type RecoveryReport struct {
 }
 
 // Recover takes over the transfers that have shown no sign of life for the stall threshold, by the server's clock, and brings them to
-// their end: Committed ones to StateSuccess, others by the policy (see [WithStallPolicy]). Holds it leaves alone until they expire, and then
-// voids. It is safe beside live executions and other sweeps. What is still StateInitiated is left to [Coordinator.Run]. The error is that of the
-// search; what was found before it is in the report.
+// their end: Committed ones to StateSuccess, others by the policy (see [WithStallPolicy]). Holds it leaves alone until they expire, and
+// then voids. It is safe beside live executions and other sweeps. What is still StateInitiated is left to [Coordinator.Run]. The error is
+// that of the search; what was found before it is in the report.
 func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
 	if err := c.ready(ctx); err != nil {
 		return RecoveryReport{}, err

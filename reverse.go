@@ -10,8 +10,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// Reverse moves the money of a transfer back, all of it (of a hold: what was posted of it), by a new transfer with the given ID. However many
-// ask at once, and under whatever IDs, at most one reversal of a transfer succeeds. It moves money, not effects: those stay as they are.
+// Reverse moves the money of a transfer back, all of it (of a hold: what was posted of it), by a new transfer with the given ID. However
+// many ask at once, and under whatever IDs, at most one reversal of a transfer succeeds. It moves money, not effects: those stay as they
+// are.
 //
 //   - nil: the reversal is in StateSuccess (or StateCommitted, see [WithReturnAt]), by this call or before.
 //   - ErrAlreadyReversed: another transfer has reversed it: the record's ReversedBy tells which. The record is the original's.

@@ -280,18 +280,20 @@ func (s *Store) resolveChanges(ctx context.Context, changes []*change) {
 	}
 	for _, r := range open {
 		t, err := decodeTransfer(documents[r.Work.Transfer.ID])
-		if err != nil {
-			continue
-		}
-		mine := t.Owner == r.Work.Owner && t.Epoch == r.Op.Epoch
-		done := r.Op.Kind == protocol.Finish && t.State == r.Op.To ||
-			r.Op.Kind == protocol.Decide && t.State == r.Op.To && mine ||
-			r.Op.Kind == protocol.MarkHeld && t.Held && mine
-		if done {
+		if err == nil && r.storedIn(t) {
 			r.answer(protocol.Applied, nil)
 			r.Work.Transfer = t
 		}
 	}
+}
+
+// storedIn reports whether a transfer shows that what the request asks for is stored.
+func (r *Request) storedIn(t Transfer) bool {
+	if r.Op.Kind == protocol.Finish {
+		return t.State == r.Op.To
+	}
+	mine := t.Owner == r.Work.Owner && t.Epoch == r.Op.Epoch
+	return mine && (r.Op.Kind == protocol.Decide && t.State == r.Op.To || r.Op.Kind == protocol.MarkHeld && t.Held)
 }
 
 // changed makes what is known of the transfer what the request has made of it.

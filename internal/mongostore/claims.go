@@ -173,7 +173,8 @@ func stalled(threshold time.Duration) bson.D {
 	}, modifiedBefore(threshold)...)
 }
 
-// modifiedBefore matches what was not modified for as long as the threshold says, by the server's clock; with a threshold of zero, everything.
+// modifiedBefore matches what was not modified for as long as the threshold says, by the server's clock; with a threshold of zero,
+// everything.
 func modifiedBefore(threshold time.Duration) bson.D {
 	if threshold <= 0 {
 		return nil

@@ -49,17 +49,16 @@ func checkDocumentID(id bson.RawValue) error {
 
 // canonical writes whole numbers as int64, which the server takes for equal to the same ones of other kinds.
 func canonical(id bson.RawValue) bson.RawValue {
-	switch id.Type {
-	case bson.TypeInt32:
-		return rawValue(int64(id.Int32()))
-	case bson.TypeDouble:
-		const exact = 1 << 53
-		if number := id.Double(); number == math.Trunc(number) && math.Abs(number) <= exact {
-			return rawValue(int64(number))
-		}
-	case bson.TypeEmbeddedDocument:
+	const exact = 1 << 53 // up to which a double tells whole numbers apart
+	if whole, ok := id.Int32OK(); ok {
+		return rawValue(int64(whole))
+	}
+	if number, ok := id.DoubleOK(); ok && number == math.Trunc(number) && math.Abs(number) <= exact {
+		return rawValue(int64(number))
+	}
+	if document, ok := id.DocumentOK(); ok {
 		m := newMessage(len(id.Value))
-		for _, field := range elements(id.Document()) {
+		for _, field := range elements(document) {
 			m.value(field.Key(), canonical(field.Value()))
 		}
 		m.end()

@@ -88,11 +88,13 @@ func (l *ledger) effectFacts(w *Work, p *party, document bson.Raw) protocol.Fact
 		return protocol.Facts{Unmet: true, Spare: p.effect.spare}
 	}
 	markers, marker := l.fields.markers(document, w.Transfer.ID)
-	reserved := markers > 0 && !(marker && markers == 1)
+	if marker {
+		markers--
+	}
 	return protocol.Facts{
 		Found: true, Marker: marker, Fence: l.fields.fence(document),
 		Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
-		Unmet: reserved || !l.fields.hasMap(document),
+		Unmet: markers > 0 || !l.fields.hasMap(document),
 	}
 }
 

@@ -194,8 +194,8 @@ type party struct {
 	balance *bson.RawValue // as last read by a look
 }
 
-// NewWork resolves a transfer's participants: its legs, its effects, and the transfer that it reverses, in this order. It fails with ErrForeign
-// if one is not registered here.
+// NewWork resolves a transfer's participants: its legs, its effects, and the transfer that it reverses, in this order. It fails with
+// ErrForeign if one is not registered here.
 func (s *Store) NewWork(t Transfer, owner string) (*Work, error) {
 	w := &Work{Transfer: t, Owner: owner, parties: make([]party, 0, len(t.Legs)+len(t.Effects)+1)}
 	for _, leg := range t.Legs {

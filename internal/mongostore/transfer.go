@@ -119,15 +119,7 @@ func (t *Transfer) encode() bson.Raw {
 		m.end()
 	}
 	m.end()
-	if len(t.Effects) > 0 {
-		m.beginArray("effects")
-		for i, effect := range t.Effects {
-			m.begin(index(i))
-			effect.write(m)
-			m.end()
-		}
-		m.end()
-	}
+	writeEffects(m, t.Effects)
 	if t.Currency != "" {
 		m.text("currency", t.Currency)
 	}
@@ -158,16 +150,25 @@ func (t *Transfer) encode() bson.Raw {
 	return m.data
 }
 
-func (e Effect) write(m *message) {
-	m.text("documents", e.Documents)
-	m.text("ns", e.Namespace)
-	m.value("id", e.ID)
-	if len(e.Require) > 0 {
-		m.document("require", e.Require)
+func writeEffects(m *message, effects []Effect) {
+	if len(effects) == 0 {
+		return
 	}
-	if len(e.Set) > 0 {
-		m.document("set", e.Set)
+	m.beginArray("effects")
+	for i, e := range effects {
+		m.begin(index(i))
+		m.text("documents", e.Documents)
+		m.text("ns", e.Namespace)
+		m.value("id", e.ID)
+		if len(e.Require) > 0 {
+			m.document("require", e.Require)
+		}
+		if len(e.Set) > 0 {
+			m.document("set", e.Set)
+		}
+		m.end()
 	}
+	m.end()
 }
 
 // write writes the field of a failure.
