@@ -34,6 +34,9 @@ func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer) (
 		case found && c.answerable(stored):
 			return c.judge(stored, planned.Digest)
 		default:
+			if found && stored.Stuck != nil {
+				cause = stuckError(stored.Stuck.Message)
+			}
 			t, start, due := c.turn(ctx, stored, found, planned)
 			if !due {
 				break

@@ -15,6 +15,7 @@ import (
 const (
 	maxLegs          = 1000
 	maxCurrencyBytes = 64
+	maxYear          = 9999 // of NotBefore
 )
 
 // digestVersion is the first byte of every digest, so that a later way to compute them can be told apart.

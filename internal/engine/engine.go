@@ -33,6 +33,8 @@ type Engine struct {
 	places  chan struct{}  // taken by executions under way that make progress
 	sending sync.WaitGroup // goroutines that send commands
 
+	obstacles obstacles
+
 	mu      sync.Mutex
 	closed  bool
 	stopped bool           // a Close has given up
@@ -125,7 +127,8 @@ type Result struct {
 	Refusal      protocol.Refusal    // of this execution, if it rolled back
 	ClaimInDoubt bool
 	StuckAt      int
-	Seen         money.Amount // the balance of the participant that the refusal names
+	Stuck        mongostore.Failure // what is in the way of a Stuck one, as it is stored
+	Seen         money.Amount       // the balance of the participant that the refusal names
 	SeenKnown    bool
 	Cause        error // the latest error on the way
 }

@@ -153,14 +153,14 @@ func (s *Store) InsertInitiated(ctx context.Context, t *Transfer) (protocol.Resu
 	return v.result, v.err
 }
 
-// stalled matches unfinished transfers that were not modified for as long as the threshold says, by the server's clock; a threshold
-// of zero matches all of them.
+// stalled matches unfinished transfers that were not modified for as long as the threshold says, by the server's clock, and for longer the
+// more often they were taken over; a threshold of zero matches all of them.
 func stalled(threshold time.Duration) bson.D {
 	unfinished := stateIn(protocol.Preparing, protocol.Committed, protocol.Rollback)
 	if threshold <= 0 {
 		return bson.D{unfinished}
 	}
-	limit := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", threshold.Milliseconds()}}}
+	limit := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", stallMillisOf(threshold)}}}
 	return bson.D{
 		unfinished,
 		{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$lastModified", limit}}}},

@@ -25,10 +25,11 @@ func TestSetupIsIdempotent(t *testing.T) {
 	before := b.indexes("transfers")
 	assert.Equal(t, map[string]string{
 		"_id_":       `{"_id": {"$numberInt":"1"}}`,
-		"unfinished": `{"epoch": {"$numberInt":"1"},"createdAt": {"$numberInt":"1"}}`,
+		"unfinished": `{"epoch": {"$numberInt":"1"},"notBefore": {"$numberInt":"1"},"createdAt": {"$numberInt":"1"}}`,
 		"committed":  `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},"committedAt": {"$numberInt":"1"}}`,
 		"failures":   `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},"createdAt": {"$numberInt":"1"}}`,
 		"created":    `{"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
+		"purge":      `{"purgeAt": {"$numberInt":"1"}}`,
 	}, before)
 	for _, accounts := range []string{"accounts", "accounts_eu"} {
 		assert.Len(t, b.indexes(accounts), 1)
