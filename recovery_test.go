@@ -16,12 +16,17 @@ import (
 // stallAt leaves a transfer behind whose process died at its n-th command: 2 the prepares, 3 the decision, 4 the settles, 5 the finish.
 func (b *bank) stallAt(id string, n int, what fault, units int64) {
 	b.t.Helper()
+	b.stallRequest(move(id, "a", "b", units), n, what)
+}
+
+func (b *bank) stallRequest(req transfer.Request, n int, what fault) {
+	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
 	w := &wire{at: n, what: what, die: true, onDeath: cancel}
 	b.wires = append(b.wires, w)
 	c := b.coordinator(b.through(w.client()))
-	_, err := c.Transfer(ctx, move(id, "a", "b", units))
+	_, err := c.Transfer(ctx, req)
 	kill(c)
 	require.ErrorIs(b.t, err, transfer.ErrInDoubt)
 	require.True(b.t, w.hasStruck(), "the transfer had no command %d", n)
