@@ -178,6 +178,40 @@ func TestRollBackWithADeletedAccount(t *testing.T) {
 	b.audit(initial(100))
 }
 
+// A process may die at each message of its attempt to finish what can't be finished, the one that says why among them: once the cause is repaired the
+// transfer is finished, and what arrives after that changes nothing.
+func TestEveryMessageOfPoisonMayFail(t *testing.T) {
+	t.Parallel()
+	for _, what := range []fault{lost, answerLost, held} {
+		t.Run(string(what), func(t *testing.T) {
+			t.Parallel()
+			noted := 0
+			for point, struck := 0, true; struck; point++ {
+				b := newBank(t, 100, 0)
+				b.stallAt("t", 4, lost, 60)
+				repair := deleted("b")(b)
+				w := &wire{at: point, what: what, die: true}
+				c := b.coordinator(b.through(w.client()), transfer.WithStallThreshold(0))
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				w.onDeath = cancel
+				_, _ = c.Recover(ctx)
+				cancel()
+				kill(c)
+				struck = w.hasStruck()
+				noted += len(b.ids(transfer.Query{Stuck: true}))
+				repair()
+				b.recoverAll()
+				final := b.raw("transfers")
+				w.deliver(t)
+				require.Equal(t, final, b.raw("transfers"), "message %d of %v arrives late", point, w.commands)
+				require.NotContains(t, final[0], "stuck")
+				b.audit(initial(100, 0))
+			}
+			require.Equal(t, what == answerLost, noted == 2, "of all messages the last one says why")
+		})
+	}
+}
+
 // The execution that committed a transfer stores why it can't be finished, also where its caller was answered long ago.
 func TestPoisonIsNotedInTheBackground(t *testing.T) {
 	t.Parallel()
