@@ -44,7 +44,8 @@ func pay(t *testing.T, id, amount string) transfer.Request {
 	return transfer.Request{ID: id, From: "a", To: "b", Amount: decimal(t, amount)}
 }
 
-// Every verb moves decimals to the last of 12 places: what is refused, cancelled and rolled back leaves the balances as they were, digit for digit.
+// Every verb moves decimals to the last of 12 places: what is refused, cancelled and rolled back leaves the balances as they were, digit
+// for digit.
 func TestDecimalsThroughEveryVerb(t *testing.T) {
 	t.Parallel()
 	const least = "0.000000000001"
@@ -96,7 +97,8 @@ func TestDecimalsAreRecovered(t *testing.T) {
 	b.requireDecimals(map[string]string{"a": "0.699999999993", "b": "0.300000000007"})
 }
 
-// The limits of decimals are 12 places, below 10^18 at a time and balances below 10^21; the last digit before each of them is moved exactly.
+// The limits of decimals are 12 places, below 10^18 at a time and balances below 10^21; the last digit before each of them is moved
+// exactly.
 func TestDecimalLimits(t *testing.T) {
 	t.Parallel()
 	const (

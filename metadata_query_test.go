@@ -10,8 +10,8 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// Metadata finds a transfer by each of its keys: numbers by value, lists by an element too, maps whole; a value of nothing is not the same as
-// none. What was read back finds it as well.
+// Metadata finds a transfer by each of its keys: numbers by value, lists by an element too, maps whole; a value of nothing is not the
+// same as none. What was read back finds it as well.
 func TestMetadataQueries(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)

@@ -123,11 +123,12 @@ func WithStallThreshold(d time.Duration) Option { return func(s *settings) { s.s
 func WithStallPolicy(p StallPolicy) Option { return func(s *settings) { s.policy = p } }
 
 // WithRetention lets the server remove transfers some time after they are final, an hour at the least; default: they are kept for good.
-// It holds for those that this Coordinator finishes from now on: what was finished before, or by others, keeps the time that is stored with it
-// ([Record].PurgeAt). [Coordinator.Setup] creates the index that the server needs for it.
+// It holds for those that this Coordinator finishes from now on: what was finished before, or by others, keeps the time that is stored
+// with it ([Record].PurgeAt). [Coordinator.Setup] creates the index that the server needs for it.
 //
-// A removed transfer's ID is forgotten. Whoever uses it again, or asks again so late for want of an answer, moves the money again. So the retention is longer
-// than any caller may retry for, and than any process may be suspended. Statements and balances from before that time are refused with ErrHistoryGone.
+// A removed transfer's ID is forgotten. Whoever uses it again, or asks again so late for want of an answer, moves the money again. So the
+// retention is longer than any caller may retry for, and than any process may be suspended. Statements and balances from before that time
+// are refused with ErrHistoryGone.
 func WithRetention(d time.Duration) Option {
 	return func(s *settings) { s.retention, s.retained = d, true }
 }

@@ -57,8 +57,8 @@ func forbidden(account string) func(b *bank) func() {
 	}
 }
 
-// A transfer that can't be finished, committed or rolled back, stays as it is with its reason, which is told, listed and logged, and is finished by
-// a worker, by itself, once the cause is repaired: to the unit.
+// A transfer that can't be finished, committed or rolled back, stays as it is with its reason, which is told, listed and logged, and is
+// finished by a worker, by itself, once the cause is repaired: to the unit.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -70,11 +70,11 @@ func TestPoison(t *testing.T) {
 	}{
 		"committed, credit deleted":         {transfer.Resume, 4, transfer.StateCommitted, poison{"b", deleted("b")}, "accountNotFound"},
 		"committed, debit deleted":          {transfer.Resume, 4, transfer.StateCommitted, poison{"a", deleted("a")}, "accountNotFound"},
-		"committed, balance a text":         {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", "none")}, "unwritable"},
+		"committed, balance a text":         {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", "x")}, "unwritable"},
 		"committed, balance null":           {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", nil)}, "unwritable"},
-		"committed, balance a list":         {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", bson.A{1})}, "unwritable"},
+		"committed, balance a list":         {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", bson.A{})}, "unwritable"},
 		"committed, refused by a validator": {transfer.Resume, 4, transfer.StateCommitted, poison{"b", forbidden("b")}, "unwritable"},
-		"rolled back, balance a text":       {transfer.RollBack, 3, transfer.StateRollback, poison{"a", set("a", "balance", "none")}, "unwritable"},
+		"rolled back, balance a text":       {transfer.RollBack, 3, transfer.StateRollback, poison{"a", set("a", "balance", "x")}, "unwritable"},
 		"rolled back, refused by a validator": {transfer.RollBack, 3, transfer.StateRollback,
 			poison{"b", forbidden("b")}, "unwritable"},
 	} {
@@ -178,8 +178,8 @@ func TestRollBackWithADeletedAccount(t *testing.T) {
 	b.audit(initial(100))
 }
 
-// A process may die at each message of its attempt to finish what can't be finished, the one that says why among them: once the cause is repaired the
-// transfer is finished, and what arrives after that changes nothing.
+// A process may die at each message of its attempt to finish what can't be finished, the one that says why among them: once the cause is
+// repaired the transfer is finished, and what arrives after that changes nothing.
 func TestEveryMessageOfPoisonMayFail(t *testing.T) {
 	t.Parallel()
 	for _, what := range []fault{lost, answerLost, held} {
@@ -240,7 +240,8 @@ func forbidSettling(b *bank) func() {
 	return func() { validate(bson.M{}) }
 }
 
-// What can't be finished is tried ever more rarely, by sweeps and by callers who ask for it again; those are told why when their time is up.
+// What can't be finished is tried ever more rarely, by sweeps and by callers who ask for it again; those are told why when their time is
+// up.
 func TestPoisonIsTriedEverMoreRarely(t *testing.T) {
 	t.Parallel()
 	const threshold = 10 * time.Second

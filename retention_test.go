@@ -10,7 +10,7 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-const day = 24 * time.Hour
+const oneDay = 24 * time.Hour
 
 // purges returns when each transfer is purged, by ID; the zero time: never.
 func (b *bank) purges() map[string]time.Time {
@@ -30,10 +30,10 @@ func TestEveryEndIsPurged(t *testing.T) {
 	b.stallAt("recovered", 4, lost, 1)
 	b.stallAt("rolled back", 3, lost, 1)
 	b.stallAt("cancelled", 3, lost, 1)
-	c := b.coordinator(b.db, transfer.WithRetention(day), transfer.WithStallThreshold(0), transfer.WithStallPolicy(transfer.RollBack))
+	c := b.coordinator(b.db, transfer.WithRetention(oneDay), transfer.WithStallThreshold(0), transfer.WithStallPolicy(transfer.RollBack))
 	rec, err := c.Transfer(t.Context(), move("alone", "a", "b", 1))
 	require.NoError(t, err)
-	require.WithinDuration(t, time.Now().Add(day), rec.PurgeAt, time.Minute)
+	require.WithinDuration(t, time.Now().Add(oneDay), rec.PurgeAt, time.Minute)
 	_, err = c.Transfer(t.Context(), move("refused", "a", "b", 1000))
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
 	_, failures := c.TransferMany(t.Context(), []transfer.Request{move("one", "a", "b", 1), move("of many", "a", "b", 1)})
@@ -64,7 +64,7 @@ func TestEveryEndIsPurged(t *testing.T) {
 			require.Zero(t, at, "it is not final")
 			continue
 		}
-		require.WithinDuration(t, time.Now().Add(day), at, time.Minute, id)
+		require.WithinDuration(t, time.Now().Add(oneDay), at, time.Minute, id)
 	}
 	require.Len(t, b.purges(), 10)
 	b.cancelWaiting()
@@ -110,7 +110,7 @@ func TestUnknownRetentionIsRefused(t *testing.T) {
 	b := newBank(t, 100, 0)
 	create := bson.D{{Key: "create", Value: "transfers.retention"}, {Key: "validator", Value: bson.M{"never": true}}}
 	require.NoError(t, b.db.RunCommand(t.Context(), create).Err())
-	c := b.coordinator(b.db, transfer.WithRetention(day))
+	c := b.coordinator(b.db, transfer.WithRetention(oneDay))
 	require.ErrorIs(t, c.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
 	_, err := c.Transfer(t.Context(), move("t", "a", "b", 10))
 	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)

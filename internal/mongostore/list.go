@@ -105,8 +105,8 @@ func (s *Store) Stalled(ctx context.Context, threshold time.Duration) iter.Seq2[
 }
 
 // Initiated yields transfers that wait for a worker and whose time has come, by the server's clock: first those that had to wait for
-// it, in that order, then the others, the oldest first. They are looked for apart, each in a part of the index: what is scheduled for later, be
-// it a hundred thousand, is not looked at.
+// it, in that order, then the others, the oldest first. They are looked for apart, each in a part of the index: what is scheduled for
+// later, be it a hundred thousand, is not looked at.
 func (s *Store) Initiated(ctx context.Context) iter.Seq2[Transfer, error] {
 	waiting := func(more ...bson.E) bson.D {
 		return append(bson.D{

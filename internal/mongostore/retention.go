@@ -15,8 +15,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// Final transfers are removed by the server, by an index on the time that their finish has set; no other write sets it. What may be gone is told by a
-// collection of its own, with a document for each retention that was ever in use: { _id: its milliseconds, since: when it was first used }.
+// Final transfers are removed by the server, by an index on the time that their finish has set; no other write sets it. What may be gone
+// is told by a collection of its own, with a document for each retention that was ever in use: { _id: its milliseconds, since: when it
+// was first used }.
 
 const (
 	// ShortestRetention keeps the ID of a final transfer for longer than any message about it may be on its way, and any caller may
@@ -115,8 +116,8 @@ func (d declaration) documents() int { return 1 }
 
 func (d declaration) size() int { return 256 }
 
-// HistoryFrom returns from when on the history is whole: no transfer that was committed later has been purged, or will be while the answer is
-// used. It is zero where none was ever purged.
+// HistoryFrom returns from when on the history is whole: no transfer that was committed later has been purged, or will be while the
+// answer is used. It is zero where none was ever purged.
 func (s *Store) HistoryFrom(ctx context.Context) (time.Time, error) {
 	ctx = detached(ctx)
 	used, err := s.usedRetentions(ctx)

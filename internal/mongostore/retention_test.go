@@ -13,7 +13,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-const day = 24 * time.Hour
+const oneDay = 24 * time.Hour
 
 func keeping(d time.Duration) func(*Config) { return func(c *Config) { c.Retention = d } }
 
@@ -43,7 +43,7 @@ func (b *bank) requirePurge(id string, after time.Duration) {
 // statement still. Without a retention nobody says so.
 func TestFinishDatesThePurge(t *testing.T) {
 	t.Parallel()
-	for name, retention := range map[string]time.Duration{"kept for a day": day, "kept for good": 0} {
+	for name, retention := range map[string]time.Duration{"kept for a day": oneDay, "kept for good": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBankKeeping(t, retention)
@@ -181,7 +181,7 @@ func TestClockLeaps(t *testing.T) {
 		"old":                  {start.Add(clockAge), false},
 		"no other reading":     {wall(time.Second), true},
 		"set back":             {wall(-time.Hour), false},
-		"set back by a week":   {wall(-7 * day), false},
+		"set back by a week":   {wall(-7 * oneDay), false},
 		"set ahead, or asleep": {wall(time.Hour), false},
 	} {
 		now = row.now
@@ -196,19 +196,19 @@ func TestClockLeaps(t *testing.T) {
 // Every retention that is used is stored before it purges anything, once per store, with the time of its first use.
 func TestRetentionsAreDeclared(t *testing.T) {
 	t.Parallel()
-	b := newBankKeeping(t, day)
+	b := newBankKeeping(t, oneDay)
 	first := b.retentions()
 	require.Len(t, first, 1)
-	assert.WithinDuration(t, time.Now(), first[day.Milliseconds()], time.Minute)
+	assert.WithinDuration(t, time.Now(), first[oneDay.Milliseconds()], time.Minute)
 	b.log.take()
 	require.NoError(t, b.store.Connect(t.Context()))
 	assert.Empty(t, b.log.take(), "it is known")
 
 	for range 3 {
-		require.NoError(t, b.another(keeping(day)).Connect(t.Context()))
+		require.NoError(t, b.another(keeping(oneDay)).Connect(t.Context()))
 	}
 	assert.Equal(t, first, b.retentions(), "the first use counts")
-	assert.EqualValues(t, 4, asMap(t, b.raw("transfers.retention", day.Milliseconds()))["coordinators"], "each has written something")
+	assert.EqualValues(t, 4, asMap(t, b.raw("transfers.retention", oneDay.Milliseconds()))["coordinators"], "each has written something")
 	require.NoError(t, b.another(keeping(time.Hour)).Connect(t.Context()))
 	require.NoError(t, b.another().Connect(t.Context()))
 	all := b.retentions()
@@ -250,7 +250,7 @@ func (b *bank) retentions() map[int64]time.Time {
 // keeps its transfer.
 func TestUndeclaredRetentionPurgesNothing(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, keeping(day))
+	b := newBank(t, keeping(oneDay))
 	create := bson.D{{Key: "create", Value: "transfers.retention"}, {Key: "validator", Value: bson.M{"never": true}}}
 	require.NoError(t, b.db.RunCommand(t.Context(), create).Err())
 	require.ErrorIs(t, b.store.Connect(t.Context()), ErrUnsupported)
@@ -267,7 +267,7 @@ func TestUndeclaredRetentionPurgesNothing(t *testing.T) {
 	require.NoError(t, b.db.RunCommand(t.Context(), repair).Err())
 	require.NoError(t, b.store.Connect(t.Context()))
 	b.applied(b.committed("next"), finish(protocol.Success))
-	b.requirePurge("next", day)
+	b.requirePurge("next", oneDay)
 }
 
 // Any process can tell from when on the history is whole: since the shortest retention that can have purged anything by now, with a
@@ -275,7 +275,7 @@ func TestUndeclaredRetentionPurgesNothing(t *testing.T) {
 func TestHistoryFrom(t *testing.T) {
 	t.Parallel()
 	origin := newBank(t)
-	hour, week := time.Hour.Milliseconds(), 7*day.Milliseconds()
+	hour, week := time.Hour.Milliseconds(), 7*oneDay.Milliseconds()
 	for name, row := range map[string]struct {
 		used  map[int64]time.Duration // by milliseconds, how long ago it was first used
 		whole time.Duration           // how far the history goes back; 0: all of it
@@ -284,12 +284,12 @@ func TestHistoryFrom(t *testing.T) {
 		"first used just now":       {map[int64]time.Duration{hour: 0}, 0},
 		"nothing is due yet":        {map[int64]time.Duration{hour: 54 * time.Minute}, 0},
 		"the first is due":          {map[int64]time.Duration{hour: 56 * time.Minute}, 55 * time.Minute},
-		"long in use":               {map[int64]time.Duration{hour: 100 * day}, 55 * time.Minute},
-		"a longer one before":       {map[int64]time.Duration{week: 100 * day, hour: 10 * time.Minute}, 7*day - historyMargin},
-		"the shortest counts":       {map[int64]time.Duration{week: 100 * day, hour: day}, time.Hour - historyMargin},
-		"the longer one is not due": {map[int64]time.Duration{week: 6 * day, hour: day}, time.Hour - historyMargin},
-		"neither is due":            {map[int64]time.Duration{week: 6 * day, hour: time.Minute}, 0},
-		"shorter than is allowed":   {map[int64]time.Duration{1000: day}, 0},
+		"long in use":               {map[int64]time.Duration{hour: 100 * oneDay}, 55 * time.Minute},
+		"a longer one before":       {map[int64]time.Duration{week: 100 * oneDay, hour: 10 * time.Minute}, 7*oneDay - historyMargin},
+		"the shortest counts":       {map[int64]time.Duration{week: 100 * oneDay, hour: oneDay}, time.Hour - historyMargin},
+		"the longer one is not due": {map[int64]time.Duration{week: 6 * oneDay, hour: oneDay}, time.Hour - historyMargin},
+		"neither is due":            {map[int64]time.Duration{week: 6 * oneDay, hour: time.Minute}, 0},
+		"shorter than is allowed":   {map[int64]time.Duration{1000: oneDay}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -327,7 +327,7 @@ func TestHistoryFromIsRemembered(t *testing.T) {
 		require.Zero(t, from)
 	}
 	assert.Equal(t, []string{"find"}, names(b.log.take()))
-	b.putIn("transfers.retention", bson.M{"_id": time.Hour.Milliseconds(), "since": time.Now().Add(-day)})
+	b.putIn("transfers.retention", bson.M{"_id": time.Hour.Milliseconds(), "since": time.Now().Add(-oneDay)})
 	b.store.retention.read = time.Now().Add(-retentionAge)
 	from, err := b.store.HistoryFrom(t.Context())
 	require.NoError(t, err)
@@ -350,7 +350,7 @@ func (b *bank) checkReads(commands []*command) {
 // The writes of a retention and of an obstacle are acknowledged by a journaled majority, whatever the client's settings are.
 func TestRetentionAndObstaclesAreMajorityWrites(t *testing.T) {
 	t.Parallel()
-	b := newBankKeeping(t, day)
+	b := newBankKeeping(t, oneDay)
 	b.note(gone(b.committed("order")))
 	for _, c := range b.log.take() {
 		if c.name != "update" {

@@ -37,16 +37,16 @@ func (b *bank) waiting() []string {
 // first, and then what was stored first.
 func TestScheduledGoByTheServersClock(t *testing.T) {
 	t.Parallel()
-	for name, off := range map[string]time.Duration{"right": 0, "a year ahead": 365 * day, "a year behind": -365 * day} {
+	for name, off := range map[string]time.Duration{"right": 0, "a year ahead": 365 * oneDay, "a year behind": -365 * oneDay} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBank(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(off) } })
 			b.initiated("stored first", time.Time{})
-			b.initiated("tomorrow", time.Now().Add(day))
+			b.initiated("tomorrow", time.Now().Add(oneDay))
 			b.initiated("a minute ago", time.Now().Add(-time.Minute))
 			b.initiated("in a minute", time.Now().Add(time.Minute))
 			b.initiated("an hour ago", time.Now().Add(-time.Hour))
-			b.change("transfers", "stored first", bson.M{"$set": bson.M{"createdAt": time.Now().Add(-day)}})
+			b.change("transfers", "stored first", bson.M{"$set": bson.M{"createdAt": time.Now().Add(-oneDay)}})
 			b.initiated("stored second", time.Time{})
 			assert.Equal(t, []string{"an hour ago", "a minute ago", "stored first", "stored second"}, b.waiting())
 		})

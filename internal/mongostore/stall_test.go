@@ -66,7 +66,9 @@ func TestTakeOversBackOff(t *testing.T) {
 func TestOddAttemptsFailNoSearch(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	for i, odd := range []any{"many", math.NaN(), math.Inf(1), bson.A{}, bson.M{"a": 1}, decimal("NaN"), true, bson.MaxKey{}, bson.MinKey{}, nil} {
+	for i, odd := range []any{
+		"many", math.NaN(), math.Inf(1), bson.A{}, bson.M{"a": 1}, decimal("NaN"), true, bson.MaxKey{}, bson.MinKey{}, nil,
+	} {
 		id := fmt.Sprint("odd", i)
 		b.claimed(id, b.leg("alice", -60))
 		b.change("transfers", id, bson.M{"$set": bson.M{"attempts": odd, "lastModified": time.Now().Add(-100 * time.Hour)}})

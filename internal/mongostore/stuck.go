@@ -39,8 +39,8 @@ func (o Obstacle) Reason() Failure {
 	return f
 }
 
-// NoteObstacles stores with each transfer why it is stuck, in one command. It is there to be read by people: nothing rests on it, and it is no
-// sign of life. Where the reason is stored already nothing is sent.
+// NoteObstacles stores with each transfer why it is stuck, in one command. It is there to be read by people: nothing rests on it, and it
+// is no sign of life. Where the reason is stored already nothing is sent.
 func (s *Store) NoteObstacles(ctx context.Context, obstacles []Obstacle) error {
 	var notes []note
 	for _, o := range obstacles {
@@ -58,9 +58,9 @@ func (s *Store) NoteObstacles(ctx context.Context, obstacles []Obstacle) error {
 	return nil
 }
 
-// note is the write of an obstacle, where the transfer is still unfinished, in the state that it is stuck in, and its execution's. 1. A is stuck, and
-// its note hangs in the network. 2. The cause is repaired, and B finishes the transfer. 3. The note arrives: a final transfer would be called
-// stuck for ever.
+// note is the write of an obstacle, where the transfer is still unfinished, in the state that it is stuck in, and its execution's. 1. A
+// is stuck, and its note hangs in the network. 2. The cause is repaired, and B finishes the transfer. 3. The note arrives: a final
+// transfer would be called stuck for ever.
 type note struct {
 	Obstacle
 
