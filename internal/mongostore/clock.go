@@ -35,7 +35,8 @@ type serverClock struct {
 	mu     sync.Mutex
 	now    func() time.Time
 	offset time.Duration
-	read   time.Time
+	read   time.Time // when the server's was known
+	wall   time.Time // the same, as a clock on the wall shows it, which may be set
 }
 
 // serverTime returns a time that the server's clock has certainly reached.
@@ -80,7 +81,7 @@ func (c *serverClock) estimate() (time.Time, bool) {
 	defer c.mu.Unlock()
 	now := c.now()
 	age := now.Sub(c.read) // by a clock that nobody sets, and that may stand still while the machine sleeps
-	leap := now.Round(0).Sub(c.read.Round(0)) - age
+	leap := now.Round(0).Sub(c.wall) - age
 	fresh := !c.read.IsZero() && age >= 0 && age < clockAge && leap.Abs() < clockLeap
 	return now.Add(c.offset).UTC().Truncate(time.Millisecond), fresh // as it will be read back
 }
@@ -90,6 +91,7 @@ func (c *serverClock) correct(server time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read = c.now()
+	c.wall = c.read.Round(0)
 	c.offset = server.Sub(c.read)
 }
 

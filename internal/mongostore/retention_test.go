@@ -2,6 +2,8 @@ package mongostore
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -155,6 +157,19 @@ func TestFinishAsksForTheTime(t *testing.T) {
 	b.requirePurge("t0", time.Hour)
 }
 
+// A finish whose server does not tell its time keeps no transfer for good, by going out without a purge: it is sent later.
+func TestFinishIsNotSentWithoutTheTime(t *testing.T) {
+	b := newBankKeeping(t, time.Hour)
+	w := b.committed("order")
+	b.forgetTime()
+	stop := b.failing(1000, []string{"hello"}, bson.M{"errorCode": 50})
+	assert.Equal(t, protocol.NotSent, b.on(w, finish(protocol.Success)).Result)
+	assert.Equal(t, "Committed", asMap(t, b.raw("transfers", "order"))["state"])
+	stop()
+	b.applied(w, finish(protocol.Success))
+	b.requirePurge("order", time.Hour)
+}
+
 // forgetTime makes the correction of the process's clock an old one.
 func (b *bank) forgetTime() {
 	b.store.clock.mu.Lock()
@@ -170,26 +185,27 @@ func TestClockLeaps(t *testing.T) {
 	c := serverClock{now: func() time.Time { return now }}
 	_, fresh := c.estimate()
 	assert.False(t, fresh)
-	c.correct(start.Add(time.Hour))
-	wall := func(d time.Duration) time.Time { return start.Round(0).Add(d) } // without the reading that nobody sets
 	for name, row := range map[string]struct {
-		now   time.Time
-		fresh bool
+		passed, leap time.Duration
+		fresh        bool
 	}{
-		"at once":              {start, true},
-		"nearly old":           {start.Add(clockAge - time.Second), true},
-		"old":                  {start.Add(clockAge), false},
-		"no other reading":     {wall(time.Second), true},
-		"set back":             {wall(-time.Hour), false},
-		"set back by a week":   {wall(-7 * oneDay), false},
-		"set ahead, or asleep": {wall(time.Hour), false},
+		"at once":        {0, 0, true},
+		"nearly old":     {clockAge - time.Second, 0, true},
+		"old":            {clockAge, 0, false},
+		"set back":       {time.Second, -time.Hour, false},
+		"set ahead":      {time.Second, time.Hour, false},
+		"asleep":         {0, 2 * time.Second, false},
+		"a little ahead": {time.Second, clockLeap / 2, true},
+		"a little back":  {time.Second, -clockLeap / 2, true},
+		"no other clock": {-time.Second, 0, false},
 	} {
-		now = row.now
+		now = start
+		c.correct(start.Add(time.Hour))
+		now = start.Add(row.passed)
+		c.wall = c.wall.Add(-row.leap)
 		at, fresh := c.estimate()
 		assert.Equal(t, row.fresh, fresh, name)
-		if fresh {
-			assert.WithinDuration(t, row.now.Add(time.Hour), at, time.Millisecond)
-		}
+		assert.WithinDuration(t, now.Add(time.Hour), at, time.Millisecond)
 	}
 }
 
@@ -294,8 +310,8 @@ func TestHistoryFrom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBank(t)
-			for milliseconds, ago := range row.used {
-				b.putIn("transfers.retention", bson.M{"_id": milliseconds, "since": time.Now().Add(-ago)})
+			for _, milliseconds := range slices.Sorted(maps.Keys(row.used)) {
+				b.putIn("transfers.retention", bson.M{"_id": milliseconds, "since": time.Now().Add(-row.used[milliseconds])})
 			}
 			from, err := b.store.HistoryFrom(t.Context())
 			require.NoError(t, err)
