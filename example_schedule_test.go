@@ -13,42 +13,38 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// withBank runs a story over a database of its own, in which alice has 10,000 and bob nothing.
-func withBank(story func(context.Context, *mongo.Database, *transfer.Coordinator) error, opts ...transfer.Option) {
-	ctx := context.Background()
+// inBank runs a story over a database of its own, in which alice has 10,000 and bob nothing.
+func inBank(story func(context.Context, *mongo.Database, *transfer.Coordinator) error, opts ...transfer.Option) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI()))
 	if err != nil {
-		fmt.Println(err)
-		return
+		return err
 	}
 	defer func() { _ = client.Disconnect(ctx) }()
 	db := client.Database("example_" + bson.NewObjectID().Hex())
 	defer func() { _ = db.Drop(ctx) }()
 	coord, err := transfer.NewCoordinator(db, opts...)
 	if err != nil {
-		fmt.Println(err)
-		return
+		return err
 	}
 	defer func() { _ = coord.Close(ctx) }()
 	if err := coord.Setup(ctx); err != nil {
-		fmt.Println(err)
-		return
+		return err
 	}
 	for _, a := range []transfer.Account{{ID: "alice", Balance: transfer.Units(10_000)}, {ID: "bob"}} {
 		if _, err := coord.OpenAccount(ctx, a); err != nil {
-			fmt.Println(err)
-			return
+			return err
 		}
 	}
-	if err := story(ctx, db, coord); err != nil {
-		fmt.Println(err)
-	}
+	return story(ctx, db, coord)
 }
 
 // A payment that is scheduled waits for its time by the server's clock, and a worker, in this process or another, runs it then.
 func ExampleCoordinator_Submit() {
-	withBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
+	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
 		working, stop := context.WithCancel(ctx)
+		defer stop()
 		ended := make(chan error, 1)
 		go func() { ended <- coord.Run(working) }()
 		for id, wait := range map[string]time.Duration{"soon": 200 * time.Millisecond, "tomorrow": 24 * time.Hour} {
@@ -77,6 +73,9 @@ func ExampleCoordinator_Submit() {
 		stop()
 		return <-ended
 	})
+	if err != nil {
+		fmt.Println(err)
+	}
 	// Output:
 	// soon Success
 	// tomorrow Initiated
@@ -85,7 +84,7 @@ func ExampleCoordinator_Submit() {
 
 // Transfers are found by what was stored with them.
 func ExampleCoordinator_List() {
-	withBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
+	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
 		for i, order := range []string{"A7", "B2", "A7"} {
 			_, err := coord.Transfer(ctx, transfer.Request{
 				ID: fmt.Sprint("payment-", i+1), From: "alice", To: "bob", Amount: transfer.Units(100),
@@ -104,6 +103,9 @@ func ExampleCoordinator_List() {
 		}
 		return nil
 	})
+	if err != nil {
+		fmt.Println(err)
+	}
 	// Output:
 	// payment-3 A7
 	// payment-1 A7
@@ -112,7 +114,7 @@ func ExampleCoordinator_List() {
 // A payment is stuck because somebody has deleted bob's account in the middle of it. It is listed with the reason; once the
 // document is back a worker finishes it, or a sweep that doesn't wait.
 func ExampleQuery_stuck() {
-	withBank(func(ctx context.Context, db *mongo.Database, coord *transfer.Coordinator) error {
+	err := inBank(func(ctx context.Context, db *mongo.Database, coord *transfer.Coordinator) error {
 		accounts := db.Collection("accounts")
 		_, err := coord.Transfer(ctx, transfer.Request{ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(6_000)})
 		if err != nil {
@@ -145,6 +147,9 @@ func ExampleQuery_stuck() {
 		fmt.Println("succeeded:", report.Succeeded)
 		return err
 	})
+	if err != nil {
+		fmt.Println(err)
+	}
 	// Output:
 	// stuck: 1
 	// order-17 Committed account "bob" is gone
@@ -169,7 +174,7 @@ func inTheMiddle(ctx context.Context, db *mongo.Database, id, account string) (b
 // What is final is removed by the server after ninety days. The ID is forgotten then: nobody may ask for the same transfer so late.
 func ExampleWithRetention() {
 	const ninetyDays = 90 * 24 * time.Hour
-	withBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
+	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
 		rec, err := coord.Transfer(ctx, transfer.Request{ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(6_000)})
 		if err != nil {
 			return err
@@ -177,6 +182,9 @@ func ExampleWithRetention() {
 		fmt.Println(rec.State, "and kept for", rec.PurgeAt.Sub(rec.LastModified))
 		return nil
 	}, transfer.WithRetention(ninetyDays))
+	if err != nil {
+		fmt.Println(err)
+	}
 	// Output:
 	// Success and kept for 2160h0m0s
 }

@@ -68,14 +68,14 @@ func TestPoison(t *testing.T) {
 		poison poison
 		code   string
 	}{
-		"committed, credit deleted":         {transfer.Resume, 4, transfer.StateCommitted, poison{"b", deleted("b")}, "accountNotFound"},
-		"committed, debit deleted":          {transfer.Resume, 4, transfer.StateCommitted, poison{"a", deleted("a")}, "accountNotFound"},
-		"committed, balance a text":         {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", "x")}, "unwritable"},
-		"committed, balance null":           {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", nil)}, "unwritable"},
-		"committed, balance a list":         {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", bson.A{})}, "unwritable"},
-		"committed, refused by a validator": {transfer.Resume, 4, transfer.StateCommitted, poison{"b", forbidden("b")}, "unwritable"},
-		"rolled back, balance a text":       {transfer.RollBack, 3, transfer.StateRollback, poison{"a", set("a", "balance", "x")}, "unwritable"},
-		"rolled back, refused by a validator": {transfer.RollBack, 3, transfer.StateRollback,
+		"committed, credit deleted":   {transfer.Resume, 4, transfer.StateCommitted, poison{"b", deleted("b")}, "accountNotFound"},
+		"committed, debit deleted":    {transfer.Resume, 4, transfer.StateCommitted, poison{"a", deleted("a")}, "accountNotFound"},
+		"committed, balance a text":   {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", "x")}, "unwritable"},
+		"committed, balance null":     {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", nil)}, "unwritable"},
+		"committed, balance [1]":      {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", bson.A{1})}, "unwritable"},
+		"committed, validated":        {transfer.Resume, 4, transfer.StateCommitted, poison{"b", forbidden("b")}, "unwritable"},
+		"rolled back, balance a text": {transfer.RollBack, 3, transfer.StateRollback, poison{"a", set("a", "balance", "x")}, "unwritable"},
+		"rolled back, validated": {transfer.RollBack, 3, transfer.StateRollback,
 			poison{"b", forbidden("b")}, "unwritable"},
 	} {
 		t.Run(name, func(t *testing.T) {

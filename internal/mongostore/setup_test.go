@@ -308,8 +308,8 @@ func TestForeignTransfersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// Metadata has no index of the library's: the newest transfers are looked through. An index of the user's, in the order that the documentation
-// names, finds and sorts.
+// Metadata has no index of the library's: the newest transfers are looked through. An index of the user's, in the order that the
+// documentation names, finds and sorts.
 func TestListByMetadata(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
