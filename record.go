@@ -32,7 +32,7 @@ type Record struct {
 // Failure says why a transfer was rolled back, or is stuck.
 type Failure struct {
 	// Code is the error's name without Err, in lower camel case: insufficientFunds, accountClosed, cancelled; or stalled. What is stuck has
-	// accountNotFound or unwritable.
+	// accountNotFound, requirementFailed for the document of an effect, or unwritable.
 	Code            string
 	Ledger, Account string // the account that is the cause, if one is
 	Message         string
@@ -43,9 +43,10 @@ func recordOf(t mongostore.Transfer) Record {
 		ID: t.ID, State: State(t.State), Currency: t.Currency, Epoch: t.Epoch, Owner: t.Owner,
 		CreatedAt: t.CreatedAt, LastModified: t.LastModified, Attempts: int(t.Attempts), NotBefore: t.NotBefore, PurgeAt: t.PurgeAt,
 		Failure: failureOf(t.Failure), Stuck: failureOf(t.Stuck),
+		Reverses: t.Reverses, ReversedBy: t.ReversedBy, Hold: t.Hold, ExpiresAt: t.ExpiresAt, Effects: effectsOf(t),
 		Legs: make([]Leg, len(t.Legs)),
 	}
-	for i, leg := range t.Legs {
+	for i, leg := range t.Moved() {
 		r.Legs[i] = Leg{Ledger: leg.Ledger, Account: leg.Account, Amount: Amount{leg.Amount}}
 	}
 	r.Metadata = decodeMetadata(t.Metadata)

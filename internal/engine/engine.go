@@ -126,7 +126,6 @@ type Result struct {
 	Transfer     mongostore.Transfer // as this execution last saw its document, which may have been before that state
 	Refusal      protocol.Refusal    // of this execution, if it rolled back
 	ClaimInDoubt bool
-	StuckAt      int
 	Stuck        mongostore.Failure // what is in the way of a Stuck one, as it is stored
 	Seen         money.Amount       // the balance of the participant that the refusal names
 	SeenKnown    bool

@@ -70,13 +70,13 @@ func (e *Engine) Execute(
 	now := e.now()
 	r := &run{
 		work:      w,
-		execution: protocol.New(start, len(w.Transfer.Legs)),
+		execution: protocol.New(start, w.Participants()),
 		until:     until,
 		values:    context.WithoutCancel(ctx),
 		patience:  now.Add(patience(ctx, now)),
 		away:      now.Add(AwayLimit),
 		admitted:  true,
-		tasks:     make([]task, 0, len(w.Transfer.Legs)),
+		tasks:     make([]task, 0, w.Participants()),
 		answered:  make(chan struct{}),
 	}
 	e.step(r)
@@ -294,7 +294,7 @@ func (r *run) answer(failure error) {
 	r.done, r.failure = true, failure
 	r.result = Result{
 		Outcome: x.Outcome(), State: x.State(), Transfer: r.work.Transfer, Refusal: x.Refusal(), ClaimInDoubt: x.ClaimInDoubt(),
-		StuckAt: x.StuckAt(), Cause: r.work.Cause,
+		Cause: r.work.Cause,
 	}
 	if o, stuck := r.obstacle(); stuck {
 		r.result.Stuck = o.Reason()

@@ -2,7 +2,6 @@ package mongostore
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -24,14 +23,17 @@ type Obstacle struct {
 // Reason returns the obstacle as it is stored and told.
 func (o Obstacle) Reason() Failure {
 	f := Failure{Code: protocol.Unwritable.String()}
-	what := "the transfer's own document"
+	what, gone := "the transfer's own document", protocol.NotFound
 	if o.Participant != protocol.NoParticipant {
-		leg := o.Work.parties[o.Participant].leg
-		f.Ledger, f.Account = leg.Ledger, leg.Account
-		what = fmt.Sprintf("account %q", leg.Account)
+		p := &o.Work.parties[o.Participant]
+		f.Ledger, f.Account = p.leg.Ledger, p.leg.Account
+		what = o.Work.Name(o.Participant)
+		if p.effect != nil {
+			gone = protocol.RequirementFailed
+		}
 	}
 	if o.Cause == nil {
-		f.Code, f.Message = protocol.NotFound.String(), what+" is gone"
+		f.Code, f.Message = gone.String(), what+" is gone"
 		return f
 	}
 	cause := o.Cause.Error()
