@@ -178,6 +178,31 @@ func TestRollBackWithADeletedAccount(t *testing.T) {
 	b.audit(initial(100))
 }
 
+// A committed payment whose order was deleted is stuck at the order, with the money on its way, and ends once the order is back.
+func TestPoisonedEffect(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, 100, 0)
+	b.dying(6, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Transfer(ctx, payment("p", "o-1", 60))
+		return err
+	}, orders)
+	var order bson.Raw
+	require.NoError(t, b.db.Collection("orders").FindOneAndDelete(t.Context(), bson.D{{Key: "_id", Value: "o-1"}}).Decode(&order))
+	c := b.coordinator(b.db, append(orders(b.db), transfer.WithStallThreshold(0))...)
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: 1, Stuck: 1}, report)
+	rec, err := b.Get(t.Context(), "p")
+	require.NoError(t, err)
+	require.Equal(t, &transfer.Failure{
+		Code: "requirementFailed", Ledger: "orders", Account: "o-1", Message: `document "o-1" of "orders" is gone`,
+	}, rec.Stuck)
+	b.insert("orders", order)
+	require.Equal(t, 1, b.recoverAll(orders(b.db)...).Succeeded)
+	b.order("o-1", "paid", false)
+	b.audit(initial(100, 0))
+}
+
 // A process may die at each message of its attempt to finish what can't be finished, the one that says why among them: once the cause is
 // repaired the transfer is finished, and what arrives after that changes nothing.
 func TestEveryMessageOfPoisonMayFail(t *testing.T) {

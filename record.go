@@ -34,7 +34,7 @@ type Failure struct {
 	// Code is the error's name without Err, in lower camel case: insufficientFunds, accountClosed, cancelled; or stalled. What is stuck has
 	// accountNotFound, requirementFailed for the document of an effect, or unwritable.
 	Code            string
-	Ledger, Account string // the account that is the cause, if one is
+	Ledger, Account string // the account that is the cause, if one is; of an effect, the names of the documents and of the document
 	Message         string
 }
 

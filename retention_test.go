@@ -72,6 +72,37 @@ func TestEveryEndIsPurged(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
+// A hold is purged after it was posted, voided or has expired, and not while it is held; a reversal and what it has reversed are purged
+// like any other.
+func TestHoldsAndReversalsArePurged(t *testing.T) {
+	t.Parallel()
+	b := newBankWith(t, []transfer.Option{transfer.WithRetention(oneDay)}, 100, 0)
+	for _, id := range []string{"posted", "posted in part", "voided", "expired", "held"} {
+		b.hold(id, 10, time.Hour)
+		require.Zero(t, b.purges()[id])
+	}
+	_, err := b.Post(t.Context(), "posted")
+	require.NoError(t, err)
+	_, err = b.Post(t.Context(), "posted in part", transfer.PostAmount(transfer.Units(3)))
+	require.NoError(t, err)
+	_, err = b.Void(t.Context(), "voided")
+	require.NoError(t, err)
+	b.expire("expired")
+	report, err := b.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Expired)
+	_, err = b.Reverse(t.Context(), "posted", "reversal")
+	require.NoError(t, err)
+	for id, at := range b.purges() {
+		require.Equal(t, id == "held", at.IsZero(), id)
+	}
+	require.Len(t, b.purges(), 6)
+	_, err = b.Void(t.Context(), "held")
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().Add(oneDay), b.purges()["held"], time.Minute)
+	b.audit(initial(100, 0))
+}
+
 // The server removes a transfer when its time has come, and no other. Its ID is forgotten: used again, it moves the money again.
 func TestServerPurges(t *testing.T) {
 	t.Parallel()
