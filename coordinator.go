@@ -49,6 +49,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		Fields:      mongostore.Fields(s.fields),
 		IDs:         mongostore.IDCodec(s.ids),
 		MarkerLimit: s.markerLimit,
+		Retention:   s.retention,
 		Now:         now,
 	})
 	if err != nil {
