@@ -1,0 +1,164 @@
+package transfer_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// statement collects the entries that a query selects, in order. It requires that each balance is what the entry before it left.
+func (b *bank) statement(of *transfer.Ledger, id string, q transfer.StatementQuery) []transfer.Entry {
+	b.t.Helper()
+	var entries []transfer.Entry
+	for e, err := range of.Statement(b.t.Context(), id, q) {
+		require.NoError(b.t, err)
+		entries = append(entries, e)
+	}
+	requireChain(b.t, entries)
+	return entries
+}
+
+func requireChain(t *testing.T, entries []transfer.Entry) {
+	t.Helper()
+	for i := range len(entries) - 1 {
+		newer, older := entries[i], entries[i+1]
+		require.Equal(t, units(t, newer.Balance)-units(t, newer.Amount), units(t, older.Balance), "from %+v to %+v", older, newer)
+		order := older.At.Compare(newer.At)
+		require.True(t, order < 0 || order == 0 && older.TransferID < newer.TransferID, "%+v is listed before %+v", newer, older)
+	}
+}
+
+func (b *bank) ledger(name string) *transfer.Ledger {
+	b.t.Helper()
+	l, err := b.Ledger(name)
+	require.NoError(b.t, err)
+	return l
+}
+
+// lines tells entries shortly: ID, amount and balance of each.
+func (b *bank) lines(entries []transfer.Entry) []string {
+	b.t.Helper()
+	lines := []string{}
+	for _, e := range entries {
+		lines = append(lines, strings.Join([]string{e.TransferID, e.Amount.String(), e.Balance.String()}, " "))
+	}
+	return lines
+}
+
+// committed returns when a transfer was committed.
+func (b *bank) committed(id string) time.Time {
+	b.t.Helper()
+	var stored struct {
+		At time.Time `bson:"committedAt"`
+	}
+	require.NoError(b.t, b.db.Collection("transfers").FindOne(b.t.Context(), bson.M{"_id": id}).Decode(&stored))
+	return stored.At
+}
+
+func (b *bank) requireBalanceAt(id string, at time.Time, want int64) {
+	b.t.Helper()
+	got, err := b.BalanceAt(b.t.Context(), id, at)
+	require.NoError(b.t, err)
+	require.Equal(b.t, want, units(b.t, got), "the balance of %s at %s", id, at)
+}
+
+// A statement tells what was moved, newest first, with the balance after each; what has failed or still waits is not in it.
+func TestStatement(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	var at []time.Time
+	for _, req := range []transfer.Request{move("1", "a", "b", 10), move("2", "b", "a", 4), move("refused", "a", "b", 1000), move("3", "a", "b", 20)} {
+		_, err := b.Transfer(t.Context(), req)
+		if req.ID == "refused" {
+			require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+			continue
+		}
+		require.NoError(t, err)
+		at = append(at, b.committed(req.ID))
+		require.Eventually(t, func() bool { return time.Since(at[len(at)-1]) > 3*time.Millisecond }, time.Minute, time.Millisecond)
+	}
+	_, err := b.Submit(t.Context(), move("waiting", "a", "b", 1))
+	require.NoError(t, err)
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		query transfer.StatementQuery
+		want  []string
+	}{
+		{transfer.StatementQuery{}, []string{"3 -20 74", "2 4 94", "1 -10 90"}},
+		{transfer.StatementQuery{Limit: 2}, []string{"3 -20 74", "2 4 94"}},
+		{transfer.StatementQuery{Before: at[2]}, []string{"2 4 94", "1 -10 90"}},
+		{transfer.StatementQuery{Before: at[2].Add(1)}, []string{"3 -20 74", "2 4 94", "1 -10 90"}},
+		{transfer.StatementQuery{Before: at[2], Limit: 1}, []string{"2 4 94"}},
+		{transfer.StatementQuery{Before: at[2].Add(time.Hour), Limit: 1}, []string{"3 -20 74"}},
+		{transfer.StatementQuery{After: at[1]}, []string{"3 -20 74"}},
+		{transfer.StatementQuery{After: at[1].Add(-1)}, []string{"3 -20 74", "2 4 94"}},
+		{transfer.StatementQuery{After: at[0], Before: at[2]}, []string{"2 4 94"}},
+		{transfer.StatementQuery{After: at[2], Before: at[0]}, []string{}},
+		{transfer.StatementQuery{After: at[2]}, []string{}},
+		{transfer.StatementQuery{Before: at[0]}, []string{}},
+	} {
+		require.Equal(t, c.want, b.lines(b.statement(b.ledger(""), "a", c.query)), "%+v", c.query)
+	}
+	entries := b.statement(b.ledger(""), "b", transfer.StatementQuery{})
+	require.Equal(t, []string{"3 20 26", "2 -4 6", "1 10 10"}, b.lines(entries))
+	require.Equal(t, []time.Time{at[2], at[1], at[0]}, []time.Time{entries[0].At, entries[1].At, entries[2].At})
+	for at, want := range map[time.Time]int64{
+		{}: 100, at[0].Add(-1): 100, at[0]: 90, at[1].Add(-1): 90, at[1]: 94, at[2]: 74, at[2].Add(ms): 74, at[2].Add(time.Hour): 74,
+	} {
+		b.requireBalanceAt("a", at, want)
+	}
+	for e, err := range b.Statement(t.Context(), "a", transfer.StatementQuery{}) {
+		require.NoError(t, err)
+		require.Equal(t, "3", e.TransferID)
+		break // an early end is fine
+	}
+	b.cancelWaiting()
+	b.audit(initial(100, 0))
+}
+
+// What can't be asked for is refused with the error that says why.
+func TestStatementErrors(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100)
+	b.insert("accounts", bson.M{"_id": "double", "balance": 1.5}, bson.M{"_id": "text", "balance": "1"})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	closed := b.coordinator(b.db)
+	require.NoError(t, closed.Close(t.Context()))
+	for _, c := range []struct {
+		ctx         context.Context
+		coordinator *transfer.Coordinator
+		id          string
+		query       transfer.StatementQuery
+		want        error
+	}{
+		{t.Context(), b.Coordinator, "nobody", transfer.StatementQuery{}, transfer.ErrAccountNotFound},
+		{t.Context(), b.Coordinator, "", transfer.StatementQuery{}, transfer.ErrInvalidRequest},
+		{t.Context(), b.Coordinator, strings.Repeat("x", 256), transfer.StatementQuery{}, transfer.ErrInvalidRequest},
+		{t.Context(), b.Coordinator, "double", transfer.StatementQuery{}, transfer.ErrAmountKind},
+		{t.Context(), b.Coordinator, "text", transfer.StatementQuery{}, transfer.ErrAmountKind},
+		{t.Context(), closed, "a", transfer.StatementQuery{}, transfer.ErrClosed},
+		{ended, b.Coordinator, "a", transfer.StatementQuery{}, context.Canceled},
+	} {
+		n := 0
+		for e, err := range c.coordinator.Statement(c.ctx, c.id, c.query) {
+			require.ErrorIs(t, err, c.want)
+			require.Zero(t, e)
+			n++
+		}
+		require.Equal(t, 1, n, "the error is yielded once")
+		_, err := c.coordinator.BalanceAt(c.ctx, c.id, time.Now())
+		require.ErrorIs(t, err, c.want)
+	}
+	for _, err := range b.Statement(t.Context(), "a", transfer.StatementQuery{Limit: -1}) {
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	}
+	b.remove("accounts", "double", "text")
+	b.audit(initial(100))
+}
