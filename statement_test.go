@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func (b *bank) ledger(name string) *transfer.Ledger {
 // lines tells entries shortly: ID, amount and balance of each.
 func (b *bank) lines(entries []transfer.Entry) []string {
 	b.t.Helper()
-	lines := []string{}
+	var lines []string
 	for _, e := range entries {
 		lines = append(lines, strings.Join([]string{e.TransferID, e.Amount.String(), e.Balance.String()}, " "))
 	}
@@ -99,9 +100,9 @@ func TestStatement(t *testing.T) {
 		{transfer.StatementQuery{After: at[1]}, []string{"3 -20 74"}},
 		{transfer.StatementQuery{After: at[1].Add(-1)}, []string{"3 -20 74", "2 4 94"}},
 		{transfer.StatementQuery{After: at[0], Before: at[2]}, []string{"2 4 94"}},
-		{transfer.StatementQuery{After: at[2], Before: at[0]}, []string{}},
-		{transfer.StatementQuery{After: at[2]}, []string{}},
-		{transfer.StatementQuery{Before: at[0]}, []string{}},
+		{transfer.StatementQuery{After: at[2], Before: at[0]}, nil},
+		{transfer.StatementQuery{After: at[2]}, nil},
+		{transfer.StatementQuery{Before: at[0]}, nil},
 	} {
 		require.Equal(t, c.want, b.lines(b.statement(b.ledger(""), "a", c.query)), "%+v", c.query)
 	}
@@ -161,4 +162,107 @@ func TestStatementErrors(t *testing.T) {
 	}
 	b.remove("accounts", "double", "text")
 	b.audit(initial(100))
+}
+
+// A transfer is an entry from its commit on, and not before, whether its money has arrived or not; of a hold that was posted in part, that
+// part.
+func TestStatementOfWhatIsInFlight(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		transfer           bson.M
+		a, b               int64 // the stored balances
+		markers            bool
+		entriesA, entriesB []string
+		postedA, postedB   int64
+	}{
+		"prepared":    {bson.M{"state": "Preparing"}, 40, 5, true, nil, nil, 100, 5},
+		"rolled back": {bson.M{"state": "Rollback"}, 40, 5, true, nil, nil, 100, 5},
+		"failed":      {bson.M{"state": "Fail"}, 100, 5, false, nil, nil, 100, 5},
+		"committed":   {bson.M{"state": "Committed"}, 40, 5, true, []string{"t -60 40"}, []string{"t 60 65"}, 40, 65},
+		"settled":     {bson.M{"state": "Committed"}, 40, 65, false, []string{"t -60 40"}, []string{"t 60 65"}, 40, 65},
+		"over":        {bson.M{"state": "Success"}, 40, 65, false, []string{"t -60 40"}, []string{"t 60 65"}, 40, 65},
+		"held":        {bson.M{"state": "Preparing", "hold": true, "held": true}, 40, 5, true, nil, nil, 100, 5},
+		"posted": {bson.M{"state": "Committed", "hold": true, "held": true, "posted": int64(25)}, 40, 5, true,
+			[]string{"t -25 75"}, []string{"t 25 30"}, 75, 30},
+		"posted and settled": {bson.M{"state": "Success", "hold": true, "held": true, "posted": int64(25)}, 75, 30, false,
+			[]string{"t -25 75"}, []string{"t 25 30"}, 75, 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t)
+			past := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
+			document := bson.M{"_id": "t", "createdAt": past, "lastModified": past, "epoch": 1, "legs": bson.A{
+				bson.M{"ledger": "", "ns": b.db.Name() + ".accounts", "account": "a", "amount": int64(-60)},
+				bson.M{"ledger": "", "ns": b.db.Name() + ".accounts", "account": "b", "amount": int64(60)},
+			}}
+			maps.Copy(document, c.transfer)
+			if c.entriesA != nil {
+				document["committedAt"] = past
+			}
+			pendingA, pendingB := bson.M{}, bson.M{}
+			if c.markers {
+				pendingA, pendingB = bson.M{"t": int64(-60)}, bson.M{"t": int64(60)}
+			}
+			b.insert("transfers", document)
+			b.insert("accounts", bson.M{"_id": "a", "balance": c.a, "pending": pendingA}, bson.M{"_id": "b", "balance": c.b, "pending": pendingB})
+			apart := b.coordinator(b.db, transfer.WithAccounts(b.through(nil).Collection("accounts")))
+			for _, coordinator := range []*transfer.Coordinator{b.Coordinator, apart} {
+				of, err := coordinator.Ledger("")
+				require.NoError(t, err)
+				require.Equal(t, c.entriesA, b.lines(b.statement(of, "a", transfer.StatementQuery{})))
+				require.Equal(t, c.entriesB, b.lines(b.statement(of, "b", transfer.StatementQuery{})))
+				for at, want := range map[time.Time][2]int64{past: {c.postedA, c.postedB}, past.Add(-1): {100, 5}} {
+					for i, id := range []string{"a", "b"} {
+						got, err := of.BalanceAt(t.Context(), id, at)
+						require.NoError(t, err)
+						require.Equal(t, want[i], units(t, got), "%s at %s", id, at)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Decimals, ObjectIds, fields of other names and other ledgers have statements like all others.
+func TestStatementOfOtherForms(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	c := b.coordinator(b.db, transfer.WithAccountIDs(transfer.ObjectIDs), transfer.WithLedger("euro", b.db.Collection("euro")),
+		transfer.WithFields(transfer.Fields{Balance: "credits", Pending: "on its way"}))
+	require.NoError(t, c.Setup(t.Context()))
+	of, err := c.Ledger("euro")
+	require.NoError(t, err)
+	const ann, ben = "0123456789abcdef01234567", "0123456789abcdef01234568"
+	for id, balance := range map[string]string{ann: "10.50", ben: "0"} {
+		_, err := of.Open(t.Context(), transfer.Account{ID: id, Balance: decimal(t, balance)})
+		require.NoError(t, err)
+		_, err = c.OpenAccount(t.Context(), transfer.Account{ID: id})
+		require.NoError(t, err)
+	}
+	var last transfer.Record
+	for id, amount := range map[string]string{"1": "0.25", "2": "0.1"} {
+		last, err = c.Transfer(t.Context(), transfer.Request{ID: id, Legs: []transfer.Leg{
+			{Ledger: "euro", Account: ann, Amount: decimal(t, amount).Neg()}, {Ledger: "euro", Account: strings.ToUpper(ben), Amount: decimal(t, amount)},
+		}})
+		require.NoError(t, err)
+	}
+	for id, want := range map[string][2]string{strings.ToUpper(ann): {"10.15", "10.50"}, ben: {"0.35", "0"}} {
+		var entries []transfer.Entry
+		for e, err := range of.Statement(t.Context(), id, transfer.StatementQuery{}) {
+			require.NoError(t, err)
+			entries = append(entries, e)
+		}
+		require.Len(t, entries, 2)
+		require.Equal(t, want[0], entries[0].Balance.String())
+		balance, err := of.BalanceAt(t.Context(), id, b.committed(last.ID).Add(-time.Hour))
+		require.NoError(t, err)
+		require.Zero(t, balance.Cmp(decimal(t, want[1])), "%s was opened with %s", id, balance)
+	}
+	for _, err := range c.Statement(t.Context(), ann, transfer.StatementQuery{}) {
+		require.NoError(t, err)
+		require.Fail(t, "the account of that ID in another ledger has no entries")
+	}
+	for _, err := range c.Statement(t.Context(), "ann", transfer.StatementQuery{}) {
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	}
 }
