@@ -138,9 +138,7 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	if before.IsZero() || !before.Before(closing.At) {
 		return p, nil
 	}
-	err = p.back(ctx, before.Add(-time.Millisecond), func(mongostore.Entry) bool { return true })
-	p.at = before
-	return p, err
+	return p, p.back(ctx, before.Add(-time.Millisecond), func(mongostore.Entry) bool { return true })
 }
 
 // lasting reports whether a read has failed for a reason that another try won't change.

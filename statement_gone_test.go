@@ -37,7 +37,7 @@ func TestHistoryGone(t *testing.T) {
 		require.Eventually(t, func() bool { return time.Since(at[len(at)-1]) > 5*time.Millisecond }, time.Minute, time.Millisecond)
 	}
 	const ms = time.Millisecond
-	b.PurgedBefore(at[1])
+	b.PurgedBefore(at[1].Add(-ms / 2))
 	for _, c := range []struct {
 		query transfer.StatementQuery
 		want  []string

@@ -86,7 +86,7 @@ func (h *History) closeAtOnce(ctx context.Context, before time.Time) (Closing, b
 	if err != nil || !found {
 		return Closing{}, found, err
 	}
-	balance, err := h.count(ctx, seen, end, end, func(Entry) (bool, error) { return true, nil })
+	balance, err := h.count(ctx, seen, end, func(Entry) (bool, error) { return true, nil })
 	return Closing{end, balance}, true, err
 }
 
@@ -135,11 +135,7 @@ func (h *History) closeApart(ctx context.Context, before time.Time) (Closing, bo
 	if h.seen, err = clusterTime(session); err != nil {
 		return Closing{}, true, err
 	}
-	since := end
-	if first.LocalTime.Before(since) {
-		since = first.LocalTime
-	}
-	balance, err := h.count(ctx, seen, end, since, func(e Entry) (bool, error) {
+	balance, err := h.count(ctx, seen, end, func(e Entry) (bool, error) {
 		if !e.At.Before(first.LocalTime) && !e.At.After(second.LocalTime) {
 			return false, errUndecided
 		}
@@ -213,10 +209,11 @@ func (f Fields) inFlight(document bson.Raw) []string {
 	return ids
 }
 
-// count returns the balance of an account that was seen as it was at the end, an instant before. Of what was committed since an earlier
-// instant, and has no marker, settled tells whether it is in what was seen.
+// count returns the balance of an account that was seen as it was at the end, an instant before. Of what was committed since then, and
+// has no marker, settled tells whether it is in what was seen; it is asked about the last tick before the end, too, for that may
+// be when the account was read.
 func (h *History) count(
-	ctx context.Context, seen view, end, since time.Time, settled func(Entry) (bool, error),
+	ctx context.Context, seen view, end time.Time, settled func(Entry) (bool, error),
 ) (money.Amount, error) {
 	balance, err := h.withMarked(ctx, seen, end)
 	if err != nil {
@@ -227,7 +224,7 @@ func (h *History) count(
 		marked[id] = true
 	}
 	var failed error
-	err = h.find(ctx, bson.D{{Key: "$gte", Value: since}}, options.Find(), func(e Entry) bool {
+	err = h.find(ctx, bson.D{{Key: "$gte", Value: end.Add(-tick)}}, options.Find(), func(e Entry) bool {
 		if marked[e.TransferID] {
 			return true
 		}

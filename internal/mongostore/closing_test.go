@@ -203,22 +203,132 @@ func TestUndecidedClosing(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// What was committed before is in the closing even where a majority has not stored it yet: it waits for that.
-func TestClosingWaitsForTheMajority(t *testing.T) {
+// A clock of whole milliseconds does not tell which of two things in one of them was first: nothing is decided by it, and where one time is
+// read, the instant of the closing comes after that millisecond.
+func TestClosingWithinOneMillisecond(t *testing.T) {
 	t.Parallel()
-	for _, apart := range []bool{false, true} {
-		b, _ := newStepBank(t, apart)
-		b.put(account("alice", nil))
-		for n := range 5 {
-			alone := b.db.Collection("transfers", options.Collection().SetWriteConcern(writeconcern.W1()))
-			_, err := alone.InsertOne(t.Context(), past(fmt.Sprint("t", n), time.Now(), 1))
-			require.NoError(t, err)
+	for name, c := range map[string]struct {
+		apart   bool
+		commits int  // in the millisecond of which look at the clock
+		settled bool // before the account is read; or prepared after that
+		hellos  int
+	}{
+		"of the first clock": {true, 1, false, 3}, "of the second clock": {true, 2, true, 3}, "of the only clock": {false, 1, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var b *bank
+			hellos := 0
+			monitor := &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+				if e.CommandName != "hello" {
+					return
+				}
+				if hellos++; hellos == c.commits {
+					b.putIn("transfers", past("t", e.Reply.Lookup("localTime").Time(), 50))
+				}
+				if hellos == 2 && !c.settled {
+					b.change("accounts", "alice", bson.M{"$set": bson.M{"pending.t": int64(50)}})
+				}
+			}}
+			b = newBank(t, func(config *Config) {
+				db := mongotest.Client(t, options.Client().SetMonitor(monitor)).Database(config.Transfers.Database().Name())
+				config.Transfers = db.Collection("transfers")
+				if !c.apart {
+					config.Ledgers[""] = db.Collection("accounts")
+				}
+			})
+			b.put(account("alice", nil))
+			if c.settled {
+				b.change("accounts", "alice", bson.M{"$inc": bson.M{"balance": int64(50)}})
+			}
 			h := b.history("alice")
 			closing, _, err := h.Close(t.Context(), time.Time{})
 			require.NoError(t, err)
-			page, _, err := h.Page(t.Context(), closing.At, time.Time{}, 10)
+			require.GreaterOrEqual(t, hellos, c.hellos, "apart, there was a second look")
+			entries, _, err := h.Page(t.Context(), closing.At, time.Time{}, 10)
 			require.NoError(t, err)
-			require.Len(t, page, n+1, "apart %v", apart)
-		}
+			require.Len(t, entries, 1)
+			require.Equal(t, money.Units(150), closing.Balance)
+		})
 	}
+}
+
+// On one cluster, the account and the transfers are read as of one time, which the primary has reached when it is asked after the wait; and
+// pages are read from who has reached it.
+func TestClosingReadsASnapshot(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.put(account("alice", bson.M{"pending": bson.M{"t": int64(1)}}))
+	h := b.history("alice")
+	b.log.take()
+	_, _, err := h.Close(t.Context(), time.Time{})
+	require.NoError(t, err)
+	_, _, err = h.Page(t.Context(), moment(0), time.Time{}, 10)
+	require.NoError(t, err)
+	commands := b.log.take()
+	require.Equal(t, []string{"hello", "find", "find", "find", "find", "find"}, names(commands))
+	require.Equal(t, "local", commands[1].text("readConcern", "level"), "whose time is not that of the majority")
+	reached := operationTime(commands[1].reply.Lookup("operationTime"))
+	require.NotZero(t, reached)
+	for _, c := range commands[2:5] {
+		require.Equal(t, "snapshot", c.text("readConcern", "level"))
+		require.Equal(t, reached, operationTime(c.body.Lookup("readConcern", "atClusterTime")))
+	}
+	require.Equal(t, "majority", commands[5].text("readConcern", "level"))
+	require.Equal(t, reached, operationTime(commands[5].body.Lookup("readConcern", "afterClusterTime")))
+}
+
+// On two, the account is read, and then the transfers, from whom a linearizable read has shown to be the primary; and pages are read from who
+// has stored no less.
+func TestClosingApartReadsFromPrimaries(t *testing.T) {
+	t.Parallel()
+	accounts := newCommandLog()
+	b := newBank(t, func(c *Config) {
+		other := mongotest.Client(t, accounts.options()).Database(c.Transfers.Database().Name())
+		c.Ledgers[""] = other.Collection("accounts")
+	})
+	b.put(account("alice", bson.M{"pending": bson.M{"t": int64(1)}}))
+	h := b.history("alice")
+	b.log.take()
+	_, _, err := h.Close(t.Context(), time.Time{})
+	require.NoError(t, err)
+	_, _, err = h.Page(t.Context(), moment(0), time.Time{}, 10)
+	require.NoError(t, err)
+	look := accounts.take()
+	require.Equal(t, []string{"find"}, names(look))
+	require.Equal(t, "linearizable", look[0].text("readConcern", "level"))
+	commands := b.log.take()
+	require.Equal(t, []string{"hello", "hello", "find", "find", "find", "find"}, names(commands))
+	require.Equal(t, "linearizable", commands[2].text("readConcern", "level"))
+	shown := operationTime(commands[2].reply.Lookup("operationTime"))
+	require.NotZero(t, shown)
+	for _, c := range commands[3:] {
+		require.Equal(t, "majority", c.text("readConcern", "level"))
+		require.GreaterOrEqual(t, operationTime(c.body.Lookup("readConcern", "afterClusterTime")), shown)
+	}
+}
+
+// Close waits until its instant is over, unless what is asked for is over for long; and not longer than its caller does.
+func TestClosingTime(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.put(account("alice", nil))
+	closed := func(before time.Time) (at, now time.Time, took time.Duration) {
+		b.log.take()
+		begun := time.Now()
+		closing, _, err := b.history("alice").Close(t.Context(), before)
+		require.NoError(t, err)
+		return closing.At, b.log.take()[0].reply.Lookup("localTime").Time().UTC(), time.Since(begun)
+	}
+	for _, before := range []time.Time{{}, time.Now().Add(time.Hour)} {
+		at, now, took := closed(before)
+		require.Equal(t, now.Add(tick), at, "what was committed before it was called, in the same millisecond even, is in it")
+		require.GreaterOrEqual(t, took, stampDelay)
+	}
+	at, now, _ := closed(time.Now().Add(-time.Hour))
+	require.Equal(t, now.Add(-stampDelay), at)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err := b.history("alice").Close(ended, time.Time{})
+	require.ErrorIs(t, err, context.Canceled)
 }

@@ -1,10 +1,8 @@
 package mongostore
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -187,25 +185,4 @@ func TestMarkersNameTheirTransfers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, money.Units(100+sum), closing.Balance, "they are committed, and so they count")
 	require.Greater(t, sum, int64(5))
-}
-
-// Close waits until its instant is over, unless what is asked for is over for long; and not longer than its caller does.
-func TestClosingTime(t *testing.T) {
-	t.Parallel()
-	b := newBank(t)
-	b.put(account("alice", nil))
-	begun := time.Now()
-	closing, _, err := b.history("alice").Close(t.Context(), time.Time{})
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, time.Since(begun), stampDelay)
-	require.WithinRange(t, closing.At, begun.Truncate(tick), time.Now().Add(-stampDelay+2*tick))
-	begun = time.Now()
-	closing, _, err = b.history("alice").Close(t.Context(), begun.Add(-stampDelay-tick))
-	require.NoError(t, err)
-	require.WithinRange(t, closing.At, begun.Add(-stampDelay-tick), time.Now().Add(-stampDelay))
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, _, err = b.history("alice").Close(ended, time.Time{})
-	require.ErrorIs(t, err, context.Canceled)
-	require.False(t, strings.Contains(err.Error(), "decided"))
 }
