@@ -11,7 +11,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// historyPage is how many entries are read at once.
+// historyPage is how many entries are read at once, at most, but for those of one millisecond.
 const historyPage = 1000
 
 // StatementQuery selects entries of a statement; its zero value selects all.
@@ -30,31 +30,33 @@ type Entry struct {
 }
 
 // Statement yields what was moved on an account of the default ledger, newest first: the transfers that were committed, in the order of
-// their commits, those of one millisecond in the order of their IDs. A transfer counts from its commit on, also while its money is
-// still on the way; holds and whatever else may yet fail are no entries.
+// their commits, those of one millisecond in the order of their IDs. A transfer is an entry from its commit on, also while its money is
+// still on the way; holds, and whatever else may yet fail, are none.
 //
 // Balance is what the account had after the entry, counted back from what is posted now: Balance less Amount is the Balance of the next
-// entry, which is the one before, and in the end what the account was opened with. Other code that changes the balance is not known of:
-// such a change shows in all balances as if it had always been there.
+// entry, the one before, and in the end what the account was opened with. Of changes that other code makes to the balance it can't
+// know: such a change shows in all balances, as if it had always been there.
 //
-// Each range over the statement begins anew, with all that was committed before, and waits some 20 ms until nothing can be committed
-// any more that belongs between its entries. What it has yielded stays: the same Before, when it is past, gives the same entries and balances at any time,
-// however many transfers are under way. That rests on the server's clock: if the one of a new primary is behind that of the
-// old one, or those of shards differ, by more than that, an entry may show later. While a primary is being replaced, the newest entries may be missing.
+// Each range over a statement begins anew. It holds all that was committed before; for that it waits some 20 ms, until no commit can
+// come in between its entries. From then on they stay: a Before that is past gives the same entries with the same balances at any
+// time, however many transfers are under way. That rests on the server's clock: where the one of a new primary is behind that of the
+// old one, or those of shards differ, by more than that, an entry may show later. While a primary is being replaced, the
+// newest entries may be missing.
 //
-// It reads a page at a time, and may take as long as it takes. A statement of the past costs the entries that came since, too, so range over a
-// long one instead of asking for one page after another.
+// It reads page by page, and may be ranged over as slowly as need be. A statement of the past has to pass over what came since: range
+// over one long statement, rather than over many that end where the other began.
 //
-// The error is the last that it yields: ErrInvalidRequest, ErrAccountNotFound, ErrAmountKind where the balance is no exact number of
-// the kind that was moved, ErrClosed, the context's own, or, once the entries that are left were yielded, ErrHistoryGone.
+// An error is the last that it yields: ErrInvalidRequest, ErrAccountNotFound, ErrClosed, ErrUnsupportedDeployment, that of the context,
+// that of a server that can't be reached for 30 s; ErrAmountKind where the balance is no exact number, or not of the kind that was
+// moved; or, after the entries that are kept, ErrHistoryGone.
 func (c *Coordinator) Statement(ctx context.Context, id string, q StatementQuery) iter.Seq2[Entry, error] {
 	return c.defaultLedger().Statement(ctx, id, q)
 }
 
-// BalanceAt returns what was posted on an account of the default ledger at an instant: the Balance of the last entry of its statement that was
-// committed at that instant or before it, and before the first one what the account was opened with. An instant that is yet to come
-// stands for now. It counts back from now, so it costs the entries that came since, and an instant of the last 20 ms some waiting. See
-// [Coordinator.Statement] for the errors; ErrHistoryGone comes without a balance.
+// BalanceAt returns what was posted on an account of the default ledger at an instant: the Balance of the last entry of its statement
+// that was committed then or before, and what the account was opened with if there is none. An instant that is yet to come stands for
+// now. It counts back from now, so it has to read the entries that came since; for an instant of the last 20 ms it waits a moment. The
+// errors are those of [Coordinator.Statement].
 func (c *Coordinator) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
 	return c.defaultLedger().BalanceAt(ctx, id, at)
 }
@@ -77,6 +79,9 @@ func (l *Ledger) statement(ctx context.Context, id string, q StatementQuery, yie
 		return err
 	}
 	left := q.Limit
+	if left > 0 {
+		past.page = min(left, historyPage)
+	}
 	return past.back(ctx, q.After.Truncate(time.Millisecond), func(e mongostore.Entry) bool {
 		entry := Entry{TransferID: e.TransferID, Amount: Amount{e.Amount}, Balance: Amount{past.balance}, At: e.At, Reverses: e.Reverses}
 		left--
@@ -107,6 +112,7 @@ type past struct {
 	history     *mongostore.History
 	at          time.Time    // how far it is: what was committed before is still to come
 	balance     money.Amount // then
+	page        int          // how many entries it reads at once
 }
 
 // past begins a way back at an instant, or now if that is the zero instant or yet to come.
@@ -134,7 +140,7 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	case !found:
 		return nil, ErrAccountNotFound
 	}
-	p := &past{c, history, closing.At, closing.Balance}
+	p := &past{c, history, closing.At, closing.Balance, historyPage}
 	if before.IsZero() || !before.Before(closing.At) {
 		return p, nil
 	}
@@ -163,7 +169,7 @@ func (p *past) back(ctx context.Context, after time.Time, visit func(mongostore.
 	for more := true; more; {
 		var entries []mongostore.Entry
 		err := p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-			entries, more, err = p.history.Page(ctx, p.at, after, historyPage)
+			entries, more, err = p.history.Page(ctx, p.at, after, p.page)
 			return err == nil || lasting(err), err
 		})
 		if err != nil {

@@ -24,8 +24,8 @@ func (b *bank) untilGone(id string, q transfer.StatementQuery) (entries []transf
 	return entries, err
 }
 
-// What is still kept is told, and then that the rest is gone; who asks for no more than what is kept is told no error. What may have gaps is not
-// told, even if some of it is still there.
+// What is kept is told, and then that the rest is gone; who asks for no more than what is kept is told no error. What may have gaps is
+// not told, even if some of it is still there.
 func TestHistoryGone(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)

@@ -59,8 +59,8 @@ func (b *bank) underLoad(of *transfer.Ledger, account string, n int, callers ...
 	return all
 }
 
-// requireStable requires of each statement that it holds all that was over before, and that nothing has shown since between its entries or before
-// them: it is the end of the last one.
+// requireStable requires of each statement that it holds all that was over before, and that nothing has shown since between its entries
+// or before them: it is the end of the last one.
 func (b *bank) requireStable(all []told) {
 	b.t.Helper()
 	final := all[len(all)-1].entries

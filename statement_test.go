@@ -29,9 +29,11 @@ func requireChain(t *testing.T, entries []transfer.Entry) {
 	t.Helper()
 	for i := range len(entries) - 1 {
 		newer, older := entries[i], entries[i+1]
-		require.Equal(t, units(t, newer.Balance)-units(t, newer.Amount), units(t, older.Balance), "from %+v to %+v", older, newer)
 		order := older.At.Compare(newer.At)
-		require.True(t, order < 0 || order == 0 && older.TransferID < newer.TransferID, "%+v is listed before %+v", newer, older)
+		before := units(t, newer.Balance) - units(t, newer.Amount)
+		if before != units(t, older.Balance) || order > 0 || order == 0 && older.TransferID >= newer.TransferID {
+			require.Failf(t, "entries don't follow each other", "%+v and %+v", newer, older)
+		}
 	}
 }
 
@@ -74,7 +76,9 @@ func TestStatement(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)
 	var at []time.Time
-	for _, req := range []transfer.Request{move("1", "a", "b", 10), move("2", "b", "a", 4), move("refused", "a", "b", 1000), move("3", "a", "b", 20)} {
+	for _, req := range []transfer.Request{
+		move("1", "a", "b", 10), move("2", "b", "a", 4), move("refused", "a", "b", 1000), move("3", "a", "b", 20),
+	} {
 		_, err := b.Transfer(t.Context(), req)
 		if req.ID == "refused" {
 			require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
@@ -242,7 +246,8 @@ func TestStatementOfOtherForms(t *testing.T) {
 	var last transfer.Record
 	for id, amount := range map[string]string{"1": "0.25", "2": "0.1"} {
 		last, err = c.Transfer(t.Context(), transfer.Request{ID: id, Legs: []transfer.Leg{
-			{Ledger: "euro", Account: ann, Amount: decimal(t, amount).Neg()}, {Ledger: "euro", Account: strings.ToUpper(ben), Amount: decimal(t, amount)},
+			{Ledger: "euro", Account: ann, Amount: decimal(t, amount).Neg()},
+			{Ledger: "euro", Account: strings.ToUpper(ben), Amount: decimal(t, amount)},
 		}})
 		require.NoError(t, err)
 	}

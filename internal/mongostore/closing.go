@@ -58,10 +58,10 @@ func (h *History) Close(ctx context.Context, before time.Time) (Closing, bool, e
 	}
 }
 
-// closeAtOnce reads the account and the transfers as they were at one time of their cluster. What is committed there and has no marker there
-// was committed before and is in.
+// closeAtOnce reads the account and the transfers as they were at one time of their cluster. What is committed there, and has no marker
+// there, is in.
 //
-// The time is one that the primary had reached stampDelay after the instant of the closing: 1. A commit takes the time 12:00:00.000 and is
+// It is a time that the primary has reached stampDelay after the instant of the closing: 1. A commit takes the time 12:00:00.000 and is
 // held up. 2. Another one at 12:00:00.001 is stored at once. 3. A statement up to .002 lists the second alone. 4. The first one
 // is stored: it would show up behind what was listed.
 func (h *History) closeAtOnce(ctx context.Context, before time.Time) (Closing, bool, error) {
@@ -93,18 +93,19 @@ func (h *History) closeAtOnce(ctx context.Context, before time.Time) (Closing, b
 // errUndecided is returned where the reads of an account and of the transfers can't be put in order.
 var errUndecided = errors.New("transfers on the account are committed faster than it can be read")
 
-// closeApart reads an account that may be in another cluster than the transfers, so that there is no time at which both can be read. It takes
-// the transfers' clock before and after it reads the account, by a read that no replaced primary can answer. What was committed before
-// the first, or after the second, is told by that. In between, a marker tells that it is not in. No marker may mean:
+// closeApart reads an account that may be in another cluster than the transfers, so that there is no time as of which both can be read.
+// It looks at the transfers' clock before and after it reads the account. What was committed before the first look was prepared
+// before the account was read, which no replaced primary can answer, for the read is linearizable: without a marker, it is in. What was
+// committed after the second look is not. In between, a marker tells that it is not in; but none may mean either:
 //
 //	the clock · prepared · committed · settled · the account is read · the clock: it is in
 //	the clock · the account is read · prepared · committed · the clock: it is not
 //
-// So then nothing is decided, and Close begins anew: the moment between the two is short, and what takes longer than it from prepare
-// to settle leaves a marker to be seen.
+// So then nothing is decided, and Close begins anew. The time between the looks is that of one read; a transfer that was prepared
+// before, or is settled after, leaves a marker to be seen.
 //
-// Whatever is in was committed, and acknowledged by a majority, before the account was read. The transfers are read afterwards, and a
-// linearizable read makes sure that it is the true primary that answers. So what is in, shows.
+// Whatever is in was committed, and acknowledged by a majority, before the account was read. The transfers are read afterwards, from
+// the true primary, as a linearizable read has made sure: so what is in shows.
 func (h *History) closeApart(ctx context.Context, before time.Time) (Closing, bool, error) {
 	first, err := hello(ctx, h.store.transfers)
 	if err != nil {

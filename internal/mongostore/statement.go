@@ -46,8 +46,8 @@ func (s *Store) History(ledger, id string) (*History, error) {
 // by ID where the time is the same. They are n, or some more: those of one millisecond are not torn apart, so that the next page
 // begins before the last one's time. More tells that there are older ones.
 //
-// It is a page of a past that is closed (see Close), so a read of its own for each is enough, at any time and of any member that has
-// stored what Close has seen: a primary that was replaced and doesn't know it yet may lack what is in the balance.
+// It is a page of a past that is closed (see Close), so each can be read by itself, at any time. It is read from who has stored what
+// Close has seen: a primary that was replaced and doesn't know it yet may lack what is in the balance.
 func (h *History) Page(ctx context.Context, before, after time.Time, n int) (entries []Entry, more bool, err error) {
 	session, err := h.session(options.Session().SetCausalConsistency(true))
 	if err != nil {
