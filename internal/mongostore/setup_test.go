@@ -143,7 +143,9 @@ func (b *bank) explain(find *command) string {
 	b.t.Helper()
 	query := bson.D{{Key: "find", Value: find.text("find")}}
 	for _, field := range []string{"filter", "sort"} {
-		query = append(query, bson.E{Key: field, Value: find.body.Lookup(field)})
+		if value := find.body.Lookup(field); value.Type != 0 {
+			query = append(query, bson.E{Key: field, Value: value})
+		}
 	}
 	var reply struct {
 		QueryPlanner struct {
