@@ -50,7 +50,12 @@ func story(ctx context.Context, s *stage.Stage) error {
 	if err := sh.payTwice(ctx, lamp); err != nil {
 		return err
 	}
-	if err := sh.payTooMuch(ctx, sofa); err != nil {
+	fmt.Println("The next day she pays for the lamp once more.")
+	if err := sh.payInVain(ctx, "phone-2", lamp, transfer.ErrRequirementFailed); err != nil {
+		return err
+	}
+	fmt.Println("She pays for the sofa.")
+	if err := sh.payInVain(ctx, "phone-3", sofa, transfer.ErrInsufficientFunds); err != nil {
 		return err
 	}
 	return sh.balances(ctx, "ann", "shop")
@@ -102,13 +107,13 @@ func (s shop) payTwice(ctx context.Context, o order) error {
 	return s.show(ctx, o)
 }
 
-// payTooMuch pays an order that the buyer hasn't the money for.
-func (s shop) payTooMuch(ctx context.Context, o order) error {
-	rec, err := s.coord.Transfer(ctx, payment("phone-2", o))
-	if !errors.Is(err, transfer.ErrInsufficientFunds) {
-		return errors.Join(errors.New("the sofa should be too dear"), err)
+// payInVain makes a payment that is refused. The order stays as it is.
+func (s shop) payInVain(ctx context.Context, id string, o order, why error) error {
+	rec, err := s.coord.Transfer(ctx, payment(id, o))
+	if !errors.Is(err, why) {
+		return errors.Join(fmt.Errorf("%s should be refused: %w", id, why), err)
 	}
-	fmt.Printf("She pays for the sofa: %s.\n", rec.Failure.Message)
+	fmt.Printf("  It is refused: %s.\n", rec.Failure.Message)
 	return s.show(ctx, o)
 }
 
