@@ -24,6 +24,12 @@
 // both accounts can see it in transit, as [Account].Posted and [Account].Incoming tell. Transfers are isolated from each other, and
 // your own reads of several accounts are not a snapshot.
 //
+// # More than a transfer
+//
+// [Coordinator.Hold] reserves what a transfer moves and stops there; [Coordinator.Post] moves it, all or a part, [Coordinator.Void] gives it back,
+// and so does the hold's expiry. An [Effect] changes a document in step with the money. [Coordinator.Reverse] moves a transfer's
+// money back, once. Each is as safe as a transfer, because each is one.
+//
 // # Many at once
 //
 // Transfers that run at once share their commands, and those on one account their statements: while a command is on its way, what
@@ -40,7 +46,7 @@
 //
 // # Errors
 //
-// An error tells where the money is. A [RefusedError] (ErrInsufficientFunds and the like) and ErrCancelled: the transfer has
+// An error tells where the money is. A [RefusedError] (ErrInsufficientFunds and the like), ErrCancelled and ErrExpired: the transfer has
 // failed, nothing moved. ErrInDoubt: not known yet; ask again with the same ID. ErrIDConflict and the errors of verbs that came too late:
 // this call has changed nothing. Anything else, the context's own error and a server that can't be reached for 30 s among them:
 // nothing was stored.

@@ -28,7 +28,7 @@ func (s *Store) effectParty(e Effect) (party, error) {
 		return party{}, unregistered("documents "+e.Documents, e.Namespace)
 	}
 	return party{
-		key: subject(l, e.ID), id: e.ID, effect: &effect{require: e.Require, set: e.Set},
+		key: l.subject(e.ID), id: e.ID, effect: &effect{require: e.Require, set: e.Set},
 		leg: Leg{Ledger: e.Documents, Account: IDText(e.ID), Amount: money.Zero(money.Whole)},
 	}, nil
 }
@@ -43,7 +43,7 @@ func (s *Store) originalParty(t Transfer) (party, error) {
 	set, err := bson.Marshal(bson.D{{Key: "reversedBy", Value: t.ID}})
 	id := rawValue(t.Reverses)
 	return party{
-		key: subject(s.originals, id), id: id, effect: &effect{require: require, set: set, spare: true},
+		key: s.originals.subject(id), id: id, effect: &effect{require: require, set: set, spare: true},
 		leg: Leg{Ledger: "transfers", Account: t.Reverses, Amount: money.Zero(money.Whole)},
 	}, err
 }

@@ -32,8 +32,11 @@ func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Colle
 			facts.Unmet = !met
 		}
 		r.Answer = protocol.Answer{Result: protocol.Applied, Facts: facts}
+		if p.effect != nil {
+			continue // most documents change once: to remember their fences would only crowd out those of accounts
+		}
 		if facts.Found && facts.Kind {
-			markers, _ := p.key.ledger.fields.markers(document, r.Work.Transfer.ID)
+			markers, _ := s.fields.markers(document, r.Work.Transfer.ID)
 			s.fences.learn(p.key, facts.Fence, p.floor, markers)
 		} else {
 			s.fences.forget(p.key)
@@ -55,7 +58,7 @@ func (s *Store) find(ctx context.Context, requests []*Request, from *mongo.Colle
 	found, err := findByID(ctx, from, ids, options.Find().SetProjection(l.fields.projection()))
 	documents := make(map[Subject]bson.Raw, len(found))
 	for _, document := range found {
-		documents[subject(l, canonical(document.Lookup("_id")))] = document
+		documents[l.subject(canonical(document.Lookup("_id")))] = document
 	}
 	return documents, err
 }

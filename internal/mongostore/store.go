@@ -63,6 +63,7 @@ type Store struct {
 // ledger is a collection of participants.
 type ledger struct {
 	name         string
+	documents    bool // that effects change, not accounts
 	fields       Fields
 	namespace    string
 	commands     *mongo.Collection
@@ -114,7 +115,9 @@ func (s *Store) register(key, name string, collection *mongo.Collection) error {
 			return fmt.Errorf("the collection %s is registered under two names, %q and %q", registered.namespace, registered.name, name)
 		}
 	}
-	s.ledgers[key] = s.newLedger(name, collection, s.fields)
+	l := s.newLedger(name, collection, s.fields)
+	l.documents = key != name
+	s.ledgers[key] = l
 	return nil
 }
 
@@ -207,7 +210,7 @@ func (s *Store) NewWork(t Transfer, owner string) (*Work, error) {
 		if err != nil {
 			return nil, err
 		}
-		w.parties = append(w.parties, party{key: subject(l, id), leg: leg, id: id})
+		w.parties = append(w.parties, party{key: l.subject(id), leg: leg, id: id})
 	}
 	for _, e := range t.Effects {
 		p, err := s.effectParty(e)
@@ -223,12 +226,20 @@ func (s *Store) NewWork(t Transfer, owner string) (*Work, error) {
 		}
 		w.parties = append(w.parties, p)
 	}
-	key := markerKey(t.ID)
+	w.nameMarkers()
+	return w, nil
+}
+
+// nameMarkers sets the paths of the transfer's markers.
+func (w *Work) nameMarkers() {
+	var pending, path string
 	for i := range w.parties {
 		p := &w.parties[i]
-		p.marker = p.key.ledger.fields.Pending + "." + key
+		if fields := p.key.ledger.fields; fields.Pending != pending {
+			pending, path = fields.Pending, fields.Pending+"."+markerKey(w.Transfer.ID)
+		}
+		p.marker = path
 	}
-	return w, nil
 }
 
 // Participants returns how many documents the transfer touches.
@@ -250,8 +261,12 @@ func unregistered(name, namespace string) error {
 	return fmt.Errorf("%s (%s): %w", name, namespace, ErrForeign)
 }
 
-func subject(l *ledger, id bson.RawValue) Subject {
-	return Subject{l, string(append([]byte{byte(id.Type)}, id.Value...))}
+// subject names a document. The IDs of accounts are all of one kind, those of other documents may be of any.
+func (l *ledger) subject(id bson.RawValue) Subject {
+	if l.documents {
+		return Subject{l, string(append([]byte{byte(id.Type)}, id.Value...))}
+	}
+	return Subject{l, string(id.Value)}
 }
 
 // CommandLimit is how long one command may take. After it its answer counts as Unknown.
