@@ -26,8 +26,8 @@
 //
 // # More than a transfer
 //
-// [Coordinator.Hold] reserves what a transfer moves and stops there; [Coordinator.Post] moves it, all or a part, [Coordinator.Void] gives it back,
-// and so does the hold's expiry. An [Effect] changes a document in step with the money. [Coordinator.Reverse] moves a transfer's
+// [Coordinator.Hold] reserves what a transfer moves and stops there; [Coordinator.Post] moves it, all or a part, [Coordinator.Void] gives
+// it back, and so does the hold's expiry. An [Effect] changes a document in step with the money. [Coordinator.Reverse] moves a transfer's
 // money back, once. Each is as safe as a transfer, because each is one.
 //
 // # Many at once
