@@ -60,6 +60,27 @@ func TestAtMostOfNothing(t *testing.T) {
 	b.audit(initial(0, 0))
 }
 
+// A floor that is too finely divided leaves more than can be moved exactly: nothing is rounded, and nothing moved.
+func TestAtMostAboveAnOddFloor(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	decimal := func(text string) bson.Decimal128 {
+		d, err := bson.ParseDecimal128(text)
+		require.NoError(t, err)
+		return d
+	}
+	b.insert("accounts",
+		bson.D{{Key: "_id", Value: "x"}, {Key: "balance", Value: decimal("10")}, {Key: "floor", Value: decimal("0.0000000000001")}},
+		bson.D{{Key: "_id", Value: "y"}, {Key: "balance", Value: decimal("1")}})
+	amount, err := transfer.ParseDecimal("100")
+	require.NoError(t, err)
+	_, err = b.Transfer(t.Context(), transfer.Request{ID: "t", From: "x", To: "y", Amount: amount, AtMost: true})
+	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	y, err := b.GetAccount(t.Context(), "y")
+	require.NoError(t, err)
+	require.Equal(t, "1", y.Balance.String())
+}
+
 // Asked for again, it is the same transfer, whatever is there by then: what was asked for is the payload, not what has moved.
 func TestAtMostIsIdempotent(t *testing.T) {
 	t.Parallel()

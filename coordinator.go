@@ -84,9 +84,9 @@ func (c *Coordinator) Close(ctx context.Context) error {
 	return c.engine.Close(ctx)
 }
 
-// ready refuses work on a closed coordinator, or on an unfit server of the transfers or of the named ledgers. Its first call for each
+// ready refuses work on a closed coordinator, or on an unfit server of the transfers or of the named places. Its first call for each
 // talks to the server.
-func (c *Coordinator) ready(ctx context.Context, ledgers ...string) error {
+func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Place) error {
 	var try persistence
 	for try.again(ctx, c) {
 		if c.engine.Closed() {
@@ -95,7 +95,7 @@ func (c *Coordinator) ready(ctx context.Context, ledgers ...string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		err := c.store.Connect(ctx, ledgers...)
+		err := c.store.Connect(ctx, places...)
 		if err == nil || errors.Is(err, mongostore.ErrUnsupported) {
 			return deployment(err)
 		}
@@ -112,14 +112,30 @@ func deployment(err error) error {
 	return err
 }
 
+// sound refuses a stored transfer that was changed since, or that a later version has written.
+func sound(t mongostore.Transfer) error {
+	switch {
+	case !bytes.Equal(t.Digest, digest(t)) || !capped(t):
+		return fmt.Errorf("%w: what it moves is not what its digest says", mongostore.ErrUnreadable)
+	case !partly(t):
+		return fmt.Errorf("%w: %s is posted, and that is no part of what is held", mongostore.ErrUnreadable, t.Posted)
+	}
+	return nil
+}
+
+// unknownState is the error of a stored transfer in a state that this version doesn't know.
+func unknownState(t mongostore.Transfer) error {
+	return fmt.Errorf("%w: its state is %q", mongostore.ErrUnreadable, t.State)
+}
+
 // newWork prepares an execution of a transfer, under an owner of its own. Not the process's: two executions of one process
 // must not take each other's decisions for their own.
 //
 // A stored transfer whose legs are not those of its digest is left alone: legs that were lost or changed since would make or lose money,
 // and a digest of a later version may stand for what this one doesn't know.
 func (c *Coordinator) newWork(ctx context.Context, t mongostore.Transfer, reason string) (*mongostore.Work, error) {
-	if !bytes.Equal(t.Digest, digest(t)) || !capped(t) {
-		return nil, fmt.Errorf("%w: what it moves is not what its digest says", mongostore.ErrUnreadable)
+	if err := sound(t); err != nil {
+		return nil, err
 	}
 	w, err := c.store.NewWork(t, c.settings.owner+"-"+rand.Text()[:16])
 	if err != nil {

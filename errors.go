@@ -96,11 +96,8 @@ type RefusedError struct {
 // Error names the transfer, the account and the reason.
 func (e *RefusedError) Error() string {
 	account := fmt.Sprintf("account %q", e.Account)
-	switch {
-	case errors.Is(e.Err, ErrRequirementFailed):
-		account = fmt.Sprintf("document %q of %q", e.Account, e.Ledger)
-	case e.Ledger != "":
-		account = fmt.Sprintf("account %q of ledger %q", e.Account, e.Ledger)
+	if e.Ledger != "" {
+		account = fmt.Sprintf("%q of %q", e.Account, e.Ledger)
 	}
 	text := fmt.Sprintf("transfer %q refused: %s: %v", e.TransferID, account, e.Err)
 	if e.Balance != nil {

@@ -32,6 +32,8 @@ func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer, h
 			cause = err
 		case found && !bytes.Equal(stored.Digest, planned.Digest):
 			return recordOf(stored), fmt.Errorf("transfer %q: %w", planned.ID, ErrIDConflict)
+		case found && !stored.State.Known():
+			return recordOf(stored), inDoubt(planned.ID, unknownState(stored))
 		case found && c.answerable(ctx, stored):
 			return c.judge(stored, planned.Digest)
 		default:
@@ -42,7 +44,7 @@ func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer, h
 			if !due {
 				break
 			}
-			rec, told, err := c.try(ctx, attempt{transfer: t, start: start, reason: stalledReason, holdFor: holdFor})
+			rec, told, err := c.try(ctx, attempt{transfer: t, start: start, reason: reasonOf(start), holdFor: holdFor})
 			if told {
 				return rec, doubtful(planned.ID, err)
 			}
@@ -97,6 +99,14 @@ func (c *Coordinator) turn(
 		return stored, expire(), true
 	}
 	return stored, protocol.Start{Claiming: protocol.TakeUnheld, Hold: true}, stalled()
+}
+
+// reasonOf returns what is stored with a transfer that is rolled back without being asked for.
+func reasonOf(start protocol.Start) string {
+	if start.RollBack == protocol.Expired {
+		return expiredReason
+	}
+	return stalledReason
 }
 
 // stalledReason is stored with a transfer that RollBack has rolled back.

@@ -89,7 +89,7 @@ func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p po
 	switch stored.State {
 	case protocol.Preparing:
 		if c.store.LooksExpired(ctx, stored) {
-			return c.try(ctx, attempt{transfer: stored, start: expire()})
+			return c.try(ctx, attempt{transfer: stored, start: expire(), reason: expiredReason})
 		}
 		if !stored.Held {
 			return rec, true, fmt.Errorf("transfer %q: %w: not everything is prepared yet", stored.ID, ErrNotHeld)
@@ -213,6 +213,8 @@ func (c *Coordinator) decideOnce(
 		return Record{}, true, fmt.Errorf("%s transfer %q: %w", verb, id, err)
 	case err != nil:
 		return Record{}, false, err
+	case found && !stored.State.Known():
+		return recordOf(stored), true, fmt.Errorf("%s transfer %q: %w", verb, id, unknownState(stored))
 	case !found && c.surelyMissing(ctx, id):
 		return Record{}, true, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
 	case !found:
@@ -227,6 +229,9 @@ func (c *Coordinator) decideOnce(
 	}
 	return rec, told, err
 }
+
+// expiredReason is stored with a hold that has expired.
+const expiredReason = "nobody has decided it in time"
 
 // expire returns the start of an execution that voids a hold which has expired.
 func expire() protocol.Start {

@@ -62,7 +62,19 @@ func ordered(value any, levels int) any {
 	if list, ok := value.([]any); ok {
 		return orderedList(list, levels)
 	}
-	if v.Kind() != reflect.Map || v.Type().Key().Kind() != reflect.String || v.IsNil() {
+	if document, ok := value.(bson.D); ok {
+		return orderedWithin(document, levels)
+	}
+	switch {
+	case v.Kind() == reflect.Pointer && !v.IsNil() && levels > 0 && !marshals(value):
+		return ordered(v.Elem().Interface(), levels-1)
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Map:
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = v.Index(i).Interface()
+		}
+		return orderedList(list, levels)
+	case v.Kind() != reflect.Map || v.Type().Key().Kind() != reflect.String || v.IsNil():
 		return value
 	}
 	if levels == 0 {
@@ -76,6 +88,15 @@ func ordered(value any, levels int) any {
 	return document
 }
 
+// marshals reports whether a value writes itself.
+func marshals(value any) bool {
+	switch value.(type) {
+	case bson.Marshaler, bson.ValueMarshaler:
+		return true
+	}
+	return false
+}
+
 func orderedList(list []any, levels int) any {
 	if levels == 0 {
 		return tooDeep{}
@@ -83,6 +104,18 @@ func orderedList(list []any, levels int) any {
 	result := make(bson.A, len(list))
 	for i, value := range list {
 		result[i] = ordered(value, levels-1)
+	}
+	return result
+}
+
+// orderedWithin leaves the order of a document as it is.
+func orderedWithin(document bson.D, levels int) any {
+	if levels == 0 {
+		return tooDeep{}
+	}
+	result := make(bson.D, len(document))
+	for i, field := range document {
+		result[i] = bson.E{Key: field.Key, Value: ordered(field.Value, levels-1)}
 	}
 	return result
 }

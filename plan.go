@@ -208,8 +208,8 @@ func richPayload(t mongostore.Transfer) []byte {
 	for _, e := range sortedEffects(t.Effects) {
 		payload = appendField(payload, e.Documents)
 		payload = appendField(payload, string(append([]byte{byte(e.ID.Type)}, e.ID.Value...)))
-		payload = appendField(payload, sortedFields(e.Require))
-		payload = appendField(payload, sortedFields(e.Set))
+		payload = appendField(payload, string(sortedFields(e.Require)))
+		payload = appendField(payload, string(sortedFields(e.Set)))
 	}
 	return plainPayload(t, payload)
 }

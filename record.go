@@ -20,7 +20,7 @@ type Record struct {
 	LastModified time.Time // by the server's clock; once it is final, by the process's, corrected like CreatedAt
 	Failure      *Failure  // in StateRollback and StateFail
 	Stuck        *Failure  // why it could not be finished when it was last tried; nil once it is final
-	Attempts     int       // takeovers so far
+	Attempts     int       // how often it was taken over because it had stalled
 	NotBefore    time.Time // when a worker may begin with it; zero: at once
 	PurgeAt      time.Time // when it is removed, and its ID forgotten; zero: not before it is final, and never without [WithRetention]
 	Reverses     string    // the ID of the transfer that this one reverses

@@ -59,6 +59,7 @@ func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
 // expireHolds voids the holds that have expired.
 func (c *Coordinator) expireHolds(ctx context.Context) error {
 	s := c.newSweep()
+	s.often = true
 	err := s.over(ctx, c.store.Expired(ctx), expire())
 	s.end()
 	return err
@@ -93,7 +94,7 @@ func (s *sweep) over(ctx context.Context, found iter.Seq2[mongostore.Transfer, e
 // end waits for what was begun.
 func (s *sweep) end() RecoveryReport {
 	s.all.Wait()
-	if s.report.Found > 0 {
+	if s.report.Found > s.report.Stuck || s.report.Found > 0 && !s.often {
 		s.log("a recovery sweep has ended")
 	}
 	return s.report
@@ -107,6 +108,7 @@ type sweep struct {
 	latest      *sync.WaitGroup // of those that were begun since the latest step
 	mu          sync.Mutex
 	report      RecoveryReport
+	often       bool            // it comes again soon: what is left then is not worth a warning each time
 	left        map[string]bool // what could not be finished, so that a threshold of zero doesn't find it again and again
 }
 
@@ -152,7 +154,7 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, start protoc
 		s.stuck(t.ID, errors.New("this process is at it already"))
 		return
 	}
-	w, err := c.newWork(ctx, t, stalledReason)
+	w, err := c.newWork(ctx, t, reasonOf(start))
 	if err != nil {
 		s.stuck(t.ID, err)
 		return
@@ -192,7 +194,11 @@ func (s *sweep) finished(id string, result engine.Result) {
 }
 
 func (s *sweep) stuck(id string, cause error) {
-	s.coordinator.log.Warn("a stalled transfer could not be finished", slog.String("transfer", id), slog.Any("cause", cause))
+	level := slog.LevelWarn
+	if s.often {
+		level = slog.LevelDebug
+	}
+	s.coordinator.log.Log(context.Background(), level, "a stalled transfer could not be finished", slog.String("transfer", id), slog.Any("cause", cause))
 	s.leave(id)
 }
 

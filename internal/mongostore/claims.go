@@ -24,7 +24,8 @@ func (w *Work) claimStatement(op protocol.Operation) (filter, update bson.D) {
 		{Key: "digest", Value: bson.D{{Key: "$eq", Value: w.Transfer.Digest}}},
 	}
 	mine := bson.D{{Key: "owner", Value: w.Owner}}
-	raise := bson.E{Key: "$inc", Value: bson.D{{Key: "epoch", Value: int64(1)}, {Key: "attempts", Value: int64(1)}}}
+	raise := bson.E{Key: "$inc", Value: bson.D{{Key: "epoch", Value: int64(1)}}}
+	again := bson.E{Key: "$inc", Value: bson.D{{Key: "epoch", Value: int64(1)}, {Key: "attempts", Value: int64(1)}}} // of what has stalled
 	switch op.Claiming {
 	case protocol.FromInitiated:
 		filter = append(filter, bson.E{Key: "state", Value: protocol.Initiated})
@@ -32,7 +33,7 @@ func (w *Work) claimStatement(op protocol.Operation) (filter, update bson.D) {
 		update = bson.D{{Key: "$set", Value: mine}, modified()}
 	case protocol.TakeOver:
 		filter = append(filter, stalled(w.Threshold)...)
-		update = bson.D{{Key: "$set", Value: mine}, raise, modified()}
+		update = bson.D{{Key: "$set", Value: mine}, again, modified()}
 	case protocol.TakeToCancel:
 		filter = append(filter, bson.E{Key: "state", Value: protocol.Preparing})
 		update = bson.D{{Key: "$set", Value: mine}, raise, modified()}
@@ -43,7 +44,7 @@ func (w *Work) claimStatement(op protocol.Operation) (filter, update bson.D) {
 		update = bson.D{{Key: "$set", Value: mine}, modified()}
 	case protocol.TakeUnheld:
 		filter = append(append(filter, unheld()...), modifiedBefore(w.Threshold)...)
-		update = bson.D{{Key: "$set", Value: mine}, raise, modified()}
+		update = bson.D{{Key: "$set", Value: mine}, again, modified()}
 	case protocol.Post:
 		filter = append(filter, postable()...)
 		update = w.post(mine)

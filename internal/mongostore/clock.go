@@ -144,7 +144,7 @@ func (h helloAnswer) supported() error {
 // Connect makes sure that the servers of the transfers and of the named ledgers can be used, that no two of these ledgers are one
 // collection, and that the retention is known to everybody. Each is asked once, and only when it is needed: a server that is away keeps
 // nobody from the others.
-func (s *Store) Connect(ctx context.Context, ledgers ...string) error {
+func (s *Store) Connect(ctx context.Context, places ...Place) error {
 	ctx = detached(ctx)
 	if err := s.fit(ctx, s.transfers); err != nil {
 		return err
@@ -152,15 +152,18 @@ func (s *Store) Connect(ctx context.Context, ledgers ...string) error {
 	if err := s.declare(ctx); err != nil {
 		return err
 	}
-	for i, name := range ledgers {
-		if err := s.fit(ctx, s.ledgers[name].commands); err != nil {
-			return fmt.Errorf("ledger %q: %w", name, err)
+	collections := []*mongo.Collection{s.transfers}
+	for _, p := range places {
+		c := s.place(p).commands
+		if err := s.fit(ctx, c); err != nil {
+			return fmt.Errorf("%q: %w", p.Name, err)
 		}
-		for _, other := range append(ledgers[:i:i], transfersItself) {
-			if err := s.apart(ctx, name, other); err != nil {
+		for _, other := range collections {
+			if err := s.apart(ctx, c, other); err != nil {
 				return err
 			}
 		}
+		collections = append(collections, c)
 	}
 	return nil
 }
@@ -195,21 +198,10 @@ func (s *Store) routed(c *mongo.Collection) bool {
 	return known && routed == true
 }
 
-// transfersItself stands for the collection of transfers where a ledger is named; no ledger has this name.
-const transfersItself = "\x00transfers"
-
-func (s *Store) collection(ledger string) *mongo.Collection {
-	if ledger == transfersItself {
-		return s.transfers
-	}
-	return s.ledgers[ledger].commands
-}
-
 // apart refuses one collection that is reached through two clients. Two handles of one name are told apart, once, by the
 // collection's UUID, so those are created if need be.
-func (s *Store) apart(ctx context.Context, one, other string) error {
-	a, b := s.collection(one), s.collection(other)
-	if one == other || namespaceOf(a) != namespaceOf(b) {
+func (s *Store) apart(ctx context.Context, a, b *mongo.Collection) error {
+	if a == b || namespaceOf(a) != namespaceOf(b) {
 		return nil
 	}
 	pair := [2]*mongo.Collection{a, b}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -20,8 +21,38 @@ func EncodeDocumentID(id any) (bson.RawValue, error) {
 	if len(data) > maxDocumentIDBytes {
 		return bson.RawValue{}, fmt.Errorf("the document's ID has %d bytes, more than %d", len(data), maxDocumentIDBytes)
 	}
-	value := canonical(bson.RawValue{Type: kind, Value: data})
+	value := bson.RawValue{Type: kind, Value: data}
+	if err := errors.Join(value.Validate(), checkValue(value)); err != nil {
+		return bson.RawValue{}, err
+	}
+	value = canonical(value)
 	return value, checkDocumentID(value)
+}
+
+// CheckValues refuses a document with values that the server doesn't compare, or no longer, and with such as no server can read: who
+// sends them gets no answer of their own, nor do those who share the command.
+func CheckValues(document bson.Raw) error {
+	for _, field := range elements(document) {
+		if err := checkValue(field.Value()); err != nil {
+			return fmt.Errorf("%q: %w", field.Key(), err)
+		}
+	}
+	return nil
+}
+
+func checkValue(value bson.RawValue) error {
+	switch value.Type {
+	case bson.TypeUndefined, bson.TypeDBPointer:
+		return fmt.Errorf("a value of the kind %s", value.Type)
+	case bson.TypeString, bson.TypeSymbol, bson.TypeJavaScript:
+		if last := len(value.Value) - 1; last < 0 || value.Value[last] != 0 {
+			return errors.New("a text without an end")
+		}
+	case bson.TypeEmbeddedDocument, bson.TypeArray:
+		return CheckValues(bson.Raw(value.Value))
+	default:
+	}
+	return nil
 }
 
 // checkDocumentID refuses what the server does not take for an _id, and what it may take for equal to something written otherwise.
@@ -35,6 +66,9 @@ func checkDocumentID(id bson.RawValue) error {
 			return errors.New("the document's ID is empty")
 		}
 		for _, field := range fields {
+			if strings.HasPrefix(field.Key(), "$") {
+				return fmt.Errorf("the document's ID has a field %q, which is an operator", field.Key())
+			}
 			if err := checkDocumentID(field.Value()); err != nil {
 				return err
 			}

@@ -23,14 +23,6 @@ func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Colle
 		p := r.party()
 		document := documents[p.key]
 		facts := s.facts(r.Work, p, document)
-		if deciding && p.effect != nil && facts.Found && !facts.Marker && !facts.Unmet {
-			met, err := p.meets(ctx, from)
-			if err != nil {
-				r.answer(protocol.Unknown, err)
-				continue
-			}
-			facts.Unmet = !met
-		}
 		r.Answer = protocol.Answer{Result: protocol.Applied, Facts: facts}
 		if p.effect != nil {
 			continue // most documents change once: to remember their fences would only crowd out those of accounts
@@ -41,6 +33,9 @@ func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Colle
 		} else {
 			s.fences.forget(p.key)
 		}
+	}
+	if deciding {
+		judgeRequirements(ctx, requests, from)
 	}
 }
 

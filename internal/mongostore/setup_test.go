@@ -25,8 +25,8 @@ func TestSetupIsIdempotent(t *testing.T) {
 	before := b.indexes("transfers")
 	assert.Equal(t, map[string]string{
 		"_id_":       `{"_id": {"$numberInt":"1"}}`,
-		"unfinished": `{"epoch": {"$numberInt":"1"},"notBefore": {"$numberInt":"1"},"createdAt": {"$numberInt":"1"}}`,
-		"holds":      `{"expiresAt": {"$numberInt":"1"}}`,
+		"unfinished": `{"hold": {"$numberInt":"1"},"epoch": {"$numberInt":"1"},"notBefore": {"$numberInt":"1"},"createdAt": {"$numberInt":"1"}}`,
+		"holds":      `{"state": {"$numberInt":"1"},"expiresAt": {"$numberInt":"1"}}`,
 		"committed":  `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},"committedAt": {"$numberInt":"1"}}`,
 		"failures":   `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},"createdAt": {"$numberInt":"1"}}`,
 		"created":    `{"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,

@@ -9,8 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -44,10 +42,11 @@ type Config struct {
 
 // Store performs operations. It is safe for many goroutines.
 type Store struct {
-	transfers    *mongo.Collection  // for commands
-	majority     *mongo.Collection  // the same for reads of what a majority has stored
-	linearizable *mongo.Collection  // the same for deciding reads
-	ledgers      map[string]*ledger // and, under names that no ledger has, the documents that effects change
+	transfers    *mongo.Collection // for commands
+	majority     *mongo.Collection // the same for reads of what a majority has stored
+	linearizable *mongo.Collection // the same for deciding reads
+	ledgers      map[string]*ledger
+	documents    map[string]*ledger // that effects change
 	originals    *ledger            // the transfers, as documents that reversals change
 	fields       Fields
 	exactBalance bson.Raw // see exactBalance
@@ -82,6 +81,7 @@ func New(config Config) (*Store, error) {
 		majority:     reading(config.Transfers, readconcern.Majority()),
 		linearizable: reading(config.Transfers, readconcern.Linearizable()),
 		ledgers:      make(map[string]*ledger, len(config.Ledgers)),
+		documents:    make(map[string]*ledger, len(config.Documents)),
 		fields:       config.Fields,
 		ids:          config.IDs,
 		markerLimit:  config.MarkerLimit,
@@ -95,32 +95,31 @@ func New(config Config) (*Store, error) {
 		return nil, err
 	}
 	for name, collection := range config.Ledgers {
-		if err := s.register(name, name, collection); err != nil {
+		if err := s.register(s.ledgers, name, collection); err != nil {
 			return nil, err
 		}
 	}
 	for name, collection := range config.Documents {
-		if err := s.register(documentsKey(name), name, collection); err != nil {
+		if err := s.register(s.documents, name, collection); err != nil {
 			return nil, err
 		}
+		s.documents[name].documents = true
 	}
 	s.originals = s.newLedger("transfers", config.Transfers, Fields{Pending: "pending", Fence: "fence"})
 	return s, nil
 }
 
 // register takes a collection of participants in.
-func (s *Store) register(key, name string, collection *mongo.Collection) error {
+func (s *Store) register(among map[string]*ledger, name string, collection *mongo.Collection) error {
 	if same(collection, s.transfers) {
 		return fmt.Errorf("the collection %s holds the transfers: it can't hold anything else", namespaceOf(collection))
 	}
-	for _, registered := range s.ledgers {
-		if same(collection, registered.commands) {
+	for _, place := range s.Places() {
+		if registered := s.place(place); same(collection, registered.commands) {
 			return fmt.Errorf("the collection %s is registered under two names, %q and %q", registered.namespace, registered.name, name)
 		}
 	}
-	l := s.newLedger(name, collection, s.fields)
-	l.documents = key != name
-	s.ledgers[key] = l
+	among[name] = s.newLedger(name, collection, s.fields)
 	return nil
 }
 
@@ -159,17 +158,40 @@ func same(a, b *mongo.Collection) bool {
 func (s *Store) HasLedger(name string) bool { return s.ledgers[name] != nil }
 
 // HasDocuments reports whether a collection of documents is registered under that name.
-func (s *Store) HasDocuments(name string) bool { return s.HasLedger(documentsKey(name)) }
+func (s *Store) HasDocuments(name string) bool { return s.documents[name] != nil }
 
-// Places returns the names of all registered ledgers, and of the collections of documents: see Connect.
-func (s *Store) Places() []string { return slices.Collect(maps.Keys(s.ledgers)) }
+// Place names a registered ledger, or a collection of documents.
+type Place struct {
+	Documents bool
+	Name      string
+}
+
+// Places returns all that is registered.
+func (s *Store) Places() []Place {
+	var places []Place
+	for name := range s.ledgers {
+		places = append(places, Place{Name: name})
+	}
+	for name := range s.documents {
+		places = append(places, Place{Documents: true, Name: name})
+	}
+	return places
+}
+
+// place returns what is registered under a name, nil if nothing is.
+func (s *Store) place(p Place) *ledger {
+	if p.Documents {
+		return s.documents[p.Name]
+	}
+	return s.ledgers[p.Name]
+}
 
 // Namespace returns database and collection of a registered ledger.
 func (s *Store) Namespace(name string) string { return s.ledgers[name].namespace }
 
 // DocumentsNamespace returns database and collection of registered documents.
 func (s *Store) DocumentsNamespace(name string) string {
-	return s.ledgers[documentsKey(name)].namespace
+	return s.documents[name].namespace
 }
 
 // ErrForeign is returned for a transfer that touches a collection which is not registered here under the name that

@@ -23,7 +23,7 @@ type Transfer struct {
 	Digest       []byte         `bson:"digest"`
 	Epoch        int64          `bson:"epoch"` // 0 while Initiated
 	Owner        string         `bson:"owner,omitempty"`
-	Attempts     int64          `bson:"attempts,omitempty"` // takeovers so far
+	Attempts     int64          `bson:"attempts,omitempty"` // takeovers because it had stalled
 	Clean        bool           `bson:"clean,omitempty"`    // held or decided at epoch 1 with every prepare answered
 	CreatedAt    time.Time      `bson:"createdAt"`          // the process's clock, corrected by the server's
 	LastModified time.Time      `bson:"lastModified"`       // the server's clock from the second write on
@@ -45,21 +45,21 @@ type Transfer struct {
 	Pending    bson.Raw `bson:"pending,omitempty"`    // the marker of a reversal under way
 }
 
-// Places returns the names of the ledgers and documents that the transfer touches, each once: see Connect.
-func (t Transfer) Places() []string {
-	var names []string
-	add := func(name string) {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
+// Places returns the ledgers and collections of documents that the transfer touches, each once.
+func (t Transfer) Places() []Place {
+	var places []Place
+	add := func(p Place) {
+		if !slices.Contains(places, p) {
+			places = append(places, p)
 		}
 	}
 	for _, leg := range t.Legs {
-		add(leg.Ledger)
+		add(Place{Name: leg.Ledger})
 	}
 	for _, e := range t.Effects {
-		add(documentsKey(e.Documents))
+		add(Place{Documents: true, Name: e.Documents})
 	}
-	return names
+	return places
 }
 
 // Moved returns the movements that a success stands for: the legs; of a hold of which a part was posted, that part.
