@@ -195,8 +195,10 @@ func (r *markerRepair) judge(seen mongostore.Repairable) (done bool, err error) 
 		return true, fmt.Errorf("the marker is gone, by this repair or by somebody else: %w", ErrInDoubt)
 	case seen.Amount == nil || seen.Amount.Cmp(r.Amount.exact) != 0 || !seen.Map:
 		return true, fmt.Errorf("%w: no marker of %s", ErrNotRepairable, r.Amount)
-	case r.pay.Sign() != 0 && !seen.Payable:
-		return true, fmt.Errorf("%w or %w: %s can't be added to the balance", ErrAmountKind, ErrOverflow, r.pay)
+	case r.pay.Sign() != 0 && !seen.Kind:
+		return true, ErrAmountKind
+	case r.pay.Sign() != 0 && !seen.Room:
+		return true, ErrOverflow
 	}
 	return false, nil
 }

@@ -81,7 +81,8 @@ func payable(amount money.Amount) (low, high money.Amount, err error) {
 type Repairable struct {
 	Found   bool
 	Amount  *money.Amount // of the marker; nil: there is none, or it is no exact number
-	Payable bool          // the amount that was asked about can be added to the balance
+	Kind    bool          // the balance is an exact number of the kind of the amount to be paid in
+	Room    bool          // and with that amount stays within the limits
 	Map     bool          // the markers are a map
 	Fence   protocol.Fence
 }
@@ -106,8 +107,9 @@ func (s *Store) LookAtMarker(ctx context.Context, ledger, account, transfer stri
 		}
 	}
 	balance, err := money.FromBSON(document.Lookup(s.fields.Balance))
-	if low, high, limits := payable(pay); err == nil && limits == nil && balance.Kind() == pay.Kind() {
-		seen.Payable = balance.Places() <= money.MaxPlaces && balance.Cmp(low) >= 0 && balance.Cmp(high) <= 0
+	seen.Kind = err == nil && balance.Kind() == pay.Kind() && balance.Places() <= money.MaxPlaces
+	if low, high, err := payable(pay); seen.Kind && err == nil {
+		seen.Room = balance.Cmp(low) >= 0 && balance.Cmp(high) <= 0
 	}
 	return seen, nil
 }
