@@ -179,8 +179,8 @@ func TestAuditLooksTwiceAtStalled(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// Sums over two servers are exact as long as nothing is committed in between, and are held against no expectation otherwise. An audit beside
-// a busy load finds nothing.
+// Sums over two servers are exact as long as nothing is committed in between, and are held against no expectation otherwise. An audit
+// beside a busy load finds nothing.
 func TestAuditTotalsOverTwoServers(t *testing.T) {
 	t.Parallel()
 	b := newBranches(t, startServer(t), 1000, 500)
@@ -228,6 +228,22 @@ func TestAuditTotalsOverTwoServers(t *testing.T) {
 	report = expecting(1500)
 	require.Empty(t, report.Findings)
 	require.Zero(t, report.InTransit.Cmp(transfer.Units(0)))
+	b.audit()
+}
+
+// An audit has nothing to do with its caller's session, not even if that has ended.
+func TestAuditOutsideOfSessions(t *testing.T) {
+	t.Parallel()
+	b := newBranches(t, startServer(t), 1000, 5)
+	b.stallAcross("t", 3)
+	session, err := b.db.Client().StartSession()
+	require.NoError(t, err)
+	session.EndSession(t.Context())
+	report, err := b.both.Audit(mongo.NewSessionContext(t.Context(), session))
+	require.NoError(t, err)
+	require.Empty(t, report.Findings)
+	require.Equal(t, 1, report.Unfinished)
+	b.finish()
 	b.audit()
 }
 

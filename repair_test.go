@@ -2,7 +2,6 @@ package transfer_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -335,6 +334,6 @@ func TestRepairPending(t *testing.T) {
 	require.ErrorIs(t, b.RepairPending(t.Context(), "", "z"), transfer.ErrAccountNotFound)
 	require.ErrorIs(t, b.RepairPending(t.Context(), "nowhere", "a"), transfer.ErrInvalidRequest)
 	b.set("accounts", "a", "pending", bson.M{})
-	require.True(t, errors.Is(b.RepairPending(t.Context(), "", ""), transfer.ErrInvalidRequest))
+	require.ErrorIs(t, b.RepairPending(t.Context(), "", ""), transfer.ErrInvalidRequest)
 	b.audit(initial(100, 0))
 }

@@ -51,6 +51,7 @@ type Report struct {
 
 // Run audits.
 func Run(ctx context.Context, store *mongostore.Store, options Options) (Report, error) {
+	ctx = mongostore.Detached(ctx)
 	atlas := store.Atlas()
 	for n := 1; ; n++ {
 		report, err := twice(ctx, store, atlas, options)

@@ -34,8 +34,6 @@ func judgeDocument(p *mongostore.Portrait) []Finding {
 // judgeMarker finds what is wrong with a marker, given its transfer as it is at the same moment; nil: there is none.
 func judgeMarker(atlas *mongostore.Atlas, p *mongostore.Portrait, m mongostore.Marker, t *mongostore.AuditTransfer) (Finding, bool) {
 	switch {
-	case m.Transfer == "":
-		return aboutMarker(p, m, OrphanMarker, "a key that stands for no transfer"), true
 	case t == nil:
 		return aboutMarker(p, m, OrphanMarker, "which does not exist"), true
 	case t.Err != nil || !t.State.Known():

@@ -139,6 +139,9 @@ func textOf(id bson.RawValue) string {
 	return id.String()
 }
 
+// Detached returns a context without the caller's session, for reads that are not part of what goes on in it.
+func Detached(ctx context.Context) context.Context { return detached(ctx) }
+
 // ErrSnapshotGone is returned where a server has not kept what it had stored at the snapshot's time for long enough.
 var ErrSnapshotGone = errors.New("the server keeps no snapshot for as long as this takes")
 
@@ -152,7 +155,6 @@ func (p *Place) InSnapshot(ctx context.Context, reads func(context.Context) erro
 	if err != nil {
 		return err
 	}
-	ctx = detached(ctx)
 	defer session.EndSession(context.WithoutCancel(ctx))
 	err = reads(mongo.NewSessionContext(ctx, session))
 	if refused := mongo.ServerError(nil); errors.As(err, &refused) && refused.HasErrorCode(codeSnapshotTooOld) {

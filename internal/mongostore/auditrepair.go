@@ -79,12 +79,12 @@ func payable(amount money.Amount) (low, high money.Amount, err error) {
 
 // Repairable is what a deciding read of an account shows to those who repair it.
 type Repairable struct {
-	Found   bool
-	Amount  *money.Amount // of the marker; nil: there is none, or it is no exact number
-	Kind    bool          // the balance is an exact number of the kind of the amount to be paid in
-	Room    bool          // and with that amount stays within the limits
-	Map     bool          // the markers are a map
-	Fence   protocol.Fence
+	Found  bool
+	Amount *money.Amount // of the marker; nil: there is none, or it is no exact number
+	Kind   bool          // the balance is an exact number of the kind of the amount to be paid in
+	Room   bool          // and with that amount stays within the limits
+	Map    bool          // the markers are a map
+	Fence  protocol.Fence
 }
 
 // LookAtMarker is a deciding read of an account and its marker of a transfer, with an amount that might be paid in.
