@@ -58,8 +58,9 @@ type Finding struct {
 // AuditOptions say what to audit, and what to expect. The zero value audits everything and expects nothing.
 type AuditOptions struct {
 	Expected []ExpectedTotal
-	// Accounts and Transfers bound what is looked at, for what is too large for one snapshot: audit range after range. The parts of a transfer
-	// that lie in other ranges are looked up. Sums are those of the accounts in the range; nothing can be expected of them.
+	// Accounts and Transfers bound what is looked at, for what is too large for one snapshot: audit range after range. The parts of a
+	// transfer that lie in other ranges are looked up. Sums are those of the accounts in the range; nothing can be expected of them.
+	// Documents that effects change are looked at with the range of accounts that has no From.
 	Accounts, Transfers IDRange
 }
 
@@ -93,7 +94,7 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 	if err := c.checkAudit(o); err != nil {
 		return AuditReport{}, err
 	}
-	if err := c.ready(ctx, c.store.Ledgers()...); err != nil {
+	if err := c.ready(ctx, c.store.Places()...); err != nil {
 		return AuditReport{}, err
 	}
 	options := audit.Options{

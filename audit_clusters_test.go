@@ -58,6 +58,13 @@ func (b *branches) stallAcross(id string, n int) {
 	require.True(b.t, w.hasStruck())
 }
 
+// holdAcross holds 60 for the other server.
+func (b *branches) holdAcross(id string) {
+	b.t.Helper()
+	_, err := b.both.Hold(b.t.Context(), across(id, 60), time.Hour)
+	require.NoError(b.t, err)
+}
+
 // there returns the accounts on the other server.
 func (b *branches) there() *mongo.Collection {
 	b.t.Helper()
@@ -107,8 +114,7 @@ func TestAuditOverTwoServers(t *testing.T) {
 			func(b *branches) { b.stallAcross("t", 4); b.changeThere(bson.M{"$unset": bson.M{"pending.t": ""}}) }, []audit.Code{},
 		},
 		"a hold's marker is gone": {func(b *branches) {
-			b.stallAcross("t", 3)
-			b.change("transfers", "t", bson.M{"$set": bson.M{"hold": true, "held": true, "expiresAt": time.Now().Add(time.Hour)}})
+			b.holdAcross("t")
 			b.changeThere(bson.M{"$unset": bson.M{"pending.t": ""}})
 		}, []audit.Code{audit.MissingMarker}},
 		"an overdrawn account": {
@@ -131,9 +137,10 @@ func TestAuditOverTwoServers(t *testing.T) {
 func TestAuditLooksTwice(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	held := func(b *branches) {
-		b.stallAcross("t", 3)
-		b.change("transfers", "t", bson.M{"$set": bson.M{"hold": true, "held": true, "expiresAt": time.Now().Add(time.Hour)}})
+	held := func(b *branches) { b.holdAcross("t") }
+	void := func(b *branches) {
+		_, err := b.both.Void(b.t.Context(), "t")
+		require.NoError(b.t, err)
 	}
 	committed := func(b *branches) { b.stallAcross("t", 4) }
 	for name, row := range map[string]struct {
@@ -143,8 +150,8 @@ func TestAuditLooksTwice(t *testing.T) {
 		meanwhile func(b *branches)
 	}{
 		"a transfer ends after its marker was read":     {committed, 0, 1, func(b *branches) { b.finish() }},
-		"a hold ends after it was read":                 {held, 1, 0, func(b *branches) { b.finish() }},
-		"a hold ends while it is looked at again":       {held, 3, 0, func(b *branches) { b.finish() }},
+		"a hold ends after it was read":                 {held, 1, 0, void},
+		"a hold ends while it is looked at again":       {held, 3, 0, void},
 		"an account is removed after its last transfer": {committed, 1, 0, func(b *branches) { b.finish(); b.removeThere() }},
 		"and that while it is looked at again":          {committed, 3, 0, func(b *branches) { b.finish(); b.removeThere() }},
 	} {

@@ -1,7 +1,9 @@
 package transfer_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -36,25 +38,43 @@ func TestAuditTotals(t *testing.T) {
 func TestAuditTotalsOfPartlyPosted(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)
-	b.stallAt("t", 4, lost, 60)
-	b.postPart("t", 20)
-	report := b.mustAudit()
-	require.Empty(t, report.Findings)
-	require.Equal(t, transfer.Units(60), report.InTransit)
-	b.change("accounts", "b", bson.M{"$unset": bson.M{"pending.t": ""}, "$inc": bson.M{"balance": int64(20)}})
-	report = b.mustAudit()
-	require.Equal(t, transfer.Units(40), report.InTransit, "what goes back")
-	require.Equal(t, transfer.Units(60), report.Ledgers[0].Total)
-	b.change("accounts", "a", bson.M{"$unset": bson.M{"pending.t": ""}, "$inc": bson.M{"balance": int64(40)}})
-	require.Equal(t, transfer.Units(0), b.mustAudit().InTransit)
+	b.hold("t", 60, time.Hour)
+	b.dying(2, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Post(ctx, "t", transfer.PostAmount(transfer.Units(20)))
+		return err
+	})
+	transit := func(want int64) {
+		report := b.mustAudit()
+		require.Empty(t, report.Findings)
+		require.Equal(t, want, units(t, report.InTransit))
+		require.Equal(t, 100-want, units(t, report.Ledgers[0].Total))
+	}
+	transit(60)
+	b.change("accounts", "b", bson.M{"$unset": bson.M{"pending.t": ""}, "$inc": bson.M{"balance": int64(20)}}) // as settling does it
+	transit(40)
+	b.recoverAll()
+	transit(0)
+	b.audit(initial(100, 0))
 }
 
-// postPart makes a committed transfer a hold of which so much was posted.
-func (b *bank) postPart(id string, posted int64) {
-	b.t.Helper()
-	b.change("transfers", id, bson.M{"$set": bson.M{
-		"hold": true, "held": true, "expiresAt": before(0), "posted": posted,
-	}})
+// What a transfer that is rolled back has taken is in transit until it is given back.
+func TestAuditTotalsOfRolledBack(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("t", 3, lost, 60)
+	b.dying(3, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Cancel(ctx, "t", "no longer wanted")
+		return err
+	})
+	rec, err := b.Get(t.Context(), "t")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateRollback, rec.State)
+	report := b.mustAudit()
+	require.Empty(t, report.Findings)
+	require.EqualValues(t, 60, units(t, report.InTransit))
+	require.EqualValues(t, 40, units(t, report.Ledgers[0].Total))
+	b.recoverAll()
+	b.audit(initial(100, 0))
 }
 
 // Sums are told by ledger and currency, exactly, whatever their size, and an expectation that is not met is a finding with the difference.

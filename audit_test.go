@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -51,13 +52,6 @@ func (b *bank) mustFail(id string) {
 	require.ErrorIs(b.t, err, transfer.ErrInsufficientFunds)
 }
 
-// hold makes a transfer of which everything is prepared a hold, which has taken the money of a.
-func (b *bank) hold(id string, until time.Duration) {
-	b.t.Helper()
-	b.stallAt(id, 3, lost, 60)
-	b.change("transfers", id, bson.M{"$set": bson.M{"hold": true, "held": true, "expiresAt": time.Now().Add(until)}})
-}
-
 // damage is a way to harm what is stored, with what an audit finds then.
 type damage struct {
 	name  string
@@ -68,7 +62,7 @@ type damage struct {
 
 // damages are all kinds of damage. Each begins with a of 100, b of nothing and c of 10.
 func damages() []damage {
-	return slices.Concat(markerDamages(), accountDamages(), transferDamages(), holdDamages(), reversalDamages(), stalledDamages())
+	return slices.Concat(markerDamages(), accountDamages(), transferDamages(), holdDamages(), reversalDamages(), effectDamages(), stalledDamages())
 }
 
 func markerDamages() []damage {
@@ -108,10 +102,6 @@ func markerDamages() []damage {
 			b.stallAt("t", 4, lost, 60)
 			b.remove("accounts", "b")
 		}, []audit.Code{audit.MissingDocument}, "t"},
-		{"a reversal's marker of another amount", func(b *bank) {
-			b.mustMove("t", 60)
-			b.set("transfers", "t", "pending.ghost", int64(0))
-		}, []audit.Code{audit.OrphanMarker}, "t"},
 	}
 }
 
@@ -179,41 +169,81 @@ func transferDamages() []damage {
 
 func holdDamages() []damage {
 	held := func(name string, harm func(b *bank), codes ...audit.Code) damage {
-		return damage{name, func(b *bank) { b.hold("t", time.Hour); harm(b) }, codes, "t"}
+		return damage{name, func(b *bank) { b.hold("t", 60, time.Hour); harm(b) }, codes, "t"}
+	}
+	posted := func(name string, harm func(b *bank), codes ...audit.Code) damage {
+		return held(name, func(b *bank) {
+			_, err := b.Post(b.t.Context(), "t", transfer.PostAmount(transfer.Units(20)))
+			require.NoError(b.t, err)
+			harm(b)
+		}, codes...)
 	}
 	return []damage{
 		held("a hold whose marker is gone", func(b *bank) { b.unset("accounts", "a", "pending.t") }, audit.MissingMarker),
 		held("a hold whose account is gone", func(b *bank) { b.remove("accounts", "a") }, audit.MissingDocument),
-		held("money is held by what is no hold", func(b *bank) { b.unset("transfers", "t", "hold") }, audit.WrongHold),
+		held("money is held by what is no hold", func(b *bank) { b.unset("transfers", "t", "hold") }, audit.WrongHold, audit.WrongDigest),
 		held("a hold without an end", func(b *bank) { b.unset("transfers", "t", "expiresAt") }, audit.WrongHold),
 		held("a part of it was posted before the decision", func(b *bank) { b.set("transfers", "t", "posted", int64(1)) }, audit.WrongHold),
-		{"more was posted than was held", func(b *bank) {
-			b.mustMove("t", 60)
-			b.change("transfers", "t", bson.M{"$set": bson.M{"hold": true, "held": true, "expiresAt": time.Now(), "posted": int64(61)}})
-		}, []audit.Code{audit.WrongHold}, "t"},
-		{"a hold was posted that never held", func(b *bank) {
-			b.mustMove("t", 60)
-			b.change("transfers", "t", bson.M{"$set": bson.M{"hold": true, "expiresAt": time.Now()}})
-		}, []audit.Code{audit.WrongHold}, "t"},
+		posted("more was posted than was held", func(b *bank) { b.set("transfers", "t", "posted", int64(61)) }, audit.WrongHold),
+		posted("less than nothing was posted", func(b *bank) { b.set("transfers", "t", "posted", int64(-1)) }, audit.WrongHold),
+		posted("a hold was posted that never held", func(b *bank) { b.unset("transfers", "t", "held") }, audit.WrongHold),
 	}
 }
 
 func reversalDamages() []damage {
-	pair := func(name string, harm func(b *bank), id string) damage {
+	pair := func(name string, harm func(b *bank), id string, codes ...audit.Code) damage {
 		return damage{name, func(b *bank) {
 			b.mustMove("t", 60)
-			_, err := b.Transfer(b.t.Context(), move("r", "b", "a", 60))
+			_, err := b.Reverse(b.t.Context(), "t", "r")
 			require.NoError(b.t, err)
-			b.set("transfers", "t", "reversedBy", "r")
-			b.set("transfers", "r", "reverses", "t")
 			harm(b)
-		}, []audit.Code{audit.WrongReversal}, id}
+		}, append(codes, audit.WrongReversal), id}
 	}
 	return []damage{
 		pair("a reversal that is lost", func(b *bank) { b.remove("transfers", "r") }, "t"),
 		pair("an original that is lost", func(b *bank) { b.remove("transfers", "t") }, "r"),
 		pair("a reversal that the original doesn't know", func(b *bank) { b.unset("transfers", "t", "reversedBy") }, "r"),
-		pair("a reversal that doesn't know the original", func(b *bank) { b.unset("transfers", "r", "reverses") }, "t"),
+		pair("an original that was reversed by another one", func(b *bank) {
+			b.mustMove("x", 1)
+			b.set("transfers", "x", "reversedBy", "r")
+		}, "x"),
+		{"a reversal's marker that is left over", func(b *bank) {
+			b.mustMove("t", 60)
+			b.set("transfers", "t", "pending.ghost", int64(0))
+		}, []audit.Code{audit.OrphanMarker}, "t"},
+		{"a reversal's marker that bears an amount", func(b *bank) {
+			b.mustMove("t", 60)
+			b.dying(5, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+				_, err := c.Reverse(ctx, "t", "r")
+				return err
+			})
+			b.set("transfers", "t", "pending.r", int64(60))
+		}, []audit.Code{audit.WrongMarker}, "t"},
+	}
+}
+
+// effectDamages are about orders: see newShop.
+func effectDamages() []damage {
+	paying := func(name string, n int, harm func(b *bank), id string, codes ...audit.Code) damage {
+		return damage{name, func(b *bank) {
+			b.insert("orders", order("o-1"))
+			b.Coordinator = b.coordinator(b.db, orders(b.db)...)
+			b.dying(n, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+				_, err := c.Transfer(ctx, payment("t", "o-1", 60))
+				return err
+			}, orders)
+			harm(b)
+		}, codes, id}
+	}
+	return []damage{
+		paying("an order that was committed and is gone", 6, func(b *bank) { b.remove("orders", "o-1") }, "t", audit.MissingDocument),
+		paying("an order with a marker that bears an amount", 5, func(b *bank) {
+			b.set("orders", "o-1", "pending.t", int64(60))
+		}, "o-1", audit.WrongMarker),
+		paying("an order that is reserved for nobody", 5, func(b *bank) {
+			b.set("orders", "o-1", "pending.ghost", int64(0))
+		}, "o-1", audit.OrphanMarker),
+		paying("an order whose markers are in an array", 5, func(b *bank) { b.set("orders", "o-1", "pending", bson.A{}) }, "o-1", audit.WrongPending),
 	}
 }
 
@@ -229,8 +259,8 @@ func stalledDamages() []damage {
 			b.set("transfers", "t", "lastModified", before(10))
 		}, []audit.Code{audit.Stalled}, "t"},
 		{"a hold that is not voided", func(b *bank) {
-			b.hold("t", -301*time.Second)
-			b.set("transfers", "t", "lastModified", before(10))
+			b.hold("t", 60, time.Hour)
+			b.change("transfers", "t", bson.M{"$set": bson.M{"lastModified": before(10), "expiresAt": before(10)}})
 		}, []audit.Code{audit.Stalled}, "t"},
 		{"a transfer that nobody takes", func(b *bank) {
 			b.mustSubmit("t")
@@ -295,7 +325,7 @@ func TestAuditLeavesAlone(t *testing.T) {
 		"settled":           func(b *bank) { b.stallAt("t", 5, lost, 60) },
 		"refused":           func(b *bank) { b.mustFail("t") },
 		"waiting":           func(b *bank) { b.mustSubmit("t") },
-		"an unexpired hold": func(b *bank) { b.hold("t", time.Hour); b.set("transfers", "t", "lastModified", before(10)) },
+		"an unexpired hold": func(b *bank) { b.hold("t", 60, time.Hour); b.set("transfers", "t", "lastModified", before(10)) },
 		"a scheduled one": func(b *bank) {
 			req := move("t", "a", "b", 1)
 			req.NotBefore = time.Now().Add(time.Hour)
@@ -318,8 +348,10 @@ func TestAuditLeavesAlone(t *testing.T) {
 		},
 		"a reversal whose original was purged": func(b *bank) {
 			b.mustMove("t", 60)
-			b.set("transfers", "t", "reversedBy", "r")
-			b.set("transfers", "t", "purgeAt", time.Now().Add(time.Hour))
+			_, err := b.Reverse(b.t.Context(), "t", "r")
+			require.NoError(b.t, err)
+			b.remove("transfers", "t")
+			b.set("transfers", "r", "purgeAt", time.Now().Add(time.Hour))
 		},
 		"odd IDs": func(b *bank) {
 			for _, id := range oddIDs() {

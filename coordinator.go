@@ -45,6 +45,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 	store, err := mongostore.New(mongostore.Config{
 		Transfers:   s.transfers,
 		Ledgers:     ledgers,
+		Documents:   s.documents,
 		Fields:      mongostore.Fields(s.fields),
 		IDs:         mongostore.IDCodec(s.ids),
 		MarkerLimit: s.markerLimit,
@@ -66,7 +67,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 // Setup creates the collections and indexes, and checks that the servers and collections are fit. It may be called again, and by
 // many at once. The error wraps ErrUnsupportedDeployment where the deployment is at fault.
 func (c *Coordinator) Setup(ctx context.Context) error {
-	if err := c.ready(ctx, c.store.Ledgers()...); err != nil {
+	if err := c.ready(ctx, c.store.Places()...); err != nil {
 		return err
 	}
 	return deployment(c.store.Setup(ctx))
@@ -112,14 +113,14 @@ func deployment(err error) error {
 // A stored transfer whose legs are not those of its digest is left alone: legs that were lost or changed since would make or lose money,
 // and a digest of a later version may stand for what this one doesn't know.
 func (c *Coordinator) newWork(ctx context.Context, t mongostore.Transfer, reason string) (*mongostore.Work, error) {
-	if !bytes.Equal(t.Digest, digest(t)) {
-		return nil, fmt.Errorf("%w: its legs and currency are not those of its digest", mongostore.ErrUnreadable)
+	if !bytes.Equal(t.Digest, digest(t)) || !capped(t) {
+		return nil, fmt.Errorf("%w: what it moves is not what its digest says", mongostore.ErrUnreadable)
 	}
 	w, err := c.store.NewWork(t, c.settings.owner+"-"+rand.Text()[:16])
 	if err != nil {
 		return nil, err
 	}
-	if err := c.store.Connect(ctx, t.Ledgers()...); err != nil {
+	if err := c.store.Connect(ctx, t.Places()...); err != nil {
 		return nil, deployment(err)
 	}
 	w.Threshold = c.settings.stallThreshold

@@ -1,16 +1,141 @@
 package transfer
 
-import "go.mongodb.org/mongo-driver/v2/bson"
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
-// Effect is a change of a document in step with the money: see Request.Effects.
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/mongostore"
+)
+
+// Limits of effects.
+const (
+	maxEffects     = 100
+	maxEffectBytes = 64 << 10 // of what one requires, and of what it sets
+)
+
+// Effect is a change of a document in step with the money: an order goes from unpaid to paid as its payment is committed. The document is
+// found by its _id, and reserved from when the transfer is prepared until it is settled: no other transfer can reserve it meanwhile, and
+// what it has to say is not changed before the commit. Other code that writes such a document requires that its field pending is missing
+// or empty, or ignores the reservation at its own risk.
+//
+// An effect is stored with its transfer, so that another process, of another version of the service, can finish it.
 type Effect struct {
 	// Documents is the name of a collection that was registered by [WithDocuments].
 	Documents string
 	// ID is the document's _id.
 	ID any
-	// Require are top-level fields and the values that they must have when the transfer is prepared. From then on the document is
-	// reserved for this transfer.
+	// Require are top-level fields and the values that they must have when the transfer is prepared, as a query would compare them: nil is a
+	// missing field, too.
 	Require bson.D
 	// Set are top-level fields and the values that they get when the transfer is committed.
 	Set bson.D
+}
+
+// planEffects checks effects and returns them as they are stored.
+func (c *Coordinator) planEffects(effects []Effect) ([]mongostore.Effect, error) {
+	if len(effects) > maxEffects {
+		return nil, invalid("%d effects are more than %d", len(effects), maxEffects)
+	}
+	var planned []mongostore.Effect
+	for _, e := range effects {
+		if !c.store.HasDocuments(e.Documents) {
+			return nil, invalid("the documents %q are not registered: see WithDocuments", e.Documents)
+		}
+		stored := mongostore.Effect{Documents: e.Documents, Namespace: c.store.DocumentsNamespace(e.Documents)}
+		var err error
+		if stored.ID, err = mongostore.EncodeDocumentID(e.ID); err != nil {
+			return nil, invalid("an effect on %q: %w", e.Documents, err)
+		}
+		name := mongostore.IDText(stored.ID)
+		if stored.Require, err = c.effectFields(name, "requires", e.Require); err != nil {
+			return nil, err
+		}
+		if stored.Set, err = c.effectFields(name, "sets", e.Set); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(planned, func(other mongostore.Effect) bool { return compareEffects(other, stored) == 0 }) {
+			return nil, invalid("two effects are on the same document, %q of %q", name, e.Documents)
+		}
+		planned = append(planned, stored)
+	}
+	return planned, nil
+}
+
+// effectFields checks and encodes what an effect requires or sets.
+func (c *Coordinator) effectFields(document, verb string, fields bson.D) (bson.Raw, error) {
+	if len(fields) == 0 {
+		return nil, nil
+	}
+	own := []string{"_id", c.settings.fields.Pending, c.settings.fields.Fence}
+	for i, field := range fields {
+		switch {
+		case field.Key == "" || strings.HasPrefix(field.Key, "$") || strings.ContainsAny(field.Key, ".\x00") || !utf8.ValidString(field.Key):
+			return nil, invalid("the effect on %q %s %q, which is no top-level field", document, verb, field.Key)
+		case slices.Contains(own, field.Key):
+			return nil, invalid("the effect on %q %s %q, which is not for effects", document, verb, field.Key)
+		case slices.ContainsFunc(fields[:i], func(other bson.E) bool { return other.Key == field.Key }):
+			return nil, invalid("the effect on %q %s %q twice", document, verb, field.Key)
+		}
+	}
+	raw, err := bson.Marshal(ordered(fields, maxMetadataDepth))
+	switch {
+	case err != nil:
+		return nil, invalid("the effect on %q: %w", document, err)
+	case len(raw) > maxEffectBytes:
+		return nil, invalid("what the effect on %q %s has %d bytes, more than %d", document, verb, len(raw), maxEffectBytes)
+	}
+	if err := checkNested(raw, maxMetadataDepth); err != nil {
+		return nil, invalid("the effect on %q: %w", document, err)
+	}
+	return raw, nil
+}
+
+func compareEffects(a, b mongostore.Effect) int {
+	return cmp.Or(
+		cmp.Compare(a.Documents, b.Documents), cmp.Compare(a.ID.Type, b.ID.Type), cmp.Compare(string(a.ID.Value), string(b.ID.Value)))
+}
+
+// sortedFields returns an effect's fields in the order of their names.
+func sortedFields(raw bson.Raw) string {
+	elements, err := raw.Elements()
+	if err != nil {
+		return string(raw)
+	}
+	slices.SortFunc(elements, func(a, b bson.RawElement) int { return cmp.Compare(a.Key(), b.Key()) })
+	var sorted []byte
+	for _, element := range elements {
+		sorted = append(sorted, element...)
+	}
+	return string(sorted)
+}
+
+// sortedEffects returns effects in an order of their own.
+func sortedEffects(effects []mongostore.Effect) []mongostore.Effect {
+	return slices.SortedFunc(slices.Values(effects), compareEffects)
+}
+
+// effectsOf returns a transfer's effects as they were asked for.
+func effectsOf(t mongostore.Transfer) []Effect {
+	var effects []Effect
+	for _, e := range t.Effects {
+		var id any
+		if err := e.ID.Unmarshal(&id); err != nil {
+			id = e.ID
+		}
+		effects = append(effects, Effect{Documents: e.Documents, ID: id, Require: fieldsOf(e.Require), Set: fieldsOf(e.Set)})
+	}
+	return effects
+}
+
+// fieldsOf decodes what was encoded by effectFields.
+func fieldsOf(raw bson.Raw) bson.D {
+	var fields bson.D
+	if len(raw) == 0 || bson.Unmarshal(raw, &fields) != nil {
+		return nil
+	}
+	return fields
 }

@@ -37,15 +37,20 @@ var (
 	ErrInsufficientFunds = errors.New("insufficient funds")
 	// ErrOverflow means that the balance would leave the range of what is stored exactly.
 	ErrOverflow = errors.New("the balance would exceed its limit")
+	// ErrRequirementFailed means that the document of an effect is missing, is not as the effect requires, or is reserved for another
+	// transfer.
+	ErrRequirementFailed = errors.New("the document is not as required")
 	// ErrUnwritable means that the server refuses the write: a validator, a type, a unique index of the user's.
 	ErrUnwritable = errors.New("the server refuses to write to the account")
 )
 
 // Errors that mean: the transfer was rolled back for another reason. It is stored in StateFail and nothing moved.
 var (
-	// ErrCancelled means that the transfer was cancelled, or had stalled and was rolled back by [RollBack].
-	// Record.Failure.Code tells which.
+	// ErrCancelled means that the transfer was cancelled, that the hold was voided, or that the transfer had stalled and was rolled back by
+	// [RollBack]. Record.Failure.Code tells which.
 	ErrCancelled = errors.New("cancelled")
+	// ErrExpired means that a hold has run out.
+	ErrExpired = errors.New("hold has expired")
 )
 
 // Errors that mean: where the money is can't be told now.
@@ -61,6 +66,12 @@ var (
 	ErrIDConflict = errors.New("the ID was used with another payload")
 	// ErrAlreadyCommitted means that the transfer can't be cancelled any more.
 	ErrAlreadyCommitted = errors.New("already committed")
+	// ErrNotHeld means that the transfer is no hold, or that not everything is prepared for it yet.
+	ErrNotHeld = errors.New("not held")
+	// ErrAlreadyReversed means that another transfer has reversed this one.
+	ErrAlreadyReversed = errors.New("already reversed")
+	// ErrNotReversible means that there is nothing to reverse: the transfer is not in StateSuccess.
+	ErrNotReversible = errors.New("not reversible")
 	// ErrTransferNotFound means that there is no transfer with this ID.
 	ErrTransferNotFound = errors.New("transfer not found")
 	// ErrAccountExists means that there is an account with this ID.
@@ -69,7 +80,8 @@ var (
 	ErrAccountNotEmpty = errors.New("account is not empty")
 )
 
-// RefusedError says which account refused a transfer, and why. errors.Is finds Err through it.
+// RefusedError says which account refused a transfer, or which document (Ledger is the name under which its collection was registered then,
+// and Account its ID), and why. errors.Is finds Err through it.
 type RefusedError struct {
 	TransferID      string
 	Ledger, Account string
@@ -82,7 +94,10 @@ type RefusedError struct {
 // Error names the transfer, the account and the reason.
 func (e *RefusedError) Error() string {
 	account := fmt.Sprintf("account %q", e.Account)
-	if e.Ledger != "" {
+	switch {
+	case errors.Is(e.Err, ErrRequirementFailed):
+		account = fmt.Sprintf("document %q of %q", e.Account, e.Ledger)
+	case e.Ledger != "":
 		account = fmt.Sprintf("account %q of ledger %q", e.Account, e.Ledger)
 	}
 	text := fmt.Sprintf("transfer %q refused: %s: %v", e.TransferID, account, e.Err)
@@ -112,9 +127,11 @@ func reasonError(reason protocol.Reason) error {
 		return ErrInsufficientFunds
 	case protocol.Overflow:
 		return ErrOverflow
+	case protocol.RequirementFailed:
+		return ErrRequirementFailed
 	case protocol.Unwritable:
 		return ErrUnwritable
-	case protocol.Cancelled, protocol.Stalled:
+	case protocol.Cancelled, protocol.Stalled, protocol.Voided, protocol.Expired:
 	}
 	return nil
 }
@@ -130,6 +147,9 @@ func failureError(rec Record) error {
 				TransferID: rec.ID, Ledger: rec.Failure.Ledger, Account: rec.Failure.Account, Err: reasonError(reason),
 			}
 		}
+	}
+	if rec.Failure.Code == protocol.Expired.String() {
+		return fmt.Errorf("transfer %q: %w", rec.ID, ErrExpired)
 	}
 	return fmt.Errorf("transfer %q: %w: %s", rec.ID, ErrCancelled, rec.Failure.Message)
 }

@@ -98,10 +98,12 @@ func (s scenario) strike(t *testing.T, f strike) bool {
 		requireAnswer(t, s.calm, told, story)
 	}
 	if !w.hasStruck() {
+		b.expireAll()
 		b.recoverAll(s.options(b.db)...)
-		b.audit(s.initial(0))
+		s.audit(b, 0)
 		return false
 	}
+	b.expireAll()
 	b.recoverAll(append(s.options(b.db), transfer.WithStallPolicy(f.policy))...)
 	b.deposit()
 	before := b.balances()
@@ -109,21 +111,35 @@ func (s scenario) strike(t *testing.T, f strike) bool {
 		dead.deliver(t)
 	}
 	require.Equal(t, before, b.balances(), "a late message moved money: %s", story)
+	b.expireAll()
 	b.recoverAll(append(s.options(b.db), transfer.WithStallPolicy(f.policy))...) // a late claim may have begun something
 	b.cancelWaiting()
-	b.audit(s.initial(deposit))
+	s.audit(b, deposit)
 	if s.prepare == nil || rec.ID != "" {
 		b.requireTruth(rec, told, story)
 	}
 	return true
 }
 
-func (s scenario) initial(more int64) map[string]int64 {
+// audit audits the bank, into every account of which so much was paid.
+func (s scenario) audit(b *bank, more int64) {
+	b.t.Helper()
 	m := initial(s.balances...)
 	for id := range m {
 		m[id] += more
 	}
-	return m
+	b.audit(m)
+	if s.check != nil {
+		s.check(b)
+	}
+}
+
+// expireAll makes the time of all holds be over, behind the library's back.
+func (b *bank) expireAll() {
+	b.t.Helper()
+	past := bson.D{{Key: "$set", Value: bson.D{{Key: "expiresAt", Value: time.Now().Add(-time.Hour)}}}}
+	_, err := b.db.Collection("transfers").UpdateMany(b.t.Context(), bson.D{{Key: "hold", Value: true}}, past)
+	require.NoError(b.t, err)
 }
 
 // deposit puts money into every account.
@@ -156,6 +172,10 @@ func (b *bank) requireTruth(rec transfer.Record, told error, story string) {
 		return
 	}
 	require.NoError(b.t, err, story)
+	if rec.State == transfer.StatePreparing { // it was held, until its time was over
+		require.Equal(b.t, "expired", stored.Failure.Code, story)
+		return
+	}
 	require.Equal(b.t, stored.State, rec.State, story)
 }
 

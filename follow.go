@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
@@ -16,7 +17,7 @@ const slowestPoll = 5
 
 // follow waits for a transfer that another execution runs, here or elsewhere, and runs it itself where that is its turn: when it
 // still waits for a worker, when it has stalled, or when it was never stored.
-func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer) (Record, error) {
+func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer, holdFor time.Duration) (Record, error) {
 	var (
 		cause error
 		away  quiet
@@ -31,14 +32,14 @@ func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer) (
 			cause = err
 		case found && !bytes.Equal(stored.Digest, planned.Digest):
 			return recordOf(stored), fmt.Errorf("transfer %q: %w", planned.ID, ErrIDConflict)
-		case found && c.answerable(stored):
+		case found && c.answerable(ctx, stored):
 			return c.judge(stored, planned.Digest)
 		default:
 			t, start, due := c.turn(ctx, stored, found, planned)
 			if !due {
 				break
 			}
-			rec, told, err := c.attempt(ctx, t, start, stalledReason)
+			rec, told, err := c.try(ctx, attempt{transfer: t, start: start, reason: stalledReason, holdFor: holdFor})
 			if told {
 				return rec, doubtful(planned.ID, err)
 			}
@@ -56,9 +57,16 @@ func (c *Coordinator) look(ctx context.Context, id string) (mongostore.Transfer,
 	return c.store.GetTransfer(ctx, id)
 }
 
-// answerable reports whether a stored transfer is where its callers are told.
-func (c *Coordinator) answerable(stored mongostore.Transfer) bool {
-	return stored.State.Final() || stored.State == protocol.Committed && c.settings.returnAt == StateCommitted
+// answerable reports whether a stored transfer is where its callers are told. Who asks for a hold is told once it is held.
+func (c *Coordinator) answerable(ctx context.Context, stored mongostore.Transfer) bool {
+	switch stored.State {
+	case protocol.Preparing:
+		return stored.Held && !c.store.LooksExpired(ctx, stored)
+	case protocol.Committed:
+		return stored.Hold || c.settings.returnAt == StateCommitted
+	default:
+		return stored.State.Final()
+	}
 }
 
 // judge answers with a stored transfer, for one who asks with a payload of the given digest.
@@ -74,13 +82,18 @@ func (c *Coordinator) judge(stored mongostore.Transfer, digest []byte) (Record, 
 func (c *Coordinator) turn(
 	ctx context.Context, stored mongostore.Transfer, found bool, planned mongostore.Transfer,
 ) (mongostore.Transfer, protocol.Start, bool) {
+	stalled := func() bool { return c.store.LooksStalled(ctx, stored, c.settings.stallThreshold) }
 	switch {
 	case !found:
-		return planned, protocol.Start{Claiming: protocol.Insert, Patient: true}, true
+		return planned, first(planned), true
 	case stored.State == protocol.Initiated:
 		return stored, protocol.Start{Claiming: protocol.FromInitiated, Patient: true}, true
+	case stored.State != protocol.Preparing || !stored.Hold:
+		return stored, c.takeOver(), stalled()
+	case c.store.LooksExpired(ctx, stored):
+		return stored, expire(), true
 	}
-	return stored, c.takeOver(), c.store.LooksStalled(ctx, stored, c.settings.stallThreshold)
+	return stored, protocol.Start{Claiming: protocol.TakeUnheld, Hold: true}, stalled()
 }
 
 // stalledReason is stored with a transfer that RollBack has rolled back.

@@ -39,7 +39,8 @@ type Option func(*settings)
 type settings struct {
 	accounts, transfers *mongo.Collection
 	ledgers             map[string]*mongo.Collection
-	twice               []string // ledgers that were given twice
+	documents           map[string]*mongo.Collection
+	twice               []string // ledgers and documents that were given twice
 	fields              Fields
 	ids                 IDCodec
 	owner               string
@@ -100,6 +101,17 @@ func WithLedger(name string, c *mongo.Collection) Option {
 	}
 }
 
+// WithDocuments registers a collection of documents that effects change, in any database or cluster: see [Effect]. Its name is stored in
+// the transfers and must stay the same for as long as there are any.
+func WithDocuments(name string, c *mongo.Collection) Option {
+	return func(s *settings) {
+		if _, given := s.documents[name]; given {
+			s.twice = append(s.twice, name)
+		}
+		s.documents[name] = c
+	}
+}
+
 // WithFields sets the names of an account's fields, in all ledgers.
 func WithFields(f Fields) Option { return func(s *settings) { s.fields = f } }
 
@@ -145,6 +157,7 @@ func settingsOf(db *mongo.Database, opts []Option) (settings, error) {
 		accounts:       db.Collection(defaultAccounts),
 		transfers:      db.Collection(defaultTransfers),
 		ledgers:        map[string]*mongo.Collection{},
+		documents:      map[string]*mongo.Collection{},
 		owner:          defaultOwner(),
 		markerLimit:    defaultMarkerLimit,
 		stallThreshold: defaultStallThreshold,
@@ -181,14 +194,21 @@ func (s *settings) checkCollections() error {
 		return invalid("WithAccounts and WithTransfers want a collection")
 	}
 	if len(s.twice) > 0 {
-		return invalid("the ledger %q is registered twice", s.twice[0])
+		return invalid("%q is registered twice", s.twice[0])
 	}
-	for name, collection := range s.ledgers {
-		if name == "" || len(name) > maxNameBytes || mongostore.CheckID(name) != nil {
-			return invalid("a ledger's name has 1 to %d bytes of UTF-8, not %q", maxNameBytes, name)
+	if err := checkNames("ledger", s.ledgers); err != nil {
+		return err
+	}
+	return checkNames("collection of documents", s.documents)
+}
+
+func checkNames(what string, registered map[string]*mongo.Collection) error {
+	for name, collection := range registered {
+		if name == "" || len(name) > maxNameBytes || mongostore.CheckID(name) != nil || strings.Contains(name, "\x00") {
+			return invalid("the name of a %s has 1 to %d bytes of UTF-8 without NUL, not %q", what, maxNameBytes, name)
 		}
 		if collection == nil {
-			return invalid("the ledger %q wants a collection", name)
+			return invalid("the %s %q wants a collection", what, name)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/mongotransfer/transfer/internal/money"
@@ -17,8 +18,11 @@ const (
 	maxCurrencyBytes = 64
 )
 
-// digestVersion is the first byte of every digest, so that a later way to compute them can be told apart.
-const digestVersion = 1
+// The first byte of every digest tells how it was computed: of legs and currency alone, or of more.
+const (
+	plainDigest = 1
+	richDigest  = 2
+)
 
 // plan checks a request and returns the transfer that it asks for, with its legs netted. Its error wraps ErrInvalidRequest.
 func (c *Coordinator) plan(req Request) (mongostore.Transfer, error) {
@@ -33,7 +37,18 @@ func (c *Coordinator) plan(req Request) (mongostore.Transfer, error) {
 	if err != nil {
 		return t, err
 	}
-	if t.Legs, err = c.net(legs); err != nil {
+	if len(legs) > 0 {
+		if t.Legs, err = c.net(legs); err != nil {
+			return t, err
+		}
+	}
+	if req.AtMost {
+		if req.From == "" {
+			return t, invalid("AtMost is for From, To and Amount")
+		}
+		t.AtMost = &t.Legs[1].Amount
+	}
+	if t.Effects, err = c.planEffects(req.Effects); err != nil {
 		return t, err
 	}
 	if t.Metadata, err = encodeMetadata(req.Metadata); err != nil {
@@ -60,6 +75,8 @@ func (req Request) legs() ([]Leg, error) {
 		return nil, invalid("%d legs are more than %d", len(req.Legs), maxLegs)
 	case len(req.Legs) > 0:
 		return req.Legs, nil
+	case !short && len(req.Effects) > 0:
+		return nil, nil
 	case req.From == "" || req.To == "":
 		return nil, invalid("From and To name accounts, and one of them is empty")
 	case req.Amount.exact.Sign() <= 0:
@@ -145,20 +162,55 @@ func checkNetted(legs []mongostore.Leg) error {
 	return nil
 }
 
-// digest returns what tells two payloads apart: the netted legs in an order of their own, amounts by value, and the currency.
+// digest returns what tells two payloads apart: the netted legs in an order of their own, amounts by value, and the currency; and where
+// there are any, the effects in an order of their own, what the transfer reverses, what it moves at most, and that it is a hold.
 func digest(t mongostore.Transfer) []byte {
+	if len(t.Effects) > 0 || t.Reverses != "" || t.AtMost != nil || t.Hold {
+		return digestOf(richDigest, richPayload(t))
+	}
+	return digestOf(plainDigest, plainPayload(t, make([]byte, 0, 256)))
+}
+
+func plainPayload(t mongostore.Transfer, payload []byte) []byte {
 	legs := slices.Clone(t.Legs)
 	slices.SortFunc(legs, func(a, b mongostore.Leg) int {
 		return cmp.Or(cmp.Compare(a.Ledger, b.Ledger), cmp.Compare(a.Account, b.Account))
 	})
-	payload := appendField(make([]byte, 0, 256), t.Currency)
+	payload = appendField(payload, t.Currency)
 	for _, leg := range legs {
 		payload = appendField(payload, leg.Ledger)
 		payload = appendField(payload, leg.Account)
 		payload = appendField(payload, leg.Amount.Canonical())
 	}
+	return payload
+}
+
+func digestOf(version byte, payload []byte) []byte {
 	sum := sha256.Sum256(payload)
-	return append(append(make([]byte, 0, 1+len(sum)), digestVersion), sum[:]...)
+	return append(append(make([]byte, 0, 1+len(sum)), version), sum[:]...)
+}
+
+// richPayload says of each part how often it is there, so that no two lists of parts look alike.
+func richPayload(t mongostore.Transfer) []byte {
+	most := ""
+	if t.AtMost != nil {
+		most = t.AtMost.Canonical()
+		t.Legs = slices.Clone(t.Legs)
+		for i := range t.Legs {
+			t.Legs[i].Amount = money.Units(int64(t.Legs[i].Amount.Sign())) // who gives and who gets; how much is what is there
+		}
+	}
+	payload := appendField(nil, strconv.FormatBool(t.Hold))
+	payload = appendField(payload, t.Reverses)
+	payload = appendField(payload, most)
+	payload = appendField(payload, strconv.Itoa(len(t.Effects)))
+	for _, e := range sortedEffects(t.Effects) {
+		payload = appendField(payload, e.Documents)
+		payload = appendField(payload, string(append([]byte{byte(e.ID.Type)}, e.ID.Value...)))
+		payload = appendField(payload, sortedFields(e.Require))
+		payload = appendField(payload, sortedFields(e.Set))
+	}
+	return plainPayload(t, payload)
 }
 
 // appendField appends a text with its length, so that no two lists of fields look alike.

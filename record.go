@@ -38,9 +38,10 @@ func recordOf(t mongostore.Transfer) Record {
 	r := Record{
 		ID: t.ID, State: State(t.State), Currency: t.Currency, Epoch: t.Epoch, Owner: t.Owner,
 		CreatedAt: t.CreatedAt, LastModified: t.LastModified, Attempts: int(t.Attempts),
+		Reverses: t.Reverses, ReversedBy: t.ReversedBy, Hold: t.Hold, ExpiresAt: t.ExpiresAt, Effects: effectsOf(t),
 		Legs: make([]Leg, len(t.Legs)),
 	}
-	for i, leg := range t.Legs {
+	for i, leg := range t.Moved() {
 		r.Legs[i] = Leg{Ledger: leg.Ledger, Account: leg.Account, Amount: Amount{leg.Amount}}
 	}
 	if t.Failure != nil {

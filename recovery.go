@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -37,19 +39,35 @@ type RecoveryReport struct {
 }
 
 // Recover takes over the transfers that have shown no sign of life for the stall threshold, by the server's clock, and brings them to
-// their end: Committed ones to StateSuccess, others by the policy (see [WithStallPolicy]). It is safe beside live executions and other
-// sweeps. What is still StateInitiated is left to [Coordinator.Run]. The error is that of the search; what was found before it
-// is in the report.
+// their end: Committed ones to StateSuccess, others by the policy (see [WithStallPolicy]). Holds it leaves alone until they expire, and
+// then voids. It is safe beside live executions and other sweeps. What is still StateInitiated is left to [Coordinator.Run]. The error is
+// that of the search; what was found before it is in the report.
 func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
 	if err := c.ready(ctx); err != nil {
 		return RecoveryReport{}, err
 	}
-	var (
-		s   = sweep{coordinator: c, left: map[string]bool{}, slots: make(chan struct{}, 2*recoveryWidth), latest: new(sync.WaitGroup)}
-		err error
-		n   int
-	)
-	for t, failure := range c.store.Stalled(ctx, c.settings.stallThreshold) {
+	s := c.newSweep()
+	expired := s.over(ctx, c.store.Expired(ctx), expire())
+	stalled := s.over(ctx, c.store.Stalled(ctx, c.settings.stallThreshold), c.takeOver())
+	return s.end(), errors.Join(expired, stalled)
+}
+
+// expireHolds voids the holds that have expired.
+func (c *Coordinator) expireHolds(ctx context.Context) error {
+	s := c.newSweep()
+	err := s.over(ctx, c.store.Expired(ctx), expire())
+	s.end()
+	return err
+}
+
+func (c *Coordinator) newSweep() *sweep {
+	return &sweep{coordinator: c, left: map[string]bool{}, slots: make(chan struct{}, 2*recoveryWidth), latest: new(sync.WaitGroup)}
+}
+
+// over begins with each transfer of a search. It returns the error that has ended the search early.
+func (s *sweep) over(ctx context.Context, found iter.Seq2[mongostore.Transfer, error], start protocol.Start) error {
+	n := 0
+	for t, failure := range found {
 		if s.leaves(t.ID) {
 			continue
 		}
@@ -58,19 +76,23 @@ func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
 			continue
 		}
 		if failure != nil {
-			err = fmt.Errorf("find stalled transfers: %w", failure)
-			break
+			return fmt.Errorf("find stalled transfers: %w", failure)
 		}
-		s.begin(ctx, t)
+		s.begin(ctx, t, start)
 		if n++; n%recoveryWidth == 0 {
 			s.step()
 		}
 	}
+	return nil
+}
+
+// end waits for what was begun.
+func (s *sweep) end() RecoveryReport {
 	s.all.Wait()
 	if s.report.Found > 0 {
 		s.log("a recovery sweep has ended")
 	}
-	return s.report, err
+	return s.report
 }
 
 // sweep is one run of Recover.
@@ -85,14 +107,14 @@ type sweep struct {
 }
 
 // begin begins with one transfer, in the background.
-func (s *sweep) begin(ctx context.Context, t mongostore.Transfer) {
+func (s *sweep) begin(ctx context.Context, t mongostore.Transfer, start protocol.Start) {
 	s.slots <- struct{}{}
 	s.all.Add(1)
 	latest := s.latest
 	latest.Add(1)
 	go func() {
 		defer func() { <-s.slots; latest.Done(); s.all.Done() }()
-		s.recover(ctx, t)
+		s.recover(ctx, t, start)
 	}()
 }
 
@@ -120,7 +142,7 @@ func (s *sweep) leaves(id string) bool {
 }
 
 // recover takes one transfer over.
-func (s *sweep) recover(ctx context.Context, t mongostore.Transfer) {
+func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, start protocol.Start) {
 	c := s.coordinator
 	if c.engine.Executions(t.ID) >= maxExecutions {
 		s.stuck(t.ID, errors.New("this process is at it already"))
@@ -133,12 +155,12 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer) {
 	}
 	limited, cancel := context.WithTimeout(ctx, recoveryLimit)
 	defer cancel()
-	result, err := c.engine.Execute(limited, w, c.takeOver(), protocol.Success)
+	result, err := c.engine.Execute(limited, w, start, protocol.Success)
 	switch {
 	case err != nil:
 		s.stuck(t.ID, because(err, result.Cause))
 	case result.Outcome == protocol.Finished:
-		s.finished(t.ID, result.State)
+		s.finished(t.ID, result)
 	case result.Outcome == protocol.Stuck:
 		s.stuck(t.ID, c.stuck(result))
 	case result.Outcome == protocol.Unclaimable:
@@ -146,16 +168,20 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer) {
 	}
 }
 
-func (s *sweep) finished(id string, state protocol.State) {
+func (s *sweep) finished(id string, result engine.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.report.Found++
-	if state == protocol.Success {
+	switch {
+	case result.State == protocol.Success:
 		s.report.Succeeded++
-	} else {
+	case result.Refusal.Reason == protocol.Expired:
+		s.report.Expired++
+		s.report.Failed++
+	default:
 		s.report.Failed++
 	}
-	s.coordinator.log.Debug("recovered a transfer", slog.String("transfer", id), slog.String("state", string(state)))
+	s.coordinator.log.Debug("recovered a transfer", slog.String("transfer", id), slog.String("state", string(result.State)))
 	s.progress()
 }
 

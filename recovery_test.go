@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer"
 )
@@ -16,15 +17,31 @@ import (
 // stallAt leaves a transfer behind whose process died at its n-th command: 2 the prepares, 3 the decision, 4 the settles, 5 the finish.
 func (b *bank) stallAt(id string, n int, what fault, units int64) {
 	b.t.Helper()
+	b.dying(n, what, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Transfer(ctx, move(id, "a", "b", units))
+		return err
+	})
+}
+
+// dying calls a verb in a process that dies at its n-th command. Its coordinator has the given options, made of its database.
+func (b *bank) dying(
+	n int, what fault, verb func(context.Context, *transfer.Coordinator) error, opts ...func(*mongo.Database) []transfer.Option,
+) {
+	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
 	w := &wire{at: n, what: what, die: true, onDeath: cancel}
 	b.wires = append(b.wires, w)
-	c := b.coordinator(b.through(w.client()))
-	_, err := c.Transfer(ctx, move(id, "a", "b", units))
+	db := b.through(w.client())
+	var all []transfer.Option
+	for _, more := range opts {
+		all = append(all, more(db)...)
+	}
+	c := b.coordinator(db, all...)
+	err := verb(ctx, c)
 	kill(c)
 	require.ErrorIs(b.t, err, transfer.ErrInDoubt)
-	require.True(b.t, w.hasStruck(), "the transfer had no command %d", n)
+	require.True(b.t, w.hasStruck(), "the verb had no command %d", n)
 }
 
 // A sweep reports what it found and what became of it. What is not stalled, and what waits for a worker, it leaves alone.

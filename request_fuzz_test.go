@@ -202,7 +202,7 @@ func requirePlan(t *testing.T, c *Coordinator, req Request) (mongostore.Transfer
 		require.NotErrorIs(t, err, ErrInvalidRequest)
 	}
 	require.Equal(t, req.ID, planned.ID)
-	require.Equal(t, byte(digestVersion), planned.Digest[0])
+	require.Equal(t, byte(plainDigest), planned.Digest[0])
 	payload(t, c, planned)
 	requireNetted(t, c, req, planned)
 	requireSameDigest(t, c, req, planned)

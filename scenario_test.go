@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,7 +25,8 @@ type scenario struct {
 	stall    time.Duration                                        // the threshold of the one that faults are tried on; 0: 30 s
 	policy   transfer.StallPolicy                                 // 0: both
 	run      func(context.Context, *transfer.Coordinator) (transfer.Record, error)
-	calm     error // what run answers without a fault
+	calm     error         // what run answers without a fault
+	check    func(b *bank) // at the end, besides the audit
 }
 
 func (s scenario) options(db *mongo.Database) []transfer.Option {
@@ -41,7 +43,7 @@ func (s scenario) options(db *mongo.Database) []transfer.Option {
 const atOnce = time.Nanosecond // any threshold above 0: see options
 
 func scenarios() []scenario {
-	return append(append(transferScenarios(), recoveryScenarios()...), cancelScenarios()...)
+	return slices.Concat(transferScenarios(), recoveryScenarios(), cancelScenarios(), holdScenarios(), effectScenarios())
 }
 
 func transferring(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {

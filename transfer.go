@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -23,6 +24,11 @@ type Request struct {
 	Amount   Amount
 	// Legs are signed movements that sum to zero.
 	Legs []Leg
+	// AtMost moves what is there, up to Amount: what From can spend is read before anything is stored, and that is what the transfer
+	// moves. Where there is nothing, or less by the time that it is prepared, it is refused with ErrInsufficientFunds.
+	AtMost bool
+	// Effects are documents that change in step with the money: none of them before it moves, all of them once it does.
+	Effects []Effect
 	// Currency must be the currency of every account in the transfer; "" if they have none.
 	Currency string
 	// NotBefore lets workers wait; Submit only.
@@ -59,10 +65,13 @@ func (c *Coordinator) Transfer(ctx context.Context, req Request) (Record, error)
 	if !req.NotBefore.IsZero() {
 		return Record{}, invalid("NotBefore is for Submit")
 	}
-	if err := c.ready(ctx, t.Ledgers()...); err != nil {
+	if err := c.ready(ctx, t.Places()...); err != nil {
 		return Record{}, err
 	}
-	return c.complete(ctx, t)
+	if err := c.fixAmount(ctx, &t); err != nil {
+		return Record{}, err
+	}
+	return c.complete(ctx, t, 0)
 }
 
 // TransferMany moves money many times: each request is a transfer of its own, as if by [Coordinator.Transfer], independent of the
@@ -93,7 +102,10 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (Record, error) {
 		return Record{}, err
 	}
 	t.NotBefore = req.NotBefore
-	if err := c.ready(ctx, t.Ledgers()...); err != nil {
+	if err := c.ready(ctx, t.Places()...); err != nil {
+		return Record{}, err
+	}
+	if err := c.fixAmount(ctx, &t); err != nil {
 		return Record{}, err
 	}
 	var try persistence
@@ -126,32 +138,47 @@ func (c *Coordinator) wakeWorker() {
 	}
 }
 
-// complete runs a planned transfer, or finds out what became of the one that has its ID.
-func (c *Coordinator) complete(ctx context.Context, planned mongostore.Transfer) (Record, error) {
-	rec, told, err := c.attempt(ctx, planned, protocol.Start{Claiming: protocol.Insert, Patient: true}, "")
+// complete runs a planned transfer, or finds out what became of the one that has its ID. A hold is held for as long as holdFor says.
+func (c *Coordinator) complete(ctx context.Context, planned mongostore.Transfer, holdFor time.Duration) (Record, error) {
+	a := attempt{transfer: planned, start: first(planned), holdFor: holdFor}
+	rec, told, err := c.try(ctx, a)
 	if told {
 		return rec, err
 	}
-	return c.follow(ctx, planned)
+	return c.follow(ctx, planned, holdFor)
 }
 
-// attempt drives one execution. It reports false where the execution did not get the transfer, or lost it to another one: then nothing
+// first returns the start of the execution that stores a transfer.
+func first(t mongostore.Transfer) protocol.Start {
+	return protocol.Start{Claiming: protocol.Insert, Patient: true, Hold: t.Hold}
+}
+
+// attempt is one execution to be driven.
+type attempt struct {
+	transfer mongostore.Transfer
+	start    protocol.Start
+	reason   string        // of a roll-back that is no participant's fault
+	holdFor  time.Duration // from when a hold is stored
+	post     *money.Amount // what is posted of a hold; nil: all of it
+}
+
+// try drives one execution. It reports false where the execution did not get the transfer, or lost it to another one: then nothing
 // is told yet.
-func (c *Coordinator) attempt(
-	ctx context.Context, t mongostore.Transfer, start protocol.Start, reason string,
-) (Record, bool, error) {
-	w, err := c.newWork(ctx, t, reason)
+func (c *Coordinator) try(ctx context.Context, a attempt) (Record, bool, error) {
+	id := a.transfer.ID
+	w, err := c.newWork(ctx, a.transfer, a.reason)
 	if err != nil {
-		return Record{}, true, fmt.Errorf("transfer %q: %w", t.ID, err)
+		return Record{}, true, fmt.Errorf("transfer %q: %w", id, err)
 	}
-	result, err := c.engine.Execute(ctx, w, start, protocol.State(c.settings.returnAt))
+	w.HoldFor, w.Post = a.holdFor, a.post
+	result, err := c.engine.Execute(ctx, w, a.start, protocol.State(c.settings.returnAt))
 	switch {
 	case errors.Is(err, engine.ErrUnfinished):
-		return Record{}, true, inDoubt(t.ID, because(err, result.Cause))
+		return Record{}, true, inDoubt(id, because(err, result.Cause))
 	case errors.Is(err, engine.ErrNothingSent):
-		return Record{}, true, fmt.Errorf("transfer %q: %w", t.ID, because(err, result.Cause))
+		return Record{}, true, fmt.Errorf("transfer %q: %w", id, because(err, result.Cause))
 	case err != nil:
-		return Record{}, true, fmt.Errorf("transfer %q: %w: %w", t.ID, ErrClosed, err)
+		return Record{}, true, fmt.Errorf("transfer %q: %w: %w", id, ErrClosed, err)
 	}
 	return c.tell(result)
 }
@@ -164,6 +191,8 @@ func (c *Coordinator) tell(result engine.Result) (Record, bool, error) {
 		if rec.State != StateCommitted {
 			return rec, true, inDoubt(rec.ID, result.Cause)
 		}
+		return rec, true, nil
+	case protocol.Held:
 		return rec, true, nil
 	case protocol.Finished:
 		return rec, rec.State.Final(), c.refusal(rec, result)
@@ -197,8 +226,8 @@ func (c *Coordinator) refusal(rec Record, result engine.Result) error {
 // stuck says what keeps a transfer from being finished.
 func (c *Coordinator) stuck(result engine.Result) error {
 	what := "the transfer's own document can't be written"
-	if at := result.StuckAt; at >= 0 {
-		what = fmt.Sprintf("account %q is gone, or the server refuses to write to it", result.Transfer.Legs[at].Account)
+	if result.StuckAt != "" {
+		what = result.StuckAt + " is gone, or the server refuses to write to it"
 	}
 	return because(fmt.Errorf("%s; the transfer goes on once that is repaired", what), result.Cause)
 }

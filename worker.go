@@ -18,12 +18,13 @@ const (
 	// Recovery sweeps come once per threshold, within these bounds.
 	shortestSweep = time.Second
 	longestSweep  = time.Minute
+	expiryPeriod  = time.Second // between two looks for holds that have expired
 )
 
-// Run works until ctx ends: it runs submitted transfers whose time has come, and recovers stalled ones every now and then. Many
-// processes may run it at once. It returns nil when ctx has ended and what it had begun is done, or goes on in the
-// background because a server is away; ErrClosed on a closed coordinator, ErrUnsupportedDeployment on an unfit server. A server
-// that is away is waited for.
+// Run works until ctx ends: it runs submitted transfers whose time has come, voids holds that have expired, and recovers stalled
+// transfers. Many processes may run it at once. It returns nil when ctx has ended and what it had begun is done, or goes on in the
+// background because a server is away; ErrClosed on a closed coordinator, ErrUnsupportedDeployment on an unfit server. A server that is
+// away is waited for.
 func (c *Coordinator) Run(ctx context.Context) error {
 	if err := c.readyWhenUp(ctx); err != nil {
 		return err
@@ -31,11 +32,14 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	w := worker{coordinator: c, slots: make(chan struct{}, workerWidth), busy: map[string]bool{}}
-	w.all.Add(1)
-	go func() {
-		defer w.all.Done()
-		c.sweepPeriodically(ctx)
-	}()
+	sweep := func(ctx context.Context) error {
+		_, err := c.Recover(ctx)
+		return err
+	}
+	w.all.Go(func() {
+		c.periodically(ctx, min(max(c.settings.stallThreshold, shortestSweep), longestSweep), "a recovery sweep was cut short", sweep)
+	})
+	w.all.Go(func() { c.periodically(ctx, expiryPeriod, "a look for expired holds was cut short", c.expireHolds) })
 	for ctx.Err() == nil && !c.engine.Closed() {
 		w.take(ctx, working)
 		w.idle(ctx)
@@ -60,13 +64,13 @@ func (c *Coordinator) readyWhenUp(ctx context.Context) error {
 	}
 }
 
-// sweepPeriodically recovers what has stalled, at once and then once per threshold, until ctx ends.
-func (c *Coordinator) sweepPeriodically(ctx context.Context) {
-	ticks := time.NewTicker(min(max(c.settings.stallThreshold, shortestSweep), longestSweep))
+// periodically does something at once and then once per period, until ctx ends.
+func (c *Coordinator) periodically(ctx context.Context, period time.Duration, failed string, what func(context.Context) error) {
+	ticks := time.NewTicker(period)
 	defer ticks.Stop()
 	for !c.engine.Closed() {
-		if _, err := c.Recover(ctx); err != nil && ctx.Err() == nil {
-			c.log.Warn("a recovery sweep was cut short", slog.Any("cause", err))
+		if err := what(ctx); err != nil && ctx.Err() == nil {
+			c.log.Warn(failed, slog.Any("cause", err))
 		}
 		select {
 		case <-ticks.C:
@@ -117,7 +121,7 @@ func (w *worker) run(ctx context.Context, t mongostore.Transfer) {
 	ctx, cancel := context.WithTimeout(ctx, recoveryLimit) // then it goes on in the background, and others get its place
 	defer cancel()
 	start := protocol.Start{Claiming: protocol.FromInitiated, Patient: true}
-	_, told, err := w.coordinator.attempt(ctx, t, start, "")
+	_, told, err := w.coordinator.try(ctx, attempt{transfer: t, start: start})
 	w.coordinator.log.Debug("ran a submitted transfer", slog.String("transfer", t.ID), slog.Bool("mine", told), slog.Any("error", err))
 }
 

@@ -14,9 +14,14 @@ type judgeMarkers interface {
 	judge(snapshot context.Context, documents []mongostore.Portrait) error
 }
 
-// accounts audits the accounts of a place. It keeps a batch of those that have markers.
-func (a *auditor) accounts(snapshot context.Context, place *mongostore.Place, markers judgeMarkers) error {
-	a.totalOf(place.Ledger, "") // a ledger without accounts is told of as well
+// place audits the documents of a place. It keeps a batch of those that have markers.
+func (a *auditor) place(snapshot context.Context, place *mongostore.Place, markers judgeMarkers) error {
+	switch {
+	case place.Accounts:
+		a.totalOf(place.Name, "") // a ledger without accounts is told of as well
+	case a.options.Accounts.From != "":
+		return nil // documents are audited with the first range
+	}
 	var (
 		marked []mongostore.Portrait
 		count  int
@@ -25,12 +30,9 @@ func (a *auditor) accounts(snapshot context.Context, place *mongostore.Place, ma
 		if err != nil {
 			return err
 		}
-		a.report.Accounts++
 		a.add(judgeDocument(&p)...)
-		total := a.totalOf(place.Ledger, p.Currency)
-		total.accounts++
-		if p.Counts {
-			total.balances.Add(p.Balance)
+		if place.Accounts {
+			a.count(&p)
 		}
 		if len(p.Markers) == 0 {
 			continue
@@ -44,6 +46,16 @@ func (a *auditor) accounts(snapshot context.Context, place *mongostore.Place, ma
 		}
 	}
 	return markers.judge(snapshot, marked)
+}
+
+// count adds an account to the sums.
+func (a *auditor) count(p *mongostore.Portrait) {
+	a.report.Accounts++
+	total := a.totalOf(p.Place.Name, p.Currency)
+	total.accounts++
+	if p.Counts {
+		total.balances.Add(p.Balance)
+	}
 }
 
 // transfersOf returns the IDs of the transfers whose markers these documents have.

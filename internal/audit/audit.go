@@ -131,22 +131,22 @@ func (a *auditor) home(snapshot context.Context) error {
 	if err := a.transfers(snapshot); err != nil {
 		return fmt.Errorf("audit the transfers: %w", err)
 	}
-	for _, place := range a.atlas.Ledgers {
+	for _, place := range a.atlas.Places {
 		if !place.Home {
 			continue
 		}
-		if err := a.accounts(snapshot, place, &homeMarkers{a}); err != nil {
+		if err := a.place(snapshot, place, &homeMarkers{a}); err != nil {
 			return fmt.Errorf("audit %s: %w", place, err)
 		}
 	}
 	return nil
 }
 
-// cluster audits ledgers of another cluster.
+// cluster audits the places of another cluster.
 func (a *auditor) cluster(ctx context.Context, places []*mongostore.Place) error {
 	return places[0].InSnapshot(ctx, func(snapshot context.Context) error {
 		for _, place := range places {
-			if err := a.accounts(snapshot, place, &awayMarkers{a, ctx}); err != nil {
+			if err := a.place(snapshot, place, &awayMarkers{a, ctx}); err != nil {
 				return fmt.Errorf("audit %s: %w", place, err)
 			}
 		}

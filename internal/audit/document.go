@@ -76,7 +76,7 @@ func judgePart(t *mongostore.AuditTransfer, part mongostore.Part, p *mongostore.
 	var code Code
 	var f Finding
 	switch {
-	case p == nil && (held || t.State == protocol.Committed):
+	case p == nil && !part.Spare && (held || t.State == protocol.Committed):
 		code = MissingDocument
 		f = aboutTransfer(t.ID, code, "it is %s, so all its participants were prepared, and %s is gone", t.State, part.Name)
 	case p != nil && held && !hasMarker(p, t.ID):
@@ -87,7 +87,7 @@ func judgePart(t *mongostore.AuditTransfer, part mongostore.Part, p *mongostore.
 	}
 	f.Account = part.ID
 	if part.Place.Accounts {
-		f.Ledger = part.Place.Ledger
+		f.Ledger = part.Place.Name
 	} else {
 		f.Namespace = part.Place.Namespace
 	}

@@ -180,7 +180,7 @@ func aboutDocument(p *mongostore.Portrait, code Code, format string, args ...any
 	f := newFinding(code, "%s: %s", nameOf(p), fmt.Sprintf(format, args...))
 	f.ID, f.Account = p.ID, p.ID
 	if p.Place.Accounts {
-		f.Ledger = p.Place.Ledger
+		f.Ledger = p.Place.Name
 	} else {
 		f.Namespace = p.Place.Namespace
 	}
@@ -205,10 +205,10 @@ func nameOf(p *mongostore.Portrait) string {
 	switch {
 	case !p.Place.Accounts:
 		return fmt.Sprintf("document %q of %s", p.ID, p.Place.Namespace)
-	case p.Place.Ledger == "":
+	case p.Place.Name == "":
 		return fmt.Sprintf("account %q", p.ID)
 	}
-	return fmt.Sprintf("account %q of ledger %q", p.ID, p.Place.Ledger)
+	return fmt.Sprintf("account %q of ledger %q", p.ID, p.Place.Name)
 }
 
 func balanceOf(p *mongostore.Portrait) string {

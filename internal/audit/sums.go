@@ -52,7 +52,7 @@ func (a *auditor) transit(p *mongostore.Portrait, t *mongostore.AuditTransfer) {
 		return
 	}
 	if amount, moving := inTransit(a.atlas, p, t); moving {
-		a.totalOf(p.Place.Ledger, t.Currency).inTransit.Add(amount)
+		a.totalOf(p.Place.Name, t.Currency).inTransit.Add(amount)
 	}
 }
 
@@ -61,8 +61,11 @@ func (a *auditor) sumUp(ctx context.Context) error {
 	moving := map[string]bool{}
 	for _, cluster := range a.atlas.Away() {
 		for _, place := range cluster {
+			if !place.Accounts {
+				continue
+			}
 			var err error
-			if moving[place.Ledger], err = a.store.CommittedSince(ctx, a.report.At, []string{place.Ledger}); err != nil {
+			if moving[place.Name], err = a.store.CommittedSince(ctx, a.report.At, place.Name); err != nil {
 				return fmt.Errorf("look for what was committed meanwhile: %w", err)
 			}
 		}
@@ -141,7 +144,9 @@ func (a *auditor) compare(expected []Expectation) (doubtful []Finding) {
 }
 
 func (a *auditor) isAway(ledger string) bool {
-	return slices.ContainsFunc(a.atlas.Ledgers, func(p *mongostore.Place) bool { return p.Ledger == ledger && !p.Home })
+	return slices.ContainsFunc(a.atlas.Places, func(p *mongostore.Place) bool {
+		return p.Accounts && p.Name == ledger && !p.Home
+	})
 }
 
 func (e Expectation) unmet(balances, transit, difference *money.Sum) Finding {

@@ -47,9 +47,9 @@ func (p *transfersPass) see(t *mongostore.AuditTransfer) {
 	p.purging = p.purging || t.Purging
 	p.add(judgeTransfer(t, p.options.Genuine)...)
 	p.reversals.note(t)
-	if len(t.Pending.Markers) > 0 || t.Pending.BadPending != "" {
-		p.add(judgeDocument(&t.Pending)...)
-		p.reserved = append(p.reserved, t.Pending)
+	if len(t.Marks.Markers) > 0 || t.Marks.BadPending != "" {
+		p.add(judgeDocument(&t.Marks)...)
+		p.reserved = append(p.reserved, t.Marks)
 	}
 	if t.Err != nil || !t.State.Known() || t.State.Final() {
 		return
@@ -151,9 +151,9 @@ func (a *auditor) judgeParts(t *mongostore.AuditTransfer, found seen) []Finding 
 			findings = append(findings, f)
 		}
 		switch {
-		case p == nil:
+		case p == nil && !part.Spare:
 			a.obstructed(t.ID, part.Name+" is gone")
-		case p.BadBalance != "" || p.BadPending != "":
+		case p != nil && (p.BadBalance != "" || p.BadPending != ""):
 			a.obstructed(t.ID, part.Name+": "+strings.TrimSpace(p.BadBalance+" "+p.BadPending))
 		}
 	}

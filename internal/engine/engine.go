@@ -124,7 +124,7 @@ type Result struct {
 	Transfer     mongostore.Transfer // as this execution last saw its document, which may have been before that state
 	Refusal      protocol.Refusal    // of this execution, if it rolled back
 	ClaimInDoubt bool
-	StuckAt      int
+	StuckAt      string       // the participant that can't be settled or undone, "" if it is the transfer itself
 	Seen         money.Amount // the balance of the participant that the refusal names
 	SeenKnown    bool
 	Cause        error // the latest error on the way

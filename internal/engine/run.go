@@ -69,13 +69,13 @@ func (e *Engine) Execute(
 	now := e.now()
 	r := &run{
 		work:      w,
-		execution: protocol.New(start, len(w.Transfer.Legs)),
+		execution: protocol.New(start, w.Participants()),
 		until:     until,
 		values:    context.WithoutCancel(ctx),
 		patience:  now.Add(patience(ctx, now)),
 		away:      now.Add(AwayLimit),
 		admitted:  true,
-		tasks:     make([]task, 0, len(w.Transfer.Legs)),
+		tasks:     make([]task, 0, w.Participants()),
 		answered:  make(chan struct{}),
 	}
 	e.step(r)
@@ -283,7 +283,10 @@ func (r *run) answer(failure error) {
 	r.done, r.failure = true, failure
 	r.result = Result{
 		Outcome: x.Outcome(), State: x.State(), Transfer: r.work.Transfer, Refusal: x.Refusal(), ClaimInDoubt: x.ClaimInDoubt(),
-		StuckAt: x.StuckAt(), Cause: r.work.Cause,
+		Cause: r.work.Cause,
+	}
+	if at := x.StuckAt(); at != protocol.NoParticipant {
+		r.result.StuckAt = r.work.Name(at)
 	}
 	if err := x.Err(); err != nil {
 		r.result.Cause = err

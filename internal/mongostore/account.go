@@ -26,10 +26,13 @@ type Account struct {
 
 // projection names the fields that facts are judged by.
 func (f Fields) projection() bson.D {
-	return bson.D{
-		{Key: f.Balance, Value: 1}, {Key: f.Pending, Value: 1}, {Key: f.Fence, Value: 1},
-		{Key: f.Floor, Value: 1}, {Key: f.Currency, Value: 1}, {Key: f.Closed, Value: 1},
+	fields := bson.D{{Key: f.Pending, Value: 1}, {Key: f.Fence, Value: 1}}
+	for _, ofAccounts := range []string{f.Balance, f.Floor, f.Currency, f.Closed} {
+		if ofAccounts != "" {
+			fields = append(fields, bson.E{Key: ofAccounts, Value: 1})
+		}
 	}
+	return fields
 }
 
 // floor is the least balance that a debit may leave.
@@ -126,6 +129,9 @@ func (f floor) above(least money.Amount) (money.Amount, error) {
 
 // facts judges a participant's document for this work's transfer.
 func (s *Store) facts(w *Work, p *party, document bson.Raw) protocol.Facts {
+	if p.effect != nil {
+		return p.key.ledger.effectFacts(w, p, document)
+	}
 	if document == nil {
 		return protocol.Facts{}
 	}

@@ -36,6 +36,31 @@ func (s *Store) GetAccount(ctx context.Context, ledger, id string) (Account, boo
 	return account, true, err
 }
 
+// Spendable returns what a debit may take off an account as a majority has it stored; false: it is no account, or none that can pay.
+func (s *Store) Spendable(ctx context.Context, ledger, id string) (money.Amount, bool, error) {
+	key, err := s.ids.Encode(id)
+	if err != nil {
+		return money.Amount{}, false, err
+	}
+	document, err := s.ledgers[ledger].majority.FindOne(detached(ctx), bson.D{{Key: "_id", Value: key}}).Raw()
+	if missing(err) {
+		return money.Amount{}, false, nil
+	}
+	if err != nil {
+		return money.Amount{}, false, err
+	}
+	balance, err := money.FromBSON(document.Lookup(s.fields.Balance))
+	if err != nil {
+		return money.Amount{}, false, nil
+	}
+	least, err := s.fields.floor(document).above(money.MaxBalance(balance.Kind()).Neg())
+	if err != nil {
+		return money.Amount{}, false, nil
+	}
+	spendable, err := balance.Add(least.Neg())
+	return spendable, err == nil, nil
+}
+
 // OpenAccount stores a new account under a fresh fence, which it returns: it tells whose insert it was, should the answer be
 // lost. NotMatched: the ID is taken.
 func (s *Store) OpenAccount(ctx context.Context, ledger string, a Account, token bson.ObjectID) (protocol.Result, error) {

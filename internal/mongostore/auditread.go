@@ -43,12 +43,12 @@ func (a *Atlas) Check(accounts, transfers Range) error {
 // AuditTransfer is a stored transfer as an audit sees it.
 type AuditTransfer struct {
 	Transfer
-	ID      string // as it is stored, whatever that is
-	Err     error  // why it can't be read as a transfer
-	Opened  bool   // the field open is there
-	Stuck   string // why it could not be finished when it was last tried
-	Purging bool   // it is to be removed some time
-	Pending Portrait
+	ID      string   // as it is stored, whatever that is
+	Err     error    // why it can't be read as a transfer
+	Opened  bool     // the field open is there
+	Stuck   string   // why it could not be finished when it was last tried
+	Purging bool     // it is to be removed some time
+	Marks   Portrait // of reversals of it
 }
 
 // ReadTransfers yields the transfers of a range. An error ends it.
@@ -59,7 +59,7 @@ func (a *Atlas) ReadTransfers(ctx context.Context, r Range) iter.Seq2[AuditTrans
 			yield(AuditTransfer{}, err)
 			return
 		}
-		for document, err := range documents(ctx, a.Transfers.majority, filter, withoutMetadata()) {
+		for document, err := range documents(ctx, a.store.majority, filter, withoutMetadata()) {
 			if err != nil {
 				yield(AuditTransfer{}, err)
 				return
@@ -80,16 +80,16 @@ func (a *Atlas) auditTransfer(document bson.Raw) AuditTransfer {
 	t, err := decodeTransfer(document)
 	stuck, _ := document.Lookup("stuck", "message").StringValueOK()
 	seen := AuditTransfer{
-		Transfer: t, ID: textOf(document.Lookup("_id")), Err: err, Stuck: stuck,
+		Transfer: t, ID: IDText(document.Lookup("_id")), Err: err, Stuck: stuck,
 		Opened: !absent(document.Lookup("open")), Purging: !absent(document.Lookup("purgeAt")),
 	}
-	if !absent(document.Lookup(a.store.fields.Pending)) {
-		seen.Pending = a.portrait(a.Transfers, document)
+	if !absent(document.Lookup(a.Transfers.ledger.fields.Pending)) {
+		seen.Marks = a.portrait(a.Transfers, document)
 	}
 	return seen
 }
 
-// ReadPlace yields the documents of a place. An error ends it.
+// ReadPlace yields the accounts of a range; of a place without accounts, all documents that have markers. An error ends it.
 func (a *Atlas) ReadPlace(ctx context.Context, p *Place, r Range) iter.Seq2[Portrait, error] {
 	return func(yield func(Portrait, error) bool) {
 		filter, err := r.filter(a.store.ids.Encode)
@@ -97,7 +97,11 @@ func (a *Atlas) ReadPlace(ctx context.Context, p *Place, r Range) iter.Seq2[Port
 			yield(Portrait{}, err)
 			return
 		}
-		for document, err := range documents(ctx, p.majority, filter, options.Find().SetProjection(a.store.fields.projection())) {
+		fields := p.ledger.fields
+		if !p.Accounts {
+			filter = bson.D{{Key: fields.Pending, Value: bson.D{{Key: "$nin", Value: bson.A{nil, bson.D{}}}}}}
+		}
+		for document, err := range documents(ctx, p.ledger.majority, filter, options.Find().SetProjection(fields.projection())) {
 			if err != nil {
 				yield(Portrait{}, err)
 				return
@@ -132,14 +136,14 @@ func documents(ctx context.Context, c *mongo.Collection, filter bson.D, find *op
 // FindTransfers returns those of the named transfers that are there. In a snapshot it reads what that shows, else what a majority has
 // stored.
 func (a *Atlas) FindTransfers(ctx context.Context, ids []string) (map[string]AuditTransfer, error) {
-	return a.findTransfers(ctx, a.Transfers.majority, ids)
+	return a.findTransfers(ctx, a.store.majority, ids)
 }
 
 // DecideTransfers does so by a deciding read.
 func (a *Atlas) DecideTransfers(ctx context.Context, ids []string) (map[string]AuditTransfer, error) {
 	ctx, cancel := withLimit(detached(ctx), CommandLimit)
 	defer cancel()
-	return a.findTransfers(ctx, a.Transfers.linearizable, ids)
+	return a.findTransfers(ctx, a.store.linearizable, ids)
 }
 
 func (a *Atlas) findTransfers(ctx context.Context, from *mongo.Collection, ids []string) (map[string]AuditTransfer, error) {
@@ -159,14 +163,14 @@ func (a *Atlas) findTransfers(ctx context.Context, from *mongo.Collection, ids [
 // FindParts returns those of the participants, all of one place, that are there, by their keys. In a snapshot it reads what that shows,
 // else what a majority has stored.
 func (a *Atlas) FindParts(ctx context.Context, p *Place, parts []Part) (map[string]Portrait, error) {
-	return a.findParts(ctx, p, p.majority, parts)
+	return a.findParts(ctx, p, p.ledger.majority, parts)
 }
 
 // DecideParts does so by a deciding read.
 func (a *Atlas) DecideParts(ctx context.Context, p *Place, parts []Part) (map[string]Portrait, error) {
 	ctx, cancel := withLimit(detached(ctx), CommandLimit)
 	defer cancel()
-	return a.findParts(ctx, p, p.linearizable, parts)
+	return a.findParts(ctx, p, p.ledger.linearizable, parts)
 }
 
 func (a *Atlas) findParts(ctx context.Context, p *Place, from *mongo.Collection, parts []Part) (map[string]Portrait, error) {
@@ -174,7 +178,7 @@ func (a *Atlas) findParts(ctx context.Context, p *Place, from *mongo.Collection,
 	for i, part := range parts {
 		keys[i] = part.id
 	}
-	found, err := findByID(ctx, from, keys, options.Find().SetProjection(a.store.fields.projection()))
+	found, err := findByID(ctx, from, keys, options.Find().SetProjection(p.ledger.fields.projection()))
 	portraits := make(map[string]Portrait, len(found))
 	for _, document := range found {
 		seen := a.portrait(p, document)

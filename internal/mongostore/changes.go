@@ -99,6 +99,8 @@ func (c *change) write(m *message) {
 	switch op.Kind {
 	case protocol.Verify:
 		touch{c.requests[0].Work, op.Epoch, protocol.Preparing}.write(m)
+	case protocol.MarkHeld:
+		c.markHeld(m)
 	case protocol.Decide:
 		c.decide(m)
 	case protocol.Finish:
@@ -153,6 +155,31 @@ func (c *change) decide(m *message) {
 	if op.To == protocol.Committed {
 		m.flag("committedAt", true)
 	}
+	m.end()
+	m.end()
+}
+
+// markHeld stores that everything is prepared. It counts its writes like a touch, so that none of them is one that changes nothing.
+func (c *change) markHeld(m *message) {
+	w, op := c.requests[0].Work, c.requests[0].Op
+	m.begin("q")
+	m.text("_id", w.Transfer.ID)
+	m.text("state", string(protocol.Preparing))
+	m.number("epoch", op.Epoch)
+	m.text("owner", w.Owner)
+	m.end()
+	m.begin("u")
+	m.begin("$set")
+	m.flag("held", true)
+	if op.Clean {
+		m.flag("clean", true)
+	}
+	m.end()
+	m.begin("$inc")
+	m.number("verified", 1)
+	m.end()
+	m.begin("$currentDate")
+	m.flag("lastModified", true)
 	m.end()
 	m.end()
 }
@@ -253,23 +280,30 @@ func (s *Store) resolveChanges(ctx context.Context, changes []*change) {
 	}
 	for _, r := range open {
 		t, err := decodeTransfer(documents[r.Work.Transfer.ID])
-		if err != nil || t.State != r.Op.To {
-			continue
-		}
-		mine := t.Owner == r.Work.Owner && t.Epoch == r.Op.Epoch
-		if r.Op.Kind == protocol.Finish || r.Op.Kind == protocol.Decide && mine {
+		if err == nil && r.storedIn(t) {
 			r.answer(protocol.Applied, nil)
 			r.Work.Transfer = t
 		}
 	}
 }
 
+// storedIn reports whether a transfer shows that what the request asks for is stored.
+func (r *Request) storedIn(t Transfer) bool {
+	if r.Op.Kind == protocol.Finish {
+		return t.State == r.Op.To
+	}
+	mine := t.Owner == r.Work.Owner && t.Epoch == r.Op.Epoch
+	return mine && (r.Op.Kind == protocol.Decide && t.State == r.Op.To || r.Op.Kind == protocol.MarkHeld && t.Held)
+}
+
 // changed makes what is known of the transfer what the request has made of it.
 func (r *Request) changed(now time.Time) {
 	t, op := &r.Work.Transfer, r.Op
 	switch op.Kind {
+	case protocol.MarkHeld:
+		t.Held, t.Clean, t.LastModified = true, op.Clean, now
 	case protocol.Decide:
-		t.State, t.Clean, t.LastModified = op.To, op.Clean, now // the server's own time is a little later
+		t.State, t.Clean, t.LastModified = op.To, t.Clean || op.Clean, now // the server's own time is a little later
 		if op.To == protocol.Rollback {
 			failure := r.Work.failure(op.Refusal)
 			t.Failure = &failure

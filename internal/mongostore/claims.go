@@ -41,6 +41,15 @@ func (w *Work) claimStatement(op protocol.Operation) (filter, update bson.D) {
 		mine = append(mine, bson.E{Key: "state", Value: protocol.Rollback}, bson.E{Key: "epoch", Value: int64(1)},
 			bson.E{Key: "failure", Value: w.failure(op.Refusal)})
 		update = bson.D{{Key: "$set", Value: mine}, modified()}
+	case protocol.TakeUnheld:
+		filter = append(append(filter, unheld()...), modifiedBefore(w.Threshold)...)
+		update = bson.D{{Key: "$set", Value: mine}, raise, modified()}
+	case protocol.Post:
+		filter = append(filter, postable()...)
+		update = w.post(mine)
+	case protocol.Expire:
+		filter = append(filter, expired()...)
+		update = bson.D{{Key: "$set", Value: mine}, raise, modified()}
 	case protocol.Insert:
 	}
 	return filter, update
@@ -127,6 +136,9 @@ func (s *Store) insertClaimed(ctx context.Context, requests []*Request) {
 		t := r.Work.Transfer
 		t.State, t.Open, t.Epoch, t.Owner = protocol.Preparing, true, 1, r.Work.Owner
 		t.CreatedAt, t.LastModified = now, now
+		if t.Hold {
+			t.ExpiresAt = now.Add(r.Work.HoldFor)
+		}
 		claimed[i], documents[i] = t, t.encode()
 	}
 	for i, v := range insertAll(ctx, s.transfers, documents) {
@@ -153,18 +165,22 @@ func (s *Store) InsertInitiated(ctx context.Context, t *Transfer) (protocol.Resu
 	return v.result, v.err
 }
 
-// stalled matches unfinished transfers that were not modified for as long as the threshold says, by the server's clock; a threshold
-// of zero matches all of them.
+// stalled matches unfinished transfers that were not modified for as long as the threshold says, but for holds that may still be decided.
 func stalled(threshold time.Duration) bson.D {
-	unfinished := stateIn(protocol.Preparing, protocol.Committed, protocol.Rollback)
+	return append(bson.D{
+		stateIn(protocol.Preparing, protocol.Committed, protocol.Rollback),
+		{Key: "$nor", Value: bson.A{undecided()}},
+	}, modifiedBefore(threshold)...)
+}
+
+// modifiedBefore matches what was not modified for as long as the threshold says, by the server's clock; with a threshold of zero,
+// everything.
+func modifiedBefore(threshold time.Duration) bson.D {
 	if threshold <= 0 {
-		return bson.D{unfinished}
+		return nil
 	}
 	limit := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", threshold.Milliseconds()}}}
-	return bson.D{
-		unfinished,
-		{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$lastModified", limit}}}},
-	}
+	return bson.D{{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$lastModified", limit}}}}}
 }
 
 func stateIn(states ...protocol.State) bson.E {

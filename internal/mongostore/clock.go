@@ -96,6 +96,12 @@ func (s *Store) LooksStalled(ctx context.Context, t Transfer, threshold time.Dur
 	return err == nil && now.Sub(t.LastModified) >= threshold
 }
 
+// LooksExpired guesses whether a hold has expired: the server's clock decides.
+func (s *Store) LooksExpired(ctx context.Context, t Transfer) bool {
+	now, err := s.serverTime(detached(ctx))
+	return err == nil && !now.Before(t.ExpiresAt)
+}
+
 // helloAnswer is what a server says of itself.
 type helloAnswer struct {
 	SetName        string    `bson:"setName"`

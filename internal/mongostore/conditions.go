@@ -8,8 +8,8 @@ import (
 )
 
 // fenceIs requires a fence. None is required as null, which matches a missing field, too.
-func (s *Store) fenceIs(m *message, fence protocol.Fence) {
-	m.begin(s.fields.Fence)
+func fenceIs(m *message, field string, fence protocol.Fence) {
+	m.begin(field)
 	if fence == "" {
 		m.null("$eq")
 		m.noArray()

@@ -11,8 +11,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// read finds participants of one ledger and answers with the facts.
-func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Collection) {
+// read finds participants of one ledger and answers with the facts. Whether a document is as an effect requires it is asked only where
+// the answer decides.
+func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Collection, deciding bool) {
 	documents, err := s.find(ctx, requests, from)
 	if err != nil {
 		answerAll(requests, protocol.Unknown, err)
@@ -22,7 +23,18 @@ func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Colle
 		p := r.party()
 		document := documents[p.key]
 		facts := s.facts(r.Work, p, document)
+		if deciding && p.effect != nil && facts.Found && !facts.Marker && !facts.Unmet {
+			met, err := p.meets(ctx, from)
+			if err != nil {
+				r.answer(protocol.Unknown, err)
+				continue
+			}
+			facts.Unmet = !met
+		}
 		r.Answer = protocol.Answer{Result: protocol.Applied, Facts: facts}
+		if p.effect != nil {
+			continue // most documents change once: to remember their fences would only crowd out those of accounts
+		}
 		if facts.Found && facts.Kind {
 			markers, _ := s.fields.markers(document, r.Work.Transfer.ID)
 			s.fences.learn(p.key, facts.Fence, p.floor, markers)
@@ -42,10 +54,11 @@ func (s *Store) find(ctx context.Context, requests []*Request, from *mongo.Colle
 			ids = append(ids, p.id)
 		}
 	}
-	found, err := findByID(ctx, from, ids, options.Find().SetProjection(s.fields.projection()))
+	l := requests[0].party().key.ledger
+	found, err := findByID(ctx, from, ids, options.Find().SetProjection(l.fields.projection()))
 	documents := make(map[Subject]bson.Raw, len(found))
 	for _, document := range found {
-		documents[Subject{requests[0].party().key.ledger, string(document.Lookup("_id").Value)}] = document
+		documents[l.subject(canonical(document.Lookup("_id")))] = document
 	}
 	return documents, err
 }
@@ -72,12 +85,12 @@ func (s *Store) look(ctx context.Context, l *ledger, requests []*Request) {
 	if l.sameClient && !s.routed(s.transfers) {
 		inSession(ctx, s.transfers, func(ctx context.Context) {
 			if decided = s.touchAny(ctx, requests); decided {
-				s.read(ctx, requests, l.majority)
+				s.read(ctx, requests, l.majority, true)
 			}
 		})
 	}
 	if !decided {
-		s.read(ctx, requests, l.linearizable)
+		s.read(ctx, requests, l.linearizable, true)
 	}
 }
 
@@ -171,7 +184,7 @@ func (s *Store) resolve(ctx context.Context, from *mongo.Collection, units []*un
 	}
 	for _, r := range open {
 		document := documents[r.party().key]
-		_, marker := s.fields.markers(document, r.Work.Transfer.ID)
+		_, marker := r.party().key.ledger.fields.markers(document, r.Work.Transfer.ID)
 		if document != nil && marker == (r.Op.Kind == protocol.Prepare) {
 			r.answer(protocol.Applied, nil)
 		}

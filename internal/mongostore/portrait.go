@@ -42,10 +42,10 @@ func (p *Portrait) Part() Part { return Part{Place: p.Place, Key: p.Key, ID: p.I
 
 // portrait describes a document. It keeps nothing of it.
 func (a *Atlas) portrait(place *Place, document bson.Raw) Portrait {
-	fields := a.store.fields
+	fields := place.ledger.fields
 	id := document.Lookup("_id")
 	id.Value = append([]byte(nil), id.Value...)
-	p := Portrait{Place: place, Key: keyOf(id), ID: textOf(id), id: id}
+	p := Portrait{Place: place, Key: keyOf(id), ID: IDText(id), id: id}
 	p.pending(document.Lookup(fields.Pending))
 	if !place.Accounts {
 		return p

@@ -27,9 +27,9 @@ func TestPortrait(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	atlas := b.store.Atlas()
-	places := atlas.Ledgers
+	places := atlas.Places
 	require.Len(t, places, 2)
-	require.Equal(t, "eu", places[1].Ledger)
+	require.Equal(t, "eu", places[1].Name)
 	for _, row := range []struct {
 		changes bson.M
 		bad     Portrait

@@ -66,7 +66,7 @@ func LaneOf(w *Work, op protocol.Operation) Lane {
 			return Lane{kind: laneInsert}
 		}
 		return Lane{kind: laneClaim}
-	case protocol.Verify, protocol.Decide, protocol.Finish:
+	case protocol.Verify, protocol.MarkHeld, protocol.Decide, protocol.Finish:
 		return Lane{kind: laneChange}
 	case protocol.ReadTransfer:
 		return Lane{kind: laneRead}
@@ -127,7 +127,7 @@ func (s *Store) Perform(ctx context.Context, lane Lane, requests []*Request) {
 		case lane.ledger == nil:
 			s.readTransfers(ctx, requests, s.linearizable)
 		case lane.kind == laneRead:
-			s.read(ctx, requests, lane.ledger.majority)
+			s.read(ctx, requests, lane.ledger.majority, false)
 		default:
 			s.look(ctx, lane.ledger, requests)
 		}

@@ -12,7 +12,7 @@ import (
 
 // Setup creates the collections and indexes and refuses what the protocol can't be run on. It may be called again.
 func (s *Store) Setup(ctx context.Context) error {
-	if err := s.Connect(ctx, s.Ledgers()...); err != nil {
+	if err := s.Connect(ctx, s.Places()...); err != nil {
 		return err
 	}
 	ctx = detached(ctx)
@@ -48,6 +48,10 @@ func indexes() []mongo.IndexModel {
 		{ // unfinished work: first what nobody has claimed
 			Keys:    bson.D{{Key: "epoch", Value: 1}, {Key: "createdAt", Value: 1}},
 			Options: where("unfinished", bson.D{{Key: "open", Value: true}}),
+		},
+		{ // holds, by the time when they expire
+			Keys:    bson.D{{Key: "expiresAt", Value: 1}},
+			Options: where("holds", bson.D{{Key: "open", Value: true}, {Key: "hold", Value: true}}),
 		},
 		{ // an account's history: what was committed
 			Keys:    account("committedAt"),

@@ -26,6 +26,7 @@ func TestSetupIsIdempotent(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		"_id_":       `{"_id": {"$numberInt":"1"}}`,
 		"unfinished": `{"epoch": {"$numberInt":"1"},"createdAt": {"$numberInt":"1"}}`,
+		"holds":      `{"expiresAt": {"$numberInt":"1"}}`,
 		"committed":  `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},"committedAt": {"$numberInt":"1"}}`,
 		"failures":   `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},"createdAt": {"$numberInt":"1"}}`,
 		"created":    `{"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
@@ -258,7 +259,7 @@ func TestOneCollectionUnderTwoNames(t *testing.T) {
 		store, err := New(b.config("again", other.Database(db.Name()).Collection(name)))
 		require.NoError(t, err)
 		for range 2 {
-			err := store.Connect(t.Context(), store.Ledgers()...)
+			err := store.Connect(t.Context(), store.Places()...)
 			if refused {
 				require.ErrorIs(t, err, ErrUnsupported, name)
 				require.ErrorContains(t, err, db.Name()+"."+name)
@@ -271,7 +272,7 @@ func TestOneCollectionUnderTwoNames(t *testing.T) {
 	// The same name in another database is another collection.
 	store, err := New(b.config("again", mongotest.Database(t).Collection("accounts")))
 	require.NoError(t, err)
-	require.NoError(t, store.Connect(t.Context(), store.Ledgers()...))
+	require.NoError(t, store.Connect(t.Context(), store.Places()...))
 }
 
 // The same name on another cluster is another collection: its UUID tells.
@@ -284,7 +285,7 @@ func TestSameNameOnAnotherCluster(t *testing.T) {
 	far := mongotest.Client(t, options.Client().ApplyURI(server.URI())).Database(b.db.Name()).Collection("accounts")
 	store, err := New(b.config("far", far))
 	require.NoError(t, err)
-	require.NoError(t, store.Connect(t.Context(), store.Ledgers()...))
+	require.NoError(t, store.Connect(t.Context(), store.Places()...))
 	assert.True(t, store.ledgers["eu"].sameClient)
 	assert.False(t, store.ledgers["far"].sameClient)
 	require.NoError(t, store.Setup(t.Context()))

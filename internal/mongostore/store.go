@@ -21,6 +21,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -33,6 +34,7 @@ type Fields struct {
 type Config struct {
 	Transfers   *mongo.Collection
 	Ledgers     map[string]*mongo.Collection // by name; "" is the default one
+	Documents   map[string]*mongo.Collection // that effects change, by name
 	Fields      Fields
 	IDs         IDCodec
 	MarkerLimit int              // transfers in flight on one participant
@@ -41,10 +43,11 @@ type Config struct {
 
 // Store performs operations. It is safe for many goroutines.
 type Store struct {
-	transfers    *mongo.Collection // for commands
-	majority     *mongo.Collection // the same for reads of what a majority has stored
-	linearizable *mongo.Collection // the same for deciding reads
-	ledgers      map[string]*ledger
+	transfers    *mongo.Collection  // for commands
+	majority     *mongo.Collection  // the same for reads of what a majority has stored
+	linearizable *mongo.Collection  // the same for deciding reads
+	ledgers      map[string]*ledger // and, under names that no ledger has, the documents that effects change
+	originals    *ledger            // the transfers, as documents that reversals change
 	fields       Fields
 	exactBalance bson.Raw // see exactBalance
 	ids          IDCodec
@@ -60,6 +63,8 @@ type Store struct {
 // ledger is a collection of participants.
 type ledger struct {
 	name         string
+	documents    bool // that effects change, not accounts
+	fields       Fields
 	namespace    string
 	commands     *mongo.Collection
 	majority     *mongo.Collection
@@ -87,24 +92,45 @@ func New(config Config) (*Store, error) {
 		return nil, err
 	}
 	for name, collection := range config.Ledgers {
-		if same(collection, config.Transfers) {
-			return nil, fmt.Errorf("the collection %s holds the transfers: it can't hold accounts as well", namespaceOf(collection))
-		}
-		for other, registered := range s.ledgers {
-			if same(collection, registered.commands) {
-				return nil, fmt.Errorf("the collection %s is registered under two names, %q and %q", registered.namespace, other, name)
-			}
-		}
-		s.ledgers[name] = &ledger{
-			name:         name,
-			namespace:    namespaceOf(collection),
-			commands:     handle(collection),
-			majority:     reading(collection, readconcern.Majority()),
-			linearizable: reading(collection, readconcern.Linearizable()),
-			sameClient:   collection.Database().Client() == config.Transfers.Database().Client(),
+		if err := s.register(name, name, collection); err != nil {
+			return nil, err
 		}
 	}
+	for name, collection := range config.Documents {
+		if err := s.register(documentsKey(name), name, collection); err != nil {
+			return nil, err
+		}
+	}
+	s.originals = s.newLedger("transfers", config.Transfers, Fields{Pending: "pending", Fence: "fence"})
 	return s, nil
+}
+
+// register takes a collection of participants in.
+func (s *Store) register(key, name string, collection *mongo.Collection) error {
+	if same(collection, s.transfers) {
+		return fmt.Errorf("the collection %s holds the transfers: it can't hold anything else", namespaceOf(collection))
+	}
+	for _, registered := range s.ledgers {
+		if same(collection, registered.commands) {
+			return fmt.Errorf("the collection %s is registered under two names, %q and %q", registered.namespace, registered.name, name)
+		}
+	}
+	l := s.newLedger(name, collection, s.fields)
+	l.documents = key != name
+	s.ledgers[key] = l
+	return nil
+}
+
+func (s *Store) newLedger(name string, collection *mongo.Collection, fields Fields) *ledger {
+	return &ledger{
+		name:         name,
+		fields:       fields,
+		namespace:    namespaceOf(collection),
+		commands:     handle(collection),
+		majority:     reading(collection, readconcern.Majority()),
+		linearizable: reading(collection, readconcern.Linearizable()),
+		sameClient:   collection.Database().Client() == s.transfers.Database().Client(),
+	}
 }
 
 // handle returns a handle of the same collection whose concerns are the store's own, and not the client's.
@@ -129,11 +155,19 @@ func same(a, b *mongo.Collection) bool {
 // HasLedger reports whether a ledger of that name is registered.
 func (s *Store) HasLedger(name string) bool { return s.ledgers[name] != nil }
 
-// Ledgers returns the names of all registered ledgers.
-func (s *Store) Ledgers() []string { return slices.Collect(maps.Keys(s.ledgers)) }
+// HasDocuments reports whether a collection of documents is registered under that name.
+func (s *Store) HasDocuments(name string) bool { return s.HasLedger(documentsKey(name)) }
+
+// Places returns the names of all registered ledgers, and of the collections of documents: see Connect.
+func (s *Store) Places() []string { return slices.Collect(maps.Keys(s.ledgers)) }
 
 // Namespace returns database and collection of a registered ledger.
 func (s *Store) Namespace(name string) string { return s.ledgers[name].namespace }
+
+// DocumentsNamespace returns database and collection of registered documents.
+func (s *Store) DocumentsNamespace(name string) string {
+	return s.ledgers[documentsKey(name)].namespace
+}
 
 // ErrForeign is returned for a transfer that touches a collection which is not registered here under the name that
 // it stored.
@@ -146,37 +180,93 @@ type Work struct {
 	Owner     string                        // a nonce of this execution's own
 	Threshold time.Duration                 // of a takeover
 	Describe  func(protocol.Refusal) string // the text of a stored failure
+	HoldFor   time.Duration                 // how long a hold is held, from its insert on
+	Post      *money.Amount                 // what is posted of a hold; nil: all of it
 	Cause     error                         // the latest error that made an answer less than Applied
-	marker    string                        // the path of the transfer's marker
 	parties   []party
 }
 
 // party is one participant of a work.
 type party struct {
 	key     Subject
-	leg     Leg
+	leg     Leg     // of an effect: the names of the documents and of the one document, and no amount
+	effect  *effect // nil: it is a leg
+	marker  string  // the path of the transfer's marker
 	id      bson.RawValue
 	floor   floor          // as last read
 	balance *bson.RawValue // as last read by a look
 }
 
-// NewWork resolves a transfer's participants. It fails with ErrForeign if one is not registered here.
+// NewWork resolves a transfer's participants: its legs, its effects, and the transfer that it reverses, in this order. It fails with
+// ErrForeign if one is not registered here.
 func (s *Store) NewWork(t Transfer, owner string) (*Work, error) {
-	w := &Work{
-		Transfer: t, Owner: owner, marker: s.fields.Pending + "." + markerKey(t.ID), parties: make([]party, len(t.Legs)),
-	}
-	for i, leg := range t.Legs {
+	w := &Work{Transfer: t, Owner: owner, parties: make([]party, 0, len(t.Legs)+len(t.Effects)+1)}
+	for _, leg := range t.Legs {
 		l := s.ledgers[leg.Ledger]
 		if l == nil || l.namespace != leg.Namespace {
-			return nil, fmt.Errorf("ledger %q (%s): %w", leg.Ledger, leg.Namespace, ErrForeign)
+			return nil, unregistered("ledger "+leg.Ledger, leg.Namespace)
 		}
 		id, err := s.ids.Encode(leg.Account)
 		if err != nil {
 			return nil, err
 		}
-		w.parties[i] = party{key: Subject{l, string(id.Value)}, leg: leg, id: id}
+		w.parties = append(w.parties, party{key: l.subject(id), leg: leg, id: id})
 	}
+	for _, e := range t.Effects {
+		p, err := s.effectParty(e)
+		if err != nil {
+			return nil, err
+		}
+		w.parties = append(w.parties, p)
+	}
+	if t.Reverses != "" {
+		p, err := s.originalParty(t)
+		if err != nil {
+			return nil, err
+		}
+		w.parties = append(w.parties, p)
+	}
+	w.nameMarkers()
 	return w, nil
+}
+
+// nameMarkers sets the paths of the transfer's markers.
+func (w *Work) nameMarkers() {
+	var pending, path string
+	for i := range w.parties {
+		p := &w.parties[i]
+		if fields := p.key.ledger.fields; fields.Pending != pending {
+			pending, path = fields.Pending, fields.Pending+"."+markerKey(w.Transfer.ID)
+		}
+		p.marker = path
+	}
+}
+
+// Participants returns how many documents the transfer touches.
+func (w *Work) Participants() int { return len(w.parties) }
+
+// Name tells a participant.
+func (w *Work) Name(participant int) string {
+	p := &w.parties[participant]
+	switch {
+	case p.effect != nil:
+		return fmt.Sprintf("document %q of %q", p.leg.Account, p.leg.Ledger)
+	case p.leg.Ledger != "":
+		return fmt.Sprintf("account %q of ledger %q", p.leg.Account, p.leg.Ledger)
+	}
+	return fmt.Sprintf("account %q", p.leg.Account)
+}
+
+func unregistered(name, namespace string) error {
+	return fmt.Errorf("%s (%s): %w", name, namespace, ErrForeign)
+}
+
+// subject names a document. The IDs of accounts are all of one kind, those of other documents may be of any.
+func (l *ledger) subject(id bson.RawValue) Subject {
+	if l.documents {
+		return Subject{l, string(append([]byte{byte(id.Type)}, id.Value...))}
+	}
+	return Subject{l, string(id.Value)}
 }
 
 // CommandLimit is how long one command may take. After it its answer counts as Unknown.

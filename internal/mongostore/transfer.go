@@ -24,7 +24,7 @@ type Transfer struct {
 	Epoch        int64          `bson:"epoch"` // 0 while Initiated
 	Owner        string         `bson:"owner,omitempty"`
 	Attempts     int64          `bson:"attempts,omitempty"` // takeovers so far
-	Clean        bool           `bson:"clean,omitempty"`    // decided at epoch 1 with every prepare answered
+	Clean        bool           `bson:"clean,omitempty"`    // held or decided at epoch 1 with every prepare answered
 	CreatedAt    time.Time      `bson:"createdAt"`          // the process's clock, corrected by the server's
 	LastModified time.Time      `bson:"lastModified"`       // the server's clock from the second write on
 	CommittedAt  time.Time      `bson:"committedAt,omitempty"`
@@ -38,20 +38,45 @@ type Transfer struct {
 	Posted    *money.Amount `bson:"posted,omitempty"`    // of a hold of which a part was posted: what moves, of two legs
 	AtMost    *money.Amount `bson:"atMost,omitempty"`    // what was asked for, where the legs move what was there
 
-	Reverses   string `bson:"reverses,omitempty"`   // the transfer that this one reverses
-	ReversedBy string `bson:"reversedBy,omitempty"` // the transfer that has reversed this one
+	Reverses   string   `bson:"reverses,omitempty"`   // the transfer that this one reverses
+	ReversedBy string   `bson:"reversedBy,omitempty"` // the transfer that has reversed this one
+	Pending    bson.Raw `bson:"pending,omitempty"`    // the marker of a reversal under way
 }
 
-// Ledgers returns the names of the ledgers that the transfer touches, each once.
-func (t Transfer) Ledgers() []string {
+// Places returns the names of the ledgers and documents that the transfer touches, each once: see Connect.
+func (t Transfer) Places() []string {
 	var names []string
-	for _, leg := range t.Legs {
-		if !slices.Contains(names, leg.Ledger) {
-			names = append(names, leg.Ledger)
+	add := func(name string) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
 		}
+	}
+	for _, leg := range t.Legs {
+		add(leg.Ledger)
+	}
+	for _, e := range t.Effects {
+		add(documentsKey(e.Documents))
 	}
 	return names
 }
+
+// Moved returns the movements that a success stands for: the legs; of a hold of which a part was posted, that part.
+func (t Transfer) Moved() []Leg {
+	if t.Posted == nil {
+		return t.Legs
+	}
+	moved := slices.Clone(t.Legs)
+	for i := range moved {
+		moved[i].Amount = *t.Posted
+		if t.Legs[i].Amount.Sign() < 0 {
+			moved[i].Amount = t.Posted.Neg()
+		}
+	}
+	return moved
+}
+
+// Reserved reports whether a reversal has reserved the transfer.
+func (t Transfer) Reserved() bool { return len(elements(t.Pending)) > 0 }
 
 // Leg is one movement as it is stored.
 type Leg struct {
@@ -94,15 +119,7 @@ func (t *Transfer) encode() bson.Raw {
 		m.end()
 	}
 	m.end()
-	if len(t.Effects) > 0 {
-		m.beginArray("effects")
-		for i, effect := range t.Effects {
-			m.begin(index(i))
-			effect.write(m)
-			m.end()
-		}
-		m.end()
-	}
+	writeEffects(m, t.Effects)
 	if t.Currency != "" {
 		m.text("currency", t.Currency)
 	}
@@ -133,16 +150,25 @@ func (t *Transfer) encode() bson.Raw {
 	return m.data
 }
 
-func (e Effect) write(m *message) {
-	m.text("documents", e.Documents)
-	m.text("ns", e.Namespace)
-	m.value("id", e.ID)
-	if len(e.Require) > 0 {
-		m.document("require", e.Require)
+func writeEffects(m *message, effects []Effect) {
+	if len(effects) == 0 {
+		return
 	}
-	if len(e.Set) > 0 {
-		m.document("set", e.Set)
+	m.beginArray("effects")
+	for i, e := range effects {
+		m.begin(index(i))
+		m.text("documents", e.Documents)
+		m.text("ns", e.Namespace)
+		m.value("id", e.ID)
+		if len(e.Require) > 0 {
+			m.document("require", e.Require)
+		}
+		if len(e.Set) > 0 {
+			m.document("set", e.Set)
+		}
+		m.end()
 	}
+	m.end()
 }
 
 // write writes the field of a failure.
@@ -169,7 +195,7 @@ func decodeTransfer(document bson.Raw) (Transfer, error) {
 
 // image tells the protocol what a document shows.
 func (w *Work) image(t Transfer) protocol.Image {
-	return protocol.Image{Found: true, State: t.State, Epoch: t.Epoch, Mine: t.Owner == w.Owner}
+	return protocol.Image{Found: true, State: t.State, Epoch: t.Epoch, Mine: t.Owner == w.Owner, Held: t.Held, Clean: t.Clean}
 }
 
 // Seen returns the balance that the latest look at a participant showed.

@@ -55,7 +55,8 @@ func (s *Store) singles(requests []*Request) []*unit {
 func (s *Store) newUnit(r *Request) *unit {
 	zero := money.Zero(r.party().leg.Amount.Kind())
 	u := &unit{
-		store: s, requests: []*Request{r}, paid: zero, taken: zero, net: zero, largest: zero, alone: r.Op.Kind == protocol.FenceOnly,
+		store: s, requests: []*Request{r}, paid: zero, taken: zero, net: zero, largest: zero,
+		alone: r.Op.Kind == protocol.FenceOnly || r.party().effect != nil,
 	}
 	u.count(r) // one amount added to nothing is exact
 	if r.Op.Kind == protocol.FenceOnly || r.Op.ReplaceFence {
@@ -130,8 +131,8 @@ func (u *unit) count(r *Request) bool {
 		}
 	case kind == protocol.Prepare:
 		taken, err = taken.Add(amount.Neg())
-	case kind == protocol.Settle && credit:
-		paid, err = paid.Add(amount)
+	case kind == protocol.Settle:
+		paid, err = r.paidOnSettle(paid)
 	case kind == protocol.Undo && !credit:
 		paid, err = paid.Add(amount.Neg())
 	}
@@ -149,6 +150,25 @@ func (u *unit) count(r *Request) bool {
 	return true
 }
 
+// paidOnSettle adds what the account is paid when the transfer is settled there: a credit. Where a part of a hold was posted it is that
+// part, and the rest is paid to the account that was debited.
+func (r *Request) paidOnSettle(to money.Amount) (money.Amount, error) {
+	amount, posted := r.party().leg.Amount, r.Work.Transfer.Posted
+	switch {
+	case posted == nil && amount.Sign() > 0:
+		return to.Add(amount)
+	case posted == nil || amount.Sign() == 0:
+		return to, nil
+	case amount.Sign() > 0:
+		return to.Add(*posted)
+	}
+	rest, err := amount.Neg().Add(posted.Neg())
+	if err != nil {
+		return to, err
+	}
+	return to.Add(rest)
+}
+
 // write writes the unit down as a statement.
 func (u *unit) write(m *message) {
 	m.begin("q")
@@ -157,7 +177,7 @@ func (u *unit) write(m *message) {
 		u.conditions(m)
 	}
 	for _, r := range u.requests {
-		m.exists(r.Work.marker, r.Op.Kind == protocol.Settle || r.Op.Kind == protocol.Undo)
+		m.exists(r.party().marker, r.Op.Kind == protocol.Settle || r.Op.Kind == protocol.Undo)
 	}
 	m.end()
 	m.begin("u")
@@ -170,7 +190,10 @@ func (u *unit) documents() int { return 1 }
 func (u *unit) size() int {
 	size := 512
 	for _, r := range u.requests {
-		size += 2*len(r.Work.marker) + 64
+		size += 2*len(r.party().marker) + 64
+		if e := r.party().effect; e != nil {
+			size += 2*len(e.require) + len(e.set)
+		}
 	}
 	return size
 }
@@ -179,8 +202,13 @@ func (u *unit) size() int {
 func (u *unit) conditions(m *message) {
 	s := u.store
 	first := u.firstPrepare()
+	fields := first.party().key.ledger.fields
+	fenceIs(m, fields.Fence, u.fence)
+	if e := first.party().effect; e != nil {
+		e.requires(m, fields.Pending)
+		return
+	}
 	low, high, _ := bounds(first.party().floor, u.taken, u.paid, u.largest)
-	s.fenceIs(m, u.fence)
 	m.begin(s.fields.Pending)
 	m.noArray()
 	m.end()
@@ -217,18 +245,22 @@ func (u *unit) firstPrepare() *Request {
 // changes sets the markers of prepares and removes those of settles and undos; the balance changes by what all of them make. A credit only
 // leaves its marker when it is prepared. Whether the account is still open is not asked of a settle or undo: the money is due.
 func (u *unit) changes(m *message) {
-	fields := u.store.fields
+	fields := u.requests[0].party().key.ledger.fields
 	if u.net.Sign() != 0 {
 		m.begin("$inc")
 		m.amount(fields.Balance, u.net)
 		m.end()
 	}
-	if u.prepares || u.replaces {
+	effect := u.settledEffect()
+	if u.prepares || u.replaces || effect != nil && len(elements(effect.set)) > 0 {
 		m.begin("$set")
 		for _, r := range u.requests {
 			if r.Op.Kind == protocol.Prepare {
-				m.amount(r.Work.marker, r.party().leg.Amount)
+				m.amount(r.party().marker, r.party().leg.Amount)
 			}
+		}
+		if effect != nil {
+			effect.apply(m)
 		}
 		if u.replaces {
 			m.objectID(fields.Fence, u.token)
@@ -241,10 +273,18 @@ func (u *unit) changes(m *message) {
 	m.begin("$unset")
 	for _, r := range u.requests {
 		if r.Op.Kind == protocol.Settle || r.Op.Kind == protocol.Undo {
-			m.text(r.Work.marker, "")
+			m.text(r.party().marker, "")
 		}
 	}
 	m.end()
+}
+
+// settledEffect returns the effect that the unit settles, if it does.
+func (u *unit) settledEffect() *effect {
+	if u.requests[0].Op.Kind == protocol.Settle {
+		return u.requests[0].party().effect
+	}
+	return nil
 }
 
 func (u *unit) clears() bool {

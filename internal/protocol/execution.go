@@ -11,6 +11,8 @@ type Start struct {
 	// RollBack, when not 0, is the reason for which a transfer found in Preparing is rolled back instead of
 	// resumed.
 	RollBack Reason
+	// Hold lets the execution end, with the outcome Held, once everything is prepared.
+	Hold bool
 	// Patient lets the execution wait, before it claims, while a participant has too many transfers in flight,
 	// until Hurry is called.
 	Patient bool
@@ -28,6 +30,8 @@ const (
 	NotClaimed
 	// Unclaimable means that the server refuses to store the claim. Nothing was written, unless ClaimInDoubt.
 	Unclaimable
+	// Held means that everything is prepared for a hold, which is stored. The money waits for a decision.
+	Held
 	// Overtaken means that another execution has the transfer now. This one writes nothing more.
 	Overtaken
 	// Gone means that the transfer's document is no longer there.
@@ -45,6 +49,7 @@ const (
 	claiming
 	checkingClaim
 	preparing
+	holding
 	deciding
 	clearing // settling or undoing, as state says
 	finishing
@@ -83,7 +88,7 @@ func New(start Start, participants int) *Execution {
 	for i := range x.participants {
 		x.participants[i].step = needsFence
 	}
-	if start.RollBack != 0 {
+	if start.RollBack != 0 || start.Claiming == Post {
 		x.refusal.Reason = start.RollBack
 		x.phase = claiming // it never prepares, so it needs no fences
 	}
@@ -168,6 +173,10 @@ func (x *Execution) next(operations []Operation) ([]Operation, error) {
 		return append(operations, about(ReadTransfer)), nil
 	case preparing:
 		return x.preparations(operations), nil
+	case holding:
+		op := about(MarkHeld)
+		op.Epoch, op.Clean = x.epoch, !x.dirty
+		return append(operations, op), nil
 	case deciding:
 		return append(operations, x.decide()), nil
 	case clearing:
@@ -202,6 +211,8 @@ func (x *Execution) Observe(op Operation, answer Answer) {
 		x.observePrepare(op, answer)
 	case Look:
 		x.observeLook(op, answer)
+	case MarkHeld:
+		x.observeMarkHeld(answer)
 	case Decide:
 		x.observeDecide(answer)
 	case Settle, Undo, FenceOnly:
@@ -222,7 +233,7 @@ func (x *Execution) advance() {
 		x.concludePreparing()
 	case clearing:
 		x.concludeClearing()
-	case claiming, checkingClaim, deciding, finishing, checkingFinish, ended:
+	case claiming, checkingClaim, holding, deciding, finishing, checkingFinish, ended:
 	}
 }
 
@@ -269,8 +280,11 @@ func (x *Execution) observeRead(answer Answer) {
 func (x *Execution) enter(image Image) {
 	x.epoch, x.state = image.Epoch, image.State
 	x.dirty = x.start.Claiming.takesOver() || image.Epoch > 1
-	if image.State != Preparing && x.start.Claiming != CancelInitiated {
+	if image.State != Preparing && !x.start.Claiming.decides() {
 		x.dirty, x.refusal = true, Refusal{Participant: NoParticipant} // the decision is another's
+	}
+	if image.Held {
+		x.takeHeld(image)
 	}
 	switch image.State {
 	case Preparing:
@@ -283,6 +297,17 @@ func (x *Execution) enter(image Image) {
 		x.fail(fmt.Errorf("claimed, and still %s", image.State))
 	default:
 		x.fail(fmt.Errorf("unknown transfer state %q", image.State))
+	}
+}
+
+// takeHeld starts from a hold that is held: everything is prepared, and who takes it over prepares nothing. Where no prepare can be on its
+// way it needs no new fence either.
+func (x *Execution) takeHeld(image Image) {
+	for i := range x.participants {
+		x.participants[i].step = prepared
+	}
+	if image.Clean && (image.State == Preparing || x.start.Claiming == Post) {
+		x.dirty = false
 	}
 }
 
@@ -305,12 +330,26 @@ func (x *Execution) observeLookTransfer(answer Answer) {
 		x.fail(fmt.Errorf("unknown transfer state %q", image.State))
 	case !image.Mine || image.Epoch != x.epoch:
 		x.end(Overtaken)
+	case x.phase == holding && image.Held:
+		x.end(Held)
 	case image.State == x.state:
 		// Nothing has changed: what was asked for is asked for again.
 	case x.phase == deciding && image.State == x.decision:
 		x.decided()
 	default:
 		x.end(Overtaken)
+	}
+}
+
+func (x *Execution) observeMarkHeld(answer Answer) {
+	switch answer.Result {
+	case Applied:
+		x.end(Held)
+	case NotMatched, Unknown:
+		x.mustLook = true
+	case Failed:
+		x.end(Stuck)
+	case NotSent:
 	}
 }
 

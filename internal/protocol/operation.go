@@ -23,6 +23,8 @@ const (
 	Prepare
 	// Look is a deciding read of a participant.
 	Look
+	// MarkHeld stores that everything is prepared for a hold, where the state is Preparing and epoch and owner are this execution's.
+	MarkHeld
 	// Decide changes Preparing to To where the epoch is this execution's.
 	Decide
 	// Settle removes the marker where it is, and adds a credit to the balance.
@@ -52,6 +54,8 @@ func (k Kind) String() string {
 		return "Prepare"
 	case Look:
 		return "Look"
+	case MarkHeld:
+		return "MarkHeld"
 	case Decide:
 		return "Decide"
 	case Settle:
@@ -75,12 +79,20 @@ const (
 	// FromInitiated changes a stored transfer from Initiated to Preparing, epoch 1.
 	FromInitiated
 	// TakeOver raises the epoch of a transfer in Preparing, Committed or Rollback that was not modified for as long
-	// as the threshold says, by the server's clock.
+	// as the threshold says, by the server's clock. A hold in Preparing is not one of those.
 	TakeOver
 	// TakeToCancel raises the epoch of a transfer in Preparing, whatever the threshold.
 	TakeToCancel
 	// CancelInitiated changes a stored transfer from Initiated to Rollback, epoch 1. Nobody has prepared anything for it.
 	CancelInitiated
+	// TakeUnheld raises the epoch of a hold in Preparing of which not everything is prepared yet, and which was not modified for as long
+	// as the threshold says.
+	TakeUnheld
+	// Post changes a hold from Preparing to Committed and raises its epoch, where everything is prepared and the hold has not
+	// expired, by the server's clock.
+	Post
+	// Expire raises the epoch of a hold in Preparing that has expired, by the server's clock.
+	Expire
 )
 
 // String names the way of claiming, for logs; "" if there is no such way.
@@ -96,12 +108,28 @@ func (c Claiming) String() string {
 		return "TakeToCancel"
 	case CancelInitiated:
 		return "CancelInitiated"
+	case TakeUnheld:
+		return "TakeUnheld"
+	case Post:
+		return "Post"
+	case Expire:
+		return "Expire"
 	}
 	return ""
 }
 
 // takesOver reports whether another execution may have worked on the transfer before.
-func (c Claiming) takesOver() bool { return c == TakeOver || c == TakeToCancel }
+func (c Claiming) takesOver() bool {
+	switch c {
+	case TakeOver, TakeToCancel, TakeUnheld, Post, Expire:
+		return true
+	case Insert, FromInitiated, CancelInitiated:
+	}
+	return false
+}
+
+// decides reports whether the claim is the decision as well.
+func (c Claiming) decides() bool { return c == CancelInitiated || c == Post }
 
 // Operation is one thing that an execution wants performed. Only the fields that its kind speaks of are set.
 type Operation struct {
@@ -109,10 +137,10 @@ type Operation struct {
 	Participant int // ReadFence, Prepare, Look, Settle, Undo, FenceOnly; else NoParticipant
 
 	Claiming     Claiming // Claim
-	Epoch        int64    // Verify, Decide
+	Epoch        int64    // Verify, MarkHeld, Decide
 	To           State    // Decide, Finish
 	Refusal      Refusal  // Decide to Rollback, Claim by CancelInitiated
-	Clean        bool     // Decide: every prepare was answered, at epoch 1
+	Clean        bool     // MarkHeld, Decide: no prepare can be on its way
 	Fence        Fence    // Prepare: the value that the participant must have
 	ReplaceFence bool     // Settle, Undo: set a new fence in the same write
 
@@ -165,6 +193,8 @@ type Image struct {
 	State State
 	Epoch int64
 	Mine  bool // the owner is this execution's nonce
+	Held  bool // a hold of which everything is prepared
+	Clean bool // a hold: when it was held, no prepare could be on its way
 }
 
 // Facts are what a read shows of a participant, each judged for this transfer's amount. All but Found, Marker and
@@ -179,11 +209,15 @@ type Facts struct {
 	Free     bool // fewer transfers are in flight on it than the limit; judged by reads only
 	Funds    bool // a debit leaves the floor standing
 	Room     bool // the balance stays within the limits of what is stored
+	Unmet    bool // the document of an effect is missing, differs from what is required, or is reserved for another transfer
+	Spare    bool // a document to which nothing is owed when it is gone
 }
 
 // Refusal returns the first reason that applies, 0 if the participant can be prepared.
 func (f Facts) Refusal() Reason {
 	switch {
+	case !f.Found && f.Unmet:
+		return RequirementFailed
 	case !f.Found:
 		return NotFound
 	case !f.Open:
@@ -198,6 +232,8 @@ func (f Facts) Refusal() Reason {
 		return InsufficientFunds
 	case !f.Room:
 		return Overflow
+	case f.Unmet:
+		return RequirementFailed
 	}
 	return 0
 }

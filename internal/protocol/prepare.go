@@ -164,6 +164,9 @@ func (x *Execution) concludePreparing() {
 	}
 	if x.all(prepared) {
 		x.decision, x.phase = Committed, deciding
+		if x.start.Hold {
+			x.phase = holding
+		}
 		return
 	}
 	// Where several participants refuse, the first reason in order is told: so once one of them is looked at, or has

@@ -8,7 +8,7 @@ const (
 	// for the next worker.
 	Initiated State = "Initiated"
 	// Preparing means that an execution of the current epoch is reserving money. A crash leaves markers at
-	// some participants; recovery prepares the rest or rolls back.
+	// some participants; recovery prepares the rest or rolls back. A hold stays here, prepared, until it is posted, voided or expires.
 	Preparing State = "Preparing"
 	// Committed means that the transfer will happen: every participant is prepared, and from here each
 	// executor only goes forward. A crash leaves markers; recovery settles them.
@@ -47,9 +47,12 @@ const (
 	Busy
 	InsufficientFunds
 	Overflow
+	RequirementFailed
 	Unwritable
 	Cancelled
 	Stalled
+	Voided
+	Expired
 )
 
 // String returns the code under which the reason is stored.
@@ -69,12 +72,18 @@ func (r Reason) String() string {
 		return "insufficientFunds"
 	case Overflow:
 		return "overflow"
+	case RequirementFailed:
+		return "requirementFailed"
 	case Unwritable:
 		return "unwritable"
 	case Cancelled:
 		return "cancelled"
 	case Stalled:
 		return "stalled"
+	case Voided:
+		return "voided"
+	case Expired:
+		return "expired"
 	}
 	return "unknown"
 }

@@ -22,7 +22,7 @@ func TestStoredWordsStay(t *testing.T) {
 
 	codes := []string{
 		"accountNotFound", "accountClosed", "currencyMismatch", "amountKind", "accountBusy", "insufficientFunds", "overflow",
-		"unwritable", "cancelled", "stalled",
+		"requirementFailed", "unwritable", "cancelled", "stalled", "voided", "expired",
 	}
 	for i, code := range codes {
 		require.Equal(t, code, (NotFound + Reason(i)).String())

@@ -8,9 +8,10 @@ const (
 	MaxTransfers = 3
 )
 
-// Account is an account as the database stores it.
+// Account is an account as the database stores it, or the document of an effect.
 type Account struct {
 	Missing bool
+	Purged  bool // it is missing for good
 	Closed  bool
 	Sealed  bool // it was closed by hand, whatever was in flight
 	Foreign bool // its currency is not the transfers'
@@ -19,6 +20,20 @@ type Account struct {
 	Floor   int64
 	Fence   protocol.Fence
 	Markers [MaxTransfers]bool
+	Value   int // of a document: 0, unmet, or what the effect of a transfer has set
+}
+
+// unmet is the value of a document that somebody else has written.
+const unmet = -1
+
+// setBy is the value that a transfer's effect sets.
+func setBy(transfer int) int { return transfer + 1 }
+
+// met reports whether a document is as an effect requires.
+func (a *Account) met(transfer int) bool {
+	others := a.Markers
+	others[transfer] = false
+	return !a.Missing && a.Value == 0 && others == [MaxTransfers]bool{}
 }
 
 func (a *Account) marked() bool { return a.Markers != [MaxTransfers]bool{} }
@@ -40,7 +55,9 @@ type Transfer struct {
 	Epoch   int64
 	Owner   int // the nonce of the execution that has it
 	Refusal protocol.Refusal
-	Clean   bool // it was decided at epoch 1, with every prepare answered
+	Clean   bool  // it was held or decided, and no prepare could be on its way
+	Held    bool  // a hold of which everything is prepared
+	Posted  int64 // of a hold that was posted
 }
 
 // Version is all that is stored at one moment.
@@ -49,11 +66,15 @@ type Version struct {
 	Transfers [MaxTransfers]Transfer
 }
 
-// Leg is one participant of a transfer, and what it takes (negative) or gives.
+// Leg is one participant of a transfer, and what it takes (negative) or gives. With nothing to take or give it is an effect: it requires that
+// the document's value is 0 and that nobody else has reserved it, and sets a value of the transfer's own.
 type Leg struct {
 	Account int
 	Amount  int64
+	Spare   bool // an effect whose document may be removed at any time
 }
+
+func (l Leg) effect() bool { return l.Amount == 0 }
 
 func (l Leg) debit() int64  { return max(0, -l.Amount) }
 func (l Leg) credit() int64 { return max(0, l.Amount) }
@@ -64,4 +85,5 @@ type Message struct {
 	Owner    int // the nonce of the execution that sends it
 	Op       protocol.Operation
 	Token    protocol.Fence // of its own, for a write that replaces a fence
+	Posted   int64          // what a claim by Post posts
 }

@@ -61,7 +61,7 @@ func fates(kind protocol.Kind) []Fate {
 			answered, answerLost, lost, delayed, unheard, notSent, staleNotMatched, shortCount, refusedByServer, answeredLate,
 			unreplicated, readBack,
 		}
-	case protocol.Claim, protocol.Verify, protocol.Decide, protocol.Settle, protocol.Undo, protocol.Finish:
+	case protocol.Claim, protocol.Verify, protocol.MarkHeld, protocol.Decide, protocol.Settle, protocol.Undo, protocol.Finish:
 		return []Fate{
 			answered, answerLost, lost, delayed, unheard, notSent, staleNotMatched, shortCount, refusedByServer, answeredLate,
 			unreplicated, readBack, repeated,
@@ -134,6 +134,8 @@ func (w *World) showsDone(m Message) protocol.Answer {
 		done = image.Mine
 	case protocol.Verify:
 		done = image.Mine && image.Epoch == m.Op.Epoch && image.State == protocol.Preparing
+	case protocol.MarkHeld:
+		done = image.Mine && image.Epoch == m.Op.Epoch && image.Held
 	case protocol.Decide:
 		done = image.Mine && image.Epoch == m.Op.Epoch && image.State == m.Op.To
 	case protocol.Finish:

@@ -43,7 +43,7 @@ func what(err error) string {
 func (w *World) check(before *Version) error {
 	for _, check := range []func(*Version) error{
 		w.checkConservation, w.checkMarkers, w.checkAccounts, w.checkPrepared, w.checkStates, w.checkBalances,
-		w.checkTold, w.checkRefusals, w.checkClean,
+		w.checkTold, w.checkRefusals, w.checkClean, w.checkHolds, w.checkEffects,
 	} {
 		if err := check(before); err != nil {
 			return err
@@ -66,9 +66,14 @@ func (w *World) checkConservation(*Version) error {
 	}
 	for t, legs := range w.Plans {
 		for _, leg := range legs {
-			// What was taken waits in the debit's marker until the decision, and in the credit's one after it.
-			if w.Accounts[leg.Account].Markers[t] && (leg.Amount > 0) == w.Transfers[t].forward() {
-				sum += leg.debit() + leg.credit()
+			// What was taken waits in the debit's marker until the decision, and in the credit's one after it; but what is not posted of a
+			// hold in the debit's one still.
+			switch {
+			case !w.Accounts[leg.Account].Markers[t]:
+			case w.Transfers[t].forward():
+				sum += w.paidOnSettle(t, leg)
+			default:
+				sum += leg.debit()
 			}
 		}
 	}
@@ -172,8 +177,11 @@ func (w *World) checkBalances(*Version) error {
 		forward := w.Transfers[t].forward()
 		for _, leg := range legs {
 			marker := w.Accounts[leg.Account].Markers[t]
-			if leg.Amount < 0 && (forward || marker) || leg.Amount > 0 && forward && !marker {
-				expected[leg.Account] += leg.Amount
+			if forward || marker {
+				expected[leg.Account] -= leg.debit()
+			}
+			if forward && !marker {
+				expected[leg.Account] += w.paidOnSettle(t, leg)
 			}
 		}
 	}
@@ -189,6 +197,9 @@ func (w *World) checkBalances(*Version) error {
 func (w *World) checkTold(*Version) error {
 	for t := range w.Transfers {
 		stored, told := &w.majority.Transfers[t], &w.told[t]
+		if told.held && !stored.Held {
+			return violates(5, "%s was told to be held, and is not", transferName(t))
+		}
 		if told.success && !stored.forward() {
 			return violates(5, "success was told of %s, which is %q", transferName(t), stored.State)
 		}
@@ -225,10 +236,56 @@ func (w *World) checkRefusals(before *Version) error {
 	return nil
 }
 
+// checkHolds checks that what is held stays there until it is decided, and that it is decided as it may be.
+func (w *World) checkHolds(before *Version) error {
+	for t, legs := range w.Plans {
+		stored, was := &w.Transfers[t], &before.Transfers[t]
+		for _, leg := range legs {
+			a := &w.Accounts[leg.Account]
+			if stored.Held && stored.State == protocol.Preparing && !a.Markers[t] && !a.Purged {
+				return violates(4, "%s is held, and has no marker at %s", transferName(t), accountName(leg.Account))
+			}
+		}
+		if !w.Holds[t] || was.State != protocol.Preparing {
+			continue
+		}
+		switch {
+		case stored.State == protocol.Committed && !was.Held:
+			return violates(4, "%s was posted before it was held", transferName(t))
+		case stored.State == protocol.Committed && w.Expired[t]:
+			return violates(4, "%s was posted after it had expired", transferName(t))
+		case stored.State == protocol.Rollback && stored.Refusal.Reason == protocol.Expired && !w.Expired[t]:
+			return violates(4, "%s is said to have expired, and has not", transferName(t))
+		}
+	}
+	return nil
+}
+
+// checkEffects checks that a document has the value of a transfer exactly if that has succeeded, and that nobody wrote it while it was reserved.
+func (w *World) checkEffects(before *Version) error {
+	for t, legs := range w.Plans {
+		for _, leg := range legs {
+			a, was := &w.Accounts[leg.Account], &before.Accounts[leg.Account]
+			switch forward := w.Transfers[t].forward(); {
+			case !leg.effect() || a.Missing:
+			case (a.Value == setBy(t)) != (forward && !a.Markers[t]):
+				return violates(4, "%s is %q, and the document's value is %d", transferName(t), w.Transfers[t].State, a.Value)
+			case a.Markers[t] && !was.Markers[t] && !was.met(t):
+				return violates(3, "%s has reserved a document that is not as it requires", transferName(t))
+			}
+		}
+	}
+	return nil
+}
+
 // tell records what a caller may be told by an executor as it stands, and checks that it is true.
 func (w *World) tell(e *executor) error {
 	x, told, stored := e.x, &w.told[e.transfer], &w.majority.Transfers[e.transfer]
 	switch {
+	case x.Outcome() == protocol.Held:
+		told.held = true
+	case e.start.Claiming == protocol.Post && x.Claimed() && stored.Posted != e.posted:
+		return violates(5, "%s has posted %d, and %d is stored", executorName(e.owner), e.posted, stored.Posted)
 	case x.State() == protocol.Committed, x.State() == protocol.Success:
 		told.success = true
 	case x.State() == protocol.Rollback, x.State() == protocol.Fail:
@@ -255,6 +312,8 @@ func (e *executor) endsTruly(stored *Transfer) bool {
 		return stored.Owner != e.owner || stored.Epoch != e.epoch || !same
 	case protocol.Gone:
 		return !stored.Stored
+	case protocol.Held:
+		return stored.Held
 	default:
 		return true
 	}

@@ -41,6 +41,7 @@ func (k *keyer) start(w *World) {
 	k.add(reflect.ValueOf(&w.Version).Elem())
 	k.add(reflect.ValueOf(&w.given).Elem())
 	k.add(reflect.ValueOf(&w.told).Elem())
+	k.add(reflect.ValueOf(&w.Expired).Elem())
 	k.add(reflect.ValueOf(&w.reasons).Elem())
 	k.buf = append(k.buf, byte(len(w.flight)))
 	for i := range w.flight {
@@ -52,7 +53,7 @@ func (k *keyer) start(w *World) {
 }
 
 func (k *keyer) message(m *Message) {
-	k.buf = append(k.buf, byte(m.Transfer), byte(m.Owner))
+	k.buf = append(k.buf, byte(m.Transfer), byte(m.Owner), byte(m.Posted))
 	k.add(reflect.ValueOf(&m.Op).Elem())
 	if m.Op.Kind == protocol.FenceOnly || m.Op.ReplaceFence {
 		k.fence(string(m.Token))

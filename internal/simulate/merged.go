@@ -6,6 +6,7 @@ import "github.com/mongotransfer/transfer/internal/protocol"
 // fence at most.
 func (w *World) Merges(a, b Message) bool {
 	return joins(a.Op) && joins(b.Op) &&
+		!w.leg(a).effect() &&
 		w.leg(a).Account == w.leg(b).Account &&
 		a.Transfer != b.Transfer &&
 		oneFence(a.Op, b.Op) &&
@@ -51,7 +52,7 @@ func (w *World) merge(members []Message) update {
 			u.largest = max(u.largest, leg.credit())
 		case protocol.Settle:
 			u.unset[m.Transfer] = true
-			u.paid += leg.credit()
+			u.paid += w.paidOnSettle(m.Transfer, leg)
 		case protocol.Undo:
 			u.unset[m.Transfer] = true
 			u.paid += leg.debit()

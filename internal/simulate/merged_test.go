@@ -69,7 +69,7 @@ func drawWorld(random *rand.Rand) *World {
 		if random.IntN(2) == 0 {
 			amount = -amount
 		}
-		plans = append(plans, []Leg{{0, amount}, {1, -amount}})
+		plans = append(plans, []Leg{{Account: 0, Amount: amount}, {Account: 1, Amount: -amount}})
 		a.Markers[t] = random.IntN(2) == 0
 	}
 	w := NewWorld([]Account{a, {}}, nil, plans...)

@@ -20,6 +20,9 @@ const (
 	create                           // somebody inserts a document that was missing, without a fence
 	reopen                           // an account is opened
 	deposit                          // an account gets money from outside
+	change                           // somebody else writes a document that nobody has reserved
+	purge                            // a document that may be removed at any time is
+	elapse                           // a hold expires
 	failOver                         // another member becomes the primary
 	finish                           // an executor goes on without faults until it ends
 	recovery                         // what a recovery would make of all this is tried out
@@ -93,8 +96,13 @@ func (r *run) take(m move) error {
 		return r.answerLate(m)
 	case hurry:
 		r.hurry(m.who)
-	case closeAccount, seal, create, reopen, deposit:
+	case closeAccount, seal, create, reopen, deposit, change, purge:
 		return r.disturb(m)
+	case elapse:
+		if r.w.Holds[m.who] && !r.w.Expired[m.who] {
+			r.w.Expired[m.who] = true
+			r.note("the time of %s is over", transferName(m.who))
+		}
 	case failOver:
 		r.note("the primary falls, and another one has what a majority had")
 		r.w.failOver()
@@ -119,20 +127,28 @@ func (r *run) hurry(who int) {
 // disturb does to an account what others may do to it at any time.
 func (r *run) disturb(m move) error {
 	a, before := &r.w.Accounts[m.who], r.w.Version
+	effect, document := r.w.effectOn(m.who)
 	switch {
-	case a.Missing && m.kind == create:
+	case a.Missing && m.kind == create && !a.Purged:
 		r.faults--
 		*a = Account{Balance: depositAmount}
 		r.w.given[m.who] += depositAmount
 	case a.Missing:
 		return nil
-	case m.kind == closeAccount && !a.marked():
+	case m.kind == closeAccount && !a.marked() && !document:
 		a.Closed = true
-	case m.kind == seal && !a.Closed:
+	case m.kind == seal && !a.Closed && !document:
 		a.Closed, a.Sealed = true, true
 	case m.kind == reopen:
 		a.Closed, a.Sealed = false, false
-	case m.kind == deposit && !a.Closed:
+	case m.kind == change && document && !a.marked() && a.Value == 0:
+		a.Value = unmet
+	case m.kind == change && a.Value == unmet:
+		a.Value = 0
+	case m.kind == purge && effect.Spare:
+		r.w.given[m.who] -= a.Balance
+		*a = Account{Missing: true, Purged: true}
+	case m.kind == deposit && !a.Closed && !document:
 		a.Balance += depositAmount
 		r.w.given[m.who] += depositAmount
 	}
@@ -160,6 +176,7 @@ func (r *run) perform(m move) error {
 	r.met.count(op.Kind, m.fate)
 	before := r.w.Version
 	sent := r.w.Send(e.transfer, e.owner, op)
+	sent.Posted = e.posted
 	answer := r.w.meet(sent, m.fate, min(m.past, len(r.w.past)-1))
 	r.noteSent([]Message{sent}, m.fate, answer.Result)
 	r.noteChanges()

@@ -27,6 +27,7 @@ type game struct {
 	may     [lastFate + 1]bool // which fates can be met
 	ill     bool               // accounts are closed, and primaries fall
 	missing int                // the account that may be inserted by hand, -1 if there is none
+	paper   bool               // carol is a document that some transfers change
 	guests  []int              // executors that are still to join
 	last    int                // the executor that moved last
 	made    []move
@@ -50,14 +51,26 @@ func stage(seed uint64) *game {
 		ill:     random.IntN(2) == 0,
 	}
 	transfers := []int{1, 2, 2, 3}[random.IntN(4)]
+	g.paper = random.IntN(4) == 0
 	var plans [][]Leg
 	var initiated []bool
-	for range transfers {
-		plans = append(plans, drawPlan(random))
-		initiated = append(initiated, random.IntN(3) == 0)
+	var holds [MaxTransfers]bool
+	spare := random.IntN(3) == 0
+	for t := range transfers {
+		plan := drawPlan(random)
+		if g.paper {
+			plan = drawEffect(random, plan, spare)
+		}
+		plans = append(plans, plan)
+		holds[t] = random.IntN(3) == 0
+		initiated = append(initiated, !holds[t] && random.IntN(3) == 0)
 	}
 	accounts := drawAccounts(random)
+	if a := &accounts[MaxAccounts-1]; g.paper && !a.Missing {
+		*a = Account{Fence: a.Fence}
+	}
 	w := NewWorld(accounts, initiated, plans...)
+	w.Holds = holds
 	w.history = true
 	if random.IntN(8) == 0 {
 		w.MarkerLimit = 1
@@ -84,13 +97,13 @@ func stage(seed uint64) *game {
 func drawPlan(random *rand.Rand) []Leg {
 	switch random.IntN(10) {
 	case 0:
-		return []Leg{{0, 60}, {1, -60}}
+		return []Leg{{Account: 0, Amount: 60}, {Account: 1, Amount: -60}}
 	case 1:
-		return []Leg{{0, -60}, {1, 40}, {2, 20}}
+		return []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 40}, {Account: 2, Amount: 20}}
 	case 2, 3:
-		return []Leg{{0, 120}, {1, -120}} // more than bob gets from one other
+		return []Leg{{Account: 0, Amount: 120}, {Account: 1, Amount: -120}} // more than bob gets from one other
 	}
-	return []Leg{{0, -60}, {1, 60}}
+	return []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 60}}
 }
 
 func drawAccounts(random *rand.Rand) []Account {
@@ -119,18 +132,60 @@ func drawAccounts(random *rand.Rand) []Account {
 
 // enrollAll draws the executors of a transfer: the original and others that come later, most of whom undo it if that is the theme.
 func (g *game) enrollAll(transfer int, initiated bool, most int, undoing bool) {
-	first := protocol.Start{Claiming: protocol.Insert, Patient: g.random.IntN(2) == 0}
+	first := protocol.Start{Claiming: protocol.Insert, Patient: g.random.IntN(2) == 0, Hold: g.w.Holds[transfer]}
 	if initiated {
 		first.Claiming = protocol.FromInitiated
 	}
 	g.guests = append(g.guests, g.enroll(transfer, first))
-	for range g.random.IntN(most) {
+	later := g.random.IntN(most)
+	if first.Hold {
+		later++ // by itself it ends nowhere
+	}
+	for range later {
 		start := drawStart(g.random, first)
 		if undoing && g.random.IntN(4) > 0 {
 			start = drawUndoing(g.random)
 		}
-		g.guests = append(g.guests, g.enroll(transfer, start))
+		if first.Hold && g.random.IntN(3) > 0 {
+			start = drawOnHold(g.random)
+		}
+		who := g.enroll(transfer, start)
+		g.executors[who].posted = g.drawPosted(transfer, start)
+		g.guests = append(g.guests, who)
 	}
+}
+
+// drawOnHold draws what becomes of a hold.
+func drawOnHold(random *rand.Rand) protocol.Start {
+	return []protocol.Start{postHold(), postHold(), postHold(), void(), void(), expire(), holdOn()}[random.IntN(7)]
+}
+
+// drawPosted draws how much of a hold is posted: all of it, for which 0 stands, or a part, if it is from one account to one other.
+func (g *game) drawPosted(transfer int, start protocol.Start) int64 {
+	money := 0
+	for _, leg := range g.w.Plans[transfer] {
+		if !leg.effect() {
+			money++
+		}
+	}
+	if start.Claiming != protocol.Post || money != 2 {
+		return 0
+	}
+	return []int64{0, 20, 59}[g.random.IntN(3)]
+}
+
+// drawEffect draws whether a transfer changes a document, too, or nothing else. Carol, the document, takes no part by herself.
+func drawEffect(random *rand.Rand, plan []Leg, spare bool) []Leg {
+	effect := Leg{Account: MaxAccounts - 1, Spare: spare}
+	switch {
+	case len(plan) > 2:
+		return []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 60}, effect}
+	case random.IntN(8) == 0:
+		return []Leg{effect}
+	case random.IntN(4) == 0:
+		return plan
+	}
+	return append(plan, effect)
 }
 
 // drawStart draws how a later executor comes by its transfer.
@@ -190,8 +245,13 @@ func (g *game) draw() move {
 		late := g.late[g.random.IntN(len(g.late))]
 		return move{kind: answerLate, who: late.who, op: late.op, at: late.at}
 	case n < 3 && g.ill:
-		kinds := []moveKind{closeAccount, seal, reopen, failOver}
+		kinds := []moveKind{closeAccount, seal, reopen, failOver, elapse}
 		return move{kind: kinds[g.random.IntN(len(kinds))], who: g.random.IntN(MaxAccounts)}
+	case n == 3 && g.paper:
+		kinds := []moveKind{change, purge}
+		return move{kind: kinds[g.random.IntN(len(kinds))], who: MaxAccounts - 1}
+	case n == 4:
+		return move{kind: elapse, who: g.random.IntN(MaxTransfers)}
 	case n < 5 && g.missing >= 0:
 		return move{kind: create, who: g.missing}
 	case n < 4:

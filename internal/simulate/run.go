@@ -15,7 +15,8 @@ type executor struct {
 	epoch    int64               // which it believes to have, once it has asked for something that names it
 	x        *protocol.Execution // nil: it has not begun
 	batch    []protocol.Operation
-	refused  bool // the server has refused it something
+	refused  bool  // the server has refused it something
+	posted   int64 // what it posts
 }
 
 // own makes an executor safe to change in a fork.
@@ -115,11 +116,14 @@ func (r *run) recovers(policy protocol.Start) error {
 // recover runs one recovery of one transfer, or a worker on what waits for one.
 func (r *run) recover(transfer int, start protocol.Start) error {
 	state := r.w.Transfers[transfer].State
-	if state == "" || state.Final() {
+	switch {
+	case state == "", state.Final():
 		return nil
-	}
-	if state == protocol.Initiated {
+	case state == protocol.Initiated:
 		start = fromQueue()
+	case state == protocol.Preparing && r.w.Holds[transfer]:
+		r.w.Expired[transfer] = true // recovery leaves it alone until then
+		start = expire()
 	}
 	e := executor{transfer: transfer, start: start, owner: recoveryOwner, x: protocol.New(start, len(r.w.Plans[transfer]))}
 	r.executors = []executor{e}

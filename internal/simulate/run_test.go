@@ -3,6 +3,7 @@ package simulate
 import (
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,7 +34,7 @@ func TestRandomRunsKeepTheInvariants(t *testing.T) {
 // whichever of them are lost, late, repeated or answered wrongly, the invariants hold at each step, and a recovery ends it
 // well.
 func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
-	scenes := append(OneTransfer(), TwoTransfers()[:20]...)
+	scenes := slices.Concat(OneTransfer(), Holds(), Effects(), TwoTransfers()[:20])
 	states, ends := 0, map[protocol.State]int{}
 	for _, scene := range scenes {
 		if testing.Short() {

@@ -12,12 +12,24 @@ import (
 type Scene struct {
 	Name     string
 	Faults   int
-	repeat   bool // writes that may be repeated are
-	coalesce bool // writes of the two transfers may travel as one update
-	back     bool // the second transfer goes from bob to alice
+	repeat   bool  // writes that may be repeated are
+	coalesce bool  // writes of the two transfers may travel as one update
+	back     bool  // the second transfer goes from bob to alice
+	posted   int64 // what is posted of holds; 0: all
+	paper    paper
 	starts   [][]protocol.Start
 	prepare  func(*World)
 }
+
+// paper is what the transfers of a scene have to do with a document.
+type paper uint8
+
+const (
+	nothing    paper = iota
+	besides          // they change carol, a document, besides moving money
+	alone            // they change bob, a document, and move nothing
+	aloneSpare       // the same, and bob may be removed at any time
+)
 
 // sceneAccounts is how many accounts there are, or may be.
 const sceneAccounts = 2
@@ -39,13 +51,27 @@ func (s Scene) run() *run {
 	plans := make([][]Leg, len(s.starts))
 	initiated := make([]bool, len(s.starts))
 	for t, starts := range s.starts {
-		plans[t] = []Leg{{0, -60}, {1, 60}}
+		plans[t] = []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 60}}
 		if s.back && t == 1 {
-			plans[t] = []Leg{{0, 60}, {1, -60}}
+			plans[t] = []Leg{{Account: 0, Amount: 60}, {Account: 1, Amount: -60}}
+		}
+		switch s.paper {
+		case besides:
+			plans[t] = append(plans[t], Leg{Account: 2})
+		case alone, aloneSpare:
+			plans[t] = []Leg{{Account: 1, Spare: s.paper == aloneSpare}}
+		case nothing:
 		}
 		initiated[t] = starts[0].Claiming == protocol.FromInitiated
 	}
-	w := NewWorld([]Account{{Balance: 100, Fence: "f0"}, {Fence: "f0"}}, initiated, plans...)
+	accounts := []Account{{Balance: 100, Fence: "f0"}, {Fence: "f0"}}
+	if s.paper == besides {
+		accounts = append(accounts, Account{Fence: "f0"})
+	}
+	w := NewWorld(accounts, initiated, plans...)
+	for t, starts := range s.starts {
+		w.Holds[t] = starts[0].Hold
+	}
 	if s.prepare != nil {
 		s.prepare(w)
 	}
@@ -56,7 +82,7 @@ func (s Scene) run() *run {
 	r := &run{w: *w, faults: s.Faults}
 	for t, starts := range s.starts {
 		for _, start := range starts {
-			r.enroll(t, start)
+			r.executors[r.enroll(t, start)].posted = s.posted
 		}
 	}
 	return r
@@ -71,6 +97,15 @@ func rollBack() protocol.Start {
 }
 func cancel() protocol.Start {
 	return protocol.Start{Claiming: protocol.TakeToCancel, RollBack: protocol.Cancelled}
+}
+func hold() protocol.Start     { return protocol.Start{Claiming: protocol.Insert, Hold: true} }
+func holdOn() protocol.Start   { return protocol.Start{Claiming: protocol.TakeUnheld, Hold: true} }
+func postHold() protocol.Start { return protocol.Start{Claiming: protocol.Post} }
+func void() protocol.Start {
+	return protocol.Start{Claiming: protocol.TakeToCancel, RollBack: protocol.Voided}
+}
+func expire() protocol.Start {
+	return protocol.Start{Claiming: protocol.Expire, RollBack: protocol.Expired}
 }
 func withdraw() protocol.Start {
 	return protocol.Start{Claiming: protocol.CancelInitiated, RollBack: protocol.Cancelled}
@@ -109,6 +144,53 @@ func OneTransfer() []Scene {
 		Scene{Name: "resumed and rolled back", starts: [][]protocol.Start{{fromInsert(), resume(), rollBack()}}, Faults: 1},
 		Scene{Name: "a worker's, withdrawn and cancelled", starts: [][]protocol.Start{{fromQueue(), withdraw(), cancel()}}, Faults: 1},
 		Scene{Name: "a worker's, withdrawn and resumed", starts: [][]protocol.Start{{fromQueue(), withdraw(), resume()}}, Faults: 1})
+}
+
+// Holds returns the scenes with a hold, and what becomes of it.
+func Holds() []Scene {
+	type executors = []protocol.Start
+	var scenes []Scene
+	for _, c := range []struct {
+		name   string
+		starts executors
+		faults int
+	}{
+		{"held and posted", executors{hold(), postHold()}, 2},
+		{"held and voided", executors{hold(), void()}, 2},
+		{"held and expired", executors{hold(), expire()}, 2},
+		{"held again", executors{hold(), holdOn()}, 2},
+		{"asked to be held twice", executors{hold(), hold()}, 1},
+		{"held again and posted", executors{hold(), holdOn(), postHold()}, 1},
+		{"posted twice", executors{hold(), postHold(), postHold()}, 1},
+		{"posted and voided", executors{hold(), postHold(), void()}, 1},
+		{"posted and expired", executors{hold(), postHold(), expire()}, 1},
+		{"posted and resumed", executors{hold(), postHold(), resume()}, 1},
+		{"voided and rolled back", executors{hold(), void(), rollBack()}, 1},
+	} {
+		starts := [][]protocol.Start{c.starts}
+		scenes = append(scenes, Scene{Name: c.name, starts: starts, Faults: c.faults})
+		if slices.Contains(c.starts, postHold()) {
+			scenes = append(scenes, Scene{Name: c.name + ", in part", starts: starts, Faults: c.faults, posted: 20})
+		}
+	}
+	return scenes
+}
+
+// Effects returns the scenes with a document that transfers change.
+func Effects() []Scene {
+	type starts = [][]protocol.Start
+	type executors = []protocol.Start
+	return []Scene{
+		{Name: "money and a document", starts: starts{{fromInsert(), resume()}}, Faults: 1, paper: besides},
+		{Name: "money and a document, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 1, paper: besides},
+		{Name: "a document, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 2, paper: alone},
+		{Name: "a document, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 2, paper: alone},
+		{Name: "a document of two transfers", starts: starts{{fromInsert()}, {fromInsert()}}, Faults: 2, paper: alone},
+		{Name: "a document of two transfers, one resumed", starts: starts{{fromInsert(), resume()}, executors{fromInsert()}}, Faults: 1, paper: alone},
+		{Name: "a document of two transfers, one rolled back", starts: starts{{fromInsert(), rollBack()}, executors{fromInsert()}}, Faults: 1, paper: alone},
+		{Name: "a document that is removed, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 2, paper: aloneSpare},
+		{Name: "a document that is removed, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 2, paper: aloneSpare},
+	}
 }
 
 // TwoTransfers returns the scenes with two transfers on the same two accounts, with money for one of them or for both, from the smallest to

@@ -102,8 +102,18 @@ func (s *search) moves(r *run) []move {
 	for i := range r.w.flight {
 		moves = append(moves, r.delivery(i))
 	}
+	for t, hold := range r.w.Holds {
+		if hold && !r.w.Expired[t] {
+			moves = append(moves, move{kind: elapse, who: t})
+		}
+	}
+	for i := range r.w.Accounts {
+		if effect, is := r.w.effectOn(i); is && effect.Spare && !r.w.Accounts[i].Missing {
+			moves = append(moves, move{kind: purge, who: i})
+		}
+	}
 	for i := range sceneAccounts {
-		if r.w.Accounts[i].Missing && r.faults > 0 {
+		if r.w.Accounts[i].Missing && !r.w.Accounts[i].Purged && r.faults > 0 {
 			moves = append(moves, move{kind: create, who: i})
 		}
 	}

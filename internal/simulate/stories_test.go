@@ -19,7 +19,7 @@ func newPlay(t *testing.T, balance int64, transfers int) play {
 	t.Helper()
 	plans := make([][]Leg, transfers)
 	for i := range plans {
-		plans[i] = []Leg{{0, -60}, {1, 60}}
+		plans[i] = []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 60}}
 	}
 	return play{t: t, r: &run{w: *NewWorld([]Account{{Balance: balance}, {}}, nil, plans...)}}
 }

@@ -102,6 +102,9 @@ func (a Account) String() string {
 	if a.Closed {
 		text += " closed"
 	}
+	if a.Value != 0 {
+		text += fmt.Sprintf(" value %d", a.Value)
+	}
 	return text + "}"
 }
 
@@ -110,10 +113,20 @@ func (t Transfer) String() string {
 	if !t.Stored {
 		return "{not stored}"
 	}
-	return fmt.Sprintf("{%s epoch %d of %s}", t.State, t.Epoch, executorName(t.Owner))
+	text := fmt.Sprintf("{%s epoch %d of %s", t.State, t.Epoch, executorName(t.Owner))
+	if t.Held {
+		text += " held"
+	}
+	if t.Posted != 0 {
+		text += fmt.Sprintf(" posted %d", t.Posted)
+	}
+	return text + "}"
 }
 
 func describeStart(s protocol.Start) string {
+	if s.Hold {
+		return s.Claiming.String() + ", to hold"
+	}
 	if s.RollBack != 0 {
 		return fmt.Sprintf("%s, to roll back (%s)", s.Claiming, s.RollBack)
 	}
@@ -152,7 +165,7 @@ func (w *World) describe(m Message) string {
 		text += fmt.Sprintf(", expecting fence %q", string(m.Op.Fence))
 	case m.Op.Kind == protocol.FenceOnly, m.Op.ReplaceFence:
 		text += ", new fence " + string(m.Token)
-	case m.Op.Kind == protocol.Decide, m.Op.Kind == protocol.Verify:
+	case m.Op.Kind == protocol.Decide, m.Op.Kind == protocol.Verify, m.Op.Kind == protocol.MarkHeld:
 		text += fmt.Sprintf(", epoch %d", m.Op.Epoch)
 	}
 	return text

@@ -11,6 +11,8 @@ import (
 type World struct {
 	Version                          // what the primary has
 	Plans       [MaxTransfers][]Leg  // what each transfer moves; nil: there is no such transfer
+	Holds       [MaxTransfers]bool   // which transfers are holds
+	Expired     [MaxTransfers]bool   // which of these have expired, by the database's clock
 	MarkerLimit int                  // of transfers in flight on one account, judged by reads only
 	MostBalance int64                // that is ever stored
 	majority    Version              // what survives a failover
@@ -29,6 +31,7 @@ type reasons [MaxTransfers][MaxAccounts]uint16
 // answer is what the callers of one transfer were told.
 type answer struct {
 	success, refused bool
+	held             bool
 	unwritten        uint64 // the owners whose callers were told that nothing of theirs is stored
 }
 
@@ -79,7 +82,7 @@ func (w *World) Perform(m Message) protocol.Answer {
 	case protocol.Look, protocol.LookTransfer:
 		w.replicate()
 		return w.read(&w.Version, m)
-	case protocol.Claim, protocol.Verify, protocol.Prepare, protocol.Decide,
+	case protocol.Claim, protocol.Verify, protocol.Prepare, protocol.MarkHeld, protocol.Decide,
 		protocol.Settle, protocol.Undo, protocol.FenceOnly, protocol.Finish:
 	}
 	matched := w.apply(m)
@@ -118,7 +121,9 @@ func (w *World) read(at *Version, m Message) protocol.Answer {
 
 func (v *Version) image(m Message) protocol.Image {
 	t := v.Transfers[m.Transfer]
-	return protocol.Image{Found: t.Stored, State: t.State, Epoch: t.Epoch, Mine: t.Stored && t.Owner == m.Owner}
+	return protocol.Image{
+		Found: t.Stored, State: t.State, Epoch: t.Epoch, Mine: t.Stored && t.Owner == m.Owner, Held: t.Held, Clean: t.Clean,
+	}
 }
 
 // facts judges a participant as it was stored at some moment.
@@ -126,11 +131,15 @@ func (w *World) facts(at *Version, m Message) protocol.Facts {
 	leg := w.leg(m)
 	a := &at.Accounts[leg.Account]
 	if a.Missing {
-		return protocol.Facts{}
+		return protocol.Facts{Unmet: leg.effect(), Spare: leg.Spare}
 	}
 	facts := protocol.Facts{
 		Found: true, Marker: a.Markers[m.Transfer], Fence: a.Fence, Open: !a.Closed, Currency: !a.Foreign, Kind: !a.Odd,
 		Free: a.inFlight() < w.MarkerLimit, Funds: true, Room: true,
+	}
+	if leg.effect() {
+		facts.Unmet = !a.met(m.Transfer)
+		return facts
 	}
 	if facts.Kind {
 		facts.Funds = leg.debit() == 0 || a.Balance-leg.debit() >= max(a.Floor, -w.MostBalance)

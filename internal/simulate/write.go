@@ -10,18 +10,30 @@ func (w *World) apply(m Message) bool {
 	t := &w.Transfers[m.Transfer]
 	switch m.Op.Kind {
 	case protocol.Claim:
-		return t.claim(m)
+		if !w.claimable(m) {
+			return false
+		}
+		t.claim(m)
+		return true
 	case protocol.Verify:
 		return t.Stored &&
 			t.State == protocol.Preparing &&
 			t.Epoch == m.Op.Epoch &&
 			t.Owner == m.Owner
+	case protocol.MarkHeld:
+		if t.State != protocol.Preparing ||
+			t.Epoch != m.Op.Epoch ||
+			t.Owner != m.Owner {
+			return false
+		}
+		t.Held, t.Clean = true, t.Clean || m.Op.Clean
+		return true
 	case protocol.Decide:
 		if t.State != protocol.Preparing ||
 			t.Epoch != m.Op.Epoch {
 			return false
 		}
-		t.State, t.Refusal, t.Clean = m.Op.To, m.Op.Refusal, m.Op.Clean
+		t.State, t.Refusal, t.Clean = m.Op.To, m.Op.Refusal, t.Clean || m.Op.Clean
 		return true
 	case protocol.Finish:
 		if m.Op.To == protocol.Success && t.State != protocol.Committed ||
@@ -35,37 +47,44 @@ func (w *World) apply(m Message) bool {
 	}
 }
 
-// claim performs a claim. Every transfer is as old as it takes: the threshold is zero.
-func (t *Transfer) claim(m Message) bool {
+// claimable reports whether a claim matches. Every transfer is as old as it takes: the threshold is zero.
+func (w *World) claimable(m Message) bool {
+	t, hold := &w.Transfers[m.Transfer], w.Holds[m.Transfer]
 	switch m.Op.Claiming {
 	case protocol.Insert:
-		if t.Stored {
-			return false
-		}
+		return !t.Stored
+	case protocol.FromInitiated, protocol.CancelInitiated:
+		return t.State == protocol.Initiated
+	case protocol.TakeOver:
+		return t.State == protocol.Preparing && !hold || t.State == protocol.Committed || t.State == protocol.Rollback
+	case protocol.TakeToCancel:
+		return t.State == protocol.Preparing
+	case protocol.TakeUnheld:
+		return t.State == protocol.Preparing && hold && !t.Held
+	case protocol.Post:
+		return t.State == protocol.Preparing && t.Held && !w.Expired[m.Transfer]
+	case protocol.Expire:
+		return t.State == protocol.Preparing && hold && w.Expired[m.Transfer]
+	}
+	return false
+}
+
+// claim performs a claim that matches.
+func (t *Transfer) claim(m Message) {
+	switch m.Op.Claiming {
+	case protocol.Insert:
 		*t = Transfer{Stored: true, State: protocol.Preparing, Epoch: 1}
 	case protocol.FromInitiated:
-		if t.State != protocol.Initiated {
-			return false
-		}
 		t.State, t.Epoch = protocol.Preparing, 1
 	case protocol.CancelInitiated:
-		if t.State != protocol.Initiated {
-			return false
-		}
 		t.State, t.Epoch, t.Refusal = protocol.Rollback, 1, m.Op.Refusal
-	case protocol.TakeOver:
-		if t.State != protocol.Preparing && t.State != protocol.Committed && t.State != protocol.Rollback {
-			return false
-		}
+	case protocol.Post:
+		t.State, t.Posted = protocol.Committed, m.Posted
 		t.Epoch++
-	case protocol.TakeToCancel:
-		if t.State != protocol.Preparing {
-			return false
-		}
+	case protocol.TakeOver, protocol.TakeToCancel, protocol.TakeUnheld, protocol.Expire:
 		t.Epoch++
 	}
 	t.Owner = m.Owner
-	return true
 }
 
 // applyAt performs a write to a participant.
@@ -82,7 +101,10 @@ func (w *World) applyAt(a *Account, m Message) bool {
 		if !marked {
 			return false
 		}
-		a.Balance += w.leg(m).credit()
+		a.Balance += w.paidOnSettle(m.Transfer, w.leg(m))
+		if w.leg(m).effect() {
+			a.Value = setBy(m.Transfer)
+		}
 	case protocol.Undo:
 		if !marked {
 			return false
@@ -111,11 +133,37 @@ func (w *World) prepare(a *Account, m Message) bool {
 		can.Currency &&
 		can.Kind &&
 		can.Funds &&
-		can.Room
+		can.Room &&
+		!can.Unmet
 	if !fits {
 		return false
 	}
 	a.Markers[m.Transfer] = true
 	a.Balance -= w.leg(m).debit()
 	return true
+}
+
+// effectOn returns an effect on a document; false if it is an account.
+func (w *World) effectOn(account int) (Leg, bool) {
+	for _, legs := range w.Plans {
+		for _, leg := range legs {
+			if leg.Account == account && leg.effect() {
+				return leg, true
+			}
+		}
+	}
+	return Leg{}, false
+}
+
+// paidOnSettle returns what a leg's account is paid when the transfer is settled there: a credit, and of a hold that was posted in part what
+// was posted, and the rest to who was debited.
+func (w *World) paidOnSettle(transfer int, leg Leg) int64 {
+	posted := w.Transfers[transfer].Posted
+	switch {
+	case posted == 0 || leg.effect():
+		return leg.credit()
+	case leg.Amount < 0:
+		return leg.debit() - posted
+	}
+	return posted
 }

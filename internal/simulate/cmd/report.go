@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -56,14 +57,15 @@ func (r report) searches(limit time.Duration) bool {
 		}
 		return failure == nil
 	}
-	for _, scene := range simulate.OneTransfer() {
+	whole, partly := slices.Concat(simulate.OneTransfer(), simulate.Holds(), simulate.Effects()), simulate.TwoTransfers()
+	for _, scene := range whole {
 		if !explore(scene, func() bool { return false }) {
 			return false
 		}
 	}
 	second := r.now()
 	out := func() bool { return r.now().Sub(second) > limit }
-	for _, scene := range simulate.TwoTransfers() {
+	for _, scene := range partly {
 		if out() {
 			r.print("%-75s CUT OFF: not begun\n", scene)
 			cuts++
@@ -72,6 +74,6 @@ func (r report) searches(limit time.Duration) bool {
 		}
 	}
 	r.print("\n%d states in %s; no invariant was broken; %d of %d scenes were cut off\n",
-		states, r.now().Sub(start).Round(time.Millisecond), cuts, len(simulate.OneTransfer())+len(simulate.TwoTransfers()))
+		states, r.now().Sub(start).Round(time.Millisecond), cuts, len(whole)+len(partly))
 	return true
 }

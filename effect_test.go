@@ -1,0 +1,274 @@
+package transfer_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// newShop returns a bank with orders, of which o-1 and o-2 are unpaid.
+func newShop(t *testing.T, balances ...int64) *bank {
+	t.Helper()
+	b := newBank(t, balances...)
+	b.Coordinator = b.coordinator(b.db, orders(b.db)...)
+	require.NoError(t, b.Setup(t.Context()))
+	b.insert("orders", order("o-1"), order("o-2"))
+	return b
+}
+
+func orders(db *mongo.Database) []transfer.Option {
+	return []transfer.Option{transfer.WithDocuments("orders", db.Collection("orders"))}
+}
+
+func order(id string) bson.D {
+	return bson.D{{Key: "_id", Value: id}, {Key: "status", Value: "unpaid"}}
+}
+
+// payment pays an order from a to b.
+func payment(id, order string, units int64) transfer.Request {
+	req := move(id, "a", "b", units)
+	req.Effects = []transfer.Effect{{
+		Documents: "orders", ID: order,
+		Require: bson.D{{Key: "status", Value: "unpaid"}},
+		Set:     bson.D{{Key: "status", Value: "paid"}, {Key: "paidBy", Value: id}},
+	}}
+	return req
+}
+
+// order requires what is stored of an order, and whether a transfer has reserved it.
+func (b *bank) order(id, status string, reserved bool) {
+	b.t.Helper()
+	document, err := b.db.Collection("orders").FindOne(b.t.Context(), bson.D{{Key: "_id", Value: id}}).Raw()
+	require.NoError(b.t, err)
+	require.Equal(b.t, status, document.Lookup("status").StringValue())
+	pending, _ := document.Lookup("pending").DocumentOK()
+	elements, err := pending.Elements()
+	require.NoError(b.t, err)
+	require.Equal(b.t, reserved, len(elements) > 0)
+}
+
+// An order is paid when its payment is, by the same transfer, and stays unpaid when that is refused.
+func TestEffect(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, 100, 0)
+	rec, err := b.Transfer(t.Context(), payment("p-1", "o-1", 60))
+	require.NoError(t, err)
+	require.Equal(t, payment("p-1", "o-1", 60).Effects, rec.Effects)
+	b.order("o-1", "paid", false)
+
+	_, err = b.Transfer(t.Context(), payment("p-2", "o-2", 60))
+	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	b.order("o-2", "unpaid", false)
+
+	_, err = b.Transfer(t.Context(), payment("p-3", "o-1", 10))
+	require.ErrorIs(t, err, transfer.ErrRequirementFailed)
+	var refused *transfer.RefusedError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, [2]string{"orders", "o-1"}, [2]string{refused.Ledger, refused.Account})
+
+	_, err = b.Transfer(t.Context(), payment("p-4", "no such order", 10))
+	require.ErrorIs(t, err, transfer.ErrRequirementFailed)
+	_, err = b.Transfer(t.Context(), payment("p-5", "o-1", 1000))
+	require.ErrorIs(t, err, transfer.ErrInsufficientFunds, "it is told before what the order refuses")
+	b.audit(initial(100, 0))
+}
+
+// Of many payments of one order one wins. The others are refused, and leave no trace.
+func TestOnePaymentWins(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, 1000, 0)
+	var (
+		all   sync.WaitGroup
+		mu    sync.Mutex
+		paid  []string
+		other []error
+	)
+	for i := range 16 {
+		all.Go(func() {
+			id := fmt.Sprint("p-", i)
+			_, err := b.Transfer(t.Context(), payment(id, "o-1", 10))
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				paid = append(paid, id)
+			} else {
+				other = append(other, err)
+			}
+		})
+	}
+	all.Wait()
+	require.Len(t, paid, 1)
+	for _, err := range other {
+		require.ErrorIs(t, err, transfer.ErrRequirementFailed)
+	}
+	b.order("o-1", "paid", false)
+	b.audit(initial(1000, 0))
+}
+
+// Nothing of an effect shows before the commit, and the document is reserved until then: a held order is unpaid, and nobody else can pay
+// it.
+func TestEffectOfHold(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, 100, 0)
+	for _, id := range []string{"o-1", "o-2"} {
+		_, err := b.Hold(t.Context(), payment("h-"+id, id, 30), time.Hour)
+		require.NoError(t, err)
+		b.order(id, "unpaid", true)
+		_, err = b.Transfer(t.Context(), payment("p-"+id, id, 10))
+		require.ErrorIs(t, err, transfer.ErrRequirementFailed)
+	}
+	_, err := b.Post(t.Context(), "h-o-1", transfer.PostAmount(transfer.Units(20)))
+	require.NoError(t, err)
+	b.order("o-1", "paid", false)
+	_, err = b.Void(t.Context(), "h-o-2")
+	require.NoError(t, err)
+	b.order("o-2", "unpaid", false)
+	_, err = b.Transfer(t.Context(), payment("again", "o-2", 10))
+	require.NoError(t, err)
+	b.audit(initial(100, 0))
+}
+
+// Effects are stored with their transfer: another process, which knows nothing of the request, finishes or undoes them.
+func TestEffectsAreRecovered(t *testing.T) {
+	t.Parallel()
+	const commit = 5 // after a read of each collection, the insert, and a prepare in each collection
+	for n := 3; n <= commit+3; n++ {
+		for _, policy := range []transfer.StallPolicy{transfer.Resume, transfer.RollBack} {
+			want := "paid"
+			if policy == transfer.RollBack && n <= commit {
+				want = "unpaid"
+			}
+			t.Run(fmt.Sprint(n, " ", policy), func(t *testing.T) {
+				t.Parallel()
+				b := newShop(t, 100, 0)
+				b.dying(n, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+					_, err := c.Transfer(ctx, payment("p", "o-1", 60))
+					return err
+				}, orders)
+				b.recoverAll(append(orders(b.db), transfer.WithStallPolicy(policy))...)
+				b.order("o-1", want, false)
+				b.audit(initial(100, 0))
+			})
+		}
+	}
+}
+
+// Effects need no money, and IDs and values are of any kind that the server takes.
+func TestEffectsAlone(t *testing.T) {
+	t.Parallel()
+	b := newShop(t)
+	oid := bson.NewObjectID()
+	ids := []any{int32(7), int64(1) << 40, oid, bson.D{{Key: "shop", Value: int32(1)}, {Key: "no", Value: "x"}}, true}
+	var effects []transfer.Effect
+	for _, id := range ids {
+		b.insert("orders", bson.D{{Key: "_id", Value: id}, {Key: "lines", Value: bson.A{1, 2}}})
+		effects = append(effects, transfer.Effect{
+			Documents: "orders", ID: id,
+			Require: bson.D{{Key: "status", Value: nil}, {Key: "lines", Value: bson.A{int64(1), 2.0}}},
+			Set:     bson.D{{Key: "status", Value: bson.D{{Key: "$set", Value: "no operator"}}}},
+		})
+	}
+	setsNothing := transfer.Effect{Documents: "orders", ID: "o-1", Require: bson.D{{Key: "status", Value: "unpaid"}}}
+	effects = append(effects, setsNothing)
+	_, err := b.Transfer(t.Context(), transfer.Request{ID: "t", Effects: effects})
+	require.NoError(t, err)
+	for _, id := range ids {
+		document, err := b.db.Collection("orders").FindOne(t.Context(), bson.D{{Key: "_id", Value: id}}).Raw()
+		require.NoError(t, err)
+		require.Equal(t, "no operator", document.Lookup("status", "$set").StringValue())
+	}
+	b.audit(initial())
+}
+
+// What an effect can't be is refused before anything is stored.
+func TestEffectsAreChecked(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, 100, 0)
+	set := func(key string) []transfer.Effect {
+		return []transfer.Effect{{Documents: "orders", ID: "o-1", Set: bson.D{{Key: key, Value: 1}}}}
+	}
+	require1 := func(key string) []transfer.Effect {
+		return []transfer.Effect{{Documents: "orders", ID: "o-1", Require: bson.D{{Key: key, Value: 1}}}}
+	}
+	twice := func(one, other any) []transfer.Effect {
+		return []transfer.Effect{{Documents: "orders", ID: one}, {Documents: "orders", ID: other}}
+	}
+	for name, effects := range map[string][]transfer.Effect{
+		"unknown documents":     {{Documents: "carts", ID: "o-1"}},
+		"a ledger":              {{Documents: "", ID: "a"}},
+		"no ID":                 {{Documents: "orders"}},
+		"a list for an ID":      {{Documents: "orders", ID: bson.A{1}}},
+		"a fraction for an ID":  {{Documents: "orders", ID: 0.5}},
+		"a pattern for an ID":   {{Documents: "orders", ID: bson.Regex{Pattern: "o"}}},
+		"sets the ID":           set("_id"),
+		"sets a reservation":    set("pending"),
+		"sets the fence":        set("fence"),
+		"sets a path":           set("a.b"),
+		"sets an operator":      set("$inc"),
+		"sets an empty name":    set(""),
+		"requires the ID":       require1("_id"),
+		"requires reservations": require1("pending"),
+		"requires a path":       require1("a.b"),
+		"sets a field twice":    {{Documents: "orders", ID: "o-1", Set: bson.D{{Key: "x", Value: 1}, {Key: "x", Value: 2}}}},
+		"a document twice":      twice("o-1", "o-1"),
+		"a number twice":        twice(int32(7), int64(7)),
+		"what can't be stored":  {{Documents: "orders", ID: "o-1", Set: bson.D{{Key: "x", Value: make(chan int)}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := move("t", "a", "b", 1)
+			req.Effects = effects
+			_, err := b.Transfer(t.Context(), req)
+			require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+		})
+	}
+	_, err := b.Transfer(t.Context(), transfer.Request{ID: "t"})
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest, "neither money nor effects")
+	_, err = b.Get(t.Context(), "t")
+	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
+	b.audit(initial(100, 0))
+}
+
+// Effects are part of the payload, in whatever order they stand.
+func TestEffectsArePayload(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, 100, 0)
+	req := payment("p", "o-1", 10)
+	req.Effects = append(req.Effects, transfer.Effect{Documents: "orders", ID: "o-2", Set: bson.D{{Key: "seen", Value: true}}})
+	_, err := b.Transfer(t.Context(), req)
+	require.NoError(t, err)
+	same := payment("p", "o-1", 10)
+	same.Effects = []transfer.Effect{req.Effects[1], {
+		Documents: "orders", ID: "o-1", Require: same.Effects[0].Require,
+		Set: bson.D{{Key: "paidBy", Value: "p"}, {Key: "status", Value: "paid"}},
+	}}
+	_, err = b.Transfer(t.Context(), same)
+	require.NoError(t, err)
+	for _, other := range []transfer.Request{move("p", "a", "b", 10), payment("p", "o-1", 10), payment("p", "o-2", 10)} {
+		_, err = b.Transfer(t.Context(), other)
+		require.ErrorIs(t, err, transfer.ErrIDConflict)
+	}
+	b.audit(initial(100, 0))
+}
+
+// One collection can't hold accounts and documents, nor the transfers.
+func TestDocumentsAreNoLedger(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	for _, name := range []string{"accounts", "transfers"} {
+		_, err := transfer.NewCoordinator(b.db, transfer.WithDocuments("orders", b.db.Collection(name)))
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	}
+	_, err := transfer.NewCoordinator(b.db, transfer.WithDocuments("", b.db.Collection("orders")))
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	_, err = transfer.NewCoordinator(b.db, transfer.WithDocuments("orders", nil))
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	b.audit(initial())
+}

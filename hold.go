@@ -1,0 +1,234 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// longestHold bounds for how long money can be held.
+const longestHold = 10 * 366 * 24 * time.Hour
+
+// Hold reserves what a transfer moves, and stops there, in StatePreparing: the debits are off the balances, and nothing has arrived.
+// [Coordinator.Post] moves the money, all of it or a part, [Coordinator.Void] gives it back, and so does Run, or Recover, once the hold
+// has expired: expiresIn from when it was stored, by the server's clock. A hold survives restarts, and nobody takes it for stalled.
+//
+//   - nil: the money is held; or the hold, asked for again, was held and has been posted since: see the record's State.
+//   - a [RefusedError]: it is in StateFail, and nothing is held.
+//   - ErrCancelled, ErrExpired: it was voided, cancelled or has expired; it is in StateFail, and nothing is held.
+//   - ErrInDoubt and all others: as [Coordinator.Transfer]. Asked again with the same ID, it goes on where it stopped; a hold that nobody
+//     goes on with is voided when it expires.
+func (c *Coordinator) Hold(ctx context.Context, req Request, expiresIn time.Duration) (Record, error) {
+	if expiresIn < time.Millisecond || expiresIn > longestHold {
+		return Record{}, invalid("a hold lasts between 1ms and %s, not %s", longestHold, expiresIn)
+	}
+	if !req.NotBefore.IsZero() {
+		return Record{}, invalid("NotBefore is for Submit")
+	}
+	t, err := c.plan(req)
+	if err != nil {
+		return Record{}, err
+	}
+	t.Hold = true
+	t.Digest = digest(t)
+	if err := c.ready(ctx, t.Places()...); err != nil {
+		return Record{}, err
+	}
+	if err := c.fixAmount(ctx, &t); err != nil {
+		return Record{}, err
+	}
+	return c.complete(ctx, t, expiresIn)
+}
+
+// PostOption changes what Post does.
+type PostOption func(*posting)
+
+type posting struct{ amount *Amount }
+
+// PostAmount posts so much of a hold and gives the rest back. It is for holds that were asked for by From, To and Amount.
+func PostAmount(a Amount) PostOption { return func(p *posting) { p.amount = &a } }
+
+// Post moves the money of a hold. It may be asked for again, and by many at once: one Post, Void or expiry decides.
+//
+//   - nil: the transfer is in StateSuccess (or StateCommitted, see [WithReturnAt]), by this call or before.
+//   - ErrExpired, ErrCancelled: it has expired, or was voided or cancelled; it is in StateFail, and the money went back.
+//   - ErrIDConflict: it was posted before, with another amount; the record shows which.
+//   - ErrNotHeld: it is no hold, or it was refused, or not everything is held yet: then ask for the hold again.
+//   - ErrTransferNotFound: there is none.
+//   - ErrInvalidRequest: the amount is not positive, more than is held, of another kind, or the hold has other legs than two.
+//   - ErrInDoubt: the context ended after something was sent. Ask again.
+func (c *Coordinator) Post(ctx context.Context, id string, opts ...PostOption) (Record, error) {
+	var p posting
+	for _, opt := range opts {
+		if opt == nil {
+			return Record{}, invalid("a nil PostOption")
+		}
+		opt(&p)
+	}
+	return c.decide(ctx, "post", id, func(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
+		return c.post(ctx, stored, p)
+	})
+}
+
+// post tries once to post a hold. It reports false where another look is due.
+func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p posting) (Record, bool, error) {
+	rec := recordOf(stored)
+	if !stored.Hold {
+		return rec, true, fmt.Errorf("transfer %q: %w: it is no hold", stored.ID, ErrNotHeld)
+	}
+	part, err := p.part(stored)
+	if err != nil {
+		return rec, true, err
+	}
+	switch stored.State {
+	case protocol.Preparing:
+		if c.store.LooksExpired(ctx, stored) {
+			return c.try(ctx, attempt{transfer: stored, start: expire()})
+		}
+		if !stored.Held {
+			return rec, true, fmt.Errorf("transfer %q: %w: not everything is prepared yet", stored.ID, ErrNotHeld)
+		}
+		return c.try(ctx, attempt{transfer: stored, start: protocol.Start{Claiming: protocol.Post}, post: part})
+	case protocol.Committed, protocol.Success:
+		if !equalParts(part, stored.Posted) {
+			return rec, true, fmt.Errorf("transfer %q: %w: it was posted with another amount", stored.ID, ErrIDConflict)
+		}
+		if stored.State.Final() || c.settings.returnAt == StateCommitted {
+			return rec, true, nil
+		}
+	case protocol.Fail:
+		return rec, true, unheldError(rec)
+	case protocol.Initiated, protocol.Rollback:
+	}
+	return c.goOn(ctx, stored)
+}
+
+// unheldError returns why a failed hold can't be posted.
+func unheldError(rec Record) error {
+	err := failureError(rec)
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		return fmt.Errorf("%w: %w", ErrNotHeld, err)
+	}
+	return err
+}
+
+// goOn takes a decided transfer over if it has stalled.
+func (c *Coordinator) goOn(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
+	if !c.store.LooksStalled(ctx, stored, c.settings.stallThreshold) {
+		return Record{}, false, nil
+	}
+	return c.try(ctx, attempt{transfer: stored, start: c.takeOver(), reason: stalledReason})
+}
+
+// part returns how much of a hold is to be posted, nil for all of it.
+func (p posting) part(stored mongostore.Transfer) (*money.Amount, error) {
+	if p.amount == nil {
+		return nil, nil
+	}
+	if len(stored.Legs) != 2 {
+		return nil, invalid("PostAmount is for holds from one account to one other, and %q has %d legs", stored.ID, len(stored.Legs))
+	}
+	held, amount := stored.Legs[0].Amount, p.amount.exact
+	if held.Sign() < 0 {
+		held = held.Neg()
+	}
+	switch {
+	case amount.Kind() != held.Kind():
+		return nil, invalid("%s is held, and %s is not of its kind", held, amount)
+	case amount.Places() > money.MaxPlaces:
+		return nil, invalid("%s has more than %d digits behind the point", amount, money.MaxPlaces)
+	case amount.Sign() <= 0 || amount.Cmp(held) > 0:
+		return nil, invalid("%s is held, and %s can't be posted of it", held, amount)
+	case amount.Cmp(held) == 0:
+		return nil, nil
+	}
+	return &amount, nil
+}
+
+func equalParts(a, b *money.Amount) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Cmp(*b) == 0
+}
+
+// Void gives the money of a hold back. It may be asked for again, and by many at once: one Post, Void or expiry decides.
+//
+//   - nil: it is in StateFail, by this call or before: the record's Failure tells why.
+//   - ErrAlreadyCommitted: it was posted.
+//   - ErrNotHeld: it is no hold. [Coordinator.Cancel] is for others.
+//   - ErrTransferNotFound, ErrInDoubt: as Post.
+func (c *Coordinator) Void(ctx context.Context, id string) (Record, error) {
+	return c.decide(ctx, "void", id, func(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
+		if !stored.Hold {
+			return recordOf(stored), true, fmt.Errorf("transfer %q: %w: it is no hold", stored.ID, ErrNotHeld)
+		}
+		return c.withdraw(ctx, stored, protocol.Voided, "voided")
+	})
+}
+
+// decide looks at a transfer and tries what a verb wants of it, again and again, until something can be told.
+func (c *Coordinator) decide(
+	ctx context.Context, verb, id string, once func(context.Context, mongostore.Transfer) (Record, bool, error),
+) (Record, error) {
+	if err := mongostore.CheckID(id); err != nil {
+		return Record{}, invalid("transfer: %w", err)
+	}
+	if err := c.ready(ctx); err != nil {
+		return Record{}, err
+	}
+	var (
+		away quiet
+		last Record // as it stood when it was tried
+	)
+	for n := 1; ; n++ {
+		rec, told, err := c.decideOnce(ctx, verb, id, &last, once)
+		if told {
+			return rec, err
+		}
+		if away.tooLong(c, err) || c.engine.Closed() || !engine.Pause(ctx, min(n, slowestPoll)) {
+			cause := because(because(ctx.Err(), c.closedError()), err)
+			if last.ID != "" {
+				return last, inDoubt(id, cause)
+			}
+			return Record{}, fmt.Errorf("%s transfer %q: %w", verb, id, cause)
+		}
+	}
+}
+
+// decideOnce looks at a transfer and tries once. It reports false where another look is due.
+func (c *Coordinator) decideOnce(
+	ctx context.Context, verb, id string, last *Record, once func(context.Context, mongostore.Transfer) (Record, bool, error),
+) (Record, bool, error) {
+	stored, found, err := c.look(ctx, id)
+	switch {
+	case errors.Is(err, mongostore.ErrUnreadable):
+		return Record{}, true, fmt.Errorf("%s transfer %q: %w", verb, id, err)
+	case err != nil:
+		return Record{}, false, err
+	case !found && c.surelyMissing(ctx, id):
+		return Record{}, true, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
+	case !found:
+		return Record{}, false, nil
+	}
+	rec, told, err := once(ctx, stored)
+	if told && last.ID != "" {
+		err = doubtful(id, err) // an earlier try of ours may have been stored
+	}
+	if !told {
+		*last = recordOf(stored)
+	}
+	return rec, told, err
+}
+
+// expire returns the start of an execution that voids a hold which has expired.
+func expire() protocol.Start {
+	return protocol.Start{Claiming: protocol.Expire, RollBack: protocol.Expired}
+}

@@ -1,0 +1,370 @@
+package transfer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// hold holds units of a for b.
+func (b *bank) hold(id string, units int64, expiresIn time.Duration) transfer.Record {
+	b.t.Helper()
+	rec, err := b.Hold(b.t.Context(), move(id, "a", "b", units), expiresIn)
+	require.NoError(b.t, err)
+	require.Equal(b.t, transfer.StatePreparing, rec.State)
+	require.True(b.t, rec.Hold)
+	return rec
+}
+
+// standing requires what an account has, and what is in flight on it.
+func (b *bank) standing(id string, available, posted, incoming int64) {
+	b.t.Helper()
+	a, err := b.GetAccount(b.t.Context(), id)
+	require.NoError(b.t, err)
+	require.Equal(b.t, [4]int64{available, available, posted, incoming},
+		[4]int64{units(b.t, a.Balance), units(b.t, a.Available), units(b.t, a.Posted), units(b.t, a.Incoming)}, "account %s", id)
+}
+
+// expire makes a hold's time be over, behind the library's back.
+func (b *bank) expire(id string) {
+	b.t.Helper()
+	past := bson.D{{Key: "$set", Value: bson.D{{Key: "expiresAt", Value: time.Now().Add(-time.Second)}}}}
+	result, err := b.db.Collection("transfers").UpdateOne(b.t.Context(), bson.D{{Key: "_id", Value: id}}, past)
+	require.NoError(b.t, err)
+	require.EqualValues(b.t, 1, result.ModifiedCount)
+}
+
+// fences returns the fences of the accounts.
+func (b *bank) fences() map[string]string {
+	b.t.Helper()
+	cursor, err := b.db.Collection("accounts").Find(b.t.Context(), bson.D{})
+	require.NoError(b.t, err)
+	fences := map[string]string{}
+	for cursor.Next(b.t.Context()) {
+		fences[cursor.Current.Lookup("_id").StringValue()] = cursor.Current.Lookup("fence").String()
+	}
+	require.NoError(b.t, cursor.Err())
+	return fences
+}
+
+// A hold takes the money off the payer, and nothing arrives before it is posted. All of it is then.
+func TestHoldThenPost(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 5)
+	before := time.Now()
+	held := b.hold("h", 60, time.Hour)
+	require.WithinRange(t, held.ExpiresAt, before.Add(59*time.Minute), before.Add(61*time.Minute))
+	b.standing("a", 40, 100, 0)
+	b.standing("b", 5, 5, 60)
+
+	fences := b.fences()
+	posted, err := b.Post(t.Context(), "h")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, posted.State)
+	require.Equal(t, fences, b.fences(), "a clean hold is posted without new fences")
+	b.standing("a", 40, 40, 0)
+	b.standing("b", 65, 65, 0)
+	b.audit(initial(100, 5))
+}
+
+// A part of a hold can be posted. The rest goes back, and the record says what has moved.
+func TestPostInPart(t *testing.T) {
+	t.Parallel()
+	for _, part := range []int64{1, 59, 60} {
+		t.Run(fmt.Sprint(part), func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100, 5)
+			b.hold("h", 60, time.Hour)
+			rec, err := b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(part)))
+			require.NoError(t, err)
+			require.Equal(t, part, units(t, rec.Legs[1].Amount))
+			b.standing("a", 100-part, 100-part, 0)
+			b.standing("b", 5+part, 5+part, 0)
+
+			again, err := b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(part)))
+			require.NoError(t, err)
+			require.Equal(t, rec.Legs, again.Legs)
+			_, err = b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(2)))
+			require.ErrorIs(t, err, transfer.ErrIDConflict)
+			if part != 60 {
+				_, err = b.Post(t.Context(), "h")
+				require.ErrorIs(t, err, transfer.ErrIDConflict)
+			}
+			b.audit(initial(100, 5))
+		})
+	}
+}
+
+// What can't be posted of a hold is refused, and the hold stays as it is.
+func TestPostRefusesAmounts(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0, 0)
+	b.hold("h", 60, time.Hour)
+	half, err := transfer.ParseDecimal("0.5")
+	require.NoError(t, err)
+	for _, amount := range []transfer.Amount{transfer.Units(0), transfer.Units(-1), transfer.Units(61), half} {
+		_, err := b.Post(t.Context(), "h", transfer.PostAmount(amount))
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest, "%s", amount)
+	}
+	_, err = b.Post(t.Context(), "h", nil)
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	split := transfer.Request{ID: "split", Legs: []transfer.Leg{
+		{Account: "a", Amount: transfer.Units(-30)}, {Account: "b", Amount: transfer.Units(10)}, {Account: "c", Amount: transfer.Units(20)},
+	}}
+	_, err = b.Hold(t.Context(), split, time.Hour)
+	require.NoError(t, err)
+	_, err = b.Post(t.Context(), "split", transfer.PostAmount(transfer.Units(10)))
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	b.standing("a", 10, 100, 0)
+	for _, id := range []string{"h", "split"} {
+		_, err = b.Post(t.Context(), id)
+		require.NoError(t, err)
+	}
+	b.audit(initial(100, 0, 0))
+}
+
+// A voided hold gives everything back. Void may be asked for again; a Post comes too late.
+func TestVoid(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.hold("h", 60, time.Hour)
+	fences := b.fences()
+	for range 2 {
+		rec, err := b.Void(t.Context(), "h")
+		require.NoError(t, err)
+		require.Equal(t, transfer.StateFail, rec.State)
+		require.Equal(t, "voided", rec.Failure.Code)
+	}
+	require.Equal(t, fences, b.fences(), "a clean hold is voided without new fences")
+	_, err := b.Post(t.Context(), "h")
+	require.ErrorIs(t, err, transfer.ErrCancelled)
+	_, err = b.Hold(t.Context(), move("h", "a", "b", 60), time.Hour)
+	require.ErrorIs(t, err, transfer.ErrCancelled)
+	_, err = b.Wait(t.Context(), "h")
+	require.ErrorIs(t, err, transfer.ErrCancelled)
+
+	b.hold("posted", 60, time.Hour)
+	_, err = b.Post(t.Context(), "posted")
+	require.NoError(t, err)
+	_, err = b.Void(t.Context(), "posted")
+	require.ErrorIs(t, err, transfer.ErrAlreadyCommitted)
+	_, err = b.Cancel(t.Context(), "posted", "too late")
+	require.ErrorIs(t, err, transfer.ErrAlreadyCommitted)
+	b.audit(initial(100, 0))
+}
+
+// Cancel voids a hold as well, with its reason.
+func TestCancelHold(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.hold("h", 60, time.Hour)
+	rec, err := b.Cancel(t.Context(), "h", "changed my mind")
+	require.NoError(t, err)
+	require.Equal(t, "cancelled", rec.Failure.Code)
+	require.Equal(t, "changed my mind", rec.Failure.Message)
+	_, err = b.Post(t.Context(), "h")
+	require.ErrorIs(t, err, transfer.ErrCancelled)
+	b.audit(initial(100, 0))
+}
+
+// Post and Void are for holds that are held.
+func TestOnlyHoldsArePosted(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	_, err := b.Transfer(t.Context(), move("t", "a", "b", 1))
+	require.NoError(t, err)
+	_, err = b.Hold(t.Context(), move("poor", "a", "b", 1000), time.Hour)
+	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	b.stallHold("stalled", 3) // before it is known to be held
+	for id, want := range map[string]error{
+		"t": transfer.ErrNotHeld, "poor": transfer.ErrNotHeld, "stalled": transfer.ErrNotHeld, "nothing": transfer.ErrTransferNotFound,
+		"": transfer.ErrInvalidRequest,
+	} {
+		_, err := b.Post(t.Context(), id)
+		require.ErrorIs(t, err, want, id)
+	}
+	for id, want := range map[string]error{"t": transfer.ErrNotHeld, "nothing": transfer.ErrTransferNotFound, "poor": nil, "stalled": nil} {
+		_, err := b.Void(t.Context(), id)
+		require.ErrorIs(t, err, want, id)
+	}
+	b.audit(initial(100, 0))
+}
+
+// stallHold holds 60 of a for b in a process that dies at its n-th command, which is lost.
+func (b *bank) stallHold(id string, n int) {
+	b.t.Helper()
+	b.dying(n, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Hold(ctx, move(id, "a", "b", 60), time.Hour)
+		return err
+	})
+}
+
+// What a hold is asked for with is checked before anything is stored.
+func TestHoldChecksItsRequest(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	req := move("h", "a", "b", 60)
+	for _, expiresIn := range []time.Duration{0, -1, time.Microsecond, 1 << 62} {
+		_, err := b.Hold(t.Context(), req, expiresIn)
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest, "%s", expiresIn)
+	}
+	req.NotBefore = time.Now()
+	_, err := b.Hold(t.Context(), req, time.Hour)
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	_, err = b.Get(t.Context(), "h")
+	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
+	b.audit(initial(100, 0))
+}
+
+// A hold and a transfer with one ID are two payloads.
+func TestHoldIsNotTransfer(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.hold("h", 60, time.Hour)
+	_, err := b.Transfer(t.Context(), move("h", "a", "b", 60))
+	require.ErrorIs(t, err, transfer.ErrIDConflict)
+	b.hold("h", 60, 2*time.Hour) // asked for again: the first one's time counts
+	_, err = b.Void(t.Context(), "h")
+	require.NoError(t, err)
+	b.audit(initial(100, 0))
+}
+
+// An expired hold can't be posted, whoever comes first: Post, Hold asked again, Recover or Run voids it.
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	for name, act := range map[string]func(*bank) error{
+		"Post": func(b *bank) error {
+			_, err := b.Post(b.t.Context(), "h")
+			return err
+		},
+		"Hold": func(b *bank) error {
+			_, err := b.Hold(b.t.Context(), move("h", "a", "b", 60), time.Hour)
+			return err
+		},
+		"Recover": func(b *bank) error {
+			report, err := b.Recover(b.t.Context())
+			require.NoError(b.t, err)
+			require.Equal(b.t, transfer.RecoveryReport{Found: 1, Failed: 1, Expired: 1}, report)
+			_, err = b.Wait(b.t.Context(), "h")
+			return err
+		},
+		"Run": func(b *bank) error {
+			ctx, cancel := context.WithCancel(b.t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { _ = b.Run(ctx) })
+			defer running.Wait()
+			defer cancel()
+			_, err := b.Wait(b.t.Context(), "h")
+			return err
+		},
+	} {
+		for _, stalled := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " stalled ", stalled), func(t *testing.T) {
+				t.Parallel()
+				b := newBank(t, 100, 0)
+				if stalled {
+					b.stallHold("h", 3)
+				} else {
+					b.hold("h", 60, time.Hour)
+				}
+				b.expire("h")
+				require.ErrorIs(t, act(b), transfer.ErrExpired)
+				rec, err := b.Void(t.Context(), "h")
+				require.NoError(t, err)
+				require.Equal(t, "expired", rec.Failure.Code)
+				b.standing("a", 100, 100, 0)
+				b.audit(initial(100, 0))
+			})
+		}
+	}
+}
+
+// Recovery never takes a hold for stalled before it expires, whether everything is held or its process has died on the way there; the same
+// Hold, asked again, goes on with it.
+func TestRecoveryLeavesHoldsAlone(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 200, 0)
+	b.hold("h", 60, time.Hour)
+	b.stallHold("stalled", 3)
+	c := b.coordinator(b.db, transfer.WithStallThreshold(0))
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, report)
+	rec, err := c.Hold(t.Context(), move("stalled", "a", "b", 60), time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, transfer.StatePreparing, rec.State)
+	b.standing("a", 80, 200, 0)
+	for _, id := range []string{"h", "stalled"} {
+		_, err := b.Post(t.Context(), id)
+		require.NoError(t, err)
+	}
+	b.audit(initial(200, 0))
+}
+
+// However many post, void and let expire one hold at once, one of them decides, and everybody is told what became of it.
+func TestOneDecidesAHold(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 1000, 0)
+	random := seeded(t)
+	for round := range 20 {
+		id := fmt.Sprint("h", round)
+		b.hold(id, 30, time.Hour)
+		late := random.IntN(2) == 0
+		var (
+			all    sync.WaitGroup
+			mu     sync.Mutex
+			posted = map[int64]int{}
+			voided int
+		)
+		tell := func(part int64, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil && part == 0:
+				voided++
+			case err == nil:
+				posted[part]++
+			default:
+				known := errors.Is(err, transfer.ErrIDConflict) || errors.Is(err, transfer.ErrCancelled) ||
+					errors.Is(err, transfer.ErrExpired) || errors.Is(err, transfer.ErrAlreadyCommitted)
+				require.True(t, known, "%v", err)
+			}
+		}
+		for _, part := range []int64{10, 20, 30} {
+			for range 2 {
+				all.Go(func() {
+					_, err := b.Post(t.Context(), id, transfer.PostAmount(transfer.Units(part)))
+					tell(part, err)
+				})
+			}
+		}
+		all.Go(func() {
+			_, err := b.Void(t.Context(), id)
+			tell(0, err)
+		})
+		if late {
+			all.Go(func() { b.expire(id) })
+		}
+		all.Wait()
+		rec, err := b.Get(t.Context(), id)
+		require.NoError(t, err)
+		if rec.State == transfer.StateSuccess {
+			require.Zero(t, voided, "%v", posted)
+			require.Len(t, posted, 1)
+			require.Contains(t, posted, units(t, rec.Legs[1].Amount))
+		} else {
+			require.Equal(t, transfer.StateFail, rec.State)
+			require.Empty(t, posted)
+			require.Equal(t, 1, voided)
+		}
+	}
+	b.audit(initial(1000, 0))
+}

@@ -1,0 +1,112 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// effect is what a transfer requires of a document and sets there.
+type effect struct {
+	require, set bson.Raw
+	spare        bool // nothing is owed to the document when it is gone
+}
+
+// documentsKey returns the name under which a collection of documents stands among the ledgers. No ledger has such a name.
+func documentsKey(name string) string { return "\x00documents/" + name }
+
+// effectParty returns the participant that an effect is about.
+func (s *Store) effectParty(e Effect) (party, error) {
+	l := s.ledgers[documentsKey(e.Documents)]
+	if l == nil || l.namespace != e.Namespace {
+		return party{}, unregistered("documents "+e.Documents, e.Namespace)
+	}
+	return party{
+		key: l.subject(e.ID), id: e.ID, effect: &effect{require: e.Require, set: e.Set},
+		leg: Leg{Ledger: e.Documents, Account: IDText(e.ID), Amount: money.Zero(money.Whole)},
+	}, nil
+}
+
+// originalParty returns the participant that a reversal is about: the transfer that it reverses, which must be a Success that nothing has
+// reversed. Once that is purged nobody can reverse it again: so nothing is owed to it.
+func (s *Store) originalParty(t Transfer) (party, error) {
+	require, err := bson.Marshal(bson.D{{Key: "state", Value: protocol.Success}, {Key: "reversedBy", Value: nil}})
+	if err != nil {
+		return party{}, err
+	}
+	set, err := bson.Marshal(bson.D{{Key: "reversedBy", Value: t.ID}})
+	id := rawValue(t.Reverses)
+	return party{
+		key: s.originals.subject(id), id: id, effect: &effect{require: require, set: set, spare: true},
+		leg: Leg{Ledger: "transfers", Account: t.Reverses, Amount: money.Zero(money.Whole)},
+	}, err
+}
+
+// requires writes the conditions under which a document can be reserved: its fields have the required values, and no transfer has
+// reserved it. A value is wrapped, so that one that looks like an operator is none.
+func (e *effect) requires(m *message, pending string) {
+	m.begin(pending)
+	m.beginArray("$in")
+	m.null("0")
+	m.begin("1")
+	m.end()
+	m.end()
+	m.noArray()
+	m.end()
+	for _, field := range elements(e.require) {
+		m.begin(field.Key())
+		m.value("$eq", field.Value())
+		m.end()
+	}
+}
+
+// apply writes what the effect sets.
+func (e *effect) apply(m *message) {
+	for _, field := range elements(e.set) {
+		m.value(field.Key(), field.Value())
+	}
+}
+
+// elements returns the fields of a document that was encoded here, or has been read.
+func elements(document bson.Raw) []bson.RawElement {
+	all, err := document.Elements()
+	if err != nil {
+		return nil
+	}
+	return all
+}
+
+// effectFacts judges the document of an effect, but for its requirement.
+func (l *ledger) effectFacts(w *Work, p *party, document bson.Raw) protocol.Facts {
+	if document == nil {
+		return protocol.Facts{Unmet: true, Spare: p.effect.spare}
+	}
+	markers, marker := l.fields.markers(document, w.Transfer.ID)
+	if marker {
+		markers--
+	}
+	return protocol.Facts{
+		Found: true, Marker: marker, Fence: l.fields.fence(document),
+		Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
+		Unmet: markers > 0 || !l.fields.hasMap(document),
+	}
+}
+
+// meets asks whether a document has the required values. The server compares, as it does when the document is reserved.
+func (p *party) meets(ctx context.Context, from *mongo.Collection) (bool, error) {
+	filter := bson.D{{Key: "_id", Value: p.id}}
+	for _, field := range elements(p.effect.require) {
+		filter = append(filter, bson.E{Key: field.Key(), Value: bson.D{{Key: "$eq", Value: field.Value()}}})
+	}
+	err := from.FindOne(ctx, filter, options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Err()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,101 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Reverse moves the money of a transfer back, all of it (of a hold: what was posted of it), by a new transfer with the given ID. However
+// many ask at once, and under whatever IDs, at most one reversal of a transfer succeeds. It moves money, not effects: those stay as they
+// are.
+//
+//   - nil: the reversal is in StateSuccess (or StateCommitted, see [WithReturnAt]), by this call or before.
+//   - ErrAlreadyReversed: another transfer has reversed it: the record's ReversedBy tells which. The record is the original's.
+//   - ErrNotReversible: it is not in StateSuccess. The record is the original's.
+//   - ErrTransferNotFound: there is no transfer to reverse.
+//   - a [RefusedError]: the reversal is in StateFail, and nothing moved: ErrInsufficientFunds when the money is spent, ErrRequirementFailed
+//     when the transfer was reserved by another reversal, which has failed since. Try again under another ID.
+//   - ErrInDoubt, ErrIDConflict and all others: as [Coordinator.Transfer].
+func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, error) {
+	switch err := errors.Join(mongostore.CheckID(id), mongostore.CheckID(newID)); {
+	case err != nil:
+		return Record{}, invalid("transfer: %w", err)
+	case id == newID:
+		return Record{}, invalid("the reversal of %q wants an ID of its own", id)
+	}
+	original, err := c.original(ctx, id)
+	if err != nil {
+		return Record{}, err
+	}
+	switch {
+	case original.ReversedBy != "" && original.ReversedBy != newID:
+		return alreadyReversed(original)
+	case original.State != protocol.Success:
+		return recordOf(original), fmt.Errorf("transfer %q is %s: %w", id, original.State, ErrNotReversible)
+	}
+	t := reversal(original, newID)
+	if err := c.ready(ctx, t.Places()...); err != nil {
+		return Record{}, err
+	}
+	rec, err := c.complete(ctx, t, 0)
+	if !errors.Is(err, ErrRequirementFailed) {
+		return rec, err
+	}
+	return c.reversedByAnother(ctx, rec, err)
+}
+
+// original reads the transfer that is to be reversed.
+func (c *Coordinator) original(ctx context.Context, id string) (mongostore.Transfer, error) {
+	if err := c.ready(ctx); err != nil {
+		return mongostore.Transfer{}, err
+	}
+	var stored mongostore.Transfer
+	var found bool
+	err := c.read(ctx, func(ctx context.Context) (done bool, err error) {
+		stored, found, err = c.store.GetTransfer(ctx, id)
+		return err == nil || errors.Is(err, mongostore.ErrUnreadable), err
+	})
+	switch {
+	case err != nil:
+		return stored, fmt.Errorf("get transfer %q: %w", id, err)
+	case !found:
+		return stored, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
+	}
+	return stored, nil
+}
+
+// reversal returns the transfer that moves another one's money back.
+func reversal(original mongostore.Transfer, id string) mongostore.Transfer {
+	t := mongostore.Transfer{ID: id, Currency: original.Currency, Reverses: original.ID}
+	for _, leg := range original.Moved() {
+		leg.Amount = leg.Amount.Neg()
+		t.Legs = append(t.Legs, leg)
+	}
+	t.Digest = digest(t)
+	return t
+}
+
+// reversedByAnother finds out what became of the reversal for which a transfer was reserved, when another one was refused for it.
+func (c *Coordinator) reversedByAnother(ctx context.Context, refused Record, cause error) (Record, error) {
+	for n := 1; ; n++ {
+		original, err := c.original(ctx, refused.Reverses)
+		switch {
+		case err == nil && original.ReversedBy != "":
+			return alreadyReversed(original)
+		case err == nil && !original.Reserved() || errors.Is(err, ErrTransferNotFound):
+			return refused, cause
+		}
+		if !engine.Pause(ctx, min(n, slowestPoll)) {
+			return refused, cause
+		}
+	}
+}
+
+func alreadyReversed(original mongostore.Transfer) (Record, error) {
+	return recordOf(original), fmt.Errorf("transfer %q: %w, by %q", original.ID, ErrAlreadyReversed, original.ReversedBy)
+}

@@ -1,0 +1,184 @@
+package transfer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// A reversal moves all the money back, names the original, and is named by it. Asked for again it is the same one.
+func TestReverse(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0, 0)
+	split := transfer.Request{ID: "t", Legs: []transfer.Leg{
+		{Account: "a", Amount: transfer.Units(-60)}, {Account: "b", Amount: transfer.Units(50)}, {Account: "c", Amount: transfer.Units(10)},
+	}}
+	_, err := b.Transfer(t.Context(), split)
+	require.NoError(t, err)
+	for range 2 {
+		rec, err := b.Reverse(t.Context(), "t", "r")
+		require.NoError(t, err)
+		require.Equal(t, transfer.StateSuccess, rec.State)
+		require.Equal(t, "t", rec.Reverses)
+	}
+	original, err := b.Get(t.Context(), "t")
+	require.NoError(t, err)
+	require.Equal(t, "r", original.ReversedBy)
+	b.standing("a", 100, 100, 0)
+
+	rec, err := b.Reverse(t.Context(), "t", "another")
+	require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
+	require.Equal(t, "r", rec.ReversedBy)
+	_, err = b.Get(t.Context(), "another")
+	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
+
+	_, err = b.Reverse(t.Context(), "r", "there again") // a reversal is a transfer like any other
+	require.NoError(t, err)
+	b.standing("a", 40, 40, 0)
+	b.audit(initial(100, 0, 0))
+}
+
+// Of a posted hold what was posted goes back.
+func TestReverseOfHold(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.hold("h", 60, time.Hour)
+	_, err := b.Reverse(t.Context(), "h", "r")
+	require.ErrorIs(t, err, transfer.ErrNotReversible)
+	_, err = b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(25)))
+	require.NoError(t, err)
+	rec, err := b.Reverse(t.Context(), "h", "r")
+	require.NoError(t, err)
+	require.EqualValues(t, 25, units(t, rec.Legs[0].Amount))
+	b.standing("a", 100, 100, 0)
+	b.audit(initial(100, 0))
+}
+
+// What is no success can't be reversed, nor what is not there; and a reversal wants an ID of its own.
+func TestNotReversible(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	_, err := b.Transfer(t.Context(), move("refused", "a", "b", 1000))
+	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	b.stallAt("committed", 4, lost, 10)
+	for id, want := range map[string]error{
+		"refused": transfer.ErrNotReversible, "committed": transfer.ErrNotReversible, "nothing": transfer.ErrTransferNotFound,
+		"": transfer.ErrInvalidRequest, "r": transfer.ErrInvalidRequest,
+	} {
+		_, err := b.Reverse(t.Context(), id, "r")
+		require.ErrorIs(t, err, want, id)
+	}
+	_, err = b.Reverse(t.Context(), "refused", "")
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	b.recoverAll()
+	_, err = b.Reverse(t.Context(), "committed", "refused")
+	require.ErrorIs(t, err, transfer.ErrIDConflict)
+	b.audit(initial(100, 0))
+}
+
+// A refused reversal frees the original: it can be tried again under a new ID.
+func TestRefusedReversalFreesTheOriginal(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0, 0)
+	for _, req := range []transfer.Request{move("t", "a", "b", 60), move("spent", "b", "c", 30)} {
+		_, err := b.Transfer(t.Context(), req)
+		require.NoError(t, err)
+	}
+	for range 2 {
+		_, err := b.Reverse(t.Context(), "t", "r1")
+		require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	}
+	_, err := b.Transfer(t.Context(), move("earned", "c", "b", 30))
+	require.NoError(t, err)
+	_, err = b.Reverse(t.Context(), "t", "r2")
+	require.NoError(t, err)
+	b.audit(initial(100, 0, 0))
+}
+
+// However many reverse a transfer at once, under different IDs, one succeeds, and the others are told so.
+func TestOneReversalWins(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 1000, 1000)
+	for round := range 10 {
+		id := fmt.Sprint("t", round)
+		_, err := b.Transfer(t.Context(), move(id, "a", "b", 10))
+		require.NoError(t, err)
+		var (
+			all sync.WaitGroup
+			mu  sync.Mutex
+			won []string
+		)
+		for i := range 8 {
+			all.Go(func() {
+				newID := fmt.Sprint("r", round, "-", i)
+				_, err := b.Reverse(t.Context(), id, newID)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					won = append(won, newID)
+				} else {
+					require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
+				}
+			})
+		}
+		all.Wait()
+		require.Len(t, won, 1)
+		original, err := b.Get(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, won[0], original.ReversedBy)
+	}
+	b.audit(initial(1000, 1000))
+}
+
+// A reversal that dies on the way is recovered; until then nobody else can reverse the original.
+func TestReversalIsRecovered(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []transfer.StallPolicy{transfer.Resume, transfer.RollBack} {
+		b := newBank(t, 100, 60)
+		_, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
+		require.NoError(t, err)
+		b.dying(6, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+			_, err := c.Reverse(ctx, "t", "r")
+			return err
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err = b.Reverse(ctx, "t", "other")
+		require.True(t, errors.Is(err, transfer.ErrRequirementFailed) || errors.Is(err, transfer.ErrInDoubt), "%v", err)
+		b.recoverAll(transfer.WithStallPolicy(policy))
+		rec, err := b.Reverse(t.Context(), "t", "again")
+		if policy == transfer.Resume {
+			require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
+			require.Equal(t, "r", rec.ReversedBy)
+		} else {
+			require.NoError(t, err)
+		}
+		b.standing("a", 100, 100, 0)
+		b.audit(initial(100, 60))
+	}
+}
+
+// Once the original is purged its reversal under way succeeds all the same: the money is owed, the note on the original is not.
+func TestReversalOutlivesTheOriginal(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	_, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
+	require.NoError(t, err)
+	b.dying(7, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Reverse(ctx, "t", "r")
+		return err
+	})
+	b.remove("transfers", "t")
+	b.recoverAll()
+	rec, err := b.Get(t.Context(), "r")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+	b.standing("a", 100, 100, 0)
+}
