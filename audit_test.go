@@ -353,6 +353,27 @@ func TestAuditLeavesAlone(t *testing.T) {
 			b.remove("transfers", "t")
 			b.set("transfers", "r", "purgeAt", time.Now().Add(time.Hour))
 		},
+		"a reversal under way whose original was purged": func(b *bank) {
+			b.mustMove("t", 60)
+			b.dying(5, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+				_, err := c.Reverse(ctx, "t", "r")
+				return err
+			})
+			b.set("transfers", "r", "state", "Committed")
+			b.set("transfers", "r", "committedAt", time.Now())
+			b.remove("transfers", "t")
+		},
+		"an order whose ID is a small number": func(b *bank) {
+			b.insert("orders", bson.M{"_id": int32(5), "status": "unpaid"})
+			b.Coordinator = b.coordinator(b.db, orders(b.db)...)
+			b.dying(5, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+				req := payment("t", "o-1", 60)
+				req.Effects[0].ID = 5
+				_, err := c.Transfer(ctx, req)
+				return err
+			}, orders)
+			require.Len(b.t, b.raw("orders")[0]["pending"], 1)
+		},
 		"odd IDs": func(b *bank) {
 			for _, id := range oddIDs() {
 				b.stallAt(id, 3, lost, 1)

@@ -130,7 +130,7 @@ func aboutTransfers() []entry {
 		{WrongOpen, "RepairOpen makes the flag what the state says. Without the flag recovery doesn't find an unfinished transfer."},
 		{WrongCommit, compare},
 		{WrongFailure, compare},
-		{WrongDigest, "Legs or currency were changed by hand, and recovery leaves the transfer alone. Restore what was asked for."},
+		{WrongDigest, "Legs, effects or currency were changed by hand, and recovery leaves the transfer alone. Restore what was asked for."},
 		{WrongLegs, "This makes or loses money, and nobody could have asked for it. Find out who has written it."},
 		{WrongHold, compare},
 		{WrongReversal, "One of the two was restored or changed by hand, or was removed while others are kept. Compare both with their " +
