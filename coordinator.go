@@ -25,6 +25,8 @@ type Coordinator struct {
 	log      *slog.Logger
 	now      func() time.Time
 	wake     chan struct{} // tells a worker of this process that something was submitted
+	// historyFrom returns since when every committed transfer is still stored.
+	historyFrom func(context.Context) (time.Time, error)
 }
 
 // NewCoordinator returns a Coordinator over the collections accounts and transfers of db, unless options say otherwise. It doesn't
@@ -49,6 +51,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		Fields:      mongostore.Fields(s.fields),
 		IDs:         mongostore.IDCodec(s.ids),
 		MarkerLimit: s.markerLimit,
+		Retention:   s.retention,
 		Now:         now,
 	})
 	if err != nil {
@@ -61,6 +64,8 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		log:      s.logger,
 		now:      now,
 		wake:     make(chan struct{}, 1),
+
+		historyFrom: store.HistoryFrom,
 	}, nil
 }
 

@@ -20,7 +20,8 @@ const (
 // Effect is a change of a document in step with the money: an order goes from unpaid to paid as its payment is committed. The document is
 // found by its _id, and reserved from when the transfer is prepared until it is settled: no other transfer can reserve it meanwhile, and
 // what it has to say is not changed before the commit. Other code that writes such a document requires that its field pending is missing
-// or empty, or ignores the reservation at its own risk.
+// or empty, or ignores the reservation at its own risk. Nobody waits for a reservation: of two transfers that want the same document and
+// the same money at once, each may be refused for what the other one has reserved; ask again under a new ID.
 //
 // An effect is stored with its transfer, so that another process, of another version of the service, can finish it.
 type Effect struct {

@@ -76,6 +76,8 @@ var (
 	ErrTransferNotFound = errors.New("transfer not found")
 	// ErrAccountExists means that there is an account with this ID.
 	ErrAccountExists = errors.New("account exists")
+	// ErrHistoryGone means that a statement or a balance was asked for from before what is kept.
+	ErrHistoryGone = errors.New("history is gone")
 	// ErrAccountNotEmpty means that an account can't be closed because there is money in it, or a debt.
 	ErrAccountNotEmpty = errors.New("account is not empty")
 )

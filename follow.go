@@ -35,6 +35,9 @@ func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer, h
 		case found && c.answerable(ctx, stored):
 			return c.judge(stored, planned.Digest)
 		default:
+			if found && stored.Stuck != nil {
+				cause = stuckError(stored.Stuck.Message)
+			}
 			t, start, due := c.turn(ctx, stored, found, planned)
 			if !due {
 				break

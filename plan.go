@@ -16,6 +16,7 @@ import (
 const (
 	maxLegs          = 1000
 	maxCurrencyBytes = 64
+	maxYear          = 9999 // of NotBefore
 )
 
 // The first byte of every digest tells how it was computed: of legs and currency alone, or of more.

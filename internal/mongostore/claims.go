@@ -173,13 +173,13 @@ func stalled(threshold time.Duration) bson.D {
 	}, modifiedBefore(threshold)...)
 }
 
-// modifiedBefore matches what was not modified for as long as the threshold says, by the server's clock; with a threshold of zero,
-// everything.
+// modifiedBefore matches what was not modified for as long as the threshold says, by the server's clock, and for longer the more often it
+// was taken over; with a threshold of zero, everything.
 func modifiedBefore(threshold time.Duration) bson.D {
 	if threshold <= 0 {
 		return nil
 	}
-	limit := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", threshold.Milliseconds()}}}
+	limit := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", stallMillisOf(threshold)}}}
 	return bson.D{{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$lastModified", limit}}}}}
 }
 

@@ -45,8 +45,8 @@ func indexes() []mongo.IndexModel {
 	}
 	exists := bson.D{{Key: "$exists", Value: true}}
 	return []mongo.IndexModel{
-		{ // unfinished work: first what nobody has claimed
-			Keys:    bson.D{{Key: "epoch", Value: 1}, {Key: "createdAt", Value: 1}},
+		{ // unfinished work: first what nobody has claimed, and of that what is due at once
+			Keys:    bson.D{{Key: "epoch", Value: 1}, {Key: "notBefore", Value: 1}, {Key: "createdAt", Value: 1}},
 			Options: where("unfinished", bson.D{{Key: "open", Value: true}}),
 		},
 		{ // holds, by the time when they expire
@@ -64,6 +64,10 @@ func indexes() []mongo.IndexModel {
 		{ // lists, newest first
 			Keys:    bson.D{{Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}},
 			Options: options.Index().SetName("created"),
+		},
+		{ // by which the server removes what is final, where it is not kept
+			Keys:    bson.D{{Key: "purgeAt", Value: 1}},
+			Options: where("purge", bson.D{{Key: "purgeAt", Value: exists}}).SetExpireAfterSeconds(0),
 		},
 	}
 }

@@ -38,6 +38,7 @@ type Config struct {
 	Fields      Fields
 	IDs         IDCodec
 	MarkerLimit int              // transfers in flight on one participant
+	Retention   time.Duration    // how long final transfers are kept; 0: for good
 	Now         func() time.Time // the process's clock
 }
 
@@ -54,6 +55,7 @@ type Store struct {
 	markerLimit  int
 	fences       fenceCache
 	clock        serverClock
+	retention    *retention
 	asking       turns    // of those who ask for the server's time
 	fitting      sync.Map // by *mongo.Client, the turns of those who ask whether its server can be used
 	fitClients   sync.Map // the *mongo.Clients whose servers can be used, and whether they are mongos
@@ -85,6 +87,7 @@ func New(config Config) (*Store, error) {
 		markerLimit:  config.MarkerLimit,
 		fences:       fenceCache{now: config.Now, entries: map[Subject]knownFence{}},
 		clock:        serverClock{now: config.Now},
+		retention:    newRetention(config.Retention, config.Transfers),
 		asking:       make(turns, maxAsking),
 	}
 	var err error

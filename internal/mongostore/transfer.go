@@ -31,6 +31,8 @@ type Transfer struct {
 	NotBefore    time.Time      `bson:"notBefore,omitempty"`
 	Failure      *Failure       `bson:"failure,omitempty"`
 	Metadata     bson.Raw       `bson:"metadata,omitempty"`
+	Stuck        *Failure       `bson:"stuck,omitempty"`   // why it could not be finished when it was last tried; unset by the finish
+	PurgeAt      time.Time      `bson:"purgeAt,omitempty"` // set by the finish: when the server removes it
 
 	Hold      bool          `bson:"hold,omitempty"`
 	Held      bool          `bson:"held,omitempty"`      // everything is prepared
@@ -171,9 +173,9 @@ func writeEffects(m *message, effects []Effect) {
 	m.end()
 }
 
-// write writes the field of a failure.
-func (f Failure) write(m *message) {
-	m.begin("failure")
+// write writes a failure down as a field.
+func (f Failure) write(m *message, field string) {
+	m.begin(field)
 	m.text("code", f.Code)
 	m.text("ledger", f.Ledger)
 	m.text("account", f.Account)
