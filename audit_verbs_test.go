@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -45,8 +46,8 @@ func (w *crowd) verb(ctx context.Context, c *transfer.Coordinator, random *rand.
 		}
 	case 4:
 		if _, err = c.Hold(ctx, req, 5*time.Millisecond); err == nil {
-			_, err = c.Wait(ctx, id)
-			return ctx.Err() == nil // it has expired
+			_, told := c.Wait(ctx, id)
+			return errors.Is(told, transfer.ErrExpired)
 		}
 	case 5:
 		if _, err = c.Transfer(ctx, req); err == nil {
@@ -100,7 +101,8 @@ func (w *crowd) processes(number int) <-chan process {
 		w.t.Cleanup(cancel)
 		what := []fault{lost, answerLost, held}[random.IntN(3)]
 		wire := &wire{
-			at: 5 + random.IntN(25), what: what, die: true, onDeath: cancel, also: map[int]fault{2 + random.IntN(3): answerLost, 6 + random.IntN(5): held},
+			at: 5 + random.IntN(25), what: what, die: true, onDeath: cancel,
+			also: map[int]fault{2 + random.IntN(3): answerLost, 6 + random.IntN(5): held},
 		}
 		w.wires = append(w.wires, wire)
 		db := w.through(wire.client())
@@ -109,42 +111,57 @@ func (w *crowd) processes(number int) <-chan process {
 	return all
 }
 
-// Audits find nothing, and the same sum each time, while orders are paid, holds are posted in part, voided and expire, transfers are reversed,
-// processes die in the midst of all that, and others take over.
-func TestAuditUnderAllVerbs(t *testing.T) {
-	t.Parallel()
-	b := newShop(t, 100, 100, 100, 100)
-	w := &crowd{bank: b, accounts: 4, orders: 2000, seed: seeded(t).Uint64()}
+// newCrowd returns a shop with orders enough.
+func newCrowd(t *testing.T) *crowd {
+	t.Helper()
+	w := &crowd{bank: newShop(t, 100, 100, 100, 100), accounts: 4, orders: 2000, seed: seeded(t).Uint64()}
 	documents := make([]any, 0, w.orders)
 	for i := 3; i < w.orders; i++ {
 		documents = append(documents, order(fmt.Sprint("o-", i)))
 	}
-	b.insert("orders", documents...)
+	w.insert("orders", documents...)
+	return w
+}
+
+// begin begins with everything, until ctx ends, and returns what waits until that has ended.
+func (w *crowd) begin(ctx context.Context) (wait func()) {
+	w.t.Helper()
 	processes := w.processes(30)
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
+	sweeper := w.coordinator(w.db, append(orders(w.db), transfer.WithStallThreshold(0))...)
 	var all sync.WaitGroup
 	for i := range 4 {
-		all.Go(func() { w.work(ctx, b.Coordinator, i) })
+		all.Go(func() { w.work(ctx, w.Coordinator, i) })
 	}
 	for i := range 2 {
 		all.Go(func() { w.die(ctx, processes, 10+i) })
 	}
-	sweeper := b.coordinator(b.db, append(orders(b.db), transfer.WithStallThreshold(0))...)
 	all.Go(func() { _ = sweeper.Run(ctx) })
+	return all.Wait
+}
+
+// busy reports whether enough of everything has been done.
+func (w *crowd) busy() bool {
+	for i := range w.done {
+		if w.done[i].Load() < 5 {
+			return false
+		}
+	}
+	return w.deaths.Load() >= 10
+}
+
+// Audits find nothing, and the same sum each time, while orders are paid, holds are posted in part, voided and expire, transfers are
+// reversed, processes die in the midst of all that, and others take over.
+func TestAuditUnderAllVerbs(t *testing.T) {
+	t.Parallel()
+	w := newCrowd(t)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	wait := w.begin(ctx)
 	expected := transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(400)}}}
 	audits, moving := 0, 0
-	enough := func() bool {
-		for i := range w.done {
-			if w.done[i].Load() < 5 {
-				return false
-			}
-		}
-		return audits >= 50 && moving >= 25 && w.deaths.Load() >= 10
-	}
-	for !enough() {
+	for audits < 50 || moving < 25 || !w.busy() {
 		require.NoError(t, ctx.Err(), "too little has happened: %v, %d deaths", &w.done, w.deaths.Load())
-		report, err := b.AuditWith(ctx, expected)
+		report, err := w.AuditWith(ctx, expected)
 		require.NoError(t, err)
 		require.Empty(t, report.Findings)
 		audits++
@@ -153,18 +170,18 @@ func TestAuditUnderAllVerbs(t *testing.T) {
 		}
 	}
 	stop()
-	all.Wait()
-	b.expireAll()
-	b.recoverAll(orders(b.db)...)
-	for _, wire := range b.wires {
+	wait()
+	w.expireAll()
+	w.recoverAll(orders(w.db)...)
+	for _, wire := range w.wires {
 		wire.deliver(t)
 	}
-	b.expireAll() // a message that was held may have begun something
-	b.recoverAll(orders(b.db)...)
-	report, err := b.AuditWith(t.Context(), expected)
+	w.expireAll() // a message that was held may have begun something
+	w.recoverAll(orders(w.db)...)
+	report, err := w.AuditWith(t.Context(), expected)
 	require.NoError(t, err)
 	require.Empty(t, report.Findings)
 	require.True(t, report.InTransit.IsZero())
 	t.Logf("%d audits, %d of them with money in transit, %d deaths", audits, moving, w.deaths.Load())
-	b.audit(initial(100, 100, 100, 100))
+	w.audit(initial(100, 100, 100, 100))
 }
