@@ -77,6 +77,23 @@ func TestAuditTotalsOfRolledBack(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
+// A marker that is left over stands for no money in transit, neither here nor on another server.
+func TestAuditTotalsOfLeftovers(t *testing.T) {
+	t.Parallel()
+	b := newBranches(t, startServer(t), 1000, 500)
+	_, err := b.both.Transfer(t.Context(), across("t", 60))
+	require.NoError(t, err)
+	b.changeThere(bson.M{"$set": bson.M{"pending.t": int64(60)}})
+	_, err = b.OpenAccount(t.Context(), transfer.Account{ID: "b"})
+	require.NoError(t, err)
+	b.mustMove("u", 60)
+	b.set("accounts", "b", "pending.u", int64(60))
+	report, err := b.both.Audit(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []audit.Code{audit.FinalMarker, audit.FinalMarker}, codesOf(report))
+	require.True(t, report.InTransit.IsZero())
+}
+
 // Sums are told by ledger and currency, exactly, whatever their size, and an expectation that is not met is a finding with the difference.
 func TestAuditExpectations(t *testing.T) {
 	t.Parallel()

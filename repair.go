@@ -62,7 +62,7 @@ type MarkerRepair struct {
 //   - A prepare of the lost or final transfer is still on its way. It wants no marker there, so it is refused as long as the marker
 //     stands; the update that removes the marker replaces the fence, so it is refused from then on.
 //   - A settle or undo is still on its way. It wants the marker, and so does the repair: one of the two finds it.
-//   - The repair itself is sent again because its answer was lost. It wants the fence that was there before it, which never comes back.
+//   - The repair itself is sent again because its answer was lost, or by another operator. It wants the marker, which never comes back.
 func (c *Coordinator) RepairMarker(ctx context.Context, r MarkerRepair) error {
 	if err := c.checkRepair(r); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (r *markerRepair) attempt(ctx context.Context) (bool, protocol.Result, erro
 		return true, protocol.NotMatched, err
 	}
 	result, err := store.RemoveMarker(ctx, mongostore.MarkerRepair{
-		Ledger: r.Ledger, Account: r.Account, Transfer: r.TransferID, Amount: r.Amount.exact, Pay: r.pay, Fence: seen.Fence, Token: r.token,
+		Ledger: r.Ledger, Account: r.Account, Transfer: r.TransferID, Amount: r.Amount.exact, Pay: r.pay, Token: r.token,
 	})
 	r.sent = r.sent || result == protocol.Unknown
 	return result == protocol.Applied, result, err

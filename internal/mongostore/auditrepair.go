@@ -24,9 +24,8 @@ func (s *Store) InsertTombstone(ctx context.Context, t Transfer) (protocol.Resul
 // MarkerRepair says which marker is to be removed, and what of its amount is to be added to the balance.
 type MarkerRepair struct {
 	Ledger, Account, Transfer string
-	Amount                    money.Amount // of the marker
-	Pay                       money.Amount // zero: the balance stays as it is
-	Fence                     protocol.Fence
+	Amount                    money.Amount  // of the marker
+	Pay                       money.Amount  // zero: the balance stays as it is
 	Token                     bson.ObjectID // the new fence
 }
 
@@ -38,13 +37,8 @@ func (s *Store) RemoveMarker(ctx context.Context, r MarkerRepair) (protocol.Resu
 	}
 	marker := s.fields.Pending + "." + markerKey(r.Transfer)
 	noArray := bson.E{Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}}
-	fence := bson.D{{Key: "$eq", Value: nil}, noArray}
-	if r.Fence != "" {
-		fence = bson.D{{Key: "$eq", Value: bson.RawValue{Type: bson.Type(r.Fence[0]), Value: []byte(r.Fence[1:])}}}
-	}
 	filter := bson.D{
 		{Key: "_id", Value: key},
-		{Key: s.fields.Fence, Value: fence},
 		{Key: s.fields.Pending, Value: bson.D{noArray}},
 		{Key: marker, Value: bson.D{{Key: "$eq", Value: r.Amount}, noArray}},
 	}
