@@ -127,6 +127,20 @@ func TestRepairRefuses(t *testing.T) {
 	require.Equal(t, initial(45, 60), b.balances())
 }
 
+// A marker that changes after the repair's last look stays.
+func TestRepairIsGuardedByTheAmount(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.set("accounts", "a", "pending.ghost", int64(-5))
+	w := &wire{at: 4, onStrike: func() { b.set("accounts", "a", "pending.ghost", int64(-6)) }} // the removal
+	err := b.coordinator(b.through(w.client())).RepairMarker(t.Context(), transfer.MarkerRepair{
+		Account: "a", TransferID: "ghost", Amount: transfer.Units(-5), Decision: transfer.PayIn,
+	})
+	require.True(t, w.hasStruck())
+	require.ErrorIs(t, err, transfer.ErrNotRepairable)
+	require.EqualValues(t, 100, b.balanceOf("a"))
+}
+
 // A prepare of a lost transfer that arrives after the repair finds no place: the fence is another one.
 func TestRepairRefusesLatePrepares(t *testing.T) {
 	t.Parallel()
