@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -96,7 +97,15 @@ func TestStatementUnderLoad(t *testing.T) {
 		}
 		from, to := []string{"a", "b", "c", "a"}[c%4], []string{"b", "a", "a", "c"}[c%4]
 		callers[c] = func(id string, i int) error {
-			_, err := runner.Transfer(t.Context(), move(id, from, to, int64(1+i)))
+			req := move(id, from, to, int64(2+i))
+			if c < 12 {
+				_, err := runner.Transfer(t.Context(), req)
+				return err
+			}
+			if _, err := runner.Hold(t.Context(), req, time.Hour); err != nil {
+				return err
+			}
+			_, err := runner.Post(t.Context(), id, transfer.PostAmount(transfer.Units(int64(1+i/2))))
 			return err
 		}
 	}

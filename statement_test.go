@@ -227,6 +227,28 @@ func TestStatementOfWhatIsInFlight(t *testing.T) {
 	}
 }
 
+// A hold is no entry, what was posted of it is one, and so is its reversal, which says what it reverses.
+func TestStatementOfHoldsAndReversals(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 5)
+	b.hold("t", 60, time.Hour)
+	b.hold("void", 30, time.Hour)
+	require.Empty(t, b.statement(b.ledger(""), "a", transfer.StatementQuery{}))
+	b.requireBalanceAt("a", time.Now(), 100)
+	_, err := b.Post(t.Context(), "t", transfer.PostAmount(transfer.Units(25)))
+	require.NoError(t, err)
+	_, err = b.Void(t.Context(), "void")
+	require.NoError(t, err)
+	_, err = b.Reverse(t.Context(), "t", "u")
+	require.NoError(t, err)
+	for account, want := range map[string][]string{"a": {"u 25 100", "t -25 75"}, "b": {"u -25 5", "t 25 30"}} {
+		entries := b.statement(b.ledger(""), account, transfer.StatementQuery{})
+		require.Equal(t, want, b.lines(entries))
+		require.Equal(t, []string{"t", ""}, []string{entries[0].Reverses, entries[1].Reverses})
+	}
+	b.audit(initial(100, 5))
+}
+
 // Decimals, ObjectIds, fields of other names and other ledgers have statements like all others.
 func TestStatementOfOtherForms(t *testing.T) {
 	t.Parallel()

@@ -135,13 +135,7 @@ func moved(leg, posted bson.RawValue) (money.Amount, error) {
 		return amount, err
 	}
 	part, err := money.FromBSON(posted)
-	if err != nil {
-		return part, err
-	}
-	if amount.Sign() < 0 {
-		part = part.Neg()
-	}
-	return part, nil
+	return Transfer{Legs: []Leg{{Amount: amount}}, Posted: &part}.Moved()[0].Amount, err
 }
 
 // session starts one on the transfers' client.
