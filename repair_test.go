@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/audit"
@@ -139,6 +140,25 @@ func TestRepairIsGuardedByTheAmount(t *testing.T) {
 	require.True(t, w.hasStruck())
 	require.ErrorIs(t, err, transfer.ErrNotRepairable)
 	require.EqualValues(t, 100, b.balanceOf("a"))
+}
+
+// Where the answer to the removal is lost, and its fence is gone by the time of the next look, nobody can tell who has removed the marker.
+func TestRepairInDoubt(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.set("accounts", "a", "pending.ghost", int64(-5))
+	w := &wire{at: 4, what: answerLost}
+	fenced := event.CommandMonitor{Failed: func(_ context.Context, e *event.CommandFailedEvent) {
+		if e.CommandName == "update" {
+			b.set("accounts", "a", "fence", bson.NewObjectID())
+		}
+	}}
+	err := b.coordinator(b.through(w.client().SetMonitor(&fenced))).RepairMarker(t.Context(), transfer.MarkerRepair{
+		Account: "a", TransferID: "ghost", Amount: transfer.Units(-5), Decision: transfer.PayIn,
+	})
+	require.ErrorIs(t, err, transfer.ErrInDoubt)
+	require.EqualValues(t, 105, b.balanceOf("a"))
+	require.Empty(t, b.mustAudit().Findings)
 }
 
 // A prepare of a lost transfer that arrives after the repair finds no place: the fence is another one.
