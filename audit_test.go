@@ -368,7 +368,7 @@ func allowed() map[string]func(b *bank) {
 			_, err := b.Reverse(b.t.Context(), "t", "r")
 			require.NoError(b.t, err)
 			b.remove("transfers", "t")
-			b.set("transfers", "r", "purgeAt", time.Now().Add(time.Hour))
+			b.insert("transfers.retention", bson.M{"_id": time.Hour.Milliseconds(), "since": before(1000)})
 		},
 		"a reversal under way whose original was purged": func(b *bank) {
 			b.mustMove("t", 60)
@@ -407,4 +407,27 @@ func TestAuditLeavesAlone(t *testing.T) {
 			require.Empty(t, b.mustAudit().Findings)
 		})
 	}
+}
+
+// A transfer that recovery tries in vain is a finding after ten thresholds, however often it was tried since, with the reason that
+// recovery has noted.
+func TestAuditTellsWhatIsStuck(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("t", 4, lost, 60)
+	b.set("accounts", "b", "balance", "sixty")
+	c := b.coordinator(b.db, transfer.WithStallThreshold(0))
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Stuck)
+	require.Equal(t, []audit.Code{audit.WrongBalance}, codesOf(b.mustAudit()))
+	b.set("transfers", "t", "committedAt", before(10))
+	found := b.mustAudit()
+	require.Equal(t, []audit.Code{audit.Stalled, audit.WrongBalance}, codesOf(found))
+	rec, err := b.Get(t.Context(), "t")
+	require.NoError(t, err)
+	require.Contains(t, found.Findings[len(found.Findings)-1].Detail, rec.Stuck.Message)
+	b.set("accounts", "b", "balance", int64(0))
+	b.recoverAll()
+	b.audit(initial(100, 0))
 }

@@ -30,7 +30,6 @@ const (
 type Options struct {
 	Threshold time.Duration                  // after which a transfer counts as stalled
 	Genuine   func(mongostore.Transfer) bool // whether it is what its digest stands for
-	Purging   bool                           // final transfers are removed after a while
 	Expected  []Expectation
 	Accounts  mongostore.Range // the accounts to be looked at
 	Transfers mongostore.Range // the transfers
@@ -95,7 +94,7 @@ type auditor struct {
 	options  Options
 	report   Report
 	totals   map[totalKey]*total
-	purging  bool
+	purged   bool     // final transfers may have been removed
 	away     []string // transfers with participants on other clusters, which are looked at later
 	overdue  []mongostore.AuditTransfer
 	obstacle map[string]string // what stands in the way of an overdue transfer
@@ -103,10 +102,13 @@ type auditor struct {
 
 func look(ctx context.Context, store *mongostore.Store, atlas *mongostore.Atlas, options Options) (*auditor, error) {
 	a := &auditor{
-		store: store, atlas: atlas, options: options, totals: map[totalKey]*total{}, purging: options.Purging, obstacle: map[string]string{},
+		store: store, atlas: atlas, options: options, totals: map[totalKey]*total{}, obstacle: map[string]string{},
 	}
 	var err error
 	if a.report.At, err = store.ServerTime(ctx); err != nil {
+		return a, err
+	}
+	if a.purged, err = store.EverPurged(ctx); err != nil {
 		return a, err
 	}
 	if err := atlas.Transfers.InSnapshot(ctx, a.home); err != nil {

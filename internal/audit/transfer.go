@@ -148,7 +148,7 @@ func overdue(t *mongostore.AuditTransfer, now time.Time, threshold time.Duration
 			since = latest(since, t.ExpiresAt)
 		}
 	case protocol.Committed:
-		if t.Stuck != "" {
+		if t.Stuck != nil {
 			since = t.CommittedAt // recovery tries again and again, which doesn't make it better
 		}
 	case protocol.Rollback:

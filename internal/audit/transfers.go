@@ -35,7 +35,7 @@ func (a *auditor) transfers(snapshot context.Context) error {
 	if err := pass.flush(snapshot); err != nil {
 		return err
 	}
-	if !a.purging { // otherwise they may have been removed
+	if !a.purged {
 		a.add(pass.reversals.missing...)
 	}
 	return nil
@@ -44,7 +44,6 @@ func (a *auditor) transfers(snapshot context.Context) error {
 // see judges a transfer by itself, and keeps it if there is more to look at.
 func (p *transfersPass) see(t *mongostore.AuditTransfer) {
 	p.report.Transfers++
-	p.purging = p.purging || t.Purging
 	p.add(judgeTransfer(t, p.options.Genuine)...)
 	p.reversals.note(t)
 	if len(t.Marks.Markers) > 0 || t.Marks.BadPending != "" {
@@ -197,8 +196,8 @@ func (a *auditor) judgeStalled(t *mongostore.AuditTransfer) Finding {
 	if by := a.obstacle[t.ID]; by != "" {
 		reason = by
 	}
-	if t.Stuck != "" {
-		reason = t.Stuck
+	if t.Stuck != nil {
+		reason = t.Stuck.Message
 	}
 	return aboutTransfer(t.ID, Stalled, "it is %s for %s, was taken over %d times, and is not finished: %s", t.State, age, t.Attempts, reason)
 }

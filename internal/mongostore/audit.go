@@ -169,6 +169,12 @@ func (s *Store) ServerTime(ctx context.Context) (time.Time, error) {
 	return answer.LocalTime, err
 }
 
+// EverPurged reports whether final transfers may have been removed.
+func (s *Store) EverPurged(ctx context.Context) (bool, error) {
+	used, err := s.usedRetentions(detached(ctx))
+	return len(used) > 0, err
+}
+
 // CommittedSince reports whether a transfer that touches this ledger was committed since then.
 func (s *Store) CommittedSince(ctx context.Context, since time.Time, ledger string) (bool, error) {
 	filter := bson.D{

@@ -43,12 +43,10 @@ func (a *Atlas) Check(accounts, transfers Range) error {
 // AuditTransfer is a stored transfer as an audit sees it.
 type AuditTransfer struct {
 	Transfer
-	ID      string   // as it is stored, whatever that is
-	Err     error    // why it can't be read as a transfer
-	Opened  bool     // the field open is there
-	Stuck   string   // why it could not be finished when it was last tried
-	Purging bool     // it is to be removed some time
-	Marks   Portrait // of reversals of it
+	ID     string   // as it is stored, whatever that is
+	Err    error    // why it can't be read as a transfer
+	Opened bool     // the field open is there
+	Marks  Portrait // of reversals of it
 }
 
 // ReadTransfers yields the transfers of a range. An error ends it.
@@ -78,11 +76,7 @@ func withoutMetadata() *options.FindOptionsBuilder {
 
 func (a *Atlas) auditTransfer(document bson.Raw) AuditTransfer {
 	t, err := decodeTransfer(document)
-	stuck, _ := document.Lookup("stuck", "message").StringValueOK()
-	seen := AuditTransfer{
-		Transfer: t, ID: IDText(document.Lookup("_id")), Err: err, Stuck: stuck,
-		Opened: !absent(document.Lookup("open")), Purging: !absent(document.Lookup("purgeAt")),
-	}
+	seen := AuditTransfer{Transfer: t, ID: IDText(document.Lookup("_id")), Err: err, Opened: !absent(document.Lookup("open"))}
 	if !absent(document.Lookup(a.Transfers.ledger.fields.Pending)) {
 		seen.Marks = a.portrait(a.Transfers, document)
 	}
