@@ -64,6 +64,8 @@ func TestAuditByRanges(t *testing.T) {
 	b.set("transfers", "t3", "state", "Frozen")
 	b.set("transfers", "t7", "open", true)
 	b.remove("accounts", "e")
+	b.insert("orders", bson.M{"_id": "o-1", "pending": bson.M{"ghost": int64(0)}})
+	b.Coordinator = b.coordinator(b.db, orders(b.db)...)
 	accounts := []transfer.IDRange{{To: "b"}, {From: "b", To: "c"}, {From: "c"}}
 	transfers := []transfer.IDRange{{To: "t5"}, {From: "t5", To: "t9"}, {From: "t9"}}
 	var found []audit.Code
@@ -77,7 +79,9 @@ func TestAuditByRanges(t *testing.T) {
 		counts[1] += report.Transfers
 		transit += units(t, report.InTransit)
 	}
-	require.ElementsMatch(t, []audit.Code{audit.OrphanMarker, audit.BelowFloor, audit.WrongState, audit.WrongOpen}, found)
+	require.ElementsMatch(t, []audit.Code{
+		audit.OrphanMarker, audit.OrphanMarker, audit.BelowFloor, audit.WrongState, audit.WrongOpen,
+	}, found)
 	require.Equal(t, [2]int{4, 11}, counts)
 	require.EqualValues(t, 5, transit)
 	require.ElementsMatch(t, found, codesOf(b.mustAudit()))
