@@ -208,6 +208,11 @@ func reversalDamages() []damage {
 		pair("a reversal that is lost", func(b *bank) { b.remove("transfers", "r") }, "t"),
 		pair("an original that is lost", func(b *bank) { b.remove("transfers", "t") }, "r"),
 		pair("a reversal that the original doesn't know", func(b *bank) { b.unset("transfers", "t", "reversedBy") }, "r"),
+		pair("an original that has failed", func(b *bank) {
+			b.change("transfers", "t", bson.M{
+				"$set": bson.M{"state": "Fail", "failure": bson.M{"code": "cancelled"}}, "$unset": bson.M{"committedAt": ""},
+			})
+		}, "t"),
 		pair("an original that was reversed by another one", func(b *bank) {
 			b.mustMove("x", 1)
 			b.set("transfers", "x", "reversedBy", "r")
