@@ -86,7 +86,7 @@ func (c *Coordinator) Close(ctx context.Context) error {
 
 // ready refuses work on a closed coordinator, or on an unfit server of the transfers or of the named places. Its first call for each
 // talks to the server.
-func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Place) error {
+func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) error {
 	var try persistence
 	for try.again(ctx, c) {
 		if c.engine.Closed() {

@@ -276,7 +276,8 @@ func TestEffectsWithMaps(t *testing.T) {
 	b := newShop(t, 100, 0)
 	id := bson.M{"shop": 1, "year": 2026, "no": "x"}
 	inner := func() bson.D {
-		return bson.D{{Key: "of", Value: bson.M{"a": 1, "b": 2, "c": 3, "d": bson.A{bson.M{"e": 5, "f": 6}}}}}
+		m := bson.M{"a": 1, "b": 2, "c": 3, "d": bson.A{bson.M{"e": 5, "f": 6}}}
+		return bson.D{{Key: "of", Value: m}, {Key: "to", Value: &m}, {Key: "all", Value: []bson.M{m}}, {Key: "in", Value: struct{ M bson.M }{m}}}
 	}
 	b.insert("orders", bson.D{
 		{Key: "_id", Value: bson.D{{Key: "no", Value: "x"}, {Key: "shop", Value: 1}, {Key: "year", Value: 2026}}}, {Key: "status", Value: "unpaid"},

@@ -50,20 +50,14 @@ func (s *Store) Atlas() *Atlas {
 		return &Place{Name: l.name, Home: l.sameClient, Namespace: l.namespace, ledger: l}
 	}
 	a := &Atlas{store: s, Transfers: place(s.originals)}
-	for _, key := range slices.Sorted(maps.Keys(s.ledgers)) {
-		p := place(s.ledgers[key])
-		p.Accounts = !p.ledger.documents
+	for _, name := range slices.Sorted(maps.Keys(s.ledgers)) {
+		p := place(s.ledgers[name])
+		p.Accounts = true
 		a.Places = append(a.Places, p)
 	}
-	slices.SortStableFunc(a.Places, func(p, q *Place) int {
-		switch {
-		case p.Accounts == q.Accounts:
-			return 0
-		case p.Accounts:
-			return -1
-		}
-		return 1
-	})
+	for _, name := range slices.Sorted(maps.Keys(s.documents)) {
+		a.Places = append(a.Places, place(s.documents[name]))
+	}
 	return a
 }
 

@@ -160,26 +160,26 @@ func (s *Store) HasLedger(name string) bool { return s.ledgers[name] != nil }
 // HasDocuments reports whether a collection of documents is registered under that name.
 func (s *Store) HasDocuments(name string) bool { return s.documents[name] != nil }
 
-// Place names a registered ledger, or a collection of documents.
-type Place struct {
+// Address names a registered ledger, or a collection of documents.
+type Address struct {
 	Documents bool
 	Name      string
 }
 
 // Places returns all that is registered.
-func (s *Store) Places() []Place {
-	var places []Place
+func (s *Store) Places() []Address {
+	var places []Address
 	for name := range s.ledgers {
-		places = append(places, Place{Name: name})
+		places = append(places, Address{Name: name})
 	}
 	for name := range s.documents {
-		places = append(places, Place{Documents: true, Name: name})
+		places = append(places, Address{Documents: true, Name: name})
 	}
 	return places
 }
 
 // place returns what is registered under a name, nil if nothing is.
-func (s *Store) place(p Place) *ledger {
+func (s *Store) place(p Address) *ledger {
 	if p.Documents {
 		return s.documents[p.Name]
 	}

@@ -46,18 +46,18 @@ type Transfer struct {
 }
 
 // Places returns the ledgers and collections of documents that the transfer touches, each once.
-func (t Transfer) Places() []Place {
-	var places []Place
-	add := func(p Place) {
+func (t Transfer) Places() []Address {
+	var places []Address
+	add := func(p Address) {
 		if !slices.Contains(places, p) {
 			places = append(places, p)
 		}
 	}
 	for _, leg := range t.Legs {
-		add(Place{Name: leg.Ledger})
+		add(Address{Name: leg.Ledger})
 	}
 	for _, e := range t.Effects {
-		add(Place{Documents: true, Name: e.Documents})
+		add(Address{Documents: true, Name: e.Documents})
 	}
 	return places
 }
