@@ -65,7 +65,9 @@ func (c *check) see(e *executor) {
 }
 
 func (c *check) send(e *executor, op protocol.Operation) simulate.Message {
-	return c.model.Send(e.transfer, e.owner, op)
+	message := c.model.Send(e.transfer, e.owner, op)
+	message.Posted = c.model.posted[e.owner]
+	return message
 }
 
 // require lets both sides perform a batch, one lane after the other, and requires that they agree. It returns the answers.
@@ -113,6 +115,9 @@ func (c *check) requireLane(batch []simulate.Message) []protocol.Answer {
 func (c *check) comparable(message simulate.Message, answer protocol.Answer) protocol.Answer {
 	if message.Op.Kind == protocol.Decide || message.Op.Kind == protocol.Finish {
 		answer.Transfer = protocol.Image{}
+	}
+	if facts := &answer.Facts; facts.Found && (message.Op.Kind == protocol.ReadFence || facts.Marker) {
+		facts.Unmet = false // asked only where it decides
 	}
 	return answer
 }
@@ -170,8 +175,13 @@ func asks(m simulate.Message) string {
 	switch op := m.Op; op.Kind {
 	case protocol.Claim:
 		text += fmt.Sprintf(" by %s", op.Claiming)
+		if op.Claiming == protocol.Post && m.Posted != 0 {
+			text += fmt.Sprintf(" of %d", m.Posted)
+		}
 	case protocol.Verify:
 		text += fmt.Sprintf(" epoch %d", op.Epoch)
+	case protocol.MarkHeld:
+		text += fmt.Sprintf(" epoch %d, clean %t", op.Epoch, op.Clean)
 	case protocol.Decide:
 		text += fmt.Sprintf(" %s, epoch %d, clean %t", op.To, op.Epoch, op.Clean)
 	case protocol.Finish:

@@ -160,7 +160,8 @@ func (m *model) change(batch []simulate.Message) []protocol.Answer {
 	for i, message := range batch {
 		image, op := m.image(message), message.Op
 		mine := image.Mine && image.Epoch == op.Epoch
-		stored := op.Kind != protocol.Verify && image.State == op.To && (op.Kind == protocol.Finish || mine)
+		stored := op.Kind == protocol.Finish && image.State == op.To || op.Kind == protocol.Decide && image.State == op.To && mine ||
+			op.Kind == protocol.MarkHeld && image.Held && mine
 		answers[i] = protocol.Answer{Result: protocol.NotMatched}
 		if stored {
 			answers[i].Result = protocol.Applied

@@ -15,21 +15,21 @@ func TestConformance(t *testing.T) {
 		property(t, "operations", seen, false, func(c *check) actions {
 			return actions{
 				"transfer": c.onTransfer, "transfer again": c.onTransfer, "participant": c.onParticipant, "participant again": c.onParticipant,
-				"execution": c.execution, "outside": c.outside, "another life": c.anotherLife, "unseen": c.unseen,
+				"execution": c.execution, "outside": c.outside, "another life": c.anotherLife, "unseen": c.unseen, "elapse": c.elapse,
 			}
 		})
 		// Several operations in one command.
 		property(t, "batches", seen, false, func(c *check) actions {
 			return actions{
 				"participants": c.onParticipants, "participants again": c.onParticipants, "transfer": c.onTransfer,
-				"execution": c.execution, "outside": c.outside,
+				"execution": c.execution, "outside": c.outside, "elapse": c.elapse,
 			}
 		})
 		// Operations of several transfers in one command, merged where they can be.
 		property(t, "coalesced", seen, false, func(c *check) actions {
 			return actions{
 				"crowd": c.onCrowd, "crowd again": c.onCrowd, "transfers": c.onTransfers, "executions": c.executions,
-				"edge": c.edge, "edge again": c.edge, "outside": c.outside,
+				"edge": c.edge, "edge again": c.edge, "outside": c.outside, "elapse": c.elapse,
 			}
 		})
 		// What a store remembers of a fence may be old, since another process has replaced it: then the account had it once.

@@ -52,7 +52,9 @@ type transfer struct {
 	Epoch              int64
 	Owner              string
 	Failure            string
-	Clean              bool
+	Clean, Held        bool
+	Posted             string
+	Expired            bool
 	Attempts, Verified int64
 	Committed          bool   // it has the time of its decision
 	Touched            bool   // lastModified is new
@@ -80,6 +82,9 @@ func (m *model) stored() documents {
 }
 
 func (m *model) storedAccount(i int) account {
+	if m.scene.accounts[i].paper != nil {
+		return m.storedPaper()
+	}
 	a, c := &m.Accounts[i], m.scene.coin
 	if a.Missing {
 		return account{}
@@ -130,17 +135,19 @@ func (m *model) storedTransfer(i int) transfer {
 	}
 	stored := transfer{
 		There: true, State: t.State, Open: !t.State.Final(), Epoch: t.Epoch,
-		Clean: k.clean, Attempts: k.attempts, Verified: k.verified, Touched: k.touched,
+		Clean: t.Clean, Held: t.Held, Expired: m.Expired[i], Attempts: k.attempts, Verified: k.verified, Touched: k.touched,
 		Committed: t.State == protocol.Committed || t.State == protocol.Success,
 	}
 	if t.Owner != 0 {
 		stored.Owner = m.scene.ownerName(t.Owner)
 	}
+	if t.Posted != 0 {
+		stored.Posted = m.scene.coin.amount(t.Posted).Canonical()
+	}
 	if t.State == protocol.Rollback || t.State == protocol.Fail {
 		where := "the whole"
 		if p := t.Refusal.Participant; p != protocol.NoParticipant {
-			at := m.Plans[i][p].Account
-			where = ledger(m.scene.accounts[at].eu) + "/" + accountIDs()[at]
+			where = m.scene.place(m.Plans[i][p].Account)
 		}
 		stored.Failure = fmt.Sprintf("%s, %s, %s", t.Refusal.Reason, where, describe(t.Refusal))
 	}
@@ -151,21 +158,34 @@ func (m *model) storedTransfer(i int) transfer {
 func (b *bank) stored(model documents) documents {
 	var d documents
 	for _, document := range b.all() {
-		id := document.Lookup("_id").StringValue()
-		if i := slices.Index(accountIDs(), id); i >= 0 {
+		i := b.accountOf(document)
+		if i >= 0 {
 			d.Accounts[i] = b.readAccount(document, model.Accounts[i].Fence)
 		} else {
-			i = slices.Index(transferIDs(), id)
+			i = slices.Index(transferIDs(), document.Lookup("_id").StringValue())
 			d.Transfers[i] = b.readTransfer(document, i)
 		}
 	}
 	return d
 }
 
+// accountOf returns which participant a document is, -1 if it is a transfer.
+func (b *bank) accountOf(document bson.Raw) int {
+	if _, is := document.Lookup("note").StringValueOK(); !is {
+		return -1
+	}
+	id, _ := document.Lookup("_id").StringValueOK()
+	if i := slices.Index(accountIDs(), id); i >= 0 {
+		return i
+	}
+	return paperAt
+}
+
 // all reads all documents at once.
 func (b *bank) all() []bson.Raw {
 	cursor, err := b.transfers().Aggregate(b.t.Context(), bson.A{
 		bson.D{{Key: "$unionWith", Value: "accounts"}}, bson.D{{Key: "$unionWith", Value: "accounts_eu"}},
+		bson.D{{Key: "$unionWith", Value: orders}},
 	})
 	require.NoError(b.t, err)
 	var documents []bson.Raw
@@ -178,21 +198,26 @@ func (b *bank) readAccount(document bson.Raw, expected protocol.Fence) account {
 	b.names.meet(expected, fence)
 	a := account{There: true, Balance: number(document.Lookup("balance")), Fence: b.names.toModel(fence), Rest: rest(document)}
 	a.Closed, _ = document.Lookup("closed").BooleanOK()
+	a.Pending = pendingOf(document)
+	return a
+}
+
+// pendingOf tells a document's markers; "" if there are none.
+func pendingOf(document bson.Raw) string {
 	pending := document.Lookup("pending")
 	markers, ok := pending.DocumentOK()
 	if !ok {
-		if pending.Type != 0 {
-			a.Pending = pending.String()
+		if pending.Type == 0 {
+			return ""
 		}
-		return a
+		return pending.String()
 	}
 	var list []string
 	elements, _ := markers.Elements()
 	for _, e := range elements {
 		list = append(list, e.Key()+": "+number(e.Value()))
 	}
-	a.Pending = inOrder(list)
-	return a
+	return inOrder(list)
 }
 
 // storedFields are the fields of a transfer.
@@ -203,6 +228,11 @@ type storedFields struct {
 	Owner        string
 	Failure      *mongostore.Failure
 	Clean        bool
+	Hold, Held   bool
+	Posted       *money.Amount
+	ExpiresAt    time.Time `bson:"expiresAt"`
+	Effects      bson.RawValue
+	Reverses     string
 	Attempts     int64
 	Verified     int64
 	LastModified time.Time `bson:"lastModified"`
@@ -219,8 +249,12 @@ func (b *bank) readTransfer(document bson.Raw, i int) transfer {
 	var f storedFields
 	require.NoError(b.t, bson.Unmarshal(document, &f))
 	t := transfer{
-		There: true, State: f.State, Open: f.Open, Epoch: f.Epoch, Owner: f.Owner, Clean: f.Clean, Attempts: f.Attempts,
+		There: true, State: f.State, Open: f.Open, Epoch: f.Epoch, Owner: f.Owner, Clean: f.Clean, Held: f.Held,
+		Expired: f.Hold && f.ExpiresAt.Before(time.Now()), Attempts: f.Attempts,
 		Verified: f.Verified, Committed: !f.CommittedAt.IsZero(), Touched: !f.LastModified.Equal(longAgo()),
+	}
+	if f.Posted != nil {
+		t.Posted = f.Posted.Canonical()
 	}
 	if f.Failure != nil {
 		where := "the whole"
@@ -240,7 +274,11 @@ func (b *bank) readTransfer(document bson.Raw, i int) transfer {
 func (f storedFields) suit(asked mongostore.Transfer) bool {
 	return f.Currency == asked.Currency &&
 		bytes.Equal(f.Digest, asked.Digest) &&
-		f.Legs.Equal(raw(asked.Legs)) &&
+		(f.Legs.Equal(raw(asked.Legs)) || len(asked.Legs) == 0 && f.Legs.Equal(raw(bson.A{}))) &&
+		(f.Effects.Equal(raw(asked.Effects)) || len(asked.Effects) == 0 && f.Effects.Type == 0) &&
+		f.Reverses == asked.Reverses &&
+		f.Hold == asked.Hold &&
+		(f.Hold == recent(f.ExpiresAt)) &&
 		recent(f.CreatedAt) &&
 		(recent(f.LastModified) || f.LastModified.Equal(longAgo())) &&
 		(recent(f.CommittedAt) || f.CommittedAt.IsZero()) &&
@@ -248,4 +286,4 @@ func (f storedFields) suit(asked mongostore.Transfer) bool {
 }
 
 // recent reports whether a time is of the present, as far as the clocks of different machines may differ.
-func recent(t time.Time) bool { return time.Since(t).Abs() < time.Hour }
+func recent(t time.Time) bool { return time.Since(t).Abs() < 2*time.Hour }

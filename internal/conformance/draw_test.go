@@ -66,9 +66,14 @@ func (c *check) begin(e *executor) {
 			start.RollBack = protocol.Cancelled
 		case protocol.TakeOver:
 			start.RollBack = oneOf(c.t, "policy", 0, protocol.Stalled)
-		case protocol.Insert, protocol.FromInitiated:
+		case protocol.Expire:
+			start.RollBack = protocol.Expired
+		case protocol.Insert, protocol.TakeUnheld:
+			start.Hold = c.model.Holds[e.transfer]
+		case protocol.FromInitiated, protocol.Post:
 		}
 		c.hire(e)
+		c.posting(e)
 		c.patience(e.owner, 0)
 		e.run = protocol.New(start, len(c.model.Plans[e.transfer]))
 	}
@@ -94,6 +99,7 @@ func (c *check) goOn(who ...*executor) {
 func (c *check) drawClaiming(transfer int) protocol.Claiming {
 	all := []protocol.Claiming{
 		protocol.Insert, protocol.FromInitiated, protocol.TakeOver, protocol.TakeToCancel, protocol.CancelInitiated,
+		protocol.TakeUnheld, protocol.Post, protocol.Expire,
 	}
 	var fitting []protocol.Claiming
 	switch t := &c.model.Transfers[transfer]; {
@@ -101,6 +107,12 @@ func (c *check) drawClaiming(transfer int) protocol.Claiming {
 		fitting = []protocol.Claiming{protocol.Insert}
 	case t.State == protocol.Initiated:
 		fitting = []protocol.Claiming{protocol.FromInitiated, protocol.FromInitiated, protocol.CancelInitiated}
+	case c.model.Holds[transfer] && t.State == protocol.Preparing:
+		fitting = []protocol.Claiming{
+			protocol.TakeUnheld, protocol.Post, protocol.Post, protocol.Expire, protocol.TakeToCancel, protocol.TakeOver,
+		}
+	case c.model.Holds[transfer]:
+		fitting = []protocol.Claiming{protocol.TakeOver, protocol.Post, protocol.Expire, protocol.TakeUnheld}
 	default:
 		fitting = []protocol.Claiming{protocol.TakeOver, protocol.TakeToCancel}
 	}
@@ -124,17 +136,23 @@ func (c *check) onTransfers(*rapid.T) {
 // drawOn draws an operation on an executor's transfer.
 func (c *check) drawOn(e *executor) simulate.Message {
 	t := &c.model.Transfers[e.transfer]
-	op := protocol.Operation{Kind: c.drawKind(t.State), Participant: protocol.NoParticipant}
+	op := protocol.Operation{Kind: c.drawKind(e.transfer), Participant: protocol.NoParticipant}
 	switch op.Kind {
 	case protocol.Claim:
 		op.Claiming = c.drawClaiming(e.transfer)
 		switch op.Claiming {
-		case protocol.TakeOver:
+		case protocol.TakeOver, protocol.TakeUnheld:
 			c.patience(e.owner, oneOf[time.Duration](c.t, "threshold", 0, hour, century))
+		case protocol.Post:
+			c.posting(e)
 		case protocol.CancelInitiated:
 			op.Refusal = c.drawRefusal(e.transfer)
 		default:
 		}
+	case protocol.MarkHeld:
+		op.Clean = rapid.Bool().Draw(c.t, "clean")
+		op.Epoch = likely(c.t, "epoch", t.Epoch, t.Epoch-1, t.Epoch+1, 0)
+		e = c.drawVerifier(e)
 	case protocol.Verify:
 		op.Epoch = likely(c.t, "epoch", t.Epoch, t.Epoch-1, t.Epoch+1, 0)
 		e = c.drawVerifier(e)
@@ -153,19 +171,24 @@ func (c *check) drawOn(e *executor) simulate.Message {
 }
 
 // drawKind draws a kind of operation on a transfer, mostly one that fits its state.
-func (c *check) drawKind(state protocol.State) protocol.Kind {
+func (c *check) drawKind(transfer int) protocol.Kind {
 	fitting := protocol.Finish
-	switch state {
+	switch c.model.Transfers[transfer].State {
 	case "", protocol.Initiated:
 		fitting = protocol.Claim
 	case protocol.Preparing:
 		fitting = oneOf(c.t, "while preparing", protocol.Verify, protocol.Verify, protocol.Verify, protocol.Verify, protocol.Decide)
+		if c.model.Holds[transfer] {
+			fitting = oneOf(c.t, "while held", protocol.MarkHeld, protocol.MarkHeld, protocol.Claim, protocol.Claim, protocol.Verify, protocol.Decide)
+		}
+	case protocol.Committed, protocol.Rollback:
+		fitting = oneOf(c.t, "once decided", protocol.Finish, protocol.Claim)
 	case protocol.Success, protocol.Fail:
-		fitting = protocol.ReadTransfer
+		fitting = oneOf(c.t, "in the end", protocol.ReadTransfer, protocol.Claim)
 	default:
 	}
 	return likely(c.t, "kind", fitting,
-		protocol.Claim, protocol.Verify, protocol.Decide, protocol.Finish, protocol.ReadTransfer, protocol.LookTransfer)
+		protocol.Claim, protocol.Verify, protocol.MarkHeld, protocol.Decide, protocol.Finish, protocol.ReadTransfer, protocol.LookTransfer)
 }
 
 // drawVerifier draws who verifies: the owner, or whoever was drawn for the same transfer.
@@ -179,7 +202,7 @@ func (c *check) drawVerifier(e *executor) *executor {
 
 func (c *check) drawRefusal(transfer int) protocol.Refusal {
 	return protocol.Refusal{
-		Reason:      protocol.Reason(rapid.IntRange(int(protocol.NotFound), int(protocol.Stalled)).Draw(c.t, "reason")),
+		Reason:      protocol.Reason(rapid.IntRange(int(protocol.NotFound), int(protocol.Expired)).Draw(c.t, "reason")),
 		Participant: rapid.IntRange(protocol.NoParticipant, len(c.model.Plans[transfer])-1).Draw(c.t, "refused by"),
 	}
 }

@@ -12,7 +12,7 @@ import (
 func (c *check) edge(*rapid.T) {
 	var sound []int
 	for i := range c.model.scene.accounts {
-		if a := &c.model.Accounts[i]; !a.Missing && !a.Odd && !a.Closed && !a.Foreign {
+		if a := &c.model.Accounts[i]; c.model.scene.accounts[i].paper == nil && !a.Missing && !a.Odd && !a.Closed && !a.Foreign {
 			sound = append(sound, i)
 		}
 	}
@@ -88,8 +88,8 @@ func (c *check) drawBalance(batch []simulate.Message, a *simulate.Account) int64
 			taken, dearest = taken-amount, max(dearest, -amount)
 		case kind == protocol.Prepare:
 			largest = max(largest, amount)
-		case (kind == protocol.Settle) == (amount > 0):
-			paid += max(amount, -amount)
+		default:
+			paid += c.model.paid(message)
 		}
 	}
 	most := c.model.scene.coin.most

@@ -22,18 +22,20 @@ type model struct {
 	dress     []dress               // of the accounts as they are stored now
 	fences    [][]protocol.Fence    // that each account has had so far
 	threshold map[int]time.Duration // of each owner's takeovers
+	posted    map[int]int64         // what each owner posts
+	paperNow  given                 // the document as somebody else has written it last
 	kept      [simulate.MaxTransfers]kept
 	tally     *tally
 }
 
 // kept is what is stored of a transfer and decides nothing.
 type kept struct {
-	clean, touched     bool // touched: by what was performed last
+	touched            bool // by what was performed last
 	attempts, verified int64
 }
 
 func newModel(s scene, tally *tally) *model {
-	m := &model{scene: s, threshold: map[int]time.Duration{}, tally: tally}
+	m := &model{scene: s, threshold: map[int]time.Duration{}, posted: map[int]int64{}, tally: tally}
 	var accounts []simulate.Account
 	for _, a := range s.accounts {
 		accounts = append(accounts, a.Account)
@@ -41,6 +43,10 @@ func newModel(s scene, tally *tally) *model {
 		m.fences = append(m.fences, []protocol.Fence{a.Fence})
 	}
 	m.World = simulate.NewWorld(accounts, s.initiated, s.plans...)
+	copy(m.Holds[:], s.holds)
+	if s.paper != nil {
+		m.paperNow = s.accounts[paperAt]
+	}
 	m.MarkerLimit, m.MostBalance = s.markerLimit, s.coin.limit()
 	return m
 }
@@ -82,7 +88,9 @@ func (m *model) performOne(message simulate.Message) protocol.Answer {
 	switch {
 	case m.damaged(message):
 		return protocol.Answer{Result: protocol.Failed}
-	case message.Op.Claiming == protocol.TakeOver && m.tooYoung(message):
+	case message.Op.Kind == protocol.Prepare && onPaper(m.leg(message)) && m.unwritable(len(m.hindrances(message)) == 0):
+		return protocol.Answer{Result: protocol.Failed}
+	case m.tooYoung(message):
 		return protocol.Answer{Result: protocol.NotMatched}
 	}
 	return m.Perform(message)
@@ -90,6 +98,9 @@ func (m *model) performOne(message simulate.Message) protocol.Answer {
 
 // tooYoung reports whether a transfer is not as old as its owner's takeovers require: what the same command has just changed is not.
 func (m *model) tooYoung(message simulate.Message) bool {
+	if message.Op.Claiming != protocol.TakeOver && message.Op.Claiming != protocol.TakeUnheld {
+		return false
+	}
 	threshold := m.threshold[message.Owner]
 	return threshold == century || threshold == hour && m.kept[message.Transfer].touched
 }
@@ -101,8 +112,22 @@ func (m *model) damaged(message simulate.Message) bool {
 	}
 	leg := m.leg(message)
 	a := &m.Accounts[leg.Account]
-	adds := (message.Op.Kind == protocol.Settle) == (leg.Amount > 0)
+	adds := m.paid(message) != 0
 	return adds && !a.Missing && a.Markers[message.Transfer] && m.dress[leg.Account] == asText
+}
+
+// paid returns what a settle or an undo adds to a balance.
+func (m *model) paid(message simulate.Message) int64 {
+	amount, posted := m.leg(message).Amount, m.Transfers[message.Transfer].Posted
+	switch settle := message.Op.Kind == protocol.Settle; {
+	case settle && amount < 0 && posted != 0:
+		return -amount - posted
+	case settle && amount > 0 && posted != 0:
+		return posted
+	case settle:
+		return max(0, amount)
+	}
+	return max(0, -amount)
 }
 
 func (m *model) leg(message simulate.Message) simulate.Leg {
@@ -118,12 +143,12 @@ func (m *model) keep(message simulate.Message, answer protocol.Answer) {
 	k.touched = k.touched || writesTransfer(message.Op.Kind)
 	switch message.Op.Kind {
 	case protocol.Claim:
-		if message.Op.Claiming == protocol.TakeOver || message.Op.Claiming == protocol.TakeToCancel {
+		switch message.Op.Claiming {
+		case protocol.TakeOver, protocol.TakeToCancel, protocol.TakeUnheld, protocol.Expire:
 			k.attempts++
+		default:
 		}
-	case protocol.Decide:
-		k.clean = message.Op.Clean
-	case protocol.Verify:
+	case protocol.Verify, protocol.MarkHeld:
 		k.verified++
 	default:
 	}
@@ -131,7 +156,7 @@ func (m *model) keep(message simulate.Message, answer protocol.Answer) {
 
 func writesTransfer(kind protocol.Kind) bool {
 	switch kind {
-	case protocol.Claim, protocol.Verify, protocol.Decide, protocol.Finish:
+	case protocol.Claim, protocol.Verify, protocol.MarkHeld, protocol.Decide, protocol.Finish:
 		return true
 	default:
 		return false
@@ -176,7 +201,10 @@ func (m *model) hindrances(message simulate.Message) []string {
 		unmet("kind", facts.Kind)
 		unmet("funds", facts.Funds)
 		unmet("room", facts.Room)
-	case protocol.Verify:
+		unmet("requirement", !facts.Unmet)
+	case protocol.Claim:
+		m.claimHindrances(message, unmet)
+	case protocol.Verify, protocol.MarkHeld:
 		unmet("state", t.State == protocol.Preparing)
 		unmet("epoch", t.Epoch == op.Epoch)
 		unmet("owner", t.Owner == message.Owner)

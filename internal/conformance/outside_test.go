@@ -12,6 +12,10 @@ import (
 // under its markers, too, which nobody should: what is due is paid nevertheless, or waits.
 func (c *check) outside(*rapid.T) {
 	i := rapid.IntRange(0, len(c.model.scene.accounts)-1).Draw(c.t, "account")
+	if c.model.scene.accounts[i].paper != nil {
+		c.outsidePaper()
+		return
+	}
 	a, coin := &c.model.Accounts[i], c.model.scene.coin
 	kinds := []string{"pay in", "pay in", "close", "delete", "damage"}
 	if a.Markers != [simulate.MaxTransfers]bool{} {
@@ -81,7 +85,7 @@ func (c *check) unseen(*rapid.T) {
 	e := c.drawExecutor()
 	participant := rapid.IntRange(0, len(c.model.Plans[e.transfer])-1).Draw(c.t, "participant")
 	leg := c.model.Plans[e.transfer][participant]
-	if leg.Amount > 0 || c.model.scene.accounts[leg.Account].floor == nil {
+	if leg.Amount >= 0 || c.model.scene.accounts[leg.Account].floor == nil {
 		return
 	}
 	op := protocol.Operation{Kind: protocol.Prepare, Participant: participant, Fence: c.model.Accounts[leg.Account].Fence}

@@ -18,6 +18,11 @@ type given struct {
 	floor    any           // as it is stored; nil: it is not
 	fence    bson.RawValue // as it is stored; the zero value: it is not
 	currency any           // as it is stored; nil: it is not
+
+	paper      *paper // not nil: it is no account, but a document that effects are about
+	fields     bson.D // of the document
+	pending    any    // as it is stored; nil: it is not
+	unwritable bool   // no marker can be put there
 }
 
 // scene is what a check begins with.
@@ -27,6 +32,8 @@ type scene struct {
 	accounts    []given
 	plans       [][]simulate.Leg
 	initiated   []bool
+	holds       []bool
+	paper       *paper // that some of the transfers are about; it stands behind two accounts
 	markerLimit int
 	owners      int // of each transfer
 }
@@ -55,15 +62,25 @@ func drawScene(t *rapid.T) scene {
 		currency: oneOf(t, "currency", "", "EUR"),
 	}
 	accounts := rapid.IntRange(2, simulate.MaxAccounts).Draw(t, "accounts")
+	withPaper := rapid.IntRange(0, 2).Draw(t, "with a document") == 0
+	if withPaper {
+		accounts = paperAt
+	}
 	for range rapid.IntRange(1, simulate.MaxTransfers).Draw(t, "transfers") {
 		s.plans = append(s.plans, drawPlan(t, accounts))
-		s.initiated = append(s.initiated, rapid.Bool().Draw(t, "initiated"))
+		hold := rapid.IntRange(0, 2).Draw(t, "hold") == 0
+		s.holds = append(s.holds, hold)
+		s.initiated = append(s.initiated, !hold && rapid.Bool().Draw(t, "initiated"))
 	}
 	twoLedgers := rapid.Bool().Draw(t, "two ledgers")
 	for i := range accounts {
 		a := s.drawAccount(t)
 		a.eu = twoLedgers && i > 0
 		s.accounts = append(s.accounts, a)
+	}
+	if withPaper {
+		s.accounts = append(s.accounts, s.drawPaper(t))
+		s.drawEffects(t)
 	}
 	s.markerLimit = oneOf(t, "marker limit", simulate.MaxTransfers+1, 2, 1)
 	s.owners = rapid.IntRange(1, 3).Draw(t, "owners of each transfer")

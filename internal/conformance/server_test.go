@@ -42,6 +42,8 @@ func (s *server) accounts(eu bool) *mongo.Collection {
 	return s.db.Collection("accounts")
 }
 
+func (s *server) orders() *mongo.Collection { return s.db.Collection(orders) }
+
 // transferIDs are the IDs of the transfers, and markerKeys their spelling in an account's pending map.
 func transferIDs() []string { return []string{"order-17", "v1.0 $%", "42"} }
 func markerKeys() []string  { return []string{"order-17", "v1%2E0 %24%25", "%342"} }
@@ -76,6 +78,7 @@ func (s *server) open(t *rapid.T, sc scene) *bank {
 		store, err := mongostore.New(mongostore.Config{
 			Transfers: s.transfers(),
 			Ledgers:   map[string]*mongo.Collection{"": s.accounts(false), "eu": s.accounts(true)},
+			Documents: map[string]*mongo.Collection{orders: s.orders()},
 			Fields: mongostore.Fields{
 				Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed",
 			},
@@ -86,7 +89,7 @@ func (s *server) open(t *rapid.T, sc scene) *bank {
 		b.stores[i] = store
 	}
 	// The last of these waits for a majority to have forgotten them all: what is read may be no older than that.
-	for _, c := range []*mongo.Collection{quick(s.accounts(false)), quick(s.accounts(true)), s.transfers()} {
+	for _, c := range []*mongo.Collection{quick(s.orders()), quick(s.accounts(false)), quick(s.accounts(true)), s.transfers()} {
 		_, err := c.DeleteMany(t.Context(), bson.D{})
 		require.NoError(t, err)
 	}
@@ -117,6 +120,9 @@ func quick(c *mongo.Collection) *mongo.Collection {
 
 // document returns an account's document as a check finds it.
 func (a given) document(i int, c coin) bson.D {
+	if a.paper != nil {
+		return a.paperDocument()
+	}
 	d := bson.D{{Key: "_id", Value: accountIDs()[i]}, {Key: "balance", Value: c.stored(a.Balance, a.dress)}, {Key: "note", Value: "kept"}}
 	if a.dress == markerList {
 		d = append(d, bson.E{Key: "pending", Value: bson.A{}})
@@ -138,8 +144,12 @@ func (a given) document(i int, c coin) bson.D {
 
 // transfer returns a transfer as it is asked for. All have one digest, as if all were for the same: only the ID tells them apart.
 func (b *bank) transfer(i int) mongostore.Transfer {
-	t := mongostore.Transfer{ID: transferIDs()[i], Currency: b.scene.currency, Digest: []byte{1}}
+	t := mongostore.Transfer{ID: transferIDs()[i], Currency: b.scene.currency, Digest: []byte{1}, Hold: b.scene.holds[i]}
+	b.addEffects(&t, i)
 	for _, leg := range b.scene.plans[i] {
+		if onPaper(leg) {
+			continue
+		}
 		name := ledger(b.scene.accounts[leg.Account].eu)
 		t.Legs = append(t.Legs, mongostore.Leg{
 			Ledger: name, Namespace: b.stores[0].Namespace(name), Account: accountIDs()[leg.Account], Amount: b.scene.coin.amount(leg.Amount),
@@ -158,7 +168,7 @@ func describe(r protocol.Refusal) string { return fmt.Sprintf("%s at %d", r.Reas
 func (b *bank) newWork(owner int, transfer mongostore.Transfer) *mongostore.Work {
 	w, err := b.store(owner).NewWork(transfer, b.scene.ownerName(owner))
 	require.NoError(b.t, err)
-	w.Describe = describe
+	w.Describe, w.HoldFor = describe, time.Hour
 	return w
 }
 
@@ -248,23 +258,57 @@ func (b *bank) ask(store *mongostore.Store, requests ...*mongostore.Request) []p
 // The changes from outside. Each is stored by a majority when it returns, as each write of the stores is.
 
 func (b *bank) put(account int, document any) {
-	_, err := b.accounts(b.scene.accounts[account].eu).InsertOne(b.t.Context(), document)
+	_, err := b.at(account).InsertOne(b.t.Context(), document)
 	require.NoError(b.t, err)
 }
 
 // remove deletes an account and returns what it was.
 func (b *bank) remove(account int) bson.Raw {
-	document, err := b.accounts(b.scene.accounts[account].eu).FindOneAndDelete(b.t.Context(), byID(account)).Raw()
+	document, err := b.at(account).FindOneAndDelete(b.t.Context(), b.byID(account)).Raw()
 	require.NoError(b.t, err)
 	return document
 }
 
-func (b *bank) set(account int, field string, value any) {
-	_, err := b.accounts(b.scene.accounts[account].eu).UpdateOne(b.t.Context(), byID(account), bson.M{"$set": bson.M{field: value}})
+// read returns a participant's document.
+func (b *bank) read(account int) bson.Raw {
+	document, err := b.at(account).FindOne(b.t.Context(), b.byID(account)).Raw()
+	require.NoError(b.t, err)
+	return document
+}
+
+func (b *bank) replace(account int, document any) {
+	_, err := b.at(account).ReplaceOne(b.t.Context(), b.byID(account), document)
 	require.NoError(b.t, err)
 }
 
-func byID(account int) bson.M { return bson.M{"_id": accountIDs()[account]} }
+// setExpiry sets when a hold expires.
+func (b *bank) setExpiry(transfer int, at time.Time) {
+	_, err := b.transfers().UpdateOne(b.t.Context(), bson.M{"_id": transferIDs()[transfer]}, bson.M{"$set": bson.M{"expiresAt": at}})
+	require.NoError(b.t, err)
+}
+
+// at returns the collection in which a participant stands.
+func (b *bank) at(account int) *mongo.Collection {
+	switch a := b.scene.accounts[account]; {
+	case a.paper == nil:
+		return b.accounts(a.eu)
+	case a.paper.reversed:
+		return b.transfers()
+	}
+	return b.orders()
+}
+
+func (b *bank) set(account int, field string, value any) {
+	_, err := b.at(account).UpdateOne(b.t.Context(), b.byID(account), bson.M{"$set": bson.M{field: value}})
+	require.NoError(b.t, err)
+}
+
+func (b *bank) byID(account int) bson.M {
+	if p := b.scene.accounts[account].paper; p != nil {
+		return bson.M{"_id": p.storedID}
+	}
+	return bson.M{"_id": accountIDs()[account]}
+}
 
 // longAgo is when no transfer was modified by itself.
 func longAgo() time.Time { return time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC) }

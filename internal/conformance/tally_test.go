@@ -108,6 +108,7 @@ func rows() []string {
 		if kind == protocol.Claim {
 			ways = []protocol.Claiming{
 				protocol.Insert, protocol.FromInitiated, protocol.TakeOver, protocol.TakeToCancel, protocol.CancelInitiated,
+				protocol.TakeUnheld, protocol.Post, protocol.Expire,
 			}
 		}
 		for _, way := range ways {
@@ -121,11 +122,14 @@ func rows() []string {
 			}
 		}
 	}
-	for _, condition := range []string{"found", "fence", "no marker", "open", "currency", "kind", "funds", "room"} {
+	for _, condition := range []string{"found", "fence", "no marker", "open", "currency", "kind", "funds", "room", "requirement"} {
 		all = append(all, alone(protocol.Prepare, condition))
 	}
 	for _, condition := range []string{"state", "epoch", "owner"} {
-		all = append(all, alone(protocol.Verify, condition))
+		all = append(all, alone(protocol.Verify, condition), alone(protocol.MarkHeld, condition))
+	}
+	for _, condition := range claimConditions() {
+		all = append(all, alone(protocol.Claim, condition))
 	}
 	for _, what := range []string{prepares, clears, clearsAndPrepares, fencings} {
 		all = append(all, mixed(what, protocol.Applied, true), mixed(what, protocol.NotMatched, false))

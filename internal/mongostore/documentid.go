@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"strings"
+	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -58,22 +60,15 @@ func checkValue(value bson.RawValue) error {
 // checkDocumentID refuses what the server does not take for an _id, and what it may take for equal to something written otherwise.
 func checkDocumentID(id bson.RawValue) error {
 	switch id.Type {
-	case bson.TypeString, bson.TypeObjectID, bson.TypeInt64, bson.TypeBinary, bson.TypeBoolean, bson.TypeDateTime, bson.TypeTimestamp:
+	case bson.TypeString:
+		if !utf8.ValidString(id.StringValue()) {
+			return errors.New("the document's ID is not valid UTF-8")
+		}
+		return nil
+	case bson.TypeObjectID, bson.TypeInt64, bson.TypeBinary, bson.TypeBoolean, bson.TypeDateTime, bson.TypeTimestamp:
 		return nil
 	case bson.TypeEmbeddedDocument:
-		fields := elements(id.Document())
-		if len(fields) == 0 {
-			return errors.New("the document's ID is empty")
-		}
-		for _, field := range fields {
-			if strings.HasPrefix(field.Key(), "$") {
-				return fmt.Errorf("the document's ID has a field %q, which is an operator", field.Key())
-			}
-			if err := checkDocumentID(field.Value()); err != nil {
-				return err
-			}
-		}
-		return nil
+		return checkDocumentIDs(elements(id.Document()))
 	case bson.TypeNull, bson.TypeUndefined:
 		return errors.New("the document's ID is missing")
 	default:
@@ -81,24 +76,66 @@ func checkDocumentID(id bson.RawValue) error {
 	}
 }
 
-// canonical writes whole numbers as int64, which the server takes for equal to the same ones of other kinds.
+// checkDocumentIDs checks the fields of an ID that is a document. None may look like an operator: a filter would take it for one, and find
+// other documents.
+func checkDocumentIDs(fields []bson.RawElement) error {
+	if len(fields) == 0 {
+		return errors.New("the document's ID is empty")
+	}
+	for _, field := range fields {
+		if key := field.Key(); strings.HasPrefix(key, "$") || !utf8.ValidString(key) {
+			return fmt.Errorf("the document's ID has a field %q, which begins with a dollar or is not UTF-8", key)
+		}
+		if err := checkDocumentID(field.Value()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// canonical writes an ID in one of the forms that the server takes for equal: whole numbers of all kinds as int64, symbols as text.
 func canonical(id bson.RawValue) bson.RawValue {
-	const exact = 1 << 53 // up to which a double tells whole numbers apart
-	if whole, ok := id.Int32OK(); ok {
-		return rawValue(int64(whole))
-	}
-	if number, ok := id.DoubleOK(); ok && number == math.Trunc(number) && math.Abs(number) <= exact {
-		return rawValue(int64(number))
-	}
-	if document, ok := id.DocumentOK(); ok {
+	switch id.Type {
+	case bson.TypeInt32:
+		return rawValue(int64(id.Int32()))
+	case bson.TypeDouble:
+		const behind = 1 << 63
+		if number := id.Double(); number == math.Trunc(number) && number >= -behind && number < behind {
+			return rawValue(int64(number))
+		}
+	case bson.TypeDecimal128:
+		if number, whole := wholeNumber(id.Decimal128()); whole {
+			return rawValue(number)
+		}
+	case bson.TypeSymbol:
+		return rawValue(id.Symbol())
+	case bson.TypeEmbeddedDocument:
 		m := newMessage(len(id.Value))
-		for _, field := range elements(document) {
+		for _, field := range elements(id.Document()) {
 			m.value(field.Key(), canonical(field.Value()))
 		}
 		m.end()
 		return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: m.data}
 	}
 	return id
+}
+
+// wholeNumber returns the value of a decimal that is a whole number and fits.
+func wholeNumber(d bson.Decimal128) (int64, bool) {
+	number, exponent, err := d.BigInt()
+	if err != nil {
+		return 0, false
+	}
+	ten, rest := big.NewInt(10), new(big.Int)
+	for ; exponent < 0 && number.Sign() != 0; exponent++ {
+		if number.QuoRem(number, ten, rest); rest.Sign() != 0 {
+			return 0, false
+		}
+	}
+	for ; exponent > 0 && number.IsInt64(); exponent-- {
+		number.Mul(number, ten)
+	}
+	return number.Int64(), number.IsInt64()
 }
 
 // IDText tells a document's ID.

@@ -27,6 +27,7 @@
 //  6. Each sending of a write that replaces a fence carries a token that was never used before.
 //
 // A fresh transfer, one claimed from the queue, recovery, roll-back and cancelling are the same
-// execution with another [Start]. Participants are known by their index in the transfer, and amounts not at all:
-// what is put into a document is the performer's affair.
+// execution with another [Start], and so are holding, posting, voiding and the expiry of a hold. A participant is an account, or any
+// document that changes in step with the money: both are known by their index in the transfer, and amounts not at all. What is
+// put into a document, a part of what was held or other values, is the performer's affair.
 package protocol

@@ -71,7 +71,7 @@ func (w *World) checkConservation(*Version) error {
 			switch {
 			case !w.Accounts[leg.Account].Markers[t]:
 			case w.Transfers[t].forward():
-				sum += w.paidOnSettle(t, leg)
+				sum += w.due(t, leg)
 			default:
 				sum += leg.debit()
 			}
@@ -181,7 +181,7 @@ func (w *World) checkBalances(*Version) error {
 				expected[leg.Account] -= leg.debit()
 			}
 			if forward && !marker {
-				expected[leg.Account] += w.paidOnSettle(t, leg)
+				expected[leg.Account] += w.due(t, leg)
 			}
 		}
 	}
@@ -197,7 +197,7 @@ func (w *World) checkBalances(*Version) error {
 func (w *World) checkTold(*Version) error {
 	for t := range w.Transfers {
 		stored, told := &w.majority.Transfers[t], &w.told[t]
-		if told.held && !stored.Held {
+		if told.held != 0 && !stored.Held {
 			return violates(5, "%s was told to be held, and is not", transferName(t))
 		}
 		if told.success && !stored.forward() {
@@ -221,8 +221,7 @@ func (w *World) checkRefusals(before *Version) error {
 			w.reasons[t] = [MaxAccounts]uint16{}
 		}
 		for i := range legs {
-			m := Message{Transfer: t, Op: protocol.Operation{Participant: i}}
-			w.reasons[t][i] |= 1 << w.facts(&w.Version, m).Refusal()
+			w.reasons[t][i] |= 1 << w.hindrance(t, i)
 		}
 		r := stored.Refusal
 		decided := stored.State == protocol.Rollback && was.State == protocol.Preparing
@@ -236,54 +235,15 @@ func (w *World) checkRefusals(before *Version) error {
 	return nil
 }
 
-// checkHolds checks that what is held stays there until it is decided, and that it is decided as it may be.
-func (w *World) checkHolds(before *Version) error {
-	for t, legs := range w.Plans {
-		stored, was := &w.Transfers[t], &before.Transfers[t]
-		for _, leg := range legs {
-			a := &w.Accounts[leg.Account]
-			if stored.Held && stored.State == protocol.Preparing && !a.Markers[t] && !a.Purged {
-				return violates(4, "%s is held, and has no marker at %s", transferName(t), accountName(leg.Account))
-			}
-		}
-		if !w.Holds[t] || was.State != protocol.Preparing {
-			continue
-		}
-		switch {
-		case stored.State == protocol.Committed && !was.Held:
-			return violates(4, "%s was posted before it was held", transferName(t))
-		case stored.State == protocol.Committed && w.Expired[t]:
-			return violates(4, "%s was posted after it had expired", transferName(t))
-		case stored.State == protocol.Rollback && stored.Refusal.Reason == protocol.Expired && !w.Expired[t]:
-			return violates(4, "%s is said to have expired, and has not", transferName(t))
-		}
-	}
-	return nil
-}
-
-// checkEffects checks that a document has the value of a transfer exactly if that has succeeded, and that nobody wrote it while it was reserved.
-func (w *World) checkEffects(before *Version) error {
-	for t, legs := range w.Plans {
-		for _, leg := range legs {
-			a, was := &w.Accounts[leg.Account], &before.Accounts[leg.Account]
-			switch forward := w.Transfers[t].forward(); {
-			case !leg.effect() || a.Missing:
-			case (a.Value == setBy(t)) != (forward && !a.Markers[t]):
-				return violates(4, "%s is %q, and the document's value is %d", transferName(t), w.Transfers[t].State, a.Value)
-			case a.Markers[t] && !was.Markers[t] && !was.met(t):
-				return violates(3, "%s has reserved a document that is not as it requires", transferName(t))
-			}
-		}
-	}
-	return nil
-}
-
 // tell records what a caller may be told by an executor as it stands, and checks that it is true.
 func (w *World) tell(e *executor) error {
 	x, told, stored := e.x, &w.told[e.transfer], &w.majority.Transfers[e.transfer]
 	switch {
 	case x.Outcome() == protocol.Held:
-		told.held = true
+		if first := told.held&(1<<e.owner) == 0; first && (stored.State != protocol.Preparing || !w.Holds[e.transfer]) {
+			return violates(5, "%s says that %s is held, which is %q", executorName(e.owner), transferName(e.transfer), stored.State)
+		}
+		told.held |= 1 << e.owner
 	case e.start.Claiming == protocol.Post && x.Claimed() && stored.Posted != e.posted:
 		return violates(5, "%s has posted %d, and %d is stored", executorName(e.owner), e.posted, stored.Posted)
 	case x.State() == protocol.Committed, x.State() == protocol.Success:

@@ -13,7 +13,7 @@ import (
 
 // TestMergedIsWhatItsMembersDo promises that a merged update does what its members do one right after the other, the clears first, then the
 // prepares of credits, then those of debits, if each of them matches then; and otherwise nothing. Whatever holds of executions that send
-// single updates therefore holds of those that merge them.
+// single updates therefore holds of those that merge them. Some of the transfers are holds of which a part was posted.
 func TestMergedIsWhatItsMembersDo(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	matched, not := [mixtures]int{}, [mixtures]int{}
@@ -73,6 +73,9 @@ func drawWorld(random *rand.Rand) *World {
 		a.Markers[t] = random.IntN(2) == 0
 	}
 	w := NewWorld([]Account{a, {}}, nil, plans...)
+	for t := range plans {
+		w.Transfers[t].Posted = random.Int64N(1 + max(plans[t][0].Amount, -plans[t][0].Amount)) // of a hold; 0: all of it
+	}
 	w.MostBalance = 5 + random.Int64N(5)
 	return w
 }

@@ -173,11 +173,11 @@ func (r *run) perform(m move) error {
 	if m.fate != answered && m.fate != cached {
 		r.faults--
 	}
-	r.met.count(op.Kind, m.fate)
 	before := r.w.Version
 	sent := r.w.Send(e.transfer, e.owner, op)
 	sent.Posted = e.posted
 	answer := r.w.meet(sent, m.fate, min(m.past, len(r.w.past)-1))
+	r.met.count(op, m.fate, answer.Result)
 	r.noteSent([]Message{sent}, m.fate, answer.Result)
 	r.noteChanges()
 	r.answer(wanted, op, m.fate, answer)

@@ -190,13 +190,15 @@ func drawEffect(random *rand.Rand, plan []Leg, spare bool) []Leg {
 
 // drawStart draws how a later executor comes by its transfer.
 func drawStart(random *rand.Rand, first protocol.Start) protocol.Start {
-	switch random.IntN(5) {
-	case 0:
+	switch random.IntN(16) {
+	case 0, 1, 2:
 		return first // the same ID, asked for again
-	case 1:
+	case 3, 4, 5:
 		return withdraw()
-	case 2:
+	case 6, 7, 8:
 		return drawUndoing(random)
+	case 9:
+		return drawOnHold(random) // which it may not be
 	}
 	return resume()
 }
@@ -245,28 +247,39 @@ func (g *game) draw() move {
 		late := g.late[g.random.IntN(len(g.late))]
 		return move{kind: answerLate, who: late.who, op: late.op, at: late.at}
 	case n < 3 && g.ill:
-		kinds := []moveKind{closeAccount, seal, reopen, failOver, elapse}
+		kinds := []moveKind{closeAccount, seal, reopen, failOver}
 		return move{kind: kinds[g.random.IntN(len(kinds))], who: g.random.IntN(MaxAccounts)}
-	case n == 3 && g.paper:
-		kinds := []moveKind{change, purge}
-		return move{kind: kinds[g.random.IntN(len(kinds))], who: MaxAccounts - 1}
-	case n == 4:
-		return move{kind: elapse, who: g.random.IntN(MaxTransfers)}
 	case n < 5 && g.missing >= 0:
 		return move{kind: create, who: g.missing}
 	case n < 4:
 		return move{kind: deposit, who: g.random.IntN(MaxAccounts)}
+	case n == 5 && g.paper:
+		kinds := []moveKind{change, purge}
+		return move{kind: kinds[g.random.IntN(len(kinds))], who: MaxAccounts - 1}
+	case n == 6:
+		return move{kind: elapse, who: g.random.IntN(MaxTransfers)}
 	}
 	return g.drawOperation()
 }
 
-// drawGuest draws who joins: often who is next, so that originals come first.
+// drawGuest draws who joins: often who is next, so that originals come first. Who posts a hold, or voids what has expired, mostly comes when
+// there is something to do.
 func (g *game) drawGuest() move {
 	which := 0
 	if g.random.IntN(2) == 0 {
 		which = g.random.IntN(len(g.guests))
 	}
 	who := g.guests[which]
+	e := &g.executors[who]
+	switch early := g.random.IntN(30) > 0; {
+	case early && e.start.Claiming == protocol.Post && !g.w.Transfers[e.transfer].Held:
+		return g.drawOperation()
+	case early && e.start.Claiming == protocol.Expire && !g.w.Expired[e.transfer]:
+		if g.w.Transfers[e.transfer].Held || g.random.IntN(4) == 0 {
+			return move{kind: elapse, who: e.transfer}
+		}
+		return g.drawOperation()
+	}
 	g.guests = append(g.guests[:which], g.guests[which+1:]...)
 	return move{kind: join, who: who}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +13,8 @@ import (
 )
 
 // TestRandomRunsKeepTheInvariants promises that transfers which compete for the same money keep the invariants, whatever
-// their executors meet, and that each kind of operation has met each fate: a new write can't be forgotten here.
+// their executors meet, and that each kind of operation, and each way of claiming, has met each fate and has matched, often enough: a new
+// write can't be forgotten here.
 func TestRandomRunsKeepTheInvariants(t *testing.T) {
 	seeds, transfers := uint64(100_000), 0
 	if testing.Short() {
@@ -26,7 +28,7 @@ func TestRandomRunsKeepTheInvariants(t *testing.T) {
 		}
 		transfers += count
 	}
-	require.Empty(t, met.Missing(), "never met")
+	require.Empty(t, met.Missing(30), "met too seldom")
 	t.Logf("%d transfers, %d operations", transfers, met.Operations())
 }
 
@@ -35,21 +37,29 @@ func TestRandomRunsKeepTheInvariants(t *testing.T) {
 // well.
 func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
 	scenes := slices.Concat(OneTransfer(), Holds(), Effects(), TwoTransfers()[:20])
+	var lock sync.Mutex
 	states, ends := 0, map[protocol.State]int{}
-	for _, scene := range scenes {
-		if testing.Short() {
-			scene.Faults = max(0, scene.Faults-1)
+	t.Run("in", func(t *testing.T) {
+		for _, scene := range scenes {
+			if testing.Short() {
+				scene.Faults = max(0, scene.Faults-1)
+			}
+			t.Run(scene.String(), func(t *testing.T) {
+				t.Parallel()
+				found, failure := Explore(scene, func() bool { return false })
+				if failure != nil {
+					require.Fail(t, failure.String(), "%s", failure.Story)
+				}
+				require.False(t, found.CutOff)
+				lock.Lock()
+				defer lock.Unlock()
+				states += found.States
+				for state, count := range found.Ends {
+					ends[state] += count
+				}
+			})
 		}
-		found, failure := Explore(scene, func() bool { return false })
-		if failure != nil {
-			require.Fail(t, failure.String(), "%s\n%s", scene, failure.Story)
-		}
-		require.False(t, found.CutOff)
-		states += found.States
-		for state, count := range found.Ends {
-			ends[state] += count
-		}
-	}
+	})
 	require.Positive(t, ends[protocol.Success])
 	require.Positive(t, ends[protocol.Fail])
 	t.Logf("%d states in %d scenes; how they end: %v", states, len(scenes), ends)
@@ -135,7 +145,12 @@ func TestKeysTellRunsApart(t *testing.T) {
 		func(r *run) { r.w.Accounts[1].Fence = "another" },
 		func(r *run) { r.w.Accounts[1].Markers[0] = true },
 		func(r *run) { r.w.Transfers[0].Owner++ },
+		func(r *run) { r.w.Transfers[0].Held = true },
+		func(r *run) { r.w.Transfers[0].Posted = 20 },
+		func(r *run) { r.w.Accounts[1].Value = unmet },
+		func(r *run) { r.w.Expired[0] = true },
 		func(r *run) { r.w.told[0].refused = true },
+		func(r *run) { r.w.told[0].held = 1 },
 		func(r *run) { r.w.keep([]Message{r.w.Send(0, 1, r.executors[0].batch[0])}) },
 		func(r *run) { r.faults-- },
 		func(r *run) { r.executors[0].batch = r.executors[0].batch[1:] },

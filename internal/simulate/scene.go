@@ -150,6 +150,11 @@ func OneTransfer() []Scene {
 func Holds() []Scene {
 	type executors = []protocol.Start
 	var scenes []Scene
+	scenes = append(scenes,
+		Scene{Name: "held and posted, money and a document", starts: [][]protocol.Start{{hold(), postHold()}}, Faults: 1, paper: besides},
+		Scene{Name: "held and voided, money and a document", starts: [][]protocol.Start{{hold(), void()}}, Faults: 1, paper: besides},
+		Scene{Name: "a hold beside a transfer", starts: [][]protocol.Start{{hold(), postHold()}, {fromInsert()}}, Faults: 0},
+		Scene{Name: "a hold beside a transfer, in part", starts: [][]protocol.Start{{hold(), postHold()}, {fromInsert()}}, Faults: 0, posted: 20})
 	for _, c := range []struct {
 		name   string
 		starts executors

@@ -31,7 +31,7 @@ type reasons [MaxTransfers][MaxAccounts]uint16
 // answer is what the callers of one transfer were told.
 type answer struct {
 	success, refused bool
-	held             bool
+	held             uint64 // the owners whose callers were told that it is held
 	unwritten        uint64 // the owners whose callers were told that nothing of theirs is stored
 }
 
@@ -138,7 +138,7 @@ func (w *World) facts(at *Version, m Message) protocol.Facts {
 		Free: a.inFlight() < w.MarkerLimit, Funds: true, Room: true,
 	}
 	if leg.effect() {
-		facts.Unmet = !a.met(m.Transfer)
+		facts.Free, facts.Unmet = true, !a.met(m.Transfer)
 		return facts
 	}
 	if facts.Kind {

@@ -50,6 +50,7 @@ func (w *World) apply(m Message) bool {
 // claimable reports whether a claim matches. Every transfer is as old as it takes: the threshold is zero.
 func (w *World) claimable(m Message) bool {
 	t, hold := &w.Transfers[m.Transfer], w.Holds[m.Transfer]
+	over := !hold || w.Expired[m.Transfer] // what has no time to expire at has passed it
 	switch m.Op.Claiming {
 	case protocol.Insert:
 		return !t.Stored
@@ -62,9 +63,9 @@ func (w *World) claimable(m Message) bool {
 	case protocol.TakeUnheld:
 		return t.State == protocol.Preparing && hold && !t.Held
 	case protocol.Post:
-		return t.State == protocol.Preparing && t.Held && !w.Expired[m.Transfer]
+		return t.State == protocol.Preparing && hold && t.Held && !over
 	case protocol.Expire:
-		return t.State == protocol.Preparing && hold && w.Expired[m.Transfer]
+		return t.State == protocol.Preparing && hold && over
 	}
 	return false
 }

@@ -1,0 +1,242 @@
+package conformance
+
+import (
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"pgregory.net/rapid"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/simulate"
+)
+
+// orders is the name of a collection of documents that effects change.
+const orders = "orders"
+
+// original is the ID of a transfer that reversals are about.
+const original = "the original"
+
+// unmet is the World's value of a document that is not as an effect requires.
+const unmet = -1
+
+// paper is a document that the scene's effects, or reversals, are about: all of them require the same. It stands where carol's account would.
+type paper struct {
+	reversed bool // it is a transfer, and what changes it reverses it
+	id       any  // as it is asked for
+	storedID any  // the same for the server
+	require  bson.D
+	as       []bson.D // fields of documents that are as required
+	other    []bson.D // fields of documents that are not
+	set      bson.D   // besides status, which tells who has set it
+}
+
+// paperAt is the index of the document among the accounts.
+const paperAt = simulate.MaxAccounts - 1
+
+func field(name string, value any) bson.D { return bson.D{{Key: name, Value: value}} }
+
+// papers returns the documents that effects may be about. A field that must have no value may be missing; numbers are compared by value; an
+// array is as required where one of its elements is; what looks like an operator, or a pattern, is a value like any other.
+func papers() []paper {
+	status := func(values ...any) []bson.D {
+		var all []bson.D
+		for _, value := range values {
+			all = append(all, field("status", value))
+		}
+		return all
+	}
+	at := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
+	half, _ := bson.ParseDecimal128("0.5")
+	return []paper{
+		{id: "order", require: field("status", "open"), as: status("open", bson.A{"x", "open"}), other: append(status("closed", 1, nil), bson.D{})},
+		{id: int64(7), storedID: 7.0, require: field("status", nil), as: append(status(nil), bson.D{}), other: status("open", 0, false, bson.D{})},
+		{
+			id: int64(1 << 60), storedID: float64(1 << 60), require: field("status", 5), as: status(int64(5), 5.0, bson.A{5}),
+			other: append(status("5", 6, true, bson.A{bson.A{5}}), bson.D{}),
+		},
+		{id: bson.ObjectID{7}, require: field("status", half), as: status(0.5, half), other: status(0, "0.5", float32(0.25))},
+		{
+			id: bson.D{{Key: "a", Value: 1}, {Key: "b", Value: "x"}}, storedID: bson.D{{Key: "a", Value: 1.0}, {Key: "b", Value: "x"}},
+			require: field("status", bson.A{1, 2}), as: status(bson.A{1, 2}, bson.A{bson.A{1, 2}, 3}), other: status(1, bson.A{2, 1}, bson.A{1, 2, 3}),
+		},
+		{
+			id: at, require: field("status", bson.D{{Key: "$gt", Value: ""}}), as: status(bson.D{{Key: "$gt", Value: ""}}),
+			other: status("open", bson.D{}, bson.D{{Key: "$gt", Value: "a"}}),
+		},
+		{
+			id: bson.Binary{Subtype: 4, Data: make([]byte, 16)}, require: field("status", bson.Regex{Pattern: "^o"}),
+			as: status(bson.Regex{Pattern: "^o"}), other: status("open", "^o", bson.Regex{Pattern: "^o", Options: "i"}),
+		},
+		{
+			id: true, require: bson.D{{Key: "status", Value: bson.D{{Key: "a", Value: 1}}}, {Key: "due", Value: at}},
+			as: []bson.D{{{Key: "due", Value: at}, {Key: "status", Value: bson.D{{Key: "a", Value: 1.0}}}}},
+			other: append(status(bson.D{{Key: "a", Value: 1}}), bson.D{{Key: "due", Value: at}, {Key: "status", Value: bson.D{{Key: "a", Value: 2}}}},
+				bson.D{{Key: "due", Value: bson.Timestamp{T: 1}}, {Key: "status", Value: bson.D{{Key: "a", Value: 1}}}}),
+		},
+		{
+			reversed: true, id: original, require: bson.D{{Key: "state", Value: "Success"}, {Key: "reversedBy", Value: nil}},
+			as:    []bson.D{field("state", "Success"), append(field("state", "Success"), field("reversedBy", nil)...)},
+			other: []bson.D{field("state", "Committed"), field("state", "Fail"), append(field("state", "Success"), field("reversedBy", "x")...)},
+		},
+	}
+}
+
+// drawPaper draws what the document is, and how it stands.
+func (s *scene) drawPaper(t *rapid.T) given {
+	p := rapid.SampledFrom(papers()).Draw(t, "document")
+	if p.storedID == nil {
+		p.storedID = p.id
+	}
+	if !p.reversed {
+		p.set = oneOf(t, "set besides", nil, field("paid", true), field("paid", bson.D{{Key: "$inc", Value: 1}}), bson.D{
+			{Key: "paid", Value: nil}, {Key: "Grüße $", Value: bson.A{bson.A{}, 1.5}},
+		})
+	}
+	s.paper = &p
+	a := given{paper: &p}
+	s.drawFence(t, &a)
+	a.Missing = oneOf(t, "missing", false, false, false, false, true)
+	p.dress(t, &a)
+	return a
+}
+
+// dress draws how the document stands: as required, or not; or somebody else has reserved it, or has made something else of the markers' map.
+func (p *paper) dress(t *rapid.T, a *given) {
+	a.fields, a.pending, a.Value, a.unwritable = rapid.SampledFrom(p.as).Draw(t, "as required"), nil, 0, false
+	switch oneOf(t, "stands", "as required", "as required", "as required", "otherwise", "reserved", "with null for markers") {
+	case "otherwise":
+		a.fields, a.Value = rapid.SampledFrom(p.other).Draw(t, "not as required"), unmet
+	case "reserved":
+		a.Value = unmet
+		a.pending = oneOf[any](t, "reserved by", bson.D{{Key: "another", Value: int64(0)}}, bson.A{}, bson.A{bson.D{}}, "text", 1)
+	case "with null for markers":
+		a.pending, a.unwritable = bson.Null{}, true
+	default:
+		a.pending = oneOf[any](t, "no markers", nil, bson.D{})
+	}
+}
+
+// drawPlans draws transfers between alice and bob that change the document as well, or do nothing else. One that reverses it is its only one.
+func (s *scene) drawEffects(t *rapid.T) {
+	effect := simulate.Leg{Account: paperAt, Spare: s.paper.reversed}
+	for i, legs := range s.plans {
+		switch oneOf(t, "on the document", "too", "too", "too", "not at all", "and no money") {
+		case "too":
+			s.plans[i] = append(legs, effect)
+		case "and no money":
+			s.plans[i] = []simulate.Leg{effect}
+		}
+	}
+}
+
+// place returns the name under which a participant is known where a refusal names it.
+func (s scene) place(at int) string {
+	switch {
+	case s.paper == nil || at != paperAt:
+		return ledger(s.accounts[at].eu) + "/" + accountIDs()[at]
+	case s.paper.reversed:
+		return "transfers/" + original
+	}
+	id, _ := mongostore.EncodeDocumentID(s.paper.id)
+	return orders + "/" + mongostore.IDText(id)
+}
+
+// sets returns what a transfer sets.
+func (p *paper) sets(transfer int) bson.D {
+	if p.reversed {
+		return field("reversedBy", transferIDs()[transfer])
+	}
+	return append(field("status", "by "+transferIDs()[transfer]), p.set...)
+}
+
+// paperDocument returns the document as a check finds it.
+func (a given) paperDocument() bson.D {
+	d := bson.D{{Key: "_id", Value: a.paper.storedID}, {Key: "note", Value: "kept"}}
+	if a.pending != nil {
+		d = append(d, bson.E{Key: "pending", Value: a.pending})
+	}
+	if a.fence.Type != 0 {
+		d = append(d, bson.E{Key: "fence", Value: a.fence})
+	}
+	if a.paper.reversed {
+		d = append(d, bson.E{Key: "lastModified", Value: longAgo()})
+	}
+	return append(d, a.fields...)
+}
+
+// addEffects makes a transfer of the scene what it is, beside the money.
+func (b *bank) addEffects(t *mongostore.Transfer, i int) {
+	p := b.scene.paper
+	if p == nil || !slices.ContainsFunc(b.scene.plans[i], onPaper) {
+		return
+	}
+	if p.reversed {
+		t.Reverses = original
+		return
+	}
+	id, err := mongostore.EncodeDocumentID(p.id)
+	require.NoError(b.t, err)
+	t.Effects = []mongostore.Effect{{
+		Documents: orders, Namespace: b.stores[0].DocumentsNamespace(orders), ID: id, Require: encode(p.require), Set: encode(p.sets(i)),
+	}}
+}
+
+func onPaper(leg simulate.Leg) bool { return leg.Amount == 0 }
+
+// storedPaper returns the document as the model says that it is stored.
+func (m *model) storedPaper() account {
+	a, p := &m.Accounts[paperAt], m.scene.paper
+	if a.Missing {
+		return account{}
+	}
+	document := m.paperNow.paperDocument()
+	if a.Value > 0 {
+		for _, e := range p.sets(a.Value - 1) {
+			document = slices.DeleteFunc(document, func(other bson.E) bool { return other.Key == e.Key })
+			document = append(document, e)
+		}
+	}
+	encoded := encode(document)
+	stored := account{There: true, Balance: number(bson.RawValue{}), Fence: a.Fence, Rest: rest(encoded), Pending: pendingOf(encoded)}
+	var markers []string
+	for t := range m.Plans {
+		if a.Markers[t] {
+			markers = append(markers, markerKeys()[t]+": "+money.Zero(money.Whole).Canonical())
+		}
+	}
+	if len(markers) > 0 {
+		stored.Pending = inOrder(markers)
+	}
+	return stored
+}
+
+// unwritable reports whether a prepare would match the document, and the server refuse to put a marker there.
+func (m *model) unwritable(fits bool) bool { return fits && m.paperNow.unwritable }
+
+// outsidePaper does something to the document that no execution does: nobody writes it while it is reserved.
+func (c *check) outsidePaper() {
+	a := &c.model.Accounts[paperAt]
+	switch {
+	case a.Missing:
+		c.bank.put(paperAt, c.gone[paperAt])
+		a.Missing = false
+		defer c.seeAll()
+	case oneOf(c.t, "the document is", "deleted", "written", "written") == "deleted":
+		a.Missing, c.gone[paperAt] = true, c.bank.remove(paperAt)
+	case a.Markers != [simulate.MaxTransfers]bool{}:
+		return
+	default:
+		now := &c.model.paperNow
+		c.bank.names.meet(a.Fence, fenceOf(c.bank.read(paperAt).Lookup("fence")))
+		now.fence, now.Fence = c.bank.read(paperAt).Lookup("fence"), a.Fence
+		c.model.scene.paper.dress(c.t, now)
+		a.Value = now.Value
+		c.bank.replace(paperAt, now.paperDocument())
+	}
+	c.t.Log("the document is changed from outside")
+	c.model.changed()
+	c.sameDocuments(nil)
+}

@@ -1,0 +1,116 @@
+package simulate
+
+import "github.com/mongotransfer/transfer/internal/protocol"
+
+// due returns what a transfer that goes forward pays into a leg's account when it is settled there, so that what was moved in all is the
+// leg's amount, or what was posted of it. The writes have their own way of computing that: see paidOnSettle.
+func (w *World) due(transfer int, leg Leg) int64 {
+	moved, posted := leg.Amount, w.Transfers[transfer].Posted
+	switch {
+	case posted == 0 || moved == 0:
+	case moved < 0:
+		moved = -posted
+	default:
+		moved = posted
+	}
+	return leg.debit() + moved
+}
+
+// hindrance returns the first reason, in the order in which they are told, for which a participant can't be prepared; 0 if there is none.
+// Facts have their own way of telling that.
+func (w *World) hindrance(transfer, participant int) protocol.Reason {
+	leg := w.Plans[transfer][participant]
+	a := &w.Accounts[leg.Account]
+	switch balance := a.Balance - leg.debit(); {
+	case leg.effect() && !a.met(transfer):
+		return protocol.RequirementFailed
+	case leg.effect():
+		return 0
+	case a.Missing:
+		return protocol.NotFound
+	case a.Closed:
+		return protocol.Closed
+	case a.Foreign:
+		return protocol.CurrencyMismatch
+	case a.Odd:
+		return protocol.AmountKind
+	case a.inFlight() >= w.MarkerLimit:
+		return protocol.Busy
+	case leg.debit() > 0 && (balance < a.Floor || balance < -w.MostBalance):
+		return protocol.InsufficientFunds
+	case a.Balance+leg.credit() > w.MostBalance:
+		return protocol.Overflow
+	}
+	return 0
+}
+
+// checkHolds checks that what is held stays there until it is decided, and that it is decided as it may be.
+func (w *World) checkHolds(before *Version) error {
+	for t, legs := range w.Plans {
+		stored, was := &w.Transfers[t], &before.Transfers[t]
+		for _, leg := range legs {
+			a := &w.Accounts[leg.Account]
+			if stored.Held && stored.State == protocol.Preparing && !a.Markers[t] && !a.Purged {
+				return violates(4, "%s is held, and has no marker at %s", transferName(t), accountName(leg.Account))
+			}
+		}
+		decided := was.State == protocol.Preparing && stored.State != was.State
+		switch hold := w.Holds[t]; {
+		case decided && hold && stored.State == protocol.Committed:
+			if err := w.checkPosted(t, was); err != nil {
+				return err
+			}
+		case decided && hold:
+			if err := w.checkVoided(t, was); err != nil {
+				return err
+			}
+		case !hold && (stored.Held || stored.Refusal.Reason == protocol.Expired):
+			return violates(4, "%s is no hold, and was treated like one", transferName(t))
+		}
+	}
+	return nil
+}
+
+// checkPosted checks that a hold was committed by somebody who has posted it, and who takes it over by that.
+func (w *World) checkPosted(t int, was *Transfer) error {
+	switch {
+	case !was.Held:
+		return violates(4, "%s was posted before it was held", transferName(t))
+	case w.Expired[t]:
+		return violates(4, "%s was posted after it had expired", transferName(t))
+	case w.Transfers[t].Epoch == was.Epoch:
+		return violates(4, "%s is a hold and was committed, and nobody has posted it", transferName(t))
+	}
+	return nil
+}
+
+// checkVoided checks that a hold was rolled back for a reason for which it may be.
+func (w *World) checkVoided(t int, was *Transfer) error {
+	switch reason := w.Transfers[t].Refusal.Reason; {
+	case reason == protocol.Expired && !w.Expired[t]:
+		return violates(4, "%s is said to have expired, and has not", transferName(t))
+	case reason == protocol.Stalled:
+		return violates(4, "%s is a hold and was taken for stalled", transferName(t))
+	case was.Held && reason != protocol.Expired && reason != protocol.Voided && reason != protocol.Cancelled:
+		return violates(4, "%s was held, and is rolled back for %s", transferName(t), reason)
+	}
+	return nil
+}
+
+// checkEffects checks that a document has the value of a transfer exactly if that has succeeded, and that nobody wrote it while it was
+// reserved.
+func (w *World) checkEffects(before *Version) error {
+	for t, legs := range w.Plans {
+		for _, leg := range legs {
+			a, was := &w.Accounts[leg.Account], &before.Accounts[leg.Account]
+			switch forward := w.Transfers[t].forward(); {
+			case !leg.effect() || a.Missing:
+			case (a.Value == setBy(t)) != (forward && !a.Markers[t]):
+				return violates(4, "%s is %q, and the document's value is %d", transferName(t), w.Transfers[t].State, a.Value)
+			case a.Markers[t] && !was.Markers[t] && !was.met(t):
+				return violates(3, "%s has reserved a document that is not as it requires", transferName(t))
+			}
+		}
+	}
+	return nil
+}
