@@ -30,6 +30,9 @@
 // it back, and so does the hold's expiry. An [Effect] changes a document in step with the money. [Coordinator.Reverse] moves a transfer's
 // money back, once. Each is as safe as a transfer, because each is one.
 //
+// [Coordinator.Statement] and [Coordinator.BalanceAt] read an account's past. [Coordinator.Audit] checks all of this on live data, from one
+// snapshot per cluster, without holding anybody up; each [Finding] says what to do next.
+//
 // # Many at once
 //
 // Transfers that run at once share their commands, and those on one account their statements: while a command is on its way, what

@@ -280,7 +280,8 @@ func TestEffectsWithMaps(t *testing.T) {
 		return bson.D{{Key: "of", Value: m}, {Key: "to", Value: &m}, {Key: "all", Value: []bson.M{m}}, {Key: "in", Value: struct{ M bson.M }{m}}}
 	}
 	b.insert("orders", bson.D{
-		{Key: "_id", Value: bson.D{{Key: "no", Value: "x"}, {Key: "shop", Value: 1}, {Key: "year", Value: 2026}}}, {Key: "status", Value: "unpaid"},
+		{Key: "_id", Value: bson.D{{Key: "no", Value: "x"}, {Key: "shop", Value: 1}, {Key: "year", Value: 2026}}},
+		{Key: "status", Value: "unpaid"},
 	})
 	for range 10 {
 		req := move("p", "a", "b", 1)

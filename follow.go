@@ -32,8 +32,6 @@ func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer, h
 			cause = err
 		case found && !bytes.Equal(stored.Digest, planned.Digest):
 			return recordOf(stored), fmt.Errorf("transfer %q: %w", planned.ID, ErrIDConflict)
-		case found && !stored.State.Known():
-			return recordOf(stored), inDoubt(planned.ID, unknownState(stored))
 		case found && c.answerable(ctx, stored):
 			return c.judge(stored, planned.Digest)
 		default:
@@ -70,7 +68,7 @@ func (c *Coordinator) answerable(ctx context.Context, stored mongostore.Transfer
 	case protocol.Committed:
 		return stored.Hold || c.settings.returnAt == StateCommitted
 	default:
-		return stored.State.Final()
+		return stored.State.Final() || !stored.State.Known()
 	}
 }
 
@@ -79,6 +77,9 @@ func (c *Coordinator) judge(stored mongostore.Transfer, digest []byte) (Record, 
 	rec := recordOf(stored)
 	if !bytes.Equal(stored.Digest, digest) {
 		return rec, fmt.Errorf("transfer %q: %w", rec.ID, ErrIDConflict)
+	}
+	if !stored.State.Known() {
+		return rec, inDoubt(rec.ID, unknownState(stored))
 	}
 	return answered(rec)
 }

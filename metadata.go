@@ -52,31 +52,35 @@ func (tooDeep) MarshalBSONValue() (byte, []byte, error) {
 
 // ordered turns maps with text keys into documents in the order of their keys, so many levels deep.
 func ordered(value any, levels int) any {
-	v := reflect.ValueOf(value)
-	if !v.IsValid() {
+	switch value := value.(type) {
+	case nil, bson.Marshaler, bson.ValueMarshaler: // which write themselves
 		return value
+	case bson.D:
+		return orderedWithin(value, levels)
 	}
-	if list, ok := value.(bson.A); ok {
-		return orderedList(list, levels)
-	}
-	if list, ok := value.([]any); ok {
-		return orderedList(list, levels)
-	}
-	if document, ok := value.(bson.D); ok {
-		return orderedWithin(document, levels)
-	}
-	switch {
-	case v.Kind() == reflect.Pointer && !v.IsNil() && levels > 0 && !marshals(value):
-		return ordered(v.Elem().Interface(), levels-1)
-	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Map:
-		list := make([]any, v.Len())
-		for i := range list {
-			list[i] = v.Index(i).Interface()
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.Map:
+		if v.Type().Key().Kind() == reflect.String && !v.IsNil() {
+			return orderedMap(v, levels)
 		}
-		return orderedList(list, levels)
-	case v.Kind() != reflect.Map || v.Type().Key().Kind() != reflect.String || v.IsNil():
-		return value
+	case reflect.Slice:
+		if kind := v.Type().Elem().Kind(); kind == reflect.Map || kind == reflect.Interface {
+			return orderedList(v, levels)
+		}
+	case reflect.Pointer:
+		if v.IsNil() {
+			return value
+		}
+		if levels == 0 {
+			return tooDeep{}
+		}
+		return ordered(v.Elem().Interface(), levels-1)
+	default:
 	}
+	return value
+}
+
+func orderedMap(v reflect.Value, levels int) any {
 	if levels == 0 {
 		return tooDeep{}
 	}
@@ -88,22 +92,13 @@ func ordered(value any, levels int) any {
 	return document
 }
 
-// marshals reports whether a value writes itself.
-func marshals(value any) bool {
-	switch value.(type) {
-	case bson.Marshaler, bson.ValueMarshaler:
-		return true
-	}
-	return false
-}
-
-func orderedList(list []any, levels int) any {
+func orderedList(v reflect.Value, levels int) any {
 	if levels == 0 {
 		return tooDeep{}
 	}
-	result := make(bson.A, len(list))
-	for i, value := range list {
-		result[i] = ordered(value, levels-1)
+	result := make(bson.A, v.Len())
+	for i := range result {
+		result[i] = ordered(v.Index(i).Interface(), levels-1)
 	}
 	return result
 }

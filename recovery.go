@@ -198,7 +198,8 @@ func (s *sweep) stuck(id string, cause error) {
 	if s.often {
 		level = slog.LevelDebug
 	}
-	s.coordinator.log.Log(context.Background(), level, "a stalled transfer could not be finished", slog.String("transfer", id), slog.Any("cause", cause))
+	s.coordinator.log.Log(context.Background(), level, "a stalled transfer could not be finished",
+		slog.String("transfer", id), slog.Any("cause", cause))
 	s.leave(id)
 }
 

@@ -126,10 +126,12 @@ func TestReverseEndsWithClose(t *testing.T) {
 		return err == nil && rec.State == transfer.StateFail
 	}, 5*time.Second, time.Millisecond)
 	require.NoError(t, c.Close(t.Context()))
+	soon, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
 	select {
 	case err := <-told:
 		require.ErrorIs(t, err, transfer.ErrRequirementFailed)
-	case <-time.After(2 * time.Second):
+	case <-soon.Done():
 		require.Fail(t, "it still waits")
 	}
 	b.recoverAll()

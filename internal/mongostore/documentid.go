@@ -116,6 +116,7 @@ func canonical(id bson.RawValue) bson.RawValue {
 		}
 		m.end()
 		return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: m.data}
+	default: // all others are in one form as they are
 	}
 	return id
 }
