@@ -93,6 +93,9 @@ func (m *model) update(members []simulate.Message) protocol.Result {
 	}
 	alone := m.fitAlone(members)
 	result := m.merged(members)
+	if result == protocol.Applied && slices.ContainsFunc(members, m.settlesPart) {
+		m.tally.note(mergedPart)
+	}
 	m.tally.countMerged(members, result, alone)
 	return result
 }

@@ -16,6 +16,7 @@ func TestConformance(t *testing.T) {
 			return actions{
 				"transfer": c.onTransfer, "transfer again": c.onTransfer, "participant": c.onParticipant, "participant again": c.onParticipant,
 				"execution": c.execution, "outside": c.outside, "another life": c.anotherLife, "unseen": c.unseen, "elapse": c.elapse,
+				"hold": c.onHold, "hold again": c.onHold, "part": c.part,
 			}
 		})
 		// Several operations in one command.
@@ -29,7 +30,7 @@ func TestConformance(t *testing.T) {
 		property(t, "coalesced", seen, false, func(c *check) actions {
 			return actions{
 				"crowd": c.onCrowd, "crowd again": c.onCrowd, "transfers": c.onTransfers, "executions": c.executions,
-				"edge": c.edge, "edge again": c.edge, "outside": c.outside, "elapse": c.elapse,
+				"edge": c.edge, "edge again": c.edge, "outside": c.outside, "elapse": c.elapse, "hold": c.onHold, "part": c.part,
 			}
 		})
 		// What a store remembers of a fence may be old, since another process has replaced it: then the account had it once.

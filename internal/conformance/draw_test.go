@@ -225,6 +225,9 @@ func accountKinds() []protocol.Kind {
 // fitting draws a write that finds the marker as it wants it.
 func (c *check) fitting(e *executor, participant int) protocol.Kind {
 	if c.model.Accounts[c.model.Plans[e.transfer][participant].Account].Markers[e.transfer] {
+		if c.model.Transfers[e.transfer].Posted != 0 {
+			return protocol.Settle
+		}
 		return oneOf(c.t, "clear by", protocol.Settle, protocol.Undo)
 	}
 	return protocol.Prepare
@@ -290,6 +293,7 @@ func (c *check) drawAt(e *executor, kind protocol.Kind, participant int) simulat
 		op.Fence = c.drawFence(c.model.Plans[e.transfer][participant].Account)
 	case protocol.Settle, protocol.Undo:
 		op.ReplaceFence = rapid.Bool().Draw(c.t, "replace fence")
+		c.know(e)
 	default:
 	}
 	return c.send(e, op)

@@ -24,13 +24,77 @@ func canPost(plan []simulate.Leg) bool {
 func (c *check) posting(e *executor) {
 	plan := c.model.scene.plans[e.transfer]
 	c.model.posted[e.owner], c.bank.works[e.owner].Post = 0, nil
-	if !canPost(plan) || rapid.Bool().Draw(c.t, "posts all of it") {
+	if !canPost(plan) || rapid.IntRange(0, 2).Draw(c.t, "posts all of it") == 2 {
 		return
 	}
 	held := max(plan[0].Amount, -plan[0].Amount)
 	part := rapid.Int64Range(1, held).Draw(c.t, "posts")
 	amount := c.model.scene.coin.amount(part)
 	c.model.posted[e.owner], c.bank.works[e.owner].Post = part, &amount
+}
+
+// onHold claims a transfer as a hold is claimed, or marks it as held; now and then it is none.
+func (c *check) onHold(*rapid.T) {
+	e := c.drawExecutor()
+	t := &c.model.Transfers[e.transfer]
+	op := protocol.Operation{Kind: protocol.Claim, Participant: protocol.NoParticipant}
+	switch {
+	case !t.Stored:
+		op.Claiming = protocol.Insert
+	case !t.Held && t.State == protocol.Preparing && rapid.Bool().Draw(c.t, "mark it as held"):
+		op.Kind, op.Epoch, op.Clean = protocol.MarkHeld, t.Epoch, rapid.Bool().Draw(c.t, "clean")
+		e = &c.executors[max(t.Owner, 1)-1]
+	default:
+		usual := protocol.TakeUnheld
+		if t.Held {
+			usual = protocol.Post
+		}
+		op.Claiming = oneOf(c.t, "claiming", usual, usual, protocol.Post, protocol.TakeUnheld, protocol.Expire, protocol.TakeOver)
+		c.patience(e.owner, oneOf[time.Duration](c.t, "threshold", 0, hour, century))
+		c.posting(e)
+	}
+	c.require([]simulate.Message{c.send(e, op)})
+}
+
+// part brings a hold to where a part of it is posted, and settles it, alone or together with others on the same accounts.
+func (c *check) part(t *rapid.T) {
+	e := c.drawExecutor()
+	plan, stored := c.model.scene.plans[e.transfer], &c.model.Transfers[e.transfer]
+	if !c.model.Holds[e.transfer] || !canPost(plan) || stored.Held || stored.State != "" && stored.State != protocol.Preparing {
+		return
+	}
+	claim := protocol.Operation{Kind: protocol.Claim, Participant: protocol.NoParticipant, Claiming: protocol.Insert}
+	if stored.Stored {
+		claim.Claiming = protocol.TakeToCancel
+	}
+	c.require([]simulate.Message{c.send(e, claim)})
+	for i, leg := range plan {
+		op := protocol.Operation{Kind: protocol.Prepare, Participant: i, Fence: c.model.Accounts[leg.Account].Fence}
+		c.require([]simulate.Message{c.send(e, op)})
+	}
+	mark := protocol.Operation{Kind: protocol.MarkHeld, Participant: protocol.NoParticipant, Epoch: stored.Epoch, Clean: true}
+	c.require([]simulate.Message{c.send(e, mark)})
+	c.posting(e)
+	claim.Claiming = protocol.Post
+	c.require([]simulate.Message{c.send(e, claim)})
+	for i, leg := range plan {
+		a := &c.model.Accounts[leg.Account]
+		switch {
+		case onPaper(leg):
+		case rapid.Bool().Draw(t, "together") && !a.Missing && !a.Odd && !a.Closed && !a.Foreign:
+			c.writeAll(leg.Account)
+		default:
+			c.require([]simulate.Message{c.send(e, protocol.Operation{Kind: protocol.Settle, Participant: i})})
+		}
+	}
+}
+
+// know lets an executor know what was posted of a hold: whoever settles has claimed the transfer, and has seen that.
+func (c *check) know(e *executor) {
+	if posted := c.model.Transfers[e.transfer].Posted; posted != 0 {
+		amount := c.model.scene.coin.amount(posted)
+		c.bank.works[e.owner].Transfer.Posted = &amount
+	}
 }
 
 // elapse sets the time at which a hold expires into the past, or back into the future.
@@ -83,7 +147,7 @@ func claimConditions() []string {
 	return []string{
 		"TakeOver: old enough", "TakeOver: no hold that may be decided", "TakeOver: state",
 		"TakeUnheld: old enough", "TakeUnheld: state", "TakeUnheld: a hold", "TakeUnheld: not held",
-		"Post: state", "Post: a hold", "Post: held", "Post: not expired",
+		"Post: state", "Post: held", "Post: not expired",
 		"Expire: state", "Expire: a hold", "Expire: expired",
 	}
 }

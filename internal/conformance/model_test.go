@@ -80,8 +80,30 @@ func (m *model) each(batch []simulate.Message) []protocol.Answer {
 		answers[i] = m.performOne(message)
 		m.keep(message, answers[i])
 		m.tally.count(message.Op, answers[i].Result, hindrances)
+		m.note(message, answers[i].Result)
 	}
 	return answers
+}
+
+// note counts what is done for parts of holds, and at documents.
+func (m *model) note(message simulate.Message, result protocol.Result) {
+	if message.Op.Participant == protocol.NoParticipant || result != protocol.Applied || reads(message.Op.Kind) {
+		return
+	}
+	leg := m.leg(message)
+	switch {
+	case m.settlesPart(message) && leg.Amount < 0:
+		m.tally.note(restOfPart)
+	case m.settlesPart(message):
+		m.tally.note(part)
+	case onPaper(leg):
+		m.tally.note(atDocument(message.Op.Kind, leg.Spare))
+	}
+}
+
+// settlesPart reports whether a message settles at an account a hold of which a part was posted.
+func (m *model) settlesPart(message simulate.Message) bool {
+	return message.Op.Kind == protocol.Settle && m.Transfers[message.Transfer].Posted != 0 && !onPaper(m.leg(message))
 }
 
 func (m *model) performOne(message simulate.Message) protocol.Answer {

@@ -62,13 +62,13 @@ func drawScene(t *rapid.T) scene {
 		currency: oneOf(t, "currency", "", "EUR"),
 	}
 	accounts := rapid.IntRange(2, simulate.MaxAccounts).Draw(t, "accounts")
-	withPaper := rapid.IntRange(0, 2).Draw(t, "with a document") == 0
+	withPaper := rapid.IntRange(0, 4).Draw(t, "with a document") < 2
 	if withPaper {
 		accounts = paperAt
 	}
 	for range rapid.IntRange(1, simulate.MaxTransfers).Draw(t, "transfers") {
 		s.plans = append(s.plans, drawPlan(t, accounts))
-		hold := rapid.IntRange(0, 2).Draw(t, "hold") == 0
+		hold := rapid.Bool().Draw(t, "hold")
 		s.holds = append(s.holds, hold)
 		s.initiated = append(s.initiated, !hold && rapid.Bool().Draw(t, "initiated"))
 	}

@@ -84,6 +84,27 @@ func (c *tally) countMerged(members []simulate.Message, result protocol.Result, 
 	c.counts[mixed(mixture(members), result, alone)]++
 }
 
+// What is counted of parts of holds.
+const (
+	part       = "Settle of a part of a hold at the credit: Applied"
+	restOfPart = "Settle of a part of a hold at the debit: Applied"
+	mergedPart = "Settle of a part of a hold, merged: Applied"
+)
+
+// atDocument is the row of the writes to the document of an effect, or to the original of a reversal.
+func atDocument(kind protocol.Kind, reversed bool) string {
+	if reversed {
+		return fmt.Sprintf("%s at the original of a reversal: Applied", kind)
+	}
+	return fmt.Sprintf("%s at the document of an effect: Applied", kind)
+}
+
+func (c *tally) note(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[what]++
+}
+
 func readBack(result protocol.Result) string {
 	return "read back after a short count: " + result.String()
 }
@@ -130,6 +151,10 @@ func rows() []string {
 	}
 	for _, condition := range claimConditions() {
 		all = append(all, alone(protocol.Claim, condition))
+	}
+	all = append(all, part, restOfPart, mergedPart)
+	for _, kind := range []protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly} {
+		all = append(all, atDocument(kind, false), atDocument(kind, true))
 	}
 	for _, what := range []string{prepares, clears, clearsAndPrepares, fencings} {
 		all = append(all, mixed(what, protocol.Applied, true), mixed(what, protocol.NotMatched, false))

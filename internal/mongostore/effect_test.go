@@ -1,0 +1,325 @@
+package mongostore
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// newShop returns a bank with documents of the name "orders". The fields of its markers and fences have names of their own.
+func newShop(t *testing.T, changes ...func(*Config)) *bank {
+	t.Helper()
+	return newBank(t, append([]func(*Config){func(c *Config) {
+		c.Documents = map[string]*mongo.Collection{"orders": c.Transfers.Database().Collection("orders")}
+	}}, changes...)...)
+}
+
+// effect returns an effect on an order.
+func (b *bank) effect(id any, require, set bson.D) Effect {
+	b.t.Helper()
+	e := Effect{Documents: "orders", Namespace: b.store.DocumentsNamespace("orders"), }
+	if require != nil {
+		e.Require = encode(require)
+	}
+	if set != nil {
+		e.Set = encode(set)
+	}
+	var err error
+	if e.ID, err = EncodeDocumentID(id); err != nil {
+		b.t.Fatal(err)
+	}
+	return e
+}
+
+// changing returns a work on a transfer of nothing but effects that isn't stored.
+func (b *bank) changing(id string, effects ...Effect) *Work {
+	b.t.Helper()
+	w, err := b.store.NewWork(Transfer{ID: id, Effects: effects, Digest: []byte{1}}, "owner of "+id)
+	require.NoError(b.t, err)
+	return w
+}
+
+func unpaid() bson.D { return bson.D{{Key: "status", Value: "unpaid"}} }
+func paid() bson.D   { return bson.D{{Key: "status", Value: "paid"}, {Key: "by", Value: "me"}} }
+
+// requirable draws a value that may be required of a field, or stored there.
+func (l lottery) requirable() any {
+	return pick[any](l, bson.Null{}, "a", "b", "", 1, int64(1), 1.0, decimal("1"), 2, 0, true, false, bson.D{}, bson.D{{Key: "a", Value: 1}},
+		bson.D{{Key: "a", Value: 1.0}}, bson.D{{Key: "$gt", Value: ""}}, bson.D{{Key: "$exists", Value: true}}, bson.D{{Key: "$in", Value: bson.A{"a"}}},
+		bson.A{}, bson.A{1}, bson.A{"a", 1}, bson.A{nil}, bson.A{bson.A{1}}, bson.Regex{Pattern: "a"}, bson.Regex{Pattern: "a", Options: "i"},
+		bson.DateTime(1), bson.Timestamp{T: 1}, bson.ObjectID{1}, bson.Binary{Data: []byte{1}}, bson.Binary{Subtype: 4, Data: make([]byte, 16)},
+		bson.MinKey{}, bson.MaxKey{}, bson.Symbol("a"), bson.JavaScript("a"), decimal("NaN"))
+}
+
+// paper draws a document and what is required of it.
+func (l lottery) paper(id, key string) (document, require bson.D) {
+	document = bson.D{{Key: "_id", Value: id}}
+	for _, name := range []string{"x", "y"} {
+		wanted := l.requirable()
+		if l.odds(4) {
+			continue
+		}
+		require = append(require, bson.E{Key: name, Value: wanted})
+		switch {
+		case l.odds(8):
+		case l.odds(3):
+			document = append(document, bson.E{Key: name, Value: l.requirable()})
+		default:
+			document = append(document, bson.E{Key: name, Value: wanted})
+		}
+	}
+	if l.odds(2) {
+		document = append(document, bson.E{Key: "pending", Value: pick[any](l, bson.M{}, bson.M{}, bson.Null{}, bson.M{"other": 0}, bson.M{key: 0},
+			bson.M{key: 0, "other": 0}, bson.A{}, bson.A{bson.M{}}, bson.A{nil}, "text", 1)})
+	}
+	if fence := l.fence(); fence != nil {
+		document = append(document, bson.E{Key: "fence", Value: fence})
+	}
+	return document, require
+}
+
+// The facts of a look and the filter of a prepare agree on documents, too: where the look shows that all is as required, nobody has
+// reserved the document, and the fence is the expected one, the prepare matches, and nowhere else.
+func TestEffectFactsAndFilterAgree(t *testing.T) {
+	t.Parallel()
+	b := newShop(t)
+	const cases = 3000
+	l := lottery{rand.New(rand.NewPCG(agreementSeed, 1))}
+	var looks requests
+	works, documents := make([]*Work, cases), make([]bson.D, cases)
+	for i := range works {
+		id := fmt.Sprintf("case %d", i)
+		document, require := l.paper(id, markerKey(id))
+		works[i], documents[i] = b.changing(id, b.effect(id, require, nil)), document
+		looks.add(works[i], at(protocol.Look, 0))
+	}
+	_, err := b.db.Collection("orders").InsertMany(t.Context(), documents)
+	require.NoError(t, err)
+	orders := b.store.ledgers[documentsKey("orders")]
+	b.store.read(t.Context(), looks, orders.majority, true)
+	before := b.everything("orders")
+	statements := make([]*unit, cases)
+	for i, w := range works {
+		fence := looks[i].Answer.Facts.Fence
+		if l.odds(6) {
+			fence = pick(l, "", protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, make([]byte, 12)...)))
+		}
+		statements[i] = b.store.newUnit(&Request{Work: w, Op: prepareWith(0, fence)})
+	}
+	results := updateAll(t.Context(), orders.commands, statements).verdicts
+	after := b.everything("orders")
+	fits, refused := 0, 0
+	for i, w := range works {
+		id, facts := w.Transfer.ID, looks[i].Answer.Facts
+		want := fit()
+		want.Found, want.Fence = true, statements[i].fence
+		expected := facts == want
+		matched := results[i].result == protocol.Failed || string(before[id]) != string(after[id])
+		require.Equal(t, expected, matched, "seed %d: %s\nrequired: %s\n%+v, %v", agreementSeed, before[id], w.Transfer.Effects[0].Require, facts,
+			results[i].result)
+		switch {
+		case results[i].result == protocol.Failed: // a marker can't be put into null
+			require.Equal(t, bson.TypeNull, before[id].Lookup("pending").Type)
+			refused++
+		case matched:
+			fits++
+		}
+	}
+	require.Greater(t, fits, cases/10)
+	require.Positive(t, refused)
+}
+
+// A document is reserved by a marker of zero; what is to be set shows when it is settled, and not when it is undone.
+func TestEffectShowsWhenItIsSettled(t *testing.T) {
+	t.Parallel()
+	b := newShop(t)
+	for _, clears := range []protocol.Kind{protocol.Settle, protocol.Undo} {
+		for _, fencing := range []bool{false, true} {
+			id := fmt.Sprint(clears, fencing)
+			b.putIn("orders", bson.M{"_id": id, "status": "unpaid", "fence": fence0(), "note": "kept"})
+			w := b.changing(id, b.effect(id, unpaid(), paid()))
+			b.prepared(w)
+			b.has("orders", bson.M{"_id": id, "status": "unpaid", "fence": fence0(), "note": "kept", "pending": bson.M{id: int64(0)}})
+			assert.Equal(t, protocol.NotMatched, b.on(w, at(protocol.FenceOnly, 0)).Result)
+			op := at(clears, 0)
+			op.ReplaceFence = fencing
+			b.applied(w, op)
+			want := bson.M{"_id": id, "status": "unpaid", "fence": fence0(), "note": "kept", "pending": bson.M{}}
+			if clears == protocol.Settle {
+				want["status"], want["by"] = "paid", "me"
+			}
+			if fencing {
+				want["fence"] = asMap(t, b.raw("orders", id))["fence"]
+				require.NotEqual(t, fence0(), want["fence"])
+			}
+			b.has("orders", want)
+			assert.Equal(t, protocol.NotMatched, b.on(w, op).Result, "again")
+			b.has("orders", want)
+		}
+	}
+	empty := b.changing("nothing is set", b.effect("o", nil, nil))
+	b.putIn("orders", bson.M{"_id": "o"})
+	b.applied(b.prepared(empty), at(protocol.Settle, 0))
+	b.has("orders", bson.M{"_id": "o", "pending": bson.M{}})
+}
+
+// A document that is missing is refused by its requirement, even an empty one, and never created.
+func TestEffectOnAMissingDocument(t *testing.T) {
+	t.Parallel()
+	b := newShop(t)
+	w := b.changing("order", b.effect("nobody", nil, paid()))
+	b.applied(w, claim(protocol.Insert))
+	assert.Equal(t, protocol.Facts{Unmet: true}, b.on(w, at(protocol.Look, 0)).Facts)
+	for _, kind := range []protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly} {
+		assert.Equal(t, protocol.NotMatched, b.on(w, at(kind, 0)).Result)
+	}
+	assert.Nil(t, b.raw("orders", "nobody"))
+}
+
+// What a document must be like is asked by a look alone: a first read shows that it is there, and free.
+func TestRequirementIsAskedWhereItDecides(t *testing.T) {
+	t.Parallel()
+	b := newShop(t)
+	b.putIn("orders", bson.M{"_id": "paid", "status": "paid"}, bson.M{"_id": "reserved", "status": "unpaid", "pending": bson.M{"another": int64(0)}})
+	for id, early := range map[string]bool{"paid": false, "reserved": true} {
+		w := b.changing("t "+id, b.effect(id, unpaid(), paid()))
+		b.applied(w, claim(protocol.Insert))
+		assert.Equal(t, early, b.on(w, at(protocol.ReadFence, 0)).Facts.Unmet)
+		assert.True(t, b.on(w, at(protocol.Look, 0)).Facts.Unmet)
+	}
+}
+
+// Documents have lanes of their own, and so has the transfer that a reversal is about: none of them shares a command with accounts. No two
+// writes to a document share a statement, and those to different documents share a command.
+func TestLanesOfEffects(t *testing.T) {
+	t.Parallel()
+	b := newShop(t)
+	w, err := b.store.NewWork(Transfer{
+		ID: "t", Legs: []Leg{b.leg("alice", -60), b.legIn("eu", "bob", money.Units(60))}, Effects: []Effect{b.effect("o", nil, nil)}, Reverses: "s",
+	}, "me")
+	require.NoError(t, err)
+	lanes := map[Lane]int{}
+	for i := range w.Participants() {
+		for _, kind := range []protocol.Kind{
+			protocol.ReadFence, protocol.Look, protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly,
+		} {
+			lanes[LaneOf(w, at(kind, i))]++
+		}
+	}
+	assert.Len(t, lanes, 4*3, "each place is read, looked at, and written to")
+	assert.NotEqual(t, LaneOf(w, at(protocol.Settle, 3)), LaneOf(w, about(protocol.Finish)), "the original, and the transfer itself")
+	assert.Equal(t, []string{`account "alice"`, `account "bob" of ledger "eu"`, `document "o" of "orders"`, `document "s" of "transfers"`},
+		[]string{w.Name(0), w.Name(1), w.Name(2), w.Name(3)})
+
+	var rs requests
+	b.putIn("orders", bson.M{"_id": "a"}, bson.M{"_id": "b"})
+	for i, id := range []string{"a", "a", "b"} {
+		rs.add(b.changing(fmt.Sprint("t", i), b.effect(id, nil, nil)), prepareWith(0, ""))
+	}
+	b.log.take()
+	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.NotMatched, protocol.Applied}, b.batch(rs))
+	assert.Equal(t, []int{3}, b.statements())
+	b.has("orders", bson.M{"_id": "a", "pending": bson.M{"t0": int64(0)}})
+	assert.Equal(t, all(2, protocol.Applied), b.batch(append(of(at(protocol.Undo, 0), rs[0].Work), of(at(protocol.Settle, 0), rs[2].Work)...)))
+}
+
+// A reversal reserves a transfer that has succeeded and is not reversed, under the names that transfers have for markers and fences, whatever
+// those of accounts are; and sets its own ID when it is settled. Nothing is owed to an original that is gone.
+func TestReversalsEffect(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, func(c *Config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })
+	reversal := func(id, of string) *Work {
+		w, err := b.store.NewWork(Transfer{ID: id, Legs: []Leg{b.leg("bob", -60)}, Reverses: of, Digest: []byte{1}}, "owner of "+id)
+		require.NoError(t, err)
+		b.applied(w, claim(protocol.Insert))
+		assert.Equal(t, of, asMap(t, b.raw("transfers", id))["reverses"])
+		return w
+	}
+	for name, row := range map[string]struct {
+		change bson.M
+		fits   bool
+	}{
+		"a success":      {bson.M{"state": "Success"}, true},
+		"null":           {bson.M{"state": "Success", "reversedBy": nil}, true},
+		"reversed":       {bson.M{"state": "Success", "reversedBy": "another"}, false},
+		"reversed by ''": {bson.M{"state": "Success", "reversedBy": ""}, false},
+		"on its way":     {bson.M{"state": "Committed"}, false},
+		"failed":         {bson.M{"state": "Fail"}, false},
+		"reserved":       {bson.M{"state": "Success", "pending": bson.M{"another": int64(0)}}, false},
+	} {
+		b.claimed(name, b.leg("alice", -60))
+		b.change("transfers", name, bson.M{"$set": row.change})
+		w := reversal("of "+name, name)
+		prepare := prepareWith(1, b.on(w, at(protocol.ReadFence, 1)).Facts.Fence)
+		before := b.raw("transfers", name)
+		if answer := b.on(w, prepare); !row.fits {
+			require.Equal(t, protocol.NotMatched, answer.Result, name)
+			require.Equal(t, before, b.raw("transfers", name))
+			require.True(t, b.on(w, at(protocol.Look, 1)).Facts.Unmet, name)
+			continue
+		}
+		require.Equal(t, bson.M{"of " + name: int64(0)}, asMap(t, b.raw("transfers", name))["pending"])
+		require.True(t, b.on(w, at(protocol.Look, 1)).Facts.Marker)
+		original, found, err := b.store.GetTransfer(t.Context(), name)
+		require.True(t, found && err == nil && original.Reserved())
+		b.applied(w, replacing(at(protocol.Settle, 1)))
+		after := asMap(t, b.raw("transfers", name))
+		require.Equal(t, "of "+name, after["reversedBy"])
+		require.Equal(t, bson.M{}, after["pending"])
+		require.IsType(t, bson.ObjectID{}, after["fence"])
+		require.Nil(t, after["inFlight"])
+		original, _, err = b.store.GetTransfer(t.Context(), name)
+		require.NoError(t, err)
+		require.False(t, original.Reserved())
+		require.Equal(t, "of "+name, original.ReversedBy)
+	}
+	gone := reversal("of nothing", "nothing")
+	assert.Equal(t, protocol.Facts{Unmet: true, Spare: true}, b.on(gone, at(protocol.Look, 1)).Facts)
+}
+
+// A transfer with effects is stored as it is documented, and read back the same: another process finishes it.
+func TestStoredEffects(t *testing.T) {
+	t.Parallel()
+	b := newShop(t)
+	w := b.changing("t", b.effect("o", unpaid(), paid()), b.effect(7, nil, paid()), b.effect(bson.ObjectID{7}, unpaid(), nil))
+	b.applied(w, claim(protocol.Insert))
+	ns := b.db.Name() + ".orders"
+	assert.Equal(t, bson.A{
+		bson.M{"documents": "orders", "ns": ns, "id": "o", "require": bson.M{"status": "unpaid"}, "set": bson.M{"status": "paid", "by": "me"}},
+		bson.M{"documents": "orders", "ns": ns, "id": int64(7), "set": bson.M{"status": "paid", "by": "me"}},
+		bson.M{"documents": "orders", "ns": ns, "id": bson.ObjectID{7}, "require": bson.M{"status": "unpaid"}},
+	}, b.stored("t", "createdAt", "lastModified")["effects"])
+	stored, found, err := b.store.GetTransfer(t.Context(), "t")
+	require.NoError(t, err)
+	require.True(t, found)
+	b.putIn("orders", bson.M{"_id": "o", "status": "unpaid"}, bson.M{"_id": 7.0}, bson.M{"_id": bson.ObjectID{7}, "status": "unpaid"})
+	another, err := b.store.NewWork(stored, "another")
+	require.NoError(t, err)
+	b.prepared(another)
+	b.applied(another, at(protocol.Settle, 0), at(protocol.Settle, 1), at(protocol.Settle, 2))
+	b.has("orders", bson.M{"_id": "o", "status": "paid", "by": "me", "pending": bson.M{}})
+	b.has("orders", bson.M{"_id": 7.0, "status": "paid", "by": "me", "pending": bson.M{}})
+	b.has("orders", bson.M{"_id": bson.ObjectID{7}, "status": "unpaid", "pending": bson.M{}})
+
+	strangers := newBank(t)
+	_, err = strangers.store.NewWork(stored, "me")
+	require.ErrorIs(t, err, ErrForeign)
+	moved := stored
+	moved.Effects = []Effect{stored.Effects[0]}
+	moved.Effects[0].Namespace = "elsewhere.orders"
+	_, err = b.store.NewWork(moved, "me")
+	require.ErrorIs(t, err, ErrForeign)
+	refusal := decide(protocol.Rollback, 1)
+	refusal.Refusal = protocol.Refusal{Reason: protocol.RequirementFailed, Participant: 1}
+	b.applied(w, refusal)
+	failure := b.stored("t", "createdAt", "lastModified")["failure"]
+	assert.Equal(t, bson.M{"code": "requirementFailed", "ledger": "orders", "account": `{"$numberLong":"7"}`, "message": ""}, failure)
+}

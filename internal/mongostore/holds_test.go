@@ -1,0 +1,292 @@
+package mongostore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// held returns a work on a hold of an hour that it has stored, prepared and marked as held.
+func (b *bank) held(id string, legs ...Leg) *Work {
+	b.t.Helper()
+	w := b.holding(id, legs...)
+	b.prepared(w)
+	b.applied(w, markHeld(1, true))
+	return w
+}
+
+// holding returns a work on a hold of an hour that it has stored.
+func (b *bank) holding(id string, legs ...Leg) *Work {
+	b.t.Helper()
+	w := b.work(id, legs...)
+	w.Transfer.Hold, w.HoldFor = true, time.Hour
+	b.applied(w, claim(protocol.Insert))
+	return w
+}
+
+func markHeld(epoch int64, clean bool) protocol.Operation {
+	op := about(protocol.MarkHeld)
+	op.Epoch, op.Clean = epoch, clean
+	return op
+}
+
+// A hold is stored with the time at which it expires, by the server's clock, and marked as held where it is still its execution's.
+func TestMarkHeld(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	w := b.holding("order", b.leg("alice", -60))
+	expiry := b.raw("transfers", "order").Lookup("expiresAt").Time()
+	assert.Equal(t, b.raw("transfers", "order").Lookup("createdAt").Time().Add(time.Hour), expiry)
+	for _, spoil := range []bson.M{{"state": "Committed"}, {"state": "Rollback"}, {"epoch": int64(2)}, {"owner": "another"}} {
+		restore := bson.M{}
+		for name := range spoil {
+			restore[name] = b.raw("transfers", "order").Lookup(name)
+		}
+		b.change("transfers", "order", bson.M{"$set": spoil})
+		before := b.raw("transfers", "order")
+		assert.Equal(t, protocol.NotMatched, b.on(w, markHeld(1, true)).Result, "%v", spoil)
+		assert.Equal(t, before, b.raw("transfers", "order"))
+		b.change("transfers", "order", bson.M{"$set": restore})
+	}
+	shape := bson.M{
+		"_id": "order", "state": "Preparing", "open": true, "epoch": int64(1), "owner": "owner of order", "hold": true, "held": true,
+		"verified": int64(1), "digest": bson.Binary{Data: []byte{1, 42}}, "expiresAt": bson.NewDateTimeFromTime(expiry),
+		"legs": bson.A{bson.M{"ledger": "", "ns": b.db.Name() + ".accounts", "account": "alice", "amount": int64(-60)}},
+	}
+	assert.Equal(t, protocol.Applied, b.on(w, markHeld(1, false)).Result)
+	assert.Equal(t, shape, b.stored("order", "createdAt", "lastModified"), "a dirty one")
+	assert.Equal(t, protocol.Applied, b.on(w, markHeld(1, true)).Result)
+	shape["clean"], shape["verified"] = true, int64(2)
+	assert.Equal(t, shape, b.stored("order", "createdAt", "lastModified"), "a clean one")
+	look := b.on(w, about(protocol.LookTransfer)).Transfer
+	assert.Equal(t, protocol.Image{Found: true, State: protocol.Preparing, Epoch: 1, Mine: true, Held: true, Clean: true}, look)
+}
+
+// Of several that are marked as held by one command of which only some match, a deciding read tells which; likewise where there are
+// decisions beside them.
+func TestShortCountOfHolds(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	var works []*Work
+	var rs requests
+	for i := range 4 {
+		works = append(works, b.holding(fmt.Sprint("t", i), b.leg("alice", -60)))
+	}
+	b.change("transfers", "t1", bson.M{"$set": bson.M{"epoch": int64(2)}})
+	b.change("transfers", "t2", bson.M{"$set": bson.M{"owner": "another", "held": true}})
+	rs.add(works[0], markHeld(1, true))
+	rs.add(works[1], markHeld(1, true))
+	rs.add(works[2], markHeld(1, true))
+	rs.add(works[3], decide(protocol.Rollback, 1))
+	applied, not := protocol.Applied, protocol.NotMatched
+	assert.Equal(t, []protocol.Result{applied, not, not, applied}, b.batch(rs))
+	assert.True(t, works[0].Transfer.Held)
+}
+
+// holdRow is a stored hold, changed, and what claims of it match.
+type holdRow struct {
+	name    string
+	change  bson.M
+	matches []protocol.Claiming
+}
+
+func holdRows() []holdRow {
+	const resume, cancel, unheld, post, expire = protocol.TakeOver, protocol.TakeToCancel, protocol.TakeUnheld, protocol.Post, protocol.Expire
+	past, future := time.Now().Add(-time.Second), time.Now().Add(time.Hour)
+	return []holdRow{
+		{"not held", bson.M{}, []protocol.Claiming{cancel, unheld}},
+		{"held is null", bson.M{"held": nil}, []protocol.Claiming{cancel, unheld}},
+		{"held", bson.M{"held": true}, []protocol.Claiming{cancel, post}},
+		{"held, and its time is not over", bson.M{"held": true, "expiresAt": future}, []protocol.Claiming{cancel, post}},
+		{"held, and its time is over", bson.M{"held": true, "expiresAt": past}, []protocol.Claiming{cancel, expire}},
+		{"not held, and its time is over", bson.M{"expiresAt": past}, []protocol.Claiming{cancel, unheld, expire}},
+		{"held, without a time", bson.M{"held": true, "expiresAt": nil}, []protocol.Claiming{cancel, expire}},
+		{"no hold", bson.M{"hold": nil}, []protocol.Claiming{resume, cancel}},
+		{"no hold, held", bson.M{"hold": false, "held": true}, []protocol.Claiming{resume, cancel}},
+		{"no hold, with a time that is over", bson.M{"hold": nil, "expiresAt": past}, []protocol.Claiming{resume, cancel}},
+		{"posted", bson.M{"held": true, "state": "Committed"}, []protocol.Claiming{resume}},
+		{"voided", bson.M{"held": true, "state": "Rollback", "expiresAt": past}, []protocol.Claiming{resume}},
+		{"refused", bson.M{"state": "Rollback"}, []protocol.Claiming{resume}},
+		{"succeeded", bson.M{"held": true, "state": "Success", "expiresAt": past}, nil},
+		{"failed", bson.M{"state": "Fail"}, nil},
+		{"waiting", bson.M{"state": "Initiated"}, nil},
+	}
+}
+
+// Which claims a hold in which state matches, one by one and many together, and what they make of it.
+func TestClaimsOfHolds(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	for _, together := range []bool{false, true} {
+		for _, how := range []protocol.Claiming{
+			protocol.TakeOver, protocol.TakeToCancel, protocol.TakeUnheld, protocol.Post, protocol.Expire,
+		} {
+			var rs requests
+			for _, row := range holdRows() {
+				w := b.holding(fmt.Sprintf("%s, %s, %t", row.name, how, together), b.leg("alice", -60), b.leg("bob", 60))
+				b.change("transfers", w.Transfer.ID, bson.M{"$set": row.change})
+				w.Owner = "another"
+				rs.add(w, claim(how))
+			}
+			if together {
+				b.batch(rs)
+			}
+			for i, row := range holdRows() {
+				w, id := rs[i].Work, rs[i].Work.Transfer.ID
+				if !together {
+					rs[i].Answer = b.on(w, claim(how))
+				}
+				b.checkClaim(rs[i].Answer, w, row, id, how)
+			}
+		}
+	}
+}
+
+// checkClaim checks the answer to a claim and what is stored after it.
+func (b *bank) checkClaim(answer protocol.Answer, w *Work, row holdRow, id string, how protocol.Claiming) {
+	b.t.Helper()
+	matches := false
+	for _, matched := range row.matches {
+		matches = matches || matched == how
+	}
+	after := asMap(b.t, b.raw("transfers", id))
+	if !matches {
+		require.Equal(b.t, protocol.Answer{Result: protocol.NotMatched}, answer, id)
+		require.EqualValues(b.t, 1, after["epoch"], id)
+		return
+	}
+	require.Equal(b.t, protocol.Applied, answer.Result, id)
+	require.EqualValues(b.t, 2, after["epoch"], id)
+	state := protocol.Preparing
+	if stored, is := row.change["state"].(string); is {
+		state = protocol.State(stored)
+	}
+	if how == protocol.Post {
+		state = protocol.Committed
+		require.Nil(b.t, after["attempts"], "to post is no recovery")
+		require.WithinDuration(b.t, time.Now(), after["committedAt"].(bson.DateTime).Time(), time.Minute)
+	} else {
+		require.EqualValues(b.t, 1, after["attempts"], id)
+		require.Nil(b.t, after["committedAt"], id)
+	}
+	require.EqualValues(b.t, state, after["state"], id)
+	require.Equal(b.t, state, answer.Transfer.State, id)
+	require.True(b.t, answer.Transfer.Mine, id)
+	require.Nil(b.t, after["posted"], id)
+	require.WithinDuration(b.t, time.Now(), after["lastModified"].(bson.DateTime).Time(), time.Minute)
+	require.Equal(b.t, w.Transfer.Epoch, answer.Transfer.Epoch, id)
+}
+
+// A hold that is not held is taken over to go on with it only when it has shown no sign of life for the threshold, by the server's clock.
+func TestTakeUnheldGoesByTheServersClock(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	w := b.holding("order", b.leg("alice", -60))
+	w.Threshold = time.Hour
+	assert.Equal(t, protocol.NotMatched, b.on(w, claim(protocol.TakeUnheld)).Result)
+	b.change("transfers", "order", bson.M{"$set": bson.M{"lastModified": time.Now().Add(-2 * time.Hour)}})
+	assert.Equal(t, protocol.Applied, b.on(w, claim(protocol.TakeUnheld)).Result)
+}
+
+// The search for expired holds finds those that may be voided, the oldest first, and that for stalled transfers none that may be decided.
+func TestExpiredHoldsAreFound(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	for i, row := range holdRows() {
+		w := b.holding(row.name, b.leg("alice", -60))
+		b.change("transfers", row.name, bson.M{"$set": row.change})
+		if at, is := row.change["expiresAt"].(time.Time); is && at.Before(time.Now()) {
+			b.change("transfers", row.name, bson.M{"$set": bson.M{"expiresAt": at.Add(-time.Duration(i) * time.Hour)}})
+		}
+		if w.Transfer.State = protocol.State(fmt.Sprint(row.change["state"])); w.Transfer.State.Final() {
+			b.change("transfers", row.name, bson.M{"$unset": bson.M{"open": ""}})
+		}
+	}
+	var expired, stalled []string
+	for found, err := range b.store.Expired(t.Context()) {
+		require.NoError(t, err)
+		expired = append(expired, found.ID)
+	}
+	for found, err := range b.store.Stalled(t.Context(), 0) {
+		require.NoError(t, err)
+		stalled = append(stalled, found.ID)
+	}
+	assert.Equal(t, []string{"held, without a time", "not held, and its time is over", "held, and its time is over"}, expired)
+	assert.ElementsMatch(t, []string{"no hold", "no hold, held", "no hold, with a time that is over", "posted", "voided", "refused"}, stalled)
+}
+
+// Of a hold of which a part is posted the credit gets that part, and the debit the rest, to the last digit; an undo gives all of it back. Whoever
+// takes the posted hold over knows the part.
+func TestPartOfAHold(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	for _, row := range []struct {
+		held, part, alice, bob money.Amount
+	}{
+		{money.Units(60), money.Units(20), money.Units(80), money.Units(120)},
+		{money.Units(60), money.Units(1), money.Units(99), money.Units(101)},
+		{money.Units(60), money.Units(60), money.Units(40), money.Units(160)},
+		{dec("60.50"), dec("0.000000000001"), dec("99.999999999999"), dec("100.000000000001")},
+		{dec("60.50"), dec("60.499999999999"), dec("39.500000000001"), dec("160.499999999999")},
+	} {
+		for _, takenOver := range []bool{false, true} {
+			hundred := any(int64(100))
+			if row.held.Kind() == money.Exact {
+				hundred = decimal("100")
+			}
+			id := fmt.Sprintf("%s of %s, %t", row.part, row.held, takenOver)
+			alice, bob := "alice "+id, "bob "+id
+			b.put(account(alice, bson.M{"balance": hundred}), account(bob, bson.M{"balance": hundred}))
+			w := b.held(id, b.legIn("", alice, row.held.Neg()), b.legIn("", bob, row.held))
+			w.Post = &row.part
+			b.applied(w, claim(protocol.Post))
+			assert.Equal(t, row.part.Canonical(), mustAmount(t, b.raw("transfers", id).Lookup("posted")).Canonical())
+			if takenOver {
+				w = b.work(id, b.legIn("", alice, row.held.Neg()), b.legIn("", bob, row.held))
+				w.Owner = "another"
+				b.applied(w, claim(protocol.TakeOver))
+			}
+			b.applied(w, at(protocol.Settle, 0), at(protocol.Settle, 1), finish(protocol.Success))
+			for name, want := range map[string]money.Amount{alice: row.alice, bob: row.bob} {
+				document := b.raw("accounts", name)
+				assert.Zero(t, want.Cmp(mustAmount(t, document.Lookup("balance"))), "%s: %s", name, document)
+				assert.Equal(t, bson.Raw{5, 0, 0, 0, 0}, bson.Raw(document.Lookup("pending").Value))
+			}
+		}
+	}
+}
+
+// Settles of parts share a statement with prepares on the same account, which may spend what they pay in; and an undo pays all of it.
+func TestPartsCoalesce(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.put(account("alice", bson.M{"balance": int64(100)}), account("bob", bson.M{"balance": int64(0)}))
+	part := money.Units(15)
+	var posted []*Work
+	for i := range 2 {
+		w := b.held(fmt.Sprint("h", i), b.leg("alice", -50), b.leg("bob", 50))
+		w.Post = &part
+		b.applied(w, claim(protocol.Post))
+		posted = append(posted, w)
+	}
+	voided := b.holding("v", b.leg("alice", -1), b.leg("bob", 1))
+	voided.Transfer.Posted = nil
+	next := b.claimed("n", b.leg("alice", -70), b.leg("carol", 70))
+	prepare := b.ready(next)[0]
+	b.has("accounts", account("alice", bson.M{"balance": int64(0), "pending": bson.M{"h0": int64(-50), "h1": int64(-50)}}))
+	rs := of(at(protocol.Settle, 0), posted...)
+	rs.add(next, prepare)
+	b.log.take()
+	assert.Equal(t, all(3, protocol.Applied), b.batch(rs))
+	assert.Equal(t, []int{1}, b.statements())
+	b.has("accounts", account("alice", bson.M{"balance": int64(0), "pending": bson.M{"n": int64(-70)}}))
+	assert.Equal(t, all(2, protocol.Applied), b.batch(of(at(protocol.Settle, 1), posted...)))
+	b.has("accounts", account("bob", bson.M{"balance": int64(30)}))
+}
