@@ -92,16 +92,24 @@ func ofAccount(ledger, account string) bson.E {
 	leg := withLeg(bson.D{{Key: "account", Value: account}, {Key: "ledger", Value: ledger}})
 	exists := bson.D{{Key: "$exists", Value: true}}
 	return bson.E{Key: "$or", Value: bson.A{
-		bson.D{{Key: "open", Value: true}, {Key: "hold", Value: bson.D{{Key: "$in", Value: bson.A{nil, true}}}}, leg},
+		bson.D{{Key: "open", Value: true}, anyHold(), leg},
 		bson.D{{Key: "committedAt", Value: exists}, leg},
 		bson.D{{Key: "failure", Value: exists}, leg},
 	}}
 }
 
+// noHold and anyHold are conditions by which the index of unfinished work is found.
+func noHold() bson.E {
+	return bson.E{Key: "hold", Value: bson.D{{Key: "$in", Value: bson.A{nil, false}}}}
+}
+func anyHold() bson.E {
+	return bson.E{Key: "hold", Value: bson.D{{Key: "$in", Value: bson.A{nil, false, true}}}}
+}
+
 // Stalled yields the transfers that a takeover with this threshold would get, the oldest first.
 func (s *Store) Stalled(ctx context.Context, threshold time.Duration) iter.Seq2[Transfer, error] {
 	open := bson.E{Key: "open", Value: true}
-	plain := bson.D{open, {Key: "hold", Value: nil}, {Key: "epoch", Value: bson.D{{Key: "$ne", Value: 0}}}}
+	plain := bson.D{open, noHold(), {Key: "epoch", Value: bson.D{{Key: "$ne", Value: 0}}}}
 	hold := bson.D{open, {Key: "hold", Value: true}, stateIn(protocol.Committed, protocol.Rollback)} // of holds that live there may be many
 	either := bson.D{{Key: "$or", Value: bson.A{append(plain, stalled(threshold)...), append(hold, modifiedBefore(threshold)...)}}}
 	return s.list(ctx, either, options.Find().SetSort(oldestFirst("lastModified")), CommandLimit)
@@ -113,7 +121,7 @@ func (s *Store) Stalled(ctx context.Context, threshold time.Duration) iter.Seq2[
 func (s *Store) Initiated(ctx context.Context) iter.Seq2[Transfer, error] {
 	waiting := func(more ...bson.E) bson.D {
 		return append(bson.D{
-			{Key: "open", Value: true}, {Key: "hold", Value: nil}, {Key: "epoch", Value: 0}, {Key: "state", Value: protocol.Initiated},
+			{Key: "open", Value: true}, noHold(), {Key: "epoch", Value: 0}, {Key: "state", Value: protocol.Initiated},
 		}, more...)
 	}
 	due := waiting(

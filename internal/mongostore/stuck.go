@@ -95,7 +95,7 @@ func (n note) size() int {
 func isStuck() bson.D {
 	return bson.D{
 		{Key: "open", Value: true},
-		{Key: "hold", Value: bson.D{{Key: "$in", Value: bson.A{nil, true}}}},
+		anyHold(),
 		{Key: "stuck", Value: bson.D{{Key: "$exists", Value: true}}},
 	}
 }
