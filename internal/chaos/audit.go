@@ -19,11 +19,15 @@ type audit struct {
 	when      string
 	accounts  map[string]accountDocument
 	transfers map[string]transferDocument
+	orders    map[string]orderDocument
 }
 
 // newAudit reads everything.
 func newAudit(ctx context.Context, db *mongo.Database, b bank, f *findings, when string) (*audit, error) {
-	a := &audit{bank: b, findings: f, when: when, accounts: map[string]accountDocument{}, transfers: map[string]transferDocument{}}
+	a := &audit{
+		bank: b, findings: f, when: when,
+		accounts: map[string]accountDocument{}, transfers: map[string]transferDocument{}, orders: map[string]orderDocument{},
+	}
 	var accounts []accountDocument
 	if err := readAll(ctx, db.Collection("accounts"), bson.D{}, &accounts); err != nil {
 		return nil, err
@@ -37,6 +41,13 @@ func newAudit(ctx context.Context, db *mongo.Database, b bank, f *findings, when
 	}
 	for _, document := range transfers {
 		a.transfers[document.ID] = document
+	}
+	var all []orderDocument
+	if err := readAll(ctx, db.Collection(orders), bson.D{}, &all); err != nil {
+		return nil, err
+	}
+	for _, document := range all {
+		a.orders[document.ID] = document
 	}
 	return a, nil
 }
@@ -56,7 +67,7 @@ func (a *audit) balances() {
 		if t.State != transfer.StateSuccess {
 			continue
 		}
-		for _, leg := range t.Legs {
+		for _, leg := range t.moved() {
 			want[leg.Account] += leg.Amount
 		}
 	}
@@ -95,6 +106,13 @@ func (a *audit) states(asked map[string]int, decided map[string]transfer.State) 
 
 // asAsked reports whether a transfer has the legs of the request that its ID stands for.
 func (a *audit) asAsked(t transferDocument) bool {
+	have := map[string]int64{}
+	for _, leg := range t.Legs {
+		have[leg.Account] += leg.Amount
+	}
+	if t.Reverses != "" {
+		return a.asReversal(t, have)
+	}
 	want := map[string]int64{}
 	req := a.bank.request(t.ID)
 	for _, leg := range req.Legs {
@@ -102,10 +120,6 @@ func (a *audit) asAsked(t transferDocument) bool {
 	}
 	if len(req.Legs) == 0 {
 		want[req.From], want[req.To] = -units(req.Amount), units(req.Amount)
-	}
-	have := map[string]int64{}
-	for _, leg := range t.Legs {
-		have[leg.Account] += leg.Amount
 	}
 	return maps.Equal(want, have)
 }
@@ -157,7 +171,9 @@ func lieOf(e entry, t transferDocument, stored bool) string {
 			return "the caller knew that it is stored"
 		}
 		return ""
-	case done, refused, conflict, tooLate, rejected, keptOpen:
+	case alreadyReversed, notReversible:
+		return "" // They are about the original: see reversals.
+	case done, refused, conflict, tooLate, rejected, keptOpen, notHeld:
 	}
 	if !stored {
 		return "it is not stored"
@@ -171,13 +187,17 @@ func possible(v verb, w word) bool {
 	case unanswered, inDoubt, unwritten, done:
 		return true
 	case conflict:
-		return v == verbConflict
+		return v == verbConflict || v == verbPost
 	case refused:
-		return v == verbTransfer || v == verbSubmit || v == verbWait
+		return v.stores() || v == verbWait || v == verbPost
 	case tooLate:
-		return v == verbCancel
+		return v == verbCancel || v == verbVoid
 	case notFound:
-		return v == verbCancel || v == verbGet || v == verbWait
+		return v == verbCancel || v == verbGet || v == verbWait || v == verbPost || v == verbVoid || v == verbReverse
+	case notHeld:
+		return v == verbPost
+	case alreadyReversed, notReversible:
+		return v == verbReverse
 	case keptOpen:
 		return v == verbClose
 	case rejected:
@@ -188,8 +208,12 @@ func possible(v verb, w word) bool {
 // lieOfStored says what is not true about an answer that tells of a stored transfer.
 func lieOfStored(e entry, t transferDocument) string {
 	switch {
+	case e.Verb == verbPost && e.Word == conflict:
+		return lieIf(!t.forward() || t.Posted == e.Part, "it was not posted with another amount")
 	case (e.Verb == verbConflict) != (e.Word == conflict):
 		return "another payload must be told a conflict, and no other one may be"
+	case e.Word == notHeld:
+		return lieIf(e.Held, "the caller knew that it is held, or has been")
 	case e.Word == refused && (t.State != transfer.StateFail || t.Failure.Code != e.Code):
 		return "it is not what is stored"
 	case e.Word == tooLate && t.State != transfer.StateSuccess:
@@ -200,14 +224,25 @@ func lieOfStored(e entry, t transferDocument) string {
 	return ""
 }
 
+func lieIf(lies bool, what string) string {
+	if lies {
+		return what
+	}
+	return ""
+}
+
 // lieOfRecord says what is not true about a record that was answered.
 func lieOfRecord(e entry, t transferDocument) string {
 	forward := e.State == transfer.StateCommitted || e.State == transfer.StateSuccess
 	back := e.State == transfer.StateRollback || e.State == transfer.StateFail
 	switch {
-	case (e.Verb == verbTransfer || e.Verb == verbWait) && !forward:
+	case (e.Verb == verbTransfer || e.Verb == verbWait || e.Verb == verbPost || e.Verb == verbReverse) && !forward:
 		return "this is not what success looks like"
-	case e.Verb == verbCancel && e.State != transfer.StateFail:
+	case e.Verb == verbPost && t.Posted != e.Part:
+		return "another amount was posted"
+	case e.Verb == verbHold && (back || !t.Held):
+		return "this is not what a hold looks like"
+	case (e.Verb == verbCancel || e.Verb == verbVoid) && e.State != transfer.StateFail:
 		return "this is not what a cancelled transfer looks like"
 	case forward && !t.forward(), back && t.forward():
 		return "it has not stayed so"

@@ -27,10 +27,14 @@ type caller struct {
 	calls int
 	again []string // to be asked again
 	known []string // stored, as this caller was told
+	// held and succeeded are those of the known that it was told are held, or have succeeded.
+	held, succeeded map[string]bool
 }
 
 func newCaller(w *worker, coord *transfer.Coordinator, i int) *caller {
-	c := &caller{worker: w, name: fmt.Sprintf("%d-%d-%d", w.Slot, w.Life, i), coord: coord}
+	c := &caller{
+		worker: w, name: fmt.Sprintf("%d-%d-%d", w.Slot, w.Life, i), coord: coord, held: map[string]bool{}, succeeded: map[string]bool{},
+	}
 	c.rng = rand.New(rand.NewPCG(w.Seed, uint64(w.Slot)<<40+uint64(w.Life)<<16+uint64(i)+1))
 	for n, id := range w.Again {
 		if n%w.Clients == i {
@@ -56,8 +60,14 @@ func (c *caller) work(ctx context.Context) {
 // act calls one verb, or several that belong together.
 func (c *caller) act(ctx context.Context) {
 	switch dice := c.rng.IntN(100); {
-	case dice < 50:
+	case dice < 30:
 		c.transfer(ctx, c.newID())
+	case dice < 42:
+		c.holds(ctx)
+	case dice < 49:
+		c.pay(ctx)
+	case dice < 54:
+		c.reverse(ctx)
 	case dice < 60:
 		c.transfer(ctx, fmt.Sprintf("shared-%d", time.Now().UnixNano()/int64(sharedPeriod)))
 	case dice < 70:
@@ -80,19 +90,51 @@ func (c *caller) newID() string {
 
 // call reports a call and remembers what is stored.
 func (c *caller) call(ctx context.Context, v verb, id string, call func(ctx context.Context, name string) (transfer.Record, error)) entry {
+	return c.tell(ctx, entry{Verb: v, ID: id, Known: c.knows(id)}, call)
+}
+
+// tell reports a call that is more than a verb and an ID.
+func (c *caller) tell(ctx context.Context, e entry, call func(ctx context.Context, name string) (transfer.Record, error)) entry {
 	c.calls++
-	name := fmt.Sprintf("%s:%d", c.name, c.calls)
-	e := c.report.during(ctx, entry{Call: name, Verb: v, ID: id, Known: c.knows(id)}, func(ctx context.Context) (transfer.Record, error) {
-		return call(ctx, name)
-	})
+	e.Call = fmt.Sprintf("%s:%d", c.name, c.calls)
+	e = c.report.during(ctx, e, func(ctx context.Context) (transfer.Record, error) { return call(ctx, e.Call) })
 	switch {
-	case v == verbClose || v == verbReopen:
+	case e.Verb == verbClose || e.Verb == verbReopen:
 	case e.Word == done || e.Word == refused:
-		c.known = append(c.known[max(0, len(c.known)-remembered+1):], id)
-	case e.Word == inDoubt || e.Word == unwritten:
-		c.again = append(c.again[max(0, len(c.again)-remembered+1):], id)
+		c.learn(e)
+	case (e.Word == inDoubt || e.Word == unwritten) && e.Verb.stores():
+		c.again = append(c.again[max(0, len(c.again)-remembered+1):], e.ID)
 	}
 	return e
+}
+
+// learn remembers what a clear answer tells of a transfer, and forgets the oldest one.
+func (c *caller) learn(e entry) {
+	if len(c.known) == remembered {
+		delete(c.held, c.known[0])
+		delete(c.succeeded, c.known[0])
+		c.known = c.known[1:]
+	}
+	c.known = append(c.known, e.ID)
+	if e.Verb == verbHold && e.Word == done {
+		c.held[e.ID] = true
+	}
+	if e.Word == done && e.State == transfer.StateSuccess {
+		c.succeeded[e.ID] = true
+	}
+}
+
+// ask asks for what an ID stands for.
+func (c *caller) ask(ctx context.Context, id string) {
+	_, reverses := originalOf(id)
+	switch {
+	case isHold(id):
+		c.hold(ctx, id)
+	case reverses:
+		c.reversal(ctx, id)
+	default:
+		c.transfer(ctx, id)
+	}
 }
 
 func (c *caller) knows(id string) bool {
@@ -133,18 +175,7 @@ func (c *caller) submit(ctx context.Context, id string) {
 
 // cancelRace asks for a transfer and, at the same time, for its cancellation.
 func (c *caller) cancelRace(ctx context.Context, id string) {
-	rival := newCaller(c.worker, c.coord, c.Clients)
-	rival.name, rival.again = fmt.Sprintf("%s-rival-%d", c.name, c.calls), nil
-	ended := make(chan struct{})
-	delay := time.Duration(c.rng.Int64N(int64(30 * time.Millisecond)))
-	go func() {
-		defer close(ended)
-		if pause(ctx, delay) {
-			rival.cancel(ctx, id)
-		}
-	}()
-	c.transfer(ctx, id)
-	<-ended
+	c.against(ctx, func(rival *caller) { rival.cancel(ctx, id) }, func() { c.transfer(ctx, id) })
 }
 
 func (c *caller) cancel(ctx context.Context, id string) {
@@ -158,7 +189,7 @@ func (c *caller) askAgain(ctx context.Context) {
 	if len(c.again) > 0 {
 		id := c.again[0]
 		c.again = c.again[1:]
-		c.transfer(ctx, id)
+		c.ask(ctx, id)
 	}
 	if len(c.known) == 0 {
 		return
@@ -166,7 +197,10 @@ func (c *caller) askAgain(ctx context.Context) {
 	id := c.known[c.rng.IntN(len(c.known))]
 	switch c.rng.IntN(3) {
 	case 0:
-		c.transfer(ctx, id)
+		c.ask(ctx, id)
+		if isHold(id) {
+			c.decideHold(ctx, id)
+		}
 	case 1:
 		c.call(ctx, verbGet, id, func(ctx context.Context, _ string) (transfer.Record, error) { return c.coord.Get(ctx, id) })
 	case 2:

@@ -39,7 +39,7 @@ type checker struct {
 func (c *checker) work(ctx context.Context) {
 	for pause(ctx, snapshotPause) {
 		limited, cancel := context.WithTimeout(ctx, snapshotLimit)
-		accounts, transfers, err := c.snapshot(limited)
+		accounts, reserved, transfers, err := c.snapshot(limited)
 		cancel()
 		c.mu.Lock()
 		if err != nil {
@@ -47,22 +47,27 @@ func (c *checker) work(ctx context.Context) {
 		} else {
 			c.good++
 			c.check(accounts, transfers)
+			c.checkOrders(reserved, transfers)
 		}
 		c.mu.Unlock()
 	}
 }
 
-// snapshot reads all accounts, and the transfers that have markers there, as they were at one moment.
-func (c *checker) snapshot(ctx context.Context) (map[string]accountDocument, map[string]transferDocument, error) {
+// snapshot reads all accounts, the orders that are reserved, and the transfers that have markers there, as they were at one moment.
+func (c *checker) snapshot(ctx context.Context) (map[string]accountDocument, []orderDocument, map[string]transferDocument, error) {
 	session, err := c.db.Client().StartSession(options.Session().SetSnapshot(true))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	defer session.EndSession(context.WithoutCancel(ctx))
 	ctx = mongo.NewSessionContext(ctx, session)
 	var found []accountDocument
 	if err := readAll(ctx, c.db.Collection("accounts"), bson.D{}, &found); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
+	}
+	var ordered []orderDocument
+	if err := readAll(ctx, c.db.Collection(orders), reserved(), &ordered); err != nil {
+		return nil, nil, nil, err
 	}
 	accounts, marked := map[string]accountDocument{}, map[string]bool{}
 	for _, a := range found {
@@ -71,16 +76,21 @@ func (c *checker) snapshot(ctx context.Context) (map[string]accountDocument, map
 			marked[id] = true
 		}
 	}
+	for _, o := range ordered {
+		for id := range o.Pending {
+			marked[id] = true
+		}
+	}
 	var stored []transferDocument
 	ids := slices.AppendSeq([]string{}, maps.Keys(marked))
 	if err := readAll(ctx, c.db.Collection("transfers"), bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}, &stored); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	transfers := map[string]transferDocument{}
 	for _, t := range stored {
 		transfers[t.ID] = t
 	}
-	return accounts, transfers, nil
+	return accounts, ordered, transfers, nil
 }
 
 func readAll(ctx context.Context, from *mongo.Collection, filter bson.D, into any) error {
@@ -101,10 +111,7 @@ func (c *checker) check(accounts map[string]accountDocument, transfers map[strin
 			if wrong := misplaced(a, id, amount, t, stored); wrong != "" {
 				c.findings.add("marker "+a.ID+" "+id, "%s\n%s", wrong, story(map[string]accountDocument{a.ID: a}, map[string]transferDocument{id: t}))
 			}
-			// What was taken waits in the debit's marker until the decision, and in the credit's one after it.
-			if (amount > 0) == t.forward() {
-				transit += max(amount, -amount)
-			}
+			transit += t.waiting(amount)
 		}
 		if a.Balance < a.Floor {
 			c.findings.add("floor "+a.ID, "account %s has less than its floor\n    %s", a.ID, a)
@@ -122,6 +129,15 @@ func (c *checker) check(accounts map[string]accountDocument, transfers map[strin
 	}
 	for id, t := range transfers {
 		c.follow(id, t)
+	}
+}
+
+// checkOrders checks the orders that are reserved in a snapshot.
+func (c *checker) checkOrders(reserved []orderDocument, transfers map[string]transferDocument) {
+	for _, o := range reserved {
+		if wrong := misreserved(o, transfers); wrong != "" {
+			c.findings.add("order "+o.ID, "order %s %s\n    %s", o.ID, wrong, o)
+		}
 	}
 }
 

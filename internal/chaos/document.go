@@ -26,11 +26,19 @@ func (a accountDocument) String() string {
 
 // transferDocument is a transfer as it is stored.
 type transferDocument struct {
-	ID      string         `bson:"_id"`
-	State   transfer.State `bson:"state"`
-	Epoch   int64          `bson:"epoch"`
-	Owner   string         `bson:"owner"`
-	Legs    []legDocument  `bson:"legs"`
+	ID     string         `bson:"_id"`
+	State  transfer.State `bson:"state"`
+	Epoch  int64          `bson:"epoch"`
+	Owner  string         `bson:"owner"`
+	Legs   []legDocument  `bson:"legs"`
+	Hold   bool           `bson:"hold"`
+	Held   bool           `bson:"held"`
+	Posted int64          `bson:"posted"` // 0: all of it
+
+	Reverses   string           `bson:"reverses"`
+	ReversedBy string           `bson:"reversedBy"`
+	Pending    map[string]int64 `bson:"pending"`
+
 	Failure struct {
 		Code string `bson:"code"`
 	} `bson:"failure"`
@@ -45,8 +53,38 @@ type legDocument struct {
 }
 
 func (t transferDocument) String() string {
-	return fmt.Sprintf("{_id: %s, state: %s, epoch: %d, owner: %s, legs: %v, failure: %s, stored by call: %s}",
-		t.ID, t.State, t.Epoch, t.Owner, t.Legs, t.Failure.Code, t.Metadata.Call)
+	return fmt.Sprintf("{_id: %s, state: %s, epoch: %d, owner: %s, legs: %v, hold: %t, held: %t, posted: %d, reverses: %s, reversedBy: %s, "+
+		"pending: %v, failure: %s, stored by call: %s}", t.ID, t.State, t.Epoch, t.Owner, t.Legs, t.Hold, t.Held, t.Posted, t.Reverses,
+		t.ReversedBy, t.Pending, t.Failure.Code, t.Metadata.Call)
+}
+
+// moved returns what the transfer moves if it goes forward: its legs, or what was posted of them.
+func (t transferDocument) moved() []legDocument {
+	moved := slices.Clone(t.Legs)
+	for i := range moved {
+		switch {
+		case t.Posted == 0:
+		case moved[i].Amount < 0:
+			moved[i].Amount = -t.Posted
+		default:
+			moved[i].Amount = t.Posted
+		}
+	}
+	return moved
+}
+
+// waiting returns how much of the transfer's money waits behind a marker. What was taken waits in the debit's marker until the decision,
+// and in the credit's one after it; but what is not posted of a hold in the debit's one still.
+func (t transferDocument) waiting(marker int64) int64 {
+	switch {
+	case !t.forward():
+		return max(0, -marker)
+	case t.Posted == 0:
+		return max(0, marker)
+	case marker < 0:
+		return -marker - t.Posted
+	}
+	return min(marker, t.Posted)
 }
 
 // live reports whether the transfer may have markers.

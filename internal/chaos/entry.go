@@ -21,11 +21,20 @@ const (
 	verbSubmit   verb = "submit"
 	verbWait     verb = "wait"
 	verbCancel   verb = "cancel"
+	verbHold     verb = "hold"
+	verbPost     verb = "post"
+	verbVoid     verb = "void"
+	verbReverse  verb = "reverse"
 	verbGet      verb = "get"
 	verbClose    verb = "close"
 	verbReopen   verb = "reopen"
 	verbRecover  verb = "recover"
 )
+
+// stores reports whether the verb stores the transfer whose ID it is called with.
+func (v verb) stores() bool {
+	return v == verbTransfer || v == verbSubmit || v == verbHold || v == verbReverse
+}
 
 // word is what an answer says of the money.
 type word string
@@ -38,9 +47,13 @@ const (
 	unwritten  word = "nothing written" // nothing was stored by this call
 	rejected   word = "rejected"        // the library finds fault with the request or the server, or nobody knows what it means
 	conflict   word = "conflict"
-	tooLate    word = "too late" // to cancel
+	tooLate    word = "too late" // to cancel, or to void
 	notFound   word = "not found"
 	keptOpen   word = "kept open" // the account: it is busy, or not empty
+	notHeld    word = "not held"
+
+	alreadyReversed word = "already reversed"
+	notReversible   word = "not reversible"
 )
 
 // entry is one line of a worker's report: a call that begins, or its answer.
@@ -52,7 +65,11 @@ type entry struct {
 	State transfer.State // of the record that was answered
 	Code  string         // of the failure
 	Text  string         // of the error
-	Known bool           // the caller knew that the transfer is stored before it called
+	Known bool           // the caller knew that the transfer, or the original of a reversal, is stored before it called
+	Part  int64          // of a hold, that is to be posted; 0: all of it
+
+	Held      bool // the caller knew that the transfer is held, or has been
+	Succeeded bool // the caller knew that the original of a reversal has succeeded
 
 	Began, Ended time.Time
 
@@ -79,8 +96,14 @@ func wordOf(err error) word {
 		return done
 	case errors.Is(err, transfer.ErrInDoubt):
 		return inDoubt
-	case errors.As(err, &refusal), errors.Is(err, transfer.ErrCancelled):
+	case errors.As(err, &refusal), errors.Is(err, transfer.ErrCancelled), errors.Is(err, transfer.ErrExpired):
 		return refused
+	case errors.Is(err, transfer.ErrNotHeld):
+		return notHeld
+	case errors.Is(err, transfer.ErrAlreadyReversed):
+		return alreadyReversed
+	case errors.Is(err, transfer.ErrNotReversible):
+		return notReversible
 	case errors.Is(err, transfer.ErrIDConflict):
 		return conflict
 	case errors.Is(err, transfer.ErrAlreadyCommitted):

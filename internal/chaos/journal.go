@@ -54,12 +54,13 @@ func (j *journal) enter(e entry) {
 		j.recoveries["sweeps"]++
 		j.recoveries["succeeded"] += e.Recovered.Succeeded
 		j.recoveries["failed"] += e.Recovered.Failed
+		j.recoveries["expired"] += e.Recovered.Expired
 		j.recoveries["stuck"] += e.Recovered.Stuck
 		return
 	}
 	if e.Word == unanswered {
 		j.pending[e.Call] = e
-		if e.Verb == verbTransfer || e.Verb == verbSubmit {
+		if e.Verb.stores() {
 			j.asked[e.ID]++
 		}
 		return
@@ -83,7 +84,7 @@ func (j *journal) unanswered(prefix string) []string {
 		e.Ended = time.Now()
 		j.answers = append(j.answers, e)
 		j.words[blow{string(e.Verb), "never answered"}]++
-		if e.Verb == verbTransfer || e.Verb == verbSubmit {
+		if e.Verb.stores() {
 			ids = append(ids, e.ID)
 		}
 	}

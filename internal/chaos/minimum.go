@@ -18,6 +18,10 @@ func (r Report) missing() []string {
 	want("transfers that failed", r.Transfers[transfer.StateFail], 50)
 	want("transfers that were taken over", r.Overtaken, 20)
 	want("transfers that were cancelled in time", r.Answers[blow{string(verbCancel), string(done)}], 10)
+	for _, kind := range []string{holdPosted, holdPart, holdVoided, holdExpired, orderPaid, orderRefused, transferReversed, reversalRefused} {
+		want(kind, r.Kinds[kind], 5)
+	}
+	want("reversals of what was reversed", r.Answers[blow{string(verbReverse), string(alreadyReversed)}], 1)
 	want("snapshots", r.Snapshots, 60)
 	want("snapshots with money in transit", r.Moving, 20)
 	if r.Config.has(Wires) {

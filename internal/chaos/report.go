@@ -18,6 +18,7 @@ type Report struct {
 	Asked      int // for transfers
 	Overtaken  int // transfers that were taken over once or more
 	Answers    map[blow]int
+	Kinds      map[string]int // of what became of holds, payments and reversals
 	Recoveries map[string]int
 	Faults     map[blow]int
 	Arrived    map[string]int // messages that arrived when everything was over
@@ -45,7 +46,7 @@ func (r *run) report() Report {
 	r.journal.mu.Lock()
 	defer r.journal.mu.Unlock()
 	report := Report{
-		Config: r.Config, Transfers: map[transfer.State]int{}, Answers: r.journal.words, Recoveries: r.journal.recoveries,
+		Config: r.Config, Transfers: map[transfer.State]int{}, Kinds: map[string]int{}, Answers: r.journal.words, Recoveries: r.journal.recoveries,
 		Faults: r.tally.all(), Arrived: r.arrived,
 		Doors: r.judged, Snapshots: r.checker.good, Moving: r.checker.moving, NoSnapshot: r.checker.failed,
 	}
@@ -59,6 +60,9 @@ func (r *run) report() Report {
 		report.Transfers[t.State]++
 		if t.Epoch > 1 {
 			report.Overtaken++
+		}
+		if kind := t.kind(); kind != "" {
+			report.Kinds[kind]++
 		}
 	}
 	report.Found, report.Findings = r.findings.all()
@@ -76,10 +80,11 @@ func (r Report) Print(out io.Writer) error {
 		r.Transfers[transfer.StateSuccess]+r.Transfers[transfer.StateFail], r.Transfers[transfer.StateSuccess],
 		r.Transfers[transfer.StateFail], r.Overtaken)
 	for _, v := range []verb{
-		verbTransfer, verbSubmit, verbWait, verbCancel, verbGet, verbConflict, verbClose, verbReopen,
+		verbTransfer, verbSubmit, verbWait, verbCancel, verbGet, verbConflict, verbHold, verbPost, verbVoid, verbReverse, verbClose, verbReopen,
 	} {
 		line("answers to %s\t%s", v, counts(r.Answers, func(b blow) (string, bool) { return b.at, b.fault == string(v) }))
 	}
+	line("kinds\t%s", counts(r.Kinds, func(what string) (string, bool) { return what, true }))
 	line("accounts\t%d compared with the last answer to close or reopen them", r.Doors)
 	line("recovery\t%s", counts(r.Recoveries, func(what string) (string, bool) { return what, true }))
 	line("snapshots\t%d checked, %d of them with money in transit, %d not to be had", r.Snapshots, r.Moving, r.NoSnapshot)

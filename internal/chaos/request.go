@@ -58,6 +58,19 @@ func (b bank) request(id string) transfer.Request {
 	if _, err := fmt.Sscanf(id, "drain %s %d ", &door, &n); err == nil {
 		return transfer.Request{ID: id, From: door, To: accountName(0), Amount: transfer.Units(n)}
 	}
+	if order, pays := orderOf(id); pays {
+		req := b.draw(id)
+		if units(req.Amount)%7 == 1 {
+			req = transfer.Request{ID: id} // nothing moves, and the order is paid
+		}
+		req.Effects = effect(id, order)
+		return req
+	}
+	return b.draw(id)
+}
+
+// draw draws the transfer that an ID stands for.
+func (b bank) draw(id string) transfer.Request {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(id)) // It never fails.
 	rng := rand.New(rand.NewPCG(b.seed, hash.Sum64()))

@@ -113,7 +113,7 @@ func (r *run) start(ctx context.Context) (err error) {
 		return err
 	}
 	r.db = r.client.Database(database)
-	if r.coord, err = transfer.NewCoordinator(r.db, transfer.WithStallThreshold(0)); err != nil {
+	if r.coord, err = transfer.NewCoordinator(r.db, documents(r.db), transfer.WithStallThreshold(0)); err != nil {
 		return err
 	}
 	if err := r.open(ctx); err != nil {
@@ -125,6 +125,9 @@ func (r *run) start(ctx context.Context) (err error) {
 // open opens the accounts.
 func (r *run) open(ctx context.Context) error {
 	if err := r.coord.Setup(ctx); err != nil {
+		return err
+	}
+	if err := openOrders(ctx, r.db); err != nil {
 		return err
 	}
 	r.checker = &checker{db: r.db, findings: r.findings, seen: map[string]transfer.State{}}
@@ -256,6 +259,9 @@ func (r *run) audit(ctx context.Context, when string) error {
 	a.states(r.journal.asked, r.checker.decided())
 	a.answers(r.journal.answers)
 	a.cancellations(r.journal.answers)
+	a.holds(r.journal.answers)
+	a.reversals(r.journal.asked, r.journal.answers)
+	a.paidOrders()
 	r.judged += a.doors(r.journal.answers, r.late.doors())
 	r.last = a
 	return nil

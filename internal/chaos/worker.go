@@ -93,7 +93,7 @@ func (w *worker) work(ctx context.Context) error {
 	}
 	db := client.Database(database)
 	returnAt := []transfer.State{transfer.StateSuccess, transfer.StateCommitted}[w.Slot%2]
-	coord, err := transfer.NewCoordinator(db, transfer.WithStallThreshold(stallThreshold), transfer.WithReturnAt(returnAt))
+	coord, err := transfer.NewCoordinator(db, documents(db), transfer.WithStallThreshold(stallThreshold), transfer.WithReturnAt(returnAt))
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (w *worker) recover(ctx context.Context, db *mongo.Database) {
 	rng := rand.New(rand.NewPCG(w.Seed, uint64(w.Slot)<<32+uint64(w.Life)))
 	for n := 0; between(ctx, rng, time.Second, 5*time.Second); n++ {
 		policy := []transfer.StallPolicy{transfer.Resume, transfer.RollBack}[rng.IntN(2)]
-		coord, err := transfer.NewCoordinator(db, transfer.WithStallThreshold(0), transfer.WithStallPolicy(policy))
+		coord, err := transfer.NewCoordinator(db, documents(db), transfer.WithStallThreshold(0), transfer.WithStallPolicy(policy))
 		if err != nil {
 			return
 		}

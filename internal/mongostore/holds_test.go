@@ -76,7 +76,7 @@ func TestShortCountOfHolds(t *testing.T) {
 	b := newBank(t)
 	var works []*Work
 	var rs requests
-	for i := range 4 {
+	for i := range 5 {
 		works = append(works, b.holding(fmt.Sprint("t", i), b.leg("alice", -60)))
 	}
 	b.change("transfers", "t1", bson.M{"$set": bson.M{"epoch": int64(2)}})
@@ -85,8 +85,10 @@ func TestShortCountOfHolds(t *testing.T) {
 	rs.add(works[1], markHeld(1, true))
 	rs.add(works[2], markHeld(1, true))
 	rs.add(works[3], decide(protocol.Rollback, 1))
+	b.change("transfers", "t4", bson.M{"$set": bson.M{"state": "Rollback"}})
+	rs.add(works[4], markHeld(1, true))
 	applied, not := protocol.Applied, protocol.NotMatched
-	assert.Equal(t, []protocol.Result{applied, not, not, applied}, b.batch(rs))
+	assert.Equal(t, []protocol.Result{applied, not, not, applied, not}, b.batch(rs))
 	assert.True(t, works[0].Transfer.Held)
 }
 

@@ -1,0 +1,138 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mongotransfer/transfer"
+)
+
+const (
+	reversalPrefix = "reversal "
+	reversalOf     = " of "
+)
+
+// reversalID names a reversal, and what it reverses.
+func reversalID(original, unique string) string {
+	return reversalPrefix + unique + reversalOf + original
+}
+
+// originalOf returns the transfer that an ID's transfer reverses.
+func originalOf(id string) (original string, reverses bool) {
+	rest, reverses := strings.CutPrefix(id, reversalPrefix)
+	if !reverses {
+		return "", false
+	}
+	_, original, reverses = strings.Cut(rest, reversalOf)
+	return original, reverses
+}
+
+// reverse reverses a transfer of which the caller was told something, alone or against a rival; or the hold that all mean at the moment.
+func (c *caller) reverse(ctx context.Context) {
+	original := sharedHold()
+	if len(c.known) > 0 && c.rng.IntN(4) > 0 {
+		original = c.known[c.rng.IntN(len(c.known))]
+	}
+	if _, twice := originalOf(original); twice {
+		return
+	}
+	first := reversalID(original, c.newID())
+	if c.rng.IntN(2) == 0 {
+		c.reversal(ctx, first)
+		return
+	}
+	c.against(ctx, func(rival *caller) { rival.reversal(ctx, reversalID(original, rival.newID())) }, func() { c.reversal(ctx, first) })
+}
+
+// reversal asks for the reversal that the ID stands for.
+func (c *caller) reversal(ctx context.Context, id string) {
+	original, _ := originalOf(id)
+	c.tell(ctx, entry{Verb: verbReverse, ID: id, Known: c.knows(original), Succeeded: c.succeeded[original]},
+		func(ctx context.Context, _ string) (transfer.Record, error) {
+			return c.coord.Reverse(ctx, original, id)
+		})
+}
+
+// reversals demands of each transfer that it is reversed by the one reversal of it that has succeeded, or by none; and of each answer that
+// tells of the original that it is true.
+func (a *audit) reversals(asked map[string]int, entries []entry) {
+	by := map[string][]string{}
+	for id, t := range a.transfers {
+		original, reverses := originalOf(id)
+		if t.Reverses != original {
+			a.wrong("reverses "+id, t, "transfer %s reverses %q", id, t.Reverses)
+		}
+		if reverses && t.State == transfer.StateSuccess {
+			by[original] = append(by[original], id)
+		}
+	}
+	for id, t := range a.transfers {
+		none := t.ReversedBy == "" && len(by[id]) == 0
+		one := len(by[id]) == 1 && by[id][0] == t.ReversedBy && t.State == transfer.StateSuccess
+		if !none && !one {
+			a.wrong("reversed "+id, t, "transfer %s has the successful reversals %q", id, by[id])
+		}
+		if len(t.Pending) > 0 {
+			a.wrong("reserved "+id, t, "transfer %s is reserved by a reversal still", id)
+		}
+	}
+	for _, e := range entries {
+		if lie := a.lieOfReversal(e, asked); lie != "" {
+			a.wrong("call "+e.Call, a.transfers[e.ID], "call %s, %s %s, was told %q (%s): %s", e.Call, e.Verb, e.ID, e.Word, e.Text, lie)
+		}
+	}
+}
+
+// lieOfReversal says what is not true about an answer to a reversal which is not about the reversal itself.
+func (a *audit) lieOfReversal(e entry, asked map[string]int) string {
+	if e.Verb != verbReverse {
+		return ""
+	}
+	id, _ := originalOf(e.ID)
+	original, stored := a.transfers[id]
+	switch {
+	case e.Word == alreadyReversed && (original.ReversedBy == "" || original.ReversedBy == e.ID):
+		return "it is not, or by this very one"
+	case e.Word == notReversible && (!stored || e.Succeeded):
+		return "it is not stored, or the caller knew that it has succeeded"
+	case e.Word == unwritten && asked[e.ID] == 1 && a.transfers[e.ID].ID != "":
+		return "this very call has stored it"
+	}
+	return ""
+}
+
+// asReversal reports whether a reversal moves back what its original has moved.
+func (a *audit) asReversal(t transferDocument, have map[string]int64) bool {
+	original, stored := a.transfers[t.Reverses]
+	if !stored || original.State != transfer.StateSuccess {
+		return false
+	}
+	legs := original.moved()
+	for _, leg := range legs {
+		if have[leg.Account] != -leg.Amount {
+			return false
+		}
+	}
+	return len(legs) == len(have)
+}
+
+// against lets a rival do something at the same time, or a little later.
+func (c *caller) against(ctx context.Context, other func(rival *caller), own func()) {
+	rival := newCaller(c.worker, c.coord, c.Clients)
+	rival.name, rival.again = fmt.Sprintf("%s-rival-%d", c.name, c.calls), nil
+	rival.known, rival.held, rival.succeeded = slices.Clone(c.known), maps.Clone(c.held), maps.Clone(c.succeeded)
+	ended := make(chan struct{})
+	delay := time.Duration(c.rng.Int64N(int64(30 * time.Millisecond)))
+	go func() {
+		defer close(ended)
+		if pause(ctx, delay) {
+			other(rival)
+		}
+	}()
+	own()
+	<-ended
+}
