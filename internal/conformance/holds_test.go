@@ -122,7 +122,7 @@ func (m *model) claimHindrances(message simulate.Message, unmet func(string, boo
 	switch message.Op.Claiming {
 	case protocol.TakeOver:
 		unmet(way+"old enough", !m.tooYoung(message))
-		unmet(way+"no hold that may be decided", !(preparing && hold))
+		unmet(way+"no hold that may be decided", !preparing || !hold)
 		unmet(way+"state", preparing || t.State == protocol.Committed || t.State == protocol.Rollback)
 	case protocol.TakeUnheld:
 		unmet(way+"old enough", !m.tooYoung(message))

@@ -22,7 +22,8 @@ const original = "the original"
 // unmet is the World's value of a document that is not as an effect requires.
 const unmet = -1
 
-// paper is a document that the scene's effects, or reversals, are about: all of them require the same. It stands where carol's account would.
+// paper is a document that the scene's effects, or reversals, are about: all of them require the same. It stands where carol's account
+// would.
 type paper struct {
 	reversed bool // it is a transfer, and what changes it reverses it
 	id       any  // as it is asked for
@@ -51,8 +52,14 @@ func papers() []paper {
 	at := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
 	half, _ := bson.ParseDecimal128("0.5")
 	return []paper{
-		{id: "order", require: field("status", "open"), as: status("open", bson.A{"x", "open"}), other: append(status("closed", 1, nil), bson.D{})},
-		{id: int64(7), storedID: 7.0, require: field("status", nil), as: append(status(nil), bson.D{}), other: status("open", 0, false, bson.D{})},
+		{
+			id: "order", require: field("status", "open"),
+			as: status("open", bson.A{"x", "open"}), other: append(status("closed", 1, nil), bson.D{}),
+		},
+		{
+			id: int64(7), storedID: 7.0, require: field("status", nil),
+			as: append(status(nil), bson.D{}), other: status("open", 0, false, bson.D{}),
+		},
 		{
 			id: int64(1 << 60), storedID: float64(1 << 60), require: field("status", 5), as: status(int64(5), 5.0, bson.A{5}),
 			other: append(status("5", 6, true, bson.A{bson.A{5}}), bson.D{}),
@@ -60,7 +67,8 @@ func papers() []paper {
 		{id: bson.ObjectID{7}, require: field("status", half), as: status(0.5, half), other: status(0, "0.5", float32(0.25))},
 		{
 			id: bson.D{{Key: "a", Value: 1}, {Key: "b", Value: "x"}}, storedID: bson.D{{Key: "a", Value: 1.0}, {Key: "b", Value: "x"}},
-			require: field("status", bson.A{1, 2}), as: status(bson.A{1, 2}, bson.A{bson.A{1, 2}, 3}), other: status(1, bson.A{2, 1}, bson.A{1, 2, 3}),
+			require: field("status", bson.A{1, 2}),
+			as:      status(bson.A{1, 2}, bson.A{bson.A{1, 2}, 3}), other: status(1, bson.A{2, 1}, bson.A{1, 2, 3}),
 		},
 		{
 			id: at, require: field("status", bson.D{{Key: "$gt", Value: ""}}), as: status(bson.D{{Key: "$gt", Value: ""}}),
@@ -107,7 +115,8 @@ func (s *scene) drawPaper(t *rapid.T) given {
 	return a
 }
 
-// dress draws how the document stands: as required, or not; or somebody else has reserved it, or has made something else of the markers' map.
+// dress draws how the document stands: as required, or not; or somebody else has reserved it, or has made something else of the markers'
+// map.
 func (p *paper) dress(t *rapid.T, a *given) {
 	a.fields, a.pending, a.Value, a.unwritable = rapid.SampledFrom(p.as).Draw(t, "as required"), nil, 0, false
 	switch oneOf(t, "stands", "as required", "as required", "as required", "otherwise", "reserved", "with null for markers") {
@@ -123,7 +132,8 @@ func (p *paper) dress(t *rapid.T, a *given) {
 	}
 }
 
-// drawPlans draws transfers between alice and bob that change the document as well, or do nothing else. One that reverses it is its only one.
+// drawPlans draws transfers between alice and bob that change the document as well, or do nothing else. One that reverses it is its only
+// one.
 func (s *scene) drawEffects(t *rapid.T) {
 	effect := simulate.Leg{Account: paperAt, Spare: s.paper.reversed}
 	for i, legs := range s.plans {

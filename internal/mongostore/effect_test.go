@@ -53,7 +53,8 @@ func paid() bson.D   { return bson.D{{Key: "status", Value: "paid"}, {Key: "by",
 // requirable draws a value that may be required of a field, or stored there.
 func (l lottery) requirable() any {
 	return pick[any](l, bson.Null{}, "a", "b", "", 1, int64(1), 1.0, decimal("1"), 2, 0, true, false, bson.D{}, bson.D{{Key: "a", Value: 1}},
-		bson.D{{Key: "a", Value: 1.0}}, bson.D{{Key: "$gt", Value: ""}}, bson.D{{Key: "$exists", Value: true}}, bson.D{{Key: "$in", Value: bson.A{"a"}}},
+		bson.D{{Key: "a", Value: 1.0}}, bson.D{{Key: "$gt", Value: ""}}, bson.D{{Key: "$exists", Value: true}},
+		bson.D{{Key: "$in", Value: bson.A{"a"}}},
 		bson.A{}, bson.A{1}, bson.A{"a", 1}, bson.A{nil}, bson.A{bson.A{1}}, bson.Regex{Pattern: "a"}, bson.Regex{Pattern: "a", Options: "i"},
 		bson.DateTime(1), bson.Timestamp{T: 1}, bson.ObjectID{1}, bson.Binary{Data: []byte{1}}, bson.Binary{Subtype: 4, Data: make([]byte, 16)},
 		bson.MinKey{}, bson.MaxKey{}, bson.Symbol("a"), bson.JavaScript("a"), decimal("NaN"))
@@ -184,7 +185,8 @@ func TestEffectOnAMissingDocument(t *testing.T) {
 func TestRequirementIsAskedWhereItDecides(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
-	b.putIn("orders", bson.M{"_id": "paid", "status": "paid"}, bson.M{"_id": "reserved", "status": "unpaid", "pending": bson.M{"another": int64(0)}})
+	b.putIn("orders", bson.M{"_id": "paid", "status": "paid"},
+		bson.M{"_id": "reserved", "status": "unpaid", "pending": bson.M{"another": int64(0)}})
 	for id, early := range map[string]bool{"paid": false, "reserved": true} {
 		w := b.changing("t "+id, b.effect(id, unpaid(), paid()))
 		b.applied(w, claim(protocol.Insert))
@@ -199,7 +201,8 @@ func TestLanesOfEffects(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
 	w, err := b.store.NewWork(Transfer{
-		ID: "t", Legs: []Leg{b.leg("alice", -60), b.legIn("eu", "bob", money.Units(60))}, Effects: []Effect{b.effect("o", nil, nil)}, Reverses: "s",
+		ID: "t", Reverses: "s",
+		Legs: []Leg{b.leg("alice", -60), b.legIn("eu", "bob", money.Units(60))}, Effects: []Effect{b.effect("o", nil, nil)},
 	}, "me")
 	require.NoError(t, err)
 	lanes := map[Lane]int{}
@@ -227,8 +230,8 @@ func TestLanesOfEffects(t *testing.T) {
 	assert.Equal(t, all(2, protocol.Applied), b.batch(append(of(at(protocol.Undo, 0), rs[0].Work), of(at(protocol.Settle, 0), rs[2].Work)...)))
 }
 
-// A reversal reserves a transfer that has succeeded and is not reversed, under the names that transfers have for markers and fences, whatever
-// those of accounts are; and sets its own ID when it is settled. Nothing is owed to an original that is gone.
+// A reversal reserves a transfer that has succeeded and is not reversed, under the names that transfers have for markers and fences,
+// whatever those of accounts are; and sets its own ID when it is settled. Nothing is owed to an original that is gone.
 func TestReversalsEffect(t *testing.T) {
 	t.Parallel()
 	b := newShop(t, func(c *Config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })

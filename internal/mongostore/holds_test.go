@@ -227,8 +227,8 @@ func TestExpiredHoldsAreFound(t *testing.T) {
 	assert.ElementsMatch(t, []string{"no hold", "no hold, held", "no hold, with a time that is over", "posted", "voided", "refused"}, stalled)
 }
 
-// Of a hold of which a part is posted the credit gets that part, and the debit the rest, to the last digit; an undo gives all of it back. Whoever
-// takes the posted hold over knows the part.
+// Of a hold of which a part is posted the credit gets that part, and the debit the rest, to the last digit; an undo gives all of it back.
+// Whoever takes the posted hold over knows the part.
 func TestPartOfAHold(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

@@ -7,7 +7,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// Coverage counts which fate each kind of operation has met, each way of claiming, and each kind of merged update. A nil one counts nothing.
+// Coverage counts which fate each kind of operation has met, each way of claiming, and each kind of merged update. A nil one counts
+// nothing.
 type Coverage struct {
 	operations [protocol.Finish + 1]counts
 	claims     [protocol.Expire + 1]counts
@@ -89,8 +90,8 @@ func (c *Coverage) columns() []column {
 	return all
 }
 
-// Table returns a row for each fate and a column for each kind of operation, way of claiming, and kind of merged updates, with headings. "-"
-// stands where a fate can't be met.
+// Table returns a row for each fate and a column for each kind of operation, way of claiming, and kind of merged updates, with headings.
+// "-" stands where a fate can't be met.
 func (c *Coverage) Table() [][]string {
 	columns := c.columns()
 	head, matched := []string{""}, []string{"it matched"}

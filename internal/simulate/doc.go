@@ -12,13 +12,13 @@
 //
 // Writes of different transfers to one account may travel as one update: what may is in merged.go, and what can become of it in mixture.go.
 //
-// Some transfers are holds, which others post, wholly or in part, void, or take over once their time is over: that a clock says so is a move
-// of its own. Some change a document as well: it requires a value, sets one of its own, and may be written by others meanwhile, or
+// Some transfers are holds, which others post, wholly or in part, void, or take over once their time is over: that a clock says so is a
+// move of its own. Some change a document as well: it requires a value, sets one of its own, and may be written by others meanwhile, or
 // removed where nothing is owed to it. What is promised of both is checked in promises.go.
 //
 // What can happen to an operation is listed in fate.go, what else can happen in move.go. An executor that is never chosen again has
 // crashed; one that is chosen again much later was paused. The threshold of a takeover is always zero.
 //
-// What is not in the world: documents that vanish although something is owed to them, transfers that are purged or of a later version, members that are cut off from each
-// other for long (an old primary only answers), and a late message that a failover takes back.
+// What is not in the world: documents that vanish although something is owed to them, transfers that are purged or of a later version,
+// members that are cut off from each other for long (an old primary only answers), and a late message that a failover takes back.
 package simulate

@@ -66,8 +66,8 @@ type Version struct {
 	Transfers [MaxTransfers]Transfer
 }
 
-// Leg is one participant of a transfer, and what it takes (negative) or gives. With nothing to take or give it is an effect: it requires that
-// the document's value is 0 and that nobody else has reserved it, and sets a value of the transfer's own.
+// Leg is one participant of a transfer, and what it takes (negative) or gives. With nothing to take or give it is an effect: it requires
+// that the document's value is 0 and that nobody else has reserved it, and sets a value of the transfer's own.
 type Leg struct {
 	Account int
 	Amount  int64

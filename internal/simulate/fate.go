@@ -123,13 +123,30 @@ func (w *World) showsDone(m Message) protocol.Answer {
 		look.Op.Kind = protocol.Look
 	}
 	seen := w.Perform(look)
-	facts, image := seen.Facts, seen.Transfer
+	image := seen.Transfer
+	if !showsAt(m, seen.Facts) && !showsIn(m, image) {
+		return protocol.Answer{Result: protocol.NotMatched}
+	}
+	return protocol.Answer{Result: protocol.Applied, Transfer: image}
+}
+
+// showsAt reports whether a participant is as a write to it would leave it.
+func showsAt(m Message, facts protocol.Facts) bool {
 	done := false
 	switch m.Op.Kind {
 	case protocol.Prepare:
 		done = facts.Marker
 	case protocol.Settle, protocol.Undo:
 		done = facts.Found && !facts.Marker && !m.Op.ReplaceFence
+	default:
+	}
+	return done
+}
+
+// showsIn reports whether a transfer is as a write to it would leave it.
+func showsIn(m Message, image protocol.Image) bool {
+	done := false
+	switch m.Op.Kind {
 	case protocol.Claim:
 		done = image.Mine
 	case protocol.Verify:
@@ -142,10 +159,7 @@ func (w *World) showsDone(m Message) protocol.Answer {
 		done = image.State == m.Op.To
 	default:
 	}
-	if !done {
-		return protocol.Answer{Result: protocol.NotMatched}
-	}
-	return protocol.Answer{Result: protocol.Applied, Transfer: image}
+	return done
 }
 
 // remember answers a read of a fence with the fence that the account had at some moment, and with the best of all else.

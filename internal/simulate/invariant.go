@@ -240,10 +240,9 @@ func (w *World) tell(e *executor) error {
 	x, told, stored := e.x, &w.told[e.transfer], &w.majority.Transfers[e.transfer]
 	switch {
 	case x.Outcome() == protocol.Held:
-		if first := told.held&(1<<e.owner) == 0; first && (stored.State != protocol.Preparing || !w.Holds[e.transfer]) {
-			return violates(5, "%s says that %s is held, which is %q", executorName(e.owner), transferName(e.transfer), stored.State)
+		if err := w.tellHeld(e, stored); err != nil {
+			return err
 		}
-		told.held |= 1 << e.owner
 	case e.start.Claiming == protocol.Post && x.Claimed() && stored.Posted != e.posted:
 		return violates(5, "%s has posted %d, and %d is stored", executorName(e.owner), e.posted, stored.Posted)
 	case x.State() == protocol.Committed, x.State() == protocol.Success:
@@ -260,6 +259,16 @@ func (w *World) tell(e *executor) error {
 		return violates(5, "%s ends with outcome %d, and %s is %q", executorName(e.owner), x.Outcome(), transferName(e.transfer), stored.State)
 	}
 	return w.checkTold(nil)
+}
+
+// tellHeld records that a caller is told that the money is held.
+func (w *World) tellHeld(e *executor, stored *Transfer) error {
+	told := &w.told[e.transfer]
+	if first := told.held&(1<<e.owner) == 0; first && (stored.State != protocol.Preparing || !w.Holds[e.transfer]) {
+		return violates(5, "%s says that %s is held, which is %q", executorName(e.owner), transferName(e.transfer), stored.State)
+	}
+	told.held |= 1 << e.owner
+	return nil
 }
 
 // endsTruly reports whether the outcome of an executor agrees with what is stored.

@@ -127,7 +127,7 @@ func (r *run) hurry(who int) {
 // disturb does to an account what others may do to it at any time.
 func (r *run) disturb(m move) error {
 	a, before := &r.w.Accounts[m.who], r.w.Version
-	effect, document := r.w.effectOn(m.who)
+	_, document := r.w.effectOn(m.who)
 	switch {
 	case a.Missing && m.kind == create && !a.Purged:
 		r.faults--
@@ -135,20 +135,15 @@ func (r *run) disturb(m move) error {
 		r.w.given[m.who] += depositAmount
 	case a.Missing:
 		return nil
-	case m.kind == closeAccount && !a.marked() && !document:
+	case document:
+		r.disturbDocument(m)
+	case m.kind == closeAccount && !a.marked():
 		a.Closed = true
-	case m.kind == seal && !a.Closed && !document:
+	case m.kind == seal && !a.Closed:
 		a.Closed, a.Sealed = true, true
 	case m.kind == reopen:
 		a.Closed, a.Sealed = false, false
-	case m.kind == change && document && !a.marked() && a.Value == 0:
-		a.Value = unmet
-	case m.kind == change && a.Value == unmet:
-		a.Value = 0
-	case m.kind == purge && effect.Spare:
-		r.w.given[m.who] -= a.Balance
-		*a = Account{Missing: true, Purged: true}
-	case m.kind == deposit && !a.Closed && !document:
+	case m.kind == deposit && !a.Closed:
 		a.Balance += depositAmount
 		r.w.given[m.who] += depositAmount
 	}
@@ -159,6 +154,21 @@ func (r *run) disturb(m move) error {
 	r.note("somebody else changes %s", accountName(m.who))
 	r.noteChanges()
 	return r.w.check(&before)
+}
+
+// disturbDocument does to the document of an effect what others may do to it: they heed its reservation, unless they remove it.
+func (r *run) disturbDocument(m move) {
+	a := &r.w.Accounts[m.who]
+	effect, _ := r.w.effectOn(m.who)
+	switch {
+	case m.kind == change && !a.marked() && a.Value == 0:
+		a.Value = unmet
+	case m.kind == change && a.Value == unmet:
+		a.Value = 0
+	case m.kind == purge && effect.Spare:
+		r.w.given[m.who] -= a.Balance
+		*a = Account{Missing: true, Purged: true}
+	}
 }
 
 // perform lets one operation of an executor meet its fate.

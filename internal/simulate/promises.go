@@ -48,11 +48,8 @@ func (w *World) hindrance(transfer, participant int) protocol.Reason {
 func (w *World) checkHolds(before *Version) error {
 	for t, legs := range w.Plans {
 		stored, was := &w.Transfers[t], &before.Transfers[t]
-		for _, leg := range legs {
-			a := &w.Accounts[leg.Account]
-			if stored.Held && stored.State == protocol.Preparing && !a.Markers[t] && !a.Purged {
-				return violates(4, "%s is held, and has no marker at %s", transferName(t), accountName(leg.Account))
-			}
+		if err := w.checkReserved(t, legs); err != nil {
+			return err
 		}
 		decided := was.State == protocol.Preparing && stored.State != was.State
 		switch hold := w.Holds[t]; {
@@ -66,6 +63,18 @@ func (w *World) checkHolds(before *Version) error {
 			}
 		case !hold && (stored.Held || stored.Refusal.Reason == protocol.Expired):
 			return violates(4, "%s is no hold, and was treated like one", transferName(t))
+		}
+	}
+	return nil
+}
+
+// checkReserved checks that what is held has its markers.
+func (w *World) checkReserved(t int, legs []Leg) error {
+	stored := &w.Transfers[t]
+	for _, leg := range legs {
+		a := &w.Accounts[leg.Account]
+		if stored.Held && stored.State == protocol.Preparing && !a.Markers[t] && !a.Purged {
+			return violates(4, "%s is held, and has no marker at %s", transferName(t), accountName(leg.Account))
 		}
 	}
 	return nil

@@ -247,23 +247,26 @@ func (g *game) draw() move {
 		late := g.late[g.random.IntN(len(g.late))]
 		return move{kind: answerLate, who: late.who, op: late.op, at: late.at}
 	case n < 3 && g.ill:
-		kinds := []moveKind{closeAccount, seal, reopen, failOver}
-		return move{kind: kinds[g.random.IntN(len(kinds))], who: g.random.IntN(MaxAccounts)}
+		return g.drawOne(g.random.IntN(MaxAccounts), closeAccount, seal, reopen, failOver)
 	case n < 5 && g.missing >= 0:
 		return move{kind: create, who: g.missing}
 	case n < 4:
 		return move{kind: deposit, who: g.random.IntN(MaxAccounts)}
 	case n == 5 && g.paper:
-		kinds := []moveKind{change, purge}
-		return move{kind: kinds[g.random.IntN(len(kinds))], who: MaxAccounts - 1}
+		return g.drawOne(MaxAccounts-1, change, purge)
 	case n == 6:
 		return move{kind: elapse, who: g.random.IntN(MaxTransfers)}
 	}
 	return g.drawOperation()
 }
 
-// drawGuest draws who joins: often who is next, so that originals come first. Who posts a hold, or voids what has expired, mostly comes when
-// there is something to do.
+// drawOne draws which of some things happens to an account.
+func (g *game) drawOne(who int, kinds ...moveKind) move {
+	return move{kind: kinds[g.random.IntN(len(kinds))], who: who}
+}
+
+// drawGuest draws who joins: often who is next, so that originals come first. Who posts a hold, or voids what has expired, mostly comes
+// when there is something to do.
 func (g *game) drawGuest() move {
 	which := 0
 	if g.random.IntN(2) == 0 {

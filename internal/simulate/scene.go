@@ -191,8 +191,14 @@ func Effects() []Scene {
 		{Name: "a document, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 2, paper: alone},
 		{Name: "a document, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 2, paper: alone},
 		{Name: "a document of two transfers", starts: starts{{fromInsert()}, {fromInsert()}}, Faults: 2, paper: alone},
-		{Name: "a document of two transfers, one resumed", starts: starts{{fromInsert(), resume()}, executors{fromInsert()}}, Faults: 1, paper: alone},
-		{Name: "a document of two transfers, one rolled back", starts: starts{{fromInsert(), rollBack()}, executors{fromInsert()}}, Faults: 1, paper: alone},
+		{
+			Name: "a document of two transfers, one resumed", Faults: 1, paper: alone,
+			starts: starts{{fromInsert(), resume()}, executors{fromInsert()}},
+		},
+		{
+			Name: "a document of two transfers, one rolled back", Faults: 1, paper: alone,
+			starts: starts{{fromInsert(), rollBack()}, executors{fromInsert()}},
+		},
 		{Name: "a document that is removed, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 2, paper: aloneSpare},
 		{Name: "a document that is removed, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 2, paper: aloneSpare},
 	}

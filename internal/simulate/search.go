@@ -102,6 +102,25 @@ func (s *search) moves(r *run) []move {
 	for i := range r.w.flight {
 		moves = append(moves, r.delivery(i))
 	}
+	moves = append(moves, happenings(r)...)
+	for who := range r.executors {
+		for _, op := range r.executors[who].batch {
+			for _, f := range fates(op.Kind) {
+				if f == answered || r.faults > 0 && s.tries(op.Kind, f) {
+					moves = append(moves, move{kind: perform, who: who, op: op.Kind, at: op.Participant, fate: f})
+				}
+			}
+		}
+	}
+	if s.coalesce {
+		moves = append(moves, s.merged(r)...)
+	}
+	return moves
+}
+
+// happenings returns what can happen beside the executors and their messages.
+func happenings(r *run) []move {
+	var moves []move
 	for t, hold := range r.w.Holds {
 		if hold && !r.w.Expired[t] {
 			moves = append(moves, move{kind: elapse, who: t})
@@ -116,18 +135,6 @@ func (s *search) moves(r *run) []move {
 		if r.w.Accounts[i].Missing && !r.w.Accounts[i].Purged && r.faults > 0 {
 			moves = append(moves, move{kind: create, who: i})
 		}
-	}
-	for who := range r.executors {
-		for _, op := range r.executors[who].batch {
-			for _, f := range fates(op.Kind) {
-				if f == answered || r.faults > 0 && s.tries(op.Kind, f) {
-					moves = append(moves, move{kind: perform, who: who, op: op.Kind, at: op.Participant, fate: f})
-				}
-			}
-		}
-	}
-	if s.coalesce {
-		moves = append(moves, s.merged(r)...)
 	}
 	return moves
 }

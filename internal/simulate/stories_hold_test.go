@@ -25,8 +25,8 @@ func (p play) post(amount int64) int {
 	return who
 }
 
-// A hold whose debit may come for the second time is posted under new fences. 1. A's debit hangs in the network; A finds no marker, prepares
-// again, and holds. 2. B posts a part of it, and sets new fences with what it settles. 3. The first debit arrives.
+// A hold whose debit may come for the second time is posted under new fences. 1. A's debit hangs in the network; A finds no marker,
+// prepares again, and holds. 2. B posts a part of it, and sets new fences with what it settles. 3. The first debit arrives.
 func TestPostOfADirtyHold(t *testing.T) {
 	p := newHold(t)
 	a := p.join(0, hold())
@@ -54,7 +54,8 @@ func TestCleanHoldKeepsTheFences(t *testing.T) {
 	}
 }
 
-// Who posts has to be first. 1. B's post hangs in the network. 2. The hold expires, C voids it, and the money goes back. 3. B's post arrives.
+// Who posts has to be first. 1. B's post hangs in the network. 2. The hold expires, C voids it, and the money goes back. 3. B's post
+// arrives.
 func TestPostThatComesAfterTheExpiry(t *testing.T) {
 	p := newHold(t)
 	p.end(p.join(0, hold()), protocol.Held, protocol.Preparing)
@@ -69,8 +70,8 @@ func TestPostThatComesAfterTheExpiry(t *testing.T) {
 	p.over(200, 0)
 }
 
-// Who voids has to be first. 1. C takes the hold over, since it has expired, and stalls. 2. B's post, which was on its way, arrives: too late,
-// by the same clock. 3. C rolls back.
+// Who voids has to be first. 1. C takes the hold over, since it has expired, and stalls. 2. B's post, which was on its way, arrives: too
+// late, by the same clock. 3. C rolls back.
 func TestExpiryKeepsOutThePost(t *testing.T) {
 	p := newHold(t)
 	p.end(p.join(0, hold()), protocol.Held, protocol.Preparing)
@@ -101,8 +102,8 @@ func TestPostThatComesBeforeTheExpiry(t *testing.T) {
 	p.over(140, 60)
 }
 
-// An order is paid once. 1. A's payment reserves the order and stalls. 2. B's payment of the same order is refused. 3. A's is cancelled, which
-// frees the order. 4. C's payment goes through, and sets the order to paid. 5. A wakes up, and finds that it has lost its payment.
+// An order is paid once. 1. A's payment reserves the order and stalls. 2. B's payment of the same order is refused. 3. A's is cancelled,
+// which frees the order. 4. C's payment goes through, and sets the order to paid. 5. A wakes up, and finds that it has lost its payment.
 func TestTwoPaymentsOfOneOrder(t *testing.T) {
 	pays := []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 60}, {Account: 2}}
 	p := play{t: t, r: &run{w: *NewWorld([]Account{{Balance: 200}, {}, {}}, nil, pays, pays, pays)}}

@@ -21,36 +21,47 @@ func (w *World) apply(m Message) bool {
 			t.Epoch == m.Op.Epoch &&
 			t.Owner == m.Owner
 	case protocol.MarkHeld:
-		if t.State != protocol.Preparing ||
-			t.Epoch != m.Op.Epoch ||
-			t.Owner != m.Owner {
-			return false
-		}
-		t.Held, t.Clean = true, t.Clean || m.Op.Clean
-		return true
+		return t.markHeld(m)
 	case protocol.Decide:
-		if t.State != protocol.Preparing ||
-			t.Epoch != m.Op.Epoch {
-			return false
-		}
-		t.State, t.Refusal, t.Clean = m.Op.To, m.Op.Refusal, t.Clean || m.Op.Clean
-		return true
+		return t.decide(m)
 	case protocol.Finish:
-		if m.Op.To == protocol.Success && t.State != protocol.Committed ||
-			m.Op.To == protocol.Fail && t.State != protocol.Rollback {
-			return false
-		}
-		t.State = m.Op.To
-		return true
+		return t.finish(m)
 	default:
 		return false // not a write to the transfer
 	}
 }
 
+func (t *Transfer) markHeld(m Message) bool {
+	if t.State != protocol.Preparing ||
+		t.Epoch != m.Op.Epoch ||
+		t.Owner != m.Owner {
+		return false
+	}
+	t.Held, t.Clean = true, t.Clean || m.Op.Clean
+	return true
+}
+
+func (t *Transfer) decide(m Message) bool {
+	if t.State != protocol.Preparing ||
+		t.Epoch != m.Op.Epoch {
+		return false
+	}
+	t.State, t.Refusal, t.Clean = m.Op.To, m.Op.Refusal, t.Clean || m.Op.Clean
+	return true
+}
+
+func (t *Transfer) finish(m Message) bool {
+	if m.Op.To == protocol.Success && t.State != protocol.Committed ||
+		m.Op.To == protocol.Fail && t.State != protocol.Rollback {
+		return false
+	}
+	t.State = m.Op.To
+	return true
+}
+
 // claimable reports whether a claim matches. Every transfer is as old as it takes: the threshold is zero.
 func (w *World) claimable(m Message) bool {
 	t, hold := &w.Transfers[m.Transfer], w.Holds[m.Transfer]
-	over := !hold || w.Expired[m.Transfer] // what has no time to expire at has passed it
 	switch m.Op.Claiming {
 	case protocol.Insert:
 		return !t.Stored
@@ -60,14 +71,26 @@ func (w *World) claimable(m Message) bool {
 		return t.State == protocol.Preparing && !hold || t.State == protocol.Committed || t.State == protocol.Rollback
 	case protocol.TakeToCancel:
 		return t.State == protocol.Preparing
+	case protocol.TakeUnheld, protocol.Post, protocol.Expire:
+		return w.holdClaimable(m)
+	}
+	return false
+}
+
+// holdClaimable reports whether a claim of a hold matches.
+func (w *World) holdClaimable(m Message) bool {
+	t, hold := &w.Transfers[m.Transfer], w.Holds[m.Transfer]
+	over := !hold || w.Expired[m.Transfer] // what has no time to expire at has passed it
+	switch m.Op.Claiming {
 	case protocol.TakeUnheld:
 		return t.State == protocol.Preparing && hold && !t.Held
 	case protocol.Post:
 		return t.State == protocol.Preparing && hold && t.Held && !over
 	case protocol.Expire:
 		return t.State == protocol.Preparing && hold && over
+	default:
+		return false
 	}
-	return false
 }
 
 // claim performs a claim that matches.
@@ -156,8 +179,8 @@ func (w *World) effectOn(account int) (Leg, bool) {
 	return Leg{}, false
 }
 
-// paidOnSettle returns what a leg's account is paid when the transfer is settled there: a credit, and of a hold that was posted in part what
-// was posted, and the rest to who was debited.
+// paidOnSettle returns what a leg's account is paid when the transfer is settled there: a credit, and of a hold that was posted in part
+// what was posted, and the rest to who was debited.
 func (w *World) paidOnSettle(transfer int, leg Leg) int64 {
 	posted := w.Transfers[transfer].Posted
 	switch {
