@@ -156,7 +156,7 @@ func (s *Store) Connect(ctx context.Context, places ...Address) error {
 	for _, p := range places {
 		c := s.place(p).commands
 		if err := s.fit(ctx, c); err != nil {
-			return fmt.Errorf("%q: %w", p.Name, err)
+			return fmt.Errorf("%s: %w", p, err)
 		}
 		for _, other := range collections {
 			if err := s.apart(ctx, c, other); err != nil {

@@ -166,6 +166,14 @@ type Address struct {
 	Name      string
 }
 
+// String tells the address.
+func (a Address) String() string {
+	if a.Documents {
+		return fmt.Sprintf("documents %q", a.Name)
+	}
+	return fmt.Sprintf("ledger %q", a.Name)
+}
+
 // Places returns all that is registered.
 func (s *Store) Places() []Address {
 	var places []Address
