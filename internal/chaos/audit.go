@@ -118,7 +118,7 @@ func (a *audit) asAsked(t transferDocument) bool {
 	for _, leg := range req.Legs {
 		want[leg.Account] += units(leg.Amount)
 	}
-	if len(req.Legs) == 0 {
+	if req.From != "" {
 		want[req.From], want[req.To] = -units(req.Amount), units(req.Amount)
 	}
 	return maps.Equal(want, have)
@@ -186,23 +186,26 @@ func possible(v verb, w word) bool {
 	switch w {
 	case unanswered, inDoubt, unwritten, done:
 		return true
-	case conflict:
-		return v == verbConflict || v == verbPost
 	case refused:
 		return v.stores() || v == verbWait || v == verbPost
-	case tooLate:
-		return v == verbCancel || v == verbVoid
-	case notFound:
-		return v == verbCancel || v == verbGet || v == verbWait || v == verbPost || v == verbVoid || v == verbReverse
-	case notHeld:
-		return v == verbPost
-	case alreadyReversed, notReversible:
-		return v == verbReverse
-	case keptOpen:
-		return v == verbClose
 	case rejected:
+		return false
+	default:
+		return slices.Contains(verbsOf()[w], v)
 	}
-	return false
+}
+
+// verbsOf returns the verbs to which a word may be said that not all know.
+func verbsOf() map[word][]verb {
+	return map[word][]verb{
+		conflict:        {verbConflict, verbPost},
+		tooLate:         {verbCancel, verbVoid},
+		notFound:        {verbCancel, verbGet, verbWait, verbPost, verbVoid, verbReverse},
+		notHeld:         {verbPost},
+		alreadyReversed: {verbReverse},
+		notReversible:   {verbReverse},
+		keptOpen:        {verbClose},
+	}
 }
 
 // lieOfStored says what is not true about an answer that tells of a stored transfer.
@@ -235,17 +238,19 @@ func lieIf(lies bool, what string) string {
 func lieOfRecord(e entry, t transferDocument) string {
 	forward := e.State == transfer.StateCommitted || e.State == transfer.StateSuccess
 	back := e.State == transfer.StateRollback || e.State == transfer.StateFail
-	switch {
-	case (e.Verb == verbTransfer || e.Verb == verbWait || e.Verb == verbPost || e.Verb == verbReverse) && !forward:
-		return "this is not what success looks like"
-	case e.Verb == verbPost && t.Posted != e.Part:
-		return "another amount was posted"
-	case e.Verb == verbHold && (back || !t.Held):
-		return "this is not what a hold looks like"
-	case (e.Verb == verbCancel || e.Verb == verbVoid) && e.State != transfer.StateFail:
-		return "this is not what a cancelled transfer looks like"
-	case forward && !t.forward(), back && t.forward():
+	if forward && !t.forward() || back && t.forward() {
 		return "it has not stayed so"
+	}
+	switch e.Verb {
+	case verbTransfer, verbWait, verbReverse:
+		return lieIf(!forward, "this is not what success looks like")
+	case verbPost:
+		return lieIf(!forward || t.Posted != e.Part, "this is not what a hold looks like that was posted")
+	case verbHold:
+		return lieIf(back || !t.Held, "this is not what a hold looks like")
+	case verbCancel, verbVoid:
+		return lieIf(e.State != transfer.StateFail, "this is not what a cancelled transfer looks like")
+	case verbSubmit, verbGet, verbConflict, verbClose, verbReopen, verbRecover:
 	}
 	return ""
 }

@@ -23,9 +23,9 @@ func sharedHold() string {
 }
 
 // hold asks for a hold. The time for which it is held counts for who stores it.
-func (c *caller) hold(ctx context.Context, id string) entry {
+func (c *caller) hold(ctx context.Context, id string) {
 	howLong := shortestHeld + time.Duration(c.rng.Int64N(int64(longestHeld-shortestHeld)))
-	return c.call(ctx, verbHold, id, func(ctx context.Context, name string) (transfer.Record, error) {
+	c.call(ctx, verbHold, id, func(ctx context.Context, name string) (transfer.Record, error) {
 		return c.coord.Hold(ctx, c.named(c.bank.request(id), name), howLong)
 	})
 }
@@ -98,25 +98,41 @@ func (a *audit) holds(entries []entry) {
 
 // wrongHold says what can't be about a transfer at rest, as far as it is a hold, or is none.
 func wrongHold(t transferDocument, mayVoid bool) string {
-	code := t.Failure.Code
-	ended := code == "voided" || code == "expired" || code == "cancelled"
-	switch {
+	switch code := t.Failure.Code; {
 	case t.Hold != isHold(t.ID):
 		return "is a hold, or is none, and should not be"
-	case !t.Hold && (t.Held || t.Posted != 0 || code == "voided" || code == "expired"):
+	case t.Hold && t.forward():
+		return wrongPost(t)
+	case t.Hold:
+		return wrongVoid(t, mayVoid)
+	case t.Held || t.Posted != 0 || code == "voided" || code == "expired":
 		return "is no hold, and was treated as one"
-	case !t.Hold:
-		return ""
+	}
+	return ""
+}
+
+// wrongPost says what can't be about a hold that was posted.
+func wrongPost(t transferDocument) string {
+	switch {
+	case !t.Held:
+		return "was posted, and never held"
+	case t.Posted < 0 || t.Posted != 0 && (len(t.Legs) != 2 || t.Posted >= max(t.Legs[0].Amount, -t.Legs[0].Amount)):
+		return "was posted with an amount that is no part of it"
+	}
+	return ""
+}
+
+// wrongVoid says what can't be about a hold that was not posted.
+func wrongVoid(t transferDocument, mayVoid bool) string {
+	switch code := t.Failure.Code; {
 	case code == "stalled":
 		return "is a hold, and was taken for stalled"
-	case t.forward() && !t.Held:
-		return "was posted, and never held"
-	case t.Held && !t.forward() && !ended:
+	case t.Held && code != "voided" && code != "expired" && code != "cancelled":
 		return "was held, and failed for " + code
 	case code == "voided" && !mayVoid:
 		return "is voided, and nobody who asked for that was told so, or left in doubt"
-	case t.Posted < 0 || t.Posted != 0 && (len(t.Legs) != 2 || t.Posted >= max(t.Legs[0].Amount, -t.Legs[0].Amount)):
-		return "was posted with an amount that is no part of it"
+	case t.Posted != 0:
+		return "is posted, and was not"
 	}
 	return ""
 }
@@ -134,7 +150,8 @@ func (a *audit) posts(entries []entry) {
 	}
 	for id, t := range a.transfers {
 		if t.Hold && t.forward() && !may[id][t.Posted] {
-			a.wrong("posted "+id, t, "transfer %s is posted with %d (0: all), and nobody who asked for that was told so, or left in doubt", id, t.Posted)
+			a.wrong("posted "+id, t, "transfer %s is posted with %d (0: all), and nobody who asked for that was told so, or left in doubt",
+				id, t.Posted)
 		}
 	}
 }

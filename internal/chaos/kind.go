@@ -16,26 +16,35 @@ const (
 
 // kind returns what became of a transfer at rest; "" of one that is nothing special.
 func (t transferDocument) kind() string {
+	success := t.State == transfer.StateSuccess
+	if t.Hold {
+		return t.kindOfHold(success)
+	}
 	_, pays := orderOf(t.ID)
 	_, reverses := originalOf(t.ID)
-	success := t.State == transfer.StateSuccess
-	switch code := t.Failure.Code; {
-	case t.Hold && success && t.Posted != 0:
-		return holdPart
-	case t.Hold && success:
-		return holdPosted
-	case t.Hold && code == "voided":
-		return holdVoided
-	case t.Hold && code == "expired":
-		return holdExpired
+	switch {
 	case pays && success:
 		return orderPaid
-	case pays && code == "requirementFailed":
+	case pays && t.Failure.Code == "requirementFailed":
 		return orderRefused
 	case reverses && success:
 		return transferReversed
 	case reverses:
 		return reversalRefused
+	}
+	return ""
+}
+
+func (t transferDocument) kindOfHold(success bool) string {
+	switch {
+	case success && t.Posted != 0:
+		return holdPart
+	case success:
+		return holdPosted
+	case t.Failure.Code == "voided":
+		return holdVoided
+	case t.Failure.Code == "expired":
+		return holdExpired
 	}
 	return ""
 }

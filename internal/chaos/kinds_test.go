@@ -25,7 +25,7 @@ func TestIDsTellWhatTheyStandFor(t *testing.T) {
 		_, reverses := originalOf(other)
 		require.False(t, pays || reverses, other)
 		require.Equal(t, other == holdPrefix+"1-2-3", isHold(other))
-		require.Equal(t, b.request(other), b.request(other))
+		require.Equal(t, b.request(other), bank{seed: 1, accounts: leastAccounts}.request(other))
 	}
 }
 
@@ -201,6 +201,7 @@ func TestLiesAboutHolds(t *testing.T) {
 	held := transferDocument{State: transfer.StateFail, Hold: true, Held: true}
 	held.Failure.Code = "expired"
 	posted := transferDocument{State: transfer.StateSuccess, Hold: true, Held: true, Posted: 10}
+	never := transferDocument{State: transfer.StateFail, Hold: true}
 	preparing, success := transfer.StatePreparing, transfer.StateSuccess
 	for name, test := range map[string]struct {
 		entry  entry
@@ -209,7 +210,7 @@ func TestLiesAboutHolds(t *testing.T) {
 	}{
 		"held":                         {entry{Verb: verbHold, Word: done, State: preparing}, held, false},
 		"held, and posted since":       {entry{Verb: verbHold, Word: done, State: success}, posted, false},
-		"held, and never was":          {entry{Verb: verbHold, Word: done, State: preparing}, transferDocument{State: transfer.StateFail, Hold: true}, true},
+		"held, and never was":          {entry{Verb: verbHold, Word: done, State: preparing}, never, true},
 		"held, and failed":             {entry{Verb: verbHold, Word: done, State: transfer.StateFail}, held, true},
 		"posted":                       {entry{Verb: verbPost, Word: done, State: success, Part: 10}, posted, false},
 		"posted with another amount":   {entry{Verb: verbPost, Word: done, State: success}, posted, true},

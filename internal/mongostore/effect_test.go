@@ -146,6 +146,9 @@ func TestEffectShowsWhenItIsSettled(t *testing.T) {
 			b.prepared(w)
 			b.has("orders", bson.M{"_id": id, "status": "unpaid", "fence": fence0(), "note": "kept", "pending": bson.M{id: int64(0)}})
 			assert.Equal(t, protocol.NotMatched, b.on(w, at(protocol.FenceOnly, 0)).Result)
+			reserved := fit()
+			reserved.Found, reserved.Marker, reserved.Fence = true, true, fenceOf(fence0())
+			assert.Equal(t, reserved, b.on(w, at(protocol.Look, 0)).Facts, "what it has reserved itself is as it requires")
 			op := at(clears, 0)
 			op.ReplaceFence = fencing
 			b.applied(w, op)

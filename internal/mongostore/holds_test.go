@@ -65,6 +65,7 @@ func TestMarkHeld(t *testing.T) {
 	assert.Equal(t, protocol.Applied, b.on(w, markHeld(1, true)).Result)
 	shape["clean"], shape["verified"] = true, int64(2)
 	assert.Equal(t, shape, b.stored("order", "createdAt", "lastModified"), "a clean one")
+	assert.True(t, w.Transfer.Held && w.Transfer.Clean, "the work knows it")
 	look := b.on(w, about(protocol.LookTransfer)).Transfer
 	assert.Equal(t, protocol.Image{Found: true, State: protocol.Preparing, Epoch: 1, Mine: true, Held: true, Clean: true}, look)
 }
