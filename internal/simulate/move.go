@@ -124,7 +124,7 @@ func (r *run) hurry(who int) {
 	}
 }
 
-// disturb does to an account, or to a document, what others may do to it at any time.
+// disturb does to an account what others may do to it at any time.
 func (r *run) disturb(m move) error {
 	a, before := &r.w.Accounts[m.who], r.w.Version
 	_, document := r.w.effectOn(m.who)

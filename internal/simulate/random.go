@@ -246,20 +246,6 @@ func (g *game) draw() move {
 	case n < 2 && len(g.late) > 0:
 		late := g.late[g.random.IntN(len(g.late))]
 		return move{kind: answerLate, who: late.who, op: late.op, at: late.at}
-	case n <= lastOfOthers:
-		if m := g.drawOthers(n); m.kind != 0 {
-			return m
-		}
-	}
-	return g.drawOperation()
-}
-
-// lastOfOthers is the largest number of a hundred by which others than the executors do something.
-const lastOfOthers = 6
-
-// drawOthers draws what others than the executors do, nothing if it is not to happen in this run.
-func (g *game) drawOthers(n int) move {
-	switch {
 	case n < 3 && g.ill:
 		return g.drawOne(g.random.IntN(MaxAccounts), closeAccount, seal, reopen, failOver)
 	case n < 5 && g.missing >= 0:
@@ -271,7 +257,7 @@ func (g *game) drawOthers(n int) move {
 	case n == 6:
 		return move{kind: elapse, who: g.random.IntN(MaxTransfers)}
 	}
-	return move{}
+	return g.drawOperation()
 }
 
 // drawOne draws which of some things happens to an account.

@@ -184,7 +184,7 @@ func Holds() []Scene {
 // Effects returns the scenes with a document that transfers change.
 func Effects() []Scene {
 	type starts = [][]protocol.Start
-	two := func(second protocol.Start) starts { return starts{{fromInsert(), second}, {fromInsert()}} }
+	type executors = []protocol.Start
 	return []Scene{
 		{Name: "money and a document", starts: starts{{fromInsert(), resume()}}, Faults: 1, paper: besides},
 		{Name: "money and a document, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 1, paper: besides},

@@ -98,24 +98,6 @@ func (s *search) from(r *run) error {
 // moves returns all that can happen next. An executor that is never chosen again has crashed. That an account which is missing
 // appears counts as a fault.
 func (s *search) moves(r *run) []move {
-	moves := others(r)
-	for who := range r.executors {
-		for _, op := range r.executors[who].batch {
-			for _, f := range fates(op.Kind) {
-				if f == answered || r.faults > 0 && s.tries(op.Kind, f) {
-					moves = append(moves, move{kind: perform, who: who, op: op.Kind, at: op.Participant, fate: f})
-				}
-			}
-		}
-	}
-	if s.coalesce {
-		moves = append(moves, s.merged(r)...)
-	}
-	return moves
-}
-
-// others returns what can happen that no executor does.
-func others(r *run) []move {
 	var moves []move
 	for i := range r.w.flight {
 		moves = append(moves, r.delivery(i))

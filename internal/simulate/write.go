@@ -15,16 +15,6 @@ func (w *World) apply(m Message) bool {
 		}
 		t.claim(m)
 		return true
-	case protocol.Finish:
-		return t.finish(m)
-	default:
-		return t.change(m)
-	}
-}
-
-// change performs a verify, a mark as held or a decision.
-func (t *Transfer) change(m Message) bool {
-	switch m.Op.Kind {
 	case protocol.Verify:
 		return t.Stored &&
 			t.State == protocol.Preparing &&
