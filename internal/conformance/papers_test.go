@@ -81,7 +81,8 @@ func papers() []paper {
 		{
 			id: true, require: bson.D{{Key: "status", Value: bson.D{{Key: "a", Value: 1}}}, {Key: "due", Value: at}},
 			as: []bson.D{{{Key: "due", Value: at}, {Key: "status", Value: bson.D{{Key: "a", Value: 1.0}}}}},
-			other: append(status(bson.D{{Key: "a", Value: 1}}), bson.D{{Key: "due", Value: at}, {Key: "status", Value: bson.D{{Key: "a", Value: 2}}}},
+			other: append(status(bson.D{{Key: "a", Value: 1}}),
+				bson.D{{Key: "due", Value: at}, {Key: "status", Value: bson.D{{Key: "a", Value: 2}}}},
 				bson.D{{Key: "due", Value: bson.Timestamp{T: 1}}, {Key: "status", Value: bson.D{{Key: "a", Value: 1}}}}),
 		},
 		{

@@ -78,7 +78,8 @@ func (l lottery) paper(id, key string) (document, require bson.D) {
 		}
 	}
 	if l.odds(2) {
-		document = append(document, bson.E{Key: "pending", Value: pick[any](l, bson.M{}, bson.M{}, bson.Null{}, bson.M{"other": 0}, bson.M{key: 0},
+		document = append(document, bson.E{Key: "pending", Value: pick[any](l,
+			bson.M{}, bson.M{}, bson.Null{}, bson.M{"other": 0}, bson.M{key: 0},
 			bson.M{key: 0, "other": 0}, bson.A{}, bson.A{bson.M{}}, bson.A{nil}, "text", 1)})
 	}
 	if fence := l.fence(); fence != nil {

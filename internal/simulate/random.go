@@ -246,6 +246,13 @@ func (g *game) draw() move {
 	case n < 2 && len(g.late) > 0:
 		late := g.late[g.random.IntN(len(g.late))]
 		return move{kind: answerLate, who: late.who, op: late.op, at: late.at}
+	}
+	return g.drawEvent(n)
+}
+
+// drawEvent draws what happens beside the executors and their messages, at some of a hundred numbers, or else an operation.
+func (g *game) drawEvent(n int) move {
+	switch {
 	case n < 3 && g.ill:
 		return g.drawOne(g.random.IntN(MaxAccounts), closeAccount, seal, reopen, failOver)
 	case n < 5 && g.missing >= 0:
