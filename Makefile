@@ -3,6 +3,7 @@
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 NESTED := examples/demo internal/bench internal/mongotest/container
+STORIES := order hold marketplace refund
 TOOLS := $(CURDIR)/.cache/bin
 
 SEEDS ?= 0-1000000
@@ -13,7 +14,7 @@ FUZZ := $(addprefix internal/money:,FuzzParse FuzzJSON FuzzFromBSON FuzzArithmet
 	$(addprefix internal/mongostore:,FuzzMarkerKey FuzzIDCodec FuzzTransferDocument FuzzAccountDocument) \
 	$(addprefix .:,FuzzRequest FuzzMetadata FuzzStoredAccount FuzzStoredTransfer)
 
-.PHONY: test race demo bench claims bench-quick simulate search teeth chaos fuzz lint vulncheck
+.PHONY: test race demo stories bench claims bench-quick simulate search teeth chaos fuzz lint vulncheck
 
 test: ## all tests, on a real MongoDB server
 	go run ./internal/mongotest/withmongo go test -timeout 30m ./...
@@ -25,6 +26,9 @@ race: ## the same under the race detector, which needs a C compiler
 
 demo: ## the story on the terminal
 	cd examples/demo && go run .
+
+stories: ## a payment, a hold, a split and a refund, each a short program; the tests run them, too
+	go run ./internal/mongotest/withmongo sh -ec 'for story in $(STORIES); do echo; echo "== $$story"; go run ./examples/$$story; done'
 
 bench: ## all measurements, side by side, into docs/bench; about 20 minutes
 	cd internal/bench && go run . -out $(CURDIR)/docs/bench

@@ -222,7 +222,7 @@ func (l *Ledger) change(
 func (l *Ledger) untilKnown(
 	ctx context.Context, id string, attempt func(context.Context) (bool, protocol.Result, error),
 ) error {
-	if err := l.coordinator.ready(ctx, l.name); err != nil {
+	if err := l.coordinator.ready(ctx, mongostore.Address{Name: l.name}); err != nil {
 		return err
 	}
 	var try persistence

@@ -7,8 +7,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// fixAmount fixes what a transfer moves that is to move what is there, before anything is stored. Where nothing is there, or the account is none
-// that could pay, it is left at what was asked for, and refused when it is prepared.
+// fixAmount fixes what a transfer moves that is to move what is there, before anything is stored. Where nothing is there, or the account
+// is none that could pay, it is left at what was asked for, and refused when it is prepared.
 func (c *Coordinator) fixAmount(ctx context.Context, t *mongostore.Transfer) error {
 	if t.AtMost == nil {
 		return nil
@@ -32,6 +32,21 @@ func (c *Coordinator) fixAmount(ctx context.Context, t *mongostore.Transfer) err
 	t.AtMost = &most
 	t.Legs[0].Amount, t.Legs[1].Amount = spendable.Neg(), spendable
 	return nil
+}
+
+// partly reports whether what is posted of a hold is a part of it.
+func partly(t mongostore.Transfer) bool {
+	if t.Posted == nil {
+		return true
+	}
+	if !t.Hold || len(t.Legs) != 2 || t.Posted.Kind() != t.Legs[0].Amount.Kind() {
+		return false
+	}
+	held := t.Legs[0].Amount
+	if held.Sign() < 0 {
+		held = held.Neg()
+	}
+	return t.Posted.Sign() > 0 && t.Posted.Cmp(held) < 0
 }
 
 // capped reports whether what a stored transfer moves is no more than it may move at most, from one account to the other.

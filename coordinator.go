@@ -25,6 +25,8 @@ type Coordinator struct {
 	log      *slog.Logger
 	now      func() time.Time
 	wake     chan struct{} // tells a worker of this process that something was submitted
+	// historyFrom returns since when every committed transfer is still stored.
+	historyFrom func(context.Context) (time.Time, error)
 }
 
 // NewCoordinator returns a Coordinator over the collections accounts and transfers of db, unless options say otherwise. It doesn't
@@ -49,6 +51,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		Fields:      mongostore.Fields(s.fields),
 		IDs:         mongostore.IDCodec(s.ids),
 		MarkerLimit: s.markerLimit,
+		Retention:   s.retention,
 		Now:         now,
 	})
 	if err != nil {
@@ -61,6 +64,8 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		log:      s.logger,
 		now:      now,
 		wake:     make(chan struct{}, 1),
+
+		historyFrom: store.HistoryFrom,
 	}, nil
 }
 
@@ -79,9 +84,9 @@ func (c *Coordinator) Close(ctx context.Context) error {
 	return c.engine.Close(ctx)
 }
 
-// ready refuses work on a closed coordinator, or on an unfit server of the transfers or of the named ledgers. Its first call for each
+// ready refuses work on a closed coordinator, or on an unfit server of the transfers or of the named places. Its first call for each
 // talks to the server.
-func (c *Coordinator) ready(ctx context.Context, ledgers ...string) error {
+func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) error {
 	var try persistence
 	for try.again(ctx, c) {
 		if c.engine.Closed() {
@@ -90,7 +95,7 @@ func (c *Coordinator) ready(ctx context.Context, ledgers ...string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		err := c.store.Connect(ctx, ledgers...)
+		err := c.store.Connect(ctx, places...)
 		if err == nil || errors.Is(err, mongostore.ErrUnsupported) {
 			return deployment(err)
 		}
@@ -107,14 +112,30 @@ func deployment(err error) error {
 	return err
 }
 
+// sound refuses a stored transfer that was changed since, or that a later version has written.
+func sound(t mongostore.Transfer) error {
+	switch {
+	case !bytes.Equal(t.Digest, digest(t)) || !capped(t):
+		return fmt.Errorf("%w: what it moves is not what its digest says", mongostore.ErrUnreadable)
+	case !partly(t):
+		return fmt.Errorf("%w: %s is posted, and that is no part of what is held", mongostore.ErrUnreadable, t.Posted)
+	}
+	return nil
+}
+
+// unknownState is the error of a stored transfer in a state that this version doesn't know.
+func unknownState(t mongostore.Transfer) error {
+	return fmt.Errorf("%w: its state is %q", mongostore.ErrUnreadable, t.State)
+}
+
 // newWork prepares an execution of a transfer, under an owner of its own. Not the process's: two executions of one process
 // must not take each other's decisions for their own.
 //
 // A stored transfer whose legs are not those of its digest is left alone: legs that were lost or changed since would make or lose money,
 // and a digest of a later version may stand for what this one doesn't know.
 func (c *Coordinator) newWork(ctx context.Context, t mongostore.Transfer, reason string) (*mongostore.Work, error) {
-	if !bytes.Equal(t.Digest, digest(t)) || !capped(t) {
-		return nil, fmt.Errorf("%w: what it moves is not what its digest says", mongostore.ErrUnreadable)
+	if err := sound(t); err != nil {
+		return nil, err
 	}
 	w, err := c.store.NewWork(t, c.settings.owner+"-"+rand.Text()[:16])
 	if err != nil {

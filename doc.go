@@ -24,6 +24,15 @@
 // both accounts can see it in transit, as [Account].Posted and [Account].Incoming tell. Transfers are isolated from each other, and
 // your own reads of several accounts are not a snapshot.
 //
+// # More than a transfer
+//
+// [Coordinator.Hold] reserves what a transfer moves and stops there; [Coordinator.Post] moves it, all or a part, [Coordinator.Void] gives
+// it back, and so does the hold's expiry. An [Effect] changes a document in step with the money. [Coordinator.Reverse] moves a transfer's
+// money back, once. Each is as safe as a transfer, because each is one.
+//
+// [Coordinator.Statement] and [Coordinator.BalanceAt] read an account's past. [Coordinator.Audit] checks all of this on live data, from one
+// snapshot per cluster, without holding anybody up; each [Finding] says what to do next.
+//
 // # Many at once
 //
 // Transfers that run at once share their commands, and those on one account their statements: while a command is on its way, what
@@ -38,9 +47,27 @@
 // shares the collections, takes the transfer over and brings it to its end. Call it when your service starts, and let
 // [Coordinator.Run] do so every now and then. It is safe at any time, beside live transfers and beside itself.
 //
+// A transfer that can't be finished, because an account was deleted in the middle of it or the server refuses to write to one, stays as
+// it is and holds up nobody. [Record].Stuck tells why, a [Query] with Stuck lists them all. It is tried again after twice the stall
+// threshold, four times, and so on up to 64 times, and so finishes by itself once the cause is repaired.
+//
+// # Later, and who asks for what
+//
+// [Coordinator.Submit] stores a transfer for a worker, one with a NotBefore for then: by the server's clock, so that the clocks of your
+// machines don't matter. Its money is not reserved before. Any number of them may wait: workers look only at what is due.
+// [Request].Metadata is kept with each transfer, and [Coordinator.List] finds transfers by it.
+//
+// # How long transfers are kept
+//
+// For good, unless [WithRetention] lets the server remove the final ones after a while. An ID is remembered for as long as its transfer
+// is there: that is the idempotency window. Within it a repeated call has the same outcome as the first; after it the ID is as good as
+// new, and the same call moves the money again. So choose a retention longer than any caller may retry for, than any queue may deliver
+// the same order twice, and than any process may sleep between two tries. An hour is the least that is allowed: no message about a
+// transfer that is over can be on its way for so long.
+//
 // # Errors
 //
-// An error tells where the money is. A [RefusedError] (ErrInsufficientFunds and the like) and ErrCancelled: the transfer has
+// An error tells where the money is. A [RefusedError] (ErrInsufficientFunds and the like), ErrCancelled and ErrExpired: the transfer has
 // failed, nothing moved. ErrInDoubt: not known yet; ask again with the same ID. ErrIDConflict and the errors of verbs that came too late:
 // this call has changed nothing. Anything else, the context's own error and a server that can't be reached for 30 s among them:
 // nothing was stored.
@@ -52,7 +79,7 @@
 //   - Nobody replaces an account's document whole, deletes it, or restores it from a backup, while transfers are in
 //     flight on it. Changing the balance by $inc, or fields that are not the library's, is fine at any time.
 //   - Balances are int32, int64 or Decimal128. A double is refused.
-//   - Transfers are kept: an ID is remembered for as long as its document is there.
+//   - Nobody removes transfers by hand: what [WithRetention] removes is told to those who read an account's history.
 //
 // A context with a session, or with a running MongoDB transaction, makes no difference: a transfer is never part of it.
 package transfer

@@ -2,6 +2,8 @@ package transfer
 
 import (
 	"cmp"
+	"encoding/binary"
+	"errors"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -18,15 +20,21 @@ const (
 )
 
 // Effect is a change of a document in step with the money: an order goes from unpaid to paid as its payment is committed. The document is
-// found by its _id, and reserved from when the transfer is prepared until it is settled: no other transfer can reserve it meanwhile, and what
-// it has to say is not changed before the commit. Other code that writes such a document requires that its field pending is missing or
-// empty, or ignores the reservation at its own risk.
+// found by its _id, and reserved from when the transfer is prepared until it is settled: no other transfer can reserve it meanwhile, and
+// what it has to say is not changed before the commit. Other code that writes such a document requires that its field pending is missing
+// or empty, or ignores the reservation at its own risk. Nobody waits for a reservation: of two transfers that want the same document and
+// the same money at once, each may be refused for what the other one has reserved; ask again under a new ID.
 //
-// An effect is stored with its transfer, so that another process, of another version of the service, can finish it.
+// An effect is stored with its transfer, so that another process, of another version of the service, can finish it. Once the transfer is
+// committed the fields have to be set: where the server refuses that, by a validator or a unique index, the transfer stays committed,
+// [Record].Stuck says why, and it goes on when the cause is repaired.
+//
+// A transfer has up to 100 effects. What one requires, and what it sets, is up to 64 KB each. The library writes the fields pending and
+// fence of the documents, under the names of [Fields].
 type Effect struct {
 	// Documents is the name of a collection that was registered by [WithDocuments].
 	Documents string
-	// ID is the document's _id.
+	// ID is the document's _id: text, a number without a fraction, an ObjectID, a bool, a time, bytes, or a document of these.
 	ID any
 	// Require are top-level fields and the values that they must have when the transfer is prepared, as a query would compare them: nil is a
 	// missing field, too.
@@ -88,13 +96,8 @@ func (c *Coordinator) effectFields(document, verb string, fields bson.D) (bson.R
 	case len(raw) > maxEffectBytes:
 		return nil, invalid("what the effect on %q %s has %d bytes, more than %d", document, verb, len(raw), maxEffectBytes)
 	}
-	if err := checkNested(raw, maxMetadataDepth); err != nil {
+	if err := errors.Join(bson.Raw(raw).Validate(), checkNested(raw, maxMetadataDepth), mongostore.CheckValues(raw)); err != nil {
 		return nil, invalid("the effect on %q: %w", document, err)
-	}
-	for _, field := range fields {
-		if bson.Raw(raw).Lookup(field.Key).Type == bson.TypeUndefined { // the server compares nothing with that
-			return nil, invalid("the effect on %q %s %q, which is undefined", document, verb, field.Key)
-		}
 	}
 	return raw, nil
 }
@@ -104,18 +107,26 @@ func compareEffects(a, b mongostore.Effect) int {
 		cmp.Compare(a.Documents, b.Documents), cmp.Compare(a.ID.Type, b.ID.Type), cmp.Compare(string(a.ID.Value), string(b.ID.Value)))
 }
 
-// sortedFields returns an effect's fields in the order of their names.
-func sortedFields(raw bson.Raw) string {
+// sortedFields returns a document with the fields in the order of their names, and so within it: maps of the caller's may have been written
+// in any order.
+func sortedFields(raw bson.Raw) []byte {
 	elements, err := raw.Elements()
 	if err != nil {
-		return string(raw)
+		return raw
 	}
-	slices.SortFunc(elements, func(a, b bson.RawElement) int { return cmp.Compare(a.Key(), b.Key()) })
+	slices.SortStableFunc(elements, func(a, b bson.RawElement) int { return cmp.Compare(a.Key(), b.Key()) })
 	var sorted []byte
 	for _, element := range elements {
-		sorted = append(sorted, element...)
+		value := element.Value()
+		sorted = append(append(append(sorted, byte(value.Type)), element.Key()...), 0)
+		if value.Type == bson.TypeEmbeddedDocument || value.Type == bson.TypeArray {
+			within := sortedFields(bson.Raw(value.Value))
+			sorted = append(binary.BigEndian.AppendUint32(sorted, uint32(len(within))), within...)
+			continue
+		}
+		sorted = append(sorted, value.Value...)
 	}
-	return string(sorted)
+	return sorted
 }
 
 // sortedEffects returns effects in an order of their own.

@@ -113,7 +113,8 @@ func TestOnePaymentWins(t *testing.T) {
 	b.audit(initial(1000, 0))
 }
 
-// Nothing of an effect shows before the commit, and the document is reserved until then: a held order is unpaid, and nobody else can pay it.
+// Nothing of an effect shows before the commit, and the document is reserved until then: a held order is unpaid, and nobody else can pay
+// it.
 func TestEffectOfHold(t *testing.T) {
 	t.Parallel()
 	b := newShop(t, 100, 0)
@@ -175,7 +176,8 @@ func TestEffectsAlone(t *testing.T) {
 			Set:     bson.D{{Key: "status", Value: bson.D{{Key: "$set", Value: "no operator"}}}},
 		})
 	}
-	effects = append(effects, transfer.Effect{Documents: "orders", ID: "o-1", Require: bson.D{{Key: "status", Value: "unpaid"}}}) // sets nothing
+	setsNothing := transfer.Effect{Documents: "orders", ID: "o-1", Require: bson.D{{Key: "status", Value: "unpaid"}}}
+	effects = append(effects, setsNothing)
 	_, err := b.Transfer(t.Context(), transfer.Request{ID: "t", Effects: effects})
 	require.NoError(t, err)
 	for _, id := range ids {
@@ -196,6 +198,11 @@ func TestEffectsAreChecked(t *testing.T) {
 	require1 := func(key string) []transfer.Effect {
 		return []transfer.Effect{{Documents: "orders", ID: "o-1", Require: bson.D{{Key: key, Value: 1}}}}
 	}
+	sets := func(value any) []transfer.Effect {
+		return []transfer.Effect{{Documents: "orders", ID: "o-1", Set: bson.D{{Key: "x", Value: value}}}}
+	}
+	endless := bson.M{}
+	endless["again"] = bson.D{{Key: "and again", Value: endless}}
 	twice := func(one, other any) []transfer.Effect {
 		return []transfer.Effect{{Documents: "orders", ID: one}, {Documents: "orders", ID: other}}
 	}
@@ -218,6 +225,13 @@ func TestEffectsAreChecked(t *testing.T) {
 		"sets a field twice":    {{Documents: "orders", ID: "o-1", Set: bson.D{{Key: "x", Value: 1}, {Key: "x", Value: 2}}}},
 		"a document twice":      twice("o-1", "o-1"),
 		"a number twice":        twice(int32(7), int64(7)),
+		"an operator for an ID": {{Documents: "orders", ID: bson.D{{Key: "$gt", Value: ""}}}},
+		"undefined":             sets(bson.Undefined{}),
+		"undefined in a list":   sets(bson.A{bson.Undefined{}}),
+		"text without an end":   sets(bson.RawValue{Type: bson.TypeString, Value: []byte{1, 0, 0, 0, 7}}),
+		"half a number":         sets(bson.RawValue{Type: bson.TypeInt64, Value: []byte{1}}),
+		"what contains itself":  sets(endless),
+		"endless, as an ID":     {{Documents: "orders", ID: endless}},
 		"what can't be stored":  {{Documents: "orders", ID: "o-1", Set: bson.D{{Key: "x", Value: make(chan int)}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -252,6 +266,57 @@ func TestEffectsArePayload(t *testing.T) {
 	for _, other := range []transfer.Request{move("p", "a", "b", 10), payment("p", "o-1", 10), payment("p", "o-2", 10)} {
 		_, err = b.Transfer(t.Context(), other)
 		require.ErrorIs(t, err, transfer.ErrIDConflict)
+	}
+	b.audit(initial(100, 0))
+}
+
+// Maps are equal in whatever order they are walked through, wherever they stand.
+func TestEffectsWithMaps(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, 100, 0)
+	id := bson.M{"shop": 1, "year": 2026, "no": "x"}
+	inner := func() bson.D {
+		m := bson.M{"a": 1, "b": 2, "c": 3, "d": bson.A{bson.M{"e": 5, "f": 6}}}
+		return bson.D{{Key: "of", Value: m}, {Key: "to", Value: &m}, {Key: "all", Value: []bson.M{m}}, {Key: "in", Value: struct{ M bson.M }{m}}}
+	}
+	b.insert("orders", bson.D{
+		{Key: "_id", Value: bson.D{{Key: "no", Value: "x"}, {Key: "shop", Value: 1}, {Key: "year", Value: 2026}}},
+		{Key: "status", Value: "unpaid"},
+	})
+	for range 10 {
+		req := move("p", "a", "b", 1)
+		req.Effects = []transfer.Effect{{
+			Documents: "orders", ID: id, Require: bson.D{{Key: "status", Value: "unpaid"}},
+			Set: bson.D{{Key: "status", Value: "paid"}, {Key: "x", Value: inner()}},
+		}}
+		_, err := b.Transfer(t.Context(), req)
+		require.NoError(t, err)
+	}
+	b.audit(initial(100, 0))
+}
+
+// A reservation that is null is none.
+func TestEffectOnNullReservation(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, 100, 0)
+	b.insert("orders", append(order("o-3"), bson.E{Key: "pending", Value: nil}))
+	_, err := b.Transfer(t.Context(), payment("p", "o-3", 10))
+	require.NoError(t, err)
+	b.order("o-3", "paid", false)
+	b.audit(initial(100, 0))
+}
+
+// Documents are no ledger, however their name is spelled.
+func TestDocumentsAreNoAccounts(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, 100, 0)
+	for _, name := range []string{"orders", "\x00documents/orders"} {
+		_, err := b.Ledger(name)
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+		_, err = b.Transfer(t.Context(), transfer.Request{ID: "t", Legs: []transfer.Leg{
+			{Ledger: name, Account: "o-1", Amount: transfer.Units(-10)}, {Account: "a", Amount: transfer.Units(10)},
+		}})
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 	}
 	b.audit(initial(100, 0))
 }

@@ -76,6 +76,8 @@ var (
 	ErrTransferNotFound = errors.New("transfer not found")
 	// ErrAccountExists means that there is an account with this ID.
 	ErrAccountExists = errors.New("account exists")
+	// ErrHistoryGone means that a statement or a balance was asked for from before what is kept.
+	ErrHistoryGone = errors.New("history is gone")
 	// ErrAccountNotEmpty means that an account can't be closed because there is money in it, or a debt.
 	ErrAccountNotEmpty = errors.New("account is not empty")
 )
@@ -94,11 +96,8 @@ type RefusedError struct {
 // Error names the transfer, the account and the reason.
 func (e *RefusedError) Error() string {
 	account := fmt.Sprintf("account %q", e.Account)
-	switch {
-	case errors.Is(e.Err, ErrRequirementFailed):
-		account = fmt.Sprintf("document %q of %q", e.Account, e.Ledger)
-	case e.Ledger != "":
-		account = fmt.Sprintf("account %q of ledger %q", e.Account, e.Ledger)
+	if e.Ledger != "" {
+		account = fmt.Sprintf("%q of %q", e.Account, e.Ledger)
 	}
 	text := fmt.Sprintf("transfer %q refused: %s: %v", e.TransferID, account, e.Err)
 	if e.Balance != nil {

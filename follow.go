@@ -35,11 +35,14 @@ func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer, h
 		case found && c.answerable(ctx, stored):
 			return c.judge(stored, planned.Digest)
 		default:
+			if found && stored.Stuck != nil {
+				cause = stuckError(stored.Stuck.Message)
+			}
 			t, start, due := c.turn(ctx, stored, found, planned)
 			if !due {
 				break
 			}
-			rec, told, err := c.try(ctx, attempt{transfer: t, start: start, reason: stalledReason, holdFor: holdFor})
+			rec, told, err := c.try(ctx, attempt{transfer: t, start: start, reason: reasonOf(start), holdFor: holdFor})
 			if told {
 				return rec, doubtful(planned.ID, err)
 			}
@@ -65,7 +68,7 @@ func (c *Coordinator) answerable(ctx context.Context, stored mongostore.Transfer
 	case protocol.Committed:
 		return stored.Hold || c.settings.returnAt == StateCommitted
 	default:
-		return stored.State.Final()
+		return stored.State.Final() || !stored.State.Known()
 	}
 }
 
@@ -74,6 +77,9 @@ func (c *Coordinator) judge(stored mongostore.Transfer, digest []byte) (Record, 
 	rec := recordOf(stored)
 	if !bytes.Equal(stored.Digest, digest) {
 		return rec, fmt.Errorf("transfer %q: %w", rec.ID, ErrIDConflict)
+	}
+	if !stored.State.Known() {
+		return rec, inDoubt(rec.ID, unknownState(stored))
 	}
 	return answered(rec)
 }
@@ -94,6 +100,14 @@ func (c *Coordinator) turn(
 		return stored, expire(), true
 	}
 	return stored, protocol.Start{Claiming: protocol.TakeUnheld, Hold: true}, stalled()
+}
+
+// reasonOf returns what is stored with a transfer that is rolled back without being asked for.
+func reasonOf(start protocol.Start) string {
+	if start.RollBack == protocol.Expired {
+		return expiredReason
+	}
+	return stalledReason
 }
 
 // stalledReason is stored with a transfer that RollBack has rolled back.

@@ -15,9 +15,9 @@ import (
 // longestHold bounds for how long money can be held.
 const longestHold = 10 * 366 * 24 * time.Hour
 
-// Hold reserves what a transfer moves, and stops there, in StatePreparing: the debits are off the balances, and nothing has arrived. [Coordinator.Post]
-// moves the money, all of it or a part, [Coordinator.Void] gives it back, and so does Run, or Recover, once the hold has
-// expired: expiresIn from when it was stored, by the server's clock. A hold survives restarts, and nobody takes it for stalled.
+// Hold reserves what a transfer moves, and stops there, in StatePreparing: the debits are off the balances, and nothing has arrived.
+// [Coordinator.Post] moves the money, all of it or a part, [Coordinator.Void] gives it back, and so does Run, or Recover, once the hold
+// has expired: expiresIn from when it was stored, by the server's clock. A hold survives restarts, and nobody takes it for stalled.
 //
 //   - nil: the money is held; or the hold, asked for again, was held and has been posted since: see the record's State.
 //   - a [RefusedError]: it is in StateFail, and nothing is held.
@@ -57,7 +57,7 @@ func PostAmount(a Amount) PostOption { return func(p *posting) { p.amount = &a }
 // Post moves the money of a hold. It may be asked for again, and by many at once: one Post, Void or expiry decides.
 //
 //   - nil: the transfer is in StateSuccess (or StateCommitted, see [WithReturnAt]), by this call or before.
-//   - ErrExpired, ErrCancelled: it has expired, or was voided or cancelled; it is in StateFail, or on the way there, and the money goes back.
+//   - ErrExpired, ErrCancelled: it has expired, or was voided or cancelled; it is in StateFail, and the money went back.
 //   - ErrIDConflict: it was posted before, with another amount; the record shows which.
 //   - ErrNotHeld: it is no hold, or it was refused, or not everything is held yet: then ask for the hold again.
 //   - ErrTransferNotFound: there is none.
@@ -89,7 +89,7 @@ func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p po
 	switch stored.State {
 	case protocol.Preparing:
 		if c.store.LooksExpired(ctx, stored) {
-			return c.try(ctx, attempt{transfer: stored, start: expire()})
+			return c.try(ctx, attempt{transfer: stored, start: expire(), reason: expiredReason})
 		}
 		if !stored.Held {
 			return rec, true, fmt.Errorf("transfer %q: %w: not everything is prepared yet", stored.ID, ErrNotHeld)
@@ -213,6 +213,8 @@ func (c *Coordinator) decideOnce(
 		return Record{}, true, fmt.Errorf("%s transfer %q: %w", verb, id, err)
 	case err != nil:
 		return Record{}, false, err
+	case found && !stored.State.Known():
+		return recordOf(stored), true, fmt.Errorf("%s transfer %q: %w", verb, id, unknownState(stored))
 	case !found && c.surelyMissing(ctx, id):
 		return Record{}, true, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
 	case !found:
@@ -227,6 +229,9 @@ func (c *Coordinator) decideOnce(
 	}
 	return rec, told, err
 }
+
+// expiredReason is stored with a hold that has expired.
+const expiredReason = "nobody has decided it in time"
 
 // expire returns the start of an execution that voids a hold which has expired.
 func expire() protocol.Start {

@@ -280,6 +280,8 @@ func TestExpiry(t *testing.T) {
 				rec, err := b.Void(t.Context(), "h")
 				require.NoError(t, err)
 				require.Equal(t, "expired", rec.Failure.Code)
+				require.Equal(t, "nobody has decided it in time", rec.Failure.Message)
+				require.Zero(t, rec.Attempts)
 				b.standing("a", 100, 100, 0)
 				b.audit(initial(100, 0))
 			})
@@ -307,6 +309,24 @@ func TestRecoveryLeavesHoldsAlone(t *testing.T) {
 		require.NoError(t, err)
 	}
 	b.audit(initial(200, 0))
+}
+
+// A state that a later version has written is nobody's to decide on.
+func TestUnknownStateIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.hold("h", 60, time.Hour)
+	_, err := b.db.Collection("transfers").UpdateByID(t.Context(), "h", bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "Frozen"}}}})
+	require.NoError(t, err)
+	for verb, err := range map[string]error{
+		"post":   func() error { _, err := b.Post(t.Context(), "h"); return err }(),
+		"void":   func() error { _, err := b.Void(t.Context(), "h"); return err }(),
+		"cancel": func() error { _, err := b.Cancel(t.Context(), "h", ""); return err }(),
+		"hold":   func() error { _, err := b.Hold(t.Context(), move("h", "a", "b", 60), time.Hour); return err }(),
+	} {
+		require.ErrorContains(t, err, "Frozen", verb)
+	}
+	b.standing("a", 40, 100, 0)
 }
 
 // However many post, void and let expire one hold at once, one of them decides, and everybody is told what became of it.

@@ -50,24 +50,37 @@ func (tooDeep) MarshalBSONValue() (byte, []byte, error) {
 	return 0, nil, fmt.Errorf("nested more than %d levels deep", maxMetadataDepth)
 }
 
-// ordered turns maps with text keys into documents in the order of their keys, also those in documents and lists, so many levels deep.
+// ordered turns maps with text keys into documents in the order of their keys, so many levels deep.
 func ordered(value any, levels int) any {
-	v := reflect.ValueOf(value)
-	if !v.IsValid() {
+	switch value := value.(type) {
+	case nil, bson.Marshaler, bson.ValueMarshaler: // which write themselves
 		return value
+	case bson.D:
+		return orderedWithin(value, levels)
 	}
-	if list, ok := value.(bson.A); ok {
-		return orderedList(list, levels)
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.Map:
+		if v.Type().Key().Kind() == reflect.String && !v.IsNil() {
+			return orderedMap(v, levels)
+		}
+	case reflect.Slice:
+		if kind := v.Type().Elem().Kind(); kind == reflect.Map || kind == reflect.Interface {
+			return orderedList(v, levels)
+		}
+	case reflect.Pointer:
+		if v.IsNil() {
+			return value
+		}
+		if levels == 0 {
+			return tooDeep{}
+		}
+		return ordered(v.Elem().Interface(), levels-1)
+	default:
 	}
-	if list, ok := value.([]any); ok {
-		return orderedList(list, levels)
-	}
-	if document, ok := value.(bson.D); ok {
-		return orderedFields(document, levels)
-	}
-	if v.Kind() != reflect.Map || v.Type().Key().Kind() != reflect.String || v.IsNil() {
-		return value
-	}
+	return value
+}
+
+func orderedMap(v reflect.Value, levels int) any {
 	if levels == 0 {
 		return tooDeep{}
 	}
@@ -79,25 +92,25 @@ func ordered(value any, levels int) any {
 	return document
 }
 
-// orderedFields keeps the order of a document's fields: it counts, wherever somebody has given one.
-func orderedFields(document bson.D, levels int) any {
+func orderedList(v reflect.Value, levels int) any {
+	if levels == 0 {
+		return tooDeep{}
+	}
+	result := make(bson.A, v.Len())
+	for i := range result {
+		result[i] = ordered(v.Index(i).Interface(), levels-1)
+	}
+	return result
+}
+
+// orderedWithin leaves the order of a document as it is.
+func orderedWithin(document bson.D, levels int) any {
 	if levels == 0 {
 		return tooDeep{}
 	}
 	result := make(bson.D, len(document))
 	for i, field := range document {
 		result[i] = bson.E{Key: field.Key, Value: ordered(field.Value, levels-1)}
-	}
-	return result
-}
-
-func orderedList(list []any, levels int) any {
-	if levels == 0 {
-		return tooDeep{}
-	}
-	result := make(bson.A, len(list))
-	for i, value := range list {
-		result[i] = ordered(value, levels-1)
 	}
 	return result
 }

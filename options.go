@@ -49,6 +49,8 @@ type settings struct {
 	policy              StallPolicy
 	returnAt            State
 	group               GroupCommit
+	retention           time.Duration
+	retained            bool // the retention was given
 	logger              *slog.Logger
 }
 
@@ -101,8 +103,8 @@ func WithLedger(name string, c *mongo.Collection) Option {
 	}
 }
 
-// WithDocuments registers a collection of documents that effects change, in any database or cluster: see [Effect]. Its name is stored in the
-// transfers and must stay the same for as long as there are any.
+// WithDocuments registers a collection of documents that effects change, in any database or cluster: see [Effect]. Its name is stored in
+// the transfers and must stay the same for as long as there are any.
 func WithDocuments(name string, c *mongo.Collection) Option {
 	return func(s *settings) {
 		if _, given := s.documents[name]; given {
@@ -126,11 +128,22 @@ func WithOwner(name string) Option { return func(s *settings) { s.owner = name }
 func WithMarkerLimit(n int) Option { return func(s *settings) { s.markerLimit = n } }
 
 // WithStallThreshold sets after how long without a sign of life others take a transfer over; default 30 s. It decides only how soon
-// recovery steps in: even zero is safe, it costs work.
+// recovery steps in: even zero is safe, it costs work. Each takeover doubles the time to the next one, up to 64 times the threshold.
 func WithStallThreshold(d time.Duration) Option { return func(s *settings) { s.stallThreshold = d } }
 
 // WithStallPolicy sets what becomes of a transfer that stalled before it was committed: Resume, the default, or RollBack.
 func WithStallPolicy(p StallPolicy) Option { return func(s *settings) { s.policy = p } }
+
+// WithRetention lets the server remove transfers some time after they are final, an hour at the least; default: they are kept for good.
+// It holds for those that this Coordinator finishes from now on: what was finished before, or by others, keeps the time that is stored
+// with it ([Record].PurgeAt). [Coordinator.Setup] creates the index that the server needs for it.
+//
+// A removed transfer's ID is forgotten. Whoever uses it again, or asks again so late for want of an answer, moves the money again. So the
+// retention is longer than any caller may retry for, and than any process may be suspended. Statements and balances from before that time
+// are refused with ErrHistoryGone.
+func WithRetention(d time.Duration) Option {
+	return func(s *settings) { s.retention, s.retained = d, true }
+}
 
 // WithReturnAt sets when Transfer answers: at StateSuccess, the default, or at StateCommitted, when the outcome is certain and the
 // rest is done in the background. Until then a credit can't be spent.
@@ -224,6 +237,8 @@ func (s *settings) checkNumbers() error {
 		return invalid("WithReturnAt wants StateCommitted or StateSuccess, not %q", s.returnAt)
 	case s.markerLimit < 1 || s.markerLimit > maxMarkerLimit:
 		return invalid("a marker limit lies between 1 and %d, not at %d", maxMarkerLimit, s.markerLimit)
+	case s.retained && s.retention < mongostore.ShortestRetention:
+		return invalid("a retention is %s or longer, not %s", mongostore.ShortestRetention, s.retention)
 	case s.stallThreshold < 0:
 		return invalid("a stall threshold is not negative: %s", s.stallThreshold)
 	case len(s.owner) > maxOwnerBytes || mongostore.CheckID(s.owner) != nil:

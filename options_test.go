@@ -38,10 +38,13 @@ func TestInvalidOptions(t *testing.T) {
 		"MaxBatch of GroupCommit lies between 1 and 4096, not at -1":       {transfer.WithGroupCommit(transfer.GroupCommit{MaxBatch: -1})},
 		"MaxInFlight of GroupCommit lies between 1 and 64, not at 65":      {transfer.WithGroupCommit(transfer.GroupCommit{MaxInFlight: 65})},
 		"MaxPending of GroupCommit lies between 1 and 65536, not at 65537": {transfer.WithGroupCommit(transfer.GroupCommit{MaxPending: 65537})},
-		"not negative":             {transfer.WithStallThreshold(-time.Second)},
-		"Resume or RollBack":       {transfer.WithStallPolicy(0)},
-		"StateCommitted or StateS": {transfer.WithReturnAt(transfer.StateFail)},
-		"wants a logger":           {transfer.WithLogger(nil)},
+		"not negative":                           {transfer.WithStallThreshold(-time.Second)},
+		"1h0m0s or longer, not 59m59.999999999s": {transfer.WithRetention(time.Hour - 1)},
+		"1h0m0s or longer, not 0s":               {transfer.WithRetention(0)},
+		"or longer, not -1h0m0s":                 {transfer.WithRetention(-time.Hour)},
+		"Resume or RollBack":                     {transfer.WithStallPolicy(0)},
+		"StateCommitted or StateS":               {transfer.WithReturnAt(transfer.StateFail)},
+		"wants a logger":                         {transfer.WithLogger(nil)},
 	} {
 		_, err := transfer.NewCoordinator(db, opts...)
 		require.ErrorIs(t, err, transfer.ErrInvalidRequest, text)
@@ -50,7 +53,8 @@ func TestInvalidOptions(t *testing.T) {
 	_, err := transfer.NewCoordinator(nil)
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 	_, err = transfer.NewCoordinator(db, transfer.WithMarkerLimit(8192), transfer.WithOwner(strings.Repeat("x", 128)),
-		transfer.WithStallThreshold(0), transfer.WithGroupCommit(transfer.GroupCommit{MaxBatch: 4096, MaxInFlight: 64, MaxPending: 65536}))
+		transfer.WithStallThreshold(0), transfer.WithRetention(time.Hour),
+		transfer.WithGroupCommit(transfer.GroupCommit{MaxBatch: 4096, MaxInFlight: 64, MaxPending: 65536}))
 	require.NoError(t, err, "the limits themselves are allowed")
 }
 

@@ -16,6 +16,7 @@ import (
 const (
 	maxLegs          = 1000
 	maxCurrencyBytes = 64
+	maxYear          = 9999 // of NotBefore
 )
 
 // The first byte of every digest tells how it was computed: of legs and currency alone, or of more.
@@ -207,8 +208,8 @@ func richPayload(t mongostore.Transfer) []byte {
 	for _, e := range sortedEffects(t.Effects) {
 		payload = appendField(payload, e.Documents)
 		payload = appendField(payload, string(append([]byte{byte(e.ID.Type)}, e.ID.Value...)))
-		payload = appendField(payload, sortedFields(e.Require))
-		payload = appendField(payload, sortedFields(e.Set))
+		payload = appendField(payload, string(sortedFields(e.Require)))
+		payload = appendField(payload, string(sortedFields(e.Set)))
 	}
 	return plainPayload(t, payload)
 }

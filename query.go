@@ -15,10 +15,15 @@ import (
 // Query selects transfers; its zero value selects all.
 type Query struct {
 	States          []State
-	Ledger, Account string         // Ledger alone: any account of it; "" with an Account: the default ledger
-	After, Before   time.Time      // of creation, both exclusive
-	Metadata        map[string]any // equal values of top-level keys
-	Limit           int            // 0: no limit
+	Ledger, Account string    // Ledger alone: any account of it; "" with an Account: the default ledger
+	After, Before   time.Time // of creation, both exclusive
+	// Metadata are top-level keys and the values that they must have. Numbers count by value; a list counts as equal to its elements, too; a
+	// map to one with the same keys and values, all of them. There is no index of metadata: without an Account, or a range of times, every
+	// transfer is looked at until the limit is reached. Where that is too much, add an index to the collection of transfers:
+	// {"metadata.order": 1, createdAt: -1, _id: -1}.
+	Metadata map[string]any
+	Stuck    bool // only what could not be finished when it was last tried; Record.Stuck tells why
+	Limit    int  // 0: no limit
 }
 
 // Get returns a transfer as a majority of the servers has it stored, or ErrTransferNotFound. While a primary is being replaced the answer
@@ -78,7 +83,7 @@ func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error
 func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
 	query := mongostore.Query{
 		Ledger: q.Ledger, Account: q.Account, ByLedger: q.Ledger != "",
-		After: q.After, Before: q.Before, Limit: q.Limit,
+		After: q.After, Before: q.Before, Stuck: q.Stuck, Limit: q.Limit,
 	}
 	if c.engine.Closed() {
 		return query, ErrClosed

@@ -19,36 +19,43 @@ type Record struct {
 	CreatedAt    time.Time
 	LastModified time.Time // by the server's clock; once it is final, by the process's, corrected like CreatedAt
 	Failure      *Failure  // in StateRollback and StateFail
-	Attempts     int       // takeovers so far
+	Stuck        *Failure  // why it could not be finished when it was last tried; nil once it is final
+	Attempts     int       // how often it was taken over because it had stalled
+	NotBefore    time.Time // when a worker may begin with it; zero: at once
+	PurgeAt      time.Time // when it is removed, and its ID forgotten; zero: not before it is final, and never without [WithRetention]
 	Reverses     string    // the ID of the transfer that this one reverses
 	ReversedBy   string    // the ID of the transfer that has reversed this one
 	Hold         bool      // it was asked for by Hold
 	ExpiresAt    time.Time // of a hold: when it is voided unless it is decided before
 }
 
-// Failure says why a transfer was rolled back.
+// Failure says why a transfer was rolled back, or is stuck.
 type Failure struct {
-	// Code is the error's name without Err, in lower camel case: insufficientFunds, accountClosed, cancelled; or stalled.
+	// Code is the error's name without Err, in lower camel case: insufficientFunds, accountClosed, cancelled; or stalled. What is stuck has
+	// accountNotFound, requirementFailed for the document of an effect, or unwritable.
 	Code            string
-	Ledger, Account string // the account that refused, if one did
+	Ledger, Account string // the account that is the cause, if one is; of an effect, the names of the documents and of the document
 	Message         string
 }
 
 func recordOf(t mongostore.Transfer) Record {
 	r := Record{
 		ID: t.ID, State: State(t.State), Currency: t.Currency, Epoch: t.Epoch, Owner: t.Owner,
-		CreatedAt: t.CreatedAt, LastModified: t.LastModified, Attempts: int(t.Attempts),
+		CreatedAt: t.CreatedAt, LastModified: t.LastModified, Attempts: int(t.Attempts), NotBefore: t.NotBefore, PurgeAt: t.PurgeAt,
+		Failure: failureOf(t.Failure), Stuck: failureOf(t.Stuck),
 		Reverses: t.Reverses, ReversedBy: t.ReversedBy, Hold: t.Hold, ExpiresAt: t.ExpiresAt, Effects: effectsOf(t),
 		Legs: make([]Leg, len(t.Legs)),
 	}
 	for i, leg := range t.Moved() {
 		r.Legs[i] = Leg{Ledger: leg.Ledger, Account: leg.Account, Amount: Amount{leg.Amount}}
 	}
-	if t.Failure != nil {
-		r.Failure = &Failure{
-			Code: t.Failure.Code, Ledger: t.Failure.Ledger, Account: t.Failure.Account, Message: t.Failure.Message,
-		}
-	}
 	r.Metadata = decodeMetadata(t.Metadata)
 	return r
+}
+
+func failureOf(stored *mongostore.Failure) *Failure {
+	if stored == nil {
+		return nil
+	}
+	return &Failure{Code: stored.Code, Ledger: stored.Ledger, Account: stored.Account, Message: stored.Message}
 }

@@ -35,13 +35,17 @@ type RecoveryReport struct {
 	Succeeded int // brought to StateSuccess
 	Failed    int // brought to StateFail
 	Expired   int // holds that ran out; part of Failed
-	Stuck     int // left as they are: a collection that is not registered here, an account that is gone, a server that is away
+	Stuck     int // left as they are: a collection that is not registered here, an account that is gone, a server that is away; see [Query]
 }
 
 // Recover takes over the transfers that have shown no sign of life for the stall threshold, by the server's clock, and brings them to
-// their end: Committed ones to StateSuccess, others by the policy (see [WithStallPolicy]). Holds it leaves alone until they expire, and then
-// voids. It is safe beside live executions and other sweeps. What is still StateInitiated is left to [Coordinator.Run]. The error is that of the
-// search; what was found before it is in the report.
+// their end: Committed ones to StateSuccess, others by the policy (see [WithStallPolicy]). Holds it leaves alone until they expire, and
+// then voids. It is safe beside live executions and other sweeps. What is still StateInitiated is left to [Coordinator.Run]. The error is
+// that of the search; what was found before it is in the report.
+//
+// A transfer that can't be finished, because an account is gone or the server refuses to write to it, doesn't hold up the others. Its
+// [Record].Stuck tells why, [Query].Stuck lists all of these, and it is tried again, after twice the stall threshold, then four times, up
+// to 64 times, until the cause is repaired. Who has repaired it and can't wait calls Recover on a Coordinator with a threshold of zero.
 func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
 	if err := c.ready(ctx); err != nil {
 		return RecoveryReport{}, err
@@ -55,6 +59,7 @@ func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
 // expireHolds voids the holds that have expired.
 func (c *Coordinator) expireHolds(ctx context.Context) error {
 	s := c.newSweep()
+	s.often = true
 	err := s.over(ctx, c.store.Expired(ctx), expire())
 	s.end()
 	return err
@@ -89,7 +94,7 @@ func (s *sweep) over(ctx context.Context, found iter.Seq2[mongostore.Transfer, e
 // end waits for what was begun.
 func (s *sweep) end() RecoveryReport {
 	s.all.Wait()
-	if s.report.Found > 0 {
+	if s.report.Found > s.report.Stuck || s.report.Found > 0 && !s.often {
 		s.log("a recovery sweep has ended")
 	}
 	return s.report
@@ -103,6 +108,7 @@ type sweep struct {
 	latest      *sync.WaitGroup // of those that were begun since the latest step
 	mu          sync.Mutex
 	report      RecoveryReport
+	often       bool            // it comes again soon: what is left then is not worth a warning each time
 	left        map[string]bool // what could not be finished, so that a threshold of zero doesn't find it again and again
 }
 
@@ -148,7 +154,7 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, start protoc
 		s.stuck(t.ID, errors.New("this process is at it already"))
 		return
 	}
-	w, err := c.newWork(ctx, t, stalledReason)
+	w, err := c.newWork(ctx, t, reasonOf(start))
 	if err != nil {
 		s.stuck(t.ID, err)
 		return
@@ -161,8 +167,10 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, start protoc
 		s.stuck(t.ID, because(err, result.Cause))
 	case result.Outcome == protocol.Finished:
 		s.finished(t.ID, result)
+	case result.Outcome == protocol.Stuck && result.Stuck.Code != "": // which is logged
+		s.leave(t.ID)
 	case result.Outcome == protocol.Stuck:
-		s.stuck(t.ID, c.stuck(result))
+		s.stuck(t.ID, result.Cause)
 	case result.Outcome == protocol.Unclaimable:
 		s.stuck(t.ID, result.Cause)
 	}
@@ -186,12 +194,22 @@ func (s *sweep) finished(id string, result engine.Result) {
 }
 
 func (s *sweep) stuck(id string, cause error) {
+	level := slog.LevelWarn
+	if s.often {
+		level = slog.LevelDebug
+	}
+	s.coordinator.log.Log(context.Background(), level, "a stalled transfer could not be finished",
+		slog.String("transfer", id), slog.Any("cause", cause))
+	s.leave(id)
+}
+
+// leave counts a transfer that can't be finished now.
+func (s *sweep) leave(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.report.Found++
 	s.report.Stuck++
 	s.left[id] = true
-	s.coordinator.log.Warn("a stalled transfer could not be finished", slog.String("transfer", id), slog.Any("cause", cause))
 	s.progress()
 }
 

@@ -17,8 +17,13 @@ import (
 // stallAt leaves a transfer behind whose process died at its n-th command: 2 the prepares, 3 the decision, 4 the settles, 5 the finish.
 func (b *bank) stallAt(id string, n int, what fault, units int64) {
 	b.t.Helper()
+	b.stallRequest(move(id, "a", "b", units), n, what)
+}
+
+func (b *bank) stallRequest(req transfer.Request, n int, what fault) {
+	b.t.Helper()
 	b.dying(n, what, func(ctx context.Context, c *transfer.Coordinator) error {
-		_, err := c.Transfer(ctx, move(id, "a", "b", units))
+		_, err := c.Transfer(ctx, req)
 		return err
 	})
 }

@@ -1,24 +1,27 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// Reverse moves the money of a transfer back, all of it (of a hold: what was posted of it), by a new transfer with the given ID. However many
-// ask at once, and under whatever IDs, at most one reversal of a transfer succeeds. It moves money, not effects: those stay as they are.
+// Reverse moves the money of a transfer back, all of it (of a hold: what was posted of it), by a new transfer with the given ID. However
+// many ask at once, and under whatever IDs, at most one reversal of a transfer succeeds. It moves money, not effects: those stay as they
+// are.
 //
 //   - nil: the reversal is in StateSuccess (or StateCommitted, see [WithReturnAt]), by this call or before.
 //   - ErrAlreadyReversed: another transfer has reversed it: the record's ReversedBy tells which. The record is the original's.
 //   - ErrNotReversible: it is not in StateSuccess. The record is the original's.
 //   - ErrTransferNotFound: there is no transfer to reverse.
 //   - a [RefusedError]: the reversal is in StateFail, and nothing moved: ErrInsufficientFunds when the money is spent, ErrRequirementFailed
-//     when the transfer was reserved by another reversal, which has failed since. Try again under another ID.
+//     when another reversal has reserved the transfer, and has failed since, or is still under way. Try again under another ID.
 //   - ErrInDoubt, ErrIDConflict and all others: as [Coordinator.Transfer].
 func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, error) {
 	switch err := errors.Join(mongostore.CheckID(id), mongostore.CheckID(newID)); {
@@ -38,6 +41,10 @@ func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, er
 		return recordOf(original), fmt.Errorf("transfer %q is %s: %w", id, original.State, ErrNotReversible)
 	}
 	t := reversal(original, newID)
+	// Legs that were changed since would be moved back as they are now, and a place that is not known here can't be reached.
+	if _, err := c.store.NewWork(t, ""); err != nil || sound(original) != nil {
+		return recordOf(original), fmt.Errorf("reverse transfer %q: %w", id, cmp.Or(sound(original), err))
+	}
 	if err := c.ready(ctx, t.Places()...); err != nil {
 		return Record{}, err
 	}
@@ -79,14 +86,19 @@ func reversal(original mongostore.Transfer, id string) mongostore.Transfer {
 	return t
 }
 
+// reversalPatience is how long a refused reversal waits for the one that was first. A dead one is for recovery to end.
+const reversalPatience = 5 * time.Second
+
 // reversedByAnother finds out what became of the reversal for which a transfer was reserved, when another one was refused for it.
 func (c *Coordinator) reversedByAnother(ctx context.Context, refused Record, cause error) (Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, reversalPatience)
+	defer cancel()
 	for n := 1; ; n++ {
 		original, err := c.original(ctx, refused.Reverses)
 		switch {
 		case err == nil && original.ReversedBy != "":
 			return alreadyReversed(original)
-		case err == nil && !original.Reserved() || errors.Is(err, ErrTransferNotFound):
+		case err == nil && !original.Reserved() || errors.Is(err, ErrTransferNotFound) || errors.Is(err, ErrClosed):
 			return refused, cause
 		}
 		if !engine.Pause(ctx, min(n, slowestPoll)) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer"
 )
@@ -81,6 +82,60 @@ func TestNotReversible(t *testing.T) {
 	_, err = b.Reverse(t.Context(), "committed", "refused")
 	require.ErrorIs(t, err, transfer.ErrIDConflict)
 	b.audit(initial(100, 0))
+}
+
+// What was changed by hand since, or touches what is not registered here, is left alone.
+func TestReversalOfWhatIsNotSound(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	far := b.coordinator(b.db, mirror(b.db)...)
+	rec, err := throughMirror(t.Context(), far)
+	require.NoError(t, err)
+	_, err = b.Reverse(t.Context(), rec.ID, "r")
+	require.ErrorContains(t, err, "mirror")
+	_, err = b.Transfer(t.Context(), move("changed", "a", "b", 20))
+	require.NoError(t, err)
+	more := bson.D{{Key: "$set", Value: bson.D{{Key: "legs.0.amount", Value: int64(-90)}}}}
+	_, err = b.db.Collection("transfers").UpdateByID(t.Context(), "changed", more)
+	require.NoError(t, err)
+	_, err = b.Reverse(t.Context(), "changed", "r")
+	require.ErrorContains(t, err, "digest")
+	_, err = b.Get(t.Context(), "r")
+	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
+	require.Equal(t, initial(20, 60), b.balances())
+}
+
+// A reversal that waits for another one ends with its coordinator.
+func TestReverseEndsWithClose(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 60)
+	_, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
+	require.NoError(t, err)
+	b.dying(6, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Reverse(ctx, "t", "r")
+		return err
+	})
+	c := b.coordinator(b.db)
+	told := make(chan error, 1)
+	go func() {
+		_, err := c.Reverse(t.Context(), "t", "other")
+		told <- err
+	}()
+	require.Eventually(t, func() bool { // it is refused, and waits
+		rec, err := b.Get(t.Context(), "other")
+		return err == nil && rec.State == transfer.StateFail
+	}, 5*time.Second, time.Millisecond)
+	require.NoError(t, c.Close(t.Context()))
+	soon, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	select {
+	case err := <-told:
+		require.ErrorIs(t, err, transfer.ErrRequirementFailed)
+	case <-soon.Done():
+		require.Fail(t, "it still waits")
+	}
+	b.recoverAll()
+	b.audit(initial(100, 60))
 }
 
 // A refused reversal frees the original: it can be tried again under a new ID.

@@ -81,6 +81,7 @@ func transferScenarios() []scenario {
 				}})
 			},
 		},
+		{name: "a transfer that is kept for an hour", balances: []int64{100, 0}, ledgers: keptForAnHour, run: transferring},
 		{name: "transfers that share commands", balances: []int64{100, 100}, run: crowding},
 		{name: "a transfer between two ledgers", balances: []int64{100, 0}, ledgers: mirror, run: throughMirror},
 		{
@@ -95,6 +96,11 @@ func transferScenarios() []scenario {
 			},
 		},
 	}
+}
+
+// keptForAnHour lets the server remove what is final.
+func keptForAnHour(*mongo.Database) []transfer.Option {
+	return []transfer.Option{transfer.WithRetention(time.Hour)}
 }
 
 // crowding transfers t together with others on the same accounts, one of which is refused.

@@ -95,7 +95,8 @@ func (l *leftover) storeAccount(t *testing.T, v *vault, d *dice, state State, i 
 // damageable returns the fields of a transfer, and some that are none.
 func damageable() []string {
 	return []string{"state", "legs", "digest", "epoch", "owner", "createdAt", "lastModified", "open", "failure", "currency", "clean",
-		"attempts", "committedAt", "notBefore", "metadata", "verified", "State", "Legs", "effects"}
+		"attempts", "committedAt", "notBefore", "metadata", "verified", "State", "Legs", "effects",
+		"stuck", "purgeAt"}
 }
 
 // damage changes the stored document: a field, a field of a leg, or the legs as a whole.

@@ -31,9 +31,11 @@ type Request struct {
 	Effects []Effect
 	// Currency must be the currency of every account in the transfer; "" if they have none.
 	Currency string
-	// NotBefore lets workers wait; Submit only.
+	// NotBefore lets workers wait until then, by the server's clock; Submit only. It is rounded up to the millisecond, and is not part of
+	// the payload: of two with the same ID the first one's counts.
 	NotBefore time.Time
-	// Metadata is stored with the transfer and is not part of the payload.
+	// Metadata is stored with the transfer and is not part of the payload. It is read back as the driver decodes it: a whole number as int32
+	// or int64, a time as bson.DateTime, a map in it as bson.D, a list as bson.A. [Query].Metadata finds transfers by it.
 	Metadata map[string]any
 }
 
@@ -95,13 +97,15 @@ func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]R
 
 // Submit stores a transfer for a worker (see [Coordinator.Run]) and answers with the record. Asked again, it answers with the record
 // as it stands then; if the transfer has failed, with the error that it failed with. A Transfer with the same ID and payload
-// runs it at once.
+// runs it at once, also before its NotBefore; Cancel takes it back.
 func (c *Coordinator) Submit(ctx context.Context, req Request) (Record, error) {
 	t, err := c.plan(req)
 	if err != nil {
 		return Record{}, err
 	}
-	t.NotBefore = req.NotBefore
+	if t.NotBefore, err = startOf(req.NotBefore); err != nil {
+		return Record{}, err
+	}
 	if err := c.ready(ctx, t.Places()...); err != nil {
 		return Record{}, err
 	}
@@ -128,6 +132,17 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (Record, error) {
 		try.went(result, err)
 	}
 	return Record{}, try.fails(fmt.Errorf("transfer %q", t.ID))
+}
+
+// startOf returns the time from which a worker may begin, as it is stored: never earlier than what was asked for.
+func startOf(notBefore time.Time) (time.Time, error) {
+	if notBefore.IsZero() {
+		return time.Time{}, nil
+	}
+	if notBefore.Year() > maxYear {
+		return time.Time{}, invalid("NotBefore lies beyond the year %d", maxYear)
+	}
+	return notBefore.Add(time.Millisecond - 1).Truncate(time.Millisecond).UTC(), nil
 }
 
 // wakeWorker tells a worker of this process, if there is one that sleeps.
@@ -204,7 +219,7 @@ func (c *Coordinator) tell(result engine.Result) (Record, bool, error) {
 	case protocol.Gone:
 		return Record{}, true, inDoubt(rec.ID, errors.New("its document was removed while it was under way"))
 	case protocol.Stuck:
-		return rec, true, inDoubt(rec.ID, c.stuck(result))
+		return rec, true, inDoubt(rec.ID, stuck(result))
 	case protocol.NotClaimed, protocol.Overtaken:
 	}
 	return Record{}, false, nil
@@ -224,10 +239,13 @@ func (c *Coordinator) refusal(rec Record, result engine.Result) error {
 }
 
 // stuck says what keeps a transfer from being finished.
-func (c *Coordinator) stuck(result engine.Result) error {
-	what := "the transfer's own document can't be written"
-	if result.StuckAt != "" {
-		what = result.StuckAt + " is gone, or the server refuses to write to it"
+func stuck(result engine.Result) error {
+	if result.Stuck.Code == "" {
+		return result.Cause
 	}
-	return because(fmt.Errorf("%s; the transfer goes on once that is repaired", what), result.Cause)
+	return stuckError(result.Stuck.Message)
+}
+
+func stuckError(message string) error {
+	return fmt.Errorf("%s; the transfer goes on once that is repaired", message)
 }

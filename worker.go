@@ -21,10 +21,10 @@ const (
 	expiryPeriod  = time.Second // between two looks for holds that have expired
 )
 
-// Run works until ctx ends: it runs submitted transfers whose time has come, voids holds that have expired, and recovers stalled transfers. Many
-// processes may run it at once. It returns nil when ctx has ended and what it had begun is done, or goes on in the
-// background because a server is away; ErrClosed on a closed coordinator, ErrUnsupportedDeployment on an unfit server. A server
-// that is away is waited for.
+// Run works until ctx ends: it runs submitted transfers whose time has come, voids holds that have expired, and recovers stalled
+// transfers. Many processes may run it at once. It returns nil when ctx has ended and what it had begun is done, or goes on in the
+// background because a server is away; ErrClosed on a closed coordinator, ErrUnsupportedDeployment on an unfit server. A server that is
+// away is waited for.
 func (c *Coordinator) Run(ctx context.Context) error {
 	if err := c.readyWhenUp(ctx); err != nil {
 		return err

@@ -46,7 +46,8 @@ func (r *run) report() Report {
 	r.journal.mu.Lock()
 	defer r.journal.mu.Unlock()
 	report := Report{
-		Config: r.Config, Transfers: map[transfer.State]int{}, Kinds: map[string]int{}, Answers: r.journal.words, Recoveries: r.journal.recoveries,
+		Config: r.Config, Transfers: map[transfer.State]int{}, Kinds: map[string]int{},
+		Answers: r.journal.words, Recoveries: r.journal.recoveries,
 		Faults: r.tally.all(), Arrived: r.arrived,
 		Doors: r.judged, Snapshots: r.checker.good, Moving: r.checker.moving, NoSnapshot: r.checker.failed,
 	}

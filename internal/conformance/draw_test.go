@@ -179,7 +179,8 @@ func (c *check) drawKind(transfer int) protocol.Kind {
 	case protocol.Preparing:
 		fitting = oneOf(c.t, "while preparing", protocol.Verify, protocol.Verify, protocol.Verify, protocol.Verify, protocol.Decide)
 		if c.model.Holds[transfer] {
-			fitting = oneOf(c.t, "while held", protocol.MarkHeld, protocol.MarkHeld, protocol.Claim, protocol.Claim, protocol.Verify, protocol.Decide)
+			fitting = oneOf(c.t, "while held",
+				protocol.MarkHeld, protocol.MarkHeld, protocol.Claim, protocol.Claim, protocol.Verify, protocol.Decide)
 		}
 	case protocol.Committed, protocol.Rollback:
 		fitting = oneOf(c.t, "once decided", protocol.Finish, protocol.Claim)

@@ -52,8 +52,14 @@ func papers() []paper {
 	at := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
 	half, _ := bson.ParseDecimal128("0.5")
 	return []paper{
-		{id: "order", require: field("status", "open"), as: status("open", bson.A{"x", "open"}), other: append(status("closed", 1, nil), bson.D{})},
-		{id: int64(7), storedID: 7.0, require: field("status", nil), as: append(status(nil), bson.D{}), other: status("open", 0, false, bson.D{})},
+		{
+			id: "order", require: field("status", "open"),
+			as: status("open", bson.A{"x", "open"}), other: append(status("closed", 1, nil), bson.D{}),
+		},
+		{
+			id: int64(7), storedID: 7.0, require: field("status", nil),
+			as: append(status(nil), bson.D{}), other: status("open", 0, false, bson.D{}),
+		},
 		{
 			id: int64(1 << 60), storedID: float64(1 << 60), require: field("status", 5), as: status(int64(5), 5.0, bson.A{5}),
 			other: append(status("5", 6, true, bson.A{bson.A{5}}), bson.D{}),
@@ -61,7 +67,8 @@ func papers() []paper {
 		{id: bson.ObjectID{7}, require: field("status", half), as: status(0.5, half), other: status(0, "0.5", float32(0.25))},
 		{
 			id: bson.D{{Key: "a", Value: 1}, {Key: "b", Value: "x"}}, storedID: bson.D{{Key: "a", Value: 1.0}, {Key: "b", Value: "x"}},
-			require: field("status", bson.A{1, 2}), as: status(bson.A{1, 2}, bson.A{bson.A{1, 2}, 3}), other: status(1, bson.A{2, 1}, bson.A{1, 2, 3}),
+			require: field("status", bson.A{1, 2}),
+			as:      status(bson.A{1, 2}, bson.A{bson.A{1, 2}, 3}), other: status(1, bson.A{2, 1}, bson.A{1, 2, 3}),
 		},
 		{
 			id: at, require: field("status", bson.D{{Key: "$gt", Value: ""}}), as: status(bson.D{{Key: "$gt", Value: ""}}),
@@ -74,7 +81,8 @@ func papers() []paper {
 		{
 			id: true, require: bson.D{{Key: "status", Value: bson.D{{Key: "a", Value: 1}}}, {Key: "due", Value: at}},
 			as: []bson.D{{{Key: "due", Value: at}, {Key: "status", Value: bson.D{{Key: "a", Value: 1.0}}}}},
-			other: append(status(bson.D{{Key: "a", Value: 1}}), bson.D{{Key: "due", Value: at}, {Key: "status", Value: bson.D{{Key: "a", Value: 2}}}},
+			other: append(status(bson.D{{Key: "a", Value: 1}}),
+				bson.D{{Key: "due", Value: at}, {Key: "status", Value: bson.D{{Key: "a", Value: 2}}}},
 				bson.D{{Key: "due", Value: bson.Timestamp{T: 1}}, {Key: "status", Value: bson.D{{Key: "a", Value: 1}}}}),
 		},
 		{

@@ -33,6 +33,8 @@ type Engine struct {
 	places  chan struct{}  // taken by executions under way that make progress
 	sending sync.WaitGroup // goroutines that send commands
 
+	obstacles obstacles
+
 	mu      sync.Mutex
 	closed  bool
 	stopped bool           // a Close has given up
@@ -124,8 +126,8 @@ type Result struct {
 	Transfer     mongostore.Transfer // as this execution last saw its document, which may have been before that state
 	Refusal      protocol.Refusal    // of this execution, if it rolled back
 	ClaimInDoubt bool
-	StuckAt      string       // the participant that can't be settled or undone, "" if it is the transfer itself
-	Seen         money.Amount // the balance of the participant that the refusal names
+	Stuck        mongostore.Failure // what is in the way of a Stuck one, as it is stored
+	Seen         money.Amount       // the balance of the participant that the refusal names
 	SeenKnown    bool
 	Cause        error // the latest error on the way
 }

@@ -36,10 +36,11 @@ type run struct {
 	patience  time.Time       // until when it may wait for a busy participant
 	away      time.Time       // until when it may try to reach a server before it has claimed
 	pause     backoff
-	alone     bool         // its requests share no command with others: one of its own may have been refused as a whole
-	admitted  bool         // it has a place among those that are under way
-	tasks     []task       // of the present round
-	open      atomic.Int32 // of these, those that are not answered
+	alone     bool          // its requests share no command with others: one of its own may have been refused as a whole
+	refused   map[int]error // by participant, the latest write that the server has refused
+	admitted  bool          // it has a place among those that are under way
+	tasks     []task        // of the present round
+	open      atomic.Int32  // of these, those that are not answered
 
 	answered  chan struct{} // closed once result is what the caller waits for
 	mu        sync.Mutex
@@ -237,6 +238,9 @@ func (e *Engine) conclude(r *run) {
 			e.traceRepeat(r.values, &t.Request)
 		}
 		contended = contended || t.Answer.Result == protocol.NotMatched
+		if t.Answer.Result == protocol.Failed {
+			r.refuses(t.Op.Participant, t.Cause)
+		}
 		r.execution.Observe(t.Op, t.Answer)
 	}
 	wait := r.pause.next(progress, contended, r.patience.Sub(now))
@@ -263,8 +267,15 @@ func (r *run) gaveUp() error {
 	return ErrNothingSent
 }
 
-// end ends a run.
+// end ends a run. One that is stuck ends when it is stored why.
 func (e *Engine) end(r *run, failure error) {
+	if o, stuck := r.obstacle(); stuck && failure == nil {
+		if r.admitted {
+			e.leave()
+		}
+		e.note(r, o)
+		return
+	}
 	r.answer(failure)
 	if r.admitted {
 		e.leave()
@@ -285,8 +296,8 @@ func (r *run) answer(failure error) {
 		Outcome: x.Outcome(), State: x.State(), Transfer: r.work.Transfer, Refusal: x.Refusal(), ClaimInDoubt: x.ClaimInDoubt(),
 		Cause: r.work.Cause,
 	}
-	if at := x.StuckAt(); at != protocol.NoParticipant {
-		r.result.StuckAt = r.work.Name(at)
+	if o, stuck := r.obstacle(); stuck {
+		r.result.Stuck = o.Reason()
 	}
 	if err := x.Err(); err != nil {
 		r.result.Cause = err

@@ -174,7 +174,11 @@ func (a Amount) String() string {
 	if a.kind == Whole {
 		return strconv.FormatInt(a.units, 10)
 	}
-	coefficient, exponent := a.parts()
+	return plain(a.parts())
+}
+
+// plain writes coefficient · 10^exponent down.
+func plain(coefficient *big.Int, exponent int) string {
 	if exponent >= 0 {
 		return scale(coefficient, exponent).String()
 	}

@@ -58,7 +58,7 @@ func (s *Store) Spendable(ctx context.Context, ledger, id string) (money.Amount,
 		return money.Amount{}, false, nil
 	}
 	spendable, err := balance.Add(least.Neg())
-	return spendable, err == nil, nil
+	return spendable, err == nil && spendable.Places() <= money.MaxPlaces, nil
 }
 
 // OpenAccount stores a new account under a fresh fence, which it returns: it tells whose insert it was, should the answer be

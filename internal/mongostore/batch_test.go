@@ -465,11 +465,11 @@ func TestHangingServerKeepsNobodyFromTheOthers(t *testing.T) {
 	b.store.fitting.Store(hanging, full)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	require.NoError(t, b.store.Connect(ctx, ""))
+	require.NoError(t, b.store.Connect(ctx, Address{}))
 	b.store.ledgers["eu"].commands = hanging.Database(b.db.Name()).Collection("accounts_eu")
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, b.store.Connect(ctx, "eu"), context.DeadlineExceeded)
+	require.ErrorIs(t, b.store.Connect(ctx, Address{Name: "eu"}), context.DeadlineExceeded)
 }
 
 // A document that the server doesn't answer for is not taken for stored.

@@ -13,6 +13,17 @@ import (
 func (s *Store) changeTransfers(ctx context.Context, requests []*Request) {
 	var at stamp
 	at.now, at.fresh = s.clock.estimate()
+	if s.retention.declared.Load() {
+		requests, at = s.datePurge(ctx, requests, at)
+	}
+	s.changeAt(ctx, requests, at)
+}
+
+// changeAt performs changes with a time to stamp them with.
+func (s *Store) changeAt(ctx context.Context, requests []*Request, at stamp) {
+	if len(requests) == 0 {
+		return
+	}
 	changes := s.together(requests, at)
 	s.change(ctx, changes)
 	var apart []*change
@@ -29,7 +40,8 @@ func (s *Store) changeTransfers(ctx context.Context, requests []*Request) {
 // stamp is the server's time as far as it is known here.
 type stamp struct {
 	now   time.Time
-	fresh bool // the correction of the process's clock is not old
+	fresh bool      // the correction of the process's clock is not old
+	purge time.Time // when the transfers that are finished now are removed; zero: never
 }
 
 // change is one statement, and what asks for it.
@@ -147,7 +159,7 @@ func (c *change) decide(m *message) {
 		m.flag("clean", true)
 	}
 	if op.To == protocol.Rollback {
-		w.failure(op.Refusal).write(m)
+		w.failure(op.Refusal).write(m, "failure")
 	}
 	m.end()
 	m.begin("$currentDate")
@@ -196,12 +208,16 @@ func (c *change) finish(m *message) {
 	m.begin("q")
 	c.ids(m)
 	m.text("state", string(from))
+	c.at.inTime(m)
 	m.end()
 	m.begin("u")
 	m.begin("$set")
 	m.text("state", string(to))
 	if c.at.fresh {
 		m.date("lastModified", c.at.now)
+	}
+	if !c.at.purge.IsZero() {
+		m.date("purgeAt", c.at.purge)
 	}
 	m.end()
 	if !c.at.fresh {
@@ -211,6 +227,7 @@ func (c *change) finish(m *message) {
 	}
 	m.begin("$unset")
 	m.text("open", "")
+	m.text("stuck", "")
 	m.end()
 	m.end()
 }
@@ -257,7 +274,7 @@ func answerChanges(changes []*change, done updated) {
 		for _, r := range c.requests {
 			r.take(v, many)
 			if v.result == protocol.Applied {
-				r.changed(c.at.now)
+				r.changed(c.at)
 			}
 		}
 	}
@@ -280,34 +297,36 @@ func (s *Store) resolveChanges(ctx context.Context, changes []*change) {
 	}
 	for _, r := range open {
 		t, err := decodeTransfer(documents[r.Work.Transfer.ID])
-		if err != nil {
-			continue
-		}
-		mine := t.Owner == r.Work.Owner && t.Epoch == r.Op.Epoch
-		done := r.Op.Kind == protocol.Finish && t.State == r.Op.To ||
-			r.Op.Kind == protocol.Decide && t.State == r.Op.To && mine ||
-			r.Op.Kind == protocol.MarkHeld && t.Held && mine
-		if done {
+		if err == nil && r.storedIn(t) {
 			r.answer(protocol.Applied, nil)
 			r.Work.Transfer = t
 		}
 	}
 }
 
+// storedIn reports whether a transfer shows that what the request asks for is stored.
+func (r *Request) storedIn(t Transfer) bool {
+	if r.Op.Kind == protocol.Finish {
+		return t.State == r.Op.To
+	}
+	mine := t.Owner == r.Work.Owner && t.Epoch == r.Op.Epoch
+	return mine && (r.Op.Kind == protocol.Decide && t.State == r.Op.To || r.Op.Kind == protocol.MarkHeld && t.Held)
+}
+
 // changed makes what is known of the transfer what the request has made of it.
-func (r *Request) changed(now time.Time) {
+func (r *Request) changed(at stamp) {
 	t, op := &r.Work.Transfer, r.Op
 	switch op.Kind {
 	case protocol.MarkHeld:
-		t.Held, t.Clean, t.LastModified = true, t.Clean || op.Clean, now
+		t.Held, t.Clean, t.LastModified = true, op.Clean, at.now
 	case protocol.Decide:
-		t.State, t.Clean, t.LastModified = op.To, t.Clean || op.Clean, now // the server's own time is a little later
+		t.State, t.Clean, t.LastModified = op.To, t.Clean || op.Clean, at.now // the server's own time is a little later
 		if op.To == protocol.Rollback {
 			failure := r.Work.failure(op.Refusal)
 			t.Failure = &failure
 		}
 	case protocol.Finish:
-		t.State, t.Open, t.LastModified = op.To, false, now
+		t.State, t.Open, t.LastModified, t.PurgeAt, t.Stuck = op.To, false, at.now, at.purge, nil
 	case protocol.Claim, protocol.Verify, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer, protocol.Prepare,
 		protocol.Look, protocol.Settle, protocol.Undo, protocol.FenceOnly:
 	}

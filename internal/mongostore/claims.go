@@ -24,7 +24,8 @@ func (w *Work) claimStatement(op protocol.Operation) (filter, update bson.D) {
 		{Key: "digest", Value: bson.D{{Key: "$eq", Value: w.Transfer.Digest}}},
 	}
 	mine := bson.D{{Key: "owner", Value: w.Owner}}
-	raise := bson.E{Key: "$inc", Value: bson.D{{Key: "epoch", Value: int64(1)}, {Key: "attempts", Value: int64(1)}}}
+	raise := bson.E{Key: "$inc", Value: bson.D{{Key: "epoch", Value: int64(1)}}}
+	again := bson.E{Key: "$inc", Value: bson.D{{Key: "epoch", Value: int64(1)}, {Key: "attempts", Value: int64(1)}}} // of what has stalled
 	switch op.Claiming {
 	case protocol.FromInitiated:
 		filter = append(filter, bson.E{Key: "state", Value: protocol.Initiated})
@@ -32,7 +33,7 @@ func (w *Work) claimStatement(op protocol.Operation) (filter, update bson.D) {
 		update = bson.D{{Key: "$set", Value: mine}, modified()}
 	case protocol.TakeOver:
 		filter = append(filter, stalled(w.Threshold)...)
-		update = bson.D{{Key: "$set", Value: mine}, raise, modified()}
+		update = bson.D{{Key: "$set", Value: mine}, again, modified()}
 	case protocol.TakeToCancel:
 		filter = append(filter, bson.E{Key: "state", Value: protocol.Preparing})
 		update = bson.D{{Key: "$set", Value: mine}, raise, modified()}
@@ -43,7 +44,7 @@ func (w *Work) claimStatement(op protocol.Operation) (filter, update bson.D) {
 		update = bson.D{{Key: "$set", Value: mine}, modified()}
 	case protocol.TakeUnheld:
 		filter = append(append(filter, unheld()...), modifiedBefore(w.Threshold)...)
-		update = bson.D{{Key: "$set", Value: mine}, raise, modified()}
+		update = bson.D{{Key: "$set", Value: mine}, again, modified()}
 	case protocol.Post:
 		filter = append(filter, postable()...)
 		update = w.post(mine)
@@ -173,12 +174,13 @@ func stalled(threshold time.Duration) bson.D {
 	}, modifiedBefore(threshold)...)
 }
 
-// modifiedBefore matches what was not modified for as long as the threshold says, by the server's clock; with a threshold of zero, everything.
+// modifiedBefore matches what was not modified for as long as the threshold says, by the server's clock, and for longer the more often it
+// was taken over; with a threshold of zero, everything.
 func modifiedBefore(threshold time.Duration) bson.D {
 	if threshold <= 0 {
 		return nil
 	}
-	limit := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", threshold.Milliseconds()}}}
+	limit := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", stallMillisOf(threshold)}}}
 	return bson.D{{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$lastModified", limit}}}}}
 }
 

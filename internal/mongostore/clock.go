@@ -13,8 +13,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 )
 
-// clockAge is how long a correction of the process's clock is used.
-const clockAge = time.Minute
+const (
+	// clockAge is how long a correction of the process's clock is used.
+	clockAge = time.Minute
+	// clockLeap is by how much the process's clock may be set, or its machine sleep, before the correction is of no use any more.
+	clockLeap = time.Second
+)
 
 // maxAsking is how many ask a server for hello at once: some, so that one lost answer doesn't hold up the others, and not all that
 // start together.
@@ -31,7 +35,8 @@ type serverClock struct {
 	mu     sync.Mutex
 	now    func() time.Time
 	offset time.Duration
-	read   time.Time
+	read   time.Time // when the server's was known
+	wall   time.Time // the same, as a clock on the wall shows it, which may be set
 }
 
 // serverTime returns a time that the server's clock has certainly reached.
@@ -75,7 +80,9 @@ func (c *serverClock) estimate() (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	fresh := !c.read.IsZero() && now.Sub(c.read) < clockAge
+	age := now.Sub(c.read) // by a clock that nobody sets, and that may stand still while the machine sleeps
+	leap := now.Round(0).Sub(c.wall) - age
+	fresh := !c.read.IsZero() && age >= 0 && age < clockAge && leap.Abs() < clockLeap
 	return now.Add(c.offset).UTC().Truncate(time.Millisecond), fresh // as it will be read back
 }
 
@@ -84,6 +91,7 @@ func (c *serverClock) correct(server time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read = c.now()
+	c.wall = c.read.Round(0)
 	c.offset = server.Sub(c.read)
 }
 
@@ -93,7 +101,7 @@ func (s *Store) LooksStalled(ctx context.Context, t Transfer, threshold time.Dur
 		return true
 	}
 	now, err := s.serverTime(detached(ctx))
-	return err == nil && now.Sub(t.LastModified) >= threshold
+	return err == nil && now.Sub(t.LastModified).Milliseconds() >= stallMillis(threshold, t.Attempts)
 }
 
 // LooksExpired guesses whether a hold has expired: the server's clock decides.
@@ -133,22 +141,29 @@ func (h helloAnswer) supported() error {
 	return nil
 }
 
-// Connect makes sure that the servers of the transfers and of the named ledgers can be used, and that no two of these ledgers are one
-// collection. Each is asked once, and only when it is needed: a server that is away keeps nobody from the others.
-func (s *Store) Connect(ctx context.Context, ledgers ...string) error {
+// Connect makes sure that the servers of the transfers and of the named ledgers can be used, that no two of these ledgers are one
+// collection, and that the retention is known to everybody. Each is asked once, and only when it is needed: a server that is away keeps
+// nobody from the others.
+func (s *Store) Connect(ctx context.Context, places ...Address) error {
 	ctx = detached(ctx)
 	if err := s.fit(ctx, s.transfers); err != nil {
 		return err
 	}
-	for i, name := range ledgers {
-		if err := s.fit(ctx, s.ledgers[name].commands); err != nil {
-			return fmt.Errorf("ledger %q: %w", name, err)
+	if err := s.declare(ctx); err != nil {
+		return err
+	}
+	collections := []*mongo.Collection{s.transfers}
+	for _, p := range places {
+		c := s.place(p).commands
+		if err := s.fit(ctx, c); err != nil {
+			return fmt.Errorf("%s: %w", p, err)
 		}
-		for _, other := range append(ledgers[:i:i], transfersItself) {
-			if err := s.apart(ctx, name, other); err != nil {
+		for _, other := range collections {
+			if err := s.apart(ctx, c, other); err != nil {
 				return err
 			}
 		}
+		collections = append(collections, c)
 	}
 	return nil
 }
@@ -183,21 +198,10 @@ func (s *Store) routed(c *mongo.Collection) bool {
 	return known && routed == true
 }
 
-// transfersItself stands for the collection of transfers where a ledger is named; no ledger has this name.
-const transfersItself = "\x00transfers"
-
-func (s *Store) collection(ledger string) *mongo.Collection {
-	if ledger == transfersItself {
-		return s.transfers
-	}
-	return s.ledgers[ledger].commands
-}
-
 // apart refuses one collection that is reached through two clients. Two handles of one name are told apart, once, by the
 // collection's UUID, so those are created if need be.
-func (s *Store) apart(ctx context.Context, one, other string) error {
-	a, b := s.collection(one), s.collection(other)
-	if one == other || namespaceOf(a) != namespaceOf(b) {
+func (s *Store) apart(ctx context.Context, a, b *mongo.Collection) error {
+	if a == b || namespaceOf(a) != namespaceOf(b) {
 		return nil
 	}
 	pair := [2]*mongo.Collection{a, b}

@@ -23,8 +23,38 @@ func EncodeDocumentID(id any) (bson.RawValue, error) {
 	if len(data) > maxDocumentIDBytes {
 		return bson.RawValue{}, fmt.Errorf("the document's ID has %d bytes, more than %d", len(data), maxDocumentIDBytes)
 	}
-	value := canonical(bson.RawValue{Type: kind, Value: data})
+	value := bson.RawValue{Type: kind, Value: data}
+	if err := errors.Join(value.Validate(), checkValue(value)); err != nil {
+		return bson.RawValue{}, err
+	}
+	value = canonical(value)
 	return value, checkDocumentID(value)
+}
+
+// CheckValues refuses a document with values that the server doesn't compare, or no longer, and with such as no server can read: who
+// sends them gets no answer of their own, nor do those who share the command.
+func CheckValues(document bson.Raw) error {
+	for _, field := range elements(document) {
+		if err := checkValue(field.Value()); err != nil {
+			return fmt.Errorf("%q: %w", field.Key(), err)
+		}
+	}
+	return nil
+}
+
+func checkValue(value bson.RawValue) error {
+	switch value.Type {
+	case bson.TypeUndefined, bson.TypeDBPointer:
+		return fmt.Errorf("a value of the kind %s", value.Type)
+	case bson.TypeString, bson.TypeSymbol, bson.TypeJavaScript:
+		if last := len(value.Value) - 1; last < 0 || value.Value[last] != 0 {
+			return errors.New("a text without an end")
+		}
+	case bson.TypeEmbeddedDocument, bson.TypeArray:
+		return CheckValues(bson.Raw(value.Value))
+	default:
+	}
+	return nil
 }
 
 // checkDocumentID refuses what the server does not take for an _id, and what it may take for equal to something written otherwise.
@@ -86,7 +116,7 @@ func canonical(id bson.RawValue) bson.RawValue {
 		}
 		m.end()
 		return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: m.data}
-	default: // all others have one form
+	default: // all others are in one form as they are
 	}
 	return id
 }

@@ -88,7 +88,9 @@ func TestRefusedDocumentIDs(t *testing.T) {
 // A document's ID is told as a text where it is one, and else as what it is.
 func TestIDText(t *testing.T) {
 	for want, id := range map[string]any{
-		"order": "order", "070000000000000000000000": bson.ObjectID{7}, `{"$numberLong":"7"}`: 7,
+		"order":                      "order",
+		"070000000000000000000000":   bson.ObjectID{7},
+		`{"$numberLong":"7"}`:        7,
 		`{"a": {"$numberLong":"1"}}`: bson.D{{Key: "a", Value: 1}},
 	} {
 		value, err := EncodeDocumentID(id)

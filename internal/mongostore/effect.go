@@ -2,7 +2,6 @@ package mongostore
 
 import (
 	"context"
-	"errors"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -18,17 +17,14 @@ type effect struct {
 	spare        bool // nothing is owed to the document when it is gone
 }
 
-// documentsKey returns the name under which a collection of documents stands among the ledgers. No ledger has such a name.
-func documentsKey(name string) string { return "\x00documents/" + name }
-
 // effectParty returns the participant that an effect is about.
 func (s *Store) effectParty(e Effect) (party, error) {
-	l := s.ledgers[documentsKey(e.Documents)]
+	l := s.documents[e.Documents]
 	if l == nil || l.namespace != e.Namespace {
 		return party{}, unregistered("documents "+e.Documents, e.Namespace)
 	}
 	return party{
-		key: subject(l, e.ID), id: e.ID, effect: &effect{require: e.Require, set: e.Set},
+		key: l.subject(e.ID), id: e.ID, effect: &effect{require: e.Require, set: e.Set},
 		leg: Leg{Ledger: e.Documents, Account: IDText(e.ID), Amount: money.Zero(money.Whole)},
 	}, nil
 }
@@ -43,7 +39,7 @@ func (s *Store) originalParty(t Transfer) (party, error) {
 	set, err := bson.Marshal(bson.D{{Key: "reversedBy", Value: t.ID}})
 	id := rawValue(t.Reverses)
 	return party{
-		key: subject(s.originals, id), id: id, effect: &effect{require: require, set: set, spare: true},
+		key: s.originals.subject(id), id: id, effect: &effect{require: require, set: set, spare: true},
 		leg: Leg{Ledger: "transfers", Account: t.Reverses, Amount: money.Zero(money.Whole)},
 	}, err
 }
@@ -88,23 +84,80 @@ func (l *ledger) effectFacts(w *Work, p *party, document bson.Raw) protocol.Fact
 		return protocol.Facts{Unmet: true, Spare: p.effect.spare}
 	}
 	markers, marker := l.fields.markers(document, w.Transfer.ID)
-	reserved := markers > 1 || markers == 1 && !marker
+	if marker {
+		markers--
+	}
 	return protocol.Facts{
 		Found: true, Marker: marker, Fence: l.fields.fence(document),
 		Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
-		Unmet: reserved || !l.fields.hasMap(document),
+		Unmet: markers > 0 || !l.fields.hasMap(document),
 	}
 }
 
-// meets asks whether a document has the required values. The server compares, as it does when the document is reserved.
-func (p *party) meets(ctx context.Context, from *mongo.Collection) (bool, error) {
-	filter := bson.D{{Key: "_id", Value: p.id}}
-	for _, field := range elements(p.effect.require) {
-		filter = append(filter, bson.E{Key: field.Key(), Value: bson.D{{Key: "$eq", Value: field.Value()}}})
+// judgeRequirements asks which of the documents that could be reserved have the required values, and tells those who ask for the others.
+// The server compares, as it does when a document is reserved.
+func judgeRequirements(ctx context.Context, requests []*Request, from *mongo.Collection) {
+	var open []*Request
+	for _, r := range requests {
+		if facts := r.Answer.Facts; r.party().effect != nil && facts.Found && !facts.Marker && !facts.Unmet {
+			open = append(open, r)
+		}
 	}
-	err := from.FindOne(ctx, filter, options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Err()
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return false, nil
+	for len(open) > 0 {
+		var round, rest []*Request // each document once in a round: the answer names documents
+		asked := map[Subject]bool{}
+		for _, r := range open {
+			if asked[r.party().key] {
+				rest = append(rest, r)
+				continue
+			}
+			asked[r.party().key] = true
+			round = append(round, r)
+		}
+		judgeRound(ctx, round, from)
+		open = rest
 	}
-	return err == nil, err
+}
+
+func judgeRound(ctx context.Context, requests []*Request, from *mongo.Collection) {
+	met, err := meeting(ctx, requests, from)
+	if err != nil && len(requests) > 1 && refusedWhole(err) {
+		for _, r := range requests { // one of them may be why
+			judgeRound(ctx, []*Request{r}, from)
+		}
+		return
+	}
+	for _, r := range requests {
+		if err != nil {
+			r.answer(protocol.Unknown, err)
+			continue
+		}
+		r.Answer.Facts.Unmet = !met[r.party().key]
+	}
+}
+
+// meeting returns those of the requests' documents that have the required values.
+func meeting(ctx context.Context, requests []*Request, from *mongo.Collection) (map[Subject]bool, error) {
+	either := make(bson.A, len(requests))
+	for i, r := range requests {
+		wanted := bson.D{{Key: "_id", Value: r.party().id}}
+		for _, field := range elements(r.party().effect.require) {
+			wanted = append(wanted, bson.E{Key: field.Key(), Value: bson.D{{Key: "$eq", Value: field.Value()}}})
+		}
+		either[i] = wanted
+	}
+	onlyID := options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}).SetBatchSize(int32(len(requests) + 1))
+	cursor, err := from.Find(ctx, bson.D{{Key: "$or", Value: either}}, onlyID)
+	if err != nil {
+		return nil, err
+	}
+	var found []bson.Raw
+	if err := cursor.All(ctx, &found); err != nil {
+		return nil, err
+	}
+	met := make(map[Subject]bool, len(found))
+	for _, document := range found {
+		met[requests[0].party().key.ledger.subject(canonical(document.Lookup("_id")))] = true
+	}
+	return met, nil
 }

@@ -79,7 +79,8 @@ func (l lottery) paper(id, key string) (document, require bson.D) {
 		}
 	}
 	if l.odds(2) {
-		document = append(document, bson.E{Key: "pending", Value: pick[any](l, bson.M{}, bson.M{}, bson.Null{}, bson.M{"other": 0}, bson.M{key: 0},
+		document = append(document, bson.E{Key: "pending", Value: pick[any](l,
+			bson.M{}, bson.M{}, bson.Null{}, bson.M{"other": 0}, bson.M{key: 0},
 			bson.M{key: 0, "other": 0}, bson.A{}, bson.A{bson.M{}}, bson.A{nil}, "text", 1)})
 	}
 	if fence := l.fence(); fence != nil {
@@ -105,7 +106,7 @@ func TestEffectFactsAndFilterAgree(t *testing.T) {
 	}
 	_, err := b.db.Collection("orders").InsertMany(t.Context(), documents)
 	require.NoError(t, err)
-	orders := b.store.ledgers[documentsKey("orders")]
+	orders := b.store.documents["orders"]
 	b.store.read(t.Context(), looks, orders.majority, true)
 	before := b.everything("orders")
 	statements := make([]*unit, cases)
@@ -118,25 +119,21 @@ func TestEffectFactsAndFilterAgree(t *testing.T) {
 	}
 	results := updateAll(t.Context(), orders.commands, statements).verdicts
 	after := b.everything("orders")
-	fits, refused := 0, 0
+	fits := 0
 	for i, w := range works {
 		id, facts := w.Transfer.ID, looks[i].Answer.Facts
 		want := fit()
 		want.Found, want.Fence = true, statements[i].fence
 		expected := facts == want
-		matched := results[i].result == protocol.Failed || string(before[id]) != string(after[id])
+		matched := string(before[id]) != string(after[id])
 		require.Equal(t, expected, matched, "seed %d: %s\nrequired: %s\n%+v, %v", agreementSeed, before[id], w.Transfer.Effects[0].Require, facts,
 			results[i].result)
-		switch {
-		case results[i].result == protocol.Failed: // a marker can't be put into null
-			require.Equal(t, bson.TypeNull, before[id].Lookup("pending").Type)
-			refused++
-		case matched:
+		require.NotEqual(t, protocol.Failed, results[i].result)
+		if matched {
 			fits++
 		}
 	}
 	require.Greater(t, fits, cases/10)
-	require.Positive(t, refused)
 }
 
 // A document is reserved by a marker of zero; what is to be set shows when it is settled, and not when it is undone.
@@ -209,7 +206,8 @@ func TestLanesOfEffects(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
 	w, err := b.store.NewWork(Transfer{
-		ID: "t", Legs: []Leg{b.leg("alice", -60), b.legIn("eu", "bob", money.Units(60))}, Effects: []Effect{b.effect("o", nil, nil)}, Reverses: "s",
+		ID: "t", Reverses: "s",
+		Legs: []Leg{b.leg("alice", -60), b.legIn("eu", "bob", money.Units(60))}, Effects: []Effect{b.effect("o", nil, nil)},
 	}, "me")
 	require.NoError(t, err)
 	lanes := map[Lane]int{}

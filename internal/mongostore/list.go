@@ -19,6 +19,7 @@ type Query struct {
 	ByLedger        bool // whether Ledger counts where Account is ""
 	After, Before   time.Time
 	Metadata        bson.Raw // equal values of these keys
+	Stuck           bool     // only what could not be finished when it was last tried
 	Limit           int
 }
 
@@ -67,8 +68,15 @@ func (s *Store) List(ctx context.Context, q Query) iter.Seq2[Transfer, error] {
 	}
 	if elements, err := q.Metadata.Elements(); err == nil {
 		for _, e := range elements {
-			filter = append(filter, bson.E{Key: "metadata." + e.Key(), Value: bson.D{{Key: "$eq", Value: e.Value()}}})
+			is := bson.D{{Key: "$eq", Value: e.Value()}}
+			if e.Value().Type == bson.TypeNull { // which a missing one is equal to
+				is = append(is, bson.E{Key: "$exists", Value: true})
+			}
+			filter = append(filter, bson.E{Key: "metadata." + e.Key(), Value: is})
 		}
+	}
+	if q.Stuck {
+		filter = append(filter, isStuck()...)
 	}
 	newestFirst := bson.D{{Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}}
 	return s.list(ctx, filter, options.Find().SetSort(newestFirst).SetLimit(int64(q.Limit)), 0)
@@ -84,27 +92,55 @@ func ofAccount(ledger, account string) bson.E {
 	leg := withLeg(bson.D{{Key: "account", Value: account}, {Key: "ledger", Value: ledger}})
 	exists := bson.D{{Key: "$exists", Value: true}}
 	return bson.E{Key: "$or", Value: bson.A{
-		bson.D{{Key: "open", Value: true}, {Key: "epoch", Value: bson.D{{Key: "$gte", Value: 0}}}, leg},
+		bson.D{{Key: "open", Value: true}, anyHold(), leg},
 		bson.D{{Key: "committedAt", Value: exists}, leg},
 		bson.D{{Key: "failure", Value: exists}, leg},
 	}}
 }
 
-// Stalled yields the transfers that a takeover with this threshold would get, the oldest first.
-func (s *Store) Stalled(ctx context.Context, threshold time.Duration) iter.Seq2[Transfer, error] {
-	claimed := bson.D{{Key: "open", Value: true}, {Key: "epoch", Value: bson.D{{Key: "$ne", Value: 0}}}}
-	return s.list(ctx, append(claimed, stalled(threshold)...), options.Find().SetSort(oldestFirst("lastModified")), CommandLimit)
+// noHold and anyHold are conditions by which the index of unfinished work is found.
+func noHold() bson.E {
+	return bson.E{Key: "hold", Value: bson.D{{Key: "$in", Value: bson.A{nil, false}}}}
+}
+func anyHold() bson.E {
+	return bson.E{Key: "hold", Value: bson.D{{Key: "$in", Value: bson.A{nil, false, true}}}}
 }
 
-// Initiated yields transfers that wait for a worker and whose time has come, the oldest first.
+// Stalled yields the transfers that a takeover with this threshold would get, the oldest first.
+func (s *Store) Stalled(ctx context.Context, threshold time.Duration) iter.Seq2[Transfer, error] {
+	open := bson.E{Key: "open", Value: true}
+	plain := bson.D{open, noHold(), {Key: "epoch", Value: bson.D{{Key: "$ne", Value: 0}}}}
+	hold := bson.D{open, {Key: "hold", Value: true}, stateIn(protocol.Committed, protocol.Rollback)} // of holds that live there may be many
+	either := bson.D{{Key: "$or", Value: bson.A{append(plain, stalled(threshold)...), append(hold, modifiedBefore(threshold)...)}}}
+	return s.list(ctx, either, options.Find().SetSort(oldestFirst("lastModified")), CommandLimit)
+}
+
+// Initiated yields transfers that wait for a worker and whose time has come, by the server's clock: first those that had to wait for
+// it, in that order, then the others, the oldest first. They are looked for apart, each in a part of the index: what is scheduled for
+// later, be it a hundred thousand, is not looked at.
 func (s *Store) Initiated(ctx context.Context) iter.Seq2[Transfer, error] {
-	filter := bson.D{
-		{Key: "open", Value: true},
-		{Key: "epoch", Value: 0},
-		{Key: "state", Value: protocol.Initiated},
-		{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$notBefore", "$$NOW"}}}}, // a missing one is before all times
+	waiting := func(more ...bson.E) bson.D {
+		return append(bson.D{
+			{Key: "open", Value: true}, noHold(), {Key: "epoch", Value: 0}, {Key: "state", Value: protocol.Initiated},
+		}, more...)
 	}
-	return s.list(ctx, filter, options.Find().SetSort(oldestFirst("createdAt")), CommandLimit)
+	due := waiting(
+		bson.E{Key: "notBefore", Value: bson.D{{Key: "$type", Value: "date"}}},
+		bson.E{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$notBefore", "$$NOW"}}}},
+	)
+	atOnce := waiting(bson.E{Key: "notBefore", Value: nil})
+	return func(yield func(Transfer, error) bool) {
+		for t, err := range s.list(ctx, due, options.Find().SetSort(oldestFirst("notBefore")), CommandLimit) {
+			if !yield(t, err) {
+				return
+			}
+		}
+		for t, err := range s.list(ctx, atOnce, options.Find().SetSort(oldestFirst("createdAt")), CommandLimit) {
+			if !yield(t, err) {
+				return
+			}
+		}
+	}
 }
 
 func oldestFirst(by string) bson.D { return bson.D{{Key: by, Value: 1}} }

@@ -23,21 +23,19 @@ func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Colle
 		p := r.party()
 		document := documents[p.key]
 		facts := s.facts(r.Work, p, document)
-		if deciding && p.effect != nil && facts.Found && !facts.Marker && !facts.Unmet {
-			met, err := p.meets(ctx, from)
-			if err != nil {
-				r.answer(protocol.Unknown, err)
-				continue
-			}
-			facts.Unmet = !met
-		}
 		r.Answer = protocol.Answer{Result: protocol.Applied, Facts: facts}
+		if p.effect != nil {
+			continue // most documents change once: to remember their fences would only crowd out those of accounts
+		}
 		if facts.Found && facts.Kind {
-			markers, _ := p.key.ledger.fields.markers(document, r.Work.Transfer.ID)
+			markers, _ := s.fields.markers(document, r.Work.Transfer.ID)
 			s.fences.learn(p.key, facts.Fence, p.floor, markers)
 		} else {
 			s.fences.forget(p.key)
 		}
+	}
+	if deciding {
+		judgeRequirements(ctx, requests, from)
 	}
 }
 
@@ -55,7 +53,7 @@ func (s *Store) find(ctx context.Context, requests []*Request, from *mongo.Colle
 	found, err := findByID(ctx, from, ids, options.Find().SetProjection(l.fields.projection()))
 	documents := make(map[Subject]bson.Raw, len(found))
 	for _, document := range found {
-		documents[subject(l, canonical(document.Lookup("_id")))] = document
+		documents[l.subject(canonical(document.Lookup("_id")))] = document
 	}
 	return documents, err
 }

@@ -17,8 +17,8 @@ func (s *Store) Setup(ctx context.Context) error {
 	}
 	ctx = detached(ctx)
 	collections := []*mongo.Collection{s.transfers}
-	for _, l := range s.ledgers {
-		collections = append(collections, l.commands)
+	for _, p := range s.Places() {
+		collections = append(collections, s.place(p).commands)
 	}
 	for _, c := range collections {
 		if err := create(ctx, c); err != nil {
@@ -45,12 +45,14 @@ func indexes() []mongo.IndexModel {
 	}
 	exists := bson.D{{Key: "$exists", Value: true}}
 	return []mongo.IndexModel{
-		{ // unfinished work: first what nobody has claimed
-			Keys:    bson.D{{Key: "epoch", Value: 1}, {Key: "createdAt", Value: 1}},
+		{ // unfinished work but for holds: first what nobody has claimed, and of that what is due at once
+			Keys: bson.D{
+				{Key: "hold", Value: 1}, {Key: "epoch", Value: 1}, {Key: "notBefore", Value: 1}, {Key: "createdAt", Value: 1},
+			},
 			Options: where("unfinished", bson.D{{Key: "open", Value: true}}),
 		},
-		{ // holds, by the time when they expire
-			Keys:    bson.D{{Key: "expiresAt", Value: 1}},
+		{ // unfinished holds: those that are not decided, by the time when they expire
+			Keys:    bson.D{{Key: "state", Value: 1}, {Key: "expiresAt", Value: 1}},
 			Options: where("holds", bson.D{{Key: "open", Value: true}, {Key: "hold", Value: true}}),
 		},
 		{ // an account's history: what was committed
@@ -64,6 +66,10 @@ func indexes() []mongo.IndexModel {
 		{ // lists, newest first
 			Keys:    bson.D{{Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}},
 			Options: options.Index().SetName("created"),
+		},
+		{ // by which the server removes what is final, where it is not kept
+			Keys:    bson.D{{Key: "purgeAt", Value: 1}},
+			Options: where("purge", bson.D{{Key: "purgeAt", Value: exists}}).SetExpireAfterSeconds(0),
 		},
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -38,15 +36,17 @@ type Config struct {
 	Fields      Fields
 	IDs         IDCodec
 	MarkerLimit int              // transfers in flight on one participant
+	Retention   time.Duration    // how long final transfers are kept; 0: for good
 	Now         func() time.Time // the process's clock
 }
 
 // Store performs operations. It is safe for many goroutines.
 type Store struct {
-	transfers    *mongo.Collection  // for commands
-	majority     *mongo.Collection  // the same for reads of what a majority has stored
-	linearizable *mongo.Collection  // the same for deciding reads
-	ledgers      map[string]*ledger // and, under names that no ledger has, the documents that effects change
+	transfers    *mongo.Collection // for commands
+	majority     *mongo.Collection // the same for reads of what a majority has stored
+	linearizable *mongo.Collection // the same for deciding reads
+	ledgers      map[string]*ledger
+	documents    map[string]*ledger // that effects change
 	originals    *ledger            // the transfers, as documents that reversals change
 	fields       Fields
 	exactBalance bson.Raw // see exactBalance
@@ -54,6 +54,7 @@ type Store struct {
 	markerLimit  int
 	fences       fenceCache
 	clock        serverClock
+	retention    *retention
 	asking       turns    // of those who ask for the server's time
 	fitting      sync.Map // by *mongo.Client, the turns of those who ask whether its server can be used
 	fitClients   sync.Map // the *mongo.Clients whose servers can be used, and whether they are mongos
@@ -63,6 +64,7 @@ type Store struct {
 // ledger is a collection of participants.
 type ledger struct {
 	name         string
+	documents    bool // that effects change, not accounts
 	fields       Fields
 	namespace    string
 	commands     *mongo.Collection
@@ -79,11 +81,13 @@ func New(config Config) (*Store, error) {
 		majority:     reading(config.Transfers, readconcern.Majority()),
 		linearizable: reading(config.Transfers, readconcern.Linearizable()),
 		ledgers:      make(map[string]*ledger, len(config.Ledgers)),
+		documents:    make(map[string]*ledger, len(config.Documents)),
 		fields:       config.Fields,
 		ids:          config.IDs,
 		markerLimit:  config.MarkerLimit,
 		fences:       fenceCache{now: config.Now, entries: map[Subject]knownFence{}},
 		clock:        serverClock{now: config.Now},
+		retention:    newRetention(config.Retention, config.Transfers),
 		asking:       make(turns, maxAsking),
 	}
 	var err error
@@ -91,30 +95,31 @@ func New(config Config) (*Store, error) {
 		return nil, err
 	}
 	for name, collection := range config.Ledgers {
-		if err := s.register(name, name, collection); err != nil {
+		if err := s.register(s.ledgers, name, collection); err != nil {
 			return nil, err
 		}
 	}
 	for name, collection := range config.Documents {
-		if err := s.register(documentsKey(name), name, collection); err != nil {
+		if err := s.register(s.documents, name, collection); err != nil {
 			return nil, err
 		}
+		s.documents[name].documents = true
 	}
 	s.originals = s.newLedger("transfers", config.Transfers, Fields{Pending: "pending", Fence: "fence"})
 	return s, nil
 }
 
 // register takes a collection of participants in.
-func (s *Store) register(key, name string, collection *mongo.Collection) error {
+func (s *Store) register(among map[string]*ledger, name string, collection *mongo.Collection) error {
 	if same(collection, s.transfers) {
 		return fmt.Errorf("the collection %s holds the transfers: it can't hold anything else", namespaceOf(collection))
 	}
-	for _, registered := range s.ledgers {
-		if same(collection, registered.commands) {
+	for _, place := range s.Places() {
+		if registered := s.place(place); same(collection, registered.commands) {
 			return fmt.Errorf("the collection %s is registered under two names, %q and %q", registered.namespace, registered.name, name)
 		}
 	}
-	s.ledgers[key] = s.newLedger(name, collection, s.fields)
+	among[name] = s.newLedger(name, collection, s.fields)
 	return nil
 }
 
@@ -153,17 +158,48 @@ func same(a, b *mongo.Collection) bool {
 func (s *Store) HasLedger(name string) bool { return s.ledgers[name] != nil }
 
 // HasDocuments reports whether a collection of documents is registered under that name.
-func (s *Store) HasDocuments(name string) bool { return s.HasLedger(documentsKey(name)) }
+func (s *Store) HasDocuments(name string) bool { return s.documents[name] != nil }
 
-// Places returns the names of all registered ledgers, and of the collections of documents: see Connect.
-func (s *Store) Places() []string { return slices.Collect(maps.Keys(s.ledgers)) }
+// Address names a registered ledger, or a collection of documents.
+type Address struct {
+	Documents bool
+	Name      string
+}
+
+// String tells the address.
+func (a Address) String() string {
+	if a.Documents {
+		return fmt.Sprintf("documents %q", a.Name)
+	}
+	return fmt.Sprintf("ledger %q", a.Name)
+}
+
+// Places returns all that is registered.
+func (s *Store) Places() []Address {
+	var places []Address
+	for name := range s.ledgers {
+		places = append(places, Address{Name: name})
+	}
+	for name := range s.documents {
+		places = append(places, Address{Documents: true, Name: name})
+	}
+	return places
+}
+
+// place returns what is registered under a name, nil if nothing is.
+func (s *Store) place(p Address) *ledger {
+	if p.Documents {
+		return s.documents[p.Name]
+	}
+	return s.ledgers[p.Name]
+}
 
 // Namespace returns database and collection of a registered ledger.
 func (s *Store) Namespace(name string) string { return s.ledgers[name].namespace }
 
 // DocumentsNamespace returns database and collection of registered documents.
 func (s *Store) DocumentsNamespace(name string) string {
-	return s.ledgers[documentsKey(name)].namespace
+	return s.documents[name].namespace
 }
 
 // ErrForeign is returned for a transfer that touches a collection which is not registered here under the name that
@@ -194,8 +230,8 @@ type party struct {
 	balance *bson.RawValue // as last read by a look
 }
 
-// NewWork resolves a transfer's participants: its legs, its effects, and the transfer that it reverses, in this order. It fails with ErrForeign
-// if one is not registered here.
+// NewWork resolves a transfer's participants: its legs, its effects, and the transfer that it reverses, in this order. It fails with
+// ErrForeign if one is not registered here.
 func (s *Store) NewWork(t Transfer, owner string) (*Work, error) {
 	w := &Work{Transfer: t, Owner: owner, parties: make([]party, 0, len(t.Legs)+len(t.Effects)+1)}
 	for _, leg := range t.Legs {
@@ -207,7 +243,7 @@ func (s *Store) NewWork(t Transfer, owner string) (*Work, error) {
 		if err != nil {
 			return nil, err
 		}
-		w.parties = append(w.parties, party{key: subject(l, id), leg: leg, id: id})
+		w.parties = append(w.parties, party{key: l.subject(id), leg: leg, id: id})
 	}
 	for _, e := range t.Effects {
 		p, err := s.effectParty(e)
@@ -223,12 +259,20 @@ func (s *Store) NewWork(t Transfer, owner string) (*Work, error) {
 		}
 		w.parties = append(w.parties, p)
 	}
-	key := markerKey(t.ID)
+	w.nameMarkers()
+	return w, nil
+}
+
+// nameMarkers sets the paths of the transfer's markers.
+func (w *Work) nameMarkers() {
+	var pending, path string
 	for i := range w.parties {
 		p := &w.parties[i]
-		p.marker = p.key.ledger.fields.Pending + "." + key
+		if fields := p.key.ledger.fields; fields.Pending != pending {
+			pending, path = fields.Pending, fields.Pending+"."+markerKey(w.Transfer.ID)
+		}
+		p.marker = path
 	}
-	return w, nil
 }
 
 // Participants returns how many documents the transfer touches.
@@ -250,8 +294,12 @@ func unregistered(name, namespace string) error {
 	return fmt.Errorf("%s (%s): %w", name, namespace, ErrForeign)
 }
 
-func subject(l *ledger, id bson.RawValue) Subject {
-	return Subject{l, string(append([]byte{byte(id.Type)}, id.Value...))}
+// subject names a document. The IDs of accounts are all of one kind, those of other documents may be of any.
+func (l *ledger) subject(id bson.RawValue) Subject {
+	if l.documents {
+		return Subject{l, string(append([]byte{byte(id.Type)}, id.Value...))}
+	}
+	return Subject{l, string(id.Value)}
 }
 
 // CommandLimit is how long one command may take. After it its answer counts as Unknown.

@@ -23,7 +23,7 @@ type Transfer struct {
 	Digest       []byte         `bson:"digest"`
 	Epoch        int64          `bson:"epoch"` // 0 while Initiated
 	Owner        string         `bson:"owner,omitempty"`
-	Attempts     int64          `bson:"attempts,omitempty"` // takeovers so far
+	Attempts     int64          `bson:"attempts,omitempty"` // takeovers because it had stalled
 	Clean        bool           `bson:"clean,omitempty"`    // held or decided at epoch 1 with every prepare answered
 	CreatedAt    time.Time      `bson:"createdAt"`          // the process's clock, corrected by the server's
 	LastModified time.Time      `bson:"lastModified"`       // the server's clock from the second write on
@@ -31,6 +31,8 @@ type Transfer struct {
 	NotBefore    time.Time      `bson:"notBefore,omitempty"`
 	Failure      *Failure       `bson:"failure,omitempty"`
 	Metadata     bson.Raw       `bson:"metadata,omitempty"`
+	Stuck        *Failure       `bson:"stuck,omitempty"`   // why it could not be finished when it was last tried; unset by the finish
+	PurgeAt      time.Time      `bson:"purgeAt,omitempty"` // set by the finish: when the server removes it
 
 	Hold      bool          `bson:"hold,omitempty"`
 	Held      bool          `bson:"held,omitempty"`      // everything is prepared
@@ -43,21 +45,21 @@ type Transfer struct {
 	Pending    bson.Raw `bson:"pending,omitempty"`    // the marker of a reversal under way
 }
 
-// Places returns the names of the ledgers and documents that the transfer touches, each once: see Connect.
-func (t Transfer) Places() []string {
-	var names []string
-	add := func(name string) {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
+// Places returns the ledgers and collections of documents that the transfer touches, each once.
+func (t Transfer) Places() []Address {
+	var places []Address
+	add := func(p Address) {
+		if !slices.Contains(places, p) {
+			places = append(places, p)
 		}
 	}
 	for _, leg := range t.Legs {
-		add(leg.Ledger)
+		add(Address{Name: leg.Ledger})
 	}
 	for _, e := range t.Effects {
-		add(documentsKey(e.Documents))
+		add(Address{Documents: true, Name: e.Documents})
 	}
-	return names
+	return places
 }
 
 // Moved returns the movements that a success stands for: the legs; of a hold of which a part was posted, that part.
@@ -119,15 +121,7 @@ func (t *Transfer) encode() bson.Raw {
 		m.end()
 	}
 	m.end()
-	if len(t.Effects) > 0 {
-		m.beginArray("effects")
-		for i, effect := range t.Effects {
-			m.begin(index(i))
-			effect.write(m)
-			m.end()
-		}
-		m.end()
-	}
+	writeEffects(m, t.Effects)
 	if t.Currency != "" {
 		m.text("currency", t.Currency)
 	}
@@ -158,21 +152,30 @@ func (t *Transfer) encode() bson.Raw {
 	return m.data
 }
 
-func (e Effect) write(m *message) {
-	m.text("documents", e.Documents)
-	m.text("ns", e.Namespace)
-	m.value("id", e.ID)
-	if len(e.Require) > 0 {
-		m.document("require", e.Require)
+func writeEffects(m *message, effects []Effect) {
+	if len(effects) == 0 {
+		return
 	}
-	if len(e.Set) > 0 {
-		m.document("set", e.Set)
+	m.beginArray("effects")
+	for i, e := range effects {
+		m.begin(index(i))
+		m.text("documents", e.Documents)
+		m.text("ns", e.Namespace)
+		m.value("id", e.ID)
+		if len(e.Require) > 0 {
+			m.document("require", e.Require)
+		}
+		if len(e.Set) > 0 {
+			m.document("set", e.Set)
+		}
+		m.end()
 	}
+	m.end()
 }
 
-// write writes the field of a failure.
-func (f Failure) write(m *message) {
-	m.begin("failure")
+// write writes a failure down as a field.
+func (f Failure) write(m *message, field string) {
+	m.begin(field)
 	m.text("code", f.Code)
 	m.text("ledger", f.Ledger)
 	m.text("account", f.Account)

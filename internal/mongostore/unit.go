@@ -1,6 +1,8 @@
 package mongostore
 
 import (
+	"strings"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/money"
@@ -256,7 +258,7 @@ func (u *unit) changes(m *message) {
 		m.begin("$set")
 		for _, r := range u.requests {
 			if r.Op.Kind == protocol.Prepare {
-				m.amount(r.party().marker, r.party().leg.Amount)
+				r.party().mark(m)
 			}
 		}
 		if effect != nil {
@@ -276,6 +278,18 @@ func (u *unit) changes(m *message) {
 			m.text(r.party().marker, "")
 		}
 	}
+	m.end()
+}
+
+// mark sets the marker of a prepare. On the document of an effect it is the only one: so the map is set as a whole, even where it was null.
+func (p *party) mark(m *message) {
+	if p.effect == nil {
+		m.amount(p.marker, p.leg.Amount)
+		return
+	}
+	pending := p.key.ledger.fields.Pending
+	m.begin(pending)
+	m.amount(strings.TrimPrefix(p.marker, pending+"."), p.leg.Amount)
 	m.end()
 }
 

@@ -116,13 +116,16 @@ func supervised(script, path, folder, address string, output *bytes.Buffer) *exe
 }
 
 // serverFlags returns the flags of mongod that are the same in a container. Without diagnostic data and with a small cache
-// several servers fit on a small machine.
+// several servers fit on a small machine. What a TTL index lets expire goes within a second or two. The files of what
+// was dropped go after a minute, and not five: tests drop a dozen of them for each database, and a server that runs out of them aborts.
 func serverFlags() []string {
 	return []string{
 		"--replSet", replicaSet,
 		"--wiredTigerCacheSizeGB", "0.5",
 		"--setParameter", "enableTestCommands=1",
 		"--setParameter", "diagnosticDataCollectionEnabled=false",
+		"--setParameter", "ttlMonitorSleepSecs=1",
+		"--setParameter", "minSnapshotHistoryWindowInSeconds=60",
 	}
 }
 

@@ -1,17 +1,16 @@
 // Package simulate runs the protocol in a world that does to it whatever a network, a crash and a failover can do.
 //
-// A [World] is a database in memory. It performs the operations of internal/protocol on simple documents, by the same filters as
-// internal/mongostore, and remembers what the invariants need. Executors are real executions of internal/protocol. A run is a list of
-// moves: an executor's operation meets its fate, a message that was late arrives, an account is closed, the primary falls. After each
-// move the invariants 1 to 5 of the protocol are checked; and from sampled moments a recovery runs alone and without faults, after which
-// everything must be final and no marker left, whatever still arrives: invariant 6.
+// A [World] is a database in memory. It performs the operations of internal/protocol on simple documents, by the same
+// filters as internal/mongostore, and remembers what the invariants need. Executors are real executions of internal/protocol. A run is
+// a list of moves: an executor's operation meets its fate, a message that was late arrives, an account is closed, the primary falls.
+// After each move the invariants 1 to 5 of the protocol are checked; and from sampled moments a recovery runs alone and without
+// faults, after which everything must be final and no marker left, whatever still arrives: invariant 6.
 //
-//   - [Play] plays the run that a seed stands for. A seed that breaks an invariant gives a [Failure], which tells the shortest story that
-//     was found.
+//   - [Play] plays the run that a seed stands for. A seed that breaks an invariant gives a [Failure], which tells the shortest
+//     story that was found.
 //   - [Explore] walks through every interleaving of a [Scene].
 //
-// Writes of different transfers to one account may travel as one update: what may is in merged.go, and what can become of it in
-// mixture.go.
+// Writes of different transfers to one account may travel as one update: what may is in merged.go, and what can become of it in mixture.go.
 //
 // Some transfers are holds, which others post, wholly or in part, void, or take over once their time is over: that a clock says so is a
 // move of its own. Some change a document as well: it requires a value, sets one of its own, and may be written by others meanwhile, or

@@ -123,14 +123,16 @@ func (w *World) showsDone(m Message) protocol.Answer {
 		look.Op.Kind = protocol.Look
 	}
 	seen := w.Perform(look)
-	if !m.shows(seen.Facts) && !m.shownBy(seen.Transfer) {
+	image := seen.Transfer
+	if !showsAt(m, seen.Facts) && !showsIn(m, image) {
 		return protocol.Answer{Result: protocol.NotMatched}
 	}
-	return protocol.Answer{Result: protocol.Applied, Transfer: seen.Transfer}
+	return protocol.Answer{Result: protocol.Applied, Transfer: image}
 }
 
-// shows reports whether a participant is as a write to it would leave it.
-func (m Message) shows(facts protocol.Facts) (done bool) {
+// showsAt reports whether a participant is as a write to it would leave it.
+func showsAt(m Message, facts protocol.Facts) bool {
+	done := false
 	switch m.Op.Kind {
 	case protocol.Prepare:
 		done = facts.Marker
@@ -141,8 +143,9 @@ func (m Message) shows(facts protocol.Facts) (done bool) {
 	return done
 }
 
-// shownBy reports whether a transfer is as a write to it would leave it.
-func (m Message) shownBy(image protocol.Image) (done bool) {
+// showsIn reports whether a transfer is as a write to it would leave it.
+func showsIn(m Message, image protocol.Image) bool {
+	done := false
 	switch m.Op.Kind {
 	case protocol.Claim:
 		done = image.Mine

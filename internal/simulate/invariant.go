@@ -240,7 +240,7 @@ func (w *World) tell(e *executor) error {
 	x, told, stored := e.x, &w.told[e.transfer], &w.majority.Transfers[e.transfer]
 	switch {
 	case x.Outcome() == protocol.Held:
-		if err := w.tellHeld(e); err != nil {
+		if err := w.tellHeld(e, stored); err != nil {
 			return err
 		}
 	case e.start.Claiming == protocol.Post && x.Claimed() && stored.Posted != e.posted:
@@ -261,9 +261,9 @@ func (w *World) tell(e *executor) error {
 	return w.checkTold(nil)
 }
 
-// tellHeld records that a caller is told that its transfer is held, and checks that it is when this is told first.
-func (w *World) tellHeld(e *executor) error {
-	told, stored := &w.told[e.transfer], &w.majority.Transfers[e.transfer]
+// tellHeld records that a caller is told that the money is held.
+func (w *World) tellHeld(e *executor, stored *Transfer) error {
+	told := &w.told[e.transfer]
 	if first := told.held&(1<<e.owner) == 0; first && (stored.State != protocol.Preparing || !w.Holds[e.transfer]) {
 		return violates(5, "%s says that %s is held, which is %q", executorName(e.owner), transferName(e.transfer), stored.State)
 	}

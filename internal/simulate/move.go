@@ -124,10 +124,10 @@ func (r *run) hurry(who int) {
 	}
 }
 
-// disturb does to an account, or to a document, what others may do to it at any time.
+// disturb does to an account what others may do to it at any time.
 func (r *run) disturb(m move) error {
 	a, before := &r.w.Accounts[m.who], r.w.Version
-	effect, document := r.w.effectOn(m.who)
+	_, document := r.w.effectOn(m.who)
 	switch {
 	case a.Missing && m.kind == create && !a.Purged:
 		r.faults--
@@ -136,22 +136,7 @@ func (r *run) disturb(m move) error {
 	case a.Missing:
 		return nil
 	case document:
-		r.disturbDocument(m, effect)
-	default:
-		r.disturbAccount(m)
-	}
-	if r.w.Version == before {
-		return nil
-	}
-	r.w.replicate()
-	r.note("somebody else changes %s", accountName(m.who))
-	r.noteChanges()
-	return r.w.check(&before)
-}
-
-func (r *run) disturbAccount(m move) {
-	a := &r.w.Accounts[m.who]
-	switch {
+		r.disturbDocument(m)
 	case m.kind == closeAccount && !a.marked():
 		a.Closed = true
 	case m.kind == seal && !a.Closed:
@@ -162,10 +147,19 @@ func (r *run) disturbAccount(m move) {
 		a.Balance += depositAmount
 		r.w.given[m.who] += depositAmount
 	}
+	if r.w.Version == before {
+		return nil
+	}
+	r.w.replicate()
+	r.note("somebody else changes %s", accountName(m.who))
+	r.noteChanges()
+	return r.w.check(&before)
 }
 
-func (r *run) disturbDocument(m move, effect Leg) {
+// disturbDocument does to the document of an effect what others may do to it: they heed its reservation, unless they remove it.
+func (r *run) disturbDocument(m move) {
 	a := &r.w.Accounts[m.who]
+	effect, _ := r.w.effectOn(m.who)
 	switch {
 	case m.kind == change && !a.marked() && a.Value == 0:
 		a.Value = unmet

@@ -68,7 +68,7 @@ func (w *World) checkHolds(before *Version) error {
 	return nil
 }
 
-// checkReserved checks that a hold which is held has its markers.
+// checkReserved checks that what is held has its markers.
 func (w *World) checkReserved(t int, legs []Leg) error {
 	stored := &w.Transfers[t]
 	for _, leg := range legs {

@@ -246,34 +246,30 @@ func (g *game) draw() move {
 	case n < 2 && len(g.late) > 0:
 		late := g.late[g.random.IntN(len(g.late))]
 		return move{kind: answerLate, who: late.who, op: late.op, at: late.at}
-	case n <= lastOfOthers:
-		if m := g.drawOthers(n); m.kind != 0 {
-			return m
-		}
 	}
-	return g.drawOperation()
+	return g.drawEvent(n)
 }
 
-// lastOfOthers is the largest number of a hundred by which others than the executors do something.
-const lastOfOthers = 6
-
-// drawOthers draws what others than the executors do, nothing if it is not to happen in this run.
-func (g *game) drawOthers(n int) move {
+// drawEvent draws what happens beside the executors and their messages, at some of a hundred numbers, or else an operation.
+func (g *game) drawEvent(n int) move {
 	switch {
 	case n < 3 && g.ill:
-		kinds := []moveKind{closeAccount, seal, reopen, failOver}
-		return move{kind: kinds[g.random.IntN(len(kinds))], who: g.random.IntN(MaxAccounts)}
+		return g.drawOne(g.random.IntN(MaxAccounts), closeAccount, seal, reopen, failOver)
 	case n < 5 && g.missing >= 0:
 		return move{kind: create, who: g.missing}
 	case n < 4:
 		return move{kind: deposit, who: g.random.IntN(MaxAccounts)}
 	case n == 5 && g.paper:
-		kinds := []moveKind{change, purge}
-		return move{kind: kinds[g.random.IntN(len(kinds))], who: MaxAccounts - 1}
-	case n == lastOfOthers:
+		return g.drawOne(MaxAccounts-1, change, purge)
+	case n == 6:
 		return move{kind: elapse, who: g.random.IntN(MaxTransfers)}
 	}
-	return move{}
+	return g.drawOperation()
+}
+
+// drawOne draws which of some things happens to an account.
+func (g *game) drawOne(who int, kinds ...moveKind) move {
+	return move{kind: kinds[g.random.IntN(len(kinds))], who: who}
 }
 
 // drawGuest draws who joins: often who is next, so that originals come first. Who posts a hold, or voids what has expired, mostly comes

@@ -184,15 +184,21 @@ func Holds() []Scene {
 // Effects returns the scenes with a document that transfers change.
 func Effects() []Scene {
 	type starts = [][]protocol.Start
-	two := func(second protocol.Start) starts { return starts{{fromInsert(), second}, {fromInsert()}} }
+	type executors = []protocol.Start
 	return []Scene{
 		{Name: "money and a document", starts: starts{{fromInsert(), resume()}}, Faults: 1, paper: besides},
 		{Name: "money and a document, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 1, paper: besides},
 		{Name: "a document, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 2, paper: alone},
 		{Name: "a document, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 2, paper: alone},
 		{Name: "a document of two transfers", starts: starts{{fromInsert()}, {fromInsert()}}, Faults: 2, paper: alone},
-		{Name: "a document of two transfers, one resumed", starts: two(resume()), Faults: 1, paper: alone},
-		{Name: "a document of two transfers, one rolled back", starts: two(rollBack()), Faults: 1, paper: alone},
+		{
+			Name: "a document of two transfers, one resumed", Faults: 1, paper: alone,
+			starts: starts{{fromInsert(), resume()}, executors{fromInsert()}},
+		},
+		{
+			Name: "a document of two transfers, one rolled back", Faults: 1, paper: alone,
+			starts: starts{{fromInsert(), rollBack()}, executors{fromInsert()}},
+		},
 		{Name: "a document that is removed, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 2, paper: aloneSpare},
 		{Name: "a document that is removed, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 2, paper: aloneSpare},
 	}

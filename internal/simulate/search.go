@@ -98,7 +98,11 @@ func (s *search) from(r *run) error {
 // moves returns all that can happen next. An executor that is never chosen again has crashed. That an account which is missing
 // appears counts as a fault.
 func (s *search) moves(r *run) []move {
-	moves := others(r)
+	var moves []move
+	for i := range r.w.flight {
+		moves = append(moves, r.delivery(i))
+	}
+	moves = append(moves, happenings(r)...)
 	for who := range r.executors {
 		for _, op := range r.executors[who].batch {
 			for _, f := range fates(op.Kind) {
@@ -114,12 +118,9 @@ func (s *search) moves(r *run) []move {
 	return moves
 }
 
-// others returns what can happen that no executor does.
-func others(r *run) []move {
+// happenings returns what can happen beside the executors and their messages.
+func happenings(r *run) []move {
 	var moves []move
-	for i := range r.w.flight {
-		moves = append(moves, r.delivery(i))
-	}
 	for t, hold := range r.w.Holds {
 		if hold && !r.w.Expired[t] {
 			moves = append(moves, move{kind: elapse, who: t})

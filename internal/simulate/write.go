@@ -15,39 +15,39 @@ func (w *World) apply(m Message) bool {
 		}
 		t.claim(m)
 		return true
-	case protocol.Finish:
-		return t.finish(m)
-	default:
-		return t.change(m)
-	}
-}
-
-// change performs a verify, a mark as held or a decision.
-func (t *Transfer) change(m Message) bool {
-	switch m.Op.Kind {
 	case protocol.Verify:
 		return t.Stored &&
 			t.State == protocol.Preparing &&
 			t.Epoch == m.Op.Epoch &&
 			t.Owner == m.Owner
 	case protocol.MarkHeld:
-		if t.State != protocol.Preparing ||
-			t.Epoch != m.Op.Epoch ||
-			t.Owner != m.Owner {
-			return false
-		}
-		t.Held, t.Clean = true, t.Clean || m.Op.Clean
-		return true
+		return t.markHeld(m)
 	case protocol.Decide:
-		if t.State != protocol.Preparing ||
-			t.Epoch != m.Op.Epoch {
-			return false
-		}
-		t.State, t.Refusal, t.Clean = m.Op.To, m.Op.Refusal, t.Clean || m.Op.Clean
-		return true
+		return t.decide(m)
+	case protocol.Finish:
+		return t.finish(m)
 	default:
 		return false // not a write to the transfer
 	}
+}
+
+func (t *Transfer) markHeld(m Message) bool {
+	if t.State != protocol.Preparing ||
+		t.Epoch != m.Op.Epoch ||
+		t.Owner != m.Owner {
+		return false
+	}
+	t.Held, t.Clean = true, t.Clean || m.Op.Clean
+	return true
+}
+
+func (t *Transfer) decide(m Message) bool {
+	if t.State != protocol.Preparing ||
+		t.Epoch != m.Op.Epoch {
+		return false
+	}
+	t.State, t.Refusal, t.Clean = m.Op.To, m.Op.Refusal, t.Clean || m.Op.Clean
+	return true
 }
 
 func (t *Transfer) finish(m Message) bool {
@@ -72,12 +72,13 @@ func (w *World) claimable(m Message) bool {
 	case protocol.TakeToCancel:
 		return t.State == protocol.Preparing
 	case protocol.TakeUnheld, protocol.Post, protocol.Expire:
+		return w.holdClaimable(m)
 	}
-	return w.claimableHold(m)
+	return false
 }
 
-// claimableHold reports whether a claim of a hold matches.
-func (w *World) claimableHold(m Message) bool {
+// holdClaimable reports whether a claim of a hold matches.
+func (w *World) holdClaimable(m Message) bool {
 	t, hold := &w.Transfers[m.Transfer], w.Holds[m.Transfer]
 	over := !hold || w.Expired[m.Transfer] // what has no time to expire at has passed it
 	switch m.Op.Claiming {

@@ -1,0 +1,325 @@
+package transfer_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/audit"
+)
+
+// afterFind returns the options of a client that does something once, as soon as its n-th find, from 1 on, in a collection is answered.
+func afterFind(collection string, n int, do func()) *options.ClientOptions {
+	count := 0
+	return afterFinds(collection, func(bson.Raw) bool { count++; return count == n }, do)
+}
+
+// afterScans returns those of one that does something whenever it has begun to read a collection from its beginning.
+func afterScans(collection string, do func()) *options.ClientOptions {
+	return afterFinds(collection, func(command bson.Raw) bool {
+		filter, err := command.Lookup("filter").Document().Elements()
+		return err == nil && len(filter) == 0
+	}, do)
+}
+
+func afterFinds(collection string, due func(command bson.Raw) bool, do func()) *options.ClientOptions {
+	var (
+		mu      sync.Mutex
+		awaited = map[int64]bool{}
+	)
+	return options.Client().SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			mu.Lock()
+			defer mu.Unlock()
+			if name, _ := e.Command.Lookup("find").StringValueOK(); name == collection && due(e.Command) {
+				awaited[e.RequestID] = true
+			}
+		},
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			mu.Lock()
+			now := awaited[e.RequestID]
+			delete(awaited, e.RequestID)
+			mu.Unlock()
+			if now {
+				do()
+			}
+		},
+	})
+}
+
+// stallAcross leaves a transfer of 60 to the other server behind, whose process died at its n-th command on the transfers' server.
+func (b *branches) stallAcross(id string, n int) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	defer cancel()
+	w := &wire{at: n, what: lost, die: true, onDeath: cancel}
+	c := b.coordinator(b.through(w.client()), b.other())
+	_, err := c.Transfer(ctx, across(id, 60))
+	kill(c)
+	require.ErrorIs(b.t, err, transfer.ErrInDoubt)
+	require.True(b.t, w.hasStruck())
+}
+
+// holdAcross holds 60 for the other server.
+func (b *branches) holdAcross(id string) {
+	b.t.Helper()
+	_, err := b.both.Hold(b.t.Context(), across(id, 60), time.Hour)
+	require.NoError(b.t, err)
+}
+
+// there returns the accounts on the other server.
+func (b *branches) there() *mongo.Collection {
+	b.t.Helper()
+	client, err := mongo.Connect(options.Client().ApplyURI(b.server.URI()))
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { require.NoError(b.t, client.Disconnect(context.Background())) })
+	return client.Database(b.db.Name()).Collection("accounts")
+}
+
+func (b *branches) changeThere(update bson.M) {
+	b.t.Helper()
+	result, err := b.there().UpdateOne(b.t.Context(), bson.M{"_id": "a"}, update)
+	require.NoError(b.t, err)
+	require.EqualValues(b.t, 1, result.MatchedCount)
+}
+
+func (b *branches) removeThere() {
+	b.t.Helper()
+	_, err := b.there().DeleteOne(b.t.Context(), bson.M{"_id": "a"})
+	require.NoError(b.t, err)
+}
+
+// finish ends all that is under way.
+func (b *branches) finish() { b.recoverAll(b.other()) }
+
+// Damage between two servers is found, as it is on one.
+func TestAuditOverTwoServers(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	marker := func(id string, amount any) bson.M { return bson.M{"$set": bson.M{"pending." + id: amount}} }
+	final := func(b *branches) { b.stallAcross("t", 4); b.finish() }
+	for name, row := range map[string]struct {
+		plant func(b *branches)
+		want  []audit.Code
+	}{
+		"nothing":                 {func(b *branches) { b.stallAcross("t", 4) }, []audit.Code{}},
+		"a marker of no transfer": {func(b *branches) { b.changeThere(marker("ghost", int64(5))) }, []audit.Code{audit.OrphanMarker}},
+		"a key of no transfer":    {func(b *branches) { b.changeThere(marker("%zz", int64(5))) }, []audit.Code{audit.OrphanMarker}},
+		"a marker of a final transfer": {
+			func(b *branches) { final(b); b.changeThere(marker("t", int64(60))) }, []audit.Code{audit.FinalMarker},
+		},
+		"a marker of another amount": {
+			func(b *branches) { b.stallAcross("t", 3); b.changeThere(marker("t", int64(61))) }, []audit.Code{audit.WrongMarker},
+		},
+		"a committed account is gone": {func(b *branches) { b.stallAcross("t", 4); b.removeThere() }, []audit.Code{audit.MissingDocument}},
+		"a committed account without a marker": {
+			func(b *branches) { b.stallAcross("t", 4); b.changeThere(bson.M{"$unset": bson.M{"pending.t": ""}}) }, []audit.Code{},
+		},
+		"a hold's marker is gone": {func(b *branches) {
+			b.holdAcross("t")
+			b.changeThere(bson.M{"$unset": bson.M{"pending.t": ""}})
+		}, []audit.Code{audit.MissingMarker}},
+		"an overdrawn account": {
+			func(b *branches) { b.changeThere(bson.M{"$set": bson.M{"balance": int64(-1)}}) }, []audit.Code{audit.BelowFloor},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBranches(t, server, 1000, 5)
+			row.plant(b)
+			report, err := b.both.Audit(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, row.want, codesOf(report), "%v", report.Findings)
+			require.Len(t, report.Ledgers, 2)
+		})
+	}
+}
+
+// What is seen on one server may be over when the other one is read: that is no finding.
+func TestAuditLooksTwice(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	held := func(b *branches) { b.holdAcross("t") }
+	void := func(b *branches) {
+		_, err := b.both.Void(b.t.Context(), "t")
+		require.NoError(b.t, err)
+	}
+	prepared := func(b *branches) { b.stallAcross("t", 3) }
+	committed := func(b *branches) { b.stallAcross("t", 4) }
+	// What is wrong all the time has the account looked at again.
+	besides := func(b *branches) { prepared(b); b.changeThere(bson.M{"$set": bson.M{"pending.ghost": int64(5)}}) }
+	end := func(b *branches) { b.finish() }
+	remove := func(b *branches) { b.finish(); b.removeThere() }
+	for name, row := range map[string]struct {
+		begin     func(b *branches)
+		here      int // after so many finds in the transfers
+		there     int // or after so many in the other server's accounts
+		meanwhile func(b *branches)
+		want      []audit.Code
+	}{
+		"a transfer ends after its marker was read":     {prepared, 0, 1, end, []audit.Code{}},
+		"it ends after its marker was looked at again":  {besides, 0, 2, end, []audit.Code{audit.OrphanMarker}},
+		"a hold ends after it was read":                 {held, 1, 0, void, []audit.Code{}},
+		"it ends while it is looked at again":           {held, 3, 0, void, []audit.Code{}},
+		"an account is removed after its last transfer": {committed, 1, 0, remove, []audit.Code{}},
+		"it is removed while the transfer is looked at": {committed, 3, 0, remove, []audit.Code{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBranches(t, server, 1000, 5)
+			row.begin(b)
+			done := false
+			meanwhile := func() { done = true; row.meanwhile(b) }
+			db := b.through(afterFind("transfers", row.here, meanwhile))
+			c := b.coordinator(db, b.other(afterFind("accounts", row.there, meanwhile)))
+			report, err := c.Audit(t.Context())
+			require.NoError(t, err)
+			require.True(t, done, "nothing happened meanwhile")
+			require.Equal(t, row.want, codesOf(report), "%v", report.Findings)
+		})
+	}
+}
+
+// What is committed while one server is read after the other makes the sum a wrong one, and the next time the same wrong one: that is no
+// finding.
+func TestAuditExpectsNothingOfWhatMoves(t *testing.T) {
+	t.Parallel()
+	b := newBranches(t, startServer(t), 1000, 500)
+	n := 0
+	db := b.through(afterScans("transfers", func() {
+		n++
+		_, err := b.both.Transfer(t.Context(), across(fmt.Sprint(n), 10))
+		assert.NoError(t, err)
+	}))
+	report, err := b.coordinator(db, b.other()).AuditWith(t.Context(), transfer.AuditOptions{
+		Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(1500)}},
+	})
+	require.NoError(t, err)
+	require.Empty(t, report.Findings)
+	require.True(t, report.Ledgers[1].Moving)
+	require.False(t, report.Ledgers[0].Moving)
+	require.Equal(t, transfer.Units(510), report.Ledgers[1].Total)
+	b.audit()
+}
+
+// A transfer that seems to stand still in a snapshot, and has ended since, is no finding.
+func TestAuditLooksTwiceAtStalled(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("t", 4, lost, 60)
+	b.set("transfers", "t", "lastModified", before(10))
+	require.Equal(t, []audit.Code{audit.Stalled}, codesOf(b.mustAudit()))
+	c := b.coordinator(b.through(afterFind("transfers", 1, func() { b.recoverAll() })))
+	report, err := c.Audit(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Unfinished)
+	require.Empty(t, report.Findings)
+	b.audit(initial(100, 0))
+}
+
+// Sums over two servers are exact as long as nothing is committed in between, and are held against no expectation otherwise. An audit
+// beside a busy load finds nothing.
+func TestAuditTotalsOverTwoServers(t *testing.T) {
+	t.Parallel()
+	b := newBranches(t, startServer(t), 1000, 500)
+	expecting := func(units int64) transfer.AuditReport {
+		report, err := b.both.AuditWith(t.Context(), transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(units)}}})
+		require.NoError(t, err)
+		return report
+	}
+	for n, id := range map[int]string{3: "prepared", 4: "committed"} {
+		b.stallAcross(id, n)
+	}
+	require.Empty(t, expecting(1500).Findings)
+	report := expecting(1501)
+	require.Equal(t, []audit.Code{audit.WrongTotal}, codesOf(report))
+	require.Contains(t, report.Findings[0].Detail, "that is -1 off what was expected, 1501")
+	b.finish()
+
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				_, _ = b.both.Transfer(ctx, across(fmt.Sprint(i, "-", n), int64(1-2*(n%2))*int64(1+i)))
+			}
+		})
+	}
+	sweeper := b.coordinator(b.db, b.other(), transfer.WithStallThreshold(0))
+	all.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = sweeper.Recover(ctx)
+		}
+	})
+	for audits, moving := 0, 0; audits < 20 || moving < 3; audits++ {
+		require.NoError(t, ctx.Err(), "nothing was committed while one server was read after the other")
+		report := expecting(1500)
+		require.Empty(t, report.Findings)
+		if report.Ledgers[1].Moving {
+			moving++
+		}
+	}
+	stop()
+	all.Wait()
+	b.finish()
+	report = expecting(1500)
+	require.Empty(t, report.Findings)
+	require.Zero(t, report.InTransit.Cmp(transfer.Units(0)))
+	b.audit()
+}
+
+// An audit has nothing to do with its caller's session, not even if that has ended.
+func TestAuditOutsideOfSessions(t *testing.T) {
+	t.Parallel()
+	b := newBranches(t, startServer(t), 1000, 5)
+	b.stallAcross("t", 3)
+	session, err := b.db.Client().StartSession()
+	require.NoError(t, err)
+	session.EndSession(t.Context())
+	report, err := b.both.Audit(mongo.NewSessionContext(t.Context(), session))
+	require.NoError(t, err)
+	require.Empty(t, report.Findings)
+	require.Equal(t, 1, report.Unfinished)
+	b.finish()
+	b.audit()
+}
+
+// A server that doesn't keep its snapshots for long enough is told so by an error that says what to do, and the caller too.
+func TestAuditTooLong(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	client, err := mongo.Connect(options.Client().ApplyURI(server.URI()))
+	require.NoError(t, err)
+	defer func() { _ = client.Disconnect(t.Context()) }()
+	require.NoError(t, client.Database("admin").RunCommand(t.Context(), bson.D{
+		{Key: "setParameter", Value: 1}, {Key: "minSnapshotHistoryWindowInSeconds", Value: 0},
+	}).Err())
+	writes := client.Database("bank").Collection("other")
+	watched, err := mongo.Connect(options.Client().ApplyURI(server.URI()), afterFind("transfers", 1, func() {
+		for n := range 200 {
+			_, err := writes.InsertOne(t.Context(), bson.M{"_id": n})
+			assert.NoError(t, err)
+		}
+	}))
+	require.NoError(t, err)
+	defer func() { _ = watched.Disconnect(t.Context()) }()
+	c, err := transfer.NewCoordinator(watched.Database("bank"))
+	require.NoError(t, err)
+	require.NoError(t, c.Setup(t.Context()))
+	_, err = c.Audit(t.Context())
+	require.ErrorIs(t, err, transfer.ErrAuditTooLong)
+	report, err := c.Audit(t.Context())
+	require.NoError(t, err, "the next one is quick enough")
+	require.Empty(t, report.Findings)
+}

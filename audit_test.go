@@ -1,0 +1,438 @@
+package transfer_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/audit"
+)
+
+// change changes a document behind the library's back.
+func (b *bank) change(collection string, id any, update bson.M) {
+	b.t.Helper()
+	result, err := b.db.Collection(collection).UpdateOne(b.t.Context(), bson.M{"_id": id}, update)
+	require.NoError(b.t, err)
+	require.EqualValues(b.t, 1, result.MatchedCount, "there is no %v in %s", id, collection)
+}
+
+func (b *bank) set(collection string, id any, field string, value any) {
+	b.t.Helper()
+	b.change(collection, id, bson.M{"$set": bson.M{field: value}})
+}
+
+func (b *bank) unset(collection string, id any, field string) {
+	b.t.Helper()
+	b.change(collection, id, bson.M{"$unset": bson.M{field: ""}})
+}
+
+// mustMove transfers units from a to b.
+func (b *bank) mustMove(id string, units int64) {
+	b.t.Helper()
+	_, err := b.Transfer(b.t.Context(), move(id, "a", "b", units))
+	require.NoError(b.t, err)
+}
+
+func (b *bank) mustSubmit(id string) {
+	b.t.Helper()
+	_, err := b.Submit(b.t.Context(), move(id, "a", "b", 1))
+	require.NoError(b.t, err)
+}
+
+// mustFail has a transfer refused.
+func (b *bank) mustFail(id string) {
+	b.t.Helper()
+	_, err := b.Transfer(b.t.Context(), move(id, "a", "b", 1_000_000))
+	require.ErrorIs(b.t, err, transfer.ErrInsufficientFunds)
+}
+
+// damage is a way to harm what is stored, with what an audit finds then.
+type damage struct {
+	name  string
+	plant func(b *bank)
+	codes []audit.Code // sorted
+	id    string       // that the findings name
+}
+
+// damages are all kinds of damage. Each begins with a of 100, b of nothing and c of 10.
+func damages() []damage {
+	return slices.Concat(
+		markerDamages(), accountDamages(), transferDamages(), holdDamages(), reversalDamages(), effectDamages(), stalledDamages(),
+	)
+}
+
+func markerDamages() []damage {
+	return []damage{
+		{"a marker of no transfer", func(b *bank) {
+			b.set("accounts", "a", "pending.ghost", int64(-5))
+		}, []audit.Code{audit.OrphanMarker}, "a"},
+		{"a key of no transfer", func(b *bank) { b.set("accounts", "a", "pending.%zz", int64(-5)) }, []audit.Code{audit.OrphanMarker}, "a"},
+		{"a transfer that was lost", func(b *bank) {
+			b.stallAt("t", 4, lost, 60)
+			b.remove("transfers", "t")
+			b.unset("accounts", "b", "pending.t")
+		}, []audit.Code{audit.OrphanMarker}, "a"},
+		{"a marker of a transfer that succeeded", func(b *bank) {
+			b.mustMove("t", 60)
+			b.set("accounts", "b", "pending.t", int64(60))
+		}, []audit.Code{audit.FinalMarker}, "b"},
+		{"a marker of a transfer that failed", func(b *bank) {
+			b.mustFail("t")
+			b.set("accounts", "b", "pending.t", int64(1_000_000))
+		}, []audit.Code{audit.FinalMarker}, "b"},
+		{"a marker of a transfer that waits", func(b *bank) {
+			b.mustSubmit("t")
+			b.set("accounts", "a", "pending.t", int64(-1))
+		}, []audit.Code{audit.EarlyMarker}, "a"},
+		{"a marker where the transfer has no leg", func(b *bank) {
+			b.stallAt("t", 3, lost, 60)
+			b.set("accounts", "c", "pending.t", int64(60))
+		}, []audit.Code{audit.ForeignMarker}, "c"},
+		{"a marker of another amount", func(b *bank) {
+			b.stallAt("t", 3, lost, 60)
+			b.set("accounts", "b", "pending.t", int64(61))
+		}, []audit.Code{audit.WrongMarker}, "b"},
+		{"a marker that is no exact number", func(b *bank) {
+			b.stallAt("t", 3, lost, 60)
+			b.set("accounts", "b", "pending.t", 60.0)
+		}, []audit.Code{audit.WrongMarker}, "b"},
+		{"an account that was committed and is gone", func(b *bank) {
+			b.stallAt("t", 4, lost, 60)
+			b.remove("accounts", "b")
+		}, []audit.Code{audit.MissingDocument}, "t"},
+	}
+}
+
+func accountDamages() []damage {
+	field := func(name, field string, value any, codes ...audit.Code) damage {
+		return damage{name, func(b *bank) { b.set("accounts", "a", field, value) }, codes, "a"}
+	}
+	decimals, _ := bson.ParseDecimal128("1.0000000000001")
+	decimal, _ := bson.ParseDecimal128("1.5")
+	return []damage{
+		field("an overdrawn account", "balance", int64(-1), audit.BelowFloor),
+		field("an account below a floor of its own", "floor", int64(101), audit.BelowFloor),
+		field("a balance that is a double", "balance", 100.0, audit.WrongBalance),
+		field("a balance that is a text", "balance", "100", audit.WrongBalance),
+		field("a balance that is null", "balance", nil, audit.WrongBalance),
+		field("a balance of too many digits", "balance", decimals, audit.WrongBalance),
+		field("a floor that is a text", "floor", "0", audit.WrongFloor),
+		field("a floor that is a decimal", "floor", decimal, audit.WrongFloor),
+		field("a currency that is a number", "currency", 5, audit.WrongCurrency),
+		field("markers in an array", "pending", bson.A{}, audit.WrongPending),
+		field("markers in a text", "pending", "t", audit.WrongPending),
+		{"an account of another kind of ID", func(b *bank) {
+			b.insert("accounts", bson.M{"_id": 5, "balance": int64(1)})
+		}, []audit.Code{audit.WrongID}, `{"$numberInt":"5"}`},
+		{"an account that was closed by hand", func(b *bank) {
+			b.stallAt("t", 3, lost, 60)
+			b.set("accounts", "a", "closed", true)
+		}, []audit.Code{audit.ClosedMarker}, "a"},
+	}
+}
+
+func transferDamages() []damage {
+	done := func(name string, harm func(b *bank), codes ...audit.Code) damage {
+		return damage{name, func(b *bank) { b.mustMove("t", 60); harm(b) }, codes, "t"}
+	}
+	under := func(name string, n int, harm func(b *bank), codes ...audit.Code) damage {
+		return damage{name, func(b *bank) { b.stallAt("t", n, lost, 60); harm(b) }, codes, "t"}
+	}
+	set := func(field string, value any) func(b *bank) {
+		return func(b *bank) { b.set("transfers", "t", field, value) }
+	}
+	unset := func(field string) func(b *bank) { return func(b *bank) { b.unset("transfers", "t", field) } }
+	return []damage{
+		{"a document that is no transfer", func(b *bank) { b.insert("transfers", bson.M{"_id": "t", "state": 5}) },
+			[]audit.Code{audit.Unreadable}, "t"},
+		done("an unknown state", set("state", "Frozen"), audit.WrongState),
+		under("a claim without an epoch", 3, set("epoch", 0), audit.WrongEpoch),
+		under("a claim by nobody", 3, unset("owner"), audit.WrongEpoch),
+		under("an unfinished transfer that recovery can't find", 4, unset("open"), audit.WrongOpen),
+		done("a final transfer that looks unfinished", set("open", true), audit.WrongOpen),
+		done("a success without a commit", unset("committedAt"), audit.WrongCommit),
+		under("a commit that was not decided", 3, set("committedAt", time.Now()), audit.WrongCommit),
+		done("a success that has failed", set("failure", bson.M{"code": "x"}), audit.WrongFailure),
+		{"a failure without a reason", func(b *bank) { b.mustFail("t"); b.unset("transfers", "t", "failure") },
+			[]audit.Code{audit.WrongFailure}, "t"},
+		done("legs that were changed", func(b *bank) {
+			b.change("transfers", "t", bson.M{"$set": bson.M{"legs.0.amount": int64(-61), "legs.1.amount": int64(61)}})
+		}, audit.WrongDigest),
+		done("legs that don't sum to zero", set("legs.1.amount", int64(61)), audit.WrongLegs, audit.WrongDigest),
+		done("two legs of one account", func(b *bank) {
+			b.change("transfers", "t", bson.M{"$set": bson.M{"legs.1.account": "a"}})
+		}, audit.WrongLegs, audit.WrongDigest),
+	}
+}
+
+func holdDamages() []damage {
+	held := func(name string, harm func(b *bank), codes ...audit.Code) damage {
+		return damage{name, func(b *bank) { b.hold("t", 60, time.Hour); harm(b) }, codes, "t"}
+	}
+	posted := func(name string, harm func(b *bank), codes ...audit.Code) damage {
+		return held(name, func(b *bank) {
+			_, err := b.Post(b.t.Context(), "t", transfer.PostAmount(transfer.Units(20)))
+			require.NoError(b.t, err)
+			harm(b)
+		}, codes...)
+	}
+	return []damage{
+		held("a hold whose marker is gone", func(b *bank) { b.unset("accounts", "a", "pending.t") }, audit.MissingMarker),
+		held("a hold whose account is gone", func(b *bank) { b.remove("accounts", "a") }, audit.MissingDocument),
+		held("money is held by what is no hold", func(b *bank) { b.unset("transfers", "t", "hold") }, audit.WrongHold, audit.WrongDigest),
+		held("a hold without an end", func(b *bank) { b.unset("transfers", "t", "expiresAt") }, audit.WrongHold),
+		held("a part of it was posted before the decision", func(b *bank) { b.set("transfers", "t", "posted", int64(1)) }, audit.WrongHold),
+		posted("more was posted than was held", func(b *bank) { b.set("transfers", "t", "posted", int64(61)) }, audit.WrongHold),
+		posted("less than nothing was posted", func(b *bank) { b.set("transfers", "t", "posted", int64(-1)) }, audit.WrongHold),
+		posted("a hold was posted that never held", func(b *bank) { b.unset("transfers", "t", "held") }, audit.WrongHold),
+	}
+}
+
+func reversalDamages() []damage {
+	pair := func(name string, harm func(b *bank), id string, codes ...audit.Code) damage {
+		return damage{name, func(b *bank) {
+			b.mustMove("t", 60)
+			_, err := b.Reverse(b.t.Context(), "t", "r")
+			require.NoError(b.t, err)
+			harm(b)
+		}, append(codes, audit.WrongReversal), id}
+	}
+	return []damage{
+		pair("a reversal that is lost", func(b *bank) { b.remove("transfers", "r") }, "t"),
+		pair("an original that is lost", func(b *bank) { b.remove("transfers", "t") }, "r"),
+		pair("a reversal that the original doesn't know", func(b *bank) { b.unset("transfers", "t", "reversedBy") }, "r"),
+		pair("an original that has failed", func(b *bank) {
+			b.change("transfers", "t", bson.M{
+				"$set": bson.M{"state": "Fail", "failure": bson.M{"code": "cancelled"}}, "$unset": bson.M{"committedAt": ""},
+			})
+		}, "t"),
+		pair("an original that was reversed by another one", func(b *bank) {
+			b.mustMove("x", 1)
+			b.set("transfers", "x", "reversedBy", "r")
+		}, "x"),
+		{"a reversal's marker that is left over", func(b *bank) {
+			b.mustMove("t", 60)
+			b.set("transfers", "t", "pending.ghost", int64(0))
+		}, []audit.Code{audit.OrphanMarker}, "t"},
+		{"a reversal's marker that bears an amount", func(b *bank) {
+			b.mustMove("t", 60)
+			b.dying(5, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+				_, err := c.Reverse(ctx, "t", "r")
+				return err
+			})
+			b.set("transfers", "t", "pending.r", int64(60))
+		}, []audit.Code{audit.WrongMarker}, "t"},
+	}
+}
+
+// effectDamages are about orders: see newShop.
+func effectDamages() []damage {
+	paying := func(name string, n int, harm func(b *bank), id string, codes ...audit.Code) damage {
+		return damage{name, func(b *bank) {
+			b.insert("orders", order("o-1"))
+			b.Coordinator = b.coordinator(b.db, orders(b.db)...)
+			b.dying(n, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+				_, err := c.Transfer(ctx, payment("t", "o-1", 60))
+				return err
+			}, orders)
+			harm(b)
+		}, codes, id}
+	}
+	return []damage{
+		paying("an order that was committed and is gone", 6, func(b *bank) { b.remove("orders", "o-1") }, "t", audit.MissingDocument),
+		paying("an order with a marker that bears an amount", 5, func(b *bank) {
+			b.set("orders", "o-1", "pending.t", int64(60))
+		}, "o-1", audit.WrongMarker),
+		paying("an order that is reserved for nobody", 5, func(b *bank) {
+			b.set("orders", "o-1", "pending.ghost", int64(0))
+		}, "o-1", audit.OrphanMarker),
+		paying("an order whose markers are in an array", 5, func(b *bank) {
+			b.set("orders", "o-1", "pending", bson.A{})
+		}, "o-1", audit.WrongPending),
+	}
+}
+
+// before is a time so many default thresholds ago, and a second.
+func before(thresholds int) time.Time {
+	return time.Now().Add(-time.Duration(thresholds)*30*time.Second - time.Second)
+}
+
+func stalledDamages() []damage {
+	return []damage{
+		{"a transfer that stands still", func(b *bank) {
+			b.stallAt("t", 3, lost, 60)
+			b.set("transfers", "t", "lastModified", before(10))
+		}, []audit.Code{audit.Stalled}, "t"},
+		{"a hold that is not voided", func(b *bank) {
+			b.hold("t", 60, time.Hour)
+			b.change("transfers", "t", bson.M{"$set": bson.M{"lastModified": before(10), "expiresAt": before(10)}})
+		}, []audit.Code{audit.Stalled}, "t"},
+		{"a transfer that nobody takes", func(b *bank) {
+			b.mustSubmit("t")
+			b.set("transfers", "t", "lastModified", before(10))
+		}, []audit.Code{audit.Unclaimed}, "t"},
+	}
+}
+
+func codesOf(report transfer.AuditReport) []audit.Code {
+	codes := []audit.Code{}
+	for _, f := range report.Findings {
+		codes = append(codes, audit.Code(f.Code))
+	}
+	slices.Sort(codes)
+	return codes
+}
+
+func (b *bank) mustAudit() transfer.AuditReport {
+	b.t.Helper()
+	report, err := b.Audit(b.t.Context())
+	require.NoError(b.t, err)
+	return report
+}
+
+// Each kind of damage is found, and nothing else: what the finding is about, with figures and with what to do next.
+func TestAuditFindsDamage(t *testing.T) {
+	t.Parallel()
+	found := map[audit.Code]bool{audit.WrongTotal: true, audit.LongTotal: true} // which have tests of their own
+	for _, d := range damages() {
+		for _, code := range d.codes {
+			found[code] = true
+		}
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100, 0, 10)
+			require.Empty(t, b.mustAudit().Findings)
+			d.plant(b)
+			report := b.mustAudit()
+			want := slices.Clone(d.codes)
+			slices.Sort(want)
+			require.Equal(t, want, codesOf(report), "%v", report.Findings)
+			for _, f := range report.Findings {
+				require.Equal(t, d.id, f.ID)
+				require.Contains(t, f.Detail, fmt.Sprintf("%q", d.id))
+				require.NotEmpty(t, f.Advice)
+				require.True(t, f.TransferID != "" || f.Account != "")
+			}
+		})
+	}
+	for _, code := range audit.Codes() {
+		require.True(t, found[code], "nothing is damaged so that %s is found", code)
+	}
+}
+
+// underWay are transfers at each of their steps, and those that may wait.
+func underWay() map[string]func(b *bank) {
+	return map[string]func(b *bank){
+		"claimed":           func(b *bank) { b.stallAt("t", 2, lost, 60) },
+		"prepared":          func(b *bank) { b.stallAt("t", 3, lost, 60) },
+		"committed":         func(b *bank) { b.stallAt("t", 4, lost, 60) },
+		"settled":           func(b *bank) { b.stallAt("t", 5, lost, 60) },
+		"refused":           func(b *bank) { b.mustFail("t") },
+		"waiting":           func(b *bank) { b.mustSubmit("t") },
+		"an unexpired hold": func(b *bank) { b.hold("t", 60, time.Hour); b.set("transfers", "t", "lastModified", before(10)) },
+		"a scheduled one": func(b *bank) {
+			req := move("t", "a", "b", 1)
+			req.NotBefore = time.Now().Add(time.Hour)
+			_, err := b.Submit(b.t.Context(), req)
+			require.NoError(b.t, err)
+			b.set("transfers", "t", "lastModified", before(10))
+		},
+		"nine thresholds old": func(b *bank) {
+			b.stallAt("t", 3, lost, 60)
+			b.set("transfers", "t", "lastModified", before(9))
+		},
+		"odd IDs": func(b *bank) {
+			for _, id := range oddIDs() {
+				b.stallAt(id, 3, lost, 1)
+			}
+		},
+	}
+}
+
+// allowed is what users may do, and what retention does.
+func allowed() map[string]func(b *bank) {
+	return map[string]func(b *bank){
+		"the payee's document is gone before it is prepared": func(b *bank) { b.stallAt("t", 2, lost, 60); b.remove("accounts", "b") },
+		"an account that was made by hand":                   func(b *bank) { b.insert("accounts", bson.M{"_id": "z", "balance": 5}) },
+		"an account without markers and fence": func(b *bank) {
+			b.unset("accounts", "a", "pending")
+			b.unset("accounts", "a", "fence")
+		},
+		"no floor": func(b *bank) {
+			b.change("accounts", "a", bson.M{"$set": bson.M{"floor": bson.MinKey{}, "balance": int64(-5)}})
+		},
+		"a reversal whose original was purged": func(b *bank) {
+			b.mustMove("t", 60)
+			_, err := b.Reverse(b.t.Context(), "t", "r")
+			require.NoError(b.t, err)
+			b.remove("transfers", "t")
+			b.insert("transfers.retention", bson.M{"_id": time.Hour.Milliseconds(), "since": before(1000)})
+		},
+		"a reversal under way whose original was purged": func(b *bank) {
+			b.mustMove("t", 60)
+			b.dying(5, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+				_, err := c.Reverse(ctx, "t", "r")
+				return err
+			})
+			b.set("transfers", "r", "state", "Committed")
+			b.set("transfers", "r", "committedAt", time.Now())
+			b.remove("transfers", "t")
+		},
+		"an order whose ID is a small number": func(b *bank) {
+			b.insert("orders", bson.M{"_id": int32(5), "status": "unpaid"})
+			b.Coordinator = b.coordinator(b.db, orders(b.db)...)
+			b.dying(5, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+				req := payment("t", "o-1", 60)
+				req.Effects[0].ID = 5
+				_, err := c.Transfer(ctx, req)
+				return err
+			}, orders)
+			require.Len(b.t, b.raw("orders")[0]["pending"], 1)
+		},
+	}
+}
+
+// What looks like damage and is none.
+func TestAuditLeavesAlone(t *testing.T) {
+	t.Parallel()
+	all := underWay()
+	maps.Copy(all, allowed())
+	for name, prepare := range all {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100, 0, 10)
+			prepare(b)
+			require.Empty(t, b.mustAudit().Findings)
+		})
+	}
+}
+
+// A transfer that recovery tries in vain is a finding after ten thresholds, however often it was tried since, with the reason that
+// recovery has noted.
+func TestAuditTellsWhatIsStuck(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("t", 4, lost, 60)
+	b.set("accounts", "b", "balance", "sixty")
+	c := b.coordinator(b.db, transfer.WithStallThreshold(0))
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Stuck)
+	require.Equal(t, []audit.Code{audit.WrongBalance}, codesOf(b.mustAudit()))
+	b.set("transfers", "t", "committedAt", before(10))
+	found := b.mustAudit()
+	require.Equal(t, []audit.Code{audit.Stalled, audit.WrongBalance}, codesOf(found))
+	rec, err := b.Get(t.Context(), "t")
+	require.NoError(t, err)
+	require.Contains(t, found.Findings[len(found.Findings)-1].Detail, rec.Stuck.Message)
+	b.set("accounts", "b", "balance", int64(0))
+	b.recoverAll()
+	b.audit(initial(100, 0))
+}

@@ -1,0 +1,139 @@
+// Command order pays orders of a shop. A payment is a transfer with an effect: as the money moves, the order goes from UnPaid to Paid,
+// both or neither, whatever happens in between. So an order is paid once, however many payments race for it, and the shop needs
+// no lock, no transaction and no job that puts right what a crash has left.
+//
+//	go run ./examples/order
+//
+// It takes the MongoDB server that the environment variable MONGODB_URI names, or starts one of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/examples/internal/stage"
+)
+
+func main() { stage.Play(story) }
+
+func story(ctx context.Context, s *stage.Stage) error {
+	db := s.Database("shop")
+	sh := shop{orders: db.Collection("orders")}
+	// The coordinator changes orders, so it has to know their collection. It may be in any database, on any cluster.
+	coord, err := transfer.NewCoordinator(db, transfer.WithDocuments("orders", sh.orders))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = coord.Close(ctx) }()
+	sh.coord = coord
+	if err := coord.Setup(ctx); err != nil {
+		return err
+	}
+
+	for _, account := range []transfer.Account{{ID: "ann", Balance: transfer.Units(200)}, {ID: "shop"}} {
+		if _, err := coord.OpenAccount(ctx, account); err != nil {
+			return err
+		}
+	}
+	lamp := order{ID: "order-17", Buyer: "ann", Price: 60, Status: "UnPaid"}
+	sofa := order{ID: "order-18", Buyer: "ann", Price: 900, Status: "UnPaid"}
+	if _, err := sh.orders.InsertMany(ctx, []order{lamp, sofa}); err != nil {
+		return err
+	}
+	fmt.Printf("Ann has 200. She has ordered a lamp for %d and a sofa for %d.\n", lamp.Price, sofa.Price)
+
+	if err := sh.payTwice(ctx, lamp); err != nil {
+		return err
+	}
+	fmt.Println("The next day she pays for the lamp once more.")
+	if err := sh.payInVain(ctx, "phone-2", lamp, transfer.ErrRequirementFailed); err != nil {
+		return err
+	}
+	fmt.Println("She pays for the sofa.")
+	if err := sh.payInVain(ctx, "phone-3", sofa, transfer.ErrInsufficientFunds); err != nil {
+		return err
+	}
+	return sh.balances(ctx, "ann", "shop")
+}
+
+// shop is a shop with its accounts and orders.
+type shop struct {
+	coord  *transfer.Coordinator
+	orders *mongo.Collection
+}
+
+// order is the shop's own document. A payment sets the status and paidBy, and keeps a note of itself while it is under way. The
+// library touches nothing else.
+type order struct {
+	ID     string `bson:"_id"`
+	Buyer  string `bson:"buyer"`
+	Price  int64  `bson:"price"`
+	Status string `bson:"status"`
+	PaidBy string `bson:"paidBy,omitempty"`
+}
+
+// payment is the rule of the shop: the buyer pays the price, the order must be unpaid, and is paid from then on.
+func payment(id string, o order) transfer.Request {
+	return transfer.Request{
+		ID: id, From: o.Buyer, To: "shop", Amount: transfer.Units(o.Price),
+		Effects: []transfer.Effect{{
+			Documents: "orders", ID: o.ID,
+			Require: bson.D{{Key: "status", Value: "UnPaid"}},
+			Set:     bson.D{{Key: "status", Value: "Paid"}, {Key: "paidBy", Value: id}},
+		}},
+	}
+}
+
+// payTwice pays one order from two devices at once. There is money enough for both, which is not what stops the second.
+func (s shop) payTwice(ctx context.Context, o order) error {
+	_, failures := s.coord.TransferMany(ctx, []transfer.Request{payment("phone-1", o), payment("laptop-1", o)})
+	var paid, refused int
+	for _, err := range failures {
+		switch {
+		case err == nil:
+			paid++
+		case errors.Is(err, transfer.ErrRequirementFailed):
+			refused++ // the order is paid, or the other payment has reserved it
+		default:
+			return err
+		}
+	}
+	fmt.Printf("She pays for the lamp on her phone and on her laptop at once: %d payment succeeds, %d is refused.\n", paid, refused)
+	return s.show(ctx, o)
+}
+
+// payInVain makes a payment that is refused. The order stays as it is.
+func (s shop) payInVain(ctx context.Context, id string, o order, why error) error {
+	rec, err := s.coord.Transfer(ctx, payment(id, o))
+	if !errors.Is(err, why) {
+		return errors.Join(fmt.Errorf("%s should be refused: %w", id, why), err)
+	}
+	fmt.Printf("  It is refused: %s.\n", rec.Failure.Message)
+	return s.show(ctx, o)
+}
+
+// show reads an order as every other program does.
+func (s shop) show(ctx context.Context, o order) error {
+	if err := s.orders.FindOne(ctx, bson.D{{Key: "_id", Value: o.ID}}).Decode(&o); err != nil {
+		return err
+	}
+	fmt.Printf("  %s is %s.\n", o.ID, o.Status)
+	return nil
+}
+
+func (s shop) balances(ctx context.Context, ids ...string) error {
+	fmt.Println("The balances:")
+	for _, id := range ids {
+		account, err := s.coord.GetAccount(ctx, id)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("  %-5s %3s\n", id, account.Balance)
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+)
+
+// Total is what the accounts of one ledger and currency have.
+type Total struct {
+	Ledger, Currency string
+	Accounts         int
+	Balances         money.Amount
+	InTransit        money.Amount
+	// Moving: the ledger is on another cluster than the transfers, and some of them were committed between the snapshots of the two, so that
+	// the sums may be off by these.
+	Moving bool
+}
+
+// Expectation is what balances and money in transit should add up to.
+type Expectation struct {
+	Ledgers  []string
+	Currency string
+	Sum      money.Amount
+}
+
+type totalKey struct{ ledger, currency string }
+
+// total is a Total while it is being added up.
+type total struct {
+	accounts            int
+	balances, inTransit money.Sum
+}
+
+func (a *auditor) totalOf(ledger, currency string) *total {
+	key := totalKey{ledger, currency}
+	t := a.totals[key]
+	if t == nil {
+		t = &total{}
+		a.totals[key] = t
+	}
+	return t
+}
+
+// transit counts what a marker stands for.
+func (a *auditor) transit(p *mongostore.Portrait, t *mongostore.AuditTransfer) {
+	if t == nil || t.Err != nil {
+		return
+	}
+	if amount, moving := inTransit(a.atlas, p, t); moving {
+		a.totalOf(p.Place.Name, t.Currency).inTransit.Add(amount)
+	}
+}
+
+// sumUp puts the totals into the report, by ledger and currency.
+func (a *auditor) sumUp(ctx context.Context) error {
+	moving := map[string]bool{}
+	for _, cluster := range a.atlas.Away() {
+		for _, place := range cluster {
+			if !place.Accounts {
+				continue
+			}
+			var err error
+			if moving[place.Name], err = a.store.CommittedSince(ctx, a.report.At, place.Name); err != nil {
+				return fmt.Errorf("look for what was committed meanwhile: %w", err)
+			}
+		}
+	}
+	var transit money.Sum
+	for key, t := range a.totals {
+		if key.currency == "" && t.accounts == 0 && a.hasOther(key) {
+			continue
+		}
+		transit.AddSum(&t.inTransit)
+		a.report.Totals = append(a.report.Totals, Total{
+			Ledger: key.ledger, Currency: key.currency, Accounts: t.accounts, Moving: moving[key.ledger],
+			Balances: a.amount(key.ledger, "balances", &t.balances), InTransit: a.amount(key.ledger, "money in transit", &t.inTransit),
+		})
+	}
+	a.report.InTransit = a.amount("", "all money in transit", &transit)
+	slices.SortFunc(a.report.Totals, func(x, y Total) int {
+		return strings.Compare(x.Ledger+"\x00"+x.Currency, y.Ledger+"\x00"+y.Currency)
+	})
+	return nil
+}
+
+// amount returns a sum as an amount, which has 34 digits at most.
+func (a *auditor) amount(ledger, what string, sum *money.Sum) money.Amount {
+	amount, err := sum.Amount()
+	if err != nil {
+		f := newFinding(LongTotal, "the %s of ledger %q: %s", what, ledger, sum)
+		f.ID, f.Ledger = ledger, ledger
+		a.add(f)
+	}
+	return amount
+}
+
+// hasOther reports whether a ledger has totals in another currency.
+func (a *auditor) hasOther(key totalKey) bool {
+	for other := range a.totals {
+		if other.ledger == key.ledger && other != key {
+			return true
+		}
+	}
+	return false
+}
+
+// compare holds the sums against the expectations, and adds a finding for each that is not met. It returns those that are in doubt
+// instead: of several clusters, none of which moved.
+func (a *auditor) compare(expected []Expectation) (doubtful []Finding) {
+	for _, e := range expected {
+		var sum, balances, transit money.Sum
+		away, moving := false, false
+		for _, told := range a.report.Totals {
+			if len(e.Ledgers) > 0 && !slices.Contains(e.Ledgers, told.Ledger) {
+				continue
+			}
+			away, moving = away || a.isAway(told.Ledger), moving || told.Moving
+			if told.Currency != e.Currency {
+				continue
+			}
+			t := a.totals[totalKey{told.Ledger, told.Currency}]
+			balances.AddSum(&t.balances)
+			transit.AddSum(&t.inTransit)
+		}
+		sum.AddSum(&balances)
+		sum.AddSum(&transit)
+		sum.Sub(e.Sum)
+		if sum.Sign() == 0 || moving {
+			continue
+		}
+		f := e.unmet(&balances, &transit, &sum)
+		if away {
+			doubtful = append(doubtful, f)
+		} else {
+			a.add(f)
+		}
+	}
+	return doubtful
+}
+
+func (a *auditor) isAway(ledger string) bool {
+	return slices.ContainsFunc(a.atlas.Places, func(p *mongostore.Place) bool {
+		return p.Accounts && p.Name == ledger && !p.Home
+	})
+}
+
+func (e Expectation) unmet(balances, transit, difference *money.Sum) Finding {
+	of := "all ledgers"
+	if len(e.Ledgers) > 0 {
+		of = fmt.Sprintf("ledgers %q", e.Ledgers)
+	}
+	f := newFinding(WrongTotal, "%s, currency %q: the balances sum to %s, and %s are in transit: that is %s off what was expected, %s",
+		of, e.Currency, balances, transit, difference, e.Sum)
+	f.ID = strings.Join(e.Ledgers, ", ")
+	if len(e.Ledgers) == 1 {
+		f.Ledger = e.Ledgers[0]
+	}
+	return f
+}

@@ -1,0 +1,187 @@
+package audit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// judgeTransfer finds what is wrong with a transfer's document by itself.
+func judgeTransfer(t *mongostore.AuditTransfer, genuine func(mongostore.Transfer) bool) []Finding {
+	if t.Err != nil {
+		return []Finding{aboutTransfer(t.ID, Unreadable, "%v", t.Err)}
+	}
+	if !t.State.Known() {
+		return []Finding{aboutTransfer(t.ID, WrongState, "the state %q is none", t.State)}
+	}
+	var found []Finding
+	for _, check := range []struct {
+		code  Code
+		wrong func(*mongostore.AuditTransfer) string
+	}{
+		{WrongEpoch, wrongEpoch}, {WrongOpen, wrongOpen}, {WrongCommit, wrongCommit}, {WrongFailure, wrongFailure},
+		{WrongLegs, wrongLegs}, {WrongHold, wrongHold},
+	} {
+		if wrong := check.wrong(t); wrong != "" {
+			found = append(found, aboutTransfer(t.ID, check.code, "it is %s, and %s", t.State, wrong))
+		}
+	}
+	if !genuine(t.Transfer) {
+		found = append(found, aboutTransfer(t.ID, WrongDigest, "what it moves is not what its digest stands for"))
+	}
+	return found
+}
+
+// wrongEpoch: the claim sets state, epoch and owner at once.
+func wrongEpoch(t *mongostore.AuditTransfer) string {
+	if claimed := t.State != protocol.Initiated; (t.Epoch >= 1) == claimed && (t.Owner != "") == claimed && t.Epoch >= 0 {
+		return ""
+	}
+	return fmt.Sprintf("its epoch is %d, and its owner %q", t.Epoch, t.Owner)
+}
+
+// wrongOpen: the finish sets the state and unsets the flag at once.
+func wrongOpen(t *mongostore.AuditTransfer) string {
+	switch {
+	case t.State.Final() && t.Opened:
+		return "still marked as open"
+	case !t.State.Final() && !t.Open:
+		return "not marked as open: recovery doesn't find it"
+	}
+	return ""
+}
+
+func forward(s protocol.State) bool { return s == protocol.Committed || s == protocol.Success }
+
+func back(s protocol.State) bool { return s == protocol.Rollback || s == protocol.Fail }
+
+// wrongCommit: the decision to commit stamps its time, and nothing else does.
+func wrongCommit(t *mongostore.AuditTransfer) string {
+	switch committed := !t.CommittedAt.IsZero(); {
+	case forward(t.State) && !committed:
+		return "there is no time of the commit"
+	case !forward(t.State) && committed:
+		return fmt.Sprintf("it was committed at %s", t.CommittedAt.Format(time.RFC3339Nano))
+	}
+	return ""
+}
+
+// wrongFailure: the decision to roll back says why, and nothing else does.
+func wrongFailure(t *mongostore.AuditTransfer) string {
+	switch {
+	case back(t.State) && t.Failure == nil:
+		return "it doesn't say why"
+	case !back(t.State) && t.Failure != nil:
+		return fmt.Sprintf("has failed: %s (%s)", t.Failure.Code, t.Failure.Message)
+	}
+	return ""
+}
+
+func wrongLegs(t *mongostore.AuditTransfer) string {
+	var sum money.Sum
+	accounts := map[[2]string]bool{}
+	for _, leg := range t.Legs {
+		sum.Add(leg.Amount)
+		account := [2]string{leg.Ledger, leg.Account}
+		switch {
+		case leg.Amount.Sign() == 0:
+			return fmt.Sprintf("moves nothing on account %q", leg.Account)
+		case leg.Amount.Kind() != t.Legs[0].Amount.Kind():
+			return "moves whole units and decimals"
+		case accounts[account]:
+			return fmt.Sprintf("has two legs for account %q", leg.Account)
+		}
+		accounts[account] = true
+	}
+	if sum.Sign() != 0 {
+		return fmt.Sprintf("its legs sum to %s", &sum)
+	}
+	return ""
+}
+
+// wrongHold: a hold has an end, holds money once all is prepared, and is posted only then.
+func wrongHold(t *mongostore.AuditTransfer) string {
+	switch {
+	case t.Held && !t.Hold:
+		return "holds money, and is no hold"
+	case t.Held && t.State == protocol.Initiated:
+		return "holds money"
+	case t.Hold && t.ExpiresAt.IsZero():
+		return "is a hold without an end"
+	case t.Hold && forward(t.State) && !t.Held:
+		return "was posted without having been held"
+	case t.Posted != nil:
+		return wrongPost(t)
+	}
+	return ""
+}
+
+// wrongPost: of a hold of two legs a part may be posted, when it is committed.
+func wrongPost(t *mongostore.AuditTransfer) string {
+	if !t.Hold || !forward(t.State) || len(t.Legs) != 2 {
+		return fmt.Sprintf("%s of it was posted", t.Posted)
+	}
+	held := t.Legs[0].Amount
+	if held.Sign() < 0 {
+		held = t.Legs[1].Amount
+	}
+	if t.Posted.Sign() <= 0 || t.Posted.Kind() != held.Kind() || t.Posted.Cmp(held) > 0 {
+		return fmt.Sprintf("%s of %s was posted", t.Posted, held)
+	}
+	return ""
+}
+
+// stallThresholds is for how many of them a transfer may stand still before that is a finding.
+const stallThresholds = 10
+
+// overdue reports for how long nothing has happened to an unfinished transfer that should have gone on, if that is too long.
+func overdue(t *mongostore.AuditTransfer, now time.Time, threshold time.Duration) (time.Duration, bool) {
+	since := t.LastModified
+	switch t.State {
+	case protocol.Initiated:
+		since = latest(since, t.NotBefore)
+	case protocol.Preparing:
+		if t.Hold {
+			since = latest(since, t.ExpiresAt)
+		}
+	case protocol.Committed:
+		if t.Stuck != nil {
+			since = t.CommittedAt // recovery tries again and again, which doesn't make it better
+		}
+	case protocol.Rollback:
+	case protocol.Success, protocol.Fail:
+		return 0, false
+	}
+	age := now.Sub(since)
+	return age, age > stallThresholds*threshold
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// judgeReversal finds what is wrong between a reversal that has succeeded and its original, as they are at the same moment. Either may be
+// nil: it is not there.
+func judgeReversal(originalID, reversalID string, original, reversal *mongostore.AuditTransfer) (Finding, bool) {
+	switch {
+	case original == nil:
+		return aboutTransfer(reversalID, WrongReversal, "it has reversed transfer %q, which does not exist", originalID), true
+	case reversal == nil:
+		return aboutTransfer(originalID, WrongReversal, "it was reversed by transfer %q, which does not exist", reversalID), true
+	case original.State != protocol.Success:
+		return aboutTransfer(originalID, WrongReversal, "it was reversed by transfer %q, and is %s", reversalID, original.State), true
+	case original.ReversedBy != reversalID:
+		return aboutTransfer(reversalID, WrongReversal, "it has reversed transfer %q, which says that %q did",
+			originalID, original.ReversedBy), true
+	case reversal.Reverses != originalID || !forward(reversal.State):
+		return aboutTransfer(originalID, WrongReversal, "it was reversed by transfer %q, which is %s and reverses %q",
+			reversalID, reversal.State, reversal.Reverses), true
+	}
+	return Finding{}, false
+}

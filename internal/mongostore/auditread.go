@@ -1,0 +1,182 @@
+package mongostore
+
+import (
+	"context"
+	"iter"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Range bounds IDs: From ≤ ID < To; "" is no bound.
+type Range struct{ From, To string }
+
+// filter selects the documents whose _id lies in the range.
+func (r Range) filter(encode func(string) (bson.RawValue, error)) (bson.D, error) {
+	bounds := bson.D{}
+	for _, bound := range []struct{ operator, id string }{{"$gte", r.From}, {"$lt", r.To}} {
+		if bound.id == "" {
+			continue
+		}
+		id, err := encode(bound.id)
+		if err != nil {
+			return nil, err
+		}
+		bounds = append(bounds, bson.E{Key: bound.operator, Value: id})
+	}
+	if len(bounds) == 0 {
+		return bson.D{}, nil
+	}
+	return bson.D{{Key: "_id", Value: bounds}}, nil
+}
+
+// Check refuses bounds that can't be IDs.
+func (a *Atlas) Check(accounts, transfers Range) error {
+	if _, err := accounts.filter(a.store.ids.Encode); err != nil {
+		return err
+	}
+	_, err := transfers.filter(StringIDs.Encode)
+	return err
+}
+
+// AuditTransfer is a stored transfer as an audit sees it.
+type AuditTransfer struct {
+	Transfer
+	ID     string   // as it is stored, whatever that is
+	Err    error    // why it can't be read as a transfer
+	Opened bool     // the field open is there
+	Marks  Portrait // of reversals of it
+}
+
+// ReadTransfers yields the transfers of a range. An error ends it.
+func (a *Atlas) ReadTransfers(ctx context.Context, r Range) iter.Seq2[AuditTransfer, error] {
+	return func(yield func(AuditTransfer, error) bool) {
+		filter, err := r.filter(StringIDs.Encode)
+		if err != nil {
+			yield(AuditTransfer{}, err)
+			return
+		}
+		for document, err := range documents(ctx, a.store.majority, filter, withoutMetadata()) {
+			if err != nil {
+				yield(AuditTransfer{}, err)
+				return
+			}
+			if !yield(a.auditTransfer(document), nil) {
+				return
+			}
+		}
+	}
+}
+
+// withoutMetadata leaves out what an audit doesn't look at.
+func withoutMetadata() *options.FindOptionsBuilder {
+	return options.Find().SetProjection(bson.D{{Key: "metadata", Value: 0}})
+}
+
+func (a *Atlas) auditTransfer(document bson.Raw) AuditTransfer {
+	t, err := decodeTransfer(document)
+	seen := AuditTransfer{Transfer: t, ID: IDText(document.Lookup("_id")), Err: err, Opened: !absent(document.Lookup("open"))}
+	if !absent(document.Lookup(a.Transfers.ledger.fields.Pending)) {
+		seen.Marks = a.portrait(a.Transfers, document)
+	}
+	return seen
+}
+
+// ReadPlace yields the accounts of a range; of a place without accounts, all documents that have markers. An error ends it.
+func (a *Atlas) ReadPlace(ctx context.Context, p *Place, r Range) iter.Seq2[Portrait, error] {
+	return func(yield func(Portrait, error) bool) {
+		filter, err := r.filter(a.store.ids.Encode)
+		if err != nil {
+			yield(Portrait{}, err)
+			return
+		}
+		fields := p.ledger.fields
+		if !p.Accounts {
+			filter = bson.D{{Key: fields.Pending, Value: bson.D{{Key: "$nin", Value: bson.A{nil, bson.D{}}}}}}
+		}
+		for document, err := range documents(ctx, p.ledger.majority, filter, options.Find().SetProjection(fields.projection())) {
+			if err != nil {
+				yield(Portrait{}, err)
+				return
+			}
+			if !yield(a.portrait(p, document), nil) {
+				return
+			}
+		}
+	}
+}
+
+// documents yields documents that are good until the next one.
+func documents(ctx context.Context, c *mongo.Collection, filter bson.D, find *options.FindOptionsBuilder) iter.Seq2[bson.Raw, error] {
+	return func(yield func(bson.Raw, error) bool) {
+		cursor, err := c.Find(ctx, filter, find)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
+		for cursor.Next(ctx) {
+			if !yield(cursor.Current, nil) {
+				return
+			}
+		}
+		if err := cursor.Err(); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// FindTransfers returns those of the named transfers that are there. In a snapshot it reads what that shows, else what a majority has
+// stored.
+func (a *Atlas) FindTransfers(ctx context.Context, ids []string) (map[string]AuditTransfer, error) {
+	return a.findTransfers(ctx, a.store.majority, ids)
+}
+
+// DecideTransfers does so by a deciding read.
+func (a *Atlas) DecideTransfers(ctx context.Context, ids []string) (map[string]AuditTransfer, error) {
+	ctx, cancel := withLimit(detached(ctx), CommandLimit)
+	defer cancel()
+	return a.findTransfers(ctx, a.store.linearizable, ids)
+}
+
+func (a *Atlas) findTransfers(ctx context.Context, from *mongo.Collection, ids []string) (map[string]AuditTransfer, error) {
+	keys := make(bson.A, len(ids))
+	for i, id := range ids {
+		keys[i] = id
+	}
+	found, err := findByID(ctx, from, keys, withoutMetadata())
+	transfers := make(map[string]AuditTransfer, len(found))
+	for _, document := range found {
+		t := a.auditTransfer(document)
+		transfers[t.ID] = t
+	}
+	return transfers, err
+}
+
+// FindParts returns those of the participants, all of one place, that are there, by their keys. In a snapshot it reads what that shows,
+// else what a majority has stored.
+func (a *Atlas) FindParts(ctx context.Context, p *Place, parts []Part) (map[string]Portrait, error) {
+	return a.findParts(ctx, p, p.ledger.majority, parts)
+}
+
+// DecideParts does so by a deciding read.
+func (a *Atlas) DecideParts(ctx context.Context, p *Place, parts []Part) (map[string]Portrait, error) {
+	ctx, cancel := withLimit(detached(ctx), CommandLimit)
+	defer cancel()
+	return a.findParts(ctx, p, p.ledger.linearizable, parts)
+}
+
+func (a *Atlas) findParts(ctx context.Context, p *Place, from *mongo.Collection, parts []Part) (map[string]Portrait, error) {
+	keys := make(bson.A, len(parts))
+	for i, part := range parts {
+		keys[i] = part.id
+	}
+	found, err := findByID(ctx, from, keys, options.Find().SetProjection(p.ledger.fields.projection()))
+	portraits := make(map[string]Portrait, len(found))
+	for _, document := range found {
+		seen := a.portrait(p, document)
+		portraits[seen.Key] = seen
+	}
+	return portraits, err
+}

@@ -1,0 +1,131 @@
+package mongostore
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// InsertTombstone stores a transfer that moves nothing and is final, so that its ID is taken. NotMatched: it is taken already.
+func (s *Store) InsertTombstone(ctx context.Context, t Transfer) (protocol.Result, error) {
+	ctx = detached(ctx)
+	now, err := s.serverTime(ctx)
+	if err != nil {
+		return protocol.NotSent, err
+	}
+	t.State, t.Epoch, t.Legs = protocol.Fail, 1, []Leg{}
+	t.CreatedAt, t.LastModified = now, now
+	return insertOne(ctx, s.transfers, t)
+}
+
+// MarkerRepair says which marker is to be removed, and what of its amount is to be added to the balance.
+type MarkerRepair struct {
+	Ledger, Account, Transfer string
+	Amount                    money.Amount  // of the marker
+	Pay                       money.Amount  // zero: the balance stays as it is
+	Token                     bson.ObjectID // the new fence
+}
+
+// RemoveMarker removes a marker where it is as it was seen, and replaces the fence in the same update.
+func (s *Store) RemoveMarker(ctx context.Context, r MarkerRepair) (protocol.Result, error) {
+	key, err := s.ids.Encode(r.Account)
+	if err != nil {
+		return protocol.NotSent, err
+	}
+	marker := s.fields.Pending + "." + markerKey(r.Transfer)
+	noArray := bson.E{Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}}
+	filter := bson.D{
+		{Key: "_id", Value: key},
+		{Key: s.fields.Pending, Value: bson.D{noArray}},
+		{Key: marker, Value: bson.D{{Key: "$eq", Value: r.Amount}, noArray}},
+	}
+	update := bson.D{
+		{Key: "$unset", Value: bson.D{{Key: marker, Value: ""}}},
+		{Key: "$set", Value: bson.D{{Key: s.fields.Fence, Value: r.Token}}},
+	}
+	if r.Pay.Sign() != 0 {
+		low, high, err := payable(r.Pay)
+		if err != nil {
+			return protocol.NotSent, err
+		}
+		types := bson.A{"int", "long"}
+		if r.Pay.Kind() == money.Exact {
+			types = bson.A{"decimal"}
+			filter = append(filter, bson.E{Key: "$expr", Value: s.exactBalance})
+		}
+		filter = append(filter, bson.E{Key: s.fields.Balance, Value: bson.D{
+			{Key: "$type", Value: types}, {Key: "$gte", Value: low}, {Key: "$lte", Value: high}, noArray,
+		}})
+		update = append(update, bson.E{Key: "$inc", Value: bson.D{{Key: s.fields.Balance, Value: r.Pay}}})
+	}
+	return updateOne(detached(ctx), s.ledgers[r.Ledger].commands, filter, update)
+}
+
+// payable returns the least and the largest balance that an amount can be added to, so that the sum is exact and within the limits.
+func payable(amount money.Amount) (low, high money.Amount, err error) {
+	limit := money.MaxBalance(amount.Kind())
+	high, err = limit.Add(amount.Neg())
+	return limit.Neg(), high, err
+}
+
+// Repairable is what a deciding read of an account shows to those who repair it.
+type Repairable struct {
+	Found  bool
+	Amount *money.Amount // of the marker; nil: there is none, or it is no exact number
+	Kind   bool          // the balance is an exact number of the kind of the amount to be paid in
+	Room   bool          // and with that amount stays within the limits
+	Map    bool          // the markers are a map
+	Fence  protocol.Fence
+}
+
+// LookAtMarker is a deciding read of an account and its marker of a transfer, with an amount that might be paid in.
+func (s *Store) LookAtMarker(ctx context.Context, ledger, account, transfer string, pay money.Amount) (Repairable, error) {
+	key, err := s.ids.Encode(account)
+	if err != nil {
+		return Repairable{}, err
+	}
+	document, err := s.ledgers[ledger].linearizable.FindOne(detached(ctx), bson.D{{Key: "_id", Value: key}}).Raw()
+	if missing(err) {
+		return Repairable{}, nil
+	}
+	if err != nil {
+		return Repairable{}, err
+	}
+	seen := Repairable{Found: true, Map: s.fields.hasMap(document), Fence: s.fields.fence(document)}
+	if pending, ok := document.Lookup(s.fields.Pending).DocumentOK(); ok {
+		if amount, err := money.FromBSON(pending.Lookup(markerKey(transfer))); err == nil {
+			seen.Amount = &amount
+		}
+	}
+	balance, err := money.FromBSON(document.Lookup(s.fields.Balance))
+	seen.Kind = err == nil && balance.Kind() == pay.Kind() && balance.Places() <= money.MaxPlaces
+	if low, high, err := payable(pay); seen.Kind && err == nil {
+		seen.Room = balance.Cmp(low) >= 0 && balance.Cmp(high) <= 0
+	}
+	return seen, nil
+}
+
+// ClearPending makes an empty array of markers a map, and replaces the fence.
+func (s *Store) ClearPending(ctx context.Context, ledger, account string) (protocol.Result, error) {
+	return s.changeAccount(ctx, ledger, account,
+		bson.D{{Key: s.fields.Pending, Value: bson.D{{Key: "$type", Value: "array"}, {Key: "$size", Value: 0}}}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: s.fields.Pending, Value: bson.D{}}, {Key: s.fields.Fence, Value: bson.NewObjectID()}}}})
+}
+
+// SetOpen makes a transfer's flag what its state says. NotMatched: it is so, or there is no such transfer.
+func (s *Store) SetOpen(ctx context.Context, id string) (protocol.Result, error) {
+	ctx = detached(ctx)
+	unfinished := stateIn(protocol.Initiated, protocol.Preparing, protocol.Committed, protocol.Rollback)
+	result, err := updateOne(ctx, s.transfers,
+		bson.D{{Key: "_id", Value: id}, unfinished, {Key: "open", Value: bson.D{{Key: "$ne", Value: true}}}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "open", Value: true}}}})
+	if result != protocol.NotMatched {
+		return result, err
+	}
+	return updateOne(ctx, s.transfers,
+		bson.D{{Key: "_id", Value: id}, stateIn(protocol.Success, protocol.Fail), {Key: "open", Value: bson.D{{Key: "$exists", Value: true}}}},
+		bson.D{{Key: "$unset", Value: bson.D{{Key: "open", Value: ""}}}})
+}

@@ -1,0 +1,170 @@
+package mongostore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+
+	"github.com/mongotransfer/transfer/internal/money"
+)
+
+// Entry is what one committed transfer has moved on one account.
+type Entry struct {
+	TransferID string
+	Amount     money.Amount // of a hold that was posted in part: that part
+	At         time.Time    // of the commit, by the server's clock
+	Reverses   string
+}
+
+// History is the past of one account: its entries in the order in which they were committed. It is used by one goroutine at a time.
+type History struct {
+	store   *Store
+	ledger  *ledger
+	key     bson.RawValue   // the _id of the account's document
+	account string          // as the legs of transfers name it
+	seen    *bson.Timestamp // what the transfers' cluster had stored by then shows in every page
+}
+
+// History returns the past of an account. Nothing is read yet.
+func (s *Store) History(ledger, id string) (*History, error) {
+	key, err := s.ids.Encode(id)
+	if err != nil {
+		return nil, err
+	}
+	return &History{store: s, ledger: s.ledgers[ledger], key: key, account: s.ids.Canonical(id)}, nil
+}
+
+// Page returns the newest entries that were committed before a time and after another, the zero one of which is no bound; newest first, and
+// by ID where the time is the same. They are n, or some more: those of one millisecond are not torn apart, so that the next page
+// begins before the last one's time. More tells that there are older ones.
+//
+// It is a page of a past that is closed (see Close), so each can be read by itself, at any time. It is read from who has stored what
+// Close has seen: a primary that was replaced and doesn't know it yet may lack what is in the balance.
+func (h *History) Page(ctx context.Context, before, after time.Time, n int) (entries []Entry, more bool, err error) {
+	session, err := h.session(options.Session().SetCausalConsistency(true))
+	if err != nil {
+		return nil, false, err
+	}
+	defer session.EndSession(context.WithoutCancel(ctx))
+	if h.seen != nil {
+		if err := session.AdvanceOperationTime(h.seen); err != nil {
+			return nil, false, err
+		}
+	}
+	between := bson.D{{Key: "$lt", Value: before}}
+	if !after.IsZero() {
+		between = append(between, bson.E{Key: "$gt", Value: after})
+	}
+	newestFirst := bson.D{{Key: "committedAt", Value: -1}} // an index gives this order; that of the IDs it doesn't know
+	find := options.Find().SetSort(newestFirst).SetBatchSize(int32(n) + 1)
+	err = h.find(mongo.NewSessionContext(detached(ctx), session), between, find, func(e Entry) bool {
+		if len(entries) >= n && !e.At.Equal(entries[len(entries)-1].At) {
+			more = true
+			return false
+		}
+		entries = append(entries, e)
+		return true
+	})
+	slices.SortFunc(entries, func(a, b Entry) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.TransferID, a.TransferID))
+	})
+	return entries, more, err
+}
+
+// find hands on the account's entries whose commit lies where it should, until take has enough.
+func (h *History) find(ctx context.Context, committed bson.D, find *options.FindOptionsBuilder, take func(Entry) bool) error {
+	filter := bson.D{withLeg(h.leg()), {Key: "committedAt", Value: committed}}
+	cursor, err := h.store.majority.Find(ctx, filter, find.SetProjection(h.projection()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
+	for cursor.Next(ctx) {
+		e, is, err := h.entry(cursor.Current)
+		if err != nil {
+			return err
+		}
+		if is && !take(e) {
+			return nil
+		}
+	}
+	return cursor.Err()
+}
+
+// leg is the condition for legs on the account.
+func (h *History) leg() bson.D {
+	return bson.D{{Key: "account", Value: h.account}, {Key: "ledger", Value: h.ledger.name}}
+}
+
+// projection names what an entry is read from; of the legs, the account's alone.
+func (h *History) projection() bson.D {
+	return bson.D{
+		{Key: "committedAt", Value: 1}, {Key: "posted", Value: 1}, {Key: "reverses", Value: 1},
+		{Key: "legs", Value: bson.D{{Key: "$elemMatch", Value: h.leg()}}},
+	}
+}
+
+// entry reads a projected transfer. It is none of the account's entries, and false, if it was not committed or has no leg there.
+func (h *History) entry(document bson.Raw) (Entry, bool, error) {
+	id, _ := document.Lookup("_id").StringValueOK()
+	at, committed := document.Lookup("committedAt").TimeOK()
+	leg, has := document.Lookup("legs", "0").DocumentOK()
+	if !committed || !has {
+		return Entry{}, false, nil
+	}
+	amount, err := moved(leg.Lookup("amount"), document.Lookup("posted"))
+	if err != nil {
+		return Entry{}, false, fmt.Errorf("%w: %q: %w", ErrUnreadable, id, err)
+	}
+	reverses, _ := document.Lookup("reverses").StringValueOK()
+	return Entry{TransferID: id, Amount: amount, At: at.UTC(), Reverses: reverses}, true, nil
+}
+
+// moved returns what a committed leg has moved: of a hold that was posted in part, that part.
+func moved(leg, posted bson.RawValue) (money.Amount, error) {
+	amount, err := money.FromBSON(leg)
+	if err != nil || absent(posted) {
+		return amount, err
+	}
+	part, err := money.FromBSON(posted)
+	return Transfer{Legs: []Leg{{Amount: amount}}, Posted: &part}.Moved()[0].Amount, err
+}
+
+// session starts one on the transfers' client.
+func (h *History) session(opts *options.SessionOptionsBuilder) (*mongo.Session, error) {
+	return h.store.transfers.Database().Client().StartSession(opts)
+}
+
+// reached returns a time of the transfers' cluster by which it had stored all that its primaries knew of when they were asked. Only a
+// local read tells: one of what a majority has stored tells the time of that.
+func (h *History) reached(ctx context.Context) (*bson.Timestamp, error) {
+	session, err := h.session(options.Session().SetCausalConsistency(true))
+	if err != nil {
+		return nil, err
+	}
+	defer session.EndSession(context.WithoutCancel(ctx))
+	local := reading(h.store.transfers, readconcern.Local())
+	entry := bson.D{withLeg(h.leg()), {Key: "committedAt", Value: bson.D{{Key: "$exists", Value: true}}}} // a mongos asks all shards for it
+	onlyID := options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})
+	_, err = local.FindOne(mongo.NewSessionContext(ctx, session), entry, onlyID).Raw()
+	if err != nil && !missing(err) {
+		return nil, err
+	}
+	return clusterTime(session)
+}
+
+func clusterTime(session *mongo.Session) (*bson.Timestamp, error) {
+	at := session.OperationTime()
+	if at == nil {
+		return nil, errors.New("the server does not tell its operation time")
+	}
+	return at, nil
+}

@@ -1,0 +1,188 @@
+package mongostore
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/money"
+)
+
+// moment is a millisecond of the history that these tests make up.
+func moment(n int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(n)).UTC() }
+
+// past returns a committed transfer as it is stored, with legs on alice, on an account of that name in another ledger, and on bob.
+func past(id string, at time.Time, units int64) bson.M {
+	leg := func(ledger, account string, units int64) bson.M {
+		return bson.M{"ledger": ledger, "ns": "x.y", "account": account, "amount": units}
+	}
+	return bson.M{"_id": id, "state": "Success", "createdAt": at, "committedAt": at, "legs": bson.A{
+		leg("eu", "alice", -2*units), leg("", "alice", units), leg("", "bob", units),
+	}}
+}
+
+func (b *bank) history(id string) *History {
+	b.t.Helper()
+	h, err := b.store.History("", id)
+	require.NoError(b.t, err)
+	return h
+}
+
+// However long the pages are, they put together the same history, newest first, and no millisecond is on two of them.
+func TestPagesOfAHistory(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	require.NoError(t, b.store.Setup(t.Context()))
+	var want []string
+	var documents []bson.M
+	for ms, n := range []int{1, 3, 2, 5, 1, 1, 4} {
+		for i := range n {
+			id := fmt.Sprintf("%d.%d", ms, i)
+			documents = append(documents, past(id, moment(ms), int64(1+i)))
+			want = append(want, id)
+		}
+	}
+	slices.Reverse(want)
+	b.putIn("transfers", documents...)
+	b.putIn("transfers", bson.M{"_id": "open", "state": "Preparing", "legs": past("", moment(0), 1)["legs"]})
+	for n := 1; n <= len(want)+1; n++ {
+		var got []string
+		before := moment(100)
+		for more := true; more; {
+			var page []Entry
+			var err error
+			page, more, err = b.history("alice").Page(t.Context(), before, time.Time{}, n)
+			require.NoError(t, err)
+			require.True(t, !more || len(page) >= n, "a page of %d has %d entries and is not the last", n, len(page))
+			for _, e := range page {
+				require.True(t, e.At.Before(before))
+				got = append(got, e.TransferID)
+			}
+			before = page[len(page)-1].At
+		}
+		require.Equal(t, want, got, "pages of %d", n)
+	}
+	page, more, err := b.history("alice").Page(t.Context(), moment(3), moment(1), 100)
+	require.NoError(t, err)
+	require.False(t, more)
+	require.Equal(t, []Entry{
+		{TransferID: "2.1", Amount: money.Units(2), At: moment(2)}, {TransferID: "2.0", Amount: money.Units(1), At: moment(2)},
+	}, page)
+}
+
+// Whatever a statement asks for is found by an index, in its order: nothing is looked through, and nothing sorted.
+func TestHistoryUsesItsIndex(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	require.NoError(t, b.store.Setup(t.Context()))
+	var documents []bson.M
+	for i := range 3000 {
+		documents = append(documents, past(fmt.Sprint("t", i), moment(i), 1))
+		other := past(fmt.Sprint("other", i), moment(i), 1)
+		other["legs"] = bson.A{bson.M{"ledger": "", "ns": "x.y", "account": "bob", "amount": int64(1)}}
+		documents = append(documents, other)
+	}
+	b.putIn("transfers", documents...)
+	b.put(account("alice", bson.M{"pending": bson.M{"t7": int64(1), "t8": int64(1)}}))
+	b.log.take()
+	h := b.history("alice")
+	_, found, err := h.Close(t.Context(), time.Time{})
+	require.NoError(t, err)
+	require.True(t, found)
+	for _, bounds := range [][2]time.Time{{moment(2500), {}}, {moment(2500), moment(20)}} {
+		page, _, err := h.Page(t.Context(), bounds[0], bounds[1], 100)
+		require.NoError(t, err)
+		require.Len(t, page, 100)
+		require.Equal(t, "t2499", page[0].TransferID)
+	}
+	finds := 0
+	for _, c := range b.log.take() {
+		if c.name != "find" || c.text("find") != "transfers" {
+			continue
+		}
+		finds++
+		plan := b.explain(c)
+		assert.NotContains(t, plan, "COLLSCAN", c.body)
+		assert.NotContains(t, plan, `"SORT"`, c.body)
+		if c.body.Lookup("filter", "_id").Type != 0 {
+			assert.Contains(t, plan, `"_id_"`, c.body)
+			continue
+		}
+		assert.Contains(t, plan, `"indexName": "committed"`, c.body)
+		assert.Contains(t, plan, `"legs.account": ["[\"alice\", \"alice\"]"],"legs.ledger": ["[\"\", \"\"]"]`, c.body)
+		if c.body.Lookup("sort").Type != 0 {
+			assert.Contains(t, plan, `"backward"`, c.body)
+			assert.NotContains(t, plan, "MinKey", "the bounds of the time are the index's, too")
+		}
+	}
+	require.Equal(t, 5, finds, "the operation time, what is in flight, what came since, two pages")
+}
+
+// A history that holds what is no exact number is not told, and neither is one of another kind than the balance.
+func TestHistoryOfOddNumbers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		amount any
+		posted any
+	}{
+		"a double":          {1.0, nil},
+		"a text":            {"1", nil},
+		"nothing":           {nil, nil},
+		"a part as double":  {int64(1), 1.0},
+		"a part as a fault": {int64(1), bson.M{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t)
+			odd := past("odd", moment(1), 0)
+			odd["legs"] = bson.A{bson.M{"ledger": "", "account": "alice", "amount": c.amount}}
+			if c.posted != nil {
+				odd["posted"] = c.posted
+			}
+			b.putIn("transfers", past("t", moment(2), 1), odd)
+			b.put(account("alice", bson.M{"pending": bson.M{"odd": int64(1)}}))
+			_, _, err := b.history("alice").Page(t.Context(), moment(10), time.Time{}, 10)
+			require.ErrorIs(t, err, ErrUnreadable)
+			_, _, err = b.history("alice").Close(t.Context(), time.Time{})
+			require.ErrorIs(t, err, ErrUnreadable)
+		})
+	}
+	b := newBank(t)
+	decimal, err := money.Parse("1.5")
+	require.NoError(t, err)
+	b.putIn("transfers", past("t", moment(2), 1))
+	for name, changes := range map[string]bson.M{
+		"double": {"balance": 1.5}, "mixed": {"pending": bson.M{"x": decimal.Value()}}, "debit": {"pending": bson.M{"x": decimal.Neg().Value()}},
+		"alice": {"balance": decimal.Value(), "pending": bson.M{"t": decimal.Value()}},
+	} {
+		b.put(account(name, changes))
+		_, found, err := b.history(name).Close(t.Context(), time.Time{})
+		require.ErrorIs(t, err, ErrKind, name)
+		require.True(t, found)
+	}
+}
+
+// The transfers in flight on an account are known by their markers, whatever their IDs look like.
+func TestMarkersNameTheirTransfers(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	pending, sum := bson.M{"%zz": int64(0)}, int64(0) // the first is no transfer's
+	for id, key := range awkwardIDs() {
+		if CheckID(id) != nil {
+			continue
+		}
+		b.putIn("transfers", past(id, moment(1), 1))
+		pending[key] = int64(1)
+		sum++
+	}
+	b.put(account("alice", bson.M{"pending": pending}))
+	closing, _, err := b.history("alice").Close(t.Context(), time.Time{})
+	require.NoError(t, err)
+	require.Equal(t, money.Units(100+sum), closing.Balance, "they are committed, and so they count")
+	require.Greater(t, sum, int64(5))
+}

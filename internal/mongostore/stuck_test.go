@@ -1,0 +1,141 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// committed returns a work on a transfer that it has stored as Committed.
+func (b *bank) committed(id string) *Work {
+	b.t.Helper()
+	w := b.claimed(id, b.leg("alice", -60), b.leg("bob", 60))
+	b.applied(w, decide(protocol.Committed, 1))
+	return w
+}
+
+func (b *bank) note(obstacles ...Obstacle) {
+	b.t.Helper()
+	require.NoError(b.t, b.store.NoteObstacles(b.t.Context(), obstacles))
+}
+
+func gone(w *Work) Obstacle { return Obstacle{Work: w, State: w.Transfer.State, Participant: 1} }
+
+// What keeps a transfer from being finished is stored with it, and nothing else changes: not the time since which it shows no sign of
+// life, either. The finish removes it. A reason that is stored already is not sent again.
+func TestObstaclesAreStored(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	w, other := b.committed("order"), b.committed("other")
+	before := asMap(t, b.raw("transfers", "order"))
+	refused := Obstacle{Work: other, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: errors.New("no")}
+	b.log.take()
+	b.note(gone(w), refused)
+	assert.Len(t, b.log.take(), 1)
+	before["stuck"] = bson.M{"code": "accountNotFound", "ledger": "", "account": "bob", "message": `account "bob" is gone`}
+	assert.Equal(t, before, asMap(t, b.raw("transfers", "order")))
+	assert.Equal(t, bson.M{"code": "unwritable", "ledger": "", "account": "", "message": "the transfer's own document can't be written: no"},
+		asMap(t, b.raw("transfers", "other"))["stuck"])
+	stored, _, err := b.store.GetTransfer(t.Context(), "order")
+	require.NoError(t, err)
+	assert.Equal(t, stored.Stuck, w.Transfer.Stuck)
+
+	b.log.take()
+	b.note(gone(w))
+	assert.Empty(t, b.log.take())
+	again := gone(w)
+	again.Cause = errors.New(strings.Repeat("ä", 5000))
+	b.note(again)
+	stored, _, err = b.store.GetTransfer(t.Context(), "order")
+	require.NoError(t, err)
+	assert.Equal(t, "unwritable", stored.Stuck.Code)
+	assert.True(t, strings.HasPrefix(stored.Stuck.Message, `account "bob" can't be written: ää`), stored.Stuck.Message)
+	assert.Less(t, len(stored.Stuck.Message), 1100)
+
+	b.applied(w, finish(protocol.Success))
+	assert.NotContains(t, asMap(t, b.raw("transfers", "order")), "stuck")
+	assert.Nil(t, w.Transfer.Stuck)
+}
+
+// A note that arrives late changes nothing: a transfer that is final, or another execution's by now, or in another state, would be called
+// stuck although nobody is at a loss.
+func TestLateNotesChangeNothing(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	for name, change := range map[string]bson.M{
+		"final":                {"$set": bson.M{"state": "Success"}, "$unset": bson.M{"open": ""}},
+		"final, open":          {"$set": bson.M{"state": "Success"}},
+		"not open":             {"$unset": bson.M{"open": ""}},
+		"taken over":           {"$inc": bson.M{"epoch": 1}},
+		"of another execution": {"$set": bson.M{"owner": "another"}},
+		"in another life":      {"$set": bson.M{"state": "Preparing"}},
+	} {
+		w := b.committed(name)
+		b.change("transfers", name, change)
+		before := b.raw("transfers", name)
+		b.note(gone(w))
+		assert.Equal(t, before, b.raw("transfers", name), name)
+	}
+	w := b.committed("purged")
+	_, err := b.db.Collection("transfers").DeleteOne(t.Context(), bson.M{"_id": "purged"})
+	require.NoError(t, err)
+	b.note(gone(w))
+	assert.Nil(t, b.raw("transfers", "purged"))
+}
+
+// One transfer whose note the server refuses keeps the notes of others from nobody, and is told.
+func TestRefusedNotes(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	first, second := b.committed("first"), b.committed("second")
+	validator := bson.D{
+		{Key: "collMod", Value: "transfers"},
+		{Key: "validator", Value: bson.M{"$or": bson.A{bson.M{"_id": bson.M{"$ne": "first"}}, bson.M{"stuck": nil}}}},
+	}
+	require.NoError(t, b.db.RunCommand(t.Context(), validator).Err())
+	require.ErrorContains(t, b.store.NoteObstacles(t.Context(), []Obstacle{gone(first), gone(second)}), "validation")
+	assert.NotContains(t, asMap(t, b.raw("transfers", "first")), "stuck")
+	assert.Contains(t, asMap(t, b.raw("transfers", "second")), "stuck")
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, b.store.NoteObstacles(ended, []Obstacle{gone(b.committed("third"))}), context.Canceled)
+}
+
+// What is stuck is listed, by the index of unfinished work however many transfers there are.
+func TestStuckAreListed(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	require.NoError(t, b.store.Setup(t.Context()))
+	stuck, finished := b.committed("stuck"), b.committed("finished")
+	b.committed("under way")
+	b.note(gone(stuck), gone(finished))
+	b.applied(finished, finish(protocol.Success))
+	var others []any
+	for range 1000 {
+		others = append(others, bson.M{"state": "Success", "createdAt": time.Now()})
+	}
+	_, err := b.db.Collection("transfers").InsertMany(t.Context(), others)
+	require.NoError(t, err)
+	for _, q := range []Query{{Stuck: true}, {Stuck: true, Account: "bob"}, {Stuck: true, States: []protocol.State{protocol.Committed}}} {
+		b.log.take()
+		var found []string
+		for transfer, err := range b.store.List(t.Context(), q) {
+			require.NoError(t, err)
+			found = append(found, transfer.ID)
+		}
+		assert.Equal(t, []string{"stuck"}, found)
+		plan := b.explain(b.log.take()[0])
+		assert.Contains(t, plan, `"indexName": "unfinished"`)
+		assert.NotContains(t, plan, `"indexName": "created"`)
+		assert.NotContains(t, plan, "COLLSCAN")
+	}
+}

@@ -1,0 +1,280 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// ErrNotRepairable means that what was to be repaired is not, or no longer, as it was said to be. Nothing was changed: audit again.
+var ErrNotRepairable = errors.New("not as it was audited")
+
+// repairedCode is the failure code of a transfer that stands for one whose document is lost.
+const repairedCode = "repaired"
+
+// MarkerDecision says what becomes of the balance when a marker is removed.
+type MarkerDecision uint8
+
+const (
+	// KeepBalance leaves the balance as it is. For a debit that means: the money has gone where it was to go. For a credit: it has arrived
+	// already, or never will.
+	KeepBalance MarkerDecision = iota + 1
+	// PayIn adds the marker's amount to the balance. For a debit that means: the money has gone nowhere, and is given back. For a credit:
+	// it was taken from where it came from, and arrives now.
+	PayIn
+)
+
+// MarkerRepair says which marker to remove, as the audit's [Finding] told it.
+type MarkerRepair struct {
+	Ledger, Account string
+	TransferID      string
+	Amount          Amount // of the marker, with its sign
+	Decision        MarkerDecision
+	Reason          string // for those who look later; 4 KB at most
+}
+
+// RepairMarker removes a marker that no transfer will ever settle: that of a transfer which does not exist, or is final, or does not
+// touch this account. Whether its amount is due to this account nobody can tell from what is stored: find out, and decide. Total and
+// InTransit of the audit, and the sum that they should have, tell how much is missing or too much in all.
+//
+// A transfer that doesn't exist gets a document in its place, in StateFail with the failure code repaired, which tells what was decided
+// and why: from then on the ID is taken, and a request with it is told ErrIDConflict. The marker is removed only while it is there with
+// this very amount.
+//
+//   - nil: it was removed, by this call.
+//   - ErrNotRepairable: it is not there, or has another amount, or its transfer is under way and will settle it.
+//   - ErrAmountKind, ErrOverflow: the balance is not one that the amount can be added to.
+//   - ErrAccountNotFound, ErrInvalidRequest, ErrClosed.
+//   - ErrInDoubt: audit again.
+//
+// Why this can't move money wrongly, whoever else is at work:
+//
+//   - A request with the ID of a lost transfer arrives after the look, and takes the marker for its own preparation. So the ID is taken
+//     before the marker is touched, by an insert: one of the two comes first. If the request does, there is a transfer under way, and
+//     nothing is repaired.
+//   - A prepare of the lost or final transfer is still on its way. It wants no marker there, so it is refused as long as the marker
+//     stands; the update that removes the marker replaces the fence, so it is refused from then on.
+//   - A settle or undo is still on its way. It wants the marker, and so does the repair: one of the two finds it.
+//   - The repair itself is sent again because its answer was lost, or by another operator. It wants the marker, which never comes back.
+func (c *Coordinator) RepairMarker(ctx context.Context, r MarkerRepair) error {
+	if err := c.checkRepair(r); err != nil {
+		return err
+	}
+	l := &Ledger{coordinator: c, name: r.Ledger}
+	repair := markerRepair{MarkerRepair: r, coordinator: c, token: bson.NewObjectID(), pay: money.Zero(r.Amount.exact.Kind())}
+	if r.Decision == PayIn {
+		repair.pay = r.Amount.exact
+		if repair.pay.Sign() < 0 {
+			repair.pay = repair.pay.Neg()
+		}
+	}
+	err := l.untilKnown(ctx, r.Account, repair.attempt)
+	if err == nil {
+		c.log.Warn("a marker was removed by hand", "ledger", r.Ledger, "account", r.Account, "transfer", r.TransferID,
+			"amount", r.Amount.String(), "paid", repair.pay.String(), "reason", r.Reason)
+	}
+	return err
+}
+
+func (c *Coordinator) checkRepair(r MarkerRepair) error {
+	if !c.store.HasLedger(r.Ledger) {
+		return invalid("the ledger %q is not registered: see WithLedger", r.Ledger)
+	}
+	if err := mongostore.CheckID(r.TransferID); err != nil {
+		return invalid("transfer: %w", err)
+	}
+	amount := r.Amount.exact
+	switch {
+	case r.Decision != KeepBalance && r.Decision != PayIn:
+		return invalid("a repair wants a decision: KeepBalance or PayIn")
+	case len(r.Reason) > maxReasonBytes || !utf8.ValidString(r.Reason):
+		return invalid("a reason has at most %d bytes of UTF-8", maxReasonBytes)
+	case !amount.Within(money.Max(amount.Kind())) || amount.Places() > money.MaxPlaces:
+		return invalid("a marker of %s is none that a transfer leaves: it has to be looked at by hand", amount)
+	}
+	return nil
+}
+
+// markerRepair is a RepairMarker under way.
+type markerRepair struct {
+	MarkerRepair
+	coordinator *Coordinator
+	token       bson.ObjectID // of the new fence, by which the repair knows its own write again
+	pay         money.Amount
+	settled     bool // the transfer is known never to touch the marker
+	sent        bool // a removal was sent whose answer is not known
+}
+
+// attempt makes one try. Each step rests on a deciding read.
+func (r *markerRepair) attempt(ctx context.Context) (bool, protocol.Result, error) {
+	if !r.settled {
+		if done, result, err := r.settle(ctx); done || !r.settled {
+			return done, result, err
+		}
+	}
+	store := r.coordinator.store
+	seen, err := store.LookAtMarker(ctx, r.Ledger, r.Account, r.TransferID, r.pay)
+	if err != nil {
+		return false, protocol.NotSent, err
+	}
+	if done, err := r.judge(seen); done {
+		return true, protocol.NotMatched, err
+	}
+	result, err := store.RemoveMarker(ctx, mongostore.MarkerRepair{
+		Ledger: r.Ledger, Account: r.Account, Transfer: r.TransferID, Amount: r.Amount.exact, Pay: r.pay, Token: r.token,
+	})
+	r.sent = r.sent || result == protocol.Unknown
+	return result == protocol.Applied, result, err
+}
+
+// settle makes sure that the transfer never touches the marker: it is final, or has no leg here, which never changes; or it doesn't
+// exist, and never will.
+func (r *markerRepair) settle(ctx context.Context) (bool, protocol.Result, error) {
+	c := r.coordinator
+	found, err := c.store.Atlas().DecideTransfers(ctx, []string{r.TransferID})
+	if err != nil {
+		return false, protocol.NotSent, err
+	}
+	t, there := found[r.TransferID]
+	switch {
+	case !there:
+		return r.bury(ctx)
+	case t.Err != nil || !t.State.Known():
+		return true, protocol.NotMatched, fmt.Errorf("%w: its transfer can't be read", ErrNotRepairable)
+	case !t.State.Final() && r.touches(t.Transfer):
+		return true, protocol.NotMatched, fmt.Errorf("%w: its transfer is %s, and settles it by itself", ErrNotRepairable, t.State)
+	}
+	r.settled = true
+	return false, protocol.NotMatched, nil
+}
+
+func (r *markerRepair) touches(t mongostore.Transfer) bool {
+	account := mongostore.IDCodec(r.coordinator.settings.ids).Canonical(r.Account)
+	for _, leg := range t.Legs {
+		if leg.Ledger == r.Ledger && leg.Account == account {
+			return true
+		}
+	}
+	return false
+}
+
+// bury takes the ID of a transfer that doesn't exist. The next attempt looks what is there then.
+func (r *markerRepair) bury(ctx context.Context) (bool, protocol.Result, error) {
+	c := r.coordinator
+	t := mongostore.Transfer{ID: r.TransferID, Owner: c.settings.owner, Failure: &mongostore.Failure{
+		Code: repairedCode, Ledger: r.Ledger, Account: r.Account, Message: r.story(),
+	}}
+	t.Digest = digest(t)
+	result, err := c.store.InsertTombstone(ctx, t)
+	return false, result, err
+}
+
+func (r *markerRepair) story() string {
+	what := "the balance was kept"
+	if r.pay.Sign() != 0 {
+		what = r.pay.String() + " were paid in"
+	}
+	return fmt.Sprintf("its document was lost; a marker of %s was removed, and %s: %s", r.Amount, what, r.Reason)
+}
+
+// judge tells from a look whether the repair is over.
+func (r *markerRepair) judge(seen mongostore.Repairable) (done bool, err error) {
+	switch {
+	case !seen.Found:
+		return true, ErrAccountNotFound
+	case seen.Amount == nil && (mongostore.Standing{Fence: seen.Fence}).OpenedWith(r.token):
+		return true, nil // by an attempt whose answer was lost
+	case seen.Amount == nil && r.sent:
+		return true, fmt.Errorf("the marker is gone, by this repair or by somebody else: %w", ErrInDoubt)
+	case seen.Amount == nil || seen.Amount.Cmp(r.Amount.exact) != 0 || !seen.Map:
+		return true, fmt.Errorf("%w: no marker of %s", ErrNotRepairable, r.Amount)
+	case r.pay.Sign() != 0 && !seen.Kind:
+		return true, ErrAmountKind
+	case r.pay.Sign() != 0 && !seen.Room:
+		return true, ErrOverflow
+	}
+	return false, nil
+}
+
+// RepairPending makes an account's empty array of markers the empty map that it should be; other code may have stored it. Nobody can move
+// money on such an account, so nothing is lost. A map is left as it is.
+//
+//   - nil: it is a map.
+//   - ErrNotRepairable: it is something else, or not empty.
+//   - ErrAccountNotFound, ErrInvalidRequest, ErrClosed, ErrInDoubt.
+func (c *Coordinator) RepairPending(ctx context.Context, ledger, account string) error {
+	l, err := c.Ledger(ledger)
+	if err != nil {
+		return err
+	}
+	if err := l.checkID(account); err != nil {
+		return err
+	}
+	return l.untilKnown(ctx, account, func(ctx context.Context) (bool, protocol.Result, error) {
+		result, err := c.store.ClearPending(ctx, ledger, account)
+		if result != protocol.NotMatched {
+			return result == protocol.Applied, result, err
+		}
+		seen, err := c.store.LookAtMarker(ctx, ledger, account, "", money.Units(0))
+		switch {
+		case err != nil:
+			return false, protocol.NotSent, err
+		case !seen.Found:
+			return true, protocol.Failed, ErrAccountNotFound
+		case !seen.Map:
+			return true, protocol.NotMatched, fmt.Errorf("%w: the markers are not an empty array", ErrNotRepairable)
+		}
+		return true, protocol.NotMatched, nil
+	})
+}
+
+// RepairOpen makes a transfer's flag open what its state says, so that recovery finds it as long as it is unfinished. The flag is set and
+// unset together with the state, so it can be no other.
+//
+//   - nil: it is right.
+//   - ErrTransferNotFound, ErrInvalidRequest, ErrClosed, ErrInDoubt.
+//   - ErrNotRepairable: it can't be read as a transfer.
+func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
+	if err := mongostore.CheckID(id); err != nil {
+		return invalid("transfer: %w", err)
+	}
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
+	var try persistence
+	for try.again(ctx, c) {
+		limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+		done, result, err := c.tryToRepairOpen(limited, id)
+		cancel()
+		if done {
+			return err
+		}
+		try.went(result, err)
+	}
+	return try.fails(fmt.Errorf("transfer %q", id))
+}
+
+func (c *Coordinator) tryToRepairOpen(ctx context.Context, id string) (bool, protocol.Result, error) {
+	result, err := c.store.SetOpen(ctx, id)
+	if result != protocol.NotMatched {
+		return result == protocol.Applied, result, err
+	}
+	found, err := c.store.Atlas().DecideTransfers(ctx, []string{id})
+	t, there := found[id]
+	switch {
+	case err != nil:
+		return false, protocol.NotSent, err
+	case !there:
+		return true, result, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
+	case t.Err != nil || !t.State.Known():
+		return true, result, fmt.Errorf("transfer %q: %w", id, ErrNotRepairable)
+	}
+	return t.Opened != t.State.Final(), result, nil
+}

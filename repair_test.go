@@ -1,0 +1,373 @@
+package transfer_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/audit"
+)
+
+// lose leaves markers behind of a transfer of 60 from a to b whose document is lost.
+func (b *bank) lose(id string) {
+	b.t.Helper()
+	b.stallAt(id, 4, lost, 60)
+	b.remove("transfers", id)
+}
+
+// repairOf is the repair that an audit's finding about a marker asks for.
+func repairOf(f transfer.Finding, decision transfer.MarkerDecision) transfer.MarkerRepair {
+	return transfer.MarkerRepair{
+		Ledger: f.Ledger, Account: f.Account, TransferID: f.TransferID, Amount: f.Amount, Decision: decision, Reason: "a test",
+	}
+}
+
+// A marker whose transfer is lost is removed as the operator decides: to the unit, once, and for good. The ID is taken from then on.
+func TestRepairOrphans(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		debit, credit transfer.MarkerDecision
+		a, b          int64
+	}{
+		"it has happened":                    {transfer.KeepBalance, transfer.PayIn, 40, 60},
+		"it has not happened":                {transfer.PayIn, transfer.KeepBalance, 100, 0},
+		"the credit was paid in already":     {transfer.KeepBalance, transfer.KeepBalance, 40, 0},
+		"only the credit can be vouched for": {transfer.PayIn, transfer.PayIn, 100, 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100, 0)
+			b.lose("t")
+			report := b.mustAudit()
+			require.Equal(t, []audit.Code{audit.OrphanMarker, audit.OrphanMarker}, codesOf(report))
+			for _, f := range report.Findings {
+				decision := row.credit
+				if f.Account == "a" {
+					decision = row.debit
+				}
+				require.NoError(t, b.RepairMarker(t.Context(), repairOf(f, decision)))
+				require.ErrorIs(t, b.RepairMarker(t.Context(), repairOf(f, decision)), transfer.ErrNotRepairable, "there is nothing left to repair")
+			}
+			require.Empty(t, b.mustAudit().Findings)
+			require.Equal(t, initial(row.a, row.b), b.balances())
+			rec, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
+			require.ErrorIs(t, err, transfer.ErrIDConflict)
+			require.Equal(t, "repaired", rec.Failure.Code)
+			require.Contains(t, rec.Failure.Message, "a test")
+			require.Equal(t, initial(row.a, row.b), b.balances())
+		})
+	}
+}
+
+// Markers of final transfers, and such where a transfer has no leg, are removed; the transfer's document stays as it is.
+func TestRepairOtherMarkers(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0, 5)
+	b.mustMove("done", 10)
+	b.mustFail("failed")
+	b.stallAt("live", 3, lost, 20)
+	b.set("accounts", "b", "pending.done", int64(10))
+	b.set("accounts", "a", "pending.failed", int64(-7))
+	b.set("accounts", "c", "pending.live", int64(3))
+	report := b.mustAudit()
+	require.Equal(t, []audit.Code{audit.FinalMarker, audit.FinalMarker, audit.ForeignMarker}, codesOf(report))
+	for _, f := range report.Findings {
+		require.NoError(t, b.RepairMarker(t.Context(), repairOf(f, transfer.PayIn)))
+	}
+	require.Empty(t, b.mustAudit().Findings)
+	b.recoverAll()
+	require.Equal(t, map[string]int64{"a": 77, "b": 40, "c": 8}, b.balances())
+	rec, err := b.Get(t.Context(), "done")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+}
+
+// What is not as it was audited is left alone, and the error says so.
+func TestRepairRefuses(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("live", 3, lost, 60)
+	b.set("accounts", "a", "pending.ghost", int64(-5))
+	repair := func(account, id string, amount int64) transfer.MarkerRepair {
+		return transfer.MarkerRepair{Account: account, TransferID: id, Amount: transfer.Units(amount), Decision: transfer.PayIn}
+	}
+	undecided := repair("a", "ghost", -5)
+	undecided.Decision = 0
+	elsewhere := repair("a", "ghost", -5)
+	elsewhere.Ledger = "nowhere"
+	for name, row := range map[string]struct {
+		repair transfer.MarkerRepair
+		want   error
+	}{
+		"its transfer is under way":   {repair("a", "live", -60), transfer.ErrNotRepairable},
+		"another amount":              {repair("a", "ghost", -6), transfer.ErrNotRepairable},
+		"the other sign":              {repair("a", "ghost", 5), transfer.ErrNotRepairable},
+		"no such marker":              {repair("b", "ghost", -5), transfer.ErrNotRepairable},
+		"no such account":             {repair("z", "ghost", -5), transfer.ErrAccountNotFound},
+		"no decision":                 {undecided, transfer.ErrInvalidRequest},
+		"no such ledger":              {elsewhere, transfer.ErrInvalidRequest},
+		"no ID":                       {repair("a", "", -5), transfer.ErrInvalidRequest},
+		"no amount that can be moved": {repair("a", "ghost", 1<<60), transfer.ErrInvalidRequest},
+	} {
+		require.ErrorIs(t, b.RepairMarker(t.Context(), row.repair), row.want, name)
+	}
+	b.set("accounts", "a", "balance", int64(1)<<62)
+	require.ErrorIs(t, b.RepairMarker(t.Context(), repair("a", "ghost", -5)), transfer.ErrOverflow)
+	b.set("accounts", "a", "balance", 40.0)
+	require.ErrorIs(t, b.RepairMarker(t.Context(), repair("a", "ghost", -5)), transfer.ErrAmountKind)
+	b.set("accounts", "a", "balance", int64(40))
+	require.NoError(t, b.RepairMarker(t.Context(), repair("a", "ghost", -5)))
+	b.recoverAll()
+	require.Equal(t, initial(45, 60), b.balances())
+}
+
+// A marker that changes after the repair's last look stays.
+func TestRepairIsGuardedByTheAmount(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.set("accounts", "a", "pending.ghost", int64(-5))
+	w := &wire{at: 4, onStrike: func() { b.set("accounts", "a", "pending.ghost", int64(-6)) }} // the removal
+	err := b.coordinator(b.through(w.client())).RepairMarker(t.Context(), transfer.MarkerRepair{
+		Account: "a", TransferID: "ghost", Amount: transfer.Units(-5), Decision: transfer.PayIn,
+	})
+	require.True(t, w.hasStruck())
+	require.ErrorIs(t, err, transfer.ErrNotRepairable)
+	require.EqualValues(t, 100, b.balanceOf("a"))
+}
+
+// Where the answer to the removal is lost, and its fence is gone by the time of the next look, nobody can tell who has removed the marker.
+func TestRepairInDoubt(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.set("accounts", "a", "pending.ghost", int64(-5))
+	w := &wire{at: 4, what: answerLost}
+	fenced := event.CommandMonitor{Failed: func(_ context.Context, e *event.CommandFailedEvent) {
+		if e.CommandName == "update" {
+			b.set("accounts", "a", "fence", bson.NewObjectID())
+		}
+	}}
+	err := b.coordinator(b.through(w.client().SetMonitor(&fenced))).RepairMarker(t.Context(), transfer.MarkerRepair{
+		Account: "a", TransferID: "ghost", Amount: transfer.Units(-5), Decision: transfer.PayIn,
+	})
+	require.ErrorIs(t, err, transfer.ErrInDoubt)
+	require.EqualValues(t, 105, b.balanceOf("a"))
+	require.Empty(t, b.mustAudit().Findings)
+}
+
+// A prepare of a lost transfer that arrives after the repair finds no place: the fence is another one.
+func TestRepairRefusesLatePrepares(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	w := &wire{at: 6, what: lost, die: true, onDeath: cancel, also: map[int]fault{2: held}} // 5 prepares again, 6 decides
+	c := b.coordinator(b.through(w.client()))
+	_, err := c.Transfer(ctx, move("t", "a", "b", 60))
+	require.ErrorIs(t, err, transfer.ErrInDoubt)
+	kill(c)
+	b.remove("transfers", "t")
+	report := b.mustAudit()
+	require.Len(t, report.Findings, 2)
+	for _, f := range report.Findings {
+		decision := transfer.KeepBalance
+		if f.Account == "a" {
+			decision = transfer.PayIn
+		}
+		require.NoError(t, b.RepairMarker(t.Context(), repairOf(f, decision)))
+	}
+	w.deliver(t)
+	require.Empty(t, b.mustAudit().Findings)
+	require.Equal(t, initial(100, 0), b.balances())
+}
+
+// A request with the ID of a lost transfer, and the repair of its marker, come at the same time: the request takes the marker over and the
+// transfer happens, or the marker is repaired and the request is refused. Never both: the money would be there twice. Each runs as a whole
+// before each command of the other.
+func TestRepairRacesWithTheRequest(t *testing.T) {
+	t.Parallel()
+	request := func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Transfer(ctx, move("t", "a", "b", 60))
+		return err
+	}
+	repair := func(ctx context.Context, c *transfer.Coordinator) error {
+		return c.RepairMarker(ctx, transfer.MarkerRepair{
+			Account: "a", TransferID: "t", Amount: transfer.Units(-60), Decision: transfer.PayIn,
+		})
+	}
+	happened := map[bool]int{}
+	for _, repairFirst := range []bool{false, true} {
+		outer, inner := repair, request
+		if repairFirst {
+			outer, inner = request, repair
+		}
+		for at, struck := 0, true; struck; at++ {
+			require.Less(t, at, 20)
+			b := newBank(t, 40, 0)
+			b.set("accounts", "a", "pending.t", int64(-60)) // as a prepare has left it
+			var innerErr error
+			w := &wire{at: at, onStrike: func() { innerErr = inner(t.Context(), b.Coordinator) }}
+			outerErr := outer(t.Context(), b.coordinator(b.through(w.client())))
+			if struck = w.hasStruck(); !struck {
+				break
+			}
+			moved, repaired := innerErr, outerErr
+			if repairFirst {
+				moved, repaired = outerErr, innerErr
+			}
+			happened[moved == nil]++
+			if moved == nil {
+				require.ErrorIs(t, repaired, transfer.ErrNotRepairable)
+				require.Equal(t, initial(40, 60), b.balances())
+			} else {
+				require.ErrorIs(t, moved, transfer.ErrIDConflict)
+				require.NoError(t, repaired)
+				require.Equal(t, initial(100, 0), b.balances())
+			}
+			require.Empty(t, b.mustAudit().Findings)
+		}
+	}
+	require.GreaterOrEqual(t, happened[true], 4, "the request was first")
+	require.GreaterOrEqual(t, happened[false], 4, "the repair was first")
+}
+
+// Of operators with different decisions one is followed.
+func TestRacingRepairs(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	for n := range 20 {
+		id := fmt.Sprint("ghost", n)
+		b.set("accounts", "a", "pending."+id, int64(-1))
+		before := b.balanceOf("a")
+		errs := make([]error, 4)
+		var all sync.WaitGroup
+		for i := range errs {
+			all.Go(func() {
+				errs[i] = b.RepairMarker(t.Context(), transfer.MarkerRepair{
+					Account: "a", TransferID: id, Amount: transfer.Units(-1), Decision: transfer.MarkerDecision(1 + i%2),
+				})
+			})
+		}
+		all.Wait()
+		paid, won := int64(0), 0
+		for i, err := range errs {
+			if err == nil {
+				won++
+				paid = int64(i % 2)
+				continue
+			}
+			require.ErrorIs(t, err, transfer.ErrNotRepairable)
+		}
+		require.Equal(t, 1, won)
+		require.Equal(t, before+paid, b.balanceOf("a"))
+	}
+	require.Empty(t, b.mustAudit().Findings)
+}
+
+func (b *bank) balanceOf(id string) int64 {
+	b.t.Helper()
+	account, err := b.GetAccount(b.t.Context(), id)
+	require.NoError(b.t, err)
+	return units(b.t, account.Balance)
+}
+
+// Whatever happens to the messages of a repair, it is made once, and its caller is told the truth or left in doubt.
+func TestEveryMessageOfARepairMayFail(t *testing.T) {
+	t.Parallel()
+	for _, what := range []fault{lost, answerLost, held} {
+		for _, die := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, died %t", what, die), func(t *testing.T) {
+				t.Parallel()
+				at := 0
+				for strikeRepair(t, &wire{at: at, what: what, die: die}) {
+					at++
+					require.Less(t, at, 20)
+				}
+				require.GreaterOrEqual(t, at, 4, "the two looks at the transfer, the insert, and the removal")
+			})
+		}
+	}
+}
+
+// strikeRepair repairs a marker over a wire, and once more if its process has died, and reports whether the wire has struck.
+func strikeRepair(t *testing.T, w *wire) bool {
+	t.Helper()
+	story := fmt.Sprintf("%s, at command %d, died %t", w.what, w.at, w.die)
+	b := newBank(t, 100, 0)
+	b.set("accounts", "a", "pending.ghost", int64(-5))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	w.onDeath = cancel
+	repair := transfer.MarkerRepair{Account: "a", TransferID: "ghost", Amount: transfer.Units(-5), Decision: transfer.PayIn}
+	err := b.coordinator(b.through(w.client())).RepairMarker(ctx, repair)
+	if w.die && w.hasStruck() {
+		require.Error(t, err, story)
+		if again := b.RepairMarker(t.Context(), repair); again != nil {
+			require.ErrorIs(t, again, transfer.ErrNotRepairable, story)
+			require.ErrorIs(t, err, transfer.ErrInDoubt, story)
+		}
+	} else {
+		require.NoError(t, err, story)
+	}
+	require.Equal(t, initial(105, 0), b.balances(), story)
+	w.deliver(t)
+	require.Equal(t, initial(105, 0), b.balances(), story)
+	require.Empty(t, b.mustAudit().Findings, story)
+	return w.hasStruck()
+}
+
+// A transfer without its flag is found by recovery once the flag is repaired, and a final one loses it.
+func TestRepairOpen(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("t", 4, lost, 60)
+	b.mustMove("done", 10)
+	b.mustSubmit("waiting")
+	b.unset("transfers", "t", "open")
+	b.unset("transfers", "waiting", "open")
+	b.set("transfers", "done", "open", true)
+	c := b.coordinator(b.db, transfer.WithStallThreshold(0))
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, report.Succeeded)
+	for _, id := range []string{"t", "waiting", "done", "t"} {
+		require.NoError(t, b.RepairOpen(t.Context(), id))
+	}
+	require.Empty(t, b.mustAudit().Findings)
+	b.recoverAll()
+	b.cancelWaiting()
+	require.ErrorIs(t, b.RepairOpen(t.Context(), "nothing"), transfer.ErrTransferNotFound)
+	require.ErrorIs(t, b.RepairOpen(t.Context(), ""), transfer.ErrInvalidRequest)
+	b.insert("transfers", bson.M{"_id": "odd", "state": "Frozen", "open": true})
+	require.ErrorIs(t, b.RepairOpen(t.Context(), "odd"), transfer.ErrNotRepairable)
+	b.remove("transfers", "odd")
+	b.audit(initial(100, 0))
+}
+
+// An account that was stored with an empty array of markers can be used once that is repaired. Anything in the array stays.
+func TestRepairPending(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.set("accounts", "a", "pending", bson.A{})
+	_, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
+	require.ErrorIs(t, err, transfer.ErrAmountKind)
+	for range 2 {
+		require.NoError(t, b.RepairPending(t.Context(), "", "a"))
+	}
+	b.mustMove("u", 60)
+	for _, value := range []any{bson.A{int64(-5)}, bson.A{bson.A{}}, "t"} {
+		b.set("accounts", "a", "pending", value)
+		require.ErrorIs(t, b.RepairPending(t.Context(), "", "a"), transfer.ErrNotRepairable)
+	}
+	require.ErrorIs(t, b.RepairPending(t.Context(), "", "z"), transfer.ErrAccountNotFound)
+	require.ErrorIs(t, b.RepairPending(t.Context(), "nowhere", "a"), transfer.ErrInvalidRequest)
+	b.set("accounts", "a", "pending", bson.M{})
+	require.ErrorIs(t, b.RepairPending(t.Context(), "", ""), transfer.ErrInvalidRequest)
+	b.audit(initial(100, 0))
+}

@@ -1,0 +1,200 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+)
+
+// historyPage is how many entries are read at once, at most, but for those of one millisecond.
+const historyPage = 1000
+
+// StatementQuery selects entries of a statement; its zero value selects all.
+type StatementQuery struct {
+	After, Before time.Time // of the commit, both exclusive
+	Limit         int       // the newest ones of these; 0: no limit
+}
+
+// Entry is what one transfer has moved on an account.
+type Entry struct {
+	TransferID string
+	Amount     Amount    // negative: taken; of a hold that was posted in part, what was posted
+	Balance    Amount    // after it
+	At         time.Time // when it was committed, by the server's clock
+	Reverses   string    // the ID of the transfer that this one reverses
+}
+
+// Statement yields what was moved on an account of the default ledger, newest first: the transfers that were committed, in the order of
+// their commits, those of one millisecond in the order of their IDs. A transfer is an entry from its commit on, also while its money is
+// still on the way; holds, and whatever else may yet fail, are none.
+//
+// Balance is what the account had after the entry, counted back from what is posted now: Balance less Amount is the Balance of the next
+// entry, the one before, and in the end what the account was opened with. Of changes that other code makes to the balance it can't
+// know: such a change shows in all balances, as if it had always been there.
+//
+// Each range over a statement begins anew. It holds all that was committed before; for that it waits some 20 ms, until no commit can
+// come in between its entries. From then on they stay: a Before that is past gives the same entries with the same balances at any
+// time, however many transfers are under way. That rests on the server's clock: where the one of a new primary is behind that of the
+// old one, or those of shards differ, by more than that, an entry may show later. While a primary is being replaced, the
+// newest entries may be missing.
+//
+// It reads page by page, and may be ranged over as slowly as need be. A statement of the past has to pass over what came since: range
+// over one long statement, rather than over many that end where the other began.
+//
+// An error is the last that it yields: ErrInvalidRequest, ErrAccountNotFound, ErrClosed, ErrUnsupportedDeployment, that of the context,
+// that of a server that can't be reached for 30 s; ErrAmountKind where the balance is no exact number, or not of the kind that was
+// moved; or, after the entries that are kept, ErrHistoryGone.
+func (c *Coordinator) Statement(ctx context.Context, id string, q StatementQuery) iter.Seq2[Entry, error] {
+	return c.defaultLedger().Statement(ctx, id, q)
+}
+
+// BalanceAt returns what was posted on an account of the default ledger at an instant: the Balance of the last entry of its statement
+// that was committed then or before, and what the account was opened with if there is none. An instant that is yet to come stands for
+// now. It counts back from now, so it has to read the entries that came since; for an instant of the last 20 ms it waits a moment. The
+// errors are those of [Coordinator.Statement].
+func (c *Coordinator) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
+	return c.defaultLedger().BalanceAt(ctx, id, at)
+}
+
+// Statement yields what was moved on an account of this ledger: see [Coordinator.Statement].
+func (l *Ledger) Statement(ctx context.Context, id string, q StatementQuery) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		if err := l.statement(ctx, id, q, func(e Entry) bool { return yield(e, nil) }); err != nil {
+			yield(Entry{}, fmt.Errorf("statement of account %q: %w", id, err))
+		}
+	}
+}
+
+func (l *Ledger) statement(ctx context.Context, id string, q StatementQuery, yield func(Entry) bool) error {
+	if q.Limit < 0 {
+		return invalid("a limit is not negative: %d", q.Limit)
+	}
+	past, err := l.past(ctx, id, roundUp(q.Before))
+	if err != nil {
+		return err
+	}
+	left := q.Limit
+	if left > 0 {
+		past.page = min(left, historyPage)
+	}
+	return past.back(ctx, q.After.Truncate(time.Millisecond), func(e mongostore.Entry) bool {
+		entry := Entry{TransferID: e.TransferID, Amount: Amount{e.Amount}, Balance: Amount{past.balance}, At: e.At, Reverses: e.Reverses}
+		left--
+		return yield(entry) && left != 0
+	})
+}
+
+// BalanceAt returns what was posted on an account of this ledger at an instant: see [Coordinator.BalanceAt].
+func (l *Ledger) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
+	past, err := l.past(ctx, id, roundUp(at.Add(1)))
+	if err != nil {
+		return Amount{}, fmt.Errorf("balance of account %q: %w", id, err)
+	}
+	return Amount{past.balance}, nil
+}
+
+// roundUp returns a time as a bound of those that are stored, which are of whole milliseconds.
+func roundUp(t time.Time) time.Time {
+	if whole := t.Truncate(time.Millisecond); whole.Before(t) {
+		return whole.Add(time.Millisecond)
+	}
+	return t
+}
+
+// past is a way back through an account's history.
+type past struct {
+	coordinator *Coordinator
+	history     *mongostore.History
+	at          time.Time    // how far it is: what was committed before is still to come
+	balance     money.Amount // then
+	page        int          // how many entries it reads at once
+}
+
+// past begins a way back at an instant, or now if that is the zero instant or yet to come.
+func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, error) {
+	c := l.coordinator
+	if err := l.checkID(id); err != nil {
+		return nil, err
+	}
+	if err := c.ready(ctx, mongostore.Address{Name: l.name}); err != nil {
+		return nil, err
+	}
+	history, err := c.store.History(l.name, id)
+	if err != nil {
+		return nil, err
+	}
+	var closing mongostore.Closing
+	var found bool
+	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
+		closing, found, err = history.Close(ctx, before)
+		return err == nil || lasting(err), err
+	})
+	switch {
+	case err != nil:
+		return nil, accountError(err)
+	case !found:
+		return nil, ErrAccountNotFound
+	}
+	p := &past{c, history, closing.At, closing.Balance, historyPage}
+	if before.IsZero() || !before.Before(closing.At) {
+		return p, nil
+	}
+	return p, p.back(ctx, before.Add(-time.Millisecond), func(mongostore.Entry) bool { return true })
+}
+
+// lasting reports whether a read has failed for a reason that another try won't change.
+func lasting(err error) bool {
+	return errors.Is(err, mongostore.ErrKind) || errors.Is(err, mongostore.ErrUnreadable)
+}
+
+// accountError gives the store's error the public name.
+func accountError(err error) error {
+	if errors.Is(err, mongostore.ErrKind) {
+		return fmt.Errorf("%w: %w", ErrAmountKind, err)
+	}
+	return err
+}
+
+// back goes back over what was committed after an instant, the zero one being the beginning, for as long as visit wants more. When visit is
+// called, the balance is that after the entry.
+//
+// The server could add up what is only passed over, but it would take what is no exact number for zero, and round decimals beyond 34
+// digits on the way; and it would have to read the same documents.
+func (p *past) back(ctx context.Context, after time.Time, visit func(mongostore.Entry) bool) error {
+	for more := true; more; {
+		var entries []mongostore.Entry
+		err := p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
+			entries, more, err = p.history.Page(ctx, p.at, after, p.page)
+			return err == nil || lasting(err), err
+		})
+		if err != nil {
+			return accountError(err)
+		}
+		// Asked after the page was read: what is removed meanwhile is in the page, or before that time.
+		whole, err := p.coordinator.historyFrom(ctx)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.At.Before(whole) {
+				return ErrHistoryGone
+			}
+			if !visit(e) {
+				return nil
+			}
+			if p.balance, err = mongostore.Plus(p.balance, e.Amount.Neg()); err != nil {
+				return accountError(err)
+			}
+			p.at = e.At
+		}
+		if !more && after.Add(time.Millisecond).Before(whole) {
+			return ErrHistoryGone
+		}
+	}
+	return nil
+}

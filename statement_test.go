@@ -1,0 +1,295 @@
+package transfer_test
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// statement collects the entries that a query selects, in order. It requires that each balance is what the entry before it left.
+func (b *bank) statement(of *transfer.Ledger, id string, q transfer.StatementQuery) []transfer.Entry {
+	b.t.Helper()
+	var entries []transfer.Entry
+	for e, err := range of.Statement(b.t.Context(), id, q) {
+		require.NoError(b.t, err)
+		entries = append(entries, e)
+	}
+	requireChain(b.t, entries)
+	return entries
+}
+
+func requireChain(t *testing.T, entries []transfer.Entry) {
+	t.Helper()
+	for i := range len(entries) - 1 {
+		newer, older := entries[i], entries[i+1]
+		order := older.At.Compare(newer.At)
+		before := units(t, newer.Balance) - units(t, newer.Amount)
+		if before != units(t, older.Balance) || order > 0 || order == 0 && older.TransferID >= newer.TransferID {
+			require.Failf(t, "entries don't follow each other", "%+v and %+v", newer, older)
+		}
+	}
+}
+
+func (b *bank) ledger(name string) *transfer.Ledger {
+	b.t.Helper()
+	l, err := b.Ledger(name)
+	require.NoError(b.t, err)
+	return l
+}
+
+// lines tells entries shortly: ID, amount and balance of each.
+func (b *bank) lines(entries []transfer.Entry) []string {
+	b.t.Helper()
+	var lines []string
+	for _, e := range entries {
+		lines = append(lines, strings.Join([]string{e.TransferID, e.Amount.String(), e.Balance.String()}, " "))
+	}
+	return lines
+}
+
+// committed returns when a transfer was committed.
+func (b *bank) committed(id string) time.Time {
+	b.t.Helper()
+	var stored struct {
+		At time.Time `bson:"committedAt"`
+	}
+	require.NoError(b.t, b.db.Collection("transfers").FindOne(b.t.Context(), bson.M{"_id": id}).Decode(&stored))
+	return stored.At
+}
+
+func (b *bank) requireBalanceAt(id string, at time.Time, want int64) {
+	b.t.Helper()
+	got, err := b.BalanceAt(b.t.Context(), id, at)
+	require.NoError(b.t, err)
+	require.Equal(b.t, want, units(b.t, got), "the balance of %s at %s", id, at)
+}
+
+// A statement tells what was moved, newest first, with the balance after each; what has failed or still waits is not in it.
+func TestStatement(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	var at []time.Time
+	for _, req := range []transfer.Request{
+		move("1", "a", "b", 10), move("2", "b", "a", 4), move("refused", "a", "b", 1000), move("3", "a", "b", 20),
+	} {
+		_, err := b.Transfer(t.Context(), req)
+		if req.ID == "refused" {
+			require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+			continue
+		}
+		require.NoError(t, err)
+		at = append(at, b.committed(req.ID))
+		require.Eventually(t, func() bool { return time.Since(at[len(at)-1]) > 3*time.Millisecond }, time.Minute, time.Millisecond)
+	}
+	_, err := b.Submit(t.Context(), move("waiting", "a", "b", 1))
+	require.NoError(t, err)
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		query transfer.StatementQuery
+		want  []string
+	}{
+		{transfer.StatementQuery{}, []string{"3 -20 74", "2 4 94", "1 -10 90"}},
+		{transfer.StatementQuery{Limit: 2}, []string{"3 -20 74", "2 4 94"}},
+		{transfer.StatementQuery{Before: at[2]}, []string{"2 4 94", "1 -10 90"}},
+		{transfer.StatementQuery{Before: at[2].Add(1)}, []string{"3 -20 74", "2 4 94", "1 -10 90"}},
+		{transfer.StatementQuery{Before: at[2], Limit: 1}, []string{"2 4 94"}},
+		{transfer.StatementQuery{Before: at[2].Add(time.Hour), Limit: 1}, []string{"3 -20 74"}},
+		{transfer.StatementQuery{After: at[1]}, []string{"3 -20 74"}},
+		{transfer.StatementQuery{After: at[1].Add(-1)}, []string{"3 -20 74", "2 4 94"}},
+		{transfer.StatementQuery{After: at[0], Before: at[2]}, []string{"2 4 94"}},
+		{transfer.StatementQuery{After: at[2], Before: at[0]}, nil},
+		{transfer.StatementQuery{After: at[2]}, nil},
+		{transfer.StatementQuery{Before: at[0]}, nil},
+	} {
+		require.Equal(t, c.want, b.lines(b.statement(b.ledger(""), "a", c.query)), "%+v", c.query)
+	}
+	entries := b.statement(b.ledger(""), "b", transfer.StatementQuery{})
+	require.Equal(t, []string{"3 20 26", "2 -4 6", "1 10 10"}, b.lines(entries))
+	require.Equal(t, []time.Time{at[2], at[1], at[0]}, []time.Time{entries[0].At, entries[1].At, entries[2].At})
+	for at, want := range map[time.Time]int64{
+		{}: 100, at[0].Add(-1): 100, at[0]: 90, at[1].Add(-1): 90, at[1]: 94, at[2]: 74, at[2].Add(ms): 74, at[2].Add(time.Hour): 74,
+	} {
+		b.requireBalanceAt("a", at, want)
+	}
+	for e, err := range b.Statement(t.Context(), "a", transfer.StatementQuery{}) {
+		require.NoError(t, err)
+		require.Equal(t, "3", e.TransferID)
+		break // an early end is fine
+	}
+	b.cancelWaiting()
+	b.audit(initial(100, 0))
+}
+
+// What can't be asked for is refused with the error that says why.
+func TestStatementErrors(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100)
+	b.insert("accounts", bson.M{"_id": "double", "balance": 1.5}, bson.M{"_id": "text", "balance": "1"})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	closed := b.coordinator(b.db)
+	require.NoError(t, closed.Close(t.Context()))
+	for _, c := range []struct {
+		ctx         context.Context
+		coordinator *transfer.Coordinator
+		id          string
+		query       transfer.StatementQuery
+		want        error
+	}{
+		{t.Context(), b.Coordinator, "nobody", transfer.StatementQuery{}, transfer.ErrAccountNotFound},
+		{t.Context(), b.Coordinator, "", transfer.StatementQuery{}, transfer.ErrInvalidRequest},
+		{t.Context(), b.Coordinator, strings.Repeat("x", 256), transfer.StatementQuery{}, transfer.ErrInvalidRequest},
+		{t.Context(), b.Coordinator, "double", transfer.StatementQuery{}, transfer.ErrAmountKind},
+		{t.Context(), b.Coordinator, "text", transfer.StatementQuery{}, transfer.ErrAmountKind},
+		{t.Context(), closed, "a", transfer.StatementQuery{}, transfer.ErrClosed},
+		{ended, b.Coordinator, "a", transfer.StatementQuery{}, context.Canceled},
+		{t.Context(), b.Coordinator, "a", transfer.StatementQuery{Limit: -1}, transfer.ErrInvalidRequest},
+	} {
+		n := 0
+		for e, err := range c.coordinator.Statement(c.ctx, c.id, c.query) {
+			require.ErrorIs(t, err, c.want)
+			require.Zero(t, e)
+			n++
+		}
+		require.Equal(t, 1, n, "the error is yielded once")
+		if c.query.Limit == 0 {
+			_, err := c.coordinator.BalanceAt(c.ctx, c.id, time.Now())
+			require.ErrorIs(t, err, c.want)
+		}
+	}
+	b.remove("accounts", "double", "text")
+	b.audit(initial(100))
+}
+
+// A transfer is an entry from its commit on, and not before, whether its money has arrived or not; of a hold that was posted in part, that
+// part.
+func TestStatementOfWhatIsInFlight(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		transfer           bson.M
+		a, b               int64 // the stored balances
+		markers            bool
+		entriesA, entriesB []string
+		postedA, postedB   int64
+	}{
+		"prepared":    {bson.M{"state": "Preparing"}, 40, 5, true, nil, nil, 100, 5},
+		"rolled back": {bson.M{"state": "Rollback"}, 40, 5, true, nil, nil, 100, 5},
+		"failed":      {bson.M{"state": "Fail"}, 100, 5, false, nil, nil, 100, 5},
+		"committed":   {bson.M{"state": "Committed"}, 40, 5, true, []string{"t -60 40"}, []string{"t 60 65"}, 40, 65},
+		"settled":     {bson.M{"state": "Committed"}, 40, 65, false, []string{"t -60 40"}, []string{"t 60 65"}, 40, 65},
+		"over":        {bson.M{"state": "Success"}, 40, 65, false, []string{"t -60 40"}, []string{"t 60 65"}, 40, 65},
+		"held":        {bson.M{"state": "Preparing", "hold": true, "held": true}, 40, 5, true, nil, nil, 100, 5},
+		"posted": {bson.M{"state": "Committed", "hold": true, "held": true, "posted": int64(25)}, 40, 5, true,
+			[]string{"t -25 75"}, []string{"t 25 30"}, 75, 30},
+		"posted and settled": {bson.M{"state": "Success", "hold": true, "held": true, "posted": int64(25)}, 75, 30, false,
+			[]string{"t -25 75"}, []string{"t 25 30"}, 75, 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t)
+			past := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
+			document := bson.M{"_id": "t", "createdAt": past, "lastModified": past, "epoch": 1, "legs": bson.A{
+				bson.M{"ledger": "", "ns": b.db.Name() + ".accounts", "account": "a", "amount": int64(-60)},
+				bson.M{"ledger": "", "ns": b.db.Name() + ".accounts", "account": "b", "amount": int64(60)},
+			}}
+			maps.Copy(document, c.transfer)
+			if c.entriesA != nil {
+				document["committedAt"] = past
+			}
+			pendingA, pendingB := bson.M{}, bson.M{}
+			if c.markers {
+				pendingA, pendingB = bson.M{"t": int64(-60)}, bson.M{"t": int64(60)}
+			}
+			b.insert("transfers", document)
+			b.insert("accounts", bson.M{"_id": "a", "balance": c.a, "pending": pendingA}, bson.M{"_id": "b", "balance": c.b, "pending": pendingB})
+			apart := b.coordinator(b.db, transfer.WithAccounts(b.through(nil).Collection("accounts")))
+			for _, coordinator := range []*transfer.Coordinator{b.Coordinator, apart} {
+				of, err := coordinator.Ledger("")
+				require.NoError(t, err)
+				require.Equal(t, c.entriesA, b.lines(b.statement(of, "a", transfer.StatementQuery{})))
+				require.Equal(t, c.entriesB, b.lines(b.statement(of, "b", transfer.StatementQuery{})))
+				for at, want := range map[time.Time][2]int64{past: {c.postedA, c.postedB}, past.Add(-1): {100, 5}} {
+					for i, id := range []string{"a", "b"} {
+						got, err := of.BalanceAt(t.Context(), id, at)
+						require.NoError(t, err)
+						require.Equal(t, want[i], units(t, got), "%s at %s", id, at)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A hold is no entry, what was posted of it is one, and so is its reversal, which says what it reverses.
+func TestStatementOfHoldsAndReversals(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 5)
+	b.hold("t", 60, time.Hour)
+	b.hold("void", 30, time.Hour)
+	require.Empty(t, b.statement(b.ledger(""), "a", transfer.StatementQuery{}))
+	b.requireBalanceAt("a", time.Now(), 100)
+	_, err := b.Post(t.Context(), "t", transfer.PostAmount(transfer.Units(25)))
+	require.NoError(t, err)
+	_, err = b.Void(t.Context(), "void")
+	require.NoError(t, err)
+	_, err = b.Reverse(t.Context(), "t", "u")
+	require.NoError(t, err)
+	for account, want := range map[string][]string{"a": {"u 25 100", "t -25 75"}, "b": {"u -25 5", "t 25 30"}} {
+		entries := b.statement(b.ledger(""), account, transfer.StatementQuery{})
+		require.Equal(t, want, b.lines(entries))
+		require.Equal(t, []string{"t", ""}, []string{entries[0].Reverses, entries[1].Reverses})
+	}
+	b.audit(initial(100, 5))
+}
+
+// Decimals, ObjectIds, fields of other names and other ledgers have statements like all others.
+func TestStatementOfOtherForms(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	c := b.coordinator(b.db, transfer.WithAccountIDs(transfer.ObjectIDs), transfer.WithLedger("euro", b.db.Collection("euro")),
+		transfer.WithFields(transfer.Fields{Balance: "credits", Pending: "on its way"}))
+	require.NoError(t, c.Setup(t.Context()))
+	of, err := c.Ledger("euro")
+	require.NoError(t, err)
+	const ann, ben = "0123456789abcdef01234567", "0123456789abcdef01234568"
+	for id, balance := range map[string]string{ann: "10.50", ben: "0"} {
+		_, err := of.Open(t.Context(), transfer.Account{ID: id, Balance: decimal(t, balance)})
+		require.NoError(t, err)
+		_, err = c.OpenAccount(t.Context(), transfer.Account{ID: id})
+		require.NoError(t, err)
+	}
+	var last transfer.Record
+	for id, amount := range map[string]string{"1": "0.25", "2": "0.1"} {
+		last, err = c.Transfer(t.Context(), transfer.Request{ID: id, Legs: []transfer.Leg{
+			{Ledger: "euro", Account: ann, Amount: decimal(t, amount).Neg()},
+			{Ledger: "euro", Account: strings.ToUpper(ben), Amount: decimal(t, amount)},
+		}})
+		require.NoError(t, err)
+	}
+	for id, want := range map[string][2]string{strings.ToUpper(ann): {"10.15", "10.50"}, ben: {"0.35", "0"}} {
+		var entries []transfer.Entry
+		for e, err := range of.Statement(t.Context(), id, transfer.StatementQuery{}) {
+			require.NoError(t, err)
+			entries = append(entries, e)
+		}
+		require.Len(t, entries, 2)
+		require.Equal(t, want[0], entries[0].Balance.String())
+		balance, err := of.BalanceAt(t.Context(), id, b.committed(last.ID).Add(-time.Hour))
+		require.NoError(t, err)
+		require.Zero(t, balance.Cmp(decimal(t, want[1])), "%s was opened with %s", id, balance)
+	}
+	for _, err := range c.Statement(t.Context(), ann, transfer.StatementQuery{}) {
+		require.NoError(t, err)
+		require.Fail(t, "the account of that ID in another ledger has no entries")
+	}
+	for _, err := range c.Statement(t.Context(), "ann", transfer.StatementQuery{}) {
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	}
+}
