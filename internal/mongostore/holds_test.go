@@ -304,7 +304,8 @@ func TestPartOfAHoldWithAnEffect(t *testing.T) {
 	b.put(account("alice", nil), account("bob", nil))
 	b.putIn("orders", bson.M{"_id": "o", "status": "unpaid"})
 	w, err := b.store.NewWork(Transfer{
-		ID: "h", Legs: []Leg{b.leg("alice", -60), b.leg("bob", 60)}, Effects: []Effect{b.effect("o", unpaid(), paid())}, Hold: true, Digest: []byte{1},
+		ID: "h", Legs: []Leg{b.leg("alice", -60), b.leg("bob", 60)}, Effects: []Effect{b.effect("o", unpaid(), paid())},
+		Hold: true, Digest: []byte{1},
 	}, "me")
 	require.NoError(t, err)
 	w.HoldFor = time.Hour
