@@ -92,7 +92,7 @@ func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p po
 			return c.try(ctx, attempt{transfer: stored, start: expire(), reason: expiredReason})
 		}
 		if !stored.Held {
-			return rec, true, fmt.Errorf("transfer %q: %w: not everything is prepared yet", stored.ID, ErrNotHeld)
+			return c.unheld(ctx, stored)
 		}
 		return c.try(ctx, attempt{transfer: stored, start: protocol.Start{Claiming: protocol.Post}, post: part})
 	case protocol.Committed, protocol.Success:
@@ -107,6 +107,18 @@ func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p po
 	case protocol.Initiated, protocol.Rollback:
 	}
 	return c.goOn(ctx, stored)
+}
+
+// unheld tells that a hold is not held yet, if a read says so that a primary which was replaced can't answer: such a one shows what once
+// was.
+func (c *Coordinator) unheld(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+	defer cancel()
+	again, found, err := c.store.LookAtTransfer(ctx, stored.ID)
+	if err != nil || !found || again.Held || again.State != protocol.Preparing {
+		return Record{}, false, err
+	}
+	return recordOf(again), true, fmt.Errorf("transfer %q: %w: not everything is prepared yet", stored.ID, ErrNotHeld)
 }
 
 // unheldError returns why a failed hold can't be posted.

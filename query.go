@@ -127,7 +127,8 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 		}
 		rec, err := c.getSoon(ctx, id)
 		switch {
-		case errors.Is(err, ErrTransferNotFound), errors.Is(err, ErrInvalidRequest), errors.Is(err, mongostore.ErrUnreadable):
+		case errors.Is(err, ErrInvalidRequest), errors.Is(err, mongostore.ErrUnreadable),
+			errors.Is(err, ErrTransferNotFound) && c.surelyMissing(ctx, id):
 			return rec, err
 		case c.engine.Closed():
 			return last, inDoubt(id, ErrClosed)

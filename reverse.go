@@ -64,6 +64,9 @@ func (c *Coordinator) original(ctx context.Context, id string) (mongostore.Trans
 	var found bool
 	err := c.read(ctx, func(ctx context.Context) (done bool, err error) {
 		stored, found, err = c.store.GetTransfer(ctx, id)
+		if err == nil && stored.State != protocol.Success { // it may be one by now: a primary that was replaced shows what once was
+			stored, found, err = c.store.LookAtTransfer(ctx, id)
+		}
 		return err == nil || errors.Is(err, mongostore.ErrUnreadable), err
 	})
 	switch {

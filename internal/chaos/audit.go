@@ -167,10 +167,8 @@ func lieOf(e entry, t transferDocument, stored bool) string {
 		}
 		return ""
 	case notFound:
-		if e.Known {
-			return "the caller knew that it is stored"
-		}
-		return ""
+		// A primary that was replaced and does not know it answers Get, which says so, with what once was.
+		return lieIf(e.Known && e.Verb != verbGet, "the caller knew that it is stored")
 	case alreadyReversed, notReversible:
 		return "" // They are about the original: see reversals.
 	case done, refused, conflict, tooLate, rejected, keptOpen, notHeld:

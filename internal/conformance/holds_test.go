@@ -80,8 +80,7 @@ func (c *check) part(t *rapid.T) {
 	for i, leg := range plan {
 		a := &c.model.Accounts[leg.Account]
 		switch {
-		case onPaper(leg):
-		case rapid.Bool().Draw(t, "together") && !a.Missing && !a.Odd && !a.Closed && !a.Foreign:
+		case !onPaper(leg) && rapid.Bool().Draw(t, "together") && !a.Missing && !a.Odd && !a.Closed && !a.Foreign:
 			c.writeAll(leg.Account)
 		default:
 			c.require([]simulate.Message{c.send(e, protocol.Operation{Kind: protocol.Settle, Participant: i})})

@@ -26,7 +26,7 @@ func documentIDs(t *testing.T) []any {
 		7, int64(7), 7.0, decimal("7"), decimal("7.00"), decimal("0.7E+1"), 7.5, decimal("7.5"),
 		int64(1 << 53), float64(1 << 53), int64(1<<53 + 1), float64(1<<53 + 2), int64(1<<53 + 2),
 		int64(1 << 60), float64(1 << 60), decimal("1152921504606846976"), decimal("1152921504606846976.5"),
-		int64(math.MinInt64), float64(math.MinInt64), decimal("-9223372036854775808"), int64(math.MaxInt64), float64(math.MaxInt64),
+		-1e300, int64(math.MinInt64), float64(math.MinInt64), decimal("-9223372036854775808"), int64(math.MaxInt64), float64(math.MaxInt64),
 		decimal("9223372036854775807"), decimal("9223372036854775808"), decimal("1E+6000"), decimal("1E-6000"), math.Inf(1), decimal("Infinity"),
 		"7", bson.Symbol("7"), "order", bson.Symbol("order"), "", strings.Repeat("x", 500), "Grüße $.%",
 		bson.ObjectID{7}, bson.ObjectID{8}, true, false, at, bson.Timestamp{T: uint32(at.Unix())}, bson.NewDateTimeFromTime(at),

@@ -57,7 +57,8 @@ func (l lottery) requirable() any {
 		bson.D{{Key: "$in", Value: bson.A{"a"}}},
 		bson.A{}, bson.A{1}, bson.A{"a", 1}, bson.A{nil}, bson.A{bson.A{1}}, bson.Regex{Pattern: "a"}, bson.Regex{Pattern: "a", Options: "i"},
 		bson.DateTime(1), bson.Timestamp{T: 1}, bson.ObjectID{1}, bson.Binary{Data: []byte{1}}, bson.Binary{Subtype: 4, Data: make([]byte, 16)},
-		bson.MinKey{}, bson.MaxKey{}, bson.Symbol("a"), bson.JavaScript("a"), decimal("NaN"))
+		bson.MinKey{}, bson.MaxKey{}, bson.Symbol("a"), bson.JavaScript("a"), decimal("NaN"), bson.D{{Key: "a", Value: bson.Undefined{}}},
+		bson.A{bson.Undefined{}})
 }
 
 // paper draws a document and what is required of it.

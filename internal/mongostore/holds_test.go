@@ -296,3 +296,27 @@ func TestPartsCoalesce(t *testing.T) {
 	assert.Equal(t, all(2, protocol.Applied), b.batch(of(at(protocol.Settle, 1), posted...)))
 	b.has("accounts", account("bob", bson.M{"balance": int64(30)}))
 }
+
+// A part of a hold moves money only: the document that changes with it gets nothing, and has no balance afterwards.
+func TestPartOfAHoldWithAnEffect(t *testing.T) {
+	t.Parallel()
+	b := newShop(t)
+	b.put(account("alice", nil), account("bob", nil))
+	b.putIn("orders", bson.M{"_id": "o", "status": "unpaid"})
+	w, err := b.store.NewWork(Transfer{
+		ID: "h", Legs: []Leg{b.leg("alice", -60), b.leg("bob", 60)}, Effects: []Effect{b.effect("o", unpaid(), paid())},
+		Hold: true, Digest: []byte{1},
+	}, "me")
+	require.NoError(t, err)
+	w.HoldFor = time.Hour
+	b.applied(w, claim(protocol.Insert))
+	b.prepared(w)
+	b.applied(w, markHeld(1, true))
+	part := money.Units(20)
+	w.Post = &part
+	b.applied(w, claim(protocol.Post))
+	b.applied(w, at(protocol.Settle, 0), at(protocol.Settle, 1), at(protocol.Settle, 2))
+	b.has("accounts", account("alice", bson.M{"balance": int64(80)}))
+	b.has("accounts", account("bob", bson.M{"balance": int64(120)}))
+	b.has("orders", bson.M{"_id": "o", "status": "paid", "by": "me", "pending": bson.M{}})
+}

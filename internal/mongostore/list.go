@@ -25,7 +25,16 @@ type Query struct {
 
 // GetTransfer reads what a majority has stored; false: there is no such transfer.
 func (s *Store) GetTransfer(ctx context.Context, id string) (Transfer, bool, error) {
-	document, err := s.majority.FindOne(detached(ctx), bson.D{{Key: "_id", Value: id}}).Raw()
+	return getTransfer(ctx, s.majority, id)
+}
+
+// LookAtTransfer is GetTransfer by a deciding read.
+func (s *Store) LookAtTransfer(ctx context.Context, id string) (Transfer, bool, error) {
+	return getTransfer(ctx, s.linearizable, id)
+}
+
+func getTransfer(ctx context.Context, from *mongo.Collection, id string) (Transfer, bool, error) {
+	document, err := from.FindOne(detached(ctx), bson.D{{Key: "_id", Value: id}}).Raw()
 	if missing(err) {
 		return Transfer{}, false, nil
 	}
