@@ -33,14 +33,27 @@ func newBank(t *testing.T, balances ...int64) *bank {
 
 func newBankWith(t *testing.T, opts []transfer.Option, balances ...int64) *bank {
 	t.Helper()
+	b := newBareBank(t, opts...)
+	require.NoError(t, b.Setup(t.Context()))
+	b.open(balances)
+	return b
+}
+
+// newBareBank returns a bank without accounts and indexes.
+func newBareBank(t *testing.T, opts ...transfer.Option) *bank {
+	t.Helper()
 	b := &bank{t: t, db: mongotest.Database(t)}
 	b.Coordinator = b.coordinator(b.db, opts...)
-	require.NoError(t, b.Setup(t.Context()))
-	for i, balance := range balances {
-		_, err := b.OpenAccount(t.Context(), transfer.Account{ID: name(i), Balance: transfer.Units(balance)})
-		require.NoError(t, err)
-	}
 	return b
+}
+
+// open opens accounts a, b, c … with the given balances.
+func (b *bank) open(balances []int64) {
+	b.t.Helper()
+	for i, balance := range balances {
+		_, err := b.OpenAccount(b.t.Context(), transfer.Account{ID: name(i), Balance: transfer.Units(balance)})
+		require.NoError(b.t, err)
+	}
 }
 
 func name(i int) string { return string(rune('a' + i)) }

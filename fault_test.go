@@ -70,13 +70,21 @@ type strike struct {
 	struck *operationsSeen
 }
 
-// strike runs the scenario with a fault at its n-th command, and reports whether it had that many.
-func (s scenario) strike(t *testing.T, f strike) bool {
+// bank returns the bank before the wire is laid. It has no indexes: they would take longer to make than all the rest.
+func (s scenario) bank(t *testing.T) *bank {
 	t.Helper()
-	b := newBank(t, s.balances...)
+	b := newBareBank(t)
+	b.open(s.balances)
 	if s.prepare != nil {
 		s.prepare(b)
 	}
+	return b
+}
+
+// strike runs the scenario with a fault at its n-th command, and reports whether it had that many.
+func (s scenario) strike(t *testing.T, f strike) bool {
+	t.Helper()
+	b := s.bank(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	current := &operationsSeen{}
