@@ -91,6 +91,9 @@ func (m *model) note(message simulate.Message, result protocol.Result) {
 		return
 	}
 	leg := m.leg(message)
+	if onPaper(leg) && message.Op.Kind == protocol.Prepare {
+		m.paperNow.pending = nil // the map of markers is set as a whole, whatever was there: once it is empty again it is nothing else
+	}
 	switch {
 	case m.settlesPart(message) && leg.Amount < 0:
 		m.tally.note(restOfPart)
@@ -109,8 +112,6 @@ func (m *model) settlesPart(message simulate.Message) bool {
 func (m *model) performOne(message simulate.Message) protocol.Answer {
 	switch {
 	case m.damaged(message):
-		return protocol.Answer{Result: protocol.Failed}
-	case message.Op.Kind == protocol.Prepare && onPaper(m.leg(message)) && m.unwritable(len(m.hindrances(message)) == 0):
 		return protocol.Answer{Result: protocol.Failed}
 	case m.tooYoung(message):
 		return protocol.Answer{Result: protocol.NotMatched}
@@ -166,7 +167,7 @@ func (m *model) keep(message simulate.Message, answer protocol.Answer) {
 	switch message.Op.Kind {
 	case protocol.Claim:
 		switch message.Op.Claiming {
-		case protocol.TakeOver, protocol.TakeToCancel, protocol.TakeUnheld, protocol.Expire:
+		case protocol.TakeOver, protocol.TakeUnheld:
 			k.attempts++
 		default:
 		}

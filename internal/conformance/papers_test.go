@@ -119,17 +119,15 @@ func (s *scene) drawPaper(t *rapid.T) given {
 // dress draws how the document stands: as required, or not; or somebody else has reserved it, or has made something else of the markers'
 // map.
 func (p *paper) dress(t *rapid.T, a *given) {
-	a.fields, a.pending, a.Value, a.unwritable = rapid.SampledFrom(p.as).Draw(t, "as required"), nil, 0, false
-	switch oneOf(t, "stands", "as required", "as required", "as required", "otherwise", "reserved", "with null for markers") {
+	a.fields, a.pending, a.Value = rapid.SampledFrom(p.as).Draw(t, "as required"), nil, 0
+	switch oneOf(t, "stands", "as required", "as required", "as required", "otherwise", "reserved") {
 	case "otherwise":
 		a.fields, a.Value = rapid.SampledFrom(p.other).Draw(t, "not as required"), unmet
 	case "reserved":
 		a.Value = unmet
 		a.pending = oneOf[any](t, "reserved by", bson.D{{Key: "another", Value: int64(0)}}, bson.A{}, bson.A{bson.D{}}, "text", 1)
-	case "with null for markers":
-		a.pending, a.unwritable = bson.Null{}, true
 	default:
-		a.pending = oneOf[any](t, "no markers", nil, bson.D{})
+		a.pending = oneOf[any](t, "no markers", nil, bson.D{}, bson.Null{})
 	}
 }
 
@@ -227,9 +225,6 @@ func (m *model) storedPaper() account {
 	}
 	return stored
 }
-
-// unwritable reports whether a prepare would match the document, and the server refuse to put a marker there.
-func (m *model) unwritable(fits bool) bool { return fits && m.paperNow.unwritable }
 
 // outsidePaper does something to the document that no execution does: nobody writes it while it is reserved.
 func (c *check) outsidePaper() {

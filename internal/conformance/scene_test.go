@@ -19,10 +19,9 @@ type given struct {
 	fence    bson.RawValue // as it is stored; the zero value: it is not
 	currency any           // as it is stored; nil: it is not
 
-	paper      *paper // not nil: it is no account, but a document that effects are about
-	fields     bson.D // of the document
-	pending    any    // as it is stored; nil: it is not
-	unwritable bool   // no marker can be put there
+	paper   *paper // not nil: it is no account, but a document that effects are about
+	fields  bson.D // of the document
+	pending any    // as it is stored; nil: it is not
 }
 
 // scene is what a check begins with.

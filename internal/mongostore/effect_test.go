@@ -327,3 +327,43 @@ func TestStoredEffects(t *testing.T) {
 	failure := b.stored("t", "createdAt", "lastModified")["failure"]
 	assert.Equal(t, bson.M{"code": "requirementFailed", "ledger": "orders", "account": `{"$numberLong":"7"}`, "message": ""}, failure)
 }
+
+// Looks at several documents share their commands, and each is judged by its own requirement: also where two are at one document, where an
+// _id is written otherwise than it is asked for, and where the server finds fault with one of the requirements.
+func TestRequirementsAreJudgedEach(t *testing.T) {
+	t.Parallel()
+	b := newShop(t)
+	b.putIn("orders", bson.M{"_id": "o", "status": "unpaid"}, bson.M{"_id": 7.0, "status": "unpaid"},
+		bson.M{"_id": "mine", "status": "written meanwhile", "pending": bson.M{"t3": int64(0)}}, bson.M{"_id": "bad"})
+	undefined := bson.D{{Key: "x", Value: bson.Undefined{}}}
+	for name, row := range map[string]struct {
+		effects []Effect
+		unmet   []bool // nil: nobody knows
+	}{
+		"one document": {[]Effect{b.effect("o", unpaid(), nil), b.effect("o", paid(), nil), b.effect("o", nil, nil)}, []bool{false, true, false}},
+		"several":      {[]Effect{b.effect(7, unpaid(), nil), b.effect("o", paid(), nil), b.effect("gone", nil, nil)}, []bool{false, true, true}},
+		"reserved by itself": {
+			[]Effect{b.effect(7, paid(), nil), b.effect("o", unpaid(), nil), b.effect(7, unpaid(), nil), b.effect("mine", unpaid(), nil)},
+			[]bool{true, false, false, false},
+		},
+		"one that is refused": {[]Effect{b.effect("o", unpaid(), nil), b.effect(7, paid(), nil), b.effect("bad", undefined, nil)}, []bool{false, true}},
+	} {
+		var rs requests
+		for i, e := range row.effects {
+			rs.add(b.changing(fmt.Sprint("t", i), e), at(protocol.Look, 0))
+		}
+		results := b.batch(rs)
+		for i := range row.effects {
+			if i >= len(row.unmet) {
+				require.Equal(t, protocol.Unknown, results[i], "%s, %d", name, i)
+				continue
+			}
+			require.Equal(t, protocol.Applied, results[i], "%s, %d", name, i)
+			require.Equal(t, row.unmet[i], rs[i].Answer.Facts.Unmet, "%s, %d", name, i)
+		}
+	}
+	w := b.changing("t", b.effect("o", unpaid(), nil))
+	b.on(w, at(protocol.ReadFence, 0))
+	_, known := b.store.Recall(w, at(protocol.ReadFence, 0))
+	require.False(t, known, "the fences of documents are not remembered: most of them are reserved once")
+}
