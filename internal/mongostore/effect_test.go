@@ -346,7 +346,9 @@ func TestRequirementsAreJudgedEach(t *testing.T) {
 			[]Effect{b.effect(7, paid(), nil), b.effect("o", unpaid(), nil), b.effect(7, unpaid(), nil), b.effect("mine", unpaid(), nil)},
 			[]bool{true, false, false, false},
 		},
-		"one that is refused": {[]Effect{b.effect("o", unpaid(), nil), b.effect(7, paid(), nil), b.effect("bad", undefined, nil)}, []bool{false, true}},
+		"one that is refused": {
+			[]Effect{b.effect("o", unpaid(), nil), b.effect(7, paid(), nil), b.effect("bad", undefined, nil)}, []bool{false, true},
+		},
 	} {
 		var rs requests
 		for i, e := range row.effects {
