@@ -61,14 +61,14 @@ func (t *Transfer) finish(m Message) bool {
 
 // claimable reports whether a claim matches. Every transfer is as old as it takes: the threshold is zero.
 func (w *World) claimable(m Message) bool {
-	t, hold := &w.Transfers[m.Transfer], w.Holds[m.Transfer]
+	t := &w.Transfers[m.Transfer]
 	switch m.Op.Claiming {
 	case protocol.Insert:
 		return !t.Stored
 	case protocol.FromInitiated, protocol.CancelInitiated:
 		return t.State == protocol.Initiated
 	case protocol.TakeOver:
-		return t.State == protocol.Preparing && !hold || t.State == protocol.Committed || t.State == protocol.Rollback
+		return t.State == protocol.Preparing && !w.Holds[m.Transfer] || t.State == protocol.Committed || t.State == protocol.Rollback
 	case protocol.TakeToCancel:
 		return t.State == protocol.Preparing
 	case protocol.TakeUnheld, protocol.Post, protocol.Expire:
