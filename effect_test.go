@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,8 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
 // newShop returns a bank with orders, of which o-1 and o-2 are unpaid.
@@ -268,6 +271,100 @@ func TestEffectsArePayload(t *testing.T) {
 		require.ErrorIs(t, err, transfer.ErrIDConflict)
 	}
 	b.audit(initial(100, 0))
+}
+
+// Each part of an effect is payload: its document, what it requires, and what it sets.
+func TestEveryPartOfAnEffectIsPayload(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, 100, 0)
+	_, err := b.Transfer(t.Context(), payment("p", "o-1", 10))
+	require.NoError(t, err)
+	for name, change := range map[string]func(*transfer.Effect){
+		"the document":     func(e *transfer.Effect) { e.ID = "o-2" },
+		"no requirement":   func(e *transfer.Effect) { e.Require = nil },
+		"another value":    func(e *transfer.Effect) { e.Require[0].Value = "open" },
+		"another field":    func(e *transfer.Effect) { e.Set[0].Key = "state" },
+		"one field less":   func(e *transfer.Effect) { e.Set = e.Set[1:] },
+		"what it requires": func(e *transfer.Effect) { e.Require, e.Set = e.Set, e.Require },
+	} {
+		req := payment("p", "o-1", 10)
+		change(&req.Effects[0])
+		_, err := b.Transfer(t.Context(), req)
+		require.ErrorIs(t, err, transfer.ErrIDConflict, name)
+	}
+	b.audit(initial(100, 0))
+}
+
+// A transfer has up to 100 effects, each of which requires and sets up to 64 KB. Their edges are allowed, and no more.
+func TestLimitsOfEffects(t *testing.T) {
+	t.Parallel()
+	b := newShop(t)
+	effects := make([]transfer.Effect, 101)
+	for i := range effects {
+		b.insert("orders", order(fmt.Sprint("many-", i)))
+		effects[i] = transfer.Effect{Documents: "orders", ID: fmt.Sprint("many-", i), Set: bson.D{{Key: "status", Value: "paid"}}}
+	}
+	_, err := b.Transfer(t.Context(), transfer.Request{ID: "101", Effects: effects})
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	_, err = b.Transfer(t.Context(), transfer.Request{ID: "100", Effects: effects[:100]})
+	require.NoError(t, err)
+	const around = 4 + 1 + len("x\x00") + 4 + 1 + 1 // what BSON writes around one text
+	fields := func(bytes int) bson.D { return bson.D{{Key: "x", Value: strings.Repeat("x", bytes-around)}} }
+	for bytes, want := range map[int]error{64 << 10: nil, 64<<10 + 1: transfer.ErrInvalidRequest} {
+		set := transfer.Effect{Documents: "orders", ID: "o-1", Set: fields(bytes)}
+		_, err := b.Transfer(t.Context(), transfer.Request{ID: fmt.Sprint("sets ", bytes), Effects: []transfer.Effect{set}})
+		require.ErrorIs(t, err, want)
+	}
+	long := transfer.Effect{Documents: "orders", ID: "o-1", Require: fields(64<<10 + 1)}
+	_, err = b.Transfer(t.Context(), transfer.Request{ID: "requires", Effects: []transfer.Effect{long}})
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	b.audit(initial())
+}
+
+// Effects live on any cluster: an order on another server is paid with money of this one, refused there, held there, and finished by recovery.
+func TestEffectsOnAnotherCluster(t *testing.T) {
+	t.Setenv("MONGODB_URI", "")
+	server, err := mongotest.Start(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	b := newBank(t, 100, 0)
+	far := mongotest.Client(t, options.Client().ApplyURI(server.URI())).Database(b.db.Name()).Collection("orders")
+	for _, id := range []string{"o-1", "o-2", "o-3"} {
+		_, err := far.InsertOne(t.Context(), order(id))
+		require.NoError(t, err)
+	}
+	abroad := func(*mongo.Database) []transfer.Option {
+		return []transfer.Option{transfer.WithDocuments("orders", far)}
+	}
+	b.Coordinator = b.coordinator(b.db, abroad(b.db)...)
+	require.NoError(t, b.Setup(t.Context()))
+	_, err = b.Transfer(t.Context(), payment("p-1", "o-1", 10))
+	require.NoError(t, err)
+	_, err = b.Transfer(t.Context(), payment("p-2", "o-1", 10))
+	require.ErrorIs(t, err, transfer.ErrRequirementFailed)
+	_, err = b.Hold(t.Context(), payment("h", "o-2", 10), time.Hour)
+	require.NoError(t, err)
+	_, err = b.Void(t.Context(), "h")
+	require.NoError(t, err)
+	b.dying(3, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Transfer(ctx, payment("p-3", "o-3", 10))
+		return err
+	}, abroad)
+	b.recoverAll(abroad(b.db)...)
+	for id, want := range map[string]string{"o-1": "paid", "o-2": "unpaid", "o-3": "paid"} {
+		document, err := far.FindOne(t.Context(), bson.D{{Key: "_id", Value: id}}).Raw()
+		require.NoError(t, err)
+		require.Equal(t, want, document.Lookup("status").StringValue(), id)
+		require.Equal(t, bson.D{}, asFields(t, document.Lookup("pending")), id)
+	}
+	b.audit(initial(100, 0))
+}
+
+func asFields(t *testing.T, value bson.RawValue) bson.D {
+	t.Helper()
+	fields := bson.D{}
+	require.NoError(t, value.Unmarshal(&fields))
+	return fields
 }
 
 // Maps are equal in whatever order they are walked through, wherever they stand.

@@ -311,6 +311,44 @@ func TestRecoveryLeavesHoldsAlone(t *testing.T) {
 	b.audit(initial(200, 0))
 }
 
+// What is posted of a hold is a part of it. A stored part that can't be is left alone: it would make money.
+func TestPartThatIsNone(t *testing.T) {
+	t.Parallel()
+	for _, part := range []any{int64(60), int64(61), int64(0), int64(-1), bson.NewDecimal128(0x3040000000000000, 20)} {
+		b := newBank(t, 100, 0)
+		b.hold("h", 60, time.Hour)
+		b.dying(1, lost, func(ctx context.Context, c *transfer.Coordinator) error { // before it is settled
+			_, err := c.Post(ctx, "h", transfer.PostAmount(transfer.Units(20)))
+			return err
+		})
+		posted := bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "Committed"}, {Key: "posted", Value: part}}}}
+		_, err := b.db.Collection("transfers").UpdateByID(t.Context(), "h", posted)
+		require.NoError(t, err)
+		c := b.coordinator(b.db, transfer.WithStallThreshold(0))
+		report, err := c.Recover(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, report.Stuck, "%v", part)
+		b.standing("a", 40, 100, 0)
+	}
+}
+
+// A hold lasts for a millisecond at the least and ten years at the most.
+func TestLengthOfAHold(t *testing.T) {
+	t.Parallel()
+	const longest = 10 * 366 * 24 * time.Hour
+	b := newBank(t, 100, 0)
+	for i, expiresIn := range []time.Duration{time.Millisecond - 1, longest + 1} {
+		_, err := b.Hold(t.Context(), move(fmt.Sprint("bad", i), "a", "b", 1), expiresIn)
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	}
+	b.hold("long", 1, longest)
+	_, err := b.Hold(t.Context(), move("short", "a", "b", 1), time.Millisecond)
+	require.NotErrorIs(t, err, transfer.ErrInvalidRequest)
+	b.expireAll()
+	b.recoverAll()
+	b.audit(initial(100, 0))
+}
+
 // A state that a later version has written is nobody's to decide on.
 func TestUnknownStateIsLeftAlone(t *testing.T) {
 	t.Parallel()

@@ -46,6 +46,23 @@ func TestReverse(t *testing.T) {
 	b.audit(initial(100, 0, 0))
 }
 
+// What is reversed is payload: one ID doesn't reverse two transfers, be they alike in all else.
+func TestReversalsOfTwoAreTwo(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	for _, id := range []string{"one", "other"} {
+		_, err := b.Transfer(t.Context(), move(id, "a", "b", 10))
+		require.NoError(t, err)
+	}
+	_, err := b.Reverse(t.Context(), "one", "r")
+	require.NoError(t, err)
+	_, err = b.Reverse(t.Context(), "other", "r")
+	require.ErrorIs(t, err, transfer.ErrIDConflict)
+	_, err = b.Transfer(t.Context(), move("r", "b", "a", 10))
+	require.ErrorIs(t, err, transfer.ErrIDConflict)
+	b.audit(initial(100, 0))
+}
+
 // Of a posted hold what was posted goes back.
 func TestReverseOfHold(t *testing.T) {
 	t.Parallel()

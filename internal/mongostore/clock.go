@@ -141,7 +141,7 @@ func (h helloAnswer) supported() error {
 	return nil
 }
 
-// Connect makes sure that the servers of the transfers and of the named ledgers can be used, that no two of these ledgers are one
+// Connect makes sure that the servers of the transfers and of the given places can be used, that no two of these places are one
 // collection, and that the retention is known to everybody. Each is asked once, and only when it is needed: a server that is away keeps
 // nobody from the others.
 func (s *Store) Connect(ctx context.Context, places ...Address) error {

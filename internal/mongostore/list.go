@@ -107,10 +107,12 @@ func ofAccount(ledger, account string) bson.E {
 	}}
 }
 
-// noHold and anyHold are conditions by which the index of unfinished work is found.
+// noHold selects what is no hold, by the index of unfinished work.
 func noHold() bson.E {
 	return bson.E{Key: "hold", Value: bson.D{{Key: "$in", Value: bson.A{nil, false}}}}
 }
+
+// anyHold selects everything, and names the first key of that index so that it is used.
 func anyHold() bson.E {
 	return bson.E{Key: "hold", Value: bson.D{{Key: "$in", Value: bson.A{nil, false, true}}}}
 }
