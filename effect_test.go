@@ -321,7 +321,8 @@ func TestLimitsOfEffects(t *testing.T) {
 	b.audit(initial())
 }
 
-// Effects live on any cluster: an order on another server is paid with money of this one, refused there, held there, and finished by recovery.
+// Effects live on any cluster: an order on another server is paid with money of this one, refused there, held there, and finished by
+// recovery.
 func TestEffectsOnAnotherCluster(t *testing.T) {
 	t.Setenv("MONGODB_URI", "")
 	server, err := mongotest.Start(t.Context())

@@ -232,6 +232,12 @@ func TestHoldIsNotTransfer(t *testing.T) {
 	_, err := b.Transfer(t.Context(), move("h", "a", "b", 60))
 	require.ErrorIs(t, err, transfer.ErrIDConflict)
 	b.hold("h", 60, 2*time.Hour) // asked for again: the first one's time counts
+	_, err = b.Hold(t.Context(), atMost("most", "a", "b", 1), time.Hour)
+	require.NoError(t, err)
+	_, err = b.Transfer(t.Context(), atMost("most", "a", "b", 1))
+	require.ErrorIs(t, err, transfer.ErrIDConflict)
+	_, err = b.Void(t.Context(), "most")
+	require.NoError(t, err)
 	_, err = b.Void(t.Context(), "h")
 	require.NoError(t, err)
 	b.audit(initial(100, 0))
@@ -287,6 +293,21 @@ func TestExpiry(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A worker voids a hold soon after it has expired, however rarely it sweeps for what has stalled.
+func TestRunVoidsSoon(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.hold("h", 60, time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a sweep comes once in 30 s
+	var running sync.WaitGroup
+	running.Go(func() { _ = b.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	_, err := b.Wait(ctx, "h")
+	require.ErrorIs(t, err, transfer.ErrExpired)
+	b.audit(initial(100, 0))
 }
 
 // Recovery never takes a hold for stalled before it expires, whether everything is held or its process has died on the way there; the same

@@ -228,6 +228,40 @@ func TestExpiredHoldsAreFound(t *testing.T) {
 	assert.ElementsMatch(t, []string{"no hold", "no hold, held", "no hold, with a time that is over", "posted", "voided", "refused"}, stalled)
 }
 
+// A sweep for what has stalled passes over the holds that may still be decided, however many there are: it looks neither at their
+// documents nor at their keys.
+func TestSweepsPassOverHolds(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	require.NoError(t, b.store.Setup(t.Context()))
+	var holds []any
+	for i := range 2000 {
+		holds = append(holds, bson.M{
+			"_id": fmt.Sprint("h", i), "state": "Preparing", "open": true, "hold": true, "held": true, "epoch": int64(1),
+			"createdAt": time.Now(), "lastModified": time.Now().Add(-time.Hour), "expiresAt": time.Now().Add(time.Hour),
+		})
+	}
+	_, err := b.db.Collection("transfers").InsertMany(t.Context(), holds)
+	require.NoError(t, err)
+	b.log.take()
+	for _, err := range b.store.Stalled(t.Context(), time.Minute) {
+		require.NoError(t, err)
+		require.Fail(t, "a hold is taken for stalled")
+	}
+	find := b.log.take()[0]
+	query := bson.D{{Key: "find", Value: find.text("find")}, {Key: "filter", Value: find.body.Lookup("filter")}}
+	var reply struct {
+		ExecutionStats struct {
+			Keys      int `bson:"totalKeysExamined"`
+			Documents int `bson:"totalDocsExamined"`
+		} `bson:"executionStats"`
+	}
+	explain := bson.D{{Key: "explain", Value: query}, {Key: "verbosity", Value: "executionStats"}}
+	require.NoError(t, b.db.RunCommand(t.Context(), explain).Decode(&reply))
+	assert.Less(t, reply.ExecutionStats.Keys, 20)
+	assert.Zero(t, reply.ExecutionStats.Documents)
+}
+
 // Of a hold of which a part is posted the credit gets that part, and the debit the rest, to the last digit; an undo gives all of it back.
 // Whoever takes the posted hold over knows the part.
 func TestPartOfAHold(t *testing.T) {
