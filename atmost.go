@@ -34,21 +34,6 @@ func (c *Coordinator) fixAmount(ctx context.Context, t *mongostore.Transfer) err
 	return nil
 }
 
-// partly reports whether what is posted of a hold is a part of it.
-func partly(t mongostore.Transfer) bool {
-	if t.Posted == nil {
-		return true
-	}
-	if !t.Hold || len(t.Legs) != 2 || t.Posted.Kind() != t.Legs[0].Amount.Kind() {
-		return false
-	}
-	held := t.Legs[0].Amount
-	if held.Sign() < 0 {
-		held = held.Neg()
-	}
-	return t.Posted.Sign() > 0 && t.Posted.Cmp(held) < 0
-}
-
 // capped reports whether what a stored transfer moves is no more than it may move at most, from one account to the other.
 func capped(t mongostore.Transfer) bool {
 	if t.AtMost == nil {

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/audit"
 )
 
 func atMost(id, from, to string, units int64) transfer.Request {
@@ -148,4 +149,16 @@ func TestAtMostIsKeptByRecovery(t *testing.T) {
 	_, err = b.Transfer(t.Context(), atMost("s", "a", "b", 30))
 	require.ErrorContains(t, err, "digest")
 	require.Equal(t, initial(50, 0), b.balances())
+}
+
+// Legs that were raised by hand beyond what was asked for are found: the digest covers the cap, not the amount.
+func TestAuditFindsWhatIsAboveItsCap(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 60, 0)
+	_, err := b.Transfer(t.Context(), atMost("t", "a", "b", 80))
+	require.NoError(t, err)
+	b.audit(initial(60, 0))
+	b.set("transfers", "t", "legs.0.amount", int64(-90))
+	b.set("transfers", "t", "legs.1.amount", int64(90))
+	require.Equal(t, []audit.Code{audit.WrongDigest}, codesOf(b.mustAudit()))
 }

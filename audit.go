@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -78,8 +77,8 @@ type ExpectedTotal struct {
 
 // Audit checks all that is stored, while others go on working: nothing is locked and nothing waits. Each cluster is read as it was at one
 // moment; what concerns two of them counts as a finding only if a second look confirms it. A transfer that stands still is a finding only
-// after ten times the stall threshold (see [WithStallThreshold]), and an unexpired hold is none. What is found is told in the report,
-// with what to do about it; an error means that not everything could be looked at:
+// after ten times the stall threshold (see [WithStallThreshold]), 50 s where that is zero, and an unexpired hold is none. What is found is
+// told in the report, with what to do about it; an error means that not everything could be looked at:
 //
 //   - ErrAuditTooLong: the ledger is too large for one snapshot.
 //   - ErrClosed, ErrUnsupportedDeployment; or the error of ctx, or of a server.
@@ -99,7 +98,7 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 	}
 	options := audit.Options{
 		Threshold: c.settings.stallThreshold,
-		Genuine:   func(t mongostore.Transfer) bool { return bytes.Equal(t.Digest, digest(t)) },
+		Genuine:   genuine,
 		Accounts:  mongostore.Range(o.Accounts),
 		Transfers: mongostore.Range(o.Transfers),
 		Pause:     engine.Pause,

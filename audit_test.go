@@ -103,11 +103,30 @@ func markerDamages() []damage {
 			b.stallAt("t", 3, lost, 60)
 			b.set("accounts", "b", "pending.t", 60.0)
 		}, []audit.Code{audit.WrongMarker}, "b"},
+		{"a marker of another kind", func(b *bank) {
+			b.stallAt("t", 3, lost, 60)
+			b.set("accounts", "b", "pending.t", decimalOf(b.t, "60"))
+		}, []audit.Code{audit.WrongMarker}, "b"},
+		{"a balance that has become a decimal under its marker", func(b *bank) {
+			b.stallAt("t", 3, lost, 60)
+			b.set("accounts", "b", "balance", decimalOf(b.t, "0"))
+		}, []audit.Code{audit.WrongMarker}, "b"},
+		{"a marker that has become a decimal with its balance", func(b *bank) {
+			b.stallAt("t", 3, lost, 60)
+			b.change("accounts", "b", bson.M{"$set": bson.M{"pending.t": decimalOf(b.t, "60"), "balance": decimalOf(b.t, "0")}})
+		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"an account that was committed and is gone", func(b *bank) {
 			b.stallAt("t", 4, lost, 60)
 			b.remove("accounts", "b")
 		}, []audit.Code{audit.MissingDocument}, "t"},
 	}
+}
+
+func decimalOf(t *testing.T, text string) bson.Decimal128 {
+	t.Helper()
+	d, err := bson.ParseDecimal128(text)
+	require.NoError(t, err)
+	return d
 }
 
 func accountDamages() []damage {
@@ -116,6 +135,7 @@ func accountDamages() []damage {
 	}
 	decimals, _ := bson.ParseDecimal128("1.0000000000001")
 	decimal, _ := bson.ParseDecimal128("1.5")
+	large, _ := bson.ParseDecimal128("1E+22")
 	return []damage{
 		field("an overdrawn account", "balance", int64(-1), audit.BelowFloor),
 		field("an account below a floor of its own", "floor", int64(101), audit.BelowFloor),
@@ -123,11 +143,17 @@ func accountDamages() []damage {
 		field("a balance that is a text", "balance", "100", audit.WrongBalance),
 		field("a balance that is null", "balance", nil, audit.WrongBalance),
 		field("a balance of too many digits", "balance", decimals, audit.WrongBalance),
+		field("a balance beyond the limits", "balance", int64(1)<<62+int64(1)<<61+1, audit.WrongBalance),
+		field("a decimal balance beyond the limits", "balance", large, audit.WrongBalance),
+		field("a debt beyond the limits", "balance", -int64(1)<<62-1, audit.WrongBalance, audit.BelowFloor),
 		field("a floor that is a text", "floor", "0", audit.WrongFloor),
 		field("a floor that is a decimal", "floor", decimal, audit.WrongFloor),
 		field("a currency that is a number", "currency", 5, audit.WrongCurrency),
 		field("markers in an array", "pending", bson.A{}, audit.WrongPending),
 		field("markers in a text", "pending", "t", audit.WrongPending),
+		field("a closed that is a text", "closed", "true", audit.WrongClosed),
+		field("a closed that is a number", "closed", 1, audit.WrongClosed),
+		field("a closed in an array", "closed", bson.A{true}, audit.WrongClosed),
 		{"an account of another kind of ID", func(b *bank) {
 			b.insert("accounts", bson.M{"_id": 5, "balance": int64(1)})
 		}, []audit.Code{audit.WrongID}, `{"$numberInt":"5"}`},
@@ -154,8 +180,12 @@ func transferDamages() []damage {
 			[]audit.Code{audit.Unreadable}, "t"},
 		done("an unknown state", set("state", "Frozen"), audit.WrongState),
 		under("a claim without an epoch", 3, set("epoch", 0), audit.WrongEpoch),
+		under("an epoch that is a double", 3, set("epoch", 1.0), audit.WrongEpoch),
+		under("a takeover that has not raised the epoch", 3, set("attempts", 1), audit.WrongEpoch),
 		under("a claim by nobody", 3, unset("owner"), audit.WrongEpoch),
 		under("an unfinished transfer that recovery can't find", 4, unset("open"), audit.WrongOpen),
+		under("an unfinished transfer whose flag is a number", 4, set("open", 1), audit.WrongOpen),
+		done("a transfer whose prepares were answered with a number", set("clean", 1), audit.WrongHold),
 		done("a final transfer that looks unfinished", set("open", true), audit.WrongOpen),
 		done("a success without a commit", unset("committedAt"), audit.WrongCommit),
 		under("a commit that was not decided", 3, set("committedAt", time.Now()), audit.WrongCommit),
@@ -184,12 +214,15 @@ func holdDamages() []damage {
 		}, codes...)
 	}
 	return []damage{
+		held("a hold by a number", func(b *bank) { b.set("transfers", "t", "hold", 1) }, audit.WrongHold),
+		held("a hold that is held by a number", func(b *bank) { b.set("transfers", "t", "held", 1) }, audit.WrongHold),
 		held("a hold whose marker is gone", func(b *bank) { b.unset("accounts", "a", "pending.t") }, audit.MissingMarker),
 		held("a hold whose account is gone", func(b *bank) { b.remove("accounts", "a") }, audit.MissingDocument),
 		held("money is held by what is no hold", func(b *bank) { b.unset("transfers", "t", "hold") }, audit.WrongHold, audit.WrongDigest),
 		held("a hold without an end", func(b *bank) { b.unset("transfers", "t", "expiresAt") }, audit.WrongHold),
 		held("a part of it was posted before the decision", func(b *bank) { b.set("transfers", "t", "posted", int64(1)) }, audit.WrongHold),
 		posted("more was posted than was held", func(b *bank) { b.set("transfers", "t", "posted", int64(61)) }, audit.WrongHold),
+		posted("all is said to be a part", func(b *bank) { b.set("transfers", "t", "posted", int64(60)) }, audit.WrongHold),
 		posted("less than nothing was posted", func(b *bank) { b.set("transfers", "t", "posted", int64(-1)) }, audit.WrongHold),
 		posted("a hold was posted that never held", func(b *bank) { b.unset("transfers", "t", "held") }, audit.WrongHold),
 	}
@@ -365,6 +398,21 @@ func allowed() map[string]func(b *bank) {
 			b.unset("accounts", "a", "pending")
 			b.unset("accounts", "a", "fence")
 		},
+		"an account that is open by a word": func(b *bank) { b.set("accounts", "a", "closed", false) },
+		"an account that is open by null":   func(b *bank) { b.set("accounts", "a", "closed", nil) },
+		"credits that had room each, and not together": func(b *bank) {
+			b.set("accounts", "b", "balance", int64(1)<<62-60)
+			for _, id := range []string{"t", "u"} {
+				b.hold(id, 50, time.Hour)
+			}
+			for _, id := range []string{"t", "u"} {
+				_, err := b.Post(b.t.Context(), id)
+				require.NoError(b.t, err)
+			}
+		},
+		"the least balance": func(b *bank) {
+			b.change("accounts", "a", bson.M{"$set": bson.M{"floor": bson.MinKey{}, "balance": -int64(1) << 62}})
+		},
 		"no floor": func(b *bank) {
 			b.change("accounts", "a", bson.M{"$set": bson.M{"floor": bson.MinKey{}, "balance": int64(-5)}})
 		},
@@ -414,25 +462,38 @@ func TestAuditLeavesAlone(t *testing.T) {
 	}
 }
 
-// A transfer that recovery tries in vain is a finding after ten thresholds, however often it was tried since, with the reason that
-// recovery has noted.
-func TestAuditTellsWhatIsStuck(t *testing.T) {
+// What is wrong with a document that is no account comes with advice that can be followed there: no verb repairs it.
+func TestAuditAdvisesForOtherDocuments(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.stallAt("t", 4, lost, 60)
-	b.set("accounts", "b", "balance", "sixty")
-	c := b.coordinator(b.db, transfer.WithStallThreshold(0))
-	report, err := c.Recover(t.Context())
+	b := newShop(t, 100, 0)
+	_, err := b.Transfer(t.Context(), payment("paid", "o-1", 10))
 	require.NoError(t, err)
-	require.Equal(t, 1, report.Stuck)
-	require.Equal(t, []audit.Code{audit.WrongBalance}, codesOf(b.mustAudit()))
-	b.set("transfers", "t", "committedAt", before(10))
-	found := b.mustAudit()
-	require.Equal(t, []audit.Code{audit.Stalled, audit.WrongBalance}, codesOf(found))
-	rec, err := b.Get(t.Context(), "t")
+	_, err = b.Reverse(t.Context(), "paid", "back")
 	require.NoError(t, err)
-	require.Contains(t, found.Findings[len(found.Findings)-1].Detail, rec.Stuck.Message)
-	b.set("accounts", "b", "balance", int64(0))
-	b.recoverAll()
+	b.stallAt("t", 4, lost, 10)
+	for _, row := range []struct {
+		collection, id, field string
+		value                 any
+		code                  audit.Code
+	}{
+		{"orders", "o-1", "pending.ghost", int64(0), audit.OrphanMarker},
+		{"orders", "o-1", "pending.paid", int64(0), audit.FinalMarker},
+		{"orders", "o-1", "pending.t", int64(0), audit.ForeignMarker},
+		{"orders", "o-1", "pending", bson.A{}, audit.WrongPending},
+		{"transfers", "paid", "pending.ghost", int64(0), audit.OrphanMarker},
+		{"transfers", "paid", "pending.back", int64(0), audit.FinalMarker},
+		{"transfers", "paid", "pending.t", int64(0), audit.ForeignMarker},
+		{"transfers", "paid", "pending", bson.A{}, audit.WrongPending},
+	} {
+		b.unset(row.collection, row.id, "pending")
+		b.set(row.collection, row.id, row.field, row.value)
+		report := b.mustAudit()
+		require.Equal(t, []audit.Code{row.code}, codesOf(report), row)
+		require.Contains(t, report.Findings[0].Advice, "$unset", row)
+		require.NotContains(t, report.Findings[0].Advice, "Repair", row)
+		b.unset(row.collection, row.id, row.field)
+		require.Empty(t, b.mustAudit().Findings, "the advice was followed: %v", row)
+	}
+	b.recoverAll(orders(b.db)...)
 	b.audit(initial(100, 0))
 }

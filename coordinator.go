@@ -115,13 +115,16 @@ func deployment(err error) error {
 // sound refuses a stored transfer that was changed since, or that a later version has written.
 func sound(t mongostore.Transfer) error {
 	switch {
-	case !bytes.Equal(t.Digest, digest(t)) || !capped(t):
+	case !genuine(t):
 		return fmt.Errorf("%w: what it moves is not what its digest says", mongostore.ErrUnreadable)
-	case !partly(t):
+	case !t.SoundPart():
 		return fmt.Errorf("%w: %s is posted, and that is no part of what is held", mongostore.ErrUnreadable, t.Posted)
 	}
 	return nil
 }
+
+// genuine reports whether a stored transfer moves what was asked for.
+func genuine(t mongostore.Transfer) bool { return bytes.Equal(t.Digest, digest(t)) && capped(t) }
 
 // unknownState is the error of a stored transfer in a state that this version doesn't know.
 func unknownState(t mongostore.Transfer) error {

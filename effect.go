@@ -3,7 +3,6 @@ package transfer
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -22,8 +21,10 @@ const (
 // Effect is a change of a document in step with the money: an order goes from unpaid to paid as its payment is committed. The document is
 // found by its _id, and reserved from when the transfer is prepared until it is settled: no other transfer can reserve it meanwhile, and
 // what it has to say is not changed before the commit. Other code that writes such a document requires that its field pending is missing
-// or empty, or ignores the reservation at its own risk. Nobody waits for a reservation: of two transfers that want the same document and
-// the same money at once, each may be refused for what the other one has reserved; ask again under a new ID.
+// or empty, or ignores the reservation at its own risk.
+//
+// Documents are reserved before money is taken: of those who want one at once, the first has it. Nobody waits for a reservation: of two
+// transfers that want the same two documents at once, each may be refused for what the other one has reserved; ask again under a new ID.
 //
 // An effect is stored with its transfer, so that another process, of another version of the service, can finish it. Once the transfer is
 // committed the fields have to be set: where the server refuses that, by a validator or a unique index, the transfer stays committed,
@@ -96,7 +97,7 @@ func (c *Coordinator) effectFields(document, verb string, fields bson.D) (bson.R
 	case len(raw) > maxEffectBytes:
 		return nil, invalid("what the effect on %q %s has %d bytes, more than %d", document, verb, len(raw), maxEffectBytes)
 	}
-	if err := errors.Join(bson.Raw(raw).Validate(), checkNested(raw, maxMetadataDepth), mongostore.CheckValues(raw)); err != nil {
+	if err := cmp.Or(checkEncoded(raw, len(fields)), mongostore.CheckValues(raw)); err != nil {
 		return nil, invalid("the effect on %q: %w", document, err)
 	}
 	return raw, nil

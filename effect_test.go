@@ -2,7 +2,9 @@ package transfer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -84,36 +86,89 @@ func TestEffect(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// Of many payments of one order one wins. The others are refused, and leave no trace.
+// Of many payments of one order, by several processes, one wins. The others are refused, and leave no trace.
 func TestOnePaymentWins(t *testing.T) {
 	t.Parallel()
-	b := newShop(t, 1000, 0)
+	for name, row := range map[string]struct {
+		balance int64
+		refused []error
+	}{
+		"with money for all": {1000, []error{transfer.ErrRequirementFailed}},
+		"with money for one": {10, []error{transfer.ErrRequirementFailed, transfer.ErrInsufficientFunds}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 5 {
+				b := newShop(t, row.balance, 0)
+				paid, refused := b.race(b.processes(4, orders(b.db)...), func(i int) transfer.Request {
+					return payment(fmt.Sprint("p-", i), "o-1", 10)
+				})
+				require.Len(t, paid, 1)
+				for _, err := range refused {
+					require.Condition(t, func() bool {
+						return slices.ContainsFunc(row.refused, func(why error) bool { return errors.Is(err, why) })
+					}, "%v", err)
+				}
+				b.order("o-1", "paid", false)
+				b.audit(initial(row.balance, 0))
+			}
+		})
+	}
+}
+
+// Who has no money doesn't keep an order from who has: it is not reserved for them.
+func TestThePoorReserveNothing(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, 1000, 0, 5)
+	_, err := b.Transfer(t.Context(), move("known", "c", "b", 1)) // so that something is known of the account
+	require.NoError(t, err)
+	for round := range 10 {
+		id := fmt.Sprint("order-", round)
+		b.insert("orders", order(id))
+		paid, refused := b.race([]*transfer.Coordinator{b.Coordinator}, func(i int) transfer.Request {
+			req := payment(fmt.Sprint(id, " p-", i), id, 10)
+			if i != 7 {
+				req.From = "c"
+			}
+			return req
+		})
+		require.Equal(t, []string{id + " p-7"}, paid, "%v", refused)
+	}
+	b.audit(initial(1000, 0, 5))
+}
+
+// race runs 16 transfers at once, each by one of the coordinators in turn.
+func (b *bank) race(by []*transfer.Coordinator, request func(i int) transfer.Request) (succeeded []string, refused []error) {
+	b.t.Helper()
 	var (
-		all   sync.WaitGroup
-		mu    sync.Mutex
-		paid  []string
-		other []error
+		all sync.WaitGroup
+		mu  sync.Mutex
 	)
 	for i := range 16 {
 		all.Go(func() {
-			id := fmt.Sprint("p-", i)
-			_, err := b.Transfer(t.Context(), payment(id, "o-1", 10))
+			req := request(i)
+			_, err := by[i%len(by)].Transfer(b.t.Context(), req)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
-				paid = append(paid, id)
+				succeeded = append(succeeded, req.ID)
 			} else {
-				other = append(other, err)
+				refused = append(refused, err)
 			}
 		})
 	}
 	all.Wait()
-	require.Len(t, paid, 1)
-	for _, err := range other {
-		require.ErrorIs(t, err, transfer.ErrRequirementFailed)
+	return succeeded, refused
+}
+
+// processes returns coordinators of the bank that know nothing of each other.
+func (b *bank) processes(n int, options ...transfer.Option) []*transfer.Coordinator {
+	b.t.Helper()
+	all := make([]*transfer.Coordinator, n)
+	for i := range all {
+		all[i] = b.coordinator(b.db, options...)
 	}
-	b.order("o-1", "paid", false)
-	b.audit(initial(1000, 0))
+	return all
 }
 
 // Nothing of an effect shows before the commit, and the document is reserved until then: a held order is unpaid, and nobody else can pay

@@ -12,15 +12,15 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// An account's statement, newest first, and what was there before the first entry.
+// An account's statement, and what it was opened with.
 func ExampleCoordinator_Statement() {
 	if err := printStatement(context.Background(), mongotest.URI()); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
-	// refund     +500  11000
-	// order-18  -2500  10500
 	// order-17  -6000  13000
+	// order-18  -2500  10500
+	// refund     +500  11000
 	// opened with 19000
 }
 
@@ -55,7 +55,7 @@ func printStatement(ctx context.Context, uri string) error {
 		}
 	}
 
-	var oldest transfer.Entry
+	var first transfer.Entry
 	for entry, err := range coord.Statement(ctx, "alice", transfer.StatementQuery{}) {
 		if err != nil {
 			return err
@@ -65,9 +65,11 @@ func printStatement(ctx context.Context, uri string) error {
 			sign = "+"
 		}
 		fmt.Printf("%-9s %5s  %s\n", entry.TransferID, sign+entry.Amount.String(), entry.Balance)
-		oldest = entry
+		if first.TransferID == "" {
+			first = entry
+		}
 	}
-	opened, err := coord.BalanceAt(ctx, "alice", oldest.At.Add(-1))
+	opened, err := coord.BalanceAt(ctx, "alice", first.At.Add(-1))
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer, h
 		case errors.Is(err, mongostore.ErrUnreadable), c.engine.Closed():
 			return Record{}, inDoubt(planned.ID, because(c.closedError(), err))
 		case err != nil:
-			cause = err
+			cause = latest(ctx, cause, err)
 		case found && !bytes.Equal(stored.Digest, planned.Digest):
 			return recordOf(stored), fmt.Errorf("transfer %q: %w", planned.ID, ErrIDConflict)
 		case found && c.answerable(ctx, stored):
@@ -51,6 +51,14 @@ func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer, h
 			return Record{}, inDoubt(planned.ID, because(ctx.Err(), cause))
 		}
 	}
+}
+
+// latest returns the latest cause; but of a look that the end of ctx has cut short it keeps what is known: that says more.
+func latest(ctx context.Context, known, err error) error {
+	if known != nil && ctx.Err() != nil {
+		return known
+	}
+	return err
 }
 
 // look reads a transfer within the time of one command.

@@ -61,7 +61,8 @@ func PostAmount(a Amount) PostOption { return func(p *posting) { p.amount = &a }
 //   - ErrIDConflict: it was posted before, with another amount; the record shows which.
 //   - ErrNotHeld: it is no hold, or it was refused, or not everything is held yet: then ask for the hold again.
 //   - ErrTransferNotFound: there is none.
-//   - ErrInvalidRequest: the amount is not positive, more than is held, of another kind, or the hold has other legs than two.
+//   - ErrInvalidRequest: it is undecided, and the amount is not positive, more than is held, of another kind, or the hold has other legs
+//     than two; or it touches a ledger or documents that this Coordinator was not given, and the text says which.
 //   - ErrInDoubt: the context ended after something was sent. Ask again.
 func (c *Coordinator) Post(ctx context.Context, id string, opts ...PostOption) (Record, error) {
 	var p posting
@@ -82,21 +83,21 @@ func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p po
 	if !stored.Hold {
 		return rec, true, fmt.Errorf("transfer %q: %w: it is no hold", stored.ID, ErrNotHeld)
 	}
-	part, err := p.part(stored)
-	if err != nil {
-		return rec, true, err
-	}
+	part, unfit := p.part(stored)
 	switch stored.State {
 	case protocol.Preparing:
 		if c.store.LooksExpired(ctx, stored) {
 			return c.try(ctx, attempt{transfer: stored, start: expire(), reason: expiredReason})
+		}
+		if unfit != nil {
+			return rec, true, unfit
 		}
 		if !stored.Held {
 			return c.unheld(ctx, stored)
 		}
 		return c.try(ctx, attempt{transfer: stored, start: protocol.Start{Claiming: protocol.Post}, post: part})
 	case protocol.Committed, protocol.Success:
-		if !equalParts(part, stored.Posted) {
+		if unfit != nil || !equalParts(part, stored.Posted) {
 			return rec, true, fmt.Errorf("transfer %q: %w: it was posted with another amount", stored.ID, ErrIDConflict)
 		}
 		if stored.State.Final() || c.settings.returnAt == StateCommitted {
@@ -176,7 +177,7 @@ func equalParts(a, b *money.Amount) bool {
 //   - nil: it is in StateFail, by this call or before: the record's Failure tells why.
 //   - ErrAlreadyCommitted: it was posted.
 //   - ErrNotHeld: it is no hold. [Coordinator.Cancel] is for others.
-//   - ErrTransferNotFound, ErrInDoubt: as Post.
+//   - ErrTransferNotFound, ErrInDoubt: as Post. ErrInvalidRequest: it touches what this Coordinator was not given.
 func (c *Coordinator) Void(ctx context.Context, id string) (Record, error) {
 	return c.decide(ctx, "void", id, func(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
 		if !stored.Hold {
@@ -233,8 +234,11 @@ func (c *Coordinator) decideOnce(
 		return Record{}, false, nil
 	}
 	rec, told, err := once(ctx, stored)
-	if told && last.ID != "" {
+	switch {
+	case told && last.ID != "":
 		err = doubtful(id, err) // an earlier try of ours may have been stored
+	case errors.Is(err, mongostore.ErrForeign):
+		err = invalid("%w", err)
 	}
 	if !told {
 		*last = recordOf(stored)

@@ -75,6 +75,24 @@ func TestHoldThenPost(t *testing.T) {
 	b.audit(initial(100, 5))
 }
 
+// The record that Hold answers with is the one that is stored, its times to the millisecond.
+func TestRecordOfAHold(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	for i, expiresIn := range []time.Duration{time.Hour + 999_999, time.Hour + 1, time.Hour} {
+		id := fmt.Sprint("h", i)
+		rec := b.hold(id, 10, expiresIn)
+		require.Equal(t, rec.CreatedAt.Add(time.Hour), rec.ExpiresAt)
+		stored, err := b.Get(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, stored.ExpiresAt.UTC(), rec.ExpiresAt.UTC())
+		require.Equal(t, stored.LastModified.UTC(), rec.LastModified.UTC())
+		_, err = b.Void(t.Context(), id)
+		require.NoError(t, err)
+	}
+	b.audit(initial(100, 0))
+}
+
 // A part of a hold can be posted. The rest goes back, and the record says what has moved.
 func TestPostInPart(t *testing.T) {
 	t.Parallel()
@@ -129,6 +147,43 @@ func TestPostRefusesAmounts(t *testing.T) {
 		require.NoError(t, err)
 	}
 	b.audit(initial(100, 0, 0))
+}
+
+// An amount that can't be posted is refused as such only while the hold is undecided. After that everybody is told what became of it.
+func TestPostOfAWrongAmountAfterTheDecision(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 1000, 0)
+	committed := b.coordinator(b.db, transfer.WithReturnAt(transfer.StateCommitted))
+	half, err := transfer.ParseDecimal("0.5")
+	require.NoError(t, err)
+	for _, id := range []string{"posted", "posted in part", "committed", "voided", "expired", "undecided"} {
+		b.hold(id, 60, time.Hour)
+	}
+	_, err = b.Post(t.Context(), "posted")
+	require.NoError(t, err)
+	_, err = b.Post(t.Context(), "posted in part", transfer.PostAmount(transfer.Units(20)))
+	require.NoError(t, err)
+	b.dying(2, lost, func(ctx context.Context, c *transfer.Coordinator) error { // before it is settled
+		_, err := c.Post(ctx, "committed")
+		return err
+	})
+	_, err = b.Void(t.Context(), "voided")
+	require.NoError(t, err)
+	b.expire("expired")
+	for id, want := range map[string]error{
+		"posted": transfer.ErrIDConflict, "posted in part": transfer.ErrIDConflict, "committed": transfer.ErrIDConflict,
+		"voided": transfer.ErrCancelled, "expired": transfer.ErrExpired, "undecided": transfer.ErrInvalidRequest,
+	} {
+		for _, amount := range []transfer.Amount{transfer.Units(61), transfer.Units(0), half} {
+			_, err := committed.Post(t.Context(), id, transfer.PostAmount(amount))
+			require.ErrorIs(t, err, want, "%s, %s", id, amount)
+			require.Equal(t, id == "undecided", errors.Is(err, transfer.ErrInvalidRequest), "%s, %s", id, amount)
+		}
+	}
+	_, err = b.Void(t.Context(), "undecided")
+	require.NoError(t, err)
+	b.recoverAll()
+	b.audit(initial(1000, 0))
 }
 
 // A voided hold gives everything back. Void may be asked for again; a Post comes too late.
@@ -241,95 +296,6 @@ func TestHoldIsNotTransfer(t *testing.T) {
 	_, err = b.Void(t.Context(), "h")
 	require.NoError(t, err)
 	b.audit(initial(100, 0))
-}
-
-// An expired hold can't be posted, whoever comes first: Post, Hold asked again, Recover or Run voids it.
-func TestExpiry(t *testing.T) {
-	t.Parallel()
-	for name, act := range map[string]func(*bank) error{
-		"Post": func(b *bank) error {
-			_, err := b.Post(b.t.Context(), "h")
-			return err
-		},
-		"Hold": func(b *bank) error {
-			_, err := b.Hold(b.t.Context(), move("h", "a", "b", 60), time.Hour)
-			return err
-		},
-		"Recover": func(b *bank) error {
-			report, err := b.Recover(b.t.Context())
-			require.NoError(b.t, err)
-			require.Equal(b.t, transfer.RecoveryReport{Found: 1, Failed: 1, Expired: 1}, report)
-			_, err = b.Wait(b.t.Context(), "h")
-			return err
-		},
-		"Run": func(b *bank) error {
-			ctx, cancel := context.WithCancel(b.t.Context())
-			var running sync.WaitGroup
-			running.Go(func() { _ = b.Run(ctx) })
-			defer running.Wait()
-			defer cancel()
-			_, err := b.Wait(b.t.Context(), "h")
-			return err
-		},
-	} {
-		for _, stalled := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, " stalled ", stalled), func(t *testing.T) {
-				t.Parallel()
-				b := newBank(t, 100, 0)
-				if stalled {
-					b.stallHold("h", 3)
-				} else {
-					b.hold("h", 60, time.Hour)
-				}
-				b.expire("h")
-				require.ErrorIs(t, act(b), transfer.ErrExpired)
-				rec, err := b.Void(t.Context(), "h")
-				require.NoError(t, err)
-				require.Equal(t, "expired", rec.Failure.Code)
-				require.Equal(t, "nobody has decided it in time", rec.Failure.Message)
-				require.Zero(t, rec.Attempts)
-				b.standing("a", 100, 100, 0)
-				b.audit(initial(100, 0))
-			})
-		}
-	}
-}
-
-// A worker voids a hold soon after it has expired, however rarely it sweeps for what has stalled.
-func TestRunVoidsSoon(t *testing.T) {
-	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.hold("h", 60, time.Second)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a sweep comes once in 30 s
-	var running sync.WaitGroup
-	running.Go(func() { _ = b.Run(ctx) })
-	defer running.Wait()
-	defer cancel()
-	_, err := b.Wait(ctx, "h")
-	require.ErrorIs(t, err, transfer.ErrExpired)
-	b.audit(initial(100, 0))
-}
-
-// Recovery never takes a hold for stalled before it expires, whether everything is held or its process has died on the way there; the same
-// Hold, asked again, goes on with it.
-func TestRecoveryLeavesHoldsAlone(t *testing.T) {
-	t.Parallel()
-	b := newBank(t, 200, 0)
-	b.hold("h", 60, time.Hour)
-	b.stallHold("stalled", 3)
-	c := b.coordinator(b.db, transfer.WithStallThreshold(0))
-	report, err := c.Recover(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, report)
-	rec, err := c.Hold(t.Context(), move("stalled", "a", "b", 60), time.Hour)
-	require.NoError(t, err)
-	require.Equal(t, transfer.StatePreparing, rec.State)
-	b.standing("a", 80, 200, 0)
-	for _, id := range []string{"h", "stalled"} {
-		_, err := b.Post(t.Context(), id)
-		require.NoError(t, err)
-	}
-	b.audit(initial(200, 0))
 }
 
 // What is posted of a hold is a part of it. A stored part that can't be is left alone: it would make money.

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 // Limits of metadata.
@@ -36,7 +38,7 @@ func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
 	case len(raw) > maxMetadataBytes:
 		return nil, invalid("the metadata has %d bytes, more than %d", len(raw), maxMetadataBytes)
 	}
-	if err := checkNested(raw, maxMetadataDepth); err != nil {
+	if err := checkEncoded(raw, len(metadata)); err != nil {
 		return nil, invalid("metadata: %w", err)
 	}
 	return raw, nil
@@ -50,12 +52,16 @@ func (tooDeep) MarshalBSONValue() (byte, []byte, error) {
 	return 0, nil, fmt.Errorf("nested more than %d levels deep", maxMetadataDepth)
 }
 
-// ordered turns maps with text keys into documents in the order of their keys, so many levels deep.
+// ordered turns maps with text keys into documents in the order of their keys, so many levels deep. What is nil stays so: it is stored as
+// null.
 func ordered(value any, levels int) any {
 	switch value := value.(type) {
 	case nil, bson.Marshaler, bson.ValueMarshaler: // which write themselves
 		return value
 	case bson.D:
+		if value == nil {
+			return value
+		}
 		return orderedWithin(value, levels)
 	}
 	switch v := reflect.ValueOf(value); v.Kind() {
@@ -64,7 +70,7 @@ func ordered(value any, levels int) any {
 			return orderedMap(v, levels)
 		}
 	case reflect.Slice:
-		if kind := v.Type().Elem().Kind(); kind == reflect.Map || kind == reflect.Interface {
+		if kind := v.Type().Elem().Kind(); !v.IsNil() && (kind == reflect.Map || kind == reflect.Interface) {
 			return orderedList(v, levels)
 		}
 	case reflect.Pointer:
@@ -113,6 +119,14 @@ func orderedWithin(document bson.D, levels int) any {
 		result[i] = bson.E{Key: field.Key, Value: ordered(field.Value, levels-1)}
 	}
 	return result
+}
+
+// checkEncoded refuses what can't be stored of a caller's document of so many fields.
+func checkEncoded(document bson.Raw, fields int) error {
+	if err := mongostore.CheckForm(document, fields); err != nil {
+		return err
+	}
+	return checkNested(document, maxMetadataDepth)
 }
 
 // checkNested refuses a document that is nested too deeply, or has text in it that is not UTF-8.

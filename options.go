@@ -10,6 +10,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
@@ -20,7 +21,7 @@ const (
 	defaultStallThreshold = 30 * time.Second
 	defaultMarkerLimit    = 4096
 	// maxMarkerLimit keeps the sum of a balance and all credits in flight below 2^63: 2^62 + 2^13 · 2^48.
-	maxMarkerLimit = 1 << 13
+	maxMarkerLimit = money.MaxInFlight
 	// The bounds of group commit.
 	defaultMaxBatch    = 512
 	defaultMaxInFlight = 2
@@ -104,7 +105,8 @@ func WithLedger(name string, c *mongo.Collection) Option {
 }
 
 // WithDocuments registers a collection of documents that effects change, in any database or cluster: see [Effect]. Its name is stored in
-// the transfers and must stay the same for as long as there are any.
+// the transfers and must stay the same for as long as there are any. A collection of accounts is refused, also through another client, with
+// ErrUnsupportedDeployment: where a ledger has a collection of the same name on another server, effects wait until that was reached once.
 func WithDocuments(name string, c *mongo.Collection) Option {
 	return func(s *settings) {
 		if _, given := s.documents[name]; given {
@@ -128,7 +130,8 @@ func WithOwner(name string) Option { return func(s *settings) { s.owner = name }
 func WithMarkerLimit(n int) Option { return func(s *settings) { s.markerLimit = n } }
 
 // WithStallThreshold sets after how long without a sign of life others take a transfer over; default 30 s. It decides only how soon
-// recovery steps in: even zero is safe, it costs work. Each takeover doubles the time to the next one, up to 64 times the threshold.
+// recovery steps in: even zero is safe, it costs work. Of a transfer that can't be finished ([Record].Stuck) each takeover doubles the time
+// to the next one, up to 64 times the threshold; of others, those after the third do.
 func WithStallThreshold(d time.Duration) Option { return func(s *settings) { s.stallThreshold = d } }
 
 // WithStallPolicy sets what becomes of a transfer that stalled before it was committed: Resume, the default, or RollBack.
@@ -139,8 +142,11 @@ func WithStallPolicy(p StallPolicy) Option { return func(s *settings) { s.policy
 // with it ([Record].PurgeAt). [Coordinator.Setup] creates the index that the server needs for it.
 //
 // A removed transfer's ID is forgotten. Whoever uses it again, or asks again so late for want of an answer, moves the money again. So the
-// retention is longer than any caller may retry for, and than any process may be suspended. Statements and balances from before that time
-// are refused with ErrHistoryGone.
+// retention is longer than any caller may retry for, and than any process may be suspended.
+//
+// Statements and balances from before that time are refused with ErrHistoryGone. The shortest retention counts for this that any
+// Coordinator of these transfers was ever given, also when it is given a longer one later: what is gone stays gone, and nobody can know
+// that a process with the shorter one doesn't wake up again.
 func WithRetention(d time.Duration) Option {
 	return func(s *settings) { s.retention, s.retained = d, true }
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/mongotest"
@@ -72,6 +74,30 @@ func TestOneCollectionThroughTwoClients(t *testing.T) {
 	require.ErrorIs(t, c.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
 	require.Empty(t, b.raw("transfers"))
 	b.audit(initial(100, 0))
+}
+
+// An effect can't change an account: documents that are a collection of accounts, or of transfers, are refused also where they are reached
+// through another client, nobody has called Setup, and the transfer uses no account.
+func TestDocumentsThatAreAccounts(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100)
+	other := mongotest.Client(t).Database(b.db.Name())
+	set := func(id string, documents *mongo.Collection) error {
+		c := b.coordinator(b.db, transfer.WithLedger("eu", b.db.Collection("eu")), transfer.WithDocuments("papers", documents))
+		_, err := c.Transfer(t.Context(), transfer.Request{ID: id, Effects: []transfer.Effect{
+			{Documents: "papers", ID: "a", Set: bson.D{{Key: "balance", Value: int64(1000)}}},
+		}})
+		return err
+	}
+	for _, name := range []string{"accounts", "eu", "transfers"} {
+		err := set(name, other.Collection(name))
+		require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, name)
+		require.ErrorContains(t, err, b.db.Name()+"."+name)
+	}
+	require.Empty(t, b.raw("transfers"))
+	b.insert("papers", bson.D{{Key: "_id", Value: "a"}})
+	require.NoError(t, set("papers", other.Collection("papers")))
+	b.audit(initial(100))
 }
 
 // Stored transfers tell who runs them, by a name that the user can set, and no two executions have the same.

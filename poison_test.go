@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
 )
@@ -286,7 +289,7 @@ func TestPoisonIsTriedEverMoreRarely(t *testing.T) {
 		}
 	}
 	b.silence("t", 63*threshold)
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, err := c.Transfer(ctx, move("t", "a", "b", 60))
 	require.ErrorIs(t, err, transfer.ErrInDoubt)
@@ -297,6 +300,40 @@ func TestPoisonIsTriedEverMoreRarely(t *testing.T) {
 	b.silence("t", 64*threshold)
 	_, err = c.Transfer(t.Context(), move("t", "a", "b", 60))
 	require.NoError(t, err, "a caller who waits takes it over when its time has come")
+	b.audit(initial(100, 0))
+}
+
+// Who waits for what is stuck is told why, also when it is a look that the end of the wait cuts short.
+func TestPoisonIsToldWhenALookIsCutShort(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("t", 4, lost, 60)
+	repair := deleted("b")(b)
+	_, err := b.coordinator(b.db, transfer.WithStallThreshold(0)).Recover(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const seen = 5 // more than it takes to learn whose the transfer is
+	var looks atomic.Int32
+	monitor := &event.CommandMonitor{
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			if e.Reply.Lookup("cursor", "firstBatch", "0", "stuck").Type == bson.TypeEmbeddedDocument {
+				looks.Add(1)
+			}
+		},
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if from, _ := e.Command.Lookup("find").StringValueOK(); from == "transfers" && looks.Load() >= seen {
+				cancel()
+			}
+		},
+	}
+	c := b.coordinator(b.through(options.Client().SetMonitor(monitor)))
+	_, err = c.Transfer(ctx, move("t", "a", "b", 60))
+	require.ErrorIs(t, err, transfer.ErrInDoubt)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, `account "b" is gone`)
+	repair()
+	b.recoverAll()
 	b.audit(initial(100, 0))
 }
 

@@ -83,7 +83,7 @@ func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error
 func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
 	query := mongostore.Query{
 		Ledger: q.Ledger, Account: q.Account, ByLedger: q.Ledger != "",
-		After: q.After, Before: q.Before, Stuck: q.Stuck, Limit: q.Limit,
+		After: q.After.Truncate(time.Millisecond), Before: roundUp(q.Before), Stuck: q.Stuck, Limit: q.Limit,
 	}
 	if c.engine.Closed() {
 		return query, ErrClosed
@@ -112,8 +112,22 @@ const polls = 4
 
 // Wait waits until a transfer is final and answers as Transfer would: with its record, and the error that it failed with. It follows the
 // server's change stream, or looks every now and then where there is none to be had. When ctx ends first, the error wraps
-// ErrInDoubt.
+// ErrInDoubt; one that had ended before anything was asked gives its own error alone.
 func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
+	if err := mongostore.CheckID(id); err != nil {
+		return Record{}, invalid("transfer: %w", err)
+	}
+	if c.engine.Closed() {
+		return Record{}, ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return Record{}, err
+	}
+	return c.await(ctx, id)
+}
+
+// await looks at a transfer until it is final.
+func (c *Coordinator) await(ctx context.Context, id string) (Record, error) {
 	change := func(context.Context) error { return errors.New("no stream yet") }
 	last := Record{ID: id}
 	var away quiet
@@ -127,7 +141,7 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 		}
 		rec, err := c.getSoon(ctx, id)
 		switch {
-		case errors.Is(err, ErrInvalidRequest), errors.Is(err, mongostore.ErrUnreadable),
+		case errors.Is(err, mongostore.ErrUnreadable),
 			errors.Is(err, ErrTransferNotFound) && c.surelyMissing(ctx, id):
 			return rec, err
 		case c.engine.Closed():

@@ -25,14 +25,14 @@ func (b *bank) ids(q transfer.Query) []string {
 func TestList(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 100, 0)
-	var middle time.Time
+	var middle, second time.Time // the second one was created within a millisecond that is stored as a whole
 	for i, req := range []transfer.Request{
 		move("1", "a", "b", 1), move("2", "b", "c", 1000), move("3", "a", "c", 1), move("4", "c", "b", 1),
 	} {
 		req.Metadata = map[string]any{"kind": fmt.Sprint("kind", i%2), "n": i}
 		rec, _ := b.Transfer(t.Context(), req)
 		if req.ID == "2" {
-			middle = rec.CreatedAt.Add(2 * time.Millisecond)
+			middle, second = rec.CreatedAt.Add(2*time.Millisecond), rec.CreatedAt.Truncate(time.Millisecond)
 			require.Eventually(t, func() bool { return time.Since(rec.CreatedAt) > 5*time.Millisecond }, time.Minute, time.Millisecond)
 		}
 	}
@@ -48,6 +48,8 @@ func TestList(t *testing.T) {
 		{transfer.Query{Account: "nobody"}, []string{}},
 		{transfer.Query{After: middle}, []string{"4", "3"}},
 		{transfer.Query{Before: middle}, []string{"2", "1"}},
+		{transfer.Query{Before: second.Add(1)}, []string{"2", "1"}},
+		{transfer.Query{After: second.Add(-1)}, []string{"4", "3", "2"}},
 		{transfer.Query{Metadata: map[string]any{"kind": "kind1"}}, []string{"4", "2"}},
 		{transfer.Query{Metadata: map[string]any{"kind": "kind1", "n": 1}}, []string{"2"}},
 	} {

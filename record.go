@@ -17,7 +17,7 @@ type Record struct {
 	Epoch        int64  // 0 before the claim, 1 from then on, one more with every takeover
 	Owner        string // who claimed it last
 	CreatedAt    time.Time
-	LastModified time.Time // by the server's clock; once it is final, by the process's, corrected like CreatedAt
+	LastModified time.Time // by the server's clock; of what is held, or final, by the process's, corrected like CreatedAt
 	Failure      *Failure  // in StateRollback and StateFail
 	Stuck        *Failure  // why it could not be finished when it was last tried; nil once it is final
 	Attempts     int       // how often it was taken over because it had stalled

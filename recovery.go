@@ -50,23 +50,24 @@ func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
 	if err := c.ready(ctx); err != nil {
 		return RecoveryReport{}, err
 	}
-	s := c.newSweep()
+	s := c.newSweep(&inHand{})
+	err := s.everything(ctx)
+	return s.end(), err
+}
+
+// newSweep returns a sweep that leaves alone what is in hand already.
+func (c *Coordinator) newSweep(hands *inHand) *sweep {
+	return &sweep{
+		coordinator: c, left: map[string]bool{}, hands: hands, slots: make(chan struct{}, 2*recoveryWidth), latest: new(sync.WaitGroup),
+	}
+}
+
+// everything begins with all holds that have expired, and with all that has stalled.
+func (s *sweep) everything(ctx context.Context) error {
+	c := s.coordinator
 	expired := s.over(ctx, c.store.Expired(ctx), expire())
 	stalled := s.over(ctx, c.store.Stalled(ctx, c.settings.stallThreshold), c.takeOver())
-	return s.end(), errors.Join(expired, stalled)
-}
-
-// expireHolds voids the holds that have expired.
-func (c *Coordinator) expireHolds(ctx context.Context) error {
-	s := c.newSweep()
-	s.often = true
-	err := s.over(ctx, c.store.Expired(ctx), expire())
-	s.end()
-	return err
-}
-
-func (c *Coordinator) newSweep() *sweep {
-	return &sweep{coordinator: c, left: map[string]bool{}, slots: make(chan struct{}, 2*recoveryWidth), latest: new(sync.WaitGroup)}
+	return errors.Join(expired, stalled)
 }
 
 // over begins with each transfer of a search. It returns the error that has ended the search early.
@@ -103,23 +104,28 @@ func (s *sweep) end() RecoveryReport {
 // sweep is one run of Recover.
 type sweep struct {
 	coordinator *Coordinator
+	hands       *inHand       // what it works on, and other sweeps that share it
 	slots       chan struct{} // taken by transfers that it works on
 	all         sync.WaitGroup
 	latest      *sync.WaitGroup // of those that were begun since the latest step
 	mu          sync.Mutex
 	report      RecoveryReport
 	often       bool            // it comes again soon: what is left then is not worth a warning each time
-	left        map[string]bool // what could not be finished, so that a threshold of zero doesn't find it again and again
+	left        map[string]bool // what could not be finished, or is left to others: a threshold of zero would find it again and again
 }
 
-// begin begins with one transfer, in the background.
+// begin begins with one transfer, in the background, unless it is in hand: sweeps that don't wait for the ones before them would otherwise
+// pile up on a transfer whose server is away.
 func (s *sweep) begin(ctx context.Context, t mongostore.Transfer, start protocol.Start) {
+	if !s.hands.reserve(t.ID) {
+		return
+	}
 	s.slots <- struct{}{}
 	s.all.Add(1)
 	latest := s.latest
 	latest.Add(1)
 	go func() {
-		defer func() { <-s.slots; latest.Done(); s.all.Done() }()
+		defer func() { <-s.slots; s.hands.release(t.ID); latest.Done(); s.all.Done() }()
 		s.recover(ctx, t, start)
 	}()
 }
@@ -150,8 +156,12 @@ func (s *sweep) leaves(id string) bool {
 // recover takes one transfer over.
 func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, start protocol.Start) {
 	c := s.coordinator
-	if c.engine.Executions(t.ID) >= maxExecutions {
-		s.stuck(t.ID, errors.New("this process is at it already"))
+	if n, since := c.engine.Executions(t.ID); n >= maxExecutions {
+		if c.now().Sub(since) < recoveryLimit {
+			s.pass(t.ID) // another sweep reports what becomes of it
+			return
+		}
+		s.stuck(t.ID, fmt.Errorf("this process has been at it since %s", since.UTC().Format(time.RFC3339)))
 		return
 	}
 	w, err := c.newWork(ctx, t, reasonOf(start))
@@ -201,6 +211,13 @@ func (s *sweep) stuck(id string, cause error) {
 	s.coordinator.log.Log(context.Background(), level, "a stalled transfer could not be finished",
 		slog.String("transfer", id), slog.Any("cause", cause))
 	s.leave(id)
+}
+
+// pass leaves a transfer to others.
+func (s *sweep) pass(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left[id] = true
 }
 
 // leave counts a transfer that can't be finished now.

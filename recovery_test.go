@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
 )
@@ -120,6 +121,63 @@ func TestRacingSweeps(t *testing.T) {
 	b.audit(initial(1000, 0))
 }
 
+// What one sweep of a process has in hand is not stuck for another one: each transfer is reported once.
+func TestRacingSweepsOfOneProcess(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 1000, 0)
+	const holds = 20
+	for i := range holds {
+		b.hold(fmt.Sprint("h", i), 1, time.Hour)
+	}
+	b.expireAll()
+	var found, expired, stuck atomic.Int64
+	for _, err := range together(8, func(int) error {
+		report, err := b.Recover(t.Context())
+		found.Add(int64(report.Found))
+		expired.Add(int64(report.Expired))
+		stuck.Add(int64(report.Stuck))
+		return err
+	}) {
+		require.NoError(t, err)
+	}
+	require.Equal(t, [3]int64{holds, holds, 0}, [3]int64{found.Load(), expired.Load(), stuck.Load()})
+	b.audit(initial(1000, 0))
+}
+
+// A process doesn't begin again and again with a transfer that hangs. After a while it counts it as stuck.
+func TestTransferThatHangs(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("t", 4, lost, 60)
+	net := &silence{}
+	accounts := b.through(options.Client().SetDialer(net)).Collection("accounts")
+	c := b.coordinator(b.db, transfer.WithStallThreshold(0), transfer.WithAccounts(accounts))
+	_, err := c.Transfer(t.Context(), move("warm", "a", "b", 1))
+	require.NoError(t, err)
+	net.set(true)
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, _ = c.Recover(ctx) // what it has begun goes on
+	}
+	begun, err := b.Get(t.Context(), "t")
+	require.NoError(t, err)
+	require.EqualValues(t, 3, begun.Epoch)
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, report)
+	c.SetClockAhead(30 * time.Second)
+	report, err = c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: 1, Stuck: 1}, report)
+	rec, err := b.Get(t.Context(), "t")
+	require.NoError(t, err)
+	require.Equal(t, begun.Epoch, rec.Epoch, "it was not begun once more")
+	kill(c)
+	b.recoverAll()
+	b.audit(initial(100, 0))
+}
+
 // A caller who waits for a stalled transfer takes it over itself once the threshold has passed.
 func TestWaitingCallerTakesOver(t *testing.T) {
 	t.Parallel()
@@ -171,6 +229,66 @@ func TestForeignLedgerIsLeftAlone(t *testing.T) {
 	require.EqualValues(t, 1, rec.Epoch, "it was not taken over")
 	b.recoverAll()
 	b.audit(initial(100, 0))
+}
+
+// Who decides a transfer that touches what this coordinator was not given is told what to register, and nothing is written. Who asks for
+// it once more is in doubt: it is stored, and can't be followed to its end from here.
+func TestForeignPlacesAreTold(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, 1000, 0)
+	eu := transfer.WithLedger("eu", b.db.Collection("eu"))
+	b.Coordinator = b.coordinator(b.db, append(orders(b.db), eu)...)
+	b.insert("eu", bson.D{{Key: "_id", Value: "c"}, {Key: "balance", Value: int64(0)}})
+	abroad := transfer.Request{ID: "abroad", Legs: []transfer.Leg{
+		{Account: "a", Amount: transfer.Units(-1)}, {Ledger: "eu", Account: "c", Amount: transfer.Units(1)},
+	}}
+	_, err := b.Transfer(t.Context(), abroad)
+	require.NoError(t, err)
+	for id, req := range map[string]transfer.Request{
+		"ledger": abroad, "documents": payment("", "o-1", 1), "accounts": move("", "a", "b", 1),
+	} {
+		req.ID = id
+		_, err := b.Hold(t.Context(), req, time.Hour)
+		require.NoError(t, err)
+	}
+	fewer := b.coordinator(b.db)
+	elsewhere := b.coordinator(b.db, transfer.WithAccounts(b.db.Collection("others")))
+	before := b.raw("transfers")
+	for text, c := range map[string]struct {
+		*transfer.Coordinator
+		id string
+	}{
+		`ledger "eu", the collection ` + b.db.Name() + `.eu`: {fewer, "ledger"}, "see WithLedger": {fewer, "ledger"},
+		`documents "orders", the collection `: {fewer, "documents"}, "see WithDocuments": {fewer, "documents"},
+		`the collection ` + b.db.Name() + `.accounts`: {elsewhere, "accounts"}, "see WithAccounts": {elsewhere, "accounts"},
+	} {
+		for verb, err := range map[string]error{
+			"post":   func() error { _, err := c.Post(t.Context(), c.id); return err }(),
+			"void":   func() error { _, err := c.Void(t.Context(), c.id); return err }(),
+			"cancel": func() error { _, err := c.Cancel(t.Context(), c.id, ""); return err }(),
+		} {
+			require.ErrorIs(t, err, transfer.ErrInvalidRequest, verb)
+			require.ErrorContains(t, err, text, verb)
+			require.NotErrorIs(t, err, transfer.ErrInDoubt, verb)
+		}
+	}
+	_, err = fewer.Reverse(t.Context(), "abroad", "back")
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	require.ErrorContains(t, err, "see WithLedger")
+	require.Equal(t, before, b.raw("transfers"))
+
+	b.stallAt("t", 3, lost, 60)
+	_, err = b.coordinator(b.db, transfer.WithStallThreshold(0), transfer.WithAccounts(b.db.Collection("others"))).
+		Transfer(t.Context(), move("t", "a", "b", 60))
+	require.ErrorIs(t, err, transfer.ErrInDoubt)
+	require.ErrorContains(t, err, "see WithAccounts")
+	require.NotErrorIs(t, err, transfer.ErrInvalidRequest, "it is stored")
+	for _, id := range []string{"ledger", "documents", "accounts"} {
+		_, err := b.Void(t.Context(), id)
+		require.NoError(t, err)
+	}
+	b.recoverAll()
+	b.audit(initial(1000, 0))
 }
 
 // A stored state of a version to come is left alone, with an error, and a document that is no transfer does not end the sweep.

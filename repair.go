@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -41,8 +42,8 @@ type MarkerRepair struct {
 }
 
 // RepairMarker removes a marker that no transfer will ever settle: that of a transfer which does not exist, or is final, or does not
-// touch this account. Whether its amount is due to this account nobody can tell from what is stored: find out, and decide. Total and
-// InTransit of the audit, and the sum that they should have, tell how much is missing or too much in all.
+// touch this account, under whatever name of its ledger. Whether its amount is due to this account nobody can tell from what is stored:
+// find out, and decide. Total and InTransit of the audit, and the sum that they should have, tell how much is missing or too much in all.
 //
 // A transfer that doesn't exist gets a document in its place, in StateFail with the failure code repaired, which tells what was decided
 // and why: from then on the ID is taken, and a request with it is told ErrIDConflict. The marker is removed only while it is there with
@@ -148,21 +149,25 @@ func (r *markerRepair) settle(ctx context.Context) (bool, protocol.Result, error
 		return r.bury(ctx)
 	case t.Err != nil || !t.State.Known():
 		return true, protocol.NotMatched, fmt.Errorf("%w: its transfer can't be read", ErrNotRepairable)
-	case !t.State.Final() && r.touches(t.Transfer):
+	case t.State.Final():
+	case sound(t.Transfer) != nil: // legs that were changed by hand may be set right again, and be these
+		return true, protocol.NotMatched, fmt.Errorf("%w: its transfer is not what was asked for, which has to be set right first",
+			ErrNotRepairable)
+	case r.touches(t.Transfer):
 		return true, protocol.NotMatched, fmt.Errorf("%w: its transfer is %s, and settles it by itself", ErrNotRepairable, t.State)
 	}
 	r.settled = true
 	return false, protocol.NotMatched, nil
 }
 
+// touches reports whether a transfer has a leg on the account, be it that another service, which works on the same transfers, has another
+// name for its ledger.
 func (r *markerRepair) touches(t mongostore.Transfer) bool {
 	account := mongostore.IDCodec(r.coordinator.settings.ids).Canonical(r.Account)
-	for _, leg := range t.Legs {
-		if leg.Ledger == r.Ledger && leg.Account == account {
-			return true
-		}
-	}
-	return false
+	namespace := r.coordinator.store.Namespace(r.Ledger)
+	return slices.ContainsFunc(t.Legs, func(leg mongostore.Leg) bool {
+		return leg.Account == account && (leg.Ledger == r.Ledger || leg.Namespace == namespace)
+	})
 }
 
 // bury takes the ID of a transfer that doesn't exist. The next attempt looks what is there then.

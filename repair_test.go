@@ -371,3 +371,27 @@ func TestRepairPending(t *testing.T) {
 	require.ErrorIs(t, b.RepairPending(t.Context(), "", ""), transfer.ErrInvalidRequest)
 	b.audit(initial(100, 0))
 }
+
+// A live transfer's marker is never removed: not by a service that has another name for the ledger, and not while the legs are others
+// than were asked for.
+func TestRepairSparesTheLiving(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0, 0)
+	b.hold("h", 60, time.Hour)
+	marker := transfer.MarkerRepair{Account: "a", TransferID: "h", Amount: transfer.Units(-60), Decision: transfer.PayIn}
+
+	other := b.coordinator(b.db, transfer.WithAccounts(b.db.Collection("own")), transfer.WithLedger("main", b.db.Collection("accounts")))
+	named := marker
+	named.Ledger = "main"
+	require.ErrorIs(t, other.RepairMarker(t.Context(), named), transfer.ErrNotRepairable)
+
+	b.set("transfers", "h", "legs.0.account", "c")
+	require.ErrorIs(t, b.RepairMarker(t.Context(), marker), transfer.ErrNotRepairable)
+	b.set("transfers", "h", "legs.0.account", "a")
+	require.ErrorIs(t, b.RepairMarker(t.Context(), marker), transfer.ErrNotRepairable)
+
+	_, err := b.Post(t.Context(), "h")
+	require.NoError(t, err)
+	require.Equal(t, initial(40, 60, 0), b.balances())
+	b.audit(initial(100, 0, 0))
+}

@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +19,10 @@ import (
 //   - ErrAlreadyReversed: another transfer has reversed it: the record's ReversedBy tells which. The record is the original's.
 //   - ErrNotReversible: it is not in StateSuccess. The record is the original's.
 //   - ErrTransferNotFound: there is no transfer to reverse.
-//   - a [RefusedError]: the reversal is in StateFail, and nothing moved: ErrInsufficientFunds when the money is spent, ErrRequirementFailed
-//     when another reversal has reserved the transfer, and has failed since, or is still under way. Try again under another ID.
+//   - a [RefusedError]: the reversal is in StateFail, and nothing moved: ErrInsufficientFunds when the money is spent, as this ID
+//     is told from then on; ErrRequirementFailed when another reversal has reserved the transfer, and has failed since, or is still under
+//     way. Try again under another ID.
+//   - ErrInvalidRequest: it touched a ledger that this Coordinator was not given, and the text says which.
 //   - ErrInDoubt, ErrIDConflict and all others: as [Coordinator.Transfer].
 func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, error) {
 	switch err := errors.Join(mongostore.CheckID(id), mongostore.CheckID(newID)); {
@@ -34,16 +35,24 @@ func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, er
 	if err != nil {
 		return Record{}, err
 	}
-	switch {
-	case original.ReversedBy != "" && original.ReversedBy != newID:
-		return alreadyReversed(original)
-	case original.State != protocol.Success:
+	if original.State != protocol.Success {
 		return recordOf(original), fmt.Errorf("transfer %q is %s: %w", id, original.State, ErrNotReversible)
+	}
+	if original.ReversedBy != "" && original.ReversedBy != newID {
+		switch known, err := c.isStored(ctx, newID); { // who was refused because the money was spent is told so again
+		case err != nil:
+			return Record{}, err
+		case !known:
+			return alreadyReversed(original)
+		}
 	}
 	t := reversal(original, newID)
 	// Legs that were changed since would be moved back as they are now, and a place that is not known here can't be reached.
-	if _, err := c.store.NewWork(t, ""); err != nil || sound(original) != nil {
-		return recordOf(original), fmt.Errorf("reverse transfer %q: %w", id, cmp.Or(sound(original), err))
+	if err := sound(original); err != nil {
+		return recordOf(original), fmt.Errorf("reverse transfer %q: %w", id, err)
+	}
+	if _, err := c.store.NewWork(t, ""); err != nil {
+		return recordOf(original), invalid("reverse transfer %q: %w", id, err)
 	}
 	if err := c.ready(ctx, t.Places()...); err != nil {
 		return Record{}, err
@@ -76,6 +85,18 @@ func (c *Coordinator) original(ctx context.Context, id string) (mongostore.Trans
 		return stored, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
 	}
 	return stored, nil
+}
+
+// isStored reports whether there is a transfer with an ID.
+func (c *Coordinator) isStored(ctx context.Context, id string) (found bool, err error) {
+	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
+		_, found, err = c.store.GetTransfer(ctx, id)
+		return err == nil || errors.Is(err, mongostore.ErrUnreadable), err
+	})
+	if err != nil {
+		return false, fmt.Errorf("get transfer %q: %w", id, err)
+	}
+	return found, nil
 }
 
 // reversal returns the transfer that moves another one's money back.

@@ -171,42 +171,52 @@ func TestRefusedReversalFreesTheOriginal(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Reverse(t.Context(), "t", "r2")
 	require.NoError(t, err)
+	for id, want := range map[string]error{"r1": transfer.ErrInsufficientFunds, "r2": nil, "r3": transfer.ErrAlreadyReversed} {
+		_, err := b.Reverse(t.Context(), "t", id)
+		require.ErrorIs(t, err, want, "what was told of an ID stays so")
+	}
 	b.audit(initial(100, 0, 0))
 }
 
-// However many reverse a transfer at once, under different IDs, one succeeds, and the others are told so.
+// However many reverse a transfer at once, under different IDs and in several processes, one succeeds, and the others are told so: also
+// when the payee has no more than that to give back, so that it is missing for all but one.
 func TestOneReversalWins(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 1000, 1000)
+	b := newBank(t, 1000, 0)
+	processes := b.processes(4)
 	for round := range 10 {
 		id := fmt.Sprint("t", round)
 		_, err := b.Transfer(t.Context(), move(id, "a", "b", 10))
 		require.NoError(t, err)
 		var (
-			all sync.WaitGroup
-			mu  sync.Mutex
-			won []string
+			all  sync.WaitGroup
+			mu   sync.Mutex
+			won  []string
+			lost []error
 		)
 		for i := range 8 {
 			all.Go(func() {
 				newID := fmt.Sprint("r", round, "-", i)
-				_, err := b.Reverse(t.Context(), id, newID)
+				_, err := processes[i%len(processes)].Reverse(t.Context(), id, newID)
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
 					won = append(won, newID)
 				} else {
-					require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
+					lost = append(lost, err)
 				}
 			})
 		}
 		all.Wait()
 		require.Len(t, won, 1)
+		for _, err := range lost {
+			require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
+		}
 		original, err := b.Get(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, won[0], original.ReversedBy)
 	}
-	b.audit(initial(1000, 1000))
+	b.audit(initial(1000, 0))
 }
 
 // A reversal that dies on the way is recovered; until then nobody else can reverse the original.

@@ -12,11 +12,12 @@ import (
 const maxReasonBytes = 4 << 10
 
 // Cancel rolls back a transfer that is not committed yet, a hold among them, whoever runs it, and answers with its record in StateFail. The
-// reason is stored as Record.Failure.Message.
+// reason is stored as Record.Failure.Message; a hold that has expired is stored as expired.
 //
 //   - nil: it is in StateFail, by this call or before, for whatever reason.
 //   - ErrAlreadyCommitted: too late; the record shows how far it is.
 //   - ErrTransferNotFound: there is none. One that is stored later is not cancelled.
+//   - ErrInvalidRequest: it touches a ledger or documents that this Coordinator was not given, and the text says which.
 //   - ErrInDoubt: the context ended after something was sent. Ask again.
 func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (Record, error) {
 	if len(reason) > maxReasonBytes || !utf8.ValidString(reason) {
@@ -44,6 +45,10 @@ func (c *Coordinator) withdraw(
 	case protocol.Initiated:
 		start.Claiming = protocol.CancelInitiated
 	case protocol.Preparing:
+		if stored.Hold && c.store.LooksExpired(ctx, stored) {
+			start, reason = expire(), expiredReason // whoever asks later is told the same, whoever was first
+			break
+		}
 		start.Claiming = protocol.TakeToCancel
 	case protocol.Rollback:
 		if !c.store.LooksStalled(ctx, stored, c.settings.stallThreshold) {

@@ -191,3 +191,39 @@ func TestOtherServerIsAway(t *testing.T) {
 	_, err = b.Get(t.Context(), "fresh, away")
 	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
 }
+
+// Documents here may have the name of a ledger on another server. While that server is away a process that has never seen it can't tell
+// whether they are accounts: it refuses effects on them, and nothing else.
+func TestDocumentsNamedAsALedgerElsewhere(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, 100, 0)
+	server := startServer(t)
+	far, err := mongo.Connect(options.Client().ApplyURI(server.URI()))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.NoError(t, far.Disconnect(now))
+	})
+	opts := append(orders(b.db), transfer.WithLedger("far", far.Database(b.db.Name()).Collection("orders")))
+	acquainted := b.coordinator(b.db, opts...)
+	_, err = acquainted.Transfer(t.Context(), payment("p-1", "o-1", 60))
+	require.NoError(t, err)
+	require.NoError(t, server.Stop())
+
+	b.insert("orders", order("o-3"))
+	_, err = acquainted.Transfer(t.Context(), payment("p-3", "o-3", 10))
+	require.NoError(t, err, "it was told before")
+	fresh := b.coordinator(b.db, opts...)
+	_, err = fresh.Transfer(t.Context(), move("t", "a", "b", 5))
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err = fresh.Transfer(ctx, payment("p-2", "o-2", 10))
+	require.ErrorContains(t, err, `whether documents "orders" and ledger "far" are one collection`)
+	require.NotErrorIs(t, err, transfer.ErrInDoubt)
+	_, err = b.Get(t.Context(), "p-2")
+	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
+	b.order("o-2", "unpaid", false)
+	b.audit(initial(100, 0))
+}

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,39 @@ const historyPage = 1000
 // StatementQuery selects entries of a statement; its zero value selects all.
 type StatementQuery struct {
 	After, Before time.Time // of the commit, both exclusive
-	Limit         int       // the newest ones of these; 0: no limit
+	Limit         int       // the first ones of these, in the order of the statement; 0: no limit
+	NewestFirst   bool      // the order: from the newest entry back, instead of from the oldest on
+	// Beyond goes on behind an entry, the last of another page: of those that were committed in the same millisecond, too. Its TransferID
+	// and At are all that is looked at.
+	Beyond Entry
+}
+
+// within moves the bounds to where Beyond is, whose millisecond may have other entries.
+func (q StatementQuery) within() (after, before time.Time) {
+	after, before = q.After.Truncate(time.Millisecond), roundUp(q.Before)
+	if q.Beyond.TransferID == "" {
+		return after, before
+	}
+	at := q.Beyond.At.Truncate(time.Millisecond)
+	switch from, to := at.Add(-time.Millisecond), at.Add(time.Millisecond); {
+	case !q.NewestFirst && from.After(after):
+		after = from
+	case q.NewestFirst && (before.IsZero() || to.Before(before)):
+		before = to
+	}
+	return after, before
+}
+
+// passes reports whether an entry is not beyond Beyond yet.
+func (q StatementQuery) passes(e mongostore.Entry) bool {
+	if q.Beyond.TransferID == "" {
+		return false
+	}
+	order := cmp.Or(e.At.Compare(q.Beyond.At.Truncate(time.Millisecond)), cmp.Compare(e.TransferID, q.Beyond.TransferID))
+	if q.NewestFirst {
+		return order >= 0
+	}
+	return order <= 0
 }
 
 // Entry is what one transfer has moved on an account.
@@ -29,13 +62,13 @@ type Entry struct {
 	Reverses   string    // the ID of the transfer that this one reverses
 }
 
-// Statement yields what was moved on an account of the default ledger, newest first: the transfers that were committed, in the order of
-// their commits, those of one millisecond in the order of their IDs. A transfer is an entry from its commit on, also while its money is
-// still on the way; holds, and whatever else may yet fail, are none.
+// Statement yields what was moved on an account of the default ledger: the transfers that were committed, in the order of their commits,
+// those of one millisecond in the order of their IDs. A transfer is an entry from its commit on, also while its money is still on the way;
+// holds, and whatever else may yet fail, are none.
 //
-// Balance is what the account had after the entry, counted back from what is posted now: Balance less Amount is the Balance of the next
-// entry, the one before, and in the end what the account was opened with. Of changes that other code makes to the balance it can't
-// know: such a change shows in all balances, as if it had always been there.
+// Balance is what the account had after the entry, counted back from what is posted now: Balance less Amount is the Balance of the entry
+// before, and of the first one what the account was opened with. Of changes that other code makes to the balance it can't know: such a
+// change shows in all balances, as if it had always been there.
 //
 // Each range over a statement begins anew. It holds all that was committed before; for that it waits some 20 ms, until no commit can
 // come in between its entries. From then on they stay: a Before that is past gives the same entries with the same balances at any
@@ -43,12 +76,13 @@ type Entry struct {
 // old one, or those of shards differ, by more than that, an entry may show later. While a primary is being replaced, the
 // newest entries may be missing.
 //
-// It reads page by page, and may be ranged over as slowly as need be. A statement of the past has to pass over what came since: range
-// over one long statement, rather than over many that end where the other began.
+// It reads page by page, and may be ranged over as slowly as need be. To count back it reads all that came since, once, before the first
+// entry. Who wants the newest ones is quicker with NewestFirst, which has no more to read than it yields. For one page after another
+// there are Limit, and Beyond with the last entry of the page before.
 //
 // An error is the last that it yields: ErrInvalidRequest, ErrAccountNotFound, ErrClosed, ErrUnsupportedDeployment, that of the context,
 // that of a server that can't be reached for 30 s; ErrAmountKind where the balance is no exact number, or not of the kind that was
-// moved; or, after the entries that are kept, ErrHistoryGone.
+// moved; ErrHistoryGone where it begins before what is kept, which NewestFirst tells after the entries that are.
 func (c *Coordinator) Statement(ctx context.Context, id string, q StatementQuery) iter.Seq2[Entry, error] {
 	return c.defaultLedger().Statement(ctx, id, q)
 }
@@ -74,15 +108,23 @@ func (l *Ledger) statement(ctx context.Context, id string, q StatementQuery, yie
 	if q.Limit < 0 {
 		return invalid("a limit is not negative: %d", q.Limit)
 	}
-	past, err := l.past(ctx, id, roundUp(q.Before))
+	after, before := q.within()
+	past, err := l.past(ctx, id, before)
 	if err != nil {
 		return err
 	}
-	left := q.Limit
-	if left > 0 {
-		past.page = min(left, historyPage)
+	walk := past.forth
+	if q.NewestFirst {
+		walk = past.back
 	}
-	return past.back(ctx, q.After.Truncate(time.Millisecond), func(e mongostore.Entry) bool {
+	page, left := historyPage, q.Limit
+	if left > 0 {
+		page = min(left, page)
+	}
+	return walk(ctx, after, page, func(e mongostore.Entry) bool {
+		if q.passes(e) {
+			return true
+		}
 		entry := Entry{TransferID: e.TransferID, Amount: Amount{e.Amount}, Balance: Amount{past.balance}, At: e.At, Reverses: e.Reverses}
 		left--
 		return yield(entry) && left != 0
@@ -106,13 +148,12 @@ func roundUp(t time.Time) time.Time {
 	return t
 }
 
-// past is a way back through an account's history.
+// past is a way through an account's history.
 type past struct {
 	coordinator *Coordinator
 	history     *mongostore.History
-	at          time.Time    // how far it is: what was committed before is still to come
-	balance     money.Amount // then
-	page        int          // how many entries it reads at once
+	at          time.Time    // where it is: on the way back, what was committed before is still to come
+	balance     money.Amount // then; when an entry is visited, after that
 }
 
 // past begins a way back at an instant, or now if that is the zero instant or yet to come.
@@ -140,11 +181,11 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	case !found:
 		return nil, ErrAccountNotFound
 	}
-	p := &past{c, history, closing.At, closing.Balance, historyPage}
+	p := &past{c, history, closing.At, closing.Balance}
 	if before.IsZero() || !before.Before(closing.At) {
 		return p, nil
 	}
-	return p, p.back(ctx, before.Add(-time.Millisecond), func(mongostore.Entry) bool { return true })
+	return p, p.back(ctx, before.Add(-time.Millisecond), historyPage, passOver)
 }
 
 // lasting reports whether a read has failed for a reason that another try won't change.
@@ -160,23 +201,15 @@ func accountError(err error) error {
 	return err
 }
 
-// back goes back over what was committed after an instant, the zero one being the beginning, for as long as visit wants more. When visit is
-// called, the balance is that after the entry.
+func passOver(mongostore.Entry) bool { return true }
+
+// back goes back over what was committed after an instant, the zero one being the beginning, for as long as visit wants more.
 //
 // The server could add up what is only passed over, but it would take what is no exact number for zero, and round decimals beyond 34
 // digits on the way; and it would have to read the same documents.
-func (p *past) back(ctx context.Context, after time.Time, visit func(mongostore.Entry) bool) error {
+func (p *past) back(ctx context.Context, after time.Time, page int, visit func(mongostore.Entry) bool) error {
 	for more := true; more; {
-		var entries []mongostore.Entry
-		err := p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-			entries, more, err = p.history.Page(ctx, p.at, after, p.page)
-			return err == nil || lasting(err), err
-		})
-		if err != nil {
-			return accountError(err)
-		}
-		// Asked after the page was read: what is removed meanwhile is in the page, or before that time.
-		whole, err := p.coordinator.historyFrom(ctx)
+		entries, older, whole, err := p.read(ctx, mongostore.NewestFirst, after, p.at, page)
 		if err != nil {
 			return err
 		}
@@ -192,9 +225,57 @@ func (p *past) back(ctx context.Context, after time.Time, visit func(mongostore.
 			}
 			p.at = e.At
 		}
-		if !more && after.Add(time.Millisecond).Before(whole) {
+		if !older && mayLack(after, whole) {
 			return ErrHistoryGone
 		}
+		more = older
 	}
 	return nil
+}
+
+// forth goes back to an instant, and forward again to where it was.
+func (p *past) forth(ctx context.Context, after time.Time, page int, visit func(mongostore.Entry) bool) error {
+	end := p.at
+	if err := p.back(ctx, after, historyPage, passOver); err != nil {
+		return err
+	}
+	for more := true; more; {
+		entries, newer, whole, err := p.read(ctx, mongostore.OldestFirst, after, end, page)
+		switch {
+		case err != nil:
+			return err
+		case mayLack(after, whole):
+			return ErrHistoryGone
+		}
+		for _, e := range entries {
+			if p.balance, err = mongostore.Plus(p.balance, e.Amount); err != nil {
+				return accountError(err)
+			}
+			if !visit(e) {
+				return nil
+			}
+			after = e.At
+		}
+		more = newer
+	}
+	return nil
+}
+
+// mayLack reports whether something that was committed after an instant may be gone.
+func mayLack(after, whole time.Time) bool { return after.Add(time.Millisecond).Before(whole) }
+
+// read returns a page, and from when on the history is whole. That is asked afterwards: what is removed meanwhile is in the page, or
+// before that time.
+func (p *past) read(ctx context.Context, order mongostore.Order, after, before time.Time, n int) (
+	entries []mongostore.Entry, more bool, whole time.Time, err error,
+) {
+	err = p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
+		entries, more, err = p.history.Page(ctx, order, after, before, n)
+		return err == nil || lasting(err), err
+	})
+	if err != nil {
+		return nil, false, time.Time{}, accountError(err)
+	}
+	whole, err = p.coordinator.historyFrom(ctx)
+	return entries, more, whole, err
 }

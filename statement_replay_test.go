@@ -75,8 +75,8 @@ func (b *bank) requireStatement(account string, movements []movement) {
 		want := transfer.Entry{
 			TransferID: m.id, Amount: transfer.Units(m.units), Balance: transfer.Units(m.after), At: m.at, Reverses: m.reverses,
 		}
-		if got := entries[len(entries)-1-i]; got != want {
-			require.Equal(b.t, want, got, "entry %d of %s, from the oldest on", i, account)
+		if got := entries[i]; got != want {
+			require.Equal(b.t, want, got, "entry %d of %s", i, account)
 		}
 	}
 }
@@ -188,7 +188,8 @@ func TestStatementIsExact(t *testing.T) {
 		instant := begin.Add(-time.Second + time.Duration(random.Int64N(int64(time.Since(begin)))))
 		after := instant.Add(-time.Duration(random.IntN(int(time.Minute))))
 		b.requireBalanceAt(id, instant, balanceAt(history[id], opening[id], instant))
-		b.requireExtract(id, transfer.StatementQuery{After: after, Before: instant, Limit: random.IntN(5000)}, history[id])
+		q := transfer.StatementQuery{After: after, Before: instant, Limit: random.IntN(5000), NewestFirst: random.IntN(2) == 0}
+		b.requireExtract(id, q, history[id])
 	}
 }
 
@@ -205,8 +206,12 @@ func balanceAt(movements []movement, opening int64, instant time.Time) int64 {
 // requireExtract requires that a statement tells what its query selects of an account's movements.
 func (b *bank) requireExtract(account string, q transfer.StatementQuery, movements []movement) {
 	b.t.Helper()
+	movements = slices.Clone(movements)
+	if q.NewestFirst {
+		slices.Reverse(movements)
+	}
 	var want []movement
-	for _, m := range slices.Backward(movements) {
+	for _, m := range movements {
 		if m.at.Before(q.Before) && m.at.After(q.After) && (q.Limit == 0 || len(want) < q.Limit) {
 			want = append(want, m)
 		}

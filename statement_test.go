@@ -21,18 +21,21 @@ func (b *bank) statement(of *transfer.Ledger, id string, q transfer.StatementQue
 		require.NoError(b.t, err)
 		entries = append(entries, e)
 	}
-	requireChain(b.t, entries)
+	requireChain(b.t, q, entries)
 	return entries
 }
 
-func requireChain(t *testing.T, entries []transfer.Entry) {
+func requireChain(t *testing.T, q transfer.StatementQuery, entries []transfer.Entry) {
 	t.Helper()
 	for i := range len(entries) - 1 {
-		newer, older := entries[i], entries[i+1]
+		older, newer := entries[i], entries[i+1]
+		if q.NewestFirst {
+			older, newer = newer, older
+		}
 		order := older.At.Compare(newer.At)
 		before := units(t, newer.Balance) - units(t, newer.Amount)
 		if before != units(t, older.Balance) || order > 0 || order == 0 && older.TransferID >= newer.TransferID {
-			require.Failf(t, "entries don't follow each other", "%+v and %+v", newer, older)
+			require.Failf(t, "entries don't follow each other", "%+v and %+v", older, newer)
 		}
 	}
 }
@@ -71,7 +74,41 @@ func (b *bank) requireBalanceAt(id string, at time.Time, want int64) {
 	require.Equal(b.t, want, units(b.t, got), "the balance of %s at %s", id, at)
 }
 
-// A statement tells what was moved, newest first, with the balance after each; what has failed or still waits is not in it.
+// extract is a part of a statement, and what it tells.
+type extract struct {
+	query transfer.StatementQuery
+	want  []string
+}
+
+// extracts are parts of the statement of an account with entries at three times.
+func extracts(at []time.Time) []extract {
+	return []extract{
+		{transfer.StatementQuery{}, []string{"1 -10 90", "2 4 94", "3 -20 74"}},
+		{transfer.StatementQuery{Limit: 2}, []string{"1 -10 90", "2 4 94"}},
+		{transfer.StatementQuery{Limit: 3}, []string{"1 -10 90", "2 4 94", "3 -20 74"}},
+		{transfer.StatementQuery{Before: at[2]}, []string{"1 -10 90", "2 4 94"}},
+		{transfer.StatementQuery{Before: at[2].Add(1)}, []string{"1 -10 90", "2 4 94", "3 -20 74"}},
+		{transfer.StatementQuery{Before: at[2], Limit: 1}, []string{"1 -10 90"}},
+		{transfer.StatementQuery{After: at[0], Limit: 1}, []string{"2 4 94"}},
+		{transfer.StatementQuery{After: at[1]}, []string{"3 -20 74"}},
+		{transfer.StatementQuery{After: at[1].Add(-1)}, []string{"2 4 94", "3 -20 74"}},
+		{transfer.StatementQuery{After: at[0], Before: at[2]}, []string{"2 4 94"}},
+		{transfer.StatementQuery{After: at[2], Before: at[0]}, nil},
+		{transfer.StatementQuery{After: at[2]}, nil},
+		{transfer.StatementQuery{After: at[2].Add(time.Hour)}, nil},
+		{transfer.StatementQuery{Before: at[0]}, nil},
+		{transfer.StatementQuery{NewestFirst: true}, []string{"3 -20 74", "2 4 94", "1 -10 90"}},
+		{transfer.StatementQuery{NewestFirst: true, Limit: 2}, []string{"3 -20 74", "2 4 94"}},
+		{transfer.StatementQuery{NewestFirst: true, Before: at[2]}, []string{"2 4 94", "1 -10 90"}},
+		{transfer.StatementQuery{NewestFirst: true, Before: at[2], Limit: 1}, []string{"2 4 94"}},
+		{transfer.StatementQuery{NewestFirst: true, Before: at[2].Add(time.Hour), Limit: 1}, []string{"3 -20 74"}},
+		{transfer.StatementQuery{NewestFirst: true, After: at[1].Add(-1)}, []string{"3 -20 74", "2 4 94"}},
+		{transfer.StatementQuery{NewestFirst: true, After: at[0], Before: at[2]}, []string{"2 4 94"}},
+		{transfer.StatementQuery{NewestFirst: true, After: at[2], Before: at[0]}, nil},
+	}
+}
+
+// A statement tells what was moved, in order, with the balance after each; what has failed or still waits is not in it.
 func TestStatement(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)
@@ -91,37 +128,23 @@ func TestStatement(t *testing.T) {
 	_, err := b.Submit(t.Context(), move("waiting", "a", "b", 1))
 	require.NoError(t, err)
 	const ms = time.Millisecond
-	for _, c := range []struct {
-		query transfer.StatementQuery
-		want  []string
-	}{
-		{transfer.StatementQuery{}, []string{"3 -20 74", "2 4 94", "1 -10 90"}},
-		{transfer.StatementQuery{Limit: 2}, []string{"3 -20 74", "2 4 94"}},
-		{transfer.StatementQuery{Before: at[2]}, []string{"2 4 94", "1 -10 90"}},
-		{transfer.StatementQuery{Before: at[2].Add(1)}, []string{"3 -20 74", "2 4 94", "1 -10 90"}},
-		{transfer.StatementQuery{Before: at[2], Limit: 1}, []string{"2 4 94"}},
-		{transfer.StatementQuery{Before: at[2].Add(time.Hour), Limit: 1}, []string{"3 -20 74"}},
-		{transfer.StatementQuery{After: at[1]}, []string{"3 -20 74"}},
-		{transfer.StatementQuery{After: at[1].Add(-1)}, []string{"3 -20 74", "2 4 94"}},
-		{transfer.StatementQuery{After: at[0], Before: at[2]}, []string{"2 4 94"}},
-		{transfer.StatementQuery{After: at[2], Before: at[0]}, nil},
-		{transfer.StatementQuery{After: at[2]}, nil},
-		{transfer.StatementQuery{Before: at[0]}, nil},
-	} {
+	for _, c := range extracts(at) {
 		require.Equal(t, c.want, b.lines(b.statement(b.ledger(""), "a", c.query)), "%+v", c.query)
 	}
 	entries := b.statement(b.ledger(""), "b", transfer.StatementQuery{})
-	require.Equal(t, []string{"3 20 26", "2 -4 6", "1 10 10"}, b.lines(entries))
-	require.Equal(t, []time.Time{at[2], at[1], at[0]}, []time.Time{entries[0].At, entries[1].At, entries[2].At})
+	require.Equal(t, []string{"1 10 10", "2 -4 6", "3 20 26"}, b.lines(entries))
+	require.Equal(t, []time.Time{at[0], at[1], at[2]}, []time.Time{entries[0].At, entries[1].At, entries[2].At})
 	for at, want := range map[time.Time]int64{
 		{}: 100, at[0].Add(-1): 100, at[0]: 90, at[1].Add(-1): 90, at[1]: 94, at[2]: 74, at[2].Add(ms): 74, at[2].Add(time.Hour): 74,
 	} {
 		b.requireBalanceAt("a", at, want)
 	}
-	for e, err := range b.Statement(t.Context(), "a", transfer.StatementQuery{}) {
-		require.NoError(t, err)
-		require.Equal(t, "3", e.TransferID)
-		break // an early end is fine
+	for _, newestFirst := range []bool{false, true} {
+		for e, err := range b.Statement(t.Context(), "a", transfer.StatementQuery{NewestFirst: newestFirst}) {
+			require.NoError(t, err)
+			require.Equal(t, map[bool]string{false: "1", true: "3"}[newestFirst], e.TransferID)
+			break // an early end is fine
+		}
 	}
 	b.cancelWaiting()
 	b.audit(initial(100, 0))
@@ -241,10 +264,10 @@ func TestStatementOfHoldsAndReversals(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Reverse(t.Context(), "t", "u")
 	require.NoError(t, err)
-	for account, want := range map[string][]string{"a": {"u 25 100", "t -25 75"}, "b": {"u -25 5", "t 25 30"}} {
+	for account, want := range map[string][]string{"a": {"t -25 75", "u 25 100"}, "b": {"t 25 30", "u -25 5"}} {
 		entries := b.statement(b.ledger(""), account, transfer.StatementQuery{})
 		require.Equal(t, want, b.lines(entries))
-		require.Equal(t, []string{"t", ""}, []string{entries[0].Reverses, entries[1].Reverses})
+		require.Equal(t, []string{"", "t"}, []string{entries[0].Reverses, entries[1].Reverses})
 	}
 	b.audit(initial(100, 5))
 }
@@ -280,7 +303,7 @@ func TestStatementOfOtherForms(t *testing.T) {
 			entries = append(entries, e)
 		}
 		require.Len(t, entries, 2)
-		require.Equal(t, want[0], entries[0].Balance.String())
+		require.Equal(t, want[0], entries[1].Balance.String())
 		balance, err := of.BalanceAt(t.Context(), id, b.committed(last.ID).Add(-time.Hour))
 		require.NoError(t, err)
 		require.Zero(t, balance.Cmp(decimal(t, want[1])), "%s was opened with %s", id, balance)

@@ -96,7 +96,7 @@ func (l *leftover) storeAccount(t *testing.T, v *vault, d *dice, state State, i 
 func damageable() []string {
 	return []string{"state", "legs", "digest", "epoch", "owner", "createdAt", "lastModified", "open", "failure", "currency", "clean",
 		"attempts", "committedAt", "notBefore", "metadata", "verified", "State", "Legs", "effects",
-		"stuck", "purgeAt"}
+		"stuck", "stuckAt", "purgeAt"}
 }
 
 // damage changes the stored document: a field, a field of a leg, or the legs as a whole.

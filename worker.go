@@ -31,15 +31,11 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	}
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	w := worker{coordinator: c, slots: make(chan struct{}, workerWidth), busy: map[string]bool{}}
-	sweep := func(ctx context.Context) error {
-		_, err := c.Recover(ctx)
-		return err
-	}
+	w := worker{coordinator: c, slots: make(chan struct{}, workerWidth)}
 	w.all.Go(func() {
-		c.periodically(ctx, min(max(c.settings.stallThreshold, shortestSweep), longestSweep), "a recovery sweep was cut short", sweep)
+		c.periodically(ctx, min(max(c.settings.stallThreshold, shortestSweep), longestSweep), "a recovery sweep was cut short", w.recover)
 	})
-	w.all.Go(func() { c.periodically(ctx, expiryPeriod, "a look for expired holds was cut short", c.expireHolds) })
+	w.all.Go(func() { c.periodically(ctx, expiryPeriod, "a look for expired holds was cut short", w.expire) })
 	for ctx.Err() == nil && !c.engine.Closed() {
 		w.take(ctx, working)
 		w.idle(ctx)
@@ -86,8 +82,35 @@ type worker struct {
 	coordinator *Coordinator
 	slots       chan struct{}
 	all         sync.WaitGroup
-	mu          sync.Mutex
-	busy        map[string]bool // by transfer ID
+	submitted   inHand
+	swept       inHand
+}
+
+// recover sweeps what has stalled and what has expired.
+func (w *worker) recover(ctx context.Context) error {
+	if err := w.coordinator.ready(ctx); err != nil {
+		return err
+	}
+	s := w.coordinator.newSweep(&w.swept)
+	err := s.everything(ctx)
+	w.leave(s)
+	return err
+}
+
+// expire sweeps the holds that have expired.
+func (w *worker) expire(ctx context.Context) error {
+	s := w.coordinator.newSweep(&w.swept)
+	s.often = true
+	err := s.over(ctx, w.coordinator.store.Expired(ctx), expire())
+	w.leave(s)
+	return err
+}
+
+// leave waits for what a sweep has begun, but not for long: transfers to a cluster that is away must not keep the next sweep from what
+// has stalled elsewhere. They go on in the background.
+func (w *worker) leave(s *sweep) {
+	s.step()
+	w.all.Go(func() { s.end() })
 }
 
 // take starts on all submitted transfers that are due.
@@ -99,18 +122,18 @@ func (w *worker) take(ctx, working context.Context) {
 			}
 			continue
 		}
-		if !w.reserve(t.ID) {
+		if !w.submitted.reserve(t.ID) {
 			continue
 		}
 		select {
 		case w.slots <- struct{}{}:
 		case <-ctx.Done():
-			w.release(t.ID)
+			w.submitted.release(t.ID)
 			return
 		}
 		w.all.Add(1)
 		go func() {
-			defer func() { <-w.slots; w.release(t.ID); w.all.Done() }()
+			defer func() { <-w.slots; w.submitted.release(t.ID); w.all.Done() }()
 			w.run(working, t)
 		}()
 	}
@@ -125,20 +148,30 @@ func (w *worker) run(ctx context.Context, t mongostore.Transfer) {
 	w.coordinator.log.Debug("ran a submitted transfer", slog.String("transfer", t.ID), slog.Bool("mine", told), slog.Any("error", err))
 }
 
-func (w *worker) reserve(id string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.busy[id] {
+// inHand are the transfers that are worked on, by ID. The zero value is none.
+type inHand struct {
+	mu   sync.Mutex
+	busy map[string]bool
+}
+
+// reserve takes a transfer in hand. It reports false for one that is.
+func (h *inHand) reserve(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.busy[id] {
 		return false
 	}
-	w.busy[id] = true
+	if h.busy == nil {
+		h.busy = map[string]bool{}
+	}
+	h.busy[id] = true
 	return true
 }
 
-func (w *worker) release(id string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.busy, id)
+func (h *inHand) release(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.busy, id)
 }
 
 // idle waits until it is time to look again.

@@ -154,6 +154,16 @@ func TestWaitEnds(t *testing.T) {
 	require.ErrorIs(t, err, transfer.ErrCancelled)
 	b.audit(initial(100, 0))
 
+	for name, call := range map[string]func() error{
+		"wait":     func() error { _, err := b.Wait(ctx, "t"); return err },
+		"cancel":   func() error { _, err := b.Cancel(ctx, "t", ""); return err },
+		"transfer": func() error { _, err := b.Transfer(ctx, move("u", "a", "b", 1)); return err },
+	} {
+		err := call()
+		require.Equal(t, context.DeadlineExceeded, err, "%s: the context had ended before anything was asked", name)
+	}
+	_, err = b.Wait(ctx, "")
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 	require.NoError(t, b.Close(t.Context()))
 	require.NoError(t, b.Close(t.Context()), "closing twice is no error")
 	for _, call := range []func() error{
@@ -161,10 +171,13 @@ func TestWaitEnds(t *testing.T) {
 		func() error { return b.Setup(t.Context()) },
 		func() error { _, err := b.Recover(t.Context()); return err },
 		func() error { _, err := b.Get(t.Context(), "t"); return err },
+		func() error { _, err := b.Wait(t.Context(), "t"); return err },
 		func() error { _, err := b.Cancel(t.Context(), "t", ""); return err },
 		func() error { _, err := b.Submit(t.Context(), move("u", "a", "b", 1)); return err },
 		func() error { _, err := b.OpenAccount(t.Context(), transfer.Account{ID: "x"}); return err },
 	} {
-		require.ErrorIs(t, call(), transfer.ErrClosed)
+		err := call()
+		require.ErrorIs(t, err, transfer.ErrClosed)
+		require.NotErrorIs(t, err, transfer.ErrInDoubt)
 	}
 }

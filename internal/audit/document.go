@@ -16,6 +16,7 @@ func judgeDocument(p *mongostore.Portrait) []Finding {
 	}{
 		{WrongID, p.BadID, "_id"}, {WrongBalance, p.BadBalance, "balance"}, {WrongFloor, p.BadFloor, "floor"},
 		{WrongCurrency, p.BadCurrency, "currency"}, {WrongPending, p.BadPending, "map of markers"},
+		{WrongClosed, p.BadClosed, "flag closed"},
 	} {
 		if field.bad != "" {
 			found = append(found, aboutDocument(p, field.code, "the %s: %s", field.name, field.bad))
@@ -52,20 +53,41 @@ func judgeMarker(atlas *mongostore.Atlas, p *mongostore.Portrait, m mongostore.M
 	if part.Amount != nil {
 		due = *part.Amount
 	}
-	if m.Amount == nil || m.Amount.Cmp(due) != 0 {
+	switch {
+	case m.Amount == nil || m.Amount.Cmp(due) != 0:
 		return aboutMarker(p, m, WrongMarker, "which moves %s here", due), true
+	case part.Amount != nil && m.Amount.Kind() != due.Kind():
+		return aboutMarker(p, m, WrongMarker, "which moves %s here: that is %s, and the marker %s", due, kindOf(due), kindOf(*m.Amount)), true
+	case p.Counts && m.Amount.Kind() != p.Balance.Kind():
+		return aboutMarker(p, m, WrongMarker, "which moves %s here: that is %s, and the balance %s", due, kindOf(due), kindOf(p.Balance)), true
 	}
 	return Finding{}, false
 }
 
-// partOf finds a document among a transfer's participants.
+func kindOf(a money.Amount) string {
+	if a.Kind() == money.Whole {
+		return "whole"
+	}
+	return "a decimal"
+}
+
+// partOf finds a document among a transfer's participants, be it that another service, which works on the same transfers, has another name
+// for its collection: else its healthy transfers would be called foreign here.
 func partOf(atlas *mongostore.Atlas, p *mongostore.Portrait, t *mongostore.AuditTransfer) (mongostore.Part, bool) {
+	var renamed *mongostore.Part
 	for _, part := range atlas.Parts(t.Transfer) {
-		if part.Place == p.Place && part.Key == p.Key {
+		switch {
+		case part.Key != p.Key:
+		case part.Place == p.Place:
 			return part, true
+		case part.Place == nil && part.Namespace == p.Place.Namespace: // or one of that name on a cluster that is not registered here
+			renamed = &part
 		}
 	}
-	return mongostore.Part{}, false
+	if renamed == nil {
+		return mongostore.Part{}, false
+	}
+	return *renamed, true
 }
 
 // judgePart finds what is wrong with a participant of an unfinished transfer, given its document at the same moment; nil: there is none.

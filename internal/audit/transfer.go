@@ -35,8 +35,14 @@ func judgeTransfer(t *mongostore.AuditTransfer, genuine func(mongostore.Transfer
 	return found
 }
 
-// wrongEpoch: the claim sets state, epoch and owner at once.
+// wrongEpoch: the claim sets state, epoch and owner at once. Each takeover raises the epoch, and of what had stalled the attempts too.
 func wrongEpoch(t *mongostore.AuditTransfer) string {
+	if odd := t.Odd["epoch"]; odd != "" {
+		return fmt.Sprintf("its epoch %s is no int32 or int64", odd)
+	}
+	if t.Epoch >= 1 && t.Attempts >= t.Epoch {
+		return fmt.Sprintf("its epoch is %d after %d takeovers", t.Epoch, t.Attempts)
+	}
 	if claimed := t.State != protocol.Initiated; (t.Epoch >= 1) == claimed && (t.Owner != "") == claimed && t.Epoch >= 0 {
 		return ""
 	}
@@ -45,7 +51,9 @@ func wrongEpoch(t *mongostore.AuditTransfer) string {
 
 // wrongOpen: the finish sets the state and unsets the flag at once.
 func wrongOpen(t *mongostore.AuditTransfer) string {
-	switch {
+	switch odd := t.Odd["open"]; {
+	case odd != "":
+		return fmt.Sprintf("its flag open, %s, is no boolean", odd)
 	case t.State.Final() && t.Opened:
 		return "still marked as open"
 	case !t.State.Final() && !t.Open:
@@ -104,6 +112,11 @@ func wrongLegs(t *mongostore.AuditTransfer) string {
 
 // wrongHold: a hold has an end, holds money once all is prepared, and is posted only then.
 func wrongHold(t *mongostore.AuditTransfer) string {
+	for _, flag := range []string{"hold", "held", "clean"} {
+		if odd := t.Odd[flag]; odd != "" {
+			return fmt.Sprintf("its flag %s, %s, is no boolean", flag, odd)
+		}
+	}
 	switch {
 	case t.Held && !t.Hold:
 		return "holds money, and is no hold"
@@ -113,23 +126,8 @@ func wrongHold(t *mongostore.AuditTransfer) string {
 		return "is a hold without an end"
 	case t.Hold && forward(t.State) && !t.Held:
 		return "was posted without having been held"
-	case t.Posted != nil:
-		return wrongPost(t)
-	}
-	return ""
-}
-
-// wrongPost: of a hold of two legs a part may be posted, when it is committed.
-func wrongPost(t *mongostore.AuditTransfer) string {
-	if !t.Hold || !forward(t.State) || len(t.Legs) != 2 {
+	case !t.SoundPart() || t.Posted != nil && !forward(t.State):
 		return fmt.Sprintf("%s of it was posted", t.Posted)
-	}
-	held := t.Legs[0].Amount
-	if held.Sign() < 0 {
-		held = t.Legs[1].Amount
-	}
-	if t.Posted.Sign() <= 0 || t.Posted.Kind() != held.Kind() || t.Posted.Cmp(held) > 0 {
-		return fmt.Sprintf("%s of %s was posted", t.Posted, held)
 	}
 	return ""
 }
@@ -140,6 +138,9 @@ const stallThresholds = 10
 // overdue reports for how long nothing has happened to an unfinished transfer that should have gone on, if that is too long.
 func overdue(t *mongostore.AuditTransfer, now time.Time, threshold time.Duration) (time.Duration, bool) {
 	since := t.LastModified
+	if t.Stuck != nil && !t.StuckAt.IsZero() {
+		since = t.StuckAt // recovery tries again and again, which doesn't make it better
+	}
 	switch t.State {
 	case protocol.Initiated:
 		since = latest(since, t.NotBefore)
@@ -149,11 +150,14 @@ func overdue(t *mongostore.AuditTransfer, now time.Time, threshold time.Duration
 		}
 	case protocol.Committed:
 		if t.Stuck != nil {
-			since = t.CommittedAt // recovery tries again and again, which doesn't make it better
+			since = t.CommittedAt
 		}
 	case protocol.Rollback:
 	case protocol.Success, protocol.Fail:
 		return 0, false
+	}
+	if threshold == 0 {
+		threshold = mongostore.CommandLimit // zero says nothing of how long a transfer may take: a healthy one waits for each of its commands
 	}
 	age := now.Sub(since)
 	return age, age > stallThresholds*threshold

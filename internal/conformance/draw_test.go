@@ -75,7 +75,7 @@ func (c *check) begin(e *executor) {
 		c.hire(e)
 		c.posting(e)
 		c.patience(e.owner, 0)
-		e.run = protocol.New(start, len(c.model.Plans[e.transfer]))
+		e.run = c.model.Begin(e.transfer, start)
 	}
 }
 

@@ -37,9 +37,9 @@ type Engine struct {
 
 	mu      sync.Mutex
 	closed  bool
-	stopped bool           // a Close has given up
-	running map[string]int // executions by transfer ID
-	all     sync.WaitGroup // executions
+	stopped bool                // a Close has given up
+	running map[string]underway // executions by transfer ID
+	all     sync.WaitGroup      // executions
 	lanes   map[mongostore.Lane]*lane
 	servers map[mongostore.Cluster]*server
 }
@@ -57,7 +57,7 @@ func New(store *mongostore.Store, log *slog.Logger, now func() time.Time, limits
 	return &Engine{
 		store: store, log: log, now: now, base: base, cancel: cancel,
 		closing: make(chan struct{}), limits: limits, places: make(chan struct{}, limits.MaxPending),
-		running: map[string]int{}, lanes: map[mongostore.Lane]*lane{},
+		running: map[string]underway{}, lanes: map[mongostore.Lane]*lane{},
 		servers: map[mongostore.Cluster]*server{},
 	}
 }
@@ -72,11 +72,18 @@ func (e *Engine) Closed() bool {
 // Closing returns a channel that is closed when Close is called.
 func (e *Engine) Closing() <-chan struct{} { return e.closing }
 
-// Executions returns how many executions of a transfer are under way here.
-func (e *Engine) Executions(transferID string) int {
+// underway are the executions of one transfer.
+type underway struct {
+	n     int
+	since time.Time // when the first of those began that have followed each other without a gap
+}
+
+// Executions returns how many executions of a transfer are under way here, and since when there was always one.
+func (e *Engine) Executions(transferID string) (n int, since time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.running[transferID]
+	here := e.running[transferID]
+	return here.n, here.since
 }
 
 // Close lets no new execution begin and waits for those under way. When ctx ends they are stopped where they are, and
@@ -139,7 +146,12 @@ func (e *Engine) begin(transferID string) error {
 	if e.closed {
 		return ErrClosed
 	}
-	e.running[transferID]++
+	here := e.running[transferID]
+	if here.n == 0 {
+		here.since = e.now()
+	}
+	here.n++
+	e.running[transferID] = here
 	e.all.Add(1)
 	return nil
 }
@@ -147,7 +159,10 @@ func (e *Engine) begin(transferID string) error {
 func (e *Engine) finish(transferID string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.running[transferID]--; e.running[transferID] == 0 {
+	here := e.running[transferID]
+	here.n--
+	e.running[transferID] = here
+	if here.n == 0 {
 		delete(e.running, transferID)
 	}
 	e.all.Done()

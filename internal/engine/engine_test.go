@@ -43,6 +43,32 @@ func away(t *testing.T) (*Engine, *mongostore.Work) {
 	return New(store, slog.New(slog.DiscardHandler), now, Limits{MaxBatch: 512, MaxInFlight: 2, MaxPending: 64}), w
 }
 
+// executions returns how many of a transfer are under way.
+func executions(e *Engine, transferID string) int {
+	n, _ := e.Executions(transferID)
+	return n
+}
+
+// It is known since when there was always an execution of a transfer, however many came and went meanwhile.
+func TestSinceWhenThereWasAnExecution(t *testing.T) {
+	e, _ := away(t)
+	var now int64
+	e.now = func() time.Time { now++; return time.Unix(now, 0) }
+	require.NoError(t, e.begin("t"))
+	require.NoError(t, e.begin("t"))
+	e.finish("t")
+	require.NoError(t, e.begin("t"))
+	n, since := e.Executions("t")
+	require.Equal(t, 2, n)
+	require.Equal(t, time.Unix(1, 0), since)
+	e.finish("t")
+	e.finish("t")
+	require.Empty(t, e.running)
+	require.NoError(t, e.begin("t"))
+	_, since = e.Executions("t")
+	require.Equal(t, time.Unix(2, 0), since, "after a gap")
+}
+
 // An execution that can't reach the server gives up, and says that nothing was sent, and why.
 func TestServerAway(t *testing.T) {
 	e, w := away(t)
@@ -50,7 +76,7 @@ func TestServerAway(t *testing.T) {
 	require.ErrorIs(t, err, ErrNothingSent)
 	require.ErrorContains(t, result.Cause, "server selection error")
 	require.NoError(t, e.Close(t.Context()))
-	require.Zero(t, e.Executions("t"))
+	require.Zero(t, executions(e, "t"))
 }
 
 // A closed engine takes no work, and one that is closed in the middle stops it, each Close telling the truth about that.
@@ -62,7 +88,7 @@ func TestClose(t *testing.T) {
 		_, err := e.Execute(context.Background(), w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
 		outcome <- err
 	}()
-	require.Eventually(t, func() bool { return e.Executions("t") == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return executions(e, "t") == 1 }, time.Minute, time.Millisecond)
 	patient := make(chan error, 1)
 	go func() { patient <- e.Close(context.Background()) }()
 	<-e.Closing()

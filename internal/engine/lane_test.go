@@ -141,7 +141,7 @@ func TestAbandonedClaimIsNotSent(t *testing.T) {
 	require.Equal(t, []string{"stays"}, ids)
 	<-gone.answered
 	require.ErrorIs(t, gone.failure, ErrNothingSent)
-	require.Zero(t, e.Executions("gone"))
+	require.Zero(t, executions(e, "gone"))
 	require.True(t, stays.abandon(), "its claim is on its way")
 }
 
@@ -183,7 +183,7 @@ func TestBackPressure(t *testing.T) {
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() > waiting }, time.Minute, time.Millisecond)
 	grown := inUse() - before
 	require.Less(t, grown, int64(waiting*1024), "beyond the goroutines of the callers")
-	require.Zero(t, e.Executions("t"))
+	require.Zero(t, executions(e, "t"))
 	require.Empty(t, e.lanes)
 	cancel()
 	callers.Wait()
@@ -244,7 +244,7 @@ func TestWhoPausesGivesItsPlaceAway(t *testing.T) {
 			ended <- err
 		}()
 	}
-	require.Eventually(t, func() bool { return e.Executions("t")+e.Executions("other") == 2 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return executions(e, "t")+executions(e, "other") == 2 }, time.Minute, time.Millisecond)
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	require.ErrorIs(t, e.Close(now), context.Canceled)

@@ -70,7 +70,7 @@ func (e *Engine) Execute(
 	now := e.now()
 	r := &run{
 		work:      w,
-		execution: protocol.New(start, w.Participants()),
+		execution: protocol.New(w.Start(start), w.Participants()),
 		until:     until,
 		values:    context.WithoutCancel(ctx),
 		patience:  now.Add(patience(ctx, now)),

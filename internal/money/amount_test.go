@@ -183,7 +183,10 @@ func TestLimits(t *testing.T) {
 	assert.Equal(t, "4611686018427387904", MaxBalance(Whole).String())
 	assert.Equal(t, "999999999999999999.999999999999", Max(Exact).String())
 	assert.Equal(t, "999999999999999999999.999999999999", MaxBalance(Exact).String())
+	assert.Equal(t, "6917529027641081856", Ceiling(Whole).String())
+	assert.Equal(t, "9192000000000000000000", Ceiling(Exact).String())
 	for _, kind := range []Kind{Whole, Exact} {
+		assert.Equal(t, kind, Ceiling(kind).Kind())
 		assert.Equal(t, kind, Zero(kind).Kind())
 		assert.Zero(t, Zero(kind).Sign())
 		least := Units(1)

@@ -31,9 +31,25 @@ func MaxBalance(kind Kind) Amount {
 	return nines(maxBalance)
 }
 
+// MaxInFlight is how many transfers may be in flight on one balance.
+const MaxInFlight = 1 << 13
+
+// Ceiling returns the largest balance of a kind that transfers can lead to. Each credit found room up to MaxBalance when it was prepared;
+// all that are in flight together may carry the balance beyond that, and then nothing more is prepared.
+func Ceiling(kind Kind) Amount {
+	if kind == Whole {
+		return Units(maxBalanceUnits + MaxInFlight*maxUnits)
+	}
+	ceiling := new(big.Int).Mul(tenTo(maxDigits), big.NewInt(MaxInFlight))
+	sum, _ := exact(ceiling.Add(ceiling, tenTo(maxBalance)), 0)
+	return sum
+}
+
+func tenTo(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
+
 // nines returns the largest decimal below 10^digits.
 func nines(digits int64) Amount {
-	n := new(big.Int).Exp(big.NewInt(10), big.NewInt(digits+MaxPlaces), nil)
+	n := tenTo(digits + MaxPlaces)
 	largest, _ := exact(n.Sub(n, big.NewInt(1)), -MaxPlaces)
 	return largest
 }

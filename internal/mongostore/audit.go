@@ -82,13 +82,14 @@ func (a *Atlas) Away() [][]*Place {
 
 // Part is one participant of a transfer.
 type Part struct {
-	Place  *Place        // nil: it is not registered here
-	Key    string        // its _id, comparable
-	ID     string        // as the API tells it
-	Name   string        // for people
-	Amount *money.Amount // of a leg; nil for an effect
-	Spare  bool          // nothing is owed to it when it is gone
-	id     bson.RawValue
+	Place     *Place        // nil: it is not registered here
+	Namespace string        // as the transfer names it
+	Key       string        // its _id, comparable
+	ID        string        // as the API tells it
+	Name      string        // for people
+	Amount    *money.Amount // of a leg; nil for an effect
+	Spare     bool          // nothing is owed to it when it is gone
+	id        bson.RawValue
 }
 
 // Parts returns the participants of a transfer: its legs, its effects, and the transfer that it reverses.
@@ -96,7 +97,7 @@ func (a *Atlas) Parts(t Transfer) []Part {
 	parts := make([]Part, 0, len(t.Legs)+len(t.Effects)+1)
 	for _, leg := range t.Legs {
 		name := fmt.Sprintf("account %q of ledger %q (%s)", leg.Account, leg.Ledger, leg.Namespace)
-		p := Part{ID: leg.Account, Amount: &leg.Amount, Name: name}
+		p := Part{Namespace: leg.Namespace, ID: leg.Account, Amount: &leg.Amount, Name: name}
 		if id, err := a.store.ids.Encode(leg.Account); err == nil {
 			p.id, p.Key = id, keyOf(id)
 			p.Place = a.place(leg.Ledger, leg.Namespace, true)
@@ -105,14 +106,15 @@ func (a *Atlas) Parts(t Transfer) []Part {
 	}
 	for _, e := range t.Effects {
 		parts = append(parts, Part{
-			Place: a.place(e.Documents, e.Namespace, false), ID: IDText(e.ID), Key: keyOf(e.ID), id: e.ID,
+			Place: a.place(e.Documents, e.Namespace, false), Namespace: e.Namespace, ID: IDText(e.ID), Key: keyOf(e.ID), id: e.ID,
 			Name: fmt.Sprintf("document %q of %q (%s)", IDText(e.ID), e.Documents, e.Namespace),
 		})
 	}
 	if t.Reverses != "" {
 		id := rawValue(t.Reverses)
 		parts = append(parts, Part{
-			Place: a.Transfers, ID: t.Reverses, Key: keyOf(id), id: id, Spare: true, Name: fmt.Sprintf("transfer %q", t.Reverses),
+			Place: a.Transfers, Namespace: a.Transfers.Namespace, ID: t.Reverses, Key: keyOf(id), id: id, Spare: true,
+			Name: fmt.Sprintf("transfer %q", t.Reverses),
 		})
 	}
 	return parts

@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -43,10 +44,11 @@ func (a *Atlas) Check(accounts, transfers Range) error {
 // AuditTransfer is a stored transfer as an audit sees it.
 type AuditTransfer struct {
 	Transfer
-	ID     string   // as it is stored, whatever that is
-	Err    error    // why it can't be read as a transfer
-	Opened bool     // the field open is there
-	Marks  Portrait // of reversals of it
+	ID     string            // as it is stored, whatever that is
+	Err    error             // why it can't be read as a transfer
+	Opened bool              // the field open is there
+	Odd    map[string]string // fields that are read as what they aren't, with their values for people
+	Marks  Portrait          // of reversals of it
 }
 
 // ReadTransfers yields the transfers of a range. An error ends it.
@@ -77,10 +79,27 @@ func withoutMetadata() *options.FindOptionsBuilder {
 func (a *Atlas) auditTransfer(document bson.Raw) AuditTransfer {
 	t, err := decodeTransfer(document)
 	seen := AuditTransfer{Transfer: t, ID: IDText(document.Lookup("_id")), Err: err, Opened: !absent(document.Lookup("open"))}
+	seen.expect(document, "epoch", bson.TypeInt32, bson.TypeInt64)
+	for _, flag := range []string{"open", "hold", "held", "clean"} {
+		seen.expect(document, flag, bson.TypeBoolean)
+	}
 	if !absent(document.Lookup(a.Transfers.ledger.fields.Pending)) {
 		seen.Marks = a.portrait(a.Transfers, document)
 	}
 	return seen
+}
+
+// expect takes down a field of another type than it is stored with. 1. Somebody stores open as 1. 2. All who read the transfer take that
+// for true. 3. The filter by which recovery finds it asks for true, and 1 is none.
+func (t *AuditTransfer) expect(document bson.Raw, field string, types ...bson.Type) {
+	stored := document.Lookup(field)
+	if absent(stored) || slices.Contains(types, stored.Type) {
+		return
+	}
+	if t.Odd == nil {
+		t.Odd = map[string]string{}
+	}
+	t.Odd[field] = stored.String()
 }
 
 // ReadPlace yields the accounts of a range; of a place without accounts, all documents that have markers. An error ends it.

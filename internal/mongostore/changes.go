@@ -171,7 +171,8 @@ func (c *change) decide(m *message) {
 	m.end()
 }
 
-// markHeld stores that everything is prepared. It counts its writes like a touch, so that none of them is one that changes nothing.
+// markHeld stores that everything is prepared. It counts its writes like a touch, so that none of them is one that changes nothing. The
+// time is as with a finish: what is held doesn't stall.
 func (c *change) markHeld(m *message) {
 	w, op := c.requests[0].Work, c.requests[0].Op
 	m.begin("q")
@@ -186,13 +187,29 @@ func (c *change) markHeld(m *message) {
 	if op.Clean {
 		m.flag("clean", true)
 	}
+	c.at.known(m)
 	m.end()
+	c.at.unknown(m)
 	m.begin("$inc")
 	m.number("verified", 1)
 	m.end()
+	m.end()
+}
+
+// known sets lastModified, among other fields, to what the server's time is known to be.
+func (a stamp) known(m *message) {
+	if a.fresh {
+		m.date("lastModified", a.now)
+	}
+}
+
+// unknown has the server set lastModified where its time is not known.
+func (a stamp) unknown(m *message) {
+	if a.fresh {
+		return
+	}
 	m.begin("$currentDate")
 	m.flag("lastModified", true)
-	m.end()
 	m.end()
 }
 
@@ -213,21 +230,16 @@ func (c *change) finish(m *message) {
 	m.begin("u")
 	m.begin("$set")
 	m.text("state", string(to))
-	if c.at.fresh {
-		m.date("lastModified", c.at.now)
-	}
+	c.at.known(m)
 	if !c.at.purge.IsZero() {
 		m.date("purgeAt", c.at.purge)
 	}
 	m.end()
-	if !c.at.fresh {
-		m.begin("$currentDate")
-		m.flag("lastModified", true)
-		m.end()
-	}
+	c.at.unknown(m)
 	m.begin("$unset")
 	m.text("open", "")
 	m.text("stuck", "")
+	m.text("stuckAt", "")
 	m.end()
 	m.end()
 }
@@ -326,7 +338,8 @@ func (r *Request) changed(at stamp) {
 			t.Failure = &failure
 		}
 	case protocol.Finish:
-		t.State, t.Open, t.LastModified, t.PurgeAt, t.Stuck = op.To, false, at.now, at.purge, nil
+		t.State, t.Open, t.LastModified, t.PurgeAt = op.To, false, at.now, at.purge
+		t.Stuck, t.StuckAt = nil, time.Time{}
 	case protocol.Claim, protocol.Verify, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer, protocol.Prepare,
 		protocol.Look, protocol.Settle, protocol.Undo, protocol.FenceOnly:
 	}

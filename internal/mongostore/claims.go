@@ -138,7 +138,7 @@ func (s *Store) insertClaimed(ctx context.Context, requests []*Request) {
 		t.State, t.Open, t.Epoch, t.Owner = protocol.Preparing, true, 1, r.Work.Owner
 		t.CreatedAt, t.LastModified = now, now
 		if t.Hold {
-			t.ExpiresAt = now.Add(r.Work.HoldFor)
+			t.ExpiresAt = now.Add(r.Work.HoldFor).Truncate(time.Millisecond) // as it will be read back
 		}
 		claimed[i], documents[i] = t, t.encode()
 	}
@@ -175,7 +175,7 @@ func stalled(threshold time.Duration) bson.D {
 }
 
 // modifiedBefore matches what was not modified for as long as the threshold says, by the server's clock, and for longer the more often it
-// was taken over; with a threshold of zero, everything.
+// was taken over in vain; with a threshold of zero, everything.
 func modifiedBefore(threshold time.Duration) bson.D {
 	if threshold <= 0 {
 		return nil

@@ -24,6 +24,9 @@ const (
 // start together.
 const maxAsking = 4
 
+// fitMemory is for how long a server that has not answered hello is not asked again.
+const fitMemory = time.Second
+
 // minWireVersion is that of MongoDB 5.0.
 const minWireVersion = 13
 
@@ -101,7 +104,7 @@ func (s *Store) LooksStalled(ctx context.Context, t Transfer, threshold time.Dur
 		return true
 	}
 	now, err := s.serverTime(detached(ctx))
-	return err == nil && now.Sub(t.LastModified).Milliseconds() >= stallMillis(threshold, t.Attempts)
+	return err == nil && now.Sub(t.LastModified).Milliseconds() >= stallMillis(threshold, doublings(t.Attempts, t.Stuck != nil))
 }
 
 // LooksExpired guesses whether a hold has expired: the server's clock decides.
@@ -142,8 +145,8 @@ func (h helloAnswer) supported() error {
 }
 
 // Connect makes sure that the servers of the transfers and of the given places can be used, that no two of these places are one
-// collection, and that the retention is known to everybody. Each is asked once, and only when it is needed: a server that is away keeps
-// nobody from the others.
+// collection, that documents among them are not those of accounts, and that the retention is known to everybody. Each is asked once, and
+// only when it is needed: a server that is away keeps nobody from the others, but for effects, where a ledger of the same name is there.
 func (s *Store) Connect(ctx context.Context, places ...Address) error {
 	ctx = detached(ctx)
 	if err := s.fit(ctx, s.transfers); err != nil {
@@ -164,8 +167,59 @@ func (s *Store) Connect(ctx context.Context, places ...Address) error {
 			}
 		}
 		collections = append(collections, c)
+		if err := s.noAccounts(ctx, p); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// noAccounts makes sure that documents are not the collection of a ledger, whether that is used now or not: an effect would set an
+// account's balance. Where the server of a ledger of the same name is away it can't be told, and the effects have to wait. Of two ledgers
+// it is enough that no transfer uses both.
+func (s *Store) noAccounts(ctx context.Context, documents Address) error {
+	if !documents.Documents {
+		return nil
+	}
+	l := s.place(documents)
+	for _, p := range l.namesakes {
+		other := s.place(p).commands
+		if err := s.fit(ctx, other); err != nil {
+			return fmt.Errorf("whether %s and %s are one collection, %s: %w", documents, p, l.namespace, err)
+		}
+		if err := s.apart(ctx, l.commands, other); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fitting is what is known of a client whose server has not been seen to be fit.
+type fitting struct {
+	turns  turns
+	mu     sync.Mutex
+	failed error // of the latest hello
+	at     time.Time
+}
+
+func newFitting() *fitting { return &fitting{turns: make(turns, maxAsking)} }
+
+// fails takes down that a server has not answered.
+func (f *fitting) fails(now time.Time, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed, f.at = err, now
+}
+
+// lately returns why the server has not answered a moment ago. Whoever has waited for a turn meanwhile is told the same: hundreds of
+// transfers to a cluster that is away would otherwise ask it one after the other, and hold up those to the others for minutes.
+func (f *fitting) lately(now time.Time) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if age := now.Sub(f.at); age < 0 || age >= fitMemory {
+		return nil
+	}
+	return f.failed
 }
 
 // fit makes sure, once, that a collection's server can be used.
@@ -175,14 +229,23 @@ func (s *Store) fit(ctx context.Context, c *mongo.Collection) error {
 		return nil
 	}
 	// Each client has turns of its own: a server that hangs keeps nobody from the others.
-	own, _ := s.fitting.LoadOrStore(client, make(turns, maxAsking))
-	fitting, _ := own.(turns)
-	if err := fitting.first(ctx); err != nil {
+	own, _ := s.fitting.LoadOrStore(client, newFitting())
+	f, _ := own.(*fitting)
+	if err := f.turns.first(ctx); err != nil {
 		return err
 	}
-	defer fitting.next()
+	defer f.turns.next()
+	if _, known := s.fitClients.Load(client); known {
+		return nil
+	}
+	if err := f.lately(s.clock.now()); err != nil {
+		return err
+	}
 	answer, err := hello(ctx, c)
 	if err != nil {
+		if ctx.Err() == nil { // else it says nothing of the server
+			f.fails(s.clock.now(), err)
+		}
 		return err
 	}
 	if err := answer.supported(); err != nil {

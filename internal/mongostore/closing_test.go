@@ -245,7 +245,7 @@ func TestClosingWithinOneMillisecond(t *testing.T) {
 			closing, _, err := h.Close(t.Context(), time.Time{})
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, hellos, c.hellos, "apart, there was a second look")
-			entries, _, err := h.Page(t.Context(), closing.At, time.Time{}, 10)
+			entries, _, err := h.Page(t.Context(), NewestFirst, time.Time{}, closing.At, 10)
 			require.NoError(t, err)
 			require.Len(t, entries, 1)
 			require.Equal(t, money.Units(150), closing.Balance)

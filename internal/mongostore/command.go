@@ -20,6 +20,7 @@ const (
 	codeBadValue          = 2
 	codeUnauthorized      = 13
 	codeOverflow          = 15 // nested too deeply
+	codeInvalidBSON       = 22 // of the whole message, before anything of it is done
 	codeNamespaceExists   = 48
 	codeDuplicateKey      = 11000
 	codeValidationFailure = 121
@@ -33,6 +34,7 @@ func definite(code int) bool {
 		9,  // FailedToParse
 		14, // TypeMismatch
 		codeOverflow,
+		codeInvalidBSON,
 		28, // PathNotViable
 		40, // ConflictingUpdateOperators
 		52, // DollarPrefixedFieldName

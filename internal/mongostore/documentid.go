@@ -24,15 +24,17 @@ func EncodeDocumentID(id any) (bson.RawValue, error) {
 		return bson.RawValue{}, fmt.Errorf("the document's ID has %d bytes, more than %d", len(data), maxDocumentIDBytes)
 	}
 	value := bson.RawValue{Type: kind, Value: data}
-	if err := errors.Join(value.Validate(), checkValue(value)); err != nil {
+	m := newMessage(len(data) + 16)
+	m.value("_id", value)
+	m.end()
+	if err := errors.Join(CheckForm(m.data, 1), CheckValues(m.data)); err != nil {
 		return bson.RawValue{}, err
 	}
 	value = canonical(value)
 	return value, checkDocumentID(value)
 }
 
-// CheckValues refuses a document with values that the server doesn't compare, or no longer, and with such as no server can read: who
-// sends them gets no answer of their own, nor do those who share the command.
+// CheckValues refuses a document with values that the server doesn't compare, or no longer.
 func CheckValues(document bson.Raw) error {
 	for _, field := range elements(document) {
 		if err := checkValue(field.Value()); err != nil {
@@ -46,10 +48,6 @@ func checkValue(value bson.RawValue) error {
 	switch value.Type {
 	case bson.TypeUndefined, bson.TypeDBPointer:
 		return fmt.Errorf("a value of the kind %s", value.Type)
-	case bson.TypeString, bson.TypeSymbol, bson.TypeJavaScript:
-		if last := len(value.Value) - 1; last < 0 || value.Value[last] != 0 {
-			return errors.New("a text without an end")
-		}
 	case bson.TypeEmbeddedDocument, bson.TypeArray:
 		return CheckValues(bson.Raw(value.Value))
 	default:

@@ -21,7 +21,7 @@ type effect struct {
 func (s *Store) effectParty(e Effect) (party, error) {
 	l := s.documents[e.Documents]
 	if l == nil || l.namespace != e.Namespace {
-		return party{}, unregistered("documents "+e.Documents, e.Namespace)
+		return party{}, unregistered(Address{Documents: true, Name: e.Documents}, e.Namespace)
 	}
 	return party{
 		key: l.subject(e.ID), id: e.ID, effect: &effect{require: e.Require, set: e.Set},

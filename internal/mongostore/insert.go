@@ -69,11 +69,13 @@ func insertPart(ctx context.Context, c *mongo.Collection, command *message, docu
 // insertVerdicts reads the answer to a command that inserts so many documents.
 func insertVerdicts(documents int, reply bson.Raw, result protocol.Result, err error) []verdict {
 	// Documents that the server did not even begin to store.
-	switch code := commandCode(err); {
-	case code == codeUnauthorized, code == codeOverflow && documents == 1:
+	code := commandCode(err)
+	unreadable := code == codeOverflow || code == codeInvalidBSON
+	switch {
+	case code == codeUnauthorized, unreadable && documents == 1:
 		result = protocol.Failed
-	case code == codeOverflow:
-		result = protocol.NotSent // one of them is nested too deeply, and is found when they are stored one by one
+	case unreadable:
+		result = protocol.NotSent // one of them can't be read, and is found when they are stored one by one
 	}
 	refusals := statementErrors(reply)
 	if stored, _ := reply.Lookup("n").AsInt64OK(); result == protocol.Applied && int(stored) != documents-len(refusals) {

@@ -25,8 +25,8 @@ type Portrait struct {
 	Closed   bool
 	Markers  []Marker
 
-	BadID, BadBalance, BadFloor, BadCurrency, BadPending string // what is wrong with the field; "": nothing
-	id                                                   bson.RawValue
+	BadID, BadBalance, BadFloor, BadCurrency, BadPending, BadClosed string // what is wrong with the field; "": nothing
+	id                                                              bson.RawValue
 }
 
 // Marker is an entry of a participant's pending map.
@@ -59,6 +59,9 @@ func (a *Atlas) portrait(place *Place, document bson.Raw) Portrait {
 	p.floor(fields.floor(document))
 	p.currency(document.Lookup(fields.Currency))
 	p.Closed = fields.closed(document)
+	if stored := document.Lookup(fields.Closed); !absent(stored) && stored.Type != bson.TypeBoolean {
+		p.BadClosed = stored.String() + " is no boolean"
+	}
 	return p
 }
 
@@ -73,6 +76,8 @@ func (p *Portrait) balance(stored bson.RawValue) {
 		p.BadBalance = err.Error()
 	case p.Balance.Places() > money.MaxPlaces:
 		p.BadBalance = fmt.Sprintf("%s has more than %d digits behind the point", p.Balance, money.MaxPlaces)
+	case p.Balance.Cmp(money.Ceiling(p.Balance.Kind())) > 0, p.Balance.Cmp(money.MaxBalance(p.Balance.Kind()).Neg()) < 0:
+		p.BadBalance = fmt.Sprintf("%s is beyond the limits of what is stored", p.Balance)
 	}
 }
 

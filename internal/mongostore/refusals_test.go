@@ -199,7 +199,7 @@ func TestLostAnswerIsUnknown(t *testing.T) {
 // Only refusals of a statement that the server looked at are definite; what it says of its own state, or a mongos of a shard, is not.
 func TestDefiniteCodes(t *testing.T) {
 	t.Parallel()
-	for _, code := range []int{2, 9, 14, 28, 40, 52, 56, 57, 66, 121, 11000, 17419} {
+	for _, code := range []int{2, 9, 14, 15, 22, 28, 40, 52, 56, 57, 66, 121, 11000, 17419} {
 		assert.True(t, definite(code), code)
 	}
 	for _, code := range []int{0, 1, 6, 7, 8, 13, 50, 64, 79, 89, 91, 96, 100, 112, 133, 189, 202, 251, 262, 9001, 10058, 10107,

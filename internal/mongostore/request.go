@@ -134,9 +134,10 @@ func (s *Store) Perform(ctx context.Context, lane Lane, requests []*Request) {
 	}
 }
 
-// Recall answers an operation from what is known, if it can be.
+// Recall answers an operation from what is known, if it can be. Nothing is known of whether there is enough money; who is to reserve a
+// document looks for that first, lest it keep the document from somebody who could have paid.
 func (s *Store) Recall(w *Work, op protocol.Operation) (protocol.Answer, bool) {
-	if op.Kind != protocol.ReadFence {
+	if op.Kind != protocol.ReadFence || w.reserves() > 0 {
 		return protocol.Answer{}, false
 	}
 	p := &w.parties[op.Participant]

@@ -148,7 +148,8 @@ func (s *Store) usedRetentions(ctx context.Context) ([]usedRetention, error) {
 		return used, nil
 	}
 	before := s.clock.now()
-	cursor, err := r.majority.Find(ctx, bson.D{})
+	byID := bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: 0}}}} // by the index
+	cursor, err := r.majority.Find(ctx, byID)
 	if err != nil {
 		return nil, err
 	}

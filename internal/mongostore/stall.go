@@ -6,26 +6,42 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// maxDoublings bounds the back-off of takeovers at 64 thresholds: 32 minutes by default. With each doubling a transfer that can't be
-// finished costs half as much; after six of them hundreds cost next to nothing, and one whose cause is repaired is still finished within
-// the hour, by itself.
-const maxDoublings = 6
+const (
+	// maxDoublings bounds the back-off of takeovers at 64 thresholds: 32 minutes by default. With each doubling a transfer that can't be
+	// finished costs half as much; after six of them hundreds cost next to nothing, and one whose cause is repaired is still finished within
+	// the hour, by itself.
+	maxDoublings = 6
+	// spared takeovers of a transfer that nothing stands in the way of don't count: those who recovered it were killed as well, or frozen,
+	// which says nothing about the transfer. Beyond that it may be the transfer that kills them.
+	spared = 3
+)
 
-// stallMillis returns for how long, in milliseconds, a transfer shows no sign of life before it is taken over: the threshold, doubled by
-// each takeover that there was. What can't be finished, or kills the process that works on it, is tried ever more rarely.
-func stallMillis(threshold time.Duration, takeovers int64) int64 {
-	return threshold.Milliseconds() << min(max(takeovers, 0), maxDoublings)
+// doublings returns how often a threshold is doubled for a transfer that was taken over so many times, and is known to be stuck or not.
+func doublings(takeovers int64, stuck bool) int64 {
+	takeovers = max(takeovers, 0)
+	if !stuck {
+		takeovers = max(takeovers-spared, 0)
+	}
+	return min(takeovers, maxDoublings)
+}
+
+// stallMillis returns for how long, in milliseconds, a transfer shows no sign of life before it is taken over.
+func stallMillis(threshold time.Duration, doublings int64) int64 {
+	return threshold.Milliseconds() << doublings
 }
 
 // stallMillisOf is stallMillis of a stored transfer, as the server computes it. It only compares what is stored: to reckon with an attempts
 // that somebody has made a text would fail the whole search, and with it the recovery of all others.
 func stallMillisOf(threshold time.Duration) bson.D {
-	var cases bson.A
+	atLeast := func(takeovers int64) bson.D { return bson.D{{Key: "$gte", Value: bson.A{"$attempts", takeovers}}} }
+	isStuck := bson.D{{Key: "$gt", Value: bson.A{"$stuck", nil}}}
+	var stuck, others bson.A
 	for n := int64(maxDoublings); n > 0; n-- {
-		atLeast := bson.D{{Key: "$gte", Value: bson.A{"$attempts", n}}}
-		cases = append(cases, bson.D{{Key: "case", Value: atLeast}, {Key: "then", Value: stallMillis(threshold, n)}})
+		millis := bson.E{Key: "then", Value: stallMillis(threshold, n)}
+		stuck = append(stuck, bson.D{{Key: "case", Value: bson.D{{Key: "$and", Value: bson.A{isStuck, atLeast(n)}}}}, millis})
+		others = append(others, bson.D{{Key: "case", Value: atLeast(n + spared)}, millis})
 	}
 	return bson.D{{Key: "$switch", Value: bson.D{
-		{Key: "branches", Value: cases}, {Key: "default", Value: stallMillis(threshold, 0)},
+		{Key: "branches", Value: append(stuck, others...)}, {Key: "default", Value: stallMillis(threshold, 0)},
 	}}}
 }

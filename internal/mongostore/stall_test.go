@@ -21,17 +21,21 @@ func (b *bank) found(id string, threshold time.Duration) bool {
 	return n == 1
 }
 
-// The first takeover comes after one threshold, and each one doubles the time to the next, up to 64 thresholds. The search, the takeover
-// itself and the guess of a waiting caller agree. With a threshold of zero nothing is waited for.
+// The first takeover comes after one threshold. Of what is stuck each one doubles the time to the next, up to 64 thresholds; of what only
+// lost those who worked on it, those after the third. The search, the takeover itself and the guess of a waiting caller agree. With a
+// threshold of zero nothing is waited for.
 func TestTakeOversBackOff(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	for i, row := range []struct {
 		attempts any
+		stuck    bool
 		hours    int
 	}{
-		{nil, 1}, {int64(0), 1}, {int64(1), 2}, {int32(2), 4}, {int64(3), 8}, {int64(4), 16}, {int64(5), 32}, {int64(6), 64}, {int64(7), 64},
-		{int64(1 << 40), 64}, {int64(-1), 1}, {3.0, 8},
+		{nil, true, 1}, {int64(0), true, 1}, {int64(1), true, 2}, {int32(2), true, 4}, {int64(3), true, 8}, {int64(4), true, 16},
+		{int64(5), true, 32}, {int64(6), true, 64}, {int64(7), true, 64}, {int64(1 << 40), true, 64}, {int64(-1), true, 1}, {3.0, true, 8},
+		{nil, false, 1}, {int64(1), false, 1}, {int64(3), false, 1}, {int64(4), false, 2}, {int32(5), false, 4}, {int64(8), false, 32},
+		{int64(9), false, 64}, {int64(1 << 40), false, 64}, {int64(math.MinInt64), false, 1},
 	} {
 		for _, due := range []bool{false, true} {
 			w := b.claimed(fmt.Sprint(i, due), b.leg("alice", -60))
@@ -43,17 +47,20 @@ func TestTakeOversBackOff(t *testing.T) {
 			if row.attempts != nil {
 				fields["attempts"] = row.attempts
 			}
+			if row.stuck {
+				fields["stuck"] = bson.M{"code": "accountNotFound"}
+			}
 			b.change("transfers", w.Transfer.ID, bson.M{"$set": fields})
 			stored, found, err := b.store.GetTransfer(t.Context(), w.Transfer.ID)
 			require.NoError(t, err)
 			require.True(t, found)
-			assert.Equal(t, due, b.store.LooksStalled(t.Context(), stored, time.Hour), "%v, %s", row.attempts, since)
-			assert.Equal(t, due, b.found(w.Transfer.ID, time.Hour), "%v, %s", row.attempts, since)
+			assert.Equal(t, due, b.store.LooksStalled(t.Context(), stored, time.Hour), "%+v, %s", row, since)
+			assert.Equal(t, due, b.found(w.Transfer.ID, time.Hour), "%+v, %s", row, since)
 			assert.True(t, b.found(w.Transfer.ID, 0))
 			assert.True(t, b.store.LooksStalled(t.Context(), stored, 0))
 			w.Threshold = time.Hour
 			result := b.on(w, claim(protocol.TakeOver)).Result
-			assert.Equal(t, due, result == protocol.Applied, "%v, %s: %s", row.attempts, since, result)
+			assert.Equal(t, due, result == protocol.Applied, "%+v, %s: %s", row, since, result)
 			if !due {
 				w.Threshold = 0
 				assert.Equal(t, protocol.Applied, b.on(w, claim(protocol.TakeOver)).Result)
@@ -91,7 +98,7 @@ func TestLongThresholds(t *testing.T) {
 	t.Parallel()
 	longest := time.Duration(math.MaxInt64)
 	for attempts, factor := range map[int64]int64{0: 1, 1: 2, 6: 64, 7: 64, math.MaxInt64: 64, -5: 1} {
-		assert.Equal(t, longest.Milliseconds()*factor, stallMillis(longest, attempts))
+		assert.Equal(t, longest.Milliseconds()*factor, stallMillis(longest, doublings(attempts, true)))
 	}
 	b := newBank(t)
 	w := b.claimed("order", b.leg("alice", -60))

@@ -24,6 +24,15 @@ type Entry struct {
 	Reverses   string
 }
 
+// Order is that of entries, as the server's sort has it.
+type Order int
+
+// Entries in the order of their commits, or in the opposite one.
+const (
+	OldestFirst Order = 1
+	NewestFirst Order = -1
+)
+
 // History is the past of one account: its entries in the order in which they were committed. It is used by one goroutine at a time.
 type History struct {
 	store   *Store
@@ -42,13 +51,13 @@ func (s *Store) History(ledger, id string) (*History, error) {
 	return &History{store: s, ledger: s.ledgers[ledger], key: key, account: s.ids.Canonical(id)}, nil
 }
 
-// Page returns the newest entries that were committed before a time and after another, the zero one of which is no bound; newest first, and
-// by ID where the time is the same. They are n, or some more: those of one millisecond are not torn apart, so that the next page
-// begins before the last one's time. More tells that there are older ones.
+// Page returns the first entries, in an order, that were committed after a time, the zero one of which is no bound, and before another.
+// Where the time is the same the order is that of the IDs. They are n, or some more: those of one millisecond are not torn apart, so that
+// the next page begins beyond the last one's time. More tells that there are others.
 //
 // It is a page of a past that is closed (see Close), so each can be read by itself, at any time. It is read from who has stored what
 // Close has seen: a primary that was replaced and doesn't know it yet may lack what is in the balance.
-func (h *History) Page(ctx context.Context, before, after time.Time, n int) (entries []Entry, more bool, err error) {
+func (h *History) Page(ctx context.Context, order Order, after, before time.Time, n int) (entries []Entry, more bool, err error) {
 	session, err := h.session(options.Session().SetCausalConsistency(true))
 	if err != nil {
 		return nil, false, err
@@ -63,8 +72,8 @@ func (h *History) Page(ctx context.Context, before, after time.Time, n int) (ent
 	if !after.IsZero() {
 		between = append(between, bson.E{Key: "$gt", Value: after})
 	}
-	newestFirst := bson.D{{Key: "committedAt", Value: -1}} // an index gives this order; that of the IDs it doesn't know
-	find := options.Find().SetSort(newestFirst).SetBatchSize(int32(n) + 1)
+	byTime := bson.D{{Key: "committedAt", Value: int(order)}} // an index gives this order; that of the IDs it doesn't know
+	find := options.Find().SetSort(byTime).SetBatchSize(int32(n) + 1)
 	err = h.find(mongo.NewSessionContext(detached(ctx), session), between, find, func(e Entry) bool {
 		if len(entries) >= n && !e.At.Equal(entries[len(entries)-1].At) {
 			more = true
@@ -74,7 +83,7 @@ func (h *History) Page(ctx context.Context, before, after time.Time, n int) (ent
 		return true
 	})
 	slices.SortFunc(entries, func(a, b Entry) int {
-		return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.TransferID, a.TransferID))
+		return int(order) * cmp.Or(a.At.Compare(b.At), cmp.Compare(a.TransferID, b.TransferID))
 	})
 	return entries, more, err
 }

@@ -33,46 +33,63 @@ func (b *bank) history(id string) *History {
 	return h
 }
 
-// However long the pages are, they put together the same history, newest first, and no millisecond is on two of them.
+// However long the pages are, they put together the same history, in either order, and no millisecond is on two of them.
 func TestPagesOfAHistory(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	require.NoError(t, b.store.Setup(t.Context()))
-	var want []string
+	var all []string
 	var documents []bson.M
 	for ms, n := range []int{1, 3, 2, 5, 1, 1, 4} {
 		for i := range n {
 			id := fmt.Sprintf("%d.%d", ms, i)
 			documents = append(documents, past(id, moment(ms), int64(1+i)))
-			want = append(want, id)
+			all = append(all, id)
 		}
 	}
-	slices.Reverse(want)
 	b.putIn("transfers", documents...)
 	b.putIn("transfers", bson.M{"_id": "open", "state": "Preparing", "legs": past("", moment(0), 1)["legs"]})
-	for n := 1; n <= len(want)+1; n++ {
-		var got []string
-		before := moment(100)
-		for more := true; more; {
-			var page []Entry
-			var err error
-			page, more, err = b.history("alice").Page(t.Context(), before, time.Time{}, n)
-			require.NoError(t, err)
-			require.True(t, !more || len(page) >= n, "a page of %d has %d entries and is not the last", n, len(page))
-			for _, e := range page {
-				require.True(t, e.At.Before(before))
-				got = append(got, e.TransferID)
-			}
-			before = page[len(page)-1].At
-		}
-		require.Equal(t, want, got, "pages of %d", n)
+	for n := 1; n <= len(all)+1; n++ {
+		require.Equal(t, all, b.pages(OldestFirst, n), "pages of %d", n)
+		back := b.pages(NewestFirst, n)
+		slices.Reverse(back)
+		require.Equal(t, all, back, "pages of %d", n)
 	}
-	page, more, err := b.history("alice").Page(t.Context(), moment(3), moment(1), 100)
+	page, more, err := b.history("alice").Page(t.Context(), NewestFirst, moment(1), moment(3), 100)
 	require.NoError(t, err)
 	require.False(t, more)
-	require.Equal(t, []Entry{
+	want := []Entry{
 		{TransferID: "2.1", Amount: money.Units(2), At: moment(2)}, {TransferID: "2.0", Amount: money.Units(1), At: moment(2)},
-	}, page)
+	}
+	require.Equal(t, want, page)
+	page, more, err = b.history("alice").Page(t.Context(), OldestFirst, moment(1), moment(3), 100)
+	require.NoError(t, err)
+	require.False(t, more)
+	slices.Reverse(want)
+	require.Equal(t, want, page)
+}
+
+// pages puts together alice's history from pages of n.
+func (b *bank) pages(order Order, n int) (all []string) {
+	b.t.Helper()
+	after, before := time.Time{}, moment(100)
+	for more := true; more; {
+		var page []Entry
+		var err error
+		page, more, err = b.history("alice").Page(b.t.Context(), order, after, before, n)
+		require.NoError(b.t, err)
+		require.True(b.t, !more || len(page) >= n, "a page of %d has %d entries and is not the last", n, len(page))
+		for _, e := range page {
+			require.True(b.t, e.At.Before(before) && e.At.After(after))
+			all = append(all, e.TransferID)
+		}
+		if last := page[len(page)-1].At; order == OldestFirst {
+			after = last
+		} else {
+			before = last
+		}
+	}
+	return all
 }
 
 // Whatever a statement asks for is found by an index, in its order: nothing is looked through, and nothing sorted.
@@ -94,11 +111,18 @@ func TestHistoryUsesItsIndex(t *testing.T) {
 	_, found, err := h.Close(t.Context(), time.Time{})
 	require.NoError(t, err)
 	require.True(t, found)
-	for _, bounds := range [][2]time.Time{{moment(2500), {}}, {moment(2500), moment(20)}} {
-		page, _, err := h.Page(t.Context(), bounds[0], bounds[1], 100)
+	for _, c := range []struct {
+		order Order
+		after time.Time
+		first string
+	}{
+		{NewestFirst, time.Time{}, "t2499"}, {NewestFirst, moment(20), "t2499"},
+		{OldestFirst, time.Time{}, "t0"}, {OldestFirst, moment(20), "t21"},
+	} {
+		page, _, err := h.Page(t.Context(), c.order, c.after, moment(2500), 100)
 		require.NoError(t, err)
 		require.Len(t, page, 100)
-		require.Equal(t, "t2499", page[0].TransferID)
+		require.Equal(t, c.first, page[0].TransferID)
 	}
 	finds := 0
 	for _, c := range b.log.take() {
@@ -115,12 +139,12 @@ func TestHistoryUsesItsIndex(t *testing.T) {
 		}
 		assert.Contains(t, plan, `"indexName": "committed"`, c.body)
 		assert.Contains(t, plan, `"legs.account": ["[\"alice\", \"alice\"]"],"legs.ledger": ["[\"\", \"\"]"]`, c.body)
-		if c.body.Lookup("sort").Type != 0 {
-			assert.Contains(t, plan, `"backward"`, c.body)
+		if order, sorted := c.body.Lookup("sort", "committedAt").AsInt64OK(); sorted {
+			assert.Contains(t, plan, map[int64]string{1: `"forward"`, -1: `"backward"`}[order], c.body)
 			assert.NotContains(t, plan, "MinKey", "the bounds of the time are the index's, too")
 		}
 	}
-	require.Equal(t, 5, finds, "the operation time, what is in flight, what came since, two pages")
+	require.Equal(t, 7, finds, "the operation time, what is in flight, what came since, four pages")
 }
 
 // A history that holds what is no exact number is not told, and neither is one of another kind than the balance.
@@ -146,7 +170,7 @@ func TestHistoryOfOddNumbers(t *testing.T) {
 			}
 			b.putIn("transfers", past("t", moment(2), 1), odd)
 			b.put(account("alice", bson.M{"pending": bson.M{"odd": int64(1)}}))
-			_, _, err := b.history("alice").Page(t.Context(), moment(10), time.Time{}, 10)
+			_, _, err := b.history("alice").Page(t.Context(), NewestFirst, time.Time{}, moment(10), 10)
 			require.ErrorIs(t, err, ErrUnreadable)
 			_, _, err = b.history("alice").Close(t.Context(), time.Time{})
 			require.ErrorIs(t, err, ErrUnreadable)

@@ -56,7 +56,7 @@ type Store struct {
 	clock        serverClock
 	retention    *retention
 	asking       turns    // of those who ask for the server's time
-	fitting      sync.Map // by *mongo.Client, the turns of those who ask whether its server can be used
+	fitting      sync.Map // by *mongo.Client, the fitting of those whose servers were asked whether they can be used
 	fitClients   sync.Map // the *mongo.Clients whose servers can be used, and whether they are mongos
 	apartPairs   sync.Map // the pairs of *mongo.Collections of one name that are not one collection
 }
@@ -70,7 +70,8 @@ type ledger struct {
 	commands     *mongo.Collection
 	majority     *mongo.Collection
 	linearizable *mongo.Collection
-	sameClient   bool // as the transfers'
+	sameClient   bool      // as the transfers'
+	namesakes    []Address // of documents: the ledgers of the same namespace, which are reached through other clients
 }
 
 // New returns a store. It fails if one collection is registered under two names: an account would then be two
@@ -103,7 +104,13 @@ func New(config Config) (*Store, error) {
 		if err := s.register(s.documents, name, collection); err != nil {
 			return nil, err
 		}
-		s.documents[name].documents = true
+		l := s.documents[name]
+		l.documents = true
+		for name, other := range s.ledgers {
+			if other.namespace == l.namespace {
+				l.namesakes = append(l.namesakes, Address{Name: name})
+			}
+		}
 	}
 	s.originals = s.newLedger("transfers", config.Transfers, Fields{Pending: "pending", Fence: "fence"})
 	return s, nil
@@ -237,7 +244,7 @@ func (s *Store) NewWork(t Transfer, owner string) (*Work, error) {
 	for _, leg := range t.Legs {
 		l := s.ledgers[leg.Ledger]
 		if l == nil || l.namespace != leg.Namespace {
-			return nil, unregistered("ledger "+leg.Ledger, leg.Namespace)
+			return nil, unregistered(Address{Name: leg.Ledger}, leg.Namespace)
 		}
 		id, err := s.ids.Encode(leg.Account)
 		if err != nil {
@@ -278,6 +285,15 @@ func (w *Work) nameMarkers() {
 // Participants returns how many documents the transfer touches.
 func (w *Work) Participants() int { return len(w.parties) }
 
+// reserves returns how many of them, the last ones, are documents: of effects, or the transfer that this one reverses.
+func (w *Work) reserves() int { return len(w.parties) - len(w.Transfer.Legs) }
+
+// Start completes how an execution begins by what its transfer is.
+func (w *Work) Start(start protocol.Start) protocol.Start {
+	start.Reserve, start.Reversal = w.reserves(), w.Transfer.Reverses != ""
+	return start
+}
+
 // Name tells a participant.
 func (w *Work) Name(participant int) string {
 	p := &w.parties[participant]
@@ -290,8 +306,16 @@ func (w *Work) Name(participant int) string {
 	return fmt.Sprintf("account %q", p.leg.Account)
 }
 
-func unregistered(name, namespace string) error {
-	return fmt.Errorf("%s (%s): %w", name, namespace, ErrForeign)
+// unregistered tells what to register, and how.
+func unregistered(place Address, namespace string) error {
+	option := "WithLedger"
+	switch {
+	case place.Documents:
+		option = "WithDocuments"
+	case place.Name == "":
+		option = "WithAccounts"
+	}
+	return fmt.Errorf("%s, the collection %s: %w: see %s", place, namespace, ErrForeign, option)
 }
 
 // subject names a document. The IDs of accounts are all of one kind, those of other documents may be of any.

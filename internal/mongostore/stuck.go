@@ -41,8 +41,8 @@ func (o Obstacle) Reason() Failure {
 	return f
 }
 
-// NoteObstacles stores with each transfer why it is stuck, in one command. It is there to be read by people: nothing rests on it, and it
-// is no sign of life. Where the reason is stored already nothing is sent.
+// NoteObstacles stores with each transfer why it is stuck, and since when, in one command. It is there to be read by people: nothing rests
+// on it, and it is no sign of life. Where the reason is stored already nothing is sent, so that the time is that of the first try.
 func (s *Store) NoteObstacles(ctx context.Context, obstacles []Obstacle) error {
 	var notes []note
 	for _, o := range obstacles {
@@ -81,6 +81,9 @@ func (n note) write(m *message) {
 	m.begin("u")
 	m.begin("$set")
 	n.reason.write(m, "stuck")
+	m.end()
+	m.begin("$currentDate")
+	m.flag("stuckAt", true)
 	m.end()
 	m.end()
 }

@@ -29,8 +29,8 @@ func (b *bank) note(obstacles ...Obstacle) {
 
 func gone(w *Work) Obstacle { return Obstacle{Work: w, State: w.Transfer.State, Participant: 1} }
 
-// What keeps a transfer from being finished is stored with it, and nothing else changes: not the time since which it shows no sign of
-// life, either. The finish removes it. A reason that is stored already is not sent again.
+// What keeps a transfer from being finished is stored with it, with the server's time, and nothing else changes: not the time since which
+// it shows no sign of life, either. The finish removes it. A reason that is stored already is not sent again.
 func TestObstaclesAreStored(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -41,7 +41,10 @@ func TestObstaclesAreStored(t *testing.T) {
 	b.note(gone(w), refused)
 	assert.Len(t, b.log.take(), 1)
 	before["stuck"] = bson.M{"code": "accountNotFound", "ledger": "", "account": "bob", "message": `account "bob" is gone`}
-	assert.Equal(t, before, asMap(t, b.raw("transfers", "order")))
+	noted := asMap(t, b.raw("transfers", "order"))
+	assert.WithinDuration(t, time.Now(), noted["stuckAt"].(bson.DateTime).Time(), time.Minute)
+	before["stuckAt"] = noted["stuckAt"]
+	assert.Equal(t, before, noted)
 	assert.Equal(t, bson.M{"code": "unwritable", "ledger": "", "account": "", "message": "the transfer's own document can't be written: no"},
 		asMap(t, b.raw("transfers", "other"))["stuck"])
 	stored, _, err := b.store.GetTransfer(t.Context(), "order")
@@ -51,6 +54,7 @@ func TestObstaclesAreStored(t *testing.T) {
 	b.log.take()
 	b.note(gone(w))
 	assert.Empty(t, b.log.take())
+	b.change("transfers", "order", bson.M{"$set": bson.M{"stuckAt": time.UnixMilli(1)}})
 	again := gone(w)
 	again.Cause = errors.New(strings.Repeat("ä", 5000))
 	b.note(again)
@@ -59,9 +63,11 @@ func TestObstaclesAreStored(t *testing.T) {
 	assert.Equal(t, "unwritable", stored.Stuck.Code)
 	assert.True(t, strings.HasPrefix(stored.Stuck.Message, `account "bob" can't be written: ää`), stored.Stuck.Message)
 	assert.Less(t, len(stored.Stuck.Message), 1100)
+	assert.True(t, stored.StuckAt.After(time.UnixMilli(1)), "another reason begins anew")
 
 	b.applied(w, finish(protocol.Success))
 	assert.NotContains(t, asMap(t, b.raw("transfers", "order")), "stuck")
+	assert.NotContains(t, asMap(t, b.raw("transfers", "order")), "stuckAt")
 	assert.Nil(t, w.Transfer.Stuck)
 }
 

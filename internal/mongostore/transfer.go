@@ -26,12 +26,13 @@ type Transfer struct {
 	Attempts     int64          `bson:"attempts,omitempty"` // takeovers because it had stalled
 	Clean        bool           `bson:"clean,omitempty"`    // held or decided at epoch 1 with every prepare answered
 	CreatedAt    time.Time      `bson:"createdAt"`          // the process's clock, corrected by the server's
-	LastModified time.Time      `bson:"lastModified"`       // the server's clock from the second write on
+	LastModified time.Time      `bson:"lastModified"`       // the server's clock from the second write on; held or final, as CreatedAt
 	CommittedAt  time.Time      `bson:"committedAt,omitempty"`
 	NotBefore    time.Time      `bson:"notBefore,omitempty"`
 	Failure      *Failure       `bson:"failure,omitempty"`
 	Metadata     bson.Raw       `bson:"metadata,omitempty"`
 	Stuck        *Failure       `bson:"stuck,omitempty"`   // why it could not be finished when it was last tried; unset by the finish
+	StuckAt      time.Time      `bson:"stuckAt,omitempty"` // when it was first tried in vain for that reason; the server's clock
 	PurgeAt      time.Time      `bson:"purgeAt,omitempty"` // set by the finish: when the server removes it
 
 	Hold      bool          `bson:"hold,omitempty"`
@@ -75,6 +76,22 @@ func (t Transfer) Moved() []Leg {
 		}
 	}
 	return moved
+}
+
+// SoundPart reports whether what is said to be posted, if anything is, is a part of what a hold of two legs holds: more than nothing, and
+// less than all.
+func (t Transfer) SoundPart() bool {
+	if t.Posted == nil {
+		return true
+	}
+	if !t.Hold || len(t.Legs) != 2 || t.Posted.Kind() != t.Legs[0].Amount.Kind() {
+		return false
+	}
+	held := t.Legs[0].Amount
+	if held.Sign() < 0 {
+		held = held.Neg()
+	}
+	return t.Posted.Sign() > 0 && t.Posted.Cmp(held) < 0
 }
 
 // Reserved reports whether a reversal has reserved the transfer.

@@ -16,6 +16,13 @@ type Start struct {
 	// Patient lets the execution wait, before it claims, while a participant has too many transfers in flight,
 	// until Hurry is called.
 	Patient bool
+	// Reserve is how many participants, the last ones, are prepared before the others: documents, which only one transfer at a time may
+	// have. 1. A and B pay one order out of an account that has enough for one of them. 2. A takes the money, B reserves the order. 3. Each
+	// is refused what the other one has, and the order is not paid.
+	Reserve int
+	// Reversal tells that the last participant is a transfer which this one reverses. If it is that one which refuses, that is told
+	// whatever the others say: the money that is missing may be with another reversal, which says nothing about it.
+	Reversal bool
 }
 
 // Outcome is how an execution ended.

@@ -1,5 +1,7 @@
 package protocol
 
+import "slices"
+
 // step is where one participant stands.
 type step uint8
 
@@ -58,12 +60,23 @@ func (x *Execution) preparations(operations []Operation) []Operation {
 		return append(operations, op)
 	}
 	operations = x.each(operations, needsPrepare, Prepare)
+	if x.reserving() {
+		operations = slices.DeleteFunc(operations, func(op Operation) bool { return op.Participant < x.firstReserved() })
+	}
 	for i, op := range operations {
 		p := &x.participants[op.Participant]
 		operations[i].Fence = p.fence
 		p.sent = true
 	}
 	return operations
+}
+
+// firstReserved returns the first of the participants that are prepared before the others.
+func (x *Execution) firstReserved() int { return len(x.participants) - x.start.Reserve }
+
+// reserving reports whether one of these is not prepared yet.
+func (x *Execution) reserving() bool {
+	return slices.ContainsFunc(x.participants[x.firstReserved():], func(p participant) bool { return p.step != prepared })
 }
 
 func (x *Execution) observePrepare(op Operation, answer Answer) {
@@ -187,7 +200,11 @@ func (x *Execution) rollBack(refusal Refusal) {
 	x.decision, x.refusal, x.phase = Rollback, refusal, deciding
 }
 
+// firstRefusal returns the refusal that is told.
 func (x *Execution) firstRefusal() Refusal {
+	if last := len(x.participants) - 1; x.start.Reversal && x.participants[last].step == refused {
+		return Refusal{Reason: x.participants[last].reason, Participant: last}
+	}
 	first := Refusal{Participant: NoParticipant}
 	for i, p := range x.participants {
 		if p.step == refused && (first.Reason == 0 || p.reason < first.Reason) {

@@ -230,3 +230,56 @@ func late(d dialogue) {
 	d.asks(Look, 2)
 	d.x.Observe(prepares[0], yes())
 }
+
+// TestDocumentsAreReservedFirst promises that no money is taken for a document that another transfer has: the others are prepared once
+// what is to be reserved is, and not at all when that is refused.
+func TestDocumentsAreReservedFirst(t *testing.T) {
+	reserved := func() dialogue {
+		d := begin(t, Start{Claiming: Insert, Reserve: 2}, 4)
+		d.hears(ReadFence, shows(able("f")), shows(able("f")), shows(able("f")), shows(able("f")))
+		d.hears(Claim, holds(Preparing, 1))
+		return d
+	}
+	participants := func(operations []Operation) (asked []int) {
+		for _, op := range operations {
+			asked = append(asked, op.Participant)
+		}
+		return asked
+	}
+	d := reserved()
+	require.Equal(t, []int{2, 3}, participants(d.hears(Prepare, yes(), only(NotSent))))
+	require.Equal(t, []int{3}, participants(d.hears(Prepare, yes())), "still one of them")
+	require.Equal(t, []int{0, 1}, participants(d.hears(Prepare, yes(), yes())))
+	require.Equal(t, Committed, d.asks(Decide, 1)[0].To)
+
+	d = reserved()
+	d.hears(Prepare, yes(), no())
+	taken := able("f")
+	taken.Unmet = true
+	require.Equal(t, []int{0, 1, 3}, participants(d.hears(Look, shows(able("f")), shows(able("f")), shows(taken))), "all are looked at")
+	require.Equal(t, Refusal{Reason: RequirementFailed, Participant: 3}, d.asks(Decide, 1)[0].Refusal)
+}
+
+// TestAnOriginalsRefusalIsTold promises that of a reversal that comes too late it is told that the transfer is another's, whatever else is
+// missing: the money that it wants is gone for the same reason. What is no reversal tells the first reason.
+func TestAnOriginalsRefusalIsTold(t *testing.T) {
+	taken := able("f")
+	taken.Unmet = true
+	for reversal, want := range map[bool]Refusal{
+		true: {Reason: RequirementFailed, Participant: 1}, false: {Reason: InsufficientFunds, Participant: 0},
+	} {
+		d := begin(t, Start{Claiming: Insert, Reserve: 1, Reversal: reversal}, 2)
+		d.hears(ReadFence, shows(able("f")), shows(able("f")))
+		d.hears(Claim, holds(Preparing, 1))
+		d.hears(Prepare, no())
+		d.hears(Look, shows(refusing(InsufficientFunds, false)), shows(taken))
+		require.Equal(t, want, d.asks(Decide, 1)[0].Refusal)
+	}
+	d := begin(t, Start{Claiming: Insert, Reserve: 1, Reversal: true}, 2)
+	d.hears(ReadFence, shows(able("f")), shows(able("f")))
+	d.hears(Claim, holds(Preparing, 1))
+	d.hears(Prepare, yes())
+	d.hears(Prepare, no())
+	d.hears(Look, shows(refusing(InsufficientFunds, false)))
+	require.Equal(t, Refusal{Reason: InsufficientFunds, Participant: 0}, d.asks(Decide, 1)[0].Refusal, "the transfer is there to be reversed")
+}

@@ -76,6 +76,18 @@ type Leg struct {
 
 func (l Leg) effect() bool { return l.Amount == 0 }
 
+// Begin returns an execution of a transfer, whose effects are its last legs.
+func (w *World) Begin(transfer int, start protocol.Start) *protocol.Execution {
+	legs := w.Plans[transfer]
+	for _, leg := range legs {
+		if leg.effect() {
+			start.Reserve++
+		}
+	}
+	start.Reversal = legs[len(legs)-1].Spare
+	return protocol.New(start, len(legs))
+}
+
 func (l Leg) debit() int64  { return max(0, -l.Amount) }
 func (l Leg) credit() int64 { return max(0, l.Amount) }
 

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 type mutant struct {
 	rule     string
 	survives string // why it can't be told from the original, if that is so
+	from     uint64 // the seed that the hunt begins with
 	edits    []edit
 }
 
@@ -28,8 +30,9 @@ type edit struct {
 }
 
 // readMutants reads the files in testdata/mutants. A mutant begins with "== " and what it does; "survives: " and a reason may
-// follow, and then each place that changes: a file's name, and lines as a diff shows them, whose indentation doesn't
-// matter. The lines that begin with "- " or two spaces must stand in the file exactly once.
+// follow, or "from: " and a seed, if it takes a hundred thousand runs to catch it, and one that does so is known. Then comes each place
+// that changes: a file's name, and lines as a diff shows them, whose indentation doesn't matter. The lines that begin with "- " or two
+// spaces must stand in the file exactly once.
 func readMutants(t *testing.T) []mutant {
 	t.Helper()
 	files, err := filepath.Glob("testdata/mutants/*.txt")
@@ -59,6 +62,10 @@ func parseMutant(t *testing.T, text string) mutant {
 		switch {
 		case mark == "survives:":
 			m.survives = content
+		case mark == "from:":
+			var err error
+			m.from, err = strconv.ParseUint(content, 10, 64)
+			require.NoError(t, err)
 		case strings.HasSuffix(mark, ".go"):
 			m.edits = append(m.edits, edit{file: mark})
 		case mark == "-":

@@ -51,7 +51,7 @@ func (r *run) join(who int) error {
 	if e.x != nil {
 		return nil
 	}
-	e.x = protocol.New(e.start, len(r.w.Plans[e.transfer]))
+	e.x = r.w.Begin(e.transfer, e.start)
 	r.note("%s begins for %s: %s", executorName(e.owner), transferName(e.transfer), describeStart(e.start))
 	return r.ask(e)
 }
@@ -125,7 +125,7 @@ func (r *run) recover(transfer int, start protocol.Start) error {
 		r.w.Expired[transfer] = true // recovery leaves it alone until then
 		start = expire()
 	}
-	e := executor{transfer: transfer, start: start, owner: recoveryOwner, x: protocol.New(start, len(r.w.Plans[transfer]))}
+	e := executor{transfer: transfer, start: start, owner: recoveryOwner, x: r.w.Begin(transfer, start)}
 	r.executors = []executor{e}
 	r.note("a recovery begins for %s", transferName(transfer))
 	if err := r.ask(&r.executors[0]); err != nil {

@@ -34,9 +34,10 @@ func TestRandomRunsKeepTheInvariants(t *testing.T) {
 
 // TestNoInterleavingBreaksTheInvariants promises that, whatever order the messages of a few executors arrive in, and
 // whichever of them are lost, late, repeated or answered wrongly, the invariants hold at each step, and a recovery ends it
-// well.
+// well. The scenes of three faults are left to a longer search.
 func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
 	scenes := slices.Concat(OneTransfer(), Holds(), Effects(), TwoTransfers()[:20])
+	scenes = slices.DeleteFunc(scenes, func(s Scene) bool { return s.Faults > 2 })
 	var lock sync.Mutex
 	states, ends := 0, map[protocol.State]int{}
 	t.Run("in", func(t *testing.T) {

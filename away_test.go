@@ -1,0 +1,138 @@
+package transfer_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+)
+
+// mute returns a registration of a ledger on a server that never says a word.
+func (b *bank) mute() transfer.Option {
+	b.t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(b.t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = listener.Close() }) // until then it lets callers wait
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + listener.Addr().String() + "/?directConnection=true"))
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = client.Disconnect(now)
+	})
+	return transfer.WithLedger("other", client.Database(b.db.Name()).Collection("more"))
+}
+
+// searches are what a worker looks for in the transfers.
+type searches struct{ stalled, expired chan struct{} }
+
+func newSearches() *searches {
+	return &searches{stalled: make(chan struct{}, 1), expired: make(chan struct{}, 1)}
+}
+
+// client returns the options of a client whose searches are told of when they begin.
+func (s *searches) client() *options.ClientOptions {
+	return options.Client().SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if name, _ := e.Command.Lookup("find").StringValueOK(); name != "transfers" {
+			return
+		}
+		begun := s.stalled
+		if hold, _ := e.Command.Lookup("filter", "hold").BooleanOK(); hold {
+			begun = s.expired
+		} else if _, err := e.Command.LookupErr("filter", "$or"); err != nil {
+			return
+		}
+		select {
+		case begun <- struct{}{}:
+		default:
+		}
+	}})
+}
+
+// plant stores so many copies of a transfer, changed.
+func (b *bank) plant(id string, n int, changes bson.M) (ids []string) {
+	b.t.Helper()
+	for i := range n {
+		var document bson.M
+		require.NoError(b.t, b.db.Collection("transfers").FindOne(b.t.Context(), bson.M{"_id": id}).Decode(&document))
+		document["_id"] = fmt.Sprint(id, "-", i)
+		for field, value := range changes {
+			document[field] = value
+		}
+		b.insert("transfers", document)
+		ids = append(ids, fmt.Sprint(id, "-", i))
+	}
+	return ids
+}
+
+// Transfers to a cluster that doesn't answer keep a worker, which has never reached it, neither from recovering others nor from voiding
+// their holds: it turns to these while it still waits for an answer. Nor do they keep it from ending.
+func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		threshold time.Duration
+		begun     func(s *searches) <-chan struct{}
+		away      bson.M // what the transfers to it look like
+		near      func(b *bank)
+		want      transfer.State
+	}{
+		"stalled": {
+			100 * time.Millisecond, func(s *searches) <-chan struct{} { return s.stalled },
+			bson.M{"state": "Committed", "committedAt": before(1), "lastModified": before(1)},
+			func(b *bank) { b.stallAt("near", 4, lost, 60) }, transfer.StateSuccess,
+		},
+		"expired": {
+			time.Hour, func(s *searches) <-chan struct{} { return s.expired },
+			bson.M{"expiresAt": before(1)},
+			func(b *bank) { b.hold("near", 60, 100*time.Millisecond) }, transfer.StateFail,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100, 0)
+			near := b.coordinator(b.db, transfer.WithLedger("other", b.db.Collection("more")))
+			b.insert("more", bson.M{"_id": "z", "balance": int64(0)})
+			_, err := near.Hold(t.Context(), transfer.Request{ID: "far", Legs: []transfer.Leg{
+				{Account: "a", Amount: transfer.Units(-1)}, {Ledger: "other", Account: "z", Amount: transfer.Units(1)},
+			}}, time.Hour)
+			require.NoError(t, err)
+
+			s := newSearches()
+			worker := b.coordinator(b.through(s.client()), b.mute(), transfer.WithStallThreshold(row.threshold))
+			end := inBackground(t, worker)
+			<-s.stalled // by which the expired ones have been looked for, too: the next of these sweeps comes after the threshold
+			far := b.plant("far", 20, row.away)
+			begun := row.begun(s)
+			select {
+			case <-begun: // before they were there
+			default:
+			}
+			<-begun
+			since := time.Now()
+			row.near(b)
+			require.Eventually(t, func() bool {
+				rec, err := b.Get(t.Context(), "near")
+				require.NoError(t, err)
+				return rec.State == row.want
+			}, 20*time.Second, 10*time.Millisecond)
+			require.Less(t, time.Since(since), mongostore.CommandLimit, "it has waited until the others were given up")
+			end()
+			require.Less(t, time.Since(since), mongostore.CommandLimit)
+
+			b.remove("transfers", far...)
+			_, err = near.Void(t.Context(), "far")
+			require.NoError(t, err)
+			b.audit(initial(100, 0))
+		})
+	}
+}
