@@ -216,7 +216,7 @@ func TestBusyAccount(t *testing.T) {
 	b := newBank(t, 100, 0)
 	b.stallAt("in flight", 3, lost, 10)
 	c := b.coordinator(b.db, transfer.WithMarkerLimit(1))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
 	rec, err := c.Transfer(ctx, move("refused", "a", "b", 10))
 	require.ErrorIs(t, err, transfer.ErrAccountBusy)

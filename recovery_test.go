@@ -155,13 +155,14 @@ func TestTransferThatHangs(t *testing.T) {
 	_, err := c.Transfer(t.Context(), move("warm", "a", "b", 1))
 	require.NoError(t, err)
 	net.set(true)
-	for range 2 {
+	var begun transfer.Record
+	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		_, _ = c.Recover(ctx) // what it has begun goes on
-	}
-	begun, err := b.Get(t.Context(), "t")
-	require.NoError(t, err)
+		begun, err = b.Get(t.Context(), "t")
+		return err == nil && begun.Epoch >= 3
+	}, 20*time.Second, time.Millisecond)
 	require.EqualValues(t, 3, begun.Epoch)
 	report, err := c.Recover(t.Context())
 	require.NoError(t, err)

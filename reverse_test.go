@@ -141,9 +141,9 @@ func TestReverseEndsWithClose(t *testing.T) {
 	require.Eventually(t, func() bool { // it is refused, and waits
 		rec, err := b.Get(t.Context(), "other")
 		return err == nil && rec.State == transfer.StateFail
-	}, 5*time.Second, time.Millisecond)
+	}, 20*time.Second, time.Millisecond)
 	require.NoError(t, c.Close(t.Context()))
-	soon, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	select {
 	case err := <-told:
@@ -230,7 +230,7 @@ func TestReversalIsRecovered(t *testing.T) {
 			_, err := c.Reverse(ctx, "t", "r")
 			return err
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		_, err = b.Reverse(ctx, "t", "other")
 		require.True(t, errors.Is(err, transfer.ErrRequirementFailed) || errors.Is(err, transfer.ErrInDoubt), "%v", err)

@@ -111,7 +111,7 @@ func TestWaitOutlivesItsStream(t *testing.T) {
 		}
 	}}
 	c := b.coordinator(b.through(options.Client().SetMonitor(monitor)))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	done := make(chan error, 2)
 	go func() {
@@ -140,7 +140,7 @@ func TestWaitEnds(t *testing.T) {
 	b := newBank(t, 100, 0)
 	_, err := b.Submit(t.Context(), move("t", "a", "b", 60))
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	rec, err := b.Wait(ctx, "t")
 	require.ErrorIs(t, err, transfer.ErrInDoubt)

@@ -173,8 +173,8 @@ func TestAnswerAfterADeadline(t *testing.T) {
 		t.Run(write.name, func(t *testing.T) {
 			b := origin.reconnected(t, number)
 			w, op := write.ready(b, write.name)
-			stop := b.failing(1, []string{write.command}, bson.M{"blockConnection": true, "blockTimeMS": 100})
-			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond)
+			stop := b.failing(1, []string{write.command}, bson.M{"blockConnection": true, "blockTimeMS": 1500})
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			assert.Equal(t, protocol.Unknown, perform(ctx, b.store, w, op)[0].Result)
 			require.Error(t, w.Cause)
@@ -238,7 +238,7 @@ func TestNoConnectionSendsNothing(t *testing.T) {
 	b.put(account("alice", nil))
 	w := b.work("order", b.leg("alice", -60))
 	op := b.ready(w)[0]
-	b.failing(1, []string{"find"}, bson.M{"blockConnection": true, "blockTimeMS": 300})
+	b.failing(1, []string{"find"}, bson.M{"blockConnection": true, "blockTimeMS": 3000})
 	blocker := b.work("other", b.leg("nobody", -60))
 	ended := make(chan struct{})
 	b.log.take()
@@ -249,7 +249,7 @@ func TestNoConnectionSendsNothing(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return len(b.log.take()) > 0
 	}, 10*time.Second, time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	assert.Equal(t, protocol.NotSent, perform(ctx, b.store, w, op)[0].Result, w.Cause)
 	<-ended

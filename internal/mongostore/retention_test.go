@@ -140,7 +140,7 @@ func TestFinishAsksForTheTime(t *testing.T) {
 	for range maxAsking { // as if hello were never answered
 		b.store.asking <- struct{}{}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	rs := append(of(finish(protocol.Success), works[0]), of(decide(protocol.Rollback, 1), works[1:]...)...)
 	b.store.Perform(ctx, LaneOf(works[0], finish(protocol.Success)), rs)
