@@ -2,8 +2,10 @@ package transfer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -133,6 +135,49 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 			_, err = near.Void(t.Context(), "far")
 			require.NoError(t, err)
 			b.audit(initial(100, 0))
+		})
+	}
+}
+
+// lateDialer has no way to its server for the first few tries.
+type lateDialer struct{ left atomic.Int32 }
+
+func (d *lateDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if d.left.Add(-1) >= 0 {
+		return nil, errors.New("no way there yet")
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, address)
+}
+
+// Who decides a hold waits for a cluster that this process has not met before and that is away, as all others do.
+func TestDecidingAHoldWaitsForACluster(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		decide func(c *transfer.Coordinator) (transfer.Record, error)
+		want   transfer.State
+	}{
+		"post":   {func(c *transfer.Coordinator) (transfer.Record, error) { return c.Post(t.Context(), "h") }, transfer.StateSuccess},
+		"void":   {func(c *transfer.Coordinator) (transfer.Record, error) { return c.Void(t.Context(), "h") }, transfer.StateFail},
+		"cancel": {func(c *transfer.Coordinator) (transfer.Record, error) { return c.Cancel(t.Context(), "h", "") }, transfer.StateFail},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100, 0)
+			near := b.coordinator(b.db, transfer.WithLedger("other", b.db.Collection("more")))
+			b.insert("more", bson.M{"_id": "z", "balance": int64(0)})
+			_, err := near.Hold(t.Context(), transfer.Request{ID: "h", Legs: []transfer.Leg{
+				{Account: "a", Amount: transfer.Units(-1)}, {Ledger: "other", Account: "z", Amount: transfer.Units(1)},
+			}}, time.Hour)
+			require.NoError(t, err)
+			dialer := &lateDialer{}
+			dialer.left.Store(3)
+			late := b.through(options.Client().SetDialer(dialer).SetServerSelectionTimeout(100 * time.Millisecond))
+			c := b.coordinator(b.db, transfer.WithLedger("other", late.Collection("more")))
+			rec, err := row.decide(c)
+			require.NoError(t, err)
+			require.Equal(t, row.want, rec.State)
+			require.Negative(t, dialer.left.Load())
+			require.Empty(t, b.mustAudit().Findings)
 		})
 	}
 }

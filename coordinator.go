@@ -117,6 +117,8 @@ func sound(t mongostore.Transfer) error {
 	switch {
 	case !genuine(t):
 		return fmt.Errorf("%w: what it moves is not what its digest says", mongostore.ErrUnreadable)
+	case t.DecidedBefore(): // to go on with it would move the money once more
+		return fmt.Errorf("%w: it is %s, and what an earlier decision has stored is there", mongostore.ErrUnreadable, t.State)
 	case !t.SoundPart():
 		return fmt.Errorf("%w: %s is posted, and that is no part of what is held", mongostore.ErrUnreadable, t.Posted)
 	}
@@ -131,6 +133,9 @@ func unknownState(t mongostore.Transfer) error {
 	return fmt.Errorf("%w: its state is %q", mongostore.ErrUnreadable, t.State)
 }
 
+// errAway is returned where a server that a transfer needs has not said yet whether it is fit.
+var errAway = errors.New("a server can't be reached")
+
 // newWork prepares an execution of a transfer, under an owner of its own. Not the process's: two executions of one process
 // must not take each other's decisions for their own.
 //
@@ -144,8 +149,11 @@ func (c *Coordinator) newWork(ctx context.Context, t mongostore.Transfer, reason
 	if err != nil {
 		return nil, err
 	}
-	if err := c.store.Connect(ctx, t.Places()...); err != nil {
+	switch err := c.store.Connect(ctx, t.Places()...); {
+	case errors.Is(err, mongostore.ErrUnsupported):
 		return nil, deployment(err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errAway, err)
 	}
 	w.Threshold = c.settings.stallThreshold
 	w.Describe = func(refusal protocol.Refusal) string {

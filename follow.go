@@ -133,7 +133,7 @@ func (c *Coordinator) takeOver() protocol.Start {
 // doubtful turns an error by which nothing was sent just now into ErrInDoubt: a transfer with this ID is stored all the same.
 func doubtful(id string, err error) error {
 	if errors.Is(err, engine.ErrNothingSent) || errors.Is(err, ErrClosed) ||
-		errors.Is(err, mongostore.ErrForeign) || errors.Is(err, mongostore.ErrUnreadable) {
+		errors.Is(err, errAway) || errors.Is(err, mongostore.ErrForeign) || errors.Is(err, mongostore.ErrUnreadable) {
 		return inDoubt(id, err)
 	}
 	return err

@@ -235,6 +235,8 @@ func (c *Coordinator) decideOnce(
 	}
 	rec, told, err := once(ctx, stored)
 	switch {
+	case errors.Is(err, errAway):
+		return Record{}, false, err
 	case told && last.ID != "":
 		err = doubtful(id, err) // an earlier try of ours may have been stored
 	case errors.Is(err, mongostore.ErrForeign):

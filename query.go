@@ -35,19 +35,33 @@ func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 	if c.engine.Closed() {
 		return Record{}, ErrClosed
 	}
-	var stored mongostore.Transfer
-	var found bool
-	err := c.read(ctx, func(ctx context.Context) (done bool, err error) {
-		stored, found, err = c.store.GetTransfer(ctx, id)
+	stored, err := c.stored(ctx, id)
+	if err != nil {
+		return Record{}, err
+	}
+	return recordOf(stored), nil
+}
+
+// stored reads a transfer, or returns ErrTransferNotFound.
+func (c *Coordinator) stored(ctx context.Context, id string) (mongostore.Transfer, error) {
+	return c.storedAsRead(ctx, id, c.store.GetTransfer)
+}
+
+func (c *Coordinator) storedAsRead(
+	ctx context.Context, id string, read func(context.Context, string) (mongostore.Transfer, bool, error),
+) (stored mongostore.Transfer, err error) {
+	found := false
+	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
+		stored, found, err = read(ctx, id)
 		return err == nil || errors.Is(err, mongostore.ErrUnreadable), err
 	})
 	switch {
 	case err != nil:
-		return Record{}, fmt.Errorf("get transfer %q: %w", id, err)
+		return stored, fmt.Errorf("get transfer %q: %w", id, err)
 	case !found:
-		return Record{}, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
+		return stored, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
 	}
-	return recordOf(stored), nil
+	return stored, nil
 }
 
 // getSoon is Get within the time of one command.

@@ -113,13 +113,9 @@ type markerRepair struct {
 	sent        bool // a removal was sent whose answer is not known
 }
 
-// attempt makes one try. Each step rests on a deciding read.
+// attempt makes one try. Each step rests on a deciding read. The marker is looked at first: an ID that was misspelt would else be taken,
+// with the story of a repair that never was.
 func (r *markerRepair) attempt(ctx context.Context) (bool, protocol.Result, error) {
-	if !r.settled {
-		if done, result, err := r.settle(ctx); done || !r.settled {
-			return done, result, err
-		}
-	}
 	store := r.coordinator.store
 	seen, err := store.LookAtMarker(ctx, r.Ledger, r.Account, r.TransferID, r.pay)
 	if err != nil {
@@ -127,6 +123,11 @@ func (r *markerRepair) attempt(ctx context.Context) (bool, protocol.Result, erro
 	}
 	if done, err := r.judge(seen); done {
 		return true, protocol.NotMatched, err
+	}
+	if !r.settled {
+		if done, result, err := r.settle(ctx); done || !r.settled {
+			return done, result, err
+		}
 	}
 	result, err := store.RemoveMarker(ctx, mongostore.MarkerRepair{
 		Ledger: r.Ledger, Account: r.Account, Transfer: r.TransferID, Amount: r.Amount.exact, Pay: r.pay, Token: r.token,
@@ -245,7 +246,8 @@ func (c *Coordinator) RepairPending(ctx context.Context, ledger, account string)
 //
 //   - nil: it is right.
 //   - ErrTransferNotFound, ErrInvalidRequest, ErrClosed, ErrInDoubt.
-//   - ErrNotRepairable: it can't be read as a transfer.
+//   - ErrNotRepairable: it can't be read as a transfer, or its state is not the one that what is stored with it belongs to, which has to
+//     be set right first: with the flag, recovery would move the money once more.
 func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 	if err := mongostore.CheckID(id); err != nil {
 		return invalid("transfer: %w", err)
@@ -267,19 +269,18 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 }
 
 func (c *Coordinator) tryToRepairOpen(ctx context.Context, id string) (bool, protocol.Result, error) {
-	result, err := c.store.SetOpen(ctx, id)
-	if result != protocol.NotMatched {
-		return result == protocol.Applied, result, err
-	}
 	found, err := c.store.Atlas().DecideTransfers(ctx, []string{id})
 	t, there := found[id]
 	switch {
 	case err != nil:
 		return false, protocol.NotSent, err
 	case !there:
-		return true, result, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
-	case t.Err != nil || !t.State.Known():
-		return true, result, fmt.Errorf("transfer %q: %w", id, ErrNotRepairable)
+		return true, protocol.NotMatched, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
+	case t.Err != nil || !t.State.Known() || sound(t.Transfer) != nil || !t.SoundDecision():
+		return true, protocol.NotMatched, fmt.Errorf("transfer %q: %w: see what else the audit finds about it", id, ErrNotRepairable)
+	case t.Odd["open"] == "" && t.Opened != t.State.Final():
+		return true, protocol.NotMatched, nil
 	}
-	return t.Opened != t.State.Final(), result, nil
+	result, err := c.store.SetOpen(ctx, t.Transfer)
+	return result == protocol.Applied, result, err
 }

@@ -133,7 +133,7 @@ func TestRepairIsGuardedByTheAmount(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)
 	b.set("accounts", "a", "pending.ghost", int64(-5))
-	w := &wire{at: 4, onStrike: func() { b.set("accounts", "a", "pending.ghost", int64(-6)) }} // the removal
+	w := &wire{at: 5, onStrike: func() { b.set("accounts", "a", "pending.ghost", int64(-6)) }} // the removal
 	err := b.coordinator(b.through(w.client())).RepairMarker(t.Context(), transfer.MarkerRepair{
 		Account: "a", TransferID: "ghost", Amount: transfer.Units(-5), Decision: transfer.PayIn,
 	})
@@ -147,7 +147,7 @@ func TestRepairInDoubt(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)
 	b.set("accounts", "a", "pending.ghost", int64(-5))
-	w := &wire{at: 4, what: answerLost}
+	w := &wire{at: 5, what: answerLost}
 	fenced := event.CommandMonitor{Failed: func(_ context.Context, e *event.CommandFailedEvent) {
 		if e.CommandName == "update" {
 			b.set("accounts", "a", "fence", bson.NewObjectID())
@@ -347,6 +347,69 @@ func TestRepairOpen(t *testing.T) {
 	b.insert("transfers", bson.M{"_id": "odd", "state": "Frozen", "open": true})
 	require.ErrorIs(t, b.RepairOpen(t.Context(), "odd"), transfer.ErrNotRepairable)
 	b.remove("transfers", "odd")
+	b.audit(initial(100, 0))
+}
+
+// A final transfer whose state was set back by hand moves nothing again: recovery leaves it alone, and the flag that would send recovery to
+// it is not repaired until the state is. Nor is that of an unfinished one which was made final by hand.
+func TestRepairOpenTrustsNoStateThatWasChanged(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("under way", 3, lost, 60)
+	for _, state := range []string{"Success", "Fail"} {
+		b.set("transfers", "under way", "state", state)
+		require.ErrorIs(t, b.RepairOpen(t.Context(), "under way"), transfer.ErrNotRepairable, state)
+	}
+	b.set("transfers", "under way", "state", "Preparing")
+	b.recoverAll()
+
+	_, err := b.Transfer(t.Context(), move("fail", "a", "b", 60))
+	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	b.set("accounts", "a", "balance", int64(200))
+	b.mustMove("success", 60)
+	for id, states := range map[string][]string{
+		"success": {"Initiated", "Preparing", "Rollback", "Fail"}, "fail": {"Initiated", "Preparing", "Committed", "Success"},
+	} {
+		final, err := b.Get(t.Context(), id)
+		require.NoError(t, err)
+		for _, state := range states {
+			b.set("transfers", id, "state", state)
+			require.ErrorIs(t, b.RepairOpen(t.Context(), id), transfer.ErrNotRepairable, "%s as %s", id, state)
+			b.set("transfers", id, "open", true)
+			_, err := b.coordinator(b.db, transfer.WithStallThreshold(0)).Recover(t.Context())
+			require.NoError(t, err)
+			rec, err := b.Get(t.Context(), id)
+			require.NoError(t, err)
+			require.Equal(t, state, string(rec.State), "recovery leaves it alone")
+			b.unset("transfers", id, "open")
+		}
+		b.set("transfers", id, "state", string(final.State))
+		require.NoError(t, b.RepairOpen(t.Context(), id))
+	}
+	require.Equal(t, initial(140, 120), b.balances())
+	require.Empty(t, b.mustAudit().Findings)
+}
+
+// A repair that is refused changes nothing: neither is the misspelt ID taken, nor is a story told of what never was.
+func TestRefusedRepairTakesNoID(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.set("accounts", "a", "pending.ghost", int64(-5))
+	repair := transfer.MarkerRepair{
+		Account: "a", TransferID: "ghost", Amount: transfer.Units(-5), Decision: transfer.KeepBalance, Reason: "a test",
+	}
+	misspelt, other, elsewhere, nowhere := repair, repair, repair, repair
+	misspelt.TransferID, other.Amount, elsewhere.Account, nowhere.Account = "host", transfer.Units(-6), "b", "z"
+	for _, r := range []transfer.MarkerRepair{misspelt, other, elsewhere} {
+		require.ErrorIs(t, b.RepairMarker(t.Context(), r), transfer.ErrNotRepairable)
+	}
+	require.ErrorIs(t, b.RepairMarker(t.Context(), nowhere), transfer.ErrAccountNotFound)
+	for _, id := range []string{"ghost", "host"} {
+		_, err := b.Get(t.Context(), id)
+		require.ErrorIs(t, err, transfer.ErrTransferNotFound, id)
+	}
+	require.NoError(t, b.RepairMarker(t.Context(), repair))
+	b.mustMove("host", 60)
 	b.audit(initial(100, 0))
 }
 

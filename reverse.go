@@ -17,8 +17,9 @@ import (
 //
 //   - nil: the reversal is in StateSuccess (or StateCommitted, see [WithReturnAt]), by this call or before.
 //   - ErrAlreadyReversed: another transfer has reversed it: the record's ReversedBy tells which. The record is the original's.
-//   - ErrNotReversible: it is not in StateSuccess. The record is the original's.
-//   - ErrTransferNotFound: there is no transfer to reverse.
+//   - ErrNotReversible: it is not in StateSuccess. The record is the original's. One in StateCommitted is waited for, 5 s at most.
+//   - ErrTransferNotFound: there is no transfer to reverse. Who asks again for a reversal that is stored is told its outcome all the same,
+//     also when [WithRetention] has let the original be removed before it.
 //   - a [RefusedError]: the reversal is in StateFail, and nothing moved: ErrInsufficientFunds when the money is spent, as this ID
 //     is told from then on; ErrRequirementFailed when another reversal has reserved the transfer, and has failed since, or is still under
 //     way. Try again under another ID.
@@ -31,7 +32,10 @@ func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, er
 	case id == newID:
 		return Record{}, invalid("the reversal of %q wants an ID of its own", id)
 	}
-	original, err := c.original(ctx, id)
+	original, err := c.settled(ctx, id)
+	if errors.Is(err, ErrTransferNotFound) {
+		return c.reversedBefore(ctx, id, newID, err)
+	}
 	if err != nil {
 		return Record{}, err
 	}
@@ -39,11 +43,11 @@ func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, er
 		return recordOf(original), fmt.Errorf("transfer %q is %s: %w", id, original.State, ErrNotReversible)
 	}
 	if original.ReversedBy != "" && original.ReversedBy != newID {
-		switch known, err := c.isStored(ctx, newID); { // who was refused because the money was spent is told so again
-		case err != nil:
-			return Record{}, err
-		case !known:
+		// Who was refused because the money was spent is told so again.
+		if _, err := c.stored(ctx, newID); errors.Is(err, ErrTransferNotFound) {
 			return alreadyReversed(original)
+		} else if err != nil && !errors.Is(err, mongostore.ErrUnreadable) {
+			return Record{}, err
 		}
 	}
 	t := reversal(original, newID)
@@ -64,39 +68,49 @@ func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, er
 	return c.reversedByAnother(ctx, rec, err)
 }
 
+// settled reads the transfer that is to be reversed. One that is committed succeeds in a moment, unless an account is gone: it is waited
+// for.
+func (c *Coordinator) settled(ctx context.Context, id string) (original mongostore.Transfer, err error) {
+	waiting, cancel := context.WithTimeout(ctx, reversalPatience)
+	defer cancel()
+	for n := 1; ; n++ {
+		original, err = c.original(ctx, id)
+		if err != nil || original.State != protocol.Committed || !engine.Pause(waiting, min(n, slowestPoll)) {
+			return original, err
+		}
+	}
+}
+
 // original reads the transfer that is to be reversed.
 func (c *Coordinator) original(ctx context.Context, id string) (mongostore.Transfer, error) {
 	if err := c.ready(ctx); err != nil {
 		return mongostore.Transfer{}, err
 	}
-	var stored mongostore.Transfer
-	var found bool
-	err := c.read(ctx, func(ctx context.Context) (done bool, err error) {
-		stored, found, err = c.store.GetTransfer(ctx, id)
-		if err == nil && stored.State != protocol.Success { // it may be one by now: a primary that was replaced shows what once was
-			stored, found, err = c.store.LookAtTransfer(ctx, id)
-		}
-		return err == nil || errors.Is(err, mongostore.ErrUnreadable), err
-	})
-	switch {
-	case err != nil:
-		return stored, fmt.Errorf("get transfer %q: %w", id, err)
-	case !found:
-		return stored, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
+	stored, err := c.stored(ctx, id)
+	if err != nil && !errors.Is(err, ErrTransferNotFound) || stored.State == protocol.Success {
+		return stored, err
 	}
-	return stored, nil
+	// It may be one by now: a primary that was replaced shows what once was.
+	return c.storedAsRead(ctx, id, c.store.LookAtTransfer)
 }
 
-// isStored reports whether there is a transfer with an ID.
-func (c *Coordinator) isStored(ctx context.Context, id string) (found bool, err error) {
-	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
-		_, found, err = c.store.GetTransfer(ctx, id)
-		return err == nil || errors.Is(err, mongostore.ErrUnreadable), err
-	})
-	if err != nil {
-		return false, fmt.Errorf("get transfer %q: %w", id, err)
+// reversedBefore answers where there is no transfer to reverse: it may have been purged since it was reversed by the one of newID.
+func (c *Coordinator) reversedBefore(ctx context.Context, id, newID string, missing error) (Record, error) {
+	stored, err := c.stored(ctx, newID)
+	switch {
+	case errors.Is(err, ErrTransferNotFound) || err == nil && stored.Reverses != id:
+		return Record{}, missing
+	case err != nil:
+		return Record{}, err
 	}
-	return found, nil
+	t := mongostore.Transfer{ID: newID, Legs: stored.Legs, Currency: stored.Currency, Reverses: id, Digest: stored.Digest}
+	if _, err := c.store.NewWork(t, ""); err != nil {
+		return recordOf(stored), invalid("reverse transfer %q: %w", id, err)
+	}
+	if err := c.ready(ctx, t.Places()...); err != nil {
+		return Record{}, err
+	}
+	return c.follow(ctx, t, 0)
 }
 
 // reversal returns the transfer that moves another one's money back.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -98,6 +99,65 @@ func TestNotReversible(t *testing.T) {
 	b.recoverAll()
 	_, err = b.Reverse(t.Context(), "committed", "refused")
 	require.ErrorIs(t, err, transfer.ErrIDConflict)
+	b.audit(initial(100, 0))
+}
+
+// Who asks again for a reversal is told its outcome for as long as that is stored, though the original, which is older, was purged before
+// it. What reverses something else, or nothing, is none.
+func TestReverseAgainAfterTheOriginalWasPurged(t *testing.T) {
+	t.Parallel()
+	b := newBankWith(t, []transfer.Option{transfer.WithRetention(time.Hour)}, 100, 0)
+	for _, id := range []string{"done", "refused", "stalled"} {
+		b.mustMove(id, 10)
+	}
+	_, err := b.Reverse(t.Context(), "done", "r-done")
+	require.NoError(t, err)
+	b.dying(7, lost, func(ctx context.Context, c *transfer.Coordinator) error { // all is prepared
+		_, err := c.Reverse(ctx, "stalled", "r-stalled")
+		return err
+	})
+	b.set("accounts", "b", "balance", int64(0))
+	_, err = b.Reverse(t.Context(), "refused", "r-refused")
+	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	for _, id := range []string{"done", "refused", "stalled"} {
+		b.remove("transfers", id) // as the server does
+	}
+	rec, err := b.Reverse(t.Context(), "done", "r-done")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+	require.Equal(t, "done", rec.Reverses)
+	_, err = b.Reverse(t.Context(), "refused", "r-refused")
+	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	rec, err = b.coordinator(b.db, transfer.WithStallThreshold(0)).Reverse(t.Context(), "stalled", "r-stalled")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+	for _, id := range []string{"r-stalled", "new"} {
+		_, err = b.Reverse(t.Context(), "done", id)
+		require.ErrorIs(t, err, transfer.ErrTransferNotFound)
+	}
+	_, err = b.Get(t.Context(), "new")
+	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
+	require.Equal(t, initial(90, 0), b.balances())
+	require.Empty(t, b.mustAudit().Findings)
+}
+
+// Where a transfer is answered at its commit, it can be reversed at once.
+func TestReversalOfWhatIsCommitted(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("t", 4, lost, 60)
+	other := b.coordinator(b.db, transfer.WithStallThreshold(0))
+	w := &wire{at: 2, onStrike: func() { // the second look
+		_, err := other.Recover(t.Context())
+		assert.NoError(t, err)
+	}}
+	rec, err := b.coordinator(b.through(w.client()), transfer.WithReturnAt(transfer.StateCommitted)).Reverse(t.Context(), "t", "r")
+	require.NoError(t, err)
+	require.True(t, w.hasStruck())
+	require.Contains(t, []transfer.State{transfer.StateCommitted, transfer.StateSuccess}, rec.State)
+	_, err = b.Wait(t.Context(), "r")
+	require.NoError(t, err)
+	b.standing("a", 100, 100, 0)
 	b.audit(initial(100, 0))
 }
 

@@ -276,6 +276,9 @@ func (p *past) read(ctx context.Context, order mongostore.Order, after, before t
 	if err != nil {
 		return nil, false, time.Time{}, accountError(err)
 	}
-	whole, err = p.coordinator.historyFrom(ctx)
+	err = p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
+		whole, err = p.coordinator.historyFrom(ctx)
+		return err == nil, err
+	})
 	return entries, more, whole, err
 }

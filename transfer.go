@@ -25,7 +25,8 @@ type Request struct {
 	// Legs are signed movements that sum to zero.
 	Legs []Leg
 	// AtMost moves what is there, up to Amount: what From can spend is read before anything is stored, and that is what the transfer
-	// moves. Where there is nothing, or less by the time that it is prepared, it is refused with ErrInsufficientFunds.
+	// moves. Where there is less by the time that it is prepared, it is refused with ErrInsufficientFunds. Where there is nothing it asks for
+	// all of Amount, and is refused unless that has come in by then.
 	AtMost bool
 	// Effects are documents that change in step with the money: none of them before it moves, all of them once it does.
 	Effects []Effect

@@ -167,7 +167,9 @@ func (s *Store) ServerTime(ctx context.Context) (time.Time, error) {
 
 // EverPurged reports whether final transfers may have been removed.
 func (s *Store) EverPurged(ctx context.Context) (bool, error) {
-	used, err := s.usedRetentions(detached(ctx))
+	ctx, cancel := withLimit(detached(ctx), CommandLimit)
+	defer cancel()
+	used, err := s.usedRetentions(ctx)
 	return len(used) > 0, err
 }
 

@@ -115,17 +115,11 @@ func (s *Store) ClearPending(ctx context.Context, ledger, account string) (proto
 		bson.D{{Key: "$set", Value: bson.D{{Key: s.fields.Pending, Value: bson.D{}}, {Key: s.fields.Fence, Value: bson.NewObjectID()}}}})
 }
 
-// SetOpen makes a transfer's flag what its state says. NotMatched: it is so, or there is no such transfer.
-func (s *Store) SetOpen(ctx context.Context, id string) (protocol.Result, error) {
-	ctx = detached(ctx)
-	unfinished := stateIn(protocol.Initiated, protocol.Preparing, protocol.Committed, protocol.Rollback)
-	result, err := updateOne(ctx, s.transfers,
-		bson.D{{Key: "_id", Value: id}, unfinished, {Key: "open", Value: bson.D{{Key: "$ne", Value: true}}}},
-		bson.D{{Key: "$set", Value: bson.D{{Key: "open", Value: true}}}})
-	if result != protocol.NotMatched {
-		return result, err
+// SetOpen makes a transfer's flag what its state says, where the state is as it was seen. NotMatched: it is another one.
+func (s *Store) SetOpen(ctx context.Context, seen Transfer) (protocol.Result, error) {
+	update := bson.D{{Key: "$set", Value: bson.D{{Key: "open", Value: true}}}}
+	if seen.State.Final() {
+		update = bson.D{{Key: "$unset", Value: bson.D{{Key: "open", Value: ""}}}}
 	}
-	return updateOne(ctx, s.transfers,
-		bson.D{{Key: "_id", Value: id}, stateIn(protocol.Success, protocol.Fail), {Key: "open", Value: bson.D{{Key: "$exists", Value: true}}}},
-		bson.D{{Key: "$unset", Value: bson.D{{Key: "open", Value: ""}}}})
+	return updateOne(detached(ctx), s.transfers, bson.D{{Key: "_id", Value: seen.ID}, {Key: "state", Value: seen.State}}, update)
 }

@@ -244,9 +244,9 @@ func (c *change) finish(m *message) {
 	m.end()
 }
 
-// touch is a write to a transfer where it is one execution's, in the given state if there is one. It counts its writes, because a
-// write that changes nothing is acknowledged without asking anybody: lastModified alone would stay the same within a millisecond, and
-// a cut-off old primary could answer "matched" then.
+// touch is a write to an unfinished transfer where it is one execution's, in the given state if there is one. It counts its writes, because
+// a write that changes nothing is acknowledged without asking anybody: lastModified alone would stay the same within a millisecond, and a
+// cut-off old primary could answer "matched" then.
 type touch struct {
 	work  *Work
 	epoch int64
@@ -260,6 +260,8 @@ func (t touch) write(m *message) {
 	m.text("owner", t.work.Owner)
 	if t.state != "" {
 		m.text("state", string(t.state))
+	} else {
+		m.flag("open", true)
 	}
 	m.end()
 	m.begin("u")

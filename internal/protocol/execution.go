@@ -75,6 +75,7 @@ type Execution struct {
 	decision     State // set when the decision is asked for; it never changes
 	refusal      Refusal
 	dirty        bool // prepares of this execution or of another one may still be on their way
+	lookedLast   bool // what a reversal reverses was looked at after all else
 	mustLook     bool // whether the transfer is still this execution's must be learned before anything else
 	claimSent    bool // a claim was handed out and not answered
 	claimUnsure  bool // a claim may have been stored, or may yet be

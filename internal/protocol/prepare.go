@@ -191,9 +191,20 @@ func (x *Execution) concludePreparing() {
 			}
 		}
 	}
-	if x.any(refused) && !x.any(needsLook) {
+	if x.any(refused) && !x.any(needsLook) && !x.lookOnceMore() {
 		x.rollBack(x.firstRefusal())
 	}
+}
+
+// lookOnceMore lets what a refused reversal reverses be looked at after the accounts. 1. A sees that it is free. 2. B reserves it, and
+// takes the money. 3. A sees no money, and would tell that it was spent on something else.
+func (x *Execution) lookOnceMore() bool {
+	last := &x.participants[len(x.participants)-1]
+	if !x.start.Reversal || x.lookedLast || last.step == prepared || last.step == refused {
+		return false
+	}
+	x.lookedLast, last.step = true, needsLook
+	return true
 }
 
 func (x *Execution) rollBack(refusal Refusal) {

@@ -283,3 +283,24 @@ func TestAnOriginalsRefusalIsTold(t *testing.T) {
 	d.hears(Look, shows(refusing(InsufficientFunds, false)))
 	require.Equal(t, Refusal{Reason: InsufficientFunds, Participant: 0}, d.asks(Decide, 1)[0].Refusal, "the transfer is there to be reversed")
 }
+
+// TestTheOriginalIsLookedAtLast promises that a reversal is told of missing money only if its original was free after that was seen. It
+// is looked at once more, and no more often.
+func TestTheOriginalIsLookedAtLast(t *testing.T) {
+	taken := able("f2")
+	taken.Unmet = true
+	for facts, want := range map[Facts]Refusal{
+		taken:      {Reason: RequirementFailed, Participant: 1},
+		able("f2"): {Reason: InsufficientFunds, Participant: 0},
+		able("f3"): {Reason: InsufficientFunds, Participant: 0},
+	} {
+		d := begin(t, Start{Claiming: Insert, Reserve: 1, Reversal: true}, 2)
+		d.hears(ReadFence, shows(able("f")), shows(able("f")))
+		d.hears(Claim, holds(Preparing, 1))
+		d.hears(Prepare, no())
+		d.hears(Look, only(Unknown), shows(able("f2"))) // nobody has it
+		d.hears(Look, shows(refusing(InsufficientFunds, false)))
+		d.hears(Look, shows(facts))
+		require.Equal(t, want, d.asks(Decide, 1)[0].Refusal)
+	}
+}
