@@ -29,6 +29,7 @@ func TestInvalidOptions(t *testing.T) {
 		"under two names":         {transfer.WithLedger("euro", db.Collection("accounts"))},
 		"holds the transfers":     {transfer.WithLedger("euro", db.Collection("transfers"))},
 		"can't hold anything":     {transfer.WithTransfers(db.Collection("accounts"))},
+		"transfers are kept":      {transfer.WithDocuments("x", db.Collection("transfers.retention"))},
 		"without dots":            {transfer.WithFields(transfer.Fields{Balance: "a.b"})},
 		`"x" is taken`:            {transfer.WithFields(transfer.Fields{Balance: "x", Floor: "x"})},
 		`"_id" is taken`:          {transfer.WithFields(transfer.Fields{Fence: "_id"})},

@@ -121,6 +121,9 @@ func (s *Store) register(among map[string]*ledger, name string, collection *mong
 	if same(collection, s.transfers) {
 		return fmt.Errorf("the collection %s holds the transfers: it can't hold anything else", namespaceOf(collection))
 	}
+	if same(collection, s.retention.commands) {
+		return fmt.Errorf("the collection %s holds how long transfers are kept: it can't hold anything else", namespaceOf(collection))
+	}
 	for _, place := range s.Places() {
 		if registered := s.place(place); same(collection, registered.commands) {
 			return fmt.Errorf("the collection %s is registered under two names, %q and %q", registered.namespace, registered.name, name)
