@@ -72,7 +72,7 @@ func (c *Coordinator) getSoon(ctx context.Context, id string) (Record, error) {
 }
 
 // List yields the transfers that a query selects, newest first. A document that can't be read is yielded as an error, and the rest
-// follows; after any other error it ends.
+// follows; after any other error it ends. It waits for the server for as long as ctx lets it: a query that no index serves takes its time.
 func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		query, err := c.storeQuery(q)

@@ -77,8 +77,8 @@ type Entry struct {
 // newest entries may be missing.
 //
 // It reads page by page, and may be ranged over as slowly as need be. To count back it reads all that came since, once, before the first
-// entry. Who wants the newest ones is quicker with NewestFirst, which has no more to read than it yields. For one page after another
-// there are Limit, and Beyond with the last entry of the page before.
+// entry. Who wants the newest ones is quicker with NewestFirst, which reads what it yields, and what came after Before or Beyond. For one
+// page after another there are Limit, and Beyond with the last entry of the page before.
 //
 // An error is the last that it yields: ErrInvalidRequest, ErrAccountNotFound, ErrClosed, ErrUnsupportedDeployment, that of the context,
 // that of a server that can't be reached for 30 s; ErrAmountKind where the balance is no exact number, or not of the kind that was
