@@ -43,6 +43,7 @@ const (
 	WrongOpen     Code = "wrongOpen" // the flag that recovery finds unfinished transfers by
 	WrongCommit   Code = "wrongCommit"
 	WrongFailure  Code = "wrongFailure"
+	WrongTime     Code = "wrongTime" // no date, or one to come
 	WrongDigest   Code = "wrongDigest"
 	WrongLegs     Code = "wrongLegs"
 	WrongHold     Code = "wrongHold"
@@ -151,6 +152,8 @@ func aboutTransfers() []entry {
 		{WrongOpen, "RepairOpen makes the flag what the state says. Without the flag recovery doesn't find an unfinished transfer."},
 		{WrongCommit, compare},
 		{WrongFailure, compare},
+		{WrongTime, "No step of the library stores this, and recovery, workers, statements or the server's removal pass such a transfer by. " +
+			"Store a date: the right one, if it is known. As lastModified any past one will do."},
 		{WrongDigest, "Legs, effects or currency were changed by hand, and recovery leaves the transfer alone. Restore what was asked for."},
 		{WrongLegs, "This makes or loses money, and nobody could have asked for it. Find out who has written it."},
 		{WrongHold, compare},

@@ -10,7 +10,7 @@ import (
 )
 
 // judgeTransfer finds what is wrong with a transfer's document by itself.
-func judgeTransfer(t *mongostore.AuditTransfer, genuine func(mongostore.Transfer) bool) []Finding {
+func judgeTransfer(t *mongostore.AuditTransfer, now time.Time, genuine func(mongostore.Transfer) bool) []Finding {
 	if t.Err != nil {
 		return []Finding{aboutTransfer(t.ID, Unreadable, "%v", t.Err)}
 	}
@@ -24,6 +24,7 @@ func judgeTransfer(t *mongostore.AuditTransfer, genuine func(mongostore.Transfer
 	}{
 		{WrongEpoch, wrongEpoch}, {WrongOpen, wrongOpen}, {WrongCommit, wrongCommit}, {WrongFailure, wrongFailure},
 		{WrongLegs, wrongLegs}, {WrongHold, wrongHold},
+		{WrongTime, func(t *mongostore.AuditTransfer) string { return wrongTime(t, now) }},
 	} {
 		if wrong := check.wrong(t); wrong != "" {
 			found = append(found, aboutTransfer(t.ID, check.code, "it is %s, and %s", t.State, wrong))
@@ -84,6 +85,29 @@ func wrongFailure(t *mongostore.AuditTransfer) string {
 		return "it doesn't say why"
 	case !back(t.State) && t.Failure != nil:
 		return fmt.Sprintf("has failed: %s (%s)", t.Failure.Code, t.Failure.Message)
+	}
+	return ""
+}
+
+// clockTolerance is how far ahead of the server's clock, as the audit has read it, a stored time may be: another server may have set it,
+// whose clock is ahead, and the read takes a while.
+const clockTolerance = 10 * time.Minute
+
+// wrongTime: times are stored as dates, and those at which something has happened are past. 1. Somebody sets lastModified to next year.
+// 2. Recovery waits for a threshold to pass since then, and finds nothing until next year.
+func wrongTime(t *mongostore.AuditTransfer, now time.Time) string {
+	for _, field := range mongostore.Times() {
+		if odd := t.Odd[field]; odd != "" {
+			return fmt.Sprintf("its %s, %s, is no date", field, odd)
+		}
+	}
+	for _, past := range []struct {
+		field string
+		at    time.Time
+	}{{"createdAt", t.CreatedAt}, {"lastModified", t.LastModified}, {"committedAt", t.CommittedAt}, {"stuckAt", t.StuckAt}} {
+		if past.at.Sub(now) > clockTolerance {
+			return fmt.Sprintf("its %s, %s, is to come", past.field, past.at.Format(time.RFC3339Nano))
+		}
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 
@@ -41,6 +42,11 @@ func (a *Atlas) Check(accounts, transfers Range) error {
 	return err
 }
 
+// Times returns the fields of a transfer that are dates.
+func Times() []string {
+	return []string{"createdAt", "lastModified", "committedAt", "notBefore", "stuckAt", "expiresAt", "purgeAt"}
+}
+
 // AuditTransfer is a stored transfer as an audit sees it.
 type AuditTransfer struct {
 	Transfer
@@ -59,29 +65,46 @@ func (a *Atlas) ReadTransfers(ctx context.Context, r Range) iter.Seq2[AuditTrans
 			yield(AuditTransfer{}, err)
 			return
 		}
-		for document, err := range documents(ctx, a.store.majority, filter, withoutMetadata()) {
+		for document, err := range documents(ctx, a.store.majority, filter, options.Find().SetProjection(typeOfMetadata())) {
 			if err != nil {
 				yield(AuditTransfer{}, err)
 				return
 			}
-			if !yield(a.auditTransfer(document), nil) {
+			if !yield(a.auditTransfer(document.Lookup("stored").Document()), nil) {
 				return
 			}
 		}
 	}
 }
 
-// withoutMetadata leaves out what an audit doesn't look at.
+// typeOfMetadata shows a document under the key stored, and in place of metadata that nobody can read its type: an audit doesn't look at
+// what is in it.
+func typeOfMetadata() bson.D {
+	kind := bson.D{{Key: "$type", Value: "$metadata"}}
+	readable := bson.D{{Key: "$in", Value: bson.A{kind, bson.A{"object", "array", "null", "undefined", "missing"}}}}
+	return bson.D{{Key: "_id", Value: 0}, {Key: "stored", Value: bson.D{{Key: "$setField", Value: bson.D{
+		{Key: "field", Value: "metadata"}, {Key: "input", Value: "$$ROOT"},
+		{Key: "value", Value: bson.D{{Key: "$cond", Value: bson.A{readable, "$$REMOVE", kind}}}},
+	}}}}}
+}
+
+// withoutMetadata leaves out what is not looked at.
 func withoutMetadata() *options.FindOptionsBuilder {
 	return options.Find().SetProjection(bson.D{{Key: "metadata", Value: 0}})
 }
 
 func (a *Atlas) auditTransfer(document bson.Raw) AuditTransfer {
 	t, err := decodeTransfer(document)
+	if kind, odd := document.Lookup("metadata").StringValueOK(); odd {
+		err = fmt.Errorf("%w: %s: the metadata is no document, but of type %s", ErrUnreadable, document.Lookup("_id"), kind)
+	}
 	seen := AuditTransfer{Transfer: t, ID: IDText(document.Lookup("_id")), Err: err, Opened: !absent(document.Lookup("open"))}
 	seen.expect(document, "epoch", bson.TypeInt32, bson.TypeInt64)
 	for _, flag := range []string{"open", "hold", "held", "clean"} {
 		seen.expect(document, flag, bson.TypeBoolean)
+	}
+	for _, at := range Times() {
+		seen.expect(document, at, bson.TypeDateTime)
 	}
 	if !absent(document.Lookup(a.Transfers.ledger.fields.Pending)) {
 		seen.Marks = a.portrait(a.Transfers, document)
@@ -90,7 +113,8 @@ func (a *Atlas) auditTransfer(document bson.Raw) AuditTransfer {
 }
 
 // expect takes down a field of another type than it is stored with. 1. Somebody stores open as 1. 2. All who read the transfer take that
-// for true. 3. The filter by which recovery finds it asks for true, and 1 is none.
+// for true. 3. The filter by which recovery finds it asks for true, and 1 is none. So it is with a text or Timestamp
+// that all read as a time: to the server it is before all dates, or after them, and to most of its indexes nowhere.
 func (t *AuditTransfer) expect(document bson.Raw, field string, types ...bson.Type) {
 	stored := document.Lookup(field)
 	if absent(stored) || slices.Contains(types, stored.Type) {
