@@ -11,34 +11,40 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Range bounds IDs: From ≤ ID < To; "" is no bound.
+// Range bounds IDs: From ≤ ID < To; "" is no bound. Without From it takes in each _id that is no ID, too.
 type Range struct{ From, To string }
 
-// filter selects the documents whose _id lies in the range.
-func (r Range) filter(encode func(string) (bson.RawValue, error)) (bson.D, error) {
+// filter selects the documents whose _id lies in the range. The server compares an _id only with its like: $lt finds nothing of another
+// type, and ranges without a gap would not find all that is there.
+func (r Range) filter(ids IDCodec) (bson.D, error) {
 	bounds := bson.D{}
 	for _, bound := range []struct{ operator, id string }{{"$gte", r.From}, {"$lt", r.To}} {
 		if bound.id == "" {
 			continue
 		}
-		id, err := encode(bound.id)
+		id, err := ids.Encode(bound.id)
 		if err != nil {
 			return nil, err
 		}
 		bounds = append(bounds, bson.E{Key: bound.operator, Value: id})
 	}
-	if len(bounds) == 0 {
+	switch {
+	case len(bounds) == 0:
 		return bson.D{}, nil
+	case r.From == "":
+		bounds = bson.D{{Key: "$not", Value: bson.D{{Key: "$gte", Value: bounds[0].Value}}}}
+	case r.To != "" && ids.Canonical(r.From) >= ids.Canonical(r.To):
+		return nil, fmt.Errorf("from %q to %q there is nothing", r.From, r.To)
 	}
 	return bson.D{{Key: "_id", Value: bounds}}, nil
 }
 
-// Check refuses bounds that can't be IDs.
+// Check refuses bounds that can't be IDs, or that nothing is between.
 func (a *Atlas) Check(accounts, transfers Range) error {
-	if _, err := accounts.filter(a.store.ids.Encode); err != nil {
+	if _, err := accounts.filter(a.store.ids); err != nil {
 		return err
 	}
-	_, err := transfers.filter(StringIDs.Encode)
+	_, err := transfers.filter(StringIDs)
 	return err
 }
 
@@ -60,7 +66,7 @@ type AuditTransfer struct {
 // ReadTransfers yields the transfers of a range. An error ends it.
 func (a *Atlas) ReadTransfers(ctx context.Context, r Range) iter.Seq2[AuditTransfer, error] {
 	return func(yield func(AuditTransfer, error) bool) {
-		filter, err := r.filter(StringIDs.Encode)
+		filter, err := r.filter(StringIDs)
 		if err != nil {
 			yield(AuditTransfer{}, err)
 			return
@@ -129,7 +135,7 @@ func (t *AuditTransfer) expect(document bson.Raw, field string, types ...bson.Ty
 // ReadPlace yields the accounts of a range; of a place without accounts, all documents that have markers. An error ends it.
 func (a *Atlas) ReadPlace(ctx context.Context, p *Place, r Range) iter.Seq2[Portrait, error] {
 	return func(yield func(Portrait, error) bool) {
-		filter, err := r.filter(a.store.ids.Encode)
+		filter, err := r.filter(a.store.ids)
 		if err != nil {
 			yield(Portrait{}, err)
 			return
