@@ -83,6 +83,18 @@ func (c Code) advice() string {
 	return ""
 }
 
+// byHand says what to do next with a marker that RepairMarker refuses.
+func (c Code) byHand() string {
+	switch c {
+	case OrphanMarker, FinalMarker, ForeignMarker:
+		return "No transfer leaves such a marker, and RepairMarker refuses it. Find out who has written it, and what became of the balance then. " +
+			"Once no process works on such a transfer any more, remove the marker by hand, by $unset, or $unsetField if its key has dots or " +
+			"dollars, in an update that requires its value to be still this one."
+	default:
+		return c.advice()
+	}
+}
+
 // elsewhere says what to do next with a document that is no account, where that is something else: the verbs that repair are for accounts.
 func (c Code) elsewhere() string {
 	for _, e := range aboutOthers() {
@@ -213,7 +225,15 @@ func aboutDocument(p *mongostore.Portrait, code Code, format string, args ...any
 func aboutMarker(p *mongostore.Portrait, m mongostore.Marker, code Code, format string, args ...any) Finding {
 	f := aboutDocument(p, code, "a marker of %s for transfer %q, %s%s", m.Text, m.Key, fmt.Sprintf(format, args...), balanceOf(p))
 	f.Transfer, f.Amount = m.Transfer, m.Amount
+	if p.Place.Accounts && !repairable(m) {
+		f.Advice = code.byHand()
+	}
 	return f
+}
+
+// repairable reports whether RepairMarker can be told of a marker: its transfer has an ID, and its amount is one that transfers move.
+func repairable(m mongostore.Marker) bool {
+	return m.Transfer != "" && m.Amount != nil && m.Amount.Within(money.Max(m.Amount.Kind())) && m.Amount.Places() <= money.MaxPlaces
 }
 
 // aboutTransfer is one about a transfer.
