@@ -172,7 +172,7 @@ func aboutTransfers() []entry {
 		{WrongReversal, "One of the two was restored or changed by hand, or was removed while others are kept. Compare both with " +
 			"their accounts before you reverse anything again."},
 		{Stalled, "Remove what stands in its way, if anything is named. Then see that Run or Recover works in a process that knows " +
-			"all its ledgers."},
+			"all its ledgers: it is taken up within 64 stall thresholds, and at once by Recover with a threshold of zero."},
 		{Unclaimed, "See that a process works with Run, or call Transfer with the same request."},
 	}
 }

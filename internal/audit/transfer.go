@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/money"
@@ -159,9 +160,17 @@ func wrongHold(t *mongostore.AuditTransfer) string {
 // stallThresholds is for how many of them a transfer may stand still before that is a finding.
 const stallThresholds = 10
 
-// overdue reports for how long nothing has happened to an unfinished transfer that should have gone on, if that is too long.
+// longestThreshold is the longest that is reckoned with, some three years: seventy-three of them are a duration still.
+const longestThreshold = math.MaxInt64 / 100 * time.Nanosecond
+
+// overdue reports for how long nothing has happened to an unfinished transfer that should have gone on, if that is too long. What recovery
+// leaves alone for longer, because those who took it over were killed again and again, is not overdue before recovery has looked.
 func overdue(t *mongostore.AuditTransfer, now time.Time, threshold time.Duration) (time.Duration, bool) {
-	since := t.LastModified
+	threshold = min(threshold, longestThreshold)
+	since, backOff := t.LastModified, t.BackOff(threshold)
+	if t.Stuck != nil {
+		backOff = 0 // something stands in its way, which is told
+	}
 	if t.Stuck != nil && !t.StuckAt.IsZero() {
 		since = t.StuckAt // recovery tries again and again, which doesn't make it better
 	}
@@ -170,7 +179,7 @@ func overdue(t *mongostore.AuditTransfer, now time.Time, threshold time.Duration
 		since = latest(since, t.NotBefore)
 	case protocol.Preparing:
 		if t.Hold {
-			since = latest(since, t.ExpiresAt)
+			since, backOff = latest(since, t.ExpiresAt), 0 // whoever finds it then doesn't wait
 		}
 	case protocol.Committed:
 		if t.Stuck != nil {
@@ -184,7 +193,7 @@ func overdue(t *mongostore.AuditTransfer, now time.Time, threshold time.Duration
 		threshold = mongostore.CommandLimit // zero says nothing of how long a transfer may take: a healthy one waits for each of its commands
 	}
 	age := now.Sub(since)
-	return age, age > stallThresholds*threshold
+	return age, age > stallThresholds*threshold+backOff
 }
 
 func latest(a, b time.Time) time.Time {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -61,6 +62,12 @@ type AuditTransfer struct {
 	Opened bool              // the field open is there
 	Odd    map[string]string // fields that are read as what they aren't, with their values for people
 	Marks  Portrait          // of reversals of it
+}
+
+// BackOff returns for how much longer than the threshold recovery leaves an unfinished transfer alone, because it was taken over often: up
+// to 63 thresholds more.
+func (t *AuditTransfer) BackOff(threshold time.Duration) time.Duration {
+	return threshold<<doublings(t.Attempts, t.Stuck != nil) - threshold
 }
 
 // ReadTransfers yields the transfers of a range. An error ends it.
