@@ -87,7 +87,7 @@ func (c Code) advice() string {
 func (c Code) byHand() string {
 	switch c {
 	case OrphanMarker, FinalMarker, ForeignMarker:
-		return "No transfer leaves such a marker, and RepairMarker refuses it. Find out who has written it, and what became of the balance then. " +
+		return "No transfer leaves such a marker, and RepairMarker refuses it. Find out who has written it, and what became of the balance. " +
 			"Once no process works on such a transfer any more, remove the marker by hand, by $unset, or $unsetField if its key has dots or " +
 			"dollars, in an update that requires its value to be still this one."
 	default:

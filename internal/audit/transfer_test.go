@@ -31,8 +31,8 @@ func TestTimesToCome(t *testing.T) {
 	}
 }
 
-// A transfer is overdue after ten thresholds: that is nine after recovery takes it over. So it is with one that recovery leaves alone for up
-// to 64, because it was taken over often, and nobody knows why in vain. What is known to be stuck is overdue after ten all the same, and so
+// A transfer is overdue after ten thresholds: that is nine after recovery takes it over. So it is with one that recovery leaves alone for
+// up to 64, because it was taken over often, and nobody knows why in vain. What is known to be stuck is overdue after ten all the same, and so
 // is an expired hold, which is decided without waiting.
 func TestOverdue(t *testing.T) {
 	t.Parallel()

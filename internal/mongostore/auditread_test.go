@@ -25,7 +25,8 @@ func TestRangesWithoutAGap(t *testing.T) {
 				"", "a", "b", "c", "m", "z", bson.MinKey{}, bson.MaxKey{}, nil, 5, 1.5, true, time.Now(), bson.M{"a": 1}, bson.Binary{},
 			}
 			for _, hex := range []string{
-				"000000000000000000000000", "650000000000000000000000", "660000000000000000000000", "6a0000000000000000000000", "ffffffffffffffffffffffff",
+				"000000000000000000000000", "650000000000000000000000", "660000000000000000000000", "6a0000000000000000000000",
+				"ffffffffffffffffffffffff",
 			} {
 				id, err := bson.ObjectIDFromHex(hex)
 				require.NoError(t, err)
