@@ -80,8 +80,8 @@ type ExpectedTotal struct {
 // Audit checks all that is stored, while others go on working: nothing is locked and nothing waits. Each cluster is read as it was at one
 // moment; what concerns two of them counts as a finding only if a second look confirms it. A transfer that stands still is a finding only
 // after ten times the stall threshold (see [WithStallThreshold]), 50 s where that is zero, and as much later as recovery itself waits
-// longer for what was taken over often; an unexpired hold is none. What is found is told in the report, with what to do about it; an error means
-// that not everything could be looked at:
+// longer for what was taken over often; an unexpired hold is none. What is found is told in the report, with what to do about it; an error
+// means that not everything could be looked at:
 //
 //   - ErrAuditTooLong: the ledger is too large for one snapshot.
 //   - ErrClosed, ErrUnsupportedDeployment; or the error of ctx, or of a server.

@@ -46,11 +46,15 @@ func TestAuditFindsUnreadableMetadata(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)
 	b.stallAt("t", 4, lost, 60)
-	for _, odd := range []any{"x", "", 5, 1.5, true, time.Now(), bson.Timestamp{T: 1}, bson.NewObjectID(), bson.MinKey{}} {
+	for kind, odd := range map[string]any{
+		"string": "x", "int": 5, "double": 1.5, "bool": true, "date": time.Now(), "timestamp": bson.Timestamp{T: 1}, "minKey": bson.MinKey{},
+	} {
 		b.set("transfers", "t", "metadata", odd)
 		_, err := b.Get(t.Context(), "t")
-		require.ErrorContains(t, err, "cannot decode", "%T", odd)
-		require.Equal(t, []audit.Code{audit.Unreadable}, codesOf(b.mustAudit()), "%T", odd)
+		require.ErrorContains(t, err, "cannot decode", kind)
+		report := b.mustAudit()
+		require.Equal(t, []audit.Code{audit.Unreadable}, codesOf(report), kind)
+		require.Contains(t, report.Findings[0].Detail, "of type "+kind)
 	}
 	for _, fine := range []any{nil, bson.M{}, bson.M{"a.b": bson.M{"$c": 1}}, bson.A{}, bson.A{"x"}, bson.A{bson.M{"a": 1}}} {
 		b.set("transfers", "t", "metadata", fine)

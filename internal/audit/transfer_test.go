@@ -32,8 +32,8 @@ func TestTimesToCome(t *testing.T) {
 }
 
 // A transfer is overdue after ten thresholds: that is nine after recovery takes it over. So it is with one that recovery leaves alone for
-// up to 64, because it was taken over often, and nobody knows why in vain. What is known to be stuck is overdue after ten all the same, and so
-// is an expired hold, which is decided without waiting.
+// up to 64, because it was taken over often, and nobody knows why in vain. What is known to be stuck is overdue after ten all the same, and
+// so is an expired hold, which is decided without waiting.
 func TestOverdue(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -64,8 +64,9 @@ func TestOverdue(t *testing.T) {
 			}
 		}
 	}
-	_, is := overdue(&mongostore.AuditTransfer{Transfer: mongostore.Transfer{
-		State: protocol.Committed, Attempts: 9, LastModified: now.Add(-1000 * time.Hour),
-	}}, now, math.MaxInt64)
-	require.False(t, is, "a threshold of any length")
+	for attempts := range int64(10) {
+		stored := mongostore.Transfer{State: protocol.Committed, Attempts: attempts, LastModified: now.Add(-1000 * time.Hour)}
+		_, is := overdue(&mongostore.AuditTransfer{Transfer: stored}, now, math.MaxInt64)
+		require.False(t, is, "a threshold of any length, after %d takeovers", attempts)
+	}
 }
