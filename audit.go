@@ -59,11 +59,13 @@ type AuditOptions struct {
 	Expected []ExpectedTotal
 	// Accounts and Transfers bound what is looked at, for what is too large for one snapshot: audit range after range. The parts of a
 	// transfer that lie in other ranges are looked up. Sums are those of the accounts in the range; nothing can be expected of them.
-	// Documents that effects change are looked at with the range of accounts that has no From.
+	// Documents that effects change are looked at with the range of accounts that has no From, and so is each account or transfer whose _id
+	// is no ID.
 	Accounts, Transfers IDRange
 }
 
-// IDRange bounds IDs: From ≤ ID < To, in the order in which the server sorts them, byte by byte. "" is no bound.
+// IDRange bounds IDs: From ≤ ID < To, in the order in which the server sorts them, byte by byte. "" is no bound. A range that nothing can
+// be in is refused with ErrInvalidRequest.
 type IDRange struct{ From, To string }
 
 // ExpectedTotal is what balances and money in transit should sum up to. Where its ledgers are on several clusters, or on another one than
@@ -77,8 +79,9 @@ type ExpectedTotal struct {
 
 // Audit checks all that is stored, while others go on working: nothing is locked and nothing waits. Each cluster is read as it was at one
 // moment; what concerns two of them counts as a finding only if a second look confirms it. A transfer that stands still is a finding only
-// after ten times the stall threshold (see [WithStallThreshold]), 50 s where that is zero, and an unexpired hold is none. What is found is
-// told in the report, with what to do about it; an error means that not everything could be looked at:
+// after ten times the stall threshold (see [WithStallThreshold]), 50 s where that is zero, and as much later as recovery itself waits
+// longer for what was taken over often; an unexpired hold is none. What is found is told in the report, with what to do about it; an error
+// means that not everything could be looked at:
 //
 //   - ErrAuditTooLong: the ledger is too large for one snapshot.
 //   - ErrClosed, ErrUnsupportedDeployment; or the error of ctx, or of a server.
@@ -128,7 +131,7 @@ func (c *Coordinator) checkAudit(o AuditOptions) error {
 		return invalid("the accounts of a range have no sum to be expected")
 	}
 	if err := c.store.Atlas().Check(mongostore.Range(o.Accounts), mongostore.Range(o.Transfers)); err != nil {
-		return invalid("the bound of a range: %w", err)
+		return invalid("a range: %w", err)
 	}
 	return nil
 }

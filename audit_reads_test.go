@@ -51,7 +51,7 @@ func TestAuditOnlyReads(t *testing.T) {
 	require.LessOrEqual(t, commands["find"], 6)
 }
 
-// What is too large for one snapshot is audited range by range: each document once, whatever lies elsewhere.
+// What is too large for one snapshot is audited range by range: each document once, whatever lies elsewhere, and whatever its _id is.
 func TestAuditByRanges(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0, 10, 20, 30)
@@ -65,6 +65,8 @@ func TestAuditByRanges(t *testing.T) {
 	b.set("transfers", "t7", "open", true)
 	b.remove("accounts", "e")
 	b.insert("orders", bson.M{"_id": "o-1", "pending": bson.M{"ghost": int64(0)}})
+	b.insert("accounts", bson.M{"_id": int64(5), "balance": int64(1)})
+	b.insert("transfers", bson.M{"_id": bson.NewObjectID(), "state": 5})
 	b.Coordinator = b.coordinator(b.db, orders(b.db)...)
 	accounts := []transfer.IDRange{{To: "b"}, {From: "b", To: "c"}, {From: "c"}}
 	transfers := []transfer.IDRange{{To: "t5"}, {From: "t5", To: "t9"}, {From: "t9"}}
@@ -80,9 +82,10 @@ func TestAuditByRanges(t *testing.T) {
 		transit += units(t, report.InTransit)
 	}
 	require.ElementsMatch(t, []audit.Code{
-		audit.OrphanMarker, audit.OrphanMarker, audit.BelowFloor, audit.WrongState, audit.WrongOpen,
+		audit.OrphanMarker, audit.OrphanMarker, audit.BelowFloor, audit.WrongState, audit.WrongOpen, audit.WrongID,
+		audit.Unreadable,
 	}, found)
-	require.Equal(t, [2]int{4, 11}, counts)
+	require.Equal(t, [2]int{5, 12}, counts)
 	require.EqualValues(t, 5, transit)
 	require.ElementsMatch(t, found, codesOf(b.mustAudit()))
 }

@@ -82,3 +82,24 @@ func TestAuditWithAThresholdOfZero(t *testing.T) {
 	b.recoverAll()
 	b.audit(initial(100, 0))
 }
+
+// What recovery leaves alone for 64 thresholds, because those who took it over were killed again and again, is no finding as long as it
+// does, nor the moment that it takes it up.
+func TestAuditIsAsPatientAsRecovery(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("t", 4, lost, 60)
+	b.change("transfers", "t", bson.M{"$set": bson.M{"attempts": int64(9), "epoch": int64(10)}})
+	for _, row := range []struct {
+		thresholds int
+		want       []audit.Code
+		found      int
+	}{{60, []audit.Code{}, 0}, {73, []audit.Code{audit.Stalled}, 1}} {
+		b.set("transfers", "t", "lastModified", before(row.thresholds))
+		require.Equal(t, row.want, codesOf(b.mustAudit()))
+		report, err := b.Recover(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, transfer.RecoveryReport{Found: row.found, Succeeded: row.found}, report)
+	}
+	b.audit(initial(100, 0))
+}

@@ -132,10 +132,12 @@ func TestAuditExpectations(t *testing.T) {
 	require.Contains(t, report.Findings[1].Detail, "-0.01 off")
 
 	for name, options := range map[string]transfer.AuditOptions{
-		"a ledger that is not registered": {Expected: []transfer.ExpectedTotal{{Ledgers: []string{"nowhere"}}}},
-		"the sum of a range":              {Expected: []transfer.ExpectedTotal{{}}, Accounts: transfer.IDRange{From: "a"}},
-		"a bound that is no ID":           {Accounts: transfer.IDRange{From: "\xff"}},
-		"a bound that is no transfer's":   {Transfers: transfer.IDRange{To: "\xff"}},
+		"a ledger that is not registered":  {Expected: []transfer.ExpectedTotal{{Ledgers: []string{"nowhere"}}}},
+		"the sum of a range":               {Expected: []transfer.ExpectedTotal{{}}, Accounts: transfer.IDRange{From: "a"}},
+		"a bound that is no ID":            {Accounts: transfer.IDRange{From: "\xff"}},
+		"a bound that is no transfer's":    {Transfers: transfer.IDRange{To: "\xff"}},
+		"a range of accounts from its end": {Accounts: transfer.IDRange{From: "b", To: "a"}},
+		"a range of nothing":               {Transfers: transfer.IDRange{From: "a", To: "a"}},
 	} {
 		_, err = c.AuditWith(t.Context(), options)
 		require.ErrorIs(t, err, transfer.ErrInvalidRequest, name)

@@ -64,7 +64,7 @@ type damage struct {
 // damages are all kinds of damage. Each begins with a of 100, b of nothing and c of 10.
 func damages() []damage {
 	return slices.Concat(
-		markerDamages(), accountDamages(), transferDamages(), holdDamages(), reversalDamages(), effectDamages(), stalledDamages(),
+		markerDamages(), accountDamages(), transferDamages(), holdDamages(), reversalDamages(), effectDamages(), stalledDamages(), timeDamages(),
 	)
 }
 

@@ -17,9 +17,6 @@ import (
 // ErrNotRepairable means that what was to be repaired is not, or no longer, as it was said to be. Nothing was changed: audit again.
 var ErrNotRepairable = errors.New("not as it was audited")
 
-// repairedCode is the failure code of a transfer that stands for one whose document is lost.
-const repairedCode = "repaired"
-
 // MarkerDecision says what becomes of the balance when a marker is removed.
 type MarkerDecision uint8
 
@@ -175,7 +172,7 @@ func (r *markerRepair) touches(t mongostore.Transfer) bool {
 func (r *markerRepair) bury(ctx context.Context) (bool, protocol.Result, error) {
 	c := r.coordinator
 	t := mongostore.Transfer{ID: r.TransferID, Owner: c.settings.owner, Failure: &mongostore.Failure{
-		Code: repairedCode, Ledger: r.Ledger, Account: r.Account, Message: r.story(),
+		Code: mongostore.RepairedCode, Ledger: r.Ledger, Account: r.Account, Message: r.story(),
 	}}
 	t.Digest = digest(t)
 	result, err := c.store.InsertTombstone(ctx, t)

@@ -39,6 +39,9 @@ func judgeMarker(atlas *mongostore.Atlas, p *mongostore.Portrait, m mongostore.M
 		return aboutMarker(p, m, OrphanMarker, "which does not exist"), true
 	case t.Err != nil || !t.State.Known():
 		return Finding{}, false // which is found where transfers are judged
+	case t.Tombstone():
+		return aboutMarker(p, m, OrphanMarker, "which is lost, as is told in its place: account %q of ledger %q: %s",
+			t.Failure.Account, t.Failure.Ledger, t.Failure.Message), true
 	}
 	part, touched := partOf(atlas, p, t)
 	switch {

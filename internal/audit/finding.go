@@ -43,6 +43,7 @@ const (
 	WrongOpen     Code = "wrongOpen" // the flag that recovery finds unfinished transfers by
 	WrongCommit   Code = "wrongCommit"
 	WrongFailure  Code = "wrongFailure"
+	WrongTime     Code = "wrongTime" // no date, or one to come
 	WrongDigest   Code = "wrongDigest"
 	WrongLegs     Code = "wrongLegs"
 	WrongHold     Code = "wrongHold"
@@ -80,6 +81,18 @@ func (c Code) advice() string {
 		}
 	}
 	return ""
+}
+
+// byHand says what to do next with a marker that RepairMarker refuses.
+func (c Code) byHand() string {
+	switch c {
+	case OrphanMarker, FinalMarker, ForeignMarker:
+		return "No transfer leaves such a marker, and RepairMarker refuses it. Find out who has written it, and what became of the balance. " +
+			"Once no process works on such a transfer any more, remove the marker by hand, by $unset, or $unsetField if its key has dots or " +
+			"dollars, in an update that requires its value to be still this one."
+	default:
+		return c.advice()
+	}
 }
 
 // elsewhere says what to do next with a document that is no account, where that is something else: the verbs that repair are for accounts.
@@ -151,13 +164,15 @@ func aboutTransfers() []entry {
 		{WrongOpen, "RepairOpen makes the flag what the state says. Without the flag recovery doesn't find an unfinished transfer."},
 		{WrongCommit, compare},
 		{WrongFailure, compare},
+		{WrongTime, "No step of the library stores this, and recovery, workers, statements or the server's removal pass such a transfer by. " +
+			"Store a date: the right one, if it is known. As lastModified any past one will do."},
 		{WrongDigest, "Legs, effects or currency were changed by hand, and recovery leaves the transfer alone. Restore what was asked for."},
 		{WrongLegs, "This makes or loses money, and nobody could have asked for it. Find out who has written it."},
 		{WrongHold, compare},
 		{WrongReversal, "One of the two was restored or changed by hand, or was removed while others are kept. Compare both with " +
 			"their accounts before you reverse anything again."},
 		{Stalled, "Remove what stands in its way, if anything is named. Then see that Run or Recover works in a process that knows " +
-			"all its ledgers."},
+			"all its ledgers: it is taken up within 64 stall thresholds, and at once by Recover with a threshold of zero."},
 		{Unclaimed, "See that a process works with Run, or call Transfer with the same request."},
 	}
 }
@@ -210,7 +225,15 @@ func aboutDocument(p *mongostore.Portrait, code Code, format string, args ...any
 func aboutMarker(p *mongostore.Portrait, m mongostore.Marker, code Code, format string, args ...any) Finding {
 	f := aboutDocument(p, code, "a marker of %s for transfer %q, %s%s", m.Text, m.Key, fmt.Sprintf(format, args...), balanceOf(p))
 	f.Transfer, f.Amount = m.Transfer, m.Amount
+	if p.Place.Accounts && !repairable(m) {
+		f.Advice = code.byHand()
+	}
 	return f
+}
+
+// repairable reports whether RepairMarker can be told of a marker: its transfer has an ID, and its amount is one that transfers move.
+func repairable(m mongostore.Marker) bool {
+	return m.Transfer != "" && m.Amount != nil && m.Amount.Within(money.Max(m.Amount.Kind())) && m.Amount.Places() <= money.MaxPlaces
 }
 
 // aboutTransfer is one about a transfer.

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/money"
@@ -10,7 +11,7 @@ import (
 )
 
 // judgeTransfer finds what is wrong with a transfer's document by itself.
-func judgeTransfer(t *mongostore.AuditTransfer, genuine func(mongostore.Transfer) bool) []Finding {
+func judgeTransfer(t *mongostore.AuditTransfer, now time.Time, genuine func(mongostore.Transfer) bool) []Finding {
 	if t.Err != nil {
 		return []Finding{aboutTransfer(t.ID, Unreadable, "%v", t.Err)}
 	}
@@ -24,6 +25,7 @@ func judgeTransfer(t *mongostore.AuditTransfer, genuine func(mongostore.Transfer
 	}{
 		{WrongEpoch, wrongEpoch}, {WrongOpen, wrongOpen}, {WrongCommit, wrongCommit}, {WrongFailure, wrongFailure},
 		{WrongLegs, wrongLegs}, {WrongHold, wrongHold},
+		{WrongTime, func(t *mongostore.AuditTransfer) string { return wrongTime(t, now) }},
 	} {
 		if wrong := check.wrong(t); wrong != "" {
 			found = append(found, aboutTransfer(t.ID, check.code, "it is %s, and %s", t.State, wrong))
@@ -88,6 +90,29 @@ func wrongFailure(t *mongostore.AuditTransfer) string {
 	return ""
 }
 
+// clockTolerance is how far ahead of the server's clock, as the audit has read it, a stored time may be: another server may have set it,
+// whose clock is ahead, and the read takes a while.
+const clockTolerance = 10 * time.Minute
+
+// wrongTime: times are stored as dates, and those at which something has happened are past. 1. Somebody sets lastModified to next year.
+// 2. Recovery waits for a threshold to pass since then, and finds nothing until next year.
+func wrongTime(t *mongostore.AuditTransfer, now time.Time) string {
+	for _, field := range mongostore.Times() {
+		if odd := t.Odd[field]; odd != "" {
+			return fmt.Sprintf("its %s, %s, is no date", field, odd)
+		}
+	}
+	for _, past := range []struct {
+		field string
+		at    time.Time
+	}{{"createdAt", t.CreatedAt}, {"lastModified", t.LastModified}, {"committedAt", t.CommittedAt}, {"stuckAt", t.StuckAt}} {
+		if past.at.Sub(now) > clockTolerance {
+			return fmt.Sprintf("its %s, %s, is to come", past.field, past.at.Format(time.RFC3339Nano))
+		}
+	}
+	return ""
+}
+
 func wrongLegs(t *mongostore.AuditTransfer) string {
 	var sum money.Sum
 	accounts := map[[2]string]bool{}
@@ -135,9 +160,17 @@ func wrongHold(t *mongostore.AuditTransfer) string {
 // stallThresholds is for how many of them a transfer may stand still before that is a finding.
 const stallThresholds = 10
 
-// overdue reports for how long nothing has happened to an unfinished transfer that should have gone on, if that is too long.
+// longestThreshold is the longest that is reckoned with, some three years: seventy-three of them are a duration still.
+const longestThreshold = math.MaxInt64 / 100 * time.Nanosecond
+
+// overdue reports for how long nothing has happened to an unfinished transfer that should have gone on, if that is too long. What recovery
+// leaves alone for longer, because those who took it over were killed again and again, is not overdue before recovery has looked.
 func overdue(t *mongostore.AuditTransfer, now time.Time, threshold time.Duration) (time.Duration, bool) {
-	since := t.LastModified
+	threshold = min(threshold, longestThreshold)
+	since, backOff := t.LastModified, t.BackOff(threshold)
+	if t.Stuck != nil {
+		backOff = 0 // something stands in its way, which is told
+	}
 	if t.Stuck != nil && !t.StuckAt.IsZero() {
 		since = t.StuckAt // recovery tries again and again, which doesn't make it better
 	}
@@ -146,7 +179,7 @@ func overdue(t *mongostore.AuditTransfer, now time.Time, threshold time.Duration
 		since = latest(since, t.NotBefore)
 	case protocol.Preparing:
 		if t.Hold {
-			since = latest(since, t.ExpiresAt)
+			since, backOff = latest(since, t.ExpiresAt), 0 // whoever finds it then doesn't wait
 		}
 	case protocol.Committed:
 		if t.Stuck != nil {
@@ -160,7 +193,7 @@ func overdue(t *mongostore.AuditTransfer, now time.Time, threshold time.Duration
 		threshold = mongostore.CommandLimit // zero says nothing of how long a transfer may take: a healthy one waits for each of its commands
 	}
 	age := now.Sub(since)
-	return age, age > stallThresholds*threshold
+	return age, age > stallThresholds*threshold+backOff
 }
 
 func latest(a, b time.Time) time.Time {

@@ -44,7 +44,7 @@ func (a *auditor) transfers(snapshot context.Context) error {
 // see judges a transfer by itself, and keeps it if there is more to look at.
 func (p *transfersPass) see(t *mongostore.AuditTransfer) {
 	p.report.Transfers++
-	p.add(judgeTransfer(t, p.options.Genuine)...)
+	p.add(judgeTransfer(t, p.report.At, p.options.Genuine)...)
 	p.reversals.note(t)
 	if len(t.Marks.Markers) > 0 || t.Marks.BadPending != "" {
 		p.add(judgeDocument(&t.Marks)...)

@@ -2,43 +2,56 @@ package mongostore
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Range bounds IDs: From ≤ ID < To; "" is no bound.
+// Range bounds IDs: From ≤ ID < To; "" is no bound. Without From it takes in each _id that is no ID, too.
 type Range struct{ From, To string }
 
-// filter selects the documents whose _id lies in the range.
-func (r Range) filter(encode func(string) (bson.RawValue, error)) (bson.D, error) {
+// filter selects the documents whose _id lies in the range. The server compares an _id only with its like: $lt finds nothing of another
+// type, and ranges without a gap would not find all that is there.
+func (r Range) filter(ids IDCodec) (bson.D, error) {
 	bounds := bson.D{}
 	for _, bound := range []struct{ operator, id string }{{"$gte", r.From}, {"$lt", r.To}} {
 		if bound.id == "" {
 			continue
 		}
-		id, err := encode(bound.id)
+		id, err := ids.Encode(bound.id)
 		if err != nil {
 			return nil, err
 		}
 		bounds = append(bounds, bson.E{Key: bound.operator, Value: id})
 	}
-	if len(bounds) == 0 {
+	switch {
+	case len(bounds) == 0:
 		return bson.D{}, nil
+	case r.From == "":
+		bounds = bson.D{{Key: "$not", Value: bson.D{{Key: "$gte", Value: bounds[0].Value}}}}
+	case r.To != "" && ids.Canonical(r.From) >= ids.Canonical(r.To):
+		return nil, fmt.Errorf("from %q to %q there is nothing", r.From, r.To)
 	}
 	return bson.D{{Key: "_id", Value: bounds}}, nil
 }
 
-// Check refuses bounds that can't be IDs.
+// Check refuses bounds that can't be IDs, or that nothing is between.
 func (a *Atlas) Check(accounts, transfers Range) error {
-	if _, err := accounts.filter(a.store.ids.Encode); err != nil {
+	if _, err := accounts.filter(a.store.ids); err != nil {
 		return err
 	}
-	_, err := transfers.filter(StringIDs.Encode)
+	_, err := transfers.filter(StringIDs)
 	return err
+}
+
+// Times returns the fields of a transfer that are dates.
+func Times() []string {
+	return []string{"createdAt", "lastModified", "committedAt", "notBefore", "stuckAt", "expiresAt", "purgeAt"}
 }
 
 // AuditTransfer is a stored transfer as an audit sees it.
@@ -51,37 +64,60 @@ type AuditTransfer struct {
 	Marks  Portrait          // of reversals of it
 }
 
+// BackOff returns for how much longer than the threshold recovery leaves an unfinished transfer alone, because it was taken over often: up
+// to 63 thresholds more.
+func (t *AuditTransfer) BackOff(threshold time.Duration) time.Duration {
+	return threshold<<doublings(t.Attempts, t.Stuck != nil) - threshold
+}
+
 // ReadTransfers yields the transfers of a range. An error ends it.
 func (a *Atlas) ReadTransfers(ctx context.Context, r Range) iter.Seq2[AuditTransfer, error] {
 	return func(yield func(AuditTransfer, error) bool) {
-		filter, err := r.filter(StringIDs.Encode)
+		filter, err := r.filter(StringIDs)
 		if err != nil {
 			yield(AuditTransfer{}, err)
 			return
 		}
-		for document, err := range documents(ctx, a.store.majority, filter, withoutMetadata()) {
+		for document, err := range documents(ctx, a.store.majority, filter, options.Find().SetProjection(typeOfMetadata())) {
 			if err != nil {
 				yield(AuditTransfer{}, err)
 				return
 			}
-			if !yield(a.auditTransfer(document), nil) {
+			if !yield(a.auditTransfer(document.Lookup("stored").Document()), nil) {
 				return
 			}
 		}
 	}
 }
 
-// withoutMetadata leaves out what an audit doesn't look at.
+// typeOfMetadata shows a document under the key stored, and in place of metadata that nobody can read its type: an audit doesn't look at
+// what is in it.
+func typeOfMetadata() bson.D {
+	kind := bson.D{{Key: "$type", Value: "$metadata"}}
+	readable := bson.D{{Key: "$in", Value: bson.A{kind, bson.A{"object", "array", "null", "undefined", "missing"}}}}
+	return bson.D{{Key: "_id", Value: 0}, {Key: "stored", Value: bson.D{{Key: "$setField", Value: bson.D{
+		{Key: "field", Value: "metadata"}, {Key: "input", Value: "$$ROOT"},
+		{Key: "value", Value: bson.D{{Key: "$cond", Value: bson.A{readable, "$$REMOVE", kind}}}},
+	}}}}}
+}
+
+// withoutMetadata leaves out what is not looked at.
 func withoutMetadata() *options.FindOptionsBuilder {
 	return options.Find().SetProjection(bson.D{{Key: "metadata", Value: 0}})
 }
 
 func (a *Atlas) auditTransfer(document bson.Raw) AuditTransfer {
 	t, err := decodeTransfer(document)
+	if kind, odd := document.Lookup("metadata").StringValueOK(); odd {
+		err = fmt.Errorf("%w: %s: the metadata is no document, but of type %s", ErrUnreadable, document.Lookup("_id"), kind)
+	}
 	seen := AuditTransfer{Transfer: t, ID: IDText(document.Lookup("_id")), Err: err, Opened: !absent(document.Lookup("open"))}
 	seen.expect(document, "epoch", bson.TypeInt32, bson.TypeInt64)
 	for _, flag := range []string{"open", "hold", "held", "clean"} {
 		seen.expect(document, flag, bson.TypeBoolean)
+	}
+	for _, at := range Times() {
+		seen.expect(document, at, bson.TypeDateTime)
 	}
 	if !absent(document.Lookup(a.Transfers.ledger.fields.Pending)) {
 		seen.Marks = a.portrait(a.Transfers, document)
@@ -90,7 +126,8 @@ func (a *Atlas) auditTransfer(document bson.Raw) AuditTransfer {
 }
 
 // expect takes down a field of another type than it is stored with. 1. Somebody stores open as 1. 2. All who read the transfer take that
-// for true. 3. The filter by which recovery finds it asks for true, and 1 is none.
+// for true. 3. The filter by which recovery finds it asks for true, and 1 is none. So it is with a text or Timestamp
+// that all read as a time: to the server it is before all dates, or after them, and to most of its indexes nowhere.
 func (t *AuditTransfer) expect(document bson.Raw, field string, types ...bson.Type) {
 	stored := document.Lookup(field)
 	if absent(stored) || slices.Contains(types, stored.Type) {
@@ -105,7 +142,7 @@ func (t *AuditTransfer) expect(document bson.Raw, field string, types ...bson.Ty
 // ReadPlace yields the accounts of a range; of a place without accounts, all documents that have markers. An error ends it.
 func (a *Atlas) ReadPlace(ctx context.Context, p *Place, r Range) iter.Seq2[Portrait, error] {
 	return func(yield func(Portrait, error) bool) {
-		filter, err := r.filter(a.store.ids.Encode)
+		filter, err := r.filter(a.store.ids)
 		if err != nil {
 			yield(Portrait{}, err)
 			return

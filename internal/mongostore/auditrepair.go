@@ -9,6 +9,14 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
+// RepairedCode is the failure code of a transfer that stands for one whose document is lost.
+const RepairedCode = "repaired"
+
+// Tombstone reports whether the transfer stands for one whose document is lost.
+func (t *Transfer) Tombstone() bool {
+	return t.State == protocol.Fail && t.Failure != nil && t.Failure.Code == RepairedCode
+}
+
 // InsertTombstone stores a transfer that moves nothing and is final, so that its ID is taken. NotMatched: it is taken already.
 func (s *Store) InsertTombstone(ctx context.Context, t Transfer) (protocol.Result, error) {
 	ctx = detached(ctx)

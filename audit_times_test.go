@@ -1,0 +1,68 @@
+package transfer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/audit"
+)
+
+// timeDamages are values that can be read as times, and that the server finds no date before or after; and times to come.
+func timeDamages() []damage {
+	now := time.Now().UTC()
+	text := now.Add(-time.Minute).Format(time.RFC3339)
+	stamp := bson.Timestamp{T: uint32(now.Unix()) - 60}
+	done := func(name, field string, value any) damage {
+		return damage{name, func(b *bank) { b.mustMove("t", 60); b.set("transfers", "t", field, value) }, []audit.Code{audit.WrongTime}, "t"}
+	}
+	damages := []damage{
+		{"an end that is a text", func(b *bank) {
+			b.hold("t", 60, time.Hour)
+			b.set("transfers", "t", "expiresAt", now.Add(time.Hour).Format(time.RFC3339))
+		}, []audit.Code{audit.WrongTime}, "t"},
+		{"a scheduled time that is a text", func(b *bank) {
+			b.mustSubmit("t")
+			b.set("transfers", "t", "notBefore", text)
+		}, []audit.Code{audit.WrongTime}, "t"},
+		{"a transfer that recovery finds next year", func(b *bank) {
+			b.stallAt("t", 4, lost, 60)
+			b.set("transfers", "t", "lastModified", now.Add(365*24*time.Hour))
+		}, []audit.Code{audit.WrongTime}, "t"},
+		done("a commit that is to come", "committedAt", now.Add(time.Hour)),
+	}
+	for _, field := range []string{"createdAt", "lastModified", "committedAt", "notBefore", "stuckAt", "expiresAt", "purgeAt"} {
+		damages = append(damages,
+			done(field+" is a text", field, text), done(field+" is a Timestamp", field, stamp), done(field+" is a number", field, now.UnixMilli()))
+	}
+	return damages
+}
+
+// Metadata that nobody can read make a transfer that nobody can get or recover, and the audit says so; those of any other content are
+// none of its business.
+func TestAuditFindsUnreadableMetadata(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.stallAt("t", 4, lost, 60)
+	for kind, odd := range map[string]any{
+		"string": "x", "int": 5, "double": 1.5, "bool": true, "date": time.Now(), "timestamp": bson.Timestamp{T: 1}, "minKey": bson.MinKey{},
+	} {
+		b.set("transfers", "t", "metadata", odd)
+		_, err := b.Get(t.Context(), "t")
+		require.ErrorContains(t, err, "cannot decode", kind)
+		report := b.mustAudit()
+		require.Equal(t, []audit.Code{audit.Unreadable}, codesOf(report), kind)
+		require.Contains(t, report.Findings[0].Detail, "of type "+kind)
+	}
+	for _, fine := range []any{nil, bson.M{}, bson.M{"a.b": bson.M{"$c": 1}}, bson.A{}, bson.A{"x"}, bson.A{bson.M{"a": 1}}} {
+		b.set("transfers", "t", "metadata", fine)
+		_, err := b.Get(t.Context(), "t")
+		require.NoError(t, err, "%v", fine)
+		require.Empty(t, b.mustAudit().Findings, "%v", fine)
+	}
+	b.unset("transfers", "t", "metadata")
+	b.recoverAll()
+	b.audit(initial(100, 0))
+}
