@@ -161,7 +161,8 @@ func aboutTransfers() []entry {
 		{Unreadable, "It is no transfer, was damaged, or was written by another version: audit by the newest version that is in use."},
 		{WrongState, "It was damaged, or was written by a newer version: audit by that one. Recovery leaves it alone."},
 		{WrongEpoch, compare},
-		{WrongOpen, "RepairOpen makes the flag what the state says. Without the flag recovery doesn't find an unfinished transfer."},
+		{WrongOpen, "First set right what else is found about the transfer. Then RepairOpen makes the flag what the state says; without the " +
+			"flag recovery doesn't find an unfinished transfer."},
 		{WrongCommit, compare},
 		{WrongFailure, compare},
 		{WrongTime, "No step of the library stores this, and recovery, workers, statements or the server's removal pass such a transfer by. " +
