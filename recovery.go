@@ -74,15 +74,15 @@ func (s *sweep) everything(ctx context.Context) error {
 func (s *sweep) over(ctx context.Context, found iter.Seq2[mongostore.Transfer, error], start protocol.Start) error {
 	n := 0
 	for t, failure := range found {
+		if failure != nil && !errors.Is(failure, mongostore.ErrUnreadable) {
+			return fmt.Errorf("find stalled transfers: %w", failure)
+		}
 		if s.leaves(t.ID) {
 			continue
 		}
-		if errors.Is(failure, mongostore.ErrUnreadable) {
+		if failure != nil {
 			s.stuck(t.ID, failure)
 			continue
-		}
-		if failure != nil {
-			return fmt.Errorf("find stalled transfers: %w", failure)
 		}
 		s.begin(ctx, t, start)
 		if n++; n%recoveryWidth == 0 {
@@ -147,10 +147,11 @@ func (s *sweep) step() {
 	}
 }
 
+// leaves reports whether a transfer was left before. Documents whose ID can't be read have none: each counts.
 func (s *sweep) leaves(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.left[id]
+	return id != "" && s.left[id]
 }
 
 // recover takes one transfer over.
@@ -193,7 +194,7 @@ func (s *sweep) finished(id string, result engine.Result) {
 	switch {
 	case result.State == protocol.Success:
 		s.report.Succeeded++
-	case result.Refusal.Reason == protocol.Expired:
+	case ranOut(result):
 		s.report.Expired++
 		s.report.Failed++
 	default:
@@ -201,6 +202,12 @@ func (s *sweep) finished(id string, result engine.Result) {
 	}
 	s.coordinator.log.Debug("recovered a transfer", slog.String("transfer", id), slog.String("state", string(result.State)))
 	s.progress()
+}
+
+// ranOut reports whether a failed transfer is a hold that has expired, by the decision of this execution or of one before.
+func ranOut(result engine.Result) bool {
+	stored := result.Transfer.Failure
+	return result.Refusal.Reason == protocol.Expired || stored != nil && stored.Code == protocol.Expired.String()
 }
 
 func (s *sweep) stuck(id string, cause error) {
