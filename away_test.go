@@ -138,8 +138,8 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 }
 
 // Hundreds of transfers to a cluster that has fallen silent, more than a sweep begins with at once, keep a worker from recovering what has
-// stalled elsewhere no longer than a command may take, and not until each of them was given up. They leave room for callers, too, however few
-// executions may be under way.
+// stalled elsewhere no longer than a command may take, and not until each of them was given up. They leave room for callers, too, however
+// few executions may be under way.
 func TestWorkerPassesOverHundredsThatHang(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

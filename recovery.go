@@ -37,7 +37,9 @@ type RecoveryReport struct {
 	Succeeded int // brought to StateSuccess
 	Failed    int // brought to StateFail
 	Expired   int // holds that ran out; part of Failed
-	Stuck     int // left as they are: a collection that is not registered here, an account that is gone, a server that is away, or this process is at it already and nobody waits; see [Query]
+	// Stuck were left as they are: a collection that is not registered here, an account that is gone, a server that is away, or this process
+	// is at it already and nobody waits for that; see [Query].
+	Stuck int
 }
 
 // Recover takes over the transfers that have shown no sign of life for the stall threshold, by the server's clock, and brings them to
@@ -45,8 +47,8 @@ type RecoveryReport struct {
 // then voids. It is safe beside live executions and other sweeps. What is still StateInitiated is left to [Coordinator.Run].
 //
 // With an error the sweep has ended early: that of the search, ErrClosed when the Coordinator was closed, or that of ctx. The report tells
-// what had come to its end by then, and what was stuck. What was not begun is in none of its numbers, nor is what was under way: that goes on
-// in the background, unless it was not taken over yet or Close has stopped it.
+// what had come to its end by then, and what was stuck. What was not begun is in none of its numbers, nor is what was under way: that goes
+// on in the background, unless it was not taken over yet or Close has stopped it.
 //
 // A server that is away doesn't hold up transfers that don't touch it: when many hang, the others that touch the same places are passed
 // over, as Stuck.

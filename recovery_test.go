@@ -148,7 +148,8 @@ func TestRacingSweepsOfOneProcess(t *testing.T) {
 }
 
 // A process doesn't begin again and again with a transfer that hangs. While somebody waits for it, who will tell what becomes of it, others
-// leave it out, but not for long; once nobody does, each sweep counts it as stuck. One that its context cuts short tells that, and counts nothing.
+// leave it out, but not for long; once nobody does, each sweep counts it as stuck. One that its context cuts short tells that, and counts
+// nothing.
 func TestTransferThatHangs(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)

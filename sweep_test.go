@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -49,53 +48,47 @@ func TestSweepTellsOfUnreadableDocuments(t *testing.T) {
 	require.Equal(t, RecoveryReport{Found: 2, Stuck: 2}, s.end())
 }
 
-// Of transfers that touch the same places a sweep begins with no more than a few once so many have hung for as long as a command may take,
-// until one of them comes to its end. The others are passed over, and counted. Transfers that touch other places go on.
+// What is passed over is counted as stuck, with one warning for all. Transfers that touch other places go on.
 func TestSweepPassesOverWhatHangs(t *testing.T) {
 	t.Parallel()
 	c := unconnected(t)
-	now := time.Now()
-	c.now = func() time.Time { return now }
-	far := mongostore.Transfer{ID: "far", Legs: []mongostore.Leg{{}, {Ledger: "other"}}}
-	back := mongostore.Transfer{ID: "back", Legs: []mongostore.Leg{{Ledger: "other"}, {}}}
-	near := mongostore.Transfer{ID: "near", Legs: []mongostore.Leg{{}, {}}} // not what a digest says: stuck without a question to a server
 	s := c.newSweep(&inHand{})
-	all := &s.hands.routes
-	r := all.of(far, s.width)
-	require.Same(t, r, all.of(back, s.width))
-	require.NotSame(t, r, all.of(near, s.width))
-	enter := func() bool { return r.enter(t.Context(), nil, c.now) }
+	far := s.hands.routes.of(toOther, s.width)
+	far.quiet, far.hangs = c.now(), true
 	for range routeTrial {
-		require.True(t, enter())
+		far.turns <- struct{}{}
 	}
-	now = now.Add(routeLimit - 1)
-	require.True(t, enter(), "not long enough")
-	now = now.Add(1)
-	require.False(t, enter())
+	for _, id := range []string{"1", "2", "near"} {
+		stalled := toOther // not what a digest says: stuck at once, if it is begun
+		if stalled.ID = id; id == "near" {
+			stalled.Legs = []mongostore.Leg{{}, {}}
+		}
+		s.begin(t.Context(), stalled, c.takeOver())
+	}
+	require.Equal(t, RecoveryReport{Found: 3, Stuck: 3}, s.end())
+	require.Equal(t, 2, s.passed)
+	require.Empty(t, s.hands.busy)
+}
 
-	s.begin(t.Context(), far, c.takeOver())
-	s.begin(t.Context(), near, c.takeOver())
-	require.Equal(t, RecoveryReport{Found: 2, Stuck: 2}, s.end())
-	require.Equal(t, 1, s.passed)
-	r.leave(now, false)
-	require.False(t, enter(), "as many are on trial as may be")
-	r.leave(now, false)
-	require.True(t, enter(), "one more trial")
-	require.False(t, enter())
-	r.leave(now, true)
-	require.True(t, enter(), "it hangs no longer")
-	require.True(t, enter())
-
-	now = now.Add(routeLimit)
-	r.leave(now, false)
-	for range routeTrial {
-		r.leave(now, false)
+// A sweep that waits for a slot ends with its context, and with the coordinator, and keeps nothing.
+func TestSweepEndsWhileItWaits(t *testing.T) {
+	t.Parallel()
+	closed := unconnected(t)
+	require.NoError(t, closed.Close(t.Context()))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for want, row := range map[error]struct {
+		ctx context.Context
+		c   *Coordinator
+	}{context.Canceled: {ended, unconnected(t)}, ErrClosed: {t.Context(), closed}} {
+		s := row.c.newSweep(&inHand{})
+		s.slots = nil // which never has room
+		s.begin(row.ctx, toOther, row.c.takeOver())
+		require.Zero(t, s.end())
+		require.Equal(t, want, s.early)
+		require.Empty(t, s.hands.routes.of(toOther, s.width).turns)
+		require.Empty(t, s.hands.busy)
 	}
-	require.Empty(t, r.turns)
-	for range routeTrial {
-		require.True(t, enter())
-	}
-	require.False(t, enter(), "all were given up: it hangs until one comes to its end")
 }
 
 // A sweep doesn't wait for those that are on trial before it begins with the next ones.
@@ -115,26 +108,6 @@ func TestSweepDoesNotWaitForATrial(t *testing.T) {
 	cancel()
 	require.Zero(t, s.end())
 	require.ErrorIs(t, s.early, context.Canceled)
-}
-
-// A turn is waited for while the route doesn't hang, and not beyond the end of the context or of the coordinator.
-func TestSweepWaitsForATurn(t *testing.T) {
-	t.Parallel()
-	far := mongostore.Transfer{Legs: []mongostore.Leg{{Ledger: "other"}}}
-	r := new(routes).of(far, 1)
-	begun := time.Now()
-	now := func() time.Time { return begun }
-	require.True(t, r.enter(t.Context(), nil, now))
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.False(t, r.enter(ended, nil, now))
-	closed := make(chan struct{})
-	close(closed)
-	require.False(t, r.enter(t.Context(), closed, now))
-	entered := make(chan bool)
-	go func() { entered <- r.enter(t.Context(), nil, now) }()
-	r.leave(begun, true)
-	require.True(t, <-entered)
 }
 
 // unconnected returns a coordinator whose server is away.
