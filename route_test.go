@@ -10,8 +10,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// toOther is a transfer from the default ledger to another one.
-var toOther = mongostore.Transfer{ID: "far", Legs: []mongostore.Leg{{}, {Ledger: "other"}}}
+// toOther returns a transfer from the default ledger to another one.
+func toOther() mongostore.Transfer {
+	return mongostore.Transfer{ID: "far", Legs: []mongostore.Leg{{}, {Ledger: "other"}}}
+}
 
 // Transfers take the same route if they touch the same places, in whatever order.
 func TestRouteOfATransfer(t *testing.T) {
@@ -19,8 +21,8 @@ func TestRouteOfATransfer(t *testing.T) {
 	var all routes
 	back := mongostore.Transfer{Legs: []mongostore.Leg{{Ledger: "other"}, {}}}
 	near := mongostore.Transfer{Legs: []mongostore.Leg{{}, {}}}
-	require.Same(t, all.of(toOther, 1), all.of(back, 1))
-	require.NotSame(t, all.of(toOther, 1), all.of(near, 1))
+	require.Same(t, all.of(toOther(), 1), all.of(back, 1))
+	require.NotSame(t, all.of(toOther(), 1), all.of(near, 1))
 }
 
 // A route hangs once enough transfers have been in hand for as long as a command may take and none came to its end. From then on only a few
@@ -73,14 +75,14 @@ func TestRouteDoesNotHang(t *testing.T) {
 // routeAt returns a route, its clock, and what tries to take a turn.
 func routeAt() (r *route, now *time.Time, enter func() bool) {
 	clock := time.Now()
-	r = new(routes).of(toOther, 2*recoveryWidth)
+	r = new(routes).of(toOther(), 2*recoveryWidth)
 	return r, &clock, func() bool { return r.enter(context.Background(), nil, func() time.Time { return clock }) }
 }
 
 // A turn is waited for while the route doesn't hang, and not beyond the end of the context or of the coordinator.
 func TestRouteIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	r := new(routes).of(toOther, 1)
+	r := new(routes).of(toOther(), 1)
 	begun := time.Now()
 	now := func() time.Time { return begun }
 	require.True(t, r.enter(t.Context(), nil, now))

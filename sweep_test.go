@@ -53,13 +53,13 @@ func TestSweepPassesOverWhatHangs(t *testing.T) {
 	t.Parallel()
 	c := unconnected(t)
 	s := c.newSweep(&inHand{})
-	far := s.hands.routes.of(toOther, s.width)
+	far := s.hands.routes.of(toOther(), s.width)
 	far.quiet, far.hangs = c.now(), true
 	for range routeTrial {
 		far.turns <- struct{}{}
 	}
 	for _, id := range []string{"1", "2", "near"} {
-		stalled := toOther // not what a digest says: stuck at once, if it is begun
+		stalled := toOther() // not what a digest says: stuck at once, if it is begun
 		if stalled.ID = id; id == "near" {
 			stalled.Legs = []mongostore.Leg{{}, {}}
 		}
@@ -83,10 +83,10 @@ func TestSweepEndsWhileItWaits(t *testing.T) {
 	}{context.Canceled: {ended, unconnected(t)}, ErrClosed: {t.Context(), closed}} {
 		s := row.c.newSweep(&inHand{})
 		s.slots = nil // which never has room
-		s.begin(row.ctx, toOther, row.c.takeOver())
+		s.begin(row.ctx, toOther(), row.c.takeOver())
 		require.Zero(t, s.end())
 		require.Equal(t, want, s.early)
-		require.Empty(t, s.hands.routes.of(toOther, s.width).turns)
+		require.Empty(t, s.hands.routes.of(toOther(), s.width).turns)
 		require.Empty(t, s.hands.busy)
 	}
 }
