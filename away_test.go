@@ -139,6 +139,57 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 	}
 }
 
+// Hundreds of transfers to a cluster that has fallen silent, more than a sweep begins with at once, keep a worker from recovering what has
+// stalled elsewhere no longer than a command may take, and not until each of them was given up. They leave room for callers, too, however
+// few executions may be under way.
+func TestWorkerPassesOverHundredsThatHang(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		far   int
+		group transfer.GroupCommit
+	}{
+		"many": {600, transfer.GroupCommit{}},
+		"few":  {200, transfer.GroupCommit{MaxPending: 16}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100, 0)
+			b.insert("other", bson.M{"_id": "z", "balance": int64(0)})
+			net := &silence{}
+			other := transfer.WithLedger("other", b.through(options.Client().SetDialer(net)).Collection("other"))
+			c := b.coordinator(b.db, other, transfer.WithStallThreshold(time.Second), transfer.WithGroupCommit(row.group))
+			far := func(id string) transfer.Request {
+				return transfer.Request{ID: id, Legs: []transfer.Leg{
+					{Account: "a", Amount: transfer.Units(-1)}, {Ledger: "other", Account: "z", Amount: transfer.Units(1)},
+				}}
+			}
+			_, err := c.Transfer(t.Context(), far("warm"))
+			require.NoError(t, err)
+			_, err = c.Hold(t.Context(), far("far"), time.Hour)
+			require.NoError(t, err)
+			b.stallAt("near", 4, lost, 60)
+			net.set(true)
+			planted := b.plant("far", row.far, bson.M{"state": "Committed", "committedAt": before(1), "lastModified": before(1)})
+			since := time.Now()
+			end := inBackground(t, c)
+			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+			defer cancel()
+			_, err = b.Wait(ctx, "near")
+			require.NoError(t, err)
+			_, err = c.Transfer(ctx, move("meanwhile", "a", "b", 1))
+			require.NoError(t, err)
+			require.Less(t, time.Since(since), 25*time.Second, "it has waited until the others were given up, after 30 s")
+			kill(c)
+			end()
+
+			b.remove("transfers", planted...)
+			_, err = b.coordinator(b.db, transfer.WithLedger("other", b.db.Collection("other"))).Void(t.Context(), "far")
+			require.NoError(t, err)
+			b.audit(initial(100, 0))
+		})
+	}
+}
+
 // lateDialer has no way to its server for the first few tries.
 type lateDialer struct{ left atomic.Int32 }
 

@@ -135,3 +135,27 @@ func TestRecoveryLeavesHoldsAlone(t *testing.T) {
 	}
 	b.audit(initial(200, 0))
 }
+
+// A hold that somebody has decided as expired, and died, is one that ran out, whoever brings it to its end.
+func TestExpiredIsCountedWhoeverDecided(t *testing.T) {
+	t.Parallel()
+	for n := 3; n <= 4; n++ { // the decision is made: one of the undo, one of the finish
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100, 0)
+			b.hold("h", 60, time.Hour)
+			b.expire("h")
+			b.dying(n, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+				_, err := c.Post(ctx, "h")
+				return err
+			})
+			rec, err := b.Get(t.Context(), "h")
+			require.NoError(t, err)
+			require.Equal(t, transfer.StateRollback, rec.State)
+			report, err := b.coordinator(b.db, transfer.WithStallThreshold(0)).Recover(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, transfer.RecoveryReport{Found: 1, Failed: 1, Expired: 1}, report)
+			b.audit(initial(100, 0))
+		})
+	}
+}

@@ -3,12 +3,15 @@ package transfer_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -144,7 +147,9 @@ func TestRacingSweepsOfOneProcess(t *testing.T) {
 	b.audit(initial(1000, 0))
 }
 
-// A process doesn't begin again and again with a transfer that hangs. After a while it counts it as stuck.
+// A process doesn't begin again and again with a transfer that hangs. While somebody waits for it, who will tell what becomes of it, others
+// leave it out, but not for long; once nobody does, each sweep counts it as stuck. One that its context cuts short tells that, and counts
+// nothing.
 func TestTransferThatHangs(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)
@@ -155,28 +160,88 @@ func TestTransferThatHangs(t *testing.T) {
 	_, err := c.Transfer(t.Context(), move("warm", "a", "b", 1))
 	require.NoError(t, err)
 	net.set(true)
+	sweep := func(want transfer.RecoveryReport) {
+		t.Helper()
+		report, err := c.Recover(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want, report)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waiting := make(chan error, 2)
 	var begun transfer.Record
-	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		defer cancel()
-		_, _ = c.Recover(ctx) // what it has begun goes on
-		begun, err = b.Get(t.Context(), "t")
-		return err == nil && begun.Epoch >= 3
-	}, 20*time.Second, time.Millisecond)
-	require.EqualValues(t, 3, begun.Epoch)
-	report, err := c.Recover(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, report)
+	for n := range 2 {
+		go func() {
+			report, err := c.Recover(ctx)
+			if err == nil || report != (transfer.RecoveryReport{}) {
+				err = fmt.Errorf("it was not cut short: %+v, %w", report, err)
+			}
+			waiting <- err
+		}()
+		require.Eventually(t, func() bool {
+			begun, err = b.Get(t.Context(), "t")
+			return err == nil && begun.Epoch == int64(n)+2
+		}, 20*time.Second, time.Millisecond)
+	}
+	sweep(transfer.RecoveryReport{})
 	c.SetClockAhead(30 * time.Second)
-	report, err = c.Recover(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, transfer.RecoveryReport{Found: 1, Stuck: 1}, report)
+	sweep(transfer.RecoveryReport{Found: 1, Stuck: 1})
+	c.SetClockAhead(0)
+	cancel()
+	for range 2 {
+		require.Equal(t, context.Canceled, <-waiting)
+	}
+	for range 2 {
+		sweep(transfer.RecoveryReport{Found: 1, Stuck: 1})
+	}
 	rec, err := b.Get(t.Context(), "t")
 	require.NoError(t, err)
 	require.Equal(t, begun.Epoch, rec.Epoch, "it was not begun once more")
 	kill(c)
 	b.recoverAll()
 	b.audit(initial(100, 0))
+}
+
+// A sweep that is cut short, because its context ends or the coordinator is closed, tells so. What it has not begun, or what goes on in the
+// background, is in none of its numbers: nothing is stuck.
+func TestRecoverIsCutShort(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		cut  func(c *transfer.Coordinator, cancel func())
+		want error
+	}{
+		"context":        {func(_ *transfer.Coordinator, cancel func()) { cancel() }, context.Canceled},
+		"close":          {func(c *transfer.Coordinator, _ func()) { go kill(c) }, transfer.ErrClosed},
+		"close in peace": {func(c *transfer.Coordinator, _ func()) { go func() { _ = c.Close(context.Background()) }() }, transfer.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const stalled = 300
+			b := newBank(t, stalled, 0)
+			b.leaveCommitted("t", "b", stalled)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var (
+				c   *transfer.Coordinator
+				cut sync.Once
+				log logged
+			)
+			written := &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+				if e.CommandName == "update" || e.CommandName == "bulkWrite" {
+					cut.Do(func() { row.cut(c, cancel) })
+				}
+			}}
+			few := transfer.WithGroupCommit(transfer.GroupCommit{MaxBatch: 4, MaxPending: 16}) // so that most are not begun by then
+			c = b.coordinator(b.through(options.Client().SetMonitor(written)), few, transfer.WithLogger(slog.New(&log)))
+			report, err := c.Recover(ctx)
+			require.Equal(t, row.want, err)
+			require.Equal(t, transfer.RecoveryReport{Found: report.Succeeded, Succeeded: report.Succeeded}, report)
+			require.Less(t, report.Found, stalled)
+			require.Zero(t, log.count("a stalled transfer could not be finished"))
+			b.recoverAll()
+			b.audit(initial(stalled, 0))
+		})
+	}
 }
 
 // A caller who waits for a stalled transfer takes it over itself once the threshold has passed.

@@ -107,7 +107,7 @@ func (w *worker) expire(ctx context.Context) error {
 }
 
 // leave waits for what a sweep has begun, but not for long: transfers to a cluster that is away must not keep the next sweep from what
-// has stalled elsewhere. They go on in the background.
+// has stalled elsewhere. They go on in the background, and when many of them hang the sweeps pass over the others like them: see route.
 func (w *worker) leave(s *sweep) {
 	s.step()
 	w.all.Go(func() { s.end() })
@@ -150,8 +150,9 @@ func (w *worker) run(ctx context.Context, t mongostore.Transfer) {
 
 // inHand are the transfers that are worked on, by ID. The zero value is none.
 type inHand struct {
-	mu   sync.Mutex
-	busy map[string]bool
+	mu     sync.Mutex
+	busy   map[string]bool
+	routes routes // of those that are swept
 }
 
 // reserve takes a transfer in hand. It reports false for one that is.

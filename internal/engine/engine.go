@@ -39,6 +39,7 @@ type Engine struct {
 	closed  bool
 	stopped bool                // a Close has given up
 	running map[string]underway // executions by transfer ID
+	awaited map[string]int      // callers of Execute by transfer ID
 	all     sync.WaitGroup      // executions
 	lanes   map[mongostore.Lane]*lane
 	servers map[mongostore.Cluster]*server
@@ -57,7 +58,7 @@ func New(store *mongostore.Store, log *slog.Logger, now func() time.Time, limits
 	return &Engine{
 		store: store, log: log, now: now, base: base, cancel: cancel,
 		closing: make(chan struct{}), limits: limits, places: make(chan struct{}, limits.MaxPending),
-		running: map[string]underway{}, lanes: map[mongostore.Lane]*lane{},
+		running: map[string]underway{}, awaited: map[string]int{}, lanes: map[mongostore.Lane]*lane{},
 		servers: map[mongostore.Cluster]*server{},
 	}
 }
@@ -84,6 +85,26 @@ func (e *Engine) Executions(transferID string) (n int, since time.Time) {
 	defer e.mu.Unlock()
 	here := e.running[transferID]
 	return here.n, here.since
+}
+
+// Awaited reports whether somebody waits for an execution of a transfer to end, or to begin. The others go on in the background.
+func (e *Engine) Awaited(transferID string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.awaited[transferID] > 0
+}
+
+// await counts a caller who waits for an execution of a transfer. The function that it returns says that this is over.
+func (e *Engine) await(transferID string) (over func()) {
+	add := func(n int) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.awaited[transferID] += n; e.awaited[transferID] == 0 {
+			delete(e.awaited, transferID)
+		}
+	}
+	add(1)
+	return func() { add(-1) }
 }
 
 // Close lets no new execution begin and waits for those under way. When ctx ends they are stopped where they are, and

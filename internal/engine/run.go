@@ -60,6 +60,7 @@ type run struct {
 func (e *Engine) Execute(
 	ctx context.Context, w *mongostore.Work, start protocol.Start, until protocol.State,
 ) (Result, error) {
+	defer e.await(w.Transfer.ID)()
 	if err := e.admit(ctx); err != nil {
 		return Result{}, err
 	}
