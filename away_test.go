@@ -190,6 +190,46 @@ func TestWorkerPassesOverHundredsThatHang(t *testing.T) {
 	}
 }
 
+// Recover comes back to what it has passed over: of a cluster that answers again meanwhile nothing is left.
+func TestRecoverComesBackToWhatHung(t *testing.T) {
+	t.Parallel()
+	const far = 40
+	b := newBank(t, 100, 0)
+	b.insert("other", bson.M{"_id": "z", "balance": int64(0)})
+	net, s := &silence{}, newSearches()
+	c := b.coordinator(b.through(s.client()), transfer.WithStallThreshold(time.Second), transfer.WithGroupCommit(transfer.GroupCommit{MaxPending: 16}),
+		transfer.WithLedger("other", b.through(options.Client().SetDialer(net)).Collection("other")))
+	request := func(id string) transfer.Request {
+		return transfer.Request{ID: id, Legs: []transfer.Leg{
+			{Account: "a", Amount: transfer.Units(-1)}, {Ledger: "other", Account: "z", Amount: transfer.Units(1)},
+		}}
+	}
+	_, err := c.Transfer(t.Context(), request("warm"))
+	require.NoError(t, err)
+	_, err = c.Hold(t.Context(), request("far"), time.Hour)
+	require.NoError(t, err)
+	planted := b.plant("far", far, bson.M{"state": "Committed", "committedAt": before(1), "lastModified": before(1)})
+	net.set(true)
+	type told struct {
+		report transfer.RecoveryReport
+		err    error
+	}
+	done := make(chan told, 1)
+	go func() {
+		report, err := c.Recover(t.Context())
+		done <- told{report, err}
+	}()
+	<-s.stalled
+	<-s.stalled // once more: not all could be begun with
+	net.set(false)
+	require.Equal(t, told{transfer.RecoveryReport{Found: far, Succeeded: far}, nil}, <-done)
+
+	b.remove("transfers", planted...)
+	_, err = c.Void(t.Context(), "far")
+	require.NoError(t, err)
+	require.Equal(t, initial(99, 0), b.balances())
+}
+
 // lateDialer has no way to its server for the first few tries.
 type lateDialer struct{ left atomic.Int32 }
 

@@ -38,7 +38,7 @@ type RecoveryReport struct {
 	Failed    int // brought to StateFail
 	Expired   int // holds that ran out; part of Failed
 	// Stuck were left as they are: a collection that is not registered here, an account that is gone, a server that is away, or this process
-	// is at it already and nobody waits for that; see [Query].
+	// is at it already and nobody waits for that; see [Query]. Those that were under way when ctx ended go on in the background.
 	Stuck int
 }
 
@@ -46,12 +46,11 @@ type RecoveryReport struct {
 // their end: Committed ones to StateSuccess, others by the policy (see [WithStallPolicy]). Holds it leaves alone until they expire, and
 // then voids. It is safe beside live executions and other sweeps. What is still StateInitiated is left to [Coordinator.Run].
 //
-// With an error the sweep has ended early: that of the search, ErrClosed when the Coordinator was closed, or that of ctx. The report tells
-// what had come to its end by then, and what was stuck. What was not begun is in none of its numbers, nor is what was under way: that goes
-// on in the background, unless it was not taken over yet or Close has stopped it.
+// With an error not everything was begun: it is that of the search, ErrClosed when the Coordinator was closed, or that of ctx. The report
+// tells of what was begun by then.
 //
-// A server that is away doesn't hold up transfers that don't touch it: when many hang, the others that touch the same places are passed
-// over, as Stuck.
+// A server that is away doesn't hold up transfers that don't touch it: when many hang, the others that touch the same places wait until all
+// else was begun, and if they still hang after 30 s more they are Stuck.
 //
 // A transfer that can't be finished, because an account is gone or the server refuses to write to it, doesn't hold up the others. Its
 // [Record].Stuck tells why, [Query].Stuck lists all of these, and it is tried again, after twice the stall threshold, then four times, up
@@ -61,7 +60,12 @@ func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
 		return RecoveryReport{}, err
 	}
 	s := c.newSweep(&inHand{})
+	s.returns = true
 	err := s.everything(ctx)
+	if err == nil && s.passed > 0 {
+		s.passed, s.returns, s.until = 0, false, c.now().Add(recoveryLimit)
+		err = s.everything(ctx)
+	}
 	report := s.end()
 	return report, because(err, s.early)
 }
@@ -128,7 +132,9 @@ type sweep struct {
 	mu          sync.Mutex
 	report      RecoveryReport
 	early       error           // why it has ended before everything was begun and done
-	passed      int             // transfers that it has passed over
+	returns     bool            // it comes back to what it passes over
+	until       time.Time       // how long it then waits for routes that hang
+	passed      int             // how often it has passed over a transfer since
 	often       bool            // it comes again soon: what is left then is not worth a warning each time
 	left        map[string]bool // what could not be finished, or is left to others: a threshold of zero would find it again and again
 }
@@ -166,7 +172,7 @@ func (s *sweep) begin(ctx context.Context, t mongostore.Transfer, start protocol
 // enter waits for a turn of a transfer's route, and for a slot. It reports false if the transfer is passed over.
 func (s *sweep) enter(ctx context.Context, t mongostore.Transfer, r *route) bool {
 	closing := s.coordinator.engine.Closing()
-	if !r.enter(ctx, closing, s.coordinator.now) {
+	if !r.enter(ctx, closing, s.coordinator.now, s.until) {
 		if !s.stops(ctx) {
 			s.passOver(t.ID, r)
 		}
@@ -195,6 +201,11 @@ func (s *sweep) stops(ctx context.Context) bool {
 	return true
 }
 
+// stopped reports whether a transfer was not begun, or not ended, because the sweep ends early.
+func (s *sweep) stopped(ctx context.Context, err error) bool {
+	return (errors.Is(err, engine.ErrNothingSent) || s.coordinator.engine.Closed()) && s.stops(ctx)
+}
+
 // step waits until what was begun since the latest step is done, but not for long: what is held up must not hold up the rest.
 func (s *sweep) step() {
 	done := make(chan struct{})
@@ -220,7 +231,7 @@ func (s *sweep) leaves(id string) bool {
 }
 
 // recover takes one transfer over. It reports whether that came to an end, be it that others have the transfer or that it is stuck. What
-// the end of the sweep has cut short is neither stuck nor done: it is not counted.
+// was not begun because the sweep ends early is neither stuck nor done: it is not counted.
 func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, start protocol.Start) (ended bool) {
 	c := s.coordinator
 	if n, since := c.engine.Executions(t.ID); n >= maxExecutions {
@@ -239,7 +250,7 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, start protoc
 		result, err = c.engine.Execute(limited, w, start, protocol.Success)
 	}
 	switch {
-	case err != nil && s.stops(ctx):
+	case err != nil && s.stopped(ctx, err):
 	case err != nil:
 		s.stuck(t.ID, because(err, result.Cause))
 	case result.Outcome == protocol.Finished:
@@ -279,10 +290,15 @@ func (s *sweep) stuck(id string, cause error) {
 	s.leave(id)
 }
 
-// passOver counts a transfer that is not begun because of others that hang. There may be many: one warning is enough.
+// passOver counts a transfer that is not begun because of others that hang, unless it comes back to it. There may be many: one warning is
+// enough.
 func (s *sweep) passOver(id string, r *route) {
+	s.passed++
+	if s.returns {
+		return
+	}
 	level := slog.LevelDebug
-	if s.passed++; s.passed == 1 {
+	if s.passed == 1 {
 		level = slog.LevelWarn
 	}
 	s.tell(level, id, r.hanging())

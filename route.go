@@ -17,6 +17,8 @@ const (
 	routeLimit = mongostore.CommandLimit
 	// routeTrial is how many transfers of a route have to hang for that, and how many are tried after it: to notice when they no longer do.
 	routeTrial = 16
+	// routePoll is how often who waits for a route that hangs looks whether it still does.
+	routePoll = 50 * time.Millisecond
 )
 
 // route is what recovery knows of the transfers that touch the same places. Where one of these is away they all hang, and which one it is
@@ -59,22 +61,26 @@ func (rs *routes) of(t mongostore.Transfer, width int) *route {
 	return rs.all[key]
 }
 
-// enter takes a turn, for which it waits while the route doesn't hang. It reports false where that is in vain: ctx has ended, the
-// coordinator closes, or the route hangs and is on trial already.
-func (r *route) enter(ctx context.Context, closing <-chan struct{}, now func() time.Time) bool {
+// enter takes a turn, for which it waits while the route doesn't hang, and until the given time while it does. It reports false where that
+// is in vain: ctx has ended, the coordinator closes, or the route hangs and is on trial already.
+func (r *route) enter(ctx context.Context, closing <-chan struct{}, now func() time.Time, until time.Time) bool {
 	for {
+		turns := r.turns
 		patience, hangs := r.judge(now())
 		if hangs && len(r.turns) >= r.trial() {
-			return false
+			turns, patience = nil, min(until.Sub(now()), routePoll)
+			if patience <= 0 {
+				return false
+			}
 		}
 		select {
-		case r.turns <- struct{}{}:
+		case turns <- struct{}{}:
 			return true
 		default:
 		}
 		judgement := time.NewTimer(patience)
 		select {
-		case r.turns <- struct{}{}:
+		case turns <- struct{}{}:
 			judgement.Stop()
 			return true
 		case <-judgement.C:

@@ -72,11 +72,31 @@ func TestRouteDoesNotHang(t *testing.T) {
 	require.True(t, enter())
 }
 
+// Who comes back to a route that hangs waits for it, without one more trial, until it doesn't, or for as long as it has time.
+func TestRouteThatHangsIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	r := new(routes).of(toOther(), 2*routeTrial)
+	r.hangs = true
+	for range routeTrial {
+		r.turns <- struct{}{}
+	}
+	require.False(t, r.enter(t.Context(), nil, time.Now, time.Now().Add(2*routePoll)))
+	entered := make(chan bool)
+	go func() { entered <- r.enter(t.Context(), nil, time.Now, time.Now().Add(time.Hour)) }()
+	select {
+	case <-entered:
+		require.Fail(t, "it was one more trial")
+	case <-time.After(2 * routePoll):
+	}
+	r.leave(time.Now(), true)
+	require.True(t, <-entered)
+}
+
 // routeAt returns a route, its clock, and what tries to take a turn.
 func routeAt() (r *route, now *time.Time, enter func() bool) {
 	clock := time.Now()
 	r = new(routes).of(toOther(), 2*recoveryWidth)
-	return r, &clock, func() bool { return r.enter(context.Background(), nil, func() time.Time { return clock }) }
+	return r, &clock, func() bool { return r.enter(context.Background(), nil, func() time.Time { return clock }, clock) }
 }
 
 // A turn is waited for while the route doesn't hang, and not beyond the end of the context or of the coordinator.
@@ -85,15 +105,15 @@ func TestRouteIsWaitedFor(t *testing.T) {
 	r := new(routes).of(toOther(), 1)
 	begun := time.Now()
 	now := func() time.Time { return begun }
-	require.True(t, r.enter(t.Context(), nil, now))
+	require.True(t, r.enter(t.Context(), nil, now, begun))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.False(t, r.enter(ended, nil, now))
+	require.False(t, r.enter(ended, nil, now, begun))
 	closed := make(chan struct{})
 	close(closed)
-	require.False(t, r.enter(t.Context(), closed, now))
+	require.False(t, r.enter(t.Context(), closed, now, begun))
 	entered := make(chan bool)
-	go func() { entered <- r.enter(t.Context(), nil, now) }()
+	go func() { entered <- r.enter(t.Context(), nil, now, begun) }()
 	r.leave(begun, true)
 	require.True(t, <-entered)
 }
