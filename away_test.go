@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
@@ -190,44 +192,55 @@ func TestWorkerPassesOverHundredsThatHang(t *testing.T) {
 	}
 }
 
-// Recover comes back to what it has passed over: of a cluster that answers again meanwhile nothing is left.
+// Recover comes back to what it has passed over: of a cluster that answers again meanwhile nothing is left. What still hangs is stuck.
 func TestRecoverComesBackToWhatHung(t *testing.T) {
 	t.Parallel()
-	const far = 40
-	b := newBank(t, 100, 0)
-	b.insert("other", bson.M{"_id": "z", "balance": int64(0)})
-	net, s := &silence{}, newSearches()
-	c := b.coordinator(b.through(s.client()), transfer.WithStallThreshold(time.Second), transfer.WithGroupCommit(transfer.GroupCommit{MaxPending: 16}),
-		transfer.WithLedger("other", b.through(options.Client().SetDialer(net)).Collection("other")))
-	request := func(id string) transfer.Request {
-		return transfer.Request{ID: id, Legs: []transfer.Leg{
-			{Account: "a", Amount: transfer.Units(-1)}, {Ledger: "other", Account: "z", Amount: transfer.Units(1)},
-		}}
-	}
-	_, err := c.Transfer(t.Context(), request("warm"))
-	require.NoError(t, err)
-	_, err = c.Hold(t.Context(), request("far"), time.Hour)
-	require.NoError(t, err)
-	planted := b.plant("far", far, bson.M{"state": "Committed", "committedAt": before(1), "lastModified": before(1)})
-	net.set(true)
-	type told struct {
-		report transfer.RecoveryReport
-		err    error
-	}
-	done := make(chan told, 1)
-	go func() {
-		report, err := c.Recover(t.Context())
-		done <- told{report, err}
-	}()
-	<-s.stalled
-	<-s.stalled // once more: not all could be begun with
-	net.set(false)
-	require.Equal(t, told{transfer.RecoveryReport{Found: far, Succeeded: far}, nil}, <-done)
+	const far, inHand = 40, 8 // half of MaxPending
+	for name, stays := range map[string]bool{"it answers": false, "it still hangs": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100, 0)
+			b.insert("other", bson.M{"_id": "z", "balance": int64(0)})
+			net, s, log := &silence{}, newSearches(), &logged{}
+			c := b.coordinator(b.through(s.client()), transfer.WithStallThreshold(time.Second), transfer.WithLogger(slog.New(log)),
+				transfer.WithGroupCommit(transfer.GroupCommit{MaxPending: 2 * inHand}),
+				transfer.WithLedger("other", b.through(options.Client().SetDialer(net)).Collection("other")))
+			setAhead := c.ClockAhead()
+			request := func(id string) transfer.Request {
+				return transfer.Request{ID: id, Legs: []transfer.Leg{
+					{Account: "a", Amount: transfer.Units(-1)}, {Ledger: "other", Account: "z", Amount: transfer.Units(1)},
+				}}
+			}
+			_, err := c.Transfer(t.Context(), request("warm"))
+			require.NoError(t, err)
+			_, err = c.Hold(t.Context(), request("far"), time.Hour)
+			require.NoError(t, err)
+			planted := b.plant("far", far, bson.M{"state": "Committed", "committedAt": before(1), "lastModified": before(1)})
+			net.set(true)
+			done := make(chan transfer.RecoveryReport, 1)
+			go func() {
+				report, err := c.Recover(t.Context())
+				assert.NoError(t, err)
+				done <- report
+			}()
+			<-s.stalled
+			<-s.stalled // once more: not all could be begun with
+			if stays {
+				setAhead(time.Hour)
+				const warning = "a stalled transfer could not be finished"
+				require.Eventually(t, func() bool { return log.count(warning) > 0 }, 20*time.Second, time.Millisecond)
+			}
+			net.set(false)
+			report := <-done
+			require.Equal(t, transfer.RecoveryReport{Found: far, Succeeded: report.Succeeded, Stuck: far - report.Succeeded}, report)
+			require.Equal(t, stays, report.Stuck > 0, "%+v", report)
 
-	b.remove("transfers", planted...)
-	_, err = c.Void(t.Context(), "far")
-	require.NoError(t, err)
-	require.Equal(t, initial(99, 0), b.balances())
+			b.remove("transfers", planted...)
+			_, err = c.Void(t.Context(), "far")
+			require.NoError(t, err)
+			require.Equal(t, initial(99, 0), b.balances())
+		})
+	}
 }
 
 // lateDialer has no way to its server for the first few tries.

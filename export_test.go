@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,6 +15,11 @@ func (c *Coordinator) PurgedBefore(t time.Time) {
 }
 
 // SetClockAhead makes a coordinator believe that it is later by so much, but for what is under way.
-func (c *Coordinator) SetClockAhead(d time.Duration) {
-	c.now = func() time.Time { return time.Now().Add(d) }
+func (c *Coordinator) SetClockAhead(d time.Duration) { c.ClockAhead()(d) }
+
+// ClockAhead returns what makes a coordinator believe, from then on, that it is later by so much.
+func (c *Coordinator) ClockAhead() func(time.Duration) {
+	var ahead atomic.Int64
+	c.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	return func(d time.Duration) { ahead.Store(int64(d)) }
 }

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
@@ -96,6 +97,19 @@ func TestSweepEndsWhileItWaits(t *testing.T) {
 		require.Empty(t, s.hands.routes.of(toOther(), s.width).turns)
 		require.Empty(t, s.hands.busy)
 	}
+}
+
+// What was not begun when the context ended is told by an error; what was under way then is stuck.
+func TestSweepTellsWhatWasNotBegun(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := unconnected(t).newSweep(&inHand{})
+	require.False(t, s.stopped(ended, engine.ErrUnfinished))
+	require.False(t, s.stopped(t.Context(), engine.ErrNothingSent))
+	require.NoError(t, s.early)
+	require.True(t, s.stopped(ended, engine.ErrNothingSent))
+	require.Equal(t, context.Canceled, s.early)
 }
 
 // A sweep doesn't wait for those that are on trial before it begins with the next ones.
