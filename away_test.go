@@ -37,6 +37,23 @@ func (b *bank) mute() transfer.Option {
 	return transfer.WithLedger("other", client.Database(b.db.Name()).Collection("more"))
 }
 
+// toZ moves a unit from account a to account z of the ledger other.
+func toZ(id string) transfer.Request {
+	return transfer.Request{ID: id, Legs: []transfer.Leg{
+		{Account: "a", Amount: transfer.Units(-1)}, {Ledger: "other", Account: "z", Amount: transfer.Units(1)},
+	}}
+}
+
+// holdNear holds a transfer to z, whose ledger is on the same server here, and returns the coordinator that has it so.
+func (b *bank) holdNear(id string) *transfer.Coordinator {
+	b.t.Helper()
+	b.insert("more", bson.M{"_id": "z", "balance": int64(0)})
+	near := b.coordinator(b.db, transfer.WithLedger("other", b.db.Collection("more")))
+	_, err := near.Hold(b.t.Context(), toZ(id), time.Hour)
+	require.NoError(b.t, err)
+	return near
+}
+
 // searches are what a worker looks for in the transfers.
 type searches struct{ stalled, expired chan struct{} }
 
@@ -104,12 +121,7 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBank(t, 100, 0)
-			near := b.coordinator(b.db, transfer.WithLedger("other", b.db.Collection("more")))
-			b.insert("more", bson.M{"_id": "z", "balance": int64(0)})
-			_, err := near.Hold(t.Context(), transfer.Request{ID: "far", Legs: []transfer.Leg{
-				{Account: "a", Amount: transfer.Units(-1)}, {Ledger: "other", Account: "z", Amount: transfer.Units(1)},
-			}}, time.Hour)
-			require.NoError(t, err)
+			near := b.holdNear("far")
 
 			s := newSearches()
 			worker := b.coordinator(b.through(s.client()), b.mute(), transfer.WithStallThreshold(row.threshold))
@@ -134,7 +146,7 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 			require.Less(t, time.Since(since), mongostore.CommandLimit)
 
 			b.remove("transfers", far...)
-			_, err = near.Void(t.Context(), "far")
+			_, err := near.Void(t.Context(), "far")
 			require.NoError(t, err)
 			b.audit(initial(100, 0))
 		})
@@ -160,14 +172,9 @@ func TestWorkerPassesOverHundredsThatHang(t *testing.T) {
 			net := &silence{}
 			other := transfer.WithLedger("other", b.through(options.Client().SetDialer(net)).Collection("other"))
 			c := b.coordinator(b.db, other, transfer.WithStallThreshold(time.Second), transfer.WithGroupCommit(row.group))
-			far := func(id string) transfer.Request {
-				return transfer.Request{ID: id, Legs: []transfer.Leg{
-					{Account: "a", Amount: transfer.Units(-1)}, {Ledger: "other", Account: "z", Amount: transfer.Units(1)},
-				}}
-			}
-			_, err := c.Transfer(t.Context(), far("warm"))
+			_, err := c.Transfer(t.Context(), toZ("warm"))
 			require.NoError(t, err)
-			_, err = c.Hold(t.Context(), far("far"), time.Hour)
+			_, err = c.Hold(t.Context(), toZ("far"), time.Hour)
 			require.NoError(t, err)
 			b.stallAt("near", 4, lost, 60)
 			net.set(true)
@@ -206,14 +213,9 @@ func TestRecoverComesBackToWhatHung(t *testing.T) {
 				transfer.WithGroupCommit(transfer.GroupCommit{MaxPending: 2 * inHand}),
 				transfer.WithLedger("other", b.through(options.Client().SetDialer(net)).Collection("other")))
 			setAhead := c.ClockAhead()
-			request := func(id string) transfer.Request {
-				return transfer.Request{ID: id, Legs: []transfer.Leg{
-					{Account: "a", Amount: transfer.Units(-1)}, {Ledger: "other", Account: "z", Amount: transfer.Units(1)},
-				}}
-			}
-			_, err := c.Transfer(t.Context(), request("warm"))
+			_, err := c.Transfer(t.Context(), toZ("warm"))
 			require.NoError(t, err)
-			_, err = c.Hold(t.Context(), request("far"), time.Hour)
+			_, err = c.Hold(t.Context(), toZ("far"), time.Hour)
 			require.NoError(t, err)
 			planted := b.plant("far", far, bson.M{"state": "Committed", "committedAt": before(1), "lastModified": before(1)})
 			net.set(true)
@@ -267,12 +269,7 @@ func TestDecidingAHoldWaitsForACluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBank(t, 100, 0)
-			near := b.coordinator(b.db, transfer.WithLedger("other", b.db.Collection("more")))
-			b.insert("more", bson.M{"_id": "z", "balance": int64(0)})
-			_, err := near.Hold(t.Context(), transfer.Request{ID: "h", Legs: []transfer.Leg{
-				{Account: "a", Amount: transfer.Units(-1)}, {Ledger: "other", Account: "z", Amount: transfer.Units(1)},
-			}}, time.Hour)
-			require.NoError(t, err)
+			b.holdNear("h")
 			dialer := &lateDialer{}
 			dialer.left.Store(3)
 			late := b.through(options.Client().SetDialer(dialer).SetServerSelectionTimeout(100 * time.Millisecond))

@@ -45,12 +45,7 @@ func TestExpiry(t *testing.T) {
 			t.Run(fmt.Sprint(name, " stalled ", stalled), func(t *testing.T) {
 				t.Parallel()
 				b := newBank(t, 100, 0)
-				if stalled {
-					b.stallHold("h", 3)
-				} else {
-					b.hold("h", 60, time.Hour)
-				}
-				b.expire("h")
+				b.expiredHold(stalled)
 				require.ErrorIs(t, act(b), transfer.ErrExpired)
 				rec, err := b.Void(t.Context(), "h")
 				require.NoError(t, err)
@@ -64,6 +59,17 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
+// expiredHold leaves hold h of 60 that has expired, be it before everything was held.
+func (b *bank) expiredHold(stalled bool) {
+	b.t.Helper()
+	if stalled {
+		b.stallHold("h", 3)
+	} else {
+		b.hold("h", 60, time.Hour)
+	}
+	b.expire("h")
+}
+
 // Void and Cancel of a hold that has expired say so, though no sweep has come by yet: whoever asks later is told the same as if one had.
 func TestVoidAfterExpiry(t *testing.T) {
 	t.Parallel()
@@ -75,12 +81,7 @@ func TestVoidAfterExpiry(t *testing.T) {
 			t.Run(fmt.Sprint(name, " stalled ", stalled), func(t *testing.T) {
 				t.Parallel()
 				b := newBank(t, 100, 0)
-				if stalled {
-					b.stallHold("h", 3)
-				} else {
-					b.hold("h", 60, time.Hour)
-				}
-				b.expire("h")
+				b.expiredHold(stalled)
 				for range 2 {
 					rec, err := act(b)
 					require.NoError(t, err)

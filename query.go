@@ -44,10 +44,11 @@ func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 
 // stored reads a transfer, or returns ErrTransferNotFound.
 func (c *Coordinator) stored(ctx context.Context, id string) (mongostore.Transfer, error) {
-	return c.storedAsRead(ctx, id, c.store.GetTransfer)
+	return c.storedBy(ctx, id, c.store.GetTransfer)
 }
 
-func (c *Coordinator) storedAsRead(
+// storedBy reads a transfer so, again and again until that is answered.
+func (c *Coordinator) storedBy(
 	ctx context.Context, id string, read func(context.Context, string) (mongostore.Transfer, bool, error),
 ) (stored mongostore.Transfer, err error) {
 	found := false

@@ -47,7 +47,8 @@ type MarkerRepair struct {
 // this very amount.
 //
 //   - nil: it was removed, by this call.
-//   - ErrNotRepairable: it is not there, or has another amount, or its transfer is under way and will settle it.
+//   - ErrNotRepairable: it is not there, or has another amount, or its transfer is under way and will settle it. The ID of a lost transfer
+//     stays as it was, unless somebody else removes the marker at the same time.
 //   - ErrAmountKind, ErrOverflow: the balance is not one that the amount can be added to.
 //   - ErrAccountNotFound, ErrInvalidRequest, ErrClosed.
 //   - ErrInDoubt: audit again.

@@ -64,16 +64,12 @@ func wrongOpen(t *mongostore.AuditTransfer) string {
 	return ""
 }
 
-func forward(s protocol.State) bool { return s == protocol.Committed || s == protocol.Success }
-
-func back(s protocol.State) bool { return s == protocol.Rollback || s == protocol.Fail }
-
 // wrongCommit: the decision to commit stamps its time, and nothing else does.
 func wrongCommit(t *mongostore.AuditTransfer) string {
 	switch committed := !t.CommittedAt.IsZero(); {
-	case forward(t.State) && !committed:
+	case t.State.Forward() && !committed:
 		return "there is no time of the commit"
-	case !forward(t.State) && committed:
+	case !t.State.Forward() && committed:
 		return fmt.Sprintf("it was committed at %s", t.CommittedAt.Format(time.RFC3339Nano))
 	}
 	return ""
@@ -82,9 +78,9 @@ func wrongCommit(t *mongostore.AuditTransfer) string {
 // wrongFailure: the decision to roll back says why, and nothing else does.
 func wrongFailure(t *mongostore.AuditTransfer) string {
 	switch {
-	case back(t.State) && t.Failure == nil:
+	case t.State.Back() && t.Failure == nil:
 		return "it doesn't say why"
-	case !back(t.State) && t.Failure != nil:
+	case !t.State.Back() && t.Failure != nil:
 		return fmt.Sprintf("has failed: %s (%s)", t.Failure.Code, t.Failure.Message)
 	}
 	return ""
@@ -149,9 +145,9 @@ func wrongHold(t *mongostore.AuditTransfer) string {
 		return "holds money"
 	case t.Hold && t.ExpiresAt.IsZero():
 		return "is a hold without an end"
-	case t.Hold && forward(t.State) && !t.Held:
+	case t.Hold && t.State.Forward() && !t.Held:
 		return "was posted without having been held"
-	case !t.SoundPart() || t.Posted != nil && !forward(t.State):
+	case !t.SoundPart() || t.Posted != nil && !t.State.Forward():
 		return fmt.Sprintf("%s of it was posted", t.Posted)
 	}
 	return ""
@@ -216,7 +212,7 @@ func judgeReversal(originalID, reversalID string, original, reversal *mongostore
 	case original.ReversedBy != reversalID:
 		return aboutTransfer(reversalID, WrongReversal, "it has reversed transfer %q, which says that %q did",
 			originalID, original.ReversedBy), true
-	case reversal.Reverses != originalID || !forward(reversal.State):
+	case reversal.Reverses != originalID || !reversal.State.Forward():
 		return aboutTransfer(originalID, WrongReversal, "it was reversed by transfer %q, which is %s and reverses %q",
 			reversalID, reversal.State, reversal.Reverses), true
 	}

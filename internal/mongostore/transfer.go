@@ -96,17 +96,13 @@ func (t Transfer) SoundPart() bool {
 
 // DecidedBefore reports whether a decision is stored that the state knows nothing of: somebody has set the state back.
 func (t Transfer) DecidedBefore() bool {
-	return !t.CommittedAt.IsZero() && !t.forward() || t.Failure != nil && !t.back()
+	return !t.CommittedAt.IsZero() && !t.State.Forward() || t.Failure != nil && !t.State.Back()
 }
 
 // SoundDecision reports whether a decision is stored, the time of a commit or the reason of a failure, just where the state says so.
 func (t Transfer) SoundDecision() bool {
-	return !t.CommittedAt.IsZero() == t.forward() && (t.Failure != nil) == t.back()
+	return !t.CommittedAt.IsZero() == t.State.Forward() && (t.Failure != nil) == t.State.Back()
 }
-
-func (t Transfer) forward() bool { return t.State == protocol.Committed || t.State == protocol.Success }
-
-func (t Transfer) back() bool { return t.State == protocol.Rollback || t.State == protocol.Fail }
 
 // Reserved reports whether a reversal has reserved the transfer.
 func (t Transfer) Reserved() bool { return len(elements(t.Pending)) > 0 }

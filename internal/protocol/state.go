@@ -24,6 +24,12 @@ const (
 // Final reports whether the state never changes again.
 func (s State) Final() bool { return s == Success || s == Fail }
 
+// Forward reports whether the transfer was committed.
+func (s State) Forward() bool { return s == Committed || s == Success }
+
+// Back reports whether the transfer was rolled back, or is being.
+func (s State) Back() bool { return s == Rollback || s == Fail }
+
 // Known reports whether this version of the protocol knows the state. States come from the database,
 // and a newer version may have written one.
 func (s State) Known() bool {
