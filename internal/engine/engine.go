@@ -30,7 +30,7 @@ type Engine struct {
 
 	closing chan struct{} // closed by Close
 	limits  Limits
-	places  chan struct{}  // taken by executions under way that make progress
+	gate    *gate          // where executions wait for a place
 	sending sync.WaitGroup // goroutines that send commands
 
 	obstacles obstacles
@@ -43,12 +43,14 @@ type Engine struct {
 	all     sync.WaitGroup      // executions
 	lanes   map[mongostore.Lane]*lane
 	servers map[mongostore.Cluster]*server
+	begun   int  // executions that have sent a claim and are not at their end
+	pace    pace // of these
 }
 
 // Limits bound what is under way at once. All are positive.
 type Limits struct {
 	MaxBatch    int // requests in one command
-	MaxInFlight int // commands to one cluster
+	MaxInFlight int // commands to one cluster that are in time; see server
 	MaxPending  int // executions under way; the others wait for a place
 }
 
@@ -57,7 +59,7 @@ func New(store *mongostore.Store, log *slog.Logger, now func() time.Time, limits
 	base, cancel := context.WithCancel(context.Background())
 	return &Engine{
 		store: store, log: log, now: now, base: base, cancel: cancel,
-		closing: make(chan struct{}), limits: limits, places: make(chan struct{}, limits.MaxPending),
+		closing: make(chan struct{}), limits: limits, gate: newGate(limits.MaxPending, store.Clusters() > 1),
 		running: map[string]underway{}, awaited: map[string]int{}, lanes: map[mongostore.Lane]*lane{},
 		servers: map[mongostore.Cluster]*server{},
 	}
@@ -177,9 +179,15 @@ func (e *Engine) begin(transferID string) error {
 	return nil
 }
 
-func (e *Engine) finish(transferID string) {
+// finish takes a run off the register.
+func (e *Engine) finish(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	transferID := r.work.Transfer.ID
+	if !r.begun.IsZero() {
+		e.begun--
+		e.pace.took(e.now().Sub(r.begun))
+	}
 	here := e.running[transferID]
 	here.n--
 	e.running[transferID] = here

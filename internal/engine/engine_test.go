@@ -51,18 +51,18 @@ func executions(e *Engine, transferID string) int {
 
 // It is known since when there was always an execution of a transfer, however many came and went meanwhile.
 func TestSinceWhenThereWasAnExecution(t *testing.T) {
-	e, _ := away(t)
+	e, w := away(t)
 	var now int64
 	e.now = func() time.Time { now++; return time.Unix(now, 0) }
 	require.NoError(t, e.begin("t"))
 	require.NoError(t, e.begin("t"))
-	e.finish("t")
+	e.finish(&run{work: w})
 	require.NoError(t, e.begin("t"))
 	n, since := e.Executions("t")
 	require.Equal(t, 2, n)
 	require.Equal(t, time.Unix(1, 0), since)
-	e.finish("t")
-	e.finish("t")
+	e.finish(&run{work: w})
+	e.finish(&run{work: w})
 	require.Empty(t, e.running)
 	require.NoError(t, e.begin("t"))
 	_, since = e.Executions("t")
@@ -112,7 +112,7 @@ func TestAbandonedExecutionIsNoSuccess(t *testing.T) {
 	cancel()
 	r := &run{
 		work: w, execution: protocol.New(protocol.Start{Claiming: protocol.Insert}, 2), until: protocol.Success,
-		values: t.Context(), answered: make(chan struct{}),
+		values: t.Context(), caller: t.Context(), answered: make(chan struct{}),
 	}
 	require.NoError(t, e.begin("t"))
 	r.abandon()
@@ -120,4 +120,17 @@ func TestAbandonedExecutionIsNoSuccess(t *testing.T) {
 	_, err := r.outcome(ended)
 	require.ErrorIs(t, err, ErrNothingSent)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+const (
+	eventually = time.Minute
+	tick       = time.Millisecond
+)
+
+// deadlineExceeded is the cause of a command that was not answered in time.
+func deadlineExceeded(t *testing.T) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	return ctx.Err()
 }

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"context"
-	"runtime"
 	"slices"
 	"time"
 
@@ -11,33 +9,37 @@ import (
 )
 
 const (
-	// overdue is how long the others wait for a command. It may hang in the network, and then it holds up no one else.
-	overdue = 250 * time.Millisecond
 	// maxPassed is how often a lane with something to send is passed over for others where more is waiting.
 	maxPassed = 8
 	urgent    = 1 << 30 // more than can wait in any lane
+	// runShare is the part of a command that one run may fill: a transfer of a thousand legs must not keep
+	// those of two waiting.
+	runShare = 4
 )
 
 // task is a request of a run, in the queue of a lane or on its way.
 type task struct {
 	mongostore.Request
 	run     *run
+	lane    *lane
 	subject mongostore.Subject
+	next    *task // in its chain
 }
 
-// lane gathers requests that can go out in one command.
+// lane gathers requests that can go out in one command. What is about a document that is in a command on
+// its way is parked by that document: so to take a command costs what it carries, however much is waiting.
 type lane struct {
-	key    mongostore.Lane
-	server *server
-	queue  []*task                    // in the order of arrival
-	busy   map[mongostore.Subject]int // documents that commands on their way are about: their requests go out one command after the other
-	passed int                        // how often others have sent a command since it last did
-}
-
-// server is one cluster. While as many commands as may be are on their way to it, the next ones gather; nothing waits for a timer.
-type server struct {
-	lanes []*lane
-	out   int // commands on their way, but for those that are overdue
+	key      mongostore.Lane
+	server   *server
+	reads    bool // it changes nothing
+	claims   bool // it begins what is not stored yet, or not anybody's
+	queue    queue
+	ready    int                           // tasks in the queue
+	busy     map[mongostore.Subject]int    // documents that commands on their way are about
+	parked   map[mongostore.Subject]*chain // what waits for these
+	suspects map[mongostore.Subject]*suspect
+	passed   int   // how often others have sent a command since it last did
+	tail     *task // while a run's tasks are added: the latest one
 }
 
 // enqueue adds the tasks of a run's round to their lanes. They go out when [Engine.startAll] is called.
@@ -46,75 +48,83 @@ func (e *Engine) enqueue(tasks []task) {
 	defer e.mu.Unlock()
 	for i := range tasks {
 		t := &tasks[i]
-		l := e.lane(mongostore.LaneOf(t.Work, t.Op))
-		l.queue = append(l.queue, t)
+		t.next = nil
+		t.lane = e.lane(t)
+		t.lane.add(t)
+	}
+	for i := range tasks {
+		tasks[i].lane.tail = nil
 	}
 }
 
-// lane returns a lane by its key. The caller holds the lock.
-func (e *Engine) lane(key mongostore.Lane) *lane {
+// lane returns the lane of a task. The caller holds the lock.
+func (e *Engine) lane(t *task) *lane {
+	key := mongostore.LaneOf(t.Work, t.Op)
 	if l := e.lanes[key]; l != nil {
 		return l
 	}
 	cluster := e.store.ClusterOf(key)
 	if e.servers[cluster] == nil {
-		e.servers[cluster] = &server{}
+		e.servers[cluster] = newServer(e.limits)
 	}
-	l := &lane{key: key, server: e.servers[cluster], busy: map[mongostore.Subject]int{}}
+	l := &lane{
+		key: key, server: e.servers[cluster], claims: t.Op.Kind == protocol.Claim, reads: reads(t.Op.Kind),
+		busy: map[mongostore.Subject]int{}, parked: map[mongostore.Subject]*chain{},
+		suspects: map[mongostore.Subject]*suspect{},
+	}
 	e.lanes[key] = l
 	l.server.lanes = append(l.server.lanes, l)
 	return l
 }
 
-// startAll sends what may be sent, but to the given server, if there is one: its turn is the caller's.
-func (e *Engine) startAll(but *server) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, s := range e.servers {
-		if s != but {
-			e.start(s)
-		}
+func reads(kind protocol.Kind) bool {
+	switch kind {
+	case protocol.ReadFence, protocol.ReadTransfer, protocol.Look, protocol.LookTransfer:
+		return true
+	default:
+		return false
 	}
 }
 
-// start lets one more command go out to a server, if it may. The caller holds the lock.
-func (e *Engine) start(s *server) {
-	if s.out >= e.limits.MaxInFlight || s.waiting() == 0 {
+// add puts a task where it has to wait: behind those of its run, where it may go out.
+func (l *lane) add(t *task) {
+	if l.waits(t) {
 		return
 	}
-	s.out++
-	e.sending.Add(1)
-	go func() {
-		defer e.sending.Done()
-		e.serve(s)
-	}()
+	l.ready++
+	if l.tail != nil {
+		l.tail.next = t
+	} else {
+		l.queue.push(t)
+	}
+	l.tail = t
 }
 
-func (s *server) waiting() int {
-	n := 0
-	for _, l := range s.lanes {
-		n += len(l.queue)
+// admit puts a single task where it has to wait.
+func (l *lane) admit(t *task) {
+	if !l.waits(t) {
+		l.ready++
+		l.queue.push(t)
 	}
-	return n
 }
 
-// serve sends commands until nothing is left that may go out.
-func (e *Engine) serve(s *server) {
-	for {
-		runtime.Gosched() // those that have just been answered, or have just come, are in the next command
-		c := e.take(s)
-		if c == nil {
-			return
-		}
-		e.perform(c)
-		if !e.back(c) {
-			e.deliver(c.tasks)
-			e.startAll(nil)
-			return // another one has taken this one's place
-		}
-		e.deliver(c.tasks)
-		e.startAll(s)
+// waits parks a task that may not go out beside others now, and reports whether that was so.
+func (l *lane) waits(t *task) bool {
+	if s := l.suspects[t.subject]; s != nil {
+		s.waiting.push(t)
+		s.settle()
+		return true
 	}
+	if l.busy[t.subject] == 0 {
+		return false
+	}
+	parked := l.parked[t.subject]
+	if parked == nil {
+		parked = &chain{}
+		l.parked[t.subject] = parked
+	}
+	parked.push(t)
+	return true
 }
 
 // command is some tasks on their way together.
@@ -122,88 +132,28 @@ type command struct {
 	lane     *lane
 	tasks    []*task
 	requests []*mongostore.Request
+	apart    bool // it is about a suspect alone
+	full     bool // it carries as much as it may
 	watch    *time.Timer
-	late     bool // it is overdue, or back; guarded by the engine's lock
+	sent     time.Time
+	answers  int  // that the server had given when it was sent
+	gaveWay  bool // it is overdue, and others go out in its place
+	answered bool // it is back, and the server has said what became of it
+	back     bool
 }
 
-// take takes the next command for a server out of its queues. It returns nil, and gives the turn back, if there is none.
-func (e *Engine) take(s *server) *command {
-	e.mu.Lock()
-	var dropped []*run
-	c := s.next(e.limits.MaxBatch, &dropped)
-	if c == nil {
-		s.out--
-	} else {
-		c.watch = time.AfterFunc(overdue, func() { e.giveWay(c) })
-		e.start(s)
-	}
-	e.mu.Unlock()
-	for _, r := range dropped {
-		e.end(r, r.gaveUp())
-	}
-	return c
+// mayCarry reports whether a task may go out in the command. What may be why another one was refused as a
+// whole shares none.
+func (c *command) mayCarry(t *task) bool {
+	return len(c.tasks) == 0 || !t.run.alone && !c.tasks[0].run.alone
 }
 
-// next returns the next command, nil if nothing may go out. The lanes where most is waiting come first, but none is passed over for long.
-func (s *server) next(limit int, dropped *[]*run) *command {
-	slices.SortStableFunc(s.lanes, func(a, b *lane) int { return b.urgency() - a.urgency() })
-	for _, l := range s.lanes {
-		c := l.next(limit, dropped)
-		if c == nil {
-			continue
-		}
-		for _, other := range s.lanes {
-			other.passed++
-		}
-		l.passed = 0
-		return c
-	}
-	return nil
-}
-
-func (l *lane) urgency() int {
-	if len(l.queue) > 0 && l.passed >= maxPassed {
-		return urgent + l.passed
-	}
-	return len(l.queue)
-}
-
-// next takes a command off the queue, nil if nothing may go out. Runs whose callers have left before they have claimed are dropped.
-func (l *lane) next(limit int, dropped *[]*run) *command {
-	if len(l.queue) == 0 {
-		return nil
-	}
-	expected := min(limit, len(l.queue))
-	c := &command{lane: l, tasks: make([]*task, 0, expected)}
-	kept := l.queue[:0]
-	for i, t := range l.queue {
-		if len(c.tasks) >= limit || len(c.tasks) > 0 && (t.run.alone || c.tasks[0].run.alone) {
-			kept = append(kept, l.queue[i:]...)
-			break
-		}
-		switch {
-		case l.busy[t.subject] > 0:
-			kept = append(kept, t)
-		case t.Op.Kind == protocol.Claim && !t.run.send():
-			*dropped = append(*dropped, t.run)
-		default:
-			c.tasks = append(c.tasks, t)
-		}
-	}
-	clear(l.queue[len(kept):])
-	l.queue = kept
-	if len(c.tasks) == 0 {
-		return nil
-	}
+// begin marks the documents of the command busy. What replaces a fence comes last: the prepares beside it
+// name the fence as it is, and would be refused after it.
+func (c *command) begin() {
 	for _, t := range c.tasks {
-		l.busy[t.subject]++
+		c.lane.busy[t.subject]++
 	}
-	c.order()
-	return c
-}
-
-// order puts what replaces a fence last: the prepares beside it name the fence as it is, and would be refused after it.
-func (c *command) order() {
 	slices.SortStableFunc(c.tasks, func(a, b *task) int { return replaces(a) - replaces(b) })
 	c.requests = make([]*mongostore.Request, len(c.tasks))
 	for i, t := range c.tasks {
@@ -218,70 +168,85 @@ func replaces(t *task) int {
 	return 0
 }
 
-// giveWay lets others go out although a command is still on its way.
-func (e *Engine) giveWay(c *command) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !c.late {
-		c.release()
-		e.start(c.lane.server)
-	}
-}
-
-// back takes a command back that was answered, and reports whether it still has its turn.
-func (e *Engine) back(c *command) bool {
-	c.watch.Stop()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if c.late {
-		return false
-	}
-	c.release()
-	c.lane.server.out++ // the turn is kept for the next command
-	return true
-}
-
+// release lets others go out that are about the command's documents.
 func (c *command) release() {
-	c.late = true
-	c.lane.server.out--
+	l := c.lane
 	for _, t := range c.tasks {
-		if c.lane.busy[t.subject]--; c.lane.busy[t.subject] == 0 {
-			delete(c.lane.busy, t.subject)
+		if l.busy[t.subject]--; l.busy[t.subject] > 0 {
+			continue
+		}
+		delete(l.busy, t.subject)
+		if parked := l.parked[t.subject]; parked != nil {
+			delete(l.parked, t.subject)
+			for one := parked.pop(); one != nil; one = parked.pop() {
+				l.admit(one)
+			}
+		}
+		if s := l.suspects[t.subject]; s != nil {
+			s.settle()
 		}
 	}
 }
 
-// perform sends a command and waits for its answers, as long as one may take.
-func (e *Engine) perform(c *command) {
-	ctx := e.base
-	if r := c.tasks[0].run; !slices.ContainsFunc(c.tasks, func(t *task) bool { return t.run != r }) {
-		ctx = valued{e.base, r.values} // for tracing; a command that several share carries nobody's
+// next takes a command off the queue, nil if nothing may go out. No run has more than its share of it, and
+// what it has beyond that goes to the end of the queue. A claim that mayClaim refuses is left out.
+func (l *lane) next(size int, mayClaim func(*run, int) bool) *command {
+	if l.ready == 0 {
+		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
-	defer cancel()
-	e.traceSent(limited, c.requests)
-	e.store.Perform(limited, c.lane.key, c.requests)
-}
-
-// deliver hands answers to their runs, and asks those what is next of which all requests are answered.
-func (e *Engine) deliver(tasks []*task) {
-	for _, t := range tasks {
-		if t.run.open.Add(-1) == 0 {
-			e.conclude(t.run)
+	c := &command{lane: l, tasks: make([]*task, 0, min(size, l.ready))}
+	share := max(1, size/runShare)
+	var beyond []*task
+	for len(c.tasks) < size && !l.queue.empty() {
+		head := l.queue.pop()
+		if !c.mayCarry(head) {
+			l.queue.unpop(head)
+			break
+		}
+		rest := l.load(c, head, min(size, len(c.tasks)+share), func(r *run) bool { return mayClaim(r, size) })
+		switch {
+		case rest == nil:
+		case len(c.tasks) == size:
+			l.queue.unpop(rest)
+		default:
+			beyond = append(beyond, rest)
 		}
 	}
-}
-
-// valued is a context with the values of another one.
-type valued struct {
-	context.Context
-	values context.Context
-}
-
-// Value implements context.Context.
-func (v valued) Value(key any) any {
-	if value := v.Context.Value(key); value != nil {
-		return value
+	for _, t := range beyond {
+		l.queue.push(t)
 	}
-	return v.values.Value(key)
+	if len(c.tasks) == 0 {
+		return nil
+	}
+	c.full = len(c.tasks) == size
+	c.begin()
+	return c
+}
+
+// load moves a run's tasks into a command until that has so many, and returns what is left of them.
+func (l *lane) load(c *command, t *task, limit int, mayClaim func(*run) bool) *task {
+	for t != nil && len(c.tasks) < limit && c.mayCarry(t) {
+		rest := t.next
+		t.next = nil
+		l.ready--
+		if !l.waits(t) && (!l.claims || mayClaim(t.run)) {
+			c.tasks = append(c.tasks, t)
+		}
+		t = rest
+	}
+	return t
+}
+
+// urgency says which lane goes first: the one where most is waiting, but none is passed over for long.
+// Claims go last while more work than one command's is waiting: what is begun is ended first.
+func (l *lane) urgency(backlog bool) int {
+	switch {
+	case l.ready == 0:
+		return 0
+	case l.passed >= maxPassed:
+		return urgent + l.passed
+	case l.claims && backlog:
+		return 1
+	}
+	return l.ready
 }

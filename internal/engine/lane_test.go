@@ -40,7 +40,7 @@ func queued(t *testing.T, e *Engine, id string, op protocol.Operation) *run {
 	w := workFor(t, e, id)
 	r := &run{
 		work: w, execution: protocol.New(protocol.Start{Claiming: protocol.Insert}, 2), until: protocol.Success,
-		values: t.Context(), answered: make(chan struct{}),
+		values: t.Context(), caller: t.Context(), answered: make(chan struct{}),
 	}
 	require.NoError(t, e.begin(id))
 	r.tasks = []task{{Request: mongostore.Request{Work: w, Op: op}, run: r, subject: mongostore.SubjectOf(w, op)}}
@@ -62,7 +62,7 @@ func taken(e *Engine) (*command, []string) {
 	var ids []string
 	for _, s := range e.servers {
 		s.out++ // the turn of the one who asks
-		c := e.take(s)
+		c := e.take(s, false)
 		if c == nil {
 			return nil, nil
 		}
@@ -92,7 +92,6 @@ func TestCommandsGather(t *testing.T) {
 	require.True(t, e.back(first))
 	_, ids = taken(e)
 	require.Equal(t, []string{"t3", "t4"}, ids)
-	require.False(t, e.back(first), "it was back already")
 }
 
 // A command that is overdue gives way, and has lost its turn when it comes back.
@@ -103,14 +102,17 @@ func TestOverdueCommandGivesWay(t *testing.T) {
 	queued(t, e, "t1", on(protocol.Prepare, 0))
 	none, _ := taken(e)
 	require.Nil(t, none)
+	s := first.lane.server
+	s.max, s.out, s.apart = 1, 100, 100 // nothing is sent by itself
 	e.giveWay(first)
+	require.Equal(t, 1, s.late)
 	e.giveWay(first) // twice is no more than once
-	_, ids := taken(e)
-	require.Equal(t, []string{"t1"}, ids)
+	none, _ = taken(e)
+	require.Nil(t, none, "its account is suspected")
+	apart := e.take(s, true)
+	require.Equal(t, "t1", apart.requests[0].Work.Transfer.ID)
 	require.False(t, e.back(first))
-	for _, s := range e.servers {
-		require.Equal(t, 1, s.out)
-	}
+	require.Zero(t, s.late)
 }
 
 // The lane where most is waiting goes first, but the others get their turn.
@@ -168,9 +170,7 @@ func TestBackPressure(t *testing.T) {
 	e, _ := away(t)
 	e.now = func() time.Time { return time.Unix(0, 0) } // never gives up by itself
 	const waiting = 100_000
-	for range cap(e.places) {
-		e.places <- struct{}{}
-	}
+	e.gate.free = 0
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	w := workFor(t, e, "t")
@@ -182,7 +182,7 @@ func TestBackPressure(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() > waiting }, time.Minute, time.Millisecond)
 	grown := inUse() - before
-	require.Less(t, grown, int64(waiting*1024), "beyond the goroutines of the callers")
+	require.Less(t, grown, int64(waiting*1200), "beyond the goroutines of the callers")
 	require.Zero(t, executions(e, "t"))
 	require.Empty(t, e.lanes)
 	cancel()
@@ -190,9 +190,7 @@ func TestBackPressure(t *testing.T) {
 	for _, err := range errs {
 		require.ErrorIs(t, err, ErrNothingSent)
 	}
-	for range cap(e.places) {
-		<-e.places
-	}
+	require.Zero(t, e.gate.lines[0].waiting.Len())
 	require.NoError(t, e.Close(t.Context()))
 }
 
@@ -207,9 +205,7 @@ func inUse() int64 {
 // A closed engine sends those away that wait for a place.
 func TestCloseSendsTheWaitingAway(t *testing.T) {
 	e, w := away(t)
-	for range cap(e.places) {
-		e.places <- struct{}{}
-	}
+	e.gate.free = 0
 	outcome := make(chan error, 1)
 	go func() {
 		_, err := e.Execute(t.Context(), w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
@@ -232,22 +228,100 @@ func TestPreparesGoBeforeNewFences(t *testing.T) {
 	require.Equal(t, []string{"t0", "clean", "dirty", "fence"}, ids)
 }
 
-// An execution that waits for a server to come back keeps no place from one that has something to do.
-func TestWhoPausesGivesItsPlaceAway(t *testing.T) {
-	e, w := away(t)
-	e.places = make(chan struct{}, 1)
-	e.now = func() time.Time { return time.Unix(0, 0) } // never gives up by itself
-	ended := make(chan error, 2)
-	for _, w := range []*mongostore.Work{w, workFor(t, e, "other")} {
-		go func() {
-			_, err := e.Execute(context.Background(), w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
-			ended <- err
-		}()
+// No run has more than a quarter of a command, and what it has beyond that waits behind the others.
+func TestRunsShareACommand(t *testing.T) {
+	e := still(t)
+	e.limits.MaxBatch = 8
+	many := make([]mongostore.Leg, 0, 20)
+	for i := range 20 {
+		sign := int64(1 - i%2*2)
+		many = append(many, mongostore.Leg{Namespace: "nowhere.accounts", Account: fmt.Sprint("x", i), Amount: money.Units(sign)})
 	}
-	require.Eventually(t, func() bool { return executions(e, "t")+executions(e, "other") == 2 }, time.Minute, time.Millisecond)
-	now, cancel := context.WithCancel(context.Background())
+	w, err := e.store.NewWork(mongostore.Transfer{ID: "big", Legs: many}, "me")
+	require.NoError(t, err)
+	big := &run{work: w, values: t.Context(), caller: t.Context(), answered: make(chan struct{})}
+	for i := range many {
+		op := on(protocol.Prepare, i)
+		big.tasks = append(big.tasks, task{Request: mongostore.Request{Work: w, Op: op}, run: big, subject: mongostore.SubjectOf(w, op)})
+	}
+	e.enqueue(big.tasks)
+	queued(t, e, "small", on(protocol.Prepare, 0))
+	s := quiet(e)
+	require.Equal(t, []string{"big", "big", "small"}, transfersOf(e.take(s, false)))
+	queued(t, e, "late", on(protocol.Prepare, 1))
+	require.Equal(t, []string{"big", "big", "late"}, transfersOf(e.take(s, false)))
+	for range 8 {
+		require.Equal(t, []string{"big", "big"}, transfersOf(e.take(s, false)))
+	}
+	require.Nil(t, e.take(s, false))
+	require.Zero(t, s.waiting())
+}
+
+// To take a command costs what it carries: what is about a busy document is looked at once, and parked.
+func TestBusyDocumentsAreParked(t *testing.T) {
+	e := still(t)
+	e.limits.MaxBatch = 2
+	for i := range 6 {
+		queued(t, e, fmt.Sprint("t", i), on(protocol.Prepare, 0))
+	}
+	s := quiet(e)
+	first := e.take(s, false)
+	require.Equal(t, []string{"t0", "t1"}, transfersOf(first))
+	require.Nil(t, e.take(s, false))
+	require.Zero(t, s.waiting(), "all are parked")
+	first.answer(protocol.Applied, nil)
+	e.back(first)
+	require.Equal(t, 4, s.waiting())
+	require.Equal(t, []string{"t2", "t3"}, transfersOf(e.take(s, false)))
+}
+
+// Claims go last while more than one command's worth of other work is waiting, but not for ever.
+func TestWhatIsBegunGoesFirst(t *testing.T) {
+	e := still(t)
+	e.limits.MaxBatch = 2
+	for i := range 4 {
+		queued(t, e, fmt.Sprint("claim", i), insert())
+	}
+	for i := range 3 {
+		queued(t, e, fmt.Sprint("t", i), on(protocol.Prepare, i%2))
+	}
+	s := quiet(e)
+	require.Equal(t, []string{"t0", "t1"}, transfersOf(e.take(s, false)))
+	require.Equal(t, []string{"claim0", "claim1"}, transfersOf(e.take(s, false)), "most is waiting there")
+	for i := range 3 {
+		queued(t, e, fmt.Sprint("d", i), on(protocol.Verify, protocol.NoParticipant))
+	}
+	for _, l := range s.lanes {
+		if l.claims {
+			l.passed = maxPassed
+		}
+	}
+	require.Equal(t, []string{"claim2", "claim3"}, transfersOf(e.take(s, false)), "it was passed over for long")
+}
+
+// A claim that can't come to its end before its caller leaves is not sent, where many are under way; its run
+// ends with its caller, and keeps no place until then.
+func TestHopelessClaimIsNotSent(t *testing.T) {
+	e := still(t)
+	e.now = time.Now
+	e.pace.took(time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	r, patient := queued(t, e, "hopeless", insert()), queued(t, e, "patient", insert())
+	r.caller = ctx
+	r.admitted = true
+	e.gate.free--
+	s := quiet(e)
+	e.begun = e.limits.MaxBatch
+	require.Equal(t, []string{"patient"}, transfersOf(e.take(s, false)))
+	require.False(t, patient.hopeless)
+	require.Equal(t, e.limits.MaxPending, e.gate.free)
+	require.Empty(t, r.answered)
+	require.False(t, r.abandon(), "nothing was sent")
 	cancel()
-	require.ErrorIs(t, e.Close(now), context.Canceled)
-	require.ErrorIs(t, <-ended, ErrUnfinished)
-	require.ErrorIs(t, <-ended, ErrUnfinished)
+	<-r.answered
+	require.ErrorIs(t, r.failure, ErrNothingSent)
+
+	e.begun = 0
+	queued(t, e, "first", insert()).caller = ctx
+	require.Equal(t, []string{"first"}, transfersOf(e.take(s, false)), "hardly anything is under way")
 }

@@ -38,9 +38,12 @@ type run struct {
 	pause     backoff
 	alone     bool          // its requests share no command with others: one of its own may have been refused as a whole
 	refused   map[int]error // by participant, the latest write that the server has refused
-	admitted  bool          // it has a place among those that are under way
-	tasks     []task        // of the present round
-	open      atomic.Int32  // of these, those that are not answered
+	caller    context.Context
+	clusters  []mongostore.Cluster // that it touches
+	admitted  bool                 // it has a place among those that are under way
+	heldUp    bool                 // a command with it was held up; guarded by the engine's lock
+	tasks     []task               // of the present round
+	open      atomic.Int32         // of these, those that are not answered
 
 	answered  chan struct{} // closed once result is what the caller waits for
 	mu        sync.Mutex
@@ -51,6 +54,8 @@ type run struct {
 	abandoned bool  // the caller waits no longer
 	sent      bool  // a claim was handed to the store
 	claimed   bool
+	begun     time.Time // when a claim was sent first; guarded by the engine's lock
+	hopeless  bool      // its caller will have left before it could come to its end
 }
 
 // Execute drives one execution of a work to its end and returns its result; with until Committed, to its decision, and the rest in
@@ -61,25 +66,19 @@ func (e *Engine) Execute(
 	ctx context.Context, w *mongostore.Work, start protocol.Start, until protocol.State,
 ) (Result, error) {
 	defer e.await(w.Transfer.ID)()
-	if err := e.admit(ctx); err != nil {
+	if ctx.Err() != nil {
+		return Result{}, ended(ctx, ErrNothingSent)
+	}
+	clusters := e.store.ClustersOf(w)
+	if err := e.gate.enter(ctx, e.closing, clusters); err != nil {
 		return Result{}, err
 	}
 	if err := e.begin(w.Transfer.ID); err != nil {
-		e.leave()
+		e.gate.leave(clusters)
 		return Result{}, err
 	}
-	now := e.now()
-	r := &run{
-		work:      w,
-		execution: protocol.New(w.Start(start), w.Participants()),
-		until:     until,
-		values:    context.WithoutCancel(ctx),
-		patience:  now.Add(patience(ctx, now)),
-		away:      now.Add(AwayLimit),
-		admitted:  true,
-		tasks:     make([]task, 0, w.Participants()),
-		answered:  make(chan struct{}),
-	}
+	r := e.newRun(ctx, w, start, until)
+	r.clusters, r.admitted = clusters, true
 	e.step(r)
 	e.startAll(nil)
 	select {
@@ -93,28 +92,28 @@ func (e *Engine) Execute(
 	return r.outcome(ctx)
 }
 
-// admit waits for a place among the executions under way.
-func (e *Engine) admit(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return ended(ctx, ErrNothingSent)
-	}
-	select {
-	case e.places <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case e.places <- struct{}{}:
-		return nil
-	case <-e.closing:
-		return ErrClosed
-	case <-ctx.Done():
-		return ended(ctx, ErrNothingSent)
+func (e *Engine) newRun(ctx context.Context, w *mongostore.Work, start protocol.Start, until protocol.State) *run {
+	now := e.now()
+	return &run{
+		work:      w,
+		execution: protocol.New(w.Start(start), w.Participants()),
+		until:     until,
+		values:    context.WithoutCancel(ctx),
+		patience:  now.Add(patience(ctx, now)),
+		away:      now.Add(AwayLimit),
+		caller:    ctx,
+		tasks:     make([]task, 0, w.Participants()),
+		answered:  make(chan struct{}),
 	}
 }
 
-// leave gives a place to the next one.
-func (e *Engine) leave() { <-e.places }
+// leave gives a run's place to the next one, if it has one.
+func (e *Engine) leave(r *run) {
+	if r.admitted {
+		r.admitted = false
+		e.gate.leave(r.clusters)
+	}
+}
 
 // ended says that a context's end is the cause of an error.
 func ended(ctx context.Context, err error) error {
@@ -151,12 +150,14 @@ func (r *run) send() bool {
 	return true
 }
 
-// mayGoOn reports whether there is a point in another round. An execution that nobody waits for and that has claimed nothing ends.
+// mayGoOn reports whether there is a point in another round. An execution that nobody waits for, and that has
+// certainly claimed nothing, ends. One whose claim is in doubt goes on: its transfer may be stored, and nobody
+// else is at it until recovery comes by.
 func (r *run) mayGoOn() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.claimed, r.cause = r.execution.Claimed(), r.work.Cause
-	return r.claimed || !r.abandoned
+	return r.claimed || r.execution.ClaimInDoubt() || !r.abandoned
 }
 
 // outcome returns what the caller is told.
@@ -249,15 +250,32 @@ func (e *Engine) conclude(r *run) {
 		e.step(r)
 		return
 	}
-	if r.admitted { // it waits for something else than its turn
-		r.admitted = false
-		e.leave()
+	go e.resume(r, wait)
+}
+
+// resume goes on with a run after a pause. One that has claimed, or may have, keeps its place meanwhile: what
+// is stored and unfinished is bounded. One that has not lets others pass, and waits for a place again.
+func (e *Engine) resume(r *run, wait time.Duration) {
+	if !r.hasSent() {
+		e.leave(r)
 	}
-	go func() {
-		sleep(e.base, wait)
-		e.step(r)
-		e.startAll(nil)
-	}()
+	sleep(e.base, wait)
+	if !r.admitted {
+		if err := e.gate.enter(r.caller, e.closing, r.clusters); err != nil {
+			e.end(r, err)
+			return
+		}
+		r.admitted = true
+	}
+	e.step(r)
+	e.startAll(nil)
+}
+
+// hasSent reports whether a claim was handed to the store.
+func (r *run) hasSent() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sent
 }
 
 // gaveUp returns the error of an execution that ends without a claim.
@@ -271,17 +289,13 @@ func (r *run) gaveUp() error {
 // end ends a run. One that is stuck ends when it is stored why.
 func (e *Engine) end(r *run, failure error) {
 	if o, stuck := r.obstacle(); stuck && failure == nil {
-		if r.admitted {
-			e.leave()
-		}
+		e.leave(r)
 		e.note(r, o)
 		return
 	}
 	r.answer(failure)
-	if r.admitted {
-		e.leave()
-	}
-	e.finish(r.work.Transfer.ID)
+	e.leave(r)
+	e.finish(r)
 }
 
 // answer makes the present state the result and lets the caller go, once.

@@ -78,6 +78,6 @@ func (e *Engine) storeObstacles(runs []*run) {
 	}
 	for _, r := range runs {
 		r.answer(nil)
-		e.finish(r.work.Transfer.ID)
+		e.finish(r)
 	}
 }

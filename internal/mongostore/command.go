@@ -60,11 +60,14 @@ func send(ctx context.Context, db *mongo.Database, command *message) (bson.Raw, 
 	command.text("w", "majority")
 	command.flag("j", true)
 	command.end()
+	sending, stop := command.limit(ctx)
+	defer stop()
 	command.end()
-	reply, err := db.RunCommand(ctx, bson.Raw(command.data), options.RunCmd().SetReadPreference(readpref.Primary())).Raw()
+	reply, err := db.RunCommand(sending, bson.Raw(command.data), options.RunCmd().SetReadPreference(readpref.Primary())).Raw()
 	if succeeded(reply) {
 		if concern, ok := reply.Lookup("writeConcernError").DocumentOK(); ok {
-			return reply, protocol.Unknown, fmt.Errorf("write concern error: %s", concern)
+			code, _ := concern.Lookup("code").AsInt64OK()
+			return reply, protocol.Unknown, concernError{int(code), concern}
 		}
 		return reply, protocol.Applied, nil
 	}
@@ -75,10 +78,14 @@ func send(ctx context.Context, db *mongo.Database, command *message) (bson.Raw, 
 		notSelected  topology.ServerSelectionError
 		noConnection topology.WaitQueueTimeoutError
 	)
+	result := protocol.Unknown
 	if errors.As(err, &notSelected) || errors.As(err, &noConnection) {
-		return reply, protocol.NotSent, err
+		result = protocol.NotSent
 	}
-	return reply, protocol.Unknown, err
+	if ctx.Err() != nil && commandCode(err) == 0 {
+		err = silence{ctx.Err(), err} // the driver knows only that it was told to stop
+	}
+	return reply, result, err
 }
 
 func succeeded(reply bson.Raw) bool {

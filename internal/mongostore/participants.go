@@ -110,6 +110,10 @@ func (s *Store) touchAny(ctx context.Context, requests []*Request) bool {
 func (s *Store) write(ctx context.Context, l *ledger, requests []*Request) {
 	units := s.gather(requests)
 	known := s.writeUnits(ctx, l, units)
+	if HeldUp(requests[0].Cause) {
+		s.findSuspect(ctx, l, units)
+		return
+	}
 	var apart []*Request
 	for _, u := range units {
 		if len(u.requests) == 1 {

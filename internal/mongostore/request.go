@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
@@ -17,6 +18,9 @@ type Request struct {
 	// Alone asks for this work's operations to be performed one by one from now on: the server has refused a whole command, and this
 	// one may be why.
 	Alone bool
+	// Suspect says that the document which the operation writes to may be locked: the server has given up a
+	// command that it did not come to the end of, and this may be where it waited.
+	Suspect bool
 }
 
 func (r *Request) answer(result protocol.Result, err error) {
@@ -92,6 +96,26 @@ func (s *Store) ClusterOf(lane Lane) Cluster {
 	}
 	return Cluster{c.Database().Client()}
 }
+
+// Clusters returns how many clusters are registered.
+func (s *Store) Clusters() int { return len(s.clusters) }
+
+// ClustersOf returns the clusters that a work's participants are in, always in the same order. Every work
+// needs that of the transfers: it is named only where there are no others.
+func (s *Store) ClustersOf(w *Work) []Cluster {
+	var touched []Cluster
+	for _, c := range s.clusters[1:] {
+		if slices.ContainsFunc(w.parties, func(p party) bool { return p.key.ledger.cluster() == c }) {
+			touched = append(touched, c)
+		}
+	}
+	if len(touched) == 0 {
+		return s.clusters[:1:1]
+	}
+	return touched
+}
+
+func (l *ledger) cluster() Cluster { return Cluster{l.commands.Database().Client()} }
 
 // Subject is a document that an operation writes to. It can be compared.
 type Subject struct {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,6 +49,7 @@ type Store struct {
 	ledgers      map[string]*ledger
 	documents    map[string]*ledger // that effects change
 	originals    *ledger            // the transfers, as documents that reversals change
+	clusters     []Cluster          // all of them, that of the transfers first
 	fields       Fields
 	exactBalance bson.Raw // see exactBalance
 	ids          IDCodec
@@ -113,6 +115,12 @@ func New(config Config) (*Store, error) {
 		}
 	}
 	s.originals = s.newLedger("transfers", config.Transfers, Fields{Pending: "pending", Fence: "fence"})
+	s.clusters = []Cluster{s.originals.cluster()}
+	for _, p := range s.Places() {
+		if c := s.place(p).cluster(); !slices.Contains(s.clusters, c) {
+			s.clusters = append(s.clusters, c)
+		}
+	}
 	return s, nil
 }
 

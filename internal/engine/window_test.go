@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Commands shrink by half with each time-out and grow by a constant with each answer to a full one, within
+// their bounds.
+func TestWindowGrowsAndShrinks(t *testing.T) {
+	w := newWindow(512)
+	require.Equal(t, 512, w.size)
+	w.late()
+	require.Equal(t, 256, w.size)
+	w.answered(time.Millisecond, false)
+	require.Equal(t, 256, w.size, "more would not have been sent anyway")
+	w.answered(time.Millisecond, true)
+	require.Equal(t, 256+growth, w.size)
+	for range 20 {
+		w.answered(time.Millisecond, true)
+	}
+	require.Equal(t, 512, w.size)
+	w.silent()
+	require.Equal(t, 1, w.size)
+	w.late()
+	require.Equal(t, 1, w.size)
+	w.answered(time.Millisecond, true)
+	require.Equal(t, 1+growth, w.size)
+}
+
+// A command is overdue, and given up, by what answers have taken lately: on a slow server later than on a
+// quick one.
+func TestWindowFollowsTheServer(t *testing.T) {
+	w := newWindow(512)
+	require.Equal(t, firstOverdue, w.overdue())
+	require.Equal(t, shortestLimit, w.limit())
+	for range 50 {
+		w.answered(time.Millisecond, true)
+	}
+	require.Equal(t, firstOverdue, w.overdue())
+	require.Equal(t, shortestLimit, w.limit())
+	for range 50 {
+		w.answered(2*time.Second, true)
+	}
+	require.InDelta(t, 2*time.Second, w.overdue(), float64(100*time.Millisecond))
+	require.InDelta(t, 3*time.Second, w.limit(), float64(100*time.Millisecond))
+	for range 50 {
+		w.answered(time.Minute, true)
+	}
+	require.Equal(t, longestLimit, w.limit())
+	require.Equal(t, longestLimit, w.overdue())
+}
+
+// While nothing is answered, each further command waits longer before another one goes out beside it; and
+// every fourth one is given all the time there is.
+func TestWindowBacksOff(t *testing.T) {
+	w := newWindow(512)
+	var overdue, limits []time.Duration
+	for range 8 {
+		overdue, limits = append(overdue, w.overdue()), append(limits, w.limit())
+		w.late()
+	}
+	ms := time.Millisecond
+	require.Equal(t, []time.Duration{250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 4000 * ms, 4000 * ms, 4000 * ms, 4000 * ms}, overdue)
+	short, long := shortestLimit, longestLimit
+	require.Equal(t, []time.Duration{short, short, short, long, short, short, short, long}, limits)
+	w.answered(ms, false)
+	require.Equal(t, firstOverdue, w.overdue())
+}
+
+// The pace is that of the latest executions, with room for those that take longer.
+func TestPace(t *testing.T) {
+	var p pace
+	require.Zero(t, p.expected())
+	p.took(time.Second)
+	require.Equal(t, 3*time.Second, p.expected())
+	for range 100 {
+		p.took(time.Second)
+	}
+	require.InDelta(t, time.Second, p.expected(), float64(time.Millisecond))
+}

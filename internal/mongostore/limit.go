@@ -1,0 +1,98 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// grace is how long before its own time is up a client asks the server to give a command up. The answer
+// that it was given up says that the server is there, and that nothing more of the command will happen.
+const grace = time.Second
+
+const codeMaxTimeExpired = 50
+
+// limited is how long the commands of a context may take in all.
+type limited struct {
+	now   func() time.Time
+	start time.Time
+	limit time.Duration
+}
+
+type limitKey struct{}
+
+// WithLimit returns a context that ends after so long. The server is asked to give up a write that is sent
+// with it a second earlier.
+func (s *Store) WithLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	l := limited{now: s.clock.now, start: s.clock.now(), limit: limit}
+	return context.WithTimeout(context.WithValue(ctx, limitKey{}, l), limit)
+}
+
+// left returns for how long the server may try.
+func (l limited) left() time.Duration {
+	rest := l.limit - l.now().Sub(l.start)
+	return max(rest-min(grace, rest/2), time.Millisecond)
+}
+
+// limit asks the server to give the command up before ctx ends, where that is known beforehand. It returns
+// the context to send it with, and what must be called after that.
+//
+// The driver would ask for it by itself, out of the deadline of the context; but to give up at the very
+// moment at which it gives up itself, so that the server's answer comes too late as often as not. And a
+// command may not ask twice. So it is shown a deadline beyond all bounds, for which it asks for nothing, and
+// it is cancelled when ctx ends.
+func (m *message) limit(ctx context.Context) (context.Context, func()) {
+	l, has := ctx.Value(limitKey{}).(limited)
+	if !has {
+		return ctx, func() {}
+	}
+	m.number("maxTimeMS", l.left().Milliseconds())
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	return unbounded{sending}, func() { stop(); cancel() }
+}
+
+// unbounded is a context whose deadline is so far away that the driver doesn't pass it on to the server.
+type unbounded struct{ context.Context }
+
+// Deadline implements context.Context.
+func (unbounded) Deadline() (time.Time, bool) {
+	return time.Date(2200, time.January, 1, 0, 0, 0, 0, time.UTC), true
+}
+
+// silence is the error of a command that was not answered within its time.
+type silence struct{ ended, driver error }
+
+// Error tells what the driver was at, which may be a search for a server.
+func (s silence) Error() string { return fmt.Sprintf("no answer in time: %s", s.driver) }
+
+// Unwrap returns the end of the time. What the driver says wraps the cancelling of its own context, which
+// nobody has cancelled.
+func (s silence) Unwrap() error { return s.ended }
+
+// concernError is the server's report that it does not know whether a majority has stored a write.
+type concernError struct {
+	code   int
+	report bson.Raw
+}
+
+func (e concernError) Error() string { return fmt.Sprintf("write concern error: %s", e.report) }
+
+// HeldUp reports whether an error says that the server has given a command up before it came to its end:
+// one of its documents may be locked.
+func HeldUp(err error) bool { return commandCode(err) == codeMaxTimeExpired }
+
+// GaveUp reports whether an error says that the server has given a command up, be it that a majority was
+// too slow to store it.
+func GaveUp(err error) bool {
+	var concern concernError
+	return HeldUp(err) || errors.As(err, &concern) && concern.code == codeMaxTimeExpired
+}
+
+// Silent reports whether an error says that a command was not answered in its time.
+func Silent(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) && !GaveUp(err)
+}

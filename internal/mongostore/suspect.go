@@ -1,0 +1,64 @@
+package mongostore
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// findSuspect marks the requests at whose document a command was held up. The server performs statements in
+// their order, and waits where somebody's open transaction has written to the document: so it is the first
+// one that would have changed its document and has not. That is a hint about what to send apart and decides
+// nothing, so a plain read will do; where it fails, or names nobody, all are marked.
+func (s *Store) findSuspect(ctx context.Context, l *ledger, units []*unit) {
+	suspects := units
+	if len(units) > 1 {
+		if found := s.firstUndone(ctx, l, units); found != nil {
+			suspects = []*unit{found}
+		}
+	}
+	for _, u := range suspects {
+		for _, r := range u.requests {
+			r.Suspect = true
+		}
+	}
+}
+
+// firstUndone returns the first unit of a command that could have been done and was not, nil if none is
+// found.
+func (s *Store) firstUndone(ctx context.Context, l *ledger, units []*unit) *unit {
+	var requests []*Request
+	for _, u := range units {
+		requests = append(requests, u.requests...)
+	}
+	documents, err := s.find(ctx, requests, reading(l.commands, readconcern.Local()))
+	if err != nil {
+		return nil
+	}
+	for _, u := range units {
+		r := u.requests[0]
+		if s.waits(r, u, documents[r.party().key]) {
+			return u
+		}
+	}
+	return nil
+}
+
+// waits reports whether a unit would still change its document, as the first of its requests stands for it.
+func (s *Store) waits(r *Request, u *unit, document bson.Raw) bool {
+	facts := s.facts(r.Work, r.party(), document)
+	switch r.Op.Kind {
+	case protocol.Prepare:
+		return !facts.Marker && facts.Fence == r.Op.Fence && facts.Refusal() == 0
+	case protocol.Settle, protocol.Undo:
+		return facts.Marker
+	case protocol.FenceOnly:
+		return facts.Found && !facts.Marker && facts.Fence != fenceOf(u.token)
+	case protocol.Claim, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer, protocol.Verify, protocol.Look,
+		protocol.MarkHeld, protocol.Decide, protocol.Finish:
+	}
+	return false
+}

@@ -1,0 +1,145 @@
+package mongostore
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// lock lets an open transaction of somebody else's write to an account, until the function that it returns
+// is called.
+func (b *bank) lock(account string) (unlock func()) {
+	b.t.Helper()
+	session, err := b.db.Client().StartSession()
+	require.NoError(b.t, err)
+	require.NoError(b.t, session.StartTransaction())
+	ctx := mongo.NewSessionContext(b.t.Context(), session)
+	touch := bson.M{"$set": bson.M{"touched": true}}
+	_, err = b.db.Collection("accounts").UpdateOne(ctx, bson.M{"_id": account}, touch)
+	require.NoError(b.t, err)
+	return func() {
+		require.NoError(b.t, session.AbortTransaction(context.WithoutCancel(b.t.Context())))
+		session.EndSession(context.WithoutCancel(b.t.Context()))
+	}
+}
+
+// performLimited performs requests of one lane, for so long at most.
+func (b *bank) performLimited(limit time.Duration, rs requests) {
+	b.t.Helper()
+	ctx, cancel := b.store.WithLimit(b.t.Context(), limit)
+	defer cancel()
+	b.store.Perform(ctx, LaneOf(rs[0].Work, rs[0].Op), rs)
+}
+
+// suspects returns the transfers of the requests that are suspected.
+func (rs requests) suspects() []string {
+	var ids []string
+	for _, r := range rs {
+		if r.Suspect {
+			ids = append(ids, r.Work.Transfer.ID)
+		}
+	}
+	return ids
+}
+
+// The server gives up a command that waits for somebody's transaction, before the client does. The document
+// at which it waited is found among others that were done, could not be done, or were not come to: for each
+// kind of write.
+func TestSuspectIsFound(t *testing.T) {
+	b := newBank(t)
+	accounts := []bson.M{account("poor", bson.M{"balance": int64(1)})}
+	for _, name := range []string{"a", "b", "locked", "c", "to"} {
+		accounts = append(accounts, account(name, nil))
+	}
+	b.put(accounts...)
+	works := map[string]*Work{}
+	for _, name := range []string{"a", "poor", "b", "locked", "c"} {
+		works[name] = b.claimed("by "+name, b.leg(name, -5), b.leg("to", 5))
+	}
+	var rs requests
+	for _, name := range []string{"a", "poor", "b", "locked", "c"} {
+		rs.add(works[name], b.ready(works[name])[0])
+	}
+	unlock := b.lock("locked")
+	b.performLimited(3*time.Second, rs)
+	for _, r := range rs {
+		require.Equal(t, protocol.Unknown, r.Answer.Result)
+		require.True(t, HeldUp(r.Cause), "%v", r.Cause)
+	}
+	require.Equal(t, []string{"by locked"}, rs.suspects())
+
+	var alone requests
+	alone.add(works["locked"], rs[3].Op)
+	b.performLimited(2*time.Second, alone)
+	require.Equal(t, []string{"by locked"}, alone.suspects(), "a single one is")
+	unlock()
+
+	for _, kind := range []protocol.Kind{protocol.Settle, protocol.Undo} {
+		var prepared, cleared requests
+		for _, name := range []string{"a", "locked", "c"} {
+			w := b.claimed(kind.String()+name, b.leg(name, -5), b.leg("to", 5))
+			prepared.add(w, b.ready(w)[0])
+			cleared.add(w, protocol.Operation{Kind: kind, Participant: 0, ReplaceFence: kind == protocol.Undo})
+		}
+		require.Equal(t, all(3, protocol.Applied), b.batch(prepared))
+		unlock = b.lock("locked")
+		b.performLimited(2*time.Second, cleared)
+		require.Equal(t, []string{kind.String() + "locked"}, cleared.suspects())
+		unlock()
+	}
+
+	var fences requests
+	for _, name := range []string{"a", "locked", "c"} {
+		fences.add(b.claimed("fence "+name, b.leg(name, -5), b.leg("to", 5)), protocol.Operation{Kind: protocol.FenceOnly})
+	}
+	unlock = b.lock("locked")
+	b.performLimited(2*time.Second, fences)
+	require.Equal(t, []string{"fence locked"}, fences.suspects())
+	unlock()
+}
+
+// Each write asks the server to give up a second before the client does, also through a client that has a
+// timeout of its own, for which the driver would ask by itself.
+func TestServerGivesUpFirst(t *testing.T) {
+	for _, client := range []*options.ClientOptions{options.Client(), options.Client().SetTimeout(30 * time.Second)} {
+		b := newBankOf(t, client)
+		b.put(account("alice", nil), account("bob", nil))
+		w := b.claimed("t", b.leg("alice", -5), b.leg("bob", 5))
+		unlock := b.lock("alice")
+		var rs requests
+		rs.add(w, b.ready(w)[0])
+		ctx, cancel := b.store.WithLimit(t.Context(), 4*time.Second)
+		b.store.Perform(ctx, LaneOf(w, rs[0].Op), rs)
+		require.NoError(t, ctx.Err(), "the client has not given up")
+		cancel()
+		require.True(t, HeldUp(rs[0].Cause))
+		require.True(t, GaveUp(rs[0].Cause))
+		require.False(t, Silent(rs[0].Cause))
+		unlock()
+	}
+}
+
+// A write that isn't answered in time says so, and wraps the end of its time: nobody has cancelled it.
+func TestSilentServer(t *testing.T) {
+	b := newBank(t)
+	b.put(account("alice", nil), account("bob", nil))
+	w := b.claimed("t", b.leg("alice", -5), b.leg("bob", 5))
+	stop := b.failing(1, []string{"update"}, bson.M{"blockConnection": true, "blockTimeMS": 3000})
+	defer stop()
+	var rs requests
+	rs.add(w, b.ready(w)[0])
+	b.performLimited(time.Second, rs)
+	require.Equal(t, protocol.Unknown, rs[0].Answer.Result)
+	require.True(t, Silent(rs[0].Cause))
+	require.False(t, GaveUp(rs[0].Cause))
+	require.ErrorIs(t, rs[0].Cause, context.DeadlineExceeded)
+	require.NotErrorIs(t, rs[0].Cause, context.Canceled)
+	require.ErrorContains(t, rs[0].Cause, "no answer in time")
+}
