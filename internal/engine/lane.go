@@ -38,6 +38,8 @@ type lane struct {
 	busy     map[mongostore.Subject]int    // documents that commands on their way are about
 	parked   map[mongostore.Subject]*chain // what waits for these
 	suspects map[mongostore.Subject]*suspect
+	window   window
+	answers  int   // commands that were answered so far
 	passed   int   // how often others have sent a command since it last did
 	tail     *task // while a run's tasks are added: the latest one
 }
@@ -65,12 +67,12 @@ func (e *Engine) lane(t *task) *lane {
 	}
 	cluster := e.store.ClusterOf(key)
 	if e.servers[cluster] == nil {
-		e.servers[cluster] = newServer(e.limits)
+		e.servers[cluster] = &server{max: e.limits.MaxInFlight}
 	}
 	l := &lane{
 		key: key, server: e.servers[cluster], claims: t.Op.Kind == protocol.Claim, reads: reads(t.Op.Kind),
 		busy: map[mongostore.Subject]int{}, parked: map[mongostore.Subject]*chain{},
-		suspects: map[mongostore.Subject]*suspect{},
+		suspects: map[mongostore.Subject]*suspect{}, window: newWindow(e.limits.MaxBatch),
 	}
 	e.lanes[key] = l
 	l.server.lanes = append(l.server.lanes, l)
@@ -136,7 +138,7 @@ type command struct {
 	full     bool // it carries as much as it may
 	watch    *time.Timer
 	sent     time.Time
-	answers  int  // that the server had given when it was sent
+	answers  int  // that its lane had got when it was sent
 	gaveWay  bool // it is overdue, and others go out in its place
 	answered bool // it is back, and the server has said what became of it
 	back     bool
@@ -190,10 +192,11 @@ func (c *command) release() {
 
 // next takes a command off the queue, nil if nothing may go out. No run has more than its share of it, and
 // what it has beyond that goes to the end of the queue. A claim that mayClaim refuses is left out.
-func (l *lane) next(size int, mayClaim func(*run, int) bool) *command {
+func (l *lane) next(mayClaim func(*run, int) bool) *command {
 	if l.ready == 0 {
 		return nil
 	}
+	size := l.window.size
 	c := &command{lane: l, tasks: make([]*task, 0, min(size, l.ready))}
 	share := max(1, size/runShare)
 	var beyond []*task
@@ -238,14 +241,14 @@ func (l *lane) load(c *command, t *task, limit int, mayClaim func(*run) bool) *t
 }
 
 // urgency says which lane goes first: the one where most is waiting, but none is passed over for long.
-// Claims go last while more work than one command's is waiting: what is begun is ended first.
-func (l *lane) urgency(backlog bool) int {
+// Claims go last while more than a command's worth of what is begun is waiting: that is ended first.
+func (l *lane) urgency(begun int) int {
 	switch {
 	case l.ready == 0:
 		return 0
 	case l.passed >= maxPassed:
 		return urgent + l.passed
-	case l.claims && backlog:
+	case l.claims && begun > l.window.size:
 		return 1
 	}
 	return l.ready

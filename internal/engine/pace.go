@@ -18,8 +18,9 @@ func (p *pace) took(d time.Duration) {
 	p.mean += (d - p.mean) / 8
 }
 
-// expected returns how long the next one takes, at most, unless something is wrong.
-func (p *pace) expected() time.Duration { return p.mean + 4*p.deviation }
+// expected returns how long the next one takes, at most, unless something is wrong. Executions come in waves,
+// as large as commands are, and deviate little then, all of a wave alike: so there is a third on top.
+func (p *pace) expected() time.Duration { return p.mean + max(4*p.deviation, p.mean/3) }
 
 // mayClaim reports whether a run's claim may be sent, and counts it as begun. It may not where its caller has
 // left, nor where so many are under way that it would not be at its end before its caller leaves: such a

@@ -17,24 +17,15 @@ import (
 //     that a lost message doesn't hold everybody up,
 //   - but no more than MaxInFlight that are overdue. After that nothing goes out until one is back, or
 //     given up: a server that is slow is not made slower.
-//   - Twice as many about suspects, which may be waiting for somebody else's lock, each about one document.
+//   - As many about suspects, which may be waiting for somebody else's lock, each about one document.
 type server struct {
-	max     int // MaxInFlight
-	lanes   []*lane
-	window  window
-	answers int // commands that were answered so far
+	max   int // MaxInFlight
+	lanes []*lane
 
 	out      int        // in time, or their successors' turns are not free yet
 	late     int        // overdue, with a successor
 	apart    int        // about suspects
 	suspects []*suspect // with something to send
-}
-
-// apartShare is how many commands about suspects may be out for each of the others.
-const apartShare = 2
-
-func newServer(limits Limits) *server {
-	return &server{max: limits.MaxInFlight, window: newWindow(limits.MaxBatch)}
 }
 
 // startAll sends what may be sent, but to the given server, if there is one: its turn is the caller's.
@@ -54,7 +45,7 @@ func (e *Engine) start(s *server) {
 		s.out++
 		e.send(s, false)
 	}
-	if s.apart < apartShare*s.max && len(s.suspects) > 0 {
+	if s.apart < s.max && len(s.suspects) > 0 {
 		s.apart++
 		e.send(s, true)
 	}
@@ -114,9 +105,9 @@ func (e *Engine) take(s *server, apart bool) *command {
 	}
 	switch {
 	case c != nil:
-		c.sent, c.answers = e.now(), s.answers
+		c.sent, c.answers = e.now(), c.lane.answers
 		if !apart {
-			c.watch = time.AfterFunc(s.window.overdue(), func() { e.giveWay(c) })
+			c.watch = time.AfterFunc(c.lane.window.overdue(), func() { e.giveWay(c) })
 		}
 	case apart:
 		s.apart--
@@ -138,7 +129,7 @@ func (s *server) next(mayClaim func(*run, int) bool) *command {
 		if l == nil {
 			return nil
 		}
-		c := l.next(s.window.size, mayClaim)
+		c := l.next(mayClaim)
 		if c == nil {
 			continue // all that was in its queue is parked now
 		}
@@ -161,7 +152,7 @@ func (s *server) first() *lane {
 	var first *lane
 	most := 0
 	for _, l := range s.lanes {
-		if urgency := l.urgency(begun > s.window.size); urgency > most {
+		if urgency := l.urgency(begun); urgency > most {
 			first, most = l, urgency
 		}
 	}
@@ -181,7 +172,7 @@ func (e *Engine) giveWay(c *command) {
 		c.gaveWay = true
 		s.out--
 		s.late++
-		s.window.late()
+		c.lane.window.late()
 		c.accuse()
 		c.release()
 		e.start(s)
@@ -197,7 +188,7 @@ func (e *Engine) back(c *command) bool {
 	defer e.mu.Unlock()
 	s := c.lane.server
 	c.back = true
-	s.judge(c, e.now())
+	c.judge(e.now())
 	if c.gaveWay {
 		s.late--
 		c.acquit()
@@ -209,34 +200,31 @@ func (e *Engine) back(c *command) bool {
 }
 
 // judge learns from how a command went.
-func (s *server) judge(c *command, now time.Time) {
+func (c *command) judge(now time.Time) {
+	l := c.lane
 	c.answered = slices.ContainsFunc(c.tasks, func(t *task) bool {
 		return t.Answer.Result != protocol.Unknown && t.Answer.Result != protocol.NotSent
 	})
 	if c.answered {
-		s.answers++
-		s.window.answered(now.Sub(c.sent), c.full)
+		l.answers++
+		l.window.answered(now.Sub(c.sent), c.full)
 		return
 	}
 	cause := c.tasks[0].Cause
-	silent := mongostore.Silent(cause)
 	switch {
 	case mongostore.HeldUp(cause):
 		c.holdUp()
 		if c.apart {
 			return // it was the document
 		}
-	case !silent && !mongostore.GaveUp(cause):
+	case !mongostore.Silent(cause) && !mongostore.GaveUp(cause):
 		return
 	}
 	if !c.gaveWay {
-		s.window.late()
+		l.window.late()
 	}
-	if silent && s.answers == c.answers {
-		s.window.silent()
-	}
-	if !silent {
-		s.answers++
+	if l.answers == c.answers {
+		l.window.silent()
 	}
 }
 
@@ -258,7 +246,7 @@ func (e *Engine) perform(c *command) {
 		ctx = valued{e.base, r.values} // for tracing; a command that several share carries nobody's
 	}
 	e.mu.Lock()
-	limit := c.lane.server.window.limit()
+	limit := c.lane.window.limit()
 	e.mu.Unlock()
 	limited, cancel := e.store.WithLimit(ctx, limit)
 	defer cancel()

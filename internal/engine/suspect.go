@@ -98,7 +98,7 @@ func (s *server) nextApart() *command {
 		s.suspects = s.suspects[1:]
 		one.queued = false
 		c := &command{lane: one.lane, apart: true}
-		for len(c.tasks) < s.window.size && one.waiting.first != nil && c.mayCarry(one.waiting.first) {
+		for len(c.tasks) < one.lane.window.size && one.waiting.first != nil && c.mayCarry(one.waiting.first) {
 			c.tasks = append(c.tasks, one.waiting.pop())
 		}
 		if len(c.tasks) > 0 {

@@ -88,11 +88,11 @@ func TestGuiltyStaysApart(t *testing.T) {
 	for range 2 {
 		apart := e.take(s, true)
 		require.Equal(t, []string{"more"}, transfersOf(apart))
-		size := s.window.size
+		size := apart.lane.window.size
 		apart.answer(protocol.Unknown, heldUp())
 		apart.tasks[0].Suspect = true
 		e.back(apart)
-		require.Equal(t, size, s.window.size, "that says nothing of the server")
+		require.Equal(t, size, apart.lane.window.size, "that says nothing of the server")
 		e.enqueue(apart.tasks[0].run.tasks)
 	}
 	apart := e.take(s, true)
@@ -140,7 +140,8 @@ func TestOverdueCommandsAreBounded(t *testing.T) {
 		queued(t, e, fmt.Sprint("t", i), insert())
 	}
 	s := quiet(e)
-	s.max, s.window.size, s.out = 2, 1, 102
+	s.max, s.out = 2, 102
+	s.lanes[0].window.size = 1
 	commands := []*command{e.take(s, false), e.take(s, false), e.take(s, false)}
 	for _, c := range commands {
 		e.giveWay(c)
@@ -163,7 +164,7 @@ func TestSilence(t *testing.T) {
 		s := quiet(e)
 		c := e.take(s, false)
 		if others {
-			s.answers++
+			c.lane.answers++
 		}
 		c.answer(protocol.Unknown, t.Context().Err())
 		for _, task := range c.tasks {
@@ -174,6 +175,6 @@ func TestSilence(t *testing.T) {
 		if others {
 			want = e.limits.MaxBatch / 2
 		}
-		require.Equal(t, want, s.window.size)
+		require.Equal(t, want, c.lane.window.size)
 	}
 }

@@ -18,7 +18,7 @@ const (
 	maxDoublings = 4
 )
 
-// window paces the commands to one cluster, as TCP paces its segments: by additive increase and
+// window paces the commands of one lane, as TCP paces its segments: by additive increase and
 // multiplicative decrease of what a command carries (V. Jacobson, "Congestion avoidance and control",
 // 1988; RFC 5681, section 3.1), and by timers that follow the times that answers took (RFC 6298).
 type window struct {
@@ -51,8 +51,8 @@ func (w *window) late() {
 	w.size = max(w.size/2, 1)
 }
 
-// silent takes in that a command was given up and nothing else was answered since it was sent. The next
-// ones are no more than questions whether the cluster is back: what they carry is sent in vain.
+// silent takes in that a command was given up and no other of the lane was answered since it was sent. The
+// next ones are no more than questions whether anybody is there: what they carry is sent in vain.
 func (w *window) silent() { w.size = 1 }
 
 // expected returns how long an answer takes, at most, unless something is wrong.

@@ -79,5 +79,5 @@ func TestPace(t *testing.T) {
 	for range 100 {
 		p.took(time.Second)
 	}
-	require.InDelta(t, time.Second, p.expected(), float64(time.Millisecond))
+	require.InDelta(t, 4*time.Second/3, p.expected(), float64(time.Millisecond))
 }
