@@ -186,7 +186,8 @@ func (e *Engine) finish(r *run) {
 	transferID := r.work.Transfer.ID
 	if !r.begun.IsZero() {
 		e.begun--
-		e.pace.took(e.now().Sub(r.begun))
+		now := e.now()
+		e.pace.took(now.Sub(r.begun), now)
 	}
 	here := e.running[transferID]
 	here.n--

@@ -12,9 +12,11 @@ const (
 	// maxPassed is how often a lane with something to send is passed over for others where more is waiting.
 	maxPassed = 8
 	urgent    = 1 << 30 // more than can wait in any lane
-	// runShare is the part of a command that one run may fill: a transfer of a thousand legs must not keep
-	// those of two waiting.
+	// runShare is the part of a command that one run may fill. A transfer of a thousand legs must not keep those
+	// of two waiting.
 	runShare = 4
+	// smallShare is what each run may have of a command in any case.
+	smallShare = 16
 )
 
 // task is a request of a run, in the queue of a lane or on its way.
@@ -190,15 +192,16 @@ func (c *command) release() {
 	}
 }
 
-// next takes a command off the queue, nil if nothing may go out. No run has more than its share of it, and
-// what it has beyond that goes to the end of the queue. A claim that mayClaim refuses is left out.
-func (l *lane) next(mayClaim func(*run, int) bool) *command {
+// next takes a command off the queue, nil if nothing may go out. Each run has its small share of it; more than
+// that, up to a quarter, only as far as the others' part grows with it. A claim that mayClaim refuses is left out.
+func (l *lane) next(others bool, mayClaim func(*run) bool) *command {
 	if l.ready == 0 {
 		return nil
 	}
 	size := l.window.size
 	c := &command{lane: l, tasks: make([]*task, 0, min(size, l.ready))}
-	share := max(1, size/runShare)
+	most := max(1, size/runShare)
+	small := min(smallShare, most)
 	var beyond []*task
 	for len(c.tasks) < size && !l.queue.empty() {
 		head := l.queue.pop()
@@ -206,7 +209,7 @@ func (l *lane) next(mayClaim func(*run, int) bool) *command {
 			l.queue.unpop(head)
 			break
 		}
-		rest := l.load(c, head, min(size, len(c.tasks)+share), func(r *run) bool { return mayClaim(r, size) })
+		rest := l.load(c, head, min(size, len(c.tasks)+small), mayClaim)
 		switch {
 		case rest == nil:
 		case len(c.tasks) == size:
@@ -215,8 +218,14 @@ func (l *lane) next(mayClaim func(*run, int) bool) *command {
 			beyond = append(beyond, rest)
 		}
 	}
-	for _, t := range beyond {
-		l.queue.push(t)
+	more := min(most, (len(c.tasks)-small)/(runShare-1)) - small
+	if !others {
+		more = most - small
+	}
+	for _, rest := range beyond {
+		if rest = l.load(c, rest, min(size, len(c.tasks)+more), mayClaim); rest != nil {
+			l.queue.push(rest)
+		}
 	}
 	if len(c.tasks) == 0 {
 		return nil

@@ -228,33 +228,72 @@ func TestPreparesGoBeforeNewFences(t *testing.T) {
 	require.Equal(t, []string{"t0", "clean", "dirty", "fence"}, ids)
 }
 
-// No run has more than a quarter of a command, and what it has beyond that waits behind the others.
-func TestRunsShareACommand(t *testing.T) {
-	e := still(t)
-	e.limits.MaxBatch = 8
-	many := make([]mongostore.Leg, 0, 20)
-	for i := range 20 {
+// bigRun returns a run of so many prepares, each on an account of its own.
+func bigRun(t *testing.T, e *Engine, id string, n int) *run {
+	t.Helper()
+	many := make([]mongostore.Leg, n)
+	for i := range many {
 		sign := int64(1 - i%2*2)
-		many = append(many, mongostore.Leg{Namespace: "nowhere.accounts", Account: fmt.Sprint("x", i), Amount: money.Units(sign)})
+		many[i] = mongostore.Leg{Namespace: "nowhere.accounts", Account: fmt.Sprint(id, i), Amount: money.Units(sign)}
 	}
-	w, err := e.store.NewWork(mongostore.Transfer{ID: "big", Legs: many}, "me")
+	w, err := e.store.NewWork(mongostore.Transfer{ID: id, Legs: many}, "me")
 	require.NoError(t, err)
+	require.NoError(t, e.begin(id))
 	big := &run{work: w, values: t.Context(), caller: t.Context(), answered: make(chan struct{})}
 	for i := range many {
 		op := on(protocol.Prepare, i)
 		big.tasks = append(big.tasks, task{Request: mongostore.Request{Work: w, Op: op}, run: big, subject: mongostore.SubjectOf(w, op)})
 	}
-	e.enqueue(big.tasks)
-	queued(t, e, "small", on(protocol.Prepare, 0))
-	s := quiet(e)
-	require.Equal(t, []string{"big", "big", "small"}, transfersOf(e.take(s, false)))
-	queued(t, e, "late", on(protocol.Prepare, 1))
-	require.Equal(t, []string{"big", "big", "late"}, transfersOf(e.take(s, false)))
-	for range 8 {
-		require.Equal(t, []string{"big", "big"}, transfersOf(e.take(s, false)))
+	return big
+}
+
+// carried counts what each transfer has of a command, nil if there is none.
+func carried(c *command) map[string]int {
+	counts := map[string]int{}
+	for _, id := range transfersOf(c) {
+		counts[id]++
 	}
+	return counts
+}
+
+// No run has more than a quarter of a command. Beside others it has its small share, or a quarter of what they
+// send as well; what it has beyond that waits behind them.
+func TestRunsShareACommand(t *testing.T) {
+	e := still(t)
+	big := bigRun(t, e, "big", 300)
+	e.enqueue(big.tasks)
+	s := quiet(e)
+	require.Equal(t, map[string]int{"big": 128}, carried(e.take(s, false)), "it is alone")
+	queued(t, e, "small", on(protocol.Prepare, 0))
+	require.Equal(t, map[string]int{"big": 16, "small": 1}, carried(e.take(s, false)))
+	for i := range 90 {
+		e.enqueue(bigRun(t, e, fmt.Sprint("other", i), 1).tasks)
+	}
+	counts := carried(e.take(s, false))
+	require.Len(t, counts, 91)
+	require.Equal(t, 30, counts["big"])
+	left := 300 - 128 - 16 - 30
+	for ; left > 16; left -= 16 {
+		require.Equal(t, map[string]int{"big": 16}, carried(e.take(s, false)))
+	}
+	require.Equal(t, map[string]int{"big": left}, carried(e.take(s, false)))
 	require.Nil(t, e.take(s, false))
 	require.Zero(t, s.waiting())
+}
+
+// Where a command can't carry more, what is left of a run goes first in the next one.
+func TestFullCommand(t *testing.T) {
+	e := still(t)
+	e.limits.MaxBatch = 8
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		e.enqueue(bigRun(t, e, id, 2).tasks)
+	}
+	s := quiet(e)
+	require.Equal(t, map[string]int{"a": 2, "b": 2, "c": 2, "d": 2}, carried(e.take(s, false)))
+	s.lanes[0].window.size = 4
+	e.enqueue(bigRun(t, e, "f", 4).tasks)
+	require.Equal(t, map[string]int{"e": 1, "f": 1}, carried(e.take(s, false)), "a quarter of four")
+	require.Equal(t, map[string]int{"e": 1, "f": 1}, carried(e.take(s, false)))
 }
 
 // To take a command costs what it carries: what is about a busy document is looked at once, and parked.
@@ -304,14 +343,15 @@ func TestWhatIsBegunGoesFirst(t *testing.T) {
 func TestHopelessClaimIsNotSent(t *testing.T) {
 	e := still(t)
 	e.now = time.Now
-	e.pace.took(time.Hour)
+	e.pace.took(time.Hour, time.Now())
+	e.pace.rate = 1
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	r, patient := queued(t, e, "hopeless", insert()), queued(t, e, "patient", insert())
 	r.caller = ctx
 	r.admitted = true
 	e.gate.free--
 	s := quiet(e)
-	e.begun = e.limits.MaxBatch
+	e.begun = 100
 	require.Equal(t, []string{"patient"}, transfersOf(e.take(s, false)))
 	require.False(t, patient.hopeless)
 	require.Equal(t, e.limits.MaxPending, e.gate.free)

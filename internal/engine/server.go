@@ -95,8 +95,8 @@ func (e *Engine) take(s *server, apart bool) *command {
 	if apart {
 		c = s.nextApart()
 	} else {
-		c = s.next(func(r *run, size int) bool {
-			may := e.mayClaim(r, size)
+		c = s.next(len(e.running) > 1, func(r *run) bool {
+			may := e.mayClaim(r)
 			if !may {
 				dropped = append(dropped, r)
 			}
@@ -122,14 +122,14 @@ func (e *Engine) take(s *server, apart bool) *command {
 	return c
 }
 
-// next returns the next command, nil if nothing may go out.
-func (s *server) next(mayClaim func(*run, int) bool) *command {
+// next returns the next command, nil if nothing may go out. Others says that several executions are under way.
+func (s *server) next(others bool, mayClaim func(*run) bool) *command {
 	for {
 		l := s.first()
 		if l == nil {
 			return nil
 		}
-		c := l.next(mayClaim)
+		c := l.next(others, mayClaim)
 		if c == nil {
 			continue // all that was in its queue is parked now
 		}

@@ -70,14 +70,23 @@ func TestWindowBacksOff(t *testing.T) {
 	require.Equal(t, firstOverdue, w.overdue())
 }
 
-// The pace is that of the latest executions, with room for those that take longer.
+// An execution is expected to take as long as the latest ones, with room for those that take longer; but no
+// longer than all under way take at the rate at which they come to their ends.
 func TestPace(t *testing.T) {
 	var p pace
-	require.Zero(t, p.expected())
-	p.took(time.Second)
-	require.Equal(t, 3*time.Second, p.expected())
-	for range 100 {
-		p.took(time.Second)
+	require.Zero(t, p.expected(100))
+	now := time.Unix(0, 0)
+	p.took(8*time.Second, now)
+	require.Equal(t, 24*time.Second, p.expected(100))
+	for range 1000 {
+		now = now.Add(10 * time.Millisecond)
+		p.took(8*time.Second, now)
 	}
-	require.InDelta(t, 4*time.Second/3, p.expected(), float64(time.Millisecond))
+	near := float64(50 * time.Millisecond)
+	require.InDelta(t, 8*time.Second*4/3, p.expected(1000), near)
+	require.InDelta(t, 3*time.Second*4/3, p.expected(300), near, "100 a second: the latest have hung")
+	for range 100 {
+		p.took(time.Millisecond, now)
+	}
+	require.Less(t, p.expected(1000), 10*time.Millisecond, "most of those under way hang")
 }
