@@ -58,6 +58,9 @@ func (c clocks) with(now time.Time) clocks {
 	return c
 }
 
+// passed reports whether all clocks have gone on beyond what any of them had shown when it was asked.
+func (c clocks) passed(asked clocks) bool { return c.earliest.After(asked.latest) }
+
 // rest waits for a while; the context's end ends it.
 func rest(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

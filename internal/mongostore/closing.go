@@ -162,7 +162,7 @@ func (h *History) end(ctx context.Context, before time.Time) (time.Time, error) 
 			return time.Time{}, err
 		}
 		now, err := h.store.clocks(ctx)
-		if err != nil || now.earliest.After(asked.latest) {
+		if err != nil || now.passed(asked) {
 			return now.earliest, err
 		}
 	}

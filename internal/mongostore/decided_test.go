@@ -77,13 +77,15 @@ func TestOutstandingIsBarred(t *testing.T) {
 	for _, c := range []struct {
 		change        bson.M
 		looks, barred int64
+		told          []string
 	}{
-		{bson.M{"$set": bson.M{"note": 1}}, maxLooks, 1},
-		{bson.M{"$set": bson.M{"hold": true, "held": true}}, 0, 1},
-		{bson.M{"$set": bson.M{"hold": true}}, maxLooks, 1}, // its executor is still at it
-		{bson.M{"$set": bson.M{"legs.1.account": "carol"}}, 0, 0},
-		{bson.M{"$set": bson.M{"state": "Initiated"}}, 0, 0},
-		{bson.M{"$set": bson.M{"state": "Rollback"}}, 0, 0},
+		{bson.M{"$set": bson.M{"note": 1}}, maxLooks, 1, nil},
+		{bson.M{"$set": bson.M{"hold": true, "held": true}}, 0, 1, nil},
+		{bson.M{"$set": bson.M{"hold": true}}, maxLooks, 1, nil}, // its executor is still at it
+		{bson.M{"$set": bson.M{"legs.1.account": "carol"}}, 0, 0, nil},
+		{bson.M{"$set": bson.M{"state": "Initiated"}}, 0, 0, nil},
+		{bson.M{"$set": bson.M{"state": "Rollback"}}, 0, 0, nil},
+		{bson.M{"$set": bson.M{"committedAt": moment(1)}}, 0, 0, []string{"t"}}, // somebody has set its state back: it is told
 	} {
 		t.Run(fmt.Sprint(c.change), func(t *testing.T) {
 			t.Parallel()
@@ -95,7 +97,7 @@ func TestOutstandingIsBarred(t *testing.T) {
 			closing, _, err := h.Close(t.Context(), time.Time{})
 			require.EqualValues(t, 6+c.looks+c.barred, end(), "commands")
 			require.NoError(t, err)
-			h.requireOnly(t, closing)
+			h.requireOnly(t, closing, c.told...)
 			if c.barred > 0 {
 				want["verified"] = c.barred
 			}
@@ -223,9 +225,32 @@ func TestClocksOfShards(t *testing.T) {
 	for _, ms := range []int{5, 3, 9, 4} {
 		shown = clocks{moment(4), moment(4)}.with(moment(ms)).with(moment(5))
 		require.Equal(t, clocks{moment(min(4, ms)), moment(max(5, ms))}, shown)
+		require.Equal(t, ms == 9, clocks{moment(ms), moment(10)}.passed(clocks{moment(1), moment(5)}))
 	}
 	b.put(account("alice", nil))
 	_, found, err := b.history("alice").Close(t.Context(), time.Time{})
 	require.NoError(t, err)
 	require.True(t, found)
+}
+
+// Commits are stamped by the clock that is asked for: it shows no time before them that is later than theirs, and none after them that is
+// earlier. A server that stamped by a coarser clock would store commits in a past that is closed.
+func TestCommitsAreStampedByTheShownClock(t *testing.T) {
+	t.Parallel()
+	for _, routed := range []bool{false, true} {
+		b := newBank(t)
+		require.NoError(t, b.store.Setup(t.Context()))
+		b.store.fitClients.Store(b.store.transfers.Database().Client(), routed)
+		b.putIn("transfers", bson.M{"_id": "t"})
+		for range 200 {
+			first, err := b.store.clocks(t.Context())
+			require.NoError(t, err)
+			b.change("transfers", "t", bson.M{"$currentDate": bson.M{"committedAt": true}, "$inc": bson.M{"n": 1}})
+			second, err := b.store.clocks(t.Context())
+			require.NoError(t, err)
+			stamped := b.raw("transfers", "t").Lookup("committedAt").Time()
+			require.False(t, stamped.Before(first.earliest))
+			require.False(t, stamped.After(second.latest))
+		}
+	}
 }
