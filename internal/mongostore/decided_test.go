@@ -106,6 +106,23 @@ func TestOutstandingIsBarred(t *testing.T) {
 	}
 }
 
+// A hold among transfers that are about to be decided waits with them: they are not written to without need.
+func TestHoldsAreBarredWithTheOthers(t *testing.T) {
+	t.Parallel()
+	b, s := outstandingBank(t, false, "1", "2", "3")
+	b.change("transfers", "1", bson.M{"$set": bson.M{"held": true}})
+	b.change("transfers", "3", bson.M{"$set": bson.M{"held": true}})
+	h := b.history("alice")
+	end := s.begin(map[int][]func(){8: {func() { b.show("2", moment(1)) }}})
+	closing, _, err := h.Close(t.Context(), time.Time{})
+	require.Equal(t, 10, end(), "three looks, and one write to the holds")
+	require.NoError(t, err)
+	h.requireOnly(t, closing, "2")
+	for id, barred := range map[string]any{"1": int64(1), "2": nil, "3": int64(1)} {
+		require.Equal(t, barred, asMap(t, b.raw("transfers", id))["verified"])
+	}
+}
+
 // Where not all could be barred, nothing is known of any: who has just been committed is told by another look, the others are barred again.
 func TestNotAllAreBarred(t *testing.T) {
 	t.Parallel()
