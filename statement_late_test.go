@@ -14,8 +14,9 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// beginCommit commits a transfer as its executor would, up to where the server has stamped the commit and not stored it: as if the machine
-// had been busy with something else since. It returns what stores it.
+// beginCommit commits a transfer as its executor would, up to where the server has
+// stamped the commit and not stored it: as if the machine had been busy with something
+// else since. It returns what stores it.
 func (b *bank) beginCommit(id string) (store func()) {
 	b.t.Helper()
 	session, err := b.db.Client().StartSession()
@@ -31,7 +32,8 @@ func (b *bank) beginCommit(id string) (store func()) {
 	return func() { require.NoError(b.t, session.CommitTransaction(b.t.Context())) }
 }
 
-// leavePrepared leaves a transfer of 60 from a to b that is prepared and not decided: a hold, or one whose executor has died.
+// leavePrepared leaves a transfer of 60 from a to b that is prepared and not decided: a
+// hold, or one whose executor has died.
 func (b *bank) leavePrepared(id string, hold bool) {
 	b.t.Helper()
 	if hold {
@@ -55,7 +57,8 @@ type reader struct {
 	id string
 }
 
-// tell asks for an account's past in every way, at once, and returns what is told when all of it is. At is an instant that is over.
+// tell asks for an account's past in every way, at once, and returns what is told when
+// all of it is. At is an instant that is over.
 func (r reader) tell(at time.Time) <-chan [4]string {
 	const ms = time.Millisecond
 	told := make(chan [4]string, 1)
@@ -82,17 +85,20 @@ func (r reader) tell(at time.Time) <-chan [4]string {
 	return told
 }
 
-// requireLasting lets an account's past be told while something keeps the server from showing a commit, and then lets go of that. It
-// requires that what was told is what is told ever after.
+// requireLasting lets an account's past be told while something keeps the server from
+// showing a commit, and then lets go of that. It requires that what was told is what is
+// told ever after.
 func (r reader) requireLasting(at time.Time, letGo func()) {
 	r.t.Helper()
 	telling := r.tell(at)
 	var told [4]string
 	early := false
+	soon, cancel := context.WithTimeout(r.t.Context(), 300*time.Millisecond)
+	defer cancel()
 	select {
 	case told = <-telling:
 		early = true
-	case <-time.After(300 * time.Millisecond): // for who doesn't wait this is time enough to tell what is wrong
+	case <-soon.Done(): // whoever doesn't wait has had the time to tell what is wrong
 	}
 	letGo()
 	if !early {
@@ -101,8 +107,9 @@ func (r reader) requireLasting(at time.Time, letGo func()) {
 	require.Equal(r.t, <-r.tell(at), told, "told before it was over: %v", early)
 }
 
-// A commit that has its time, and doesn't show yet, comes before another one that was answered. A statement that tells the second waits
-// for the first, however long the server needs: it would show up between what was told.
+// A commit that has its time, and doesn't show yet, comes before another one that was
+// answered. A statement that tells the second waits for the first, however long the
+// server needs: it would show up between what was told.
 func TestStatementAwaitsWhatDoesNotShow(t *testing.T) {
 	t.Parallel()
 	for _, hold := range []bool{false, true} {
@@ -130,7 +137,8 @@ func TestStatementAwaitsWhatDoesNotShow(t *testing.T) {
 	}
 }
 
-// What is prepared and merely not decided keeps no statement waiting, and comes behind what was told when it is.
+// What is prepared and merely not decided keeps no statement waiting, and comes behind
+// what was told when it is.
 func TestStatementDoesNotAwaitDecisions(t *testing.T) {
 	t.Parallel()
 	for _, hold := range []bool{false, true} {
@@ -153,7 +161,8 @@ func TestStatementDoesNotAwaitDecisions(t *testing.T) {
 	}
 }
 
-// hangShowing keeps a server from showing what it stores, until the returned function is called.
+// hangShowing keeps a server from showing what it stores, until the returned function is
+// called.
 func hangShowing(t *testing.T, client *mongo.Client) (letGo func()) {
 	t.Helper()
 	set := func(ctx context.Context, mode string) {
@@ -167,8 +176,8 @@ func hangShowing(t *testing.T, client *mongo.Client) (letGo func()) {
 	return off
 }
 
-// A server that has stored a commit and doesn't show it keeps a statement waiting, wherever the account is: what is told before would not
-// be what is told afterwards.
+// A server that has stored a commit and doesn't show it keeps a statement waiting,
+// wherever the account is: what is told before would not be what is told afterwards.
 func TestStatementOnAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	for _, away := range []bool{false, true} {
@@ -198,7 +207,8 @@ func TestStatementOnAServerThatHangs(t *testing.T) {
 				posted <- err
 			}()
 			var at time.Time
-			require.Eventually(t, func() bool { // a local read shows what no other one does
+			require.Eventually(t, func() bool {
+				// A local read shows what no other one does.
 				var stored struct {
 					At time.Time `bson:"committedAt"`
 				}

@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 )
 
-// clocks are what the servers that commit transfers have shown for the time: one server, or the
-// shards of a cluster.
+// clocks are what the servers that commit transfers have shown for the time: one server,
+// or the shards of a cluster.
 type clocks struct{ earliest, latest time.Time }
 
 // clocks asks the servers for the time by which they stamp commits.
@@ -23,8 +23,8 @@ func (s *Store) clocks(ctx context.Context) (clocks, error) {
 	return clocks{now, now}, err
 }
 
-// shardClocks asks every shard that has transfers: a mongos has a clock of its own, and no commit
-// is stamped by it.
+// shardClocks asks every shard that has transfers: a mongos has a clock of its own, and
+// no commit is stamped by it.
 func (s *Store) shardClocks(ctx context.Context) (clocks, error) {
 	stage := bson.D{{Key: "$collStats", Value: bson.D{}}}
 	cursor, err := reading(s.transfers, readconcern.Local()).Aggregate(ctx, bson.A{stage})
@@ -58,7 +58,8 @@ func (c clocks) with(now time.Time) clocks {
 	return c
 }
 
-// passed reports whether all clocks have gone on beyond what any of them had shown when it was asked.
+// passed reports whether all clocks have gone on beyond what any of them had shown when
+// it was asked.
 func (c clocks) passed(asked clocks) bool { return c.earliest.After(asked.latest) }
 
 // rest waits for a while; the context's end ends it.

@@ -20,38 +20,42 @@ const tick = time.Millisecond
 // ErrKind is returned for an account that is none: its balance is no exact number, or not of the kind that was moved.
 var ErrKind = errors.New("the account's document has no balance of that kind")
 
-// Closing is the posted balance of an account at an instant: all that was committed before is in
-// it, and nothing else. The past is closed there: no transfer is committed before that instant any
-// more, whatever is still on its way.
+// Closing is the posted balance of an account at an instant: all that was committed
+// before is in it, and nothing else. The past is closed there: no transfer is committed
+// before that instant any more, whatever is still on its way.
 type Closing struct {
 	At      time.Time
 	Balance money.Amount
 }
 
-// Close closes the account's past, late enough for what is asked for: up to an instant that is
-// over, or up to now, the zero instant, and then behind everything that had answered before the
-// call. It finds false if there is no such account.
+// Close closes the account's past, late enough for what is asked for: up to an instant
+// that is over, or up to now, the zero instant, and then behind everything that had
+// answered before the call. It finds false if there is no such account.
 //
-// A commit takes its time from the server's clock first and shows later: when the server has stored
-// it, which is as late as its machine likes. So no time that has passed says that the past is
-// closed. What the server shows does. Close asks for its clock, and only then reads the account:
+// A commit takes its time from the server's clock first and shows later: when the server
+// has stored it, which is as late as its machine likes. So no time that has passed says
+// that the past is closed. What the server shows does. Close asks for its clock, and only
+// then reads the account:
 //
-//   - A transfer without a marker there that is not committed is prepared later, and its commit is
-//     sent later still, when the marker is stored for good. So it takes a time that is not before
-//     the clock's.
-//   - A transfer with a marker there that is decided shows the time of its commit, or has none.
-//   - A transfer with a marker there that is not decided may be in the middle of its commit, with
-//     a time that was taken long ago. It is outstanding: see decided.
+//   - A transfer without a marker there that is not committed is prepared later, and its
+//     commit is sent later still, when the marker is stored for good. So it takes a time
+//     that is not before the clock's.
+//   - A transfer with a marker there that is decided shows the time of its commit, or has
+//     none.
+//   - A transfer with a marker there that is not decided may be in the middle of its
+//     commit, with a time that was taken long ago. It is outstanding: see decided.
 //
-// The balance is counted back from the stored one. Debits in flight are off that one already, as
-// its markers show; credits come on when they are settled. So a committed transfer is in balance +
-// debits in flight exactly if it was settled here, which is when its marker goes:
+// The balance is counted back from the stored one. Debits in flight are off that one
+// already, as its markers show; credits come on when they are settled. So a committed
+// transfer is in balance + debits in flight exactly if it was settled here, which is when
+// its marker goes:
 //
-//   - Committed before the account was read, and no marker: it is in. Its marker was there when it
-//     was committed.
-//   - Committed before the account was read, and a marker: it is not in, and counts all the same,
-//     for it will be.
-//   - Committed after the account was read: it is not in, whether it had a marker already or not.
+//   - Committed before the account was read, and no marker: it is in. Its marker was
+//     there when it was committed.
+//   - Committed before the account was read, and a marker: it is not in, and counts all
+//     the same, for it will be.
+//   - Committed after the account was read: it is not in, whether it had a marker already
+//     or not.
 //
 // What has to be told is the first from the last, where there is no marker.
 func (h *History) Close(ctx context.Context, before time.Time) (Closing, bool, error) {
@@ -70,9 +74,9 @@ func (h *History) Close(ctx context.Context, before time.Time) (Closing, bool, e
 	}
 }
 
-// closeAtOnce reads the account and the transfers as they were at one time of their cluster, which
-// the primary has reached after it has shown its clock. What is committed there, and has no marker
-// there, is in.
+// closeAtOnce reads the account and the transfers as they were at one time of their
+// cluster, which the primary has reached after it has shown its clock. What is committed
+// there, and has no marker there, is in.
 func (h *History) closeAtOnce(ctx context.Context, before time.Time) (Closing, bool, error) {
 	end, err := h.end(ctx, before)
 	if err != nil {
@@ -98,22 +102,23 @@ func (h *History) closeAtOnce(ctx context.Context, before time.Time) (Closing, b
 // errUndecided is returned where the reads of an account and of the transfers can't be put in order.
 var errUndecided = errors.New("transfers on the account are committed faster than it can be read")
 
-// closeApart reads an account that may be in another cluster than the transfers, so that there is
-// no time as of which both can be read. It looks at the transfers' clock before and after it reads
-// the account. What took its time before the first look was prepared before the account was read,
-// which no replaced primary can answer, for the read is linearizable: without a marker, it is in.
-// What took its time after the second look is not. In between, a marker tells that it is not in;
-// but none may mean either:
+// closeApart reads an account that may be in another cluster than the transfers, so that
+// there is no time as of which both can be read. It looks at the transfers' clock before
+// and after it reads the account. What took its time before the first look was prepared
+// before the account was read, which no replaced primary can answer, for the read is
+// linearizable: without a marker, it is in. What took its time after the second look is
+// not. In between, a marker tells that it is not in; but none may mean either:
 //
 //	the clock · prepared · committed · settled · the account is read · the clock: it is in
 //	the clock · the account is read · prepared · committed · the clock: it is not
 //
-// So then nothing is decided, and Close begins anew. The time between the looks is that of one
-// read; a transfer that was prepared before, or is settled after, leaves a marker to be seen.
+// So then nothing is decided, and Close begins anew. The time between the looks is that
+// of one read; a transfer that was prepared before, or is settled after, leaves a marker
+// to be seen.
 //
-// Whatever is in was committed, and acknowledged by a majority, before the account was read. The
-// transfers are read afterwards, from the true primary, as a linearizable read has made sure: so
-// what is in shows.
+// Whatever is in was committed, and acknowledged by a majority, before the account was
+// read. The transfers are read afterwards, from the true primary, as a linearizable read
+// has made sure: so what is in shows.
 func (h *History) closeApart(ctx context.Context, before time.Time) (Closing, bool, error) {
 	end, err := h.end(ctx, before)
 	if err != nil {
@@ -149,9 +154,10 @@ func (h *History) closeApart(ctx context.Context, before time.Time) (Closing, bo
 	return Closing{end, balance}, true, err
 }
 
-// end returns the instant of a closing, which the clock has shown to be reached. Where the past is
-// to be closed up to now, it comes after the millisecond in which it was asked for: a transfer may
-// have been committed in that one, and answered, before the call.
+// end returns the instant of a closing, which the clock has shown to be reached. Where
+// the past is to be closed up to now, it comes after the millisecond in which it was
+// asked for: a transfer may have been committed in that one, and answered, before the
+// call.
 func (h *History) end(ctx context.Context, before time.Time) (time.Time, error) {
 	asked, err := h.store.clocks(ctx)
 	if err != nil || !before.IsZero() && !before.After(asked.earliest) {
@@ -216,8 +222,9 @@ func (f Fields) inFlight(document bson.Raw) []string {
 	return ids
 }
 
-// count returns the balance that an account which was seen had at the end, an instant before. Of
-// what has committed since then, and has no marker, settled tells whether it is in what was seen.
+// count returns the balance that an account which was seen had at the end, an instant
+// before. Of what has committed since then, and has no marker, settled tells whether it
+// is in what was seen.
 func (h *History) count(
 	ctx context.Context, seen view, end time.Time, settled func(Entry) (bool, error),
 ) (money.Amount, error) {
@@ -245,7 +252,8 @@ func (h *History) count(
 	return h.addMarked(ctx, balance, seen.inFlight, end)
 }
 
-// addMarked adds to a balance what transfers whose markers were seen have moved before the end.
+// addMarked adds to a balance what transfers whose markers were seen have moved before
+// the end.
 func (h *History) addMarked(
 	ctx context.Context, balance money.Amount, ids []string, end time.Time,
 ) (money.Amount, error) {

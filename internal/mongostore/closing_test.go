@@ -108,7 +108,8 @@ func (m mover) settle() {
 // the closing, and of nothing else. The table holds all moments for each of its three steps; another transfer is complete before.
 func TestClosingAmongSteps(t *testing.T) {
 	t.Parallel()
-	for apart, most := range map[bool]int{false: 8, true: 9} { // behind the first look at what is outstanding
+	// The last moment is behind the first look at what is outstanding.
+	for apart, most := range map[bool]int{false: 8, true: 9} {
 		for first := 0; first <= most; first++ {
 			t.Run(fmt.Sprintf("apart=%v/prepared before command %d", apart, first), func(t *testing.T) {
 				t.Parallel()
@@ -204,8 +205,9 @@ func TestUndecidedClosing(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// A clock of whole milliseconds does not tell which of two things in one of them was first: nothing is decided by it. What was committed
-// in the millisecond of the call is in, what was committed in that of the closing is not.
+// A clock of whole milliseconds does not tell which of two things in one of them was
+// first: nothing is decided by it. What was committed in the millisecond of the call is
+// in, what was committed in that of the closing is not.
 func TestClosingWithinOneMillisecond(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	// maxLooks is how often outstanding transfers are looked at before they are barred. Most are
-	// decided within milliseconds, and then nothing has to be written.
+	// maxLooks is how often outstanding transfers are looked at before they are barred.
+	// Most are decided within milliseconds, and then nothing has to be written.
 	maxLooks = 6
 	// restDoublings is how often the pause between two looks doubles, from a tick on.
 	restDoublings = 4
 )
 
-// outstanding are transfers with a marker on the account that are not decided. No read tells
-// whether such a transfer is in the middle of its commit:
+// outstanding are transfers with a marker on the account that are not decided. No read
+// tells whether such a transfer is in the middle of its commit:
 //
-//  1. Its commit takes the time 12:00:00.000 and is held up, in the server, before it is stored.
+//  1. Its commit takes the time 12:00:00.000 and is held up, in the server, before it is
+//     stored.
 //  2. Another one on the account is committed at .001, and answered.
 //  3. A statement up to .002 has to list the second, and no read shows the first.
 //  4. The first one is stored: it would show up between what was listed.
@@ -30,13 +31,13 @@ type outstanding struct {
 	held bool // all of them are holds, which may be decided next week
 }
 
-// decided returns those of the transfers that are decided, when none of the others can be committed
-// before the end of the closing any more. Only those that are in the middle of their commit are
-// waited for: an outstanding transfer is looked at a few times, and then barred. How long that takes
-// decides whether there is a write, and never what is told.
+// decided returns those of the transfers that are decided, when none of the others can be
+// committed before the end of the closing any more. Only those that are in the middle of
+// their commit are waited for: an outstanding transfer is looked at a few times, and then
+// barred. How long that takes decides whether there is a write, and never what is told.
 //
-// The transfers are looked at in the session of the context; the outstanding ones then in one that
-// shows what has come since.
+// The transfers are looked at in the session of the context; the outstanding ones then in
+// one that shows what has come since.
 func (h *History) decided(ctx context.Context, ids []string) ([]bson.Raw, error) {
 	decided, open, err := h.examine(ctx, ids)
 	if err != nil || len(open.ids) == 0 {
@@ -74,8 +75,8 @@ func (h *History) decided(ctx context.Context, ids []string) ([]bson.Raw, error)
 	return decided, err
 }
 
-// examine reads transfers and tells which of them are outstanding. A transfer that is not there has
-// been purged, or removed by somebody: it is not going to be committed.
+// examine reads transfers and tells which of them are outstanding. A transfer that is not
+// there has been purged, or removed by somebody: it is not going to be committed.
 func (h *History) examine(ctx context.Context, ids []string) ([]bson.Raw, outstanding, error) {
 	keys := make(bson.A, len(ids))
 	for i, id := range ids {
@@ -101,21 +102,23 @@ func (h *History) examine(ctx context.Context, ids []string) ([]bson.Raw, outsta
 	return decided, open, nil
 }
 
-// isOutstanding judges a projected transfer. One without a leg on the account is no concern of it.
+// isOutstanding judges a projected transfer. One without a leg on the account is no
+// concern of it.
 func isOutstanding(document bson.Raw) bool {
 	_, has := document.Lookup("legs", "0").DocumentOK()
 	state, _ := document.Lookup("state").StringValueOK()
 	return has && protocol.State(state) == protocol.Preparing && absent(document.Lookup("committedAt"))
 }
 
-// bar writes to outstanding transfers, and reports whether each was still undecided then: no commit
-// of theirs takes a time from before that any more. The server lets one write at a time change a
-// document. A commit that has taken its time and is not stored is in the way of this write, which
-// waits until it is, and then doesn't match; a commit that comes to be stored after this write has
-// to begin again, with the document as it is now and a new time.
+// bar writes to outstanding transfers, and reports whether each was still undecided then:
+// no commit of theirs takes a time from before that any more. The server lets one write
+// at a time change a document. A commit that has taken its time and is not stored is in
+// the way of this write, which waits until it is, and then doesn't match; a commit that
+// comes to be stored after this write has to begin again, with the document as it is now
+// and a new time.
 //
-// If fewer have matched it is not known which, and nothing is known of any: a replaced primary, too,
-// says so, of all of them.
+// If fewer have matched it is not known which, and nothing is known of any: a replaced
+// primary, too, says so, of all of them.
 func (h *History) bar(ctx context.Context, ids []string) (bool, error) {
 	statements := make([]encoded, len(ids))
 	for i, id := range ids {

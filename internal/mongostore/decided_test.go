@@ -13,7 +13,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/money"
 )
 
-// outstandingBank has alice, with a marker of each of the transfers, which are prepared and not decided.
+// outstandingBank has alice, with a marker of each of the transfers, which are prepared
+// and not decided.
 func outstandingBank(t *testing.T, apart bool, ids ...string) (*bank, *steps) {
 	t.Helper()
 	b, s := newStepBank(t, apart)
@@ -35,7 +36,8 @@ func (b *bank) show(id string, stamped time.Time) {
 	b.change("transfers", id, bson.M{"$set": bson.M{"state": "Committed", "committedAt": stamped}})
 }
 
-// requireOnly requires that alice's past, closed at the end of a closing, has the given entries and their balance.
+// requireOnly requires that alice's past, closed at the end of a closing, has the given
+// entries and their balance.
 func (h *History) requireOnly(t *testing.T, closing Closing, ids ...string) {
 	t.Helper()
 	entries, _, err := h.Page(t.Context(), OldestFirst, time.Time{}, closing.At, 10)
@@ -48,7 +50,8 @@ func (h *History) requireOnly(t *testing.T, closing Closing, ids ...string) {
 	require.Equal(t, money.Units(int64(100+50*len(ids))), closing.Balance)
 }
 
-// Whenever a commit from before the closing shows, up to the moment when its transfer is barred, it is in the balance and in the pages.
+// Whenever a commit from before the closing shows, up to the moment when its transfer is
+// barred, it is in the balance and in the pages.
 func TestLateCommitIsIn(t *testing.T) {
 	t.Parallel()
 	type command struct{ read, barred int }
@@ -70,8 +73,9 @@ func TestLateCommitIsIn(t *testing.T) {
 	}
 }
 
-// A transfer that stays undecided keeps nobody waiting: it is barred, by a write that changes nothing else. What is held is barred at
-// once, what is no concern of the account never.
+// A transfer that stays undecided keeps nobody waiting: it is barred, by a write that
+// changes nothing else. What is held is barred at once, what is no concern of the account
+// never.
 func TestOutstandingIsBarred(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -81,11 +85,13 @@ func TestOutstandingIsBarred(t *testing.T) {
 	}{
 		{bson.M{"$set": bson.M{"note": 1}}, maxLooks, 1, nil},
 		{bson.M{"$set": bson.M{"hold": true, "held": true}}, 0, 1, nil},
-		{bson.M{"$set": bson.M{"hold": true}}, maxLooks, 1, nil}, // its executor is still at it
+		// Its executor is still at it.
+		{bson.M{"$set": bson.M{"hold": true}}, maxLooks, 1, nil},
 		{bson.M{"$set": bson.M{"legs.1.account": "carol"}}, 0, 0, nil},
 		{bson.M{"$set": bson.M{"state": "Initiated"}}, 0, 0, nil},
 		{bson.M{"$set": bson.M{"state": "Rollback"}}, 0, 0, nil},
-		{bson.M{"$set": bson.M{"committedAt": moment(1)}}, 0, 0, []string{"t"}}, // somebody has set its state back: it is told
+		// Somebody has set its state back: it is told.
+		{bson.M{"$set": bson.M{"committedAt": moment(1)}}, 0, 0, []string{"t"}},
 	} {
 		t.Run(fmt.Sprint(c.change), func(t *testing.T) {
 			t.Parallel()
@@ -106,7 +112,8 @@ func TestOutstandingIsBarred(t *testing.T) {
 	}
 }
 
-// A hold among transfers that are about to be decided waits with them: they are not written to without need.
+// A hold among transfers that are about to be decided waits with them: they are not
+// written to without need.
 func TestHoldsAreBarredWithTheOthers(t *testing.T) {
 	t.Parallel()
 	b, s := outstandingBank(t, false, "1", "2", "3")
@@ -123,7 +130,8 @@ func TestHoldsAreBarredWithTheOthers(t *testing.T) {
 	}
 }
 
-// Where not all could be barred, nothing is known of any: who has just been committed is told by another look, the others are barred again.
+// Where not all could be barred, nothing is known of any: who has just been committed is
+// told by another look, the others are barred again.
 func TestNotAllAreBarred(t *testing.T) {
 	t.Parallel()
 	b, s := outstandingBank(t, false, "1", "2", "3")
@@ -141,7 +149,8 @@ func TestNotAllAreBarred(t *testing.T) {
 	}
 }
 
-// Outstanding transfers are looked at where no less has come than what the account was read with, and pages show what was seen of them.
+// Outstanding transfers are looked at where no less has come than what the account was
+// read with, and pages show what was seen of them.
 func TestLooksAreCausal(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -170,7 +179,8 @@ func TestLooksAreCausal(t *testing.T) {
 	}
 }
 
-// A commit that the server has stamped and not stored is in the way of the bar, which waits for it. Who stops waiting is told so.
+// A commit that the server has stamped and not stored is in the way of the bar, which
+// waits for it. Who stops waiting is told so.
 func TestBarWaitsForACommit(t *testing.T) {
 	t.Parallel()
 	b, _ := outstandingBank(t, false, "t")
@@ -205,7 +215,8 @@ func TestBarWaitsForACommit(t *testing.T) {
 	h.requireOnly(t, closing, "t")
 }
 
-// A commit that has read its transfer before the bar is not stored after it with the time that it has taken.
+// A commit that has read its transfer before the bar is not stored after it with the time
+// that it has taken.
 func TestBarredCommitBeginsAgain(t *testing.T) {
 	t.Parallel()
 	b, _ := outstandingBank(t, false, "t")
@@ -225,7 +236,8 @@ func TestBarredCommitBeginsAgain(t *testing.T) {
 	require.NoError(t, session.AbortTransaction(in))
 }
 
-// Through a mongos the clocks of the shards are asked for, of which the earliest closes the past, and the latest what was asked.
+// Through a mongos the clocks of the shards are asked for, of which the earliest closes
+// the past, and the latest what was asked.
 func TestClocksOfShards(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -250,8 +262,9 @@ func TestClocksOfShards(t *testing.T) {
 	require.True(t, found)
 }
 
-// Commits are stamped by the clock that is asked for: it shows no time before them that is later than theirs, and none after them that is
-// earlier. A server that stamped by a coarser clock would store commits in a past that is closed.
+// Commits are stamped by the clock that is asked for: it shows no time before them that
+// is later than theirs, and none after them that is earlier. A server that stamped by a
+// coarser clock would store commits in a past that is closed.
 func TestCommitsAreStampedByTheShownClock(t *testing.T) {
 	t.Parallel()
 	for _, routed := range []bool{false, true} {
