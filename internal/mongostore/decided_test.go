@@ -196,8 +196,7 @@ func TestBarWaitsForACommit(t *testing.T) {
 	soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, _, err = b.history("alice").Close(soon, time.Time{})
-	require.Error(t, err)
-	require.Error(t, soon.Err(), "it has waited")
+	require.True(t, mongo.IsTimeout(err), "it has waited: %v", err)
 
 	h := b.history("alice")
 	barred := make(chan error, 1)
