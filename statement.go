@@ -70,11 +70,22 @@ type Entry struct {
 // before, and of the first one what the account was opened with. Of changes that other code makes to the balance it can't know: such a
 // change shows in all balances, as if it had always been there.
 //
-// Each range over a statement begins anew. It holds all that was committed before; for that it waits some 20 ms, until no commit can
-// come in between its entries. From then on they stay: a Before that is past gives the same entries with the same balances at any
-// time, however many transfers are under way. That rests on the server's clock: where the one of a new primary is behind that of the
-// old one, or those of shards differ, by more than that, an entry may show later. While a primary is being replaced, the
-// newest entries may be missing.
+// Each range over a statement begins anew. It holds all transfers that had answered
+// before, and what it has told stays: a Before that is past gives the same entries with
+// the same balances at any time, to whoever asks, however many transfers are under way.
+//
+// No waiting time decides what is told. A commit takes its time from the server's clock
+// first and shows later, when the server has stored it. A statement waits for the commits
+// on its account that are between the two, for as long as the server needs, and for
+// nothing else. What is merely not decided, such as a hold, it doesn't wait for: it makes
+// a small write to each such transfer, after which the server stores no commit of it with
+// a time from before. So it needs the right to write to the transfers.
+//
+// The order rests on the clock of the server that commits. While a primary is being
+// replaced, the newest entries may be missing. Where somebody sets a clock back, or that of
+// a new primary is behind the old one's by more than its election took, an entry may show
+// later; so it may in a sharded cluster, where transfers move to a shard whose clock is
+// behind.
 //
 // It reads page by page, and may be ranged over as slowly as need be. To count back it reads all that came since, once, before the first
 // entry. Who wants the newest ones is quicker with NewestFirst, which reads what it yields, and what came after Before or Beyond. For one
@@ -87,10 +98,11 @@ func (c *Coordinator) Statement(ctx context.Context, id string, q StatementQuery
 	return c.defaultLedger().Statement(ctx, id, q)
 }
 
-// BalanceAt returns what was posted on an account of the default ledger at an instant: the Balance of the last entry of its statement
-// that was committed then or before, and what the account was opened with if there is none. An instant that is yet to come stands for
-// now. It counts back from now, so it has to read the entries that came since; for an instant of the last 20 ms it waits a moment. The
-// errors are those of [Coordinator.Statement].
+// BalanceAt returns what was posted on an account of the default ledger at an instant:
+// the Balance of the last entry of its statement that was committed then or before, and
+// what the account was opened with if there is none. An instant that is yet to come
+// stands for now. It counts back from now, so it has to read the entries that came since.
+// What it has told stays, as with [Coordinator.Statement], whose errors it has, too.
 func (c *Coordinator) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
 	return c.defaultLedger().BalanceAt(ctx, id, at)
 }

@@ -14,32 +14,48 @@ import (
 	"github.com/mongotransfer/transfer/internal/money"
 )
 
-// stampDelay is how long after its committedAt a commit shows at the primary, at most: the server takes the time first and stores the
-// document then, which on a busy machine may be some milliseconds later. The past of an account is closed up to this long ago.
-const stampDelay = 20 * time.Millisecond
-
 // tick is the resolution of stored times.
 const tick = time.Millisecond
 
 // ErrKind is returned for an account that is none: its balance is no exact number, or not of the kind that was moved.
 var ErrKind = errors.New("the account's document has no balance of that kind")
 
-// Closing is the posted balance of an account at an instant, with all in it that was committed before, and nothing else. The past is
-// closed there: no transfer will be committed before that instant any more.
+// Closing is the posted balance of an account at an instant: all that was committed
+// before is in it, and nothing else. The past is closed there: no transfer is committed
+// before that instant any more, whatever is still on its way.
 type Closing struct {
 	At      time.Time
 	Balance money.Amount
 }
 
-// Close closes the account's past, late enough for what is asked for: up to an instant that is over, or up to now, the zero instant, for
-// which it waits a moment until now is over, too. It finds false if there is no such account.
+// Close closes the account's past, late enough for what is asked for: up to an instant
+// that is over, or up to now, the zero instant, and then behind everything that had
+// answered before the call. It finds false if there is no such account.
 //
-// The balance is counted back from the stored one. Debits in flight are off that one already, as its markers show; credits come on when
-// they are settled. So a committed transfer is in balance + debits in flight exactly if it was settled here, which is when its marker goes:
+// A commit takes its time from the server's clock first and shows later: when the server
+// has stored it, which is as late as its machine likes. So no time that has passed says
+// that the past is closed. What the server shows does. Close asks for its clock, and only
+// then reads the account:
 //
-//   - Committed before the account was read, and no marker: it is in. Its marker was there when it was committed.
-//   - Committed before the account was read, and a marker: it is not in, and counts all the same, for it will be.
-//   - Committed after the account was read: it is not in, whether it had a marker already or not yet.
+//   - A transfer without a marker there that is not committed is prepared later, and its
+//     commit is sent later still, when the marker is stored for good. So it takes a time
+//     that is not before the clock's.
+//   - A transfer with a marker there that is decided shows the time of its commit, or has
+//     none.
+//   - A transfer with a marker there that is not decided may be in the middle of its
+//     commit, with a time that was taken long ago. It is outstanding: see decided.
+//
+// The balance is counted back from the stored one. Debits in flight are off that one
+// already, as its markers show; credits come on when they are settled. So a committed
+// transfer is in balance + debits in flight exactly if it was settled here, which is when
+// its marker goes:
+//
+//   - Committed before the account was read, and no marker: it is in. Its marker was
+//     there when it was committed.
+//   - Committed before the account was read, and a marker: it is not in, and counts all
+//     the same, for it will be.
+//   - Committed after the account was read: it is not in, whether it had a marker already
+//     or not.
 //
 // What has to be told is the first from the last, where there is no marker.
 func (h *History) Close(ctx context.Context, before time.Time) (Closing, bool, error) {
@@ -58,18 +74,11 @@ func (h *History) Close(ctx context.Context, before time.Time) (Closing, bool, e
 	}
 }
 
-// closeAtOnce reads the account and the transfers as they were at one time of their cluster. What is committed there, and has no marker
-// there, is in.
-//
-// It is a time that the primary has reached stampDelay after the instant of the closing: 1. A commit takes the time 12:00:00.000 and is
-// held up. 2. Another one at 12:00:00.001 is stored at once. 3. A statement up to .002 lists the second alone. 4. The first one
-// is stored: it would show up behind what was listed.
+// closeAtOnce reads the account and the transfers as they were at one time of their
+// cluster, which the primary has reached after it has shown its clock. What is committed
+// there, and has no marker there, is in.
 func (h *History) closeAtOnce(ctx context.Context, before time.Time) (Closing, bool, error) {
-	clock, err := hello(ctx, h.store.transfers)
-	if err != nil {
-		return Closing{}, false, err
-	}
-	end, err := closed(ctx, clock.LocalTime, before)
+	end, err := h.end(ctx, before)
 	if err != nil {
 		return Closing{}, false, err
 	}
@@ -93,21 +102,25 @@ func (h *History) closeAtOnce(ctx context.Context, before time.Time) (Closing, b
 // errUndecided is returned where the reads of an account and of the transfers can't be put in order.
 var errUndecided = errors.New("transfers on the account are committed faster than it can be read")
 
-// closeApart reads an account that may be in another cluster than the transfers, so that there is no time as of which both can be read.
-// It looks at the transfers' clock before and after it reads the account. What was committed before the first look was prepared
-// before the account was read, which no replaced primary can answer, for the read is linearizable: without a marker, it is in. What was
-// committed after the second look is not. In between, a marker tells that it is not in; but none may mean either:
+// closeApart reads an account that may be in another cluster than the transfers, so that
+// there is no time as of which both can be read. It looks at the transfers' clock before
+// and after it reads the account. What took its time before the first look was prepared
+// before the account was read, which no replaced primary can answer, for the read is
+// linearizable: without a marker, it is in. What took its time after the second look is
+// not. In between, a marker tells that it is not in; but none may mean either:
 //
 //	the clock · prepared · committed · settled · the account is read · the clock: it is in
 //	the clock · the account is read · prepared · committed · the clock: it is not
 //
-// So then nothing is decided, and Close begins anew. The time between the looks is that of one read; a transfer that was prepared
-// before, or is settled after, leaves a marker to be seen.
+// So then nothing is decided, and Close begins anew. The time between the looks is that
+// of one read; a transfer that was prepared before, or is settled after, leaves a marker
+// to be seen.
 //
-// Whatever is in was committed, and acknowledged by a majority, before the account was read. The transfers are read afterwards, from
-// the true primary, as a linearizable read has made sure: so what is in shows.
+// Whatever is in was committed, and acknowledged by a majority, before the account was
+// read. The transfers are read afterwards, from the true primary, as a linearizable read
+// has made sure: so what is in shows.
 func (h *History) closeApart(ctx context.Context, before time.Time) (Closing, bool, error) {
-	first, err := hello(ctx, h.store.transfers)
+	end, err := h.end(ctx, before)
 	if err != nil {
 		return Closing{}, false, err
 	}
@@ -115,11 +128,7 @@ func (h *History) closeApart(ctx context.Context, before time.Time) (Closing, bo
 	if err != nil || !found {
 		return Closing{}, found, err
 	}
-	second, err := hello(ctx, h.store.transfers)
-	if err != nil {
-		return Closing{}, true, err
-	}
-	end, err := closed(ctx, first.LocalTime, before)
+	second, err := h.store.clocks(ctx)
 	if err != nil {
 		return Closing{}, true, err
 	}
@@ -137,28 +146,31 @@ func (h *History) closeApart(ctx context.Context, before time.Time) (Closing, bo
 		return Closing{}, true, err
 	}
 	balance, err := h.count(ctx, seen, end, func(e Entry) (bool, error) {
-		if !e.At.Before(first.LocalTime) && !e.At.After(second.LocalTime) {
+		if !e.At.After(second.latest) {
 			return false, errUndecided
 		}
-		return e.At.Before(first.LocalTime), nil
+		return false, nil
 	})
 	return Closing{end, balance}, true, err
 }
 
-// closed returns the instant up to which the past is closed, where the server's clock has just shown that it is now. Where that has
-// to be now it waits until it is over.
-func closed(ctx context.Context, now, before time.Time) (time.Time, error) {
-	end := now.Add(-stampDelay)
-	if !before.IsZero() && !before.After(end) {
-		return end, nil
+// end returns the instant of a closing, which the clock has shown to be reached. Where
+// the past is to be closed up to now, it comes after the millisecond in which it was
+// asked for: a transfer may have been committed in that one, and answered, before the
+// call.
+func (h *History) end(ctx context.Context, before time.Time) (time.Time, error) {
+	asked, err := h.store.clocks(ctx)
+	if err != nil || !before.IsZero() && !before.After(asked.earliest) {
+		return asked.earliest, err
 	}
-	timer := time.NewTimer(stampDelay + tick)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return now.Add(tick), nil
-	case <-ctx.Done():
-		return end, ctx.Err()
+	for {
+		if err := rest(ctx, tick); err != nil {
+			return time.Time{}, err
+		}
+		now, err := h.store.clocks(ctx)
+		if err != nil || now.passed(asked) {
+			return now.earliest, err
+		}
 	}
 }
 
@@ -210,46 +222,45 @@ func (f Fields) inFlight(document bson.Raw) []string {
 	return ids
 }
 
-// count returns the balance of an account that was seen as it was at the end, an instant before. Of what was committed since then, and
-// has no marker, settled tells whether it is in what was seen; it is asked about the last tick before the end, too, for that may
-// be when the account was read.
+// count returns the balance that an account which was seen had at the end, an instant
+// before. Of what has committed since then, and has no marker, settled tells whether it
+// is in what was seen.
 func (h *History) count(
 	ctx context.Context, seen view, end time.Time, settled func(Entry) (bool, error),
 ) (money.Amount, error) {
-	balance, err := h.withMarked(ctx, seen, end)
-	if err != nil {
-		return balance, err
-	}
+	balance := seen.posted
 	marked := make(map[string]bool, len(seen.inFlight))
 	for _, id := range seen.inFlight {
 		marked[id] = true
 	}
 	var failed error
-	err = h.find(ctx, bson.D{{Key: "$gte", Value: end.Add(-tick)}}, options.Find(), func(e Entry) bool {
+	since := bson.D{{Key: "$gte", Value: end}}
+	err := h.find(ctx, since, options.Find(), func(e Entry) bool {
 		if marked[e.TransferID] {
 			return true
 		}
 		in, err := settled(e)
-		if err == nil && in && !e.At.Before(end) {
+		if err == nil && in {
 			balance, err = Plus(balance, e.Amount.Neg())
 		}
 		failed = err
 		return err == nil
 	})
-	return balance, errors.Join(failed, err)
+	if err = errors.Join(failed, err); err != nil {
+		return balance, err
+	}
+	return h.addMarked(ctx, balance, seen.inFlight, end)
 }
 
-// withMarked returns what is posted on an account that was seen, and what was committed before the end and is not settled there.
-func (h *History) withMarked(ctx context.Context, seen view, end time.Time) (money.Amount, error) {
-	balance := seen.posted
-	if len(seen.inFlight) == 0 {
+// addMarked adds to a balance what transfers whose markers were seen have moved before
+// the end.
+func (h *History) addMarked(
+	ctx context.Context, balance money.Amount, ids []string, end time.Time,
+) (money.Amount, error) {
+	if len(ids) == 0 {
 		return balance, nil
 	}
-	ids := make(bson.A, len(seen.inFlight))
-	for i, id := range seen.inFlight {
-		ids[i] = id
-	}
-	documents, err := findByID(ctx, h.store.majority, ids, options.Find().SetProjection(h.projection()))
+	documents, err := h.decided(ctx, ids)
 	for _, document := range documents {
 		e, committed, failed := h.entry(document)
 		if failed == nil && committed && e.At.Before(end) {

@@ -1,0 +1,142 @@
+package mongostore
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+const (
+	// maxLooks is how often outstanding transfers are looked at before they are barred.
+	// Most are decided within milliseconds, and then nothing has to be written.
+	maxLooks = 6
+	// restDoublings is how often the pause between two looks doubles, from a tick on.
+	restDoublings = 4
+)
+
+// outstanding are transfers with a marker on the account that are not decided. No read
+// tells whether such a transfer is in the middle of its commit:
+//
+//  1. Its commit takes the time 12:00:00.000 and is held up, in the server, before it is
+//     stored.
+//  2. Another one on the account is committed at .001, and answered.
+//  3. A statement up to .002 has to list the second, and no read shows the first.
+//  4. The first one is stored: it would show up between what was listed.
+type outstanding struct {
+	ids  []string
+	held bool // all of them are holds, which may be decided next week
+}
+
+// decided returns those of the transfers that are decided, when none of the others can be
+// committed before the end of the closing any more. Only those that are in the middle of
+// their commit are waited for: an outstanding transfer is looked at a few times, and then
+// barred. How long that takes decides whether there is a write, and never what is told.
+//
+// The transfers are looked at in the session of the context; the outstanding ones then in
+// one that shows what has come since.
+func (h *History) decided(ctx context.Context, ids []string) ([]bson.Raw, error) {
+	decided, open, err := h.examine(ctx, ids)
+	if err != nil || len(open.ids) == 0 {
+		return decided, err
+	}
+	session, err := h.session(options.Session().SetCausalConsistency(true))
+	if err != nil {
+		return nil, err
+	}
+	defer session.EndSession(context.WithoutCancel(ctx))
+	if err := session.AdvanceOperationTime(h.seen); err != nil {
+		return nil, err
+	}
+	ctx = mongo.NewSessionContext(ctx, session)
+	for n := 0; len(open.ids) > 0; n++ {
+		if n >= maxLooks || open.held {
+			barred, err := h.bar(ctx, open.ids)
+			if err != nil {
+				return nil, err
+			}
+			if barred {
+				break
+			}
+		}
+		if err := rest(ctx, tick<<min(n, restDoublings)); err != nil {
+			return nil, err
+		}
+		var more []bson.Raw
+		if more, open, err = h.examine(ctx, open.ids); err != nil {
+			return nil, err
+		}
+		decided = append(decided, more...)
+	}
+	h.seen, err = clusterTime(session)
+	return decided, err
+}
+
+// examine reads transfers and tells which of them are outstanding. A transfer that is not
+// there has been purged, or removed by somebody: it is not going to be committed.
+func (h *History) examine(ctx context.Context, ids []string) ([]bson.Raw, outstanding, error) {
+	keys := make(bson.A, len(ids))
+	for i, id := range ids {
+		keys[i] = id
+	}
+	fields := append(h.projection(), bson.E{Key: "state", Value: 1}, bson.E{Key: "held", Value: 1})
+	documents, err := findByID(ctx, h.store.majority, keys, options.Find().SetProjection(fields))
+	if err != nil {
+		return nil, outstanding{}, err
+	}
+	var decided []bson.Raw
+	open := outstanding{held: true}
+	for _, document := range documents {
+		if !isOutstanding(document) {
+			decided = append(decided, document)
+			continue
+		}
+		id, _ := document.Lookup("_id").StringValueOK()
+		held, _ := document.Lookup("held").BooleanOK()
+		open.ids = append(open.ids, id)
+		open.held = open.held && held
+	}
+	return decided, open, nil
+}
+
+// isOutstanding judges a projected transfer. One without a leg on the account is no
+// concern of it.
+func isOutstanding(document bson.Raw) bool {
+	_, has := document.Lookup("legs", "0").DocumentOK()
+	state, _ := document.Lookup("state").StringValueOK()
+	return has && protocol.State(state) == protocol.Preparing && absent(document.Lookup("committedAt"))
+}
+
+// bar writes to outstanding transfers, and reports whether each was still undecided then:
+// no commit of theirs takes a time from before that any more. The server lets one write
+// at a time change a document. A commit that has taken its time and is not stored is in
+// the way of this write, which waits until it is, and then doesn't match; a commit that
+// comes to be stored after this write has to begin again, with the document as it is now
+// and a new time.
+//
+// If fewer have matched it is not known which, and nothing is known of any: a replaced
+// primary, too, says so, of all of them.
+func (h *History) bar(ctx context.Context, ids []string) (bool, error) {
+	statements := make([]encoded, len(ids))
+	for i, id := range ids {
+		filter := bson.D{{Key: "_id", Value: id}, {Key: "state", Value: protocol.Preparing}}
+		var err error
+		statements[i], err = encodeUpdate(filter, bson.D{{Key: "$inc", Value: bson.D{{Key: "verified", Value: int64(1)}}}})
+		if err != nil {
+			return false, err
+		}
+	}
+	for _, v := range updateAll(ctx, h.store.transfers, statements).verdicts {
+		switch v.result {
+		case protocol.Applied:
+		case protocol.NotMatched:
+			return false, nil
+		case protocol.Unknown, protocol.NotSent, protocol.Failed:
+			return false, v.err
+		}
+	}
+	return true, nil
+}
