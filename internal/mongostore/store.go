@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -70,8 +71,9 @@ type ledger struct {
 	commands     *mongo.Collection
 	majority     *mongo.Collection
 	linearizable *mongo.Collection
-	sameClient   bool      // as the transfers'
-	namesakes    []Address // of documents: the ledgers of the same namespace, which are reached through other clients
+	sameClient   bool        // as the transfers'
+	namesakes    []Address   // of documents: the ledgers of the same namespace, which are reached through other clients
+	connected    atomic.Bool // Connect has found nothing wrong with it by itself
 }
 
 // New returns a store. It fails if one collection is registered under two names: an account would then be two
