@@ -51,6 +51,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		Fields:      mongostore.Fields(s.fields),
 		IDs:         mongostore.IDCodec(s.ids),
 		MarkerLimit: s.markerLimit,
+		FenceBytes:  s.fenceBytes,
 		Retention:   s.retention,
 		Now:         now,
 	})

@@ -83,6 +83,7 @@ func (s *server) open(t *rapid.T, sc scene) *bank {
 				Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed",
 			},
 			MarkerLimit: sc.markerLimit,
+			FenceBytes:  mongostore.LeastFenceMemory,
 			Now:         s.now,
 		})
 		require.NoError(t, err)

@@ -37,6 +37,7 @@ type Config struct {
 	Fields      Fields
 	IDs         IDCodec
 	MarkerLimit int              // transfers in flight on one participant
+	FenceBytes  int64            // of memory for known fences; 0: none
 	Retention   time.Duration    // how long final transfers are kept; 0: for good
 	Now         func() time.Time // the process's clock
 }
@@ -53,7 +54,7 @@ type Store struct {
 	exactBalance bson.Raw // see exactBalance
 	ids          IDCodec
 	markerLimit  int
-	fences       fenceCache
+	fences       *fenceCache
 	clock        serverClock
 	retention    *retention
 	asking       turns    // of those who ask for the server's time
@@ -88,7 +89,7 @@ func New(config Config) (*Store, error) {
 		fields:       config.Fields,
 		ids:          config.IDs,
 		markerLimit:  config.MarkerLimit,
-		fences:       fenceCache{now: config.Now, entries: map[Subject]knownFence{}},
+		fences:       newFenceCache(config.Now, config.FenceBytes),
 		clock:        serverClock{now: config.Now},
 		retention:    newRetention(config.Retention, config.Transfers),
 		asking:       make(turns, maxAsking),
