@@ -137,9 +137,10 @@ func WithMarkerLimit(n int) Option { return func(s *settings) { s.markerLimit = 
 // for a million accounts at 56 bytes each, whatever their IDs. It takes no more than it needs; where it is full, the account
 // that was used least recently makes room. 0: nothing is remembered, and every transfer begins with a read.
 //
-// Nothing rests on what is remembered. Where it doesn't hold any more the transfer's first write to the account is refused, and it reads
-// and tries again. What has many transfers in flight (a 64th of [WithMarkerLimit]), or was never written to by this library, is read
-// once a minute; documents that effects change are always read.
+// Nothing rests on what is remembered: where it doesn't hold any more the transfer's first write to the account is refused, and it reads
+// and tries again. An account with many transfers in flight, a 64th of [WithMarkerLimit], is read once a minute to see what others have
+// put there; so is one that has no fence yet, as a document that [Coordinator.OpenAccount] has not written. Transfers with effects
+// read always.
 func WithFenceCache(bytes int64) Option { return func(s *settings) { s.fenceBytes = bytes } }
 
 // WithStallThreshold sets after how long without a sign of life others take a transfer over; default 30 s. It decides only how soon
