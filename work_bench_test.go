@@ -1,12 +1,30 @@
 package transfer
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
+
+// TestReadyServersCostNothing promises that a transfer whose servers have said that they are fit pays nothing for that any more. Who closes the
+// coordinator, or leaves, is heard all the same.
+func TestReadyServersCostNothing(t *testing.T) {
+	c, err := NewCoordinator(mongotest.Database(t))
+	require.NoError(t, err)
+	planned, err := c.plan(payment(Units(6000)))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, c.readyFor(ctx, &planned))
+	require.Zero(t, testing.AllocsPerRun(100, func() { err = c.readyFor(ctx, &planned) }))
+	require.NoError(t, err)
+	cancel()
+	require.ErrorIs(t, c.readyFor(ctx, &planned), context.Canceled)
+	require.NoError(t, c.Close(t.Context()))
+	require.ErrorIs(t, c.readyFor(t.Context(), &planned), ErrClosed)
+}
 
 // BenchmarkNewWork measures what precedes the engine in a transfer whose servers have said that they are fit.
 func BenchmarkNewWork(b *testing.B) {
