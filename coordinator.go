@@ -105,7 +105,8 @@ func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) e
 	return try.fails(errors.New("the server can't be reached"))
 }
 
-// readyFor is ready for the places of a transfer. Once these are known to be fit it costs next to nothing.
+// readyFor is ready for the places of a transfer. Once these are known to be fit it costs
+// next to nothing.
 func (c *Coordinator) readyFor(ctx context.Context, t *mongostore.Transfer) error {
 	if c.store.Connected(t) && !c.engine.Closed() && ctx.Err() == nil {
 		return nil

@@ -132,15 +132,18 @@ func WithOwner(name string) Option { return func(s *settings) { s.owner = name }
 // it waits, for half of its context's time and 5 s at most, before it is refused with ErrAccountBusy. The bound is soft.
 func WithMarkerLimit(n int) Option { return func(s *settings) { s.markerLimit = n } }
 
-// WithFenceCache bounds the memory, in bytes, in which a Coordinator remembers what it has read of accounts, so that a transfer
-// between accounts that it knows costs one command less: the read that every other one begins with. Default: 64 MiB, which is enough
-// for a million accounts at 56 bytes each, whatever their IDs. It takes no more than it needs; where it is full, the account
-// that was used least recently makes room. 0: nothing is remembered, and every transfer begins with a read.
+// WithFenceCache bounds the memory, in bytes, in which a Coordinator remembers what it has
+// read of accounts; 1 MiB or more, default 64 MiB. A transfer between accounts that it knows
+// costs five commands; any other one begins with a read, and costs six. An account takes 56
+// bytes, whatever its ID, so 64 MiB have room for about a million. The memory grows as it is
+// needed; where it is full, accounts that were not used for long make room. With 0 nothing is
+// remembered: each transfer begins with a read.
 //
-// Nothing rests on what is remembered: where it doesn't hold any more the transfer's first write to the account is refused, and it reads
-// and tries again. An account with many transfers in flight, a 64th of [WithMarkerLimit], is read once a minute to see what others have
-// put there; so is one that has no fence yet, as a document that [Coordinator.OpenAccount] has not written. Transfers with effects
-// read always.
+// No money depends on what is remembered: where it does not hold any more, the transfer's
+// write to the account is refused, and it reads and tries again. Two kinds of accounts are
+// read again after a minute: those with many transfers in flight (a 64th of
+// [WithMarkerLimit]), to see what other processes have put there, and those without a fence,
+// which [Coordinator.OpenAccount] would have written. A transfer with effects always reads.
 func WithFenceCache(bytes int64) Option { return func(s *settings) { s.fenceBytes = bytes } }
 
 // WithStallThreshold sets after how long without a sign of life others take a transfer over; default 30 s. It decides only how soon
@@ -207,7 +210,7 @@ func settingsOf(db *mongo.Database, opts []Option) (settings, error) {
 	}
 	s.fields = s.fields.withDefaults()
 	s.group = s.group.withDefaults()
-	for _, check := range []func() error{s.checkCollections, s.checkNumbers, s.group.check, s.fields.check} {
+	for _, check := range []func() error{s.checkCollections, s.checkNumbers, s.checkFenceCache, s.group.check, s.fields.check} {
 		if err := check(); err != nil {
 			return s, err
 		}
@@ -258,8 +261,6 @@ func (s *settings) checkNumbers() error {
 		return invalid("WithReturnAt wants StateCommitted or StateSuccess, not %q", s.returnAt)
 	case s.markerLimit < 1 || s.markerLimit > maxMarkerLimit:
 		return invalid("a marker limit lies between 1 and %d, not at %d", maxMarkerLimit, s.markerLimit)
-	case s.fenceBytes != 0 && s.fenceBytes < mongostore.LeastFenceMemory:
-		return invalid("a fence cache has %d bytes or more, or 0 for none, not %d", mongostore.LeastFenceMemory, s.fenceBytes)
 	case s.retained && s.retention < mongostore.ShortestRetention:
 		return invalid("a retention is %s or longer, not %s", mongostore.ShortestRetention, s.retention)
 	case s.stallThreshold < 0:
@@ -268,6 +269,13 @@ func (s *settings) checkNumbers() error {
 		return invalid("an owner's name has 1 to %d bytes of UTF-8, not %q", maxOwnerBytes, s.owner)
 	case s.logger == nil:
 		return invalid("WithLogger wants a logger")
+	}
+	return nil
+}
+
+func (s *settings) checkFenceCache() error {
+	if s.fenceBytes != 0 && s.fenceBytes < mongostore.LeastFenceMemory {
+		return invalid("a fence cache has %d bytes or more, or 0 for none, not %d", mongostore.LeastFenceMemory, s.fenceBytes)
 	}
 	return nil
 }

@@ -57,8 +57,8 @@ func TestInvalidOptions(t *testing.T) {
 	}
 	_, err := transfer.NewCoordinator(nil)
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
-	_, err = transfer.NewCoordinator(db, transfer.WithMarkerLimit(8192), transfer.WithFenceCache(1<<20), transfer.WithOwner(strings.Repeat("x", 128)),
-		transfer.WithStallThreshold(0), transfer.WithRetention(time.Hour),
+	_, err = transfer.NewCoordinator(db, transfer.WithMarkerLimit(8192), transfer.WithFenceCache(1<<20),
+		transfer.WithOwner(strings.Repeat("x", 128)), transfer.WithStallThreshold(0), transfer.WithRetention(time.Hour),
 		transfer.WithGroupCommit(transfer.GroupCommit{MaxBatch: 4096, MaxInFlight: 64, MaxPending: 65536}))
 	require.NoError(t, err, "the limits themselves are allowed")
 }

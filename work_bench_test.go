@@ -9,8 +9,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// TestReadyServersCostNothing promises that a transfer whose servers have said that they are fit pays nothing for that any more. Who closes the
-// coordinator, or leaves, is heard all the same.
+// TestReadyServersCostNothing promises that a transfer whose servers have said that they
+// are fit pays nothing for that any more. Who closes the coordinator, or leaves, is heard
+// all the same.
 func TestReadyServersCostNothing(t *testing.T) {
 	c, err := NewCoordinator(mongotest.Database(t))
 	require.NoError(t, err)
@@ -26,7 +27,8 @@ func TestReadyServersCostNothing(t *testing.T) {
 	require.ErrorIs(t, c.readyFor(t.Context(), &planned), ErrClosed)
 }
 
-// BenchmarkNewWork measures what precedes the engine in a transfer whose servers have said that they are fit.
+// BenchmarkNewWork measures what precedes the engine in a transfer whose servers have
+// said that they are fit.
 func BenchmarkNewWork(b *testing.B) {
 	db := mongotest.Database(b)
 	c, err := NewCoordinator(db, WithLedger("eu", db.Collection("accounts_eu")))

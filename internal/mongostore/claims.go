@@ -202,7 +202,8 @@ func (s *Store) readTransfers(ctx context.Context, requests []*Request, from *mo
 	}
 }
 
-// findTransfers reads the requests' transfers. Where it fails, those that were answered are in what it returns, also as nil.
+// findTransfers reads the requests' transfers. Where it fails, those that were answered
+// are in what it returns, also as nil.
 func findTransfers(ctx context.Context, requests []*Request, from *mongo.Collection) (map[string]bson.Raw, error) {
 	works := make([]*Work, 0, len(requests))
 	asked := make(map[string]bool, len(requests))

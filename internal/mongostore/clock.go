@@ -287,7 +287,8 @@ func (s *Store) apart(ctx context.Context, a, b *mongo.Collection) error {
 	return nil
 }
 
-// knownApart reports whether two collections of one name, in this order, have been told apart.
+// knownApart reports whether two collections of one name, in this order, have been told
+// apart.
 func (s *Store) knownApart(a, b *mongo.Collection) bool {
 	_, known := s.apartPairs.Load([2]*mongo.Collection{a, b})
 	return known

@@ -1,10 +1,13 @@
 package mongostore
 
-// maxPlacesSeen is how many places of a transfer are looked at without a list of them. Those with more ask [Store.Connect] each time.
+// maxPlacesSeen is how many places of a transfer are looked at without a list of them.
+// Those with more ask [Store.Connect] each time.
 const maxPlacesSeen = 4
 
-// Connected reports whether [Store.Connect] has been through with all the places of a transfer, so that it need not be called again: what
-// it finds fit stays so. It takes no lock and allocates nothing, but where two of the places have one name on different clients.
+// Connected reports whether [Store.Connect] has been through with all the places of a
+// transfer, so that it need not be called again: what it finds fit stays so. It takes no
+// lock and allocates nothing, but where two of the places have one name on different
+// clients.
 func (s *Store) Connected(t *Transfer) bool {
 	var seen placesSeen
 	for i := range t.Legs {
@@ -26,7 +29,8 @@ type placesSeen struct {
 	n      int
 }
 
-// connected takes in a place, nil if it is not registered, and reports whether it was connected, and told apart from the others.
+// connected takes in a place, nil if it is not registered, and reports whether it was
+// connected, and told apart from the others.
 func (s *Store) connected(seen *placesSeen, l *ledger) bool {
 	if l == nil || !l.connected.Load() {
 		return false

@@ -19,7 +19,8 @@ func touching(ledgers ...string) *Transfer {
 	return &t
 }
 
-// A place is known to be connected once it has been, and then to ask for it costs nothing.
+// A place is known to be connected once it has been, and then to ask for it costs
+// nothing.
 func TestConnectedPlacesAreKnown(t *testing.T) {
 	b := newShop(t, func(c *Config) {
 		for i := range maxPlacesSeen {
@@ -48,8 +49,9 @@ func TestConnectedPlacesAreKnown(t *testing.T) {
 	require.False(t, b.store.Connected(many), "of so many Connect is asked")
 }
 
-// Two places that are each known to be fit may be one collection, through two clients. 1. A transfer uses the one, and another one the
-// other. 2. A third one uses both: an account would be two participants with one marker between them.
+// Two places that are each known to be fit may be one collection, through two clients. 1.
+// A transfer uses the one, and another one the other. 2. A third one uses both: an
+// account would be two participants with one marker between them.
 func TestConnectedPlacesMayBeOne(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

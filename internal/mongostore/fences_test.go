@@ -115,8 +115,9 @@ func TestMarkerLimitForcesARead(t *testing.T) {
 	assert.True(t, b.on(w, at(protocol.ReadFence, 0)).Facts.Free)
 }
 
-// What is known of a participant with many transfers in flight, or without a fence, gets old after a minute: others may have put
-// more on the one, and the other may be gone. What is known of any other doesn't.
+// What is known of a participant with many transfers in flight, or without a fence, gets
+// old after a minute: others may have put more on the one, and the other may be gone.
+// What is known of any other doesn't.
 func TestOldFenceIsReadAgain(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
@@ -137,8 +138,9 @@ func TestOldFenceIsReadAgain(t *testing.T) {
 	assert.Equal(t, 1, b.reads(b.work("order", b.leg("busy", -1))), "a clock that was set back makes nothing younger")
 }
 
-// One process beside others puts no more on an account than the part of the limit below which it is quiet before it looks how much they
-// have put there, however long ago it has looked.
+// One process beside others puts no more on an account than the part of the limit below
+// which it is quiet before it looks how much they have put there, however long ago it has
+// looked.
 func TestOthersMarkersAreSeenInTime(t *testing.T) {
 	t.Parallel()
 	const limit = 3 * quietShare
@@ -263,7 +265,8 @@ func TestNoFenceMemory(t *testing.T) {
 	require.Zero(t, b.store.fences.count())
 }
 
-// A fence or floor that this library doesn't write is read each time, and no other is taken for it.
+// A fence or floor that this library doesn't write is read each time, and no other is
+// taken for it.
 func TestForeignFenceIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

@@ -9,20 +9,21 @@ import (
 )
 
 const (
-	// fenceWindow is how many places an entry may have in its table. Where all are taken, the entry that was used least
-	// recently is given up.
+	// fenceWindow is how many places an entry may have in its table. Where all are taken,
+	// the entry that was used least recently is given up.
 	fenceWindow = 16
 	// firstFences is how large a table is at first.
 	firstFences = 2 * fenceWindow
 )
 
-// fingerprint stands for a participant, whose ID may be longer than all that is known of it. Zero is none's. Of a million,
-// two have the same one with a chance of less than 1 in 10^25; each would be told the other's fence, under which the server
-// refuses its prepares.
+// fingerprint stands for a participant, whose ID may be longer than all that is known of
+// it. Zero is none's. Of a million, two have the same one with a chance of less than 1 in
+// 10^25; each would be told the other's fence, under which the server refuses its
+// prepares.
 type fingerprint [2]uint64
 
-// fenceEntry is what is known of one participant, without pointers: the garbage collector doesn't look into a million of
-// these.
+// fenceEntry is what is known of one participant, without pointers: the garbage collector
+// doesn't look into a million of these.
 type fenceEntry struct {
 	key      fingerprint // zero: the place is free
 	floor    [16]byte    // as it is stored
@@ -75,7 +76,8 @@ func floorBytes(kind bson.Type) int {
 	}
 }
 
-// fenceShard is a hash table of entries that grows up to a size, and then gives up what was not used for long.
+// fenceShard is a hash table of entries that grows up to a size, and then gives up what
+// was not used for long.
 type fenceShard struct {
 	mu      sync.Mutex
 	entries []fenceEntry
@@ -113,8 +115,8 @@ func (s *fenceShard) forget(key fingerprint) {
 	}
 }
 
-// place returns a place for an entry that has none yet: a free one, or, where the table has its full size, that of another
-// one.
+// place returns a place for an entry that has none yet: a free one, or, where the table
+// has its full size, that of another one.
 func (s *fenceShard) place(key fingerprint, most int) *fenceEntry {
 	for {
 		e := s.vacancy(key)
@@ -125,7 +127,8 @@ func (s *fenceShard) place(key fingerprint, most int) *fenceEntry {
 	}
 }
 
-// vacancy returns a free place of an entry's window, or else the place of what was used least recently there.
+// vacancy returns a free place of an entry's window, or else the place of what was used
+// least recently there.
 func (s *fenceShard) vacancy(key fingerprint) *fenceEntry {
 	var oldest *fenceEntry
 	window := s.window(key)

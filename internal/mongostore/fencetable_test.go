@@ -35,8 +35,8 @@ func token(n int) protocol.Fence {
 	return fenceOf(bson.ObjectID{1, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
-// What is got is what was learned, or nothing: of as many participants as a memory of this size has room for nearly all are known, each
-// by its own fence.
+// What is got is what was learned, or nothing: of as many participants as a memory of
+// this size has room for nearly all are known, each by its own fence.
 func TestFenceMemoryHoldsWhatItShould(t *testing.T) {
 	t.Parallel()
 	const bytes = 4 << 20
@@ -57,7 +57,8 @@ func TestFenceMemoryHoldsWhatItShould(t *testing.T) {
 	assert.Equal(t, known, c.count())
 }
 
-// The memory stays within its bounds, whatever is learned, and takes no more than it needs.
+// The memory stays within its bounds, whatever is learned, and takes no more than it
+// needs.
 func TestFenceMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, bytes := range []int64{LeastFenceMemory, 3<<20 + 12345} {
@@ -82,7 +83,8 @@ func (c *fenceCache) bytes() int {
 	return n
 }
 
-// Where there is no room for all, those stay that are used: a transfer between busy accounts doesn't pay for millions of idle ones.
+// Where there is no room for all, those stay that are used: a transfer between busy
+// accounts doesn't pay for millions of idle ones.
 func TestUsedFencesStay(t *testing.T) {
 	t.Parallel()
 	c := newFenceCache(time.Now, LeastFenceMemory)
@@ -132,7 +134,8 @@ func TestFenceMemoryFollowsWrites(t *testing.T) {
 	}
 }
 
-// Floors of every kind come back as they were read: a debit names the floor that its bound was computed with.
+// Floors of every kind come back as they were read: a debit names the floor that its
+// bound was computed with.
 func TestKnownFloors(t *testing.T) {
 	t.Parallel()
 	c := newFenceCache(time.Now, LeastFenceMemory)
@@ -148,7 +151,23 @@ func TestKnownFloors(t *testing.T) {
 	}
 }
 
-// BenchmarkFenceMemory measures what a million accounts take up, and how long it takes to look one up.
+// However many markers an account has, be it more than anybody counts, they are no few.
+func TestManyMarkersAreNoFew(t *testing.T) {
+	t.Parallel()
+	c := newFenceCache(time.Now, LeastFenceMemory)
+	for i, markers := range []int{1 << 15, 1 << 16, 1<<16 + 1, 1 << 20} {
+		c.learn(subject(i), token(i), floor{}, markers)
+		_, ok := c.get(subject(i), 8192)
+		require.False(t, ok, markers)
+	}
+	c.learn(subject(9), token(9), floor{}, 1<<15-1)
+	c.applied(subject(9), "", 1)
+	_, ok := c.get(subject(9), 8192)
+	require.False(t, ok)
+}
+
+// BenchmarkFenceMemory measures what a million accounts take up, and how long it takes to
+// look one up.
 func BenchmarkFenceMemory(b *testing.B) {
 	const accounts = 1_000_000
 	subjects := make([]Subject, accounts)

@@ -39,8 +39,8 @@ func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Colle
 	}
 }
 
-// find reads the requests' participants, which are of one ledger. Where it fails, those that were answered are in what it returns, also
-// as nil.
+// find reads the requests' participants, which are of one ledger. Where it fails, those
+// that were answered are in what it returns, also as nil.
 func (s *Store) find(ctx context.Context, requests []*Request, from *mongo.Collection) (map[Subject]bson.Raw, error) {
 	parties := make([]*party, 0, len(requests))
 	asked := make(map[Subject]bool, len(requests))

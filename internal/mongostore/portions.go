@@ -7,15 +7,18 @@ import (
 )
 
 const (
-	// maxCommandBytes is where a command is split. A server takes 16 MB, and hangs up at more than three times that.
+	// maxCommandBytes is where a command is split. A server takes 16 MB, and hangs up at
+	// more than three times that.
 	maxCommandBytes = 8 << 20
-	// maxAnswerBytes is about how much one read asks for. A read of 500 transfers with 1,000 legs each is answered by 50 MB,
-	// which may take longer than a command may; in portions, what was answered in time is not asked for again.
+	// maxAnswerBytes is about how much one read asks for. A read of 500 transfers with
+	// 1,000 legs each is answered by 50 MB, which may take longer than a command may; in
+	// portions, what was answered in time is not asked for again.
 	maxAnswerBytes = 8 << 20
-	// participantBytes is about what a read shows of a participant: some sixty transfers in flight.
+	// participantBytes is about what a read shows of a participant: some sixty transfers
+	// in flight.
 	participantBytes = 4 << 10
-	// elementBytes is the most that an element of a list, or a field of a document, takes beside its name and value, and
-	// what stands around the list.
+	// elementBytes is the most that an element of a list, or a field of a document, takes
+	// beside its name and value, and what stands around the list.
 	elementBytes = 32
 )
 
@@ -61,7 +64,8 @@ func (t *Transfer) bytes() int {
 	return sum
 }
 
-// wantedBytes returns what the condition for the values that an effect requires takes at the most.
+// wantedBytes returns what the condition for the values that an effect requires takes at
+// the most.
 func wantedBytes(r *Request) int {
 	const equal = 10 // a document around each value, and an operator
 	p := r.party()

@@ -27,8 +27,9 @@ func largest(commands []*command) (asked, answered int) {
 // overhead is what the driver adds to a command, and a server to an answer.
 const overhead = 4 << 10
 
-// Looks at hundreds of documents, each with a large ID and a large requirement, are more than goes into one command: none is too large
-// for the server, and each is judged by its own requirement.
+// Looks at hundreds of documents, each with a large ID and a large requirement, are more
+// than goes into one command: none is too large for the server, and each is judged by its
+// own requirement.
 func TestLargeRequirementsAreJudgedInPortions(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
@@ -70,7 +71,8 @@ func TestLargeRequirementsAreJudgedInPortions(t *testing.T) {
 	}
 }
 
-// Large transfers are read in portions, each by a read that is as good as one for all: so that the answer comes in time.
+// Large transfers are read in portions, each by a read that is as good as one for all: so
+// that the answer comes in time.
 func TestLargeTransfersAreReadInPortions(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -119,7 +121,8 @@ func TestLargeTransfersAreReadInPortions(t *testing.T) {
 	}
 }
 
-// Where a portion is not answered, the others are: what was read in time is not asked for again, be it ever so much in all.
+// Where a portion is not answered, the others are: what was read in time is not asked for
+// again, be it ever so much in all.
 func TestPortionsAreAnsweredEach(t *testing.T) {
 	b := newBank(t)
 	const most = maxAnswerBytes / participantBytes
@@ -157,8 +160,9 @@ func TestPortionsAreAnsweredEach(t *testing.T) {
 	require.False(t, last[0].Answer.Facts.Found, "what isn't there is answered, too")
 }
 
-// Documents are found by as many commands as their IDs need, whatever these are: nothing that others have stored, as a marker with a key of a
-// megabyte, makes a command that the server refuses.
+// Documents are found by as many commands as their IDs need, whatever these are: nothing
+// that others have stored, as a marker with a key of a megabyte, makes a command that the
+// server refuses.
 func TestManyIDsAreFoundInPortions(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -176,7 +180,8 @@ func TestManyIDsAreFoundInPortions(t *testing.T) {
 	assert.LessOrEqual(t, asked, maxCommandBytes+overhead)
 }
 
-// draw returns one of the statements that the store sends, of up to so many bytes in one of its texts.
+// draw returns one of the statements that the store sends, of up to so many bytes in one
+// of its texts.
 func (b *bank) draw(random *rand.Rand, most int) statement {
 	text := func(n int) string { return strings.Repeat("x", 1+random.IntN(n)) }
 	w := b.work(text(MaxIDBytes), b.legIn("", text(MaxIDBytes), money.Units(-60)), b.leg(text(MaxIDBytes), 60))
@@ -212,8 +217,8 @@ func (b *bank) draw(random *rand.Rand, most int) statement {
 	return u
 }
 
-// No command of writes is larger than the bound, unless a single statement is, whatever the statements are, and each goes out once, in its
-// order.
+// No command of writes is larger than the bound, unless a single statement is, whatever
+// the statements are, and each goes out once, in its order.
 func TestUpdatesAreSplitByTheirBytes(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
@@ -251,8 +256,8 @@ func written(st statement) []byte {
 	return m.data
 }
 
-// What is guessed of the size of a statement, or of what is asked for, is not too small: the one costs time, and a command for the other may
-// be too large.
+// What is guessed of the size of a statement, or of what is asked for, is not too small:
+// the one costs time, and a command for the other may be too large.
 func TestSizesAreNotTooSmall(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
