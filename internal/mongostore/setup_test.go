@@ -266,6 +266,8 @@ func TestOneCollectionUnderTwoNames(t *testing.T) {
 			if refused {
 				require.ErrorIs(t, err, ErrUnsupported, name)
 				require.ErrorContains(t, err, db.Name()+"."+name)
+				require.False(t, store.Connected(touching("", "eu", "again")), "what was refused is not taken for fit")
+				require.False(t, name == "transfers" && store.Connected(touching("again")))
 				require.ErrorIs(t, store.Setup(t.Context()), ErrUnsupported)
 			} else {
 				require.NoError(t, err, name)
