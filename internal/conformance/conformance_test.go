@@ -56,7 +56,7 @@ func property(t *testing.T, name string, seen *tally, remembers bool, next func(
 		on := newServer(t)
 		rapid.Check(t, func(rt *rapid.T) {
 			c := newCheck(rt, on, seen)
-			c.remembers = remembers
+			c.remembers, on.remembers = remembers, remembers
 			rt.Repeat(next(c))
 		})
 		seen.tried()
