@@ -51,6 +51,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		Fields:      mongostore.Fields(s.fields),
 		IDs:         mongostore.IDCodec(s.ids),
 		MarkerLimit: s.markerLimit,
+		FenceBytes:  s.fenceBytes,
 		Retention:   s.retention,
 		Now:         now,
 	})
@@ -104,6 +105,15 @@ func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) e
 	return try.fails(errors.New("the server can't be reached"))
 }
 
+// readyFor is ready for the places of a transfer. Once these are known to be fit it costs
+// next to nothing.
+func (c *Coordinator) readyFor(ctx context.Context, t *mongostore.Transfer) error {
+	if c.store.Connected(t) && !c.engine.Closed() && ctx.Err() == nil {
+		return nil
+	}
+	return c.ready(ctx, t.Places()...)
+}
+
 // deployment gives the store's error the public name.
 func deployment(err error) error {
 	if errors.Is(err, mongostore.ErrUnsupported) {
@@ -149,11 +159,8 @@ func (c *Coordinator) newWork(ctx context.Context, t mongostore.Transfer, reason
 	if err != nil {
 		return nil, err
 	}
-	switch err := c.store.Connect(ctx, t.Places()...); {
-	case errors.Is(err, mongostore.ErrUnsupported):
-		return nil, deployment(err)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errAway, err)
+	if err := c.connect(ctx, &t); err != nil {
+		return nil, err
 	}
 	w.Threshold = c.settings.stallThreshold
 	w.Describe = func(refusal protocol.Refusal) string {
@@ -163,4 +170,18 @@ func (c *Coordinator) newWork(ctx context.Context, t mongostore.Transfer, reason
 		return reason
 	}
 	return w, nil
+}
+
+// connect makes sure that the servers of a transfer are fit, where that isn't known yet.
+func (c *Coordinator) connect(ctx context.Context, t *mongostore.Transfer) error {
+	if c.store.Connected(t) {
+		return nil
+	}
+	switch err := c.store.Connect(ctx, t.Places()...); {
+	case errors.Is(err, mongostore.ErrUnsupported):
+		return deployment(err)
+	case err != nil:
+		return fmt.Errorf("%w: %w", errAway, err)
+	}
+	return nil
 }

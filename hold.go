@@ -37,7 +37,7 @@ func (c *Coordinator) Hold(ctx context.Context, req Request, expiresIn time.Dura
 	}
 	t.Hold = true
 	t.Digest = digest(t)
-	if err := c.ready(ctx, t.Places()...); err != nil {
+	if err := c.readyFor(ctx, &t); err != nil {
 		return Record{}, err
 	}
 	if err := c.fixAmount(ctx, &t); err != nil {

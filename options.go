@@ -22,6 +22,8 @@ const (
 	defaultMarkerLimit    = 4096
 	// maxMarkerLimit keeps the sum of a balance and all credits in flight below 2^63: 2^62 + 2^13 · 2^48.
 	maxMarkerLimit = money.MaxInFlight
+	// defaultFenceCache is enough for a million accounts.
+	defaultFenceCache = 64 << 20
 	// The bounds of group commit.
 	defaultMaxBatch    = 512
 	defaultMaxInFlight = 2
@@ -46,6 +48,7 @@ type settings struct {
 	ids                 IDCodec
 	owner               string
 	markerLimit         int
+	fenceBytes          int64
 	stallThreshold      time.Duration
 	policy              StallPolicy
 	returnAt            State
@@ -129,6 +132,20 @@ func WithOwner(name string) Option { return func(s *settings) { s.owner = name }
 // it waits, for half of its context's time and 5 s at most, before it is refused with ErrAccountBusy. The bound is soft.
 func WithMarkerLimit(n int) Option { return func(s *settings) { s.markerLimit = n } }
 
+// WithFenceCache bounds the memory, in bytes, in which a Coordinator remembers what it has
+// read of accounts; 1 MiB or more, default 64 MiB. A transfer between accounts that it knows
+// costs five commands; any other one begins with a read, and costs six. An account takes 56
+// bytes, whatever its ID, so 64 MiB have room for about a million. The memory grows as it is
+// needed; where it is full, accounts that were not used for long make room. With 0 nothing is
+// remembered: each transfer begins with a read.
+//
+// No money depends on what is remembered: where it does not hold any more, the transfer's
+// write to the account is refused, and it reads and tries again. Two kinds of accounts are
+// read again after a minute: those with many transfers in flight (a 64th of
+// [WithMarkerLimit]), to see what other processes have put there, and those without a fence,
+// which [Coordinator.OpenAccount] would have written. A transfer with effects always reads.
+func WithFenceCache(bytes int64) Option { return func(s *settings) { s.fenceBytes = bytes } }
+
 // WithStallThreshold sets after how long without a sign of life others take a transfer over; default 30 s. It decides only how soon
 // recovery steps in: even zero is safe, it costs work. Of a transfer that can't be finished ([Record].Stuck) each takeover doubles the time
 // to the next one, up to 64 times the threshold; of others, those after the third do.
@@ -179,6 +196,7 @@ func settingsOf(db *mongo.Database, opts []Option) (settings, error) {
 		documents:      map[string]*mongo.Collection{},
 		owner:          defaultOwner(),
 		markerLimit:    defaultMarkerLimit,
+		fenceBytes:     defaultFenceCache,
 		stallThreshold: defaultStallThreshold,
 		policy:         Resume,
 		returnAt:       StateSuccess,
@@ -192,7 +210,7 @@ func settingsOf(db *mongo.Database, opts []Option) (settings, error) {
 	}
 	s.fields = s.fields.withDefaults()
 	s.group = s.group.withDefaults()
-	for _, check := range []func() error{s.checkCollections, s.checkNumbers, s.group.check, s.fields.check} {
+	for _, check := range []func() error{s.checkCollections, s.checkNumbers, s.checkFenceCache, s.group.check, s.fields.check} {
 		if err := check(); err != nil {
 			return s, err
 		}
@@ -251,6 +269,13 @@ func (s *settings) checkNumbers() error {
 		return invalid("an owner's name has 1 to %d bytes of UTF-8, not %q", maxOwnerBytes, s.owner)
 	case s.logger == nil:
 		return invalid("WithLogger wants a logger")
+	}
+	return nil
+}
+
+func (s *settings) checkFenceCache() error {
+	if s.fenceBytes != 0 && s.fenceBytes < mongostore.LeastFenceMemory {
+		return invalid("a fence cache has %d bytes or more, or 0 for none, not %d", mongostore.LeastFenceMemory, s.fenceBytes)
 	}
 	return nil
 }

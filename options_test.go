@@ -38,6 +38,8 @@ func TestInvalidOptions(t *testing.T) {
 		"1 to 128 bytes":          {transfer.WithOwner(strings.Repeat("x", 129))},
 		"between 1 and 8192":      {transfer.WithMarkerLimit(0)},
 		"not at 8193":             {transfer.WithMarkerLimit(8193)},
+		"1048576 bytes or more, or 0 for none, not 1048575":                {transfer.WithFenceCache(1<<20 - 1)},
+		"or 0 for none, not -1":                                            {transfer.WithFenceCache(-1)},
 		"MaxBatch of GroupCommit lies between 1 and 4096, not at -1":       {transfer.WithGroupCommit(transfer.GroupCommit{MaxBatch: -1})},
 		"MaxInFlight of GroupCommit lies between 1 and 64, not at 65":      {transfer.WithGroupCommit(transfer.GroupCommit{MaxInFlight: 65})},
 		"MaxPending of GroupCommit lies between 1 and 65536, not at 65537": {transfer.WithGroupCommit(transfer.GroupCommit{MaxPending: 65537})},
@@ -55,8 +57,8 @@ func TestInvalidOptions(t *testing.T) {
 	}
 	_, err := transfer.NewCoordinator(nil)
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
-	_, err = transfer.NewCoordinator(db, transfer.WithMarkerLimit(8192), transfer.WithOwner(strings.Repeat("x", 128)),
-		transfer.WithStallThreshold(0), transfer.WithRetention(time.Hour),
+	_, err = transfer.NewCoordinator(db, transfer.WithMarkerLimit(8192), transfer.WithFenceCache(1<<20),
+		transfer.WithOwner(strings.Repeat("x", 128)), transfer.WithStallThreshold(0), transfer.WithRetention(time.Hour),
 		transfer.WithGroupCommit(transfer.GroupCommit{MaxBatch: 4096, MaxInFlight: 64, MaxPending: 65536}))
 	require.NoError(t, err, "the limits themselves are allowed")
 }

@@ -58,7 +58,7 @@ func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, er
 	if _, err := c.store.NewWork(t, ""); err != nil {
 		return recordOf(original), invalid("reverse transfer %q: %w", id, err)
 	}
-	if err := c.ready(ctx, t.Places()...); err != nil {
+	if err := c.readyFor(ctx, &t); err != nil {
 		return Record{}, err
 	}
 	rec, err := c.complete(ctx, t, 0)
@@ -107,7 +107,7 @@ func (c *Coordinator) reversedBefore(ctx context.Context, id, newID string, miss
 	if _, err := c.store.NewWork(t, ""); err != nil {
 		return recordOf(stored), invalid("reverse transfer %q: %w", id, err)
 	}
-	if err := c.ready(ctx, t.Places()...); err != nil {
+	if err := c.readyFor(ctx, &t); err != nil {
 		return Record{}, err
 	}
 	return c.follow(ctx, t, 0)

@@ -68,7 +68,7 @@ func (c *Coordinator) Transfer(ctx context.Context, req Request) (Record, error)
 	if !req.NotBefore.IsZero() {
 		return Record{}, invalid("NotBefore is for Submit")
 	}
-	if err := c.ready(ctx, t.Places()...); err != nil {
+	if err := c.readyFor(ctx, &t); err != nil {
 		return Record{}, err
 	}
 	if err := c.fixAmount(ctx, &t); err != nil {
@@ -107,7 +107,7 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (Record, error) {
 	if t.NotBefore, err = startOf(req.NotBefore); err != nil {
 		return Record{}, err
 	}
-	if err := c.ready(ctx, t.Places()...); err != nil {
+	if err := c.readyFor(ctx, &t); err != nil {
 		return Record{}, err
 	}
 	if err := c.fixAmount(ctx, &t); err != nil {

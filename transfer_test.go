@@ -55,7 +55,8 @@ func TestAnyDocumentWithABalanceIsAnAccount(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// A quiet transfer costs five commands, and six the first time, when the fences are read.
+// A quiet transfer costs five commands, and six the first time, when the fences are read;
+// or each time, where nothing is remembered.
 func TestTransferCostsFiveCommands(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)
@@ -73,15 +74,18 @@ func TestTransferCostsFiveCommands(t *testing.T) {
 			values = append(values, ctx.Value(caller{}))
 		}
 	}}
-	c := b.coordinator(b.through(options.Client().SetMonitor(monitor)))
-	for _, want := range [][]string{
-		{"find", "insert", "update", "update", "update", "update"},
-		{"insert", "update", "update", "update", "update"},
-	} {
+	db := b.through(options.Client().SetMonitor(monitor))
+	remembers, forgets := b.coordinator(db), b.coordinator(db, transfer.WithFenceCache(0))
+	five := []string{"insert", "update", "update", "update", "update"}
+	six := append([]string{"find"}, five...)
+	for i, row := range []struct {
+		c    *transfer.Coordinator
+		want []string
+	}{{remembers, six}, {remembers, five}, {forgets, six}, {forgets, six}} {
 		commands, values = nil, nil
-		_, err := c.Transfer(context.WithValue(t.Context(), caller{}, "me"), move(fmt.Sprint(len(want)), "a", "b", 10))
+		_, err := row.c.Transfer(context.WithValue(t.Context(), caller{}, "me"), move(fmt.Sprint(i), "a", "b", 10))
 		require.NoError(t, err)
-		require.Equal(t, want, commands)
+		require.Equal(t, row.want, commands)
 		for _, value := range values {
 			require.Equal(t, "me", value, "whoever traces a command finds the caller's values")
 		}

@@ -90,9 +90,6 @@ func (c *check) require(batch []simulate.Message) []protocol.Answer {
 
 // requireLane lets both sides perform what goes out in one command, and requires the same answers and the same documents.
 func (c *check) requireLane(batch []simulate.Message) []protocol.Answer {
-	if !c.remembers && batch[0].Op.Kind == protocol.ReadFence {
-		c.bank.pass()
-	}
 	expected := c.model.perform(batch)
 	answers := c.bank.perform(batch)
 	for i, answer := range answers {

@@ -55,8 +55,9 @@ func property(t *testing.T, name string, seen *tally, remembers bool, next func(
 		t.Parallel()
 		on := newServer(t)
 		rapid.Check(t, func(rt *rapid.T) {
+			on.remembers = false // what it begins with is seen as it is
 			c := newCheck(rt, on, seen)
-			c.remembers = remembers
+			c.remembers, on.remembers = remembers, remembers
 			rt.Repeat(next(c))
 		})
 		seen.tried()

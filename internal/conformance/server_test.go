@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,16 +21,11 @@ import (
 
 // server is a database for the checks of one property.
 type server struct {
-	db    *mongo.Database
-	ahead atomic.Int64 // by how much the stores' clock is ahead
+	db        *mongo.Database
+	remembers bool // its stores may answer from memory
 }
 
 func newServer(t *testing.T) *server { return &server{db: mongotest.Database(t)} }
-
-func (s *server) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
-
-// pass lets more time pass on the stores' clock than they believe a fence without a read.
-func (s *server) pass() { s.ahead.Add(int64(2 * time.Minute)) }
 
 func (s *server) transfers() *mongo.Collection { return s.db.Collection("transfers") }
 
@@ -83,7 +77,8 @@ func (s *server) open(t *rapid.T, sc scene) *bank {
 				Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed",
 			},
 			MarkerLimit: sc.markerLimit,
-			Now:         s.now,
+			FenceBytes:  mongostore.LeastFenceMemory,
+			Now:         time.Now,
 		})
 		require.NoError(t, err)
 		b.stores[i] = store
@@ -229,7 +224,7 @@ func (b *bank) journal() (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// ask lets a store answer requests of one lane, from memory where it can, and answers in the model's words.
+// ask lets a store answer requests of one lane, from memory where it can and may, and answers in the model's words.
 func (b *bank) ask(store *mongostore.Store, requests ...*mongostore.Request) []protocol.Answer {
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
@@ -239,8 +234,11 @@ func (b *bank) ask(store *mongostore.Store, requests ...*mongostore.Request) []p
 	}
 	var sent []*mongostore.Request
 	for _, r := range requests {
-		var known bool
-		if r.Answer, known = store.Recall(r.Work, r.Op); !known {
+		known := false
+		if b.remembers {
+			r.Answer, known = store.Recall(r.Work, r.Op)
+		}
+		if !known {
 			sent = append(sent, r)
 		}
 	}

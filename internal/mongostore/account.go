@@ -52,6 +52,10 @@ func (f Fields) floor(document bson.Raw) floor {
 	if absent(stored) {
 		return floor{}
 	}
+	return floorOf(stored)
+}
+
+func floorOf(stored bson.RawValue) floor {
 	if stored.Type == bson.TypeMinKey {
 		return floor{stored: stored, none: true}
 	}

@@ -95,12 +95,13 @@ func (s *Store) showClaimed(ctx context.Context, requests []*Request) {
 		from = s.linearizable
 	}
 	documents, err := findTransfers(ctx, requests, from)
-	if err != nil {
-		answerAll(requests, protocol.Unknown, err)
-		return
-	}
 	for _, r := range requests {
-		r.show(documents[r.Work.Transfer.ID])
+		document, answered := documents[r.Work.Transfer.ID]
+		if !answered {
+			r.answer(protocol.Unknown, err)
+			continue
+		}
+		r.show(document)
 		if !r.Answer.Transfer.Mine {
 			r.answer(protocol.NotMatched, r.Cause)
 		}
@@ -191,32 +192,46 @@ func stateIn(states ...protocol.State) bson.E {
 // readTransfers reads transfers with the read concern of the given collection.
 func (s *Store) readTransfers(ctx context.Context, requests []*Request, from *mongo.Collection) {
 	documents, err := findTransfers(ctx, requests, from)
-	if err != nil {
-		answerAll(requests, protocol.Unknown, err)
-		return
-	}
 	for _, r := range requests {
-		r.show(documents[r.Work.Transfer.ID])
+		document, answered := documents[r.Work.Transfer.ID]
+		if !answered {
+			r.answer(protocol.Unknown, err)
+			continue
+		}
+		r.show(document)
 	}
 }
 
-// findTransfers reads the requests' transfers.
+// findTransfers reads the requests' transfers. Where it fails, those that were answered
+// are in what it returns, also as nil.
 func findTransfers(ctx context.Context, requests []*Request, from *mongo.Collection) (map[string]bson.Raw, error) {
-	documents := make(map[string]bson.Raw, len(requests))
-	ids := make(bson.A, 0, len(requests))
+	works := make([]*Work, 0, len(requests))
+	asked := make(map[string]bool, len(requests))
 	for _, r := range requests {
-		id := r.Work.Transfer.ID
-		if _, asked := documents[id]; !asked {
-			documents[id] = nil
-			ids = append(ids, id)
+		if id := r.Work.Transfer.ID; !asked[id] {
+			asked[id] = true
+			works = append(works, r.Work)
 		}
 	}
-	found, err := findByID(ctx, from, ids, options.Find())
-	for _, document := range found {
-		id, _ := document.Lookup("_id").StringValueOK()
-		documents[id] = document
+	documents := make(map[string]bson.Raw, len(works))
+	for some := range portions(works, maxAnswerBytes, func(w *Work) int { return w.Transfer.bytes() }) {
+		ids := make(bson.A, len(some))
+		for i, w := range some {
+			ids[i] = w.Transfer.ID
+		}
+		found, err := findByID(ctx, from, ids, options.Find())
+		if err != nil {
+			return documents, err
+		}
+		for _, w := range some {
+			documents[w.Transfer.ID] = nil
+		}
+		for _, document := range found {
+			id, _ := document.Lookup("_id").StringValueOK()
+			documents[id] = document
+		}
 	}
-	return documents, err
+	return documents, nil
 }
 
 // show answers a request with a document of its transfer, nil if there is none.

@@ -155,7 +155,7 @@ func TestOneCommandPerLedger(t *testing.T) {
 			reads = append(reads, at(protocol.ReadFence, i))
 			settles = append(settles, at(protocol.Settle, i))
 		}
-		b.store.fences.entries = map[Subject]knownFence{}
+		b.store.fences = newFenceCache(b.store.clock.now, LeastFenceMemory)
 		b.log.take()
 		prepares = b.ready(w)
 		assert.Len(t, b.log.take(), commands)

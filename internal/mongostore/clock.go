@@ -157,7 +157,8 @@ func (s *Store) Connect(ctx context.Context, places ...Address) error {
 	}
 	collections := []*mongo.Collection{s.transfers}
 	for _, p := range places {
-		c := s.place(p).commands
+		place := s.place(p)
+		c := place.commands
 		if err := s.fit(ctx, c); err != nil {
 			return fmt.Errorf("%s: %w", p, err)
 		}
@@ -170,6 +171,7 @@ func (s *Store) Connect(ctx context.Context, places ...Address) error {
 		if err := s.noAccounts(ctx, p); err != nil {
 			return err
 		}
+		place.connected.Store(true)
 	}
 	return nil
 }
@@ -267,8 +269,7 @@ func (s *Store) apart(ctx context.Context, a, b *mongo.Collection) error {
 	if a == b || namespaceOf(a) != namespaceOf(b) {
 		return nil
 	}
-	pair := [2]*mongo.Collection{a, b}
-	if _, known := s.apartPairs.Load(pair); known {
+	if s.knownApart(a, b) {
 		return nil
 	}
 	first, err := collectionUUID(ctx, a)
@@ -282,8 +283,15 @@ func (s *Store) apart(ctx context.Context, a, b *mongo.Collection) error {
 	if first == second {
 		return fmt.Errorf("%w: the collection %s is registered under two names, through two clients", ErrUnsupported, namespaceOf(a))
 	}
-	s.apartPairs.Store(pair, true)
+	s.apartPairs.Store([2]*mongo.Collection{a, b}, true)
 	return nil
+}
+
+// knownApart reports whether two collections of one name, in this order, have been told
+// apart.
+func (s *Store) knownApart(a, b *mongo.Collection) bool {
+	_, known := s.apartPairs.Load([2]*mongo.Collection{a, b})
+	return known
 }
 
 func collectionUUID(ctx context.Context, c *mongo.Collection) (string, error) {

@@ -114,7 +114,9 @@ func judgeRequirements(ctx context.Context, requests []*Request, from *mongo.Col
 			asked[r.party().key] = true
 			round = append(round, r)
 		}
-		judgeRound(ctx, round, from)
+		for some := range portions(round, maxCommandBytes, wantedBytes) {
+			judgeRound(ctx, some, from)
+		}
 		open = rest
 	}
 }
@@ -140,11 +142,7 @@ func judgeRound(ctx context.Context, requests []*Request, from *mongo.Collection
 func meeting(ctx context.Context, requests []*Request, from *mongo.Collection) (map[Subject]bool, error) {
 	either := make(bson.A, len(requests))
 	for i, r := range requests {
-		wanted := bson.D{{Key: "_id", Value: r.party().id}}
-		for _, field := range elements(r.party().effect.require) {
-			wanted = append(wanted, bson.E{Key: field.Key(), Value: bson.D{{Key: "$eq", Value: field.Value()}}})
-		}
-		either[i] = wanted
+		either[i] = r.party().wanted()
 	}
 	onlyID := options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}).SetBatchSize(int32(len(requests) + 1))
 	cursor, err := from.Find(ctx, bson.D{{Key: "$or", Value: either}}, onlyID)
@@ -160,4 +158,13 @@ func meeting(ctx context.Context, requests []*Request, from *mongo.Collection) (
 		met[requests[0].party().key.ledger.subject(canonical(document.Lookup("_id")))] = true
 	}
 	return met, nil
+}
+
+// wanted selects the document of an effect where it has the required values.
+func (p *party) wanted() bson.D {
+	wanted := bson.D{{Key: "_id", Value: p.id}}
+	for _, field := range elements(p.effect.require) {
+		wanted = append(wanted, bson.E{Key: field.Key(), Value: bson.D{{Key: "$eq", Value: field.Value()}}})
+	}
+	return wanted
 }

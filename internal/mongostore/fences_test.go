@@ -115,20 +115,74 @@ func TestMarkerLimitForcesARead(t *testing.T) {
 	assert.True(t, b.on(w, at(protocol.ReadFence, 0)).Facts.Free)
 }
 
-// What is known gets old after a minute.
+// What is known of a participant with many transfers in flight, or without a fence, gets
+// old after a minute: others may have put more on the one, and the other may be gone.
+// What is known of any other doesn't.
 func TestOldFenceIsReadAgain(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
 	b := newBank(t, func(c *Config) { c.Now = func() time.Time { return time.Unix(later.Load(), 0) } })
-	b.put(account("alice", nil))
-	w := b.work("order", b.leg("alice", -1))
+	busy := bson.M{"order a": int64(1), "order b": int64(1)} // of 100 that may be
+	b.put(account("busy", bson.M{"pending": busy}), account("unfenced", bson.M{"fence": nil}),
+		account("quiet", bson.M{"pending": bson.M{"order a": int64(1)}}))
 	for _, row := range []struct {
-		seconds int64
-		reads   int
-	}{{0, 1}, {0, 0}, {59, 0}, {60, 1}, {60, 0}, {119, 0}, {120, 1}} {
+		seconds  int64
+		old, new int // reads
+	}{{0, 1, 1}, {0, 0, 0}, {59, 0, 0}, {60, 1, 0}, {60, 0, 0}, {119, 0, 0}, {120, 1, 0}, {1 << 30, 1, 0}} {
 		later.Store(row.seconds)
-		assert.Equal(t, row.reads, b.reads(w), "after %d seconds", row.seconds)
+		for id, reads := range map[string]int{"busy": row.old, "unfenced": row.old, "quiet": row.new} {
+			assert.Equal(t, reads, b.reads(b.work("order", b.leg(id, -1))), "%s after %d seconds", id, row.seconds)
+		}
 	}
+	later.Store(0)
+	assert.Equal(t, 1, b.reads(b.work("order", b.leg("busy", -1))), "a clock that was set back makes nothing younger")
+}
+
+// One process beside others puts no more on an account than the part of the limit below
+// which it is quiet before it looks how much they have put there, however long ago it has
+// looked.
+func TestOthersMarkersAreSeenInTime(t *testing.T) {
+	t.Parallel()
+	const limit = 3 * quietShare
+	var later atomic.Int64
+	b := newBank(t, func(c *Config) {
+		c.MarkerLimit = limit
+		c.Now = func() time.Time { return time.Unix(later.Load(), 0) }
+	})
+	b.put(account("alice", bson.M{"balance": int64(1000)}))
+	require.Equal(t, 1, b.reads(b.work("first", b.leg("alice", -1))))
+	full := bson.M{}
+	for i := range limit {
+		full[fmt.Sprint("other ", i)] = int64(1)
+	}
+	b.change("accounts", "alice", bson.M{"$set": bson.M{"pending": full}})
+	later.Store(1 << 20)
+	for i := range limit / quietShare {
+		w := b.work(fmt.Sprint("order ", i), b.leg("alice", -1))
+		require.Zero(t, b.reads(w), i)
+		b.prepared(w)
+	}
+	w := b.work("last", b.leg("alice", -1))
+	require.Equal(t, 1, b.reads(w))
+	require.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.Free)
+}
+
+// Settles of what others have prepared since the last read make no room that isn't there.
+func TestRoomIsNotCountedTwice(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, func(c *Config) { c.MarkerLimit = 2 })
+	b.put(account("alice", nil))
+	reader := b.work("reader", b.leg("alice", -1))
+	b.ready(reader)
+	theirs := b.work("theirs", b.leg("alice", 1))
+	b.change("accounts", "alice", bson.M{"$set": bson.M{"pending": bson.M{"theirs": int64(1)}}})
+	b.applied(theirs, at(protocol.Settle, 0)) // of one that this process has not prepared
+	for _, id := range []string{"order 1", "order 2"} {
+		b.prepared(b.work(id, b.leg("alice", -1)))
+	}
+	w := b.work("order 3", b.leg("alice", -1))
+	require.Equal(t, 1, b.reads(w))
+	require.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.Free)
 }
 
 // A participant that can't be used, or isn't there, is read each time: it may have been repaired.
@@ -148,7 +202,7 @@ func TestUnusableParticipantIsNotRemembered(t *testing.T) {
 	b.change("accounts", "alice", bson.M{"$set": bson.M{"balance": "spoilt"}})
 	require.Equal(t, protocol.NotMatched, b.on(w, b.ready(w)[0]).Result)
 	assert.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.Kind)
-	assert.Empty(t, b.store.fences.entries)
+	assert.Zero(t, b.store.fences.count())
 }
 
 // A known account whose decimal balance was spoilt since is not matched. (An answer of Unknown would be asked for again for ever.)
@@ -185,21 +239,45 @@ func TestKnownFenceOfAnotherKind(t *testing.T) {
 	assert.Equal(t, before, b.raw("accounts", "alice"))
 }
 
-// The memory is bounded, and one ledger's accounts are not another's.
-func TestKnownFencesAreBounded(t *testing.T) {
+// One ledger's accounts are not another's.
+func TestKnownFencesAreOfOneLedger(t *testing.T) {
 	t.Parallel()
-	cache := fenceCache{now: time.Now, entries: map[Subject]knownFence{}}
-	for i := range maxKnownFences + 1000 {
-		cache.learn(Subject{id: fmt.Sprint(i)}, "f", floor{}, 0)
-	}
-	assert.Len(t, cache.entries, maxKnownFences)
-	_, fresh := cache.get(Subject{id: fmt.Sprint(maxKnownFences + 999)}, 1)
-	assert.True(t, fresh, "the latest one is known")
-
 	b := newBank(t)
 	b.put(account("alice", nil))
 	b.putIn("accounts_eu", account("alice", bson.M{"fence": bson.ObjectID{9}}))
 	w := b.work("order", b.leg("alice", -1), b.legIn("eu", "alice", money.Units(1)))
 	b.applied(w, b.ready(w)...)
-	assert.Len(t, b.store.fences.entries, 2)
+	assert.Equal(t, 2, b.store.fences.count())
+}
+
+// Without a memory each transfer reads.
+func TestNoFenceMemory(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, func(c *Config) { c.FenceBytes = 0 })
+	b.put(account("alice", bson.M{"balance": int64(1000)}))
+	for i := range 3 {
+		w := b.work(fmt.Sprint("order ", i), b.leg("alice", -1))
+		require.Equal(t, 1, b.reads(w))
+		b.prepared(w)
+		b.applied(w, replacing(at(protocol.Settle, 0)))
+		require.Equal(t, protocol.NotMatched, b.on(w, at(protocol.Settle, 0)).Result, "which is forgotten")
+	}
+	require.Zero(t, b.store.fences.count())
+}
+
+// A fence or floor that this library doesn't write is read each time, and no other is
+// taken for it.
+func TestForeignFenceIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.put(account("text", bson.M{"fence": "a fence"}), account("odd floor", bson.M{"floor": "none"}),
+		account("long", bson.M{"fence": bson.Binary{Data: make([]byte, 100)}}))
+	for _, id := range []string{"text", "odd floor", "long"} {
+		for i := range 2 {
+			w := b.work(fmt.Sprint("order ", i), b.leg(id, 1))
+			require.Equal(t, 1, b.reads(w), id)
+			b.prepared(w)
+		}
+	}
+	require.Zero(t, b.store.fences.count())
 }

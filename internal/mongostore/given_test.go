@@ -50,6 +50,7 @@ func newBankOf(t *testing.T, client *options.ClientOptions, changes ...func(*Con
 		Ledgers:     map[string]*mongo.Collection{"": db.Collection("accounts"), "eu": db.Collection("accounts_eu")},
 		Fields:      standardFields(),
 		MarkerLimit: 100,
+		FenceBytes:  LeastFenceMemory,
 		Now:         time.Now,
 	}
 	for _, change := range changes {

@@ -15,13 +15,13 @@ import (
 // the answer decides.
 func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Collection, deciding bool) {
 	documents, err := s.find(ctx, requests, from)
-	if err != nil {
-		answerAll(requests, protocol.Unknown, err)
-		return
-	}
 	for _, r := range requests {
 		p := r.party()
-		document := documents[p.key]
+		document, answered := documents[p.key]
+		if !answered {
+			r.answer(protocol.Unknown, err)
+			continue
+		}
 		facts := s.facts(r.Work, p, document)
 		r.Answer = protocol.Answer{Result: protocol.Applied, Facts: facts}
 		if p.effect != nil {
@@ -39,35 +39,54 @@ func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Colle
 	}
 }
 
-// find reads the requests' participants, which are of one ledger.
+// find reads the requests' participants, which are of one ledger. Where it fails, those
+// that were answered are in what it returns, also as nil.
 func (s *Store) find(ctx context.Context, requests []*Request, from *mongo.Collection) (map[Subject]bson.Raw, error) {
-	ids := make(bson.A, 0, len(requests))
+	parties := make([]*party, 0, len(requests))
 	asked := make(map[Subject]bool, len(requests))
 	for _, r := range requests {
 		if p := r.party(); !asked[p.key] {
 			asked[p.key] = true
-			ids = append(ids, p.id)
+			parties = append(parties, p)
 		}
 	}
 	l := requests[0].party().key.ledger
-	found, err := findByID(ctx, from, ids, options.Find().SetProjection(l.fields.projection()))
-	documents := make(map[Subject]bson.Raw, len(found))
-	for _, document := range found {
-		documents[l.subject(canonical(document.Lookup("_id")))] = document
+	documents := make(map[Subject]bson.Raw, len(parties))
+	for some := range portions(parties, maxAnswerBytes, func(*party) int { return participantBytes }) {
+		ids := make(bson.A, len(some))
+		for i, p := range some {
+			ids[i] = p.id
+		}
+		found, err := findByID(ctx, from, ids, options.Find().SetProjection(l.fields.projection()))
+		if err != nil {
+			return documents, err
+		}
+		for _, p := range some {
+			documents[p.key] = nil
+		}
+		for _, document := range found {
+			documents[l.subject(canonical(document.Lookup("_id")))] = document
+		}
 	}
-	return documents, err
+	return documents, nil
 }
 
-// findByID reads documents, all of them by one command.
+// findByID reads documents, by as many commands as their IDs need.
 func findByID(ctx context.Context, from *mongo.Collection, ids bson.A, find *options.FindOptionsBuilder) ([]bson.Raw, error) {
-	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
-	cursor, err := from.Find(ctx, filter, find.SetBatchSize(int32(len(ids)+1)))
-	if err != nil {
-		return nil, err
-	}
 	var found []bson.Raw
-	err = cursor.All(ctx, &found)
-	return found, err
+	for some := range portions(ids, maxCommandBytes, idBytes) {
+		filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: some}}}}
+		cursor, err := from.Find(ctx, filter, find.SetBatchSize(int32(len(some)+1)))
+		if err != nil {
+			return found, err
+		}
+		var documents []bson.Raw
+		if err := cursor.All(ctx, &documents); err != nil {
+			return found, err
+		}
+		found = append(found, documents...)
+	}
+	return found, nil
 }
 
 // maxTouched bounds how many transfers a look writes to before it reads: one that matches is enough.

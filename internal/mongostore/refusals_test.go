@@ -141,7 +141,7 @@ func TestRefusedSettleIsFailed(t *testing.T) {
 				assert.Equal(t, protocol.Failed, b.on(w, op).Result)
 				assert.Equal(t, before, b.raw("accounts", "alice"))
 			}
-			assert.Empty(t, b.store.fences.entries)
+			assert.Zero(t, b.store.fences.count())
 		})
 	}
 }

@@ -266,6 +266,8 @@ func TestOneCollectionUnderTwoNames(t *testing.T) {
 			if refused {
 				require.ErrorIs(t, err, ErrUnsupported, name)
 				require.ErrorContains(t, err, db.Name()+"."+name)
+				require.False(t, store.Connected(touching("", "eu", "again")), "what was refused is not taken for fit")
+				require.False(t, name == "transfers" && store.Connected(touching("again")))
 				require.ErrorIs(t, store.Setup(t.Context()), ErrUnsupported)
 			} else {
 				require.NoError(t, err, name)
@@ -288,6 +290,12 @@ func TestSameNameOnAnotherCluster(t *testing.T) {
 	far := mongotest.Client(t, options.Client().ApplyURI(server.URI())).Database(b.db.Name()).Collection("accounts")
 	store, err := New(b.config("far", far))
 	require.NoError(t, err)
+	both := touching("", "far")
+	require.NoError(t, store.Connect(t.Context(), Address{}))
+	require.NoError(t, store.Connect(t.Context(), Address{Name: "far"}))
+	assert.False(t, store.Connected(both), "they have one name, and are not told apart yet")
+	require.NoError(t, store.Connect(t.Context(), both.Places()...))
+	assert.True(t, store.Connected(both))
 	require.NoError(t, store.Connect(t.Context(), store.Places()...))
 	assert.True(t, store.ledgers["eu"].sameClient)
 	assert.False(t, store.ledgers["far"].sameClient)

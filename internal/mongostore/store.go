@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -37,6 +38,7 @@ type Config struct {
 	Fields      Fields
 	IDs         IDCodec
 	MarkerLimit int              // transfers in flight on one participant
+	FenceBytes  int64            // of memory for known fences; 0: none
 	Retention   time.Duration    // how long final transfers are kept; 0: for good
 	Now         func() time.Time // the process's clock
 }
@@ -54,7 +56,7 @@ type Store struct {
 	exactBalance bson.Raw // see exactBalance
 	ids          IDCodec
 	markerLimit  int
-	fences       fenceCache
+	fences       *fenceCache
 	clock        serverClock
 	retention    *retention
 	asking       turns    // of those who ask for the server's time
@@ -72,8 +74,9 @@ type ledger struct {
 	commands     *mongo.Collection
 	majority     *mongo.Collection
 	linearizable *mongo.Collection
-	sameClient   bool      // as the transfers'
-	namesakes    []Address // of documents: the ledgers of the same namespace, which are reached through other clients
+	sameClient   bool        // as the transfers'
+	namesakes    []Address   // of documents: the ledgers of the same namespace, which are reached through other clients
+	connected    atomic.Bool // Connect has found nothing wrong with it by itself
 }
 
 // New returns a store. It fails if one collection is registered under two names: an account would then be two
@@ -88,7 +91,7 @@ func New(config Config) (*Store, error) {
 		fields:       config.Fields,
 		ids:          config.IDs,
 		markerLimit:  config.MarkerLimit,
-		fences:       fenceCache{now: config.Now, entries: map[Subject]knownFence{}},
+		fences:       newFenceCache(config.Now, config.FenceBytes),
 		clock:        serverClock{now: config.Now},
 		retention:    newRetention(config.Retention, config.Transfers),
 		asking:       make(turns, maxAsking),

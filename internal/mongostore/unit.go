@@ -190,7 +190,7 @@ func (u *unit) write(m *message) {
 func (u *unit) documents() int { return 1 }
 
 func (u *unit) size() int {
-	size := 512
+	size := 512 + len(u.requests[0].party().id.Value)
 	for _, r := range u.requests {
 		size += 2*len(r.party().marker) + 64
 		if e := r.party().effect; e != nil {

@@ -10,9 +10,6 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// maxCommandBytes is where a command is split. A server takes 16 MB, and hangs up at more than three times that.
-const maxCommandBytes = 8 << 20
-
 // commandOf begins a command over a list, in no order.
 func commandOf(name string, c *mongo.Collection, list string, size int) *message {
 	m := newMessage(size + 256)
@@ -28,7 +25,7 @@ type statement interface {
 	write(m *message)
 	// documents returns how many it is for.
 	documents() int
-	// size guesses its bytes.
+	// size guesses its bytes, so that there is room for them. No bound rests on it.
 	size() int
 }
 
@@ -54,16 +51,20 @@ func updateAll[S statement](ctx context.Context, c *mongo.Collection, statements
 // updateCommand writes down as many statements as go into one command, and returns how many that are.
 func updateCommand[S statement](c *mongo.Collection, statements []S) (*message, int) {
 	size := 0
-	for _, st := range statements {
-		size += st.size()
+	for i := 0; i < len(statements) && size < maxCommandBytes; i++ {
+		size += statements[i].size()
 	}
 	m := commandOf("update", c, "updates", min(size, maxCommandBytes))
 	n := 0
-	for n < len(statements) && (n == 0 || len(m.data)+statements[n].size() <= maxCommandBytes) {
+	for ; n < len(statements); n++ {
+		before := len(m.data)
 		m.begin(index(n))
 		statements[n].write(m)
 		m.end()
-		n++
+		if n > 0 && len(m.data) > maxCommandBytes {
+			m.data = m.data[:before] // it goes into the next one
+			break
+		}
 	}
 	m.end()
 	return m, n

@@ -1,0 +1,52 @@
+package mongostore
+
+// maxPlacesSeen is how many places of a transfer are looked at without a list of them.
+// Those with more ask [Store.Connect] each time.
+const maxPlacesSeen = 4
+
+// Connected reports whether [Store.Connect] has been through with all the places of a
+// transfer, so that it need not be called again: what it finds fit stays so. It takes no
+// lock and allocates nothing, but where two of the places have one name on different
+// clients.
+func (s *Store) Connected(t *Transfer) bool {
+	var seen placesSeen
+	for i := range t.Legs {
+		if !s.connected(&seen, s.ledgers[t.Legs[i].Ledger]) {
+			return false
+		}
+	}
+	for i := range t.Effects {
+		if !s.connected(&seen, s.documents[t.Effects[i].Documents]) {
+			return false
+		}
+	}
+	return seen.n > 0 // of a transfer without places nothing is known
+}
+
+// placesSeen are the places of one transfer.
+type placesSeen struct {
+	places [maxPlacesSeen]*ledger
+	n      int
+}
+
+// connected takes in a place, nil if it is not registered, and reports whether it was
+// connected, and told apart from the others.
+func (s *Store) connected(seen *placesSeen, l *ledger) bool {
+	if l == nil || !l.connected.Load() {
+		return false
+	}
+	for _, other := range seen.places[:seen.n] {
+		if other == l {
+			return true
+		}
+		if other.namespace == l.namespace && !s.knownApart(l.commands, other.commands) {
+			return false
+		}
+	}
+	if seen.n == maxPlacesSeen {
+		return false
+	}
+	seen.places[seen.n] = l
+	seen.n++
+	return true
+}

@@ -1,0 +1,156 @@
+package mongostore
+
+import (
+	"sync"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+const (
+	// fenceWindow is how many places an entry may have in its table. Where all are taken,
+	// the entry that was used least recently is given up.
+	fenceWindow = 16
+	// firstFences is how large a table is at first.
+	firstFences = 2 * fenceWindow
+)
+
+// fingerprint stands for a participant, whose ID may be longer than all that is known of
+// it. Zero is none's. Of a million, two have the same one with a chance of less than 1 in
+// 10^25; each would be told the other's fence, under which the server refuses its
+// prepares.
+type fingerprint [2]uint64
+
+// fenceEntry is what is known of one participant, without pointers: the garbage collector
+// doesn't look into a million of these.
+type fenceEntry struct {
+	key      fingerprint // zero: the place is free
+	floor    [16]byte    // as it is stored
+	token    bson.ObjectID
+	read     uint32 // when it was read, in seconds
+	used     uint32 // when it was last asked for, as its table counts
+	markers  int16  // seen by the last read, and the changes to it made here since
+	hasToken bool   // else there is no fence yet
+	kind     bson.Type
+}
+
+// setFence packs a fence, and reports false where it is none of this library's.
+func (e *fenceEntry) setFence(fence protocol.Fence) bool {
+	e.hasToken = fence != ""
+	if !e.hasToken {
+		return true
+	}
+	return bson.Type(fence[0]) == bson.TypeObjectID && copy(e.token[:], fence[1:]) == len(e.token)
+}
+
+// setFloor packs a floor, and reports false where it is none of this library's.
+func (e *fenceEntry) setFloor(f floor) bool {
+	e.kind = f.stored.Type
+	return !f.odd && copy(e.floor[:], f.stored.Value) == len(f.stored.Value)
+}
+
+// known unpacks the entry.
+func (e *fenceEntry) known() knownFence {
+	var known knownFence
+	if e.hasToken {
+		known.fence = fenceOf(e.token)
+	}
+	if size := floorBytes(e.kind); e.kind != 0 {
+		known.floor = floorOf(bson.RawValue{Type: e.kind, Value: append([]byte(nil), e.floor[:size]...)})
+	}
+	return known
+}
+
+// floorBytes returns the length of a floor that is not odd.
+func floorBytes(kind bson.Type) int {
+	switch kind {
+	case bson.TypeInt32:
+		return 4
+	case bson.TypeInt64:
+		return 8
+	case bson.TypeDecimal128:
+		return 16
+	default: // MinKey
+		return 0
+	}
+}
+
+// fenceShard is a hash table of entries that grows up to a size, and then gives up what
+// was not used for long.
+type fenceShard struct {
+	mu      sync.Mutex
+	entries []fenceEntry
+	uses    uint32 // counted; it may wrap round
+}
+
+// use takes down that an entry is of use.
+func (s *fenceShard) use(e *fenceEntry) {
+	s.uses++
+	e.used = s.uses
+}
+
+// window returns the places that an entry may have.
+func (s *fenceShard) window(key fingerprint) []fenceEntry {
+	if len(s.entries) == 0 {
+		return nil
+	}
+	at := key[1] / 2 % uint64(len(s.entries)-fenceWindow+1)
+	return s.entries[at : at+fenceWindow]
+}
+
+func (s *fenceShard) find(key fingerprint) *fenceEntry {
+	window := s.window(key)
+	for i := range window {
+		if window[i].key == key {
+			return &window[i]
+		}
+	}
+	return nil
+}
+
+func (s *fenceShard) forget(key fingerprint) {
+	if e := s.find(key); e != nil {
+		*e = fenceEntry{}
+	}
+}
+
+// place returns a place for an entry that has none yet: a free one, or, where the table
+// has its full size, that of another one.
+func (s *fenceShard) place(key fingerprint, most int) *fenceEntry {
+	for {
+		e := s.vacancy(key)
+		if e != nil && e.key == (fingerprint{}) || len(s.entries) >= most {
+			return e
+		}
+		s.grow(min(max(2*len(s.entries), firstFences), most))
+	}
+}
+
+// vacancy returns a free place of an entry's window, or else the place of what was used
+// least recently there.
+func (s *fenceShard) vacancy(key fingerprint) *fenceEntry {
+	var oldest *fenceEntry
+	window := s.window(key)
+	for i := range window {
+		e := &window[i]
+		if e.key == (fingerprint{}) {
+			return e
+		}
+		if oldest == nil || s.uses-e.used > s.uses-oldest.used {
+			oldest = e
+		}
+	}
+	return oldest
+}
+
+// grow moves the entries to a larger table.
+func (s *fenceShard) grow(size int) {
+	before := s.entries
+	s.entries = make([]fenceEntry, size)
+	for i := range before {
+		if before[i].key != (fingerprint{}) {
+			*s.vacancy(before[i].key) = before[i]
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package mongostore
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// largest returns how large the largest of commands is, and the largest first answer.
+func largest(commands []*command) (asked, answered int) {
+	for _, c := range commands {
+		asked, answered = max(asked, len(c.body)), max(answered, len(c.reply))
+	}
+	return asked, answered
+}
+
+// overhead is what the driver adds to a command, and a server to an answer.
+const overhead = 4 << 10
+
+// Looks at hundreds of documents, each with a large ID and a large requirement, are more
+// than goes into one command: none is too large for the server, and each is judged by its
+// own requirement.
+func TestLargeRequirementsAreJudgedInPortions(t *testing.T) {
+	t.Parallel()
+	b := newShop(t)
+	const orders = 512
+	text := strings.Repeat("x", 60<<10)
+	var (
+		rs        requests
+		documents []bson.M
+		want      []bool
+	)
+	for i := range orders {
+		id := fmt.Sprintf("%04d%s", i, strings.Repeat("y", 1000))
+		value := bson.D{{Key: "text", Value: text}, {Key: "n", Value: i}}
+		rs.add(b.changing(fmt.Sprint("t", i), b.effect(id, value, nil)), at(protocol.Look, 0))
+		want = append(want, i%3 == 1)
+		switch i % 3 {
+		case 0:
+			documents = append(documents, bson.M{"_id": id, "text": text, "n": i})
+		case 1:
+			documents = append(documents, bson.M{"_id": id, "text": text, "n": i + 1})
+		default:
+			documents = append(documents, bson.M{"_id": id, "text": text, "n": int64(i)})
+		}
+	}
+	for some := range slices.Chunk(documents, 100) {
+		b.putIn("orders", some...)
+	}
+	b.log.take()
+	require.Equal(t, all(orders, protocol.Applied), b.batch(rs))
+	for i, r := range rs {
+		require.Equal(t, want[i], r.Answer.Facts.Unmet, i)
+	}
+	commands := b.log.take()
+	asked, _ := largest(commands)
+	assert.LessOrEqual(t, asked, maxCommandBytes+overhead)
+	assert.Greater(t, asked, maxCommandBytes*9/10, "they share their commands")
+	for _, c := range commands[1:] { // none of the transfers is stored: the touch has matched nothing
+		require.Equal(t, "linearizable", c.text("readConcern", "level"))
+	}
+}
+
+// Large transfers are read in portions, each by a read that is as good as one for all: so
+// that the answer comes in time.
+func TestLargeTransfersAreReadInPortions(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	const size, most = 60 << 10, maxAnswerBytes / (60 << 10)
+	works := make([]*Work, 2*most+10)
+	for i := range works {
+		works[i] = b.work(fmt.Sprint("t", i), b.leg("alice", -60))
+		works[i].Transfer.Metadata = encode(bson.M{"text": strings.Repeat("x", size)})
+	}
+	require.Equal(t, all(len(works), protocol.Applied), b.batch(of(claim(protocol.Insert), works...)))
+	b.change("transfers", "t7", bson.M{"$set": bson.M{"state": "Rollback"}})
+	for _, work := range works {
+		work.Threshold = 0
+	}
+	for _, row := range []struct {
+		op    protocol.Operation
+		level string
+		epoch int64
+	}{
+		{about(protocol.ReadTransfer), "majority", 1}, {about(protocol.LookTransfer), "linearizable", 1},
+		{claim(protocol.TakeOver), "majority", 2},
+	} {
+		rs := of(row.op, works...)
+		b.log.take()
+		require.Equal(t, all(len(works), protocol.Applied), b.batch(rs))
+		for i, r := range rs {
+			state := protocol.Preparing
+			if i == 7 {
+				state = protocol.Rollback
+			}
+			require.Equal(t, protocol.Image{Found: true, State: state, Epoch: row.epoch, Mine: true}, r.Answer.Transfer)
+		}
+		commands := b.log.take()
+		if commands[0].name == "update" {
+			commands = commands[1:]
+			for _, c := range commands {
+				require.NotZero(t, c.body.Lookup("readConcern", "afterClusterTime").Type, "after what it has changed")
+			}
+		}
+		require.Equal(t, []string{"find", "find", "find"}, names(commands))
+		for _, c := range commands {
+			require.Equal(t, row.level, c.text("readConcern", "level"))
+		}
+		_, answered := largest(commands)
+		require.LessOrEqual(t, answered, maxAnswerBytes+overhead)
+	}
+}
+
+// Where a portion is not answered, the others are: what was read in time is not asked for
+// again, be it ever so much in all.
+func TestPortionsAreAnsweredEach(t *testing.T) {
+	b := newBank(t)
+	const most = maxAnswerBytes / participantBytes
+	works := make([]*Work, most+10)
+	accounts := make([]bson.M, len(works))
+	for i := range works {
+		id := fmt.Sprint("account ", i)
+		works[i] = b.work(fmt.Sprint("t", i), b.leg(id, -60))
+		works[i].Transfer.Metadata = encode(bson.M{"text": strings.Repeat("x", participantBytes)})
+		accounts[i] = account(id, nil)
+	}
+	b.put(accounts[:len(accounts)-1]...)
+	require.Equal(t, all(len(works), protocol.Applied), b.batch(of(claim(protocol.Insert), works...)))
+	data := bson.M{"failCommands": bson.A{"find"}, "appName": b.app, "errorCode": 8}
+	for _, op := range []protocol.Operation{
+		at(protocol.ReadFence, 0), about(protocol.ReadTransfer), about(protocol.LookTransfer), claim(protocol.TakeOver),
+	} {
+		b.failpoint(bson.M{"skip": 1}, data)
+		rs := of(op, works...)
+		results := b.batch(rs)
+		b.failpoint("off", bson.M{})
+		read := slices.Index(results, protocol.Unknown)
+		require.Positive(t, read, "%v", op)
+		require.Equal(t, all(read, protocol.Applied), results[:read])
+		require.Equal(t, all(len(rs)-read, protocol.Unknown), results[read:])
+		for _, r := range rs[:read] {
+			require.True(t, r.Answer.Facts.Found || r.Answer.Transfer.Found)
+		}
+		require.Error(t, rs[read].Cause)
+		again := rs[read:]
+		require.Equal(t, all(len(again), protocol.Applied), b.batch(again))
+	}
+	last := of(at(protocol.ReadFence, 0), works[len(works)-1])
+	require.Equal(t, all(1, protocol.Applied), b.batch(last))
+	require.False(t, last[0].Answer.Facts.Found, "what isn't there is answered, too")
+}
+
+// Documents are found by as many commands as their IDs need, whatever these are: nothing
+// that others have stored, as a marker with a key of a megabyte, makes a command that the
+// server refuses.
+func TestManyIDsAreFoundInPortions(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	var ids bson.A
+	for i := range 40 {
+		ids = append(ids, fmt.Sprintf("%03d%s", i, strings.Repeat("x", 1<<20)))
+	}
+	b.put(account("alice", nil), account("bob", nil))
+	ids = append(bson.A{"alice"}, append(ids, rawValue("bob"))...)
+	b.log.take()
+	found, err := findByID(t.Context(), b.store.ledgers[""].majority, ids, withoutMetadata())
+	require.NoError(t, err)
+	require.Len(t, found, 2)
+	asked, _ := largest(b.log.take())
+	assert.LessOrEqual(t, asked, maxCommandBytes+overhead)
+}
+
+// draw returns one of the statements that the store sends, of up to so many bytes in one
+// of its texts.
+func (b *bank) draw(random *rand.Rand, most int) statement {
+	text := func(n int) string { return strings.Repeat("x", 1+random.IntN(n)) }
+	w := b.work(text(MaxIDBytes), b.legIn("", text(MaxIDBytes), money.Units(-60)), b.leg(text(MaxIDBytes), 60))
+	w.Owner, w.Transfer.Currency = text(160), text(16)
+	description := text(512)
+	w.Describe = func(protocol.Refusal) string { return description }
+	op := at([]protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly}[random.IntN(4)], random.IntN(2))
+	op.Fence, op.ReplaceFence = fenceOf(fence0()), random.IntN(2) == 0
+	switch random.IntN(6) {
+	case 0:
+		reason := Failure{Code: text(32), Ledger: text(64), Account: text(MaxIDBytes), Message: text(maxObstacleBytes)}
+		return note{Obstacle{Work: w, State: protocol.Committed}, reason}
+	case 1:
+		st, err := encodeUpdate(w.claimStatement(claim(protocol.TakeOver)))
+		require.NoError(b.t, err)
+		return st
+	case 2:
+		return touch{work: w, epoch: 1}
+	case 3:
+		to := []protocol.State{protocol.Committed, protocol.Rollback}[random.IntN(2)]
+		return &change{requests: of(decide(to, 1), w)}
+	case 4:
+		effect := b.effect(text(1000), bson.D{{Key: "x", Value: text(most)}}, bson.D{{Key: "y", Value: text(most)}})
+		op.Participant = 0
+		return b.store.newUnit(of(op, b.changing(w.Transfer.ID, effect))[0])
+	}
+	u := b.store.newUnit(of(op, w)[0])
+	for i := range random.IntN(20) {
+		other := b.work(fmt.Sprint(i, text(200)), w.Transfer.Legs...)
+		other.Transfer.Currency = w.Transfer.Currency
+		u.add(of(op, other)[0])
+	}
+	return u
+}
+
+// No command of writes is larger than the bound, unless a single statement is, whatever
+// the statements are, and each goes out once, in its order.
+func TestUpdatesAreSplitByTheirBytes(t *testing.T) {
+	t.Parallel()
+	b := newShop(t)
+	random := rand.New(rand.NewPCG(3, 4))
+	statements := make([]statement, 1000)
+	for i := range statements {
+		statements[i] = b.draw(random, 200<<10)
+	}
+	statements[500] = encoded(encode(bson.D{
+		{Key: "q", Value: bson.D{}}, {Key: "u", Value: bson.D{{Key: "x", Value: strings.Repeat("x", maxCommandBytes+1)}}},
+	}))
+	commands := 0
+	for rest := statements; len(rest) > 0; commands++ {
+		m, n := updateCommand(b.store.transfers, rest)
+		require.Positive(t, n)
+		require.True(t, n == 1 || len(m.data) <= maxCommandBytes+overhead, "%d bytes of %d statements", len(m.data), n)
+		m.end()
+		sent, err := bson.Raw(m.data).Lookup("updates").Array().Values()
+		require.NoError(t, err)
+		require.Len(t, sent, n)
+		for i, st := range rest[:n] {
+			require.True(t, bytes.Equal(written(st), sent[i].Value))
+		}
+		rest = rest[n:]
+	}
+	require.Greater(t, commands, 2)
+	require.Less(t, commands, 40)
+}
+
+// written returns a statement as it goes out.
+func written(st statement) []byte {
+	m := newMessage(0)
+	st.write(m)
+	m.end()
+	return m.data
+}
+
+// What is guessed of the size of a statement, or of what is asked for, is not too small:
+// the one costs time, and a command for the other may be too large.
+func TestSizesAreNotTooSmall(t *testing.T) {
+	t.Parallel()
+	b := newShop(t)
+	random := rand.New(rand.NewPCG(5, 6))
+	for range 2000 {
+		st := b.draw(random, 1000)
+		if _, whole := st.(encoded); !whole {
+			require.GreaterOrEqual(t, st.size(), len(written(st)), "%T", st)
+		}
+	}
+	for n := range 100 {
+		var legs []Leg
+		for range n {
+			legs = append(legs, b.leg(strings.Repeat("x", 1+random.IntN(MaxIDBytes)), 1<<40))
+		}
+		require := make(bson.D, n)
+		for i := range require {
+			require[i] = bson.E{Key: strings.Repeat("y", i+1), Value: bson.Null{}}
+		}
+		e := b.effect(strings.Repeat("x", 1+random.IntN(1000)), require, require)
+		tr := Transfer{ID: "t", Legs: legs, Effects: []Effect{e, e}, Metadata: e.Set}
+		assert.GreaterOrEqual(t, tr.bytes(), len(tr.encode()))
+		w := b.changing("t", e)
+		wanted := encode(bson.D{{Key: "$or", Value: bson.A{w.parties[0].wanted()}}})
+		assert.GreaterOrEqual(t, wantedBytes(of(at(protocol.Look, 0), w)[0]), len(wanted))
+	}
+}
