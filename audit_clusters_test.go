@@ -227,6 +227,23 @@ func TestAuditExpectsNothingOfWhatMoves(t *testing.T) {
 	b.audit()
 }
 
+// A sum over two servers that is a wrong one each time, and each time another one, is no finding: somebody pays in meanwhile.
+func TestAuditTrustsNoSumThatChanges(t *testing.T) {
+	t.Parallel()
+	b := newBranches(t, startServer(t), 1000, 500)
+	db := b.through(afterScans("transfers", func() { b.changeThere(bson.M{"$inc": bson.M{"balance": int64(7)}}) }))
+	report, err := b.coordinator(db, b.other()).AuditWith(t.Context(), transfer.AuditOptions{
+		Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(1500)}},
+	})
+	require.NoError(t, err)
+	require.Empty(t, report.Findings)
+	require.Equal(t, transfer.Units(507), report.Ledgers[1].Total, "the first look counts")
+	b.changeThere(bson.M{"$set": bson.M{"balance": int64(500)}})
+	again, err := b.both.AuditWith(t.Context(), transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(1499)}}})
+	require.NoError(t, err)
+	require.Equal(t, []audit.Code{audit.WrongTotal}, codesOf(again), "nobody pays in")
+}
+
 // A transfer that seems to stand still in a snapshot, and has ended since, or is under way again, is no finding.
 func TestAuditLooksTwiceAtStalled(t *testing.T) {
 	t.Parallel()

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
 func TestParseSeeds(t *testing.T) {
@@ -32,4 +35,21 @@ func TestPlays(t *testing.T) {
 	require.True(t, r.plays(10, 11, 0, 3))
 	require.Contains(t, out.String(), "the beginning\n")
 	require.Contains(t, out.String(), "1 runs from seed 10 on")
+}
+
+// A search ends with its limit, wherever it is, and tells of each scene that it has cut off, be it one with a single transfer.
+func TestSearchEndsWithItsLimit(t *testing.T) {
+	var out strings.Builder
+	scenes := len(simulate.OneTransfer()) + len(simulate.Holds()) + len(simulate.Effects()) + len(simulate.TwoTransfers())
+	begin, looks := time.Now(), 0
+	r := report{out: &out, now: func() time.Time { looks++; return begin.Add(time.Duration(looks) * time.Second) }}
+	require.True(t, r.searches(time.Minute))
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Len(t, lines, scenes+2, "each scene, and the sum")
+	cut := strings.Count(out.String(), "CUT OFF: not begun")
+	partly := strings.Count(out.String(), "CUT OFF: there are more")
+	require.Greater(t, cut, len(simulate.TwoTransfers()), "it doesn't get through with one transfer either")
+	require.Less(t, cut, scenes)
+	require.Contains(t, lines[len(lines)-1], fmt.Sprintf("%d of %d scenes were cut off", cut+partly, scenes))
+	require.LessOrEqual(t, looks, 60+scenes+10, "when its time is up it looks at the clock once for each scene")
 }
