@@ -216,61 +216,72 @@ func TestVoid(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// The same Hold asked again has the outcome that the hold has come to, whoever asks and however often: held as
-// the first time, what was posted of it, why it has failed. It holds, pays and stores nothing more.
-func TestHoldAskedAgain(t *testing.T) {
-	t.Parallel()
-	for name, row := range map[string]struct {
-		decide func(b *bank) (transfer.Record, error) // answers as is answered from then on
-		err    error
-		state  transfer.State
-		a, b   int64 // available
-	}{
+// ending is what may become of a hold of 60 of a, which had 100, for b, which had 5.
+type ending struct {
+	decide func(b *bank) (transfer.Record, error) // answers as is answered from then on
+	err    error
+	state  transfer.State
+	a, b   int64 // available
+}
+
+func endings() map[string]ending {
+	fails := func(err error, decide func(b *bank) (transfer.Record, error)) ending {
+		return ending{decide, err, transfer.StateFail, 100, 5}
+	}
+	part := transfer.PostAmount(transfer.Units(20))
+	return map[string]ending{
 		"held": {func(b *bank) (transfer.Record, error) { return b.Get(b.t.Context(), "h") }, nil, transfer.StatePreparing, 40, 5},
 		"posted": {func(b *bank) (transfer.Record, error) {
 			return b.Post(b.t.Context(), "h")
 		}, nil, transfer.StateSuccess, 40, 65},
 		"posted in part": {func(b *bank) (transfer.Record, error) {
-			return b.Post(b.t.Context(), "h", transfer.PostAmount(transfer.Units(20)))
+			return b.Post(b.t.Context(), "h", part)
 		}, nil, transfer.StateSuccess, 80, 25},
 		"posted, and not settled": {func(b *bank) (transfer.Record, error) {
 			b.dying(2, lost, func(ctx context.Context, c *transfer.Coordinator) error {
-				_, err := c.Post(ctx, "h", transfer.PostAmount(transfer.Units(20)))
+				_, err := c.Post(ctx, "h", part)
 				return err
 			})
 			return b.Get(b.t.Context(), "h")
 		}, nil, transfer.StateCommitted, 40, 5},
-		"voided": {func(b *bank) (transfer.Record, error) { return b.Void(b.t.Context(), "h") }, transfer.ErrCancelled, transfer.StateFail, 100, 5},
-		"cancelled": {func(b *bank) (transfer.Record, error) {
+		"voided": fails(transfer.ErrCancelled, func(b *bank) (transfer.Record, error) { return b.Void(b.t.Context(), "h") }),
+		"cancelled": fails(transfer.ErrCancelled, func(b *bank) (transfer.Record, error) {
 			return b.Cancel(b.t.Context(), "h", "changed my mind")
-		}, transfer.ErrCancelled, transfer.StateFail, 100, 5},
-		"expired, and swept": {func(b *bank) (transfer.Record, error) {
+		}),
+		"expired, and swept": fails(transfer.ErrExpired, func(b *bank) (transfer.Record, error) {
 			b.expire("h")
 			b.recoverAll()
 			return b.Get(b.t.Context(), "h")
-		}, transfer.ErrExpired, transfer.StateFail, 100, 5},
-		"expired, seen by a Post": {func(b *bank) (transfer.Record, error) {
+		}),
+		"expired, seen by a Post": fails(transfer.ErrExpired, func(b *bank) (transfer.Record, error) {
 			b.expire("h")
 			rec, err := b.Post(b.t.Context(), "h")
 			require.ErrorIs(b.t, err, transfer.ErrExpired)
 			return rec, nil
-		}, transfer.ErrExpired, transfer.StateFail, 100, 5},
-	} {
+		}),
+	}
+}
+
+// The same Hold asked again has the outcome that the hold has come to, whoever asks and however often: held as
+// the first time, what was posted of it, why it has failed. It holds, pays and stores nothing more.
+func TestHoldAskedAgain(t *testing.T) {
+	t.Parallel()
+	for name, row := range endings() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			b := newBank(t, 100, 5)
 			b.hold("h", 60, time.Hour)
-			want, err := row.decide(b)
+			first, err := row.decide(b)
 			require.NoError(t, err)
-			require.Equal(t, row.state, want.State)
+			require.Equal(t, row.state, first.State)
 			stored := b.raw("transfers")
 			for _, c := range []*transfer.Coordinator{b.Coordinator, b.coordinator(b.db), b.Coordinator} {
 				rec, err := c.Hold(ctx, move("h", "a", "b", 60), 2*time.Hour)
 				require.ErrorIs(t, err, row.err)
 				require.Equal(t, row.err == nil, err == nil, "%v", err)
-				require.Equal(t, asRead(want), asRead(rec))
+				require.Equal(t, asRead(first), asRead(rec))
 				_, err = c.Hold(ctx, move("h", "a", "b", 59), time.Hour)
 				require.ErrorIs(t, err, transfer.ErrIDConflict, "whatever has become of it")
 			}
