@@ -38,19 +38,22 @@ func (r report) tell(all *tally, first uint64, took time.Duration, cores int) {
 	r.print("\n%v\n%s\n", all.failure, all.failure.Story)
 }
 
-// searches searches through all scenes of one transfer, then through those of two, for so long altogether; with a
-// limit of zero through all of them wholly. What it has no time for is told, scene by scene.
+// searches searches through all scenes, those of one transfer and those of two, for so long altogether; with a limit
+// of zero to their ends. Each has an equal share of the time that is left: what small ones don't need goes to those
+// behind them, and no large one keeps others from being begun. What there is no time for is told, scene by scene.
 func (r report) searches(limit time.Duration) bool {
 	scenes := slices.Concat(simulate.OneTransfer(), simulate.Holds(), simulate.Effects(), simulate.TwoTransfers())
 	states, cuts, start := 0, 0, r.now()
-	out := func() bool { return limit > 0 && r.now().Sub(start) > limit }
-	for _, scene := range scenes {
-		if out() {
+	for i, scene := range scenes {
+		begun := r.now()
+		left := limit - begun.Sub(start)
+		share := left / time.Duration(len(scenes)-i)
+		if limit > 0 && left <= 0 {
 			r.print("%-75s CUT OFF: not begun\n", scene)
 			cuts++
 			continue
 		}
-		found, failure := r.explore(scene, out)
+		found, failure := r.explore(scene, func() bool { return limit > 0 && r.now().Sub(begun) > share })
 		if failure != nil {
 			r.print("\n%v\n%s\n", failure, failure.Story)
 			return false
