@@ -42,7 +42,7 @@ bench-quick: ## a little of each measurement: that it works, not how fast anythi
 simulate: ## random runs in a world of faults: SEEDS=0-1000000 plays many, SEEDS=17 tells one
 	go run ./internal/simulate/cmd -seeds $(SEEDS)
 
-search: ## every interleaving of one transfer, then of two for as long as FOR says
+search: ## every interleaving of one transfer, then of two, as far as it comes in as long as FOR says; FOR=0: to its end
 	go run ./internal/simulate/cmd -search -for $(FOR)
 
 teeth: ## break each rule of the protocol in turn, and see the simulator find it

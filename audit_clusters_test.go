@@ -160,6 +160,19 @@ func TestAuditLooksTwice(t *testing.T) {
 	besides := func(b *branches) { prepared(b); b.changeThere(bson.M{"$set": bson.M{"pending.ghost": int64(5)}}) }
 	end := func(b *branches) { b.finish() }
 	remove := func(b *branches) { b.finish(); b.removeThere() }
+	purge := func(b *branches) { b.finish(); b.remove("transfers", "t") }
+	// A hold that nobody has held yet, and that nothing has happened to for too long; and how it is held after all.
+	unheld := func(b *branches) {
+		b.holdAcross("t")
+		b.changeThere(bson.M{"$unset": bson.M{"pending.t": ""}})
+		b.change("transfers", "t", bson.M{
+			"$set": bson.M{"lastModified": before(11), "expiresAt": before(11)}, "$unset": bson.M{"held": "", "clean": ""},
+		})
+	}
+	hold := func(b *branches) {
+		b.changeThere(bson.M{"$set": bson.M{"pending.t": int64(60)}})
+		b.change("transfers", "t", bson.M{"$set": bson.M{"held": true, "lastModified": time.Now()}})
+	}
 	for name, row := range map[string]struct {
 		begin     func(b *branches)
 		here      int // after so many finds in the transfers
@@ -171,6 +184,8 @@ func TestAuditLooksTwice(t *testing.T) {
 		"it ends after its marker was looked at again":  {besides, 0, 2, end, []audit.Code{audit.OrphanMarker}},
 		"a hold ends after it was read":                 {held, 1, 0, void, []audit.Code{}},
 		"it ends while it is looked at again":           {held, 3, 0, void, []audit.Code{}},
+		"it is purged after its marker was looked at":   {besides, 0, 2, purge, []audit.Code{audit.OrphanMarker}},
+		"a hold is held after its account was read":     {unheld, 0, 1, hold, []audit.Code{}},
 		"an account is removed after its last transfer": {committed, 1, 0, remove, []audit.Code{}},
 		"it is removed while the transfer is looked at": {committed, 3, 0, remove, []audit.Code{}},
 	} {
@@ -212,19 +227,52 @@ func TestAuditExpectsNothingOfWhatMoves(t *testing.T) {
 	b.audit()
 }
 
-// A transfer that seems to stand still in a snapshot, and has ended since, is no finding.
+// A sum over two servers that is a wrong one each time, and each time another one, is no finding: somebody pays in meanwhile.
+func TestAuditTrustsNoSumThatChanges(t *testing.T) {
+	t.Parallel()
+	b := newBranches(t, startServer(t), 1000, 500)
+	db := b.through(afterScans("transfers", func() { b.changeThere(bson.M{"$inc": bson.M{"balance": int64(7)}}) }))
+	report, err := b.coordinator(db, b.other()).AuditWith(t.Context(), transfer.AuditOptions{
+		Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(1500)}},
+	})
+	require.NoError(t, err)
+	require.Empty(t, report.Findings)
+	require.Equal(t, transfer.Units(507), report.Ledgers[1].Total, "the first look counts")
+	b.changeThere(bson.M{"$set": bson.M{"balance": int64(500)}})
+	again, err := b.both.AuditWith(t.Context(), transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(1499)}}})
+	require.NoError(t, err)
+	require.Equal(t, []audit.Code{audit.WrongTotal}, codesOf(again), "nobody pays in")
+}
+
+// A transfer that seems to stand still in a snapshot, and has ended since, or is under way again, is no finding.
 func TestAuditLooksTwiceAtStalled(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.stallAt("t", 4, lost, 60)
-	b.set("transfers", "t", "lastModified", before(10))
-	require.Equal(t, []audit.Code{audit.Stalled}, codesOf(b.mustAudit()))
-	c := b.coordinator(b.through(afterFind("transfers", 1, func() { b.recoverAll() })))
-	report, err := c.Audit(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 1, report.Unfinished)
-	require.Empty(t, report.Findings)
-	b.audit(initial(100, 0))
+	for name, meanwhile := range map[string]func(b *bank){
+		"it ends":          func(b *bank) { b.recoverAll() },
+		"it is taken over": func(b *bank) { b.silence("t", 0) },
+		"it is rolled back": func(b *bank) { // by a clock that was set back to the very moment
+			b.change("transfers", "t", bson.M{"$set": bson.M{"state": "Rollback", "failure": bson.M{"code": "stalled"}}})
+		},
+		"it is purged": func(b *bank) { b.recoverAll(); b.remove("transfers", "t") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100, 0)
+			b.stallAt("t", 3, lost, 60)
+			b.set("transfers", "t", "lastModified", before(10))
+			require.Equal(t, []audit.Code{audit.Stalled}, codesOf(b.mustAudit()))
+			c := b.coordinator(b.through(afterFind("transfers", 1, func() { meanwhile(b) })))
+			report, err := c.Audit(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 1, report.Unfinished)
+			require.Empty(t, report.Findings)
+			b.recoverAll()
+			if name != "it is purged" {
+				b.audit(initial(100, 0))
+			}
+			require.Empty(t, b.mustAudit().Findings)
+		})
+	}
 }
 
 // Sums over two servers are exact as long as nothing is committed in between, and are held against no expectation otherwise. An audit

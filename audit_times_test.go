@@ -27,7 +27,7 @@ func timeDamages() []damage {
 			b.mustSubmit("t")
 			b.set("transfers", "t", "notBefore", text)
 		}, []audit.Code{audit.WrongTime}, "t"},
-		{"a transfer that recovery finds next year", func(b *bank) {
+		{"a transfer that was modified next year", func(b *bank) {
 			b.stallAt("t", 4, lost, 60)
 			b.set("transfers", "t", "lastModified", now.Add(365*24*time.Hour))
 		}, []audit.Code{audit.WrongTime}, "t"},

@@ -216,6 +216,94 @@ func TestVoid(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
+// ending is what may become of a hold of 60 of a, which had 100, for b, which had 5.
+type ending struct {
+	decide func(b *bank) (transfer.Record, error) // answers as is answered from then on
+	err    error
+	state  transfer.State
+	a, b   int64 // available
+}
+
+func endings() map[string]ending {
+	fails := func(err error, decide func(b *bank) (transfer.Record, error)) ending {
+		return ending{decide, err, transfer.StateFail, 100, 5}
+	}
+	part := transfer.PostAmount(transfer.Units(20))
+	return map[string]ending{
+		"held": {func(b *bank) (transfer.Record, error) { return b.Get(b.t.Context(), "h") }, nil, transfer.StatePreparing, 40, 5},
+		"posted": {func(b *bank) (transfer.Record, error) {
+			return b.Post(b.t.Context(), "h")
+		}, nil, transfer.StateSuccess, 40, 65},
+		"posted in part": {func(b *bank) (transfer.Record, error) {
+			return b.Post(b.t.Context(), "h", part)
+		}, nil, transfer.StateSuccess, 80, 25},
+		"posted, and not settled": {func(b *bank) (transfer.Record, error) {
+			b.dying(2, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+				_, err := c.Post(ctx, "h", part)
+				return err
+			})
+			return b.Get(b.t.Context(), "h")
+		}, nil, transfer.StateCommitted, 40, 5},
+		"voided": fails(transfer.ErrCancelled, func(b *bank) (transfer.Record, error) { return b.Void(b.t.Context(), "h") }),
+		"cancelled": fails(transfer.ErrCancelled, func(b *bank) (transfer.Record, error) {
+			return b.Cancel(b.t.Context(), "h", "changed my mind")
+		}),
+		"expired, and swept": fails(transfer.ErrExpired, func(b *bank) (transfer.Record, error) {
+			b.expire("h")
+			b.recoverAll()
+			return b.Get(b.t.Context(), "h")
+		}),
+		"expired, seen by a Post": fails(transfer.ErrExpired, func(b *bank) (transfer.Record, error) {
+			b.expire("h")
+			rec, err := b.Post(b.t.Context(), "h")
+			require.ErrorIs(b.t, err, transfer.ErrExpired)
+			return rec, nil
+		}),
+	}
+}
+
+// The same Hold asked again has the outcome that the hold has come to, whoever asks and however often: held as
+// the first time, what was posted of it, why it has failed. It holds, pays and stores nothing more.
+func TestHoldAskedAgain(t *testing.T) {
+	t.Parallel()
+	for name, row := range endings() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			b := newBank(t, 100, 5)
+			b.hold("h", 60, time.Hour)
+			first, err := row.decide(b)
+			require.NoError(t, err)
+			require.Equal(t, row.state, first.State)
+			stored := b.raw("transfers")
+			for _, c := range []*transfer.Coordinator{b.Coordinator, b.coordinator(b.db), b.Coordinator} {
+				rec, err := c.Hold(ctx, move("h", "a", "b", 60), 2*time.Hour)
+				require.ErrorIs(t, err, row.err)
+				require.Equal(t, row.err == nil, err == nil, "%v", err)
+				require.Equal(t, asRead(first), asRead(rec))
+				_, err = c.Hold(ctx, move("h", "a", "b", 59), time.Hour)
+				require.ErrorIs(t, err, transfer.ErrIDConflict, "whatever has become of it")
+			}
+			require.Equal(t, stored, b.raw("transfers"), "an answer changes nothing")
+			for id, available := range map[string]int64{"a": row.a, "b": row.b} {
+				account, err := b.GetAccount(ctx, id)
+				require.NoError(t, err)
+				require.Equal(t, available, units(t, account.Available), id)
+			}
+			b.expireAll()
+			b.recoverAll()
+			b.audit(initial(100, 5))
+		})
+	}
+}
+
+// asRead returns a record with its times in one zone.
+func asRead(rec transfer.Record) transfer.Record {
+	rec.CreatedAt, rec.LastModified, rec.ExpiresAt = rec.CreatedAt.UTC(), rec.LastModified.UTC(), rec.ExpiresAt.UTC()
+	return rec
+}
+
 // Cancel voids a hold as well, with its reason.
 func TestCancelHold(t *testing.T) {
 	t.Parallel()

@@ -149,6 +149,8 @@ func WithFenceCache(bytes int64) Option { return func(s *settings) { s.fenceByte
 // WithStallThreshold sets after how long without a sign of life others take a transfer over; default 30 s. It decides only how soon
 // recovery steps in: even zero is safe, it costs work. Of a transfer that can't be finished ([Record].Stuck) each takeover doubles the time
 // to the next one, up to 64 times the threshold; of others, those after the third do.
+// A transfer that was modified further ahead than the threshold is taken over as well: the server's clock
+// was set back.
 func WithStallThreshold(d time.Duration) Option { return func(s *settings) { s.stallThreshold = d } }
 
 // WithStallPolicy sets what becomes of a transfer that stalled before it was committed: Resume, the default, or RollBack.

@@ -257,6 +257,42 @@ func TestWaitingCallerTakesOver(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
+// The server's clock was set back: what was modified further ahead than the threshold is taken over by a
+// sweep, and by whoever waits for it, a hold too. What is ahead by less may be alive.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 1000, 0)
+	const threshold = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := b.coordinator(b.db, transfer.WithStallThreshold(threshold))
+	for _, id := range []string{"swept", "alive", "awaited"} {
+		b.stallAt(id, 3, lost, 60)
+	}
+	b.stallHold("held", 3)
+	b.silence("alive", -threshold/2)
+	b.silence("swept", -2*threshold)
+	report, err := c.Recover(ctx)
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: 1, Succeeded: 1}, report)
+	rec, err := b.Get(t.Context(), "swept")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+
+	b.silence("awaited", -2*threshold)
+	rec, err = c.Transfer(ctx, move("awaited", "a", "b", 60))
+	require.NoError(t, err)
+	require.Equal(t, 1, rec.Attempts)
+	b.silence("held", -2*threshold)
+	rec, err = c.Hold(ctx, move("held", "a", "b", 60), time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, 1, rec.Attempts)
+	_, err = c.Post(ctx, "held")
+	require.NoError(t, err)
+	require.Equal(t, 1, b.recoverAll().Found, "the one that may be alive")
+	b.audit(initial(1000, 0))
+}
+
 // A transfer whose account is gone stays committed and stuck, and doesn't hold up the others; when the document is back, with its marker,
 // it goes on.
 func TestStuckTransfer(t *testing.T) {

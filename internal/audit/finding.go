@@ -165,8 +165,9 @@ func aboutTransfers() []entry {
 			"flag recovery doesn't find an unfinished transfer."},
 		{WrongCommit, compare},
 		{WrongFailure, compare},
-		{WrongTime, "No step of the library stores this, and recovery, workers, statements or the server's removal pass such a transfer by. " +
-			"Store a date: the right one, if it is known. As lastModified any past one will do."},
+		{WrongTime, "Unless the server's clock was set back, no step of the library stores this, and workers, statements, the expiry of " +
+			"holds or the server's removal pass such a transfer by. Store a date: the right one, if it is known. As lastModified any past " +
+			"one will do."},
 		{WrongDigest, "Legs, effects or currency were changed by hand, and recovery leaves the transfer alone. Restore what was asked for."},
 		{WrongLegs, "This makes or loses money, and nobody could have asked for it. Find out who has written it."},
 		{WrongHold, compare},

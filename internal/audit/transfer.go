@@ -90,8 +90,8 @@ func wrongFailure(t *mongostore.AuditTransfer) string {
 // whose clock is ahead, and the read takes a while.
 const clockTolerance = 10 * time.Minute
 
-// wrongTime: times are stored as dates, and those at which something has happened are past. 1. Somebody sets lastModified to next year.
-// 2. Recovery waits for a threshold to pass since then, and finds nothing until next year.
+// wrongTime: times are stored as dates, and those at which something has happened are past. 1. Somebody
+// sets committedAt to next year. 2. A statement of this year doesn't show what has happened in it.
 func wrongTime(t *mongostore.AuditTransfer, now time.Time) string {
 	for _, field := range mongostore.Times() {
 		if odd := t.Odd[field]; odd != "" {
@@ -161,6 +161,9 @@ const longestThreshold = math.MaxInt64 / 100 * time.Nanosecond
 
 // overdue reports for how long nothing has happened to an unfinished transfer that should have gone on, if that is too long. What recovery
 // leaves alone for longer, because those who took it over were killed again and again, is not overdue before recovery has looked.
+//
+// What was modified ahead of the clock is not overdue: recovery takes it up at once, and wrongTime tells
+// of it.
 func overdue(t *mongostore.AuditTransfer, now time.Time, threshold time.Duration) (time.Duration, bool) {
 	threshold = min(threshold, longestThreshold)
 	since, backOff := t.LastModified, t.BackOff(threshold)

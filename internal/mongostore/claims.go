@@ -43,7 +43,7 @@ func (w *Work) claimStatement(op protocol.Operation) (filter, update bson.D) {
 			bson.E{Key: "failure", Value: w.failure(op.Refusal)})
 		update = bson.D{{Key: "$set", Value: mine}, modified()}
 	case protocol.TakeUnheld:
-		filter = append(append(filter, unheld()...), modifiedBefore(w.Threshold)...)
+		filter = append(append(filter, unheld()...), standingStill(w.Threshold)...)
 		update = bson.D{{Key: "$set", Value: mine}, again, modified()}
 	case protocol.Post:
 		filter = append(filter, postable()...)
@@ -167,22 +167,33 @@ func (s *Store) InsertInitiated(ctx context.Context, t *Transfer) (protocol.Resu
 	return v.result, v.err
 }
 
-// stalled matches unfinished transfers that were not modified for as long as the threshold says, but for holds that may still be decided.
+// stalled matches unfinished transfers that stand still, but for holds that may still be decided.
 func stalled(threshold time.Duration) bson.D {
 	return append(bson.D{
 		stateIn(protocol.Preparing, protocol.Committed, protocol.Rollback),
 		{Key: "$nor", Value: bson.A{undecided()}},
-	}, modifiedBefore(threshold)...)
+	}, standingStill(threshold)...)
 }
 
-// modifiedBefore matches what was not modified for as long as the threshold says, by the server's clock, and for longer the more often it
-// was taken over in vain; with a threshold of zero, everything.
-func modifiedBefore(threshold time.Duration) bson.D {
+// standingStill matches what was not modified for as long as the threshold says, by the server's
+// clock, and for longer the more often it was taken over in vain; and what was modified further ahead
+// than the threshold; with a threshold of zero, everything.
+//
+//  1. The server's clock is an hour fast, and a process dies in the middle of a transfer.
+//  2. The clock is set right. The transfer was modified in an hour.
+//  3. Whoever waits for a threshold to pass since then leaves it alone for an hour, and the money with it.
+//
+// A takeover stamps the clock as it is now: what it can't finish is back with the others.
+func standingStill(threshold time.Duration) bson.D {
 	if threshold <= 0 {
 		return nil
 	}
-	limit := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", stallMillisOf(threshold)}}}
-	return bson.D{{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$lastModified", limit}}}}}
+	past := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", stallMillisOf(threshold)}}}
+	ahead := bson.D{{Key: "$add", Value: bson.A{"$$NOW", stallMillis(threshold, 0)}}}
+	return bson.D{{Key: "$expr", Value: bson.D{{Key: "$or", Value: bson.A{
+		bson.D{{Key: "$lte", Value: bson.A{"$lastModified", past}}},
+		bson.D{{Key: "$gt", Value: bson.A{"$lastModified", ahead}}},
+	}}}}}
 }
 
 func stateIn(states ...protocol.State) bson.E {

@@ -98,13 +98,18 @@ func (c *serverClock) correct(server time.Time) {
 	c.offset = server.Sub(c.read)
 }
 
-// LooksStalled guesses whether a takeover with this threshold would get the transfer: the server's clock decides.
+// LooksStalled guesses whether a takeover with this threshold would get the transfer: the server's
+// clock decides. See standingStill.
 func (s *Store) LooksStalled(ctx context.Context, t Transfer, threshold time.Duration) bool {
 	if threshold <= 0 {
 		return true
 	}
 	now, err := s.serverTime(detached(ctx))
-	return err == nil && now.Sub(t.LastModified).Milliseconds() >= stallMillis(threshold, doublings(t.Attempts, t.Stuck != nil))
+	if err != nil {
+		return false
+	}
+	age := now.Sub(t.LastModified).Milliseconds()
+	return age >= stallMillis(threshold, doublings(t.Attempts, t.Stuck != nil)) || -age > stallMillis(threshold, 0)
 }
 
 // LooksExpired guesses whether a hold has expired: the server's clock decides.

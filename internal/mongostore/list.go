@@ -122,7 +122,7 @@ func (s *Store) Stalled(ctx context.Context, threshold time.Duration) iter.Seq2[
 	open := bson.E{Key: "open", Value: true}
 	plain := bson.D{open, noHold(), {Key: "epoch", Value: bson.D{{Key: "$ne", Value: 0}}}}
 	hold := bson.D{open, {Key: "hold", Value: true}, stateIn(protocol.Committed, protocol.Rollback)} // of holds that live there may be many
-	either := bson.D{{Key: "$or", Value: bson.A{append(plain, stalled(threshold)...), append(hold, modifiedBefore(threshold)...)}}}
+	either := bson.D{{Key: "$or", Value: bson.A{append(plain, stalled(threshold)...), append(hold, standingStill(threshold)...)}}}
 	return s.list(ctx, either, options.Find().SetSort(oldestFirst("lastModified")), CommandLimit)
 }
 

@@ -106,3 +106,86 @@ func TestLongThresholds(t *testing.T) {
 	assert.False(t, b.found("order", longest))
 	assert.Equal(t, protocol.NotMatched, b.on(w, claim(protocol.TakeOver)).Result)
 }
+
+// A server's clock may be set back: what was modified further ahead than the threshold stands still,
+// as what was modified longer ago does. What is ahead by less does not, and how often it was taken
+// over doesn't matter: a takeover stamps the clock as it is now. The search, the takeovers and the guess
+// of a waiting caller agree.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	require.NoError(t, b.store.Setup(t.Context()))
+	var want []string
+	for i, row := range []struct {
+		ahead    time.Duration
+		attempts int64
+		due      bool
+	}{
+		{time.Minute, 0, false}, {time.Minute, 9, false}, {time.Hour - time.Minute, 0, false}, {time.Hour - time.Minute, 9, false},
+		{time.Hour + time.Minute, 0, true}, {time.Hour + time.Minute, 9, true}, {100000 * time.Hour, 0, true},
+	} {
+		plain, hold := b.claimed(fmt.Sprint("t", i), b.leg("alice", -60)), b.holding(fmt.Sprint("h", i), b.leg("alice", -60))
+		for _, w := range []*Work{plain, hold} {
+			changes := bson.M{"lastModified": time.Now().Add(row.ahead), "attempts": row.attempts}
+			b.change("transfers", w.Transfer.ID, bson.M{"$set": changes})
+			stored, found, err := b.store.GetTransfer(t.Context(), w.Transfer.ID)
+			require.NoError(t, err)
+			require.True(t, found)
+			assert.Equal(t, row.due, b.store.LooksStalled(t.Context(), stored, time.Hour), "%+v", row)
+			assert.True(t, b.store.LooksStalled(t.Context(), stored, 0))
+		}
+		assert.Equal(t, row.due, b.found("t"+fmt.Sprint(i), time.Hour), "%+v", row)
+		if row.due {
+			want = append(want, plain.Transfer.ID)
+		}
+	}
+	assert.ElementsMatch(t, want, b.stalledIDs(time.Hour))
+	assert.Len(t, b.stalledIDs(0), 7)
+	for i := range 7 {
+		due := i >= 4
+		plain, hold := b.taker(fmt.Sprint("t", i), time.Hour), b.taker(fmt.Sprint("h", i), time.Hour)
+		assert.Equal(t, due, b.on(plain, claim(protocol.TakeOver)).Result == protocol.Applied, i)
+		assert.Equal(t, due, b.on(hold, claim(protocol.TakeUnheld)).Result == protocol.Applied, i)
+		plain, hold = b.taker(fmt.Sprint("t", i), time.Hour), b.taker(fmt.Sprint("h", i), time.Hour)
+		assert.Equal(t, protocol.NotMatched, b.on(plain, claim(protocol.TakeOver)).Result, "%d was not due, or was taken over just now", i)
+		assert.Equal(t, protocol.NotMatched, b.on(hold, claim(protocol.TakeUnheld)).Result, "%d was not due, or was taken over just now", i)
+	}
+	assert.Empty(t, b.stalledIDs(time.Hour))
+	plain, hold := b.taker("t0", 0), b.taker("h0", 0)
+	assert.Equal(t, protocol.Applied, b.on(plain, claim(protocol.TakeOver)).Result, "with a threshold of zero everything is due")
+	assert.Equal(t, protocol.Applied, b.on(hold, claim(protocol.TakeUnheld)).Result)
+}
+
+// taker returns a work of somebody else on a transfer of alice's that is stored already.
+func (b *bank) taker(id string, threshold time.Duration) *Work {
+	b.t.Helper()
+	w := b.work(id, b.leg("alice", -60))
+	w.Owner, w.Threshold = "another", threshold
+	return w
+}
+
+// stalledIDs returns what a search for stalled transfers finds.
+func (b *bank) stalledIDs(threshold time.Duration) []string {
+	b.t.Helper()
+	var ids []string
+	for transfer, err := range b.store.Stalled(b.t.Context(), threshold) {
+		require.NoError(b.t, err)
+		ids = append(ids, transfer.ID)
+	}
+	return ids
+}
+
+// A lastModified that somebody has made something else than a date fails no search: the transfer is found
+// whichever side of all dates it sorts on, and taken over it has a date again.
+func TestOddLastModifiedIsFound(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	for i, odd := range []any{"now", int64(1), bson.Timestamp{T: 1}, bson.MaxKey{}, bson.MinKey{}, nil, bson.A{}} {
+		w := b.claimed(fmt.Sprint(i), b.leg("alice", -60))
+		b.change("transfers", w.Transfer.ID, bson.M{"$set": bson.M{"lastModified": odd}})
+		assert.True(t, b.found(w.Transfer.ID, time.Hour), "%v", odd)
+		w.Threshold = time.Hour
+		assert.Equal(t, protocol.Applied, b.on(w, claim(protocol.TakeOver)).Result, "%v", odd)
+		assert.False(t, b.found(w.Transfer.ID, time.Hour), "%v", odd)
+	}
+}

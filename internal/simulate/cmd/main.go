@@ -12,9 +12,9 @@ import (
 
 func main() {
 	seeds := flag.String("seeds", "0-100000", "which runs to play: from one seed up to another, or a single one, whose story is told")
-	limit := flag.Duration("for", 0, "play seeds from the first one on for so long, whatever the last one is")
+	limit := flag.Duration("for", 0, "play seeds from the first one on for so long, whatever the last one is; or search for so long at most")
 	cores := flag.Int("cores", runtime.GOMAXPROCS(0), "how many runs to play at a time")
-	search := flag.Bool("search", false, "search through every interleaving instead: one transfer, then two for as long as -for says")
+	search := flag.Bool("search", false, "search through every interleaving instead: of one transfer, then of two")
 	flag.Parse()
 	if flag.NArg() > 0 || *cores < 1 {
 		flag.Usage()

@@ -38,42 +38,45 @@ func (r report) tell(all *tally, first uint64, took time.Duration, cores int) {
 	r.print("\n%v\n%s\n", all.failure, all.failure.Story)
 }
 
-// searches searches through all scenes of one transfer, then through those of two for so long.
+// searches searches through all scenes, those of one transfer and those of two, for so long altogether; with a limit
+// of zero to their ends. Each has an equal share of the time that is left: what small ones don't need goes to those
+// behind them, and no large one keeps others from being begun. What there is no time for is told, scene by scene.
 func (r report) searches(limit time.Duration) bool {
+	scenes := slices.Concat(simulate.OneTransfer(), simulate.Holds(), simulate.Effects(), simulate.TwoTransfers())
 	states, cuts, start := 0, 0, r.now()
-	explore := func(scene simulate.Scene, stop func() bool) bool {
+	for i, scene := range scenes {
 		begun := r.now()
-		found, failure := simulate.Explore(scene, stop)
-		states += found.States
-		cut := ""
-		if found.CutOff {
-			cut = "  CUT OFF: there are more"
-			cuts++
-		}
-		r.print("%-75s %9d states, %6d worlds recovered, %s%s\n",
-			scene, found.States, found.Recovered, r.now().Sub(begun).Round(time.Millisecond), cut)
-		if failure != nil {
-			r.print("\n%v\n%s\n", failure, failure.Story)
-		}
-		return failure == nil
-	}
-	whole, partly := slices.Concat(simulate.OneTransfer(), simulate.Holds(), simulate.Effects()), simulate.TwoTransfers()
-	for _, scene := range whole {
-		if !explore(scene, func() bool { return false }) {
-			return false
-		}
-	}
-	second := r.now()
-	out := func() bool { return r.now().Sub(second) > limit }
-	for _, scene := range partly {
-		if out() {
+		left := limit - begun.Sub(start)
+		share := left / time.Duration(len(scenes)-i)
+		if limit > 0 && left <= 0 {
 			r.print("%-75s CUT OFF: not begun\n", scene)
 			cuts++
-		} else if !explore(scene, out) {
+			continue
+		}
+		found, failure := r.explore(scene, func() bool { return limit > 0 && r.now().Sub(begun) > share })
+		if failure != nil {
+			r.print("\n%v\n%s\n", failure, failure.Story)
 			return false
+		}
+		states += found.States
+		if found.CutOff {
+			cuts++
 		}
 	}
 	r.print("\n%d states in %s; no invariant was broken; %d of %d scenes were cut off\n",
-		states, r.now().Sub(start).Round(time.Millisecond), cuts, len(whole)+len(partly))
+		states, r.now().Sub(start).Round(time.Millisecond), cuts, len(scenes))
 	return true
+}
+
+// explore searches through a scene, until it is stopped, and tells how far it has come.
+func (r report) explore(scene simulate.Scene, stop func() bool) (simulate.Explored, *simulate.Failure) {
+	begun := r.now()
+	found, failure := simulate.Explore(scene, stop)
+	cut := ""
+	if found.CutOff {
+		cut = "  CUT OFF: there are more"
+	}
+	r.print("%-75s %9d states, %6d worlds recovered, %s%s\n",
+		scene, found.States, found.Recovered, r.now().Sub(begun).Round(time.Millisecond), cut)
+	return found, failure
 }

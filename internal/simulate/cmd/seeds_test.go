@@ -1,11 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
 func TestParseSeeds(t *testing.T) {
@@ -32,4 +35,23 @@ func TestPlays(t *testing.T) {
 	require.True(t, r.plays(10, 11, 0, 3))
 	require.Contains(t, out.String(), "the beginning\n")
 	require.Contains(t, out.String(), "1 runs from seed 10 on")
+}
+
+// A search ends with its limit, and tells of each scene that it has cut off, be it one with a single transfer. Each has its share: a
+// large one keeps no other from being begun.
+func TestSearchEndsWithItsLimit(t *testing.T) {
+	scenes := len(simulate.OneTransfer()) + len(simulate.Holds()) + len(simulate.Effects()) + len(simulate.TwoTransfers())
+	limit := 4 * scenes // by a clock that goes on by a second with each look at it
+	var out strings.Builder
+	begin, looks := time.Now(), 0
+	r := report{out: &out, now: func() time.Time { looks++; return begin.Add(time.Duration(looks) * time.Second) }}
+	require.True(t, r.searches(time.Duration(limit)*time.Second))
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Len(t, lines, scenes+2, "each scene, and the sum")
+	not, partly := strings.Count(out.String(), "CUT OFF: not begun"), strings.Count(out.String(), "CUT OFF: there are more")
+	require.Less(t, not, scenes/2, "a share is smaller than what the looks at the clock take, and still most are begun")
+	require.Positive(t, not)
+	require.Positive(t, partly)
+	require.Contains(t, lines[len(lines)-1], fmt.Sprintf("%d of %d scenes were cut off", not+partly, scenes))
+	require.LessOrEqual(t, looks, limit+scenes+10, "it goes on when its time is up")
 }
