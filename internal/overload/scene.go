@@ -1,0 +1,73 @@
+package overload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/mongotest"
+)
+
+// scene is one scenario as it is played.
+type scene struct {
+	Config
+	report  *Report
+	callers int // there at once at most, for the bounds of memory and goroutines
+	ends    []func() error
+}
+
+// later says what is to be done when the scenario is over: the last first.
+func (s *scene) later(end func() error) { s.ends = append(s.ends, end) }
+
+func (s *scene) end() error {
+	var failed []error
+	for _, end := range slices.Backward(s.ends) {
+		failed = append(failed, end())
+	}
+	return errors.Join(failed...)
+}
+
+// server starts a server of the scenario's own and returns its connection string.
+func (s *scene) server(ctx context.Context) (string, error) {
+	server, err := mongotest.StartOwn(ctx)
+	if err != nil {
+		return "", err
+	}
+	s.later(server.Stop)
+	return server.URI(), nil
+}
+
+// addressOf returns the address of the only server that a connection string names.
+func addressOf(uri string) (string, error) {
+	hosts := options.Client().ApplyURI(uri).Hosts
+	if len(hosts) != 1 {
+		return "", fmt.Errorf("a line leads to one server, and %d are named", len(hosts))
+	}
+	return hosts[0], nil
+}
+
+// windows are two rates of the same callers, each the mean of two windows that took turns.
+type windows struct{ before, during float64 }
+
+// compare measures the rate of a crowd before something and during it, twice in turns.
+func (s *scene) compare(ctx context.Context, c *crowd, window time.Duration, begin, end func(context.Context) error) (windows, error) {
+	const turns = 2
+	var w windows
+	for range turns {
+		pause(ctx, window/4)
+		w.before += c.rate(ctx, window) / turns
+		if err := begin(ctx); err != nil {
+			return w, err
+		}
+		pause(ctx, window/4)
+		w.during += c.rate(ctx, window) / turns
+		if err := end(ctx); err != nil {
+			return w, err
+		}
+	}
+	return w, ctx.Err()
+}
