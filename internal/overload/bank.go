@@ -122,10 +122,10 @@ func (b *bank) watchClaimed(ctx context.Context) (most func() (int64, error)) {
 	}
 }
 
-// drained waits until nothing is under way, and returns how long that took.
+// drained waits until nothing is submitted or under way, and returns how long that took.
 func (b *bank) drained(ctx context.Context) (time.Duration, error) {
 	took, done, err := eventually(ctx, giveUp, func() (bool, error) {
-		n, err := b.unfinished(ctx)
+		n, err := b.transfers(b.observer).CountDocuments(ctx, bson.D{{Key: "open", Value: true}})
 		return n == 0, err
 	})
 	if err == nil && !done {

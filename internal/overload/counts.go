@@ -29,7 +29,8 @@ func raise(number *atomic.Int64, n int64) {
 // counts are what one client sends.
 type counts struct {
 	inFlight    level // commands that are not answered, but for those of change streams, which wait
-	connections level
+	connections level // that are open
+	inUse       level // connections that somebody has in hand
 	statements  atomic.Int64 // of updates, findAndModify included
 	inserts     atomic.Int64 // documents
 	finds       atomic.Int64
@@ -96,6 +97,10 @@ func (c *counts) pool() *event.PoolMonitor {
 			c.connections.add(1)
 		case event.ConnectionClosed:
 			c.connections.add(-1)
+		case event.ConnectionCheckedOut:
+			c.inUse.add(1)
+		case event.ConnectionCheckedIn:
+			c.inUse.add(-1)
 		}
 	}}
 }

@@ -100,6 +100,15 @@ func (s *scene) share(name string, part, all int64, bound float64) {
 	})
 }
 
+// times demands that something is less than so many times something else.
+func (s *scene) times(name string, n, base, bound float64) {
+	got := ratio(n, base)
+	s.report.add(Figure{
+		Name: name, Seen: fmt.Sprintf("%.0f and %.0f: %.2f", n, base, got),
+		Must: fmt.Sprintf("less than %.2f", bound), Holds: got < bound,
+	})
+}
+
 // keeps demands that a rate is at least so large a part of the one before.
 func (s *scene) keeps(name string, before, during, bound float64) {
 	if s.Short {
