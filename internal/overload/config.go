@@ -23,6 +23,9 @@ func (c Config) check() error {
 			return fmt.Errorf("there are the scenarios 1 to %d, not %d", len(scenarios()), number)
 		}
 	}
+	if c.Soak != 0 && c.Soak < shortestSoak {
+		return fmt.Errorf("a soak lasts %s at least, not %s", shortestSoak, c.Soak)
+	}
 	return nil
 }
 

@@ -28,9 +28,9 @@ func raise(number *atomic.Int64, n int64) {
 
 // counts are what one client sends.
 type counts struct {
-	inFlight    level // commands that are not answered, but for those of change streams, which wait
-	connections level // that are open
-	inUse       level // connections that somebody has in hand
+	inFlight    level        // commands that are not answered, but for those of change streams, which wait
+	connections level        // that are open
+	inUse       level        // connections that somebody has in hand
 	statements  atomic.Int64 // of updates, findAndModify included
 	inserts     atomic.Int64 // documents
 	finds       atomic.Int64

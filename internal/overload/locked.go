@@ -34,15 +34,16 @@ func playLocked(ctx context.Context, s *scene) error {
 		req.From = account(0)
 		return req
 	}))
-	window := s.long(4*time.Second, time.Second)
+	window := s.long(4*time.Second, 700*time.Millisecond)
 	var before, during float64
 	turns := s.many(2, 1)
 	var slowest time.Duration
 	for range turns {
+		pause(ctx, window)
 		before += elsewhere.rate(ctx, window) / float64(turns)
 		slowest = max(slowest, time.Duration(elsewhere.longest.Swap(0)))
 		if err := b.lock(ctx, account(0), func() {
-			during += elsewhere.rate(ctx, s.long(8*time.Second, 6*time.Second)) / float64(turns)
+			during += elsewhere.rate(ctx, s.long(8*time.Second, 5500*time.Millisecond)) / float64(turns)
 		}); err != nil {
 			return err
 		}

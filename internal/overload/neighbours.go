@@ -48,7 +48,7 @@ func playNeighbours(ctx context.Context, s *scene) error {
 		return err
 	}
 	c.disperse()
-	rate = float64(done) / (2.5 * window.Seconds())
+	rate = float64(done) / (1.25 * float64(s.many(2, 1)) * window.Seconds())
 	s.keeps("transfers beside big ones", w.before, w.during, 0.6)
 	s.report.add(Figure{Name: "big transfers done", Seen: fmt.Sprintf("%d, %.1f/s", done, rate), Must: "some", Holds: done > 0})
 	s.tell("longest of the small ones", time.Duration(c.longest.Load()).Round(time.Millisecond))

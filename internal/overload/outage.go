@@ -29,10 +29,10 @@ func playOutage(ctx context.Context, s *scene) error {
 	if err := o.calm(ctx); err != nil {
 		return err
 	}
-	if err := o.strike(ctx, "silent", silent, s.long(30*time.Second, 5*time.Second)); err != nil {
+	if err := o.strike(ctx, "silent", silent, s.long(30*time.Second, 4*time.Second)); err != nil {
 		return err
 	}
-	if err := o.strike(ctx, "refusing", refusing, s.long(15*time.Second, 3*time.Second)); err != nil {
+	if err := o.strike(ctx, "refusing", refusing, s.long(15*time.Second, 1500*time.Millisecond)); err != nil {
 		return err
 	}
 	for ledger, c := range m.clusters {
@@ -88,7 +88,7 @@ func (o *outage) strike(ctx context.Context, what string, t traffic, howLong tim
 	s := o.bank.scene
 	far := o.member.clusters["far"].line
 	c := o.gather(ctx)
-	pause(ctx, time.Second)
+	pause(ctx, s.long(2*time.Second, 500*time.Millisecond))
 	before, err := o.bank.final(ctx)
 	if err != nil {
 		return err

@@ -11,8 +11,12 @@ import (
 	transfer "github.com/mongotransfer/transfer"
 )
 
-// deadLedgers are those that are silent at once.
-const deadLedgers = 4
+const (
+	// deadLedgers are those that are silent at once.
+	deadLedgers = 4
+	// recoverLimit is how long they may keep recovery from the others.
+	recoverLimit = 3 * time.Second
+)
 
 // playRecover kills a process that has claimed transfers on many clusters, and recovers while four of these are silent: what is stalled
 // elsewhere is finished all the same.
@@ -45,7 +49,7 @@ func playRecover(ctx context.Context, s *scene) error {
 		open, err := b.still(ctx, ids)
 		return open == 0, err
 	})
-	s.within("until all that was stalled elsewhere is final", took, drainLimit)
+	s.within("until all that was stalled elsewhere is final", took, recoverLimit)
 	leave()
 	<-swept // It was cut short.
 	if err != nil {

@@ -67,7 +67,11 @@ func (r *Report) title(s scenario) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.scenario = s.name
-	r.print(fmt.Sprintf("%d. %s", s.number, s.name))
+	if s.number > 0 {
+		r.print(fmt.Sprintf("%d. %s", s.number, s.name))
+	} else {
+		r.print(s.name)
+	}
 }
 
 func (r *Report) add(f Figure) {

@@ -49,22 +49,28 @@ func Run(ctx context.Context, config Config, out io.Writer) (*Report, error) {
 	if err := config.check(); err != nil {
 		return report, err
 	}
+	if config.Soak > 0 {
+		return report, perform(ctx, config, report, scenario{name: "soak of " + config.Soak.String(), play: playSoak})
+	}
+	var failed []error
 	for _, s := range scenarios() {
 		if !config.plays(s.number) {
 			continue
 		}
-		if err := perform(ctx, config, report, s); err != nil {
-			return report, err
+		failed = append(failed, perform(ctx, config, report, s))
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	return report, nil
+	return report, errors.Join(failed...)
 }
 
 // perform plays one scenario, and sees to it that it leaves nothing behind.
 func perform(ctx context.Context, config Config, report *Report, what scenario) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%d, %s: %w", what.number, what.name, err)
+			err = fmt.Errorf("%s: %w", what.name, err)
+			report.print("  " + err.Error())
 		}
 	}()
 	report.title(what)

@@ -50,21 +50,21 @@ func addressOf(uri string) (string, error) {
 	return hosts[0], nil
 }
 
-// windows are two rates of the same callers, each the mean of two windows that took turns.
+// windows are two rates of the same callers, each the mean of windows that took turns.
 type windows struct{ before, during float64 }
 
-// compare measures the rate of a crowd before something and during it, twice in turns.
+// compare measures the rate of a crowd before something and during it, in turns.
 func (s *scene) compare(ctx context.Context, c *crowd, window time.Duration, begin, end func(context.Context) error) (windows, error) {
-	const turns = 2
+	turns := s.many(2, 1)
 	var w windows
 	for range turns {
 		pause(ctx, window/4)
-		w.before += c.rate(ctx, window) / turns
+		w.before += c.rate(ctx, window) / float64(turns)
 		if err := begin(ctx); err != nil {
 			return w, err
 		}
 		pause(ctx, window/4)
-		w.during += c.rate(ctx, window) / turns
+		w.during += c.rate(ctx, window) / float64(turns)
 		if err := end(ctx); err != nil {
 			return w, err
 		}

@@ -20,7 +20,7 @@ const (
 func playWaiters(ctx context.Context, s *scene) error {
 	levels := []int{50, 200, 1000, 10_000}
 	if s.Short {
-		levels = []int{50, 2000}
+		levels = []int{2000}
 	}
 	s.callers = waitersBeside + levels[len(levels)-1]
 	b, err := s.open(ctx, nil)
@@ -41,7 +41,7 @@ func playWaiters(ctx context.Context, s *scene) error {
 		return err
 	}
 	c := gather(ctx, waitersBeside, time.Minute, m.moves(func() transfer.Request { return b.move(0) }))
-	pause(ctx, time.Second)
+	pause(ctx, s.long(2*time.Second, 500*time.Millisecond))
 	alone := m.home().counts.inUse.peak.Load()
 	for _, n := range levels {
 		if err := besideWaiters(ctx, s, c, m, ids[:n], alone); err != nil {
@@ -64,7 +64,7 @@ func besideWaiters(ctx context.Context, s *scene, c *crowd, m *member, ids []str
 	inUse := &m.home().counts.inUse
 	var waiting *flood
 	var most int64
-	w, err := s.compare(ctx, c, s.long(2500*time.Millisecond, 700*time.Millisecond), func(ctx context.Context) error {
+	w, err := s.compare(ctx, c, s.long(2500*time.Millisecond, time.Second), func(ctx context.Context) error {
 		waiting = waitFor(ctx, m, ids)
 		pause(ctx, s.long(2*time.Second, 500*time.Millisecond)) // each looks a few times before it does nothing but wait
 		inUse.forget()
