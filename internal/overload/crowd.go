@@ -45,6 +45,11 @@ func (t *tally) take(err error, took time.Duration) {
 	}
 }
 
+// answers returns how many calls were answered, in whatever way.
+func (t *tally) answers() int64 {
+	return t.done.Load() + t.doubt.Load() + t.unsent.Load() + t.odd.Load()
+}
+
 // expected demands that nobody was told what nobody should be.
 func (s *scene) expected(name string, t *tally) {
 	if t.odd.Load() == 0 {

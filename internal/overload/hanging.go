@@ -39,10 +39,12 @@ func playHanging(ctx context.Context, s *scene) error {
 
 	c := gather(ctx, beside, time.Minute, m.moves(func() transfer.Request { return b.move(0) }))
 	var same *flood
+	var told int64
 	w, err := s.compare(ctx, c, s.long(4*time.Second, 1200*time.Millisecond), func(ctx context.Context) error {
 		same = rush(ctx, many, giveUp, call(m))
 		return nil
 	}, func(context.Context) error {
+		told += same.answers()
 		same.leave()
 		same.answered()
 		return nil
@@ -52,6 +54,7 @@ func playHanging(ctx context.Context, s *scene) error {
 	}
 	c.disperse()
 	s.keeps("transfers beside 2,000 who ask for one", w.before, w.during, 0.8)
+	s.atMost("callers of the one who were told something meanwhile", told, 0)
 	s.expected("callers told something odd", &c.tally)
 
 	same = rush(ctx, many, giveUp, call(m))

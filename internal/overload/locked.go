@@ -38,12 +38,15 @@ func playLocked(ctx context.Context, s *scene) error {
 	var before, during float64
 	turns := s.many(2, 1)
 	var slowest time.Duration
+	var passed int64
 	for range turns {
 		pause(ctx, window)
 		before += elsewhere.rate(ctx, window) / float64(turns)
 		slowest = max(slowest, time.Duration(elsewhere.longest.Swap(0)))
 		if err := b.lock(ctx, account(0), func() {
+			done := there.done.Load()
 			during += elsewhere.rate(ctx, s.long(8*time.Second, 5500*time.Millisecond)) / float64(turns)
+			passed += there.done.Load() - done
 		}); err != nil {
 			return err
 		}
@@ -56,6 +59,7 @@ func playLocked(ctx context.Context, s *scene) error {
 	s.keeps("transfers elsewhere", before, during, 0.5)
 	s.atMost("callers elsewhere left in doubt", elsewhere.doubt.Load(), 0)
 	s.atMost("callers elsewhere whose time ended", elsewhere.unsent.Load(), 0)
+	s.atMost("transfers of the locked account meanwhile", passed, int64(turns*thereCallers))
 	s.tell("callers of the locked account left in doubt", there.doubt.Load())
 	s.expected("callers elsewhere told something odd", &elsewhere.tally)
 	s.expected("callers of the locked account told something odd", &there.tally)

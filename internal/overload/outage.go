@@ -2,6 +2,7 @@ package overload
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -9,7 +10,7 @@ import (
 	transfer "github.com/mongotransfer/transfer"
 )
 
-// playOutage moves money between two clusters of which the second is out of reach for a while: first it falls silent, then it refuses
+// playOutage moves money between two clusters of which the second is of no use for a while: it is silent, it writes nothing, or it refuses
 // connections. What is under way ends soon after, and what was sent to it meanwhile is no more than what would have been sent anyway.
 func playOutage(ctx context.Context, s *scene) error {
 	s.callers = steady
@@ -29,17 +30,41 @@ func playOutage(ctx context.Context, s *scene) error {
 	if err := o.calm(ctx); err != nil {
 		return err
 	}
-	if err := o.strike(ctx, "silent", silent, s.long(30*time.Second, 4*time.Second)); err != nil {
-		return err
-	}
-	if err := o.strike(ctx, "refusing", refusing, s.long(15*time.Second, 1500*time.Millisecond)); err != nil {
-		return err
+	for _, t := range troubles(m.clusters["far"].line, s) {
+		if err := o.strike(ctx, t); err != nil {
+			return err
+		}
 	}
 	for ledger, c := range m.clusters {
 		s.atMost("commands under way at once to "+name(ledger), c.counts.inFlight.peak.Load(), mostInFlight)
 	}
 	return b.audit(ctx)
 }
+
+// trouble is one way for a cluster to be of no use.
+type trouble struct {
+	name       string
+	howLong    time.Duration
+	begin, end func()
+}
+
+func troubles(far *line, s *scene) []trouble {
+	all := []trouble{{
+		name: "silent", howLong: s.long(30*time.Second, 2500*time.Millisecond),
+		begin: func() { far.set(silent) }, end: func() { far.set(flowing) },
+	}, {
+		name: "writes hang", howLong: s.long(30*time.Second, 6*time.Second), // and all else is answered
+		begin: func() { far.hold(isUpdate) }, end: func() { far.hold(nil) },
+	}}
+	if !s.Short {
+		all = append(all, trouble{
+			name: "refusing", howLong: 15 * time.Second, begin: func() { far.set(refusing) }, end: func() { far.set(flowing) },
+		})
+	}
+	return all
+}
+
+func isUpdate(command string) bool { return strings.HasPrefix(command, "update ") }
 
 // name names a ledger.
 func name(ledger string) string {
@@ -83,10 +108,9 @@ func (o *outage) calm(ctx context.Context) error {
 	return err
 }
 
-// strike puts the second cluster out of reach for so long.
-func (o *outage) strike(ctx context.Context, what string, t traffic, howLong time.Duration) error {
+// strike lets the second cluster be of no use for a while.
+func (o *outage) strike(ctx context.Context, t trouble) error {
 	s := o.bank.scene
-	far := o.member.clusters["far"].line
 	c := o.gather(ctx)
 	pause(ctx, s.long(2*time.Second, 500*time.Millisecond))
 	before, err := o.bank.final(ctx)
@@ -94,23 +118,25 @@ func (o *outage) strike(ctx context.Context, what string, t traffic, howLong tim
 		return err
 	}
 	sent := o.sent()
-	far.set(t)
-	pause(ctx, howLong)
+	done := c.done.Load()
+	t.begin()
+	pause(ctx, t.howLong)
+	s.atMost(t.name+": transfers done meanwhile", c.done.Load()-done, steady)
 	c.leave()
-	far.set(flowing)
+	t.end()
 	healed := time.Now()
 	c.disperse()
 	if _, err := o.bank.drained(ctx); err != nil {
 		return err
 	}
-	s.within(what+": until all is final, once it is back", time.Since(healed), drainLimit)
+	s.within(t.name+": until all is final, once it is back", time.Since(healed), drainLimit)
 	after, err := o.bank.final(ctx)
 	if err != nil {
 		return err
 	}
-	s.times(what+": statements sent, and needed", float64(o.sent()-sent), o.needed*float64(after-before), 2)
-	s.atMost(what+": callers left in doubt", c.doubt.Load(), 0)
-	s.expected(what+": callers told something odd", &c.tally)
+	s.times(t.name+": statements sent, and needed", float64(o.sent()-sent), o.needed*float64(after-before), 2)
+	s.atMost(t.name+": callers left in doubt", c.doubt.Load(), 0)
+	s.expected(t.name+": callers told something odd", &c.tally)
 	return nil
 }
 

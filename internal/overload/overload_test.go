@@ -26,7 +26,7 @@ func TestFastLine(t *testing.T) { requireHolds(t, 1) }
 // The same holds where the line to the server is narrow.
 func TestNarrowLine(t *testing.T) { requireHolds(t, 2) }
 
-// Two clusters, of which one falls silent and then refuses connections: nobody is left in doubt, and it is not flooded when it is back.
+// Two clusters, of which one falls silent, and later lets its writes hang: nobody is left in doubt, and it is not flooded when it is back.
 func TestOutage(t *testing.T) { requireHolds(t, 3) }
 
 // Thousands may wait, at next to no cost for those who move money.

@@ -3,7 +3,6 @@ package overload
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -50,6 +49,11 @@ func playRecover(ctx context.Context, s *scene) error {
 		return open == 0, err
 	})
 	s.within("until all that was stalled elsewhere is final", took, recoverLimit)
+	if err == nil {
+		var hang int64
+		hang, err = b.unfinished(ctx)
+		s.atLeast("transfers that hang meanwhile", hang, int64(deadLedgers*each))
+	}
 	leave()
 	<-swept // It was cut short.
 	if err != nil {
@@ -89,7 +93,7 @@ func (b *bank) strand(ctx context.Context, over lines, perLedger, healthy int) (
 		return nil, nil, err
 	}
 	for ledger := range over {
-		dying.clusters[ledger].line.hold(func(command string) bool { return strings.HasPrefix(command, "update ") })
+		dying.clusters[ledger].line.hold(isUpdate)
 	}
 	var all []*flood
 	for ledger := range over {

@@ -95,6 +95,11 @@ func (s *scene) atMost(name string, n, bound int64) {
 	s.report.add(Figure{Name: name, Seen: fmt.Sprint(n), Must: fmt.Sprintf("at most %d", bound), Holds: n <= bound})
 }
 
+// atLeast demands of something that is counted that it is no less than a bound: mostly that a scenario presses at all.
+func (s *scene) atLeast(name string, n, bound int64) {
+	s.report.add(Figure{Name: name, Seen: fmt.Sprint(n), Must: fmt.Sprintf("at least %d", bound), Holds: n >= bound})
+}
+
 // share demands that no more than so large a part of all is so.
 func (s *scene) share(name string, part, all int64, bound float64) {
 	got := ratio(float64(part), float64(all))

@@ -32,7 +32,7 @@ func scenarios() []scenario {
 	return []scenario{
 		{1, "congestion, on a fast line", playFastLine},
 		{2, "congestion, on a line of 300 KB/s", playNarrowLine},
-		{3, "a second cluster falls silent", playOutage},
+		{3, "a second cluster is of no use", playOutage},
 		{4, "thousands wait", playWaiters},
 		{5, "thousands ask for one transfer that hangs", playHanging},
 		{6, "one of three clusters is silent", playSlow},

@@ -28,12 +28,14 @@ func playSlow(ctx context.Context, s *scene) error {
 	}
 	c := gather(ctx, beside, time.Minute, m.moves(func() transfer.Request { return b.across("", "healthy") }))
 	var hanging *flood
+	var told int64
 	var drained time.Duration
 	w, err := s.compare(ctx, c, s.long(8*time.Second, 1200*time.Millisecond), func(ctx context.Context) error {
 		m.clusters["dead"].line.set(silent)
 		hanging = rush(ctx, many, giveUp, dead)
 		return nil
 	}, func(context.Context) error {
+		told += hanging.answers()
 		m.clusters["dead"].line.set(flowing)
 		healed := time.Now()
 		hanging.answered()
@@ -46,6 +48,7 @@ func playSlow(ctx context.Context, s *scene) error {
 	}
 	c.disperse()
 	s.keeps("transfers beside 2,500 that hang", w.before, w.during, 0.8)
+	s.atMost("who hang and were told something meanwhile", told, 0)
 	s.atMost("callers elsewhere left in doubt", c.doubt.Load(), 0)
 	s.expected("callers elsewhere told something odd", &c.tally)
 	s.tell("until those that hung have answers, once it is back", drained.Round(time.Millisecond))

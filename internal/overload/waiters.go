@@ -63,7 +63,7 @@ func playWaiters(ctx context.Context, s *scene) error {
 func besideWaiters(ctx context.Context, s *scene, c *crowd, m *member, ids []string, alone int64) error {
 	inUse := &m.home().counts.inUse
 	var waiting *flood
-	var most int64
+	var most, told int64
 	w, err := s.compare(ctx, c, s.long(2500*time.Millisecond, time.Second), func(ctx context.Context) error {
 		waiting = waitFor(ctx, m, ids)
 		pause(ctx, s.long(2*time.Second, 500*time.Millisecond)) // each looks a few times before it does nothing but wait
@@ -71,12 +71,14 @@ func besideWaiters(ctx context.Context, s *scene, c *crowd, m *member, ids []str
 		return nil
 	}, func(context.Context) error {
 		most = max(most, inUse.peak.Load())
+		told += waiting.answers()
 		waiting.leave()
 		waiting.answered()
 		return nil
 	})
 	s.keeps(fmt.Sprintf("transfers beside %d who wait", len(ids)), w.before, w.during, 0.9)
 	s.atMost(fmt.Sprintf("connections in use beside %d who wait, %d alone", len(ids), alone), most, alone+moreConnections)
+	s.atMost("who wait and were told something meanwhile", told, 0)
 	return err
 }
 
