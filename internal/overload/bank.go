@@ -15,16 +15,18 @@ import (
 )
 
 const (
-	// accounts are in each ledger, each with so much money that no transfer is ever refused.
+	// accounts are in each ledger, each with so much money that no transfer is ever
+	// refused.
 	accounts = 1000
 	wealth   = 1_000_000_000
-	// defaultPending is how many transfers the library has claimed and not finished at most, unless it is told otherwise.
+	// defaultPending is how many transfers the library has claimed and not finished at
+	// most, unless it is told otherwise.
 	defaultPending = 2048
-	// mostInFlight is how many commands are on their way to one cluster at most, those included that are overdue, unless the library
-	// is told otherwise.
+	// mostInFlight is how many commands are on their way to one cluster at most, those
+	// included that are overdue, unless the library is told otherwise.
 	mostInFlight = 8
-	// drainLimit is how long what is under way may take to end after the last answer, and giveUp after how long that is no use to wait
-	// for.
+	// drainLimit is how long what is under way may take to end after the last answer, and
+	// giveUp after how long that is no use to wait for.
 	drainLimit = 5 * time.Second
 	giveUp     = 2 * time.Minute
 )
@@ -38,7 +40,8 @@ type bank struct {
 	issued   atomic.Int64
 }
 
-// open returns a bank whose default ledger is on the home server; the others are where servers says.
+// open returns a bank whose default ledger is on the home server; the others are where
+// servers says.
 func (s *scene) open(ctx context.Context, servers map[string]string) (*bank, error) {
 	b := &bank{scene: s, database: "overload_" + strings.ToLower(crand.Text()[:12]), servers: map[string]string{"": s.Home}}
 	for ledger, uri := range servers {
@@ -65,7 +68,8 @@ func (s *scene) open(ctx context.Context, servers map[string]string) (*bank, err
 
 func account(i int) string { return fmt.Sprintf("account-%04d", i) }
 
-// move returns a new transfer of one unit between two accounts that are drawn, none of them below first: those are others' business.
+// move returns a new transfer of one unit between two accounts that are drawn, none of
+// them below first: those are others' business.
 func (b *bank) move(first int) transfer.Request {
 	from := first + rand.IntN(accounts-first)
 	to := first + (from-first+1+rand.IntN(accounts-first-1))%(accounts-first)
@@ -95,8 +99,8 @@ func (b *bank) stored(ctx context.Context) (int64, error) {
 	return b.transfers(b.observer).EstimatedDocumentCount(ctx)
 }
 
-// watchClaimed looks at how many transfers are claimed and not final, until it is told to stop, and then returns the most that it has
-// seen.
+// watchClaimed looks at how many transfers are claimed and not final, until it is told to
+// stop, and then returns the most that it has seen.
 func (b *bank) watchClaimed(ctx context.Context) (most func() (int64, error)) {
 	const period = 200 * time.Millisecond
 	ctx, cancel := context.WithCancel(ctx)

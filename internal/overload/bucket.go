@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// bucket lets so many bytes pass in a second, for all who share it, in the order of their coming. The nil one lets everything pass.
+// bucket lets so many bytes pass in a second, for all who share it, in the order of their
+// coming. The nil one lets everything pass.
 type bucket struct {
 	perSecond float64
 

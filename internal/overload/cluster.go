@@ -11,7 +11,8 @@ import (
 	transfer "github.com/mongotransfer/transfer"
 )
 
-// cluster is a server as one coordinator sees it: through a client of its own, whose commands are counted.
+// cluster is a server as one coordinator sees it: through a client of its own, whose
+// commands are counted.
 type cluster struct {
 	counts *counts
 	client *mongo.Client
@@ -52,7 +53,8 @@ func (m *member) home() *cluster { return m.clusters[""] }
 // narrow is the rate of a line that is too narrow, in bytes per second.
 const narrow = 300_000
 
-// lines says over which ledgers' lines a member reaches them, and how wide these are: see newLine.
+// lines says over which ledgers' lines a member reaches them, and how wide these are: see
+// newLine.
 type lines map[string]int
 
 // join returns a new coordinator of the bank. It is closed at the end of the scene.

@@ -9,8 +9,8 @@ import (
 const (
 	// steady is how many callers in closed loops the library is at its best with.
 	steady = 256
-	// mostDoubt is how many callers may be left in doubt, of however many: 1 % of 20,000. They are those who were in the middle of it
-	// when all contexts ended at once.
+	// mostDoubt is how many callers may be left in doubt, of however many: 1 % of 20,000.
+	// They are those who were in the middle of it when all contexts ended at once.
 	mostDoubt = 200
 )
 
@@ -37,8 +37,9 @@ type congestion struct {
 	turns    int
 }
 
-// playCongestion lets thousands ask at once, of whom most have to wait for their turn: those who have it are as quick as few callers
-// would be, and those whose time ends before it are told that nothing was stored.
+// playCongestion lets thousands ask at once, of whom most have to wait for their turn:
+// those who have it are as quick as few callers would be, and those whose time ends
+// before it are told that nothing was stored.
 func playCongestion(ctx context.Context, s *scene, size congestion) error {
 	s.callers = size.callers
 	b, err := s.open(ctx, nil)
@@ -123,7 +124,8 @@ func (r *rushes) flood(ctx context.Context) {
 	r.bank.scene.expected("callers all at once told something odd", &f.tally)
 }
 
-// statementsOf returns how many statements of updates were sent for each transfer that something has stored, once all of them are final.
+// statementsOf returns how many statements of updates were sent for each transfer that
+// something has stored, once all of them are final.
 func (r *rushes) statementsOf(ctx context.Context, something func()) (float64, error) {
 	stored, err := r.bank.stored(ctx)
 	if err != nil {

@@ -58,7 +58,8 @@ func (c *counts) commands() *event.CommandMonitor {
 	}
 }
 
-// waits reports whether a command belongs to a change stream: the server answers it when there is news.
+// waits reports whether a command belongs to a change stream: the server answers it when
+// there is news.
 func waits(name string) bool { return name == "aggregate" || name == "getMore" }
 
 func (c *counts) note(name string, command bson.Raw) {

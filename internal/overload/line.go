@@ -17,14 +17,16 @@ const (
 )
 
 const (
-	// piece is how much of a message passes at a time: connections share a narrow line in pieces.
+	// piece is how much of a message passes at a time: connections share a narrow line in
+	// pieces.
 	piece = 4 << 10
 	// kernelBuffer keeps what has left the client, and is not yet on the line, small.
 	kernelBuffer = 64 << 10
 )
 
-// line is the network between the clients that dial by it and a server. What a client has sent arrives even if the client has left
-// since, as it would from the buffers of a real network.
+// line is the network between the clients that dial by it and a server. What a client has
+// sent arrives even if the client has left since, as it would from the buffers of a real
+// network.
 type line struct {
 	server   string
 	listener net.Listener
@@ -39,8 +41,8 @@ type line struct {
 	conns   map[net.Conn]struct{}
 }
 
-// newLine opens a line to a server on which so many bytes pass in a second in each direction; 0: as many as can. It lives until
-// close.
+// newLine opens a line to a server on which so many bytes pass in a second in each
+// direction; 0: as many as can. It lives until close.
 func newLine(ctx context.Context, server string, bytesPerSecond int) (*line, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -54,7 +56,8 @@ func newLine(ctx context.Context, server string, bytesPerSecond int) (*line, err
 	return l, nil
 }
 
-// DialContext implements options.ContextDialer: whatever the address, it is the line's server that is reached.
+// DialContext implements options.ContextDialer: whatever the address, it is the line's
+// server that is reached.
 func (l *line) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {
 	if now, _ := l.now(); now == refusing {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: l.listener.Addr(), Err: syscall.ECONNREFUSED}
@@ -70,7 +73,8 @@ func (l *line) set(t traffic) {
 	}
 }
 
-// hold keeps back the commands that are named, and everything after them on their connections, until another call; nil names none.
+// hold keeps back the commands that are named, and everything after them on their
+// connections, until another call; nil names none.
 func (l *line) hold(named func(command string) bool) { l.change(func() { l.holds = named }) }
 
 func (l *line) change(what func()) {
@@ -194,7 +198,8 @@ func (l *line) answers(from, to net.Conn) {
 	}
 }
 
-// flows waits until the line lets a message through; nil is a part of one. It reports false if nothing will ever pass.
+// flows waits until the line lets a message through; nil is a part of one. It reports
+// false if nothing will ever pass.
 func (l *line) flows(m message) bool {
 	for {
 		now, changed := l.now()

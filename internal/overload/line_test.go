@@ -107,7 +107,8 @@ func TestNarrowLineIsShared(t *testing.T) {
 	require.Less(t, took, longEnough.Seconds())
 }
 
-// On a silent line nothing arrives, neither on old connections nor on new ones, until it flows again: then everything does.
+// On a silent line nothing arrives, neither on old connections nor on new ones, until it
+// flows again: then everything does.
 func TestSilentLine(t *testing.T) {
 	t.Parallel()
 	l := openLine(t, 0)
@@ -126,7 +127,8 @@ func TestSilentLine(t *testing.T) {
 	there(t, fresh, m)
 }
 
-// A line that refuses ends the connections that there are and makes no others, until it flows again.
+// A line that refuses ends the connections that there are and makes no others, until it
+// flows again.
 func TestRefusingLine(t *testing.T) {
 	t.Parallel()
 	l := openLine(t, 0)
@@ -193,6 +195,6 @@ func TestCommandBehindItsDocuments(t *testing.T) {
 	sequence := []byte{1, 9, 0, 0, 0, 'd', 'o', 'c', 's', 0}
 	behind := message(append(append(append([]byte{}, m[:headerBytes+flagBytes]...), sequence...), body...))
 	require.Equal(t, "insert transfers", behind.command())
-	require.Empty(t, message(m[:headerBytes+flagBytes+2]).command())
-	require.Empty(t, message(m[:4]).command())
+	require.Empty(t, m[:headerBytes+flagBytes+2].command())
+	require.Empty(t, m[:4].command())
 }

@@ -16,7 +16,8 @@ const (
 	thereCallers     = 16
 )
 
-// playLocked lets somebody hold one account in an open transaction of their own. Those who don't touch it don't notice.
+// playLocked lets somebody hold one account in an open transaction of their own. Those
+// who don't touch it don't notice.
 func playLocked(ctx context.Context, s *scene) error {
 	s.callers = elsewhereCallers + thereCallers
 	b, err := s.open(ctx, nil)
@@ -72,7 +73,8 @@ func playLocked(ctx context.Context, s *scene) error {
 	return b.audit(ctx)
 }
 
-// lock does something while a transaction has written to an account, as a user's own might, and then commits that.
+// lock does something while a transaction has written to an account, as a user's own
+// might, and then commits that.
 func (b *bank) lock(ctx context.Context, id string, meanwhile func()) error {
 	c := b.observer.home()
 	session, err := c.client.StartSession()

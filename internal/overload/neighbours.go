@@ -15,8 +15,8 @@ const (
 	largestCommand = 16 << 10
 )
 
-// playNeighbours lets one caller move money between a thousand accounts at once, again and again. Those who move it between two at a
-// time get on.
+// playNeighbours lets one caller move money between a thousand accounts at once, again
+// and again. Those who move it between two at a time get on.
 func playNeighbours(ctx context.Context, s *scene) error {
 	const beside = 32
 	s.callers = beside + 1
@@ -61,7 +61,8 @@ func playNeighbours(ctx context.Context, s *scene) error {
 	return b.audit(ctx)
 }
 
-// big returns a new transfer that takes a unit from every other account and gives it to the one after it.
+// big returns a new transfer that takes a unit from every other account and gives it to
+// the one after it.
 func (b *bank) big() transfer.Request {
 	legs := make([]transfer.Leg, mostLegs)
 	for i := range legs {

@@ -10,8 +10,10 @@ import (
 	transfer "github.com/mongotransfer/transfer"
 )
 
-// playOutage moves money between two clusters of which the second is of no use for a while: it is silent, it writes nothing, or it refuses
-// connections. What is under way ends soon after, and what was sent to it meanwhile is no more than what would have been sent anyway.
+// playOutage moves money between two clusters of which the second is of no use for a
+// while: it is silent, it writes nothing, or it refuses connections. What is under way
+// ends soon after, and what was sent to it meanwhile is no more than what would have been
+// sent anyway.
 func playOutage(ctx context.Context, s *scene) error {
 	s.callers = steady
 	uri, err := s.server(ctx)

@@ -17,8 +17,8 @@ const (
 	recoverLimit = 3 * time.Second
 )
 
-// playRecover kills a process that has claimed transfers on many clusters, and recovers while four of these are silent: what is stalled
-// elsewhere is finished all the same.
+// playRecover kills a process that has claimed transfers on many clusters, and recovers
+// while four of these are silent: what is stalled elsewhere is finished all the same.
 func playRecover(ctx context.Context, s *scene) error {
 	each, elsewhere := s.many(300, 300), s.many(200, 50)
 	s.callers = deadLedgers*each + elsewhere
@@ -39,10 +39,10 @@ func playRecover(ctx context.Context, s *scene) error {
 		m.clusters[ledger].line.set(silent)
 	}
 	sweeping, leave := context.WithCancel(ctx)
-	swept := make(chan error, 1)
+	swept := make(chan struct{})
 	go func() {
-		_, err := m.Recover(sweeping)
-		swept <- err
+		defer close(swept)
+		_, _ = m.Recover(sweeping) // It is cut short.
 	}()
 	took, _, err := eventually(ctx, time.Minute, func() (bool, error) {
 		open, err := b.still(ctx, ids)
@@ -55,7 +55,7 @@ func playRecover(ctx context.Context, s *scene) error {
 		s.atLeast("transfers that hang meanwhile", hang, int64(deadLedgers*each))
 	}
 	leave()
-	<-swept // It was cut short.
+	<-swept
 	if err != nil {
 		return err
 	}
@@ -69,8 +69,9 @@ func playRecover(ctx context.Context, s *scene) error {
 	return b.audit(ctx)
 }
 
-// openFive opens a bank with five ledgers besides the default one, and says over which lines a member may reach them. Four are on one
-// server: each member has four clients there, and takes them for four clusters.
+// openFive opens a bank with five ledgers besides the default one, and says over which
+// lines a member may reach them. Four are on one server: each member has four clients
+// there, and takes them for four clusters.
 func (s *scene) openFive(ctx context.Context) (*bank, lines, error) {
 	far, err := s.server(ctx)
 	if err != nil {
@@ -85,8 +86,9 @@ func (s *scene) openFive(ctx context.Context) (*bank, lines, error) {
 	return b, over, err
 }
 
-// strand leaves transfers behind that a process has claimed before it died, the healthy ledger's after all others. It returns their
-// IDs, and a function that lets all that the dead process has sent arrive.
+// strand leaves transfers behind that a process has claimed before it died, the healthy
+// ledger's after all others. It returns their IDs, and a function that lets all that the
+// dead process has sent arrive.
 func (b *bank) strand(ctx context.Context, over lines, perLedger, healthy int) (ids []string, release func(), err error) {
 	dying, err := b.join(ctx, over)
 	if err != nil {

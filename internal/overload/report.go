@@ -95,7 +95,8 @@ func (s *scene) atMost(name string, n, bound int64) {
 	s.report.add(Figure{Name: name, Seen: fmt.Sprint(n), Must: fmt.Sprintf("at most %d", bound), Holds: n <= bound})
 }
 
-// atLeast demands of something that is counted that it is no less than a bound: mostly that a scenario presses at all.
+// atLeast demands of something that is counted that it is no less than a bound: mostly
+// that a scenario presses at all.
 func (s *scene) atLeast(name string, n, bound int64) {
 	s.report.add(Figure{Name: name, Seen: fmt.Sprint(n), Must: fmt.Sprintf("at least %d", bound), Holds: n >= bound})
 }

@@ -10,13 +10,16 @@ import (
 )
 
 const (
-	// heapFloor and heapPerCaller bound the memory in use: a caller's stack, its request and its record, twice, for garbage.
+	// heapFloor and heapPerCaller bound the memory in use: a caller's stack, its request
+	// and its record, twice, for garbage.
 	heapFloor     = 192 << 20
 	heapPerCaller = 24 << 10
-	// goroutinesFloor and goroutinesPerCaller bound the goroutines, the callers' own included.
+	// goroutinesFloor and goroutinesPerCaller bound the goroutines, the callers' own
+	// included.
 	goroutinesFloor     = 1000
 	goroutinesPerCaller = 2
-	// leftGoroutines is how many goroutines may be there after a scenario more than before: those of the runtime.
+	// leftGoroutines is how many goroutines may be there after a scenario more than
+	// before: those of the runtime.
 	leftGoroutines = 10
 	leaveLimit     = 10 * time.Second
 )
@@ -42,8 +45,9 @@ func scenarios() []scenario {
 	}
 }
 
-// Run plays scenarios one after the other, tells what each has seen as it comes, and returns all of it. An error means that a scenario
-// could not be played; that something did not hold stands in the report.
+// Run plays scenarios one after the other, tells what each has seen as it comes, and
+// returns all of it. An error means that a scenario could not be played; that something
+// did not hold stands in the report.
 func Run(ctx context.Context, config Config, out io.Writer) (*Report, error) {
 	report := &Report{out: out}
 	if err := config.check(); err != nil {

@@ -7,8 +7,8 @@ import (
 	transfer "github.com/mongotransfer/transfer"
 )
 
-// playSlow silences one of three clusters while thousands want to move money there. Those who don't touch it go on, and so does what is
-// submitted elsewhere.
+// playSlow silences one of three clusters while thousands want to move money there. Those
+// who don't touch it go on, and so does what is submitted elsewhere.
 func playSlow(ctx context.Context, s *scene) error {
 	const beside = 64
 	many := s.many(2500, 2500)
@@ -22,7 +22,8 @@ func playSlow(ctx context.Context, s *scene) error {
 		return err
 	}
 	dead := m.moves(func() transfer.Request { return b.across("", "dead") })
-	// What has been there before is remembered: so some claim before they hang, and others don't get so far.
+	// What has been there before is remembered: so some claim before they hang, and
+	// others don't get so far.
 	if err := each(ctx, accounts, func(ctx context.Context, _ int) error { return dead(ctx) }); err != nil {
 		return err
 	}
@@ -75,7 +76,8 @@ func (s *scene) openThree(ctx context.Context) (*bank, error) {
 	return s.open(ctx, map[string]string{"healthy": healthy, "dead": dead})
 }
 
-// playQueue submits thousands of transfers to the silent cluster, and after them a few elsewhere, which are run in time.
+// playQueue submits thousands of transfers to the silent cluster, and after them a few
+// elsewhere, which are run in time.
 func playQueue(ctx context.Context, s *scene, b *bank, m *member) error {
 	const (
 		samples = 3
@@ -112,7 +114,8 @@ func playQueue(ctx context.Context, s *scene, b *bank, m *member) error {
 	return err
 }
 
-// run submits a transfer and returns how long it took until it was final, or how long that was waited for.
+// run submits a transfer and returns how long it took until it was final, or how long
+// that was waited for.
 func (b *bank) run(ctx context.Context, m *member, req transfer.Request) (time.Duration, error) {
 	const limit = 10 * time.Second
 	if _, err := m.Submit(ctx, req); err != nil {

@@ -14,15 +14,18 @@ import (
 
 const (
 	shortestSoak = 20 * time.Second
-	// soakers are the callers of a soak, who together ask for half of what the library can do.
+	// soakers are the callers of a soak, who together ask for half of what the library
+	// can do.
 	soakers = 128
-	// heapDrift and goroutinesDrift are what the last quarter may need more than the second one, beyond a fifth of that.
+	// heapDrift and goroutinesDrift are what the last quarter may need more than the
+	// second one, beyond a fifth of that.
 	heapDrift       = 16 << 20
 	goroutinesDrift = 50
 	soakLookPeriod  = 200 * time.Millisecond
 )
 
-// playSoak mixes all verbs, at half of the highest rate, for as long as is asked for. Memory and goroutines stay where they are.
+// playSoak mixes all verbs, at half of the highest rate, for as long as is asked for.
+// Memory and goroutines stay where they are.
 func playSoak(ctx context.Context, s *scene) error {
 	s.callers = steady
 	b, err := s.open(ctx, nil)
@@ -149,7 +152,8 @@ func drift(ctx context.Context, howLong time.Duration) (heap, goroutines []int64
 	return heap, goroutines
 }
 
-// flat demands that what was seen over the time is about as much in the last quarter as in the second one.
+// flat demands that what was seen over the time is about as much in the last quarter as
+// in the second one.
 func (s *scene) flat(name string, seen []int64, more, unit int64) {
 	n := len(seen) / 4
 	second, last := median(seen[n:2*n]), median(seen[3*n:])

@@ -18,7 +18,8 @@ type usage struct {
 	stop       func()
 }
 
-// watchUsage looks at memory and goroutines until it is stopped; then its figures can be read.
+// watchUsage looks at memory and goroutines until it is stopped; then its figures can be
+// read.
 func watchUsage(ctx context.Context) *usage {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &usage{}
@@ -50,7 +51,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// eventually asks again and again until the answer is yes, for so long. It returns how long that took, and what the last answer was.
+// eventually asks again and again until the answer is yes, for so long. It returns how
+// long that took, and what the last answer was.
 func eventually(ctx context.Context, limit time.Duration, ask func() (bool, error)) (took time.Duration, yes bool, err error) {
 	begun := time.Now()
 	for {

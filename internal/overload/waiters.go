@@ -16,7 +16,8 @@ const (
 	moreConnections = 4
 )
 
-// playWaiters lets thousands wait for holds that nobody decides. That costs those who move money next to nothing, and no connections.
+// playWaiters lets thousands wait for holds that nobody decides. That costs those who
+// move money next to nothing, and no connections.
 func playWaiters(ctx context.Context, s *scene) error {
 	levels := []int{50, 200, 1000, 10_000}
 	if s.Short {
@@ -59,7 +60,8 @@ func playWaiters(ctx context.Context, s *scene) error {
 	return b.audit(ctx)
 }
 
-// besideWaiters measures a crowd beside those who wait for the given holds. It needs so many connections if it is alone.
+// besideWaiters measures a crowd beside those who wait for the given holds. It needs so
+// many connections if it is alone.
 func besideWaiters(ctx context.Context, s *scene, c *crowd, m *member, ids []string, alone int64) error {
 	inUse := &m.home().counts.inUse
 	var waiting *flood

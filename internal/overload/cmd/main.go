@@ -1,5 +1,5 @@
-// Command cmd asks too much of the library on real servers, prints what it sees, and fails if anything is not as it must be. See package
-// overload.
+// Command cmd asks too much of the library on real servers, prints what it sees, and
+// fails if anything is not as it must be. See package overload.
 package main
 
 import (
