@@ -17,14 +17,14 @@ const (
 func playFastLine(ctx context.Context, s *scene) error {
 	return playCongestion(ctx, s, congestion{
 		callers: s.many(20_000, 4000), patience: s.long(time.Minute, 30*time.Second),
-		window: s.long(5*time.Second, time.Second), turns: s.many(2, 1),
+		window: s.long(3*time.Second, time.Second), turns: s.many(2, 1),
 	})
 }
 
 func playNarrowLine(ctx context.Context, s *scene) error {
 	return playCongestion(ctx, s, congestion{
 		over: lines{"": narrow}, callers: s.many(20_000, 4000), patience: s.long(time.Minute, 5*time.Second),
-		window: s.long(15*time.Second, 1500*time.Millisecond), turns: 1,
+		window: s.long(8*time.Second, 1500*time.Millisecond), turns: 1,
 	})
 }
 

@@ -31,7 +31,7 @@ func playSlow(ctx context.Context, s *scene) error {
 	var hanging *flood
 	var told int64
 	var drained time.Duration
-	w, err := s.compare(ctx, c, s.long(8*time.Second, 1200*time.Millisecond), func(ctx context.Context) error {
+	w, err := s.compare(ctx, c, s.long(6*time.Second, 1200*time.Millisecond), func(ctx context.Context) error {
 		m.clusters["dead"].line.set(silent)
 		hanging = rush(ctx, many, giveUp, dead)
 		return nil

@@ -12,7 +12,8 @@ import (
 
 const (
 	waitersBeside = 64
-	// moreConnections is how many connections any number of waiters may need.
+	// moreConnections is how many connections any number of waiters may need, besides those
+	// of the commands by which money moves.
 	moreConnections = 4
 )
 
@@ -43,9 +44,9 @@ func playWaiters(ctx context.Context, s *scene) error {
 	}
 	c := gather(ctx, waitersBeside, time.Minute, m.moves(func() transfer.Request { return b.move(0) }))
 	pause(ctx, s.long(2*time.Second, 500*time.Millisecond))
-	alone := m.home().counts.inUse.peak.Load()
+	s.tell("connections in use without anybody who waits", m.home().counts.inUse.peak.Load())
 	for _, n := range levels {
-		if err := besideWaiters(ctx, s, c, m, ids[:n], alone); err != nil {
+		if err := besideWaiters(ctx, s, c, m, ids[:n]); err != nil {
 			return err
 		}
 	}
@@ -60,15 +61,14 @@ func playWaiters(ctx context.Context, s *scene) error {
 	return b.audit(ctx)
 }
 
-// besideWaiters measures a crowd beside those who wait for the given holds. It needs so
-// many connections if it is alone.
-func besideWaiters(ctx context.Context, s *scene, c *crowd, m *member, ids []string, alone int64) error {
+// besideWaiters measures a crowd beside those who wait for the given holds.
+func besideWaiters(ctx context.Context, s *scene, c *crowd, m *member, ids []string) error {
 	inUse := &m.home().counts.inUse
 	var waiting *flood
 	var most, told int64
-	w, err := s.compare(ctx, c, s.long(2500*time.Millisecond, time.Second), func(ctx context.Context) error {
+	w, err := s.compare(ctx, c, s.long(1500*time.Millisecond, time.Second), func(ctx context.Context) error {
 		waiting = waitFor(ctx, m, ids)
-		pause(ctx, s.long(2*time.Second, 500*time.Millisecond)) // each looks a few times before it does nothing but wait
+		pause(ctx, s.long(1500*time.Millisecond, 500*time.Millisecond)) // each looks a few times before it does nothing but wait
 		inUse.forget()
 		return nil
 	}, func(context.Context) error {
@@ -79,7 +79,7 @@ func besideWaiters(ctx context.Context, s *scene, c *crowd, m *member, ids []str
 		return nil
 	})
 	s.keeps(fmt.Sprintf("transfers beside %d who wait", len(ids)), w.before, w.during, 0.9)
-	s.atMost(fmt.Sprintf("connections in use beside %d who wait, %d alone", len(ids), alone), most, alone+moreConnections)
+	s.atMost(fmt.Sprintf("connections in use beside %d who wait", len(ids)), most, mostInFlight+moreConnections)
 	s.atMost("who wait and were told something meanwhile", told, 0)
 	return err
 }
