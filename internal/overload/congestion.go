@@ -23,8 +23,8 @@ func playFastLine(ctx context.Context, s *scene) error {
 
 func playNarrowLine(ctx context.Context, s *scene) error {
 	return playCongestion(ctx, s, congestion{
-		over: lines{"": narrow}, callers: s.many(20_000, 4000), patience: s.long(time.Minute, 5*time.Second),
-		window: s.long(8*time.Second, 1500*time.Millisecond), turns: 1,
+		over: lines{"": narrow}, callers: s.many(20_000, 4000), patience: s.long(time.Minute, 4*time.Second),
+		window: s.long(8*time.Second, 1200*time.Millisecond), turns: 1,
 	})
 }
 

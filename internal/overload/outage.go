@@ -52,7 +52,7 @@ type trouble struct {
 
 func troubles(far *line, s *scene) []trouble {
 	all := []trouble{{
-		name: "silent", howLong: s.long(30*time.Second, 2500*time.Millisecond),
+		name: "silent", howLong: s.long(30*time.Second, 1500*time.Millisecond),
 		begin: func() { far.set(silent) }, end: func() { far.set(flowing) },
 	}, {
 		name: "writes hang", howLong: s.long(30*time.Second, 6*time.Second), // and all else is answered
