@@ -63,13 +63,7 @@ func (b *bank) join(ctx context.Context, over lines, opts ...transfer.Option) (*
 	for ledger, uri := range b.servers {
 		var way *line
 		if width, has := over[ledger]; has {
-			address, err := addressOf(uri)
-			if err != nil {
-				return nil, err
-			}
-			if way, err = newLine(ctx, address, width); err != nil {
-				return nil, err
-			}
+			way = newLine(width)
 			b.scene.later(func() error { way.close(); return nil })
 		}
 		c, err := b.scene.reach(uri, way)

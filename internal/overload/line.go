@@ -24,12 +24,10 @@ const (
 	kernelBuffer = 64 << 10
 )
 
-// line is the network between the clients that dial by it and a server. What a client has
-// sent arrives even if the client has left since, as it would from the buffers of a real
-// network.
+// line is the network between the clients that dial by it and their servers. What a client
+// has sent arrives even if the client has left since, as it would from the buffers of a
+// real network.
 type line struct {
-	server   string
-	listener net.Listener
 	up, down *bucket // shared by all connections
 	closed   chan struct{}
 	all      sync.WaitGroup
@@ -38,31 +36,49 @@ type line struct {
 	traffic traffic
 	changed chan struct{} // closed when the traffic changes, or what is held back
 	holds   func(command string) bool
+	doors   map[string]net.Listener // by the address of the server that one leads to
 	conns   map[net.Conn]struct{}
 }
 
-// newLine opens a line to a server on which so many bytes pass in a second in each
-// direction; 0: as many as can. It lives until close.
-func newLine(ctx context.Context, server string, bytesPerSecond int) (*line, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+// newLine returns a line on which so many bytes pass in a second in each direction; 0: as
+// many as can. It lives until close.
+func newLine(bytesPerSecond int) *line {
+	return &line{
+		up: newBucket(bytesPerSecond), down: newBucket(bytesPerSecond), closed: make(chan struct{}),
+		traffic: flowing, changed: make(chan struct{}), doors: map[string]net.Listener{}, conns: map[net.Conn]struct{}{},
+	}
+}
+
+// DialContext implements options.ContextDialer.
+func (l *line) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	door, err := l.door(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	l := &line{
-		server: server, listener: listener, up: newBucket(bytesPerSecond), down: newBucket(bytesPerSecond),
-		closed: make(chan struct{}), traffic: flowing, changed: make(chan struct{}), conns: map[net.Conn]struct{}{},
+	if now, _ := l.now(); now == refusing {
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: door, Err: syscall.ECONNREFUSED}
 	}
-	l.all.Go(l.accept)
-	return l, nil
+	return new(net.Dialer).DialContext(ctx, network, door.String())
 }
 
-// DialContext implements options.ContextDialer: whatever the address, it is the line's
-// server that is reached.
-func (l *line) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {
-	if now, _ := l.now(); now == refusing {
-		return nil, &net.OpError{Op: "dial", Net: network, Addr: l.listener.Addr(), Err: syscall.ECONNREFUSED}
+// door returns where the line to a server begins.
+func (l *line) door(ctx context.Context, server string) (net.Addr, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.closed:
+		return nil, net.ErrClosed
+	default:
 	}
-	return new(net.Dialer).DialContext(ctx, network, l.listener.Addr().String())
+	if l.doors[server] == nil {
+		door, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		l.doors[server] = door
+		l.all.Go(func() { l.accept(door, server) })
+	}
+	return l.doors[server].Addr(), nil
 }
 
 // set changes what the line lets through.
@@ -108,34 +124,39 @@ func (l *line) cut() {
 
 // close cuts all connections and waits until nothing goes over the line any more.
 func (l *line) close() {
+	l.mu.Lock()
 	close(l.closed)
-	_ = l.listener.Close()
+	for _, door := range l.doors {
+		_ = door.Close()
+	}
+	l.mu.Unlock()
 	l.cut()
 	l.all.Wait()
 }
 
-func (l *line) accept() {
+func (l *line) accept(door net.Listener, server string) {
 	for {
-		client, err := l.listener.Accept()
+		client, err := door.Accept()
 		if err != nil {
 			return // The line is closed.
 		}
-		l.all.Go(func() { l.connect(client) })
+		l.all.Go(func() { l.connect(client, server) })
 	}
 }
 
-// connect leads a client to the server, once the line lets it.
-func (l *line) connect(client net.Conn) {
-	l.keep(client)
+// connect leads a client to its server, once the line lets it.
+func (l *line) connect(client net.Conn, address string) {
+	if !l.keep(client) {
+		return
+	}
 	defer l.drop(client)
 	if !l.flows(nil) {
 		return
 	}
-	server, err := net.Dial("tcp", l.server)
-	if err != nil {
+	server, err := net.Dial("tcp", address)
+	if err != nil || !l.keep(server) {
 		return
 	}
-	l.keep(server)
 	l.all.Go(func() {
 		defer l.drop(server)
 		defer func() { _ = client.Close() }()
@@ -145,13 +166,21 @@ func (l *line) connect(client net.Conn) {
 	l.commands(client, server)
 }
 
-func (l *line) keep(conn net.Conn) {
+// keep takes a connection in. It reports false, and closes it, if the line is closed.
+func (l *line) keep(conn net.Conn) bool {
 	if tcp, is := conn.(*net.TCPConn); is {
 		_ = tcp.SetReadBuffer(kernelBuffer) // Without it the line is only wider than it should be.
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.conns[conn] = struct{}{}
+	select {
+	case <-l.closed:
+		_ = conn.Close()
+		return false
+	default:
+		l.conns[conn] = struct{}{}
+		return true
+	}
 }
 
 func (l *line) drop(conn net.Conn) {

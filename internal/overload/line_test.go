@@ -17,8 +17,14 @@ const (
 	aWhile     = 300 * time.Millisecond // in which what must not happen would have happened
 )
 
-// openLine opens a line of this width to a server that gives everything back.
-func openLine(t *testing.T, bytesPerSecond int) *line {
+// road is a line to one server, which gives everything back.
+type road struct {
+	*line
+	server string
+}
+
+// openLine opens a line of this width.
+func openLine(t *testing.T, bytesPerSecond int) road {
 	t.Helper()
 	server, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -35,15 +41,14 @@ func openLine(t *testing.T, bytesPerSecond int) *line {
 			}()
 		}
 	}()
-	l, err := newLine(t.Context(), server.Addr().String(), bytesPerSecond)
-	require.NoError(t, err)
+	l := newLine(bytesPerSecond)
 	t.Cleanup(l.close)
-	return l
+	return road{l, server.Addr().String()}
 }
 
-func dial(t *testing.T, l *line) net.Conn {
+func dial(t *testing.T, l road) net.Conn {
 	t.Helper()
-	conn, err := l.DialContext(t.Context(), "tcp", "wherever")
+	conn, err := l.DialContext(t.Context(), "tcp", l.server)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	require.NoError(t, conn.SetDeadline(time.Now().Add(longEnough)))
@@ -139,7 +144,7 @@ func TestRefusingLine(t *testing.T) {
 	l.set(refusing)
 	_, err := old.Read(make([]byte, 1))
 	require.Error(t, err)
-	_, err = l.DialContext(t.Context(), "tcp", "wherever")
+	_, err = l.DialContext(t.Context(), "tcp", l.server)
 	require.Error(t, err)
 	l.set(flowing)
 	fresh := dial(t, l)
@@ -168,8 +173,7 @@ func TestClosedLine(t *testing.T) {
 	server, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Close() })
-	l, err := newLine(t.Context(), server.Addr().String(), 1)
-	require.NoError(t, err)
+	l := road{newLine(1), server.Addr().String()}
 	send(t, dial(t, l), messageOf(t, "update", "accounts", 100_000))
 	l.set(silent)
 	dial(t, l)

@@ -3,11 +3,8 @@ package overload
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
-
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
@@ -39,15 +36,6 @@ func (s *scene) server(ctx context.Context) (string, error) {
 	}
 	s.later(server.Stop)
 	return server.URI(), nil
-}
-
-// addressOf returns the address of the only server that a connection string names.
-func addressOf(uri string) (string, error) {
-	hosts := options.Client().ApplyURI(uri).Hosts
-	if len(hosts) != 1 {
-		return "", fmt.Errorf("a line leads to one server, and %d are named", len(hosts))
-	}
-	return hosts[0], nil
 }
 
 // windows are two rates of the same callers, each the mean of windows that took turns.
