@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -144,6 +145,7 @@ func TestRefusingLine(t *testing.T) {
 	l.set(refusing)
 	_, err := old.Read(make([]byte, 1))
 	require.Error(t, err)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 	_, err = l.DialContext(t.Context(), "tcp", l.server)
 	require.Error(t, err)
 	l.set(flowing)
