@@ -7,6 +7,7 @@ STORIES := order hold marketplace refund
 TOOLS := $(CURDIR)/.cache/bin
 
 SEEDS ?= 0-1000000
+ONLY ?= 1,2,3,4,5,6,7,8,9
 FOR ?= 5m
 SEED ?= 1
 FUZZTIME ?= 300x
@@ -14,7 +15,7 @@ FUZZ := $(addprefix internal/money:,FuzzParse FuzzJSON FuzzFromBSON FuzzArithmet
 	$(addprefix internal/mongostore:,FuzzMarkerKey FuzzIDCodec FuzzTransferDocument FuzzAccountDocument) \
 	$(addprefix .:,FuzzRequest FuzzMetadata FuzzStoredAccount FuzzStoredTransfer)
 
-.PHONY: test race demo stories bench claims bench-quick simulate search teeth chaos fuzz lint vulncheck
+.PHONY: test race demo stories bench claims bench-quick simulate search teeth chaos overload fuzz lint vulncheck
 
 test: ## all tests, on a real MongoDB server
 	go run ./internal/mongotest/withmongo go test -p 3 -timeout 30m ./...
@@ -50,6 +51,9 @@ teeth: ## break each rule of the protocol in turn, and see the simulator find it
 
 chaos: ## killed, frozen and cut-off processes and servers, for as long as FOR says: SEED=1 draws the faults
 	go run ./internal/chaos/cmd -for $(FOR) -seed $(SEED)
+
+overload: ## more than there is room for, narrow lines, silent servers: ONLY=1,8 plays two of the scenarios; some minutes
+	go run ./internal/overload/cmd -only $(ONLY)
 
 fuzz: ## each fuzz target: so many inputs, or for as long, as FUZZTIME says
 	@go run ./internal/mongotest/withmongo sh -ec 'for target in $(FUZZ); do \

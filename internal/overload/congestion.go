@@ -1,0 +1,143 @@
+package overload
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	// steady is how many callers in closed loops the library is at its best with.
+	steady = 256
+	// mostDoubt is how many callers may be left in doubt, of however many: 1 % of 20,000.
+	// They are those who were in the middle of it when all contexts ended at once.
+	mostDoubt = 200
+)
+
+func playFastLine(ctx context.Context, s *scene) error {
+	return playCongestion(ctx, s, congestion{
+		callers: s.many(20_000, 4000), patience: s.long(time.Minute, 30*time.Second),
+		window: s.long(3*time.Second, time.Second), turns: s.many(2, 1),
+	})
+}
+
+func playNarrowLine(ctx context.Context, s *scene) error {
+	return playCongestion(ctx, s, congestion{
+		over: lines{"": narrow}, callers: s.many(20_000, 4000), patience: s.long(time.Minute, 4*time.Second),
+		window: s.long(8*time.Second, 1200*time.Millisecond), turns: 1,
+	})
+}
+
+// congestion says how many callers come at once, over which line, and how long they wait.
+type congestion struct {
+	over     lines
+	callers  int
+	patience time.Duration
+	window   time.Duration // of those with whom their rate is compared
+	turns    int
+}
+
+// playCongestion lets thousands ask at once, of whom most have to wait for their turn:
+// those who have it are as quick as few callers would be, and those whose time ends
+// before it are told that nothing was stored.
+func playCongestion(ctx context.Context, s *scene, size congestion) error {
+	s.callers = size.callers
+	b, err := s.open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	m, err := b.join(ctx, size.over)
+	if err != nil {
+		return err
+	}
+	claimed := b.watchClaimed(ctx)
+	r := rushes{bank: b, member: m, congestion: size}
+	if err := r.play(ctx); err != nil {
+		return err
+	}
+	most, err := claimed()
+	if err != nil {
+		return err
+	}
+	s.keeps("transfers done, beside those of 256 callers", r.before, r.during, 0.8)
+	s.share("callers left in doubt", r.doubt, int64(r.turns*r.callers), mostDoubt/float64(r.callers))
+	s.tell("callers told that nothing was stored", r.unsent)
+	s.atMost("claimed and not final", most, defaultPending)
+	s.within("until all is final, after the last answer", r.drained, drainLimit)
+	s.tell("statements of updates for each transfer", fmt.Sprintf("before %.2f, during %.2f", r.calm, r.statements))
+	s.atMost("commands under way at once", m.home().counts.inFlight.peak.Load(), mostInFlight)
+	s.tell("connections", m.home().counts.connections.peak.Load())
+	s.tell("largest command, KB", m.home().counts.largest.Load()>>10)
+	return b.audit(ctx)
+}
+
+// rushes are a congestion as it is played, and what is seen of it.
+type rushes struct {
+	congestion
+	bank   *bank
+	member *member
+
+	before, during   float64 // transfers in a second
+	calm, statements float64 // of updates, for each transfer, before and during
+	doubt, unsent    int64
+	drained          time.Duration // the longest time that was needed
+}
+
+// play measures a crowd and a flood in turns, beginning and ending with the crowd.
+func (r *rushes) play(ctx context.Context) error {
+	for turn := range r.turns + 1 {
+		statements, err := r.statementsOf(ctx, func() { r.crowd(ctx) })
+		if err != nil {
+			return err
+		}
+		r.calm += statements / float64(r.turns+1)
+		if turn == r.turns {
+			return ctx.Err()
+		}
+		if statements, err = r.statementsOf(ctx, func() { r.flood(ctx) }); err != nil {
+			return err
+		}
+		r.statements += statements / float64(r.turns)
+	}
+	return nil
+}
+
+func (r *rushes) call(ctx context.Context) error {
+	_, err := r.member.Transfer(ctx, r.bank.move(0))
+	return err
+}
+
+func (r *rushes) crowd(ctx context.Context) {
+	c := gather(ctx, steady, time.Minute, r.call)
+	pause(ctx, r.window/4)
+	r.before += c.rate(ctx, r.window) / float64(r.turns+1)
+	c.disperse()
+	r.bank.scene.expected("callers in closed loops told something odd", &c.tally)
+}
+
+func (r *rushes) flood(ctx context.Context) {
+	f := rush(ctx, r.callers, r.patience, r.call)
+	f.answered()
+	r.during += f.rate() / float64(r.turns)
+	r.doubt += f.doubt.Load()
+	r.unsent += f.unsent.Load()
+	r.bank.scene.expected("callers all at once told something odd", &f.tally)
+}
+
+// statementsOf returns how many statements of updates were sent for each transfer that
+// something has stored, once all of them are final.
+func (r *rushes) statementsOf(ctx context.Context, something func()) (float64, error) {
+	stored, err := r.bank.stored(ctx)
+	if err != nil {
+		return 0, err
+	}
+	sent := r.member.home().counts.statements.Load()
+	something()
+	took, err := r.bank.drained(ctx)
+	if err != nil {
+		return 0, err
+	}
+	r.drained = max(r.drained, took)
+	now, err := r.bank.stored(ctx)
+	return ratio(float64(r.member.home().counts.statements.Load()-sent), float64(now-stored)), err
+}

@@ -1,0 +1,107 @@
+package overload
+
+import (
+	"context"
+	"sync/atomic"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+)
+
+// level is a number that rises and falls, and how high it has been.
+type level struct{ now, peak atomic.Int64 }
+
+func (l *level) add(n int64) { raise(&l.peak, l.now.Add(n)) }
+
+// forget makes the present height the highest so far.
+func (l *level) forget() { l.peak.Store(l.now.Load()) }
+
+// raise makes a number at least n.
+func raise(number *atomic.Int64, n int64) {
+	for {
+		old := number.Load()
+		if n <= old || number.CompareAndSwap(old, n) {
+			return
+		}
+	}
+}
+
+// counts are what one client sends.
+type counts struct {
+	inFlight    level        // commands that are not answered, but for those of change streams, which wait
+	connections level        // that are open
+	inUse       level        // connections that somebody has in hand
+	statements  atomic.Int64 // of updates, findAndModify included
+	inserts     atomic.Int64 // documents
+	finds       atomic.Int64
+	getMores    atomic.Int64
+	largest     atomic.Int64 // bytes of a command
+}
+
+// commands counts commands.
+func (c *counts) commands() *event.CommandMonitor {
+	over := func(name string) {
+		if !waits(name) {
+			c.inFlight.add(-1)
+		}
+	}
+	return &event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if !waits(e.CommandName) {
+				c.inFlight.add(1)
+			}
+			raise(&c.largest, int64(len(e.Command)))
+			c.note(e.CommandName, e.Command)
+		},
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) { over(e.CommandName) },
+		Failed:    func(_ context.Context, e *event.CommandFailedEvent) { over(e.CommandName) },
+	}
+}
+
+// waits reports whether a command belongs to a change stream: the server answers it when
+// there is news.
+func waits(name string) bool { return name == "aggregate" || name == "getMore" }
+
+func (c *counts) note(name string, command bson.Raw) {
+	switch name {
+	case "update":
+		c.statements.Add(elements(command, "updates"))
+	case "findAndModify":
+		c.statements.Add(1)
+	case "insert":
+		c.inserts.Add(elements(command, "documents"))
+	case "find":
+		c.finds.Add(1)
+	case "getMore":
+		c.getMores.Add(1)
+	}
+}
+
+// elements returns how many elements an array has.
+func elements(command bson.Raw, array string) int64 {
+	values, is := command.Lookup(array).ArrayOK()
+	if !is {
+		return 0
+	}
+	all, err := values.Values()
+	if err != nil {
+		return 0
+	}
+	return int64(len(all))
+}
+
+// pool counts connections.
+func (c *counts) pool() *event.PoolMonitor {
+	return &event.PoolMonitor{Event: func(e *event.PoolEvent) {
+		switch e.Type {
+		case event.ConnectionCreated:
+			c.connections.add(1)
+		case event.ConnectionClosed:
+			c.connections.add(-1)
+		case event.ConnectionCheckedOut:
+			c.inUse.add(1)
+		case event.ConnectionCheckedIn:
+			c.inUse.add(-1)
+		}
+	}}
+}

@@ -1,0 +1,150 @@
+package overload
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	transfer "github.com/mongotransfer/transfer"
+)
+
+// playOutage moves money between two clusters of which the second is of no use for a
+// while: it is silent, it writes nothing, or it refuses connections. What is under way
+// ends soon after, and what was sent to it meanwhile is no more than what would have been
+// sent anyway.
+func playOutage(ctx context.Context, s *scene) error {
+	s.callers = steady
+	uri, err := s.server(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := s.open(ctx, map[string]string{"far": uri})
+	if err != nil {
+		return err
+	}
+	m, err := b.join(ctx, lines{"far": 0})
+	if err != nil {
+		return err
+	}
+	o := outage{bank: b, member: m}
+	if err := o.calm(ctx); err != nil {
+		return err
+	}
+	for _, t := range troubles(m.clusters["far"].line, s) {
+		if err := o.strike(ctx, t); err != nil {
+			return err
+		}
+	}
+	for ledger, c := range m.clusters {
+		s.atMost("commands under way at once to "+name(ledger), c.counts.inFlight.peak.Load(), mostInFlight)
+	}
+	return b.audit(ctx)
+}
+
+// trouble is one way for a cluster to be of no use.
+type trouble struct {
+	name       string
+	howLong    time.Duration
+	begin, end func()
+}
+
+func troubles(far *line, s *scene) []trouble {
+	all := []trouble{{
+		name: "silent", howLong: s.long(30*time.Second, 1500*time.Millisecond),
+		begin: func() { far.set(silent) }, end: func() { far.set(flowing) },
+	}, {
+		name: "writes hang", howLong: s.long(30*time.Second, 6*time.Second), // and all else is answered
+		begin: func() { far.hold(isUpdate) }, end: func() { far.hold(nil) },
+	}}
+	if !s.Short {
+		all = append(all, trouble{
+			name: "refusing", howLong: 15 * time.Second, begin: func() { far.set(refusing) }, end: func() { far.set(flowing) },
+		})
+	}
+	return all
+}
+
+func isUpdate(command string) bool { return strings.HasPrefix(command, "update ") }
+
+// name names a ledger.
+func name(ledger string) string {
+	if ledger == "" {
+		return "home"
+	}
+	return ledger
+}
+
+// outage is one as it is played.
+type outage struct {
+	bank   *bank
+	member *member
+	needed float64 // statements to the second cluster for each transfer, when all is well
+}
+
+// gather starts callers who move money from each cluster to the other.
+func (o *outage) gather(ctx context.Context) *crowd {
+	return gather(ctx, steady, giveUp, o.member.moves(func() transfer.Request {
+		if o.bank.issued.Load()%2 == 0 {
+			return o.bank.across("", "far")
+		}
+		return o.bank.across("far", "")
+	}))
+}
+
+func (o *outage) sent() int64 { return o.member.clusters["far"].counts.statements.Load() }
+
+// calm counts what is sent when all is well.
+func (o *outage) calm(ctx context.Context) error {
+	s := o.bank.scene
+	c := o.gather(ctx)
+	s.tell("transfers in a second, when all is well", int(c.rate(ctx, s.long(5*time.Second, time.Second))))
+	c.disperse()
+	s.expected("callers told something odd when all was well", &c.tally)
+	if _, err := o.bank.drained(ctx); err != nil {
+		return err
+	}
+	final, err := o.bank.final(ctx)
+	o.needed = ratio(float64(o.sent()), float64(final))
+	return err
+}
+
+// strike lets the second cluster be of no use for a while.
+func (o *outage) strike(ctx context.Context, t trouble) error {
+	s := o.bank.scene
+	c := o.gather(ctx)
+	pause(ctx, s.long(2*time.Second, 500*time.Millisecond))
+	before, err := o.bank.final(ctx)
+	if err != nil {
+		return err
+	}
+	sent := o.sent()
+	done := c.done.Load()
+	t.begin()
+	pause(ctx, t.howLong)
+	s.atMost(t.name+": transfers done meanwhile", c.done.Load()-done, steady)
+	c.leave()
+	t.end()
+	healed := time.Now()
+	c.disperse()
+	if _, err := o.bank.drained(ctx); err != nil {
+		return err
+	}
+	s.within(t.name+": until all is final, once it is back", time.Since(healed), drainLimit)
+	after, err := o.bank.final(ctx)
+	if err != nil {
+		return err
+	}
+	s.times(t.name+": statements sent, and needed", float64(o.sent()-sent), o.needed*float64(after-before), 2)
+	s.atMost(t.name+": callers left in doubt", c.doubt.Load(), 0)
+	s.expected(t.name+": callers told something odd", &c.tally)
+	return nil
+}
+
+// final returns how many transfers are final.
+func (b *bank) final(ctx context.Context) (int64, error) {
+	return b.transfers(b.observer).CountDocuments(ctx, bson.D{
+		{Key: "state", Value: bson.D{{Key: "$in", Value: bson.A{"Success", "Fail"}}}},
+	})
+}
