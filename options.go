@@ -174,13 +174,26 @@ func WithRetention(d time.Duration) Option {
 // rest is done in the background. Until then a credit can't be spent.
 func WithReturnAt(state State) Option { return func(s *settings) { s.returnAt = state } }
 
-// GroupCommit bounds the group commit, by which one command carries the writes of many transfers: what gathers while a command is on
-// its way goes out with the next one. Nothing waits for a timer, so that a lone transfer is as quick as can be. The zero value of a field
-// stands for its default, which needs no tuning.
+// GroupCommit bounds the group commit, by which one command carries the writes of many transfers. What gathers
+// while a command is on its way goes out with the next one. Nothing waits for a timer, so that a lone transfer
+// is as quick as can be. The zero value of a field stands for its default, which needs no tuning.
+//
+// A command carries fewer writes after a time-out, half as many each time, and more again with each answer. One
+// that takes too long for what is usual may be lost: then another one goes out beside it, but no more than
+// MaxInFlight of those are out. As many again may be about documents at which the server seems to wait for a lock
+// of somebody else's, each about one document. So there are never more than three times MaxInFlight.
 type GroupCommit struct {
-	MaxBatch    int // writes in one command, 1 to 4096; default 512
-	MaxInFlight int // commands on their way to one cluster at once, 1 to 64; default 2
-	MaxPending  int // transfers under way in this process, 1 to 65536; default 2048. The other callers wait for a place
+	// MaxBatch is the number of writes in one command, 1 to 4096; default 512. No transfer has more than a
+	// quarter of a command.
+	MaxBatch int
+	// MaxInFlight is the number of commands on their way to one cluster, 1 to 64, but for those that take too
+	// long; default 2.
+	MaxInFlight int
+	// MaxPending is the number of transfers under way in this process, 1 to 65536; default 2048. The other
+	// callers wait for a place, until their contexts end. A transfer keeps its place until it is final. Where
+	// there are several clusters, each can have as many places as there are free, so that what hangs on one
+	// leaves room for the others.
+	MaxPending int
 }
 
 // WithGroupCommit sets the bounds of the group commit.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -20,7 +21,9 @@ func clustersOf(t *testing.T, n int) [][]mongostore.Cluster {
 		client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
-		store, err := mongostore.New(mongostore.Config{Transfers: client.Database("nowhere").Collection("transfers")})
+		store, err := mongostore.New(mongostore.Config{
+			Transfers: client.Database("nowhere").Collection("transfers"), Now: time.Now,
+		})
 		require.NoError(t, err)
 		all[i] = store.ClustersOf(&mongostore.Work{})
 	}

@@ -16,7 +16,7 @@ const (
 	// of two waiting.
 	runShare = 4
 	// smallShare is what each run may have of a command in any case.
-	smallShare = 16
+	smallShare = 4
 )
 
 // task is a request of a run, in the queue of a lane or on its way.
@@ -192,16 +192,17 @@ func (c *command) release() {
 	}
 }
 
-// next takes a command off the queue, nil if nothing may go out. Each run has its small share of it; more than
-// that, up to a quarter, only as far as the others' part grows with it. A claim that mayClaim refuses is left out.
-func (l *lane) next(others bool, mayClaim func(*run) bool) *command {
+// next takes a command off the queue, nil if nothing may go out. A run has no more than a quarter of what a
+// command may carry, and beside others, of which so many are under way, no more than a small share of that, or
+// a quarter of what the command does carry. A claim that mayClaim refuses is left out.
+func (l *lane) next(others int, mayClaim func(*run) bool) *command {
 	if l.ready == 0 {
 		return nil
 	}
 	size := l.window.size
 	c := &command{lane: l, tasks: make([]*task, 0, min(size, l.ready))}
 	most := max(1, size/runShare)
-	small := min(smallShare, most)
+	small := min(max(smallShare, most/max(1, others)), most)
 	var beyond []*task
 	for len(c.tasks) < size && !l.queue.empty() {
 		head := l.queue.pop()
@@ -219,9 +220,6 @@ func (l *lane) next(others bool, mayClaim func(*run) bool) *command {
 		}
 	}
 	more := min(most, (len(c.tasks)-small)/(runShare-1)) - small
-	if !others {
-		more = most - small
-	}
 	for _, rest := range beyond {
 		if rest = l.load(c, rest, min(size, len(c.tasks)+more), mayClaim); rest != nil {
 			l.queue.push(rest)

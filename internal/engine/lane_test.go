@@ -264,19 +264,21 @@ func TestRunsShareACommand(t *testing.T) {
 	e.enqueue(big.tasks)
 	s := quiet(e)
 	require.Equal(t, map[string]int{"big": 128}, carried(e.take(s, false)), "it is alone")
-	queued(t, e, "small", on(protocol.Prepare, 0))
-	require.Equal(t, map[string]int{"big": 16, "small": 1}, carried(e.take(s, false)))
+	for i := range 8 {
+		e.enqueue(bigRun(t, e, fmt.Sprint("few", i), 1).tasks)
+	}
+	counts := carried(e.take(s, false))
+	require.Len(t, counts, 9)
+	require.Equal(t, 128/8, counts["big"])
 	for i := range 90 {
 		e.enqueue(bigRun(t, e, fmt.Sprint("other", i), 1).tasks)
 	}
-	counts := carried(e.take(s, false))
+	counts = carried(e.take(s, false))
 	require.Len(t, counts, 91)
-	require.Equal(t, 30, counts["big"])
-	left := 300 - 128 - 16 - 30
-	for ; left > 16; left -= 16 {
-		require.Equal(t, map[string]int{"big": 16}, carried(e.take(s, false)))
+	require.Equal(t, 90/3, counts["big"])
+	for left := 300 - 128 - 16 - 30; left > 0; left -= smallShare {
+		require.Equal(t, map[string]int{"big": min(left, smallShare)}, carried(e.take(s, false)))
 	}
-	require.Equal(t, map[string]int{"big": left}, carried(e.take(s, false)))
 	require.Nil(t, e.take(s, false))
 	require.Zero(t, s.waiting())
 }

@@ -95,7 +95,7 @@ func (e *Engine) take(s *server, apart bool) *command {
 	if apart {
 		c = s.nextApart()
 	} else {
-		c = s.next(len(e.running) > 1, func(r *run) bool {
+		c = s.next(len(e.running)-1, func(r *run) bool {
 			may := e.mayClaim(r)
 			if !may {
 				dropped = append(dropped, r)
@@ -122,8 +122,9 @@ func (e *Engine) take(s *server, apart bool) *command {
 	return c
 }
 
-// next returns the next command, nil if nothing may go out. Others says that several executions are under way.
-func (s *server) next(others bool, mayClaim func(*run) bool) *command {
+// next returns the next command, nil if nothing may go out. Others are the
+// executions that are under way, but for one.
+func (s *server) next(others int, mayClaim func(*run) bool) *command {
 	for {
 		l := s.first()
 		if l == nil {

@@ -5,9 +5,9 @@ import "time"
 const (
 	// firstOverdue is after what time a command is overdue at the earliest.
 	firstOverdue = 250 * time.Millisecond
-	// shortestLimit and longestLimit bound for how long a command may be out. RFC 6298 lets a timer
-	// run for a second at least; the server is given that, and its answer the rest.
-	shortestLimit = 2 * time.Second
+	// shortestLimit and longestLimit bound for how long a command may be out. A second of that is for the
+	// answer, and the rest for the server.
+	shortestLimit = 1750 * time.Millisecond
 	longestLimit  = 5 * time.Second
 	// growth is by how many requests a command may grow after one that was answered.
 	growth = 32

@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
@@ -39,15 +40,15 @@ func (s *Store) firstUndone(ctx context.Context, l *ledger, units []*unit) *unit
 		return nil
 	}
 	for _, u := range units {
-		r := u.requests[0]
-		if s.waits(r, u, documents[r.party().key]) {
+		document := documents[u.requests[0].party().key]
+		if !slices.ContainsFunc(u.requests, func(r *Request) bool { return !s.waits(r, u, document) }) {
 			return u
 		}
 	}
 	return nil
 }
 
-// waits reports whether a unit would still change its document, as the first of its requests stands for it.
+// waits reports whether a request of a unit would still change its document.
 func (s *Store) waits(r *Request, u *unit, document bson.Raw) bool {
 	facts := s.facts(r.Work, r.party(), document)
 	switch r.Op.Kind {
