@@ -235,6 +235,42 @@ func TestBarredCommitBeginsAgain(t *testing.T) {
 	require.NoError(t, session.AbortTransaction(in))
 }
 
+// A commit that meets another write begins again in the server, and takes a new time: that
+// of its first try is never stored.
+func TestCommitThatBeginsAgainTakesANewTime(t *testing.T) {
+	t.Parallel()
+	b, _ := outstandingBank(t, false, "t")
+	session, err := b.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.WithoutCancel(t.Context()))
+	require.NoError(t, session.StartTransaction())
+	in := mongo.NewSessionContext(t.Context(), session)
+	transfers := b.db.Collection("transfers")
+	_, err = transfers.UpdateOne(in, bson.M{"_id": "t"}, bson.M{"$inc": bson.M{"verified": 1}})
+	require.NoError(t, err)
+	committed := make(chan error, 1)
+	go func() {
+		stamp := bson.M{"$set": bson.M{"state": "Committed"}, "$currentDate": bson.M{"committedAt": true}}
+		_, err := transfers.UpdateOne(t.Context(), bson.M{"_id": "t"}, stamp)
+		committed <- err
+	}()
+	require.Eventually(t, func() bool {
+		cursor, err := b.db.Client().Database("admin").Aggregate(t.Context(), bson.A{
+			bson.M{"$currentOp": bson.M{}},
+			bson.M{"$match": bson.M{"ns": b.db.Name() + ".transfers", "writeConflicts": bson.M{"$gt": 0}}},
+		})
+		var tried []bson.M
+		return err == nil && cursor.All(t.Context(), &tried) == nil && len(tried) > 0
+	}, 30*time.Second, 10*time.Millisecond, "the commit has not been tried")
+	require.NoError(t, rest(t.Context(), 2*tick))
+	shown, err := b.store.clocks(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, session.CommitTransaction(in))
+	require.NoError(t, <-committed)
+	stamped := b.raw("transfers", "t").Lookup("committedAt").Time()
+	require.False(t, stamped.Before(shown.earliest))
+}
+
 // Through a mongos the clocks of the shards are asked for, of which the earliest closes
 // the past, and the latest what was asked.
 func TestClocksOfShards(t *testing.T) {
