@@ -55,10 +55,11 @@ type Store struct {
 	fences       fenceCache
 	clock        serverClock
 	retention    *retention
-	asking       turns    // of those who ask for the server's time
-	fitting      sync.Map // by *mongo.Client, the fitting of those whose servers were asked whether they can be used
-	fitClients   sync.Map // the *mongo.Clients whose servers can be used, and whether they are mongos
-	apartPairs   sync.Map // the pairs of *mongo.Collections of one name that are not one collection
+	asking       turns                // of those who ask for the server's time
+	fitting      sync.Map             // by *mongo.Client, the fitting of those whose servers were asked whether they can be used
+	fitClients   sync.Map             // the *mongo.Clients whose servers can be used, and whether they are mongos
+	apartPairs   sync.Map             // the pairs of *mongo.Collections of one name that are not one collection
+	needs        map[Address][]string // the clusters that a place needs: see Route
 }
 
 // ledger is a collection of participants.
@@ -113,6 +114,7 @@ func New(config Config) (*Store, error) {
 		}
 	}
 	s.originals = s.newLedger("transfers", config.Transfers, Fields{Pending: "pending", Fence: "fence"})
+	s.needs = s.needsOf()
 	return s, nil
 }
 
