@@ -19,6 +19,8 @@ const (
 	// it has left out what hangs: the server has gone through all of that.
 	restFactor  = 4
 	longestRest = 5 * time.Second
+	// shortRest bounds the pause after a search that has left out only what goes on.
+	shortRest = time.Second
 )
 
 // look is one search for work, which is begun anew without a route where too many on it would have
@@ -118,7 +120,7 @@ func (l *look) rest() time.Duration {
 	took := max(0, l.hands.coordinator.now().Sub(l.begun)-l.waited)
 	switch hanging, others := l.left(); {
 	case others:
-		return min(took, longestRest)
+		return min(took, shortRest)
 	case hanging:
 		return min(restFactor*took, longestRest)
 	}

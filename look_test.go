@@ -49,7 +49,7 @@ func TestLookBeginsWithoutWhatHasNoRoom(t *testing.T) {
 	l = c.look(0)
 	l.leaveOut([]*route{far, c.to("y")})
 	require.Equal(t, []mongostore.Route{far.name, c.to("y").name}, l.routes())
-	require.Equal(t, 2, len(l.behind()))
+	require.Len(t, l.behind(), 2)
 }
 
 // A look that leaves nothing out passes over all that hangs, and reads on to its end.
@@ -80,9 +80,10 @@ func TestLookRests(t *testing.T) {
 	}{
 		"nothing left": {time.Second, 0, 0, 0},
 		"hanging":      {time.Second, 0, restFactor * time.Second, asHanging},
-		"others":       {time.Second, 0, time.Second, asNothing},
+		"others":       {time.Second / 2, 0, time.Second / 2, asNothing},
 		"waited":       {time.Second, time.Second / 2, restFactor * time.Second / 2, asHanging},
 		"bounded":      {time.Hour, 0, longestRest, asHanging},
+		"both bounded": {time.Hour, 0, shortRest, asNothing},
 		"a clock set":  {-time.Hour, 0, 0, asHanging},
 	} {
 		c := newCrowd(t, 100, "x")

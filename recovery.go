@@ -19,6 +19,9 @@ const (
 	recoveryWidth = 256
 	// sweepWidth is how many it works on at once: more, so that those that hang leave enough for the others.
 	sweepWidth = 4 * recoveryWidth
+	// sweepPatience is how long one search of a sweep waits for what it has begun, until it passes over what there is no room for. What
+	// has stalled in a slow cluster holds up the others no longer.
+	sweepPatience = 5 * time.Second
 	// sweepPause is how soon a sweep comes back to what it had no room for.
 	sweepPause = 50 * time.Millisecond
 	// recoveryStep is how long a sweep waits for those before it begins with the next ones. A recovery replaces the fences of its
@@ -123,7 +126,7 @@ type search func(without ...mongostore.Route) iter.Seq2[mongostore.Transfer, err
 // over begins with what a search finds and there is room for, until the sweep is to end. It returns the error that has ended the search
 // early.
 func (s *sweep) over(ctx context.Context, find search, start protocol.Start) error {
-	l := s.hands.look(recoveryStep)
+	l := s.hands.look(sweepPatience)
 	if s.final {
 		l.thorough, l.without = true, nil
 	}
@@ -252,7 +255,7 @@ func (s *sweep) step(most time.Duration) {
 		begun.Wait()
 		close(done)
 	}()
-	patience := time.NewTimer(most)
+	patience := time.NewTimer(min(most, recoveryStep))
 	defer patience.Stop()
 	select {
 	case <-done:

@@ -10,10 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
 // soon is how long a transfer may take that touches no cluster which hangs, whatever waits for
@@ -98,11 +100,18 @@ func (a *abroad) stall(each int, holds bool) {
 // done waits until nothing is left to be done but to void the holds that live, and ends with the audit.
 func (a *abroad) done() {
 	a.t.Helper()
-	begun := time.Now()
 	for i := range a.n {
 		_, err := a.near.Void(a.t.Context(), fmt.Sprint("held", i))
 		require.True(a.t, err == nil || errors.Is(err, transfer.ErrTransferNotFound), "%v", err)
 	}
+	a.ends()
+	a.audit(initial(1_000_000, 0))
+}
+
+// ends waits until nothing is open any more.
+func (a *abroad) ends() {
+	a.t.Helper()
+	begun := time.Now()
 	transfers := a.db.Collection("transfers", options.Collection().SetReadConcern(readconcern.Majority()))
 	require.Eventually(a.t, func() bool {
 		n, err := transfers.CountDocuments(a.t.Context(), bson.M{"open": true})
@@ -110,16 +119,18 @@ func (a *abroad) done() {
 		return n == 0
 	}, time.Minute, 50*time.Millisecond)
 	a.t.Log("all is done after ", time.Since(begun))
-	a.audit(initial(1_000_000, 0))
 }
 
-// copies stores copies of a transfer, changed.
-func (a *abroad) copies(id string, n int, changes bson.M) {
+// copies stores copies of a transfer, changed, without some fields.
+func (a *abroad) copies(id string, n int, changes bson.M, but ...string) {
 	a.t.Helper()
 	var document bson.M
 	require.NoError(a.t, a.db.Collection("transfers").FindOne(a.t.Context(), bson.M{"_id": id}).Decode(&document))
 	for field, value := range changes {
 		document[field] = value
+	}
+	for _, field := range but {
+		delete(document, field)
 	}
 	var all []any
 	for i := range n {
@@ -315,4 +326,49 @@ func TestTheDeadComeBack(t *testing.T) {
 			end()
 		})
 	}
+}
+
+// A cluster that stops where it is, with its connections, holds up nothing that doesn't touch it,
+// and when it goes on so does what waits for it.
+func TestAStoppedClusterHoldsUpNothingElse(t *testing.T) {
+	t.Parallel()
+	const each = 2500
+	set, err := mongotest.StartSet(t.Context(), 1)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, set.Stop()) })
+	b := newBank(t, 1_000_000, 0)
+	far, err := mongo.Connect(options.Client().ApplyURI(set.URI()))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.NoError(t, far.Disconnect(now))
+	})
+	a := &abroad{bank: b, n: 1}
+	c := b.coordinator(b.db, transfer.WithLedger(a.ledger(0), far.Database(b.db.Name()).Collection("accounts")))
+	require.NoError(t, c.Setup(t.Context()))
+	ledger, err := c.Ledger(a.ledger(0))
+	require.NoError(t, err)
+	_, err = ledger.Open(t.Context(), transfer.Account{ID: "z"})
+	require.NoError(t, err)
+	a.near = c
+	a.warm(c)
+	end := inBackground(t, c)
+	usual := a.submitted(c, "before")
+	a.queue(1)
+	require.NoError(t, set.Pause(0))
+	a.copies("warm0", each, bson.M{"state": "Initiated", "open": true, "epoch": int64(0), "createdAt": before(0)},
+		"committedAt", "owner", "notBefore")
+	for i := range 3 {
+		took := a.submitted(c, fmt.Sprint("meanwhile", i))
+		t.Log("usually ", usual, ", then ", took)
+		require.Less(t, took, soon+4*usual)
+	}
+	require.NoError(t, set.Resume(0))
+	a.ends()
+	end()
+	require.Equal(t, initial(1_000_000-each-6, 4), b.balances())
+	z, err := ledger.Get(t.Context(), "z")
+	require.NoError(t, err)
+	require.Equal(t, [2]transfer.Amount{transfer.Units(each + 2), transfer.Units(each + 2)}, [2]transfer.Amount{z.Balance, z.Posted})
 }

@@ -116,22 +116,7 @@ func TestSearchWithoutRoutes(t *testing.T) {
 	for name, row := range searches {
 		var documents []any
 		for _, transfer := range byID {
-			document := bson.M{"_id": transfer.ID, "open": true, "epoch": int64(0), "lastModified": time.Unix(1, 0), "createdAt": time.Unix(1, 0)}
-			legs, effects := bson.A{}, bson.A{}
-			for _, leg := range transfer.Legs {
-				legs = append(legs, bson.M{"ledger": leg.Ledger, "amount": int64(1)})
-			}
-			for _, e := range transfer.Effects {
-				effects = append(effects, bson.M{"documents": e.Documents})
-			}
-			document["legs"] = legs
-			if len(effects) > 0 {
-				document["effects"] = effects
-			}
-			for field, value := range row.shows {
-				document[field] = value
-			}
-			documents = append(documents, document)
+			documents = append(documents, stored(transfer, row.shows))
 		}
 		_, err := b.db.Collection("transfers").DeleteMany(t.Context(), bson.D{})
 		require.NoError(t, err)
@@ -147,6 +132,26 @@ func TestSearchWithoutRoutes(t *testing.T) {
 			assert.ElementsMatch(t, want, row.search(without...), "%s, without %q", name, without)
 		}
 	}
+}
+
+// stored returns what a search looks at of a transfer.
+func stored(transfer Transfer, shows bson.M) bson.M {
+	document := bson.M{"_id": transfer.ID, "open": true, "epoch": int64(0), "lastModified": time.Unix(1, 0), "createdAt": time.Unix(1, 0)}
+	legs, effects := bson.A{}, bson.A{}
+	for _, leg := range transfer.Legs {
+		legs = append(legs, bson.M{"ledger": leg.Ledger, "amount": int64(1)})
+	}
+	for _, e := range transfer.Effects {
+		effects = append(effects, bson.M{"documents": e.Documents})
+	}
+	document["legs"] = legs
+	if len(effects) > 0 {
+		document["effects"] = effects
+	}
+	for field, value := range shows {
+		document[field] = value
+	}
+	return document
 }
 
 // idsOf returns the IDs of what a search finds.
