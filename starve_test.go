@@ -117,7 +117,7 @@ func (a *abroad) ends() {
 		n, err := transfers.CountDocuments(a.t.Context(), bson.M{"open": true})
 		require.NoError(a.t, err)
 		return n == 0
-	}, time.Minute, 50*time.Millisecond)
+	}, 2*time.Minute, 50*time.Millisecond)
 	a.t.Log("all is done after ", time.Since(begun))
 }
 
