@@ -228,9 +228,13 @@ func TestRecoverComesBackToWhatHung(t *testing.T) {
 			<-s.stalled
 			<-s.stalled // once more: not all could be begun with
 			if stays {
-				setAhead(time.Hour)
+				var ahead time.Duration
 				const warning = "a stalled transfer could not be finished"
-				require.Eventually(t, func() bool { return log.count(warning) > 0 }, 20*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool {
+					ahead += time.Minute
+					setAhead(ahead)
+					return log.count(warning) > 0
+				}, time.Minute, time.Second)
 			}
 			net.set(false)
 			report := <-done

@@ -17,8 +17,13 @@ import (
 const (
 	// recoveryWidth is how many stalled transfers a sweep begins with at once. They share commands.
 	recoveryWidth = 256
-	// sweptRoutes is how many routes have to hang, all at once and as never before, before they hold up the others: for recoveryLimit, once.
-	sweptRoutes = 4
+	// sweepWidth is how many it works on at once: more, so that those that hang leave enough for the others.
+	sweepWidth = 4 * recoveryWidth
+	// sweepPatience is how long one search of a sweep waits for what it has begun, until it passes over what there is no room for. What
+	// has stalled in a slow cluster holds up the others no longer.
+	sweepPatience = 5 * time.Second
+	// sweepPause is how soon a sweep comes back to what it had no room for.
+	sweepPause = 50 * time.Millisecond
 	// recoveryStep is how long a sweep waits for those before it begins with the next ones. A recovery replaces the fences of its
 	// accounts, and whoever has read them before has to read them again: so those that go on together are best off.
 	recoveryStep = 2 * time.Second
@@ -59,36 +64,84 @@ func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
 	if err := c.ready(ctx); err != nil {
 		return RecoveryReport{}, err
 	}
-	s := c.newSweep(&inHand{})
+	s := c.newSweep(c.newSweepHands())
 	s.returns = true
 	err := s.everything(ctx)
-	if err == nil && s.passed > 0 {
-		s.passed, s.returns, s.until = 0, false, c.now().Add(recoveryLimit)
-		err = s.everything(ctx)
-	}
 	report := s.end()
 	return report, because(err, s.early)
 }
 
+// newSweepHands returns the hands of sweeps. Callers get through beside what they work on.
+func (c *Coordinator) newSweepHands() *hands {
+	return c.newHands(min(sweepWidth, max(2, c.settings.group.MaxPending/2)))
+}
+
 // newSweep returns a sweep that leaves alone what is in hand already.
-func (c *Coordinator) newSweep(hands *inHand) *sweep {
-	width := min(2*recoveryWidth, max(1, c.settings.group.MaxPending/2)) // callers get through beside a route that hangs
-	return &sweep{
-		coordinator: c, left: map[string]bool{}, hands: hands, latest: new(sync.WaitGroup),
-		width: width, slots: make(chan struct{}, sweptRoutes*width),
+func (c *Coordinator) newSweep(h *hands) *sweep {
+	return &sweep{coordinator: c, hands: h, left: map[string]bool{}, told: map[*route]bool{}, latest: new(sync.WaitGroup)}
+}
+
+// everything begins with all holds that have expired, and with all that has stalled. It comes back to what it had no room for, and, where
+// the sweep returns to what hangs, to that as well, until it has hung for too long.
+func (s *sweep) everything(ctx context.Context) error {
+	var until time.Time
+	for {
+		if err := s.round(ctx); err != nil {
+			return err
+		}
+		switch now := s.coordinator.now(); {
+		case s.others:
+		case !s.hanging || !s.returns || s.final:
+			return nil
+		case until.IsZero():
+			until = now.Add(recoveryLimit)
+		case !now.Before(until):
+			s.final = true // which counts what is left
+		}
+		if s.coordinator.rests(ctx, max(sweepPause, s.rest), nil); s.stops(ctx) {
+			return nil
+		}
 	}
 }
 
-// everything begins with all holds that have expired, and with all that has stalled.
-func (s *sweep) everything(ctx context.Context) error {
+func (s *sweep) round(ctx context.Context) error {
 	c := s.coordinator
-	expired := s.over(ctx, c.store.Expired(ctx), expire())
-	stalled := s.over(ctx, c.store.Stalled(ctx, c.settings.stallThreshold), c.takeOver())
-	return errors.Join(expired, stalled)
+	s.hanging, s.others, s.rest = false, false, 0
+	stalled := func(without ...mongostore.Route) iter.Seq2[mongostore.Transfer, error] {
+		return c.store.Stalled(ctx, c.settings.stallThreshold, without...)
+	}
+	return errors.Join(s.over(ctx, s.expired(ctx), expire()), s.over(ctx, stalled, c.takeOver()))
 }
 
-// over begins with each transfer of a search, until the sweep is to end. It returns the error that has ended the search early.
-func (s *sweep) over(ctx context.Context, found iter.Seq2[mongostore.Transfer, error], start protocol.Start) error {
+// expired finds holds that have expired.
+func (s *sweep) expired(ctx context.Context) search {
+	return func(without ...mongostore.Route) iter.Seq2[mongostore.Transfer, error] {
+		return s.coordinator.store.Expired(ctx, without...)
+	}
+}
+
+// search finds transfers that take none of the given routes.
+type search func(without ...mongostore.Route) iter.Seq2[mongostore.Transfer, error]
+
+// over begins with what a search finds and there is room for, until the sweep is to end. It returns the error that has ended the search
+// early.
+func (s *sweep) over(ctx context.Context, find search, start protocol.Start) error {
+	l := s.hands.look(sweepPatience)
+	if s.final {
+		l.thorough, l.without = true, nil
+	}
+	for l.again() {
+		if err := s.through(ctx, l, find(l.routes()...), start); err != nil {
+			return err
+		}
+	}
+	hanging, others := l.left()
+	s.hanging, s.others, s.rest = s.hanging || hanging, s.others || others, max(s.rest, l.rest())
+	return nil
+}
+
+// through is over for one search of a look.
+func (s *sweep) through(ctx context.Context, l *look, found iter.Seq2[mongostore.Transfer, error], start protocol.Start) error {
 	n := 0
 	for t, failure := range found {
 		if s.stops(ctx) {
@@ -104,9 +157,12 @@ func (s *sweep) over(ctx context.Context, found iter.Seq2[mongostore.Transfer, e
 			s.stuck(t.ID, failure)
 			continue
 		}
-		s.begin(ctx, t, start)
+		s.begin(ctx, l, t, start)
+		if l.anew {
+			return nil
+		}
 		if n++; n%recoveryWidth == 0 {
-			s.step()
+			l.wait(s.step)
 		}
 	}
 	return nil
@@ -124,69 +180,53 @@ func (s *sweep) end() RecoveryReport {
 // sweep is one run of Recover.
 type sweep struct {
 	coordinator *Coordinator
-	hands       *inHand       // what it works on, and other sweeps that share it
-	width       int           // how many transfers of one route it works on at once
-	slots       chan struct{} // taken by transfers that it works on
+	hands       *hands // what it works on, and other sweeps that share them
 	all         sync.WaitGroup
 	latest      *sync.WaitGroup // of those that were begun since the latest step
 	mu          sync.Mutex
 	report      RecoveryReport
 	early       error           // why it has ended before everything was begun and done
-	returns     bool            // it comes back to what it passes over
-	until       time.Time       // how long it then waits for routes that hang
-	passed      int             // how often it has passed over a transfer since
+	returns     bool            // it comes back to what hangs
+	final       bool            // but no more
+	hanging     bool            // in this round it has left out something that hangs
+	others      bool            // or something else
+	rest        time.Duration   // before the next round
 	often       bool            // it comes again soon: what is left then is not worth a warning each time
+	told        map[*route]bool // it has warned that a transfer hangs
 	left        map[string]bool // what could not be finished, or is left to others: a threshold of zero would find it again and again
 }
 
 // begin begins with one transfer, in the background, unless it is in hand: sweeps that don't wait for the ones before them would otherwise
 // pile up on a transfer whose server is away.
-func (s *sweep) begin(ctx context.Context, t mongostore.Transfer, start protocol.Start) {
+func (s *sweep) begin(ctx context.Context, l *look, t mongostore.Transfer, start protocol.Start) {
 	if !s.hands.reserve(t.ID) {
 		return
 	}
-	r := s.hands.routes.of(t, s.width)
-	if !s.enter(ctx, t, r) {
+	r := s.hands.of(t)
+	if !l.enter(ctx, r) {
 		s.hands.release(t.ID)
+		if !s.stops(ctx) {
+			s.passOver(t.ID, r)
+		}
 		return
 	}
 	latest := s.latest
-	if _, hangs := r.judge(s.coordinator.now()); hangs {
+	if !s.hands.steady(r) {
 		latest = new(sync.WaitGroup) // nobody waits for a trial
 	}
 	latest.Add(1)
 	s.all.Add(1)
+	begun := s.coordinator.now()
 	go func() {
-		ended := false
+		how := asNothing
 		defer func() {
-			r.leave(s.coordinator.now(), ended)
-			<-s.slots
+			s.hands.leave(r, begun, how)
 			s.hands.release(t.ID)
 			latest.Done()
 			s.all.Done()
 		}()
-		ended = s.recover(ctx, t, start)
+		how = s.recover(ctx, t, r, start)
 	}()
-}
-
-// enter waits for a turn of a transfer's route, and for a slot. It reports false if the transfer is passed over.
-func (s *sweep) enter(ctx context.Context, t mongostore.Transfer, r *route) bool {
-	closing := s.coordinator.engine.Closing()
-	if !r.enter(ctx, closing, s.coordinator.now, s.until) {
-		if !s.stops(ctx) {
-			s.passOver(t.ID, r)
-		}
-		return false
-	}
-	select {
-	case s.slots <- struct{}{}:
-		return true
-	case <-ctx.Done():
-	case <-closing:
-	}
-	r.leave(s.coordinator.now(), false)
-	s.stops(ctx)
-	return false
 }
 
 // stops reports whether the sweep is to end early, because the coordinator closes or ctx has ended, and takes down why.
@@ -207,7 +247,7 @@ func (s *sweep) stopped(ctx context.Context, err error) bool {
 }
 
 // step waits until what was begun since the latest step is done, but not for long: what is held up must not hold up the rest.
-func (s *sweep) step() {
+func (s *sweep) step(most time.Duration) {
 	done := make(chan struct{})
 	begun := s.latest
 	s.latest = new(sync.WaitGroup)
@@ -215,7 +255,7 @@ func (s *sweep) step() {
 		begun.Wait()
 		close(done)
 	}()
-	patience := time.NewTimer(recoveryStep)
+	patience := time.NewTimer(min(most, recoveryStep))
 	defer patience.Stop()
 	select {
 	case <-done:
@@ -230,17 +270,17 @@ func (s *sweep) leaves(id string) bool {
 	return id != "" && s.left[id]
 }
 
-// recover takes one transfer over. It reports whether that came to an end, be it that others have the transfer or that it is stuck. What
-// was not begun because the sweep ends early is neither stuck nor done: it is not counted.
-func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, start protocol.Start) (ended bool) {
+// recover takes one transfer over, and returns what that tells of its route. What was not begun because the sweep ends early is neither
+// stuck nor done: it is not counted.
+func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, r *route, start protocol.Start) ending {
 	c := s.coordinator
 	if n, since := c.engine.Executions(t.ID); n >= maxExecutions {
 		if c.engine.Awaited(t.ID) && c.now().Sub(since) < recoveryLimit {
 			s.pass(t.ID) // whoever waits for it tells what becomes of it
-			return false
+			return asNothing
 		}
 		s.stuck(t.ID, fmt.Errorf("this process has been at it since %s", since.UTC().Format(time.RFC3339)))
-		return false
+		return asNothing
 	}
 	limited, cancel := context.WithTimeout(ctx, recoveryLimit)
 	defer cancel()
@@ -251,16 +291,31 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, start protoc
 	}
 	switch {
 	case err != nil && s.stopped(ctx, err):
+	case err != nil && gaveUp(ctx, err):
+		s.hangs(t.ID, r, because(err, result.Cause))
+		return asHanging
 	case err != nil:
 		s.stuck(t.ID, because(err, result.Cause))
 	case result.Outcome == protocol.Finished:
 		s.finished(t.ID, result)
+		return asAlive
 	case result.Outcome == protocol.Stuck && result.Stuck.Code != "": // which is logged
 		s.leave(t.ID)
+		return asAlive
 	case result.Outcome == protocol.Stuck, result.Outcome == protocol.Unclaimable:
 		s.stuck(t.ID, result.Cause)
 	}
-	return err == nil
+	return asNothing
+}
+
+// gaveUp reports whether an error says that a cluster has not answered, and not that the caller's time is over.
+func gaveUp(ctx context.Context, err error) bool {
+	for _, cause := range []error{errAway, engine.ErrUnfinished, engine.ErrNothingSent, ErrInDoubt} {
+		if errors.Is(err, cause) {
+			return ctx.Err() == nil
+		}
+	}
+	return false
 }
 
 func (s *sweep) finished(id string, result engine.Result) {
@@ -290,18 +345,23 @@ func (s *sweep) stuck(id string, cause error) {
 	s.leave(id)
 }
 
-// passOver counts a transfer that is not begun because of others that hang, unless it comes back to it. There may be many: one warning is
-// enough.
+// passOver counts a transfer that is not begun because of others that hang, unless the sweep comes back to it.
 func (s *sweep) passOver(id string, r *route) {
-	s.passed++
-	if s.returns {
-		return
+	if s.hands.hang(r) && (!s.returns || s.final) {
+		s.hangs(id, r, r.hanging())
 	}
-	level := slog.LevelDebug
-	if s.passed == 1 {
-		level = slog.LevelWarn
+}
+
+// hangs counts a transfer that hangs, as others do that need the same clusters. There may be many: one warning is enough.
+func (s *sweep) hangs(id string, r *route, cause error) {
+	s.mu.Lock()
+	level := slog.LevelWarn
+	if s.told[r] {
+		level = slog.LevelDebug
 	}
-	s.tell(level, id, r.hanging())
+	s.told[r] = true
+	s.mu.Unlock()
+	s.tell(level, id, cause)
 	s.leave(id)
 }
 

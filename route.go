@@ -1,124 +1,105 @@
 package transfer
 
 import (
-	"context"
 	"fmt"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 const (
-	// routeLimit is for how long none of a route's transfers may come to its end before recovery passes over the others: as long as a
-	// command may take.
+	// routeLimit is for how long none of a route's transfers may come to its end before the route
+	// is said to hang: as long as a command may take.
 	routeLimit = mongostore.CommandLimit
-	// routeTrial is how many transfers of a route have to hang for that, and how many are tried after it: to notice when they no longer do.
+	// routeTrial is how many transfers of a route have to hang for that. It is also how many are in
+	// hand at once on a route that hangs, to notice when it no longer does, and on one that has not
+	// shown yet that it doesn't.
 	routeTrial = 16
-	// routePoll is how often who waits for a route that hangs looks whether it still does.
-	routePoll = 50 * time.Millisecond
+	// routePause is how long a route that hangs is left alone after a transfer on it was given up:
+	// as long as the store remembers that a cluster was away.
+	routePause = time.Second
+	// homeWeight is how many times as many as are free may be in hand that need no cluster but that
+	// of the transfers. The searches themselves go there, so it is known to answer.
+	homeWeight = 4
 )
 
-// route is what recovery knows of the transfers that touch the same places. Where one of these is away they all hang, and which one it is
-// can't be told. So each route has turns of its own:
+// route is what is known of the transfers that need the same clusters. Where one of these is away
+// they all hang, and nothing else tells which one it is. So each route has a share of its own:
 //
-//  1. Thousands of transfers to a cluster that is away have stalled.
-//  2. A sweep begins with those, the oldest, as many as it may at once. None comes to its end.
-//  3. What has stalled elsewhere would have to wait until each of the thousands has been given up: they are passed over.
+//  1. Thousands of transfers to a cluster that is away wait, or have stalled.
+//  2. The oldest of those are begun, as many as may be in hand at once. None comes to its end.
+//  3. What touches other clusters would have to wait until each of the thousands was given up.
+//
+// How large a share is depends on what is free: a route may have as many transfers in hand as
+// there is room left for others, so that k routes that hang leave a part of 1/(k+1) to the rest,
+// and one that is alone gets half. That is the rule of A. K. Choudhury and E. L. Hahne, "Dynamic
+// queue length thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking
+// 6 (1998), by which the queues of a switch share its memory. It needs no verdict: it holds from
+// the first moment of the first hang on. The verdict, which takes longer, makes the share smaller.
+//
+// A route belongs to its hands, whose lock guards it.
 type route struct {
-	places string
-	turns  chan struct{} // taken by transfers in hand
-
-	mu    sync.Mutex
-	quiet time.Time // since when enough for a judgement were in hand, and none came to its end
-	hangs bool
+	name   mongostore.Route
+	weight int // how many times as many as are free it may have in hand
+	inHand int
+	proven bool      // one of its transfers has come to its end
+	hangs  bool      // enough of them have not
+	passed bool      // since it hangs, others were passed over
+	ended  time.Time // when the latest one came to its end
+	quiet  time.Time // since when enough for a verdict were in hand, and none came to its end
+	next   time.Time // while it hangs, when it may be tried again
 }
 
-// routes are those of a process, or of a call of Recover, by their places. The zero value is none.
-type routes struct {
-	mu  sync.Mutex
-	all map[string]*route
+func newRoute(name mongostore.Route) *route {
+	if name == "" {
+		return &route{weight: homeWeight, proven: true}
+	}
+	return &route{name: name, weight: 1}
 }
 
-// of returns the route of a transfer, of which so many may be in hand at once.
-func (rs *routes) of(t mongostore.Transfer, width int) *route {
-	var places []string
-	for _, p := range t.Places() {
-		places = append(places, p.String())
+// room reports whether the route may have one more in hand, where so many are free.
+func (r *route) room(now time.Time, free int) bool {
+	r.judge(now)
+	switch {
+	case r.inHand >= r.weight*free:
+		return false
+	case r.hangs:
+		return r.inHand < routeTrial && !now.Before(r.next)
 	}
-	slices.Sort(places)
-	key := strings.Join(places, ", ")
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if rs.all == nil {
-		rs.all = map[string]*route{}
-	}
-	if rs.all[key] == nil {
-		rs.all[key] = &route{places: key, turns: make(chan struct{}, width)}
-	}
-	return rs.all[key]
+	return r.proven || r.inHand < routeTrial
 }
 
-// enter takes a turn, for which it waits while the route doesn't hang, and until the given time while it does. It reports false where that
-// is in vain: ctx has ended, the coordinator closes, or the route hangs and is on trial already.
-func (r *route) enter(ctx context.Context, closing <-chan struct{}, now func() time.Time, until time.Time) bool {
-	for {
-		turns := r.turns
-		patience, hangs := r.judge(now())
-		if hangs && len(r.turns) >= r.trial() {
-			turns, patience = nil, min(until.Sub(now()), routePoll)
-			if patience <= 0 {
-				return false
-			}
-		}
-		select {
-		case turns <- struct{}{}:
-			return true
-		default:
-		}
-		judgement := time.NewTimer(patience)
-		select {
-		case turns <- struct{}{}:
-			judgement.Stop()
-			return true
-		case <-judgement.C:
-		case <-ctx.Done():
-			return false
-		case <-closing:
-			return false
-		}
-	}
-}
-
-func (r *route) trial() int { return min(routeTrial, cap(r.turns)) }
-
-// judge reports whether the route hangs, and in what time that would be said of it if nothing came to its end.
-func (r *route) judge(now time.Time) (patience time.Duration, hangs bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.quiet.IsZero() || len(r.turns) < r.trial() {
+// judge takes down whether the route hangs.
+func (r *route) judge(now time.Time) {
+	if r.quiet.IsZero() || r.inHand < routeTrial {
 		r.quiet = now
 	}
-	patience = r.quiet.Add(routeLimit).Sub(now)
-	r.hangs = r.hangs || patience <= 0
-	return patience, r.hangs
+	r.hangs = r.hangs || now.Sub(r.quiet) >= routeLimit
 }
 
-// leave gives a turn back. The route doesn't hang if its transfer has come to an end.
-func (r *route) leave(now time.Time, ended bool) {
-	if ended {
-		r.mu.Lock()
-		r.quiet, r.hangs = now, false
-		r.mu.Unlock()
-	} else {
-		r.judge(now)
+// ending is what the end of the work on a transfer tells of its route.
+type ending int
+
+const (
+	asNothing ending = iota + 1 // it ended for reasons of its own
+	asAlive                     // every cluster has answered
+	asHanging                   // a cluster has not
+)
+
+// left takes down how the work on a transfer of the route ended that was begun at the given time.
+// One that was given up says nothing where others came to their end meanwhile.
+func (r *route) left(now, begun time.Time, how ending) {
+	switch {
+	case how == asAlive:
+		r.ended, r.quiet, r.proven, r.hangs = now, now, true, false
+	case how == asHanging && r.ended.Before(begun):
+		r.hangs, r.next = true, now.Add(routePause)
 	}
-	<-r.turns
+	r.judge(now)
+	r.inHand--
 }
 
 // hanging is the cause of what is passed over.
 func (r *route) hanging() error {
-	return fmt.Errorf("others that touch the same places (%s) hang, and it was not begun", r.places)
+	return fmt.Errorf("others that need the same clusters (%s) hang, and it was not begun", r.name)
 }

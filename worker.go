@@ -12,13 +12,23 @@ import (
 )
 
 const (
-	workerWidth = 256                    // submitted transfers that one Run works on at once
-	pollPeriod  = 100 * time.Millisecond // between two looks for submitted transfers while there are none
-	drainLimit  = 10 * time.Second       // how long Run waits, after its context ended, for what it has begun
+	// workerWidth is how many submitted transfers one Run works on at once. A cluster that hangs has
+	// half of them at most: see route.
+	workerWidth = 512
+	// pollPeriod is the time between two looks for submitted transfers while there are none.
+	pollPeriod = 100 * time.Millisecond
+	// takePatience is how long one look waits for room, until it passes over what there is none for.
+	takePatience = time.Second
+	// recentMargin is how long it may take until what was submitted can be found. Where it takes
+	// longer, it is found by the next look that goes through everything.
+	recentMargin = 2 * time.Second
+	// drainLimit is how long Run waits, after its context ended, for what it has begun.
+	drainLimit = 10 * time.Second
 	// Recovery sweeps come once per threshold, within these bounds.
 	shortestSweep = time.Second
 	longestSweep  = time.Minute
-	expiryPeriod  = time.Second // between two looks for holds that have expired
+	// expiryPeriod is the time between two looks for holds that have expired.
+	expiryPeriod = time.Second
 )
 
 // Run works until ctx ends: it runs submitted transfers whose time has come, voids holds that have expired, and recovers stalled
@@ -31,14 +41,14 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	}
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	w := worker{coordinator: c, slots: make(chan struct{}, workerWidth)}
+	w := worker{coordinator: c, submitted: c.newHands(min(workerWidth, max(2, c.settings.group.MaxPending))), swept: c.newSweepHands()}
 	w.all.Go(func() {
-		c.periodically(ctx, min(max(c.settings.stallThreshold, shortestSweep), longestSweep), "a recovery sweep was cut short", w.recover)
+		period := min(max(c.settings.stallThreshold, shortestSweep), longestSweep)
+		c.periodically(ctx, period, w.swept.revived, "a recovery sweep was cut short", w.recover)
 	})
-	w.all.Go(func() { c.periodically(ctx, expiryPeriod, "a look for expired holds was cut short", w.expire) })
+	w.all.Go(func() { c.periodically(ctx, expiryPeriod, nil, "a look for expired holds was cut short", w.expire) })
 	for ctx.Err() == nil && !c.engine.Closed() {
-		w.take(ctx, working)
-		w.idle(ctx)
+		w.rest(ctx, working, w.take(ctx, working, w.submitted.look(takePatience), 0))
 	}
 	patience := time.AfterFunc(drainLimit, giveUp)
 	defer patience.Stop()
@@ -60,129 +70,136 @@ func (c *Coordinator) readyWhenUp(ctx context.Context) error {
 	}
 }
 
-// periodically does something at once and then once per period, until ctx ends.
-func (c *Coordinator) periodically(ctx context.Context, period time.Duration, failed string, what func(context.Context) error) {
-	ticks := time.NewTicker(period)
-	defer ticks.Stop()
+// periodically does something at once and then once per period, and when it is called for, until ctx ends. If that takes long the pause
+// after it is longer.
+func (c *Coordinator) periodically(
+	ctx context.Context, period time.Duration, called <-chan struct{}, failed string, what func(context.Context) (time.Duration, error),
+) {
 	for !c.engine.Closed() {
-		if err := what(ctx); err != nil && ctx.Err() == nil {
+		begun := c.now()
+		rest, err := what(ctx)
+		if err != nil && ctx.Err() == nil {
 			c.log.Warn(failed, slog.Any("cause", err))
 		}
-		select {
-		case <-ticks.C:
-		case <-c.engine.Closing():
-		case <-ctx.Done():
+		if !c.rests(ctx, max(rest, period-c.now().Sub(begun)), called) {
 			return
 		}
 	}
+}
+
+// rests waits for so long, or until it is called for, and not beyond the end of ctx or of the coordinator, which it reports.
+func (c *Coordinator) rests(ctx context.Context, pause time.Duration, called <-chan struct{}) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-called:
+	case <-c.engine.Closing():
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 // worker is one run of Run.
 type worker struct {
 	coordinator *Coordinator
-	slots       chan struct{}
 	all         sync.WaitGroup
-	submitted   inHand
-	swept       inHand
+	submitted   *hands
+	swept       *hands
 }
 
 // recover sweeps what has stalled and what has expired.
-func (w *worker) recover(ctx context.Context) error {
+func (w *worker) recover(ctx context.Context) (rest time.Duration, err error) {
 	if err := w.coordinator.ready(ctx); err != nil {
-		return err
+		return 0, err
 	}
-	s := w.coordinator.newSweep(&w.swept)
-	err := s.everything(ctx)
+	s := w.coordinator.newSweep(w.swept)
+	err = s.everything(ctx)
 	w.leave(s)
-	return err
+	return s.rest, err
 }
 
 // expire sweeps the holds that have expired.
-func (w *worker) expire(ctx context.Context) error {
-	s := w.coordinator.newSweep(&w.swept)
+func (w *worker) expire(ctx context.Context) (rest time.Duration, err error) {
+	s := w.coordinator.newSweep(w.swept)
 	s.often = true
-	err := s.over(ctx, w.coordinator.store.Expired(ctx), expire())
+	err = s.over(ctx, s.expired(ctx), expire())
 	w.leave(s)
-	return err
+	return s.rest, err
 }
 
 // leave waits for what a sweep has begun, but not for long: transfers to a cluster that is away must not keep the next sweep from what
 // has stalled elsewhere. They go on in the background, and when many of them hang the sweeps pass over the others like them: see route.
 func (w *worker) leave(s *sweep) {
-	s.step()
+	s.step(recoveryStep)
 	w.all.Go(func() { s.end() })
 }
 
-// take starts on all submitted transfers that are due.
-func (w *worker) take(ctx, working context.Context) {
-	for t, err := range w.coordinator.store.Initiated(ctx) {
-		if err != nil {
-			if ctx.Err() == nil {
+// take starts on the submitted transfers that are due, as far as there is room for them; if recent is positive, on those that could not
+// have been found for longer.
+func (w *worker) take(ctx, working context.Context, l *look, recent time.Duration) *look {
+	for l.again() && ctx.Err() == nil {
+		for t, err := range w.coordinator.store.Initiated(ctx, recent, l.routes()...) {
+			if err == nil {
+				w.begin(ctx, working, l, t)
+			} else if ctx.Err() == nil {
 				w.coordinator.log.Warn("look for submitted transfers", slog.Any("cause", err))
 			}
-			continue
+			if l.anew || ctx.Err() != nil {
+				break
+			}
 		}
-		if !w.submitted.reserve(t.ID) {
-			continue
-		}
-		select {
-		case w.slots <- struct{}{}:
-		case <-ctx.Done():
-			w.submitted.release(t.ID)
-			return
-		}
-		w.all.Add(1)
-		go func() {
-			defer func() { <-w.slots; w.submitted.release(t.ID); w.all.Done() }()
-			w.run(working, t)
-		}()
 	}
+	return l
 }
 
-// run runs one submitted transfer, unless another worker was first.
-func (w *worker) run(ctx context.Context, t mongostore.Transfer) {
-	ctx, cancel := context.WithTimeout(ctx, recoveryLimit) // then it goes on in the background, and others get its place
+// begin starts on a submitted transfer, unless it is in hand or there is no room for it.
+func (w *worker) begin(ctx, working context.Context, l *look, t mongostore.Transfer) {
+	if !w.submitted.reserve(t.ID) {
+		return
+	}
+	r := w.submitted.of(t)
+	if !l.enter(ctx, r) {
+		w.submitted.release(t.ID)
+		return
+	}
+	begun := w.coordinator.now()
+	w.all.Go(func() {
+		how := w.run(working, t)
+		w.submitted.leave(r, begun, how)
+		w.submitted.release(t.ID)
+	})
+}
+
+// run runs one submitted transfer, unless another worker was first, and returns what that tells of its route.
+func (w *worker) run(ctx context.Context, t mongostore.Transfer) ending {
+	limited, cancel := context.WithTimeout(ctx, recoveryLimit) // then it goes on in the background, and others get its place
 	defer cancel()
 	start := protocol.Start{Claiming: protocol.FromInitiated, Patient: true}
-	_, told, err := w.coordinator.try(ctx, attempt{transfer: t, start: start})
+	rec, told, err := w.coordinator.try(limited, attempt{transfer: t, start: start})
 	w.coordinator.log.Debug("ran a submitted transfer", slog.String("transfer", t.ID), slog.Bool("mine", told), slog.Any("error", err))
-}
-
-// inHand are the transfers that are worked on, by ID. The zero value is none.
-type inHand struct {
-	mu     sync.Mutex
-	busy   map[string]bool
-	routes routes // of those that are swept
-}
-
-// reserve takes a transfer in hand. It reports false for one that is.
-func (h *inHand) reserve(id string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.busy[id] {
-		return false
+	switch {
+	case told && (rec.State.Final() || rec.State == StateCommitted):
+		return asAlive
+	case told && gaveUp(ctx, err):
+		return asHanging
 	}
-	if h.busy == nil {
-		h.busy = map[string]bool{}
-	}
-	h.busy[id] = true
-	return true
+	return asNothing
 }
 
-func (h *inHand) release(id string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.busy, id)
-}
-
-// idle waits until it is time to look again.
-func (w *worker) idle(ctx context.Context) {
-	timer := time.NewTimer(pollPeriod)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-w.coordinator.wake:
-	case <-w.coordinator.engine.Closing():
-	case <-ctx.Done():
+// rest waits until it is time to look again. After a look that has left out what there is no room for it takes longer, since the server
+// has gone through all of that; meanwhile it starts on what is new, but for the routes on which older ones wait.
+func (w *worker) rest(ctx, working context.Context, l *look) {
+	c := w.coordinator
+	end, behind := c.now().Add(l.rest()), l.behind()
+	for c.rests(ctx, pollPeriod, c.wake) && len(behind) > 0 && c.now().Before(end) {
+		recent := w.submitted.look(takePatience)
+		recent.leaveOut(behind)
+		w.take(ctx, working, recent, c.now().Sub(l.begun)+recentMargin)
+		if !c.rests(ctx, recent.rest(), nil) {
+			return
+		}
 	}
 }

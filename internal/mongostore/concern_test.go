@@ -79,7 +79,7 @@ func (b *bank) everyTransfer(ctx context.Context) {
 		w := b.work(id, legs...)
 		_, err := s.InsertInitiated(ctx, &w.Transfer)
 		require.NoError(t, err)
-		for _, err := range s.Initiated(ctx) {
+		for _, err := range s.Initiated(ctx, 0) {
 			require.NoError(t, err)
 		}
 		perform(w, claim(protocol.FromInitiated))

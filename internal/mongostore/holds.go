@@ -5,7 +5,6 @@ import (
 	"iter"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -44,8 +43,9 @@ func (w *Work) post(mine bson.D) bson.D {
 	}
 }
 
-// Expired yields the holds that have expired and are not decided, the oldest first.
-func (s *Store) Expired(ctx context.Context) iter.Seq2[Transfer, error] {
+// Expired yields the holds that have expired and are not decided, the oldest first, but for those on
+// the given routes.
+func (s *Store) Expired(ctx context.Context, without ...Route) iter.Seq2[Transfer, error] {
 	filter := append(bson.D{{Key: "open", Value: true}}, expired()...)
-	return s.list(ctx, filter, options.Find().SetSort(oldestFirst("expiresAt")), CommandLimit)
+	return s.list(ctx, append(filter, s.off(without)...), searching("expiresAt"), CommandLimit)
 }

@@ -117,44 +117,59 @@ func anyHold() bson.E {
 	return bson.E{Key: "hold", Value: bson.D{{Key: "$in", Value: bson.A{nil, false, true}}}}
 }
 
-// Stalled yields the transfers that a takeover with this threshold would get, the oldest first.
-func (s *Store) Stalled(ctx context.Context, threshold time.Duration) iter.Seq2[Transfer, error] {
+// searchPage is how many transfers a search for work reads at once. Who finds that it can't begin
+// with them ends the search, and has read no more than that in vain.
+const searchPage = 256
+
+func searching(by string) *options.FindOptionsBuilder {
+	return options.Find().SetSort(bson.D{{Key: by, Value: 1}}).SetBatchSize(searchPage)
+}
+
+// Stalled yields the transfers that a takeover with this threshold would get, the oldest first, but
+// for those on the given routes.
+func (s *Store) Stalled(ctx context.Context, threshold time.Duration, without ...Route) iter.Seq2[Transfer, error] {
 	open := bson.E{Key: "open", Value: true}
 	plain := bson.D{open, noHold(), {Key: "epoch", Value: bson.D{{Key: "$ne", Value: 0}}}}
 	hold := bson.D{open, {Key: "hold", Value: true}, stateIn(protocol.Committed, protocol.Rollback)} // of holds that live there may be many
 	either := bson.D{{Key: "$or", Value: bson.A{append(plain, stalled(threshold)...), append(hold, standingStill(threshold)...)}}}
-	return s.list(ctx, either, options.Find().SetSort(oldestFirst("lastModified")), CommandLimit)
+	return s.list(ctx, append(either, s.off(without)...), searching("lastModified"), CommandLimit)
 }
 
 // Initiated yields transfers that wait for a worker and whose time has come, by the server's clock: first those that had to wait for
 // it, in that order, then the others, the oldest first. They are looked for apart, each in a part of the index: what is scheduled for
-// later, be it a hundred thousand, is not looked at.
-func (s *Store) Initiated(ctx context.Context) iter.Seq2[Transfer, error] {
-	waiting := func(more ...bson.E) bson.D {
-		return append(bson.D{
+// later, be it a hundred thousand, is not looked at. Those on the given routes are left out, and, if recent is positive, those that could
+// have been found for longer.
+func (s *Store) Initiated(ctx context.Context, recent time.Duration, without ...Route) iter.Seq2[Transfer, error] {
+	waiting := func(notBefore any, since string, more ...bson.D) bson.D {
+		if recent > 0 {
+			from := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", recent.Milliseconds()}}}
+			more = append(more, bson.D{{Key: "$gte", Value: bson.A{since, from}}})
+		}
+		filter := bson.D{
 			{Key: "open", Value: true}, noHold(), {Key: "epoch", Value: 0}, {Key: "state", Value: protocol.Initiated},
-		}, more...)
+			{Key: "notBefore", Value: notBefore},
+		}
+		if len(more) > 0 {
+			filter = append(filter, bson.E{Key: "$expr", Value: bson.D{{Key: "$and", Value: more}}})
+		}
+		return append(filter, s.off(without)...)
 	}
-	due := waiting(
-		bson.E{Key: "notBefore", Value: bson.D{{Key: "$type", Value: "date"}}},
-		bson.E{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$notBefore", "$$NOW"}}}},
-	)
-	atOnce := waiting(bson.E{Key: "notBefore", Value: nil})
+	isDue := bson.D{{Key: "$lte", Value: bson.A{"$notBefore", "$$NOW"}}}
+	due := waiting(bson.D{{Key: "$type", Value: "date"}}, "$notBefore", isDue)
+	atOnce := waiting(nil, "$createdAt")
 	return func(yield func(Transfer, error) bool) {
-		for t, err := range s.list(ctx, due, options.Find().SetSort(oldestFirst("notBefore")), CommandLimit) {
+		for t, err := range s.list(ctx, due, searching("notBefore"), CommandLimit) {
 			if !yield(t, err) {
 				return
 			}
 		}
-		for t, err := range s.list(ctx, atOnce, options.Find().SetSort(oldestFirst("createdAt")), CommandLimit) {
+		for t, err := range s.list(ctx, atOnce, searching("createdAt"), CommandLimit) {
 			if !yield(t, err) {
 				return
 			}
 		}
 	}
 }
-
-func oldestFirst(by string) bson.D { return bson.D{{Key: by, Value: 1}} }
 
 // list yields transfers page by page. After a document that can't be read the rest follows; any other error ends it. A limit, where
 // positive, is that of each command.

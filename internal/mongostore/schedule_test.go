@@ -26,7 +26,7 @@ func (b *bank) initiated(id string, notBefore time.Time) {
 func (b *bank) waiting() []string {
 	b.t.Helper()
 	var found []string
-	for transfer, err := range b.store.Initiated(b.t.Context()) {
+	for transfer, err := range b.store.Initiated(b.t.Context(), 0) {
 		require.NoError(b.t, err)
 		found = append(found, transfer.ID)
 	}

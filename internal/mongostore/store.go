@@ -59,10 +59,11 @@ type Store struct {
 	fences       *fenceCache
 	clock        serverClock
 	retention    *retention
-	asking       turns    // of those who ask for the server's time
-	fitting      sync.Map // by *mongo.Client, the fitting of those whose servers were asked whether they can be used
-	fitClients   sync.Map // the *mongo.Clients whose servers can be used, and whether they are mongos
-	apartPairs   sync.Map // the pairs of *mongo.Collections of one name that are not one collection
+	asking       turns                // of those who ask for the server's time
+	fitting      sync.Map             // by *mongo.Client, the fitting of those whose servers were asked whether they can be used
+	fitClients   sync.Map             // the *mongo.Clients whose servers can be used, and whether they are mongos
+	apartPairs   sync.Map             // the pairs of *mongo.Collections of one name that are not one collection
+	needs        map[Address][]string // the clusters that a place needs: see Route
 }
 
 // ledger is a collection of participants.
@@ -124,6 +125,7 @@ func New(config Config) (*Store, error) {
 			s.clusters = append(s.clusters, c)
 		}
 	}
+	s.needs = s.needsOf()
 	return s, nil
 }
 
