@@ -174,10 +174,9 @@ func (l *Lookout) glance(batch []*target) {
 		switch {
 		case err != nil:
 			l.show(t, mongostore.Sight{}, err, k)
+		case t.sight == nil && t.reads > 0: // the first read is on its way
 		case t.sight == nil || t.sight.Err != nil || t.sight.mark != marks[t.id]:
-			if t.reads == 0 {
-				l.ask(t)
-			}
+			l.ask(t)
 		default:
 			t.covered = max(t.covered, k.stream)
 		}
