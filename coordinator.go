@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -22,6 +23,8 @@ type Coordinator struct {
 	settings settings
 	store    *mongostore.Store
 	engine   *engine.Engine
+	lookout  *lookout.Lookout
+	lines    lines
 	log      *slog.Logger
 	now      func() time.Time
 	wake     chan struct{} // tells a worker of this process that something was submitted
@@ -62,6 +65,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		settings: s,
 		store:    store,
 		engine:   engine.New(store, s.logger, now, engine.Limits(s.group)),
+		lookout:  lookout.New(store, s.logger, now),
 		log:      s.logger,
 		now:      now,
 		wake:     make(chan struct{}, 1),
@@ -82,7 +86,9 @@ func (c *Coordinator) Setup(ctx context.Context) error {
 // Close stops taking work and waits for what was begun. When ctx ends first, the rest is stopped where it is, for recovery to finish,
 // and the error is that of ctx. A Run of this coordinator ends. The client is not disconnected.
 func (c *Coordinator) Close(ctx context.Context) error {
-	return c.engine.Close(ctx)
+	err := c.engine.Close(ctx)
+	c.lookout.Close(ctx)
+	return err
 }
 
 // ready refuses work on a closed coordinator, or on an unfit server of the transfers or of the named places. Its first call for each

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -18,39 +20,138 @@ const slowestPoll = 5
 // follow waits for a transfer that another execution runs, here or elsewhere, and runs it itself where that is its turn: when it
 // still waits for a worker, when it has stalled, or when it was never stored.
 func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer, holdFor time.Duration) (Record, error) {
-	var (
-		cause error
-		away  quiet
-	)
-	for n := 1; ; n++ {
-		stored, found, err := c.look(ctx, planned.ID)
-		tooLong := away.tooLong(c, err)
-		switch {
-		case errors.Is(err, mongostore.ErrUnreadable), c.engine.Closed():
-			return Record{}, inDoubt(planned.ID, because(c.closedError(), err))
-		case err != nil:
-			cause = latest(ctx, cause, err)
-		case found && !bytes.Equal(stored.Digest, planned.Digest):
-			return recordOf(stored), fmt.Errorf("transfer %q: %w", planned.ID, ErrIDConflict)
-		case found && c.answerable(ctx, stored):
-			return c.judge(stored, planned.Digest)
-		default:
-			if found && stored.Stuck != nil {
-				cause = stuckError(stored.Stuck.Message)
-			}
-			t, start, due := c.turn(ctx, stored, found, planned)
-			if !due {
-				break
-			}
-			rec, told, err := c.try(ctx, attempt{transfer: t, start: start, reason: reasonOf(start), holdFor: holdFor})
-			if told {
-				return rec, doubtful(planned.ID, err)
-			}
+	f := c.newFollower(planned, holdFor)
+	defer f.leave()
+	return f.follow(ctx)
+}
+
+// follower is one caller of a transfer. All callers of one ID in this process share the looks
+// at it. One of them at a time has the turn: only that one runs the transfer, or takes it
+// over. The others judge what is seen, each by its own digest, and are told at the same time
+// as the first; when it leaves, for whatever reason, the next one has the turn. What it was
+// told is never passed on: it may be true for that one only.
+type follower struct {
+	c       *Coordinator
+	planned mongostore.Transfer
+	holdFor time.Duration
+	line    *line
+	leads   bool // it has the turn
+	watch   *lookout.Watch
+	cause   error // the latest
+	away    quiet
+}
+
+func (c *Coordinator) newFollower(planned mongostore.Transfer, holdFor time.Duration) *follower {
+	return &follower{c: c, planned: planned, holdFor: holdFor, line: c.lines.join(planned.ID)}
+}
+
+// turnIsFree takes the turn if nobody has it.
+func (f *follower) turnIsFree() bool {
+	select {
+	case f.line.turn <- struct{}{}:
+		f.leads = true
+	default:
+	}
+	return f.leads
+}
+
+// leave lets the next one have the turn.
+func (f *follower) leave() {
+	if f.leads {
+		<-f.line.turn
+	}
+	f.c.lines.leave(f.planned.ID)
+}
+
+// follow looks at the transfer until something can be told. What ends it from outside leaves
+// doubt: somebody has stored the transfer, or may just be about to.
+func (f *follower) follow(ctx context.Context) (Record, error) {
+	f.watch = f.c.lookout.Watch(f.planned.ID)
+	defer f.watch.End()
+	seen, ended := f.watch.Look(ctx)
+	for n := 1; ended == nil; n++ {
+		if rec, told, err := f.weigh(ctx, seen); told {
+			return rec, err
 		}
-		if tooLong || !engine.Pause(ctx, min(n, slowestPoll)) {
-			return Record{}, inDoubt(planned.ID, because(ctx.Err(), cause))
+		seen, ended = f.next(ctx, seen, n)
+	}
+	return Record{}, inDoubt(f.planned.ID, because(because(ctx.Err(), f.c.closedError()), f.cause))
+}
+
+// weigh answers with what was seen, if it can, or goes on with the transfer, if it has the
+// turn and something is due. It reports false where nothing is told yet.
+func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) (Record, bool, error) {
+	c, id, stored := f.c, f.planned.ID, seen.Transfer
+	tooLong := f.away.tooLong(c, seen.Err)
+	switch {
+	case errors.Is(seen.Err, mongostore.ErrUnreadable), c.engine.Closed():
+		return Record{}, true, inDoubt(id, because(c.closedError(), seen.Err))
+	case seen.Err != nil:
+		f.cause = latest(ctx, f.cause, seen.Err)
+	case seen.Found && !bytes.Equal(stored.Digest, f.planned.Digest):
+		return recordOf(stored), true, fmt.Errorf("transfer %q: %w", id, ErrIDConflict)
+	case seen.Found && c.answerable(ctx, stored):
+		rec, err := c.judge(stored, f.planned.Digest)
+		return rec, true, err
+	default:
+		if seen.Found && stored.Stuck != nil {
+			f.cause = stuckError(stored.Stuck.Message)
+		}
+		t, start, due := c.turn(ctx, stored, seen.Found, f.planned)
+		if !f.leads || !due {
+			break
+		}
+		rec, told, err := c.try(ctx, attempt{transfer: t, start: start, reason: reasonOf(start), holdFor: f.holdFor})
+		if told {
+			return rec, true, doubtful(id, err)
 		}
 	}
+	if tooLong {
+		return Record{}, true, inDoubt(id, because(ctx.Err(), f.cause))
+	}
+	return Record{}, false, nil
+}
+
+// next waits until something else is seen, or the turn has come, or something is due for who
+// has it: then it looks again, since that may have changed. The error says that ctx has ended,
+// or the coordinator was closed.
+func (f *follower) next(ctx context.Context, seen *lookout.Sight, n int) (*lookout.Sight, error) {
+	for ; ; n++ {
+		var turn chan<- struct{}
+		pause := newPause(n)
+		if !f.leads {
+			turn = f.line.turn
+			pause.Stop()
+		}
+		select {
+		case <-seen.Replaced:
+			pause.Stop()
+			return f.watch.Latest(), nil
+		case turn <- struct{}{}:
+			f.leads = true
+			return f.watch.Look(ctx)
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, ctx.Err()
+		case <-f.c.engine.Closing():
+			pause.Stop()
+			return nil, ErrClosed
+		}
+		if seen.Err != nil {
+			continue
+		}
+		if _, _, due := f.c.turn(ctx, seen.Transfer, seen.Found, f.planned); due {
+			return f.watch.Look(ctx)
+		}
+	}
+}
+
+// newPause returns a timer for the pause after the n-th look: 5 ms at first, doubled up to
+// 80 ms, give or take a half.
+func newPause(n int) *time.Timer {
+	wait := 5 * time.Millisecond << min(n-1, slowestPoll-1)
+	return time.NewTimer(wait/2 + rand.N(wait))
 }
 
 // latest returns the latest cause; but of a look that the end of ctx has cut short it keeps what is known: that says more.

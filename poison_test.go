@@ -318,11 +318,11 @@ func (b *bank) waitInVain(opts ...transfer.Option) {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
 	defer cancel()
-	const seen = 5 // more than it takes to learn whose the transfer is
+	const seen = 3 // more than it takes to learn whose the transfer is
 	var looks atomic.Int32
 	monitor := &event.CommandMonitor{
 		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
-			if e.Reply.Lookup("cursor", "firstBatch", "0", "stuck").Type == bson.TypeEmbeddedDocument {
+			if e.Reply.Lookup("cursor", "firstBatch", "0", "stuckAt").Type == bson.TypeDateTime {
 				looks.Add(1)
 			}
 		},

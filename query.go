@@ -7,7 +7,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -65,13 +64,6 @@ func (c *Coordinator) storedBy(
 	return stored, nil
 }
 
-// getSoon is Get within the time of one command.
-func (c *Coordinator) getSoon(ctx context.Context, id string) (Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
-	defer cancel()
-	return c.Get(ctx, id)
-}
-
 // List yields the transfers that a query selects, newest first. A document that can't be read is yielded as an error, and the rest
 // follows; after any other error it ends. It waits for the server for as long as ctx lets it: a query that no index serves takes its time.
 func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error] {
@@ -120,60 +112,6 @@ func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
 		query.States = append(query.States, protocol.State(state))
 	}
 	return query, nil
-}
-
-// polls is how often Wait looks before it opens a change stream: most transfers are final by then.
-const polls = 4
-
-// Wait waits until a transfer is final and answers as Transfer would: with its record, and the error that it failed with. It follows the
-// server's change stream, or looks every now and then where there is none to be had. When ctx ends first, the error wraps
-// ErrInDoubt; one that had ended before anything was asked gives its own error alone.
-func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
-	if err := mongostore.CheckID(id); err != nil {
-		return Record{}, invalid("transfer: %w", err)
-	}
-	if c.engine.Closed() {
-		return Record{}, ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return Record{}, err
-	}
-	return c.await(ctx, id)
-}
-
-// await looks at a transfer until it is final.
-func (c *Coordinator) await(ctx context.Context, id string) (Record, error) {
-	change := func(context.Context) error { return errors.New("no stream yet") }
-	last := Record{ID: id}
-	var away quiet
-	for n := 1; ; n++ {
-		if n == polls {
-			// Opened before the look that follows: a change in between is not missed.
-			if watch, err := c.store.Watch(ctx, id); err == nil {
-				defer watch.End()
-				change = watch.Wait
-			}
-		}
-		rec, err := c.getSoon(ctx, id)
-		switch {
-		case errors.Is(err, mongostore.ErrUnreadable),
-			errors.Is(err, ErrTransferNotFound) && c.surelyMissing(ctx, id):
-			return rec, err
-		case c.engine.Closed():
-			return last, inDoubt(id, ErrClosed)
-		case err == nil && rec.State.Final():
-			return answered(rec)
-		}
-		if err == nil {
-			last = rec
-		}
-		if err == nil && change(ctx) == nil && ctx.Err() == nil {
-			continue
-		}
-		if away.tooLong(c, err) || !engine.Pause(ctx, min(n, slowestPoll)) {
-			return last, inDoubt(id, because(ctx.Err(), err))
-		}
-	}
 }
 
 // answered returns a final record as Transfer answers with it.

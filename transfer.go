@@ -155,13 +155,17 @@ func (c *Coordinator) wakeWorker() {
 }
 
 // complete runs a planned transfer, or finds out what became of the one that has its ID. A hold is held for as long as holdFor says.
+// Who finds others of this process at it follows them: a second execution would only find the ID taken.
 func (c *Coordinator) complete(ctx context.Context, planned mongostore.Transfer, holdFor time.Duration) (Record, error) {
-	a := attempt{transfer: planned, start: first(planned), holdFor: holdFor}
-	rec, told, err := c.try(ctx, a)
-	if told {
-		return rec, err
+	f := c.newFollower(planned, holdFor)
+	defer f.leave()
+	if f.turnIsFree() {
+		rec, told, err := c.try(ctx, attempt{transfer: planned, start: first(planned), holdFor: holdFor})
+		if told {
+			return rec, err
+		}
 	}
-	return c.follow(ctx, planned, holdFor)
+	return f.follow(ctx)
 }
 
 // first returns the start of the execution that stores a transfer.

@@ -41,13 +41,17 @@ func (b *bank) everyOperation(ctx context.Context) {
 	require.NoError(t, err)
 	_, _, err = s.GetAccount(ctx, "", "alice")
 	require.NoError(t, err)
-	watch, err := s.Watch(ctx, "order")
+	stream, err := s.Stream(ctx)
 	require.NoError(t, err)
-	require.NoError(t, watch.Wait(ctx))
-	watch.End()
-	for watch.Wait(ctx) == nil { // until the stream has been given back
-		continue
-	}
+	_, err = stream.Next(ctx)
+	require.NoError(t, err)
+	stream.Close(ctx)
+	_, err = s.GetTransfers(ctx, []string{"order", "another"})
+	require.NoError(t, err)
+	_, err = s.Glance(ctx, []string{"order", "another"})
+	require.NoError(t, err)
+	_, err = s.Existing(ctx, []string{"order", "another"})
+	require.NoError(t, err)
 
 	b.everyTransfer(ctx)
 	_, _, err = s.GetTransfer(ctx, "Success")
@@ -166,8 +170,8 @@ func (b *bank) checkConcerns(commands []*command) {
 			levels[level]++
 		}
 	}
-	// A look at a transfer, at an account, and one of a work that is not the owner, in both lives.
-	assert.Equal(b.t, 5, levels["linearizable"])
+	// A look at a transfer, at whether several exist, at an account, and one of a work that is not the owner, in both lives.
+	assert.Equal(b.t, 6, levels["linearizable"])
 	assert.Greater(b.t, levels["majority"], 10)
 	for _, name := range []string{"insert", "update", "findAndModify", "find", "aggregate"} {
 		assert.Contains(b.t, names(commands), name)

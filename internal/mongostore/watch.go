@@ -8,69 +8,67 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// watchTime is how long the server keeps a watcher waiting for a change before it answers that there was none.
+// watchTime is how long the server keeps a request for changes before it answers that
+// there was none.
 const watchTime = 500 * time.Millisecond
 
-// Watch tells of changes to one transfer's document.
-type Watch struct {
-	changes chan struct{} // the document may have changed; closed when the stream has come to its end
-	stop    context.CancelFunc
-}
+// ErrStreamEnded is returned for a stream whose collection was dropped, renamed or replaced.
+var ErrStreamEnded = errors.New("the stream has ended")
 
-// Watch begins to watch a transfer's document. End ends it.
-func (s *Store) Watch(ctx context.Context, transferID string) (*Watch, error) {
-	// A request for changes that is cut off leaves its cursor open on the server. So these go on without the caller.
-	watching, stop := context.WithCancel(context.WithoutCancel(detached(ctx)))
+// Stream tells which transfers have come to where somebody may be told: one is held, or
+// final. It belongs to one goroutine.
+type Stream struct{ changes *mongo.ChangeStream }
+
+// Stream opens a stream of the changes from now on. Close ends it.
+func (s *Store) Stream(ctx context.Context) (*Stream, error) {
+	const updated = "updateDescription.updatedFields."
+	final := bson.D{{Key: "$in", Value: bson.A{protocol.Success, protocol.Fail}}}
+	pipeline := bson.A{
+		bson.D{{Key: "$match", Value: bson.D{{Key: "$or", Value: bson.A{
+			bson.D{{Key: updated + "state", Value: final}},
+			bson.D{{Key: updated + "held", Value: true}},
+		}}}}},
+		bson.D{{Key: "$project", Value: bson.D{{Key: "documentKey", Value: 1}}}},
+	}
 	opening, cancel := withLimit(detached(ctx), CommandLimit)
 	defer cancel()
-	match := bson.D{{Key: "$match", Value: bson.D{{Key: "documentKey._id", Value: transferID}}}}
-	stream, err := s.majority.Watch(opening, bson.A{match}, options.ChangeStream().SetMaxAwaitTime(watchTime))
+	changes, err := s.majority.Watch(opening, pipeline, options.ChangeStream().SetMaxAwaitTime(watchTime))
 	if err != nil {
-		stop()
 		return nil, err
 	}
-	w := &Watch{changes: make(chan struct{}, 1), stop: stop}
-	go w.follow(watching, stream)
-	return w, nil
+	return &Stream{changes}, nil
 }
 
-// follow passes the changes on until the watch is ended, or the stream is: its collection was dropped, renamed or replaced.
-func (w *Watch) follow(watching context.Context, stream *mongo.ChangeStream) {
-	unstopped := context.WithoutCancel(watching)
-	defer close(w.changes)
-	defer func() {
-		closing, cancel := withLimit(unstopped, CommandLimit)
-		defer cancel()
-		_ = stream.Close(closing)
-	}()
-	for watching.Err() == nil {
-		asking, cancel := withLimit(unstopped, CommandLimit)
-		stream.TryNext(asking)
-		cancel()
-		if stream.Err() != nil || stream.ID() == 0 {
-			return
+// Next returns the transfers that have changed. It waits for half a second if there is none.
+// Where a server has gone the driver resumes the stream, so that nothing is missed; where
+// that is in vain there is an error.
+//
+// A request for changes that is cut off leaves its cursor open on the server: whoever wants
+// to end a stream lets Next return first.
+func (s *Stream) Next(ctx context.Context) (ids []string, err error) {
+	asking, cancel := withLimit(detached(ctx), CommandLimit)
+	defer cancel()
+	for s.changes.TryNext(asking) {
+		if id, ok := s.changes.Current.Lookup("documentKey", "_id").StringValueOK(); ok {
+			ids = append(ids, id)
 		}
-		select {
-		case w.changes <- struct{}{}:
-		default:
+		if s.changes.RemainingBatchLength() == 0 {
+			break
 		}
 	}
-}
-
-// Wait waits until the document may have changed, half a second at most.
-func (w *Watch) Wait(ctx context.Context) error {
-	select {
-	case _, open := <-w.changes:
-		if !open {
-			return errors.New("the stream has ended")
-		}
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	if s.changes.Err() == nil && s.changes.ID() == 0 {
+		return ids, ErrStreamEnded
 	}
+	return ids, s.changes.Err()
 }
 
-// End ends the watch. What it holds on the server is given back within half a second.
-func (w *Watch) End() { w.stop() }
+// Close gives back what the stream holds on the server.
+func (s *Stream) Close(ctx context.Context) {
+	closing, cancel := withLimit(context.WithoutCancel(detached(ctx)), CommandLimit)
+	defer cancel()
+	_ = s.changes.Close(closing)
+}
