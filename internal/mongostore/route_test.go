@@ -46,8 +46,8 @@ func (b *bank) scattered() *Store {
 	return s
 }
 
-// touching returns a transfer between ledgers that changes documents.
-func touching(ledgers, documents []string) Transfer {
+// needing returns a transfer between ledgers that changes documents.
+func needing(ledgers, documents []string) Transfer {
 	t := Transfer{ID: strings.Join(ledgers, "+") + "/" + strings.Join(documents, "+")}
 	for _, name := range ledgers {
 		t.Legs = append(t.Legs, Leg{Ledger: name})
@@ -63,7 +63,7 @@ func touching(ledgers, documents []string) Transfer {
 func TestRouteOf(t *testing.T) {
 	t.Parallel()
 	s := newBank(t).scattered()
-	on := func(ledgers, documents []string) Route { return s.RouteOf(touching(ledgers, documents)) }
+	on := func(ledgers, documents []string) Route { return s.RouteOf(needing(ledgers, documents)) }
 	assert.Equal(t, Route(""), on([]string{"", "near"}, []string{"notes"}))
 	assert.Equal(t, Route(""), on([]string{"", "unknown"}, []string{"unknown"}))
 	assert.Equal(t, on([]string{"x"}, nil), on([]string{"more x", "x", ""}, nil))
@@ -91,7 +91,7 @@ func TestSearchWithoutRoutes(t *testing.T) {
 	var routes []Route
 	for _, ledgers := range subsets("", "near", "x", "more x", "y\", \"y", "z", "unknown") {
 		for _, documents := range subsets("notes", "orders", "x") {
-			transfer := touching(ledgers, documents)
+			transfer := needing(ledgers, documents)
 			byID[transfer.ID] = transfer
 			if r := s.RouteOf(transfer); !slices.Contains(routes, r) {
 				routes = append(routes, r)
