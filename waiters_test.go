@@ -427,7 +427,7 @@ func TestNextCallerGoesOn(t *testing.T) {
 
 	first, leave := context.WithCancelCause(t.Context())
 	leader := callAll(1, func(int) (transfer.Record, error) { return c.Transfer(first, move("t", "a", "b", 10)) })
-	require.Eventually(t, func() bool { return strings.Contains(stacks(), "engine.(*Engine).admit") }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(stacks(), "engine.(*gate).enter") }, time.Minute, time.Millisecond)
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, err = c.Transfer(short, move("t", "a", "b", 10))
