@@ -17,6 +17,8 @@ const (
 	runShare = 4
 	// smallShare is what each run may have of a command in any case.
 	smallShare = 4
+	// plainTasks is how many tasks of one run count when lanes are compared.
+	plainTasks = 4
 )
 
 // task is a request of a run, in the queue of a lane or on its way.
@@ -258,5 +260,9 @@ func (l *lane) urgency(begun int) int {
 	case l.claims && begun > l.window.size:
 		return 1
 	}
-	return l.ready
+	return l.backlog()
 }
+
+// backlog returns how many tasks are ready, of which each run's count up to a bound: a transfer of a thousand
+// legs does not make its lane the one that goes first.
+func (l *lane) backlog() int { return min(l.ready, plainTasks*l.queue.length()) }

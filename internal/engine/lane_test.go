@@ -286,7 +286,7 @@ func TestRunsShareACommand(t *testing.T) {
 // Where a command can't carry more, what is left of a run goes first in the next one.
 func TestFullCommand(t *testing.T) {
 	e := still(t)
-	e.limits.MaxBatch = 8
+	e.limits.MaxBatch = 8 // of which a run has 2
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		e.enqueue(bigRun(t, e, id, 2).tasks)
 	}
@@ -366,4 +366,17 @@ func TestHopelessClaimIsNotSent(t *testing.T) {
 	e.begun = 0
 	queued(t, e, "first", insert()).caller = ctx
 	require.Equal(t, []string{"first"}, transfersOf(e.take(s, false)), "hardly anything is under way")
+}
+
+// A transfer of many legs does not make its lane the one that goes first, nor claims wait.
+func TestBigRunDoesNotPressItsLane(t *testing.T) {
+	e := still(t)
+	e.limits.MaxBatch = 64
+	e.enqueue(bigRun(t, e, "big", 300).tasks)
+	for i := range plainTasks + 1 {
+		queued(t, e, fmt.Sprint("claim", i), insert())
+	}
+	s := quiet(e)
+	require.Len(t, transfersOf(e.take(s, false)), plainTasks+1)
+	require.Equal(t, "big", transfersOf(e.take(s, false))[0])
 }

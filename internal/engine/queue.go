@@ -47,7 +47,9 @@ type queue struct {
 	begin int // of those that are still in it
 }
 
-func (q *queue) empty() bool { return q.begin == len(q.heads) }
+func (q *queue) empty() bool { return q.length() == 0 }
+
+func (q *queue) length() int { return len(q.heads) - q.begin }
 
 func (q *queue) push(head *task) {
 	if q.begin > len(q.heads)/2 { // each is moved once, on average

@@ -147,7 +147,7 @@ func (s *server) first() *lane {
 	begun := 0
 	for _, l := range s.lanes {
 		if !l.claims {
-			begun += l.ready
+			begun += l.backlog()
 		}
 	}
 	var first *lane
