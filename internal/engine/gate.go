@@ -39,7 +39,7 @@ func newGate(size int, several bool) *gate {
 func (g *gate) enter(ctx context.Context, closing <-chan struct{}, clusters []mongostore.Cluster) error {
 	g.mu.Lock()
 	l := g.line(clusters)
-	if l.waiting.Len() == 0 && g.admits(clusters) {
+	if g.admits(clusters) { // so nobody waits in its line: whoever could enter has
 		g.take(clusters)
 		g.mu.Unlock()
 		return nil

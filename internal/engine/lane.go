@@ -30,6 +30,11 @@ type task struct {
 	next    *task // in its chain
 }
 
+// answered reports whether the server has said what became of the task.
+func (t *task) answered() bool {
+	return t.Answer.Result != protocol.Unknown && t.Answer.Result != protocol.NotSent
+}
+
 // lane gathers requests that can go out in one command. What is about a document that is in a command on
 // its way is parked by that document: so to take a command costs what it carries, however much is waiting.
 type lane struct {
@@ -144,7 +149,6 @@ type command struct {
 	sent     time.Time
 	answers  int  // that its lane had got when it was sent
 	gaveWay  bool // it is overdue, and others go out in its place
-	answered bool // it is back, and the server has said what became of it
 	back     bool
 }
 

@@ -363,7 +363,7 @@ func TestHopelessClaimIsNotSent(t *testing.T) {
 	<-r.answered
 	require.ErrorIs(t, r.failure, ErrNothingSent)
 
-	e.begun = 0
+	e.begun, e.pace.rate = fewBegun-1, 0.001
 	queued(t, e, "first", insert()).caller = ctx
 	require.Equal(t, []string{"first"}, transfersOf(e.take(s, false)), "hardly anything is under way")
 }
@@ -379,4 +379,51 @@ func TestBigRunDoesNotPressItsLane(t *testing.T) {
 	s := quiet(e)
 	require.Len(t, transfersOf(e.take(s, false)), plainTasks+1)
 	require.Equal(t, "big", transfersOf(e.take(s, false))[0])
+}
+
+// An execution that pauses lets others pass while nothing of it is stored, waits for a place again after that,
+// and gives it back when it ends.
+func TestWhoPausesLetsOthersPass(t *testing.T) {
+	e, w := away(t)
+	e.gate = newGate(1, false)
+	e.now = func() time.Time { return time.Unix(0, 0) } // never gives up by itself
+	ended := make(chan error, 2)
+	ctx, leave := context.WithCancel(t.Context())
+	for _, w := range []*mongostore.Work{w, workFor(t, e, "other")} {
+		go func() {
+			_, err := e.Execute(ctx, w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
+			ended <- err
+		}()
+	}
+	require.Eventually(t, func() bool { return executions(e, "t")+executions(e, "other") == 2 }, eventually, tick)
+	leave()
+	require.ErrorIs(t, <-ended, ErrNothingSent)
+	require.ErrorIs(t, <-ended, ErrNothingSent)
+	require.NoError(t, e.Close(t.Context()))
+	require.Equal(t, 1, e.gate.free)
+}
+
+// One that has sent a claim keeps its place while it pauses.
+func TestWhoHasSentAClaimKeepsItsPlace(t *testing.T) {
+	for _, sent := range []bool{false, true} {
+		e := still(t)
+		r := queued(t, e, "t", insert())
+		r.admitted, r.sent = true, sent
+		e.gate.free--
+		e.letPass(r)
+		require.Equal(t, sent, r.admitted)
+		require.Equal(t, sent, e.gate.free < e.limits.MaxPending)
+	}
+}
+
+// An execution that nobody waits for any more ends, unless a claim of its own may be stored.
+func TestClaimInDoubtGoesOn(t *testing.T) {
+	for _, result := range []protocol.Result{protocol.NotSent, protocol.Unknown} {
+		r := &run{execution: protocol.New(protocol.Start{Claiming: protocol.TakeOver}, 0), work: &mongostore.Work{}}
+		operations, err := r.execution.Next()
+		require.NoError(t, err)
+		r.execution.Observe(operations[0], protocol.Answer{Result: result})
+		r.abandon()
+		require.Equal(t, result == protocol.Unknown, r.mayGoOn())
+	}
 }

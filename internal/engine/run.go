@@ -253,12 +253,9 @@ func (e *Engine) conclude(r *run) {
 	go e.resume(r, wait)
 }
 
-// resume goes on with a run after a pause. One that has claimed, or may have, keeps its place meanwhile: what
-// is stored and unfinished is bounded. One that has not lets others pass, and waits for a place again.
+// resume goes on with a run after a pause.
 func (e *Engine) resume(r *run, wait time.Duration) {
-	if !r.hasSent() {
-		e.leave(r)
-	}
+	e.letPass(r)
 	sleep(e.base, wait)
 	if !r.admitted {
 		if err := e.gate.enter(r.caller, e.closing, r.clusters); err != nil {
@@ -271,11 +268,15 @@ func (e *Engine) resume(r *run, wait time.Duration) {
 	e.startAll(nil)
 }
 
-// hasSent reports whether a claim was handed to the store.
-func (r *run) hasSent() bool {
+// letPass gives the place of a run that pauses to another one, for as long as nothing of it can be stored. One
+// that has claimed, or may have, keeps its place: what is stored and unfinished is bounded.
+func (e *Engine) letPass(r *run) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.sent
+	sent := r.sent
+	r.mu.Unlock()
+	if !sent {
+		e.leave(r)
+	}
 }
 
 // gaveUp returns the error of an execution that ends without a claim.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
-	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
 // server is one cluster. While as many commands as may be are on their way to it, the next ones gather;
@@ -203,10 +202,7 @@ func (e *Engine) back(c *command) bool {
 // judge learns from how a command went.
 func (c *command) judge(now time.Time) {
 	l := c.lane
-	c.answered = slices.ContainsFunc(c.tasks, func(t *task) bool {
-		return t.Answer.Result != protocol.Unknown && t.Answer.Result != protocol.NotSent
-	})
-	if c.answered {
+	if slices.ContainsFunc(c.tasks, (*task).answered) {
 		l.answers++
 		l.window.answered(now.Sub(c.sent), c.full)
 		return

@@ -15,7 +15,7 @@ type suspect struct {
 	lane    *lane
 	subject mongostore.Subject
 	overdue int  // commands about it that are overdue
-	guilty  bool // a command was given up at it, and none about it alone was answered since
+	guilty  bool // a command was given up at it, and none about it was answered since
 	waiting chain
 	queued  bool // it is in its server's line
 }
@@ -63,7 +63,7 @@ func (c *command) acquit() {
 		if c.gaveWay {
 			s.overdue--
 		}
-		if c.apart && c.answered {
+		if t.answered() {
 			s.guilty = false
 		}
 	}

@@ -88,7 +88,8 @@ func TestGuiltyStaysApart(t *testing.T) {
 	for range 2 {
 		apart := e.take(s, true)
 		require.Equal(t, []string{"more"}, transfersOf(apart))
-		size := apart.lane.window.size
+		const size = 100
+		apart.lane.window.size = size
 		apart.answer(protocol.Unknown, heldUp())
 		apart.tasks[0].Suspect = true
 		e.back(apart)
@@ -177,4 +178,22 @@ func TestSilence(t *testing.T) {
 		}
 		require.Equal(t, want, c.lane.window.size)
 	}
+}
+
+// No more than MaxInFlight commands about suspects are out.
+func TestCommandsApartAreBounded(t *testing.T) {
+	e := still(t)
+	r := queued(t, e, "locked", on(protocol.Prepare, 0))
+	s := quiet(e)
+	c := e.take(s, false)
+	c.answer(protocol.Unknown, heldUp())
+	r.tasks[0].Suspect = true
+	e.back(c)
+	s.max, s.out, s.apart = 2, 2, 2
+	queued(t, e, "more", on(protocol.Prepare, 0))
+	require.Len(t, s.suspects, 1)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.start(s)
+	require.Equal(t, []int{2, 2}, []int{s.out, s.apart})
 }
