@@ -17,13 +17,16 @@ FUZZ := $(addprefix internal/money:,FuzzParse FuzzJSON FuzzFromBSON FuzzArithmet
 
 .PHONY: test race demo stories bench claims bench-quick simulate search teeth chaos overload fuzz lint vulncheck
 
+# What compares rates comes last, and has the machine to itself.
 test: ## all tests, on a real MongoDB server
-	go run ./internal/mongotest/withmongo go test -p 3 -timeout 30m ./...
+	go run ./internal/mongotest/withmongo sh -ec ' \
+		go test -p 3 -timeout 40m $$(go list ./... | grep -v /internal/overload); \
+		go test -timeout 10m ./internal/overload/...'
 
 # Without the mutants, which are other binaries, the search and the random runs, which share nothing, and the crash table, which does one thing after
-# the other; and without chaos: the driver closes connections that are in use when a server goes.
+# the other; without chaos: the driver closes connections that are in use when a server goes; and without overload, which compares rates.
 race: ## the same under the race detector, which needs a C compiler
-	go run ./internal/mongotest/withmongo go test -race -short -p 3 -timeout 30m -skip "TestMutantsAreCaught|TestNoInterleavingBreaksTheInvariants|TestRandomRunsKeepTheInvariants|TestEveryMessageMayFail" $$(go list ./... | grep -v /internal/chaos)
+	go run ./internal/mongotest/withmongo go test -race -short -p 3 -timeout 30m -skip "TestMutantsAreCaught|TestNoInterleavingBreaksTheInvariants|TestRandomRunsKeepTheInvariants|TestEveryMessageMayFail" $$(go list ./... | grep -v -e /internal/chaos -e /internal/overload)
 
 demo: ## the story on the terminal
 	cd examples/demo && go run .

@@ -227,7 +227,7 @@ func (l *Ledger) untilKnown(
 	}
 	var try persistence
 	for try.again(ctx, l.coordinator) {
-		limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+		limited, cancel := l.coordinator.store.WithLimit(ctx, mongostore.CommandLimit)
 		done, result, err := attempt(limited)
 		cancel()
 		switch {

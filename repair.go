@@ -255,7 +255,7 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 	}
 	var try persistence
 	for try.again(ctx, c) {
-		limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+		limited, cancel := c.store.WithLimit(ctx, mongostore.CommandLimit)
 		done, result, err := c.tryToRepairOpen(limited, id)
 		cancel()
 		if done {

@@ -263,6 +263,7 @@ func TestRunsShareACommand(t *testing.T) {
 	big := bigRun(t, e, "big", 300)
 	e.enqueue(big.tasks)
 	s := quiet(e)
+	s.lanes[0].window.size = 512
 	require.Equal(t, map[string]int{"big": 128}, carried(e.take(s, false)), "it is alone")
 	for i := range 8 {
 		e.enqueue(bigRun(t, e, fmt.Sprint("few", i), 1).tasks)

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 
@@ -71,7 +70,7 @@ func (e *Engine) storeObstacles(runs []*run) {
 	for i, r := range runs {
 		list[i], _ = r.obstacle()
 	}
-	limited, cancel := context.WithTimeout(e.base, mongostore.CommandLimit)
+	limited, cancel := e.store.WithLimit(e.base, mongostore.CommandLimit)
 	defer cancel()
 	if err := e.store.NoteObstacles(limited, list); err != nil {
 		e.log.Warn("why transfers are stuck could not be stored", slog.Int("transfers", len(runs)), slog.Any("cause", err))

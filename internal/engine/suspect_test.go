@@ -174,7 +174,7 @@ func TestSilence(t *testing.T) {
 		e.back(c)
 		want := 1
 		if others {
-			want = e.limits.MaxBatch / 2
+			want = firstSize / 2
 		}
 		require.Equal(t, want, c.lane.window.size)
 	}

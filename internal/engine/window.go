@@ -9,7 +9,9 @@ const (
 	// answer, and the rest for the server.
 	shortestLimit = 1750 * time.Millisecond
 	longestLimit  = 5 * time.Second
-	// growth is by how many requests a command may grow after one that was answered.
+	// firstSize is how many requests a command may carry before it is known how quick the server is.
+	firstSize = 64
+	// growth is by how many requests a command may grow after one that was answered, at least.
 	growth = 32
 	// longShot is the how manieth time-out in a row gives the next command all the time there is: a
 	// server that needs longer than the usual limit would otherwise never be heard.
@@ -20,16 +22,20 @@ const (
 
 // window paces the commands of one lane, as TCP paces its segments: by additive increase and
 // multiplicative decrease of what a command carries (V. Jacobson, "Congestion avoidance and control",
-// 1988; RFC 5681, section 3.1), and by timers that follow the times that answers took (RFC 6298).
+// 1988; RFC 5681, section 3.1), with a slow start, in which it doubles, and by timers that follow the times that
+// answers took (RFC 6298).
 type window struct {
 	largest   int // requests in a command, at most
 	size      int // requests in the next one, at most
+	threshold int // up to which the size doubles
 	mean      time.Duration
 	deviation time.Duration
 	timeouts  int // since the last answer
 }
 
-func newWindow(largest int) window { return window{largest: largest, size: largest} }
+func newWindow(largest int) window {
+	return window{largest: largest, size: min(firstSize, largest), threshold: largest}
+}
 
 // answered takes in that a command was answered, in what time, and whether it was as large as it could be.
 func (w *window) answered(took time.Duration, full bool) {
@@ -40,7 +46,11 @@ func (w *window) answered(took time.Duration, full bool) {
 		w.mean += (took - w.mean) / 8
 	}
 	w.timeouts = 0
-	if full {
+	switch {
+	case !full:
+	case w.size < w.threshold:
+		w.size = min(w.size+max(w.size, growth), w.threshold)
+	default:
 		w.size = min(w.size+growth, w.largest)
 	}
 }
@@ -49,6 +59,7 @@ func (w *window) answered(took time.Duration, full bool) {
 func (w *window) late() {
 	w.timeouts++
 	w.size = max(w.size/2, 1)
+	w.threshold = max(w.size, growth)
 }
 
 // silent takes in that a command was given up and no other of the lane was answered since it was sent. The

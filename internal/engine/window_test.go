@@ -7,10 +7,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Commands shrink by half with each time-out and grow by a constant with each answer to a full one, within
-// their bounds.
+// Commands begin small, double until a time-out, shrink by half with each and grow by a constant with each answer
+// to a full one, within their bounds.
 func TestWindowGrowsAndShrinks(t *testing.T) {
 	w := newWindow(512)
+	var sizes []int
+	for range 4 {
+		sizes = append(sizes, w.size)
+		w.answered(time.Millisecond, true)
+	}
+	require.Equal(t, []int{64, 128, 256, 512}, sizes)
 	require.Equal(t, 512, w.size)
 	w.late()
 	require.Equal(t, 256, w.size)
@@ -27,7 +33,22 @@ func TestWindowGrowsAndShrinks(t *testing.T) {
 	w.late()
 	require.Equal(t, 1, w.size)
 	w.answered(time.Millisecond, true)
-	require.Equal(t, 1+growth, w.size)
+	require.Equal(t, growth, w.size)
+	require.Equal(t, 8, newWindow(8).size)
+}
+
+// After a silence it doubles again up to half of what was too much.
+func TestWindowAfterSilence(t *testing.T) {
+	w := newWindow(512)
+	w.size = 512
+	w.late()
+	w.silent()
+	sizes := []int{}
+	for range 6 {
+		w.answered(time.Millisecond, true)
+		sizes = append(sizes, w.size)
+	}
+	require.Equal(t, []int{33, 66, 132, 256, 288, 320}, sizes)
 }
 
 // A command is overdue, and given up, by what answers have taken lately: on a slow server later than on a

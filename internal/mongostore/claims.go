@@ -155,7 +155,7 @@ func (s *Store) insertClaimed(ctx context.Context, requests []*Request) {
 
 // InsertInitiated stores a transfer for a worker. NotMatched: the ID is taken.
 func (s *Store) InsertInitiated(ctx context.Context, t *Transfer) (protocol.Result, error) {
-	ctx, cancel := withLimit(detached(ctx), CommandLimit)
+	ctx, cancel := s.WithLimit(detached(ctx), CommandLimit)
 	defer cancel()
 	now, err := s.serverTime(ctx)
 	if err != nil {
