@@ -43,8 +43,6 @@ type Engine struct {
 	all     sync.WaitGroup      // executions
 	lanes   map[mongostore.Lane]*lane
 	servers map[mongostore.Cluster]*server
-	begun   int  // executions that have sent a claim and are not at their end
-	pace    pace // of these
 }
 
 // Limits bound what is under way at once. All are positive.
@@ -185,9 +183,9 @@ func (e *Engine) finish(r *run) {
 	defer e.mu.Unlock()
 	transferID := r.work.Transfer.ID
 	if !r.begun.IsZero() {
-		e.begun--
 		now := e.now()
-		e.pace.took(now.Sub(r.begun), now)
+		r.line.pace.begun--
+		r.line.pace.took(now.Sub(r.begun), now)
 	}
 	here := e.running[transferID]
 	here.n--

@@ -29,18 +29,19 @@ type gate struct {
 type line struct {
 	clusters []mongostore.Cluster
 	waiting  list.List // of chan struct{}, each closed when its execution is admitted
+	passed   int       // how often others were admitted to one of its clusters since somebody waits
+	pace     pace      // of those that were admitted; the engine's lock guards it
 }
 
 func newGate(size int, several bool) *gate {
 	return &gate{free: size, several: several, taken: map[mongostore.Cluster]int{}}
 }
 
-// enter waits for a place. The error is ErrClosed, or that of ctx.
-func (g *gate) enter(ctx context.Context, closing <-chan struct{}, clusters []mongostore.Cluster) error {
+// enter waits for a place in a line. The error is ErrClosed, or that of ctx.
+func (g *gate) enter(ctx context.Context, closing <-chan struct{}, l *line) error {
 	g.mu.Lock()
-	l := g.line(clusters)
-	if g.admits(clusters) { // so nobody waits in its line: whoever could enter has
-		g.take(clusters)
+	if g.admits(l.clusters, 0) { // so nobody waits in its line: whoever could enter has
+		g.take(l.clusters)
 		g.mu.Unlock()
 		return nil
 	}
@@ -68,11 +69,11 @@ func (g *gate) enter(ctx context.Context, closing <-chan struct{}, clusters []mo
 }
 
 // leave gives a place back, and admits those who may have it.
-func (g *gate) leave(clusters []mongostore.Cluster) {
+func (g *gate) leave(l *line) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.free++
-	for _, c := range clusters {
+	for _, c := range l.clusters {
 		g.taken[c]--
 	}
 	g.admitNext()
@@ -84,27 +85,50 @@ func (g *gate) admitNext() {
 		l := g.lines[g.turn%len(g.lines)]
 		g.turn++
 		first := l.waiting.Front()
-		if first == nil || !g.admits(l.clusters) {
+		if first == nil || !g.admits(l.clusters, l.tolerance()) {
 			passed++
 			continue
 		}
 		passed = 0
 		g.take(l.clusters)
+		g.passes(l)
 		if admitted, ok := l.waiting.Remove(first).(chan struct{}); ok {
 			close(admitted)
 		}
 	}
 }
 
+// passes counts an admission for those who wait for one of the same clusters.
+func (g *gate) passes(admitted *line) {
+	admitted.passed = 0
+	for _, l := range g.lines {
+		shares := slices.ContainsFunc(l.clusters, func(c mongostore.Cluster) bool { return slices.Contains(admitted.clusters, c) })
+		if l != admitted && l.waiting.Len() > 0 && shares {
+			l.passed++
+		}
+	}
+}
+
+// tolerance returns how many more than are free a cluster of the line may have. Where the lines of two clusters
+// are never empty, each place that one of them gives back is taken by the next of the same: both never have
+// room at once, and those who need both would wait for ever. After as many admissions as they need clusters
+// it is their turn.
+func (l *line) tolerance() int {
+	if len(l.clusters) > 1 && l.passed >= len(l.clusters) {
+		return 1
+	}
+	return 0
+}
+
 // admits reports whether an execution that touches these clusters may have a place now.
-func (g *gate) admits(clusters []mongostore.Cluster) bool {
+func (g *gate) admits(clusters []mongostore.Cluster, tolerance int) bool {
 	if g.free == 0 {
 		return false
 	}
 	if !g.several {
 		return true
 	}
-	return !slices.ContainsFunc(clusters, func(c mongostore.Cluster) bool { return g.taken[c] >= g.free })
+	return !slices.ContainsFunc(clusters, func(c mongostore.Cluster) bool { return g.taken[c] >= g.free+tolerance })
 }
 
 func (g *gate) take(clusters []mongostore.Cluster) {
@@ -116,6 +140,8 @@ func (g *gate) take(clusters []mongostore.Cluster) {
 
 // line returns where those wait who touch these clusters. There are few: one for each set of clusters.
 func (g *gate) line(clusters []mongostore.Cluster) *line {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	for _, l := range g.lines {
 		if slices.Equal(l.clusters, clusters) {
 			return l

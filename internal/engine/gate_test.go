@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func clustersOf(t *testing.T, n int) [][]mongostore.Cluster {
 // fill lets executions in until no more may enter, and returns how many that are.
 func fill(g *gate, clusters []mongostore.Cluster) int {
 	for n := 0; ; n++ {
-		if !g.admits(clusters) {
+		if !g.admits(clusters, 0) {
 			return n
 		}
 		g.take(clusters)
@@ -48,7 +49,7 @@ func TestPlacesAreShared(t *testing.T) {
 	require.Equal(t, 15, fill(g, clusters[1]))
 	require.Equal(t, 8, fill(g, clusters[2]), "half of what is free")
 	for range 15 {
-		g.leave(clusters[1])
+		g.leave(g.line(clusters[1]))
 	}
 	require.Zero(t, fill(g, clusters[0]), "it has more than are free")
 	require.Equal(t, 7, fill(g, slices.Concat(clusters[1], clusters[2])), "each of both must have room")
@@ -71,7 +72,7 @@ func TestWaitingForAPlace(t *testing.T) {
 		l := g.line(clusters)
 		waiting := l.waiting.Len()
 		entered := make(chan error, 1)
-		go func() { entered <- g.enter(ctx, closing, clusters) }()
+		go func() { entered <- g.enter(ctx, closing, l) }()
 		require.Eventually(t, func() bool {
 			g.mu.Lock()
 			defer g.mu.Unlock()
@@ -84,14 +85,61 @@ func TestWaitingForAPlace(t *testing.T) {
 	third := enter(t.Context(), clusters[1])
 	leave()
 	require.ErrorIs(t, <-first, ErrNothingSent)
-	g.leave(clusters[1])
+	g.leave(g.line(clusters[1]))
 	require.NoError(t, <-third, "the other cluster's may not enter yet")
 	require.Empty(t, second)
-	g.leave(clusters[0])
+	g.leave(g.line(clusters[0]))
 	require.NoError(t, <-second)
 	last := enter(t.Context(), clusters[0])
 	close(closing)
 	require.ErrorIs(t, <-last, ErrClosed)
 	require.Equal(t, 1, g.free)
 	require.Equal(t, 2, g.taken[clusters[0][0]])
+}
+
+// Where the places are never enough for all, each line has its part of them, and also those who need two
+// clusters at once; and in a gate of few places those don't have all of them.
+func TestNoLineStarvesAtTheGate(t *testing.T) {
+	clusters := clustersOf(t, 2)
+	for _, size := range []int{8, 2046, 2047, 2048} {
+		g := newGate(size, true)
+		lines := []*line{g.line(clusters[0]), g.line(clusters[1]), g.line(slices.Concat(clusters...))}
+		var inside []*line
+		admitted := map[*line]int{}
+		refill := func() {
+			for _, l := range lines {
+				for l.waiting.Len() < 2 {
+					l.waiting.PushBack(make(chan struct{}))
+				}
+			}
+		}
+		before := func() []int { return []int{lines[0].waiting.Len(), lines[1].waiting.Len(), lines[2].waiting.Len()} }
+		enter := func(admit func()) {
+			had := before()
+			admit()
+			for i, n := range before() {
+				for range had[i] - n {
+					inside = append(inside, lines[i])
+					admitted[lines[i]]++
+				}
+			}
+			refill()
+		}
+		refill()
+		for range size {
+			enter(g.admitNext)
+		}
+		clear(admitted)
+		dice := rand.New(rand.NewPCG(1, uint64(size)))
+		for range 10_000 {
+			i := dice.IntN(len(inside))
+			leaving := inside[i]
+			inside[i] = inside[len(inside)-1]
+			inside = inside[:len(inside)-1]
+			enter(func() { g.leave(leaving) })
+		}
+		for i, l := range lines {
+			require.Greater(t, admitted[l], 1000, "line %d of a gate of %d", i, size)
+		}
+	}
 }

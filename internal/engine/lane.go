@@ -144,7 +144,8 @@ type command struct {
 	tasks    []*task
 	requests []*mongostore.Request
 	apart    bool // it is about a suspect alone
-	full     bool // it carries as much as it may
+	trial    bool // and that one was held up alone before
+	full     bool // it carries as much as it may, or as its runs may have of it
 	watch    *time.Timer
 	sent     time.Time
 	answers  int  // that its lane had got when it was sent
@@ -201,7 +202,7 @@ func (c *command) release() {
 // next takes a command off the queue, nil if nothing may go out. A run has no more than a quarter of what a
 // command may carry, and beside others, of which so many are under way, no more than a small share of that, or
 // a quarter of what the command does carry. A claim that mayClaim refuses is left out.
-func (l *lane) next(others int, mayClaim func(*run) bool) *command {
+func (l *lane) next(others int, mayClaim func(*task) bool) *command {
 	if l.ready == 0 {
 		return nil
 	}
@@ -229,23 +230,24 @@ func (l *lane) next(others int, mayClaim func(*run) bool) *command {
 	for _, rest := range beyond {
 		if rest = l.load(c, rest, min(size, len(c.tasks)+more), mayClaim); rest != nil {
 			l.queue.push(rest)
+			c.full = true
 		}
 	}
 	if len(c.tasks) == 0 {
 		return nil
 	}
-	c.full = len(c.tasks) == size
+	c.full = c.full || len(c.tasks) == size
 	c.begin()
 	return c
 }
 
 // load moves a run's tasks into a command until that has so many, and returns what is left of them.
-func (l *lane) load(c *command, t *task, limit int, mayClaim func(*run) bool) *task {
+func (l *lane) load(c *command, t *task, limit int, mayClaim func(*task) bool) *task {
 	for t != nil && len(c.tasks) < limit && c.mayCarry(t) {
 		rest := t.next
 		t.next = nil
 		l.ready--
-		if !l.waits(t) && (!l.claims || mayClaim(t.run)) {
+		if !l.waits(t) && (!l.claims || mayClaim(t)) {
 			c.tasks = append(c.tasks, t)
 		}
 		t = rest

@@ -40,7 +40,7 @@ func queued(t *testing.T, e *Engine, id string, op protocol.Operation) *run {
 	w := workFor(t, e, id)
 	r := &run{
 		work: w, execution: protocol.New(protocol.Start{Claiming: protocol.Insert}, 2), until: protocol.Success,
-		values: t.Context(), caller: t.Context(), answered: make(chan struct{}),
+		values: t.Context(), caller: t.Context(), answered: make(chan struct{}), line: e.gate.line(nil),
 	}
 	require.NoError(t, e.begin(id))
 	r.tasks = []task{{Request: mongostore.Request{Work: w, Op: op}, run: r, subject: mongostore.SubjectOf(w, op)}}
@@ -341,45 +341,64 @@ func TestWhatIsBegunGoesFirst(t *testing.T) {
 	require.Equal(t, []string{"claim2", "claim3"}, transfersOf(e.take(s, false)), "it was passed over for long")
 }
 
-// A claim that can't come to its end before its caller leaves is not sent, where many are under way; its run
-// ends with its caller, and keeps no place until then.
-func TestHopelessClaimIsNotSent(t *testing.T) {
-	e := still(t)
-	e.now = time.Now
-	e.pace.took(time.Hour, time.Now())
-	e.pace.rate = 1
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	r, patient := queued(t, e, "hopeless", insert()), queued(t, e, "patient", insert())
-	r.caller = ctx
-	r.admitted = true
-	e.gate.free--
-	s := quiet(e)
-	e.begun = 100
-	require.Equal(t, []string{"patient"}, transfersOf(e.take(s, false)))
-	require.False(t, patient.hopeless)
-	require.Equal(t, e.limits.MaxPending, e.gate.free)
-	require.Empty(t, r.answered)
-	require.False(t, r.abandon(), "nothing was sent")
-	cancel()
-	<-r.answered
-	require.ErrorIs(t, r.failure, ErrNothingSent)
-
-	e.begun, e.pace.rate = fewBegun-1, 0.001
-	queued(t, e, "first", insert()).caller = ctx
-	require.Equal(t, []string{"first"}, transfersOf(e.take(s, false)), "hardly anything is under way")
+// crowded makes an engine believe that so many executions are under way, of which one ends each second, after
+// a minute.
+func crowded(e *Engine, begun int) *pace {
+	p := &e.gate.line(nil).pace
+	p.begun, p.mean, p.rate, p.since = begun, time.Minute, 1, e.now()
+	return p
 }
 
-// A transfer of many legs does not make its lane the one that goes first, nor claims wait.
-func TestBigRunDoesNotPressItsLane(t *testing.T) {
+// A claim that can't come to its end before its caller leaves is not sent where many are under way. It is asked
+// for again: what holds it up may be over.
+func TestClaimThatComesTooLateIsNotSent(t *testing.T) {
 	e := still(t)
-	e.limits.MaxBatch = 64
-	e.enqueue(bigRun(t, e, "big", 300).tasks)
-	for i := range plainTasks + 1 {
-		queued(t, e, fmt.Sprint("claim", i), insert())
-	}
+	e.now = time.Now
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r := queued(t, e, "late", insert())
+	queued(t, e, "patient", insert())
+	r.caller = ctx
 	s := quiet(e)
-	require.Len(t, transfersOf(e.take(s, false)), plainTasks+1)
-	require.Equal(t, "big", transfersOf(e.take(s, false))[0])
+	p := crowded(e, 100)
+	require.Equal(t, []string{"patient"}, transfersOf(e.take(s, false)))
+	require.Equal(t, 101, p.begun)
+	crowded(e, 0)
+	require.Eventually(t, func() bool { return r.open.Load() > 0 }, eventually, tick, "it asks again")
+	require.False(t, r.abandon(), "nothing was sent")
+	require.Empty(t, r.answered)
+}
+
+// Where few are under way, where nothing is known of the rate, and where a stored transfer is taken over, no claim
+// comes too late. What other clusters do says nothing.
+func TestClaimsThatAreInTime(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	takeOver := insert()
+	takeOver.Claiming = protocol.TakeOver
+	for name, row := range map[string]struct {
+		op      protocol.Operation
+		begun   int
+		prepare func(*pace)
+		late    bool
+	}{
+		"many":            {insert(), fewBegun, func(*pace) {}, true},
+		"few":             {insert(), fewBegun - 1, func(*pace) {}, false},
+		"no rate":         {insert(), fewBegun, func(p *pace) { p.rate = 0 }, false},
+		"an old rate":     {insert(), fewBegun, func(p *pace) { p.since = p.since.Add(-2 * paceAge) }, false},
+		"quick":           {insert(), fewBegun, func(p *pace) { p.mean = time.Second }, false},
+		"others are slow": {insert(), fewBegun, func(p *pace) { p.begun = 0 }, false},
+		"a takeover":      {takeOver, fewBegun, func(*pace) {}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := still(t)
+			e.now = time.Now
+			r := queued(t, e, "t", row.op)
+			r.caller = ctx
+			row.prepare(crowded(e, row.begun))
+			require.Equal(t, row.late, e.tooLate(&r.tasks[0]))
+		})
+	}
 }
 
 // An execution that pauses lets others pass while nothing of it is stored, waits for a place again after that,
@@ -426,5 +445,18 @@ func TestClaimInDoubtGoesOn(t *testing.T) {
 		r.execution.Observe(operations[0], protocol.Answer{Result: result})
 		r.abandon()
 		require.Equal(t, result == protocol.Unknown, r.mayGoOn())
+		require.Equal(t, result == protocol.Unknown, r.send(), "and is sent again")
 	}
+}
+
+// A window that has shrunk grows again although each run's share keeps the commands below it.
+func TestSharesDontKeepAWindowSmall(t *testing.T) {
+	e := still(t)
+	big := bigRun(t, e, "big", 300)
+	e.enqueue(big.tasks)
+	s := quiet(e)
+	s.lanes[0].window.size = 33
+	c := e.take(s, false)
+	require.Len(t, c.tasks, 8)
+	require.True(t, c.full, "more is waiting")
 }

@@ -1,26 +1,37 @@
 package engine
 
-import "time"
+import (
+	"time"
 
-// fewBegun is how many executions may be under way before any caller is told that it came too late.
-const fewBegun = 64
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
 
-// pace is how long executions take from their claims to their ends, smoothed as in RFC 6298, and how many
-// come to their ends in a second.
+const (
+	// fewBegun is how many executions may be under way before any caller is told that it came too late.
+	fewBegun = 64
+	// paceAge is for how long a rate is believed, and how long the time may be in which it was measured.
+	paceAge = 10 * time.Second
+)
+
+// pace is how long executions that touch the same clusters take from their claims to their ends, smoothed as in
+// RFC 6298, and how many come to their ends in a second. The engine's lock guards it.
 type pace struct {
+	begun           int // executions that have sent a claim and are not at their ends
 	mean, deviation time.Duration
-	rate            float64   // in the latest second that is over
+	rate            float64   // in a second, or some more, that is over; 0: not known
 	since           time.Time // when the present one began
 	ends            int       // in it
 }
 
-// took takes in that one has come to its end, and how long it has taken.
+// took takes in that one has come to its end, and how long it has taken. After a long time without any nothing
+// is known of the rate.
 func (p *pace) took(d time.Duration, now time.Time) {
-	if p.since.IsZero() {
-		p.since = now
-	}
-	if p.ends++; now.Sub(p.since) >= time.Second {
-		p.rate = float64(p.ends) / now.Sub(p.since).Seconds()
+	p.ends++
+	switch over := now.Sub(p.since); {
+	case p.since.IsZero() || over > paceAge:
+		p.since, p.ends, p.rate = now, 0, 0
+	case over >= time.Second:
+		p.rate = float64(p.ends) / over.Seconds()
 		p.since, p.ends = now, 0
 	}
 	if p.mean == 0 {
@@ -31,51 +42,50 @@ func (p *pace) took(d time.Duration, now time.Time) {
 	p.mean += (d - p.mean) / 8
 }
 
-// expected returns how long the next one takes, at most, where so many are under way: not longer than the
-// latest ones, for some of those under way may hang, which hold up nobody else; and not longer than all those
-// take at the present rate, for the latest may have hung. Executions come in waves, as large as commands are,
-// and deviate little then, all of a wave alike: so there is a third on top.
-func (p *pace) expected(underway int) time.Duration {
-	like := p.mean + max(4*p.deviation, p.mean/3)
-	if p.rate == 0 {
-		return like
+// expected returns how long the next one takes, at most, 0 if that is not known: not longer than the latest
+// ones, for some of those under way may hang, which hold up nobody else; and not longer than all those take at
+// the present rate, for the latest may have hung. Executions come in waves, as large as commands are, and
+// deviate little then, all of a wave alike: so there is a third on top.
+func (p *pace) expected(now time.Time) time.Duration {
+	if p.rate == 0 || now.Sub(p.since) > paceAge {
+		return 0
 	}
-	all := float64(underway) / p.rate * 4 / 3 // seconds
+	like := p.mean + max(4*p.deviation, p.mean/3)
+	all := float64(p.begun) / p.rate * 4 / 3 // seconds
 	return time.Duration(min(like.Seconds(), all) * float64(time.Second))
 }
 
-// mayClaim reports whether a run's claim may be sent, and counts it as begun. It may not where its caller has
-// left, nor where so many are under way that it would not be at its end before its caller leaves: such a
-// caller would be left in doubt, for work that others could have had done. The caller holds the lock.
-func (e *Engine) mayClaim(r *run) bool {
-	if !r.begun.IsZero() {
-		return r.send()
-	}
-	if deadline, has := r.caller.Deadline(); has && e.begun >= fewBegun {
-		r.hopeless = deadline.Sub(e.now()) < e.pace.expected(e.begun)
-	}
-	if r.hopeless || !r.send() {
+// tooLate reports whether so many are under way that a claim would not be at its end before its caller leaves.
+// Such a caller would be left in doubt, for work that others could have had done. It asks again after a pause.
+// The caller holds the lock.
+func (e *Engine) tooLate(t *task) bool {
+	r := t.run
+	deadline, has := r.caller.Deadline()
+	fresh := t.Op.Claiming == protocol.Insert || t.Op.Claiming == protocol.FromInitiated
+	if !has || !fresh || !r.begun.IsZero() || r.line.pace.begun < fewBegun {
 		return false
 	}
-	r.begun = e.now()
-	e.begun++
+	now := e.now()
+	return deadline.Sub(now) < r.line.pace.expected(now)
+}
+
+// mayClaim reports whether a run's claim may be sent, and counts it as begun. It may not where it is too late,
+// or where its caller has left. The caller holds the lock.
+func (e *Engine) mayClaim(t *task) bool {
+	r := t.run
+	if e.tooLate(t) || !r.send() {
+		return false
+	}
+	if r.begun.IsZero() {
+		r.begun = e.now()
+		r.line.pace.begun++
+	}
 	return true
 }
 
-// drop ends a run whose claim may not be sent. One that came too late for its caller ends when that one
-// leaves, and keeps no place until then.
-func (e *Engine) drop(r *run) {
-	if !r.hopeless {
-		e.end(r, r.gaveUp())
-		return
-	}
-	e.leave(r)
-	go func() {
-		select {
-		case <-r.caller.Done():
-			e.end(r, r.gaveUp())
-		case <-e.closing:
-			e.end(r, ErrClosed)
-		}
-	}()
+// refuse gives a claim back that may not be sent. Its run ends if its caller has left.
+func (e *Engine) refuse(t *task) {
+	t.Answer, t.Cause = protocol.Answer{Result: protocol.NotSent}, errTooLate()
+	t.run.away = e.now().Add(AwayLimit) // the server is there
+	e.deliver([]*task{t})
 }

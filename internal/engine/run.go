@@ -26,6 +26,9 @@ var ErrNothingSent = errors.New("nothing was sent")
 // under way.
 var ErrUnfinished = errors.New("still under way")
 
+// errTooLate is the cause where a claim was not sent because its caller would have left before the end.
+func errTooLate() error { return errors.New("too much is under way for the time that is left") }
+
 // run is one execution under way. Between two rounds it belongs to whoever has delivered the last answer; nobody else touches its
 // execution, its work and its pause.
 type run struct {
@@ -39,11 +42,11 @@ type run struct {
 	alone     bool          // its requests share no command with others: one of its own may have been refused as a whole
 	refused   map[int]error // by participant, the latest write that the server has refused
 	caller    context.Context
-	clusters  []mongostore.Cluster // that it touches
-	admitted  bool                 // it has a place among those that are under way
-	heldUp    bool                 // a command with it was held up; guarded by the engine's lock
-	tasks     []task               // of the present round
-	open      atomic.Int32         // of these, those that are not answered
+	line      *line        // of the clusters that it touches
+	admitted  bool         // it has a place among those that are under way
+	heldUp    bool         // a command with it was held up; guarded by the engine's lock
+	tasks     []task       // of the present round
+	open      atomic.Int32 // of these, those that are not answered
 
 	answered  chan struct{} // closed once result is what the caller waits for
 	mu        sync.Mutex
@@ -54,8 +57,8 @@ type run struct {
 	abandoned bool  // the caller waits no longer
 	sent      bool  // a claim was handed to the store
 	claimed   bool
+	doubtful  bool      // a claim may be stored
 	begun     time.Time // when a claim was sent first; guarded by the engine's lock
-	hopeless  bool      // its caller will have left before it could come to its end
 }
 
 // Execute drives one execution of a work to its end and returns its result; with until Committed, to its decision, and the rest in
@@ -69,16 +72,16 @@ func (e *Engine) Execute(
 	if ctx.Err() != nil {
 		return Result{}, ended(ctx, ErrNothingSent)
 	}
-	clusters := e.store.ClustersOf(w)
-	if err := e.gate.enter(ctx, e.closing, clusters); err != nil {
+	l := e.gate.line(e.store.ClustersOf(w))
+	if err := e.gate.enter(ctx, e.closing, l); err != nil {
 		return Result{}, err
 	}
 	if err := e.begin(w.Transfer.ID); err != nil {
-		e.gate.leave(clusters)
+		e.gate.leave(l)
 		return Result{}, err
 	}
 	r := e.newRun(ctx, w, start, until)
-	r.clusters, r.admitted = clusters, true
+	r.line, r.admitted = l, true
 	e.step(r)
 	e.startAll(nil)
 	select {
@@ -111,7 +114,7 @@ func (e *Engine) newRun(ctx context.Context, w *mongostore.Work, start protocol.
 func (e *Engine) leave(r *run) {
 	if r.admitted {
 		r.admitted = false
-		e.gate.leave(r.clusters)
+		e.gate.leave(r.line)
 	}
 }
 
@@ -143,7 +146,7 @@ func (r *run) abandon() bool {
 func (r *run) send() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.abandoned && !r.claimed {
+	if r.abandoned && !r.claimed && !r.doubtful {
 		return false
 	}
 	r.sent = true
@@ -156,8 +159,8 @@ func (r *run) send() bool {
 func (r *run) mayGoOn() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.claimed, r.cause = r.execution.Claimed(), r.work.Cause
-	return r.claimed || r.execution.ClaimInDoubt() || !r.abandoned
+	r.claimed, r.doubtful, r.cause = r.execution.Claimed(), r.execution.ClaimInDoubt(), r.work.Cause
+	return r.claimed || r.doubtful || !r.abandoned
 }
 
 // outcome returns what the caller is told.
@@ -258,7 +261,7 @@ func (e *Engine) resume(r *run, wait time.Duration) {
 	e.letPass(r)
 	sleep(e.base, wait)
 	if !r.admitted {
-		if err := e.gate.enter(r.caller, e.closing, r.clusters); err != nil {
+		if err := e.gate.enter(r.caller, e.closing, r.line); err != nil {
 			e.end(r, err)
 			return
 		}

@@ -24,7 +24,9 @@ type server struct {
 	out      int        // in time, or their successors' turns are not free yet
 	late     int        // overdue, with a successor
 	apart    int        // about suspects
+	trials   int        // of those, about suspects that were held up alone before
 	suspects []*suspect // with something to send
+	guilty   []*suspect // the same, of those that were held up alone before
 }
 
 // startAll sends what may be sent, but to the given server, if there is one: its turn is the caller's.
@@ -44,7 +46,7 @@ func (e *Engine) start(s *server) {
 		s.out++
 		e.send(s, false)
 	}
-	if s.apart < s.max && len(s.suspects) > 0 {
+	if s.apart < s.max && s.mayGoApart() {
 		s.apart++
 		e.send(s, true)
 	}
@@ -89,15 +91,15 @@ func (e *Engine) serve(s *server, apart bool) {
 // there is none.
 func (e *Engine) take(s *server, apart bool) *command {
 	e.mu.Lock()
-	var dropped []*run
+	var refused []*task
 	var c *command
 	if apart {
 		c = s.nextApart()
 	} else {
-		c = s.next(len(e.running)-1, func(r *run) bool {
-			may := e.mayClaim(r)
+		c = s.next(len(e.running)-1, func(t *task) bool {
+			may := e.mayClaim(t)
 			if !may {
-				dropped = append(dropped, r)
+				refused = append(refused, t)
 			}
 			return may
 		})
@@ -115,15 +117,15 @@ func (e *Engine) take(s *server, apart bool) *command {
 	}
 	e.start(s)
 	e.mu.Unlock()
-	for _, r := range dropped {
-		e.drop(r)
+	for _, t := range refused {
+		e.refuse(t)
 	}
 	return c
 }
 
 // next returns the next command, nil if nothing may go out. Others are the
 // executions that are under way, but for one.
-func (s *server) next(others int, mayClaim func(*run) bool) *command {
+func (s *server) next(others int, mayClaim func(*task) bool) *command {
 	for {
 		l := s.first()
 		if l == nil {
@@ -188,6 +190,9 @@ func (e *Engine) back(c *command) bool {
 	defer e.mu.Unlock()
 	s := c.lane.server
 	c.back = true
+	if c.trial {
+		s.trials--
+	}
 	c.judge(e.now())
 	if c.gaveWay {
 		s.late--
@@ -205,6 +210,9 @@ func (c *command) judge(now time.Time) {
 	if slices.ContainsFunc(c.tasks, (*task).answered) {
 		l.answers++
 		l.window.answered(now.Sub(c.sent), c.full)
+		for _, t := range c.tasks {
+			t.run.heldUp = t.run.heldUp && !t.answered()
+		}
 		return
 	}
 	cause := c.tasks[0].Cause

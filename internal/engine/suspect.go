@@ -16,8 +16,9 @@ type suspect struct {
 	subject mongostore.Subject
 	overdue int  // commands about it that are overdue
 	guilty  bool // a command was given up at it, and none about it was answered since
+	alone   bool // one about it alone was given up at it since then
 	waiting chain
-	queued  bool // it is in its server's line
+	queued  bool // it is in one of its server's lines
 }
 
 // suspect returns a document's entry among the suspects, a new one if need be. What waits for the document
@@ -54,7 +55,8 @@ func (c *command) acquit() {
 	l := c.lane
 	for _, t := range c.tasks {
 		if t.Suspect {
-			l.suspect(t.subject).guilty = true
+			s := l.suspect(t.subject)
+			s.guilty, s.alone = true, s.alone || c.apart
 		}
 		s := l.suspects[t.subject]
 		if s == nil {
@@ -64,7 +66,7 @@ func (c *command) acquit() {
 			s.overdue--
 		}
 		if t.answered() {
-			s.guilty = false
+			s.guilty, s.alone = false, false
 		}
 	}
 	for _, t := range c.tasks {
@@ -86,25 +88,44 @@ func (s *suspect) settle() {
 		}
 	case !s.queued && s.waiting.first != nil && l.busy[s.subject] == 0:
 		s.queued = true
-		l.server.suspects = append(l.server.suspects, s)
+		if s.alone {
+			l.server.guilty = append(l.server.guilty, s)
+		} else {
+			l.server.suspects = append(l.server.suspects, s)
+		}
 	}
+}
+
+// mayGoApart reports whether something about a suspect may go out, if there is a turn. Those that were held up
+// alone don't take the last turn from the others, which are as quick as anything most likely: a hundred locked
+// documents would hold those up for minutes.
+func (s *server) mayGoApart() bool {
+	return len(s.suspects) > 0 || len(s.guilty) > 0 && s.trials < max(1, s.max-1)
 }
 
 // nextApart returns the next command about a suspect, nil if there is none.
 func (s *server) nextApart() *command {
-	for len(s.suspects) > 0 {
-		one := s.suspects[0]
-		s.suspects[0] = nil
-		s.suspects = s.suspects[1:]
+	for s.mayGoApart() {
+		line := &s.suspects
+		if len(s.suspects) == 0 {
+			line = &s.guilty
+		}
+		one := (*line)[0]
+		(*line)[0] = nil
+		*line = (*line)[1:]
 		one.queued = false
-		c := &command{lane: one.lane, apart: true}
+		c := &command{lane: one.lane, apart: true, trial: line == &s.guilty}
 		for len(c.tasks) < one.lane.window.size && one.waiting.first != nil && c.mayCarry(one.waiting.first) {
 			c.tasks = append(c.tasks, one.waiting.pop())
 		}
-		if len(c.tasks) > 0 {
-			c.begin()
-			return c
+		if len(c.tasks) == 0 {
+			continue
 		}
+		if c.trial {
+			s.trials++
+		}
+		c.begin()
+		return c
 	}
 	return nil
 }

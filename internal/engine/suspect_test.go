@@ -197,3 +197,38 @@ func TestCommandsApartAreBounded(t *testing.T) {
 	e.start(s)
 	require.Equal(t, []int{2, 2}, []int{s.out, s.apart})
 }
+
+// What was held up alone goes after the other suspects, and leaves them a turn.
+func TestLockedDocumentsLeaveATurn(t *testing.T) {
+	e := still(t)
+	var runs []*run
+	for i := range 4 {
+		runs = append(runs, bigRun(t, e, fmt.Sprint("locked", i), 1))
+		e.enqueue(runs[i].tasks)
+	}
+	s := quiet(e)
+	c := e.take(s, false)
+	c.answer(protocol.Unknown, heldUp())
+	for _, task := range c.tasks {
+		task.Suspect = true
+	}
+	e.back(c)
+	s.max, s.apart = 2, 100
+	for _, r := range runs[:3] {
+		e.enqueue(r.tasks)
+		alone := e.take(s, true)
+		require.False(t, alone.trial)
+		alone.answer(protocol.Unknown, heldUp())
+		r.tasks[0].Suspect = true
+		e.back(alone)
+		e.enqueue(r.tasks)
+	}
+	e.enqueue(runs[3].tasks)
+	require.Equal(t, []string{"locked3"}, transfersOf(e.take(s, true)), "it may be innocent")
+	trial := e.take(s, true)
+	require.Equal(t, []string{"locked0"}, transfersOf(trial))
+	require.Nil(t, e.take(s, true), "the other turn is for those that may be innocent")
+	trial.answer(protocol.Unknown, heldUp())
+	e.back(trial)
+	require.Equal(t, []string{"locked1"}, transfersOf(e.take(s, true)))
+}

@@ -92,22 +92,28 @@ func TestWindowBacksOff(t *testing.T) {
 }
 
 // An execution is expected to take as long as the latest ones, with room for those that take longer; but no
-// longer than all under way take at the rate at which they come to their ends.
+// longer than all under way take at the rate at which they come to their ends. After a long time without any
+// nothing is known.
 func TestPace(t *testing.T) {
-	var p pace
-	require.Zero(t, p.expected(100))
+	p := pace{begun: 1000}
 	now := time.Unix(0, 0)
-	p.took(8*time.Second, now)
-	require.Equal(t, 24*time.Second, p.expected(100))
+	require.Zero(t, p.expected(now))
 	for range 1000 {
 		now = now.Add(10 * time.Millisecond)
 		p.took(8*time.Second, now)
 	}
-	near := float64(50 * time.Millisecond)
-	require.InDelta(t, 8*time.Second*4/3, p.expected(1000), near)
-	require.InDelta(t, 3*time.Second*4/3, p.expected(300), near, "100 a second: the latest have hung")
+	near := float64(200 * time.Millisecond)
+	require.InDelta(t, 8*time.Second*4/3, p.expected(now), near)
+	p.begun = 300
+	require.InDelta(t, 3*time.Second*4/3, p.expected(now), near, "100 a second: the latest have hung")
 	for range 100 {
 		p.took(time.Millisecond, now)
 	}
-	require.Less(t, p.expected(1000), 10*time.Millisecond, "most of those under way hang")
+	require.Less(t, p.expected(now), 10*time.Millisecond, "most of those under way hang")
+	now = now.Add(time.Minute)
+	require.Zero(t, p.expected(now), "that was long ago")
+	p.took(time.Minute, now)
+	require.Zero(t, p.expected(now), "one in a minute is no rate")
+	p.took(time.Minute, now.Add(2*time.Second))
+	require.NotZero(t, p.expected(now.Add(2*time.Second)))
 }

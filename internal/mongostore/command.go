@@ -83,7 +83,7 @@ func send(ctx context.Context, db *mongo.Database, command *message) (bson.Raw, 
 		result = protocol.NotSent
 	}
 	if ctx.Err() != nil && commandCode(err) == 0 {
-		err = silence{ctx.Err(), err} // the driver knows only that it was told to stop
+		err = silenced(ctx.Err(), err)
 	}
 	return reply, result, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 )
 
 // grace is how long before its own time is up a client asks the server to give a command up. The answer
@@ -66,15 +67,42 @@ func (unbounded) Deadline() (time.Time, bool) {
 	return time.Date(2200, time.January, 1, 0, 0, 0, 0, time.UTC), true
 }
 
-// silence is the error of a command that was not answered within its time.
-type silence struct{ ended, driver error }
+// silence is the error of a command that was not answered within its time, or was stopped before.
+type silence struct {
+	ended   error  // of its context
+	servers string // as the driver knew them, where none was found
+}
 
-// Error tells what the driver was at, which may be a search for a server.
-func (s silence) Error() string { return fmt.Sprintf("no answer in time: %s", s.driver) }
+// silenced turns the driver's error into one that says what has happened: the driver knows only that its own
+// context was cancelled, which nobody has done.
+func silenced(ended, err error) error {
+	var notSelected topology.ServerSelectionError
+	s := silence{ended: ended}
+	if errors.As(err, &notSelected) {
+		s.servers = notSelected.Desc.String()
+	}
+	return s
+}
 
-// Unwrap returns the end of the time. What the driver says wraps the cancelling of its own context, which
-// nobody has cancelled.
-func (s silence) Unwrap() error { return s.ended }
+// Error tells whether a server was found.
+func (s silence) Error() string {
+	switch {
+	case !errors.Is(s.ended, context.DeadlineExceeded):
+		return "stopped before it was answered"
+	case s.servers != "":
+		return "no server could be reached in time: " + s.servers
+	}
+	return "no answer in time"
+}
+
+// Unwrap returns the end of the time. That somebody has stopped it is not the caller's affair, whose own
+// context may go on.
+func (s silence) Unwrap() error {
+	if errors.Is(s.ended, context.DeadlineExceeded) {
+		return s.ended
+	}
+	return nil
+}
 
 // concernError is the server's report that it does not know whether a majority has stored a write.
 type concernError struct {
