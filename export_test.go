@@ -14,9 +14,6 @@ func (c *Coordinator) PurgedBefore(t time.Time) {
 	c.historyFrom = func(context.Context) (time.Time, error) { return t, nil }
 }
 
-// SetClockAhead makes a coordinator believe that it is later by so much, but for what is under way.
-func (c *Coordinator) SetClockAhead(d time.Duration) { c.ClockAhead()(d) }
-
 // ClockAhead returns what makes a coordinator believe, from then on, that it is later by so much.
 func (c *Coordinator) ClockAhead() func(time.Duration) {
 	var ahead atomic.Int64

@@ -154,8 +154,9 @@ func TestTransferThatHangs(t *testing.T) {
 	b := newBank(t, 100, 0)
 	b.stallAt("t", 4, lost, 60)
 	net := &silence{}
-	accounts := b.through(options.Client().SetDialer(net)).Collection("accounts")
-	c := b.coordinator(b.db, transfer.WithStallThreshold(0), transfer.WithAccounts(accounts))
+	c := b.coordinator(b.db, transfer.WithStallThreshold(0),
+		transfer.WithAccounts(b.through(options.Client().SetDialer(net)).Collection("accounts")))
+	setAhead := c.ClockAhead()
 	_, err := c.Transfer(t.Context(), move("warm", "a", "b", 1))
 	require.NoError(t, err)
 	net.set(true)
@@ -183,9 +184,9 @@ func TestTransferThatHangs(t *testing.T) {
 		}, 20*time.Second, time.Millisecond)
 	}
 	sweep(transfer.RecoveryReport{})
-	c.SetClockAhead(30 * time.Second)
+	setAhead(30 * time.Second)
 	sweep(transfer.RecoveryReport{Found: 1, Stuck: 1})
-	c.SetClockAhead(0)
+	setAhead(0)
 	cancel()
 	for range 2 {
 		require.NoError(t, <-waiting)

@@ -183,9 +183,8 @@ func (e *Engine) finish(r *run) {
 	defer e.mu.Unlock()
 	transferID := r.work.Transfer.ID
 	if !r.begun.IsZero() {
-		now := e.now()
 		r.line.pace.begun--
-		r.line.pace.took(now.Sub(r.begun), now)
+		r.line.pace.took(e.now().Sub(r.begun), r.beside)
 	}
 	here := e.running[transferID]
 	here.n--

@@ -6,34 +6,20 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-const (
-	// fewBegun is how many executions may be under way before any caller is told that it came too late.
-	fewBegun = 64
-	// paceAge is for how long a rate is believed, and how long the time may be in which it was measured.
-	paceAge = 10 * time.Second
-)
+// fewBegun is how many executions may be under way before any caller is told that it came too late.
+const fewBegun = 64
 
-// pace is how long executions that touch the same clusters take from their claims to their ends, smoothed as in
-// RFC 6298, and how many come to their ends in a second. The engine's lock guards it.
+// pace is how long executions that touch the same clusters take from their claims to their ends, for each that
+// was under way when they began, smoothed as in RFC 6298. What hangs is under way as well, and holds up nobody: so
+// the others are still expected to be quick. The engine's lock guards it.
 type pace struct {
 	begun           int // executions that have sent a claim and are not at their ends
 	mean, deviation time.Duration
-	rate            float64   // in a second, or some more, that is over; 0: not known
-	since           time.Time // when the present one began
-	ends            int       // in it
 }
 
-// took takes in that one has come to its end, and how long it has taken. After a long time without any nothing
-// is known of the rate.
-func (p *pace) took(d time.Duration, now time.Time) {
-	p.ends++
-	switch over := now.Sub(p.since); {
-	case p.since.IsZero() || over > paceAge:
-		p.since, p.ends, p.rate = now, 0, 0
-	case over >= time.Second:
-		p.rate = float64(p.ends) / over.Seconds()
-		p.since, p.ends = now, 0
-	}
+// took takes in that one has come to its end, how long it has taken, and how many were under way when it began.
+func (p *pace) took(d time.Duration, underway int) {
+	d /= time.Duration(max(underway, fewBegun))
 	if p.mean == 0 {
 		p.mean, p.deviation = d, d/2
 		return
@@ -42,22 +28,16 @@ func (p *pace) took(d time.Duration, now time.Time) {
 	p.mean += (d - p.mean) / 8
 }
 
-// expected returns how long the next one takes, at most, 0 if that is not known: not longer than the latest
-// ones, for some of those under way may hang, which hold up nobody else; and not longer than all those take at
-// the present rate, for the latest may have hung. Executions come in waves, as large as commands are, and
-// deviate little then, all of a wave alike: so there is a third on top.
-func (p *pace) expected(now time.Time) time.Duration {
-	if p.rate == 0 || now.Sub(p.since) > paceAge {
-		return 0
-	}
-	like := p.mean + max(4*p.deviation, p.mean/3)
-	all := float64(p.begun) / p.rate * 4 / 3 // seconds
-	return time.Duration(min(like.Seconds(), all) * float64(time.Second))
+// expected returns how long the next one takes, at most, unless something is wrong. Executions come in waves, as
+// large as commands are, and deviate little then, all of a wave alike: so there is half as much on top.
+func (p *pace) expected() time.Duration {
+	return time.Duration(p.begun) * (p.mean + max(4*p.deviation, p.mean/2))
 }
 
 // tooLate reports whether so many are under way that a claim would not be at its end before its caller leaves.
-// Such a caller would be left in doubt, for work that others could have had done. It asks again after a pause.
-// The caller holds the lock.
+// Such a caller would be left in doubt, for work that others could have had done. It asks again after pauses, and
+// is let through once there is twice the time that it takes: what is expected goes up and down. The caller holds
+// the lock.
 func (e *Engine) tooLate(t *task) bool {
 	r := t.run
 	deadline, has := r.caller.Deadline()
@@ -66,7 +46,12 @@ func (e *Engine) tooLate(t *task) bool {
 		return false
 	}
 	now := e.now()
-	return deadline.Sub(now) < r.line.pace.expected(now)
+	expected := r.line.pace.expected()
+	if r.wasLate {
+		expected *= 2
+	}
+	r.wasLate = deadline.Sub(now) < expected
+	return r.wasLate
 }
 
 // mayClaim reports whether a run's claim may be sent, and counts it as begun. It may not where it is too late,
@@ -77,7 +62,7 @@ func (e *Engine) mayClaim(t *task) bool {
 		return false
 	}
 	if r.begun.IsZero() {
-		r.begun = e.now()
+		r.begun, r.beside = e.now(), r.line.pace.begun
 		r.line.pace.begun++
 	}
 	return true

@@ -44,6 +44,7 @@ type run struct {
 	caller    context.Context
 	line      *line        // of the clusters that it touches
 	admitted  bool         // it has a place among those that are under way
+	wasLate   bool         // its claim came too late when it was asked for last; guarded by the engine's lock
 	heldUp    bool         // a command with it was held up; guarded by the engine's lock
 	tasks     []task       // of the present round
 	open      atomic.Int32 // of these, those that are not answered
@@ -59,6 +60,7 @@ type run struct {
 	claimed   bool
 	doubtful  bool      // a claim may be stored
 	begun     time.Time // when a claim was sent first; guarded by the engine's lock
+	beside    int       // how many were under way then
 }
 
 // Execute drives one execution of a work to its end and returns its result; with until Committed, to its decision, and the rest in

@@ -91,29 +91,24 @@ func TestWindowBacksOff(t *testing.T) {
 	require.Equal(t, firstOverdue, w.overdue())
 }
 
-// An execution is expected to take as long as the latest ones, with room for those that take longer; but no
-// longer than all under way take at the rate at which they come to their ends. After a long time without any
-// nothing is known.
+// The more executions are under way, the longer the next one is expected to take; but those that hang, and make
+// nothing slower, don't count.
 func TestPace(t *testing.T) {
 	p := pace{begun: 1000}
-	now := time.Unix(0, 0)
-	require.Zero(t, p.expected(now))
-	for range 1000 {
-		now = now.Add(10 * time.Millisecond)
-		p.took(8*time.Second, now)
-	}
-	near := float64(200 * time.Millisecond)
-	require.InDelta(t, 8*time.Second*4/3, p.expected(now), near)
-	p.begun = 300
-	require.InDelta(t, 3*time.Second*4/3, p.expected(now), near, "100 a second: the latest have hung")
+	require.Zero(t, p.expected(), "nothing is known")
+	near := float64(10 * time.Millisecond)
 	for range 100 {
-		p.took(time.Millisecond, now)
+		p.took(8*time.Second, 1000)
 	}
-	require.Less(t, p.expected(now), 10*time.Millisecond, "most of those under way hang")
-	now = now.Add(time.Minute)
-	require.Zero(t, p.expected(now), "that was long ago")
-	p.took(time.Minute, now)
-	require.Zero(t, p.expected(now), "one in a minute is no rate")
-	p.took(time.Minute, now.Add(2*time.Second))
-	require.NotZero(t, p.expected(now.Add(2*time.Second)))
+	require.InDelta(t, 12*time.Second, p.expected(), near, "half as much on top")
+	p.begun = 100
+	require.InDelta(t, 1200*time.Millisecond, p.expected(), near)
+	for range 100 {
+		p.took(20*time.Millisecond, 1000)
+	}
+	p.begun = 1000
+	require.InDelta(t, 30*time.Millisecond, p.expected(), near, "the others hang")
+	alone := pace{begun: fewBegun}
+	alone.took(20*time.Millisecond, 0)
+	require.InDelta(t, 60*time.Millisecond, alone.expected(), near, "what is true of one alone is not true of each of many")
 }
