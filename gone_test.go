@@ -17,8 +17,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/audit"
 )
 
-// afterUpdate returns the options of a client that does something once, as soon as its first update of a
-// collection with some text in it is over: before anybody is told, and also where its answer is lost.
+// afterUpdate returns the options of a client that does something once, as soon as its
+// first update of a collection with some text in it is over: before anybody is told, and
+// also where its answer is lost.
 func afterUpdate(collection, text string, do func()) *options.ClientOptions {
 	var (
 		mu      sync.Mutex
@@ -47,9 +48,10 @@ func afterUpdate(collection, text string, do func()) *options.ClientOptions {
 	})
 }
 
-// Money that is due to an account which was deleted after the commit is not taken for paid because the other
-// account's statement of the same command has matched: the transfer stays committed, and goes on once the
-// account is back. So it is for a debit, whose marker would come back with it.
+// Money that is due to an account which was deleted after the commit is not taken for
+// paid because the other account's statement of the same command has matched: the
+// transfer stays committed, and goes on once the account is back. So it is for a debit,
+// whose marker would come back with it.
 func TestAccountGoneBeforeItIsSettled(t *testing.T) {
 	t.Parallel()
 	for _, account := range []string{"a", "b"} {
@@ -72,8 +74,9 @@ func TestAccountGoneBeforeItIsSettled(t *testing.T) {
 	}
 }
 
-// A transfer whose document is removed while it is under way is in doubt: nobody can tell whether it has
-// happened. To begin anew would move the money twice where it had just been finished, and its answer was lost.
+// A transfer whose document is removed while it is under way is in doubt: nobody can tell
+// whether it has happened. To begin anew would move the money twice where it had just
+// been finished, and its answer was lost.
 func TestTransferGoneWhileUnderWay(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -111,9 +114,10 @@ func TestTransferGoneWhileUnderWay(t *testing.T) {
 	}
 }
 
-// A call that has sent its claim, and can't reach the server any more, is in doubt when it gives up, with the
-// context that it was given still alive: what it asked for may be stored, and here it is. One that has sent
-// nothing knows so. This takes as long as the patience with a server that is away, once for all of them.
+// A call that has sent its claim, and can't reach the server any more, is in doubt when
+// it gives up, with the context that it was given still alive: what it asked for may be
+// stored, and here it is. One that has sent nothing knows so. This takes as long as the
+// patience with a server that is away, once for all of them.
 func TestGivenUpAfterItsClaim(t *testing.T) {
 	t.Parallel()
 	pays := func(ctx context.Context, c *transfer.Coordinator) error {

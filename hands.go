@@ -11,8 +11,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// hands are the transfers that searches which share them have in hand, and how many of each route
-// that may be.
+// hands are the transfers that searches which share them have in hand, and how many of
+// each route that may be.
 type hands struct {
 	coordinator *Coordinator
 	size        int           // how many may be in hand at once
@@ -60,8 +60,8 @@ func (h *hands) release(id string) {
 	delete(h.busy, id)
 }
 
-// enter counts one more of a route, if there is room for it. If not, it returns what is closed when
-// there may be, and nil where it is not worth the wait.
+// enter counts one more of a route, if there is room for it. If not, it returns what is
+// closed when there may be, and nil where it is not worth the wait.
 func (h *hands) enter(r *route) (entered bool, freed <-chan struct{}) {
 	h.change(r, func(now time.Time) {
 		switch {

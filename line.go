@@ -2,7 +2,8 @@ package transfer
 
 import "sync"
 
-// lines are the callers in this process of each transfer, by its ID. The zero value is none.
+// lines are the callers in this process of each transfer, by its ID. The zero value is
+// none.
 type lines struct {
 	mu  sync.Mutex
 	all map[string]*line

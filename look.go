@@ -10,21 +10,23 @@ import (
 )
 
 const (
-	// roomPatience is how long a search waits for room on one route. Where transfers come to their
-	// ends at full speed that is more than enough, and a search reads each of thousands but once.
+	// roomPatience is how long a search waits for room on one route. Where transfers come
+	// to their ends at full speed that is more than enough, and a search reads each of
+	// thousands but once.
 	roomPatience = 100 * time.Millisecond
-	// passLimit is how many transfers of a route a search passes over before it leaves out the rest.
+	// passLimit is how many transfers of a route a search passes over before it leaves
+	// out the rest.
 	passLimit = 100
-	// restFactor is how many times as long as a search took the pause after it is at least, where
-	// it has left out what hangs: the server has gone through all of that.
+	// restFactor is how many times as long as a search took the pause after it is at
+	// least, where it has left out what hangs: the server has gone through all of that.
 	restFactor  = 4
 	longestRest = 5 * time.Second
 	// shortRest bounds the pause after a search that has left out only what goes on.
 	shortRest = time.Second
 )
 
-// look is one search for work, which is begun anew without a route where too many on it would have
-// to be passed over.
+// look is one search for work, which is begun anew without a route where too many on it
+// would have to be passed over.
 type look struct {
 	hands    *hands
 	begun    time.Time
@@ -68,8 +70,8 @@ func (l *look) leaveOut(routes []*route) {
 	}
 }
 
-// enter counts one more of a route, or passes it over. After the first one of a route the others
-// are passed over as well: the oldest ones go first.
+// enter counts one more of a route, or passes it over. After the first one of a route the
+// others are passed over as well: the oldest ones go first.
 func (l *look) enter(ctx context.Context, r *route) bool {
 	if l.passed[r] == 0 && (!l.thorough || !l.hands.hang(r)) {
 		entered := false
@@ -102,8 +104,8 @@ func (l *look) behind() []*route {
 	return slices.Collect(maps.Keys(l.passed))
 }
 
-// left reports whether the look has left anything out, or may have: of routes that hang, and of
-// others, to which it is worth to come back soon.
+// left reports whether the look has left anything out, or may have: of routes that hang,
+// and of others, to which it is worth to come back soon.
 func (l *look) left() (hanging, others bool) {
 	for _, r := range l.behind() {
 		if l.hands.hang(r) {

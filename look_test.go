@@ -9,8 +9,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// A search that has passed over many transfers of a route begins anew without it, and goes on with
-// the others. It passes over all that come after the first one of a route, in their order.
+// A search that has passed over many transfers of a route begins anew without it, and
+// goes on with the others. It passes over all that come after the first one of a route,
+// in their order.
 func TestLookLeavesOutWhatHasNoRoom(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, 100, "x")
@@ -70,8 +71,9 @@ func TestThoroughLook(t *testing.T) {
 	require.True(t, l.enter(t.Context(), c.to()))
 }
 
-// After a look that has left out what hangs the pause is a multiple of what it took, without what it
-// has waited; after one that has left out other things, as long; and bounded.
+// After a look that has left out what hangs the pause is a multiple of what it took,
+// without what it has waited; after one that has left out other things, as long; and
+// bounded.
 func TestLookRests(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

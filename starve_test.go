@@ -18,12 +18,12 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// soon is how long a transfer may take that touches no cluster which hangs, whatever waits for
-// those that do.
+// soon is how long a transfer may take that touches no cluster which hangs, whatever
+// waits for those that do.
 const soon = 2 * time.Second
 
-// abroad are ledgers, each on a cluster of its own as far as a coordinator can tell, whose
-// networks can fall silent.
+// abroad are ledgers, each on a cluster of its own as far as a coordinator can tell,
+// whose networks can fall silent.
 type abroad struct {
 	*bank
 	net  *silence
@@ -51,7 +51,8 @@ func (a *abroad) nearby() (opts []transfer.Option) {
 
 func (a *abroad) ledger(i int) string { return fmt.Sprint("abroad", i) }
 
-// far returns a coordinator that reaches each ledger through a network which may be silent.
+// far returns a coordinator that reaches each ledger through a network which may be
+// silent.
 func (a *abroad) far(opts ...transfer.Option) *transfer.Coordinator {
 	a.t.Helper()
 	for i := range a.n {
@@ -69,7 +70,8 @@ func (a *abroad) to(i int, id string) transfer.Request {
 	}}
 }
 
-// queue submits so many transfers to each ledger abroad: one as anybody would, and copies of it.
+// queue submits so many transfers to each ledger abroad: one as anybody would, and copies
+// of it.
 func (a *abroad) queue(each int) {
 	a.t.Helper()
 	for i := range a.n {
@@ -80,8 +82,8 @@ func (a *abroad) queue(each int) {
 	}
 }
 
-// stall leaves so many transfers to each ledger abroad behind whose process has died before it has
-// prepared anything: plain ones, or holds that have expired.
+// stall leaves so many transfers to each ledger abroad behind whose process has died
+// before it has prepared anything: plain ones, or holds that have expired.
 func (a *abroad) stall(each int, holds bool) {
 	a.t.Helper()
 	for i := range a.n {
@@ -97,7 +99,8 @@ func (a *abroad) stall(each int, holds bool) {
 	}
 }
 
-// done waits until nothing is left to be done but to void the holds that live, and ends with the audit.
+// done waits until nothing is left to be done but to void the holds that live, and ends
+// with the audit.
 func (a *abroad) done() {
 	a.t.Helper()
 	for i := range a.n {
@@ -168,8 +171,8 @@ func (a *abroad) warm(c *transfer.Coordinator) {
 	}
 }
 
-// What is submitted for clusters that are away, be it thousands, holds up nothing else: neither
-// when a process has never met them, nor when they fall silent while it works.
+// What is submitted for clusters that are away, be it thousands, holds up nothing else:
+// neither when a process has never met them, nor when they fall silent while it works.
 func TestSubmittedForTheDead(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -204,8 +207,8 @@ func TestSubmittedForTheDead(t *testing.T) {
 	}
 }
 
-// A process that starts finds thousands that wait for clusters which it has never met, and that
-// are away: what waits for no other cluster doesn't wait for them.
+// A process that starts finds thousands that wait for clusters which it has never met,
+// and that are away: what waits for no other cluster doesn't wait for them.
 func TestStartUpAmongTheDead(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ dead, queued int }{"one": {1, 5000}, "six": {6, 400}} {
@@ -235,8 +238,8 @@ func (a *abroad) usual() time.Duration {
 	return (&abroad{bank: other}).submitted(other.Coordinator, "usual")
 }
 
-// What has stalled and what has expired is done within seconds, however many clusters hang for the
-// first time, with hundreds each: by a worker, and by Recover.
+// What has stalled and what has expired is done within seconds, however many clusters
+// hang for the first time, with hundreds each: by a worker, and by Recover.
 func TestStalledAmongTheDead(t *testing.T) {
 	t.Parallel()
 	const stalled, expired = false, true
@@ -295,9 +298,9 @@ func TestStalledAmongTheDead(t *testing.T) {
 func runs(ctx context.Context, c *transfer.Coordinator)     { _ = c.Run(ctx) }
 func recovers(ctx context.Context, c *transfer.Coordinator) { _, _ = c.Recover(ctx) }
 
-// When clusters that were away are back, everything that was left for them is finished soon, without
-// waiting for the next sweep: what was submitted, what had stalled and what had expired. That they
-// hang is told once, and not for each transfer.
+// When clusters that were away are back, everything that was left for them is finished
+// soon, without waiting for the next sweep: what was submitted, what had stalled and what
+// had expired. That they hang is told once, and not for each transfer.
 func TestTheDeadComeBack(t *testing.T) {
 	t.Parallel()
 	for name, met := range map[string]bool{"never met": false, "met before": true} {
@@ -328,8 +331,8 @@ func TestTheDeadComeBack(t *testing.T) {
 	}
 }
 
-// A cluster that stops where it is, with its connections, holds up nothing that doesn't touch it,
-// and when it goes on so does what waits for it.
+// A cluster that stops where it is, with its connections, holds up nothing that doesn't
+// touch it, and when it goes on so does what waits for it.
 func TestAStoppedClusterHoldsUpNothingElse(t *testing.T) {
 	t.Parallel()
 	const each = 2500

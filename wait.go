@@ -9,16 +9,16 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// Wait waits until a transfer is final and answers as Transfer would: with its record, and the
-// error that it failed with. When ctx ends first, or no server can be reached for 30 s, the
-// error wraps ErrInDoubt; one that had ended before anything was asked gives its own error
-// alone. ErrTransferNotFound means that there certainly is none.
+// Wait waits until a transfer is final and answers as Transfer would: with its record,
+// and the error that it failed with. When ctx ends first, or no server can be reached for
+// 30 s, the error wraps ErrInDoubt; one that had ended before anything was asked gives
+// its own error alone. ErrTransferNotFound means that there certainly is none.
 //
 // However many wait, for however many transfers, they share a few commands and hold no
-// connection: look-ups of up to 1,000 transfers at once, with pauses in proportion to what
-// they cost the server, and, while little happens, one change stream. So what another process
-// has finished is told in milliseconds where little happens, within some 100 ms where few
-// wait, and later where thousands wait for a busy server.
+// connection: look-ups of up to 1,000 transfers at once, with pauses in proportion to
+// what they cost the server, and, while little happens, one change stream. So what
+// another process has finished is told in milliseconds where little happens, within some
+// 100 ms where few wait, and later where thousands wait for a busy server.
 func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 	if err := mongostore.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
@@ -65,8 +65,8 @@ func (c *Coordinator) await(ctx context.Context, id string) (Record, error) {
 	return last, inDoubt(id, because(because(ctx.Err(), c.closedError()), cause))
 }
 
-// nextSight waits until something else is seen. Where nothing was, and no deciding read has
-// said that there is nothing, it looks again after a pause.
+// nextSight waits until something else is seen. Where nothing was, and no deciding read
+// has said that there is nothing, it looks again after a pause.
 func (c *Coordinator) nextSight(ctx context.Context, w *lookout.Watch, seen *lookout.Sight, n int) (*lookout.Sight, error) {
 	pause := newPause(n)
 	if seen.Found || seen.Err != nil {

@@ -93,7 +93,8 @@ type answer struct {
 	err error
 }
 
-// callAll makes so many calls at once, and returns a function that waits for their answers.
+// callAll makes so many calls at once, and returns a function that waits for their
+// answers.
 func callAll(n int, call func(i int) (transfer.Record, error)) func() []answer {
 	var all sync.WaitGroup
 	answers := make([]answer, n)
@@ -106,13 +107,15 @@ func callAll(n int, call func(i int) (transfer.Record, error)) func() []answer {
 	}
 }
 
-// lookouts returns how many calls look at transfers just now, in goroutines of the library.
+// lookouts returns how many calls look at transfers just now, in goroutines of the
+// library.
 func lookouts() int {
 	return strings.Count(stacks(), "internal/lookout.(*Lookout).")
 }
 
-// A thousand who wait for as many transfers cost a handful of connections, and a command looks at hundreds: others
-// go on undisturbed. All are told. Nobody looks when nobody waits any more.
+// A thousand who wait for as many transfers cost a handful of connections, and a command
+// looks at hundreds: others go on undisturbed. All are told. Nobody looks when nobody
+// waits any more.
 func TestManyWaitersShareFewCommands(t *testing.T) {
 	const many = 1000
 	b := newBank(t, 100, 0)
@@ -142,7 +145,8 @@ func TestManyWaitersShareFewCommands(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// Close doesn't wait for those who wait: they are told that it is in doubt, and nothing is left running.
+// Close doesn't wait for those who wait: they are told that it is in doubt, and nothing
+// is left running.
 func TestCloseWhileManyWait(t *testing.T) {
 	const many = 1000
 	b := newBank(t, 100, 0)
@@ -176,8 +180,9 @@ func (b *bank) failing(app string, mode any, command string, code int) {
 	}).Err())
 }
 
-// Without a change stream those who wait are told all the same, be it that there is no right to open one, or that one comes to its end.
-// One that can't be opened is not asked for again and again. One whose cursor is lost is resumed.
+// Without a change stream those who wait are told all the same, be it that there is no
+// right to open one, or that one comes to its end. One that can't be opened is not asked
+// for again and again. One whose cursor is lost is resumed.
 func TestWaitWithoutAStream(t *testing.T) {
 	t.Parallel()
 	const unauthorized, cursorNotFound = 13, 43
@@ -227,8 +232,8 @@ func TestWaitWithoutAStream(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// A stream that tells of more than is worth while is given back: it would cost those whose transfers it tells of. Who waits is told all the
-// same.
+// A stream that tells of more than is worth while is given back: it would cost those
+// whose transfers it tells of. Who waits is told all the same.
 func TestBusyStreamIsGivenBack(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)
@@ -258,8 +263,8 @@ func TestBusyStreamIsGivenBack(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// Who waits while no server can be reached is told so after 30 s, with the cause, whether it waits for a transfer or wants to move money
-// by it.
+// Who waits while no server can be reached is told so after 30 s, with the cause, whether
+// it waits for a transfer or wants to move money by it.
 func TestWaitersOfAServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)
@@ -300,8 +305,9 @@ func TestWaitersOfAServerThatIsAway(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// Hundreds who ask for one transfer that hangs, by Transfer and by Wait, share the looks at it; none of them begins an execution that
-// only finds the ID taken. When it is over all are told, each for its own payload.
+// Hundreds who ask for one transfer that hangs, by Transfer and by Wait, share the looks
+// at it; none of them begins an execution that only finds the ID taken. When it is over
+// all are told, each for its own payload.
 func TestCallersOfOneIDShareTheirLooks(t *testing.T) {
 	const many = 500
 	b := newBank(t, 100, 0)
@@ -372,8 +378,8 @@ func TestOneOfManyRunsWhatWaits(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// Of several with one ID and different payloads that come at the same time, those with the payload that is stored have its outcome, and
-// the others ErrIDConflict.
+// Of several with one ID and different payloads that come at the same time, those with
+// the payload that is stored have its outcome, and the others ErrIDConflict.
 func TestPayloadsOfOneIDRace(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 1000, 0)
@@ -410,8 +416,9 @@ func TestPayloadsOfOneIDRace(t *testing.T) {
 	b.audit(initial(1000, 0))
 }
 
-// Whoever waits behind another caller of the same ID goes on when that one's context ends before anything was sent: the one is told so,
-// by its own error, and the other moves the money. Before that a caller whose own context ends doesn't wait any longer.
+// Whoever waits behind another caller of the same ID goes on when that one's context ends
+// before anything was sent: the one is told so, by its own error, and the other moves the
+// money. Before that a caller whose own context ends doesn't wait any longer.
 func TestNextCallerGoesOn(t *testing.T) {
 	b := newBank(t, 100, 0)
 	net := &silence{}

@@ -1,6 +1,8 @@
-// Package engine drives executions: it asks the protocol what is next, has the store perform it, and hands the answers back.
-// What many executions want goes out together: while commands are on their way the next one gathers, and nothing waits for a timer.
-// It owns the goroutines, the time limits of commands and the pauses between repeats, and decides nothing about money.
+// Package engine drives executions: it asks the protocol what is next, has the store
+// perform it, and hands the answers back. What many executions want goes out together:
+// while commands are on their way the next one gathers, and nothing waits for a timer. It
+// owns the goroutines, the time limits of commands and the pauses between repeats, and
+// decides nothing about money.
 package engine
 
 import (
@@ -19,7 +21,8 @@ import (
 // ErrClosed is returned once Close was called.
 var ErrClosed = errors.New("closed")
 
-// Engine drives executions, and performs what they want in commands that carry the requests of many. It is safe for many goroutines.
+// Engine drives executions, and performs what they want in commands that carry the
+// requests of many. It is safe for many goroutines.
 type Engine struct {
 	store *mongostore.Store
 	log   *slog.Logger
@@ -79,7 +82,8 @@ type underway struct {
 	since time.Time // when the first of those began that have followed each other without a gap
 }
 
-// Executions returns how many executions of a transfer are under way here, and since when there was always one.
+// Executions returns how many executions of a transfer are under way here, and since when
+// there was always one.
 func (e *Engine) Executions(transferID string) (n int, since time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -87,14 +91,16 @@ func (e *Engine) Executions(transferID string) (n int, since time.Time) {
 	return here.n, here.since
 }
 
-// Awaited reports whether somebody waits for an execution of a transfer to end, or to begin. The others go on in the background.
+// Awaited reports whether somebody waits for an execution of a transfer to end, or to
+// begin. The others go on in the background.
 func (e *Engine) Awaited(transferID string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.awaited[transferID] > 0
 }
 
-// await counts a caller who waits for an execution of a transfer. The function that it returns says that this is over.
+// await counts a caller who waits for an execution of a transfer. The function that it
+// returns says that this is over.
 func (e *Engine) await(transferID string) (over func()) {
 	add := func(n int) {
 		e.mu.Lock()
@@ -107,8 +113,8 @@ func (e *Engine) await(transferID string) (over func()) {
 	return func() { add(-1) }
 }
 
-// Close lets no new execution begin and waits for those under way. When ctx ends they are stopped where they are, and
-// recovery has to finish them.
+// Close lets no new execution begin and waits for those under way. When ctx ends they are
+// stopped where they are, and recovery has to finish them.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	if !e.closed {
@@ -137,7 +143,8 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 }
 
-// drained returns nil if everything came to its end, and an error if another Close has stopped it meanwhile.
+// drained returns nil if everything came to its end, and an error if another Close has
+// stopped it meanwhile.
 func (e *Engine) drained(before bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

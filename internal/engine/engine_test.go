@@ -17,7 +17,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// away returns an engine whose server is not there, by a clock that runs a second ahead whenever it is looked at, and work for it.
+// away returns an engine whose server is not there, by a clock that runs a second ahead
+// whenever it is looked at, and work for it.
 func away(t *testing.T) (*Engine, *mongostore.Work) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,7 +50,8 @@ func executions(e *Engine, transferID string) int {
 	return n
 }
 
-// It is known since when there was always an execution of a transfer, however many came and went meanwhile.
+// It is known since when there was always an execution of a transfer, however many came
+// and went meanwhile.
 func TestSinceWhenThereWasAnExecution(t *testing.T) {
 	e, w := away(t)
 	var now int64
@@ -69,7 +71,8 @@ func TestSinceWhenThereWasAnExecution(t *testing.T) {
 	require.Equal(t, time.Unix(2, 0), since, "after a gap")
 }
 
-// An execution that can't reach the server gives up, and says that nothing was sent, and why.
+// An execution that can't reach the server gives up, and says that nothing was sent, and
+// why.
 func TestServerAway(t *testing.T) {
 	e, w := away(t)
 	result, err := e.Execute(t.Context(), w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
@@ -80,7 +83,8 @@ func TestServerAway(t *testing.T) {
 	require.Zero(t, executions(e, "t"))
 }
 
-// A closed engine takes no work, and one that is closed in the middle stops it, each Close telling the truth about that.
+// A closed engine takes no work, and one that is closed in the middle stops it, each
+// Close telling the truth about that.
 func TestClose(t *testing.T) {
 	e, w := away(t)
 	e.now = func() time.Time { return time.Unix(0, 0) } // never gives up by itself
@@ -104,8 +108,8 @@ func TestClose(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// An execution that stops because nobody waits for it any more is never taken for one that has succeeded, even if its caller asks at that
-// very moment.
+// An execution that stops because nobody waits for it any more is never taken for one
+// that has succeeded, even if its caller asks at that very moment.
 func TestAbandonedExecutionIsNoSuccess(t *testing.T) {
 	e, w := away(t)
 	ended, cancel := context.WithCancel(t.Context())

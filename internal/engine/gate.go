@@ -9,13 +9,14 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// gate admits executions. At most so many are under way at once, and each keeps its place until it
-// ends: what was claimed and is unfinished is bounded, whatever hangs.
+// gate admits executions. At most so many are under way at once, and each keeps its place
+// until it ends: what was claimed and is unfinished is bounded, whatever hangs.
 //
-// Where a coordinator knows several clusters, an execution is admitted only while each cluster that it
-// touches has fewer executions under way than there are places free. A cluster that hangs then has at
-// most half of the places, and k of them leave 1/(k+1) to the others. The rule is that of A. K. Choudhury
-// and E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998.
+// Where a coordinator knows several clusters, an execution is admitted only while each
+// cluster that it touches has fewer executions under way than there are places free. A
+// cluster that hangs then has at most half of the places, and k of them leave 1/(k+1) to
+// the others. The rule is that of A. K. Choudhury and E. L. Hahne, "Dynamic queue length
+// thresholds for shared-memory packet switches", 1998.
 type gate struct {
 	mu      sync.Mutex
 	free    int
@@ -25,7 +26,8 @@ type gate struct {
 	turn    int     // the line that is looked at first
 }
 
-// line is where executions wait that touch the same clusters, in the order in which they came.
+// line is where executions wait that touch the same clusters, in the order in which they
+// came.
 type line struct {
 	clusters []mongostore.Cluster
 	waiting  list.List // of chan struct{}, each closed when its execution is admitted
@@ -79,7 +81,8 @@ func (g *gate) leave(l *line) {
 	g.admitNext()
 }
 
-// admitNext lets everybody in who may enter, one of each line in turn. The caller holds the lock.
+// admitNext lets everybody in who may enter, one of each line in turn. The caller holds
+// the lock.
 func (g *gate) admitNext() {
 	for passed := 0; g.free > 0 && passed < len(g.lines); {
 		l := g.lines[g.turn%len(g.lines)]
@@ -109,10 +112,10 @@ func (g *gate) passes(admitted *line) {
 	}
 }
 
-// tolerance returns how many more than are free a cluster of the line may have. Where the lines of two clusters
-// are never empty, each place that one of them gives back is taken by the next of the same: both never have
-// room at once, and those who need both would wait for ever. After as many admissions as they need clusters
-// it is their turn.
+// tolerance returns how many more than are free a cluster of the line may have. Where the
+// lines of two clusters are never empty, each place that one of them gives back is taken
+// by the next of the same: both never have room at once, and those who need both would
+// wait for ever. After as many admissions as they need clusters it is their turn.
 func (l *line) tolerance() int {
 	if len(l.clusters) > 1 && l.passed >= len(l.clusters) {
 		return 1
@@ -138,7 +141,8 @@ func (g *gate) take(clusters []mongostore.Cluster) {
 	}
 }
 
-// line returns where those wait who touch these clusters. There are few: one for each set of clusters.
+// line returns where those wait who touch these clusters. There are few: one for each set
+// of clusters.
 func (g *gate) line(clusters []mongostore.Cluster) *line {
 	g.mu.Lock()
 	defer g.mu.Unlock()

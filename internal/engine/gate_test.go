@@ -41,7 +41,8 @@ func fill(g *gate, clusters []mongostore.Cluster) int {
 	}
 }
 
-// What hangs on one cluster, or on several, never has all places: each of k has 1/(k+1) of them at most.
+// What hangs on one cluster, or on several, never has all places: each of k has 1/(k+1)
+// of them at most.
 func TestPlacesAreShared(t *testing.T) {
 	clusters := clustersOf(t, 3)
 	g := newGate(60, true)
@@ -60,8 +61,8 @@ func TestOneClusterHasAllPlaces(t *testing.T) {
 	require.Equal(t, 60, fill(newGate(60, false), clustersOf(t, 1)[0]))
 }
 
-// Those who wait are admitted in the order in which they came, and those of one cluster don't keep those of
-// another one waiting. Who leaves the line is passed over.
+// Those who wait are admitted in the order in which they came, and those of one cluster
+// don't keep those of another one waiting. Who leaves the line is passed over.
 func TestWaitingForAPlace(t *testing.T) {
 	clusters := clustersOf(t, 2)
 	g := newGate(4, true)
@@ -97,8 +98,9 @@ func TestWaitingForAPlace(t *testing.T) {
 	require.Equal(t, 2, g.taken[clusters[0][0]])
 }
 
-// Where the places are never enough for all, each line has its part of them, and also those who need two
-// clusters at once; and in a gate of few places those don't have all of them.
+// Where the places are never enough for all, each line has its part of them, and also
+// those who need two clusters at once; and in a gate of few places those don't have all
+// of them.
 func TestNoLineStarvesAtTheGate(t *testing.T) {
 	clusters := clustersOf(t, 2)
 	for _, size := range []int{8, 2046, 2047, 2048} {

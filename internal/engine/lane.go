@@ -9,11 +9,12 @@ import (
 )
 
 const (
-	// maxPassed is how often a lane with something to send is passed over for others where more is waiting.
+	// maxPassed is how often a lane with something to send is passed over for others
+	// where more is waiting.
 	maxPassed = 8
 	urgent    = 1 << 30 // more than can wait in any lane
-	// runShare is the part of a command that one run may fill. A transfer of a thousand legs must not keep those
-	// of two waiting.
+	// runShare is the part of a command that one run may fill. A transfer of a thousand
+	// legs must not keep those of two waiting.
 	runShare = 4
 	// smallShare is what each run may have of a command in any case.
 	smallShare = 4
@@ -35,8 +36,9 @@ func (t *task) answered() bool {
 	return t.Answer.Result != protocol.Unknown && t.Answer.Result != protocol.NotSent
 }
 
-// lane gathers requests that can go out in one command. What is about a document that is in a command on
-// its way is parked by that document: so to take a command costs what it carries, however much is waiting.
+// lane gathers requests that can go out in one command. What is about a document that is
+// in a command on its way is parked by that document: so to take a command costs what it
+// carries, however much is waiting.
 type lane struct {
 	key      mongostore.Lane
 	server   *server
@@ -53,7 +55,8 @@ type lane struct {
 	tail     *task // while a run's tasks are added: the latest one
 }
 
-// enqueue adds the tasks of a run's round to their lanes. They go out when [Engine.startAll] is called.
+// enqueue adds the tasks of a run's round to their lanes. They go out when
+// [Engine.startAll] is called.
 func (e *Engine) enqueue(tasks []task) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -119,7 +122,8 @@ func (l *lane) admit(t *task) {
 	}
 }
 
-// waits parks a task that may not go out beside others now, and reports whether that was so.
+// waits parks a task that may not go out beside others now, and reports whether that was
+// so.
 func (l *lane) waits(t *task) bool {
 	if s := l.suspects[t.subject]; s != nil {
 		s.waiting.push(t)
@@ -153,14 +157,14 @@ type command struct {
 	back     bool
 }
 
-// mayCarry reports whether a task may go out in the command. What may be why another one was refused as a
-// whole shares none.
+// mayCarry reports whether a task may go out in the command. What may be why another one
+// was refused as a whole shares none.
 func (c *command) mayCarry(t *task) bool {
 	return len(c.tasks) == 0 || !t.run.alone && !c.tasks[0].run.alone
 }
 
-// begin marks the documents of the command busy. What replaces a fence comes last: the prepares beside it
-// name the fence as it is, and would be refused after it.
+// begin marks the documents of the command busy. What replaces a fence comes last: the
+// prepares beside it name the fence as it is, and would be refused after it.
 func (c *command) begin() {
 	for _, t := range c.tasks {
 		c.lane.busy[t.subject]++
@@ -199,9 +203,10 @@ func (c *command) release() {
 	}
 }
 
-// next takes a command off the queue, nil if nothing may go out. A run has no more than a quarter of what a
-// command may carry, and beside others, of which so many are under way, no more than a small share of that, or
-// a quarter of what the command does carry. A claim that mayClaim refuses is left out.
+// next takes a command off the queue, nil if nothing may go out. A run has no more than a
+// quarter of what a command may carry, and beside others, of which so many are under way,
+// no more than a small share of that, or a quarter of what the command does carry. A
+// claim that mayClaim refuses is left out.
 func (l *lane) next(others int, mayClaim func(*task) bool) *command {
 	if l.ready == 0 {
 		return nil
@@ -241,7 +246,8 @@ func (l *lane) next(others int, mayClaim func(*task) bool) *command {
 	return c
 }
 
-// load moves a run's tasks into a command until that has so many, and returns what is left of them.
+// load moves a run's tasks into a command until that has so many, and returns what is
+// left of them.
 func (l *lane) load(c *command, t *task, limit int, mayClaim func(*task) bool) *task {
 	for t != nil && len(c.tasks) < limit && c.mayCarry(t) {
 		rest := t.next
@@ -255,8 +261,9 @@ func (l *lane) load(c *command, t *task, limit int, mayClaim func(*task) bool) *
 	return t
 }
 
-// urgency says which lane goes first: the one where most is waiting, but none is passed over for long.
-// Claims go last while more than a command's worth of what is begun is waiting: that is ended first.
+// urgency says which lane goes first: the one where most is waiting, but none is passed
+// over for long. Claims go last while more than a command's worth of what is begun is
+// waiting: that is ended first.
 func (l *lane) urgency(begun int) int {
 	switch {
 	case l.ready == 0:
@@ -269,6 +276,6 @@ func (l *lane) urgency(begun int) int {
 	return l.backlog()
 }
 
-// backlog returns how many tasks are ready, of which each run's count up to a bound: a transfer of a thousand
-// legs does not make its lane the one that goes first.
+// backlog returns how many tasks are ready, of which each run's count up to a bound: a
+// transfer of a thousand legs does not make its lane the one that goes first.
 func (l *lane) backlog() int { return min(l.ready, plainTasks*l.queue.length()) }

@@ -74,8 +74,8 @@ func taken(e *Engine) (*command, []string) {
 	return nil, nil
 }
 
-// A command carries all that waits for it, in order, up to the limit. What is about a document that another command is
-// about waits until that one is back, or overdue.
+// A command carries all that waits for it, in order, up to the limit. What is about a
+// document that another command is about waits until that one is back, or overdue.
 func TestCommandsGather(t *testing.T) {
 	e := still(t)
 	e.limits.MaxBatch = 3
@@ -164,8 +164,9 @@ func TestAloneMeansAlone(t *testing.T) {
 	}
 }
 
-// While as many executions are under way as may be, the callers wait outside: a hundred thousand of them cost the engine nothing, and
-// each leaves as soon as its context ends, with nothing sent.
+// While as many executions are under way as may be, the callers wait outside: a hundred
+// thousand of them cost the engine nothing, and each leaves as soon as its context ends,
+// with nothing sent.
 func TestBackPressure(t *testing.T) {
 	e, _ := away(t)
 	e.now = func() time.Time { return time.Unix(0, 0) } // never gives up by itself
@@ -194,7 +195,8 @@ func TestBackPressure(t *testing.T) {
 	require.NoError(t, e.Close(t.Context()))
 }
 
-// inUse returns the bytes of the heap that are in use. The stacks of goroutines are not in it.
+// inUse returns the bytes of the heap that are in use. The stacks of goroutines are not
+// in it.
 func inUse() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -215,7 +217,8 @@ func TestCloseSendsTheWaitingAway(t *testing.T) {
 	require.ErrorIs(t, <-outcome, ErrClosed)
 }
 
-// What replaces a fence comes last in a command, in the order of arrival: the prepares beside it still find the fence that they name.
+// What replaces a fence comes last in a command, in the order of arrival: the prepares
+// beside it still find the fence that they name.
 func TestPreparesGoBeforeNewFences(t *testing.T) {
 	e := still(t)
 	settle := on(protocol.Settle, 0)
@@ -256,8 +259,8 @@ func carried(c *command) map[string]int {
 	return counts
 }
 
-// No run has more than a quarter of a command. Beside others it has its small share, or a quarter of what they
-// send as well; what it has beyond that waits behind them.
+// No run has more than a quarter of a command. Beside others it has its small share, or a
+// quarter of what they send as well; what it has beyond that waits behind them.
 func TestRunsShareACommand(t *testing.T) {
 	e := still(t)
 	big := bigRun(t, e, "big", 300)
@@ -299,7 +302,8 @@ func TestFullCommand(t *testing.T) {
 	require.Equal(t, map[string]int{"e": 1, "f": 1}, carried(e.take(s, false)))
 }
 
-// To take a command costs what it carries: what is about a busy document is looked at once, and parked.
+// To take a command costs what it carries: what is about a busy document is looked at
+// once, and parked.
 func TestBusyDocumentsAreParked(t *testing.T) {
 	e := still(t)
 	e.limits.MaxBatch = 2
@@ -317,7 +321,8 @@ func TestBusyDocumentsAreParked(t *testing.T) {
 	require.Equal(t, []string{"t2", "t3"}, transfersOf(e.take(s, false)))
 }
 
-// Claims go last while more than one command's worth of other work is waiting, but not for ever.
+// Claims go last while more than one command's worth of other work is waiting, but not
+// for ever.
 func TestWhatIsBegunGoesFirst(t *testing.T) {
 	e := still(t)
 	e.limits.MaxBatch = 2
@@ -341,15 +346,16 @@ func TestWhatIsBegunGoesFirst(t *testing.T) {
 	require.Equal(t, []string{"claim2", "claim3"}, transfersOf(e.take(s, false)), "it was passed over for long")
 }
 
-// crowded makes an engine believe that so many executions are under way, and that they take a minute.
+// crowded makes an engine believe that so many executions are under way, and that they
+// take a minute.
 func crowded(e *Engine, begun int) *pace {
 	p := &e.gate.line(nil).pace
 	p.begun, p.mean, p.deviation = begun, time.Minute/time.Duration(max(begun, 1)), 0
 	return p
 }
 
-// A claim that can't come to its end before its caller leaves is not sent where many are under way. It is asked
-// for again: what holds it up may be over.
+// A claim that can't come to its end before its caller leaves is not sent where many are
+// under way. It is asked for again: what holds it up may be over.
 func TestClaimThatComesTooLateIsNotSent(t *testing.T) {
 	e := still(t)
 	e.now = time.Now
@@ -368,7 +374,8 @@ func TestClaimThatComesTooLateIsNotSent(t *testing.T) {
 	require.Empty(t, r.answered)
 }
 
-// Where few are under way, and where a stored transfer is taken over, no claim comes too late. What other clusters do says nothing.
+// Where few are under way, and where a stored transfer is taken over, no claim comes too
+// late. What other clusters do says nothing.
 func TestClaimsThatAreInTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -397,7 +404,8 @@ func TestClaimsThatAreInTime(t *testing.T) {
 	}
 }
 
-// A claim that came too late once is let through when there is twice the time that it takes.
+// A claim that came too late once is let through when there is twice the time that it
+// takes.
 func TestClaimThatWasLate(t *testing.T) {
 	e := still(t)
 	e.now = time.Now
@@ -415,8 +423,8 @@ func TestClaimThatWasLate(t *testing.T) {
 	}
 }
 
-// An execution that pauses lets others pass while nothing of it is stored, waits for a place again after that,
-// and gives it back when it ends.
+// An execution that pauses lets others pass while nothing of it is stored, waits for a
+// place again after that, and gives it back when it ends.
 func TestWhoPausesLetsOthersPass(t *testing.T) {
 	e, w := away(t)
 	e.gate = newGate(1, false)
@@ -450,7 +458,8 @@ func TestWhoHasSentAClaimKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// An execution that nobody waits for any more ends, unless a claim of its own may be stored.
+// An execution that nobody waits for any more ends, unless a claim of its own may be
+// stored.
 func TestClaimInDoubtGoesOn(t *testing.T) {
 	for _, result := range []protocol.Result{protocol.NotSent, protocol.Unknown} {
 		r := &run{execution: protocol.New(protocol.Start{Claiming: protocol.TakeOver}, 0), work: &mongostore.Work{}}
@@ -463,7 +472,8 @@ func TestClaimInDoubtGoesOn(t *testing.T) {
 	}
 }
 
-// A window that has shrunk grows again although each run's share keeps the commands below it.
+// A window that has shrunk grows again although each run's share keeps the commands below
+// it.
 func TestSharesDontKeepAWindowSmall(t *testing.T) {
 	e := still(t)
 	big := bigRun(t, e, "big", 300)

@@ -40,8 +40,8 @@ func (c *chain) join(other *chain) {
 	*other = chain{}
 }
 
-// queue is a line of tasks, each with the others behind it that its run has in the same lane. The zero
-// value is empty.
+// queue is a line of tasks, each with the others behind it that its run has in the same
+// lane. The zero value is empty.
 type queue struct {
 	heads []*task
 	begin int // of those that are still in it

@@ -12,25 +12,28 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// maxPatience bounds how long an execution waits, before it claims, for a participant with too many transfers in flight.
+// maxPatience bounds how long an execution waits, before it claims, for a participant
+// with too many transfers in flight.
 const maxPatience = 5 * time.Second
 
-// AwayLimit is how long a call tries to reach a server that is away, before anything was sent that may have been stored. One that has
-// claimed goes on for as long as it takes.
+// AwayLimit is how long a call tries to reach a server that is away, before anything was
+// sent that may have been stored. One that has claimed goes on for as long as it takes.
 const AwayLimit = 30 * time.Second
 
-// ErrNothingSent is returned when the caller's context ended, or the server was away for AwayLimit, before a claim was sent.
+// ErrNothingSent is returned when the caller's context ended, or the server was away for
+// AwayLimit, before a claim was sent.
 var ErrNothingSent = errors.New("nothing was sent")
 
-// ErrUnfinished is returned when the caller's context ended, or the engine was closed, or the server went away, while the execution was
-// under way.
+// ErrUnfinished is returned when the caller's context ended, or the engine was closed, or
+// the server went away, while the execution was under way.
 var ErrUnfinished = errors.New("still under way")
 
-// errTooLate is the cause where a claim was not sent because its caller would have left before the end.
+// errTooLate is the cause where a claim was not sent because its caller would have left
+// before the end.
 func errTooLate() error { return errors.New("too much is under way for the time that is left") }
 
-// run is one execution under way. Between two rounds it belongs to whoever has delivered the last answer; nobody else touches its
-// execution, its work and its pause.
+// run is one execution under way. Between two rounds it belongs to whoever has delivered
+// the last answer; nobody else touches its execution, its work and its pause.
 type run struct {
 	work      *mongostore.Work
 	execution *protocol.Execution
@@ -63,10 +66,11 @@ type run struct {
 	beside    int       // how many were under way then
 }
 
-// Execute drives one execution of a work to its end and returns its result; with until Committed, to its decision, and the rest in
-// the background. While too many are under way it waits for a place. When ctx ends first, an execution that has claimed goes on in the
-// background, and the error is ErrUnfinished; one that has not sent its claim stops, and the error is ErrNothingSent. Both
-// wrap the context's cause.
+// Execute drives one execution of a work to its end and returns its result; with until
+// Committed, to its decision, and the rest in the background. While too many are under
+// way it waits for a place. When ctx ends first, an execution that has claimed goes on in
+// the background, and the error is ErrUnfinished; one that has not sent its claim stops,
+// and the error is ErrNothingSent. Both wrap the context's cause.
 func (e *Engine) Execute(
 	ctx context.Context, w *mongostore.Work, start protocol.Start, until protocol.State,
 ) (Result, error) {
@@ -128,7 +132,8 @@ func ended(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", err, ctx.Err())
 }
 
-// patience returns how long the execution may wait for a busy participant: a refusal has to be stored and told before ctx ends.
+// patience returns how long the execution may wait for a busy participant: a refusal has
+// to be stored and told before ctx ends.
 func patience(ctx context.Context, now time.Time) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return min(maxPatience, deadline.Sub(now)/2)
@@ -136,7 +141,8 @@ func patience(ctx context.Context, now time.Time) time.Duration {
 	return maxPatience
 }
 
-// abandon says that the caller waits no longer. It reports whether a claim was sent: if not, none will be.
+// abandon says that the caller waits no longer. It reports whether a claim was sent: if
+// not, none will be.
 func (r *run) abandon() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +150,8 @@ func (r *run) abandon() bool {
 	return r.sent
 }
 
-// send says that a claim is about to be sent. It reports false if the caller has left before.
+// send says that a claim is about to be sent. It reports false if the caller has left
+// before.
 func (r *run) send() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,9 +162,9 @@ func (r *run) send() bool {
 	return true
 }
 
-// mayGoOn reports whether there is a point in another round. An execution that nobody waits for, and that has
-// certainly claimed nothing, ends. One whose claim is in doubt goes on: its transfer may be stored, and nobody
-// else is at it until recovery comes by.
+// mayGoOn reports whether there is a point in another round. An execution that nobody
+// waits for, and that has certainly claimed nothing, ends. One whose claim is in doubt
+// goes on: its transfer may be stored, and nobody else is at it until recovery comes by.
 func (r *run) mayGoOn() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,7 +185,8 @@ func (r *run) outcome(ctx context.Context) (Result, error) {
 	return r.result, r.failure
 }
 
-// step asks an execution what is next and puts it into the queues, or ends the run. The caller owns the run.
+// step asks an execution what is next and puts it into the queues, or ends the run. The
+// caller owns the run.
 func (e *Engine) step(r *run) {
 	x := r.execution
 	for x.Outcome() == protocol.Running {
@@ -208,7 +216,8 @@ func (e *Engine) step(r *run) {
 	e.end(r, nil)
 }
 
-// ask answers operations from what is known, where it can, and puts the rest into the queues. It reports false if nothing was left.
+// ask answers operations from what is known, where it can, and puts the rest into the
+// queues. It reports false if nothing was left.
 func (e *Engine) ask(r *run, operations []protocol.Operation) bool {
 	r.tasks = r.tasks[:0]
 	for _, op := range operations {
@@ -228,8 +237,9 @@ func (e *Engine) ask(r *run, operations []protocol.Operation) bool {
 	return true
 }
 
-// conclude hands the answers of a round to the execution and goes on with it, after a pause if the round has brought nothing new, or if
-// others were first once too often. To one that still waits for a busy participant, "busy" is nothing new.
+// conclude hands the answers of a round to the execution and goes on with it, after a
+// pause if the round has brought nothing new, or if others were first once too often. To
+// one that still waits for a busy participant, "busy" is nothing new.
 func (e *Engine) conclude(r *run) {
 	now := e.now()
 	progress, contended := true, false
@@ -273,8 +283,9 @@ func (e *Engine) resume(r *run, wait time.Duration) {
 	e.startAll(nil)
 }
 
-// letPass gives the place of a run that pauses to another one, for as long as nothing of it can be stored. One
-// that has claimed, or may have, keeps its place: what is stored and unfinished is bounded.
+// letPass gives the place of a run that pauses to another one, for as long as nothing of
+// it can be stored. One that has claimed, or may have, keeps its place: what is stored
+// and unfinished is bounded.
 func (e *Engine) letPass(r *run) {
 	r.mu.Lock()
 	sent := r.sent

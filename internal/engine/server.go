@@ -9,8 +9,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// server is one cluster. While as many commands as may be are on their way to it, the next ones gather;
-// nothing waits for a timer. All counts are bounded:
+// server is one cluster. While as many commands as may be are on their way to it, the
+// next ones gather; nothing waits for a timer. All counts are bounded:
 //
 //   - MaxInFlight commands that are in time. When one is overdue another one may go out in its place, so
 //     that a lost message doesn't hold everybody up,
@@ -29,7 +29,8 @@ type server struct {
 	guilty   []*suspect // the same, of those that were held up alone before
 }
 
-// startAll sends what may be sent, but to the given server, if there is one: its turn is the caller's.
+// startAll sends what may be sent, but to the given server, if there is one: its turn is
+// the caller's.
 func (e *Engine) startAll(but *server) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -40,7 +41,8 @@ func (e *Engine) startAll(but *server) {
 	}
 }
 
-// start lets one more command go out to a server, if it may, and one about a suspect. The caller holds the lock.
+// start lets one more command go out to a server, if it may, and one about a suspect. The
+// caller holds the lock.
 func (e *Engine) start(s *server) {
 	if s.out < s.max && s.waiting() > 0 {
 		s.out++
@@ -87,8 +89,8 @@ func (e *Engine) serve(s *server, apart bool) {
 	}
 }
 
-// take takes the next command for a server out of its queues. It returns nil, and gives the turn back, if
-// there is none.
+// take takes the next command for a server out of its queues. It returns nil, and gives
+// the turn back, if there is none.
 func (e *Engine) take(s *server, apart bool) *command {
 	e.mu.Lock()
 	var refused []*task
@@ -233,8 +235,9 @@ func (c *command) judge(now time.Time) {
 	}
 }
 
-// holdUp takes down for each run that one of its commands did not come to its end. Where that has happened
-// before, whatever was suspected then was not why, or not alone: all are suspects now.
+// holdUp takes down for each run that one of its commands did not come to its end. Where
+// that has happened before, whatever was suspected then was not why, or not alone: all
+// are suspects now.
 func (c *command) holdUp() {
 	for _, t := range c.tasks {
 		if c.accusable() {
@@ -259,7 +262,8 @@ func (e *Engine) perform(c *command) {
 	e.store.Perform(limited, c.lane.key, c.requests)
 }
 
-// deliver hands answers to their runs, and asks those what is next of which all requests are answered.
+// deliver hands answers to their runs, and asks those what is next of which all requests
+// are answered.
 func (e *Engine) deliver(tasks []*task) {
 	for _, t := range tasks {
 		if t.run.open.Add(-1) == 0 {

@@ -8,15 +8,17 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// obstacles are of runs that are stuck and whose reasons are to be stored: what comes while a command is on its way goes out with the
-// next one, so that hundreds of poisoned transfers don't hold up the others.
+// obstacles are of runs that are stuck and whose reasons are to be stored: what comes
+// while a command is on its way goes out with the next one, so that hundreds of poisoned
+// transfers don't hold up the others.
 type obstacles struct {
 	mu      sync.Mutex
 	waiting []*run
 	busy    bool
 }
 
-// obstacle returns what a run is stuck at, and false if it isn't, or if its document makes no sense: nothing is written there.
+// obstacle returns what a run is stuck at, and false if it isn't, or if its document
+// makes no sense: nothing is written there.
 func (r *run) obstacle() (mongostore.Obstacle, bool) {
 	x := r.execution
 	if x.Outcome() != protocol.Stuck || x.Err() != nil {
@@ -26,7 +28,8 @@ func (r *run) obstacle() (mongostore.Obstacle, bool) {
 	return mongostore.Obstacle{Work: r.work, State: x.State(), Participant: at, Cause: r.refused[at]}, true
 }
 
-// refuses takes down that the server has refused to write to a participant, or to the transfer.
+// refuses takes down that the server has refused to write to a participant, or to the
+// transfer.
 func (r *run) refuses(participant int, cause error) {
 	if r.refused == nil {
 		r.refused = map[int]error{}

@@ -11,7 +11,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// claimed returns a run without participants that has taken over a transfer in some state.
+// claimed returns a run without participants that has taken over a transfer in some
+// state.
 func claimed(t *testing.T, state protocol.State) *run {
 	t.Helper()
 	r := &run{execution: protocol.New(protocol.Start{Claiming: protocol.TakeOver}, 0), work: &mongostore.Work{}}
@@ -23,8 +24,8 @@ func claimed(t *testing.T, state protocol.State) *run {
 	return r
 }
 
-// What the server refuses is the obstacle of a run that is stuck for it. A document that makes no sense to this version is none: nothing
-// is written into it.
+// What the server refuses is the obstacle of a run that is stuck for it. A document that
+// makes no sense to this version is none: nothing is written into it.
 func TestObstacleOfARun(t *testing.T) {
 	t.Parallel()
 	r := claimed(t, "Pondering")
@@ -46,8 +47,8 @@ func TestObstacleOfARun(t *testing.T) {
 	assert.Equal(t, mongostore.Obstacle{Work: r.work, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: refused}, o)
 }
 
-// Obstacles are taken in the order in which they came, no more at a time than a command may carry; after none there is room for the next
-// who stores them.
+// Obstacles are taken in the order in which they came, no more at a time than a command
+// may carry; after none there is room for the next who stores them.
 func TestObstaclesAreTaken(t *testing.T) {
 	t.Parallel()
 	runs := make([]*run, 5)

@@ -2,9 +2,9 @@ package engine
 
 import "github.com/mongotransfer/transfer/internal/mongostore"
 
-// suspect is a document that may be why a command is not answered: somebody's open transaction may have
-// locked it. What is to be done to it goes out apart, in commands about nothing else, until one of these
-// was answered:
+// suspect is a document that may be why a command is not answered: somebody's open
+// transaction may have locked it. What is to be done to it goes out apart, in commands
+// about nothing else, until one of these was answered:
 //
 //  1. A user's transaction writes to an account, and stays open.
 //  2. A command of 512 statements comes to that account, and waits. The other accounts wait with it.
@@ -21,8 +21,8 @@ type suspect struct {
 	queued  bool // it is in one of its server's lines
 }
 
-// suspect returns a document's entry among the suspects, a new one if need be. What waits for the document
-// waits there from now on. The caller holds the lock.
+// suspect returns a document's entry among the suspects, a new one if need be. What waits
+// for the document waits there from now on. The caller holds the lock.
 func (l *lane) suspect(subject mongostore.Subject) *suspect {
 	s := l.suspects[subject]
 	if s == nil {
@@ -46,11 +46,12 @@ func (c *command) accuse() {
 	}
 }
 
-// accusable reports whether the command may wait for a lock on one of its documents. A read waits for
-// none, and a claim's document is nobody else's.
+// accusable reports whether the command may wait for a lock on one of its documents. A
+// read waits for none, and a claim's document is nobody else's.
 func (c *command) accusable() bool { return !c.lane.reads && !c.lane.claims }
 
-// acquit takes suspicion off the documents of a command that is back, as far as it says so.
+// acquit takes suspicion off the documents of a command that is back, as far as it says
+// so.
 func (c *command) acquit() {
 	l := c.lane
 	for _, t := range c.tasks {
@@ -76,8 +77,8 @@ func (c *command) acquit() {
 	}
 }
 
-// settle frees a document of which nothing is left to suspect, and queues one that is not, if something is
-// to be done to it.
+// settle frees a document of which nothing is left to suspect, and queues one that is
+// not, if something is to be done to it.
 func (s *suspect) settle() {
 	l := s.lane
 	switch {
@@ -96,9 +97,10 @@ func (s *suspect) settle() {
 	}
 }
 
-// mayGoApart reports whether something about a suspect may go out, if there is a turn. Those that were held up
-// alone don't take the last turn from the others, which are as quick as anything most likely: a hundred locked
-// documents would hold those up for minutes.
+// mayGoApart reports whether something about a suspect may go out, if there is a turn.
+// Those that were held up alone don't take the last turn from the others, which are as
+// quick as anything most likely: a hundred locked documents would hold those up for
+// minutes.
 func (s *server) mayGoApart() bool {
 	return len(s.suspects) > 0 || len(s.guilty) > 0 && s.trials < max(1, s.max-1)
 }

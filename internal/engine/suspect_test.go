@@ -10,7 +10,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// quiet returns the server of a lane that was used, which sends nothing by itself from now on.
+// quiet returns the server of a lane that was used, which sends nothing by itself from
+// now on.
 func quiet(e *Engine) *server {
 	for _, s := range e.servers {
 		s.max, s.out, s.apart = 1, 100, 100
@@ -41,8 +42,8 @@ func (c *command) answer(result protocol.Result, cause error) {
 // heldUp is what a server answers that has given a command up.
 func heldUp() error { return mongo.CommandError{Code: 50, Name: "MaxTimeMSExpired"} }
 
-// While a command is overdue, each of its documents goes out apart; once it was answered they go with the
-// others again.
+// While a command is overdue, each of its documents goes out apart; once it was answered
+// they go with the others again.
 func TestSuspectsGoApart(t *testing.T) {
 	e := still(t)
 	queued(t, e, "a", on(protocol.Prepare, 0))
@@ -71,8 +72,8 @@ func TestSuspectsGoApart(t *testing.T) {
 	require.Equal(t, []string{"e"}, transfersOf(e.take(s, false)))
 }
 
-// The document at which the server gave a command up stays suspected until a command about it alone was
-// answered. The others are free.
+// The document at which the server gave a command up stays suspected until a command
+// about it alone was answered. The others are free.
 func TestGuiltyStaysApart(t *testing.T) {
 	e := still(t)
 	locked := queued(t, e, "locked", on(protocol.Prepare, 0))
@@ -104,8 +105,8 @@ func TestGuiltyStaysApart(t *testing.T) {
 	require.Equal(t, []string{"free"}, transfersOf(e.take(s, false)))
 }
 
-// Where nobody can say which document it was, a second command that is held up makes all of those suspects
-// whose runs were held up before.
+// Where nobody can say which document it was, a second command that is held up makes all
+// of those suspects whose runs were held up before.
 func TestHeldUpTwice(t *testing.T) {
 	e := still(t)
 	r := queued(t, e, "a", on(protocol.Prepare, 0))
@@ -133,8 +134,8 @@ func TestReadsAndClaimsAreNoSuspects(t *testing.T) {
 	}
 }
 
-// Commands that are overdue are bounded, too: when there are as many as may be in time, nothing more goes out
-// until one is back.
+// Commands that are overdue are bounded, too: when there are as many as may be in time,
+// nothing more goes out until one is back.
 func TestOverdueCommandsAreBounded(t *testing.T) {
 	e := still(t)
 	for i := range 3 {
@@ -156,8 +157,8 @@ func TestOverdueCommandsAreBounded(t *testing.T) {
 	require.True(t, commands[2].gaveWay)
 }
 
-// What a command carries shrinks to a single request while nothing is answered, but not when others were
-// answered meanwhile.
+// What a command carries shrinks to a single request while nothing is answered, but not
+// when others were answered meanwhile.
 func TestSilence(t *testing.T) {
 	for _, others := range []bool{false, true} {
 		e := still(t)

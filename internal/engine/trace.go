@@ -8,7 +8,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// levelTrace is that of the log of each single operation, below debug: it is for those who follow one transfer step by step.
+// levelTrace is that of the log of each single operation, below debug: it is for those
+// who follow one transfer step by step.
 const levelTrace = slog.LevelDebug - 4
 
 // traceSent logs what is about to be performed.

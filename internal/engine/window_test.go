@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Commands begin small, double until a time-out, shrink by half with each and grow by a constant with each answer
-// to a full one, within their bounds.
+// Commands begin small, double until a time-out, shrink by half with each and grow by a
+// constant with each answer to a full one, within their bounds.
 func TestWindowGrowsAndShrinks(t *testing.T) {
 	w := newWindow(512)
 	var sizes []int
@@ -51,8 +51,8 @@ func TestWindowAfterSilence(t *testing.T) {
 	require.Equal(t, []int{33, 66, 132, 256, 288, 320}, sizes)
 }
 
-// A command is overdue, and given up, by what answers have taken lately: on a slow server later than on a
-// quick one.
+// A command is overdue, and given up, by what answers have taken lately: on a slow server
+// later than on a quick one.
 func TestWindowFollowsTheServer(t *testing.T) {
 	w := newWindow(512)
 	require.Equal(t, firstOverdue, w.overdue())
@@ -74,8 +74,8 @@ func TestWindowFollowsTheServer(t *testing.T) {
 	require.Equal(t, longestLimit, w.overdue())
 }
 
-// While nothing is answered, each further command waits longer before another one goes out beside it; and
-// every fourth one is given all the time there is.
+// While nothing is answered, each further command waits longer before another one goes
+// out beside it; and every fourth one is given all the time there is.
 func TestWindowBacksOff(t *testing.T) {
 	w := newWindow(512)
 	var overdue, limits []time.Duration
@@ -91,8 +91,8 @@ func TestWindowBacksOff(t *testing.T) {
 	require.Equal(t, firstOverdue, w.overdue())
 }
 
-// The more executions are under way, the longer the next one is expected to take; but those that hang, and make
-// nothing slower, don't count.
+// The more executions are under way, the longer the next one is expected to take; but
+// those that hang, and make nothing slower, don't count.
 func TestPace(t *testing.T) {
 	p := pace{begun: 1000}
 	require.Zero(t, p.expected(), "nothing is known")

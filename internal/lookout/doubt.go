@@ -13,8 +13,8 @@ type doubt struct {
 	missing bool
 }
 
-// SurelyMissing reports, by a deciding read that begins after this call, that the transfer
-// does not exist. False says nothing.
+// SurelyMissing reports, by a deciding read that begins after this call, that the
+// transfer does not exist. False says nothing.
 func (w *Watch) SurelyMissing(ctx context.Context) bool {
 	l := w.lookout
 	d := &doubt{id: w.target.id, answer: make(chan struct{})}
@@ -39,8 +39,8 @@ func (w *Watch) SurelyMissing(ctx context.Context) bool {
 	}
 }
 
-// decide answers doubts until none is left. While one read is on its way the next ones gather:
-// on an idle server it takes 100 ms.
+// decide answers doubts until none is left. While one read is on its way the next ones
+// gather: on an idle server it takes 100 ms.
 func (l *Lookout) decide() {
 	for {
 		l.mu.Lock()

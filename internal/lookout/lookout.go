@@ -1,6 +1,6 @@
 // Package lookout looks at stored transfers for all who wait for them in this process.
-// However many wait, and for however many transfers, they share few commands, one at a time
-// of each kind, and no waiter holds a connection or a goroutine:
+// However many wait, and for however many transfers, they share few commands, one at a
+// time of each kind, and no waiter holds a connection or a goroutine:
 //
 //   - reads of whole transfers, up to 100 in one command: the first look at each, and one
 //     whenever something has happened to it;
@@ -13,7 +13,8 @@
 // cheapest change stream takes 10 to 20 % of their throughput, with one waiter as with
 // thousands, because the server looks at each write for it and wakes it up. Glances take
 // 0 to 5 %, and no more for 10,000 waiters than for one, who are only told later. So the
-// glances are what waiters rely on, and a stream is kept only while it costs next to nothing.
+// glances are what waiters rely on, and a stream is kept only while it costs next to
+// nothing.
 //
 // Nothing runs while nobody waits.
 package lookout
@@ -155,8 +156,8 @@ func (w *Watch) End() {
 }
 
 // Look returns what a read finds that begins after this call: an answer must not rest on
-// what was true before it was asked for. Callers share the read. The error is that of ctx;
-// on a closed lookout it is context.Canceled.
+// what was true before it was asked for. Callers share the read. The error is that of
+// ctx; on a closed lookout it is context.Canceled.
 func (w *Watch) Look(ctx context.Context) (*Sight, error) {
 	l := w.lookout
 	l.mu.Lock()

@@ -11,7 +11,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// idle returns a lookout without a server, and a clock that stands still. It sends nothing.
+// idle returns a lookout without a server, and a clock that stands still. It sends
+// nothing.
 func idle() (l *Lookout, now time.Time) {
 	now = time.Now()
 	l = New(nil, slog.New(slog.DiscardHandler), func() time.Time { return now })
@@ -31,8 +32,8 @@ func (l *Lookout) seen(t *target, found mongostore.Sight, err error) {
 	l.plan(t)
 }
 
-// A target is glanced at seldom only once a look at it has begun while a stream was live: of
-// what has happened before that, the stream says nothing.
+// A target is glanced at seldom only once a look at it has begun while a stream was live:
+// of what has happened before that, the stream says nothing.
 func TestStreamIsReliedOnAfterALook(t *testing.T) {
 	l, now := idle()
 	w := l.Watch("t")
@@ -51,8 +52,8 @@ func TestStreamIsReliedOnAfterALook(t *testing.T) {
 	require.False(t, w.target.due.After(now.Add(period)), "what has happened between two streams is told by none")
 }
 
-// Of two looks that overlap, the one that began later counts; who waits is told when something
-// else is seen, and only then.
+// Of two looks that overlap, the one that began later counts; who waits is told when
+// something else is seen, and only then.
 func TestLaterLookCounts(t *testing.T) {
 	l, _ := idle()
 	w := l.Watch("t")
@@ -104,8 +105,8 @@ func TestLookBeginsAfterItWasAskedFor(t *testing.T) {
 	}
 }
 
-// Commands carry no more than they may, whoever has left is not looked for, and nothing is
-// kept of him.
+// Commands carry no more than they may, whoever has left is not looked for, and nothing
+// is kept of him.
 func TestLooksAreBounded(t *testing.T) {
 	l, _ := idle()
 	var all []*Watch
@@ -134,8 +135,8 @@ func TestLooksAreBounded(t *testing.T) {
 	require.True(t, over)
 }
 
-// The pauses between glances are in proportion to what these cost, and short where they cost
-// nothing.
+// The pauses between glances are in proportion to what these cost, and short where they
+// cost nothing.
 func TestPauses(t *testing.T) {
 	require.Equal(t, 20*time.Millisecond, pauseAfter(maxGlance, time.Millisecond))
 	require.Equal(t, time.Second, pauseAfter(maxGlance, time.Second))

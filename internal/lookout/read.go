@@ -10,13 +10,13 @@ import (
 const (
 	// maxRead is how many transfers one command reads, which may be large.
 	maxRead = 100
-	// overdue is how long the others wait for a read. It may hang in the network, and then it
-	// holds up no one else.
+	// overdue is how long the others wait for a read. It may hang in the network, and
+	// then it holds up no one else.
 	overdue = 250 * time.Millisecond
 	// maxReaders bounds the reads on their way, those that hang included.
 	maxReaders = 8
-	// One transfer is read again after a pause of so many times what the read has taken, so
-	// that thousands who ask for it one after the other cost the server little.
+	// One transfer is read again after a pause of so many times what the read has taken,
+	// so that thousands who ask for it one after the other cost the server little.
 	readPause   = 4
 	longestRest = 100 * time.Millisecond
 )
@@ -41,8 +41,8 @@ func (l *Lookout) begin() *look {
 	return &look{serial: l.looks, stream: l.stream.live}
 }
 
-// ask has a target read, and returns what is closed when a read is done that begins from now
-// on. The caller holds the lock.
+// ask has a target read, and returns what is closed when a read is done that begins from
+// now on. The caller holds the lock.
 func (l *Lookout) ask(t *target) <-chan struct{} {
 	if t.asked == nil {
 		t.asked = make(chan struct{})
@@ -79,8 +79,8 @@ func (l *Lookout) startReading() {
 	l.all.Go(l.read)
 }
 
-// read reads what is asked for until nothing is left. While one read is on its way, what the
-// next one reads gathers.
+// read reads what is asked for until nothing is left. While one read is on its way, what
+// the next one reads gathers.
 func (l *Lookout) read() {
 	for {
 		k := l.take()
@@ -115,8 +115,8 @@ func (l *Lookout) giveWay(k *look) {
 	}
 }
 
-// take takes what goes into the next read out of the queue. Where nothing is left, the turn
-// is given back.
+// take takes what goes into the next read out of the queue. Where nothing is left, the
+// turn is given back.
 func (l *Lookout) take() *look {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,8 +156,8 @@ func (l *Lookout) deliver(k *look, found map[string]mongostore.Sight, err error,
 	return true
 }
 
-// show makes what a read has found the latest sight of a target, unless a later one has been
-// first. The caller holds the lock.
+// show makes what a read has found the latest sight of a target, unless a later one has
+// been first. The caller holds the lock.
 func (l *Lookout) show(t *target, found mongostore.Sight, err error, k *look) {
 	if k.serial < t.serial {
 		return

@@ -13,8 +13,8 @@ import (
 const (
 	// maxGlance is how many transfers one command glances at.
 	maxGlance = 1000
-	// glancePause is how many times as long as a glance has taken the next one waits: what
-	// they cost the server is bounded, however many wait.
+	// glancePause is how many times as long as a glance has taken the next one waits:
+	// what they cost the server is bounded, however many wait.
 	glancePause   = 20
 	firstPeriod   = 5 * time.Millisecond // from when somebody begins to wait to the first glance
 	doublings     = 4
@@ -23,7 +23,8 @@ const (
 	linger        = time.Second              // for which the keeper stays when nobody waits any more
 )
 
-// rounds are the targets to be glanced at, by when they are due. It implements heap.Interface.
+// rounds are the targets to be glanced at, by when they are due. It implements
+// heap.Interface.
 type rounds []*target
 
 func (r rounds) Len() int           { return len(r) }
@@ -110,14 +111,14 @@ func (l *Lookout) keepRounds() {
 	}
 }
 
-// pauseAfter returns for how long the server is left alone after a glance. A few targets cost
-// it next to nothing, however long the answer took on a busy machine.
+// pauseAfter returns for how long the server is left alone after a glance. A few targets
+// cost it next to nothing, however long the answer took on a busy machine.
 func pauseAfter(targets int, lasted time.Duration) time.Duration {
 	return min(glancePause*lasted, max(period, time.Duration(targets)*time.Millisecond))
 }
 
-// next returns the targets to be glanced at now, or how long to wait. It reports whether there
-// is nothing left to be done.
+// next returns the targets to be glanced at now, or how long to wait. It reports whether
+// there is nothing left to be done.
 func (l *Lookout) next(idle *time.Time, rest time.Time) (batch []*target, wait time.Duration, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// patience is how many glances somebody waits for before a stream is opened: most are told
-	// by then.
+	// patience is how many glances somebody waits for before a stream is opened: most are
+	// told by then.
 	patience = 3
 	// streamPause is how long changes gather before the stream is asked again.
 	streamPause = 10 * time.Millisecond
-	// maxChanges is how many changes a second a stream may tell of. Beyond that it costs the
-	// transfers that it tells of more than it is worth to those who wait.
+	// maxChanges is how many changes a second a stream may tell of. Beyond that it costs
+	// the transfers that it tells of more than it is worth to those who wait.
 	maxChanges = 100
-	// After a stream has failed, or has told too much, the next one is opened after a pause,
-	// doubled each time: it may be that there is no right to open one.
+	// After a stream has failed, or has told too much, the next one is opened after a
+	// pause, doubled each time: it may be that there is no right to open one.
 	firstRetry   = 5 * time.Second
 	longestRetry = time.Minute
 )
@@ -49,8 +49,9 @@ func (l *Lookout) startStream(now time.Time) {
 	}
 }
 
-// follow opens a stream and follows it while somebody waits. The driver resumes it where a
-// server has gone; when it fails after all, what is waited for is glanced at more often again.
+// follow opens a stream and follows it while somebody waits. The driver resumes it where
+// a server has gone; when it fails after all, what is waited for is glanced at more often
+// again.
 func (l *Lookout) follow() {
 	begun := l.now()
 	s, err := l.store.Stream(l.base)
@@ -76,9 +77,9 @@ func (l *Lookout) follow() {
 		slog.Any("cause", err), slog.Duration("for", l.stream.pause))
 }
 
-// live says that what happens from now on is told by a stream, or that it is not. Either way
-// each target is glanced at soon. With a stream: 1. A target is looked at. 2. It becomes
-// final. 3. The stream is opened, and says nothing of it.
+// live says that what happens from now on is told by a stream, or that it is not. Either
+// way each target is glanced at soon. With a stream: 1. A target is looked at. 2. It
+// becomes final. 3. The stream is opened, and says nothing of it.
 func (l *Lookout) live(is bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,8 +98,8 @@ func (l *Lookout) live(is bool) {
 	l.rouse()
 }
 
-// listen has those targets read that the stream tells of. It returns nil when nobody waits
-// any more.
+// listen has those targets read that the stream tells of. It returns nil when nobody
+// waits any more.
 func (l *Lookout) listen(s *mongostore.Stream) error {
 	pause := time.NewTimer(streamPause)
 	defer pause.Stop()

@@ -235,8 +235,8 @@ func TestBarredCommitBeginsAgain(t *testing.T) {
 	require.NoError(t, session.AbortTransaction(in))
 }
 
-// A commit that meets another write begins again in the server, and takes a new time: that
-// of its first try is never stored.
+// A commit that meets another write begins again in the server, and takes a new time:
+// that of its first try is never stored.
 func TestCommitThatBeginsAgainTakesANewTime(t *testing.T) {
 	t.Parallel()
 	b, _ := outstandingBank(t, false, "t")

@@ -10,8 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 )
 
-// grace is how long before its own time is up a client asks the server to give a command up. The answer
-// that it was given up says that the server is there, and that nothing more of the command will happen.
+// grace is how long before its own time is up a client asks the server to give a command
+// up. The answer that it was given up says that the server is there, and that nothing
+// more of the command will happen.
 const grace = time.Second
 
 const codeMaxTimeExpired = 50
@@ -25,8 +26,8 @@ type limited struct {
 
 type limitKey struct{}
 
-// WithLimit returns a context that ends after so long, or when ctx does. The server is asked to give up a write that is sent
-// with it a second earlier.
+// WithLimit returns a context that ends after so long, or when ctx does. The server is
+// asked to give up a write that is sent with it a second earlier.
 func (s *Store) WithLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	l := limited{now: s.clock.now, start: s.clock.now(), limit: limit}
 	if deadline, has := ctx.Deadline(); has {
@@ -41,13 +42,13 @@ func (l limited) left() time.Duration {
 	return max(rest-min(grace, rest/2), time.Millisecond)
 }
 
-// limit asks the server to give the command up before ctx ends, where that is known beforehand. It returns
-// the context to send it with, and what must be called after that.
+// limit asks the server to give the command up before ctx ends, where that is known
+// beforehand. It returns the context to send it with, and what must be called after that.
 //
-// The driver would ask for it by itself, out of the deadline of the context; but to give up at the very
-// moment at which it gives up itself, so that the server's answer comes too late as often as not. And a
-// command may not ask twice. So it is shown a deadline beyond all bounds, for which it asks for nothing, and
-// it is cancelled when ctx ends.
+// The driver would ask for it by itself, out of the deadline of the context; but to give
+// up at the very moment at which it gives up itself, so that the server's answer comes
+// too late as often as not. And a command may not ask twice. So it is shown a deadline
+// beyond all bounds, for which it asks for nothing, and it is cancelled when ctx ends.
 func (m *message) limit(ctx context.Context) (context.Context, func()) {
 	l, has := ctx.Value(limitKey{}).(limited)
 	if !has {
@@ -59,7 +60,8 @@ func (m *message) limit(ctx context.Context) (context.Context, func()) {
 	return unbounded{sending}, func() { stop(); cancel() }
 }
 
-// unbounded is a context whose deadline is so far away that the driver doesn't pass it on to the server.
+// unbounded is a context whose deadline is so far away that the driver doesn't pass it on
+// to the server.
 type unbounded struct{ context.Context }
 
 // Deadline implements context.Context.
@@ -67,14 +69,15 @@ func (unbounded) Deadline() (time.Time, bool) {
 	return time.Date(2200, time.January, 1, 0, 0, 0, 0, time.UTC), true
 }
 
-// silence is the error of a command that was not answered within its time, or was stopped before.
+// silence is the error of a command that was not answered within its time, or was stopped
+// before.
 type silence struct {
 	ended   error  // of its context
 	servers string // as the driver knew them, where none was found
 }
 
-// silenced turns the driver's error into one that says what has happened: the driver knows only that its own
-// context was cancelled, which nobody has done.
+// silenced turns the driver's error into one that says what has happened: the driver
+// knows only that its own context was cancelled, which nobody has done.
 func silenced(ended, err error) error {
 	var notSelected topology.ServerSelectionError
 	s := silence{ended: ended}
@@ -95,8 +98,8 @@ func (s silence) Error() string {
 	return "no answer in time"
 }
 
-// Unwrap returns the end of the time. That somebody has stopped it is not the caller's affair, whose own
-// context may go on.
+// Unwrap returns the end of the time. That somebody has stopped it is not the caller's
+// affair, whose own context may go on.
 func (s silence) Unwrap() error {
 	if errors.Is(s.ended, context.DeadlineExceeded) {
 		return s.ended
@@ -104,7 +107,8 @@ func (s silence) Unwrap() error {
 	return nil
 }
 
-// concernError is the server's report that it does not know whether a majority has stored a write.
+// concernError is the server's report that it does not know whether a majority has stored
+// a write.
 type concernError struct {
 	code   int
 	report bson.Raw
@@ -112,12 +116,12 @@ type concernError struct {
 
 func (e concernError) Error() string { return fmt.Sprintf("write concern error: %s", e.report) }
 
-// HeldUp reports whether an error says that the server has given a command up before it came to its end:
-// one of its documents may be locked.
+// HeldUp reports whether an error says that the server has given a command up before it
+// came to its end: one of its documents may be locked.
 func HeldUp(err error) bool { return commandCode(err) == codeMaxTimeExpired }
 
-// GaveUp reports whether an error says that the server has given a command up, be it that a majority was
-// too slow to store it.
+// GaveUp reports whether an error says that the server has given a command up, be it that
+// a majority was too slow to store it.
 func GaveUp(err error) bool {
 	var concern concernError
 	return HeldUp(err) || errors.As(err, &concern) && concern.code == codeMaxTimeExpired

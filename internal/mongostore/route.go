@@ -8,12 +8,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// Route names the clusters that a transfer needs beside that of the transfers, which all of them
-// need. Transfers on one route hang together. The zero value is the route of those that need no
-// other cluster.
+// Route names the clusters that a transfer needs beside that of the transfers, which all
+// of them need. Transfers on one route hang together. The zero value is the route of
+// those that need no other cluster.
 type Route string
 
-// String tells which clusters these are: each by the first of the names that are registered on it.
+// String tells which clusters these are: each by the first of the names that are
+// registered on it.
 func (r Route) String() string {
 	if r == "" {
 		return "the cluster of the transfers"
@@ -21,7 +22,8 @@ func (r Route) String() string {
 	return "the clusters of " + strings.Join(r.clusters(), ", ")
 }
 
-// clusters returns the names of the clusters. Names of places are quoted: no line ends in one.
+// clusters returns the names of the clusters. Names of places are quoted: no line ends in
+// one.
 func (r Route) clusters() []string {
 	if r == "" {
 		return nil
@@ -31,8 +33,8 @@ func (r Route) clusters() []string {
 
 func routeOver(clusters []string) Route { return Route(strings.Join(clusters, "\n")) }
 
-// RouteOf returns the route of a transfer. What is not registered here counts for nothing: no
-// cluster is asked about it.
+// RouteOf returns the route of a transfer. What is not registered here counts for
+// nothing: no cluster is asked about it.
 func (s *Store) RouteOf(t Transfer) Route {
 	var clusters []string
 	for _, p := range t.Places() {
@@ -46,8 +48,8 @@ func (s *Store) RouteOf(t Transfer) Route {
 	return routeOver(clusters)
 }
 
-// needsOf returns the clusters that must answer before a place can be used, but for that of the
-// transfers. Documents may wait for the cluster of a ledger: see noAccounts.
+// needsOf returns the clusters that must answer before a place can be used, but for that
+// of the transfers. Documents may wait for the cluster of a ledger: see noAccounts.
 func (s *Store) needsOf() map[Address][]string {
 	places := s.Places()
 	slices.SortFunc(places, func(a, b Address) int { return strings.Compare(a.String(), b.String()) })
@@ -70,8 +72,9 @@ func (s *Store) needsOf() map[Address][]string {
 	return needs
 }
 
-// off returns the conditions by which the transfers on the given routes are left out of a search.
-// Thousands may wait for a cluster that is away, and nobody wants to read them again and again.
+// off returns the conditions by which the transfers on the given routes are left out of a
+// search. Thousands may wait for a cluster that is away, and nobody wants to read them
+// again and again.
 func (s *Store) off(routes []Route) bson.D {
 	if len(routes) == 0 {
 		return nil
@@ -83,8 +86,8 @@ func (s *Store) off(routes []Route) bson.D {
 	return bson.D{{Key: "$nor", Value: without}}
 }
 
-// on returns the conditions that the transfers on a route meet, and no others: they touch each of
-// its clusters, and none beside these.
+// on returns the conditions that the transfers on a route meet, and no others: they touch
+// each of its clusters, and none beside these.
 func (s *Store) on(r Route) bson.D {
 	touches := func(operator string, counts func(needs []string) bool) (ledgers, documents bson.D) {
 		names := map[bool]bson.A{false: {}, true: {}}

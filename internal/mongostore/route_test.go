@@ -58,8 +58,8 @@ func needing(ledgers, documents []string) Transfer {
 	return t
 }
 
-// A transfer's route is the set of clusters that it needs beside that of the transfers, whatever it
-// touches there, and in whatever order.
+// A transfer's route is the set of clusters that it needs beside that of the transfers,
+// whatever it touches there, and in whatever order.
 func TestRouteOf(t *testing.T) {
 	t.Parallel()
 	s := newBank(t).scattered()
@@ -81,8 +81,8 @@ func TestRouteOf(t *testing.T) {
 	}
 }
 
-// A search finds what takes none of the given routes, all of it and nothing else, in each of the
-// searches for work.
+// A search finds what takes none of the given routes, all of it and nothing else, in each
+// of the searches for work.
 func TestSearchWithoutRoutes(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -174,8 +174,8 @@ func subsets(names ...string) [][]string {
 	return all
 }
 
-// A search for what is new finds what could not be found before, and looks at nothing else, however
-// much that is.
+// A search for what is new finds what could not be found before, and looks at nothing
+// else, however much that is.
 func TestSearchForRecent(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

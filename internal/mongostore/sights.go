@@ -35,8 +35,8 @@ type Sight struct {
 	Err      error // ErrUnreadable
 }
 
-// GetTransfers is GetTransfer of several transfers at once; those that don't exist are left
-// out. A lone one is found in the way that is the quickest for the server.
+// GetTransfers is GetTransfer of several transfers at once; those that don't exist are
+// left out. A lone one is found in the way that is the quickest for the server.
 func (s *Store) GetTransfers(ctx context.Context, ids []string) (map[string]Sight, error) {
 	found := make(map[string]Sight, len(ids))
 	err := eachOf(ctx, s.majority, ids, options.Find(), func(id string, document bson.Raw) {

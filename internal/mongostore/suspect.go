@@ -10,10 +10,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// findSuspect marks the requests at whose document a command was held up. The server performs statements in
-// their order, and waits where somebody's open transaction has written to the document: so it is the first
-// one that would have changed its document and has not. That is a hint about what to send apart and decides
-// nothing, so a plain read will do; where it fails, or names nobody, all are marked.
+// findSuspect marks the requests at whose document a command was held up. The server
+// performs statements in their order, and waits where somebody's open transaction has
+// written to the document: so it is the first one that would have changed its document
+// and has not. That is a hint about what to send apart and decides nothing, so a plain
+// read will do; where it fails, or names nobody, all are marked.
 func (s *Store) findSuspect(ctx context.Context, l *ledger, units []*unit) {
 	suspects := units
 	if len(units) > 1 {
@@ -28,8 +29,8 @@ func (s *Store) findSuspect(ctx context.Context, l *ledger, units []*unit) {
 	}
 }
 
-// firstUndone returns the first unit of a command that could have been done and was not, nil if none is
-// found.
+// firstUndone returns the first unit of a command that could have been done and was not,
+// nil if none is found.
 func (s *Store) firstUndone(ctx context.Context, l *ledger, units []*unit) *unit {
 	var requests []*Request
 	for _, u := range units {

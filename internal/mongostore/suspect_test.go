@@ -13,8 +13,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// lock lets an open transaction of somebody else's write to an account, until the function that it returns
-// is called.
+// lock lets an open transaction of somebody else's write to an account, until the
+// function that it returns is called.
 func (b *bank) lock(account string) (unlock func()) {
 	b.t.Helper()
 	session, err := b.db.Client().StartSession()
@@ -49,9 +49,9 @@ func (rs requests) suspects() []string {
 	return ids
 }
 
-// The server gives up a command that waits for somebody's transaction, before the client does. The document
-// at which it waited is found among others that were done, could not be done, or were not come to: for each
-// kind of write.
+// The server gives up a command that waits for somebody's transaction, before the client
+// does. The document at which it waited is found among others that were done, could not
+// be done, or were not come to: for each kind of write.
 func TestSuspectIsFound(t *testing.T) {
 	b := newBank(t)
 	accounts := []bson.M{account("poor", bson.M{"balance": int64(1)})}
@@ -105,8 +105,8 @@ func TestSuspectIsFound(t *testing.T) {
 	unlock()
 }
 
-// Each write asks the server to give up a second before the client does, also through a client that has a
-// timeout of its own, for which the driver would ask by itself.
+// Each write asks the server to give up a second before the client does, also through a
+// client that has a timeout of its own, for which the driver would ask by itself.
 func TestServerGivesUpFirst(t *testing.T) {
 	for _, client := range []*options.ClientOptions{options.Client(), options.Client().SetTimeout(30 * time.Second)} {
 		b := newBankOf(t, client)
@@ -126,7 +126,8 @@ func TestServerGivesUpFirst(t *testing.T) {
 	}
 }
 
-// A write that isn't answered in time says so, and wraps the end of its time: nobody has cancelled it.
+// A write that isn't answered in time says so, and wraps the end of its time: nobody has
+// cancelled it.
 func TestSilentServer(t *testing.T) {
 	b := newBank(t)
 	b.put(account("alice", nil), account("bob", nil))

@@ -24,9 +24,9 @@ const (
 	kernelBuffer = 64 << 10
 )
 
-// line is the network between the clients that dial by it and their servers. What a client
-// has sent arrives even if the client has left since, as it would from the buffers of a
-// real network.
+// line is the network between the clients that dial by it and their servers. What a
+// client has sent arrives even if the client has left since, as it would from the buffers
+// of a real network.
 type line struct {
 	up, down *bucket // shared by all connections
 	closed   chan struct{}

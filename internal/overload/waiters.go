@@ -12,8 +12,8 @@ import (
 
 const (
 	waitersBeside = 64
-	// moreConnections is how many connections any number of waiters may need, besides those
-	// of the commands by which money moves.
+	// moreConnections is how many connections any number of waiters may need, besides
+	// those of the commands by which money moves.
 	moreConnections = 4
 )
 
