@@ -131,7 +131,6 @@ func (s *Store) write(ctx context.Context, l *ledger, requests []*Request) {
 	known := s.writeUnits(ctx, l, units)
 	if HeldUp(requests[0].Cause) {
 		s.findSuspect(ctx, l, units)
-		return
 	}
 	var apart []*Request
 	for _, u := range units {
