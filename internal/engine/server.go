@@ -12,11 +12,12 @@ import (
 // server is one cluster. While as many commands as may be are on their way to it, the
 // next ones gather; nothing waits for a timer. All counts are bounded:
 //
-//   - MaxInFlight commands that are in time. When one is overdue another one may go out in its place, so
-//     that a lost message doesn't hold everybody up,
-//   - but no more than MaxInFlight that are overdue. After that nothing goes out until one is back, or
-//     given up: a server that is slow is not made slower.
-//   - As many about suspects, which may be waiting for somebody else's lock, each about one document.
+//   - MaxInFlight commands that are in time. When one is overdue another one may go out
+//     in its place, so that a lost message doesn't hold everybody up,
+//   - but no more than MaxInFlight that are overdue. After that nothing goes out until
+//     one is back, or given up: a server that is slow is not made slower.
+//   - As many about suspects, which may be waiting for somebody else's lock, each about
+//     one document.
 type server struct {
 	max   int // MaxInFlight
 	lanes []*lane

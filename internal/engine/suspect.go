@@ -7,10 +7,12 @@ import "github.com/mongotransfer/transfer/internal/mongostore"
 // about nothing else, until one of these was answered:
 //
 //  1. A user's transaction writes to an account, and stays open.
-//  2. A command of 512 statements comes to that account, and waits. The other accounts wait with it.
-//  3. While it is overdue, nothing about its documents goes out beside others: each of them may be the one.
-//  4. The server gives the command up. The first document that it has not come to is the one (see
-//     [mongostore.Request]); the others are free of suspicion.
+//  2. A command of 512 statements comes to that account, and waits. The other accounts
+//     wait with it.
+//  3. While it is overdue, nothing about its documents goes out beside others: each of
+//     them may be the one.
+//  4. The server gives the command up. The first document that it has not come to is the
+//     one (see [mongostore.Request]); the others are free of suspicion.
 type suspect struct {
 	lane    *lane
 	subject mongostore.Subject

@@ -4,8 +4,8 @@
 //
 //   - reads of whole transfers, up to 100 in one command: the first look at each, and one
 //     whenever something has happened to it;
-//   - glances at the marks of up to 1,000 transfers, in turn, with pauses in proportion to
-//     what they cost the server: from these it is seen that something has happened;
+//   - glances at the marks of up to 1,000 transfers, in turn, with pauses in proportion
+//     to what they cost the server: from these it is seen that something has happened;
 //   - deciding reads of whether transfers exist;
 //   - one change stream, from which the same is seen sooner, as long as little happens.
 //

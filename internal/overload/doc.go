@@ -11,13 +11,13 @@
 //
 // What a reader finds:
 //
-//   - run.go, config.go, report.go: the list of scenarios, how large they are, and what is
-//     printed.
+//   - run.go, config.go, report.go: the list of scenarios, how large they are, and what
+//     is printed.
 //   - congestion.go, outage.go, waiters.go, hanging.go, slow.go, recover.go, locked.go,
 //     neighbours.go: a scenario each.
 //   - soak.go: a mixed load for as long as is asked for.
-//   - scene.go, bank.go, cluster.go: what a scenario plays on: accounts, coordinators, and
-//     the clusters as these see them.
+//   - scene.go, bank.go, cluster.go: what a scenario plays on: accounts, coordinators,
+//     and the clusters as these see them.
 //   - crowd.go, flood.go: callers in closed loops, and callers all at once.
 //   - line.go, bucket.go, message.go: the network between a client and a server: narrow,
 //     silent, refusing, or holding back single commands.
