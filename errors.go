@@ -14,6 +14,10 @@ var (
 	// ErrUnsupportedDeployment means that the server, or a collection on it, is not fit: a standalone server, one older
 	// than MongoDB 5.0, a collection sharded by something else than _id.
 	ErrUnsupportedDeployment = errors.New("unsupported deployment")
+	// ErrUnauthorized means that the server refuses the client's user: the right for an action is missing, or the
+	// password is wrong. Where a transfer is stored by then, the error wraps ErrInDoubt as well. See
+	// [UnauthorizedError].
+	ErrUnauthorized = errors.New("unauthorized")
 	// ErrClosed means that the Coordinator was closed.
 	ErrClosed = errors.New("coordinator is closed")
 )
@@ -59,6 +63,11 @@ var (
 	// away. It wraps the cause. Ask again with the same ID: the money can't move twice.
 	ErrInDoubt = errors.New("outcome in doubt")
 )
+
+// ErrUnsettled means that the transfer is committed for good, and that not all of it is in place: an account is gone, or
+// the server refuses to write to it. The record comes with the error, and Record.Stuck says why. It goes on once that is
+// repaired.
+var ErrUnsettled = errors.New("committed, and not settled everywhere yet")
 
 // Errors of verbs that came too late or to the wrong thing; they leave everything as it was.
 var (
