@@ -236,7 +236,7 @@ func (l *Ledger) untilKnown(
 		case done:
 			return fmt.Errorf("account %q: %w", id, err)
 		case result == protocol.Failed:
-			return try.fails(fmt.Errorf("account %q could not be written: %w", id, err))
+			return try.fails(fmt.Errorf("account %q could not be written: %w", id, named(err)))
 		}
 		try.went(result, err)
 	}

@@ -94,6 +94,12 @@ func (c *Coordinator) Close(ctx context.Context) error {
 // ready refuses work on a closed coordinator, or on an unfit server of the transfers or of the named places. Its first call for each
 // talks to the server.
 func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) error {
+	return c.readyBy(ctx, c.store.Connect, places)
+}
+
+func (c *Coordinator) readyBy(
+	ctx context.Context, connect func(context.Context, ...mongostore.Address) error, places []mongostore.Address,
+) error {
 	var try persistence
 	for try.again(ctx, c) {
 		if c.engine.Closed() {
@@ -102,13 +108,18 @@ func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) e
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		err := c.store.Connect(ctx, places...)
-		if err == nil || errors.Is(err, mongostore.ErrUnsupported) {
+		err := connect(ctx, places...)
+		if err == nil || refused(err) || errors.Is(err, mongostore.ErrUnsupported) {
 			return deployment(err)
 		}
 		try.went(protocol.NotSent, err)
 	}
 	return try.fails(errors.New("the server can't be reached"))
+}
+
+// readyToRead is ready for those who only read.
+func (c *Coordinator) readyToRead(ctx context.Context, places ...mongostore.Address) error {
+	return c.readyBy(ctx, c.store.ConnectToRead, places)
 }
 
 // readyFor is ready for the places of a transfer. Once these are known to be fit it costs
@@ -125,7 +136,7 @@ func deployment(err error) error {
 	if errors.Is(err, mongostore.ErrUnsupported) {
 		return fmt.Errorf("%w: %w", ErrUnsupportedDeployment, err)
 	}
-	return err
+	return named(err)
 }
 
 // sound refuses a stored transfer that was changed since, or that a later version has written.
@@ -184,7 +195,7 @@ func (c *Coordinator) connect(ctx context.Context, t *mongostore.Transfer) error
 		return nil
 	}
 	switch err := c.store.Connect(ctx, t.Places()...); {
-	case errors.Is(err, mongostore.ErrUnsupported):
+	case errors.Is(err, mongostore.ErrUnsupported), refused(err):
 		return deployment(err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", errAway, err)

@@ -163,6 +163,7 @@ func failureError(rec Record) error {
 }
 
 func inDoubt(id string, cause error) error {
+	cause = named(cause)
 	if cause == nil {
 		return fmt.Errorf("transfer %q: %w", id, ErrInDoubt)
 	}
@@ -171,6 +172,7 @@ func inDoubt(id string, cause error) error {
 
 // because adds a cause to an error, unless there is none or it is known already.
 func because(err, cause error) error {
+	cause = named(cause)
 	if cause == nil || errors.Is(err, cause) {
 		return err
 	}

@@ -197,7 +197,7 @@ func (c *Coordinator) judge(stored mongostore.Transfer, digest []byte) (Record, 
 func (c *Coordinator) turn(
 	ctx context.Context, stored mongostore.Transfer, found bool, planned mongostore.Transfer,
 ) (mongostore.Transfer, protocol.Start, bool) {
-	stalled := func() bool { return c.store.LooksStalled(ctx, stored, c.settings.stallThreshold) }
+	stalled := func() bool { return c.stalled(ctx, stored) }
 	switch {
 	case !found:
 		return planned, first(planned), true
@@ -209,6 +209,26 @@ func (c *Coordinator) turn(
 		return stored, expire(), true
 	}
 	return stored, protocol.Start{Claiming: protocol.TakeUnheld, Hold: true}, stalled()
+}
+
+// barredRest is how long a transfer that was stopped for want of a right is left alone.
+const barredRest = time.Second
+
+// stalled reports whether a transfer that others have begun is to be taken over.
+func (c *Coordinator) stalled(ctx context.Context, stored mongostore.Transfer) bool {
+	return c.store.LooksStalled(ctx, stored, c.settings.stallThreshold) || c.barred(ctx, stored)
+}
+
+// barred reports whether a transfer was stopped for want of a right, and nobody is at it
+// now. Who asks for it again takes it over at once: either the right was granted, or the
+// caller hears that it is still missing. Without a rest several such callers would take it
+// from each other.
+func (c *Coordinator) barred(ctx context.Context, stored mongostore.Transfer) bool {
+	if stored.Stuck == nil || stored.Stuck.Code != mongostore.CodeUnauthorized {
+		return false
+	}
+	stored.Stuck, stored.Attempts = nil, 0
+	return c.store.LooksStalled(ctx, stored, barredRest)
 }
 
 // reasonOf returns what is stored with a transfer that is rolled back without being asked for.
@@ -234,7 +254,7 @@ func (c *Coordinator) takeOver() protocol.Start {
 // doubtful turns an error by which nothing was sent just now into ErrInDoubt: a transfer with this ID is stored all the same.
 func doubtful(id string, err error) error {
 	if errors.Is(err, engine.ErrNothingSent) || errors.Is(err, ErrClosed) ||
-		errors.Is(err, errAway) || errors.Is(err, mongostore.ErrForeign) || errors.Is(err, mongostore.ErrUnreadable) {
+		errors.Is(err, errAway) || errors.Is(err, mongostore.ErrForeign) || refused(err) || errors.Is(err, mongostore.ErrUnreadable) {
 		return inDoubt(id, err)
 	}
 	return err

@@ -134,7 +134,7 @@ func unheldError(rec Record) error {
 
 // goOn takes a decided transfer over if it has stalled.
 func (c *Coordinator) goOn(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
-	if !c.store.LooksStalled(ctx, stored, c.settings.stallThreshold) {
+	if !c.stalled(ctx, stored) {
 		return Record{}, false, nil
 	}
 	return c.try(ctx, attempt{transfer: stored, start: c.takeOver(), reason: stalledReason})

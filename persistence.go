@@ -26,6 +26,9 @@ func (p *persistence) again(ctx context.Context, c *Coordinator) bool {
 		p.until = c.now().Add(engine.AwayLimit)
 		return true
 	}
+	if refused(p.cause) {
+		return false
+	}
 	if engine.Pause(ctx, p.n-1) {
 		return c.now().Before(p.until)
 	}
@@ -33,9 +36,10 @@ func (p *persistence) again(ctx context.Context, c *Coordinator) bool {
 	return false
 }
 
-// went takes down how a try went.
+// went takes down how a try went. A command of one statement for which a right is missing
+// has certainly changed nothing: rights are asked for before anything else.
 func (p *persistence) went(result protocol.Result, err error) {
-	p.sent = p.sent || result == protocol.Unknown
+	p.sent = p.sent || result == protocol.Unknown && !refused(err)
 	p.cause = err
 }
 
@@ -58,11 +62,15 @@ func (c *Coordinator) read(ctx context.Context, attempt func(context.Context) (b
 // quiet tells for how long looks have failed in a row.
 type quiet struct{ since time.Time }
 
-// tooLong takes in how a look went, and reports whether they have failed for engine.AwayLimit.
+// tooLong takes in how a look went, and reports whether they have failed for engine.AwayLimit, or will
+// fail until a right is granted.
 func (q *quiet) tooLong(c *Coordinator, err error) bool {
-	if err == nil {
+	switch {
+	case err == nil:
 		q.since = time.Time{}
 		return false
+	case refused(err):
+		return true
 	}
 	if q.since.IsZero() {
 		q.since = c.now()

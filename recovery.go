@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,8 @@ type RecoveryReport struct {
 // then voids. It is safe beside live executions and other sweeps. What is still StateInitiated is left to [Coordinator.Run].
 //
 // With an error not everything was begun: it is that of the search, ErrClosed when the Coordinator was closed, or that of ctx. The report
-// tells of what was begun by then.
+// tells of what was begun by then. With ErrUnauthorized transfers are Stuck for want of a right, if not all of them: grant it, and
+// recover again.
 //
 // A server that is away doesn't hold up transfers that don't touch it: when many hang, the others that touch the same places wait until all
 // else was begun, and if they still hang after 30 s more they are Stuck.
@@ -68,7 +70,7 @@ func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
 	s.returns = true
 	err := s.everything(ctx)
 	report := s.end()
-	return report, because(err, s.early)
+	return report, because(because(err, s.early), s.refused)
 }
 
 // newSweepHands returns the hands of sweeps. Callers get through beside what they work on.
@@ -148,7 +150,7 @@ func (s *sweep) through(ctx context.Context, l *look, found iter.Seq2[mongostore
 			return nil
 		}
 		if failure != nil && !errors.Is(failure, mongostore.ErrUnreadable) {
-			return fmt.Errorf("find stalled transfers: %w", failure)
+			return fmt.Errorf("find stalled transfers: %w", named(failure))
 		}
 		if s.leaves(t.ID) {
 			continue
@@ -185,6 +187,7 @@ type sweep struct {
 	latest      *sync.WaitGroup // of those that were begun since the latest step
 	mu          sync.Mutex
 	report      RecoveryReport
+	refused     error           // the first right that was found to be missing
 	early       error           // why it has ended before everything was begun and done
 	returns     bool            // it comes back to what hangs
 	final       bool            // but no more
@@ -291,6 +294,9 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, r *route, st
 	}
 	switch {
 	case err != nil && s.stopped(ctx, err):
+	case refused(because(err, result.Cause)):
+		s.lacks(t.ID, because(err, result.Cause))
+		return asAlive
 	case err != nil && gaveUp(ctx, err):
 		s.hangs(t.ID, r, because(err, result.Cause))
 		return asHanging
@@ -310,12 +316,23 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, r *route, st
 
 // gaveUp reports whether an error says that a cluster has not answered, and not that the caller's time is over.
 func gaveUp(ctx context.Context, err error) bool {
+	if refused(err) {
+		return false
+	}
 	for _, cause := range []error{errAway, engine.ErrUnfinished, engine.ErrNothingSent, ErrInDoubt} {
 		if errors.Is(err, cause) {
 			return ctx.Err() == nil
 		}
 	}
 	return false
+}
+
+// lacks counts a transfer that can't be finished until a right is granted.
+func (s *sweep) lacks(id string, cause error) {
+	s.mu.Lock()
+	s.refused = cmp.Or(s.refused, cause)
+	s.mu.Unlock()
+	s.stuck(id, cause)
 }
 
 func (s *sweep) finished(id string, result engine.Result) {

@@ -51,7 +51,7 @@ func (c *Coordinator) withdraw(
 		}
 		start.Claiming = protocol.TakeToCancel
 	case protocol.Rollback:
-		if !c.store.LooksStalled(ctx, stored, c.settings.stallThreshold) {
+		if !c.stalled(ctx, stored) {
 			return Record{}, false, nil
 		}
 		start = c.takeOver()

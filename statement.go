@@ -79,7 +79,10 @@ type Entry struct {
 // on its account that are between the two, for as long as the server needs, and for
 // nothing else. What is merely not decided, such as a hold, it doesn't wait for: it makes
 // a small write to each such transfer, after which the server stores no commit of it with
-// a time from before. So it needs the right to write to the transfers.
+// a time from before. So it needs the right to write to the transfers. Without that right
+// nothing is written, and a statement ends where the first transfer that is not decided
+// was last modified, for nothing later is certain: where more was asked for, ErrUnauthorized
+// comes after the entries. Once a hold is decided the rest shows.
 //
 // The order rests on the clock of the server that commits. While a primary is being
 // replaced, the newest entries may be missing. Where somebody sets a clock back, or that of
@@ -133,14 +136,20 @@ func (l *Ledger) statement(ctx context.Context, id string, q StatementQuery, yie
 	if left > 0 {
 		page = min(left, page)
 	}
-	return walk(ctx, after, page, func(e mongostore.Entry) bool {
+	stopped := false
+	err = walk(ctx, after, page, func(e mongostore.Entry) bool {
 		if q.passes(e) {
 			return true
 		}
 		entry := Entry{TransferID: e.TransferID, Amount: Amount{e.Amount}, Balance: Amount{past.balance}, At: e.At, Reverses: e.Reverses}
 		left--
-		return yield(entry) && left != 0
+		stopped = !yield(entry)
+		return !stopped && left != 0
 	})
+	if err != nil || stopped || left == 0 && q.Limit > 0 && !q.NewestFirst {
+		return err
+	}
+	return past.short
 }
 
 // BalanceAt returns what was posted on an account of this ledger at an instant: see [Coordinator.BalanceAt].
@@ -148,6 +157,9 @@ func (l *Ledger) BalanceAt(ctx context.Context, id string, at time.Time) (Amount
 	past, err := l.past(ctx, id, roundUp(at.Add(1)))
 	if err != nil {
 		return Amount{}, fmt.Errorf("balance of account %q: %w", id, err)
+	}
+	if past.short != nil {
+		return Amount{}, fmt.Errorf("balance of account %q: %w", id, past.short)
 	}
 	return Amount{past.balance}, nil
 }
@@ -166,6 +178,7 @@ type past struct {
 	history     *mongostore.History
 	at          time.Time    // where it is: on the way back, what was committed before is still to come
 	balance     money.Amount // then; when an entry is visited, after that
+	short       error        // why it begins earlier than it should
 }
 
 // past begins a way back at an instant, or now if that is the zero instant or yet to come.
@@ -174,7 +187,7 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	if err := l.checkID(id); err != nil {
 		return nil, err
 	}
-	if err := c.ready(ctx, mongostore.Address{Name: l.name}); err != nil {
+	if err := c.readyToRead(ctx, mongostore.Address{Name: l.name}); err != nil {
 		return nil, err
 	}
 	history, err := c.store.History(l.name, id)
@@ -193,7 +206,11 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	case !found:
 		return nil, ErrAccountNotFound
 	}
-	p := &past{c, history, closing.At, closing.Balance}
+	p := &past{c, history, closing.At, closing.Balance, nil}
+	if closing.Short != nil {
+		p.short = fmt.Errorf("nothing is certain from %s on, when a transfer that is not decided was last modified: %w",
+			closing.At.Format(time.RFC3339Nano), named(closing.Short))
+	}
 	if before.IsZero() || !before.Before(closing.At) {
 		return p, nil
 	}

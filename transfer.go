@@ -127,7 +127,7 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (Record, error) {
 				return c.judge(stored, t.Digest)
 			}
 		case protocol.Failed:
-			return Record{}, try.fails(fmt.Errorf("transfer %q could not be stored: %w", t.ID, err))
+			return Record{}, try.fails(fmt.Errorf("transfer %q could not be stored: %w", t.ID, named(err)))
 		case protocol.Unknown, protocol.NotSent:
 		}
 		try.went(result, err)
@@ -191,10 +191,17 @@ func (c *Coordinator) try(ctx context.Context, a attempt) (Record, bool, error) 
 		return Record{}, true, fmt.Errorf("transfer %q: %w", id, err)
 	}
 	w.HoldFor, w.Post = a.holdFor, a.post
+	if c.barred(ctx, a.transfer) {
+		w.Threshold = 0
+	}
 	result, err := c.engine.Execute(ctx, w, a.start, protocol.State(c.settings.returnAt))
 	switch {
 	case errors.Is(err, engine.ErrUnfinished):
 		return Record{}, true, inDoubt(id, because(err, result.Cause))
+	case errors.Is(err, engine.ErrRefused):
+		return recordOf(result.Transfer), true, inDoubt(id, result.Cause)
+	case refused(result.Cause) && errors.Is(err, engine.ErrNothingSent):
+		return Record{}, true, fmt.Errorf("transfer %q: %w", id, named(result.Cause))
 	case errors.Is(err, engine.ErrNothingSent):
 		return Record{}, true, fmt.Errorf("transfer %q: %w", id, because(err, result.Cause))
 	case err != nil:
@@ -220,7 +227,7 @@ func (c *Coordinator) tell(result engine.Result) (Record, bool, error) {
 		if result.ClaimInDoubt {
 			return Record{}, true, inDoubt(rec.ID, result.Cause)
 		}
-		return Record{}, true, fmt.Errorf("transfer %q could not be stored: %w", rec.ID, result.Cause)
+		return Record{}, true, fmt.Errorf("transfer %q could not be stored: %w", rec.ID, named(result.Cause))
 	case protocol.Gone:
 		return Record{}, true, inDoubt(rec.ID, errors.New("its document was removed while it was under way"))
 	case protocol.Stuck:

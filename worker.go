@@ -3,8 +3,10 @@ package transfer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
@@ -27,6 +29,10 @@ const (
 	// Recovery sweeps come once per threshold, within these bounds.
 	shortestSweep = time.Second
 	longestSweep  = time.Minute
+	// barredPause is how long a worker that lacks a right begins with nothing new. 1. The right to
+	// write to the accounts is revoked by mistake. 2. All that is submitted would be claimed, within
+	// seconds, and each would be stuck, until the right is back and recovery has come by.
+	barredPause = 5 * time.Second
 	// expiryPeriod is the time between two looks for holds that have expired.
 	expiryPeriod = time.Second
 )
@@ -35,9 +41,17 @@ const (
 // transfers. Many processes may run it at once. It returns nil when ctx has ended and what it had begun is done, or goes on in the
 // background because a server is away; ErrClosed on a closed coordinator, ErrUnsupportedDeployment on an unfit server. A server that is
 // away is waited for.
+//
+// Where a right that it needs is missing when it begins, or the password is wrong, it
+// returns ErrUnauthorized. One that is revoked later doesn't end it: it logs a warning and
+// tries again every few seconds, so that a mistake in the rights, once it is corrected,
+// costs no restart.
 func (c *Coordinator) Run(ctx context.Context) error {
 	if err := c.readyWhenUp(ctx); err != nil {
 		return err
+	}
+	if err := c.store.Permits(ctx); refused(err) {
+		return fmt.Errorf("a worker: %w", named(err))
 	}
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -49,6 +63,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	w.all.Go(func() { c.periodically(ctx, expiryPeriod, nil, "a look for expired holds was cut short", w.expire) })
 	for ctx.Err() == nil && !c.engine.Closed() {
 		w.rest(ctx, working, w.take(ctx, working, w.submitted.look(takePatience), 0))
+		if w.barred.Swap(false) {
+			c.rests(ctx, barredPause, nil)
+		}
 	}
 	patience := time.AfterFunc(drainLimit, giveUp)
 	defer patience.Stop()
@@ -60,7 +77,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 func (c *Coordinator) readyWhenUp(ctx context.Context) error {
 	for {
 		err := c.ready(ctx)
-		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsupportedDeployment) {
+		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsupportedDeployment) || refused(err) {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -80,6 +97,9 @@ func (c *Coordinator) periodically(
 		rest, err := what(ctx)
 		if err != nil && ctx.Err() == nil {
 			c.log.Warn(failed, slog.Any("cause", err))
+		}
+		if refused(err) {
+			rest = max(rest, barredPause)
 		}
 		if !c.rests(ctx, max(rest, period-c.now().Sub(begun)), called) {
 			return
@@ -106,6 +126,7 @@ func (c *Coordinator) rests(ctx context.Context, pause time.Duration, called <-c
 type worker struct {
 	coordinator *Coordinator
 	all         sync.WaitGroup
+	barred      atomic.Bool // a right is missing
 	submitted   *hands
 	swept       *hands
 }
@@ -145,6 +166,7 @@ func (w *worker) take(ctx, working context.Context, l *look, recent time.Duratio
 			if err == nil {
 				w.begin(ctx, working, l, t)
 			} else if ctx.Err() == nil {
+				w.barred.Store(w.barred.Load() || refused(err))
 				w.coordinator.log.Warn("look for submitted transfers", slog.Any("cause", err))
 			}
 			if l.anew || ctx.Err() != nil {
@@ -181,6 +203,9 @@ func (w *worker) run(ctx context.Context, t mongostore.Transfer) ending {
 	rec, told, err := w.coordinator.try(limited, attempt{transfer: t, start: start})
 	w.coordinator.log.Debug("ran a submitted transfer", slog.String("transfer", t.ID), slog.Bool("mine", told), slog.Any("error", err))
 	switch {
+	case refused(err):
+		w.barred.Store(true)
+		return asAlive
 	case told && (rec.State.Final() || rec.State == StateCommitted):
 		return asAlive
 	case told && gaveUp(ctx, err):

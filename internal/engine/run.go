@@ -28,6 +28,11 @@ var ErrNothingSent = errors.New("nothing was sent")
 // the server went away, while the execution was under way.
 var ErrUnfinished = errors.New("still under way")
 
+// ErrRefused is returned when the server has refused a command of an execution that has
+// claimed, or may have, because a right is missing. It has stopped where it was: recovery goes on with
+// the transfer.
+var ErrRefused = errors.New("stopped for want of a right")
+
 // errTooLate is the cause where a claim was not sent because its caller would have left
 // before the end.
 func errTooLate() error { return errors.New("too much is under way for the time that is left") }
@@ -44,6 +49,7 @@ type run struct {
 	pause     backoff
 	alone     bool          // its requests share no command with others: one of its own may have been refused as a whole
 	refused   map[int]error // by participant, the latest write that the server has refused
+	barred    *barrier      // a right is missing
 	caller    context.Context
 	line      *line        // of the clusters that it touches
 	admitted  bool         // it has a place among those that are under way
@@ -248,6 +254,7 @@ func (e *Engine) conclude(r *run) {
 		if t.Cause != nil {
 			r.work.Cause = t.Cause
 		}
+		r.bar(t)
 		r.alone = r.alone || t.Alone
 		busy := t.Answer.Facts.Found && !t.Answer.Facts.Free
 		if t.Answer.Result == protocol.Unknown || t.Answer.Result == protocol.NotSent || busy && now.Before(r.patience) {
@@ -259,6 +266,10 @@ func (e *Engine) conclude(r *run) {
 			r.refuses(t.Op.Participant, t.Cause)
 		}
 		r.execution.Observe(t.Op, t.Answer)
+	}
+	if r.barred != nil && r.execution.Outcome() == protocol.Running {
+		e.stop(r)
+		return
 	}
 	wait := r.pause.next(progress, contended, r.patience.Sub(now))
 	if wait == 0 {
@@ -305,7 +316,7 @@ func (r *run) gaveUp() error {
 
 // end ends a run. One that is stuck ends when it is stored why.
 func (e *Engine) end(r *run, failure error) {
-	if o, stuck := r.obstacle(); stuck && failure == nil {
+	if o, stuck := r.obstacle(); stuck && (failure == nil || r.barred != nil) {
 		e.leave(r)
 		e.note(r, o)
 		return

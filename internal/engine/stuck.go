@@ -21,6 +21,12 @@ type obstacles struct {
 // makes no sense: nothing is written there.
 func (r *run) obstacle() (mongostore.Obstacle, bool) {
 	x := r.execution
+	if r.barred != nil && x.Outcome() == protocol.Running {
+		o := mongostore.Obstacle{
+			Work: r.work, State: x.State(), Participant: r.barred.participant, Cause: r.barred.cause,
+		}
+		return o, x.Claimed()
+	}
 	if x.Outcome() != protocol.Stuck || x.Err() != nil {
 		return mongostore.Obstacle{}, false
 	}
@@ -79,7 +85,7 @@ func (e *Engine) storeObstacles(runs []*run) {
 		e.log.Warn("why transfers are stuck could not be stored", slog.Int("transfers", len(runs)), slog.Any("cause", err))
 	}
 	for _, r := range runs {
-		r.answer(nil)
+		r.answer(r.stuckFailure())
 		e.finish(r)
 	}
 }

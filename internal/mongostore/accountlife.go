@@ -25,7 +25,7 @@ func (s *Store) GetAccount(ctx context.Context, ledger, id string) (Account, boo
 	if err != nil {
 		return Account{}, false, err
 	}
-	document, err := s.ledgers[ledger].majority.FindOne(detached(ctx), bson.D{{Key: "_id", Value: key}}).Raw()
+	document, err := findOne(detached(ctx), s.ledgers[ledger].majority, bson.D{{Key: "_id", Value: key}})
 	if missing(err) {
 		return Account{}, false, nil
 	}
@@ -42,7 +42,7 @@ func (s *Store) Spendable(ctx context.Context, ledger, id string) (money.Amount,
 	if err != nil {
 		return money.Amount{}, false, err
 	}
-	document, err := s.ledgers[ledger].majority.FindOne(detached(ctx), bson.D{{Key: "_id", Value: key}}).Raw()
+	document, err := findOne(detached(ctx), s.ledgers[ledger].majority, bson.D{{Key: "_id", Value: key}})
 	if missing(err) {
 		return money.Amount{}, false, nil
 	}
@@ -136,7 +136,7 @@ func (s *Store) LookAtAccount(ctx context.Context, ledger, id string) (Standing,
 	if err != nil {
 		return Standing{}, err
 	}
-	document, err := s.ledgers[ledger].linearizable.FindOne(detached(ctx), bson.D{{Key: "_id", Value: key}}).Raw()
+	document, err := findOne(detached(ctx), s.ledgers[ledger].linearizable, bson.D{{Key: "_id", Value: key}})
 	if missing(err) {
 		return Standing{}, nil
 	}

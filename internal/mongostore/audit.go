@@ -179,7 +179,7 @@ func (s *Store) CommittedSince(ctx context.Context, since time.Time, ledger stri
 		{Key: "committedAt", Value: bson.D{{Key: "$gte", Value: since}}},
 		withLeg(bson.D{{Key: "ledger", Value: ledger}}),
 	}
-	_, err := s.majority.FindOne(detached(ctx), filter).Raw()
+	_, err := findOne(detached(ctx), s.majority, filter)
 	if missing(err) {
 		return false, nil
 	}

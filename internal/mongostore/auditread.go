@@ -168,7 +168,7 @@ func documents(ctx context.Context, c *mongo.Collection, filter bson.D, find *op
 	return func(yield func(bson.Raw, error) bool) {
 		cursor, err := c.Find(ctx, filter, find)
 		if err != nil {
-			yield(nil, err)
+			yield(nil, told(err, rightFind, namespaceOf(c)))
 			return
 		}
 		defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
@@ -178,7 +178,7 @@ func documents(ctx context.Context, c *mongo.Collection, filter bson.D, find *op
 			}
 		}
 		if err := cursor.Err(); err != nil {
-			yield(nil, err)
+			yield(nil, told(err, rightFind, namespaceOf(c)))
 		}
 	}
 }

@@ -95,7 +95,7 @@ func (s *Store) LookAtMarker(ctx context.Context, ledger, account, transfer stri
 	if err != nil {
 		return Repairable{}, err
 	}
-	document, err := s.ledgers[ledger].linearizable.FindOne(detached(ctx), bson.D{{Key: "_id", Value: key}}).Raw()
+	document, err := findOne(detached(ctx), s.ledgers[ledger].linearizable, bson.D{{Key: "_id", Value: key}})
 	if missing(err) {
 		return Repairable{}, nil
 	}

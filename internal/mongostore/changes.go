@@ -196,6 +196,10 @@ func (c *change) markHeld(m *message) {
 	c.at.known(m)
 	m.end()
 	c.at.unknown(m)
+	m.begin("$unset") // what was in the way of it
+	m.text("stuck", "")
+	m.text("stuckAt", "")
+	m.end()
 	m.begin("$inc")
 	m.number("verified", 1)
 	m.end()
@@ -336,6 +340,7 @@ func (r *Request) changed(at stamp) {
 	switch op.Kind {
 	case protocol.MarkHeld:
 		t.Held, t.Clean, t.LastModified = true, op.Clean, at.now
+		t.Stuck, t.StuckAt = nil, time.Time{}
 	case protocol.Decide:
 		t.State, t.Clean, t.LastModified = op.To, t.Clean || op.Clean, at.now // the server's own time is a little later
 		if op.To == protocol.Rollback {

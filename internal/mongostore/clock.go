@@ -134,7 +134,7 @@ func hello(ctx context.Context, c *mongo.Collection) (helloAnswer, error) {
 	var answer helloAnswer
 	command := bson.D{{Key: "hello", Value: 1}}
 	err := c.Database().RunCommand(ctx, command, options.RunCmd().SetReadPreference(readpref.Primary())).Decode(&answer)
-	return answer, err
+	return answer, told(err, "hello", c.Database().Name())
 }
 
 // supported refuses servers without majority writes or too old ones.
@@ -153,12 +153,24 @@ func (h helloAnswer) supported() error {
 // collection, that documents among them are not those of accounts, and that the retention is known to everybody. Each is asked once, and
 // only when it is needed: a server that is away keeps nobody from the others, but for effects, where a ledger of the same name is there.
 func (s *Store) Connect(ctx context.Context, places ...Address) error {
+	return s.connect(ctx, true, places)
+}
+
+// ConnectToRead is Connect for those who only read: it writes nothing, whatever the user
+// has the right to.
+func (s *Store) ConnectToRead(ctx context.Context, places ...Address) error {
+	return s.connect(ctx, false, places)
+}
+
+func (s *Store) connect(ctx context.Context, writes bool, places []Address) error {
 	ctx = detached(ctx)
 	if err := s.fit(ctx, s.transfers); err != nil {
 		return err
 	}
-	if err := s.declare(ctx); err != nil {
-		return err
+	if writes {
+		if err := s.declare(ctx); err != nil {
+			return err
+		}
 	}
 	collections := []*mongo.Collection{s.transfers}
 	for _, p := range places {
@@ -168,15 +180,17 @@ func (s *Store) Connect(ctx context.Context, places ...Address) error {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 		for _, other := range collections {
-			if err := s.apart(ctx, c, other); err != nil {
+			if err := s.apart(ctx, writes, c, other); err != nil {
 				return err
 			}
 		}
 		collections = append(collections, c)
-		if err := s.noAccounts(ctx, p); err != nil {
+		if err := s.noAccounts(ctx, writes, p); err != nil {
 			return err
 		}
-		place.connected.Store(true)
+		if writes {
+			place.connected.Store(true)
+		}
 	}
 	return nil
 }
@@ -184,7 +198,7 @@ func (s *Store) Connect(ctx context.Context, places ...Address) error {
 // noAccounts makes sure that documents are not the collection of a ledger, whether that is used now or not: an effect would set an
 // account's balance. Where the server of a ledger of the same name is away it can't be told, and the effects have to wait. Of two ledgers
 // it is enough that no transfer uses both.
-func (s *Store) noAccounts(ctx context.Context, documents Address) error {
+func (s *Store) noAccounts(ctx context.Context, writes bool, documents Address) error {
 	if !documents.Documents {
 		return nil
 	}
@@ -194,7 +208,7 @@ func (s *Store) noAccounts(ctx context.Context, documents Address) error {
 		if err := s.fit(ctx, other); err != nil {
 			return fmt.Errorf("whether %s and %s are one collection, %s: %w", documents, p, l.namespace, err)
 		}
-		if err := s.apart(ctx, l.commands, other); err != nil {
+		if err := s.apart(ctx, writes, l.commands, other); err != nil {
 			return err
 		}
 	}
@@ -269,20 +283,21 @@ func (s *Store) routed(c *mongo.Collection) bool {
 }
 
 // apart refuses one collection that is reached through two clients. Two handles of one name are told apart, once, by the
-// collection's UUID, so those are created if need be.
-func (s *Store) apart(ctx context.Context, a, b *mongo.Collection) error {
+// collection's UUID, so those are created if need be. Those who only read create nothing:
+// what isn't there is not what is there, and of two that aren't there nothing is read.
+func (s *Store) apart(ctx context.Context, writes bool, a, b *mongo.Collection) error {
 	if a == b || namespaceOf(a) != namespaceOf(b) {
 		return nil
 	}
 	if s.knownApart(a, b) {
 		return nil
 	}
-	first, err := collectionUUID(ctx, a)
+	first, err := collectionUUID(ctx, writes, a)
 	if err != nil {
 		return err
 	}
-	second, err := collectionUUID(ctx, b)
-	if err != nil {
+	second, err := collectionUUID(ctx, writes, b)
+	if err != nil || first == "" || second == "" {
 		return err
 	}
 	if first == second {
@@ -299,13 +314,20 @@ func (s *Store) knownApart(a, b *mongo.Collection) bool {
 	return known
 }
 
-func collectionUUID(ctx context.Context, c *mongo.Collection) (string, error) {
-	if err := create(ctx, c); err != nil {
-		return "", err
-	}
+// collectionUUID returns "" for a collection that isn't there and is not to be created.
+func collectionUUID(ctx context.Context, creates bool, c *mongo.Collection) (string, error) {
 	specs, err := c.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: c.Name()}})
 	if err != nil {
-		return "", err
+		return "", told(err, "listCollections", c.Database().Name())
+	}
+	if len(specs) == 0 {
+		if !creates {
+			return "", nil
+		}
+		if err := create(ctx, c); err != nil {
+			return "", err
+		}
+		return collectionUUID(ctx, false, c)
 	}
 	if len(specs) != 1 || specs[0].UUID == nil {
 		return "", fmt.Errorf("the server does not tell the UUID of %s", namespaceOf(c))
@@ -319,5 +341,5 @@ func create(ctx context.Context, c *mongo.Collection) error {
 	if commandCode(err) == codeNamespaceExists {
 		return nil
 	}
-	return err
+	return told(err, "createCollection", namespaceOf(c))
 }

@@ -26,6 +26,7 @@ var ErrKind = errors.New("the account's document has no balance of that kind")
 type Closing struct {
 	At      time.Time
 	Balance money.Amount
+	Short   error // why it is earlier than what was asked for, nil if it isn't
 }
 
 // Close closes the account's past, late enough for what is asked for: up to an instant
@@ -58,14 +59,21 @@ type Closing struct {
 //     or not.
 //
 // What has to be told is the first from the last, where there is no marker.
+//
+// Who has no right to write to the transfers gets less of the past where one of them is
+// not decided: see decided. What there is of it is as true, and Short says why it ends.
 func (h *History) Close(ctx context.Context, before time.Time) (Closing, bool, error) {
 	ctx = detached(ctx)
-	if h.ledger.sameClient {
-		return h.closeAtOnce(ctx, before)
-	}
 	for {
-		closing, found, err := h.closeApart(ctx, before)
-		if !errors.Is(err, errUndecided) {
+		closing, found, err := h.closeOnce(ctx, before)
+		var open openError
+		switch {
+		case errors.As(err, &open): // each time it is earlier
+			h.open = &open
+		case !errors.Is(err, errUndecided):
+			if h.open != nil && (before.IsZero() || before.After(closing.At)) {
+				closing.Short = *h.open
+			}
 			return closing, found, err
 		}
 		if ctx.Err() != nil {
@@ -74,14 +82,22 @@ func (h *History) Close(ctx context.Context, before time.Time) (Closing, bool, e
 	}
 }
 
+func (h *History) closeOnce(ctx context.Context, before time.Time) (Closing, bool, error) {
+	if h.ledger.sameClient {
+		return h.closeAtOnce(ctx, before)
+	}
+	return h.closeApart(ctx, before)
+}
+
 // closeAtOnce reads the account and the transfers as they were at one time of their
 // cluster, which the primary has reached after it has shown its clock. What is committed
 // there, and has no marker there, is in.
 func (h *History) closeAtOnce(ctx context.Context, before time.Time) (Closing, bool, error) {
-	end, err := h.end(ctx, before)
+	asked, err := h.end(ctx, before)
 	if err != nil {
 		return Closing{}, false, err
 	}
+	end := h.closable(asked)
 	if h.seen, err = h.reached(ctx); err != nil {
 		return Closing{}, false, err
 	}
@@ -96,7 +112,7 @@ func (h *History) closeAtOnce(ctx context.Context, before time.Time) (Closing, b
 		return Closing{}, found, err
 	}
 	balance, err := h.count(ctx, seen, end, func(Entry) (bool, error) { return true, nil })
-	return Closing{end, balance}, true, err
+	return Closing{At: end, Balance: balance}, true, err
 }
 
 // errUndecided is returned where the reads of an account and of the transfers can't be put in order.
@@ -120,10 +136,11 @@ var errUndecided = errors.New("transfers on the account are committed faster tha
 // read. The transfers are read afterwards, from the true primary, as a linearizable read
 // has made sure: so what is in shows.
 func (h *History) closeApart(ctx context.Context, before time.Time) (Closing, bool, error) {
-	end, err := h.end(ctx, before)
+	asked, err := h.end(ctx, before)
 	if err != nil {
 		return Closing{}, false, err
 	}
+	end := h.closable(asked)
 	seen, found, err := h.look(ctx, h.ledger.linearizable)
 	if err != nil || !found {
 		return Closing{}, found, err
@@ -139,19 +156,22 @@ func (h *History) closeApart(ctx context.Context, before time.Time) (Closing, bo
 	defer session.EndSession(context.WithoutCancel(ctx))
 	ctx = mongo.NewSessionContext(ctx, session)
 	nothing := bson.D{{Key: "_id", Value: ""}} // no transfer has this ID
-	if _, err := h.store.linearizable.FindOne(ctx, nothing).Raw(); err != nil && !missing(err) {
+	if _, err := findOne(ctx, h.store.linearizable, nothing); err != nil && !missing(err) {
 		return Closing{}, true, err
 	}
 	if h.seen, err = clusterTime(session); err != nil {
 		return Closing{}, true, err
 	}
 	balance, err := h.count(ctx, seen, end, func(e Entry) (bool, error) {
+		if e.At.Before(asked) {
+			return true, nil
+		}
 		if !e.At.After(second.latest) {
 			return false, errUndecided
 		}
 		return false, nil
 	})
-	return Closing{end, balance}, true, err
+	return Closing{At: end, Balance: balance}, true, err
 }
 
 // end returns the instant of a closing, which the clock has shown to be reached. Where
@@ -174,6 +194,14 @@ func (h *History) end(ctx context.Context, before time.Time) (time.Time, error) 
 	}
 }
 
+// closable returns how much of a past that ends at an instant can be closed.
+func (h *History) closable(end time.Time) time.Time {
+	if h.open != nil && h.open.until.Before(end) {
+		return h.open.until
+	}
+	return end
+}
+
 // view is what an account's document shows.
 type view struct {
 	posted   money.Amount // the balance, and the debits in flight
@@ -182,7 +210,7 @@ type view struct {
 
 // look reads the account.
 func (h *History) look(ctx context.Context, from *mongo.Collection) (view, bool, error) {
-	document, err := from.FindOne(ctx, bson.D{{Key: "_id", Value: h.key}}).Raw()
+	document, err := findOne(ctx, from, bson.D{{Key: "_id", Value: h.key}})
 	if missing(err) {
 		return view{}, false, nil
 	}
@@ -260,7 +288,7 @@ func (h *History) addMarked(
 	if len(ids) == 0 {
 		return balance, nil
 	}
-	documents, err := h.decided(ctx, ids)
+	documents, err := h.decided(ctx, ids, end)
 	for _, document := range documents {
 		e, committed, failed := h.entry(document)
 		if failed == nil && committed && e.At.Before(end) {

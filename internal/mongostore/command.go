@@ -49,10 +49,11 @@ func definite(code int) bool {
 
 // send sends one write command, once: a message that was begun and is ended here. It answers Applied, with the reply, where the
 // server says that whatever the statements did is stored for good; the reply's writeErrors are left to the caller. Otherwise
-// it answers Unknown, or NotSent, with the cause.
+// it answers Unknown, or NotSent, with the cause, which names the right that the command
+// needs.
 //
 // The driver repeats a plain command only when the server itself answers that it was too busy to begin.
-func send(ctx context.Context, db *mongo.Database, command *message) (bson.Raw, protocol.Result, error) {
+func send(ctx context.Context, c *mongo.Collection, command *message, right string) (bson.Raw, protocol.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, protocol.NotSent, err
 	}
@@ -63,7 +64,7 @@ func send(ctx context.Context, db *mongo.Database, command *message) (bson.Raw, 
 	sending, stop := command.limit(ctx)
 	defer stop()
 	command.end()
-	reply, err := db.RunCommand(sending, bson.Raw(command.data), options.RunCmd().SetReadPreference(readpref.Primary())).Raw()
+	reply, err := c.Database().RunCommand(sending, bson.Raw(command.data), options.RunCmd().SetReadPreference(readpref.Primary())).Raw()
 	if succeeded(reply) {
 		if concern, ok := reply.Lookup("writeConcernError").DocumentOK(); ok {
 			code, _ := concern.Lookup("code").AsInt64OK()
@@ -79,13 +80,13 @@ func send(ctx context.Context, db *mongo.Database, command *message) (bson.Raw, 
 		noConnection topology.WaitQueueTimeoutError
 	)
 	result := protocol.Unknown
-	if errors.As(err, &notSelected) || errors.As(err, &noConnection) {
+	if errors.As(err, &notSelected) || errors.As(err, &noConnection) || unauthenticated(err) {
 		result = protocol.NotSent
 	}
 	if ctx.Err() != nil && commandCode(err) == 0 {
 		err = silenced(ctx.Err(), err)
 	}
-	return reply, result, err
+	return reply, result, told(err, right, namespaceOf(c))
 }
 
 func succeeded(reply bson.Raw) bool {

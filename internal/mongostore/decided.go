@@ -2,6 +2,8 @@ package mongostore
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -27,8 +29,9 @@ const (
 //  3. A statement up to .002 has to list the second, and no read shows the first.
 //  4. The first one is stored: it would show up between what was listed.
 type outstanding struct {
-	ids  []string
-	held bool // all of them are holds, which may be decided next week
+	ids   []string
+	held  bool      // all of them are holds, which may be decided next week
+	since time.Time // when the one of them that has stood still for longest was modified
 }
 
 // decided returns those of the transfers that are decided, when none of the others can be
@@ -36,9 +39,13 @@ type outstanding struct {
 // their commit are waited for: an outstanding transfer is looked at a few times, and then
 // barred. How long that takes decides whether there is a write, and never what is told.
 //
+// Where the right to bar is missing, the past is closed only up to where an outstanding
+// transfer was last modified: its commit takes a later time. The error is openError where
+// that is before the end.
+//
 // The transfers are looked at in the session of the context; the outstanding ones then in
 // one that shows what has come since.
-func (h *History) decided(ctx context.Context, ids []string) ([]bson.Raw, error) {
+func (h *History) decided(ctx context.Context, ids []string, end time.Time) ([]bson.Raw, error) {
 	decided, open, err := h.examine(ctx, ids)
 	if err != nil || len(open.ids) == 0 {
 		return decided, err
@@ -54,7 +61,7 @@ func (h *History) decided(ctx context.Context, ids []string) ([]bson.Raw, error)
 	ctx = mongo.NewSessionContext(ctx, session)
 	for n := 0; len(open.ids) > 0; n++ {
 		if n >= maxLooks || open.held {
-			barred, err := h.bar(ctx, open.ids)
+			barred, err := h.barOrRead(ctx, open, end)
 			if err != nil {
 				return nil, err
 			}
@@ -82,7 +89,8 @@ func (h *History) examine(ctx context.Context, ids []string) ([]bson.Raw, outsta
 	for i, id := range ids {
 		keys[i] = id
 	}
-	fields := append(h.projection(), bson.E{Key: "state", Value: 1}, bson.E{Key: "held", Value: 1})
+	fields := append(h.projection(), bson.E{Key: "state", Value: 1}, bson.E{Key: "held", Value: 1},
+		bson.E{Key: "lastModified", Value: 1})
 	documents, err := findByID(ctx, h.store.majority, keys, options.Find().SetProjection(fields))
 	if err != nil {
 		return nil, outstanding{}, err
@@ -98,6 +106,10 @@ func (h *History) examine(ctx context.Context, ids []string) ([]bson.Raw, outsta
 		held, _ := document.Lookup("held").BooleanOK()
 		open.ids = append(open.ids, id)
 		open.held = open.held && held
+		modified, _ := document.Lookup("lastModified").TimeOK()
+		if open.since.IsZero() || modified.Before(open.since) {
+			open.since = modified.UTC()
+		}
 	}
 	return decided, open, nil
 }
@@ -108,6 +120,67 @@ func isOutstanding(document bson.Raw) bool {
 	_, has := document.Lookup("legs", "0").DocumentOK()
 	state, _ := document.Lookup("state").StringValueOK()
 	return has && protocol.State(state) == protocol.Preparing && absent(document.Lookup("committedAt"))
+}
+
+// openError is returned where the past can't be closed up to its end without a write, for
+// which there is no right.
+type openError struct {
+	until time.Time // up to which it is closed
+	cause error     // the server's refusal
+}
+
+// Error names the right that is missing.
+func (e openError) Error() string {
+	return "after " + e.until.Format(time.RFC3339Nano) + " a transfer is not decided: " + e.cause.Error()
+}
+
+// Unwrap returns the server's refusal.
+func (e openError) Unwrap() error { return e.cause }
+
+// barOrRead bars outstanding transfers. Without the right to write it reports whether none
+// of them can be committed before the end all the same.
+func (h *History) barOrRead(ctx context.Context, open outstanding, end time.Time) (bool, error) {
+	refusal := h.store.barless.lately(h.store.clock.now())
+	if refusal == nil {
+		barred, err := h.bar(ctx, open.ids)
+		if Refused(err) == nil {
+			return barred, err
+		}
+		refusal = err
+		h.store.barless.fails(h.store.clock.now(), err)
+	}
+	if open.since.Before(end) {
+		return false, openError{open.since, refusal}
+	}
+	return true, nil
+}
+
+// refusalMemory is for how long a right that was found to be missing is not tried again:
+// an auditor's attempts to write would fill the server's log.
+const refusalMemory = time.Minute
+
+// refusal is what is known of a right.
+type refusal struct {
+	mu    sync.Mutex
+	cause error // the latest refusal
+	at    time.Time
+}
+
+// fails takes down that the right is missing.
+func (r *refusal) fails(now time.Time, cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cause, r.at = cause, now
+}
+
+// lately returns the server's refusal, nil if it is none, or old.
+func (r *refusal) lately(now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if age := now.Sub(r.at); age < 0 || age >= refusalMemory {
+		return nil
+	}
+	return r.cause
 }
 
 // bar writes to outstanding transfers, and reports whether each was still undecided then:

@@ -145,12 +145,8 @@ func meeting(ctx context.Context, requests []*Request, from *mongo.Collection) (
 		either[i] = r.party().wanted()
 	}
 	onlyID := options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}).SetBatchSize(int32(len(requests) + 1))
-	cursor, err := from.Find(ctx, bson.D{{Key: "$or", Value: either}}, onlyID)
-	if err != nil {
-		return nil, err
-	}
 	var found []bson.Raw
-	if err := cursor.All(ctx, &found); err != nil {
+	if err := findAll(ctx, from, bson.D{{Key: "$or", Value: either}}, &found, onlyID); err != nil {
 		return nil, err
 	}
 	met := make(map[Subject]bool, len(found))

@@ -62,7 +62,7 @@ func insertCommand(c *mongo.Collection, documents []bson.Raw) (*message, int) {
 }
 
 func insertPart(ctx context.Context, c *mongo.Collection, command *message, documents int) []verdict {
-	reply, result, err := send(ctx, c.Database(), command)
+	reply, result, err := send(ctx, c, command, rightInsert)
 	return insertVerdicts(documents, reply, result, err)
 }
 

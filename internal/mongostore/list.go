@@ -34,7 +34,7 @@ func (s *Store) LookAtTransfer(ctx context.Context, id string) (Transfer, bool, 
 }
 
 func getTransfer(ctx context.Context, from *mongo.Collection, id string) (Transfer, bool, error) {
-	document, err := from.FindOne(detached(ctx), bson.D{{Key: "_id", Value: id}}).Raw()
+	document, err := findOne(detached(ctx), from, bson.D{{Key: "_id", Value: id}})
 	if missing(err) {
 		return Transfer{}, false, nil
 	}
@@ -47,7 +47,7 @@ func getTransfer(ctx context.Context, from *mongo.Collection, id string) (Transf
 
 // SurelyMissing reports, by a deciding read, that there is no such transfer.
 func (s *Store) SurelyMissing(ctx context.Context, id string) (bool, error) {
-	_, err := s.linearizable.FindOne(detached(ctx), bson.D{{Key: "_id", Value: id}}).Raw()
+	_, err := findOne(detached(ctx), s.linearizable, bson.D{{Key: "_id", Value: id}})
 	if missing(err) {
 		return true, nil
 	}
@@ -182,7 +182,7 @@ func (s *Store) list(
 		cursor, err := s.majority.Find(begun, filter, find.SetAllowDiskUse(true))
 		cancel()
 		if err != nil {
-			yield(Transfer{}, err)
+			yield(Transfer{}, told(err, rightFind, namespaceOf(s.majority)))
 			return
 		}
 		defer func() {
@@ -197,7 +197,7 @@ func (s *Store) list(
 			}
 		}
 		if err := cursor.Err(); err != nil {
-			yield(Transfer{}, err)
+			yield(Transfer{}, told(err, rightFind, namespaceOf(s.majority)))
 		}
 	}
 }

@@ -76,12 +76,8 @@ func findByID(ctx context.Context, from *mongo.Collection, ids bson.A, find *opt
 	var found []bson.Raw
 	for some := range portions(ids, maxCommandBytes, idBytes) {
 		filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: some}}}}
-		cursor, err := from.Find(ctx, filter, find.SetBatchSize(int32(len(some)+1)))
-		if err != nil {
-			return found, err
-		}
 		var documents []bson.Raw
-		if err := cursor.All(ctx, &documents); err != nil {
+		if err := findAll(ctx, from, filter, &documents, find.SetBatchSize(int32(len(some)+1))); err != nil {
 			return found, err
 		}
 		found = append(found, documents...)

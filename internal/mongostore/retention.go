@@ -84,7 +84,7 @@ func (s *Store) declare(ctx context.Context) error {
 		return nil
 	case v.result == protocol.NotMatched:
 		return errors.New("the server has not stored which retention is in use")
-	case v.result == protocol.Failed || commandCode(v.err) == codeUnauthorized:
+	case v.result == protocol.Failed:
 		return fmt.Errorf("%w: which retention is in use can't be stored in %s: %w", ErrUnsupported, namespaceOf(r.commands), v.err)
 	}
 	return v.err
@@ -149,12 +149,8 @@ func (s *Store) usedRetentions(ctx context.Context) ([]usedRetention, error) {
 	}
 	before := s.clock.now()
 	byID := bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: 0}}}} // by the index
-	cursor, err := r.majority.Find(ctx, byID)
-	if err != nil {
-		return nil, err
-	}
 	used = nil
-	if err := cursor.All(ctx, &used); err != nil {
+	if err := findAll(ctx, r.majority, byID, &used); err != nil {
 		return nil, fmt.Errorf("read %s: %w", namespaceOf(r.majority), err)
 	}
 	r.mu.Lock()

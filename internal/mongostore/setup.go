@@ -29,6 +29,7 @@ func (s *Store) Setup(ctx context.Context) error {
 		}
 	}
 	if _, err := s.transfers.Indexes().CreateMany(ctx, indexes()); err != nil {
+		err = told(err, "createIndex", namespaceOf(s.transfers))
 		return fmt.Errorf("create the indexes of %s: %w", namespaceOf(s.transfers), err)
 	}
 	return nil
@@ -78,7 +79,7 @@ func indexes() []mongo.IndexModel {
 func usable(ctx context.Context, c *mongo.Collection) error {
 	specs, err := c.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: c.Name()}})
 	if err != nil {
-		return fmt.Errorf("describe %s: %w", namespaceOf(c), err)
+		return fmt.Errorf("describe %s: %w", namespaceOf(c), told(err, "listCollections", c.Database().Name()))
 	}
 	for _, spec := range specs {
 		if spec.Type != "collection" {
@@ -93,7 +94,7 @@ func usable(ctx context.Context, c *mongo.Collection) error {
 		}
 	}
 	catalog := handle(c.Database().Client().Database("config").Collection("collections"))
-	entry, err := catalog.FindOne(ctx, bson.D{{Key: "_id", Value: namespaceOf(c)}}).Raw()
+	entry, err := findOne(ctx, catalog, bson.D{{Key: "_id", Value: namespaceOf(c)}})
 	if errors.Is(err, mongo.ErrNoDocuments) || commandCode(err) == codeUnauthorized {
 		return nil // not sharded, or not ours to know
 	}

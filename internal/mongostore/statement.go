@@ -40,6 +40,7 @@ type History struct {
 	key     bson.RawValue   // the _id of the account's document
 	account string          // as the legs of transfers name it
 	seen    *bson.Timestamp // what the transfers' cluster had stored by then shows in every page
+	open    *openError      // why it is closed only up to then, if that is so
 }
 
 // History returns the past of an account. Nothing is read yet.
@@ -93,7 +94,7 @@ func (h *History) find(ctx context.Context, committed bson.D, find *options.Find
 	filter := bson.D{withLeg(h.leg()), {Key: "committedAt", Value: committed}}
 	cursor, err := h.store.majority.Find(ctx, filter, find.SetProjection(h.projection()))
 	if err != nil {
-		return err
+		return told(err, rightFind, namespaceOf(h.store.majority))
 	}
 	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
 	for cursor.Next(ctx) {
@@ -105,7 +106,7 @@ func (h *History) find(ctx context.Context, committed bson.D, find *options.Find
 			return nil
 		}
 	}
-	return cursor.Err()
+	return told(cursor.Err(), rightFind, namespaceOf(h.store.majority))
 }
 
 // leg is the condition for legs on the account.
@@ -163,7 +164,7 @@ func (h *History) reached(ctx context.Context) (*bson.Timestamp, error) {
 	local := reading(h.store.transfers, readconcern.Local())
 	entry := bson.D{withLeg(h.leg()), {Key: "committedAt", Value: bson.D{{Key: "$exists", Value: true}}}} // a mongos asks all shards for it
 	onlyID := options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})
-	_, err = local.FindOne(mongo.NewSessionContext(ctx, session), entry, onlyID).Raw()
+	_, err = findOne(mongo.NewSessionContext(ctx, session), local, entry, onlyID)
 	if err != nil && !missing(err) {
 		return nil, err
 	}

@@ -59,6 +59,7 @@ type Store struct {
 	fences       *fenceCache
 	clock        serverClock
 	retention    *retention
+	barless      refusal              // of the right to bar
 	asking       turns                // of those who ask for the server's time
 	fitting      sync.Map             // by *mongo.Client, the fitting of those whose servers were asked whether they can be used
 	fitClients   sync.Map             // the *mongo.Clients whose servers can be used, and whether they are mongos

@@ -12,6 +12,9 @@ import (
 // maxObstacleBytes bounds what is stored of a server's refusal.
 const maxObstacleBytes = 1 << 10
 
+// CodeUnauthorized is the code of what is stored where a right is missing.
+const CodeUnauthorized = "unauthorized"
+
 // Obstacle is what keeps an execution from finishing its transfer.
 type Obstacle struct {
 	Work        *Work
@@ -34,6 +37,10 @@ func (o Obstacle) Reason() Failure {
 	}
 	if o.Cause == nil {
 		f.Code, f.Message = gone.String(), what+" is gone"
+		return f
+	}
+	if refused := Refused(o.Cause); refused != nil {
+		f.Code, f.Message = CodeUnauthorized, refused.Missing()
 		return f
 	}
 	cause := o.Cause.Error()

@@ -77,7 +77,7 @@ func (u *updated) add(part updated) {
 }
 
 func sendUpdates[S statement](ctx context.Context, c *mongo.Collection, command *message, statements []S) updated {
-	reply, result, err := send(ctx, c.Database(), command)
+	reply, result, err := send(ctx, c, command, rightOf(statements))
 	all := updated{verdicts: verdicts(len(statements), result, err)}
 	if result != protocol.Applied {
 		return all
@@ -111,6 +111,14 @@ func sendUpdates[S statement](ctx context.Context, c *mongo.Collection, command 
 		}
 	}
 	return all
+}
+
+// rightOf returns the right that a command of statements needs.
+func rightOf[S statement](statements []S) string {
+	if _, upserts := any(statements[0]).(declaration); upserts {
+		return rightUpsert
+	}
+	return rightUpdate
 }
 
 // encoded is a statement that was encoded as a document.
@@ -151,7 +159,7 @@ func findAndModify(ctx context.Context, c *mongo.Collection, filter, update bson
 	command.value("query", parts.Lookup("query"))
 	command.value("update", parts.Lookup("update"))
 	command.flag("new", true)
-	reply, result, err := send(ctx, c.Database(), command)
+	reply, result, err := send(ctx, c, command, rightFindAndModify)
 	if result != protocol.Applied {
 		// One document: a refusal that names its cause has changed nothing.
 		if code := commandCode(err); result == protocol.Unknown && code != 0 && definite(code) {

@@ -21,7 +21,10 @@ var ErrStreamEnded = errors.New("the stream has ended")
 
 // Stream tells which transfers have come to where somebody may be told: one is held, or
 // final. It belongs to one goroutine.
-type Stream struct{ changes *mongo.ChangeStream }
+type Stream struct {
+	changes   *mongo.ChangeStream
+	namespace string
+}
 
 // Stream opens a stream of the changes from now on. Close ends it.
 func (s *Store) Stream(ctx context.Context) (*Stream, error) {
@@ -38,9 +41,9 @@ func (s *Store) Stream(ctx context.Context) (*Stream, error) {
 	defer cancel()
 	changes, err := s.majority.Watch(opening, pipeline, options.ChangeStream().SetMaxAwaitTime(watchTime))
 	if err != nil {
-		return nil, err
+		return nil, told(err, "changeStream", namespaceOf(s.majority))
 	}
-	return &Stream{changes}, nil
+	return &Stream{changes, namespaceOf(s.majority)}, nil
 }
 
 // Next returns the transfers that have changed. It waits for half a second if there is none.
@@ -63,7 +66,7 @@ func (s *Stream) Next(ctx context.Context) (ids []string, err error) {
 	if s.changes.Err() == nil && s.changes.ID() == 0 {
 		return ids, ErrStreamEnded
 	}
-	return ids, s.changes.Err()
+	return ids, told(s.changes.Err(), "changeStream", s.namespace)
 }
 
 // Close gives back what the stream holds on the server.

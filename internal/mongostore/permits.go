@@ -1,0 +1,52 @@
+package mongostore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// permitLimit is how long the rights are tried. A cluster that is away says nothing of
+// them, and keeps nobody waiting.
+const permitLimit = 2 * time.Second
+
+// Permits tries whether the user has the rights to recover transfers: to read and to change
+// these and all participants. It returns the first refusal, if there is one. Each is tried by a
+// command about no document, which is refused all the same: the server asks for rights
+// before anything else.
+func (s *Store) Permits(ctx context.Context) error {
+	ctx, cancel := withLimit(detached(ctx), permitLimit)
+	defer cancel()
+	collections := []*mongo.Collection{s.transfers}
+	for _, p := range s.Places() {
+		collections = append(collections, s.place(p).commands)
+	}
+	refusals := make([]error, len(collections))
+	var all sync.WaitGroup
+	for i, c := range collections {
+		all.Go(func() { refusals[i] = permits(ctx, c) })
+	}
+	all.Wait()
+	for _, refusal := range refusals {
+		if refusal != nil {
+			return refusal
+		}
+	}
+	return nil
+}
+
+// permits tries the rights to read and to change the documents of a collection.
+func permits(ctx context.Context, c *mongo.Collection) error {
+	none := bson.D{{Key: "_id", Value: ""}, {Key: "$expr", Value: false}}
+	if _, err := findOne(ctx, c, none); Refused(err) != nil {
+		return err
+	}
+	_, err := updateOne(ctx, c, none, bson.D{{Key: "$set", Value: bson.D{{Key: "open", Value: true}}}})
+	if Refused(err) != nil {
+		return err
+	}
+	return nil
+}
