@@ -30,10 +30,10 @@ const CodeNoUser = 18
 // ambiguous, but for that of the connection's own handshake, before which nothing is sent.
 func Refused(err error) *ServerError {
 	var told *ServerError
-	if errors.As(err, &told) && (told.Code == codeUnauthorized || told.Code == CodeNoUser) {
-		return told
+	if code := commandCode(err); code != codeUnauthorized && code != CodeNoUser || !errors.As(err, &told) {
+		return nil
 	}
-	return nil
+	return told
 }
 
 // Missing tells which right is missing.

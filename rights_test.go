@@ -1,0 +1,428 @@
+package transfer_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+)
+
+// promptly is how long a call may take to tell that a right is missing.
+const promptly = 3 * time.Second
+
+// role is a createRole command, as the files in docs/roles have it.
+type role struct {
+	Name       string      `json:"createRole"`
+	Privileges []privilege `json:"privileges"`
+}
+
+type privilege struct {
+	Resource struct {
+		DB         string `json:"db" bson:"db"`
+		Collection string `json:"collection" bson:"collection"`
+	} `json:"resource" bson:"resource"`
+	Actions []string `json:"actions" bson:"actions"`
+}
+
+// namespace is that of a privilege as errors name it.
+func (p privilege) namespace() string {
+	return strings.TrimSuffix(p.Resource.DB+"."+p.Resource.Collection, ".")
+}
+
+// readRole reads a role as it stands in docs/roles.
+func readRole(t *testing.T, name string) role {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("docs", "roles", name+".json"))
+	require.NoError(t, err)
+	decoder := json.NewDecoder(strings.NewReader(string(content)))
+	decoder.DisallowUnknownFields()
+	var r struct {
+		role
+
+		Roles []string `json:"roles"`
+	}
+	require.NoError(t, decoder.Decode(&r))
+	require.Empty(t, r.Roles)
+	return r.role
+}
+
+// without returns the role without one action.
+func (r role) without(dropped privilege, action string) role {
+	privileges := make([]privilege, 0, len(r.Privileges))
+	for _, p := range r.Privileges {
+		if p.Resource == dropped.Resource {
+			p.Actions = slices.DeleteFunc(slices.Clone(p.Actions), func(a string) bool { return a == action })
+		}
+		if len(p.Actions) > 0 {
+			privileges = append(privileges, p)
+		}
+	}
+	return role{r.Name, privileges}
+}
+
+// vault is a deployment whose server demands users. The database is that which the roles
+// name.
+type vault struct {
+	t      *testing.T
+	server *mongotest.Guarded
+	root   *mongo.Database
+	all    *transfer.Coordinator // of the user who may do everything
+}
+
+// newVault returns a deployment that is set up, with accounts rich and poor, and no users.
+func newVault(t *testing.T, server *mongotest.Guarded) *vault {
+	t.Helper()
+	v := &vault{t: t, server: server, root: server.Root(t).Database("bank")}
+	require.NoError(t, v.root.Drop(t.Context()))
+	v.all = v.over(v.root)
+	require.NoError(t, v.all.Setup(t.Context()))
+	for id, balance := range map[string]int64{"rich": 1_000_000, "poor": 0} {
+		_, err := v.all.OpenAccount(t.Context(), transfer.Account{ID: id, Balance: transfer.Units(balance)})
+		require.NoError(t, err)
+	}
+	return v
+}
+
+// over returns a coordinator that ends with the test.
+func (v *vault) over(db *mongo.Database, opts ...transfer.Option) *transfer.Coordinator {
+	v.t.Helper()
+	opts = append([]transfer.Option{transfer.WithRetention(2 * time.Hour)}, opts...)
+	c, err := transfer.NewCoordinator(db, opts...)
+	require.NoError(v.t, err)
+	v.t.Cleanup(func() { kill(c) })
+	return c
+}
+
+// user stores a user with just this role, and returns the database as that user reaches it.
+func (v *vault) user(r role, opts ...*options.ClientOptions) (name string, db *mongo.Database) {
+	v.t.Helper()
+	name = r.Name + "-" + rand.Text()[:8]
+	v.grant(name, r)
+	v.run(bson.D{
+		{Key: "createUser", Value: name}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: bson.A{name}},
+	})
+	return name, v.server.Client(v.t, "bank", name, "secret", opts...).Database("bank")
+}
+
+// grant makes the role of a user what it is to be from now on.
+func (v *vault) grant(user string, r role) {
+	v.t.Helper()
+	privileges := r.Privileges
+	if privileges == nil {
+		privileges = []privilege{}
+	}
+	command := bson.D{{Key: "createRole", Value: user}, {Key: "privileges", Value: privileges}, {Key: "roles", Value: bson.A{}}}
+	err := v.root.RunCommand(v.t.Context(), command).Err()
+	var exists mongo.CommandError
+	if errors.As(err, &exists) && exists.Code == 51002 {
+		v.run(bson.D{{Key: "updateRole", Value: user}, {Key: "privileges", Value: privileges}})
+		return
+	}
+	require.NoError(v.t, err)
+}
+
+func (v *vault) run(command bson.D) {
+	v.t.Helper()
+	require.NoError(v.t, v.root.RunCommand(v.t.Context(), command).Err())
+}
+
+// finish requires that recovery ends all that is unfinished, and that the books are
+// balanced.
+func (v *vault) finish(total int64) {
+	v.t.Helper()
+	c := v.over(v.root, transfer.WithStallThreshold(0))
+	_, err := c.Recover(v.t.Context())
+	require.NoError(v.t, err)
+	for rec, err := range c.List(v.t.Context(), transfer.Query{}) {
+		require.NoError(v.t, err)
+		switch {
+		case rec.State.Final():
+		case rec.State == transfer.StateInitiated || rec.Hold: // recovery leaves these alone
+			rec, err = c.Cancel(v.t.Context(), rec.ID, "the test is over")
+			require.NoError(v.t, err)
+		}
+		require.True(v.t, rec.State.Final(), "%s is %s", rec.ID, rec.State)
+		require.Nil(v.t, rec.Stuck, "%s", rec.ID)
+	}
+	v.audit(total)
+}
+
+// audit requires that nothing is wrong, and nothing lost.
+func (v *vault) audit(total int64) {
+	v.t.Helper()
+	report, err := v.all.AuditWith(v.t.Context(), transfer.AuditOptions{
+		Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(total)}},
+	})
+	require.NoError(v.t, err)
+	require.Empty(v.t, report.Findings)
+}
+
+// verb is one thing that somebody with a role does. Its ID is a fresh one.
+type verb struct {
+	name string
+	do   func(ctx context.Context, c *transfer.Coordinator, id string) error
+}
+
+func oneUnit(id string) transfer.Request { return move(id, "rich", "poor", 1) }
+
+// serviceVerbs are all that a service does.
+func serviceVerbs() []verb {
+	return append([]verb{
+		{"open", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			_, err := c.OpenAccount(ctx, transfer.Account{ID: id})
+			if err != nil {
+				return err
+			}
+			return errors.Join(c.CloseAccount(ctx, id), c.ReopenAccount(ctx, id))
+		}},
+		{"transfer", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			_, err := c.Transfer(ctx, oneUnit(id))
+			return err
+		}},
+		{"refused", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			_, err := c.Transfer(ctx, move(id, "rich", "poor", 10_000_000))
+			if errors.Is(err, transfer.ErrInsufficientFunds) {
+				return nil
+			}
+			return err
+		}},
+		{"many", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			_, errs := c.TransferMany(ctx, []transfer.Request{oneUnit(id + "1"), oneUnit(id + "2")})
+			return errors.Join(errs...)
+		}},
+		{"at most", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			r := oneUnit(id)
+			r.AtMost = true
+			_, err := c.Transfer(ctx, r)
+			return err
+		}},
+		{"submit, cancel", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			if _, err := c.Submit(ctx, oneUnit(id)); err != nil {
+				return err
+			}
+			_, err := c.Cancel(ctx, id, "by the test")
+			return err
+		}},
+		{"hold, post", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			if _, err := c.Hold(ctx, oneUnit(id), time.Minute); err != nil {
+				return err
+			}
+			_, err := c.Post(ctx, id)
+			return err
+		}},
+		{"hold, void", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			if _, err := c.Hold(ctx, oneUnit(id), time.Minute); err != nil {
+				return err
+			}
+			_, err := c.Void(ctx, id)
+			return err
+		}},
+		{"reverse", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			if _, err := c.Transfer(ctx, oneUnit(id)); err != nil {
+				return err
+			}
+			_, err := c.Reverse(ctx, id, id+"-back")
+			return err
+		}},
+		{"recover", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Recover(ctx)
+			return err
+		}},
+	}, readingVerbs()...)
+}
+
+// readingVerbs are those that change nothing.
+func readingVerbs() []verb {
+	return []verb{
+		{"account", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.GetAccount(ctx, "rich")
+			return err
+		}},
+		{"get", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Get(ctx, "first")
+			return err
+		}},
+		{"wait", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Wait(ctx, "first")
+			return err
+		}},
+		{"list", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			for _, err := range c.List(ctx, transfer.Query{}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{"statement", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			for _, err := range c.Statement(ctx, "rich", transfer.StatementQuery{}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{"balance", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.BalanceAt(ctx, "rich", time.Now())
+			return err
+		}},
+	}
+}
+
+func auditorVerbs() []verb {
+	return append(readingVerbs(), verb{"audit", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+		_, err := c.Audit(ctx)
+		return err
+	}})
+}
+
+func migrationVerbs() []verb {
+	return []verb{{"setup", func(ctx context.Context, c *transfer.Coordinator, _ string) error { return c.Setup(ctx) }}}
+}
+
+// workerVerbs run what root has submitted, and recover.
+func (v *vault) workerVerbs() []verb {
+	return []verb{
+		{"run", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			_, err := v.all.Submit(ctx, oneUnit(id))
+			require.NoError(v.t, err)
+			running, stop := context.WithCancel(ctx)
+			defer stop()
+			ended := make(chan error, 1)
+			go func() { ended <- c.Run(running) }()
+			done := make(chan error, 1)
+			go func() {
+				_, err := v.all.Wait(running, id)
+				done <- err
+			}()
+			select {
+			case err := <-ended:
+				return err
+			case err := <-done:
+				stop()
+				return errors.Join(err, <-ended)
+			}
+		}},
+		{"recover", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Recover(ctx)
+			return err
+		}},
+	}
+}
+
+// timed runs a verb and requires that it answers at once.
+func (v *vault) timed(what verb, c *transfer.Coordinator, id string) error {
+	v.t.Helper()
+	ctx, cancel := context.WithTimeout(v.t.Context(), 20*time.Second)
+	defer cancel()
+	begun := time.Now()
+	err := what.do(ctx, c, id)
+	if errors.Is(err, transfer.ErrUnauthorized) {
+		require.Less(v.t, time.Since(begun), promptly, "%s: %v", what.name, err)
+	}
+	return err
+}
+
+// roles are the files in docs/roles, with what their users do.
+func (v *vault) roles() map[string][]verb {
+	return map[string][]verb{
+		"service": serviceVerbs(), "worker": v.workerVerbs(), "migration": migrationVerbs(), "auditor": auditorVerbs(),
+	}
+}
+
+// A user with a role of docs/roles, as it stands there, can do all that the role is for,
+// over TLS; and no right in it is one too many: without it, something is refused, at once
+// and by the name of the right, and leaves nothing behind that no list shows. Once the right
+// is granted, recovery ends what has begun.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	server := mongotest.StartGuarded(t)
+	v := newVault(t, server)
+	_, err := v.all.Transfer(t.Context(), oneUnit("first"))
+	require.NoError(t, err)
+	for name, verbs := range v.roles() {
+		r := readRole(t, name)
+		t.Run(name, func(t *testing.T) {
+			v := *v
+			v.t = t
+			_, db := v.user(r)
+			for i, what := range verbs {
+				require.NoError(t, v.timed(what, v.over(db), fmt.Sprintf("%s-%d", name, i)), what.name)
+			}
+			v.finish(1_000_000)
+		})
+		for _, p := range r.Privileges {
+			for _, action := range p.Actions {
+				t.Run(name+" without "+action+" on "+p.namespace(), func(t *testing.T) {
+					v := *v
+					v.t = t
+					v.lacking(name, r, p, action, verbs)
+				})
+			}
+		}
+	}
+}
+
+// lacking tries the verbs of a role that lacks one action, and grants it afterwards.
+func (v *vault) lacking(name string, r role, p privilege, action string, verbs []verb) {
+	t := v.t
+	user, db := v.user(r.without(p, action))
+	var refused []string
+	for i, what := range verbs {
+		id := fmt.Sprintf("%s-%s-%s-%d", name, p.Resource.Collection, action, i)
+		err := v.timed(what, v.over(db), id)
+		if err == nil {
+			continue
+		}
+		var missing *transfer.UnauthorizedError
+		require.ErrorAs(t, err, &missing, what.name)
+		require.ErrorIs(t, err, transfer.ErrUnauthorized)
+		require.Contains(t, missing.Action, action, "%s: %v", what.name, err)
+		require.Equal(t, p.namespace(), missing.Namespace, "%s: %v", what.name, err)
+		refused = append(refused, what.name)
+		v.shown(id, err)
+	}
+	require.NotEmpty(t, refused, "the right is not needed")
+	v.audit(1_000_000) // each marker is that of a transfer which is stored
+	v.grant(user, r)
+	if name == "service" || name == "worker" {
+		_, err := v.over(db, transfer.WithStallThreshold(0)).Recover(t.Context())
+		require.NoError(t, err)
+	}
+	v.finish(1_000_000)
+}
+
+// shown requires that a transfer which was not finished for want of a right is stored, and
+// unfinished, if there is doubt; and if there is none, that nothing is stored.
+func (v *vault) shown(id string, failed error) {
+	v.t.Helper()
+	rec, err := v.all.Get(v.t.Context(), id)
+	if errors.Is(err, transfer.ErrTransferNotFound) {
+		return
+	}
+	require.NoError(v.t, err)
+	if !errors.Is(failed, transfer.ErrInDoubt) && !errors.Is(failed, transfer.ErrUnsettled) {
+		return // a later verb on it was refused, which has changed nothing
+	}
+	listed := false
+	for other, err := range v.all.List(v.t.Context(), transfer.Query{}) {
+		require.NoError(v.t, err)
+		listed = listed || other.ID == id
+	}
+	require.True(v.t, listed, "%s is %s", id, rec.State)
+}
