@@ -75,19 +75,20 @@ func (r role) without(dropped privilege, action string) role {
 	return role{r.Name, privileges}
 }
 
-// vault is a deployment whose server demands users. The database is that which the roles
+// guarded is a deployment whose server demands users. The database is that which the roles
 // name.
-type vault struct {
+type guarded struct {
 	t      *testing.T
 	server *mongotest.Guarded
 	root   *mongo.Database
 	all    *transfer.Coordinator // of the user who may do everything
 }
 
-// newVault returns a deployment that is set up, with accounts rich and poor, and no users.
-func newVault(t *testing.T, server *mongotest.Guarded) *vault {
+// newGuarded returns a deployment that is set up, with accounts rich and poor, and
+// one transfer.
+func newGuarded(t *testing.T, server *mongotest.Guarded) *guarded {
 	t.Helper()
-	v := &vault{t: t, server: server, root: server.Root(t).Database("bank")}
+	v := &guarded{t: t, server: server, root: server.Root(t).Database("bank")}
 	require.NoError(t, v.root.Drop(t.Context()))
 	v.all = v.over(v.root)
 	require.NoError(t, v.all.Setup(t.Context()))
@@ -95,11 +96,13 @@ func newVault(t *testing.T, server *mongotest.Guarded) *vault {
 		_, err := v.all.OpenAccount(t.Context(), transfer.Account{ID: id, Balance: transfer.Units(balance)})
 		require.NoError(t, err)
 	}
+	_, err := v.all.Transfer(t.Context(), oneUnit("first"))
+	require.NoError(t, err)
 	return v
 }
 
 // over returns a coordinator that ends with the test.
-func (v *vault) over(db *mongo.Database, opts ...transfer.Option) *transfer.Coordinator {
+func (v *guarded) over(db *mongo.Database, opts ...transfer.Option) *transfer.Coordinator {
 	v.t.Helper()
 	opts = append([]transfer.Option{transfer.WithRetention(2 * time.Hour)}, opts...)
 	c, err := transfer.NewCoordinator(db, opts...)
@@ -109,7 +112,7 @@ func (v *vault) over(db *mongo.Database, opts ...transfer.Option) *transfer.Coor
 }
 
 // user stores a user with just this role, and returns the database as that user reaches it.
-func (v *vault) user(r role, opts ...*options.ClientOptions) (name string, db *mongo.Database) {
+func (v *guarded) user(r role, opts ...*options.ClientOptions) (name string, db *mongo.Database) {
 	v.t.Helper()
 	name = r.Name + "-" + rand.Text()[:8]
 	v.grant(name, r)
@@ -120,7 +123,7 @@ func (v *vault) user(r role, opts ...*options.ClientOptions) (name string, db *m
 }
 
 // grant makes the role of a user what it is to be from now on.
-func (v *vault) grant(user string, r role) {
+func (v *guarded) grant(user string, r role) {
 	v.t.Helper()
 	privileges := r.Privileges
 	if privileges == nil {
@@ -136,18 +139,24 @@ func (v *vault) grant(user string, r role) {
 	require.NoError(v.t, err)
 }
 
-func (v *vault) run(command bson.D) {
+func (v *guarded) run(command bson.D) {
 	v.t.Helper()
 	require.NoError(v.t, v.root.RunCommand(v.t.Context(), command).Err())
 }
 
 // finish requires that recovery ends all that is unfinished, and that the books are
 // balanced.
-func (v *vault) finish(total int64) {
+func (v *guarded) finish() {
 	v.t.Helper()
 	c := v.over(v.root, transfer.WithStallThreshold(0))
 	_, err := c.Recover(v.t.Context())
 	require.NoError(v.t, err)
+	v.finishBy(c)
+}
+
+// finishBy requires that all is ended, but for what recovery leaves alone, and balanced.
+func (v *guarded) finishBy(c *transfer.Coordinator) {
+	v.t.Helper()
 	for rec, err := range c.List(v.t.Context(), transfer.Query{}) {
 		require.NoError(v.t, err)
 		switch {
@@ -159,14 +168,16 @@ func (v *vault) finish(total int64) {
 		require.True(v.t, rec.State.Final(), "%s is %s", rec.ID, rec.State)
 		require.Nil(v.t, rec.Stuck, "%s", rec.ID)
 	}
-	v.audit(total)
+	v.auditBy(c)
 }
 
 // audit requires that nothing is wrong, and nothing lost.
-func (v *vault) audit(total int64) {
+func (v *guarded) audit() { v.auditBy(v.all) }
+
+func (v *guarded) auditBy(c *transfer.Coordinator) {
 	v.t.Helper()
-	report, err := v.all.AuditWith(v.t.Context(), transfer.AuditOptions{
-		Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(total)}},
+	report, err := c.AuditWith(v.t.Context(), transfer.AuditOptions{
+		Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(1_000_000)}},
 	})
 	require.NoError(v.t, err)
 	require.Empty(v.t, report.Findings)
@@ -296,7 +307,7 @@ func migrationVerbs() []verb {
 }
 
 // workerVerbs run what root has submitted, and recover.
-func (v *vault) workerVerbs() []verb {
+func (v *guarded) workerVerbs() []verb {
 	return []verb{
 		{"run", func(ctx context.Context, c *transfer.Coordinator, id string) error {
 			_, err := v.all.Submit(ctx, oneUnit(id))
@@ -326,7 +337,7 @@ func (v *vault) workerVerbs() []verb {
 }
 
 // timed runs a verb and requires that it answers at once.
-func (v *vault) timed(what verb, c *transfer.Coordinator, id string) error {
+func (v *guarded) timed(what verb, c *transfer.Coordinator, id string) error {
 	v.t.Helper()
 	ctx, cancel := context.WithTimeout(v.t.Context(), 20*time.Second)
 	defer cancel()
@@ -339,9 +350,29 @@ func (v *vault) timed(what verb, c *transfer.Coordinator, id string) error {
 }
 
 // roles are the files in docs/roles, with what their users do.
-func (v *vault) roles() map[string][]verb {
+func (v *guarded) roles() map[string][]verb {
 	return map[string][]verb{
 		"service": serviceVerbs(), "worker": v.workerVerbs(), "migration": migrationVerbs(), "auditor": auditorVerbs(),
+	}
+}
+
+// What a user without a right is told, and what it leaves behind, on a server that demands
+// users and TLS.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	server := mongotest.StartGuarded(t)
+	for _, promise := range []struct {
+		name string
+		keep func(*guarded)
+	}{
+		{"each role does what it is for, and has no right too many", (*guarded).rolesFit},
+		{"a wrong password", (*guarded).wrongPassword},
+		{"a right that is revoked in the middle", (*guarded).revokedAnywhere},
+		{"asked again", (*guarded).askedAgain},
+		{"a worker goes on once a right is back", (*guarded).workerGoesOn},
+		{"an auditor writes nothing", (*guarded).auditorOnlyReads},
+	} {
+		t.Run(promise.name, func(t *testing.T) { promise.keep(newGuarded(t, server)) })
 	}
 }
 
@@ -349,28 +380,19 @@ func (v *vault) roles() map[string][]verb {
 // over TLS; and no right in it is one too many: without it, something is refused, at once
 // and by the name of the right, and leaves nothing behind that no list shows. Once the right
 // is granted, recovery ends what has begun.
-func TestRoles(t *testing.T) {
-	t.Parallel()
-	server := mongotest.StartGuarded(t)
-	v := newVault(t, server)
-	_, err := v.all.Transfer(t.Context(), oneUnit("first"))
-	require.NoError(t, err)
+func (v *guarded) rolesFit() {
 	for name, verbs := range v.roles() {
-		r := readRole(t, name)
-		t.Run(name, func(t *testing.T) {
-			v := *v
-			v.t = t
+		r := readRole(v.t, name)
+		v.sub(name, func(v *guarded) {
 			_, db := v.user(r)
 			for i, what := range verbs {
-				require.NoError(t, v.timed(what, v.over(db), fmt.Sprintf("%s-%d", name, i)), what.name)
+				require.NoError(v.t, v.timed(what, v.over(db), fmt.Sprintf("%s-%d", name, i)), what.name)
 			}
-			v.finish(1_000_000)
+			v.finish()
 		})
 		for _, p := range r.Privileges {
 			for _, action := range p.Actions {
-				t.Run(name+" without "+action+" on "+p.namespace(), func(t *testing.T) {
-					v := *v
-					v.t = t
+				v.sub(name+" without "+action+" on "+p.namespace(), func(v *guarded) {
 					v.lacking(name, r, p, action, verbs)
 				})
 			}
@@ -378,8 +400,17 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// sub runs a part of a test.
+func (v *guarded) sub(name string, part func(*guarded)) {
+	v.t.Run(name, func(t *testing.T) {
+		of := *v
+		of.t = t
+		part(&of)
+	})
+}
+
 // lacking tries the verbs of a role that lacks one action, and grants it afterwards.
-func (v *vault) lacking(name string, r role, p privilege, action string, verbs []verb) {
+func (v *guarded) lacking(name string, r role, p privilege, action string, verbs []verb) {
 	t := v.t
 	user, db := v.user(r.without(p, action))
 	var refused []string
@@ -398,18 +429,18 @@ func (v *vault) lacking(name string, r role, p privilege, action string, verbs [
 		v.shown(id, err)
 	}
 	require.NotEmpty(t, refused, "the right is not needed")
-	v.audit(1_000_000) // each marker is that of a transfer which is stored
+	v.audit() // each marker is that of a transfer which is stored
 	v.grant(user, r)
 	if name == "service" || name == "worker" {
 		_, err := v.over(db, transfer.WithStallThreshold(0)).Recover(t.Context())
 		require.NoError(t, err)
 	}
-	v.finish(1_000_000)
+	v.finish()
 }
 
 // shown requires that a transfer which was not finished for want of a right is stored, and
 // unfinished, if there is doubt; and if there is none, that nothing is stored.
-func (v *vault) shown(id string, failed error) {
+func (v *guarded) shown(id string, failed error) {
 	v.t.Helper()
 	rec, err := v.all.Get(v.t.Context(), id)
 	if errors.Is(err, transfer.ErrTransferNotFound) {
