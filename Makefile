@@ -6,6 +6,13 @@ NESTED := examples/demo internal/bench internal/mongotest/container
 STORIES := order hold marketplace refund
 TOOLS := $(CURDIR)/.cache/bin
 
+VERSIONS ?= 5.0.32 6.0.27
+# Of the root's tests: each verb and each statement that it sends, and not those that take
+# long because they break servers, which is the same on each version.
+SHARE := Setup|Check|Unfit|Transfer|IDConflict|Refus|Racing|Hold|Void|Post|Expir|Recover|Stuck|Effect|Revers|Statement|History|Audit
+SHARE := $(SHARE)|Purge|Retention|Wait|Worker|Schedule|List|Metadata|Cancel|Account|Floor|Decimal|Linearizable$$
+LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|UnderAllVerbs|Ledger|Dead|Repair|GivenUp|Fuzz|Example
+
 SEEDS ?= 0-1000000
 ONLY ?= 1,2,3,4,5,6,7,8,9
 FOR ?= 5m
@@ -15,13 +22,21 @@ FUZZ := $(addprefix internal/money:,FuzzParse FuzzJSON FuzzFromBSON FuzzArithmet
 	$(addprefix internal/mongostore:,FuzzMarkerKey FuzzIDCodec FuzzTransferDocument FuzzAccountDocument) \
 	$(addprefix .:,FuzzRequest FuzzMetadata FuzzStoredAccount FuzzStoredTransfer)
 
-.PHONY: test race demo stories bench claims bench-quick simulate search teeth chaos overload fuzz lint vulncheck
+.PHONY: test versions race demo stories bench claims bench-quick simulate search teeth chaos overload fuzz lint vulncheck
 
 # What compares rates comes last, and has the machine to itself.
 test: ## all tests, on a real MongoDB server
 	go run ./internal/mongotest/withmongo sh -ec ' \
 		go test -p 3 -timeout 40m $$(go list ./... | grep -v /internal/overload); \
 		go test -timeout 10m ./internal/overload/...'
+
+versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.0" where Docker has them
+	@set -e; for version in $(VERSIONS); do \
+		MONGODB_VERSION=$$version go run ./internal/mongotest/withmongo sh -ec ' \
+			go test -count=1 -short -p 2 -timeout 10m ./internal/mongostore ./internal/conformance; \
+			go test -count=1 -timeout 5m -run "VersionAskedFor" ./internal/mongotest; \
+			go test -count=1 -short -timeout 10m -run "$$0" -skip "$$1" .' '$(SHARE)' '$(LONG)'; \
+	done
 
 # Without the mutants, which are other binaries, the search and the random runs, which share nothing, and the crash table, which does one thing after
 # the other; without chaos: the driver closes connections that are in use when a server goes; and without overload, which compares rates.

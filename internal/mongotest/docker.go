@@ -2,6 +2,7 @@ package mongotest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,16 +70,20 @@ func awaitContainer(ctx context.Context, process *child, printed <-chan string) 
 
 // containerCommand returns the command that keeps a container running until its standard input ends.
 func containerCommand(folder, engine string) *exec.Cmd {
-	image := os.Getenv("MONGO_IMAGE")
-	if image == "" {
-		image = "mongo:6.0"
-	}
-	args := append([]string{"run", ".", image, "mongod", "--bind_ip_all"}, serverFlags()...)
+	args := append([]string{"run", ".", image(), "mongod", "--bind_ip_all"}, serverFlags()...)
 	cmd := exec.Command("go", args...)
 	cmd.Dir = folder
 	// The program must be built from its own go.mod alone, whatever the caller's is built from.
 	cmd.Env = append(os.Environ(), "DOCKER_HOST="+engine, "GOWORK=off", "GOFLAGS=-mod=readonly")
 	return cmd
+}
+
+// image returns the image that is run: of the version that is asked for, if no image is named.
+func image() string {
+	if image := os.Getenv("MONGO_IMAGE"); image != "" {
+		return image
+	}
+	return "mongo:" + cmp.Or(wantedVersion(), "6.0")
 }
 
 // containerFolder returns where the program's source is: beside this file.

@@ -43,7 +43,11 @@ func useGiven(ctx context.Context, uri string) (*Server, error) {
 	if err := judge(hello); err != nil {
 		return nil, fmt.Errorf("mongotest: the server at MONGODB_URI can't be used: %w", err)
 	}
-	return newServer(uri, func() error { return nil }), nil
+	server := newServer(uri, func() error { return nil })
+	if err := server.identify(ctx); err != nil {
+		return nil, fmt.Errorf("mongotest: the server at MONGODB_URI can't be used: %w", err)
+	}
+	return server, nil
 }
 
 // judge says why a server that answers hello in this way can't be used, or nil.

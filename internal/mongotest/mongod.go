@@ -129,18 +129,21 @@ func serverFlags() []string {
 	}
 }
 
-// checkMongod says why a mongod can't run here or is too old, or nil.
+// checkMongod says why a mongod can't run here, is too old or of another version than is asked for, or nil.
 func checkMongod(ctx context.Context, path string) error {
 	output, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s --version: %w: %s", path, err, bytes.TrimSpace(output))
 	}
-	version := regexp.MustCompile(`db version v(\d+)\.`).FindSubmatch(output)
+	version := regexp.MustCompile(`db version v((\d+)\.\S*)`).FindSubmatch(output)
 	if version == nil {
 		return fmt.Errorf("%s --version names no version: %s", path, bytes.TrimSpace(output))
 	}
-	if major, err := strconv.Atoi(string(version[1])); err != nil || major < oldestMajor {
+	if major, err := strconv.Atoi(string(version[2])); err != nil || major < oldestMajor {
 		return fmt.Errorf("%s is older than version %d.0: %s", path, oldestMajor, bytes.TrimSpace(output))
+	}
+	if err := checkWanted(string(version[1])); err != nil {
+		return fmt.Errorf("%s can't be used: %w", path, err)
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ func Main(m *testing.M) (code int) {
 			code = max(code, 1)
 		}
 	}()
+	fmt.Fprintln(os.Stderr, "mongotest: MongoDB", server.Version())
 	testServer = server
 	return m.Run()
 }

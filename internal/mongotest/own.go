@@ -23,7 +23,10 @@ func StartOwn(ctx context.Context) (*Server, error) {
 	for _, way := range ways {
 		server, err := way.start(ctx)
 		if err == nil {
-			return server, nil
+			if err = server.identify(ctx); err == nil {
+				return server, nil
+			}
+			err = errors.Join(err, server.Stop())
 		}
 		failed = errors.Join(failed, fmt.Errorf("  - %s: %w", way.name, err))
 		if ctx.Err() != nil {

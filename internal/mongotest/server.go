@@ -8,8 +8,9 @@ import (
 
 // Server is a running MongoDB server.
 type Server struct {
-	uri  string
-	stop func() error
+	uri     string
+	version string // as the server tells it
+	stop    func() error
 }
 
 // advice opens the error of Start when every way has failed.
@@ -37,6 +38,9 @@ func newServer(uri string, stop func() error) *Server {
 
 // URI returns the server's connection string. It holds everything that a client needs.
 func (s *Server) URI() string { return s.uri }
+
+// Version returns the version of MongoDB that answers there, such as 6.0.5.
+func (s *Server) Version() string { return s.version }
 
 // Stop ends the server and removes its data, unless the server was given by MONGODB_URI. It can be called many times.
 func (s *Server) Stop() error { return s.stop() }

@@ -129,6 +129,7 @@ func TestCancelledStart(t *testing.T) {
 func onBareMachine(t *testing.T) {
 	t.Helper()
 	t.Setenv("MONGODB_URI", "")
+	t.Setenv("MONGODB_VERSION", "")
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(t.TempDir(), "nothing", "docker.sock"))
 	t.Setenv("MONGOTEST_CACHE", filepath.Join(t.TempDir(), "cache"))

