@@ -56,23 +56,24 @@ func recoveringBy(opts []RecoverOption) (r recovering, err error) {
 // since the start.
 func (s *sweep) untilFinished(ctx context.Context) error {
 	c := s.coordinator
-	begun := c.now()
+	begun, beyond := c.now(), ""
 	for idle := time.Duration(0); ; idle = c.now().Sub(begun) {
-		noted, err := s.note(ctx, idle)
+		noted, err := s.note(ctx, beyond, idle)
 		if err == nil {
 			err = s.await(ctx, noted)
 		}
 		if err != nil || s.stops(ctx) || len(noted) < s.most {
 			return err
 		}
+		beyond = noted[len(noted)-1]
 	}
 }
 
-// note returns what is unfinished and was not modified for so long.
-func (s *sweep) note(ctx context.Context, idle time.Duration) (noted []string, err error) {
+// note returns what is unfinished beyond an ID, and was not modified for so long.
+func (s *sweep) note(ctx context.Context, beyond string, idle time.Duration) (noted []string, err error) {
 	c := s.coordinator
 	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
-		noted, err = c.store.Unfinished(ctx, idle, s.most)
+		noted, err = c.store.Unfinished(ctx, beyond, idle, s.most)
 		return err == nil, err
 	})
 	return noted, err

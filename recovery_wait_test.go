@@ -166,7 +166,14 @@ func TestRecoverDoesNotWaitForWhatIsStuck(t *testing.T) {
 	report, err = patient.Recover(ctx, transfer.UntilFinished())
 	require.NoError(t, err)
 	require.Zero(t, report, "its reason is stored, and its time has not come")
+
+	elsewhere := b.coordinator(b.db, transfer.WithStallThreshold(0), transfer.WithAccounts(b.db.Collection("others")))
 	b.insert("accounts", gone)
+	_, err = b.db.Collection("transfers").UpdateByID(ctx, "t", bson.D{{Key: "$unset", Value: bson.D{{Key: "stuck", Value: ""}}}})
+	require.NoError(t, err)
+	report, err = elsewhere.Recover(ctx, transfer.UntilFinished())
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: 1, Stuck: 1}, report, "its collection is not registered there")
 	b.recoverAll()
 	b.audit(initial(100, 0, 0))
 }
@@ -177,8 +184,9 @@ func TestRecoverUntilFinishedNotesByPortions(t *testing.T) {
 	b := newBank(t, 1000, 0)
 	for i := range 5 {
 		b.stallAt(fmt.Sprint("t", i), 3, lost, 10)
+		b.silence(fmt.Sprint("t", i), map[bool]time.Duration{true: time.Hour}[i < 2]) // the others are young
 	}
-	c := b.coordinator(b.db, transfer.WithStallThreshold(time.Second))
+	c := b.coordinator(b.db, transfer.WithStallThreshold(2*time.Second))
 	report, err := c.RecoverNoting(t.Context(), 2)
 	require.NoError(t, err)
 	require.Equal(t, transfer.RecoveryReport{Found: 5, Succeeded: 5}, report)

@@ -11,25 +11,25 @@ import (
 )
 
 // Unfinished returns the IDs of transfers that somebody has claimed and nobody has finished,
-// those that were modified the longest ago first, and at most so many. It leaves out holds
-// that may still be decided, what is known to be stuck, and, if idle is positive, what was
-// modified since then by the server's clock.
-func (s *Store) Unfinished(ctx context.Context, idle time.Duration, most int) ([]string, error) {
-	open, free := bson.E{Key: "open", Value: true}, bson.E{Key: "stuck", Value: nil}
+// at most so many, in the order of the IDs and beyond the given one. It leaves out holds that
+// may still be decided, and, if idle is positive, what was modified since then by the server's
+// clock.
+func (s *Store) Unfinished(ctx context.Context, beyond string, idle time.Duration, most int) ([]string, error) {
+	open := bson.E{Key: "open", Value: true}
 	plain := append(bson.D{
-		open, noHold(), {Key: "epoch", Value: bson.D{{Key: "$ne", Value: 0}}}, free,
+		open, noHold(), {Key: "epoch", Value: bson.D{{Key: "$ne", Value: 0}}},
 	}, stalled(0)...)
-	hold := bson.D{
-		open, {Key: "hold", Value: true}, stateIn(protocol.Committed, protocol.Rollback), free,
+	hold := bson.D{open, {Key: "hold", Value: true}, stateIn(protocol.Committed, protocol.Rollback)}
+	filter := bson.D{
+		{Key: "$or", Value: bson.A{plain, hold}}, {Key: "_id", Value: bson.D{{Key: "$gt", Value: beyond}}},
 	}
-	filter := bson.D{{Key: "$or", Value: bson.A{plain, hold}}}
 	if idle > 0 {
 		since := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", idle.Milliseconds()}}}
 		filter = append(filter, bson.E{Key: "$expr", Value: bson.D{
 			{Key: "$lte", Value: bson.A{"$lastModified", since}},
 		}})
 	}
-	return s.idsOf(ctx, filter, searching("lastModified").SetLimit(int64(most)))
+	return s.idsOf(ctx, filter, searching("_id").SetLimit(int64(most)))
 }
 
 // StillUnfinished returns those of the given transfers that are not final, and not known to
