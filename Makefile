@@ -44,7 +44,7 @@ race: ## the same under the race detector, which needs a C compiler
 	go run ./internal/mongotest/withmongo go test -race -short -p 3 -timeout 30m -skip "TestMutantsAreCaught|TestNoInterleavingBreaksTheInvariants|TestRandomRunsKeepTheInvariants|TestEveryMessageMayFail" $$(go list ./... | grep -v -e /internal/chaos -e /internal/overload)
 
 demo: ## the story on the terminal
-	cd examples/demo && go run .
+	go run ./internal/mongotest/withmongo sh -ec 'cd examples/demo && go run .'
 
 stories: ## a payment, a hold, a split and a refund, each a short program; the tests run them, too
 	go run ./internal/mongotest/withmongo sh -ec 'for story in $(STORIES); do echo; echo "== $$story"; go run ./examples/$$story; done'

@@ -4,15 +4,18 @@
 //
 //	coord, err := transfer.NewCoordinator(client.Database("bank"))
 //	...
-//	defer coord.Close(ctx)
+//	defer coord.Close(ctx)                          // finishes what it has begun
 //	if err := coord.Setup(ctx); err != nil { ... }  // collections and indexes; idempotent
-//	report, err := coord.Recover(ctx)               // start-up hook: finishes what others left behind
+//	report, err := coord.Recover(ctx)               // finishes what has stalled
+//	go coord.Run(ctx)                               // and what stalls from now on; voids holds that expire
 //
-//	_, err = coord.OpenAccount(ctx, transfer.Account{ID: "alice", Balance: transfer.Units(10_000)})
-//	_, err = coord.OpenAccount(ctx, transfer.Account{ID: "bob"})
+//	_, err = coord.OpenAccount(ctx, transfer.Account{ID: "world", NoFloor: true}) // where money comes from
+//	_, err = coord.OpenAccount(ctx, transfer.Account{ID: "alice"})
 //	rec, err := coord.Transfer(ctx, transfer.Request{
-//		ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(6_000),
+//		ID: "deposit-1", From: "world", To: "alice", Amount: transfer.Units(10_000),
 //	})
+//
+// The example shows a whole program, with its end.
 //
 // # The guarantee
 //
@@ -45,7 +48,7 @@
 // A transfer is a document in the transfers collection, whose [State] says how far it is; and while it is under way, a marker in
 // each of its accounts. A process that dies leaves both behind. Nothing is lost: [Coordinator.Recover], in any process that
 // shares the collections, takes the transfer over and brings it to its end. Call it when your service starts, and let
-// [Coordinator.Run] do so every now and then. It is safe at any time, beside live transfers and beside itself.
+// [Coordinator.Run] do so every now and then: without Run, what crashes later, and a hold that expires, is left as it is. It is safe at any time, beside live transfers and beside itself.
 //
 // A transfer that can't be finished, because an account was deleted in the middle of it or the server refuses to write to one, stays as
 // it is and holds up nobody. [Record].Stuck tells why, a [Query] with Stuck lists them all. It is tried again after twice the stall

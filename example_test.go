@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -13,47 +15,64 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// The first day: set up, recover, open accounts, move money.
+// The first day: set up, recover, work, open accounts, move money, and end in good order.
 func Example() {
 	if err := firstDay(context.Background(), mongotest.URI()); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
+	// deposit-1 Success
 	// order-17 Success
 	// order-17 Success
 	// order-18 Fail, nothing moved: insufficient funds
 	// alice has 4000
 }
 
-func firstDay(ctx context.Context, uri string) error {
+func firstDay(ctx context.Context, uri string) (err error) {
 	client, err := mongo.Connect(options.Client().ApplyURI(uri))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = client.Disconnect(ctx) }()
 	db := client.Database("example_" + bson.NewObjectID().Hex())
-	defer func() { _ = db.Drop(ctx) }()
-
 	coord, err := transfer.NewCoordinator(db) // collections "accounts" and "transfers"
 	if err != nil {
 		return err
 	}
-	defer func() { _ = coord.Close(ctx) }() // finishes what it has begun
+	working, stopWorking := context.WithCancel(ctx)
+	var worker sync.WaitGroup
+	defer func() {
+		stopWorking()
+		worker.Wait()
+		closing, cancel := context.WithTimeout(ctx, 15*time.Second)
+		defer cancel()
+		// Close finishes what the coordinator has begun. What it can't, another process recovers.
+		err = errors.Join(err, coord.Close(closing), db.Drop(closing), client.Disconnect(closing))
+	}()
 	if err := coord.Setup(ctx); err != nil {
 		return err
 	}
-	if _, err := coord.Recover(ctx); err != nil { // finishes what others left behind
+	if _, err := coord.Recover(ctx); err != nil { // finishes what has stalled
 		return err
 	}
-	for _, a := range []transfer.Account{{ID: "alice", Balance: transfer.Units(10_000)}, {ID: "bob"}} {
-		if _, err := coord.OpenAccount(ctx, a); err != nil {
+	worker.Go(func() { // and what stalls from now on
+		if err := coord.Run(working); err != nil {
+			fmt.Println("worker:", err)
+		}
+	})
+	return moveMoney(ctx, coord)
+}
+
+func moveMoney(ctx context.Context, coord *transfer.Coordinator) error {
+	for _, account := range []transfer.Account{{ID: "world", NoFloor: true}, {ID: "alice"}, {ID: "bob"}} {
+		if _, err := coord.OpenAccount(ctx, account); err != nil {
 			return err
 		}
 	}
-	for _, id := range []string{"order-17", "order-17", "order-18"} {
-		rec, err := coord.Transfer(ctx, transfer.Request{
-			ID: id, From: "alice", To: "bob", Amount: transfer.Units(6_000),
-		})
+	deposit := transfer.Request{ID: "deposit-1", From: "world", To: "alice", Amount: transfer.Units(10_000)}
+	order := transfer.Request{ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(6_000)}
+	another := transfer.Request{ID: "order-18", From: "alice", To: "bob", Amount: transfer.Units(6_000)}
+	for _, req := range []transfer.Request{deposit, order, order, another} {
+		rec, err := coord.Transfer(ctx, req)
 		switch {
 		case err == nil:
 			fmt.Println(rec.ID, rec.State)

@@ -20,3 +20,11 @@ func (c *Coordinator) ClockAhead() func(time.Duration) {
 	c.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	return func(d time.Duration) { ahead.Store(int64(d)) }
 }
+
+// RecoverNoting is Recover with UntilFinished that takes note of at most so many at once.
+func (c *Coordinator) RecoverNoting(ctx context.Context, most int) (RecoveryReport, error) {
+	s := c.newSweep(c.newSweepHands())
+	s.returns, s.most = true, most
+	err := s.untilFinished(ctx)
+	return s.end(), because(err, s.early)
+}

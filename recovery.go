@@ -62,13 +62,24 @@ type RecoveryReport struct {
 // A transfer that can't be finished, because an account is gone or the server refuses to write to it, doesn't hold up the others. Its
 // [Record].Stuck tells why, [Query].Stuck lists all of these, and it is tried again, after twice the stall threshold, then four times, up
 // to 64 times, until the cause is repaired. Who has repaired it and can't wait calls Recover on a Coordinator with a threshold of zero.
-func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
+//
+// What is younger than the threshold is not seen: a process that starts again at once after a crash finds nothing yet of what the crash
+// has left, and a Recover at its start reports zero. [Coordinator.Run] finds it later; [UntilFinished] makes Recover wait for it.
+func (c *Coordinator) Recover(ctx context.Context, opts ...RecoverOption) (RecoveryReport, error) {
+	how, err := recoveringBy(opts)
+	if err != nil {
+		return RecoveryReport{}, err
+	}
 	if err := c.ready(ctx); err != nil {
 		return RecoveryReport{}, err
 	}
 	s := c.newSweep(c.newSweepHands())
 	s.returns = true
-	err := s.everything(ctx)
+	what := s.everything
+	if how.untilFinished {
+		what = s.untilFinished
+	}
+	err = what(ctx)
 	report := s.end()
 	return report, because(because(err, s.early), s.refused)
 }
@@ -80,7 +91,10 @@ func (c *Coordinator) newSweepHands() *hands {
 
 // newSweep returns a sweep that leaves alone what is in hand already.
 func (c *Coordinator) newSweep(h *hands) *sweep {
-	return &sweep{coordinator: c, hands: h, left: map[string]bool{}, told: map[*route]bool{}, latest: new(sync.WaitGroup)}
+	return &sweep{
+		coordinator: c, hands: h, left: map[string]bool{}, passed: map[string]bool{}, told: map[*route]bool{},
+		latest: new(sync.WaitGroup), most: notedMost,
+	}
 }
 
 // everything begins with all holds that have expired, and with all that has stalled. It comes back to what it had no room for, and, where
@@ -196,7 +210,9 @@ type sweep struct {
 	rest        time.Duration   // before the next round
 	often       bool            // it comes again soon: what is left then is not worth a warning each time
 	told        map[*route]bool // it has warned that a transfer hangs
-	left        map[string]bool // what could not be finished, or is left to others: a threshold of zero would find it again and again
+	left        map[string]bool // what could not be finished: a threshold of zero would find it again and again
+	passed      map[string]bool // what is left to others, for the same reason
+	most        int             // transfers that it takes note of at once
 }
 
 // begin begins with one transfer, in the background, unless it is in hand: sweeps that don't wait for the ones before them would otherwise
@@ -270,7 +286,7 @@ func (s *sweep) step(most time.Duration) {
 func (s *sweep) leaves(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return id != "" && s.left[id]
+	return id != "" && (s.left[id] || s.passed[id])
 }
 
 // recover takes one transfer over, and returns what that tells of its route. What was not begun because the sweep ends early is neither
@@ -394,7 +410,7 @@ func (s *sweep) tell(level slog.Level, id string, cause error) {
 func (s *sweep) pass(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.left[id] = true
+	s.passed[id] = true
 }
 
 // leave counts a transfer that can't be finished now.

@@ -2,10 +2,9 @@
 // in it, and two processes that are killed in the middle of a transfer. At the end it checks every single balance and
 // exits with 1 if anything is wrong.
 //
-//	go run .
+//	make demo
 //
-// It starts a MongoDB server of its own and stops it at the end. If the environment variable MONGODB_URI is set it uses that
-// server instead, and there a database that it drops at the end.
+// The environment variable MONGODB_URI names the MongoDB server. The demo has a database of its own there, which it drops at the end.
 package main
 
 import (
@@ -25,11 +24,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
 	"github.com/mongotransfer/transfer"
-	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
 const (
-	// storyLimit is how long the story may take once the server is there.
+	// storyLimit is how long the story may take.
 	storyLimit = 2 * time.Minute
 	// cleanupLimit is how long the clean-up may take, also after the story was interrupted.
 	cleanupLimit = 15 * time.Second
@@ -43,7 +41,7 @@ func main() {
 		os.Exit(1)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, newScreen(os.Stdout))
+	err := play(ctx, newScreen(os.Stdout), os.Getenv("MONGODB_URI"))
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "\nThe demo failed: %v\n", err)
@@ -51,21 +49,13 @@ func main() {
 	}
 }
 
-// run plays the story on a server that it starts and stops.
-func run(ctx context.Context, out *screen) (err error) {
-	out.say("Starting a MongoDB server.")
-	server, err := mongotest.Start(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
-	ctx, cancel := context.WithTimeoutCause(ctx, storyLimit, fmt.Errorf("it took longer than %s", storyLimit))
-	defer cancel()
-	return play(ctx, out, server.URI())
-}
-
 // play opens a database and a coordinator, and tells the story with them.
 func play(ctx context.Context, out *screen, uri string) (err error) {
+	if uri == "" {
+		return errors.New("MONGODB_URI is not set: it names a replica set or a mongos, like mongodb://localhost:27017/?replicaSet=rs0")
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, storyLimit, fmt.Errorf("it took longer than %s", storyLimit))
+	defer cancel()
 	client, err := mongo.Connect(options.Client().ApplyURI(uri))
 	if err != nil {
 		return err

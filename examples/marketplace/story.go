@@ -1,9 +1,11 @@
 // Command marketplace sells baskets of several sellers' goods. One transfer takes the price from the buyer, gives each seller their share,
 // and the fee to the house, whose accounts are another ledger, in another database: all of it or nothing.
 //
-//	go run ./examples/marketplace
+// The environment variable MONGODB_URI names the MongoDB server. With one just for the occasion:
 //
-// It takes the MongoDB server that the environment variable MONGODB_URI names, or starts one of its own.
+//	go run ./internal/mongotest/withmongo go run ./examples/marketplace
+//
+// It plays in a database of its own, and tells what is in output.txt. The story is in story.go; play.go connects, and cleans up.
 package main
 
 import (
@@ -11,19 +13,20 @@ import (
 	"errors"
 	"fmt"
 
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
 	"github.com/mongotransfer/transfer"
-	"github.com/mongotransfer/transfer/examples/internal/stage"
 )
 
 // feePercent is what the house takes of a price.
 const feePercent = 10
 
-func main() { stage.Play(story) }
-
-func story(ctx context.Context, s *stage.Stage) error {
+func story(ctx context.Context, db *mongo.Database) (err error) {
 	// With the database of another client the fees would be in another cluster, and nothing else would be different.
-	fees := s.Database("house").Collection("accounts")
-	coord, err := transfer.NewCoordinator(s.Database("market"), transfer.WithLedger("house", fees))
+	house := db.Client().Database(db.Name() + "_house")
+	defer func() { err = errors.Join(err, house.Drop(context.WithoutCancel(ctx))) }()
+	fees := house.Collection("accounts")
+	coord, err := transfer.NewCoordinator(db, transfer.WithLedger("house", fees))
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,11 @@
 // Command hold is a hotel that has its guests' cards authorised: when a guest books, an amount is held; when the guest leaves, what the
 // stay came to is posted, and the rest goes back; a booking that is cancelled is voided; and a hold that is forgotten expires by itself.
 //
-//	go run ./examples/hold
+// The environment variable MONGODB_URI names the MongoDB server. With one just for the occasion:
 //
-// It takes the MongoDB server that the environment variable MONGODB_URI names, or starts one of its own.
+//	go run ./internal/mongotest/withmongo go run ./examples/hold
+//
+// It plays in a database of its own, and tells what is in output.txt. The story is in story.go; play.go connects, and cleans up.
 package main
 
 import (
@@ -13,8 +15,9 @@ import (
 	"sync"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
 	"github.com/mongotransfer/transfer"
-	"github.com/mongotransfer/transfer/examples/internal/stage"
 )
 
 const (
@@ -23,10 +26,8 @@ const (
 	soon = 2 * time.Second
 )
 
-func main() { stage.Play(story) }
-
-func story(ctx context.Context, s *stage.Stage) error {
-	coord, err := transfer.NewCoordinator(s.Database("hotel"))
+func story(ctx context.Context, db *mongo.Database) error {
+	coord, err := transfer.NewCoordinator(db)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,11 @@
 // both or neither, whatever happens in between. So an order is paid once, however many payments race for it, and the shop needs
 // no lock, no transaction and no job that puts right what a crash has left.
 //
-//	go run ./examples/order
+// The environment variable MONGODB_URI names the MongoDB server. With one just for the occasion:
 //
-// It takes the MongoDB server that the environment variable MONGODB_URI names, or starts one of its own.
+//	go run ./internal/mongotest/withmongo go run ./examples/order
+//
+// It plays in a database of its own, and tells what is in output.txt. The story is in story.go; play.go connects, and cleans up.
 package main
 
 import (
@@ -16,13 +18,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer"
-	"github.com/mongotransfer/transfer/examples/internal/stage"
 )
 
-func main() { stage.Play(story) }
-
-func story(ctx context.Context, s *stage.Stage) error {
-	db := s.Database("shop")
+func story(ctx context.Context, db *mongo.Database) error {
 	sh := shop{orders: db.Collection("orders")}
 	// The coordinator changes orders, so it has to know their collection. It may be in any database, on any cluster.
 	coord, err := transfer.NewCoordinator(db, transfer.WithDocuments("orders", sh.orders))

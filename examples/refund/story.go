@@ -1,9 +1,11 @@
 // Command refund gives a buyer the money back. A refund reverses the payment: all of it, and at most once, whoever asks and how often. It
 // is a transfer like any other, so it is refused while the shop has spent the money, and can be tried again when there is some.
 //
-//	go run ./examples/refund
+// The environment variable MONGODB_URI names the MongoDB server. With one just for the occasion:
 //
-// It takes the MongoDB server that the environment variable MONGODB_URI names, or starts one of its own.
+//	go run ./internal/mongotest/withmongo go run ./examples/refund
+//
+// It plays in a database of its own, and tells what is in output.txt. The story is in story.go; play.go connects, and cleans up.
 package main
 
 import (
@@ -11,17 +13,16 @@ import (
 	"errors"
 	"fmt"
 
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
 	"github.com/mongotransfer/transfer"
-	"github.com/mongotransfer/transfer/examples/internal/stage"
 )
 
 // payment is the transfer that is to be refunded.
 const payment = "payment-1"
 
-func main() { stage.Play(story) }
-
-func story(ctx context.Context, s *stage.Stage) error {
-	coord, err := transfer.NewCoordinator(s.Database("shop"))
+func story(ctx context.Context, db *mongo.Database) error {
+	coord, err := transfer.NewCoordinator(db)
 	if err != nil {
 		return err
 	}
