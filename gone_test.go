@@ -62,7 +62,7 @@ func TestAccountGoneBeforeItIsSettled(t *testing.T) {
 			c := b.coordinator(b.through(afterUpdate("transfers", "Committed", func() { restore = deleted(account)(b) })))
 			rec, err := c.Transfer(t.Context(), move("t", "a", "b", 60))
 			require.NotNil(t, restore)
-			require.ErrorIs(t, err, transfer.ErrInDoubt)
+			require.ErrorIs(t, err, transfer.ErrUnsettled)
 			require.ErrorContains(t, err, `account "`+account+`" is gone`)
 			require.Equal(t, transfer.StateCommitted, rec.State)
 			b.requireStuck("t", transfer.StateCommitted, account, "accountNotFound", 0)

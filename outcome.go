@@ -147,4 +147,6 @@ func obstacle(rec Record) error {
 type obstacleError string
 
 // Error tells what is in the way.
-func (e obstacleError) Error() string { return string(e) + "; the transfer goes on once that is repaired" }
+func (e obstacleError) Error() string {
+	return string(e) + "; the transfer goes on once that is repaired"
+}

@@ -174,7 +174,7 @@ type Result struct {
 	Seen         money.Amount       // the balance of the participant that the refusal names
 	SeenKnown    bool
 	Evidence     mongostore.Evidence // what was seen of that participant
-	Cause        error // the latest error on the way
+	Cause        error               // the latest error on the way
 }
 
 // begin registers an execution.
