@@ -163,7 +163,7 @@ func reasonError(reason protocol.Reason) error {
 // failureError returns the error that a transfer failed with, from what is stored.
 func failureError(rec Record) error {
 	if rec.Failure == nil {
-		return fmt.Errorf("transfer %q failed, and its document does not say why", rec.ID)
+		return fmt.Errorf("transfer %q: %w: its document does not say why", rec.ID, ErrCancelled)
 	}
 	for reason := protocol.NotFound; reason <= protocol.Unwritable; reason++ {
 		if rec.Failure.Code == reason.String() {

@@ -50,25 +50,6 @@ func (e *RequirementError) Error() string {
 // Unwrap returns ErrRequirementFailed.
 func (e *RequirementError) Unwrap() error { return ErrRequirementFailed }
 
-// currencyError names both currencies of an ErrCurrencyMismatch.
-type currencyError struct{ transfer, account string }
-
-// Error names the currencies.
-func (e *currencyError) Error() string {
-	return fmt.Sprintf("%v: the transfer is in %s, the account in %s",
-		ErrCurrencyMismatch, nameCurrency(e.transfer), nameCurrency(e.account))
-}
-
-// Unwrap returns ErrCurrencyMismatch.
-func (e *currencyError) Unwrap() error { return ErrCurrencyMismatch }
-
-func nameCurrency(currency string) string {
-	if currency == "" {
-		return "none"
-	}
-	return fmt.Sprintf("%.80q", currency)
-}
-
 // toldBefore is a refusal in the words that were stored with it.
 type toldBefore struct {
 	text   string
@@ -90,7 +71,7 @@ func explained(t mongostore.Transfer, refusal protocol.Refusal, seen mongostore.
 	reason := reasonError(refusal.Reason)
 	switch {
 	case refusal.Reason == protocol.CurrencyMismatch && seen.Currency != nil:
-		return &currencyError{transfer: t.Currency, account: *seen.Currency}
+		return &CurrencyError{Currency: t.Currency, AccountCurrency: *seen.Currency}
 	case refusal.Reason == protocol.RequirementFailed:
 		return requirementError(t, refusal.Participant-len(t.Legs), seen.Unmet)
 	case refusal.Reason == protocol.Unwritable && seen.Refused != nil:
@@ -131,7 +112,12 @@ func explainedBefore(rec Record, reason protocol.Reason) error {
 			}
 		}
 		return e
-	case failure.Message == "" || failure.Message == sentinel.Error():
+	case reason == protocol.CurrencyMismatch:
+		if e := currencyBefore(rec.Currency, failure.Message); e != nil {
+			return e
+		}
+	}
+	if failure.Message == "" || failure.Message == sentinel.Error() {
 		return sentinel
 	}
 	return &toldBefore{failure.Message, sentinel}
