@@ -81,11 +81,11 @@ func (f *follower) follow(ctx context.Context) (Record, error) {
 // weigh answers with what was seen, if it can, or goes on with the transfer, if it has the
 // turn and something is due. It reports false where nothing is told yet.
 func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) (Record, bool, error) {
-	c, id, stored := f.c, f.planned.ID, seen.Transfer
+	c, stored := f.c, seen.Transfer
 	tooLong := f.away.tooLong(c, seen.Err)
 	switch {
-	case errors.Is(seen.Err, mongostore.ErrUnreadable), c.engine.Closed():
-		rec, err := f.leftAt(because(c.closedError(), seen.Err))
+	case errors.Is(seen.Err, mongostore.ErrUnreadable):
+		rec, err := f.leftAt(seen.Err)
 		return rec, true, err
 	case seen.Err != nil:
 		f.cause = latest(ctx, f.cause, seen.Err)
@@ -95,23 +95,7 @@ func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) (Record, bool
 		rec, err := c.judge(stored, f.planned)
 		return rec, true, err
 	default:
-		f.seen = Record{}
-		if seen.Found {
-			f.seen = recordOf(stored)
-		}
-		t, start, due := c.turn(ctx, stored, seen.Found, f.planned)
-		if !due && standsStill(stored) {
-			rec, err := asKnown(id, f.seen, nil)
-			return rec, true, err
-		}
-		if !f.leads || !due {
-			break
-		}
-		rec, told, err := c.try(ctx, attempt{transfer: t, start: start, reason: reasonOf(start), holdFor: f.holdFor})
-		if told && nothingSent(err) {
-			rec, err = asKnown(id, f.seen, err)
-		}
-		if told {
+		if rec, told, err := f.goOn(ctx, seen); told {
 			return rec, true, err
 		}
 	}
@@ -120,6 +104,32 @@ func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) (Record, bool
 		return rec, true, err
 	}
 	return Record{}, false, nil
+}
+
+// goOn goes on with the transfer, if it has the turn and something is due. What is stuck, and
+// not due to be tried again, is told as it stands.
+func (f *follower) goOn(ctx context.Context, seen *lookout.Sight) (Record, bool, error) {
+	c, stored := f.c, seen.Transfer
+	f.seen = Record{}
+	if seen.Found {
+		f.seen = recordOf(stored)
+	}
+	t, start, due := c.turn(ctx, stored, seen.Found, f.planned)
+	switch {
+	case c.engine.Closed():
+		rec, err := f.leftAt(ErrClosed)
+		return rec, true, err
+	case !due && standsStill(stored):
+		rec, err := asKnown(stored.ID, f.seen, nil)
+		return rec, true, err
+	case !due || !f.leads:
+		return Record{}, false, nil
+	}
+	rec, told, err := c.try(ctx, attempt{transfer: t, start: start, reason: reasonOf(start), holdFor: f.holdFor})
+	if told && nothingSent(err) {
+		rec, err = asKnown(f.planned.ID, f.seen, err)
+	}
+	return rec, told, err
 }
 
 // leftAt answers one who waits no longer, for a reason, by what it has seen.

@@ -170,6 +170,11 @@ func TestGivenUpAfterItsClaim(t *testing.T) {
 		require.True(t, wires[i].hasStruck(), row.name)
 		require.Error(t, told[i], row.name)
 		require.Equal(t, row.doubt, errors.Is(told[i], transfer.ErrInDoubt), "%s: %v", row.name, told[i])
+		outcome := transfer.NothingStored
+		if row.doubt {
+			outcome = transfer.InDoubt
+		}
+		require.Equal(t, outcome, transfer.OutcomeOf(told[i]), "%s: %v", row.name, told[i])
 		var state any
 		for _, stored := range b.raw("transfers") {
 			state = stored["state"]

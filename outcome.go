@@ -3,6 +3,8 @@ package transfer
 import (
 	"context"
 	"errors"
+
+	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 // Outcome says where a call leaves the money.
@@ -104,8 +106,8 @@ func (e unstored) Unwrap() error { return e.error }
 
 // nothingStored says of an error that the call has stored nothing.
 func nothingStored(err error) error {
-	if err == nil || OutcomeOf(err) == NothingStored {
-		return err
+	if err == nil || OutcomeOf(err) == NothingStored || errors.Is(err, mongostore.ErrUnreadable) {
+		return err // what can't be read is there, and nobody can tell what has become of it
 	}
 	return unstored{err}
 }

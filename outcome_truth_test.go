@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -332,4 +333,38 @@ func TestCommitIsToldWhenTheWaitEnds(t *testing.T) {
 	}
 	b.recoverAll()
 	b.audit(initial(200, 0))
+}
+
+// What was seen of a transfer is told, too, when the coordinator closes: a commit can't be taken back.
+func TestCommitIsToldWhenTheCoordinatorCloses(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(context.Context, *transfer.Coordinator) (transfer.Record, error){
+		"transfer": func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+			return c.Transfer(ctx, move("t", "a", "b", 60))
+		},
+		"wait": func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) { return c.Wait(ctx, "t") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100, 0)
+			b.stallAt("t", 4, lost, 60)
+			var looks atomic.Int64
+			monitor := &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+				if id, _ := e.Reply.Lookup("cursor", "firstBatch", "0", "_id").StringValueOK(); id == "t" {
+					looks.Add(1)
+				}
+			}}
+			c := b.coordinator(b.through(options.Client().SetMonitor(monitor)))
+			told := callAll(1, func(int) (transfer.Record, error) { return call(t.Context(), c) })
+			require.Eventually(t, func() bool { return looks.Load() > 3 }, time.Minute, time.Millisecond, "it has seen the transfer")
+			require.NoError(t, c.Close(t.Context()))
+			a := told()[0]
+			require.ErrorIs(t, a.err, transfer.ErrUnsettled)
+			require.ErrorIs(t, a.err, transfer.ErrClosed)
+			require.Equal(t, transfer.Moved, transfer.OutcomeOf(a.err))
+			require.Equal(t, transfer.StateCommitted, a.rec.State)
+			b.recoverAll()
+			b.audit(initial(100, 0))
+		})
+	}
 }
