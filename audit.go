@@ -114,7 +114,7 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 	case errors.Is(err, mongostore.ErrSnapshotGone):
 		return AuditReport{}, fmt.Errorf("%w: %w", ErrAuditTooLong, err)
 	case err != nil:
-		return AuditReport{}, fmt.Errorf("audit: %w", named(err))
+		return AuditReport{}, nothingStored(fmt.Errorf("audit: %w", named(err)))
 	}
 	return reportOf(report), nil
 }

@@ -181,7 +181,7 @@ func (c *Coordinator) newWork(ctx context.Context, t mongostore.Transfer, reason
 	}
 	w.Threshold = c.settings.stallThreshold
 	w.Describe = func(refusal protocol.Refusal) string {
-		if err := reasonError(refusal.Reason); err != nil {
+		if err := explained(t, refusal, w.Evidence(refusal.Participant)); err != nil {
 			return err.Error()
 		}
 		return reason

@@ -38,11 +38,12 @@ func ExampleEffect() {
 				Set:     bson.D{{Key: "status", Value: "paid"}, {Key: "paidBy", Value: id}},
 			}},
 		})
+		var unmet *transfer.RequirementError
 		switch {
 		case err == nil:
 			fmt.Println(rec.ID, rec.State)
-		case errors.Is(err, transfer.ErrRequirementFailed):
-			fmt.Printf("%s %s, nothing moved: %s\n", rec.ID, rec.State, rec.Failure.Message)
+		case errors.As(err, &unmet):
+			fmt.Printf("%s %s, nothing moved: %s of %v is %v\n", rec.ID, rec.State, unmet.Field, unmet.ID, unmet.Got)
 		default:
 			fmt.Println(err)
 		}
@@ -52,6 +53,6 @@ func ExampleEffect() {
 	fmt.Println("order-17 is", order.Status, err)
 	// Output:
 	// payment-1 Success
-	// payment-2 Fail, nothing moved: the document is not as required
+	// payment-2 Fail, nothing moved: status of order-17 is paid
 	// order-17 is paid <nil>
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -37,7 +36,8 @@ type follower struct {
 	line    *line
 	leads   bool // it has the turn
 	watch   *lookout.Watch
-	cause   error // the latest
+	seen    Record // as it was seen last
+	cause   error  // the latest
 	away    quiet
 }
 
@@ -64,7 +64,7 @@ func (f *follower) leave() {
 }
 
 // follow looks at the transfer until something can be told. What ends it from outside leaves
-// doubt: somebody has stored the transfer, or may just be about to.
+// doubt, unless a commit was seen: somebody has stored the transfer, or may just be about to.
 func (f *follower) follow(ctx context.Context) (Record, error) {
 	f.watch = f.c.lookout.Watch(f.planned.ID)
 	defer f.watch.End()
@@ -75,41 +75,71 @@ func (f *follower) follow(ctx context.Context) (Record, error) {
 		}
 		seen, ended = f.next(ctx, seen, n)
 	}
-	return Record{}, inDoubt(f.planned.ID, because(because(ctx.Err(), f.c.closedError()), f.cause))
+	return f.leftAt(because(ctx.Err(), f.c.closedError()))
 }
 
 // weigh answers with what was seen, if it can, or goes on with the transfer, if it has the
 // turn and something is due. It reports false where nothing is told yet.
 func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) (Record, bool, error) {
-	c, id, stored := f.c, f.planned.ID, seen.Transfer
+	c, stored := f.c, seen.Transfer
 	tooLong := f.away.tooLong(c, seen.Err)
 	switch {
-	case errors.Is(seen.Err, mongostore.ErrUnreadable), c.engine.Closed():
-		return Record{}, true, inDoubt(id, because(c.closedError(), seen.Err))
+	case errors.Is(seen.Err, mongostore.ErrUnreadable):
+		rec, err := f.leftAt(seen.Err)
+		return rec, true, err
 	case seen.Err != nil:
 		f.cause = latest(ctx, f.cause, seen.Err)
 	case seen.Found && !bytes.Equal(stored.Digest, f.planned.Digest):
-		return recordOf(stored), true, fmt.Errorf("transfer %q: %w", id, ErrIDConflict)
+		return recordOf(stored), true, conflict(stored, f.planned)
 	case seen.Found && c.answerable(ctx, stored):
-		rec, err := c.judge(stored, f.planned.Digest)
+		rec, err := c.judge(stored, f.planned)
 		return rec, true, err
 	default:
-		if seen.Found && stored.Stuck != nil {
-			f.cause = stuckError(stored.Stuck.Message)
-		}
-		t, start, due := c.turn(ctx, stored, seen.Found, f.planned)
-		if !f.leads || !due {
-			break
-		}
-		rec, told, err := c.try(ctx, attempt{transfer: t, start: start, reason: reasonOf(start), holdFor: f.holdFor})
-		if told {
-			return rec, true, doubtful(id, err)
+		if rec, told, err := f.goOn(ctx, seen); told {
+			return rec, true, err
 		}
 	}
 	if tooLong {
-		return Record{}, true, inDoubt(id, because(ctx.Err(), f.cause))
+		rec, err := f.leftAt(ctx.Err())
+		return rec, true, err
 	}
 	return Record{}, false, nil
+}
+
+// goOn goes on with the transfer, if it has the turn and something is due. What is stuck, and
+// not due to be tried again, is told as it stands.
+func (f *follower) goOn(ctx context.Context, seen *lookout.Sight) (Record, bool, error) {
+	c, stored := f.c, seen.Transfer
+	f.seen = Record{}
+	if seen.Found {
+		f.seen = recordOf(stored)
+	}
+	t, start, due := c.turn(ctx, stored, seen.Found, f.planned)
+	switch {
+	case c.engine.Closed():
+		rec, err := f.leftAt(ErrClosed)
+		return rec, true, err
+	case !due && standsStill(stored):
+		rec, err := asKnown(stored.ID, f.seen, nil)
+		return rec, true, err
+	case !due || !f.leads:
+		return Record{}, false, nil
+	}
+	rec, told, err := c.try(ctx, attempt{transfer: t, start: start, reason: reasonOf(start), holdFor: f.holdFor})
+	if told && nothingSent(err) {
+		rec, err = asKnown(f.planned.ID, f.seen, err)
+	}
+	return rec, told, err
+}
+
+// leftAt answers one who waits no longer, for a reason, by what it has seen.
+func (f *follower) leftAt(why error) (Record, error) {
+	return asKnown(f.planned.ID, f.seen, because(why, f.cause))
+}
+
+// standsStill reports whether a stored transfer is decided, and stuck: its outcome is known, and waiting doesn't help.
+func standsStill(stored mongostore.Transfer) bool {
+	return stored.Stuck != nil && (stored.State == protocol.Committed || stored.State == protocol.Rollback)
 }
 
 // next waits until something else is seen, or the turn has come, or something is due for who
@@ -181,11 +211,11 @@ func (c *Coordinator) answerable(ctx context.Context, stored mongostore.Transfer
 	}
 }
 
-// judge answers with a stored transfer, for one who asks with a payload of the given digest.
-func (c *Coordinator) judge(stored mongostore.Transfer, digest []byte) (Record, error) {
+// judge answers with a stored transfer, for one who asks for the planned one.
+func (c *Coordinator) judge(stored, planned mongostore.Transfer) (Record, error) {
 	rec := recordOf(stored)
-	if !bytes.Equal(stored.Digest, digest) {
-		return rec, fmt.Errorf("transfer %q: %w", rec.ID, ErrIDConflict)
+	if !bytes.Equal(stored.Digest, planned.Digest) {
+		return rec, conflict(stored, planned)
 	}
 	if !stored.State.Known() {
 		return rec, inDoubt(rec.ID, unknownState(stored))
@@ -251,13 +281,14 @@ func (c *Coordinator) takeOver() protocol.Start {
 	return start
 }
 
-// doubtful turns an error by which nothing was sent just now into ErrInDoubt: a transfer with this ID is stored all the same.
-func doubtful(id string, err error) error {
-	if errors.Is(err, engine.ErrNothingSent) || errors.Is(err, ErrClosed) ||
-		errors.Is(err, errAway) || errors.Is(err, mongostore.ErrForeign) || refused(err) || errors.Is(err, mongostore.ErrUnreadable) {
-		return inDoubt(id, err)
+// nothingSent reports whether an error says that nothing was sent just now. Where a transfer with the ID is stored all the
+// same, that is no answer.
+func nothingSent(err error) bool {
+	if errors.Is(err, ErrInDoubt) || errors.Is(err, ErrUnsettled) {
+		return false
 	}
-	return err
+	return errors.Is(err, engine.ErrNothingSent) || errors.Is(err, ErrClosed) ||
+		errors.Is(err, errAway) || errors.Is(err, mongostore.ErrForeign) || errors.Is(err, mongostore.ErrUnreadable) || refused(err)
 }
 
 func (c *Coordinator) closedError() error {

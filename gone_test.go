@@ -62,7 +62,7 @@ func TestAccountGoneBeforeItIsSettled(t *testing.T) {
 			c := b.coordinator(b.through(afterUpdate("transfers", "Committed", func() { restore = deleted(account)(b) })))
 			rec, err := c.Transfer(t.Context(), move("t", "a", "b", 60))
 			require.NotNil(t, restore)
-			require.ErrorIs(t, err, transfer.ErrInDoubt)
+			require.ErrorIs(t, err, transfer.ErrUnsettled)
 			require.ErrorContains(t, err, `account "`+account+`" is gone`)
 			require.Equal(t, transfer.StateCommitted, rec.State)
 			b.requireStuck("t", transfer.StateCommitted, account, "accountNotFound", 0)
@@ -170,6 +170,11 @@ func TestGivenUpAfterItsClaim(t *testing.T) {
 		require.True(t, wires[i].hasStruck(), row.name)
 		require.Error(t, told[i], row.name)
 		require.Equal(t, row.doubt, errors.Is(told[i], transfer.ErrInDoubt), "%s: %v", row.name, told[i])
+		outcome := transfer.NothingStored
+		if row.doubt {
+			outcome = transfer.InDoubt
+		}
+		require.Equal(t, outcome, transfer.OutcomeOf(told[i]), "%s: %v", row.name, told[i])
 		var state any
 		for _, stored := range b.raw("transfers") {
 			state = stored["state"]

@@ -56,7 +56,7 @@ func (h *history) counts() counts {
 		switch {
 		case a.told == nil:
 			c.Succeeded++
-		case errors.Is(a.told, transfer.ErrInDoubt):
+		case errors.Is(a.told, transfer.ErrInDoubt), errors.Is(a.told, transfer.ErrUnsettled):
 			c.InDoubt++
 		case errors.As(a.told, &refused):
 			c.Refused++

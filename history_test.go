@@ -79,13 +79,13 @@ func (w witness) transfer(ctx context.Context, id, from, to string, units int64)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asks = append(w.asks, a)
-	if errors.Is(a.told, transfer.ErrInDoubt) {
+	if errors.Is(a.told, transfer.ErrInDoubt) || errors.Is(a.told, transfer.ErrUnsettled) {
 		w.doubtful = append(w.doubtful, a)
 	}
 	return a
 }
 
-// takeDoubtful returns the oldest request that is in doubt, for the caller to ask again.
+// takeDoubtful returns the oldest request that is in doubt, or not settled yet, for the caller to ask again.
 func (h *history) takeDoubtful() (ask, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

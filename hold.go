@@ -37,10 +37,7 @@ func (c *Coordinator) Hold(ctx context.Context, req Request, expiresIn time.Dura
 	}
 	t.Hold = true
 	t.Digest = digest(t)
-	if err := c.readyFor(ctx, &t); err != nil {
-		return Record{}, err
-	}
-	if err := c.fixAmount(ctx, &t); err != nil {
+	if err := c.prepared(ctx, &t); err != nil {
 		return Record{}, err
 	}
 	return c.complete(ctx, t, expiresIn)
@@ -98,7 +95,7 @@ func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p po
 		return c.try(ctx, attempt{transfer: stored, start: protocol.Start{Claiming: protocol.Post}, post: part})
 	case protocol.Committed, protocol.Success:
 		if unfit != nil || !equalParts(part, stored.Posted) {
-			return rec, true, fmt.Errorf("transfer %q: %w: it was posted with another amount", stored.ID, ErrIDConflict)
+			return rec, true, postedOtherwise(stored.ID)
 		}
 		if stored.State.Final() || c.settings.returnAt == StateCommitted {
 			return rec, true, nil
@@ -132,10 +129,14 @@ func unheldError(rec Record) error {
 	return err
 }
 
-// goOn takes a decided transfer over if it has stalled.
+// goOn takes a decided transfer over if it has stalled. One that is stuck, and is not due to be tried again, is told as it is.
 func (c *Coordinator) goOn(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
 	if !c.stalled(ctx, stored) {
-		return Record{}, false, nil
+		if !standsStill(stored) {
+			return Record{}, false, nil
+		}
+		rec, err := asKnown(stored.ID, recordOf(stored), nil)
+		return rec, true, err
 	}
 	return c.try(ctx, attempt{transfer: stored, start: c.takeOver(), reason: stalledReason})
 }
@@ -195,7 +196,7 @@ func (c *Coordinator) decide(
 		return Record{}, invalid("transfer: %w", err)
 	}
 	if err := c.ready(ctx); err != nil {
-		return Record{}, err
+		return Record{}, c.early(id, err)
 	}
 	var (
 		away quiet
@@ -209,9 +210,9 @@ func (c *Coordinator) decide(
 		if away.tooLong(c, err) || c.engine.Closed() || !engine.Pause(ctx, min(n, slowestPoll)) {
 			cause := because(because(ctx.Err(), c.closedError()), err)
 			if last.ID != "" {
-				return last, inDoubt(id, cause)
+				return asKnown(id, last, cause)
 			}
-			return Record{}, fmt.Errorf("%s transfer %q: %w", verb, id, cause)
+			return Record{}, c.early(id, fmt.Errorf("%s transfer %q: %w", verb, id, cause))
 		}
 	}
 }
@@ -237,8 +238,8 @@ func (c *Coordinator) decideOnce(
 	switch {
 	case errors.Is(err, errAway):
 		return Record{}, false, err
-	case told && last.ID != "":
-		err = doubtful(id, err) // an earlier try of ours may have been stored
+	case told && last.ID != "" && nothingSent(err):
+		rec, err = asKnown(id, recordOf(stored), err) // an earlier try of ours may have been stored
 	case errors.Is(err, mongostore.ErrForeign):
 		err = invalid("%w", err)
 	}

@@ -56,7 +56,7 @@ func (c *Coordinator) read(ctx context.Context, attempt func(context.Context) (b
 		}
 		try.went(protocol.NotSent, err)
 	}
-	return because(try.ended, try.cause)
+	return nothingStored(because(try.ended, try.cause))
 }
 
 // quiet tells for how long looks have failed in a row.
@@ -84,5 +84,5 @@ func (p *persistence) fails(err error) error {
 	if p.sent {
 		return fmt.Errorf("%w: %w", err, because(ErrInDoubt, cause))
 	}
-	return because(err, cause)
+	return nothingStored(because(err, cause))
 }

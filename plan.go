@@ -196,22 +196,36 @@ func richPayload(t mongostore.Transfer) []byte {
 	most := ""
 	if t.AtMost != nil {
 		most = t.AtMost.Canonical()
-		t.Legs = slices.Clone(t.Legs)
-		for i := range t.Legs {
-			t.Legs[i].Amount = money.Units(int64(t.Legs[i].Amount.Sign())) // who gives and who gets; how much is what is there
-		}
 	}
+	t = counted(t)
 	payload := appendField(nil, strconv.FormatBool(t.Hold))
 	payload = appendField(payload, t.Reverses)
 	payload = appendField(payload, most)
-	payload = appendField(payload, strconv.Itoa(len(t.Effects)))
-	for _, e := range sortedEffects(t.Effects) {
+	return plainPayload(t, effectsPayload(payload, t.Effects))
+}
+
+// counted returns a transfer with its legs as the digest counts them: of one that moves what is there, who gives and who
+// gets, and not how much.
+func counted(t mongostore.Transfer) mongostore.Transfer {
+	if t.AtMost == nil {
+		return t
+	}
+	t.Legs = slices.Clone(t.Legs)
+	for i := range t.Legs {
+		t.Legs[i].Amount = money.Units(int64(t.Legs[i].Amount.Sign()))
+	}
+	return t
+}
+
+func effectsPayload(payload []byte, effects []mongostore.Effect) []byte {
+	payload = appendField(payload, strconv.Itoa(len(effects)))
+	for _, e := range sortedEffects(effects) {
 		payload = appendField(payload, e.Documents)
 		payload = appendField(payload, string(append([]byte{byte(e.ID.Type)}, e.ID.Value...)))
 		payload = appendField(payload, string(sortedFields(e.Require)))
 		payload = appendField(payload, string(sortedFields(e.Set)))
 	}
-	return plainPayload(t, payload)
+	return payload
 }
 
 // appendField appends a text with its length, so that no two lists of fields look alike.

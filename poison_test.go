@@ -94,13 +94,14 @@ func TestPoison(t *testing.T) {
 				require.Equal(t, attempt, log.count("a transfer is stuck"))
 				b.requireStuck("t", c.state, c.poison.account, c.code, attempt)
 			}
-			_, err := atOnce.Transfer(t.Context(), move("t", "a", "b", 60))
-			require.ErrorIs(t, err, transfer.ErrInDoubt)
-			require.ErrorContains(t, err, fmt.Sprintf("account %q", c.poison.account))
+			rec, err := atOnce.Transfer(t.Context(), move("t", "a", "b", 60))
+			requireStuckAnswer(t, c.state, c.poison.account, rec, err)
+			rec, err = b.Transfer(t.Context(), move("t", "a", "b", 60)) // it is not due to be tried again
+			requireStuckAnswer(t, c.state, c.poison.account, rec, err)
 
 			repair()
 			end := inBackground(t, b.coordinator(b.db, transfer.WithStallThreshold(20*time.Millisecond)))
-			rec, err := b.Wait(t.Context(), "t")
+			rec, err = b.Wait(t.Context(), "t")
 			end()
 			if c.state == transfer.StateCommitted {
 				require.NoError(t, err)
@@ -112,6 +113,23 @@ func TestPoison(t *testing.T) {
 			b.audit(initial(100, 0))
 		})
 	}
+}
+
+// requireStuckAnswer requires that one who asks for what is stuck is told its outcome, which is known, and what is in the
+// way, at once.
+func requireStuckAnswer(t *testing.T, state transfer.State, account string, rec transfer.Record, err error) {
+	t.Helper()
+	want, outcome := transfer.ErrUnsettled, transfer.Moved
+	if state == transfer.StateRollback {
+		want, outcome = transfer.ErrCancelled, transfer.Failed
+	}
+	require.ErrorIs(t, err, want)
+	require.NotErrorIs(t, err, transfer.ErrInDoubt)
+	require.Equal(t, outcome, transfer.OutcomeOf(err))
+	require.ErrorContains(t, err, fmt.Sprintf("account %q", account))
+	require.Equal(t, state, rec.State)
+	require.NotNil(t, rec.Stuck)
+	require.Equal(t, account, rec.Stuck.Account)
 }
 
 func (b *bank) requireStuck(id string, state transfer.State, account, code string, attempts int) {
@@ -312,17 +330,17 @@ func TestPoisonIsToldWhenALookIsCutShort(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// waitInVain waits for a transfer of 60 that is stuck at account b and whose time has not come, gives up as a look is under way, and
-// requires to be told why it is stuck.
+// waitInVain waits for the end of a transfer of 60 that is stuck at account b and whose time has not come, gives up, and requires to be
+// told why it is stuck. One who asks for the transfer doesn't wait: its outcome is known.
 func (b *bank) waitInVain(opts ...transfer.Option) {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
 	defer cancel()
-	const seen = 3 // more than it takes to learn whose the transfer is
+	const seen = 2 // whole transfers, or glances
 	var looks atomic.Int32
 	monitor := &event.CommandMonitor{
 		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
-			if e.Reply.Lookup("cursor", "firstBatch", "0", "stuckAt").Type == bson.TypeDateTime {
+			if id, _ := e.Reply.Lookup("cursor", "firstBatch", "0", "_id").StringValueOK(); id == "t" {
 				looks.Add(1)
 			}
 		},
@@ -333,10 +351,12 @@ func (b *bank) waitInVain(opts ...transfer.Option) {
 		},
 	}
 	c := b.coordinator(b.through(options.Client().SetMonitor(monitor)), opts...)
-	_, err := c.Transfer(ctx, move("t", "a", "b", 60))
-	require.ErrorIs(b.t, err, transfer.ErrInDoubt)
+	rec, err := c.Wait(ctx, "t")
 	require.ErrorIs(b.t, err, context.Canceled)
-	require.ErrorContains(b.t, err, `account "b" is gone`)
+	requireStuckAnswer(b.t, transfer.StateCommitted, "b", rec, err)
+	rec, err = c.Transfer(b.t.Context(), move("t", "a", "b", 60))
+	require.NotErrorIs(b.t, err, context.Canceled)
+	requireStuckAnswer(b.t, transfer.StateCommitted, "b", rec, err)
 }
 
 // silence lets a transfer have shown no sign of life for so long.

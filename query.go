@@ -78,7 +78,7 @@ func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error
 			if err == nil {
 				rec = recordOf(t)
 			} else {
-				err = fmt.Errorf("list transfers: %w", named(err))
+				err = nothingStored(fmt.Errorf("list transfers: %w", named(err)))
 			}
 			if !yield(rec, err) {
 				return

@@ -37,7 +37,7 @@ func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, er
 		return c.reversedBefore(ctx, id, newID, err)
 	}
 	if err != nil {
-		return Record{}, err
+		return Record{}, c.early(newID, err)
 	}
 	if original.State != protocol.Success {
 		return recordOf(original), fmt.Errorf("transfer %q is %s: %w", id, original.State, ErrNotReversible)
@@ -47,19 +47,19 @@ func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, er
 		if _, err := c.stored(ctx, newID); errors.Is(err, ErrTransferNotFound) {
 			return alreadyReversed(original)
 		} else if err != nil && !errors.Is(err, mongostore.ErrUnreadable) {
-			return Record{}, err
+			return Record{}, c.early(newID, err)
 		}
 	}
 	t := reversal(original, newID)
 	// Legs that were changed since would be moved back as they are now, and a place that is not known here can't be reached.
 	if err := sound(original); err != nil {
-		return recordOf(original), fmt.Errorf("reverse transfer %q: %w", id, err)
+		return recordOf(original), c.early(newID, fmt.Errorf("reverse transfer %q: %w", id, err))
 	}
 	if _, err := c.store.NewWork(t, ""); err != nil {
 		return recordOf(original), invalid("reverse transfer %q: %w", id, err)
 	}
 	if err := c.readyFor(ctx, &t); err != nil {
-		return Record{}, err
+		return Record{}, c.early(newID, err)
 	}
 	rec, err := c.complete(ctx, t, 0)
 	if !errors.Is(err, ErrRequirementFailed) {
@@ -101,14 +101,14 @@ func (c *Coordinator) reversedBefore(ctx context.Context, id, newID string, miss
 	case errors.Is(err, ErrTransferNotFound) || err == nil && stored.Reverses != id:
 		return Record{}, missing
 	case err != nil:
-		return Record{}, err
+		return Record{}, c.early(newID, err)
 	}
 	t := mongostore.Transfer{ID: newID, Legs: stored.Legs, Currency: stored.Currency, Reverses: id, Digest: stored.Digest}
 	if _, err := c.store.NewWork(t, ""); err != nil {
 		return recordOf(stored), invalid("reverse transfer %q: %w", id, err)
 	}
 	if err := c.readyFor(ctx, &t); err != nil {
-		return Record{}, err
+		return Record{}, c.early(newID, err)
 	}
 	return c.follow(ctx, t, 0)
 }
@@ -135,7 +135,8 @@ func (c *Coordinator) reversedByAnother(ctx context.Context, refused Record, cau
 		original, err := c.original(ctx, refused.Reverses)
 		switch {
 		case err == nil && original.ReversedBy != "":
-			return alreadyReversed(original)
+			rec, reversed := alreadyReversed(original)
+			return rec, fmt.Errorf("%w: %w", reversed, cause) // the cause says that this reversal is stored, and has failed
 		case err == nil && !original.Reserved() || errors.Is(err, ErrTransferNotFound) || errors.Is(err, ErrClosed),
 			errors.Is(err, ErrUnauthorized):
 			return refused, cause

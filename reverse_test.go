@@ -252,7 +252,7 @@ func TestOneReversalWins(t *testing.T) {
 			all  sync.WaitGroup
 			mu   sync.Mutex
 			won  []string
-			lost []error
+			lost = map[string]error{}
 		)
 		for i := range 8 {
 			all.Go(func() {
@@ -263,14 +263,19 @@ func TestOneReversalWins(t *testing.T) {
 				if err == nil {
 					won = append(won, newID)
 				} else {
-					lost = append(lost, err)
+					lost[newID] = err
 				}
 			})
 		}
 		all.Wait()
 		require.Len(t, won, 1)
-		for _, err := range lost {
+		for newID, err := range lost {
 			require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
+			outcome := transfer.Unchanged
+			if b.rawTransfer(newID).found { // it was stored before it came too late, and its ID stays failed
+				outcome = transfer.Failed
+			}
+			require.Equal(t, outcome, transfer.OutcomeOf(err), "%v", err)
 		}
 		original, err := b.Get(t.Context(), id)
 		require.NoError(t, err)

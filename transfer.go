@@ -68,10 +68,7 @@ func (c *Coordinator) Transfer(ctx context.Context, req Request) (Record, error)
 	if !req.NotBefore.IsZero() {
 		return Record{}, invalid("NotBefore is for Submit")
 	}
-	if err := c.readyFor(ctx, &t); err != nil {
-		return Record{}, err
-	}
-	if err := c.fixAmount(ctx, &t); err != nil {
+	if err := c.prepared(ctx, &t); err != nil {
 		return Record{}, err
 	}
 	return c.complete(ctx, t, 0)
@@ -107,10 +104,7 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (Record, error) {
 	if t.NotBefore, err = startOf(req.NotBefore); err != nil {
 		return Record{}, err
 	}
-	if err := c.readyFor(ctx, &t); err != nil {
-		return Record{}, err
-	}
-	if err := c.fixAmount(ctx, &t); err != nil {
+	if err := c.prepared(ctx, &t); err != nil {
 		return Record{}, err
 	}
 	var try persistence
@@ -124,15 +118,23 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (Record, error) {
 			var stored mongostore.Transfer
 			var found bool
 			if stored, found, err = c.look(ctx, t.ID); err == nil && found {
-				return c.judge(stored, t.Digest)
+				return c.judge(stored, t)
 			}
 		case protocol.Failed:
-			return Record{}, try.fails(fmt.Errorf("transfer %q could not be stored: %w", t.ID, named(err)))
+			return Record{}, c.early(t.ID, try.fails(fmt.Errorf("transfer %q could not be stored: %w", t.ID, named(err))))
 		case protocol.Unknown, protocol.NotSent:
 		}
 		try.went(result, err)
 	}
-	return Record{}, try.fails(fmt.Errorf("transfer %q", t.ID))
+	return Record{}, c.early(t.ID, try.fails(fmt.Errorf("transfer %q", t.ID)))
+}
+
+// prepared does what comes before a planned transfer is stored. With an error nothing was.
+func (c *Coordinator) prepared(ctx context.Context, t *mongostore.Transfer) error {
+	if err := c.readyFor(ctx, t); err != nil {
+		return c.early(t.ID, err)
+	}
+	return c.early(t.ID, c.fixAmount(ctx, t))
 }
 
 // startOf returns the time from which a worker may begin, as it is stored: never earlier than what was asked for.
@@ -196,16 +198,21 @@ func (c *Coordinator) try(ctx context.Context, a attempt) (Record, bool, error) 
 	}
 	result, err := c.engine.Execute(ctx, w, a.start, protocol.State(c.settings.returnAt))
 	switch {
+	case errors.Is(err, engine.ErrUnfinished) && result.State == protocol.Committed:
+		result.Transfer.State = result.State
+		rec, err := asKnown(id, recordOf(result.Transfer), because(err, result.Cause))
+		return rec, true, err
 	case errors.Is(err, engine.ErrUnfinished):
 		return Record{}, true, inDoubt(id, because(err, result.Cause))
 	case errors.Is(err, engine.ErrRefused):
-		return recordOf(result.Transfer), true, inDoubt(id, result.Cause)
+		rec, err := asKnown(id, recordOf(result.Transfer), result.Cause)
+		return rec, true, err
 	case refused(result.Cause) && errors.Is(err, engine.ErrNothingSent):
 		return Record{}, true, fmt.Errorf("transfer %q: %w", id, named(result.Cause))
 	case errors.Is(err, engine.ErrNothingSent):
-		return Record{}, true, fmt.Errorf("transfer %q: %w", id, because(err, result.Cause))
+		return Record{}, true, c.early(id, fmt.Errorf("transfer %q: %w", id, because(err, result.Cause)))
 	case err != nil:
-		return Record{}, true, fmt.Errorf("transfer %q: %w: %w", id, ErrClosed, err)
+		return Record{}, true, c.early(id, fmt.Errorf("transfer %q: %w: %w", id, ErrClosed, err))
 	}
 	return c.tell(result)
 }
@@ -222,42 +229,52 @@ func (c *Coordinator) tell(result engine.Result) (Record, bool, error) {
 	case protocol.Held:
 		return rec, true, nil
 	case protocol.Finished:
-		return rec, rec.State.Final(), c.refusal(rec, result)
+		return rec, rec.State.Final(), refusal(rec, result)
 	case protocol.Unclaimable:
 		if result.ClaimInDoubt {
 			return Record{}, true, inDoubt(rec.ID, result.Cause)
 		}
-		return Record{}, true, fmt.Errorf("transfer %q could not be stored: %w", rec.ID, named(result.Cause))
+		return Record{}, true, c.early(rec.ID, fmt.Errorf("transfer %q could not be stored: %w", rec.ID, named(result.Cause)))
 	case protocol.Gone:
 		return Record{}, true, inDoubt(rec.ID, errors.New("its document was removed while it was under way"))
 	case protocol.Stuck:
-		return rec, true, inDoubt(rec.ID, stuck(result))
+		rec, err := stuck(rec, result)
+		return rec, true, err
 	case protocol.NotClaimed, protocol.Overtaken:
 	}
 	return Record{}, false, nil
 }
 
-// refusal returns the error of a final transfer. The execution that was refused knows the balance that it saw.
-func (c *Coordinator) refusal(rec Record, result engine.Result) error {
+// refusal returns the error of a final transfer.
+func refusal(rec Record, result engine.Result) error {
 	if rec.State != StateFail {
 		return nil
 	}
+	return firstRefusal(rec, result)
+}
+
+// firstRefusal returns the error of a transfer that has failed. The execution that was refused knows what it saw.
+func firstRefusal(rec Record, result engine.Result) error {
 	err := failureError(rec)
 	var refused *RefusedError
-	if errors.As(err, &refused) && result.SeenKnown {
+	if !errors.As(err, &refused) || rec.Failure.Code != result.Refusal.Reason.String() {
+		return err // it was not this execution that was refused
+	}
+	refused.why = explained(result.Transfer, result.Refusal, result.Evidence)
+	if result.SeenKnown {
 		refused.Balance = &Amount{result.Seen}
 	}
 	return err
 }
 
-// stuck says what keeps a transfer from being finished.
-func stuck(result engine.Result) error {
+// stuck answers for a transfer that can't be finished. Of one that makes no sense nothing is known.
+func stuck(rec Record, result engine.Result) (Record, error) {
 	if result.Stuck.Code == "" {
-		return result.Cause
+		return rec, inDoubt(rec.ID, result.Cause)
 	}
-	return stuckError(result.Stuck.Message)
-}
-
-func stuckError(message string) error {
-	return fmt.Errorf("%s; the transfer goes on once that is repaired", message)
+	rec.State, rec.Stuck = State(result.State), failureOf(&result.Stuck)
+	if rec.State == StateRollback {
+		return rec, because(firstRefusal(rec, result), obstacle(rec))
+	}
+	return asKnown(rec.ID, rec, nil)
 }

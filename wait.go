@@ -11,8 +11,10 @@ import (
 
 // Wait waits until a transfer is final and answers as Transfer would: with its record,
 // and the error that it failed with. When ctx ends first, or no server can be reached for
-// 30 s, the error wraps ErrInDoubt; one that had ended before anything was asked gives
-// its own error alone. ErrTransferNotFound means that there certainly is none.
+// 30 s, it answers with what it has seen: the error wraps ErrUnsettled where the transfer
+// is committed, which is for good, and ErrInDoubt where it is undecided or was not seen.
+// A context that had ended before anything was asked gives its own error alone, which
+// says nothing of the transfer. ErrTransferNotFound means that there certainly is none.
 //
 // However many wait, for however many transfers, they share a few commands and hold no
 // connection: look-ups of up to 1,000 transfers at once, with pauses in proportion to
@@ -23,11 +25,8 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 	if err := mongostore.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
 	}
-	if c.engine.Closed() {
-		return Record{}, ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return Record{}, err
+	if err := because(ctx.Err(), c.closedError()); err != nil {
+		return Record{}, c.early(id, err)
 	}
 	return c.await(ctx, id)
 }
@@ -62,7 +61,7 @@ func (c *Coordinator) await(ctx context.Context, id string) (Record, error) {
 		}
 		seen, ended = c.nextSight(ctx, w, seen, n)
 	}
-	return last, inDoubt(id, because(because(ctx.Err(), c.closedError()), cause))
+	return asKnown(id, last, because(because(ctx.Err(), c.closedError()), cause))
 }
 
 // nextSight waits until something else is seen. Where nothing was, and no deciding read

@@ -330,7 +330,7 @@ func TestCallersOfOneIDShareTheirLooks(t *testing.T) {
 	for _, c := range []struct {
 		units int64
 		want  error
-	}{{60, transfer.ErrInDoubt}, {61, transfer.ErrIDConflict}} {
+	}{{60, transfer.ErrUnsettled}, {61, transfer.ErrIDConflict}} {
 		short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		_, err := coord.Transfer(short, move("t", "a", "b", c.units))
 		cancel()

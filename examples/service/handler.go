@@ -98,7 +98,7 @@ func (h *handler) transfer(w http.ResponseWriter, r *http.Request) {
 		ask = h.coord.Submit
 	}
 	rec, err := ask(r.Context(), request)
-	if err != nil {
+	if transfer.OutcomeOf(err) != transfer.Moved { // what is committed has moved, also where not all of it is in place
 		h.refuse(w, rec, err)
 		return
 	}

@@ -120,6 +120,7 @@ func TestWordOf(t *testing.T) {
 	}{
 		{nil, done},
 		{fmt.Errorf("%w: %w", transfer.ErrInDoubt, context.DeadlineExceeded), inDoubt},
+		{fmt.Errorf("%w: %w", transfer.ErrUnsettled, context.DeadlineExceeded), done},
 		{&transfer.RefusedError{Err: transfer.ErrAccountBusy}, refused},
 		{transfer.ErrCancelled, refused},
 		{fmt.Errorf("account: %w", transfer.ErrAccountBusy), keptOpen},

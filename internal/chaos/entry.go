@@ -96,12 +96,14 @@ func wordOf(err error) word {
 		return done
 	case errors.Is(err, transfer.ErrInDoubt):
 		return inDoubt
+	case errors.Is(err, transfer.ErrUnsettled):
+		return done // the record is in StateCommitted, and the money has moved for good
+	case errors.Is(err, transfer.ErrAlreadyReversed): // First: where the reversal was stored it is a refusal as well.
+		return alreadyReversed
 	case errors.As(err, &refusal), errors.Is(err, transfer.ErrCancelled), errors.Is(err, transfer.ErrExpired):
 		return refused
 	case errors.Is(err, transfer.ErrNotHeld):
 		return notHeld
-	case errors.Is(err, transfer.ErrAlreadyReversed):
-		return alreadyReversed
 	case errors.Is(err, transfer.ErrNotReversible):
 		return notReversible
 	case errors.Is(err, transfer.ErrIDConflict):

@@ -79,6 +79,7 @@ func (e *Engine) Closing() <-chan struct{} { return e.closing }
 // underway are the executions of one transfer.
 type underway struct {
 	n     int
+	sent  int       // of these, those that have sent a claim
 	since time.Time // when the first of those began that have followed each other without a gap
 }
 
@@ -89,6 +90,14 @@ func (e *Engine) Executions(transferID string) (n int, since time.Time) {
 	defer e.mu.Unlock()
 	here := e.running[transferID]
 	return here.n, here.since
+}
+
+// Sent reports whether a claim of a transfer was sent by an execution that is under way
+// here: the transfer is stored, or may be, whatever became of whoever asked for it.
+func (e *Engine) Sent(transferID string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.running[transferID].sent > 0
 }
 
 // Awaited reports whether somebody waits for an execution of a transfer to end, or to
@@ -164,7 +173,8 @@ type Result struct {
 	Stuck        mongostore.Failure // what is in the way of a Stuck one, as it is stored
 	Seen         money.Amount       // the balance of the participant that the refusal names
 	SeenKnown    bool
-	Cause        error // the latest error on the way
+	Evidence     mongostore.Evidence // what was seen of that participant
+	Cause        error               // the latest error on the way
 }
 
 // begin registers an execution.
@@ -184,16 +194,24 @@ func (e *Engine) begin(transferID string) error {
 	return nil
 }
 
+// countSent counts an execution whose claim is sent. The caller holds the lock.
+func (e *Engine) countSent(transferID string) {
+	here := e.running[transferID]
+	here.sent++
+	e.running[transferID] = here
+}
+
 // finish takes a run off the register.
 func (e *Engine) finish(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	transferID := r.work.Transfer.ID
+	here := e.running[transferID]
 	if !r.begun.IsZero() {
 		r.line.pace.begun--
 		r.line.pace.took(e.now().Sub(r.begun), r.beside)
+		here.sent--
 	}
-	here := e.running[transferID]
 	here.n--
 	e.running[transferID] = here
 	if here.n == 0 {

@@ -68,6 +68,7 @@ func (e *Engine) mayClaim(t *task) bool {
 	if r.begun.IsZero() {
 		r.begun, r.beside = e.now(), r.line.pace.begun
 		r.line.pace.begun++
+		e.countSent(r.work.Transfer.ID)
 	}
 	return true
 }

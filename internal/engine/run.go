@@ -68,6 +68,7 @@ type run struct {
 	sent      bool  // a claim was handed to the store
 	claimed   bool
 	doubtful  bool      // a claim may be stored
+	committed Result    // how it stood when it had committed; the zero value before
 	begun     time.Time // when a claim was sent first; guarded by the engine's lock
 	beside    int       // how many were under way then
 }
@@ -175,16 +176,23 @@ func (r *run) mayGoOn() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.claimed, r.doubtful, r.cause = r.execution.Claimed(), r.execution.ClaimInDoubt(), r.work.Cause
+	if state := r.execution.State(); state == protocol.Committed && r.committed.State != state {
+		r.committed = Result{Outcome: protocol.Running, State: state, Transfer: r.work.Transfer}
+		r.committed.Transfer.State = state
+	}
 	return r.claimed || r.doubtful || !r.abandoned
 }
 
-// outcome returns what the caller is told.
+// outcome returns what the caller is told. One who leaves early is told of the commit, if
+// that is known to be stored.
 func (r *run) outcome(ctx context.Context) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case !r.done:
-		return Result{Cause: r.cause}, ended(ctx, ErrUnfinished)
+		result := r.committed
+		result.Cause = r.cause
+		return result, ended(ctx, ErrUnfinished)
 	case r.failure != nil && ctx.Err() != nil:
 		return r.result, ended(ctx, r.failure)
 	}
@@ -346,5 +354,6 @@ func (r *run) answer(failure error) {
 		r.result.Cause = err
 	}
 	r.result.Seen, r.result.SeenKnown = r.work.Seen(x.Refusal().Participant)
+	r.result.Evidence = r.work.Evidence(x.Refusal().Participant)
 	close(r.answered)
 }

@@ -153,6 +153,11 @@ func (s *Store) facts(w *Work, p *party, document bson.Raw) protocol.Facts {
 		Funds:    true,
 		Room:     true,
 	}
+	p.currency = nil
+	if !facts.Currency {
+		currency := s.fields.currency(document)
+		p.currency = &currency
+	}
 	facts.Kind, facts.Funds, facts.Room = p.judge(balance)
 	if document.Lookup(s.fields.Pending).Type == bson.TypeArray {
 		facts.Kind = false // a path into an array means something else

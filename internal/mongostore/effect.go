@@ -80,17 +80,23 @@ func elements(document bson.Raw) []bson.RawElement {
 
 // effectFacts judges the document of an effect, but for its requirement.
 func (l *ledger) effectFacts(w *Work, p *party, document bson.Raw) protocol.Facts {
+	p.unmet = nil
 	if document == nil {
+		p.unmet = &Unmet{Missing: true}
 		return protocol.Facts{Unmet: true, Spare: p.effect.spare}
 	}
 	markers, marker := l.fields.markers(document, w.Transfer.ID)
 	if marker {
 		markers--
 	}
+	unmet := markers > 0 || !l.fields.hasMap(document)
+	if unmet {
+		p.unmet = l.fields.reservation(document, w.Transfer.ID)
+	}
 	return protocol.Facts{
 		Found: true, Marker: marker, Fence: l.fields.fence(document),
 		Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
-		Unmet: markers > 0 || !l.fields.hasMap(document),
+		Unmet: unmet,
 	}
 }
 
@@ -129,12 +135,18 @@ func judgeRound(ctx context.Context, requests []*Request, from *mongo.Collection
 		}
 		return
 	}
+	var refused []*Request
 	for _, r := range requests {
 		if err != nil {
 			r.answer(protocol.Unknown, err)
 			continue
 		}
-		r.Answer.Facts.Unmet = !met[r.party().key]
+		if r.Answer.Facts.Unmet = !met[r.party().key]; r.Answer.Facts.Unmet {
+			refused = append(refused, r)
+		}
+	}
+	if len(refused) > 0 {
+		explain(ctx, refused)
 	}
 }
 

@@ -170,6 +170,10 @@ func (s *Store) answerUnits(units []*unit, done updated) {
 	for i, u := range units {
 		for _, r := range u.requests {
 			r.take(done.verdicts[i], many)
+			r.party().refused = nil
+			if r.Answer.Result == protocol.Failed {
+				r.party().refused = r.Cause
+			}
 			s.remember(r, u)
 		}
 	}

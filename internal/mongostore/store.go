@@ -252,6 +252,11 @@ type party struct {
 	id      bson.RawValue
 	floor   floor          // as last read
 	balance *bson.RawValue // as last read by a look
+
+	// What a refusal is told with: see Evidence.
+	currency *string
+	unmet    *Unmet
+	refused  error
 }
 
 // NewWork resolves a transfer's participants: its legs, its effects, and the transfer that it reverses, in this order. It fails with

@@ -48,6 +48,7 @@ func TestTally(t *testing.T) {
 	var told tally
 	told.take(nil, time.Second)
 	told.take(transfer.ErrInDoubt, 2*time.Second)
+	told.take(fmt.Errorf("%w: %w", transfer.ErrUnsettled, context.DeadlineExceeded), time.Second)
 	told.take(context.DeadlineExceeded, 0)
 	told.take(context.Canceled, 0)
 	told.take(transfer.ErrClosed, 0)

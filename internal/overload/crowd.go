@@ -14,7 +14,7 @@ import (
 // tally is what callers were told.
 type tally struct {
 	done    atomic.Int64
-	doubt   atomic.Int64 // told ErrInDoubt
+	doubt   atomic.Int64 // told ErrInDoubt, or ErrUnsettled: their context has ended before the end
 	unsent  atomic.Int64 // told that their context has ended, and nothing else: nothing was stored
 	odd     atomic.Int64 // told something else, which nobody should be
 	longest atomic.Int64 // nanoseconds until an answer of whatever kind
@@ -31,7 +31,7 @@ func (t *tally) take(err error, took time.Duration) {
 	case err == nil:
 		t.done.Add(1)
 		raise(&t.last, time.Now().UnixNano())
-	case errors.Is(err, transfer.ErrInDoubt):
+	case errors.Is(err, transfer.ErrInDoubt), errors.Is(err, transfer.ErrUnsettled):
 		t.doubt.Add(1)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		t.unsent.Add(1)

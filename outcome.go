@@ -1,0 +1,154 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mongotransfer/transfer/internal/mongostore"
+)
+
+// Outcome says where a call leaves the money.
+type Outcome uint8
+
+const (
+	// Moved means that what the call asked for is done for good: the money has moved, or, as Hold, Void and Cancel
+	// ask for, is held or was given back. After ErrUnsettled it is committed, and not all of it is in place yet.
+	Moved Outcome = iota + 1
+	// NothingStored means that this call has stored nothing. It says nothing of other calls: what an earlier one with
+	// the same ID has stored keeps its outcome, and so does one that is still under way elsewhere. Ask again with the
+	// same ID, or ask [Coordinator.Get], before you conclude that nothing moved.
+	NothingStored
+	// Failed means that the transfer is stored, has failed for good, and moves nothing. The ID stays failed.
+	Failed
+	// InDoubt means that the outcome is not known. Ask again with the same ID: the money can't move twice.
+	InDoubt
+	// Unchanged means that the call came too late or to the wrong thing, and left everything as it was.
+	Unchanged
+)
+
+// String names the outcome.
+func (o Outcome) String() string {
+	switch o {
+	case Moved:
+		return "Moved"
+	case NothingStored:
+		return "NothingStored"
+	case Failed:
+		return "Failed"
+	case InDoubt:
+		return "InDoubt"
+	case Unchanged:
+		return "Unchanged"
+	}
+	return "unknown"
+}
+
+// OutcomeOf returns the outcome of a call by its error, nil for one that has succeeded. It knows every error that the
+// calls of this package about one transfer or one account return. Where two outcomes apply it is InDoubt, if that is one
+// of them; and it is InDoubt for an error that it doesn't know, since that is safe: whoever asks again with the same ID
+// can't move the money twice.
+//
+// A call that only reads (Get, List, GetAccount, Statement …) stores nothing whatever its error is: NothingStored where it
+// was not answered, Unchanged where it was asked for what isn't there; InDoubt only for a document that can't be read.
+// The errors of Run, Recover, Setup and Close are about no transfer in particular.
+func OutcomeOf(err error) Outcome {
+	var refused *RefusedError
+	switch {
+	case err == nil:
+		return Moved
+	case errors.Is(err, ErrInDoubt):
+		return InDoubt
+	case errors.Is(err, ErrUnsettled):
+		return Moved
+	case errors.As(err, &refused), errors.Is(err, ErrCancelled), errors.Is(err, ErrExpired):
+		return Failed
+	case isOneOf(err, unchanging()):
+		return Unchanged
+	case errors.As(err, new(unstored)), isOneOf(err, beforehand()):
+		return NothingStored
+	}
+	return InDoubt
+}
+
+// unchanging returns the errors of what came too late, or to the wrong thing. Those of accounts are among them where no
+// [RefusedError] names the transfer: GetAccount and CloseAccount tell them, too.
+func unchanging() []error {
+	return []error{
+		ErrIDConflict, ErrAlreadyCommitted, ErrNotHeld, ErrAlreadyReversed, ErrNotReversible, ErrTransferNotFound,
+		ErrAccountExists, ErrAccountNotEmpty, ErrHistoryGone, ErrNotRepairable, ErrAuditTooLong,
+		ErrAccountNotFound, ErrAccountClosed, ErrCurrencyMismatch, ErrAmountKind, ErrAccountBusy, ErrInsufficientFunds,
+		ErrOverflow, ErrRequirementFailed, ErrUnwritable,
+	}
+}
+
+// beforehand returns the errors that come before anything is sent. Once something was sent they are causes of ErrInDoubt.
+func beforehand() []error {
+	return []error{
+		ErrInvalidRequest, ErrUnsupportedDeployment, ErrUnauthorized, ErrClosed, context.Canceled, context.DeadlineExceeded,
+	}
+}
+
+func isOneOf(err error, targets []error) bool {
+	for _, target := range targets {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// unstored is an error of a call that has certainly sent nothing which could be stored, such as that of a server which is
+// away: the error alone doesn't say so.
+type unstored struct{ error }
+
+// Unwrap returns the error.
+func (e unstored) Unwrap() error { return e.error }
+
+// nothingStored says of an error that the call has stored nothing.
+func nothingStored(err error) error {
+	if err == nil || OutcomeOf(err) == NothingStored || errors.Is(err, mongostore.ErrUnreadable) {
+		return err // what can't be read is there, and nobody can tell what has become of it
+	}
+	return unstored{err}
+}
+
+// early answers a call about a transfer that has stored nothing. Where this process is at a transfer of that ID all the
+// same, by another call or in the background, the outcome is in doubt. 1. A sends its claim, and its context ends; the
+// transfer goes on. 2. B asks again, with a context that has ended. 3. Were B told that nothing was stored, it would ask
+// for the same under another ID, and pay twice.
+func (c *Coordinator) early(id string, err error) error {
+	if err != nil && c.engine.Sent(id) && OutcomeOf(err) != InDoubt {
+		return inDoubt(id, err)
+	}
+	return nothingStored(err)
+}
+
+// asKnown answers for a transfer whose end is not waited for any longer, by how it was last seen. Committed can't be taken
+// back: it has moved, whatever keeps the caller from seeing the end. What can't be undone has failed all the same. The
+// record is empty where the transfer was not seen.
+func asKnown(id string, rec Record, cause error) (Record, error) {
+	cause = because(obstacle(rec), cause)
+	switch {
+	case rec.State == StateCommitted:
+		return rec, unsettled(rec, cause)
+	case rec.State == StateRollback && rec.Stuck != nil:
+		return rec, because(failureError(rec), cause)
+	}
+	return rec, inDoubt(id, cause)
+}
+
+// obstacle says what keeps a transfer from being finished, nil if nothing is known to.
+func obstacle(rec Record) error {
+	if rec.Stuck == nil {
+		return nil
+	}
+	return obstacleError(rec.Stuck.Message)
+}
+
+// obstacleError is the cause of an answer about a transfer that is stuck.
+type obstacleError string
+
+// Error tells what is in the way.
+func (e obstacleError) Error() string {
+	return string(e) + "; the transfer goes on once that is repaired"
+}

@@ -1,0 +1,184 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// sentinelOutcomes are the outcomes of all errors that can be matched, by their names.
+func sentinelOutcomes() map[string]struct {
+	err  error
+	want Outcome
+} {
+	type row = struct {
+		err  error
+		want Outcome
+	}
+	return map[string]row{
+		"ErrInvalidRequest":        {ErrInvalidRequest, NothingStored},
+		"ErrUnsupportedDeployment": {ErrUnsupportedDeployment, NothingStored},
+		"ErrUnauthorized":          {ErrUnauthorized, NothingStored},
+		"ErrClosed":                {ErrClosed, NothingStored},
+		"ErrAccountNotFound":       {ErrAccountNotFound, Unchanged},
+		"ErrAccountClosed":         {ErrAccountClosed, Unchanged},
+		"ErrCurrencyMismatch":      {ErrCurrencyMismatch, Unchanged},
+		"ErrAmountKind":            {ErrAmountKind, Unchanged},
+		"ErrAccountBusy":           {ErrAccountBusy, Unchanged},
+		"ErrInsufficientFunds":     {ErrInsufficientFunds, Unchanged},
+		"ErrOverflow":              {ErrOverflow, Unchanged},
+		"ErrRequirementFailed":     {ErrRequirementFailed, Unchanged},
+		"ErrUnwritable":            {ErrUnwritable, Unchanged},
+		"ErrCancelled":             {ErrCancelled, Failed},
+		"ErrExpired":               {ErrExpired, Failed},
+		"ErrInDoubt":               {ErrInDoubt, InDoubt},
+		"ErrUnsettled":             {ErrUnsettled, Moved},
+		"ErrIDConflict":            {ErrIDConflict, Unchanged},
+		"ErrAlreadyCommitted":      {ErrAlreadyCommitted, Unchanged},
+		"ErrNotHeld":               {ErrNotHeld, Unchanged},
+		"ErrAlreadyReversed":       {ErrAlreadyReversed, Unchanged},
+		"ErrNotReversible":         {ErrNotReversible, Unchanged},
+		"ErrTransferNotFound":      {ErrTransferNotFound, Unchanged},
+		"ErrAccountExists":         {ErrAccountExists, Unchanged},
+		"ErrHistoryGone":           {ErrHistoryGone, Unchanged},
+		"ErrAccountNotEmpty":       {ErrAccountNotEmpty, Unchanged},
+		"ErrNotRepairable":         {ErrNotRepairable, Unchanged},
+		"ErrAuditTooLong":          {ErrAuditTooLong, Unchanged},
+	}
+}
+
+// Every error that can be matched has an outcome, and none is forgotten.
+func TestOutcomeOfSentinels(t *testing.T) {
+	t.Parallel()
+	for name, row := range sentinelOutcomes() {
+		require.Equal(t, row.want, OutcomeOf(row.err), name)
+		require.Equal(t, row.want, OutcomeOf(fmt.Errorf("transfer %q: %w", "t", row.err)), name)
+		require.Equal(t, InDoubt, OutcomeOf(fmt.Errorf("%w: %w", row.err, ErrInDoubt)), "%s, and in doubt", name)
+		require.Equal(t, InDoubt, OutcomeOf(inDoubt("t", row.err)), "%s, and in doubt", name)
+		refused := &RefusedError{Err: row.err}
+		if row.want != InDoubt && row.want != Moved {
+			require.Equal(t, Failed, OutcomeOf(refused), "a transfer that was refused for %s", name)
+		}
+	}
+	for _, name := range sentinels(t) {
+		require.Contains(t, sentinelOutcomes(), name, "what is its outcome?")
+	}
+}
+
+// sentinels returns the names of the exported errors that this package declares.
+func sentinels(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	var names []string
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, declaration := range parsed.Decls {
+			group, ok := declaration.(*ast.GenDecl)
+			if !ok || group.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range group.Specs {
+				for _, name := range spec.(*ast.ValueSpec).Names {
+					if strings.HasPrefix(name.Name, "Err") {
+						names = append(names, name.Name)
+					}
+				}
+			}
+		}
+	}
+	require.Greater(t, len(names), 25)
+	return names
+}
+
+// Every combination that the library builds has the outcome that is true of it: what is in doubt is in doubt whatever it
+// wraps, what is committed has moved whatever ended the wait, and a server that is away before anything was sent has
+// stored nothing.
+func TestOutcomeOfCombinations(t *testing.T) {
+	t.Parallel()
+	away := errors.New("server selection timeout")
+	stuck := &Failure{Code: "accountNotFound", Account: "b", Message: `account "b" is gone`}
+	known := func(state State, stuck *Failure, cause error) error {
+		_, err := asKnown("t", Record{ID: "t", State: state, Stuck: stuck, Failure: &Failure{Code: "cancelled"}}, cause)
+		return err
+	}
+	unseen := func(cause error) error { _, err := asKnown("t", Record{}, cause); return err }
+	for name, row := range map[string]struct {
+		err  error
+		want Outcome
+	}{
+		"success":                               {nil, Moved},
+		"the context had ended":                 {context.Canceled, NothingStored},
+		"its deadline had passed":               {context.DeadlineExceeded, NothingStored},
+		"away for too long, and nothing sent":   {nothingStored(fmt.Errorf("transfer: %w", away)), NothingStored},
+		"the engine has sent nothing":           {nothingStored(fmt.Errorf("transfer: %w: %w", engine.ErrNothingSent, away)), NothingStored},
+		"the server refuses to store it":        {nothingStored(fmt.Errorf("could not be stored: %w", away)), NothingStored},
+		"closed while it waited":                {nothingStored(fmt.Errorf("%w: %w", ErrClosed, engine.ErrClosed)), NothingStored},
+		"a repeated write, given up":            {(&persistence{sent: true, cause: away}).fails(errors.New("t")), InDoubt},
+		"a repeated write, never sent":          {(&persistence{cause: away}).fails(errors.New("t")), NothingStored},
+		"a repeated write, cut short":           {(&persistence{sent: true, ended: context.Canceled}).fails(errors.New("t")), InDoubt},
+		"no right, before anything":             {&UnauthorizedError{Action: "insert"}, NothingStored},
+		"no right, and it is stored":            {inDoubt("t", &UnauthorizedError{Action: "update"}), InDoubt},
+		"in doubt, and the context has ended":   {inDoubt("t", context.Canceled), InDoubt},
+		"in doubt, and closed":                  {inDoubt("t", ErrClosed), InDoubt},
+		"in doubt, and the engine sent nothing": {inDoubt("t", nothingStored(engine.ErrNothingSent)), InDoubt},
+		"never seen":                            {unseen(context.Canceled), InDoubt},
+		"initiated, and given up":               {known(StateInitiated, nil, context.Canceled), InDoubt},
+		"preparing, and given up":               {known(StatePreparing, nil, context.Canceled), InDoubt},
+		"preparing, and stuck":                  {known(StatePreparing, stuck, nil), InDoubt},
+		"committed, and given up":               {known(StateCommitted, nil, context.Canceled), Moved},
+		"committed, and closed":                 {known(StateCommitted, nil, ErrClosed), Moved},
+		"committed, and the server away":        {known(StateCommitted, nil, away), Moved},
+		"committed, and stuck":                  {known(StateCommitted, stuck, nil), Moved},
+		"committed, stuck, and given up":        {known(StateCommitted, stuck, context.Canceled), Moved},
+		"rolled back, and given up":             {known(StateRollback, nil, context.Canceled), InDoubt},
+		"rolled back, and stuck":                {known(StateRollback, stuck, nil), Failed},
+		"a hold that was refused is posted":     {fmt.Errorf("%w: %w", ErrNotHeld, &RefusedError{Err: ErrAccountBusy}), Failed},
+		"a reversal that was too late, stored":  {fmt.Errorf("%w: %w", ErrAlreadyReversed, &RefusedError{Err: ErrRequirementFailed}), Failed},
+		"a requirement":                         {&RefusedError{Err: ErrRequirementFailed, why: &RequirementError{}}, Failed},
+		"a conflict":                            {&ConflictError{}, Unchanged},
+		"touches what is not registered":        {invalid("%w", mongostore.ErrForeign), NothingStored},
+		"a stored transfer that can't be read":  {fmt.Errorf("get transfer: %w", mongostore.ErrUnreadable), InDoubt},
+		"what nobody has heard of":              {errors.New("the server answered strangely"), InDoubt},
+	} {
+		require.Equal(t, row.want, OutcomeOf(row.err), "%s: %v", name, row.err)
+	}
+	require.NoError(t, nothingStored(nil))
+	require.Equal(t, context.Canceled, nothingStored(context.Canceled), "what says so itself is left as it is")
+}
+
+// Every reason that can be stored has an outcome once it is read back.
+func TestOutcomeOfStoredFailures(t *testing.T) {
+	t.Parallel()
+	for reason := protocol.NotFound; reason <= protocol.Expired; reason++ {
+		rec := Record{ID: "t", State: StateFail, Failure: &Failure{Code: reason.String(), Message: "why"}}
+		require.Equal(t, Failed, OutcomeOf(failureError(rec)), reason.String())
+	}
+	require.Equal(t, Failed, OutcomeOf(failureError(Record{ID: "t", State: StateFail})), "one that does not say why")
+}
+
+// What the caller does with an outcome is written down by its name.
+func TestOutcomeString(t *testing.T) {
+	t.Parallel()
+	for outcome, name := range map[Outcome]string{
+		Moved: "Moved", NothingStored: "NothingStored", Failed: "Failed", InDoubt: "InDoubt", Unchanged: "Unchanged", 0: "unknown",
+	} {
+		require.Equal(t, name, outcome.String())
+	}
+}

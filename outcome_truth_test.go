@@ -1,0 +1,370 @@
+package transfer_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// rawTransfer is what the database has of a transfer, read as it stands there.
+type rawTransfer struct {
+	found bool
+	state string
+	epoch int64
+}
+
+func (b *bank) rawTransfer(id string) rawTransfer {
+	b.t.Helper()
+	var stored struct {
+		State string `bson:"state"`
+		Epoch int64  `bson:"epoch"`
+	}
+	err := b.db.Collection("transfers").FindOne(b.t.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&stored)
+	if err == mongo.ErrNoDocuments {
+		return rawTransfer{}
+	}
+	require.NoError(b.t, err)
+	return rawTransfer{true, stored.State, stored.Epoch}
+}
+
+// requireOutcome requires that the outcome of a call is what the database says: before and after are of its transfer.
+func requireOutcome(t *testing.T, rec transfer.Record, err error, before, after rawTransfer, story string) {
+	t.Helper()
+	switch transfer.OutcomeOf(err) {
+	case transfer.Moved:
+		require.Contains(t, []string{"Committed", "Success"}, after.state, "%s: %v", story, err)
+		require.True(t, rec.State.Final() || rec.State == transfer.StateCommitted, "%s: %v", story, err)
+	case transfer.NothingStored, transfer.Unchanged:
+		require.Equal(t, before, after, "%s: %v", story, err)
+	case transfer.Failed:
+		require.Contains(t, []string{"Rollback", "Fail"}, after.state, "%s: %v", story, err)
+	case transfer.InDoubt:
+		require.True(t, after.found, "%s: in doubt, and nothing is there that a verb could be in doubt about: %v", story, err)
+	default:
+		require.Fail(t, "no outcome", "%s: %v", story, err)
+	}
+}
+
+// What OutcomeOf says of an error is what the database says of the transfer: that it is stored or not, and in which state.
+func TestOutcomesAreTrue(t *testing.T) {
+	t.Parallel()
+	b := newShop(t, 1000, 0)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	closed := b.coordinator(b.db, orders(b.db)...)
+	kill(closed)
+	b.hold("posted", 10, time.Hour)
+	b.hold("voided", 10, time.Hour)
+	b.hold("expired", 10, time.Hour)
+	b.expire("expired")
+	ctx := t.Context()
+	type verb func() (transfer.Record, error)
+	for _, row := range []struct {
+		name string
+		id   string
+		call verb
+		want transfer.Outcome
+	}{
+		{"a transfer", "t", func() (transfer.Record, error) { return b.Transfer(ctx, move("t", "a", "b", 10)) }, transfer.Moved},
+		{"again", "t", func() (transfer.Record, error) { return b.Transfer(ctx, move("t", "a", "b", 10)) }, transfer.Moved},
+		{"again, submitted", "t", func() (transfer.Record, error) { return b.Submit(ctx, move("t", "a", "b", 10)) }, transfer.Moved},
+		{"again, otherwise", "t", func() (transfer.Record, error) { return b.Transfer(ctx, move("t", "a", "b", 11)) }, transfer.Unchanged},
+		{"again, with an ended context", "t", func() (transfer.Record, error) { return b.Transfer(ended, move("t", "a", "b", 10)) }, transfer.NothingStored},
+		{"again, of a closed one", "t", func() (transfer.Record, error) { return closed.Transfer(ctx, move("t", "a", "b", 10)) }, transfer.NothingStored},
+		{"waited for, with an ended context", "t", func() (transfer.Record, error) { return b.Wait(ended, "t") }, transfer.NothingStored},
+		{"cancelled too late", "t", func() (transfer.Record, error) { return b.Cancel(ctx, "t", "") }, transfer.Unchanged},
+		{"voided, and no hold", "t", func() (transfer.Record, error) { return b.Void(ctx, "t") }, transfer.Unchanged},
+		{"posted, and no hold", "t", func() (transfer.Record, error) { return b.Post(ctx, "t") }, transfer.Unchanged},
+		{"an ended context", "u", func() (transfer.Record, error) { return b.Transfer(ended, move("u", "a", "b", 10)) }, transfer.NothingStored},
+		{"a closed coordinator", "u", func() (transfer.Record, error) { return closed.Submit(ctx, move("u", "a", "b", 10)) }, transfer.NothingStored},
+		{"malformed", "u", func() (transfer.Record, error) { return b.Transfer(ctx, move("u", "a", "a", 10)) }, transfer.NothingStored},
+		{"cancelled, and not there", "u", func() (transfer.Record, error) { return b.Cancel(ctx, "u", "") }, transfer.Unchanged},
+		{"waited for, and not there", "u", func() (transfer.Record, error) { return b.Wait(ctx, "u") }, transfer.Unchanged},
+		{"no such account", "v", func() (transfer.Record, error) { return b.Transfer(ctx, move("v", "a", "nobody", 10)) }, transfer.Failed},
+		{"too little money", "w", func() (transfer.Record, error) { return b.Transfer(ctx, move("w", "a", "b", 10_000)) }, transfer.Failed},
+		{"too little money, again", "w", func() (transfer.Record, error) { return b.Transfer(ctx, move("w", "a", "b", 10_000)) }, transfer.Failed},
+		{"the order is missing", "x", func() (transfer.Record, error) { return b.Transfer(ctx, payment("x", "none", 10)) }, transfer.Failed},
+		{"posted", "posted", func() (transfer.Record, error) { return b.Post(ctx, "posted") }, transfer.Moved},
+		{"voided, and posted", "posted", func() (transfer.Record, error) { return b.Void(ctx, "posted") }, transfer.Unchanged},
+		{"posted with an ended context", "voided", func() (transfer.Record, error) { return b.Post(ended, "voided") }, transfer.NothingStored},
+		{"posted by a closed one", "voided", func() (transfer.Record, error) { return closed.Post(ctx, "voided") }, transfer.NothingStored},
+		{"posted, and expired", "expired", func() (transfer.Record, error) { return b.Post(ctx, "expired") }, transfer.Failed},
+		{"reversed", "back", func() (transfer.Record, error) { return b.Reverse(ctx, "posted", "back") }, transfer.Moved},
+		{"reversed again", "back-2", func() (transfer.Record, error) { return b.Reverse(ctx, "posted", "back-2") }, transfer.Unchanged},
+		{"reversed, and failed", "back-3", func() (transfer.Record, error) { return b.Reverse(ctx, "v", "back-3") }, transfer.Unchanged},
+		{"reversed with an ended context", "back", func() (transfer.Record, error) { return b.Reverse(ended, "posted", "back") }, transfer.NothingStored},
+	} {
+		before := b.rawTransfer(row.id)
+		rec, err := row.call()
+		require.Equal(t, row.want, transfer.OutcomeOf(err), "%s: %v", row.name, err)
+		requireOutcome(t, rec, err, before, b.rawTransfer(row.id), row.name)
+	}
+	_, err := b.Void(ctx, "voided")
+	require.NoError(t, err)
+	_, err = b.Post(ctx, "voided")
+	require.Equal(t, transfer.Failed, transfer.OutcomeOf(err))
+	b.audit(initial(1000, 0))
+}
+
+// Of what reads, and of accounts, an error says that nothing was changed.
+func TestOutcomesOfReads(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	ctx := t.Context()
+	for name, row := range map[string]struct {
+		err  func() error
+		want transfer.Outcome
+	}{
+		"no transfer":              {func() error { _, err := b.Get(ctx, "t"); return err }, transfer.Unchanged},
+		"a transfer, too late":     {func() error { _, err := b.Get(ended, "t"); return err }, transfer.NothingStored},
+		"no account":               {func() error { _, err := b.GetAccount(ctx, "x"); return err }, transfer.Unchanged},
+		"an account, too late":     {func() error { _, err := b.GetAccount(ended, "a"); return err }, transfer.NothingStored},
+		"an account that is there": {func() error { _, err := b.OpenAccount(ctx, transfer.Account{ID: "a"}); return err }, transfer.Unchanged},
+		"closed with money":        {func() error { return b.CloseAccount(ctx, "a") }, transfer.Unchanged},
+		"closed, too late":         {func() error { return b.CloseAccount(ended, "b") }, transfer.NothingStored},
+		"a balance, too late":      {func() error { _, err := b.BalanceAt(ended, "a", time.Now()); return err }, transfer.NothingStored},
+		"a list, too late": {func() (err error) {
+			for _, err = range b.List(ended, transfer.Query{}) {
+			}
+			return err
+		}, transfer.NothingStored},
+		"a statement of nobody": {func() (err error) {
+			for _, err = range b.Statement(ctx, "x", transfer.StatementQuery{}) {
+			}
+			return err
+		}, transfer.Unchanged},
+		"an audit, too late": {func() error { _, err := b.Audit(ended); return err }, transfer.NothingStored},
+	} {
+		err := row.err()
+		require.Error(t, err, name)
+		require.Equal(t, row.want, transfer.OutcomeOf(err), "%s: %v", name, err)
+	}
+	b.audit(initial(100, 0))
+}
+
+// At each message of a transfer, whatever happens to it, and whether its process dies there: what the caller is told is
+// what the database says, at once, and what it says for ever.
+func TestOutcomesAreTrueAtEveryMessage(t *testing.T) {
+	t.Parallel()
+	told := map[transfer.Outcome]int{}
+	for _, what := range []fault{lost, answerLost} {
+		for point, struck := 0, true; struck; point++ {
+			story := fmt.Sprintf("message %d, %s", point, what)
+			b := newBank(t, 100, 0)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			w := &wire{at: point, what: what, die: true, onDeath: cancel}
+			c := b.coordinator(b.through(w.client()))
+			rec, err := c.Transfer(ctx, move("t", "a", "b", 60))
+			cancel()
+			kill(c)
+			struck = w.hasStruck()
+			outcome, now := transfer.OutcomeOf(err), b.rawTransfer("t")
+			told[outcome]++
+			switch outcome {
+			case transfer.Moved:
+				require.Contains(t, []string{"Committed", "Success"}, now.state, story)
+				require.Contains(t, []transfer.State{transfer.StateCommitted, transfer.StateSuccess}, rec.State, story)
+				require.Equal(t, err == nil, rec.State == transfer.StateSuccess, "%s: %v", story, err)
+			case transfer.NothingStored:
+				require.False(t, now.found, story)
+			default:
+				require.Equal(t, transfer.InDoubt, outcome, story)
+			}
+			b.recoverAll()
+			if outcome == transfer.Moved {
+				require.Equal(t, "Success", b.rawTransfer("t").state, story)
+			}
+			b.audit(initial(100, 0))
+		}
+	}
+	for _, outcome := range []transfer.Outcome{transfer.Moved, transfer.NothingStored, transfer.InDoubt} {
+		require.NotZero(t, told[outcome], "%s was never told: %v", outcome, told)
+	}
+	require.GreaterOrEqual(t, told[transfer.Moved], 6, "a commit that is known is told: %v", told)
+}
+
+// underWay lets a transfer of 60 be claimed by a coordinator and go on no further until it is released.
+func (b *bank) underWay(id string, opts ...transfer.Option) (c *transfer.Coordinator, end func() (transfer.Record, error)) {
+	b.t.Helper()
+	claimed, released := make(chan struct{}), make(chan struct{})
+	first := true
+	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if from, _ := e.Command.Lookup("update").StringValueOK(); from == "accounts" && first {
+			first = false
+			close(claimed)
+			<-released
+		}
+	}}
+	c = b.coordinator(b.through(options.Client().SetMonitor(monitor)), opts...)
+	wait := callAll(1, func(int) (transfer.Record, error) { return c.Transfer(b.t.Context(), move(id, "a", "b", 60)) })
+	<-claimed
+	return c, func() (transfer.Record, error) {
+		close(released)
+		a := wait()[0]
+		return a.rec, a.err
+	}
+}
+
+// Who asks with a context that has ended for what this process is at is in doubt: another call has stored it. It is so for
+// every verb, and on a coordinator that closes. Nothing is known of what is over, or under another ID: there it is true
+// that this call has stored nothing.
+func TestEndedContextOfWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	_, err := b.Transfer(t.Context(), move("original", "a", "b", 1))
+	require.NoError(t, err)
+	c, end := b.underWay("t")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	verbs := func(ctx context.Context, id string) map[string]error {
+		told := map[string]error{}
+		_, told["transfer"] = c.Transfer(ctx, move(id, "a", "b", 60))
+		_, told["submit"] = c.Submit(ctx, move(id, "a", "b", 60))
+		_, told["hold"] = c.Hold(ctx, move(id, "a", "b", 60), time.Hour)
+		_, told["post"] = c.Post(ctx, id)
+		_, told["void"] = c.Void(ctx, id)
+		_, told["cancel"] = c.Cancel(ctx, id, "")
+		_, told["wait"] = c.Wait(ctx, id)
+		_, told["reverse"] = c.Reverse(ctx, "original", id)
+		_, many := c.TransferMany(ctx, []transfer.Request{move(id, "a", "b", 60)})
+		told["many"] = many[0]
+		return told
+	}
+	for verb, err := range verbs(ended, "t") {
+		require.ErrorIs(t, err, context.Canceled, verb)
+		require.Equal(t, transfer.InDoubt, transfer.OutcomeOf(err), "%s: %v", verb, err)
+	}
+	for verb, err := range verbs(ended, "u") {
+		require.Equal(t, transfer.NothingStored, transfer.OutcomeOf(err), "%s: %v", verb, err)
+	}
+	closing := callAll(1, func(int) (transfer.Record, error) { return transfer.Record{}, c.Close(t.Context()) })
+	require.Eventually(t, func() bool { return c.Setup(ended) == transfer.ErrClosed }, time.Minute, time.Millisecond)
+	for verb, err := range verbs(t.Context(), "t") {
+		require.ErrorIs(t, err, transfer.ErrClosed, verb)
+		require.Equal(t, transfer.InDoubt, transfer.OutcomeOf(err), "%s: %v", verb, err)
+	}
+	rec, err := end()
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+	require.NoError(t, closing()[0].err)
+	for verb, err := range verbs(ended, "t") {
+		require.Equal(t, transfer.NothingStored, transfer.OutcomeOf(err), "%s, and it is over: %v", verb, err)
+	}
+	b.audit(initial(100, 0))
+}
+
+// One who leaves the line of those who ask for one ID, before its own execution has sent anything, is in doubt while the
+// execution of an earlier caller, who has left as well, goes on.
+func TestLeavingWhileAnotherExecutionGoesOn(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	claimed, released := make(chan struct{}), make(chan struct{})
+	first := true
+	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if from, _ := e.Command.Lookup("update").StringValueOK(); from == "accounts" && first {
+			first = false
+			close(claimed)
+			<-released
+		}
+	}}
+	group := transfer.GroupCommit{MaxPending: 1}
+	c := b.coordinator(b.through(options.Client().SetMonitor(monitor)), transfer.WithGroupCommit(group))
+	leaves, leave := context.WithCancel(t.Context())
+	earlier := callAll(1, func(int) (transfer.Record, error) { return c.Transfer(leaves, move("t", "a", "b", 60)) })
+	<-claimed
+	leave()
+	require.ErrorIs(t, earlier()[0].err, transfer.ErrInDoubt)
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // there is no place for another execution
+	defer cancel()
+	_, err := c.Transfer(short, move("t", "a", "b", 60))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, transfer.InDoubt, transfer.OutcomeOf(err), "%v", err)
+	_, err = c.Transfer(short, move("u", "a", "b", 60))
+	require.Equal(t, transfer.NothingStored, transfer.OutcomeOf(err), "%v", err)
+	close(released)
+	require.NoError(t, c.Close(t.Context()))
+	require.Equal(t, "Success", b.rawTransfer("t").state)
+	b.audit(initial(100, 0))
+}
+
+// A commit that was seen is told when the wait ends, whoever waits: there is no doubt, and the record comes with it.
+func TestCommitIsToldWhenTheWaitEnds(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 200, 0)
+	b.stallAt("t", 4, lost, 60)
+	b.hold("h", 60, time.Hour)
+	b.dying(2, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Post(ctx, "h")
+		return err
+	})
+	require.Equal(t, "Committed", b.rawTransfer("h").state)
+	for name, call := range map[string]func(context.Context, *transfer.Coordinator) (transfer.Record, error){
+		"transfer": func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+			return c.Transfer(ctx, move("t", "a", "b", 60))
+		},
+		"many": func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+			records, errs := c.TransferMany(ctx, []transfer.Request{move("t", "a", "b", 60)})
+			return records[0], errs[0]
+		},
+		"wait": func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) { return c.Wait(ctx, "t") },
+		"post": func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) { return c.Post(ctx, "h") },
+	} {
+		short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		rec, err := call(short, b.Coordinator)
+		cancel()
+		require.ErrorIs(t, err, transfer.ErrUnsettled, name)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "%s: it wraps the cause", name)
+		require.NotErrorIs(t, err, transfer.ErrInDoubt, name)
+		require.Equal(t, transfer.Moved, transfer.OutcomeOf(err), name)
+		require.Equal(t, transfer.StateCommitted, rec.State, name)
+		require.Nil(t, rec.Stuck, name)
+	}
+	b.recoverAll()
+	b.audit(initial(200, 0))
+}
+
+// What was seen of a transfer is told, too, when the coordinator closes: a commit can't be taken back.
+func TestCommitIsToldWhenTheCoordinatorCloses(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(context.Context, *transfer.Coordinator) (transfer.Record, error){
+		"transfer": func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+			return c.Transfer(ctx, move("t", "a", "b", 60))
+		},
+		"wait": func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) { return c.Wait(ctx, "t") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100, 0)
+			b.stallAt("t", 4, lost, 60)
+			var looks atomic.Int64
+			monitor := &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+				if id, _ := e.Reply.Lookup("cursor", "firstBatch", "0", "_id").StringValueOK(); id == "t" {
+					looks.Add(1)
+				}
+			}}
+			c := b.coordinator(b.through(options.Client().SetMonitor(monitor)))
+			told := callAll(1, func(int) (transfer.Record, error) { return call(t.Context(), c) })
+			require.Eventually(t, func() bool { return looks.Load() > 3 }, time.Minute, time.Millisecond, "it has seen the transfer")
+			require.NoError(t, c.Close(t.Context()))
+			a := told()[0]
+			require.ErrorIs(t, a.err, transfer.ErrUnsettled)
+			require.ErrorIs(t, a.err, transfer.ErrClosed)
+			require.Equal(t, transfer.Moved, transfer.OutcomeOf(a.err))
+			require.Equal(t, transfer.StateCommitted, a.rec.State)
+			b.recoverAll()
+			b.audit(initial(100, 0))
+		})
+	}
+}
