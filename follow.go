@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -89,7 +88,7 @@ func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) (Record, bool
 	case seen.Err != nil:
 		f.cause = latest(ctx, f.cause, seen.Err)
 	case seen.Found && !bytes.Equal(stored.Digest, f.planned.Digest):
-		return recordOf(stored), true, fmt.Errorf("transfer %q: %w", id, ErrIDConflict)
+		return recordOf(stored), true, aboutTransfer(id, ErrIDConflict)
 	case seen.Found && c.answerable(ctx, stored):
 		rec, err := c.judge(stored, f.planned.Digest)
 		return rec, true, err
@@ -185,7 +184,7 @@ func (c *Coordinator) answerable(ctx context.Context, stored mongostore.Transfer
 func (c *Coordinator) judge(stored mongostore.Transfer, digest []byte) (Record, error) {
 	rec := recordOf(stored)
 	if !bytes.Equal(stored.Digest, digest) {
-		return rec, fmt.Errorf("transfer %q: %w", rec.ID, ErrIDConflict)
+		return rec, aboutTransfer(rec.ID, ErrIDConflict)
 	}
 	if !stored.State.Known() {
 		return rec, inDoubt(rec.ID, unknownState(stored))

@@ -111,7 +111,7 @@ func (c *Coordinator) BalanceAt(ctx context.Context, id string, at time.Time) (A
 func (l *Ledger) Statement(ctx context.Context, id string, q StatementQuery) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		if err := l.statement(ctx, id, q, func(e Entry) bool { return yield(e, nil) }); err != nil {
-			yield(Entry{}, fmt.Errorf("statement of account %q: %w", id, err))
+			yield(Entry{}, aboutAccount(id, err))
 		}
 	}
 }
@@ -147,7 +147,7 @@ func (l *Ledger) statement(ctx context.Context, id string, q StatementQuery, yie
 func (l *Ledger) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
 	past, err := l.past(ctx, id, roundUp(at.Add(1)))
 	if err != nil {
-		return Amount{}, fmt.Errorf("balance of account %q: %w", id, err)
+		return Amount{}, aboutAccount(id, err)
 	}
 	return Amount{past.balance}, nil
 }

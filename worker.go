@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 const (
@@ -58,7 +59,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 
 // readyWhenUp waits until the servers have been seen to be fit. It returns nil when ctx ends.
 func (c *Coordinator) readyWhenUp(ctx context.Context) error {
-	for {
+	for away := (trouble{}); ; {
 		err := c.ready(ctx)
 		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsupportedDeployment) {
 			return err
@@ -66,7 +67,7 @@ func (c *Coordinator) readyWhenUp(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		c.log.Warn("the server does not answer yet", slog.Any("cause", err))
+		c.log.Log(ctx, away.level(c.now()), "the server does not answer yet", slog.Any(words.KeyCause, err))
 	}
 }
 
@@ -75,11 +76,14 @@ func (c *Coordinator) readyWhenUp(ctx context.Context) error {
 func (c *Coordinator) periodically(
 	ctx context.Context, period time.Duration, called <-chan struct{}, failed string, what func(context.Context) (time.Duration, error),
 ) {
-	for !c.engine.Closed() {
+	for fails := (trouble{}); !c.engine.Closed(); {
 		begun := c.now()
 		rest, err := what(ctx)
-		if err != nil && ctx.Err() == nil {
-			c.log.Warn(failed, slog.Any("cause", err))
+		switch {
+		case err == nil:
+			fails.over()
+		case ctx.Err() == nil:
+			c.log.Log(ctx, fails.level(c.now()), failed, slog.Any(words.KeyCause, err))
 		}
 		if !c.rests(ctx, max(rest, period-c.now().Sub(begun)), called) {
 			return
@@ -108,6 +112,7 @@ type worker struct {
 	all         sync.WaitGroup
 	submitted   *hands
 	swept       *hands
+	fails       trouble // the search for submitted transfers; only the loop of Run looks at it
 }
 
 // recover sweeps what has stalled and what has expired.
@@ -143,9 +148,11 @@ func (w *worker) take(ctx, working context.Context, l *look, recent time.Duratio
 	for l.again() && ctx.Err() == nil {
 		for t, err := range w.coordinator.store.Initiated(ctx, recent, l.routes()...) {
 			if err == nil {
+				w.fails.over()
 				w.begin(ctx, working, l, t)
 			} else if ctx.Err() == nil {
-				w.coordinator.log.Warn("look for submitted transfers", slog.Any("cause", err))
+				w.coordinator.log.Log(ctx, w.fails.level(w.coordinator.now()), "a look for submitted transfers has failed",
+					slog.Any(words.KeyCause, err))
 			}
 			if l.anew || ctx.Err() != nil {
 				break
@@ -178,8 +185,11 @@ func (w *worker) run(ctx context.Context, t mongostore.Transfer) ending {
 	limited, cancel := context.WithTimeout(ctx, recoveryLimit) // then it goes on in the background, and others get its place
 	defer cancel()
 	start := protocol.Start{Claiming: protocol.FromInitiated, Patient: true}
+	line := w.coordinator.lineOf(ctx, "run", t.ID)
 	rec, told, err := w.coordinator.try(limited, attempt{transfer: t, start: start})
-	w.coordinator.log.Debug("ran a submitted transfer", slog.String("transfer", t.ID), slog.Bool("mine", told), slog.Any("error", err))
+	if told { // else it is another one's
+		line.end(ctx, &rec, err)
+	}
 	switch {
 	case told && (rec.State.Final() || rec.State == StateCommitted):
 		return asAlive
