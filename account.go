@@ -9,6 +9,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Account is a document with a balance. A document {_id, balance} is a complete one: it needs not be opened by this library.
@@ -62,7 +63,7 @@ type Ledger struct {
 // unknown name.
 func (c *Coordinator) Ledger(name string) (*Ledger, error) {
 	if !c.store.HasLedger(name) {
-		return nil, invalid("the ledger %q is not registered: see WithLedger", name)
+		return nil, invalid("the ledger %s is not registered: see WithLedger", words.Quote(name))
 	}
 	return &Ledger{c, name}, nil
 }
@@ -112,17 +113,17 @@ func (l *Ledger) plan(a Account) (mongostore.Account, error) {
 	floored := stored.Floor.Sign() != 0
 	switch limit := money.MaxBalance(kind); {
 	case a.Ledger != "" && a.Ledger != l.name:
-		return stored, invalid("account %q is meant for ledger %q: open it by Ledger(%q)", a.ID, a.Ledger, a.Ledger)
+		return stored, invalid("account %s is meant for ledger %s: open it by its Ledger", words.Quote(a.ID), words.Quote(a.Ledger))
 	case !stored.Balance.Within(limit) || !stored.Floor.Within(limit):
-		return stored, invalid("balance and floor of account %q must lie within ±%s", a.ID, limit)
+		return stored, invalid("balance and floor of account %s must lie within ±%s", words.Quote(a.ID), limit)
 	case stored.Balance.Places() > money.MaxPlaces || stored.Floor.Places() > money.MaxPlaces:
-		return stored, invalid("balance and floor of account %q have at most %d digits behind the point", a.ID, money.MaxPlaces)
+		return stored, invalid("balance and floor of account %s have at most %d digits behind the point", words.Quote(a.ID), money.MaxPlaces)
 	case a.NoFloor && floored:
-		return stored, invalid("account %q has a floor and none", a.ID)
+		return stored, invalid("account %s has a floor and none", words.Quote(a.ID))
 	case floored && stored.Floor.Kind() != kind:
-		return stored, invalid("the floor of account %q is not of its balance's kind", a.ID)
+		return stored, invalid("the floor of account %s is not of its balance's kind", words.Quote(a.ID))
 	case !a.NoFloor && stored.Balance.Cmp(stored.Floor) < 0:
-		return stored, invalid("the balance of account %q is below its floor", a.ID)
+		return stored, invalid("the balance of account %s is below its floor", words.Quote(a.ID))
 	}
 	var err error
 	stored.Metadata, err = encodeMetadata(a.Metadata)
@@ -145,11 +146,11 @@ func (l *Ledger) Get(ctx context.Context, id string) (Account, error) {
 	})
 	switch {
 	case err != nil && found:
-		return Account{}, fmt.Errorf("account %q: %w: %w", id, ErrAmountKind, err)
+		return Account{}, aboutAccount(id, fmt.Errorf("%w: %w", ErrAmountKind, err))
 	case err != nil:
-		return Account{}, fmt.Errorf("get account %q: %w", id, err)
+		return Account{}, aboutAccount(id, err)
 	case !found:
-		return Account{}, fmt.Errorf("account %q: %w", id, ErrAccountNotFound)
+		return Account{}, aboutAccount(id, ErrAccountNotFound)
 	}
 	return l.account(stored, decodeMetadata(stored.Metadata)), nil
 }
@@ -234,13 +235,13 @@ func (l *Ledger) untilKnown(
 		case done && err == nil:
 			return nil
 		case done:
-			return fmt.Errorf("account %q: %w", id, err)
+			return aboutAccount(id, err)
 		case result == protocol.Failed:
-			return try.fails(fmt.Errorf("account %q could not be written: %w", id, named(err)))
+			return try.fails(aboutAccount(id, fmt.Errorf("it could not be written: %w", named(err))))
 		}
 		try.went(result, err)
 	}
-	return try.fails(fmt.Errorf("account %q", id))
+	return aboutAccount(id, try.fails(nil))
 }
 
 func (l *Ledger) checkID(id string) error {

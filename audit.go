@@ -9,6 +9,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/audit"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // ErrAuditTooLong means that a server has not kept its snapshot for as long as the audit took, some five minutes by default. Set the
@@ -123,7 +124,7 @@ func (c *Coordinator) checkAudit(o AuditOptions) error {
 	for _, e := range o.Expected {
 		for _, ledger := range e.Ledgers {
 			if !c.store.HasLedger(ledger) {
-				return invalid("the ledger %q is not registered: see WithLedger", ledger)
+				return invalid("the ledger %s is not registered: see WithLedger", words.Quote(ledger))
 			}
 		}
 	}

@@ -51,7 +51,7 @@ func TestAuditFindsUnreadableMetadata(t *testing.T) {
 	} {
 		b.set("transfers", "t", "metadata", odd)
 		_, err := b.Get(t.Context(), "t")
-		require.ErrorContains(t, err, "cannot decode", kind)
+		require.ErrorContains(t, err, "see its field \"metadata", kind)
 		report := b.mustAudit()
 		require.Equal(t, []audit.Code{audit.Unreadable}, codesOf(report), kind)
 		require.Contains(t, report.Findings[0].Detail, "of type "+kind)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // ConflictError says in what the payload that an ID was used with before differs from the one that is asked for now.
@@ -21,7 +22,7 @@ type ConflictError struct {
 
 // Error names the transfer and what differs, without values.
 func (e *ConflictError) Error() string {
-	text := fmt.Sprintf("transfer %q: %v", e.id, ErrIDConflict)
+	text := fmt.Sprintf("transfer %s: %v", words.Quote(e.id), ErrIDConflict)
 	if len(e.Differs) > 0 {
 		text += ": other " + strings.Join(e.Differs, ", ")
 	}

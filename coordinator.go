@@ -15,6 +15,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Coordinator runs transfers. It is safe for many goroutines; one per process and database is enough. There may be any number of them,
@@ -80,7 +81,7 @@ func (c *Coordinator) Setup(ctx context.Context) error {
 	if err := c.ready(ctx, c.store.Places()...); err != nil {
 		return err
 	}
-	return deployment(c.store.Setup(ctx))
+	return c.store.Setup(ctx)
 }
 
 // Close stops taking work and waits for what was begun. When ctx ends first, the rest is stopped where it is, for recovery to finish,
@@ -110,7 +111,7 @@ func (c *Coordinator) readyBy(
 		}
 		err := connect(ctx, places...)
 		if err == nil || refused(err) || errors.Is(err, mongostore.ErrUnsupported) {
-			return deployment(err)
+			return named(err)
 		}
 		try.went(protocol.NotSent, err)
 	}
@@ -131,14 +132,6 @@ func (c *Coordinator) readyFor(ctx context.Context, t *mongostore.Transfer) erro
 	return c.ready(ctx, t.Places()...)
 }
 
-// deployment gives the store's error the public name.
-func deployment(err error) error {
-	if errors.Is(err, mongostore.ErrUnsupported) {
-		return fmt.Errorf("%w: %w", ErrUnsupportedDeployment, err)
-	}
-	return named(err)
-}
-
 // sound refuses a stored transfer that was changed since, or that a later version has written.
 func sound(t mongostore.Transfer) error {
 	switch {
@@ -147,7 +140,7 @@ func sound(t mongostore.Transfer) error {
 	case t.DecidedBefore(): // to go on with it would move the money once more
 		return fmt.Errorf("%w: it is %s, and what an earlier decision has stored is there", mongostore.ErrUnreadable, t.State)
 	case !t.SoundPart():
-		return fmt.Errorf("%w: %s is posted, and that is no part of what is held", mongostore.ErrUnreadable, t.Posted)
+		return fmt.Errorf("%w: what is posted is no part of what is held", mongostore.ErrUnreadable)
 	}
 	return nil
 }
@@ -157,7 +150,7 @@ func genuine(t mongostore.Transfer) bool { return bytes.Equal(t.Digest, digest(t
 
 // unknownState is the error of a stored transfer in a state that this version doesn't know.
 func unknownState(t mongostore.Transfer) error {
-	return fmt.Errorf("%w: its state is %q", mongostore.ErrUnreadable, t.State)
+	return fmt.Errorf("%w: its state is %s", mongostore.ErrUnreadable, words.Quote(string(t.State)))
 }
 
 // errAway is returned where a server that a transfer needs has not said yet whether it is fit.
@@ -196,7 +189,7 @@ func (c *Coordinator) connect(ctx context.Context, t *mongostore.Transfer) error
 	}
 	switch err := c.store.Connect(ctx, t.Places()...); {
 	case errors.Is(err, mongostore.ErrUnsupported), refused(err):
-		return deployment(err)
+		return named(err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", errAway, err)
 	}

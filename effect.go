@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Limits of effects.
@@ -52,22 +53,22 @@ func (c *Coordinator) planEffects(effects []Effect) ([]mongostore.Effect, error)
 	var planned []mongostore.Effect
 	for _, e := range effects {
 		if !c.store.HasDocuments(e.Documents) {
-			return nil, invalid("the documents %q are not registered: see WithDocuments", e.Documents)
+			return nil, invalid("the documents %s are not registered: see WithDocuments", words.Quote(e.Documents))
 		}
 		stored := mongostore.Effect{Documents: e.Documents, Namespace: c.store.DocumentsNamespace(e.Documents)}
 		var err error
 		if stored.ID, err = mongostore.EncodeDocumentID(ordered(e.ID, maxMetadataDepth)); err != nil {
-			return nil, invalid("an effect on %q: %w", e.Documents, err)
+			return nil, invalid("an effect on %s: %w", words.Quote(e.Documents), err)
 		}
 		name := mongostore.IDText(stored.ID)
-		if stored.Require, err = c.effectFields(name, "requires", e.Require); err != nil {
+		if stored.Require, err = c.effectFields(words.Quote(name), "requires", e.Require); err != nil {
 			return nil, err
 		}
-		if stored.Set, err = c.effectFields(name, "sets", e.Set); err != nil {
+		if stored.Set, err = c.effectFields(words.Quote(name), "sets", e.Set); err != nil {
 			return nil, err
 		}
 		if slices.ContainsFunc(planned, func(other mongostore.Effect) bool { return compareEffects(other, stored) == 0 }) {
-			return nil, invalid("two effects are on the same document, %q of %q", name, e.Documents)
+			return nil, invalid("two effects are on the same document, %s of %s", words.Quote(name), words.Quote(e.Documents))
 		}
 		planned = append(planned, stored)
 	}
@@ -83,22 +84,22 @@ func (c *Coordinator) effectFields(document, verb string, fields bson.D) (bson.R
 	for i, field := range fields {
 		switch {
 		case field.Key == "" || strings.HasPrefix(field.Key, "$") || strings.ContainsAny(field.Key, ".\x00") || !utf8.ValidString(field.Key):
-			return nil, invalid("the effect on %q %s %q, which is no top-level field", document, verb, field.Key)
+			return nil, invalid("the effect on %s %s %s, which is no top-level field", document, verb, words.Quote(field.Key))
 		case slices.Contains(own, field.Key):
-			return nil, invalid("the effect on %q %s %q, which is not for effects", document, verb, field.Key)
+			return nil, invalid("the effect on %s %s %s, which is not for effects", document, verb, words.Quote(field.Key))
 		case slices.ContainsFunc(fields[:i], func(other bson.E) bool { return other.Key == field.Key }):
-			return nil, invalid("the effect on %q %s %q twice", document, verb, field.Key)
+			return nil, invalid("the effect on %s %s %s twice", document, verb, words.Quote(field.Key))
 		}
 	}
 	raw, err := bson.Marshal(ordered(fields, maxMetadataDepth))
 	switch {
 	case err != nil:
-		return nil, invalid("the effect on %q: %w", document, err)
+		return nil, invalid("the effect on %s: %w", document, err)
 	case len(raw) > maxEffectBytes:
-		return nil, invalid("what the effect on %q %s has %d bytes, more than %d", document, verb, len(raw), maxEffectBytes)
+		return nil, invalid("what the effect on %s %s has %d bytes, more than %d", document, verb, len(raw), maxEffectBytes)
 	}
 	if err := cmp.Or(checkEncoded(raw, len(fields)), mongostore.CheckValues(raw)); err != nil {
-		return nil, invalid("the effect on %q: %w", document, err)
+		return nil, invalid("the effect on %s: %w", document, err)
 	}
 	return raw, nil
 }

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Errors that mean: this call has stored nothing. Other calls keep their outcomes: whoever asks again after a success,
@@ -15,14 +17,14 @@ var (
 	ErrInvalidRequest = errors.New("invalid request")
 	// ErrUnsupportedDeployment means that the server, or a collection on it, is not fit: a standalone server, one older
 	// than MongoDB 5.0, a collection sharded by something else than _id.
-	ErrUnsupportedDeployment = errors.New("unsupported deployment")
+	ErrUnsupportedDeployment = mongostore.ErrUnsupported
 	// ErrUnauthorized means that the server refuses the client's user: the right for an action is missing, or the
 	// password is wrong. Where a transfer is stored by then, the error wraps ErrInDoubt as well. See
 	// [UnauthorizedError].
 	ErrUnauthorized = errors.New("unauthorized")
 	// ErrClosed means that the Coordinator was closed. What was asked of it before keeps its outcome, and may be
 	// finished by Close.
-	ErrClosed = errors.New("coordinator is closed")
+	ErrClosed = errors.New("the coordinator is closed")
 )
 
 // Errors that mean: the transfer was refused. It is stored in StateFail, nothing moved, and the ID stays failed. Each comes in a
@@ -69,7 +71,7 @@ var (
 	// ErrInDoubt means that the outcome is not known: the context ended after something was sent, or a server is
 	// away. It wraps the cause. Ask again with the same ID: the money can't move twice. What is known to be committed
 	// is told as ErrUnsettled instead.
-	ErrInDoubt = errors.New("outcome in doubt")
+	ErrInDoubt = errors.New("outcome in doubt (ask again with the same ID)")
 )
 
 // ErrUnsettled means that the transfer is committed for good, and that not all of it is in place: an account is gone, or
@@ -81,7 +83,7 @@ var ErrUnsettled = errors.New("committed, and not settled everywhere yet")
 // Errors of verbs that came too late or to the wrong thing; they leave everything as it was.
 var (
 	// ErrIDConflict means that the ID was used before, with another payload. It comes with a [ConflictError].
-	ErrIDConflict = errors.New("the ID was used with another payload")
+	ErrIDConflict = errors.New("the ID was used with another payload (see its record)")
 	// ErrAlreadyCommitted means that the transfer can't be cancelled any more.
 	ErrAlreadyCommitted = errors.New("already committed")
 	// ErrNotHeld means that the transfer is no hold, or that not everything is prepared for it yet.
@@ -95,7 +97,7 @@ var (
 	// ErrAccountExists means that there is an account with this ID.
 	ErrAccountExists = errors.New("account exists")
 	// ErrHistoryGone means that a statement or a balance was asked for from before what is kept.
-	ErrHistoryGone = errors.New("history is gone")
+	ErrHistoryGone = errors.New("history is gone (ask for later times)")
 	// ErrAccountNotEmpty means that an account can't be closed because there is money in it, or a debt.
 	ErrAccountNotEmpty = errors.New("account is not empty")
 )
@@ -113,17 +115,13 @@ type RefusedError struct {
 	why error // Err, and what is known of it
 }
 
-// Error names the transfer, the account and the reason.
+// Error names the transfer, the account and the reason. The balance is for programs.
 func (e *RefusedError) Error() string {
-	account := fmt.Sprintf("account %q", e.Account)
+	account := "account " + words.Quote(e.Account)
 	if e.Ledger != "" {
-		account = fmt.Sprintf("%q of %q", e.Account, e.Ledger)
+		account = words.Quote(e.Account) + " of " + words.Quote(e.Ledger)
 	}
-	text := fmt.Sprintf("transfer %q refused: %s: %v", e.TransferID, account, e.Unwrap())
-	if e.Balance != nil {
-		text += " (balance " + e.Balance.String() + ")"
-	}
-	return text
+	return fmt.Sprintf("transfer %s refused: %s: %v (nothing moved; another try needs a new ID)", words.Quote(e.TransferID), account, e.Unwrap())
 }
 
 // Unwrap returns the reason: Err, or what wraps it, such as a [RequirementError].
@@ -163,7 +161,7 @@ func reasonError(reason protocol.Reason) error {
 // failureError returns the error that a transfer failed with, from what is stored.
 func failureError(rec Record) error {
 	if rec.Failure == nil {
-		return fmt.Errorf("transfer %q: %w: its document does not say why", rec.ID, ErrCancelled)
+		return aboutTransfer(rec.ID, fmt.Errorf("%w: its document does not say why", ErrCancelled))
 	}
 	for reason := protocol.NotFound; reason <= protocol.Unwritable; reason++ {
 		if rec.Failure.Code == reason.String() {
@@ -174,31 +172,36 @@ func failureError(rec Record) error {
 		}
 	}
 	if rec.Failure.Code == protocol.Expired.String() {
-		return fmt.Errorf("transfer %q: %w", rec.ID, ErrExpired)
+		return aboutTransfer(rec.ID, ErrExpired)
 	}
-	return fmt.Errorf("transfer %q: %w: %s", rec.ID, ErrCancelled, rec.Failure.Message)
+	why := words.Quote(rec.Failure.Message)
+	if rec.Failure.Code == mongostore.RepairedCode { // whose story has amounts
+		why = "its document was lost, and a marker of it was removed by hand"
+	}
+	return aboutTransfer(rec.ID, fmt.Errorf("%w: %s", ErrCancelled, why))
 }
 
 func inDoubt(id string, cause error) error {
 	cause = named(cause)
 	if cause == nil {
-		return fmt.Errorf("transfer %q: %w", id, ErrInDoubt)
+		return aboutTransfer(id, ErrInDoubt)
 	}
-	return fmt.Errorf("transfer %q: %w: %w", id, ErrInDoubt, cause)
+	return aboutTransfer(id, because(ErrInDoubt, withoutTransfer(id, cause)))
 }
 
 // unsettled is the error of a committed transfer of which not everything is in place.
 func unsettled(rec Record, cause error) error {
-	return fmt.Errorf("transfer %q: %w", rec.ID, because(ErrUnsettled, cause))
+	return aboutTransfer(rec.ID, because(ErrUnsettled, withoutTransfer(rec.ID, cause)))
 }
 
-// because adds a cause to an error, unless there is none or it is known already.
+// because adds a cause to an error, unless there is none or it is known already. A cause
+// that wraps the error says more: it stands alone.
 func because(err, cause error) error {
 	cause = named(cause)
 	if cause == nil || errors.Is(err, cause) {
 		return err
 	}
-	if err == nil {
+	if err == nil || errors.Is(cause, err) {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", err, cause)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // hands are the transfers that searches which share them have in hand, and how many of
@@ -133,9 +134,9 @@ func (h *hands) change(r *route, how func(now time.Time)) {
 	}
 	switch log := h.coordinator.log; {
 	case after && !before:
-		log.Warn("a cluster that transfers need doesn't answer: they are tried now and then", slog.Any("route", r.name))
+		log.Warn("a cluster that transfers need doesn't answer: they are tried now and then", slog.String(words.KeyRoute, r.name.String()))
 	case before && !after:
-		log.Info("the clusters that transfers need answer again", slog.Any("route", r.name))
+		log.Info("the clusters that transfers need answer again", slog.String(words.KeyRoute, r.name.String()))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // longestHold bounds for how long money can be held.
@@ -24,7 +25,9 @@ const longestHold = 10 * 366 * 24 * time.Hour
 //   - ErrCancelled, ErrExpired: it was voided, cancelled or has expired; it is in StateFail, and nothing is held.
 //   - ErrInDoubt and all others: as [Coordinator.Transfer]. Asked again with the same ID, it goes on where it stopped; a hold that nobody
 //     goes on with is voided when it expires.
-func (c *Coordinator) Hold(ctx context.Context, req Request, expiresIn time.Duration) (Record, error) {
+func (c *Coordinator) Hold(ctx context.Context, req Request, expiresIn time.Duration) (rec Record, err error) {
+	line := c.lineOf(ctx, "hold", req.ID)
+	defer func() { line.end(ctx, &rec, err) }()
 	if expiresIn < time.Millisecond || expiresIn > longestHold {
 		return Record{}, invalid("a hold lasts between 1ms and %s, not %s", longestHold, expiresIn)
 	}
@@ -61,7 +64,9 @@ func PostAmount(a Amount) PostOption { return func(p *posting) { p.amount = &a }
 //   - ErrInvalidRequest: it is undecided, and the amount is not positive, more than is held, of another kind, or the hold has other legs
 //     than two; or it touches a ledger or documents that this Coordinator was not given, and the text says which.
 //   - ErrInDoubt: the context ended after something was sent. Ask again.
-func (c *Coordinator) Post(ctx context.Context, id string, opts ...PostOption) (Record, error) {
+func (c *Coordinator) Post(ctx context.Context, id string, opts ...PostOption) (rec Record, err error) {
+	line := c.lineOf(ctx, "post", id)
+	defer func() { line.end(ctx, &rec, err) }()
 	var p posting
 	for _, opt := range opts {
 		if opt == nil {
@@ -78,7 +83,7 @@ func (c *Coordinator) Post(ctx context.Context, id string, opts ...PostOption) (
 func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p posting) (Record, bool, error) {
 	rec := recordOf(stored)
 	if !stored.Hold {
-		return rec, true, fmt.Errorf("transfer %q: %w: it is no hold", stored.ID, ErrNotHeld)
+		return rec, true, aboutTransfer(stored.ID, fmt.Errorf("%w: it is no hold", ErrNotHeld))
 	}
 	part, unfit := p.part(stored)
 	switch stored.State {
@@ -116,7 +121,7 @@ func (c *Coordinator) unheld(ctx context.Context, stored mongostore.Transfer) (R
 	if err != nil || !found || again.Held || again.State != protocol.Preparing {
 		return Record{}, false, err
 	}
-	return recordOf(again), true, fmt.Errorf("transfer %q: %w: not everything is prepared yet", stored.ID, ErrNotHeld)
+	return recordOf(again), true, aboutTransfer(stored.ID, fmt.Errorf("%w: not everything is prepared yet (ask for the hold again)", ErrNotHeld))
 }
 
 // unheldError returns why a failed hold can't be posted.
@@ -147,7 +152,7 @@ func (p posting) part(stored mongostore.Transfer) (*money.Amount, error) {
 		return nil, nil
 	}
 	if len(stored.Legs) != 2 {
-		return nil, invalid("PostAmount is for holds from one account to one other, and %q has %d legs", stored.ID, len(stored.Legs))
+		return nil, invalid("PostAmount is for holds from one account to one other, and %s has %d legs", words.Quote(stored.ID), len(stored.Legs))
 	}
 	held, amount := stored.Legs[0].Amount, p.amount.exact
 	if held.Sign() < 0 {
@@ -155,11 +160,11 @@ func (p posting) part(stored mongostore.Transfer) (*money.Amount, error) {
 	}
 	switch {
 	case amount.Kind() != held.Kind():
-		return nil, invalid("%s is held, and %s is not of its kind", held, amount)
+		return nil, invalid("the amount to post is not of the kind that is held")
 	case amount.Places() > money.MaxPlaces:
-		return nil, invalid("%s has more than %d digits behind the point", amount, money.MaxPlaces)
+		return nil, invalid("the amount to post has more than %d digits behind the point", money.MaxPlaces)
 	case amount.Sign() <= 0 || amount.Cmp(held) > 0:
-		return nil, invalid("%s is held, and %s can't be posted of it", held, amount)
+		return nil, invalid("the amount to post must be positive, and no more than is held")
 	case amount.Cmp(held) == 0:
 		return nil, nil
 	}
@@ -179,10 +184,12 @@ func equalParts(a, b *money.Amount) bool {
 //   - ErrAlreadyCommitted: it was posted.
 //   - ErrNotHeld: it is no hold. [Coordinator.Cancel] is for others.
 //   - ErrTransferNotFound, ErrInDoubt: as Post. ErrInvalidRequest: it touches what this Coordinator was not given.
-func (c *Coordinator) Void(ctx context.Context, id string) (Record, error) {
+func (c *Coordinator) Void(ctx context.Context, id string) (rec Record, err error) {
+	line := c.lineOf(ctx, "void", id)
+	defer func() { line.end(ctx, &rec, err) }()
 	return c.decide(ctx, "void", id, func(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
 		if !stored.Hold {
-			return recordOf(stored), true, fmt.Errorf("transfer %q: %w: it is no hold", stored.ID, ErrNotHeld)
+			return recordOf(stored), true, aboutTransfer(stored.ID, fmt.Errorf("%w: it is no hold", ErrNotHeld))
 		}
 		return c.withdraw(ctx, stored, protocol.Voided, "voided")
 	})
@@ -212,7 +219,7 @@ func (c *Coordinator) decide(
 			if last.ID != "" {
 				return asKnown(id, last, cause)
 			}
-			return Record{}, c.early(id, fmt.Errorf("%s transfer %q: %w", verb, id, cause))
+			return Record{}, c.early(id, aboutTransfer(id, cause))
 		}
 	}
 }
@@ -224,13 +231,13 @@ func (c *Coordinator) decideOnce(
 	stored, found, err := c.look(ctx, id)
 	switch {
 	case errors.Is(err, mongostore.ErrUnreadable):
-		return Record{}, true, fmt.Errorf("%s transfer %q: %w", verb, id, err)
+		return Record{}, true, aboutTransfer(id, err)
 	case err != nil:
 		return Record{}, false, err
 	case found && !stored.State.Known():
-		return recordOf(stored), true, fmt.Errorf("%s transfer %q: %w", verb, id, unknownState(stored))
+		return recordOf(stored), true, aboutTransfer(id, unknownState(stored))
 	case !found && c.surelyMissing(ctx, id):
-		return Record{}, true, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
+		return Record{}, true, aboutTransfer(id, ErrTransferNotFound)
 	case !found:
 		return Record{}, false, nil
 	}

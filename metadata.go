@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Limits of metadata.
@@ -28,7 +29,7 @@ func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
 	}
 	for key := range metadata {
 		if key == "" || strings.HasPrefix(key, "$") || strings.ContainsAny(key, ".\x00") || !utf8.ValidString(key) {
-			return nil, invalid("the metadata key %q is empty, holds a dot or NUL, begins with a dollar or is not UTF-8", key)
+			return nil, invalid("the metadata key %s is empty, holds a dot or NUL, begins with a dollar or is not UTF-8", words.Quote(key))
 		}
 	}
 	raw, err := bson.Marshal(ordered(metadata, maxMetadataDepth))

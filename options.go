@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Defaults and limits.
@@ -200,6 +201,17 @@ type GroupCommit struct {
 func WithGroupCommit(g GroupCommit) Option { return func(s *settings) { s.group = g } }
 
 // WithLogger sets where takeovers and troubles are logged; default: nowhere.
+//
+// At Debug each call about a transfer, and each transfer that a worker or a sweep has worked
+// on, has one line at its end: its ID, the verb, the state, the error and how long it took.
+// At Info there are sweeps that had something to recover, and clusters that answer again; at
+// Warn what somebody should look at. Below Debug, at -8, there is each step of the protocol.
+//
+// The keys are transfer, transfers (the first ten IDs), verb, state, took, cause, ledger,
+// account, route, count, found, succeeded, failed, expired, stuck, pause, and for the steps
+// operation, claiming, participant and result. IDs are cut to 64 bytes. No line, and no
+// text of an error, has an amount, a balance, metadata, or what the server said of a
+// document: errors have these in fields, and the driver's error can be had by errors.As.
 func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
 
 // settingsOf applies options to the defaults and checks them.
@@ -246,7 +258,7 @@ func (s *settings) checkCollections() error {
 		return invalid("WithAccounts and WithTransfers want a collection")
 	}
 	if len(s.twice) > 0 {
-		return invalid("%q is registered twice", s.twice[0])
+		return invalid("%s is registered twice", words.Quote(s.twice[0]))
 	}
 	if err := checkNames("ledger", s.ledgers); err != nil {
 		return err
@@ -257,10 +269,10 @@ func (s *settings) checkCollections() error {
 func checkNames(what string, registered map[string]*mongo.Collection) error {
 	for name, collection := range registered {
 		if name == "" || len(name) > maxNameBytes || mongostore.CheckID(name) != nil || strings.Contains(name, "\x00") {
-			return invalid("the name of a %s has 1 to %d bytes of UTF-8 without NUL, not %q", what, maxNameBytes, name)
+			return invalid("the name of a %s has 1 to %d bytes of UTF-8 without NUL, not %s", what, maxNameBytes, words.Quote(name))
 		}
 		if collection == nil {
-			return invalid("the %s %q wants a collection", what, name)
+			return invalid("the %s %s wants a collection", what, words.Quote(name))
 		}
 	}
 	return nil
@@ -273,7 +285,7 @@ func (s *settings) checkNumbers() error {
 	case s.policy != Resume && s.policy != RollBack:
 		return invalid("WithStallPolicy wants Resume or RollBack")
 	case s.returnAt != StateCommitted && s.returnAt != StateSuccess:
-		return invalid("WithReturnAt wants StateCommitted or StateSuccess, not %q", s.returnAt)
+		return invalid("WithReturnAt wants StateCommitted or StateSuccess, not %s", words.Quote(string(s.returnAt)))
 	case s.markerLimit < 1 || s.markerLimit > maxMarkerLimit:
 		return invalid("a marker limit lies between 1 and %d, not at %d", maxMarkerLimit, s.markerLimit)
 	case s.retained && s.retention < mongostore.ShortestRetention:
@@ -281,7 +293,7 @@ func (s *settings) checkNumbers() error {
 	case s.stallThreshold < 0:
 		return invalid("a stall threshold is not negative: %s", s.stallThreshold)
 	case len(s.owner) > maxOwnerBytes || mongostore.CheckID(s.owner) != nil:
-		return invalid("an owner's name has 1 to %d bytes of UTF-8, not %q", maxOwnerBytes, s.owner)
+		return invalid("an owner's name has 1 to %d bytes of UTF-8, not %s", maxOwnerBytes, words.Quote(s.owner))
 	case s.logger == nil:
 		return invalid("WithLogger wants a logger")
 	}
@@ -336,10 +348,10 @@ func (f Fields) check() error {
 	seen := map[string]bool{"_id": true, "metadata": true}
 	for _, name := range []string{f.Balance, f.Pending, f.Fence, f.Floor, f.Currency, f.Closed} {
 		if strings.ContainsAny(name, ".$\x00") || mongostore.CheckID(name) != nil {
-			return invalid("%q can't name a field: a top-level field without dots and dollars is wanted", name)
+			return invalid("%s can't name a field: a top-level field without dots and dollars is wanted", words.Quote(name))
 		}
 		if seen[name] {
-			return invalid("the field name %q is taken", name)
+			return invalid("the field name %s is taken", words.Quote(name))
 		}
 		seen[name] = true
 	}

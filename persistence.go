@@ -2,7 +2,7 @@ package transfer
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/engine"
@@ -78,11 +78,15 @@ func (q *quiet) tooLong(c *Coordinator, err error) bool {
 	return c.now().Sub(q.since) >= engine.AwayLimit
 }
 
-// fails returns the error of a call that is given up, or that the server refuses.
+// fails returns the error of a call that is given up, or that the server refuses. Err says
+// more than the latest cause, where it is not nil.
 func (p *persistence) fails(err error) error {
 	cause := because(p.ended, p.cause)
 	if p.sent {
-		return fmt.Errorf("%w: %w", err, because(ErrInDoubt, cause))
+		return because(err, because(ErrInDoubt, cause))
+	}
+	if err == nil && cause == nil {
+		return errors.New("others were first each time; ask again")
 	}
 	return nothingStored(because(err, cause))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Limits of a request.
@@ -61,7 +62,7 @@ func (c *Coordinator) plan(req Request) (mongostore.Transfer, error) {
 
 func checkCurrency(currency string) error {
 	if len(currency) > maxCurrencyBytes || !utf8.ValidString(currency) {
-		return invalid("a currency has at most %d bytes of UTF-8, not %.80q", maxCurrencyBytes, currency)
+		return invalid("a currency has at most %d bytes of UTF-8, not %s", maxCurrencyBytes, words.Quote(currency))
 	}
 	return nil
 }
@@ -81,7 +82,7 @@ func (req Request) legs() ([]Leg, error) {
 	case req.From == "" || req.To == "":
 		return nil, invalid("From and To name accounts, and one of them is empty")
 	case req.Amount.exact.Sign() <= 0:
-		return nil, invalid("the amount is %s, and must be positive", req.Amount)
+		return nil, invalid("the amount must be positive")
 	}
 	return []Leg{{Account: req.From, Amount: req.Amount.Neg()}, {Account: req.To, Amount: req.Amount}}, nil
 }
@@ -113,11 +114,11 @@ func (c *Coordinator) net(legs []Leg) ([]mongostore.Leg, error) {
 			continue
 		}
 		if netted[place].Amount, err = netted[place].Amount.Add(amount); err != nil {
-			return nil, invalid("the legs of account %q: %w", account, err)
+			return nil, invalid("the legs of account %s: %w", words.Quote(account), err)
 		}
 	}
 	if total.Sign() != 0 {
-		return nil, invalid("the legs sum to %s, and must sum to zero", total)
+		return nil, invalid("the legs must sum to zero")
 	}
 	netted = slices.DeleteFunc(netted, func(leg mongostore.Leg) bool { return leg.Amount.Sign() == 0 })
 	return netted, checkNetted(netted)
@@ -125,7 +126,7 @@ func (c *Coordinator) net(legs []Leg) ([]mongostore.Leg, error) {
 
 func (c *Coordinator) checkLeg(leg Leg, kind money.Kind) error {
 	if !c.store.HasLedger(leg.Ledger) {
-		return invalid("the ledger %q is not registered: see WithLedger", leg.Ledger)
+		return invalid("the ledger %s is not registered: see WithLedger", words.Quote(leg.Ledger))
 	}
 	if err := c.checkAccount(leg.Account); err != nil {
 		return invalid("account: %w", err)
@@ -133,11 +134,11 @@ func (c *Coordinator) checkLeg(leg Leg, kind money.Kind) error {
 	amount := leg.Amount.exact
 	switch {
 	case amount.Sign() == 0:
-		return invalid("the amount of account %q is zero", leg.Account)
+		return invalid("the amount of account %s is zero", words.Quote(leg.Account))
 	case amount.Kind() != kind:
 		return invalid("a transfer moves whole units or decimals, not both")
 	case amount.Places() > money.MaxPlaces:
-		return invalid("%s has more than %d digits behind the point", amount, money.MaxPlaces)
+		return invalid("the amount of account %s has more than %d digits behind the point", words.Quote(leg.Account), money.MaxPlaces)
 	}
 	return nil
 }
@@ -157,7 +158,7 @@ func checkNetted(legs []mongostore.Leg) error {
 	}
 	for _, leg := range legs {
 		if limit := money.Max(leg.Amount.Kind()); !leg.Amount.Within(limit) {
-			return invalid("%s for account %q is beyond the limit of %s", leg.Amount, leg.Account, limit)
+			return invalid("the amount of account %s is beyond the limit of %s", words.Quote(leg.Account), limit)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Query selects transfers; its zero value selects all.
@@ -57,9 +58,9 @@ func (c *Coordinator) storedBy(
 	})
 	switch {
 	case err != nil:
-		return stored, fmt.Errorf("get transfer %q: %w", id, err)
+		return stored, aboutTransfer(id, err)
 	case !found:
-		return stored, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
+		return stored, aboutTransfer(id, ErrTransferNotFound)
 	}
 	return stored, nil
 }
@@ -78,13 +79,21 @@ func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error
 			if err == nil {
 				rec = recordOf(t)
 			} else {
-				err = nothingStored(fmt.Errorf("list transfers: %w", named(err)))
+				err = nothingStored(listError(t.ID, named(err)))
 			}
 			if !yield(rec, err) {
 				return
 			}
 		}
 	}
+}
+
+// listError names the transfer where one can't be read.
+func listError(id string, err error) error {
+	if id != "" && errors.Is(err, mongostore.ErrUnreadable) {
+		err = aboutTransfer(id, err)
+	}
+	return fmt.Errorf("list transfers: %w", err)
 }
 
 func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
@@ -99,7 +108,7 @@ func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
 		return query, invalid("a limit is not negative: %d", q.Limit)
 	}
 	if !c.store.HasLedger(q.Ledger) {
-		return query, invalid("the ledger %q is not registered: see WithLedger", q.Ledger)
+		return query, invalid("the ledger %s is not registered: see WithLedger", words.Quote(q.Ledger))
 	}
 	var err error
 	if query.Metadata, err = encodeMetadata(q.Metadata); err != nil {
@@ -107,7 +116,7 @@ func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
 	}
 	for _, state := range q.States {
 		if !protocol.State(state).Known() {
-			return query, invalid("%q is no state", state)
+			return query, invalid("%s is no state", words.Quote(string(state)))
 		}
 		query.States = append(query.States, protocol.State(state))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 const (
@@ -202,6 +203,7 @@ type sweep struct {
 	mu          sync.Mutex
 	report      RecoveryReport
 	refused     error           // the first right that was found to be missing
+	concerned   ids             // of the transfers that the report counts
 	early       error           // why it has ended before everything was begun and done
 	returns     bool            // it comes back to what hangs
 	final       bool            // but no more
@@ -293,6 +295,7 @@ func (s *sweep) leaves(id string) bool {
 // stuck nor done: it is not counted.
 func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, r *route, start protocol.Start) ending {
 	c := s.coordinator
+	line := c.lineOf(ctx, sweepVerb(start), t.ID)
 	if n, since := c.engine.Executions(t.ID); n >= maxExecutions {
 		if c.engine.Awaited(t.ID) && c.now().Sub(since) < recoveryLimit {
 			s.pass(t.ID) // whoever waits for it tells what becomes of it
@@ -308,6 +311,7 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, r *route, st
 	if err == nil {
 		result, err = c.engine.Execute(limited, w, start, protocol.Success)
 	}
+	line.swept(ctx, result, err)
 	switch {
 	case err != nil && s.stopped(ctx, err):
 	case refused(because(err, result.Cause)):
@@ -364,8 +368,7 @@ func (s *sweep) finished(id string, result engine.Result) {
 	default:
 		s.report.Failed++
 	}
-	s.coordinator.log.Debug("recovered a transfer", slog.String("transfer", id), slog.String("state", string(result.State)))
-	s.progress()
+	s.progress(id)
 }
 
 // ranOut reports whether a failed transfer is a hold that has expired, whoever has decided that.
@@ -398,12 +401,13 @@ func (s *sweep) hangs(id string, r *route, cause error) {
 	s.leave(id)
 }
 
+// tell logs a transfer that could not be finished.
 func (s *sweep) tell(level slog.Level, id string, cause error) {
 	if s.often {
 		level = slog.LevelDebug
 	}
-	s.coordinator.log.Log(context.Background(), level, "a stalled transfer could not be finished",
-		slog.String("transfer", id), slog.Any("cause", cause))
+	s.coordinator.log.LogAttrs(context.Background(), level, "a stalled transfer could not be finished",
+		slog.String(words.KeyTransfer, words.Clip(id)), slog.Any(words.KeyCause, cause))
 }
 
 // pass leaves a transfer to others.
@@ -420,17 +424,24 @@ func (s *sweep) leave(id string) {
 	s.report.Found++
 	s.report.Stuck++
 	s.left[id] = true
-	s.progress()
+	s.progress(id)
 }
 
-// progress logs how far a long sweep has come. The caller holds the lock.
-func (s *sweep) progress() {
+// progress takes down a transfer that was counted, and logs how far a long sweep has come.
+// The caller holds the lock.
+func (s *sweep) progress(id string) {
+	s.concerned.add(id)
 	if s.report.Found%progressStep == 0 {
 		s.log("a recovery sweep is under way")
 	}
 }
 
+// log writes the line of the sweep. Holds that nobody decides expire every second: that is
+// normal business, and no news.
 func (s *sweep) log(message string) {
-	s.coordinator.log.Info(message, slog.Int("found", s.report.Found), slog.Int("succeeded", s.report.Succeeded),
-		slog.Int("failed", s.report.Failed), slog.Int("stuck", s.report.Stuck))
+	level := slog.LevelInfo
+	if s.report.routine() {
+		level = slog.LevelDebug
+	}
+	s.coordinator.log.LogAttrs(context.Background(), level, message, s.report.counts(s.concerned)...)
 }

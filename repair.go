@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"unicode/utf8"
 
@@ -12,10 +13,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // ErrNotRepairable means that what was to be repaired is not, or no longer, as it was said to be. Nothing was changed: audit again.
-var ErrNotRepairable = errors.New("not as it was audited")
+var ErrNotRepairable = errors.New("not as it was audited (audit again)")
 
 // MarkerDecision says what becomes of the balance when a marker is removed.
 type MarkerDecision uint8
@@ -76,15 +78,15 @@ func (c *Coordinator) RepairMarker(ctx context.Context, r MarkerRepair) error {
 	}
 	err := l.untilKnown(ctx, r.Account, repair.attempt)
 	if err == nil {
-		c.log.Warn("a marker was removed by hand", "ledger", r.Ledger, "account", r.Account, "transfer", r.TransferID,
-			"amount", r.Amount.String(), "paid", repair.pay.String(), "reason", r.Reason)
+		c.log.LogAttrs(ctx, slog.LevelWarn, "a marker was removed by hand", slog.String(words.KeyLedger, words.Clip(r.Ledger)),
+			slog.String(words.KeyAccount, words.Clip(r.Account)), slog.String(words.KeyTransfer, words.Clip(r.TransferID)))
 	}
 	return err
 }
 
 func (c *Coordinator) checkRepair(r MarkerRepair) error {
 	if !c.store.HasLedger(r.Ledger) {
-		return invalid("the ledger %q is not registered: see WithLedger", r.Ledger)
+		return invalid("the ledger %s is not registered: see WithLedger", words.Quote(r.Ledger))
 	}
 	if err := mongostore.CheckID(r.TransferID); err != nil {
 		return invalid("transfer: %w", err)
@@ -96,7 +98,7 @@ func (c *Coordinator) checkRepair(r MarkerRepair) error {
 	case len(r.Reason) > maxReasonBytes || !utf8.ValidString(r.Reason):
 		return invalid("a reason has at most %d bytes of UTF-8", maxReasonBytes)
 	case !amount.Within(money.Max(amount.Kind())) || amount.Places() > money.MaxPlaces:
-		return invalid("a marker of %s is none that a transfer leaves: it has to be looked at by hand", amount)
+		return invalid("no transfer leaves a marker of that amount: it has to be looked at by hand")
 	}
 	return nil
 }
@@ -198,7 +200,7 @@ func (r *markerRepair) judge(seen mongostore.Repairable) (done bool, err error) 
 	case seen.Amount == nil && r.sent:
 		return true, fmt.Errorf("the marker is gone, by this repair or by somebody else: %w", ErrInDoubt)
 	case seen.Amount == nil || seen.Amount.Cmp(r.Amount.exact) != 0 || !seen.Map:
-		return true, fmt.Errorf("%w: no marker of %s", ErrNotRepairable, r.Amount)
+		return true, fmt.Errorf("%w: it has no marker of that amount", ErrNotRepairable)
 	case r.pay.Sign() != 0 && !seen.Kind:
 		return true, ErrAmountKind
 	case r.pay.Sign() != 0 && !seen.Room:
@@ -263,7 +265,7 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 		}
 		try.went(result, err)
 	}
-	return try.fails(fmt.Errorf("transfer %q", id))
+	return aboutTransfer(id, try.fails(nil))
 }
 
 func (c *Coordinator) tryToRepairOpen(ctx context.Context, id string) (bool, protocol.Result, error) {
@@ -273,9 +275,9 @@ func (c *Coordinator) tryToRepairOpen(ctx context.Context, id string) (bool, pro
 	case err != nil:
 		return false, protocol.NotSent, err
 	case !there:
-		return true, protocol.NotMatched, fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
+		return true, protocol.NotMatched, aboutTransfer(id, ErrTransferNotFound)
 	case t.Err != nil || !t.State.Known() || sound(t.Transfer) != nil || !t.SoundDecision():
-		return true, protocol.NotMatched, fmt.Errorf("transfer %q: %w: see what else the audit finds about it", id, ErrNotRepairable)
+		return true, protocol.NotMatched, aboutTransfer(id, fmt.Errorf("%w: see what else the audit finds about it", ErrNotRepairable))
 	case t.Odd["open"] == "" && t.Opened != t.State.Final():
 		return true, protocol.NotMatched, nil
 	}

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Reverse moves the money of a transfer back, all of it (of a hold: what was posted of it), by a new transfer with the given ID. However
@@ -25,12 +27,14 @@ import (
 //     way. Try again under another ID.
 //   - ErrInvalidRequest: it touched a ledger that this Coordinator was not given, and the text says which.
 //   - ErrInDoubt, ErrIDConflict and all others: as [Coordinator.Transfer].
-func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, error) {
-	switch err := errors.Join(mongostore.CheckID(id), mongostore.CheckID(newID)); {
+func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (rec Record, err error) {
+	line := c.lineOf(ctx, "reverse", newID)
+	defer func() { line.end(ctx, &rec, err) }()
+	switch err := cmp.Or(mongostore.CheckID(id), mongostore.CheckID(newID)); {
 	case err != nil:
 		return Record{}, invalid("transfer: %w", err)
 	case id == newID:
-		return Record{}, invalid("the reversal of %q wants an ID of its own", id)
+		return Record{}, invalid("the reversal of %s wants an ID of its own", words.Quote(id))
 	}
 	original, err := c.settled(ctx, id)
 	if errors.Is(err, ErrTransferNotFound) {
@@ -40,7 +44,7 @@ func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, er
 		return Record{}, c.early(newID, err)
 	}
 	if original.State != protocol.Success {
-		return recordOf(original), fmt.Errorf("transfer %q is %s: %w", id, original.State, ErrNotReversible)
+		return recordOf(original), aboutTransfer(id, fmt.Errorf("%w: it is in state %s", ErrNotReversible, original.State))
 	}
 	if original.ReversedBy != "" && original.ReversedBy != newID {
 		// Who was refused because the money was spent is told so again.
@@ -53,15 +57,15 @@ func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, er
 	t := reversal(original, newID)
 	// Legs that were changed since would be moved back as they are now, and a place that is not known here can't be reached.
 	if err := sound(original); err != nil {
-		return recordOf(original), c.early(newID, fmt.Errorf("reverse transfer %q: %w", id, err))
+		return recordOf(original), c.early(newID, aboutTransfer(id, err))
 	}
 	if _, err := c.store.NewWork(t, ""); err != nil {
-		return recordOf(original), invalid("reverse transfer %q: %w", id, err)
+		return recordOf(original), invalid("transfer %s: %w", words.Quote(id), err)
 	}
 	if err := c.readyFor(ctx, &t); err != nil {
 		return Record{}, c.early(newID, err)
 	}
-	rec, err := c.complete(ctx, t, 0)
+	rec, err = c.complete(ctx, t, 0)
 	if !errors.Is(err, ErrRequirementFailed) {
 		return rec, err
 	}
@@ -105,7 +109,7 @@ func (c *Coordinator) reversedBefore(ctx context.Context, id, newID string, miss
 	}
 	t := mongostore.Transfer{ID: newID, Legs: stored.Legs, Currency: stored.Currency, Reverses: id, Digest: stored.Digest}
 	if _, err := c.store.NewWork(t, ""); err != nil {
-		return recordOf(stored), invalid("reverse transfer %q: %w", id, err)
+		return recordOf(stored), invalid("transfer %s: %w", words.Quote(id), err)
 	}
 	if err := c.readyFor(ctx, &t); err != nil {
 		return Record{}, c.early(newID, err)
@@ -148,5 +152,5 @@ func (c *Coordinator) reversedByAnother(ctx context.Context, refused Record, cau
 }
 
 func alreadyReversed(original mongostore.Transfer) (Record, error) {
-	return recordOf(original), fmt.Errorf("transfer %q: %w, by %q", original.ID, ErrAlreadyReversed, original.ReversedBy)
+	return recordOf(original), aboutTransfer(original.ID, fmt.Errorf("%w by %s", ErrAlreadyReversed, words.Quote(original.ReversedBy)))
 }

@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"context"
-	"fmt"
 	"unicode/utf8"
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
@@ -19,7 +18,9 @@ const maxReasonBytes = 4 << 10
 //   - ErrTransferNotFound: there is none. One that is stored later is not cancelled.
 //   - ErrInvalidRequest: it touches a ledger or documents that this Coordinator was not given, and the text says which.
 //   - ErrInDoubt: the context ended after something was sent. Ask again.
-func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (Record, error) {
+func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (rec Record, err error) {
+	line := c.lineOf(ctx, "cancel", id)
+	defer func() { line.end(ctx, &rec, err) }()
 	if len(reason) > maxReasonBytes || !utf8.ValidString(reason) {
 		return Record{}, invalid("a reason has at most %d bytes of UTF-8", maxReasonBytes)
 	}
@@ -56,7 +57,7 @@ func (c *Coordinator) withdraw(
 		}
 		start = c.takeOver()
 	case protocol.Committed, protocol.Success:
-		return recordOf(stored), true, fmt.Errorf("transfer %q: %w", stored.ID, ErrAlreadyCommitted)
+		return recordOf(stored), true, aboutTransfer(stored.ID, ErrAlreadyCommitted)
 	case protocol.Fail:
 		return recordOf(stored), true, nil
 	}

@@ -101,5 +101,5 @@ func (r *route) left(now, begun time.Time, how ending) {
 
 // hanging is the cause of what is passed over.
 func (r *route) hanging() error {
-	return fmt.Errorf("others that need the same clusters (%s) hang, and it was not begun", r.name)
+	return fmt.Errorf("others that need %s hang, and it was not begun", r.name)
 }

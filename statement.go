@@ -114,7 +114,7 @@ func (c *Coordinator) BalanceAt(ctx context.Context, id string, at time.Time) (A
 func (l *Ledger) Statement(ctx context.Context, id string, q StatementQuery) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		if err := l.statement(ctx, id, q, func(e Entry) bool { return yield(e, nil) }); err != nil {
-			yield(Entry{}, nothingStored(fmt.Errorf("statement of account %q: %w", id, err)))
+			yield(Entry{}, nothingStored(aboutAccount(id, err)))
 		}
 	}
 }
@@ -156,10 +156,10 @@ func (l *Ledger) statement(ctx context.Context, id string, q StatementQuery, yie
 func (l *Ledger) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
 	past, err := l.past(ctx, id, roundUp(at.Add(1)))
 	if err != nil {
-		return Amount{}, nothingStored(fmt.Errorf("balance of account %q: %w", id, err))
+		return Amount{}, nothingStored(aboutAccount(id, err))
 	}
 	if past.short != nil {
-		return Amount{}, fmt.Errorf("balance of account %q: %w", id, past.short)
+		return Amount{}, aboutAccount(id, past.short)
 	}
 	return Amount{past.balance}, nil
 }

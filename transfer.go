@@ -60,7 +60,9 @@ type Leg struct {
 //
 // A second caller with the same ID waits for the first one's outcome. Once that one has shown no sign of life for the stall
 // threshold, the waiting call takes the transfer over.
-func (c *Coordinator) Transfer(ctx context.Context, req Request) (Record, error) {
+func (c *Coordinator) Transfer(ctx context.Context, req Request) (rec Record, err error) {
+	line := c.lineOf(ctx, "transfer", req.ID)
+	defer func() { line.end(ctx, &rec, err) }()
 	t, err := c.plan(req)
 	if err != nil {
 		return Record{}, err
@@ -96,7 +98,9 @@ func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]R
 // Submit stores a transfer for a worker (see [Coordinator.Run]) and answers with the record. Asked again, it answers with the record
 // as it stands then; if the transfer has failed, with the error that it failed with. A Transfer with the same ID and payload
 // runs it at once, also before its NotBefore; Cancel takes it back.
-func (c *Coordinator) Submit(ctx context.Context, req Request) (Record, error) {
+func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err error) {
+	line := c.lineOf(ctx, "submit", req.ID)
+	defer func() { line.end(ctx, &rec, err) }()
 	t, err := c.plan(req)
 	if err != nil {
 		return Record{}, err
@@ -121,12 +125,12 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (Record, error) {
 				return c.judge(stored, t)
 			}
 		case protocol.Failed:
-			return Record{}, c.early(t.ID, try.fails(fmt.Errorf("transfer %q could not be stored: %w", t.ID, named(err))))
+			return Record{}, c.early(t.ID, try.fails(aboutTransfer(t.ID, fmt.Errorf("it could not be stored: %w", named(err)))))
 		case protocol.Unknown, protocol.NotSent:
 		}
 		try.went(result, err)
 	}
-	return Record{}, c.early(t.ID, try.fails(fmt.Errorf("transfer %q", t.ID)))
+	return Record{}, c.early(t.ID, aboutTransfer(t.ID, try.fails(nil)))
 }
 
 // prepared does what comes before a planned transfer is stored. With an error nothing was.
@@ -190,7 +194,7 @@ func (c *Coordinator) try(ctx context.Context, a attempt) (Record, bool, error) 
 	id := a.transfer.ID
 	w, err := c.newWork(ctx, a.transfer, a.reason)
 	if err != nil {
-		return Record{}, true, fmt.Errorf("transfer %q: %w", id, err)
+		return Record{}, true, aboutTransfer(id, err)
 	}
 	w.HoldFor, w.Post = a.holdFor, a.post
 	if c.barred(ctx, a.transfer) {
@@ -208,11 +212,11 @@ func (c *Coordinator) try(ctx context.Context, a attempt) (Record, bool, error) 
 		rec, err := asKnown(id, recordOf(result.Transfer), result.Cause)
 		return rec, true, err
 	case refused(result.Cause) && errors.Is(err, engine.ErrNothingSent):
-		return Record{}, true, fmt.Errorf("transfer %q: %w", id, named(result.Cause))
+		return Record{}, true, aboutTransfer(id, named(result.Cause))
 	case errors.Is(err, engine.ErrNothingSent):
-		return Record{}, true, c.early(id, fmt.Errorf("transfer %q: %w", id, because(err, result.Cause)))
+		return Record{}, true, c.early(id, aboutTransfer(id, because(err, result.Cause)))
 	case err != nil:
-		return Record{}, true, c.early(id, fmt.Errorf("transfer %q: %w: %w", id, ErrClosed, err))
+		return Record{}, true, c.early(id, aboutTransfer(id, ErrClosed))
 	}
 	return c.tell(result)
 }
@@ -234,7 +238,7 @@ func (c *Coordinator) tell(result engine.Result) (Record, bool, error) {
 		if result.ClaimInDoubt {
 			return Record{}, true, inDoubt(rec.ID, result.Cause)
 		}
-		return Record{}, true, c.early(rec.ID, fmt.Errorf("transfer %q could not be stored: %w", rec.ID, named(result.Cause)))
+		return Record{}, true, c.early(rec.ID, aboutTransfer(rec.ID, fmt.Errorf("it could not be stored: %w", named(result.Cause))))
 	case protocol.Gone:
 		return Record{}, true, inDoubt(rec.ID, errors.New("its document was removed while it was under way"))
 	case protocol.Stuck:

@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
@@ -45,11 +44,11 @@ func (c *Coordinator) await(ctx context.Context, id string) (Record, error) {
 		cause = seen.Err
 		switch {
 		case errors.Is(cause, mongostore.ErrUnreadable):
-			return Record{}, fmt.Errorf("get transfer %q: %w", id, cause)
+			return Record{}, aboutTransfer(id, cause)
 		case cause == nil && !seen.Found:
-			cause = fmt.Errorf("transfer %q: %w", id, ErrTransferNotFound)
+			cause = ErrTransferNotFound
 			if w.SurelyMissing(ctx) {
-				return Record{}, cause
+				return Record{}, aboutTransfer(id, cause)
 			}
 		case cause == nil:
 			if last = recordOf(seen.Transfer); last.State.Final() {

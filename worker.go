@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 const (
@@ -75,7 +76,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 
 // readyWhenUp waits until the servers have been seen to be fit. It returns nil when ctx ends.
 func (c *Coordinator) readyWhenUp(ctx context.Context) error {
-	for {
+	for away := (trouble{}); ; {
 		err := c.ready(ctx)
 		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsupportedDeployment) || refused(err) {
 			return err
@@ -83,7 +84,7 @@ func (c *Coordinator) readyWhenUp(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		c.log.Warn("the server does not answer yet", slog.Any("cause", err))
+		c.log.Log(ctx, away.level(c.now()), "the server does not answer yet", slog.Any(words.KeyCause, err))
 	}
 }
 
@@ -92,11 +93,14 @@ func (c *Coordinator) readyWhenUp(ctx context.Context) error {
 func (c *Coordinator) periodically(
 	ctx context.Context, period time.Duration, called <-chan struct{}, failed string, what func(context.Context) (time.Duration, error),
 ) {
-	for !c.engine.Closed() {
+	for fails := (trouble{}); !c.engine.Closed(); {
 		begun := c.now()
 		rest, err := what(ctx)
-		if err != nil && ctx.Err() == nil {
-			c.log.Warn(failed, slog.Any("cause", err))
+		switch {
+		case err == nil:
+			fails.over()
+		case ctx.Err() == nil:
+			c.log.Log(ctx, fails.level(c.now()), failed, slog.Any(words.KeyCause, err))
 		}
 		if refused(err) {
 			rest = max(rest, barredPause)
@@ -129,6 +133,7 @@ type worker struct {
 	barred      atomic.Bool // a right is missing
 	submitted   *hands
 	swept       *hands
+	fails       trouble // the search for submitted transfers; only the loop of Run looks at it
 }
 
 // recover sweeps what has stalled and what has expired.
@@ -164,10 +169,13 @@ func (w *worker) take(ctx, working context.Context, l *look, recent time.Duratio
 	for l.again() && ctx.Err() == nil {
 		for t, err := range w.coordinator.store.Initiated(ctx, recent, l.routes()...) {
 			if err == nil {
+				w.fails.over()
 				w.begin(ctx, working, l, t)
 			} else if ctx.Err() == nil {
 				w.barred.Store(w.barred.Load() || refused(err))
 				w.coordinator.log.Warn("look for submitted transfers", slog.Any("cause", err))
+				w.coordinator.log.Log(ctx, w.fails.level(w.coordinator.now()), "a look for submitted transfers has failed",
+					slog.Any(words.KeyCause, err))
 			}
 			if l.anew || ctx.Err() != nil {
 				break
@@ -200,8 +208,11 @@ func (w *worker) run(ctx context.Context, t mongostore.Transfer) ending {
 	limited, cancel := context.WithTimeout(ctx, recoveryLimit) // then it goes on in the background, and others get its place
 	defer cancel()
 	start := protocol.Start{Claiming: protocol.FromInitiated, Patient: true}
+	line := w.coordinator.lineOf(ctx, "run", t.ID)
 	rec, told, err := w.coordinator.try(limited, attempt{transfer: t, start: start})
-	w.coordinator.log.Debug("ran a submitted transfer", slog.String("transfer", t.ID), slog.Bool("mine", told), slog.Any("error", err))
+	if told { // else it is another one's
+		line.end(ctx, &rec, err)
+	}
 	switch {
 	case refused(err):
 		w.barred.Store(true)

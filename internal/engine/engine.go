@@ -19,7 +19,7 @@ import (
 )
 
 // ErrClosed is returned once Close was called.
-var ErrClosed = errors.New("closed")
+var ErrClosed = errors.New("the coordinator was closed")
 
 // Engine drives executions, and performs what they want in commands that carry the
 // requests of many. It is safe for many goroutines.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // obstacles are of runs that are stuck and whose reasons are to be stored: what comes
@@ -45,7 +46,8 @@ func (r *run) refuses(participant int, cause error) {
 
 // note has a reason stored, and ends the run after that.
 func (e *Engine) note(r *run, o mongostore.Obstacle) {
-	e.log.Warn("a transfer is stuck", slog.String("transfer", r.work.Transfer.ID), slog.String("cause", o.Reason().Message))
+	e.log.Warn("a transfer is stuck", slog.String(words.KeyTransfer, words.Clip(r.work.Transfer.ID)),
+		slog.String(words.KeyCause, o.Reason().Message))
 	e.obstacles.mu.Lock()
 	defer e.obstacles.mu.Unlock()
 	e.obstacles.waiting = append(e.obstacles.waiting, r)
@@ -82,7 +84,7 @@ func (e *Engine) storeObstacles(runs []*run) {
 	limited, cancel := e.store.WithLimit(e.base, mongostore.CommandLimit)
 	defer cancel()
 	if err := e.store.NoteObstacles(limited, list); err != nil {
-		e.log.Warn("why transfers are stuck could not be stored", slog.Int("transfers", len(runs)), slog.Any("cause", err))
+		e.log.Warn("why transfers are stuck could not be stored", slog.Int(words.KeyCount, len(runs)), slog.Any(words.KeyCause, err))
 	}
 	for _, r := range runs {
 		r.answer(r.stuckFailure())

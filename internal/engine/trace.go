@@ -6,6 +6,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // levelTrace is that of the log of each single operation, below debug: it is for those
@@ -24,23 +25,23 @@ func (e *Engine) traceSent(ctx context.Context, requests []*mongostore.Request) 
 
 // traceRepeat logs an answer that leaves the execution where it was.
 func (e *Engine) traceRepeat(ctx context.Context, r *mongostore.Request) {
-	if !e.log.Enabled(ctx, slog.LevelDebug) {
+	if !e.log.Enabled(ctx, levelTrace) {
 		return
 	}
-	attrs := append(describe(r.Work, r.Op), slog.String("result", r.Answer.Result.String()))
+	attrs := append(describe(r.Work, r.Op), slog.String(words.KeyResult, r.Answer.Result.String()))
 	if r.Work.Cause != nil {
-		attrs = append(attrs, slog.String("cause", r.Work.Cause.Error()))
+		attrs = append(attrs, slog.Any(words.KeyCause, r.Work.Cause))
 	}
-	e.log.LogAttrs(ctx, slog.LevelDebug, "asked again", attrs...)
+	e.log.LogAttrs(ctx, levelTrace, "asked again", attrs...)
 }
 
 func describe(w *mongostore.Work, op protocol.Operation) []slog.Attr {
-	attrs := []slog.Attr{slog.String("transfer", w.Transfer.ID), slog.String("operation", op.Kind.String())}
+	attrs := []slog.Attr{slog.String(words.KeyTransfer, words.Clip(w.Transfer.ID)), slog.String(words.KeyOperation, op.Kind.String())}
 	if op.Kind == protocol.Claim {
-		attrs = append(attrs, slog.String("claiming", op.Claiming.String()))
+		attrs = append(attrs, slog.String(words.KeyClaiming, op.Claiming.String()))
 	}
 	if op.Participant != protocol.NoParticipant {
-		attrs = append(attrs, slog.Int("participant", op.Participant))
+		attrs = append(attrs, slog.Int(words.KeyParticipant, op.Participant))
 	}
 	return attrs
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 const (
@@ -163,7 +164,7 @@ func (l *Lookout) glance(batch []*target) {
 	defer cancel()
 	marks, err := l.store.Glance(ctx, ids)
 	if err != nil {
-		l.log.Debug("a look at transfers that are waited for has failed", slog.Any("cause", err))
+		l.log.Debug("a look at transfers that are waited for has failed", slog.Any(words.KeyCause, err))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

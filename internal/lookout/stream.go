@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 const (
@@ -74,7 +75,7 @@ func (l *Lookout) follow() {
 	l.stream.pause = min(max(2*l.stream.pause, firstRetry), longestRetry)
 	l.stream.retry = now.Add(l.stream.pause)
 	l.log.Debug("transfers that are waited for are looked at without a change stream",
-		slog.Any("cause", err), slog.Duration("for", l.stream.pause))
+		slog.Any(words.KeyCause, err), slog.Duration(words.KeyPause, l.stream.pause))
 }
 
 // live says that what happens from now on is told by a stream, or that it is not. Either

@@ -44,13 +44,13 @@ func Parse(text string) (Amount, error) {
 	}
 	whole, fraction, point := strings.Cut(digits, ".")
 	if !allDigits(whole) || (point && !allDigits(fraction)) {
-		return Amount{}, fmt.Errorf("%.40q is not a decimal like 12.50", text)
+		return Amount{}, errors.New("a decimal is written like 12.50")
 	}
 	if len(fraction) > MaxPlaces {
-		return Amount{}, fmt.Errorf("%.60q has more than %d digits behind the point", text, MaxPlaces)
+		return Amount{}, fmt.Errorf("a decimal has at most %d digits behind the point", MaxPlaces)
 	}
 	if len(strings.TrimLeft(whole, "0")) > maxWholeDigits {
-		return Amount{}, fmt.Errorf("%.60q has more than %d digits before the point", text, maxWholeDigits)
+		return Amount{}, fmt.Errorf("a decimal has at most %d digits before the point", maxWholeDigits)
 	}
 	coefficient, _ := new(big.Int).SetString(whole+fraction, 10)
 	if text[0] == '-' {

@@ -2,6 +2,7 @@ package money
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/big"
 	"strconv"
@@ -40,18 +41,18 @@ func FromBSON(value bson.RawValue) (Amount, error) {
 func fromDecimal(d bson.Decimal128) (Amount, error) {
 	coefficient, exponent, err := d.BigInt()
 	if err != nil {
-		return Amount{}, fmt.Errorf("%s is no amount", d)
+		return Amount{}, errors.New("NaN and Infinity are no amounts")
 	}
 	if len(new(big.Int).Abs(coefficient).String()) > decimalDigits {
 		// The bits have room for a little more than 34 digits, and the server takes that for zero. Read as a number, it
 		// would make an account look rich that the server refuses to debit, and a transfer would try again for ever.
-		return Amount{}, fmt.Errorf("%s has more than %d digits", d, decimalDigits)
+		return Amount{}, fmt.Errorf("a decimal has at most %d digits", decimalDigits)
 	}
 	if coefficient.Sign() == 0 {
 		exponent = max(-MaxPlaces, min(0, exponent)) // zero is zero, whatever its exponent
 	}
 	if exponent > maxStoredExponent || exponent < -maxStoredExponent {
-		return Amount{}, fmt.Errorf("%s is out of range", d)
+		return Amount{}, errors.New("the decimal is out of range")
 	}
 	return exact(coefficient, exponent)
 }
@@ -133,7 +134,7 @@ func parseJSON(data []byte) (Amount, error) {
 	}
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil {
-		return Amount{}, err
+		return Amount{}, errors.New("a decimal is written as a string, like \"12.50\"")
 	}
 	return Parse(text)
 }
@@ -141,7 +142,7 @@ func parseJSON(data []byte) (Amount, error) {
 func parseUnits(text string) (Amount, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return Amount{}, fmt.Errorf("%.40q is no whole number of units (a decimal is written as a string, like \"12.50\")", text)
+		return Amount{}, errors.New("no whole number of units (a decimal is written as a string, like \"12.50\")")
 	}
 	return Units(n), nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Account is an account's document.
@@ -249,7 +250,7 @@ func (s *Store) decodeAccount(document bson.Raw) (Account, error) {
 	}
 	f := s.fields.floor(document)
 	if f.odd {
-		return Account{}, fmt.Errorf("floor: %s is neither an exact number nor MinKey", f.stored)
+		return Account{}, errors.New("the floor is neither an exact number nor MinKey")
 	}
 	a := Account{
 		ID: id, Balance: balance, Floor: f.amount, NoFloor: f.none, Closed: s.fields.closed(document),
@@ -270,14 +271,14 @@ func (s *Store) addPending(a *Account, document bson.Raw) error {
 	for _, element := range elements {
 		marker, err := money.FromBSON(element.Value())
 		if err != nil {
-			return fmt.Errorf("marker %q: %w", element.Key(), err)
+			return fmt.Errorf("marker %s: %w", words.Quote(element.Key()), err)
 		}
 		sum := &a.Incoming
 		if marker.Sign() < 0 {
 			sum, marker = &a.Reserved, marker.Neg()
 		}
 		if *sum, err = sum.Add(marker); err != nil {
-			return fmt.Errorf("marker %q: %w", element.Key(), err)
+			return fmt.Errorf("marker %s: %w", words.Quote(element.Key()), err)
 		}
 	}
 	return nil

@@ -10,6 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Range bounds IDs: From ≤ ID < To; "" is no bound. Without From it takes in each _id that is no ID, too.
@@ -35,7 +37,7 @@ func (r Range) filter(ids IDCodec) (bson.D, error) {
 	case r.From == "":
 		bounds = bson.D{{Key: "$not", Value: bson.D{{Key: "$gte", Value: bounds[0].Value}}}}
 	case r.To != "" && ids.Canonical(r.From) >= ids.Canonical(r.To):
-		return nil, fmt.Errorf("from %q to %q there is nothing", r.From, r.To)
+		return nil, fmt.Errorf("from %s to %s there is nothing", words.Quote(r.From), words.Quote(r.To))
 	}
 	return bson.D{{Key: "_id", Value: bounds}}, nil
 }
@@ -109,7 +111,7 @@ func withoutMetadata() *options.FindOptionsBuilder {
 func (a *Atlas) auditTransfer(document bson.Raw) AuditTransfer {
 	t, err := decodeTransfer(document)
 	if kind, odd := document.Lookup("metadata").StringValueOK(); odd {
-		err = fmt.Errorf("%w: %s: the metadata is no document, but of type %s", ErrUnreadable, document.Lookup("_id"), kind)
+		err = fmt.Errorf("%w: the metadata is no document, but of type %s", ErrUnreadable, kind)
 	}
 	seen := AuditTransfer{Transfer: t, ID: IDText(document.Lookup("_id")), Err: err, Opened: !absent(document.Lookup("open"))}
 	seen.expect(document, "epoch", bson.TypeInt32, bson.TypeInt64)

@@ -18,7 +18,7 @@ import (
 const tick = time.Millisecond
 
 // ErrKind is returned for an account that is none: its balance is no exact number, or not of the kind that was moved.
-var ErrKind = errors.New("the account's document has no balance of that kind")
+var ErrKind = errors.New("as it is stored")
 
 // Closing is the posted balance of an account at an instant: all that was committed
 // before is in it, and nothing else. The past is closed there: no transfer is committed

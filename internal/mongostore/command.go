@@ -3,7 +3,6 @@ package mongostore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -68,12 +67,12 @@ func send(ctx context.Context, c *mongo.Collection, command *message, right stri
 	if succeeded(reply) {
 		if concern, ok := reply.Lookup("writeConcernError").DocumentOK(); ok {
 			code, _ := concern.Lookup("code").AsInt64OK()
-			return reply, protocol.Unknown, concernError{int(code), concern}
+			return reply, protocol.Unknown, concernError{int(code)}
 		}
 		return reply, protocol.Applied, nil
 	}
 	if err == nil {
-		err = fmt.Errorf("the server answered %s", reply)
+		err = errors.New("the server's answer can't be understood")
 	}
 	var (
 		notSelected  topology.ServerSelectionError
@@ -98,11 +97,11 @@ func succeeded(reply bson.Raw) bool {
 type statementError struct {
 	index      int
 	code       int
-	message    string
+	text       string
 	keyPattern bson.Raw // of the unique index, for a duplicate key
 }
 
-func (e statementError) Error() string { return fmt.Sprintf("write error %d: %s", e.code, e.message) }
+func (e statementError) Error() string { return e.text }
 
 // onID reports whether a duplicate key is one of _id, and not of a unique index of the user's.
 func (e statementError) onID() bool {
@@ -127,9 +126,8 @@ func statementErrors(reply bson.Raw) []statementError {
 		document, _ := value.DocumentOK()
 		index, _ := document.Lookup("index").AsInt64OK()
 		code, _ := document.Lookup("code").AsInt64OK()
-		message, _ := document.Lookup("errmsg").StringValueOK()
 		keyPattern, _ := document.Lookup("keyPattern").DocumentOK()
-		found = append(found, statementError{int(index), int(code), message, keyPattern})
+		found = append(found, statementError{int(index), int(code), refusalText(int(code), document), keyPattern})
 	}
 	return found
 }

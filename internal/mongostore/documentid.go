@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // maxDocumentIDBytes bounds the ID of an effect's document: the server's own limit is that of a key in its index.
@@ -38,7 +40,7 @@ func EncodeDocumentID(id any) (bson.RawValue, error) {
 func CheckValues(document bson.Raw) error {
 	for _, field := range elements(document) {
 		if err := checkValue(field.Value()); err != nil {
-			return fmt.Errorf("%q: %w", field.Key(), err)
+			return fmt.Errorf("%s: %w", words.Quote(field.Key()), err)
 		}
 	}
 	return nil
@@ -82,7 +84,7 @@ func checkDocumentIDs(fields []bson.RawElement) error {
 	}
 	for _, field := range fields {
 		if key := field.Key(); strings.HasPrefix(key, "$") || !utf8.ValidString(key) {
-			return fmt.Errorf("the document's ID has a field %q, which begins with a dollar or is not UTF-8", key)
+			return fmt.Errorf("the document's ID has a field %s, which begins with a dollar or is not UTF-8", words.Quote(key))
 		}
 		if err := checkDocumentID(field.Value()); err != nil {
 			return err

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // CheckForm refuses a document that a server can't read, or that has more than so many fields: values that callers have encoded themselves
@@ -31,7 +33,7 @@ func checkDocument(document bson.Raw) error {
 	}
 	for _, field := range elements(document) {
 		if err := checkEncoded(field.Value()); err != nil {
-			return fmt.Errorf("%q: %w", field.Key(), err)
+			return fmt.Errorf("%s: %w", words.Quote(field.Key()), err)
 		}
 	}
 	return nil

@@ -1,12 +1,15 @@
 package mongostore
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // MaxIDBytes is the length that the ID of a transfer or an account may have.
@@ -33,7 +36,7 @@ func (c IDCodec) Encode(id string) (bson.RawValue, error) {
 	}
 	oid, err := bson.ObjectIDFromHex(id)
 	if err != nil {
-		return bson.RawValue{}, fmt.Errorf("%q is no ObjectId: 24 hex digits are expected", id)
+		return bson.RawValue{}, fmt.Errorf("%s is no ObjectId: 24 hex digits are expected", words.Quote(id))
 	}
 	return bson.RawValue{Type: bson.TypeObjectID, Value: oid[:]}, nil
 }
@@ -50,11 +53,11 @@ func (c IDCodec) Canonical(id string) string {
 func CheckID(id string) error {
 	switch {
 	case id == "":
-		return fmt.Errorf("the ID is empty")
+		return errors.New("the ID is empty")
 	case len(id) > MaxIDBytes:
-		return fmt.Errorf("the ID %.20q… has %d bytes, more than %d", id, len(id), MaxIDBytes)
+		return fmt.Errorf("the ID %s has %d bytes, more than %d", words.Quote(id), len(id), MaxIDBytes)
 	case !utf8.ValidString(id):
-		return fmt.Errorf("the ID %q is not valid UTF-8", id)
+		return fmt.Errorf("the ID %s is not valid UTF-8", words.Quote(id))
 	}
 	return nil
 }
@@ -96,5 +99,5 @@ func (c IDCodec) decode(id bson.RawValue) (string, error) {
 	if text, ok := id.StringValueOK(); ok && c == StringIDs {
 		return text, nil
 	}
-	return "", fmt.Errorf("the _id %s is not of the kind that the coordinator was told to expect", id)
+	return "", fmt.Errorf("the _id %s is not of the kind that the coordinator was told to expect: see WithAccountIDs", words.Clip(id.String()))
 }

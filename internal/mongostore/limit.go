@@ -3,10 +3,8 @@ package mongostore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 )
 
@@ -82,7 +80,7 @@ func silenced(ended, err error) error {
 	var notSelected topology.ServerSelectionError
 	s := silence{ended: ended}
 	if errors.As(err, &notSelected) {
-		s.servers = notSelected.Desc.String()
+		s.servers = awayText(notSelected.Desc)
 	}
 	return s
 }
@@ -109,12 +107,11 @@ func (s silence) Unwrap() error {
 
 // concernError is the server's report that it does not know whether a majority has stored
 // a write.
-type concernError struct {
-	code   int
-	report bson.Raw
-}
+type concernError struct{ code int }
 
-func (e concernError) Error() string { return fmt.Sprintf("write concern error: %s", e.report) }
+func (e concernError) Error() string {
+	return "whether a majority has stored it is not known: " + serverText(e.code, codeName(e.code))
+}
 
 // HeldUp reports whether an error says that the server has given a command up before it
 // came to its end: one of its documents may be locked.

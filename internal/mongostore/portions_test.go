@@ -192,7 +192,7 @@ func (b *bank) draw(random *rand.Rand, most int) statement {
 	op.Fence, op.ReplaceFence = fenceOf(fence0()), random.IntN(2) == 0
 	switch random.IntN(6) {
 	case 0:
-		reason := Failure{Code: text(32), Ledger: text(64), Account: text(MaxIDBytes), Message: text(maxObstacleBytes)}
+		reason := Failure{Code: text(32), Ledger: text(64), Account: text(MaxIDBytes), Message: text(1 << 10)}
 		return note{Obstacle{Work: w, State: protocol.Committed}, reason}
 	case 1:
 		st, err := encodeUpdate(w.claimStatement(claim(protocol.TakeOver)))

@@ -1,6 +1,7 @@
 package mongostore
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -13,13 +14,20 @@ import (
 // those that need no other cluster.
 type Route string
 
+// maxClustersTold is how many clusters of a route are told.
+const maxClustersTold = 3
+
 // String tells which clusters these are: each by the first of the names that are
 // registered on it.
 func (r Route) String() string {
 	if r == "" {
 		return "the cluster of the transfers"
 	}
-	return "the clusters of " + strings.Join(r.clusters(), ", ")
+	names := r.clusters()
+	if more := len(names) - maxClustersTold; more > 0 {
+		names = append(names[:maxClustersTold:maxClustersTold], fmt.Sprintf("%d more", more))
+	}
+	return "the clusters of " + strings.Join(names, ", ")
 }
 
 // clusters returns the names of the clusters. Names of places are quoted: no line ends in

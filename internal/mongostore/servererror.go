@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // ServerError is what the server or the driver answered to one command, told in words
@@ -15,17 +17,14 @@ type ServerError struct {
 	Action, Namespace string
 	// Code is the server's error code, 0 where the server did not answer.
 	Code int
-	// Name is the name of the code, "" where the server gave none.
+	// Name is the name of the code, "" where nobody has given it one.
 	Name  string
 	cause error
 }
 
-// Error tells the command and the server's code.
+// Error tells the command and the server's code. The cause is for programs.
 func (e *ServerError) Error() string {
-	if e.Code == 0 {
-		return fmt.Sprintf("%s on %s: %v", e.Action, e.Namespace, e.cause)
-	}
-	return fmt.Sprintf("%s on %s: server error %d %s", e.Action, e.Namespace, e.Code, e.Name)
+	return fmt.Sprintf("%s on %s: %s", e.Action, words.Clip(e.Namespace), tell(e.cause))
 }
 
 // Unwrap returns the driver's error, for programs.
@@ -39,9 +38,34 @@ func told(err error, action, namespace string) error {
 		return err
 	}
 	e := &ServerError{Action: action, Namespace: namespace, cause: err}
-	var refused mongo.CommandError
-	if errors.As(err, &refused) {
-		e.Code, e.Name = int(refused.Code), refused.Name
-	}
+	e.Code, e.Name = codeOf(err)
 	return e
+}
+
+// codeOf returns the code of the server's error and its name, 0 where the server did not
+// answer with one. A write that was refused comes before the doubt whether others are
+// stored for good.
+func codeOf(err error) (code int, name string) {
+	var (
+		statement statementError
+		concern   concernError
+		refused   mongo.CommandError
+		write     mongo.WriteException
+		bulk      mongo.BulkWriteException
+	)
+	switch {
+	case errors.As(err, &statement):
+		return statement.code, codeName(statement.code)
+	case errors.As(err, &concern):
+		return concern.code, codeName(concern.code)
+	case errors.As(err, &refused):
+		return int(refused.Code), nameOr(refused.Name, int(refused.Code))
+	case errors.As(err, &write) && len(write.WriteErrors) > 0:
+		return write.WriteErrors[0].Code, codeName(write.WriteErrors[0].Code)
+	case errors.As(err, &write) && write.WriteConcernError != nil:
+		return write.WriteConcernError.Code, nameOr(write.WriteConcernError.Name, write.WriteConcernError.Code)
+	case errors.As(err, &bulk) && len(bulk.WriteErrors) > 0:
+		return bulk.WriteErrors[0].Code, codeName(bulk.WriteErrors[0].Code)
+	}
+	return 0, ""
 }

@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Entry is what one committed transfer has moved on one account.
@@ -132,7 +133,7 @@ func (h *History) entry(document bson.Raw) (Entry, bool, error) {
 	}
 	amount, err := moved(leg.Lookup("amount"), document.Lookup("posted"))
 	if err != nil {
-		return Entry{}, false, fmt.Errorf("%w: %q: %w", ErrUnreadable, id, err)
+		return Entry{}, false, fmt.Errorf("%w: transfer %s: %w", ErrUnreadable, words.Quote(id), err)
 	}
 	reverses, _ := document.Lookup("reverses").StringValueOK()
 	return Entry{TransferID: id, Amount: amount, At: at.UTC(), Reverses: reverses}, true, nil

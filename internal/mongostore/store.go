@@ -23,6 +23,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Fields are the names of the fields of an account that the protocol reads and writes.
@@ -321,11 +322,11 @@ func (w *Work) Name(participant int) string {
 	p := &w.parties[participant]
 	switch {
 	case p.effect != nil:
-		return fmt.Sprintf("document %q of %q", p.leg.Account, p.leg.Ledger)
+		return "document " + words.Quote(p.leg.Account) + " of " + words.Quote(p.leg.Ledger)
 	case p.leg.Ledger != "":
-		return fmt.Sprintf("account %q of ledger %q", p.leg.Account, p.leg.Ledger)
+		return "account " + words.Quote(p.leg.Account) + " of ledger " + words.Quote(p.leg.Ledger)
 	}
-	return fmt.Sprintf("account %q", p.leg.Account)
+	return "account " + words.Quote(p.leg.Account)
 }
 
 // unregistered tells what to register, and how.
@@ -337,7 +338,7 @@ func unregistered(place Address, namespace string) error {
 	case place.Name == "":
 		option = "WithAccounts"
 	}
-	return fmt.Errorf("%s, the collection %s: %w: see %s", place, namespace, ErrForeign, option)
+	return fmt.Errorf("%s, the collection %s: %w: see %s", place, words.Clip(namespace), ErrForeign, option)
 }
 
 // subject names a document. The IDs of accounts are all of one kind, those of other documents may be of any.

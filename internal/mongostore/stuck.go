@@ -2,15 +2,11 @@ package mongostore
 
 import (
 	"context"
-	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
-
-// maxObstacleBytes bounds what is stored of a server's refusal.
-const maxObstacleBytes = 1 << 10
 
 // CodeUnauthorized is the code of what is stored where a right is missing.
 const CodeUnauthorized = "unauthorized"
@@ -43,8 +39,7 @@ func (o Obstacle) Reason() Failure {
 		f.Code, f.Message = CodeUnauthorized, refused.Missing()
 		return f
 	}
-	cause := o.Cause.Error()
-	f.Message = what + " can't be written: " + strings.ToValidUTF8(cause[:min(len(cause), maxObstacleBytes)], "")
+	f.Message = what + " can't be written: " + tell(o.Cause)
 	return f
 }
 

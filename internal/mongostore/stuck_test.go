@@ -56,13 +56,13 @@ func TestObstaclesAreStored(t *testing.T) {
 	assert.Empty(t, b.log.take())
 	b.change("transfers", "order", bson.M{"$set": bson.M{"stuckAt": time.UnixMilli(1)}})
 	again := gone(w)
-	again.Cause = errors.New(strings.Repeat("ä", 5000))
+	again.Cause = errors.New(strings.Repeat("ä", 5000)) // as from a driver of which nobody knows what it says
 	b.note(again)
 	stored, _, err = b.store.GetTransfer(t.Context(), "order")
 	require.NoError(t, err)
 	assert.Equal(t, "unwritable", stored.Stuck.Code)
 	assert.True(t, strings.HasPrefix(stored.Stuck.Message, `account "bob" can't be written: ää`), stored.Stuck.Message)
-	assert.Less(t, len(stored.Stuck.Message), 1100)
+	assert.Less(t, len(stored.Stuck.Message), 200)
 	assert.True(t, stored.StuckAt.After(time.UnixMilli(1)), "another reason begins anew")
 
 	b.applied(w, finish(protocol.Success))
@@ -107,7 +107,7 @@ func TestRefusedNotes(t *testing.T) {
 		{Key: "validator", Value: bson.M{"$or": bson.A{bson.M{"_id": bson.M{"$ne": "first"}}, bson.M{"stuck": nil}}}},
 	}
 	require.NoError(t, b.db.RunCommand(t.Context(), validator).Err())
-	require.ErrorContains(t, b.store.NoteObstacles(t.Context(), []Obstacle{gone(first), gone(second)}), "validation")
+	require.ErrorContains(t, b.store.NoteObstacles(t.Context(), []Obstacle{gone(first), gone(second)}), "121 DocumentValidationFailure")
 	assert.NotContains(t, asMap(t, b.raw("transfers", "first")), "stuck")
 	assert.Contains(t, asMap(t, b.raw("transfers", "second")), "stuck")
 

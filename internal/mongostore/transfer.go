@@ -2,14 +2,15 @@ package mongostore
 
 import (
 	"errors"
-	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Transfer is a document of the transfers collection.
@@ -213,11 +214,35 @@ func (f Failure) write(m *message, field string) {
 // ErrUnreadable is returned for a document that is no transfer, or one of a version to come.
 var ErrUnreadable = errors.New("the stored transfer can't be read")
 
+// unreadable is why a document is no transfer. What is stored where something else should
+// be is not told: the driver has it in its error.
+type unreadable struct {
+	id    bson.RawValue
+	cause error
+}
+
+// Error tells the field. The ID is told by who has asked for it, unless it is the ID that
+// can't be read.
+func (e *unreadable) Error() string {
+	var field *bson.DecodeError
+	switch text := ErrUnreadable.Error() + ": "; {
+	case !errors.As(e.cause, &field):
+		return text + "it is damaged"
+	case e.id.Type != bson.TypeString:
+		return text + "its _id is " + words.Clip(IDText(e.id)) + ", and no text"
+	default:
+		return text + "see its field " + words.Quote(strings.Join(field.Keys(), "."))
+	}
+}
+
+// Unwrap returns ErrUnreadable, and the driver's error.
+func (e *unreadable) Unwrap() []error { return []error{ErrUnreadable, e.cause} }
+
 // decodeTransfer reads a stored transfer.
 func decodeTransfer(document bson.Raw) (Transfer, error) {
 	var t Transfer
 	if err := bson.Unmarshal(document, &t); err != nil {
-		return t, fmt.Errorf("%w: %s: %w", ErrUnreadable, document.Lookup("_id"), err)
+		return t, &unreadable{document.Lookup("_id"), err}
 	}
 	return t, nil
 }

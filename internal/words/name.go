@@ -1,0 +1,97 @@
+// Package words says how the library names things to people: IDs in the texts of errors,
+// and what is told in logs, and under which keys.
+package words
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+const (
+	// maxNameBytes is how long a name is at most where it stands in a text. IDs have up to
+	// 255 bytes of any character; whoever needs the whole of one has it in a field.
+	maxNameBytes = 64
+	// tailBytes is how much of the end of a longer one is told: IDs that are alike differ
+	// there as often as not.
+	tailBytes = 20
+	ellipsis  = "…"
+)
+
+// Quote returns a name in quotes as it stands in a text: in valid UTF-8, with what can't be
+// printed escaped, and in 64 bytes at most, of which the middle is left out.
+func Quote(name string) string {
+	quoted := quote(name)
+	if len(quoted) <= maxNameBytes {
+		return quoted
+	}
+	tail := quotedTail(name, tailBytes)
+	return quotedHead(name, maxNameBytes-len(tail)-len(ellipsis)-1) + ellipsis + tail
+}
+
+// quotedHead returns as many characters of the beginning, in quotes that don't end, as fit.
+func quotedHead(name string, most int) string {
+	end := 0
+	for end < len(name) {
+		_, size := utf8.DecodeRuneInString(name[end:])
+		if len(quote(name[:end+size]))-1 > most {
+			break
+		}
+		end += size
+	}
+	quoted := quote(name[:end])
+	return quoted[:len(quoted)-1]
+}
+
+// quotedTail returns as many characters of the end, in quotes that don't begin, as fit.
+func quotedTail(name string, most int) string {
+	begin := len(name)
+	for begin > 0 {
+		_, size := utf8.DecodeLastRuneInString(name[:begin])
+		if len(quote(name[begin-size:]))-1 > most {
+			break
+		}
+		begin -= size
+	}
+	return quote(name[begin:])[1:]
+}
+
+func quote(name string) string { return strconv.Quote(name) }
+
+// Clip returns a name or a text without quotes as [Quote] does. It is for logs, whose
+// handlers quote, and for what others say.
+func Clip(name string) string { return Short(name, maxNameBytes) }
+
+// Short is Clip for so many bytes, at least 30.
+func Short(text string, most int) string {
+	if len(text) <= most && utf8.ValidString(text) {
+		return text
+	}
+	head, tail := text, ""
+	if len(text) > most {
+		begin := len(text) - tailBytes
+		for begin < len(text) && !utf8.RuneStart(text[begin]) {
+			begin++
+		}
+		end := most - len(ellipsis) - (len(text) - begin)
+		for end > 0 && !utf8.RuneStart(text[end]) {
+			end--
+		}
+		head, tail = text[:end]+ellipsis, text[begin:]
+	}
+	return valid(head + tail)
+}
+
+// valid replaces each byte that is no UTF-8 by a question mark, so that it gets no longer.
+func valid(text string) string {
+	out := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		if r == utf8.RuneError && size == 1 {
+			out = append(out, '?')
+		} else {
+			out = append(out, text[:size]...)
+		}
+		text = text[size:]
+	}
+	return string(out)
+}

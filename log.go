@@ -1,0 +1,113 @@
+package transfer
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
+)
+
+// handled is the message of the one line that each call about a transfer has, and each
+// transfer that a worker or a sweep has worked on.
+const handled = "a transfer was handled"
+
+// logLine is that line, to be written at the end. Where nobody listens it is the zero
+// value, and costs nothing.
+type logLine struct {
+	coordinator *Coordinator
+	verb, id    string
+	begun       time.Time
+}
+
+// lineOf begins the line of a transfer.
+func (c *Coordinator) lineOf(ctx context.Context, verb, id string) logLine {
+	if !c.log.Enabled(ctx, slog.LevelDebug) {
+		return logLine{}
+	}
+	return logLine{coordinator: c, verb: verb, id: id, begun: c.now()}
+}
+
+// end writes the line: how the transfer stands, as far as the record is its, and the error.
+func (l logLine) end(ctx context.Context, rec *Record, err error) {
+	c := l.coordinator
+	if c == nil {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 5)
+	attrs = append(attrs, slog.String(words.KeyTransfer, words.Clip(l.id)), slog.String(words.KeyVerb, l.verb))
+	if rec.ID == l.id { // a reversal's may be that of the original
+		attrs = append(attrs, slog.String(words.KeyState, words.Clip(string(rec.State))))
+	}
+	if err != nil {
+		attrs = append(attrs, slog.Any(words.KeyCause, err))
+	}
+	c.log.LogAttrs(ctx, slog.LevelDebug, handled, append(attrs, slog.Duration(words.KeyTook, c.now().Sub(l.begun)))...)
+}
+
+// swept writes the line of a transfer that a sweep has worked on, unless another one was
+// first.
+func (l logLine) swept(ctx context.Context, result engine.Result, err error) {
+	switch {
+	case l.coordinator == nil:
+		return
+	case err != nil:
+		err = because(err, result.Cause)
+	case result.Outcome == protocol.Stuck:
+		_, err = stuck(recordOf(result.Transfer), result)
+	case result.Outcome == protocol.Unclaimable:
+		err = result.Cause
+	case result.Outcome != protocol.Finished:
+		return
+	}
+	l.end(ctx, &Record{ID: l.id, State: State(result.State)}, err)
+}
+
+// sweepVerb names what a sweep does.
+func sweepVerb(start protocol.Start) string {
+	if start.RollBack == protocol.Expired {
+		return "expire"
+	}
+	return "recover"
+}
+
+// ids are those of the transfers that a sweep has worked on, the first ones.
+type ids []string
+
+func (i *ids) add(id string) {
+	if len(*i) < words.MaxListed {
+		*i = append(*i, words.Clip(id))
+	}
+}
+
+// counts are the attributes of a sweep. Those that have expired are not counted as failed.
+func (r RecoveryReport) counts(concerned ids) []slog.Attr {
+	return []slog.Attr{
+		slog.Int(words.KeyFound, r.Found), slog.Int(words.KeySucceeded, r.Succeeded), slog.Int(words.KeyFailed, r.Failed-r.Expired),
+		slog.Int(words.KeyExpired, r.Expired), slog.Int(words.KeyStuck, r.Stuck), slog.Any(words.KeyTransfers, []string(concerned)),
+	}
+}
+
+// routine reports whether a sweep has done nothing but to void what has expired.
+func (r RecoveryReport) routine() bool { return r.Found == r.Expired }
+
+// trouble is something that goes wrong again and again while a server is away: it is worth
+// a warning at first, and one a minute.
+type trouble struct{ warned time.Time }
+
+// troublePause is the time between two warnings of the same.
+const troublePause = time.Minute
+
+// level returns the level of the next line about it.
+func (t *trouble) level(now time.Time) slog.Level {
+	if !t.warned.IsZero() && now.Sub(t.warned) < troublePause {
+		return slog.LevelDebug
+	}
+	t.warned = now
+	return slog.LevelWarn
+}
+
+// over says that it went well.
+func (t *trouble) over() { t.warned = time.Time{} }
