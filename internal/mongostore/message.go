@@ -104,5 +104,19 @@ func (m *message) noArray() {
 	m.end()
 }
 
+// equals requires a field's value, as the operand of the field, and not an array in which it is one of several.
+func (m *message) equals(value bson.RawValue) {
+	m.value("$eq", value)
+	if value.Type != bson.TypeArray {
+		m.noArray()
+		return
+	}
+	m.begin("$not")
+	m.begin("$elemMatch")
+	m.value("$eq", value)
+	m.end()
+	m.end()
+}
+
 // index returns the key of an array's element.
 func index(i int) string { return strconv.Itoa(i) }

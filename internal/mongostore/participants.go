@@ -23,6 +23,7 @@ func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Colle
 			continue
 		}
 		facts := s.facts(r.Work, p, document)
+		p.garbled = deciding && p.garbles(r.Work, document)
 		r.Answer = protocol.Answer{Result: protocol.Applied, Facts: facts}
 		if p.effect != nil {
 			continue // most documents change once: to remember their fences would only crowd out those of accounts
@@ -127,6 +128,10 @@ func (s *Store) touchAny(ctx context.Context, requests []*Request) bool {
 // prepare is made by a statement for several transfers, and told NotMatched for want of a better answer. 2. It is sent again by
 // itself, and the server refuses that: its execution believes that nothing was prepared, and leaves the marker for ever.
 func (s *Store) write(ctx context.Context, l *ledger, requests []*Request) {
+	requests = legible(requests)
+	if len(requests) == 0 {
+		return
+	}
 	units := s.gather(requests)
 	known := s.writeUnits(ctx, l, units)
 	if HeldUp(requests[0].Cause) {
@@ -202,7 +207,7 @@ func (s *Store) resolve(ctx context.Context, from *mongo.Collection, units []*un
 	for _, r := range open {
 		document := documents[r.party().key]
 		_, marker := r.party().key.ledger.fields.markers(document, r.Work.Transfer.ID)
-		if document != nil && marker == (r.Op.Kind == protocol.Prepare) {
+		if document != nil && marker == (r.Op.Kind == protocol.Prepare) && r.party().key.ledger.fields.hasMap(document) {
 			r.answer(protocol.Applied, nil)
 		}
 	}

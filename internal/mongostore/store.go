@@ -251,6 +251,7 @@ type party struct {
 	id      bson.RawValue
 	floor   floor          // as last read
 	balance *bson.RawValue // as last read by a look
+	garbled bool           // the latest look has shown no map of markers where one is to be removed
 }
 
 // NewWork resolves a transfer's participants: its legs, its effects, and the transfer that it reverses, in this order. It fails with

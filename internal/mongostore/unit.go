@@ -177,6 +177,8 @@ func (u *unit) write(m *message) {
 	m.value("_id", u.requests[0].party().id)
 	if u.prepares {
 		u.conditions(m)
+	} else {
+		u.requests[0].party().key.ledger.fields.legible(m, u.requests[0].Op.Kind == protocol.FenceOnly)
 	}
 	for _, r := range u.requests {
 		m.exists(r.party().marker, r.Op.Kind == protocol.Settle || r.Op.Kind == protocol.Undo)
@@ -194,7 +196,7 @@ func (u *unit) size() int {
 	for _, r := range u.requests {
 		size += 2*len(r.party().marker) + 64
 		if e := r.party().effect; e != nil {
-			size += 2*len(e.require) + len(e.set)
+			size += e.requiredBytes() + len(e.set)
 		}
 	}
 	return size
