@@ -155,7 +155,7 @@ func (s *Store) facts(w *Work, p *party, document bson.Raw) protocol.Facts {
 	}
 	facts.Kind, facts.Funds, facts.Room = p.judge(balance)
 	if document.Lookup(s.fields.Pending).Type == bson.TypeArray {
-		facts.Kind = false // a path into an array means something else
+		facts.Kind, facts.Funds, facts.Room = false, true, true // a path into an array means something else
 	}
 	return facts
 }

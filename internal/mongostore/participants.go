@@ -23,7 +23,9 @@ func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Colle
 			continue
 		}
 		facts := s.facts(r.Work, p, document)
-		p.garbled = deciding && p.garbles(r.Work, document)
+		if deciding {
+			p.garbled = p.garbles(r.Work, document)
+		}
 		r.Answer = protocol.Answer{Result: protocol.Applied, Facts: facts}
 		if p.effect != nil {
 			continue // most documents change once: to remember their fences would only crowd out those of accounts
