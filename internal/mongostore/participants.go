@@ -194,7 +194,7 @@ func (s *Store) resolve(ctx context.Context, from *mongo.Collection, units []*un
 	var open []*Request
 	for _, u := range units {
 		for _, r := range u.requests {
-			if r.Answer.Result == protocol.NotMatched && !u.replaces {
+			if r.Answer.Result == protocol.NotMatched && !u.replaces && !u.draws {
 				open = append(open, r)
 			}
 		}
@@ -220,12 +220,10 @@ func (s *Store) resolve(ctx context.Context, from *mongo.Collection, units []*un
 func (s *Store) remember(r *Request, u *unit) {
 	key := r.party().key
 	switch {
-	case r.Answer.Result != protocol.Applied:
+	case r.Answer.Result != protocol.Applied, u.draws:
 		s.fences.forget(key)
 	case r.Op.Kind == protocol.Prepare:
 		s.fences.applied(key, "", 1)
-	case r.Op.Kind == protocol.FenceOnly:
-		s.fences.applied(key, fenceOf(u.token), 0)
 	case u.replaces:
 		s.fences.applied(key, fenceOf(u.token), -1)
 	default:
