@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,10 @@ type executor struct {
 func newCheck(t *rapid.T, on *server, tally *tally) *check {
 	sc := drawScene(t)
 	c := &check{t: t, model: newModel(sc, tally), bank: on.open(t, sc)}
+	c.model.garble.decided = func(owner int) bool {
+		state := c.bank.works[owner].Transfer.State
+		return state == protocol.Committed || state == protocol.Rollback
+	}
 	for i, a := range sc.accounts {
 		c.gone = append(c.gone, encode(a.document(i, sc.coin)))
 	}
@@ -51,6 +56,7 @@ func newCheck(t *rapid.T, on *server, tally *tally) *check {
 
 // hire gives an executor a new work.
 func (c *check) hire(e *executor) {
+	maps.DeleteFunc(c.model.garble.told, func(p place, _ bool) bool { return p.owner == e.owner })
 	c.bank.works[e.owner] = c.bank.newWork(e.owner, c.bank.transfer(e.transfer))
 	c.see(e)
 }

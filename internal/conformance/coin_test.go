@@ -73,13 +73,14 @@ const (
 	inList           // where a condition might look for it
 	tooFine          // more digits behind the point than are added exactly
 	markerList       // the markers' map is a list
+	wrapped          // the markers' map is in a list
 )
 
 // stored returns a balance as it is stored.
 func (c coin) stored(n int64, d dress) any {
 	amount := c.amount(n)
 	switch d {
-	case plain, markerList:
+	case plain, markerList, wrapped:
 		return amount.Value()
 	case small:
 		if n == int64(int32(n)) && c.kind == money.Whole {

@@ -11,7 +11,7 @@ import (
 // came, what was merged and is not known to be done.
 func (m *model) write(batch []simulate.Message) []protocol.Answer {
 	answers := make([]protocol.Answer, len(batch))
-	updates := m.gather(batch)
+	updates := m.gather(batch, m.refuse(batch, answers))
 	m.command(batch, updates, answers)
 	var apart [][]int
 	for _, members := range updates {
@@ -28,11 +28,12 @@ func (m *model) write(batch []simulate.Message) []protocol.Answer {
 	return answers
 }
 
-// gather puts messages into updates: each into the latest one of its account, if it can be merged with all that are in it.
-func (m *model) gather(batch []simulate.Message) [][]int {
+// gather puts some messages into updates: each into the latest one of its account, if it can be merged with all that are in it.
+func (m *model) gather(batch []simulate.Message, which []int) [][]int {
 	var updates [][]int
 	latest := map[int]int{}
-	for i, message := range batch {
+	for _, i := range which {
+		message := batch[i]
 		account := m.leg(message).Account
 		at, known := latest[account]
 		joins := known && !slices.ContainsFunc(updates[at], func(other int) bool { return !m.Merges(batch[other], message) })
@@ -101,6 +102,9 @@ func (m *model) update(members []simulate.Message) protocol.Result {
 }
 
 func (m *model) merged(members []simulate.Message) protocol.Result {
+	if m.garbled(m.leg(members[0]).Account) {
+		return protocol.NotMatched
+	}
 	if m.damagedAll(members) {
 		return protocol.Failed
 	}
@@ -112,7 +116,7 @@ func (m *model) merged(members []simulate.Message) protocol.Result {
 
 // fitAlone reports whether each of the messages would match by itself as things stand.
 func (m *model) fitAlone(members []simulate.Message) bool {
-	return !slices.ContainsFunc(members, func(message simulate.Message) bool {
+	return !m.garbled(m.leg(members[0]).Account) && !slices.ContainsFunc(members, func(message simulate.Message) bool {
 		trial := *m.World
 		return trial.Perform(message).Result != protocol.Applied
 	})
@@ -133,8 +137,9 @@ func (m *model) damagedAll(members []simulate.Message) bool {
 
 // shows reports whether an account is as a write would leave it.
 func (m *model) shows(message simulate.Message) bool {
-	a := &m.Accounts[m.leg(message).Account]
-	return !a.Missing && a.Markers[message.Transfer] == (message.Op.Kind == protocol.Prepare)
+	at := m.leg(message).Account
+	a := &m.Accounts[at]
+	return !a.Missing && !m.garbled(at) && a.Markers[message.Transfer] == (message.Op.Kind == protocol.Prepare)
 }
 
 // claim performs claims of stored transfers as one command, after which a read shows whose they are, if any matched.

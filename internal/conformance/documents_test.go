@@ -97,6 +97,10 @@ func (m *model) storedAccount(i int) account {
 		stored.Pending = raw(bson.A{}).String()
 		return stored
 	}
+	if m.dress[i] == wrapped {
+		stored.Pending = raw(bson.A{m.garble.map0[i]}).String()
+		return stored
+	}
 	var markers []string
 	for t, legs := range m.Plans {
 		for _, leg := range legs {

@@ -25,6 +25,7 @@ type model struct {
 	posted    map[int]int64         // what each owner posts
 	paperNow  given                 // the document as somebody else has written it last
 	kept      [simulate.MaxTransfers]kept
+	garble    garble
 	tally     *tally
 }
 
@@ -47,6 +48,7 @@ func newModel(s scene, tally *tally) *model {
 	if s.paper != nil {
 		m.paperNow = s.accounts[paperAt]
 	}
+	m.garble.told = map[place]bool{}
 	m.MarkerLimit, m.MostBalance = s.markerLimit, s.coin.limit()
 	return m
 }
@@ -110,6 +112,9 @@ func (m *model) settlesPart(message simulate.Message) bool {
 }
 
 func (m *model) performOne(message simulate.Message) protocol.Answer {
+	if answer, garbled := m.performGarbled(message); garbled {
+		return answer
+	}
 	switch {
 	case m.damaged(message):
 		return protocol.Answer{Result: protocol.Failed}
@@ -136,7 +141,7 @@ func (m *model) damaged(message simulate.Message) bool {
 	leg := m.leg(message)
 	a := &m.Accounts[leg.Account]
 	adds := m.paid(message) != 0
-	return adds && !a.Missing && a.Markers[message.Transfer] && m.dress[leg.Account] == asText
+	return adds && !a.Missing && !m.garbled(leg.Account) && a.Markers[message.Transfer] && m.dress[leg.Account] == asText
 }
 
 // paid returns what a settle or an undo adds to a balance.

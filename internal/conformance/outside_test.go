@@ -17,9 +17,9 @@ func (c *check) outside(*rapid.T) {
 		return
 	}
 	a, coin := &c.model.Accounts[i], c.model.scene.coin
-	kinds := []string{"pay in", "pay in", "close", "delete", "damage"}
+	kinds := []string{"pay in", "pay in", "close", "delete", "damage", "wrap"}
 	if a.Markers != [simulate.MaxTransfers]bool{} {
-		kinds = append(kinds, "damage", "damage", "damage") // what is due can't be paid then
+		kinds = append(kinds, "damage", "damage", "damage", "wrap", "wrap") // what is due can't be paid then
 	}
 	what := rapid.SampledFrom(kinds).Draw(c.t, "what")
 	switch {
@@ -36,6 +36,9 @@ func (c *check) outside(*rapid.T) {
 		what = "repair"
 		a.Odd, c.model.dress[i] = false, plain
 		c.bank.set(i, "balance", coin.stored(a.Balance, plain))
+	case c.model.dress[i] == wrapped:
+		what = "unwrap"
+		c.unwrap(i)
 	case what == "close":
 		a.Closed = true
 		c.bank.set(i, "closed", true)
@@ -43,6 +46,8 @@ func (c *check) outside(*rapid.T) {
 		a.Missing, c.gone[i] = true, c.bank.remove(i)
 	case a.Odd:
 		return
+	case what == "wrap":
+		c.wrap(i)
 	case what == "damage": // the number becomes a text
 		a.Odd, c.model.dress[i] = true, asText
 		c.bank.set(i, "balance", coin.stored(a.Balance, asText))

@@ -40,7 +40,7 @@ const paperAt = simulate.MaxAccounts - 1
 func field(name string, value any) bson.D { return bson.D{{Key: name, Value: value}} }
 
 // papers returns the documents that effects may be about. A field that must have no value may be missing; numbers are compared by value; an
-// array is as required where one of its elements is; what looks like an operator, or a pattern, is a value like any other.
+// array of which an element is as required is not; what looks like an operator, or a pattern, is a value like any other.
 func papers() []paper {
 	status := func(values ...any) []bson.D {
 		var all []bson.D
@@ -54,21 +54,21 @@ func papers() []paper {
 	return []paper{
 		{
 			id: "order", require: field("status", "open"),
-			as: status("open", bson.A{"x", "open"}), other: append(status("closed", 1, nil), bson.D{}),
+			as: status("open"), other: append(status("closed", 1, nil, bson.A{"x", "open"}, bson.A{"open"}), bson.D{}),
 		},
 		{
 			id: int64(7), storedID: 7.0, require: field("status", nil),
-			as: append(status(nil), bson.D{}), other: status("open", 0, false, bson.D{}),
+			as: append(status(nil), bson.D{}), other: status("open", 0, false, bson.D{}, bson.A{nil}),
 		},
 		{
-			id: int64(1 << 60), storedID: float64(1 << 60), require: field("status", 5), as: status(int64(5), 5.0, bson.A{5}),
-			other: append(status("5", 6, true, bson.A{bson.A{5}}), bson.D{}),
+			id: int64(1 << 60), storedID: float64(1 << 60), require: field("status", 5), as: status(int64(5), 5.0),
+			other: append(status("5", 6, true, bson.A{5}, bson.A{bson.A{5}}), bson.D{}),
 		},
 		{id: bson.ObjectID{7}, require: field("status", half), as: status(0.5, half), other: status(0, "0.5", float32(0.25))},
 		{
 			id: bson.D{{Key: "a", Value: 1}, {Key: "b", Value: "x"}}, storedID: bson.D{{Key: "a", Value: 1.0}, {Key: "b", Value: "x"}},
 			require: field("status", bson.A{1, 2}),
-			as:      status(bson.A{1, 2}, bson.A{bson.A{1, 2}, 3}), other: status(1, bson.A{2, 1}, bson.A{1, 2, 3}),
+			as:      status(bson.A{1, 2}), other: status(1, bson.A{2, 1}, bson.A{1, 2, 3}, bson.A{bson.A{1, 2}, 3}, bson.A{bson.A{1, 2}}),
 		},
 		{
 			id: at, require: field("status", bson.D{{Key: "$gt", Value: ""}}), as: status(bson.D{{Key: "$gt", Value: ""}}),

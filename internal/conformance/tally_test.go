@@ -152,7 +152,7 @@ func rows() []string {
 	for _, condition := range claimConditions() {
 		all = append(all, alone(protocol.Claim, condition))
 	}
-	all = append(all, part, restOfPart, mergedPart)
+	all = append(all, part, restOfPart, mergedPart, garbledAsked, garbledRefused)
 	for _, kind := range []protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly} {
 		all = append(all, atDocument(kind, false), atDocument(kind, true))
 	}

@@ -146,7 +146,7 @@ func (s *Store) facts(w *Work, p *party, document bson.Raw) protocol.Facts {
 	markers, marker := s.fields.markers(document, w.Transfer.ID)
 	facts := protocol.Facts{
 		Found:    true,
-		Marker:   marker,
+		Marker:   marker || p.garbles(w, document),
 		Fence:    s.fields.fence(document),
 		Open:     !s.fields.closed(document),
 		Currency: s.fields.currencyIs(document, w.Transfer.Currency),
@@ -161,7 +161,7 @@ func (s *Store) facts(w *Work, p *party, document bson.Raw) protocol.Facts {
 	}
 	facts.Kind, facts.Funds, facts.Room = p.judge(balance)
 	if document.Lookup(s.fields.Pending).Type == bson.TypeArray {
-		facts.Kind = false // a path into an array means something else
+		facts.Kind, facts.Funds, facts.Room = false, true, true // a path into an array means something else
 	}
 	return facts
 }
@@ -178,23 +178,6 @@ func (p *party) judge(stored bson.RawValue) (kind, funds, room bool) {
 		return true, true, enough && room
 	}
 	return true, enough, room
-}
-
-// markers counts the transfers in flight on a participant, and tells whether the given one is among them.
-func (f Fields) markers(document bson.Raw, transferID string) (count int, found bool) {
-	pending, ok := document.Lookup(f.Pending).DocumentOK()
-	if !ok {
-		return 0, false
-	}
-	elements, err := pending.Elements()
-	if err != nil {
-		return 0, false
-	}
-	key := markerKey(transferID)
-	for _, element := range elements {
-		found = found || element.Key() == key
-	}
-	return len(elements), found
 }
 
 // absent reports whether a field is missing or null, which filters take for the same.
@@ -263,6 +246,9 @@ func (s *Store) decodeAccount(document bson.Raw) (Account, error) {
 
 // addPending adds up what is in flight on an account.
 func (s *Store) addPending(a *Account, document bson.Raw) error {
+	if !s.fields.hasMap(document) {
+		return fmt.Errorf("%s: %w", s.fields.Pending, errGarbled)
+	}
 	pending, _ := document.Lookup(s.fields.Pending).DocumentOK()
 	elements, err := pending.Elements()
 	if pending == nil || err != nil {

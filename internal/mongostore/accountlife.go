@@ -99,7 +99,9 @@ func (s *Store) CloseAccount(ctx context.Context, ledger, id string) (protocol.R
 	return s.changeAccount(ctx, ledger, id,
 		bson.D{
 			{Key: s.fields.Closed, Value: bson.D{{Key: "$ne", Value: true}}},
-			{Key: s.fields.Pending, Value: bson.D{{Key: "$in", Value: bson.A{nil, bson.D{}}}}},
+			{Key: s.fields.Pending, Value: bson.D{
+				{Key: "$in", Value: bson.A{nil, bson.D{}}}, {Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}},
+			}},
 			{Key: s.fields.Balance, Value: bson.D{
 				{Key: "$type", Value: bson.A{"int", "long", "decimal"}}, {Key: "$eq", Value: int64(0)},
 				{Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}},
@@ -113,12 +115,6 @@ func (s *Store) ReopenAccount(ctx context.Context, ledger, id string) (protocol.
 	return s.changeAccount(ctx, ledger, id,
 		bson.D{{Key: s.fields.Closed, Value: true}},
 		bson.D{{Key: "$unset", Value: bson.D{{Key: s.fields.Closed, Value: ""}}}})
-}
-
-// hasMap reports whether a document's markers are a map, or missing.
-func (f Fields) hasMap(document bson.Raw) bool {
-	pending := document.Lookup(f.Pending)
-	return absent(pending) || pending.Type == bson.TypeEmbeddedDocument
 }
 
 func (s *Store) changeAccount(ctx context.Context, ledger, id string, condition, update bson.D) (protocol.Result, error) {

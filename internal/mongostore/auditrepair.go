@@ -120,7 +120,10 @@ func (s *Store) LookAtMarker(ctx context.Context, ledger, account, transfer stri
 func (s *Store) ClearPending(ctx context.Context, ledger, account string) (protocol.Result, error) {
 	return s.changeAccount(ctx, ledger, account,
 		bson.D{{Key: s.fields.Pending, Value: bson.D{{Key: "$type", Value: "array"}, {Key: "$size", Value: 0}}}},
-		bson.D{{Key: "$set", Value: bson.D{{Key: s.fields.Pending, Value: bson.D{}}, {Key: s.fields.Fence, Value: bson.NewObjectID()}}}})
+		bson.D{
+			{Key: "$set", Value: bson.D{{Key: s.fields.Pending, Value: bson.D{}}}},
+			{Key: "$currentDate", Value: bson.D{{Key: s.fields.Fence, Value: bson.D{{Key: "$type", Value: "timestamp"}}}}},
+		})
 }
 
 // SetOpen makes a transfer's flag what its state says, where the state is as it was seen. NotMatched: it is another one.

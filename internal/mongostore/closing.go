@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -232,22 +231,6 @@ func Plus(a, b money.Amount) (money.Amount, error) {
 		return sum, fmt.Errorf("%w: %w", ErrKind, err)
 	}
 	return sum, nil
-}
-
-// inFlight returns the IDs of the transfers whose markers a document has. What is no ID's key is left out: no transfer is meant by it.
-func (f Fields) inFlight(document bson.Raw) []string {
-	pending, _ := document.Lookup(f.Pending).DocumentOK()
-	elements, err := pending.Elements()
-	if pending == nil || err != nil {
-		return nil
-	}
-	ids := make([]string, 0, len(elements))
-	for _, element := range elements {
-		if id, err := url.PathUnescape(element.Key()); err == nil {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }
 
 // count returns the balance that an account which was seen had at the end, an instant

@@ -14,7 +14,7 @@ func fenceIs(m *message, field string, fence protocol.Fence) {
 		m.null("$eq")
 		m.noArray()
 	} else {
-		m.value("$eq", bson.RawValue{Type: bson.Type(fence[0]), Value: []byte(fence[1:])})
+		m.equals(bson.RawValue{Type: bson.Type(fence[0]), Value: []byte(fence[1:])})
 	}
 	m.end()
 }
@@ -45,12 +45,13 @@ func balanceTypes(m *message, kind money.Kind) {
 
 // floorIs requires that the stored floor is still the one that a bound was computed with.
 func floorIs(m *message, field string, f floor) {
-	if f.stored.Type == 0 {
-		m.null(field)
-		return
-	}
 	m.begin(field)
-	m.value("$eq", f.stored)
+	if f.stored.Type == 0 {
+		m.null("$eq")
+		m.noArray()
+	} else {
+		m.equals(f.stored)
+	}
 	m.end()
 }
 

@@ -55,9 +55,14 @@ func (e *effect) requires(m *message, pending string) {
 	m.end()
 	m.noArray()
 	m.end()
+	e.has(m)
+}
+
+// has requires that a document's fields have the required values.
+func (e *effect) has(m *message) {
 	for _, field := range elements(e.require) {
 		m.begin(field.Key())
-		m.value("$eq", field.Value())
+		m.equals(field.Value())
 		m.end()
 	}
 }
@@ -94,7 +99,7 @@ func (l *ledger) effectFacts(w *Work, p *party, document bson.Raw) protocol.Fact
 		p.unmet = l.fields.reservation(document, w.Transfer.ID)
 	}
 	return protocol.Facts{
-		Found: true, Marker: marker, Fence: l.fields.fence(document),
+		Found: true, Marker: marker || p.garbles(w, document), Fence: l.fields.fence(document),
 		Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
 		Unmet: unmet,
 	}
@@ -169,10 +174,10 @@ func meeting(ctx context.Context, requests []*Request, from *mongo.Collection) (
 }
 
 // wanted selects the document of an effect where it has the required values.
-func (p *party) wanted() bson.D {
-	wanted := bson.D{{Key: "_id", Value: p.id}}
-	for _, field := range elements(p.effect.require) {
-		wanted = append(wanted, bson.E{Key: field.Key(), Value: bson.D{{Key: "$eq", Value: field.Value()}}})
-	}
-	return wanted
+func (p *party) wanted() bson.Raw {
+	m := newMessage(256 + p.effect.requiredBytes())
+	m.value("_id", p.id)
+	p.effect.has(m)
+	m.end()
+	return m.data
 }

@@ -93,7 +93,7 @@ func (c *fenceCache) get(participant Subject, markerLimit int) (knownFence, bool
 // there, and only a read tells that it isn't.
 func (e *fenceEntry) believed(now uint32, markerLimit int) bool {
 	markers := int(e.markers)
-	quiet := e.hasToken && markers*quietShare < markerLimit
+	quiet := e.hasToken() && markers*quietShare < markerLimit
 	return markers < markerLimit && (quiet || now-e.read < uint32(fenceAge/time.Second))
 }
 

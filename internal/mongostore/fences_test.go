@@ -44,7 +44,8 @@ func TestKnownFenceNeedsNoRead(t *testing.T) {
 	b.has("accounts", account("bob", bson.M{"balance": int64(0), "fence": nil, "pending": bson.M{"order 2": int64(-160)}}))
 }
 
-// A fence that this process has replaced, and whose answer it has, is known: the next prepare matches without a read.
+// A fence that this process has replaced, and whose answer it has, is known: the next prepare matches without a read. One that the server
+// has drawn takes a read.
 func TestReplacedFenceIsKnown(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -62,8 +63,14 @@ func TestReplacedFenceIsKnown(t *testing.T) {
 		b.applied(w, op)
 		require.NotEqual(t, before, b.raw("accounts", "alice").Lookup("fence"))
 		next := b.work(fmt.Sprintf("next %d", i), b.leg("alice", -1))
-		assert.Zero(t, b.reads(next))
+		reads := 0
+		if op.Kind == protocol.FenceOnly {
+			reads = 1
+		}
+		assert.Equal(t, reads, b.reads(next))
 		b.prepared(next)
+		b.on(next, at(protocol.Undo, 0))
+		assert.Zero(t, b.reads(b.work(fmt.Sprintf("after next %d", i), b.leg("alice", -1))))
 	}
 	// Where nothing is known of a participant, its new fence alone says too little to spare the read.
 	b.store.fences.forget(b.work("x", b.leg("alice", 1)).parties[0].key)

@@ -25,23 +25,25 @@ type fingerprint [2]uint64
 // fenceEntry is what is known of one participant, without pointers: the garbage collector
 // doesn't look into a million of these.
 type fenceEntry struct {
-	key      fingerprint // zero: the place is free
-	floor    [16]byte    // as it is stored
-	token    bson.ObjectID
-	read     uint32 // when it was read, in seconds
-	used     uint32 // when it was last asked for, as its table counts
-	markers  int16  // seen by the last read, and the changes to it made here since
-	hasToken bool   // else there is no fence yet
-	kind     bson.Type
+	key       fingerprint // zero: the place is free
+	floor     [16]byte    // as it is stored
+	token     [12]byte
+	read      uint32    // when it was read, in seconds
+	used      uint32    // when it was last asked for, as its table counts
+	markers   int16     // seen by the last read, and the changes to it made here since
+	tokenKind bson.Type // of the token; 0: there is no fence yet
+	kind      bson.Type // of the floor
 }
 
 // setFence packs a fence, and reports false where it is none of this library's.
 func (e *fenceEntry) setFence(fence protocol.Fence) bool {
-	e.hasToken = fence != ""
-	if !e.hasToken {
+	e.tokenKind = 0
+	if fence == "" {
 		return true
 	}
-	return bson.Type(fence[0]) == bson.TypeObjectID && copy(e.token[:], fence[1:]) == len(e.token)
+	e.tokenKind = bson.Type(fence[0])
+	size := tokenBytes(e.tokenKind)
+	return size > 0 && copy(e.token[:size], fence[1:]) == size
 }
 
 // setFloor packs a floor, and reports false where it is none of this library's.
@@ -53,13 +55,29 @@ func (e *fenceEntry) setFloor(f floor) bool {
 // known unpacks the entry.
 func (e *fenceEntry) known() knownFence {
 	var known knownFence
-	if e.hasToken {
-		known.fence = fenceOf(e.token)
+	if e.hasToken() {
+		known.fence = protocol.Fence(append([]byte{byte(e.tokenKind)}, e.token[:tokenBytes(e.tokenKind)]...))
 	}
 	if size := floorBytes(e.kind); e.kind != 0 {
 		known.floor = floorOf(bson.RawValue{Type: e.kind, Value: append([]byte(nil), e.floor[:size]...)})
 	}
 	return known
+}
+
+// hasToken reports whether there is a fence.
+func (e *fenceEntry) hasToken() bool { return e.tokenKind != 0 }
+
+// tokenBytes returns the length of a fence: of one that was sent, or that the server has
+// drawn. It is zero for one that is none of this library's.
+func tokenBytes(kind bson.Type) int {
+	switch kind {
+	case bson.TypeObjectID:
+		return 12
+	case bson.TypeTimestamp:
+		return 8
+	default:
+		return 0
+	}
 }
 
 // floorBytes returns the length of a floor that is not odd.

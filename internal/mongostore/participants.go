@@ -23,6 +23,9 @@ func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Colle
 			continue
 		}
 		facts := s.facts(r.Work, p, document)
+		if deciding {
+			p.garbled = p.garbles(r.Work, document)
+		}
 		r.Answer = protocol.Answer{Result: protocol.Applied, Facts: facts}
 		if p.effect != nil {
 			continue // most documents change once: to remember their fences would only crowd out those of accounts
@@ -123,6 +126,10 @@ func (s *Store) touchAny(ctx context.Context, requests []*Request) bool {
 // prepare is made by a statement for several transfers, and told NotMatched for want of a better answer. 2. It is sent again by
 // itself, and the server refuses that: its execution believes that nothing was prepared, and leaves the marker for ever.
 func (s *Store) write(ctx context.Context, l *ledger, requests []*Request) {
+	requests = legible(requests)
+	if len(requests) == 0 {
+		return
+	}
 	units := s.gather(requests)
 	known := s.writeUnits(ctx, l, units)
 	if HeldUp(requests[0].Cause) {
@@ -187,7 +194,7 @@ func (s *Store) resolve(ctx context.Context, from *mongo.Collection, units []*un
 	var open []*Request
 	for _, u := range units {
 		for _, r := range u.requests {
-			if r.Answer.Result == protocol.NotMatched && !u.replaces {
+			if r.Answer.Result == protocol.NotMatched && !u.replaces && !u.draws {
 				open = append(open, r)
 			}
 		}
@@ -202,7 +209,7 @@ func (s *Store) resolve(ctx context.Context, from *mongo.Collection, units []*un
 	for _, r := range open {
 		document := documents[r.party().key]
 		_, marker := r.party().key.ledger.fields.markers(document, r.Work.Transfer.ID)
-		if document != nil && marker == (r.Op.Kind == protocol.Prepare) {
+		if document != nil && marker == (r.Op.Kind == protocol.Prepare) && r.party().key.ledger.fields.hasMap(document) {
 			r.answer(protocol.Applied, nil)
 		}
 	}
@@ -213,12 +220,10 @@ func (s *Store) resolve(ctx context.Context, from *mongo.Collection, units []*un
 func (s *Store) remember(r *Request, u *unit) {
 	key := r.party().key
 	switch {
-	case r.Answer.Result != protocol.Applied:
+	case r.Answer.Result != protocol.Applied, u.draws:
 		s.fences.forget(key)
 	case r.Op.Kind == protocol.Prepare:
 		s.fences.applied(key, "", 1)
-	case r.Op.Kind == protocol.FenceOnly:
-		s.fences.applied(key, fenceOf(u.token), 0)
 	case u.replaces:
 		s.fences.applied(key, fenceOf(u.token), -1)
 	default:

@@ -67,7 +67,19 @@ func (t *Transfer) bytes() int {
 // wantedBytes returns what the condition for the values that an effect requires takes at
 // the most.
 func wantedBytes(r *Request) int {
-	const equal = 10 // a document around each value, and an operator
 	p := r.party()
-	return 2*elementBytes + len(p.id.Value) + len(p.effect.require) + equal*len(elements(p.effect.require))
+	return 2*elementBytes + len(p.id.Value) + p.effect.requiredBytes()
+}
+
+// requiredBytes returns what the conditions for the required values take at the most.
+func (e *effect) requiredBytes() int {
+	const around = 48 // each value
+	size := len(e.require)
+	for _, field := range elements(e.require) {
+		size += around
+		if value := field.Value(); value.Type == bson.TypeArray {
+			size += len(value.Value) // which is named twice
+		}
+	}
+	return size
 }

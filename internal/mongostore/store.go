@@ -253,6 +253,7 @@ type party struct {
 	id      bson.RawValue
 	floor   floor          // as last read
 	balance *bson.RawValue // as last read by a look
+	garbled bool           // the latest look has shown no map of markers where one is to be removed
 
 	// What a refusal is told with: see Evidence.
 	currency *string

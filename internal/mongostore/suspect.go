@@ -58,9 +58,20 @@ func (s *Store) waits(r *Request, u *unit, document bson.Raw) bool {
 	case protocol.Settle, protocol.Undo:
 		return facts.Marker
 	case protocol.FenceOnly:
-		return facts.Found && !facts.Marker && facts.Fence != fenceOf(u.token)
+		return facts.Found && !facts.Marker && !s.drawnLately(facts.Fence)
 	case protocol.Claim, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer, protocol.Verify, protocol.Look,
 		protocol.MarkHeld, protocol.Decide, protocol.Finish:
 	}
 	return false
+}
+
+// drawnLately guesses whether a fence was drawn since a command was sent that is given up
+// now.
+func (s *Store) drawnLately(fence protocol.Fence) bool {
+	if fence == "" {
+		return false
+	}
+	drawn, _, ok := bson.RawValue{Type: bson.Type(fence[0]), Value: []byte(fence[1:])}.TimestampOK()
+	now, _ := s.clock.estimate()
+	return ok && int64(drawn) >= now.Add(-2*CommandLimit).Unix()
 }

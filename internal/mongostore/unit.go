@@ -28,6 +28,7 @@ type unit struct {
 	largest   money.Amount // of the credits prepared
 	token     bson.ObjectID
 	replaces  bool // the fence, by the token
+	draws     bool // a fence-only: the server draws the token
 }
 
 // gather puts requests into units. They keep their order at each participant.
@@ -61,7 +62,8 @@ func (s *Store) newUnit(r *Request) *unit {
 		alone: r.Op.Kind == protocol.FenceOnly || r.party().effect != nil,
 	}
 	u.count(r) // one amount added to nothing is exact
-	if r.Op.Kind == protocol.FenceOnly || r.Op.ReplaceFence {
+	u.draws = r.Op.Kind == protocol.FenceOnly
+	if r.Op.ReplaceFence {
 		u.replaceFence()
 	}
 	return u
@@ -69,7 +71,8 @@ func (s *Store) newUnit(r *Request) *unit {
 
 func (r *Request) party() *party { return &r.Work.parties[r.Op.Participant] }
 
-// replaceFence draws a token for this sending. No token is ever sent twice.
+// replaceFence draws a token for what is settled or undone. It is set once only, however often it is sent: for that the marker has to be
+// there, which is removed with it, and comes back for none but a prepare that names a later fence.
 func (u *unit) replaceFence() { u.replaces, u.token = true, bson.NewObjectID() }
 
 // add takes a request in, unless it can't be in one statement with the others.
@@ -177,6 +180,8 @@ func (u *unit) write(m *message) {
 	m.value("_id", u.requests[0].party().id)
 	if u.prepares {
 		u.conditions(m)
+	} else {
+		u.requests[0].party().key.ledger.fields.legible(m, u.requests[0].Op.Kind == protocol.FenceOnly)
 	}
 	for _, r := range u.requests {
 		m.exists(r.party().marker, r.Op.Kind == protocol.Settle || r.Op.Kind == protocol.Undo)
@@ -194,7 +199,7 @@ func (u *unit) size() int {
 	for _, r := range u.requests {
 		size += 2*len(r.party().marker) + 64
 		if e := r.party().effect; e != nil {
-			size += 2*len(e.require) + len(e.set)
+			size += e.requiredBytes() + len(e.set)
 		}
 	}
 	return size
@@ -268,6 +273,9 @@ func (u *unit) changes(m *message) {
 			m.objectID(fields.Fence, u.token)
 		}
 		m.end()
+	}
+	if u.draws {
+		m.drawn(fields.Fence)
 	}
 	if !u.clears() {
 		return

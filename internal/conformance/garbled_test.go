@@ -1,0 +1,102 @@
+package conformance
+
+import (
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/simulate"
+)
+
+// garble is what the World knows nothing of: that somebody has made something else of a participant's map of markers.
+type garble struct {
+	decided func(owner int) bool // whether an owner's work knows that its transfer is decided
+	map0    [simulate.MaxAccounts]bson.RawValue
+	dress   [simulate.MaxAccounts]dress // of the accounts before they were wrapped
+	told    map[place]bool              // whose latest look has shown it to them
+}
+
+// place is a participant as an owner sees it.
+type place struct{ owner, participant int }
+
+// What is counted of it.
+const (
+	garbledAsked   = "a clear where the markers are no map: NotMatched"
+	garbledRefused = "a clear after a look at that: Failed"
+)
+
+// garbled reports whether a participant's markers are no map.
+func (m *model) garbled(at int) bool {
+	a := &m.Accounts[at]
+	if a.Missing {
+		return false
+	}
+	if m.scene.accounts[at].paper == nil {
+		return m.dress[at] == markerList || m.dress[at] == wrapped
+	}
+	if a.Markers != [simulate.MaxTransfers]bool{} {
+		return false
+	}
+	switch m.paperNow.pending.(type) {
+	case bson.A, string, int:
+		return true
+	}
+	return false
+}
+
+// refuse answers the clears that their owners know to be vain, and returns the other messages.
+func (m *model) refuse(batch []simulate.Message, answers []protocol.Answer) (rest []int) {
+	for i, message := range batch {
+		at := place{message.Owner, message.Op.Participant}
+		if message.Op.Kind == protocol.Prepare || !m.garble.told[at] {
+			rest = append(rest, i)
+			continue
+		}
+		delete(m.garble.told, at)
+		answers[i] = protocol.Answer{Result: protocol.Failed}
+		m.tally.note(garbledRefused)
+	}
+	return rest
+}
+
+// performGarbled performs a message at a participant whose markers are no map, and reports false where it is none.
+func (m *model) performGarbled(message simulate.Message) (protocol.Answer, bool) {
+	if message.Op.Participant == protocol.NoParticipant {
+		return protocol.Answer{}, false
+	}
+	garbled := m.garbled(m.leg(message).Account)
+	if message.Op.Kind == protocol.Look {
+		m.garble.told[place{message.Owner, message.Op.Participant}] = garbled && m.garble.decided(message.Owner)
+	}
+	if !garbled {
+		return protocol.Answer{}, false
+	}
+	switch kind := message.Op.Kind; {
+	case reads(kind):
+		answer := m.Perform(message)
+		answer.Facts.Marker, answer.Facts.Free = m.garble.decided(message.Owner), true
+		return answer, true
+	case kind == protocol.Prepare:
+		return protocol.Answer{Result: protocol.NotMatched}, true
+	default:
+		m.tally.note(garbledAsked)
+		return protocol.Answer{Result: protocol.NotMatched}, true
+	}
+}
+
+// wrap makes a list of an account's markers, and unwrap a map again.
+func (c *check) wrap(i int) {
+	g := &c.model.garble
+	pending := c.bank.read(i).Lookup("pending")
+	if pending.Type == 0 {
+		pending = raw(bson.D{})
+	}
+	g.map0[i], g.dress[i] = pending, c.model.dress[i]
+	c.model.Accounts[i].Odd, c.model.dress[i] = true, wrapped
+	c.bank.set(i, "pending", bson.A{pending})
+}
+
+func (c *check) unwrap(i int) {
+	g := &c.model.garble
+	c.model.Accounts[i].Odd, c.model.dress[i] = false, g.dress[i]
+	c.bank.set(i, "pending", g.map0[i])
+}
