@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -196,25 +197,24 @@ func TestOutcomesAreTrueAtEveryMessage(t *testing.T) {
 }
 
 // underWay lets a transfer of 60 be claimed by a coordinator and go on no further until it is released.
-func (b *bank) underWay(id string, opts ...transfer.Option) (c *transfer.Coordinator, end func() (transfer.Record, error)) {
+func (b *bank) underWay(ctx context.Context, id string, opts ...transfer.Option) (c *transfer.Coordinator, release func(), told func() []answer) {
 	b.t.Helper()
 	claimed, released := make(chan struct{}), make(chan struct{})
-	first := true
+	var first, over sync.Once
 	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
-		if from, _ := e.Command.Lookup("update").StringValueOK(); from == "accounts" && first {
-			first = false
-			close(claimed)
-			<-released
+		if from, _ := e.Command.Lookup("update").StringValueOK(); from == "accounts" {
+			first.Do(func() {
+				close(claimed)
+				<-released
+			})
 		}
 	}}
 	c = b.coordinator(b.through(options.Client().SetMonitor(monitor)), opts...)
-	wait := callAll(1, func(int) (transfer.Record, error) { return c.Transfer(b.t.Context(), move(id, "a", "b", 60)) })
+	release = func() { over.Do(func() { close(released) }) }
+	b.t.Cleanup(release)
+	told = callAll(1, func(int) (transfer.Record, error) { return c.Transfer(ctx, move(id, "a", "b", 60)) })
 	<-claimed
-	return c, func() (transfer.Record, error) {
-		close(released)
-		a := wait()[0]
-		return a.rec, a.err
-	}
+	return c, release, told
 }
 
 // Who asks with a context that has ended for what this process is at is in doubt: another call has stored it. It is so for
@@ -225,7 +225,7 @@ func TestEndedContextOfWhatIsUnderWay(t *testing.T) {
 	b := newBank(t, 100, 0)
 	_, err := b.Transfer(t.Context(), move("original", "a", "b", 1))
 	require.NoError(t, err)
-	c, end := b.underWay("t")
+	c, release, told := b.underWay(t.Context(), "t")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	verbs := func(ctx context.Context, id string) map[string]error {
@@ -255,9 +255,10 @@ func TestEndedContextOfWhatIsUnderWay(t *testing.T) {
 		require.ErrorIs(t, err, transfer.ErrClosed, verb)
 		require.Equal(t, transfer.InDoubt, transfer.OutcomeOf(err), "%s: %v", verb, err)
 	}
-	rec, err := end()
-	require.NoError(t, err)
-	require.Equal(t, transfer.StateSuccess, rec.State)
+	release()
+	first := told()[0]
+	require.NoError(t, first.err)
+	require.Equal(t, transfer.StateSuccess, first.rec.State)
 	require.NoError(t, closing()[0].err)
 	for verb, err := range verbs(ended, "t") {
 		require.Equal(t, transfer.NothingStored, transfer.OutcomeOf(err), "%s, and it is over: %v", verb, err)
@@ -270,20 +271,8 @@ func TestEndedContextOfWhatIsUnderWay(t *testing.T) {
 func TestLeavingWhileAnotherExecutionGoesOn(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)
-	claimed, released := make(chan struct{}), make(chan struct{})
-	first := true
-	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
-		if from, _ := e.Command.Lookup("update").StringValueOK(); from == "accounts" && first {
-			first = false
-			close(claimed)
-			<-released
-		}
-	}}
-	group := transfer.GroupCommit{MaxPending: 1}
-	c := b.coordinator(b.through(options.Client().SetMonitor(monitor)), transfer.WithGroupCommit(group))
 	leaves, leave := context.WithCancel(t.Context())
-	earlier := callAll(1, func(int) (transfer.Record, error) { return c.Transfer(leaves, move("t", "a", "b", 60)) })
-	<-claimed
+	c, release, earlier := b.underWay(leaves, "t", transfer.WithGroupCommit(transfer.GroupCommit{MaxPending: 1}))
 	leave()
 	require.ErrorIs(t, earlier()[0].err, transfer.ErrInDoubt)
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // there is no place for another execution
@@ -293,7 +282,7 @@ func TestLeavingWhileAnotherExecutionGoesOn(t *testing.T) {
 	require.Equal(t, transfer.InDoubt, transfer.OutcomeOf(err), "%v", err)
 	_, err = c.Transfer(short, move("u", "a", "b", 60))
 	require.Equal(t, transfer.NothingStored, transfer.OutcomeOf(err), "%v", err)
-	close(released)
+	release()
 	require.NoError(t, c.Close(t.Context()))
 	require.Equal(t, "Success", b.rawTransfer("t").state)
 	b.audit(initial(100, 0))

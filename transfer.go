@@ -50,13 +50,21 @@ type Leg struct {
 // Transfer moves money and answers with the final record.
 //
 //   - nil: the transfer is in StateSuccess (or StateCommitted, see [WithReturnAt]).
+//   - ErrUnsettled: it is in StateCommitted, for good, and not all of it is in place: an account is gone or can't be
+//     written, and Record.Stuck says why; or, with Stuck nil, the context ended, or the coordinator was closed, after the
+//     commit. It goes on in the background, or by recovery.
 //   - a [RefusedError]: it is in StateFail, and nothing moved.
 //   - ErrCancelled: somebody else rolled it back; it is in StateFail, and nothing moved.
-//   - ErrInDoubt: the context ended, or the coordinator was closed, after something was sent. What has claimed
-//     goes on in the background until Close; recovery finishes what Close left. Ask again with the same ID.
-//   - the context's own error, a server that can't be reached for 30 s, ErrInvalidRequest, ErrClosed,
-//     ErrUnsupportedDeployment: nothing was stored.
+//   - ErrInDoubt: the context ended, or the coordinator was closed, after something was sent, and before the commit was
+//     known. What has claimed goes on in the background until Close; recovery finishes what Close left. Ask again with
+//     the same ID.
+//   - the context's own error, a server that can't be reached for 30 s, ErrInvalidRequest, ErrClosed, ErrUnauthorized,
+//     ErrUnsupportedDeployment: this call has stored nothing. An earlier one with the same ID keeps its outcome, a success
+//     too: don't conclude that nothing moved, and ask again with the same ID.
 //   - ErrIDConflict: the ID was used with another payload; the record is the first one's.
+//
+// A refused transfer that can't be undone, since an account that it has debited can't be written, is in StateRollback, and
+// Record.Stuck says why: it has failed for good, and that account's money is reserved until the cause is repaired.
 //
 // A second caller with the same ID waits for the first one's outcome. Once that one has shown no sign of life for the stall
 // threshold, the waiting call takes the transfer over.
@@ -97,7 +105,9 @@ func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]R
 
 // Submit stores a transfer for a worker (see [Coordinator.Run]) and answers with the record. Asked again, it answers with the record
 // as it stands then; if the transfer has failed, with the error that it failed with. A Transfer with the same ID and payload
-// runs it at once, also before its NotBefore; Cancel takes it back.
+// runs it at once, also before its NotBefore; Cancel takes it back. The other errors are as those of [Coordinator.Transfer]:
+// the context's own, ErrClosed and that of a server that is away say that this call has stored nothing, and nothing of an
+// earlier one.
 func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err error) {
 	line := c.lineOf(ctx, "submit", req.ID)
 	defer func() { line.end(ctx, &rec, err) }()
