@@ -21,7 +21,7 @@ type Account struct {
 	Currency string         // transfers must name the same
 	Metadata map[string]any // stored by OpenAccount, and the user's own from then on
 
-	// As read back only.
+	// As read back only. An account is opened first and closed afterwards: OpenAccount refuses one that is Closed.
 	Closed    bool
 	Available Amount // what can be spent: Balance, which debits in flight are off already
 	Posted    Amount // Available and the debits in flight
@@ -117,6 +117,8 @@ func (l *Ledger) plan(a Account) (mongostore.Account, error) {
 		return stored, invalid("balance and floor of account %q must lie within ±%s", a.ID, limit)
 	case stored.Balance.Places() > money.MaxPlaces || stored.Floor.Places() > money.MaxPlaces:
 		return stored, invalid("balance and floor of account %q have at most %d digits behind the point", a.ID, money.MaxPlaces)
+	case a.Closed:
+		return stored, invalid("account %q can't be opened as a closed one: open it, and close it by CloseAccount", a.ID)
 	case a.NoFloor && floored:
 		return stored, invalid("account %q has a floor and none", a.ID)
 	case floored && stored.Floor.Kind() != kind:

@@ -3,6 +3,7 @@ package transfer
 import (
 	"cmp"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -17,6 +18,9 @@ const (
 	maxEffects     = 100
 	maxEffectBytes = 64 << 10 // of what one requires, and of what it sets
 )
+
+// requires is what an effect does to the fields that have to be equal.
+const requires = "requires"
 
 // Effect is a change of a document in step with the money: an order goes from unpaid to paid as its payment is committed. The document is
 // found by its _id, and reserved from when the transfer is prepared until it is settled: no other transfer can reserve it meanwhile, and
@@ -38,7 +42,7 @@ type Effect struct {
 	// ID is the document's _id: text, a number without a fraction, an ObjectID, a bool, a time, bytes, or a document of these.
 	ID any
 	// Require are top-level fields and the values that they must have when the transfer is prepared, as a query would compare them: nil is a
-	// missing field, too.
+	// missing field, too. Operators are refused.
 	Require bson.D
 	// Set are top-level fields and the values that they get when the transfer is committed.
 	Set bson.D
@@ -60,7 +64,7 @@ func (c *Coordinator) planEffects(effects []Effect) ([]mongostore.Effect, error)
 			return nil, invalid("an effect on %q: %w", e.Documents, err)
 		}
 		name := mongostore.IDText(stored.ID)
-		if stored.Require, err = c.effectFields(name, "requires", e.Require); err != nil {
+		if stored.Require, err = c.effectFields(name, requires, e.Require); err != nil {
 			return nil, err
 		}
 		if stored.Set, err = c.effectFields(name, "sets", e.Set); err != nil {
@@ -99,6 +103,11 @@ func (c *Coordinator) effectFields(document, verb string, fields bson.D) (bson.R
 	}
 	if err := cmp.Or(checkEncoded(raw, len(fields)), mongostore.CheckValues(raw)); err != nil {
 		return nil, invalid("the effect on %q: %w", document, err)
+	}
+	if verb == requires {
+		if err := checkEqualities(raw); err != nil {
+			return nil, fmt.Errorf("the effect on %.80q: %w", document, err)
+		}
 	}
 	return raw, nil
 }

@@ -154,11 +154,11 @@ func (p posting) part(stored mongostore.Transfer) (*money.Amount, error) {
 	}
 	switch {
 	case amount.Kind() != held.Kind():
-		return nil, invalid("%s is held, and %s is not of its kind", held, amount)
+		return nil, invalid("the amount is not of the kind that is held: units, or decimals")
 	case amount.Places() > money.MaxPlaces:
-		return nil, invalid("%s has more than %d digits behind the point", amount, money.MaxPlaces)
+		return nil, invalid("the amount has more than %d digits behind the point", money.MaxPlaces)
 	case amount.Sign() <= 0 || amount.Cmp(held) > 0:
-		return nil, invalid("%s is held, and %s can't be posted of it", held, amount)
+		return nil, invalid("an amount to be posted is positive, and no more than what is held")
 	case amount.Cmp(held) == 0:
 		return nil, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/mongotransfer/transfer/internal/money"
@@ -60,8 +61,8 @@ func (c *Coordinator) plan(req Request) (mongostore.Transfer, error) {
 }
 
 func checkCurrency(currency string) error {
-	if len(currency) > maxCurrencyBytes || !utf8.ValidString(currency) {
-		return invalid("a currency has at most %d bytes of UTF-8, not %.80q", maxCurrencyBytes, currency)
+	if len(currency) > maxCurrencyBytes || !utf8.ValidString(currency) || strings.Contains(currency, "\x00") {
+		return invalid("a currency has at most %d bytes of UTF-8 without NUL, not %.80q", maxCurrencyBytes, currency)
 	}
 	return nil
 }
@@ -81,7 +82,7 @@ func (req Request) legs() ([]Leg, error) {
 	case req.From == "" || req.To == "":
 		return nil, invalid("From and To name accounts, and one of them is empty")
 	case req.Amount.exact.Sign() <= 0:
-		return nil, invalid("the amount is %s, and must be positive", req.Amount)
+		return nil, invalid("the amount must be positive")
 	}
 	return []Leg{{Account: req.From, Amount: req.Amount.Neg()}, {Account: req.To, Amount: req.Amount}}, nil
 }
@@ -117,7 +118,7 @@ func (c *Coordinator) net(legs []Leg) ([]mongostore.Leg, error) {
 		}
 	}
 	if total.Sign() != 0 {
-		return nil, invalid("the legs sum to %s, and must sum to zero", total)
+		return nil, invalid("the legs don't sum to zero")
 	}
 	netted = slices.DeleteFunc(netted, func(leg mongostore.Leg) bool { return leg.Amount.Sign() == 0 })
 	return netted, checkNetted(netted)
@@ -137,7 +138,7 @@ func (c *Coordinator) checkLeg(leg Leg, kind money.Kind) error {
 	case amount.Kind() != kind:
 		return invalid("a transfer moves whole units or decimals, not both")
 	case amount.Places() > money.MaxPlaces:
-		return invalid("%s has more than %d digits behind the point", amount, money.MaxPlaces)
+		return invalid("the amount of account %q has more than %d digits behind the point", leg.Account, money.MaxPlaces)
 	}
 	return nil
 }
@@ -157,7 +158,7 @@ func checkNetted(legs []mongostore.Leg) error {
 	}
 	for _, leg := range legs {
 		if limit := money.Max(leg.Amount.Kind()); !leg.Amount.Within(limit) {
-			return invalid("%s for account %q is beyond the limit of %s", leg.Amount, leg.Account, limit)
+			return invalid("the amount of account %q is beyond the limit of %s", leg.Account, limit)
 		}
 	}
 	return nil

@@ -25,6 +25,25 @@ type StatementQuery struct {
 	Beyond Entry
 }
 
+// check refuses a query that asks for nothing that can be told. A page that is to go on behind an
+// entry, and doesn't say when that was committed, would begin with the oldest one again.
+func (q StatementQuery) check() error {
+	switch {
+	case q.Limit < 0:
+		return invalid("the Limit is negative")
+	case q.Beyond.TransferID == "" && q.Beyond.At.IsZero():
+		return checkTimes(q.After, q.Before)
+	case q.Beyond.At.IsZero():
+		return invalid("Beyond names an entry by its ID and its time, and the time, At, is missing")
+	case q.Beyond.TransferID == "":
+		return invalid("Beyond names an entry by its ID and its time, and the TransferID is missing")
+	}
+	if err := mongostore.CheckID(q.Beyond.TransferID); err != nil {
+		return invalid("Beyond: %w", err)
+	}
+	return cmp.Or(checkTimes(q.After, q.Before), checkTime("the time of Beyond", q.Beyond.At))
+}
+
 // within moves the bounds to where Beyond is, whose millisecond may have other entries.
 func (q StatementQuery) within() (after, before time.Time) {
 	after, before = q.After.Truncate(time.Millisecond), roundUp(q.Before)
@@ -101,7 +120,7 @@ func (c *Coordinator) Statement(ctx context.Context, id string, q StatementQuery
 // BalanceAt returns what was posted on an account of the default ledger at an instant:
 // the Balance of the last entry of its statement that was committed then or before, and
 // what the account was opened with if there is none. An instant that is yet to come
-// stands for now. It counts back from now, so it has to read the entries that came since.
+// stands for now, and the zero time is refused with ErrInvalidRequest. It counts back from now, so it has to read the entries that came since.
 // What it has told stays, as with [Coordinator.Statement], whose errors it has, too.
 func (c *Coordinator) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
 	return c.defaultLedger().BalanceAt(ctx, id, at)
@@ -117,8 +136,8 @@ func (l *Ledger) Statement(ctx context.Context, id string, q StatementQuery) ite
 }
 
 func (l *Ledger) statement(ctx context.Context, id string, q StatementQuery, yield func(Entry) bool) error {
-	if q.Limit < 0 {
-		return invalid("a limit is not negative: %d", q.Limit)
+	if err := q.check(); err != nil {
+		return err
 	}
 	after, before := q.within()
 	past, err := l.past(ctx, id, before)
@@ -145,6 +164,12 @@ func (l *Ledger) statement(ctx context.Context, id string, q StatementQuery, yie
 
 // BalanceAt returns what was posted on an account of this ledger at an instant: see [Coordinator.BalanceAt].
 func (l *Ledger) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
+	if at.IsZero() {
+		return Amount{}, invalid("the zero time is no instant: give the one whose balance is wanted, time.Now() for the latest")
+	}
+	if err := checkTime("the instant", at); err != nil {
+		return Amount{}, err
+	}
 	past, err := l.past(ctx, id, roundUp(at.Add(1)))
 	if err != nil {
 		return Amount{}, fmt.Errorf("balance of account %q: %w", id, err)
