@@ -136,8 +136,8 @@ func (l *Ledger) Get(ctx context.Context, id string) (Account, error) {
 	if err := l.checkID(id); err != nil {
 		return Account{}, err
 	}
-	if l.coordinator.engine.Closed() {
-		return Account{}, ErrClosed
+	if err := l.coordinator.readable(ctx, mongostore.Address{Name: l.name}); err != nil {
+		return Account{}, err
 	}
 	var stored mongostore.Account
 	var found bool

@@ -123,7 +123,7 @@ func (c *Coordinator) readyFor(ctx context.Context, t *mongostore.Transfer) erro
 // deployment gives the store's error the public name.
 func deployment(err error) error {
 	if errors.Is(err, mongostore.ErrUnsupported) {
-		return fmt.Errorf("%w: %w", ErrUnsupportedDeployment, err)
+		return unsupported{err}
 	}
 	return err
 }

@@ -26,6 +26,9 @@ func (p *persistence) again(ctx context.Context, c *Coordinator) bool {
 		p.until = c.now().Add(engine.AwayLimit)
 		return true
 	}
+	if mongostore.Disconnected(p.cause) {
+		return false
+	}
 	if engine.Pause(ctx, p.n-1) {
 		return c.now().Before(p.until)
 	}
@@ -58,7 +61,7 @@ func (c *Coordinator) read(ctx context.Context, attempt func(context.Context) (b
 // quiet tells for how long looks have failed in a row.
 type quiet struct{ since time.Time }
 
-// tooLong takes in how a look went, and reports whether they have failed for engine.AwayLimit.
+// tooLong takes in how a look went, and reports whether they have failed for engine.AwayLimit, or will for good.
 func (q *quiet) tooLong(c *Coordinator, err error) bool {
 	if err == nil {
 		q.since = time.Time{}
@@ -67,7 +70,7 @@ func (q *quiet) tooLong(c *Coordinator, err error) bool {
 	if q.since.IsZero() {
 		q.since = c.now()
 	}
-	return c.now().Sub(q.since) >= engine.AwayLimit
+	return c.now().Sub(q.since) >= engine.AwayLimit || mongostore.Disconnected(err)
 }
 
 // fails returns the error of a call that is given up, or that the server refuses.

@@ -32,8 +32,8 @@ func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 	if err := mongostore.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
 	}
-	if c.engine.Closed() {
-		return Record{}, ErrClosed
+	if err := c.readable(ctx); err != nil {
+		return Record{}, err
 	}
 	stored, err := c.stored(ctx, id)
 	if err != nil {
@@ -70,6 +70,9 @@ func (c *Coordinator) storedBy(
 func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		query, err := c.storeQuery(q)
+		if err == nil {
+			err = c.readable(ctx)
+		}
 		if err != nil {
 			yield(Record{}, err)
 			return

@@ -136,7 +136,8 @@ func (c *Coordinator) reversedByAnother(ctx context.Context, refused Record, cau
 		switch {
 		case err == nil && original.ReversedBy != "":
 			return alreadyReversed(original)
-		case err == nil && !original.Reserved() || errors.Is(err, ErrTransferNotFound) || errors.Is(err, ErrClosed):
+		case err == nil && !original.Reserved() || errors.Is(err, ErrTransferNotFound) || errors.Is(err, ErrClosed),
+			mongostore.Disconnected(err):
 			return refused, cause
 		}
 		if !engine.Pause(ctx, min(n, slowestPoll)) {

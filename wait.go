@@ -29,6 +29,12 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 	if err := ctx.Err(); err != nil {
 		return Record{}, err
 	}
+	switch err := c.readable(ctx); {
+	case errors.Is(err, ErrClosed), errors.Is(err, ErrUnsupportedDeployment), mongostore.Disconnected(err):
+		return Record{}, err
+	case err != nil:
+		return Record{ID: id}, inDoubt(id, err)
+	}
 	return c.await(ctx, id)
 }
 

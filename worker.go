@@ -33,15 +33,17 @@ const (
 
 // Run works until ctx ends: it runs submitted transfers whose time has come, voids holds that have expired, and recovers stalled
 // transfers. Many processes may run it at once. It returns nil when ctx has ended and what it had begun is done, or goes on in the
-// background because a server is away; ErrClosed on a closed coordinator, ErrUnsupportedDeployment on an unfit server. A server that is
-// away is waited for.
+// background because a server is away; ErrClosed on a closed coordinator, ErrUnsupportedDeployment on an unfit server, and
+// mongo.ErrClientDisconnected once the client is disconnected. A server that is away is waited for.
 func (c *Coordinator) Run(ctx context.Context) error {
 	if err := c.readyWhenUp(ctx); err != nil {
 		return err
 	}
+	ctx, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	w := worker{coordinator: c, submitted: c.newHands(min(workerWidth, max(2, c.settings.group.MaxPending))), swept: c.newSweepHands()}
+	w := worker{coordinator: c, lost: lost, submitted: c.newHands(min(workerWidth, max(2, c.settings.group.MaxPending))), swept: c.newSweepHands()}
 	w.all.Go(func() {
 		period := min(max(c.settings.stallThreshold, shortestSweep), longestSweep)
 		c.periodically(ctx, period, w.swept.revived, "a recovery sweep was cut short", w.recover)
@@ -53,6 +55,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	patience := time.AfterFunc(drainLimit, giveUp)
 	defer patience.Stop()
 	w.all.Wait()
+	if cause := context.Cause(ctx); mongostore.Disconnected(cause) {
+		return cause
+	}
 	return nil
 }
 
@@ -60,7 +65,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 func (c *Coordinator) readyWhenUp(ctx context.Context) error {
 	for {
 		err := c.ready(ctx)
-		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsupportedDeployment) {
+		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsupportedDeployment) || mongostore.Disconnected(err) {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -105,6 +110,7 @@ func (c *Coordinator) rests(ctx context.Context, pause time.Duration, called <-c
 // worker is one run of Run.
 type worker struct {
 	coordinator *Coordinator
+	lost        context.CancelCauseFunc // ends the run
 	all         sync.WaitGroup
 	submitted   *hands
 	swept       *hands
@@ -118,7 +124,7 @@ func (w *worker) recover(ctx context.Context) (rest time.Duration, err error) {
 	s := w.coordinator.newSweep(w.swept)
 	err = s.everything(ctx)
 	w.leave(s)
-	return s.rest, err
+	return s.rest, w.endsFor(err)
 }
 
 // expire sweeps the holds that have expired.
@@ -127,7 +133,15 @@ func (w *worker) expire(ctx context.Context) (rest time.Duration, err error) {
 	s.often = true
 	err = s.over(ctx, s.expired(ctx), expire())
 	w.leave(s)
-	return s.rest, err
+	return s.rest, w.endsFor(err)
+}
+
+// endsFor ends the run where its client was disconnected: no search finds anything any more. It returns the error.
+func (w *worker) endsFor(err error) error {
+	if mongostore.Disconnected(err) {
+		w.lost(err)
+	}
+	return err
 }
 
 // leave waits for what a sweep has begun, but not for long: transfers to a cluster that is away must not keep the next sweep from what
@@ -144,7 +158,7 @@ func (w *worker) take(ctx, working context.Context, l *look, recent time.Duratio
 		for t, err := range w.coordinator.store.Initiated(ctx, recent, l.routes()...) {
 			if err == nil {
 				w.begin(ctx, working, l, t)
-			} else if ctx.Err() == nil {
+			} else if w.endsFor(err) != nil && ctx.Err() == nil {
 				w.coordinator.log.Warn("look for submitted transfers", slog.Any("cause", err))
 			}
 			if l.anew || ctx.Err() != nil {

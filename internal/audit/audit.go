@@ -55,7 +55,7 @@ func Run(ctx context.Context, store *mongostore.Store, options Options) (Report,
 	for n := 1; ; n++ {
 		report, err := twice(ctx, store, atlas, options)
 		switch {
-		case err == nil, errors.Is(err, mongostore.ErrSnapshotGone), n == maxTries:
+		case err == nil, errors.Is(err, mongostore.ErrSnapshotGone), mongostore.Disconnected(err), n == maxTries:
 			return report, err
 		case ctx.Err() != nil, !options.Pause(ctx, n):
 			return Report{}, errors.Join(ctx.Err(), err)

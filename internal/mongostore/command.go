@@ -79,7 +79,7 @@ func send(ctx context.Context, db *mongo.Database, command *message) (bson.Raw, 
 		noConnection topology.WaitQueueTimeoutError
 	)
 	result := protocol.Unknown
-	if errors.As(err, &notSelected) || errors.As(err, &noConnection) {
+	if errors.As(err, &notSelected) || errors.As(err, &noConnection) || Disconnected(err) {
 		result = protocol.NotSent
 	}
 	if ctx.Err() != nil && commandCode(err) == 0 {
