@@ -97,6 +97,10 @@ type RefusedError struct {
 	TransferID      string
 	Ledger, Account string
 	Err             error
+	// Detail says more than Err where there is more to say: that there is no balance field, say. Others is how many
+	// other accounts and documents of the transfer would have been refused as well; Detail names some of them.
+	Detail string
+	Others int
 	// Balance is the balance that the refusal rests on. It is nil where none was seen, and in every later answer about
 	// the same transfer.
 	Balance *Amount
@@ -109,6 +113,9 @@ func (e *RefusedError) Error() string {
 		account = fmt.Sprintf("%q of %q", e.Account, e.Ledger)
 	}
 	text := fmt.Sprintf("transfer %q refused: %s: %v", e.TransferID, account, e.Err)
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
 	if e.Balance != nil {
 		text += " (balance " + e.Balance.String() + ")"
 	}
@@ -153,6 +160,7 @@ func failureError(rec Record) error {
 		if rec.Failure.Code == reason.String() {
 			return &RefusedError{
 				TransferID: rec.ID, Ledger: rec.Failure.Ledger, Account: rec.Failure.Account, Err: reasonError(reason),
+				Detail: rec.Failure.Detail, Others: rec.Failure.Others,
 			}
 		}
 	}

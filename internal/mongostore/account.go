@@ -157,6 +157,9 @@ func (s *Store) facts(w *Work, p *party, document bson.Raw) protocol.Facts {
 	if document.Lookup(s.fields.Pending).Type == bson.TypeArray {
 		facts.Kind = false // a path into an array means something else
 	}
+	if p.unlike = ""; !facts.Kind {
+		p.unlike = s.unlike(p, document)
+	}
 	return facts
 }
 
@@ -238,13 +241,16 @@ func (s *Store) decodeAccount(document bson.Raw) (Account, error) {
 	if err != nil {
 		return Account{}, err
 	}
+	if why := s.fields.inexact(document); why != "" {
+		return Account{}, errors.New(why)
+	}
 	balance, err := money.FromBSON(document.Lookup(s.fields.Balance))
 	if err != nil {
-		return Account{}, fmt.Errorf("balance: %w", err)
+		return Account{}, err
 	}
 	f := s.fields.floor(document)
 	if f.odd {
-		return Account{}, fmt.Errorf("floor: %s is neither an exact number nor MinKey", f.stored)
+		return Account{}, errors.New(s.fields.oddFloor(f))
 	}
 	a := Account{
 		ID: id, Balance: balance, Floor: f.amount, NoFloor: f.none, Closed: s.fields.closed(document),

@@ -249,8 +249,10 @@ type party struct {
 	effect  *effect // nil: it is a leg
 	marker  string  // the path of the transfer's marker
 	id      bson.RawValue
-	floor   floor          // as last read
-	balance *bson.RawValue // as last read by a look
+	floor   floor           // as last read
+	balance *bson.RawValue  // as last read by a look
+	refusal protocol.Reason // that the latest read has shown; 0: none
+	unlike  string          // why its document is not one for the amount, as last read; "": it is one
 }
 
 // NewWork resolves a transfer's participants: its legs, its effects, and the transfer that it reverses, in this order. It fails with
