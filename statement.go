@@ -112,7 +112,9 @@ type Entry struct {
 //
 // An error is the last that it yields: ErrInvalidRequest, ErrAccountNotFound, ErrClosed, ErrUnsupportedDeployment, that of the context,
 // that of a server that can't be reached for 30 s; ErrAmountKind where the balance is no exact number, or not of the kind that was
-// moved; ErrHistoryGone where it begins before what is kept, which NewestFirst tells after the entries that are.
+// moved; ErrHistoryGone where it begins before what is kept, which NewestFirst tells after the entries that are. Of an account that is younger
+// than that it isn't known that nothing was before: begin with After, the time at which it was opened. What lies before any
+// retention was first used, five minutes or more, and has no entries, is told as it is: empty.
 func (c *Coordinator) Statement(ctx context.Context, id string, q StatementQuery) iter.Seq2[Entry, error] {
 	return c.defaultLedger().Statement(ctx, id, q)
 }
@@ -141,9 +143,17 @@ func (l *Ledger) statement(ctx context.Context, id string, q StatementQuery, yie
 	}
 	after, before := q.within()
 	past, err := l.past(ctx, id, before)
-	if err != nil {
-		return err
+	if err == nil {
+		err = l.walk(ctx, past, q, after, yield)
 	}
+	if errors.Is(err, ErrHistoryGone) && past != nil {
+		return past.orNothing(ctx, after, before, err)
+	}
+	return err
+}
+
+// walk yields what a query selects.
+func (l *Ledger) walk(ctx context.Context, past *past, q StatementQuery, after time.Time, yield func(Entry) bool) error {
 	walk := past.forth
 	if q.NewestFirst {
 		walk = past.back
@@ -294,6 +304,28 @@ func (p *past) forth(ctx context.Context, after time.Time, page int, visit func(
 			after = e.At
 		}
 		more = newer
+	}
+	return nil
+}
+
+// orNothing returns nil in place of an error that says that history is gone, where nothing is selected and
+// nothing of that can be gone: all of it lies before the first use of any retention, so what had been there would
+// be there still. Its balances can't be told, but there are none to be told.
+func (p *past) orNothing(ctx context.Context, after, before time.Time, gone error) error {
+	if before.IsZero() {
+		return gone
+	}
+	var untouched time.Time
+	err := p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
+		untouched, err = p.coordinator.store.Untouched(ctx)
+		return err == nil, err
+	})
+	if err != nil || before.After(untouched) {
+		return because(gone, err)
+	}
+	entries, _, _, err := p.read(ctx, mongostore.OldestFirst, after, before, 1)
+	if err != nil || len(entries) > 0 {
+		return because(gone, err)
 	}
 	return nil
 }

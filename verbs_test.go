@@ -160,3 +160,11 @@ func TestVerbsAreComplete(t *testing.T) {
 		require.Contains(t, known, name, "a new public method: say here how it is called")
 	}
 }
+
+// last returns the last error that a sequence yields.
+func last[T any](all iter.Seq2[T, error]) (failure error) {
+	for _, err := range all {
+		failure = err
+	}
+	return failure
+}
