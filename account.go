@@ -22,7 +22,7 @@ type Account struct {
 	Currency string         // transfers must name the same
 	Metadata map[string]any // stored by OpenAccount, and the user's own from then on
 
-	// As read back only.
+	// As read back only. An account is opened first and closed afterwards: OpenAccount refuses one that is Closed.
 	Closed    bool
 	Available Amount // what can be spent: Balance, which debits in flight are off already
 	Posted    Amount // Available and the debits in flight
@@ -118,6 +118,8 @@ func (l *Ledger) plan(a Account) (mongostore.Account, error) {
 		return stored, invalid("balance and floor of account %s must lie within ±%s", words.Quote(a.ID), limit)
 	case stored.Balance.Places() > money.MaxPlaces || stored.Floor.Places() > money.MaxPlaces:
 		return stored, invalid("balance and floor of account %s have at most %d digits behind the point", words.Quote(a.ID), money.MaxPlaces)
+	case a.Closed:
+		return stored, invalid("account %s can't be opened as a closed one: open it, and close it by CloseAccount", words.Quote(a.ID))
 	case a.NoFloor && floored:
 		return stored, invalid("account %s has a floor and none", words.Quote(a.ID))
 	case floored && stored.Floor.Kind() != kind:
@@ -135,8 +137,8 @@ func (l *Ledger) Get(ctx context.Context, id string) (Account, error) {
 	if err := l.checkID(id); err != nil {
 		return Account{}, err
 	}
-	if l.coordinator.engine.Closed() {
-		return Account{}, ErrClosed
+	if err := l.coordinator.readyToRead(ctx, mongostore.Address{Name: l.name}); err != nil {
+		return Account{}, err
 	}
 	var stored mongostore.Account
 	var found bool

@@ -22,13 +22,19 @@ type AuditReport struct {
 	Omitted    int       // findings beyond the first thousand
 	Accounts   int       // documents in all ledgers
 	Transfers  int
-	Unfinished int           // transfers that are not final
-	InTransit  Amount        // that of all Ledgers together, whatever their currencies; zero when nothing is under way
-	Ledgers    []LedgerTotal // by name and currency
-	At         time.Time     // by the server's clock, before the first read
+	Unfinished int // transfers that are not final
+	// InTransit is that of all Ledgers together, whatever their currencies; zero when nothing is under way. Units and
+	// decimals are not added up: where both are in transit it is that of units, and that of decimals is
+	// DecimalsInTransit, which is zero otherwise.
+	InTransit         Amount
+	DecimalsInTransit Amount
+	Ledgers           []LedgerTotal // by name, currency and kind of amounts
+	At                time.Time     // by the server's clock, before the first read
 }
 
-// LedgerTotal is the money of one ledger in one currency. A sum of units that an int64 doesn't hold is a decimal.
+// LedgerTotal is the money of one ledger in one currency, of accounts with one kind of balances: a ledger that has both
+// units and decimals in a currency has a LedgerTotal for each, units first. A sum of units that an int64 doesn't hold
+// is a decimal.
 //
 // Money is in transit when it has left one balance and is on no other yet. Before a transfer is committed it counts where it was taken
 // from, afterwards where it goes to. So Total and InTransit together, of all ledgers, stay the same whatever is transferred; those of one
@@ -71,7 +77,8 @@ type IDRange struct{ From, To string }
 
 // ExpectedTotal is what balances and money in transit should sum up to. Where its ledgers are on several clusters, or on another one than
 // the transfers, there is no moment at which all of them could be read: then it is a finding only if nothing was committed between the
-// reads, and if a second look shows the same sum.
+// reads, and if a second look shows the same sum. Where there are both units and decimals, the sum of those of Sum's
+// kind is expected.
 type ExpectedTotal struct {
 	Ledgers  []string // that are added up; none: all
 	Currency string
@@ -139,7 +146,7 @@ func (c *Coordinator) checkAudit(o AuditOptions) error {
 
 func reportOf(r audit.Report) AuditReport {
 	told := AuditReport{
-		Omitted: r.Omitted, Accounts: r.Accounts, Transfers: r.Transfers, Unfinished: r.Unfinished, InTransit: Amount{r.InTransit}, At: r.At,
+		Omitted: r.Omitted, Accounts: r.Accounts, Transfers: r.Transfers, Unfinished: r.Unfinished, InTransit: Amount{r.InTransit}, DecimalsInTransit: Amount{r.OtherInTransit}, At: r.At,
 	}
 	for _, t := range r.Totals {
 		told.Ledgers = append(told.Ledgers, LedgerTotal{

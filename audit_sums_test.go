@@ -169,3 +169,50 @@ func TestAuditFindsLostMoney(t *testing.T) {
 	require.Equal(t, []audit.Code{audit.WrongTotal}, codesOf(report))
 	require.Contains(t, report.Findings[0].Detail, "-7 off")
 }
+
+// Units and decimals are never added up, neither in a ledger's sums nor in those of all that is in transit; and an
+// expectation is held against those of its own kind.
+func TestAuditKeepsKindsApart(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	for id, balance := range map[string]string{"x": "5.50", "y": "0.00"} {
+		_, err := b.OpenAccount(t.Context(), transfer.Account{ID: id, Balance: decimal(t, balance)})
+		require.NoError(t, err)
+	}
+	b.insert("accounts", bson.M{"_id": "double", "balance": 7.0})
+	b.hold("units", 60, time.Hour)
+	_, err := b.Hold(t.Context(), transfer.Request{ID: "decimals", From: "x", To: "y", Amount: decimal(t, "2.25")}, time.Hour)
+	require.NoError(t, err)
+	expect := func(sums ...transfer.Amount) (transfer.AuditReport, []audit.Code) {
+		var o transfer.AuditOptions
+		for _, sum := range sums {
+			o.Expected = append(o.Expected, transfer.ExpectedTotal{Sum: sum})
+		}
+		report, err := b.AuditWith(t.Context(), o)
+		require.NoError(t, err)
+		return report, codesOf(report)
+	}
+	report, codes := expect(transfer.Units(100), decimal(t, "5.5"))
+	require.Equal(t, []audit.Code{audit.WrongBalance}, codes)
+	require.Equal(t, transfer.Units(60), report.InTransit)
+	require.Equal(t, "2.25", report.DecimalsInTransit.String())
+	require.Len(t, report.Ledgers, 2)
+	require.Equal(t, transfer.LedgerTotal{Accounts: 3, Total: transfer.Units(40), InTransit: transfer.Units(60)}, report.Ledgers[0])
+	require.Equal(t, 2, report.Ledgers[1].Accounts)
+	require.Equal(t, "3.25 2.25", report.Ledgers[1].Total.String()+" "+report.Ledgers[1].InTransit.String())
+	_, codes = expect(transfer.Units(105), decimal(t, "105.5"))
+	require.Equal(t, []audit.Code{audit.WrongBalance, audit.WrongTotal, audit.WrongTotal}, codes)
+
+	_, err = b.Void(t.Context(), "units")
+	require.NoError(t, err)
+	report, _ = expect()
+	require.Equal(t, "2.25", report.InTransit.String(), "only decimals are in transit")
+	require.True(t, report.DecimalsInTransit.IsZero())
+	_, err = b.Void(t.Context(), "decimals")
+	require.NoError(t, err)
+	b.remove("accounts", "double", "x", "y")
+	b.remove("transfers", "decimals")
+	_, codes = expect(decimal(t, "100"))
+	require.Empty(t, codes, "there are units only: the sum counts by value")
+	b.audit(initial(100, 0))
+}

@@ -3,6 +3,7 @@ package transfer
 import (
 	"cmp"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -18,6 +19,9 @@ const (
 	maxEffects     = 100
 	maxEffectBytes = 64 << 10 // of what one requires, and of what it sets
 )
+
+// requires is what an effect does to the fields that have to be equal.
+const requires = "requires"
 
 // Effect is a change of a document in step with the money: an order goes from unpaid to paid as its payment is committed. The document is
 // found by its _id, and reserved from when the transfer is prepared until it is settled: no other transfer can reserve it meanwhile, and
@@ -39,7 +43,7 @@ type Effect struct {
 	// ID is the document's _id: text, a number without a fraction, an ObjectID, a bool, a time, bytes, or a document of these.
 	ID any
 	// Require are top-level fields and the values that they must have when the transfer is prepared, as a query would compare them: nil is a
-	// missing field, too.
+	// missing field, too. Operators are refused.
 	Require bson.D
 	// Set are top-level fields and the values that they get when the transfer is committed.
 	Set bson.D
@@ -61,7 +65,7 @@ func (c *Coordinator) planEffects(effects []Effect) ([]mongostore.Effect, error)
 			return nil, invalid("an effect on %s: %w", words.Quote(e.Documents), err)
 		}
 		name := mongostore.IDText(stored.ID)
-		if stored.Require, err = c.effectFields(words.Quote(name), "requires", e.Require); err != nil {
+		if stored.Require, err = c.effectFields(words.Quote(name), requires, e.Require); err != nil {
 			return nil, err
 		}
 		if stored.Set, err = c.effectFields(words.Quote(name), "sets", e.Set); err != nil {
@@ -100,6 +104,11 @@ func (c *Coordinator) effectFields(document, verb string, fields bson.D) (bson.R
 	}
 	if err := cmp.Or(checkEncoded(raw, len(fields)), mongostore.CheckValues(raw)); err != nil {
 		return nil, invalid("the effect on %s: %w", document, err)
+	}
+	if verb == requires {
+		if err := checkEqualities(raw); err != nil {
+			return nil, fmt.Errorf("the effect on %s: %w", document, err)
+		}
 	}
 	return raw, nil
 }

@@ -108,6 +108,10 @@ type RefusedError struct {
 	TransferID      string
 	Ledger, Account string
 	Err             error
+	// Detail says more than Err where there is more to say: that there is no balance field, say. Others is how many
+	// other accounts and documents of the transfer would have been refused as well; Detail names some of them.
+	Detail string
+	Others int
 	// Balance is the balance that the refusal rests on. It is nil where none was seen, and in every later answer about
 	// the same transfer.
 	Balance *Amount
@@ -121,7 +125,11 @@ func (e *RefusedError) Error() string {
 	if e.Ledger != "" {
 		account = words.Quote(e.Account) + " of " + words.Quote(e.Ledger)
 	}
-	return fmt.Sprintf("transfer %s refused: %s: %v (nothing moved; another try needs a new ID)", words.Quote(e.TransferID), account, e.Unwrap())
+	text := fmt.Sprintf("transfer %s refused: %s: %v", words.Quote(e.TransferID), account, e.Unwrap())
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	return text + " (nothing moved; another try needs a new ID)"
 }
 
 // Unwrap returns the reason: Err, or what wraps it, such as a [RequirementError].
@@ -167,7 +175,8 @@ func failureError(rec Record) error {
 		if rec.Failure.Code == reason.String() {
 			return &RefusedError{
 				TransferID: rec.ID, Ledger: rec.Failure.Ledger, Account: rec.Failure.Account, Err: reasonError(reason),
-				why: explainedBefore(rec, reason),
+				why:    explainedBefore(rec, reason),
+				Detail: rec.Failure.Detail, Others: rec.Failure.Others,
 			}
 		}
 	}

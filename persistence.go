@@ -26,7 +26,7 @@ func (p *persistence) again(ctx context.Context, c *Coordinator) bool {
 		p.until = c.now().Add(engine.AwayLimit)
 		return true
 	}
-	if refused(p.cause) {
+	if lasting(p.cause) {
 		return false
 	}
 	if engine.Pause(ctx, p.n-1) {
@@ -62,14 +62,14 @@ func (c *Coordinator) read(ctx context.Context, attempt func(context.Context) (b
 // quiet tells for how long looks have failed in a row.
 type quiet struct{ since time.Time }
 
-// tooLong takes in how a look went, and reports whether they have failed for engine.AwayLimit, or will
-// fail until a right is granted.
+// tooLong takes in how a look went, and reports whether they have failed for engine.AwayLimit, or
+// will fail until a right is granted, or for good.
 func (q *quiet) tooLong(c *Coordinator, err error) bool {
 	switch {
 	case err == nil:
 		q.since = time.Time{}
 		return false
-	case refused(err):
+	case lasting(err):
 		return true
 	}
 	if q.since.IsZero() {
@@ -90,3 +90,7 @@ func (p *persistence) fails(err error) error {
 	}
 	return nothingStored(because(err, cause))
 }
+
+// lasting reports whether an error comes back however often a call is repeated: a right is missing, or the client is
+// disconnected.
+func lasting(err error) bool { return refused(err) || mongostore.Disconnected(err) }

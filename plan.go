@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/mongotransfer/transfer/internal/money"
@@ -61,8 +62,8 @@ func (c *Coordinator) plan(req Request) (mongostore.Transfer, error) {
 }
 
 func checkCurrency(currency string) error {
-	if len(currency) > maxCurrencyBytes || !utf8.ValidString(currency) {
-		return invalid("a currency has at most %d bytes of UTF-8, not %s", maxCurrencyBytes, words.Quote(currency))
+	if len(currency) > maxCurrencyBytes || !utf8.ValidString(currency) || strings.Contains(currency, "\x00") {
+		return invalid("a currency has at most %d bytes of UTF-8 without NUL, not %s", maxCurrencyBytes, words.Quote(currency))
 	}
 	return nil
 }

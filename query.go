@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ type Query struct {
 	States          []State
 	Ledger, Account string    // Ledger alone: any account of it; "" with an Account: the default ledger
 	After, Before   time.Time // of creation, both exclusive
-	// Metadata are top-level keys and the values that they must have. Numbers count by value; a list counts as equal to its elements, too; a
+	// Metadata are top-level keys and the values that they must have: equal ones, operators are refused. Numbers count by value; a list counts as equal to its elements, too; a
 	// map to one with the same keys and values, all of them. There is no index of metadata: without an Account, or a range of times, every
 	// transfer is looked at until the limit is reached. Where that is too much, add an index to the collection of transfers:
 	// {"metadata.order": 1, createdAt: -1, _id: -1}.
@@ -32,8 +33,8 @@ func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 	if err := mongostore.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
 	}
-	if c.engine.Closed() {
-		return Record{}, ErrClosed
+	if err := c.readyToRead(ctx); err != nil {
+		return Record{}, err
 	}
 	stored, err := c.stored(ctx, id)
 	if err != nil {
@@ -70,6 +71,9 @@ func (c *Coordinator) storedBy(
 func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		query, err := c.storeQuery(q)
+		if err == nil {
+			err = c.readyToRead(ctx)
+		}
 		if err != nil {
 			yield(Record{}, err)
 			return
@@ -105,7 +109,7 @@ func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
 		return query, ErrClosed
 	}
 	if q.Limit < 0 {
-		return query, invalid("a limit is not negative: %d", q.Limit)
+		return query, invalid("the Limit is negative")
 	}
 	if !c.store.HasLedger(q.Ledger) {
 		return query, invalid("the ledger %s is not registered: see WithLedger", words.Quote(q.Ledger))
@@ -113,6 +117,14 @@ func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
 	var err error
 	if query.Metadata, err = encodeMetadata(q.Metadata); err != nil {
 		return query, err
+	}
+	if err := cmp.Or(checkEqualities(query.Metadata), checkTimes(q.After, q.Before)); err != nil {
+		return query, err
+	}
+	if q.Account != "" {
+		if err := c.checkAccount(q.Account); err != nil {
+			return query, invalid("account: %w", err)
+		}
 	}
 	for _, state := range q.States {
 		if !protocol.State(state).Known() {

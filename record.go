@@ -36,6 +36,10 @@ type Failure struct {
 	Code            string
 	Ledger, Account string // the account that is the cause, if one is; of an effect, the names of the documents and of the document
 	Message         string
+	// Detail says more than Message where there is more to say. Others is how many other accounts and documents of
+	// the transfer would have been refused as well; Detail names some of them.
+	Detail string
+	Others int
 }
 
 func recordOf(t mongostore.Transfer) Record {
@@ -57,5 +61,6 @@ func failureOf(stored *mongostore.Failure) *Failure {
 	if stored == nil {
 		return nil
 	}
-	return &Failure{Code: stored.Code, Ledger: stored.Ledger, Account: stored.Account, Message: stored.Message}
+	return &Failure{Code: stored.Code, Ledger: stored.Ledger, Account: stored.Account, Message: stored.Message,
+		Detail: stored.Detail, Others: int(stored.Others)}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // RequirementError says how the document of an effect, or the transfer that a reversal wants to reverse, is not as it is
@@ -40,9 +41,9 @@ func (e *RequirementError) Error() string {
 	case e.Missing:
 		return ErrRequirementFailed.Error() + ": it is missing"
 	case e.ReservedBy != "":
-		return fmt.Sprintf("%v: transfer %.80q has reserved it", ErrRequirementFailed, e.ReservedBy)
+		return fmt.Sprintf("%v: transfer %s has reserved it", ErrRequirementFailed, words.Quote(e.ReservedBy))
 	case e.Field != "":
-		return fmt.Sprintf("%v: its field %.80q has another value", ErrRequirementFailed, e.Field)
+		return fmt.Sprintf("%v: its field %s has another value", ErrRequirementFailed, words.Quote(e.Field))
 	}
 	return ErrRequirementFailed.Error()
 }

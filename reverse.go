@@ -144,7 +144,7 @@ func (c *Coordinator) reversedByAnother(ctx context.Context, refused Record, cau
 			rec, reversed := alreadyReversed(original)
 			return rec, fmt.Errorf("%w: %w", reversed, cause) // the cause says that this reversal is stored, and has failed
 		case err == nil && !original.Reserved() || errors.Is(err, ErrTransferNotFound) || errors.Is(err, ErrClosed),
-			errors.Is(err, ErrUnauthorized):
+			lasting(err):
 			return refused, cause
 		}
 		if !engine.Pause(ctx, min(n, slowestPoll)) {

@@ -25,6 +25,25 @@ type StatementQuery struct {
 	Beyond Entry
 }
 
+// check refuses a query that asks for nothing that can be told. A page that is to go on behind an
+// entry, and doesn't say when that was committed, would begin with the oldest one again.
+func (q StatementQuery) check() error {
+	switch {
+	case q.Limit < 0:
+		return invalid("the Limit is negative")
+	case q.Beyond.TransferID == "" && q.Beyond.At.IsZero():
+		return checkTimes(q.After, q.Before)
+	case q.Beyond.At.IsZero():
+		return invalid("Beyond names an entry by its ID and its time, and the time, At, is missing")
+	case q.Beyond.TransferID == "":
+		return invalid("Beyond names an entry by its ID and its time, and the TransferID is missing")
+	}
+	if err := mongostore.CheckID(q.Beyond.TransferID); err != nil {
+		return invalid("Beyond: %w", err)
+	}
+	return cmp.Or(checkTimes(q.After, q.Before), checkTime("the time of Beyond", q.Beyond.At))
+}
+
 // within moves the bounds to where Beyond is, whose millisecond may have other entries.
 func (q StatementQuery) within() (after, before time.Time) {
 	after, before = q.After.Truncate(time.Millisecond), roundUp(q.Before)
@@ -96,7 +115,9 @@ type Entry struct {
 //
 // An error is the last that it yields: ErrInvalidRequest, ErrAccountNotFound, ErrClosed, ErrUnsupportedDeployment, that of the context,
 // that of a server that can't be reached for 30 s; ErrAmountKind where the balance is no exact number, or not of the kind that was
-// moved; ErrHistoryGone where it begins before what is kept, which NewestFirst tells after the entries that are.
+// moved; ErrHistoryGone where it begins before what is kept, which NewestFirst tells after the entries that are. Of an account that is younger
+// than that it isn't known that nothing was before: begin with After, the time at which it was opened. What lies before any
+// retention was first used, five minutes or more, and has no entries, is told as it is: empty.
 func (c *Coordinator) Statement(ctx context.Context, id string, q StatementQuery) iter.Seq2[Entry, error] {
 	return c.defaultLedger().Statement(ctx, id, q)
 }
@@ -104,7 +125,7 @@ func (c *Coordinator) Statement(ctx context.Context, id string, q StatementQuery
 // BalanceAt returns what was posted on an account of the default ledger at an instant:
 // the Balance of the last entry of its statement that was committed then or before, and
 // what the account was opened with if there is none. An instant that is yet to come
-// stands for now. It counts back from now, so it has to read the entries that came since.
+// stands for now, and the zero time is refused with ErrInvalidRequest. It counts back from now, so it has to read the entries that came since.
 // What it has told stays, as with [Coordinator.Statement], whose errors it has, too.
 func (c *Coordinator) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
 	return c.defaultLedger().BalanceAt(ctx, id, at)
@@ -120,14 +141,22 @@ func (l *Ledger) Statement(ctx context.Context, id string, q StatementQuery) ite
 }
 
 func (l *Ledger) statement(ctx context.Context, id string, q StatementQuery, yield func(Entry) bool) error {
-	if q.Limit < 0 {
-		return invalid("a limit is not negative: %d", q.Limit)
+	if err := q.check(); err != nil {
+		return err
 	}
 	after, before := q.within()
 	past, err := l.past(ctx, id, before)
-	if err != nil {
-		return err
+	if err == nil {
+		err = l.walk(ctx, past, q, after, yield)
 	}
+	if errors.Is(err, ErrHistoryGone) && past != nil {
+		return past.orNothing(ctx, after, before, err)
+	}
+	return err
+}
+
+// walk yields what a query selects.
+func (l *Ledger) walk(ctx context.Context, past *past, q StatementQuery, after time.Time, yield func(Entry) bool) error {
 	walk := past.forth
 	if q.NewestFirst {
 		walk = past.back
@@ -137,7 +166,7 @@ func (l *Ledger) statement(ctx context.Context, id string, q StatementQuery, yie
 		page = min(left, page)
 	}
 	stopped := false
-	err = walk(ctx, after, page, func(e mongostore.Entry) bool {
+	err := walk(ctx, after, page, func(e mongostore.Entry) bool {
 		if q.passes(e) {
 			return true
 		}
@@ -154,6 +183,12 @@ func (l *Ledger) statement(ctx context.Context, id string, q StatementQuery, yie
 
 // BalanceAt returns what was posted on an account of this ledger at an instant: see [Coordinator.BalanceAt].
 func (l *Ledger) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
+	if at.IsZero() {
+		return Amount{}, invalid("the zero time is no instant: give the one whose balance is wanted, time.Now() for the latest")
+	}
+	if err := checkTime("the instant", at); err != nil {
+		return Amount{}, err
+	}
 	past, err := l.past(ctx, id, roundUp(at.Add(1)))
 	if err != nil {
 		return Amount{}, nothingStored(aboutAccount(id, err))
@@ -198,7 +233,7 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	var found bool
 	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
 		closing, found, err = history.Close(ctx, before)
-		return err == nil || lasting(err), err
+		return err == nil || malformed(err), err
 	})
 	switch {
 	case err != nil:
@@ -217,8 +252,8 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	return p, p.back(ctx, before.Add(-time.Millisecond), historyPage, passOver)
 }
 
-// lasting reports whether a read has failed for a reason that another try won't change.
-func lasting(err error) bool {
+// malformed reports whether a read has failed for a reason that another try won't change.
+func malformed(err error) bool {
 	return errors.Is(err, mongostore.ErrKind) || errors.Is(err, mongostore.ErrUnreadable)
 }
 
@@ -290,6 +325,28 @@ func (p *past) forth(ctx context.Context, after time.Time, page int, visit func(
 	return nil
 }
 
+// orNothing returns nil in place of an error that says that history is gone, where nothing is selected and
+// nothing of that can be gone: all of it lies before the first use of any retention, so what had been there would
+// be there still. Its balances can't be told, but there are none to be told.
+func (p *past) orNothing(ctx context.Context, after, before time.Time, gone error) error {
+	if before.IsZero() {
+		return gone
+	}
+	var untouched time.Time
+	err := p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
+		untouched, err = p.coordinator.store.Untouched(ctx)
+		return err == nil, err
+	})
+	if err != nil || before.After(untouched) {
+		return because(gone, err)
+	}
+	entries, _, _, err := p.read(ctx, mongostore.OldestFirst, after, before, 1)
+	if err != nil || len(entries) > 0 {
+		return because(gone, err)
+	}
+	return nil
+}
+
 // mayLack reports whether something that was committed after an instant may be gone.
 func mayLack(after, whole time.Time) bool { return after.Add(time.Millisecond).Before(whole) }
 
@@ -300,7 +357,7 @@ func (p *past) read(ctx context.Context, order mongostore.Order, after, before t
 ) {
 	err = p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
 		entries, more, err = p.history.Page(ctx, order, after, before, n)
-		return err == nil || lasting(err), err
+		return err == nil || malformed(err), err
 	})
 	if err != nil {
 		return nil, false, time.Time{}, accountError(err)

@@ -68,7 +68,7 @@ func TestHistoryGone(t *testing.T) {
 	}
 	b.requireBalanceAt("a", at[1], 80)
 	b.requireBalanceAt("a", at[1].Add(-ms), 90)
-	for _, instant := range []time.Time{at[1].Add(-ms - 1), at[0], {}} {
+	for _, instant := range []time.Time{at[1].Add(-ms - 1), at[0], time.Unix(0, 0)} {
 		_, err := b.BalanceAt(t.Context(), "a", instant)
 		require.ErrorIs(t, err, transfer.ErrHistoryGone)
 	}

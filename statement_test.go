@@ -135,7 +135,7 @@ func TestStatement(t *testing.T) {
 	require.Equal(t, []string{"1 10 10", "2 -4 6", "3 20 26"}, b.lines(entries))
 	require.Equal(t, []time.Time{at[0], at[1], at[2]}, []time.Time{entries[0].At, entries[1].At, entries[2].At})
 	for at, want := range map[time.Time]int64{
-		{}: 100, at[0].Add(-1): 100, at[0]: 90, at[1].Add(-1): 90, at[1]: 94, at[2]: 74, at[2].Add(ms): 74, at[2].Add(time.Hour): 74,
+		time.Unix(0, 0): 100, at[0].Add(-1): 100, at[0]: 90, at[1].Add(-1): 90, at[1]: 94, at[2]: 74, at[2].Add(ms): 74, at[2].Add(time.Hour): 74,
 	} {
 		b.requireBalanceAt("a", at, want)
 	}

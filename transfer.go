@@ -156,8 +156,8 @@ func startOf(notBefore time.Time) (time.Time, error) {
 	if notBefore.IsZero() {
 		return time.Time{}, nil
 	}
-	if notBefore.Year() > maxYear {
-		return time.Time{}, invalid("NotBefore lies beyond the year %d", maxYear)
+	if err := checkTime("NotBefore", notBefore); err != nil {
+		return time.Time{}, err
 	}
 	return notBefore.Add(time.Millisecond - 1).Truncate(time.Millisecond).UTC(), nil
 }

@@ -27,6 +27,12 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 	if err := because(ctx.Err(), c.closedError()); err != nil {
 		return Record{}, c.early(id, err)
 	}
+	switch err := c.readyToRead(ctx); {
+	case errors.Is(err, ErrClosed), errors.Is(err, ErrUnsupportedDeployment), mongostore.Disconnected(err):
+		return Record{}, err
+	case err != nil:
+		return Record{ID: id}, inDoubt(id, err)
+	}
 	return c.await(ctx, id)
 }
 

@@ -40,8 +40,8 @@ const (
 
 // Run works until ctx ends: it runs submitted transfers whose time has come, voids holds that have expired, and recovers stalled
 // transfers. Many processes may run it at once. It returns nil when ctx has ended and what it had begun is done, or goes on in the
-// background because a server is away; ErrClosed on a closed coordinator, ErrUnsupportedDeployment on an unfit server. A server that is
-// away is waited for.
+// background because a server is away; ErrClosed on a closed coordinator, ErrUnsupportedDeployment on an unfit server, and
+// mongo.ErrClientDisconnected once the client is disconnected. A server that is away is waited for.
 //
 // Where a right that it needs is missing when it begins, or the password is wrong, it
 // returns ErrUnauthorized. One that is revoked later doesn't end it: it logs a warning and
@@ -54,9 +54,11 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	if err := c.store.Permits(ctx); refused(err) {
 		return fmt.Errorf("a worker: %w", named(err))
 	}
+	ctx, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	w := worker{coordinator: c, submitted: c.newHands(min(workerWidth, max(2, c.settings.group.MaxPending))), swept: c.newSweepHands()}
+	w := worker{coordinator: c, lost: lost, submitted: c.newHands(min(workerWidth, max(2, c.settings.group.MaxPending))), swept: c.newSweepHands()}
 	w.all.Go(func() {
 		period := min(max(c.settings.stallThreshold, shortestSweep), longestSweep)
 		c.periodically(ctx, period, w.swept.revived, "a recovery sweep was cut short", w.recover)
@@ -71,6 +73,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	patience := time.AfterFunc(drainLimit, giveUp)
 	defer patience.Stop()
 	w.all.Wait()
+	if cause := context.Cause(ctx); mongostore.Disconnected(cause) {
+		return cause
+	}
 	return nil
 }
 
@@ -78,7 +83,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 func (c *Coordinator) readyWhenUp(ctx context.Context) error {
 	for away := (trouble{}); ; {
 		err := c.ready(ctx)
-		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsupportedDeployment) || refused(err) {
+		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsupportedDeployment) || lasting(err) {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -129,6 +134,7 @@ func (c *Coordinator) rests(ctx context.Context, pause time.Duration, called <-c
 // worker is one run of Run.
 type worker struct {
 	coordinator *Coordinator
+	lost        context.CancelCauseFunc // ends the run
 	all         sync.WaitGroup
 	barred      atomic.Bool // a right is missing
 	submitted   *hands
@@ -144,7 +150,7 @@ func (w *worker) recover(ctx context.Context) (rest time.Duration, err error) {
 	s := w.coordinator.newSweep(w.swept)
 	err = s.everything(ctx)
 	w.leave(s)
-	return s.rest, err
+	return s.rest, w.endsFor(err)
 }
 
 // expire sweeps the holds that have expired.
@@ -153,7 +159,15 @@ func (w *worker) expire(ctx context.Context) (rest time.Duration, err error) {
 	s.often = true
 	err = s.over(ctx, s.expired(ctx), expire())
 	w.leave(s)
-	return s.rest, err
+	return s.rest, w.endsFor(err)
+}
+
+// endsFor ends the run where its client was disconnected: no search finds anything any more. It returns the error.
+func (w *worker) endsFor(err error) error {
+	if mongostore.Disconnected(err) {
+		w.lost(err)
+	}
+	return err
 }
 
 // leave waits for what a sweep has begun, but not for long: transfers to a cluster that is away must not keep the next sweep from what
@@ -171,9 +185,8 @@ func (w *worker) take(ctx, working context.Context, l *look, recent time.Duratio
 			if err == nil {
 				w.fails.over()
 				w.begin(ctx, working, l, t)
-			} else if ctx.Err() == nil {
+			} else if w.endsFor(err) != nil && ctx.Err() == nil {
 				w.barred.Store(w.barred.Load() || refused(err))
-				w.coordinator.log.Warn("look for submitted transfers", slog.Any("cause", err))
 				w.coordinator.log.Log(ctx, w.fails.level(w.coordinator.now()), "a look for submitted transfers has failed",
 					slog.Any(words.KeyCause, err))
 			}

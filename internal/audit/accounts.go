@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
@@ -18,7 +19,7 @@ type judgeMarkers interface {
 func (a *auditor) place(snapshot context.Context, place *mongostore.Place, markers judgeMarkers) error {
 	switch {
 	case place.Accounts:
-		a.totalOf(place.Name, "") // a ledger without accounts is told of as well
+		a.totalOf(place.Name, "", money.Whole) // a ledger without accounts is told of as well
 	case a.options.Accounts.From != "":
 		return nil // documents are audited with the first range
 	}
@@ -51,11 +52,13 @@ func (a *auditor) place(snapshot context.Context, place *mongostore.Place, marke
 // count adds an account to the sums.
 func (a *auditor) count(p *mongostore.Portrait) {
 	a.report.Accounts++
-	total := a.totalOf(p.Place.Name, p.Currency)
-	total.accounts++
-	if p.Counts {
-		total.balances.Add(p.Balance)
+	if !p.Counts {
+		a.odd[totalKey{p.Place.Name, p.Currency, money.Whole}]++
+		return
 	}
+	total := a.totalOf(p.Place.Name, p.Currency, p.Balance.Kind())
+	total.accounts++
+	total.balances.Add(p.Balance)
 }
 
 // transfersOf returns the IDs of the transfers whose markers these documents have.

@@ -44,8 +44,10 @@ type Report struct {
 	Transfers  int
 	Unfinished int // transfers that are not final
 	InTransit  money.Amount
-	Totals     []Total
-	At         time.Time // by the server's clock, before the first read
+	// OtherInTransit is of decimals, where both kinds are in transit; else zero.
+	OtherInTransit money.Amount
+	Totals         []Total
+	At             time.Time // by the server's clock, before the first read
 }
 
 // Run audits.
@@ -55,7 +57,7 @@ func Run(ctx context.Context, store *mongostore.Store, options Options) (Report,
 	for n := 1; ; n++ {
 		report, err := twice(ctx, store, atlas, options)
 		switch {
-		case err == nil, errors.Is(err, mongostore.ErrSnapshotGone), mongostore.Refused(err) != nil, n == maxTries:
+		case err == nil, errors.Is(err, mongostore.ErrSnapshotGone), mongostore.Refused(err) != nil, mongostore.Disconnected(err), n == maxTries:
 			return report, err
 		case ctx.Err() != nil, !options.Pause(ctx, n):
 			return Report{}, errors.Join(ctx.Err(), err)
@@ -94,15 +96,16 @@ type auditor struct {
 	options  Options
 	report   Report
 	totals   map[totalKey]*total
-	purged   bool     // final transfers may have been removed
-	away     []string // transfers with participants on other clusters, which are looked at later
+	odd      map[totalKey]int // documents that are in no total
+	purged   bool             // final transfers may have been removed
+	away     []string         // transfers with participants on other clusters, which are looked at later
 	overdue  []mongostore.AuditTransfer
 	obstacle map[string]string // what stands in the way of an overdue transfer
 }
 
 func look(ctx context.Context, store *mongostore.Store, atlas *mongostore.Atlas, options Options) (*auditor, error) {
 	a := &auditor{
-		store: store, atlas: atlas, options: options, totals: map[totalKey]*total{}, obstacle: map[string]string{},
+		store: store, atlas: atlas, options: options, totals: map[totalKey]*total{}, odd: map[totalKey]int{}, obstacle: map[string]string{},
 	}
 	var err error
 	if a.report.At, err = store.ServerTime(ctx); err != nil {

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,9 +11,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// Total is what the accounts of one ledger and currency have.
+// Total is what the accounts of one ledger and currency have, in amounts of one kind.
 type Total struct {
 	Ledger, Currency string
+	Kind             money.Kind
 	Accounts         int
 	Balances         money.Amount
 	InTransit        money.Amount
@@ -28,7 +30,10 @@ type Expectation struct {
 	Sum      money.Amount
 }
 
-type totalKey struct{ ledger, currency string }
+type totalKey struct {
+	ledger, currency string
+	kind             money.Kind
+}
 
 // total is a Total while it is being added up.
 type total struct {
@@ -36,8 +41,10 @@ type total struct {
 	balances, inTransit money.Sum
 }
 
-func (a *auditor) totalOf(ledger, currency string) *total {
-	key := totalKey{ledger, currency}
+// totalOf returns the sums of one kind of amounts. The two kinds are never added up: 5 points and 5.00 dollars are
+// not 10 of anything.
+func (a *auditor) totalOf(ledger, currency string, kind money.Kind) *total {
+	key := totalKey{ledger, currency, kind}
 	t := a.totals[key]
 	if t == nil {
 		t = &total{}
@@ -52,11 +59,11 @@ func (a *auditor) transit(p *mongostore.Portrait, t *mongostore.AuditTransfer) {
 		return
 	}
 	if amount, moving := inTransit(a.atlas, p, t); moving {
-		a.totalOf(p.Place.Name, t.Currency).inTransit.Add(amount)
+		a.totalOf(p.Place.Name, t.Currency, amount.Kind()).inTransit.Add(amount)
 	}
 }
 
-// sumUp puts the totals into the report, by ledger and currency.
+// sumUp puts the totals into the report, by ledger, currency and kind.
 func (a *auditor) sumUp(ctx context.Context) error {
 	moving := map[string]bool{}
 	for _, cluster := range a.atlas.Away() {
@@ -70,22 +77,40 @@ func (a *auditor) sumUp(ctx context.Context) error {
 			}
 		}
 	}
-	var transit money.Sum
+	a.countOdd()
+	var transit [2]money.Sum // by kind
 	for key, t := range a.totals {
 		if key.currency == "" && t.accounts == 0 && a.hasOther(key) {
 			continue
 		}
-		transit.AddSum(&t.inTransit)
+		transit[key.kind].AddSum(&t.inTransit)
 		a.report.Totals = append(a.report.Totals, Total{
-			Ledger: key.ledger, Currency: key.currency, Accounts: t.accounts, Moving: moving[key.ledger],
+			Ledger: key.ledger, Currency: key.currency, Kind: key.kind, Accounts: t.accounts, Moving: moving[key.ledger],
 			Balances: a.amount(key.ledger, "balances", &t.balances), InTransit: a.amount(key.ledger, "money in transit", &t.inTransit),
 		})
 	}
-	a.report.InTransit = a.amount("", "all money in transit", &transit)
+	whole, exact := &transit[money.Whole], &transit[money.Exact]
+	if whole.Sign() == 0 {
+		whole, exact = exact, whole
+	}
+	a.report.InTransit = a.amount("", "all money in transit", whole)
+	a.report.OtherInTransit = a.amount("", "all money in transit", exact)
 	slices.SortFunc(a.report.Totals, func(x, y Total) int {
-		return strings.Compare(x.Ledger+"\x00"+x.Currency, y.Ledger+"\x00"+y.Currency)
+		return cmp.Or(strings.Compare(x.Ledger, y.Ledger), strings.Compare(x.Currency, y.Currency), cmp.Compare(x.Kind, y.Kind))
 	})
 	return nil
+}
+
+// countOdd counts the documents whose balance is no exact number, and so of no kind, with the other accounts of
+// their ledger and currency.
+func (a *auditor) countOdd() {
+	for key, n := range a.odd {
+		exact := totalKey{key.ledger, key.currency, money.Exact}
+		if whole := a.totals[key]; a.totals[exact] != nil && (whole == nil || whole.accounts == 0) {
+			key = exact
+		}
+		a.totalOf(key.ledger, key.currency, key.kind).accounts += n
+	}
 }
 
 // amount returns a sum as an amount, which has 34 digits at most.
@@ -113,27 +138,29 @@ func (a *auditor) hasOther(key totalKey) bool {
 // instead: of several clusters, none of which moved.
 func (a *auditor) compare(expected []Expectation) (doubtful []Finding) {
 	for _, e := range expected {
-		var sum, balances, transit money.Sum
+		var sums [2]kindSums // by kind
 		away, moving := false, false
 		for _, told := range a.report.Totals {
 			if len(e.Ledgers) > 0 && !slices.Contains(e.Ledgers, told.Ledger) {
 				continue
 			}
 			away, moving = away || a.isAway(told.Ledger), moving || told.Moving
-			if told.Currency != e.Currency {
-				continue
+			if told.Currency == e.Currency {
+				sums[told.Kind].add(a.totals[totalKey{told.Ledger, told.Currency, told.Kind}])
 			}
-			t := a.totals[totalKey{told.Ledger, told.Currency}]
-			balances.AddSum(&t.balances)
-			transit.AddSum(&t.inTransit)
 		}
-		sum.AddSum(&balances)
-		sum.AddSum(&transit)
+		s := &sums[e.Sum.Kind()]
+		if other := &sums[1-e.Sum.Kind()]; !s.there && other.there {
+			s = other // a sum of units may be too large for any, and none may be meant by 0
+		}
+		var sum money.Sum
+		sum.AddSum(&s.balances)
+		sum.AddSum(&s.transit)
 		sum.Sub(e.Sum)
 		if sum.Sign() == 0 || moving {
 			continue
 		}
-		f := e.unmet(&balances, &transit, &sum)
+		f := e.unmet(&s.balances, &s.transit, &sum)
 		if away {
 			doubtful = append(doubtful, f)
 		} else {
@@ -141,6 +168,18 @@ func (a *auditor) compare(expected []Expectation) (doubtful []Finding) {
 		}
 	}
 	return doubtful
+}
+
+// kindSums are the sums of one kind of amounts over several ledgers.
+type kindSums struct {
+	balances, transit money.Sum
+	there             bool // there is an account, or money in transit
+}
+
+func (s *kindSums) add(t *total) {
+	s.balances.AddSum(&t.balances)
+	s.transit.AddSum(&t.inTransit)
+	s.there = s.there || t.accounts > 0 || t.inTransit.Sign() != 0
 }
 
 func (a *auditor) isAway(ledger string) bool {

@@ -223,6 +223,10 @@ func (e *Engine) step(r *run) {
 		if r.until == protocol.Committed && x.State() == protocol.Committed {
 			r.answer(nil)
 		}
+		if mongostore.Disconnected(r.work.Cause) { // for good: what is stored is for recovery to finish
+			e.end(r, r.gaveUp())
+			return
+		}
 		if e.ask(r, operations) {
 			return
 		}
@@ -314,9 +318,9 @@ func (e *Engine) letPass(r *run) {
 	}
 }
 
-// gaveUp returns the error of an execution that ends without a claim.
+// gaveUp returns the error of an execution that ends before its transfer has.
 func (r *run) gaveUp() error {
-	if r.execution.ClaimInDoubt() {
+	if r.execution.Claimed() || r.execution.ClaimInDoubt() {
 		return ErrUnfinished
 	}
 	return ErrNothingSent

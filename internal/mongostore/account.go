@@ -163,6 +163,9 @@ func (s *Store) facts(w *Work, p *party, document bson.Raw) protocol.Facts {
 	if document.Lookup(s.fields.Pending).Type == bson.TypeArray {
 		facts.Kind, facts.Funds, facts.Room = false, true, true // a path into an array means something else
 	}
+	if p.unlike = ""; !facts.Kind {
+		p.unlike = s.unlike(p, document)
+	}
 	return facts
 }
 
@@ -227,13 +230,16 @@ func (s *Store) decodeAccount(document bson.Raw) (Account, error) {
 	if err != nil {
 		return Account{}, err
 	}
+	if why := s.fields.inexact(document); why != "" {
+		return Account{}, errors.New(why)
+	}
 	balance, err := money.FromBSON(document.Lookup(s.fields.Balance))
 	if err != nil {
-		return Account{}, fmt.Errorf("balance: %w", err)
+		return Account{}, err
 	}
 	f := s.fields.floor(document)
 	if f.odd {
-		return Account{}, errors.New("the floor is neither an exact number nor MinKey")
+		return Account{}, errors.New(s.fields.oddFloor(f))
 	}
 	a := Account{
 		ID: id, Balance: balance, Floor: f.amount, NoFloor: f.none, Closed: s.fields.closed(document),

@@ -130,7 +130,7 @@ func (c *change) documents() int { return len(c.requests) }
 func (c *change) size() int {
 	size := 512 + (MaxIDBytes+16)*len(c.requests)
 	if c.requests[0].Op.To == protocol.Rollback {
-		size += 1 << 10 // why
+		size += 2 << 10 // why
 	}
 	return size
 }

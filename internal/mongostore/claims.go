@@ -272,5 +272,7 @@ func (w *Work) failure(refusal protocol.Refusal) Failure {
 	if w.Describe != nil {
 		f.Message = w.Describe(refusal)
 	}
+	others, _ := w.others(refusal)
+	f.Detail, f.Others = w.detail(refusal), int64(others)
 	return f
 }

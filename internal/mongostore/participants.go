@@ -40,6 +40,11 @@ func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Colle
 	if deciding {
 		judgeRequirements(ctx, requests, from)
 	}
+	for _, r := range requests {
+		if r.Answer.Result == protocol.Applied {
+			r.party().note(r.Answer.Facts)
+		}
+	}
 }
 
 // find reads the requests' participants, which are of one ledger. Where it fails, those

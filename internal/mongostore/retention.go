@@ -51,6 +51,7 @@ type retention struct {
 type usedRetention struct {
 	Milliseconds int64     `bson:"_id"`
 	Since        time.Time `bson:"since"`
+	Owing        time.Time `bson:"owing,omitempty"` // see declaration
 }
 
 func newRetention(after time.Duration, transfers *mongo.Collection) *retention {
@@ -77,7 +78,11 @@ func (s *Store) declare(ctx context.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, CommandLimit)
 	defer cancel()
-	v := updateAll(limited, r.commands, []declaration{{r.after, now}}).verdicts[0]
+	owing, err := s.oldestOwing(limited)
+	if err != nil {
+		return err
+	}
+	v := updateAll(limited, r.commands, []declaration{{r.after, now, owing}}).verdicts[0]
 	switch {
 	case v.result == protocol.Applied:
 		r.declared.Store(true)
@@ -92,9 +97,13 @@ func (s *Store) declare(ctx context.Context) error {
 
 // declaration is the write of a retention. It counts, because a write that changes nothing is acknowledged without asking anybody: a
 // cut-off old primary might say that it is stored already.
+//
+// What was committed before the first use, and finished by then, is never purged. What was not finished may be finished by
+// whoever uses the retention, and so purged: owing is when the oldest of those was committed, zero if there were none.
 type declaration struct {
 	after time.Duration
 	since time.Time
+	owing time.Time
 }
 
 func (d declaration) write(m *message) {
@@ -104,6 +113,9 @@ func (d declaration) write(m *message) {
 	m.begin("u")
 	m.begin("$setOnInsert")
 	m.date("since", d.since)
+	if !d.owing.IsZero() {
+		m.date("owing", d.owing)
+	}
 	m.end()
 	m.begin("$inc")
 	m.number("coordinators", 1)

@@ -251,9 +251,11 @@ type party struct {
 	effect  *effect // nil: it is a leg
 	marker  string  // the path of the transfer's marker
 	id      bson.RawValue
-	floor   floor          // as last read
-	balance *bson.RawValue // as last read by a look
-	garbled bool           // the latest look has shown no map of markers where one is to be removed
+	floor   floor           // as last read
+	balance *bson.RawValue  // as last read by a look
+	garbled bool            // the latest look has shown no map of markers where one is to be removed
+	refusal protocol.Reason // that the latest read has shown; 0: none
+	unlike  string          // why its document is not one for the amount, as last read; "": it is one
 
 	// What a refusal is told with: see Evidence.
 	currency *string

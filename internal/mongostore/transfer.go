@@ -131,6 +131,8 @@ type Failure struct {
 	Ledger  string `bson:"ledger"`
 	Account string `bson:"account"`
 	Message string `bson:"message"`
+	Detail  string `bson:"detail,omitempty"` // what the message leaves open
+	Others  int64  `bson:"others,omitempty"` // participants that would have been refused as well
 }
 
 // encode writes a new transfer down, as the tags of its type say.
@@ -208,6 +210,12 @@ func (f Failure) write(m *message, field string) {
 	m.text("ledger", f.Ledger)
 	m.text("account", f.Account)
 	m.text("message", f.Message)
+	if f.Detail != "" {
+		m.text("detail", f.Detail)
+	}
+	if f.Others > 0 {
+		m.number("others", f.Others)
+	}
 	m.end()
 }
 

@@ -1,0 +1,105 @@
+package transfer_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+)
+
+// quickly is less than any of the times after which a call is given up, also on a machine that others keep busy.
+const quickly = 4 * time.Second
+
+// Whoever calls a method whose client was disconnected is told so at once, and not after the time for which a server
+// that is away is waited for: the client never comes back.
+func TestDisconnectedClient(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	for name, call := range verbs() {
+		for _, used := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI()))
+				require.NoError(t, err)
+				c := b.coordinator(client.Database(b.db.Name()))
+				if used {
+					_, err := c.Transfer(t.Context(), move("used "+name, "a", "b", 1))
+					require.NoError(t, err)
+				}
+				require.NoError(t, client.Disconnect(t.Context()))
+				begun := time.Now()
+				err = call(t.Context(), c)
+				require.ErrorIs(t, err, mongo.ErrClientDisconnected)
+				if name != "Coordinator.Wait" { // for what another process does
+					require.NotErrorIs(t, err, transfer.ErrInDoubt, "nothing was sent")
+				}
+				require.Less(t, time.Since(begun), quickly)
+			})
+		}
+	}
+}
+
+// disconnecting returns a coordinator whose client is disconnected once it has got the answer to its n-th command of a kind.
+func (b *bank) disconnecting(command string, n int64) *transfer.Coordinator {
+	b.t.Helper()
+	var client *mongo.Client
+	var seen atomic.Int64
+	monitor := &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+		if e.CommandName == command && seen.Add(1) == n {
+			now, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = client.Disconnect(now)
+		}
+	}}
+	var err error
+	client, err = mongo.Connect(options.Client().ApplyURI(mongotest.URI()).SetMonitor(monitor))
+	require.NoError(b.t, err)
+	return b.coordinator(client.Database(b.db.Name()))
+}
+
+// A transfer whose client is disconnected in the middle is in doubt, which is told at once; another process finishes
+// it. A hold, a submitted transfer and what is committed are no different.
+func TestDisconnectedInTheMiddle(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		command string
+		n       int64
+	}{
+		"after the claim": {"insert", 1}, "after the prepares": {"update", 1},
+		"after the commit": {"update", 2}, "before the finish": {"update", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100, 0)
+			c := b.disconnecting(row.command, row.n)
+			begun := time.Now()
+			_, err := c.Transfer(t.Context(), move("t", "a", "b", 60))
+			require.ErrorIs(t, err, transfer.ErrInDoubt)
+			require.ErrorIs(t, err, mongo.ErrClientDisconnected)
+			require.Less(t, time.Since(begun), quickly)
+			require.NoError(t, c.Close(t.Context()), "nothing goes on in the background")
+			b.recoverAll()
+			b.audit(initial(100, 0))
+		})
+	}
+}
+
+// A worker whose client is disconnected ends, and says why: it would look in vain for ever.
+func TestDisconnectedWorker(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	c := b.disconnecting("find", 5)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.ErrorIs(t, c.Run(ctx), mongo.ErrClientDisconnected)
+	require.NoError(t, ctx.Err())
+	b.audit(initial(100, 0))
+}
