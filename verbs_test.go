@@ -13,8 +13,8 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// verb is a call of a public method, with what is well formed.
-type verb func(ctx context.Context, c *transfer.Coordinator) error
+// method is a call of a public method, with what is well formed.
+type method func(ctx context.Context, c *transfer.Coordinator) error
 
 // first returns the error of the first that a sequence yields.
 func first[T any](all iter.Seq2[T, error]) error {
@@ -25,8 +25,8 @@ func first[T any](all iter.Seq2[T, error]) error {
 }
 
 // verbs are calls of all public methods that talk to a server, by the names of Coordinator and Ledger.
-func verbs() map[string]verb {
-	ofLedger := func(do func(ctx context.Context, l *transfer.Ledger) error) verb {
+func verbs() map[string]method {
+	ofLedger := func(do func(ctx context.Context, l *transfer.Ledger) error) method {
 		return func(ctx context.Context, c *transfer.Coordinator) error {
 			l, err := c.Ledger("")
 			if err != nil {
@@ -35,7 +35,7 @@ func verbs() map[string]verb {
 			return do(ctx, l)
 		}
 	}
-	return map[string]verb{
+	return map[string]method{
 		"Coordinator.Setup": func(ctx context.Context, c *transfer.Coordinator) error { return c.Setup(ctx) },
 		"Coordinator.Transfer": func(ctx context.Context, c *transfer.Coordinator) error {
 			_, err := c.Transfer(ctx, move("new", "a", "b", 1))
