@@ -34,10 +34,45 @@ func (v *guarded) wrongPassword() {
 			require.NotErrorIs(v.t, err, transfer.ErrInDoubt, what.name)
 		}
 	}
+	v.wrongElsewhere(user)
 	v.finish()
 	n, err := v.root.Collection("transfers").CountDocuments(v.t.Context(), bson.D{})
 	require.NoError(v.t, err)
 	require.EqualValues(v.t, 2, n, "the first one, and what the worker should have run")
+}
+
+// wrongElsewhere requires that a wrong password on one of two clusters is told at once, and
+// that the other one can be used meanwhile.
+func (v *guarded) wrongElsewhere(user string) {
+	t := v.t
+	right := v.server.Client(t, "bank", user, "secret").Database("bank")
+	wrong := v.server.Client(t, "bank", user, "wrong").Database("bank")
+	c := v.over(right, transfer.WithLedger("savings", wrong.Collection("savings")), transfer.WithStallThreshold(0))
+	across := verb{"across", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+		_, err := c.Transfer(ctx, transfer.Request{ID: id, Legs: []transfer.Leg{
+			{Account: "rich", Amount: transfer.Units(-1)}, {Ledger: "savings", Account: "piggy", Amount: transfer.Units(1)},
+		}})
+		return err
+	}}
+	err := v.timed(across, c, "across")
+	require.ErrorIs(t, err, transfer.ErrUnauthorized)
+	require.NotErrorIs(t, err, transfer.ErrInDoubt)
+
+	granted := v.over(v.root, transfer.WithLedger("savings", v.server.Root(t).Database("bank").Collection("savings")))
+	_, err = granted.Submit(t.Context(), transfer.Request{ID: "stalled", Legs: []transfer.Leg{
+		{Account: "rich", Amount: transfer.Units(-1)}, {Ledger: "savings", Account: "piggy", Amount: transfer.Units(1)},
+	}})
+	require.NoError(t, err)
+	set := bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "Preparing"}, {Key: "epoch", Value: int64(1)}}}}
+	_, err = v.root.Collection("transfers").UpdateByID(t.Context(), "stalled", set)
+	require.NoError(t, err)
+	err = v.timed(verbNamed("recover"), c, "")
+	require.ErrorIs(t, err, transfer.ErrUnauthorized)
+	require.NotContains(t, err.Error(), "reached")
+	_, err = granted.Cancel(t.Context(), "stalled", "by the test")
+	require.NoError(t, err)
+	_, err = v.root.Collection("transfers").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: "stalled"}})
+	require.NoError(t, err)
 }
 
 // revoker revokes rights just before one of a client's commands is sent.
@@ -96,7 +131,7 @@ func (r *revoker) what() *right {
 // withOrders returns a role that may change orders, too, and keep a second ledger.
 func withOrders(r role) role {
 	for _, collection := range []string{"orders", "savings"} {
-		p := privilege{Actions: []string{"find", "insert", "update"}}
+		p := privilege{Actions: []string{"find", "update"}}
 		p.Resource.DB, p.Resource.Collection = "bank", collection
 		r.Privileges = append(slices.Clone(r.Privileges), p)
 	}
@@ -248,13 +283,27 @@ func (v *guarded) askedAgain() {
 		require.ErrorIs(t, err, transfer.ErrInDoubt)
 		require.Less(t, time.Since(begun), promptly)
 	}
+	_, err = c.Hold(t.Context(), oneUnit("hold again"), time.Hour)
+	require.ErrorIs(t, err, transfer.ErrUnauthorized)
+	require.NoError(t, v.stuckFor("hold again"))
+	begun := time.Now()
+	report, err := v.over(db, transfer.WithStallThreshold(0)).Recover(t.Context())
+	require.ErrorIs(t, err, transfer.ErrUnauthorized, "not all was done")
+	require.Less(t, time.Since(begun), promptly)
+	require.Equal(t, 1, report.Stuck)
 	v.audit()
 	v.grant(user, full)
-	begun := time.Now()
+	begun = time.Now()
 	rec, err := c.Transfer(t.Context(), oneUnit("again"))
 	require.NoError(t, err)
 	require.Less(t, time.Since(begun), promptly)
 	require.Nil(t, rec.Stuck)
+	rec, err = c.Hold(t.Context(), oneUnit("hold again"), time.Hour)
+	require.NoError(t, err)
+	require.Nil(t, rec.Stuck)
+	rec, err = c.Get(t.Context(), "hold again")
+	require.NoError(t, err)
+	require.Nil(t, rec.Stuck, "what is held is not stuck")
 	v.finish()
 }
 

@@ -79,7 +79,7 @@ func send(ctx context.Context, c *mongo.Collection, command *message, right stri
 		noConnection topology.WaitQueueTimeoutError
 	)
 	result := protocol.Unknown
-	if errors.As(err, &notSelected) || errors.As(err, &noConnection) || unauthenticated(err) || Disconnected(err) {
+	if errors.As(err, &notSelected) || errors.As(err, &noConnection) || unconnected(err) || Disconnected(err) {
 		result = protocol.NotSent
 	}
 	if ctx.Err() != nil && commandCode(err) == 0 {

@@ -171,6 +171,10 @@ func (s *Store) Initiated(ctx context.Context, recent time.Duration, without ...
 	}
 }
 
+// maxConnects is how often a list is begun again because another connection has failed. The
+// next one tells why.
+const maxConnects = 6
+
 // list yields transfers page by page. After a document that can't be read the rest follows; any other error ends it. A limit, where
 // positive, is that of each command.
 func (s *Store) list(
@@ -180,6 +184,9 @@ func (s *Store) list(
 		ctx := detached(ctx)
 		begun, cancel := withLimit(ctx, limit)
 		cursor, err := s.majority.Find(begun, filter, find.SetAllowDiskUse(true))
+		for n := 0; cleared(err) && n < maxConnects && rest(begun, tick<<n) == nil; n++ {
+			cursor, err = s.majority.Find(begun, filter, find)
+		}
 		cancel()
 		if err != nil {
 			yield(Transfer{}, told(err, rightFind, namespaceOf(s.majority)))

@@ -7,6 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/auth"
 )
 
@@ -44,11 +45,19 @@ func (e *ServerError) Missing() string {
 	return "the user has no right to " + e.Action + " on " + e.Namespace
 }
 
-// unauthenticated reports whether a connection was refused in its handshake, so that the
-// command was never sent.
-func unauthenticated(err error) bool {
+// unconnected reports whether no connection could be had for a command, so that it was never
+// sent: it was refused in its handshake, as with a wrong password, or given up because
+// another one was.
+func unconnected(err error) bool {
 	var handshake *auth.Error
-	return errors.As(err, &handshake)
+	return errors.As(err, &handshake) || cleared(err)
+}
+
+// cleared reports whether an error says that another connection has failed, and not why: a
+// look at why is worth while.
+func cleared(err error) bool {
+	var pool driver.RetryablePoolError
+	return errors.As(err, &pool)
 }
 
 // findOne reads one document.
