@@ -134,7 +134,7 @@ func hello(ctx context.Context, c *mongo.Collection) (helloAnswer, error) {
 	var answer helloAnswer
 	command := bson.D{{Key: "hello", Value: 1}}
 	err := c.Database().RunCommand(ctx, command, options.RunCmd().SetReadPreference(readpref.Primary())).Decode(&answer)
-	return answer, err
+	return answer, told(err, "hello", c.Database().Name())
 }
 
 // supported refuses servers without majority writes or too old ones.
