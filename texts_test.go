@@ -375,6 +375,42 @@ func TestDoubtIsDiscreet(t *testing.T) {
 	}
 }
 
+// Where a cluster is away that a transfer needs, the error names the transfer once, whoever
+// passes it on, and says what is away.
+func TestErrorsOfWhatIsAway(t *testing.T) {
+	t.Parallel()
+	k := newTalker(t)
+	k.insert("far", bson.M{"_id": "z", "balance": int64(0)})
+	near := k.coordinator(k.db, transfer.WithLedger("far", k.db.Collection("far")))
+	req := transfer.Request{ID: "t", Legs: []transfer.Leg{
+		{Account: "a", Amount: transfer.Units(-telltaleAmount)}, {Ledger: "far", Account: "z", Amount: transfer.Units(telltaleAmount)},
+	}}
+	_, err := near.Hold(t.Context(), req, time.Hour)
+	require.NoError(t, err)
+	away := k.through(options.Client().SetDialer(&wire{dead: true}).SetServerSelectionTimeout(200 * time.Millisecond))
+	c := k.coordinator(k.db, transfer.WithLedger("far", away.Collection("far")), transfer.WithLogger(slog.New(k.log)))
+	other := req
+	other.ID = "u"
+	for name, call := range map[string]func(ctx context.Context) error{
+		"transfer": func(ctx context.Context) error { _, err := c.Transfer(ctx, other); return about("t", err) },
+		"hold":     func(ctx context.Context) error { _, err := c.Hold(ctx, req, time.Hour); return about("t", err) },
+		"post":     func(ctx context.Context) error { _, err := c.Post(ctx, "t"); return err },
+		"void":     func(ctx context.Context) error { _, err := c.Void(ctx, "t"); return err },
+		"cancel":   func(ctx context.Context) error { _, err := c.Cancel(ctx, "t", ""); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		err := call(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded, name)
+		require.ErrorContains(t, err, "can't be reached", name)
+		requireDiscreet(t, err.Error(), "t")
+	}
+	k.requireDiscreetLog()
+	_, err = near.Void(t.Context(), "t")
+	require.NoError(t, err)
+	k.audit(initial(telltaleBalance, telltaleBalance, 0))
+}
+
 // Whatever IDs look like, the errors about them are short, and in one line.
 func TestErrorsOfLongIDs(t *testing.T) {
 	t.Parallel()
