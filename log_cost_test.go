@@ -11,7 +11,7 @@ func TestLinesThatNobodyWantsCostNothing(t *testing.T) {
 	c := unconnected(t)
 	ctx := t.Context()
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		rec, err := Record{ID: "t", State: StateFail}, error(ErrExpired)
+		rec, err := Record{ID: "t", State: StateFail}, ErrExpired
 		line := c.lineOf(ctx, "transfer", rec.ID)
 		defer func() { line.end(ctx, &rec, err) }()
 	}))
