@@ -20,13 +20,28 @@ func about(subject string, err error) error {
 	return &aboutError{subject, without(subject, err)}
 }
 
-// without returns an error without the subject that it begins with.
+// without returns an error that doesn't name the subject, neither at its beginning nor at
+// that of its cause.
 func without(subject string, err error) error {
-	if named, is := err.(*aboutError); is && named.subject == subject { // deeper down it says something else
-		return named.err
+	switch e := any(err).(type) { // not what it wraps: that has a text around it
+	case *aboutError:
+		if e.subject == subject {
+			return e.err
+		}
+	case *causedError:
+		return &causedError{without(subject, e.err), without(subject, e.cause)}
 	}
 	return err
 }
+
+// causedError is an error with its cause.
+type causedError struct{ err, cause error }
+
+// Error tells both.
+func (e *causedError) Error() string { return e.err.Error() + ": " + e.cause.Error() }
+
+// Unwrap returns both.
+func (e *causedError) Unwrap() []error { return []error{e.err, e.cause} }
 
 // aboutTransfer says that an error is about a transfer.
 func aboutTransfer(id string, err error) error { return about("transfer "+words.Quote(id), err) }

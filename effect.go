@@ -98,7 +98,7 @@ func (c *Coordinator) effectFields(document, verb string, fields bson.D) (bson.R
 	raw, err := bson.Marshal(ordered(fields, maxMetadataDepth))
 	switch {
 	case err != nil:
-		return nil, invalid("the effect on %s: %w", document, err)
+		return nil, invalid("the effect on %s: %w", document, mongostore.Unencoded(err))
 	case len(raw) > maxEffectBytes:
 		return nil, invalid("what the effect on %s %s has %d bytes, more than %d", document, verb, len(raw), maxEffectBytes)
 	}

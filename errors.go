@@ -213,7 +213,7 @@ func because(err, cause error) error {
 	if err == nil || errors.Is(cause, err) {
 		return cause
 	}
-	return fmt.Errorf("%w: %w", err, cause)
+	return &causedError{err, cause}
 }
 
 func invalid(format string, args ...any) error {

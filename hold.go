@@ -78,7 +78,7 @@ func (c *Coordinator) Post(ctx context.Context, id string, opts ...PostOption) (
 		}
 		opt(&p)
 	}
-	return c.decide(ctx, "post", id, func(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
+	return c.decide(ctx, id, func(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
 		return c.post(ctx, stored, p)
 	})
 }
@@ -125,7 +125,8 @@ func (c *Coordinator) unheld(ctx context.Context, stored mongostore.Transfer) (R
 	if err != nil || !found || again.Held || again.State != protocol.Preparing {
 		return Record{}, false, err
 	}
-	return recordOf(again), true, aboutTransfer(stored.ID, fmt.Errorf("%w: not everything is prepared yet (ask for the hold again)", ErrNotHeld))
+	err = fmt.Errorf("%w: not everything is prepared yet (ask for the hold again)", ErrNotHeld)
+	return recordOf(again), true, aboutTransfer(stored.ID, err)
 }
 
 // unheldError returns why a failed hold can't be posted.
@@ -194,7 +195,7 @@ func equalParts(a, b *money.Amount) bool {
 func (c *Coordinator) Void(ctx context.Context, id string) (rec Record, err error) {
 	line := c.lineOf(ctx, "void", id)
 	defer func() { line.end(ctx, &rec, err) }()
-	return c.decide(ctx, "void", id, func(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
+	return c.decide(ctx, id, func(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
 		if !stored.Hold {
 			return recordOf(stored), true, aboutTransfer(stored.ID, fmt.Errorf("%w: it is no hold", ErrNotHeld))
 		}
@@ -204,7 +205,7 @@ func (c *Coordinator) Void(ctx context.Context, id string) (rec Record, err erro
 
 // decide looks at a transfer and tries what a verb wants of it, again and again, until something can be told.
 func (c *Coordinator) decide(
-	ctx context.Context, verb, id string, once func(context.Context, mongostore.Transfer) (Record, bool, error),
+	ctx context.Context, id string, once func(context.Context, mongostore.Transfer) (Record, bool, error),
 ) (Record, error) {
 	if err := mongostore.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
@@ -217,7 +218,7 @@ func (c *Coordinator) decide(
 		last Record // as it stood when it was tried
 	)
 	for n := 1; ; n++ {
-		rec, told, err := c.decideOnce(ctx, verb, id, &last, once)
+		rec, told, err := c.decideOnce(ctx, id, &last, once)
 		if told {
 			return rec, err
 		}
@@ -233,7 +234,7 @@ func (c *Coordinator) decide(
 
 // decideOnce looks at a transfer and tries once. It reports false where another look is due.
 func (c *Coordinator) decideOnce(
-	ctx context.Context, verb, id string, last *Record, once func(context.Context, mongostore.Transfer) (Record, bool, error),
+	ctx context.Context, id string, last *Record, once func(context.Context, mongostore.Transfer) (Record, bool, error),
 ) (Record, bool, error) {
 	stored, found, err := c.look(ctx, id)
 	switch {

@@ -35,7 +35,7 @@ func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
 	raw, err := bson.Marshal(ordered(metadata, maxMetadataDepth))
 	switch {
 	case err != nil:
-		return nil, invalid("metadata: %w", err)
+		return nil, invalid("metadata: %w", mongostore.Unencoded(err))
 	case len(raw) > maxMetadataBytes:
 		return nil, invalid("the metadata has %d bytes, more than %d", len(raw), maxMetadataBytes)
 	}

@@ -28,7 +28,7 @@ func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (rec Record
 	if len(reason) > maxReasonBytes || !utf8.ValidString(reason) {
 		return Record{}, invalid("a reason has at most %d bytes of UTF-8", maxReasonBytes)
 	}
-	return c.decide(ctx, "cancel", id, func(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
+	return c.decide(ctx, id, func(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
 		return c.withdraw(ctx, stored, protocol.Cancelled, reason)
 	})
 }

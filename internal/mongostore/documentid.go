@@ -20,7 +20,7 @@ const maxDocumentIDBytes = 1024
 func EncodeDocumentID(id any) (bson.RawValue, error) {
 	kind, data, err := bson.MarshalValue(id)
 	if err != nil {
-		return bson.RawValue{}, err
+		return bson.RawValue{}, Unencoded(err)
 	}
 	if len(data) > maxDocumentIDBytes {
 		return bson.RawValue{}, fmt.Errorf("the document's ID has %d bytes, more than %d", len(data), maxDocumentIDBytes)

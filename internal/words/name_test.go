@@ -24,7 +24,7 @@ func TestNamesAreShort(t *testing.T) {
 				assert.True(t, utf8.ValidString(text), "%q", name)
 			}
 			assert.NotContains(t, Quote(name), "\n")
-			assert.True(t, strings.IndexFunc(Quote(name), unicode.IsControl) < 0, "%q", name)
+			assert.False(t, strings.ContainsFunc(Quote(name), unicode.IsControl), "%q", name)
 		}
 		if long := strings.Repeat(unit, 200); unit != "\xff" {
 			assert.NotEqual(t, Quote("a"+long), Quote("b"+long))
