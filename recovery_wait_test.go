@@ -178,7 +178,7 @@ func TestRecoverDoesNotWaitForWhatIsStuck(t *testing.T) {
 	b.audit(initial(100, 0, 0))
 }
 
-// More than is noted at once is waited for all the same.
+// More than is noted at once is waited for all the same, also beyond what can't be read.
 func TestRecoverUntilFinishedNotesByPortions(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 1000, 0)
@@ -186,10 +186,20 @@ func TestRecoverUntilFinishedNotesByPortions(t *testing.T) {
 		b.stallAt(fmt.Sprint("t", i), 3, lost, 10)
 		b.silence(fmt.Sprint("t", i), map[bool]time.Duration{true: time.Hour}[i < 2]) // the others are young
 	}
+	odd := []string{"odd1", "odd2"} // before the others
+	for _, id := range odd {
+		b.insert("transfers", bson.D{
+			{Key: "_id", Value: id}, {Key: "open", Value: true}, {Key: "state", Value: "Preparing"},
+			{Key: "legs", Value: "none"}, {Key: "lastModified", Value: time.Unix(0, 0)},
+		})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	c := b.coordinator(b.db, transfer.WithStallThreshold(2*time.Second))
-	report, err := c.RecoverNoting(t.Context(), 2)
+	report, err := c.RecoverNoting(ctx, 2)
 	require.NoError(t, err)
-	require.Equal(t, transfer.RecoveryReport{Found: 5, Succeeded: 5}, report)
+	require.Equal(t, transfer.RecoveryReport{Found: 7, Succeeded: 5, Stuck: 2}, report)
+	b.remove("transfers", odd...)
 	require.Zero(t, b.unfinished())
 	b.audit(initial(1000, 0))
 }

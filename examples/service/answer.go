@@ -68,6 +68,9 @@ type errorJSON struct {
 	Transfer *transferJSON `json:"transfer,omitempty"`
 }
 
+// errStarting is for a process that is not ready yet.
+var errStarting = &httpError{http.StatusServiceUnavailable, "starting", errors.New("the service is starting")}
+
 // httpError is an error with the status that it is answered with.
 type httpError struct {
 	status int
@@ -100,6 +103,7 @@ func statusOf(err error) (*httpError, bool) {
 		{http.StatusConflict, "idConflict", transfer.ErrIDConflict},
 		{http.StatusConflict, "accountExists", transfer.ErrAccountExists},
 		{http.StatusConflict, "alreadyCommitted", transfer.ErrAlreadyCommitted},
+		{http.StatusConflict, "notHeld", transfer.ErrNotHeld},
 	} {
 		if errors.Is(err, row.cause) {
 			return &httpError{row.status, row.code, err}, true
@@ -112,7 +116,8 @@ func statusOf(err error) (*httpError, bool) {
 // whenever it is asked for. Anything else is an error like all others.
 func (h *handler) refuse(w http.ResponseWriter, rec transfer.Record, err error) {
 	var refused *transfer.RefusedError
-	if rec.Failure == nil || !errors.As(err, &refused) && !errors.Is(err, transfer.ErrCancelled) {
+	failed := errors.As(err, &refused) || errors.Is(err, transfer.ErrCancelled) || errors.Is(err, transfer.ErrExpired)
+	if rec.Failure == nil || !failed {
 		h.fail(w, err)
 		return
 	}

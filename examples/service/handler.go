@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongotransfer/transfer"
@@ -23,39 +24,70 @@ const (
 	defaultReason = "cancelled by request"
 )
 
+// What a process is at.
+const (
+	starting int32 = iota
+	serving
+	stopping
+)
+
 // handler answers the requests.
 type handler struct {
 	coord *transfer.Coordinator
 	log   *slog.Logger
+	phase atomic.Int32
+	mux   *http.ServeMux
 }
 
 // newHandler returns the routes.
-func newHandler(coord *transfer.Coordinator, log *slog.Logger) http.Handler {
-	h := &handler{coord, log}
+func newHandler(coord *transfer.Coordinator, log *slog.Logger) *handler {
 	mux := http.NewServeMux()
+	h := &handler{coord: coord, log: log, mux: mux}
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	mux.HandleFunc("GET /readyz", h.ready)
 	mux.HandleFunc("POST /accounts", h.openAccount)
 	mux.HandleFunc("GET /accounts/{id}", h.getAccount)
 	mux.HandleFunc("POST /transfers", h.transfer)
 	mux.HandleFunc("GET /transfers/{id}", h.getTransfer)
 	mux.HandleFunc("POST /transfers/{id}/cancel", h.cancel)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
-		defer cancel()
-		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit)
-		mux.ServeHTTP(w, r.WithContext(ctx))
-	})
+	mux.HandleFunc("POST /transfers/{id}/post", h.post)
+	mux.HandleFunc("POST /transfers/{id}/void", h.void)
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.phase.Load() == starting && r.URL.Path != "/livez" && r.URL.Path != "/readyz" {
+		h.fail(w, errStarting)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
+	defer cancel()
+	r.Body = http.MaxBytesReader(w, r.Body, bodyLimit)
+	h.mux.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// ready says whether requests should be sent here. It doesn't ask the database: when that is away it is away for all processes, and
+// they tell their clients so better than nobody does.
+func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
+	if h.phase.Load() != serving {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
 }
 
 func (h *handler) openAccount(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		ID      string          `json:"id"`
 		Balance transfer.Amount `json:"balance"`
+		NoFloor bool            `json:"noFloor"`
 	}
 	if err := decode(r, &body); err != nil {
 		h.fail(w, err)
 		return
 	}
-	opened, err := h.coord.OpenAccount(r.Context(), transfer.Account{ID: body.ID, Balance: body.Balance})
+	opened, err := h.coord.OpenAccount(r.Context(), transfer.Account{ID: body.ID, Balance: body.Balance, NoFloor: body.NoFloor})
 	if err != nil {
 		h.fail(w, err)
 		return
@@ -73,7 +105,7 @@ func (h *handler) getAccount(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, http.StatusOK, accountAnswer(account))
 }
 
-// transfer moves money, or leaves it to the worker if the request says not before when. Each answer is the same however often the
+// transfer moves money, or leaves it to the worker if the request says not before when, or holds it if it says for how long. Each answer is the same however often the
 // same thing is asked: the key is the transfer's ID.
 func (h *handler) transfer(w http.ResponseWriter, r *http.Request) {
 	key := r.Header.Get("Idempotency-Key")
@@ -87,15 +119,17 @@ func (h *handler) transfer(w http.ResponseWriter, r *http.Request) {
 		To        string          `json:"to"`
 		Amount    transfer.Amount `json:"amount"`
 		NotBefore time.Time       `json:"notBefore"`
+		HoldFor   string          `json:"holdFor"`
 	}
 	if err := decode(r, &body); err != nil {
 		h.fail(w, err)
 		return
 	}
 	request := transfer.Request{ID: key, From: body.From, To: body.To, Amount: body.Amount, NotBefore: body.NotBefore}
-	ask := h.coord.Transfer
-	if !body.NotBefore.IsZero() {
-		ask = h.coord.Submit
+	ask, err := h.verb(body.HoldFor, body.NotBefore)
+	if err != nil {
+		h.fail(w, err)
+		return
 	}
 	rec, err := ask(r.Context(), request)
 	if transfer.OutcomeOf(err) != transfer.Moved { // what is committed has moved, also where not all of it is in place
@@ -108,6 +142,25 @@ func (h *handler) transfer(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Location", "/transfers/"+url.PathEscape(rec.ID))
 	h.answer(w, status, transferAnswer(rec))
+}
+
+// verb returns what a request for a transfer asks for.
+func (h *handler) verb(
+	holdFor string, notBefore time.Time,
+) (func(context.Context, transfer.Request) (transfer.Record, error), error) {
+	switch {
+	case holdFor != "":
+		expiresIn, err := time.ParseDuration(holdFor)
+		if err != nil {
+			return nil, badRequest(fmt.Errorf("holdFor: %w", err))
+		}
+		return func(ctx context.Context, request transfer.Request) (transfer.Record, error) {
+			return h.coord.Hold(ctx, request, expiresIn)
+		}, nil
+	case !notBefore.IsZero():
+		return h.coord.Submit, nil
+	}
+	return h.coord.Transfer, nil
 }
 
 func (h *handler) getTransfer(w http.ResponseWriter, r *http.Request) {
@@ -132,6 +185,37 @@ func (h *handler) cancel(w http.ResponseWriter, r *http.Request) {
 		body.Reason = defaultReason
 	}
 	rec, err := h.coord.Cancel(r.Context(), r.PathValue("id"), body.Reason)
+	if err != nil {
+		h.fail(w, err)
+		return
+	}
+	h.answer(w, http.StatusOK, transferAnswer(rec))
+}
+
+// post takes what is held: all of it, or the amount that the body may name.
+func (h *handler) post(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Amount *transfer.Amount `json:"amount"`
+	}
+	if err := decode(r, &body); err != nil && !errors.Is(err, io.EOF) {
+		h.fail(w, err)
+		return
+	}
+	var part []transfer.PostOption
+	if body.Amount != nil {
+		part = append(part, transfer.PostAmount(*body.Amount))
+	}
+	rec, err := h.coord.Post(r.Context(), r.PathValue("id"), part...)
+	if err != nil {
+		h.refuse(w, rec, err)
+		return
+	}
+	h.answer(w, http.StatusOK, transferAnswer(rec))
+}
+
+// void gives back what is held.
+func (h *handler) void(w http.ResponseWriter, r *http.Request) {
+	rec, err := h.coord.Void(r.Context(), r.PathValue("id"))
 	if err != nil {
 		h.fail(w, err)
 		return

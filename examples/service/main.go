@@ -1,16 +1,20 @@
-// Command service is a small payments service over HTTP: accounts, and transfers under an idempotency key. It shows where the calls
-// of the library belong in a server: recovery at the start, a worker beside the handlers, and a shutdown that leaves nothing
-// half done. It has no authentication, and whoever opens an account says how much money is in it: it is an example.
+// Command service is a small payments service over HTTP: accounts, transfers under an idempotency key, and holds. It shows where
+// the calls of the library belong in a server: recovery at the start, a worker beside the handlers, probes, and a shutdown that leaves
+// nothing half done. Any number of these processes may run at once. It has no authentication, and whoever opens an account says
+// whether it may be overdrawn: it is an example.
 //
-// The environment variable MONGODB_URI names the MongoDB server and has to be set; ADDR is where the service listens,
-// localhost:8080 by default. With a server just for the occasion:
+// MONGODB_URI names the MongoDB server and has to be set. ADDR is where the service listens, localhost:8080 by default; DATABASE
+// is its database, payments by default; STALL_THRESHOLD is after how long without a sign of life another process takes a transfer
+// over, 30s by default. With a server just for the occasion:
 //
 //	go run ./internal/mongotest/withmongo go run ./examples/service
 //
-// Open two accounts, and look at one:
+// Open an account that stands for the world outside, from which money comes, and two others:
 //
-//	curl -i localhost:8080/accounts -d '{"id": "alice", "balance": 10000}'
-//	curl -i localhost:8080/accounts -d '{"id": "bob", "balance": 0}'
+//	curl -i localhost:8080/accounts -d '{"id": "world", "noFloor": true}'
+//	curl -i localhost:8080/accounts -d '{"id": "alice"}'
+//	curl -i localhost:8080/accounts -d '{"id": "bob"}'
+//	curl -i localhost:8080/transfers -H 'Idempotency-Key: deposit-1' -d '{"from": "world", "to": "alice", "amount": 10000}'
 //	curl -i localhost:8080/accounts/alice
 //
 // Move money. Say it again: the answer is the same, and the money moves once. The same key for something else is refused (409), and
@@ -29,10 +33,19 @@
 //	curl -i localhost:8080/transfers/rent/cancel -d '{"reason": "moved out"}'
 //	curl -i -X POST localhost:8080/transfers/order-17/cancel
 //
-// Amounts are whole units (6000) or decimals in quotes ("60.00"); an account keeps the kind that it was opened with.
+// Hold money, then take all or a part of it, or give it back. What nobody decides goes back when it expires:
+//
+//	curl -i localhost:8080/transfers -H 'Idempotency-Key: room-1' \
+//	  -d '{"from": "alice", "to": "bob", "amount": 300, "holdFor": "24h"}'
+//	curl -i localhost:8080/transfers/room-1/post -d '{"amount": 240}'
+//	curl -i -X POST localhost:8080/transfers/room-1/void
+//
+// Amounts are whole units (6000) or decimals in quotes ("60.00"); an account keeps the kind that it was opened with, by a
+// balance of "0.00" for decimals. /livez and /readyz are for the probes of Kubernetes: docs/operations.md tells how.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,11 +65,13 @@ import (
 )
 
 const (
-	defaultAddress = "localhost:8080"
-	databaseName   = "payments"
+	defaultAddress  = "localhost:8080"
+	defaultDatabase = "payments"
+	defaultStall    = 30 * time.Second
 
 	startLimit = 30 * time.Second // for the server to be reached and recovery to end
-	shutLimit  = 20 * time.Second // for all that is under way to end
+	shutLimit  = 12 * time.Second // for requests to end: longer than one may take
+	closeLimit = 10 * time.Second // for what goes on in the background to end
 	readLimit  = 5 * time.Second  // for a request to come in
 )
 
@@ -69,7 +84,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the process at once. The next start recovers what it leaves.
 	context.AfterFunc(ctx, stop)
-	err := run(ctx, os.Getenv("MONGODB_URI"), os.Getenv("ADDR"), log)
+	err := run(ctx, config{
+		uri: os.Getenv("MONGODB_URI"), address: os.Getenv("ADDR"),
+		database: os.Getenv("DATABASE"), stall: os.Getenv("STALL_THRESHOLD"),
+	}, log)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "service:", err)
@@ -77,57 +95,71 @@ func main() {
 	}
 }
 
+// config is what the environment says.
+type config struct{ uri, address, database, stall string }
+
 // run connects, listens, and serves until ctx ends.
-func run(ctx context.Context, uri, address string, log *slog.Logger) (err error) {
-	if uri == "" {
+func run(ctx context.Context, c config, log *slog.Logger) (err error) {
+	if c.uri == "" {
 		return errors.New(noURI)
 	}
-	if address == "" {
-		address = defaultAddress
+	stall := defaultStall
+	if c.stall != "" {
+		if stall, err = time.ParseDuration(c.stall); err != nil {
+			return fmt.Errorf("STALL_THRESHOLD: %w", err)
+		}
 	}
-	client, err := mongo.Connect(options.Client().ApplyURI(uri))
+	client, err := mongo.Connect(options.Client().ApplyURI(c.uri))
 	if err != nil {
 		return fmt.Errorf("MONGODB_URI: %w", err)
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutLimit)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
 		defer cancel()
 		err = errors.Join(err, client.Disconnect(ctx))
 	}()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cmp.Or(c.address, defaultAddress))
 	if err != nil {
 		return err
 	}
-	return serve(ctx, client.Database(databaseName), listener, log)
+	return serve(ctx, client.Database(cmp.Or(c.database, defaultDatabase)), stall, listener, log)
 }
 
-// serve starts the coordinator and answers requests until ctx ends. Then it takes no new requests, and finishes what it has begun.
-func serve(ctx context.Context, db *mongo.Database, listener net.Listener, log *slog.Logger) (err error) {
-	defer func() { _ = listener.Close() }() // The HTTP server has closed it already, if it came to that.
-	coord, err := transfer.NewCoordinator(db, transfer.WithLogger(log))
+// serve answers requests until ctx ends: probes at once, all others when the coordinator is ready. Then it takes no new requests,
+// finishes those that it has, stops the worker, and finishes what that has begun, in this order.
+func serve(ctx context.Context, db *mongo.Database, stall time.Duration, listener net.Listener, log *slog.Logger) (err error) {
+	coord, err := transfer.NewCoordinator(db, transfer.WithLogger(log), transfer.WithStallThreshold(stall))
 	if err != nil {
-		return err
+		return errors.Join(err, listener.Close())
 	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+		defer cancel()
+		err = errors.Join(err, coord.Close(ctx))
+	}()
+	h := newHandler(coord, log)
+	server := &http.Server{Handler: h, ReadHeaderTimeout: readLimit, ReadTimeout: readLimit}
+	failures := make(chan error, 2)
+	go func() { failures <- server.Serve(listener) }() // Ends with Shutdown.
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutLimit)
 		defer cancel()
-		err = errors.Join(err, coord.Close(ctx))
+		err = errors.Join(err, server.Shutdown(ctx))
 	}()
 	if err := prepare(ctx, coord, log); err != nil {
 		return err
 	}
 
-	server := &http.Server{Handler: newHandler(coord, log), ReadHeaderTimeout: readLimit, ReadTimeout: readLimit}
 	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWorking()
-	failures := make(chan error, 2)
 	var worker sync.WaitGroup
 	worker.Go(func() {
 		if err := coord.Run(working); err != nil {
 			failures <- fmt.Errorf("worker: %w", err)
 		}
 	})
-	go func() { failures <- server.Serve(listener) }() // Ends with Shutdown.
+	defer worker.Wait()
+	defer stopWorking()
+	h.phase.Store(serving)
 	log.Info("serving", "address", listener.Addr().String())
 
 	select {
@@ -135,16 +167,14 @@ func serve(ctx context.Context, db *mongo.Database, listener net.Listener, log *
 		log.Info("shutting down")
 	case err = <-failures:
 	}
+	h.phase.Store(stopping)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutLimit)
 	defer cancel()
-	err = errors.Join(err, server.Shutdown(closing))
-	stopWorking()
-	worker.Wait()
-	return err
+	return errors.Join(err, server.Shutdown(closing))
 }
 
-// prepare is the start-up hook: it creates the indexes and finishes what an earlier process has left. What is too young to count as
-// stalled now is found by the worker later.
+// prepare is the start-up hook: it creates the indexes and finishes what has stalled. What is too young for that now is found by
+// the worker later.
 func prepare(ctx context.Context, coord *transfer.Coordinator, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()

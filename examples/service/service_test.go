@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,9 +24,6 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// closeLimit is how long a coordinator may take to end what a test has begun.
-const closeLimit = 30 * time.Second
-
 func TestMain(m *testing.M) { os.Exit(mongotest.Main(m)) }
 
 // service is the service under test, without a network.
@@ -38,9 +36,13 @@ type service struct {
 func newService(t *testing.T, opts ...*options.ClientOptions) *service {
 	t.Helper()
 	coord := coordinator(t, mongotest.Database(t, opts...))
-	s := &service{t, newHandler(coord, slog.New(slog.DiscardHandler))}
-	s.post("/accounts", "", `{"id": "alice", "balance": 100}`).is(http.StatusCreated)
-	s.post("/accounts", "", `{"id": "bob", "balance": 0}`).is(http.StatusCreated)
+	h := newHandler(coord, slog.New(slog.DiscardHandler))
+	h.phase.Store(serving)
+	s := &service{t, h}
+	s.post("/accounts", "", `{"id": "world", "noFloor": true}`).is(http.StatusCreated)
+	s.post("/accounts", "", `{"id": "alice"}`).is(http.StatusCreated)
+	s.post("/accounts", "", `{"id": "bob"}`).is(http.StatusCreated)
+	s.post("/transfers", "deposit-1", `{"from": "world", "to": "alice", "amount": 100}`).is(http.StatusCreated)
 	return s
 }
 
@@ -49,7 +51,7 @@ func coordinator(t *testing.T, db *mongo.Database) *transfer.Coordinator {
 	coord, err := transfer.NewCoordinator(db)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		assert.NoError(t, coord.Close(ctx))
 	})
@@ -193,6 +195,44 @@ func TestCancel(t *testing.T) {
 	s.balances(40, 60)
 }
 
+// A hold is taken in part, and the rest goes back; one that is voided gives all of it back, and can't be taken any more.
+func TestHold(t *testing.T) {
+	s := newService(t)
+	const hold60 = `{"from": "alice", "to": "bob", "amount": 60, "holdFor": "1h"}`
+	held := s.post("/transfers", "room-1", hold60).is(http.StatusAccepted)
+	assert.Equal(t, transfer.StatePreparing, decoded[transferJSON](held).State)
+	for range 2 {
+		s.post("/transfers/room-1/post", "", `{"amount": 45}`).is(http.StatusOK)
+	}
+	s.balances(55, 45)
+	assert.Equal(t, "alreadyCommitted", s.post("/transfers/room-1/void", "", "").is(http.StatusConflict).errorCode())
+
+	s.post("/transfers", "room-2", `{"from": "alice", "to": "bob", "amount": 50, "holdFor": "1h"}`).is(http.StatusAccepted)
+	s.post("/transfers/room-2/void", "", "").is(http.StatusOK)
+	assert.Equal(t, "voided", s.post("/transfers/room-2/post", "", "").is(http.StatusUnprocessableEntity).errorCode())
+	s.balances(55, 45)
+	s.post("/transfers", "order-17", `{"from": "alice", "to": "bob", "amount": 5}`).is(http.StatusCreated)
+	assert.Equal(t, "notHeld", s.post("/transfers/order-17/post", "", "").is(http.StatusConflict).errorCode())
+}
+
+// A process says that it is ready once it is, and no longer once it stops. Until then it sends everybody away.
+func TestProbes(t *testing.T) {
+	s := newService(t)
+	h, ok := s.handler.(*handler)
+	require.True(t, ok)
+	for phase, want := range map[int32]int{
+		starting: http.StatusServiceUnavailable, serving: http.StatusOK, stopping: http.StatusServiceUnavailable,
+	} {
+		h.phase.Store(phase)
+		s.get("/readyz").is(want)
+		s.get("/livez").is(http.StatusOK)
+	}
+	h.phase.Store(starting)
+	assert.Equal(t, "starting", s.post("/transfers", "early", pay60).is(http.StatusServiceUnavailable).errorCode())
+	h.phase.Store(serving)
+	s.get("/transfers/early").is(http.StatusNotFound)
+}
+
 // What can't be understood is refused with a reason, and stores nothing.
 func TestBadRequests(t *testing.T) {
 	s := newService(t)
@@ -229,14 +269,16 @@ func TestBadRequests(t *testing.T) {
 func TestInDoubt(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	answered := make(chan struct{})
+	var armed atomic.Bool
 	// The client leaves when the server has stored the transfer. The answer comes before the transfer goes on.
 	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
-		if name, _ := e.Command.Lookup("update").StringValueOK(); name == "accounts" {
+		if name, _ := e.Command.Lookup("update").StringValueOK(); name == "accounts" && armed.Load() {
 			leave()
 			<-answered
 		}
 	}}
 	s := newService(t, options.Client().SetMonitor(monitor))
+	armed.Store(true)
 	recorder := httptest.NewRecorder()
 	s.handler.ServeHTTP(recorder, post(ctx, "/transfers", "order-17", pay60))
 	close(answered)
@@ -265,7 +307,7 @@ func TestServe(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "localhost:0")
 	require.NoError(t, err)
 	ended := make(chan error, 1)
-	go func() { ended <- serve(ctx, db, listener, slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- serve(ctx, db, defaultStall, listener, slog.New(slog.DiscardHandler)) }()
 	_, err = coord.Wait(ctx, "order-17")
 	require.NoError(t, err)
 
@@ -286,5 +328,5 @@ func TestServe(t *testing.T) {
 
 // Without a server to talk to, the service says what is missing.
 func TestNoURI(t *testing.T) {
-	assert.ErrorContains(t, run(t.Context(), "", "", slog.New(slog.DiscardHandler)), "MONGODB_URI is not set")
+	assert.ErrorContains(t, run(t.Context(), config{}, slog.New(slog.DiscardHandler)), "MONGODB_URI is not set")
 }
