@@ -138,7 +138,7 @@ func TestConcernsAreTheStoresOwn(t *testing.T) {
 			b.checkConcerns(commands)
 			for id, balance := range map[string]int64{"alice": 40, "bob": 120} {
 				stored := asMap(t, b.raw("accounts", id))
-				assert.IsType(t, bson.Timestamp{}, stored["fence"], "a fence-only comes last")
+				assert.NotNil(t, stored["fence"])
 				delete(stored, "fence")
 				assert.Equal(t, bson.M{"_id": id, "balance": balance, "pending": bson.M{}}, stored)
 			}

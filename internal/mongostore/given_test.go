@@ -264,6 +264,7 @@ type commandLog struct {
 	mu       sync.Mutex
 	commands []*command
 	pending  map[int64]*command
+	then     func() // what happens after the next answer, before the driver goes on; once
 }
 
 func newCommandLog() *commandLog { return &commandLog{pending: map[int64]*command{}} }
@@ -278,10 +279,29 @@ func (l *commandLog) monitor() *event.CommandMonitor {
 		},
 		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
 			l.mu.Lock()
-			defer l.mu.Unlock()
 			l.pending[e.RequestID].reply = slices.Clone(e.Reply)
+			l.mu.Unlock()
+			l.goOn()
 		},
+		Failed: func(context.Context, *event.CommandFailedEvent) { l.goOn() },
 	}
+}
+
+func (l *commandLog) goOn() {
+	l.mu.Lock()
+	then := l.then
+	l.then = nil
+	l.mu.Unlock()
+	if then != nil {
+		then()
+	}
+}
+
+// whenAnswered lets something happen after the next answer.
+func (l *commandLog) whenAnswered(then func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.then = then
 }
 
 // take returns the commands sent since the last call.
