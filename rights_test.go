@@ -318,6 +318,12 @@ func (v *guarded) migrationVerbs() []verb {
 			require.NoError(v.t, v.root.Drop(ctx))
 			return setup(ctx, c, id)
 		}},
+		{"setup of what is older than the notes", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			for _, notes := range []string{"accounts.transfer", "transfers.transfer"} {
+				require.NoError(v.t, v.root.Collection(notes).Drop(ctx))
+			}
+			return setup(ctx, c, id)
+		}},
 	}
 }
 
