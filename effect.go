@@ -43,7 +43,7 @@ type Effect struct {
 	// ID is the document's _id: text, a number without a fraction, an ObjectID, a bool, a time, bytes, or a document of these.
 	ID any
 	// Require are top-level fields and the values that they must have when the transfer is prepared, as a query would compare them: nil is a
-	// missing field, too. Operators are refused.
+	// missing field, too. It is the field that must be equal: an array that contains the value is not. Operators are refused.
 	Require bson.D
 	// Set are top-level fields and the values that they get when the transfer is committed.
 	Set bson.D

@@ -42,6 +42,19 @@ func TestEveryMessageMayFail(t *testing.T) {
 	struck.requireAll(t)
 }
 
+// Whatever write the driver sends twice, because the server has done it and then called itself overloaded, the same is true, and nobody
+// needs recovery.
+func TestEveryWriteMayBeSentTwice(t *testing.T) {
+	t.Parallel()
+	struck := &operationsSeen{}
+	t.Run("all", func(t *testing.T) {
+		for _, s := range scenarios() {
+			s.strikeAll(t, strike{0, resent, false, s.policies(false)[0], struck})
+		}
+	})
+	struck.requireAll(t)
+}
+
 // strikeAll tries the fault at one command after the other.
 func (s scenario) strikeAll(t *testing.T, f strike) {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
@@ -23,6 +24,7 @@ const (
 	answerLost fault = "the answer is lost"
 	held       fault = "the message is held back, and arrives after everything else is over"
 	swallowed  fault = "the message is lost, and nobody is told"
+	resent     fault = "the server calls itself overloaded, when it has done what it was asked, and the driver sends the message again"
 )
 
 // wire is the network between one client and the server. It can do something to one of the commands that are sent to a collection, and
@@ -132,6 +134,7 @@ type wiredConn struct {
 	wire   *wire
 	mu     sync.Mutex
 	broken bool
+	answer bytes.Buffer // that is read before anything else
 }
 
 // Write sends one message: the driver writes each in one piece.
@@ -151,6 +154,8 @@ func (c *wiredConn) Write(message []byte) (int, error) {
 	case held:
 		c.hold(bytes.Clone(message))
 		return 0, c.half()
+	case resent:
+		return c.overload(message)
 	case answerLost:
 		if _, err := c.Conn.Write(message); err != nil {
 			return 0, err
@@ -165,6 +170,12 @@ func (c *wiredConn) Write(message []byte) (int, error) {
 
 // Read doesn't tell what comes over a wire that is cut.
 func (c *wiredConn) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	if c.answer.Len() > 0 && !c.wire.isDead() {
+		defer c.mu.Unlock()
+		return c.answer.Read(p)
+	}
+	c.mu.Unlock()
 	n, err := c.Conn.Read(p)
 	if c.wire.isDead() {
 		return 0, cutOff()
@@ -208,6 +219,46 @@ func (c *wiredConn) hold(message []byte) {
 		}
 		return c.skipAnswer()
 	})
+}
+
+// overload lets a message arrive, and makes of its answer one after which the driver sends the message again: that what was done is not
+// acknowledged, as the server has too much to do. What is no write is answered as it is.
+func (c *wiredConn) overload(message []byte) (int, error) {
+	if _, err := c.Conn.Write(message); err != nil {
+		return 0, err
+	}
+	header := make([]byte, headerBytes)
+	if _, err := io.ReadFull(c.Conn, header); err != nil {
+		return 0, err
+	}
+	body := make([]byte, binary.LittleEndian.Uint32(header)-headerBytes)
+	if _, err := io.ReadFull(c.Conn, body); err != nil {
+		return 0, err
+	}
+	if command, _ := commandIn(message); command != "find" {
+		reply, err := overloaded(body[5:]) // flags and the kind of section come before the document
+		if err != nil {
+			return 0, err
+		}
+		body = append(make([]byte, 5), reply...)
+		binary.LittleEndian.PutUint32(header, uint32(headerBytes+len(body)))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer.Write(header)
+	c.answer.Write(body)
+	return len(message), nil
+}
+
+// overloaded adds to a reply what makes the driver send the command again.
+func overloaded(reply bson.Raw) ([]byte, error) {
+	var document bson.D
+	if err := bson.Unmarshal(reply, &document); err != nil {
+		return nil, err
+	}
+	concern := bson.D{{Key: "code", Value: 64}, {Key: "errmsg", Value: "overloaded"}}
+	return bson.Marshal(append(document, bson.E{Key: "writeConcernError", Value: concern},
+		bson.E{Key: "errorLabels", Value: bson.A{"SystemOverloadedError", "RetryableError"}}))
 }
 
 // skipAnswer reads one message of the server's: its first four bytes are its length.

@@ -14,6 +14,7 @@ func (s *Store) changeTransfers(ctx context.Context, requests []*Request) {
 	var at stamp
 	at.now, at.fresh = s.clock.estimate()
 	if s.retention.declared.Load() {
+		requests = s.finishLate(ctx, requests)
 		requests, at = s.datePurge(ctx, requests, at)
 	}
 	s.changeAt(ctx, requests, at)
@@ -228,13 +229,9 @@ func (a stamp) unknown(m *message) {
 // what is stored.
 func (c *change) finish(m *message) {
 	to := c.requests[0].Op.To
-	from := protocol.Committed
-	if to == protocol.Fail {
-		from = protocol.Rollback
-	}
 	m.begin("q")
 	c.ids(m)
-	m.text("state", string(from))
+	m.text("state", string(finishedFrom(to)))
 	c.at.inTime(m)
 	m.end()
 	m.begin("u")
@@ -252,6 +249,14 @@ func (c *change) finish(m *message) {
 	m.text("stuckAt", "")
 	m.end()
 	m.end()
+}
+
+// finishedFrom returns the state in which a transfer is before its final one.
+func finishedFrom(to protocol.State) protocol.State {
+	if to == protocol.Fail {
+		return protocol.Rollback
+	}
+	return protocol.Committed
 }
 
 // touch is a write to an unfinished transfer where it is one execution's, in the given state if there is one. It counts its writes, because
@@ -300,6 +305,7 @@ func answerChanges(changes []*change, done updated) {
 			if v.result == protocol.Applied {
 				r.changed(c.at)
 			}
+			r.Work.late = r.Op.Kind == protocol.Finish && r.Answer.Result == protocol.NotMatched && !c.at.purge.IsZero()
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -209,4 +210,55 @@ func (a stamp) inTime(m *message) {
 	m.date("1", a.now.Add(finishLimit))
 	m.end()
 	m.end()
+}
+
+// finishLate performs those finishes of which an earlier one has not matched, which may
+// be due to the time that it named, and returns the other requests. That time was
+// estimated: the transfer's server may be ahead of it by more than the limit for good,
+// where a mongos tells the time, and no finish would ever match. So the server dates the
+// purge of these itself, by its clock, or by the one that has stamped the document, if
+// that is ahead; one by one, as nobody else knows that time then.
+func (s *Store) finishLate(ctx context.Context, requests []*Request) []*Request {
+	if !slices.ContainsFunc(requests, (*Request).late) {
+		return requests
+	}
+	var rest []*Request // and not in their place: the list is the caller's
+	for _, r := range requests {
+		if r.late() {
+			s.finishOne(ctx, r)
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	return rest
+}
+
+// late reports whether the request is a finish, and an earlier one has not matched.
+func (r *Request) late() bool { return r.Op.Kind == protocol.Finish && r.Work.late }
+
+func (s *Store) finishOne(ctx context.Context, r *Request) {
+	stamped := bson.D{{Key: "$convert", Value: bson.D{
+		{Key: "input", Value: "$lastModified"}, {Key: "to", Value: "date"},
+		{Key: "onError", Value: "$$NOW"}, {Key: "onNull", Value: "$$NOW"},
+	}}}
+	now := bson.D{{Key: "$max", Value: bson.A{"$$NOW", stamped}}}
+	set := bson.D{
+		{Key: "state", Value: r.Op.To},
+		{Key: "lastModified", Value: "$$NOW"},
+		{Key: "purgeAt", Value: bson.D{{Key: "$add", Value: bson.A{now, s.retention.after.Milliseconds()}}}},
+	}
+	filter := bson.D{{Key: "_id", Value: r.Work.Transfer.ID}, {Key: "state", Value: finishedFrom(r.Op.To)}}
+	update := bson.A{
+		bson.D{{Key: "$set", Value: set}},
+		bson.D{{Key: "$unset", Value: bson.A{"open", "stuck", "stuckAt"}}},
+	}
+	after, result, err := findAndModify(ctx, s.transfers, filter, update)
+	r.answer(result, err)
+	if result != protocol.Applied {
+		return
+	}
+	r.changed(stamp{})
+	if t, err := decodeTransfer(after); err == nil {
+		r.Work.Transfer = t
+	}
 }

@@ -129,6 +129,38 @@ func TestLateFinishDoesNothing(t *testing.T) {
 	b.requirePurge("t2", time.Hour)
 }
 
+// A server that is ahead of the time that was told for it, by more than a finish may be late, ends its transfers all the same: it dates the
+// purge itself. What the caller is told is what is stored.
+func TestFinishOfAServerThatIsAhead(t *testing.T) {
+	t.Parallel()
+	b := newBankKeeping(t, time.Hour)
+	b.forgetTime()
+	b.store.clock.correct(time.Now().Add(-finishLimit - 30*time.Second))
+	works := b.crowd(4, 10)
+	assert.Equal(t, all(2, protocol.Applied), b.batch(of(decide(protocol.Committed, 1), works[:2]...)))
+	assert.Equal(t, all(2, protocol.Applied), b.batch(of(decide(protocol.Rollback, 1), works[2:]...)))
+	rs := append(of(finish(protocol.Success), works[:2]...), of(finish(protocol.Fail), works[2:]...)...)
+	assert.Equal(t, all(4, protocol.NotMatched), b.batch(rs))
+	ahead := time.Now().Add(30 * time.Minute).UTC().Truncate(time.Millisecond)
+	b.change("transfers", "t0", bson.M{"$set": bson.M{"lastModified": ahead, "stuck": bson.M{"code": "unwritable"}}})
+	again := append(of(finish(protocol.Success), works[:2]...), of(finish(protocol.Fail), works[2:]...)...)
+	assert.Equal(t, all(4, protocol.Applied), b.batch(again))
+	for i, w := range works {
+		stored, _, err := b.store.GetTransfer(t.Context(), w.Transfer.ID)
+		require.NoError(t, err)
+		assert.True(t, stored.State.Final())
+		assert.False(t, stored.Open)
+		assert.Nil(t, stored.Stuck)
+		assert.Equal(t, stored, w.Transfer)
+		if i > 0 {
+			b.requirePurge(w.Transfer.ID, time.Hour)
+		}
+	}
+	at, _ := b.purgeAt("t0")
+	assert.WithinDuration(t, ahead.Add(time.Hour), at, 0, "the clock that has stamped it is the one that removes it")
+	assert.Equal(t, all(4, protocol.NotMatched), b.batch(again), "final is final")
+}
+
 // A finish with a purge waits for the server's time, and isn't sent without it; what goes out with it doesn't wait. A clock that was
 // set, or a machine that was asleep, makes the time unknown.
 func TestFinishAsksForTheTime(t *testing.T) {

@@ -241,6 +241,7 @@ type Work struct {
 	HoldFor   time.Duration                 // how long a hold is held, from its insert on
 	Post      *money.Amount                 // what is posted of a hold; nil: all of it
 	Cause     error                         // the latest error that made an answer less than Applied
+	late      bool                          // a finish that named the time of the purge has not matched
 	parties   []party
 }
 

@@ -148,7 +148,7 @@ func updateOne(ctx context.Context, c *mongo.Collection, filter, update bson.D) 
 }
 
 // findAndModify changes one document and returns it as it is afterwards.
-func findAndModify(ctx context.Context, c *mongo.Collection, filter, update bson.D) (bson.Raw, protocol.Result, error) {
+func findAndModify(ctx context.Context, c *mongo.Collection, filter bson.D, update any) (bson.Raw, protocol.Result, error) {
 	encoded, err := bson.Marshal(bson.D{{Key: "query", Value: filter}, {Key: "update", Value: update}})
 	if err != nil {
 		return nil, protocol.NotSent, err
