@@ -390,7 +390,7 @@ func (b *bank) checkReads(commands []*command) {
 	for _, c := range commands {
 		if c.name == "find" {
 			assert.Equal(b.t, "majority", c.text("readConcern", "level"))
-			assert.Contains(b.t, []string{"", "primary"}, c.text("$readPreference", "mode"))
+			assert.Contains(b.t, primaryModes(), c.text("$readPreference", "mode"))
 		}
 	}
 }

@@ -1,0 +1,58 @@
+package transfer_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+)
+
+// An operator may have the server cut reads short (from 8.0 on by defaultMaxTimeMS, those
+// that bring no limit of their own). Then nothing is made up: a transfer is neither done
+// nor refused, statements, balances, lists and audits are errors, and not a part for the
+// whole; and once reads are let through the same ID is answered.
+func TestReadsThatAreCutShort(t *testing.T) {
+	t.Parallel()
+	const maxTimeExpired = 50
+	server, err := mongotest.StartOwn(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, server.Stop()) })
+	uri := options.Client().ApplyURI(server.URI())
+	b := &bank{t: t, db: mongotest.Client(t, uri).Database("cut")}
+	b.Coordinator = b.coordinator(mongotest.Client(t, uri, options.Client().SetAppName("cut")).Database("cut"))
+	require.NoError(t, b.Setup(t.Context()))
+	b.open([]int64{100, 0})
+	_, err = b.Transfer(t.Context(), move("before", "a", "b", 10))
+	require.NoError(t, err)
+
+	b.failing("cut", "alwaysOn", "find", maxTimeExpired)
+	fresh := b.coordinator(mongotest.Client(t, uri, options.Client().SetAppName("cut")).Database("cut")) // which knows no account yet
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err = fresh.Transfer(ctx, move("t", "a", "b", 10))
+	require.Error(t, err)
+	var refusal *transfer.RefusedError
+	require.NotErrorAs(t, err, &refusal)
+
+	for _, err := range b.Statement(t.Context(), "a", transfer.StatementQuery{}) {
+		require.Error(t, err)
+	}
+	_, err = b.BalanceAt(t.Context(), "a", time.Now())
+	require.Error(t, err)
+	for _, err := range b.List(t.Context(), transfer.Query{}) {
+		require.Error(t, err)
+	}
+	_, err = b.Audit(t.Context())
+	require.Error(t, err)
+
+	b.failing("cut", "off", "find", maxTimeExpired)
+	_, err = b.Transfer(t.Context(), move("t", "a", "b", 10))
+	require.NoError(t, err)
+	b.audit(initial(100, 0))
+}
