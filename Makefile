@@ -22,7 +22,7 @@ FUZZ := $(addprefix internal/money:,FuzzParse FuzzJSON FuzzFromBSON FuzzArithmet
 	$(addprefix internal/mongostore:,FuzzMarkerKey FuzzIDCodec FuzzTransferDocument FuzzAccountDocument) \
 	$(addprefix .:,FuzzRequest FuzzMetadata FuzzStoredAccount FuzzStoredTransfer)
 
-.PHONY: test versions race demo stories bench claims bench-quick simulate search teeth chaos overload fuzz lint vulncheck
+.PHONY: test versions race demo stories bench claims bench-quick simulate search teeth chaos soak-service overload fuzz lint vulncheck
 
 # What compares rates comes last, and has the machine to itself.
 test: ## all tests, on a real MongoDB server
@@ -69,6 +69,9 @@ teeth: ## break each rule of the protocol in turn, and see the simulator find it
 
 chaos: ## killed, frozen and cut-off processes and servers, for as long as FOR says: SEED=1 draws the faults
 	go run ./internal/chaos/cmd -for $(FOR) -seed $(SEED)
+
+soak-service: ## examples/service as three processes that are killed, restarted and lack a right, for as long as FOR says
+	go run ./internal/soak/cmd -for $(FOR)
 
 overload: ## more than there is room for, narrow lines, silent servers: ONLY=1,8 plays two of the scenarios; some minutes
 	go run ./internal/overload/cmd -only $(ONLY)

@@ -1,0 +1,146 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// transferDocument is what the check reads of a transfer.
+type transferDocument struct {
+	ID      string `bson:"_id"`
+	State   string `bson:"state"`
+	Hold    bool   `bson:"hold"`
+	Held    bool   `bson:"held"`
+	Posted  *int64 `bson:"posted"`
+	Failure struct {
+		Code string `bson:"code"`
+	} `bson:"failure"`
+	Legs []struct {
+		Account string `bson:"account"`
+		Amount  int64  `bson:"amount"`
+	} `bson:"legs"`
+}
+
+// accountDocument is what the check reads of an account.
+type accountDocument struct {
+	ID      string           `bson:"_id"`
+	Balance int64            `bson:"balance"`
+	Pending map[string]int64 `bson:"pending"`
+}
+
+// check recovers what is left, and compares all that is stored with what must be.
+func (r *run) check(ctx context.Context) (findings []string, err error) {
+	if _, err := r.coord.Recover(ctx, transfer.UntilFinished()); err != nil {
+		return nil, err
+	}
+	transfers, err := readAll[transferDocument](ctx, r.owner.Database(database).Collection("transfers"))
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range transfers { // held, and nobody has decided it
+		if t.State == "Preparing" && t.Hold {
+			if _, err := r.coord.Void(ctx, t.ID); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if transfers, err = readAll[transferDocument](ctx, r.owner.Database(database).Collection("transfers")); err != nil {
+		return nil, err
+	}
+	accounts, err := readAll[accountDocument](ctx, r.owner.Database(database).Collection("accounts"))
+	if err != nil {
+		return nil, err
+	}
+	findings = append(r.balances(accounts, transfers), r.lies(transfers)...)
+	return r.audit(ctx, findings)
+}
+
+// audit adds what Audit finds.
+func (r *run) audit(ctx context.Context, findings []string) ([]string, error) {
+	expected := []transfer.ExpectedTotal{{Sum: transfer.Units(0)}}
+	report, err := r.coord.AuditWith(ctx, transfer.AuditOptions{Expected: expected})
+	for _, f := range report.Findings {
+		findings = append(findings, "audit: "+f.String())
+	}
+	return findings, err
+}
+
+// balances demands that no marker is left, and of each account the very balance that the
+// successful transfers make.
+func (r *run) balances(accounts []accountDocument, transfers []transferDocument) (findings []string) {
+	want := map[string]int64{}
+	for _, t := range transfers {
+		if t.State != "Success" && t.State != "Fail" {
+			findings = append(findings, fmt.Sprintf("transfer %s is %s", t.ID, t.State))
+		}
+		for _, leg := range t.Legs {
+			amount := leg.Amount
+			if t.Posted != nil {
+				amount = min(max(amount, -*t.Posted), *t.Posted)
+			}
+			if t.State == "Success" {
+				want[leg.Account] += amount
+			}
+		}
+	}
+	var sum int64
+	for _, a := range accounts {
+		sum += a.Balance
+		if a.Balance != want[a.ID] {
+			findings = append(findings, fmt.Sprintf("account %s has %d, and the transfers make it %d", a.ID, a.Balance, want[a.ID]))
+		}
+		if len(a.Pending) > 0 {
+			findings = append(findings, fmt.Sprintf("account %s has markers left: %v", a.ID, a.Pending))
+		}
+	}
+	if sum != 0 || len(accounts) != r.Accounts+1 {
+		findings = append(findings, fmt.Sprintf("%d accounts have %d together", len(accounts), sum))
+	}
+	return findings
+}
+
+// lies demands that each answer that was ever given is true.
+func (r *run) lies(transfers []transferDocument) (findings []string) {
+	stored := map[string]transferDocument{}
+	for _, t := range transfers {
+		stored[t.ID] = t
+	}
+	for _, a := range r.book.answers {
+		t, there := stored[a.id]
+		if !there || !a.trueOf(t) {
+			findings = append(findings, fmt.Sprintf("%s %s was told %d %s %s, and %+v is stored", a.verb, a.id, a.status, a.state, a.code, t))
+		}
+	}
+	return findings
+}
+
+// trueOf reports whether an answer agrees with what is stored in the end.
+func (a answer) trueOf(t transferDocument) bool {
+	switch {
+	case a.status == http.StatusUnprocessableEntity:
+		return t.State == "Fail" && t.Failure.Code == a.code
+	case a.verb == "transfer":
+		return a.status == http.StatusCreated && t.State == "Success"
+	case a.verb == "hold": // asked again it may be told also what became of it
+		return a.status == http.StatusAccepted && t.Hold && t.Held
+	case a.verb == "post":
+		return a.status == http.StatusOK && t.State == "Success" && t.Posted != nil && *t.Posted == a.part
+	case a.verb == "void":
+		return a.status == http.StatusOK && t.State == "Fail" && t.Failure.Code == "voided"
+	}
+	return false
+}
+
+func readAll[T any](ctx context.Context, c *mongo.Collection) (documents []T, err error) {
+	cursor, err := c.Find(ctx, bson.D{})
+	if err != nil {
+		return nil, err
+	}
+	return documents, cursor.All(ctx, &documents)
+}

@@ -1,0 +1,40 @@
+// Command cmd runs examples/service as three processes under faults, prints what was answered, and
+// fails if anything is wrong. See package soak.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/mongotransfer/transfer/internal/soak"
+)
+
+func main() {
+	config := soak.Default()
+	flag.DurationVar(&config.For, "for", config.For, "how long the load and the faults last")
+	flag.IntVar(&config.Clients, "clients", config.Clients, "clients")
+	flag.IntVar(&config.Accounts, "accounts", config.Accounts, "accounts")
+	flag.Parse()
+	if err := run(config); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run prints the report, and fails as the run did.
+func run(config soak.Config) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	report, err := soak.Run(ctx, config, os.Stderr)
+	if err != nil {
+		return err
+	}
+	if err := report.Print(os.Stdout); err != nil {
+		return err
+	}
+	return report.Err()
+}

@@ -1,0 +1,51 @@
+package soak
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Report is what a run has come to.
+type Report struct {
+	Faults   map[string]int
+	Answers  map[string]int
+	Findings []string
+	Stolen   []string // what is found once something was stolen
+}
+
+// Print prints the counts.
+func (r Report) Print(out io.Writer) error {
+	for _, counts := range []map[string]int{r.Faults, r.Answers} {
+		for _, what := range slices.Sorted(maps.Keys(counts)) {
+			if _, err := fmt.Fprintf(out, "%8d %s\n", counts[what], what); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Err says what is wrong, or that a run proves nothing, because it has missed something.
+func (r Report) Err() error {
+	if len(r.Findings) > 0 {
+		return fmt.Errorf("%d findings:\n%s", len(r.Findings), strings.Join(r.Findings, "\n"))
+	}
+	var missing []error
+	for _, what := range []string{"killed", "restarted", "right granted", "requests that met the missing right"} {
+		if r.Faults[what] == 0 {
+			missing = append(missing, fmt.Errorf("no process was, or no request: %s", what))
+		}
+	}
+	for _, what := range []string{
+		"transfer 201 ", "transfer 422 insufficientFunds", "hold 202 ", "post 200 ", "void 200 ", unanswered, repeated,
+	} {
+		if r.Answers[what] == 0 {
+			missing = append(missing, fmt.Errorf("there was no answer: %s", what))
+		}
+	}
+	return errors.Join(missing...)
+}

@@ -1,0 +1,263 @@
+package soak
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/outside"
+)
+
+const (
+	processes = 3
+	database  = "soak"
+	world     = "world"
+	// each is what each account begins with.
+	each = 1000
+	// stall is the stall threshold of the processes, short so that they take over from each other.
+	stall = 3 * time.Second
+	// endLimit is how long recovery and the check may take.
+	endLimit = 5 * time.Minute
+)
+
+// Config says how to run.
+type Config struct {
+	For      time.Duration // how long the load and the faults last, at least one turn of each fault
+	Clients  int
+	Accounts int
+	Theft    int64 // units that are taken when all is checked, to see that the check finds that
+}
+
+// Default returns the configuration of a short run.
+func Default() Config { return Config{For: 15 * time.Second, Clients: 8, Accounts: 12} }
+
+// run is one run.
+type run struct {
+	Config
+	say    func(format string, args ...any)
+	users  users
+	owner  *mongo.Client
+	coord  *transfer.Coordinator // of the owner, who opens the accounts and recovers at the end
+	slots  []*slot
+	book   *book
+	counts map[string]int // of faults
+}
+
+// Run runs the service, the load and the faults, and checks. Its progress goes to the log. The
+// error says why there is no report.
+func Run(ctx context.Context, c Config, log io.Writer) (Report, error) {
+	begun := time.Now()
+	r := &run{Config: c, book: newBook(), counts: map[string]int{}}
+	r.say = func(format string, args ...any) {
+		at := time.Since(begun).Round(100 * time.Millisecond)
+		_, _ = fmt.Fprintf(log, "soak %7s: %s\n", at, fmt.Sprintf(format, args...)) // It is progress only.
+	}
+	server, err := mongotest.StartWithUsers(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() { _ = server.Stop() }()
+	defer r.killAll()
+	folder, err := os.MkdirTemp("", "soak-")
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	if err := r.start(ctx, server.URI(), folder); err != nil {
+		return Report{}, fmt.Errorf("set up: %w", err)
+	}
+	defer func() { _ = r.owner.Disconnect(context.WithoutCancel(ctx)) }()
+	if err := r.storm(ctx); err != nil {
+		return Report{}, err
+	}
+	r.say("all processes are stopped; recovery, then the check")
+	ctx, cancel := context.WithTimeout(ctx, endLimit)
+	defer cancel()
+	findings, err := r.check(ctx)
+	report := Report{Faults: r.counts, Answers: r.book.counts(), Findings: findings}
+	if err != nil || r.Theft == 0 {
+		return report, err
+	}
+	taken := bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: -r.Theft}}}}
+	if _, err := r.owner.Database(database).Collection("accounts").UpdateByID(ctx, account(0), taken); err != nil {
+		return report, err
+	}
+	report.Stolen, err = r.check(ctx)
+	return report, err
+}
+
+// start builds the service, opens the accounts, pays in, and starts the processes.
+func (r *run) start(ctx context.Context, uri, folder string) error {
+	root, err := outside.Root()
+	if err != nil {
+		return err
+	}
+	if err := outside.Copy(filepath.Join(root, "examples", "service"), folder); err != nil {
+		return err
+	}
+	r.say("building the service")
+	program, err := outside.Build(ctx, folder)
+	if err != nil {
+		return err
+	}
+	if r.owner, err = mongo.Connect(options.Client().ApplyURI(uri)); err != nil {
+		return err
+	}
+	db := r.owner.Database(database)
+	if r.coord, err = transfer.NewCoordinator(db, transfer.WithStallThreshold(0)); err != nil {
+		return err
+	}
+	if err := r.open(ctx); err != nil {
+		return err
+	}
+	r.users = users{db: db, password: rand.Text()}
+	if err := r.users.create(ctx); err != nil {
+		return err
+	}
+	_, host, _ := strings.Cut(uri, "@")
+	for range processes {
+		s, err := newSlot(ctx, program, r.users.uri(host))
+		if err != nil {
+			return err
+		}
+		r.slots = append(r.slots, s)
+		if err := s.start(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open opens the accounts, and pays in from the world outside.
+func (r *run) open(ctx context.Context) error {
+	if err := r.coord.Setup(ctx); err != nil {
+		return err
+	}
+	if _, err := r.coord.OpenAccount(ctx, transfer.Account{ID: world, NoFloor: true}); err != nil {
+		return err
+	}
+	for n := range r.Accounts {
+		if _, err := r.coord.OpenAccount(ctx, transfer.Account{ID: account(n)}); err != nil {
+			return err
+		}
+		_, err := r.coord.Transfer(ctx, transfer.Request{
+			ID: "deposit-" + account(n), From: world, To: account(n), Amount: transfer.Units(each),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func account(n int) string { return fmt.Sprintf("account-%d", n) }
+
+// storm lets the clients work while the faults happen, and stops all processes.
+func (r *run) storm(ctx context.Context) error {
+	working, end := context.WithCancel(ctx)
+	defer end()
+	var clients sync.WaitGroup
+	for n := range r.Clients {
+		c := newClient(r, n)
+		clients.Go(func() { c.work(working) })
+	}
+	over := time.Now().Add(r.For)
+	var err error
+	for turn := 0; err == nil && (turn == 0 || time.Now().Before(over)); turn++ {
+		err = r.turn(ctx, turn)
+	}
+	end()
+	clients.Wait()
+	for _, s := range r.slots {
+		err = errors.Join(err, s.end())
+	}
+	return err
+}
+
+// turn makes each fault happen once to each process.
+func (r *run) turn(ctx context.Context, turn int) error {
+	r.say("turn %d: a right is missing", turn+1)
+	if err := r.withoutRight(ctx); err != nil {
+		return err
+	}
+	r.say("turn %d: processes are killed", turn+1)
+	for _, s := range r.slots {
+		if err := s.kill(); err != nil {
+			return err
+		}
+		r.counts["killed"]++
+		if err := s.start(ctx); err != nil {
+			return err
+		}
+		pause(ctx, time.Second)
+	}
+	r.say("turn %d: a rolling restart", turn+1)
+	for _, s := range r.slots {
+		if err := s.end(); err != nil {
+			return err
+		}
+		r.counts["restarted"]++
+		if err := s.start(ctx); err != nil {
+			return err
+		}
+	}
+	pause(ctx, time.Second)
+	return ctx.Err()
+}
+
+// withoutRight takes the right to change accounts from the service, for longer than it takes
+// until its processes take over from each other, and grants it again. Requests that the service
+// couldn't carry out are asked again, and then succeed.
+func (r *run) withoutRight(ctx context.Context) error {
+	if err := r.users.grant(ctx, false); err != nil {
+		return err
+	}
+	before := r.book.counts()[unanswered]
+	pause(ctx, askLimit+stall)
+	if r.book.counts()[unanswered] > before {
+		r.counts["requests that met the missing right"]++
+	}
+	if err := r.users.grant(ctx, true); err != nil {
+		return err
+	}
+	r.counts["right granted"]++
+	pause(ctx, 2*time.Second)
+	for n, s := range r.slots { // as Kubernetes starts a container again that has ended
+		if again, err := s.revive(ctx); err != nil {
+			return err
+		} else if again {
+			r.say("process %d had ended without the right, and was started again", n+1)
+			r.counts["ended without the right"]++
+		}
+	}
+	return nil
+}
+
+func (r *run) killAll() {
+	for _, s := range r.slots {
+		_ = s.kill() // It has ended already, if all went well.
+	}
+}
+
+// pause waits for so long, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
