@@ -8,7 +8,7 @@ func Example() {
 	// She pays for the lamp on her phone and on her laptop at once: 1 payment succeeds, 1 is refused.
 	//   order-17 is Paid.
 	// The next day she pays for the lamp once more.
-	//   It is refused: the document is not as required.
+	//   It is refused: the document is not as required: its field "status" has another value.
 	//   order-17 is Paid.
 	// She pays for the sofa.
 	//   It is refused: insufficient funds.

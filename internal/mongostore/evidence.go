@@ -77,6 +77,10 @@ func markedBy(key string) string {
 	return key
 }
 
+// maxExplained is how many documents are read at once to tell what is not as required of
+// them: the fields may be large.
+const maxExplained = 64
+
 // explain finds out which of the required values the documents of effects don't have, for
 // those who are refused: it reads the fields that are required of them. Where that fails,
 // or the document has changed meanwhile, it is not told which.
