@@ -2,6 +2,7 @@ package overload
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
