@@ -110,7 +110,8 @@ func explain(ctx context.Context, requests []*Request) {
 }
 
 // differing returns the first field that certainly differs from what is required, or else
-// the first one that is not the same to the byte: how the server compares depends on more.
+// the first one that is not the same to the byte: how the server compares depends on
+// more.
 func (e *effect) differing(document bson.Raw) *Unmet {
 	found := &Unmet{}
 	for _, field := range elements(e.require) {
@@ -118,7 +119,8 @@ func (e *effect) differing(document bson.Raw) *Unmet {
 		if want.Equal(got) || absent(want) && absent(got) {
 			continue
 		}
-		certain := !(want.IsNumber() && got.IsNumber()) && got.Type != bson.TypeArray && want.Type != bson.TypeArray
+		numbers := want.IsNumber() && got.IsNumber()
+		certain := !numbers && got.Type != bson.TypeArray && want.Type != bson.TypeArray
 		if certain || found.Field == "" {
 			found = &Unmet{Field: field.Key(), Want: want, Got: got}
 		}
