@@ -9,12 +9,14 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// ConflictError says in what the payload that an ID was used with before differs from the one that is asked for now.
-// errors.Is finds ErrIDConflict through it. The record that comes with it is the first one's.
+// ConflictError says in what the payload that an ID was used with before differs from the
+// one that is asked for now. errors.Is finds ErrIDConflict through it. The record that
+// comes with it is the first one's.
 type ConflictError struct {
-	// Differs names the parts that differ: "legs" (accounts or amounts), "atMost", "currency", "effects", "hold" (one is
-	// a hold and the other is not), "reverses", or "posted", for a hold that was posted with another amount. It is empty
-	// where this version can't tell, since a later one has stored the transfer.
+	// Differs names the parts that differ: "legs" (accounts or amounts), "atMost",
+	// "currency", "effects", "hold" (one is a hold and the other is not), "reverses", or
+	// "posted", for a hold that was posted with another amount. It is empty where this
+	// version can't tell, since a later one has stored the transfer.
 	Differs []string
 
 	id string
@@ -32,7 +34,8 @@ func (e *ConflictError) Error() string {
 // Unwrap returns ErrIDConflict.
 func (e *ConflictError) Unwrap() error { return ErrIDConflict }
 
-// conflict compares a stored transfer with the one that is asked for under its ID. Only what the digest is made of can differ.
+// conflict compares a stored transfer with the one that is asked for under its ID. Only
+// what the digest is made of can differ.
 func conflict(stored, planned mongostore.Transfer) error {
 	e := &ConflictError{id: stored.ID}
 	for _, part := range []struct {
@@ -53,8 +56,8 @@ func conflict(stored, planned mongostore.Transfer) error {
 	return e
 }
 
-// legsOf returns the legs as the digest counts them, without the currency. Where one of the two moves what is there their
-// amounts don't count: it is the limit that differs.
+// legsOf returns the legs as the digest counts them, without the currency. Where one of
+// the two moves what is there their amounts don't count: it is the limit that differs.
 func legsOf(t, other mongostore.Transfer) []byte {
 	t.Currency = ""
 	if t.AtMost == nil {

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// CurrencyError names both currencies where a transfer was refused because they differ. errors.Is finds
-// ErrCurrencyMismatch through it. Every answer about the transfer carries it, later ones, too.
+// CurrencyError names both currencies where a transfer was refused because they differ.
+// errors.Is finds ErrCurrencyMismatch through it. Every answer about the transfer carries
+// it, later ones, too.
 type CurrencyError struct {
 	Currency        string // the transfer's, "" for none
 	AccountCurrency string // the account's, "" for none
@@ -33,7 +34,8 @@ func nameCurrency(currency string) string {
 	return fmt.Sprintf("%.80q", currency)
 }
 
-// currencyBefore reads the account's currency from what was stored with a refusal; nil where it was stored without.
+// currencyBefore reads the account's currency from what was stored with a refusal; nil
+// where it was stored without.
 func currencyBefore(currency, stored string) *CurrencyError {
 	name, ok := strings.CutPrefix(stored, currencyText(currency))
 	if !ok {

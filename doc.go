@@ -72,18 +72,22 @@
 //
 // An error tells where the money is, and [OutcomeOf] says it in one word:
 //
-//   - Moved: nil, and ErrUnsettled, of what is committed for good and not in place everywhere yet.
-//   - Failed: a [RefusedError] (ErrInsufficientFunds and the like), ErrCancelled and ErrExpired. The transfer is stored,
-//     has failed for good, and nothing moved.
+//   - Moved: nil, and ErrUnsettled, of what is committed for good and not in place
+//     everywhere yet.
+//   - Failed: a [RefusedError] (ErrInsufficientFunds and the like), ErrCancelled and
+//     ErrExpired. The transfer is stored, has failed for good, and nothing moved.
 //   - InDoubt: ErrInDoubt. It is not known; ask again with the same ID.
-//   - Unchanged: ErrIDConflict, and the errors of verbs that came too late or to the wrong thing.
-//   - NothingStored: the context's own error, a server that can't be reached for 30 s, ErrClosed, ErrInvalidRequest and
-//     the like. This call has stored nothing.
+//   - Unchanged: ErrIDConflict, and the errors of verbs that came too late or to the
+//     wrong thing.
+//   - NothingStored: the context's own error, a server that can't be reached for 30 s,
+//     ErrClosed, ErrInvalidRequest and the like. This call has stored nothing.
 //
-// NothingStored is about one call. Who asks again for what has succeeded, with a context that has ended or of a closed
-// Coordinator, is told the context's error or ErrClosed, and the money has moved all the same: an earlier call keeps its
-// outcome. So what was asked for once is asked for again under the same ID, and never under a new one, until a call
-// answers. Where this process is still at a transfer with that ID the error is ErrInDoubt.
+// NothingStored is about one call. Who asks again for what has succeeded, with a context
+// that has ended or of a closed Coordinator, is told the context's error or ErrClosed,
+// and the money has moved all the same: an earlier call keeps its outcome. So what was
+// asked for once is asked for again under the same ID, and never under a new one, until a
+// call answers. Where this process is still at a transfer with that ID the error is
+// ErrInDoubt.
 //
 // # The caller's duties
 //

@@ -9,9 +9,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// Errors that mean: this call has stored nothing. Other calls keep their outcomes: whoever asks again after a success,
-// with a context that has ended, or of a closed coordinator, is told one of these, and the money has moved all the same.
-// The context's own error, and that of a server that can't be reached for 30 s, belong here, too: [OutcomeOf] knows them.
+// Errors that mean: this call has stored nothing. Other calls keep their outcomes:
+// whoever asks again after a success, with a context that has ended, or of a closed
+// coordinator, is told one of these, and the money has moved all the same. The context's
+// own error, and that of a server that can't be reached for 30 s, belong here, too:
+// [OutcomeOf] knows them.
 var (
 	// ErrInvalidRequest means that the request is malformed; the text says how.
 	ErrInvalidRequest = errors.New("invalid request")
@@ -22,22 +24,23 @@ var (
 	// password is wrong. Where a transfer is stored by then, the error wraps ErrInDoubt as well. See
 	// [UnauthorizedError].
 	ErrUnauthorized = errors.New("unauthorized")
-	// ErrClosed means that the Coordinator was closed. What was asked of it before keeps its outcome, and may be
-	// finished by Close.
+	// ErrClosed means that the Coordinator was closed. What was asked of it before keeps
+	// its outcome, and may be finished by Close.
 	ErrClosed = errors.New("the coordinator is closed")
 )
 
-// Errors that mean: the transfer was refused. It is stored in StateFail, nothing moved, and the ID stays failed. Each comes in a
-// [RefusedError], which names the account. Where several apply, the first in this order is told. In StateRollback, with a
-// record whose Stuck is not nil, it has failed for good as well, and an account that can't be written keeps what it has
-// reserved until that is repaired.
+// Errors that mean: the transfer was refused. It is stored in StateFail, nothing moved,
+// and the ID stays failed. Each comes in a [RefusedError], which names the account. Where
+// several apply, the first in this order is told. In StateRollback, with a record whose
+// Stuck is not nil, it has failed for good as well, and an account that can't be written
+// keeps what it has reserved until that is repaired.
 var (
 	// ErrAccountNotFound means that there is no such account.
 	ErrAccountNotFound = errors.New("account not found")
 	// ErrAccountClosed means that the account is closed.
 	ErrAccountClosed = errors.New("account is closed")
-	// ErrCurrencyMismatch means that request and account name different currencies, or only one of them names any. The
-	// text names both.
+	// ErrCurrencyMismatch means that request and account name different currencies, or
+	// only one of them names any. The text names both.
 	ErrCurrencyMismatch = errors.New("currency differs from the account's")
 	// ErrAmountKind means that the balance is not an exact number of the amount's kind: units want an int32 or int64,
 	// decimals a Decimal128. A double is never taken.
@@ -52,8 +55,8 @@ var (
 	// ErrRequirementFailed means that the document of an effect is missing, is not as the effect requires, or is reserved for another
 	// transfer. It comes with a [RequirementError].
 	ErrRequirementFailed = errors.New("the document is not as required")
-	// ErrUnwritable means that the server refuses the write: a validator, a type, a unique index of the user's. The text
-	// tells the server's reason.
+	// ErrUnwritable means that the server refuses the write: a validator, a type, a
+	// unique index of the user's. The text tells the server's reason.
 	ErrUnwritable = errors.New("the server refuses to write to the account")
 )
 
@@ -68,21 +71,25 @@ var (
 
 // Errors that mean: where the money is can't be told now.
 var (
-	// ErrInDoubt means that the outcome is not known: the context ended after something was sent, or a server is
-	// away. It wraps the cause. Ask again with the same ID: the money can't move twice. What is known to be committed
-	// is told as ErrUnsettled instead.
+	// ErrInDoubt means that the outcome is not known: the context ended after something
+	// was sent, or a server is away. It wraps the cause. Ask again with the same ID: the
+	// money can't move twice. What is known to be committed is told as ErrUnsettled
+	// instead.
 	ErrInDoubt = errors.New("outcome in doubt (ask again with the same ID)")
 )
 
-// ErrUnsettled means that the transfer is committed for good, and that not all of it is in place: an account is gone, or
-// the server refuses to write to it. The record comes with the error, in StateCommitted, and Record.Stuck says why. It goes
-// on once that is repaired. Where Stuck is nil nothing is in the way: the caller's context has ended, or the Coordinator
-// was closed, after the commit and before everything was in place. The error wraps that cause, and the rest follows.
+// ErrUnsettled means that the transfer is committed for good, and that not all of it is
+// in place: an account is gone, or the server refuses to write to it. The record comes
+// with the error, in StateCommitted, and Record.Stuck says why. It goes on once that is
+// repaired. Where Stuck is nil nothing is in the way: the caller's context has ended, or
+// the Coordinator was closed, after the commit and before everything was in place. The
+// error wraps that cause, and the rest follows.
 var ErrUnsettled = errors.New("committed, and not settled everywhere yet")
 
 // Errors of verbs that came too late or to the wrong thing; they leave everything as it was.
 var (
-	// ErrIDConflict means that the ID was used before, with another payload. It comes with a [ConflictError].
+	// ErrIDConflict means that the ID was used before, with another payload. It comes
+	// with a [ConflictError].
 	ErrIDConflict = errors.New("the ID was used with another payload (see its record)")
 	// ErrAlreadyCommitted means that the transfer can't be cancelled any more.
 	ErrAlreadyCommitted = errors.New("already committed")

@@ -63,8 +63,9 @@ func (f *follower) leave() {
 	f.c.lines.leave(f.planned.ID)
 }
 
-// follow looks at the transfer until something can be told. What ends it from outside leaves
-// doubt, unless a commit was seen: somebody has stored the transfer, or may just be about to.
+// follow looks at the transfer until something can be told. What ends it from outside
+// leaves doubt, unless a commit was seen: somebody has stored the transfer, or may just
+// be about to.
 func (f *follower) follow(ctx context.Context) (Record, error) {
 	f.watch = f.c.lookout.Watch(f.planned.ID)
 	defer f.watch.End()
@@ -106,8 +107,8 @@ func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) (Record, bool
 	return Record{}, false, nil
 }
 
-// goOn goes on with the transfer, if it has the turn and something is due. What is stuck, and
-// not due to be tried again, is told as it stands.
+// goOn goes on with the transfer, if it has the turn and something is due. What is stuck,
+// and not due to be tried again, is told as it stands.
 func (f *follower) goOn(ctx context.Context, seen *lookout.Sight) (Record, bool, error) {
 	c, stored := f.c, seen.Transfer
 	f.seen = Record{}
@@ -137,7 +138,8 @@ func (f *follower) leftAt(why error) (Record, error) {
 	return asKnown(f.planned.ID, f.seen, because(why, f.cause))
 }
 
-// standsStill reports whether a stored transfer is decided, and stuck: its outcome is known, and waiting doesn't help.
+// standsStill reports whether a stored transfer is decided, and stuck: its outcome is
+// known, and waiting doesn't help.
 func standsStill(stored mongostore.Transfer) bool {
 	return stored.Stuck != nil && (stored.State == protocol.Committed || stored.State == protocol.Rollback)
 }
@@ -281,8 +283,8 @@ func (c *Coordinator) takeOver() protocol.Start {
 	return start
 }
 
-// nothingSent reports whether an error says that nothing was sent just now. Where a transfer with the ID is stored all the
-// same, that is no answer.
+// nothingSent reports whether an error says that nothing was sent just now. Where a
+// transfer with the ID is stored all the same, that is no answer.
 func nothingSent(err error) bool {
 	if errors.Is(err, ErrInDoubt) || errors.Is(err, ErrUnsettled) {
 		return false

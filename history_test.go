@@ -85,7 +85,8 @@ func (w witness) transfer(ctx context.Context, id, from, to string, units int64)
 	return a
 }
 
-// takeDoubtful returns the oldest request that is in doubt, or not settled yet, for the caller to ask again.
+// takeDoubtful returns the oldest request that is in doubt, or not settled yet, for the
+// caller to ask again.
 func (h *history) takeDoubtful() (ask, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,16 +16,21 @@ import (
 // longestHold bounds for how long money can be held.
 const longestHold = 10 * 366 * 24 * time.Hour
 
-// Hold reserves what a transfer moves, and stops there, in StatePreparing: the debits are off the balances, and nothing has arrived.
-// [Coordinator.Post] moves the money, all of it or a part, [Coordinator.Void] gives it back, and so does Run, or Recover, once the hold
-// has expired: expiresIn from when it was stored, by the server's clock. A hold survives restarts, and nobody takes it for stalled.
+// Hold reserves what a transfer moves, and stops there, in StatePreparing: the debits are
+// off the balances, and nothing has arrived. [Coordinator.Post] moves the money, all of
+// it or a part, [Coordinator.Void] gives it back, and so does Run, or Recover, once the
+// hold has expired: expiresIn from when it was stored, by the server's clock. A hold
+// survives restarts, and nobody takes it for stalled.
 //
-//   - nil: the money is held; or the hold, asked for again, was held and has been posted since: see the record's State.
+//   - nil: the money is held; or the hold, asked for again, was held and has been posted
+//     since: see the record's State.
 //   - a [RefusedError]: it is in StateFail, and nothing is held.
-//   - ErrCancelled, ErrExpired: it was voided, cancelled or has expired; it is in StateFail, and nothing is held.
-//   - ErrInDoubt and all others: as [Coordinator.Transfer]; the context's own error, ErrClosed and that of a server that is away are about
-//     this call only, and what an earlier one has held is held. Asked again with the same ID, it goes on where it stopped; a hold that
-//     nobody goes on with is voided when it expires.
+//   - ErrCancelled, ErrExpired: it was voided, cancelled or has expired; it is in
+//     StateFail, and nothing is held.
+//   - ErrInDoubt and all others: as [Coordinator.Transfer]; the context's own error,
+//     ErrClosed and that of a server that is away are about this call only, and what an
+//     earlier one has held is held. Asked again with the same ID, it goes on where it
+//     stopped; a hold that nobody goes on with is voided when it expires.
 func (c *Coordinator) Hold(ctx context.Context, req Request, expiresIn time.Duration) (rec Record, err error) {
 	line := c.lineOf(ctx, "hold", req.ID)
 	defer func() { line.end(ctx, &rec, err) }()
@@ -55,19 +60,26 @@ type posting struct{ amount *Amount }
 // PostAmount posts so much of a hold and gives the rest back. It is for holds that were asked for by From, To and Amount.
 func PostAmount(a Amount) PostOption { return func(p *posting) { p.amount = &a } }
 
-// Post moves the money of a hold. It may be asked for again, and by many at once: one Post, Void or expiry decides.
+// Post moves the money of a hold. It may be asked for again, and by many at once: one
+// Post, Void or expiry decides.
 //
-//   - nil: the transfer is in StateSuccess (or StateCommitted, see [WithReturnAt]), by this call or before.
-//   - ErrExpired, ErrCancelled: it has expired, or was voided or cancelled; it is in StateFail, and the money went back.
-//   - ErrIDConflict: it was posted before, with another amount; the record shows which. The [ConflictError] says "posted".
-//   - ErrNotHeld: it is no hold, or it was refused, or not everything is held yet: then ask for the hold again.
+//   - nil: the transfer is in StateSuccess (or StateCommitted, see [WithReturnAt]), by
+//     this call or before.
+//   - ErrExpired, ErrCancelled: it has expired, or was voided or cancelled; it is in
+//     StateFail, and the money went back.
+//   - ErrIDConflict: it was posted before, with another amount; the record shows which.
+//     The [ConflictError] says "posted".
+//   - ErrNotHeld: it is no hold, or it was refused, or not everything is held yet: then
+//     ask for the hold again.
 //   - ErrTransferNotFound: there is none.
-//   - ErrInvalidRequest: it is undecided, and the amount is not positive, more than is held, of another kind, or the hold has other legs
-//     than two; or it touches a ledger or documents that this Coordinator was not given, and the text says which.
-//   - ErrUnsettled: it is posted for good, in StateCommitted, and not all of it is in place: see [Coordinator.Transfer].
+//   - ErrInvalidRequest: it is undecided, and the amount is not positive, more than is
+//     held, of another kind, or the hold has other legs than two; or it touches a ledger
+//     or documents that this Coordinator was not given, and the text says which.
+//   - ErrUnsettled: it is posted for good, in StateCommitted, and not all of it is in
+//     place: see [Coordinator.Transfer].
 //   - ErrInDoubt: the context ended after something was sent. Ask again.
-//   - the context's own error, ErrClosed, a server that can't be reached for 30 s: this call has changed nothing. An earlier one keeps
-//     its outcome: the hold may be posted.
+//   - the context's own error, ErrClosed, a server that can't be reached for 30 s: this
+//     call has changed nothing. An earlier one keeps its outcome: the hold may be posted.
 func (c *Coordinator) Post(ctx context.Context, id string, opts ...PostOption) (rec Record, err error) {
 	line := c.lineOf(ctx, "post", id)
 	defer func() { line.end(ctx, &rec, err) }()
@@ -139,7 +151,8 @@ func unheldError(rec Record) error {
 	return err
 }
 
-// goOn takes a decided transfer over if it has stalled. One that is stuck, and is not due to be tried again, is told as it is.
+// goOn takes a decided transfer over if it has stalled. One that is stuck, and is not due
+// to be tried again, is told as it is.
 func (c *Coordinator) goOn(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
 	if !c.stalled(ctx, stored) {
 		if !standsStill(stored) {
@@ -183,15 +196,16 @@ func equalParts(a, b *money.Amount) bool {
 	return a.Cmp(*b) == 0
 }
 
-// Void gives the money of a hold back. It may be asked for again, and by many at once: one Post, Void or expiry decides.
+// Void gives the money of a hold back. It may be asked for again, and by many at once:
+// one Post, Void or expiry decides.
 //
 //   - nil: it is in StateFail, by this call or before: the record's Failure tells why.
 //   - ErrAlreadyCommitted: it was posted.
 //   - ErrNotHeld: it is no hold. [Coordinator.Cancel] is for others.
-//   - ErrTransferNotFound, ErrInDoubt, the context's own error and the like: as Post. ErrInvalidRequest: it touches what this Coordinator
-//     was not given.
-//   - ErrCancelled or ErrExpired, with a record in StateRollback: it is voided for good, and not all of the money is back yet: Record.Stuck
-//     says why.
+//   - ErrTransferNotFound, ErrInDoubt, the context's own error and the like: as Post.
+//     ErrInvalidRequest: it touches what this Coordinator was not given.
+//   - ErrCancelled or ErrExpired, with a record in StateRollback: it is voided for good,
+//     and not all of the money is back yet: Record.Stuck says why.
 func (c *Coordinator) Void(ctx context.Context, id string) (rec Record, err error) {
 	line := c.lineOf(ctx, "void", id)
 	defer func() { line.end(ctx, &rec, err) }()

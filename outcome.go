@@ -11,18 +11,23 @@ import (
 type Outcome uint8
 
 const (
-	// Moved means that what the call asked for is done for good: the money has moved, or, as Hold, Void and Cancel
-	// ask for, is held or was given back. After ErrUnsettled it is committed, and not all of it is in place yet.
+	// Moved means that what the call asked for is done for good: the money has moved, or,
+	// as Hold, Void and Cancel ask for, is held or was given back. After ErrUnsettled it
+	// is committed, and not all of it is in place yet.
 	Moved Outcome = iota + 1
-	// NothingStored means that this call has stored nothing. It says nothing of other calls: what an earlier one with
-	// the same ID has stored keeps its outcome, and so does one that is still under way elsewhere. Ask again with the
-	// same ID, or ask [Coordinator.Get], before you conclude that nothing moved.
+	// NothingStored means that this call has stored nothing. It says nothing of other
+	// calls: what an earlier one with the same ID has stored keeps its outcome, and so
+	// does one that is still under way elsewhere. Ask again with the same ID, or ask
+	// [Coordinator.Get], before you conclude that nothing moved.
 	NothingStored
-	// Failed means that the transfer is stored, has failed for good, and moves nothing. The ID stays failed.
+	// Failed means that the transfer is stored, has failed for good, and moves nothing.
+	// The ID stays failed.
 	Failed
-	// InDoubt means that the outcome is not known. Ask again with the same ID: the money can't move twice.
+	// InDoubt means that the outcome is not known. Ask again with the same ID: the money
+	// can't move twice.
 	InDoubt
-	// Unchanged means that the call came too late or to the wrong thing, and left everything as it was.
+	// Unchanged means that the call came too late or to the wrong thing, and left
+	// everything as it was.
 	Unchanged
 )
 
@@ -43,14 +48,16 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// OutcomeOf returns the outcome of a call by its error, nil for one that has succeeded. It knows every error that the
-// calls of this package about one transfer or one account return. Where two outcomes apply it is InDoubt, if that is one
-// of them; and it is InDoubt for an error that it doesn't know, since that is safe: whoever asks again with the same ID
-// can't move the money twice.
+// OutcomeOf returns the outcome of a call by its error, nil for one that has succeeded.
+// It knows every error that the calls of this package about one transfer or one account
+// return. Where two outcomes apply it is InDoubt, if that is one of them; and it is
+// InDoubt for an error that it doesn't know, since that is safe: whoever asks again with
+// the same ID can't move the money twice.
 //
-// A call that only reads (Get, List, GetAccount, Statement …) stores nothing whatever its error is: NothingStored where it
-// was not answered, Unchanged where it was asked for what isn't there; InDoubt only for a document that can't be read.
-// The errors of Run, Recover, Setup and Close are about no transfer in particular.
+// A call that only reads (Get, List, GetAccount, Statement …) stores nothing whatever its
+// error is: NothingStored where it was not answered, Unchanged where it was asked for
+// what isn't there; InDoubt only for a document that can't be read. The errors of Run,
+// Recover, Setup and Close are about no transfer in particular.
 func OutcomeOf(err error) Outcome {
 	var refused *RefusedError
 	switch {
@@ -70,8 +77,9 @@ func OutcomeOf(err error) Outcome {
 	return InDoubt
 }
 
-// unchanging returns the errors of what came too late, or to the wrong thing. Those of accounts are among them where no
-// [RefusedError] names the transfer: GetAccount and CloseAccount tell them, too.
+// unchanging returns the errors of what came too late, or to the wrong thing. Those of
+// accounts are among them where no [RefusedError] names the transfer: GetAccount and
+// CloseAccount tell them, too.
 func unchanging() []error {
 	return []error{
 		ErrIDConflict, ErrAlreadyCommitted, ErrNotHeld, ErrAlreadyReversed, ErrNotReversible, ErrTransferNotFound,
@@ -81,7 +89,8 @@ func unchanging() []error {
 	}
 }
 
-// beforehand returns the errors that come before anything is sent. Once something was sent they are causes of ErrInDoubt.
+// beforehand returns the errors that come before anything is sent. Once something was
+// sent they are causes of ErrInDoubt.
 func beforehand() []error {
 	return []error{
 		ErrInvalidRequest, ErrUnsupportedDeployment, ErrUnauthorized, ErrClosed, context.Canceled, context.DeadlineExceeded,
@@ -97,8 +106,8 @@ func isOneOf(err error, targets []error) bool {
 	return false
 }
 
-// unstored is an error of a call that has certainly sent nothing which could be stored, such as that of a server which is
-// away: the error alone doesn't say so.
+// unstored is an error of a call that has certainly sent nothing which could be stored,
+// such as that of a server which is away: the error alone doesn't say so.
 type unstored struct{ error }
 
 // Unwrap returns the error.
@@ -112,10 +121,11 @@ func nothingStored(err error) error {
 	return unstored{err}
 }
 
-// early answers a call about a transfer that has stored nothing. Where this process is at a transfer of that ID all the
-// same, by another call or in the background, the outcome is in doubt. 1. A sends its claim, and its context ends; the
-// transfer goes on. 2. B asks again, with a context that has ended. 3. Were B told that nothing was stored, it would ask
-// for the same under another ID, and pay twice.
+// early answers a call about a transfer that has stored nothing. Where this process is at
+// a transfer of that ID all the same, by another call or in the background, the outcome
+// is in doubt. 1. A sends its claim, and its context ends; the transfer goes on. 2. B
+// asks again, with a context that has ended. 3. Were B told that nothing was stored, it
+// would ask for the same under another ID, and pay twice.
 func (c *Coordinator) early(id string, err error) error {
 	if err != nil && c.engine.Sent(id) && OutcomeOf(err) != InDoubt {
 		return inDoubt(id, err)
@@ -123,9 +133,10 @@ func (c *Coordinator) early(id string, err error) error {
 	return nothingStored(err)
 }
 
-// asKnown answers for a transfer whose end is not waited for any longer, by how it was last seen. Committed can't be taken
-// back: it has moved, whatever keeps the caller from seeing the end. What can't be undone has failed all the same. The
-// record is empty where the transfer was not seen.
+// asKnown answers for a transfer whose end is not waited for any longer, by how it was
+// last seen. Committed can't be taken back: it has moved, whatever keeps the caller from
+// seeing the end. What can't be undone has failed all the same. The record is empty where
+// the transfer was not seen.
 func asKnown(id string, rec Record, cause error) (Record, error) {
 	cause = because(obstacle(rec), cause)
 	switch {

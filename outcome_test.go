@@ -107,9 +107,9 @@ func sentinels(t *testing.T) []string {
 	return names
 }
 
-// Every combination that the library builds has the outcome that is true of it: what is in doubt is in doubt whatever it
-// wraps, what is committed has moved whatever ended the wait, and a server that is away before anything was sent has
-// stored nothing.
+// Every combination that the library builds has the outcome that is true of it: what is
+// in doubt is in doubt whatever it wraps, what is committed has moved whatever ended the
+// wait, and a server that is away before anything was sent has stored nothing.
 func TestOutcomeOfCombinations(t *testing.T) {
 	t.Parallel()
 	away := errors.New("server selection timeout")

@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -31,14 +32,15 @@ func (b *bank) rawTransfer(id string) rawTransfer {
 		Epoch int64  `bson:"epoch"`
 	}
 	err := b.db.Collection("transfers").FindOne(b.t.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&stored)
-	if err == mongo.ErrNoDocuments {
+	if errors.Is(err, mongo.ErrNoDocuments) {
 		return rawTransfer{}
 	}
 	require.NoError(b.t, err)
 	return rawTransfer{true, stored.State, stored.Epoch}
 }
 
-// requireOutcome requires that the outcome of a call is what the database says: before and after are of its transfer.
+// requireOutcome requires that the outcome of a call is what the database says: before
+// and after are of its transfer.
 func requireOutcome(t *testing.T, rec transfer.Record, err error, before, after rawTransfer, story string) {
 	t.Helper()
 	switch transfer.OutcomeOf(err) {
@@ -56,7 +58,8 @@ func requireOutcome(t *testing.T, rec transfer.Record, err error, before, after 
 	}
 }
 
-// What OutcomeOf says of an error is what the database says of the transfer: that it is stored or not, and in which state.
+// What OutcomeOf says of an error is what the database says of the transfer: that it is
+// stored or not, and in which state.
 func TestOutcomesAreTrue(t *testing.T) {
 	t.Parallel()
 	b := newShop(t, 1000, 0)
@@ -76,34 +79,72 @@ func TestOutcomesAreTrue(t *testing.T) {
 		call verb
 		want transfer.Outcome
 	}{
-		{"a transfer", "t", func() (transfer.Record, error) { return b.Transfer(ctx, move("t", "a", "b", 10)) }, transfer.Moved},
+		{"a transfer", "t",
+			func() (transfer.Record, error) { return b.Transfer(ctx, move("t", "a", "b", 10)) },
+			transfer.Moved},
 		{"again", "t", func() (transfer.Record, error) { return b.Transfer(ctx, move("t", "a", "b", 10)) }, transfer.Moved},
-		{"again, submitted", "t", func() (transfer.Record, error) { return b.Submit(ctx, move("t", "a", "b", 10)) }, transfer.Moved},
-		{"again, otherwise", "t", func() (transfer.Record, error) { return b.Transfer(ctx, move("t", "a", "b", 11)) }, transfer.Unchanged},
-		{"again, with an ended context", "t", func() (transfer.Record, error) { return b.Transfer(ended, move("t", "a", "b", 10)) }, transfer.NothingStored},
-		{"again, of a closed one", "t", func() (transfer.Record, error) { return closed.Transfer(ctx, move("t", "a", "b", 10)) }, transfer.NothingStored},
-		{"waited for, with an ended context", "t", func() (transfer.Record, error) { return b.Wait(ended, "t") }, transfer.NothingStored},
+		{"again, submitted", "t",
+			func() (transfer.Record, error) { return b.Submit(ctx, move("t", "a", "b", 10)) },
+			transfer.Moved},
+		{"again, otherwise", "t",
+			func() (transfer.Record, error) { return b.Transfer(ctx, move("t", "a", "b", 11)) },
+			transfer.Unchanged},
+		{"again, with an ended context", "t",
+			func() (transfer.Record, error) { return b.Transfer(ended, move("t", "a", "b", 10)) },
+			transfer.NothingStored},
+		{"again, of a closed one", "t",
+			func() (transfer.Record, error) { return closed.Transfer(ctx, move("t", "a", "b", 10)) },
+			transfer.NothingStored},
+		{"waited for, with an ended context", "t",
+			func() (transfer.Record, error) { return b.Wait(ended, "t") },
+			transfer.NothingStored},
 		{"cancelled too late", "t", func() (transfer.Record, error) { return b.Cancel(ctx, "t", "") }, transfer.Unchanged},
 		{"voided, and no hold", "t", func() (transfer.Record, error) { return b.Void(ctx, "t") }, transfer.Unchanged},
 		{"posted, and no hold", "t", func() (transfer.Record, error) { return b.Post(ctx, "t") }, transfer.Unchanged},
-		{"an ended context", "u", func() (transfer.Record, error) { return b.Transfer(ended, move("u", "a", "b", 10)) }, transfer.NothingStored},
-		{"a closed coordinator", "u", func() (transfer.Record, error) { return closed.Submit(ctx, move("u", "a", "b", 10)) }, transfer.NothingStored},
-		{"malformed", "u", func() (transfer.Record, error) { return b.Transfer(ctx, move("u", "a", "a", 10)) }, transfer.NothingStored},
-		{"cancelled, and not there", "u", func() (transfer.Record, error) { return b.Cancel(ctx, "u", "") }, transfer.Unchanged},
+		{"an ended context", "u",
+			func() (transfer.Record, error) { return b.Transfer(ended, move("u", "a", "b", 10)) },
+			transfer.NothingStored},
+		{"a closed coordinator", "u",
+			func() (transfer.Record, error) { return closed.Submit(ctx, move("u", "a", "b", 10)) },
+			transfer.NothingStored},
+		{"malformed", "u",
+			func() (transfer.Record, error) { return b.Transfer(ctx, move("u", "a", "a", 10)) },
+			transfer.NothingStored},
+		{"cancelled, and not there", "u",
+			func() (transfer.Record, error) { return b.Cancel(ctx, "u", "") },
+			transfer.Unchanged},
 		{"waited for, and not there", "u", func() (transfer.Record, error) { return b.Wait(ctx, "u") }, transfer.Unchanged},
-		{"no such account", "v", func() (transfer.Record, error) { return b.Transfer(ctx, move("v", "a", "nobody", 10)) }, transfer.Failed},
-		{"too little money", "w", func() (transfer.Record, error) { return b.Transfer(ctx, move("w", "a", "b", 10_000)) }, transfer.Failed},
-		{"too little money, again", "w", func() (transfer.Record, error) { return b.Transfer(ctx, move("w", "a", "b", 10_000)) }, transfer.Failed},
-		{"the order is missing", "x", func() (transfer.Record, error) { return b.Transfer(ctx, payment("x", "none", 10)) }, transfer.Failed},
+		{"no such account", "v",
+			func() (transfer.Record, error) { return b.Transfer(ctx, move("v", "a", "nobody", 10)) },
+			transfer.Failed},
+		{"too little money", "w",
+			func() (transfer.Record, error) { return b.Transfer(ctx, move("w", "a", "b", 10_000)) },
+			transfer.Failed},
+		{"too little money, again", "w",
+			func() (transfer.Record, error) { return b.Transfer(ctx, move("w", "a", "b", 10_000)) },
+			transfer.Failed},
+		{"the order is missing", "x",
+			func() (transfer.Record, error) { return b.Transfer(ctx, payment("x", "none", 10)) },
+			transfer.Failed},
 		{"posted", "posted", func() (transfer.Record, error) { return b.Post(ctx, "posted") }, transfer.Moved},
 		{"voided, and posted", "posted", func() (transfer.Record, error) { return b.Void(ctx, "posted") }, transfer.Unchanged},
-		{"posted with an ended context", "voided", func() (transfer.Record, error) { return b.Post(ended, "voided") }, transfer.NothingStored},
-		{"posted by a closed one", "voided", func() (transfer.Record, error) { return closed.Post(ctx, "voided") }, transfer.NothingStored},
+		{"posted with an ended context", "voided",
+			func() (transfer.Record, error) { return b.Post(ended, "voided") },
+			transfer.NothingStored},
+		{"posted by a closed one", "voided",
+			func() (transfer.Record, error) { return closed.Post(ctx, "voided") },
+			transfer.NothingStored},
 		{"posted, and expired", "expired", func() (transfer.Record, error) { return b.Post(ctx, "expired") }, transfer.Failed},
 		{"reversed", "back", func() (transfer.Record, error) { return b.Reverse(ctx, "posted", "back") }, transfer.Moved},
-		{"reversed again", "back-2", func() (transfer.Record, error) { return b.Reverse(ctx, "posted", "back-2") }, transfer.Unchanged},
-		{"reversed, and failed", "back-3", func() (transfer.Record, error) { return b.Reverse(ctx, "v", "back-3") }, transfer.Unchanged},
-		{"reversed with an ended context", "back", func() (transfer.Record, error) { return b.Reverse(ended, "posted", "back") }, transfer.NothingStored},
+		{"reversed again", "back-2",
+			func() (transfer.Record, error) { return b.Reverse(ctx, "posted", "back-2") },
+			transfer.Unchanged},
+		{"reversed, and failed", "back-3",
+			func() (transfer.Record, error) { return b.Reverse(ctx, "v", "back-3") },
+			transfer.Unchanged},
+		{"reversed with an ended context", "back",
+			func() (transfer.Record, error) { return b.Reverse(ended, "posted", "back") },
+			transfer.NothingStored},
 	} {
 		before := b.rawTransfer(row.id)
 		rec, err := row.call()
@@ -155,8 +196,9 @@ func TestOutcomesOfReads(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// At each message of a transfer, whatever happens to it, and whether its process dies there: what the caller is told is
-// what the database says, at once, and what it says for ever.
+// At each message of a transfer, whatever happens to it, and whether its process dies
+// there: what the caller is told is what the database says, at once, and what it says for
+// ever.
 func TestOutcomesAreTrueAtEveryMessage(t *testing.T) {
 	t.Parallel()
 	told := map[transfer.Outcome]int{}
@@ -196,8 +238,11 @@ func TestOutcomesAreTrueAtEveryMessage(t *testing.T) {
 	require.GreaterOrEqual(t, told[transfer.Moved], 6, "a commit that is known is told: %v", told)
 }
 
-// underWay lets a transfer of 60 be claimed by a coordinator and go on no further until it is released.
-func (b *bank) underWay(ctx context.Context, id string, opts ...transfer.Option) (c *transfer.Coordinator, release func(), told func() []answer) {
+// underWay lets a transfer of 60 be claimed by a coordinator and go on no further until
+// it is released.
+func (b *bank) underWay(
+	ctx context.Context, id string, opts ...transfer.Option,
+) (c *transfer.Coordinator, release func(), told func() []answer) {
 	b.t.Helper()
 	claimed, released := make(chan struct{}), make(chan struct{})
 	var first, over sync.Once
@@ -217,9 +262,10 @@ func (b *bank) underWay(ctx context.Context, id string, opts ...transfer.Option)
 	return c, release, told
 }
 
-// Who asks with a context that has ended for what this process is at is in doubt: another call has stored it. It is so for
-// every verb, and on a coordinator that closes. Nothing is known of what is over, or under another ID: there it is true
-// that this call has stored nothing.
+// Who asks with a context that has ended for what this process is at is in doubt: another
+// call has stored it. It is so for every verb, and on a coordinator that closes. Nothing
+// is known of what is over, or under another ID: there it is true that this call has
+// stored nothing.
 func TestEndedContextOfWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)
@@ -250,7 +296,7 @@ func TestEndedContextOfWhatIsUnderWay(t *testing.T) {
 		require.Equal(t, transfer.NothingStored, transfer.OutcomeOf(err), "%s: %v", verb, err)
 	}
 	closing := callAll(1, func(int) (transfer.Record, error) { return transfer.Record{}, c.Close(t.Context()) })
-	require.Eventually(t, func() bool { return c.Setup(ended) == transfer.ErrClosed }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return errors.Is(c.Setup(ended), transfer.ErrClosed) }, time.Minute, time.Millisecond)
 	for verb, err := range verbs(t.Context(), "t") {
 		require.ErrorIs(t, err, transfer.ErrClosed, verb)
 		require.Equal(t, transfer.InDoubt, transfer.OutcomeOf(err), "%s: %v", verb, err)
@@ -266,8 +312,9 @@ func TestEndedContextOfWhatIsUnderWay(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// One who leaves the line of those who ask for one ID, before its own execution has sent anything, is in doubt while the
-// execution of an earlier caller, who has left as well, goes on.
+// One who leaves the line of those who ask for one ID, before its own execution has sent
+// anything, is in doubt while the execution of an earlier caller, who has left as well,
+// goes on.
 func TestLeavingWhileAnotherExecutionGoesOn(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)
@@ -288,7 +335,8 @@ func TestLeavingWhileAnotherExecutionGoesOn(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// A commit that was seen is told when the wait ends, whoever waits: there is no doubt, and the record comes with it.
+// A commit that was seen is told when the wait ends, whoever waits: there is no doubt,
+// and the record comes with it.
 func TestCommitIsToldWhenTheWaitEnds(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 200, 0)
@@ -324,7 +372,8 @@ func TestCommitIsToldWhenTheWaitEnds(t *testing.T) {
 	b.audit(initial(200, 0))
 }
 
-// What was seen of a transfer is told, too, when the coordinator closes: a commit can't be taken back.
+// What was seen of a transfer is told, too, when the coordinator closes: a commit can't
+// be taken back.
 func TestCommitIsToldWhenTheCoordinatorCloses(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(context.Context, *transfer.Coordinator) (transfer.Record, error){

@@ -206,8 +206,8 @@ func richPayload(t mongostore.Transfer) []byte {
 	return plainPayload(t, effectsPayload(payload, t.Effects))
 }
 
-// counted returns a transfer with its legs as the digest counts them: of one that moves what is there, who gives and who
-// gets, and not how much.
+// counted returns a transfer with its legs as the digest counts them: of one that moves
+// what is there, who gives and who gets, and not how much.
 func counted(t mongostore.Transfer) mongostore.Transfer {
 	if t.AtMost == nil {
 		return t

@@ -115,8 +115,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// requireStuckAnswer requires that one who asks for what is stuck is told its outcome, which is known, and what is in the
-// way, at once.
+// requireStuckAnswer requires that one who asks for what is stuck is told its outcome,
+// which is known, and what is in the way, at once.
 func requireStuckAnswer(t *testing.T, state transfer.State, account string, rec transfer.Record, err error) {
 	t.Helper()
 	want, outcome := transfer.ErrUnsettled, transfer.Moved
@@ -330,8 +330,9 @@ func TestPoisonIsToldWhenALookIsCutShort(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// waitInVain waits for the end of a transfer of 60 that is stuck at account b and whose time has not come, gives up, and requires to be
-// told why it is stuck. One who asks for the transfer doesn't wait: its outcome is known.
+// waitInVain waits for the end of a transfer of 60 that is stuck at account b and whose
+// time has not come, gives up, and requires to be told why it is stuck. One who asks for
+// the transfer doesn't wait: its outcome is known.
 func (b *bank) waitInVain(opts ...transfer.Option) {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())

@@ -54,10 +54,12 @@ func (b *bank) dying(
 	require.True(b.t, w.hasStruck(), "the verb had no command %d", n)
 }
 
-// requireUnended requires the answer to a call that was cut short: in doubt, or committed for good, and not settled yet.
+// requireUnended requires the answer to a call that was cut short: in doubt, or committed
+// for good, and not settled yet.
 func requireUnended(t *testing.T, err error) {
 	t.Helper()
-	require.True(t, errors.Is(err, transfer.ErrInDoubt) != errors.Is(err, transfer.ErrUnsettled), "%v", err)
+	inDoubt, committed := errors.Is(err, transfer.ErrInDoubt), errors.Is(err, transfer.ErrUnsettled)
+	require.NotEqual(t, inDoubt, committed, "%v", err)
 }
 
 // A sweep reports what it found and what became of it. What is not stalled, and what waits for a worker, it leaves alone.

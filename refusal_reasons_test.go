@@ -21,9 +21,10 @@ func requires(id, order string, fields bson.D) transfer.Request {
 	return req
 }
 
-// A refused requirement says which document it was about, and what there was instead: missing, another value, or reserved
-// by whom. Values are in the error's fields and nowhere in its text, nor in what is stored. Later answers name the
-// document, in the same words.
+// A refused requirement says which document it was about, and what there was instead:
+// missing, another value, or reserved by whom. Values are in the error's fields and
+// nowhere in its text, nor in what is stored. Later answers name the document, in the
+// same words.
 func TestRequirementError(t *testing.T) {
 	t.Parallel()
 	const reserver = "1.$%held"
@@ -37,12 +38,15 @@ func TestRequirementError(t *testing.T) {
 		asks  bson.D
 		want  transfer.RequirementError
 	}{
-		"missing":      {"none", bson.D{{Key: "status", Value: "unpaid"}}, transfer.RequirementError{ID: "none", Missing: true}},
-		"reserved":     {"o-2", bson.D{{Key: "status", Value: "unpaid"}}, transfer.RequirementError{ID: "o-2", ReservedBy: reserver}},
-		"another text": {"o-3", bson.D{{Key: "secret", Value: "s4cret"}}, transfer.RequirementError{ID: "o-3", Field: "secret", Want: "s4cret", Got: "s3cret"}},
-		"the second field": {"o-3", bson.D{{Key: "total", Value: 7.0}, {Key: "odd", Value: nil}, {Key: "tags", Value: "y"}, {Key: "status", Value: "paid"}},
+		"missing":  {"none", bson.D{{Key: "status", Value: "unpaid"}}, transfer.RequirementError{ID: "none", Missing: true}},
+		"reserved": {"o-2", bson.D{{Key: "status", Value: "unpaid"}}, transfer.RequirementError{ID: "o-2", ReservedBy: reserver}},
+		"another text": {"o-3", bson.D{{Key: "secret", Value: "s4cret"}},
+			transfer.RequirementError{ID: "o-3", Field: "secret", Want: "s4cret", Got: "s3cret"}},
+		"the second field": {"o-3", bson.D{{Key: "total", Value: 7.0}, {Key: "odd", Value: nil}, {Key: "tags", Value: "y"},
+			{Key: "status", Value: "paid"}},
 			transfer.RequirementError{ID: "o-3", Field: "status", Want: "paid", Got: "unpaid"}},
-		"another number":  {"o-3", bson.D{{Key: "total", Value: int64(8)}}, transfer.RequirementError{ID: "o-3", Field: "total", Want: int64(8), Got: int64(7)}},
+		"another number": {"o-3", bson.D{{Key: "total", Value: int64(8)}},
+			transfer.RequirementError{ID: "o-3", Field: "total", Want: int64(8), Got: int64(7)}},
 		"a missing field": {"o-3", bson.D{{Key: "nothing", Value: "x"}}, transfer.RequirementError{ID: "o-3", Field: "nothing", Want: "x"}},
 		"a field that is to be missing": {"o-3", bson.D{{Key: "secret", Value: nil}},
 			transfer.RequirementError{ID: "o-3", Field: "secret", Got: "s3cret"}},
@@ -81,8 +85,8 @@ func requireAs(t *testing.T, err error, into *transfer.RequirementError) {
 	}
 }
 
-// A reversal that is refused because another one has the transfer says which one that is, and one that was stored too late
-// has failed: its ID is burnt.
+// A reversal that is refused because another one has the transfer says which one that is,
+// and one that was stored too late has failed: its ID is burnt.
 func TestRequirementOfAReversal(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)
@@ -107,7 +111,8 @@ func TestRequirementOfAReversal(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// An ID that is used again with another payload is told which parts differ, and no values, by every verb that stores.
+// An ID that is used again with another payload is told which parts differ, and no
+// values, by every verb that stores.
 func TestConflictError(t *testing.T) {
 	t.Parallel()
 	b := newShop(t, 1000, 1000)
@@ -184,7 +189,8 @@ func requireConflict(t *testing.T, err error, want []string, story string) {
 	}
 }
 
-// A currency that is not the account's is told together with the account's, in every answer.
+// A currency that is not the account's is told together with the account's, in every
+// answer.
 func TestCurrencyError(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -198,7 +204,8 @@ func TestCurrencyError(t *testing.T) {
 		want transfer.CurrencyError
 		text string
 	}{
-		"another":       {"usd", transfer.CurrencyError{Currency: "EUR", AccountCurrency: `U"SD`}, `the transfer is in "EUR", the account in "U\"SD"`},
+		"another": {"usd", transfer.CurrencyError{Currency: "EUR", AccountCurrency: `U"SD`},
+			`the transfer is in "EUR", the account in "U\"SD"`},
 		"none":          {"none", transfer.CurrencyError{Currency: "EUR"}, `the account in none`},
 		"not a text":    {"odd", transfer.CurrencyError{Currency: "EUR", AccountCurrency: "64-bit integer"}, `the account in "64-bit integer"`},
 		"none is asked": {"usd", transfer.CurrencyError{AccountCurrency: `U"SD`}, `the transfer is in none`},
@@ -222,8 +229,8 @@ func TestCurrencyError(t *testing.T) {
 	b.audit(map[string]int64{"eur": 100, "usd": 100, "none": 100, "odd": 100})
 }
 
-// Where the server refuses to write to an account, its reason is told: the code, and the name of a unique index of the
-// user's; in every answer.
+// Where the server refuses to write to an account, its reason is told: the code, and the
+// name of a unique index of the user's; in every answer.
 func TestUnwritableTellsTheReason(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -253,7 +260,7 @@ func TestUnwritableTellsTheReason(t *testing.T) {
 			require.ErrorIs(t, later, transfer.ErrUnwritable)
 			require.Equal(t, errors.Unwrap(first).Error(), errors.Unwrap(later).Error(), "in the same words")
 			var refused *transfer.RefusedError
-			require.True(t, errors.As(later, &refused))
+			require.ErrorAs(t, later, &refused)
 			require.Equal(t, "b", refused.Account)
 			b.remove("accounts", "x")
 			b.audit(initial(100, 0))

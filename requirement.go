@@ -10,19 +10,23 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// RequirementError says how the document of an effect, or the transfer that a reversal wants to reverse, is not as it is
-// required to be: it is missing, a field has another value, or another transfer has reserved it. errors.Is finds
-// ErrRequirementFailed through it. Where none of the three is set it was as required again when that was looked for.
+// RequirementError says how the document of an effect, or the transfer that a reversal
+// wants to reverse, is not as it is required to be: it is missing, a field has another
+// value, or another transfer has reserved it. errors.Is finds ErrRequirementFailed
+// through it. Where none of the three is set it was as required again when that was
+// looked for.
 //
-// The first answer only carries all of it. Every later answer about the same transfer has Documents and ID, and its text
-// tells the same as the first one's.
+// The first answer only carries all of it. Every later answer about the same transfer has
+// Documents and ID, and its text tells the same as the first one's.
 type RequirementError struct {
-	// Documents is the registered name of the collection; "transfers" for a transfer that is to be reversed.
+	// Documents is the registered name of the collection; "transfers" for a transfer that
+	// is to be reversed.
 	Documents string
 	// ID is the document's _id.
 	ID any
-	// Field is the first field that has another value, as it was read just after the refusal. Want is the required
-	// value and Got the one that was there, nil for a field that is missing, as the driver decodes them.
+	// Field is the first field that has another value, as it was read just after the
+	// refusal. Want is the required value and Got the one that was there, nil for a field
+	// that is missing, as the driver decodes them.
 	Field     string
 	Want, Got any
 	// Missing says that there is no such document.
@@ -66,8 +70,8 @@ func (e *toldBefore) Unwrap() error { return e.reason }
 // maxRefusalBytes bounds what is stored of the server's reason for a refusal.
 const maxRefusalBytes = 1 << 10
 
-// explained returns the reason of a refusal with what was seen, for the first answer; its text is what is stored. It is nil
-// for a reason that no participant is to blame for.
+// explained returns the reason of a refusal with what was seen, for the first answer; its
+// text is what is stored. It is nil for a reason that no participant is to blame for.
 func explained(t mongostore.Transfer, refusal protocol.Refusal, seen mongostore.Evidence) error {
 	reason := reasonError(refusal.Reason)
 	switch {
@@ -81,8 +85,8 @@ func explained(t mongostore.Transfer, refusal protocol.Refusal, seen mongostore.
 	return reason
 }
 
-// requirementError says how the document of the n-th effect is not as required; behind the last one comes the transfer
-// that is to be reversed.
+// requirementError says how the document of the n-th effect is not as required; behind
+// the last one comes the transfer that is to be reversed.
 func requirementError(t mongostore.Transfer, n int, unmet *mongostore.Unmet) error {
 	e := &RequirementError{}
 	switch {
@@ -98,14 +102,16 @@ func requirementError(t mongostore.Transfer, n int, unmet *mongostore.Unmet) err
 	return e
 }
 
-// reversedDocuments is the name under which the transfer that a reversal reverses is told.
+// reversedDocuments is the name under which the transfer that a reversal reverses is
+// told.
 const reversedDocuments = "transfers"
 
-// explainedBefore returns the reason of a refusal as far as it can be told from what is stored.
+// explainedBefore returns the reason of a refusal as far as it can be told from what is
+// stored.
 func explainedBefore(rec Record, reason protocol.Reason) error {
 	failure, sentinel := rec.Failure, reasonError(reason)
-	switch {
-	case reason == protocol.RequirementFailed:
+	switch reason {
+	case protocol.RequirementFailed:
 		e := &RequirementError{Documents: failure.Ledger, ID: failure.Account, text: failure.Message}
 		for _, effect := range rec.Effects {
 			if effect.Documents == failure.Ledger && idText(effect.ID) == failure.Account {
@@ -113,7 +119,7 @@ func explainedBefore(rec Record, reason protocol.Reason) error {
 			}
 		}
 		return e
-	case reason == protocol.CurrencyMismatch:
+	case protocol.CurrencyMismatch:
 		if e := currencyBefore(rec.Currency, failure.Message); e != nil {
 			return e
 		}

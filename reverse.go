@@ -13,22 +13,31 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// Reverse moves the money of a transfer back, all of it (of a hold: what was posted of it), by a new transfer with the given ID. However
-// many ask at once, and under whatever IDs, at most one reversal of a transfer succeeds. It moves money, not effects: those stay as they
-// are.
+// Reverse moves the money of a transfer back, all of it (of a hold: what was posted of
+// it), by a new transfer with the given ID. However many ask at once, and under whatever
+// IDs, at most one reversal of a transfer succeeds. It moves money, not effects: those
+// stay as they are.
 //
-//   - nil: the reversal is in StateSuccess (or StateCommitted, see [WithReturnAt]), by this call or before.
-//   - ErrAlreadyReversed: another transfer has reversed it: the record's ReversedBy tells which. The record is the original's. Where this
-//     reversal was stored before it came too late, the error is a [RefusedError] as well: its ID stays failed.
-//   - ErrNotReversible: it is not in StateSuccess. The record is the original's. One in StateCommitted is waited for, 5 s at most.
-//   - ErrTransferNotFound: there is no transfer to reverse. Who asks again for a reversal that is stored is told its outcome all the same,
-//     also when [WithRetention] has let the original be removed before it.
-//   - a [RefusedError]: the reversal is in StateFail, and nothing moved: ErrInsufficientFunds when the money is spent, as this ID
-//     is told from then on; ErrRequirementFailed when another reversal has reserved the transfer, and has failed since, or is still under
-//     way. Try again under another ID.
-//   - ErrInvalidRequest: it touched a ledger that this Coordinator was not given, and the text says which.
-//   - ErrUnsettled, ErrInDoubt, ErrIDConflict and all others: as [Coordinator.Transfer]. The context's own error, ErrClosed and that of a
-//     server that is away say that this call has stored nothing; an earlier one with the same ID may have moved the money back.
+//   - nil: the reversal is in StateSuccess (or StateCommitted, see [WithReturnAt]), by
+//     this call or before.
+//   - ErrAlreadyReversed: another transfer has reversed it: the record's ReversedBy tells
+//     which. The record is the original's. Where this reversal was stored before it came
+//     too late, the error is a [RefusedError] as well: its ID stays failed.
+//   - ErrNotReversible: it is not in StateSuccess. The record is the original's. One in
+//     StateCommitted is waited for, 5 s at most.
+//   - ErrTransferNotFound: there is no transfer to reverse. Who asks again for a reversal
+//     that is stored is told its outcome all the same, also when [WithRetention] has let
+//     the original be removed before it.
+//   - a [RefusedError]: the reversal is in StateFail, and nothing moved:
+//     ErrInsufficientFunds when the money is spent, as this ID is told from then on;
+//     ErrRequirementFailed when another reversal has reserved the transfer, and has
+//     failed since, or is still under way. Try again under another ID.
+//   - ErrInvalidRequest: it touched a ledger that this Coordinator was not given, and the
+//     text says which.
+//   - ErrUnsettled, ErrInDoubt, ErrIDConflict and all others: as [Coordinator.Transfer].
+//     The context's own error, ErrClosed and that of a server that is away say that this
+//     call has stored nothing; an earlier one with the same ID may have moved the money
+//     back.
 func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (rec Record, err error) {
 	line := c.lineOf(ctx, "reverse", newID)
 	defer func() { line.end(ctx, &rec, err) }()

@@ -10,18 +10,21 @@ import (
 
 const maxReasonBytes = 4 << 10
 
-// Cancel rolls back a transfer that is not committed yet, a hold among them, whoever runs it, and answers with its record in StateFail. The
-// reason is stored as Record.Failure.Message; a hold that has expired is stored as expired.
+// Cancel rolls back a transfer that is not committed yet, a hold among them, whoever runs
+// it, and answers with its record in StateFail. The reason is stored as
+// Record.Failure.Message; a hold that has expired is stored as expired.
 //
 //   - nil: it is in StateFail, by this call or before, for whatever reason.
 //   - ErrAlreadyCommitted: too late; the record shows how far it is.
 //   - ErrTransferNotFound: there is none. One that is stored later is not cancelled.
-//   - ErrInvalidRequest: it touches a ledger or documents that this Coordinator was not given, and the text says which.
+//   - ErrInvalidRequest: it touches a ledger or documents that this Coordinator was not
+//     given, and the text says which.
 //   - ErrInDoubt: the context ended after something was sent. Ask again.
-//   - ErrCancelled, or the error that it was refused with, and a record in StateRollback: it is rolled back for good, and an account that
-//     can't be written has not got its money back yet: Record.Stuck says why.
-//   - the context's own error, ErrClosed, a server that can't be reached for 30 s: this call has changed nothing, which says nothing of
-//     an earlier one.
+//   - ErrCancelled, or the error that it was refused with, and a record in StateRollback:
+//     it is rolled back for good, and an account that can't be written has not got its
+//     money back yet: Record.Stuck says why.
+//   - the context's own error, ErrClosed, a server that can't be reached for 30 s: this
+//     call has changed nothing, which says nothing of an earlier one.
 func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (rec Record, err error) {
 	line := c.lineOf(ctx, "cancel", id)
 	defer func() { line.end(ctx, &rec, err) }()

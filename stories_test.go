@@ -257,8 +257,9 @@ func TestTroubleBeforeTheCommit(t *testing.T) {
 	}
 }
 
-// What makes an account unfit after the commit takes nothing back and mints nothing: who asks is told so, soon, and that it is committed,
-// and recovery finishes it once the account is repaired.
+// What makes an account unfit after the commit takes nothing back and mints nothing: who
+// asks is told so, soon, and that it is committed, and recovery finishes it once the
+// account is repaired.
 func TestTroubleAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	for _, trouble := range troubles() {

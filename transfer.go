@@ -50,24 +50,28 @@ type Leg struct {
 // Transfer moves money and answers with the final record.
 //
 //   - nil: the transfer is in StateSuccess (or StateCommitted, see [WithReturnAt]).
-//   - ErrUnsettled: it is in StateCommitted, for good, and not all of it is in place: an account is gone or can't be
-//     written, and Record.Stuck says why; or, with Stuck nil, the context ended, or the coordinator was closed, after the
-//     commit. It goes on in the background, or by recovery.
+//   - ErrUnsettled: it is in StateCommitted, for good, and not all of it is in place: an
+//     account is gone or can't be written, and Record.Stuck says why; or, with Stuck nil,
+//     the context ended, or the coordinator was closed, after the commit. It goes on in
+//     the background, or by recovery.
 //   - a [RefusedError]: it is in StateFail, and nothing moved.
 //   - ErrCancelled: somebody else rolled it back; it is in StateFail, and nothing moved.
-//   - ErrInDoubt: the context ended, or the coordinator was closed, after something was sent, and before the commit was
-//     known. What has claimed goes on in the background until Close; recovery finishes what Close left. Ask again with
-//     the same ID.
-//   - the context's own error, a server that can't be reached for 30 s, ErrInvalidRequest, ErrClosed, ErrUnauthorized,
-//     ErrUnsupportedDeployment: this call has stored nothing. An earlier one with the same ID keeps its outcome, a success
+//   - ErrInDoubt: the context ended, or the coordinator was closed, after something was
+//     sent, and before the commit was known. What has claimed goes on in the background
+//     until Close; recovery finishes what Close left. Ask again with the same ID.
+//   - the context's own error, a server that can't be reached for 30 s,
+//     ErrInvalidRequest, ErrClosed, ErrUnauthorized, ErrUnsupportedDeployment: this call
+//     has stored nothing. An earlier one with the same ID keeps its outcome, a success
 //     too: don't conclude that nothing moved, and ask again with the same ID.
 //   - ErrIDConflict: the ID was used with another payload; the record is the first one's.
 //
-// A refused transfer that can't be undone, since an account that it has debited can't be written, is in StateRollback, and
-// Record.Stuck says why: it has failed for good, and that account's money is reserved until the cause is repaired.
+// A refused transfer that can't be undone, since an account that it has debited can't be
+// written, is in StateRollback, and Record.Stuck says why: it has failed for good, and
+// that account's money is reserved until the cause is repaired.
 //
-// A second caller with the same ID waits for the first one's outcome. Once that one has shown no sign of life for the stall
-// threshold, the waiting call takes the transfer over.
+// A second caller with the same ID waits for the first one's outcome. Once that one has
+// shown no sign of life for the stall threshold, the waiting call takes the transfer
+// over.
 func (c *Coordinator) Transfer(ctx context.Context, req Request) (rec Record, err error) {
 	line := c.lineOf(ctx, "transfer", req.ID)
 	defer func() { line.end(ctx, &rec, err) }()
@@ -103,11 +107,12 @@ func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]R
 	return records, failures
 }
 
-// Submit stores a transfer for a worker (see [Coordinator.Run]) and answers with the record. Asked again, it answers with the record
-// as it stands then; if the transfer has failed, with the error that it failed with. A Transfer with the same ID and payload
-// runs it at once, also before its NotBefore; Cancel takes it back. The other errors are as those of [Coordinator.Transfer]:
-// the context's own, ErrClosed and that of a server that is away say that this call has stored nothing, and nothing of an
-// earlier one.
+// Submit stores a transfer for a worker (see [Coordinator.Run]) and answers with the
+// record. Asked again, it answers with the record as it stands then; if the transfer has
+// failed, with the error that it failed with. A Transfer with the same ID and payload
+// runs it at once, also before its NotBefore; Cancel takes it back. The other errors are
+// as those of [Coordinator.Transfer]: the context's own, ErrClosed and that of a server
+// that is away say that this call has stored nothing, and nothing of an earlier one.
 func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err error) {
 	line := c.lineOf(ctx, "submit", req.ID)
 	defer func() { line.end(ctx, &rec, err) }()
@@ -143,7 +148,8 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 	return Record{}, c.early(t.ID, aboutTransfer(t.ID, try.fails(nil)))
 }
 
-// prepared does what comes before a planned transfer is stored. With an error nothing was.
+// prepared does what comes before a planned transfer is stored. With an error nothing
+// was.
 func (c *Coordinator) prepared(ctx context.Context, t *mongostore.Transfer) error {
 	if err := c.readyFor(ctx, t); err != nil {
 		return c.early(t.ID, err)
@@ -267,7 +273,8 @@ func refusal(rec Record, result engine.Result) error {
 	return firstRefusal(rec, result)
 }
 
-// firstRefusal returns the error of a transfer that has failed. The execution that was refused knows what it saw.
+// firstRefusal returns the error of a transfer that has failed. The execution that was
+// refused knows what it saw.
 func firstRefusal(rec Record, result engine.Result) error {
 	err := failureError(rec)
 	var refused *RefusedError
@@ -281,7 +288,8 @@ func firstRefusal(rec Record, result engine.Result) error {
 	return err
 }
 
-// stuck answers for a transfer that can't be finished. Of one that makes no sense nothing is known.
+// stuck answers for a transfer that can't be finished. Of one that makes no sense nothing
+// is known.
 func stuck(rec Record, result engine.Result) (Record, error) {
 	if result.Stuck.Code == "" {
 		return rec, inDoubt(rec.ID, result.Cause)

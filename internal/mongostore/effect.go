@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -150,8 +151,8 @@ func judgeRound(ctx context.Context, requests []*Request, from *mongo.Collection
 			refused = append(refused, r)
 		}
 	}
-	if len(refused) > 0 {
-		explain(ctx, refused)
+	for some := range slices.Chunk(refused, maxExplained) {
+		explain(ctx, some)
 	}
 }
 

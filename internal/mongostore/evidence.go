@@ -77,6 +77,10 @@ func markedBy(key string) string {
 	return key
 }
 
+// maxExplained is how many documents are read at once to tell what is not as required of
+// them: the fields may be large.
+const maxExplained = 64
+
 // explain finds out which of the required values the documents of effects don't have, for
 // those who are refused: it reads the fields that are required of them. Where that fails,
 // or the document has changed meanwhile, it is not told which.
@@ -106,7 +110,8 @@ func explain(ctx context.Context, requests []*Request) {
 }
 
 // differing returns the first field that certainly differs from what is required, or else
-// the first one that is not the same to the byte: how the server compares depends on more.
+// the first one that is not the same to the byte: how the server compares depends on
+// more.
 func (e *effect) differing(document bson.Raw) *Unmet {
 	found := &Unmet{}
 	for _, field := range elements(e.require) {
@@ -114,7 +119,8 @@ func (e *effect) differing(document bson.Raw) *Unmet {
 		if want.Equal(got) || absent(want) && absent(got) {
 			continue
 		}
-		certain := !(want.IsNumber() && got.IsNumber()) && got.Type != bson.TypeArray && want.Type != bson.TypeArray
+		numbers := want.IsNumber() && got.IsNumber()
+		certain := !numbers && got.Type != bson.TypeArray && want.Type != bson.TypeArray
 		if certain || found.Field == "" {
 			found = &Unmet{Field: field.Key(), Want: want, Got: got}
 		}

@@ -54,7 +54,7 @@ func TestTally(t *testing.T) {
 	told.take(context.Canceled, 0)
 	told.take(transfer.ErrClosed, 0)
 	require.EqualValues(t, 1, told.done.Load())
-	require.EqualValues(t, 1, told.doubt.Load())
+	require.EqualValues(t, 2, told.doubt.Load())
 	require.EqualValues(t, 2, told.unsent.Load())
 	require.EqualValues(t, 1, told.odd.Load())
 	require.ErrorIs(t, told.first, transfer.ErrClosed)
