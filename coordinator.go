@@ -86,6 +86,9 @@ func (c *Coordinator) Setup(ctx context.Context) error {
 // Close stops taking work and waits for what was begun. When ctx ends first, the rest is stopped where it is, for recovery to finish,
 // and the error is that of ctx. A Run of this coordinator ends. The client is not disconnected.
 func (c *Coordinator) Close(ctx context.Context) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	err := c.engine.Close(ctx)
 	c.lookout.Close(ctx)
 	return err
@@ -94,6 +97,9 @@ func (c *Coordinator) Close(ctx context.Context) error {
 // ready refuses work on a closed coordinator, or on an unfit server of the transfers or of the named places. Its first call for each
 // talks to the server.
 func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	var try persistence
 	for try.again(ctx, c) {
 		if c.engine.Closed() {
@@ -114,7 +120,7 @@ func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) e
 // readyFor is ready for the places of a transfer. Once these are known to be fit it costs
 // next to nothing.
 func (c *Coordinator) readyFor(ctx context.Context, t *mongostore.Transfer) error {
-	if c.store.Connected(t) && !c.engine.Closed() && ctx.Err() == nil {
+	if c.store.Connected(t) && !c.engine.Closed() && ctx != nil && ctx.Err() == nil {
 		return nil
 	}
 	return c.ready(ctx, t.Places()...)

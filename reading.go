@@ -13,6 +13,9 @@ import (
 // what may be taken back, or nothing for as long as a server that is away is waited for. 2. Only its
 // first transfer tells A why. Once the servers are known to be fit it costs next to nothing.
 func (c *Coordinator) readable(ctx context.Context, places ...mongostore.Address) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	var try persistence
 	for try.again(ctx, c) {
 		if c.engine.Closed() {

@@ -26,6 +26,9 @@ import (
 //   - ErrInvalidRequest: it touched a ledger that this Coordinator was not given, and the text says which.
 //   - ErrInDoubt, ErrIDConflict and all others: as [Coordinator.Transfer].
 func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, error) {
+	if err := checkContext(ctx); err != nil {
+		return Record{}, err
+	}
 	switch err := errors.Join(mongostore.CheckID(id), mongostore.CheckID(newID)); {
 	case err != nil:
 		return Record{}, invalid("transfer: %w", err)

@@ -23,6 +23,9 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 	if err := mongostore.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
 	}
+	if err := checkContext(ctx); err != nil {
+		return Record{}, err
+	}
 	if c.engine.Closed() {
 		return Record{}, ErrClosed
 	}

@@ -36,6 +36,9 @@ const (
 // background because a server is away; ErrClosed on a closed coordinator, ErrUnsupportedDeployment on an unfit server, and
 // mongo.ErrClientDisconnected once the client is disconnected. A server that is away is waited for.
 func (c *Coordinator) Run(ctx context.Context) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if err := c.readyWhenUp(ctx); err != nil {
 		return err
 	}

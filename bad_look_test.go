@@ -1,0 +1,213 @@
+package transfer_test
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+)
+
+func lookCalls() map[string]map[string]bad {
+	list := func(q transfer.Query, says string) bad {
+		return bad{func(ctx context.Context, c *transfer.Coordinator) error { return first(c.List(ctx, q)) }, says}
+	}
+	metadata := func(key string, value any, says string) bad {
+		return list(transfer.Query{Metadata: map[string]any{key: value}}, says)
+	}
+	audit := func(o transfer.AuditOptions, says string) bad {
+		return bad{func(ctx context.Context, c *transfer.Coordinator) error {
+			_, err := c.AuditWith(ctx, o)
+			return err
+		}, says}
+	}
+	far := time.Unix(math.MaxInt64/4, 0)
+	return map[string]map[string]bad{
+		"Coordinator.Get": withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			_, err := c.Get(ctx, id)
+			return err
+		}),
+		"Coordinator.Wait": withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			_, err := c.Wait(ctx, id)
+			return err
+		}),
+		"Coordinator.List": {
+			"negative":   list(transfer.Query{Limit: -1}, "the Limit is negative"),
+			"state":      list(transfer.Query{States: []transfer.State{"Sesame"}}, "is no state"),
+			"ledger":     list(transfer.Query{Ledger: "nowhere"}, `the ledger "nowhere" is not registered`),
+			"account":    list(transfer.Query{Account: "\xff"}, "account: the ID"),
+			"long":       list(transfer.Query{Account: strings.Repeat("x", 256)}, "more than 255"),
+			"after":      list(transfer.Query{After: far}, "After lies beyond the years 0 to 9999"),
+			"before":     list(transfer.Query{Before: time.Unix(-1<<40, 0)}, "Before lies beyond the years"),
+			"$gt":        metadata("order", bson.M{"$gt": ""}, `"order" wants a value that it must be equal to, and "$gt" is an operator`),
+			"$ne":        metadata("order", map[string]any{"$ne": "sesame"}, `"$ne" is an operator`),
+			"$in":        metadata("order", bson.D{{Key: "$in", Value: bson.A{"sesame"}}}, `"$in" is an operator`),
+			"$regex":     metadata("order", map[string]string{"$regex": "sesame"}, `"$regex" is an operator`),
+			"within":     metadata("order", bson.M{"a": bson.A{1, bson.M{"$not": "sesame"}}}, `"$not" is an operator`),
+			"$where":     metadata("$where", "sesame", `the metadata key "$where"`),
+			"$or":        metadata("$or", bson.A{bson.M{}}, `the metadata key "$or"`),
+			"a path":     metadata("order.$gt", "sesame", `the metadata key "order.$gt"`),
+			"NUL":        metadata("order\x00", "sesame", `the metadata key "order\x00"`),
+			"nameless":   metadata("", "sesame", `the metadata key ""`),
+			"no BSON":    metadata("order", func() {}, "metadata: "),
+			"deep":       metadata("order", nestedIn(100, "sesame"), "levels deep"),
+			"very large": metadata("order", strings.Repeat("sesame", 1<<20), "more than 65536"),
+		},
+		"Coordinator.AuditWith": {
+			"ledger": audit(transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{Ledgers: []string{"nowhere"}}}}, `"nowhere" is not registered`),
+			"sum":    audit(transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{}}, Accounts: transfer.IDRange{From: "a"}}, "have no sum"),
+			"range":  audit(transfer.AuditOptions{Transfers: transfer.IDRange{From: "b", To: "a"}}, "a range: "),
+			"bound":  audit(transfer.AuditOptions{Accounts: transfer.IDRange{From: "\xff"}}, "a range: "),
+		},
+	}
+}
+
+// badStatements are queries that are refused.
+func badStatements() map[string]transfer.StatementQuery {
+	far := time.Unix(math.MaxInt64/4, 0)
+	return map[string]transfer.StatementQuery{
+		"the Limit is negative":              {Limit: -1},
+		"and the time, At, is missing":       {Beyond: transfer.Entry{TransferID: "t"}},
+		"and the TransferID is missing":      {Beyond: transfer.Entry{At: time.Now()}},
+		"Beyond: the ID":                     {Beyond: transfer.Entry{TransferID: "\xff", At: time.Now()}},
+		"After lies beyond the years":        {After: far},
+		"Before lies beyond the years":       {Before: time.Unix(-1<<40, 0)},
+		"the time of Beyond lies beyond the": {Beyond: transfer.Entry{TransferID: "t", At: far}},
+	}
+}
+
+func accountCalls(t *testing.T) map[string]map[string]bad {
+	calls := map[string]map[string]bad{}
+	for prefix, of := range map[string]func(*transfer.Coordinator) (*transfer.Ledger, error){
+		"Coordinator": nil, "Ledger": func(c *transfer.Coordinator) (*transfer.Ledger, error) { return c.Ledger("") },
+	} {
+		for name, rows := range accountCallsOf(t, of) {
+			if prefix == "Coordinator" {
+				name = map[string]string{
+					"Open": "OpenAccount", "Get": "GetAccount", "Close": "CloseAccount", "Reopen": "ReopenAccount",
+					"Statement": "Statement", "BalanceAt": "BalanceAt",
+				}[name]
+			}
+			calls[prefix+"."+name] = rows
+		}
+	}
+	return calls
+}
+
+// accountCallsOf are calls of the methods that a Ledger has, and those of a Coordinator where of is nil.
+func accountCallsOf(t *testing.T, of func(*transfer.Coordinator) (*transfer.Ledger, error)) map[string]map[string]bad {
+	t.Helper()
+	do := func(own func(context.Context, *transfer.Coordinator) error, ledger func(context.Context, *transfer.Ledger) error) verb {
+		if of == nil {
+			return own
+		}
+		return func(ctx context.Context, c *transfer.Coordinator) error {
+			l, err := of(c)
+			if err != nil {
+				return err
+			}
+			return ledger(ctx, l)
+		}
+	}
+	open := func(a transfer.Account, says string) bad {
+		return bad{do(func(ctx context.Context, c *transfer.Coordinator) error {
+			_, err := c.OpenAccount(ctx, a)
+			return err
+		}, func(ctx context.Context, l *transfer.Ledger) error {
+			_, err := l.Open(ctx, a)
+			return err
+		}), says}
+	}
+	statement := func(id string, q transfer.StatementQuery) verb {
+		return do(func(ctx context.Context, c *transfer.Coordinator) error { return first(c.Statement(ctx, id, q)) },
+			func(ctx context.Context, l *transfer.Ledger) error { return first(l.Statement(ctx, id, q)) })
+	}
+	balanceAt := func(id string, at time.Time) verb {
+		return do(func(ctx context.Context, c *transfer.Coordinator) error {
+			_, err := c.BalanceAt(ctx, id, at)
+			return err
+		}, func(ctx context.Context, l *transfer.Ledger) error {
+			_, err := l.BalanceAt(ctx, id, at)
+			return err
+		})
+	}
+	get := func(id string) verb {
+		return do(func(ctx context.Context, c *transfer.Coordinator) error {
+			_, err := c.GetAccount(ctx, id)
+			return err
+		}, func(ctx context.Context, l *transfer.Ledger) error {
+			_, err := l.Get(ctx, id)
+			return err
+		})
+	}
+	shut := func(id string) verb {
+		return do(func(ctx context.Context, c *transfer.Coordinator) error { return c.CloseAccount(ctx, id) },
+			func(ctx context.Context, l *transfer.Ledger) error { return l.Close(ctx, id) })
+	}
+	reopen := func(id string) verb {
+		return do(func(ctx context.Context, c *transfer.Coordinator) error { return c.ReopenAccount(ctx, id) },
+			func(ctx context.Context, l *transfer.Ledger) error { return l.Reopen(ctx, id) })
+	}
+	ids := func(call func(id string) verb) map[string]bad {
+		return withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error { return call(id)(ctx, c) })
+	}
+	statements := ids(func(id string) verb { return statement(id, transfer.StatementQuery{}) })
+	for says, q := range badStatements() {
+		statements[says] = bad{statement("a", q), says}
+	}
+	units, half := transfer.Units, decimal(t, "0.5")
+	return map[string]map[string]bad{
+		"Get": ids(get), "Close": ids(shut), "Reopen": ids(reopen), "Statement": statements,
+		"BalanceAt": and(ids(func(id string) verb { return balanceAt(id, time.Now()) }), map[string]bad{
+			"zero": {balanceAt("a", time.Time{}), "the zero time is no instant"},
+			"far":  {balanceAt("a", time.Unix(math.MaxInt64/4, 0)), "the instant lies beyond the years"},
+		}),
+		"Open": {
+			"empty":    open(transfer.Account{}, "the ID is empty"),
+			"bytes":    open(transfer.Account{ID: "\xff"}, "not valid UTF-8"),
+			"ledger":   open(transfer.Account{ID: "new", Ledger: "other"}, `is meant for ledger "other"`),
+			"closed":   open(transfer.Account{ID: "new", Closed: true}, "can't be opened as a closed one"),
+			"currency": open(transfer.Account{ID: "new", Currency: "E\x00R"}, "without NUL"),
+			"long":     open(transfer.Account{ID: "new", Currency: strings.Repeat("€", 22)}, "a currency has at most 64 bytes"),
+			"too much": open(transfer.Account{ID: "new", Balance: units(math.MaxInt64)}, "must lie within"),
+			"floor":    open(transfer.Account{ID: "new", Floor: units(math.MinInt64)}, "must lie within"),
+			"places":   open(transfer.Account{ID: "new", Balance: fine(t, "0.0000000000001")}, "at most 12 digits"),
+			"both":     open(transfer.Account{ID: "new", NoFloor: true, Floor: units(-1)}, "has a floor and none"),
+			"kind":     open(transfer.Account{ID: "new", Balance: units(1), Floor: half}, "not of its balance's kind"),
+			"below":    open(transfer.Account{ID: "new", Balance: units(1), Floor: units(2)}, "is below its floor"),
+			"negative": open(transfer.Account{ID: "new", Balance: units(-1)}, "is below its floor"),
+			"metadata": open(transfer.Account{ID: "new", Metadata: map[string]any{"$x": "sesame"}}, `the metadata key "$x"`),
+			"no BSON":  open(transfer.Account{ID: "new", Metadata: map[string]any{"x": make(chan int)}}, "metadata: "),
+		},
+	}
+}
+
+func repairCalls() map[string]map[string]bad {
+	repair := func(r transfer.MarkerRepair, says string) bad {
+		return bad{func(ctx context.Context, c *transfer.Coordinator) error { return c.RepairMarker(ctx, r) }, says}
+	}
+	keep, one := transfer.KeepBalance, transfer.Units(1)
+	return map[string]map[string]bad{
+		"Coordinator.RepairMarker": {
+			"ledger":   repair(transfer.MarkerRepair{Ledger: "nowhere", Account: "a", TransferID: "new", Amount: one, Decision: keep}, "not registered"),
+			"account":  repair(transfer.MarkerRepair{TransferID: "new", Amount: one, Decision: keep}, "account: the ID is empty"),
+			"transfer": repair(transfer.MarkerRepair{Account: "a", Amount: one, Decision: keep}, "transfer: the ID is empty"),
+			"decision": repair(transfer.MarkerRepair{Account: "a", TransferID: "new", Amount: one}, "wants a decision"),
+			"unknown":  repair(transfer.MarkerRepair{Account: "a", TransferID: "new", Amount: one, Decision: 9}, "wants a decision"),
+			"too much": repair(transfer.MarkerRepair{Account: "a", TransferID: "new", Amount: transfer.Units(1 << 50), Decision: keep}, "none that a transfer leaves"),
+			"reason":   repair(transfer.MarkerRepair{Account: "a", TransferID: "new", Amount: one, Decision: keep, Reason: strings.Repeat("x", 5000)}, "a reason has at most"),
+		},
+		"Coordinator.RepairPending": and(withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			return c.RepairPending(ctx, "", id)
+		}), map[string]bad{"ledger": {func(ctx context.Context, c *transfer.Coordinator) error {
+			return c.RepairPending(ctx, "nowhere", "a")
+		}, "not registered"}}),
+		"Coordinator.RepairOpen": withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			return c.RepairOpen(ctx, id)
+		}),
+	}
+}
