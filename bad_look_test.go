@@ -20,21 +20,12 @@ func lookCalls() map[string]map[string]bad {
 		return list(transfer.Query{Metadata: map[string]any{key: value}}, says)
 	}
 	audit := func(o transfer.AuditOptions, says string) bad {
-		return bad{func(ctx context.Context, c *transfer.Coordinator) error {
-			_, err := c.AuditWith(ctx, o)
-			return err
-		}, says}
+		return bad{func(ctx context.Context, c *transfer.Coordinator) error { return only(c.AuditWith(ctx, o)) }, says}
 	}
 	far := time.Unix(math.MaxInt64/4, 0)
 	return map[string]map[string]bad{
-		"Coordinator.Get": withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
-			_, err := c.Get(ctx, id)
-			return err
-		}),
-		"Coordinator.Wait": withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
-			_, err := c.Wait(ctx, id)
-			return err
-		}),
+		"Coordinator.Get":  withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error { return only(c.Get(ctx, id)) }),
+		"Coordinator.Wait": withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error { return only(c.Wait(ctx, id)) }),
 		"Coordinator.List": {
 			"negative":   list(transfer.Query{Limit: -1}, "the Limit is negative"),
 			"state":      list(transfer.Query{States: []transfer.State{"Sesame"}}, "is no state"),
@@ -58,7 +49,7 @@ func lookCalls() map[string]map[string]bad {
 			"very large": metadata("order", strings.Repeat("sesame", 1<<20), "more than 65536"),
 		},
 		"Coordinator.AuditWith": {
-			"ledger": audit(transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{Ledgers: []string{"nowhere"}}}}, `"nowhere" is not registered`),
+			"ledger": audit(transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{Ledgers: []string{"nowhere"}}}}, "not registered"),
 			"sum":    audit(transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{}}, Accounts: transfer.IDRange{From: "a"}}, "have no sum"),
 			"range":  audit(transfer.AuditOptions{Transfers: transfer.IDRange{From: "b", To: "a"}}, "a range: "),
 			"bound":  audit(transfer.AuditOptions{Accounts: transfer.IDRange{From: "\xff"}}, "a range: "),
@@ -114,35 +105,20 @@ func accountCallsOf(t *testing.T, of func(*transfer.Coordinator) (*transfer.Ledg
 		}
 	}
 	open := func(a transfer.Account, says string) bad {
-		return bad{do(func(ctx context.Context, c *transfer.Coordinator) error {
-			_, err := c.OpenAccount(ctx, a)
-			return err
-		}, func(ctx context.Context, l *transfer.Ledger) error {
-			_, err := l.Open(ctx, a)
-			return err
-		}), says}
+		return bad{do(func(ctx context.Context, c *transfer.Coordinator) error { return only(c.OpenAccount(ctx, a)) },
+			func(ctx context.Context, l *transfer.Ledger) error { return only(l.Open(ctx, a)) }), says}
 	}
 	statement := func(id string, q transfer.StatementQuery) verb {
 		return do(func(ctx context.Context, c *transfer.Coordinator) error { return first(c.Statement(ctx, id, q)) },
 			func(ctx context.Context, l *transfer.Ledger) error { return first(l.Statement(ctx, id, q)) })
 	}
 	balanceAt := func(id string, at time.Time) verb {
-		return do(func(ctx context.Context, c *transfer.Coordinator) error {
-			_, err := c.BalanceAt(ctx, id, at)
-			return err
-		}, func(ctx context.Context, l *transfer.Ledger) error {
-			_, err := l.BalanceAt(ctx, id, at)
-			return err
-		})
+		return do(func(ctx context.Context, c *transfer.Coordinator) error { return only(c.BalanceAt(ctx, id, at)) },
+			func(ctx context.Context, l *transfer.Ledger) error { return only(l.BalanceAt(ctx, id, at)) })
 	}
 	get := func(id string) verb {
-		return do(func(ctx context.Context, c *transfer.Coordinator) error {
-			_, err := c.GetAccount(ctx, id)
-			return err
-		}, func(ctx context.Context, l *transfer.Ledger) error {
-			_, err := l.Get(ctx, id)
-			return err
-		})
+		return do(func(ctx context.Context, c *transfer.Coordinator) error { return only(c.GetAccount(ctx, id)) },
+			func(ctx context.Context, l *transfer.Ledger) error { return only(l.Get(ctx, id)) })
 	}
 	shut := func(id string) verb {
 		return do(func(ctx context.Context, c *transfer.Coordinator) error { return c.CloseAccount(ctx, id) },
@@ -159,30 +135,35 @@ func accountCallsOf(t *testing.T, of func(*transfer.Coordinator) (*transfer.Ledg
 	for says, q := range badStatements() {
 		statements[says] = bad{statement("a", q), says}
 	}
-	units, half := transfer.Units, decimal(t, "0.5")
 	return map[string]map[string]bad{
 		"Get": ids(get), "Close": ids(shut), "Reopen": ids(reopen), "Statement": statements,
 		"BalanceAt": and(ids(func(id string) verb { return balanceAt(id, time.Now()) }), map[string]bad{
 			"zero": {balanceAt("a", time.Time{}), "the zero time is no instant"},
 			"far":  {balanceAt("a", time.Unix(math.MaxInt64/4, 0)), "the instant lies beyond the years"},
 		}),
-		"Open": {
-			"empty":    open(transfer.Account{}, "the ID is empty"),
-			"bytes":    open(transfer.Account{ID: "\xff"}, "not valid UTF-8"),
-			"ledger":   open(transfer.Account{ID: "new", Ledger: "other"}, `is meant for ledger "other"`),
-			"closed":   open(transfer.Account{ID: "new", Closed: true}, "can't be opened as a closed one"),
-			"currency": open(transfer.Account{ID: "new", Currency: "E\x00R"}, "without NUL"),
-			"long":     open(transfer.Account{ID: "new", Currency: strings.Repeat("€", 22)}, "a currency has at most 64 bytes"),
-			"too much": open(transfer.Account{ID: "new", Balance: units(math.MaxInt64)}, "must lie within"),
-			"floor":    open(transfer.Account{ID: "new", Floor: units(math.MinInt64)}, "must lie within"),
-			"places":   open(transfer.Account{ID: "new", Balance: fine(t, "0.0000000000001")}, "at most 12 digits"),
-			"both":     open(transfer.Account{ID: "new", NoFloor: true, Floor: units(-1)}, "has a floor and none"),
-			"kind":     open(transfer.Account{ID: "new", Balance: units(1), Floor: half}, "not of its balance's kind"),
-			"below":    open(transfer.Account{ID: "new", Balance: units(1), Floor: units(2)}, "is below its floor"),
-			"negative": open(transfer.Account{ID: "new", Balance: units(-1)}, "is below its floor"),
-			"metadata": open(transfer.Account{ID: "new", Metadata: map[string]any{"$x": "sesame"}}, `the metadata key "$x"`),
-			"no BSON":  open(transfer.Account{ID: "new", Metadata: map[string]any{"x": make(chan int)}}, "metadata: "),
-		},
+		"Open": badAccounts(t, open),
+	}
+}
+
+// badAccounts are accounts that can't be opened.
+func badAccounts(t *testing.T, open func(transfer.Account, string) bad) map[string]bad {
+	units, half := transfer.Units, decimal(t, "0.5")
+	return map[string]bad{
+		"empty":    open(transfer.Account{}, "the ID is empty"),
+		"bytes":    open(transfer.Account{ID: "\xff"}, "not valid UTF-8"),
+		"ledger":   open(transfer.Account{ID: "new", Ledger: "other"}, `is meant for ledger "other"`),
+		"closed":   open(transfer.Account{ID: "new", Closed: true}, "can't be opened as a closed one"),
+		"currency": open(transfer.Account{ID: "new", Currency: "E\x00R"}, "without NUL"),
+		"long":     open(transfer.Account{ID: "new", Currency: strings.Repeat("€", 22)}, "a currency has at most 64 bytes"),
+		"too much": open(transfer.Account{ID: "new", Balance: units(math.MaxInt64)}, "must lie within"),
+		"floor":    open(transfer.Account{ID: "new", Floor: units(math.MinInt64)}, "must lie within"),
+		"places":   open(transfer.Account{ID: "new", Balance: fine(t, "0.0000000000001")}, "at most 12 digits"),
+		"both":     open(transfer.Account{ID: "new", NoFloor: true, Floor: units(-1)}, "has a floor and none"),
+		"kind":     open(transfer.Account{ID: "new", Balance: units(1), Floor: half}, "not of its balance's kind"),
+		"below":    open(transfer.Account{ID: "new", Balance: units(1), Floor: units(2)}, "is below its floor"),
+		"negative": open(transfer.Account{ID: "new", Balance: units(-1)}, "is below its floor"),
+		"metadata": open(transfer.Account{ID: "new", Metadata: map[string]any{"$x": "sesame"}}, `the metadata key "$x"`),
+		"no BSON":  open(transfer.Account{ID: "new", Metadata: map[string]any{"x": make(chan int)}}, "metadata: "),
 	}
 }
 
@@ -190,16 +171,20 @@ func repairCalls() map[string]map[string]bad {
 	repair := func(r transfer.MarkerRepair, says string) bad {
 		return bad{func(ctx context.Context, c *transfer.Coordinator) error { return c.RepairMarker(ctx, r) }, says}
 	}
-	keep, one := transfer.KeepBalance, transfer.Units(1)
+	with := func(change func(*transfer.MarkerRepair), says string) bad {
+		r := transfer.MarkerRepair{Account: "a", TransferID: "new", Amount: transfer.Units(1), Decision: transfer.KeepBalance}
+		change(&r)
+		return repair(r, says)
+	}
 	return map[string]map[string]bad{
 		"Coordinator.RepairMarker": {
-			"ledger":   repair(transfer.MarkerRepair{Ledger: "nowhere", Account: "a", TransferID: "new", Amount: one, Decision: keep}, "not registered"),
-			"account":  repair(transfer.MarkerRepair{TransferID: "new", Amount: one, Decision: keep}, "account: the ID is empty"),
-			"transfer": repair(transfer.MarkerRepair{Account: "a", Amount: one, Decision: keep}, "transfer: the ID is empty"),
-			"decision": repair(transfer.MarkerRepair{Account: "a", TransferID: "new", Amount: one}, "wants a decision"),
-			"unknown":  repair(transfer.MarkerRepair{Account: "a", TransferID: "new", Amount: one, Decision: 9}, "wants a decision"),
-			"too much": repair(transfer.MarkerRepair{Account: "a", TransferID: "new", Amount: transfer.Units(1 << 50), Decision: keep}, "none that a transfer leaves"),
-			"reason":   repair(transfer.MarkerRepair{Account: "a", TransferID: "new", Amount: one, Decision: keep, Reason: strings.Repeat("x", 5000)}, "a reason has at most"),
+			"ledger":   with(func(r *transfer.MarkerRepair) { r.Ledger = "nowhere" }, "not registered"),
+			"account":  with(func(r *transfer.MarkerRepair) { r.Account = "" }, "account: the ID is empty"),
+			"transfer": with(func(r *transfer.MarkerRepair) { r.TransferID = "" }, "transfer: the ID is empty"),
+			"decision": with(func(r *transfer.MarkerRepair) { r.Decision = 0 }, "wants a decision"),
+			"unknown":  with(func(r *transfer.MarkerRepair) { r.Decision = 9 }, "wants a decision"),
+			"too much": with(func(r *transfer.MarkerRepair) { r.Amount = transfer.Units(1 << 50) }, "none that a transfer leaves"),
+			"reason":   with(func(r *transfer.MarkerRepair) { r.Reason = strings.Repeat("x", 5000) }, "a reason has at most"),
 		},
 		"Coordinator.RepairPending": and(withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
 			return c.RepairPending(ctx, "", id)

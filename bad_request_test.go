@@ -45,7 +45,7 @@ func badRequests(t *testing.T) map[string]transfer.Request {
 		"units or decimals":   legs(leg("a", -1), transfer.Leg{Account: "b", Amount: decimal(t, "1.0")}),
 		"\"nowhere\" is not":  legs(leg("a", -1), transfer.Leg{Ledger: "nowhere", Account: "b", Amount: transfer.Units(1)}),
 		"1001 legs are more":  legs(make([]transfer.Leg, 1001)...),
-		"more than 12 digits": legs(transfer.Leg{Account: "a", Amount: fine(t, "-0.0000000000001")}, transfer.Leg{Account: "b", Amount: fine(t, "0.0000000000001")}),
+		"more than 12 digits": with(func(r *transfer.Request) { r.Amount = fine(t, "0.0000000000001") }),
 		"AtMost is for": with(func(r *transfer.Request) {
 			r.From, r.To, r.Amount, r.AtMost, r.Legs = "", "", transfer.Amount{}, true, legs(leg("a", -1), leg("b", 1)).Legs
 		}),

@@ -26,14 +26,8 @@ import (
 //   - ErrInvalidRequest: it touched a ledger that this Coordinator was not given, and the text says which.
 //   - ErrInDoubt, ErrIDConflict and all others: as [Coordinator.Transfer].
 func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, error) {
-	if err := checkContext(ctx); err != nil {
+	if err := checkReversal(ctx, id, newID); err != nil {
 		return Record{}, err
-	}
-	switch err := errors.Join(mongostore.CheckID(id), mongostore.CheckID(newID)); {
-	case err != nil:
-		return Record{}, invalid("transfer: %w", err)
-	case id == newID:
-		return Record{}, invalid("the reversal of %q wants an ID of its own", id)
 	}
 	original, err := c.settled(ctx, id)
 	if errors.Is(err, ErrTransferNotFound) {
@@ -69,6 +63,19 @@ func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (Record, er
 		return rec, err
 	}
 	return c.reversedByAnother(ctx, rec, err)
+}
+
+func checkReversal(ctx context.Context, id, newID string) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
+	if err := errors.Join(mongostore.CheckID(id), mongostore.CheckID(newID)); err != nil {
+		return invalid("transfer: %w", err)
+	}
+	if id == newID {
+		return invalid("the reversal of %q wants an ID of its own", id)
+	}
+	return nil
 }
 
 // settled reads the transfer that is to be reversed. One that is committed succeeds in a moment, unless an account is gone: it is waited
