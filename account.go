@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -103,10 +104,7 @@ func (l *Ledger) plan(a Account) (mongostore.Account, error) {
 		ID: a.ID, Balance: a.Balance.exact, Floor: a.Floor.exact, NoFloor: a.NoFloor, Currency: a.Currency,
 		Reserved: money.Zero(a.Balance.exact.Kind()), Incoming: money.Zero(a.Balance.exact.Kind()),
 	}
-	if err := l.checkID(a.ID); err != nil {
-		return stored, err
-	}
-	if err := checkCurrency(a.Currency); err != nil {
+	if err := cmp.Or(l.checkID(a.ID), checkCurrency(a.Currency)); err != nil {
 		return stored, err
 	}
 	kind := stored.Balance.Kind()

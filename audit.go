@@ -146,7 +146,8 @@ func (c *Coordinator) checkAudit(o AuditOptions) error {
 
 func reportOf(r audit.Report) AuditReport {
 	told := AuditReport{
-		Omitted: r.Omitted, Accounts: r.Accounts, Transfers: r.Transfers, Unfinished: r.Unfinished, InTransit: Amount{r.InTransit}, DecimalsInTransit: Amount{r.OtherInTransit}, At: r.At,
+		Omitted: r.Omitted, Accounts: r.Accounts, Transfers: r.Transfers, Unfinished: r.Unfinished,
+		InTransit: Amount{r.InTransit}, DecimalsInTransit: Amount{r.OtherInTransit}, At: r.At,
 	}
 	for _, t := range r.Totals {
 		told.Ledgers = append(told.Ledgers, LedgerTotal{

@@ -87,6 +87,9 @@ func (c *Coordinator) Setup(ctx context.Context) error {
 // Close stops taking work and waits for what was begun. When ctx ends first, the rest is stopped where it is, for recovery to finish,
 // and the error is that of ctx. A Run of this coordinator ends. The client is not disconnected.
 func (c *Coordinator) Close(ctx context.Context) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	err := c.engine.Close(ctx)
 	c.lookout.Close(ctx)
 	return err
@@ -101,6 +104,9 @@ func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) e
 func (c *Coordinator) readyBy(
 	ctx context.Context, connect func(context.Context, ...mongostore.Address) error, places []mongostore.Address,
 ) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	var try persistence
 	for try.again(ctx, c) {
 		if c.engine.Closed() {
@@ -126,7 +132,7 @@ func (c *Coordinator) readyToRead(ctx context.Context, places ...mongostore.Addr
 // readyFor is ready for the places of a transfer. Once these are known to be fit it costs
 // next to nothing.
 func (c *Coordinator) readyFor(ctx context.Context, t *mongostore.Transfer) error {
-	if c.store.Connected(t) && !c.engine.Closed() && ctx.Err() == nil {
+	if c.store.Connected(t) && !c.engine.Closed() && ctx != nil && ctx.Err() == nil {
 		return nil
 	}
 	return c.ready(ctx, t.Places()...)

@@ -59,6 +59,9 @@ func (c *Coordinator) planEffects(effects []Effect) ([]mongostore.Effect, error)
 		if !c.store.HasDocuments(e.Documents) {
 			return nil, invalid("the documents %s are not registered: see WithDocuments", words.Quote(e.Documents))
 		}
+		if e.ID == nil {
+			return nil, invalid("an effect on %q: the document's ID is missing", e.Documents)
+		}
 		stored := mongostore.Effect{Documents: e.Documents, Namespace: c.store.DocumentsNamespace(e.Documents)}
 		var err error
 		if stored.ID, err = mongostore.EncodeDocumentID(ordered(e.ID, maxMetadataDepth)); err != nil {

@@ -22,6 +22,10 @@ const longestHold = 10 * 366 * 24 * time.Hour
 // hold has expired: expiresIn from when it was stored, by the server's clock. A hold
 // survives restarts, and nobody takes it for stalled.
 //
+// The expiry is not part of the payload, which an ID stands for: of two calls with one ID
+// that of the first counts, and the second is told so by the record, whose ExpiresAt is
+// the first one's. To hold for longer, hold under another ID.
+//
 //   - nil: the money is held; or the hold, asked for again, was held and has been posted
 //     since: see the record's State.
 //   - a [RefusedError]: it is in StateFail, and nothing is held.

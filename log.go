@@ -24,7 +24,7 @@ type logLine struct {
 
 // lineOf begins the line of a transfer.
 func (c *Coordinator) lineOf(ctx context.Context, verb, id string) logLine {
-	if !c.log.Enabled(ctx, slog.LevelDebug) {
+	if ctx == nil || !c.log.Enabled(ctx, slog.LevelDebug) {
 		return logLine{}
 	}
 	return logLine{coordinator: c, verb: verb, id: id, begun: c.now()}

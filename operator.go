@@ -41,7 +41,9 @@ func operatorIn(value bson.RawValue) string {
 	}
 	reference := len(elements) > 1 && elements[0].Key() == "$ref" && elements[1].Key() == "$id"
 	for _, e := range elements {
-		if key := e.Key(); strings.HasPrefix(key, "$") && !(reference && slices.Contains([]string{"$ref", "$id", "$db"}, key)) {
+		key := e.Key()
+		ofReference := reference && slices.Contains([]string{"$ref", "$id", "$db"}, key)
+		if strings.HasPrefix(key, "$") && !ofReference {
 			return key
 		}
 		if name := operatorIn(e.Value()); name != "" {

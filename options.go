@@ -292,10 +292,15 @@ func (s *settings) checkNumbers() error {
 		return invalid("a retention is %s or longer, not %s", mongostore.ShortestRetention, s.retention)
 	case s.stallThreshold < 0:
 		return invalid("a stall threshold is not negative: %s", s.stallThreshold)
-	case len(s.owner) > maxOwnerBytes || mongostore.CheckID(s.owner) != nil || strings.Contains(s.owner, "\x00"):
-		return invalid("an owner's name has 1 to %d bytes of UTF-8 without NUL, not %s", maxOwnerBytes, words.Quote(s.owner))
 	case s.logger == nil:
 		return invalid("WithLogger wants a logger")
+	}
+	return s.checkOwner()
+}
+
+func (s *settings) checkOwner() error {
+	if len(s.owner) > maxOwnerBytes || mongostore.CheckID(s.owner) != nil || strings.Contains(s.owner, "\x00") {
+		return invalid("an owner's name has 1 to %d bytes of UTF-8 without NUL, not %s", maxOwnerBytes, words.Quote(s.owner))
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ func TestInvalidOptions(t *testing.T) {
 		"StringIDs or ObjectIDs":  {transfer.WithAccountIDs(7)},
 		"an owner's name":         {transfer.WithOwner("")},
 		"1 to 128 bytes":          {transfer.WithOwner(strings.Repeat("x", 129))},
+		"UTF-8 without NUL":       {transfer.WithOwner("a\x00b")},
 		"between 1 and 8192":      {transfer.WithMarkerLimit(0)},
 		"not at 8193":             {transfer.WithMarkerLimit(8193)},
 		"1048576 bytes or more, or 0 for none, not 1048575":                {transfer.WithFenceCache(1<<20 - 1)},

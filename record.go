@@ -26,7 +26,7 @@ type Record struct {
 	Reverses     string    // the ID of the transfer that this one reverses
 	ReversedBy   string    // the ID of the transfer that has reversed this one
 	Hold         bool      // it was asked for by Hold
-	ExpiresAt    time.Time // of a hold: when it is voided unless it is decided before
+	ExpiresAt    time.Time // of a hold: when it is voided unless it is decided before; as the first to ask for it has said
 }
 
 // Failure says why a transfer was rolled back, or is stuck.

@@ -91,6 +91,9 @@ func (c *Coordinator) checkRepair(r MarkerRepair) error {
 	if err := mongostore.CheckID(r.TransferID); err != nil {
 		return invalid("transfer: %w", err)
 	}
+	if err := c.checkAccount(r.Account); err != nil {
+		return invalid("account: %w", err)
+	}
 	amount := r.Amount.exact
 	switch {
 	case r.Decision != KeepBalance && r.Decision != PayIn:

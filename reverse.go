@@ -41,11 +41,8 @@ import (
 func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (rec Record, err error) {
 	line := c.lineOf(ctx, "reverse", newID)
 	defer func() { line.end(ctx, &rec, err) }()
-	switch err := cmp.Or(mongostore.CheckID(id), mongostore.CheckID(newID)); {
-	case err != nil:
-		return Record{}, invalid("transfer: %w", err)
-	case id == newID:
-		return Record{}, invalid("the reversal of %s wants an ID of its own", words.Quote(id))
+	if err := checkReversal(ctx, id, newID); err != nil {
+		return Record{}, err
 	}
 	original, err := c.settled(ctx, id)
 	if errors.Is(err, ErrTransferNotFound) {
@@ -81,6 +78,19 @@ func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (rec Record
 		return rec, err
 	}
 	return c.reversedByAnother(ctx, rec, err)
+}
+
+func checkReversal(ctx context.Context, id, newID string) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
+	if err := cmp.Or(mongostore.CheckID(id), mongostore.CheckID(newID)); err != nil {
+		return invalid("transfer: %w", err)
+	}
+	if id == newID {
+		return invalid("the reversal of %s wants an ID of its own", words.Quote(id))
+	}
+	return nil
 }
 
 // settled reads the transfer that is to be reversed. One that is committed succeeds in a moment, unless an account is gone: it is waited

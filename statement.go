@@ -115,9 +115,11 @@ type Entry struct {
 //
 // An error is the last that it yields: ErrInvalidRequest, ErrAccountNotFound, ErrClosed, ErrUnsupportedDeployment, that of the context,
 // that of a server that can't be reached for 30 s; ErrAmountKind where the balance is no exact number, or not of the kind that was
-// moved; ErrHistoryGone where it begins before what is kept, which NewestFirst tells after the entries that are. Of an account that is younger
-// than that it isn't known that nothing was before: begin with After, the time at which it was opened. What lies before any
-// retention was first used, five minutes or more, and has no entries, is told as it is: empty.
+// moved; ErrHistoryGone where it begins before what is kept, which NewestFirst tells after the entries that are.
+//
+// Of an account that is younger than what is kept it isn't known that nothing was before:
+// begin with After, the time at which it was opened. What lies before any retention was
+// first used, by five minutes or more, and has no entries, is empty, and not gone.
 func (c *Coordinator) Statement(ctx context.Context, id string, q StatementQuery) iter.Seq2[Entry, error] {
 	return c.defaultLedger().Statement(ctx, id, q)
 }
@@ -125,7 +127,8 @@ func (c *Coordinator) Statement(ctx context.Context, id string, q StatementQuery
 // BalanceAt returns what was posted on an account of the default ledger at an instant:
 // the Balance of the last entry of its statement that was committed then or before, and
 // what the account was opened with if there is none. An instant that is yet to come
-// stands for now, and the zero time is refused with ErrInvalidRequest. It counts back from now, so it has to read the entries that came since.
+// stands for now, and the zero time is refused with ErrInvalidRequest. It counts back from
+// now, so it has to read the entries that came since.
 // What it has told stays, as with [Coordinator.Statement], whose errors it has, too.
 func (c *Coordinator) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
 	return c.defaultLedger().BalanceAt(ctx, id, at)

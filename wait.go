@@ -24,11 +24,14 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 	if err := mongostore.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
 	}
+	if err := checkContext(ctx); err != nil {
+		return Record{}, err
+	}
 	if err := because(ctx.Err(), c.closedError()); err != nil {
 		return Record{}, c.early(id, err)
 	}
 	switch err := c.readyToRead(ctx); {
-	case errors.Is(err, ErrClosed), errors.Is(err, ErrUnsupportedDeployment), mongostore.Disconnected(err):
+	case errors.Is(err, ErrClosed), errors.Is(err, ErrUnsupportedDeployment), lasting(err):
 		return Record{}, err
 	case err != nil:
 		return Record{ID: id}, inDoubt(id, err)

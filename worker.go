@@ -48,6 +48,9 @@ const (
 // tries again every few seconds, so that a mistake in the rights, once it is corrected,
 // costs no restart.
 func (c *Coordinator) Run(ctx context.Context) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if err := c.readyWhenUp(ctx); err != nil {
 		return err
 	}
@@ -58,7 +61,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	defer lost(nil)
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	w := worker{coordinator: c, lost: lost, submitted: c.newHands(min(workerWidth, max(2, c.settings.group.MaxPending))), swept: c.newSweepHands()}
+	submitted := c.newHands(min(workerWidth, max(2, c.settings.group.MaxPending)))
+	w := worker{coordinator: c, lost: lost, submitted: submitted, swept: c.newSweepHands()}
 	w.all.Go(func() {
 		period := min(max(c.settings.stallThreshold, shortestSweep), longestSweep)
 		c.periodically(ctx, period, w.swept.revived, "a recovery sweep was cut short", w.recover)

@@ -62,7 +62,8 @@ func whole(s *Store) Transfer {
 			{Ledger: "eu", Namespace: s.Namespace("eu"), Account: "bob", Amount: dec("60.50")},
 		},
 		CreatedAt: time.UnixMilli(1).UTC(), LastModified: time.UnixMilli(2).UTC(), CommittedAt: time.UnixMilli(3).UTC(),
-		NotBefore: time.UnixMilli(4).UTC(), Failure: &Failure{Code: "cancelled", Ledger: "eu", Account: "bob", Message: "because", Detail: "more", Others: 2}, Metadata: encode(bson.M{"a": 1}),
+		NotBefore: time.UnixMilli(4).UTC(), Metadata: encode(bson.M{"a": 1}),
+		Failure: &Failure{Code: "cancelled", Ledger: "eu", Account: "bob", Message: "because", Detail: "more", Others: 2},
 	}
 }
 
