@@ -34,7 +34,7 @@ func TestReadsThatAreCutShort(t *testing.T) {
 
 	b.failing("cut", "alwaysOn", "find", maxTimeExpired)
 	fresh := b.coordinator(mongotest.Client(t, uri, options.Client().SetAppName("cut")).Database("cut")) // which knows no account yet
-	soon := func() context.Context { // it would be tried for half a minute
+	soon := func() context.Context {                                                                     // it would be tried for half a minute
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		t.Cleanup(cancel)
 		return ctx
