@@ -10,7 +10,7 @@ VERSIONS ?= 5.0.32 6.0.27
 # Of the root's tests: each verb and each statement that it sends, and not those that take
 # long because they break servers, which is the same on each version.
 SHARE := Setup|Check|Undefined|Unfit|Transfer|IDConflict|Refus|Racing|Hold|Void|Post|Expir|Recover|Stuck|Effect|Revers|Statement|History|Audit
-SHARE := $(SHARE)|Purge|Retention|Wait|Worker|Schedule|List|Metadata|Cancel|Account|Floor|Decimal|Linearizable$$
+SHARE := $(SHARE)|Purge|Retention|Wait|Worker|Schedule|List|Metadata|Cancel|Account|Floor|Decimal|CutShort|Linearizable$$
 LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|UnderAllVerbs|HoldsUp|Ledger|Dead|Repair|GivenUp|Fuzz|Example
 
 SEEDS ?= 0-1000000
