@@ -14,8 +14,11 @@ import (
 )
 
 // wrap makes a list of an account's markers, behind the library's back, and unwrap makes it the map again that it was.
-func (b *bank) wrap(account string)   { b.t.Helper(); b.rewrite(account, bson.A{"$pending"}) }
-func (b *bank) unwrap(account string) { b.t.Helper(); b.rewrite(account, bson.D{{Key: "$first", Value: "$pending"}}) }
+func (b *bank) wrap(account string) { b.t.Helper(); b.rewrite(account, bson.A{"$pending"}) }
+func (b *bank) unwrap(account string) {
+	b.t.Helper()
+	b.rewrite(account, bson.D{{Key: "$first", Value: "$pending"}})
+}
 
 func (b *bank) rewrite(account string, pending any) {
 	b.t.Helper()
