@@ -83,6 +83,22 @@ func (m *model) performGarbled(message simulate.Message) (protocol.Answer, bool)
 	}
 }
 
+// rewrap makes a map of an account's markers again, if they are in a list, or else a list if that is what is to happen. It reports whether
+// it has done anything.
+func (c *check) rewrap(i int, what string) bool {
+	switch a := &c.model.Accounts[i]; {
+	case a.Missing || a.Closed:
+		return false
+	case c.model.dress[i] == wrapped:
+		c.unwrap(i)
+		return true
+	case what == "wrap" && !a.Odd:
+		c.wrap(i)
+		return true
+	}
+	return false
+}
+
 // wrap makes a list of an account's markers, and unwrap a map again.
 func (c *check) wrap(i int) {
 	g := &c.model.garble

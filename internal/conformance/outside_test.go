@@ -23,6 +23,8 @@ func (c *check) outside(*rapid.T) {
 	}
 	what := rapid.SampledFrom(kinds).Draw(c.t, "what")
 	switch {
+	case c.rewrap(i, what):
+		what = "wrap or unwrap"
 	case a.Missing:
 		what = "put back"
 		c.bank.put(i, c.gone[i])
@@ -36,9 +38,6 @@ func (c *check) outside(*rapid.T) {
 		what = "repair"
 		a.Odd, c.model.dress[i] = false, plain
 		c.bank.set(i, "balance", coin.stored(a.Balance, plain))
-	case c.model.dress[i] == wrapped:
-		what = "unwrap"
-		c.unwrap(i)
 	case what == "close":
 		a.Closed = true
 		c.bank.set(i, "closed", true)
@@ -46,8 +45,6 @@ func (c *check) outside(*rapid.T) {
 		a.Missing, c.gone[i] = true, c.bank.remove(i)
 	case a.Odd:
 		return
-	case what == "wrap":
-		c.wrap(i)
 	case what == "damage": // the number becomes a text
 		a.Odd, c.model.dress[i] = true, asText
 		c.bank.set(i, "balance", coin.stored(a.Balance, asText))

@@ -136,6 +136,16 @@ func TestFencesAreUniquePerSending(t *testing.T) {
 	}
 }
 
+// That a marker is gone doesn't tell that a fence-only has set its fence: somebody else may have removed it, and kept the fence.
+func TestFenceOnlyIsNotResolved(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.put(account("alice", nil))
+	r := &Request{Work: b.work("order", b.leg("alice", -60)), Op: at(protocol.FenceOnly, 0), Answer: protocol.Answer{Result: protocol.NotMatched}}
+	b.store.resolve(t.Context(), b.store.ledgers[""].majority, []*unit{b.store.newUnit(r)})
+	assert.Equal(t, protocol.NotMatched, r.Answer.Result)
+}
+
 // A prepare that was sent with the old fence never matches once the fence was replaced, money or no money.
 func TestReplacedFenceRefusesOldPrepares(t *testing.T) {
 	t.Parallel()

@@ -246,7 +246,8 @@ func TestRequirementLooksIntoNoList(t *testing.T) {
 		{list, list, true}, {nested, list, false}, {nested, nested, true}, {bson.A{list, "x"}, list, false}, {"unpaid", list, false},
 		{bson.A{}, bson.A{}, true}, {bson.A{bson.A{}}, bson.A{}, false}, {bson.A{bson.A{}}, bson.A{bson.A{}}, true},
 		{nil, nil, true}, {bson.Null{}, nil, true}, {bson.A{nil}, nil, false}, {bson.A{}, nil, false}, {bson.A{nil}, bson.A{nil}, true},
-		{int32(5), 5.0, true}, {bson.A{int32(5)}, 5.0, false}, {bson.M{"a": 1}, bson.M{"a": 1}, true}, {bson.A{bson.M{"a": 1}}, bson.M{"a": 1}, false},
+		{int32(5), 5.0, true}, {bson.A{int32(5)}, 5.0, false}, {bson.M{"a": 1}, bson.M{"a": 1}, true},
+		{bson.A{bson.M{"a": 1}}, bson.M{"a": 1}, false},
 	} {
 		id := fmt.Sprint("order ", i)
 		document := bson.M{"_id": id}

@@ -42,7 +42,7 @@ func (s *Store) firstUndone(ctx context.Context, l *ledger, units []*unit) *unit
 	}
 	for _, u := range units {
 		document := documents[u.requests[0].party().key]
-		if !slices.ContainsFunc(u.requests, func(r *Request) bool { return !s.waits(r, u, document) }) {
+		if !slices.ContainsFunc(u.requests, func(r *Request) bool { return !s.waits(r, document) }) {
 			return u
 		}
 	}
@@ -50,7 +50,7 @@ func (s *Store) firstUndone(ctx context.Context, l *ledger, units []*unit) *unit
 }
 
 // waits reports whether a request of a unit would still change its document.
-func (s *Store) waits(r *Request, u *unit, document bson.Raw) bool {
+func (s *Store) waits(r *Request, document bson.Raw) bool {
 	facts := s.facts(r.Work, r.party(), document)
 	switch r.Op.Kind {
 	case protocol.Prepare:
