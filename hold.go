@@ -157,11 +157,11 @@ func (p posting) part(stored mongostore.Transfer) (*money.Amount, error) {
 	}
 	switch {
 	case amount.Kind() != held.Kind():
-		return nil, invalid("the amount is not of the kind that is held: units, or decimals")
+		return nil, invalid("the amount to post is not of the kind that is held")
 	case amount.Places() > money.MaxPlaces:
-		return nil, invalid("the amount has more than %d digits behind the point", money.MaxPlaces)
+		return nil, invalid("the amount to post has more than %d digits behind the point", money.MaxPlaces)
 	case amount.Sign() <= 0 || amount.Cmp(held) > 0:
-		return nil, invalid("an amount to be posted is positive, and no more than what is held")
+		return nil, invalid("the amount to post must be positive, and no more than is held")
 	case amount.Cmp(held) == 0:
 		return nil, nil
 	}

@@ -118,7 +118,7 @@ func (c *Coordinator) net(legs []Leg) ([]mongostore.Leg, error) {
 		}
 	}
 	if total.Sign() != 0 {
-		return nil, invalid("the legs don't sum to zero")
+		return nil, invalid("the legs must sum to zero")
 	}
 	netted = slices.DeleteFunc(netted, func(leg mongostore.Leg) bool { return leg.Amount.Sign() == 0 })
 	return netted, checkNetted(netted)

@@ -99,7 +99,7 @@ func (c *Coordinator) checkRepair(r MarkerRepair) error {
 	case len(r.Reason) > maxReasonBytes || !utf8.ValidString(r.Reason):
 		return invalid("a reason has at most %d bytes of UTF-8", maxReasonBytes)
 	case !amount.Within(money.Max(amount.Kind())) || amount.Places() > money.MaxPlaces:
-		return invalid("a marker of %s is none that a transfer leaves: it has to be looked at by hand", amount)
+		return invalid("no transfer leaves a marker of that amount: it has to be looked at by hand")
 	}
 	return nil
 }
