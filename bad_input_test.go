@@ -60,7 +60,9 @@ func and(all ...map[string]bad) map[string]bad {
 func invalidCalls(t *testing.T) map[string]map[string]bad {
 	all := map[string]map[string]bad{
 		"Coordinator.Close": {}, "Coordinator.Setup": {}, "Coordinator.Audit": {}, "Coordinator.Recover": {}, "Coordinator.Run": {},
-		"Coordinator.Ledger": {"unknown": {func(_ context.Context, c *transfer.Coordinator) error { return only(c.Ledger("nowhere")) }, `the ledger "nowhere" is not registered: see WithLedger`}},
+		"Coordinator.Ledger": {"unknown": {func(_ context.Context, c *transfer.Coordinator) error {
+			return only(c.Ledger("nowhere"))
+		}, `the ledger "nowhere" is not registered: see WithLedger`}},
 	}
 	for _, calls := range []map[string]map[string]bad{transferCalls(t), decidingCalls(t), lookCalls(), accountCalls(t), repairCalls()} {
 		maps.Copy(all, calls)
@@ -124,9 +126,9 @@ func decidingCalls(t *testing.T) map[string]map[string]bad {
 		"Coordinator.Post": and(withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error { return post(id)(ctx, c) }),
 			map[string]bad{
 				"nil":       {post("held", nil), "a nil PostOption"},
-				"nothing":   {post("held", transfer.PostAmount(transfer.Amount{})), "an amount to be posted is positive"},
-				"negative":  {post("held", transfer.PostAmount(transfer.Units(-1))), "an amount to be posted is positive"},
-				"too much":  {post("held", transfer.PostAmount(transfer.Units(11))), "no more than what is held"},
+				"nothing":   {post("held", transfer.PostAmount(transfer.Amount{})), "the amount to post must be positive"},
+				"negative":  {post("held", transfer.PostAmount(transfer.Units(-1))), "the amount to post must be positive"},
+				"too much":  {post("held", transfer.PostAmount(transfer.Units(11))), "no more than is held"},
 				"a decimal": {post("held", transfer.PostAmount(decimal(t, "1.0"))), "not of the kind that is held"},
 				"no two":    {post("many", transfer.PostAmount(transfer.Units(1))), `and "many" has 3 legs`},
 			}),

@@ -183,7 +183,7 @@ func repairCalls() map[string]map[string]bad {
 			"transfer": with(func(r *transfer.MarkerRepair) { r.TransferID = "" }, "transfer: the ID is empty"),
 			"decision": with(func(r *transfer.MarkerRepair) { r.Decision = 0 }, "wants a decision"),
 			"unknown":  with(func(r *transfer.MarkerRepair) { r.Decision = 9 }, "wants a decision"),
-			"too much": with(func(r *transfer.MarkerRepair) { r.Amount = transfer.Units(1 << 50) }, "none that a transfer leaves"),
+			"too much": with(func(r *transfer.MarkerRepair) { r.Amount = transfer.Units(1 << 50) }, "no transfer leaves a marker of that amount"),
 			"reason":   with(func(r *transfer.MarkerRepair) { r.Reason = strings.Repeat("x", 5000) }, "a reason has at most"),
 		},
 		"Coordinator.RepairPending": and(withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
