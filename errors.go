@@ -190,11 +190,22 @@ func failureError(rec Record) error {
 	if rec.Failure.Code == protocol.Expired.String() {
 		return aboutTransfer(rec.ID, ErrExpired)
 	}
-	why := words.Quote(rec.Failure.Message)
-	if rec.Failure.Code == mongostore.RepairedCode { // whose story has amounts
+	return aboutTransfer(rec.ID, cancelled(*rec.Failure))
+}
+
+// cancelled returns the error of a transfer that was rolled back though nobody has refused it.
+func cancelled(f Failure) error {
+	why := f.Message
+	switch f.Code {
+	case mongostore.RepairedCode: // whose story has amounts
 		why = "its document was lost, and a marker of it was removed by hand"
+	case protocol.Cancelled.String(): // in somebody's words
+		if why == "" {
+			return ErrCancelled
+		}
+		why = words.Quote(why)
 	}
-	return aboutTransfer(rec.ID, fmt.Errorf("%w: %s", ErrCancelled, why))
+	return fmt.Errorf("%w: %s", ErrCancelled, why)
 }
 
 func inDoubt(id string, cause error) error {

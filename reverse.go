@@ -173,5 +173,5 @@ func (c *Coordinator) reversedByAnother(ctx context.Context, refused Record, cau
 }
 
 func alreadyReversed(original mongostore.Transfer) (Record, error) {
-	return recordOf(original), aboutTransfer(original.ID, fmt.Errorf("%w by %s", ErrAlreadyReversed, words.Quote(original.ReversedBy)))
+	return recordOf(original), aboutTransfer(original.ID, fmt.Errorf("%w, by %s", ErrAlreadyReversed, words.Quote(original.ReversedBy)))
 }
