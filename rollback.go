@@ -59,7 +59,7 @@ func (c *Coordinator) withdraw(
 		start.Claiming = protocol.TakeToCancel
 	case protocol.Rollback:
 		if !c.store.LooksStalled(ctx, stored, c.settings.stallThreshold) {
-			return Record{}, false, nil
+			return stuckAsStored(stored)
 		}
 		start = c.takeOver()
 	case protocol.Committed, protocol.Success:
