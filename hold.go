@@ -159,13 +159,19 @@ func unheldError(rec Record) error {
 // to be tried again, is told as it is.
 func (c *Coordinator) goOn(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
 	if !c.stalled(ctx, stored) {
-		if !standsStill(stored) {
-			return Record{}, false, nil
-		}
-		rec, err := asKnown(stored.ID, recordOf(stored), nil)
-		return rec, true, err
+		return stuckAsStored(stored)
 	}
 	return c.try(ctx, attempt{transfer: stored, start: c.takeOver(), reason: stalledReason})
+}
+
+// stuckAsStored answers with a decided transfer that is stuck. It reports false for one
+// that goes on.
+func stuckAsStored(stored mongostore.Transfer) (Record, bool, error) {
+	if !standsStill(stored) {
+		return Record{}, false, nil
+	}
+	rec, err := asKnown(stored.ID, recordOf(stored), nil)
+	return rec, true, err
 }
 
 // part returns how much of a hold is to be posted, nil for all of it.

@@ -98,6 +98,12 @@ func TestPoison(t *testing.T) {
 			requireStuckAnswer(t, c.state, c.poison.account, rec, err)
 			rec, err = b.Transfer(t.Context(), move("t", "a", "b", 60)) // it is not due to be tried again
 			requireStuckAnswer(t, c.state, c.poison.account, rec, err)
+			rec, err = b.Cancel(t.Context(), "t", "too late")
+			if c.state == transfer.StateRollback {
+				requireStuckAnswer(t, c.state, c.poison.account, rec, err)
+			} else {
+				require.ErrorIs(t, err, transfer.ErrAlreadyCommitted)
+			}
 
 			repair()
 			end := inBackground(t, b.coordinator(b.db, transfer.WithStallThreshold(20*time.Millisecond)))

@@ -69,6 +69,14 @@ func TestRequirementError(t *testing.T) {
 			require.ErrorContains(t, later, `"`+row.want.Field+`"`)
 		}
 	}
+	numbered := requires("numbered", "", bson.D{{Key: "status", Value: "unpaid"}})
+	numbered.Effects[0].ID = int64(7)
+	for range 2 {
+		_, err = b.Transfer(t.Context(), numbered)
+		var told transfer.RequirementError
+		requireAs(t, err, &told)
+		require.Equal(t, int64(7), told.ID, "the _id as it was asked for, in every answer")
+	}
 	_, err = b.Void(t.Context(), reserver)
 	require.NoError(t, err)
 	b.audit(initial(1000, 0))

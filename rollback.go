@@ -60,7 +60,7 @@ func (c *Coordinator) withdraw(
 		start.Claiming = protocol.TakeToCancel
 	case protocol.Rollback:
 		if !c.stalled(ctx, stored) {
-			return Record{}, false, nil
+			return stuckAsStored(stored)
 		}
 		start = c.takeOver()
 	case protocol.Committed, protocol.Success:
