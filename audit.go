@@ -96,7 +96,7 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 	if err := c.checkAudit(o); err != nil {
 		return AuditReport{}, err
 	}
-	if err := c.ready(ctx, c.store.Places()...); err != nil {
+	if err := c.readyToRead(ctx, c.store.Places()...); err != nil {
 		return AuditReport{}, err
 	}
 	options := audit.Options{

@@ -174,7 +174,7 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	if err := l.checkID(id); err != nil {
 		return nil, err
 	}
-	if err := c.ready(ctx, mongostore.Address{Name: l.name}); err != nil {
+	if err := c.readyToRead(ctx, mongostore.Address{Name: l.name}); err != nil {
 		return nil, err
 	}
 	history, err := c.store.History(l.name, id)

@@ -149,58 +149,6 @@ func (h helloAnswer) supported() error {
 	return nil
 }
 
-// Connect makes sure that the servers of the transfers and of the given places can be used, that no two of these places are one
-// collection, that documents among them are not those of accounts, and that the retention is known to everybody. Each is asked once, and
-// only when it is needed: a server that is away keeps nobody from the others, but for effects, where a ledger of the same name is there.
-func (s *Store) Connect(ctx context.Context, places ...Address) error {
-	ctx = detached(ctx)
-	if err := s.fit(ctx, s.transfers); err != nil {
-		return err
-	}
-	if err := s.declare(ctx); err != nil {
-		return err
-	}
-	collections := []*mongo.Collection{s.transfers}
-	for _, p := range places {
-		place := s.place(p)
-		c := place.commands
-		if err := s.fit(ctx, c); err != nil {
-			return fmt.Errorf("%s: %w", p, err)
-		}
-		for _, other := range collections {
-			if err := s.apart(ctx, c, other); err != nil {
-				return err
-			}
-		}
-		collections = append(collections, c)
-		if err := s.noAccounts(ctx, p); err != nil {
-			return err
-		}
-		place.connected.Store(true)
-	}
-	return nil
-}
-
-// noAccounts makes sure that documents are not the collection of a ledger, whether that is used now or not: an effect would set an
-// account's balance. Where the server of a ledger of the same name is away it can't be told, and the effects have to wait. Of two ledgers
-// it is enough that no transfer uses both.
-func (s *Store) noAccounts(ctx context.Context, documents Address) error {
-	if !documents.Documents {
-		return nil
-	}
-	l := s.place(documents)
-	for _, p := range l.namesakes {
-		other := s.place(p).commands
-		if err := s.fit(ctx, other); err != nil {
-			return fmt.Errorf("whether %s and %s are one collection, %s: %w", documents, p, l.namespace, err)
-		}
-		if err := s.apart(ctx, l.commands, other); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // fitting is what is known of a client whose server has not been seen to be fit.
 type fitting struct {
 	turns  turns
@@ -266,58 +214,4 @@ func (s *Store) fit(ctx context.Context, c *mongo.Collection) error {
 func (s *Store) routed(c *mongo.Collection) bool {
 	routed, known := s.fitClients.Load(c.Database().Client())
 	return known && routed == true
-}
-
-// apart refuses one collection that is reached through two clients. Two handles of one name are told apart, once, by the
-// collection's UUID, so those are created if need be.
-func (s *Store) apart(ctx context.Context, a, b *mongo.Collection) error {
-	if a == b || namespaceOf(a) != namespaceOf(b) {
-		return nil
-	}
-	if s.knownApart(a, b) {
-		return nil
-	}
-	first, err := collectionUUID(ctx, a)
-	if err != nil {
-		return err
-	}
-	second, err := collectionUUID(ctx, b)
-	if err != nil {
-		return err
-	}
-	if first == second {
-		return fmt.Errorf("%w: the collection %s is registered under two names, through two clients", ErrUnsupported, namespaceOf(a))
-	}
-	s.apartPairs.Store([2]*mongo.Collection{a, b}, true)
-	return nil
-}
-
-// knownApart reports whether two collections of one name, in this order, have been told
-// apart.
-func (s *Store) knownApart(a, b *mongo.Collection) bool {
-	_, known := s.apartPairs.Load([2]*mongo.Collection{a, b})
-	return known
-}
-
-func collectionUUID(ctx context.Context, c *mongo.Collection) (string, error) {
-	if err := create(ctx, c); err != nil {
-		return "", err
-	}
-	specs, err := c.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: c.Name()}})
-	if err != nil {
-		return "", err
-	}
-	if len(specs) != 1 || specs[0].UUID == nil {
-		return "", fmt.Errorf("the server does not tell the UUID of %s", namespaceOf(c))
-	}
-	return string(specs[0].UUID.Data), nil
-}
-
-// create makes sure that a collection exists.
-func create(ctx context.Context, c *mongo.Collection) error {
-	err := c.Database().CreateCollection(ctx, c.Name())
-	if commandCode(err) == codeNamespaceExists {
-		return nil
-	}
-	return err
 }

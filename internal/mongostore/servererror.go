@@ -45,3 +45,12 @@ func told(err error, action, namespace string) error {
 	}
 	return e
 }
+
+// MissingRight returns the error by which a server has refused a user, nil if none did.
+func MissingRight(err error) *ServerError {
+	var refused *ServerError
+	if errors.As(err, &refused) && (refused.Code == codeUnauthorized || refused.Code == codeAuthentication) {
+		return refused
+	}
+	return nil
+}
