@@ -123,9 +123,9 @@ func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) e
 	return c.untilFit(ctx, func(ctx context.Context) error { return c.store.Connect(ctx, places...) })
 }
 
-// readyToSweep is ready for work on whatever is stored: also for the places whose server is that of the transfers. The others may be
-// away, and are looked at when a transfer needs them.
-func (c *Coordinator) readyToSweep(ctx context.Context) error { return c.ready(ctx, c.store.Near()...) }
+// readyForAny is ready for work on what is stored, whatever places that needs: for those whose server is that of the transfers. The
+// others may be away, and are looked at when a transfer needs them.
+func (c *Coordinator) readyForAny(ctx context.Context) error { return c.untilFit(ctx, c.store.ConnectNear) }
 
 // readyToRead is ready for whoever writes nothing, and may have no right to.
 func (c *Coordinator) readyToRead(ctx context.Context, places ...mongostore.Address) error {
@@ -147,8 +147,8 @@ func (c *Coordinator) untilFit(ctx context.Context, ask func(context.Context) er
 		if err == nil || errors.Is(err, mongostore.ErrUnsupported) {
 			return deployment(err)
 		}
-		if missing := mongostore.MissingRight(err); missing != nil {
-			return &UnauthorizedError{Action: missing.Action, Namespace: missing.Namespace}
+		if mongostore.MissingRight(err) != nil {
+			return denied(err)
 		}
 		try.went(protocol.NotSent, err)
 	}
@@ -170,6 +170,12 @@ func deployment(err error) error {
 		return fmt.Errorf("%w: %w", ErrUnsupportedDeployment, err)
 	}
 	return err
+}
+
+// denied gives the server's refusal of a user the public name.
+func denied(err error) error {
+	missing := mongostore.MissingRight(err)
+	return &UnauthorizedError{Action: missing.Action, Namespace: missing.Namespace}
 }
 
 // sound refuses a stored transfer that was changed since, or that a later version has written.
@@ -230,6 +236,8 @@ func (c *Coordinator) connect(ctx context.Context, t *mongostore.Transfer) error
 	switch err := c.store.Connect(ctx, t.Places()...); {
 	case errors.Is(err, mongostore.ErrUnsupported):
 		return deployment(err)
+	case mongostore.MissingRight(err) != nil:
+		return denied(err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", errAway, err)
 	}

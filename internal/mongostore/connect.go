@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
@@ -33,6 +34,19 @@ func (s *Store) Connect(ctx context.Context, places ...Address) error {
 // collections and indexes.
 func (s *Store) ConnectToRead(ctx context.Context, places ...Address) error {
 	return s.connect(ctx, toRead, places)
+}
+
+// ConnectNear is Connect for the places that are reached through the client of the transfers.
+func (s *Store) ConnectNear(ctx context.Context) error {
+	if s.near.Load() {
+		return nil
+	}
+	near := slices.DeleteFunc(s.Places(), func(p Address) bool { return !s.place(p).sameClient })
+	if err := s.Connect(ctx, near...); err != nil {
+		return err
+	}
+	s.near.Store(true)
+	return nil
 }
 
 func (s *Store) connect(ctx context.Context, to purpose, places []Address) error {

@@ -166,7 +166,10 @@ func (n deploymentNote) differs(stored deploymentNote, l *ledger) []string {
 	if stored.of != n.of {
 		reasons = append(reasons, fmt.Sprintf("%s was set up to hold %s, and is used for %s here", l.namespace, stored.of, n.of))
 	}
-	if n.deployment != stored.deployment && n.of != ofTransfers {
+	if n.of != ofTransfers && n.deployment == "" {
+		reasons = append(reasons, fmt.Sprintf("%s belongs to the transfers collection %s, and this is another one, %s, or has lost its note "+
+			"(see WithTransfers)", l.namespace, stored.transfers, n.transfers))
+	} else if n.of != ofTransfers && n.deployment != stored.deployment {
 		reasons = append(reasons, fmt.Sprintf("%s belongs to the transfers collection %s, and this is another one, %s (see WithTransfers)",
 			l.namespace, stored.transfers, n.transfers))
 	}

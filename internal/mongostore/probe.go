@@ -8,6 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -67,21 +68,21 @@ func away(code int) bool {
 func (s *Store) probeReads(ctx context.Context, l *ledger) error {
 	limited, cancel := context.WithTimeout(ctx, CommandLimit)
 	defer cancel()
-	err := l.linearizable.FindOne(limited, bson.D{{Key: "_id", Value: noteID}}).Err()
+	err := reading(l.notes, readconcern.Linearizable()).FindOne(limited, bson.D{{Key: "_id", Value: noteID}}).Err()
 	if understood(err) {
-		return lacks(l, "linearizable read", told(err, "find", l.namespace))
+		return lacks(l, "linearizable read", told(err, "find", namespaceOf(l.notes)))
 	}
 	if err != nil && !missing(err) {
-		return told(err, "find", l.namespace)
+		return told(err, "find", namespaceOf(l.notes))
 	}
-	err = l.majority.FindOne(limited, bson.D{{Key: "_id", Value: noteID}, {Key: "$expr", Value: beforeNow()}}).Err()
+	err = l.notes.FindOne(limited, bson.D{{Key: "_id", Value: noteID}, {Key: "$expr", Value: beforeNow()}}).Err()
 	if understood(err) {
-		return lacks(l, "$$NOW", told(err, "find", l.namespace))
+		return lacks(l, "$$NOW", told(err, "find", namespaceOf(l.notes)))
 	}
 	if missing(err) {
 		return nil
 	}
-	return told(err, "find", l.namespace)
+	return told(err, "find", namespaceOf(l.notes))
 }
 
 // beforeNow is an expression of the server's time, which it compares with one long ago.

@@ -53,6 +53,7 @@ func (s *Store) review(ctx context.Context, l *ledger) error {
 	if err := s.inspect(ctx, l); err != nil {
 		return err
 	}
+	l.surveyed.Store(true)
 	return s.consult(ctx, l)
 }
 

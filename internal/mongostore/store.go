@@ -52,6 +52,7 @@ type Store struct {
 	documents    map[string]*ledger     // that effects change
 	originals    *ledger                // the transfers, as documents that reversals change
 	deployment   atomic.Pointer[string] // the identity of the transfers, once their note was seen
+	near         atomic.Bool            // ConnectNear has found nothing wrong
 	clusters     []Cluster              // all of them, that of the transfers first
 	fields       Fields
 	exactBalance bson.Raw // see exactBalance
@@ -235,11 +236,6 @@ func (s *Store) Places() []Address {
 		places = append(places, Address{Documents: true, Name: name})
 	}
 	return places
-}
-
-// Near returns the places that are reached through the client of the transfers.
-func (s *Store) Near() []Address {
-	return slices.DeleteFunc(s.Places(), func(p Address) bool { return !s.place(p).sameClient })
 }
 
 // place returns what is registered under a name, nil if nothing is.
