@@ -115,7 +115,7 @@ func (s *Store) shardKey(ctx context.Context, l *ledger) error {
 
 // one reads a document by its _id. By an aggregation, so that what is looked at once, when a
 // process begins, is told from what is read for a transfer.
-func one(ctx context.Context, c *mongo.Collection, id string) (bson.Raw, error) {
+func one(ctx context.Context, c *mongo.Collection, id any) (bson.Raw, error) {
 	match := bson.D{{Key: "$match", Value: bson.D{{Key: "_id", Value: id}}}}
 	cursor, err := c.Aggregate(ctx, bson.A{match}, options.Aggregate().SetBatchSize(2))
 	if err != nil {
