@@ -125,7 +125,9 @@ func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) e
 
 // readyForAny is ready for work on what is stored, whatever places that needs: for those whose server is that of the transfers. The
 // others may be away, and are looked at when a transfer needs them.
-func (c *Coordinator) readyForAny(ctx context.Context) error { return c.untilFit(ctx, c.store.ConnectNear) }
+func (c *Coordinator) readyForAny(ctx context.Context) error {
+	return c.untilFit(ctx, c.store.ConnectNear)
+}
 
 // readyToRead is ready for whoever writes nothing, and may have no right to.
 func (c *Coordinator) readyToRead(ctx context.Context, places ...mongostore.Address) error {

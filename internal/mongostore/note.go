@@ -67,10 +67,11 @@ func (s *Store) holds(l *ledger) string {
 // wanted returns the note that this store would write for a collection. The identity of the
 // transfers is left to the caller.
 func (s *Store) wanted(l *ledger) deploymentNote {
-	n := deploymentNote{format: storedFormat, of: s.holds(l), transfers: namespaceOf(s.transfers)}
+	n := deploymentNote{format: storedFormat, of: s.holds(l)}
 	if n.of == ofTransfers {
 		return n
 	}
+	n.transfers = namespaceOf(s.transfers)
 	n.fields = []namedField{{"pending", l.fields.Pending}, {"fence", l.fields.Fence}}
 	if n.of == ofAccounts {
 		n.fields = l.fields.named()
@@ -130,6 +131,9 @@ func decodeNote(document bson.Raw) deploymentNote {
 			for _, f := range elements(fields) {
 				name, _ := f.Value().StringValueOK()
 				n.fields = append(n.fields, namedField{f.Key(), name})
+				if !slices.ContainsFunc(Fields{}.named(), func(known namedField) bool { return known.role == f.Key() }) {
+					n.unknown = append(n.unknown, "fields."+f.Key())
+				}
 			}
 		default:
 			n.unknown = append(n.unknown, e.Key())
@@ -187,12 +191,6 @@ func (n deploymentNote) fieldsDiffer(stored deploymentNote, l *ledger) []string 
 	for _, f := range n.fields {
 		if name := stored.field(f.role); name != f.name {
 			reasons = append(reasons, fmt.Sprintf("in %s the field for %s is %q, and WithFields says %q", l.namespace, f.role, name, f.name))
-		}
-	}
-	for _, f := range stored.fields {
-		if n.field(f.role) == "" {
-			reasons = append(reasons, fmt.Sprintf("in %s there is a field for %s, which this release does not know: use a later release",
-				l.namespace, f.role))
 		}
 	}
 	return reasons

@@ -175,6 +175,8 @@ func (s *Store) writeNote(ctx context.Context, l *ledger) error {
 			return s.accept(decodeNote(after), l)
 		case result == protocol.Failed && commandCode(err) != codeDuplicateKey:
 			return fmt.Errorf("%w: the note about %s can't be stored: %w", ErrUnsupported, l.namespace, told(err, "insert", namespaceOf(l.notes)))
+		case result == protocol.NotMatched: // an upsert always matches
+			return fmt.Errorf("%w: the server has not stored the note about %s", ErrUnsupported, l.namespace)
 		case result != protocol.Failed:
 			return told(err, "insert", namespaceOf(l.notes))
 		}
