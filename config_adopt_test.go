@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -111,7 +112,9 @@ func TestNotesOfOtherReleases(t *testing.T) {
 				all := verbs(c)
 				all["Adopt"] = c.Adopt
 				for verb, call := range all {
-					err := call(t.Context())
+					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+					err := call(ctx)
+					cancel()
 					require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, verb)
 					require.ErrorContains(t, err, row.says, verb)
 				}

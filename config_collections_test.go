@@ -152,7 +152,9 @@ func TestShardedAnew(t *testing.T) {
 		if verb == "Audit" || verb == "BalanceAt" {
 			continue
 		}
-		err := call(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		err := call(ctx)
+		cancel()
 		require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, verb)
 		require.ErrorContains(t, err, "sharded by", verb)
 	}

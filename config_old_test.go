@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -99,7 +100,9 @@ func TestOldHoldsTellTheNames(t *testing.T) {
 				if verb == "Check" || verb == "Audit" || verb == "BalanceAt" {
 					continue // they only read, and there is nothing to be read yet
 				}
-				err := call(t.Context())
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				err := call(ctx)
+				cancel()
 				require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, verb)
 				require.ErrorContains(t, err, row.says, verb)
 			}
