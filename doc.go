@@ -93,6 +93,7 @@
 //
 //   - A replica set or a sharded cluster of MongoDB 5.0 or later. Collections may be sharded by _id, and by nothing else.
 //   - All coordinators that touch a collection of accounts share one transfers collection and use the same field names.
+//     A note beside each collection says which, and a coordinator with other options is refused: see [Coordinator.Setup].
 //   - Nobody replaces an account's document whole, deletes it, or restores it from a backup, while transfers are in
 //     flight on it. Changing the balance by $inc, or fields that are not the library's, is fine at any time.
 //   - Balances are int32, int64 or Decimal128. A double is refused.

@@ -17,8 +17,9 @@ import (
 var (
 	// ErrInvalidRequest means that the request is malformed; the text says how.
 	ErrInvalidRequest = errors.New("invalid request")
-	// ErrUnsupportedDeployment means that the server, or a collection on it, is not fit: a standalone server, one older
-	// than MongoDB 5.0, a collection sharded by something else than _id.
+	// ErrUnsupportedDeployment means that the server, or a collection on it, is not fit, or is used by others under
+	// another configuration: a standalone server, one older than MongoDB 5.0, a collection sharded by something else
+	// than _id, other field names than the deployment's. The text says what to do; [Coordinator.Setup] lists it all.
 	ErrUnsupportedDeployment = mongostore.ErrUnsupported
 	// ErrUnauthorized means that the server refuses the client's user: the right for an action is missing, or the
 	// password is wrong. Where a transfer is stored by then, the error wraps ErrInDoubt as well. See

@@ -31,6 +31,7 @@ const (
 type fakeServer struct {
 	address string
 	hello   bson.D
+	refuses func(command bson.Raw) bool // answered by an error
 	mu      sync.Mutex
 	asked   []string
 	all     sync.WaitGroup
@@ -109,6 +110,13 @@ func (s *fakeServer) answer(conn net.Conn) error {
 	}
 	if err := s.takeDown(command); err != nil {
 		return err
+	}
+	if s.refuses != nil && kind == opMsg && s.refuses(command) {
+		refusal, err := bson.Marshal(bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: 238}, {Key: "errmsg", Value: "not implemented"}})
+		if err != nil {
+			return err
+		}
+		reply = append(make([]byte, 5), refusal...)
 	}
 	message := binary.LittleEndian.AppendUint32(nil, uint32(headerBytes+len(reply)))
 	message = append(message, 0, 0, 0, 0)

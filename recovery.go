@@ -71,7 +71,7 @@ func (c *Coordinator) Recover(ctx context.Context, opts ...RecoverOption) (Recov
 	if err != nil {
 		return RecoveryReport{}, err
 	}
-	if err := c.ready(ctx); err != nil {
+	if err := c.readyForAny(ctx); err != nil {
 		return RecoveryReport{}, err
 	}
 	s := c.newSweep(c.newSweepHands())

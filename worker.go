@@ -86,7 +86,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 // readyWhenUp waits until the servers have been seen to be fit. It returns nil when ctx ends.
 func (c *Coordinator) readyWhenUp(ctx context.Context) error {
 	for away := (trouble{}); ; {
-		err := c.ready(ctx)
+		err := c.readyForAny(ctx)
 		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsupportedDeployment) || lasting(err) {
 			return err
 		}
@@ -148,7 +148,7 @@ type worker struct {
 
 // recover sweeps what has stalled and what has expired.
 func (w *worker) recover(ctx context.Context) (rest time.Duration, err error) {
-	if err := w.coordinator.ready(ctx); err != nil {
+	if err := w.coordinator.readyForAny(ctx); err != nil {
 		return 0, err
 	}
 	s := w.coordinator.newSweep(w.swept)

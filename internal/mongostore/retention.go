@@ -73,12 +73,17 @@ func (s *Store) declare(ctx context.Context) error {
 	if r.declared.Load() {
 		return nil
 	}
-	now, err := s.serverTime(ctx)
+	limited, cancel := context.WithTimeout(ctx, CommandLimit)
+	defer cancel()
+	// What a majority has stored of it stays, so that it need not be written again.
+	if _, err := one(limited, r.majority, r.after.Milliseconds()); !missing(err) {
+		r.declared.Store(err == nil)
+		return told(err, "find", namespaceOf(r.majority))
+	}
+	now, err := s.serverTime(limited)
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, CommandLimit)
-	defer cancel()
 	owing, err := s.oldestOwing(limited)
 	if err != nil {
 		return err

@@ -1,0 +1,141 @@
+package transfer_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// A deployment is changed on purpose by Adopt, once nothing is in flight: from then on the
+// new configuration is the deployment's, and the old one is refused.
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.mustMove("before", 10)
+	c := b.coordinator(b.db, transfer.WithFields(transfer.Fields{Pending: "reserved", Balance: "credits"}))
+	require.ErrorIs(t, c.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+
+	rename := bson.D{{Key: "$rename", Value: bson.D{{Key: "pending", Value: "reserved"}, {Key: "balance", Value: "credits"}}}}
+	_, err := b.db.Collection("accounts").UpdateMany(t.Context(), bson.D{}, rename)
+	require.NoError(t, err)
+	require.NoError(t, c.Adopt(t.Context()))
+	once := b.everything()
+	require.NoError(t, c.Adopt(t.Context()))
+	require.Equal(t, once, b.everything(), "it is there")
+	require.NoError(t, c.Setup(t.Context()))
+	_, err = c.Transfer(t.Context(), move("after", "a", "b", 10))
+	require.NoError(t, err)
+	require.ErrorIs(t, b.coordinator(b.db).Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+	report, err := c.Audit(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, report.Findings)
+}
+
+// Another transfers collection is adopted as well, and accounts that have a note while the
+// transfers have lost theirs.
+func TestAdoptOtherTransfers(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, 100, 0)
+	b.mustMove("before", 10)
+	c := b.coordinator(b.db, transfer.WithTransfers(b.db.Collection("payments")))
+	require.ErrorIs(t, c.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+	require.NoError(t, c.Adopt(t.Context()))
+	require.NoError(t, c.Setup(t.Context()))
+	require.ErrorIs(t, b.coordinator(b.db).Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+
+	require.NoError(t, b.db.Collection("payments.transfer").Drop(t.Context()))
+	c = b.coordinator(b.db, transfer.WithTransfers(b.db.Collection("payments")))
+	err := c.Setup(t.Context())
+	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+	require.ErrorContains(t, err, "lost its note")
+	require.NoError(t, c.Adopt(t.Context()))
+	require.NoError(t, c.Check(t.Context()))
+	_, err = c.Transfer(t.Context(), move("after", "a", "b", 10))
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"a": 80, "b": 20}, b.balances())
+}
+
+// Adopt refuses while something is in flight, and then changes nothing: whoever goes on with
+// it would look for its markers elsewhere.
+func TestAdoptRefusesWhatIsInFlight(t *testing.T) {
+	t.Parallel()
+	for name, plant := range map[string]func(*bank){
+		"a hold":                  func(b *bank) { b.hold("t", 60, time.Hour) },
+		"a submitted transfer":    func(b *bank) { b.mustSubmit("t") },
+		"a stalled transfer":      func(b *bank) { b.stallAt("t", 3, lost, 60) },
+		"a marker, old name":      func(b *bank) { b.set("accounts", "b", "pending", bson.M{"t": int64(5)}) },
+		"a marker, new name":      func(b *bank) { b.set("accounts", "b", "reserved", bson.M{"t": int64(5)}) },
+		"markers in an array":     func(b *bank) { b.set("accounts", "b", "pending", bson.A{bson.M{"t": int64(5)}}) },
+		"a reversal's, unsettled": func(b *bank) { b.mustMove("t", 1); b.set("transfers", "t", "pending", bson.M{"u": int64(0)}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, 100, 0)
+			plant(b)
+			before := b.everything()
+			err := b.coordinator(b.db, transfer.WithFields(transfer.Fields{Pending: "reserved"})).Adopt(t.Context())
+			require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+			require.ErrorContains(t, err, "come to their end first")
+			require.Equal(t, before, b.everything())
+		})
+	}
+}
+
+// A note in another format, or with something in it that this release does not know, is of
+// another release: nothing works beside it, and Adopt leaves it alone.
+func TestNotesOfOtherReleases(t *testing.T) {
+	t.Parallel()
+	for _, collection := range []string{"accounts.transfer", "transfers.transfer"} {
+		for name, row := range map[string]struct {
+			change bson.M
+			says   string
+		}{
+			"a newer format":   {bson.M{"format": 2}, "this release writes format 1, and"},
+			"an older format":  {bson.M{"format": 0}, "this release writes format 1, and"},
+			"events":           {bson.M{"events": bson.A{"succeeded"}}, `"events" that this release does not know`},
+			"something else":   {bson.M{"shards": 3}, `"shards" that this release does not know`},
+			"a field for more": {bson.M{"fields.frozen": "frozen"}, `"fields.frozen" that this release does not know`},
+		} {
+			t.Run(fmt.Sprint(name, " in ", collection), func(t *testing.T) {
+				t.Parallel()
+				b := newBank(t, 100, 0)
+				b.hold("held", 60, time.Hour)
+				b.change(collection, "deployment", bson.M{"$set": row.change})
+				before := b.everything()
+				c := b.coordinator(b.db)
+				all := movingVerbs(c)
+				all["Adopt"] = c.Adopt
+				for verb, call := range all {
+					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+					err := call(ctx)
+					cancel()
+					require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, verb)
+					require.ErrorContains(t, err, row.says, verb)
+				}
+				require.Equal(t, before, b.everything())
+			})
+		}
+	}
+}
+
+// A collection of notes is registered for nothing else.
+func TestNotesAreNoAccounts(t *testing.T) {
+	t.Parallel()
+	b := newBareBank(t)
+	for name, opts := range map[string][]transfer.Option{
+		"as accounts":  {transfer.WithAccounts(b.db.Collection("transfers.transfer"))},
+		"as transfers": {transfer.WithTransfers(b.db.Collection("accounts.transfer"))},
+		"as documents": {transfer.WithDocuments("notes", b.db.Collection("accounts.transfer"))},
+		"of documents": {transfer.WithDocuments("x", b.db.Collection("x")), transfer.WithLedger("y", b.db.Collection("x.transfer"))},
+	} {
+		_, err := transfer.NewCoordinator(b.db, opts...)
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest, name)
+		require.ErrorContains(t, err, "holds the note about", name)
+	}
+}
