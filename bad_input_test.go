@@ -186,25 +186,6 @@ func TestBadInputIsRefused(t *testing.T) {
 	b.audit(initial(100, 0, 0))
 }
 
-// everything returns all documents of the bank's database.
-func (b *bank) everything() map[string][]string {
-	b.t.Helper()
-	names, err := b.db.ListCollectionNames(b.t.Context(), bson.D{})
-	require.NoError(b.t, err)
-	all := map[string][]string{}
-	for _, name := range names {
-		cursor, err := b.db.Collection(name).Find(b.t.Context(), bson.D{})
-		require.NoError(b.t, err)
-		var documents []bson.Raw
-		require.NoError(b.t, cursor.All(b.t.Context(), &documents))
-		for _, document := range documents {
-			all[name] = append(all[name], document.String())
-		}
-		slices.Sort(all[name])
-	}
-	return all
-}
-
 // Where accounts are stored by ObjectIDs, what is none is refused by every method that names an account.
 func TestBadObjectIDs(t *testing.T) {
 	t.Parallel()
