@@ -107,19 +107,9 @@ func (v *guarded) auditorOnlyReads() {
 			{Account: "rich", Amount: transfer.Units(-1)}, {Ledger: "savings", Account: "piggy", Amount: transfer.Units(1)},
 		}}
 	}
-	for _, id := range []string{"before 1", "before 2"} {
-		_, err := service.Transfer(t.Context(), both(id))
-		require.NoError(t, err)
-	}
-	books.seen()
-	_, err := service.Audit(t.Context())
-	require.NoError(t, err)
-	_, err = statement(t.Context(), service, "", transfer.StatementQuery{})
-	require.NoError(t, err)
-	tried, _ := books.seen()
-	require.Empty(t, tried, "nothing is outstanding")
+	v.writesNothing(service, books, both)
 
-	_, err = service.Hold(t.Context(), both("hold"), time.Hour)
+	_, err := service.Hold(t.Context(), both("hold"), time.Hour)
 	require.NoError(t, err)
 	_, err = service.Transfer(t.Context(), both("after"))
 	require.NoError(t, err)
@@ -153,7 +143,27 @@ func (v *guarded) auditorOnlyReads() {
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	v.finishBy(v.over(v.root, transfer.WithStallThreshold(0), transfer.WithLedger("savings", v.server.Root(t).Database("bank").Collection("savings"))))
+	away := v.server.Root(t).Database("bank")
+	v.finishBy(v.over(v.root, transfer.WithStallThreshold(0), transfer.WithLedger("savings", away.Collection("savings"))))
+}
+
+// writesNothing requires that an audit, and a statement where nothing is outstanding, write
+// nothing for somebody who could.
+func (v *guarded) writesNothing(
+	service *transfer.Coordinator, books *scribe, both func(string) transfer.Request,
+) {
+	t := v.t
+	for _, id := range []string{"before 1", "before 2"} {
+		_, err := service.Transfer(t.Context(), both(id))
+		require.NoError(t, err)
+	}
+	books.seen()
+	_, err := service.Audit(t.Context())
+	require.NoError(t, err)
+	_, err = statement(t.Context(), service, "", transfer.StatementQuery{})
+	require.NoError(t, err)
+	tried, _ := books.seen()
+	require.Empty(t, tried, "nothing is outstanding")
 }
 
 // also returns the role with another privilege.
