@@ -96,8 +96,7 @@ func statement(ctx context.Context, c *transfer.Coordinator, ledger string, q tr
 // the rest is not.
 func (v *guarded) auditorOnlyReads() {
 	t := v.t
-	_, err := v.root.Collection("savings").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "piggy"}, {Key: "balance", Value: int64(0)}})
-	require.NoError(t, err)
+	v.withSavings()
 	books := &scribe{}
 	full := withOrders(readRole(t, "service"))
 	_, served := v.user(full, books.client())
@@ -108,26 +107,16 @@ func (v *guarded) auditorOnlyReads() {
 			{Account: "rich", Amount: transfer.Units(-1)}, {Ledger: "savings", Account: "piggy", Amount: transfer.Units(1)},
 		}}
 	}
-	for _, id := range []string{"before 1", "before 2"} {
-		_, err = service.Transfer(t.Context(), both(id))
-		require.NoError(t, err)
-	}
-	books.seen()
-	_, err = service.Audit(t.Context())
-	require.NoError(t, err)
-	_, err = statement(t.Context(), service, "", transfer.StatementQuery{})
-	require.NoError(t, err)
-	tried, _ := books.seen()
-	require.Empty(t, tried, "nothing is outstanding")
+	v.writesNothing(service, books, both)
 
-	_, err = service.Hold(t.Context(), both("hold"), time.Hour)
+	_, err := service.Hold(t.Context(), both("hold"), time.Hour)
 	require.NoError(t, err)
 	_, err = service.Transfer(t.Context(), both("after"))
 	require.NoError(t, err)
 	before := v.stored()
 
 	own := &scribe{}
-	less := readRole(t, "auditor").also("savings", "find")
+	less := readRole(t, "auditor").also("savings", "find").also("savings.transfer", "find")
 	_, audited := v.user(less, own.client())
 	_, farther := v.user(less, own.client())
 	auditor := v.over(audited, transfer.WithLedger("savings", farther.Collection("savings")))
@@ -154,12 +143,32 @@ func (v *guarded) auditorOnlyReads() {
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	v.finishBy(v.over(v.root, transfer.WithStallThreshold(0), transfer.WithLedger("savings", v.server.Root(t).Database("bank").Collection("savings"))))
+	away := v.server.Root(t).Database("bank")
+	v.finishBy(v.over(v.root, transfer.WithStallThreshold(0), transfer.WithLedger("savings", away.Collection("savings"))))
 }
 
-// also returns the role with another right.
-func (r role) also(collection, action string) role {
-	p := privilege{Actions: []string{action}}
+// writesNothing requires that an audit, and a statement where nothing is outstanding, write
+// nothing for somebody who could.
+func (v *guarded) writesNothing(
+	service *transfer.Coordinator, books *scribe, both func(string) transfer.Request,
+) {
+	t := v.t
+	for _, id := range []string{"before 1", "before 2"} {
+		_, err := service.Transfer(t.Context(), both(id))
+		require.NoError(t, err)
+	}
+	books.seen()
+	_, err := service.Audit(t.Context())
+	require.NoError(t, err)
+	_, err = statement(t.Context(), service, "", transfer.StatementQuery{})
+	require.NoError(t, err)
+	tried, _ := books.seen()
+	require.Empty(t, tried, "nothing is outstanding")
+}
+
+// also returns the role with another privilege.
+func (r role) also(collection string, actions ...string) role {
+	p := privilege{Actions: actions}
 	p.Resource.DB, p.Resource.Collection = "bank", collection
 	r.Privileges = append(append([]privilege{}, r.Privileges...), p)
 	return r

@@ -129,14 +129,22 @@ func (r *revoker) what() *right {
 	return r.struck
 }
 
-// withOrders returns a role that may change orders, too, and keep a second ledger.
+// withOrders returns a role that may change orders, too, and the accounts of a second
+// ledger, as docs/roles says.
 func withOrders(r role) role {
 	for _, collection := range []string{"orders", "savings"} {
-		p := privilege{Actions: []string{"find", "update"}}
-		p.Resource.DB, p.Resource.Collection = "bank", collection
-		r.Privileges = append(slices.Clone(r.Privileges), p)
+		r = r.also(collection, "find", "update", "listIndexes").also(collection+".transfer", "find")
 	}
 	return r
+}
+
+// withSavings adds the second ledger, with an account in it, and the orders.
+func (v *guarded) withSavings() {
+	v.t.Helper()
+	piggy := bson.D{{Key: "_id", Value: "piggy"}, {Key: "balance", Value: int64(0)}}
+	_, err := v.root.Collection("savings").InsertOne(v.t.Context(), piggy)
+	require.NoError(v.t, err)
+	require.NoError(v.t, v.over(v.root, bothLedgers(v.root, v.root)...).Setup(v.t.Context()))
 }
 
 // lose returns the role without a right.
@@ -153,8 +161,7 @@ func (r role) lose(what right) role {
 // once. What is stored by then is in doubt for the caller, is listed, with the reason where
 // that can be written, and is ended by recovery once the right is back.
 func (v *guarded) revokedAnywhere() {
-	_, err := v.root.Collection("savings").InsertOne(v.t.Context(), bson.D{{Key: "_id", Value: "piggy"}, {Key: "balance", Value: int64(0)}})
-	require.NoError(v.t, err)
+	v.withSavings()
 	for _, what := range []verb{
 		{"transfer", verbNamed("transfer").do},
 		{"hold, post", verbNamed("hold, post").do},

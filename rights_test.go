@@ -200,7 +200,11 @@ func oneUnit(id string) transfer.Request { return move(id, "rich", "poor", 1) }
 
 // serviceVerbs are all that a service does.
 func serviceVerbs() []verb {
-	return append([]verb{
+	return slices.Concat(movingVerbs(), holdVerbs(), readingVerbs())
+}
+
+func movingVerbs() []verb {
+	return []verb{
 		{"open", func(ctx context.Context, c *transfer.Coordinator, id string) error {
 			_, err := c.OpenAccount(ctx, transfer.Account{ID: id})
 			if err != nil {
@@ -236,6 +240,22 @@ func serviceVerbs() []verb {
 			_, err := c.Cancel(ctx, id, "by the test")
 			return err
 		}},
+		{"reverse", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			if _, err := c.Transfer(ctx, oneUnit(id)); err != nil {
+				return err
+			}
+			_, err := c.Reverse(ctx, id, id+"-back")
+			return err
+		}},
+		{"recover", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Recover(ctx)
+			return err
+		}},
+	}
+}
+
+func holdVerbs() []verb {
+	return []verb{
 		{"hold, post", func(ctx context.Context, c *transfer.Coordinator, id string) error {
 			if _, err := c.Hold(ctx, oneUnit(id), time.Minute); err != nil {
 				return err
@@ -250,18 +270,7 @@ func serviceVerbs() []verb {
 			_, err := c.Void(ctx, id)
 			return err
 		}},
-		{"reverse", func(ctx context.Context, c *transfer.Coordinator, id string) error {
-			if _, err := c.Transfer(ctx, oneUnit(id)); err != nil {
-				return err
-			}
-			_, err := c.Reverse(ctx, id, id+"-back")
-			return err
-		}},
-		{"recover", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
-			_, err := c.Recover(ctx)
-			return err
-		}},
-	}, readingVerbs()...)
+	}
 }
 
 // readingVerbs are those that change nothing.

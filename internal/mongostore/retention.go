@@ -89,14 +89,15 @@ func (s *Store) declare(ctx context.Context) error {
 		return err
 	}
 	v := updateAll(limited, r.commands, []declaration{{r.after, now, owing}}).verdicts[0]
-	switch {
-	case v.result == protocol.Applied:
+	switch v.result {
+	case protocol.Applied:
 		r.declared.Store(true)
 		return nil
-	case v.result == protocol.NotMatched:
+	case protocol.NotMatched:
 		return errors.New("the server has not stored which retention is in use")
-	case v.result == protocol.Failed:
+	case protocol.Failed:
 		return fmt.Errorf("%w: which retention is in use can't be stored in %s: %w", ErrUnsupported, namespaceOf(r.commands), v.err)
+	case protocol.Unknown, protocol.NotSent:
 	}
 	return v.err
 }
