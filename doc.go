@@ -48,7 +48,8 @@
 // A transfer is a document in the transfers collection, whose [State] says how far it is; and while it is under way, a marker in
 // each of its accounts. A process that dies leaves both behind. Nothing is lost: [Coordinator.Recover], in any process that
 // shares the collections, takes the transfer over and brings it to its end. Call it when your service starts, and let
-// [Coordinator.Run] do so every now and then: without Run, what crashes later, and a hold that expires, is left as it is. It is safe at any time, beside live transfers and beside itself.
+// [Coordinator.Run] do so every now and then: without Run, what crashes later, and a hold that expires, is left as
+// it is. It is safe at any time, beside live transfers and beside itself.
 //
 // A transfer that can't be finished, because an account was deleted in the middle of it or the server refuses to write to one, stays as
 // it is and holds up nobody. [Record].Stuck tells why, a [Query] with Stuck lists them all. It is tried again after twice the stall

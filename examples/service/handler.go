@@ -105,7 +105,8 @@ func (h *handler) getAccount(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, http.StatusOK, accountAnswer(account))
 }
 
-// transfer moves money, or leaves it to the worker if the request says not before when, or holds it if it says for how long. Each answer is the same however often the
+// transfer moves money, or leaves it to the worker if the request says not before when, or holds it if it says for how long.
+// Each answer is the same however often the
 // same thing is asked: the key is the transfer's ID.
 func (h *handler) transfer(w http.ResponseWriter, r *http.Request) {
 	key := r.Header.Get("Idempotency-Key")
