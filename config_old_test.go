@@ -73,12 +73,13 @@ func (b *bank) runUntilNoted(c *transfer.Coordinator) {
 func TestOldHoldsTellTheNames(t *testing.T) {
 	t.Parallel()
 	plain := func(*mongo.Database) []transfer.Option { return nil }
+	reserved := fields(transfer.Fields{Pending: "reserved"})
 	for name, row := range map[string]struct {
 		old, opts func(*mongo.Database) []transfer.Option
 		says      string
 	}{
-		"another field for markers": {plain, fields(transfer.Fields{Pending: "reserved"}), `in the field "pending", and WithFields says "reserved"`},
-		"it once had another name":  {fields(transfer.Fields{Pending: "reserved"}), plain, `in the field "reserved", and WithFields says "pending"`},
+		"another field for markers": {plain, reserved, `in the field "pending", and WithFields says "reserved"`},
+		"it once had another name":  {reserved, plain, `in the field "reserved", and WithFields says "pending"`},
 		"another field for balances": {
 			plain, fields(transfer.Fields{Balance: "credits"}), `there is no field "credits" for the balance`,
 		},
