@@ -140,8 +140,8 @@ func TestOldDeploymentWithItsOwnMaps(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0, 50)
 	b.hold("held", 60, time.Hour)
-	b.stallAt("t", 4, lost, 10)
-	b.set("accounts", "a", "orders", bson.M{"held": int64(3), "t": "paid"})
+	b.stallAt("t", 2, lost, 10) // nothing is prepared
+	b.set("accounts", "a", "orders", bson.M{"held": int64(3), "t": int64(3)})
 	b.remove("accounts", "b")
 	b.forgetNotes()
 	c := b.coordinator(b.db)
