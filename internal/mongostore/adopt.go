@@ -122,10 +122,10 @@ func (s *Store) adopt(ctx context.Context, a adoption) error {
 	}
 	filter := bson.D{{Key: "_id", Value: noteID}, {Key: "changes", Value: a.stored.changes}}
 	after, result, err := findAndModify(ctx, a.l.notes, filter, update)
-	switch {
-	case result == protocol.Applied:
+	if result == protocol.Applied {
 		return s.accept(decodeNote(after), a.l)
-	case result == protocol.NotMatched:
+	}
+	if result == protocol.NotMatched {
 		return fmt.Errorf("%w: the note about %s was changed by somebody else: ask again", ErrUnsupported, a.l.namespace)
 	}
 	return told(err, "update", namespaceOf(a.l.notes))

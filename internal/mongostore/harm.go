@@ -14,7 +14,8 @@ import (
 // that is committed, which is then stuck for good.
 func (s *Store) harm(l *ledger, i indexSpec) string {
 	holds := s.holds(l)
-	if i.Expiry.Type != 0 && holds != ofDocuments && !(holds == ofTransfers && i.purges()) {
+	ours := holds == ofTransfers && i.purges()
+	if i.Expiry.Type != 0 && holds != ofDocuments && !ours {
 		return "lets the server remove " + holds + " by itself (expireAfterSeconds)"
 	}
 	if !i.Unique || slices.Contains(i.roots(), "_id") { // with _id in it no two keys are ever the same

@@ -38,7 +38,8 @@ func (s *Store) probe(ctx context.Context, writes bool) error {
 
 // lacks is the error of a server that lacks something.
 func lacks(l *ledger, what string, cause error) error {
-	err := fmt.Errorf("%w: the server of %s has no %s, which MongoDB 5.0 or later has and the protocol needs", ErrUnsupported, l.namespace, what)
+	err := fmt.Errorf("%w: the server of %s has no %s, which MongoDB 5.0 or later has and the protocol needs",
+		ErrUnsupported, l.namespace, what)
 	if cause != nil {
 		return fmt.Errorf("%w: %w", err, cause)
 	}
@@ -49,9 +50,14 @@ func lacks(l *ledger, what string, cause error) error {
 // that it may not be run, or that a server was away, or changed its role.
 func understood(err error) bool {
 	var refused mongo.CommandError
-	return errors.As(err, &refused) && refused.Code != 0 && refused.Code != codeUnauthorized && refused.Code != codeAuthentication &&
-		refused.Code != codeMaxTimeExpired && !refused.HasErrorLabel("RetryableWriteError") && !refused.HasErrorLabel("TransientTransactionError") &&
-		!away(int(refused.Code))
+	if !errors.As(err, &refused) || refused.HasErrorLabel("RetryableWriteError") {
+		return false
+	}
+	switch refused.Code {
+	case 0, codeUnauthorized, codeAuthentication, codeMaxTimeExpired:
+		return false
+	}
+	return !away(int(refused.Code))
 }
 
 // away reports whether a code says that a server is not, or no longer, the primary, or

@@ -75,9 +75,8 @@ func (s *Store) tryFields(ctx context.Context, l *ledger, validator bson.Raw) ([
 // marker of the balance's kind, a fence, and for units a balance of 64 bits.
 func (l *ledger) written() bson.D {
 	balance := "$" + l.fields.Balance
-	zero := bson.D{{Key: "$cond", Value: bson.A{
-		bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: balance}}, "decimal"}}}, bson.NewDecimal128(0x3040<<48, 0), int64(0), // each a zero
-	}}}
+	decimal := bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: balance}}, "decimal"}}}
+	zero := bson.D{{Key: "$cond", Value: bson.A{decimal, bson.NewDecimal128(0x3040<<48, 0), int64(0)}}} // of either kind
 	if l.documents {
 		zero = bson.D{{Key: "$literal", Value: int64(0)}}
 	}
