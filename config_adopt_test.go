@@ -109,7 +109,7 @@ func TestNotesOfOtherReleases(t *testing.T) {
 				b.change(collection, "deployment", bson.M{"$set": row.change})
 				before := b.everything()
 				c := b.coordinator(b.db)
-				all := movingVerbs(c)
+				all := fitVerbs(c)
 				all["Adopt"] = c.Adopt
 				for verb, call := range all {
 					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -86,7 +86,7 @@ func TestHarmfulCollectionsAreRefused(t *testing.T) {
 			b := newBareBank(t)
 			plant(t, b.db)
 			before := b.everything()
-			for verb, call := range movingVerbs(b.coordinator(b.db)) {
+			for verb, call := range fitVerbs(b.coordinator(b.db)) {
 				if verb == "Audit" || verb == "BalanceAt" {
 					continue // they change nothing
 				}
@@ -148,7 +148,7 @@ func TestShardedAnew(t *testing.T) {
 	anew := bson.D{{Key: "$set", Value: bson.D{{Key: "key", Value: bson.D{{Key: "region", Value: 1}}}}}}
 	_, err = catalog.UpdateByID(t.Context(), b.db.Name()+".accounts", anew)
 	require.NoError(t, err)
-	for verb, call := range movingVerbs(b.coordinator(b.db)) {
+	for verb, call := range fitVerbs(b.coordinator(b.db)) {
 		if verb == "Audit" || verb == "BalanceAt" {
 			continue
 		}

@@ -46,7 +46,7 @@ func TestOldDeploymentGetsItsNotes(t *testing.T) {
 			if verb == "Run" {
 				b.runUntilNoted(c)
 			} else { // which may refuse what is asked for
-				_ = movingVerbs(c)[verb](t.Context())
+				_ = fitVerbs(c)[verb](t.Context())
 			}
 			require.Equal(t, 2, b.notes())
 			other := b.coordinator(b.db, transfer.WithFields(transfer.Fields{Pending: "reserved"}))
@@ -97,7 +97,7 @@ func TestOldHoldsTellTheNames(t *testing.T) {
 			b.forgetNotes()
 			before := b.everything()
 			c := b.coordinator(b.db, row.opts(b.db)...)
-			for verb, call := range movingVerbs(c) {
+			for verb, call := range fitVerbs(c) {
 				if verb == "Check" || verb == "Audit" || verb == "BalanceAt" {
 					continue // they only read, and there is nothing to be read yet
 				}

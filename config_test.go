@@ -48,7 +48,7 @@ func TestAnotherConfigurationIsRefused(t *testing.T) {
 			b.hold("held", 60, time.Hour)
 			before := b.everything()
 			c := b.coordinator(b.db, row.opts(b.db)...)
-			for verb, call := range movingVerbs(c) {
+			for verb, call := range fitVerbs(c) {
 				if name == "accounts for documents" && !slices.Contains([]string{"Setup", "Check", "Run", "Recover", "Post"}, verb) {
 					continue // it touches other accounts
 				}
@@ -71,9 +71,9 @@ func fields(f transfer.Fields) func(*mongo.Database) []transfer.Option {
 	return func(*mongo.Database) []transfer.Option { return []transfer.Option{transfer.WithFields(f)} }
 }
 
-// movingVerbs are those that need a fit deployment. There is a hold of the ID held from a to b; of
+// fitVerbs are those that need a fit deployment. There is a hold of the ID held from a to b; of
 // ObjectIDs there may be any.
-func movingVerbs(c *transfer.Coordinator) map[string]func(context.Context) error {
+func fitVerbs(c *transfer.Coordinator) map[string]func(context.Context) error {
 	const a, b = "0123456789abcdef01234567", "0123456789abcdef01234568"
 	return map[string]func(context.Context) error{
 		"Setup":   c.Setup,
