@@ -299,7 +299,7 @@ func requireLedgers(t *testing.T, c *transfer.Coordinator, want map[string]int64
 // With ObjectIDs, accounts have ObjectIds in the database and hex digits outside, in whichever case they are given.
 func TestObjectIDs(t *testing.T) {
 	t.Parallel()
-	b := newBank(t)
+	b := newBareBank(t)
 	c := b.coordinator(b.db, transfer.WithAccountIDs(transfer.ObjectIDs), transfer.WithFields(transfer.Fields{Balance: "credits"}))
 	from, to := bson.NewObjectID(), bson.NewObjectID()
 	_, err := b.db.Collection("accounts").InsertOne(t.Context(), bson.D{{Key: "_id", Value: from}, {Key: "credits", Value: 10}})

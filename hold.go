@@ -194,7 +194,7 @@ func (c *Coordinator) decide(
 	if err := mongostore.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
 	}
-	if err := c.ready(ctx); err != nil {
+	if err := c.readyForAny(ctx); err != nil {
 		return Record{}, err
 	}
 	var (

@@ -63,7 +63,7 @@ type RecoveryReport struct {
 // [Record].Stuck tells why, [Query].Stuck lists all of these, and it is tried again, after twice the stall threshold, then four times, up
 // to 64 times, until the cause is repaired. Who has repaired it and can't wait calls Recover on a Coordinator with a threshold of zero.
 func (c *Coordinator) Recover(ctx context.Context) (RecoveryReport, error) {
-	if err := c.ready(ctx); err != nil {
+	if err := c.readyForAny(ctx); err != nil {
 		return RecoveryReport{}, err
 	}
 	s := c.newSweep(c.newSweepHands())

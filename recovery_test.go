@@ -42,9 +42,12 @@ func (b *bank) dying(
 	w := &wire{at: n, what: what, die: true, onDeath: cancel}
 	b.wires = append(b.wires, w)
 	db := b.through(w.client())
-	var all []transfer.Option
+	var all, healthy []transfer.Option
 	for _, more := range opts {
-		all = append(all, more(db)...)
+		all, healthy = append(all, more(db)...), append(healthy, more(b.db)...)
+	}
+	if len(opts) > 0 { // so that the process that dies is not the first that uses these collections
+		require.NoError(b.t, b.coordinator(b.db, healthy...).Setup(ctx))
 	}
 	c := b.coordinator(db, all...)
 	err := verb(ctx, c)

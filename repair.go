@@ -250,7 +250,7 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 	if err := mongostore.CheckID(id); err != nil {
 		return invalid("transfer: %w", err)
 	}
-	if err := c.ready(ctx); err != nil {
+	if err := c.readyForAny(ctx); err != nil {
 		return err
 	}
 	var try persistence

@@ -83,7 +83,7 @@ func (c *Coordinator) settled(ctx context.Context, id string) (original mongosto
 
 // original reads the transfer that is to be reversed.
 func (c *Coordinator) original(ctx context.Context, id string) (mongostore.Transfer, error) {
-	if err := c.ready(ctx); err != nil {
+	if err := c.readyForAny(ctx); err != nil {
 		return mongostore.Transfer{}, err
 	}
 	stored, err := c.stored(ctx, id)

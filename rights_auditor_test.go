@@ -96,8 +96,7 @@ func statement(ctx context.Context, c *transfer.Coordinator, ledger string, q tr
 // the rest is not.
 func (v *guarded) auditorOnlyReads() {
 	t := v.t
-	_, err := v.root.Collection("savings").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "piggy"}, {Key: "balance", Value: int64(0)}})
-	require.NoError(t, err)
+	v.withSavings()
 	books := &scribe{}
 	full := withOrders(readRole(t, "service"))
 	_, served := v.user(full, books.client())
@@ -109,11 +108,11 @@ func (v *guarded) auditorOnlyReads() {
 		}}
 	}
 	for _, id := range []string{"before 1", "before 2"} {
-		_, err = service.Transfer(t.Context(), both(id))
+		_, err := service.Transfer(t.Context(), both(id))
 		require.NoError(t, err)
 	}
 	books.seen()
-	_, err = service.Audit(t.Context())
+	_, err := service.Audit(t.Context())
 	require.NoError(t, err)
 	_, err = statement(t.Context(), service, "", transfer.StatementQuery{})
 	require.NoError(t, err)
@@ -127,7 +126,7 @@ func (v *guarded) auditorOnlyReads() {
 	before := v.stored()
 
 	own := &scribe{}
-	less := readRole(t, "auditor").also("savings", "find")
+	less := readRole(t, "auditor").also("savings", "find", "listIndexes").also("savings.transfer", "find")
 	_, audited := v.user(less, own.client())
 	_, farther := v.user(less, own.client())
 	auditor := v.over(audited, transfer.WithLedger("savings", farther.Collection("savings")))
@@ -157,9 +156,9 @@ func (v *guarded) auditorOnlyReads() {
 	v.finishBy(v.over(v.root, transfer.WithStallThreshold(0), transfer.WithLedger("savings", v.server.Root(t).Database("bank").Collection("savings"))))
 }
 
-// also returns the role with another right.
-func (r role) also(collection, action string) role {
-	p := privilege{Actions: []string{action}}
+// also returns the role with another privilege.
+func (r role) also(collection string, actions ...string) role {
+	p := privilege{Actions: actions}
 	p.Resource.DB, p.Resource.Collection = "bank", collection
 	r.Privileges = append(append([]privilege{}, r.Privileges...), p)
 	return r

@@ -21,7 +21,7 @@ import (
 func (v *guarded) wrongPassword() {
 	user, _ := v.user(readRole(v.t, "service"))
 	wrong := v.server.Client(v.t, "bank", user, "wrong").Database("bank")
-	verbs := slices.Concat(serviceVerbs(), v.workerVerbs(), migrationVerbs(), auditorVerbs())
+	verbs := slices.Concat(serviceVerbs(), v.workerVerbs(), v.migrationVerbs()[:1], auditorVerbs())
 	for i, what := range verbs {
 		err := v.timed(what, v.over(wrong), fmt.Sprintf("wrong-%d", i))
 		require.ErrorIs(v.t, err, transfer.ErrUnauthorized, what.name)
@@ -29,6 +29,7 @@ func (v *guarded) wrongPassword() {
 		require.ErrorAs(v.t, err, &missing)
 		require.Empty(v.t, missing.Action, what.name)
 		require.ErrorContains(v.t, err, "password")
+		require.NotContains(v.t, err.Error(), "reached", "it was")
 		require.NotContains(v.t, err.Error(), "wrong\"")
 		if what.name != "wait" { // whose transfer may be anywhere
 			require.NotErrorIs(v.t, err, transfer.ErrInDoubt, what.name)
@@ -128,14 +129,22 @@ func (r *revoker) what() *right {
 	return r.struck
 }
 
-// withOrders returns a role that may change orders, too, and keep a second ledger.
+// withOrders returns a role that may change orders, too, and the accounts of a second
+// ledger, as docs/roles says.
 func withOrders(r role) role {
 	for _, collection := range []string{"orders", "savings"} {
-		p := privilege{Actions: []string{"find", "update"}}
-		p.Resource.DB, p.Resource.Collection = "bank", collection
-		r.Privileges = append(slices.Clone(r.Privileges), p)
+		r = r.also(collection, "find", "update", "listIndexes").also(collection+".transfer", "find")
 	}
 	return r
+}
+
+// withSavings adds the second ledger, with an account in it, and the orders.
+func (v *guarded) withSavings() {
+	v.t.Helper()
+	piggy := bson.D{{Key: "_id", Value: "piggy"}, {Key: "balance", Value: int64(0)}}
+	_, err := v.root.Collection("savings").InsertOne(v.t.Context(), piggy)
+	require.NoError(v.t, err)
+	require.NoError(v.t, v.over(v.root, bothLedgers(v.root, v.root)...).Setup(v.t.Context()))
 }
 
 // lose returns the role without a right.
@@ -152,8 +161,7 @@ func (r role) lose(what right) role {
 // once. What is stored by then is in doubt for the caller, is listed, with the reason where
 // that can be written, and is ended by recovery once the right is back.
 func (v *guarded) revokedAnywhere() {
-	_, err := v.root.Collection("savings").InsertOne(v.t.Context(), bson.D{{Key: "_id", Value: "piggy"}, {Key: "balance", Value: int64(0)}})
-	require.NoError(v.t, err)
+	v.withSavings()
 	for _, what := range []verb{
 		{"transfer", verbNamed("transfer").do},
 		{"hold, post", verbNamed("hold, post").do},
@@ -215,8 +223,8 @@ func (v *guarded) revokedAt(what verb, n int) bool {
 	v.t.Logf("%d: %s on %s: %v", n, struck.action, struck.collection, err)
 	if err != nil {
 		require.ErrorIs(t, err, transfer.ErrUnauthorized)
-		v.leftBy(id, err, *struck)
 	}
+	v.leftBy(id, err, *struck)
 	kill(c)
 	v.grant(user, full)
 	recovering := v.over(db, append(bothLedgers(db, apart), transfer.WithStallThreshold(0))...)

@@ -84,11 +84,19 @@ type guarded struct {
 	all    *transfer.Coordinator // of the user who may do everything
 }
 
-// newGuarded returns a deployment that is set up, with accounts rich and poor, and
-// one transfer.
+// newGuarded returns a deployment that is set up, with accounts rich and poor, and one
+// transfer.
 func newGuarded(t *testing.T, server *mongotest.Guarded) *guarded {
 	t.Helper()
 	v := &guarded{t: t, server: server, root: server.Root(t).Database("bank")}
+	v.fill()
+	return v
+}
+
+// fill makes the deployment anew.
+func (v *guarded) fill() {
+	v.t.Helper()
+	t := v.t
 	require.NoError(t, v.root.Drop(t.Context()))
 	v.all = v.over(v.root)
 	require.NoError(t, v.all.Setup(t.Context()))
@@ -98,7 +106,6 @@ func newGuarded(t *testing.T, server *mongotest.Guarded) *guarded {
 	}
 	_, err := v.all.Transfer(t.Context(), oneUnit("first"))
 	require.NoError(t, err)
-	return v
 }
 
 // over returns a coordinator that ends with the test.
@@ -194,6 +201,7 @@ func oneUnit(id string) transfer.Request { return move(id, "rich", "poor", 1) }
 // serviceVerbs are all that a service does.
 func serviceVerbs() []verb {
 	return append([]verb{
+		{"setup", func(ctx context.Context, c *transfer.Coordinator, _ string) error { return c.Setup(ctx) }},
 		{"open", func(ctx context.Context, c *transfer.Coordinator, id string) error {
 			_, err := c.OpenAccount(ctx, transfer.Account{ID: id})
 			if err != nil {
@@ -296,14 +304,30 @@ func readingVerbs() []verb {
 }
 
 func auditorVerbs() []verb {
-	return append(readingVerbs(), verb{"audit", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
-		_, err := c.Audit(ctx)
-		return err
-	}})
+	return append(readingVerbs(),
+		verb{"audit", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Audit(ctx)
+			return err
+		}},
+		verb{"check", func(ctx context.Context, c *transfer.Coordinator, _ string) error { return c.Check(ctx) }})
 }
 
-func migrationVerbs() []verb {
-	return []verb{{"setup", func(ctx context.Context, c *transfer.Coordinator, _ string) error { return c.Setup(ctx) }}}
+// migrationVerbs set up what is there, and what is not there yet.
+func (v *guarded) migrationVerbs() []verb {
+	setup := func(ctx context.Context, c *transfer.Coordinator, _ string) error { return c.Setup(ctx) }
+	return []verb{
+		{"setup again", setup},
+		{"setup", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			require.NoError(v.t, v.root.Drop(ctx))
+			return setup(ctx, c, id)
+		}},
+		{"setup of what is older than the notes", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			for _, notes := range []string{"accounts.transfer", "transfers.transfer"} {
+				require.NoError(v.t, v.root.Collection(notes).Drop(ctx))
+			}
+			return setup(ctx, c, id)
+		}},
+	}
 }
 
 // workerVerbs run what root has submitted, and recover.
@@ -352,7 +376,7 @@ func (v *guarded) timed(what verb, c *transfer.Coordinator, id string) error {
 // roles are the files in docs/roles, with what their users do.
 func (v *guarded) roles() map[string][]verb {
 	return map[string][]verb{
-		"service": serviceVerbs(), "worker": v.workerVerbs(), "migration": migrationVerbs(), "auditor": auditorVerbs(),
+		"service": serviceVerbs(), "worker": v.workerVerbs(), "migration": v.migrationVerbs(), "auditor": auditorVerbs(),
 	}
 }
 
@@ -387,6 +411,9 @@ func (v *guarded) rolesFit() {
 			_, db := v.user(r)
 			for i, what := range verbs {
 				require.NoError(v.t, v.timed(what, v.over(db), fmt.Sprintf("%s-%d", name, i)), what.name)
+			}
+			if name == "migration" {
+				v.fill()
 			}
 			v.finish()
 		})
@@ -425,13 +452,16 @@ func (v *guarded) lacking(name string, r role, p privilege, action string, verbs
 		require.ErrorIs(t, err, transfer.ErrUnauthorized)
 		require.Contains(t, missing.Action, action, "%s: %v", what.name, err)
 		require.Equal(t, p.namespace(), missing.Namespace, "%s: %v", what.name, err)
-		if what.name == "open" || what.name == "setup" {
+		if what.name == "open" || name == "migration" {
 			require.NotErrorIs(t, err, transfer.ErrInDoubt, "it is certain that nothing was changed")
 		}
 		refused = append(refused, what.name)
 		v.shown(id, err)
 	}
 	require.NotEmpty(t, refused, "the right is not needed")
+	if name == "migration" {
+		v.fill()
+	}
 	v.audit() // each marker is that of a transfer which is stored
 	v.grant(user, r)
 	if name == "service" || name == "worker" {

@@ -187,7 +187,7 @@ func TestStatementOnAServerThatHangs(t *testing.T) {
 			client, err := mongo.Connect(options.Client().ApplyURI(server.URI()))
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = client.Disconnect(context.WithoutCancel(t.Context())) })
-			b := newBank(t) // on the server that all tests share
+			b := newBareBank(t) // on the server that all tests share
 			accounts := b.db.Collection("accounts")
 			b.db = client.Database(b.db.Name())
 			if !away {

@@ -275,7 +275,7 @@ func TestStatementOfHoldsAndReversals(t *testing.T) {
 // Decimals, ObjectIds, fields of other names and other ledgers have statements like all others.
 func TestStatementOfOtherForms(t *testing.T) {
 	t.Parallel()
-	b := newBank(t)
+	b := newBareBank(t)
 	c := b.coordinator(b.db, transfer.WithAccountIDs(transfer.ObjectIDs), transfer.WithLedger("euro", b.db.Collection("euro")),
 		transfer.WithFields(transfer.Fields{Balance: "credits", Pending: "on its way"}))
 	require.NoError(t, c.Setup(t.Context()))

@@ -76,6 +76,9 @@ func TestTransferCostsFiveCommands(t *testing.T) {
 	}}
 	db := b.through(options.Client().SetMonitor(monitor))
 	remembers, forgets := b.coordinator(db), b.coordinator(db, transfer.WithFenceCache(0))
+	for _, c := range []*transfer.Coordinator{remembers, forgets} { // they get to know the deployment
+		require.NoError(t, c.Setup(t.Context()))
+	}
 	five := []string{"insert", "update", "update", "update", "update"}
 	six := append([]string{"find"}, five...)
 	for i, row := range []struct {

@@ -76,8 +76,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 // readyWhenUp waits until the servers have been seen to be fit. It returns nil when ctx ends.
 func (c *Coordinator) readyWhenUp(ctx context.Context) error {
 	for {
-		err := c.ready(ctx)
-		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsupportedDeployment) || refused(err) {
+		err := c.readyForAny(ctx)
+		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsupportedDeployment) || errors.Is(err, ErrUnauthorized) {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -133,7 +133,7 @@ type worker struct {
 
 // recover sweeps what has stalled and what has expired.
 func (w *worker) recover(ctx context.Context) (rest time.Duration, err error) {
-	if err := w.coordinator.ready(ctx); err != nil {
+	if err := w.coordinator.readyForAny(ctx); err != nil {
 		return 0, err
 	}
 	s := w.coordinator.newSweep(w.swept)

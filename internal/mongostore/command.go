@@ -19,9 +19,13 @@ import (
 const (
 	codeBadValue          = 2
 	codeUnauthorized      = 13
+	codeAuthentication    = 18
 	codeOverflow          = 15 // nested too deeply
 	codeInvalidBSON       = 22 // of the whole message, before anything of it is done
 	codeNamespaceExists   = 48
+	codeCannotIndex       = 67
+	codeIndexOptions      = 85 // of the same keys, or the same name
+	codeIndexKeys         = 86
 	codeDuplicateKey      = 11000
 	codeValidationFailure = 121
 )

@@ -22,6 +22,14 @@ const (
 	ObjectIDs
 )
 
+// String names the codec, as the deployment's note does.
+func (c IDCodec) String() string {
+	if c == ObjectIDs {
+		return "ObjectIDs"
+	}
+	return "StringIDs"
+}
+
 // Encode returns an account's _id.
 func (c IDCodec) Encode(id string) (bson.RawValue, error) {
 	if err := CheckID(id); err != nil {

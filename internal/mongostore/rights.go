@@ -19,6 +19,7 @@ const (
 	rightUpdate        = "update"
 	rightUpsert        = "insert, update"
 	rightFindAndModify = "find, update"
+	rightFindAndUpsert = "find, insert, update"
 )
 
 // CodeNoUser is the server's code for a user or a password that it doesn't accept.

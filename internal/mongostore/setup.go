@@ -2,7 +2,6 @@ package mongostore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -10,30 +9,129 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Setup creates the collections and indexes and refuses what the protocol can't be run on. It may be called again.
+// Setup creates the collections, indexes and notes that are missing, and refuses what the
+// protocol can't be run on. It may be called again: where nothing is missing nothing is
+// written, and no right to create is needed.
 func (s *Store) Setup(ctx context.Context) error {
+	ctx = detached(ctx)
+	if err := s.reviewed(ctx, true); err != nil {
+		return err
+	}
 	if err := s.Connect(ctx, s.Places()...); err != nil {
 		return err
 	}
-	ctx = detached(ctx)
-	collections := []*mongo.Collection{s.transfers}
-	for _, p := range s.Places() {
-		collections = append(collections, s.place(p).commands)
-	}
-	for _, c := range collections {
-		if err := create(ctx, c); err != nil {
-			return fmt.Errorf("create %s: %w", namespaceOf(c), err)
+	return s.make(ctx)
+}
+
+// reviewed looks at everything, be it known or not, before anything is written anywhere. An
+// index of the user's that stands in the way of one of the library's is found here, too.
+func (s *Store) reviewed(ctx context.Context, writes bool) error {
+	for _, l := range s.all() {
+		if err := s.fit(ctx, l.commands); err != nil {
+			return fmt.Errorf("%s: %w", l.namespace, err)
 		}
-		if err := usable(ctx, c); err != nil {
+	}
+	for _, l := range s.all() {
+		if err := s.review(ctx, l); err != nil {
 			return err
 		}
 	}
-	if _, err := s.transfers.Indexes().CreateMany(ctx, indexes()); err != nil {
-		err = told(err, "createIndex", namespaceOf(s.transfers))
-		return fmt.Errorf("create the indexes of %s: %w", namespaceOf(s.transfers), err)
+	if err := s.probe(ctx, writes); err != nil {
+		return err
 	}
-	return nil
+	for _, l := range s.all() {
+		if err := s.validators(ctx, l); err != nil {
+			return err
+		}
+	}
+	_, err := s.missingIndexes(ctx)
+	return err
 }
+
+// review inspects a collection and reads its note, whatever is known of them.
+func (s *Store) review(ctx context.Context, l *ledger) error {
+	if err := s.inspect(ctx, l); err != nil {
+		return err
+	}
+	l.surveyed.Store(true)
+	return s.consult(ctx, l)
+}
+
+// all returns the transfers and all that is registered.
+func (s *Store) all() []*ledger {
+	all := []*ledger{s.originals}
+	for _, p := range s.Places() {
+		all = append(all, s.place(p))
+	}
+	return all
+}
+
+// make creates what is missing.
+func (s *Store) make(ctx context.Context) error {
+	for _, l := range s.all() {
+		limited, cancel := context.WithTimeout(ctx, CommandLimit)
+		_, found, err := describe(limited, l.commands)
+		if err == nil && !found {
+			err = create(limited, l.commands)
+		}
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	missing, err := s.missingIndexes(ctx)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	_, err = s.transfers.Indexes().CreateMany(ctx, missing) // as long as it takes
+	switch commandCode(err) {
+	case codeIndexOptions, codeIndexKeys, codeCannotIndex:
+		return fmt.Errorf("%w: an index of %s stands in the way of one of the library's: drop it: %w",
+			ErrUnsupported, namespaceOf(s.transfers), told(err, "createIndex", namespaceOf(s.transfers)))
+	}
+	return told(err, "createIndex", namespaceOf(s.transfers))
+}
+
+// Check makes sure of all that Setup makes sure of, and that what Setup makes is there. It
+// writes nothing.
+func (s *Store) Check(ctx context.Context) error {
+	ctx = detached(ctx)
+	if err := s.reviewed(ctx, false); err != nil {
+		return err
+	}
+	if err := s.ConnectToRead(ctx, s.Places()...); err != nil {
+		return err
+	}
+	return s.complete(ctx)
+}
+
+// complete refuses a deployment that Setup has not been through with.
+func (s *Store) complete(ctx context.Context) error {
+	for _, l := range s.all() {
+		limited, cancel := context.WithTimeout(ctx, CommandLimit)
+		_, found, err := describe(limited, l.commands)
+		cancel()
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return fmt.Errorf("%w: there is no collection %s: %s", ErrUnsupported, l.namespace, setItUp)
+		case !l.noted.Load():
+			return fmt.Errorf("%w: %s has no note of how it is used, in %s: %s", ErrUnsupported, l.namespace, namespaceOf(l.notes), setItUp)
+		}
+	}
+	missing, err := s.missingIndexes(ctx)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	name, err := nameOf(missing[0])
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s lacks the index %q: %s", ErrUnsupported, namespaceOf(s.transfers), name, setItUp)
+}
+
+const setItUp = "run Setup once, with the rights to create"
 
 // indexes of the transfers. None of accounts: they are only found by _id. A transfer is in as few of them as can be, under keys that change
 // as seldom as can be: to keep an index costs each transfer as much as it would cost to write another document.
@@ -73,55 +171,4 @@ func indexes() []mongo.IndexModel {
 			Options: where("purge", bson.D{{Key: "purgeAt", Value: exists}}).SetExpireAfterSeconds(0),
 		},
 	}
-}
-
-// usable refuses collections in which an ID does not stand for exactly one document, or is not found without a broadcast.
-func usable(ctx context.Context, c *mongo.Collection) error {
-	specs, err := c.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: c.Name()}})
-	if err != nil {
-		return fmt.Errorf("describe %s: %w", namespaceOf(c), told(err, "listCollections", c.Database().Name()))
-	}
-	for _, spec := range specs {
-		if spec.Type != "collection" {
-			return fmt.Errorf("%w: %s is a %s, not a collection", ErrUnsupported, namespaceOf(c), spec.Type)
-		}
-		if capped, _ := spec.Options.Lookup("capped").BooleanOK(); capped {
-			return fmt.Errorf("%w: %s is capped: its documents can't grow, and the oldest are removed", ErrUnsupported, namespaceOf(c))
-		}
-		if collated(spec.Options) {
-			return fmt.Errorf("%w: %s has a collation of its own: two different IDs may be the same document there",
-				ErrUnsupported, namespaceOf(c))
-		}
-	}
-	catalog := handle(c.Database().Client().Database("config").Collection("collections"))
-	entry, err := findOne(ctx, catalog, bson.D{{Key: "_id", Value: namespaceOf(c)}})
-	if errors.Is(err, mongo.ErrNoDocuments) || commandCode(err) == codeUnauthorized {
-		return nil // not sharded, or not ours to know
-	}
-	if err != nil {
-		return fmt.Errorf("read the shard key of %s: %w", namespaceOf(c), err)
-	}
-	return shardedByID(namespaceOf(c), entry)
-}
-
-func collated(collectionOptions bson.Raw) bool {
-	locale, ok := collectionOptions.Lookup("collation", "locale").StringValueOK()
-	return ok && locale != "simple"
-}
-
-// shardedByID judges an entry of config.collections.
-func shardedByID(namespace string, entry bson.Raw) error {
-	key, ok := entry.Lookup("key").DocumentOK()
-	if dropped, _ := entry.Lookup("dropped").BooleanOK(); !ok || dropped {
-		return nil
-	}
-	elements, err := key.Elements()
-	if err != nil {
-		return fmt.Errorf("read the shard key of %s: %w", namespace, err)
-	}
-	if len(elements) != 1 || elements[0].Key() != "_id" {
-		return fmt.Errorf("%w: %s is sharded by %s; only _id, ranged or hashed, finds a document without asking all shards",
-			ErrUnsupported, namespace, key)
-	}
-	return nil
 }

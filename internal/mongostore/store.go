@@ -49,9 +49,11 @@ type Store struct {
 	majority     *mongo.Collection // the same for reads of what a majority has stored
 	linearizable *mongo.Collection // the same for deciding reads
 	ledgers      map[string]*ledger
-	documents    map[string]*ledger // that effects change
-	originals    *ledger            // the transfers, as documents that reversals change
-	clusters     []Cluster          // all of them, that of the transfers first
+	documents    map[string]*ledger     // that effects change
+	originals    *ledger                // the transfers, as documents that reversals change
+	deployment   atomic.Pointer[string] // the identity of the transfers, once their note was seen
+	near         atomic.Bool            // ConnectNear has found nothing wrong
+	clusters     []Cluster              // all of them, that of the transfers first
 	fields       Fields
 	exactBalance bson.Raw // see exactBalance
 	ids          IDCodec
@@ -76,9 +78,14 @@ type ledger struct {
 	commands     *mongo.Collection
 	majority     *mongo.Collection
 	linearizable *mongo.Collection
-	sameClient   bool        // as the transfers'
-	namesakes    []Address   // of documents: the ledgers of the same namespace, which are reached through other clients
-	connected    atomic.Bool // Connect has found nothing wrong with it by itself
+	sameClient   bool              // as the transfers'
+	namesakes    []Address         // of documents: the ledgers of the same namespace, which are reached through other clients
+	connected    atomic.Bool       // Connect has found nothing wrong with it by itself
+	notes        *mongo.Collection // where its note is
+	surveying    *fitting          // of those who look at the collection and its note
+	surveyed     atomic.Bool       // nothing is wrong with the collection
+	noted        atomic.Bool       // its note says what this store would say
+	unnoted      atomic.Bool       // it had no note when that was looked for
 }
 
 // New returns a store. It fails if one collection is registered under two names: an account would then be two
@@ -120,6 +127,9 @@ func New(config Config) (*Store, error) {
 		}
 	}
 	s.originals = s.newLedger("transfers", config.Transfers, Fields{Pending: "pending", Fence: "fence"})
+	if err := s.noteNames(); err != nil {
+		return nil, err
+	}
 	s.clusters = []Cluster{s.originals.cluster()}
 	for _, p := range s.Places() {
 		if c := s.place(p).cluster(); !slices.Contains(s.clusters, c) {
@@ -147,6 +157,23 @@ func (s *Store) register(among map[string]*ledger, name string, collection *mong
 	return nil
 }
 
+// noteNames refuses a collection that is registered for something else, and in which a note
+// of another one belongs.
+func (s *Store) noteNames() error {
+	all := []*ledger{s.originals}
+	for _, p := range s.Places() {
+		all = append(all, s.place(p))
+	}
+	for _, l := range all {
+		for _, other := range all {
+			if same(l.commands, other.notes) {
+				return fmt.Errorf("the collection %s holds the note about %s: it can't hold anything else", l.namespace, other.namespace)
+			}
+		}
+	}
+	return nil
+}
+
 func (s *Store) newLedger(name string, collection *mongo.Collection, fields Fields) *ledger {
 	return &ledger{
 		name:         name,
@@ -156,6 +183,8 @@ func (s *Store) newLedger(name string, collection *mongo.Collection, fields Fiel
 		majority:     reading(collection, readconcern.Majority()),
 		linearizable: reading(collection, readconcern.Linearizable()),
 		sameClient:   collection.Database().Client() == s.transfers.Database().Client(),
+		notes:        handle(noteCollection(collection)),
+		surveying:    newFitting(),
 	}
 }
 

@@ -149,6 +149,15 @@ func updateOne(ctx context.Context, c *mongo.Collection, filter, update bson.D) 
 
 // findAndModify changes one document and returns it as it is afterwards.
 func findAndModify(ctx context.Context, c *mongo.Collection, filter, update bson.D) (bson.Raw, protocol.Result, error) {
+	return modify(ctx, c, filter, update, false)
+}
+
+// upsert is findAndModify of a document that is created if it is not there.
+func upsert(ctx context.Context, c *mongo.Collection, filter, update bson.D) (bson.Raw, protocol.Result, error) {
+	return modify(ctx, c, filter, update, true)
+}
+
+func modify(ctx context.Context, c *mongo.Collection, filter, update bson.D, upserts bool) (bson.Raw, protocol.Result, error) {
 	encoded, err := bson.Marshal(bson.D{{Key: "query", Value: filter}, {Key: "update", Value: update}})
 	if err != nil {
 		return nil, protocol.NotSent, err
@@ -159,7 +168,12 @@ func findAndModify(ctx context.Context, c *mongo.Collection, filter, update bson
 	command.value("query", parts.Lookup("query"))
 	command.value("update", parts.Lookup("update"))
 	command.flag("new", true)
-	reply, result, err := send(ctx, c, command, rightFindAndModify)
+	right := rightFindAndModify
+	if upserts {
+		command.flag("upsert", true)
+		right = rightFindAndUpsert
+	}
+	reply, result, err := send(ctx, c, command, right)
 	if result != protocol.Applied {
 		// One document: a refusal that names its cause has changed nothing.
 		if code := commandCode(err); result == protocol.Unknown && code != 0 && definite(code) {

@@ -1,0 +1,138 @@
+package mongostore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Adopt replaces the notes by what this store would write, where nothing is in flight. It is
+// the one way to change a note. It refuses what Setup refuses, but for what a note says.
+func (s *Store) Adopt(ctx context.Context) error {
+	ctx = detached(ctx)
+	for _, l := range s.all() {
+		if err := s.fit(ctx, l.commands); err != nil {
+			return fmt.Errorf("%s: %w", l.namespace, err)
+		}
+	}
+	stored := make([]adoption, 0, len(s.all()))
+	for _, l := range s.all() {
+		a, err := s.adoptable(ctx, l)
+		if err != nil {
+			return err
+		}
+		stored = append(stored, a)
+	}
+	if err := s.allApart(ctx, toWork, s.Places()); err != nil {
+		return err
+	}
+	if err := s.idle(ctx, stored); err != nil {
+		return err
+	}
+	for _, a := range stored { // that of the transfers first
+		if err := s.adopt(ctx, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// adoption is a collection whose note is to be replaced.
+type adoption struct {
+	l      *ledger
+	stored deploymentNote
+	found  bool
+}
+
+func (s *Store) adoptable(ctx context.Context, l *ledger) (adoption, error) {
+	if err := s.inspect(ctx, l); err != nil {
+		return adoption{}, err
+	}
+	stored, found, err := readNote(ctx, l)
+	if err != nil {
+		return adoption{}, err
+	}
+	if found && (stored.format != storedFormat || len(stored.unknown) > 0) {
+		return adoption{}, s.wanted(l).agrees(stored, l)
+	}
+	return adoption{l, stored, found}, nil
+}
+
+// idle refuses a change while money is on its way: whoever goes on with it would look for
+// its markers in other fields, or for its transfers in another collection.
+func (s *Store) idle(ctx context.Context, all []adoption) error {
+	open, err := s.some(ctx, bson.D{{Key: "open", Value: true}})
+	if err != nil {
+		return err
+	}
+	if len(open) > 0 {
+		return fmt.Errorf("%w: transfer %.64q of %s is unfinished: let all come to their end first", ErrUnsupported,
+			open[0].ID, namespaceOf(s.transfers))
+	}
+	for _, a := range all {
+		names := []string{a.l.fields.Pending}
+		if old := a.stored.field("pending"); old != "" && old != names[0] {
+			names = append(names, old)
+		}
+		for _, pending := range names {
+			if err := unmarked(ctx, a.l, pending); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unmarked refuses a collection in which a document carries a marker. It looks through all.
+func unmarked(ctx context.Context, l *ledger, pending string) error {
+	marked := bson.D{{Key: pending, Value: bson.D{{Key: "$nin", Value: bson.A{nil, bson.D{}}}}}}
+	documents, err := listed(ctx, l.majority, marked, 1)
+	if err != nil || len(documents) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: a transfer is in flight on %.64s of %s, in the field %.64q: let all come to their end first", ErrUnsupported,
+		IDText(documents[0].Lookup("_id")), l.namespace, pending)
+}
+
+// adopt replaces a note, unless it was changed since it was read.
+func (s *Store) adopt(ctx context.Context, a adoption) error {
+	wanted := s.wanted(a.l)
+	wanted.deployment = s.identity()
+	if a.l == s.originals {
+		wanted.deployment = a.stored.deployment
+	}
+	if a.l == s.originals && wanted.deployment == "" {
+		wanted.deployment = bson.NewObjectID().Hex()
+	}
+	if a.found && a.stored.equals(wanted) {
+		return s.accept(wanted, a.l)
+	}
+	if !a.found {
+		return s.writeNote(ctx, a.l)
+	}
+	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
+	defer cancel()
+	update := bson.D{{Key: "$set", Value: wanted.document()}, {Key: "$inc", Value: bson.D{{Key: "changes", Value: int64(1)}}}}
+	if wanted.ids == "" {
+		update = append(update, bson.E{Key: "$unset", Value: bson.D{{Key: "ids", Value: ""}}})
+	}
+	filter := bson.D{{Key: "_id", Value: noteID}, {Key: "changes", Value: a.stored.changes}}
+	after, result, err := findAndModify(ctx, a.l.notes, filter, update)
+	switch {
+	case result == protocol.Applied:
+		return s.accept(decodeNote(after), a.l)
+	case result == protocol.NotMatched:
+		return fmt.Errorf("%w: the note about %s was changed by somebody else: ask again", ErrUnsupported, a.l.namespace)
+	}
+	return told(err, "update", namespaceOf(a.l.notes))
+}
+
+// equals reports whether two notes say the same.
+func (n deploymentNote) equals(other deploymentNote) bool {
+	return n.of == other.of && n.deployment == other.deployment && n.transfers == other.transfers && n.ids == other.ids &&
+		slices.Equal(n.fields, other.fields)
+}

@@ -1,0 +1,181 @@
+package mongostore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// purpose is what a place is connected for.
+type purpose uint8
+
+const (
+	// toWork is for whoever moves money: the collections are inspected, and a deployment from
+	// before there were notes gets them.
+	toWork purpose = iota + 1
+	// toRead is for whoever only reads, and may have no right to anything else. Where there is
+	// a note it has to agree; where there is none, nothing is known, and nothing is written.
+	toRead
+)
+
+// Connect makes sure that the servers of the transfers and of the given places can be used,
+// and their collections; that everybody else uses these in the same way, which their notes
+// say; that no two of these places are one collection, and that documents among them are not
+// those of accounts; and that the retention is known to everybody. Each is asked once, and
+// only when it is needed: a server that is away keeps nobody from the others, but for
+// effects, where a ledger of the same name is there.
+func (s *Store) Connect(ctx context.Context, places ...Address) error {
+	return s.connect(ctx, toWork, places)
+}
+
+// ConnectToRead is Connect for whoever only reads: it needs no right to write, or to list
+// collections and indexes.
+func (s *Store) ConnectToRead(ctx context.Context, places ...Address) error {
+	return s.connect(ctx, toRead, places)
+}
+
+// ConnectNear is Connect for the places that are reached through the client of the transfers.
+func (s *Store) ConnectNear(ctx context.Context) error {
+	if s.near.Load() {
+		return nil
+	}
+	near := slices.DeleteFunc(s.Places(), func(p Address) bool { return !s.place(p).sameClient })
+	if err := s.Connect(ctx, near...); err != nil {
+		return err
+	}
+	s.near.Store(true)
+	return nil
+}
+
+func (s *Store) connect(ctx context.Context, to purpose, places []Address) error {
+	ctx = detached(ctx)
+	if err := s.fit(ctx, s.transfers); err != nil {
+		return err
+	}
+	if err := s.survey(ctx, to, s.originals); err != nil {
+		return err
+	}
+	for _, p := range places {
+		l := s.place(p)
+		if err := s.fit(ctx, l.commands); err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+		if err := s.survey(ctx, to, l); err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+	}
+	if err := s.allApart(ctx, to, places); err != nil || to == toRead {
+		return err
+	}
+	if err := s.introduce(ctx, places); err != nil {
+		return err
+	}
+	if err := s.declare(ctx); err != nil {
+		return err
+	}
+	for _, p := range places {
+		s.place(p).connected.Store(true)
+	}
+	return nil
+}
+
+// allApart makes sure that places are different collections.
+func (s *Store) allApart(ctx context.Context, to purpose, places []Address) error {
+	collections := []*mongo.Collection{s.transfers}
+	for _, p := range places {
+		c := s.place(p).commands
+		for _, other := range collections {
+			if err := s.apart(ctx, to, c, other); err != nil {
+				return err
+			}
+		}
+		collections = append(collections, c)
+		if err := s.noAccounts(ctx, to, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noAccounts makes sure that documents are not the collection of a ledger, whether that is
+// used now or not: an effect would set an account's balance. Where the server of a ledger of
+// the same name is away it can't be told, and the effects have to wait. Of two ledgers it is
+// enough that no transfer uses both.
+func (s *Store) noAccounts(ctx context.Context, to purpose, documents Address) error {
+	if !documents.Documents {
+		return nil
+	}
+	l := s.place(documents)
+	for _, p := range l.namesakes {
+		other := s.place(p).commands
+		if err := s.fit(ctx, other); err != nil {
+			return fmt.Errorf("whether %s and %s are one collection, %s: %w", documents, p, l.namespace, err)
+		}
+		if err := s.apart(ctx, to, l.commands, other); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apart refuses one collection that is reached through two clients. Two handles of one name
+// are told apart, once, by the collection's UUID, so those are created if need be. Who only
+// reads creates nothing: where a collection is missing there is nothing to be mistaken about.
+func (s *Store) apart(ctx context.Context, to purpose, a, b *mongo.Collection) error {
+	if a == b || namespaceOf(a) != namespaceOf(b) || s.knownApart(a, b) {
+		return nil
+	}
+	first, err := collectionUUID(ctx, to, a)
+	if err != nil || first == "" {
+		return err
+	}
+	second, err := collectionUUID(ctx, to, b)
+	if err != nil || second == "" {
+		return err
+	}
+	if first == second {
+		return fmt.Errorf("%w: the collection %s is registered under two names, through two clients", ErrUnsupported, namespaceOf(a))
+	}
+	s.apartPairs.Store([2]*mongo.Collection{a, b}, true)
+	return nil
+}
+
+// knownApart reports whether two collections of one name, in this order, have been told
+// apart.
+func (s *Store) knownApart(a, b *mongo.Collection) bool {
+	_, known := s.apartPairs.Load([2]*mongo.Collection{a, b})
+	return known
+}
+
+// collectionUUID returns what tells a collection from others of its name, "" if it is not
+// there and is not to be created.
+func collectionUUID(ctx context.Context, to purpose, c *mongo.Collection) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
+	defer cancel()
+	spec, found, err := describe(ctx, c)
+	if err == nil && !found && to == toWork {
+		if err = create(ctx, c); err == nil {
+			spec, found, err = describe(ctx, c)
+		}
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case !found && to == toRead:
+		return "", nil
+	case !found || spec.UUID == nil:
+		return "", fmt.Errorf("the server does not tell the UUID of %s", namespaceOf(c))
+	}
+	return string(spec.UUID.Data), nil
+}
+
+// create makes sure that a collection exists.
+func create(ctx context.Context, c *mongo.Collection) error {
+	err := c.Database().CreateCollection(ctx, c.Name())
+	if commandCode(err) == codeNamespaceExists {
+		return nil
+	}
+	return told(err, "createCollection", namespaceOf(c))
+}

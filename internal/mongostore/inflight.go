@@ -1,0 +1,224 @@
+package mongostore
+
+import (
+	"context"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// flightSample is how many transfers in flight are looked at, of each kind, before the first
+// note about a collection is written.
+const flightSample = 32
+
+// inFlight makes sure that what is in flight was begun under the names that the first notes
+// are going to tell. A release from before there were notes has left none, and what it has
+// prepared is the only sign of how it was configured. A few show it: all of them were begun
+// by the same configuration, or the collection is in a bad way already.
+func (s *Store) inFlight(ctx context.Context, missing []*ledger) error {
+	for _, l := range missing {
+		some, err := s.flights(ctx, l)
+		if err != nil {
+			return err
+		}
+		if err := s.sameNames(ctx, l, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flight is a participant of a transfer that is in flight.
+type flight struct {
+	transfer, account string
+	id                bson.RawValue
+	amount            money.Amount
+}
+
+// flights returns participants, in one collection, of transfers that may have prepared them:
+// first of holds that are held, which all have.
+func (s *Store) flights(ctx context.Context, l *ledger) ([]flight, error) {
+	place := bson.E{Key: "legs.ledger", Value: l.name}
+	if l.documents {
+		place.Key = "effects.documents"
+	}
+	begun := bson.E{Key: "epoch", Value: bson.D{{Key: "$gte", Value: int64(1)}}}
+	open := bson.E{Key: "open", Value: true}
+	var all []flight
+	seen := map[string]bool{}
+	for _, filter := range []bson.D{
+		{open, {Key: "hold", Value: true}, begun, {Key: "held", Value: true}, {Key: "state", Value: protocol.Preparing}, place},
+		{open, {Key: "hold", Value: bson.D{{Key: "$in", Value: bson.A{true, nil}}}}, begun, place},
+	} {
+		transfers, err := s.some(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range transfers {
+			if seen[t.ID] {
+				continue
+			}
+			seen[t.ID] = true
+			of, err := s.flightsOf(t, l)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, of...)
+		}
+	}
+	return all, nil
+}
+
+// some reads a few transfers. What can't be read is left to the audit.
+func (s *Store) some(ctx context.Context, filter bson.D) ([]Transfer, error) {
+	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
+	defer cancel()
+	documents, err := listed(ctx, s.majority, filter, flightSample)
+	if err != nil {
+		return nil, err
+	}
+	var transfers []Transfer
+	for _, document := range documents {
+		if t, err := decodeTransfer(document); err == nil {
+			transfers = append(transfers, t)
+		}
+	}
+	return transfers, nil
+}
+
+// listed reads up to so many documents, by an aggregation: see one.
+func listed(ctx context.Context, c *mongo.Collection, filter bson.D, limit int) ([]bson.Raw, error) {
+	pipeline := bson.A{bson.D{{Key: "$match", Value: filter}}, bson.D{{Key: "$limit", Value: int64(limit)}}}
+	cursor, err := c.Aggregate(ctx, pipeline, options.Aggregate().SetBatchSize(int32(limit+1)))
+	if err != nil {
+		return nil, told(err, "find", namespaceOf(c))
+	}
+	var documents []bson.Raw
+	if err := cursor.All(ctx, &documents); err != nil {
+		return nil, told(err, "find", namespaceOf(c))
+	}
+	return documents, nil
+}
+
+// flightsOf returns a transfer's participants in one collection.
+func (s *Store) flightsOf(t Transfer, l *ledger) ([]flight, error) {
+	var all []flight
+	if l.documents {
+		for _, e := range t.Effects {
+			if e.Documents == l.name && e.Namespace == l.namespace {
+				all = append(all, flight{t.ID, IDText(e.ID), e.ID, money.Zero(money.Whole)})
+			}
+		}
+		return all, nil
+	}
+	for _, leg := range t.Legs {
+		if leg.Ledger != l.name || leg.Namespace != l.namespace {
+			continue
+		}
+		id, err := s.ids.Encode(leg.Account)
+		if err != nil {
+			return nil, fmt.Errorf("%w: transfer %.64q is in flight on account %.64q of %s, which is no ID by WithAccountIDs(%s): %s",
+				ErrUnsupported, t.ID, leg.Account, l.namespace, s.ids, asBefore)
+		}
+		all = append(all, flight{t.ID, leg.Account, id, leg.Amount})
+	}
+	return all, nil
+}
+
+const asBefore = "give this coordinator the options under which it was begun, and let it come to its end"
+
+// sameNames looks at documents that transfers in flight may have prepared. A marker that is
+// under another field than ours, of just that transfer and with just its amount, shows that
+// the field had another name when it was made:
+//
+//  1. A hold was made under pending, by a release that left no note.
+//  2. This one is told that markers are under reserved. By Post it would find none, and take
+//     that for the sign that the money was moved already.
+func (s *Store) sameNames(ctx context.Context, l *ledger, flights []flight) error {
+	documents, err := s.documentsOf(ctx, l, flights)
+	if err != nil {
+		return err
+	}
+	for _, f := range flights {
+		document, there := documents[l.subject(f.id)]
+		if !there {
+			if err := s.otherID(ctx, l, f); err != nil {
+				return err
+			}
+			continue
+		}
+		_, marker := l.fields.markers(document, f.transfer)
+		if !marker {
+			if field := f.markerIn(document); field != "" {
+				return fmt.Errorf("%w: transfer %.64q is in flight, with its marker on %.64q of %s in the field %.64q, "+
+					"and WithFields says %q: %s", ErrUnsupported, f.transfer, f.account, l.namespace, field, l.fields.Pending, asBefore)
+			}
+			continue
+		}
+		if _, err := document.LookupErr(l.fields.Balance); err != nil && !l.documents {
+			return fmt.Errorf("%w: transfer %.64q is in flight on account %.64q of %s, where there is no field %q for the balance: %s",
+				ErrUnsupported, f.transfer, f.account, l.namespace, l.fields.Balance, asBefore)
+		}
+	}
+	return nil
+}
+
+// documentsOf reads the documents of flights.
+func (s *Store) documentsOf(ctx context.Context, l *ledger, flights []flight) (map[Subject]bson.Raw, error) {
+	documents := map[Subject]bson.Raw{}
+	if len(flights) == 0 {
+		return documents, nil
+	}
+	ids := bson.A{}
+	for _, f := range flights {
+		ids = append(ids, f.id)
+	}
+	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
+	defer cancel()
+	found, err := listed(ctx, l.majority, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}, len(ids))
+	for _, document := range found {
+		documents[l.subject(document.Lookup("_id"))] = document
+	}
+	return documents, err
+}
+
+// otherID refuses a transfer in flight on an account that is there under an ObjectId, where
+// IDs are said to be stored as strings.
+func (s *Store) otherID(ctx context.Context, l *ledger, f flight) error {
+	id, err := ObjectIDs.Encode(f.account)
+	if l.documents || s.ids == ObjectIDs || err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
+	defer cancel()
+	found, err := listed(ctx, l.majority, bson.D{{Key: "_id", Value: id}}, 1)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: transfer %.64q is in flight on account %.64q of %s, which is stored under an ObjectId, "+
+		"and WithAccountIDs says %s: %s", ErrUnsupported, f.transfer, f.account, l.namespace, s.ids, asBefore)
+}
+
+// markerIn returns the top-level field of a document under which there is what looks like
+// the transfer's marker, "" if there is none.
+func (f flight) markerIn(document bson.Raw) string {
+	for _, e := range elements(document) {
+		markers, isMap := e.Value().DocumentOK()
+		if !isMap {
+			continue
+		}
+		value, err := markers.LookupErr(markerKey(f.transfer))
+		if err != nil {
+			continue
+		}
+		if amount, err := money.FromBSON(value); err == nil && amount.Kind() == f.amount.Kind() && amount.Cmp(f.amount) == 0 {
+			return e.Key()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,132 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// probe tries, on each server, what the protocol rests on, and what something that only looks
+// like MongoDB may lack. It writes nothing: its update matches no document. Who may not write
+// tries what can be read.
+func (s *Store) probe(ctx context.Context, writes bool) error {
+	tried := map[*mongo.Client]bool{}
+	for _, l := range s.all() {
+		client := l.commands.Database().Client()
+		if tried[client] {
+			continue
+		}
+		tried[client] = true
+		if err := s.probeReads(ctx, l); err != nil {
+			return err
+		}
+		if writes {
+			if err := s.probeWrite(ctx, l); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lacks is the error of a server that lacks something.
+func lacks(l *ledger, what string, cause error) error {
+	err := fmt.Errorf("%w: the server of %s has no %s, which MongoDB 5.0 or later has and the protocol needs", ErrUnsupported, l.namespace, what)
+	if cause != nil {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
+}
+
+// understood reports whether an error is the server's, and about the command itself: not
+// that it may not be run, or that a server was away, or changed its role.
+func understood(err error) bool {
+	var refused mongo.CommandError
+	return errors.As(err, &refused) && refused.Code != 0 && refused.Code != codeUnauthorized && refused.Code != codeAuthentication &&
+		refused.Code != codeMaxTimeExpired && !refused.HasErrorLabel("RetryableWriteError") && !refused.HasErrorLabel("TransientTransactionError") &&
+		!away(int(refused.Code))
+}
+
+// away reports whether a code says that a server is not, or no longer, the primary, or
+// that it or another one can't be reached, or was too slow.
+func away(code int) bool {
+	switch code {
+	case 6, 7, 8, 43, 64, 70, 89, 91, 133, 134, 189, 202, 237, 262, 365, 9001, 10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436:
+		return true
+	}
+	return false
+}
+
+// probeReads tries a linearizable read, and a comparison with the server's time.
+func (s *Store) probeReads(ctx context.Context, l *ledger) error {
+	limited, cancel := context.WithTimeout(ctx, CommandLimit)
+	defer cancel()
+	err := reading(l.notes, readconcern.Linearizable()).FindOne(limited, bson.D{{Key: "_id", Value: noteID}}).Err()
+	if understood(err) {
+		return lacks(l, "linearizable read", told(err, "find", namespaceOf(l.notes)))
+	}
+	if err != nil && !missing(err) {
+		return told(err, "find", namespaceOf(l.notes))
+	}
+	err = l.notes.FindOne(limited, bson.D{{Key: "_id", Value: noteID}, {Key: "$expr", Value: beforeNow()}}).Err()
+	if understood(err) {
+		return lacks(l, "$$NOW", told(err, "find", namespaceOf(l.notes)))
+	}
+	if missing(err) {
+		return nil
+	}
+	return told(err, "find", namespaceOf(l.notes))
+}
+
+// beforeNow is an expression of the server's time, which it compares with one long ago.
+func beforeNow() bson.D {
+	return bson.D{{Key: "$lt", Value: bson.A{time.UnixMilli(0), "$$NOW"}}}
+}
+
+// probeWrite tries an update that compares with the server's time, and matches nothing. The
+// server's answer tells two times: of the write, and of what it has done last. By these a
+// majority read in the same session is known to come after the write; without them it might
+// be answered by a primary that was replaced, and money would be taken for where it is not.
+func (s *Store) probeWrite(ctx context.Context, l *ledger) error {
+	filter := bson.D{{Key: "_id", Value: "probe"}, {Key: "$expr", Value: bson.D{{Key: "$gt", Value: bson.A{time.UnixMilli(0), "$$NOW"}}}}}
+	st, err := encodeUpdate(filter, bson.D{{Key: "$inc", Value: bson.D{{Key: "changes", Value: int64(1)}}}})
+	if err != nil {
+		return err
+	}
+	reply, result, err := s.tryUpdate(ctx, l.commands, st)
+	if refusal := err; commandCode(err) == codeUnauthorized { // a job that sets up need not be allowed to move money
+		if reply, result, err = s.tryUpdate(ctx, l.notes, st); commandCode(err) == codeUnauthorized {
+			return refusal
+		}
+	}
+	refusals := statementErrors(reply)
+	switch {
+	case understood(err):
+		return lacks(l, "$$NOW in an update's filter, or no write concern majority", told(err, "update", l.namespace))
+	case result != protocol.Applied:
+		return told(err, "update", l.namespace)
+	case len(refusals) > 0:
+		return lacks(l, fmt.Sprintf("$$NOW in an update's filter (write error %d)", refusals[0].code), nil)
+	}
+	if reply.Lookup("operationTime").Type != bson.TypeTimestamp {
+		return lacks(l, "operationTime in the answer to a majority write", nil)
+	}
+	if !s.routed(l.commands) && reply.Lookup("opTime").Type == 0 { // a mongos leaves it out
+		return lacks(l, "opTime in the answer to a majority write", nil)
+	}
+	return nil
+}
+
+func (s *Store) tryUpdate(ctx context.Context, c *mongo.Collection, st encoded) (bson.Raw, protocol.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
+	defer cancel()
+	command, _ := updateCommand(c, []encoded{st})
+	return send(ctx, c, command, rightUpdate)
+}

@@ -1,0 +1,183 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// noteTries is how often a note is written that two processes write at once. The server
+// refuses one of them if neither finds the other's; the next try finds it.
+const noteTries = 3
+
+// survey makes sure, once, that a collection can be used, and that its note, if there is
+// one, says what this store would say. That of the transfers is looked at first.
+func (s *Store) survey(ctx context.Context, to purpose, l *ledger) error {
+	if l.seen(to) {
+		return nil
+	}
+	if err := l.surveying.turns.first(ctx); err != nil {
+		return err
+	}
+	defer l.surveying.turns.next()
+	if l.seen(to) {
+		return nil
+	}
+	if err := l.surveying.lately(s.clock.now()); err != nil {
+		return err
+	}
+	err := s.surveyOnce(ctx, to, l)
+	var answered *ServerError
+	if err != nil && ctx.Err() == nil && errors.As(err, &answered) && answered.Code == 0 {
+		l.surveying.fails(s.clock.now(), err) // who has waited meanwhile need not ask again
+	}
+	return err
+}
+
+// seen reports whether nothing is left to be looked at. That there is no note is known from
+// one look, too: who needs one writes it, and learns by that what stands.
+func (l *ledger) seen(to purpose) bool {
+	return (l.noted.Load() || l.unnoted.Load()) && (to == toRead || l.surveyed.Load())
+}
+
+func (s *Store) surveyOnce(ctx context.Context, to purpose, l *ledger) error {
+	if to == toWork && !l.surveyed.Load() {
+		if err := s.inspect(ctx, l); err != nil {
+			return err
+		}
+		l.surveyed.Store(true)
+	}
+	if l.noted.Load() || l.unnoted.Load() {
+		return nil
+	}
+	return s.consult(ctx, l)
+}
+
+// consult reads a collection's note, and refuses one that differs.
+func (s *Store) consult(ctx context.Context, l *ledger) error {
+	stored, found, err := readNote(ctx, l)
+	if err != nil {
+		return err
+	}
+	if !found {
+		l.noted.Store(false)
+		l.unnoted.Store(true)
+		if l == s.originals {
+			s.deployment.Store(nil)
+		}
+		return nil
+	}
+	if l != s.originals && s.identity() == "" { // that of the transfers is written first: it may be there by now
+		if err := s.consult(ctx, s.originals); err != nil {
+			return err
+		}
+	}
+	return s.accept(stored, l)
+}
+
+// readNote reads what a majority has stored. It is enough: who finds no note writes one, and
+// learns by that what stands. Who finds one that was replaced a moment ago is no worse off
+// than a process that has begun a moment before.
+func readNote(ctx context.Context, l *ledger) (deploymentNote, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
+	defer cancel()
+	document, err := one(ctx, l.notes, noteID)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return deploymentNote{}, false, nil
+	}
+	if err != nil {
+		return deploymentNote{}, false, told(err, "find", namespaceOf(l.notes))
+	}
+	return decodeNote(document), true, nil
+}
+
+// accept takes a stored deploymentNote in, or refuses it.
+func (s *Store) accept(stored deploymentNote, l *ledger) error {
+	wanted := s.wanted(l)
+	if l != s.originals {
+		wanted.deployment = s.identity()
+	}
+	if err := wanted.agrees(stored, l); err != nil {
+		return err
+	}
+	if l == s.originals {
+		s.deployment.Store(&stored.deployment)
+	}
+	l.noted.Store(true)
+	l.unnoted.Store(false)
+	return nil
+}
+
+// identity returns that of the transfers, "" while they have no note. A note of accounts
+// names one always: it is written later.
+func (s *Store) identity() string {
+	if known := s.deployment.Load(); known != nil {
+		return *known
+	}
+	return ""
+}
+
+// introduce writes the notes that are missing of places, that of the transfers first. All
+// the others were found to agree. Without places nothing is written: it would not be known
+// what for.
+func (s *Store) introduce(ctx context.Context, places []Address) error {
+	var missing []*ledger
+	for _, p := range places {
+		if l := s.place(p); !l.noted.Load() {
+			missing = append(missing, l)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	if err := s.inFlight(ctx, missing); err != nil {
+		return err
+	}
+	if !s.originals.noted.Load() {
+		missing = append([]*ledger{s.originals}, missing...)
+	}
+	for _, l := range missing {
+		if err := s.writeNote(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeNote writes a collection's note unless there is one, and takes in what stands then.
+// Of two processes that begin at once the first one's stands. The write counts, because one
+// that changes nothing is acknowledged without asking anybody: a cut-off old primary might
+// answer with a note that nobody else has.
+func (s *Store) writeNote(ctx context.Context, l *ledger) error {
+	wanted := s.wanted(l)
+	wanted.deployment = s.identity()
+	if l == s.originals {
+		wanted.deployment = bson.NewObjectID().Hex()
+	}
+	update := bson.D{
+		{Key: "$setOnInsert", Value: wanted.document()},
+		{Key: "$inc", Value: bson.D{{Key: "changes", Value: int64(1)}}},
+	}
+	var err error
+	for range noteTries {
+		var after bson.Raw
+		var result protocol.Result
+		limited, cancel := context.WithTimeout(ctx, CommandLimit)
+		after, result, err = upsert(limited, l.notes, bson.D{{Key: "_id", Value: noteID}}, update)
+		cancel()
+		switch {
+		case result == protocol.Applied:
+			return s.accept(decodeNote(after), l)
+		case result == protocol.Failed && commandCode(err) != codeDuplicateKey:
+			return fmt.Errorf("%w: the note about %s can't be stored: %w", ErrUnsupported, l.namespace, told(err, "insert", namespaceOf(l.notes)))
+		case result != protocol.Failed:
+			return told(err, "insert", namespaceOf(l.notes))
+		}
+	}
+	return told(err, "insert", namespaceOf(l.notes))
+}
