@@ -116,7 +116,7 @@ func (v *guarded) auditorOnlyReads() {
 	before := v.stored()
 
 	own := &scribe{}
-	less := readRole(t, "auditor").also("savings", "find").also("savings.transfer", "find")
+	less := readRole(t, "auditor").also("savings", "find", "listIndexes").also("savings.transfer", "find")
 	_, audited := v.user(less, own.client())
 	_, farther := v.user(less, own.client())
 	auditor := v.over(audited, transfer.WithLedger("savings", farther.Collection("savings")))

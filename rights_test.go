@@ -205,6 +205,7 @@ func serviceVerbs() []verb {
 
 func movingVerbs() []verb {
 	return []verb{
+		{"setup", func(ctx context.Context, c *transfer.Coordinator, _ string) error { return c.Setup(ctx) }},
 		{"open", func(ctx context.Context, c *transfer.Coordinator, id string) error {
 			_, err := c.OpenAccount(ctx, transfer.Account{ID: id})
 			if err != nil {
@@ -312,10 +313,12 @@ func readingVerbs() []verb {
 }
 
 func auditorVerbs() []verb {
-	return append(readingVerbs(), verb{"audit", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
-		_, err := c.Audit(ctx)
-		return err
-	}})
+	return append(readingVerbs(),
+		verb{"audit", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Audit(ctx)
+			return err
+		}},
+		verb{"check", func(ctx context.Context, c *transfer.Coordinator, _ string) error { return c.Check(ctx) }})
 }
 
 // migrationVerbs set up what is there, and what is not there yet.

@@ -40,7 +40,7 @@ func (s *Store) inspect(ctx context.Context, l *ledger) error {
 func describe(ctx context.Context, c *mongo.Collection) (mongo.CollectionSpecification, bool, error) {
 	specs, err := c.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: c.Name()}})
 	if err != nil {
-		return mongo.CollectionSpecification{}, false, told(err, "listCollections", namespaceOf(c))
+		return mongo.CollectionSpecification{}, false, told(err, "listCollections", c.Database().Name())
 	}
 	for _, spec := range specs {
 		if spec.Name == c.Name() {

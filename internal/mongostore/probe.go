@@ -107,9 +107,9 @@ func (s *Store) probeWrite(ctx context.Context, l *ledger) error {
 		return err
 	}
 	reply, result, err := s.tryUpdate(ctx, l.commands, st)
-	if commandCode(err) == codeUnauthorized { // a job that sets up need not be allowed to move money
+	if refusal := err; commandCode(err) == codeUnauthorized { // a job that sets up need not be allowed to move money
 		if reply, result, err = s.tryUpdate(ctx, l.notes, st); commandCode(err) == codeUnauthorized {
-			return told(err, "update", l.namespace)
+			return refusal
 		}
 	}
 	refusals := statementErrors(reply)
