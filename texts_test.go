@@ -93,7 +93,7 @@ func (k talker) validate(rule bson.M) {
 // unique makes a field unique in a collection.
 func (k talker) unique(collection, field, name string) {
 	k.t.Helper()
-	index := mongo.IndexModel{Keys: bson.D{{Key: field, Value: 1}}, Options: options.Index().SetUnique(true).SetName(name)}
+	index := mongo.IndexModel{Keys: bson.D{{Key: field, Value: 1}}, Options: options.Index().SetUnique(true).SetSparse(true).SetName(name)}
 	_, err := k.db.Collection(collection).Indexes().CreateOne(k.t.Context(), index)
 	require.NoError(k.t, err)
 }
@@ -222,7 +222,7 @@ func unanswered() map[string]failure {
 			require.Error(k.t, err)
 			return err
 		}},
-		"an account that can't be read": {transfer.ErrAmountKind, "store int32, int64 or Decimal128", func(k talker) error {
+		"an account that can't be read": {transfer.ErrAmountKind, "store an int32, an int64 or a Decimal128", func(k talker) error {
 			k.set("accounts", "a", "balance", telltaleValue)
 			_, err := k.c.GetAccount(k.t.Context(), "a")
 			k.set("accounts", "a", "balance", int64(telltaleBalance))
@@ -340,8 +340,9 @@ func TestStuckIsDiscreet(t *testing.T) {
 			k.stallRequest(telltale("t", "a", "b"), 4, lost)
 			_, err := k.db.Collection("accounts").UpdateOne(t.Context(), bson.M{"_id": "a"}, bson.M{"$set": bson.M{"x": 1}})
 			require.NoError(t, err)
-			row.spoil(k)
 			c := k.over(options.Client(), transfer.WithStallThreshold(0))
+			require.NoError(t, c.Check(t.Context())) // while it is fit
+			row.spoil(k)
 			report, err := c.Recover(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, transfer.RecoveryReport{Found: 1, Stuck: 1}, report)

@@ -40,6 +40,8 @@ func verbs() map[string]method {
 func transferVerbs() map[string]method {
 	return map[string]method{
 		"Coordinator.Setup": func(ctx context.Context, c *transfer.Coordinator) error { return c.Setup(ctx) },
+		"Coordinator.Check": func(ctx context.Context, c *transfer.Coordinator) error { return c.Check(ctx) },
+		"Coordinator.Adopt": func(ctx context.Context, c *transfer.Coordinator) error { return c.Adopt(ctx) },
 		"Coordinator.Transfer": func(ctx context.Context, c *transfer.Coordinator) error {
 			return only(c.Transfer(ctx, move("new", "a", "b", 1)))
 		},
@@ -140,7 +142,7 @@ func TestVerbsAreComplete(t *testing.T) {
 	t.Parallel()
 	known := verbs()
 	// Close drains and Ledger looks a name up: neither sends anything. The others are of tests.
-	silent := []string{"Coordinator.Close", "Coordinator.Ledger", "Coordinator.PurgedBefore", "Coordinator.ClockAhead"}
+	silent := []string{"Coordinator.Close", "Coordinator.Ledger", "Coordinator.PurgedBefore", "Coordinator.ClockAhead", "Coordinator.RecoverNoting"}
 	for _, name := range methods() {
 		if slices.Contains(silent, name) {
 			continue

@@ -54,15 +54,17 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	if err := c.readyWhenUp(ctx); err != nil {
 		return err
 	}
-	if err := c.store.Permits(ctx); refused(err) {
-		return fmt.Errorf("a worker: %w", named(err))
-	}
 	ctx, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	submitted := c.newHands(min(workerWidth, max(2, c.settings.group.MaxPending)))
 	w := worker{coordinator: c, lost: lost, submitted: submitted, swept: c.newSweepHands()}
+	w.all.Go(func() { // beside the work: a cluster that is away must not keep the others waiting
+		if err := c.store.Permits(ctx); refused(err) {
+			lost(fmt.Errorf("a worker: %w", named(err)))
+		}
+	})
 	w.all.Go(func() {
 		period := min(max(c.settings.stallThreshold, shortestSweep), longestSweep)
 		c.periodically(ctx, period, w.swept.revived, "a recovery sweep was cut short", w.recover)
@@ -77,7 +79,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	patience := time.AfterFunc(drainLimit, giveUp)
 	defer patience.Stop()
 	w.all.Wait()
-	if cause := context.Cause(ctx); mongostore.Disconnected(cause) {
+	if cause := context.Cause(ctx); lasting(cause) {
 		return cause
 	}
 	return nil

@@ -225,6 +225,9 @@ func (a Address) String() string {
 	if a.Documents {
 		return fmt.Sprintf("documents %q", a.Name)
 	}
+	if a.Name == "" {
+		return "the default ledger"
+	}
 	return fmt.Sprintf("ledger %q", a.Name)
 }
 
