@@ -59,7 +59,8 @@ func and(all ...map[string]bad) map[string]bad {
 // Ledger. All that take a context are called without one, too.
 func invalidCalls(t *testing.T) map[string]map[string]bad {
 	all := map[string]map[string]bad{
-		"Coordinator.Close": {}, "Coordinator.Setup": {}, "Coordinator.Check": {}, "Coordinator.Adopt": {}, "Coordinator.Audit": {}, "Coordinator.Recover": {}, "Coordinator.Run": {},
+		"Coordinator.Close": {}, "Coordinator.Setup": {}, "Coordinator.Check": {}, "Coordinator.Adopt": {},
+		"Coordinator.Audit": {}, "Coordinator.Recover": {}, "Coordinator.Run": {},
 		"Coordinator.Ledger": {"unknown": {func(_ context.Context, c *transfer.Coordinator) error {
 			return only(c.Ledger("nowhere"))
 		}, `the ledger "nowhere" is not registered: see WithLedger`}},

@@ -24,7 +24,8 @@ func checkEqualities(values bson.Raw) error {
 	}
 	for _, e := range elements {
 		if name := operatorIn(e.Value()); name != "" {
-			return invalid("%s wants a value that it must be equal to, and %s is an operator: there are none here", words.Quote(e.Key()), words.Quote(name))
+			return invalid("%s wants a value that it must be equal to, and %s is an operator: there are none here",
+				words.Quote(e.Key()), words.Quote(name))
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -72,80 +73,8 @@ func TestOutcomesAreTrue(t *testing.T) {
 	b.hold("expired", 10, time.Hour)
 	b.expire("expired")
 	ctx := t.Context()
-	type verb func() (transfer.Record, error)
-	for _, row := range []struct {
-		name string
-		id   string
-		call verb
-		want transfer.Outcome
-	}{
-		{"a transfer", "t",
-			func() (transfer.Record, error) { return b.Transfer(ctx, move("t", "a", "b", 10)) },
-			transfer.Moved},
-		{"again", "t", func() (transfer.Record, error) { return b.Transfer(ctx, move("t", "a", "b", 10)) }, transfer.Moved},
-		{"again, submitted", "t",
-			func() (transfer.Record, error) { return b.Submit(ctx, move("t", "a", "b", 10)) },
-			transfer.Moved},
-		{"again, otherwise", "t",
-			func() (transfer.Record, error) { return b.Transfer(ctx, move("t", "a", "b", 11)) },
-			transfer.Unchanged},
-		{"again, with an ended context", "t",
-			func() (transfer.Record, error) { return b.Transfer(ended, move("t", "a", "b", 10)) },
-			transfer.NothingStored},
-		{"again, of a closed one", "t",
-			func() (transfer.Record, error) { return closed.Transfer(ctx, move("t", "a", "b", 10)) },
-			transfer.NothingStored},
-		{"waited for, with an ended context", "t",
-			func() (transfer.Record, error) { return b.Wait(ended, "t") },
-			transfer.NothingStored},
-		{"cancelled too late", "t", func() (transfer.Record, error) { return b.Cancel(ctx, "t", "") }, transfer.Unchanged},
-		{"voided, and no hold", "t", func() (transfer.Record, error) { return b.Void(ctx, "t") }, transfer.Unchanged},
-		{"posted, and no hold", "t", func() (transfer.Record, error) { return b.Post(ctx, "t") }, transfer.Unchanged},
-		{"an ended context", "u",
-			func() (transfer.Record, error) { return b.Transfer(ended, move("u", "a", "b", 10)) },
-			transfer.NothingStored},
-		{"a closed coordinator", "u",
-			func() (transfer.Record, error) { return closed.Submit(ctx, move("u", "a", "b", 10)) },
-			transfer.NothingStored},
-		{"malformed", "u",
-			func() (transfer.Record, error) { return b.Transfer(ctx, move("u", "a", "a", 10)) },
-			transfer.NothingStored},
-		{"cancelled, and not there", "u",
-			func() (transfer.Record, error) { return b.Cancel(ctx, "u", "") },
-			transfer.Unchanged},
-		{"waited for, and not there", "u", func() (transfer.Record, error) { return b.Wait(ctx, "u") }, transfer.Unchanged},
-		{"no such account", "v",
-			func() (transfer.Record, error) { return b.Transfer(ctx, move("v", "a", "nobody", 10)) },
-			transfer.Failed},
-		{"too little money", "w",
-			func() (transfer.Record, error) { return b.Transfer(ctx, move("w", "a", "b", 10_000)) },
-			transfer.Failed},
-		{"too little money, again", "w",
-			func() (transfer.Record, error) { return b.Transfer(ctx, move("w", "a", "b", 10_000)) },
-			transfer.Failed},
-		{"the order is missing", "x",
-			func() (transfer.Record, error) { return b.Transfer(ctx, payment("x", "none", 10)) },
-			transfer.Failed},
-		{"posted", "posted", func() (transfer.Record, error) { return b.Post(ctx, "posted") }, transfer.Moved},
-		{"voided, and posted", "posted", func() (transfer.Record, error) { return b.Void(ctx, "posted") }, transfer.Unchanged},
-		{"posted with an ended context", "voided",
-			func() (transfer.Record, error) { return b.Post(ended, "voided") },
-			transfer.NothingStored},
-		{"posted by a closed one", "voided",
-			func() (transfer.Record, error) { return closed.Post(ctx, "voided") },
-			transfer.NothingStored},
-		{"posted, and expired", "expired", func() (transfer.Record, error) { return b.Post(ctx, "expired") }, transfer.Failed},
-		{"reversed", "back", func() (transfer.Record, error) { return b.Reverse(ctx, "posted", "back") }, transfer.Moved},
-		{"reversed again", "back-2",
-			func() (transfer.Record, error) { return b.Reverse(ctx, "posted", "back-2") },
-			transfer.Unchanged},
-		{"reversed, and failed", "back-3",
-			func() (transfer.Record, error) { return b.Reverse(ctx, "v", "back-3") },
-			transfer.Unchanged},
-		{"reversed with an ended context", "back",
-			func() (transfer.Record, error) { return b.Reverse(ended, "posted", "back") },
-			transfer.NothingStored},
-	} {
+	rows := slices.Concat(b.transferOutcomes(ended, closed), b.failingOutcomes(ended, closed), b.decidingOutcomes(ended, closed))
+	for _, row := range rows {
 		before := b.rawTransfer(row.id)
 		rec, err := row.call()
 		require.Equal(t, row.want, transfer.OutcomeOf(err), "%s: %v", row.name, err)
@@ -404,5 +333,100 @@ func TestCommitIsToldWhenTheCoordinatorCloses(t *testing.T) {
 			b.recoverAll()
 			b.audit(initial(100, 0))
 		})
+	}
+}
+
+// outcomeRow is a call, and what it comes to.
+type outcomeRow struct {
+	name string
+	id   string
+	call func() (transfer.Record, error)
+	want transfer.Outcome
+}
+
+// transferOutcomes are of a transfer that succeeds, and of what comes after it.
+func (b *bank) transferOutcomes(ended context.Context, closed *transfer.Coordinator) []outcomeRow {
+	ctx := b.t.Context()
+	return []outcomeRow{
+		{"a transfer", "t",
+			func() (transfer.Record, error) { return b.Transfer(ctx, move("t", "a", "b", 10)) },
+			transfer.Moved},
+		{"again", "t", func() (transfer.Record, error) { return b.Transfer(ctx, move("t", "a", "b", 10)) }, transfer.Moved},
+		{"again, submitted", "t",
+			func() (transfer.Record, error) { return b.Submit(ctx, move("t", "a", "b", 10)) },
+			transfer.Moved},
+		{"again, otherwise", "t",
+			func() (transfer.Record, error) { return b.Transfer(ctx, move("t", "a", "b", 11)) },
+			transfer.Unchanged},
+		{"again, with an ended context", "t",
+			func() (transfer.Record, error) { return b.Transfer(ended, move("t", "a", "b", 10)) },
+			transfer.NothingStored},
+		{"again, of a closed one", "t",
+			func() (transfer.Record, error) { return closed.Transfer(ctx, move("t", "a", "b", 10)) },
+			transfer.NothingStored},
+		{"waited for, with an ended context", "t",
+			func() (transfer.Record, error) { return b.Wait(ended, "t") },
+			transfer.NothingStored},
+		{"cancelled too late", "t", func() (transfer.Record, error) { return b.Cancel(ctx, "t", "") }, transfer.Unchanged},
+		{"voided, and no hold", "t", func() (transfer.Record, error) { return b.Void(ctx, "t") }, transfer.Unchanged},
+		{"posted, and no hold", "t", func() (transfer.Record, error) { return b.Post(ctx, "t") }, transfer.Unchanged},
+	}
+}
+
+// failingOutcomes are of transfers that are not stored, or fail.
+func (b *bank) failingOutcomes(ended context.Context, closed *transfer.Coordinator) []outcomeRow {
+	ctx := b.t.Context()
+	return []outcomeRow{
+		{"an ended context", "u",
+			func() (transfer.Record, error) { return b.Transfer(ended, move("u", "a", "b", 10)) },
+			transfer.NothingStored},
+		{"a closed coordinator", "u",
+			func() (transfer.Record, error) { return closed.Submit(ctx, move("u", "a", "b", 10)) },
+			transfer.NothingStored},
+		{"malformed", "u",
+			func() (transfer.Record, error) { return b.Transfer(ctx, move("u", "a", "a", 10)) },
+			transfer.NothingStored},
+		{"cancelled, and not there", "u",
+			func() (transfer.Record, error) { return b.Cancel(ctx, "u", "") },
+			transfer.Unchanged},
+		{"waited for, and not there", "u", func() (transfer.Record, error) { return b.Wait(ctx, "u") }, transfer.Unchanged},
+		{"no such account", "v",
+			func() (transfer.Record, error) { return b.Transfer(ctx, move("v", "a", "nobody", 10)) },
+			transfer.Failed},
+		{"too little money", "w",
+			func() (transfer.Record, error) { return b.Transfer(ctx, move("w", "a", "b", 10_000)) },
+			transfer.Failed},
+		{"too little money, again", "w",
+			func() (transfer.Record, error) { return b.Transfer(ctx, move("w", "a", "b", 10_000)) },
+			transfer.Failed},
+		{"the order is missing", "x",
+			func() (transfer.Record, error) { return b.Transfer(ctx, payment("x", "none", 10)) },
+			transfer.Failed},
+	}
+}
+
+// decidingOutcomes are of what is decided later.
+func (b *bank) decidingOutcomes(ended context.Context, closed *transfer.Coordinator) []outcomeRow {
+	ctx := b.t.Context()
+	return []outcomeRow{
+		{"posted", "posted", func() (transfer.Record, error) { return b.Post(ctx, "posted") }, transfer.Moved},
+		{"voided, and posted", "posted", func() (transfer.Record, error) { return b.Void(ctx, "posted") }, transfer.Unchanged},
+		{"posted with an ended context", "voided",
+			func() (transfer.Record, error) { return b.Post(ended, "voided") },
+			transfer.NothingStored},
+		{"posted by a closed one", "voided",
+			func() (transfer.Record, error) { return closed.Post(ctx, "voided") },
+			transfer.NothingStored},
+		{"posted, and expired", "expired", func() (transfer.Record, error) { return b.Post(ctx, "expired") }, transfer.Failed},
+		{"reversed", "back", func() (transfer.Record, error) { return b.Reverse(ctx, "posted", "back") }, transfer.Moved},
+		{"reversed again", "back-2",
+			func() (transfer.Record, error) { return b.Reverse(ctx, "posted", "back-2") },
+			transfer.Unchanged},
+		{"reversed, and failed", "back-3",
+			func() (transfer.Record, error) { return b.Reverse(ctx, "v", "back-3") },
+			transfer.Unchanged},
+		{"reversed with an ended context", "back",
+			func() (transfer.Record, error) { return b.Reverse(ended, "posted", "back") },
+			transfer.NothingStored},
 	}
 }

@@ -110,8 +110,7 @@ const reversedDocuments = "transfers"
 // stored.
 func explainedBefore(rec Record, reason protocol.Reason) error {
 	failure, sentinel := rec.Failure, reasonError(reason)
-	switch reason {
-	case protocol.RequirementFailed:
+	if reason == protocol.RequirementFailed {
 		e := &RequirementError{Documents: failure.Ledger, ID: failure.Account, text: failure.Message}
 		for _, effect := range rec.Effects {
 			if effect.Documents == failure.Ledger && idText(effect.ID) == failure.Account {
@@ -119,10 +118,9 @@ func explainedBefore(rec Record, reason protocol.Reason) error {
 			}
 		}
 		return e
-	case protocol.CurrencyMismatch:
-		if e := currencyBefore(rec.Currency, failure.Message); e != nil {
-			return e
-		}
+	}
+	if e := currencyBefore(rec.Currency, failure.Message); e != nil && reason == protocol.CurrencyMismatch {
+		return e
 	}
 	if failure.Message == "" || failure.Message == sentinel.Error() {
 		return sentinel

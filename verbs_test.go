@@ -142,7 +142,9 @@ func TestVerbsAreComplete(t *testing.T) {
 	t.Parallel()
 	known := verbs()
 	// Close drains and Ledger looks a name up: neither sends anything. The others are of tests.
-	silent := []string{"Coordinator.Close", "Coordinator.Ledger", "Coordinator.PurgedBefore", "Coordinator.ClockAhead", "Coordinator.RecoverNoting"}
+	silent := []string{
+		"Coordinator.Close", "Coordinator.Ledger", "Coordinator.PurgedBefore", "Coordinator.ClockAhead", "Coordinator.RecoverNoting",
+	}
 	for _, name := range methods() {
 		if slices.Contains(silent, name) {
 			continue

@@ -17,11 +17,7 @@ func (c *check) outside(*rapid.T) {
 		return
 	}
 	a, coin := &c.model.Accounts[i], c.model.scene.coin
-	kinds := []string{"pay in", "pay in", "close", "delete", "damage", "wrap"}
-	if a.Markers != [simulate.MaxTransfers]bool{} {
-		kinds = append(kinds, "damage", "damage", "damage", "wrap", "wrap") // what is due can't be paid then
-	}
-	what := rapid.SampledFrom(kinds).Draw(c.t, "what")
+	what := c.drawOutside(i)
 	switch {
 	case c.rewrap(i, what):
 		what = "wrap or unwrap"
@@ -55,6 +51,15 @@ func (c *check) outside(*rapid.T) {
 	c.t.Logf("account %d: %s", i, what)
 	c.model.changed()
 	c.sameDocuments(nil)
+}
+
+// drawOutside draws what is done to an account.
+func (c *check) drawOutside(account int) string {
+	kinds := []string{"pay in", "pay in", "close", "delete", "damage", "wrap"}
+	if c.model.Accounts[account].Markers != [simulate.MaxTransfers]bool{} {
+		kinds = append(kinds, "damage", "damage", "damage", "wrap", "wrap") // what is due can't be paid then
+	}
+	return rapid.SampledFrom(kinds).Draw(c.t, "what")
 }
 
 // seeAll lets everybody read all participants: who has not seen an account takes it for one without a floor, and executions prepare

@@ -141,7 +141,9 @@ func TestFenceOnlyIsNotResolved(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.put(account("alice", nil))
-	r := &Request{Work: b.work("order", b.leg("alice", -60)), Op: at(protocol.FenceOnly, 0), Answer: protocol.Answer{Result: protocol.NotMatched}}
+	r := &Request{
+		Work: b.work("order", b.leg("alice", -60)), Op: at(protocol.FenceOnly, 0), Answer: protocol.Answer{Result: protocol.NotMatched},
+	}
 	b.store.resolve(t.Context(), b.store.ledgers[""].majority, []*unit{b.store.newUnit(r)})
 	assert.Equal(t, protocol.NotMatched, r.Answer.Result)
 }
