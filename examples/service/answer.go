@@ -115,9 +115,7 @@ func statusOf(err error) (*httpError, bool) {
 // refuse answers for a transfer that did not succeed. One that is stored as failed is a 422 with its record, which tells the same
 // whenever it is asked for. Anything else is an error like all others.
 func (h *handler) refuse(w http.ResponseWriter, rec transfer.Record, err error) {
-	var refused *transfer.RefusedError
-	failed := errors.As(err, &refused) || errors.Is(err, transfer.ErrCancelled) || errors.Is(err, transfer.ErrExpired)
-	if rec.Failure == nil || !failed {
+	if rec.Failure == nil || transfer.OutcomeOf(err) != transfer.Failed {
 		h.fail(w, err)
 		return
 	}

@@ -130,11 +130,24 @@ func (a answer) trueOf(t transferDocument) bool {
 	case a.verb == "hold": // asked again it may be told also what became of it
 		return a.status == http.StatusAccepted && t.Hold && t.Held
 	case a.verb == "post":
-		return a.status == http.StatusOK && t.State == "Success" && t.Posted != nil && *t.Posted == a.part
+		return a.status == http.StatusOK && t.State == "Success" && t.moved() == a.part
 	case a.verb == "void":
 		return a.status == http.StatusOK && t.State == "Fail" && t.Failure.Code == "voided"
 	}
 	return false
+}
+
+// moved returns what a transfer in StateSuccess has moved: of a hold that was posted whole no
+// part is stored.
+func (t transferDocument) moved() int64 {
+	if t.Posted != nil {
+		return *t.Posted
+	}
+	var sum int64
+	for _, leg := range t.Legs {
+		sum += max(leg.Amount, 0)
+	}
+	return sum
 }
 
 func readAll[T any](ctx context.Context, c *mongo.Collection) (documents []T, err error) {
