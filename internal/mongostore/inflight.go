@@ -176,7 +176,7 @@ func (s *Store) sameNames(ctx context.Context, l *ledger, flights []flight) erro
 				ErrUnsupported, f.transfer, f.account, l.namespace, l.fields.Balance, asBefore)
 		}
 	}
-	return nil
+	return s.elsewhere(ctx, l, flights, documents)
 }
 
 // documentsOf reads the documents of flights.
