@@ -104,7 +104,8 @@ func readNote(ctx context.Context, l *ledger) (deploymentNote, bool, error) {
 // the server allows no collection of.
 func unnamable(l *ledger) error {
 	return fmt.Errorf("%w: the server allows no collection for the note about %s, in %s: "+
-		"give the database or the collection a shorter or plainer name", ErrUnsupported, words.Clip(l.namespace), words.Clip(namespaceOf(l.notes)))
+		"give the database or the collection a shorter or plainer name",
+		ErrUnsupported, words.Clip(l.namespace), words.Clip(namespaceOf(l.notes)))
 }
 
 // accept takes a stored deploymentNote in, or refuses it.
