@@ -274,14 +274,13 @@ func (c *Coordinator) decideOnce(
 		return Record{}, false, nil
 	}
 	rec, told, err := once(ctx, stored)
-	committed := stored.State == protocol.Committed
+	if stored.State == protocol.Committed {
+		*last = recordOf(stored) // which nobody takes back
+	}
 	switch {
 	case errors.Is(err, errAway):
-		if committed {
-			*last = recordOf(stored) // which nobody takes back
-		}
 		return Record{}, false, err
-	case told && (last.ID != "" || committed) && nothingSent(err):
+	case told && last.ID != "" && nothingSent(err):
 		rec, err = asKnown(id, recordOf(stored), err) // an earlier try of ours may have been stored
 	case errors.Is(err, mongostore.ErrForeign):
 		err = invalid("%w", err)
