@@ -274,6 +274,9 @@ func (c *Coordinator) decideOnce(
 		return Record{}, false, nil
 	}
 	rec, told, err := once(ctx, stored)
+	if stored.State == protocol.Committed {
+		*last = recordOf(stored) // which nobody takes back
+	}
 	switch {
 	case errors.Is(err, errAway):
 		return Record{}, false, err

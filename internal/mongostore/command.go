@@ -23,6 +23,7 @@ const (
 	codeInvalidBSON       = 22 // of the whole message, before anything of it is done
 	codeNamespaceExists   = 48
 	codeCannotIndex       = 67
+	codeInvalidNamespace  = 73
 	codeIndexOptions      = 85 // of the same keys, or the same name
 	codeIndexKeys         = 86
 	codeDuplicateKey      = 11000

@@ -37,11 +37,16 @@ func (s *Store) ConnectToRead(ctx context.Context, places ...Address) error {
 }
 
 // ConnectNear is Connect for the places that are reached through the client of the transfers.
+// It leaves out documents that another server may have to tell from accounts: that one may be
+// away, and is asked when a transfer needs them.
 func (s *Store) ConnectNear(ctx context.Context) error {
 	if s.near.Load() {
 		return nil
 	}
-	near := slices.DeleteFunc(s.Places(), func(p Address) bool { return !s.place(p).sameClient })
+	near := slices.DeleteFunc(s.Places(), func(p Address) bool {
+		l := s.place(p)
+		return !l.sameClient || len(l.namesakes) > 0
+	})
 	if err := s.Connect(ctx, near...); err != nil {
 		return err
 	}

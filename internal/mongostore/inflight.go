@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -38,7 +39,11 @@ type flight struct {
 	transfer, account string
 	id                bson.RawValue
 	amount            money.Amount
+	held              bool // the transfer is a hold that is held: it has a marker for certain
 }
+
+// heldNow reports whether a transfer is a hold that is held.
+func (t *Transfer) heldNow() bool { return t.Hold && t.Held && t.State == protocol.Preparing }
 
 // flights returns participants, in one collection, of transfers that may have prepared them:
 // first of holds that are held, which all have.
@@ -111,7 +116,7 @@ func (s *Store) flightsOf(t Transfer, l *ledger) ([]flight, error) {
 	if l.documents {
 		for _, e := range t.Effects {
 			if e.Documents == l.name && e.Namespace == l.namespace {
-				all = append(all, flight{t.ID, IDText(e.ID), e.ID, money.Zero(money.Whole)})
+				all = append(all, flight{t.ID, IDText(e.ID), e.ID, money.Zero(money.Whole), t.heldNow()})
 			}
 		}
 		return all, nil
@@ -125,7 +130,7 @@ func (s *Store) flightsOf(t Transfer, l *ledger) ([]flight, error) {
 			return nil, fmt.Errorf("%w: transfer %.64q is in flight on account %.64q of %s, which is no ID by WithAccountIDs(%s): %s",
 				ErrUnsupported, t.ID, leg.Account, l.namespace, s.ids, asBefore)
 		}
-		all = append(all, flight{t.ID, leg.Account, id, leg.Amount})
+		all = append(all, flight{t.ID, leg.Account, id, leg.Amount, t.heldNow()})
 	}
 	return all, nil
 }
@@ -144,6 +149,10 @@ func (s *Store) sameNames(ctx context.Context, l *ledger, flights []flight) erro
 	if err != nil {
 		return err
 	}
+	confirmed := slices.ContainsFunc(flights, func(f flight) bool {
+		_, marker := l.fields.markers(documents[l.subject(f.id)], f.transfer)
+		return marker
+	})
 	for _, f := range flights {
 		document, there := documents[l.subject(f.id)]
 		if !there {
@@ -154,7 +163,9 @@ func (s *Store) sameNames(ctx context.Context, l *ledger, flights []flight) erro
 		}
 		_, marker := l.fields.markers(document, f.transfer)
 		if !marker {
-			if field := f.markerIn(document); field != "" {
+			// A map of the user's may look like markers. Who has no marker need not have one,
+			// and the name is right where somebody else's is under it.
+			if field := f.markerIn(document); field != "" && (f.held || !confirmed) {
 				return fmt.Errorf("%w: transfer %.64q is in flight, with its marker on %.64q of %s in the field %.64q, "+
 					"and WithFields says %q: %s", ErrUnsupported, f.transfer, f.account, l.namespace, field, l.fields.Pending, asBefore)
 			}
@@ -165,7 +176,7 @@ func (s *Store) sameNames(ctx context.Context, l *ledger, flights []flight) erro
 				ErrUnsupported, f.transfer, f.account, l.namespace, l.fields.Balance, asBefore)
 		}
 	}
-	return nil
+	return s.elsewhere(ctx, l, flights, documents)
 }
 
 // documentsOf reads the documents of flights.

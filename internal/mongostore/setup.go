@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -48,13 +49,21 @@ func (s *Store) reviewed(ctx context.Context, writes bool) error {
 	return err
 }
 
-// review inspects a collection and reads its note, whatever is known of them.
+// review inspects a collection and reads its note, whatever is known of them. What it
+// refuses is not fit any more, though it may have been: it is refused from now on.
 func (s *Store) review(ctx context.Context, l *ledger) error {
-	if err := s.inspect(ctx, l); err != nil {
-		return err
+	err := s.inspect(ctx, l)
+	if err == nil {
+		l.surveyed.Store(true)
+		err = s.consult(ctx, l)
 	}
-	l.surveyed.Store(true)
-	return s.consult(ctx, l)
+	if errors.Is(err, ErrUnsupported) {
+		s.near.Store(false)
+		l.connected.Store(false)
+		l.surveyed.Store(false)
+		l.noted.Store(false)
+	}
+	return err
 }
 
 // all returns the transfers and all that is registered.

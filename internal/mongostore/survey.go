@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // noteTries is how often a note is written that two processes write at once. The server
@@ -90,10 +91,21 @@ func readNote(ctx context.Context, l *ledger) (deploymentNote, bool, error) {
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return deploymentNote{}, false, nil
 	}
+	if commandCode(err) == codeInvalidNamespace {
+		return deploymentNote{}, false, unnamable(l)
+	}
 	if err != nil {
 		return deploymentNote{}, false, told(err, "find", namespaceOf(l.notes))
 	}
 	return decodeNote(document), true, nil
+}
+
+// unnamable is the error of a collection whose name leaves no room for the note's, or that
+// the server allows no collection of.
+func unnamable(l *ledger) error {
+	return fmt.Errorf("%w: the server allows no collection for the note about %s, in %s: "+
+		"give the database or the collection a shorter or plainer name",
+		ErrUnsupported, words.Clip(l.namespace), words.Clip(namespaceOf(l.notes)))
 }
 
 // accept takes a stored deploymentNote in, or refuses it.
@@ -173,6 +185,8 @@ func (s *Store) writeNote(ctx context.Context, l *ledger) error {
 		switch {
 		case result == protocol.Applied:
 			return s.accept(decodeNote(after), l)
+		case commandCode(err) == codeInvalidNamespace:
+			return unnamable(l)
 		case result == protocol.Failed && commandCode(err) != codeDuplicateKey:
 			return fmt.Errorf("%w: the note about %s can't be stored: %w", ErrUnsupported, l.namespace, told(err, "insert", namespaceOf(l.notes)))
 		case result == protocol.NotMatched: // an upsert always matches
