@@ -26,6 +26,7 @@ const (
 	codeInvalidNamespace  = 73
 	codeIndexOptions      = 85 // of the same keys, or the same name
 	codeIndexKeys         = 86
+	codeAtlas             = 8000 // what a shared tier of MongoDB's hosting does not allow
 	codeDuplicateKey      = 11000
 	codeValidationFailure = 121
 )

@@ -104,7 +104,8 @@ func indexesOf(ctx context.Context, c *mongo.Collection) ([]indexSpec, error) {
 func (s *Store) shardKey(ctx context.Context, l *ledger) error {
 	catalog := handle(l.commands.Database().Client().Database("config").Collection("collections"))
 	entry, err := one(ctx, catalog, l.namespace)
-	if errors.Is(err, mongo.ErrNoDocuments) || commandCode(err) == codeUnauthorized && !s.routed(l.commands) {
+	refused := commandCode(err) == codeUnauthorized || commandCode(err) == codeAtlas
+	if errors.Is(err, mongo.ErrNoDocuments) || refused && !s.routed(l.commands) {
 		return nil // it is not sharded
 	}
 	if err != nil {
