@@ -125,6 +125,8 @@ func (a answer) trueOf(t transferDocument) bool {
 	switch {
 	case a.status == http.StatusUnprocessableEntity:
 		return t.State == "Fail" && t.Failure.Code == a.code
+	case a.status == http.StatusAccepted && a.state == "Committed": // for good, and told before it was settled
+		return t.State == "Success" && (a.verb != "post" || t.moved() == a.part)
 	case a.verb == "transfer":
 		return a.status == http.StatusCreated && t.State == "Success"
 	case a.verb == "hold": // asked again it may be told also what became of it
