@@ -127,6 +127,14 @@ func (a answer) trueOf(t transferDocument) bool {
 		return t.State == "Fail" && t.Failure.Code == a.code
 	case a.status == http.StatusAccepted && a.state == "Committed": // for good, and told before it was settled
 		return t.State == "Success" && (a.verb != "post" || t.moved() == a.part)
+	}
+	return a.succeeded(t)
+}
+
+// succeeded reports whether the answer that a verb has done its work agrees with what is
+// stored.
+func (a answer) succeeded(t transferDocument) bool {
+	switch {
 	case a.verb == "transfer":
 		return a.status == http.StatusCreated && t.State == "Success"
 	case a.verb == "hold": // asked again it may be told also what became of it
