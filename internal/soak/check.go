@@ -134,14 +134,14 @@ func (a answer) trueOf(t transferDocument) bool {
 // succeeded reports whether the answer that a verb has done its work agrees with what is
 // stored.
 func (a answer) succeeded(t transferDocument) bool {
-	switch {
-	case a.verb == "transfer":
+	switch a.verb {
+	case "transfer":
 		return a.status == http.StatusCreated && t.State == "Success"
-	case a.verb == "hold": // asked again it may be told also what became of it
+	case "hold": // asked again it may be told also what became of it
 		return a.status == http.StatusAccepted && t.Hold && t.Held
-	case a.verb == "post":
+	case "post":
 		return a.status == http.StatusOK && t.State == "Success" && t.moved() == a.part
-	case a.verb == "void":
+	case "void":
 		return a.status == http.StatusOK && t.State == "Fail" && t.Failure.Code == "voided"
 	}
 	return false
