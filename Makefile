@@ -11,7 +11,7 @@ VERSIONS ?= 5.0.32 6.0.27
 # long because they break servers, which is the same on each version.
 SHARE := Setup|Check|Undefined|Unfit|Transfer|IDConflict|Refus|Racing|Hold|Void|Post|Expir|Recover|Stuck|Effect|Revers|Statement|History|Audit
 SHARE := $(SHARE)|Purge|Retention|Wait|Worker|Schedule|List|Metadata|Cancel|Account|Floor|Decimal|CutShort|Linearizable$$
-LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|UnderAllVerbs|HoldsUp|Ledger|Dead|Repair|GivenUp|Fuzz|Example
+LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|UnderAllVerbs|HoldsUp|Ledger|Dead|Repair|GivenUp|Fuzz|Example|HarmfulCollectionsAreRefused/clustered
 
 SEEDS ?= 0-1000000
 ONLY ?= 1,2,3,4,5,6,7,8,9
