@@ -23,7 +23,8 @@ type Account struct {
 	Currency string         // transfers must name the same
 	Metadata map[string]any // stored by OpenAccount, and the user's own from then on
 
-	// As read back only. An account is opened first and closed afterwards: OpenAccount refuses one that is Closed.
+	// As read back only. An account is opened first and closed afterwards: OpenAccount
+	// refuses one that is Closed.
 	Closed    bool
 	Available Amount // what can be spent: Balance, which debits in flight are off already
 	Posted    Amount // Available and the debits in flight

@@ -23,22 +23,24 @@ type AuditReport struct {
 	Accounts   int       // documents in all ledgers
 	Transfers  int
 	Unfinished int // transfers that are not final
-	// InTransit is that of all Ledgers together, whatever their currencies; zero when nothing is under way. Units and
-	// decimals are not added up: where both are in transit it is that of units, and that of decimals is
-	// DecimalsInTransit, which is zero otherwise.
+	// InTransit is that of all Ledgers together, whatever their currencies; zero when
+	// nothing is under way. Units and decimals are not added up: where both are in
+	// transit it is that of units, and that of decimals is DecimalsInTransit, which is
+	// zero otherwise.
 	InTransit         Amount
 	DecimalsInTransit Amount
 	Ledgers           []LedgerTotal // by name, currency and kind of amounts
 	At                time.Time     // by the server's clock, before the first read
 }
 
-// LedgerTotal is the money of one ledger in one currency, of accounts with one kind of balances: a ledger that has both
-// units and decimals in a currency has a LedgerTotal for each, units first. A sum of units that an int64 doesn't hold
-// is a decimal.
+// LedgerTotal is the money of one ledger in one currency, of accounts with one kind of
+// balances: a ledger that has both units and decimals in a currency has a LedgerTotal for
+// each, units first. A sum of units that an int64 doesn't hold is a decimal.
 //
-// Money is in transit when it has left one balance and is on no other yet. Before a transfer is committed it counts where it was taken
-// from, afterwards where it goes to. So Total and InTransit together, of all ledgers, stay the same whatever is transferred; those of one
-// ledger change only by what is transferred to or from other ledgers.
+// Money is in transit when it has left one balance and is on no other yet. Before a
+// transfer is committed it counts where it was taken from, afterwards where it goes to.
+// So Total and InTransit together, of all ledgers, stay the same whatever is transferred;
+// those of one ledger change only by what is transferred to or from other ledgers.
 type LedgerTotal struct {
 	Ledger, Currency string
 	Accounts         int
@@ -75,10 +77,11 @@ type AuditOptions struct {
 // be in is refused with ErrInvalidRequest.
 type IDRange struct{ From, To string }
 
-// ExpectedTotal is what balances and money in transit should sum up to. Where its ledgers are on several clusters, or on another one than
-// the transfers, there is no moment at which all of them could be read: then it is a finding only if nothing was committed between the
-// reads, and if a second look shows the same sum. Where there are both units and decimals, the sum of those of Sum's
-// kind is expected.
+// ExpectedTotal is what balances and money in transit should sum up to. Where its ledgers
+// are on several clusters, or on another one than the transfers, there is no moment at
+// which all of them could be read: then it is a finding only if nothing was committed
+// between the reads, and if a second look shows the same sum. Where there are both units
+// and decimals, the sum of those of Sum's kind is expected.
 type ExpectedTotal struct {
 	Ledgers  []string // that are added up; none: all
 	Currency string

@@ -170,8 +170,8 @@ func TestAuditFindsLostMoney(t *testing.T) {
 	require.Contains(t, report.Findings[0].Detail, "-7 off")
 }
 
-// Units and decimals are never added up, neither in a ledger's sums nor in those of all that is in transit; and an
-// expectation is held against those of its own kind.
+// Units and decimals are never added up, neither in a ledger's sums nor in those of all
+// that is in transit; and an expectation is held against those of its own kind.
 func TestAuditKeepsKindsApart(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)

@@ -55,8 +55,9 @@ func and(all ...map[string]bad) map[string]bad {
 	return together
 }
 
-// invalidCalls are calls that are refused with ErrInvalidRequest, by the names of all public methods of Coordinator and
-// Ledger. All that take a context are called without one, too.
+// invalidCalls are calls that are refused with ErrInvalidRequest, by the names of all
+// public methods of Coordinator and Ledger. All that take a context are called without
+// one, too.
 func invalidCalls(t *testing.T) map[string]map[string]bad {
 	all := map[string]map[string]bad{
 		"Coordinator.Close": {}, "Coordinator.Setup": {}, "Coordinator.Check": {}, "Coordinator.Adopt": {},
@@ -149,8 +150,9 @@ func decidingCalls(t *testing.T) map[string]map[string]bad {
 	}
 }
 
-// Whatever is asked for in a form that can't be, by whichever public method, is refused with ErrInvalidRequest; the text says
-// what is wrong. Nothing is stored anywhere, and the IDs are free.
+// Whatever is asked for in a form that can't be, by whichever public method, is refused
+// with ErrInvalidRequest; the text says what is wrong. Nothing is stored anywhere, and
+// the IDs are free.
 func TestBadInputIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newShop(t, 100, 0, 0)
@@ -188,7 +190,8 @@ func TestBadInputIsRefused(t *testing.T) {
 	b.audit(initial(100, 0, 0))
 }
 
-// Where accounts are stored by ObjectIDs, what is none is refused by every method that names an account.
+// Where accounts are stored by ObjectIDs, what is none is refused by every method that
+// names an account.
 func TestBadObjectIDs(t *testing.T) {
 	t.Parallel()
 	b := newBareBank(t, transfer.WithAccountIDs(transfer.ObjectIDs))
@@ -209,8 +212,9 @@ func TestBadObjectIDs(t *testing.T) {
 	require.Equal(t, before, b.everything())
 }
 
-// A document without operators is a value like any other, a reference of the server's own among them: it is required, and
-// found, as it is. What is set may be anything that can be stored.
+// A document without operators is a value like any other, a reference of the server's own
+// among them: it is required, and found, as it is. What is set may be anything that can
+// be stored.
 func TestDocumentsAreValues(t *testing.T) {
 	t.Parallel()
 	b := newShop(t, 100, 0)
@@ -233,8 +237,8 @@ func TestDocumentsAreValues(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// A hold that is asked for again with another expiry is the first one, and its record says so: whoever asks, here or
-// elsewhere, now or once it is posted.
+// A hold that is asked for again with another expiry is the first one, and its record
+// says so: whoever asks, here or elsewhere, now or once it is posted.
 func TestHoldWithAnotherExpiry(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)

@@ -89,7 +89,8 @@ func accountCalls(t *testing.T) map[string]map[string]bad {
 	return calls
 }
 
-// accountCallsOf are calls of the methods that a Ledger has, and those of a Coordinator where of is nil.
+// accountCallsOf are calls of the methods that a Ledger has, and those of a Coordinator
+// where of is nil.
 func accountCallsOf(t *testing.T, of func(*transfer.Coordinator) (*transfer.Ledger, error)) map[string]map[string]bad {
 	t.Helper()
 	do := func(own func(context.Context, *transfer.Coordinator) error, ledger func(context.Context, *transfer.Ledger) error) method {

@@ -10,7 +10,8 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// badRequests are requests that can't be, by what is said of them. Their values are "sesame", which is not.
+// badRequests are requests that can't be, by what is said of them. Their values are
+// "sesame", which is not.
 func badRequests(t *testing.T) map[string]transfer.Request {
 	t.Helper()
 	with := func(change func(*transfer.Request)) transfer.Request {
@@ -116,7 +117,8 @@ func nestedIn(levels int, value any) any {
 	return value
 }
 
-// fine returns an amount with more digits than can be written as one: it was stored by somebody else.
+// fine returns an amount with more digits than can be written as one: it was stored by
+// somebody else.
 func fine(t *testing.T, text string) transfer.Amount {
 	t.Helper()
 	d, err := bson.ParseDecimal128(text)

@@ -71,8 +71,8 @@ func fields(f transfer.Fields) func(*mongo.Database) []transfer.Option {
 	return func(*mongo.Database) []transfer.Option { return []transfer.Option{transfer.WithFields(f)} }
 }
 
-// fitVerbs are those that need a fit deployment. There is a hold of the ID held from a to b; of
-// ObjectIDs there may be any.
+// fitVerbs are those that need a fit deployment. There is a hold of the ID held from a to
+// b; of ObjectIDs there may be any.
 func fitVerbs(c *transfer.Coordinator) map[string]func(context.Context) error {
 	const a, b = "0123456789abcdef01234567", "0123456789abcdef01234568"
 	return map[string]func(context.Context) error{

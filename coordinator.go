@@ -75,37 +75,46 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 	}, nil
 }
 
-// Setup creates the collections, the indexes, and the deployment's note, where they are missing, and checks that the servers and
-// collections are fit. It may be called again, and by many at once; where nothing is missing it writes nothing, and needs no right to
+// Setup creates the collections, the indexes, and the deployment's note, where they are
+// missing, and checks that the servers and collections are fit. It may be called again,
+// and by many at once; where nothing is missing it writes nothing, and needs no right to
 // create.
 //
-// The note lies beside each collection of accounts, documents and transfers, under its name with .transfer added. It tells which
-// transfers collection it belongs to, the names of the fields, how IDs are stored, and in which format. A coordinator with other
-// options is refused, by Setup, [Coordinator.Check] and the first use of each collection, before anything moves: see
-// [Coordinator.Adopt].
+// The note lies beside each collection of accounts, documents and transfers, under its
+// name with .transfer added. It tells which transfers collection it belongs to, the names
+// of the fields, how IDs are stored, and in which format. A coordinator with other
+// options is refused, by Setup, [Coordinator.Check] and the first use of each collection,
+// before anything moves: see [Coordinator.Adopt].
 //
-// The error wraps ErrUnsupportedDeployment where the deployment is at fault, and says what to do about it: a server that is no MongoDB
-// 5.0 or later, or no replica set; another configuration than the deployment's; a view, a capped or a collated collection, or one that is
-// sharded by something else than _id; an index of the user's that lets the server remove transfers or accounts, that is unique over what
-// transfers change, or that has the name of one of the library's; a validator that refuses the library's fields.
+// The error wraps ErrUnsupportedDeployment where the deployment is at fault, and says
+// what to do about it: a server that is no MongoDB 5.0 or later, or no replica set;
+// another configuration than the deployment's; a view, a capped or a collated collection,
+// or one that is sharded by something else than _id; an index of the user's that lets the
+// server remove transfers or accounts, that is unique over what transfers change, or that
+// has the name of one of the library's; a validator that refuses the library's fields.
 func (c *Coordinator) Setup(ctx context.Context) error {
 	return c.untilFit(ctx, c.store.Setup)
 }
 
-// Check checks what [Coordinator.Setup] checks, and that all that Setup makes is there. It writes nothing, and needs rights to read
-// only. It is for processes that start beside others: Setup is for the job that runs before them.
+// Check checks what [Coordinator.Setup] checks, and that all that Setup makes is there.
+// It writes nothing, and needs rights to read only. It is for processes that start beside
+// others: Setup is for the job that runs before them.
 func (c *Coordinator) Check(ctx context.Context) error {
 	return c.untilFit(ctx, c.store.Check)
 }
 
-// Adopt makes this Coordinator's configuration that of the deployment: its transfers collection, its field names, how it stores IDs. It
-// is for a change on purpose, which nothing else makes. Adopt rewrites the notes only: what is stored in accounts under other names has
-// to be renamed before, by you.
+// Adopt makes this Coordinator's configuration that of the deployment: its transfers
+// collection, its field names, how it stores IDs. It is for a change on purpose, which
+// nothing else makes. Adopt rewrites the notes only: what is stored in accounts under
+// other names has to be renamed before, by you.
 //
-// Stop every other process that uses these collections first, and let [Coordinator.Recover] of the old configuration bring to its end
-// what they have begun: a process that has checked the notes before goes on as it was. Adopt refuses with ErrUnsupportedDeployment while
-// a transfer of this transfers collection is unfinished, or an account or a document carries a marker, under the old name or the new one.
-// It reads all accounts to make sure. It does not change a deployment of another stored format.
+// Stop every other process that uses these collections first, and let
+// [Coordinator.Recover] of the old configuration bring to its end what they have begun: a
+// process that has checked the notes before goes on as it was. Adopt refuses with
+// ErrUnsupportedDeployment while a transfer of this transfers collection is unfinished,
+// or an account or a document carries a marker, under the old name or the new one. It
+// reads all accounts to make sure. It does not change a deployment of another stored
+// format.
 func (c *Coordinator) Adopt(ctx context.Context) error {
 	return c.untilFit(ctx, c.store.Adopt)
 }
@@ -121,14 +130,16 @@ func (c *Coordinator) Close(ctx context.Context) error {
 	return err
 }
 
-// ready refuses work on a closed coordinator, on an unfit server or collection of the transfers or of the named places, and on a
-// deployment that is configured otherwise. Its first call for each talks to the server.
+// ready refuses work on a closed coordinator, on an unfit server or collection of the
+// transfers or of the named places, and on a deployment that is configured otherwise. Its
+// first call for each talks to the server.
 func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) error {
 	return c.untilFit(ctx, func(ctx context.Context) error { return c.store.Connect(ctx, places...) })
 }
 
-// readyForAny is ready for work on what is stored, whatever places that needs: for those whose server is that of the transfers. The
-// others may be away, and are looked at when a transfer needs them.
+// readyForAny is ready for work on what is stored, whatever places that needs: for those
+// whose server is that of the transfers. The others may be away, and are looked at when a
+// transfer needs them.
 func (c *Coordinator) readyForAny(ctx context.Context) error {
 	return c.untilFit(ctx, c.store.ConnectNear)
 }
@@ -138,8 +149,8 @@ func (c *Coordinator) readyToRead(ctx context.Context, places ...mongostore.Addr
 	return c.untilFit(ctx, func(ctx context.Context) error { return c.store.ConnectToRead(ctx, places...) })
 }
 
-// untilFit asks the servers until they have answered whether something can be done, or a right is missing, or they have been away for
-// too long.
+// untilFit asks the servers until they have answered whether something can be done, or a
+// right is missing, or they have been away for too long.
 func (c *Coordinator) untilFit(ctx context.Context, ask func(context.Context) error) error {
 	if err := checkContext(ctx); err != nil {
 		return err

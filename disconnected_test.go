@@ -16,11 +16,12 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// quickly is less than any of the times after which a call is given up, also on a machine that others keep busy.
+// quickly is less than any of the times after which a call is given up, also on a machine
+// that others keep busy.
 const quickly = 4 * time.Second
 
-// Whoever calls a method whose client was disconnected is told so at once, and not after the time for which a server
-// that is away is waited for: the client never comes back.
+// Whoever calls a method whose client was disconnected is told so at once, and not after
+// the time for which a server that is away is waited for: the client never comes back.
 func TestDisconnectedClient(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)
@@ -48,7 +49,8 @@ func TestDisconnectedClient(t *testing.T) {
 	}
 }
 
-// disconnecting returns a coordinator whose client is disconnected once it has got the answer to its n-th command of a kind.
+// disconnecting returns a coordinator whose client is disconnected once it has got the
+// answer to its n-th command of a kind.
 func (b *bank) disconnecting(command string, n int64) *transfer.Coordinator {
 	b.t.Helper()
 	var client *mongo.Client
@@ -66,8 +68,9 @@ func (b *bank) disconnecting(command string, n int64) *transfer.Coordinator {
 	return b.coordinator(client.Database(b.db.Name()))
 }
 
-// A transfer whose client is disconnected in the middle is in doubt, which is told at once; another process finishes
-// it. A hold, a submitted transfer and what is committed are no different.
+// A transfer whose client is disconnected in the middle is in doubt, which is told at
+// once; another process finishes it. A hold, a submitted transfer and what is committed
+// are no different.
 func TestDisconnectedInTheMiddle(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

@@ -42,8 +42,10 @@ type Effect struct {
 	Documents string
 	// ID is the document's _id: text, a number without a fraction, an ObjectID, a bool, a time, bytes, or a document of these.
 	ID any
-	// Require are top-level fields and the values that they must have when the transfer is prepared, as a query would compare them: nil is a
-	// missing field, too. It is the field that must be equal: an array that contains the value is not. Operators are refused.
+	// Require are top-level fields and the values that they must have when the transfer
+	// is prepared, as a query would compare them: nil is a missing field, too. It is the
+	// field that must be equal: an array that contains the value is not. Operators are
+	// refused.
 	Require bson.D
 	// Set are top-level fields and the values that they get when the transfer is committed.
 	Set bson.D

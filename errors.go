@@ -17,13 +17,15 @@ import (
 var (
 	// ErrInvalidRequest means that the request is malformed; the text says how.
 	ErrInvalidRequest = errors.New("invalid request")
-	// ErrUnsupportedDeployment means that the server, or a collection on it, is not fit, or is used by others under
-	// another configuration: a standalone server, one older than MongoDB 5.0, a collection sharded by something else
-	// than _id, other field names than the deployment's. The text says what to do; [Coordinator.Setup] lists it all.
+	// ErrUnsupportedDeployment means that the server, or a collection on it, is not fit,
+	// or is used by others under another configuration: a standalone server, one older
+	// than MongoDB 5.0, a collection sharded by something else than _id, other field
+	// names than the deployment's. The text says what to do; [Coordinator.Setup] lists it
+	// all.
 	ErrUnsupportedDeployment = mongostore.ErrUnsupported
-	// ErrUnauthorized means that the server refuses the client's user: the right for an action is missing, or the
-	// password is wrong. Where a transfer is stored by then, the error wraps ErrInDoubt as well. See
-	// [UnauthorizedError].
+	// ErrUnauthorized means that the server refuses the client's user: the right for an
+	// action is missing, or the password is wrong. Where a transfer is stored by then,
+	// the error wraps ErrInDoubt as well. See [UnauthorizedError].
 	ErrUnauthorized = errors.New("unauthorized")
 	// ErrClosed means that the Coordinator was closed. What was asked of it before keeps
 	// its outcome, and may be finished by Close.
@@ -116,8 +118,9 @@ type RefusedError struct {
 	TransferID      string
 	Ledger, Account string
 	Err             error
-	// Detail says more than Err where there is more to say: that there is no balance field, say. Others is how many
-	// other accounts and documents of the transfer would have been refused as well; Detail names some of them.
+	// Detail says more than Err where there is more to say: that there is no balance
+	// field, say. Others is how many other accounts and documents of the transfer would
+	// have been refused as well; Detail names some of them.
 	Detail string
 	Others int
 	// Balance is the balance that the refusal rests on. It is nil where none was seen, and in every later answer about

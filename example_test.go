@@ -45,7 +45,8 @@ func firstDay(ctx context.Context, uri string) (err error) {
 		worker.Wait()
 		closing, cancel := context.WithTimeout(ctx, 15*time.Second)
 		defer cancel()
-		// Close finishes what the coordinator has begun. What it can't, another process recovers.
+		// Close finishes what the coordinator has begun. What it can't, another process
+		// recovers.
 		err = errors.Join(err, coord.Close(closing), db.Drop(closing), client.Disconnect(closing))
 	}()
 	if err := coord.Setup(ctx); err != nil {

@@ -42,8 +42,8 @@ func TestEveryMessageMayFail(t *testing.T) {
 	struck.requireAll(t)
 }
 
-// Whatever write the driver sends twice, because the server has done it and then called itself overloaded, the same is true, and nobody
-// needs recovery.
+// Whatever write the driver sends twice, because the server has done it and then called
+// itself overloaded, the same is true, and nobody needs recovery.
 func TestEveryWriteMayBeSentTwice(t *testing.T) {
 	t.Parallel()
 	struck := &operationsSeen{}

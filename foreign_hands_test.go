@@ -13,7 +13,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// wrap makes a list of an account's markers, behind the library's back, and unwrap makes it the map again that it was.
+// wrap makes a list of an account's markers, behind the library's back, and unwrap makes
+// it the map again that it was.
 func (b *bank) wrap(account string) { b.t.Helper(); b.rewrite(account, bson.A{"$pending"}) }
 func (b *bank) unwrap(account string) {
 	b.t.Helper()
@@ -28,8 +29,10 @@ func (b *bank) rewrite(account string, pending any) {
 	require.EqualValues(b.t, 1, result.ModifiedCount)
 }
 
-// An account whose markers somebody has made a list of is paid once or not at all, however many answers are lost: a filter looks into
-// a list and finds the marker there, and no update takes it out. The transfer is stuck, says why, and goes on once the list is a map again.
+// An account whose markers somebody has made a list of is paid once or not at all,
+// however many answers are lost: a filter looks into a list and finds the marker there,
+// and no update takes it out. The transfer is stuck, says why, and goes on once the list
+// is a map again.
 func TestMarkersInAList(t *testing.T) {
 	t.Parallel()
 	for _, account := range []string{"a", "b"} {

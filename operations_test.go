@@ -17,8 +17,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// world is where the money of these tests comes from, so that what the transfers moved makes each
-// balance.
+// world is where the money of these tests comes from, so that what the transfers moved
+// makes each balance.
 const world = "world"
 
 // newFundedBank returns a bank in which a and b have been paid so much each.
@@ -116,8 +116,9 @@ func TestFrozenMoneyIsFound(t *testing.T) {
 	require.Equal(t, []string{"order-17", "room-1"}, unfinished)
 }
 
-// Runbook "an account was deleted": its document is written anew by hand, from what the transfers
-// have moved, with a marker for each transfer that waits for it. Then recovery goes on.
+// Runbook "an account was deleted": its document is written anew by hand, from what the
+// transfers have moved, with a marker for each transfer that waits for it. Then recovery
+// goes on.
 func TestDeletedAccountIsRestoredByHand(t *testing.T) {
 	t.Parallel()
 	for account, marker := range map[string]int64{"a": -60, "b": 60} {
@@ -198,8 +199,9 @@ func (b *bank) unmarked() map[string]int64 {
 	return b.bare("accounts")
 }
 
-// Runbook "one of two clusters is restored", that of some accounts: audit tells, markers of
-// transfers that are final are removed, and each balance is set to what the transfers have moved.
+// Runbook "one of two clusters is restored", that of some accounts: audit tells, markers
+// of transfers that are final are removed, and each balance is set to what the transfers
+// have moved.
 func TestOneOfTwoClustersIsRestored(t *testing.T) {
 	t.Parallel()
 	b := newBranches(t, startServer(t), 0, 0)
@@ -253,8 +255,8 @@ func (b *bank) bareIn(db *mongo.Database) map[string]int64 {
 	return (&bank{t: b.t, db: db}).bare("accounts")
 }
 
-// What an idle process costs: nothing without Run, and with Run not more than docs/operations.md
-// says.
+// What an idle process costs: nothing without Run, and with Run not more than
+// docs/operations.md says.
 func TestIdleCost(t *testing.T) {
 	t.Parallel()
 	const span, most = 4 * time.Second, 30

@@ -9,11 +9,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// checkEqualities refuses values that look like operators of a query. What is asked for are equal
-// values, so {"$gt": ""} would stand for a document with a field of that name, which nobody has
-// stored: the caller would be told that nothing is there, or that a requirement is not met. A
-// document without such fields is a value like any other, and so is a reference of the server's
-// own, {"$ref", "$id", "$db"}.
+// checkEqualities refuses values that look like operators of a query. What is asked for
+// are equal values, so {"$gt": ""} would stand for a document with a field of that name,
+// which nobody has stored: the caller would be told that nothing is there, or that a
+// requirement is not met. A document without such fields is a value like any other, and
+// so is a reference of the server's own, {"$ref", "$id", "$db"}.
 func checkEqualities(values bson.Raw) error {
 	if len(values) == 0 {
 		return nil
@@ -31,7 +31,8 @@ func checkEqualities(values bson.Raw) error {
 	return nil
 }
 
-// operatorIn returns the name of the first operator in a value, however deep; "" if there is none.
+// operatorIn returns the name of the first operator in a value, however deep; "" if there
+// is none.
 func operatorIn(value bson.RawValue) string {
 	if value.Type != bson.TypeEmbeddedDocument && value.Type != bson.TypeArray {
 		return ""

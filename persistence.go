@@ -62,8 +62,8 @@ func (c *Coordinator) read(ctx context.Context, attempt func(context.Context) (b
 // quiet tells for how long looks have failed in a row.
 type quiet struct{ since time.Time }
 
-// tooLong takes in how a look went, and reports whether they have failed for engine.AwayLimit, or
-// will fail until a right is granted, or for good.
+// tooLong takes in how a look went, and reports whether they have failed for
+// engine.AwayLimit, or will fail until a right is granted, or for good.
 func (q *quiet) tooLong(c *Coordinator, err error) bool {
 	switch {
 	case err == nil:
@@ -91,6 +91,6 @@ func (p *persistence) fails(err error) error {
 	return nothingStored(because(err, cause))
 }
 
-// lasting reports whether an error comes back however often a call is repeated: a right is missing, or the client is
-// disconnected.
+// lasting reports whether an error comes back however often a call is repeated: a right
+// is missing, or the client is disconnected.
 func lasting(err error) bool { return refused(err) || mongostore.Disconnected(err) }

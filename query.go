@@ -18,12 +18,14 @@ type Query struct {
 	States          []State
 	Ledger, Account string    // Ledger alone: any account of it; "" with an Account: the default ledger
 	After, Before   time.Time // of creation, both exclusive
-	// Metadata are top-level keys and the values that they must have. Numbers count by value; a list counts as equal to its elements, too; a
-	// map to one with the same keys and values, all of them. Operators are refused with ErrInvalidRequest.
+	// Metadata are top-level keys and the values that they must have. Numbers count by
+	// value; a list counts as equal to its elements, too; a map to one with the same keys
+	// and values, all of them. Operators are refused with ErrInvalidRequest.
 	//
 	// There is no index of metadata: without an Account, or a range of times, every
-	// transfer is looked at until the limit is reached. Where that is too much, add an index to the collection of transfers:
-	// {"metadata.order": 1, createdAt: -1, _id: -1}.
+	// transfer is looked at until the limit is reached. Where that is too much, add an
+	// index to the collection of transfers: {"metadata.order": 1, createdAt: -1, _id:
+	// -1}.
 	Metadata map[string]any
 	Stuck    bool // only what could not be finished when it was last tried; Record.Stuck tells why
 	Limit    int  // 0: no limit

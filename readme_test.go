@@ -56,9 +56,9 @@ func begin(t *testing.T, program, uri string) (says *bufio.Scanner, end func()) 
 	}
 }
 
-// The README's first program does what a service has to do: it moves money that comes from an
-// account, once however often it is started; it finishes what others have left, voids holds that
-// expire, and ends when it is told to.
+// The README's first program does what a service has to do: it moves money that comes
+// from an account, once however often it is started; it finishes what others have left,
+// voids holds that expire, and ends when it is told to.
 func TestFirstProgram(t *testing.T) {
 	t.Parallel()
 	program, server := firstProgram(t), startServer(t)

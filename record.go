@@ -36,8 +36,9 @@ type Failure struct {
 	Code            string
 	Ledger, Account string // the account that is the cause, if one is; of an effect, the names of the documents and of the document
 	Message         string
-	// Detail says more than Message where there is more to say. Others is how many other accounts and documents of
-	// the transfer would have been refused as well; Detail names some of them.
+	// Detail says more than Message where there is more to say. Others is how many other
+	// accounts and documents of the transfer would have been refused as well; Detail
+	// names some of them.
 	Detail string
 	Others int
 }

@@ -49,23 +49,31 @@ type RecoveryReport struct {
 	Stuck int
 }
 
-// Recover takes over the transfers that have shown no sign of life for the stall threshold, by the server's clock, and brings them to
-// their end: Committed ones to StateSuccess, others by the policy (see [WithStallPolicy]). Holds it leaves alone until they expire, and
-// then voids. It is safe beside live executions and other sweeps. What is still StateInitiated is left to [Coordinator.Run].
+// Recover takes over the transfers that have shown no sign of life for the stall
+// threshold, by the server's clock, and brings them to their end: Committed ones to
+// StateSuccess, others by the policy (see [WithStallPolicy]). Holds it leaves alone until
+// they expire, and then voids. It is safe beside live executions and other sweeps. What
+// is still StateInitiated is left to [Coordinator.Run].
 //
-// With an error not everything was begun: it is that of the search, ErrClosed when the Coordinator was closed, or that of ctx. The report
-// tells of what was begun by then. With ErrUnauthorized transfers are Stuck for want of a right, if not all of them: grant it, and
-// recover again.
+// With an error not everything was begun: it is that of the search, ErrClosed when the
+// Coordinator was closed, or that of ctx. The report tells of what was begun by then.
+// With ErrUnauthorized transfers are Stuck for want of a right, if not all of them: grant
+// it, and recover again.
 //
-// A server that is away doesn't hold up transfers that don't touch it: when many hang, the others that touch the same places wait until all
-// else was begun, and if they still hang after 30 s more they are Stuck.
+// A server that is away doesn't hold up transfers that don't touch it: when many hang,
+// the others that touch the same places wait until all else was begun, and if they still
+// hang after 30 s more they are Stuck.
 //
-// A transfer that can't be finished, because an account is gone or the server refuses to write to it, doesn't hold up the others. Its
-// [Record].Stuck tells why, [Query].Stuck lists all of these, and it is tried again, after twice the stall threshold, then four times, up
-// to 64 times, until the cause is repaired. Who has repaired it and can't wait calls Recover on a Coordinator with a threshold of zero.
+// A transfer that can't be finished, because an account is gone or the server refuses to
+// write to it, doesn't hold up the others. Its [Record].Stuck tells why, [Query].Stuck
+// lists all of these, and it is tried again, after twice the stall threshold, then four
+// times, up to 64 times, until the cause is repaired. Who has repaired it and can't wait
+// calls Recover on a Coordinator with a threshold of zero.
 //
-// What is younger than the threshold is not seen: a process that starts again at once after a crash finds nothing yet of what the crash
-// has left, and a Recover at its start reports zero. [Coordinator.Run] finds it later; [UntilFinished] makes Recover wait for it.
+// What is younger than the threshold is not seen: a process that starts again at once
+// after a crash finds nothing yet of what the crash has left, and a Recover at its start
+// reports zero. [Coordinator.Run] finds it later; [UntilFinished] makes Recover wait for
+// it.
 func (c *Coordinator) Recover(ctx context.Context, opts ...RecoverOption) (RecoveryReport, error) {
 	how, err := recoveringBy(opts)
 	if err != nil {

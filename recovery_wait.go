@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// notedMost is how many transfers a Recover waits for at once. Their IDs are all that it keeps
-	// in memory: some megabytes.
+	// notedMost is how many transfers a Recover waits for at once. Their IDs are all that
+	// it keeps in memory: some megabytes.
 	notedMost = 10_000
 	// notedPage is how many of them it asks the server for at once.
 	notedPage = 1000
@@ -25,16 +25,16 @@ type RecoverOption func(*recovering)
 
 type recovering struct{ untilFinished bool }
 
-// UntilFinished makes Recover wait for what is too young to have stalled, and for what others
-// are at: it takes note of every transfer that is unfinished now, and returns when each of
-// them is final. What another process finishes meanwhile is left to it; what nobody finishes
-// is taken over as soon as it has stalled. So after a crash one call, of about a stall
-// threshold, leaves nothing behind that was there at its start.
+// UntilFinished makes Recover wait for what is too young to have stalled, and for what
+// others are at: it takes note of every transfer that is unfinished now, and returns when
+// each of them is final. What another process finishes meanwhile is left to it; what
+// nobody finishes is taken over as soon as it has stalled. So after a crash one call, of
+// about a stall threshold, leaves nothing behind that was there at its start.
 //
-// It waits neither for a transfer in StateInitiated, nor for a hold that has not expired, nor
-// for one that can't be finished, which is counted as Stuck or is listed by [Query].Stuck. When
-// ctx ends first, the error is that of ctx, and the report tells what was done by then; give
-// it a deadline that is longer than the stall threshold.
+// It waits neither for a transfer in StateInitiated, nor for a hold that has not expired,
+// nor for one that can't be finished, which is counted as Stuck or is listed by
+// [Query].Stuck. When ctx ends first, the error is that of ctx, and the report tells what
+// was done by then; give it a deadline that is longer than the stall threshold.
 func UntilFinished() RecoverOption { return func(r *recovering) { r.untilFinished = true } }
 
 // recoveringBy applies the options.
@@ -100,8 +100,8 @@ func (s *sweep) await(ctx context.Context, noted []string) error {
 	}
 }
 
-// once sweeps once more, and waits for what that has begun. What the sweep had passed to others
-// it may take over now.
+// once sweeps once more, and waits for what that has begun. What the sweep had passed to
+// others it may take over now.
 func (s *sweep) once(ctx context.Context) error {
 	s.mu.Lock()
 	s.passed = map[string]bool{}

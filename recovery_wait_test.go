@@ -16,7 +16,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// looking returns client options that call back at each look of a Recover for what it waits for.
+// looking returns client options that call back at each look of a Recover for what it
+// waits for.
 func looking(saw func()) *options.ClientOptions {
 	return options.Client().SetMonitor(&event.CommandMonitor{
 		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
@@ -146,8 +147,8 @@ func TestRecoverUntilFinishedEndsWithItsContext(t *testing.T) {
 	b.audit(initial(100, 0))
 }
 
-// What can't be finished is counted and not waited for, be it that this sweep has found that or
-// another one before.
+// What can't be finished is counted and not waited for, be it that this sweep has found
+// that or another one before.
 func TestRecoverDoesNotWaitForWhatIsStuck(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0, 0)

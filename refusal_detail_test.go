@@ -11,8 +11,9 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// A transfer to 1,000 accounts of which 999 are missing tells the first of them, some others, and how many there are: at
-// once, whenever it is asked for again, and in the record. It names no more than a few, however long their names are.
+// A transfer to 1,000 accounts of which 999 are missing tells the first of them, some
+// others, and how many there are: at once, whenever it is asked for again, and in the
+// record. It names no more than a few, however long their names are.
 func TestManyAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 10_000)
@@ -50,8 +51,9 @@ func TestManyAreRefused(t *testing.T) {
 	b.audit(initial(10_000))
 }
 
-// An account whose document is none is refused with the reason, and without its figures; so is who asks for the account
-// itself. Once it is repaired another transfer goes through.
+// An account whose document is none is refused with the reason, and without its figures;
+// so is who asks for the account itself. Once it is repaired another transfer goes
+// through.
 func TestWhyAnAccountIsNone(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100)

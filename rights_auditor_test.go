@@ -46,7 +46,8 @@ func (s *scribe) client() *options.ClientOptions {
 	})
 }
 
-// seen returns the writes that were tried, and those that have succeeded, since it was asked last.
+// seen returns the writes that were tried, and those that have succeeded, since it was
+// asked last.
 func (s *scribe) seen() (tried, successful []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -89,8 +89,8 @@ type revoker struct {
 // right is what a command needs.
 type right struct{ action, collection string }
 
-// neededBy returns the right that a command needs, "" where it needs none. Of two it is the one to
-// write.
+// neededBy returns the right that a command needs, "" where it needs none. Of two it is
+// the one to write.
 func neededBy(e *event.CommandStartedEvent) right {
 	collection, _ := e.Command.Lookup(e.CommandName).StringValueOK()
 	switch e.CommandName {

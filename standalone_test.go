@@ -15,8 +15,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// A standalone server has no majority that could acknowledge anything. Every method says so at once, in one sentence
-// and the same one, and nothing is created there.
+// A standalone server has no majority that could acknowledge anything. Every method says
+// so at once, in one sentence and the same one, and nothing is created there.
 func TestStandaloneServer(t *testing.T) {
 	t.Parallel()
 	server, err := mongotest.StartStandalone(t.Context())

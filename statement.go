@@ -25,8 +25,9 @@ type StatementQuery struct {
 	Beyond Entry
 }
 
-// check refuses a query that asks for nothing that can be told. A page that is to go on behind an
-// entry, and doesn't say when that was committed, would begin with the oldest one again.
+// check refuses a query that asks for nothing that can be told. A page that is to go on
+// behind an entry, and doesn't say when that was committed, would begin with the oldest
+// one again.
 func (q StatementQuery) check() error {
 	switch {
 	case q.Limit < 0:
@@ -328,9 +329,10 @@ func (p *past) forth(ctx context.Context, after time.Time, page int, visit func(
 	return nil
 }
 
-// orNothing returns nil in place of an error that says that history is gone, where nothing is selected and
-// nothing of that can be gone: all of it lies before the first use of any retention, so what had been there would
-// be there still. Its balances can't be told, but there are none to be told.
+// orNothing returns nil in place of an error that says that history is gone, where
+// nothing is selected and nothing of that can be gone: all of it lies before the first
+// use of any retention, so what had been there would be there still. Its balances can't
+// be told, but there are none to be told.
 func (p *past) orNothing(ctx context.Context, after, before time.Time, gone error) error {
 	if before.IsZero() {
 		return gone

@@ -19,9 +19,10 @@ func (b *bank) ageRetention(since time.Duration) {
 	require.EqualValues(b.t, 1, result.MatchedCount)
 }
 
-// A statement of what lies before anything was ever there is empty, in both orders, though a retention removes what is
-// old: what was committed before that was first used is kept for good. What may be gone is gone, and what is there, but
-// can't be counted back to, as well.
+// A statement of what lies before anything was ever there is empty, in both orders,
+// though a retention removes what is old: what was committed before that was first used
+// is kept for good. What may be gone is gone, and what is there, but can't be counted
+// back to, as well.
 func TestStatementBeforeTheFirstUse(t *testing.T) {
 	t.Parallel()
 	b := newBankWith(t, []transfer.Option{transfer.WithRetention(time.Hour)}, 100, 0)
@@ -68,8 +69,9 @@ func TestStatementBeforeTheFirstUse(t *testing.T) {
 	require.NoError(t, first(c.Statement(t.Context(), "a", transfer.StatementQuery{Before: now.Add(-3 * since)})))
 }
 
-// What was committed before a retention was first used, and not finished by then, is purged by whoever finishes it: of the
-// time from then on nobody can tell that nothing was there.
+// What was committed before a retention was first used, and not finished by then, is
+// purged by whoever finishes it: of the time from then on nobody can tell that nothing
+// was there.
 func TestStatementOfWhatWasOwing(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, 100, 0)

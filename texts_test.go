@@ -365,7 +365,8 @@ func TestStuckIsDiscreet(t *testing.T) {
 	}
 }
 
-// Whatever is lost on the way, the error says that the outcome is in doubt and what to do, once.
+// Whatever is lost on the way, the error says that the outcome is in doubt and what to
+// do, once.
 func TestDoubtIsDiscreet(t *testing.T) {
 	t.Parallel()
 	for _, what := range []fault{lost, answerLost, swallowed} {

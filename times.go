@@ -2,8 +2,8 @@ package transfer
 
 import "time"
 
-// checkTime refuses a time that the server can't store, or that another program couldn't read: it
-// would be taken for another one. The zero time is none.
+// checkTime refuses a time that the server can't store, or that another program couldn't
+// read: it would be taken for another one. The zero time is none.
 func checkTime(what string, t time.Time) error {
 	if year := t.UTC().Year(); year < 0 || year > maxYear {
 		return invalid("%s lies beyond the years 0 to %d", what, maxYear)
@@ -11,8 +11,8 @@ func checkTime(what string, t time.Time) error {
 	return nil
 }
 
-// checkTimes refuses bounds that checkTime refuses. Bounds that nothing lies between are answered
-// with nothing.
+// checkTimes refuses bounds that checkTime refuses. Bounds that nothing lies between are
+// answered with nothing.
 func checkTimes(after, before time.Time) error {
 	if err := checkTime("After", after); err != nil {
 		return err

@@ -28,7 +28,8 @@ func first[T any](all iter.Seq2[T, error]) error {
 // only returns the error of a call.
 func only[T any](_ T, err error) error { return err }
 
-// verbs are calls of all public methods that talk to a server, by the names of Coordinator and Ledger.
+// verbs are calls of all public methods that talk to a server, by the names of
+// Coordinator and Ledger.
 func verbs() map[string]method {
 	all := map[string]method{}
 	for _, some := range []map[string]method{transferVerbs(), lookVerbs(), accountVerbs(), ledgerVerbs()} {
@@ -141,7 +142,8 @@ func methods() []string {
 func TestVerbsAreComplete(t *testing.T) {
 	t.Parallel()
 	known := verbs()
-	// Close drains and Ledger looks a name up: neither sends anything. The others are of tests.
+	// Close drains and Ledger looks a name up: neither sends anything. The others are of
+	// tests.
 	silent := []string{
 		"Coordinator.Close", "Coordinator.Ledger", "Coordinator.PurgedBefore", "Coordinator.ClockAhead", "Coordinator.RecoverNoting",
 	}

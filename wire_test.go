@@ -221,8 +221,9 @@ func (c *wiredConn) hold(message []byte) {
 	})
 }
 
-// overload lets a message arrive, and makes of its answer one after which the driver sends the message again: that what was done is not
-// acknowledged, as the server has too much to do. What is no write is answered as it is.
+// overload lets a message arrive, and makes of its answer one after which the driver
+// sends the message again: that what was done is not acknowledged, as the server has too
+// much to do. What is no write is answered as it is.
 func (c *wiredConn) overload(message []byte) (int, error) {
 	if _, err := c.Conn.Write(message); err != nil {
 		return 0, err

@@ -30,23 +30,26 @@ const (
 	// Recovery sweeps come once per threshold, within these bounds.
 	shortestSweep = time.Second
 	longestSweep  = time.Minute
-	// barredPause is how long a worker that lacks a right begins with nothing new. 1. The right to
-	// write to the accounts is revoked by mistake. 2. All that is submitted would be claimed, within
-	// seconds, and each would be stuck, until the right is back and recovery has come by.
+	// barredPause is how long a worker that lacks a right begins with nothing new. 1. The
+	// right to write to the accounts is revoked by mistake. 2. All that is submitted
+	// would be claimed, within seconds, and each would be stuck, until the right is back
+	// and recovery has come by.
 	barredPause = 5 * time.Second
 	// expiryPeriod is the time between two looks for holds that have expired.
 	expiryPeriod = time.Second
 )
 
-// Run works until ctx ends: it runs submitted transfers whose time has come, voids holds that have expired, and recovers stalled
-// transfers. Many processes may run it at once. It returns nil when ctx has ended and what it had begun is done, or goes on in the
-// background because a server is away; ErrClosed on a closed coordinator, ErrUnsupportedDeployment on an unfit server, and
-// mongo.ErrClientDisconnected once the client is disconnected. A server that is away is waited for.
+// Run works until ctx ends: it runs submitted transfers whose time has come, voids holds
+// that have expired, and recovers stalled transfers. Many processes may run it at once.
+// It returns nil when ctx has ended and what it had begun is done, or goes on in the
+// background because a server is away; ErrClosed on a closed coordinator,
+// ErrUnsupportedDeployment on an unfit server, and mongo.ErrClientDisconnected once the
+// client is disconnected. A server that is away is waited for.
 //
 // Where a right that it needs is missing when it begins, or the password is wrong, it
-// returns ErrUnauthorized. One that is revoked later doesn't end it: it logs a warning and
-// tries again every few seconds, so that a mistake in the rights, once it is corrected,
-// costs no restart.
+// returns ErrUnauthorized. One that is revoked later doesn't end it: it logs a warning
+// and tries again every few seconds, so that a mistake in the rights, once it is
+// corrected, costs no restart.
 func (c *Coordinator) Run(ctx context.Context) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -168,7 +171,8 @@ func (w *worker) expire(ctx context.Context) (rest time.Duration, err error) {
 	return s.rest, w.endsFor(err)
 }
 
-// endsFor ends the run where its client was disconnected: no search finds anything any more. It returns the error.
+// endsFor ends the run where its client was disconnected: no search finds anything any
+// more. It returns the error.
 func (w *worker) endsFor(err error) error {
 	if mongostore.Disconnected(err) {
 		w.lost(err)

@@ -1,10 +1,12 @@
-// Command demo shows on the terminal what the library promises: many transfers at once, an account with too little money
-// in it, and two processes that are killed in the middle of a transfer. At the end it checks every single balance and
-// exits with 1 if anything is wrong.
+// Command demo shows on the terminal what the library promises: many transfers at once,
+// an account with too little money in it, and two processes that are killed in the middle
+// of a transfer. At the end it checks every single balance and exits with 1 if anything
+// is wrong.
 //
 //	make demo
 //
-// The environment variable MONGODB_URI names the MongoDB server. The demo has a database of its own there, which it drops at the end.
+// The environment variable MONGODB_URI names the MongoDB server. The demo has a database
+// of its own there, which it drops at the end.
 package main
 
 import (

@@ -1,11 +1,15 @@
-// Command hold is a hotel that has its guests' cards authorised: when a guest books, an amount is held; when the guest leaves, what the
-// stay came to is posted, and the rest goes back; a booking that is cancelled is voided; and a hold that is forgotten expires by itself.
+// Command hold is a hotel that has its guests' cards authorised: when a guest books, an
+// amount is held; when the guest leaves, what the stay came to is posted, and the rest
+// goes back; a booking that is cancelled is voided; and a hold that is forgotten expires
+// by itself.
 //
-// The environment variable MONGODB_URI names the MongoDB server. With one just for the occasion:
+// The environment variable MONGODB_URI names the MongoDB server. With one just for the
+// occasion:
 //
 //	go run ./internal/mongotest/withmongo go run ./examples/hold
 //
-// It plays in a database of its own, and tells what is in output.txt. The story is in story.go; play.go connects, and cleans up.
+// It plays in a database of its own, and tells what is in output.txt. The story is in
+// story.go; play.go connects, and cleans up.
 package main
 
 import (

@@ -1,11 +1,14 @@
-// Command marketplace sells baskets of several sellers' goods. One transfer takes the price from the buyer, gives each seller their share,
-// and the fee to the house, whose accounts are another ledger, in another database: all of it or nothing.
+// Command marketplace sells baskets of several sellers' goods. One transfer takes the
+// price from the buyer, gives each seller their share, and the fee to the house, whose
+// accounts are another ledger, in another database: all of it or nothing.
 //
-// The environment variable MONGODB_URI names the MongoDB server. With one just for the occasion:
+// The environment variable MONGODB_URI names the MongoDB server. With one just for the
+// occasion:
 //
 //	go run ./internal/mongotest/withmongo go run ./examples/marketplace
 //
-// It plays in a database of its own, and tells what is in output.txt. The story is in story.go; play.go connects, and cleans up.
+// It plays in a database of its own, and tells what is in output.txt. The story is in
+// story.go; play.go connects, and cleans up.
 package main
 
 import (

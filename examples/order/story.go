@@ -1,12 +1,15 @@
-// Command order pays orders of a shop. A payment is a transfer with an effect: as the money moves, the order goes from UnPaid to Paid,
-// both or neither, whatever happens in between. So an order is paid once, however many payments race for it, and the shop needs
-// no lock, no transaction and no job that puts right what a crash has left.
+// Command order pays orders of a shop. A payment is a transfer with an effect: as the
+// money moves, the order goes from UnPaid to Paid, both or neither, whatever happens in
+// between. So an order is paid once, however many payments race for it, and the shop
+// needs no lock, no transaction and no job that puts right what a crash has left.
 //
-// The environment variable MONGODB_URI names the MongoDB server. With one just for the occasion:
+// The environment variable MONGODB_URI names the MongoDB server. With one just for the
+// occasion:
 //
 //	go run ./internal/mongotest/withmongo go run ./examples/order
 //
-// It plays in a database of its own, and tells what is in output.txt. The story is in story.go; play.go connects, and cleans up.
+// It plays in a database of its own, and tells what is in output.txt. The story is in
+// story.go; play.go connects, and cleans up.
 package main
 
 import (

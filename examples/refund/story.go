@@ -1,11 +1,14 @@
-// Command refund gives a buyer the money back. A refund reverses the payment: all of it, and at most once, whoever asks and how often. It
-// is a transfer like any other, so it is refused while the shop has spent the money, and can be tried again when there is some.
+// Command refund gives a buyer the money back. A refund reverses the payment: all of it,
+// and at most once, whoever asks and how often. It is a transfer like any other, so it is
+// refused while the shop has spent the money, and can be tried again when there is some.
 //
-// The environment variable MONGODB_URI names the MongoDB server. With one just for the occasion:
+// The environment variable MONGODB_URI names the MongoDB server. With one just for the
+// occasion:
 //
 //	go run ./internal/mongotest/withmongo go run ./examples/refund
 //
-// It plays in a database of its own, and tells what is in output.txt. The story is in story.go; play.go connects, and cleans up.
+// It plays in a database of its own, and tells what is in output.txt. The story is in
+// story.go; play.go connects, and cleans up.
 package main
 
 import (

@@ -67,8 +67,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// ready says whether requests should be sent here. It doesn't ask the database: when that is away it is away for all processes, and
-// they tell their clients so better than nobody does.
+// ready says whether requests should be sent here. It doesn't ask the database: when that
+// is away it is away for all processes, and they tell their clients so better than nobody
+// does.
 func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
 	if h.phase.Load() != serving {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -105,9 +106,9 @@ func (h *handler) getAccount(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, http.StatusOK, accountAnswer(account))
 }
 
-// transfer moves money, or leaves it to the worker if the request says not before when, or holds it if it says for how long.
-// Each answer is the same however often the
-// same thing is asked: the key is the transfer's ID.
+// transfer moves money, or leaves it to the worker if the request says not before when,
+// or holds it if it says for how long. Each answer is the same however often the same
+// thing is asked: the key is the transfer's ID.
 func (h *handler) transfer(w http.ResponseWriter, r *http.Request) {
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" {

@@ -1,15 +1,19 @@
-// Command service is a small payments service over HTTP: accounts, transfers under an idempotency key, and holds. It shows where
-// the calls of the library belong in a server: recovery at the start, a worker beside the handlers, probes, and a shutdown that leaves
-// nothing half done. Any number of these processes may run at once. It has no authentication, and whoever opens an account says
-// whether it may be overdrawn: it is an example.
+// Command service is a small payments service over HTTP: accounts, transfers under an
+// idempotency key, and holds. It shows where the calls of the library belong in a server:
+// recovery at the start, a worker beside the handlers, probes, and a shutdown that leaves
+// nothing half done. Any number of these processes may run at once. It has no
+// authentication, and whoever opens an account says whether it may be overdrawn: it is an
+// example.
 //
-// MONGODB_URI names the MongoDB server and has to be set. ADDR is where the service listens, localhost:8080 by default; DATABASE
-// is its database, payments by default; STALL_THRESHOLD is after how long without a sign of life another process takes a transfer
-// over, 30s by default. With a server just for the occasion:
+// MONGODB_URI names the MongoDB server and has to be set. ADDR is where the service
+// listens, localhost:8080 by default; DATABASE is its database, payments by default;
+// STALL_THRESHOLD is after how long without a sign of life another process takes a
+// transfer over, 30s by default. With a server just for the occasion:
 //
 //	go run ./internal/mongotest/withmongo go run ./examples/service
 //
-// Open an account that stands for the world outside, from which money comes, and two others:
+// Open an account that stands for the world outside, from which money comes, and two
+// others:
 //
 //	curl -i localhost:8080/accounts -d '{"id": "world", "noFloor": true}'
 //	curl -i localhost:8080/accounts -d '{"id": "alice"}'
@@ -17,8 +21,8 @@
 //	curl -i localhost:8080/transfers -H 'Idempotency-Key: deposit-1' -d '{"from": "world", "to": "alice", "amount": 10000}'
 //	curl -i localhost:8080/accounts/alice
 //
-// Move money. Say it again: the answer is the same, and the money moves once. The same key for something else is refused (409), and
-// so is more money than there is (422):
+// Move money. Say it again: the answer is the same, and the money moves once. The same
+// key for something else is refused (409), and so is more money than there is (422):
 //
 //	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-17' -d '{"from": "alice", "to": "bob", "amount": 6000}'
 //	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-17' -d '{"from": "alice", "to": "bob", "amount": 6000}'
@@ -26,22 +30,25 @@
 //	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-18' -d '{"from": "alice", "to": "bob", "amount": 6000}'
 //	curl -i localhost:8080/transfers/order-17
 //
-// A transfer with a notBefore is left to the worker (202), and can be cancelled until it is committed:
+// A transfer with a notBefore is left to the worker (202), and can be cancelled until it
+// is committed:
 //
 //	curl -i localhost:8080/transfers -H 'Idempotency-Key: rent' \
 //	  -d '{"from": "alice", "to": "bob", "amount": 500, "notBefore": "2100-01-01T00:00:00Z"}'
 //	curl -i localhost:8080/transfers/rent/cancel -d '{"reason": "moved out"}'
 //	curl -i -X POST localhost:8080/transfers/order-17/cancel
 //
-// Hold money, then take all or a part of it, or give it back. What nobody decides goes back when it expires:
+// Hold money, then take all or a part of it, or give it back. What nobody decides goes
+// back when it expires:
 //
 //	curl -i localhost:8080/transfers -H 'Idempotency-Key: room-1' \
 //	  -d '{"from": "alice", "to": "bob", "amount": 300, "holdFor": "24h"}'
 //	curl -i localhost:8080/transfers/room-1/post -d '{"amount": 240}'
 //	curl -i -X POST localhost:8080/transfers/room-1/void
 //
-// Amounts are whole units (6000) or decimals in quotes ("60.00"); an account keeps the kind that it was opened with, by a
-// balance of "0.00" for decimals. /livez and /readyz are for the probes of Kubernetes: docs/operations.md tells how.
+// Amounts are whole units (6000) or decimals in quotes ("60.00"); an account keeps the
+// kind that it was opened with, by a balance of "0.00" for decimals. /livez and /readyz
+// are for the probes of Kubernetes: docs/operations.md tells how.
 package main
 
 import (
@@ -125,8 +132,9 @@ func run(ctx context.Context, c config, log *slog.Logger) (err error) {
 	return serve(ctx, client.Database(cmp.Or(c.database, defaultDatabase)), stall, listener, log)
 }
 
-// serve answers requests until ctx ends: probes at once, all others when the coordinator is ready. Then it takes no new requests,
-// finishes those that it has, stops the worker, and finishes what that has begun, in this order.
+// serve answers requests until ctx ends: probes at once, all others when the coordinator
+// is ready. Then it takes no new requests, finishes those that it has, stops the worker,
+// and finishes what that has begun, in this order.
 func serve(ctx context.Context, db *mongo.Database, stall time.Duration, listener net.Listener, log *slog.Logger) (err error) {
 	coord, err := transfer.NewCoordinator(db, transfer.WithLogger(log), transfer.WithStallThreshold(stall))
 	if err != nil {
@@ -173,8 +181,8 @@ func serve(ctx context.Context, db *mongo.Database, stall time.Duration, listene
 	return errors.Join(err, server.Shutdown(closing))
 }
 
-// prepare is the start-up hook: it creates the indexes and finishes what has stalled. What is too young for that now is found by
-// the worker later.
+// prepare is the start-up hook: it creates the indexes and finishes what has stalled.
+// What is too young for that now is found by the worker later.
 func prepare(ctx context.Context, coord *transfer.Coordinator, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()

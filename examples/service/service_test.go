@@ -195,7 +195,8 @@ func TestCancel(t *testing.T) {
 	s.balances(40, 60)
 }
 
-// A hold is taken in part, and the rest goes back; one that is voided gives all of it back, and can't be taken any more.
+// A hold is taken in part, and the rest goes back; one that is voided gives all of it
+// back, and can't be taken any more.
 func TestHold(t *testing.T) {
 	s := newService(t)
 	const hold60 = `{"from": "alice", "to": "bob", "amount": 60, "holdFor": "1h"}`
@@ -215,7 +216,8 @@ func TestHold(t *testing.T) {
 	assert.Equal(t, "notHeld", s.post("/transfers/order-17/post", "", "").is(http.StatusConflict).errorCode())
 }
 
-// A process says that it is ready once it is, and no longer once it stops. Until then it sends everybody away.
+// A process says that it is ready once it is, and no longer once it stops. Until then it
+// sends everybody away.
 func TestProbes(t *testing.T) {
 	s := newService(t)
 	h, ok := s.handler.(*handler)

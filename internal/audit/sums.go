@@ -41,8 +41,8 @@ type total struct {
 	balances, inTransit money.Sum
 }
 
-// totalOf returns the sums of one kind of amounts. The two kinds are never added up: 5 points and 5.00 dollars are
-// not 10 of anything.
+// totalOf returns the sums of one kind of amounts. The two kinds are never added up: 5
+// points and 5.00 dollars are not 10 of anything.
 func (a *auditor) totalOf(ledger, currency string, kind money.Kind) *total {
 	key := totalKey{ledger, currency, kind}
 	t := a.totals[key]
@@ -101,8 +101,8 @@ func (a *auditor) sumUp(ctx context.Context) error {
 	return nil
 }
 
-// countOdd counts the documents whose balance is no exact number, and so of no kind, with the other accounts of
-// their ledger and currency.
+// countOdd counts the documents whose balance is no exact number, and so of no kind, with
+// the other accounts of their ledger and currency.
 func (a *auditor) countOdd() {
 	for key, n := range a.odd {
 		exact := totalKey{key.ledger, key.currency, money.Exact}

@@ -28,7 +28,8 @@ func (m *model) write(batch []simulate.Message) []protocol.Answer {
 	return answers
 }
 
-// gather puts some messages into updates: each into the latest one of its account, if it can be merged with all that are in it.
+// gather puts some messages into updates: each into the latest one of its account, if it
+// can be merged with all that are in it.
 func (m *model) gather(batch []simulate.Message, which []int) [][]int {
 	var updates [][]int
 	latest := map[int]int{}

@@ -7,7 +7,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
-// garble is what the World knows nothing of: that somebody has made something else of a participant's map of markers.
+// garble is what the World knows nothing of: that somebody has made something else of a
+// participant's map of markers.
 type garble struct {
 	decided func(owner int) bool // whether an owner's work knows that its transfer is decided
 	map0    [simulate.MaxAccounts]bson.RawValue
@@ -58,7 +59,8 @@ func (m *model) refuse(batch []simulate.Message, answers []protocol.Answer) (res
 	return rest
 }
 
-// performGarbled performs a message at a participant whose markers are no map, and reports false where it is none.
+// performGarbled performs a message at a participant whose markers are no map, and
+// reports false where it is none.
 func (m *model) performGarbled(message simulate.Message) (protocol.Answer, bool) {
 	if message.Op.Participant == protocol.NoParticipant {
 		return protocol.Answer{}, false
@@ -83,8 +85,8 @@ func (m *model) performGarbled(message simulate.Message) (protocol.Answer, bool)
 	}
 }
 
-// rewrap makes a map of an account's markers again, if they are in a list, or else a list if that is what is to happen. It reports whether
-// it has done anything.
+// rewrap makes a map of an account's markers again, if they are in a list, or else a list
+// if that is what is to happen. It reports whether it has done anything.
 func (c *check) rewrap(i int, what string) bool {
 	switch a := &c.model.Accounts[i]; {
 	case a.Missing || a.Closed:

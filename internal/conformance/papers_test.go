@@ -39,8 +39,9 @@ const paperAt = simulate.MaxAccounts - 1
 
 func field(name string, value any) bson.D { return bson.D{{Key: name, Value: value}} }
 
-// papers returns the documents that effects may be about. A field that must have no value may be missing; numbers are compared by value; an
-// array of which an element is as required is not; what looks like an operator, or a pattern, is a value like any other.
+// papers returns the documents that effects may be about. A field that must have no value
+// may be missing; numbers are compared by value; an array of which an element is as
+// required is not; what looks like an operator, or a pattern, is a value like any other.
 func papers() []paper {
 	status := func(values ...any) []bson.D {
 		var all []bson.D

@@ -29,8 +29,8 @@ var ErrNothingSent = errors.New("nothing was sent")
 var ErrUnfinished = errors.New("still under way")
 
 // ErrRefused is returned when the server has refused a command of an execution that has
-// claimed, or may have, because a right is missing. It has stopped where it was: recovery goes on with
-// the transfer.
+// claimed, or may have, because a right is missing. It has stopped where it was: recovery
+// goes on with the transfer.
 var ErrRefused = errors.New("stopped for want of a right")
 
 // errTooLate is the cause where a claim was not sent because its caller would have left

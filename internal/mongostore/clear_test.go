@@ -100,8 +100,9 @@ func TestFenceOnly(t *testing.T) {
 	assert.Nil(t, b.raw("accounts", "nobody"))
 }
 
-// No fence is ever set twice, not even when the very same operation is performed again, or the very same message comes twice: it could
-// bring an old fence back. Where it takes a marker to set it, it is drawn here; where it takes none, by the server.
+// No fence is ever set twice, not even when the very same operation is performed again,
+// or the very same message comes twice: it could bring an old fence back. Where it takes
+// a marker to set it, it is drawn here; where it takes none, by the server.
 func TestFencesAreUniquePerSending(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -136,7 +137,8 @@ func TestFencesAreUniquePerSending(t *testing.T) {
 	}
 }
 
-// That a marker is gone doesn't tell that a fence-only has set its fence: somebody else may have removed it, and kept the fence.
+// That a marker is gone doesn't tell that a fence-only has set its fence: somebody else
+// may have removed it, and kept the fence.
 func TestFenceOnlyIsNotResolved(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

@@ -52,14 +52,16 @@ func definite(code int) bool {
 	}, code)
 }
 
-// send sends one write command, once: a message that was begun and is ended here. It answers Applied, with the reply, where the
-// server says that whatever the statements did is stored for good; the reply's writeErrors are left to the caller. Otherwise
-// it answers Unknown, or NotSent, with the cause, which names the right that the command
+// send sends one write command, once: a message that was begun and is ended here. It
+// answers Applied, with the reply, where the server says that whatever the statements did
+// is stored for good; the reply's writeErrors are left to the caller. Otherwise it
+// answers Unknown, or NotSent, with the cause, which names the right that the command
 // needs.
 //
-// The driver repeats a plain command only when it has an answer, with the labels of overload: that the server was too busy to begin, or
-// that what it has done is not acknowledged. So each write is one that may be carried out twice: see docs/protocol.md. When the
-// last answer is here none of them is on its way.
+// The driver repeats a plain command only when it has an answer, with the labels of
+// overload: that the server was too busy to begin, or that what it has done is not
+// acknowledged. So each write is one that may be carried out twice: see docs/protocol.md.
+// When the last answer is here none of them is on its way.
 func send(ctx context.Context, c *mongo.Collection, command *message, right string) (bson.Raw, protocol.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, protocol.NotSent, err

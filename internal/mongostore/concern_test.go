@@ -182,8 +182,8 @@ func (b *bank) checkConcerns(commands []*command) {
 			levels[level]++
 		}
 	}
-	// A look at a transfer, at whether several exist, at an account, and one of a work that is not the owner, in both lives; and what
-	// Setup tries.
+	// A look at a transfer, at whether several exist, at an account, and one of a work
+	// that is not the owner, in both lives; and what Setup tries.
 	assert.Equal(b.t, 7, levels["linearizable"])
 	assert.Greater(b.t, levels["majority"], 10)
 	for _, name := range []string{"insert", "update", "findAndModify", "find", "aggregate"} {

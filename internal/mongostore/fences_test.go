@@ -44,8 +44,8 @@ func TestKnownFenceNeedsNoRead(t *testing.T) {
 	b.has("accounts", account("bob", bson.M{"balance": int64(0), "fence": nil, "pending": bson.M{"order 2": int64(-160)}}))
 }
 
-// A fence that this process has replaced, and whose answer it has, is known: the next prepare matches without a read. One that the server
-// has drawn takes a read.
+// A fence that this process has replaced, and whose answer it has, is known: the next
+// prepare matches without a read. One that the server has drawn takes a read.
 func TestReplacedFenceIsKnown(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

@@ -27,8 +27,9 @@ func garbled(key string, marker any) map[string]any {
 	}
 }
 
-// Where the markers are no map any more nothing is paid, given back or fenced off, however often it is asked for; a look takes the marker
-// for there, and the next try is refused, with the reason. When the map is back everything goes on.
+// Where the markers are no map any more nothing is paid, given back or fenced off,
+// however often it is asked for; a look takes the marker for there, and the next try is
+// refused, with the reason. When the map is back everything goes on.
 func TestGarbledMarkersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -76,7 +77,8 @@ func (b *bank) forget(id string) {
 	require.NoError(b.t, err)
 }
 
-// A map of markers that is missing, or null, counts as empty: a settle may have emptied it. A dirty roll-back sets its fence there.
+// A map of markers that is missing, or null, counts as empty: a settle may have emptied
+// it. A dirty roll-back sets its fence there.
 func TestNoMapIsAnEmptyOne(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -93,8 +95,9 @@ func TestNoMapIsAnEmptyOne(t *testing.T) {
 	}
 }
 
-// Of a command of which only some statements have matched, what is not to be seen in a map is not taken for settled; nor is anything
-// that several transfers ask for in one statement.
+// Of a command of which only some statements have matched, what is not to be seen in a
+// map is not taken for settled; nor is anything that several transfers ask for in one
+// statement.
 func TestGarbledMarkersAreNotTakenForSettled(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -135,7 +138,8 @@ func TestGarbledMarkersAreRefused(t *testing.T) {
 	assert.Equal(t, protocol.AmountKind, facts.Refusal())
 }
 
-// Documents that effects change, and the transfer that a reversal is about, are no different from accounts.
+// Documents that effects change, and the transfer that a reversal is about, are no
+// different from accounts.
 func TestGarbledMarkersOfDocuments(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
@@ -158,7 +162,8 @@ func TestGarbledMarkersOfDocuments(t *testing.T) {
 	assert.Equal(t, before, b.raw("transfers", "original"))
 }
 
-// Nobody is told what is in flight on an account whose markers can't be read, nor what it had when.
+// Nobody is told what is in flight on an account whose markers can't be read, nor what it
+// had when.
 func TestGarbledMarkersAreTold(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -188,7 +193,8 @@ func TestGarbledMarkersAreTold(t *testing.T) {
 	}
 }
 
-// What a prepare requires of a field it requires of the field, and not of one of a list that somebody has made of it since it was read.
+// What a prepare requires of a field it requires of the field, and not of one of a list
+// that somebody has made of it since it was read.
 func TestPrepareLooksIntoNoList(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -233,7 +239,8 @@ func TestListForAFence(t *testing.T) {
 	assert.Equal(t, protocol.NotMatched, b.on(late, prepareWith(0, standardFields().fence(encode(bson.M{"fence": bson.A{fence0()}})))).Result)
 }
 
-// A requirement is about the field, and not about one of a list: to whoever prepares, and to whoever looks.
+// A requirement is about the field, and not about one of a list: to whoever prepares, and
+// to whoever looks.
 func TestRequirementLooksIntoNoList(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)

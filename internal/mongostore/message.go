@@ -90,12 +90,15 @@ func (m *message) amount(key string, amount money.Amount) {
 	m.value(key, rawValue(amount.Value()))
 }
 
-// drawn lets the server set a field to a value that it never has set there and never will again: the next tick of the cluster's clock,
-// which goes on with each, and which a new primary continues where the last write has left it.
+// drawn lets the server set a field to a value that it never has set there and never will
+// again: the next tick of the cluster's clock, which goes on with each, and which a new
+// primary continues where the last write has left it.
 //
-// So it is with a fence where no marker is there, which could be set again and again. 1. A sets a fence. The server stores it, and answers
-// that it is overloaded. 2. B pins that fence, and stalls before it prepares. 3. C rolls B's transfer back, and sets another fence. 4. A's
-// driver sends the same message once more. If it brought the first fence back, B's prepare would fit when it arrives.
+// So it is with a fence where no marker is there, which could be set again and again. 1.
+// A sets a fence. The server stores it, and answers that it is overloaded. 2. B pins that
+// fence, and stalls before it prepares. 3. C rolls B's transfer back, and sets another
+// fence. 4. A's driver sends the same message once more. If it brought the first fence
+// back, B's prepare would fit when it arrives.
 func (m *message) drawn(field string) {
 	m.begin("$currentDate")
 	m.begin(field)
@@ -118,7 +121,8 @@ func (m *message) noArray() {
 	m.end()
 }
 
-// equals requires a field's value, as the operand of the field, and not an array in which it is one of several.
+// equals requires a field's value, as the operand of the field, and not an array in which
+// it is one of several.
 func (m *message) equals(value bson.RawValue) {
 	m.value("$eq", value)
 	if value.Type != bson.TypeArray {

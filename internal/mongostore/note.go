@@ -16,17 +16,17 @@ const noteID = "deployment"
 // and fences. It changes when a release can't work beside the one before it.
 const storedFormat = 1
 
-// deploymentNote says how a collection is used: by which transfers collection, under which names. It
-// lies beside the collection, in the same database, so that it is there for whoever uses the
-// collection, from whichever process:
+// deploymentNote says how a collection is used: by which transfers collection, under
+// which names. It lies beside the collection, in the same database, so that it is there
+// for whoever uses the collection, from whichever process:
 //
 //  1. A hold is made by a process that keeps markers in the field pending.
-//  2. It is posted by one that was told another field. It finds no marker, and takes that for
-//     the sign that the money was moved already: Success, and the money is gone.
+//  2. It is posted by one that was told another field. It finds no marker, and takes that
+//     for the sign that the money was moved already: Success, and the money is gone.
 //
-// The transfers have a note of their own, with an identity that is drawn when it is written.
-// Their namespace would not do: two clusters have a bank.transfers each; and the server's
-// UUID of a collection changes when it is restored, or sharded anew.
+// The transfers have a note of their own, with an identity that is drawn when it is
+// written. Their namespace would not do: two clusters have a bank.transfers each; and the
+// server's UUID of a collection changes when it is restored, or sharded anew.
 type deploymentNote struct {
 	format     int64
 	of         string // what the collection holds

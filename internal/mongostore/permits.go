@@ -13,10 +13,10 @@ import (
 // them, and keeps nobody waiting.
 const permitLimit = 2 * time.Second
 
-// Permits tries whether the user has the rights to recover transfers: to read and to change
-// these and all participants. It returns the first refusal, if there is one. Each is tried by a
-// command about no document, which is refused all the same: the server asks for rights
-// before anything else.
+// Permits tries whether the user has the rights to recover transfers: to read and to
+// change these and all participants. It returns the first refusal, if there is one. Each
+// is tried by a command about no document, which is refused all the same: the server asks
+// for rights before anything else.
 func (s *Store) Permits(ctx context.Context) error {
 	ctx, cancel := withLimit(detached(ctx), permitLimit)
 	defer cancel()

@@ -12,8 +12,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// resending makes the server carry out the store's next command of a name, and answer that it was too busy to have it acknowledged: the
-// driver sends the same message again. What is to happen in between does. It returns what checks that this was so.
+// resending makes the server carry out the store's next command of a name, and answer
+// that it was too busy to have it acknowledged: the driver sends the same message again.
+// What is to happen in between does. It returns what checks that this was so.
 func (b *bank) resending(name string, between func()) (check func()) {
 	b.t.Helper()
 	stop := b.failing(1, []string{name}, bson.M{
@@ -41,7 +42,8 @@ func (b *bank) process() *bank {
 	return &bank{t: b.t, db: b.db, store: store, log: newCommandLog()}
 }
 
-// A fence-only that the driver sends twice brings no fence back, whoever has pinned the first one, and whoever has replaced it in between.
+// A fence-only that the driver sends twice brings no fence back, whoever has pinned the
+// first one, and whoever has replaced it in between.
 func TestResentFenceOnlyBringsNoFenceBack(t *testing.T) {
 	b := newBank(t)
 	b.put(account("alice", nil))

@@ -102,11 +102,13 @@ func (s *Store) declare(ctx context.Context) error {
 	return v.err
 }
 
-// declaration is the write of a retention. It counts, because a write that changes nothing is acknowledged without asking anybody: a
-// cut-off old primary might say that it is stored already.
+// declaration is the write of a retention. It counts, because a write that changes
+// nothing is acknowledged without asking anybody: a cut-off old primary might say that it
+// is stored already.
 //
-// What was committed before the first use, and finished by then, is never purged. What was not finished may be finished by
-// whoever uses the retention, and so purged: owing is when the oldest of those was committed, zero if there were none.
+// What was committed before the first use, and finished by then, is never purged. What
+// was not finished may be finished by whoever uses the retention, and so purged: owing is
+// when the oldest of those was committed, zero if there were none.
 type declaration struct {
 	after time.Duration
 	since time.Time

@@ -129,8 +129,9 @@ func TestLateFinishDoesNothing(t *testing.T) {
 	b.requirePurge("t2", time.Hour)
 }
 
-// A server that is ahead of the time that was told for it, by more than a finish may be late, ends its transfers all the same: it dates the
-// purge itself. What the caller is told is what is stored.
+// A server that is ahead of the time that was told for it, by more than a finish may be
+// late, ends its transfers all the same: it dates the purge itself. What the caller is
+// told is what is stored.
 func TestFinishOfAServerThatIsAhead(t *testing.T) {
 	t.Parallel()
 	b := newBankKeeping(t, time.Hour)

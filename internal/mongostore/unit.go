@@ -71,8 +71,9 @@ func (s *Store) newUnit(r *Request) *unit {
 
 func (r *Request) party() *party { return &r.Work.parties[r.Op.Participant] }
 
-// replaceFence draws a token for what is settled or undone. It is set once only, however often it is sent: for that the marker has to be
-// there, which is removed with it, and comes back for none but a prepare that names a later fence.
+// replaceFence draws a token for what is settled or undone. It is set once only, however
+// often it is sent: for that the marker has to be there, which is removed with it, and
+// comes back for none but a prepare that names a later fence.
 func (u *unit) replaceFence() { u.replaces, u.token = true, bson.NewObjectID() }
 
 // add takes a request in, unless it can't be in one statement with the others.

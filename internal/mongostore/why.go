@@ -27,8 +27,8 @@ func (p *party) note(facts protocol.Facts) {
 	}
 }
 
-// others counts the participants, beside the one that a refusal is about, that would have been refused
-// as well when they were last read, and names the first of them.
+// others counts the participants, beside the one that a refusal is about, that would have
+// been refused as well when they were last read, and names the first of them.
 func (w *Work) others(refusal protocol.Refusal) (count int, names []string) {
 	if refusal.Participant == protocol.NoParticipant {
 		return 0, nil
@@ -70,8 +70,8 @@ func short(name string) string {
 	return strings.ToValidUTF8(name[:maxNameBytes], "") + "…"
 }
 
-// unlike tells why an account's document can't take part in a transfer of a kind of amounts, without
-// the figures: "" if it can.
+// unlike tells why an account's document can't take part in a transfer of a kind of
+// amounts, without the figures: "" if it can.
 func (s *Store) unlike(p *party, document bson.Raw) string {
 	if document.Lookup(s.fields.Pending).Type == bson.TypeArray {
 		return fmt.Sprintf("the field %q is an array, and should be a document: see RepairPending", s.fields.Pending)

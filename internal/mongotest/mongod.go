@@ -129,7 +129,8 @@ func serverFlags() []string {
 	}
 }
 
-// checkMongod says why a mongod can't run here, is too old or of another version than is asked for, or nil.
+// checkMongod says why a mongod can't run here, is too old or of another version than is
+// asked for, or nil.
 func checkMongod(ctx context.Context, path string) error {
 	output, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()
 	if err != nil {

@@ -13,9 +13,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// StartStandalone starts a mongod that is a member of no replica set, which the library refuses to work on. It takes
-// the mongod on the PATH or the one in the cache folder, and fetches that one if need be. The context bounds the
-// start alone. The server runs until Stop is called or this process ends.
+// StartStandalone starts a mongod that is a member of no replica set, which the library
+// refuses to work on. It takes the mongod on the PATH or the one in the cache folder, and
+// fetches that one if need be. The context bounds the start alone. The server runs until
+// Stop is called or this process ends.
 func StartStandalone(ctx context.Context) (*Server, error) {
 	path, err := findMongod(ctx)
 	if err != nil {

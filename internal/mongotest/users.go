@@ -17,9 +17,9 @@ import (
 // owner is the user of a server with users who may do everything.
 const owner = "owner"
 
-// StartWithUsers starts a server of the caller's own that demands a user and a password. Its URI
-// is that of a user who may do everything, and can create others. It speaks no TLS, so that
-// programs reach it by a URI alone. The context bounds the start alone.
+// StartWithUsers starts a server of the caller's own that demands a user and a password.
+// Its URI is that of a user who may do everything, and can create others. It speaks no
+// TLS, so that programs reach it by a URI alone. The context bounds the start alone.
 func StartWithUsers(ctx context.Context) (*Server, error) {
 	path, err := findMongod(ctx)
 	if err != nil {
@@ -67,8 +67,9 @@ func startWithUsersOnce(ctx context.Context, path string) (*Server, error) {
 	return newServer("mongodb://"+owner+":"+password+"@"+address+"/?replicaSet="+replicaSet, process.stop), nil
 }
 
-// own makes the server the primary of its set, and stores the first user: who asks from the same
-// machine may do so, and nothing else. With that user's rights it makes sure that the server is ours.
+// own makes the server the primary of its set, and stores the first user: who asks from
+// the same machine may do so, and nothing else. With that user's rights it makes sure
+// that the server is ours.
 func (m member) own(ctx context.Context, ended <-chan struct{}, password string) error {
 	ctx, cancel := context.WithTimeout(ctx, mongodLimit)
 	defer cancel()

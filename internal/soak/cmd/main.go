@@ -1,5 +1,5 @@
-// Command cmd runs examples/service as three processes under faults, prints what was answered, and
-// fails if anything is wrong. See package soak.
+// Command cmd runs examples/service as three processes under faults, prints what was
+// answered, and fails if anything is wrong. See package soak.
 package main
 
 import (
