@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer"
 )
@@ -159,4 +160,13 @@ func TestExpiredIsCountedWhoeverDecided(t *testing.T) {
 			b.audit(initial(100, 0))
 		})
 	}
+}
+
+// expire makes a hold's time be over, behind the library's back.
+func (b *bank) expire(id string) {
+	b.t.Helper()
+	past := bson.D{{Key: "$set", Value: bson.D{{Key: "expiresAt", Value: time.Now().Add(-time.Second)}}}}
+	result, err := b.db.Collection("transfers").UpdateOne(b.t.Context(), bson.D{{Key: "_id", Value: id}}, past)
+	require.NoError(b.t, err)
+	require.EqualValues(b.t, 1, result.ModifiedCount)
 }

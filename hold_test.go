@@ -33,15 +33,6 @@ func (b *bank) standing(id string, available, posted, incoming int64) {
 		[4]int64{units(b.t, a.Balance), units(b.t, a.Available), units(b.t, a.Posted), units(b.t, a.Incoming)}, "account %s", id)
 }
 
-// expire makes a hold's time be over, behind the library's back.
-func (b *bank) expire(id string) {
-	b.t.Helper()
-	past := bson.D{{Key: "$set", Value: bson.D{{Key: "expiresAt", Value: time.Now().Add(-time.Second)}}}}
-	result, err := b.db.Collection("transfers").UpdateOne(b.t.Context(), bson.D{{Key: "_id", Value: id}}, past)
-	require.NoError(b.t, err)
-	require.EqualValues(b.t, 1, result.ModifiedCount)
-}
-
 // fences returns the fences of the accounts.
 func (b *bank) fences() map[string]string {
 	b.t.Helper()

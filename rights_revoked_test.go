@@ -363,3 +363,23 @@ func (v *guarded) workerGoesOn() {
 	require.NoError(t, <-ended)
 	v.finish()
 }
+
+// shown requires that a transfer which was not finished for want of a right is stored, and
+// unfinished, if there is doubt; and if there is none, that nothing is stored.
+func (v *guarded) shown(id string, failed error) {
+	v.t.Helper()
+	rec, err := v.all.Get(v.t.Context(), id)
+	if errors.Is(err, transfer.ErrTransferNotFound) {
+		return
+	}
+	require.NoError(v.t, err)
+	if !errors.Is(failed, transfer.ErrInDoubt) && !errors.Is(failed, transfer.ErrUnsettled) {
+		return // a later verb on it was refused, which has changed nothing
+	}
+	listed := false
+	for other, err := range v.all.List(v.t.Context(), transfer.Query{}) {
+		require.NoError(v.t, err)
+		listed = listed || other.ID == id
+	}
+	require.True(v.t, listed, "%s is %s", id, rec.State)
+}

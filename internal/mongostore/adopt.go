@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Adopt replaces the notes by what this store would write, where nothing is in flight. It is
@@ -70,8 +71,8 @@ func (s *Store) idle(ctx context.Context, all []adoption) error {
 		return err
 	}
 	if len(open) > 0 {
-		return fmt.Errorf("%w: transfer %.64q of %s is unfinished: let all come to their end first", ErrUnsupported,
-			open[0].ID, namespaceOf(s.transfers))
+		return fmt.Errorf("%w: transfer %s of %s is unfinished: let all come to their end first", ErrUnsupported,
+			words.Quote(open[0].ID), namespaceOf(s.transfers))
 	}
 	for _, a := range all {
 		names := []string{a.l.fields.Pending}
@@ -94,8 +95,8 @@ func unmarked(ctx context.Context, l *ledger, pending string) error {
 	if err != nil || len(documents) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: a transfer is in flight on %.64s of %s, in the field %.64q: let all come to their end first", ErrUnsupported,
-		IDText(documents[0].Lookup("_id")), l.namespace, pending)
+	return fmt.Errorf("%w: a transfer is in flight on %s of %s, in the field %s: let all come to their end first", ErrUnsupported,
+		words.Clip(IDText(documents[0].Lookup("_id"))), l.namespace, words.Quote(pending))
 }
 
 // adopt replaces a note, unless it was changed since it was read.

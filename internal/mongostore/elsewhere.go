@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // elsewhereScan is how many documents are looked through for a sign that the library has
@@ -42,8 +43,8 @@ func (s *Store) elsewhere(ctx context.Context, l *ledger, flights []flight, docu
 	if err != nil || len(still) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: transfer %.64q is held on %.64q of %s, and nothing there shows that a transfer has ever been there: "+
-		"give this coordinator the server on which it was begun", ErrUnsupported, f.transfer, f.account, l.namespace)
+	return fmt.Errorf("%w: transfer %s is held on %s of %s, and nothing there shows that a transfer has ever been there: "+
+		"give this coordinator the server on which it was begun", ErrUnsupported, words.Quote(f.transfer), words.Quote(f.account), l.namespace)
 }
 
 // touched reports whether one of a collection's first documents has markers or a fence.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // flightSample is how many transfers in flight are looked at, of each kind, before the first
@@ -127,8 +128,8 @@ func (s *Store) flightsOf(t Transfer, l *ledger) ([]flight, error) {
 		}
 		id, err := s.ids.Encode(leg.Account)
 		if err != nil {
-			return nil, fmt.Errorf("%w: transfer %.64q is in flight on account %.64q of %s, which is no ID by WithAccountIDs(%s): %s",
-				ErrUnsupported, t.ID, leg.Account, l.namespace, s.ids, asBefore)
+			return nil, fmt.Errorf("%w: transfer %s is in flight on account %s of %s, which is no ID by WithAccountIDs(%s): %s",
+				ErrUnsupported, words.Quote(t.ID), words.Quote(leg.Account), l.namespace, s.ids, asBefore)
 		}
 		all = append(all, flight{t.ID, leg.Account, id, leg.Amount, t.heldNow()})
 	}
@@ -166,14 +167,15 @@ func (s *Store) sameNames(ctx context.Context, l *ledger, flights []flight) erro
 			// A map of the user's may look like markers. Who has no marker need not have one,
 			// and the name is right where somebody else's is under it.
 			if field := f.markerIn(document); field != "" && (f.held || !confirmed) {
-				return fmt.Errorf("%w: transfer %.64q is in flight, with its marker on %.64q of %s in the field %.64q, "+
-					"and WithFields says %q: %s", ErrUnsupported, f.transfer, f.account, l.namespace, field, l.fields.Pending, asBefore)
+				return fmt.Errorf("%w: transfer %s is in flight, with its marker on %s of %s in the field %s, "+
+					"and WithFields says %q: %s", ErrUnsupported, words.Quote(f.transfer), words.Quote(f.account),
+					l.namespace, words.Quote(field), l.fields.Pending, asBefore)
 			}
 			continue
 		}
 		if _, err := document.LookupErr(l.fields.Balance); err != nil && !l.documents {
-			return fmt.Errorf("%w: transfer %.64q is in flight on account %.64q of %s, where there is no field %q for the balance: %s",
-				ErrUnsupported, f.transfer, f.account, l.namespace, l.fields.Balance, asBefore)
+			return fmt.Errorf("%w: transfer %s is in flight on account %s of %s, where there is no field %q for the balance: %s",
+				ErrUnsupported, words.Quote(f.transfer), words.Quote(f.account), l.namespace, l.fields.Balance, asBefore)
 		}
 	}
 	return s.elsewhere(ctx, l, flights, documents)
@@ -211,8 +213,8 @@ func (s *Store) otherID(ctx context.Context, l *ledger, f flight) error {
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: transfer %.64q is in flight on account %.64q of %s, which is stored under an ObjectId, "+
-		"and WithAccountIDs says %s: %s", ErrUnsupported, f.transfer, f.account, l.namespace, s.ids, asBefore)
+	return fmt.Errorf("%w: transfer %s is in flight on account %s of %s, which is stored under an ObjectId, "+
+		"and WithAccountIDs says %s: %s", ErrUnsupported, words.Quote(f.transfer), words.Quote(f.account), l.namespace, s.ids, asBefore)
 }
 
 // markerIn returns the top-level field of a document under which there is what looks like

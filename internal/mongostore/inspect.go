@@ -8,6 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // inspect refuses a collection that can't hold what it is meant for: one in which an ID does
@@ -30,7 +32,7 @@ func (s *Store) inspect(ctx context.Context, l *ledger) error {
 	}
 	for _, index := range indexes {
 		if reason := s.harm(l, index); reason != "" {
-			return fmt.Errorf("%w: the index %.128q of %s %s: drop it", ErrUnsupported, index.Name, l.namespace, reason)
+			return fmt.Errorf("%w: the index %s of %s %s: drop it", ErrUnsupported, words.Quote(index.Name), l.namespace, reason)
 		}
 	}
 	return s.shardKey(ctx, l)

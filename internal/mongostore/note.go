@@ -7,6 +7,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // noteID is the _id of a note. A collection of notes holds this one document.
@@ -216,7 +218,7 @@ func (n deploymentNote) agrees(stored deploymentNote, l *ledger) error {
 func quoted(names []string) string {
 	list := make([]string, len(names))
 	for i, name := range names {
-		list[i] = fmt.Sprintf("%.64q", name)
+		list[i] = words.Quote(name)
 	}
 	slices.Sort(list)
 	return strings.Join(list, ", ")

@@ -2,21 +2,17 @@ package mongostore
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
-const (
-	// maxAlso is how many of those that are refused beside the one that is told are named.
-	maxAlso = 3
-	// maxNameBytes is how much is told of such a name.
-	maxNameBytes = 40
-)
+// maxAlso is how many of those that are refused beside the one that is told are named.
+const maxAlso = 3
 
 // note takes down what a read of the participant says against the transfer: it is told with a
 // refusal, which it does not decide.
@@ -39,7 +35,7 @@ func (w *Work) others(refusal protocol.Refusal) (count int, names []string) {
 			continue
 		}
 		if count++; len(names) < maxAlso {
-			names = append(names, strconv.Quote(short(p.leg.Account)))
+			names = append(names, words.Quote(p.leg.Account))
 		}
 	}
 	return count, names
@@ -60,14 +56,6 @@ func (w *Work) detail(refusal protocol.Refusal) string {
 		parts = append(parts, fmt.Sprintf("and %d more are refused: %s", count, strings.Join(names, ", ")))
 	}
 	return strings.Join(parts, "; ")
-}
-
-// short cuts a name that is too long to be told.
-func short(name string) string {
-	if len(name) <= maxNameBytes {
-		return name
-	}
-	return strings.ToValidUTF8(name[:maxNameBytes], "") + "…"
 }
 
 // unlike tells why an account's document can't take part in a transfer of a kind of
