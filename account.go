@@ -171,7 +171,7 @@ func (l *Ledger) account(stored mongostore.Account, metadata map[string]any) Acc
 
 // Close closes an account of this ledger: see [Coordinator.CloseAccount].
 func (l *Ledger) Close(ctx context.Context, id string) error {
-	return l.change(ctx, id, l.coordinator.store.CloseAccount, func(standing mongostore.Standing) (bool, error) {
+	return l.change(ctx, id, l.coordinator.store.CloseAccount, func(standing mongostore.AccountStatus) (bool, error) {
 		switch {
 		case standing.Closed:
 			return true, nil
@@ -188,7 +188,7 @@ func (l *Ledger) Close(ctx context.Context, id string) error {
 
 // Reopen opens a closed account of this ledger again: see [Coordinator.ReopenAccount].
 func (l *Ledger) Reopen(ctx context.Context, id string) error {
-	return l.change(ctx, id, l.coordinator.store.ReopenAccount, func(standing mongostore.Standing) (bool, error) {
+	return l.change(ctx, id, l.coordinator.store.ReopenAccount, func(standing mongostore.AccountStatus) (bool, error) {
 		return !standing.Closed, nil
 	})
 }
@@ -198,7 +198,7 @@ func (l *Ledger) Reopen(ctx context.Context, id string) error {
 func (l *Ledger) change(
 	ctx context.Context, id string,
 	write func(ctx context.Context, ledger, id string) (protocol.Result, error),
-	judge func(mongostore.Standing) (bool, error),
+	judge func(mongostore.AccountStatus) (bool, error),
 ) error {
 	if err := l.checkID(id); err != nil {
 		return err
@@ -227,8 +227,8 @@ func (l *Ledger) untilKnown(
 	if err := l.coordinator.ready(ctx, mongostore.Address{Name: l.name}); err != nil {
 		return err
 	}
-	var try persistence
-	for try.again(ctx, l.coordinator) {
+	var try retry
+	for try.next(ctx, l.coordinator) {
 		limited, cancel := l.coordinator.store.WithLimit(ctx, mongostore.CommandLimit)
 		done, result, err := attempt(limited)
 		cancel()
@@ -238,11 +238,11 @@ func (l *Ledger) untilKnown(
 		case done:
 			return aboutAccount(id, err)
 		case result == protocol.Failed:
-			return try.fails(aboutAccount(id, fmt.Errorf("it could not be written: %w", named(err))))
+			return try.err(aboutAccount(id, fmt.Errorf("it could not be written: %w", named(err))))
 		}
-		try.went(result, err)
+		try.record(result, err)
 	}
-	return aboutAccount(id, try.fails(nil))
+	return aboutAccount(id, try.err(nil))
 }
 
 func (l *Ledger) checkID(id string) error {

@@ -107,7 +107,7 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 	if err := c.checkAudit(o); err != nil {
 		return AuditReport{}, err
 	}
-	if err := c.readyToRead(ctx, c.store.Places()...); err != nil {
+	if err := c.readyToRead(ctx, c.store.Addresses()...); err != nil {
 		return AuditReport{}, err
 	}
 	options := audit.Options{
@@ -141,7 +141,7 @@ func (c *Coordinator) checkAudit(o AuditOptions) error {
 	if len(o.Expected) > 0 && o.Accounts != (IDRange{}) {
 		return invalid("the accounts of a range have no sum to be expected")
 	}
-	if err := c.store.Atlas().Check(mongostore.Range(o.Accounts), mongostore.Range(o.Transfers)); err != nil {
+	if err := c.store.AuditReader().Check(mongostore.Range(o.Accounts), mongostore.Range(o.Transfers)); err != nil {
 		return invalid("a range: %w", err)
 	}
 	return nil

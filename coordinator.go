@@ -155,8 +155,8 @@ func (c *Coordinator) untilFit(ctx context.Context, ask func(context.Context) er
 	if err := checkContext(ctx); err != nil {
 		return err
 	}
-	var try persistence
-	for try.again(ctx, c) {
+	var try retry
+	for try.next(ctx, c) {
 		if c.engine.Closed() {
 			return ErrClosed
 		}
@@ -167,9 +167,9 @@ func (c *Coordinator) untilFit(ctx context.Context, ask func(context.Context) er
 		if err == nil || refused(err) || errors.Is(err, mongostore.ErrUnsupported) {
 			return named(err)
 		}
-		try.went(protocol.NotSent, err)
+		try.record(protocol.NotSent, err)
 	}
-	return try.fails(errors.New("the server can't be reached"))
+	return try.err(errors.New("the server can't be reached"))
 }
 
 // readyFor is ready for the places of a transfer. Once these are known to be fit it costs
@@ -178,7 +178,7 @@ func (c *Coordinator) readyFor(ctx context.Context, t *mongostore.Transfer) erro
 	if c.store.Connected(t) && !c.engine.Closed() && ctx != nil && ctx.Err() == nil {
 		return nil
 	}
-	return c.ready(ctx, t.Places()...)
+	return c.ready(ctx, t.Addresses()...)
 }
 
 // sound refuses a stored transfer that was changed since, or that a later version has written.
@@ -210,11 +210,11 @@ var errAway = errors.New("a server can't be reached")
 //
 // A stored transfer whose legs are not those of its digest is left alone: legs that were lost or changed since would make or lose money,
 // and a digest of a later version may stand for what this one doesn't know.
-func (c *Coordinator) newWork(ctx context.Context, t mongostore.Transfer, reason string) (*mongostore.Work, error) {
+func (c *Coordinator) newWork(ctx context.Context, t mongostore.Transfer, reason string) (*mongostore.Attempt, error) {
 	if err := sound(t); err != nil {
 		return nil, err
 	}
-	w, err := c.store.NewWork(t, c.settings.owner+"-"+rand.Text()[:16])
+	w, err := c.store.NewAttempt(t, c.settings.owner+"-"+rand.Text()[:16])
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +236,7 @@ func (c *Coordinator) connect(ctx context.Context, t *mongostore.Transfer) error
 	if c.store.Connected(t) {
 		return nil
 	}
-	switch err := c.store.Connect(ctx, t.Places()...); {
+	switch err := c.store.Connect(ctx, t.Addresses()...); {
 	case errors.Is(err, mongostore.ErrUnsupported), refused(err):
 		return named(err)
 	case err != nil:

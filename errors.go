@@ -217,17 +217,17 @@ func inDoubt(id string, cause error) error {
 	if cause == nil {
 		return aboutTransfer(id, ErrInDoubt)
 	}
-	return aboutTransfer(id, because(ErrInDoubt, withoutTransfer(id, cause)))
+	return aboutTransfer(id, withCause(ErrInDoubt, withoutTransfer(id, cause)))
 }
 
 // unsettled is the error of a committed transfer of which not everything is in place.
 func unsettled(rec Record, cause error) error {
-	return aboutTransfer(rec.ID, because(ErrUnsettled, withoutTransfer(rec.ID, cause)))
+	return aboutTransfer(rec.ID, withCause(ErrUnsettled, withoutTransfer(rec.ID, cause)))
 }
 
-// because adds a cause to an error, unless there is none or it is known already. A cause
+// withCause adds a cause to an error, unless there is none or it is known already. A cause
 // that wraps the error says more: it stands alone.
-func because(err, cause error) error {
+func withCause(err, cause error) error {
 	cause = named(cause)
 	if cause == nil || errors.Is(err, cause) {
 		return err

@@ -26,5 +26,5 @@ func (c *Coordinator) RecoverNoting(ctx context.Context, most int) (RecoveryRepo
 	s := c.newSweep(c.newSweepHands())
 	s.returns, s.most = true, most
 	err := s.untilFinished(ctx)
-	return s.end(), because(err, s.early)
+	return s.end(), withCause(err, s.early)
 }

@@ -76,7 +76,7 @@ func (f *follower) follow(ctx context.Context) (Record, error) {
 		}
 		seen, ended = f.next(ctx, seen, n)
 	}
-	return f.leftAt(because(ctx.Err(), f.c.closedError()))
+	return f.leftAt(withCause(ctx.Err(), f.c.closedError()))
 }
 
 // weigh answers with what was seen, if it can, or goes on with the transfer, if it has the
@@ -126,7 +126,7 @@ func (f *follower) goOn(ctx context.Context, seen *lookout.Sight) (Record, bool,
 	case !due || !f.leads:
 		return Record{}, false, nil
 	}
-	rec, told, err := c.try(ctx, attempt{transfer: t, start: start, reason: reasonOf(start), holdFor: f.holdFor})
+	rec, told, err := c.execute(ctx, attempt{transfer: t, start: start, reason: reasonOf(start), holdFor: f.holdFor})
 	if told && nothingSent(err) {
 		rec, err = asKnown(f.planned.ID, f.seen, err)
 	}
@@ -135,7 +135,7 @@ func (f *follower) goOn(ctx context.Context, seen *lookout.Sight) (Record, bool,
 
 // leftAt answers one who waits no longer, for a reason, by what it has seen.
 func (f *follower) leftAt(why error) (Record, error) {
-	return asKnown(f.planned.ID, f.seen, because(why, f.cause))
+	return asKnown(f.planned.ID, f.seen, withCause(why, f.cause))
 }
 
 // standsStill reports whether a stored transfer is decided, and stuck: its outcome is
@@ -234,13 +234,13 @@ func (c *Coordinator) turn(
 	case !found:
 		return planned, first(planned), true
 	case stored.State == protocol.Initiated:
-		return stored, protocol.Start{Claiming: protocol.FromInitiated, Patient: true}, true
+		return stored, protocol.Start{Claim: protocol.FromInitiated, WaitWhileBusy: true}, true
 	case stored.State != protocol.Preparing || !stored.Hold:
 		return stored, c.takeOver(), stalled()
 	case c.store.LooksExpired(ctx, stored):
 		return stored, expire(), true
 	}
-	return stored, protocol.Start{Claiming: protocol.TakeUnheld, Hold: true}, stalled()
+	return stored, protocol.Start{Claim: protocol.TakeUnheld, Hold: true}, stalled()
 }
 
 // barredRest is how long a transfer that was stopped for want of a right is left alone.
@@ -276,7 +276,7 @@ const stalledReason = "stalled and rolled back"
 
 // takeOver returns the start of an execution that takes over what has stalled.
 func (c *Coordinator) takeOver() protocol.Start {
-	start := protocol.Start{Claiming: protocol.TakeOver}
+	start := protocol.Start{Claim: protocol.TakeOver}
 	if c.settings.policy == RollBack {
 		start.RollBack = protocol.Stalled
 	}

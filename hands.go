@@ -67,7 +67,7 @@ func (h *hands) enter(r *route) (entered bool, freed <-chan struct{}) {
 	h.change(r, func(now time.Time) {
 		switch {
 		case r.room(now, h.size-h.taken):
-			r.inHand++
+			r.inProgress++
 			h.taken++
 			entered = true
 		case r.hangs:

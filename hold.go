@@ -109,7 +109,7 @@ func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p po
 	switch stored.State {
 	case protocol.Preparing:
 		if c.store.LooksExpired(ctx, stored) {
-			return c.try(ctx, attempt{transfer: stored, start: expire(), reason: expiredReason})
+			return c.execute(ctx, attempt{transfer: stored, start: expire(), reason: expiredReason})
 		}
 		if unfit != nil {
 			return rec, true, unfit
@@ -117,7 +117,7 @@ func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p po
 		if !stored.Held {
 			return c.unheld(ctx, stored)
 		}
-		return c.try(ctx, attempt{transfer: stored, start: protocol.Start{Claiming: protocol.Post}, post: part})
+		return c.execute(ctx, attempt{transfer: stored, start: protocol.Start{Claim: protocol.Post}, post: part})
 	case protocol.Committed, protocol.Success:
 		if unfit != nil || !equalParts(part, stored.Posted) {
 			return rec, true, postedOtherwise(stored.ID)
@@ -161,7 +161,7 @@ func (c *Coordinator) goOn(ctx context.Context, stored mongostore.Transfer) (Rec
 	if !c.stalled(ctx, stored) {
 		return stuckAsStored(stored)
 	}
-	return c.try(ctx, attempt{transfer: stored, start: c.takeOver(), reason: stalledReason})
+	return c.execute(ctx, attempt{transfer: stored, start: c.takeOver(), reason: stalledReason})
 }
 
 // stuckAsStored answers with a decided transfer that is stuck. It reports false for one
@@ -247,7 +247,7 @@ func (c *Coordinator) decide(
 			return rec, err
 		}
 		if away.tooLong(c, err) || c.engine.Closed() || !engine.Pause(ctx, min(n, slowestPoll)) {
-			cause := because(because(ctx.Err(), c.closedError()), err)
+			cause := withCause(withCause(ctx.Err(), c.closedError()), err)
 			if last.ID != "" {
 				return asKnown(id, last, cause)
 			}
@@ -296,5 +296,5 @@ const expiredReason = "nobody has decided it in time"
 
 // expire returns the start of an execution that voids a hold which has expired.
 func expire() protocol.Start {
-	return protocol.Start{Claiming: protocol.Expire, RollBack: protocol.Expired}
+	return protocol.Start{Claim: protocol.Expire, RollBack: protocol.Expired}
 }

@@ -54,7 +54,7 @@ func (l logLine) swept(ctx context.Context, result engine.Result, err error) {
 	case l.coordinator == nil:
 		return
 	case err != nil:
-		err = because(err, result.Cause)
+		err = withCause(err, result.Cause)
 	case result.Outcome == protocol.Stuck:
 		_, err = stuck(recordOf(result.Transfer), result)
 	case result.Outcome == protocol.Unclaimable:

@@ -138,12 +138,12 @@ func (c *Coordinator) early(id string, err error) error {
 // seeing the end. What can't be undone has failed all the same. The record is empty where
 // the transfer was not seen.
 func asKnown(id string, rec Record, cause error) (Record, error) {
-	cause = because(obstacle(rec), cause)
+	cause = withCause(obstacle(rec), cause)
 	switch {
 	case rec.State == StateCommitted:
 		return rec, unsettled(rec, cause)
 	case rec.State == StateRollback && rec.Stuck != nil:
-		return rec, because(failureError(rec), cause)
+		return rec, withCause(failureError(rec), cause)
 	}
 	return rec, inDoubt(id, cause)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// persistence paces the repeats of a call that is one read or write: until its answer is known, its context ends, or the server has been
+// retry paces the repeats of a call that is one read or write: until its answer is known, its context ends, or the server has been
 // away for engine.AwayLimit.
-type persistence struct {
+type retry struct {
 	n     int
 	until time.Time
 	sent  bool  // something was sent whose answer is not known
@@ -20,8 +20,8 @@ type persistence struct {
 	cause error // the latest
 }
 
-// again reports whether to try, or to try once more, and waits before it does so.
-func (p *persistence) again(ctx context.Context, c *Coordinator) bool {
+// next reports whether to try, or to try once more, and waits before it does so.
+func (p *retry) next(ctx context.Context, c *Coordinator) bool {
 	if p.n++; p.n == 1 {
 		p.until = c.now().Add(engine.AwayLimit)
 		return true
@@ -36,9 +36,9 @@ func (p *persistence) again(ctx context.Context, c *Coordinator) bool {
 	return false
 }
 
-// went takes down how a try went. A command of one statement for which a right is missing
+// record takes down how a try went. A command of one statement for which a right is missing
 // has certainly changed nothing: rights are asked for before anything else.
-func (p *persistence) went(result protocol.Result, err error) {
+func (p *retry) record(result protocol.Result, err error) {
 	p.sent = p.sent || result == protocol.Unknown && !refused(err)
 	p.cause = err
 }
@@ -46,17 +46,17 @@ func (p *persistence) went(result protocol.Result, err error) {
 // read repeats a read until it is answered, or its context ends, or the server has been away for too long; one lost answer does
 // not keep it for longer than a command may take. Attempt reports whether it is done, for good or ill.
 func (c *Coordinator) read(ctx context.Context, attempt func(context.Context) (bool, error)) error {
-	var try persistence
-	for try.again(ctx, c) {
+	var try retry
+	for try.next(ctx, c) {
 		limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
 		done, err := attempt(limited)
 		cancel()
 		if done {
 			return err
 		}
-		try.went(protocol.NotSent, err)
+		try.record(protocol.NotSent, err)
 	}
-	return nothingStored(because(try.ended, try.cause))
+	return nothingStored(withCause(try.ended, try.cause))
 }
 
 // quiet tells for how long looks have failed in a row.
@@ -78,17 +78,17 @@ func (q *quiet) tooLong(c *Coordinator, err error) bool {
 	return c.now().Sub(q.since) >= engine.AwayLimit
 }
 
-// fails returns the error of a call that is given up, or that the server refuses. Err says
+// err returns the error of a call that is given up, or that the server refuses. Err says
 // more than the latest cause, where it is not nil.
-func (p *persistence) fails(err error) error {
-	cause := because(p.ended, p.cause)
+func (p *retry) err(err error) error {
+	cause := withCause(p.ended, p.cause)
 	if p.sent {
-		return because(err, because(ErrInDoubt, cause))
+		return withCause(err, withCause(ErrInDoubt, cause))
 	}
 	if err == nil && cause == nil {
 		return errors.New("others were first each time; ask again")
 	}
-	return nothingStored(because(err, cause))
+	return nothingStored(withCause(err, cause))
 }
 
 // lasting reports whether an error comes back however often a call is repeated: a right

@@ -90,7 +90,7 @@ func (c *Coordinator) Recover(ctx context.Context, opts ...RecoverOption) (Recov
 	}
 	err = what(ctx)
 	report := s.end()
-	return report, because(because(err, s.early), s.refused)
+	return report, withCause(withCause(err, s.early), s.refused)
 }
 
 // newSweepHands returns the hands of sweeps. Callers get through beside what they work on.
@@ -101,7 +101,7 @@ func (c *Coordinator) newSweepHands() *hands {
 // newSweep returns a sweep that leaves alone what is in hand already.
 func (c *Coordinator) newSweep(h *hands) *sweep {
 	return &sweep{
-		coordinator: c, hands: h, left: map[string]bool{}, passed: map[string]bool{}, told: map[*route]bool{},
+		coordinator: c, hands: h, seen: map[string]bool{}, skipped: map[string]bool{}, told: map[*route]bool{},
 		latest: new(sync.WaitGroup), most: notedMost,
 	}
 }
@@ -135,7 +135,7 @@ func (s *sweep) round(ctx context.Context) error {
 	stalled := func(without ...mongostore.Route) iter.Seq2[mongostore.Transfer, error] {
 		return c.store.Stalled(ctx, c.settings.stallThreshold, without...)
 	}
-	return errors.Join(s.over(ctx, s.expired(ctx), expire()), s.over(ctx, stalled, c.takeOver()))
+	return errors.Join(s.recoverEach(ctx, s.expired(ctx), expire()), s.recoverEach(ctx, stalled, c.takeOver()))
 }
 
 // expired finds holds that have expired.
@@ -148,9 +148,9 @@ func (s *sweep) expired(ctx context.Context) search {
 // search finds transfers that take none of the given routes.
 type search func(without ...mongostore.Route) iter.Seq2[mongostore.Transfer, error]
 
-// over begins with what a search finds and there is room for, until the sweep is to end. It returns the error that has ended the search
+// recoverEach begins with what a search finds and there is room for, until the sweep is to end. It returns the error that has ended the search
 // early.
-func (s *sweep) over(ctx context.Context, find search, start protocol.Start) error {
+func (s *sweep) recoverEach(ctx context.Context, find search, start protocol.Start) error {
 	l := s.hands.look(sweepPatience)
 	if s.final {
 		l.thorough, l.without = true, nil
@@ -220,8 +220,8 @@ type sweep struct {
 	rest        time.Duration   // before the next round
 	often       bool            // it comes again soon: what is left then is not worth a warning each time
 	told        map[*route]bool // it has warned that a transfer hangs
-	left        map[string]bool // what could not be finished: a threshold of zero would find it again and again
-	passed      map[string]bool // what is left to others, for the same reason
+	seen        map[string]bool // what could not be finished: a threshold of zero would find it again and again
+	skipped     map[string]bool // what is left to others, for the same reason
 	most        int             // transfers that it takes note of at once
 }
 
@@ -260,7 +260,7 @@ func (s *sweep) begin(ctx context.Context, l *look, t mongostore.Transfer, start
 
 // stops reports whether the sweep is to end early, because the coordinator closes or ctx has ended, and takes down why.
 func (s *sweep) stops(ctx context.Context) bool {
-	cause := because(ctx.Err(), s.coordinator.closedError())
+	cause := withCause(ctx.Err(), s.coordinator.closedError())
 	if cause == nil {
 		return false
 	}
@@ -296,7 +296,7 @@ func (s *sweep) step(most time.Duration) {
 func (s *sweep) leaves(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return id != "" && (s.left[id] || s.passed[id])
+	return id != "" && (s.seen[id] || s.skipped[id])
 }
 
 // recover takes one transfer over, and returns what that tells of its route. What was not begun because the sweep ends early is neither
@@ -306,7 +306,7 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, r *route, st
 	line := c.lineOf(ctx, sweepVerb(start), t.ID)
 	if n, since := c.engine.Executions(t.ID); n >= maxExecutions {
 		if c.engine.Awaited(t.ID) && c.now().Sub(since) < recoveryLimit {
-			s.pass(t.ID) // whoever waits for it tells what becomes of it
+			s.skip(t.ID) // whoever waits for it tells what becomes of it
 			return asNothing
 		}
 		s.stuck(t.ID, fmt.Errorf("this process has been at it since %s", since.UTC().Format(time.RFC3339)))
@@ -322,19 +322,19 @@ func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, r *route, st
 	line.swept(ctx, result, err)
 	switch {
 	case err != nil && s.stopped(ctx, err):
-	case refused(because(err, result.Cause)):
-		s.lacks(t.ID, because(err, result.Cause))
+	case refused(withCause(err, result.Cause)):
+		s.lacks(t.ID, withCause(err, result.Cause))
 		return asAlive
 	case err != nil && gaveUp(ctx, err):
-		s.hangs(t.ID, r, because(err, result.Cause))
+		s.hangs(t.ID, r, withCause(err, result.Cause))
 		return asHanging
 	case err != nil:
-		s.stuck(t.ID, because(err, result.Cause))
+		s.stuck(t.ID, withCause(err, result.Cause))
 	case result.Outcome == protocol.Finished:
 		s.finished(t.ID, result)
 		return asAlive
 	case result.Outcome == protocol.Stuck && result.Stuck.Code != "": // which is logged
-		s.leave(t.ID)
+		s.countStuck(t.ID)
 		return asAlive
 	case result.Outcome == protocol.Stuck, result.Outcome == protocol.Unclaimable:
 		s.stuck(t.ID, result.Cause)
@@ -386,7 +386,7 @@ func ranOut(t mongostore.Transfer) bool {
 
 func (s *sweep) stuck(id string, cause error) {
 	s.tell(slog.LevelWarn, id, cause)
-	s.leave(id)
+	s.countStuck(id)
 }
 
 // passOver counts a transfer that is not begun because of others that hang, unless the sweep comes back to it.
@@ -406,7 +406,7 @@ func (s *sweep) hangs(id string, r *route, cause error) {
 	s.told[r] = true
 	s.mu.Unlock()
 	s.tell(level, id, cause)
-	s.leave(id)
+	s.countStuck(id)
 }
 
 // tell logs a transfer that could not be finished.
@@ -418,20 +418,20 @@ func (s *sweep) tell(level slog.Level, id string, cause error) {
 		slog.String(words.KeyTransfer, words.Clip(id)), slog.Any(words.KeyCause, cause))
 }
 
-// pass leaves a transfer to others.
-func (s *sweep) pass(id string) {
+// skip leaves a transfer to others.
+func (s *sweep) skip(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.passed[id] = true
+	s.skipped[id] = true
 }
 
-// leave counts a transfer that can't be finished now.
-func (s *sweep) leave(id string) {
+// countStuck counts a transfer that can't be finished now.
+func (s *sweep) countStuck(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.report.Found++
 	s.report.Stuck++
-	s.left[id] = true
+	s.seen[id] = true
 	s.progress(id)
 }
 

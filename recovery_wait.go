@@ -104,7 +104,7 @@ func (s *sweep) await(ctx context.Context, noted []string) error {
 // others it may take over now.
 func (s *sweep) once(ctx context.Context) error {
 	s.mu.Lock()
-	s.passed = map[string]bool{}
+	s.skipped = map[string]bool{}
 	s.mu.Unlock()
 	s.final = false
 	err := s.everything(ctx)
@@ -135,5 +135,5 @@ func (s *sweep) stillUnfinished(ctx context.Context, noted []string) ([]string, 
 func (s *sweep) isStuck(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.left[id]
+	return s.seen[id]
 }

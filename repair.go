@@ -143,7 +143,7 @@ func (r *markerRepair) attempt(ctx context.Context) (bool, protocol.Result, erro
 // exist, and never will.
 func (r *markerRepair) settle(ctx context.Context) (bool, protocol.Result, error) {
 	c := r.coordinator
-	found, err := c.store.Atlas().DecideTransfers(ctx, []string{r.TransferID})
+	found, err := c.store.AuditReader().DecideTransfers(ctx, []string{r.TransferID})
 	if err != nil {
 		return false, protocol.NotSent, err
 	}
@@ -198,7 +198,7 @@ func (r *markerRepair) judge(seen mongostore.Repairable) (done bool, err error) 
 	switch {
 	case !seen.Found:
 		return true, ErrAccountNotFound
-	case seen.Amount == nil && (mongostore.Standing{Fence: seen.Fence}).OpenedWith(r.token):
+	case seen.Amount == nil && (mongostore.AccountStatus{Fence: seen.Fence}).OpenedWith(r.token):
 		return true, nil // by an attempt whose answer was lost
 	case seen.Amount == nil && r.sent:
 		return true, fmt.Errorf("the marker is gone, by this repair or by somebody else: %w", ErrInDoubt)
@@ -258,21 +258,21 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 	if err := c.readyForAny(ctx); err != nil {
 		return err
 	}
-	var try persistence
-	for try.again(ctx, c) {
+	var try retry
+	for try.next(ctx, c) {
 		limited, cancel := c.store.WithLimit(ctx, mongostore.CommandLimit)
 		done, result, err := c.tryToRepairOpen(limited, id)
 		cancel()
 		if done {
 			return err
 		}
-		try.went(result, err)
+		try.record(result, err)
 	}
-	return aboutTransfer(id, try.fails(nil))
+	return aboutTransfer(id, try.err(nil))
 }
 
 func (c *Coordinator) tryToRepairOpen(ctx context.Context, id string) (bool, protocol.Result, error) {
-	found, err := c.store.Atlas().DecideTransfers(ctx, []string{id})
+	found, err := c.store.AuditReader().DecideTransfers(ctx, []string{id})
 	t, there := found[id]
 	switch {
 	case err != nil:

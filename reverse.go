@@ -67,7 +67,7 @@ func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (rec Record
 	if err := sound(original); err != nil {
 		return recordOf(original), c.early(newID, aboutTransfer(id, err))
 	}
-	if _, err := c.store.NewWork(t, ""); err != nil {
+	if _, err := c.store.NewAttempt(t, ""); err != nil {
 		return recordOf(original), invalid("transfer %s: %w", words.Quote(id), err)
 	}
 	if err := c.readyFor(ctx, &t); err != nil {
@@ -129,7 +129,7 @@ func (c *Coordinator) reversedBefore(ctx context.Context, id, newID string, miss
 		return Record{}, c.early(newID, err)
 	}
 	t := mongostore.Transfer{ID: newID, Legs: stored.Legs, Currency: stored.Currency, Reverses: id, Digest: stored.Digest}
-	if _, err := c.store.NewWork(t, ""); err != nil {
+	if _, err := c.store.NewAttempt(t, ""); err != nil {
 		return recordOf(stored), invalid("transfer %s: %w", words.Quote(id), err)
 	}
 	if err := c.readyFor(ctx, &t); err != nil {

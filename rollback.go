@@ -51,13 +51,13 @@ func (c *Coordinator) withdraw(
 	start := protocol.Start{RollBack: why}
 	switch stored.State {
 	case protocol.Initiated:
-		start.Claiming = protocol.CancelInitiated
+		start.Claim = protocol.CancelInitiated
 	case protocol.Preparing:
 		if stored.Hold && c.store.LooksExpired(ctx, stored) {
 			start, reason = expire(), expiredReason // whoever asks later is told the same, whoever was first
 			break
 		}
-		start.Claiming = protocol.TakeToCancel
+		start.Claim = protocol.TakeToCancel
 	case protocol.Rollback:
 		if !c.stalled(ctx, stored) {
 			return stuckAsStored(stored)
@@ -68,7 +68,7 @@ func (c *Coordinator) withdraw(
 	case protocol.Fail:
 		return recordOf(stored), true, nil
 	}
-	rec, told, err := c.try(ctx, attempt{transfer: stored, start: start, reason: reason})
+	rec, told, err := c.execute(ctx, attempt{transfer: stored, start: start, reason: reason})
 	if told && rec.State == StateFail {
 		return rec, true, nil // what Transfer would be told as an error is what was asked for
 	}

@@ -39,15 +39,15 @@ const (
 //
 // A route belongs to its hands, whose lock guards it.
 type route struct {
-	name   mongostore.Route
-	weight int // how many times as many as are free it may have in hand
-	inHand int
-	proven bool      // one of its transfers has come to its end
-	hangs  bool      // enough of them have not
-	passed bool      // since it hangs, others were passed over
-	ended  time.Time // when the latest one came to its end
-	quiet  time.Time // since when enough for a verdict were in hand, and none came to its end
-	next   time.Time // while it hangs, when it may be tried again
+	name       mongostore.Route
+	weight     int // how many times as many as are free it may have in hand
+	inProgress int
+	proven     bool      // one of its transfers has come to its end
+	hangs      bool      // enough of them have not
+	passed     bool      // since it hangs, others were passed over
+	ended      time.Time // when the latest one came to its end
+	quiet      time.Time // since when enough for a verdict were in hand, and none came to its end
+	next       time.Time // while it hangs, when it may be tried again
 }
 
 func newRoute(name mongostore.Route) *route {
@@ -61,17 +61,17 @@ func newRoute(name mongostore.Route) *route {
 func (r *route) room(now time.Time, free int) bool {
 	r.judge(now)
 	switch {
-	case r.inHand >= r.weight*free:
+	case r.inProgress >= r.weight*free:
 		return false
 	case r.hangs:
-		return r.inHand < routeTrial && !now.Before(r.next)
+		return r.inProgress < routeTrial && !now.Before(r.next)
 	}
-	return r.proven || r.inHand < routeTrial
+	return r.proven || r.inProgress < routeTrial
 }
 
 // judge takes down whether the route hangs.
 func (r *route) judge(now time.Time) {
-	if r.quiet.IsZero() || r.inHand < routeTrial {
+	if r.quiet.IsZero() || r.inProgress < routeTrial {
 		r.quiet = now
 	}
 	r.hangs = r.hangs || now.Sub(r.quiet) >= routeLimit
@@ -96,7 +96,7 @@ func (r *route) left(now, begun time.Time, how ending) {
 		r.hangs, r.next = true, now.Add(routePause)
 	}
 	r.judge(now)
-	r.inHand--
+	r.inProgress--
 }
 
 // hanging is the cause of what is passed over.

@@ -86,7 +86,7 @@ func TestRoutesShare(t *testing.T) {
 			}
 		}
 		for _, name := range names {
-			require.InDelta(t, 120/(k+1), c.to(name).inHand, 1)
+			require.InDelta(t, 120/(k+1), c.to(name).inProgress, 1)
 		}
 		require.GreaterOrEqual(t, c.size-c.taken, 120/(k+1))
 		require.GreaterOrEqual(t, c.fill(c.to("fine")), 120/(k+1)/2)

@@ -233,10 +233,10 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	if err != nil {
 		return nil, err
 	}
-	var closing mongostore.Closing
+	var closing mongostore.Balance
 	var found bool
 	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
-		closing, found, err = history.Close(ctx, before)
+		closing, found, err = history.BalanceAsOf(ctx, before)
 		return err == nil || malformed(err), err
 	})
 	switch {
@@ -343,11 +343,11 @@ func (p *past) orNothing(ctx context.Context, after, before time.Time, gone erro
 		return err == nil, err
 	})
 	if err != nil || before.After(untouched) {
-		return because(gone, err)
+		return withCause(gone, err)
 	}
 	entries, _, _, err := p.read(ctx, mongostore.OldestFirst, after, before, 1)
 	if err != nil || len(entries) > 0 {
-		return because(gone, err)
+		return withCause(gone, err)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func TestSweepTellsOfUnreadableDocuments(t *testing.T) {
 			}
 		}
 	}
-	require.ErrorIs(t, s.over(t.Context(), found, expire()), io.ErrUnexpectedEOF)
+	require.ErrorIs(t, s.recoverEach(t.Context(), found, expire()), io.ErrUnexpectedEOF)
 	require.Equal(t, RecoveryReport{Found: 2, Stuck: 2}, s.end())
 }
 
@@ -105,7 +105,7 @@ func TestSweepComesBackForRoom(t *testing.T) {
 			yield(between("other"), nil)
 		}
 	}
-	require.NoError(t, s.over(t.Context(), found, expire()))
+	require.NoError(t, s.recoverEach(t.Context(), found, expire()))
 	require.Equal(t, [2]bool{false, true}, [2]bool{s.hanging, s.others})
 	require.Equal(t, 1, rounds)
 	require.Zero(t, s.end())
@@ -199,7 +199,7 @@ func TestSweepDoesNotWaitForATrial(t *testing.T) {
 				cancel()
 			}
 			<-done
-			require.Equal(t, !row.waits, r.inHand == 1, "it still looks for its server")
+			require.Equal(t, !row.waits, r.inProgress == 1, "it still looks for its server")
 			cancel()
 			require.Equal(t, RecoveryReport{Found: 1, Stuck: 1}, s.end())
 		})

@@ -126,8 +126,8 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 	if err := c.prepared(ctx, &t); err != nil {
 		return Record{}, err
 	}
-	var try persistence
-	for try.again(ctx, c) {
+	var try retry
+	for try.next(ctx, c) {
 		result, err := c.store.InsertInitiated(ctx, &t)
 		switch result {
 		case protocol.Applied:
@@ -140,12 +140,12 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 				return c.judge(stored, t)
 			}
 		case protocol.Failed:
-			return Record{}, c.early(t.ID, try.fails(aboutTransfer(t.ID, fmt.Errorf("it could not be stored: %w", named(err)))))
+			return Record{}, c.early(t.ID, try.err(aboutTransfer(t.ID, fmt.Errorf("it could not be stored: %w", named(err)))))
 		case protocol.Unknown, protocol.NotSent:
 		}
-		try.went(result, err)
+		try.record(result, err)
 	}
-	return Record{}, c.early(t.ID, aboutTransfer(t.ID, try.fails(nil)))
+	return Record{}, c.early(t.ID, aboutTransfer(t.ID, try.err(nil)))
 }
 
 // prepared does what comes before a planned transfer is stored. With an error nothing
@@ -182,7 +182,7 @@ func (c *Coordinator) complete(ctx context.Context, planned mongostore.Transfer,
 	f := c.newFollower(planned, holdFor)
 	defer f.leave()
 	if f.turnIsFree() {
-		rec, told, err := c.try(ctx, attempt{transfer: planned, start: first(planned), holdFor: holdFor})
+		rec, told, err := c.execute(ctx, attempt{transfer: planned, start: first(planned), holdFor: holdFor})
 		if told {
 			return rec, err
 		}
@@ -192,7 +192,7 @@ func (c *Coordinator) complete(ctx context.Context, planned mongostore.Transfer,
 
 // first returns the start of the execution that stores a transfer.
 func first(t mongostore.Transfer) protocol.Start {
-	return protocol.Start{Claiming: protocol.Insert, Patient: true, Hold: t.Hold}
+	return protocol.Start{Claim: protocol.Insert, WaitWhileBusy: true, Hold: t.Hold}
 }
 
 // attempt is one execution to be driven.
@@ -204,9 +204,9 @@ type attempt struct {
 	post     *money.Amount // what is posted of a hold; nil: all of it
 }
 
-// try drives one execution. It reports false where the execution did not get the transfer, or lost it to another one: then nothing
+// execute drives one execution. It reports false where the execution did not get the transfer, or lost it to another one: then nothing
 // is told yet.
-func (c *Coordinator) try(ctx context.Context, a attempt) (Record, bool, error) {
+func (c *Coordinator) execute(ctx context.Context, a attempt) (Record, bool, error) {
 	id := a.transfer.ID
 	w, err := c.newWork(ctx, a.transfer, a.reason)
 	if err != nil {
@@ -220,25 +220,25 @@ func (c *Coordinator) try(ctx context.Context, a attempt) (Record, bool, error) 
 	switch {
 	case errors.Is(err, engine.ErrUnfinished) && result.State == protocol.Committed:
 		result.Transfer.State = result.State
-		rec, err := asKnown(id, recordOf(result.Transfer), because(err, result.Cause))
+		rec, err := asKnown(id, recordOf(result.Transfer), withCause(err, result.Cause))
 		return rec, true, err
 	case errors.Is(err, engine.ErrUnfinished):
-		return Record{}, true, inDoubt(id, because(err, result.Cause))
+		return Record{}, true, inDoubt(id, withCause(err, result.Cause))
 	case errors.Is(err, engine.ErrRefused):
 		rec, err := asKnown(id, recordOf(result.Transfer), result.Cause)
 		return rec, true, err
 	case refused(result.Cause) && errors.Is(err, engine.ErrNothingSent):
 		return Record{}, true, aboutTransfer(id, named(result.Cause))
 	case errors.Is(err, engine.ErrNothingSent):
-		return Record{}, true, c.early(id, aboutTransfer(id, because(err, result.Cause)))
+		return Record{}, true, c.early(id, aboutTransfer(id, withCause(err, result.Cause)))
 	case err != nil:
 		return Record{}, true, c.early(id, aboutTransfer(id, ErrClosed))
 	}
-	return c.tell(result)
+	return c.answerOf(result)
 }
 
-// tell turns the result of an execution into an answer.
-func (c *Coordinator) tell(result engine.Result) (Record, bool, error) {
+// answerOf turns the result of an execution into an answer.
+func (c *Coordinator) answerOf(result engine.Result) (Record, bool, error) {
 	rec := recordOf(result.Transfer)
 	switch result.Outcome {
 	case protocol.Running: // in the background; the decision is stored
@@ -296,7 +296,7 @@ func stuck(rec Record, result engine.Result) (Record, error) {
 	}
 	rec.State, rec.Stuck = State(result.State), failureOf(&result.Stuck)
 	if rec.State == StateRollback {
-		return rec, because(firstRefusal(rec, result), obstacle(rec))
+		return rec, withCause(firstRefusal(rec, result), obstacle(rec))
 	}
 	return asKnown(rec.ID, rec, nil)
 }

@@ -27,7 +27,7 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 	if err := checkContext(ctx); err != nil {
 		return Record{}, err
 	}
-	if err := because(ctx.Err(), c.closedError()); err != nil {
+	if err := withCause(ctx.Err(), c.closedError()); err != nil {
 		return Record{}, c.early(id, err)
 	}
 	switch err := c.readyToRead(ctx); {
@@ -69,7 +69,7 @@ func (c *Coordinator) await(ctx context.Context, id string) (Record, error) {
 		}
 		seen, ended = c.nextSight(ctx, w, seen, n)
 	}
-	return asKnown(id, last, because(because(ctx.Err(), c.closedError()), cause))
+	return asKnown(id, last, withCause(withCause(ctx.Err(), c.closedError()), cause))
 }
 
 // nextSight waits until something else is seen. Where nothing was, and no deciding read

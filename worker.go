@@ -166,7 +166,7 @@ func (w *worker) recover(ctx context.Context) (rest time.Duration, err error) {
 func (w *worker) expire(ctx context.Context) (rest time.Duration, err error) {
 	s := w.coordinator.newSweep(w.swept)
 	s.often = true
-	err = s.over(ctx, s.expired(ctx), expire())
+	err = s.recoverEach(ctx, s.expired(ctx), expire())
 	w.leave(s)
 	return s.rest, w.endsFor(err)
 }
@@ -230,9 +230,9 @@ func (w *worker) begin(ctx, working context.Context, l *look, t mongostore.Trans
 func (w *worker) run(ctx context.Context, t mongostore.Transfer) ending {
 	limited, cancel := context.WithTimeout(ctx, recoveryLimit) // then it goes on in the background, and others get its place
 	defer cancel()
-	start := protocol.Start{Claiming: protocol.FromInitiated, Patient: true}
+	start := protocol.Start{Claim: protocol.FromInitiated, WaitWhileBusy: true}
 	line := w.coordinator.lineOf(ctx, "run", t.ID)
-	rec, told, err := w.coordinator.try(limited, attempt{transfer: t, start: start})
+	rec, told, err := w.coordinator.execute(limited, attempt{transfer: t, start: start})
 	if told { // else it is another one's
 		line.end(ctx, &rec, err)
 	}

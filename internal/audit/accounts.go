@@ -12,7 +12,7 @@ import (
 
 // judgeMarkers judges the markers of a batch of documents, and counts what they stand for.
 type judgeMarkers interface {
-	judge(snapshot context.Context, documents []mongostore.Portrait) error
+	judge(snapshot context.Context, documents []mongostore.AuditDocument) error
 }
 
 // place audits the documents of a place. It keeps a batch of those that have markers.
@@ -24,7 +24,7 @@ func (a *auditor) place(snapshot context.Context, place *mongostore.Place, marke
 		return nil // documents are audited with the first range
 	}
 	var (
-		marked []mongostore.Portrait
+		marked []mongostore.AuditDocument
 		count  int
 	)
 	for p, err := range a.atlas.ReadPlace(snapshot, place, a.options.Accounts) {
@@ -50,7 +50,7 @@ func (a *auditor) place(snapshot context.Context, place *mongostore.Place, marke
 }
 
 // count adds an account to the sums.
-func (a *auditor) count(p *mongostore.Portrait) {
+func (a *auditor) count(p *mongostore.AuditDocument) {
 	a.report.Accounts++
 	if !p.Counts {
 		a.odd[totalKey{p.Place.Name, p.Currency, money.Whole}]++
@@ -62,7 +62,7 @@ func (a *auditor) count(p *mongostore.Portrait) {
 }
 
 // transfersOf returns the IDs of the transfers whose markers these documents have.
-func transfersOf(documents []mongostore.Portrait) []string {
+func transfersOf(documents []mongostore.AuditDocument) []string {
 	ids := map[string]bool{}
 	for _, p := range documents {
 		for _, m := range p.Markers {
@@ -77,7 +77,7 @@ func transfersOf(documents []mongostore.Portrait) []string {
 // homeMarkers judges markers by the transfers of the same snapshot.
 type homeMarkers struct{ *auditor }
 
-func (h *homeMarkers) judge(snapshot context.Context, documents []mongostore.Portrait) error {
+func (h *homeMarkers) judge(snapshot context.Context, documents []mongostore.AuditDocument) error {
 	found, err := h.lookUp(snapshot, transfersOf(documents), h.atlas.FindTransfers)
 	if err != nil {
 		return err

@@ -53,7 +53,7 @@ type Report struct {
 // Run audits.
 func Run(ctx context.Context, store *mongostore.Store, options Options) (Report, error) {
 	ctx = mongostore.Detached(ctx)
-	atlas := store.Atlas()
+	atlas := store.AuditReader()
 	for n := 1; ; n++ {
 		report, err := twice(ctx, store, atlas, options)
 		switch {
@@ -66,7 +66,7 @@ func Run(ctx context.Context, store *mongostore.Store, options Options) (Report,
 }
 
 // twice looks, and looks again where a sum over several clusters is not what it should be: it counts if both looks show the same one.
-func twice(ctx context.Context, store *mongostore.Store, atlas *mongostore.Atlas, options Options) (Report, error) {
+func twice(ctx context.Context, store *mongostore.Store, atlas *mongostore.AuditReader, options Options) (Report, error) {
 	first, err := look(ctx, store, atlas, options)
 	if err != nil {
 		return Report{}, err
@@ -92,7 +92,7 @@ func twice(ctx context.Context, store *mongostore.Store, atlas *mongostore.Atlas
 // auditor is one look at everything.
 type auditor struct {
 	store    *mongostore.Store
-	atlas    *mongostore.Atlas
+	atlas    *mongostore.AuditReader
 	options  Options
 	report   Report
 	totals   map[totalKey]*total
@@ -103,7 +103,7 @@ type auditor struct {
 	obstacle map[string]string // what stands in the way of an overdue transfer
 }
 
-func look(ctx context.Context, store *mongostore.Store, atlas *mongostore.Atlas, options Options) (*auditor, error) {
+func look(ctx context.Context, store *mongostore.Store, atlas *mongostore.AuditReader, options Options) (*auditor, error) {
 	a := &auditor{
 		store: store, atlas: atlas, options: options, totals: map[totalKey]*total{}, odd: map[totalKey]int{}, obstacle: map[string]string{},
 	}

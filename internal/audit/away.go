@@ -14,12 +14,12 @@ type awayMarkers struct {
 	outside context.Context
 }
 
-func (w *awayMarkers) judge(_ context.Context, documents []mongostore.Portrait) error {
+func (w *awayMarkers) judge(_ context.Context, documents []mongostore.AuditDocument) error {
 	found, err := w.lookUp(w.outside, transfersOf(documents), w.atlas.FindTransfers)
 	if err != nil {
 		return err
 	}
-	var doubtful []mongostore.Portrait
+	var doubtful []mongostore.AuditDocument
 	for i := range documents {
 		p := &documents[i]
 		if slices.ContainsFunc(p.Markers, func(m mongostore.Marker) bool {
@@ -48,7 +48,7 @@ func (w *awayMarkers) judge(_ context.Context, documents []mongostore.Portrait) 
 
 // lookAgain judges the markers of documents of one place by deciding reads: what was still under way when it was first seen may be over
 // by now. It takes down which are wrong.
-func (a *auditor) lookAgain(ctx context.Context, documents []mongostore.Portrait, wrong map[[2]string]bool) error {
+func (a *auditor) lookAgain(ctx context.Context, documents []mongostore.AuditDocument, wrong map[[2]string]bool) error {
 	wanted := map[*mongostore.Place][]mongostore.Part{}
 	for i := range documents {
 		wanted[documents[i].Place] = append(wanted[documents[i].Place], documents[i].Part())
@@ -70,7 +70,7 @@ func (a *auditor) lookAgain(ctx context.Context, documents []mongostore.Portrait
 }
 
 // judgeSteady judges those of a document's markers whose transfers stood still while it was read.
-func (a *auditor) judgeSteady(p *mongostore.Portrait, steady map[string]*mongostore.AuditTransfer, wrong map[[2]string]bool) {
+func (a *auditor) judgeSteady(p *mongostore.AuditDocument, steady map[string]*mongostore.AuditTransfer, wrong map[[2]string]bool) {
 	for _, m := range p.Markers {
 		t, still := steady[m.Transfer]
 		if !still && m.Transfer != "" {

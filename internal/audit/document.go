@@ -7,7 +7,7 @@ import (
 )
 
 // judgeDocument finds what is wrong with a participant, whatever its transfers are.
-func judgeDocument(p *mongostore.Portrait) []Finding {
+func judgeDocument(p *mongostore.AuditDocument) []Finding {
 	var found []Finding
 	for _, field := range []struct {
 		code Code
@@ -33,7 +33,7 @@ func judgeDocument(p *mongostore.Portrait) []Finding {
 }
 
 // judgeMarker finds what is wrong with a marker, given its transfer as it is at the same moment; nil: there is none.
-func judgeMarker(atlas *mongostore.Atlas, p *mongostore.Portrait, m mongostore.Marker, t *mongostore.AuditTransfer) (Finding, bool) {
+func judgeMarker(atlas *mongostore.AuditReader, p *mongostore.AuditDocument, m mongostore.Marker, t *mongostore.AuditTransfer) (Finding, bool) {
 	switch {
 	case t == nil:
 		return aboutMarker(p, m, OrphanMarker, "which does not exist"), true
@@ -76,7 +76,7 @@ func kindOf(a money.Amount) string {
 
 // partOf finds a document among a transfer's participants, be it that another service, which works on the same transfers, has another name
 // for its collection: else its healthy transfers would be called foreign here.
-func partOf(atlas *mongostore.Atlas, p *mongostore.Portrait, t *mongostore.AuditTransfer) (mongostore.Part, bool) {
+func partOf(atlas *mongostore.AuditReader, p *mongostore.AuditDocument, t *mongostore.AuditTransfer) (mongostore.Part, bool) {
 	var renamed *mongostore.Part
 	for _, part := range atlas.Parts(t.Transfer) {
 		switch {
@@ -96,7 +96,7 @@ func partOf(atlas *mongostore.Atlas, p *mongostore.Portrait, t *mongostore.Audit
 // judgePart finds what is wrong with a participant of an unfinished transfer, given its document at the same moment; nil: there is none.
 // A marker that is missing proves nothing unless the transfer is held: before, it may not be there yet, and after the decision it may be
 // settled.
-func judgePart(t *mongostore.AuditTransfer, part mongostore.Part, p *mongostore.Portrait) (Finding, bool) {
+func judgePart(t *mongostore.AuditTransfer, part mongostore.Part, p *mongostore.AuditDocument) (Finding, bool) {
 	held := t.State == protocol.Preparing && t.Held
 	var code Code
 	var f Finding
@@ -119,7 +119,7 @@ func judgePart(t *mongostore.AuditTransfer, part mongostore.Part, p *mongostore.
 	return f, true
 }
 
-func hasMarker(p *mongostore.Portrait, transfer string) bool {
+func hasMarker(p *mongostore.AuditDocument, transfer string) bool {
 	for _, m := range p.Markers {
 		if m.Transfer == transfer {
 			return true
@@ -131,7 +131,7 @@ func hasMarker(p *mongostore.Portrait, transfer string) bool {
 // inTransit returns the money that a marker stands for which is on no balance. Before the decision that is what a debit has taken. Once
 // the transfer is decided to happen, it is what a credit has not got yet, and what a posted hold has not returned yet; once it is decided
 // not to, what a debit has not been given back.
-func inTransit(atlas *mongostore.Atlas, p *mongostore.Portrait, t *mongostore.AuditTransfer) (money.Amount, bool) {
+func inTransit(atlas *mongostore.AuditReader, p *mongostore.AuditDocument, t *mongostore.AuditTransfer) (money.Amount, bool) {
 	part, touched := partOf(atlas, p, t)
 	if !touched || part.Amount == nil {
 		return money.Amount{}, false

@@ -212,7 +212,7 @@ func newFinding(code Code, format string, args ...any) Finding {
 }
 
 // aboutDocument is a finding about a participant.
-func aboutDocument(p *mongostore.Portrait, code Code, format string, args ...any) Finding {
+func aboutDocument(p *mongostore.AuditDocument, code Code, format string, args ...any) Finding {
 	f := newFinding(code, "%s: %s", nameOf(p), fmt.Sprintf(format, args...))
 	f.ID, f.Account = p.ID, p.ID
 	if p.Place.Accounts {
@@ -224,7 +224,7 @@ func aboutDocument(p *mongostore.Portrait, code Code, format string, args ...any
 }
 
 // aboutMarker is one about a participant's marker.
-func aboutMarker(p *mongostore.Portrait, m mongostore.Marker, code Code, format string, args ...any) Finding {
+func aboutMarker(p *mongostore.AuditDocument, m mongostore.Marker, code Code, format string, args ...any) Finding {
 	f := aboutDocument(p, code, "a marker of %s for transfer %q, %s%s", m.Text, m.Key, fmt.Sprintf(format, args...), balanceOf(p))
 	f.Transfer, f.Amount = m.Transfer, m.Amount
 	if p.Place.Accounts && !repairable(m) {
@@ -245,7 +245,7 @@ func aboutTransfer(id string, code Code, format string, args ...any) Finding {
 	return f
 }
 
-func nameOf(p *mongostore.Portrait) string {
+func nameOf(p *mongostore.AuditDocument) string {
 	switch {
 	case !p.Place.Accounts:
 		return fmt.Sprintf("document %q of %s", p.ID, p.Place.Namespace)
@@ -255,7 +255,7 @@ func nameOf(p *mongostore.Portrait) string {
 	return fmt.Sprintf("account %q of ledger %q", p.ID, p.Place.Name)
 }
 
-func balanceOf(p *mongostore.Portrait) string {
+func balanceOf(p *mongostore.AuditDocument) string {
 	if !p.Counts {
 		return ""
 	}

@@ -54,7 +54,7 @@ func (a *auditor) totalOf(ledger, currency string, kind money.Kind) *total {
 }
 
 // transit counts what a marker stands for.
-func (a *auditor) transit(p *mongostore.Portrait, t *mongostore.AuditTransfer) {
+func (a *auditor) transit(p *mongostore.AuditDocument, t *mongostore.AuditTransfer) {
 	if t == nil || t.Err != nil {
 		return
 	}
@@ -89,7 +89,7 @@ func (a *auditor) sumUp(ctx context.Context) error {
 			Balances: a.amount(key.ledger, "balances", &t.balances), InTransit: a.amount(key.ledger, "money in transit", &t.inTransit),
 		})
 	}
-	whole, exact := &transit[money.Whole], &transit[money.Exact]
+	whole, exact := &transit[money.Whole], &transit[money.Decimal]
 	if whole.Sign() == 0 {
 		whole, exact = exact, whole
 	}
@@ -105,7 +105,7 @@ func (a *auditor) sumUp(ctx context.Context) error {
 // the other accounts of their ledger and currency.
 func (a *auditor) countOdd() {
 	for key, n := range a.odd {
-		exact := totalKey{key.ledger, key.currency, money.Exact}
+		exact := totalKey{key.ledger, key.currency, money.Decimal}
 		if whole := a.totals[key]; a.totals[exact] != nil && (whole == nil || whole.accounts == 0) {
 			key = exact
 		}

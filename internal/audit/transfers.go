@@ -15,7 +15,7 @@ import (
 type transfersPass struct {
 	*auditor
 	unfinished []mongostore.AuditTransfer
-	reserved   []mongostore.Portrait // transfers that have markers themselves: they are being reversed
+	reserved   []mongostore.AuditDocument // transfers that have markers themselves: they are being reversed
 	reversals  pairs
 }
 
@@ -113,16 +113,16 @@ func (a *auditor) parts(snapshot context.Context, transfers []mongostore.AuditTr
 }
 
 // seen are participants' documents by their keys. A place that is not in it was not looked at.
-type seen map[*mongostore.Place]map[string]mongostore.Portrait
+type seen map[*mongostore.Place]map[string]mongostore.AuditDocument
 
 // finder looks up participants of one place.
-type finder func(context.Context, *mongostore.Place, []mongostore.Part) (map[string]mongostore.Portrait, error)
+type finder func(context.Context, *mongostore.Place, []mongostore.Part) (map[string]mongostore.AuditDocument, error)
 
 // find looks up participants, a batch at a time.
 func (a *auditor) find(ctx context.Context, wanted map[*mongostore.Place][]mongostore.Part, look finder) (seen, error) {
 	found := seen{}
 	for place, parts := range wanted {
-		found[place] = map[string]mongostore.Portrait{}
+		found[place] = map[string]mongostore.AuditDocument{}
 		for some := range slices.Chunk(parts, batch) {
 			documents, err := look(ctx, place, some)
 			if err != nil {
@@ -142,7 +142,7 @@ func (a *auditor) judgeParts(t *mongostore.AuditTransfer, found seen) []Finding 
 		if !looked {
 			continue
 		}
-		var p *mongostore.Portrait
+		var p *mongostore.AuditDocument
 		if document, there := documents[part.Key]; there {
 			p = &document
 		}

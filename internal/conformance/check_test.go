@@ -133,7 +133,7 @@ func (c *check) remembered(message simulate.Message, answer protocol.Answer) boo
 		return false
 	}
 	usable := protocol.Facts{
-		Found: true, Fence: facts.Fence, Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
+		Found: true, Fence: facts.Fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 	}
 	return facts == usable && slices.Contains(c.model.fences[c.model.leg(message).Account], facts.Fence)
 }
@@ -177,8 +177,8 @@ func asks(m simulate.Message) string {
 	text := fmt.Sprintf("owner %d, transfer %d: %s", m.Owner, m.Transfer, m.Op.Kind)
 	switch op := m.Op; op.Kind {
 	case protocol.Claim:
-		text += fmt.Sprintf(" by %s", op.Claiming)
-		if op.Claiming == protocol.Post && m.Posted != 0 {
+		text += fmt.Sprintf(" by %s", op.Claim)
+		if op.Claim == protocol.Post && m.Posted != 0 {
 			text += fmt.Sprintf(" of %d", m.Posted)
 		}
 	case protocol.Verify:

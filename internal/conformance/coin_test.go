@@ -22,8 +22,8 @@ type coin struct {
 func coins() []coin {
 	return []coin{
 		{name: "units", kind: money.Whole, amount: money.Units, most: 1 << 62},
-		{name: "cents", kind: money.Exact, amount: func(n int64) money.Amount { return decimal(n, -2) }},
-		{name: "myriads", kind: money.Exact, amount: func(n int64) money.Amount { return decimal(n, 4) }, most: 1e17 - 1},
+		{name: "cents", kind: money.Decimal, amount: func(n int64) money.Amount { return decimal(n, -2) }},
+		{name: "myriads", kind: money.Decimal, amount: func(n int64) money.Amount { return decimal(n, 4) }, most: 1e17 - 1},
 	}
 }
 
@@ -93,7 +93,7 @@ func (c coin) stored(n int64, d dress) any {
 		return amount.String()
 	case otherKind:
 		if c.kind == money.Whole {
-			return amount.Exact().Value()
+			return amount.Decimal().Value()
 		}
 		return n
 	case inList:

@@ -60,8 +60,8 @@ func (c *check) executions(*rapid.T) {
 // begin replaces an execution that has ended, or now and then one in the middle.
 func (c *check) begin(e *executor) {
 	if e.run == nil || e.run.Outcome() != protocol.Running || rapid.IntRange(0, 9).Draw(c.t, "goes on") == 9 {
-		start := protocol.Start{Claiming: c.drawClaiming(e.transfer)}
-		switch start.Claiming {
+		start := protocol.Start{Claim: c.drawClaiming(e.transfer)}
+		switch start.Claim {
 		case protocol.CancelInitiated, protocol.TakeToCancel:
 			start.RollBack = protocol.Cancelled
 		case protocol.TakeOver:
@@ -96,25 +96,25 @@ func (c *check) goOn(who ...*executor) {
 }
 
 // drawClaiming draws a way of claiming, mostly one that fits.
-func (c *check) drawClaiming(transfer int) protocol.Claiming {
-	all := []protocol.Claiming{
+func (c *check) drawClaiming(transfer int) protocol.ClaimKind {
+	all := []protocol.ClaimKind{
 		protocol.Insert, protocol.FromInitiated, protocol.TakeOver, protocol.TakeToCancel, protocol.CancelInitiated,
 		protocol.TakeUnheld, protocol.Post, protocol.Expire,
 	}
-	var fitting []protocol.Claiming
+	var fitting []protocol.ClaimKind
 	switch t := &c.model.Transfers[transfer]; {
 	case !t.Stored:
-		fitting = []protocol.Claiming{protocol.Insert}
+		fitting = []protocol.ClaimKind{protocol.Insert}
 	case t.State == protocol.Initiated:
-		fitting = []protocol.Claiming{protocol.FromInitiated, protocol.FromInitiated, protocol.CancelInitiated}
+		fitting = []protocol.ClaimKind{protocol.FromInitiated, protocol.FromInitiated, protocol.CancelInitiated}
 	case c.model.Holds[transfer] && t.State == protocol.Preparing:
-		fitting = []protocol.Claiming{
+		fitting = []protocol.ClaimKind{
 			protocol.TakeUnheld, protocol.Post, protocol.Post, protocol.Expire, protocol.TakeToCancel, protocol.TakeOver,
 		}
 	case c.model.Holds[transfer]:
-		fitting = []protocol.Claiming{protocol.TakeOver, protocol.Post, protocol.Expire, protocol.TakeUnheld}
+		fitting = []protocol.ClaimKind{protocol.TakeOver, protocol.Post, protocol.Expire, protocol.TakeUnheld}
 	default:
-		fitting = []protocol.Claiming{protocol.TakeOver, protocol.TakeToCancel}
+		fitting = []protocol.ClaimKind{protocol.TakeOver, protocol.TakeToCancel}
 	}
 	return likely(c.t, "claiming", rapid.SampledFrom(fitting).Draw(c.t, "fitting"), all...)
 }
@@ -139,8 +139,8 @@ func (c *check) drawOn(e *executor) simulate.Message {
 	op := protocol.Operation{Kind: c.drawKind(e.transfer), Participant: protocol.NoParticipant}
 	switch op.Kind {
 	case protocol.Claim:
-		op.Claiming = c.drawClaiming(e.transfer)
-		switch op.Claiming {
+		op.Claim = c.drawClaiming(e.transfer)
+		switch op.Claim {
 		case protocol.TakeOver, protocol.TakeUnheld:
 			c.patience(e.owner, oneOf[time.Duration](c.t, "threshold", 0, hour, century))
 		case protocol.Post:

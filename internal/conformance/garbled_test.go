@@ -75,7 +75,7 @@ func (m *model) performGarbled(message simulate.Message) (protocol.Answer, bool)
 	switch kind := message.Op.Kind; {
 	case reads(kind):
 		answer := m.Perform(message)
-		answer.Facts.Marker, answer.Facts.Free = m.garble.decided(message.Owner), true
+		answer.Facts.Marker, answer.Facts.BelowMarkerLimit = m.garble.decided(message.Owner), true
 		return answer, true
 	case kind == protocol.Prepare:
 		return protocol.Answer{Result: protocol.NotMatched}, true

@@ -40,7 +40,7 @@ func (c *check) onHold(*rapid.T) {
 	op := protocol.Operation{Kind: protocol.Claim, Participant: protocol.NoParticipant}
 	switch {
 	case !t.Stored:
-		op.Claiming = protocol.Insert
+		op.Claim = protocol.Insert
 	case !t.Held && t.State == protocol.Preparing && rapid.Bool().Draw(c.t, "mark it as held"):
 		op.Kind, op.Epoch, op.Clean = protocol.MarkHeld, t.Epoch, rapid.Bool().Draw(c.t, "clean")
 		e = &c.executors[max(t.Owner, 1)-1]
@@ -49,7 +49,7 @@ func (c *check) onHold(*rapid.T) {
 		if t.Held {
 			usual = protocol.Post
 		}
-		op.Claiming = oneOf(c.t, "claiming", usual, usual, protocol.Post, protocol.TakeUnheld, protocol.Expire, protocol.TakeOver)
+		op.Claim = oneOf(c.t, "claiming", usual, usual, protocol.Post, protocol.TakeUnheld, protocol.Expire, protocol.TakeOver)
 		c.patience(e.owner, oneOf[time.Duration](c.t, "threshold", 0, hour, century))
 		c.posting(e)
 	}
@@ -63,9 +63,9 @@ func (c *check) part(t *rapid.T) {
 	if !c.model.Holds[e.transfer] || !canPost(plan) || stored.Held || stored.State != "" && stored.State != protocol.Preparing {
 		return
 	}
-	claim := protocol.Operation{Kind: protocol.Claim, Participant: protocol.NoParticipant, Claiming: protocol.Insert}
+	claim := protocol.Operation{Kind: protocol.Claim, Participant: protocol.NoParticipant, Claim: protocol.Insert}
 	if stored.Stored {
-		claim.Claiming = protocol.TakeToCancel
+		claim.Claim = protocol.TakeToCancel
 	}
 	c.require([]simulate.Message{c.send(e, claim)})
 	for i, leg := range plan {
@@ -75,7 +75,7 @@ func (c *check) part(t *rapid.T) {
 	mark := protocol.Operation{Kind: protocol.MarkHeld, Participant: protocol.NoParticipant, Epoch: stored.Epoch, Clean: true}
 	c.require([]simulate.Message{c.send(e, mark)})
 	c.posting(e)
-	claim.Claiming = protocol.Post
+	claim.Claim = protocol.Post
 	c.require([]simulate.Message{c.send(e, claim)})
 	for i, leg := range plan {
 		a := &c.model.Accounts[leg.Account]
@@ -116,9 +116,9 @@ func (c *check) elapse(*rapid.T) {
 // claimHindrances returns the conditions of a claim's filter that are not met.
 func (m *model) claimHindrances(message simulate.Message, unmet func(string, bool)) {
 	t, hold, expired := &m.Transfers[message.Transfer], m.Holds[message.Transfer], m.Expired[message.Transfer]
-	way := message.Op.Claiming.String() + ": "
+	way := message.Op.Claim.String() + ": "
 	preparing := t.State == protocol.Preparing
-	switch message.Op.Claiming {
+	switch message.Op.Claim {
 	case protocol.TakeOver:
 		unmet(way+"old enough", !m.tooYoung(message))
 		unmet(way+"no hold that may be decided", !preparing || !hold)

@@ -59,7 +59,7 @@ func (m *model) perform(batch []simulate.Message) []protocol.Answer {
 	switch kind := batch[0].Op.Kind; {
 	case writesAccount(kind):
 		answers = m.write(batch)
-	case kind == protocol.Claim && batch[0].Op.Claiming != protocol.Insert && len(batch) > 1:
+	case kind == protocol.Claim && batch[0].Op.Claim != protocol.Insert && len(batch) > 1:
 		answers = m.claim(batch)
 	case writesTransfer(kind) && kind != protocol.Claim:
 		answers = m.change(batch)
@@ -126,7 +126,7 @@ func (m *model) performOne(message simulate.Message) protocol.Answer {
 
 // tooYoung reports whether a transfer is not as old as its owner's takeovers require: what the same command has just changed is not.
 func (m *model) tooYoung(message simulate.Message) bool {
-	if message.Op.Claiming != protocol.TakeOver && message.Op.Claiming != protocol.TakeUnheld {
+	if message.Op.Claim != protocol.TakeOver && message.Op.Claim != protocol.TakeUnheld {
 		return false
 	}
 	threshold := m.threshold[message.Owner]
@@ -171,7 +171,7 @@ func (m *model) keep(message simulate.Message, answer protocol.Answer) {
 	k.touched = k.touched || writesTransfer(message.Op.Kind)
 	switch message.Op.Kind {
 	case protocol.Claim:
-		switch message.Op.Claiming {
+		switch message.Op.Claim {
 		case protocol.TakeOver, protocol.TakeUnheld:
 			k.attempts++
 		default:
@@ -228,7 +228,7 @@ func (m *model) hindrances(message simulate.Message) []string {
 		unmet("currency", facts.Currency)
 		unmet("kind", facts.Kind)
 		unmet("funds", facts.Funds)
-		unmet("room", facts.Room)
+		unmet("room", facts.WithinLimits)
 		unmet("requirement", !facts.Unmet)
 	case protocol.Claim:
 		m.claimHindrances(message, unmet)

@@ -79,8 +79,8 @@ func (c *check) anotherLife(*rapid.T) {
 	}
 	other := c.bank.transfer(e.transfer)
 	other.Digest = append(other.Digest, 1)
-	op := protocol.Operation{Kind: protocol.Claim, Participant: protocol.NoParticipant, Claiming: c.drawClaiming(e.transfer)}
-	c.t.Logf("owner %d claims by %s what had the ID in another life", e.owner, op.Claiming)
+	op := protocol.Operation{Kind: protocol.Claim, Participant: protocol.NoParticipant, Claim: c.drawClaiming(e.transfer)}
+	c.t.Logf("owner %d claims by %s what had the ID in another life", e.owner, op.Claim)
 	answers := c.bank.ask(c.bank.store(e.owner), c.bank.request(c.bank.newWork(e.owner, other), op))
 	require.Equal(c.t, tells([]protocol.Answer{{Result: protocol.NotMatched}}), tells(answers), "the answers")
 	c.sameDocuments(nil)

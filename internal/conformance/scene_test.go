@@ -120,7 +120,7 @@ func (s scene) drawAccount(t *rapid.T) given {
 		}
 	case odd:
 		kinds := []dress{asDouble, asText, otherKind, inList, markerList}
-		if s.coin.kind == money.Exact {
+		if s.coin.kind == money.Decimal {
 			kinds = append(kinds, tooFine)
 		}
 		a.dress = rapid.SampledFrom(kinds).Draw(t, "odd kind")

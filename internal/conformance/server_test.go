@@ -62,7 +62,7 @@ type bank struct {
 	scene  scene
 	names  renaming
 	stores [2]*mongostore.Store
-	works  []*mongostore.Work // by owner
+	works  []*mongostore.Attempt // by owner
 }
 
 // open stores the documents that a check begins with, instead of those that are there.
@@ -160,8 +160,8 @@ func (b *bank) store(owner int) *mongostore.Store {
 
 func describe(r protocol.Refusal) string { return fmt.Sprintf("%s at %d", r.Reason, r.Participant) }
 
-func (b *bank) newWork(owner int, transfer mongostore.Transfer) *mongostore.Work {
-	w, err := b.store(owner).NewWork(transfer, b.scene.ownerName(owner))
+func (b *bank) newWork(owner int, transfer mongostore.Transfer) *mongostore.Attempt {
+	w, err := b.store(owner).NewAttempt(transfer, b.scene.ownerName(owner))
 	require.NoError(b.t, err)
 	w.Describe, w.HoldFor = describe, time.Hour
 	return w
@@ -189,7 +189,7 @@ func (b *bank) lanes(batch []simulate.Message) [][]int {
 
 // perform lets a store perform messages of one lane.
 func (b *bank) perform(batch []simulate.Message) []protocol.Answer {
-	requests := make([]*mongostore.Request, len(batch))
+	requests := make([]*mongostore.Call, len(batch))
 	for i, message := range batch {
 		requests[i] = b.request(b.works[message.Owner], message.Op)
 	}
@@ -197,9 +197,9 @@ func (b *bank) perform(batch []simulate.Message) []protocol.Answer {
 }
 
 // request draws up a request of an operation, whose fence is named in the model's words.
-func (b *bank) request(w *mongostore.Work, op protocol.Operation) *mongostore.Request {
+func (b *bank) request(w *mongostore.Attempt, op protocol.Operation) *mongostore.Call {
 	op.Fence = b.names.toStore(op.Fence)
-	return &mongostore.Request{Work: w, Op: op}
+	return &mongostore.Call{Attempt: w, Op: op}
 }
 
 // journal keeps the server's journal busy, if that takes long, until the returned function is called: on an idle server a
@@ -225,25 +225,25 @@ func (b *bank) journal() (stop func()) {
 }
 
 // ask lets a store answer requests of one lane, from memory where it can and may, and answers in the model's words.
-func (b *bank) ask(store *mongostore.Store, requests ...*mongostore.Request) []protocol.Answer {
+func (b *bank) ask(store *mongostore.Store, requests ...*mongostore.Call) []protocol.Answer {
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
 	first := requests[0]
 	if first.Op.Kind == protocol.Look || first.Op.Kind == protocol.LookTransfer {
 		defer b.journal()()
 	}
-	var sent []*mongostore.Request
+	var sent []*mongostore.Call
 	for _, r := range requests {
 		known := false
 		if b.remembers {
-			r.Answer, known = store.Recall(r.Work, r.Op)
+			r.Answer, known = store.AnswerFromCache(r.Attempt, r.Op)
 		}
 		if !known {
 			sent = append(sent, r)
 		}
 	}
 	if len(sent) > 0 {
-		store.Perform(ctx, mongostore.LaneOf(first.Work, first.Op), sent)
+		store.Perform(ctx, mongostore.LaneOf(first.Attempt, first.Op), sent)
 	}
 	answers := make([]protocol.Answer, len(requests))
 	for i, r := range requests {

@@ -24,7 +24,7 @@ type tally struct {
 const properties = 4
 
 func row(op protocol.Operation, result protocol.Result) string {
-	return strings.TrimSpace(op.Kind.String()+" "+op.Claiming.String()) + ": " + result.String()
+	return strings.TrimSpace(op.Kind.String()+" "+op.Claim.String()) + ": " + result.String()
 }
 
 // alone is the row of the writes that lacked one condition and no other one.
@@ -125,15 +125,15 @@ func (c *tally) tried() {
 func rows() []string {
 	var all []string
 	for kind := protocol.ReadFence; kind <= protocol.Finish; kind++ {
-		ways := []protocol.Claiming{0}
+		ways := []protocol.ClaimKind{0}
 		if kind == protocol.Claim {
-			ways = []protocol.Claiming{
+			ways = []protocol.ClaimKind{
 				protocol.Insert, protocol.FromInitiated, protocol.TakeOver, protocol.TakeToCancel, protocol.CancelInitiated,
 				protocol.TakeUnheld, protocol.Post, protocol.Expire,
 			}
 		}
 		for _, way := range ways {
-			op := protocol.Operation{Kind: kind, Claiming: way}
+			op := protocol.Operation{Kind: kind, Claim: way}
 			all = append(all, row(op, protocol.Applied))
 			if !reads(kind) {
 				all = append(all, row(op, protocol.NotMatched))

@@ -19,7 +19,7 @@ import (
 
 // away returns an engine whose server is not there, by a clock that runs a second ahead
 // whenever it is looked at, and work for it.
-func away(t *testing.T) (*Engine, *mongostore.Work) {
+func away(t *testing.T) (*Engine, *mongostore.Attempt) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func away(t *testing.T) (*Engine, *mongostore.Work) {
 		MarkerLimit: 1, Now: now,
 	})
 	require.NoError(t, err)
-	w, err := store.NewWork(mongostore.Transfer{ID: "t", Legs: []mongostore.Leg{
+	w, err := store.NewAttempt(mongostore.Transfer{ID: "t", Legs: []mongostore.Leg{
 		{Namespace: "nowhere.accounts", Account: "a", Amount: money.Units(-1)},
 		{Namespace: "nowhere.accounts", Account: "b", Amount: money.Units(1)},
 	}}, "me")
@@ -75,7 +75,7 @@ func TestSinceWhenThereWasAnExecution(t *testing.T) {
 // why.
 func TestServerAway(t *testing.T) {
 	e, w := away(t)
-	result, err := e.Execute(t.Context(), w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
+	result, err := e.Execute(t.Context(), w, protocol.Start{Claim: protocol.Insert}, protocol.Success)
 	require.ErrorIs(t, err, ErrNothingSent)
 	require.Empty(t, e.awaited)
 	require.ErrorContains(t, result.Cause, "server selection error")
@@ -90,7 +90,7 @@ func TestClose(t *testing.T) {
 	e.now = func() time.Time { return time.Unix(0, 0) } // never gives up by itself
 	outcome := make(chan error, 1)
 	go func() {
-		_, err := e.Execute(context.Background(), w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
+		_, err := e.Execute(context.Background(), w, protocol.Start{Claim: protocol.Insert}, protocol.Success)
 		outcome <- err
 	}()
 	require.Eventually(t, func() bool { return executions(e, "t") == 1 }, time.Minute, time.Millisecond)
@@ -104,7 +104,7 @@ func TestClose(t *testing.T) {
 	require.ErrorIs(t, <-outcome, ErrUnfinished)
 	require.ErrorIs(t, <-patient, ErrUnfinished, "what it waited for was stopped")
 	require.NoError(t, e.Close(context.Background()), "nothing is under way any more")
-	_, err := e.Execute(t.Context(), w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
+	_, err := e.Execute(t.Context(), w, protocol.Start{Claim: protocol.Insert}, protocol.Success)
 	require.ErrorIs(t, err, ErrClosed)
 }
 
@@ -115,7 +115,7 @@ func TestAbandonedExecutionIsNoSuccess(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := &run{
-		work: w, execution: protocol.New(protocol.Start{Claiming: protocol.Insert}, 2), until: protocol.Success,
+		work: w, execution: protocol.New(protocol.Start{Claim: protocol.Insert}, 2), until: protocol.Success,
 		values: t.Context(), caller: t.Context(), answered: make(chan struct{}),
 	}
 	require.NoError(t, e.begin("t"))

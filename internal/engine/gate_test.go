@@ -26,7 +26,7 @@ func clustersOf(t *testing.T, n int) [][]mongostore.Cluster {
 			Transfers: client.Database("nowhere").Collection("transfers"), Now: time.Now,
 		})
 		require.NoError(t, err)
-		all[i] = store.ClustersOf(&mongostore.Work{})
+		all[i] = store.ClustersOf(&mongostore.Attempt{})
 	}
 	return all
 }

@@ -24,7 +24,7 @@ const (
 
 // task is a request of a run, in the queue of a lane or on its way.
 type task struct {
-	mongostore.Request
+	mongostore.Call
 	run     *run
 	lane    *lane
 	subject mongostore.Subject
@@ -73,7 +73,7 @@ func (e *Engine) enqueue(tasks []task) {
 
 // lane returns the lane of a task. The caller holds the lock.
 func (e *Engine) lane(t *task) *lane {
-	key := mongostore.LaneOf(t.Work, t.Op)
+	key := mongostore.LaneOf(t.Attempt, t.Op)
 	if l := e.lanes[key]; l != nil {
 		return l
 	}
@@ -146,7 +146,7 @@ func (l *lane) waits(t *task) bool {
 type command struct {
 	lane     *lane
 	tasks    []*task
-	requests []*mongostore.Request
+	requests []*mongostore.Call
 	apart    bool // it is about a suspect alone
 	trial    bool // and that one was held up alone before
 	full     bool // it carries as much as it may, or as its runs may have of it
@@ -170,9 +170,9 @@ func (c *command) begin() {
 		c.lane.busy[t.subject]++
 	}
 	slices.SortStableFunc(c.tasks, func(a, b *task) int { return replaces(a) - replaces(b) })
-	c.requests = make([]*mongostore.Request, len(c.tasks))
+	c.requests = make([]*mongostore.Call, len(c.tasks))
 	for i, t := range c.tasks {
-		c.requests[i] = &t.Request
+		c.requests[i] = &t.Call
 	}
 }
 

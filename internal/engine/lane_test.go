@@ -24,9 +24,9 @@ func still(t *testing.T) *Engine {
 }
 
 // workFor returns a work like another one, on a transfer of its own.
-func workFor(t *testing.T, e *Engine, id string) *mongostore.Work {
+func workFor(t *testing.T, e *Engine, id string) *mongostore.Attempt {
 	t.Helper()
-	w, err := e.store.NewWork(mongostore.Transfer{ID: id, Legs: []mongostore.Leg{
+	w, err := e.store.NewAttempt(mongostore.Transfer{ID: id, Legs: []mongostore.Leg{
 		{Namespace: "nowhere.accounts", Account: "a", Amount: money.Units(-1)},
 		{Namespace: "nowhere.accounts", Account: "b", Amount: money.Units(1)},
 	}}, "me")
@@ -39,18 +39,18 @@ func queued(t *testing.T, e *Engine, id string, op protocol.Operation) *run {
 	t.Helper()
 	w := workFor(t, e, id)
 	r := &run{
-		work: w, execution: protocol.New(protocol.Start{Claiming: protocol.Insert}, 2), until: protocol.Success,
+		work: w, execution: protocol.New(protocol.Start{Claim: protocol.Insert}, 2), until: protocol.Success,
 		values: t.Context(), caller: t.Context(), answered: make(chan struct{}), line: e.gate.line(nil),
 	}
 	require.NoError(t, e.begin(id))
-	r.tasks = []task{{Request: mongostore.Request{Work: w, Op: op}, run: r, subject: mongostore.SubjectOf(w, op)}}
+	r.tasks = []task{{Call: mongostore.Call{Attempt: w, Op: op}, run: r, subject: mongostore.SubjectOf(w, op)}}
 	r.open.Store(1)
 	e.enqueue(r.tasks)
 	return r
 }
 
 func insert() protocol.Operation {
-	return protocol.Operation{Kind: protocol.Claim, Claiming: protocol.Insert, Participant: protocol.NoParticipant}
+	return protocol.Operation{Kind: protocol.Claim, Claim: protocol.Insert, Participant: protocol.NoParticipant}
 }
 
 func on(kind protocol.Kind, participant int) protocol.Operation {
@@ -67,7 +67,7 @@ func taken(e *Engine) (*command, []string) {
 			return nil, nil
 		}
 		for _, r := range c.requests {
-			ids = append(ids, r.Work.Transfer.ID)
+			ids = append(ids, r.Attempt.Transfer.ID)
 		}
 		return c, ids
 	}
@@ -110,7 +110,7 @@ func TestOverdueCommandGivesWay(t *testing.T) {
 	none, _ = taken(e)
 	require.Nil(t, none, "its account is suspected")
 	apart := e.take(s, true)
-	require.Equal(t, "t1", apart.requests[0].Work.Transfer.ID)
+	require.Equal(t, "t1", apart.requests[0].Attempt.Transfer.ID)
 	require.False(t, e.back(first))
 	require.Zero(t, s.late)
 }
@@ -179,7 +179,7 @@ func TestBackPressure(t *testing.T) {
 	var callers sync.WaitGroup
 	before := inUse()
 	for i := range waiting {
-		callers.Go(func() { _, errs[i] = e.Execute(ctx, w, protocol.Start{Claiming: protocol.Insert}, protocol.Success) })
+		callers.Go(func() { _, errs[i] = e.Execute(ctx, w, protocol.Start{Claim: protocol.Insert}, protocol.Success) })
 	}
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() > waiting }, time.Minute, time.Millisecond)
 	grown := inUse() - before
@@ -210,7 +210,7 @@ func TestCloseSendsTheWaitingAway(t *testing.T) {
 	e.gate.free = 0
 	outcome := make(chan error, 1)
 	go func() {
-		_, err := e.Execute(t.Context(), w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
+		_, err := e.Execute(t.Context(), w, protocol.Start{Claim: protocol.Insert}, protocol.Success)
 		outcome <- err
 	}()
 	require.NoError(t, e.Close(t.Context()))
@@ -239,13 +239,13 @@ func bigRun(t *testing.T, e *Engine, id string, n int) *run {
 		sign := int64(1 - i%2*2)
 		many[i] = mongostore.Leg{Namespace: "nowhere.accounts", Account: fmt.Sprint(id, i), Amount: money.Units(sign)}
 	}
-	w, err := e.store.NewWork(mongostore.Transfer{ID: id, Legs: many}, "me")
+	w, err := e.store.NewAttempt(mongostore.Transfer{ID: id, Legs: many}, "me")
 	require.NoError(t, err)
 	require.NoError(t, e.begin(id))
 	big := &run{work: w, values: t.Context(), caller: t.Context(), answered: make(chan struct{})}
 	for i := range many {
 		op := on(protocol.Prepare, i)
-		big.tasks = append(big.tasks, task{Request: mongostore.Request{Work: w, Op: op}, run: big, subject: mongostore.SubjectOf(w, op)})
+		big.tasks = append(big.tasks, task{Call: mongostore.Call{Attempt: w, Op: op}, run: big, subject: mongostore.SubjectOf(w, op)})
 	}
 	return big
 }
@@ -380,7 +380,7 @@ func TestClaimsThatAreInTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	takeOver := insert()
-	takeOver.Claiming = protocol.TakeOver
+	takeOver.Claim = protocol.TakeOver
 	for name, row := range map[string]struct {
 		op      protocol.Operation
 		begun   int
@@ -431,9 +431,9 @@ func TestWhoPausesLetsOthersPass(t *testing.T) {
 	e.now = func() time.Time { return time.Unix(0, 0) } // never gives up by itself
 	ended := make(chan error, 2)
 	ctx, leave := context.WithCancel(t.Context())
-	for _, w := range []*mongostore.Work{w, workFor(t, e, "other")} {
+	for _, w := range []*mongostore.Attempt{w, workFor(t, e, "other")} {
 		go func() {
-			_, err := e.Execute(ctx, w, protocol.Start{Claiming: protocol.Insert}, protocol.Success)
+			_, err := e.Execute(ctx, w, protocol.Start{Claim: protocol.Insert}, protocol.Success)
 			ended <- err
 		}()
 	}
@@ -462,7 +462,7 @@ func TestWhoHasSentAClaimKeepsItsPlace(t *testing.T) {
 // stored.
 func TestClaimInDoubtGoesOn(t *testing.T) {
 	for _, result := range []protocol.Result{protocol.NotSent, protocol.Unknown} {
-		r := &run{execution: protocol.New(protocol.Start{Claiming: protocol.TakeOver}, 0), work: &mongostore.Work{}}
+		r := &run{execution: protocol.New(protocol.Start{Claim: protocol.TakeOver}, 0), work: &mongostore.Attempt{}}
 		operations, err := r.execution.Next()
 		require.NoError(t, err)
 		r.execution.Observe(operations[0], protocol.Answer{Result: result})

@@ -45,7 +45,7 @@ func (p *pace) expected() time.Duration {
 func (e *Engine) tooLate(t *task) bool {
 	r := t.run
 	deadline, has := r.caller.Deadline()
-	fresh := t.Op.Claiming == protocol.Insert || t.Op.Claiming == protocol.FromInitiated
+	fresh := t.Op.Claim == protocol.Insert || t.Op.Claim == protocol.FromInitiated
 	if !has || !fresh || !r.begun.IsZero() || r.line.pace.begun < fewBegun {
 		return false
 	}

@@ -40,7 +40,7 @@ func errTooLate() error { return errors.New("too much is under way for the time 
 // run is one execution under way. Between two rounds it belongs to whoever has delivered
 // the last answer; nobody else touches its execution, its work and its pause.
 type run struct {
-	work      *mongostore.Work
+	work      *mongostore.Attempt
 	execution *protocol.Execution
 	until     protocol.State  // Committed: the caller waits for the decision only
 	values    context.Context // the caller's, without its end
@@ -79,7 +79,7 @@ type run struct {
 // the background, and the error is ErrUnfinished; one that has not sent its claim stops,
 // and the error is ErrNothingSent. Both wrap the context's cause.
 func (e *Engine) Execute(
-	ctx context.Context, w *mongostore.Work, start protocol.Start, until protocol.State,
+	ctx context.Context, w *mongostore.Attempt, start protocol.Start, until protocol.State,
 ) (Result, error) {
 	defer e.await(w.Transfer.ID)()
 	if ctx.Err() != nil {
@@ -108,7 +108,7 @@ func (e *Engine) Execute(
 	return r.outcome(ctx)
 }
 
-func (e *Engine) newRun(ctx context.Context, w *mongostore.Work, start protocol.Start, until protocol.State) *run {
+func (e *Engine) newRun(ctx context.Context, w *mongostore.Attempt, start protocol.Start, until protocol.State) *run {
 	now := e.now()
 	return &run{
 		work:      w,
@@ -206,7 +206,7 @@ func (e *Engine) step(r *run) {
 	for x.Outcome() == protocol.Running {
 		now := e.now()
 		if !now.Before(r.patience) {
-			x.Hurry()
+			x.StopWaiting()
 		}
 		operations, err := x.Next()
 		if err != nil || len(operations) == 0 { // it has just ended
@@ -239,12 +239,12 @@ func (e *Engine) step(r *run) {
 func (e *Engine) ask(r *run, operations []protocol.Operation) bool {
 	r.tasks = r.tasks[:0]
 	for _, op := range operations {
-		if answer, known := e.store.Recall(r.work, op); known {
+		if answer, known := e.store.AnswerFromCache(r.work, op); known {
 			r.execution.Observe(op, answer)
 			continue
 		}
 		r.tasks = append(r.tasks, task{
-			Request: mongostore.Request{Work: r.work, Op: op}, run: r, subject: mongostore.SubjectOf(r.work, op),
+			Call: mongostore.Call{Attempt: r.work, Op: op}, run: r, subject: mongostore.SubjectOf(r.work, op),
 		})
 	}
 	if len(r.tasks) == 0 {
@@ -268,10 +268,10 @@ func (e *Engine) conclude(r *run) {
 		}
 		r.bar(t)
 		r.alone = r.alone || t.Alone
-		busy := t.Answer.Facts.Found && !t.Answer.Facts.Free
+		busy := t.Answer.Facts.Found && !t.Answer.Facts.BelowMarkerLimit
 		if t.Answer.Result == protocol.Unknown || t.Answer.Result == protocol.NotSent || busy && now.Before(r.patience) {
 			progress = false
-			e.traceRepeat(r.values, &t.Request)
+			e.traceRepeat(r.values, &t.Call)
 		}
 		contended = contended || t.Answer.Result == protocol.NotMatched
 		if t.Answer.Result == protocol.Failed {

@@ -20,19 +20,19 @@ type obstacles struct {
 
 // obstacle returns what a run is stuck at, and false if it isn't, or if its document
 // makes no sense: nothing is written there.
-func (r *run) obstacle() (mongostore.Obstacle, bool) {
+func (r *run) obstacle() (mongostore.StuckReason, bool) {
 	x := r.execution
 	if r.barred != nil && x.Outcome() == protocol.Running {
-		o := mongostore.Obstacle{
+		o := mongostore.StuckReason{
 			Work: r.work, State: x.State(), Participant: r.barred.participant, Cause: r.barred.cause,
 		}
 		return o, x.Claimed()
 	}
 	if x.Outcome() != protocol.Stuck || x.Err() != nil {
-		return mongostore.Obstacle{}, false
+		return mongostore.StuckReason{}, false
 	}
 	at := x.StuckAt()
-	return mongostore.Obstacle{Work: r.work, State: x.State(), Participant: at, Cause: r.refused[at]}, true
+	return mongostore.StuckReason{Work: r.work, State: x.State(), Participant: at, Cause: r.refused[at]}, true
 }
 
 // refuses takes down that the server has refused to write to a participant, or to the
@@ -45,7 +45,7 @@ func (r *run) refuses(participant int, cause error) {
 }
 
 // note has a reason stored, and ends the run after that.
-func (e *Engine) note(r *run, o mongostore.Obstacle) {
+func (e *Engine) note(r *run, o mongostore.StuckReason) {
 	e.log.Warn("a transfer is stuck", slog.String(words.KeyTransfer, words.Clip(r.work.Transfer.ID)),
 		slog.String(words.KeyCause, o.Reason().Message))
 	e.obstacles.mu.Lock()
@@ -77,13 +77,13 @@ func (o *obstacles) take(limit int) []*run {
 
 // storeObstacles stores reasons and ends the runs, whether that worked or not.
 func (e *Engine) storeObstacles(runs []*run) {
-	list := make([]mongostore.Obstacle, len(runs))
+	list := make([]mongostore.StuckReason, len(runs))
 	for i, r := range runs {
 		list[i], _ = r.obstacle()
 	}
 	limited, cancel := e.store.WithLimit(e.base, mongostore.CommandLimit)
 	defer cancel()
-	if err := e.store.NoteObstacles(limited, list); err != nil {
+	if err := e.store.NoteStuck(limited, list); err != nil {
 		e.log.Warn("why transfers are stuck could not be stored", slog.Int(words.KeyCount, len(runs)), slog.Any(words.KeyCause, err))
 	}
 	for _, r := range runs {

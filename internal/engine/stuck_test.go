@@ -15,7 +15,7 @@ import (
 // state.
 func claimed(t *testing.T, state protocol.State) *run {
 	t.Helper()
-	r := &run{execution: protocol.New(protocol.Start{Claiming: protocol.TakeOver}, 0), work: &mongostore.Work{}}
+	r := &run{execution: protocol.New(protocol.Start{Claim: protocol.TakeOver}, 0), work: &mongostore.Attempt{}}
 	operations, err := r.execution.Next()
 	require.NoError(t, err)
 	r.execution.Observe(operations[0], protocol.Answer{
@@ -44,7 +44,7 @@ func TestObstacleOfARun(t *testing.T) {
 	r.execution.Observe(operations[0], protocol.Answer{Result: protocol.Failed})
 	o, stuck := r.obstacle()
 	assert.True(t, stuck)
-	assert.Equal(t, mongostore.Obstacle{Work: r.work, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: refused}, o)
+	assert.Equal(t, mongostore.StuckReason{Work: r.work, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: refused}, o)
 }
 
 // Obstacles are taken in the order in which they came, no more at a time than a command

@@ -27,7 +27,7 @@ func transfersOf(c *command) []string {
 	}
 	var ids []string
 	for _, t := range c.tasks {
-		ids = append(ids, t.Work.Transfer.ID)
+		ids = append(ids, t.Attempt.Transfer.ID)
 	}
 	return ids
 }

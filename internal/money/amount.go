@@ -17,8 +17,8 @@ type Kind uint8
 
 // The kinds.
 const (
-	Whole Kind = iota // stored as int64
-	Exact             // stored as Decimal128
+	Whole   Kind = iota // stored as int64
+	Decimal             // stored as Decimal128
 )
 
 // MaxPlaces is the number of digits that a decimal may have behind its point.
@@ -77,11 +77,11 @@ func exact(coefficient *big.Int, exponent int) (Amount, error) {
 	if !ok {
 		return Amount{}, errOutOfRange()
 	}
-	return Amount{kind: Exact, decimal: d}, nil
+	return Amount{kind: Decimal, decimal: d}, nil
 }
 
-// Exact returns the same number as a decimal.
-func (a Amount) Exact() Amount {
+// Decimal returns the same number as a decimal.
+func (a Amount) Decimal() Amount {
 	coefficient, exponent := a.parts()
 	decimal, _ := exact(coefficient, exponent) // any int64 fits
 	return decimal
@@ -89,8 +89,8 @@ func (a Amount) Exact() Amount {
 
 // Zero returns 0 of a kind.
 func Zero(kind Kind) Amount {
-	if kind == Exact {
-		return Units(0).Exact()
+	if kind == Decimal {
+		return Units(0).Decimal()
 	}
 	return Units(0)
 }
@@ -158,7 +158,7 @@ func (a Amount) Add(b Amount) (Amount, error) {
 	switch {
 	case a.kind != b.kind:
 		return Amount{}, errors.New("whole units and decimals can't be added")
-	case a.kind == Exact:
+	case a.kind == Decimal:
 		x, y, exponent := align(a, b)
 		return exact(x.Add(x, y), exponent)
 	}

@@ -87,7 +87,7 @@ func (a *Amount) UnmarshalBSONValue(t byte, data []byte) error {
 // MarshalText writes units as digits, and decimals always with a point, so that the kinds stay apart.
 func (a Amount) MarshalText() ([]byte, error) {
 	text := a.String()
-	if a.kind == Exact && !strings.Contains(text, ".") {
+	if a.kind == Decimal && !strings.Contains(text, ".") {
 		text += ".0"
 	}
 	return []byte(text), nil

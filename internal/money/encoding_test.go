@@ -39,7 +39,7 @@ func TestJSON(t *testing.T) {
 func TestText(t *testing.T) {
 	t.Parallel()
 	for want, amount := range map[string]Amount{"5": Units(5), "-5": Units(-5), "12.50": decimal(t, "12.50"), "12.0": decimal(t,
-		"12"), "0.0": Zero(Exact)} {
+		"12"), "0.0": Zero(Decimal)} {
 		got, err := amount.MarshalText()
 		require.NoError(t, err)
 		assert.Equal(t, want, string(got))
@@ -85,7 +85,7 @@ func TestSumsAreExact(t *testing.T) {
 	}
 	for range 2000 {
 		amounts := make([]Amount, 5)
-		total := Zero(Exact)
+		total := Zero(Decimal)
 		for i := range amounts {
 			text := digits(18) + "." + digits(MaxPlaces)
 			if random.IntN(2) == 0 {

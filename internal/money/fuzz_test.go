@@ -94,7 +94,7 @@ func FuzzParse(f *testing.F) {
 			require.Zero(t, amount)
 			return
 		}
-		requireSame(t, Exact, fromText(t, text), amount)
+		requireSame(t, Decimal, fromText(t, text), amount)
 		again, err := Parse(amount.String())
 		require.NoError(t, err)
 		require.Equal(t, amount, again, "to the digit")
@@ -125,7 +125,7 @@ func FuzzJSON(f *testing.F) {
 		case json.Number:
 			requireSame(t, Whole, fromText(t, said.String()), amount)
 		case string:
-			requireSame(t, Exact, fromText(t, said), amount)
+			requireSame(t, Decimal, fromText(t, said), amount)
 		default:
 			t.Fatalf("%s was read as %s", data, amount)
 		}
@@ -165,7 +165,7 @@ func FuzzFromBSON(f *testing.F) {
 		}
 		wantKind := Whole
 		if stored.Type == bson.TypeDecimal128 {
-			wantKind = Exact
+			wantKind = Decimal
 		}
 		requireSame(t, wantKind, want, amount)
 		requireRoundTrips(t, amount)
@@ -258,7 +258,7 @@ func requireArithmetic(t *testing.T, a, b Amount) {
 	require.Equal(t, x.Cmp(y) == 0 && a.Kind() == b.Kind(), a.Canonical() == b.Canonical(), "%s and %s", a, b)
 	if a != Units(math.MinInt64) { // which has no negative
 		requireSame(t, a.Kind(), new(big.Rat).Neg(x), a.Neg())
-		requireSame(t, Exact, x, a.Exact())
+		requireSame(t, Decimal, x, a.Decimal())
 	}
 	if b != Units(math.MinInt64) {
 		within := new(big.Rat).Abs(x).Cmp(new(big.Rat).Abs(y)) <= 0
@@ -269,7 +269,7 @@ func requireArithmetic(t *testing.T, a, b Amount) {
 	require.Equal(t, [2]Amount{beforeA, beforeB}, [2]Amount{a, b}, "a sum changes what is added up")
 	want := new(big.Rat).Add(x, y)
 	fits := want.IsInt() && want.Num().IsInt64()
-	if a.Kind() == Exact {
+	if a.Kind() == Decimal {
 		digits := strings.Trim(strings.ReplaceAll(want.FloatString(maxStoredExponent), ".", ""), "-0")
 		fits = len(digits) <= decimalDigits
 	}

@@ -1,6 +1,8 @@
 package money
 
-import "math/big"
+import (
+	"math/big"
+)
 
 // Sum adds up any number of amounts of both kinds, exactly. The zero value is the sum of none.
 type Sum struct {
@@ -11,13 +13,13 @@ type Sum struct {
 }
 
 // Add adds an amount.
-func (s *Sum) Add(a Amount) { s.add(a.parts()); s.exact = s.exact || a.kind == Exact }
+func (s *Sum) Add(a Amount) { s.add(a.parts()); s.exact = s.exact || a.kind == Decimal }
 
 // Sub takes an amount off.
 func (s *Sum) Sub(a Amount) {
 	coefficient, exponent := a.parts()
 	s.add(coefficient.Neg(coefficient), exponent)
-	s.exact = s.exact || a.kind == Exact
+	s.exact = s.exact || a.kind == Decimal
 }
 
 // AddSum adds another sum.

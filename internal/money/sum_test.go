@@ -78,7 +78,7 @@ func TestSumTooLong(t *testing.T) {
 	t.Parallel()
 	var sum Sum
 	for range 11 {
-		sum.Add(MaxBalance(Exact))
+		sum.Add(MaxBalance(Decimal))
 	}
 	_, err := sum.Amount()
 	require.Error(t, err)

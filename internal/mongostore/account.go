@@ -102,7 +102,7 @@ func subtract(from money.Amount, amounts ...money.Amount) (money.Amount, error) 
 }
 
 // bounds returns those of this participant's prepare alone.
-func (p *party) bounds() (low, high money.Amount, ok bool) {
+func (p *participant) bounds() (low, high money.Amount, ok bool) {
 	amount := p.leg.Amount
 	none := money.Zero(amount.Kind())
 	if amount.Sign() > 0 {
@@ -120,8 +120,8 @@ func (f floor) above(least money.Amount) (money.Amount, error) {
 		return least, errors.New("the floor is no exact number")
 	}
 	amount := f.amount
-	if amount.Kind() == money.Whole && least.Kind() == money.Exact {
-		amount = amount.Exact() // a whole floor may stand under a decimal balance
+	if amount.Kind() == money.Whole && least.Kind() == money.Decimal {
+		amount = amount.Decimal() // a whole floor may stand under a decimal balance
 	}
 	if amount.Kind() != least.Kind() {
 		return least, errors.New("the floor is a decimal and the balance is whole")
@@ -133,7 +133,7 @@ func (f floor) above(least money.Amount) (money.Amount, error) {
 }
 
 // facts judges a participant's document for this work's transfer.
-func (s *Store) facts(w *Work, p *party, document bson.Raw) protocol.Facts {
+func (s *Store) facts(w *Attempt, p *participant, document bson.Raw) protocol.Facts {
 	if p.effect != nil {
 		return p.key.ledger.effectFacts(w, p, document)
 	}
@@ -145,23 +145,23 @@ func (s *Store) facts(w *Work, p *party, document bson.Raw) protocol.Facts {
 	p.balance = &balance
 	markers, marker := s.fields.markers(document, w.Transfer.ID)
 	facts := protocol.Facts{
-		Found:    true,
-		Marker:   marker || p.garbles(w, document),
-		Fence:    s.fields.fence(document),
-		Open:     !s.fields.closed(document),
-		Currency: s.fields.currencyIs(document, w.Transfer.Currency),
-		Free:     markers < s.markerLimit,
-		Funds:    true,
-		Room:     true,
+		Found:            true,
+		Marker:           marker || p.garbles(w, document),
+		Fence:            s.fields.fence(document),
+		Open:             !s.fields.closed(document),
+		Currency:         s.fields.currencyIs(document, w.Transfer.Currency),
+		BelowMarkerLimit: markers < s.markerLimit,
+		Funds:            true,
+		WithinLimits:     true,
 	}
 	p.currency = nil
 	if !facts.Currency {
 		currency := s.fields.currency(document)
 		p.currency = &currency
 	}
-	facts.Kind, facts.Funds, facts.Room = p.judge(balance)
+	facts.Kind, facts.Funds, facts.WithinLimits = p.judge(balance)
 	if document.Lookup(s.fields.Pending).Type == bson.TypeArray {
-		facts.Kind, facts.Funds, facts.Room = false, true, true // a path into an array means something else
+		facts.Kind, facts.Funds, facts.WithinLimits = false, true, true // a path into an array means something else
 	}
 	if p.unlike = ""; !facts.Kind {
 		p.unlike = s.unlike(p, document)
@@ -170,7 +170,7 @@ func (s *Store) facts(w *Work, p *party, document bson.Raw) protocol.Facts {
 }
 
 // judge compares a balance with the bounds: is it an exact number of the amount's kind, is there enough, is there room?
-func (p *party) judge(stored bson.RawValue) (kind, funds, room bool) {
+func (p *participant) judge(stored bson.RawValue) (kind, funds, room bool) {
 	balance, err := money.FromBSON(stored)
 	low, high, ok := p.bounds()
 	if err != nil || !ok || balance.Kind() != p.leg.Amount.Kind() || balance.Places() > money.MaxPlaces {

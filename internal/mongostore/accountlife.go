@@ -9,8 +9,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// Standing is what a look at an account shows to those who open, close or reopen it.
-type Standing struct {
+// AccountStatus is what a look at an account shows to those who open, close or reopen it.
+type AccountStatus struct {
 	Found   bool
 	Closed  bool
 	Markers int
@@ -90,7 +90,7 @@ func (s *Store) OpenAccount(ctx context.Context, ledger string, a Account, token
 }
 
 // OpenedWith reports whether an account's fence is the one that an OpenAccount of this process gave it.
-func (a Standing) OpenedWith(token bson.ObjectID) bool {
+func (a AccountStatus) OpenedWith(token bson.ObjectID) bool {
 	return a.Fence == protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, token[:]...))
 }
 
@@ -127,21 +127,21 @@ func (s *Store) changeAccount(ctx context.Context, ledger, id string, condition,
 }
 
 // LookAtAccount is a deciding read.
-func (s *Store) LookAtAccount(ctx context.Context, ledger, id string) (Standing, error) {
+func (s *Store) LookAtAccount(ctx context.Context, ledger, id string) (AccountStatus, error) {
 	key, err := s.ids.Encode(id)
 	if err != nil {
-		return Standing{}, err
+		return AccountStatus{}, err
 	}
 	document, err := findOne(detached(ctx), s.ledgers[ledger].linearizable, bson.D{{Key: "_id", Value: key}})
 	if missing(err) {
-		return Standing{}, nil
+		return AccountStatus{}, nil
 	}
 	if err != nil {
-		return Standing{}, err
+		return AccountStatus{}, err
 	}
 	markers, _ := s.fields.markers(document, "")
 	balance, err := money.FromBSON(document.Lookup(s.fields.Balance))
-	return Standing{
+	return AccountStatus{
 		Found:   true,
 		Closed:  s.fields.closed(document),
 		Markers: markers,

@@ -119,5 +119,5 @@ func TestCloseAndReopen(t *testing.T) {
 	}
 	standing, err := b.store.LookAtAccount(t.Context(), "", "nobody")
 	require.NoError(t, err)
-	assert.Equal(t, Standing{}, standing)
+	assert.Equal(t, AccountStatus{}, standing)
 }

@@ -16,7 +16,7 @@ import (
 func (s *Store) Adopt(ctx context.Context) error {
 	ctx = detached(ctx)
 	for _, l := range s.all() {
-		if err := s.fit(ctx, l.commands); err != nil {
+		if err := s.checkServer(ctx, l.commands); err != nil {
 			return fmt.Errorf("%s: %w", l.namespace, err)
 		}
 	}
@@ -28,7 +28,7 @@ func (s *Store) Adopt(ctx context.Context) error {
 		}
 		stored = append(stored, a)
 	}
-	if err := s.allApart(ctx, toWork, s.Places()); err != nil {
+	if err := s.requireAllDistinct(ctx, toWork, s.Addresses()); err != nil {
 		return err
 	}
 	if err := s.idle(ctx, stored); err != nil {
@@ -129,7 +129,7 @@ func (s *Store) adopt(ctx context.Context, a adoption) error {
 	if result == protocol.NotMatched {
 		return fmt.Errorf("%w: the note about %s was changed by somebody else: ask again", ErrUnsupported, a.l.namespace)
 	}
-	return told(err, "update", namespaceOf(a.l.notes))
+	return serverErrorOf(err, "update", namespaceOf(a.l.notes))
 }
 
 // equals reports whether two notes say the same.

@@ -21,58 +21,58 @@ type write struct {
 	name       string
 	command    string
 	collection string
-	ready      func(b *bank, id string) (*Work, protocol.Operation)
+	ready      func(b *bank, id string) (*Attempt, protocol.Operation)
 }
 
 // writes are all writes of the protocol.
 func writes() []write {
-	debit := func(b *bank, id string) *Work {
+	debit := func(b *bank, id string) *Attempt {
 		b.put(account(id, nil))
 		return b.work(id, b.leg(id, -60))
 	}
-	claimed := func(b *bank, id string) *Work { return b.claimed(id, b.leg(id, -60)) }
+	claimed := func(b *bank, id string) *Attempt { return b.claimed(id, b.leg(id, -60)) }
 	return []write{
-		{"insert", "insert", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"insert", "insert", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			w := b.work(id, b.leg(id, -60))
 			_, err := b.store.serverTime(b.t.Context())
 			require.NoError(b.t, err)
 			return w, claim(protocol.Insert)
 		}},
-		{"claim of an initiated transfer", "findAndModify", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"claim of an initiated transfer", "findAndModify", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			w := b.work(id, b.leg(id, -60))
 			result, err := b.store.InsertInitiated(b.t.Context(), &w.Transfer)
 			require.NoError(b.t, err)
 			require.Equal(b.t, protocol.Applied, result)
 			return w, claim(protocol.FromInitiated)
 		}},
-		{"takeover", "findAndModify", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"takeover", "findAndModify", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			claimed(b, id)
 			return b.work(id, b.leg(id, -60)), claim(protocol.TakeOver)
 		}},
-		{"verify", "update", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"verify", "update", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			op := about(protocol.Verify)
 			op.Epoch = 1
 			return claimed(b, id), op
 		}},
-		{"decision", "update", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"decision", "update", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			return claimed(b, id), decide(protocol.Rollback, 1)
 		}},
-		{"finish", "update", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"finish", "update", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			w := claimed(b, id)
 			b.applied(w, decide(protocol.Committed, 1))
 			return w, finish(protocol.Success)
 		}},
-		{"prepare", "update", "accounts", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"prepare", "update", "accounts", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			w := debit(b, id)
 			return w, b.ready(w)[0]
 		}},
-		{"settle", "update", "accounts", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"settle", "update", "accounts", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			return b.prepared(debit(b, id)), at(protocol.Settle, 0)
 		}},
-		{"undo", "update", "accounts", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"undo", "update", "accounts", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			return b.prepared(debit(b, id)), replacing(at(protocol.Undo, 0))
 		}},
-		{"fence-only", "update", "accounts", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"fence-only", "update", "accounts", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			return debit(b, id), at(protocol.FenceOnly, 0)
 		}},
 	}

@@ -37,19 +37,19 @@ func (p *Place) String() string {
 
 func (p *Place) client() *mongo.Client { return p.ledger.majority.Database().Client() }
 
-// Atlas knows all places of a store.
-type Atlas struct {
+// AuditReader knows all places of a store.
+type AuditReader struct {
 	store     *Store
 	Transfers *Place   // reversals change them
 	Places    []*Place // all others: ledgers, then documents, each by name
 }
 
-// Atlas returns all places.
-func (s *Store) Atlas() *Atlas {
+// AuditReader returns all places.
+func (s *Store) AuditReader() *AuditReader {
 	place := func(l *ledger) *Place {
 		return &Place{Name: l.name, Home: l.sameClient, Namespace: l.namespace, ledger: l}
 	}
-	a := &Atlas{store: s, Transfers: place(s.originals)}
+	a := &AuditReader{store: s, Transfers: place(s.originals)}
 	for _, name := range slices.Sorted(maps.Keys(s.ledgers)) {
 		p := place(s.ledgers[name])
 		p.Accounts = true
@@ -62,7 +62,7 @@ func (s *Store) Atlas() *Atlas {
 }
 
 // Away returns the places that a snapshot of the transfers doesn't show, those of one cluster together.
-func (a *Atlas) Away() [][]*Place {
+func (a *AuditReader) Away() [][]*Place {
 	var (
 		clusters [][]*Place
 		index    = map[*mongo.Client]int{}
@@ -93,7 +93,7 @@ type Part struct {
 }
 
 // Parts returns the participants of a transfer: its legs, its effects, and the transfer that it reverses.
-func (a *Atlas) Parts(t Transfer) []Part {
+func (a *AuditReader) Parts(t Transfer) []Part {
 	parts := make([]Part, 0, len(t.Legs)+len(t.Effects)+1)
 	for _, leg := range t.Legs {
 		name := fmt.Sprintf("account %q of ledger %q (%s)", leg.Account, leg.Ledger, leg.Namespace)
@@ -120,7 +120,7 @@ func (a *Atlas) Parts(t Transfer) []Part {
 	return parts
 }
 
-func (a *Atlas) place(name, namespace string, accounts bool) *Place {
+func (a *AuditReader) place(name, namespace string, accounts bool) *Place {
 	for _, p := range a.Places {
 		if p.Name == name && p.Namespace == namespace && p.Accounts == accounts {
 			return p

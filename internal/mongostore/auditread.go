@@ -43,7 +43,7 @@ func (r Range) filter(ids IDCodec) (bson.D, error) {
 }
 
 // Check refuses bounds that can't be IDs, or that nothing is between.
-func (a *Atlas) Check(accounts, transfers Range) error {
+func (a *AuditReader) Check(accounts, transfers Range) error {
 	if _, err := accounts.filter(a.store.ids); err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ type AuditTransfer struct {
 	Err    error             // why it can't be read as a transfer
 	Opened bool              // the field open is there
 	Odd    map[string]string // fields that are read as what they aren't, with their values for people
-	Marks  Portrait          // of reversals of it
+	Marks  AuditDocument     // of reversals of it
 }
 
 // BackOff returns for how much longer than the threshold recovery leaves an unfinished transfer alone, because it was taken over often: up
@@ -73,7 +73,7 @@ func (t *AuditTransfer) BackOff(threshold time.Duration) time.Duration {
 }
 
 // ReadTransfers yields the transfers of a range. An error ends it.
-func (a *Atlas) ReadTransfers(ctx context.Context, r Range) iter.Seq2[AuditTransfer, error] {
+func (a *AuditReader) ReadTransfers(ctx context.Context, r Range) iter.Seq2[AuditTransfer, error] {
 	return func(yield func(AuditTransfer, error) bool) {
 		filter, err := r.filter(StringIDs)
 		if err != nil {
@@ -108,7 +108,7 @@ func withoutMetadata() *options.FindOptionsBuilder {
 	return options.Find().SetProjection(bson.D{{Key: "metadata", Value: 0}})
 }
 
-func (a *Atlas) auditTransfer(document bson.Raw) AuditTransfer {
+func (a *AuditReader) auditTransfer(document bson.Raw) AuditTransfer {
 	t, err := decodeTransfer(document)
 	if kind, odd := document.Lookup("metadata").StringValueOK(); odd {
 		err = fmt.Errorf("%w: the metadata is no document, but of type %s", ErrUnreadable, kind)
@@ -122,7 +122,7 @@ func (a *Atlas) auditTransfer(document bson.Raw) AuditTransfer {
 		seen.expect(document, at, bson.TypeDateTime)
 	}
 	if !absent(document.Lookup(a.Transfers.ledger.fields.Pending)) {
-		seen.Marks = a.portrait(a.Transfers, document)
+		seen.Marks = a.auditDocument(a.Transfers, document)
 	}
 	return seen
 }
@@ -142,11 +142,11 @@ func (t *AuditTransfer) expect(document bson.Raw, field string, types ...bson.Ty
 }
 
 // ReadPlace yields the accounts of a range; of a place without accounts, all documents that have markers. An error ends it.
-func (a *Atlas) ReadPlace(ctx context.Context, p *Place, r Range) iter.Seq2[Portrait, error] {
-	return func(yield func(Portrait, error) bool) {
+func (a *AuditReader) ReadPlace(ctx context.Context, p *Place, r Range) iter.Seq2[AuditDocument, error] {
+	return func(yield func(AuditDocument, error) bool) {
 		filter, err := r.filter(a.store.ids)
 		if err != nil {
-			yield(Portrait{}, err)
+			yield(AuditDocument{}, err)
 			return
 		}
 		fields := p.ledger.fields
@@ -155,10 +155,10 @@ func (a *Atlas) ReadPlace(ctx context.Context, p *Place, r Range) iter.Seq2[Port
 		}
 		for document, err := range documents(ctx, p.ledger.majority, filter, options.Find().SetProjection(fields.projection())) {
 			if err != nil {
-				yield(Portrait{}, err)
+				yield(AuditDocument{}, err)
 				return
 			}
-			if !yield(a.portrait(p, document), nil) {
+			if !yield(a.auditDocument(p, document), nil) {
 				return
 			}
 		}
@@ -170,7 +170,7 @@ func documents(ctx context.Context, c *mongo.Collection, filter bson.D, find *op
 	return func(yield func(bson.Raw, error) bool) {
 		cursor, err := c.Find(ctx, filter, find)
 		if err != nil {
-			yield(nil, told(err, rightFind, namespaceOf(c)))
+			yield(nil, serverErrorOf(err, rightFind, namespaceOf(c)))
 			return
 		}
 		defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
@@ -180,25 +180,25 @@ func documents(ctx context.Context, c *mongo.Collection, filter bson.D, find *op
 			}
 		}
 		if err := cursor.Err(); err != nil {
-			yield(nil, told(err, rightFind, namespaceOf(c)))
+			yield(nil, serverErrorOf(err, rightFind, namespaceOf(c)))
 		}
 	}
 }
 
 // FindTransfers returns those of the named transfers that are there. In a snapshot it reads what that shows, else what a majority has
 // stored.
-func (a *Atlas) FindTransfers(ctx context.Context, ids []string) (map[string]AuditTransfer, error) {
+func (a *AuditReader) FindTransfers(ctx context.Context, ids []string) (map[string]AuditTransfer, error) {
 	return a.findTransfers(ctx, a.store.majority, ids)
 }
 
 // DecideTransfers does so by a deciding read.
-func (a *Atlas) DecideTransfers(ctx context.Context, ids []string) (map[string]AuditTransfer, error) {
+func (a *AuditReader) DecideTransfers(ctx context.Context, ids []string) (map[string]AuditTransfer, error) {
 	ctx, cancel := withLimit(detached(ctx), CommandLimit)
 	defer cancel()
 	return a.findTransfers(ctx, a.store.linearizable, ids)
 }
 
-func (a *Atlas) findTransfers(ctx context.Context, from *mongo.Collection, ids []string) (map[string]AuditTransfer, error) {
+func (a *AuditReader) findTransfers(ctx context.Context, from *mongo.Collection, ids []string) (map[string]AuditTransfer, error) {
 	keys := make(bson.A, len(ids))
 	for i, id := range ids {
 		keys[i] = id
@@ -214,26 +214,26 @@ func (a *Atlas) findTransfers(ctx context.Context, from *mongo.Collection, ids [
 
 // FindParts returns those of the participants, all of one place, that are there, by their keys. In a snapshot it reads what that shows,
 // else what a majority has stored.
-func (a *Atlas) FindParts(ctx context.Context, p *Place, parts []Part) (map[string]Portrait, error) {
+func (a *AuditReader) FindParts(ctx context.Context, p *Place, parts []Part) (map[string]AuditDocument, error) {
 	return a.findParts(ctx, p, p.ledger.majority, parts)
 }
 
 // DecideParts does so by a deciding read.
-func (a *Atlas) DecideParts(ctx context.Context, p *Place, parts []Part) (map[string]Portrait, error) {
+func (a *AuditReader) DecideParts(ctx context.Context, p *Place, parts []Part) (map[string]AuditDocument, error) {
 	ctx, cancel := withLimit(detached(ctx), CommandLimit)
 	defer cancel()
 	return a.findParts(ctx, p, p.ledger.linearizable, parts)
 }
 
-func (a *Atlas) findParts(ctx context.Context, p *Place, from *mongo.Collection, parts []Part) (map[string]Portrait, error) {
+func (a *AuditReader) findParts(ctx context.Context, p *Place, from *mongo.Collection, parts []Part) (map[string]AuditDocument, error) {
 	keys := make(bson.A, len(parts))
 	for i, part := range parts {
 		keys[i] = part.id
 	}
 	found, err := findByID(ctx, from, keys, options.Find().SetProjection(p.ledger.fields.projection()))
-	portraits := make(map[string]Portrait, len(found))
+	portraits := make(map[string]AuditDocument, len(found))
 	for _, document := range found {
-		seen := a.portrait(p, document)
+		seen := a.auditDocument(p, document)
 		portraits[seen.Key] = seen
 	}
 	return portraits, err

@@ -36,7 +36,7 @@ func TestRangesWithoutAGap(t *testing.T) {
 				_, err := b.db.Collection("accounts").InsertOne(t.Context(), account(id, nil))
 				require.NoError(t, err)
 			}
-			atlas := b.store.Atlas()
+			atlas := b.store.AuditReader()
 			b.log.take()
 			seen := map[string]int{}
 			for _, r := range []Range{{To: row.a}, {From: row.a, To: row.b}, {From: row.b}} {

@@ -60,7 +60,7 @@ func (s *Store) RemoveMarker(ctx context.Context, r MarkerRepair) (protocol.Resu
 			return protocol.NotSent, err
 		}
 		types := bson.A{"int", "long"}
-		if r.Pay.Kind() == money.Exact {
+		if r.Pay.Kind() == money.Decimal {
 			types = bson.A{"decimal"}
 			filter = append(filter, bson.E{Key: "$expr", Value: s.exactBalance})
 		}

@@ -17,11 +17,11 @@ import (
 )
 
 // requests is what several works ask for at once.
-type requests []*Request
+type requests []*Call
 
-func (rs *requests) add(w *Work, operations ...protocol.Operation) {
+func (rs *requests) add(w *Attempt, operations ...protocol.Operation) {
 	for _, op := range operations {
-		*rs = append(*rs, &Request{Work: w, Op: op})
+		*rs = append(*rs, &Call{Attempt: w, Op: op})
 	}
 }
 
@@ -30,10 +30,10 @@ func (b *bank) batch(rs requests) []protocol.Result {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
-	lane := LaneOf(rs[0].Work, rs[0].Op)
+	lane := LaneOf(rs[0].Attempt, rs[0].Op)
 	results := make([]protocol.Result, len(rs))
 	for _, r := range rs {
-		require.Equal(b.t, lane, LaneOf(r.Work, r.Op))
+		require.Equal(b.t, lane, LaneOf(r.Attempt, r.Op))
 	}
 	b.store.Perform(ctx, lane, rs)
 	for i, r := range rs {
@@ -51,9 +51,9 @@ func all(n int, result protocol.Result) []protocol.Result {
 }
 
 // crowd returns works on transfers of so many units each, from alice to others.
-func (b *bank) crowd(n int, units int64) []*Work {
+func (b *bank) crowd(n int, units int64) []*Attempt {
 	b.t.Helper()
-	works := make([]*Work, n)
+	works := make([]*Attempt, n)
 	var rs requests
 	for i := range works {
 		works[i] = b.work(fmt.Sprint("t", i), b.leg("alice", -units), b.leg(fmt.Sprint("to ", i), units))
@@ -64,7 +64,7 @@ func (b *bank) crowd(n int, units int64) []*Work {
 }
 
 // fences reads the fences of all participants of works, and returns the prepares of the n-th.
-func prepares(b *bank, n int, works ...*Work) requests {
+func prepares(b *bank, n int, works ...*Attempt) requests {
 	b.t.Helper()
 	var rs requests
 	for _, w := range works {
@@ -73,7 +73,7 @@ func prepares(b *bank, n int, works ...*Work) requests {
 	return rs
 }
 
-func of(op protocol.Operation, works ...*Work) requests {
+func of(op protocol.Operation, works ...*Attempt) requests {
 	var rs requests
 	for _, w := range works {
 		rs.add(w, op)
@@ -159,17 +159,17 @@ func TestWhatDoesNotCoalesce(t *testing.T) {
 	b := newBank(t)
 	first, second := b.work("first", b.leg("alice", -60)), b.work("second", b.leg("alice", -60))
 	prepare, settle := prepareWith(0, "f"), at(protocol.Settle, 0)
-	for name, change := range map[string]func(*Work, *protocol.Operation){
-		"another fence":    func(_ *Work, op *protocol.Operation) { op.Fence = "g" },
-		"another currency": func(w *Work, _ *protocol.Operation) { w.Transfer.Currency = "EUR" },
-		"another floor":    func(w *Work, _ *protocol.Operation) { w.parties[0].floor.stored = rawValue(int64(-5)) },
-		"the same transfer": func(w *Work, _ *protocol.Operation) {
+	for name, change := range map[string]func(*Attempt, *protocol.Operation){
+		"another fence":    func(_ *Attempt, op *protocol.Operation) { op.Fence = "g" },
+		"another currency": func(w *Attempt, _ *protocol.Operation) { w.Transfer.Currency = "EUR" },
+		"another floor":    func(w *Attempt, _ *protocol.Operation) { w.participants[0].floor.stored = rawValue(int64(-5)) },
+		"the same transfer": func(w *Attempt, _ *protocol.Operation) {
 			w.Transfer.ID = "first"
 		},
-		"another kind":        func(w *Work, _ *protocol.Operation) { w.parties[0].leg.Amount = dec("-60.00") },
-		"a fence-only":        func(_ *Work, op *protocol.Operation) { *op = at(protocol.FenceOnly, 0) },
-		"a replacing settle":  func(_ *Work, op *protocol.Operation) { *op = replacing(settle) },
-		"a different account": func(w *Work, _ *protocol.Operation) { w.parties[0].key.id = "bob" },
+		"another kind":        func(w *Attempt, _ *protocol.Operation) { w.participants[0].leg.Amount = dec("-60.00") },
+		"a fence-only":        func(_ *Attempt, op *protocol.Operation) { *op = at(protocol.FenceOnly, 0) },
+		"a replacing settle":  func(_ *Attempt, op *protocol.Operation) { *op = replacing(settle) },
+		"a different account": func(w *Attempt, _ *protocol.Operation) { w.participants[0].key.id = "bob" },
 	} {
 		w, op := b.work("second", b.leg("alice", -60)), prepare
 		change(w, &op)
@@ -228,7 +228,7 @@ func TestCommandsAreBounded(t *testing.T) {
 func TestNothingIsSplitUnknowingly(t *testing.T) {
 	b := newBank(t)
 	b.put(account("alice", bson.M{"balance": int64(100)}), account("bob", bson.M{"balance": int64(0)}))
-	works := []*Work{
+	works := []*Attempt{
 		b.work("t0", b.leg("alice", -10), b.leg("bob", -1)), b.work("t1", b.leg("alice", -10), b.leg("bob", -1)),
 	}
 	rs := prepares(b, 0, works...)
@@ -246,9 +246,9 @@ func TestShortCountIsResolvedThroughMongos(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.put(account("alice", bson.M{"balance": int64(15)}), account("bob", nil))
-	works := []*Work{b.work("t0", b.leg("alice", -10), b.leg("bob", 10)), b.work("t1", b.leg("alice", -10), b.leg("bob", 10))}
+	works := []*Attempt{b.work("t0", b.leg("alice", -10), b.leg("bob", 10)), b.work("t1", b.leg("alice", -10), b.leg("bob", 10))}
 	rs := append(prepares(b, 0, works...), prepares(b, 1, works...)...)
-	b.store.fitClients.Store(b.store.transfers.Database().Client(), true)
+	b.store.checkedClients.Store(b.store.transfers.Database().Client(), true)
 	b.log.take()
 	applied := protocol.Applied
 	assert.Equal(t, []protocol.Result{applied, protocol.NotMatched, applied, applied}, b.batch(rs))
@@ -283,8 +283,8 @@ func TestRoutedLedgerOfAnotherCluster(t *testing.T) {
 	elsewhere := b.reconnected(t, 1)
 	b.store.ledgers[""] = elsewhere.store.ledgers[""]
 	b.store.ledgers[""].sameClient = false
-	b.store.fitClients.Store(elsewhere.store.transfers.Database().Client(), true)
-	works := []*Work{b.work("t0", b.leg("alice", -10), b.leg("bob", 10)), b.work("t1", b.leg("alice", -10), b.leg("bob", 10))}
+	b.store.checkedClients.Store(elsewhere.store.transfers.Database().Client(), true)
+	works := []*Attempt{b.work("t0", b.leg("alice", -10), b.leg("bob", 10)), b.work("t1", b.leg("alice", -10), b.leg("bob", 10))}
 	rs := append(prepares(b, 0, works...), prepares(b, 1, works...)...)
 	elsewhere.log.take()
 	b.batch(rs)
@@ -321,11 +321,11 @@ func TestHangingServerKeepsNobodyFromTheOthers(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	hanging := mongotest.Client(t)
-	full := newFitting()
+	full := newServerCheck()
 	for range maxAsking {
 		full.turns <- struct{}{}
 	}
-	b.store.fitting.Store(hanging, full)
+	b.store.serverChecks.Store(hanging, full)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	require.NoError(t, b.store.Connect(ctx, Address{}))

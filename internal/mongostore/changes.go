@@ -10,7 +10,7 @@ import (
 
 // changeTransfers performs verifies, decisions and finishes. Many commits are one statement for many documents, and so are many
 // finishes; whatever else there is has a statement of its own. Each document is changed by itself, where it fits.
-func (s *Store) changeTransfers(ctx context.Context, requests []*Request) {
+func (s *Store) changeTransfers(ctx context.Context, requests []*Call) {
 	var at stamp
 	at.now, at.fresh = s.clock.estimate()
 	if s.retention.declared.Load() {
@@ -21,16 +21,16 @@ func (s *Store) changeTransfers(ctx context.Context, requests []*Request) {
 }
 
 // changeAt performs changes with a time to stamp them with.
-func (s *Store) changeAt(ctx context.Context, requests []*Request, at stamp) {
+func (s *Store) changeAt(ctx context.Context, requests []*Call, at stamp) {
 	if len(requests) == 0 {
 		return
 	}
-	changes := s.together(requests, at)
+	changes := s.groupAlike(requests, at)
 	s.change(ctx, changes)
 	var apart []*change
 	for _, c := range changes {
 		if c.refused {
-			apart = append(apart, each(c.requests, at)...)
+			apart = append(apart, oneEach(c.requests, at)...)
 		}
 	}
 	if len(apart) > 0 {
@@ -47,14 +47,14 @@ type stamp struct {
 
 // change is one statement, and what asks for it.
 type change struct {
-	requests []*Request
+	requests []*Call
 	at       stamp
 	refused  bool // the server has refused to change one of many documents, and may have changed some
 }
 
-// together puts requests for the same change into one statement. A mongos may send a statement for many documents to shards that
+// groupAlike puts requests for the same change into one statement. A mongos may send a statement for many documents to shards that
 // have an old copy of one, and count that: through it there is a statement for each.
-func (s *Store) together(requests []*Request, at stamp) []*change {
+func (s *Store) groupAlike(requests []*Call, at stamp) []*change {
 	var (
 		changes []*change
 		alike   = map[protocol.Operation]int{}
@@ -62,13 +62,13 @@ func (s *Store) together(requests []*Request, at stamp) []*change {
 	for _, r := range requests {
 		key := protocol.Operation{Kind: r.Op.Kind, To: r.Op.To}
 		if s.routed(s.transfers) || !r.plain() {
-			changes = append(changes, &change{requests: []*Request{r}, at: at})
+			changes = append(changes, &change{requests: []*Call{r}, at: at})
 			continue
 		}
 		place, known := alike[key]
 		if !known {
 			alike[key] = len(changes)
-			changes = append(changes, &change{requests: []*Request{r}, at: at})
+			changes = append(changes, &change{requests: []*Call{r}, at: at})
 			continue
 		}
 		changes[place].requests = append(changes[place].requests, r)
@@ -77,16 +77,16 @@ func (s *Store) together(requests []*Request, at stamp) []*change {
 }
 
 // plain reports whether a request asks for what others ask for as well: a commit at epoch 1 by a clean execution, or a finish.
-func (r *Request) plain() bool {
+func (r *Call) plain() bool {
 	commit := r.Op.Kind == protocol.Decide && r.Op.To == protocol.Committed && r.Op.Epoch == 1 && r.Op.Clean
 	return commit || r.Op.Kind == protocol.Finish
 }
 
-// each returns a change for each request.
-func each(requests []*Request, at stamp) []*change {
+// oneEach returns a change for each request.
+func oneEach(requests []*Call, at stamp) []*change {
 	changes := make([]*change, len(requests))
 	for i, r := range requests {
-		changes[i] = &change{requests: []*Request{r}, at: at}
+		changes[i] = &change{requests: []*Call{r}, at: at}
 	}
 	return changes
 }
@@ -111,7 +111,7 @@ func (c *change) write(m *message) {
 	op := c.requests[0].Op
 	switch op.Kind {
 	case protocol.Verify:
-		touch{c.requests[0].Work, op.Epoch, protocol.Preparing}.write(m)
+		ownershipWrite{c.requests[0].Attempt, op.Epoch, protocol.Preparing}.write(m)
 	case protocol.MarkHeld:
 		c.markHeld(m)
 	case protocol.Decide:
@@ -139,13 +139,13 @@ func (c *change) size() int {
 // ids requires the ID of a change's transfer, or one of the IDs.
 func (c *change) ids(m *message) {
 	if len(c.requests) == 1 {
-		m.text("_id", c.requests[0].Work.Transfer.ID)
+		m.text("_id", c.requests[0].Attempt.Transfer.ID)
 		return
 	}
 	m.begin("_id")
 	m.beginArray("$in")
 	for i, r := range c.requests {
-		m.text(index(i), r.Work.Transfer.ID)
+		m.text(index(i), r.Attempt.Transfer.ID)
 	}
 	m.end()
 	m.end()
@@ -153,7 +153,7 @@ func (c *change) ids(m *message) {
 
 // decide stores a decision, at the server's time.
 func (c *change) decide(m *message) {
-	w, op := c.requests[0].Work, c.requests[0].Op
+	w, op := c.requests[0].Attempt, c.requests[0].Op
 	m.begin("q")
 	c.ids(m)
 	m.text("state", string(protocol.Preparing))
@@ -181,7 +181,7 @@ func (c *change) decide(m *message) {
 // markHeld stores that everything is prepared. It counts its writes like a touch, so that none of them is one that changes nothing. The
 // time is as with a finish: what is held doesn't stall.
 func (c *change) markHeld(m *message) {
-	w, op := c.requests[0].Work, c.requests[0].Op
+	w, op := c.requests[0].Attempt, c.requests[0].Op
 	m.begin("q")
 	m.text("_id", w.Transfer.ID)
 	m.text("state", string(protocol.Preparing))
@@ -259,16 +259,16 @@ func finishedFrom(to protocol.State) protocol.State {
 	return protocol.Committed
 }
 
-// touch is a write to an unfinished transfer where it is one execution's, in the given state if there is one. It counts its writes, because
+// ownershipWrite is a write to an unfinished transfer where it is one execution's, in the given state if there is one. It counts its writes, because
 // a write that changes nothing is acknowledged without asking anybody: lastModified alone would stay the same within a millisecond, and a
 // cut-off old primary could answer "matched" then.
-type touch struct {
-	work  *Work
+type ownershipWrite struct {
+	work  *Attempt
 	epoch int64
 	state protocol.State
 }
 
-func (t touch) write(m *message) {
+func (t ownershipWrite) write(m *message) {
 	m.begin("q")
 	m.text("_id", t.work.Transfer.ID)
 	m.number("epoch", t.epoch)
@@ -289,9 +289,9 @@ func (t touch) write(m *message) {
 	m.end()
 }
 
-func (t touch) documents() int { return 1 }
+func (t ownershipWrite) documents() int { return 1 }
 
-func (t touch) size() int { return 256 + len(t.work.Transfer.ID) + len(t.work.Owner) }
+func (t ownershipWrite) size() int { return 256 + len(t.work.Transfer.ID) + len(t.work.Owner) }
 
 // answerChanges answers the requests of a command's changes.
 func answerChanges(changes []*change, done updated) {
@@ -305,7 +305,7 @@ func answerChanges(changes []*change, done updated) {
 			if v.result == protocol.Applied {
 				r.changed(c.at)
 			}
-			r.Work.late = r.Op.Kind == protocol.Finish && r.Answer.Result == protocol.NotMatched && !c.at.purge.IsZero()
+			r.Attempt.late = r.Op.Kind == protocol.Finish && r.Answer.Result == protocol.NotMatched && !c.at.purge.IsZero()
 		}
 	}
 }
@@ -313,7 +313,7 @@ func answerChanges(changes []*change, done updated) {
 // resolveChanges tells, by a deciding read, which decisions and finishes of a command are stored of which only some have matched. It is
 // what each execution would conclude from a look of its own.
 func (s *Store) resolveChanges(ctx context.Context, changes []*change) {
-	var open []*Request
+	var open []*Call
 	for _, c := range changes {
 		for _, r := range c.requests {
 			if r.Answer.Result == protocol.NotMatched {
@@ -323,26 +323,26 @@ func (s *Store) resolveChanges(ctx context.Context, changes []*change) {
 	}
 	documents, _ := findTransfers(ctx, open, s.majority) // where it is not answered, each execution looks for itself
 	for _, r := range open {
-		t, err := decodeTransfer(documents[r.Work.Transfer.ID])
+		t, err := decodeTransfer(documents[r.Attempt.Transfer.ID])
 		if err == nil && r.storedIn(t) {
 			r.answer(protocol.Applied, nil)
-			r.Work.Transfer = t
+			r.Attempt.Transfer = t
 		}
 	}
 }
 
 // storedIn reports whether a transfer shows that what the request asks for is stored.
-func (r *Request) storedIn(t Transfer) bool {
+func (r *Call) storedIn(t Transfer) bool {
 	if r.Op.Kind == protocol.Finish {
 		return t.State == r.Op.To
 	}
-	mine := t.Owner == r.Work.Owner && t.Epoch == r.Op.Epoch
+	mine := t.Owner == r.Attempt.Owner && t.Epoch == r.Op.Epoch
 	return mine && (r.Op.Kind == protocol.Decide && t.State == r.Op.To || r.Op.Kind == protocol.MarkHeld && t.Held)
 }
 
 // changed makes what is known of the transfer what the request has made of it.
-func (r *Request) changed(at stamp) {
-	t, op := &r.Work.Transfer, r.Op
+func (r *Call) changed(at stamp) {
+	t, op := &r.Attempt.Transfer, r.Op
 	switch op.Kind {
 	case protocol.MarkHeld:
 		t.Held, t.Clean, t.LastModified = true, op.Clean, at.now
@@ -350,7 +350,7 @@ func (r *Request) changed(at stamp) {
 	case protocol.Decide:
 		t.State, t.Clean, t.LastModified = op.To, t.Clean || op.Clean, at.now // the server's own time is a little later
 		if op.To == protocol.Rollback {
-			failure := r.Work.failure(op.Refusal)
+			failure := r.Attempt.failure(op.Refusal)
 			t.Failure = &failure
 		}
 	case protocol.Finish:

@@ -94,7 +94,7 @@ func TestUnreadableInsertStandsAlone(t *testing.T) {
 	for i := range 3 {
 		rs.add(b.work(fmt.Sprint("t", i), b.leg("alice", -1)), claim(protocol.Insert))
 	}
-	rs[1].Work.Transfer.Metadata = seven
+	rs[1].Attempt.Transfer.Metadata = seven
 	assert.Equal(t, all(3, protocol.NotSent), b.batch(rs))
 	for i, want := range []protocol.Result{protocol.Applied, protocol.Failed, protocol.Applied} {
 		assert.True(t, rs[i].Alone)
@@ -120,7 +120,7 @@ func TestManyClaims(t *testing.T) {
 	assert.Equal(t, []protocol.Result{applied, applied, protocol.NotMatched, applied}, b.batch(rs))
 	for i, state := range map[int]protocol.State{0: protocol.Preparing, 1: protocol.Committed, 3: protocol.Preparing} {
 		assert.Equal(t, protocol.Image{Found: true, State: state, Epoch: 2, Mine: true}, rs[i].Answer.Transfer)
-		assert.EqualValues(t, 1, rs[i].Work.Transfer.Attempts)
+		assert.EqualValues(t, 1, rs[i].Attempt.Transfer.Attempts)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestManyClaims(t *testing.T) {
 func TestEncodeTransfer(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	for _, w := range []*Work{b.full("order"), b.work("plain", b.leg("alice", -1), b.leg("bob", 1))} {
+	for _, w := range []*Attempt{b.full("order"), b.work("plain", b.leg("alice", -1), b.leg("bob", 1))} {
 		w.Transfer.State, w.Transfer.Epoch, w.Transfer.Owner = protocol.Preparing, 1, "me"
 		w.Transfer.Open, w.Transfer.CreatedAt, w.Transfer.LastModified = true, time.UnixMilli(5), time.UnixMilli(7)
 		want, err := bson.Marshal(w.Transfer)
@@ -202,7 +202,7 @@ func TestDecisionsThroughMongosAreSingle(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	works := b.crowd(3, 1)
-	b.store.fitClients.Store(b.store.transfers.Database().Client(), true)
+	b.store.checkedClients.Store(b.store.transfers.Database().Client(), true)
 	commit := decide(protocol.Committed, 1)
 	commit.Clean = true
 	b.log.take()

@@ -17,7 +17,7 @@ func modified() bson.E {
 }
 
 // claimStatement returns how a claim that is no insert changes the stored transfer.
-func (w *Work) claimStatement(op protocol.Operation) (filter, update bson.D) {
+func (w *Attempt) claimStatement(op protocol.Operation) (filter, update bson.D) {
 	filter = bson.D{
 		{Key: "_id", Value: w.Transfer.ID},
 		// The work was made from this document, and not from one that had the same ID in another life.
@@ -26,7 +26,7 @@ func (w *Work) claimStatement(op protocol.Operation) (filter, update bson.D) {
 	mine := bson.D{{Key: "owner", Value: w.Owner}}
 	raise := bson.E{Key: "$inc", Value: bson.D{{Key: "epoch", Value: int64(1)}}}
 	again := bson.E{Key: "$inc", Value: bson.D{{Key: "epoch", Value: int64(1)}, {Key: "attempts", Value: int64(1)}}} // of what has stalled
-	switch op.Claiming {
+	switch op.Claim {
 	case protocol.FromInitiated:
 		filter = append(filter, bson.E{Key: "state", Value: protocol.Initiated})
 		mine = append(mine, bson.E{Key: "state", Value: protocol.Preparing}, bson.E{Key: "epoch", Value: int64(1)})
@@ -58,14 +58,14 @@ func (w *Work) claimStatement(op protocol.Operation) (filter, update bson.D) {
 
 // claim gets hold of stored transfers: of a single one by one command; of many by one command that changes them, and another one that
 // reads which of them show the claimer's nonce.
-func (s *Store) claim(ctx context.Context, requests []*Request) {
+func (s *Store) claim(ctx context.Context, requests []*Call) {
 	if len(requests) == 1 {
 		s.claimOne(ctx, requests[0])
 		return
 	}
 	statements := make([]encoded, len(requests))
 	for i, r := range requests {
-		st, err := encodeUpdate(r.Work.claimStatement(r.Op))
+		st, err := encodeUpdate(r.Attempt.claimStatement(r.Op))
 		if err != nil {
 			answerAll(requests, protocol.NotSent, err)
 			return
@@ -74,7 +74,7 @@ func (s *Store) claim(ctx context.Context, requests []*Request) {
 	}
 	inSession(ctx, s.transfers, func(ctx context.Context) {
 		done := updateAll(ctx, s.transfers, statements)
-		var open []*Request
+		var open []*Call
 		for i, r := range requests {
 			r.take(done.verdicts[i], true)
 			if r.Answer.Result == protocol.Applied || r.Answer.Result == protocol.NotMatched {
@@ -89,14 +89,14 @@ func (s *Store) claim(ctx context.Context, requests []*Request) {
 
 // showClaimed answers claims that were sent, and of which some have matched. What shows the claimer's nonce is the claimer's, in
 // the state and epoch that are shown: nobody else changes those without taking it over.
-func (s *Store) showClaimed(ctx context.Context, requests []*Request) {
+func (s *Store) showClaimed(ctx context.Context, requests []*Call) {
 	from := s.majority
 	if s.routed(s.transfers) {
 		from = s.linearizable
 	}
 	documents, err := findTransfers(ctx, requests, from)
 	for _, r := range requests {
-		document, answered := documents[r.Work.Transfer.ID]
+		document, answered := documents[r.Attempt.Transfer.ID]
 		if !answered {
 			r.answer(protocol.Unknown, err)
 			continue
@@ -109,8 +109,8 @@ func (s *Store) showClaimed(ctx context.Context, requests []*Request) {
 }
 
 // claimOne performs one claim and keeps its after-image.
-func (s *Store) claimOne(ctx context.Context, r *Request) {
-	filter, update := r.Work.claimStatement(r.Op)
+func (s *Store) claimOne(ctx context.Context, r *Call) {
+	filter, update := r.Attempt.claimStatement(r.Op)
 	after, result, err := findAndModify(ctx, s.transfers, filter, update)
 	r.answer(result, err)
 	if result != protocol.Applied {
@@ -121,12 +121,12 @@ func (s *Store) claimOne(ctx context.Context, r *Request) {
 		r.answer(protocol.Unknown, err)
 		return
 	}
-	r.Work.Transfer = t
-	r.Answer.Transfer = r.Work.image(t)
+	r.Attempt.Transfer = t
+	r.Answer.Transfer = r.Attempt.image(t)
 }
 
 // insertClaimed stores new transfers. An insert can't stamp the server's time: it carries the process's clock, corrected.
-func (s *Store) insertClaimed(ctx context.Context, requests []*Request) {
+func (s *Store) insertClaimed(ctx context.Context, requests []*Call) {
 	now, err := s.serverTime(ctx)
 	if err != nil {
 		answerAll(requests, protocol.NotSent, err)
@@ -135,11 +135,11 @@ func (s *Store) insertClaimed(ctx context.Context, requests []*Request) {
 	claimed := make([]Transfer, len(requests))
 	documents := make([]bson.Raw, len(requests))
 	for i, r := range requests {
-		t := r.Work.Transfer
-		t.State, t.Open, t.Epoch, t.Owner = protocol.Preparing, true, 1, r.Work.Owner
+		t := r.Attempt.Transfer
+		t.State, t.Open, t.Epoch, t.Owner = protocol.Preparing, true, 1, r.Attempt.Owner
 		t.CreatedAt, t.LastModified = now, now
 		if t.Hold {
-			t.ExpiresAt = now.Add(r.Work.HoldFor).Truncate(time.Millisecond) // as it will be read back
+			t.ExpiresAt = now.Add(r.Attempt.HoldFor).Truncate(time.Millisecond) // as it will be read back
 		}
 		claimed[i], documents[i] = t, t.encode()
 	}
@@ -147,8 +147,8 @@ func (s *Store) insertClaimed(ctx context.Context, requests []*Request) {
 		r := requests[i]
 		r.take(v, len(requests) > 1)
 		if v.result == protocol.Applied {
-			r.Work.Transfer = claimed[i]
-			r.Answer.Transfer = r.Work.image(claimed[i])
+			r.Attempt.Transfer = claimed[i]
+			r.Answer.Transfer = r.Attempt.image(claimed[i])
 		}
 	}
 }
@@ -201,10 +201,10 @@ func stateIn(states ...protocol.State) bson.E {
 }
 
 // readTransfers reads transfers with the read concern of the given collection.
-func (s *Store) readTransfers(ctx context.Context, requests []*Request, from *mongo.Collection) {
+func (s *Store) readTransfers(ctx context.Context, requests []*Call, from *mongo.Collection) {
 	documents, err := findTransfers(ctx, requests, from)
 	for _, r := range requests {
-		document, answered := documents[r.Work.Transfer.ID]
+		document, answered := documents[r.Attempt.Transfer.ID]
 		if !answered {
 			r.answer(protocol.Unknown, err)
 			continue
@@ -215,17 +215,17 @@ func (s *Store) readTransfers(ctx context.Context, requests []*Request, from *mo
 
 // findTransfers reads the requests' transfers. Where it fails, those that were answered
 // are in what it returns, also as nil.
-func findTransfers(ctx context.Context, requests []*Request, from *mongo.Collection) (map[string]bson.Raw, error) {
-	works := make([]*Work, 0, len(requests))
+func findTransfers(ctx context.Context, requests []*Call, from *mongo.Collection) (map[string]bson.Raw, error) {
+	works := make([]*Attempt, 0, len(requests))
 	asked := make(map[string]bool, len(requests))
 	for _, r := range requests {
-		if id := r.Work.Transfer.ID; !asked[id] {
+		if id := r.Attempt.Transfer.ID; !asked[id] {
 			asked[id] = true
-			works = append(works, r.Work)
+			works = append(works, r.Attempt)
 		}
 	}
 	documents := make(map[string]bson.Raw, len(works))
-	for some := range portions(works, maxAnswerBytes, func(w *Work) int { return w.Transfer.bytes() }) {
+	for some := range portions(works, maxAnswerBytes, func(w *Attempt) int { return w.Transfer.bytes() }) {
 		ids := make(bson.A, len(some))
 		for i, w := range some {
 			ids[i] = w.Transfer.ID
@@ -246,7 +246,7 @@ func findTransfers(ctx context.Context, requests []*Request, from *mongo.Collect
 }
 
 // show answers a request with a document of its transfer, nil if there is none.
-func (r *Request) show(document bson.Raw) {
+func (r *Call) show(document bson.Raw) {
 	r.answer(protocol.Applied, nil)
 	if document == nil {
 		return
@@ -256,17 +256,17 @@ func (r *Request) show(document bson.Raw) {
 		r.Cause, r.Answer.Transfer.Found = err, true
 		return
 	}
-	if t.Owner == r.Work.Owner {
-		r.Work.Transfer = t
+	if t.Owner == r.Attempt.Owner {
+		r.Attempt.Transfer = t
 	}
-	r.Answer.Transfer = r.Work.image(t)
+	r.Answer.Transfer = r.Attempt.image(t)
 }
 
 // failure returns a refusal as it is stored.
-func (w *Work) failure(refusal protocol.Refusal) Failure {
+func (w *Attempt) failure(refusal protocol.Refusal) Failure {
 	f := Failure{Code: refusal.Reason.String()}
 	if refusal.Participant != protocol.NoParticipant {
-		leg := w.parties[refusal.Participant].leg
+		leg := w.participants[refusal.Participant].leg
 		f.Ledger, f.Account = leg.Ledger, leg.Account
 	}
 	if w.Describe != nil {

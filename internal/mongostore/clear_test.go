@@ -129,7 +129,7 @@ func TestFencesAreUniquePerSending(t *testing.T) {
 		}
 	}
 	assert.Len(t, seen, 1+3*2*2)
-	message, _ := updateCommand(b.store.ledgers[""].commands, []*unit{b.store.newUnit(&Request{Work: w, Op: at(protocol.FenceOnly, 0)})})
+	message, _ := updateCommand(b.store.ledgers[""].commands, []*mergedUpdate{b.store.newUnit(&Call{Attempt: w, Op: at(protocol.FenceOnly, 0)})})
 	message.end()
 	for range 100 {
 		require.NoError(t, b.db.RunCommand(t.Context(), bson.Raw(message.data)).Err())
@@ -143,10 +143,10 @@ func TestFenceOnlyIsNotResolved(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.put(account("alice", nil))
-	r := &Request{
-		Work: b.work("order", b.leg("alice", -60)), Op: at(protocol.FenceOnly, 0), Answer: protocol.Answer{Result: protocol.NotMatched},
+	r := &Call{
+		Attempt: b.work("order", b.leg("alice", -60)), Op: at(protocol.FenceOnly, 0), Answer: protocol.Answer{Result: protocol.NotMatched},
 	}
-	b.store.resolve(t.Context(), b.store.ledgers[""].majority, []*unit{b.store.newUnit(r)})
+	b.store.resolve(t.Context(), b.store.ledgers[""].majority, []*mergedUpdate{b.store.newUnit(r)})
 	assert.Equal(t, protocol.NotMatched, r.Answer.Result)
 }
 

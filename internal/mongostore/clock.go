@@ -24,8 +24,8 @@ const (
 // start together.
 const maxAsking = 4
 
-// fitMemory is for how long a server that has not answered hello is not asked again.
-const fitMemory = time.Second
+// failureMemory is for how long a server that has not answered hello is not asked again.
+const failureMemory = time.Second
 
 // minWireVersion is that of MongoDB 5.0.
 const minWireVersion = 13
@@ -47,10 +47,10 @@ func (s *Store) serverTime(ctx context.Context) (time.Time, error) {
 	if now, fresh := s.clock.estimate(); fresh {
 		return now, nil
 	}
-	if err := s.asking.first(ctx); err != nil {
+	if err := s.asking.acquire(ctx); err != nil {
 		return time.Time{}, err
 	}
-	defer s.asking.next()
+	defer s.asking.release()
 	if now, fresh := s.clock.estimate(); fresh {
 		return now, nil
 	}
@@ -66,8 +66,8 @@ func (s *Store) serverTime(ctx context.Context) (time.Time, error) {
 // turns are taken by those who ask a server for hello.
 type turns chan struct{}
 
-// first waits for a turn; ctx ends the wait. Every call that gets nil is followed by next.
-func (t turns) first(ctx context.Context) error {
+// acquire waits for a turn; ctx ends the wait. Every call that gets nil is followed by next.
+func (t turns) acquire(ctx context.Context) error {
 	select {
 	case t <- struct{}{}:
 		return nil
@@ -76,7 +76,7 @@ func (t turns) first(ctx context.Context) error {
 	}
 }
 
-func (t turns) next() { <-t }
+func (t turns) release() { <-t }
 
 // estimate returns the server's time, and whether the correction is fresh enough to rely on.
 func (c *serverClock) estimate() (time.Time, bool) {
@@ -134,7 +134,7 @@ func hello(ctx context.Context, c *mongo.Collection) (helloAnswer, error) {
 	var answer helloAnswer
 	command := bson.D{{Key: "hello", Value: 1}}
 	err := c.Database().RunCommand(ctx, command, options.RunCmd().SetReadPreference(readpref.Primary())).Decode(&answer)
-	return answer, told(err, "hello", c.Database().Name())
+	return answer, serverErrorOf(err, "hello", c.Database().Name())
 }
 
 // supported refuses servers without majority writes or too old ones.
@@ -149,69 +149,69 @@ func (h helloAnswer) supported() error {
 	return nil
 }
 
-// fitting is what is known of a client whose server has not been seen to be fit.
-type fitting struct {
+// serverCheck is what is known of a client whose server has not been seen to be fit.
+type serverCheck struct {
 	turns  turns
 	mu     sync.Mutex
 	failed error // of the latest hello
 	at     time.Time
 }
 
-func newFitting() *fitting { return &fitting{turns: make(turns, maxAsking)} }
+func newServerCheck() *serverCheck { return &serverCheck{turns: make(turns, maxAsking)} }
 
-// fails takes down that a server has not answered.
-func (f *fitting) fails(now time.Time, err error) {
+// recordFailure takes down that a server has not answered.
+func (f *serverCheck) recordFailure(now time.Time, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failed, f.at = err, now
 }
 
-// lately returns why the server has not answered a moment ago. Whoever has waited for a turn meanwhile is told the same: hundreds of
+// recentFailure returns why the server has not answered a moment ago. Whoever has waited for a turn meanwhile is told the same: hundreds of
 // transfers to a cluster that is away would otherwise ask it one after the other, and hold up those to the others for minutes.
-func (f *fitting) lately(now time.Time) error {
+func (f *serverCheck) recentFailure(now time.Time) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if age := now.Sub(f.at); age < 0 || age >= fitMemory {
+	if age := now.Sub(f.at); age < 0 || age >= failureMemory {
 		return nil
 	}
 	return f.failed
 }
 
-// fit makes sure, once, that a collection's server can be used.
-func (s *Store) fit(ctx context.Context, c *mongo.Collection) error {
+// checkServer makes sure, once, that a collection's server can be used.
+func (s *Store) checkServer(ctx context.Context, c *mongo.Collection) error {
 	client := c.Database().Client()
-	if _, known := s.fitClients.Load(client); known {
+	if _, known := s.checkedClients.Load(client); known {
 		return nil
 	}
 	// Each client has turns of its own: a server that hangs keeps nobody from the others.
-	own, _ := s.fitting.LoadOrStore(client, newFitting())
-	f, _ := own.(*fitting)
-	if err := f.turns.first(ctx); err != nil {
+	own, _ := s.serverChecks.LoadOrStore(client, newServerCheck())
+	f, _ := own.(*serverCheck)
+	if err := f.turns.acquire(ctx); err != nil {
 		return err
 	}
-	defer f.turns.next()
-	if _, known := s.fitClients.Load(client); known {
+	defer f.turns.release()
+	if _, known := s.checkedClients.Load(client); known {
 		return nil
 	}
-	if err := f.lately(s.clock.now()); err != nil {
+	if err := f.recentFailure(s.clock.now()); err != nil {
 		return err
 	}
 	answer, err := hello(ctx, c)
 	if err != nil {
 		if ctx.Err() == nil { // else it says nothing of the server
-			f.fails(s.clock.now(), err)
+			f.recordFailure(s.clock.now(), err)
 		}
 		return err
 	}
 	if err := answer.supported(); err != nil {
 		return err
 	}
-	s.fitClients.Store(client, answer.routed())
+	s.checkedClients.Store(client, answer.routed())
 	return nil
 }
 
 // routed reports whether a collection is reached through a mongos. Its server was asked before: see Connect.
 func (s *Store) routed(c *mongo.Collection) bool {
-	routed, known := s.fitClients.Load(c.Database().Client())
+	routed, known := s.checkedClients.Load(c.Database().Client())
 	return known && routed == true
 }

@@ -29,13 +29,13 @@ func (s *Store) shardClocks(ctx context.Context) (clocks, error) {
 	stage := bson.D{{Key: "$collStats", Value: bson.D{}}}
 	cursor, err := reading(s.transfers, readconcern.Local()).Aggregate(ctx, bson.A{stage})
 	if err != nil {
-		return clocks{}, told(err, "collStats", namespaceOf(s.transfers))
+		return clocks{}, serverErrorOf(err, "collStats", namespaceOf(s.transfers))
 	}
 	var shards []struct {
 		Now time.Time `bson:"localTime"`
 	}
 	if err := cursor.All(ctx, &shards); err != nil {
-		return clocks{}, told(err, "collStats", namespaceOf(s.transfers))
+		return clocks{}, serverErrorOf(err, "collStats", namespaceOf(s.transfers))
 	}
 	if len(shards) == 0 {
 		return clocks{}, errors.New("no shard shows its clock")

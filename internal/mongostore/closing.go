@@ -19,16 +19,16 @@ const tick = time.Millisecond
 // ErrKind is returned for an account that is none: its balance is no exact number, or not of the kind that was moved.
 var ErrKind = errors.New("as it is stored")
 
-// Closing is the posted balance of an account at an instant: all that was committed
+// Balance is the posted balance of an account at an instant: all that was committed
 // before is in it, and nothing else. The past is closed there: no transfer is committed
 // before that instant any more, whatever is still on its way.
-type Closing struct {
+type Balance struct {
 	At      time.Time
 	Balance money.Amount
 	Short   error // why it is earlier than what was asked for, nil if it isn't
 }
 
-// Close closes the account's past, late enough for what is asked for: up to an instant
+// BalanceAsOf closes the account's past, late enough for what is asked for: up to an instant
 // that is over, or up to now, the zero instant, and then behind everything that had
 // answered before the call. It finds false if there is no such account.
 //
@@ -61,10 +61,10 @@ type Closing struct {
 //
 // Who has no right to write to the transfers gets less of the past where one of them is
 // not decided: see decided. What there is of it is as true, and Short says why it ends.
-func (h *History) Close(ctx context.Context, before time.Time) (Closing, bool, error) {
+func (h *History) BalanceAsOf(ctx context.Context, before time.Time) (Balance, bool, error) {
 	ctx = detached(ctx)
 	for {
-		closing, found, err := h.closeOnce(ctx, before)
+		closing, found, err := h.balanceOnce(ctx, before)
 		var open openError
 		switch {
 		case errors.As(err, &open): // each time it is earlier
@@ -81,43 +81,43 @@ func (h *History) Close(ctx context.Context, before time.Time) (Closing, bool, e
 	}
 }
 
-func (h *History) closeOnce(ctx context.Context, before time.Time) (Closing, bool, error) {
+func (h *History) balanceOnce(ctx context.Context, before time.Time) (Balance, bool, error) {
 	if h.ledger.sameClient {
-		return h.closeAtOnce(ctx, before)
+		return h.balanceInOneRead(ctx, before)
 	}
-	return h.closeApart(ctx, before)
+	return h.balanceInSeparateReads(ctx, before)
 }
 
-// closeAtOnce reads the account and the transfers as they were at one time of their
+// balanceInOneRead reads the account and the transfers as they were at one time of their
 // cluster, which the primary has reached after it has shown its clock. What is committed
 // there, and has no marker there, is in.
-func (h *History) closeAtOnce(ctx context.Context, before time.Time) (Closing, bool, error) {
+func (h *History) balanceInOneRead(ctx context.Context, before time.Time) (Balance, bool, error) {
 	asked, err := h.end(ctx, before)
 	if err != nil {
-		return Closing{}, false, err
+		return Balance{}, false, err
 	}
 	end := h.closable(asked)
 	if h.seen, err = h.reached(ctx); err != nil {
-		return Closing{}, false, err
+		return Balance{}, false, err
 	}
 	session, err := h.session(options.Session().SetSnapshot(true).SetSnapshotTime(*h.seen))
 	if err != nil {
-		return Closing{}, false, err
+		return Balance{}, false, err
 	}
 	defer session.EndSession(context.WithoutCancel(ctx))
 	ctx = mongo.NewSessionContext(ctx, session)
 	seen, found, err := h.look(ctx, h.ledger.majority)
 	if err != nil || !found {
-		return Closing{}, found, err
+		return Balance{}, found, err
 	}
 	balance, err := h.count(ctx, seen, end, func(Entry) (bool, error) { return true, nil })
-	return Closing{At: end, Balance: balance}, true, err
+	return Balance{At: end, Balance: balance}, true, err
 }
 
 // errUndecided is returned where the reads of an account and of the transfers can't be put in order.
 var errUndecided = errors.New("transfers on the account are committed faster than it can be read")
 
-// closeApart reads an account that may be in another cluster than the transfers, so that
+// balanceInSeparateReads reads an account that may be in another cluster than the transfers, so that
 // there is no time as of which both can be read. It looks at the transfers' clock before
 // and after it reads the account. What took its time before the first look was prepared
 // before the account was read, which no replaced primary can answer, for the read is
@@ -134,32 +134,32 @@ var errUndecided = errors.New("transfers on the account are committed faster tha
 // Whatever is in was committed, and acknowledged by a majority, before the account was
 // read. The transfers are read afterwards, from the true primary, as a linearizable read
 // has made sure: so what is in shows.
-func (h *History) closeApart(ctx context.Context, before time.Time) (Closing, bool, error) {
+func (h *History) balanceInSeparateReads(ctx context.Context, before time.Time) (Balance, bool, error) {
 	asked, err := h.end(ctx, before)
 	if err != nil {
-		return Closing{}, false, err
+		return Balance{}, false, err
 	}
 	end := h.closable(asked)
 	seen, found, err := h.look(ctx, h.ledger.linearizable)
 	if err != nil || !found {
-		return Closing{}, found, err
+		return Balance{}, found, err
 	}
 	second, err := h.store.clocks(ctx)
 	if err != nil {
-		return Closing{}, true, err
+		return Balance{}, true, err
 	}
 	session, err := h.session(options.Session().SetCausalConsistency(true))
 	if err != nil {
-		return Closing{}, true, err
+		return Balance{}, true, err
 	}
 	defer session.EndSession(context.WithoutCancel(ctx))
 	ctx = mongo.NewSessionContext(ctx, session)
 	nothing := bson.D{{Key: "_id", Value: ""}} // no transfer has this ID
 	if _, err := findOne(ctx, h.store.linearizable, nothing); err != nil && !missing(err) {
-		return Closing{}, true, err
+		return Balance{}, true, err
 	}
 	if h.seen, err = clusterTime(session); err != nil {
-		return Closing{}, true, err
+		return Balance{}, true, err
 	}
 	balance, err := h.count(ctx, seen, end, func(e Entry) (bool, error) {
 		if e.At.Before(asked) {
@@ -170,7 +170,7 @@ func (h *History) closeApart(ctx context.Context, before time.Time) (Closing, bo
 		}
 		return false, nil
 	})
-	return Closing{At: end, Balance: balance}, true, err
+	return Balance{At: end, Balance: balance}, true, err
 }
 
 // end returns the instant of a closing, which the clock has shown to be reached. Where

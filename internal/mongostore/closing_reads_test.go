@@ -20,7 +20,7 @@ func TestClosingReadsASnapshot(t *testing.T) {
 	b.put(account("alice", bson.M{"pending": bson.M{"t": int64(1)}}))
 	h := b.history("alice")
 	b.log.take()
-	_, _, err := h.Close(t.Context(), time.Time{})
+	_, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
 	_, _, err = h.Page(t.Context(), NewestFirst, time.Time{}, moment(0), 10)
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestClosingApartReadsFromPrimaries(t *testing.T) {
 	b.put(account("alice", bson.M{"pending": bson.M{"t": int64(1)}}))
 	h := b.history("alice")
 	b.log.take()
-	_, _, err := h.Close(t.Context(), time.Time{})
+	_, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
 	_, _, err = h.Page(t.Context(), NewestFirst, time.Time{}, moment(0), 10)
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestClosingTime(t *testing.T) {
 	b.put(account("alice", nil))
 	closed := func(before time.Time) (at time.Time, shown []time.Time) {
 		b.log.take()
-		closing, _, err := b.history("alice").Close(t.Context(), before)
+		closing, _, err := b.history("alice").BalanceAsOf(t.Context(), before)
 		require.NoError(t, err)
 		for _, c := range b.log.take() {
 			if c.name == "hello" {
@@ -98,6 +98,6 @@ func TestClosingTime(t *testing.T) {
 	require.Equal(t, shown[0], at)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, err := b.history("alice").Close(ended, time.Time{})
+	_, _, err := b.history("alice").BalanceAsOf(ended, time.Time{})
 	require.ErrorIs(t, err, context.Canceled)
 }

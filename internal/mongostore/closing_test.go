@@ -154,7 +154,7 @@ func (b *bank) closeAmong(s *steps, at [3]int) {
 	}
 	h := b.history(name)
 	end := s.begin(due)
-	closing, found, err := h.Close(b.t.Context(), time.Time{})
+	closing, found, err := h.BalanceAsOf(b.t.Context(), time.Time{})
 	commands := end()
 	require.NoError(b.t, err)
 	require.True(b.t, found)
@@ -183,7 +183,7 @@ func TestUndecidedClosing(t *testing.T) {
 		m := mover{b, name, name, 50, 50, false}
 		h := b.history(name)
 		end := s.begin(map[int][]func(){at: {m.prepare, m.commit, m.settle}})
-		closing, found, err := h.Close(t.Context(), time.Time{})
+		closing, found, err := h.BalanceAsOf(t.Context(), time.Time{})
 		commands := end()
 		require.NoError(t, err)
 		require.Greater(t, commands, 8, "there was a second look: %v %v %v", closing, found, at)
@@ -200,7 +200,7 @@ func TestUndecidedClosing(t *testing.T) {
 	}
 	h := b.history("busy")
 	end := s.begin(due)
-	_, _, err := h.Close(ctx, time.Time{})
+	_, _, err := h.BalanceAsOf(ctx, time.Time{})
 	end()
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
@@ -250,7 +250,7 @@ func TestClosingWithinOneMillisecond(t *testing.T) {
 				b.change("accounts", "alice", bson.M{"$inc": bson.M{"balance": int64(50)}})
 			}
 			h := b.history("alice")
-			closing, _, err := h.Close(t.Context(), time.Time{})
+			closing, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, hellos, c.hellos, "apart, there was a second look")
 			entries, _, err := h.Page(t.Context(), NewestFirst, time.Time{}, closing.At, 10)

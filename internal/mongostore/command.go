@@ -95,7 +95,7 @@ func send(ctx context.Context, c *mongo.Collection, command *message, right stri
 	if ctx.Err() != nil && commandCode(err) == 0 {
 		err = silenced(ctx.Err(), err)
 	}
-	return reply, result, told(err, right, namespaceOf(c))
+	return reply, result, serverErrorOf(err, right, namespaceOf(c))
 }
 
 func succeeded(reply bson.Raw) bool {

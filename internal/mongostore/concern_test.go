@@ -70,7 +70,7 @@ func (b *bank) everyOperation(ctx context.Context) {
 func (b *bank) everyTransfer(ctx context.Context) {
 	b.t.Helper()
 	t, s := b.t, b.store
-	perform := func(w *Work, operations ...protocol.Operation) []protocol.Answer {
+	perform := func(w *Attempt, operations ...protocol.Operation) []protocol.Answer {
 		answers := perform(ctx, s, w, operations...)
 		for i, answer := range answers {
 			require.Equal(t, protocol.Applied, answer.Result, "%+v: %v", operations[i], w.Cause)

@@ -34,7 +34,7 @@ func currencyIs(m *message, currency string) {
 // balanceTypes requires that a balance is an exact number of a kind.
 func balanceTypes(m *message, kind money.Kind) {
 	m.beginArray("$type")
-	if kind == money.Exact {
+	if kind == money.Decimal {
 		m.text("0", "decimal")
 	} else {
 		m.text("0", "int")

@@ -43,8 +43,8 @@ func (s *Store) ConnectNear(ctx context.Context) error {
 	if s.near.Load() {
 		return nil
 	}
-	near := slices.DeleteFunc(s.Places(), func(p Address) bool {
-		l := s.place(p)
+	near := slices.DeleteFunc(s.Addresses(), func(p Address) bool {
+		l := s.at(p)
 		return !l.sameClient || len(l.namesakes) > 0
 	})
 	if err := s.Connect(ctx, near...); err != nil {
@@ -56,22 +56,22 @@ func (s *Store) ConnectNear(ctx context.Context) error {
 
 func (s *Store) connect(ctx context.Context, to purpose, places []Address) error {
 	ctx = detached(ctx)
-	if err := s.fit(ctx, s.transfers); err != nil {
+	if err := s.checkServer(ctx, s.transfers); err != nil {
 		return err
 	}
 	if err := s.survey(ctx, to, s.originals); err != nil {
 		return err
 	}
 	for _, p := range places {
-		l := s.place(p)
-		if err := s.fit(ctx, l.commands); err != nil {
+		l := s.at(p)
+		if err := s.checkServer(ctx, l.commands); err != nil {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 		if err := s.survey(ctx, to, l); err != nil {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 	}
-	if err := s.allApart(ctx, to, places); err != nil || to == toRead {
+	if err := s.requireAllDistinct(ctx, to, places); err != nil || to == toRead {
 		return err
 	}
 	if err := s.introduce(ctx, places); err != nil {
@@ -81,18 +81,18 @@ func (s *Store) connect(ctx context.Context, to purpose, places []Address) error
 		return err
 	}
 	for _, p := range places {
-		s.place(p).connected.Store(true)
+		s.at(p).connected.Store(true)
 	}
 	return nil
 }
 
-// allApart makes sure that places are different collections.
-func (s *Store) allApart(ctx context.Context, to purpose, places []Address) error {
+// requireAllDistinct makes sure that places are different collections.
+func (s *Store) requireAllDistinct(ctx context.Context, to purpose, places []Address) error {
 	collections := []*mongo.Collection{s.transfers}
 	for _, p := range places {
-		c := s.place(p).commands
+		c := s.at(p).commands
 		for _, other := range collections {
-			if err := s.apart(ctx, to, c, other); err != nil {
+			if err := s.requireDistinct(ctx, to, c, other); err != nil {
 				return err
 			}
 		}
@@ -112,24 +112,24 @@ func (s *Store) noAccounts(ctx context.Context, to purpose, documents Address) e
 	if !documents.Documents {
 		return nil
 	}
-	l := s.place(documents)
+	l := s.at(documents)
 	for _, p := range l.namesakes {
-		other := s.place(p).commands
-		if err := s.fit(ctx, other); err != nil {
+		other := s.at(p).commands
+		if err := s.checkServer(ctx, other); err != nil {
 			return fmt.Errorf("whether %s and %s are one collection, %s: %w", documents, p, l.namespace, err)
 		}
-		if err := s.apart(ctx, to, l.commands, other); err != nil {
+		if err := s.requireDistinct(ctx, to, l.commands, other); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// apart refuses one collection that is reached through two clients. Two handles of one name
+// requireDistinct refuses one collection that is reached through two clients. Two handles of one name
 // are told apart, once, by the collection's UUID, so those are created if need be. Who only
 // reads creates nothing: where a collection is missing there is nothing to be mistaken about.
-func (s *Store) apart(ctx context.Context, to purpose, a, b *mongo.Collection) error {
-	if a == b || namespaceOf(a) != namespaceOf(b) || s.knownApart(a, b) {
+func (s *Store) requireDistinct(ctx context.Context, to purpose, a, b *mongo.Collection) error {
+	if a == b || namespaceOf(a) != namespaceOf(b) || s.knownDistinct(a, b) {
 		return nil
 	}
 	first, err := collectionUUID(ctx, to, a)
@@ -143,14 +143,14 @@ func (s *Store) apart(ctx context.Context, to purpose, a, b *mongo.Collection) e
 	if first == second {
 		return fmt.Errorf("%w: the collection %s is registered under two names, through two clients", ErrUnsupported, namespaceOf(a))
 	}
-	s.apartPairs.Store([2]*mongo.Collection{a, b}, true)
+	s.distinctPairs.Store([2]*mongo.Collection{a, b}, true)
 	return nil
 }
 
-// knownApart reports whether two collections of one name, in this order, have been told
+// knownDistinct reports whether two collections of one name, in this order, have been told
 // apart.
-func (s *Store) knownApart(a, b *mongo.Collection) bool {
-	_, known := s.apartPairs.Load([2]*mongo.Collection{a, b})
+func (s *Store) knownDistinct(a, b *mongo.Collection) bool {
+	_, known := s.distinctPairs.Load([2]*mongo.Collection{a, b})
 	return known
 }
 
@@ -182,5 +182,5 @@ func create(ctx context.Context, c *mongo.Collection) error {
 	if commandCode(err) == codeNamespaceExists {
 		return nil
 	}
-	return told(err, "createCollection", namespaceOf(c))
+	return serverErrorOf(err, "createCollection", namespaceOf(c))
 }

@@ -39,7 +39,7 @@ func (s *Store) connected(seen *placesSeen, l *ledger) bool {
 		if other == l {
 			return true
 		}
-		if other.namespace == l.namespace && !s.knownApart(l.commands, other.commands) {
+		if other.namespace == l.namespace && !s.knownDistinct(l.commands, other.commands) {
 			return false
 		}
 	}

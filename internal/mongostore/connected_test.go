@@ -37,7 +37,7 @@ func TestConnectedPlacesAreKnown(t *testing.T) {
 	require.NoError(t, b.store.Connect(t.Context(), Address{}, Address{Name: "eu"}))
 	require.True(t, b.store.Connected(touching("", "eu", "")))
 	require.False(t, b.store.Connected(withOrders), "documents are a place of their own")
-	require.NoError(t, b.store.Connect(t.Context(), b.store.Places()...))
+	require.NoError(t, b.store.Connect(t.Context(), b.store.Addresses()...))
 	require.True(t, b.store.Connected(withOrders))
 	require.Zero(t, testing.AllocsPerRun(100, func() { b.store.Connected(withOrders) }))
 

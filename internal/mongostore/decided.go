@@ -140,14 +140,14 @@ func (e openError) Unwrap() error { return e.cause }
 // barOrRead bars outstanding transfers. Without the right to write it reports whether none
 // of them can be committed before the end all the same.
 func (h *History) barOrRead(ctx context.Context, open outstanding, end time.Time) (bool, error) {
-	refusal := h.store.barless.lately(h.store.clock.now())
+	refusal := h.store.barless.recentFailure(h.store.clock.now())
 	if refusal == nil {
 		barred, err := h.bar(ctx, open.ids)
 		if Refused(err) == nil {
 			return barred, err
 		}
 		refusal = err
-		h.store.barless.fails(h.store.clock.now(), err)
+		h.store.barless.recordFailure(h.store.clock.now(), err)
 	}
 	if open.since.Before(end) {
 		return false, openError{open.since, refusal}
@@ -166,15 +166,15 @@ type refusal struct {
 	at    time.Time
 }
 
-// fails takes down that the right is missing.
-func (r *refusal) fails(now time.Time, cause error) {
+// recordFailure takes down that the right is missing.
+func (r *refusal) recordFailure(now time.Time, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cause, r.at = cause, now
 }
 
-// lately returns the server's refusal, nil if it is none, or old.
-func (r *refusal) lately(now time.Time) error {
+// recentFailure returns the server's refusal, nil if it is none, or old.
+func (r *refusal) recentFailure(now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if age := now.Sub(r.at); age < 0 || age >= refusalMemory {

@@ -38,7 +38,7 @@ func (b *bank) show(id string, stamped time.Time) {
 
 // requireOnly requires that alice's past, closed at the end of a closing, has the given
 // entries and their balance.
-func (h *History) requireOnly(t *testing.T, closing Closing, ids ...string) {
+func (h *History) requireOnly(t *testing.T, closing Balance, ids ...string) {
 	t.Helper()
 	entries, _, err := h.Page(t.Context(), OldestFirst, time.Time{}, closing.At, 10)
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestLateCommitIsIn(t *testing.T) {
 				b, s := outstandingBank(t, apart, "t")
 				h := b.history("alice")
 				end := s.begin(map[int][]func(){at: {func() { b.show("t", moment(1)) }}})
-				closing, found, err := h.Close(t.Context(), time.Time{})
+				closing, found, err := h.BalanceAsOf(t.Context(), time.Time{})
 				commands := end()
 				require.NoError(t, err)
 				require.True(t, found)
@@ -100,7 +100,7 @@ func TestOutstandingIsBarred(t *testing.T) {
 			want := asMap(t, b.raw("transfers", "t"))
 			h := b.history("alice")
 			end := s.begin(nil)
-			closing, _, err := h.Close(t.Context(), time.Time{})
+			closing, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 			require.EqualValues(t, 6+c.looks+c.barred, end(), "commands")
 			require.NoError(t, err)
 			h.requireOnly(t, closing, c.told...)
@@ -121,7 +121,7 @@ func TestHoldsAreBarredWithTheOthers(t *testing.T) {
 	b.change("transfers", "3", bson.M{"$set": bson.M{"held": true}})
 	h := b.history("alice")
 	end := s.begin(map[int][]func(){8: {func() { b.show("2", moment(1)) }}})
-	closing, _, err := h.Close(t.Context(), time.Time{})
+	closing, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.Equal(t, 10, end(), "three looks, and one write to the holds")
 	require.NoError(t, err)
 	h.requireOnly(t, closing, "2")
@@ -140,7 +140,7 @@ func TestNotAllAreBarred(t *testing.T) {
 	}
 	h := b.history("alice")
 	end := s.begin(map[int][]func(){6: {func() { b.show("2", moment(1)) }}})
-	closing, _, err := h.Close(t.Context(), time.Time{})
+	closing, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.Equal(t, 9, end(), "another look, and another write")
 	require.NoError(t, err)
 	h.requireOnly(t, closing, "2")
@@ -162,7 +162,7 @@ func TestLooksAreCausal(t *testing.T) {
 	b.put(account("alice", bson.M{"pending": bson.M{"t": int64(50)}}))
 	h := b.history("alice")
 	b.log.take()
-	_, _, err := h.Close(t.Context(), time.Time{})
+	_, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
 	_, _, err = h.Page(t.Context(), NewestFirst, time.Time{}, moment(0), 10)
 	require.NoError(t, err)
@@ -195,7 +195,7 @@ func TestBarWaitsForACommit(t *testing.T) {
 
 	soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	_, _, err = b.history("alice").Close(soon, time.Time{})
+	_, _, err = b.history("alice").BalanceAsOf(soon, time.Time{})
 	require.True(t, mongo.IsTimeout(err), "it has waited: %v", err)
 
 	h := b.history("alice")
@@ -209,7 +209,7 @@ func TestBarWaitsForACommit(t *testing.T) {
 	}()
 	require.NoError(t, session.CommitTransaction(in))
 	require.NoError(t, <-barred)
-	closing, _, err := h.Close(t.Context(), time.Time{})
+	closing, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
 	h.requireOnly(t, closing, "t")
 }
@@ -279,7 +279,7 @@ func TestClocksOfShards(t *testing.T) {
 	require.NoError(t, b.store.Setup(t.Context()))
 	before, err := hello(t.Context(), b.store.transfers)
 	require.NoError(t, err)
-	b.store.fitClients.Store(b.store.transfers.Database().Client(), true)
+	b.store.checkedClients.Store(b.store.transfers.Database().Client(), true)
 	b.log.take()
 	shown, err := b.store.clocks(t.Context())
 	require.NoError(t, err)
@@ -292,7 +292,7 @@ func TestClocksOfShards(t *testing.T) {
 		require.Equal(t, ms == 9, clocks{moment(ms), moment(10)}.passed(clocks{moment(1), moment(5)}))
 	}
 	b.put(account("alice", nil))
-	_, found, err := b.history("alice").Close(t.Context(), time.Time{})
+	_, found, err := b.history("alice").BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
 	require.True(t, found)
 }
@@ -305,7 +305,7 @@ func TestCommitsAreStampedByTheShownClock(t *testing.T) {
 	for _, routed := range []bool{false, true} {
 		b := newBank(t)
 		require.NoError(t, b.store.Setup(t.Context()))
-		b.store.fitClients.Store(b.store.transfers.Database().Client(), routed)
+		b.store.checkedClients.Store(b.store.transfers.Database().Client(), routed)
 		b.putIn("transfers", bson.M{"_id": "t"})
 		for range 200 {
 			first, err := b.store.clocks(t.Context())

@@ -97,13 +97,13 @@ func FuzzTransferDocument(f *testing.F) {
 		again, err := decodeTransfer(written)
 		require.NoError(t, err)
 		require.Equal(t, bson.Raw(written), encode(again))
-		if w, err := s.NewWork(read, "me"); err == nil {
-			require.Len(t, w.parties, len(read.Legs))
-			for i, p := range w.parties {
+		if w, err := s.NewAttempt(read, "me"); err == nil {
+			require.Len(t, w.participants, len(read.Legs))
+			for i, p := range w.participants {
 				require.Equal(t, read.Legs[i], p.leg)
 			}
 			w.image(read)
-			w.Seen(len(w.parties))
+			w.Seen(len(w.participants))
 		}
 	})
 }
@@ -187,11 +187,11 @@ func FuzzAccountDocument(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, document, draws []byte, drawn bool) {
 		l := lotteryOf(draws)
-		w, err := s.NewWork(Transfer{ID: pick(l, "order", "7", "a.b"), Currency: pick(l, "", "EUR"), Legs: []Leg{
+		w, err := s.NewAttempt(Transfer{ID: pick(l, "order", "7", "a.b"), Currency: pick(l, "", "EUR"), Legs: []Leg{
 			{Namespace: s.Namespace(""), Account: "alice", Amount: l.amount()},
 		}}, "me")
 		require.NoError(t, err)
-		p := &w.parties[0]
+		p := &w.participants[0]
 		if drawn {
 			document = encode(l.document("alice", markerKey(w.Transfer.ID), p))
 		}
@@ -200,7 +200,7 @@ func FuzzAccountDocument(f *testing.F) {
 		}
 		facts := s.facts(w, p, document)
 		require.True(t, facts.Found)
-		s.newUnit(&Request{Work: w, Op: prepareWith(0, facts.Fence)})
+		s.newUnit(&Call{Attempt: w, Op: prepareWith(0, facts.Fence)})
 		requireFacts(t, s, w, document, facts)
 		read, err := s.decodeAccount(document)
 		if err != nil {
@@ -216,11 +216,11 @@ func FuzzAccountDocument(f *testing.F) {
 }
 
 // requireFacts requires that facts that let a transfer through are true.
-func requireFacts(t *testing.T, s *Store, w *Work, document bson.Raw, facts protocol.Facts) {
+func requireFacts(t *testing.T, s *Store, w *Attempt, document bson.Raw, facts protocol.Facts) {
 	t.Helper()
 	amount := w.Transfer.Legs[0].Amount
 	balance, err := money.FromBSON(document.Lookup(s.fields.Balance))
-	if !facts.Kind || !facts.Funds || !facts.Room {
+	if !facts.Kind || !facts.Funds || !facts.WithinLimits {
 		return
 	}
 	require.NoError(t, err)

@@ -18,28 +18,28 @@ type effect struct {
 	spare        bool // nothing is owed to the document when it is gone
 }
 
-// effectParty returns the participant that an effect is about.
-func (s *Store) effectParty(e Effect) (party, error) {
+// effectParticipant returns the participant that an effect is about.
+func (s *Store) effectParticipant(e Effect) (participant, error) {
 	l := s.documents[e.Documents]
 	if l == nil || l.namespace != e.Namespace {
-		return party{}, unregistered(Address{Documents: true, Name: e.Documents}, e.Namespace)
+		return participant{}, unregistered(Address{Documents: true, Name: e.Documents}, e.Namespace)
 	}
-	return party{
+	return participant{
 		key: l.subject(e.ID), id: e.ID, effect: &effect{require: e.Require, set: e.Set},
 		leg: Leg{Ledger: e.Documents, Account: IDText(e.ID), Amount: money.Zero(money.Whole)},
 	}, nil
 }
 
-// originalParty returns the participant that a reversal is about: the transfer that it reverses, which must be a Success that nothing has
+// originalParticipant returns the participant that a reversal is about: the transfer that it reverses, which must be a Success that nothing has
 // reversed. Once that is purged nobody can reverse it again: so nothing is owed to it.
-func (s *Store) originalParty(t Transfer) (party, error) {
+func (s *Store) originalParticipant(t Transfer) (participant, error) {
 	require, err := bson.Marshal(bson.D{{Key: "state", Value: protocol.Success}, {Key: "reversedBy", Value: nil}})
 	if err != nil {
-		return party{}, err
+		return participant{}, err
 	}
 	set, err := bson.Marshal(bson.D{{Key: "reversedBy", Value: t.ID}})
 	id := rawValue(t.Reverses)
-	return party{
+	return participant{
 		key: s.originals.subject(id), id: id, effect: &effect{require: require, set: set, spare: true},
 		leg: Leg{Ledger: "transfers", Account: t.Reverses, Amount: money.Zero(money.Whole)},
 	}, err
@@ -85,11 +85,11 @@ func elements(document bson.Raw) []bson.RawElement {
 }
 
 // effectFacts judges the document of an effect, but for its requirement.
-func (l *ledger) effectFacts(w *Work, p *party, document bson.Raw) protocol.Facts {
+func (l *ledger) effectFacts(w *Attempt, p *participant, document bson.Raw) protocol.Facts {
 	p.unmet = nil
 	if document == nil {
 		p.unmet = &Unmet{Missing: true}
-		return protocol.Facts{Unmet: true, Spare: p.effect.spare}
+		return protocol.Facts{Unmet: true, MayBeGone: p.effect.spare}
 	}
 	markers, marker := l.fields.markers(document, w.Transfer.ID)
 	if marker {
@@ -101,29 +101,29 @@ func (l *ledger) effectFacts(w *Work, p *party, document bson.Raw) protocol.Fact
 	}
 	return protocol.Facts{
 		Found: true, Marker: marker || p.garbles(w, document), Fence: l.fields.fence(document),
-		Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
+		Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 		Unmet: unmet,
 	}
 }
 
 // judgeRequirements asks which of the documents that could be reserved have the required values, and tells those who ask for the others.
 // The server compares, as it does when a document is reserved.
-func judgeRequirements(ctx context.Context, requests []*Request, from *mongo.Collection) {
-	var open []*Request
+func judgeRequirements(ctx context.Context, requests []*Call, from *mongo.Collection) {
+	var open []*Call
 	for _, r := range requests {
-		if facts := r.Answer.Facts; r.party().effect != nil && facts.Found && !facts.Marker && !facts.Unmet {
+		if facts := r.Answer.Facts; r.participant().effect != nil && facts.Found && !facts.Marker && !facts.Unmet {
 			open = append(open, r)
 		}
 	}
 	for len(open) > 0 {
-		var round, rest []*Request // each document once in a round: the answer names documents
+		var round, rest []*Call // each document once in a round: the answer names documents
 		asked := map[Subject]bool{}
 		for _, r := range open {
-			if asked[r.party().key] {
+			if asked[r.participant().key] {
 				rest = append(rest, r)
 				continue
 			}
-			asked[r.party().key] = true
+			asked[r.participant().key] = true
 			round = append(round, r)
 		}
 		for some := range portions(round, maxCommandBytes, wantedBytes) {
@@ -133,21 +133,21 @@ func judgeRequirements(ctx context.Context, requests []*Request, from *mongo.Col
 	}
 }
 
-func judgeRound(ctx context.Context, requests []*Request, from *mongo.Collection) {
-	met, err := meeting(ctx, requests, from)
+func judgeRound(ctx context.Context, requests []*Call, from *mongo.Collection) {
+	met, err := findMatching(ctx, requests, from)
 	if err != nil && len(requests) > 1 && refusedWhole(err) {
 		for _, r := range requests { // one of them may be why
-			judgeRound(ctx, []*Request{r}, from)
+			judgeRound(ctx, []*Call{r}, from)
 		}
 		return
 	}
-	var refused []*Request
+	var refused []*Call
 	for _, r := range requests {
 		if err != nil {
 			r.answer(protocol.Unknown, err)
 			continue
 		}
-		if r.Answer.Facts.Unmet = !met[r.party().key]; r.Answer.Facts.Unmet {
+		if r.Answer.Facts.Unmet = !met[r.participant().key]; r.Answer.Facts.Unmet {
 			refused = append(refused, r)
 		}
 	}
@@ -156,11 +156,11 @@ func judgeRound(ctx context.Context, requests []*Request, from *mongo.Collection
 	}
 }
 
-// meeting returns those of the requests' documents that have the required values.
-func meeting(ctx context.Context, requests []*Request, from *mongo.Collection) (map[Subject]bool, error) {
+// findMatching returns those of the requests' documents that have the required values.
+func findMatching(ctx context.Context, requests []*Call, from *mongo.Collection) (map[Subject]bool, error) {
 	either := make(bson.A, len(requests))
 	for i, r := range requests {
-		either[i] = r.party().wanted()
+		either[i] = r.participant().wanted()
 	}
 	onlyID := options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}).SetBatchSize(int32(len(requests) + 1))
 	var found []bson.Raw
@@ -169,13 +169,13 @@ func meeting(ctx context.Context, requests []*Request, from *mongo.Collection) (
 	}
 	met := make(map[Subject]bool, len(found))
 	for _, document := range found {
-		met[requests[0].party().key.ledger.subject(canonical(document.Lookup("_id")))] = true
+		met[requests[0].participant().key.ledger.subject(canonical(document.Lookup("_id")))] = true
 	}
 	return met, nil
 }
 
 // wanted selects the document of an effect where it has the required values.
-func (p *party) wanted() bson.Raw {
+func (p *participant) wanted() bson.Raw {
 	m := newMessage(256 + p.effect.requiredBytes())
 	m.value("_id", p.id)
 	p.effect.has(m)

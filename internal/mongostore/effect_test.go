@@ -40,9 +40,9 @@ func (b *bank) effect(id any, require, set bson.D) Effect {
 }
 
 // changing returns a work on a transfer of nothing but effects that isn't stored.
-func (b *bank) changing(id string, effects ...Effect) *Work {
+func (b *bank) changing(id string, effects ...Effect) *Attempt {
 	b.t.Helper()
-	w, err := b.store.NewWork(Transfer{ID: id, Effects: effects, Digest: []byte{1}}, "owner of "+id)
+	w, err := b.store.NewAttempt(Transfer{ID: id, Effects: effects, Digest: []byte{1}}, "owner of "+id)
 	require.NoError(b.t, err)
 	return w
 }
@@ -97,7 +97,7 @@ func TestEffectFactsAndFilterAgree(t *testing.T) {
 	const cases = 3000
 	l := lottery{rand.New(rand.NewPCG(agreementSeed, 1))}
 	var looks requests
-	works, documents := make([]*Work, cases), make([]bson.D, cases)
+	works, documents := make([]*Attempt, cases), make([]bson.D, cases)
 	for i := range works {
 		id := fmt.Sprintf("case %d", i)
 		document, require := l.paper(id, markerKey(id))
@@ -109,13 +109,13 @@ func TestEffectFactsAndFilterAgree(t *testing.T) {
 	orders := b.store.documents["orders"]
 	b.store.read(t.Context(), looks, orders.majority, true)
 	before := b.everything("orders")
-	statements := make([]*unit, cases)
+	statements := make([]*mergedUpdate, cases)
 	for i, w := range works {
 		fence := looks[i].Answer.Facts.Fence
 		if l.odds(6) {
 			fence = pick(l, "", protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, make([]byte, 12)...)))
 		}
-		statements[i] = b.store.newUnit(&Request{Work: w, Op: prepareWith(0, fence)})
+		statements[i] = b.store.newUnit(&Call{Attempt: w, Op: prepareWith(0, fence)})
 	}
 	results := updateAll(t.Context(), orders.commands, statements).verdicts
 	after := b.everything("orders")
@@ -205,7 +205,7 @@ func TestRequirementIsAskedWhereItDecides(t *testing.T) {
 func TestLanesOfEffects(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
-	w, err := b.store.NewWork(Transfer{
+	w, err := b.store.NewAttempt(Transfer{
 		ID: "t", Reverses: "s",
 		Legs: []Leg{b.leg("alice", -60), b.legIn("eu", "bob", money.Units(60))}, Effects: []Effect{b.effect("o", nil, nil)},
 	}, "me")
@@ -232,7 +232,7 @@ func TestLanesOfEffects(t *testing.T) {
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.NotMatched, protocol.Applied}, b.batch(rs))
 	assert.Equal(t, []int{3}, b.statements())
 	b.has("orders", bson.M{"_id": "a", "pending": bson.M{"t0": int64(0)}})
-	assert.Equal(t, all(2, protocol.Applied), b.batch(append(of(at(protocol.Undo, 0), rs[0].Work), of(at(protocol.Settle, 0), rs[2].Work)...)))
+	assert.Equal(t, all(2, protocol.Applied), b.batch(append(of(at(protocol.Undo, 0), rs[0].Attempt), of(at(protocol.Settle, 0), rs[2].Attempt)...)))
 }
 
 // A reversal reserves a transfer that has succeeded and is not reversed, under the names that transfers have for markers and fences,
@@ -240,8 +240,8 @@ func TestLanesOfEffects(t *testing.T) {
 func TestReversalsEffect(t *testing.T) {
 	t.Parallel()
 	b := newShop(t, func(c *Config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })
-	reversal := func(id, of string) *Work {
-		w, err := b.store.NewWork(Transfer{ID: id, Legs: []Leg{b.leg("bob", -60)}, Reverses: of, Digest: []byte{1}}, "owner of "+id)
+	reversal := func(id, of string) *Attempt {
+		w, err := b.store.NewAttempt(Transfer{ID: id, Legs: []Leg{b.leg("bob", -60)}, Reverses: of, Digest: []byte{1}}, "owner of "+id)
 		require.NoError(t, err)
 		b.applied(w, claim(protocol.Insert))
 		assert.Equal(t, of, asMap(t, b.raw("transfers", id))["reverses"])
@@ -286,7 +286,7 @@ func TestReversalsEffect(t *testing.T) {
 		require.Equal(t, "of "+name, original.ReversedBy)
 	}
 	gone := reversal("of nothing", "nothing")
-	assert.Equal(t, protocol.Facts{Unmet: true, Spare: true}, b.on(gone, at(protocol.Look, 1)).Facts)
+	assert.Equal(t, protocol.Facts{Unmet: true, MayBeGone: true}, b.on(gone, at(protocol.Look, 1)).Facts)
 }
 
 // A transfer with effects is stored as it is documented, and read back the same: another process finishes it.
@@ -305,7 +305,7 @@ func TestStoredEffects(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, found)
 	b.putIn("orders", bson.M{"_id": "o", "status": "unpaid"}, bson.M{"_id": 7.0}, bson.M{"_id": bson.ObjectID{7}, "status": "unpaid"})
-	another, err := b.store.NewWork(stored, "another")
+	another, err := b.store.NewAttempt(stored, "another")
 	require.NoError(t, err)
 	b.prepared(another)
 	b.applied(another, at(protocol.Settle, 0), at(protocol.Settle, 1), at(protocol.Settle, 2))
@@ -314,12 +314,12 @@ func TestStoredEffects(t *testing.T) {
 	b.has("orders", bson.M{"_id": bson.ObjectID{7}, "status": "unpaid", "pending": bson.M{}})
 
 	strangers := newBank(t)
-	_, err = strangers.store.NewWork(stored, "me")
+	_, err = strangers.store.NewAttempt(stored, "me")
 	require.ErrorIs(t, err, ErrForeign)
 	moved := stored
 	moved.Effects = []Effect{stored.Effects[0]}
 	moved.Effects[0].Namespace = "elsewhere.orders"
-	_, err = b.store.NewWork(moved, "me")
+	_, err = b.store.NewAttempt(moved, "me")
 	require.ErrorIs(t, err, ErrForeign)
 	refusal := decide(protocol.Rollback, 1)
 	refusal.Refusal = protocol.Refusal{Reason: protocol.RequirementFailed, Participant: 1}
@@ -366,6 +366,6 @@ func TestRequirementsAreJudgedEach(t *testing.T) {
 	}
 	w := b.changing("t", b.effect("o", unpaid(), nil))
 	b.on(w, at(protocol.ReadFence, 0))
-	_, known := b.store.Recall(w, at(protocol.ReadFence, 0))
+	_, known := b.store.AnswerFromCache(w, at(protocol.ReadFence, 0))
 	require.False(t, known, "the fences of documents are not remembered: most of them are reserved once")
 }

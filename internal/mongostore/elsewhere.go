@@ -60,9 +60,9 @@ func (s *Store) touched(ctx context.Context, l *ledger) (bool, error) {
 		{{Key: "$project", Value: bson.D{{Key: "_id", Value: 1}}}},
 	}, options.Aggregate().SetBatchSize(2))
 	if err != nil {
-		return false, told(err, "find", l.namespace)
+		return false, serverErrorOf(err, "find", l.namespace)
 	}
 	var found []bson.Raw
 	err = cursor.All(ctx, &found)
-	return len(found) > 0, told(err, "find", l.namespace)
+	return len(found) > 0, serverErrorOf(err, "find", l.namespace)
 }

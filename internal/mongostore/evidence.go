@@ -29,11 +29,11 @@ type Unmet struct {
 }
 
 // Evidence returns what is known of a participant that has refused.
-func (w *Work) Evidence(participant int) Evidence {
-	if participant < 0 || participant >= len(w.parties) {
+func (w *Attempt) Evidence(participant int) Evidence {
+	if participant < 0 || participant >= len(w.participants) {
 		return Evidence{}
 	}
-	p := &w.parties[participant]
+	p := &w.participants[participant]
 	return Evidence{Currency: p.currency, Unmet: p.unmet, Refused: p.refused}
 }
 
@@ -84,12 +84,12 @@ const maxExplained = 64
 // explain finds out which of the required values the documents of effects don't have, for
 // those who are refused: it reads the fields that are required of them. Where that fails,
 // or the document has changed meanwhile, it is not told which.
-func explain(ctx context.Context, requests []*Request) {
-	l := requests[0].party().key.ledger
+func explain(ctx context.Context, requests []*Call) {
+	l := requests[0].participant().key.ledger
 	ids := make(bson.A, len(requests))
 	fields := bson.M{}
 	for i, r := range requests {
-		p := r.party()
+		p := r.participant()
 		p.unmet = &Unmet{}
 		ids[i] = p.id
 		for _, field := range elements(p.effect.require) {
@@ -102,7 +102,7 @@ func explain(ctx context.Context, requests []*Request) {
 	}
 	for _, document := range documents {
 		for _, r := range requests {
-			if p := r.party(); p.key == l.subject(canonical(document.Lookup("_id"))) {
+			if p := r.participant(); p.key == l.subject(canonical(document.Lookup("_id"))) {
 				p.unmet = p.effect.differing(document)
 			}
 		}

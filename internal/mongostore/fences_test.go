@@ -15,7 +15,7 @@ import (
 )
 
 // reads counts the finds that reading the fences of a work costs.
-func (b *bank) reads(w *Work) int {
+func (b *bank) reads(w *Attempt) int {
 	b.t.Helper()
 	b.log.take()
 	b.ready(w)
@@ -73,7 +73,7 @@ func TestReplacedFenceIsKnown(t *testing.T) {
 		assert.Zero(t, b.reads(b.work(fmt.Sprintf("after next %d", i), b.leg("alice", -1))))
 	}
 	// Where nothing is known of a participant, its new fence alone says too little to spare the read.
-	b.store.fences.forget(b.work("x", b.leg("alice", 1)).parties[0].key)
+	b.store.fences.forget(b.work("x", b.leg("alice", 1)).participants[0].key)
 	w := b.work("last", b.leg("alice", -1))
 	b.applied(w, at(protocol.FenceOnly, 0))
 	assert.Equal(t, 1, b.reads(w))
@@ -105,7 +105,7 @@ func TestMarkerLimitForcesARead(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, func(c *Config) { c.MarkerLimit = 3 })
 	b.put(account("alice", bson.M{"pending": bson.M{"other": int64(1)}}))
-	var works []*Work
+	var works []*Attempt
 	for i, reads := range []int{1, 0, 1, 1} {
 		w := b.work(fmt.Sprintf("order %d", i), b.leg("alice", -1))
 		require.Equal(t, reads, b.reads(w), "transfer %d", i)
@@ -113,13 +113,13 @@ func TestMarkerLimitForcesARead(t *testing.T) {
 			b.prepared(w)
 			works = append(works, w)
 		} else {
-			assert.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.Free)
+			assert.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 		}
 	}
 	b.applied(works[0], at(protocol.Settle, 0))
 	w := b.work("order 9", b.leg("alice", -1))
 	assert.Zero(t, b.reads(w), "a settled one makes room")
-	assert.True(t, b.on(w, at(protocol.ReadFence, 0)).Facts.Free)
+	assert.True(t, b.on(w, at(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 }
 
 // What is known of a participant with many transfers in flight, or without a fence, gets
@@ -171,7 +171,7 @@ func TestOthersMarkersAreSeenInTime(t *testing.T) {
 	}
 	w := b.work("last", b.leg("alice", -1))
 	require.Equal(t, 1, b.reads(w))
-	require.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.Free)
+	require.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 }
 
 // Settles of what others have prepared since the last read make no room that isn't there.
@@ -189,7 +189,7 @@ func TestRoomIsNotCountedTwice(t *testing.T) {
 	}
 	w := b.work("order 3", b.leg("alice", -1))
 	require.Equal(t, 1, b.reads(w))
-	require.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.Free)
+	require.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 }
 
 // A participant that can't be used, or isn't there, is read each time: it may have been repaired.

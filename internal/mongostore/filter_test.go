@@ -25,7 +25,7 @@ type filterRow struct {
 }
 
 func fit() protocol.Facts {
-	return protocol.Facts{Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true}
+	return protocol.Facts{Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true}
 }
 
 func without(remove func(*protocol.Facts)) protocol.Facts {
@@ -38,7 +38,7 @@ func notOpen(f *protocol.Facts) { f.Open = false }
 func foreign(f *protocol.Facts) { f.Currency = false }
 func odd(f *protocol.Facts)     { f.Kind = false }
 func poor(f *protocol.Facts)    { f.Funds = false }
-func crowded(f *protocol.Facts) { f.Room = false }
+func crowded(f *protocol.Facts) { f.WithinLimits = false }
 func marked(f *protocol.Facts)  { f.Marker = true }
 func nothing(_ *protocol.Facts) {}
 func dec(text string) money.Amount {
@@ -356,7 +356,7 @@ func TestMarkerLimitIsJudgedByReads(t *testing.T) {
 	answers := b.all(w, at(protocol.ReadFence, 0), at(protocol.ReadFence, 1))
 	for i, free := range []bool{true, false} {
 		want := fit()
-		want.Found, want.Free, want.Fence = true, free, answers[i].Facts.Fence
+		want.Found, want.BelowMarkerLimit, want.Fence = true, free, answers[i].Facts.Fence
 		assert.Equal(t, want, answers[i].Facts)
 		assert.Equal(t, want, b.on(w, at(protocol.Look, i)).Facts)
 		b.applied(w, prepareWith(i, answers[i].Facts.Fence))

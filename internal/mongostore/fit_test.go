@@ -50,7 +50,7 @@ func TestServerThatIsAwayIsAskedOnce(t *testing.T) {
 	require.NoError(t, b.store.Connect(t.Context()))
 	require.Less(t, b.connects(200), 5*patience)
 	require.Less(t, b.connects(1), patience/2, "it was asked a moment ago")
-	after.Store(int64(fitMemory))
+	after.Store(int64(failureMemory))
 	require.GreaterOrEqual(t, b.connects(1), patience/2, "it is asked again")
 }
 

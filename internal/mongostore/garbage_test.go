@@ -75,14 +75,14 @@ func TestGarbageIsReadOrRefused(t *testing.T) {
 		if err != nil {
 			require.ErrorIs(t, err, ErrUnreadable)
 		}
-		_, err = b.store.NewWork(decoded, "me")
+		_, err = b.store.NewAttempt(decoded, "me")
 		count(err)
 		_, err = b.store.decodeAccount(document)
 		count(err)
 		for _, amount := range []money.Amount{money.Units(-60), dec("60.5")} {
 			w := b.work("order", b.legIn("", "alice", amount))
-			facts := b.store.facts(w, &w.parties[0], document)
-			b.store.newUnit(&Request{Work: w, Op: prepareWith(0, facts.Fence)})
+			facts := b.store.facts(w, &w.participants[0], document)
+			b.store.newUnit(&Call{Attempt: w, Op: prepareWith(0, facts.Fence)})
 			w.Seen(0)
 		}
 	}

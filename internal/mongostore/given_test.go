@@ -131,15 +131,15 @@ func (b *bank) legIn(ledger, account string, amount money.Amount) Leg {
 }
 
 // work returns a work on a transfer that isn't stored.
-func (b *bank) work(id string, legs ...Leg) *Work {
+func (b *bank) work(id string, legs ...Leg) *Attempt {
 	b.t.Helper()
-	w, err := b.store.NewWork(Transfer{ID: id, Legs: legs, Digest: []byte{1, 42}}, "owner of "+id)
+	w, err := b.store.NewAttempt(Transfer{ID: id, Legs: legs, Digest: []byte{1, 42}}, "owner of "+id)
 	require.NoError(b.t, err)
 	return w
 }
 
 // claimed returns a work on a transfer that it has stored as Preparing.
-func (b *bank) claimed(id string, legs ...Leg) *Work {
+func (b *bank) claimed(id string, legs ...Leg) *Attempt {
 	b.t.Helper()
 	w := b.work(id, legs...)
 	require.Equal(b.t, protocol.Applied, b.on(w, claim(protocol.Insert)).Result, w.Cause)
@@ -147,13 +147,13 @@ func (b *bank) claimed(id string, legs ...Leg) *Work {
 }
 
 // on performs one operation.
-func (b *bank) on(w *Work, op protocol.Operation) protocol.Answer {
+func (b *bank) on(w *Attempt, op protocol.Operation) protocol.Answer {
 	b.t.Helper()
 	return b.all(w, op)[0]
 }
 
 // all performs operations as one round.
-func (b *bank) all(w *Work, operations ...protocol.Operation) []protocol.Answer {
+func (b *bank) all(w *Attempt, operations ...protocol.Operation) []protocol.Answer {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
@@ -161,12 +161,12 @@ func (b *bank) all(w *Work, operations ...protocol.Operation) []protocol.Answer 
 }
 
 // perform performs operations of one work, those of each lane together.
-func perform(ctx context.Context, s *Store, w *Work, operations ...protocol.Operation) []protocol.Answer {
-	requests := make([]*Request, len(operations))
-	lanes := map[Lane][]*Request{}
+func perform(ctx context.Context, s *Store, w *Attempt, operations ...protocol.Operation) []protocol.Answer {
+	requests := make([]*Call, len(operations))
+	lanes := map[Lane][]*Call{}
 	for i, op := range operations {
-		requests[i] = &Request{Work: w, Op: op}
-		if answer, known := s.Recall(w, op); known {
+		requests[i] = &Call{Attempt: w, Op: op}
+		if answer, known := s.AnswerFromCache(w, op); known {
 			requests[i].Answer = answer
 			continue
 		}
@@ -187,10 +187,10 @@ func perform(ctx context.Context, s *Store, w *Work, operations ...protocol.Oper
 }
 
 // ready reads the fences of all participants and returns their prepares.
-func (b *bank) ready(w *Work) []protocol.Operation {
+func (b *bank) ready(w *Attempt) []protocol.Operation {
 	b.t.Helper()
 	var reads, prepares []protocol.Operation
-	for i := range w.parties {
+	for i := range w.participants {
 		reads = append(reads, at(protocol.ReadFence, i))
 	}
 	for i, answer := range b.all(w, reads...) {
@@ -201,14 +201,14 @@ func (b *bank) ready(w *Work) []protocol.Operation {
 }
 
 // prepared prepares all participants.
-func (b *bank) prepared(w *Work) *Work {
+func (b *bank) prepared(w *Attempt) *Attempt {
 	b.t.Helper()
 	b.applied(w, b.ready(w)...)
 	return w
 }
 
 // applied performs a round in which everything has to be applied.
-func (b *bank) applied(w *Work, operations ...protocol.Operation) {
+func (b *bank) applied(w *Attempt, operations ...protocol.Operation) {
 	b.t.Helper()
 	for i, answer := range b.all(w, operations...) {
 		require.Equal(b.t, protocol.Applied, answer.Result, "operation %d: %v", i, w.Cause)
@@ -227,9 +227,9 @@ func prepareWith(participant int, fence protocol.Fence) protocol.Operation {
 	return op
 }
 
-func claim(how protocol.Claiming) protocol.Operation {
+func claim(how protocol.ClaimKind) protocol.Operation {
 	op := about(protocol.Claim)
-	op.Claiming = how
+	op.Claim = how
 	return op
 }
 

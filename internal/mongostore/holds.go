@@ -30,7 +30,7 @@ func expired() bson.D {
 }
 
 // post returns the change by which a hold is posted: the takeover and the decision in one.
-func (w *Work) post(mine bson.D) bson.D {
+func (w *Attempt) post(mine bson.D) bson.D {
 	mine = append(mine, bson.E{Key: "state", Value: protocol.Committed})
 	if w.Post != nil {
 		mine = append(mine, bson.E{Key: "posted", Value: *w.Post})

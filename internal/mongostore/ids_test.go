@@ -64,7 +64,7 @@ func TestAwkwardIDsOnTheServer(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.put(account("alice", bson.M{"balance": int64(1_000_000)}), account("bob", bson.M{"pending": nil}))
-	var works []*Work
+	var works []*Attempt
 	balance := int64(1_000_000)
 	for id := range awkwardIDs() {
 		w := b.prepared(b.claimed(id, b.leg("alice", -60), b.leg("bob", 60)))
@@ -129,7 +129,7 @@ func TestObjectIDs(t *testing.T) {
 	for _, id := range []string{"", "alice", oid.Hex()[1:], oid.Hex() + "00", "0x" + oid.Hex()[2:], strings.Repeat("g", 24)} {
 		_, err := ObjectIDs.Encode(id)
 		require.Error(t, err, "%q", id)
-		_, err = b.store.NewWork(Transfer{ID: "order", Legs: []Leg{b.leg(id, 1)}}, "me")
+		_, err = b.store.NewAttempt(Transfer{ID: "order", Legs: []Leg{b.leg(id, 1)}}, "me")
 		require.Error(t, err, "%q", id)
 	}
 }

@@ -102,11 +102,11 @@ func listed(ctx context.Context, c *mongo.Collection, filter bson.D, limit int) 
 	pipeline := bson.A{bson.D{{Key: "$match", Value: filter}}, bson.D{{Key: "$limit", Value: int64(limit)}}}
 	cursor, err := c.Aggregate(ctx, pipeline, options.Aggregate().SetBatchSize(int32(limit+1)))
 	if err != nil {
-		return nil, told(err, "find", namespaceOf(c))
+		return nil, serverErrorOf(err, "find", namespaceOf(c))
 	}
 	var documents []bson.Raw
 	if err := cursor.All(ctx, &documents); err != nil {
-		return nil, told(err, "find", namespaceOf(c))
+		return nil, serverErrorOf(err, "find", namespaceOf(c))
 	}
 	return documents, nil
 }

@@ -42,7 +42,7 @@ func (s *Store) inspect(ctx context.Context, l *ledger) error {
 func describe(ctx context.Context, c *mongo.Collection) (mongo.CollectionSpecification, bool, error) {
 	specs, err := c.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: c.Name()}})
 	if err != nil {
-		return mongo.CollectionSpecification{}, false, told(err, "listCollections", c.Database().Name())
+		return mongo.CollectionSpecification{}, false, serverErrorOf(err, "listCollections", c.Database().Name())
 	}
 	for _, spec := range specs {
 		if spec.Name == c.Name() {
@@ -91,11 +91,11 @@ type indexSpec struct {
 func indexesOf(ctx context.Context, c *mongo.Collection) ([]indexSpec, error) {
 	cursor, err := c.Indexes().List(ctx)
 	if err != nil {
-		return nil, told(err, "listIndexes", namespaceOf(c))
+		return nil, serverErrorOf(err, "listIndexes", namespaceOf(c))
 	}
 	var all []indexSpec
 	if err := cursor.All(ctx, &all); err != nil {
-		return nil, told(err, "listIndexes", namespaceOf(c))
+		return nil, serverErrorOf(err, "listIndexes", namespaceOf(c))
 	}
 	return all, nil
 }
@@ -111,7 +111,7 @@ func (s *Store) shardKey(ctx context.Context, l *ledger) error {
 		return nil // it is not sharded
 	}
 	if err != nil {
-		return told(err, "find", namespaceOf(catalog))
+		return serverErrorOf(err, "find", namespaceOf(catalog))
 	}
 	return shardedByID(l.namespace, entry)
 }

@@ -189,7 +189,7 @@ func (s *Store) list(
 		}
 		cancel()
 		if err != nil {
-			yield(Transfer{}, told(err, rightFind, namespaceOf(s.majority)))
+			yield(Transfer{}, serverErrorOf(err, rightFind, namespaceOf(s.majority)))
 			return
 		}
 		defer func() {
@@ -204,7 +204,7 @@ func (s *Store) list(
 			}
 		}
 		if err := cursor.Err(); err != nil {
-			yield(Transfer{}, told(err, rightFind, namespaceOf(s.majority)))
+			yield(Transfer{}, serverErrorOf(err, rightFind, namespaceOf(s.majority)))
 		}
 	}
 }

@@ -68,7 +68,7 @@ func TestLookWithoutAMatchedWriteIsLinearizable(t *testing.T) {
 	other.Owner, other.Transfer.Epoch = "another", 2
 	final := b.claimed("done", b.leg("alice", -60))
 	b.applied(final, decide(protocol.Rollback, 1), finish(protocol.Fail))
-	for name, w := range map[string]*Work{
+	for name, w := range map[string]*Attempt{
 		"another epoch": overtaken, "another owner": other, "no such transfer": b.work("nothing", b.leg("alice", -60)), "final": final,
 	} {
 		before := b.raw("transfers", w.Transfer.ID)
@@ -109,7 +109,7 @@ func TestLookThroughAnotherClientIsLinearizable(t *testing.T) {
 func TestLookThroughMongosIsLinearizable(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.store.fitClients.Store(b.store.transfers.Database().Client(), true)
+	b.store.checkedClients.Store(b.store.transfers.Database().Client(), true)
 	b.put(account("alice", nil))
 	w := b.claimed("order", b.leg("alice", -60))
 	b.log.take()

@@ -61,17 +61,17 @@ func (f Fields) legible(m *message, strictly bool) {
 
 // garbles reports whether a document of a transfer that is decided has something else
 // where the markers should be. The marker counts as being there then: it may be.
-func (p *party) garbles(w *Work, document bson.Raw) bool {
+func (p *participant) garbles(w *Attempt, document bson.Raw) bool {
 	decided := w.Transfer.State == protocol.Committed || w.Transfer.State == protocol.Rollback
 	return decided && document != nil && !p.key.ledger.fields.hasMap(document)
 }
 
 // legible returns those of the requests that can be performed, and answers the others.
-func legible(requests []*Request) []*Request {
-	if !slices.ContainsFunc(requests, func(r *Request) bool { return r.party().garbled }) {
+func legible(requests []*Call) []*Call {
+	if !slices.ContainsFunc(requests, func(r *Call) bool { return r.participant().garbled }) {
 		return requests
 	}
-	var rest []*Request // and not in their place: the list is the caller's
+	var rest []*Call // and not in their place: the list is the caller's
 	for _, r := range requests {
 		if !r.illegible() {
 			rest = append(rest, r)
@@ -83,8 +83,8 @@ func legible(requests []*Request) []*Request {
 // illegible answers a request that is to remove a marker, or to replace the fence where
 // there is none, if the look before has shown that nobody can tell. It is asked for again
 // after the next look.
-func (r *Request) illegible() bool {
-	p := r.party()
+func (r *Call) illegible() bool {
+	p := r.participant()
 	if !p.garbled || r.Op.Kind == protocol.Prepare {
 		return false
 	}

@@ -154,7 +154,7 @@ func TestGarbledMarkersOfDocuments(t *testing.T) {
 	assert.Equal(t, before, b.raw("orders", "o"))
 
 	b.putIn("transfers", bson.M{"_id": "original", "state": "Success", "pending": bson.A{bson.M{"back": int64(0)}}})
-	back, err := b.store.NewWork(Transfer{ID: "back", Reverses: "original", State: protocol.Committed}, "me")
+	back, err := b.store.NewAttempt(Transfer{ID: "back", Reverses: "original", State: protocol.Committed}, "me")
 	require.NoError(t, err)
 	before = b.raw("transfers", "original")
 	assert.Equal(t, protocol.NotMatched, b.on(back, at(protocol.Settle, 0)).Result)

@@ -13,25 +13,25 @@ import (
 
 // read finds participants of one ledger and answers with the facts. Whether a document is as an effect requires it is asked only where
 // the answer decides.
-func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Collection, deciding bool) {
+func (s *Store) read(ctx context.Context, requests []*Call, from *mongo.Collection, deciding bool) {
 	documents, err := s.find(ctx, requests, from)
 	for _, r := range requests {
-		p := r.party()
+		p := r.participant()
 		document, answered := documents[p.key]
 		if !answered {
 			r.answer(protocol.Unknown, err)
 			continue
 		}
-		facts := s.facts(r.Work, p, document)
+		facts := s.facts(r.Attempt, p, document)
 		if deciding {
-			p.garbled = p.garbles(r.Work, document)
+			p.garbled = p.garbles(r.Attempt, document)
 		}
 		r.Answer = protocol.Answer{Result: protocol.Applied, Facts: facts}
 		if p.effect != nil {
 			continue // most documents change once: to remember their fences would only crowd out those of accounts
 		}
 		if facts.Found && facts.Kind {
-			markers, _ := s.fields.markers(document, r.Work.Transfer.ID)
+			markers, _ := s.fields.markers(document, r.Attempt.Transfer.ID)
 			s.fences.learn(p.key, facts.Fence, p.floor, markers)
 		} else {
 			s.fences.forget(p.key)
@@ -42,25 +42,25 @@ func (s *Store) read(ctx context.Context, requests []*Request, from *mongo.Colle
 	}
 	for _, r := range requests {
 		if r.Answer.Result == protocol.Applied {
-			r.party().note(r.Answer.Facts)
+			r.participant().note(r.Answer.Facts)
 		}
 	}
 }
 
 // find reads the requests' participants, which are of one ledger. Where it fails, those
 // that were answered are in what it returns, also as nil.
-func (s *Store) find(ctx context.Context, requests []*Request, from *mongo.Collection) (map[Subject]bson.Raw, error) {
-	parties := make([]*party, 0, len(requests))
+func (s *Store) find(ctx context.Context, requests []*Call, from *mongo.Collection) (map[Subject]bson.Raw, error) {
+	parties := make([]*participant, 0, len(requests))
 	asked := make(map[Subject]bool, len(requests))
 	for _, r := range requests {
-		if p := r.party(); !asked[p.key] {
+		if p := r.participant(); !asked[p.key] {
 			asked[p.key] = true
 			parties = append(parties, p)
 		}
 	}
-	l := requests[0].party().key.ledger
+	l := requests[0].participant().key.ledger
 	documents := make(map[Subject]bson.Raw, len(parties))
-	for some := range portions(parties, maxAnswerBytes, func(*party) int { return participantBytes }) {
+	for some := range portions(parties, maxAnswerBytes, func(*participant) int { return participantBytes }) {
 		ids := make(bson.A, len(some))
 		for i, p := range some {
 			ids[i] = p.id
@@ -98,7 +98,7 @@ const maxTouched = 4
 
 // look is a deciding read. On the transfers' own replica set it is a majority read in the session of a write to one of the
 // transfers that matched. Elsewhere, or where none matched, it is linearizable, which takes up to 100 ms on an idle server.
-func (s *Store) look(ctx context.Context, l *ledger, requests []*Request) {
+func (s *Store) look(ctx context.Context, l *ledger, requests []*Call) {
 	decided := false
 	if l.sameClient && !s.routed(s.transfers) {
 		inSession(ctx, s.transfers, func(ctx context.Context) {
@@ -113,15 +113,15 @@ func (s *Store) look(ctx context.Context, l *ledger, requests []*Request) {
 }
 
 // touchAny writes to some of the requests' transfers and reports whether any was still their execution's.
-func (s *Store) touchAny(ctx context.Context, requests []*Request) bool {
-	var touches []touch
+func (s *Store) touchAny(ctx context.Context, requests []*Call) bool {
+	var touches []ownershipWrite
 	touched := map[string]bool{}
 	for _, r := range requests {
-		if touched[r.Work.Transfer.ID] || len(touches) == maxTouched {
+		if touched[r.Attempt.Transfer.ID] || len(touches) == maxTouched {
 			continue
 		}
-		touched[r.Work.Transfer.ID] = true
-		touches = append(touches, touch{work: r.Work, epoch: r.Work.Transfer.Epoch})
+		touched[r.Attempt.Transfer.ID] = true
+		touches = append(touches, ownershipWrite{work: r.Attempt, epoch: r.Attempt.Transfer.Epoch})
 	}
 	return updateAll(ctx, s.transfers, touches).matched
 }
@@ -130,7 +130,7 @@ func (s *Store) touchAny(ctx context.Context, requests []*Request) bool {
 // again by one for each, in order, so that each gets an answer of its own; but only if it is known that none of it was done. 1. A
 // prepare is made by a statement for several transfers, and told NotMatched for want of a better answer. 2. It is sent again by
 // itself, and the server refuses that: its execution believes that nothing was prepared, and leaves the marker for ever.
-func (s *Store) write(ctx context.Context, l *ledger, requests []*Request) {
+func (s *Store) write(ctx context.Context, l *ledger, requests []*Call) {
 	requests = legible(requests)
 	if len(requests) == 0 {
 		return
@@ -140,7 +140,7 @@ func (s *Store) write(ctx context.Context, l *ledger, requests []*Request) {
 	if HeldUp(requests[0].Cause) {
 		s.findSuspect(ctx, l, units)
 	}
-	var apart []*Request
+	var apart []*Call
 	for _, u := range units {
 		if len(u.requests) == 1 {
 			continue
@@ -157,7 +157,7 @@ func (s *Store) write(ctx context.Context, l *ledger, requests []*Request) {
 }
 
 // writeUnits sends units as one command and answers their requests. It reports whether NotMatched is known to be true of each.
-func (s *Store) writeUnits(ctx context.Context, l *ledger, units []*unit) (known bool) {
+func (s *Store) writeUnits(ctx context.Context, l *ledger, units []*mergedUpdate) (known bool) {
 	if len(units) == 1 {
 		s.answerUnits(units, updateAll(ctx, l.commands, units))
 		return true
@@ -177,14 +177,14 @@ func (s *Store) writeUnits(ctx context.Context, l *ledger, units []*unit) (known
 	return known
 }
 
-func (s *Store) answerUnits(units []*unit, done updated) {
+func (s *Store) answerUnits(units []*mergedUpdate, done updated) {
 	many := len(units) > 1 || len(units[0].requests) > 1
 	for i, u := range units {
 		for _, r := range u.requests {
 			r.take(done.verdicts[i], many)
-			r.party().refused = nil
+			r.participant().refused = nil
 			if r.Answer.Result == protocol.Failed {
-				r.party().refused = r.Cause
+				r.participant().refused = r.Cause
 			}
 			s.remember(r, u)
 		}
@@ -195,8 +195,8 @@ func (s *Store) answerUnits(units []*unit, done updated) {
 // counts as prepared, and one that is gone from a document which is there as cleared, by whomever: it is what the
 // execution would conclude from a look of its own. One that replaces the fence has to know that it was its own. It reports whether
 // the read was answered.
-func (s *Store) resolve(ctx context.Context, from *mongo.Collection, units []*unit) bool {
-	var open []*Request
+func (s *Store) resolve(ctx context.Context, from *mongo.Collection, units []*mergedUpdate) bool {
+	var open []*Call
 	for _, u := range units {
 		for _, r := range u.requests {
 			if r.Answer.Result == protocol.NotMatched && !u.replaces && !u.draws {
@@ -212,9 +212,9 @@ func (s *Store) resolve(ctx context.Context, from *mongo.Collection, units []*un
 		return false
 	}
 	for _, r := range open {
-		document := documents[r.party().key]
-		_, marker := r.party().key.ledger.fields.markers(document, r.Work.Transfer.ID)
-		if document != nil && marker == (r.Op.Kind == protocol.Prepare) && r.party().key.ledger.fields.hasMap(document) {
+		document := documents[r.participant().key]
+		_, marker := r.participant().key.ledger.fields.markers(document, r.Attempt.Transfer.ID)
+		if document != nil && marker == (r.Op.Kind == protocol.Prepare) && r.participant().key.ledger.fields.hasMap(document) {
 			r.answer(protocol.Applied, nil)
 		}
 	}
@@ -222,8 +222,8 @@ func (s *Store) resolve(ctx context.Context, from *mongo.Collection, units []*un
 }
 
 // remember keeps the known fences true to the answers.
-func (s *Store) remember(r *Request, u *unit) {
-	key := r.party().key
+func (s *Store) remember(r *Call, u *mergedUpdate) {
+	key := r.participant().key
 	switch {
 	case r.Answer.Result != protocol.Applied, u.draws:
 		s.fences.forget(key)

@@ -21,8 +21,8 @@ func (s *Store) Permits(ctx context.Context) error {
 	ctx, cancel := withLimit(detached(ctx), permitLimit)
 	defer cancel()
 	collections := []*mongo.Collection{s.transfers}
-	for _, p := range s.Places() {
-		collections = append(collections, s.place(p).commands)
+	for _, p := range s.Addresses() {
+		collections = append(collections, s.at(p).commands)
 	}
 	refusals := make([]error, len(collections))
 	var all sync.WaitGroup

@@ -66,8 +66,8 @@ func (t *Transfer) bytes() int {
 
 // wantedBytes returns what the condition for the values that an effect requires takes at
 // the most.
-func wantedBytes(r *Request) int {
-	p := r.party()
+func wantedBytes(r *Call) int {
+	p := r.participant()
 	return 2*elementBytes + len(p.id.Value) + p.effect.requiredBytes()
 }
 

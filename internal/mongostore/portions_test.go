@@ -86,7 +86,7 @@ func TestLargeTransfersAreReadInPortions(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	const size, most = 60 << 10, maxAnswerBytes / (60 << 10)
-	works := make([]*Work, 2*most+10)
+	works := make([]*Attempt, 2*most+10)
 	for i := range works {
 		works[i] = b.work(fmt.Sprint("t", i), b.leg("alice", -60))
 		works[i].Transfer.Metadata = encode(bson.M{"text": strings.Repeat("x", size)})
@@ -135,7 +135,7 @@ func TestLargeTransfersAreReadInPortions(t *testing.T) {
 func TestPortionsAreAnsweredEach(t *testing.T) {
 	b := newBank(t)
 	const most = maxAnswerBytes / participantBytes
-	works := make([]*Work, most+10)
+	works := make([]*Attempt, most+10)
 	accounts := make([]bson.M, len(works))
 	for i := range works {
 		id := fmt.Sprint("account ", i)
@@ -202,13 +202,13 @@ func (b *bank) draw(random *rand.Rand, most int) statement {
 	switch random.IntN(6) {
 	case 0:
 		reason := Failure{Code: text(32), Ledger: text(64), Account: text(MaxIDBytes), Message: text(1 << 10)}
-		return note{Obstacle{Work: w, State: protocol.Committed}, reason}
+		return note{StuckReason{Work: w, State: protocol.Committed}, reason}
 	case 1:
 		st, err := encodeUpdate(w.claimStatement(claim(protocol.TakeOver)))
 		require.NoError(b.t, err)
 		return st
 	case 2:
-		return touch{work: w, epoch: 1}
+		return ownershipWrite{work: w, epoch: 1}
 	case 3:
 		to := []protocol.State{protocol.Committed, protocol.Rollback}[random.IntN(2)]
 		return &change{requests: of(decide(to, 1), w)}
@@ -290,7 +290,7 @@ func TestSizesAreNotTooSmall(t *testing.T) {
 		tr := Transfer{ID: "t", Legs: legs, Effects: []Effect{e, e}, Metadata: e.Set}
 		assert.GreaterOrEqual(t, tr.bytes(), len(tr.encode()))
 		w := b.changing("t", e)
-		wanted := encode(bson.D{{Key: "$or", Value: bson.A{w.parties[0].wanted()}}})
+		wanted := encode(bson.D{{Key: "$or", Value: bson.A{w.participants[0].wanted()}}})
 		assert.GreaterOrEqual(t, wantedBytes(of(at(protocol.Look, 0), w)[0]), len(wanted))
 	}
 }

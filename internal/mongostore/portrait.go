@@ -10,9 +10,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/money"
 )
 
-// Portrait is a participant's document as an audit sees it. What the library could not have stored, and what it can't work with, is
+// AuditDocument is a participant's document as an audit sees it. What the library could not have stored, and what it can't work with, is
 // described for people.
-type Portrait struct {
+type AuditDocument struct {
 	Place *Place
 	Key   string // its _id as it is stored, and comparable
 	ID    string // as the API tells it
@@ -38,14 +38,14 @@ type Marker struct {
 }
 
 // Part returns the participant as one to be found again.
-func (p *Portrait) Part() Part { return Part{Place: p.Place, Key: p.Key, ID: p.ID, id: p.id} }
+func (p *AuditDocument) Part() Part { return Part{Place: p.Place, Key: p.Key, ID: p.ID, id: p.id} }
 
-// portrait describes a document. It keeps nothing of it.
-func (a *Atlas) portrait(place *Place, document bson.Raw) Portrait {
+// auditDocument describes a document. It keeps nothing of it.
+func (a *AuditReader) auditDocument(place *Place, document bson.Raw) AuditDocument {
 	fields := place.ledger.fields
 	id := document.Lookup("_id")
 	id.Value = append([]byte(nil), id.Value...)
-	p := Portrait{Place: place, Key: keyOf(id), ID: IDText(id), id: id}
+	p := AuditDocument{Place: place, Key: keyOf(id), ID: IDText(id), id: id}
 	p.pending(document.Lookup(fields.Pending))
 	if !place.Accounts {
 		return p
@@ -65,7 +65,7 @@ func (a *Atlas) portrait(place *Place, document bson.Raw) Portrait {
 	return p
 }
 
-func (p *Portrait) balance(stored bson.RawValue) {
+func (p *AuditDocument) balance(stored bson.RawValue) {
 	var err error
 	p.Balance, err = money.FromBSON(stored)
 	p.Counts = err == nil
@@ -81,18 +81,18 @@ func (p *Portrait) balance(stored bson.RawValue) {
 	}
 }
 
-func (p *Portrait) floor(f floor) {
+func (p *AuditDocument) floor(f floor) {
 	p.Floor, p.NoFloor = f.amount, f.none
 	switch {
 	case f.odd:
 		p.BadFloor = fmt.Sprintf("%s is neither an exact number nor MinKey", f.stored)
 	case p.BadBalance != "" || f.none:
-	case f.amount.Kind() == money.Exact && p.Balance.Kind() == money.Whole:
+	case f.amount.Kind() == money.Decimal && p.Balance.Kind() == money.Whole:
 		p.BadFloor = fmt.Sprintf("%s is a decimal, and the balance is whole", f.amount)
 	}
 }
 
-func (p *Portrait) currency(stored bson.RawValue) {
+func (p *AuditDocument) currency(stored bson.RawValue) {
 	if absent(stored) {
 		return
 	}
@@ -107,7 +107,7 @@ func (p *Portrait) currency(stored bson.RawValue) {
 }
 
 // pending reads the markers.
-func (p *Portrait) pending(stored bson.RawValue) {
+func (p *AuditDocument) pending(stored bson.RawValue) {
 	if absent(stored) {
 		return
 	}

@@ -26,31 +26,31 @@ func TestTransferOf(t *testing.T) {
 func TestPortrait(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	atlas := b.store.Atlas()
+	atlas := b.store.AuditReader()
 	places := atlas.Places
 	require.Len(t, places, 2)
 	require.Equal(t, "eu", places[1].Name)
 	for _, row := range []struct {
 		changes bson.M
-		bad     Portrait
+		bad     AuditDocument
 		counts  bool
 	}{
-		{nil, Portrait{}, true},
-		{bson.M{"pending": nil, "fence": nil}, Portrait{}, true},
-		{bson.M{"balance": "1"}, Portrait{BadBalance: "x"}, false},
-		{bson.M{"balance": 1.0}, Portrait{BadBalance: "x"}, false},
-		{bson.M{"balance": nil}, Portrait{BadBalance: "x"}, false},
-		{bson.M{"balance": decimal("1.0000000000001")}, Portrait{BadBalance: "x"}, true},
-		{bson.M{"floor": decimal("1")}, Portrait{BadFloor: "x"}, true},
-		{bson.M{"floor": "1"}, Portrait{BadFloor: "x"}, true},
-		{bson.M{"floor": bson.MinKey{}}, Portrait{}, true},
-		{bson.M{"floor": int64(-5), "balance": decimal("1.5")}, Portrait{}, true},
-		{bson.M{"currency": bson.Symbol("EUR")}, Portrait{}, true},
-		{bson.M{"currency": bson.A{"EUR"}}, Portrait{BadCurrency: "x"}, true},
-		{bson.M{"pending": bson.A{}}, Portrait{BadPending: "x"}, true},
-		{bson.M{"pending": 5}, Portrait{BadPending: "x"}, true},
+		{nil, AuditDocument{}, true},
+		{bson.M{"pending": nil, "fence": nil}, AuditDocument{}, true},
+		{bson.M{"balance": "1"}, AuditDocument{BadBalance: "x"}, false},
+		{bson.M{"balance": 1.0}, AuditDocument{BadBalance: "x"}, false},
+		{bson.M{"balance": nil}, AuditDocument{BadBalance: "x"}, false},
+		{bson.M{"balance": decimal("1.0000000000001")}, AuditDocument{BadBalance: "x"}, true},
+		{bson.M{"floor": decimal("1")}, AuditDocument{BadFloor: "x"}, true},
+		{bson.M{"floor": "1"}, AuditDocument{BadFloor: "x"}, true},
+		{bson.M{"floor": bson.MinKey{}}, AuditDocument{}, true},
+		{bson.M{"floor": int64(-5), "balance": decimal("1.5")}, AuditDocument{}, true},
+		{bson.M{"currency": bson.Symbol("EUR")}, AuditDocument{}, true},
+		{bson.M{"currency": bson.A{"EUR"}}, AuditDocument{BadCurrency: "x"}, true},
+		{bson.M{"pending": bson.A{}}, AuditDocument{BadPending: "x"}, true},
+		{bson.M{"pending": 5}, AuditDocument{BadPending: "x"}, true},
 	} {
-		p := atlas.portrait(places[0], encode(account("a", row.changes)))
+		p := atlas.auditDocument(places[0], encode(account("a", row.changes)))
 		story := encode(bson.M{"changes": row.changes}).String()
 		assert.Equal(t, row.bad.BadBalance != "", p.BadBalance != "", story)
 		assert.Equal(t, row.bad.BadFloor != "", p.BadFloor != "", story)
@@ -60,6 +60,6 @@ func TestPortrait(t *testing.T) {
 		assert.Equal(t, row.counts, p.Counts, story)
 	}
 	for _, id := range []any{5, bson.NewObjectID(), "", bson.M{"a": 1}} {
-		assert.NotEmpty(t, atlas.portrait(places[0], encode(account(id, nil))).BadID, "%v", id)
+		assert.NotEmpty(t, atlas.auditDocument(places[0], encode(account(id, nil))).BadID, "%v", id)
 	}
 }

@@ -76,19 +76,19 @@ func (s *Store) probeReads(ctx context.Context, l *ledger) error {
 	defer cancel()
 	err := reading(l.notes, readconcern.Linearizable()).FindOne(limited, bson.D{{Key: "_id", Value: noteID}}).Err()
 	if understood(err) {
-		return lacks(l, "linearizable read", told(err, "find", namespaceOf(l.notes)))
+		return lacks(l, "linearizable read", serverErrorOf(err, "find", namespaceOf(l.notes)))
 	}
 	if err != nil && !missing(err) {
-		return told(err, "find", namespaceOf(l.notes))
+		return serverErrorOf(err, "find", namespaceOf(l.notes))
 	}
 	err = l.notes.FindOne(limited, bson.D{{Key: "_id", Value: noteID}, {Key: "$expr", Value: beforeNow()}}).Err()
 	if understood(err) {
-		return lacks(l, "$$NOW", told(err, "find", namespaceOf(l.notes)))
+		return lacks(l, "$$NOW", serverErrorOf(err, "find", namespaceOf(l.notes)))
 	}
 	if missing(err) {
 		return nil
 	}
-	return told(err, "find", namespaceOf(l.notes))
+	return serverErrorOf(err, "find", namespaceOf(l.notes))
 }
 
 // beforeNow is an expression of the server's time, which it compares with one long ago.
@@ -115,9 +115,9 @@ func (s *Store) probeWrite(ctx context.Context, l *ledger) error {
 	refusals := statementErrors(reply)
 	switch {
 	case understood(err):
-		return lacks(l, "$$NOW in an update's filter, or no write concern majority", told(err, "update", l.namespace))
+		return lacks(l, "$$NOW in an update's filter, or no write concern majority", serverErrorOf(err, "update", l.namespace))
 	case result != protocol.Applied:
-		return told(err, "update", l.namespace)
+		return serverErrorOf(err, "update", l.namespace)
 	case len(refusals) > 0:
 		return lacks(l, fmt.Sprintf("$$NOW in an update's filter (write error %d)", refusals[0].code), nil)
 	}

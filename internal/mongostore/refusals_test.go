@@ -65,7 +65,7 @@ func TestDuplicateKeyOfAnotherIndexIsFailed(t *testing.T) {
 	for i, id := range []string{"order 3", "order 4"} {
 		w := b.work(id)
 		w.Transfer.Digest = []byte{1, byte(i)}
-		w.parties = second.parties
+		w.participants = second.participants
 		require.Equal(t, protocol.Applied, b.on(w, claim(protocol.Insert)).Result)
 		want := protocol.Applied
 		if i == 1 {

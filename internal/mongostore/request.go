@@ -9,12 +9,12 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// Request is one operation of one execution, and what became of it.
-type Request struct {
-	Work   *Work
-	Op     protocol.Operation
-	Answer protocol.Answer
-	Cause  error // the error that made the answer less than Applied, if there was one
+// Call is one operation of one execution, and what became of it.
+type Call struct {
+	Attempt *Attempt
+	Op      protocol.Operation
+	Answer  protocol.Answer
+	Cause   error // the error that made the answer less than Applied, if there was one
 	// Alone asks for this work's operations to be performed one by one from now on: the server has refused a whole command, and this
 	// one may be why.
 	Alone bool
@@ -23,12 +23,12 @@ type Request struct {
 	Suspect bool
 }
 
-func (r *Request) answer(result protocol.Result, err error) {
+func (r *Call) answer(result protocol.Result, err error) {
 	r.Answer, r.Cause = protocol.Answer{Result: result}, err
 }
 
 // take takes over a verdict.
-func (r *Request) take(v verdict, many bool) {
+func (r *Call) take(v verdict, many bool) {
 	r.answer(v.result, v.err)
 	r.Alone = many && refusedWhole(v.err)
 }
@@ -39,7 +39,7 @@ func refusedWhole(err error) bool {
 	return code == codeOverflow || code != 0 && definite(code)
 }
 
-func answerAll(requests []*Request, result protocol.Result, err error) {
+func answerAll(requests []*Call, result protocol.Result, err error) {
 	for _, r := range requests {
 		r.answer(result, err)
 	}
@@ -63,10 +63,10 @@ const (
 )
 
 // LaneOf returns the lane of an operation.
-func LaneOf(w *Work, op protocol.Operation) Lane {
+func LaneOf(w *Attempt, op protocol.Operation) Lane {
 	switch op.Kind {
 	case protocol.Claim:
-		if op.Claiming == protocol.Insert {
+		if op.Claim == protocol.Insert {
 			return Lane{kind: laneInsert}
 		}
 		return Lane{kind: laneClaim}
@@ -77,12 +77,12 @@ func LaneOf(w *Work, op protocol.Operation) Lane {
 	case protocol.LookTransfer:
 		return Lane{kind: laneLook}
 	case protocol.ReadFence:
-		return Lane{w.parties[op.Participant].key.ledger, laneRead}
+		return Lane{w.participants[op.Participant].key.ledger, laneRead}
 	case protocol.Look:
-		return Lane{w.parties[op.Participant].key.ledger, laneLook}
+		return Lane{w.participants[op.Participant].key.ledger, laneLook}
 	case protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly:
 	}
-	return Lane{w.parties[op.Participant].key.ledger, laneWrite}
+	return Lane{w.participants[op.Participant].key.ledger, laneWrite}
 }
 
 // Cluster is where commands go. It can be compared.
@@ -102,10 +102,10 @@ func (s *Store) Clusters() int { return len(s.clusters) }
 
 // ClustersOf returns the clusters that a work's participants are in, always in the same order. Every work
 // needs that of the transfers: it is named only where there are no others.
-func (s *Store) ClustersOf(w *Work) []Cluster {
+func (s *Store) ClustersOf(w *Attempt) []Cluster {
 	var touched []Cluster
 	for _, c := range s.clusters[1:] {
-		if slices.ContainsFunc(w.parties, func(p party) bool { return p.key.ledger.cluster() == c }) {
+		if slices.ContainsFunc(w.participants, func(p participant) bool { return p.key.ledger.cluster() == c }) {
 			touched = append(touched, c)
 		}
 	}
@@ -124,16 +124,16 @@ type Subject struct {
 }
 
 // SubjectOf returns the document that an operation writes to, or reads.
-func SubjectOf(w *Work, op protocol.Operation) Subject {
+func SubjectOf(w *Attempt, op protocol.Operation) Subject {
 	if op.Participant == protocol.NoParticipant {
 		return Subject{id: w.Transfer.ID}
 	}
-	return w.parties[op.Participant].key
+	return w.participants[op.Participant].key
 }
 
 // Perform performs the requests of one lane, in as few commands as it takes, and answers each as if it were alone: those on one
 // document in the order in which they stand.
-func (s *Store) Perform(ctx context.Context, lane Lane, requests []*Request) {
+func (s *Store) Perform(ctx context.Context, lane Lane, requests []*Call) {
 	ctx = detached(ctx)
 	switch lane.kind {
 	case laneInsert:
@@ -158,19 +158,19 @@ func (s *Store) Perform(ctx context.Context, lane Lane, requests []*Request) {
 	}
 }
 
-// Recall answers an operation from what is known, if it can be. Nothing is known of whether there is enough money; who is to reserve a
+// AnswerFromCache answers an operation from what is known, if it can be. Nothing is known of whether there is enough money; who is to reserve a
 // document looks for that first, lest it keep the document from somebody who could have paid.
-func (s *Store) Recall(w *Work, op protocol.Operation) (protocol.Answer, bool) {
+func (s *Store) AnswerFromCache(w *Attempt, op protocol.Operation) (protocol.Answer, bool) {
 	if op.Kind != protocol.ReadFence || w.reserves() > 0 {
 		return protocol.Answer{}, false
 	}
-	p := &w.parties[op.Participant]
+	p := &w.participants[op.Participant]
 	known, ok := s.fences.get(p.key, s.markerLimit)
 	if !ok {
 		return protocol.Answer{}, false
 	}
 	p.floor = known.floor
 	return protocol.Answer{Result: protocol.Applied, Facts: protocol.Facts{
-		Found: true, Fence: known.fence, Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
+		Found: true, Fence: known.fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 	}}, true
 }

@@ -66,10 +66,10 @@ func (s *Store) declare(ctx context.Context) error {
 	if r.after == 0 || r.declared.Load() {
 		return nil
 	}
-	if err := r.declaring.first(ctx); err != nil {
+	if err := r.declaring.acquire(ctx); err != nil {
 		return err
 	}
-	defer r.declaring.next()
+	defer r.declaring.release()
 	if r.declared.Load() {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (s *Store) declare(ctx context.Context) error {
 	// What a majority has stored of it stays, so that it need not be written again.
 	if _, err := one(limited, r.majority, r.after.Milliseconds()); !missing(err) {
 		r.declared.Store(err == nil)
-		return told(err, "find", namespaceOf(r.majority))
+		return serverErrorOf(err, "find", namespaceOf(r.majority))
 	}
 	now, err := s.serverTime(limited)
 	if err != nil {
@@ -182,9 +182,9 @@ func (s *Store) usedRetentions(ctx context.Context) ([]usedRetention, error) {
 
 // datePurge sets when what the requests finish is purged. Where the server's time has to be asked for first, the other requests don't
 // wait for that: they are performed, and the finishes returned.
-func (s *Store) datePurge(ctx context.Context, requests []*Request, at stamp) ([]*Request, stamp) {
+func (s *Store) datePurge(ctx context.Context, requests []*Call, at stamp) ([]*Call, stamp) {
 	if !at.fresh {
-		var finishes, others []*Request
+		var finishes, others []*Call
 		for _, r := range requests {
 			if r.Op.Kind == protocol.Finish {
 				finishes = append(finishes, r)
@@ -226,11 +226,11 @@ func (a stamp) inTime(m *message) {
 // where a mongos tells the time, and no finish would ever match. So the server dates the
 // purge of these itself, by its clock, or by the one that has stamped the document, if
 // that is ahead; one by one, as nobody else knows that time then.
-func (s *Store) finishLate(ctx context.Context, requests []*Request) []*Request {
-	if !slices.ContainsFunc(requests, (*Request).late) {
+func (s *Store) finishLate(ctx context.Context, requests []*Call) []*Call {
+	if !slices.ContainsFunc(requests, (*Call).late) {
 		return requests
 	}
-	var rest []*Request // and not in their place: the list is the caller's
+	var rest []*Call // and not in their place: the list is the caller's
 	for _, r := range requests {
 		if r.late() {
 			s.finishOne(ctx, r)
@@ -242,9 +242,9 @@ func (s *Store) finishLate(ctx context.Context, requests []*Request) []*Request 
 }
 
 // late reports whether the request is a finish, and an earlier one has not matched.
-func (r *Request) late() bool { return r.Op.Kind == protocol.Finish && r.Work.late }
+func (r *Call) late() bool { return r.Op.Kind == protocol.Finish && r.Attempt.late }
 
-func (s *Store) finishOne(ctx context.Context, r *Request) {
+func (s *Store) finishOne(ctx context.Context, r *Call) {
 	stamped := bson.D{{Key: "$convert", Value: bson.D{
 		{Key: "input", Value: "$lastModified"}, {Key: "to", Value: "date"},
 		{Key: "onError", Value: "$$NOW"}, {Key: "onNull", Value: "$$NOW"},
@@ -255,7 +255,7 @@ func (s *Store) finishOne(ctx context.Context, r *Request) {
 		{Key: "lastModified", Value: "$$NOW"},
 		{Key: "purgeAt", Value: bson.D{{Key: "$add", Value: bson.A{now, s.retention.after.Milliseconds()}}}},
 	}
-	filter := bson.D{{Key: "_id", Value: r.Work.Transfer.ID}, {Key: "state", Value: finishedFrom(r.Op.To)}}
+	filter := bson.D{{Key: "_id", Value: r.Attempt.Transfer.ID}, {Key: "state", Value: finishedFrom(r.Op.To)}}
 	update := bson.A{
 		bson.D{{Key: "$set", Value: set}},
 		bson.D{{Key: "$unset", Value: bson.A{"open", "stuck", "stuckAt"}}},
@@ -267,6 +267,6 @@ func (s *Store) finishOne(ctx context.Context, r *Request) {
 	}
 	r.changed(stamp{})
 	if t, err := decodeTransfer(after); err == nil {
-		r.Work.Transfer = t
+		r.Attempt.Transfer = t
 	}
 }

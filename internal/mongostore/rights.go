@@ -69,7 +69,7 @@ func findOne(
 	if missing(err) {
 		return nil, err
 	}
-	return document, told(err, rightFind, namespaceOf(from))
+	return document, serverErrorOf(err, rightFind, namespaceOf(from))
 }
 
 // findAll reads all documents that a filter selects.
@@ -80,5 +80,5 @@ func findAll(
 	if err == nil {
 		err = cursor.All(ctx, into)
 	}
-	return told(err, rightFind, namespaceOf(from))
+	return serverErrorOf(err, rightFind, namespaceOf(from))
 }

@@ -27,8 +27,8 @@ func TestRefusals(t *testing.T) {
 	require.NotNil(t, Refused(err))
 	require.Equal(t, "the server refuses the user or the password", Refused(err).Missing())
 
-	missing := told(mongo.CommandError{Code: codeUnauthorized, Message: "not authorized to execute {secret: 1}"}, rightUpdate, "bank.accounts")
+	missing := serverErrorOf(mongo.CommandError{Code: codeUnauthorized, Message: "not authorized to execute {secret: 1}"}, rightUpdate, "bank.accounts")
 	require.Equal(t, "the user has no right to update on bank.accounts", Refused(missing).Missing())
-	require.Nil(t, Refused(told(mongo.CommandError{Code: codeBadValue}, rightUpdate, "bank.accounts")))
+	require.Nil(t, Refused(serverErrorOf(mongo.CommandError{Code: codeBadValue}, rightUpdate, "bank.accounts")))
 	require.Nil(t, Refused(nil))
 }

@@ -45,7 +45,7 @@ func routeOver(clusters []string) Route { return Route(strings.Join(clusters, "\
 // nothing: no cluster is asked about it.
 func (s *Store) RouteOf(t Transfer) Route {
 	var clusters []string
-	for _, p := range t.Places() {
+	for _, p := range t.Addresses() {
 		for _, cluster := range s.needs[p] {
 			if !slices.Contains(clusters, cluster) {
 				clusters = append(clusters, cluster)
@@ -59,19 +59,19 @@ func (s *Store) RouteOf(t Transfer) Route {
 // needsOf returns the clusters that must answer before a place can be used, but for that
 // of the transfers. Documents may wait for the cluster of a ledger: see noAccounts.
 func (s *Store) needsOf() map[Address][]string {
-	places := s.Places()
+	places := s.Addresses()
 	slices.SortFunc(places, func(a, b Address) int { return strings.Compare(a.String(), b.String()) })
 	names := map[*mongo.Client]string{}
 	for _, p := range places {
-		client := s.place(p).commands.Database().Client()
-		if _, named := names[client]; !named && !s.place(p).sameClient {
+		client := s.at(p).commands.Database().Client()
+		if _, named := names[client]; !named && !s.at(p).sameClient {
 			names[client] = p.String()
 		}
 	}
 	needs := map[Address][]string{}
 	for _, p := range places {
-		for _, q := range append([]Address{p}, s.place(p).namesakes...) {
-			name := names[s.place(q).commands.Database().Client()]
+		for _, q := range append([]Address{p}, s.at(p).namesakes...) {
+			name := names[s.at(q).commands.Database().Client()]
 			if name != "" && !slices.Contains(needs[p], name) {
 				needs[p] = append(needs[p], name)
 			}

@@ -24,15 +24,15 @@ type ServerError struct {
 
 // Error tells the command and the server's code. The cause is for programs.
 func (e *ServerError) Error() string {
-	return fmt.Sprintf("%s on %s: %s", e.Action, words.Clip(e.Namespace), tell(e.cause))
+	return fmt.Sprintf("%s on %s: %s", e.Action, words.Clip(e.Namespace), serverTextOf(e.cause))
 }
 
 // Unwrap returns the driver's error, for programs.
 func (e *ServerError) Unwrap() error { return e.cause }
 
-// told returns the error of a command in words that can be passed on. It returns nil for
+// serverErrorOf returns the error of a command in words that can be passed on. It returns nil for
 // nil, and an error that was told already as it is.
-func told(err error, action, namespace string) error {
+func serverErrorOf(err error, action, namespace string) error {
 	var already *ServerError
 	if err == nil || errors.As(err, &already) {
 		return err

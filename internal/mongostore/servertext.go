@@ -23,10 +23,10 @@ const (
 	maxServersTold = 3
 )
 
-// tell returns an error of the server or the driver in words that can be passed on: the
+// serverTextOf returns an error of the server or the driver in words that can be passed on: the
 // server's code and its name in place of its message, which echoes commands, keys and
 // documents. What comes from the network keeps its addresses.
-func tell(err error) string {
+func serverTextOf(err error) string {
 	var (
 		already   *ServerError
 		statement statementError

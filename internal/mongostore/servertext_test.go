@@ -67,7 +67,7 @@ func TestServerErrorsAreTold(t *testing.T) {
 		"a value can't be encoded":          mongo.MarshalError{Value: echo, Err: errors.New(echo)},
 		"is not known: server error 91 Shu": concernError{91},
 	} {
-		told := told(err, "update", "bank.accounts")
+		told := serverErrorOf(err, "update", "bank.accounts")
 		require.ErrorContains(t, told, "update on bank.accounts: ")
 		require.ErrorContains(t, told, text)
 		requireSecret(t, told.Error())
@@ -77,15 +77,15 @@ func TestServerErrorsAreTold(t *testing.T) {
 		again := fmt.Errorf("more: %w", told)
 		assert.Equal(t, again, toldAgain(again), "once is enough")
 	}
-	require.NoError(t, told(nil, "update", "bank.accounts"))
+	require.NoError(t, serverErrorOf(nil, "update", "bank.accounts"))
 	var server *ServerError
-	require.ErrorAs(t, told(mongo.CommandError{Code: 13, Name: "Unauthorized", Message: echo}, "find", "bank.x"), &server)
+	require.ErrorAs(t, serverErrorOf(mongo.CommandError{Code: 13, Name: "Unauthorized", Message: echo}, "find", "bank.x"), &server)
 	assert.Equal(t, ServerError{"find", "bank.x", 13, "Unauthorized", server.cause}, *server)
-	require.ErrorAs(t, told(statementError{code: 13}, "find", "bank.x"), &server)
+	require.ErrorAs(t, serverErrorOf(statementError{code: 13}, "find", "bank.x"), &server)
 	assert.Equal(t, 13, server.Code)
 }
 
-func toldAgain(err error) error { return told(err, "find", "elsewhere") }
+func toldAgain(err error) error { return serverErrorOf(err, "find", "elsewhere") }
 
 // A refused write is told by the names of whose rule it was, and by nothing that was written.
 func TestRefusedWritesAreTold(t *testing.T) {

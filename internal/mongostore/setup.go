@@ -18,7 +18,7 @@ func (s *Store) Setup(ctx context.Context) error {
 	if err := s.reviewed(ctx, true); err != nil {
 		return err
 	}
-	if err := s.Connect(ctx, s.Places()...); err != nil {
+	if err := s.Connect(ctx, s.Addresses()...); err != nil {
 		return err
 	}
 	return s.make(ctx)
@@ -28,7 +28,7 @@ func (s *Store) Setup(ctx context.Context) error {
 // index of the user's that stands in the way of one of the library's is found here, too.
 func (s *Store) reviewed(ctx context.Context, writes bool) error {
 	for _, l := range s.all() {
-		if err := s.fit(ctx, l.commands); err != nil {
+		if err := s.checkServer(ctx, l.commands); err != nil {
 			return fmt.Errorf("%s: %w", l.namespace, err)
 		}
 	}
@@ -69,8 +69,8 @@ func (s *Store) review(ctx context.Context, l *ledger) error {
 // all returns the transfers and all that is registered.
 func (s *Store) all() []*ledger {
 	all := []*ledger{s.originals}
-	for _, p := range s.Places() {
-		all = append(all, s.place(p))
+	for _, p := range s.Addresses() {
+		all = append(all, s.at(p))
 	}
 	return all
 }
@@ -96,9 +96,9 @@ func (s *Store) make(ctx context.Context) error {
 	switch commandCode(err) {
 	case codeIndexOptions, codeIndexKeys, codeCannotIndex:
 		return fmt.Errorf("%w: an index of %s stands in the way of one of the library's: drop it: %w",
-			ErrUnsupported, namespaceOf(s.transfers), told(err, "createIndex", namespaceOf(s.transfers)))
+			ErrUnsupported, namespaceOf(s.transfers), serverErrorOf(err, "createIndex", namespaceOf(s.transfers)))
 	}
-	return told(err, "createIndex", namespaceOf(s.transfers))
+	return serverErrorOf(err, "createIndex", namespaceOf(s.transfers))
 }
 
 // Check makes sure of all that Setup makes sure of, and that what Setup makes is there. It
@@ -108,7 +108,7 @@ func (s *Store) Check(ctx context.Context) error {
 	if err := s.reviewed(ctx, false); err != nil {
 		return err
 	}
-	if err := s.ConnectToRead(ctx, s.Places()...); err != nil {
+	if err := s.ConnectToRead(ctx, s.Addresses()...); err != nil {
 		return err
 	}
 	return s.complete(ctx)

@@ -262,7 +262,7 @@ func TestOneCollectionUnderTwoNames(t *testing.T) {
 		store, err := New(b.config("again", other.Database(db.Name()).Collection(name)))
 		require.NoError(t, err)
 		for range 2 {
-			err := store.Connect(t.Context(), store.Places()...)
+			err := store.Connect(t.Context(), store.Addresses()...)
 			if refused {
 				require.ErrorIs(t, err, ErrUnsupported, name)
 				require.ErrorContains(t, err, db.Name()+"."+name)
@@ -277,7 +277,7 @@ func TestOneCollectionUnderTwoNames(t *testing.T) {
 	// The same name in another database is another collection.
 	store, err := New(b.config("again", mongotest.Database(t).Collection("accounts")))
 	require.NoError(t, err)
-	require.NoError(t, store.Connect(t.Context(), store.Places()...))
+	require.NoError(t, store.Connect(t.Context(), store.Addresses()...))
 }
 
 // The same name on another cluster is another collection: its UUID tells.
@@ -294,9 +294,9 @@ func TestSameNameOnAnotherCluster(t *testing.T) {
 	require.NoError(t, store.Connect(t.Context(), Address{}))
 	require.NoError(t, store.Connect(t.Context(), Address{Name: "far"}))
 	assert.False(t, store.Connected(both), "they have one name, and are not told apart yet")
-	require.NoError(t, store.Connect(t.Context(), both.Places()...))
+	require.NoError(t, store.Connect(t.Context(), both.Addresses()...))
 	assert.True(t, store.Connected(both))
-	require.NoError(t, store.Connect(t.Context(), store.Places()...))
+	require.NoError(t, store.Connect(t.Context(), store.Addresses()...))
 	assert.True(t, store.ledgers["eu"].sameClient)
 	assert.False(t, store.ledgers["far"].sameClient)
 	require.NoError(t, store.Setup(t.Context()))
@@ -314,7 +314,7 @@ func TestForeignTransfersAreLeftAlone(t *testing.T) {
 		{Ledger: "", Namespace: "other.accounts", Account: "alice"},
 		{Account: "alice"},
 	} {
-		_, err := b.store.NewWork(Transfer{ID: "order", Legs: []Leg{b.leg("bob", 1), leg}}, "me")
+		_, err := b.store.NewAttempt(Transfer{ID: "order", Legs: []Leg{b.leg("bob", 1), leg}}, "me")
 		require.ErrorIs(t, err, ErrForeign, "%+v", leg)
 	}
 }

@@ -81,7 +81,7 @@ func eachOf(
 	ctx = detached(ctx)
 	cursor, err := from.Find(ctx, filter, find.SetBatchSize(int32(len(ids)+1)))
 	if err != nil {
-		return told(err, rightFind, namespaceOf(from))
+		return serverErrorOf(err, rightFind, namespaceOf(from))
 	}
 	defer func() {
 		closing, cancel := withLimit(context.WithoutCancel(ctx), CommandLimit)
@@ -93,5 +93,5 @@ func eachOf(
 			each(id, cursor.Current)
 		}
 	}
-	return told(cursor.Err(), rightFind, namespaceOf(from))
+	return serverErrorOf(cursor.Err(), rightFind, namespaceOf(from))
 }

@@ -11,16 +11,16 @@ const (
 	// finished costs half as much; after six of them hundreds cost next to nothing, and one whose cause is repaired is still finished within
 	// the hour, by itself.
 	maxDoublings = 6
-	// spared takeovers of a transfer that nothing stands in the way of don't count: those who recovered it were killed as well, or frozen,
+	// freeTakeovers takeovers of a transfer that nothing stands in the way of don't count: those who recovered it were killed as well, or frozen,
 	// which says nothing about the transfer. Beyond that it may be the transfer that kills them.
-	spared = 3
+	freeTakeovers = 3
 )
 
 // doublings returns how often a threshold is doubled for a transfer that was taken over so many times, and is known to be stuck or not.
 func doublings(takeovers int64, stuck bool) int64 {
 	takeovers = max(takeovers, 0)
 	if !stuck {
-		takeovers = max(takeovers-spared, 0)
+		takeovers = max(takeovers-freeTakeovers, 0)
 	}
 	return min(takeovers, maxDoublings)
 }
@@ -39,7 +39,7 @@ func stallMillisOf(threshold time.Duration) bson.D {
 	for n := int64(maxDoublings); n > 0; n-- {
 		millis := bson.E{Key: "then", Value: stallMillis(threshold, n)}
 		stuck = append(stuck, bson.D{{Key: "case", Value: bson.D{{Key: "$and", Value: bson.A{isStuck, atLeast(n)}}}}, millis})
-		others = append(others, bson.D{{Key: "case", Value: atLeast(n + spared)}, millis})
+		others = append(others, bson.D{{Key: "case", Value: atLeast(n + freeTakeovers)}, millis})
 	}
 	return bson.D{{Key: "$switch", Value: bson.D{
 		{Key: "branches", Value: append(stuck, others...)}, {Key: "default", Value: stallMillis(threshold, 0)},

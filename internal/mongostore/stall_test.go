@@ -125,7 +125,7 @@ func TestClockSetBack(t *testing.T) {
 		{time.Hour + time.Minute, 0, true}, {time.Hour + time.Minute, 9, true}, {100000 * time.Hour, 0, true},
 	} {
 		plain, hold := b.claimed(fmt.Sprint("t", i), b.leg("alice", -60)), b.holding(fmt.Sprint("h", i), b.leg("alice", -60))
-		for _, w := range []*Work{plain, hold} {
+		for _, w := range []*Attempt{plain, hold} {
 			changes := bson.M{"lastModified": time.Now().Add(row.ahead), "attempts": row.attempts}
 			b.change("transfers", w.Transfer.ID, bson.M{"$set": changes})
 			stored, found, err := b.store.GetTransfer(t.Context(), w.Transfer.ID)
@@ -157,7 +157,7 @@ func TestClockSetBack(t *testing.T) {
 }
 
 // taker returns a work of somebody else on a transfer of alice's that is stored already.
-func (b *bank) taker(id string, threshold time.Duration) *Work {
+func (b *bank) taker(id string, threshold time.Duration) *Attempt {
 	b.t.Helper()
 	w := b.work(id, b.leg("alice", -60))
 	w.Owner, w.Threshold = "another", threshold

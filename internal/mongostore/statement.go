@@ -95,7 +95,7 @@ func (h *History) find(ctx context.Context, committed bson.D, find *options.Find
 	filter := bson.D{withLeg(h.leg()), {Key: "committedAt", Value: committed}}
 	cursor, err := h.store.majority.Find(ctx, filter, find.SetProjection(h.projection()))
 	if err != nil {
-		return told(err, rightFind, namespaceOf(h.store.majority))
+		return serverErrorOf(err, rightFind, namespaceOf(h.store.majority))
 	}
 	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
 	for cursor.Next(ctx) {
@@ -107,7 +107,7 @@ func (h *History) find(ctx context.Context, committed bson.D, find *options.Find
 			return nil
 		}
 	}
-	return told(cursor.Err(), rightFind, namespaceOf(h.store.majority))
+	return serverErrorOf(cursor.Err(), rightFind, namespaceOf(h.store.majority))
 }
 
 // leg is the condition for legs on the account.

@@ -108,7 +108,7 @@ func TestHistoryUsesItsIndex(t *testing.T) {
 	b.put(account("alice", bson.M{"pending": bson.M{"t7": int64(1), "t8": int64(1)}}))
 	b.log.take()
 	h := b.history("alice")
-	_, found, err := h.Close(t.Context(), time.Time{})
+	_, found, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
 	require.True(t, found)
 	for _, c := range []struct {
@@ -172,7 +172,7 @@ func TestHistoryOfOddNumbers(t *testing.T) {
 			b.put(account("alice", bson.M{"pending": bson.M{"odd": int64(1)}}))
 			_, _, err := b.history("alice").Page(t.Context(), NewestFirst, time.Time{}, moment(10), 10)
 			require.ErrorIs(t, err, ErrUnreadable)
-			_, _, err = b.history("alice").Close(t.Context(), time.Time{})
+			_, _, err = b.history("alice").BalanceAsOf(t.Context(), time.Time{})
 			require.ErrorIs(t, err, ErrUnreadable)
 		})
 	}
@@ -185,7 +185,7 @@ func TestHistoryOfOddNumbers(t *testing.T) {
 		"alice": {"balance": decimal.Value(), "pending": bson.M{"t": decimal.Value()}},
 	} {
 		b.put(account(name, changes))
-		_, found, err := b.history(name).Close(t.Context(), time.Time{})
+		_, found, err := b.history(name).BalanceAsOf(t.Context(), time.Time{})
 		require.ErrorIs(t, err, ErrKind, name)
 		require.True(t, found)
 	}
@@ -205,7 +205,7 @@ func TestMarkersNameTheirTransfers(t *testing.T) {
 		sum++
 	}
 	b.put(account("alice", bson.M{"pending": pending}))
-	closing, _, err := b.history("alice").Close(t.Context(), time.Time{})
+	closing, _, err := b.history("alice").BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
 	require.Equal(t, money.Units(100+sum), closing.Balance, "they are committed, and so they count")
 	require.Greater(t, sum, int64(5))

@@ -46,28 +46,28 @@ type Config struct {
 
 // Store performs operations. It is safe for many goroutines.
 type Store struct {
-	transfers    *mongo.Collection // for commands
-	majority     *mongo.Collection // the same for reads of what a majority has stored
-	linearizable *mongo.Collection // the same for deciding reads
-	ledgers      map[string]*ledger
-	documents    map[string]*ledger     // that effects change
-	originals    *ledger                // the transfers, as documents that reversals change
-	deployment   atomic.Pointer[string] // the identity of the transfers, once their note was seen
-	near         atomic.Bool            // ConnectNear has found nothing wrong
-	clusters     []Cluster              // all of them, that of the transfers first
-	fields       Fields
-	exactBalance bson.Raw // see exactBalance
-	ids          IDCodec
-	markerLimit  int
-	fences       *fenceCache
-	clock        serverClock
-	retention    *retention
-	barless      refusal              // of the right to bar
-	asking       turns                // of those who ask for the server's time
-	fitting      sync.Map             // by *mongo.Client, the fitting of those whose servers were asked whether they can be used
-	fitClients   sync.Map             // the *mongo.Clients whose servers can be used, and whether they are mongos
-	apartPairs   sync.Map             // the pairs of *mongo.Collections of one name that are not one collection
-	needs        map[Address][]string // the clusters that a place needs: see Route
+	transfers      *mongo.Collection // for commands
+	majority       *mongo.Collection // the same for reads of what a majority has stored
+	linearizable   *mongo.Collection // the same for deciding reads
+	ledgers        map[string]*ledger
+	documents      map[string]*ledger     // that effects change
+	originals      *ledger                // the transfers, as documents that reversals change
+	deployment     atomic.Pointer[string] // the identity of the transfers, once their note was seen
+	near           atomic.Bool            // ConnectNear has found nothing wrong
+	clusters       []Cluster              // all of them, that of the transfers first
+	fields         Fields
+	exactBalance   bson.Raw // see exactBalance
+	ids            IDCodec
+	markerLimit    int
+	fences         *fenceCache
+	clock          serverClock
+	retention      *retention
+	barless        refusal              // of the right to bar
+	asking         turns                // of those who ask for the server's time
+	serverChecks   sync.Map             // by *mongo.Client, the fitting of those whose servers were asked whether they can be used
+	checkedClients sync.Map             // the *mongo.Clients whose servers can be used, and whether they are mongos
+	distinctPairs  sync.Map             // the pairs of *mongo.Collections of one name that are not one collection
+	needs          map[Address][]string // the clusters that a place needs: see Route
 }
 
 // ledger is a collection of participants.
@@ -83,7 +83,7 @@ type ledger struct {
 	namesakes    []Address         // of documents: the ledgers of the same namespace, which are reached through other clients
 	connected    atomic.Bool       // Connect has found nothing wrong with it by itself
 	notes        *mongo.Collection // where its note is
-	surveying    *fitting          // of those who look at the collection and its note
+	surveying    *serverCheck      // of those who look at the collection and its note
 	surveyed     atomic.Bool       // nothing is wrong with the collection
 	noted        atomic.Bool       // its note says what this store would say
 	unnoted      atomic.Bool       // it had no note when that was looked for
@@ -132,8 +132,8 @@ func New(config Config) (*Store, error) {
 		return nil, err
 	}
 	s.clusters = []Cluster{s.originals.cluster()}
-	for _, p := range s.Places() {
-		if c := s.place(p).cluster(); !slices.Contains(s.clusters, c) {
+	for _, p := range s.Addresses() {
+		if c := s.at(p).cluster(); !slices.Contains(s.clusters, c) {
 			s.clusters = append(s.clusters, c)
 		}
 	}
@@ -149,8 +149,8 @@ func (s *Store) register(among map[string]*ledger, name string, collection *mong
 	if same(collection, s.retention.commands) {
 		return fmt.Errorf("the collection %s holds how long transfers are kept: it can't hold anything else", namespaceOf(collection))
 	}
-	for _, place := range s.Places() {
-		if registered := s.place(place); same(collection, registered.commands) {
+	for _, place := range s.Addresses() {
+		if registered := s.at(place); same(collection, registered.commands) {
 			return fmt.Errorf("the collection %s is registered under two names, %q and %q", registered.namespace, registered.name, name)
 		}
 	}
@@ -162,8 +162,8 @@ func (s *Store) register(among map[string]*ledger, name string, collection *mong
 // of another one belongs.
 func (s *Store) noteNames() error {
 	all := []*ledger{s.originals}
-	for _, p := range s.Places() {
-		all = append(all, s.place(p))
+	for _, p := range s.Addresses() {
+		all = append(all, s.at(p))
 	}
 	for _, l := range all {
 		for _, other := range all {
@@ -185,7 +185,7 @@ func (s *Store) newLedger(name string, collection *mongo.Collection, fields Fiel
 		linearizable: reading(collection, readconcern.Linearizable()),
 		sameClient:   collection.Database().Client() == s.transfers.Database().Client(),
 		notes:        handle(noteCollection(collection)),
-		surveying:    newFitting(),
+		surveying:    newServerCheck(),
 	}
 }
 
@@ -231,8 +231,8 @@ func (a Address) String() string {
 	return fmt.Sprintf("ledger %q", a.Name)
 }
 
-// Places returns all that is registered.
-func (s *Store) Places() []Address {
+// Addresses returns all that is registered.
+func (s *Store) Addresses() []Address {
 	var places []Address
 	for name := range s.ledgers {
 		places = append(places, Address{Name: name})
@@ -243,8 +243,8 @@ func (s *Store) Places() []Address {
 	return places
 }
 
-// place returns what is registered under a name, nil if nothing is.
-func (s *Store) place(p Address) *ledger {
+// at returns what is registered under a name, nil if nothing is.
+func (s *Store) at(p Address) *ledger {
 	if p.Documents {
 		return s.documents[p.Name]
 	}
@@ -263,22 +263,22 @@ func (s *Store) DocumentsNamespace(name string) string {
 // it stored.
 var ErrForeign = errors.New("touches a collection that is not registered here under that name")
 
-// Work is one execution's view of its transfer: what the operations of that execution are performed on. It is used
+// Attempt is one execution's view of its transfer: what the operations of that execution are performed on. It is used
 // by one goroutine at a time, but for the operations of one round.
-type Work struct {
-	Transfer  Transfer
-	Owner     string                        // a nonce of this execution's own
-	Threshold time.Duration                 // of a takeover
-	Describe  func(protocol.Refusal) string // the text of a stored failure
-	HoldFor   time.Duration                 // how long a hold is held, from its insert on
-	Post      *money.Amount                 // what is posted of a hold; nil: all of it
-	Cause     error                         // the latest error that made an answer less than Applied
-	late      bool                          // a finish that named the time of the purge has not matched
-	parties   []party
+type Attempt struct {
+	Transfer     Transfer
+	Owner        string                        // a nonce of this execution's own
+	Threshold    time.Duration                 // of a takeover
+	Describe     func(protocol.Refusal) string // the text of a stored failure
+	HoldFor      time.Duration                 // how long a hold is held, from its insert on
+	Post         *money.Amount                 // what is posted of a hold; nil: all of it
+	Cause        error                         // the latest error that made an answer less than Applied
+	late         bool                          // a finish that named the time of the purge has not matched
+	participants []participant
 }
 
-// party is one participant of a work.
-type party struct {
+// participant is one participant of a work.
+type participant struct {
 	key     Subject
 	leg     Leg     // of an effect: the names of the documents and of the one document, and no amount
 	effect  *effect // nil: it is a leg
@@ -296,10 +296,10 @@ type party struct {
 	refused  error
 }
 
-// NewWork resolves a transfer's participants: its legs, its effects, and the transfer that it reverses, in this order. It fails with
+// NewAttempt resolves a transfer's participants: its legs, its effects, and the transfer that it reverses, in this order. It fails with
 // ErrForeign if one is not registered here.
-func (s *Store) NewWork(t Transfer, owner string) (*Work, error) {
-	w := &Work{Transfer: t, Owner: owner, parties: make([]party, 0, len(t.Legs)+len(t.Effects)+1)}
+func (s *Store) NewAttempt(t Transfer, owner string) (*Attempt, error) {
+	w := &Attempt{Transfer: t, Owner: owner, participants: make([]participant, 0, len(t.Legs)+len(t.Effects)+1)}
 	for _, leg := range t.Legs {
 		l := s.ledgers[leg.Ledger]
 		if l == nil || l.namespace != leg.Namespace {
@@ -309,31 +309,31 @@ func (s *Store) NewWork(t Transfer, owner string) (*Work, error) {
 		if err != nil {
 			return nil, err
 		}
-		w.parties = append(w.parties, party{key: l.subject(id), leg: leg, id: id})
+		w.participants = append(w.participants, participant{key: l.subject(id), leg: leg, id: id})
 	}
 	for _, e := range t.Effects {
-		p, err := s.effectParty(e)
+		p, err := s.effectParticipant(e)
 		if err != nil {
 			return nil, err
 		}
-		w.parties = append(w.parties, p)
+		w.participants = append(w.participants, p)
 	}
 	if t.Reverses != "" {
-		p, err := s.originalParty(t)
+		p, err := s.originalParticipant(t)
 		if err != nil {
 			return nil, err
 		}
-		w.parties = append(w.parties, p)
+		w.participants = append(w.participants, p)
 	}
 	w.nameMarkers()
 	return w, nil
 }
 
 // nameMarkers sets the paths of the transfer's markers.
-func (w *Work) nameMarkers() {
+func (w *Attempt) nameMarkers() {
 	var pending, path string
-	for i := range w.parties {
-		p := &w.parties[i]
+	for i := range w.participants {
+		p := &w.participants[i]
 		if fields := p.key.ledger.fields; fields.Pending != pending {
 			pending, path = fields.Pending, fields.Pending+"."+markerKey(w.Transfer.ID)
 		}
@@ -342,20 +342,20 @@ func (w *Work) nameMarkers() {
 }
 
 // Participants returns how many documents the transfer touches.
-func (w *Work) Participants() int { return len(w.parties) }
+func (w *Attempt) Participants() int { return len(w.participants) }
 
 // reserves returns how many of them, the last ones, are documents: of effects, or the transfer that this one reverses.
-func (w *Work) reserves() int { return len(w.parties) - len(w.Transfer.Legs) }
+func (w *Attempt) reserves() int { return len(w.participants) - len(w.Transfer.Legs) }
 
 // Start completes how an execution begins by what its transfer is.
-func (w *Work) Start(start protocol.Start) protocol.Start {
+func (w *Attempt) Start(start protocol.Start) protocol.Start {
 	start.Reserve, start.Reversal = w.reserves(), w.Transfer.Reverses != ""
 	return start
 }
 
 // Name tells a participant.
-func (w *Work) Name(participant int) string {
-	p := &w.parties[participant]
+func (w *Attempt) Name(participant int) string {
+	p := &w.participants[participant]
 	switch {
 	case p.effect != nil:
 		return "document " + words.Quote(p.leg.Account) + " of " + words.Quote(p.leg.Ledger)

@@ -11,20 +11,20 @@ import (
 // CodeUnauthorized is the code of what is stored where a right is missing.
 const CodeUnauthorized = "unauthorized"
 
-// Obstacle is what keeps an execution from finishing its transfer.
-type Obstacle struct {
-	Work        *Work
+// StuckReason is what keeps an execution from finishing its transfer.
+type StuckReason struct {
+	Work        *Attempt
 	State       protocol.State // that it is stuck in
 	Participant int            // NoParticipant: the transfer's own document
 	Cause       error          // the server's refusal; nil: the participant's document is gone
 }
 
 // Reason returns the obstacle as it is stored and told.
-func (o Obstacle) Reason() Failure {
+func (o StuckReason) Reason() Failure {
 	f := Failure{Code: protocol.Unwritable.String()}
 	what, gone := "the transfer's own document", protocol.NotFound
 	if o.Participant != protocol.NoParticipant {
-		p := &o.Work.parties[o.Participant]
+		p := &o.Work.participants[o.Participant]
 		f.Ledger, f.Account = p.leg.Ledger, p.leg.Account
 		what = o.Work.Name(o.Participant)
 		if p.effect != nil {
@@ -39,13 +39,13 @@ func (o Obstacle) Reason() Failure {
 		f.Code, f.Message = CodeUnauthorized, refused.Missing()
 		return f
 	}
-	f.Message = what + " can't be written: " + tell(o.Cause)
+	f.Message = what + " can't be written: " + serverTextOf(o.Cause)
 	return f
 }
 
-// NoteObstacles stores with each transfer why it is stuck, and since when, in one command. It is there to be read by people: nothing rests
+// NoteStuck stores with each transfer why it is stuck, and since when, in one command. It is there to be read by people: nothing rests
 // on it, and it is no sign of life. Where the reason is stored already nothing is sent, so that the time is that of the first try.
-func (s *Store) NoteObstacles(ctx context.Context, obstacles []Obstacle) error {
+func (s *Store) NoteStuck(ctx context.Context, obstacles []StuckReason) error {
 	var notes []note
 	for _, o := range obstacles {
 		reason := o.Reason()
@@ -66,7 +66,7 @@ func (s *Store) NoteObstacles(ctx context.Context, obstacles []Obstacle) error {
 // is stuck, and its note hangs in the network. 2. The cause is repaired, and B finishes the transfer. 3. The note arrives: a final
 // transfer would be called stuck for ever.
 type note struct {
-	Obstacle
+	StuckReason
 
 	reason Failure
 }

@@ -22,20 +22,20 @@ func (s *Store) survey(ctx context.Context, to purpose, l *ledger) error {
 	if l.seen(to) {
 		return nil
 	}
-	if err := l.surveying.turns.first(ctx); err != nil {
+	if err := l.surveying.turns.acquire(ctx); err != nil {
 		return err
 	}
-	defer l.surveying.turns.next()
+	defer l.surveying.turns.release()
 	if l.seen(to) {
 		return nil
 	}
-	if err := l.surveying.lately(s.clock.now()); err != nil {
+	if err := l.surveying.recentFailure(s.clock.now()); err != nil {
 		return err
 	}
 	err := s.surveyOnce(ctx, to, l)
 	var answered *ServerError
 	if err != nil && ctx.Err() == nil && errors.As(err, &answered) && answered.Code == 0 {
-		l.surveying.fails(s.clock.now(), err) // who has waited meanwhile need not ask again
+		l.surveying.recordFailure(s.clock.now(), err) // who has waited meanwhile need not ask again
 	}
 	return err
 }
@@ -95,7 +95,7 @@ func readNote(ctx context.Context, l *ledger) (deploymentNote, bool, error) {
 		return deploymentNote{}, false, unnamable(l)
 	}
 	if err != nil {
-		return deploymentNote{}, false, told(err, "find", namespaceOf(l.notes))
+		return deploymentNote{}, false, serverErrorOf(err, "find", namespaceOf(l.notes))
 	}
 	return decodeNote(document), true, nil
 }
@@ -140,7 +140,7 @@ func (s *Store) identity() string {
 func (s *Store) introduce(ctx context.Context, places []Address) error {
 	var missing []*ledger
 	for _, p := range places {
-		if l := s.place(p); !l.noted.Load() {
+		if l := s.at(p); !l.noted.Load() {
 			missing = append(missing, l)
 		}
 	}
@@ -188,12 +188,12 @@ func (s *Store) writeNote(ctx context.Context, l *ledger) error {
 		case commandCode(err) == codeInvalidNamespace:
 			return unnamable(l)
 		case result == protocol.Failed && commandCode(err) != codeDuplicateKey:
-			return fmt.Errorf("%w: the note about %s can't be stored: %w", ErrUnsupported, l.namespace, told(err, "insert", namespaceOf(l.notes)))
+			return fmt.Errorf("%w: the note about %s can't be stored: %w", ErrUnsupported, l.namespace, serverErrorOf(err, "insert", namespaceOf(l.notes)))
 		case result == protocol.NotMatched: // an upsert always matches
 			return fmt.Errorf("%w: the server has not stored the note about %s", ErrUnsupported, l.namespace)
 		case result != protocol.Failed:
-			return told(err, "insert", namespaceOf(l.notes))
+			return serverErrorOf(err, "insert", namespaceOf(l.notes))
 		}
 	}
-	return told(err, "insert", namespaceOf(l.notes))
+	return serverErrorOf(err, "insert", namespaceOf(l.notes))
 }

@@ -15,11 +15,11 @@ import (
 // written to the document: so it is the first one that would have changed its document
 // and has not. That is a hint about what to send apart and decides nothing, so a plain
 // read will do; where it fails, or names nobody, all are marked.
-func (s *Store) findSuspect(ctx context.Context, l *ledger, units []*unit) {
+func (s *Store) findSuspect(ctx context.Context, l *ledger, units []*mergedUpdate) {
 	suspects := units
 	if len(units) > 1 {
 		if found := s.firstUndone(ctx, l, units); found != nil {
-			suspects = []*unit{found}
+			suspects = []*mergedUpdate{found}
 		}
 	}
 	for _, u := range suspects {
@@ -31,8 +31,8 @@ func (s *Store) findSuspect(ctx context.Context, l *ledger, units []*unit) {
 
 // firstUndone returns the first unit of a command that could have been done and was not,
 // nil if none is found.
-func (s *Store) firstUndone(ctx context.Context, l *ledger, units []*unit) *unit {
-	var requests []*Request
+func (s *Store) firstUndone(ctx context.Context, l *ledger, units []*mergedUpdate) *mergedUpdate {
+	var requests []*Call
 	for _, u := range units {
 		requests = append(requests, u.requests...)
 	}
@@ -41,8 +41,8 @@ func (s *Store) firstUndone(ctx context.Context, l *ledger, units []*unit) *unit
 		return nil
 	}
 	for _, u := range units {
-		document := documents[u.requests[0].party().key]
-		if !slices.ContainsFunc(u.requests, func(r *Request) bool { return !s.waits(r, document) }) {
+		document := documents[u.requests[0].participant().key]
+		if !slices.ContainsFunc(u.requests, func(r *Call) bool { return !s.waits(r, document) }) {
 			return u
 		}
 	}
@@ -50,8 +50,8 @@ func (s *Store) firstUndone(ctx context.Context, l *ledger, units []*unit) *unit
 }
 
 // waits reports whether a request of a unit would still change its document.
-func (s *Store) waits(r *Request, document bson.Raw) bool {
-	facts := s.facts(r.Work, r.party(), document)
+func (s *Store) waits(r *Call, document bson.Raw) bool {
+	facts := s.facts(r.Attempt, r.participant(), document)
 	switch r.Op.Kind {
 	case protocol.Prepare:
 		return !facts.Marker && facts.Fence == r.Op.Fence && facts.Refusal() == 0

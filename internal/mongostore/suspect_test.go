@@ -35,7 +35,7 @@ func (b *bank) performLimited(limit time.Duration, rs requests) {
 	b.t.Helper()
 	ctx, cancel := b.store.WithLimit(b.t.Context(), limit)
 	defer cancel()
-	b.store.Perform(ctx, LaneOf(rs[0].Work, rs[0].Op), rs)
+	b.store.Perform(ctx, LaneOf(rs[0].Attempt, rs[0].Op), rs)
 }
 
 // suspects returns the transfers of the requests that are suspected.
@@ -43,7 +43,7 @@ func (rs requests) suspects() []string {
 	var ids []string
 	for _, r := range rs {
 		if r.Suspect {
-			ids = append(ids, r.Work.Transfer.ID)
+			ids = append(ids, r.Attempt.Transfer.ID)
 		}
 	}
 	return ids
@@ -59,7 +59,7 @@ func TestSuspectIsFound(t *testing.T) {
 		accounts = append(accounts, account(name, nil))
 	}
 	b.put(accounts...)
-	works := map[string]*Work{}
+	works := map[string]*Attempt{}
 	for _, name := range []string{"a", "poor", "b", "locked", "c"} {
 		works[name] = b.claimed("by "+name, b.leg(name, -5), b.leg("to", 5))
 	}

@@ -47,8 +47,8 @@ type Transfer struct {
 	Pending    bson.Raw `bson:"pending,omitempty"`    // the marker of a reversal under way
 }
 
-// Places returns the ledgers and collections of documents that the transfer touches, each once.
-func (t Transfer) Places() []Address {
+// Addresses returns the ledgers and collections of documents that the transfer touches, each once.
+func (t Transfer) Addresses() []Address {
 	var places []Address
 	add := func(p Address) {
 		if !slices.Contains(places, p) {
@@ -256,15 +256,15 @@ func decodeTransfer(document bson.Raw) (Transfer, error) {
 }
 
 // image tells the protocol what a document shows.
-func (w *Work) image(t Transfer) protocol.Image {
+func (w *Attempt) image(t Transfer) protocol.Image {
 	return protocol.Image{Found: true, State: t.State, Epoch: t.Epoch, Mine: t.Owner == w.Owner, Held: t.Held, Clean: t.Clean}
 }
 
 // Seen returns the balance that the latest look at a participant showed.
-func (w *Work) Seen(participant int) (money.Amount, bool) {
-	if participant < 0 || participant >= len(w.parties) || w.parties[participant].balance == nil {
+func (w *Attempt) Seen(participant int) (money.Amount, bool) {
+	if participant < 0 || participant >= len(w.participants) || w.participants[participant].balance == nil {
 		return money.Amount{}, false
 	}
-	amount, err := money.FromBSON(*w.parties[participant].balance)
+	amount, err := money.FromBSON(*w.participants[participant].balance)
 	return amount, err == nil
 }

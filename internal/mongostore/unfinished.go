@@ -50,13 +50,13 @@ func (s *Store) idsOf(
 	find.SetProjection(bson.D{{Key: "_id", Value: 1}}).SetAllowDiskUse(true)
 	cursor, err := s.majority.Find(ctx, filter, find)
 	if err != nil {
-		return nil, told(err, "find", namespaceOf(s.transfers))
+		return nil, serverErrorOf(err, "find", namespaceOf(s.transfers))
 	}
 	var documents []struct {
 		ID any `bson:"_id"`
 	}
 	if err := cursor.All(ctx, &documents); err != nil {
-		return nil, told(err, "find", namespaceOf(s.transfers))
+		return nil, serverErrorOf(err, "find", namespaceOf(s.transfers))
 	}
 	ids := make([]string, 0, len(documents))
 	for _, d := range documents {

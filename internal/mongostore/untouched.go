@@ -18,7 +18,7 @@ func (s *Store) oldestOwing(ctx context.Context) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	at, _ := document.Lookup("committedAt").TimeOK()
-	return at, told(err, rightFind, namespaceOf(s.majority))
+	return at, serverErrorOf(err, rightFind, namespaceOf(s.majority))
 }
 
 // Untouched returns an instant before which no committed transfer was ever purged, or

@@ -105,10 +105,10 @@ func tried(ctx context.Context, c *mongo.Collection, validator bson.Raw, field b
 		bson.D{{Key: "$project", Value: bson.D{{Key: "_id", Value: 1}}}},
 	})
 	if err != nil {
-		return nil, told(err, "find", namespaceOf(c))
+		return nil, serverErrorOf(err, "find", namespaceOf(c))
 	}
 	var documents []bson.Raw
-	return documents, told(cursor.All(ctx, &documents), "find", namespaceOf(c))
+	return documents, serverErrorOf(cursor.All(ctx, &documents), "find", namespaceOf(c))
 }
 
 // unnamed returns those of the fields that a validator's text does not allow: a schema that

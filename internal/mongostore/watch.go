@@ -41,7 +41,7 @@ func (s *Store) Stream(ctx context.Context) (*Stream, error) {
 	defer cancel()
 	changes, err := s.majority.Watch(opening, pipeline, options.ChangeStream().SetMaxAwaitTime(watchTime))
 	if err != nil {
-		return nil, told(err, "changeStream", namespaceOf(s.majority))
+		return nil, serverErrorOf(err, "changeStream", namespaceOf(s.majority))
 	}
 	return &Stream{changes, namespaceOf(s.majority)}, nil
 }
@@ -66,7 +66,7 @@ func (s *Stream) Next(ctx context.Context) (ids []string, err error) {
 	if s.changes.Err() == nil && s.changes.ID() == 0 {
 		return ids, ErrStreamEnded
 	}
-	return ids, told(s.changes.Err(), "changeStream", s.namespace)
+	return ids, serverErrorOf(s.changes.Err(), "changeStream", s.namespace)
 }
 
 // Close gives back what the stream holds on the server.

@@ -16,7 +16,7 @@ const maxAlso = 3
 
 // note takes down what a read of the participant says against the transfer: it is told with a
 // refusal, which it does not decide.
-func (p *party) note(facts protocol.Facts) {
+func (p *participant) note(facts protocol.Facts) {
 	p.refusal = 0
 	if !facts.Marker {
 		p.refusal = facts.Refusal()
@@ -25,12 +25,12 @@ func (p *party) note(facts protocol.Facts) {
 
 // others counts the participants, beside the one that a refusal is about, that would have
 // been refused as well when they were last read, and names the first of them.
-func (w *Work) others(refusal protocol.Refusal) (count int, names []string) {
+func (w *Attempt) others(refusal protocol.Refusal) (count int, names []string) {
 	if refusal.Participant == protocol.NoParticipant {
 		return 0, nil
 	}
-	for i := range w.parties {
-		p := &w.parties[i]
+	for i := range w.participants {
+		p := &w.participants[i]
 		if i == refusal.Participant || p.refusal == 0 {
 			continue
 		}
@@ -42,10 +42,10 @@ func (w *Work) others(refusal protocol.Refusal) (count int, names []string) {
 }
 
 // detail tells what the reason of a refusal leaves open; "" if that is nothing.
-func (w *Work) detail(refusal protocol.Refusal) string {
+func (w *Attempt) detail(refusal protocol.Refusal) string {
 	var parts []string
 	if refusal.Participant != protocol.NoParticipant && refusal.Reason == protocol.AmountKind {
-		parts = append(parts, w.parties[refusal.Participant].unlike)
+		parts = append(parts, w.participants[refusal.Participant].unlike)
 	}
 	switch count, names := w.others(refusal); {
 	case count == 1:
@@ -60,7 +60,7 @@ func (w *Work) detail(refusal protocol.Refusal) string {
 
 // unlike tells why an account's document can't take part in a transfer of a kind of
 // amounts, without the figures: "" if it can.
-func (s *Store) unlike(p *party, document bson.Raw) string {
+func (s *Store) unlike(p *participant, document bson.Raw) string {
 	if document.Lookup(s.fields.Pending).Type == bson.TypeArray {
 		return fmt.Sprintf("the field %q is an array, and should be a document: see RepairPending", s.fields.Pending)
 	}
@@ -82,7 +82,7 @@ func (s *Store) unlike(p *party, document bson.Raw) string {
 }
 
 func kindOf(a money.Amount) string {
-	if a.Kind() == money.Exact {
+	if a.Kind() == money.Decimal {
 		return "decimals"
 	}
 	return "whole units"

@@ -10,7 +10,7 @@ import (
 // second one is prepared, and the third one refuses.
 func refusedBut(t *testing.T, first Answer) dialogue {
 	t.Helper()
-	d := begin(t, Start{Claiming: Insert}, 3)
+	d := begin(t, Start{Claim: Insert}, 3)
 	d.hears(ReadFence, shows(able("f0")), shows(able("f1")), shows(able("f2")))
 	d.hears(Claim, holds(Preparing, 1))
 	d.hears(Prepare, first, yes(), only(Failed))
@@ -83,8 +83,8 @@ func TestRollBackOfWhatIsGone(t *testing.T) {
 // TestRollBackOfATakeoverIsDirty promises that recovery and cancelling replace all fences, even of a transfer that looks
 // untouched.
 func TestRollBackOfATakeoverIsDirty(t *testing.T) {
-	for _, claiming := range []Claiming{TakeOver, TakeToCancel} {
-		d := begin(t, Start{Claiming: claiming, RollBack: Cancelled}, 2)
+	for _, claiming := range []ClaimKind{TakeOver, TakeToCancel} {
+		d := begin(t, Start{Claim: claiming, RollBack: Cancelled}, 2)
 		d.hears(Claim, holds(Preparing, 2))
 		d.hears(Decide, yes())
 		d.hears(Undo, no(), no())

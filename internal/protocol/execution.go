@@ -7,15 +7,15 @@ import (
 
 // Start says how an execution begins and what it is for.
 type Start struct {
-	Claiming Claiming
+	Claim ClaimKind
 	// RollBack, when not 0, is the reason for which a transfer found in Preparing is rolled back instead of
 	// resumed.
 	RollBack Reason
 	// Hold lets the execution end, with the outcome Held, once everything is prepared.
 	Hold bool
 	// Patient lets the execution wait, before it claims, while a participant has too many transfers in flight,
-	// until Hurry is called.
-	Patient bool
+	// until StopWaiting is called.
+	WaitWhileBusy bool
 	// Reserve is how many participants, the last ones, are prepared before the others: documents, which only one transfer at a time may
 	// have. 1. A and B pay one order out of an account that has enough for one of them. 2. A takes the money, B reserves the order. 3. Each
 	// is refused what the other one has, and the order is not paid.
@@ -96,7 +96,7 @@ func New(start Start, participants int) *Execution {
 	for i := range x.participants {
 		x.participants[i].step = needsFence
 	}
-	if start.RollBack != 0 || start.Claiming == Post {
+	if start.RollBack != 0 || start.Claim == Post {
 		x.refusal.Reason = start.RollBack
 		x.phase = claiming // it never prepares, so it needs no fences
 	}
@@ -137,8 +137,8 @@ func (x *Execution) StuckAt() int {
 // Err returns what the execution has seen in the database and can't make sense of, once it is Stuck for that.
 func (x *Execution) Err() error { return x.err }
 
-// Hurry ends the patience that [Start] gave.
-func (x *Execution) Hurry() { x.start.Patient = false }
+// StopWaiting ends the patience that [Start] gave.
+func (x *Execution) StopWaiting() { x.start.WaitWhileBusy = false }
 
 // Next returns the operations that the execution wants performed now, none when it has ended. What was handed out before and
 // not answered counts as Unknown, and an answer to it that comes later is ignored. It fails on a state it does not know: states come
@@ -172,8 +172,8 @@ func (x *Execution) next(operations []Operation) ([]Operation, error) {
 	case claiming:
 		x.claimSent = true
 		op := about(Claim)
-		op.Claiming = x.start.Claiming
-		if op.Claiming == CancelInitiated {
+		op.Claim = x.start.Claim
+		if op.Claim == CancelInitiated {
 			op.Refusal = x.refusal
 		}
 		return append(operations, op), nil
@@ -276,7 +276,7 @@ func (x *Execution) observeRead(answer Answer) {
 	switch {
 	case image.Found && image.Mine:
 		x.enter(image)
-	case !image.Found && x.start.Claiming == Insert:
+	case !image.Found && x.start.Claim == Insert:
 		// The document that was in the way can't be seen yet, or is no longer there.
 		x.phase = claiming
 	default:
@@ -287,8 +287,8 @@ func (x *Execution) observeRead(answer Answer) {
 // enter starts the work on a claimed transfer.
 func (x *Execution) enter(image Image) {
 	x.epoch, x.state = image.Epoch, image.State
-	x.dirty = x.start.Claiming.takesOver() || image.Epoch > 1
-	if image.State != Preparing && !x.start.Claiming.decides() {
+	x.dirty = x.start.Claim.takesOver() || image.Epoch > 1
+	if image.State != Preparing && !x.start.Claim.decides() {
 		x.dirty, x.refusal = true, Refusal{Participant: NoParticipant} // the decision is another's
 	}
 	if image.Held {
@@ -314,7 +314,7 @@ func (x *Execution) takeHeld(image Image) {
 	for i := range x.participants {
 		x.participants[i].step = prepared
 	}
-	if image.Clean && (image.State == Preparing || x.start.Claiming == Post) {
+	if image.Clean && (image.State == Preparing || x.start.Claim == Post) {
 		x.dirty = false
 	}
 }

@@ -59,7 +59,7 @@ func (d dialogue) errs(text string) {
 // reached brings a fresh transfer of two participants up to the question whether they can be prepared.
 func reached(t *testing.T) dialogue {
 	t.Helper()
-	d := begin(t, Start{Claiming: Insert}, 2)
+	d := begin(t, Start{Claim: Insert}, 2)
 	d.hears(ReadFence, shows(able("f0")), shows(able("f1")))
 	d.hears(Claim, holds(Preparing, 1))
 	return d
@@ -83,7 +83,7 @@ func holds(s State, e int64) Answer { return reads(Image{Found: true, State: s, 
 
 // able are the facts of a participant that can be prepared.
 func able(fence Fence) Facts {
-	return Facts{Found: true, Fence: fence, Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true}
+	return Facts{Found: true, Fence: fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true}
 }
 
 // marked are the facts of a participant that is prepared.
@@ -116,7 +116,7 @@ func TestCleanTransferCostsFiveWrites(t *testing.T) {
 // TestClaimInDoubtFoundMine promises that a lost answer to a claim costs nothing: the owner's nonce tells whose it was, and a
 // look-up that finds nothing does not mean that it never arrives.
 func TestClaimInDoubtFoundMine(t *testing.T) {
-	d := begin(t, Start{Claiming: Insert}, 1)
+	d := begin(t, Start{Claim: Insert}, 1)
 	d.hears(ReadFence, shows(able("f")))
 	d.hears(Claim, only(Unknown))
 	require.True(t, d.x.ClaimInDoubt())
@@ -133,7 +133,7 @@ func TestClaimInDoubtFoundMine(t *testing.T) {
 // yet be.
 func TestRefusedClaimAfterOneInDoubt(t *testing.T) {
 	for name, unheard := range map[string]bool{"lost answer": false, "no answer": true} {
-		d := begin(t, Start{Claiming: Insert}, 0)
+		d := begin(t, Start{Claim: Insert}, 0)
 		if unheard {
 			d.asks(Claim, 1)
 		} else {
@@ -143,7 +143,7 @@ func TestRefusedClaimAfterOneInDoubt(t *testing.T) {
 		d.ends(Unclaimable, "")
 		require.True(t, d.x.ClaimInDoubt(), name)
 	}
-	d := begin(t, Start{Claiming: Insert}, 0)
+	d := begin(t, Start{Claim: Insert}, 0)
 	d.hears(Claim, only(NotSent))
 	d.hears(Claim, only(Failed))
 	d.ends(Unclaimable, "")
@@ -154,8 +154,8 @@ func TestRefusedClaimAfterOneInDoubt(t *testing.T) {
 // TestClaimThatIsAnothers promises that an execution writes nothing for a transfer that it does not own.
 func TestClaimThatIsAnothers(t *testing.T) {
 	for claiming := Insert; claiming <= CancelInitiated; claiming++ {
-		d := begin(t, Start{Claiming: claiming}, 0)
-		require.Equal(t, claiming, d.hears(Claim, no())[0].Claiming)
+		d := begin(t, Start{Claim: claiming}, 0)
+		require.Equal(t, claiming, d.hears(Claim, no())[0].Claim)
 		d.hears(ReadTransfer, reads(Image{Found: true, State: Preparing, Epoch: 3}))
 		d.ends(NotClaimed, "")
 		require.False(t, d.x.Claimed())
@@ -165,7 +165,7 @@ func TestClaimThatIsAnothers(t *testing.T) {
 // TestWithdrawnTransferIsNeverPrepared promises that cancelling a transfer that waits for its worker stores the reason with
 // the claim, so that no recovery can run it, and touches no participant.
 func TestWithdrawnTransferIsNeverPrepared(t *testing.T) {
-	d := begin(t, Start{Claiming: CancelInitiated, RollBack: Cancelled}, 2)
+	d := begin(t, Start{Claim: CancelInitiated, RollBack: Cancelled}, 2)
 	claim := d.hears(Claim, holds(Rollback, 1))[0]
 	require.Equal(t, Refusal{Reason: Cancelled, Participant: NoParticipant}, claim.Refusal)
 	require.Equal(t, Fail, d.hears(Finish, yes())[0].To)
@@ -177,12 +177,12 @@ func TestWithdrawnTransferIsNeverPrepared(t *testing.T) {
 // under the epoch that it made, and as a dirty one.
 func TestTakeoverGoesByTheImageAfterIt(t *testing.T) {
 	for state, kind := range map[State]Kind{Committed: Settle, Rollback: Undo} {
-		d := begin(t, Start{Claiming: TakeOver, RollBack: Stalled}, 1)
+		d := begin(t, Start{Claim: TakeOver, RollBack: Stalled}, 1)
 		d.hears(Claim, holds(state, 2))
 		require.True(t, d.hears(kind, yes())[0].ReplaceFence)
 		d.asks(Finish, 1)
 	}
-	d := begin(t, Start{Claiming: TakeOver, RollBack: Stalled}, 1)
+	d := begin(t, Start{Claim: TakeOver, RollBack: Stalled}, 1)
 	d.hears(Claim, holds(Preparing, 7))
 	decide := d.hears(Decide, yes())[0]
 	require.Equal(t, int64(7), decide.Epoch)
@@ -190,7 +190,7 @@ func TestTakeoverGoesByTheImageAfterIt(t *testing.T) {
 	require.False(t, decide.Clean)
 	require.Equal(t, Refusal{Reason: Stalled, Participant: NoParticipant}, decide.Refusal)
 	for _, final := range []State{Success, Fail} {
-		d := begin(t, Start{Claiming: TakeOver}, 0)
+		d := begin(t, Start{Claim: TakeOver}, 0)
 		d.hears(Claim, no())
 		d.hears(ReadTransfer, holds(final, 2))
 		d.ends(Finished, final)
@@ -199,11 +199,11 @@ func TestTakeoverGoesByTheImageAfterIt(t *testing.T) {
 
 // TestUnknownStateIsAnError promises that a state which a newer version has stored stops the execution, wherever it shows up.
 func TestUnknownStateIsAnError(t *testing.T) {
-	d := begin(t, Start{Claiming: TakeOver}, 0)
+	d := begin(t, Start{Claim: TakeOver}, 0)
 	d.hears(Claim, holds("Frozen", 2))
 	d.errs(`unknown transfer state "Frozen"`)
 
-	d = begin(t, Start{Claiming: FromInitiated}, 0)
+	d = begin(t, Start{Claim: FromInitiated}, 0)
 	d.hears(Claim, holds(Initiated, 1))
 	d.errs("still Initiated")
 

@@ -9,7 +9,7 @@ import (
 // held brings a hold of two participants up to its last write.
 func held(t *testing.T, prepares ...Result) dialogue {
 	t.Helper()
-	d := begin(t, Start{Claiming: Insert, Hold: true}, len(prepares))
+	d := begin(t, Start{Claim: Insert, Hold: true}, len(prepares))
 	facts := Answer{Result: Applied, Facts: well("f")}
 	var reads, answers []Answer
 	for _, result := range prepares {
@@ -23,7 +23,7 @@ func held(t *testing.T, prepares ...Result) dialogue {
 
 // well returns the facts of a participant that can be prepared.
 func well(fence Fence) Facts {
-	return Facts{Found: true, Fence: fence, Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true}
+	return Facts{Found: true, Fence: fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true}
 }
 
 // A hold is told as held once that is stored, and never decides.
@@ -74,7 +74,7 @@ func TestHeldIsLearnedFromALook(t *testing.T) {
 // A post reads no fences and prepares nothing: it claims, and settles. New fences are set unless the hold was held clean.
 func TestPostSettles(t *testing.T) {
 	for _, clean := range []bool{true, false} {
-		d := begin(t, Start{Claiming: Post}, 2)
+		d := begin(t, Start{Claim: Post}, 2)
 		image := Image{Found: true, State: Committed, Epoch: 2, Mine: true, Held: true, Clean: clean}
 		d.hears(Claim, Answer{Result: Applied, Transfer: image})
 		for _, op := range d.hears(Settle, Answer{Result: Applied}, Answer{Result: Applied}) {
@@ -88,7 +88,7 @@ func TestPostSettles(t *testing.T) {
 // Who voids a hold undoes what is prepared, which is all of it once it is held; before that it looks for it everywhere.
 func TestVoidUndoes(t *testing.T) {
 	for _, image := range []Image{{Held: true, Clean: true}, {Held: true}, {}} {
-		d := begin(t, Start{Claiming: Expire, RollBack: Expired}, 2)
+		d := begin(t, Start{Claim: Expire, RollBack: Expired}, 2)
 		image.Found, image.State, image.Epoch, image.Mine = true, Preparing, 2, true
 		d.hears(Claim, Answer{Result: Applied, Transfer: image})
 		decision := d.hears(Decide, Answer{Result: Applied})[0]
@@ -105,10 +105,10 @@ func TestVoidUndoes(t *testing.T) {
 // A document to which nothing is owed may be gone when it is settled; any other one is waited for.
 func TestSettleOfADocumentThatIsGone(t *testing.T) {
 	for _, spare := range []bool{true, false} {
-		d := begin(t, Start{Claiming: Post}, 1)
+		d := begin(t, Start{Claim: Post}, 1)
 		d.hears(Claim, Answer{Result: Applied, Transfer: Image{Found: true, State: Committed, Epoch: 2, Mine: true, Held: true, Clean: true}})
 		d.hears(Settle, Answer{Result: NotMatched})
-		d.hears(Look, Answer{Result: Applied, Facts: Facts{Unmet: true, Spare: spare}})
+		d.hears(Look, Answer{Result: Applied, Facts: Facts{Unmet: true, MayBeGone: spare}})
 		if spare {
 			d.hears(Finish, Answer{Result: Applied})
 			d.ends(Finished, Success)

@@ -10,7 +10,7 @@ type Kind uint8
 const (
 	// ReadFence reads a participant by majority, or from what was learned so before.
 	ReadFence Kind = iota + 1
-	// Claim makes the transfer this execution's: see [Claiming].
+	// Claim makes the transfer this execution's: see [ClaimKind].
 	Claim
 	// ReadTransfer reads the transfer by majority. Its answer may be old.
 	ReadTransfer
@@ -70,12 +70,12 @@ func (k Kind) String() string {
 	return ""
 }
 
-// Claiming says how an execution gets hold of its transfer.
-type Claiming uint8
+// ClaimKind says how an execution gets hold of its transfer.
+type ClaimKind uint8
 
 const (
 	// Insert stores a new transfer as Preparing, epoch 1.
-	Insert Claiming = iota + 1
+	Insert ClaimKind = iota + 1
 	// FromInitiated changes a stored transfer from Initiated to Preparing, epoch 1.
 	FromInitiated
 	// TakeOver raises the epoch of a transfer in Preparing, Committed or Rollback that was not modified for as long
@@ -96,7 +96,7 @@ const (
 )
 
 // String names the way of claiming, for logs; "" if there is no such way.
-func (c Claiming) String() string {
+func (c ClaimKind) String() string {
 	switch c {
 	case Insert:
 		return "Insert"
@@ -119,7 +119,7 @@ func (c Claiming) String() string {
 }
 
 // takesOver reports whether another execution may have worked on the transfer before.
-func (c Claiming) takesOver() bool {
+func (c ClaimKind) takesOver() bool {
 	switch c {
 	case TakeOver, TakeToCancel, TakeUnheld, Post, Expire:
 		return true
@@ -129,20 +129,20 @@ func (c Claiming) takesOver() bool {
 }
 
 // decides reports whether the claim is the decision as well.
-func (c Claiming) decides() bool { return c == CancelInitiated || c == Post }
+func (c ClaimKind) decides() bool { return c == CancelInitiated || c == Post }
 
 // Operation is one thing that an execution wants performed. Only the fields that its kind speaks of are set.
 type Operation struct {
 	Kind        Kind
 	Participant int // ReadFence, Prepare, Look, Settle, Undo, FenceOnly; else NoParticipant
 
-	Claiming     Claiming // Claim
-	Epoch        int64    // Verify, MarkHeld, Decide
-	To           State    // Decide, Finish
-	Refusal      Refusal  // Decide to Rollback, Claim by CancelInitiated
-	Clean        bool     // MarkHeld, Decide: no prepare can be on its way
-	Fence        Fence    // Prepare: the value that the participant must have
-	ReplaceFence bool     // Settle, Undo: set a new fence in the same write
+	Claim        ClaimKind // Claim
+	Epoch        int64     // Verify, MarkHeld, Decide
+	To           State     // Decide, Finish
+	Refusal      Refusal   // Decide to Rollback, Claim by CancelInitiated
+	Clean        bool      // MarkHeld, Decide: no prepare can be on its way
+	Fence        Fence     // Prepare: the value that the participant must have
+	ReplaceFence bool      // Settle, Undo: set a new fence in the same write
 
 	round int // which call of Next asked for it
 }
@@ -200,17 +200,17 @@ type Image struct {
 // Facts are what a read shows of a participant, each judged for this transfer's amount. All but Found, Marker and
 // Fence are conditions of Prepare's filter.
 type Facts struct {
-	Found    bool
-	Marker   bool  // this transfer's marker is there
-	Fence    Fence // what Prepare must name
-	Open     bool
-	Currency bool // the transfer's currency is the account's
-	Kind     bool // the balance and the floor are exact numbers of the amount's kind
-	Free     bool // fewer transfers are in flight on it than the limit; judged by reads only
-	Funds    bool // a debit leaves the floor standing
-	Room     bool // the balance stays within the limits of what is stored
-	Unmet    bool // the document of an effect is missing, differs from what is required, or is reserved for another transfer
-	Spare    bool // a document to which nothing is owed when it is gone
+	Found            bool
+	Marker           bool  // this transfer's marker is there
+	Fence            Fence // what Prepare must name
+	Open             bool
+	Currency         bool // the transfer's currency is the account's
+	Kind             bool // the balance and the floor are exact numbers of the amount's kind
+	BelowMarkerLimit bool // fewer transfers are in flight on it than the limit; judged by reads only
+	Funds            bool // a debit leaves the floor standing
+	WithinLimits     bool // the balance stays within the limits of what is stored
+	Unmet            bool // the document of an effect is missing, differs from what is required, or is reserved for another transfer
+	MayBeGone        bool // a document to which nothing is owed when it is gone
 }
 
 // Refusal returns the first reason that applies, 0 if the participant can be prepared.
@@ -226,11 +226,11 @@ func (f Facts) Refusal() Reason {
 		return CurrencyMismatch
 	case !f.Kind:
 		return AmountKind
-	case !f.Free:
+	case !f.BelowMarkerLimit:
 		return Busy
 	case !f.Funds:
 		return InsufficientFunds
-	case !f.Room:
+	case !f.WithinLimits:
 		return Overflow
 	case f.Unmet:
 		return RequirementFailed

@@ -1,6 +1,8 @@
 package protocol
 
-import "slices"
+import (
+	"slices"
+)
 
 // step is where one participant stands.
 type step uint8
@@ -39,7 +41,7 @@ func (x *Execution) observeFence(op Operation, answer Answer) {
 	}
 	facts := answer.Facts
 	reason := facts.Refusal()
-	if reason == Busy && x.start.Patient && !facts.Marker {
+	if reason == Busy && x.start.WaitWhileBusy && !facts.Marker {
 		return
 	}
 	p.fence, p.pinned = facts.Fence, facts.Found

@@ -11,7 +11,7 @@ func refusing(reason Reason, all bool) Facts {
 	facts := able("f")
 	for r, flag := range map[Reason]*bool{
 		NotFound: &facts.Found, Closed: &facts.Open, CurrencyMismatch: &facts.Currency, AmountKind: &facts.Kind,
-		Busy: &facts.Free, InsufficientFunds: &facts.Funds, Overflow: &facts.Room,
+		Busy: &facts.BelowMarkerLimit, InsufficientFunds: &facts.Funds, Overflow: &facts.WithinLimits,
 	} {
 		if r == reason || all && r > reason {
 			*flag = false
@@ -26,7 +26,7 @@ func refusing(reason Reason, all bool) Facts {
 func TestFirstReasonIsTold(t *testing.T) {
 	for first := NotFound; first <= Overflow; first++ {
 		for second := NotFound; second <= Overflow; second++ {
-			d := begin(t, Start{Claiming: Insert}, 3)
+			d := begin(t, Start{Claim: Insert}, 3)
 			d.hears(ReadFence, shows(able("f")), shows(able("f")), shows(able("f")))
 			d.hears(Claim, holds(Preparing, 1))
 			d.hears(Prepare, yes(), no(), no())
@@ -64,7 +64,7 @@ func TestOthersAreLookedAtBeforeARefusal(t *testing.T) {
 // TestReadReasonsAreLookedAt promises that nobody is refused because of a read that may be old.
 func TestReadReasonsAreLookedAt(t *testing.T) {
 	for reason := NotFound; reason <= Overflow; reason++ {
-		d := begin(t, Start{Claiming: Insert}, 1)
+		d := begin(t, Start{Claim: Insert}, 1)
 		d.hears(ReadFence, shows(refusing(reason, false)))
 		d.hears(Claim, holds(Preparing, 1))
 		d.hears(Look, only(Unknown))
@@ -79,7 +79,7 @@ func TestReadReasonsAreLookedAt(t *testing.T) {
 // TestMissingParticipantGetsNoPrepare promises that nothing is sent to an account that is not there: it could be opened
 // before the message arrives.
 func TestMissingParticipantGetsNoPrepare(t *testing.T) {
-	d := begin(t, Start{Claiming: Insert}, 2)
+	d := begin(t, Start{Claim: Insert}, 2)
 	d.hears(ReadFence, shows(able("f0")), shows(Facts{}))
 	d.hears(Claim, holds(Preparing, 1))
 	d.hears(Look, shows(able("f0")), shows(Facts{})) // the other one may have a reason to be told first
@@ -103,30 +103,30 @@ func TestShortCount(t *testing.T) {
 // told to hurry, or when the transfer is on the account already.
 func TestPatience(t *testing.T) {
 	busy := refusing(Busy, false)
-	d := begin(t, Start{Claiming: Insert, Patient: true}, 2)
+	d := begin(t, Start{Claim: Insert, WaitWhileBusy: true}, 2)
 	d.hears(ReadFence, shows(able("f")), shows(busy))
 	require.Equal(t, 1, d.hears(ReadFence, shows(busy))[0].Participant)
 	require.False(t, d.x.Claimed())
-	d.x.Hurry()
+	d.x.StopWaiting()
 	d.hears(ReadFence, shows(busy))
 	d.hears(Claim, holds(Preparing, 1))
 	d.hears(Look, shows(able("f")), shows(busy))
 	require.Equal(t, Refusal{Reason: Busy, Participant: 1}, d.asks(Decide, 1)[0].Refusal)
 
-	d = begin(t, Start{Claiming: Insert, Patient: true}, 1)
+	d = begin(t, Start{Claim: Insert, WaitWhileBusy: true}, 1)
 	d.hears(ReadFence, shows(busy))
 	d.hears(ReadFence, shows(able("f")))
 	d.asks(Claim, 1)
 
 	busy.Marker = true
-	d = begin(t, Start{Claiming: TakeOver, Patient: true}, 1)
+	d = begin(t, Start{Claim: TakeOver, WaitWhileBusy: true}, 1)
 	d.hears(ReadFence, shows(busy))
 	d.asks(Claim, 1)
 }
 
 // TestFenceIsPinnedBeforeTheClaim promises that each prepare names the fence that was read before the claim, repeats too.
 func TestFenceIsPinnedBeforeTheClaim(t *testing.T) {
-	d := begin(t, Start{Claiming: TakeOver}, 2)
+	d := begin(t, Start{Claim: TakeOver}, 2)
 	d.hears(ReadFence, only(Unknown), shows(able("f1")))
 	require.Equal(t, 0, d.hears(ReadFence, shows(able("")))[0].Participant)
 	d.hears(Claim, holds(Preparing, 2))
@@ -184,7 +184,7 @@ func TestLateAnswersAreIgnored(t *testing.T) {
 	d.asks(Verify, 1)
 
 	// A look from before the prepare says nothing of the marker after it.
-	d = begin(t, Start{Claiming: Insert}, 1)
+	d = begin(t, Start{Claim: Insert}, 1)
 	d.hears(ReadFence, shows(able("f")))
 	d.hears(Claim, holds(Preparing, 1))
 	d.hears(Prepare, no())
@@ -235,7 +235,7 @@ func late(d dialogue) {
 // what is to be reserved is, and not at all when that is refused.
 func TestDocumentsAreReservedFirst(t *testing.T) {
 	reserved := func() dialogue {
-		d := begin(t, Start{Claiming: Insert, Reserve: 2}, 4)
+		d := begin(t, Start{Claim: Insert, Reserve: 2}, 4)
 		d.hears(ReadFence, shows(able("f")), shows(able("f")), shows(able("f")), shows(able("f")))
 		d.hears(Claim, holds(Preparing, 1))
 		return d
@@ -268,14 +268,14 @@ func TestAnOriginalsRefusalIsTold(t *testing.T) {
 	for reversal, want := range map[bool]Refusal{
 		true: {Reason: RequirementFailed, Participant: 1}, false: {Reason: InsufficientFunds, Participant: 0},
 	} {
-		d := begin(t, Start{Claiming: Insert, Reserve: 1, Reversal: reversal}, 2)
+		d := begin(t, Start{Claim: Insert, Reserve: 1, Reversal: reversal}, 2)
 		d.hears(ReadFence, shows(able("f")), shows(able("f")))
 		d.hears(Claim, holds(Preparing, 1))
 		d.hears(Prepare, no())
 		d.hears(Look, shows(refusing(InsufficientFunds, false)), shows(taken))
 		require.Equal(t, want, d.asks(Decide, 1)[0].Refusal)
 	}
-	d := begin(t, Start{Claiming: Insert, Reserve: 1, Reversal: true}, 2)
+	d := begin(t, Start{Claim: Insert, Reserve: 1, Reversal: true}, 2)
 	d.hears(ReadFence, shows(able("f")), shows(able("f")))
 	d.hears(Claim, holds(Preparing, 1))
 	d.hears(Prepare, yes())
@@ -294,7 +294,7 @@ func TestTheOriginalIsLookedAtLast(t *testing.T) {
 		able("f2"): {Reason: InsufficientFunds, Participant: 0},
 		able("f3"): {Reason: InsufficientFunds, Participant: 0},
 	} {
-		d := begin(t, Start{Claiming: Insert, Reserve: 1, Reversal: true}, 2)
+		d := begin(t, Start{Claim: Insert, Reserve: 1, Reversal: true}, 2)
 		d.hears(ReadFence, shows(able("f")), shows(able("f")))
 		d.hears(Claim, holds(Preparing, 1))
 		d.hears(Prepare, no())

@@ -32,7 +32,7 @@ func (c *Coverage) count(op protocol.Operation, fate Fate, result protocol.Resul
 	switch {
 	case c == nil:
 	case op.Kind == protocol.Claim:
-		c.claims[op.Claiming].count(fate, result)
+		c.claims[op.Claim].count(fate, result)
 	default:
 		c.operations[op.Kind].count(fate, result)
 	}

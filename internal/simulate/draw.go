@@ -15,7 +15,7 @@ func (g *game) drawOperation() move {
 			return move{}
 		}
 		e := &g.executors[g.last]
-		if e.start.Patient && g.random.IntN(30) == 0 {
+		if e.start.WaitWhileBusy && g.random.IntN(30) == 0 {
 			return move{kind: hurry, who: g.last}
 		}
 		op := e.batch[g.random.IntN(len(e.batch))]

@@ -95,7 +95,7 @@ func (w *World) meet(m Message, fate Fate, past int) protocol.Answer {
 	case staleNotMatched:
 		return protocol.Answer{Result: protocol.NotMatched}
 	case refusedByServer:
-		if m.Op.Claiming == protocol.Insert && w.Transfers[m.Transfer].Stored {
+		if m.Op.Claim == protocol.Insert && w.Transfers[m.Transfer].Stored {
 			return protocol.Answer{Result: protocol.NotMatched} // the index of _id is asked first
 		}
 		return protocol.Answer{Result: protocol.Failed}
@@ -168,7 +168,7 @@ func (w *World) remember(at *Version, m Message) protocol.Answer {
 		return w.read(at, m)
 	}
 	return protocol.Answer{Result: protocol.Applied, Facts: protocol.Facts{
-		Found: true, Fence: at.Accounts[w.leg(m).Account].Fence, Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
+		Found: true, Fence: at.Accounts[w.leg(m).Account].Fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 	}}
 }
 

@@ -243,7 +243,7 @@ func (w *World) tell(e *executor) error {
 		if err := w.tellHeld(e, stored); err != nil {
 			return err
 		}
-	case e.start.Claiming == protocol.Post && x.Claimed() && stored.Posted != e.posted:
+	case e.start.Claim == protocol.Post && x.Claimed() && stored.Posted != e.posted:
 		return violates(5, "%s has posted %d, and %d is stored", executorName(e.owner), e.posted, stored.Posted)
 	case x.State() == protocol.Committed, x.State() == protocol.Success:
 		told.success = true
@@ -252,7 +252,7 @@ func (w *World) tell(e *executor) error {
 		if x.Refusal().Reason != 0 && x.Refusal() != stored.Refusal {
 			return violates(5, "%v was told and %v is stored", x.Refusal(), stored.Refusal)
 		}
-	case x.Outcome() == protocol.Unclaimable && e.start.Claiming == protocol.Insert && !x.ClaimInDoubt():
+	case x.Outcome() == protocol.Unclaimable && e.start.Claim == protocol.Insert && !x.ClaimInDoubt():
 		told.unwritten |= 1 << e.owner
 	}
 	if !e.endsTruly(stored) {

@@ -119,8 +119,8 @@ func (r *run) take(m move) error {
 func (r *run) hurry(who int) {
 	if e := &r.executors[who]; e.x != nil {
 		e.own()
-		e.x.Hurry()
-		e.start.Patient = false
+		e.x.StopWaiting()
+		e.start.WaitWhileBusy = false
 	}
 }
 

@@ -132,9 +132,9 @@ func drawAccounts(random *rand.Rand) []Account {
 
 // enrollAll draws the executors of a transfer: the original and others that come later, most of whom undo it if that is the theme.
 func (g *game) enrollAll(transfer int, initiated bool, most int, undoing bool) {
-	first := protocol.Start{Claiming: protocol.Insert, Patient: g.random.IntN(2) == 0, Hold: g.w.Holds[transfer]}
+	first := protocol.Start{Claim: protocol.Insert, WaitWhileBusy: g.random.IntN(2) == 0, Hold: g.w.Holds[transfer]}
 	if initiated {
-		first.Claiming = protocol.FromInitiated
+		first.Claim = protocol.FromInitiated
 	}
 	g.guests = append(g.guests, g.enroll(transfer, first))
 	later := g.random.IntN(most)
@@ -168,7 +168,7 @@ func (g *game) drawPosted(transfer int, start protocol.Start) int64 {
 			money++
 		}
 	}
-	if start.Claiming != protocol.Post || money != 2 {
+	if start.Claim != protocol.Post || money != 2 {
 		return 0
 	}
 	return []int64{0, 20, 59}[g.random.IntN(3)]
@@ -282,9 +282,9 @@ func (g *game) drawGuest() move {
 	who := g.guests[which]
 	e := &g.executors[who]
 	switch early := g.random.IntN(30) > 0; {
-	case early && e.start.Claiming == protocol.Post && !g.w.Transfers[e.transfer].Held:
+	case early && e.start.Claim == protocol.Post && !g.w.Transfers[e.transfer].Held:
 		return g.drawOperation()
-	case early && e.start.Claiming == protocol.Expire && !g.w.Expired[e.transfer]:
+	case early && e.start.Claim == protocol.Expire && !g.w.Expired[e.transfer]:
 		if g.w.Transfers[e.transfer].Held || g.random.IntN(4) == 0 {
 			return move{kind: elapse, who: e.transfer}
 		}

@@ -62,7 +62,7 @@ func (s Scene) run() *run {
 			plans[t] = []Leg{{Account: 1, Spare: s.paper == aloneSpare}}
 		case nothing:
 		}
-		initiated[t] = starts[0].Claiming == protocol.FromInitiated
+		initiated[t] = starts[0].Claim == protocol.FromInitiated
 	}
 	accounts := []Account{{Balance: 100, Fence: "f0"}, {Fence: "f0"}}
 	if s.paper == besides {
@@ -89,26 +89,26 @@ func (s Scene) run() *run {
 }
 
 // starts of executors.
-func fromInsert() protocol.Start { return protocol.Start{Claiming: protocol.Insert} }
-func fromQueue() protocol.Start  { return protocol.Start{Claiming: protocol.FromInitiated} }
-func resume() protocol.Start     { return protocol.Start{Claiming: protocol.TakeOver} }
+func fromInsert() protocol.Start { return protocol.Start{Claim: protocol.Insert} }
+func fromQueue() protocol.Start  { return protocol.Start{Claim: protocol.FromInitiated} }
+func resume() protocol.Start     { return protocol.Start{Claim: protocol.TakeOver} }
 func rollBack() protocol.Start {
-	return protocol.Start{Claiming: protocol.TakeOver, RollBack: protocol.Stalled}
+	return protocol.Start{Claim: protocol.TakeOver, RollBack: protocol.Stalled}
 }
 func cancel() protocol.Start {
-	return protocol.Start{Claiming: protocol.TakeToCancel, RollBack: protocol.Cancelled}
+	return protocol.Start{Claim: protocol.TakeToCancel, RollBack: protocol.Cancelled}
 }
-func hold() protocol.Start     { return protocol.Start{Claiming: protocol.Insert, Hold: true} }
-func holdOn() protocol.Start   { return protocol.Start{Claiming: protocol.TakeUnheld, Hold: true} }
-func postHold() protocol.Start { return protocol.Start{Claiming: protocol.Post} }
+func hold() protocol.Start     { return protocol.Start{Claim: protocol.Insert, Hold: true} }
+func holdOn() protocol.Start   { return protocol.Start{Claim: protocol.TakeUnheld, Hold: true} }
+func postHold() protocol.Start { return protocol.Start{Claim: protocol.Post} }
 func void() protocol.Start {
-	return protocol.Start{Claiming: protocol.TakeToCancel, RollBack: protocol.Voided}
+	return protocol.Start{Claim: protocol.TakeToCancel, RollBack: protocol.Voided}
 }
 func expire() protocol.Start {
-	return protocol.Start{Claiming: protocol.Expire, RollBack: protocol.Expired}
+	return protocol.Start{Claim: protocol.Expire, RollBack: protocol.Expired}
 }
 func withdraw() protocol.Start {
-	return protocol.Start{Claiming: protocol.CancelInitiated, RollBack: protocol.Cancelled}
+	return protocol.Start{Claim: protocol.CancelInitiated, RollBack: protocol.Cancelled}
 }
 
 // OneTransfer returns the scenes with one transfer. One fault more multiplies their states by about ten, one executor more by about thirty.

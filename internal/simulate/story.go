@@ -125,12 +125,12 @@ func (t Transfer) String() string {
 
 func describeStart(s protocol.Start) string {
 	if s.Hold {
-		return s.Claiming.String() + ", to hold"
+		return s.Claim.String() + ", to hold"
 	}
 	if s.RollBack != 0 {
-		return fmt.Sprintf("%s, to roll back (%s)", s.Claiming, s.RollBack)
+		return fmt.Sprintf("%s, to roll back (%s)", s.Claim, s.RollBack)
 	}
-	return s.Claiming.String()
+	return s.Claim.String()
 }
 
 // describeAll tells what travels as one update.
@@ -150,7 +150,7 @@ func (w *World) describe(m Message) string {
 	text := executorName(m.Owner) + ": " + m.Op.Kind.String()
 	switch m.Op.Kind {
 	case protocol.Claim:
-		text += " by " + m.Op.Claiming.String() + " of"
+		text += " by " + m.Op.Claim.String() + " of"
 	case protocol.Decide, protocol.Finish:
 		text += " " + string(m.Op.To) + " of"
 	default:

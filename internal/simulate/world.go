@@ -131,19 +131,19 @@ func (w *World) facts(at *Version, m Message) protocol.Facts {
 	leg := w.leg(m)
 	a := &at.Accounts[leg.Account]
 	if a.Missing {
-		return protocol.Facts{Unmet: leg.effect(), Spare: leg.Spare}
+		return protocol.Facts{Unmet: leg.effect(), MayBeGone: leg.Spare}
 	}
 	facts := protocol.Facts{
 		Found: true, Marker: a.Markers[m.Transfer], Fence: a.Fence, Open: !a.Closed, Currency: !a.Foreign, Kind: !a.Odd,
-		Free: a.inFlight() < w.MarkerLimit, Funds: true, Room: true,
+		BelowMarkerLimit: a.inFlight() < w.MarkerLimit, Funds: true, WithinLimits: true,
 	}
 	if leg.effect() {
-		facts.Free, facts.Unmet = true, !a.met(m.Transfer)
+		facts.BelowMarkerLimit, facts.Unmet = true, !a.met(m.Transfer)
 		return facts
 	}
 	if facts.Kind {
 		facts.Funds = leg.debit() == 0 || a.Balance-leg.debit() >= max(a.Floor, -w.MostBalance)
-		facts.Room = a.Balance+leg.credit() <= w.MostBalance && (leg.debit() > 0 || a.Balance >= -w.MostBalance)
+		facts.WithinLimits = a.Balance+leg.credit() <= w.MostBalance && (leg.debit() > 0 || a.Balance >= -w.MostBalance)
 	}
 	return facts
 }

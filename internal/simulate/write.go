@@ -1,6 +1,8 @@
 package simulate
 
-import "github.com/mongotransfer/transfer/internal/protocol"
+import (
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
 
 // apply lets the primary perform a write, and reports whether it matched. Each condition of a filter has a line of its own.
 func (w *World) apply(m Message) bool {
@@ -62,7 +64,7 @@ func (t *Transfer) finish(m Message) bool {
 // claimable reports whether a claim matches. Every transfer is as old as it takes: the threshold is zero.
 func (w *World) claimable(m Message) bool {
 	t := &w.Transfers[m.Transfer]
-	switch m.Op.Claiming {
+	switch m.Op.Claim {
 	case protocol.Insert:
 		return !t.Stored
 	case protocol.FromInitiated, protocol.CancelInitiated:
@@ -81,7 +83,7 @@ func (w *World) claimable(m Message) bool {
 func (w *World) holdClaimable(m Message) bool {
 	t, hold := &w.Transfers[m.Transfer], w.Holds[m.Transfer]
 	over := !hold || w.Expired[m.Transfer] // what has no time to expire at has passed it
-	switch m.Op.Claiming {
+	switch m.Op.Claim {
 	case protocol.TakeUnheld:
 		return t.State == protocol.Preparing && hold && !t.Held
 	case protocol.Post:
@@ -95,7 +97,7 @@ func (w *World) holdClaimable(m Message) bool {
 
 // claim performs a claim that matches.
 func (t *Transfer) claim(m Message) {
-	switch m.Op.Claiming {
+	switch m.Op.Claim {
 	case protocol.Insert:
 		*t = Transfer{Stored: true, State: protocol.Preparing, Epoch: 1}
 	case protocol.FromInitiated:
@@ -157,7 +159,7 @@ func (w *World) prepare(a *Account, m Message) bool {
 		can.Currency &&
 		can.Kind &&
 		can.Funds &&
-		can.Room &&
+		can.WithinLimits &&
 		!can.Unmet
 	if !fits {
 		return false
