@@ -64,7 +64,7 @@ type Ledger struct {
 // Ledger returns the ledger that was registered by [WithLedger], the default one for "". The error is ErrInvalidRequest for an
 // unknown name.
 func (c *Coordinator) Ledger(name string) (*Ledger, error) {
-	if !c.store.HasLedger(name) {
+	if !c.catalog.HasLedger(name) {
 		return nil, invalid("the ledger %s is not registered: see WithLedger", words.Quote(name))
 	}
 	return &Ledger{c, name}, nil
@@ -80,11 +80,11 @@ func (l *Ledger) Open(ctx context.Context, a Account) (Account, error) {
 	}
 	token := bson.NewObjectID() // of this account's fence, and of this very call
 	err = l.untilKnown(ctx, a.ID, func(ctx context.Context) (bool, protocol.Result, error) {
-		result, err := l.coordinator.store.OpenAccount(ctx, l.name, stored, token)
+		result, err := l.coordinator.accounts.OpenAccount(ctx, l.name, stored, token)
 		if result != protocol.NotMatched {
 			return result == protocol.Applied, result, err
 		}
-		standing, err := l.coordinator.store.LookAtAccount(ctx, l.name, a.ID)
+		standing, err := l.coordinator.accounts.LookAtAccount(ctx, l.name, a.ID)
 		switch {
 		case err != nil || !standing.Found:
 			return false, protocol.Unknown, err
@@ -142,7 +142,7 @@ func (l *Ledger) Get(ctx context.Context, id string) (Account, error) {
 	var stored mongostore.Account
 	var found bool
 	err := l.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-		stored, found, err = l.coordinator.store.GetAccount(ctx, l.name, id)
+		stored, found, err = l.coordinator.accounts.GetAccount(ctx, l.name, id)
 		return err == nil || found, err
 	})
 	switch {
@@ -171,7 +171,7 @@ func (l *Ledger) account(stored mongostore.Account, metadata map[string]any) Acc
 
 // Close closes an account of this ledger: see [Coordinator.CloseAccount].
 func (l *Ledger) Close(ctx context.Context, id string) error {
-	return l.change(ctx, id, l.coordinator.store.CloseAccount, func(standing mongostore.AccountStatus) (bool, error) {
+	return l.change(ctx, id, l.coordinator.accounts.CloseAccount, func(standing mongostore.AccountStatus) (bool, error) {
 		switch {
 		case standing.Closed:
 			return true, nil
@@ -188,7 +188,7 @@ func (l *Ledger) Close(ctx context.Context, id string) error {
 
 // Reopen opens a closed account of this ledger again: see [Coordinator.ReopenAccount].
 func (l *Ledger) Reopen(ctx context.Context, id string) error {
-	return l.change(ctx, id, l.coordinator.store.ReopenAccount, func(standing mongostore.AccountStatus) (bool, error) {
+	return l.change(ctx, id, l.coordinator.accounts.ReopenAccount, func(standing mongostore.AccountStatus) (bool, error) {
 		return !standing.Closed, nil
 	})
 }
@@ -208,7 +208,7 @@ func (l *Ledger) change(
 		if result != protocol.NotMatched {
 			return result == protocol.Applied, result, err
 		}
-		standing, err := l.coordinator.store.LookAtAccount(ctx, l.name, id)
+		standing, err := l.coordinator.accounts.LookAtAccount(ctx, l.name, id)
 		switch {
 		case err != nil:
 			return false, protocol.NotSent, err

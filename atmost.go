@@ -19,7 +19,7 @@ func (c *Coordinator) fixAmount(ctx context.Context, t *mongostore.Transfer) err
 		known     bool
 	)
 	err := c.read(ctx, func(ctx context.Context) (done bool, err error) {
-		spendable, known, err = c.store.Spendable(ctx, payer.Ledger, payer.Account)
+		spendable, known, err = c.accounts.Spendable(ctx, payer.Ledger, payer.Account)
 		return err == nil, err
 	})
 	if err != nil {

@@ -107,7 +107,7 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 	if err := c.checkAudit(o); err != nil {
 		return AuditReport{}, err
 	}
-	if err := c.readyToRead(ctx, c.store.Addresses()...); err != nil {
+	if err := c.readyToRead(ctx, c.catalog.Addresses()...); err != nil {
 		return AuditReport{}, err
 	}
 	options := audit.Options{
@@ -120,7 +120,7 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 	for _, e := range o.Expected {
 		options.Expected = append(options.Expected, audit.Expectation{Ledgers: e.Ledgers, Currency: e.Currency, Sum: e.Sum.exact})
 	}
-	report, err := audit.Run(ctx, c.store, options)
+	report, err := audit.Run(ctx, c.deployment, options)
 	switch {
 	case errors.Is(err, mongostore.ErrSnapshotGone):
 		return AuditReport{}, fmt.Errorf("%w: %w", ErrAuditTooLong, err)
@@ -133,7 +133,7 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 func (c *Coordinator) checkAudit(o AuditOptions) error {
 	for _, e := range o.Expected {
 		for _, ledger := range e.Ledgers {
-			if !c.store.HasLedger(ledger) {
+			if !c.catalog.HasLedger(ledger) {
 				return invalid("the ledger %s is not registered: see WithLedger", words.Quote(ledger))
 			}
 		}
@@ -141,7 +141,7 @@ func (c *Coordinator) checkAudit(o AuditOptions) error {
 	if len(o.Expected) > 0 && o.Accounts != (IDRange{}) {
 		return invalid("the accounts of a range have no sum to be expected")
 	}
-	if err := c.store.AuditReader().Check(mongostore.Range(o.Accounts), mongostore.Range(o.Transfers)); err != nil {
+	if err := mongostore.NewAuditReader(c.deployment).Check(mongostore.Range(o.Accounts), mongostore.Range(o.Transfers)); err != nil {
 		return invalid("a range: %w", err)
 	}
 	return nil

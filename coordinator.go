@@ -21,14 +21,20 @@ import (
 // Coordinator runs transfers. It is safe for many goroutines; one per process and database is enough. There may be any number of them,
 // in any number of processes, over the same documents.
 type Coordinator struct {
-	settings settings
-	store    *mongostore.Store
-	engine   *engine.Engine
-	lookout  *lookout.Lookout
-	lines    lines
-	log      *slog.Logger
-	now      func() time.Time
-	wake     chan struct{} // tells a worker of this process that something was submitted
+	settings   settings
+	catalog    *mongostore.Catalog
+	deployment *mongostore.Deployment
+	queries    *mongostore.Queries
+	accounts   *mongostore.Accounts
+	histories  *mongostore.Histories
+	repairs    *mongostore.Repairs
+	store      *mongostore.Store
+	engine     *engine.Engine
+	lookout    *lookout.Lookout
+	lines      lines
+	log        *slog.Logger
+	now        func() time.Time
+	wake       chan struct{} // tells a worker of this process that something was submitted
 	// historyFrom returns since when every committed transfer is still stored.
 	historyFrom func(context.Context) (time.Time, error)
 }
@@ -48,30 +54,39 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		ledgers[name] = collection
 	}
 	now := time.Now // the one place where the process's clock comes in
-	store, err := mongostore.New(mongostore.Config{
-		Transfers:   s.transfers,
-		Ledgers:     ledgers,
-		Documents:   s.documents,
-		Fields:      mongostore.Fields(s.fields),
-		IDs:         mongostore.IDCodec(s.ids),
-		MarkerLimit: s.markerLimit,
-		FenceBytes:  s.fenceBytes,
-		Retention:   s.retention,
-		Now:         now,
+	catalog, err := mongostore.NewCatalog(mongostore.Config{
+		Transfers: s.transfers,
+		Ledgers:   ledgers,
+		Documents: s.documents,
+		Fields:    mongostore.Fields(s.fields),
+		IDs:       mongostore.IDCodec(s.ids),
+		Retention: s.retention,
+		Now:       now,
 	})
 	if err != nil {
 		return nil, invalid("%w", err)
 	}
+	store, err := mongostore.New(catalog, mongostore.Limits{Markers: s.markerLimit, FenceBytes: s.fenceBytes})
+	if err != nil {
+		return nil, invalid("%w", err)
+	}
+	deployment, queries := mongostore.NewDeployment(catalog), mongostore.NewQueries(catalog)
 	return &Coordinator{
-		settings: s,
-		store:    store,
-		engine:   engine.New(store, s.logger, now, engine.Limits(s.group)),
-		lookout:  lookout.New(store, s.logger, now),
-		log:      s.logger,
-		now:      now,
-		wake:     make(chan struct{}, 1),
+		settings:   s,
+		catalog:    catalog,
+		deployment: deployment,
+		queries:    queries,
+		accounts:   mongostore.NewAccounts(catalog),
+		histories:  mongostore.NewHistories(catalog),
+		repairs:    mongostore.NewRepairs(catalog),
+		store:      store,
+		engine:     engine.New(store, s.logger, now, engine.Limits(s.group)),
+		lookout:    lookout.New(queries, s.logger, now),
+		log:        s.logger,
+		now:        now,
+		wake:       make(chan struct{}, 1),
 
-		historyFrom: store.HistoryFrom,
+		historyFrom: deployment.HistoryFrom,
 	}, nil
 }
 
@@ -93,14 +108,14 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 // server remove transfers or accounts, that is unique over what transfers change, or that
 // has the name of one of the library's; a validator that refuses the library's fields.
 func (c *Coordinator) Setup(ctx context.Context) error {
-	return c.untilFit(ctx, c.store.Setup)
+	return c.untilFit(ctx, c.deployment.Setup)
 }
 
 // Check checks what [Coordinator.Setup] checks, and that all that Setup makes is there.
 // It writes nothing, and needs rights to read only. It is for processes that start beside
 // others: Setup is for the job that runs before them.
 func (c *Coordinator) Check(ctx context.Context) error {
-	return c.untilFit(ctx, c.store.Check)
+	return c.untilFit(ctx, c.deployment.Check)
 }
 
 // Adopt makes this Coordinator's configuration that of the deployment: its transfers
@@ -116,7 +131,7 @@ func (c *Coordinator) Check(ctx context.Context) error {
 // reads all accounts to make sure. It does not change a deployment of another stored
 // format.
 func (c *Coordinator) Adopt(ctx context.Context) error {
-	return c.untilFit(ctx, c.store.Adopt)
+	return c.untilFit(ctx, c.deployment.Adopt)
 }
 
 // Close stops taking work and waits for what was begun. When ctx ends first, the rest is stopped where it is, for recovery to finish,
@@ -134,19 +149,19 @@ func (c *Coordinator) Close(ctx context.Context) error {
 // transfers or of the named places, and on a deployment that is configured otherwise. Its
 // first call for each talks to the server.
 func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) error {
-	return c.untilFit(ctx, func(ctx context.Context) error { return c.store.Connect(ctx, places...) })
+	return c.untilFit(ctx, func(ctx context.Context) error { return c.deployment.Connect(ctx, places...) })
 }
 
 // readyForAny is ready for work on what is stored, whatever places that needs: for those
 // whose server is that of the transfers. The others may be away, and are looked at when a
 // transfer needs them.
 func (c *Coordinator) readyForAny(ctx context.Context) error {
-	return c.untilFit(ctx, c.store.ConnectNear)
+	return c.untilFit(ctx, c.deployment.ConnectNear)
 }
 
 // readyToRead is ready for whoever writes nothing, and may have no right to.
 func (c *Coordinator) readyToRead(ctx context.Context, places ...mongostore.Address) error {
-	return c.untilFit(ctx, func(ctx context.Context) error { return c.store.ConnectToRead(ctx, places...) })
+	return c.untilFit(ctx, func(ctx context.Context) error { return c.deployment.ConnectToRead(ctx, places...) })
 }
 
 // untilFit asks the servers until they have answered whether something can be done, or a
@@ -175,7 +190,7 @@ func (c *Coordinator) untilFit(ctx context.Context, ask func(context.Context) er
 // readyFor is ready for the places of a transfer. Once these are known to be fit it costs
 // next to nothing.
 func (c *Coordinator) readyFor(ctx context.Context, t *mongostore.Transfer) error {
-	if c.store.Connected(t) && !c.engine.Closed() && ctx != nil && ctx.Err() == nil {
+	if c.deployment.Connected(t) && !c.engine.Closed() && ctx != nil && ctx.Err() == nil {
 		return nil
 	}
 	return c.ready(ctx, t.Addresses()...)
@@ -233,10 +248,10 @@ func (c *Coordinator) newWork(ctx context.Context, t mongostore.Transfer, reason
 
 // connect makes sure that the servers of a transfer are fit, where that isn't known yet.
 func (c *Coordinator) connect(ctx context.Context, t *mongostore.Transfer) error {
-	if c.store.Connected(t) {
+	if c.deployment.Connected(t) {
 		return nil
 	}
-	switch err := c.store.Connect(ctx, t.Addresses()...); {
+	switch err := c.deployment.Connect(ctx, t.Addresses()...); {
 	case errors.Is(err, mongostore.ErrUnsupported), refused(err):
 		return named(err)
 	case err != nil:

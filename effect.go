@@ -58,13 +58,13 @@ func (c *Coordinator) planEffects(effects []Effect) ([]mongostore.Effect, error)
 	}
 	var planned []mongostore.Effect
 	for _, e := range effects {
-		if !c.store.HasDocuments(e.Documents) {
+		if !c.catalog.HasDocuments(e.Documents) {
 			return nil, invalid("the documents %s are not registered: see WithDocuments", words.Quote(e.Documents))
 		}
 		if e.ID == nil {
 			return nil, invalid("an effect on %q: the document's ID is missing", e.Documents)
 		}
-		stored := mongostore.Effect{Documents: e.Documents, Namespace: c.store.DocumentsNamespace(e.Documents)}
+		stored := mongostore.Effect{Documents: e.Documents, Namespace: c.catalog.DocumentsNamespace(e.Documents)}
 		var err error
 		if stored.ID, err = mongostore.EncodeDocumentID(ordered(e.ID, maxMetadataDepth)); err != nil {
 			return nil, invalid("an effect on %s: %w", words.Quote(e.Documents), err)

@@ -198,14 +198,14 @@ func latest(ctx context.Context, known, err error) error {
 func (c *Coordinator) look(ctx context.Context, id string) (mongostore.Transfer, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
 	defer cancel()
-	return c.store.GetTransfer(ctx, id)
+	return c.queries.GetTransfer(ctx, id)
 }
 
 // answerable reports whether a stored transfer is where its callers are told. Who asks for a hold is told once it is held.
 func (c *Coordinator) answerable(ctx context.Context, stored mongostore.Transfer) bool {
 	switch stored.State {
 	case protocol.Preparing:
-		return stored.Held && !c.store.LooksExpired(ctx, stored)
+		return stored.Held && !c.queries.LooksExpired(ctx, stored)
 	case protocol.Committed:
 		return stored.Hold || c.settings.returnAt == StateCommitted
 	default:
@@ -237,7 +237,7 @@ func (c *Coordinator) turn(
 		return stored, protocol.Start{Claim: protocol.FromInitiated, WaitWhileBusy: true}, true
 	case stored.State != protocol.Preparing || !stored.Hold:
 		return stored, c.takeOver(), stalled()
-	case c.store.LooksExpired(ctx, stored):
+	case c.queries.LooksExpired(ctx, stored):
 		return stored, expire(), true
 	}
 	return stored, protocol.Start{Claim: protocol.TakeUnheld, Hold: true}, stalled()
@@ -248,7 +248,7 @@ const barredRest = time.Second
 
 // stalled reports whether a transfer that others have begun is to be taken over.
 func (c *Coordinator) stalled(ctx context.Context, stored mongostore.Transfer) bool {
-	return c.store.LooksStalled(ctx, stored, c.settings.stallThreshold) || c.barred(ctx, stored)
+	return c.queries.LooksStalled(ctx, stored, c.settings.stallThreshold) || c.barred(ctx, stored)
 }
 
 // barred reports whether a transfer was stopped for want of a right, and nobody is at it
@@ -260,7 +260,7 @@ func (c *Coordinator) barred(ctx context.Context, stored mongostore.Transfer) bo
 		return false
 	}
 	stored.Stuck, stored.Attempts = nil, 0
-	return c.store.LooksStalled(ctx, stored, barredRest)
+	return c.queries.LooksStalled(ctx, stored, barredRest)
 }
 
 // reasonOf returns what is stored with a transfer that is rolled back without being asked for.

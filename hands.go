@@ -35,7 +35,7 @@ func (c *Coordinator) newHands(size int) *hands {
 
 // of returns the route of a transfer.
 func (h *hands) of(t mongostore.Transfer) *route {
-	name := h.coordinator.store.RouteOf(t)
+	name := h.coordinator.queries.RouteOf(t)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.routes[name] == nil {

@@ -108,7 +108,7 @@ func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p po
 	part, unfit := p.part(stored)
 	switch stored.State {
 	case protocol.Preparing:
-		if c.store.LooksExpired(ctx, stored) {
+		if c.queries.LooksExpired(ctx, stored) {
 			return c.execute(ctx, attempt{transfer: stored, start: expire(), reason: expiredReason})
 		}
 		if unfit != nil {
@@ -137,7 +137,7 @@ func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p po
 func (c *Coordinator) unheld(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
 	defer cancel()
-	again, found, err := c.store.LookAtTransfer(ctx, stored.ID)
+	again, found, err := c.queries.LookAtTransfer(ctx, stored.ID)
 	if err != nil || !found || again.Held || again.State != protocol.Preparing {
 		return Record{}, false, err
 	}

@@ -110,7 +110,7 @@ func (c *Coordinator) net(legs []Leg) ([]mongostore.Leg, error) {
 		if !known {
 			places[[2]string{leg.Ledger, account}] = len(netted)
 			netted = append(netted, mongostore.Leg{
-				Ledger: leg.Ledger, Namespace: c.store.Namespace(leg.Ledger), Account: account, Amount: amount,
+				Ledger: leg.Ledger, Namespace: c.catalog.Namespace(leg.Ledger), Account: account, Amount: amount,
 			})
 			continue
 		}
@@ -126,7 +126,7 @@ func (c *Coordinator) net(legs []Leg) ([]mongostore.Leg, error) {
 }
 
 func (c *Coordinator) checkLeg(leg Leg, kind money.Kind) error {
-	if !c.store.HasLedger(leg.Ledger) {
+	if !c.catalog.HasLedger(leg.Ledger) {
 		return invalid("the ledger %s is not registered: see WithLedger", words.Quote(leg.Ledger))
 	}
 	if err := c.checkAccount(leg.Account); err != nil {

@@ -49,7 +49,7 @@ func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 
 // stored reads a transfer, or returns ErrTransferNotFound.
 func (c *Coordinator) stored(ctx context.Context, id string) (mongostore.Transfer, error) {
-	return c.storedBy(ctx, id, c.store.GetTransfer)
+	return c.storedBy(ctx, id, c.queries.GetTransfer)
 }
 
 // storedBy reads a transfer so, again and again until that is answered.
@@ -82,7 +82,7 @@ func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error
 			yield(Record{}, err)
 			return
 		}
-		for t, err := range c.store.List(ctx, query) {
+		for t, err := range c.queries.List(ctx, query) {
 			rec := Record{}
 			if err == nil {
 				rec = recordOf(t)
@@ -115,7 +115,7 @@ func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
 	if q.Limit < 0 {
 		return query, invalid("the Limit is negative")
 	}
-	if !c.store.HasLedger(q.Ledger) {
+	if !c.catalog.HasLedger(q.Ledger) {
 		return query, invalid("the ledger %s is not registered: see WithLedger", words.Quote(q.Ledger))
 	}
 	var err error

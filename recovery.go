@@ -133,7 +133,7 @@ func (s *sweep) round(ctx context.Context) error {
 	c := s.coordinator
 	s.hanging, s.others, s.rest = false, false, 0
 	stalled := func(without ...mongostore.Route) iter.Seq2[mongostore.Transfer, error] {
-		return c.store.Stalled(ctx, c.settings.stallThreshold, without...)
+		return c.queries.Stalled(ctx, c.settings.stallThreshold, without...)
 	}
 	return errors.Join(s.recoverEach(ctx, s.expired(ctx), expire()), s.recoverEach(ctx, stalled, c.takeOver()))
 }
@@ -141,7 +141,7 @@ func (s *sweep) round(ctx context.Context) error {
 // expired finds holds that have expired.
 func (s *sweep) expired(ctx context.Context) search {
 	return func(without ...mongostore.Route) iter.Seq2[mongostore.Transfer, error] {
-		return s.coordinator.store.Expired(ctx, without...)
+		return s.coordinator.queries.Expired(ctx, without...)
 	}
 }
 

@@ -73,7 +73,7 @@ func (s *sweep) untilFinished(ctx context.Context) error {
 func (s *sweep) note(ctx context.Context, beyond string, idle time.Duration) (noted []string, err error) {
 	c := s.coordinator
 	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
-		noted, err = c.store.Unfinished(ctx, beyond, idle, s.most)
+		noted, err = c.queries.Unfinished(ctx, beyond, idle, s.most)
 		return err == nil, err
 	})
 	return noted, err
@@ -117,7 +117,7 @@ func (s *sweep) stillUnfinished(ctx context.Context, noted []string) ([]string, 
 	var left []string
 	for page := range slices.Chunk(noted, notedPage) {
 		limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
-		found, err := s.coordinator.store.StillUnfinished(limited, page)
+		found, err := s.coordinator.queries.StillUnfinished(limited, page)
 		cancel()
 		if err != nil {
 			return noted, err

@@ -85,7 +85,7 @@ func (c *Coordinator) RepairMarker(ctx context.Context, r MarkerRepair) error {
 }
 
 func (c *Coordinator) checkRepair(r MarkerRepair) error {
-	if !c.store.HasLedger(r.Ledger) {
+	if !c.catalog.HasLedger(r.Ledger) {
 		return invalid("the ledger %s is not registered: see WithLedger", words.Quote(r.Ledger))
 	}
 	if err := mongostore.CheckID(r.TransferID); err != nil {
@@ -119,8 +119,8 @@ type markerRepair struct {
 // attempt makes one try. Each step rests on a deciding read. The marker is looked at first: an ID that was misspelt would else be taken,
 // with the story of a repair that never was.
 func (r *markerRepair) attempt(ctx context.Context) (bool, protocol.Result, error) {
-	store := r.coordinator.store
-	seen, err := store.LookAtMarker(ctx, r.Ledger, r.Account, r.TransferID, r.pay)
+	repairs := r.coordinator.repairs
+	seen, err := repairs.LookAtMarker(ctx, r.Ledger, r.Account, r.TransferID, r.pay)
 	if err != nil {
 		return false, protocol.NotSent, err
 	}
@@ -132,7 +132,7 @@ func (r *markerRepair) attempt(ctx context.Context) (bool, protocol.Result, erro
 			return done, result, err
 		}
 	}
-	result, err := store.RemoveMarker(ctx, mongostore.MarkerRepair{
+	result, err := repairs.RemoveMarker(ctx, mongostore.MarkerRepair{
 		Ledger: r.Ledger, Account: r.Account, Transfer: r.TransferID, Amount: r.Amount.exact, Pay: r.pay, Token: r.token,
 	})
 	r.sent = r.sent || result == protocol.Unknown
@@ -143,7 +143,7 @@ func (r *markerRepair) attempt(ctx context.Context) (bool, protocol.Result, erro
 // exist, and never will.
 func (r *markerRepair) settle(ctx context.Context) (bool, protocol.Result, error) {
 	c := r.coordinator
-	found, err := c.store.AuditReader().DecideTransfers(ctx, []string{r.TransferID})
+	found, err := mongostore.NewAuditReader(c.deployment).DecideTransfers(ctx, []string{r.TransferID})
 	if err != nil {
 		return false, protocol.NotSent, err
 	}
@@ -168,7 +168,7 @@ func (r *markerRepair) settle(ctx context.Context) (bool, protocol.Result, error
 // name for its ledger.
 func (r *markerRepair) touches(t mongostore.Transfer) bool {
 	account := mongostore.IDCodec(r.coordinator.settings.ids).Canonical(r.Account)
-	namespace := r.coordinator.store.Namespace(r.Ledger)
+	namespace := r.coordinator.catalog.Namespace(r.Ledger)
 	return slices.ContainsFunc(t.Legs, func(leg mongostore.Leg) bool {
 		return leg.Account == account && (leg.Ledger == r.Ledger || leg.Namespace == namespace)
 	})
@@ -181,7 +181,7 @@ func (r *markerRepair) bury(ctx context.Context) (bool, protocol.Result, error) 
 		Code: mongostore.RepairedCode, Ledger: r.Ledger, Account: r.Account, Message: r.story(),
 	}}
 	t.Digest = digest(t)
-	result, err := c.store.InsertTombstone(ctx, t)
+	result, err := c.repairs.InsertTombstone(ctx, t)
 	return false, result, err
 }
 
@@ -227,11 +227,11 @@ func (c *Coordinator) RepairPending(ctx context.Context, ledger, account string)
 		return err
 	}
 	return l.untilKnown(ctx, account, func(ctx context.Context) (bool, protocol.Result, error) {
-		result, err := c.store.ClearPending(ctx, ledger, account)
+		result, err := c.repairs.ClearPending(ctx, ledger, account)
 		if result != protocol.NotMatched {
 			return result == protocol.Applied, result, err
 		}
-		seen, err := c.store.LookAtMarker(ctx, ledger, account, "", money.Units(0))
+		seen, err := c.repairs.LookAtMarker(ctx, ledger, account, "", money.Units(0))
 		switch {
 		case err != nil:
 			return false, protocol.NotSent, err
@@ -272,7 +272,7 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 }
 
 func (c *Coordinator) tryToRepairOpen(ctx context.Context, id string) (bool, protocol.Result, error) {
-	found, err := c.store.AuditReader().DecideTransfers(ctx, []string{id})
+	found, err := mongostore.NewAuditReader(c.deployment).DecideTransfers(ctx, []string{id})
 	t, there := found[id]
 	switch {
 	case err != nil:
@@ -284,6 +284,6 @@ func (c *Coordinator) tryToRepairOpen(ctx context.Context, id string) (bool, pro
 	case t.Odd["open"] == "" && t.Opened != t.State.Final():
 		return true, protocol.NotMatched, nil
 	}
-	result, err := c.store.SetOpen(ctx, t.Transfer)
+	result, err := c.repairs.SetOpen(ctx, t.Transfer)
 	return result == protocol.Applied, result, err
 }

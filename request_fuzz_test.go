@@ -98,7 +98,7 @@ func payload(t *testing.T, c *Coordinator, planned mongostore.Transfer) string {
 		id, err := mongostore.IDCodec(c.settings.ids).Encode(leg.Account)
 		require.NoError(t, err)
 		participants[fmt.Sprintf("%q %x", leg.Namespace, id.Value)] = true
-		require.Equal(t, c.store.Namespace(leg.Ledger), leg.Namespace)
+		require.Equal(t, c.catalog.Namespace(leg.Ledger), leg.Namespace)
 		require.NotZero(t, leg.Amount.Sign())
 		require.Equal(t, planned.Legs[0].Amount.Kind(), leg.Amount.Kind())
 		require.True(t, leg.Amount.Within(money.Max(leg.Amount.Kind())), leg.Amount)

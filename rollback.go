@@ -40,7 +40,7 @@ func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (rec Record
 func (c *Coordinator) surelyMissing(ctx context.Context, id string) bool {
 	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
 	defer cancel()
-	missing, err := c.store.SurelyMissing(ctx, id)
+	missing, err := c.queries.SurelyMissing(ctx, id)
 	return err == nil && missing
 }
 
@@ -53,7 +53,7 @@ func (c *Coordinator) withdraw(
 	case protocol.Initiated:
 		start.Claim = protocol.CancelInitiated
 	case protocol.Preparing:
-		if stored.Hold && c.store.LooksExpired(ctx, stored) {
+		if stored.Hold && c.queries.LooksExpired(ctx, stored) {
 			start, reason = expire(), expiredReason // whoever asks later is told the same, whoever was first
 			break
 		}

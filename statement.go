@@ -229,7 +229,7 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	if err := c.readyToRead(ctx, mongostore.Address{Name: l.name}); err != nil {
 		return nil, err
 	}
-	history, err := c.store.History(l.name, id)
+	history, err := c.histories.History(l.name, id)
 	if err != nil {
 		return nil, err
 	}
@@ -339,7 +339,7 @@ func (p *past) orNothing(ctx context.Context, after, before time.Time, gone erro
 	}
 	var untouched time.Time
 	err := p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-		untouched, err = p.coordinator.store.Untouched(ctx)
+		untouched, err = p.coordinator.deployment.Untouched(ctx)
 		return err == nil, err
 	})
 	if err != nil || before.After(untouched) {

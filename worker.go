@@ -64,7 +64,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	submitted := c.newHands(min(workerWidth, max(2, c.settings.group.MaxPending)))
 	w := worker{coordinator: c, lost: lost, submitted: submitted, swept: c.newSweepHands()}
 	w.all.Go(func() { // beside the work: a cluster that is away must not keep the others waiting
-		if err := c.store.Permits(ctx); refused(err) {
+		if err := c.deployment.Permits(ctx); refused(err) {
 			lost(fmt.Errorf("a worker: %w", named(err)))
 		}
 	})
@@ -191,7 +191,7 @@ func (w *worker) leave(s *sweep) {
 // have been found for longer.
 func (w *worker) take(ctx, working context.Context, l *look, recent time.Duration) *look {
 	for l.again() && ctx.Err() == nil {
-		for t, err := range w.coordinator.store.Initiated(ctx, recent, l.routes()...) {
+		for t, err := range w.coordinator.queries.Initiated(ctx, recent, l.routes()...) {
 			if err == nil {
 				w.fails.over()
 				w.begin(ctx, working, l, t)

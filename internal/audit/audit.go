@@ -51,9 +51,9 @@ type Report struct {
 }
 
 // Run audits.
-func Run(ctx context.Context, store *mongostore.Store, options Options) (Report, error) {
+func Run(ctx context.Context, store *mongostore.Deployment, options Options) (Report, error) {
 	ctx = mongostore.Detached(ctx)
-	atlas := store.AuditReader()
+	atlas := mongostore.NewAuditReader(store)
 	for n := 1; ; n++ {
 		report, err := twice(ctx, store, atlas, options)
 		switch {
@@ -66,7 +66,7 @@ func Run(ctx context.Context, store *mongostore.Store, options Options) (Report,
 }
 
 // twice looks, and looks again where a sum over several clusters is not what it should be: it counts if both looks show the same one.
-func twice(ctx context.Context, store *mongostore.Store, atlas *mongostore.AuditReader, options Options) (Report, error) {
+func twice(ctx context.Context, store *mongostore.Deployment, atlas *mongostore.AuditReader, options Options) (Report, error) {
 	first, err := look(ctx, store, atlas, options)
 	if err != nil {
 		return Report{}, err
@@ -91,7 +91,7 @@ func twice(ctx context.Context, store *mongostore.Store, atlas *mongostore.Audit
 
 // auditor is one look at everything.
 type auditor struct {
-	store    *mongostore.Store
+	store    *mongostore.Deployment
 	atlas    *mongostore.AuditReader
 	options  Options
 	report   Report
@@ -103,7 +103,7 @@ type auditor struct {
 	obstacle map[string]string // what stands in the way of an overdue transfer
 }
 
-func look(ctx context.Context, store *mongostore.Store, atlas *mongostore.AuditReader, options Options) (*auditor, error) {
+func look(ctx context.Context, store *mongostore.Deployment, atlas *mongostore.AuditReader, options Options) (*auditor, error) {
 	a := &auditor{
 		store: store, atlas: atlas, options: options, totals: map[totalKey]*total{}, odd: map[totalKey]int{}, obstacle: map[string]string{},
 	}

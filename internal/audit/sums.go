@@ -72,7 +72,7 @@ func (a *auditor) sumUp(ctx context.Context) error {
 				continue
 			}
 			var err error
-			if moving[place.Name], err = a.store.CommittedSince(ctx, a.report.At, place.Name); err != nil {
+			if moving[place.Name], err = a.atlas.CommittedSince(ctx, a.report.At, place.Name); err != nil {
 				return fmt.Errorf("look for what was committed meanwhile: %w", err)
 			}
 		}

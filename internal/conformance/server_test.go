@@ -69,17 +69,17 @@ type bank struct {
 func (s *server) open(t *rapid.T, sc scene) *bank {
 	b := &bank{server: s, t: t, scene: sc, names: newRenaming()}
 	for i := range b.stores {
-		store, err := mongostore.New(mongostore.Config{
+		catalog, err := mongostore.NewCatalog(mongostore.Config{
 			Transfers: s.transfers(),
 			Ledgers:   map[string]*mongo.Collection{"": s.accounts(false), "eu": s.accounts(true)},
 			Documents: map[string]*mongo.Collection{orders: s.orders()},
 			Fields: mongostore.Fields{
 				Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed",
 			},
-			MarkerLimit: sc.markerLimit,
-			FenceBytes:  mongostore.LeastFenceMemory,
-			Now:         time.Now,
+			Now: time.Now,
 		})
+		require.NoError(t, err)
+		store, err := mongostore.New(catalog, mongostore.Limits{Markers: sc.markerLimit, FenceBytes: mongostore.LeastFenceMemory})
 		require.NoError(t, err)
 		b.stores[i] = store
 	}

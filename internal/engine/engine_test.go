@@ -31,10 +31,11 @@ func away(t *testing.T) (*Engine, *mongostore.Attempt) {
 	var seconds atomic.Int64
 	now := func() time.Time { return time.Unix(seconds.Add(1), 0) }
 	db := client.Database("nowhere")
-	store, err := mongostore.New(mongostore.Config{
-		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts")},
-		MarkerLimit: 1, Now: now,
+	catalog, err := mongostore.NewCatalog(mongostore.Config{
+		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts")}, Now: now,
 	})
+	require.NoError(t, err)
+	store, err := mongostore.New(catalog, mongostore.Limits{Markers: 1})
 	require.NoError(t, err)
 	w, err := store.NewAttempt(mongostore.Transfer{ID: "t", Legs: []mongostore.Leg{
 		{Namespace: "nowhere.accounts", Account: "a", Amount: money.Units(-1)},

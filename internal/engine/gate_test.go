@@ -22,9 +22,11 @@ func clustersOf(t *testing.T, n int) [][]mongostore.Cluster {
 		client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
-		store, err := mongostore.New(mongostore.Config{
+		catalog, err := mongostore.NewCatalog(mongostore.Config{
 			Transfers: client.Database("nowhere").Collection("transfers"), Now: time.Now,
 		})
+		require.NoError(t, err)
+		store, err := mongostore.New(catalog, mongostore.Limits{})
 		require.NoError(t, err)
 		all[i] = store.ClustersOf(&mongostore.Attempt{})
 	}

@@ -31,9 +31,9 @@ import (
 
 // Lookout looks at transfers. It is safe for many goroutines.
 type Lookout struct {
-	store *mongostore.Store
-	log   *slog.Logger
-	now   func() time.Time
+	queries *mongostore.Queries
+	log     *slog.Logger
+	now     func() time.Time
 
 	base   context.Context // of all commands; ends when Close gives up
 	cancel context.CancelFunc
@@ -56,10 +56,10 @@ type Lookout struct {
 }
 
 // New returns a lookout. Close ends it.
-func New(store *mongostore.Store, log *slog.Logger, now func() time.Time) *Lookout {
+func New(queries *mongostore.Queries, log *slog.Logger, now func() time.Time) *Lookout {
 	base, cancel := context.WithCancel(context.Background())
 	return &Lookout{
-		store: store, log: log, now: now, base: base, cancel: cancel, ended: make(chan struct{}),
+		queries: queries, log: log, now: now, base: base, cancel: cancel, ended: make(chan struct{}),
 		targets: map[string]*target{}, wake: make(chan struct{}, 1),
 	}
 }

@@ -94,7 +94,7 @@ func (l *Lookout) read() {
 		}
 		ctx, cancel := context.WithTimeout(l.base, mongostore.CommandLimit)
 		begun := l.now()
-		found, err := l.store.GetTransfers(ctx, ids)
+		found, err := l.queries.GetTransfers(ctx, ids)
 		cancel()
 		giveWay.Stop()
 		if !l.deliver(k, found, err, l.now().Sub(begun)) {

@@ -162,7 +162,7 @@ func (l *Lookout) glance(batch []*target) {
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(l.base, mongostore.CommandLimit)
 	defer cancel()
-	marks, err := l.store.Glance(ctx, ids)
+	marks, err := l.queries.Glance(ctx, ids)
 	if err != nil {
 		l.log.Debug("a look at transfers that are waited for has failed", slog.Any(words.KeyCause, err))
 	}

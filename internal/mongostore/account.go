@@ -225,7 +225,7 @@ func fenceOf(token bson.ObjectID) protocol.Fence {
 }
 
 // decodeAccount reads an account's document for those who ask for it.
-func (s *Store) decodeAccount(document bson.Raw) (Account, error) {
+func (s *Catalog) decodeAccount(document bson.Raw) (Account, error) {
 	id, err := s.ids.decode(document.Lookup("_id"))
 	if err != nil {
 		return Account{}, err
@@ -251,7 +251,7 @@ func (s *Store) decodeAccount(document bson.Raw) (Account, error) {
 }
 
 // addPending adds up what is in flight on an account.
-func (s *Store) addPending(a *Account, document bson.Raw) error {
+func (s *Catalog) addPending(a *Account, document bson.Raw) error {
 	if !s.fields.hasMap(document) {
 		return fmt.Errorf("%s: %w", s.fields.Pending, errGarbled)
 	}

@@ -20,7 +20,7 @@ type AccountStatus struct {
 }
 
 // GetAccount reads what a majority has stored; false: there is no such account.
-func (s *Store) GetAccount(ctx context.Context, ledger, id string) (Account, bool, error) {
+func (s *Accounts) GetAccount(ctx context.Context, ledger, id string) (Account, bool, error) {
 	key, err := s.ids.Encode(id)
 	if err != nil {
 		return Account{}, false, err
@@ -37,7 +37,7 @@ func (s *Store) GetAccount(ctx context.Context, ledger, id string) (Account, boo
 }
 
 // Spendable returns what a debit may take off an account as a majority has it stored; false: it is no account, or none that can pay.
-func (s *Store) Spendable(ctx context.Context, ledger, id string) (money.Amount, bool, error) {
+func (s *Accounts) Spendable(ctx context.Context, ledger, id string) (money.Amount, bool, error) {
 	key, err := s.ids.Encode(id)
 	if err != nil {
 		return money.Amount{}, false, err
@@ -63,7 +63,7 @@ func (s *Store) Spendable(ctx context.Context, ledger, id string) (money.Amount,
 
 // OpenAccount stores a new account under a fresh fence, which it returns: it tells whose insert it was, should the answer be
 // lost. NotMatched: the ID is taken.
-func (s *Store) OpenAccount(ctx context.Context, ledger string, a Account, token bson.ObjectID) (protocol.Result, error) {
+func (s *Accounts) OpenAccount(ctx context.Context, ledger string, a Account, token bson.ObjectID) (protocol.Result, error) {
 	key, err := s.ids.Encode(a.ID)
 	if err != nil {
 		return protocol.NotSent, err
@@ -95,7 +95,7 @@ func (a AccountStatus) OpenedWith(token bson.ObjectID) bool {
 }
 
 // CloseAccount closes an open account with no marker and no money.
-func (s *Store) CloseAccount(ctx context.Context, ledger, id string) (protocol.Result, error) {
+func (s *Accounts) CloseAccount(ctx context.Context, ledger, id string) (protocol.Result, error) {
 	return s.changeAccount(ctx, ledger, id,
 		bson.D{
 			{Key: s.fields.Closed, Value: bson.D{{Key: "$ne", Value: true}}},
@@ -111,13 +111,13 @@ func (s *Store) CloseAccount(ctx context.Context, ledger, id string) (protocol.R
 }
 
 // ReopenAccount opens a closed account again.
-func (s *Store) ReopenAccount(ctx context.Context, ledger, id string) (protocol.Result, error) {
+func (s *Accounts) ReopenAccount(ctx context.Context, ledger, id string) (protocol.Result, error) {
 	return s.changeAccount(ctx, ledger, id,
 		bson.D{{Key: s.fields.Closed, Value: true}},
 		bson.D{{Key: "$unset", Value: bson.D{{Key: s.fields.Closed, Value: ""}}}})
 }
 
-func (s *Store) changeAccount(ctx context.Context, ledger, id string, condition, update bson.D) (protocol.Result, error) {
+func (s *Accounts) changeAccount(ctx context.Context, ledger, id string, condition, update bson.D) (protocol.Result, error) {
 	key, err := s.ids.Encode(id)
 	if err != nil {
 		return protocol.NotSent, err
@@ -127,7 +127,7 @@ func (s *Store) changeAccount(ctx context.Context, ledger, id string, condition,
 }
 
 // LookAtAccount is a deciding read.
-func (s *Store) LookAtAccount(ctx context.Context, ledger, id string) (AccountStatus, error) {
+func (s *Accounts) LookAtAccount(ctx context.Context, ledger, id string) (AccountStatus, error) {
 	key, err := s.ids.Encode(id)
 	if err != nil {
 		return AccountStatus{}, err

@@ -13,7 +13,7 @@ import (
 
 // Adopt replaces the notes by what this store would write, where nothing is in flight. It is
 // the one way to change a note. It refuses what Setup refuses, but for what a note says.
-func (s *Store) Adopt(ctx context.Context) error {
+func (s *Deployment) Adopt(ctx context.Context) error {
 	ctx = detached(ctx)
 	for _, l := range s.all() {
 		if err := s.checkServer(ctx, l.commands); err != nil {
@@ -49,7 +49,7 @@ type adoption struct {
 	found  bool
 }
 
-func (s *Store) adoptable(ctx context.Context, l *ledger) (adoption, error) {
+func (s *Deployment) adoptable(ctx context.Context, l *ledger) (adoption, error) {
 	if err := s.inspect(ctx, l); err != nil {
 		return adoption{}, err
 	}
@@ -65,7 +65,7 @@ func (s *Store) adoptable(ctx context.Context, l *ledger) (adoption, error) {
 
 // idle refuses a change while money is on its way: whoever goes on with it would look for
 // its markers in other fields, or for its transfers in another collection.
-func (s *Store) idle(ctx context.Context, all []adoption) error {
+func (s *Deployment) idle(ctx context.Context, all []adoption) error {
 	open, err := s.some(ctx, bson.D{{Key: "open", Value: true}})
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func unmarked(ctx context.Context, l *ledger, pending string) error {
 }
 
 // adopt replaces a note, unless it was changed since it was read.
-func (s *Store) adopt(ctx context.Context, a adoption) error {
+func (s *Deployment) adopt(ctx context.Context, a adoption) error {
 	wanted := s.wanted(a.l)
 	wanted.deployment = s.identity()
 	if a.l == s.originals {

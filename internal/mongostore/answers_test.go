@@ -93,7 +93,7 @@ func (b *bank) reconnected(t *testing.T, number int, opts ...*options.ClientOpti
 		_ = client.Disconnect(atOnce)
 	})
 	db := client.Database(b.db.Name())
-	next.store, err = New(Config{
+	next.store, err = newRooms(config{
 		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts"),
 			"eu": db.Collection("accounts_eu")},
 		Fields: standardFields(), MarkerLimit: 100, FenceBytes: LeastFenceMemory, Now: time.Now,
@@ -208,7 +208,7 @@ func TestNoServerSendsNothing(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
 	db := client.Database("bank")
-	store, err := New(Config{
+	store, err := newRooms(config{
 		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts")},
 		Fields: standardFields(), MarkerLimit: 100, FenceBytes: LeastFenceMemory, Now: time.Now,
 	})

@@ -39,13 +39,13 @@ func (p *Place) client() *mongo.Client { return p.ledger.majority.Database().Cli
 
 // AuditReader knows all places of a store.
 type AuditReader struct {
-	store     *Store
+	store     *Deployment
 	Transfers *Place   // reversals change them
 	Places    []*Place // all others: ledgers, then documents, each by name
 }
 
-// AuditReader returns all places.
-func (s *Store) AuditReader() *AuditReader {
+// NewAuditReader returns all places of a catalog.
+func NewAuditReader(s *Deployment) *AuditReader {
 	place := func(l *ledger) *Place {
 		return &Place{Name: l.name, Home: l.sameClient, Namespace: l.namespace, ledger: l}
 	}
@@ -160,13 +160,13 @@ func (p *Place) InSnapshot(ctx context.Context, reads func(context.Context) erro
 }
 
 // ServerTime returns what the clock of the transfers' server shows.
-func (s *Store) ServerTime(ctx context.Context) (time.Time, error) {
+func (s *Catalog) ServerTime(ctx context.Context) (time.Time, error) {
 	answer, err := hello(detached(ctx), s.transfers)
 	return answer.LocalTime, err
 }
 
 // EverPurged reports whether final transfers may have been removed.
-func (s *Store) EverPurged(ctx context.Context) (bool, error) {
+func (s *Deployment) EverPurged(ctx context.Context) (bool, error) {
 	ctx, cancel := withLimit(detached(ctx), CommandLimit)
 	defer cancel()
 	used, err := s.usedRetentions(ctx)
@@ -174,12 +174,12 @@ func (s *Store) EverPurged(ctx context.Context) (bool, error) {
 }
 
 // CommittedSince reports whether a transfer that touches this ledger was committed since then.
-func (s *Store) CommittedSince(ctx context.Context, since time.Time, ledger string) (bool, error) {
+func (a *AuditReader) CommittedSince(ctx context.Context, since time.Time, ledger string) (bool, error) {
 	filter := bson.D{
 		{Key: "committedAt", Value: bson.D{{Key: "$gte", Value: since}}},
 		withLeg(bson.D{{Key: "ledger", Value: ledger}}),
 	}
-	_, err := findOne(detached(ctx), s.majority, filter)
+	_, err := findOne(detached(ctx), a.store.majority, filter)
 	if missing(err) {
 		return false, nil
 	}

@@ -20,7 +20,7 @@ func TestRangesWithoutAGap(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBank(t, func(c *Config) { c.IDs = row.ids })
+			b := newBank(t, func(c *config) { c.IDs = row.ids })
 			ids := []any{
 				"", "a", "b", "c", "m", "z", bson.MinKey{}, bson.MaxKey{}, nil, 5, 1.5, true, time.Now(), bson.M{"a": 1}, bson.Binary{},
 			}
@@ -36,7 +36,7 @@ func TestRangesWithoutAGap(t *testing.T) {
 				_, err := b.db.Collection("accounts").InsertOne(t.Context(), account(id, nil))
 				require.NoError(t, err)
 			}
-			atlas := b.store.AuditReader()
+			atlas := NewAuditReader(b.store.Deployment)
 			b.log.take()
 			seen := map[string]int{}
 			for _, r := range []Range{{To: row.a}, {From: row.a, To: row.b}, {From: row.b}} {

@@ -18,7 +18,7 @@ func (t *Transfer) Tombstone() bool {
 }
 
 // InsertTombstone stores a transfer that moves nothing and is final, so that its ID is taken. NotMatched: it is taken already.
-func (s *Store) InsertTombstone(ctx context.Context, t Transfer) (protocol.Result, error) {
+func (s *Repairs) InsertTombstone(ctx context.Context, t Transfer) (protocol.Result, error) {
 	ctx = detached(ctx)
 	now, err := s.serverTime(ctx)
 	if err != nil {
@@ -38,7 +38,7 @@ type MarkerRepair struct {
 }
 
 // RemoveMarker removes a marker where it is as it was seen, and replaces the fence in the same update.
-func (s *Store) RemoveMarker(ctx context.Context, r MarkerRepair) (protocol.Result, error) {
+func (s *Repairs) RemoveMarker(ctx context.Context, r MarkerRepair) (protocol.Result, error) {
 	key, err := s.ids.Encode(r.Account)
 	if err != nil {
 		return protocol.NotSent, err
@@ -62,7 +62,11 @@ func (s *Store) RemoveMarker(ctx context.Context, r MarkerRepair) (protocol.Resu
 		types := bson.A{"int", "long"}
 		if r.Pay.Kind() == money.Decimal {
 			types = bson.A{"decimal"}
-			filter = append(filter, bson.E{Key: "$expr", Value: s.exactBalance})
+			exact, err := exactBalance(s.fields.Balance)
+			if err != nil {
+				return protocol.NotSent, err
+			}
+			filter = append(filter, bson.E{Key: "$expr", Value: exact})
 		}
 		filter = append(filter, bson.E{Key: s.fields.Balance, Value: bson.D{
 			{Key: "$type", Value: types}, {Key: "$gte", Value: low}, {Key: "$lte", Value: high}, noArray,
@@ -90,7 +94,7 @@ type Repairable struct {
 }
 
 // LookAtMarker is a deciding read of an account and its marker of a transfer, with an amount that might be paid in.
-func (s *Store) LookAtMarker(ctx context.Context, ledger, account, transfer string, pay money.Amount) (Repairable, error) {
+func (s *Repairs) LookAtMarker(ctx context.Context, ledger, account, transfer string, pay money.Amount) (Repairable, error) {
 	key, err := s.ids.Encode(account)
 	if err != nil {
 		return Repairable{}, err
@@ -117,8 +121,8 @@ func (s *Store) LookAtMarker(ctx context.Context, ledger, account, transfer stri
 }
 
 // ClearPending makes an empty array of markers a map, and replaces the fence.
-func (s *Store) ClearPending(ctx context.Context, ledger, account string) (protocol.Result, error) {
-	return s.changeAccount(ctx, ledger, account,
+func (s *Repairs) ClearPending(ctx context.Context, ledger, account string) (protocol.Result, error) {
+	return NewAccounts(s.Catalog).changeAccount(ctx, ledger, account,
 		bson.D{{Key: s.fields.Pending, Value: bson.D{{Key: "$type", Value: "array"}, {Key: "$size", Value: 0}}}},
 		bson.D{
 			{Key: "$set", Value: bson.D{{Key: s.fields.Pending, Value: bson.D{}}}},
@@ -127,7 +131,7 @@ func (s *Store) ClearPending(ctx context.Context, ledger, account string) (proto
 }
 
 // SetOpen makes a transfer's flag what its state says, where the state is as it was seen. NotMatched: it is another one.
-func (s *Store) SetOpen(ctx context.Context, seen Transfer) (protocol.Result, error) {
+func (s *Repairs) SetOpen(ctx context.Context, seen Transfer) (protocol.Result, error) {
 	update := bson.D{{Key: "$set", Value: bson.D{{Key: "open", Value: true}}}}
 	if seen.State.Final() {
 		update = bson.D{{Key: "$unset", Value: bson.D{{Key: "open", Value: ""}}}}

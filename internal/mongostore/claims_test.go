@@ -138,7 +138,7 @@ func TestTakeOverGoesByTheServersClock(t *testing.T) {
 	for name, off := range map[string]time.Duration{"right": 0, "a year ahead": 8760 * time.Hour, "a year behind": -8760 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBank(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(off) } })
+			b := newBank(t, func(c *config) { c.Now = func() time.Time { return time.Now().Add(off) } })
 			first := b.full("order")
 			require.Equal(t, protocol.Applied, b.on(first, claim(protocol.Insert)).Result)
 			assert.Equal(t, b.shape("order", nil), b.stored("order", "createdAt", "lastModified"))

@@ -43,7 +43,7 @@ type serverClock struct {
 }
 
 // serverTime returns a time that the server's clock has certainly reached.
-func (s *Store) serverTime(ctx context.Context) (time.Time, error) {
+func (s *Catalog) serverTime(ctx context.Context) (time.Time, error) {
 	if now, fresh := s.clock.estimate(); fresh {
 		return now, nil
 	}
@@ -100,7 +100,7 @@ func (c *serverClock) correct(server time.Time) {
 
 // LooksStalled guesses whether a takeover with this threshold would get the transfer: the server's
 // clock decides. See standingStill.
-func (s *Store) LooksStalled(ctx context.Context, t Transfer, threshold time.Duration) bool {
+func (s *Queries) LooksStalled(ctx context.Context, t Transfer, threshold time.Duration) bool {
 	if threshold <= 0 {
 		return true
 	}
@@ -113,7 +113,7 @@ func (s *Store) LooksStalled(ctx context.Context, t Transfer, threshold time.Dur
 }
 
 // LooksExpired guesses whether a hold has expired: the server's clock decides.
-func (s *Store) LooksExpired(ctx context.Context, t Transfer) bool {
+func (s *Queries) LooksExpired(ctx context.Context, t Transfer) bool {
 	now, err := s.serverTime(detached(ctx))
 	return err == nil && !now.Before(t.ExpiresAt)
 }
@@ -178,7 +178,7 @@ func (f *serverCheck) recentFailure(now time.Time) error {
 }
 
 // checkServer makes sure, once, that a collection's server can be used.
-func (s *Store) checkServer(ctx context.Context, c *mongo.Collection) error {
+func (s *Catalog) checkServer(ctx context.Context, c *mongo.Collection) error {
 	client := c.Database().Client()
 	if _, known := s.checkedClients.Load(client); known {
 		return nil
@@ -211,7 +211,7 @@ func (s *Store) checkServer(ctx context.Context, c *mongo.Collection) error {
 }
 
 // routed reports whether a collection is reached through a mongos. Its server was asked before: see Connect.
-func (s *Store) routed(c *mongo.Collection) bool {
+func (s *Catalog) routed(c *mongo.Collection) bool {
 	routed, known := s.checkedClients.Load(c.Database().Client())
 	return known && routed == true
 }

@@ -14,7 +14,7 @@ import (
 type clocks struct{ earliest, latest time.Time }
 
 // clocks asks the servers for the time by which they stamp commits.
-func (s *Store) clocks(ctx context.Context) (clocks, error) {
+func (s *Catalog) clocks(ctx context.Context) (clocks, error) {
 	if s.routed(s.transfers) {
 		return s.shardClocks(ctx)
 	}
@@ -25,7 +25,7 @@ func (s *Store) clocks(ctx context.Context) (clocks, error) {
 
 // shardClocks asks every shard that has transfers: a mongos has a clock of its own, and
 // no commit is stamped by it.
-func (s *Store) shardClocks(ctx context.Context) (clocks, error) {
+func (s *Catalog) shardClocks(ctx context.Context) (clocks, error) {
 	stage := bson.D{{Key: "$collStats", Value: bson.D{}}}
 	cursor, err := reading(s.transfers, readconcern.Local()).Aggregate(ctx, bson.A{stage})
 	if err != nil {

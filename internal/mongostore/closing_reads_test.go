@@ -43,7 +43,7 @@ func TestClosingReadsASnapshot(t *testing.T) {
 func TestClosingApartReadsFromPrimaries(t *testing.T) {
 	t.Parallel()
 	accounts := newCommandLog()
-	b := newBank(t, func(c *Config) {
+	b := newBank(t, func(c *config) {
 		other := mongotest.Client(t, accounts.options()).Database(c.Transfers.Database().Name())
 		c.Ledgers[""] = other.Collection("accounts")
 	})

@@ -55,7 +55,7 @@ func (s *steps) begin(before map[int][]func()) (end func() int) {
 func newStepBank(t *testing.T, apart bool) (*bank, *steps) {
 	t.Helper()
 	s := &steps{}
-	b := newBank(t, func(c *Config) {
+	b := newBank(t, func(c *config) {
 		name := c.Transfers.Database().Name()
 		db := mongotest.Client(t, s.monitor()).Database(name)
 		c.Transfers = db.Collection("transfers")
@@ -238,7 +238,7 @@ func TestClosingWithinOneMillisecond(t *testing.T) {
 					b.change("accounts", "alice", bson.M{"$set": bson.M{"pending.t": int64(50)}})
 				}
 			}}
-			b = newBank(t, func(config *Config) {
+			b = newBank(t, func(config *config) {
 				db := mongotest.Client(t, options.Client().SetMonitor(monitor)).Database(config.Transfers.Database().Name())
 				config.Transfers = db.Collection("transfers")
 				if !c.apart {

@@ -26,20 +26,20 @@ const (
 // those of accounts; and that the retention is known to everybody. Each is asked once, and
 // only when it is needed: a server that is away keeps nobody from the others, but for
 // effects, where a ledger of the same name is there.
-func (s *Store) Connect(ctx context.Context, places ...Address) error {
+func (s *Deployment) Connect(ctx context.Context, places ...Address) error {
 	return s.connect(ctx, toWork, places)
 }
 
 // ConnectToRead is Connect for whoever only reads: it needs no right to write, or to list
 // collections and indexes.
-func (s *Store) ConnectToRead(ctx context.Context, places ...Address) error {
+func (s *Deployment) ConnectToRead(ctx context.Context, places ...Address) error {
 	return s.connect(ctx, toRead, places)
 }
 
 // ConnectNear is Connect for the places that are reached through the client of the transfers.
 // It leaves out documents that another server may have to tell from accounts: that one may be
 // away, and is asked when a transfer needs them.
-func (s *Store) ConnectNear(ctx context.Context) error {
+func (s *Deployment) ConnectNear(ctx context.Context) error {
 	if s.near.Load() {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (s *Store) ConnectNear(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) connect(ctx context.Context, to purpose, places []Address) error {
+func (s *Deployment) connect(ctx context.Context, to purpose, places []Address) error {
 	ctx = detached(ctx)
 	if err := s.checkServer(ctx, s.transfers); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (s *Store) connect(ctx context.Context, to purpose, places []Address) error
 }
 
 // requireAllDistinct makes sure that places are different collections.
-func (s *Store) requireAllDistinct(ctx context.Context, to purpose, places []Address) error {
+func (s *Deployment) requireAllDistinct(ctx context.Context, to purpose, places []Address) error {
 	collections := []*mongo.Collection{s.transfers}
 	for _, p := range places {
 		c := s.at(p).commands
@@ -108,7 +108,7 @@ func (s *Store) requireAllDistinct(ctx context.Context, to purpose, places []Add
 // used now or not: an effect would set an account's balance. Where the server of a ledger of
 // the same name is away it can't be told, and the effects have to wait. Of two ledgers it is
 // enough that no transfer uses both.
-func (s *Store) noAccounts(ctx context.Context, to purpose, documents Address) error {
+func (s *Deployment) noAccounts(ctx context.Context, to purpose, documents Address) error {
 	if !documents.Documents {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (s *Store) noAccounts(ctx context.Context, to purpose, documents Address) e
 // requireDistinct refuses one collection that is reached through two clients. Two handles of one name
 // are told apart, once, by the collection's UUID, so those are created if need be. Who only
 // reads creates nothing: where a collection is missing there is nothing to be mistaken about.
-func (s *Store) requireDistinct(ctx context.Context, to purpose, a, b *mongo.Collection) error {
+func (s *Deployment) requireDistinct(ctx context.Context, to purpose, a, b *mongo.Collection) error {
 	if a == b || namespaceOf(a) != namespaceOf(b) || s.knownDistinct(a, b) {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (s *Store) requireDistinct(ctx context.Context, to purpose, a, b *mongo.Col
 
 // knownDistinct reports whether two collections of one name, in this order, have been told
 // apart.
-func (s *Store) knownDistinct(a, b *mongo.Collection) bool {
+func (s *Deployment) knownDistinct(a, b *mongo.Collection) bool {
 	_, known := s.distinctPairs.Load([2]*mongo.Collection{a, b})
 	return known
 }

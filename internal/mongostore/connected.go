@@ -8,7 +8,7 @@ const maxPlacesSeen = 4
 // transfer, so that it need not be called again: what it finds fit stays so. It takes no
 // lock and allocates nothing, but where two of the places have one name on different
 // clients.
-func (s *Store) Connected(t *Transfer) bool {
+func (s *Deployment) Connected(t *Transfer) bool {
 	var seen placesSeen
 	for i := range t.Legs {
 		if !s.connected(&seen, s.ledgers[t.Legs[i].Ledger]) {
@@ -31,7 +31,7 @@ type placesSeen struct {
 
 // connected takes in a place, nil if it is not registered, and reports whether it was
 // connected, and told apart from the others.
-func (s *Store) connected(seen *placesSeen, l *ledger) bool {
+func (s *Deployment) connected(seen *placesSeen, l *ledger) bool {
 	if l == nil || !l.connected.Load() {
 		return false
 	}

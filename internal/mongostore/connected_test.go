@@ -22,7 +22,7 @@ func touching(ledgers ...string) *Transfer {
 // A place is known to be connected once it has been, and then to ask for it costs
 // nothing.
 func TestConnectedPlacesAreKnown(t *testing.T) {
-	b := newShop(t, func(c *Config) {
+	b := newShop(t, func(c *config) {
 		for i := range maxPlacesSeen {
 			name := fmt.Sprint("ledger ", i)
 			c.Ledgers[name] = c.Transfers.Database().Collection(name)
@@ -61,7 +61,7 @@ func TestConnectedPlacesMayBeOne(t *testing.T) {
 		if !same {
 			second = mongotest.Client(t).Database(b.db.Name() + "2").Collection(name)
 		}
-		store, err := New(Config{
+		store, err := newRooms(config{
 			Transfers: b.store.transfers, Ledgers: map[string]*mongo.Collection{"one": first, "two": second},
 			Fields: standardFields(), MarkerLimit: 1, Now: b.store.clock.now,
 		})

@@ -35,13 +35,13 @@ func (c *choices) Uint64() uint64 {
 func lotteryOf(data []byte) lottery { return lottery{rand.New(&choices{data, rand.NewPCG(1, 1)})} }
 
 // newOffline returns a store that has no server.
-func newOffline(f *testing.F) *Store {
+func newOffline(f *testing.F) *rooms {
 	f.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:1"))
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = client.Disconnect(context.Background()) })
 	db := client.Database("bank")
-	s, err := New(Config{
+	s, err := newRooms(config{
 		Transfers:   db.Collection("transfers"),
 		Ledgers:     map[string]*mongo.Collection{"": db.Collection("accounts"), "eu": db.Collection("accounts_eu")},
 		Fields:      standardFields(),
@@ -53,7 +53,7 @@ func newOffline(f *testing.F) *Store {
 }
 
 // whole returns a transfer with every field set.
-func whole(s *Store) Transfer {
+func whole(s *rooms) Transfer {
 	return Transfer{
 		ID: "order", State: protocol.Rollback, Open: true, Currency: "EUR", Digest: []byte{1, 42}, Epoch: 3, Owner: "me",
 		Attempts: 2, Clean: true,
@@ -216,7 +216,7 @@ func FuzzAccountDocument(f *testing.F) {
 }
 
 // requireFacts requires that facts that let a transfer through are true.
-func requireFacts(t *testing.T, s *Store, w *Attempt, document bson.Raw, facts protocol.Facts) {
+func requireFacts(t *testing.T, s *rooms, w *Attempt, document bson.Raw, facts protocol.Facts) {
 	t.Helper()
 	amount := w.Transfer.Legs[0].Amount
 	balance, err := money.FromBSON(document.Lookup(s.fields.Balance))

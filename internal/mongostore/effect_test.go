@@ -15,9 +15,9 @@ import (
 )
 
 // newShop returns a bank with documents of the name "orders". The fields of its markers and fences have names of their own.
-func newShop(t *testing.T, changes ...func(*Config)) *bank {
+func newShop(t *testing.T, changes ...func(*config)) *bank {
 	t.Helper()
-	return newBank(t, append([]func(*Config){func(c *Config) {
+	return newBank(t, append([]func(*config){func(c *config) {
 		c.Documents = map[string]*mongo.Collection{"orders": c.Transfers.Database().Collection("orders")}
 	}}, changes...)...)
 }
@@ -239,7 +239,7 @@ func TestLanesOfEffects(t *testing.T) {
 // whatever those of accounts are; and sets its own ID when it is settled. Nothing is owed to an original that is gone.
 func TestReversalsEffect(t *testing.T) {
 	t.Parallel()
-	b := newShop(t, func(c *Config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })
+	b := newShop(t, func(c *config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })
 	reversal := func(id, of string) *Attempt {
 		w, err := b.store.NewAttempt(Transfer{ID: id, Legs: []Leg{b.leg("bob", -60)}, Reverses: of, Digest: []byte{1}}, "owner of "+id)
 		require.NoError(t, err)

@@ -24,7 +24,7 @@ const elsewhereScan = 1000
 //  1. A hold is held, in a ledger on one server.
 //  2. A process is told that the ledger is on another one, and posts the hold. It finds no
 //     marker, and takes that for the sign that the money was moved already.
-func (s *Store) elsewhere(ctx context.Context, l *ledger, flights []flight, documents map[Subject]bson.Raw) error {
+func (s *Deployment) elsewhere(ctx context.Context, l *ledger, flights []flight, documents map[Subject]bson.Raw) error {
 	held := slices.IndexFunc(flights, func(f flight) bool { return f.held })
 	if held < 0 || slices.ContainsFunc(flights, func(f flight) bool {
 		_, marker := l.fields.markers(documents[l.subject(f.id)], f.transfer)
@@ -48,7 +48,7 @@ func (s *Store) elsewhere(ctx context.Context, l *ledger, flights []flight, docu
 }
 
 // touched reports whether one of a collection's first documents has markers or a fence.
-func (s *Store) touched(ctx context.Context, l *ledger) (bool, error) {
+func (s *Deployment) touched(ctx context.Context, l *ledger) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
 	defer cancel()
 	exists := bson.D{{Key: "$exists", Value: true}}

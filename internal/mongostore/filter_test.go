@@ -350,7 +350,7 @@ func TestPrepareRequiresTheFloorThatWasRead(t *testing.T) {
 // The limit of transfers in flight is judged by looks alone: the full account is told, the prepare is not refused.
 func TestMarkerLimitIsJudgedByReads(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *Config) { c.MarkerLimit = 2 })
+	b := newBank(t, func(c *config) { c.MarkerLimit = 2 })
 	b.put(account("one", bson.M{"pending": bson.M{"x": int64(1)}}), account("two", bson.M{"pending": bson.M{"x": int64(1), "y": int64(0)}}))
 	w := b.claimed("order", b.leg("one", -60), b.leg("two", 60))
 	answers := b.all(w, at(protocol.ReadFence, 0), at(protocol.ReadFence, 1))

@@ -22,7 +22,7 @@ func newHalfAway(t *testing.T, after *atomic.Int64) *bank {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
 	now := time.Now()
-	return newBank(t, func(c *Config) {
+	return newBank(t, func(c *config) {
 		c.Ledgers["eu"] = client.Database(c.Transfers.Database().Name()).Collection("accounts_eu")
 		c.Now = func() time.Time { return now.Add(time.Duration(after.Load())) }
 	})

@@ -24,7 +24,7 @@ import (
 type bank struct {
 	t     *testing.T
 	db    *mongo.Database // for the test's own reads and writes: not logged, no failpoints
-	store *Store
+	store *rooms
 	log   *commandLog
 	app   string // by which failpoints tell the store's client
 }
@@ -34,18 +34,18 @@ func standardFields() Fields {
 	return Fields{Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed"}
 }
 
-func newBank(t *testing.T, changes ...func(*Config)) *bank {
+func newBank(t *testing.T, changes ...func(*config)) *bank {
 	t.Helper()
 	return newBankOf(t, options.Client(), changes...)
 }
 
 // newBankOf returns a bank whose store works through a client with the given options.
-func newBankOf(t *testing.T, client *options.ClientOptions, changes ...func(*Config)) *bank {
+func newBankOf(t *testing.T, client *options.ClientOptions, changes ...func(*config)) *bank {
 	t.Helper()
 	b := &bank{t: t, db: mongotest.Database(t), log: newCommandLog()}
 	b.app = b.db.Name()
 	db := mongotest.Client(t, client, options.Client().SetAppName(b.app).SetMonitor(b.log.monitor())).Database(b.db.Name())
-	config := Config{
+	config := config{
 		Transfers:   db.Collection("transfers"),
 		Ledgers:     map[string]*mongo.Collection{"": db.Collection("accounts"), "eu": db.Collection("accounts_eu")},
 		Fields:      standardFields(),
@@ -57,7 +57,7 @@ func newBankOf(t *testing.T, client *options.ClientOptions, changes ...func(*Con
 		change(&config)
 	}
 	var err error
-	b.store, err = New(config)
+	b.store, err = newRooms(config)
 	require.NoError(t, err)
 	return b
 }
@@ -161,7 +161,7 @@ func (b *bank) all(w *Attempt, operations ...protocol.Operation) []protocol.Answ
 }
 
 // perform performs operations of one work, those of each lane together.
-func perform(ctx context.Context, s *Store, w *Attempt, operations ...protocol.Operation) []protocol.Answer {
+func perform(ctx context.Context, s *rooms, w *Attempt, operations ...protocol.Operation) []protocol.Answer {
 	requests := make([]*Call, len(operations))
 	lanes := map[Lane][]*Call{}
 	for i, op := range operations {

@@ -12,7 +12,7 @@ import (
 // An index that expires documents would take money with it, or an ID that somebody asks
 // again for. A unique one may refuse what has to be written: at worst a credit of a transfer
 // that is committed, which is then stuck for good.
-func (s *Store) harm(l *ledger, i indexSpec) string {
+func (s *Deployment) harm(l *ledger, i indexSpec) string {
 	holds := s.holds(l)
 	ours := holds == ofTransfers && i.purges()
 	if i.Expiry.Type != 0 && holds != ofDocuments && !ours {

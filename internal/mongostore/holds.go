@@ -45,7 +45,7 @@ func (w *Attempt) post(mine bson.D) bson.D {
 
 // Expired yields the holds that have expired and are not decided, the oldest first, but for those on
 // the given routes.
-func (s *Store) Expired(ctx context.Context, without ...Route) iter.Seq2[Transfer, error] {
+func (s *Queries) Expired(ctx context.Context, without ...Route) iter.Seq2[Transfer, error] {
 	filter := append(bson.D{{Key: "open", Value: true}}, expired()...)
 	return s.list(ctx, append(filter, s.off(without)...), searching("expiresAt"), CommandLimit)
 }

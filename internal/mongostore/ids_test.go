@@ -109,7 +109,7 @@ func TestCheckID(t *testing.T) {
 // ObjectIDs are hex digits outside, in lower case, and ObjectIds inside.
 func TestObjectIDs(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *Config) { c.IDs = ObjectIDs })
+	b := newBank(t, func(c *config) { c.IDs = ObjectIDs })
 	oid := bson.NewObjectID()
 	upper := strings.ToUpper(oid.Hex())
 	b.put(account(oid, nil), account(oid.Hex(), nil))

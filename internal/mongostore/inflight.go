@@ -22,7 +22,7 @@ const flightSample = 32
 // are going to tell. A release from before there were notes has left none, and what it has
 // prepared is the only sign of how it was configured. A few show it: all of them were begun
 // by the same configuration, or the collection is in a bad way already.
-func (s *Store) inFlight(ctx context.Context, missing []*ledger) error {
+func (s *Deployment) inFlight(ctx context.Context, missing []*ledger) error {
 	for _, l := range missing {
 		some, err := s.flights(ctx, l)
 		if err != nil {
@@ -48,7 +48,7 @@ func (t *Transfer) heldNow() bool { return t.Hold && t.Held && t.State == protoc
 
 // flights returns participants, in one collection, of transfers that may have prepared them:
 // first of holds that are held, which all have.
-func (s *Store) flights(ctx context.Context, l *ledger) ([]flight, error) {
+func (s *Deployment) flights(ctx context.Context, l *ledger) ([]flight, error) {
 	place := bson.E{Key: "legs.ledger", Value: l.name}
 	if l.documents {
 		place.Key = "effects.documents"
@@ -81,7 +81,7 @@ func (s *Store) flights(ctx context.Context, l *ledger) ([]flight, error) {
 }
 
 // some reads a few transfers. What can't be read is left to the audit.
-func (s *Store) some(ctx context.Context, filter bson.D) ([]Transfer, error) {
+func (s *Deployment) some(ctx context.Context, filter bson.D) ([]Transfer, error) {
 	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
 	defer cancel()
 	documents, err := listed(ctx, s.majority, filter, flightSample)
@@ -112,7 +112,7 @@ func listed(ctx context.Context, c *mongo.Collection, filter bson.D, limit int) 
 }
 
 // flightsOf returns a transfer's participants in one collection.
-func (s *Store) flightsOf(t Transfer, l *ledger) ([]flight, error) {
+func (s *Deployment) flightsOf(t Transfer, l *ledger) ([]flight, error) {
 	var all []flight
 	if l.documents {
 		for _, e := range t.Effects {
@@ -145,7 +145,7 @@ const asBefore = "give this coordinator the options under which it was begun, an
 //  1. A hold was made under pending, by a release that left no note.
 //  2. This one is told that markers are under reserved. By Post it would find none, and take
 //     that for the sign that the money was moved already.
-func (s *Store) sameNames(ctx context.Context, l *ledger, flights []flight) error {
+func (s *Deployment) sameNames(ctx context.Context, l *ledger, flights []flight) error {
 	documents, err := s.documentsOf(ctx, l, flights)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (s *Store) sameNames(ctx context.Context, l *ledger, flights []flight) erro
 }
 
 // documentsOf reads the documents of flights.
-func (s *Store) documentsOf(ctx context.Context, l *ledger, flights []flight) (map[Subject]bson.Raw, error) {
+func (s *Deployment) documentsOf(ctx context.Context, l *ledger, flights []flight) (map[Subject]bson.Raw, error) {
 	documents := map[Subject]bson.Raw{}
 	if len(flights) == 0 {
 		return documents, nil
@@ -202,7 +202,7 @@ func (s *Store) documentsOf(ctx context.Context, l *ledger, flights []flight) (m
 
 // otherID refuses a transfer in flight on an account that is there under an ObjectId, where
 // IDs are said to be stored as strings.
-func (s *Store) otherID(ctx context.Context, l *ledger, f flight) error {
+func (s *Deployment) otherID(ctx context.Context, l *ledger, f flight) error {
 	id, err := ObjectIDs.Encode(f.account)
 	if l.documents || s.ids == ObjectIDs || err != nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 // not stand for exactly one document, or is not found without a broadcast; one from which
 // the server removes documents by itself; and one with an index that refuses what the
 // protocol has to write. A collection that does not exist yet is fine.
-func (s *Store) inspect(ctx context.Context, l *ledger) error {
+func (s *Deployment) inspect(ctx context.Context, l *ledger) error {
 	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
 	defer cancel()
 	spec, found, err := describe(ctx, l.commands)
@@ -103,7 +103,7 @@ func indexesOf(ctx context.Context, c *mongo.Collection) ([]indexSpec, error) {
 // shardKey refuses a collection that is sharded by something else than _id, be it since a
 // reshardCollection. On a replica set the catalog is of no consequence, so that nobody needs
 // a right to read it there.
-func (s *Store) shardKey(ctx context.Context, l *ledger) error {
+func (s *Deployment) shardKey(ctx context.Context, l *ledger) error {
 	catalog := handle(l.commands.Database().Client().Database("config").Collection("collections"))
 	entry, err := one(ctx, catalog, l.namespace)
 	refused := commandCode(err) == codeUnauthorized || commandCode(err) == codeAtlas

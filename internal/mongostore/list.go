@@ -24,12 +24,12 @@ type Query struct {
 }
 
 // GetTransfer reads what a majority has stored; false: there is no such transfer.
-func (s *Store) GetTransfer(ctx context.Context, id string) (Transfer, bool, error) {
+func (s *Queries) GetTransfer(ctx context.Context, id string) (Transfer, bool, error) {
 	return getTransfer(ctx, s.majority, id)
 }
 
 // LookAtTransfer is GetTransfer by a deciding read.
-func (s *Store) LookAtTransfer(ctx context.Context, id string) (Transfer, bool, error) {
+func (s *Queries) LookAtTransfer(ctx context.Context, id string) (Transfer, bool, error) {
 	return getTransfer(ctx, s.linearizable, id)
 }
 
@@ -46,7 +46,7 @@ func getTransfer(ctx context.Context, from *mongo.Collection, id string) (Transf
 }
 
 // SurelyMissing reports, by a deciding read, that there is no such transfer.
-func (s *Store) SurelyMissing(ctx context.Context, id string) (bool, error) {
+func (s *Queries) SurelyMissing(ctx context.Context, id string) (bool, error) {
 	_, err := findOne(detached(ctx), s.linearizable, bson.D{{Key: "_id", Value: id}})
 	if missing(err) {
 		return true, nil
@@ -55,7 +55,7 @@ func (s *Store) SurelyMissing(ctx context.Context, id string) (bool, error) {
 }
 
 // List yields the transfers that a query selects, newest first.
-func (s *Store) List(ctx context.Context, q Query) iter.Seq2[Transfer, error] {
+func (s *Queries) List(ctx context.Context, q Query) iter.Seq2[Transfer, error] {
 	filter := bson.D{}
 	if len(q.States) > 0 {
 		filter = append(filter, stateIn(q.States...))
@@ -127,7 +127,7 @@ func searching(by string) *options.FindOptionsBuilder {
 
 // Stalled yields the transfers that a takeover with this threshold would get, the oldest first, but
 // for those on the given routes.
-func (s *Store) Stalled(ctx context.Context, threshold time.Duration, without ...Route) iter.Seq2[Transfer, error] {
+func (s *Queries) Stalled(ctx context.Context, threshold time.Duration, without ...Route) iter.Seq2[Transfer, error] {
 	open := bson.E{Key: "open", Value: true}
 	plain := bson.D{open, noHold(), {Key: "epoch", Value: bson.D{{Key: "$ne", Value: 0}}}}
 	hold := bson.D{open, {Key: "hold", Value: true}, stateIn(protocol.Committed, protocol.Rollback)} // of holds that live there may be many
@@ -139,7 +139,7 @@ func (s *Store) Stalled(ctx context.Context, threshold time.Duration, without ..
 // it, in that order, then the others, the oldest first. They are looked for apart, each in a part of the index: what is scheduled for
 // later, be it a hundred thousand, is not looked at. Those on the given routes are left out, and, if recent is positive, those that could
 // have been found for longer.
-func (s *Store) Initiated(ctx context.Context, recent time.Duration, without ...Route) iter.Seq2[Transfer, error] {
+func (s *Queries) Initiated(ctx context.Context, recent time.Duration, without ...Route) iter.Seq2[Transfer, error] {
 	waiting := func(notBefore any, since string, more ...bson.D) bson.D {
 		if recent > 0 {
 			from := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", recent.Milliseconds()}}}
@@ -177,7 +177,7 @@ const maxConnects = 6
 
 // list yields transfers page by page. After a document that can't be read the rest follows; any other error ends it. A limit, where
 // positive, is that of each command.
-func (s *Store) list(
+func (s *Queries) list(
 	ctx context.Context, filter bson.D, find *options.FindOptionsBuilder, limit time.Duration,
 ) iter.Seq2[Transfer, error] {
 	return func(yield func(Transfer, error) bool) {

@@ -87,7 +87,7 @@ func TestLookThroughAnotherClientIsLinearizable(t *testing.T) {
 	t.Parallel()
 	log := newCommandLog()
 	var far *mongo.Collection
-	b := newBank(t, func(c *Config) {
+	b := newBank(t, func(c *config) {
 		client := mongotest.Client(t, log.options())
 		far = client.Database(c.Transfers.Database().Name()).Collection("accounts_far")
 		c.Ledgers["far"] = far

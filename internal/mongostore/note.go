@@ -56,7 +56,7 @@ func noteCollection(c *mongo.Collection) *mongo.Collection {
 }
 
 // holds tells what a ledger's collection holds.
-func (s *Store) holds(l *ledger) string {
+func (s *Deployment) holds(l *ledger) string {
 	switch {
 	case l == s.originals:
 		return ofTransfers
@@ -68,7 +68,7 @@ func (s *Store) holds(l *ledger) string {
 
 // wanted returns the note that this store would write for a collection. The identity of the
 // transfers is left to the caller.
-func (s *Store) wanted(l *ledger) deploymentNote {
+func (s *Deployment) wanted(l *ledger) deploymentNote {
 	n := deploymentNote{format: storedFormat, of: s.holds(l)}
 	if n.of == ofTransfers {
 		return n

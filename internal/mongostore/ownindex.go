@@ -13,7 +13,7 @@ import (
 // missingIndexes returns those of the library's indexes that are not there. An index of the
 // user's with the same keys and options is as good, whatever its name. One with the name of
 // the library's that is something else is refused: the server would refuse the library's.
-func (s *Store) missingIndexes(ctx context.Context) ([]mongo.IndexModel, error) {
+func (s *Deployment) missingIndexes(ctx context.Context) ([]mongo.IndexModel, error) {
 	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
 	defer cancel()
 	there, err := indexesOf(ctx, s.transfers)

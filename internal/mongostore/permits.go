@@ -17,7 +17,7 @@ const permitLimit = 2 * time.Second
 // change these and all participants. It returns the first refusal, if there is one. Each
 // is tried by a command about no document, which is refused all the same: the server asks
 // for rights before anything else.
-func (s *Store) Permits(ctx context.Context) error {
+func (s *Deployment) Permits(ctx context.Context) error {
 	ctx, cancel := withLimit(detached(ctx), permitLimit)
 	defer cancel()
 	collections := []*mongo.Collection{s.transfers}

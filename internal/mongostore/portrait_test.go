@@ -26,7 +26,7 @@ func TestTransferOf(t *testing.T) {
 func TestPortrait(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	atlas := b.store.AuditReader()
+	atlas := NewAuditReader(b.store.Deployment)
 	places := atlas.Places
 	require.Len(t, places, 2)
 	require.Equal(t, "eu", places[1].Name)

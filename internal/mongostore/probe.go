@@ -16,7 +16,7 @@ import (
 // probe tries, on each server, what the protocol rests on, and what something that only looks
 // like MongoDB may lack. It writes nothing: its update matches no document. Who may not write
 // tries what can be read.
-func (s *Store) probe(ctx context.Context, writes bool) error {
+func (s *Deployment) probe(ctx context.Context, writes bool) error {
 	tried := map[*mongo.Client]bool{}
 	for _, l := range s.all() {
 		client := l.commands.Database().Client()
@@ -71,7 +71,7 @@ func away(code int) bool {
 }
 
 // probeReads tries a linearizable read, and a comparison with the server's time.
-func (s *Store) probeReads(ctx context.Context, l *ledger) error {
+func (s *Deployment) probeReads(ctx context.Context, l *ledger) error {
 	limited, cancel := context.WithTimeout(ctx, CommandLimit)
 	defer cancel()
 	err := reading(l.notes, readconcern.Linearizable()).FindOne(limited, bson.D{{Key: "_id", Value: noteID}}).Err()
@@ -100,7 +100,7 @@ func beforeNow() bson.D {
 // server's answer tells two times: of the write, and of what it has done last. By these a
 // majority read in the same session is known to come after the write; without them it might
 // be answered by a primary that was replaced, and money would be taken for where it is not.
-func (s *Store) probeWrite(ctx context.Context, l *ledger) error {
+func (s *Deployment) probeWrite(ctx context.Context, l *ledger) error {
 	filter := bson.D{{Key: "_id", Value: "probe"}, {Key: "$expr", Value: bson.D{{Key: "$gt", Value: bson.A{time.UnixMilli(0), "$$NOW"}}}}}
 	st, err := encodeUpdate(filter, bson.D{{Key: "$inc", Value: bson.D{{Key: "changes", Value: int64(1)}}}})
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *Store) probeWrite(ctx context.Context, l *ledger) error {
 	return nil
 }
 
-func (s *Store) tryUpdate(ctx context.Context, c *mongo.Collection, st encoded) (bson.Raw, protocol.Result, error) {
+func (s *Deployment) tryUpdate(ctx context.Context, c *mongo.Collection, st encoded) (bson.Raw, protocol.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
 	defer cancel()
 	command, _ := updateCommand(c, []encoded{st})

@@ -36,7 +36,7 @@ func (b *bank) resending(name string, between func()) (check func()) {
 // process returns another process on the same documents, whose commands are not in the log.
 func (b *bank) process() *bank {
 	b.t.Helper()
-	store := b.another(func(c *Config) {
+	store := b.another(func(c *config) {
 		c.Transfers, c.Ledgers = b.db.Collection("transfers"), map[string]*mongo.Collection{"": b.db.Collection("accounts")}
 	})
 	return &bank{t: b.t, db: b.db, store: store, log: newCommandLog()}

@@ -61,7 +61,7 @@ func newRetention(after time.Duration, transfers *mongo.Collection) *retention {
 }
 
 // declare makes sure, once, that everybody can know of the retention before it purges anything.
-func (s *Store) declare(ctx context.Context) error {
+func (s *Deployment) declare(ctx context.Context) error {
 	r := s.retention
 	if r.after == 0 || r.declared.Load() {
 		return nil
@@ -139,7 +139,7 @@ func (d declaration) size() int { return 256 }
 
 // HistoryFrom returns from when on the history is whole: no transfer that was committed later has been purged, or will be while the
 // answer is used. It is zero where none was ever purged.
-func (s *Store) HistoryFrom(ctx context.Context) (time.Time, error) {
+func (s *Deployment) HistoryFrom(ctx context.Context) (time.Time, error) {
 	ctx = detached(ctx)
 	used, err := s.usedRetentions(ctx)
 	if err != nil || len(used) == 0 {
@@ -160,7 +160,7 @@ func (s *Store) HistoryFrom(ctx context.Context) (time.Time, error) {
 }
 
 // usedRetentions returns the retentions that were ever in use, read a moment ago.
-func (s *Store) usedRetentions(ctx context.Context) ([]usedRetention, error) {
+func (s *Deployment) usedRetentions(ctx context.Context) ([]usedRetention, error) {
 	r := s.retention
 	r.mu.Lock()
 	used, age := r.used, s.clock.now().Sub(r.read)

@@ -17,7 +17,7 @@ import (
 
 const oneDay = 24 * time.Hour
 
-func keeping(d time.Duration) func(*Config) { return func(c *Config) { c.Retention = d } }
+func keeping(d time.Duration) func(*config) { return func(c *config) { c.Retention = d } }
 
 // newBankKeeping returns a bank that keeps final transfers for so long.
 func newBankKeeping(t *testing.T, d time.Duration) *bank {
@@ -91,7 +91,7 @@ func TestPurgeGoesByTheServersClock(t *testing.T) {
 	for name, off := range map[string]time.Duration{"a year ahead": 8760 * time.Hour, "a year behind": -8760 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBank(t, keeping(time.Hour), func(c *Config) { c.Now = func() time.Time { return time.Now().Add(off) } })
+			b := newBank(t, keeping(time.Hour), func(c *config) { c.Now = func() time.Time { return time.Now().Add(off) } })
 			require.NoError(t, b.store.Connect(t.Context()))
 			w := b.committed("order")
 			b.applied(w, finish(protocol.Success))
@@ -266,17 +266,17 @@ func TestRetentionsAreDeclared(t *testing.T) {
 }
 
 // another returns another store over the same collections.
-func (b *bank) another(changes ...func(*Config)) *Store {
+func (b *bank) another(changes ...func(*config)) *rooms {
 	b.t.Helper()
 	ledgers := map[string]*mongo.Collection{}
 	for name, l := range b.store.ledgers {
 		ledgers[name] = l.commands
 	}
-	config := Config{Transfers: b.store.transfers, Ledgers: ledgers, Fields: standardFields(), MarkerLimit: 100, Now: time.Now}
+	config := config{Transfers: b.store.transfers, Ledgers: ledgers, Fields: standardFields(), MarkerLimit: 100, Now: time.Now}
 	for _, change := range changes {
 		change(&config)
 	}
-	s, err := New(config)
+	s, err := newRooms(config)
 	require.NoError(b.t, err)
 	return s
 }

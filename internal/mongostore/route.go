@@ -43,7 +43,7 @@ func routeOver(clusters []string) Route { return Route(strings.Join(clusters, "\
 
 // RouteOf returns the route of a transfer. What is not registered here counts for
 // nothing: no cluster is asked about it.
-func (s *Store) RouteOf(t Transfer) Route {
+func (s *Queries) RouteOf(t Transfer) Route {
 	var clusters []string
 	for _, p := range t.Addresses() {
 		for _, cluster := range s.needs[p] {
@@ -58,7 +58,7 @@ func (s *Store) RouteOf(t Transfer) Route {
 
 // needsOf returns the clusters that must answer before a place can be used, but for that
 // of the transfers. Documents may wait for the cluster of a ledger: see noAccounts.
-func (s *Store) needsOf() map[Address][]string {
+func (s *Queries) needsOf() map[Address][]string {
 	places := s.Addresses()
 	slices.SortFunc(places, func(a, b Address) int { return strings.Compare(a.String(), b.String()) })
 	names := map[*mongo.Client]string{}
@@ -83,7 +83,7 @@ func (s *Store) needsOf() map[Address][]string {
 // off returns the conditions by which the transfers on the given routes are left out of a
 // search. Thousands may wait for a cluster that is away, and nobody wants to read them
 // again and again.
-func (s *Store) off(routes []Route) bson.D {
+func (s *Queries) off(routes []Route) bson.D {
 	if len(routes) == 0 {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (s *Store) off(routes []Route) bson.D {
 
 // on returns the conditions that the transfers on a route meet, and no others: they touch
 // each of its clusters, and none beside these.
-func (s *Store) on(r Route) bson.D {
+func (s *Queries) on(r Route) bson.D {
 	touches := func(operator string, counts func(needs []string) bool) (ledgers, documents bson.D) {
 		names := map[bool]bson.A{false: {}, true: {}}
 		for p, needs := range s.needs {

@@ -27,10 +27,10 @@ func (b *bank) elsewhere() *mongo.Database {
 }
 
 // scattered returns a store with places on four clusters.
-func (b *bank) scattered() *Store {
+func (b *bank) scattered() *rooms {
 	b.t.Helper()
 	x, y, z := b.elsewhere(), b.elsewhere(), b.elsewhere()
-	s, err := New(Config{
+	s, err := newRooms(config{
 		Transfers: b.db.Collection("transfers"),
 		Ledgers: map[string]*mongo.Collection{
 			"": b.db.Collection("accounts"), "near": b.db.Collection("near"), "x": x.Collection("x1"), "more x": x.Collection("x2"),

@@ -13,7 +13,7 @@ import (
 // Setup creates the collections, indexes and notes that are missing, and refuses what the
 // protocol can't be run on. It may be called again: where nothing is missing nothing is
 // written, and no right to create is needed.
-func (s *Store) Setup(ctx context.Context) error {
+func (s *Deployment) Setup(ctx context.Context) error {
 	ctx = detached(ctx)
 	if err := s.reviewed(ctx, true); err != nil {
 		return err
@@ -26,7 +26,7 @@ func (s *Store) Setup(ctx context.Context) error {
 
 // reviewed looks at everything, be it known or not, before anything is written anywhere. An
 // index of the user's that stands in the way of one of the library's is found here, too.
-func (s *Store) reviewed(ctx context.Context, writes bool) error {
+func (s *Deployment) reviewed(ctx context.Context, writes bool) error {
 	for _, l := range s.all() {
 		if err := s.checkServer(ctx, l.commands); err != nil {
 			return fmt.Errorf("%s: %w", l.namespace, err)
@@ -51,7 +51,7 @@ func (s *Store) reviewed(ctx context.Context, writes bool) error {
 
 // review inspects a collection and reads its note, whatever is known of them. What it
 // refuses is not fit any more, though it may have been: it is refused from now on.
-func (s *Store) review(ctx context.Context, l *ledger) error {
+func (s *Deployment) review(ctx context.Context, l *ledger) error {
 	err := s.inspect(ctx, l)
 	if err == nil {
 		l.surveyed.Store(true)
@@ -67,7 +67,7 @@ func (s *Store) review(ctx context.Context, l *ledger) error {
 }
 
 // all returns the transfers and all that is registered.
-func (s *Store) all() []*ledger {
+func (s *Catalog) all() []*ledger {
 	all := []*ledger{s.originals}
 	for _, p := range s.Addresses() {
 		all = append(all, s.at(p))
@@ -76,7 +76,7 @@ func (s *Store) all() []*ledger {
 }
 
 // make creates what is missing.
-func (s *Store) make(ctx context.Context) error {
+func (s *Deployment) make(ctx context.Context) error {
 	for _, l := range s.all() {
 		limited, cancel := context.WithTimeout(ctx, CommandLimit)
 		_, found, err := describe(limited, l.commands)
@@ -103,7 +103,7 @@ func (s *Store) make(ctx context.Context) error {
 
 // Check makes sure of all that Setup makes sure of, and that what Setup makes is there. It
 // writes nothing.
-func (s *Store) Check(ctx context.Context) error {
+func (s *Deployment) Check(ctx context.Context) error {
 	ctx = detached(ctx)
 	if err := s.reviewed(ctx, false); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (s *Store) Check(ctx context.Context) error {
 }
 
 // complete refuses a deployment that Setup has not been through with.
-func (s *Store) complete(ctx context.Context) error {
+func (s *Deployment) complete(ctx context.Context) error {
 	for _, l := range s.all() {
 		limited, cancel := context.WithTimeout(ctx, CommandLimit)
 		_, found, err := describe(limited, l.commands)

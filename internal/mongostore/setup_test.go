@@ -239,12 +239,12 @@ func TestSupported(t *testing.T) {
 }
 
 // config returns a configuration with one ledger more.
-func (b *bank) config(name string, ledger *mongo.Collection) Config {
+func (b *bank) config(name string, ledger *mongo.Collection) config {
 	ledgers := map[string]*mongo.Collection{name: ledger}
 	for name, l := range b.store.ledgers {
 		ledgers[name] = l.commands
 	}
-	return Config{Transfers: b.store.transfers, Ledgers: ledgers, Fields: standardFields(), MarkerLimit: 1, Now: time.Now}
+	return config{Transfers: b.store.transfers, Ledgers: ledgers, Fields: standardFields(), MarkerLimit: 1, Now: time.Now}
 }
 
 // One collection under two names would make one account two participants with one marker: it is refused, through one client at
@@ -254,12 +254,12 @@ func TestOneCollectionUnderTwoNames(t *testing.T) {
 	b := newBank(t)
 	db := b.store.transfers.Database()
 	for _, name := range []string{"accounts", "accounts_eu", "transfers"} {
-		_, err := New(b.config("again", db.Collection(name)))
+		_, err := newRooms(b.config("again", db.Collection(name)))
 		require.ErrorContains(t, err, db.Name()+"."+name)
 	}
 	other := mongotest.Client(t)
 	for name, refused := range map[string]bool{"accounts": true, "transfers": true, "accounts_us": false} {
-		store, err := New(b.config("again", other.Database(db.Name()).Collection(name)))
+		store, err := newRooms(b.config("again", other.Database(db.Name()).Collection(name)))
 		require.NoError(t, err)
 		for range 2 {
 			err := store.Connect(t.Context(), store.Addresses()...)
@@ -275,7 +275,7 @@ func TestOneCollectionUnderTwoNames(t *testing.T) {
 		}
 	}
 	// The same name in another database is another collection.
-	store, err := New(b.config("again", mongotest.Database(t).Collection("accounts")))
+	store, err := newRooms(b.config("again", mongotest.Database(t).Collection("accounts")))
 	require.NoError(t, err)
 	require.NoError(t, store.Connect(t.Context(), store.Addresses()...))
 }
@@ -288,7 +288,7 @@ func TestSameNameOnAnotherCluster(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	b := newBank(t)
 	far := mongotest.Client(t, options.Client().ApplyURI(server.URI())).Database(b.db.Name()).Collection("accounts")
-	store, err := New(b.config("far", far))
+	store, err := newRooms(b.config("far", far))
 	require.NoError(t, err)
 	both := touching("", "far")
 	require.NoError(t, store.Connect(t.Context(), Address{}))

@@ -37,7 +37,7 @@ type Sight struct {
 
 // GetTransfers is GetTransfer of several transfers at once; those that don't exist are
 // left out. A lone one is found in the way that is the quickest for the server.
-func (s *Store) GetTransfers(ctx context.Context, ids []string) (map[string]Sight, error) {
+func (s *Queries) GetTransfers(ctx context.Context, ids []string) (map[string]Sight, error) {
 	found := make(map[string]Sight, len(ids))
 	err := eachOf(ctx, s.majority, ids, options.Find(), func(id string, document bson.Raw) {
 		t, err := decodeTransfer(document)
@@ -48,7 +48,7 @@ func (s *Store) GetTransfers(ctx context.Context, ids []string) (map[string]Sigh
 
 // Glance returns the marks of transfers as a majority has them stored; those that don't
 // exist are left out.
-func (s *Store) Glance(ctx context.Context, ids []string) (map[string]Mark, error) {
+func (s *Queries) Glance(ctx context.Context, ids []string) (map[string]Mark, error) {
 	found := make(map[string]Mark, len(ids))
 	fields := bson.D{}
 	for _, field := range markFields() {
@@ -62,7 +62,7 @@ func (s *Store) Glance(ctx context.Context, ids []string) (map[string]Mark, erro
 }
 
 // Existing returns which of several transfers exist, by a deciding read.
-func (s *Store) Existing(ctx context.Context, ids []string) (map[string]bool, error) {
+func (s *Queries) Existing(ctx context.Context, ids []string) (map[string]bool, error) {
 	found := make(map[string]bool, len(ids))
 	find := options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}})
 	err := eachOf(ctx, s.linearizable, ids, find, func(id string, _ bson.Raw) { found[id] = true })

@@ -36,7 +36,7 @@ const (
 
 // History is the past of one account: its entries in the order in which they were committed. It is used by one goroutine at a time.
 type History struct {
-	store   *Store
+	store   *Histories
 	ledger  *ledger
 	key     bson.RawValue   // the _id of the account's document
 	account string          // as the legs of transfers name it
@@ -45,7 +45,7 @@ type History struct {
 }
 
 // History returns the past of an account. Nothing is read yet.
-func (s *Store) History(ledger, id string) (*History, error) {
+func (s *Histories) History(ledger, id string) (*History, error) {
 	key, err := s.ids.Encode(id)
 	if err != nil {
 		return nil, err

@@ -33,41 +33,67 @@ type Fields struct {
 
 // Config says where the documents are.
 type Config struct {
-	Transfers   *mongo.Collection
-	Ledgers     map[string]*mongo.Collection // by name; "" is the default one
-	Documents   map[string]*mongo.Collection // that effects change, by name
-	Fields      Fields
-	IDs         IDCodec
-	MarkerLimit int              // transfers in flight on one participant
-	FenceBytes  int64            // of memory for known fences; 0: none
-	Retention   time.Duration    // how long final transfers are kept; 0: for good
-	Now         func() time.Time // the process's clock
+	Transfers *mongo.Collection
+	Ledgers   map[string]*mongo.Collection // by name; "" is the default one
+	Documents map[string]*mongo.Collection // that effects change, by name
+	Fields    Fields
+	IDs       IDCodec
+	Retention time.Duration    // how long final transfers are kept; 0: for good
+	Now       func() time.Time // the process's clock
 }
 
-// Store performs operations. It is safe for many goroutines.
-type Store struct {
+// Catalog knows the collections of one deployment: that of the transfers, and the ledgers
+// and documents that are registered under a name. It is safe for many goroutines.
+type Catalog struct {
 	transfers      *mongo.Collection // for commands
 	majority       *mongo.Collection // the same for reads of what a majority has stored
 	linearizable   *mongo.Collection // the same for deciding reads
 	ledgers        map[string]*ledger
-	documents      map[string]*ledger     // that effects change
-	originals      *ledger                // the transfers, as documents that reversals change
-	deployment     atomic.Pointer[string] // the identity of the transfers, once their note was seen
-	near           atomic.Bool            // ConnectNear has found nothing wrong
-	clusters       []Cluster              // all of them, that of the transfers first
+	documents      map[string]*ledger // that effects change
+	originals      *ledger            // the transfers, as documents that reversals change
+	clusters       []Cluster          // all of them, that of the transfers first
 	fields         Fields
-	exactBalance   bson.Raw // see exactBalance
 	ids            IDCodec
-	markerLimit    int
-	fences         *fenceCache
 	clock          serverClock
+	asking         turns    // of those who ask for the server's time
+	serverChecks   sync.Map // by *mongo.Client, the serverCheck of those whose servers were asked whether they can be used
 	retention      *retention
-	barless        refusal              // of the right to bar
-	asking         turns                // of those who ask for the server's time
-	serverChecks   sync.Map             // by *mongo.Client, the fitting of those whose servers were asked whether they can be used
-	checkedClients sync.Map             // the *mongo.Clients whose servers can be used, and whether they are mongos
-	distinctPairs  sync.Map             // the pairs of *mongo.Collections of one name that are not one collection
-	needs          map[Address][]string // the clusters that a place needs: see Route
+	checkedClients sync.Map // the *mongo.Clients whose servers can be used, and whether they are mongos
+}
+
+// Deployment makes sure that the collections of a catalog can be used, and that everybody
+// who uses them means the same by them. It is safe for many goroutines.
+type Deployment struct {
+	*Catalog
+	identity_     atomic.Pointer[string] // of the transfers, once their note was seen
+	near          atomic.Bool            // ConnectNear has found nothing wrong
+	distinctPairs sync.Map               // the pairs of *mongo.Collections of one name that are not one collection
+}
+
+// Queries reads transfers. It is safe for many goroutines.
+type Queries struct {
+	*Catalog
+	needs map[Address][]string // the clusters that a place needs: see Route
+}
+
+// Accounts opens, closes and reads accounts. It is safe for many goroutines.
+type Accounts struct{ *Catalog }
+
+// Histories read the past of accounts. They are safe for many goroutines.
+type Histories struct {
+	*Catalog
+	barless refusal // of the right to bar
+}
+
+// Repairs writes what an audit advises. It is safe for many goroutines.
+type Repairs struct{ *Catalog }
+
+// Store performs operations. It is safe for many goroutines.
+type Store struct {
+	*Catalog
+	exactBalance bson.Raw // see exactBalance
+	markerLimit  int
+	fences       *fenceCache
 }
 
 // ledger is a collection of participants.
@@ -89,10 +115,11 @@ type ledger struct {
 	unnoted      atomic.Bool       // it had no note when that was looked for
 }
 
-// New returns a store. It fails if one collection is registered under two names: an account would then be two
-// participants of one transfer, with one marker between them.
-func New(config Config) (*Store, error) {
-	s := &Store{
+// NewCatalog returns the catalog of a deployment. It fails if one collection is registered
+// under two names: an account would then be two participants of one transfer, with one
+// marker between them.
+func NewCatalog(config Config) (*Catalog, error) {
+	s := &Catalog{
 		transfers:    handle(config.Transfers),
 		majority:     reading(config.Transfers, readconcern.Majority()),
 		linearizable: reading(config.Transfers, readconcern.Linearizable()),
@@ -100,15 +127,9 @@ func New(config Config) (*Store, error) {
 		documents:    make(map[string]*ledger, len(config.Documents)),
 		fields:       config.Fields,
 		ids:          config.IDs,
-		markerLimit:  config.MarkerLimit,
-		fences:       newFenceCache(config.Now, config.FenceBytes),
 		clock:        serverClock{now: config.Now},
-		retention:    newRetention(config.Retention, config.Transfers),
 		asking:       make(turns, maxAsking),
-	}
-	var err error
-	if s.exactBalance, err = exactBalance(s.fields.Balance); err != nil {
-		return nil, err
+		retention:    newRetention(config.Retention, config.Transfers),
 	}
 	for name, collection := range config.Ledgers {
 		if err := s.register(s.ledgers, name, collection); err != nil {
@@ -137,12 +158,50 @@ func New(config Config) (*Store, error) {
 			s.clusters = append(s.clusters, c)
 		}
 	}
-	s.needs = s.needsOf()
 	return s, nil
 }
 
+// NewDeployment returns the deployment of a catalog.
+func NewDeployment(c *Catalog) *Deployment { return &Deployment{Catalog: c} }
+
+// NewQueries returns the queries of a catalog.
+func NewQueries(c *Catalog) *Queries {
+	q := &Queries{Catalog: c}
+	q.needs = q.needsOf()
+	return q
+}
+
+// NewAccounts returns the accounts of a catalog.
+func NewAccounts(c *Catalog) *Accounts { return &Accounts{c} }
+
+// NewHistories returns the histories of a catalog.
+func NewHistories(c *Catalog) *Histories { return &Histories{Catalog: c} }
+
+// NewRepairs returns the repairs of a catalog.
+func NewRepairs(c *Catalog) *Repairs { return &Repairs{c} }
+
+// Limits are what a store keeps to.
+type Limits struct {
+	Markers    int   // transfers in flight on one participant
+	FenceBytes int64 // of memory for known fences; 0: none
+}
+
+// New returns the store of a catalog.
+func New(c *Catalog, limits Limits) (*Store, error) {
+	exact, err := exactBalance(c.fields.Balance)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{
+		Catalog:      c,
+		exactBalance: exact,
+		markerLimit:  limits.Markers,
+		fences:       newFenceCache(c.clock.now, limits.FenceBytes),
+	}, nil
+}
+
 // register takes a collection of participants in.
-func (s *Store) register(among map[string]*ledger, name string, collection *mongo.Collection) error {
+func (s *Catalog) register(among map[string]*ledger, name string, collection *mongo.Collection) error {
 	if same(collection, s.transfers) {
 		return fmt.Errorf("the collection %s holds the transfers: it can't hold anything else", namespaceOf(collection))
 	}
@@ -160,7 +219,7 @@ func (s *Store) register(among map[string]*ledger, name string, collection *mong
 
 // noteNames refuses a collection that is registered for something else, and in which a note
 // of another one belongs.
-func (s *Store) noteNames() error {
+func (s *Catalog) noteNames() error {
 	all := []*ledger{s.originals}
 	for _, p := range s.Addresses() {
 		all = append(all, s.at(p))
@@ -175,7 +234,7 @@ func (s *Store) noteNames() error {
 	return nil
 }
 
-func (s *Store) newLedger(name string, collection *mongo.Collection, fields Fields) *ledger {
+func (s *Catalog) newLedger(name string, collection *mongo.Collection, fields Fields) *ledger {
 	return &ledger{
 		name:         name,
 		fields:       fields,
@@ -209,10 +268,10 @@ func same(a, b *mongo.Collection) bool {
 }
 
 // HasLedger reports whether a ledger of that name is registered.
-func (s *Store) HasLedger(name string) bool { return s.ledgers[name] != nil }
+func (s *Catalog) HasLedger(name string) bool { return s.ledgers[name] != nil }
 
 // HasDocuments reports whether a collection of documents is registered under that name.
-func (s *Store) HasDocuments(name string) bool { return s.documents[name] != nil }
+func (s *Catalog) HasDocuments(name string) bool { return s.documents[name] != nil }
 
 // Address names a registered ledger, or a collection of documents.
 type Address struct {
@@ -232,7 +291,7 @@ func (a Address) String() string {
 }
 
 // Addresses returns all that is registered.
-func (s *Store) Addresses() []Address {
+func (s *Catalog) Addresses() []Address {
 	var places []Address
 	for name := range s.ledgers {
 		places = append(places, Address{Name: name})
@@ -244,7 +303,7 @@ func (s *Store) Addresses() []Address {
 }
 
 // at returns what is registered under a name, nil if nothing is.
-func (s *Store) at(p Address) *ledger {
+func (s *Catalog) at(p Address) *ledger {
 	if p.Documents {
 		return s.documents[p.Name]
 	}
@@ -252,10 +311,10 @@ func (s *Store) at(p Address) *ledger {
 }
 
 // Namespace returns database and collection of a registered ledger.
-func (s *Store) Namespace(name string) string { return s.ledgers[name].namespace }
+func (s *Catalog) Namespace(name string) string { return s.ledgers[name].namespace }
 
 // DocumentsNamespace returns database and collection of registered documents.
-func (s *Store) DocumentsNamespace(name string) string {
+func (s *Catalog) DocumentsNamespace(name string) string {
 	return s.documents[name].namespace
 }
 

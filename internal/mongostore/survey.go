@@ -18,7 +18,7 @@ const noteTries = 3
 
 // survey makes sure, once, that a collection can be used, and that its note, if there is
 // one, says what this store would say. That of the transfers is looked at first.
-func (s *Store) survey(ctx context.Context, to purpose, l *ledger) error {
+func (s *Deployment) survey(ctx context.Context, to purpose, l *ledger) error {
 	if l.seen(to) {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (l *ledger) seen(to purpose) bool {
 	return (l.noted.Load() || l.unnoted.Load()) && (to == toRead || l.surveyed.Load())
 }
 
-func (s *Store) surveyOnce(ctx context.Context, to purpose, l *ledger) error {
+func (s *Deployment) surveyOnce(ctx context.Context, to purpose, l *ledger) error {
 	if to == toWork && !l.surveyed.Load() {
 		if err := s.inspect(ctx, l); err != nil {
 			return err
@@ -60,7 +60,7 @@ func (s *Store) surveyOnce(ctx context.Context, to purpose, l *ledger) error {
 }
 
 // consult reads a collection's note, and refuses one that differs.
-func (s *Store) consult(ctx context.Context, l *ledger) error {
+func (s *Deployment) consult(ctx context.Context, l *ledger) error {
 	stored, found, err := readNote(ctx, l)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *Store) consult(ctx context.Context, l *ledger) error {
 		l.noted.Store(false)
 		l.unnoted.Store(true)
 		if l == s.originals {
-			s.deployment.Store(nil)
+			s.identity_.Store(nil)
 		}
 		return nil
 	}
@@ -109,7 +109,7 @@ func unnamable(l *ledger) error {
 }
 
 // accept takes a stored deploymentNote in, or refuses it.
-func (s *Store) accept(stored deploymentNote, l *ledger) error {
+func (s *Deployment) accept(stored deploymentNote, l *ledger) error {
 	wanted := s.wanted(l)
 	if l != s.originals {
 		wanted.deployment = s.identity()
@@ -118,7 +118,7 @@ func (s *Store) accept(stored deploymentNote, l *ledger) error {
 		return err
 	}
 	if l == s.originals {
-		s.deployment.Store(&stored.deployment)
+		s.identity_.Store(&stored.deployment)
 	}
 	l.noted.Store(true)
 	l.unnoted.Store(false)
@@ -127,8 +127,8 @@ func (s *Store) accept(stored deploymentNote, l *ledger) error {
 
 // identity returns that of the transfers, "" while they have no note. A note of accounts
 // names one always: it is written later.
-func (s *Store) identity() string {
-	if known := s.deployment.Load(); known != nil {
+func (s *Deployment) identity() string {
+	if known := s.identity_.Load(); known != nil {
 		return *known
 	}
 	return ""
@@ -137,7 +137,7 @@ func (s *Store) identity() string {
 // introduce writes the notes that are missing of places, that of the transfers first. All
 // the others were found to agree. Without places nothing is written: it would not be known
 // what for.
-func (s *Store) introduce(ctx context.Context, places []Address) error {
+func (s *Deployment) introduce(ctx context.Context, places []Address) error {
 	var missing []*ledger
 	for _, p := range places {
 		if l := s.at(p); !l.noted.Load() {
@@ -165,7 +165,7 @@ func (s *Store) introduce(ctx context.Context, places []Address) error {
 // Of two processes that begin at once the first one's stands. The write counts, because one
 // that changes nothing is acknowledged without asking anybody: a cut-off old primary might
 // answer with a note that nobody else has.
-func (s *Store) writeNote(ctx context.Context, l *ledger) error {
+func (s *Deployment) writeNote(ctx context.Context, l *ledger) error {
 	wanted := s.wanted(l)
 	wanted.deployment = s.identity()
 	if l == s.originals {

@@ -14,7 +14,7 @@ import (
 // at most so many, in the order of the IDs and beyond the given one. It leaves out holds that
 // may still be decided, and, if idle is positive, what was modified since then by the server's
 // clock.
-func (s *Store) Unfinished(ctx context.Context, beyond string, idle time.Duration, most int) ([]string, error) {
+func (s *Queries) Unfinished(ctx context.Context, beyond string, idle time.Duration, most int) ([]string, error) {
 	open := bson.E{Key: "open", Value: true}
 	plain := append(bson.D{
 		open, noHold(), {Key: "epoch", Value: bson.D{{Key: "$ne", Value: 0}}},
@@ -34,7 +34,7 @@ func (s *Store) Unfinished(ctx context.Context, beyond string, idle time.Duratio
 
 // StillUnfinished returns those of the given transfers that are not final, and not known to
 // be stuck.
-func (s *Store) StillUnfinished(ctx context.Context, ids []string) ([]string, error) {
+func (s *Queries) StillUnfinished(ctx context.Context, ids []string) ([]string, error) {
 	filter := bson.D{
 		{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}},
 		{Key: "open", Value: true}, {Key: "stuck", Value: nil},
@@ -43,7 +43,7 @@ func (s *Store) StillUnfinished(ctx context.Context, ids []string) ([]string, er
 }
 
 // idsOf returns the IDs of the transfers that a filter selects.
-func (s *Store) idsOf(
+func (s *Queries) idsOf(
 	ctx context.Context, filter bson.D, find *options.FindOptionsBuilder,
 ) ([]string, error) {
 	ctx = detached(ctx)

@@ -10,7 +10,7 @@ import (
 
 // oldestOwing returns when the oldest of the transfers was committed that are not
 // finished, the zero time if there are none.
-func (s *Store) oldestOwing(ctx context.Context) (time.Time, error) {
+func (s *Deployment) oldestOwing(ctx context.Context) (time.Time, error) {
 	unfinished := bson.D{{Key: "open", Value: true}, anyHold(), {Key: "committedAt", Value: bson.D{{Key: "$type", Value: "date"}}}}
 	oldest := options.FindOne().SetSort(bson.D{{Key: "committedAt", Value: 1}}).SetProjection(bson.D{{Key: "committedAt", Value: 1}})
 	document, err := s.majority.FindOne(ctx, unfinished, oldest).Raw()
@@ -25,7 +25,7 @@ func (s *Store) oldestOwing(ctx context.Context) (time.Time, error) {
 // will be; the zero time where that is not known. It lies a margin before the first use
 // of any retention: a commit takes its time first and shows later, when somebody has
 // looked already for what is not finished.
-func (s *Store) Untouched(ctx context.Context) (time.Time, error) {
+func (s *Deployment) Untouched(ctx context.Context) (time.Time, error) {
 	used, err := s.usedRetentions(detached(ctx))
 	if err != nil {
 		return time.Time{}, err

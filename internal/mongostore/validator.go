@@ -21,7 +21,7 @@ const (
 // writes. Nothing is written to find out: the server is asked whether documents that it
 // accepts now would still pass with those fields in them, and where there are none yet the
 // validator's text has to do.
-func (s *Store) validators(ctx context.Context, l *ledger) error {
+func (s *Deployment) validators(ctx context.Context, l *ledger) error {
 	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
 	defer cancel()
 	spec, found, err := describe(ctx, l.commands)
@@ -54,7 +54,7 @@ func validatorOf(spec mongo.CollectionSpecification) (bson.Raw, bool) {
 }
 
 // tryFields returns the fields with which documents would not pass.
-func (s *Store) tryFields(ctx context.Context, l *ledger, validator bson.Raw) ([]string, error) {
+func (s *Deployment) tryFields(ctx context.Context, l *ledger, validator bson.Raw) ([]string, error) {
 	refused := unnamed(validator, []string{l.fields.Pending, l.fields.Fence})
 	for _, field := range l.written() {
 		if slices.Contains(refused, field.Key) {

@@ -27,7 +27,7 @@ type Stream struct {
 }
 
 // Stream opens a stream of the changes from now on. Close ends it.
-func (s *Store) Stream(ctx context.Context) (*Stream, error) {
+func (s *Queries) Stream(ctx context.Context) (*Stream, error) {
 	const updated = "updateDescription.updatedFields."
 	final := bson.D{{Key: "$in", Value: bson.A{protocol.Success, protocol.Fail}}}
 	pipeline := bson.A{
