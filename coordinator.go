@@ -60,17 +60,16 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		Documents: s.documents,
 		Fields:    mongostore.Fields(s.fields),
 		IDs:       mongostore.IDCodec(s.ids),
-		Retention: s.retention,
 		Now:       now,
 	})
 	if err != nil {
 		return nil, invalid("%w", err)
 	}
-	store, err := mongostore.New(catalog, mongostore.Limits{Markers: s.markerLimit, FenceBytes: s.fenceBytes})
+	deployment, queries := mongostore.NewDeployment(catalog, s.retention), mongostore.NewQueries(catalog)
+	store, err := mongostore.New(deployment, mongostore.Limits{Markers: s.markerLimit, FenceBytes: s.fenceBytes})
 	if err != nil {
 		return nil, invalid("%w", err)
 	}
-	deployment, queries := mongostore.NewDeployment(catalog), mongostore.NewQueries(catalog)
 	return &Coordinator{
 		settings:   s,
 		catalog:    catalog,

@@ -79,7 +79,7 @@ func (s *server) open(t *rapid.T, sc scene) *bank {
 			Now: time.Now,
 		})
 		require.NoError(t, err)
-		store, err := mongostore.New(catalog, mongostore.Limits{Markers: sc.markerLimit, FenceBytes: mongostore.LeastFenceMemory})
+		store, err := mongostore.New(mongostore.NewDeployment(catalog, 0), mongostore.Limits{Markers: sc.markerLimit, FenceBytes: mongostore.LeastFenceMemory})
 		require.NoError(t, err)
 		b.stores[i] = store
 	}

@@ -35,7 +35,7 @@ func away(t *testing.T) (*Engine, *mongostore.Attempt) {
 		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts")}, Now: now,
 	})
 	require.NoError(t, err)
-	store, err := mongostore.New(catalog, mongostore.Limits{Markers: 1})
+	store, err := mongostore.New(mongostore.NewDeployment(catalog, 0), mongostore.Limits{Markers: 1})
 	require.NoError(t, err)
 	w, err := store.NewAttempt(mongostore.Transfer{ID: "t", Legs: []mongostore.Leg{
 		{Namespace: "nowhere.accounts", Account: "a", Amount: money.Units(-1)},

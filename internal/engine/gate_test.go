@@ -26,7 +26,7 @@ func clustersOf(t *testing.T, n int) [][]mongostore.Cluster {
 			Transfers: client.Database("nowhere").Collection("transfers"), Now: time.Now,
 		})
 		require.NoError(t, err)
-		store, err := mongostore.New(catalog, mongostore.Limits{})
+		store, err := mongostore.New(mongostore.NewDeployment(catalog, 0), mongostore.Limits{})
 		require.NoError(t, err)
 		all[i] = store.ClustersOf(&mongostore.Attempt{})
 	}

@@ -135,7 +135,7 @@ func (f floor) above(least money.Amount) (money.Amount, error) {
 // facts judges a participant's document for this work's transfer.
 func (s *Store) facts(w *Attempt, p *participant, document bson.Raw) protocol.Facts {
 	if p.effect != nil {
-		return p.key.ledger.effectFacts(w, p, document)
+		return effectFacts(w, p, document)
 	}
 	if document == nil {
 		return protocol.Facts{}
@@ -225,37 +225,37 @@ func fenceOf(token bson.ObjectID) protocol.Fence {
 }
 
 // decodeAccount reads an account's document for those who ask for it.
-func (s *Catalog) decodeAccount(document bson.Raw) (Account, error) {
-	id, err := s.ids.decode(document.Lookup("_id"))
+func (f Fields) decodeAccount(ids IDCodec, document bson.Raw) (Account, error) {
+	id, err := ids.decode(document.Lookup("_id"))
 	if err != nil {
 		return Account{}, err
 	}
-	if why := s.fields.inexact(document); why != "" {
+	if why := f.inexact(document); why != "" {
 		return Account{}, errors.New(why)
 	}
-	balance, err := money.FromBSON(document.Lookup(s.fields.Balance))
+	balance, err := money.FromBSON(document.Lookup(f.Balance))
 	if err != nil {
 		return Account{}, err
 	}
-	f := s.fields.floor(document)
-	if f.odd {
-		return Account{}, errors.New(s.fields.oddFloor(f))
+	least := f.floor(document)
+	if least.odd {
+		return Account{}, errors.New(f.oddFloor(least))
 	}
 	a := Account{
-		ID: id, Balance: balance, Floor: f.amount, NoFloor: f.none, Closed: s.fields.closed(document),
+		ID: id, Balance: balance, Floor: least.amount, NoFloor: least.none, Closed: f.closed(document),
 		Reserved: money.Zero(balance.Kind()), Incoming: money.Zero(balance.Kind()),
 	}
-	a.Currency, _ = document.Lookup(s.fields.Currency).StringValueOK()
+	a.Currency, _ = document.Lookup(f.Currency).StringValueOK()
 	a.Metadata, _ = document.Lookup("metadata").DocumentOK()
-	return a, s.addPending(&a, document)
+	return a, f.addPending(&a, document)
 }
 
 // addPending adds up what is in flight on an account.
-func (s *Catalog) addPending(a *Account, document bson.Raw) error {
-	if !s.fields.hasMap(document) {
-		return fmt.Errorf("%s: %w", s.fields.Pending, errGarbled)
+func (f Fields) addPending(a *Account, document bson.Raw) error {
+	if !f.hasMap(document) {
+		return fmt.Errorf("%s: %w", f.Pending, errGarbled)
 	}
-	pending, _ := document.Lookup(s.fields.Pending).DocumentOK()
+	pending, _ := document.Lookup(f.Pending).DocumentOK()
 	elements, err := pending.Elements()
 	if pending == nil || err != nil {
 		return err

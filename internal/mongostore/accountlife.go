@@ -32,7 +32,7 @@ func (s *Accounts) GetAccount(ctx context.Context, ledger, id string) (Account, 
 	if err != nil {
 		return Account{}, false, err
 	}
-	account, err := s.decodeAccount(document)
+	account, err := s.fields.decodeAccount(s.ids, document)
 	return account, true, err
 }
 

@@ -53,7 +53,7 @@ func (s *Deployment) adoptable(ctx context.Context, l *ledger) (adoption, error)
 	if err := s.inspect(ctx, l); err != nil {
 		return adoption{}, err
 	}
-	stored, found, err := readNote(ctx, l)
+	stored, found, err := s.readNote(ctx, l)
 	if err != nil {
 		return adoption{}, err
 	}
@@ -122,14 +122,14 @@ func (s *Deployment) adopt(ctx context.Context, a adoption) error {
 		update = append(update, bson.E{Key: "$unset", Value: bson.D{{Key: "ids", Value: ""}}})
 	}
 	filter := bson.D{{Key: "_id", Value: noteID}, {Key: "changes", Value: a.stored.changes}}
-	after, result, err := findAndModify(ctx, a.l.notes, filter, update)
+	after, result, err := findAndModify(ctx, s.of(a.l).notes, filter, update)
 	if result == protocol.Applied {
 		return s.accept(decodeNote(after), a.l)
 	}
 	if result == protocol.NotMatched {
 		return fmt.Errorf("%w: the note about %s was changed by somebody else: ask again", ErrUnsupported, a.l.namespace)
 	}
-	return serverErrorOf(err, "update", namespaceOf(a.l.notes))
+	return serverErrorOf(err, "update", namespaceOf(s.of(a.l).notes))
 }
 
 // equals reports whether two notes say the same.

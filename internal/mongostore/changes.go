@@ -13,9 +13,9 @@ import (
 func (s *Store) changeTransfers(ctx context.Context, requests []*Call) {
 	var at stamp
 	at.now, at.fresh = s.clock.estimate()
-	if s.retention.declared.Load() {
-		requests = s.finishLate(ctx, requests)
-		requests, at = s.datePurge(ctx, requests, at)
+	if after, purges := s.deployment.Purges(); purges {
+		requests = s.finishLate(ctx, requests, after)
+		requests, at = s.datePurge(ctx, requests, at, after)
 	}
 	s.changeAt(ctx, requests, at)
 }

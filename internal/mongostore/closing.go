@@ -216,7 +216,7 @@ func (h *History) look(ctx context.Context, from *mongo.Collection) (view, bool,
 	if err != nil {
 		return view{}, false, err
 	}
-	account, err := h.store.decodeAccount(document)
+	account, err := h.store.fields.decodeAccount(h.store.ids, document)
 	if err != nil {
 		return view{}, true, fmt.Errorf("%w: %w", ErrKind, err)
 	}

@@ -81,7 +81,7 @@ func (s *Deployment) connect(ctx context.Context, to purpose, places []Address) 
 		return err
 	}
 	for _, p := range places {
-		s.at(p).connected.Store(true)
+		s.of(s.at(p)).connected.Store(true)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ type placesSeen struct {
 // connected takes in a place, nil if it is not registered, and reports whether it was
 // connected, and told apart from the others.
 func (s *Deployment) connected(seen *placesSeen, l *ledger) bool {
-	if l == nil || !l.connected.Load() {
+	if l == nil || !s.of(l).connected.Load() {
 		return false
 	}
 	for _, other := range seen.places[:seen.n] {

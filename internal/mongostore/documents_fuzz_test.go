@@ -202,7 +202,7 @@ func FuzzAccountDocument(f *testing.F) {
 		require.True(t, facts.Found)
 		s.newUnit(&Call{Attempt: w, Op: prepareWith(0, facts.Fence)})
 		requireFacts(t, s, w, document, facts)
-		read, err := s.decodeAccount(document)
+		read, err := s.fields.decodeAccount(s.ids, document)
 		if err != nil {
 			return
 		}

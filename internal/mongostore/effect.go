@@ -85,22 +85,22 @@ func elements(document bson.Raw) []bson.RawElement {
 }
 
 // effectFacts judges the document of an effect, but for its requirement.
-func (l *ledger) effectFacts(w *Attempt, p *participant, document bson.Raw) protocol.Facts {
+func effectFacts(w *Attempt, p *participant, document bson.Raw) protocol.Facts {
 	p.unmet = nil
 	if document == nil {
 		p.unmet = &Unmet{Missing: true}
 		return protocol.Facts{Unmet: true, MayBeGone: p.effect.spare}
 	}
-	markers, marker := l.fields.markers(document, w.Transfer.ID)
+	markers, marker := p.key.ledger.fields.markers(document, w.Transfer.ID)
 	if marker {
 		markers--
 	}
-	unmet := markers > 0 || !l.fields.hasMap(document)
+	unmet := markers > 0 || !p.key.ledger.fields.hasMap(document)
 	if unmet {
-		p.unmet = l.fields.reservation(document, w.Transfer.ID)
+		p.unmet = p.key.ledger.fields.reservation(document, w.Transfer.ID)
 	}
 	return protocol.Facts{
-		Found: true, Marker: marker || p.garbles(w, document), Fence: l.fields.fence(document),
+		Found: true, Marker: marker || p.garbles(w, document), Fence: p.key.ledger.fields.fence(document),
 		Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 		Unmet: unmet,
 	}

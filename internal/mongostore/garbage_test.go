@@ -77,7 +77,7 @@ func TestGarbageIsReadOrRefused(t *testing.T) {
 		}
 		_, err = b.store.NewAttempt(decoded, "me")
 		count(err)
-		_, err = b.store.decodeAccount(document)
+		_, err = b.store.fields.decodeAccount(b.store.ids, document)
 		count(err)
 		for _, amount := range []money.Amount{money.Units(-60), dec("60.5")} {
 			w := b.work("order", b.legIn("", "alice", amount))

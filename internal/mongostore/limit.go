@@ -26,8 +26,8 @@ type limitKey struct{}
 
 // WithLimit returns a context that ends after so long, or when ctx does. The server is
 // asked to give up a write that is sent with it a second earlier.
-func (s *Catalog) WithLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	l := limited{now: s.clock.now, start: s.clock.now(), limit: limit}
+func WithLimit(ctx context.Context, now func() time.Time, limit time.Duration) (context.Context, context.CancelFunc) {
+	l := limited{now: now, start: now(), limit: limit}
 	if deadline, has := ctx.Deadline(); has {
 		l.limit = min(limit, deadline.Sub(l.start))
 	}

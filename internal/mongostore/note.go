@@ -76,14 +76,14 @@ func (s *Deployment) wanted(l *ledger) deploymentNote {
 	n.transfers = namespaceOf(s.transfers)
 	n.fields = []namedField{{"pending", l.fields.Pending}, {"fence", l.fields.Fence}}
 	if n.of == ofAccounts {
-		n.fields = l.fields.named()
+		n.fields = namedFields(l.fields)
 		n.ids = s.ids.String()
 	}
 	return n
 }
 
-// named lists the fields by the names that [Fields] has for them.
-func (f Fields) named() []namedField {
+// namedFields lists the fields by the names that [Fields] has for them.
+func namedFields(f Fields) []namedField {
 	return []namedField{
 		{"balance", f.Balance}, {"pending", f.Pending}, {"fence", f.Fence},
 		{"floor", f.Floor}, {"currency", f.Currency}, {"closed", f.Closed},
@@ -133,7 +133,7 @@ func decodeNote(document bson.Raw) deploymentNote {
 			for _, f := range elements(fields) {
 				name, _ := f.Value().StringValueOK()
 				n.fields = append(n.fields, namedField{f.Key(), name})
-				if !slices.ContainsFunc(Fields{}.named(), func(known namedField) bool { return known.role == f.Key() }) {
+				if !slices.ContainsFunc(namedFields(Fields{}), func(known namedField) bool { return known.role == f.Key() }) {
 					n.unknown = append(n.unknown, "fields."+f.Key())
 				}
 			}

@@ -74,21 +74,21 @@ func away(code int) bool {
 func (s *Deployment) probeReads(ctx context.Context, l *ledger) error {
 	limited, cancel := context.WithTimeout(ctx, CommandLimit)
 	defer cancel()
-	err := reading(l.notes, readconcern.Linearizable()).FindOne(limited, bson.D{{Key: "_id", Value: noteID}}).Err()
+	err := reading(s.of(l).notes, readconcern.Linearizable()).FindOne(limited, bson.D{{Key: "_id", Value: noteID}}).Err()
 	if understood(err) {
-		return lacks(l, "linearizable read", serverErrorOf(err, "find", namespaceOf(l.notes)))
+		return lacks(l, "linearizable read", serverErrorOf(err, "find", namespaceOf(s.of(l).notes)))
 	}
 	if err != nil && !missing(err) {
-		return serverErrorOf(err, "find", namespaceOf(l.notes))
+		return serverErrorOf(err, "find", namespaceOf(s.of(l).notes))
 	}
-	err = l.notes.FindOne(limited, bson.D{{Key: "_id", Value: noteID}, {Key: "$expr", Value: beforeNow()}}).Err()
+	err = s.of(l).notes.FindOne(limited, bson.D{{Key: "_id", Value: noteID}, {Key: "$expr", Value: beforeNow()}}).Err()
 	if understood(err) {
-		return lacks(l, "$$NOW", serverErrorOf(err, "find", namespaceOf(l.notes)))
+		return lacks(l, "$$NOW", serverErrorOf(err, "find", namespaceOf(s.of(l).notes)))
 	}
 	if missing(err) {
 		return nil
 	}
-	return serverErrorOf(err, "find", namespaceOf(l.notes))
+	return serverErrorOf(err, "find", namespaceOf(s.of(l).notes))
 }
 
 // beforeNow is an expression of the server's time, which it compares with one long ago.
@@ -108,7 +108,7 @@ func (s *Deployment) probeWrite(ctx context.Context, l *ledger) error {
 	}
 	reply, result, err := s.tryUpdate(ctx, l.commands, st)
 	if refusal := err; commandCode(err) == codeUnauthorized { // a job that sets up need not be allowed to move money
-		if reply, result, err = s.tryUpdate(ctx, l.notes, st); commandCode(err) == codeUnauthorized {
+		if reply, result, err = s.tryUpdate(ctx, s.of(l).notes, st); commandCode(err) == codeUnauthorized {
 			return refusal
 		}
 	}

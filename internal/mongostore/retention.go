@@ -56,8 +56,18 @@ type usedRetention struct {
 }
 
 func newRetention(after time.Duration, transfers *mongo.Collection) *retention {
-	c := transfers.Database().Collection(transfers.Name() + ".retention")
+	c := retentionCollection(transfers)
 	return &retention{after: after, commands: handle(c), majority: reading(c, readconcern.Majority()), declaring: make(turns, 1)}
+}
+
+// retentionCollection returns the collection of the retentions that are in use.
+func retentionCollection(transfers *mongo.Collection) *mongo.Collection {
+	return transfers.Database().Collection(transfers.Name() + ".retention")
+}
+
+// Purges returns how long final transfers are kept, once that is stored; false: for good.
+func (s *Deployment) Purges() (after time.Duration, purges bool) {
+	return s.retention.after, s.retention.declared.Load()
 }
 
 // declare makes sure, once, that everybody can know of the retention before it purges anything.
@@ -133,6 +143,9 @@ func (d declaration) write(m *message) {
 	m.flag("upsert", true)
 }
 
+// Upserts says that the write needs the right to insert as well.
+func (d declaration) Upserts() {}
+
 func (d declaration) documents() int { return 1 }
 
 func (d declaration) size() int { return 256 }
@@ -182,7 +195,7 @@ func (s *Deployment) usedRetentions(ctx context.Context) ([]usedRetention, error
 
 // datePurge sets when what the requests finish is purged. Where the server's time has to be asked for first, the other requests don't
 // wait for that: they are performed, and the finishes returned.
-func (s *Store) datePurge(ctx context.Context, requests []*Call, at stamp) ([]*Call, stamp) {
+func (s *Store) datePurge(ctx context.Context, requests []*Call, at stamp, after time.Duration) ([]*Call, stamp) {
 	if !at.fresh {
 		var finishes, others []*Call
 		for _, r := range requests {
@@ -203,7 +216,7 @@ func (s *Store) datePurge(ctx context.Context, requests []*Call, at stamp) ([]*C
 		}
 		requests, at.now, at.fresh = finishes, now, true
 	}
-	at.purge = at.now.Add(s.retention.after).Truncate(time.Millisecond) // as it will be read back
+	at.purge = at.now.Add(after).Truncate(time.Millisecond) // as it will be read back
 	return requests, at
 }
 
@@ -226,14 +239,14 @@ func (a stamp) inTime(m *message) {
 // where a mongos tells the time, and no finish would ever match. So the server dates the
 // purge of these itself, by its clock, or by the one that has stamped the document, if
 // that is ahead; one by one, as nobody else knows that time then.
-func (s *Store) finishLate(ctx context.Context, requests []*Call) []*Call {
+func (s *Store) finishLate(ctx context.Context, requests []*Call, after time.Duration) []*Call {
 	if !slices.ContainsFunc(requests, (*Call).late) {
 		return requests
 	}
 	var rest []*Call // and not in their place: the list is the caller's
 	for _, r := range requests {
 		if r.late() {
-			s.finishOne(ctx, r)
+			s.finishOne(ctx, r, after)
 		} else {
 			rest = append(rest, r)
 		}
@@ -244,7 +257,7 @@ func (s *Store) finishLate(ctx context.Context, requests []*Call) []*Call {
 // late reports whether the request is a finish, and an earlier one has not matched.
 func (r *Call) late() bool { return r.Op.Kind == protocol.Finish && r.Attempt.late }
 
-func (s *Store) finishOne(ctx context.Context, r *Call) {
+func (s *Store) finishOne(ctx context.Context, r *Call, after time.Duration) {
 	stamped := bson.D{{Key: "$convert", Value: bson.D{
 		{Key: "input", Value: "$lastModified"}, {Key: "to", Value: "date"},
 		{Key: "onError", Value: "$$NOW"}, {Key: "onNull", Value: "$$NOW"},
@@ -253,20 +266,20 @@ func (s *Store) finishOne(ctx context.Context, r *Call) {
 	set := bson.D{
 		{Key: "state", Value: r.Op.To},
 		{Key: "lastModified", Value: "$$NOW"},
-		{Key: "purgeAt", Value: bson.D{{Key: "$add", Value: bson.A{now, s.retention.after.Milliseconds()}}}},
+		{Key: "purgeAt", Value: bson.D{{Key: "$add", Value: bson.A{now, after.Milliseconds()}}}},
 	}
 	filter := bson.D{{Key: "_id", Value: r.Attempt.Transfer.ID}, {Key: "state", Value: finishedFrom(r.Op.To)}}
 	update := bson.A{
 		bson.D{{Key: "$set", Value: set}},
 		bson.D{{Key: "$unset", Value: bson.A{"open", "stuck", "stuckAt"}}},
 	}
-	after, result, err := findAndModify(ctx, s.transfers, filter, update)
+	finished, result, err := findAndModify(ctx, s.transfers, filter, update)
 	r.answer(result, err)
 	if result != protocol.Applied {
 		return
 	}
 	r.changed(stamp{})
-	if t, err := decodeTransfer(after); err == nil {
+	if t, err := decodeTransfer(finished); err == nil {
 		r.Attempt.Transfer = t
 	}
 }

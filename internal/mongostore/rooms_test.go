@@ -32,16 +32,17 @@ type config struct {
 
 func newRooms(c config) (*rooms, error) {
 	catalog, err := NewCatalog(Config{
-		Transfers: c.Transfers, Ledgers: c.Ledgers, Documents: c.Documents, Fields: c.Fields, IDs: c.IDs, Retention: c.Retention, Now: c.Now,
+		Transfers: c.Transfers, Ledgers: c.Ledgers, Documents: c.Documents, Fields: c.Fields, IDs: c.IDs, Now: c.Now,
 	})
 	if err != nil {
 		return nil, err
 	}
-	store, err := New(catalog, Limits{Markers: c.MarkerLimit, FenceBytes: c.FenceBytes})
+	deployment := NewDeployment(catalog, c.Retention)
+	store, err := New(deployment, Limits{Markers: c.MarkerLimit, FenceBytes: c.FenceBytes})
 	if err != nil {
 		return nil, err
 	}
 	return &rooms{
-		catalog, NewDeployment(catalog), NewQueries(catalog), NewAccounts(catalog), NewHistories(catalog), NewRepairs(catalog), store,
+		catalog, deployment, NewQueries(catalog), NewAccounts(catalog), NewHistories(catalog), NewRepairs(catalog), store,
 	}, nil
 }

@@ -54,14 +54,14 @@ func (s *Deployment) reviewed(ctx context.Context, writes bool) error {
 func (s *Deployment) review(ctx context.Context, l *ledger) error {
 	err := s.inspect(ctx, l)
 	if err == nil {
-		l.surveyed.Store(true)
+		s.of(l).surveyed.Store(true)
 		err = s.consult(ctx, l)
 	}
 	if errors.Is(err, ErrUnsupported) {
 		s.near.Store(false)
-		l.connected.Store(false)
-		l.surveyed.Store(false)
-		l.noted.Store(false)
+		s.of(l).connected.Store(false)
+		s.of(l).surveyed.Store(false)
+		s.of(l).noted.Store(false)
 	}
 	return err
 }
@@ -125,8 +125,8 @@ func (s *Deployment) complete(ctx context.Context) error {
 			return err
 		case !found:
 			return fmt.Errorf("%w: there is no collection %s: %s", ErrUnsupported, l.namespace, setItUp)
-		case !l.noted.Load():
-			return fmt.Errorf("%w: %s has no note of how it is used, in %s: %s", ErrUnsupported, l.namespace, namespaceOf(l.notes), setItUp)
+		case !s.of(l).noted.Load():
+			return fmt.Errorf("%w: %s has no note of how it is used, in %s: %s", ErrUnsupported, l.namespace, namespaceOf(s.of(l).notes), setItUp)
 		}
 	}
 	missing, err := s.missingIndexes(ctx)

@@ -38,7 +38,6 @@ type Config struct {
 	Documents map[string]*mongo.Collection // that effects change, by name
 	Fields    Fields
 	IDs       IDCodec
-	Retention time.Duration    // how long final transfers are kept; 0: for good
 	Now       func() time.Time // the process's clock
 }
 
@@ -57,7 +56,6 @@ type Catalog struct {
 	clock          serverClock
 	asking         turns    // of those who ask for the server's time
 	serverChecks   sync.Map // by *mongo.Client, the serverCheck of those whose servers were asked whether they can be used
-	retention      *retention
 	checkedClients sync.Map // the *mongo.Clients whose servers can be used, and whether they are mongos
 }
 
@@ -67,7 +65,9 @@ type Deployment struct {
 	*Catalog
 	identity_     atomic.Pointer[string] // of the transfers, once their note was seen
 	near          atomic.Bool            // ConnectNear has found nothing wrong
-	distinctPairs sync.Map               // the pairs of *mongo.Collections of one name that are not one collection
+	inspections   map[*ledger]*inspection
+	retention     *retention
+	distinctPairs sync.Map // the pairs of *mongo.Collections of one name that are not one collection
 }
 
 // Queries reads transfers. It is safe for many goroutines.
@@ -91,6 +91,7 @@ type Repairs struct{ *Catalog }
 // Store performs operations. It is safe for many goroutines.
 type Store struct {
 	*Catalog
+	deployment   *Deployment
 	exactBalance bson.Raw // see exactBalance
 	markerLimit  int
 	fences       *fenceCache
@@ -105,14 +106,8 @@ type ledger struct {
 	commands     *mongo.Collection
 	majority     *mongo.Collection
 	linearizable *mongo.Collection
-	sameClient   bool              // as the transfers'
-	namesakes    []Address         // of documents: the ledgers of the same namespace, which are reached through other clients
-	connected    atomic.Bool       // Connect has found nothing wrong with it by itself
-	notes        *mongo.Collection // where its note is
-	surveying    *serverCheck      // of those who look at the collection and its note
-	surveyed     atomic.Bool       // nothing is wrong with the collection
-	noted        atomic.Bool       // its note says what this store would say
-	unnoted      atomic.Bool       // it had no note when that was looked for
+	sameClient   bool      // as the transfers'
+	namesakes    []Address // of documents: the ledgers of the same namespace, which are reached through other clients
 }
 
 // NewCatalog returns the catalog of a deployment. It fails if one collection is registered
@@ -129,7 +124,6 @@ func NewCatalog(config Config) (*Catalog, error) {
 		ids:          config.IDs,
 		clock:        serverClock{now: config.Now},
 		asking:       make(turns, maxAsking),
-		retention:    newRetention(config.Retention, config.Transfers),
 	}
 	for name, collection := range config.Ledgers {
 		if err := s.register(s.ledgers, name, collection); err != nil {
@@ -161,8 +155,28 @@ func NewCatalog(config Config) (*Catalog, error) {
 	return s, nil
 }
 
-// NewDeployment returns the deployment of a catalog.
-func NewDeployment(c *Catalog) *Deployment { return &Deployment{Catalog: c} }
+// NewDeployment returns the deployment of a catalog. Final transfers are kept for as long
+// as keep says; 0: for good.
+func NewDeployment(c *Catalog, keep time.Duration) *Deployment {
+	d := &Deployment{Catalog: c, retention: newRetention(keep, c.transfers), inspections: map[*ledger]*inspection{}}
+	for _, l := range c.all() {
+		d.inspections[l] = &inspection{notes: handle(noteCollection(l.commands)), surveying: newServerCheck()}
+	}
+	return d
+}
+
+// inspection is what is known of a collection.
+type inspection struct {
+	connected atomic.Bool       // Connect has found nothing wrong with it by itself
+	notes     *mongo.Collection // where its note is
+	surveying *serverCheck      // of those who look at the collection and its note
+	surveyed  atomic.Bool       // nothing is wrong with the collection
+	noted     atomic.Bool       // its note says what this store would say
+	unnoted   atomic.Bool       // it had no note when that was looked for
+}
+
+// of returns what is known of a collection of the catalog.
+func (s *Deployment) of(l *ledger) *inspection { return s.inspections[l] }
 
 // NewQueries returns the queries of a catalog.
 func NewQueries(c *Catalog) *Queries {
@@ -186,14 +200,16 @@ type Limits struct {
 	FenceBytes int64 // of memory for known fences; 0: none
 }
 
-// New returns the store of a catalog.
-func New(c *Catalog, limits Limits) (*Store, error) {
+// New returns the store of a deployment.
+func New(d *Deployment, limits Limits) (*Store, error) {
+	c := d.Catalog
 	exact, err := exactBalance(c.fields.Balance)
 	if err != nil {
 		return nil, err
 	}
 	return &Store{
 		Catalog:      c,
+		deployment:   d,
 		exactBalance: exact,
 		markerLimit:  limits.Markers,
 		fences:       newFenceCache(c.clock.now, limits.FenceBytes),
@@ -205,7 +221,7 @@ func (s *Catalog) register(among map[string]*ledger, name string, collection *mo
 	if same(collection, s.transfers) {
 		return fmt.Errorf("the collection %s holds the transfers: it can't hold anything else", namespaceOf(collection))
 	}
-	if same(collection, s.retention.commands) {
+	if same(collection, retentionCollection(s.transfers)) {
 		return fmt.Errorf("the collection %s holds how long transfers are kept: it can't hold anything else", namespaceOf(collection))
 	}
 	for _, place := range s.Addresses() {
@@ -226,7 +242,7 @@ func (s *Catalog) noteNames() error {
 	}
 	for _, l := range all {
 		for _, other := range all {
-			if same(l.commands, other.notes) {
+			if same(l.commands, noteCollection(other.commands)) {
 				return fmt.Errorf("the collection %s holds the note about %s: it can't hold anything else", l.namespace, other.namespace)
 			}
 		}
@@ -243,8 +259,6 @@ func (s *Catalog) newLedger(name string, collection *mongo.Collection, fields Fi
 		majority:     reading(collection, readconcern.Majority()),
 		linearizable: reading(collection, readconcern.Linearizable()),
 		sameClient:   collection.Database().Client() == s.transfers.Database().Client(),
-		notes:        handle(noteCollection(collection)),
-		surveying:    newServerCheck(),
 	}
 }
 
@@ -265,6 +279,11 @@ func namespaceOf(c *mongo.Collection) string { return c.Database().Name() + "." 
 // same reports whether two handles certainly stand for one collection.
 func same(a, b *mongo.Collection) bool {
 	return a.Database().Client() == b.Database().Client() && namespaceOf(a) == namespaceOf(b)
+}
+
+// WithLimit is the function of that name by the process's clock.
+func (s *Catalog) WithLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return WithLimit(ctx, s.clock.now, limit)
 }
 
 // HasLedger reports whether a ledger of that name is registered.

@@ -19,41 +19,41 @@ const noteTries = 3
 // survey makes sure, once, that a collection can be used, and that its note, if there is
 // one, says what this store would say. That of the transfers is looked at first.
 func (s *Deployment) survey(ctx context.Context, to purpose, l *ledger) error {
-	if l.seen(to) {
+	if s.of(l).seen(to) {
 		return nil
 	}
-	if err := l.surveying.turns.acquire(ctx); err != nil {
+	if err := s.of(l).surveying.turns.acquire(ctx); err != nil {
 		return err
 	}
-	defer l.surveying.turns.release()
-	if l.seen(to) {
+	defer s.of(l).surveying.turns.release()
+	if s.of(l).seen(to) {
 		return nil
 	}
-	if err := l.surveying.recentFailure(s.clock.now()); err != nil {
+	if err := s.of(l).surveying.recentFailure(s.clock.now()); err != nil {
 		return err
 	}
 	err := s.surveyOnce(ctx, to, l)
 	var answered *ServerError
 	if err != nil && ctx.Err() == nil && errors.As(err, &answered) && answered.Code == 0 {
-		l.surveying.recordFailure(s.clock.now(), err) // who has waited meanwhile need not ask again
+		s.of(l).surveying.recordFailure(s.clock.now(), err) // who has waited meanwhile need not ask again
 	}
 	return err
 }
 
 // seen reports whether nothing is left to be looked at. That there is no note is known from
 // one look, too: who needs one writes it, and learns by that what stands.
-func (l *ledger) seen(to purpose) bool {
-	return (l.noted.Load() || l.unnoted.Load()) && (to == toRead || l.surveyed.Load())
+func (i *inspection) seen(to purpose) bool {
+	return (i.noted.Load() || i.unnoted.Load()) && (to == toRead || i.surveyed.Load())
 }
 
 func (s *Deployment) surveyOnce(ctx context.Context, to purpose, l *ledger) error {
-	if to == toWork && !l.surveyed.Load() {
+	if to == toWork && !s.of(l).surveyed.Load() {
 		if err := s.inspect(ctx, l); err != nil {
 			return err
 		}
-		l.surveyed.Store(true)
+		s.of(l).surveyed.Store(true)
 	}
-	if l.noted.Load() || l.unnoted.Load() {
+	if s.of(l).noted.Load() || s.of(l).unnoted.Load() {
 		return nil
 	}
 	return s.consult(ctx, l)
@@ -61,13 +61,13 @@ func (s *Deployment) surveyOnce(ctx context.Context, to purpose, l *ledger) erro
 
 // consult reads a collection's note, and refuses one that differs.
 func (s *Deployment) consult(ctx context.Context, l *ledger) error {
-	stored, found, err := readNote(ctx, l)
+	stored, found, err := s.readNote(ctx, l)
 	if err != nil {
 		return err
 	}
 	if !found {
-		l.noted.Store(false)
-		l.unnoted.Store(true)
+		s.of(l).noted.Store(false)
+		s.of(l).unnoted.Store(true)
 		if l == s.originals {
 			s.identity_.Store(nil)
 		}
@@ -84,28 +84,28 @@ func (s *Deployment) consult(ctx context.Context, l *ledger) error {
 // readNote reads what a majority has stored. It is enough: who finds no note writes one, and
 // learns by that what stands. Who finds one that was replaced a moment ago is no worse off
 // than a process that has begun a moment before.
-func readNote(ctx context.Context, l *ledger) (deploymentNote, bool, error) {
+func (s *Deployment) readNote(ctx context.Context, l *ledger) (deploymentNote, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, CommandLimit)
 	defer cancel()
-	document, err := one(ctx, l.notes, noteID)
+	document, err := one(ctx, s.of(l).notes, noteID)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return deploymentNote{}, false, nil
 	}
 	if commandCode(err) == codeInvalidNamespace {
-		return deploymentNote{}, false, unnamable(l)
+		return deploymentNote{}, false, s.unnamable(l)
 	}
 	if err != nil {
-		return deploymentNote{}, false, serverErrorOf(err, "find", namespaceOf(l.notes))
+		return deploymentNote{}, false, serverErrorOf(err, "find", namespaceOf(s.of(l).notes))
 	}
 	return decodeNote(document), true, nil
 }
 
 // unnamable is the error of a collection whose name leaves no room for the note's, or that
 // the server allows no collection of.
-func unnamable(l *ledger) error {
+func (s *Deployment) unnamable(l *ledger) error {
 	return fmt.Errorf("%w: the server allows no collection for the note about %s, in %s: "+
 		"give the database or the collection a shorter or plainer name",
-		ErrUnsupported, words.Clip(l.namespace), words.Clip(namespaceOf(l.notes)))
+		ErrUnsupported, words.Clip(l.namespace), words.Clip(namespaceOf(s.of(l).notes)))
 }
 
 // accept takes a stored deploymentNote in, or refuses it.
@@ -120,8 +120,8 @@ func (s *Deployment) accept(stored deploymentNote, l *ledger) error {
 	if l == s.originals {
 		s.identity_.Store(&stored.deployment)
 	}
-	l.noted.Store(true)
-	l.unnoted.Store(false)
+	s.of(l).noted.Store(true)
+	s.of(l).unnoted.Store(false)
 	return nil
 }
 
@@ -140,7 +140,7 @@ func (s *Deployment) identity() string {
 func (s *Deployment) introduce(ctx context.Context, places []Address) error {
 	var missing []*ledger
 	for _, p := range places {
-		if l := s.at(p); !l.noted.Load() {
+		if l := s.at(p); !s.of(l).noted.Load() {
 			missing = append(missing, l)
 		}
 	}
@@ -150,7 +150,7 @@ func (s *Deployment) introduce(ctx context.Context, places []Address) error {
 	if err := s.inFlight(ctx, missing); err != nil {
 		return err
 	}
-	if !s.originals.noted.Load() {
+	if !s.of(s.originals).noted.Load() {
 		missing = append([]*ledger{s.originals}, missing...)
 	}
 	for _, l := range missing {
@@ -180,20 +180,20 @@ func (s *Deployment) writeNote(ctx context.Context, l *ledger) error {
 		var after bson.Raw
 		var result protocol.Result
 		limited, cancel := context.WithTimeout(ctx, CommandLimit)
-		after, result, err = upsert(limited, l.notes, bson.D{{Key: "_id", Value: noteID}}, update)
+		after, result, err = upsert(limited, s.of(l).notes, bson.D{{Key: "_id", Value: noteID}}, update)
 		cancel()
 		switch {
 		case result == protocol.Applied:
 			return s.accept(decodeNote(after), l)
 		case commandCode(err) == codeInvalidNamespace:
-			return unnamable(l)
+			return s.unnamable(l)
 		case result == protocol.Failed && commandCode(err) != codeDuplicateKey:
-			return fmt.Errorf("%w: the note about %s can't be stored: %w", ErrUnsupported, l.namespace, serverErrorOf(err, "insert", namespaceOf(l.notes)))
+			return fmt.Errorf("%w: the note about %s can't be stored: %w", ErrUnsupported, l.namespace, serverErrorOf(err, "insert", namespaceOf(s.of(l).notes)))
 		case result == protocol.NotMatched: // an upsert always matches
 			return fmt.Errorf("%w: the server has not stored the note about %s", ErrUnsupported, l.namespace)
 		case result != protocol.Failed:
-			return serverErrorOf(err, "insert", namespaceOf(l.notes))
+			return serverErrorOf(err, "insert", namespaceOf(s.of(l).notes))
 		}
 	}
-	return serverErrorOf(err, "insert", namespaceOf(l.notes))
+	return serverErrorOf(err, "insert", namespaceOf(s.of(l).notes))
 }

@@ -115,7 +115,7 @@ func sendUpdates[S statement](ctx context.Context, c *mongo.Collection, command 
 
 // rightOf returns the right that a command of statements needs.
 func rightOf[S statement](statements []S) string {
-	if _, upserts := any(statements[0]).(declaration); upserts {
+	if _, upserts := any(statements[0]).(interface{ Upserts() }); upserts {
 		return rightUpsert
 	}
 	return rightUpdate

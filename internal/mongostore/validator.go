@@ -56,7 +56,7 @@ func validatorOf(spec mongo.CollectionSpecification) (bson.Raw, bool) {
 // tryFields returns the fields with which documents would not pass.
 func (s *Deployment) tryFields(ctx context.Context, l *ledger, validator bson.Raw) ([]string, error) {
 	refused := unnamed(validator, []string{l.fields.Pending, l.fields.Fence})
-	for _, field := range l.written() {
+	for _, field := range writtenFields(l) {
 		if slices.Contains(refused, field.Key) {
 			continue
 		}
@@ -73,7 +73,7 @@ func (s *Deployment) tryFields(ctx context.Context, l *ledger, validator bson.Ra
 
 // written returns the fields that the protocol writes into a participant, as expressions: a
 // marker of the balance's kind, a fence, and for units a balance of 64 bits.
-func (l *ledger) written() bson.D {
+func writtenFields(l *ledger) bson.D {
 	balance := "$" + l.fields.Balance
 	decimal := bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: balance}}, "decimal"}}}
 	zero := bson.D{{Key: "$cond", Value: bson.A{decimal, bson.NewDecimal128(0x3040<<48, 0), int64(0)}}} // of either kind
