@@ -7,9 +7,11 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/accounts"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -80,11 +82,11 @@ func (l *Ledger) Open(ctx context.Context, a Account) (Account, error) {
 	}
 	token := bson.NewObjectID() // of this account's fence, and of this very call
 	err = l.untilKnown(ctx, a.ID, func(ctx context.Context) (bool, protocol.Result, error) {
-		result, err := l.coordinator.accounts.OpenAccount(ctx, l.name, stored, token)
+		result, err := l.coordinator.accounts.Open(ctx, l.name, stored, token)
 		if result != protocol.NotMatched {
 			return result == protocol.Applied, result, err
 		}
-		standing, err := l.coordinator.accounts.LookAtAccount(ctx, l.name, a.ID)
+		standing, err := l.coordinator.accounts.Status(ctx, l.name, a.ID)
 		switch {
 		case err != nil || !standing.Found:
 			return false, protocol.Unknown, err
@@ -100,8 +102,8 @@ func (l *Ledger) Open(ctx context.Context, a Account) (Account, error) {
 }
 
 // plan checks an account to be opened.
-func (l *Ledger) plan(a Account) (mongostore.Account, error) {
-	stored := mongostore.Account{
+func (l *Ledger) plan(a Account) (document.Account, error) {
+	stored := document.Account{
 		ID: a.ID, Balance: a.Balance.exact, Floor: a.Floor.exact, NoFloor: a.NoFloor, Currency: a.Currency,
 		Reserved: money.Zero(a.Balance.exact.Kind()), Incoming: money.Zero(a.Balance.exact.Kind()),
 	}
@@ -136,13 +138,13 @@ func (l *Ledger) Get(ctx context.Context, id string) (Account, error) {
 	if err := l.checkID(id); err != nil {
 		return Account{}, err
 	}
-	if err := l.coordinator.readyToRead(ctx, mongostore.Address{Name: l.name}); err != nil {
+	if err := l.coordinator.readyToRead(ctx, document.Address{Name: l.name}); err != nil {
 		return Account{}, err
 	}
-	var stored mongostore.Account
+	var stored document.Account
 	var found bool
 	err := l.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-		stored, found, err = l.coordinator.accounts.GetAccount(ctx, l.name, id)
+		stored, found, err = l.coordinator.accounts.Get(ctx, l.name, id)
 		return err == nil || found, err
 	})
 	switch {
@@ -157,7 +159,7 @@ func (l *Ledger) Get(ctx context.Context, id string) (Account, error) {
 }
 
 // account returns a stored account as the API tells it.
-func (l *Ledger) account(stored mongostore.Account, metadata map[string]any) Account {
+func (l *Ledger) account(stored document.Account, metadata map[string]any) Account {
 	posted, err := stored.Balance.Add(stored.Reserved)
 	if err != nil { // nothing is in flight on an account that was just opened
 		posted = stored.Balance
@@ -171,7 +173,7 @@ func (l *Ledger) account(stored mongostore.Account, metadata map[string]any) Acc
 
 // Close closes an account of this ledger: see [Coordinator.CloseAccount].
 func (l *Ledger) Close(ctx context.Context, id string) error {
-	return l.change(ctx, id, l.coordinator.accounts.CloseAccount, func(standing mongostore.AccountStatus) (bool, error) {
+	return l.change(ctx, id, l.coordinator.accounts.Close, func(standing accounts.Status) (bool, error) {
 		switch {
 		case standing.Closed:
 			return true, nil
@@ -188,7 +190,7 @@ func (l *Ledger) Close(ctx context.Context, id string) error {
 
 // Reopen opens a closed account of this ledger again: see [Coordinator.ReopenAccount].
 func (l *Ledger) Reopen(ctx context.Context, id string) error {
-	return l.change(ctx, id, l.coordinator.accounts.ReopenAccount, func(standing mongostore.AccountStatus) (bool, error) {
+	return l.change(ctx, id, l.coordinator.accounts.Reopen, func(standing accounts.Status) (bool, error) {
 		return !standing.Closed, nil
 	})
 }
@@ -198,7 +200,7 @@ func (l *Ledger) Reopen(ctx context.Context, id string) error {
 func (l *Ledger) change(
 	ctx context.Context, id string,
 	write func(ctx context.Context, ledger, id string) (protocol.Result, error),
-	judge func(mongostore.AccountStatus) (bool, error),
+	judge func(accounts.Status) (bool, error),
 ) error {
 	if err := l.checkID(id); err != nil {
 		return err
@@ -208,7 +210,7 @@ func (l *Ledger) change(
 		if result != protocol.NotMatched {
 			return result == protocol.Applied, result, err
 		}
-		standing, err := l.coordinator.accounts.LookAtAccount(ctx, l.name, id)
+		standing, err := l.coordinator.accounts.Status(ctx, l.name, id)
 		switch {
 		case err != nil:
 			return false, protocol.NotSent, err
@@ -224,12 +226,12 @@ func (l *Ledger) change(
 func (l *Ledger) untilKnown(
 	ctx context.Context, id string, attempt func(context.Context) (bool, protocol.Result, error),
 ) error {
-	if err := l.coordinator.ready(ctx, mongostore.Address{Name: l.name}); err != nil {
+	if err := l.coordinator.ready(ctx, document.Address{Name: l.name}); err != nil {
 		return err
 	}
 	var try retry
 	for try.next(ctx, l.coordinator) {
-		limited, cancel := l.coordinator.store.WithLimit(ctx, mongostore.CommandLimit)
+		limited, cancel := l.coordinator.store.WithLimit(ctx, wire.CommandLimit)
 		done, result, err := attempt(limited)
 		cancel()
 		switch {
@@ -246,7 +248,7 @@ func (l *Ledger) untilKnown(
 }
 
 func (l *Ledger) checkID(id string) error {
-	if _, err := mongostore.IDCodec(l.coordinator.settings.ids).Encode(id); err != nil {
+	if _, err := document.IDCodec(l.coordinator.settings.ids).Encode(id); err != nil {
 		return invalid("account: %w", err)
 	}
 	return nil

@@ -3,13 +3,13 @@ package transfer
 import (
 	"context"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 // fixAmount fixes what a transfer moves that is to move what is there, before anything is stored. Where nothing is there, or the account
 // is none that could pay, it is left at what was asked for, and refused when it is prepared.
-func (c *Coordinator) fixAmount(ctx context.Context, t *mongostore.Transfer) error {
+func (c *Coordinator) fixAmount(ctx context.Context, t *document.Transfer) error {
 	if t.AtMost == nil {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (c *Coordinator) fixAmount(ctx context.Context, t *mongostore.Transfer) err
 }
 
 // capped reports whether what a stored transfer moves is no more than it may move at most, from one account to the other.
-func capped(t mongostore.Transfer) bool {
+func capped(t document.Transfer) bool {
 	if t.AtMost == nil {
 		return true
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/audit"
 	"github.com/mongotransfer/transfer/internal/engine"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -113,8 +112,8 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 	options := audit.Options{
 		Threshold: c.settings.stallThreshold,
 		Genuine:   genuine,
-		Accounts:  mongostore.Range(o.Accounts),
-		Transfers: mongostore.Range(o.Transfers),
+		Accounts:  audit.Range(o.Accounts),
+		Transfers: audit.Range(o.Transfers),
 		Pause:     engine.Pause,
 	}
 	for _, e := range o.Expected {
@@ -122,7 +121,7 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 	}
 	report, err := audit.Run(ctx, c.deployment, options)
 	switch {
-	case errors.Is(err, mongostore.ErrSnapshotGone):
+	case errors.Is(err, audit.ErrSnapshotGone):
 		return AuditReport{}, fmt.Errorf("%w: %w", ErrAuditTooLong, err)
 	case err != nil:
 		return AuditReport{}, nothingStored(fmt.Errorf("audit: %w", named(err)))
@@ -141,7 +140,7 @@ func (c *Coordinator) checkAudit(o AuditOptions) error {
 	if len(o.Expected) > 0 && o.Accounts != (IDRange{}) {
 		return invalid("the accounts of a range have no sum to be expected")
 	}
-	if err := mongostore.NewAuditReader(c.deployment).Check(mongostore.Range(o.Accounts), mongostore.Range(o.Transfers)); err != nil {
+	if err := audit.NewReader(c.deployment).Check(audit.Range(o.Accounts), audit.Range(o.Transfers)); err != nil {
 		return invalid("a range: %w", err)
 	}
 	return nil

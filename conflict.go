@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -36,7 +36,7 @@ func (e *ConflictError) Unwrap() error { return ErrIDConflict }
 
 // conflict compares a stored transfer with the one that is asked for under its ID. Only
 // what the digest is made of can differ.
-func conflict(stored, planned mongostore.Transfer) error {
+func conflict(stored, planned document.Transfer) error {
 	e := &ConflictError{id: stored.ID}
 	for _, part := range []struct {
 		name  string
@@ -58,7 +58,7 @@ func conflict(stored, planned mongostore.Transfer) error {
 
 // legsOf returns the legs as the digest counts them, without the currency. Where one of
 // the two moves what is there their amounts don't count: it is the limit that differs.
-func legsOf(t, other mongostore.Transfer) []byte {
+func legsOf(t, other document.Transfer) []byte {
 	t.Currency = ""
 	if t.AtMost == nil {
 		t.AtMost = other.AtMost

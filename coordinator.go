@@ -11,10 +11,17 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongotransfer/transfer/internal/accounts"
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/deployment"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/repair"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -22,12 +29,12 @@ import (
 // in any number of processes, over the same documents.
 type Coordinator struct {
 	settings   settings
-	catalog    *mongostore.Catalog
-	deployment *mongostore.Deployment
-	queries    *mongostore.Queries
-	accounts   *mongostore.Accounts
-	histories  *mongostore.Histories
-	repairs    *mongostore.Repairs
+	catalog    *collections.Catalog
+	deployment *deployment.Deployment
+	queries    *queries.Queries
+	accounts   *accounts.Accounts
+	histories  *history.Histories
+	repairs    *repair.Repairs
 	store      *mongostore.Store
 	engine     *engine.Engine
 	lookout    *lookout.Lookout
@@ -54,18 +61,18 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		ledgers[name] = collection
 	}
 	now := time.Now // the one place where the process's clock comes in
-	catalog, err := mongostore.NewCatalog(mongostore.Config{
+	catalog, err := collections.New(collections.Config{
 		Transfers: s.transfers,
 		Ledgers:   ledgers,
 		Documents: s.documents,
-		Fields:    mongostore.Fields(s.fields),
-		IDs:       mongostore.IDCodec(s.ids),
+		Fields:    document.Fields(s.fields),
+		IDs:       document.IDCodec(s.ids),
 		Now:       now,
 	})
 	if err != nil {
 		return nil, invalid("%w", err)
 	}
-	deployment, queries := mongostore.NewDeployment(catalog, s.retention), mongostore.NewQueries(catalog)
+	deployment, queries := deployment.New(catalog, s.retention), queries.New(catalog)
 	store, err := mongostore.New(deployment, mongostore.Limits{Markers: s.markerLimit, FenceBytes: s.fenceBytes})
 	if err != nil {
 		return nil, invalid("%w", err)
@@ -75,9 +82,9 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		catalog:    catalog,
 		deployment: deployment,
 		queries:    queries,
-		accounts:   mongostore.NewAccounts(catalog),
-		histories:  mongostore.NewHistories(catalog),
-		repairs:    mongostore.NewRepairs(catalog),
+		accounts:   accounts.New(catalog),
+		histories:  history.New(catalog),
+		repairs:    repair.New(catalog),
 		store:      store,
 		engine:     engine.New(store, s.logger, now, engine.Limits(s.group)),
 		lookout:    lookout.New(queries, s.logger, now),
@@ -147,7 +154,7 @@ func (c *Coordinator) Close(ctx context.Context) error {
 // ready refuses work on a closed coordinator, on an unfit server or collection of the
 // transfers or of the named places, and on a deployment that is configured otherwise. Its
 // first call for each talks to the server.
-func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) error {
+func (c *Coordinator) ready(ctx context.Context, places ...document.Address) error {
 	return c.untilFit(ctx, func(ctx context.Context) error { return c.deployment.Connect(ctx, places...) })
 }
 
@@ -159,7 +166,7 @@ func (c *Coordinator) readyForAny(ctx context.Context) error {
 }
 
 // readyToRead is ready for whoever writes nothing, and may have no right to.
-func (c *Coordinator) readyToRead(ctx context.Context, places ...mongostore.Address) error {
+func (c *Coordinator) readyToRead(ctx context.Context, places ...document.Address) error {
 	return c.untilFit(ctx, func(ctx context.Context) error { return c.deployment.ConnectToRead(ctx, places...) })
 }
 
@@ -178,7 +185,7 @@ func (c *Coordinator) untilFit(ctx context.Context, ask func(context.Context) er
 			return err
 		}
 		err := ask(ctx)
-		if err == nil || refused(err) || errors.Is(err, mongostore.ErrUnsupported) {
+		if err == nil || refused(err) || errors.Is(err, collections.ErrUnsupported) {
 			return named(err)
 		}
 		try.record(protocol.NotSent, err)
@@ -188,7 +195,7 @@ func (c *Coordinator) untilFit(ctx context.Context, ask func(context.Context) er
 
 // readyFor is ready for the places of a transfer. Once these are known to be fit it costs
 // next to nothing.
-func (c *Coordinator) readyFor(ctx context.Context, t *mongostore.Transfer) error {
+func (c *Coordinator) readyFor(ctx context.Context, t *document.Transfer) error {
 	if c.deployment.Connected(t) && !c.engine.Closed() && ctx != nil && ctx.Err() == nil {
 		return nil
 	}
@@ -196,24 +203,24 @@ func (c *Coordinator) readyFor(ctx context.Context, t *mongostore.Transfer) erro
 }
 
 // sound refuses a stored transfer that was changed since, or that a later version has written.
-func sound(t mongostore.Transfer) error {
+func sound(t document.Transfer) error {
 	switch {
 	case !genuine(t):
-		return fmt.Errorf("%w: what it moves is not what its digest says", mongostore.ErrUnreadable)
+		return fmt.Errorf("%w: what it moves is not what its digest says", document.ErrUnreadable)
 	case t.DecidedBefore(): // to go on with it would move the money once more
-		return fmt.Errorf("%w: it is %s, and what an earlier decision has stored is there", mongostore.ErrUnreadable, t.State)
+		return fmt.Errorf("%w: it is %s, and what an earlier decision has stored is there", document.ErrUnreadable, t.State)
 	case !t.SoundPart():
-		return fmt.Errorf("%w: what is posted is no part of what is held", mongostore.ErrUnreadable)
+		return fmt.Errorf("%w: what is posted is no part of what is held", document.ErrUnreadable)
 	}
 	return nil
 }
 
 // genuine reports whether a stored transfer moves what was asked for.
-func genuine(t mongostore.Transfer) bool { return bytes.Equal(t.Digest, digest(t)) && capped(t) }
+func genuine(t document.Transfer) bool { return bytes.Equal(t.Digest, digest(t)) && capped(t) }
 
 // unknownState is the error of a stored transfer in a state that this version doesn't know.
-func unknownState(t mongostore.Transfer) error {
-	return fmt.Errorf("%w: its state is %s", mongostore.ErrUnreadable, words.Quote(string(t.State)))
+func unknownState(t document.Transfer) error {
+	return fmt.Errorf("%w: its state is %s", document.ErrUnreadable, words.Quote(string(t.State)))
 }
 
 // errAway is returned where a server that a transfer needs has not said yet whether it is fit.
@@ -224,7 +231,7 @@ var errAway = errors.New("a server can't be reached")
 //
 // A stored transfer whose legs are not those of its digest is left alone: legs that were lost or changed since would make or lose money,
 // and a digest of a later version may stand for what this one doesn't know.
-func (c *Coordinator) newWork(ctx context.Context, t mongostore.Transfer, reason string) (*mongostore.Attempt, error) {
+func (c *Coordinator) newWork(ctx context.Context, t document.Transfer, reason string) (*mongostore.Attempt, error) {
 	if err := sound(t); err != nil {
 		return nil, err
 	}
@@ -246,12 +253,12 @@ func (c *Coordinator) newWork(ctx context.Context, t mongostore.Transfer, reason
 }
 
 // connect makes sure that the servers of a transfer are fit, where that isn't known yet.
-func (c *Coordinator) connect(ctx context.Context, t *mongostore.Transfer) error {
+func (c *Coordinator) connect(ctx context.Context, t *document.Transfer) error {
 	if c.deployment.Connected(t) {
 		return nil
 	}
 	switch err := c.deployment.Connect(ctx, t.Addresses()...); {
-	case errors.Is(err, mongostore.ErrUnsupported), refused(err):
+	case errors.Is(err, collections.ErrUnsupported), refused(err):
 		return named(err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", errAway, err)

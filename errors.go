@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/words"
 )
@@ -22,7 +23,7 @@ var (
 	// than MongoDB 5.0, a collection sharded by something else than _id, other field
 	// names than the deployment's. The text says what to do; [Coordinator.Setup] lists it
 	// all.
-	ErrUnsupportedDeployment = mongostore.ErrUnsupported
+	ErrUnsupportedDeployment = collections.ErrUnsupported
 	// ErrUnauthorized means that the server refuses the client's user: the right for an
 	// action is missing, or the password is wrong. Where a transfer is stored by then,
 	// the error wraps ErrInDoubt as well. See [UnauthorizedError].
@@ -201,7 +202,7 @@ func failureError(rec Record) error {
 func cancelled(f Failure) error {
 	why := f.Message
 	switch f.Code {
-	case mongostore.RepairedCode: // whose story has amounts
+	case document.RepairedCode: // whose story has amounts
 		why = "its document was lost, and a marker of it was removed by hand"
 	case protocol.Cancelled.String(): // in somebody's words
 		if why == "" {

@@ -7,10 +7,12 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // slowestPoll bounds the pause between two looks at a transfer that another one runs: about 80 ms.
@@ -18,7 +20,7 @@ const slowestPoll = 5
 
 // follow waits for a transfer that another execution runs, here or elsewhere, and runs it itself where that is its turn: when it
 // still waits for a worker, when it has stalled, or when it was never stored.
-func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer, holdFor time.Duration) (Record, error) {
+func (c *Coordinator) follow(ctx context.Context, planned document.Transfer, holdFor time.Duration) (Record, error) {
 	f := c.newFollower(planned, holdFor)
 	defer f.leave()
 	return f.follow(ctx)
@@ -31,7 +33,7 @@ func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer, h
 // told is never passed on: it may be true for that one only.
 type follower struct {
 	c       *Coordinator
-	planned mongostore.Transfer
+	planned document.Transfer
 	holdFor time.Duration
 	line    *line
 	leads   bool // it has the turn
@@ -41,7 +43,7 @@ type follower struct {
 	away    quiet
 }
 
-func (c *Coordinator) newFollower(planned mongostore.Transfer, holdFor time.Duration) *follower {
+func (c *Coordinator) newFollower(planned document.Transfer, holdFor time.Duration) *follower {
 	return &follower{c: c, planned: planned, holdFor: holdFor, line: c.lines.join(planned.ID)}
 }
 
@@ -85,7 +87,7 @@ func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) (Record, bool
 	c, stored := f.c, seen.Transfer
 	tooLong := f.away.tooLong(c, seen.Err)
 	switch {
-	case errors.Is(seen.Err, mongostore.ErrUnreadable):
+	case errors.Is(seen.Err, document.ErrUnreadable):
 		rec, err := f.leftAt(seen.Err)
 		return rec, true, err
 	case seen.Err != nil:
@@ -140,7 +142,7 @@ func (f *follower) leftAt(why error) (Record, error) {
 
 // standsStill reports whether a stored transfer is decided, and stuck: its outcome is
 // known, and waiting doesn't help.
-func standsStill(stored mongostore.Transfer) bool {
+func standsStill(stored document.Transfer) bool {
 	return stored.Stuck != nil && (stored.State == protocol.Committed || stored.State == protocol.Rollback)
 }
 
@@ -195,14 +197,14 @@ func latest(ctx context.Context, known, err error) error {
 }
 
 // look reads a transfer within the time of one command.
-func (c *Coordinator) look(ctx context.Context, id string) (mongostore.Transfer, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+func (c *Coordinator) look(ctx context.Context, id string) (document.Transfer, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
 	return c.queries.GetTransfer(ctx, id)
 }
 
 // answerable reports whether a stored transfer is where its callers are told. Who asks for a hold is told once it is held.
-func (c *Coordinator) answerable(ctx context.Context, stored mongostore.Transfer) bool {
+func (c *Coordinator) answerable(ctx context.Context, stored document.Transfer) bool {
 	switch stored.State {
 	case protocol.Preparing:
 		return stored.Held && !c.queries.LooksExpired(ctx, stored)
@@ -214,7 +216,7 @@ func (c *Coordinator) answerable(ctx context.Context, stored mongostore.Transfer
 }
 
 // judge answers with a stored transfer, for one who asks for the planned one.
-func (c *Coordinator) judge(stored, planned mongostore.Transfer) (Record, error) {
+func (c *Coordinator) judge(stored, planned document.Transfer) (Record, error) {
 	rec := recordOf(stored)
 	if !bytes.Equal(stored.Digest, planned.Digest) {
 		return rec, conflict(stored, planned)
@@ -227,8 +229,8 @@ func (c *Coordinator) judge(stored, planned mongostore.Transfer) (Record, error)
 
 // turn returns the execution by which a waiting caller goes on with the transfer itself, and whether one is due.
 func (c *Coordinator) turn(
-	ctx context.Context, stored mongostore.Transfer, found bool, planned mongostore.Transfer,
-) (mongostore.Transfer, protocol.Start, bool) {
+	ctx context.Context, stored document.Transfer, found bool, planned document.Transfer,
+) (document.Transfer, protocol.Start, bool) {
 	stalled := func() bool { return c.stalled(ctx, stored) }
 	switch {
 	case !found:
@@ -247,7 +249,7 @@ func (c *Coordinator) turn(
 const barredRest = time.Second
 
 // stalled reports whether a transfer that others have begun is to be taken over.
-func (c *Coordinator) stalled(ctx context.Context, stored mongostore.Transfer) bool {
+func (c *Coordinator) stalled(ctx context.Context, stored document.Transfer) bool {
 	return c.queries.LooksStalled(ctx, stored, c.settings.stallThreshold) || c.barred(ctx, stored)
 }
 
@@ -255,7 +257,7 @@ func (c *Coordinator) stalled(ctx context.Context, stored mongostore.Transfer) b
 // now. Who asks for it again takes it over at once: either the right was granted, or the
 // caller hears that it is still missing. Without a rest several such callers would take it
 // from each other.
-func (c *Coordinator) barred(ctx context.Context, stored mongostore.Transfer) bool {
+func (c *Coordinator) barred(ctx context.Context, stored document.Transfer) bool {
 	if stored.Stuck == nil || stored.Stuck.Code != mongostore.CodeUnauthorized {
 		return false
 	}
@@ -290,7 +292,7 @@ func nothingSent(err error) bool {
 		return false
 	}
 	return errors.Is(err, engine.ErrNothingSent) || errors.Is(err, ErrClosed) ||
-		errors.Is(err, errAway) || errors.Is(err, mongostore.ErrForeign) || errors.Is(err, mongostore.ErrUnreadable) || refused(err)
+		errors.Is(err, errAway) || errors.Is(err, mongostore.ErrForeign) || errors.Is(err, document.ErrUnreadable) || refused(err)
 }
 
 func (c *Coordinator) closedError() error {

@@ -8,7 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -22,19 +23,19 @@ type hands struct {
 	mu     sync.Mutex
 	busy   map[string]bool // by ID
 	taken  int
-	routes map[mongostore.Route]*route
+	routes map[queries.Route]*route
 	freed  chan struct{} // closed when one more may be taken in hand; nil if nobody waits for that
 }
 
 func (c *Coordinator) newHands(size int) *hands {
 	return &hands{
 		coordinator: c, size: size, revived: make(chan struct{}, 1),
-		busy: map[string]bool{}, routes: map[mongostore.Route]*route{},
+		busy: map[string]bool{}, routes: map[queries.Route]*route{},
 	}
 }
 
 // of returns the route of a transfer.
-func (h *hands) of(t mongostore.Transfer) *route {
+func (h *hands) of(t document.Transfer) *route {
 	name := h.coordinator.queries.RouteOf(t)
 	h.mu.Lock()
 	defer h.mu.Unlock()

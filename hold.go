@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -94,13 +96,13 @@ func (c *Coordinator) Post(ctx context.Context, id string, opts ...PostOption) (
 		}
 		opt(&p)
 	}
-	return c.decide(ctx, id, func(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
+	return c.decide(ctx, id, func(ctx context.Context, stored document.Transfer) (Record, bool, error) {
 		return c.post(ctx, stored, p)
 	})
 }
 
 // post tries once to post a hold. It reports false where another look is due.
-func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p posting) (Record, bool, error) {
+func (c *Coordinator) post(ctx context.Context, stored document.Transfer, p posting) (Record, bool, error) {
 	rec := recordOf(stored)
 	if !stored.Hold {
 		return rec, true, aboutTransfer(stored.ID, fmt.Errorf("%w: it is no hold", ErrNotHeld))
@@ -134,8 +136,8 @@ func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p po
 
 // unheld tells that a hold is not held yet, if a read says so that a primary which was replaced can't answer: such a one shows what once
 // was.
-func (c *Coordinator) unheld(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+func (c *Coordinator) unheld(ctx context.Context, stored document.Transfer) (Record, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
 	again, found, err := c.queries.LookAtTransfer(ctx, stored.ID)
 	if err != nil || !found || again.Held || again.State != protocol.Preparing {
@@ -157,7 +159,7 @@ func unheldError(rec Record) error {
 
 // goOn takes a decided transfer over if it has stalled. One that is stuck, and is not due
 // to be tried again, is told as it is.
-func (c *Coordinator) goOn(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
+func (c *Coordinator) goOn(ctx context.Context, stored document.Transfer) (Record, bool, error) {
 	if !c.stalled(ctx, stored) {
 		return stuckAsStored(stored)
 	}
@@ -166,7 +168,7 @@ func (c *Coordinator) goOn(ctx context.Context, stored mongostore.Transfer) (Rec
 
 // stuckAsStored answers with a decided transfer that is stuck. It reports false for one
 // that goes on.
-func stuckAsStored(stored mongostore.Transfer) (Record, bool, error) {
+func stuckAsStored(stored document.Transfer) (Record, bool, error) {
 	if !standsStill(stored) {
 		return Record{}, false, nil
 	}
@@ -175,7 +177,7 @@ func stuckAsStored(stored mongostore.Transfer) (Record, bool, error) {
 }
 
 // part returns how much of a hold is to be posted, nil for all of it.
-func (p posting) part(stored mongostore.Transfer) (*money.Amount, error) {
+func (p posting) part(stored document.Transfer) (*money.Amount, error) {
 	if p.amount == nil {
 		return nil, nil
 	}
@@ -219,7 +221,7 @@ func equalParts(a, b *money.Amount) bool {
 func (c *Coordinator) Void(ctx context.Context, id string) (rec Record, err error) {
 	line := c.lineOf(ctx, "void", id)
 	defer func() { line.end(ctx, &rec, err) }()
-	return c.decide(ctx, id, func(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
+	return c.decide(ctx, id, func(ctx context.Context, stored document.Transfer) (Record, bool, error) {
 		if !stored.Hold {
 			return recordOf(stored), true, aboutTransfer(stored.ID, fmt.Errorf("%w: it is no hold", ErrNotHeld))
 		}
@@ -229,9 +231,9 @@ func (c *Coordinator) Void(ctx context.Context, id string) (rec Record, err erro
 
 // decide looks at a transfer and tries what a verb wants of it, again and again, until something can be told.
 func (c *Coordinator) decide(
-	ctx context.Context, id string, once func(context.Context, mongostore.Transfer) (Record, bool, error),
+	ctx context.Context, id string, once func(context.Context, document.Transfer) (Record, bool, error),
 ) (Record, error) {
-	if err := mongostore.CheckID(id); err != nil {
+	if err := document.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
 	}
 	if err := c.readyForAny(ctx); err != nil {
@@ -258,11 +260,11 @@ func (c *Coordinator) decide(
 
 // decideOnce looks at a transfer and tries once. It reports false where another look is due.
 func (c *Coordinator) decideOnce(
-	ctx context.Context, id string, last *Record, once func(context.Context, mongostore.Transfer) (Record, bool, error),
+	ctx context.Context, id string, last *Record, once func(context.Context, document.Transfer) (Record, bool, error),
 ) (Record, bool, error) {
 	stored, found, err := c.look(ctx, id)
 	switch {
-	case errors.Is(err, mongostore.ErrUnreadable):
+	case errors.Is(err, document.ErrUnreadable):
 		return Record{}, true, aboutTransfer(id, err)
 	case err != nil:
 		return Record{}, false, err

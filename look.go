@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/queries"
 )
 
 const (
@@ -53,8 +53,8 @@ func (l *look) again() bool {
 }
 
 // routes returns the names of the routes that are left out.
-func (l *look) routes() []mongostore.Route {
-	var names []mongostore.Route
+func (l *look) routes() []queries.Route {
+	var names []queries.Route
 	for _, r := range l.without {
 		names = append(names, r.name)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/queries"
 )
 
 // A search that has passed over many transfers of a route begins anew without it, and
@@ -30,7 +30,7 @@ func TestLookLeavesOutWhatHasNoRoom(t *testing.T) {
 	require.False(t, l.enter(t.Context(), far))
 	require.True(t, l.again())
 	require.False(t, l.again())
-	require.Equal(t, []mongostore.Route{far.name}, l.routes())
+	require.Equal(t, []queries.Route{far.name}, l.routes())
 	require.True(t, l.enter(t.Context(), c.to()))
 	hanging, others := l.left()
 	require.Equal(t, [2]bool{false, true}, [2]bool{hanging, others})
@@ -44,12 +44,12 @@ func TestLookBeginsWithoutWhatHasNoRoom(t *testing.T) {
 	c.enter(far)
 	c.leave(far, c.now, asHanging)
 	l := c.look(0)
-	require.Equal(t, []mongostore.Route{far.name}, l.routes())
+	require.Equal(t, []queries.Route{far.name}, l.routes())
 	hanging, others := l.left()
 	require.Equal(t, [2]bool{true, false}, [2]bool{hanging, others})
 	l = c.look(0)
 	l.leaveOut([]*route{far, c.to("y")})
-	require.Equal(t, []mongostore.Route{far.name, c.to("y").name}, l.routes())
+	require.Equal(t, []queries.Route{far.name, c.to("y").name}, l.routes())
 	require.Len(t, l.behind(), 2)
 }
 

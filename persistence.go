@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/engine"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // retry paces the repeats of a call that is one read or write: until its answer is known, its context ends, or the server has been
@@ -48,7 +48,7 @@ func (p *retry) record(result protocol.Result, err error) {
 func (c *Coordinator) read(ctx context.Context, attempt func(context.Context) (bool, error)) error {
 	var try retry
 	for try.next(ctx, c) {
-		limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+		limited, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 		done, err := attempt(limited)
 		cancel()
 		if done {
@@ -93,4 +93,4 @@ func (p *retry) err(err error) error {
 
 // lasting reports whether an error comes back however often a call is repeated: a right
 // is missing, or the client is disconnected.
-func lasting(err error) bool { return refused(err) || mongostore.Disconnected(err) }
+func lasting(err error) bool { return refused(err) || wire.Disconnected(err) }

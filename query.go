@@ -8,8 +8,9 @@ import (
 	"iter"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -34,7 +35,7 @@ type Query struct {
 // Get returns a transfer as a majority of the servers has it stored, or ErrTransferNotFound. While a primary is being replaced the answer
 // may be old; Success and Fail never change.
 func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
-	if err := mongostore.CheckID(id); err != nil {
+	if err := document.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
 	}
 	if err := c.readyToRead(ctx); err != nil {
@@ -48,18 +49,18 @@ func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 }
 
 // stored reads a transfer, or returns ErrTransferNotFound.
-func (c *Coordinator) stored(ctx context.Context, id string) (mongostore.Transfer, error) {
+func (c *Coordinator) stored(ctx context.Context, id string) (document.Transfer, error) {
 	return c.storedBy(ctx, id, c.queries.GetTransfer)
 }
 
 // storedBy reads a transfer so, again and again until that is answered.
 func (c *Coordinator) storedBy(
-	ctx context.Context, id string, read func(context.Context, string) (mongostore.Transfer, bool, error),
-) (stored mongostore.Transfer, err error) {
+	ctx context.Context, id string, read func(context.Context, string) (document.Transfer, bool, error),
+) (stored document.Transfer, err error) {
 	found := false
 	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
 		stored, found, err = read(ctx, id)
-		return err == nil || errors.Is(err, mongostore.ErrUnreadable), err
+		return err == nil || errors.Is(err, document.ErrUnreadable), err
 	})
 	switch {
 	case err != nil:
@@ -98,14 +99,14 @@ func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error
 
 // listError names the transfer where one can't be read.
 func listError(id string, err error) error {
-	if id != "" && errors.Is(err, mongostore.ErrUnreadable) {
+	if id != "" && errors.Is(err, document.ErrUnreadable) {
 		err = aboutTransfer(id, err)
 	}
 	return fmt.Errorf("list transfers: %w", err)
 }
 
-func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
-	query := mongostore.Query{
+func (c *Coordinator) storeQuery(q Query) (queries.Query, error) {
+	query := queries.Query{
 		Ledger: q.Ledger, Account: q.Account, ByLedger: q.Ledger != "",
 		After: q.After.Truncate(time.Millisecond), Before: roundUp(q.Before), Stuck: q.Stuck, Limit: q.Limit,
 	}

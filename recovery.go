@@ -10,9 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -132,7 +133,7 @@ func (s *sweep) everything(ctx context.Context) error {
 func (s *sweep) round(ctx context.Context) error {
 	c := s.coordinator
 	s.hanging, s.others, s.rest = false, false, 0
-	stalled := func(without ...mongostore.Route) iter.Seq2[mongostore.Transfer, error] {
+	stalled := func(without ...queries.Route) iter.Seq2[document.Transfer, error] {
 		return c.queries.Stalled(ctx, c.settings.stallThreshold, without...)
 	}
 	return errors.Join(s.recoverEach(ctx, s.expired(ctx), expire()), s.recoverEach(ctx, stalled, c.takeOver()))
@@ -140,13 +141,13 @@ func (s *sweep) round(ctx context.Context) error {
 
 // expired finds holds that have expired.
 func (s *sweep) expired(ctx context.Context) search {
-	return func(without ...mongostore.Route) iter.Seq2[mongostore.Transfer, error] {
+	return func(without ...queries.Route) iter.Seq2[document.Transfer, error] {
 		return s.coordinator.queries.Expired(ctx, without...)
 	}
 }
 
 // search finds transfers that take none of the given routes.
-type search func(without ...mongostore.Route) iter.Seq2[mongostore.Transfer, error]
+type search func(without ...queries.Route) iter.Seq2[document.Transfer, error]
 
 // recoverEach begins with what a search finds and there is room for, until the sweep is to end. It returns the error that has ended the search
 // early.
@@ -166,13 +167,13 @@ func (s *sweep) recoverEach(ctx context.Context, find search, start protocol.Sta
 }
 
 // through is over for one search of a look.
-func (s *sweep) through(ctx context.Context, l *look, found iter.Seq2[mongostore.Transfer, error], start protocol.Start) error {
+func (s *sweep) through(ctx context.Context, l *look, found iter.Seq2[document.Transfer, error], start protocol.Start) error {
 	n := 0
 	for t, failure := range found {
 		if s.stops(ctx) {
 			return nil
 		}
-		if failure != nil && !errors.Is(failure, mongostore.ErrUnreadable) {
+		if failure != nil && !errors.Is(failure, document.ErrUnreadable) {
 			return fmt.Errorf("find stalled transfers: %w", named(failure))
 		}
 		if s.leaves(t.ID) {
@@ -227,7 +228,7 @@ type sweep struct {
 
 // begin begins with one transfer, in the background, unless it is in hand: sweeps that don't wait for the ones before them would otherwise
 // pile up on a transfer whose server is away.
-func (s *sweep) begin(ctx context.Context, l *look, t mongostore.Transfer, start protocol.Start) {
+func (s *sweep) begin(ctx context.Context, l *look, t document.Transfer, start protocol.Start) {
 	if !s.hands.reserve(t.ID) {
 		return
 	}
@@ -301,7 +302,7 @@ func (s *sweep) leaves(id string) bool {
 
 // recover takes one transfer over, and returns what that tells of its route. What was not begun because the sweep ends early is neither
 // stuck nor done: it is not counted.
-func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, r *route, start protocol.Start) ending {
+func (s *sweep) recover(ctx context.Context, t document.Transfer, r *route, start protocol.Start) ending {
 	c := s.coordinator
 	line := c.lineOf(ctx, sweepVerb(start), t.ID)
 	if n, since := c.engine.Executions(t.ID); n >= maxExecutions {
@@ -380,7 +381,7 @@ func (s *sweep) finished(id string, result engine.Result) {
 }
 
 // ranOut reports whether a failed transfer is a hold that has expired, whoever has decided that.
-func ranOut(t mongostore.Transfer) bool {
+func ranOut(t document.Transfer) bool {
 	return t.Failure != nil && t.Failure.Code == protocol.Expired.String()
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 const (
@@ -116,7 +116,7 @@ func (s *sweep) once(ctx context.Context) error {
 func (s *sweep) stillUnfinished(ctx context.Context, noted []string) ([]string, error) {
 	var left []string
 	for page := range slices.Chunk(noted, notedPage) {
-		limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+		limited, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 		found, err := s.coordinator.queries.StillUnfinished(limited, page)
 		cancel()
 		if err != nil {

@@ -10,9 +10,13 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/accounts"
+	"github.com/mongotransfer/transfer/internal/audit"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/repair"
+	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -88,7 +92,7 @@ func (c *Coordinator) checkRepair(r MarkerRepair) error {
 	if !c.catalog.HasLedger(r.Ledger) {
 		return invalid("the ledger %s is not registered: see WithLedger", words.Quote(r.Ledger))
 	}
-	if err := mongostore.CheckID(r.TransferID); err != nil {
+	if err := document.CheckID(r.TransferID); err != nil {
 		return invalid("transfer: %w", err)
 	}
 	if err := c.checkAccount(r.Account); err != nil {
@@ -132,7 +136,7 @@ func (r *markerRepair) attempt(ctx context.Context) (bool, protocol.Result, erro
 			return done, result, err
 		}
 	}
-	result, err := repairs.RemoveMarker(ctx, mongostore.MarkerRepair{
+	result, err := repairs.RemoveMarker(ctx, repair.MarkerRepair{
 		Ledger: r.Ledger, Account: r.Account, Transfer: r.TransferID, Amount: r.Amount.exact, Pay: r.pay, Token: r.token,
 	})
 	r.sent = r.sent || result == protocol.Unknown
@@ -143,7 +147,7 @@ func (r *markerRepair) attempt(ctx context.Context) (bool, protocol.Result, erro
 // exist, and never will.
 func (r *markerRepair) settle(ctx context.Context) (bool, protocol.Result, error) {
 	c := r.coordinator
-	found, err := mongostore.NewAuditReader(c.deployment).DecideTransfers(ctx, []string{r.TransferID})
+	found, err := audit.NewReader(c.deployment).DecideTransfers(ctx, []string{r.TransferID})
 	if err != nil {
 		return false, protocol.NotSent, err
 	}
@@ -166,10 +170,10 @@ func (r *markerRepair) settle(ctx context.Context) (bool, protocol.Result, error
 
 // touches reports whether a transfer has a leg on the account, be it that another service, which works on the same transfers, has another
 // name for its ledger.
-func (r *markerRepair) touches(t mongostore.Transfer) bool {
-	account := mongostore.IDCodec(r.coordinator.settings.ids).Canonical(r.Account)
+func (r *markerRepair) touches(t document.Transfer) bool {
+	account := document.IDCodec(r.coordinator.settings.ids).Canonical(r.Account)
 	namespace := r.coordinator.catalog.Namespace(r.Ledger)
-	return slices.ContainsFunc(t.Legs, func(leg mongostore.Leg) bool {
+	return slices.ContainsFunc(t.Legs, func(leg document.Leg) bool {
 		return leg.Account == account && (leg.Ledger == r.Ledger || leg.Namespace == namespace)
 	})
 }
@@ -177,8 +181,8 @@ func (r *markerRepair) touches(t mongostore.Transfer) bool {
 // bury takes the ID of a transfer that doesn't exist. The next attempt looks what is there then.
 func (r *markerRepair) bury(ctx context.Context) (bool, protocol.Result, error) {
 	c := r.coordinator
-	t := mongostore.Transfer{ID: r.TransferID, Owner: c.settings.owner, Failure: &mongostore.Failure{
-		Code: mongostore.RepairedCode, Ledger: r.Ledger, Account: r.Account, Message: r.story(),
+	t := document.Transfer{ID: r.TransferID, Owner: c.settings.owner, Failure: &document.Failure{
+		Code: document.RepairedCode, Ledger: r.Ledger, Account: r.Account, Message: r.story(),
 	}}
 	t.Digest = digest(t)
 	result, err := c.repairs.InsertTombstone(ctx, t)
@@ -194,11 +198,11 @@ func (r *markerRepair) story() string {
 }
 
 // judge tells from a look whether the repair is over.
-func (r *markerRepair) judge(seen mongostore.Repairable) (done bool, err error) {
+func (r *markerRepair) judge(seen repair.Repairable) (done bool, err error) {
 	switch {
 	case !seen.Found:
 		return true, ErrAccountNotFound
-	case seen.Amount == nil && (mongostore.AccountStatus{Fence: seen.Fence}).OpenedWith(r.token):
+	case seen.Amount == nil && (accounts.Status{Fence: seen.Fence}).OpenedWith(r.token):
 		return true, nil // by an attempt whose answer was lost
 	case seen.Amount == nil && r.sent:
 		return true, fmt.Errorf("the marker is gone, by this repair or by somebody else: %w", ErrInDoubt)
@@ -252,7 +256,7 @@ func (c *Coordinator) RepairPending(ctx context.Context, ledger, account string)
 //   - ErrNotRepairable: it can't be read as a transfer, or its state is not the one that what is stored with it belongs to, which has to
 //     be set right first: with the flag, recovery would move the money once more.
 func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
-	if err := mongostore.CheckID(id); err != nil {
+	if err := document.CheckID(id); err != nil {
 		return invalid("transfer: %w", err)
 	}
 	if err := c.readyForAny(ctx); err != nil {
@@ -260,7 +264,7 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 	}
 	var try retry
 	for try.next(ctx, c) {
-		limited, cancel := c.store.WithLimit(ctx, mongostore.CommandLimit)
+		limited, cancel := c.store.WithLimit(ctx, wire.CommandLimit)
 		done, result, err := c.tryToRepairOpen(limited, id)
 		cancel()
 		if done {
@@ -272,7 +276,7 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 }
 
 func (c *Coordinator) tryToRepairOpen(ctx context.Context, id string) (bool, protocol.Result, error) {
-	found, err := mongostore.NewAuditReader(c.deployment).DecideTransfers(ctx, []string{id})
+	found, err := audit.NewReader(c.deployment).DecideTransfers(ctx, []string{id})
 	t, there := found[id]
 	switch {
 	case err != nil:

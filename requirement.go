@@ -5,6 +5,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/words"
@@ -72,7 +73,7 @@ const maxRefusalBytes = 1 << 10
 
 // explained returns the reason of a refusal with what was seen, for the first answer; its
 // text is what is stored. It is nil for a reason that no participant is to blame for.
-func explained(t mongostore.Transfer, refusal protocol.Refusal, seen mongostore.Evidence) error {
+func explained(t document.Transfer, refusal protocol.Refusal, seen mongostore.Evidence) error {
 	reason := reasonError(refusal.Reason)
 	switch {
 	case refusal.Reason == protocol.CurrencyMismatch && seen.Currency != nil:
@@ -87,7 +88,7 @@ func explained(t mongostore.Transfer, refusal protocol.Refusal, seen mongostore.
 
 // requirementError says how the document of the n-th effect is not as required; behind
 // the last one comes the transfer that is to be reversed.
-func requirementError(t mongostore.Transfer, n int, unmet *mongostore.Unmet) error {
+func requirementError(t document.Transfer, n int, unmet *document.Unmet) error {
 	e := &RequirementError{}
 	switch {
 	case n >= 0 && n < len(t.Effects):
@@ -130,11 +131,11 @@ func explainedBefore(rec Record, reason protocol.Reason) error {
 
 // idText returns the text under which a document's ID is stored with a failure.
 func idText(id any) string {
-	raw, err := mongostore.EncodeDocumentID(id)
+	raw, err := document.EncodeDocumentID(id)
 	if err != nil {
 		return ""
 	}
-	return mongostore.IDText(raw)
+	return document.IDText(raw)
 }
 
 // decoded returns a value as the driver decodes it, nil for none.

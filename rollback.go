@@ -4,8 +4,9 @@ import (
 	"context"
 	"unicode/utf8"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 const maxReasonBytes = 4 << 10
@@ -31,14 +32,14 @@ func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (rec Record
 	if len(reason) > maxReasonBytes || !utf8.ValidString(reason) {
 		return Record{}, invalid("a reason has at most %d bytes of UTF-8", maxReasonBytes)
 	}
-	return c.decide(ctx, id, func(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
+	return c.decide(ctx, id, func(ctx context.Context, stored document.Transfer) (Record, bool, error) {
 		return c.withdraw(ctx, stored, protocol.Cancelled, reason)
 	})
 }
 
 // surelyMissing looks again, by a read that a primary which was replaced can't answer.
 func (c *Coordinator) surelyMissing(ctx context.Context, id string) bool {
-	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
 	missing, err := c.queries.SurelyMissing(ctx, id)
 	return err == nil && missing
@@ -46,7 +47,7 @@ func (c *Coordinator) surelyMissing(ctx context.Context, id string) bool {
 
 // withdraw tries once to take a transfer and to roll it back. It reports false where another look is due.
 func (c *Coordinator) withdraw(
-	ctx context.Context, stored mongostore.Transfer, why protocol.Reason, reason string,
+	ctx context.Context, stored document.Transfer, why protocol.Reason, reason string,
 ) (Record, bool, error) {
 	start := protocol.Start{RollBack: why}
 	switch stored.State {

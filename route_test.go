@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 )
 
 // crowd are routes that share hands, and a clock.
@@ -31,10 +31,10 @@ func newCrowd(t *testing.T, size int, ledgers ...string) *crowd {
 // to returns the route of transfers between the default ledger and others.
 func (c *crowd) to(ledgers ...string) *route { return c.of(between(ledgers...)) }
 
-func between(ledgers ...string) mongostore.Transfer {
-	t := mongostore.Transfer{ID: "t", Legs: []mongostore.Leg{{}}}
+func between(ledgers ...string) document.Transfer {
+	t := document.Transfer{ID: "t", Legs: []document.Leg{{}}}
 	for _, name := range ledgers {
-		t.Legs = append(t.Legs, mongostore.Leg{Ledger: name})
+		t.Legs = append(t.Legs, document.Leg{Ledger: name})
 	}
 	return t
 }
@@ -64,7 +64,7 @@ func TestRouteOfATransfer(t *testing.T) {
 	require.Same(t, c.to("x", "y"), c.to("y", "x"))
 	require.NotSame(t, c.to("x", "y"), c.to("x"))
 	require.NotSame(t, c.to("x"), c.to())
-	require.Same(t, c.to("x"), c.of(mongostore.Transfer{Legs: []mongostore.Leg{{Ledger: "x"}, {Ledger: "x"}}}))
+	require.Same(t, c.to("x"), c.of(document.Transfer{Legs: []document.Leg{{Ledger: "x"}, {Ledger: "x"}}}))
 }
 
 // A route has no more in hand than there is room left for others: k of them that hang for the first

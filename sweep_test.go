@@ -13,8 +13,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/queries"
 )
 
 // Sweeps that share what they have in hand don't begin with what another one is at: their work on a transfer whose server is away would
@@ -22,7 +23,7 @@ import (
 func TestSweepsLeaveAloneWhatIsInHand(t *testing.T) {
 	t.Parallel()
 	c := unconnected(t)
-	foreign := mongostore.Transfer{ID: "t", Legs: []mongostore.Leg{{Ledger: "elsewhere"}}} // which no server is asked about
+	foreign := document.Transfer{ID: "t", Legs: []document.Leg{{Ledger: "elsewhere"}}} // which no server is asked about
 	foreign.Digest = digest(foreign)
 	hands := c.newSweepHands()
 	sweep := func() RecoveryReport {
@@ -42,10 +43,10 @@ func TestSweepsLeaveAloneWhatIsInHand(t *testing.T) {
 func TestSweepTellsOfUnreadableDocuments(t *testing.T) {
 	t.Parallel()
 	s := sweepOf(unconnected(t))
-	found := func(...mongostore.Route) iter.Seq2[mongostore.Transfer, error] {
-		return func(yield func(mongostore.Transfer, error) bool) {
-			for _, err := range []error{mongostore.ErrUnreadable, mongostore.ErrUnreadable, io.ErrUnexpectedEOF} {
-				if !yield(mongostore.Transfer{}, err) {
+	found := func(...queries.Route) iter.Seq2[document.Transfer, error] {
+		return func(yield func(document.Transfer, error) bool) {
+			for _, err := range []error{document.ErrUnreadable, document.ErrUnreadable, io.ErrUnexpectedEOF} {
+				if !yield(document.Transfer{}, err) {
 					return
 				}
 			}
@@ -77,7 +78,7 @@ func TestSweepPassesOverWhatHangs(t *testing.T) {
 			for _, id := range []string{"1", "2", "near"} {
 				stalled := between("other")
 				if stalled.ID = id; id == "near" {
-					stalled = mongostore.Transfer{ID: id, Legs: []mongostore.Leg{{}, {}}} // not what a digest says: stuck at once, if it is begun
+					stalled = document.Transfer{ID: id, Legs: []document.Leg{{}, {}}} // not what a digest says: stuck at once, if it is begun
 				}
 				s.begin(t.Context(), l, stalled, c.takeOver())
 			}
@@ -99,8 +100,8 @@ func TestSweepComesBackForRoom(t *testing.T) {
 		s.hands.enter(far)
 	}
 	rounds := 0
-	found := func(...mongostore.Route) iter.Seq2[mongostore.Transfer, error] {
-		return func(yield func(mongostore.Transfer, error) bool) {
+	found := func(...queries.Route) iter.Seq2[document.Transfer, error] {
+		return func(yield func(document.Transfer, error) bool) {
 			rounds++
 			yield(between("other"), nil)
 		}
@@ -179,7 +180,7 @@ func TestSweepDoesNotWaitForATrial(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := unconnected(t, "other")
-			stalled := mongostore.Transfer{ID: "t", Legs: []mongostore.Leg{
+			stalled := document.Transfer{ID: "t", Legs: []document.Leg{
 				{Namespace: "bank.accounts", Account: "a"}, {Ledger: "other", Namespace: "bank.other", Account: "b"},
 			}}
 			stalled.Digest = digest(stalled)

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -134,7 +134,7 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 			c.wakeWorker()
 			return recordOf(t), nil
 		case protocol.NotMatched:
-			var stored mongostore.Transfer
+			var stored document.Transfer
 			var found bool
 			if stored, found, err = c.look(ctx, t.ID); err == nil && found {
 				return c.judge(stored, t)
@@ -150,7 +150,7 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 
 // prepared does what comes before a planned transfer is stored. With an error nothing
 // was.
-func (c *Coordinator) prepared(ctx context.Context, t *mongostore.Transfer) error {
+func (c *Coordinator) prepared(ctx context.Context, t *document.Transfer) error {
 	if err := c.readyFor(ctx, t); err != nil {
 		return c.early(t.ID, err)
 	}
@@ -178,7 +178,7 @@ func (c *Coordinator) wakeWorker() {
 
 // complete runs a planned transfer, or finds out what became of the one that has its ID. A hold is held for as long as holdFor says.
 // Who finds others of this process at it follows them: a second execution would only find the ID taken.
-func (c *Coordinator) complete(ctx context.Context, planned mongostore.Transfer, holdFor time.Duration) (Record, error) {
+func (c *Coordinator) complete(ctx context.Context, planned document.Transfer, holdFor time.Duration) (Record, error) {
 	f := c.newFollower(planned, holdFor)
 	defer f.leave()
 	if f.turnIsFree() {
@@ -191,13 +191,13 @@ func (c *Coordinator) complete(ctx context.Context, planned mongostore.Transfer,
 }
 
 // first returns the start of the execution that stores a transfer.
-func first(t mongostore.Transfer) protocol.Start {
+func first(t document.Transfer) protocol.Start {
 	return protocol.Start{Claim: protocol.Insert, WaitWhileBusy: true, Hold: t.Hold}
 }
 
 // attempt is one execution to be driven.
 type attempt struct {
-	transfer mongostore.Transfer
+	transfer document.Transfer
 	start    protocol.Start
 	reason   string        // of a roll-back that is no participant's fault
 	holdFor  time.Duration // from when a hold is stored

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // UnauthorizedError says which right is missing. errors.Is finds ErrUnauthorized through
@@ -40,16 +40,16 @@ func (e *UnauthorizedError) Unwrap() []error {
 // refused reports whether an error says that a right is missing. What it is about is not
 // tried again by itself: a caller who is told at once can have the right granted.
 func refused(err error) bool {
-	return errors.Is(err, ErrUnauthorized) || mongostore.Refused(err) != nil
+	return errors.Is(err, ErrUnauthorized) || wire.Refused(err) != nil
 }
 
 // named gives an error that tells of a missing right its public name.
 func named(err error) error {
-	missing := mongostore.Refused(err)
+	missing := wire.Refused(err)
 	switch {
 	case missing == nil || errors.Is(err, ErrUnauthorized):
 		return err
-	case missing.Code == mongostore.CodeNoUser:
+	case missing.Code == wire.CodeNoUser:
 		return &UnauthorizedError{cause: err}
 	}
 	return &UnauthorizedError{Action: missing.Action, Namespace: missing.Namespace, cause: err}

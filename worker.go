@@ -9,8 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -174,7 +175,7 @@ func (w *worker) expire(ctx context.Context) (rest time.Duration, err error) {
 // endsFor ends the run where its client was disconnected: no search finds anything any
 // more. It returns the error.
 func (w *worker) endsFor(err error) error {
-	if mongostore.Disconnected(err) {
+	if wire.Disconnected(err) {
 		w.lost(err)
 	}
 	return err
@@ -209,7 +210,7 @@ func (w *worker) take(ctx, working context.Context, l *look, recent time.Duratio
 }
 
 // begin starts on a submitted transfer, unless it is in hand or there is no room for it.
-func (w *worker) begin(ctx, working context.Context, l *look, t mongostore.Transfer) {
+func (w *worker) begin(ctx, working context.Context, l *look, t document.Transfer) {
 	if !w.submitted.reserve(t.ID) {
 		return
 	}
@@ -227,7 +228,7 @@ func (w *worker) begin(ctx, working context.Context, l *look, t mongostore.Trans
 }
 
 // run runs one submitted transfer, unless another worker was first, and returns what that tells of its route.
-func (w *worker) run(ctx context.Context, t mongostore.Transfer) ending {
+func (w *worker) run(ctx context.Context, t document.Transfer) ending {
 	limited, cancel := context.WithTimeout(ctx, recoveryLimit) // then it goes on in the background, and others get its place
 	defer cancel()
 	start := protocol.Start{Claim: protocol.FromInitiated, WaitWhileBusy: true}

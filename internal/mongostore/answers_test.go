@@ -34,7 +34,7 @@ func writes() []write {
 	return []write{
 		{"insert", "insert", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			w := b.work(id, b.leg(id, -60))
-			_, err := b.store.serverTime(b.t.Context())
+			_, err := b.store.ReachedTime(b.t.Context())
 			require.NoError(b.t, err)
 			return w, claim(protocol.Insert)
 		}},
@@ -216,7 +216,7 @@ func TestNoServerSendsNothing(t *testing.T) {
 	b := &bank{t: t, store: store}
 	w := b.work("order", b.leg("alice", -60))
 	assert.Equal(t, protocol.NotSent, b.on(w, claim(protocol.Insert)).Result, "the server's time is not known")
-	store.clock.read = time.Now()
+	store.Clock.Read = time.Now()
 	verify := about(protocol.Verify)
 	for _, op := range []protocol.Operation{
 		claim(protocol.Insert), claim(protocol.FromInitiated), claim(protocol.TakeOver), claim(protocol.TakeToCancel), verify,

@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
@@ -253,7 +254,7 @@ func TestClosingWithinOneMillisecond(t *testing.T) {
 			closing, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, hellos, c.hellos, "apart, there was a second look")
-			entries, _, err := h.Page(t.Context(), NewestFirst, time.Time{}, closing.At, 10)
+			entries, _, err := h.Page(t.Context(), history.NewestFirst, time.Time{}, closing.At, 10)
 			require.NoError(t, err)
 			if !c.in {
 				require.Empty(t, entries)

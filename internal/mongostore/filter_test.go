@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // filterRow is an account and a prepare that is sent to it.
@@ -245,7 +246,7 @@ func (b *bank) sendRow(row filterRow) {
 	case "none":
 		op.Fence = ""
 	default:
-		value := rawValue(row.fence)
+		value := wire.RawValue(row.fence)
 		op.Fence = protocol.Fence(append([]byte{byte(value.Type)}, value.Value...))
 	}
 	answer := b.on(w, op)

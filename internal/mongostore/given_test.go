@@ -15,9 +15,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // bank is a store on a database of its own, with a log of what it sends. It has two ledgers, "" and "eu".
@@ -30,8 +32,8 @@ type bank struct {
 }
 
 // standardFields are the field names that a coordinator takes by default.
-func standardFields() Fields {
-	return Fields{Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed"}
+func standardFields() document.Fields {
+	return document.Fields{Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed"}
 }
 
 func newBank(t *testing.T, changes ...func(*config)) *bank {
@@ -91,7 +93,7 @@ func (b *bank) putIn(collection string, documents ...bson.M) {
 func (b *bank) raw(collection string, id any) bson.Raw {
 	b.t.Helper()
 	document, err := b.db.Collection(collection).FindOne(b.t.Context(), bson.M{"_id": id}).Raw()
-	if missing(err) {
+	if wire.NotFound(err) {
 		return nil
 	}
 	require.NoError(b.t, err)
@@ -124,22 +126,24 @@ func asMap(t *testing.T, document bson.Raw) bson.M {
 }
 
 // leg returns a movement of units in the default ledger.
-func (b *bank) leg(account string, units int64) Leg { return b.legIn("", account, money.Units(units)) }
+func (b *bank) leg(account string, units int64) document.Leg {
+	return b.legIn("", account, money.Units(units))
+}
 
-func (b *bank) legIn(ledger, account string, amount money.Amount) Leg {
-	return Leg{Ledger: ledger, Namespace: b.store.Namespace(ledger), Account: account, Amount: amount}
+func (b *bank) legIn(ledger, account string, amount money.Amount) document.Leg {
+	return document.Leg{Ledger: ledger, Namespace: b.store.Namespace(ledger), Account: account, Amount: amount}
 }
 
 // work returns a work on a transfer that isn't stored.
-func (b *bank) work(id string, legs ...Leg) *Attempt {
+func (b *bank) work(id string, legs ...document.Leg) *Attempt {
 	b.t.Helper()
-	w, err := b.store.NewAttempt(Transfer{ID: id, Legs: legs, Digest: []byte{1, 42}}, "owner of "+id)
+	w, err := b.store.NewAttempt(document.Transfer{ID: id, Legs: legs, Digest: []byte{1, 42}}, "owner of "+id)
 	require.NoError(b.t, err)
 	return w
 }
 
 // claimed returns a work on a transfer that it has stored as Preparing.
-func (b *bank) claimed(id string, legs ...Leg) *Attempt {
+func (b *bank) claimed(id string, legs ...document.Leg) *Attempt {
 	b.t.Helper()
 	w := b.work(id, legs...)
 	require.Equal(b.t, protocol.Applied, b.on(w, claim(protocol.Insert)).Result, w.Cause)

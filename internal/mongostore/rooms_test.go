@@ -4,16 +4,24 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/accounts"
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/deployment"
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/history"
+	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/repair"
 )
 
 // rooms is all that works on one catalog.
 type rooms struct {
-	*Catalog
-	*Deployment
-	*Queries
-	*Accounts
-	*Histories
-	*Repairs
+	*collections.Catalog
+	*deployment.Deployment
+	*queries.Queries
+	*accounts.Accounts
+	*history.Histories
+	*repair.Repairs
 	*Store
 }
 
@@ -22,8 +30,8 @@ type config struct {
 	Transfers   *mongo.Collection
 	Ledgers     map[string]*mongo.Collection
 	Documents   map[string]*mongo.Collection
-	Fields      Fields
-	IDs         IDCodec
+	Fields      document.Fields
+	IDs         document.IDCodec
 	MarkerLimit int
 	FenceBytes  int64
 	Retention   time.Duration
@@ -31,18 +39,18 @@ type config struct {
 }
 
 func newRooms(c config) (*rooms, error) {
-	catalog, err := NewCatalog(Config{
+	catalog, err := collections.New(collections.Config{
 		Transfers: c.Transfers, Ledgers: c.Ledgers, Documents: c.Documents, Fields: c.Fields, IDs: c.IDs, Now: c.Now,
 	})
 	if err != nil {
 		return nil, err
 	}
-	deployment := NewDeployment(catalog, c.Retention)
+	deployment := deployment.New(catalog, c.Retention)
 	store, err := New(deployment, Limits{Markers: c.MarkerLimit, FenceBytes: c.FenceBytes})
 	if err != nil {
 		return nil, err
 	}
 	return &rooms{
-		catalog, deployment, NewQueries(catalog), NewAccounts(catalog), NewHistories(catalog), NewRepairs(catalog), store,
+		catalog, deployment, queries.New(catalog), accounts.New(catalog), history.New(catalog), repair.New(catalog), store,
 	}, nil
 }
