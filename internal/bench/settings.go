@@ -24,7 +24,7 @@ type settings struct {
 	nodes                  int
 	processes              int
 	size                   size
-	out                    string
+	out, draw              string
 	cpuprofile             string
 }
 
@@ -44,6 +44,7 @@ func (s *settings) parse(arguments []string) error {
 	f.IntVar(&s.size.Stored, "stored", 0, "with -only: transfers that are stored from the outset")
 	f.BoolVar(&s.verbose, "v", false, "tell of every round")
 	f.StringVar(&s.out, "out", "", "folder to write CSV files and pictures to")
+	f.StringVar(&s.draw, "draw", "", "folder with a "+cellsFile+" from which its pictures are drawn anew; nothing is measured")
 	f.StringVar(&s.cpuprofile, "cpuprofile", "", "file to write a processor profile of this program to")
 	return f.Parse(arguments)
 }
