@@ -30,8 +30,9 @@ func panels() []panel {
 	}
 }
 
-// overview draws the library beside native transactions, on one node: one panel for each load, with the same
-// scale of transfers per second. It draws nothing where a panel would be empty.
+// overview draws the library beside native transactions, on one node: one panel for each
+// load, with the same scale of transfers per second. It draws nothing where a line is
+// missing.
 func (r *report) overview(folder string) error {
 	var plots []*plot.Plot
 	var lowest, highest float64
@@ -87,7 +88,8 @@ func (roundNumbers) Ticks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// save writes a picture. Where the font that it was drawn with is missing, one of the same widths will do.
+// save writes a picture. A viewer that lacks the font that it was drawn with takes one of
+// the same widths.
 func save(canvas io.WriterTo, file string) error {
 	var picture bytes.Buffer
 	if _, err := canvas.WriteTo(&picture); err != nil {
