@@ -1,3 +1,4 @@
+// Package accounts opens, closes, reopens and reads accounts.
 package accounts
 
 import (

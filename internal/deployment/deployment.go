@@ -1,3 +1,6 @@
+// Package deployment makes sure, once per collection, that the servers and collections of a
+// deployment can be used, and that every process means the same by them. Its note beside
+// each collection says what they mean.
 package deployment
 
 import (

@@ -1,3 +1,5 @@
+// Package document holds the stored forms as values: the transfer, the account, the leg,
+// the effect, IDs, marker keys, and the filters that they are found by. It does no I/O.
 package document
 
 import (

@@ -1,3 +1,5 @@
+// Package history reads the past of one account: its entries in the order of their commits,
+// and its balance at an instant.
 package history
 
 import (

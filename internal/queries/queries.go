@@ -1,3 +1,4 @@
+// Package queries reads stored transfers: one, several, lists, and those that are due.
 package queries
 
 import (

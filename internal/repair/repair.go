@@ -1,3 +1,4 @@
+// Package repair writes what an audit advises.
 package repair
 
 import (

@@ -1,3 +1,6 @@
+// Package wire puts a command together, sends it, and reads its reply. It is the only
+// package that imports the driver's experimental x/ packages. It knows no transfer and no
+// account.
 package wire
 
 import (
