@@ -103,21 +103,21 @@ func (a *Reader) Parts(t document.Transfer) []Part {
 		name := fmt.Sprintf("account %q of ledger %q (%s)", leg.Account, leg.Ledger, leg.Namespace)
 		p := Part{Namespace: leg.Namespace, ID: leg.Account, Amount: &leg.Amount, Name: name}
 		if id, err := a.store.IDs.Encode(leg.Account); err == nil {
-			p.id, p.Key = id, keyOf(id)
+			p.id, p.Key = id, document.ComparableID(id)
 			p.Place = a.place(leg.Ledger, leg.Namespace, true)
 		}
 		parts = append(parts, p)
 	}
 	for _, e := range t.Effects {
 		parts = append(parts, Part{
-			Place: a.place(e.Documents, e.Namespace, false), Namespace: e.Namespace, ID: document.IDText(e.ID), Key: keyOf(e.ID), id: e.ID,
+			Place: a.place(e.Documents, e.Namespace, false), Namespace: e.Namespace, ID: document.IDText(e.ID), Key: document.ComparableID(e.ID), id: e.ID,
 			Name: fmt.Sprintf("document %q of %q (%s)", document.IDText(e.ID), e.Documents, e.Namespace),
 		})
 	}
 	if t.Reverses != "" {
 		id := wire.RawValue(t.Reverses)
 		parts = append(parts, Part{
-			Place: a.Transfers, Namespace: a.Transfers.Namespace, ID: t.Reverses, Key: keyOf(id), id: id, Spare: true,
+			Place: a.Transfers, Namespace: a.Transfers.Namespace, ID: t.Reverses, Key: document.ComparableID(id), id: id, Spare: true,
 			Name: fmt.Sprintf("transfer %q", t.Reverses),
 		})
 	}
@@ -131,12 +131,6 @@ func (a *Reader) place(name, namespace string, accounts bool) *Place {
 		}
 	}
 	return nil
-}
-
-// keyOf makes a stored _id comparable. The server takes some for equal that are stored in different ways.
-func keyOf(id bson.RawValue) string {
-	id = document.Canonical(id)
-	return string(byte(id.Type)) + string(id.Value)
 }
 
 // Detached returns a context without the caller's session, for reads that are not part of what goes on in it.
