@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -143,14 +142,14 @@ func (e openError) Unwrap() error { return e.cause }
 // barOrRead bars outstanding transfers. Without the right to write it reports whether none
 // of them can be committed before the end all the same.
 func (h *History) barOrRead(ctx context.Context, open outstanding, end time.Time) (bool, error) {
-	refusal := h.store.barless.recentFailure(h.store.Clock.Now())
+	refusal := h.store.barless.Recent(h.store.Clock.Now())
 	if refusal == nil {
 		barred, err := h.Bar(ctx, open.ids)
 		if wire.Refused(err) == nil {
 			return barred, err
 		}
 		refusal = err
-		h.store.barless.recordFailure(h.store.Clock.Now(), err)
+		h.store.barless.Record(h.store.Clock.Now(), err)
 	}
 	if open.since.Before(end) {
 		return false, openError{open.since, refusal}
@@ -161,30 +160,6 @@ func (h *History) barOrRead(ctx context.Context, open outstanding, end time.Time
 // refusalMemory is for how long a right that was found to be missing is not tried again:
 // an auditor's attempts to write would fill the server's log.
 const refusalMemory = time.Minute
-
-// refusal is what is known of a right.
-type refusal struct {
-	mu    sync.Mutex
-	cause error // the latest refusal
-	at    time.Time
-}
-
-// recordFailure takes down that the right is missing.
-func (r *refusal) recordFailure(now time.Time, cause error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cause, r.at = cause, now
-}
-
-// recentFailure returns the server's refusal, nil if it is none, or old.
-func (r *refusal) recentFailure(now time.Time) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if age := now.Sub(r.at); age < 0 || age >= refusalMemory {
-		return nil
-	}
-	return r.cause
-}
 
 // Bar writes to outstanding transfers, and reports whether each was still undecided then:
 // no commit of theirs takes a time from before that any more. The server lets one write

@@ -9,8 +9,10 @@ import (
 // Histories read the past of accounts. They are safe for many goroutines.
 type Histories struct {
 	*collections.Catalog
-	barless refusal // of the right to bar
+	barless collections.Failures // of the right to bar
 }
 
 // New returns the histories of a catalog.
-func New(c *collections.Catalog) *Histories { return &Histories{Catalog: c} }
+func New(c *collections.Catalog) *Histories {
+	return &Histories{Catalog: c, barless: collections.Failures{Span: refusalMemory}}
+}

@@ -64,27 +64,18 @@ type participant struct {
 // that it reverses, in this order.
 // It fails with ErrForeign if one of their collections is not registered here.
 func (s *Store) NewAttempt(t document.Transfer, owner string) (*Attempt, error) {
-	a := &Attempt{Transfer: t, Owner: owner, participants: make([]participant, 0, len(t.Legs)+len(t.Effects)+1)}
-	for _, leg := range t.Legs {
-		l := s.catalog.Ledgers[leg.Ledger]
-		if l == nil || l.Namespace != leg.Namespace {
-			return nil, unregistered(document.Address{Name: leg.Ledger}, leg.Namespace)
+	a := &Attempt{Transfer: t, Owner: owner, participants: make([]participant, 0, t.MaxParticipants())}
+	for part := range t.Participants() {
+		var p participant
+		var err error
+		switch {
+		case part.Leg != nil:
+			p, err = s.accountParticipant(*part.Leg)
+		case part.Effect != nil:
+			p, err = s.effectParticipant(*part.Effect)
+		default:
+			p, err = s.originalParticipant(t)
 		}
-		id, err := s.catalog.IDs.Encode(leg.Account)
-		if err != nil {
-			return nil, err
-		}
-		a.participants = append(a.participants, participant{subject: l.Subject(id), leg: leg, id: id})
-	}
-	for _, e := range t.Effects {
-		p, err := s.effectParticipant(e)
-		if err != nil {
-			return nil, err
-		}
-		a.participants = append(a.participants, p)
-	}
-	if t.Reverses != "" {
-		p, err := s.originalParticipant(t)
 		if err != nil {
 			return nil, err
 		}
@@ -92,6 +83,16 @@ func (s *Store) NewAttempt(t document.Transfer, owner string) (*Attempt, error) 
 	}
 	a.nameMarkers()
 	return a, nil
+}
+
+// accountParticipant returns the participant of a leg.
+func (s *Store) accountParticipant(leg document.Leg) (participant, error) {
+	l := s.catalog.Ledgers[leg.Ledger]
+	if l == nil || l.Namespace != leg.Namespace {
+		return participant{}, unregistered(document.Address{Name: leg.Ledger}, leg.Namespace)
+	}
+	id, err := s.catalog.IDs.Encode(leg.Account)
+	return participant{subject: l.Subject(id), leg: leg, id: id}, err
 }
 
 // nameMarkers sets the paths of the transfer's markers.
@@ -134,13 +135,7 @@ func (a *Attempt) Start(start protocol.Start) protocol.Start {
 // Name returns how messages name a participant.
 func (a *Attempt) Name(participant int) string {
 	p := &a.participants[participant]
-	switch {
-	case p.effect != nil:
-		return "document " + words.Quote(p.leg.Account) + " of " + words.Quote(p.leg.Ledger)
-	case p.leg.Ledger != "":
-		return "account " + words.Quote(p.leg.Account) + " of ledger " + words.Quote(p.leg.Ledger)
-	}
-	return "account " + words.Quote(p.leg.Account)
+	return document.Address{Documents: p.effect != nil, Name: p.leg.Ledger}.NameOf(p.leg.Account)
 }
 
 // Seen returns the balance that the latest look at a participant showed.

@@ -40,7 +40,7 @@ func (s *Store) originalParticipant(t document.Transfer) (participant, error) {
 	return participant{
 		subject: s.catalog.Originals.Subject(id), id: id,
 		effect: &effect{require: require, set: set, mayBeGone: true},
-		leg:    document.Leg{Ledger: "transfers", Account: t.Reverses, Amount: money.Zero(money.Whole)},
+		leg:    document.Leg{Ledger: document.Originals, Account: t.Reverses, Amount: money.Zero(money.Whole)},
 	}, err
 }
 
