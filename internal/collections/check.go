@@ -78,40 +78,41 @@ func NewSharedCheck() *SharedCheck {
 }
 
 // CheckServer makes sure, once, that a collection's server can be used.
-func (s *Catalog) CheckServer(ctx context.Context, c *mongo.Collection) error {
-	client := c.Database().Client()
-	if _, known := s.CheckedClients.Load(client); known {
+func (c *Catalog) CheckServer(ctx context.Context, handle *mongo.Collection) error {
+	client := handle.Database().Client()
+	if _, known := c.CheckedClients.Load(client); known {
 		return nil
 	}
 	// Each client has turns of its own: a server that hangs keeps nobody from the others.
-	own, _ := s.ServerChecks.LoadOrStore(client, NewSharedCheck())
+	own, _ := c.ServerChecks.LoadOrStore(client, NewSharedCheck())
 	check, _ := own.(*SharedCheck)
 	if err := check.Turns.Acquire(ctx); err != nil {
 		return err
 	}
 	defer check.Turns.Release()
-	if _, known := s.CheckedClients.Load(client); known {
+	if _, known := c.CheckedClients.Load(client); known {
 		return nil
 	}
-	if err := check.Failures.Recent(s.Clock.Now()); err != nil {
+	if err := check.Failures.Recent(c.Clock.Now()); err != nil {
 		return err
 	}
-	answer, err := Hello(ctx, c)
+	answer, err := Hello(ctx, handle)
 	if err != nil {
 		if ctx.Err() == nil { // else it says nothing of the server
-			check.Failures.Record(s.Clock.Now(), err)
+			check.Failures.Record(c.Clock.Now(), err)
 		}
 		return err
 	}
 	if err := answer.Supported(); err != nil {
 		return err
 	}
-	s.CheckedClients.Store(client, answer.Routed())
+	c.CheckedClients.Store(client, answer.Routed())
 	return nil
 }
 
-// Routed reports whether a collection is reached through a mongos. Its server was asked before: see Connect.
-func (s *Catalog) Routed(c *mongo.Collection) bool {
-	routed, known := s.CheckedClients.Load(c.Database().Client())
+// Routed reports whether a collection is reached through a mongos.
+// Its server was checked before: see [Catalog.CheckServer].
+func (c *Catalog) Routed(handle *mongo.Collection) bool {
+	routed, known := c.CheckedClients.Load(handle.Database().Client())
 	return known && routed == true
 }

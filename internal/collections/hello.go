@@ -22,14 +22,20 @@ var ErrUnsupported = errors.New("unsupported deployment")
 
 // HelloAnswer is what a server says of itself.
 type HelloAnswer struct {
-	SetName        string    `bson:"setName"`
-	Message        string    `bson:"msg"`
-	MaxWireVersion int       `bson:"maxWireVersion"`
-	LocalTime      time.Time `bson:"localTime"`
+	// SetName is the name of the replica set, "" if it is no member of one.
+	SetName string `bson:"setName"`
+	// Message tells a mongos.
+	Message string `bson:"msg"`
+	// MaxWireVersion stands for the server's version.
+	MaxWireVersion int `bson:"maxWireVersion"`
+	// LocalTime is what the server's clock shows.
+	LocalTime time.Time `bson:"localTime"`
 }
 
+// Routed reports whether it is the answer of a mongos.
 func (h HelloAnswer) Routed() bool { return h.Message == "isdbgrid" }
 
+// Hello asks a collection's server who it is and what its clock shows.
 func Hello(ctx context.Context, c *mongo.Collection) (HelloAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
@@ -46,7 +52,8 @@ func (h HelloAnswer) Supported() error {
 			ErrUnsupported)
 	}
 	if h.MaxWireVersion < minWireVersion {
-		return fmt.Errorf("%w: MongoDB 5.0 or later is needed, and the server speaks wire version %d only", ErrUnsupported, h.MaxWireVersion)
+		return fmt.Errorf("%w: MongoDB 5.0 or later is needed, and the server speaks wire version %d only",
+			ErrUnsupported, h.MaxWireVersion)
 	}
 	return nil
 }
