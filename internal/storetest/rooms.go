@@ -13,12 +13,14 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/repair"
+	"github.com/mongotransfer/transfer/internal/retention"
 )
 
 // Rooms is all that works on one catalog.
 type Rooms struct {
 	*collections.Catalog
 	*deployment.Deployment
+	*retention.Retention
 	*queries.Queries
 	*accounts.Accounts
 	*history.Histories
@@ -46,12 +48,12 @@ func NewRooms(c Config) (*Rooms, error) {
 	if err != nil {
 		return nil, err
 	}
-	deployed := deployment.New(catalog, c.Retention)
-	store, err := mongostore.New(deployed, mongostore.Limits{Markers: c.MarkerLimit, FenceBytes: c.FenceBytes})
+	kept := retention.New(catalog, c.Retention)
+	store, err := mongostore.New(catalog, kept, mongostore.Limits{Markers: c.MarkerLimit, FenceBytes: c.FenceBytes})
 	if err != nil {
 		return nil, err
 	}
 	return &Rooms{
-		catalog, deployed, queries.New(catalog), accounts.New(catalog), history.New(catalog), repair.New(catalog), store,
+		catalog, deployment.New(catalog, kept), kept, queries.New(catalog), accounts.New(catalog), history.New(catalog), repair.New(catalog), store,
 	}, nil
 }
