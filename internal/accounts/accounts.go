@@ -36,7 +36,7 @@ func (s *Accounts) Get(ctx context.Context, ledger, id string) (document.Account
 	if err != nil {
 		return document.Account{}, false, err
 	}
-	account, err := s.Fields.DecodeAccount(s.IDs, doc)
+	account, err := s.Fields.View(doc).Account(s.IDs)
 	return account, true, err
 }
 
@@ -46,18 +46,19 @@ func (s *Accounts) Spendable(ctx context.Context, ledger, id string) (money.Amou
 	if err != nil {
 		return money.Amount{}, false, err
 	}
-	document, err := wire.FindOne(wire.Detached(ctx), s.Ledgers[ledger].Majority, bson.D{{Key: "_id", Value: key}})
+	doc, err := wire.FindOne(wire.Detached(ctx), s.Ledgers[ledger].Majority, bson.D{{Key: "_id", Value: key}})
 	if wire.NotFound(err) {
 		return money.Amount{}, false, nil
 	}
 	if err != nil {
 		return money.Amount{}, false, err
 	}
-	balance, err := money.FromBSON(document.Lookup(s.Fields.Balance))
+	view := s.Fields.View(doc)
+	balance, err := view.Balance()
 	if err != nil {
 		return money.Amount{}, false, nil
 	}
-	least, err := s.Fields.FloorOf(document).Above(money.MaxBalance(balance.Kind()).Neg())
+	least, err := view.Floor().Above(money.MaxBalance(balance.Kind()).Neg())
 	if err != nil {
 		return money.Amount{}, false, nil
 	}
@@ -95,7 +96,7 @@ func (s *Accounts) Open(ctx context.Context, ledger string, a document.Account, 
 
 // OpenedWith reports whether an account's fence is the one that an OpenAccount of this process gave it.
 func (a Status) OpenedWith(token bson.ObjectID) bool {
-	return a.Fence == protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, token[:]...))
+	return a.Fence == document.FenceOfToken(token)
 }
 
 // Close closes an open account with no marker and no money.
@@ -107,7 +108,7 @@ func (s *Accounts) Close(ctx context.Context, ledger, id string) (protocol.Resul
 				{Key: "$in", Value: bson.A{nil, bson.D{}}}, {Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}},
 			}},
 			{Key: s.Fields.Balance, Value: bson.D{
-				{Key: "$type", Value: bson.A{"int", "long", "decimal"}}, {Key: "$eq", Value: int64(0)},
+				{Key: "$type", Value: document.NumberTypes(money.Whole, money.Decimal)}, {Key: "$eq", Value: int64(0)},
 				{Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}},
 			}},
 		},
@@ -136,22 +137,22 @@ func (s *Accounts) Status(ctx context.Context, ledger, id string) (Status, error
 	if err != nil {
 		return Status{}, err
 	}
-	document, err := wire.FindOne(wire.Detached(ctx), s.Ledgers[ledger].Linearizable, bson.D{{Key: "_id", Value: key}})
+	doc, err := wire.FindOne(wire.Detached(ctx), s.Ledgers[ledger].Linearizable, bson.D{{Key: "_id", Value: key}})
 	if wire.NotFound(err) {
 		return Status{}, nil
 	}
 	if err != nil {
 		return Status{}, err
 	}
-	markers, _ := s.Fields.Markers(document, "")
-	balance, err := money.FromBSON(document.Lookup(s.Fields.Balance))
+	view := s.Fields.View(doc)
+	balance, err := view.Balance()
 	return Status{
 		Found:   true,
-		Closed:  s.Fields.IsClosed(document),
-		Markers: markers,
+		Closed:  view.Closed(),
+		Markers: view.Markers("").Count,
 		Empty:   err == nil && balance.Sign() == 0,
-		Odd:     err != nil || !s.Fields.HasMap(document),
-		Fence:   s.Fields.FenceOf(document),
+		Odd:     err != nil || !view.HasMap(),
+		Fence:   view.Fence(),
 	}, nil
 }
 

@@ -2,8 +2,6 @@ package audit
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -192,11 +190,11 @@ func (p *Document) Part() Part { return Part{Place: p.Place, Key: p.Key, ID: p.I
 
 // Document describes a document. It keeps nothing of it.
 func (a *Reader) Document(place *Place, doc bson.Raw) Document {
-	fields := place.ledger.Fields
-	id := doc.Lookup("_id")
+	view := place.ledger.Fields.View(doc)
+	id := view.ID()
 	id.Value = append([]byte(nil), id.Value...)
-	p := Document{Place: place, Key: keyOf(id), ID: document.IDText(id), id: id}
-	p.pending(doc.Lookup(fields.Pending))
+	p := Document{Place: place, Key: document.ComparableID(id), ID: document.IDText(id), id: id}
+	p.pending(view.Pending())
 	if !place.Accounts {
 		return p
 	}
@@ -205,11 +203,11 @@ func (a *Reader) Document(place *Place, doc bson.Raw) Document {
 	} else if _, err := a.store.IDs.Encode(name); err != nil {
 		p.BadID = err.Error()
 	}
-	p.balance(doc.Lookup(fields.Balance))
-	p.floor(fields.FloorOf(doc))
-	p.currency(doc.Lookup(fields.Currency))
-	p.Closed = fields.IsClosed(doc)
-	if stored := doc.Lookup(fields.Closed); !document.Absent(stored) && stored.Type != bson.TypeBoolean {
+	p.balance(view.StoredBalance())
+	p.floor(view.Floor())
+	p.currency(view)
+	p.Closed = view.Closed()
+	if stored := view.StoredClosed(); !document.Absent(stored) && stored.Type != bson.TypeBoolean {
 		p.BadClosed = stored.String() + " is no boolean"
 	}
 	return p
@@ -242,16 +240,10 @@ func (p *Document) floor(f document.Floor) {
 	}
 }
 
-func (p *Document) currency(stored bson.RawValue) {
-	if document.Absent(stored) {
-		return
-	}
-	text, ok := stored.StringValueOK()
-	if symbol, isSymbol := stored.SymbolOK(); isSymbol {
-		text, ok = symbol, true
-	}
+func (p *Document) currency(view document.View) {
+	text, ok := view.CurrencyText()
 	if !ok {
-		p.BadCurrency = stored.String() + " is no string"
+		p.BadCurrency = view.StoredCurrency().String() + " is no string"
 	}
 	p.Currency = text
 }
@@ -276,32 +268,7 @@ func (p *Document) pending(stored bson.RawValue) {
 		if amount, err := money.FromBSON(value); err == nil {
 			m.Amount, m.Text = &amount, amount.String()
 		}
-		m.Transfer, _ = TransferOf(m.Key)
+		m.Transfer, _ = document.TransferOf(m.Key)
 		p.Markers = append(p.Markers, m)
 	}
-}
-
-// TransferOf returns the ID of the transfer whose marker has this key. It reports false for a key that no transfer's marker has.
-func TransferOf(key string) (string, bool) {
-	var id strings.Builder
-	for i := 0; i < len(key); i++ {
-		if key[i] != '%' {
-			id.WriteByte(key[i])
-			continue
-		}
-		if i+2 >= len(key) {
-			return "", false
-		}
-		c, err := strconv.ParseUint(key[i+1:i+3], 16, 8)
-		if err != nil {
-			return "", false
-		}
-		id.WriteByte(byte(c))
-		i += 2
-	}
-	transfer := id.String()
-	if document.CheckID(transfer) != nil || document.MarkerKey(transfer) != key {
-		return "", false
-	}
-	return transfer, true
 }

@@ -97,30 +97,32 @@ type Part struct {
 
 // Parts returns the participants of a transfer: its legs, its effects, and the transfer that it reverses.
 func (a *Reader) Parts(t document.Transfer) []Part {
-	parts := make([]Part, 0, len(t.Legs)+len(t.Effects)+1)
-	for _, leg := range t.Legs {
-		name := fmt.Sprintf("account %q of ledger %q (%s)", leg.Account, leg.Ledger, leg.Namespace)
-		p := Part{Namespace: leg.Namespace, ID: leg.Account, Amount: &leg.Amount, Name: name}
-		if id, err := a.store.IDs.Encode(leg.Account); err == nil {
-			p.id, p.Key = id, keyOf(id)
-			p.Place = a.place(leg.Ledger, leg.Namespace, true)
-		}
-		parts = append(parts, p)
-	}
-	for _, e := range t.Effects {
-		parts = append(parts, Part{
-			Place: a.place(e.Documents, e.Namespace, false), Namespace: e.Namespace, ID: document.IDText(e.ID), Key: keyOf(e.ID), id: e.ID,
-			Name: fmt.Sprintf("document %q of %q (%s)", document.IDText(e.ID), e.Documents, e.Namespace),
-		})
-	}
-	if t.Reverses != "" {
-		id := wire.RawValue(t.Reverses)
-		parts = append(parts, Part{
-			Place: a.Transfers, Namespace: a.Transfers.Namespace, ID: t.Reverses, Key: keyOf(id), id: id, Spare: true,
-			Name: fmt.Sprintf("transfer %q", t.Reverses),
-		})
+	parts := make([]Part, 0, t.MaxParticipants())
+	for p := range t.Participants() {
+		parts = append(parts, a.part(p))
 	}
 	return parts
+}
+
+func (a *Reader) part(p document.Participant) Part {
+	part := Part{ID: p.ID(), Name: p.FullName()}
+	switch {
+	case p.Leg != nil:
+		part.Namespace, part.Amount = p.Leg.Namespace, &p.Leg.Amount
+		id, err := a.store.IDs.Encode(p.Leg.Account)
+		if err != nil {
+			return part
+		}
+		part.id, part.Place = id, a.place(p.Leg.Ledger, p.Leg.Namespace, true)
+	case p.Effect != nil:
+		part.Namespace, part.id = p.Effect.Namespace, p.Effect.ID
+		part.Place = a.place(p.Effect.Documents, p.Effect.Namespace, false)
+	default:
+		part.Namespace, part.id = a.Transfers.Namespace, wire.RawText(p.Original)
+		part.Place, part.Spare = a.Transfers, true
+	}
+	part.Key = document.ComparableID(part.id)
+	return part
 }
 
 func (a *Reader) place(name, namespace string, accounts bool) *Place {
@@ -130,12 +132,6 @@ func (a *Reader) place(name, namespace string, accounts bool) *Place {
 		}
 	}
 	return nil
-}
-
-// keyOf makes a stored _id comparable. The server takes some for equal that are stored in different ways.
-func keyOf(id bson.RawValue) string {
-	id = document.Canonical(id)
-	return string(byte(id.Type)) + string(id.Value)
 }
 
 // Detached returns a context without the caller's session, for reads that are not part of what goes on in it.

@@ -226,7 +226,7 @@ func (s *Catalog) DocumentsNamespace(name string) string {
 // Subject names a document. The IDs of accounts are all of one kind, those of other documents may be of any.
 func (l *Collection) Subject(id bson.RawValue) Subject {
 	if l.Documents {
-		return Subject{l, string(append([]byte{byte(id.Type)}, id.Value...))}
+		return Subject{l, document.ComparableID(id)}
 	}
 	return Subject{l, string(id.Value)}
 }

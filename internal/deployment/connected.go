@@ -15,13 +15,8 @@ const maxCompared = 4
 // different clients.
 func (d *Deployment) Connected(t *document.Transfer) bool {
 	var compared comparedCollections
-	for i := range t.Legs {
-		if !d.connectedBeside(&compared, d.catalog.Ledgers[t.Legs[i].Ledger]) {
-			return false
-		}
-	}
-	for i := range t.Effects {
-		if !d.connectedBeside(&compared, d.catalog.Documents[t.Effects[i].Documents]) {
+	for p := range t.Participants() {
+		if address, registered := p.Address(); registered && !d.connectedBeside(&compared, d.catalog.At(address)) {
 			return false
 		}
 	}

@@ -38,8 +38,7 @@ func (d *Deployment) checkBeforeFirstNote(ctx context.Context, c *collections.Co
 		return err
 	}
 	marked := func(p participant) bool {
-		_, found := c.Fields.Markers(documents[c.Subject(p.id)], p.transfer)
-		return found
+		return c.Fields.View(documents[c.Subject(p.id)]).Markers(p.transfer).Own
 	}
 	confirmed := slices.ContainsFunc(inFlight, marked)
 	for _, p := range inFlight {

@@ -78,7 +78,7 @@ func TestGarbageIsReadOrRefused(t *testing.T) {
 		}
 		_, err = b.store.NewAttempt(decoded, "me")
 		count(err)
-		_, err = b.store.Fields.DecodeAccount(b.store.IDs, doc)
+		_, err = b.store.Fields.View(doc).Account(b.store.IDs)
 		count(err)
 		for _, amount := range []money.Amount{money.Units(-60), dec("60.5")} {
 			w := b.work("order", b.legIn("", "alice", amount))

@@ -15,12 +15,12 @@ import (
 func TestTransferOf(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"t", "order-17", "a.b", "$a", "100%", "%2E", "17", "0", "a\x00b", "é", "%", "%%", "a%2"} {
-		got, ok := audit.TransferOf(document.MarkerKey(id))
+		got, ok := document.TransferOf(document.MarkerKey(id))
 		require.True(t, ok, id)
 		assert.Equal(t, id, got)
 	}
 	for _, key := range []string{"", "%", "%2", "%zz", "%2e", "%41", "17", "a%2", "%25%"} {
-		_, ok := audit.TransferOf(key)
+		_, ok := document.TransferOf(key)
 		assert.False(t, ok, key)
 	}
 }

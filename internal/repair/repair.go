@@ -56,9 +56,7 @@ func (s *Repairs) RemoveMarker(ctx context.Context, r MarkerRepair) (protocol.Re
 		if err != nil {
 			return protocol.NotSent, err
 		}
-		types := bson.A{"int", "long"}
 		if r.Pay.Kind() == money.Decimal {
-			types = bson.A{"decimal"}
 			exact, err := document.ExactBalance(s.Fields.Balance)
 			if err != nil {
 				return protocol.NotSent, err
@@ -66,7 +64,7 @@ func (s *Repairs) RemoveMarker(ctx context.Context, r MarkerRepair) (protocol.Re
 			filter = append(filter, bson.E{Key: "$expr", Value: exact})
 		}
 		filter = append(filter, bson.E{Key: s.Fields.Balance, Value: bson.D{
-			{Key: "$type", Value: types}, {Key: "$gte", Value: low}, {Key: "$lte", Value: high}, noArray,
+			{Key: "$type", Value: document.NumberTypes(r.Pay.Kind())}, {Key: "$gte", Value: low}, {Key: "$lte", Value: high}, noArray,
 		}})
 		update = append(update, bson.E{Key: "$inc", Value: bson.D{{Key: s.Fields.Balance, Value: r.Pay}}})
 	}
@@ -103,13 +101,12 @@ func (s *Repairs) LookAtMarker(ctx context.Context, ledger, account, transfer st
 	if err != nil {
 		return Repairable{}, err
 	}
-	seen := Repairable{Found: true, Map: s.Fields.HasMap(doc), Fence: s.Fields.FenceOf(doc)}
-	if pending, ok := doc.Lookup(s.Fields.Pending).DocumentOK(); ok {
-		if amount, err := money.FromBSON(pending.Lookup(document.MarkerKey(transfer))); err == nil {
-			seen.Amount = &amount
-		}
+	view := s.Fields.View(doc)
+	seen := Repairable{Found: true, Map: view.HasMap(), Fence: view.Fence()}
+	if amount, err := money.FromBSON(view.Marker(transfer)); err == nil {
+		seen.Amount = &amount
 	}
-	balance, err := money.FromBSON(doc.Lookup(s.Fields.Balance))
+	balance, err := view.Balance()
 	seen.Kind = err == nil && balance.Kind() == pay.Kind() && balance.Places() <= money.MaxPlaces
 	if low, high, err := payable(pay); seen.Kind && err == nil {
 		seen.Room = balance.Cmp(low) >= 0 && balance.Cmp(high) <= 0
