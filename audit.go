@@ -119,7 +119,7 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 	for _, e := range o.Expected {
 		options.Expected = append(options.Expected, audit.Expectation{Ledgers: e.Ledgers, Currency: e.Currency, Sum: e.Sum.exact})
 	}
-	report, err := audit.Run(ctx, c.deployment, options)
+	report, err := audit.Run(ctx, c.catalog, c.retention, options)
 	switch {
 	case errors.Is(err, audit.ErrSnapshotGone):
 		return AuditReport{}, fmt.Errorf("%w: %w", ErrAuditTooLong, err)
@@ -140,7 +140,7 @@ func (c *Coordinator) checkAudit(o AuditOptions) error {
 	if len(o.Expected) > 0 && o.Accounts != (IDRange{}) {
 		return invalid("the accounts of a range have no sum to be expected")
 	}
-	if err := audit.NewReader(c.deployment).Check(audit.Range(o.Accounts), audit.Range(o.Transfers)); err != nil {
+	if err := audit.NewReader(c.catalog).Check(audit.Range(o.Accounts), audit.Range(o.Transfers)); err != nil {
 		return invalid("a range: %w", err)
 	}
 	return nil

@@ -22,6 +22,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/repair"
+	"github.com/mongotransfer/transfer/internal/retention"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -31,6 +32,7 @@ type Coordinator struct {
 	settings   settings
 	catalog    *collections.Catalog
 	deployment *deployment.Deployment
+	retention  *retention.Retention
 	queries    *queries.Queries
 	accounts   *accounts.Accounts
 	histories  *history.Histories
@@ -72,15 +74,16 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 	if err != nil {
 		return nil, invalid("%w", err)
 	}
-	deployment, queries := deployment.New(catalog, s.retention), queries.New(catalog)
-	store, err := mongostore.New(deployment, mongostore.Limits{Markers: s.markerLimit, FenceBytes: s.fenceBytes})
+	queries, kept := queries.New(catalog), retention.New(catalog, s.retention)
+	store, err := mongostore.New(catalog, kept, mongostore.Limits{Markers: s.markerLimit, FenceBytes: s.fenceBytes})
 	if err != nil {
 		return nil, invalid("%w", err)
 	}
 	return &Coordinator{
 		settings:   s,
 		catalog:    catalog,
-		deployment: deployment,
+		deployment: deployment.New(catalog, kept),
+		retention:  kept,
 		queries:    queries,
 		accounts:   accounts.New(catalog),
 		histories:  history.New(catalog),
@@ -92,7 +95,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		now:        now,
 		wake:       make(chan struct{}, 1),
 
-		historyFrom: deployment.HistoryFrom,
+		historyFrom: kept.HistoryFrom,
 	}, nil
 }
 

@@ -13,9 +13,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/deployment"
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/retention"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -53,11 +54,11 @@ type Report struct {
 }
 
 // Run audits.
-func Run(ctx context.Context, store *deployment.Deployment, options Options) (Report, error) {
+func Run(ctx context.Context, store *collections.Catalog, kept *retention.Retention, options Options) (Report, error) {
 	ctx = Detached(ctx)
 	atlas := NewReader(store)
 	for n := 1; ; n++ {
-		report, err := twice(ctx, store, atlas, options)
+		report, err := twice(ctx, store, kept, atlas, options)
 		switch {
 		case err == nil, errors.Is(err, ErrSnapshotGone), wire.Refused(err) != nil, wire.Disconnected(err), n == maxTries:
 			return report, err
@@ -68,8 +69,10 @@ func Run(ctx context.Context, store *deployment.Deployment, options Options) (Re
 }
 
 // twice looks, and looks again where a sum over several clusters is not what it should be: it counts if both looks show the same one.
-func twice(ctx context.Context, store *deployment.Deployment, atlas *Reader, options Options) (Report, error) {
-	first, err := look(ctx, store, atlas, options)
+func twice(
+	ctx context.Context, store *collections.Catalog, kept *retention.Retention, atlas *Reader, options Options,
+) (Report, error) {
+	first, err := look(ctx, store, kept, atlas, options)
 	if err != nil {
 		return Report{}, err
 	}
@@ -77,7 +80,7 @@ func twice(ctx context.Context, store *deployment.Deployment, atlas *Reader, opt
 	if len(doubtful) == 0 {
 		return first.report, nil
 	}
-	second, err := look(ctx, store, atlas, options)
+	second, err := look(ctx, store, kept, atlas, options)
 	if err != nil {
 		return Report{}, err
 	}
@@ -93,7 +96,7 @@ func twice(ctx context.Context, store *deployment.Deployment, atlas *Reader, opt
 
 // auditor is one look at everything.
 type auditor struct {
-	store    *deployment.Deployment
+	store    *collections.Catalog
 	atlas    *Reader
 	options  Options
 	report   Report
@@ -105,7 +108,9 @@ type auditor struct {
 	obstacle map[string]string // what stands in the way of an overdue transfer
 }
 
-func look(ctx context.Context, store *deployment.Deployment, atlas *Reader, options Options) (*auditor, error) {
+func look(
+	ctx context.Context, store *collections.Catalog, kept *retention.Retention, atlas *Reader, options Options,
+) (*auditor, error) {
 	a := &auditor{
 		store: store, atlas: atlas, options: options, totals: map[totalKey]*total{}, odd: map[totalKey]int{}, obstacle: map[string]string{},
 	}
@@ -113,7 +118,7 @@ func look(ctx context.Context, store *deployment.Deployment, atlas *Reader, opti
 	if a.report.At, err = store.ServerTime(ctx); err != nil {
 		return a, err
 	}
-	if a.purged, err = store.EverPurged(ctx); err != nil {
+	if a.purged, err = kept.EverPurged(ctx); err != nil {
 		return a, err
 	}
 	if err := atlas.Transfers.InSnapshot(ctx, a.home); err != nil {

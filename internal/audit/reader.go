@@ -13,7 +13,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/wire"
@@ -43,13 +42,13 @@ func (p *Place) client() *mongo.Client { return p.ledger.Majority.Database().Cli
 
 // Reader knows all places of a store.
 type Reader struct {
-	store     *deployment.Deployment
+	store     *collections.Catalog
 	Transfers *Place   // reversals change them
 	Places    []*Place // all others: ledgers, then documents, each by name
 }
 
 // NewReader returns all places of a catalog.
-func NewReader(s *deployment.Deployment) *Reader {
+func NewReader(s *collections.Catalog) *Reader {
 	place := func(l *collections.Collection) *Place {
 		return &Place{Name: l.Name, Home: l.SameClient, Namespace: l.Namespace, ledger: l}
 	}

@@ -14,11 +14,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/retention"
 	"github.com/mongotransfer/transfer/internal/simulate"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
@@ -83,7 +83,7 @@ func (s *server) open(t *rapid.T, sc scene) *bank {
 			Now: time.Now,
 		})
 		require.NoError(t, err)
-		store, err := mongostore.New(deployment.New(catalog, 0), mongostore.Limits{Markers: sc.markerLimit, FenceBytes: mongostore.LeastFenceMemory})
+		store, err := mongostore.New(catalog, retention.New(catalog, 0), mongostore.Limits{Markers: sc.markerLimit, FenceBytes: mongostore.LeastFenceMemory})
 		require.NoError(t, err)
 		b.stores[i] = store
 	}

@@ -13,11 +13,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/retention"
 )
 
 // away returns an engine whose server is not there, by a clock that runs a second ahead
@@ -38,7 +38,7 @@ func away(t *testing.T) (*Engine, *mongostore.Attempt) {
 		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts")}, Now: now,
 	})
 	require.NoError(t, err)
-	store, err := mongostore.New(deployment.New(catalog, 0), mongostore.Limits{Markers: 1})
+	store, err := mongostore.New(catalog, retention.New(catalog, 0), mongostore.Limits{Markers: 1})
 	require.NoError(t, err)
 	w, err := store.NewAttempt(document.Transfer{ID: "t", Legs: []document.Leg{
 		{Namespace: "nowhere.accounts", Account: "a", Amount: money.Units(-1)},

@@ -39,7 +39,7 @@ func TestRangesWithoutAGap(t *testing.T) {
 				_, err := b.db.Collection("accounts").InsertOne(t.Context(), account(id, nil))
 				require.NoError(t, err)
 			}
-			atlas := audit.NewReader(b.store.Deployment)
+			atlas := audit.NewReader(b.store.Catalog)
 			b.log.take()
 			seen := map[string]int{}
 			for _, r := range []audit.Range{{To: row.a}, {From: row.a, To: row.b}, {From: row.b}} {

@@ -16,7 +16,7 @@ import (
 func (s *Store) changeTransfers(ctx context.Context, calls []*Call) {
 	var at stamp
 	at.now, at.fresh = s.catalog.Clock.Estimate()
-	if after, purges := s.deployment.PurgeAfter(); purges {
+	if after, purges := s.retention.PurgeAfter(); purges {
 		calls = s.finishAgain(ctx, calls, after)
 		calls, at = s.datePurge(ctx, calls, at, after)
 	}

@@ -29,7 +29,7 @@ func TestTransferOf(t *testing.T) {
 func TestPortrait(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	atlas := audit.NewReader(b.store.Deployment)
+	atlas := audit.NewReader(b.store.Catalog)
 	places := atlas.Places
 	require.Len(t, places, 2)
 	require.Equal(t, "eu", places[1].Name)

@@ -24,14 +24,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/retention"
 )
 
 // Store performs operations. It is safe for many goroutines.
 type Store struct {
 	catalog      *collections.Catalog
-	deployment   *deployment.Deployment
+	retention    *retention.Retention
 	exactBalance bson.Raw // the condition that a balance is an exact decimal
 	markerLimit  int
 	fences       *fenceCache
@@ -45,16 +45,15 @@ type Limits struct {
 	FenceBytes int64
 }
 
-// New returns the store of a deployment.
-func New(d *deployment.Deployment, limits Limits) (*Store, error) {
-	c := d.Catalog
+// New returns the store of a catalog and of the retention that its transfers have.
+func New(c *collections.Catalog, kept *retention.Retention, limits Limits) (*Store, error) {
 	exact, err := document.ExactBalance(c.Fields.Balance)
 	if err != nil {
 		return nil, err
 	}
 	return &Store{
 		catalog:      c,
-		deployment:   d,
+		retention:    kept,
 		exactBalance: exact,
 		markerLimit:  limits.Markers,
 		fences:       newFenceCache(c.Clock.Now, limits.FenceBytes),

@@ -1,4 +1,4 @@
-package mongostore
+package queries_test
 
 import (
 	"fmt"
@@ -17,34 +17,35 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // elsewhere returns the bank's database as another cluster, as far as a store can tell.
-func (b *bank) elsewhere() *mongo.Database {
-	b.t.Helper()
+func elsewhere(b *storetest.Bank) *mongo.Database {
+	b.T.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI()))
-	require.NoError(b.t, err)
-	b.t.Cleanup(func() { require.NoError(b.t, client.Disconnect(b.t.Context())) })
-	return client.Database(b.db.Name())
+	require.NoError(b.T, err)
+	b.T.Cleanup(func() { require.NoError(b.T, client.Disconnect(b.T.Context())) })
+	return client.Database(b.DB.Name())
 }
 
 // scattered returns a store with places on four clusters.
-func (b *bank) scattered() *rooms {
-	b.t.Helper()
-	x, y, z := b.elsewhere(), b.elsewhere(), b.elsewhere()
-	s, err := newRooms(config{
-		Transfers: b.db.Collection("transfers"),
+func scattered(b *storetest.Bank) *storetest.Rooms {
+	b.T.Helper()
+	x, y, z := elsewhere(b), elsewhere(b), elsewhere(b)
+	s, err := storetest.NewRooms(storetest.Config{
+		Transfers: b.DB.Collection("transfers"),
 		Ledgers: map[string]*mongo.Collection{
-			"": b.db.Collection("accounts"), "near": b.db.Collection("near"), "x": x.Collection("x1"), "more x": x.Collection("x2"),
+			"": b.DB.Collection("accounts"), "near": b.DB.Collection("near"), "x": x.Collection("x1"), "more x": x.Collection("x2"),
 			"y\", \"y": y.Collection("y"), "z": z.Collection("orders"),
 		},
 		Documents: map[string]*mongo.Collection{
-			"notes": b.db.Collection("notes"), "orders": b.db.Collection("orders"), "x": x.Collection("x3"),
+			"notes": b.DB.Collection("notes"), "orders": b.DB.Collection("orders"), "x": x.Collection("x3"),
 		},
 		Fields: document.Fields{"balance", "pending", "fence", "floor", "currency", "closed"},
 		Now:    time.Now,
 	})
-	require.NoError(b.t, err)
+	require.NoError(b.T, err)
 	return s
 }
 
@@ -64,7 +65,7 @@ func needing(ledgers, documents []string) document.Transfer {
 // whatever it touches there, and in whatever order.
 func TestRouteOf(t *testing.T) {
 	t.Parallel()
-	s := newBank(t).scattered()
+	s := scattered(storetest.New(t))
 	on := func(ledgers, documents []string) queries.Route { return s.RouteOf(needing(ledgers, documents)) }
 	assert.Equal(t, queries.Route(""), on([]string{"", "near"}, []string{"notes"}))
 	assert.Equal(t, queries.Route(""), on([]string{"", "unknown"}, []string{"unknown"}))
@@ -87,8 +88,8 @@ func TestRouteOf(t *testing.T) {
 // of the searches for work.
 func TestSearchWithoutRoutes(t *testing.T) {
 	t.Parallel()
-	b := newBank(t)
-	s := b.scattered()
+	b := storetest.New(t)
+	s := scattered(b)
 	byID := map[string]document.Transfer{}
 	var routes []queries.Route
 	for _, ledgers := range subsets("", "near", "x", "more x", "y\", \"y", "z", "unknown") {
@@ -105,13 +106,13 @@ func TestSearchWithoutRoutes(t *testing.T) {
 		search func(without ...queries.Route) []string
 	}{
 		"submitted": {bson.M{"state": "Initiated"}, func(without ...queries.Route) []string {
-			return b.idsOf(s.Initiated(t.Context(), 0, without...))
+			return idsOf(b, s.Initiated(t.Context(), 0, without...))
 		}},
 		"stalled": {bson.M{"state": "Committed", "epoch": int64(1)}, func(without ...queries.Route) []string {
-			return b.idsOf(s.Stalled(t.Context(), 0, without...))
+			return idsOf(b, s.Stalled(t.Context(), 0, without...))
 		}},
 		"expired": {bson.M{"state": "Preparing", "epoch": int64(1), "hold": true, "expiresAt": time.Unix(1, 0)}, func(without ...queries.Route) []string {
-			return b.idsOf(s.Expired(t.Context(), without...))
+			return idsOf(b, s.Expired(t.Context(), without...))
 		}},
 	}
 	require.Len(t, routes, 8)
@@ -120,9 +121,9 @@ func TestSearchWithoutRoutes(t *testing.T) {
 		for _, transfer := range byID {
 			documents = append(documents, stored(transfer, row.shows))
 		}
-		_, err := b.db.Collection("transfers").DeleteMany(t.Context(), bson.D{})
+		_, err := b.DB.Collection("transfers").DeleteMany(t.Context(), bson.D{})
 		require.NoError(t, err)
-		_, err = b.db.Collection("transfers").InsertMany(t.Context(), documents)
+		_, err = b.DB.Collection("transfers").InsertMany(t.Context(), documents)
 		require.NoError(t, err)
 		for _, without := range [][]queries.Route{{}, {""}, routes[:1], routes[1:2], routes[3:6], routes} {
 			var want []string
@@ -157,10 +158,10 @@ func stored(transfer document.Transfer, shows bson.M) bson.M {
 }
 
 // idsOf returns the IDs of what a search finds.
-func (b *bank) idsOf(found func(yield func(document.Transfer, error) bool)) (ids []string) {
-	b.t.Helper()
+func idsOf(b *storetest.Bank, found func(yield func(document.Transfer, error) bool)) (ids []string) {
+	b.T.Helper()
 	for transfer, err := range found {
-		require.NoError(b.t, err)
+		require.NoError(b.T, err)
 		ids = append(ids, transfer.ID)
 	}
 	return ids
@@ -180,21 +181,21 @@ func subsets(names ...string) [][]string {
 // else, however much that is.
 func TestSearchForRecent(t *testing.T) {
 	t.Parallel()
-	b := newBank(t)
-	require.NoError(t, b.store.Setup(t.Context()))
+	b := storetest.New(t)
+	require.NoError(t, b.Store.Setup(t.Context()))
 	for i := range 20 {
-		b.initiated(fmt.Sprint("due long ago", i), time.Now().Add(-time.Hour))
-		b.initiated(fmt.Sprint("old", i), time.Time{})
-		b.change("transfers", fmt.Sprint("old", i), bson.M{"$set": bson.M{"createdAt": time.Now().Add(-time.Hour)}})
+		initiated(b, fmt.Sprint("due long ago", i), time.Now().Add(-time.Hour))
+		initiated(b, fmt.Sprint("old", i), time.Time{})
+		b.Change("transfers", fmt.Sprint("old", i), bson.M{"$set": bson.M{"createdAt": time.Now().Add(-time.Hour)}})
 	}
-	b.initiated("due", time.Now().Add(-time.Second))
-	b.initiated("in an hour", time.Now().Add(time.Hour))
-	b.initiated("new", time.Time{})
-	b.log.take()
-	assert.Equal(t, []string{"due", "new"}, b.idsOf(b.store.Initiated(t.Context(), 10*time.Minute)))
-	for _, find := range b.log.take() {
-		assert.LessOrEqual(t, b.examined(find), int64(3), "%s", find.body)
-		assert.NotContains(t, b.explain(find), `"stage": "SORT"`)
+	initiated(b, "due", time.Now().Add(-time.Second))
+	initiated(b, "in an hour", time.Now().Add(time.Hour))
+	initiated(b, "new", time.Time{})
+	b.Log.Take()
+	assert.Equal(t, []string{"due", "new"}, idsOf(b, b.Store.Initiated(t.Context(), 10*time.Minute)))
+	for _, find := range b.Log.Take() {
+		assert.LessOrEqual(t, b.Examined(find), int64(3), "%s", find.Body)
+		assert.NotContains(t, b.Explain(find), `"stage": "SORT"`)
 	}
-	assert.Equal(t, protocol.Initiated, protocol.State(b.raw("transfers", "new").Lookup("state").StringValue()))
+	assert.Equal(t, protocol.Initiated, protocol.State(b.Raw("transfers", "new").Lookup("state").StringValue()))
 }

@@ -1,4 +1,4 @@
-package mongostore
+package deployment_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // touching returns a transfer that touches ledgers.
@@ -25,31 +26,32 @@ func touching(ledgers ...string) *document.Transfer {
 // A place is known to be connected once it has been, and then to ask for it costs
 // nothing.
 func TestConnectedPlacesAreKnown(t *testing.T) {
-	b := newShop(t, func(c *config) {
-		for i := range deployment.MaxPlacesSeen {
+	b := storetest.New(t, func(c *storetest.Config) {
+		c.Documents = map[string]*mongo.Collection{"orders": c.Transfers.Database().Collection("orders")}
+		for i := range deployment.MaxCompared {
 			name := fmt.Sprint("ledger ", i)
 			c.Ledgers[name] = c.Transfers.Database().Collection(name)
 		}
 	})
 	withOrders := touching("", "eu")
 	withOrders.Effects = []document.Effect{{Documents: "orders"}}
-	require.False(t, b.store.Connected(touching("")))
-	require.NoError(t, b.store.Connect(t.Context(), document.Address{}))
-	require.True(t, b.store.Connected(touching("", "")))
-	require.False(t, b.store.Connected(touching("", "eu")))
-	require.NoError(t, b.store.Connect(t.Context(), document.Address{}, document.Address{Name: "eu"}))
-	require.True(t, b.store.Connected(touching("", "eu", "")))
-	require.False(t, b.store.Connected(withOrders), "documents are a place of their own")
-	require.NoError(t, b.store.Connect(t.Context(), b.store.Addresses()...))
-	require.True(t, b.store.Connected(withOrders))
-	require.Zero(t, testing.AllocsPerRun(100, func() { b.store.Connected(withOrders) }))
+	require.False(t, b.Store.Connected(touching("")))
+	require.NoError(t, b.Store.Connect(t.Context(), document.Address{}))
+	require.True(t, b.Store.Connected(touching("", "")))
+	require.False(t, b.Store.Connected(touching("", "eu")))
+	require.NoError(t, b.Store.Connect(t.Context(), document.Address{}, document.Address{Name: "eu"}))
+	require.True(t, b.Store.Connected(touching("", "eu", "")))
+	require.False(t, b.Store.Connected(withOrders), "documents are a place of their own")
+	require.NoError(t, b.Store.Connect(t.Context(), b.Store.Addresses()...))
+	require.True(t, b.Store.Connected(withOrders))
+	require.Zero(t, testing.AllocsPerRun(100, func() { b.Store.Connected(withOrders) }))
 
-	require.False(t, b.store.Connected(touching("", "nowhere")), "it is not registered")
-	require.False(t, b.store.Connected(&document.Transfer{}), "nothing is known of no places")
+	require.False(t, b.Store.Connected(touching("", "nowhere")), "it is not registered")
+	require.False(t, b.Store.Connected(&document.Transfer{}), "nothing is known of no places")
 	many := touching("", "eu", "ledger 0", "ledger 1")
-	require.True(t, b.store.Connected(many))
+	require.True(t, b.Store.Connected(many))
 	many.Legs = append(many.Legs, document.Leg{Ledger: "ledger 2"})
-	require.False(t, b.store.Connected(many), "of so many Connect is asked")
+	require.False(t, b.Store.Connected(many), "of so many Connect is asked")
 }
 
 // Two places that are each known to be fit may be one collection, through two clients. 1.
@@ -57,16 +59,16 @@ func TestConnectedPlacesAreKnown(t *testing.T) {
 // account would be two participants with one marker between them.
 func TestConnectedPlacesMayBeOne(t *testing.T) {
 	t.Parallel()
-	b := newBank(t)
+	b := storetest.New(t)
 	for name, same := range map[string]bool{"accounts": true, "twin": false} {
-		first := mongotest.Client(t).Database(b.db.Name()).Collection(name)
-		second := mongotest.Client(t).Database(b.db.Name()).Collection(name)
+		first := mongotest.Client(t).Database(b.DB.Name()).Collection(name)
+		second := mongotest.Client(t).Database(b.DB.Name()).Collection(name)
 		if !same {
-			second = mongotest.Client(t).Database(b.db.Name() + "2").Collection(name)
+			second = mongotest.Client(t).Database(b.DB.Name() + "2").Collection(name)
 		}
-		store, err := newRooms(config{
-			Transfers: b.store.Transfers, Ledgers: map[string]*mongo.Collection{"one": first, "two": second},
-			Fields: standardFields(), MarkerLimit: 1, Now: b.store.Clock.Now,
+		store, err := storetest.NewRooms(storetest.Config{
+			Transfers: b.Store.Transfers, Ledgers: map[string]*mongo.Collection{"one": first, "two": second},
+			Fields: storetest.StandardFields(), MarkerLimit: 1, Now: b.Store.Clock.Now,
 		})
 		require.NoError(t, err)
 		one, two := document.Address{Name: "one"}, document.Address{Name: "two"}
