@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"context"
@@ -14,31 +14,33 @@ import (
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // requests is what several works ask for at once.
-type requests []*Call
+type requests []*mongostore.Call
 
-func (rs *requests) add(w *Attempt, operations ...protocol.Operation) {
+func (rs *requests) add(w *mongostore.Attempt, operations ...protocol.Operation) {
 	for _, op := range operations {
-		*rs = append(*rs, &Call{Attempt: w, Op: op})
+		*rs = append(*rs, &mongostore.Call{Attempt: w, Op: op})
 	}
 }
 
 // batch performs requests, which are of one lane, and returns their results.
 func (b *bank) batch(rs requests) []protocol.Result {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	b.T.Helper()
+	ctx, cancel := context.WithTimeout(b.T.Context(), 20*time.Second)
 	defer cancel()
-	lane := LaneOf(rs[0].Attempt, rs[0].Op)
+	lane := mongostore.LaneOf(rs[0].Attempt, rs[0].Op)
 	results := make([]protocol.Result, len(rs))
 	for _, r := range rs {
-		require.Equal(b.t, lane, LaneOf(r.Attempt, r.Op))
+		require.Equal(b.T, lane, mongostore.LaneOf(r.Attempt, r.Op))
 	}
-	b.store.Perform(ctx, lane, rs)
+	b.Store.Perform(ctx, lane, rs)
 	for i, r := range rs {
 		results[i] = r.Answer.Result
 	}
@@ -54,29 +56,29 @@ func all(n int, result protocol.Result) []protocol.Result {
 }
 
 // crowd returns works on transfers of so many units each, from alice to others.
-func (b *bank) crowd(n int, units int64) []*Attempt {
-	b.t.Helper()
-	works := make([]*Attempt, n)
+func (b *bank) crowd(n int, units int64) []*mongostore.Attempt {
+	b.T.Helper()
+	works := make([]*mongostore.Attempt, n)
 	var rs requests
 	for i := range works {
-		works[i] = b.work(fmt.Sprint("t", i), b.leg("alice", -units), b.leg(fmt.Sprint("to ", i), units))
-		rs.add(works[i], claim(protocol.Insert))
+		works[i] = b.Attempt(fmt.Sprint("t", i), b.Leg("alice", -units), b.Leg(fmt.Sprint("to ", i), units))
+		rs.add(works[i], storetest.Claim(protocol.Insert))
 	}
-	require.Equal(b.t, all(n, protocol.Applied), b.batch(rs))
+	require.Equal(b.T, all(n, protocol.Applied), b.batch(rs))
 	return works
 }
 
 // fences reads the fences of all participants of works, and returns the prepares of the n-th.
-func prepares(b *bank, n int, works ...*Attempt) requests {
-	b.t.Helper()
+func prepares(b *bank, n int, works ...*mongostore.Attempt) requests {
+	b.T.Helper()
 	var rs requests
 	for _, w := range works {
-		rs.add(w, b.ready(w)[n])
+		rs.add(w, b.Ready(w)[n])
 	}
 	return rs
 }
 
-func of(op protocol.Operation, works ...*Attempt) requests {
+func of(op protocol.Operation, works ...*mongostore.Attempt) requests {
 	var rs requests
 	for _, w := range works {
 		rs.add(w, op)
@@ -89,38 +91,38 @@ func of(op protocol.Operation, works ...*Attempt) requests {
 func TestStatementsOnOneAccountCoalesce(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(1000)}))
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(1000)}))
 	works := b.crowd(10, 30)
 	rs := prepares(b, 0, works[:6]...)
-	b.log.take()
+	b.Log.Take()
 	assert.Equal(t, all(6, protocol.Applied), b.batch(rs))
 	assert.Equal(t, []int{1}, b.statements())
 	markers := bson.M{}
 	for i := range 6 {
 		markers[fmt.Sprint("t", i)] = int64(-30)
 	}
-	b.has("accounts", account("alice", bson.M{"balance": int64(820), "pending": markers}))
+	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(820), "pending": markers}))
 
-	rs = append(of(at(protocol.Undo, 0), works[0], works[1]), of(at(protocol.Settle, 0), works[2:6]...)...)
+	rs = append(of(storetest.At(protocol.Undo, 0), works[0], works[1]), of(storetest.At(protocol.Settle, 0), works[2:6]...)...)
 	rs = append(rs, prepares(b, 0, works[6:]...)...)
-	b.log.take()
+	b.Log.Take()
 	assert.Equal(t, all(10, protocol.Applied), b.batch(rs))
 	assert.Equal(t, []int{1}, b.statements())
 	markers = bson.M{}
 	for i := 6; i < 10; i++ {
 		markers[fmt.Sprint("t", i)] = int64(-30)
 	}
-	b.has("accounts", account("alice", bson.M{"balance": int64(760), "pending": markers}))
+	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(760), "pending": markers}))
 }
 
 // statements returns how many statements each update since the last look at the log had.
 func (b *bank) statements() []int {
-	b.t.Helper()
+	b.T.Helper()
 	var counts []int
-	for _, c := range b.log.take() {
-		if c.name == "update" {
-			list, err := c.body.Lookup("updates").Array().Values()
-			require.NoError(b.t, err)
+	for _, c := range b.Log.Take() {
+		if c.Name == "update" {
+			list, err := c.Body.Lookup("updates").Array().Values()
+			require.NoError(b.T, err)
 			counts = append(counts, len(list))
 		}
 	}
@@ -131,11 +133,11 @@ func (b *bank) statements() []int {
 func TestSplitIsFair(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(100)}))
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}))
 	works := b.crowd(5, 30)
 	applied, not := protocol.Applied, protocol.NotMatched
 	assert.Equal(t, []protocol.Result{applied, applied, applied, not, not}, b.batch(prepares(b, 0, works...)))
-	b.has("accounts", account("alice", bson.M{
+	b.Has("accounts", storetest.Account("alice", bson.M{
 		"balance": int64(10), "pending": bson.M{"t0": int64(-30), "t1": int64(-30), "t2": int64(-30)},
 	}))
 }
@@ -144,15 +146,15 @@ func TestSplitIsFair(t *testing.T) {
 func TestPaidInIsSpent(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(50)}))
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(50)}))
 	works := b.crowd(4, 50)
 	require.Equal(t, all(1, protocol.Applied), b.batch(prepares(b, 0, works[0])))
-	rs := append(of(at(protocol.Undo, 0), works[0]), prepares(b, 0, works[1])...)
+	rs := append(of(storetest.At(protocol.Undo, 0), works[0]), prepares(b, 0, works[1])...)
 	assert.Equal(t, all(2, protocol.Applied), b.batch(rs))
-	b.has("accounts", account("alice", bson.M{"balance": int64(0), "pending": bson.M{"t1": int64(-50)}}))
-	rs = append(of(at(protocol.Undo, 0), works[1]), prepares(b, 0, works[2], works[3])...)
+	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(0), "pending": bson.M{"t1": int64(-50)}}))
+	rs = append(of(storetest.At(protocol.Undo, 0), works[1]), prepares(b, 0, works[2], works[3])...)
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.Applied, protocol.NotMatched}, b.batch(rs))
-	b.has("accounts", account("alice", bson.M{"balance": int64(0), "pending": bson.M{"t2": int64(-50)}}))
+	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(0), "pending": bson.M{"t2": int64(-50)}}))
 }
 
 // What can't be one statement isn't: prepares that have pinned other fences, currencies or floors, a settle that replaces the
@@ -160,34 +162,36 @@ func TestPaidInIsSpent(t *testing.T) {
 func TestWhatDoesNotCoalesce(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	first, second := b.work("first", b.leg("alice", -60)), b.work("second", b.leg("alice", -60))
-	prepare, settle := prepareWith(0, "f"), at(protocol.Settle, 0)
-	for name, change := range map[string]func(*Attempt, *protocol.Operation){
-		"another fence":    func(_ *Attempt, op *protocol.Operation) { op.Fence = "g" },
-		"another currency": func(w *Attempt, _ *protocol.Operation) { w.Transfer.Currency = "EUR" },
-		"another floor":    func(w *Attempt, _ *protocol.Operation) { w.participants[0].floor.Stored = wire.RawValue(int64(-5)) },
-		"the same transfer": func(w *Attempt, _ *protocol.Operation) {
+	first, second := b.Attempt("first", b.Leg("alice", -60)), b.Attempt("second", b.Leg("alice", -60))
+	prepare, settle := storetest.PrepareWith(0, "f"), storetest.At(protocol.Settle, 0)
+	for name, change := range map[string]func(*mongostore.Attempt, *protocol.Operation){
+		"another fence":    func(_ *mongostore.Attempt, op *protocol.Operation) { op.Fence = "g" },
+		"another currency": func(w *mongostore.Attempt, _ *protocol.Operation) { w.Transfer.Currency = "EUR" },
+		"another floor": func(w *mongostore.Attempt, _ *protocol.Operation) {
+			w.Participant(0).Floor().Stored = wire.RawValue(int64(-5))
+		},
+		"the same transfer": func(w *mongostore.Attempt, _ *protocol.Operation) {
 			w.Transfer.ID = "first"
 		},
-		"another kind":        func(w *Attempt, _ *protocol.Operation) { w.participants[0].leg.Amount = dec("-60.00") },
-		"a fence-only":        func(_ *Attempt, op *protocol.Operation) { *op = at(protocol.FenceOnly, 0) },
-		"a replacing settle":  func(_ *Attempt, op *protocol.Operation) { *op = replacing(settle) },
-		"a different account": func(w *Attempt, _ *protocol.Operation) { w.participants[0].subject.ID = "bob" },
+		"another kind":        func(w *mongostore.Attempt, _ *protocol.Operation) { w.Participant(0).Leg().Amount = dec("-60.00") },
+		"a fence-only":        func(_ *mongostore.Attempt, op *protocol.Operation) { *op = storetest.At(protocol.FenceOnly, 0) },
+		"a replacing settle":  func(_ *mongostore.Attempt, op *protocol.Operation) { *op = storetest.Replacing(settle) },
+		"a different account": func(w *mongostore.Attempt, _ *protocol.Operation) { w.Participant(0).Subject().ID = "bob" },
 	} {
-		w, op := b.work("second", b.leg("alice", -60)), prepare
+		w, op := b.Attempt("second", b.Leg("alice", -60)), prepare
 		change(w, &op)
 		var rs requests
 		rs.add(first, prepare)
 		rs.add(w, op)
-		assert.Len(t, b.store.merge(rs), 2, name)
+		assert.Len(t, b.Store.Merge(rs), 2, name)
 		rs[0], rs[1] = rs[1], rs[0]
-		assert.Len(t, b.store.merge(rs), 2, name)
+		assert.Len(t, b.Store.Merge(rs), 2, name)
 	}
 	var rs requests
-	rs.add(first, replacing(settle))
-	rs.add(second, replacing(at(protocol.Undo, 0)))
-	rs.add(b.work("third", b.leg("alice", -60)), settle)
-	require.Len(t, b.store.merge(rs), 1, "one new fence serves all that replace it")
+	rs.add(first, storetest.Replacing(settle))
+	rs.add(second, storetest.Replacing(storetest.At(protocol.Undo, 0)))
+	rs.add(b.Attempt("third", b.Leg("alice", -60)), settle)
+	require.Len(t, b.Store.Merge(rs), 1, "one new fence serves all that replace it")
 }
 
 // A command is split before it is larger than a server takes, and its answers are put together again.
@@ -197,14 +201,14 @@ func TestCommandsAreBounded(t *testing.T) {
 	var rs requests
 	large := encode(bson.M{"x": strings.Repeat("x", wire.MaxCommandBytes/2)})
 	for i := range 3 {
-		w := b.work(fmt.Sprint("t", i), b.leg("alice", -1))
+		w := b.Attempt(fmt.Sprint("t", i), b.Leg("alice", -1))
 		w.Transfer.Metadata = large
-		rs.add(w, claim(protocol.Insert))
+		rs.add(w, storetest.Claim(protocol.Insert))
 	}
-	b.claimed("t1", b.leg("alice", -1))
-	b.log.take()
+	b.Claimed("t1", b.Leg("alice", -1))
+	b.Log.Take()
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.NotMatched, protocol.Applied}, b.batch(rs))
-	assert.Equal(t, []string{"insert", "insert", "insert"}, names(b.log.take()))
+	assert.Equal(t, []string{"insert", "insert", "insert"}, storetest.Names(b.Log.Take()))
 
 	long := make([]wire.Encoded, 5)
 	for i := range long {
@@ -213,9 +217,9 @@ func TestCommandsAreBounded(t *testing.T) {
 		long[i], err = wire.EncodeUpdate(bson.D{{Key: "_id", Value: fmt.Sprint("other", i%4)}}, set)
 		require.NoError(t, err)
 	}
-	b.put(account("other0", nil), account("other1", nil), account("other3", nil))
-	done := wire.UpdateAll(t.Context(), b.store.Ledgers[""].Commands, long)
-	assert.Equal(t, []string{"update", "update", "update"}, names(b.log.take()))
+	b.Put(storetest.Account("other0", nil), storetest.Account("other1", nil), storetest.Account("other3", nil))
+	done := wire.UpdateAll(t.Context(), b.Store.Ledgers[""].Commands, long)
+	assert.Equal(t, []string{"update", "update", "update"}, storetest.Names(b.Log.Take()))
 	assert.True(t, done.Matched)
 	assert.True(t, done.Short)
 	var results []protocol.Result
@@ -230,34 +234,34 @@ func TestCommandsAreBounded(t *testing.T) {
 // done.
 func TestNothingIsSplitUnknowingly(t *testing.T) {
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(100)}), account("bob", bson.M{"balance": int64(0)}))
-	works := []*Attempt{
-		b.work("t0", b.leg("alice", -10), b.leg("bob", -1)), b.work("t1", b.leg("alice", -10), b.leg("bob", -1)),
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}), storetest.Account("bob", bson.M{"balance": int64(0)}))
+	works := []*mongostore.Attempt{
+		b.Attempt("t0", b.Leg("alice", -10), b.Leg("bob", -1)), b.Attempt("t1", b.Leg("alice", -10), b.Leg("bob", -1)),
 	}
 	rs := prepares(b, 0, works...)
 	rs = append(rs, prepares(b, 1, works[0])...)
-	b.log.take()
-	stop := b.failing(1, []string{"find"}, bson.M{"errorCode": 2})
+	b.Log.Take()
+	stop := b.Failing(1, []string{"find"}, bson.M{"errorCode": 2})
 	assert.Equal(t, all(3, protocol.NotMatched), b.batch(rs))
 	stop()
 	assert.Equal(t, []int{2}, b.statements())
-	b.has("accounts", account("alice", bson.M{"balance": int64(80), "pending": bson.M{"t0": int64(-10), "t1": int64(-10)}}))
+	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(80), "pending": bson.M{"t0": int64(-10), "t1": int64(-10)}}))
 }
 
 // Through a mongos, a linearizable read tells which statements have matched: the one that they have in common may be about another shard.
 func TestShortCountIsResolvedThroughMongos(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(15)}), account("bob", nil))
-	works := []*Attempt{b.work("t0", b.leg("alice", -10), b.leg("bob", 10)), b.work("t1", b.leg("alice", -10), b.leg("bob", 10))}
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(15)}), storetest.Account("bob", nil))
+	works := []*mongostore.Attempt{b.Attempt("t0", b.Leg("alice", -10), b.Leg("bob", 10)), b.Attempt("t1", b.Leg("alice", -10), b.Leg("bob", 10))}
 	rs := append(prepares(b, 0, works...), prepares(b, 1, works...)...)
-	b.store.CheckedClients.Store(b.store.Transfers.Database().Client(), true)
-	b.log.take()
+	b.Store.CheckedClients.Store(b.Store.Transfers.Database().Client(), true)
+	b.Log.Take()
 	applied := protocol.Applied
 	assert.Equal(t, []protocol.Result{applied, protocol.NotMatched, applied, applied}, b.batch(rs))
-	for _, c := range b.log.take() {
-		if c.name == "find" {
-			assert.Equal(t, "linearizable", c.text("readConcern", "level"))
+	for _, c := range b.Log.Take() {
+		if c.Name == "find" {
+			assert.Equal(t, "linearizable", c.Text("readConcern", "level"))
 		}
 	}
 }
@@ -265,14 +269,14 @@ func TestShortCountIsResolvedThroughMongos(t *testing.T) {
 // What the server certainly refuses is tried one by one in any case: one transfer's fault is not the others'.
 func TestRefusedStatementIsSplit(t *testing.T) {
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(100)}), account("bob", bson.M{"balance": int64(0)}), account("carol", nil))
-	require.NoError(t, b.db.RunCommand(t.Context(), bson.D{
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}), storetest.Account("bob", bson.M{"balance": int64(0)}), storetest.Account("carol", nil))
+	require.NoError(t, b.DB.RunCommand(t.Context(), bson.D{
 		{Key: "collMod", Value: "accounts"}, {Key: "validator", Value: bson.M{"pending.bad": bson.M{"$exists": false}}},
 	}).Err())
-	good, bad := b.work("good", b.leg("alice", -10)), b.work("bad", b.leg("alice", -10))
-	fits, not := b.work("fits", b.leg("carol", 1)), b.work("not", b.leg("bob", -1))
+	good, bad := b.Attempt("good", b.Leg("alice", -10)), b.Attempt("bad", b.Leg("alice", -10))
+	fits, not := b.Attempt("fits", b.Leg("carol", 1)), b.Attempt("not", b.Leg("bob", -1))
 	rs := prepares(b, 0, good, bad, fits, not)
-	stop := b.failing(1, []string{"find"}, bson.M{"errorCode": 2})
+	stop := b.Failing(1, []string{"find"}, bson.M{"errorCode": 2})
 	results := b.batch(rs)
 	stop()
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.Failed, protocol.NotMatched, protocol.NotMatched}, results)
@@ -282,18 +286,18 @@ func TestRefusedStatementIsSplit(t *testing.T) {
 func TestRoutedLedgerOfAnotherCluster(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(15)}), account("bob", nil))
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(15)}), storetest.Account("bob", nil))
 	elsewhere := b.reconnected(t, 1)
-	b.store.Ledgers[""] = elsewhere.store.Ledgers[""]
-	b.store.Ledgers[""].SameClient = false
-	b.store.CheckedClients.Store(elsewhere.store.Transfers.Database().Client(), true)
-	works := []*Attempt{b.work("t0", b.leg("alice", -10), b.leg("bob", 10)), b.work("t1", b.leg("alice", -10), b.leg("bob", 10))}
+	b.Store.Ledgers[""] = elsewhere.Store.Ledgers[""]
+	b.Store.Ledgers[""].SameClient = false
+	b.Store.CheckedClients.Store(elsewhere.Store.Transfers.Database().Client(), true)
+	works := []*mongostore.Attempt{b.Attempt("t0", b.Leg("alice", -10), b.Leg("bob", 10)), b.Attempt("t1", b.Leg("alice", -10), b.Leg("bob", 10))}
 	rs := append(prepares(b, 0, works...), prepares(b, 1, works...)...)
-	elsewhere.log.take()
+	elsewhere.Log.Take()
 	b.batch(rs)
-	for _, c := range elsewhere.log.take() {
-		if c.name == "find" {
-			assert.Equal(t, "linearizable", c.text("readConcern", "level"))
+	for _, c := range elsewhere.Log.Take() {
+		if c.Name == "find" {
+			assert.Equal(t, "linearizable", c.Text("readConcern", "level"))
 		}
 	}
 }
@@ -306,15 +310,15 @@ func TestInexactSumsAreNotMade(t *testing.T) {
 	require.NoError(t, err)
 	for _, kind := range []protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo} {
 		for _, of := range []money.Amount{huge, huge.Neg()} {
-			one, other := b.work("t", b.legIn("", "alice", of)), b.work("u", b.legIn("", "alice", dec("-0.01")))
+			one, other := b.Attempt("t", b.LegIn("", "alice", of)), b.Attempt("u", b.LegIn("", "alice", dec("-0.01")))
 			if of.Sign() > 0 {
-				other = b.work("u", b.legIn("", "alice", dec("0.01")))
+				other = b.Attempt("u", b.LegIn("", "alice", dec("0.01")))
 			}
 			var rs requests
-			rs.add(one, at(kind, 0))
-			rs.add(other, at(kind, 0))
+			rs.add(one, storetest.At(kind, 0))
+			rs.add(other, storetest.At(kind, 0))
 			sums := kind == protocol.Prepare && of.Sign() < 0 || kind == protocol.Settle && of.Sign() > 0 || kind == protocol.Undo && of.Sign() < 0
-			assert.Equal(t, sums, len(b.store.merge(rs)) == 2)
+			assert.Equal(t, sums, len(b.Store.Merge(rs)) == 2)
 		}
 	}
 }
@@ -328,21 +332,21 @@ func TestHangingServerKeepsNobodyFromTheOthers(t *testing.T) {
 	for range collections.MaxAsking {
 		full.Turns <- struct{}{}
 	}
-	b.store.ServerChecks.Store(hanging, full)
+	b.Store.ServerChecks.Store(hanging, full)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	require.NoError(t, b.store.Connect(ctx, document.Address{}))
-	b.store.Ledgers["eu"].Commands = hanging.Database(b.db.Name()).Collection("accounts_eu")
+	require.NoError(t, b.Store.Connect(ctx, document.Address{}))
+	b.Store.Ledgers["eu"].Commands = hanging.Database(b.DB.Name()).Collection("accounts_eu")
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, b.store.Connect(ctx, document.Address{Name: "eu"}), context.DeadlineExceeded)
+	require.ErrorIs(t, b.Store.Connect(ctx, document.Address{Name: "eu"}), context.DeadlineExceeded)
 }
 
 // Where the server refuses a command of several requests as a whole, each may be why, and asks to be performed alone from then on.
 // One that was alone already, and one whose command was merely lost, don't.
 func TestRefusedCommandsAreTriedAlone(t *testing.T) {
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(100)}))
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}))
 	works := b.crowd(3, 10)
 	rs := prepares(b, 0, works...)
 	for _, row := range []struct {
@@ -350,7 +354,7 @@ func TestRefusedCommandsAreTriedAlone(t *testing.T) {
 		rs    requests
 		alone bool
 	}{{66, rs[:2], true}, {66, rs[2:], false}, {91, rs[:2], false}} {
-		stop := b.failing(1, []string{"update"}, bson.M{"errorCode": row.code})
+		stop := b.Failing(1, []string{"update"}, bson.M{"errorCode": row.code})
 		assert.Equal(t, all(len(row.rs), protocol.Unknown), b.batch(row.rs))
 		stop()
 		for _, r := range row.rs {

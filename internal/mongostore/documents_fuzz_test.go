@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"context"
@@ -14,7 +14,9 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // choices is a source for a lottery whose draws are the bytes of a fuzzing engine, so that one changed byte changes one draw; when they are
@@ -36,16 +38,16 @@ func (c *choices) Uint64() uint64 {
 func lotteryOf(data []byte) lottery { return lottery{rand.New(&choices{data, rand.NewPCG(1, 1)})} }
 
 // newOffline returns a store that has no server.
-func newOffline(f testing.TB) *rooms {
+func newOffline(f testing.TB) *storetest.Rooms {
 	f.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:1"))
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = client.Disconnect(context.Background()) })
 	db := client.Database("bank")
-	s, err := newRooms(config{
+	s, err := storetest.NewRooms(storetest.Config{
 		Transfers:   db.Collection("transfers"),
 		Ledgers:     map[string]*mongo.Collection{"": db.Collection("accounts"), "eu": db.Collection("accounts_eu")},
-		Fields:      standardFields(),
+		Fields:      storetest.StandardFields(),
 		MarkerLimit: 100,
 		Now:         time.Now,
 	})
@@ -54,7 +56,7 @@ func newOffline(f testing.TB) *rooms {
 }
 
 // whole returns a transfer with every field set.
-func whole(s *rooms) document.Transfer {
+func whole(s *storetest.Rooms) document.Transfer {
 	return document.Transfer{
 		ID: "order", State: protocol.Rollback, Open: true, Currency: "EUR", Digest: []byte{1, 42}, Epoch: 3, Owner: "me",
 		Attempts: 2, Clean: true,
@@ -99,12 +101,12 @@ func FuzzTransferDocument(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, bson.Raw(written), encode(again))
 		if w, err := s.NewAttempt(read, "me"); err == nil {
-			require.Len(t, w.participants, len(read.Legs))
-			for i, p := range w.participants {
-				require.Equal(t, read.Legs[i], p.leg)
+			require.Equal(t, len(read.Legs), w.Participants())
+			for i := range w.Participants() {
+				require.Equal(t, read.Legs[i], *w.Participant(i).Leg())
 			}
-			w.image(read)
-			w.Seen(len(w.participants))
+			w.Image(read)
+			w.Seen(w.Participants())
 		}
 	})
 }
@@ -183,8 +185,8 @@ func FuzzAccountDocument(f *testing.F) {
 	f.Add([]byte{}, []byte{}, false)
 	f.Add([]byte{5, 0, 0, 0, 0}, []byte{}, false)
 	for seed := range byte(64) {
-		f.Add([]byte(encode(account("alice", nil))), []byte{seed * 4, seed * 7, seed * 11}, seed%2 == 0)
-		f.Add([]byte(encode(account("alice", bson.M{"balance": dec("100.5")}))), []byte{seed * 4, seed * 5}, false)
+		f.Add([]byte(encode(storetest.Account("alice", nil))), []byte{seed * 4, seed * 7, seed * 11}, seed%2 == 0)
+		f.Add([]byte(encode(storetest.Account("alice", bson.M{"balance": dec("100.5")}))), []byte{seed * 4, seed * 5}, false)
 	}
 	f.Fuzz(func(t *testing.T, doc, draws []byte, drawn bool) {
 		l := lotteryOf(draws)
@@ -192,16 +194,16 @@ func FuzzAccountDocument(f *testing.F) {
 			{Namespace: s.Namespace(""), Account: "alice", Amount: l.amount()},
 		}}, "me")
 		require.NoError(t, err)
-		p := &w.participants[0]
+		p := w.Participant(0)
 		if drawn {
 			doc = encode(l.document("alice", document.MarkerKey(w.Transfer.ID), p))
 		}
 		if doc == nil {
 			return
 		}
-		facts := s.facts(w, p, doc)
+		facts := s.FactsOf(w, p, doc)
 		require.True(t, facts.Found)
-		s.newMergedUpdate(&Call{Attempt: w, Op: prepareWith(0, facts.Fence)})
+		s.NewMergedUpdate(&mongostore.Call{Attempt: w, Op: storetest.PrepareWith(0, facts.Fence)})
 		requireFacts(t, s, w, doc, facts)
 		read, err := s.Fields.View(doc).Account(s.IDs)
 		if err != nil {
@@ -217,7 +219,7 @@ func FuzzAccountDocument(f *testing.F) {
 }
 
 // requireFacts requires that facts that let a transfer through are true.
-func requireFacts(t *testing.T, s *rooms, w *Attempt, document bson.Raw, facts protocol.Facts) {
+func requireFacts(t *testing.T, s *storetest.Rooms, w *mongostore.Attempt, document bson.Raw, facts protocol.Facts) {
 	t.Helper()
 	amount := w.Transfer.Legs[0].Amount
 	balance, err := money.FromBSON(document.Lookup(s.Fields.Balance))

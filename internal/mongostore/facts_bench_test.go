@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"strconv"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // BenchmarkFacts measures what it takes to judge an account as a read has shown it, with
@@ -27,10 +28,10 @@ func BenchmarkFacts(b *testing.B) {
 			for i := range inFlight {
 				pending["order-"+strconv.Itoa(i)] = int64(-1)
 			}
-			stored := encode(account("alice", bson.M{"balance": int64(1000), "currency": "EUR", "fence": fence0(), "pending": pending}))
+			stored := encode(storetest.Account("alice", bson.M{"balance": int64(1000), "currency": "EUR", "fence": storetest.Fence0(), "pending": pending}))
 			b.ReportAllocs()
 			for b.Loop() {
-				if facts := s.facts(w, &w.participants[0], stored); facts.Refusal() != 0 {
+				if facts := s.FactsOf(w, w.Participant(0), stored); facts.Refusal() != 0 {
 					b.Fatal(facts)
 				}
 			}

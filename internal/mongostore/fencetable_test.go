@@ -143,9 +143,15 @@ func TestFenceMemoryFollowsWrites(t *testing.T) {
 func TestKnownFloors(t *testing.T) {
 	t.Parallel()
 	c := newFenceCache(time.Now, LeastFenceMemory)
+	decimal := func(text string) bson.Decimal128 {
+		d, err := bson.ParseDecimal128(text)
+		require.NoError(t, err)
+		return d
+	}
 	for i, stored := range []any{nil, int32(-7), int64(-1 << 40), decimal("-12.50"), decimal("1E+6"), bson.MinKey{}} {
-		document := encode(bson.M{"floor": stored})
-		want := standardFields().View(document).Floor()
+		raw, err := bson.Marshal(bson.M{"floor": stored})
+		require.NoError(t, err)
+		want := document.Fields{Floor: "floor"}.View(raw).Floor()
 		c.learn(subject(i), token(i), want, 0)
 		found, ok := c.get(subject(i), 100)
 		require.True(t, ok)

@@ -357,3 +357,67 @@ func (b *bank) failpoint(mode any, data bson.M) {
 func (l *commandLog) options() *options.ClientOptions {
 	return options.Client().SetMonitor(l.monitor())
 }
+
+func encode(document any) bson.Raw {
+	raw, err := bson.Marshal(document)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+// checkCleared asserts a document in which the fence was replaced, or not.
+func (b *bank) checkCleared(want bson.M, replaced bool) {
+	b.t.Helper()
+	if replaced {
+		stored := asMap(b.t, b.raw("accounts", want["_id"]))
+		_, sent := stored["fence"].(bson.ObjectID)
+		_, drawn := stored["fence"].(bson.Timestamp)
+		require.True(b.t, sent || drawn)
+		require.NotEqual(b.t, fence0(), stored["fence"])
+		want["fence"] = stored["fence"]
+	}
+	b.has("accounts", want)
+}
+
+// explain returns the winning plan of a find that was logged.
+func (b *bank) explain(find *command) string {
+	b.t.Helper()
+	query := bson.D{{Key: "find", Value: find.text("find")}}
+	for _, field := range []string{"filter", "sort"} {
+		if value := find.body.Lookup(field); value.Type != 0 {
+			query = append(query, bson.E{Key: field, Value: value})
+		}
+	}
+	var reply struct {
+		QueryPlanner struct {
+			WinningPlan bson.Raw `bson:"winningPlan"`
+		} `bson:"queryPlanner"`
+	}
+	require.NoError(b.t, b.db.RunCommand(b.t.Context(), bson.D{{Key: "explain", Value: query}}).Decode(&reply))
+	return reply.QueryPlanner.WinningPlan.String()
+}
+
+func dec(text string) money.Amount {
+	amount, err := money.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return amount
+}
+
+func decimal(text string) bson.Decimal128 {
+	d, err := bson.ParseDecimal128(text)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+func operationTime(value bson.RawValue) uint64 {
+	seconds, number, ok := value.TimestampOK()
+	if !ok {
+		return 0
+	}
+	return uint64(seconds)<<32 | uint64(number)
+}
