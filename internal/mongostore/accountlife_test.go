@@ -109,8 +109,8 @@ func TestCloseAndReopen(t *testing.T) {
 		standing, err := b.store.Status(t.Context(), "", name)
 		require.NoError(t, err)
 		assert.True(t, standing.Found && standing.Closed && standing.Empty && standing.Markers == 0, name)
-		w := b.work("order", b.leg(name, 1))
-		assert.Equal(t, protocol.NotMatched, b.on(w, b.ready(w)[0]).Result, "a closed account takes a credit")
+		a := b.work("order", b.leg(name, 1))
+		assert.Equal(t, protocol.NotMatched, b.on(a, b.ready(a)[0]).Result, "a closed account takes a credit")
 		for _, want := range []protocol.Result{protocol.Applied, protocol.NotMatched} {
 			result, err = b.store.Reopen(t.Context(), "", name)
 			require.NoError(t, err)

@@ -125,8 +125,9 @@ type agreementCase struct {
 	fence  protocol.Fence // that the prepare names
 }
 
-// The facts of a look and the filter of a prepare agree: where the look shows no reason to refuse, no marker and the expected fence,
-// the prepare matches, and nowhere else. Else an execution would prepare and look for ever, or take what it should refuse.
+// The facts of a look and the filter of a prepare agree: where the look shows no reason
+// to refuse, no marker and the expected fence, the prepare matches, and nowhere else.
+// Else an execution would prepare and look for ever, or take what it should refuse.
 func TestFactsAndFilterAgree(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -182,7 +183,8 @@ func (b *bank) checkAgreement(cases []*agreementCase, results []wire.Verdict) {
 		expected := c.facts == protocol.Facts{
 			Found: true, Fence: c.fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 		}
-		// The server says how many matched in all. A document that was matched is changed, or the change was refused.
+		// The server says how many matched in all. A document that was matched is
+		// changed, or the change was refused.
 		matched := results[i].Result == protocol.Failed || string(after[c.id]) != string(c.before)
 		if expected {
 			fit++

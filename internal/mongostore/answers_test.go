@@ -35,17 +35,17 @@ func writes() []write {
 	claimed := func(b *bank, id string) *mongostore.Attempt { return b.Claimed(id, b.Leg(id, -60)) }
 	return []write{
 		{"insert", "insert", "transfers", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
-			w := b.Attempt(id, b.Leg(id, -60))
+			a := b.Attempt(id, b.Leg(id, -60))
 			_, err := b.Store.ReachedTime(b.T.Context())
 			require.NoError(b.T, err)
-			return w, storetest.Claim(protocol.Insert)
+			return a, storetest.Claim(protocol.Insert)
 		}},
 		{"claim of an initiated transfer", "findAndModify", "transfers", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
-			w := b.Attempt(id, b.Leg(id, -60))
-			result, err := b.Store.InsertInitiated(b.T.Context(), &w.Transfer)
+			a := b.Attempt(id, b.Leg(id, -60))
+			result, err := b.Store.InsertInitiated(b.T.Context(), &a.Transfer)
 			require.NoError(b.T, err)
 			require.Equal(b.T, protocol.Applied, result)
-			return w, storetest.Claim(protocol.FromInitiated)
+			return a, storetest.Claim(protocol.FromInitiated)
 		}},
 		{"takeover", "findAndModify", "transfers", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
 			claimed(b, id)
@@ -60,13 +60,13 @@ func writes() []write {
 			return claimed(b, id), storetest.Decide(protocol.Rollback, 1)
 		}},
 		{"finish", "update", "transfers", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
-			w := claimed(b, id)
-			b.Applied(w, storetest.Decide(protocol.Committed, 1))
-			return w, storetest.Finish(protocol.Success)
+			a := claimed(b, id)
+			b.Applied(a, storetest.Decide(protocol.Committed, 1))
+			return a, storetest.Finish(protocol.Success)
 		}},
 		{"prepare", "update", "accounts", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
-			w := debit(b, id)
-			return w, b.Ready(w)[0]
+			a := debit(b, id)
+			return a, b.Ready(a)[0]
 		}},
 		{"settle", "update", "accounts", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
 			return b.Prepared(debit(b, id)), storetest.At(protocol.Settle, 0)
@@ -80,8 +80,9 @@ func writes() []write {
 	}
 }
 
-// reconnected returns the same bank with a store of another client: one that has seen a server fail looks for it again for
-// half a second, and the tests don't wait for that. It polls, because a client that streams may take ten seconds to disconnect.
+// reconnected returns the same bank with a store of another client: one that has seen a
+// server fail looks for it again for half a second, and the tests don't wait for that. It
+// polls, because a client that streams may take ten seconds to disconnect.
 func (b *bank) reconnected(t *testing.T, number int, opts ...*options.ClientOptions) *bank {
 	t.Helper()
 	next := &bank{&storetest.Bank{T: t, DB: b.DB, Log: storetest.NewCommandLog(), App: fmt.Sprintf("%s %d", b.DB.Name(), number)}}
@@ -122,8 +123,8 @@ func faults() []fault {
 	for _, code := range []int{10107, 189, 11602, 11600, 91, 50, 11601, 112, 6, 262, 133, 8} {
 		list = append(list, fault{fmt.Sprintf("error %d", code), bson.M{"errorCode": code}, false, unknown})
 	}
-	// One document and no right to insert it, or a refusal to change one that names its cause: that is certain. A command of updates may
-	// have applied some of them.
+	// One document and no right to insert it, or a refusal to change one that names its
+	// cause: that is certain. A command of updates may have applied some of them.
 	list = append(list,
 		fault{"error 13", bson.M{"errorCode": 13}, false, func(command string) protocol.Result {
 			if command == "insert" {
@@ -140,8 +141,8 @@ func faults() []fault {
 	return list
 }
 
-// Whatever breaks a command on its way or on the server, its answer is Unknown as long as it may have been stored; and no write is
-// sent a second time by itself.
+// Whatever breaks a command on its way or on the server, its answer is Unknown as long as
+// it may have been stored; and no write is sent a second time by itself.
 func TestAnswersToBrokenCommands(t *testing.T) {
 	origin := newBank(t)
 	number := 0
@@ -151,15 +152,15 @@ func TestAnswersToBrokenCommands(t *testing.T) {
 			t.Run(write.name+", "+fault.name, func(t *testing.T) {
 				b := origin.reconnected(t, number)
 				id := fmt.Sprintf("order %d", number)
-				w, op := write.ready(b, id)
+				a, op := write.ready(b, id)
 				before := b.Raw(write.collection, id)
 				b.Failing(1, []string{write.command}, fault.how)
 				b.Log.Take()
 
-				answer := b.On(w, op)
+				answer := b.On(a, op)
 
-				assert.Equal(t, fault.want(write.command), answer.Result, w.Cause)
-				require.Error(t, w.Cause)
+				assert.Equal(t, fault.want(write.command), answer.Result, a.Cause)
+				require.Error(t, a.Cause)
 				assert.Equal(t, []string{write.command}, storetest.Names(b.Log.Take()), "sent once")
 				assert.Equal(t, fault.stored, string(before) != string(b.Raw(write.collection, id)))
 				assert.Zero(t, b.Store.KnownFences(), "a fence is believed after a broken write")
@@ -168,18 +169,19 @@ func TestAnswersToBrokenCommands(t *testing.T) {
 	}
 }
 
-// A deadline that passes while the server is busy makes a write Unknown: it may yet be stored.
+// A deadline that passes while the server is busy makes a write Unknown: it may yet be
+// stored.
 func TestAnswerAfterADeadline(t *testing.T) {
 	origin := newBank(t)
 	for number, write := range writes() {
 		t.Run(write.name, func(t *testing.T) {
 			b := origin.reconnected(t, number)
-			w, op := write.ready(b, write.name)
+			a, op := write.ready(b, write.name)
 			stop := b.Failing(1, []string{write.command}, bson.M{"blockConnection": true, "blockTimeMS": 1500})
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
-			assert.Equal(t, protocol.Unknown, storetest.Perform(ctx, b.Store, w, op)[0].Result)
-			require.Error(t, w.Cause)
+			assert.Equal(t, protocol.Unknown, storetest.Perform(ctx, b.Store, a, op)[0].Result)
+			require.Error(t, a.Cause)
 			stop()
 		})
 	}
@@ -190,13 +192,13 @@ func TestEndedContextSendsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	for _, write := range writes() {
-		w, op := write.ready(b, write.name)
+		a, op := write.ready(b, write.name)
 		before := b.Raw(write.collection, write.name)
 		b.Log.Take()
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		assert.Equal(t, protocol.NotSent, storetest.Perform(ended, b.Store, w, op)[0].Result, write.name)
-		require.ErrorIs(t, w.Cause, context.Canceled)
+		assert.Equal(t, protocol.NotSent, storetest.Perform(ended, b.Store, a, op)[0].Result, write.name)
+		require.ErrorIs(t, a.Cause, context.Canceled)
 		assert.Empty(t, b.Log.Take())
 		assert.Equal(t, before, b.Raw(write.collection, write.name))
 	}
@@ -216,8 +218,8 @@ func TestNoServerSendsNothing(t *testing.T) {
 	})
 	require.NoError(t, err)
 	b := &bank{&storetest.Bank{T: t, Store: store}}
-	w := b.Attempt("order", b.Leg("alice", -60))
-	assert.Equal(t, protocol.NotSent, b.On(w, storetest.Claim(protocol.Insert)).Result, "the server's time is not known")
+	a := b.Attempt("order", b.Leg("alice", -60))
+	assert.Equal(t, protocol.NotSent, b.On(a, storetest.Claim(protocol.Insert)).Result, "the server's time is not known")
 	store.Clock.Read = time.Now()
 	verify := storetest.About(protocol.Verify)
 	for _, op := range []protocol.Operation{
@@ -225,12 +227,12 @@ func TestNoServerSendsNothing(t *testing.T) {
 		storetest.Decide(protocol.Committed, 1), storetest.Finish(protocol.Success), storetest.PrepareWith(0, ""), storetest.At(protocol.Settle, 0), storetest.At(protocol.Undo, 0),
 		storetest.At(protocol.FenceOnly, 0),
 	} {
-		assert.Equal(t, protocol.NotSent, b.On(w, op).Result, "%+v", op)
+		assert.Equal(t, protocol.NotSent, b.On(a, op).Result, "%+v", op)
 	}
 	for _, op := range []protocol.Operation{
 		storetest.About(protocol.ReadTransfer), storetest.About(protocol.LookTransfer), storetest.At(protocol.ReadFence, 0), storetest.At(protocol.Look, 0),
 	} {
-		assert.Equal(t, protocol.Answer{Result: protocol.Unknown}, b.On(w, op), "%+v", op)
+		assert.Equal(t, protocol.Answer{Result: protocol.Unknown}, b.On(a, op), "%+v", op)
 	}
 }
 
@@ -238,8 +240,8 @@ func TestNoServerSendsNothing(t *testing.T) {
 func TestNoConnectionSendsNothing(t *testing.T) {
 	b := newBank(t).reconnected(t, 1, options.Client().SetMaxPoolSize(1))
 	b.Put(storetest.Account("alice", nil))
-	w := b.Attempt("order", b.Leg("alice", -60))
-	op := b.Ready(w)[0]
+	a := b.Attempt("order", b.Leg("alice", -60))
+	op := b.Ready(a)[0]
 	b.Failing(1, []string{"find"}, bson.M{"blockConnection": true, "blockTimeMS": 3000})
 	blocker := b.Attempt("other", b.Leg("nobody", -60))
 	ended := make(chan struct{})
@@ -253,7 +255,7 @@ func TestNoConnectionSendsNothing(t *testing.T) {
 	}, 10*time.Second, time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	assert.Equal(t, protocol.NotSent, storetest.Perform(ctx, b.Store, w, op)[0].Result, w.Cause)
+	assert.Equal(t, protocol.NotSent, storetest.Perform(ctx, b.Store, a, op)[0].Result, a.Cause)
 	<-ended
 	b.Has("accounts", storetest.Account("alice", nil))
 }
@@ -267,9 +269,9 @@ func TestAnswersToBrokenReads(t *testing.T) {
 		b := origin.reconnected(t, number)
 		id := fmt.Sprintf("order %d", number)
 		b.Put(storetest.Account(id, nil))
-		w := b.Claimed(id, b.Leg(id, -60))
+		a := b.Claimed(id, b.Leg(id, -60))
 		b.Failing(1, []string{"find"}, bson.M{"errorCode": 50})
-		assert.Equal(t, protocol.Answer{Result: protocol.Unknown}, b.On(w, op), "%+v", op)
-		require.Error(t, w.Cause)
+		assert.Equal(t, protocol.Answer{Result: protocol.Unknown}, b.On(a, op), "%+v", op)
+		require.Error(t, a.Cause)
 	}
 }

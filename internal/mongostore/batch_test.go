@@ -24,9 +24,9 @@ import (
 // requests is what several works ask for at once.
 type requests []*mongostore.Call
 
-func (rs *requests) add(w *mongostore.Attempt, operations ...protocol.Operation) {
+func (rs *requests) add(a *mongostore.Attempt, operations ...protocol.Operation) {
 	for _, op := range operations {
-		*rs = append(*rs, &mongostore.Call{Attempt: w, Op: op})
+		*rs = append(*rs, &mongostore.Call{Attempt: a, Op: op})
 	}
 }
 
@@ -37,12 +37,12 @@ func (b *bank) batch(rs requests) []protocol.Result {
 	defer cancel()
 	lane := mongostore.LaneOf(rs[0].Attempt, rs[0].Op)
 	results := make([]protocol.Result, len(rs))
-	for _, r := range rs {
-		require.Equal(b.T, lane, mongostore.LaneOf(r.Attempt, r.Op))
+	for _, call := range rs {
+		require.Equal(b.T, lane, mongostore.LaneOf(call.Attempt, call.Op))
 	}
 	b.Store.Perform(ctx, lane, rs)
-	for i, r := range rs {
-		results[i] = r.Answer.Result
+	for i, call := range rs {
+		results[i] = call.Answer.Result
 	}
 	return results
 }
@@ -58,42 +58,44 @@ func all(n int, result protocol.Result) []protocol.Result {
 // crowd returns works on transfers of so many units each, from alice to others.
 func (b *bank) crowd(n int, units int64) []*mongostore.Attempt {
 	b.T.Helper()
-	works := make([]*mongostore.Attempt, n)
+	attempts := make([]*mongostore.Attempt, n)
 	var rs requests
-	for i := range works {
-		works[i] = b.Attempt(fmt.Sprint("t", i), b.Leg("alice", -units), b.Leg(fmt.Sprint("to ", i), units))
-		rs.add(works[i], storetest.Claim(protocol.Insert))
+	for i := range attempts {
+		attempts[i] = b.Attempt(fmt.Sprint("t", i), b.Leg("alice", -units), b.Leg(fmt.Sprint("to ", i), units))
+		rs.add(attempts[i], storetest.Claim(protocol.Insert))
 	}
 	require.Equal(b.T, all(n, protocol.Applied), b.batch(rs))
-	return works
+	return attempts
 }
 
-// fences reads the fences of all participants of works, and returns the prepares of the n-th.
-func prepares(b *bank, n int, works ...*mongostore.Attempt) requests {
+// fences reads the fences of all participants of works, and returns the prepares of the
+// n-th.
+func prepares(b *bank, n int, attempts ...*mongostore.Attempt) requests {
 	b.T.Helper()
 	var rs requests
-	for _, w := range works {
-		rs.add(w, b.Ready(w)[n])
+	for _, a := range attempts {
+		rs.add(a, b.Ready(a)[n])
 	}
 	return rs
 }
 
-func of(op protocol.Operation, works ...*mongostore.Attempt) requests {
+func of(op protocol.Operation, attempts ...*mongostore.Attempt) requests {
 	var rs requests
-	for _, w := range works {
-		rs.add(w, op)
+	for _, a := range attempts {
+		rs.add(a, op)
 	}
 	return rs
 }
 
-// The prepares of many transfers on one account are one statement, and so are their settles, and the settles of some with the prepares of
-// others: debits add up, and credits wait in their markers.
+// The prepares of many transfers on one account are one statement, and so are their
+// settles, and the settles of some with the prepares of others: debits add up, and
+// credits wait in their markers.
 func TestStatementsOnOneAccountCoalesce(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", bson.M{"balance": int64(1000)}))
-	works := b.crowd(10, 30)
-	rs := prepares(b, 0, works[:6]...)
+	attempts := b.crowd(10, 30)
+	rs := prepares(b, 0, attempts[:6]...)
 	b.Log.Take()
 	assert.Equal(t, all(6, protocol.Applied), b.batch(rs))
 	assert.Equal(t, []int{1}, b.statements())
@@ -103,8 +105,8 @@ func TestStatementsOnOneAccountCoalesce(t *testing.T) {
 	}
 	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(820), "pending": markers}))
 
-	rs = append(of(storetest.At(protocol.Undo, 0), works[0], works[1]), of(storetest.At(protocol.Settle, 0), works[2:6]...)...)
-	rs = append(rs, prepares(b, 0, works[6:]...)...)
+	rs = append(of(storetest.At(protocol.Undo, 0), attempts[0], attempts[1]), of(storetest.At(protocol.Settle, 0), attempts[2:6]...)...)
+	rs = append(rs, prepares(b, 0, attempts[6:]...)...)
 	b.Log.Take()
 	assert.Equal(t, all(10, protocol.Applied), b.batch(rs))
 	assert.Equal(t, []int{1}, b.statements())
@@ -129,36 +131,39 @@ func (b *bank) statements() []int {
 	return counts
 }
 
-// Where the money is not enough for all that come together, those that come first get it, and each is answered for itself.
+// Where the money is not enough for all that come together, those that come first get it,
+// and each is answered for itself.
 func TestSplitIsFair(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}))
-	works := b.crowd(5, 30)
+	attempts := b.crowd(5, 30)
 	applied, not := protocol.Applied, protocol.NotMatched
-	assert.Equal(t, []protocol.Result{applied, applied, applied, not, not}, b.batch(prepares(b, 0, works...)))
+	assert.Equal(t, []protocol.Result{applied, applied, applied, not, not}, b.batch(prepares(b, 0, attempts...)))
 	b.Has("accounts", storetest.Account("alice", bson.M{
 		"balance": int64(10), "pending": bson.M{"t0": int64(-30), "t1": int64(-30), "t2": int64(-30)},
 	}))
 }
 
-// What a settle or undo pays in can be spent by a prepare in the same statement; where that fails, the payment is made all the same.
+// What a settle or undo pays in can be spent by a prepare in the same statement; where
+// that fails, the payment is made all the same.
 func TestPaidInIsSpent(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", bson.M{"balance": int64(50)}))
-	works := b.crowd(4, 50)
-	require.Equal(t, all(1, protocol.Applied), b.batch(prepares(b, 0, works[0])))
-	rs := append(of(storetest.At(protocol.Undo, 0), works[0]), prepares(b, 0, works[1])...)
+	attempts := b.crowd(4, 50)
+	require.Equal(t, all(1, protocol.Applied), b.batch(prepares(b, 0, attempts[0])))
+	rs := append(of(storetest.At(protocol.Undo, 0), attempts[0]), prepares(b, 0, attempts[1])...)
 	assert.Equal(t, all(2, protocol.Applied), b.batch(rs))
 	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(0), "pending": bson.M{"t1": int64(-50)}}))
-	rs = append(of(storetest.At(protocol.Undo, 0), works[1]), prepares(b, 0, works[2], works[3])...)
+	rs = append(of(storetest.At(protocol.Undo, 0), attempts[1]), prepares(b, 0, attempts[2], attempts[3])...)
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.Applied, protocol.NotMatched}, b.batch(rs))
 	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(0), "pending": bson.M{"t2": int64(-50)}}))
 }
 
-// What can't be one statement isn't: prepares that have pinned other fences, currencies or floors, a settle that replaces the
-// fence and a prepare, two executions of one transfer, a fence-only and anything.
+// What can't be one statement isn't: prepares that have pinned other fences, currencies
+// or floors, a settle that replaces the fence and a prepare, two executions of one
+// transfer, a fence-only and anything.
 func TestWhatDoesNotCoalesce(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -166,23 +171,23 @@ func TestWhatDoesNotCoalesce(t *testing.T) {
 	prepare, settle := storetest.PrepareWith(0, "f"), storetest.At(protocol.Settle, 0)
 	for name, change := range map[string]func(*mongostore.Attempt, *protocol.Operation){
 		"another fence":    func(_ *mongostore.Attempt, op *protocol.Operation) { op.Fence = "g" },
-		"another currency": func(w *mongostore.Attempt, _ *protocol.Operation) { w.Transfer.Currency = "EUR" },
-		"another floor": func(w *mongostore.Attempt, _ *protocol.Operation) {
-			w.Participant(0).Floor().Stored = wire.RawValue(int64(-5))
+		"another currency": func(a *mongostore.Attempt, _ *protocol.Operation) { a.Transfer.Currency = "EUR" },
+		"another floor": func(a *mongostore.Attempt, _ *protocol.Operation) {
+			a.Participant(0).Floor().Stored = wire.RawValue(int64(-5))
 		},
-		"the same transfer": func(w *mongostore.Attempt, _ *protocol.Operation) {
-			w.Transfer.ID = "first"
+		"the same transfer": func(a *mongostore.Attempt, _ *protocol.Operation) {
+			a.Transfer.ID = "first"
 		},
-		"another kind":        func(w *mongostore.Attempt, _ *protocol.Operation) { w.Participant(0).Leg().Amount = dec("-60.00") },
+		"another kind":        func(a *mongostore.Attempt, _ *protocol.Operation) { a.Participant(0).Leg().Amount = dec("-60.00") },
 		"a fence-only":        func(_ *mongostore.Attempt, op *protocol.Operation) { *op = storetest.At(protocol.FenceOnly, 0) },
 		"a replacing settle":  func(_ *mongostore.Attempt, op *protocol.Operation) { *op = storetest.Replacing(settle) },
-		"a different account": func(w *mongostore.Attempt, _ *protocol.Operation) { w.Participant(0).Subject().ID = "bob" },
+		"a different account": func(a *mongostore.Attempt, _ *protocol.Operation) { a.Participant(0).Subject().ID = "bob" },
 	} {
-		w, op := b.Attempt("second", b.Leg("alice", -60)), prepare
-		change(w, &op)
+		a, op := b.Attempt("second", b.Leg("alice", -60)), prepare
+		change(a, &op)
 		var rs requests
 		rs.add(first, prepare)
-		rs.add(w, op)
+		rs.add(a, op)
 		assert.Len(t, b.Store.Merge(rs), 2, name)
 		rs[0], rs[1] = rs[1], rs[0]
 		assert.Len(t, b.Store.Merge(rs), 2, name)
@@ -194,16 +199,17 @@ func TestWhatDoesNotCoalesce(t *testing.T) {
 	require.Len(t, b.Store.Merge(rs), 1, "one new fence serves all that replace it")
 }
 
-// A command is split before it is larger than a server takes, and its answers are put together again.
+// A command is split before it is larger than a server takes, and its answers are put
+// together again.
 func TestCommandsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	var rs requests
 	large := encode(bson.M{"x": strings.Repeat("x", wire.MaxCommandBytes/2)})
 	for i := range 3 {
-		w := b.Attempt(fmt.Sprint("t", i), b.Leg("alice", -1))
-		w.Transfer.Metadata = large
-		rs.add(w, storetest.Claim(protocol.Insert))
+		a := b.Attempt(fmt.Sprint("t", i), b.Leg("alice", -1))
+		a.Transfer.Metadata = large
+		rs.add(a, storetest.Claim(protocol.Insert))
 	}
 	b.Claimed("t1", b.Leg("alice", -1))
 	b.Log.Take()
@@ -230,16 +236,16 @@ func TestCommandsAreBounded(t *testing.T) {
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.Applied, not, not, protocol.Applied}, results)
 }
 
-// What a statement for several transfers may have done is not tried again one by one: only a read that was answered says that it was not
-// done.
+// What a statement for several transfers may have done is not tried again one by one:
+// only a read that was answered says that it was not done.
 func TestNothingIsSplitUnknowingly(t *testing.T) {
 	b := newBank(t)
 	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}), storetest.Account("bob", bson.M{"balance": int64(0)}))
-	works := []*mongostore.Attempt{
+	attempts := []*mongostore.Attempt{
 		b.Attempt("t0", b.Leg("alice", -10), b.Leg("bob", -1)), b.Attempt("t1", b.Leg("alice", -10), b.Leg("bob", -1)),
 	}
-	rs := prepares(b, 0, works...)
-	rs = append(rs, prepares(b, 1, works[0])...)
+	rs := prepares(b, 0, attempts...)
+	rs = append(rs, prepares(b, 1, attempts[0])...)
 	b.Log.Take()
 	stop := b.Failing(1, []string{"find"}, bson.M{"errorCode": 2})
 	assert.Equal(t, all(3, protocol.NotMatched), b.batch(rs))
@@ -248,13 +254,14 @@ func TestNothingIsSplitUnknowingly(t *testing.T) {
 	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(80), "pending": bson.M{"t0": int64(-10), "t1": int64(-10)}}))
 }
 
-// Through a mongos, a linearizable read tells which statements have matched: the one that they have in common may be about another shard.
+// Through a mongos, a linearizable read tells which statements have matched: the one that
+// they have in common may be about another shard.
 func TestShortCountIsResolvedThroughMongos(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", bson.M{"balance": int64(15)}), storetest.Account("bob", nil))
-	works := []*mongostore.Attempt{b.Attempt("t0", b.Leg("alice", -10), b.Leg("bob", 10)), b.Attempt("t1", b.Leg("alice", -10), b.Leg("bob", 10))}
-	rs := append(prepares(b, 0, works...), prepares(b, 1, works...)...)
+	attempts := []*mongostore.Attempt{b.Attempt("t0", b.Leg("alice", -10), b.Leg("bob", 10)), b.Attempt("t1", b.Leg("alice", -10), b.Leg("bob", 10))}
+	rs := append(prepares(b, 0, attempts...), prepares(b, 1, attempts...)...)
 	b.Store.CheckedClients.Store(b.Store.Transfers.Database().Client(), true)
 	b.Log.Take()
 	applied := protocol.Applied
@@ -266,7 +273,8 @@ func TestShortCountIsResolvedThroughMongos(t *testing.T) {
 	}
 }
 
-// What the server certainly refuses is tried one by one in any case: one transfer's fault is not the others'.
+// What the server certainly refuses is tried one by one in any case: one transfer's fault
+// is not the others'.
 func TestRefusedStatementIsSplit(t *testing.T) {
 	b := newBank(t)
 	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}), storetest.Account("bob", bson.M{"balance": int64(0)}), storetest.Account("carol", nil))
@@ -282,7 +290,8 @@ func TestRefusedStatementIsSplit(t *testing.T) {
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.Failed, protocol.NotMatched, protocol.NotMatched}, results)
 }
 
-// Whether a ledger is reached through a mongos is its own affair: the transfers' replica set says nothing of that.
+// Whether a ledger is reached through a mongos is its own affair: the transfers' replica
+// set says nothing of that.
 func TestRoutedLedgerOfAnotherCluster(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -291,8 +300,8 @@ func TestRoutedLedgerOfAnotherCluster(t *testing.T) {
 	b.Store.Ledgers[""] = elsewhere.Store.Ledgers[""]
 	b.Store.Ledgers[""].SameClient = false
 	b.Store.CheckedClients.Store(elsewhere.Store.Transfers.Database().Client(), true)
-	works := []*mongostore.Attempt{b.Attempt("t0", b.Leg("alice", -10), b.Leg("bob", 10)), b.Attempt("t1", b.Leg("alice", -10), b.Leg("bob", 10))}
-	rs := append(prepares(b, 0, works...), prepares(b, 1, works...)...)
+	attempts := []*mongostore.Attempt{b.Attempt("t0", b.Leg("alice", -10), b.Leg("bob", 10)), b.Attempt("t1", b.Leg("alice", -10), b.Leg("bob", 10))}
+	rs := append(prepares(b, 0, attempts...), prepares(b, 1, attempts...)...)
 	elsewhere.Log.Take()
 	b.batch(rs)
 	for _, c := range elsewhere.Log.Take() {
@@ -302,7 +311,8 @@ func TestRoutedLedgerOfAnotherCluster(t *testing.T) {
 	}
 }
 
-// Amounts far beyond the limits, as only a hand could have stored them, are in no statement with others: their sum would not be exact.
+// Amounts far beyond the limits, as only a hand could have stored them, are in no
+// statement with others: their sum would not be exact.
 func TestInexactSumsAreNotMade(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -323,7 +333,8 @@ func TestInexactSumsAreNotMade(t *testing.T) {
 	}
 }
 
-// A server that hangs keeps nobody from the others, also not from finding out whether those can be used.
+// A server that hangs keeps nobody from the others, also not from finding out whether
+// those can be used.
 func TestHangingServerKeepsNobodyFromTheOthers(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -342,13 +353,14 @@ func TestHangingServerKeepsNobodyFromTheOthers(t *testing.T) {
 	require.ErrorIs(t, b.Store.Connect(ctx, document.Address{Name: "eu"}), context.DeadlineExceeded)
 }
 
-// Where the server refuses a command of several requests as a whole, each may be why, and asks to be performed alone from then on.
-// One that was alone already, and one whose command was merely lost, don't.
+// Where the server refuses a command of several requests as a whole, each may be why, and
+// asks to be performed alone from then on. One that was alone already, and one whose
+// command was merely lost, don't.
 func TestRefusedCommandsAreTriedAlone(t *testing.T) {
 	b := newBank(t)
 	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}))
-	works := b.crowd(3, 10)
-	rs := prepares(b, 0, works...)
+	attempts := b.crowd(3, 10)
+	rs := prepares(b, 0, attempts...)
 	for _, row := range []struct {
 		code  int
 		rs    requests
@@ -357,8 +369,8 @@ func TestRefusedCommandsAreTriedAlone(t *testing.T) {
 		stop := b.Failing(1, []string{"update"}, bson.M{"errorCode": row.code})
 		assert.Equal(t, all(len(row.rs), protocol.Unknown), b.batch(row.rs))
 		stop()
-		for _, r := range row.rs {
-			assert.Equal(t, row.alone, r.Alone, row.code)
+		for _, call := range row.rs {
+			assert.Equal(t, row.alone, call.Alone, row.code)
 		}
 	}
 }

@@ -89,8 +89,8 @@ func (c *Call) take(v wire.Verdict, many bool) {
 	c.Alone = many && refusedWhole(v.Err)
 }
 
-// refusedWhole reports whether an error is the server's refusal of a whole command that it
-// can't carry out as it is, whoever sends it.
+// refusedWhole reports whether an error is the server's refusal of a whole command that
+// it can't carry out as it is, whoever sends it.
 func refusedWhole(err error) bool {
 	code := wire.CommandCode(err)
 	return code == wire.CodeOverflow || code != 0 && wire.IsRefusal(code)

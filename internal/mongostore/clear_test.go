@@ -15,9 +15,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// A prepared debit is off the balance and a prepared credit is not on it. Settling pays credits in, undoing gives debits
-// back; both remove
-// the marker and nothing else, on closed accounts too. The second time nothing matches and nothing changes.
+// A prepared debit is off the balance and a prepared credit is not on it. Settling pays
+// credits in, undoing gives debits back; both remove the marker and nothing else, on
+// closed accounts too. The second time nothing matches and nothing changes.
 func TestSettleAndUndo(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -47,20 +47,20 @@ func TestSettleAndUndo(t *testing.T) {
 					id += ", new fence"
 				}
 				b.Put(storetest.Account(id, bson.M{"balance": row.balance, "pending": bson.M{"other": int64(7)}}))
-				w := b.Prepared(b.Attempt(id, b.LegIn("", id, row.amount)))
+				a := b.Prepared(b.Attempt(id, b.LegIn("", id, row.amount)))
 				want := storetest.Account(id, bson.M{"balance": row.prepared, "pending": bson.M{"other": int64(7), id: row.amount.Value()}})
 				b.Has("accounts", want)
 				b.Change("accounts", id, bson.M{"$set": bson.M{"closed": true}})
 
 				op := storetest.At(row.kind, 0)
 				op.ReplaceFence = replace
-				b.Applied(w, op)
+				b.Applied(a, op)
 				want = storetest.Account(id, bson.M{"balance": row.after, "pending": bson.M{"other": int64(7)}, "closed": true})
 				b.checkCleared(want, replace)
 				after := b.Raw("accounts", id)
 				for _, kind := range []protocol.Kind{protocol.Settle, protocol.Undo} {
 					for _, again := range []protocol.Operation{storetest.At(kind, 0), storetest.Replacing(storetest.At(kind, 0))} {
-						assert.Equal(t, protocol.NotMatched, b.On(w, again).Result)
+						assert.Equal(t, protocol.NotMatched, b.On(a, again).Result)
 						assert.Equal(t, after, b.Raw("accounts", id), "cleared twice")
 					}
 				}
@@ -83,24 +83,24 @@ func (b *bank) checkCleared(want bson.M, replaced bool) {
 	b.Has("accounts", want)
 }
 
-// A fence-only replaces the fence where the marker is absent and changes nothing else; it does not ask whether the account
-// is open. Where the
-// marker is, or no account, it does nothing.
+// A fence-only replaces the fence where the marker is absent and changes nothing else; it
+// does not ask whether the account is open. Where the marker is, or no account, it does
+// nothing.
 func TestFenceOnly(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", bson.M{"closed": true, "balance": "spoilt", "fence": nil}), storetest.Account("bob", nil))
-	w := b.Attempt("order", b.Leg("alice", -60), b.Leg("bob", 60), b.Leg("nobody", -1))
-	b.Applied(w, storetest.At(protocol.FenceOnly, 0))
+	a := b.Attempt("order", b.Leg("alice", -60), b.Leg("bob", 60), b.Leg("nobody", -1))
+	b.Applied(a, storetest.At(protocol.FenceOnly, 0))
 	b.checkCleared(storetest.Account("alice", bson.M{"closed": true, "balance": "spoilt"}), true)
 
-	b.Applied(w, b.Ready(w)[1])
+	b.Applied(a, b.Ready(a)[1])
 	marked := b.Raw("accounts", "bob")
-	assert.Equal(t, protocol.NotMatched, b.On(w, storetest.At(protocol.FenceOnly, 1)).Result)
+	assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.FenceOnly, 1)).Result)
 	assert.Equal(t, marked, b.Raw("accounts", "bob"))
-	assert.Equal(t, protocol.NotMatched, b.On(w, storetest.At(protocol.FenceOnly, 2)).Result)
+	assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.FenceOnly, 2)).Result)
 	assert.Nil(t, b.Raw("accounts", "nobody"))
-	assert.Equal(t, protocol.NotMatched, b.On(w, storetest.At(protocol.Settle, 2)).Result)
+	assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.Settle, 2)).Result)
 	assert.Nil(t, b.Raw("accounts", "nobody"))
 }
 
@@ -111,12 +111,12 @@ func TestFencesAreUniquePerSending(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
-	w := b.Prepared(b.Attempt("order", b.Leg("alice", -60), b.Leg("bob", 60)))
+	a := b.Prepared(b.Attempt("order", b.Leg("alice", -60), b.Leg("bob", 60)))
 	b.Log.Take()
 	for range 3 {
-		b.All(w, storetest.Replacing(storetest.At(protocol.Settle, 0)), storetest.Replacing(storetest.At(protocol.Settle, 1)))
-		b.All(w, storetest.Replacing(storetest.At(protocol.Undo, 0)), storetest.Replacing(storetest.At(protocol.Undo, 1)))
-		b.All(w, storetest.At(protocol.FenceOnly, 0), storetest.At(protocol.FenceOnly, 1))
+		b.All(a, storetest.Replacing(storetest.At(protocol.Settle, 0)), storetest.Replacing(storetest.At(protocol.Settle, 1)))
+		b.All(a, storetest.Replacing(storetest.At(protocol.Undo, 0)), storetest.Replacing(storetest.At(protocol.Undo, 1)))
+		b.All(a, storetest.At(protocol.FenceOnly, 0), storetest.At(protocol.FenceOnly, 1))
 	}
 	seen := map[string]bool{wire.RawValue(storetest.Fence0()).String(): true}
 	fresh := func(fence bson.RawValue) {
@@ -133,7 +133,7 @@ func TestFencesAreUniquePerSending(t *testing.T) {
 		}
 	}
 	assert.Len(t, seen, 1+3*2*2)
-	message, _ := wire.UpdateCommand(b.Store.Ledgers[""].Commands, []*mongostore.MergedUpdate{b.Store.NewMergedUpdate(&mongostore.Call{Attempt: w, Op: storetest.At(protocol.FenceOnly, 0)})})
+	message, _ := wire.UpdateCommand(b.Store.Ledgers[""].Commands, []*mongostore.MergedUpdate{b.Store.NewMergedUpdate(&mongostore.Call{Attempt: a, Op: storetest.At(protocol.FenceOnly, 0)})})
 	message.End()
 	for range 100 {
 		require.NoError(t, b.DB.RunCommand(t.Context(), bson.Raw(message.Data)).Err())
@@ -147,31 +147,33 @@ func TestFenceOnlyIsNotResolved(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", nil))
-	r := &mongostore.Call{
+	call := &mongostore.Call{
 		Attempt: b.Attempt("order", b.Leg("alice", -60)), Op: storetest.At(protocol.FenceOnly, 0), Answer: protocol.Answer{Result: protocol.NotMatched},
 	}
-	b.Store.ResolveUpdates(t.Context(), b.Store.Ledgers[""].Majority, []*mongostore.MergedUpdate{b.Store.NewMergedUpdate(r)})
-	assert.Equal(t, protocol.NotMatched, r.Answer.Result)
+	b.Store.ResolveUpdates(t.Context(), b.Store.Ledgers[""].Majority, []*mongostore.MergedUpdate{b.Store.NewMergedUpdate(call)})
+	assert.Equal(t, protocol.NotMatched, call.Answer.Result)
 }
 
-// A prepare that was sent with the old fence never matches once the fence was replaced, money or no money.
+// A prepare that was sent with the old fence never matches once the fence was replaced,
+// money or no money.
 func TestReplacedFenceRefusesOldPrepares(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", nil), storetest.Account("bob", bson.M{"fence": nil}))
-	w := b.Attempt("order", b.Leg("alice", -60), b.Leg("bob", 60))
-	late := b.Ready(w)
-	b.Applied(w, late...)
-	b.Applied(w, storetest.Replacing(storetest.At(protocol.Undo, 0)), storetest.Replacing(storetest.At(protocol.Undo, 1)))
+	a := b.Attempt("order", b.Leg("alice", -60), b.Leg("bob", 60))
+	late := b.Ready(a)
+	b.Applied(a, late...)
+	b.Applied(a, storetest.Replacing(storetest.At(protocol.Undo, 0)), storetest.Replacing(storetest.At(protocol.Undo, 1)))
 	before := []bson.Raw{b.Raw("accounts", "alice"), b.Raw("accounts", "bob")}
 	for i, op := range late {
-		assert.Equal(t, protocol.NotMatched, b.On(w, op).Result)
+		assert.Equal(t, protocol.NotMatched, b.On(a, op).Result)
 		assert.Equal(t, before[i], b.Raw("accounts", []string{"alice", "bob"}[i]))
 	}
-	b.Applied(w, b.Ready(w)...)
+	b.Applied(a, b.Ready(a)...)
 }
 
-// All writes of one ledger in a round are one command, those of two ledgers two. Reads likewise.
+// All writes of one ledger in a round are one command, those of two ledgers two. Reads
+// likewise.
 func TestOneCommandPerLedger(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -179,7 +181,7 @@ func TestOneCommandPerLedger(t *testing.T) {
 	b.PutIn("accounts_eu", storetest.Account("carol", nil))
 	legs := []document.Leg{b.Leg("alice", -60), b.Leg("bob", 20), b.LegIn("eu", "carol", money.Units(40))}
 	for n, commands := range map[int]int{2: 1, 3: 2} {
-		w := b.Attempt("order", legs[:n]...)
+		a := b.Attempt("order", legs[:n]...)
 		var prepares, settles, reads []protocol.Operation
 		for i := range n {
 			reads = append(reads, storetest.At(protocol.ReadFence, i))
@@ -187,17 +189,17 @@ func TestOneCommandPerLedger(t *testing.T) {
 		}
 		b.Store.ForgetFences()
 		b.Log.Take()
-		prepares = b.Ready(w)
+		prepares = b.Ready(a)
 		assert.Len(t, b.Log.Take(), commands)
-		b.Applied(w, prepares...)
+		b.Applied(a, prepares...)
 		sent := b.Log.Take()
 		assert.Len(t, sent, commands)
 		for _, c := range sent {
 			assert.Equal(t, "update", c.Name)
 		}
-		b.Applied(w, settles...)
+		b.Applied(a, settles...)
 		assert.Len(t, b.Log.Take(), commands)
-		b.Applied(w, reads...)
+		b.Applied(a, reads...)
 		assert.Empty(t, b.Log.Take(), "the fences are known")
 	}
 	for id, balance := range map[string]int64{"alice": 80, "bob": 140} {
@@ -206,29 +208,30 @@ func TestOneCommandPerLedger(t *testing.T) {
 	b.Has("accounts_eu", storetest.Account("carol", bson.M{"balance": int64(140)}))
 }
 
-// The server tells only how many statements of a command have matched. Which of them did is told by a deciding read, where any did.
+// The server tells only how many statements of a command have matched. Which of them did
+// is told by a deciding read, where any did.
 func TestShortCountIsResolved(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", bson.M{"balance": int64(59)}), storetest.Account("bob", nil))
 	b.PutIn("accounts_eu", storetest.Account("carol", nil))
-	w := b.Claimed("order", b.Leg("alice", -60), b.Leg("bob", 20), b.LegIn("eu", "carol", money.Units(40)))
-	prepares := b.Ready(w)
-	answers := b.All(w, prepares...)
+	a := b.Claimed("order", b.Leg("alice", -60), b.Leg("bob", 20), b.LegIn("eu", "carol", money.Units(40)))
+	prepares := b.Ready(a)
+	answers := b.All(a, prepares...)
 	assert.Equal(t, protocol.NotMatched, answers[0].Result)
 	assert.Equal(t, protocol.Applied, answers[1].Result)
 	assert.Equal(t, protocol.Applied, answers[2].Result, "another command")
-	looks := b.All(w, storetest.At(protocol.Look, 0), storetest.At(protocol.Look, 1))
+	looks := b.All(a, storetest.At(protocol.Look, 0), storetest.At(protocol.Look, 1))
 	assert.False(t, looks[0].Facts.Marker)
 	assert.False(t, looks[0].Facts.Funds)
 	assert.True(t, looks[1].Facts.Marker)
 	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(59)}))
 	b.Has("accounts", storetest.Account("bob", bson.M{"pending": bson.M{"order": int64(20)}}))
-	seen, known := w.Seen(0)
+	seen, known := a.Seen(0)
 	assert.True(t, known)
 	assert.Equal(t, money.Units(59), seen)
 
-	answers = b.All(w, storetest.Replacing(storetest.At(protocol.Undo, 0)), storetest.Replacing(storetest.At(protocol.Undo, 1)))
+	answers = b.All(a, storetest.Replacing(storetest.At(protocol.Undo, 0)), storetest.Replacing(storetest.At(protocol.Undo, 1)))
 	assert.Equal(t, protocol.NotMatched, answers[0].Result)
 	assert.Equal(t, protocol.NotMatched, answers[1].Result, "it has replaced the fence, or somebody else has: that is for a look to tell")
 	b.checkCleared(storetest.Account("bob", nil), true)

@@ -70,14 +70,15 @@ func (b *bank) everyOperation(ctx context.Context) {
 	}
 }
 
-// everyTransfer makes the store perform every operation of the protocol, for transfers from alice to bob and carol.
+// everyTransfer makes the store perform every operation of the protocol, for transfers
+// from alice to bob and carol.
 func (b *bank) everyTransfer(ctx context.Context) {
 	b.T.Helper()
 	t, s := b.T, b.Store
-	perform := func(w *mongostore.Attempt, operations ...protocol.Operation) []protocol.Answer {
-		answers := storetest.Perform(ctx, s, w, operations...)
+	perform := func(a *mongostore.Attempt, operations ...protocol.Operation) []protocol.Answer {
+		answers := storetest.Perform(ctx, s, a, operations...)
 		for i, answer := range answers {
-			require.Equal(t, protocol.Applied, answer.Result, "%+v: %v", operations[i], w.Cause)
+			require.Equal(t, protocol.Applied, answer.Result, "%+v: %v", operations[i], a.Cause)
 		}
 		return answers
 	}
@@ -86,30 +87,30 @@ func (b *bank) everyTransfer(ctx context.Context) {
 	verify.Epoch = 1
 	for _, ending := range []protocol.State{protocol.Fail, protocol.Success} {
 		id := string(ending)
-		w := b.Attempt(id, legs...)
-		_, err := s.InsertInitiated(ctx, &w.Transfer)
+		a := b.Attempt(id, legs...)
+		_, err := s.InsertInitiated(ctx, &a.Transfer)
 		require.NoError(t, err)
 		for _, err := range s.Initiated(ctx, 0) {
 			require.NoError(t, err)
 		}
-		perform(w, storetest.Claim(protocol.FromInitiated))
-		perform(w, verify)
-		read := perform(w, storetest.At(protocol.ReadFence, 0), storetest.At(protocol.ReadFence, 1), storetest.At(protocol.ReadFence, 2))
-		perform(w, storetest.PrepareWith(0, read[0].Facts.Fence), storetest.PrepareWith(1, read[1].Facts.Fence), storetest.PrepareWith(2, read[2].Facts.Fence))
-		perform(w, storetest.At(protocol.Look, 0), storetest.At(protocol.Look, 2))
-		perform(w, storetest.Claim(protocol.TakeToCancel))
-		perform(w, storetest.About(protocol.ReadTransfer))
-		perform(w, storetest.About(protocol.LookTransfer))
+		perform(a, storetest.Claim(protocol.FromInitiated))
+		perform(a, verify)
+		read := perform(a, storetest.At(protocol.ReadFence, 0), storetest.At(protocol.ReadFence, 1), storetest.At(protocol.ReadFence, 2))
+		perform(a, storetest.PrepareWith(0, read[0].Facts.Fence), storetest.PrepareWith(1, read[1].Facts.Fence), storetest.PrepareWith(2, read[2].Facts.Fence))
+		perform(a, storetest.At(protocol.Look, 0), storetest.At(protocol.Look, 2))
+		perform(a, storetest.Claim(protocol.TakeToCancel))
+		perform(a, storetest.About(protocol.ReadTransfer))
+		perform(a, storetest.About(protocol.LookTransfer))
 		if ending == protocol.Success {
-			perform(w, storetest.Decide(protocol.Committed, 2))
-			perform(w, storetest.At(protocol.Settle, 0), storetest.At(protocol.Settle, 1), storetest.At(protocol.Settle, 2))
+			perform(a, storetest.Decide(protocol.Committed, 2))
+			perform(a, storetest.At(protocol.Settle, 0), storetest.At(protocol.Settle, 1), storetest.At(protocol.Settle, 2))
 		} else {
-			perform(w, storetest.Decide(protocol.Rollback, 2))
-			perform(w, storetest.At(protocol.Undo, 0), storetest.At(protocol.Undo, 1), storetest.At(protocol.Undo, 2))
-			perform(w, storetest.At(protocol.FenceOnly, 0))
-			perform(w, storetest.Claim(protocol.TakeOver))
+			perform(a, storetest.Decide(protocol.Rollback, 2))
+			perform(a, storetest.At(protocol.Undo, 0), storetest.At(protocol.Undo, 1), storetest.At(protocol.Undo, 2))
+			perform(a, storetest.At(protocol.FenceOnly, 0))
+			perform(a, storetest.Claim(protocol.TakeOver))
 		}
-		perform(w, storetest.Finish(ending))
+		perform(a, storetest.Finish(ending))
 		overtaken := b.Attempt(id, legs...)
 		perform(overtaken, storetest.At(protocol.Look, 1))
 	}
@@ -120,8 +121,9 @@ func (b *bank) everyTransfer(ctx context.Context) {
 	perform(fourth, storetest.Claim(protocol.CancelInitiated))
 }
 
-// Every write asks for a journaled majority, and every read for what a majority has stored or more, whatever the client's own settings
-// are. None is a retryable write, which the driver would send twice.
+// Every write asks for a journaled majority, and every read for what a majority has
+// stored or more, whatever the client's own settings are. None is a retryable write,
+// which the driver would send twice.
 func TestConcernsAreTheStoresOwn(t *testing.T) {
 	t.Parallel()
 	journaled := false
@@ -152,8 +154,9 @@ func TestConcernsAreTheStoresOwn(t *testing.T) {
 	}
 }
 
-// primaryModes returns the read preferences of a command that asks the primary. On a direct
-// connection, as to a container, the driver itself writes primaryPreferred for primary.
+// primaryModes returns the read preferences of a command that asks the primary. On a
+// direct connection, as to a container, the driver itself writes primaryPreferred for
+// primary.
 func primaryModes() []string {
 	modes := []string{"", "primary"}
 	if strings.Contains(mongotest.URI(), "directConnection=true") {
@@ -195,8 +198,8 @@ func (b *bank) checkConcerns(commands []*storetest.Command) {
 	}
 }
 
-// A caller's transaction is none of the store's: what the store wrote stays when the caller aborts, and the store sees what is outside
-// of it.
+// A caller's transaction is none of the store's: what the store wrote stays when the
+// caller aborts, and the store sees what is outside of it.
 func TestCallersTransactionIsNotUsed(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

@@ -19,8 +19,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// choices is a source for a lottery whose draws are the bytes of a fuzzing engine, so that one changed byte changes one draw; when they are
-// used up, the rest is drawn from a fixed seed.
+// choices is a source for a lottery whose draws are the bytes of a fuzzing engine, so
+// that one changed byte changes one draw; when they are used up, the rest is drawn from a
+// fixed seed.
 type choices struct {
 	bytes []byte
 	rest  *rand.PCG
@@ -70,8 +71,9 @@ func whole(s *storetest.Rooms) document.Transfer {
 	}
 }
 
-// Whatever bytes are stored as a transfer, reading them is an error, or gives exactly the payload that is stored: what is written again
-// is the same, and its legs are those that the document names.
+// Whatever bytes are stored as a transfer, reading them is an error, or gives exactly the
+// payload that is stored: what is written again is the same, and its legs are those that
+// the document names.
 func FuzzTransferDocument(f *testing.F) {
 	s := newOffline(f)
 	valid := encode(whole(s))
@@ -100,18 +102,19 @@ func FuzzTransferDocument(f *testing.F) {
 		again, err := document.DecodeTransfer(written)
 		require.NoError(t, err)
 		require.Equal(t, bson.Raw(written), encode(again))
-		if w, err := s.NewAttempt(read, "me"); err == nil {
-			require.Equal(t, len(read.Legs), w.Participants())
-			for i := range w.Participants() {
-				require.Equal(t, read.Legs[i], *w.Participant(i).Leg())
+		if a, err := s.NewAttempt(read, "me"); err == nil {
+			require.Equal(t, len(read.Legs), a.Participants())
+			for i := range a.Participants() {
+				require.Equal(t, read.Legs[i], *a.Participant(i).Leg())
 			}
-			w.Image(read)
-			w.Seen(w.Participants())
+			a.Image(read)
+			a.Seen(a.Participants())
 		}
 	})
 }
 
-// replaceField returns a document with another value for its n-th field, or as it is where it has no such field.
+// replaceField returns a document with another value for its n-th field, or as it is
+// where it has no such field.
 func replaceField(document bson.Raw, n int, value any) bson.Raw {
 	elements, err := document.Elements()
 	if err != nil || n < 0 || n >= len(elements) {
@@ -125,7 +128,8 @@ func replaceField(document bson.Raw, n int, value any) bson.Raw {
 	return encode(changed)
 }
 
-// field returns the value that the driver reads into a field: the last one of that name, in whatever case.
+// field returns the value that the driver reads into a field: the last one of that name,
+// in whatever case.
 func field(t *testing.T, document bson.Raw, name string) bson.RawValue {
 	t.Helper()
 	elements, err := document.Elements()
@@ -178,8 +182,9 @@ func requirePayload(t *testing.T, doc bson.Raw, read document.Transfer) {
 	}
 }
 
-// Whatever bytes are stored as an account, judging it is no panic, and all who read it see the same: money is found only where the
-// balance is an exact number between the bounds.
+// Whatever bytes are stored as an account, judging it is no panic, and all who read it
+// see the same: money is found only where the balance is an exact number between the
+// bounds.
 func FuzzAccountDocument(f *testing.F) {
 	s := newOffline(f)
 	f.Add([]byte{}, []byte{}, false)
@@ -190,27 +195,27 @@ func FuzzAccountDocument(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, doc, draws []byte, drawn bool) {
 		l := lotteryOf(draws)
-		w, err := s.NewAttempt(document.Transfer{ID: pick(l, "order", "7", "a.b"), Currency: pick(l, "", "EUR"), Legs: []document.Leg{
+		a, err := s.NewAttempt(document.Transfer{ID: pick(l, "order", "7", "a.b"), Currency: pick(l, "", "EUR"), Legs: []document.Leg{
 			{Namespace: s.Namespace(""), Account: "alice", Amount: l.amount()},
 		}}, "me")
 		require.NoError(t, err)
-		p := w.Participant(0)
+		p := a.Participant(0)
 		if drawn {
-			doc = encode(l.document("alice", document.MarkerKey(w.Transfer.ID), p))
+			doc = encode(l.document("alice", document.MarkerKey(a.Transfer.ID), p))
 		}
 		if doc == nil {
 			return
 		}
-		facts := s.FactsOf(w, p, doc)
+		facts := s.FactsOf(a, p, doc)
 		require.True(t, facts.Found)
-		s.NewMergedUpdate(&mongostore.Call{Attempt: w, Op: storetest.PrepareWith(0, facts.Fence)})
-		requireFacts(t, s, w, doc, facts)
+		s.NewMergedUpdate(&mongostore.Call{Attempt: a, Op: storetest.PrepareWith(0, facts.Fence)})
+		requireFacts(t, s, a, doc, facts)
 		read, err := s.Fields.View(doc).Account(s.IDs)
 		if err != nil {
 			return
 		}
 		require.Equal(t, read.Closed, !facts.Open)
-		seen, known := w.Seen(0)
+		seen, known := a.Seen(0)
 		require.True(t, known)
 		require.Equal(t, read.Balance, seen)
 		require.GreaterOrEqual(t, read.Reserved.Sign(), 0)
@@ -219,9 +224,9 @@ func FuzzAccountDocument(f *testing.F) {
 }
 
 // requireFacts requires that facts that let a transfer through are true.
-func requireFacts(t *testing.T, s *storetest.Rooms, w *mongostore.Attempt, document bson.Raw, facts protocol.Facts) {
+func requireFacts(t *testing.T, s *storetest.Rooms, a *mongostore.Attempt, document bson.Raw, facts protocol.Facts) {
 	t.Helper()
-	amount := w.Transfer.Legs[0].Amount
+	amount := a.Transfer.Legs[0].Amount
 	balance, err := money.FromBSON(document.Lookup(s.Fields.Balance))
 	if !facts.Kind || !facts.Funds || !facts.WithinLimits {
 		return

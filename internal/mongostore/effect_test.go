@@ -18,7 +18,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// newShop returns a bank with documents of the name "orders". The fields of its markers and fences have names of their own.
+// newShop returns a bank with documents of the name "orders". The fields of its markers
+// and fences have names of their own.
 func newShop(t *testing.T, changes ...func(*storetest.Config)) *bank {
 	t.Helper()
 	return newBank(t, append([]func(*storetest.Config){func(c *storetest.Config) {
@@ -46,9 +47,9 @@ func (b *bank) effect(id any, require, set bson.D) document.Effect {
 // changing returns a work on a transfer of nothing but effects that isn't stored.
 func (b *bank) changing(id string, effects ...document.Effect) *mongostore.Attempt {
 	b.T.Helper()
-	w, err := b.Store.NewAttempt(document.Transfer{ID: id, Effects: effects, Digest: []byte{1}}, "owner of "+id)
+	a, err := b.Store.NewAttempt(document.Transfer{ID: id, Effects: effects, Digest: []byte{1}}, "owner of "+id)
 	require.NoError(b.T, err)
-	return w
+	return a
 }
 
 func unpaid() bson.D { return bson.D{{Key: "status", Value: "unpaid"}} }
@@ -93,20 +94,21 @@ func (l lottery) paper(id, key string) (document, require bson.D) {
 	return document, require
 }
 
-// The facts of a look and the filter of a prepare agree on documents, too: where the look shows that all is as required, nobody has
-// reserved the document, and the fence is the expected one, the prepare matches, and nowhere else.
+// The facts of a look and the filter of a prepare agree on documents, too: where the look
+// shows that all is as required, nobody has reserved the document, and the fence is the
+// expected one, the prepare matches, and nowhere else.
 func TestEffectFactsAndFilterAgree(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
 	const cases = 3000
 	l := lottery{rand.New(rand.NewPCG(agreementSeed, 1))}
 	var looks requests
-	works, documents := make([]*mongostore.Attempt, cases), make([]bson.D, cases)
-	for i := range works {
+	attempts, documents := make([]*mongostore.Attempt, cases), make([]bson.D, cases)
+	for i := range attempts {
 		id := fmt.Sprintf("case %d", i)
 		document, require := l.paper(id, document.MarkerKey(id))
-		works[i], documents[i] = b.changing(id, b.effect(id, require, nil)), document
-		looks.add(works[i], storetest.At(protocol.Look, 0))
+		attempts[i], documents[i] = b.changing(id, b.effect(id, require, nil)), document
+		looks.add(attempts[i], storetest.At(protocol.Look, 0))
 	}
 	_, err := b.DB.Collection("orders").InsertMany(t.Context(), documents)
 	require.NoError(t, err)
@@ -114,23 +116,23 @@ func TestEffectFactsAndFilterAgree(t *testing.T) {
 	b.Store.ReadParticipants(t.Context(), looks, orders.Majority, true)
 	before := b.everything("orders")
 	statements := make([]*mongostore.MergedUpdate, cases)
-	for i, w := range works {
+	for i, a := range attempts {
 		fence := looks[i].Answer.Facts.Fence
 		if l.odds(6) {
 			fence = pick(l, "", protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, make([]byte, 12)...)))
 		}
-		statements[i] = b.Store.NewMergedUpdate(&mongostore.Call{Attempt: w, Op: storetest.PrepareWith(0, fence)})
+		statements[i] = b.Store.NewMergedUpdate(&mongostore.Call{Attempt: a, Op: storetest.PrepareWith(0, fence)})
 	}
 	results := wire.UpdateAll(t.Context(), orders.Commands, statements).Verdicts
 	after := b.everything("orders")
 	fits := 0
-	for i, w := range works {
-		id, facts := w.Transfer.ID, looks[i].Answer.Facts
+	for i, a := range attempts {
+		id, facts := a.Transfer.ID, looks[i].Answer.Facts
 		want := fit()
 		want.Found, want.Fence = true, statements[i].Fence()
 		expected := facts == want
 		matched := string(before[id]) != string(after[id])
-		require.Equal(t, expected, matched, "seed %d: %s\nrequired: %s\n%+v, %v", agreementSeed, before[id], w.Transfer.Effects[0].Require, facts,
+		require.Equal(t, expected, matched, "seed %d: %s\nrequired: %s\n%+v, %v", agreementSeed, before[id], a.Transfer.Effects[0].Require, facts,
 			results[i].Result)
 		require.NotEqual(t, protocol.Failed, results[i].Result)
 		if matched {
@@ -140,7 +142,8 @@ func TestEffectFactsAndFilterAgree(t *testing.T) {
 	require.Greater(t, fits, cases/10)
 }
 
-// A document is reserved by a marker of zero; what is to be set shows when it is settled, and not when it is undone.
+// A document is reserved by a marker of zero; what is to be set shows when it is settled,
+// and not when it is undone.
 func TestEffectShowsWhenItIsSettled(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
@@ -148,16 +151,16 @@ func TestEffectShowsWhenItIsSettled(t *testing.T) {
 		for _, fencing := range []bool{false, true} {
 			id := fmt.Sprint(clears, fencing)
 			b.PutIn("orders", bson.M{"_id": id, "status": "unpaid", "fence": storetest.Fence0(), "note": "kept"})
-			w := b.changing(id, b.effect(id, unpaid(), paid()))
-			b.Prepared(w)
+			a := b.changing(id, b.effect(id, unpaid(), paid()))
+			b.Prepared(a)
 			b.Has("orders", bson.M{"_id": id, "status": "unpaid", "fence": storetest.Fence0(), "note": "kept", "pending": bson.M{id: int64(0)}})
-			assert.Equal(t, protocol.NotMatched, b.On(w, storetest.At(protocol.FenceOnly, 0)).Result)
+			assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.FenceOnly, 0)).Result)
 			reserved := fit()
 			reserved.Found, reserved.Marker, reserved.Fence = true, true, document.FenceOfToken(storetest.Fence0())
-			assert.Equal(t, reserved, b.On(w, storetest.At(protocol.Look, 0)).Facts, "what it has reserved itself is as it requires")
+			assert.Equal(t, reserved, b.On(a, storetest.At(protocol.Look, 0)).Facts, "what it has reserved itself is as it requires")
 			op := storetest.At(clears, 0)
 			op.ReplaceFence = fencing
-			b.Applied(w, op)
+			b.Applied(a, op)
 			want := bson.M{"_id": id, "status": "unpaid", "fence": storetest.Fence0(), "note": "kept", "pending": bson.M{}}
 			if clears == protocol.Settle {
 				want["status"], want["by"] = "paid", "me"
@@ -167,7 +170,7 @@ func TestEffectShowsWhenItIsSettled(t *testing.T) {
 				require.NotEqual(t, storetest.Fence0(), want["fence"])
 			}
 			b.Has("orders", want)
-			assert.Equal(t, protocol.NotMatched, b.On(w, op).Result, "again")
+			assert.Equal(t, protocol.NotMatched, b.On(a, op).Result, "again")
 			b.Has("orders", want)
 		}
 	}
@@ -177,55 +180,58 @@ func TestEffectShowsWhenItIsSettled(t *testing.T) {
 	b.Has("orders", bson.M{"_id": "o", "pending": bson.M{}})
 }
 
-// A document that is missing is refused by its requirement, even an empty one, and never created.
+// A document that is missing is refused by its requirement, even an empty one, and never
+// created.
 func TestEffectOnAMissingDocument(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
-	w := b.changing("order", b.effect("nobody", nil, paid()))
-	b.Applied(w, storetest.Claim(protocol.Insert))
-	assert.Equal(t, protocol.Facts{Unmet: true}, b.On(w, storetest.At(protocol.Look, 0)).Facts)
+	a := b.changing("order", b.effect("nobody", nil, paid()))
+	b.Applied(a, storetest.Claim(protocol.Insert))
+	assert.Equal(t, protocol.Facts{Unmet: true}, b.On(a, storetest.At(protocol.Look, 0)).Facts)
 	for _, kind := range []protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly} {
-		assert.Equal(t, protocol.NotMatched, b.On(w, storetest.At(kind, 0)).Result)
+		assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(kind, 0)).Result)
 	}
 	assert.Nil(t, b.Raw("orders", "nobody"))
 }
 
-// What a document must be like is asked by a look alone: a first read shows that it is there, and free.
+// What a document must be like is asked by a look alone: a first read shows that it is
+// there, and free.
 func TestRequirementIsAskedWhereItDecides(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
 	b.PutIn("orders", bson.M{"_id": "paid", "status": "paid"},
 		bson.M{"_id": "reserved", "status": "unpaid", "pending": bson.M{"another": int64(0)}})
 	for id, early := range map[string]bool{"paid": false, "reserved": true} {
-		w := b.changing("t "+id, b.effect(id, unpaid(), paid()))
-		b.Applied(w, storetest.Claim(protocol.Insert))
-		assert.Equal(t, early, b.On(w, storetest.At(protocol.ReadFence, 0)).Facts.Unmet)
-		assert.True(t, b.On(w, storetest.At(protocol.Look, 0)).Facts.Unmet)
+		a := b.changing("t "+id, b.effect(id, unpaid(), paid()))
+		b.Applied(a, storetest.Claim(protocol.Insert))
+		assert.Equal(t, early, b.On(a, storetest.At(protocol.ReadFence, 0)).Facts.Unmet)
+		assert.True(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Unmet)
 	}
 }
 
-// Documents have lanes of their own, and so has the transfer that a reversal is about: none of them shares a command with accounts. No two
-// writes to a document share a statement, and those to different documents share a command.
+// Documents have lanes of their own, and so has the transfer that a reversal is about:
+// none of them shares a command with accounts. No two writes to a document share a
+// statement, and those to different documents share a command.
 func TestLanesOfEffects(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
-	w, err := b.Store.NewAttempt(document.Transfer{
+	a, err := b.Store.NewAttempt(document.Transfer{
 		ID: "t", Reverses: "s",
 		Legs: []document.Leg{b.Leg("alice", -60), b.LegIn("eu", "bob", money.Units(60))}, Effects: []document.Effect{b.effect("o", nil, nil)},
 	}, "me")
 	require.NoError(t, err)
 	lanes := map[mongostore.Lane]int{}
-	for i := range w.Participants() {
+	for i := range a.Participants() {
 		for _, kind := range []protocol.Kind{
 			protocol.ReadFence, protocol.Look, protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly,
 		} {
-			lanes[mongostore.LaneOf(w, storetest.At(kind, i))]++
+			lanes[mongostore.LaneOf(a, storetest.At(kind, i))]++
 		}
 	}
 	assert.Len(t, lanes, 4*3, "each place is read, looked at, and written to")
-	assert.NotEqual(t, mongostore.LaneOf(w, storetest.At(protocol.Settle, 3)), mongostore.LaneOf(w, storetest.About(protocol.Finish)), "the original, and the transfer itself")
+	assert.NotEqual(t, mongostore.LaneOf(a, storetest.At(protocol.Settle, 3)), mongostore.LaneOf(a, storetest.About(protocol.Finish)), "the original, and the transfer itself")
 	assert.Equal(t, []string{`account "alice"`, `account "bob" of ledger "eu"`, `document "o" of "orders"`, `document "s" of "transfers"`},
-		[]string{w.Name(0), w.Name(1), w.Name(2), w.Name(3)})
+		[]string{a.Name(0), a.Name(1), a.Name(2), a.Name(3)})
 
 	var rs requests
 	b.PutIn("orders", bson.M{"_id": "a"}, bson.M{"_id": "b"})
@@ -239,17 +245,18 @@ func TestLanesOfEffects(t *testing.T) {
 	assert.Equal(t, all(2, protocol.Applied), b.batch(append(of(storetest.At(protocol.Undo, 0), rs[0].Attempt), of(storetest.At(protocol.Settle, 0), rs[2].Attempt)...)))
 }
 
-// A reversal reserves a transfer that has succeeded and is not reversed, under the names that transfers have for markers and fences,
-// whatever those of accounts are; and sets its own ID when it is settled. Nothing is owed to an original that is gone.
+// A reversal reserves a transfer that has succeeded and is not reversed, under the names
+// that transfers have for markers and fences, whatever those of accounts are; and sets
+// its own ID when it is settled. Nothing is owed to an original that is gone.
 func TestReversalsEffect(t *testing.T) {
 	t.Parallel()
 	b := newShop(t, func(c *storetest.Config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })
 	reversal := func(id, of string) *mongostore.Attempt {
-		w, err := b.Store.NewAttempt(document.Transfer{ID: id, Legs: []document.Leg{b.Leg("bob", -60)}, Reverses: of, Digest: []byte{1}}, "owner of "+id)
+		a, err := b.Store.NewAttempt(document.Transfer{ID: id, Legs: []document.Leg{b.Leg("bob", -60)}, Reverses: of, Digest: []byte{1}}, "owner of "+id)
 		require.NoError(t, err)
-		b.Applied(w, storetest.Claim(protocol.Insert))
+		b.Applied(a, storetest.Claim(protocol.Insert))
 		assert.Equal(t, of, storetest.AsMap(t, b.Raw("transfers", id))["reverses"])
-		return w
+		return a
 	}
 	for name, row := range map[string]struct {
 		change bson.M
@@ -265,20 +272,20 @@ func TestReversalsEffect(t *testing.T) {
 	} {
 		b.Claimed(name, b.Leg("alice", -60))
 		b.Change("transfers", name, bson.M{"$set": row.change})
-		w := reversal("of "+name, name)
-		prepare := storetest.PrepareWith(1, b.On(w, storetest.At(protocol.ReadFence, 1)).Facts.Fence)
+		a := reversal("of "+name, name)
+		prepare := storetest.PrepareWith(1, b.On(a, storetest.At(protocol.ReadFence, 1)).Facts.Fence)
 		before := b.Raw("transfers", name)
-		if answer := b.On(w, prepare); !row.fits {
+		if answer := b.On(a, prepare); !row.fits {
 			require.Equal(t, protocol.NotMatched, answer.Result, name)
 			require.Equal(t, before, b.Raw("transfers", name))
-			require.True(t, b.On(w, storetest.At(protocol.Look, 1)).Facts.Unmet, name)
+			require.True(t, b.On(a, storetest.At(protocol.Look, 1)).Facts.Unmet, name)
 			continue
 		}
 		require.Equal(t, bson.M{"of " + name: int64(0)}, storetest.AsMap(t, b.Raw("transfers", name))["pending"])
-		require.True(t, b.On(w, storetest.At(protocol.Look, 1)).Facts.Marker)
+		require.True(t, b.On(a, storetest.At(protocol.Look, 1)).Facts.Marker)
 		original, found, err := b.Store.ReadTransfer(t.Context(), name)
 		require.True(t, found && err == nil && original.Reserved())
-		b.Applied(w, storetest.Replacing(storetest.At(protocol.Settle, 1)))
+		b.Applied(a, storetest.Replacing(storetest.At(protocol.Settle, 1)))
 		after := storetest.AsMap(t, b.Raw("transfers", name))
 		require.Equal(t, "of "+name, after["reversedBy"])
 		require.Equal(t, bson.M{}, after["pending"])
@@ -293,12 +300,13 @@ func TestReversalsEffect(t *testing.T) {
 	assert.Equal(t, protocol.Facts{Unmet: true, MayBeGone: true}, b.On(gone, storetest.At(protocol.Look, 1)).Facts)
 }
 
-// A transfer with effects is stored as it is documented, and read back the same: another process finishes it.
+// A transfer with effects is stored as it is documented, and read back the same: another
+// process finishes it.
 func TestStoredEffects(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
-	w := b.changing("t", b.effect("o", unpaid(), paid()), b.effect(7, nil, paid()), b.effect(bson.ObjectID{7}, unpaid(), nil))
-	b.Applied(w, storetest.Claim(protocol.Insert))
+	a := b.changing("t", b.effect("o", unpaid(), paid()), b.effect(7, nil, paid()), b.effect(bson.ObjectID{7}, unpaid(), nil))
+	b.Applied(a, storetest.Claim(protocol.Insert))
 	ns := b.DB.Name() + ".orders"
 	assert.Equal(t, bson.A{
 		bson.M{"documents": "orders", "ns": ns, "id": "o", "require": bson.M{"status": "unpaid"}, "set": bson.M{"status": "paid", "by": "me"}},
@@ -327,13 +335,14 @@ func TestStoredEffects(t *testing.T) {
 	require.ErrorIs(t, err, mongostore.ErrForeign)
 	refusal := storetest.Decide(protocol.Rollback, 1)
 	refusal.Refusal = protocol.Refusal{Reason: protocol.RequirementFailed, Participant: 1}
-	b.Applied(w, refusal)
+	b.Applied(a, refusal)
 	failure := b.stored("t", "createdAt", "lastModified")["failure"]
 	assert.Equal(t, bson.M{"code": "requirementFailed", "ledger": "orders", "account": `{"$numberLong":"7"}`, "message": ""}, failure)
 }
 
-// Looks at several documents share their commands, and each is judged by its own requirement: also where two are at one document, where an
-// _id is written otherwise than it is asked for, and where the server finds fault with one of the requirements.
+// Looks at several documents share their commands, and each is judged by its own
+// requirement: also where two are at one document, where an _id is written otherwise than
+// it is asked for, and where the server finds fault with one of the requirements.
 func TestRequirementsAreJudgedEach(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
@@ -368,8 +377,8 @@ func TestRequirementsAreJudgedEach(t *testing.T) {
 			require.Equal(t, row.unmet[i], rs[i].Answer.Facts.Unmet, "%s, %d", name, i)
 		}
 	}
-	w := b.changing("t", b.effect("o", unpaid(), nil))
-	b.On(w, storetest.At(protocol.ReadFence, 0))
-	_, known := b.Store.AnswerFromCache(w, storetest.At(protocol.ReadFence, 0))
+	a := b.changing("t", b.effect("o", unpaid(), nil))
+	b.On(a, storetest.At(protocol.ReadFence, 0))
+	_, known := b.Store.AnswerFromCache(a, storetest.At(protocol.ReadFence, 0))
 	require.False(t, known, "the fences of documents are not remembered: most of them are reserved once")
 }

@@ -25,7 +25,8 @@ func (b *bank) explain(find *storetest.Command) string {
 	return reply.QueryPlanner.WinningPlan.String()
 }
 
-// examined returns how many keys and documents a find that was logged has looked at, whichever is more.
+// examined returns how many keys and documents a find that was logged has looked at,
+// whichever is more.
 func (b *bank) examined(find *storetest.Command) int64 {
 	b.T.Helper()
 	query := bson.D{{Key: "find", Value: find.Text("find")}}

@@ -97,7 +97,9 @@ func (p *participant) Requirement() bson.Raw { return p.requirement() }
 func RequirementBytes(call *Call) int { return requirementBytes(call) }
 
 // NoteStatement returns the statement of a stuck note.
-func NoteStatement(r StuckReason, reason document.Failure) wire.Statement { return stuckNote{r, reason} }
+func NoteStatement(r StuckReason, reason document.Failure) wire.Statement {
+	return stuckNote{r, reason}
+}
 
 // TakeoverStatement returns the statement of a takeover.
 func (a *Attempt) TakeoverStatement() (wire.Encoded, error) {

@@ -17,7 +17,7 @@ func BenchmarkFacts(b *testing.B) {
 	for _, inFlight := range []int{0, 60} {
 		b.Run(strconv.Itoa(inFlight), func(b *testing.B) {
 			s := newOffline(b)
-			w, err := s.NewAttempt(document.Transfer{ID: "order", Currency: "EUR", Legs: []document.Leg{
+			a, err := s.NewAttempt(document.Transfer{ID: "order", Currency: "EUR", Legs: []document.Leg{
 				{Namespace: s.Namespace(""), Account: "alice", Amount: money.Units(-60)},
 				{Namespace: s.Namespace("eu"), Ledger: "eu", Account: "bob", Amount: money.Units(60)},
 			}}, "me")
@@ -31,7 +31,7 @@ func BenchmarkFacts(b *testing.B) {
 			stored := encode(storetest.Account("alice", bson.M{"balance": int64(1000), "currency": "EUR", "fence": storetest.Fence0(), "pending": pending}))
 			b.ReportAllocs()
 			for b.Loop() {
-				if facts := s.FactsOf(w, w.Participant(0), stored); facts.Refusal() != 0 {
+				if facts := s.FactsOf(a, a.Participant(0), stored); facts.Refusal() != 0 {
 					b.Fatal(facts)
 				}
 			}

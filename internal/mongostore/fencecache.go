@@ -36,8 +36,8 @@ const (
 
 // knownFence is what is known of a participant. Only what a majority has stored gets in,
 // from a majority read or an acknowledged write. 1. A sends a new fence, which a primary
-// alone stores. 2. B learns it and pins it. 3. The primary fails, the fence is rolled back,
-// and A's repeat of it arrives later: B's late prepares match again.
+// alone stores. 2. B learns it and pins it. 3. The primary fails, the fence is rolled
+// back, and A's repeat of it arrives later: B's late prepares match again.
 type knownFence struct {
 	fence protocol.Fence
 	floor document.Floor
@@ -84,14 +84,14 @@ func (c *fenceCache) get(subject collections.Subject, markerLimit int) (knownFen
 	return found.known(), true
 }
 
-// believed reports whether what is known of a participant is not old, and the marker limit
-// leaves room for one more transfer.
+// believed reports whether what is known of a participant is not old, and the marker
+// limit leaves room for one more transfer.
 //
 // A participant without a fence gets old, however quiet it is. 1. An account without a
 // fence is remembered, and deleted an hour later. 2. A credit is sent to it, under no
-// fence, and hangs in the network; the transfer fails. 3. The account is put back, without
-// a fence, and the message arrives: it leaves a marker for ever. So nothing is sent to a
-// document that does not exist, and only a read shows that it does not.
+// fence, and hangs in the network; the transfer fails. 3. The account is put back,
+// without a fence, and the message arrives: it leaves a marker for ever. So nothing is
+// sent to a document that does not exist, and only a read shows that it does not.
 func (e *fenceEntry) believed(now uint32, markerLimit int) bool {
 	markers := int(e.markers)
 	quiet := e.hasToken() && markers*quietShare < markerLimit
@@ -121,8 +121,9 @@ func (c *fenceCache) learn(subject collections.Subject, fence protocol.Fence, f 
 	s.use(e)
 }
 
-// applied remembers an acknowledged write: the new fence, if it set one, and the number of
-// markers that it added. It may remove markers that others have set since the last read.
+// applied remembers an acknowledged write: the new fence, if it set one, and the number
+// of markers that it added. It may remove markers that others have set since the last
+// read.
 func (c *fenceCache) applied(subject collections.Subject, fence protocol.Fence, markers int) {
 	s, key := c.shard(subject)
 	if s == nil {
@@ -159,5 +160,6 @@ func (c *fenceCache) shard(subject collections.Subject) (*fenceShard, fingerprin
 	return &c.shards[key[0]%fenceShards], key
 }
 
-// seconds returns the time in seconds. Entries may be up to a second older than they seem.
+// seconds returns the time in seconds. Entries may be up to a second older than they
+// seem.
 func (c *fenceCache) seconds() uint32 { return uint32(c.now().Sub(c.start) / time.Second) }

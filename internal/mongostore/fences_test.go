@@ -17,14 +17,15 @@ import (
 )
 
 // reads counts the finds that reading the fences of a work costs.
-func (b *bank) reads(w *mongostore.Attempt) int {
+func (b *bank) reads(a *mongostore.Attempt) int {
 	b.T.Helper()
 	b.Log.Take()
-	b.Ready(w)
+	b.Ready(a)
 	return len(b.Log.Take())
 }
 
-// What a majority read has shown of a participant is not read again, and the answer from memory lets the same prepare through.
+// What a majority read has shown of a participant is not read again, and the answer from
+// memory lets the same prepare through.
 func TestKnownFenceNeedsNoRead(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -55,14 +56,14 @@ func TestReplacedFenceIsKnown(t *testing.T) {
 	for i, op := range []protocol.Operation{
 		storetest.Replacing(storetest.At(protocol.Undo, 0)), storetest.Replacing(storetest.At(protocol.Settle, 0)), storetest.At(protocol.FenceOnly, 0),
 	} {
-		w := b.Attempt(fmt.Sprintf("order %d", i), b.Leg("alice", -1))
+		a := b.Attempt(fmt.Sprintf("order %d", i), b.Leg("alice", -1))
 		if op.Kind == protocol.FenceOnly {
-			b.Ready(w)
+			b.Ready(a)
 		} else {
-			b.Prepared(w)
+			b.Prepared(a)
 		}
 		before := b.Raw("accounts", "alice").Lookup("fence")
-		b.Applied(w, op)
+		b.Applied(a, op)
 		require.NotEqual(t, before, b.Raw("accounts", "alice").Lookup("fence"))
 		next := b.Attempt(fmt.Sprintf("next %d", i), b.Leg("alice", -1))
 		reads := 0
@@ -74,15 +75,16 @@ func TestReplacedFenceIsKnown(t *testing.T) {
 		b.On(next, storetest.At(protocol.Undo, 0))
 		assert.Zero(t, b.reads(b.Attempt(fmt.Sprintf("after next %d", i), b.Leg("alice", -1))))
 	}
-	// Where nothing is known of a participant, its new fence alone says too little to spare the read.
+	// Where nothing is known of a participant, its new fence alone says too little to
+	// spare the read.
 	b.Store.ForgetFence(*b.Attempt("x", b.Leg("alice", 1)).Participant(0).Subject())
-	w := b.Attempt("last", b.Leg("alice", -1))
-	b.Applied(w, storetest.At(protocol.FenceOnly, 0))
-	assert.Equal(t, 1, b.reads(w))
+	a := b.Attempt("last", b.Leg("alice", -1))
+	b.Applied(a, storetest.At(protocol.FenceOnly, 0))
+	assert.Equal(t, 1, b.reads(a))
 }
 
-// What did not match, or was refused, may be due to what is remembered: it is forgotten. (After Unknown: see
-// TestAnswersToBrokenCommands.)
+// What did not match, or was refused, may be due to what is remembered: it is forgotten.
+// (After Unknown: see TestAnswersToBrokenCommands.)
 func TestRefusedPrepareForgetsTheFence(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -92,36 +94,37 @@ func TestRefusedPrepareForgetsTheFence(t *testing.T) {
 	b.Change("accounts", "alice", bson.M{"$set": bson.M{"fence": bson.NewObjectID()}})
 	b.Change("accounts", "bob", bson.M{"$set": bson.M{"pending": "spoilt"}})
 	for id, result := range map[string]protocol.Result{"alice": protocol.NotMatched, "bob": protocol.Failed, "carol": protocol.Applied} {
-		w := b.Attempt("order", b.Leg(id, -1))
-		require.Equal(t, result, b.On(w, b.Ready(w)[0]).Result)
+		a := b.Attempt("order", b.Leg(id, -1))
+		require.Equal(t, result, b.On(a, b.Ready(a)[0]).Result)
 		reads := 1
 		if result == protocol.Applied {
 			reads = 0
 		}
-		assert.Equal(t, reads, b.reads(w), id)
+		assert.Equal(t, reads, b.reads(a), id)
 	}
 }
 
-// A full participant is read again each time: only a read tells when others have made room. Prepares of this process count at once.
+// A full participant is read again each time: only a read tells when others have made
+// room. Prepares of this process count at once.
 func TestMarkerLimitForcesARead(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, func(c *storetest.Config) { c.MarkerLimit = 3 })
 	b.Put(storetest.Account("alice", bson.M{"pending": bson.M{"other": int64(1)}}))
-	var works []*mongostore.Attempt
+	var attempts []*mongostore.Attempt
 	for i, reads := range []int{1, 0, 1, 1} {
-		w := b.Attempt(fmt.Sprintf("order %d", i), b.Leg("alice", -1))
-		require.Equal(t, reads, b.reads(w), "transfer %d", i)
+		a := b.Attempt(fmt.Sprintf("order %d", i), b.Leg("alice", -1))
+		require.Equal(t, reads, b.reads(a), "transfer %d", i)
 		if i < 2 {
-			b.Prepared(w)
-			works = append(works, w)
+			b.Prepared(a)
+			attempts = append(attempts, a)
 		} else {
-			assert.False(t, b.On(w, storetest.At(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
+			assert.False(t, b.On(a, storetest.At(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 		}
 	}
-	b.Applied(works[0], storetest.At(protocol.Settle, 0))
-	w := b.Attempt("order 9", b.Leg("alice", -1))
-	assert.Zero(t, b.reads(w), "a settled one makes room")
-	assert.True(t, b.On(w, storetest.At(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
+	b.Applied(attempts[0], storetest.At(protocol.Settle, 0))
+	a := b.Attempt("order 9", b.Leg("alice", -1))
+	assert.Zero(t, b.reads(a), "a settled one makes room")
+	assert.True(t, b.On(a, storetest.At(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 }
 
 // What is known of a participant with many transfers in flight, or without a fence, gets
@@ -167,13 +170,13 @@ func TestOthersMarkersAreSeenInTime(t *testing.T) {
 	b.Change("accounts", "alice", bson.M{"$set": bson.M{"pending": full}})
 	later.Store(1 << 20)
 	for i := range limit / mongostore.QuietShare {
-		w := b.Attempt(fmt.Sprint("order ", i), b.Leg("alice", -1))
-		require.Zero(t, b.reads(w), i)
-		b.Prepared(w)
+		a := b.Attempt(fmt.Sprint("order ", i), b.Leg("alice", -1))
+		require.Zero(t, b.reads(a), i)
+		b.Prepared(a)
 	}
-	w := b.Attempt("last", b.Leg("alice", -1))
-	require.Equal(t, 1, b.reads(w))
-	require.False(t, b.On(w, storetest.At(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
+	a := b.Attempt("last", b.Leg("alice", -1))
+	require.Equal(t, 1, b.reads(a))
+	require.False(t, b.On(a, storetest.At(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 }
 
 // Settles of what others have prepared since the last read make no room that isn't there.
@@ -189,32 +192,34 @@ func TestRoomIsNotCountedTwice(t *testing.T) {
 	for _, id := range []string{"order 1", "order 2"} {
 		b.Prepared(b.Attempt(id, b.Leg("alice", -1)))
 	}
-	w := b.Attempt("order 3", b.Leg("alice", -1))
-	require.Equal(t, 1, b.reads(w))
-	require.False(t, b.On(w, storetest.At(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
+	a := b.Attempt("order 3", b.Leg("alice", -1))
+	require.Equal(t, 1, b.reads(a))
+	require.False(t, b.On(a, storetest.At(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 }
 
-// A participant that can't be used, or isn't there, is read each time: it may have been repaired.
+// A participant that can't be used, or isn't there, is read each time: it may have been
+// repaired.
 func TestUnusableParticipantIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("double", bson.M{"balance": 1.5}), storetest.Account("odd floor", bson.M{"floor": "none"}))
 	for _, id := range []string{"double", "odd floor", "nobody"} {
-		w := b.Attempt("order", b.Leg(id, -1))
-		assert.Equal(t, 1, b.reads(w), id)
-		assert.Equal(t, 1, b.reads(w), id)
+		a := b.Attempt("order", b.Leg(id, -1))
+		assert.Equal(t, 1, b.reads(a), id)
+		assert.Equal(t, 1, b.reads(a), id)
 	}
 	// One that was known and got unusable is forgotten.
 	b.Put(storetest.Account("alice", nil))
-	w := b.Attempt("order", b.Leg("alice", -1))
-	b.Ready(w)
+	a := b.Attempt("order", b.Leg("alice", -1))
+	b.Ready(a)
 	b.Change("accounts", "alice", bson.M{"$set": bson.M{"balance": "spoilt"}})
-	require.Equal(t, protocol.NotMatched, b.On(w, b.Ready(w)[0]).Result)
-	assert.False(t, b.On(w, storetest.At(protocol.ReadFence, 0)).Facts.Kind)
+	require.Equal(t, protocol.NotMatched, b.On(a, b.Ready(a)[0]).Result)
+	assert.False(t, b.On(a, storetest.At(protocol.ReadFence, 0)).Facts.Kind)
 	assert.Zero(t, b.Store.KnownFences())
 }
 
-// A known account whose decimal balance was spoilt since is not matched. (An answer of Unknown would be asked for again for ever.)
+// A known account whose decimal balance was spoilt since is not matched. (An answer of
+// Unknown would be asked for again for ever.)
 func TestSpoiltBalanceOfAKnownAccount(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -223,12 +228,12 @@ func TestSpoiltBalanceOfAKnownAccount(t *testing.T) {
 		id := fmt.Sprintf("account %d", i)
 		b.Put(storetest.Account(id, bson.M{"balance": decimal("100")}))
 		for _, amount := range []string{"-1.5", "1.5"} {
-			w := b.Attempt("order", b.LegIn("", id, dec(amount)))
+			a := b.Attempt("order", b.LegIn("", id, dec(amount)))
 			b.Change("accounts", id, bson.M{"$set": bson.M{"balance": decimal("100")}})
-			prepares := b.Ready(w)
+			prepares := b.Ready(a)
 			b.Change("accounts", id, bson.M{"$set": bson.M{"balance": spoilt}})
 			before := b.Raw("accounts", id)
-			assert.Equal(t, protocol.NotMatched, b.On(w, prepares[0]).Result, "%s to %v: %v", amount, spoilt, w.Cause)
+			assert.Equal(t, protocol.NotMatched, b.On(a, prepares[0]).Result, "%s to %v: %v", amount, spoilt, a.Cause)
 			assert.Equal(t, before, b.Raw("accounts", id))
 		}
 	}
@@ -242,8 +247,8 @@ func TestKnownFenceOfAnotherKind(t *testing.T) {
 	b.Ready(b.Attempt("order 1", b.Leg("alice", -1)))
 	before := b.Raw("accounts", "alice")
 	for _, amount := range []string{"-1.5", "1.5"} {
-		w := b.Attempt("order 2", b.LegIn("", "alice", dec(amount)))
-		assert.Equal(t, protocol.NotMatched, b.On(w, b.Ready(w)[0]).Result)
+		a := b.Attempt("order 2", b.LegIn("", "alice", dec(amount)))
+		assert.Equal(t, protocol.NotMatched, b.On(a, b.Ready(a)[0]).Result)
 	}
 	assert.Equal(t, before, b.Raw("accounts", "alice"))
 }
@@ -254,8 +259,8 @@ func TestKnownFencesAreOfOneLedger(t *testing.T) {
 	b := newBank(t)
 	b.Put(storetest.Account("alice", nil))
 	b.PutIn("accounts_eu", storetest.Account("alice", bson.M{"fence": bson.ObjectID{9}}))
-	w := b.Attempt("order", b.Leg("alice", -1), b.LegIn("eu", "alice", money.Units(1)))
-	b.Applied(w, b.Ready(w)...)
+	a := b.Attempt("order", b.Leg("alice", -1), b.LegIn("eu", "alice", money.Units(1)))
+	b.Applied(a, b.Ready(a)...)
 	assert.Equal(t, 2, b.Store.KnownFences())
 }
 
@@ -265,11 +270,11 @@ func TestNoFenceMemory(t *testing.T) {
 	b := newBank(t, func(c *storetest.Config) { c.FenceBytes = 0 })
 	b.Put(storetest.Account("alice", bson.M{"balance": int64(1000)}))
 	for i := range 3 {
-		w := b.Attempt(fmt.Sprint("order ", i), b.Leg("alice", -1))
-		require.Equal(t, 1, b.reads(w))
-		b.Prepared(w)
-		b.Applied(w, storetest.Replacing(storetest.At(protocol.Settle, 0)))
-		require.Equal(t, protocol.NotMatched, b.On(w, storetest.At(protocol.Settle, 0)).Result, "which is forgotten")
+		a := b.Attempt(fmt.Sprint("order ", i), b.Leg("alice", -1))
+		require.Equal(t, 1, b.reads(a))
+		b.Prepared(a)
+		b.Applied(a, storetest.Replacing(storetest.At(protocol.Settle, 0)))
+		require.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.Settle, 0)).Result, "which is forgotten")
 	}
 	require.Zero(t, b.Store.KnownFences())
 }
@@ -283,9 +288,9 @@ func TestForeignFenceIsNotRemembered(t *testing.T) {
 		storetest.Account("long", bson.M{"fence": bson.Binary{Data: make([]byte, 100)}}))
 	for _, id := range []string{"text", "odd floor", "long"} {
 		for i := range 2 {
-			w := b.Attempt(fmt.Sprint("order ", i), b.Leg(id, 1))
-			require.Equal(t, 1, b.reads(w), id)
-			b.Prepared(w)
+			a := b.Attempt(fmt.Sprint("order ", i), b.Leg(id, 1))
+			require.Equal(t, 1, b.reads(a), id)
+			b.Prepared(a)
 		}
 	}
 	require.Zero(t, b.Store.KnownFences())

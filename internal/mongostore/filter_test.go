@@ -210,7 +210,8 @@ func fundsRows() []filterRow {
 	return rows
 }
 
-// A prepare matches exactly the accounts that can take part, changes nothing in the others, and a look tells why.
+// A prepare matches exactly the accounts that can take part, changes nothing in the
+// others, and a look tells why.
 func TestPrepareMatchesWhatCanTakePart(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -236,11 +237,11 @@ func (b *bank) sendRow(row filterRow) {
 	}
 	b.Put(storetest.Account(row.name, row.account))
 	before := b.Raw("accounts", row.name)
-	w := b.Attempt(row.name, b.LegIn("", row.name, amount))
-	w.Transfer.Currency = row.currency
-	require.Equal(b.T, protocol.Applied, b.On(w, storetest.Claim(protocol.Insert)).Result)
+	a := b.Attempt(row.name, b.LegIn("", row.name, amount))
+	a.Transfer.Currency = row.currency
+	require.Equal(b.T, protocol.Applied, b.On(a, storetest.Claim(protocol.Insert)).Result)
 
-	op := b.Ready(w)[0]
+	op := b.Ready(a)[0]
 	row.facts.Found, row.facts.Fence = true, op.Fence
 	switch row.fence {
 	case nil:
@@ -250,24 +251,25 @@ func (b *bank) sendRow(row filterRow) {
 		value := wire.RawValue(row.fence)
 		op.Fence = protocol.Fence(append([]byte{byte(value.Type)}, value.Value...))
 	}
-	answer := b.On(w, op)
+	answer := b.On(a, op)
 	if row.matches {
-		require.Equal(b.T, protocol.Applied, answer.Result, w.Cause)
+		require.Equal(b.T, protocol.Applied, answer.Result, a.Cause)
 		b.checkPrepared(before, row.name, amount)
-		look := b.On(w, storetest.At(protocol.Look, 0))
+		look := b.On(a, storetest.At(protocol.Look, 0))
 		require.Equal(b.T, protocol.Applied, look.Result)
 		assert.True(b.T, look.Facts.Marker)
 		assert.Equal(b.T, row.facts.Fence, look.Facts.Fence)
 		return
 	}
-	require.Equal(b.T, protocol.NotMatched, answer.Result, w.Cause)
+	require.Equal(b.T, protocol.NotMatched, answer.Result, a.Cause)
 	assert.Equal(b.T, before, b.Raw("accounts", row.name), "a refused prepare has changed something")
-	look := b.On(w, storetest.At(protocol.Look, 0))
-	require.Equal(b.T, protocol.Applied, look.Result, w.Cause)
+	look := b.On(a, storetest.At(protocol.Look, 0))
+	require.Equal(b.T, protocol.Applied, look.Result, a.Cause)
 	assert.Equal(b.T, row.facts, look.Facts)
 }
 
-// checkPrepared asserts that the marker was set and a debit taken off, and that nothing else has changed.
+// checkPrepared asserts that the marker was set and a debit taken off, and that nothing
+// else has changed.
 func (b *bank) checkPrepared(before bson.Raw, id string, amount money.Amount) {
 	b.T.Helper()
 	want, after := storetest.AsMap(b.T, before), b.Raw("accounts", id)
@@ -296,17 +298,17 @@ func mustAmount(t *testing.T, value bson.RawValue) money.Amount {
 func TestPrepareDoesNotCreateAnAccount(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	w := b.Claimed("order", b.Leg("nobody", 60))
+	a := b.Claimed("order", b.Leg("nobody", 60))
 	for _, fence := range []protocol.Fence{"", protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, make([]byte, 12)...))} {
-		assert.Equal(t, protocol.NotMatched, b.On(w, storetest.PrepareWith(0, fence)).Result)
+		assert.Equal(t, protocol.NotMatched, b.On(a, storetest.PrepareWith(0, fence)).Result)
 	}
-	look := b.On(w, storetest.At(protocol.Look, 0))
+	look := b.On(a, storetest.At(protocol.Look, 0))
 	assert.Equal(t, protocol.Answer{Result: protocol.Applied}, look)
 	assert.Nil(t, b.Raw("accounts", "nobody"))
 }
 
-// A floor that was raised after the fence was read holds: the prepare is refused until a look has learned it. A floor
-// that was lowered costs the same look, and then counts.
+// A floor that was raised after the fence was read holds: the prepare is refused until a
+// look has learned it. A floor that was lowered costs the same look, and then counts.
 func TestPrepareRequiresTheFloorThatWasRead(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -325,8 +327,8 @@ func TestPrepareRequiresTheFloorThatWasRead(t *testing.T) {
 	} {
 		id := fmt.Sprintf("account %d", i)
 		b.Put(storetest.Account(id, bson.M{"floor": row.read}))
-		w := b.Claimed(id, b.Leg(id, -60))
-		op := b.Ready(w)[0]
+		a := b.Claimed(id, b.Leg(id, -60))
+		op := b.Ready(a)[0]
 		update := bson.M{"$set": bson.M{"floor": row.now}}
 		if row.now == nil {
 			update = bson.M{"$unset": bson.M{"floor": ""}}
@@ -334,12 +336,12 @@ func TestPrepareRequiresTheFloorThatWasRead(t *testing.T) {
 		b.Change("accounts", id, update)
 		before := b.Raw("accounts", id)
 
-		require.Equal(t, protocol.NotMatched, b.On(w, op).Result, "row %d", i)
+		require.Equal(t, protocol.NotMatched, b.On(a, op).Result, "row %d", i)
 		require.Equal(t, before, b.Raw("accounts", id))
-		look := b.On(w, storetest.At(protocol.Look, 0))
+		look := b.On(a, storetest.At(protocol.Look, 0))
 		require.Equal(t, row.then == protocol.Applied, look.Facts.Funds)
 		require.Equal(t, op.Fence, look.Facts.Fence)
-		require.Equal(t, row.then, b.On(w, op).Result, "row %d", i)
+		require.Equal(t, row.then, b.On(a, op).Result, "row %d", i)
 		balance, _ := b.Raw("accounts", id).Lookup("balance").Int64OK()
 		if row.then == protocol.Applied {
 			assert.EqualValues(t, 40, balance)
@@ -349,18 +351,19 @@ func TestPrepareRequiresTheFloorThatWasRead(t *testing.T) {
 	}
 }
 
-// The limit of transfers in flight is judged by looks alone: the full account is told, the prepare is not refused.
+// The limit of transfers in flight is judged by looks alone: the full account is told,
+// the prepare is not refused.
 func TestMarkerLimitIsJudgedByReads(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, func(c *storetest.Config) { c.MarkerLimit = 2 })
 	b.Put(storetest.Account("one", bson.M{"pending": bson.M{"x": int64(1)}}), storetest.Account("two", bson.M{"pending": bson.M{"x": int64(1), "y": int64(0)}}))
-	w := b.Claimed("order", b.Leg("one", -60), b.Leg("two", 60))
-	answers := b.All(w, storetest.At(protocol.ReadFence, 0), storetest.At(protocol.ReadFence, 1))
+	a := b.Claimed("order", b.Leg("one", -60), b.Leg("two", 60))
+	answers := b.All(a, storetest.At(protocol.ReadFence, 0), storetest.At(protocol.ReadFence, 1))
 	for i, free := range []bool{true, false} {
 		want := fit()
 		want.Found, want.BelowMarkerLimit, want.Fence = true, free, answers[i].Facts.Fence
 		assert.Equal(t, want, answers[i].Facts)
-		assert.Equal(t, want, b.On(w, storetest.At(protocol.Look, i)).Facts)
-		b.Applied(w, storetest.PrepareWith(i, answers[i].Facts.Fence))
+		assert.Equal(t, want, b.On(a, storetest.At(protocol.Look, i)).Facts)
+		b.Applied(a, storetest.PrepareWith(i, answers[i].Facts.Fence))
 	}
 }

@@ -40,7 +40,8 @@ func TestSupported(t *testing.T) {
 	assert.WithinDuration(t, time.Now(), answer.LocalTime, time.Minute)
 }
 
-// A transfer is worked on only where each of its collections is registered under the name that it stored.
+// A transfer is worked on only where each of its collections is registered under the name
+// that it stored.
 func TestForeignTransfersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

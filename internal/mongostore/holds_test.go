@@ -16,22 +16,23 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// held returns a work on a hold of an hour that it has stored, prepared and marked as held.
+// held returns a work on a hold of an hour that it has stored, prepared and marked as
+// held.
 func (b *bank) held(id string, legs ...document.Leg) *mongostore.Attempt {
 	b.T.Helper()
-	w := b.holding(id, legs...)
-	b.Prepared(w)
-	b.Applied(w, markHeld(1, true))
-	return w
+	a := b.holding(id, legs...)
+	b.Prepared(a)
+	b.Applied(a, markHeld(1, true))
+	return a
 }
 
 // holding returns a work on a hold of an hour that it has stored.
 func (b *bank) holding(id string, legs ...document.Leg) *mongostore.Attempt {
 	b.T.Helper()
-	w := b.Attempt(id, legs...)
-	w.Transfer.Hold, w.HoldFor = true, time.Hour
-	b.Applied(w, storetest.Claim(protocol.Insert))
-	return w
+	a := b.Attempt(id, legs...)
+	a.Transfer.Hold, a.HoldFor = true, time.Hour
+	b.Applied(a, storetest.Claim(protocol.Insert))
+	return a
 }
 
 func markHeld(epoch int64, clean bool) protocol.Operation {
@@ -40,11 +41,12 @@ func markHeld(epoch int64, clean bool) protocol.Operation {
 	return op
 }
 
-// A hold is stored with the time at which it expires, by the server's clock, and marked as held where it is still its execution's.
+// A hold is stored with the time at which it expires, by the server's clock, and marked
+// as held where it is still its execution's.
 func TestMarkHeld(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	w := b.holding("order", b.Leg("alice", -60))
+	a := b.holding("order", b.Leg("alice", -60))
 	expiry := b.Raw("transfers", "order").Lookup("expiresAt").Time()
 	assert.Equal(t, b.Raw("transfers", "order").Lookup("createdAt").Time().Add(time.Hour), expiry)
 	for _, spoil := range []bson.M{{"state": "Committed"}, {"state": "Rollback"}, {"epoch": int64(2)}, {"owner": "another"}} {
@@ -54,7 +56,7 @@ func TestMarkHeld(t *testing.T) {
 		}
 		b.Change("transfers", "order", bson.M{"$set": spoil})
 		before := b.Raw("transfers", "order")
-		assert.Equal(t, protocol.NotMatched, b.On(w, markHeld(1, true)).Result, "%v", spoil)
+		assert.Equal(t, protocol.NotMatched, b.On(a, markHeld(1, true)).Result, "%v", spoil)
 		assert.Equal(t, before, b.Raw("transfers", "order"))
 		b.Change("transfers", "order", bson.M{"$set": restore})
 	}
@@ -63,37 +65,37 @@ func TestMarkHeld(t *testing.T) {
 		"verified": int64(1), "digest": bson.Binary{Data: []byte{1, 42}}, "expiresAt": bson.NewDateTimeFromTime(expiry),
 		"legs": bson.A{bson.M{"ledger": "", "ns": b.DB.Name() + ".accounts", "account": "alice", "amount": int64(-60)}},
 	}
-	assert.Equal(t, protocol.Applied, b.On(w, markHeld(1, false)).Result)
+	assert.Equal(t, protocol.Applied, b.On(a, markHeld(1, false)).Result)
 	assert.Equal(t, shape, b.stored("order", "createdAt", "lastModified"), "a dirty one")
-	assert.Equal(t, protocol.Applied, b.On(w, markHeld(1, true)).Result)
+	assert.Equal(t, protocol.Applied, b.On(a, markHeld(1, true)).Result)
 	shape["clean"], shape["verified"] = true, int64(2)
 	assert.Equal(t, shape, b.stored("order", "createdAt", "lastModified"), "a clean one")
-	assert.True(t, w.Transfer.Held && w.Transfer.Clean, "the work knows it")
-	look := b.On(w, storetest.About(protocol.LookTransfer)).Transfer
+	assert.True(t, a.Transfer.Held && a.Transfer.Clean, "the work knows it")
+	look := b.On(a, storetest.About(protocol.LookTransfer)).Transfer
 	assert.Equal(t, protocol.Image{Found: true, State: protocol.Preparing, Epoch: 1, Mine: true, Held: true, Clean: true}, look)
 }
 
-// Of several that are marked as held by one command of which only some match, a deciding read tells which; likewise where there are
-// decisions beside them.
+// Of several that are marked as held by one command of which only some match, a deciding
+// read tells which; likewise where there are decisions beside them.
 func TestShortCountOfHolds(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	var works []*mongostore.Attempt
+	var attempts []*mongostore.Attempt
 	var rs requests
 	for i := range 5 {
-		works = append(works, b.holding(fmt.Sprint("t", i), b.Leg("alice", -60)))
+		attempts = append(attempts, b.holding(fmt.Sprint("t", i), b.Leg("alice", -60)))
 	}
 	b.Change("transfers", "t1", bson.M{"$set": bson.M{"epoch": int64(2)}})
 	b.Change("transfers", "t2", bson.M{"$set": bson.M{"owner": "another", "held": true}})
-	rs.add(works[0], markHeld(1, true))
-	rs.add(works[1], markHeld(1, true))
-	rs.add(works[2], markHeld(1, true))
-	rs.add(works[3], storetest.Decide(protocol.Rollback, 1))
+	rs.add(attempts[0], markHeld(1, true))
+	rs.add(attempts[1], markHeld(1, true))
+	rs.add(attempts[2], markHeld(1, true))
+	rs.add(attempts[3], storetest.Decide(protocol.Rollback, 1))
 	b.Change("transfers", "t4", bson.M{"$set": bson.M{"state": "Rollback"}})
-	rs.add(works[4], markHeld(1, true))
+	rs.add(attempts[4], markHeld(1, true))
 	applied, not := protocol.Applied, protocol.NotMatched
 	assert.Equal(t, []protocol.Result{applied, not, not, applied, not}, b.batch(rs))
-	assert.True(t, works[0].Transfer.Held)
+	assert.True(t, attempts[0].Transfer.Held)
 }
 
 // holdRow is a stored hold, changed, and what claims of it match.
@@ -126,7 +128,8 @@ func holdRows() []holdRow {
 	}
 }
 
-// Which claims a hold in which state matches, one by one and many together, and what they make of it.
+// Which claims a hold in which state matches, one by one and many together, and what they
+// make of it.
 func TestClaimsOfHolds(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -136,27 +139,27 @@ func TestClaimsOfHolds(t *testing.T) {
 		} {
 			var rs requests
 			for _, row := range holdRows() {
-				w := b.holding(fmt.Sprintf("%s, %s, %t", row.name, how, together), b.Leg("alice", -60), b.Leg("bob", 60))
-				b.Change("transfers", w.Transfer.ID, bson.M{"$set": row.change})
-				w.Owner = "another"
-				rs.add(w, storetest.Claim(how))
+				a := b.holding(fmt.Sprintf("%s, %s, %t", row.name, how, together), b.Leg("alice", -60), b.Leg("bob", 60))
+				b.Change("transfers", a.Transfer.ID, bson.M{"$set": row.change})
+				a.Owner = "another"
+				rs.add(a, storetest.Claim(how))
 			}
 			if together {
 				b.batch(rs)
 			}
 			for i, row := range holdRows() {
-				w, id := rs[i].Attempt, rs[i].Attempt.Transfer.ID
+				a, id := rs[i].Attempt, rs[i].Attempt.Transfer.ID
 				if !together {
-					rs[i].Answer = b.On(w, storetest.Claim(how))
+					rs[i].Answer = b.On(a, storetest.Claim(how))
 				}
-				b.checkClaim(rs[i].Answer, w, row, id, how)
+				b.checkClaim(rs[i].Answer, a, row, id, how)
 			}
 		}
 	}
 }
 
 // checkClaim checks the answer to a claim and what is stored after it.
-func (b *bank) checkClaim(answer protocol.Answer, w *mongostore.Attempt, row holdRow, id string, how protocol.ClaimKind) {
+func (b *bank) checkClaim(answer protocol.Answer, a *mongostore.Attempt, row holdRow, id string, how protocol.ClaimKind) {
 	b.T.Helper()
 	matches := false
 	for _, matched := range row.matches {
@@ -190,31 +193,33 @@ func (b *bank) checkClaim(answer protocol.Answer, w *mongostore.Attempt, row hol
 	require.True(b.T, answer.Transfer.Mine, id)
 	require.Nil(b.T, after["posted"], id)
 	require.WithinDuration(b.T, time.Now(), after["lastModified"].(bson.DateTime).Time(), time.Minute)
-	require.Equal(b.T, w.Transfer.Epoch, answer.Transfer.Epoch, id)
+	require.Equal(b.T, a.Transfer.Epoch, answer.Transfer.Epoch, id)
 }
 
-// A hold that is not held is taken over to go on with it only when it has shown no sign of life for the threshold, by the server's clock.
+// A hold that is not held is taken over to go on with it only when it has shown no sign
+// of life for the threshold, by the server's clock.
 func TestTakeUnheldGoesByTheServersClock(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	w := b.holding("order", b.Leg("alice", -60))
-	w.Threshold = time.Hour
-	assert.Equal(t, protocol.NotMatched, b.On(w, storetest.Claim(protocol.TakeUnheld)).Result)
+	a := b.holding("order", b.Leg("alice", -60))
+	a.Threshold = time.Hour
+	assert.Equal(t, protocol.NotMatched, b.On(a, storetest.Claim(protocol.TakeUnheld)).Result)
 	b.Change("transfers", "order", bson.M{"$set": bson.M{"lastModified": time.Now().Add(-2 * time.Hour)}})
-	assert.Equal(t, protocol.Applied, b.On(w, storetest.Claim(protocol.TakeUnheld)).Result)
+	assert.Equal(t, protocol.Applied, b.On(a, storetest.Claim(protocol.TakeUnheld)).Result)
 }
 
-// The search for expired holds finds those that may be voided, the oldest first, and that for stalled transfers none that may be decided.
+// The search for expired holds finds those that may be voided, the oldest first, and that
+// for stalled transfers none that may be decided.
 func TestExpiredHoldsAreFound(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	for i, row := range holdRows() {
-		w := b.holding(row.name, b.Leg("alice", -60))
+		a := b.holding(row.name, b.Leg("alice", -60))
 		b.Change("transfers", row.name, bson.M{"$set": row.change})
 		if at, is := row.change["expiresAt"].(time.Time); is && at.Before(time.Now()) {
 			b.Change("transfers", row.name, bson.M{"$set": bson.M{"expiresAt": at.Add(-time.Duration(i) * time.Hour)}})
 		}
-		if w.Transfer.State = protocol.State(fmt.Sprint(row.change["state"])); w.Transfer.State.Final() {
+		if a.Transfer.State = protocol.State(fmt.Sprint(row.change["state"])); a.Transfer.State.Final() {
 			b.Change("transfers", row.name, bson.M{"$unset": bson.M{"open": ""}})
 		}
 	}
@@ -231,8 +236,8 @@ func TestExpiredHoldsAreFound(t *testing.T) {
 	assert.ElementsMatch(t, []string{"no hold", "no hold, held", "no hold, with a time that is over", "posted", "voided", "refused"}, stalled)
 }
 
-// A sweep for what has stalled passes over the holds that may still be decided, however many there are: it looks neither at their
-// documents nor at their keys.
+// A sweep for what has stalled passes over the holds that may still be decided, however
+// many there are: it looks neither at their documents nor at their keys.
 func TestSweepsPassOverHolds(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -265,8 +270,9 @@ func TestSweepsPassOverHolds(t *testing.T) {
 	assert.Zero(t, reply.ExecutionStats.Documents)
 }
 
-// Of a hold of which a part is posted the credit gets that part, and the debit the rest, to the last digit; an undo gives all of it back.
-// Whoever takes the posted hold over knows the part.
+// Of a hold of which a part is posted the credit gets that part, and the debit the rest,
+// to the last digit; an undo gives all of it back. Whoever takes the posted hold over
+// knows the part.
 func TestPartOfAHold(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -287,16 +293,16 @@ func TestPartOfAHold(t *testing.T) {
 			id := fmt.Sprintf("%s of %s, %t", row.part, row.held, takenOver)
 			alice, bob := "alice "+id, "bob "+id
 			b.Put(storetest.Account(alice, bson.M{"balance": hundred}), storetest.Account(bob, bson.M{"balance": hundred}))
-			w := b.held(id, b.LegIn("", alice, row.held.Neg()), b.LegIn("", bob, row.held))
-			w.Post = &row.part
-			b.Applied(w, storetest.Claim(protocol.Post))
+			a := b.held(id, b.LegIn("", alice, row.held.Neg()), b.LegIn("", bob, row.held))
+			a.Post = &row.part
+			b.Applied(a, storetest.Claim(protocol.Post))
 			assert.Equal(t, row.part.Canonical(), mustAmount(t, b.Raw("transfers", id).Lookup("posted")).Canonical())
 			if takenOver {
-				w = b.Attempt(id, b.LegIn("", alice, row.held.Neg()), b.LegIn("", bob, row.held))
-				w.Owner = "another"
-				b.Applied(w, storetest.Claim(protocol.TakeOver))
+				a = b.Attempt(id, b.LegIn("", alice, row.held.Neg()), b.LegIn("", bob, row.held))
+				a.Owner = "another"
+				b.Applied(a, storetest.Claim(protocol.TakeOver))
 			}
-			b.Applied(w, storetest.At(protocol.Settle, 0), storetest.At(protocol.Settle, 1), storetest.Finish(protocol.Success))
+			b.Applied(a, storetest.At(protocol.Settle, 0), storetest.At(protocol.Settle, 1), storetest.Finish(protocol.Success))
 			for name, want := range map[string]money.Amount{alice: row.alice, bob: row.bob} {
 				document := b.Raw("accounts", name)
 				assert.Zero(t, want.Cmp(mustAmount(t, document.Lookup("balance"))), "%s: %s", name, document)
@@ -306,7 +312,8 @@ func TestPartOfAHold(t *testing.T) {
 	}
 }
 
-// Settles of parts share a statement with prepares on the same account, which may spend what they pay in; and an undo pays all of it.
+// Settles of parts share a statement with prepares on the same account, which may spend
+// what they pay in; and an undo pays all of it.
 func TestPartsCoalesce(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -314,10 +321,10 @@ func TestPartsCoalesce(t *testing.T) {
 	part := money.Units(15)
 	var posted []*mongostore.Attempt
 	for i := range 2 {
-		w := b.held(fmt.Sprint("h", i), b.Leg("alice", -50), b.Leg("bob", 50))
-		w.Post = &part
-		b.Applied(w, storetest.Claim(protocol.Post))
-		posted = append(posted, w)
+		a := b.held(fmt.Sprint("h", i), b.Leg("alice", -50), b.Leg("bob", 50))
+		a.Post = &part
+		b.Applied(a, storetest.Claim(protocol.Post))
+		posted = append(posted, a)
 	}
 	voided := b.holding("v", b.Leg("alice", -1), b.Leg("bob", 1))
 	voided.Transfer.Posted = nil
@@ -334,25 +341,26 @@ func TestPartsCoalesce(t *testing.T) {
 	b.Has("accounts", storetest.Account("bob", bson.M{"balance": int64(30)}))
 }
 
-// A part of a hold moves money only: the document that changes with it gets nothing, and has no balance afterwards.
+// A part of a hold moves money only: the document that changes with it gets nothing, and
+// has no balance afterwards.
 func TestPartOfAHoldWithAnEffect(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
 	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
 	b.PutIn("orders", bson.M{"_id": "o", "status": "unpaid"})
-	w, err := b.Store.NewAttempt(document.Transfer{
+	a, err := b.Store.NewAttempt(document.Transfer{
 		ID: "h", Legs: []document.Leg{b.Leg("alice", -60), b.Leg("bob", 60)}, Effects: []document.Effect{b.effect("o", unpaid(), paid())},
 		Hold: true, Digest: []byte{1},
 	}, "me")
 	require.NoError(t, err)
-	w.HoldFor = time.Hour
-	b.Applied(w, storetest.Claim(protocol.Insert))
-	b.Prepared(w)
-	b.Applied(w, markHeld(1, true))
+	a.HoldFor = time.Hour
+	b.Applied(a, storetest.Claim(protocol.Insert))
+	b.Prepared(a)
+	b.Applied(a, markHeld(1, true))
 	part := money.Units(20)
-	w.Post = &part
-	b.Applied(w, storetest.Claim(protocol.Post))
-	b.Applied(w, storetest.At(protocol.Settle, 0), storetest.At(protocol.Settle, 1), storetest.At(protocol.Settle, 2))
+	a.Post = &part
+	b.Applied(a, storetest.Claim(protocol.Post))
+	b.Applied(a, storetest.At(protocol.Settle, 0), storetest.At(protocol.Settle, 1), storetest.At(protocol.Settle, 2))
 	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(80)}))
 	b.Has("accounts", storetest.Account("bob", bson.M{"balance": int64(120)}))
 	b.Has("orders", bson.M{"_id": "o", "status": "paid", "by": "me", "pending": bson.M{}})

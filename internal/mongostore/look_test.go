@@ -15,23 +15,24 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// A look on the transfers' own servers is a majority read in the causally consistent session of a majority write to the transfer that
-// matched. It asks for no linearizable read, which takes 100 ms on an idle server.
+// A look on the transfers' own servers is a majority read in the causally consistent
+// session of a majority write to the transfer that matched. It asks for no linearizable
+// read, which takes 100 ms on an idle server.
 func TestLookFollowsAMatchedWrite(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
-	w := b.Claimed("order", b.Leg("alice", -60), b.Leg("bob", 60))
+	a := b.Claimed("order", b.Leg("alice", -60), b.Leg("bob", 60))
 	for _, step := range []func(){
 		func() {},
-		func() { b.Prepared(w) },
-		func() { b.Applied(w, storetest.Decide(protocol.Committed, 1)) },
-		func() { b.Applied(w, storetest.Claim(protocol.TakeOver)) },
+		func() { b.Prepared(a) },
+		func() { b.Applied(a, storetest.Decide(protocol.Committed, 1)) },
+		func() { b.Applied(a, storetest.Claim(protocol.TakeOver)) },
 	} {
 		step()
 		before := b.Raw("transfers", "order")
 		b.Log.Take()
-		b.Applied(w, storetest.At(protocol.Look, 0), storetest.At(protocol.Look, 1))
+		b.Applied(a, storetest.At(protocol.Look, 0), storetest.At(protocol.Look, 1))
 		commands := b.Log.Take()
 		require.Equal(t, []string{"update", "find"}, storetest.Names(commands))
 		write, read := commands[0], commands[1]
@@ -59,8 +60,9 @@ func operationTime(value bson.RawValue) uint64 {
 	return uint64(seconds)<<32 | uint64(number)
 }
 
-// Where the write to the transfer does not match, because the transfer is another's, final or gone, it proves nothing: the look is
-// linearizable. What is final is written to no more: its record stays the same for ever.
+// Where the write to the transfer does not match, because the transfer is another's,
+// final or gone, it proves nothing: the look is linearizable. What is final is written to
+// no more: its record stays the same for ever.
 func TestLookWithoutAMatchedWriteIsLinearizable(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -71,21 +73,21 @@ func TestLookWithoutAMatchedWriteIsLinearizable(t *testing.T) {
 	other.Owner, other.Transfer.Epoch = "another", 2
 	final := b.Claimed("done", b.Leg("alice", -60))
 	b.Applied(final, storetest.Decide(protocol.Rollback, 1), storetest.Finish(protocol.Fail))
-	for name, w := range map[string]*mongostore.Attempt{
+	for name, a := range map[string]*mongostore.Attempt{
 		"another epoch": overtaken, "another owner": other, "no such transfer": b.Attempt("nothing", b.Leg("alice", -60)), "final": final,
 	} {
-		before := b.Raw("transfers", w.Transfer.ID)
+		before := b.Raw("transfers", a.Transfer.ID)
 		b.Log.Take()
-		b.Applied(w, storetest.At(protocol.Look, 0))
+		b.Applied(a, storetest.At(protocol.Look, 0))
 		commands := b.Log.Take()
 		require.Equal(t, []string{"update", "find"}, storetest.Names(commands), name)
 		assert.Equal(t, "linearizable", commands[1].Text("readConcern", "level"), name)
-		assert.Equal(t, before, b.Raw("transfers", w.Transfer.ID), name)
+		assert.Equal(t, before, b.Raw("transfers", a.Transfer.ID), name)
 	}
 }
 
-// Through another client nothing is known of the transfers' servers: there each look is linearizable. The two ledgers are looked
-// at side by side.
+// Through another client nothing is known of the transfers' servers: there each look is
+// linearizable. The two ledgers are looked at side by side.
 func TestLookThroughAnotherClientIsLinearizable(t *testing.T) {
 	t.Parallel()
 	log := storetest.NewCommandLog()
@@ -97,9 +99,9 @@ func TestLookThroughAnotherClientIsLinearizable(t *testing.T) {
 	})
 	b.PutIn("accounts_far", storetest.Account("carol", nil))
 	b.Put(storetest.Account("alice", nil))
-	w := b.Claimed("order", b.Leg("alice", -60), b.LegIn("far", "carol", dec("60")))
+	a := b.Claimed("order", b.Leg("alice", -60), b.LegIn("far", "carol", dec("60")))
 	b.Log.Take()
-	answers := b.All(w, storetest.At(protocol.Look, 0), storetest.At(protocol.Look, 1))
+	answers := b.All(a, storetest.At(protocol.Look, 0), storetest.At(protocol.Look, 1))
 	assert.True(t, answers[0].Facts.Kind)
 	assert.False(t, answers[1].Facts.Kind)
 	assert.Equal(t, []string{"update", "find"}, storetest.Names(b.Log.Take()))
@@ -108,26 +110,28 @@ func TestLookThroughAnotherClientIsLinearizable(t *testing.T) {
 	assert.Equal(t, "linearizable", commands[0].Text("readConcern", "level"))
 }
 
-// Through a mongos a session's time does not bind the shards of another collection: each look is linearizable.
+// Through a mongos a session's time does not bind the shards of another collection: each
+// look is linearizable.
 func TestLookThroughMongosIsLinearizable(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Store.CheckedClients.Store(b.Store.Transfers.Database().Client(), true)
 	b.Put(storetest.Account("alice", nil))
-	w := b.Claimed("order", b.Leg("alice", -60))
+	a := b.Claimed("order", b.Leg("alice", -60))
 	b.Log.Take()
-	b.Applied(w, storetest.At(protocol.Look, 0))
+	b.Applied(a, storetest.At(protocol.Look, 0))
 	commands := b.Log.Take()
 	require.Equal(t, []string{"find"}, storetest.Names(commands))
 	assert.Equal(t, "linearizable", commands[0].Text("readConcern", "level"))
 }
 
-// The other reads say how old they may be: fences and the transfer by majority, a look at the transfer linearizable.
+// The other reads say how old they may be: fences and the transfer by majority, a look at
+// the transfer linearizable.
 func TestReadsOfFencesAndTransfers(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", nil))
-	w := b.Claimed("order", b.Leg("alice", -60))
+	a := b.Claimed("order", b.Leg("alice", -60))
 	b.Log.Take()
 	for _, row := range []struct {
 		op    protocol.Operation
@@ -137,14 +141,15 @@ func TestReadsOfFencesAndTransfers(t *testing.T) {
 		{storetest.About(protocol.ReadTransfer), "majority"},
 		{storetest.About(protocol.LookTransfer), "linearizable"},
 	} {
-		b.Applied(w, row.op)
+		b.Applied(a, row.op)
 		commands := b.Log.Take()
 		require.Equal(t, []string{"find"}, storetest.Names(commands))
 		assert.Equal(t, row.level, commands[0].Text("readConcern", "level"))
 	}
 }
 
-// A read of the transfer shows the stored state, and whose it is; one of a transfer that isn't there shows nothing.
+// A read of the transfer shows the stored state, and whose it is; one of a transfer that
+// isn't there shows nothing.
 func TestReadTransferShowsTheImage(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

@@ -46,26 +46,26 @@ func TestGarbledMarkersAreLeftAlone(t *testing.T) {
 					b := b.with(t)
 					id := t.Name() + fmt.Sprint(op.ReplaceFence)
 					b.Put(storetest.Account(id, nil))
-					w := b.Prepared(b.Claimed("order", b.Leg(id, units)))
-					b.Applied(w, storetest.Decide(protocol.Rollback, 1))
+					a := b.Prepared(b.Claimed("order", b.Leg(id, units)))
+					b.Applied(a, storetest.Decide(protocol.Rollback, 1))
 					prepared := storetest.AsMap(t, b.Raw("accounts", id))["pending"]
 					b.Change("accounts", id, bson.M{"$set": bson.M{"pending": pending}})
 					before := b.Raw("accounts", id)
 					for range 2 {
-						assert.Equal(t, protocol.NotMatched, b.On(w, op).Result)
-						assert.True(t, b.On(w, storetest.At(protocol.Look, 0)).Facts.Marker)
-						assert.Equal(t, protocol.Failed, b.On(w, op).Result)
-						require.ErrorIs(t, w.Cause, document.ErrGarbled)
-						require.ErrorContains(t, w.Cause, `"pending"`)
+						assert.Equal(t, protocol.NotMatched, b.On(a, op).Result)
+						assert.True(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Marker)
+						assert.Equal(t, protocol.Failed, b.On(a, op).Result)
+						require.ErrorIs(t, a.Cause, document.ErrGarbled)
+						require.ErrorContains(t, a.Cause, `"pending"`)
 						require.Equal(t, before, b.Raw("accounts", id))
 					}
 					b.Change("accounts", id, bson.M{"$set": bson.M{"pending": prepared}})
 					if op.Kind == protocol.FenceOnly {
 						op = storetest.Replacing(storetest.At(protocol.Undo, 0))
 					}
-					b.Applied(w, op)
-					assert.Equal(t, protocol.NotMatched, b.On(w, op).Result)
-					assert.False(t, b.On(w, storetest.At(protocol.Look, 0)).Facts.Marker)
+					b.Applied(a, op)
+					assert.Equal(t, protocol.NotMatched, b.On(a, op).Result)
+					assert.False(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Marker)
 					b.forget("order")
 				})
 			}
@@ -88,12 +88,12 @@ func TestNoMapIsAnEmptyOne(t *testing.T) {
 	for i, pending := range []any{nil, bson.Null{}, bson.M{}, bson.M{"other": int64(1)}} {
 		id := fmt.Sprint("account ", i)
 		b.Put(storetest.Account(id, bson.M{"pending": pending}))
-		w := b.Claimed(id, b.Leg(id, 60))
-		b.Applied(w, storetest.Decide(protocol.Rollback, 1))
-		assert.Equal(t, protocol.NotMatched, b.On(w, storetest.At(protocol.Undo, 0)).Result)
-		assert.False(t, b.On(w, storetest.At(protocol.Look, 0)).Facts.Marker)
+		a := b.Claimed(id, b.Leg(id, 60))
+		b.Applied(a, storetest.Decide(protocol.Rollback, 1))
+		assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.Undo, 0)).Result)
+		assert.False(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Marker)
 		before := b.Raw("accounts", id).Lookup("fence")
-		b.Applied(w, storetest.At(protocol.FenceOnly, 0))
+		b.Applied(a, storetest.At(protocol.FenceOnly, 0))
 		assert.NotEqual(t, before, b.Raw("accounts", id).Lookup("fence"))
 	}
 }
@@ -105,18 +105,18 @@ func TestGarbledMarkersAreNotTakenForSettled(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
-	w := b.Prepared(b.Claimed("order", b.Leg("alice", -60), b.Leg("bob", 60)))
+	a := b.Prepared(b.Claimed("order", b.Leg("alice", -60), b.Leg("bob", 60)))
 	others := b.crowd(2, 5)
 	for _, other := range others {
 		b.Applied(other, b.Ready(other)[0])
 		b.Applied(other, storetest.Decide(protocol.Committed, 1))
 	}
-	b.Applied(w, storetest.Decide(protocol.Committed, 1))
+	b.Applied(a, storetest.Decide(protocol.Committed, 1))
 	whole := storetest.AsMap(t, b.Raw("accounts", "alice"))["pending"]
 	b.Change("accounts", "alice", bson.M{"$set": bson.M{"pending": bson.A{whole}}})
 	before := b.Raw("accounts", "alice")
 
-	answers := b.All(w, storetest.At(protocol.Settle, 0), storetest.At(protocol.Settle, 1))
+	answers := b.All(a, storetest.At(protocol.Settle, 0), storetest.At(protocol.Settle, 1))
 	assert.Equal(t, protocol.NotMatched, answers[0].Result)
 	assert.Equal(t, protocol.Applied, answers[1].Result)
 	assert.Equal(t, all(2, protocol.NotMatched), b.batch(of(storetest.At(protocol.Settle, 0), others...)))
@@ -134,9 +134,9 @@ func TestGarbledMarkersAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", nil))
-	w := b.Prepared(b.Claimed("order", b.Leg("alice", -60)))
+	a := b.Prepared(b.Claimed("order", b.Leg("alice", -60)))
 	b.Change("accounts", "alice", bson.M{"$set": bson.M{"pending": bson.A{bson.M{"order": int64(-60)}}}})
-	facts := b.On(w, storetest.At(protocol.Look, 0)).Facts
+	facts := b.On(a, storetest.At(protocol.Look, 0)).Facts
 	assert.False(t, facts.Marker)
 	assert.Equal(t, protocol.AmountKind, facts.Refusal())
 }
@@ -147,13 +147,13 @@ func TestGarbledMarkersOfDocuments(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
 	b.PutIn("orders", bson.M{"_id": "o", "status": "unpaid"})
-	w := b.Prepared(b.changing("order", b.effect("o", unpaid(), paid())))
-	w.Transfer.State = protocol.Committed
+	a := b.Prepared(b.changing("order", b.effect("o", unpaid(), paid())))
+	a.Transfer.State = protocol.Committed
 	b.Change("orders", "o", bson.M{"$set": bson.M{"pending": bson.A{bson.M{"order": int64(0)}}}})
 	before := b.Raw("orders", "o")
-	assert.Equal(t, protocol.NotMatched, b.On(w, storetest.At(protocol.Settle, 0)).Result)
-	assert.True(t, b.On(w, storetest.At(protocol.Look, 0)).Facts.Marker)
-	assert.Equal(t, protocol.Failed, b.On(w, storetest.At(protocol.Settle, 0)).Result)
+	assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.Settle, 0)).Result)
+	assert.True(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Marker)
+	assert.Equal(t, protocol.Failed, b.On(a, storetest.At(protocol.Settle, 0)).Result)
 	assert.Equal(t, before, b.Raw("orders", "o"))
 
 	b.PutIn("transfers", bson.M{"_id": "original", "state": "Success", "pending": bson.A{bson.M{"back": int64(0)}}})
@@ -221,11 +221,11 @@ func TestPrepareLooksIntoNoList(t *testing.T) {
 	} {
 		id := fmt.Sprint("account ", i)
 		b.Put(storetest.Account(id, bson.M{row.field: row.read}))
-		w := b.Claimed(id, b.Leg(id, -60))
-		op := b.Ready(w)[0]
+		a := b.Claimed(id, b.Leg(id, -60))
+		op := b.Ready(a)[0]
 		b.Change("accounts", id, bson.M{"$set": bson.M{row.field: row.now}})
 		before := b.Raw("accounts", id)
-		assert.Equal(t, protocol.NotMatched, b.On(w, op).Result, "%s: %v", row.field, row.now)
+		assert.Equal(t, protocol.NotMatched, b.On(a, op).Result, "%s: %v", row.field, row.now)
 		assert.Equal(t, before, b.Raw("accounts", id))
 	}
 }
@@ -235,8 +235,8 @@ func TestListForAFence(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", bson.M{"fence": bson.A{storetest.Fence0()}}))
-	w := b.Prepared(b.Claimed("order", b.Leg("alice", -60)))
-	b.Applied(w, storetest.Replacing(storetest.At(protocol.Undo, 0)))
+	a := b.Prepared(b.Claimed("order", b.Leg("alice", -60)))
+	b.Applied(a, storetest.Replacing(storetest.At(protocol.Undo, 0)))
 	b.Has("accounts", storetest.Account("alice", bson.M{"fence": storetest.AsMap(t, b.Raw("accounts", "alice"))["fence"]}))
 	late := b.Attempt("late", b.Leg("alice", -60))
 	assert.Equal(t, protocol.NotMatched, b.On(late, storetest.PrepareWith(0, storetest.StandardFields().View(encode(bson.M{"fence": bson.A{storetest.Fence0()}})).Fence())).Result)
@@ -265,13 +265,13 @@ func TestRequirementLooksIntoNoList(t *testing.T) {
 			document["status"] = row.stored
 		}
 		b.PutIn("orders", document)
-		w := b.changing("t "+id, b.effect(id, bson.D{{Key: "status", Value: row.required}}, paid()))
-		b.Applied(w, storetest.Claim(protocol.Insert))
-		assert.Equal(t, !row.met, b.On(w, storetest.At(protocol.Look, 0)).Facts.Unmet, "a look at %v, where %v is required", row.stored, row.required)
+		a := b.changing("t "+id, b.effect(id, bson.D{{Key: "status", Value: row.required}}, paid()))
+		b.Applied(a, storetest.Claim(protocol.Insert))
+		assert.Equal(t, !row.met, b.On(a, storetest.At(protocol.Look, 0)).Facts.Unmet, "a look at %v, where %v is required", row.stored, row.required)
 		want := protocol.NotMatched
 		if row.met {
 			want = protocol.Applied
 		}
-		assert.Equal(t, want, b.On(w, storetest.PrepareWith(0, "")).Result, "%v, where %v is required", row.stored, row.required)
+		assert.Equal(t, want, b.On(a, storetest.PrepareWith(0, "")).Result, "%v, where %v is required", row.stored, row.required)
 	}
 }

@@ -64,8 +64,8 @@ func TestLargeRequirementsAreJudgedInPortions(t *testing.T) {
 	}
 	b.Log.Take()
 	require.Equal(t, all(orders, protocol.Applied), b.batch(rs))
-	for i, r := range rs {
-		require.Equal(t, want[i], r.Answer.Facts.Unmet, i)
+	for i, call := range rs {
+		require.Equal(t, want[i], call.Answer.Facts.Unmet, i)
 	}
 	commands := b.Log.Take()
 	asked, _ := largest(commands)
@@ -91,14 +91,14 @@ func TestLargeTransfersAreReadInPortions(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	const size, most = 60 << 10, wire.MaxAnswerBytes / (60 << 10)
-	works := make([]*mongostore.Attempt, 2*most+10)
-	for i := range works {
-		works[i] = b.Attempt(fmt.Sprint("t", i), b.Leg("alice", -60))
-		works[i].Transfer.Metadata = encode(bson.M{"text": strings.Repeat("x", size)})
+	attempts := make([]*mongostore.Attempt, 2*most+10)
+	for i := range attempts {
+		attempts[i] = b.Attempt(fmt.Sprint("t", i), b.Leg("alice", -60))
+		attempts[i].Transfer.Metadata = encode(bson.M{"text": strings.Repeat("x", size)})
 	}
-	require.Equal(t, all(len(works), protocol.Applied), b.batch(of(storetest.Claim(protocol.Insert), works...)))
+	require.Equal(t, all(len(attempts), protocol.Applied), b.batch(of(storetest.Claim(protocol.Insert), attempts...)))
 	b.Change("transfers", "t7", bson.M{"$set": bson.M{"state": "Rollback"}})
-	for _, work := range works {
+	for _, work := range attempts {
 		work.Threshold = 0
 	}
 	for _, row := range []struct {
@@ -109,15 +109,15 @@ func TestLargeTransfersAreReadInPortions(t *testing.T) {
 		{storetest.About(protocol.ReadTransfer), "majority", 1}, {storetest.About(protocol.LookTransfer), "linearizable", 1},
 		{storetest.Claim(protocol.TakeOver), "majority", 2},
 	} {
-		rs := of(row.op, works...)
+		rs := of(row.op, attempts...)
 		b.Log.Take()
-		require.Equal(t, all(len(works), protocol.Applied), b.batch(rs))
-		for i, r := range rs {
+		require.Equal(t, all(len(attempts), protocol.Applied), b.batch(rs))
+		for i, call := range rs {
 			state := protocol.Preparing
 			if i == 7 {
 				state = protocol.Rollback
 			}
-			require.Equal(t, protocol.Image{Found: true, State: state, Epoch: row.epoch, Mine: true}, r.Answer.Transfer)
+			require.Equal(t, protocol.Image{Found: true, State: state, Epoch: row.epoch, Mine: true}, call.Answer.Transfer)
 		}
 		commands := b.Log.Take()
 		if commands[0].Name == "update" {
@@ -140,36 +140,36 @@ func TestLargeTransfersAreReadInPortions(t *testing.T) {
 func TestPortionsAreAnsweredEach(t *testing.T) {
 	b := newBank(t)
 	const most = wire.MaxAnswerBytes / wire.ParticipantBytes
-	works := make([]*mongostore.Attempt, most+10)
-	accounts := make([]bson.M, len(works))
-	for i := range works {
+	attempts := make([]*mongostore.Attempt, most+10)
+	accounts := make([]bson.M, len(attempts))
+	for i := range attempts {
 		id := fmt.Sprint("account ", i)
-		works[i] = b.Attempt(fmt.Sprint("t", i), b.Leg(id, -60))
-		works[i].Transfer.Metadata = encode(bson.M{"text": strings.Repeat("x", wire.ParticipantBytes)})
+		attempts[i] = b.Attempt(fmt.Sprint("t", i), b.Leg(id, -60))
+		attempts[i].Transfer.Metadata = encode(bson.M{"text": strings.Repeat("x", wire.ParticipantBytes)})
 		accounts[i] = storetest.Account(id, nil)
 	}
 	b.Put(accounts[:len(accounts)-1]...)
-	require.Equal(t, all(len(works), protocol.Applied), b.batch(of(storetest.Claim(protocol.Insert), works...)))
+	require.Equal(t, all(len(attempts), protocol.Applied), b.batch(of(storetest.Claim(protocol.Insert), attempts...)))
 	data := bson.M{"failCommands": bson.A{"find"}, "appName": b.App, "errorCode": 8}
 	for _, op := range []protocol.Operation{
 		storetest.At(protocol.ReadFence, 0), storetest.About(protocol.ReadTransfer), storetest.About(protocol.LookTransfer), storetest.Claim(protocol.TakeOver),
 	} {
 		b.Failpoint(bson.M{"skip": 1}, data)
-		rs := of(op, works...)
+		rs := of(op, attempts...)
 		results := b.batch(rs)
 		b.Failpoint("off", bson.M{})
 		read := slices.Index(results, protocol.Unknown)
 		require.Positive(t, read, "%v", op)
 		require.Equal(t, all(read, protocol.Applied), results[:read])
 		require.Equal(t, all(len(rs)-read, protocol.Unknown), results[read:])
-		for _, r := range rs[:read] {
-			require.True(t, r.Answer.Facts.Found || r.Answer.Transfer.Found)
+		for _, call := range rs[:read] {
+			require.True(t, call.Answer.Facts.Found || call.Answer.Transfer.Found)
 		}
 		require.Error(t, rs[read].Cause)
 		again := rs[read:]
 		require.Equal(t, all(len(again), protocol.Applied), b.batch(again))
 	}
-	last := of(storetest.At(protocol.ReadFence, 0), works[len(works)-1])
+	last := of(storetest.At(protocol.ReadFence, 0), attempts[len(attempts)-1])
 	require.Equal(t, all(1, protocol.Applied), b.batch(last))
 	require.False(t, last[0].Answer.Facts.Found, "what isn't there is answered, too")
 }
@@ -198,34 +198,34 @@ func TestManyIDsAreFoundInPortions(t *testing.T) {
 // of its texts.
 func (b *bank) draw(random *rand.Rand, most int) wire.Statement {
 	text := func(n int) string { return strings.Repeat("x", 1+random.IntN(n)) }
-	w := b.Attempt(text(document.MaxIDBytes), b.LegIn("", text(document.MaxIDBytes), money.Units(-60)), b.Leg(text(document.MaxIDBytes), 60))
-	w.Owner, w.Transfer.Currency = text(160), text(16)
+	a := b.Attempt(text(document.MaxIDBytes), b.LegIn("", text(document.MaxIDBytes), money.Units(-60)), b.Leg(text(document.MaxIDBytes), 60))
+	a.Owner, a.Transfer.Currency = text(160), text(16)
 	description := text(512)
-	w.Describe = func(protocol.Refusal) string { return description }
+	a.Describe = func(protocol.Refusal) string { return description }
 	op := storetest.At([]protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly}[random.IntN(4)], random.IntN(2))
 	op.Fence, op.ReplaceFence = document.FenceOfToken(storetest.Fence0()), random.IntN(2) == 0
 	switch random.IntN(6) {
 	case 0:
 		reason := document.Failure{Code: text(32), Ledger: text(64), Account: text(document.MaxIDBytes), Message: text(1 << 10)}
-		return mongostore.NoteStatement(mongostore.StuckReason{Attempt: w, State: protocol.Committed}, reason)
+		return mongostore.NoteStatement(mongostore.StuckReason{Attempt: a, State: protocol.Committed}, reason)
 	case 1:
-		st, err := w.TakeoverStatement()
+		st, err := a.TakeoverStatement()
 		require.NoError(b.T, err)
 		return st
 	case 2:
-		return w.OwnershipStatement()
+		return a.OwnershipStatement()
 	case 3:
 		to := []protocol.State{protocol.Committed, protocol.Rollback}[random.IntN(2)]
-		return mongostore.ChangeStatement(of(storetest.Decide(to, 1), w))
+		return mongostore.ChangeStatement(of(storetest.Decide(to, 1), a))
 	case 4:
 		effect := b.effect(text(1000), bson.D{{Key: "x", Value: text(most)}}, bson.D{{Key: "y", Value: text(most)}})
 		op.Participant = 0
-		return b.Store.NewMergedUpdate(of(op, b.changing(w.Transfer.ID, effect))[0])
+		return b.Store.NewMergedUpdate(of(op, b.changing(a.Transfer.ID, effect))[0])
 	}
-	u := b.Store.NewMergedUpdate(of(op, w)[0])
+	u := b.Store.NewMergedUpdate(of(op, a)[0])
 	for i := range random.IntN(20) {
-		other := b.Attempt(fmt.Sprint(i, text(200)), w.Transfer.Legs...)
-		other.Transfer.Currency = w.Transfer.Currency
+		other := b.Attempt(fmt.Sprint(i, text(200)), a.Transfer.Legs...)
+		other.Transfer.Currency = a.Transfer.Currency
 		u.Add(of(op, other)[0])
 	}
 	return u
@@ -294,8 +294,8 @@ func TestSizesAreNotTooSmall(t *testing.T) {
 		e := b.effect(strings.Repeat("x", 1+random.IntN(1000)), require, require)
 		tr := document.Transfer{ID: "t", Legs: legs, Effects: []document.Effect{e, e}, Metadata: e.Set}
 		assert.GreaterOrEqual(t, tr.Size(), len(tr.Encode()))
-		w := b.changing("t", e)
-		wanted := encode(bson.D{{Key: "$or", Value: bson.A{w.Participant(0).Requirement()}}})
-		assert.GreaterOrEqual(t, mongostore.RequirementBytes(of(storetest.At(protocol.Look, 0), w)[0]), len(wanted))
+		a := b.changing("t", e)
+		wanted := encode(bson.D{{Key: "$or", Value: bson.A{a.Participant(0).Requirement()}}})
+		assert.GreaterOrEqual(t, mongostore.RequirementBytes(of(storetest.At(protocol.Look, 0), a)[0]), len(wanted))
 	}
 }

@@ -22,7 +22,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// An insert whose ID is taken is NotMatched, even when the server adds that it could not wait for the majority: the ID was there before.
+// An insert whose ID is taken is NotMatched, even when the server adds that it could not
+// wait for the majority: the ID was there before.
 func TestDuplicateIDComesBeforeWriteConcernError(t *testing.T) {
 	b := newBank(t).reconnected(t, 1)
 	b.Claimed("order", b.Leg("alice", -60))
@@ -46,7 +47,8 @@ func (b *bank) unique(collection, field string) {
 	require.NoError(b.T, err)
 }
 
-// A duplicate key of a unique index of the user's is a refusal. It is not the answer that the ID is taken: there is no such transfer.
+// A duplicate key of a unique index of the user's is a refusal. It is not the answer that
+// the ID is taken: there is no such transfer.
 func TestDuplicateKeyOfAnotherIndexIsFailed(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -66,36 +68,37 @@ func TestDuplicateKeyOfAnotherIndexIsFailed(t *testing.T) {
 	require.Error(t, err)
 
 	for i, id := range []string{"order 3", "order 4"} {
-		w := b.Attempt(id)
-		w.Transfer.Digest = []byte{1, byte(i)}
-		w.TakeParticipants(second)
-		require.Equal(t, protocol.Applied, b.On(w, storetest.Claim(protocol.Insert)).Result)
+		a := b.Attempt(id)
+		a.Transfer.Digest = []byte{1, byte(i)}
+		a.TakeParticipants(second)
+		require.Equal(t, protocol.Applied, b.On(a, storetest.Claim(protocol.Insert)).Result)
 		want := protocol.Applied
 		if i == 1 {
 			want = protocol.Failed
 		}
-		assert.Equal(t, want, b.On(w, storetest.Decide(protocol.Rollback, 1)).Result)
+		assert.Equal(t, want, b.On(a, storetest.Decide(protocol.Rollback, 1)).Result)
 	}
 	assert.Equal(t, "Preparing", b.Raw("transfers", "order 4").Lookup("state").StringValue())
 }
 
-// A validator that refuses a prepare refuses that one alone: the other participant in the same command is prepared.
+// A validator that refuses a prepare refuses that one alone: the other participant in the
+// same command is prepared.
 func TestValidatorRefusesPrepare(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
-	w := b.Attempt("order", b.Leg("alice", -60), b.Leg("bob", 60))
-	prepares := b.Ready(w)
+	a := b.Attempt("order", b.Leg("alice", -60), b.Leg("bob", 60))
+	prepares := b.Ready(a)
 	b.validate(bson.M{"balance": bson.M{"$gte": 50}})
-	answers := b.All(w, prepares...)
+	answers := b.All(a, prepares...)
 	assert.Equal(t, protocol.Failed, answers[0].Result)
 	assert.Equal(t, protocol.Applied, answers[1].Result)
-	require.ErrorContains(t, w.Cause, "121")
+	require.ErrorContains(t, a.Cause, "121")
 	b.Has("accounts", storetest.Account("alice", nil))
 	b.Has("accounts", storetest.Account("bob", bson.M{"pending": bson.M{"order": int64(60)}}))
 
 	// Where another one does not match, nothing is known of those that were not refused.
-	answers = b.All(w, prepares...)
+	answers = b.All(a, prepares...)
 	assert.Equal(t, protocol.Failed, answers[0].Result)
 	assert.Equal(t, protocol.NotMatched, answers[1].Result)
 }
@@ -106,7 +109,8 @@ func (b *bank) validate(rule bson.M) {
 	require.NoError(b.T, b.DB.RunCommand(b.T.Context(), bson.D{{Key: "collMod", Value: "accounts"}, {Key: "validator", Value: rule}}).Err())
 }
 
-// What the server refuses to settle or to undo is Failed, whatever the reason, and leaves the document as it was.
+// What the server refuses to settle or to undo is Failed, whatever the reason, and leaves
+// the document as it was.
 func TestRefusedSettleIsFailed(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -128,7 +132,7 @@ func TestRefusedSettleIsFailed(t *testing.T) {
 			t.Parallel()
 			b := newBank(t)
 			b.Put(storetest.Account("alice", nil))
-			w := b.Prepared(b.Attempt("order", b.Leg("alice", row.units)))
+			a := b.Prepared(b.Attempt("order", b.Leg("alice", row.units)))
 			if row.spoil != nil {
 				b.Change("accounts", "alice", bson.M{"$set": row.spoil})
 			}
@@ -141,7 +145,7 @@ func TestRefusedSettleIsFailed(t *testing.T) {
 				op = storetest.At(protocol.Settle, 0)
 			}
 			for _, op := range []protocol.Operation{op, storetest.Replacing(op)} {
-				assert.Equal(t, protocol.Failed, b.On(w, op).Result)
+				assert.Equal(t, protocol.Failed, b.On(a, op).Result)
 				assert.Equal(t, before, b.Raw("accounts", "alice"))
 			}
 			assert.Zero(t, b.Store.KnownFences())
@@ -149,7 +153,8 @@ func TestRefusedSettleIsFailed(t *testing.T) {
 	}
 }
 
-// deafening makes connections whose next answer, once armed, is never heard: the server has done what it was asked for.
+// deafening makes connections whose next answer, once armed, is never heard: the server
+// has done what it was asked for.
 type deafening struct{ armed atomic.Bool }
 
 type deafenedConn struct {
@@ -179,19 +184,20 @@ func (c *deafenedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A write that is stored and whose answer is lost is Unknown, is not sent again by the driver, and is stored once.
+// A write that is stored and whose answer is lost is Unknown, is not sent again by the
+// driver, and is stored once.
 func TestLostAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 	dialer := new(deafening)
 	b := newBank(t).reconnected(t, 1, options.Client().SetDialer(dialer).SetMaxPoolSize(1))
 	for _, write := range writes() {
-		w, op := write.ready(b, write.name)
+		a, op := write.ready(b, write.name)
 		before := b.Raw(write.collection, write.name)
 		b.Log.Take()
 		dialer.armed.Store(true)
-		assert.Equal(t, protocol.Unknown, b.On(w, op).Result, write.name)
+		assert.Equal(t, protocol.Unknown, b.On(a, op).Result, write.name)
 		require.False(t, dialer.armed.Load())
-		require.Error(t, w.Cause)
+		require.Error(t, a.Cause)
 		assert.Equal(t, []string{write.command}, storetest.Names(b.Log.Take()), write.name)
 		assert.NotEqual(t, before, b.Raw(write.collection, write.name), write.name)
 	}
@@ -199,7 +205,8 @@ func TestLostAnswerIsUnknown(t *testing.T) {
 	b.Has("accounts", storetest.Account("settle", bson.M{"balance": int64(40)}))
 }
 
-// Only refusals of a statement that the server looked at are definite; what it says of its own state, or a mongos of a shard, is not.
+// Only refusals of a statement that the server looked at are definite; what it says of
+// its own state, or a mongos of a shard, is not.
 func TestDefiniteCodes(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{2, 9, 14, 15, 22, 28, 40, 52, 56, 57, 66, 121, 11000, 17419} {

@@ -35,7 +35,8 @@ func (b *bank) resending(name string, between func()) (check func()) {
 	}
 }
 
-// process returns another process on the same documents, whose commands are not in the log.
+// process returns another process on the same documents, whose commands are not in the
+// log.
 func (b *bank) process() *bank {
 	b.T.Helper()
 	store := b.another(func(c *storetest.Config) {
@@ -49,7 +50,7 @@ func (b *bank) process() *bank {
 func TestResentFenceOnlyBringsNoFenceBack(t *testing.T) {
 	b := newBank(t)
 	b.Put(storetest.Account("alice", nil))
-	w, other := b.Claimed("order", b.Leg("alice", -10)), b.process()
+	a, other := b.Claimed("order", b.Leg("alice", -10)), b.process()
 	pinned := other.Attempt("pins", other.Leg("alice", -60))
 	var late protocol.Operation
 	sent := b.resending("update", func() {
@@ -59,7 +60,7 @@ func TestResentFenceOnlyBringsNoFenceBack(t *testing.T) {
 		}, 20*time.Second, time.Millisecond, "the first one is stored")
 		other.Applied(other.Attempt("rolls back", other.Leg("alice", -5)), storetest.At(protocol.FenceOnly, 0))
 	})
-	b.Applied(w, storetest.At(protocol.FenceOnly, 0))
+	b.Applied(a, storetest.At(protocol.FenceOnly, 0))
 	sent()
 	before := b.Raw("accounts", "alice")
 	assert.Equal(t, protocol.NotMatched, other.On(pinned, late).Result, "the first fence is back, and a late prepare fits")

@@ -45,44 +45,45 @@ func (b *bank) requirePurge(id string, after time.Duration) {
 	require.WithinDuration(b.T, time.Now().Add(after), at, time.Minute)
 }
 
-// The finish, and no other write, says when a transfer is purged, in either end state, alone or with others, which are one
-// statement still. Without a retention nobody says so.
+// The finish, and no other write, says when a transfer is purged, in either end state,
+// alone or with others, which are one statement still. Without a retention nobody says
+// so.
 func TestFinishDatesThePurge(t *testing.T) {
 	t.Parallel()
 	for name, keep := range map[string]time.Duration{"kept for a day": oneDay, "kept for good": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBankKeeping(t, keep)
-			works := b.crowd(6, 10)
+			attempts := b.crowd(6, 10)
 			commit, refuse := storetest.Decide(protocol.Committed, 1), storetest.Decide(protocol.Rollback, 1)
 			commit.Clean = true
 			initiated := b.Attempt("initiated", b.Leg("alice", -10))
 			_, err := b.Store.InsertInitiated(t.Context(), &initiated.Transfer)
 			require.NoError(t, err)
 			b.Applied(initiated, storetest.Claim(protocol.CancelInitiated))
-			assert.Equal(t, all(6, protocol.Applied), b.batch(append(of(commit, works[:3]...), of(refuse, works[3:]...)...)))
-			works[0].Threshold = 0
-			b.Applied(works[0], storetest.Claim(protocol.TakeOver))
-			for _, w := range append(works, initiated) {
-				assert.NotContains(t, storetest.AsMap(t, b.Raw("transfers", w.Transfer.ID)), "purgeAt")
+			assert.Equal(t, all(6, protocol.Applied), b.batch(append(of(commit, attempts[:3]...), of(refuse, attempts[3:]...)...)))
+			attempts[0].Threshold = 0
+			b.Applied(attempts[0], storetest.Claim(protocol.TakeOver))
+			for _, a := range append(attempts, initiated) {
+				assert.NotContains(t, storetest.AsMap(t, b.Raw("transfers", a.Transfer.ID)), "purgeAt")
 			}
 
 			b.Log.Take()
-			rs := append(of(storetest.Finish(protocol.Success), works[:2]...), of(storetest.Finish(protocol.Fail), works[3:5]...)...)
+			rs := append(of(storetest.Finish(protocol.Success), attempts[:2]...), of(storetest.Finish(protocol.Fail), attempts[3:5]...)...)
 			assert.Equal(t, all(4, protocol.Applied), b.batch(rs))
 			assert.Equal(t, []int{2}, b.statements())
-			b.Applied(works[2], storetest.Finish(protocol.Success))
-			b.Applied(works[5], storetest.Finish(protocol.Fail))
+			b.Applied(attempts[2], storetest.Finish(protocol.Success))
+			b.Applied(attempts[5], storetest.Finish(protocol.Fail))
 			b.Applied(initiated, storetest.Finish(protocol.Fail))
-			for _, w := range append(works, initiated) {
-				stored, _, err := b.Store.ReadTransfer(t.Context(), w.Transfer.ID)
+			for _, a := range append(attempts, initiated) {
+				stored, _, err := b.Store.ReadTransfer(t.Context(), a.Transfer.ID)
 				require.NoError(t, err)
-				assert.Equal(t, stored.PurgeAt, w.Transfer.PurgeAt)
+				assert.Equal(t, stored.PurgeAt, a.Transfer.PurgeAt)
 				if keep == 0 {
-					assert.NotContains(t, storetest.AsMap(t, b.Raw("transfers", w.Transfer.ID)), "purgeAt")
+					assert.NotContains(t, storetest.AsMap(t, b.Raw("transfers", a.Transfer.ID)), "purgeAt")
 					continue
 				}
-				b.requirePurge(w.Transfer.ID, keep)
+				b.requirePurge(a.Transfer.ID, keep)
 			}
 			assert.Equal(t, keep == 0, b.retentions() == 0)
 		})
@@ -97,38 +98,39 @@ func TestPurgeGoesByTheServersClock(t *testing.T) {
 			t.Parallel()
 			b := newBank(t, keeping(time.Hour), func(c *storetest.Config) { c.Now = func() time.Time { return time.Now().Add(off) } })
 			require.NoError(t, b.Store.Connect(t.Context()))
-			w := b.committed("order")
-			b.Applied(w, storetest.Finish(protocol.Success))
+			a := b.committed("order")
+			b.Applied(a, storetest.Finish(protocol.Success))
 			b.requirePurge("order", time.Hour)
 		})
 	}
 }
 
-// A finish that names the time of the purge counts only while that time is right. One that arrives late would purge its transfer too
-// soon; it does nothing, and its execution sends another one.
+// A finish that names the time of the purge counts only while that time is right. One
+// that arrives late would purge its transfer too soon; it does nothing, and its execution
+// sends another one.
 func TestLateFinishDoesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBankKeeping(t, time.Hour)
-	works := b.crowd(3, 10)
-	assert.Equal(t, all(3, protocol.Applied), b.batch(of(storetest.Decide(protocol.Committed, 1), works...)))
-	stamped := func(age time.Duration, works ...*mongostore.Attempt) []protocol.Result {
-		rs := of(storetest.Finish(protocol.Success), works...)
+	attempts := b.crowd(3, 10)
+	assert.Equal(t, all(3, protocol.Applied), b.batch(of(storetest.Decide(protocol.Committed, 1), attempts...)))
+	stamped := func(age time.Duration, attempts ...*mongostore.Attempt) []protocol.Result {
+		rs := of(storetest.Finish(protocol.Success), attempts...)
 		b.Store.ChangeAt(t.Context(), rs, time.Now().Add(-age), time.Now().Add(time.Hour-age))
 		var results []protocol.Result
-		for _, r := range rs {
-			results = append(results, r.Answer.Result)
+		for _, call := range rs {
+			results = append(results, call.Answer.Result)
 		}
 		return results
 	}
-	assert.Equal(t, all(2, protocol.NotMatched), stamped(retention.FinishLimit+5*time.Second, works[:2]...))
-	assert.Equal(t, all(1, protocol.NotMatched), stamped(retention.FinishLimit+5*time.Second, works[2]))
-	for _, w := range works {
-		document := storetest.AsMap(t, b.Raw("transfers", w.Transfer.ID))
+	assert.Equal(t, all(2, protocol.NotMatched), stamped(retention.FinishLimit+5*time.Second, attempts[:2]...))
+	assert.Equal(t, all(1, protocol.NotMatched), stamped(retention.FinishLimit+5*time.Second, attempts[2]))
+	for _, a := range attempts {
+		document := storetest.AsMap(t, b.Raw("transfers", a.Transfer.ID))
 		assert.Equal(t, "Committed", document["state"])
 		assert.NotContains(t, document, "purgeAt")
 	}
-	assert.Equal(t, all(2, protocol.Applied), stamped(retention.FinishLimit-20*time.Second, works[:2]...))
-	b.Applied(works[2], storetest.Finish(protocol.Success))
+	assert.Equal(t, all(2, protocol.Applied), stamped(retention.FinishLimit-20*time.Second, attempts[:2]...))
+	b.Applied(attempts[2], storetest.Finish(protocol.Success))
 	b.requirePurge("t2", time.Hour)
 }
 
@@ -140,24 +142,24 @@ func TestFinishOfAServerThatIsAhead(t *testing.T) {
 	b := newBankKeeping(t, time.Hour)
 	b.forgetTime()
 	b.Store.Clock.Correct(time.Now().Add(-retention.FinishLimit - 30*time.Second))
-	works := b.crowd(4, 10)
-	assert.Equal(t, all(2, protocol.Applied), b.batch(of(storetest.Decide(protocol.Committed, 1), works[:2]...)))
-	assert.Equal(t, all(2, protocol.Applied), b.batch(of(storetest.Decide(protocol.Rollback, 1), works[2:]...)))
-	rs := append(of(storetest.Finish(protocol.Success), works[:2]...), of(storetest.Finish(protocol.Fail), works[2:]...)...)
+	attempts := b.crowd(4, 10)
+	assert.Equal(t, all(2, protocol.Applied), b.batch(of(storetest.Decide(protocol.Committed, 1), attempts[:2]...)))
+	assert.Equal(t, all(2, protocol.Applied), b.batch(of(storetest.Decide(protocol.Rollback, 1), attempts[2:]...)))
+	rs := append(of(storetest.Finish(protocol.Success), attempts[:2]...), of(storetest.Finish(protocol.Fail), attempts[2:]...)...)
 	assert.Equal(t, all(4, protocol.NotMatched), b.batch(rs))
 	ahead := time.Now().Add(30 * time.Minute).UTC().Truncate(time.Millisecond)
 	b.Change("transfers", "t0", bson.M{"$set": bson.M{"lastModified": ahead, "stuck": bson.M{"code": "unwritable"}}})
-	again := append(of(storetest.Finish(protocol.Success), works[:2]...), of(storetest.Finish(protocol.Fail), works[2:]...)...)
+	again := append(of(storetest.Finish(protocol.Success), attempts[:2]...), of(storetest.Finish(protocol.Fail), attempts[2:]...)...)
 	assert.Equal(t, all(4, protocol.Applied), b.batch(again))
-	for i, w := range works {
-		stored, _, err := b.Store.ReadTransfer(t.Context(), w.Transfer.ID)
+	for i, a := range attempts {
+		stored, _, err := b.Store.ReadTransfer(t.Context(), a.Transfer.ID)
 		require.NoError(t, err)
 		assert.True(t, stored.State.Final())
 		assert.False(t, stored.Open)
 		assert.Nil(t, stored.Stuck)
-		assert.Equal(t, stored, w.Transfer)
+		assert.Equal(t, stored, a.Transfer)
 		if i > 0 {
-			b.requirePurge(w.Transfer.ID, time.Hour)
+			b.requirePurge(a.Transfer.ID, time.Hour)
 		}
 	}
 	at, _ := b.purgeAt("t0")
@@ -165,44 +167,46 @@ func TestFinishOfAServerThatIsAhead(t *testing.T) {
 	assert.Equal(t, all(4, protocol.NotMatched), b.batch(again), "final is final")
 }
 
-// A finish with a purge waits for the server's time, and isn't sent without it; what goes out with it doesn't wait. A clock that was
-// set, or a machine that was asleep, makes the time unknown.
+// A finish with a purge waits for the server's time, and isn't sent without it; what goes
+// out with it doesn't wait. A clock that was set, or a machine that was asleep, makes the
+// time unknown.
 func TestFinishAsksForTheTime(t *testing.T) {
 	t.Parallel()
 	b := newBankKeeping(t, time.Hour)
-	works := b.crowd(3, 10)
-	b.Applied(works[0], storetest.Decide(protocol.Committed, 1))
+	attempts := b.crowd(3, 10)
+	b.Applied(attempts[0], storetest.Decide(protocol.Committed, 1))
 	b.forgetTime()
 	for range collections.MaxAsking { // as if hello were never answered
 		b.Store.Asking <- struct{}{}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	rs := append(of(storetest.Finish(protocol.Success), works[0]), of(storetest.Decide(protocol.Rollback, 1), works[1:]...)...)
-	b.Store.Perform(ctx, mongostore.LaneOf(works[0], storetest.Finish(protocol.Success)), rs)
+	rs := append(of(storetest.Finish(protocol.Success), attempts[0]), of(storetest.Decide(protocol.Rollback, 1), attempts[1:]...)...)
+	b.Store.Perform(ctx, mongostore.LaneOf(attempts[0], storetest.Finish(protocol.Success)), rs)
 	assert.Equal(t, protocol.NotSent, rs[0].Answer.Result)
 	require.ErrorIs(t, rs[0].Cause, context.DeadlineExceeded)
 	assert.Equal(t, "Committed", storetest.AsMap(t, b.Raw("transfers", "t0"))["state"])
-	for _, r := range rs[1:] {
-		assert.Equal(t, protocol.Applied, r.Answer.Result)
+	for _, call := range rs[1:] {
+		assert.Equal(t, protocol.Applied, call.Answer.Result)
 	}
 	for range collections.MaxAsking {
 		<-b.Store.Asking
 	}
-	b.Applied(works[0], storetest.Finish(protocol.Success))
+	b.Applied(attempts[0], storetest.Finish(protocol.Success))
 	b.requirePurge("t0", time.Hour)
 }
 
-// A finish whose server does not tell its time keeps no transfer for good, by going out without a purge: it is sent later.
+// A finish whose server does not tell its time keeps no transfer for good, by going out
+// without a purge: it is sent later.
 func TestFinishIsNotSentWithoutTheTime(t *testing.T) {
 	b := newBankKeeping(t, time.Hour)
-	w := b.committed("order")
+	a := b.committed("order")
 	b.forgetTime()
 	stop := b.Failing(1000, []string{"hello"}, bson.M{"errorCode": 50})
-	assert.Equal(t, protocol.NotSent, b.On(w, storetest.Finish(protocol.Success)).Result)
+	assert.Equal(t, protocol.NotSent, b.On(a, storetest.Finish(protocol.Success)).Result)
 	assert.Equal(t, "Committed", storetest.AsMap(t, b.Raw("transfers", "order"))["state"])
 	stop()
-	b.Applied(w, storetest.Finish(protocol.Success))
+	b.Applied(a, storetest.Finish(protocol.Success))
 	b.requirePurge("order", time.Hour)
 }
 
@@ -245,7 +249,8 @@ func TestClockLeaps(t *testing.T) {
 	}
 }
 
-// The writes of a retention and of an obstacle are acknowledged by a journaled majority, whatever the client's settings are.
+// The writes of a retention and of an obstacle are acknowledged by a journaled majority,
+// whatever the client's settings are.
 func TestRetentionAndObstaclesAreMajorityWrites(t *testing.T) {
 	t.Parallel()
 	b := newBankKeeping(t, oneDay)

@@ -1,6 +1,6 @@
-// Package mongostore performs the protocol's operations as MongoDB commands.
-// It decides nothing: it reports what the server answered, and where the answer leaves
-// doubt it reports Unknown.
+// Package mongostore performs the protocol's operations as MongoDB commands. It decides
+// nothing: it reports what the server answered, and where the answer leaves doubt it
+// reports Unknown.
 //
 // A [Call] is one operation of one [Attempt]. Calls of one [Lane] go out together:
 // [Store.Perform] puts them into as few commands as possible. Where it leads:
@@ -13,8 +13,8 @@
 //   - fencecache.go: the fences that need no read.
 //
 // Every write is one plain command with write concern majority, journaled. It is plain,
-// because the driver would send a retryable write twice and hide that; its write concern is
-// explicit, because the client's default may be weaker.
+// because the driver would send a retryable write twice and hide that; its write concern
+// is explicit, because the client's default may be weaker.
 package mongostore
 
 import (

@@ -20,9 +20,9 @@ import (
 // committed returns a work on a transfer that it has stored as Committed.
 func (b *bank) committed(id string) *mongostore.Attempt {
 	b.T.Helper()
-	w := b.Claimed(id, b.Leg("alice", -60), b.Leg("bob", 60))
-	b.Applied(w, storetest.Decide(protocol.Committed, 1))
-	return w
+	a := b.Claimed(id, b.Leg("alice", -60), b.Leg("bob", 60))
+	b.Applied(a, storetest.Decide(protocol.Committed, 1))
+	return a
 }
 
 func (b *bank) note(obstacles ...mongostore.StuckReason) {
@@ -30,20 +30,21 @@ func (b *bank) note(obstacles ...mongostore.StuckReason) {
 	require.NoError(b.T, b.Store.NoteStuck(b.T.Context(), obstacles))
 }
 
-func gone(w *mongostore.Attempt) mongostore.StuckReason {
-	return mongostore.StuckReason{Attempt: w, State: w.Transfer.State, Participant: 1}
+func gone(a *mongostore.Attempt) mongostore.StuckReason {
+	return mongostore.StuckReason{Attempt: a, State: a.Transfer.State, Participant: 1}
 }
 
-// What keeps a transfer from being finished is stored with it, with the server's time, and nothing else changes: not the time since which
-// it shows no sign of life, either. The finish removes it. A reason that is stored already is not sent again.
+// What keeps a transfer from being finished is stored with it, with the server's time,
+// and nothing else changes: not the time since which it shows no sign of life, either.
+// The finish removes it. A reason that is stored already is not sent again.
 func TestObstaclesAreStored(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	w, other := b.committed("order"), b.committed("other")
+	a, other := b.committed("order"), b.committed("other")
 	before := storetest.AsMap(t, b.Raw("transfers", "order"))
 	refused := mongostore.StuckReason{Attempt: other, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: errors.New("no")}
 	b.Log.Take()
-	b.note(gone(w), refused)
+	b.note(gone(a), refused)
 	assert.Len(t, b.Log.Take(), 1)
 	before["stuck"] = bson.M{"code": "accountNotFound", "ledger": "", "account": "bob", "message": `account "bob" is gone`}
 	noted := storetest.AsMap(t, b.Raw("transfers", "order"))
@@ -54,13 +55,13 @@ func TestObstaclesAreStored(t *testing.T) {
 		storetest.AsMap(t, b.Raw("transfers", "other"))["stuck"])
 	stored, _, err := b.Store.ReadTransfer(t.Context(), "order")
 	require.NoError(t, err)
-	assert.Equal(t, stored.Stuck, w.Transfer.Stuck)
+	assert.Equal(t, stored.Stuck, a.Transfer.Stuck)
 
 	b.Log.Take()
-	b.note(gone(w))
+	b.note(gone(a))
 	assert.Empty(t, b.Log.Take())
 	b.Change("transfers", "order", bson.M{"$set": bson.M{"stuckAt": time.UnixMilli(1)}})
-	again := gone(w)
+	again := gone(a)
 	again.Cause = errors.New(strings.Repeat("ä", 5000)) // as from a driver of which nobody knows what it says
 	b.note(again)
 	stored, _, err = b.Store.ReadTransfer(t.Context(), "order")
@@ -70,14 +71,15 @@ func TestObstaclesAreStored(t *testing.T) {
 	assert.Less(t, len(stored.Stuck.Message), 200)
 	assert.True(t, stored.StuckAt.After(time.UnixMilli(1)), "another reason begins anew")
 
-	b.Applied(w, storetest.Finish(protocol.Success))
+	b.Applied(a, storetest.Finish(protocol.Success))
 	assert.NotContains(t, storetest.AsMap(t, b.Raw("transfers", "order")), "stuck")
 	assert.NotContains(t, storetest.AsMap(t, b.Raw("transfers", "order")), "stuckAt")
-	assert.Nil(t, w.Transfer.Stuck)
+	assert.Nil(t, a.Transfer.Stuck)
 }
 
-// A note that arrives late changes nothing: a transfer that is final, or another execution's by now, or in another state, would be called
-// stuck although nobody is at a loss.
+// A note that arrives late changes nothing: a transfer that is final, or another
+// execution's by now, or in another state, would be called stuck although nobody is at a
+// loss.
 func TestLateNotesChangeNothing(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -89,20 +91,21 @@ func TestLateNotesChangeNothing(t *testing.T) {
 		"of another execution": {"$set": bson.M{"owner": "another"}},
 		"in another life":      {"$set": bson.M{"state": "Preparing"}},
 	} {
-		w := b.committed(name)
+		a := b.committed(name)
 		b.Change("transfers", name, change)
 		before := b.Raw("transfers", name)
-		b.note(gone(w))
+		b.note(gone(a))
 		assert.Equal(t, before, b.Raw("transfers", name), name)
 	}
-	w := b.committed("purged")
+	a := b.committed("purged")
 	_, err := b.DB.Collection("transfers").DeleteOne(t.Context(), bson.M{"_id": "purged"})
 	require.NoError(t, err)
-	b.note(gone(w))
+	b.note(gone(a))
 	assert.Nil(t, b.Raw("transfers", "purged"))
 }
 
-// One transfer whose note the server refuses keeps the notes of others from nobody, and is told.
+// One transfer whose note the server refuses keeps the notes of others from nobody, and
+// is told.
 func TestRefusedNotes(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -121,7 +124,8 @@ func TestRefusedNotes(t *testing.T) {
 	require.ErrorIs(t, b.Store.NoteStuck(ended, []mongostore.StuckReason{gone(b.committed("third"))}), context.Canceled)
 }
 
-// What is stuck is listed, by the index of unfinished work however many transfers there are.
+// What is stuck is listed, by the index of unfinished work however many transfers there
+// are.
 func TestStuckAreListed(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

@@ -44,9 +44,9 @@ func (b *bank) performLimited(limit time.Duration, rs requests) {
 // suspects returns the transfers of the requests that are suspected.
 func (rs requests) suspects() []string {
 	var ids []string
-	for _, r := range rs {
-		if r.Suspect {
-			ids = append(ids, r.Attempt.Transfer.ID)
+	for _, call := range rs {
+		if call.Suspect {
+			ids = append(ids, call.Attempt.Transfer.ID)
 		}
 	}
 	return ids
@@ -72,9 +72,9 @@ func TestSuspectIsFound(t *testing.T) {
 	}
 	unlock := b.lock("locked")
 	b.performLimited(3*time.Second, rs)
-	for _, r := range rs {
-		require.Equal(t, protocol.Unknown, r.Answer.Result)
-		require.True(t, wire.HeldUp(r.Cause), "%v", r.Cause)
+	for _, call := range rs {
+		require.Equal(t, protocol.Unknown, call.Answer.Result)
+		require.True(t, wire.HeldUp(call.Cause), "%v", call.Cause)
 	}
 	require.Equal(t, []string{"by locked"}, rs.suspects())
 
@@ -87,9 +87,9 @@ func TestSuspectIsFound(t *testing.T) {
 	for _, kind := range []protocol.Kind{protocol.Settle, protocol.Undo} {
 		var prepared, cleared requests
 		for _, name := range []string{"a", "locked", "c"} {
-			w := b.Claimed(kind.String()+name, b.Leg(name, -5), b.Leg("to", 5))
-			prepared.add(w, b.Ready(w)[0])
-			cleared.add(w, protocol.Operation{Kind: kind, Participant: 0, ReplaceFence: kind == protocol.Undo})
+			a := b.Claimed(kind.String()+name, b.Leg(name, -5), b.Leg("to", 5))
+			prepared.add(a, b.Ready(a)[0])
+			cleared.add(a, protocol.Operation{Kind: kind, Participant: 0, ReplaceFence: kind == protocol.Undo})
 		}
 		require.Equal(t, all(3, protocol.Applied), b.batch(prepared))
 		unlock = b.lock("locked")
@@ -114,12 +114,12 @@ func TestServerGivesUpFirst(t *testing.T) {
 	for _, client := range []*options.ClientOptions{options.Client(), options.Client().SetTimeout(30 * time.Second)} {
 		b := newBankOf(t, client)
 		b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
-		w := b.Claimed("t", b.Leg("alice", -5), b.Leg("bob", 5))
+		a := b.Claimed("t", b.Leg("alice", -5), b.Leg("bob", 5))
 		unlock := b.lock("alice")
 		var rs requests
-		rs.add(w, b.Ready(w)[0])
+		rs.add(a, b.Ready(a)[0])
 		ctx, cancel := b.Store.Catalog.WithLimit(t.Context(), 4*time.Second)
-		b.Store.Perform(ctx, mongostore.LaneOf(w, rs[0].Op), rs)
+		b.Store.Perform(ctx, mongostore.LaneOf(a, rs[0].Op), rs)
 		require.NoError(t, ctx.Err(), "the client has not given up")
 		cancel()
 		require.True(t, wire.HeldUp(rs[0].Cause))
@@ -134,11 +134,11 @@ func TestServerGivesUpFirst(t *testing.T) {
 func TestSilentServer(t *testing.T) {
 	b := newBank(t)
 	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
-	w := b.Claimed("t", b.Leg("alice", -5), b.Leg("bob", 5))
+	a := b.Claimed("t", b.Leg("alice", -5), b.Leg("bob", 5))
 	stop := b.Failing(1, []string{"update"}, bson.M{"blockConnection": true, "blockTimeMS": 3000})
 	defer stop()
 	var rs requests
-	rs.add(w, b.Ready(w)[0])
+	rs.add(a, b.Ready(a)[0])
 	b.performLimited(time.Second, rs)
 	require.Equal(t, protocol.Unknown, rs[0].Answer.Result)
 	require.True(t, wire.Silent(rs[0].Cause))
