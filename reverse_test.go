@@ -13,12 +13,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
 // A reversal moves all the money back, names the original, and is named by it. Asked for again it is the same one.
 func TestReverse(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0, 0)
+	b := bank.New(t, 100, 0, 0)
 	split := transfer.Request{ID: "t", Legs: []transfer.Leg{
 		{Account: "a", Amount: transfer.Units(-60)}, {Account: "b", Amount: transfer.Units(50)}, {Account: "c", Amount: transfer.Units(10)},
 	}}
@@ -33,7 +34,7 @@ func TestReverse(t *testing.T) {
 	original, err := b.Get(t.Context(), "t")
 	require.NoError(t, err)
 	require.Equal(t, "r", original.ReversedBy)
-	b.standing("a", 100, 100, 0)
+	b.RequireStanding("a", 100, 100, 0)
 
 	rec, err := b.Reverse(t.Context(), "t", "another")
 	require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
@@ -43,50 +44,50 @@ func TestReverse(t *testing.T) {
 
 	_, err = b.Reverse(t.Context(), "r", "there again") // a reversal is a transfer like any other
 	require.NoError(t, err)
-	b.standing("a", 40, 40, 0)
-	b.audit(initial(100, 0, 0))
+	b.RequireStanding("a", 40, 40, 0)
+	b.CheckBooks(bank.Balances(100, 0, 0))
 }
 
 // What is reversed is payload: one ID doesn't reverse two transfers, be they alike in all else.
 func TestReversalsOfTwoAreTwo(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
+	b := bank.New(t, 100, 0)
 	for _, id := range []string{"one", "other"} {
-		_, err := b.Transfer(t.Context(), move(id, "a", "b", 10))
+		_, err := b.Transfer(t.Context(), bank.Move(id, "a", "b", 10))
 		require.NoError(t, err)
 	}
 	_, err := b.Reverse(t.Context(), "one", "r")
 	require.NoError(t, err)
 	_, err = b.Reverse(t.Context(), "other", "r")
 	require.ErrorIs(t, err, transfer.ErrIDConflict)
-	_, err = b.Transfer(t.Context(), move("r", "b", "a", 10))
+	_, err = b.Transfer(t.Context(), bank.Move("r", "b", "a", 10))
 	require.ErrorIs(t, err, transfer.ErrIDConflict)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // Of a posted hold what was posted goes back.
 func TestReverseOfHold(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.hold("h", 60, time.Hour)
+	b := bank.New(t, 100, 0)
+	b.MustHold("h", 60, time.Hour)
 	_, err := b.Reverse(t.Context(), "h", "r")
 	require.ErrorIs(t, err, transfer.ErrNotReversible)
 	_, err = b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(25)))
 	require.NoError(t, err)
 	rec, err := b.Reverse(t.Context(), "h", "r")
 	require.NoError(t, err)
-	require.EqualValues(t, 25, units(t, rec.Legs[0].Amount))
-	b.standing("a", 100, 100, 0)
-	b.audit(initial(100, 0))
+	require.EqualValues(t, 25, bank.Units(t, rec.Legs[0].Amount))
+	b.RequireStanding("a", 100, 100, 0)
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // What is no success can't be reversed, nor what is not there; and a reversal wants an ID of its own.
 func TestNotReversible(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	_, err := b.Transfer(t.Context(), move("refused", "a", "b", 1000))
+	b := bank.New(t, 100, 0)
+	_, err := b.Transfer(t.Context(), bank.Move("refused", "a", "b", 1000))
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
-	b.stallAt("committed", 4, lost, 10)
+	b.StallAt("committed", 4, bank.Lost, 10)
 	for id, want := range map[string]error{
 		"refused": transfer.ErrNotReversible, "committed": transfer.ErrNotReversible, "nothing": transfer.ErrTransferNotFound,
 		"": transfer.ErrInvalidRequest, "r": transfer.ErrInvalidRequest,
@@ -96,31 +97,31 @@ func TestNotReversible(t *testing.T) {
 	}
 	_, err = b.Reverse(t.Context(), "refused", "")
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
-	b.recoverAll()
+	b.RecoverAll()
 	_, err = b.Reverse(t.Context(), "committed", "refused")
 	require.ErrorIs(t, err, transfer.ErrIDConflict)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // Who asks again for a reversal is told its outcome for as long as that is stored, though the original, which is older, was purged before
 // it. What reverses something else, or nothing, is none.
 func TestReverseAgainAfterTheOriginalWasPurged(t *testing.T) {
 	t.Parallel()
-	b := newBankWith(t, []transfer.Option{transfer.WithRetention(time.Hour)}, 100, 0)
+	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(time.Hour)}, 100, 0)
 	for _, id := range []string{"done", "refused", "stalled"} {
-		b.mustMove(id, 10)
+		b.MustMove(id, 10)
 	}
 	_, err := b.Reverse(t.Context(), "done", "r-done")
 	require.NoError(t, err)
-	b.dying(7, lost, func(ctx context.Context, c *transfer.Coordinator) error { // all is prepared
+	b.Dying(7, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error { // all is prepared
 		_, err := c.Reverse(ctx, "stalled", "r-stalled")
 		return err
 	})
-	b.set("accounts", "b", "balance", int64(0))
+	b.SetField("accounts", "b", "balance", int64(0))
 	_, err = b.Reverse(t.Context(), "refused", "r-refused")
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
 	for _, id := range []string{"done", "refused", "stalled"} {
-		b.remove("transfers", id) // as the server does
+		b.Remove("transfers", id) // as the server does
 	}
 	rec, err := b.Reverse(t.Context(), "done", "r-done")
 	require.NoError(t, err)
@@ -128,7 +129,7 @@ func TestReverseAgainAfterTheOriginalWasPurged(t *testing.T) {
 	require.Equal(t, "done", rec.Reverses)
 	_, err = b.Reverse(t.Context(), "refused", "r-refused")
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
-	rec, err = b.coordinator(b.db, transfer.WithStallThreshold(0)).Reverse(t.Context(), "stalled", "r-stalled")
+	rec, err = b.NewCoordinator(b.DB, transfer.WithStallThreshold(0)).Reverse(t.Context(), "stalled", "r-stalled")
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateSuccess, rec.State)
 	for _, id := range []string{"r-stalled", "new"} {
@@ -137,62 +138,62 @@ func TestReverseAgainAfterTheOriginalWasPurged(t *testing.T) {
 	}
 	_, err = b.Get(t.Context(), "new")
 	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
-	require.Equal(t, initial(90, 0), b.balances())
-	require.Empty(t, b.mustAudit().Findings)
+	require.Equal(t, bank.Balances(90, 0), b.Balances())
+	require.Empty(t, b.MustAudit().Findings)
 }
 
 // Where a transfer is answered at its commit, it can be reversed at once.
 func TestReversalOfWhatIsCommitted(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.stallAt("t", 4, lost, 60)
-	other := b.coordinator(b.db, transfer.WithStallThreshold(0))
-	w := &wire{at: 2, onStrike: func() { // the second look
+	b := bank.New(t, 100, 0)
+	b.StallAt("t", 4, bank.Lost, 60)
+	other := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
+	w := &bank.Wire{At: 2, OnStrike: func() { // the second look
 		_, err := other.Recover(t.Context())
 		assert.NoError(t, err)
 	}}
-	rec, err := b.coordinator(b.through(w.client()), transfer.WithReturnAt(transfer.StateCommitted)).Reverse(t.Context(), "t", "r")
+	rec, err := b.NewCoordinator(b.Through(w.Client()), transfer.WithReturnAt(transfer.StateCommitted)).Reverse(t.Context(), "t", "r")
 	require.NoError(t, err)
-	require.True(t, w.hasStruck())
+	require.True(t, w.HasStruck())
 	require.Contains(t, []transfer.State{transfer.StateCommitted, transfer.StateSuccess}, rec.State)
 	_, err = b.Wait(t.Context(), "r")
 	require.NoError(t, err)
-	b.standing("a", 100, 100, 0)
-	b.audit(initial(100, 0))
+	b.RequireStanding("a", 100, 100, 0)
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // What was changed by hand since, or touches what is not registered here, is left alone.
 func TestReversalOfWhatIsNotSound(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	far := b.coordinator(b.db, mirror(b.db)...)
-	rec, err := throughMirror(t.Context(), far)
+	b := bank.New(t, 100, 0)
+	far := b.NewCoordinator(b.DB, bank.Mirror(b.DB)...)
+	rec, err := bank.ThroughMirror(t.Context(), far)
 	require.NoError(t, err)
 	_, err = b.Reverse(t.Context(), rec.ID, "r")
 	require.ErrorContains(t, err, "mirror")
-	_, err = b.Transfer(t.Context(), move("changed", "a", "b", 20))
+	_, err = b.Transfer(t.Context(), bank.Move("changed", "a", "b", 20))
 	require.NoError(t, err)
 	more := bson.D{{Key: "$set", Value: bson.D{{Key: "legs.0.amount", Value: int64(-90)}}}}
-	_, err = b.db.Collection("transfers").UpdateByID(t.Context(), "changed", more)
+	_, err = b.DB.Collection("transfers").UpdateByID(t.Context(), "changed", more)
 	require.NoError(t, err)
 	_, err = b.Reverse(t.Context(), "changed", "r")
 	require.ErrorContains(t, err, "digest")
 	_, err = b.Get(t.Context(), "r")
 	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
-	require.Equal(t, initial(20, 60), b.balances())
+	require.Equal(t, bank.Balances(20, 60), b.Balances())
 }
 
 // A reversal that waits for another one ends with its coordinator.
 func TestReverseEndsWithClose(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 60)
-	_, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
+	b := bank.New(t, 100, 60)
+	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
-	b.dying(6, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.Dying(6, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Reverse(ctx, "t", "r")
 		return err
 	})
-	c := b.coordinator(b.db)
+	c := b.NewCoordinator(b.DB)
 	told := make(chan error, 1)
 	go func() {
 		_, err := c.Reverse(t.Context(), "t", "other")
@@ -211,15 +212,15 @@ func TestReverseEndsWithClose(t *testing.T) {
 	case <-soon.Done():
 		require.Fail(t, "it still waits")
 	}
-	b.recoverAll()
-	b.audit(initial(100, 60))
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(100, 60))
 }
 
 // A refused reversal frees the original: it can be tried again under a new ID.
 func TestRefusedReversalFreesTheOriginal(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0, 0)
-	for _, req := range []transfer.Request{move("t", "a", "b", 60), move("spent", "b", "c", 30)} {
+	b := bank.New(t, 100, 0, 0)
+	for _, req := range []transfer.Request{bank.Move("t", "a", "b", 60), bank.Move("spent", "b", "c", 30)} {
 		_, err := b.Transfer(t.Context(), req)
 		require.NoError(t, err)
 	}
@@ -227,7 +228,7 @@ func TestRefusedReversalFreesTheOriginal(t *testing.T) {
 		_, err := b.Reverse(t.Context(), "t", "r1")
 		require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
 	}
-	_, err := b.Transfer(t.Context(), move("earned", "c", "b", 30))
+	_, err := b.Transfer(t.Context(), bank.Move("earned", "c", "b", 30))
 	require.NoError(t, err)
 	_, err = b.Reverse(t.Context(), "t", "r2")
 	require.NoError(t, err)
@@ -235,18 +236,18 @@ func TestRefusedReversalFreesTheOriginal(t *testing.T) {
 		_, err := b.Reverse(t.Context(), "t", id)
 		require.ErrorIs(t, err, want, "what was told of an ID stays so")
 	}
-	b.audit(initial(100, 0, 0))
+	b.CheckBooks(bank.Balances(100, 0, 0))
 }
 
 // However many reverse a transfer at once, under different IDs and in several processes, one succeeds, and the others are told so: also
 // when the payee has no more than that to give back, so that it is missing for all but one.
 func TestOneReversalWins(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 1000, 0)
-	processes := b.processes(4)
+	b := bank.New(t, 1000, 0)
+	processes := processes(b, 4)
 	for round := range 10 {
 		id := fmt.Sprint("t", round)
-		_, err := b.Transfer(t.Context(), move(id, "a", "b", 10))
+		_, err := b.Transfer(t.Context(), bank.Move(id, "a", "b", 10))
 		require.NoError(t, err)
 		var (
 			all  sync.WaitGroup
@@ -272,7 +273,7 @@ func TestOneReversalWins(t *testing.T) {
 		for newID, err := range lost {
 			require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
 			outcome := transfer.Unchanged
-			if b.rawTransfer(newID).found { // it was stored before it came too late, and its ID stays failed
+			if b.RawTransfer(newID).Found { // it was stored before it came too late, and its ID stays failed
 				outcome = transfer.Failed
 			}
 			require.Equal(t, outcome, transfer.OutcomeOf(err), "%v", err)
@@ -281,17 +282,17 @@ func TestOneReversalWins(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, won[0], original.ReversedBy)
 	}
-	b.audit(initial(1000, 0))
+	b.CheckBooks(bank.Balances(1000, 0))
 }
 
 // A reversal that dies on the way is recovered; until then nobody else can reverse the original.
 func TestReversalIsRecovered(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []transfer.StallPolicy{transfer.Resume, transfer.RollBack} {
-		b := newBank(t, 100, 60)
-		_, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
+		b := bank.New(t, 100, 60)
+		_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 		require.NoError(t, err)
-		b.dying(6, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		b.Dying(6, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 			_, err := c.Reverse(ctx, "t", "r")
 			return err
 		})
@@ -299,7 +300,7 @@ func TestReversalIsRecovered(t *testing.T) {
 		defer cancel()
 		_, err = b.Reverse(ctx, "t", "other")
 		require.True(t, errors.Is(err, transfer.ErrRequirementFailed) || errors.Is(err, transfer.ErrInDoubt), "%v", err)
-		b.recoverAll(transfer.WithStallPolicy(policy))
+		b.RecoverAll(transfer.WithStallPolicy(policy))
 		rec, err := b.Reverse(t.Context(), "t", "again")
 		if policy == transfer.Resume {
 			require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
@@ -307,25 +308,25 @@ func TestReversalIsRecovered(t *testing.T) {
 		} else {
 			require.NoError(t, err)
 		}
-		b.standing("a", 100, 100, 0)
-		b.audit(initial(100, 60))
+		b.RequireStanding("a", 100, 100, 0)
+		b.CheckBooks(bank.Balances(100, 60))
 	}
 }
 
 // Once the original is purged its reversal under way succeeds all the same: the money is owed, the note on the original is not.
 func TestReversalOutlivesTheOriginal(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	_, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
+	b := bank.New(t, 100, 0)
+	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
-	b.dying(7, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.Dying(7, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Reverse(ctx, "t", "r")
 		return err
 	})
-	b.remove("transfers", "t")
-	b.recoverAll()
+	b.Remove("transfers", "t")
+	b.RecoverAll()
 	rec, err := b.Get(t.Context(), "r")
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateSuccess, rec.State)
-	b.standing("a", 100, 100, 0)
+	b.RequireStanding("a", 100, 100, 0)
 }

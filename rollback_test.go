@@ -7,14 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
 // Cancel ends what is not committed, whatever it has reserved, and answers alike however often it is asked.
 func TestCancel(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.stallAt("preparing", 3, lost, 60)
-	_, err := b.Submit(t.Context(), move("initiated", "a", "b", 60))
+	b := bank.New(t, 100, 0)
+	b.StallAt("preparing", 3, bank.Lost, 60)
+	_, err := b.Submit(t.Context(), bank.Move("initiated", "a", "b", 60))
 	require.NoError(t, err)
 	for _, id := range []string{"preparing", "initiated"} {
 		rec, err := b.Cancel(t.Context(), id, "no longer wanted")
@@ -24,22 +25,22 @@ func TestCancel(t *testing.T) {
 		again, err := b.Cancel(t.Context(), id, "another reason")
 		require.NoError(t, err)
 		require.Equal(t, rec, again)
-		rec, err = b.Transfer(t.Context(), move(id, "a", "b", 60))
+		rec, err = b.Transfer(t.Context(), bank.Move(id, "a", "b", 60))
 		require.ErrorIs(t, err, transfer.ErrCancelled)
 		require.ErrorContains(t, err, "no longer wanted")
 		require.Equal(t, again, rec)
 	}
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // Cancel comes too late for what is committed, and changes nothing.
 func TestCancelTooLate(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	_, err := b.Transfer(t.Context(), move("success", "a", "b", 1))
+	b := bank.New(t, 100, 0)
+	_, err := b.Transfer(t.Context(), bank.Move("success", "a", "b", 1))
 	require.NoError(t, err)
-	b.stallAt("committed", 4, lost, 1)
-	_, err = b.Transfer(t.Context(), move("refused", "a", "b", 1000))
+	b.StallAt("committed", 4, bank.Lost, 1)
+	_, err = b.Transfer(t.Context(), bank.Move("refused", "a", "b", 1000))
 	require.Error(t, err)
 	for id, state := range map[string]transfer.State{"success": transfer.StateSuccess, "committed": transfer.StateCommitted} {
 		rec, err := b.Cancel(t.Context(), id, "")
@@ -51,22 +52,22 @@ func TestCancelTooLate(t *testing.T) {
 	require.Equal(t, "insufficientFunds", rec.Failure.Code)
 	_, err = b.Cancel(t.Context(), "nothing", "")
 	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
-	b.recoverAll()
-	b.audit(initial(100, 0))
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // A roll-back that was left half done is ended by Cancel once it has stalled.
 func TestCancelFinishesARollback(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.stallAt("other", 3, lost, 60) // reserves the money
-	b.stallAt("t", 5, lost, 60)     // after fences, insert, touch, look and decision
+	b := bank.New(t, 100, 0)
+	b.StallAt("other", 3, bank.Lost, 60) // reserves the money
+	b.StallAt("t", 5, bank.Lost, 60)     // after fences, insert, touch, look and decision
 	rec, err := b.Get(t.Context(), "t")
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateRollback, rec.State)
-	rec, err = b.coordinator(b.db, transfer.WithStallThreshold(50*time.Millisecond)).Cancel(t.Context(), "t", "")
+	rec, err = b.NewCoordinator(b.DB, transfer.WithStallThreshold(50*time.Millisecond)).Cancel(t.Context(), "t", "")
 	require.NoError(t, err)
 	require.Equal(t, "insufficientFunds", rec.Failure.Code)
-	b.recoverAll()
-	b.audit(initial(100, 0))
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(100, 0))
 }
