@@ -15,7 +15,7 @@ import (
 // List yields what its query selects, newest first.
 func TestList(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 100, 0)
+	b := bank.New(t, 100, 100, 0).WithIndexes()
 	var middle, second time.Time // the second one was created within a millisecond that is stored as a whole
 	for i, req := range []transfer.Request{
 		bank.Move("1", "a", "b", 1), bank.Move("2", "b", "c", 1000), bank.Move("3", "a", "c", 1), bank.Move("4", "c", "b", 1),
@@ -76,7 +76,7 @@ func TestList(t *testing.T) {
 // same as none. What was read back finds it as well.
 func TestMetadataQueries(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	due := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	full := map[string]any{
 		"text": "Zoë", "number": 5, "large": int64(1) << 40, "fraction": 2.5, "yes": true, "nothing": nil, "due": due, "0": "digit",
@@ -127,7 +127,7 @@ func TestMetadataQueries(t *testing.T) {
 // it waits for a transfer or wants to move money by it.
 func TestWaitersOfAServerThatIsAway(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("t", 4, bank.Lost, 60)
 	w := &bank.Wire{At: -1}
 	var sent bank.Traffic

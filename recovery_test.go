@@ -22,7 +22,7 @@ import (
 // A sweep reports what it found and what became of it. What is not stalled, and what waits for a worker, it leaves alone.
 func TestRecoveryReport(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("prepared", 3, bank.Lost, 60)
 	b.StallAt("claimed", 2, bank.Lost, 60) // by now there is not enough for it
 	b.StallAt("committed", 4, bank.Lost, 1)
@@ -58,7 +58,7 @@ func TestRecoveryReport(t *testing.T) {
 // Under RollBack, what had not been committed is rolled back, and what had been is settled all the same.
 func TestRollBackPolicy(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("prepared", 3, bank.Lost, 60)
 	b.StallAt("committed", 4, bank.Lost, 1)
 	report := b.RecoverAll(transfer.WithStallPolicy(transfer.RollBack))
@@ -72,7 +72,7 @@ func TestRollBackPolicy(t *testing.T) {
 // Many sweeps at once get in each other's way and do no harm.
 func TestRacingSweeps(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 1000, 0)
+	b := bank.New(t, 1000, 0).WithIndexes()
 	for i := range 24 {
 		b.StallAt(fmt.Sprint("t", i), 2+i%4, bank.Lost, 10)
 	}
@@ -93,7 +93,7 @@ func TestRacingSweeps(t *testing.T) {
 // What one sweep of a process has in hand is not stuck for another one: each transfer is reported once.
 func TestRacingSweepsOfOneProcess(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 1000, 0)
+	b := bank.New(t, 1000, 0).WithIndexes()
 	const holds = 20
 	for i := range holds {
 		b.MustHold(fmt.Sprint("h", i), 1, time.Hour)
@@ -117,7 +117,7 @@ func TestRacingSweepsOfOneProcess(t *testing.T) {
 // leave it out, but not for long; once nobody does, each sweep counts it as stuck, and so does one that waits for it no longer.
 func TestTransferThatHangs(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("t", 4, bank.Lost, 60)
 	net := &bank.Silence{}
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0),
@@ -184,7 +184,7 @@ func TestRecoverIsCutShort(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const stalled = 300
-			b := bank.New(t, stalled, 0)
+			b := bank.New(t, stalled, 0).WithIndexes()
 			b.LeaveCommitted("t", "b", stalled)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -216,7 +216,7 @@ func TestRecoverIsCutShort(t *testing.T) {
 // A caller who waits for a stalled transfer takes it over itself once the threshold has passed.
 func TestWaitingCallerTakesOver(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("t", 3, bank.Lost, 60)
 	rec, err := b.NewCoordinator(b.DB, transfer.WithStallThreshold(100*time.Millisecond)).Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
@@ -228,7 +228,7 @@ func TestWaitingCallerTakesOver(t *testing.T) {
 // sweep, and by whoever waits for it, a hold too. What is ahead by less may be alive.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 1000, 0)
+	b := bank.New(t, 1000, 0).WithIndexes()
 	const threshold = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -264,7 +264,7 @@ func TestClockSetBack(t *testing.T) {
 // it goes on.
 func TestStuckTransfer(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	accounts := b.DB.Collection("accounts")
 	b.StallAt("stuck", 4, bank.Lost, 60)
 	b.StallAt("fine", 4, bank.Lost, 1)
@@ -289,7 +289,7 @@ func TestStuckTransfer(t *testing.T) {
 // A transfer that touches a collection which is not registered under the name that it stored is left alone, and counted.
 func TestForeignLedgerIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("t", 3, bank.Lost, 60)
 	elsewhere := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), transfer.WithAccounts(b.DB.Collection("others")))
 	report, err := elsewhere.Recover(t.Context())
@@ -306,7 +306,7 @@ func TestForeignLedgerIsLeftAlone(t *testing.T) {
 // it once more is in doubt: it is stored, and can't be followed to its end from here.
 func TestForeignPlacesAreTold(t *testing.T) {
 	t.Parallel()
-	b := bank.NewShop(t, 1000, 0)
+	b := bank.NewShop(t, 1000, 0).WithIndexes()
 	eu := transfer.WithLedger("eu", b.DB.Collection("eu"))
 	b.Coordinator = b.NewCoordinator(b.DB, append(bank.Orders(b.DB), eu)...)
 	b.Insert("eu", bson.D{{Key: "_id", Value: "c"}, {Key: "balance", Value: int64(0)}})
@@ -365,7 +365,7 @@ func TestForeignPlacesAreTold(t *testing.T) {
 // A stored state of a version to come is left alone, with an error, and a document that is no transfer does not end the sweep.
 func TestUnknownDocumentsAreLeftAlone(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("t", 3, bank.Lost, 60)
 	_, err := b.DB.Collection("transfers").InsertMany(t.Context(), []any{
 		bson.D{{Key: "_id", Value: "odd"}, {Key: "open", Value: true}, {Key: "state", Value: "Preparing"}, {Key: "legs", Value: "none"}},
@@ -387,7 +387,7 @@ func TestUnknownDocumentsAreLeftAlone(t *testing.T) {
 // More than is noted at once is waited for all the same, also beyond what can't be read.
 func TestRecoverUntilFinishedNotesByPortions(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 1000, 0)
+	b := bank.New(t, 1000, 0).WithIndexes()
 	for i := range 5 {
 		b.StallAt(fmt.Sprint("t", i), 3, bank.Lost, 10)
 		b.Silence(fmt.Sprint("t", i), map[bool]time.Duration{true: time.Hour}[i < 2]) // the others are young
@@ -417,7 +417,7 @@ func TestRecoverComesBackToWhatHung(t *testing.T) {
 	for name, stays := range map[string]bool{"it answers": false, "it still hangs": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := bank.New(t, 100, 0)
+			b := bank.New(t, 100, 0).WithIndexes()
 			b.Insert("other", bson.M{"_id": "z", "balance": int64(0)})
 			net, s, log := &bank.Silence{}, bank.NewSearches(), &bank.Logged{}
 			c := b.NewCoordinator(b.Through(s.Client()), transfer.WithStallThreshold(time.Second), transfer.WithLogger(slog.New(log)),

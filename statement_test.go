@@ -52,7 +52,7 @@ func extracts(at []time.Time) []extract {
 // A statement tells what was moved, in order, with the balance after each; what has failed or still waits is not in it.
 func TestStatement(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	var at []time.Time
 	for _, req := range []transfer.Request{
 		bank.Move("1", "a", "b", 10), bank.Move("2", "b", "a", 4), bank.Move("refused", "a", "b", 1000), bank.Move("3", "a", "b", 20),
@@ -94,7 +94,7 @@ func TestStatement(t *testing.T) {
 // What can't be asked for is refused with the error that says why.
 func TestStatementErrors(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100)
+	b := bank.New(t, 100).WithIndexes()
 	b.Insert("accounts", bson.M{"_id": "double", "balance": 1.5}, bson.M{"_id": "text", "balance": "1"})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -157,7 +157,7 @@ func TestStatementOfWhatIsInFlight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := bank.New(t)
+			b := bank.New(t).WithIndexes()
 			past := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
 			document := bson.M{"_id": "t", "createdAt": past, "lastModified": past, "epoch": 1, "legs": bson.A{
 				bson.M{"ledger": "", "ns": b.DB.Name() + ".accounts", "account": "a", "amount": int64(-60)},
@@ -194,7 +194,7 @@ func TestStatementOfWhatIsInFlight(t *testing.T) {
 // A hold is no entry, what was posted of it is one, and so is its reversal, which says what it reverses.
 func TestStatementOfHoldsAndReversals(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 5)
+	b := bank.New(t, 100, 5).WithIndexes()
 	b.MustHold("t", 60, time.Hour)
 	b.MustHold("void", 30, time.Hour)
 	require.Empty(t, b.MustStatement(b.MustLedger(""), "a", transfer.StatementQuery{}))
@@ -275,7 +275,7 @@ func untilGone(b *bank.Bank, id string, q transfer.StatementQuery) (entries []tr
 // is kept. What may have gaps is not told, even if some of it is still there.
 func TestHistoryGone(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	var at []time.Time
 	for _, id := range []string{"1", "2", "3", "4"} {
 		_, err := b.Transfer(t.Context(), bank.Move(id, "a", "b", 10))
@@ -342,7 +342,7 @@ func insertLong(b *bank.Bank, n int) (begin time.Time) {
 func TestLongHistoryGone(t *testing.T) {
 	t.Parallel()
 	const long = 2*transfer.HistoryPage + 2
-	b := bank.New(t, long)
+	b := bank.New(t, long).WithIndexes()
 	begin := insertLong(b, long)
 	for _, kept := range []int{
 		0, 1, transfer.HistoryPage - 1, transfer.HistoryPage, transfer.HistoryPage + 1, 2 * transfer.HistoryPage, long - 1, long,
@@ -370,7 +370,7 @@ func TestLongHistoryGone(t *testing.T) {
 func TestHistoryGoesMeanwhile(t *testing.T) {
 	t.Parallel()
 	const long = 2 * transfer.HistoryPage
-	b := bank.New(t, long)
+	b := bank.New(t, long).WithIndexes()
 	begin := insertLong(b, long)
 	n := 0
 	for _, err := range b.Statement(t.Context(), "a", transfer.StatementQuery{}) {

@@ -19,7 +19,7 @@ import (
 // Submitted transfers are run once each, however many workers there are, and their submitters can wait for the outcome.
 func TestWorkersRunWhatIsSubmitted(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	var ends []func()
 	for range 3 {
 		ends = append(ends, bank.InBackground(t, b.NewCoordinator(b.DB)))
@@ -50,7 +50,7 @@ func TestWorkersRunWhatIsSubmitted(t *testing.T) {
 // A worker leaves alone what is not due yet, and a Transfer with the same ID runs it at once.
 func TestNotBefore(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	end := bank.InBackground(t, b.Coordinator)
 	later, soon := bank.Move("later", "a", "b", 1), bank.Move("soon", "a", "b", 2)
 	later.NotBefore = time.Now().Add(time.Hour)
@@ -77,7 +77,7 @@ func TestNotBefore(t *testing.T) {
 // A worker recovers what has stalled.
 func TestWorkerRecovers(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("t", 4, bank.Lost, 60)
 	end := bank.InBackground(t, b.NewCoordinator(b.DB, transfer.WithStallThreshold(0)))
 	_, err := b.Wait(t.Context(), "t")
@@ -89,7 +89,7 @@ func TestWorkerRecovers(t *testing.T) {
 // Wait goes on by looking every now and then when its change stream comes to an end, as it does when a collection is replaced.
 func TestWaitOutlivesItsStream(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	_, err := b.Submit(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	opened := make(chan struct{})
@@ -126,7 +126,7 @@ func TestWaitOutlivesItsStream(t *testing.T) {
 // Wait ends with its context, in doubt, and at once for what doesn't exist; so do a worker and a call on a closed coordinator.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	_, err := b.Submit(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
@@ -175,7 +175,7 @@ func TestWaitEnds(t *testing.T) {
 // and a Cancel takes it back.
 func TestScheduledTransfers(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	end := bank.InBackground(t, b.Coordinator)
 	first, err := b.Submit(t.Context(), bank.Later("t", 10))
 	require.NoError(t, err)
@@ -213,7 +213,7 @@ func TestScheduledTransfers(t *testing.T) {
 // The time is stored as it will be read, never earlier than it was asked for, in any zone; what no calendar knows is refused.
 func TestTimesOfSchedules(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	whole := time.Date(2100, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 	for id, c := range map[string]struct{ asked, stored time.Time }{
 		"whole":             {whole, whole},

@@ -115,7 +115,7 @@ func (w *crowd) processes(number int) <-chan process {
 // newCrowd returns a shop with orders enough.
 func newCrowd(t *testing.T) *crowd {
 	t.Helper()
-	w := &crowd{Bank: bank.NewShop(t, 100, 100, 100, 100), accounts: 4, orders: 2000, seed: bank.Seeded(t).Uint64()}
+	w := &crowd{Bank: bank.NewShop(t, 100, 100, 100, 100).WithIndexes(), accounts: 4, orders: 2000, seed: bank.Seeded(t).Uint64()}
 	documents := make([]any, 0, w.orders)
 	for i := 3; i < w.orders; i++ {
 		documents = append(documents, bank.Order(fmt.Sprint("o-", i)))

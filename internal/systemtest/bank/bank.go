@@ -25,21 +25,30 @@ type Bank struct {
 	Wires []*Wire // of processes that have died
 }
 
-// New returns a bank with accounts a, b, c … of the given balances.
+// New returns a bank with accounts a, b, c … of the given balances. It has no indexes: making
+// them takes longer than most tests, and the first use of a collection writes all that
+// correctness needs. [Bank.WithIndexes] makes them for a test of lists or of the server's plans.
 func New(t *testing.T, balances ...int64) *Bank {
 	t.Helper()
 	return NewWith(t, nil, balances...)
 }
 
+// NewWith is [New] with options of the coordinator.
 func NewWith(t *testing.T, opts []transfer.Option, balances ...int64) *Bank {
 	t.Helper()
 	b := NewBare(t, opts...)
-	require.NoError(t, b.Setup(t.Context()))
 	b.OpenAccounts(balances)
 	return b
 }
 
-// NewBare returns a bank without accounts and indexes.
+// WithIndexes sets the bank up as a deployment is: with all collections and indexes.
+func (b *Bank) WithIndexes() *Bank {
+	b.T.Helper()
+	require.NoError(b.T, b.Setup(b.T.Context()))
+	return b
+}
+
+// NewBare returns a bank that nobody has used yet: without accounts, notes and indexes.
 func NewBare(t *testing.T, opts ...transfer.Option) *Bank {
 	t.Helper()
 	b := &Bank{T: t, DB: mongotest.Database(t)}

@@ -15,7 +15,6 @@ func NewShop(t *testing.T, balances ...int64) *Bank {
 	t.Helper()
 	b := New(t, balances...)
 	b.Coordinator = b.NewCoordinator(b.DB, Orders(b.DB)...)
-	require.NoError(t, b.Setup(t.Context()))
 	b.Insert("orders", Order("o-1"), Order("o-2"))
 	return b
 }

@@ -17,7 +17,7 @@ import (
 // new configuration is the deployment's, and the old one is refused.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.MustMove("before", 10)
 	c := b.NewCoordinator(b.DB, transfer.WithFields(transfer.Fields{Pending: "reserved", Balance: "credits"}))
 	require.ErrorIs(t, c.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
@@ -42,7 +42,7 @@ func TestAdopt(t *testing.T) {
 // transfers have lost theirs.
 func TestAdoptOtherTransfers(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.MustMove("before", 10)
 	c := b.NewCoordinator(b.DB, transfer.WithTransfers(b.DB.Collection("payments")))
 	require.ErrorIs(t, c.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
@@ -77,7 +77,7 @@ func TestAdoptRefusesWhatIsInFlight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := bank.New(t, 100, 0)
+			b := bank.New(t, 100, 0).WithIndexes()
 			plant(b)
 			before := b.Contents()
 			err := b.NewCoordinator(b.DB, transfer.WithFields(transfer.Fields{Pending: "reserved"})).Adopt(t.Context())
@@ -105,7 +105,7 @@ func TestNotesOfOtherReleases(t *testing.T) {
 		} {
 			t.Run(fmt.Sprint(name, " in ", collection), func(t *testing.T) {
 				t.Parallel()
-				b := bank.New(t, 100, 0)
+				b := bank.New(t, 100, 0).WithIndexes()
 				b.MustHold("held", 60, time.Hour)
 				b.Change(collection, "deployment", bson.M{"$set": row.change})
 				before := b.Contents()

@@ -44,7 +44,7 @@ func TestAnotherConfigurationIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := bank.New(t, 100, 0)
+			b := bank.New(t, 100, 0).WithIndexes()
 			b.MustHold("held", 60, time.Hour)
 			before := b.Contents()
 			c := b.NewCoordinator(b.DB, row.opts(b.DB)...)

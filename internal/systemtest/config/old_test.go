@@ -40,7 +40,7 @@ func TestOldDeploymentGetsItsNotes(t *testing.T) {
 	for _, verb := range []string{"Setup", "Run", "Recover", "Transfer", "Submit", "Hold", "OpenAccount", "Post"} {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
-			b := bank.New(t, 100, 0)
+			b := bank.New(t, 100, 0).WithIndexes()
 			b.MustHold("held", 60, time.Hour)
 			forgetNotes(b)
 			c := b.NewCoordinator(b.DB)
@@ -122,7 +122,7 @@ func TestOldHoldsTellTheNames(t *testing.T) {
 func TestOldTransfersTellTheNames(t *testing.T) {
 	t.Parallel()
 	for n := 2; n <= 3; n++ {
-		b := bank.New(t, 100, 0)
+		b := bank.New(t, 100, 0).WithIndexes()
 		b.StallAt("t", n+1, bank.Lost, 60)
 		forgetNotes(b)
 		c := b.NewCoordinator(b.DB, transfer.WithFields(transfer.Fields{Pending: "reserved"}), transfer.WithStallThreshold(0))
@@ -139,7 +139,7 @@ func TestOldTransfersTellTheNames(t *testing.T) {
 // it, with another value; and an account that is gone keeps nobody from the others.
 func TestOldDeploymentWithItsOwnMaps(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0, 50)
+	b := bank.New(t, 100, 0, 50).WithIndexes()
 	b.MustHold("held", 60, time.Hour)
 	b.StallAt("t", 2, bank.Lost, 10) // nothing is prepared
 	b.SetField("accounts", "a", "orders", bson.M{"held": int64(3), "t": int64(3)})
@@ -153,7 +153,7 @@ func TestOldDeploymentWithItsOwnMaps(t *testing.T) {
 // Documents that effects change have notes as well.
 func TestOldReservationsTellTheNames(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.Coordinator = b.NewCoordinator(b.DB, bank.Orders(b.DB)...)
 	require.NoError(t, b.Setup(t.Context()))
 	b.Insert("orders", bank.Order("o-1"))
@@ -176,7 +176,7 @@ func TestOldReservationsTellTheNames(t *testing.T) {
 // again, as the names that are asked for are the right ones.
 func TestOldDeploymentWithAMapOfTheUsers(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("order-17", 3, bank.Lost, 60) // both are prepared
 	b.SetField("accounts", "b", "orders", bson.M{"order-17": int64(60)})
 	b.StallAt("order-18", 2, bank.Lost, 20) // nothing is

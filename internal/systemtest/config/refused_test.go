@@ -17,7 +17,7 @@ import (
 func TestWhatSetupRefusesStaysRefused(t *testing.T) {
 	t.Parallel()
 	for _, used := range []bool{false, true} {
-		b := bank.New(t, 100, 0)
+		b := bank.New(t, 100, 0).WithIndexes()
 		c := b.NewCoordinator(b.DB)
 		require.NoError(t, c.Check(t.Context()))
 		if used {

@@ -27,7 +27,7 @@ func purges(b *bank.Bank) map[string]time.Time {
 // However a transfer ends, it is purged so long after; while it is under way it is not.
 func TestEveryEndIsPurged(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("recovered", 4, bank.Lost, 1)
 	b.StallAt("rolled back", 3, bank.Lost, 1)
 	b.StallAt("cancelled", 3, bank.Lost, 1)
@@ -77,7 +77,7 @@ func TestEveryEndIsPurged(t *testing.T) {
 // like any other.
 func TestHoldsAndReversalsArePurged(t *testing.T) {
 	t.Parallel()
-	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(oneDay)}, 100, 0)
+	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(oneDay)}, 100, 0).WithIndexes()
 	for _, id := range []string{"posted", "posted in part", "voided", "expired", "held"} {
 		b.MustHold(id, 10, time.Hour)
 		require.Zero(t, purges(b)[id])
@@ -107,7 +107,7 @@ func TestHoldsAndReversalsArePurged(t *testing.T) {
 // The server removes a transfer when its time has come, and no other. Its ID is forgotten: used again, it moves the money again.
 func TestServerPurges(t *testing.T) {
 	t.Parallel()
-	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(time.Hour)}, 100, 0)
+	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(time.Hour)}, 100, 0).WithIndexes()
 	kept := b.NewCoordinator(b.DB)
 	for id, c := range map[string]*transfer.Coordinator{"due": b.Coordinator, "not yet": b.Coordinator, "for good": kept} {
 		_, err := c.Transfer(t.Context(), bank.Move(id, "a", "b", 10))
@@ -139,7 +139,7 @@ func TestServerPurges(t *testing.T) {
 // A retention that can't be made known to those who read the history is none: the work is refused before anything is stored.
 func TestUnknownRetentionIsRefused(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	create := bson.D{{Key: "create", Value: "transfers.retention"}, {Key: "validator", Value: bson.M{"never": true}}}
 	require.NoError(t, b.DB.RunCommand(t.Context(), create).Err())
 	c := b.NewCoordinator(b.DB, transfer.WithRetention(oneDay))

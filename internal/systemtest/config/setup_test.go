@@ -88,7 +88,7 @@ func newest() bson.D { return bson.D{{Key: "createdAt", Value: -1}, {Key: "_id",
 // Check misses each thing that Setup makes, and Setup makes it again.
 func TestCheckMissesWhatSetupMakes(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t)
+	b := bank.New(t).WithIndexes()
 	for name, remove := range map[string]func() error{
 		"the note of accounts":     func() error { return b.DB.Collection("accounts.transfer").Drop(t.Context()) },
 		"accounts":                 func() error { return b.DB.Collection("accounts").Drop(t.Context()) },

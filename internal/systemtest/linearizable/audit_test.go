@@ -47,7 +47,7 @@ func audited(ctx context.Context, b *bank.Bank, c *transfer.Coordinator, sum int
 // seen broken.
 func TestAuditUnderLoad(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t)
+	b := bank.New(t).WithIndexes()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var v *vigil

@@ -17,7 +17,7 @@ import (
 // the posted balance a failed transfer does not exist; from the available balance it may take its debit, for a while.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t)
+	b := bank.New(t).WithIndexes()
 	l := newLoad(t, b, loadOptions{
 		clients: 8, through: b.Through, faults: []bank.Fault{bank.Lost, bank.AnswerLost, bank.Held},
 		enough: func(c counts) bool {
@@ -53,7 +53,7 @@ func requireRejected(t *testing.T, h *history, verdicts []verdict) {
 // of it. That is what the model says, and a model in which failed transfers do nothing at all is wrong about the available balance.
 func TestFailedTransferIsOffTheAvailableBalance(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 100)
+	b := bank.New(t, 100, 100).WithIndexes()
 	h := newHistory()
 	w := witness{h, 0, b.Coordinator, b.DB}
 	ctx, cancel := context.WithCancel(t.Context())

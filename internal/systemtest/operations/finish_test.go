@@ -33,7 +33,7 @@ func looking(saw func()) *options.ClientOptions {
 // leaves alone what waits for a worker and what is held.
 func TestRecoverUntilFinished(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 1000, 0)
+	b := bank.New(t, 1000, 0).WithIndexes()
 	_, err := b.Submit(t.Context(), bank.Move("submitted", "a", "b", 1))
 	require.NoError(t, err)
 	b.MustHold("held", 7, time.Hour)
@@ -67,7 +67,7 @@ func TestRecoverUntilFinished(t *testing.T) {
 // A posted hold that has crashed on its way is waited for like any other transfer.
 func TestRecoverWaitsForPostedHold(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.MustHold("h", 60, time.Hour)
 	b.Dying(3, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Post(ctx, "h")
@@ -86,7 +86,7 @@ func TestRecoverWaitsForPostedHold(t *testing.T) {
 // What a live process is at is waited for, and finished by that process alone.
 func TestRecoverWaitsForTheLiving(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	var written atomic.Int64
 	reached, goOn := make(chan struct{}), make(chan struct{})
 	slow := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
@@ -128,7 +128,7 @@ func TestRecoverWaitsForTheLiving(t *testing.T) {
 // When ctx ends first the error says so, and what is young is left as it is.
 func TestRecoverUntilFinishedEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("t", 3, bank.Lost, 60)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -152,7 +152,7 @@ func TestRecoverUntilFinishedEndsWithItsContext(t *testing.T) {
 // that or another one before.
 func TestRecoverDoesNotWaitForWhatIsStuck(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0, 0)
+	b := bank.New(t, 100, 0, 0).WithIndexes()
 	accounts := b.DB.Collection("accounts")
 	b.StallRequest(bank.Move("t", "a", "b", 60), 4, bank.Lost)
 	var gone bson.Raw

@@ -25,7 +25,7 @@ const world = "world"
 // newFundedBank returns a bank in which a and b have been paid so much each.
 func newFundedBank(t *testing.T, units int64) *bank.Bank {
 	t.Helper()
-	b := bank.New(t, 0, 0)
+	b := bank.New(t, 0, 0).WithIndexes()
 	_, err := b.OpenAccount(t.Context(), transfer.Account{ID: world, NoFloor: true})
 	require.NoError(t, err)
 	for _, to := range []string{"a", "b"} {
@@ -261,7 +261,7 @@ func bareIn(b *bank.Bank, db *mongo.Database) map[string]int64 {
 func TestIdleCost(t *testing.T) {
 	t.Parallel()
 	const span, most = 4 * time.Second, 30
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	var commands atomic.Int64
 	counting := &event.CommandMonitor{Started: func(context.Context, *event.CommandStartedEvent) { commands.Add(1) }}
 	c := b.NewCoordinator(b.Through(options.Client().SetMonitor(counting)))

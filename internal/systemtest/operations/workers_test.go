@@ -95,7 +95,7 @@ func startWorker(b *bank.Bank, owner string) (end func()) {
 // money covers.
 func TestWorkerProcesses(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	names := []string{"first", "second"}
 	var ends []func()
 	for _, owner := range names {

@@ -21,7 +21,7 @@ import (
 func TestPoisonHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	const half = 500
-	b := bank.New(t, 3*half, 0, 0)
+	b := bank.New(t, 3*half, 0, 0).WithIndexes()
 	sweep := func(want transfer.RecoveryReport) (commands, poisoned int64) {
 		var all, some atomic.Int64
 		c := b.NewCoordinator(b.Through(named("poisoned", &all, &some)), transfer.WithStallThreshold(time.Hour))

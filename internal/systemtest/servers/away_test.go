@@ -68,7 +68,7 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := bank.New(t, 100, 0)
+			b := bank.New(t, 100, 0).WithIndexes()
 			near := holdNear(b, "far")
 
 			s := bank.NewSearches()
@@ -115,7 +115,7 @@ func TestWorkerPassesOverHundredsThatHang(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := bank.New(t, 100, 0)
+			b := bank.New(t, 100, 0).WithIndexes()
 			b.Insert("other", bson.M{"_id": "z", "balance": int64(0)})
 			net := &bank.Silence{}
 			other := transfer.WithLedger("other", b.Through(options.Client().SetDialer(net)).Collection("other"))
@@ -170,7 +170,7 @@ func TestDecidingAHoldWaitsForACluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := bank.New(t, 100, 0)
+			b := bank.New(t, 100, 0).WithIndexes()
 			holdNear(b, "h")
 			dialer := &lateDialer{}
 			dialer.left.Store(3)

@@ -34,7 +34,7 @@ type abroad struct {
 
 func newAbroad(t *testing.T, n int) *abroad {
 	t.Helper()
-	a := &abroad{Bank: bank.New(t, 1_000_000, 0), net: &bank.Silence{}, n: n}
+	a := &abroad{Bank: bank.New(t, 1_000_000, 0).WithIndexes(), net: &bank.Silence{}, n: n}
 	for i := range n {
 		a.Insert(a.ledger(i), bson.M{"_id": "z", "balance": int64(0)})
 	}
@@ -341,7 +341,7 @@ func TestAStoppedClusterHoldsUpNothingElse(t *testing.T) {
 	set, err := mongotest.StartSet(t.Context(), 1)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, set.Stop()) })
-	b := bank.New(t, 1_000_000, 0)
+	b := bank.New(t, 1_000_000, 0).WithIndexes()
 	far, err := mongo.Connect(options.Client().ApplyURI(set.URI()))
 	require.NoError(t, err)
 	t.Cleanup(func() {

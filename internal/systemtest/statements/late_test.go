@@ -117,7 +117,7 @@ func TestStatementAwaitsWhatDoesNotShow(t *testing.T) {
 		for _, apart := range []bool{false, true} {
 			t.Run(fmt.Sprintf("hold=%v/apart=%v", hold, apart), func(t *testing.T) {
 				t.Parallel()
-				b := bank.New(t, 100, 0)
+				b := bank.New(t, 100, 0).WithIndexes()
 				leavePrepared(b, "late", hold)
 				r := reader{b, b.MustLedger(""), "a"}
 				if apart {
@@ -145,7 +145,7 @@ func TestStatementDoesNotAwaitDecisions(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hold=%v", hold), func(t *testing.T) {
 			t.Parallel()
-			b := bank.New(t, 100, 0)
+			b := bank.New(t, 100, 0).WithIndexes()
 			leavePrepared(b, "late", hold)
 			_, err := b.Transfer(t.Context(), bank.Move("quick", "a", "b", 10))
 			require.NoError(t, err)

@@ -85,7 +85,7 @@ func requireStable(b *bank.Bank, all []told) {
 // While transfers run on an account, each of its statements is consistent, holds all that was over before, and stays true.
 func TestStatementUnderLoad(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 1_000_000, 1_000_000, 1_000_000)
+	b := bank.New(t, 1_000_000, 1_000_000, 1_000_000).WithIndexes()
 	away := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.StateCommitted)) // settles what is over already
 	callers := make([]func(string, int) error, 16)
 	for c := range callers {

@@ -14,7 +14,7 @@ import (
 // A statement outlives messages that are lost, each with the driver's repeat, whichever command they are of.
 func TestStatementOutlivesLostMessages(t *testing.T) {
 	t.Parallel()
-	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(24 * time.Hour)}, 100, 0)
+	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(24 * time.Hour)}, 100, 0).WithIndexes()
 	b.MustMove("t", 60)
 	for n := 0; ; n++ {
 		w := &bank.Wire{At: n, What: bank.Lost, Also: map[int]bank.Fault{n + 1: bank.Lost}}
@@ -36,7 +36,7 @@ func TestStatementOutlivesLostMessages(t *testing.T) {
 // One command that is never answered keeps a statement no longer than a command may take. So it does an audit's look at what may be gone.
 func TestStatementOutlivesSilence(t *testing.T) {
 	t.Parallel()
-	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(24 * time.Hour)}, 100, 0)
+	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(24 * time.Hour)}, 100, 0).WithIndexes()
 	b.MustMove("t", 60)
 	read := func(w *bank.Wire) (commands int) {
 		for e, err := range b.NewCoordinator(b.Through(w.Client())).Statement(t.Context(), "a", transfer.StatementQuery{NewestFirst: true}) {

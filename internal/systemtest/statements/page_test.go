@@ -17,7 +17,7 @@ import (
 // and between any bounds.
 func TestStatementPageByPage(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 11)
+	b := bank.New(t, 11).WithIndexes()
 	begin := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
 	var documents []any
 	for i, ms := range []int{0, 1, 1, 1, 1, 2, 3, 3, 5, 5, 5} {

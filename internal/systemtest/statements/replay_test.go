@@ -163,7 +163,7 @@ func insertPast(b *bank.Bank, random *rand.Rand) (begin time.Time, opening map[s
 // balance at any instant.
 func TestStatementIsExact(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t)
+	b := bank.New(t).WithIndexes()
 	random := bank.Seeded(t)
 	begin, opening := insertPast(b, random)
 	requests := make([]transfer.Request, newTransfers)

@@ -26,7 +26,7 @@ func ageRetention(b *bank.Bank, since time.Duration) {
 // back to, as well.
 func TestStatementBeforeTheFirstUse(t *testing.T) {
 	t.Parallel()
-	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(time.Hour)}, 100, 0)
+	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(time.Hour)}, 100, 0).WithIndexes()
 	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 10))
 	require.NoError(t, err)
 	const since = 100 * time.Hour
@@ -75,7 +75,7 @@ func TestStatementBeforeTheFirstUse(t *testing.T) {
 // was there.
 func TestStatementOfWhatWasOwing(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("t", 4, bank.Lost, 60) // committed, and not settled
 	committed := time.Now().Add(-200 * time.Hour)
 	b.SetField("transfers", "t", "committedAt", committed)

@@ -164,7 +164,7 @@ func decidingCalls(t *testing.T) map[string]map[string]bad {
 // the IDs are free.
 func TestBadInputIsRefused(t *testing.T) {
 	t.Parallel()
-	b := bank.NewShop(t, 100, 0, 0)
+	b := bank.NewShop(t, 100, 0, 0).WithIndexes()
 	b.MustMove("done", 10)
 	b.MustHold("held", 10, time.Hour)
 	_, err := b.Hold(t.Context(), transfer.Request{ID: "many", Legs: []transfer.Leg{

@@ -45,7 +45,7 @@ func TestExpiry(t *testing.T) {
 		for _, stalled := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " stalled ", stalled), func(t *testing.T) {
 				t.Parallel()
-				b := bank.New(t, 100, 0)
+				b := bank.New(t, 100, 0).WithIndexes()
 				expiredHold(b, stalled)
 				require.ErrorIs(t, act(b), transfer.ErrExpired)
 				rec, err := b.Void(t.Context(), "h")
@@ -81,7 +81,7 @@ func TestVoidAfterExpiry(t *testing.T) {
 		for _, stalled := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " stalled ", stalled), func(t *testing.T) {
 				t.Parallel()
-				b := bank.New(t, 100, 0)
+				b := bank.New(t, 100, 0).WithIndexes()
 				expiredHold(b, stalled)
 				for range 2 {
 					rec, err := act(b)
@@ -104,7 +104,7 @@ func TestVoidAfterExpiry(t *testing.T) {
 // A worker voids a hold soon after it has expired, however rarely it sweeps for what has stalled.
 func TestRunVoidsSoon(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	b.MustHold("h", 60, time.Second)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a sweep comes once in 30 s
 	var running sync.WaitGroup
@@ -120,7 +120,7 @@ func TestRunVoidsSoon(t *testing.T) {
 // Hold, asked again, goes on with it.
 func TestRecoveryLeavesHoldsAlone(t *testing.T) {
 	t.Parallel()
-	b := bank.New(t, 200, 0)
+	b := bank.New(t, 200, 0).WithIndexes()
 	b.MustHold("h", 60, time.Hour)
 	b.StallHold("stalled", 3)
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
@@ -144,7 +144,7 @@ func TestExpiredIsCountedWhoeverDecided(t *testing.T) {
 	for n := 3; n <= 4; n++ { // the decision is made: one of the undo, one of the finish
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			b := bank.New(t, 100, 0)
+			b := bank.New(t, 100, 0).WithIndexes()
 			b.MustHold("h", 60, time.Hour)
 			b.Expire("h")
 			b.Dying(n, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
