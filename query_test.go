@@ -140,9 +140,7 @@ func TestWaitersOfAServerThatIsAway(t *testing.T) {
 		return c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	})
 	require.Eventually(t, func() bool { return sent.More.Load() > 0 }, time.Minute, time.Millisecond)
-	w.Mu.Lock()
-	w.Dead = true
-	w.Mu.Unlock()
+	w.Cut()
 	done := make(chan []bank.Answer, 1)
 	go func() { done <- end() }()
 	var answers []bank.Answer

@@ -17,17 +17,21 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// Bank is a database of a test's own with a coordinator over it. Each test ends with its audit.
+// Bank is a database of a test's own with a coordinator over it. A test that moves money
+// ends with [Bank.CheckBooks] or an audit.
 type Bank struct {
 	*transfer.Coordinator
-	T     *testing.T
-	DB    *mongo.Database
-	Wires []*Wire // of processes that have died
+	// T is the test.
+	T *testing.T
+	// DB is the database, through a client of the test's own.
+	DB *mongo.Database
+	// Wires are those of the processes that have died: see [Bank.Dying].
+	Wires []*Wire
 }
 
-// New returns a bank with accounts a, b, c … of the given balances. It has no indexes: making
-// them takes longer than most tests, and the first use of a collection writes all that
-// correctness needs. [Bank.WithIndexes] makes them for a test of lists or of the server's plans.
+// New returns a bank with accounts a, b, c … of the given balances. It has no
+// indexes: making them takes longer than most tests, and the first use of a collection
+// writes the notes, which is all that correctness needs.
 func New(t *testing.T, balances ...int64) *Bank {
 	t.Helper()
 	return NewWith(t, nil, balances...)
@@ -65,6 +69,7 @@ func (b *Bank) OpenAccounts(balances []int64) {
 	}
 }
 
+// AccountName returns the ID of the i-th account: a, b, c …
 func AccountName(i int) string { return string(rune('a' + i)) }
 
 // NewCoordinator returns another coordinator, over the given handle of the bank's database.
@@ -96,7 +101,8 @@ func (b *Bank) Through(opts *options.ClientOptions) *mongo.Database {
 	return client.Database(b.DB.Name())
 }
 
-// RecoverAll takes over whatever is unfinished, at once, and requires that nothing is left but what waits for a worker.
+// RecoverAll takes over what is unfinished, at once, and requires that nothing is left but
+// what waits for a worker.
 func (b *Bank) RecoverAll(opts ...transfer.Option) transfer.RecoveryReport {
 	b.T.Helper()
 	c := b.NewCoordinator(b.DB, append([]transfer.Option{transfer.WithStallThreshold(0)}, opts...)...)
@@ -112,6 +118,7 @@ func (b *Bank) RecoverAll(opts ...transfer.Option) transfer.RecoveryReport {
 	return total
 }
 
+// Unfinished counts the transfers that are under way, but for those that wait for a worker.
 func (b *Bank) Unfinished() int64 {
 	b.T.Helper()
 	filter := bson.D{{Key: "open", Value: true}, {Key: "state", Value: bson.D{{Key: "$ne", Value: "Initiated"}}}}
@@ -130,8 +137,8 @@ func (b *Bank) CancelWaiting() {
 	}
 }
 
-// CheckBooks requires that every transfer is final, that no marker is left, and that each balance is what the successful transfers make of the
-// initial one, to the unit.
+// CheckBooks requires that every transfer is final, that no marker is left, and that each
+// balance is what the successful transfers make of the initial one, to the unit.
 func (b *Bank) CheckBooks(initial map[string]int64) {
 	b.T.Helper()
 	want := map[string]map[string]int64{"": maps.Clone(initial)}
@@ -154,6 +161,7 @@ func (b *Bank) CheckBooks(initial map[string]int64) {
 	}
 }
 
+// Units returns an amount as a number.
 func Units(t *testing.T, a transfer.Amount) int64 {
 	t.Helper()
 	kind, data, err := a.MarshalBSONValue()
@@ -163,7 +171,7 @@ func Units(t *testing.T, a transfer.Amount) int64 {
 	return n
 }
 
-// Balances reads all accounts of the default ledger, and requires that no marker is left on any.
+// Balances reads all accounts of the default ledger, and requires that none has a marker.
 func (b *Bank) Balances() map[string]int64 {
 	b.T.Helper()
 	return b.balancesIn("accounts")
@@ -188,7 +196,7 @@ func (b *Bank) balancesIn(collection string) map[string]int64 {
 	return found
 }
 
-// Balances names balances like newBank does.
+// Balances gives balances the names a, b, c … as [New] does.
 func Balances(balances ...int64) map[string]int64 {
 	m := map[string]int64{}
 	for i, balance := range balances {
@@ -197,7 +205,7 @@ func Balances(balances ...int64) map[string]int64 {
 	return m
 }
 
-// Seeded returns a source of randomness that a failing test prints.
+// Seeded returns a source of randomness whose seed a failing test prints.
 func Seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()

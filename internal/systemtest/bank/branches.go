@@ -15,12 +15,15 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// Branches is a bank with an account a here, and one in the ledger other, in a collection of the same name on another server.
+// Branches is a bank with an account a here, and one in the ledger other, in a collection
+// of the same name on another server.
 type Branches struct {
 	*Bank
+	// Server is the other server.
 	Server *mongotest.Server
-	Both   *transfer.Coordinator // that knows both ledgers
-	start  map[string]int64
+	// Both is a coordinator that knows both ledgers.
+	Both  *transfer.Coordinator
+	start map[string]int64
 }
 
 // StartServer starts a server beside that of all tests. It ends with the test.
@@ -32,6 +35,7 @@ func StartServer(t *testing.T) *mongotest.Server {
 	return server
 }
 
+// NewBranches returns branches whose accounts have the given balances here and there.
 func NewBranches(t *testing.T, server *mongotest.Server, here, there int64) *Branches {
 	t.Helper()
 	b := &Branches{Bank: New(t, here), Server: server, start: map[string]int64{"": here, "other": there}}
@@ -64,7 +68,8 @@ func Across(id string, units int64) transfer.Request {
 	}}
 }
 
-// CheckBooks requires that nothing is in flight on either server, and that each balance is what the successful transfers make of it.
+// CheckBooks requires that nothing is in flight on either server, and that each balance is
+// what the successful transfers make of it.
 func (b *Branches) CheckBooks() {
 	b.T.Helper()
 	require.Zero(b.T, b.Unfinished())
@@ -81,7 +86,8 @@ func (b *Branches) CheckBooks() {
 	RequireLedgers(b.T, b.Both, want)
 }
 
-// StallAcross leaves a transfer of 60 to the other server behind, whose process died at its n-th command on the transfers' server.
+// StallAcross leaves a transfer of 60 to the other server behind, whose process died at its
+// n-th command on the transfers' server.
 func (b *Branches) StallAcross(id string, n int) {
 	b.T.Helper()
 	ctx, cancel := context.WithTimeout(b.T.Context(), 20*time.Second)
@@ -103,6 +109,7 @@ func (b *Branches) There() *mongo.Collection {
 	return client.Database(b.DB.Name()).Collection("accounts")
 }
 
+// ChangeThere changes the account on the other server behind the library's back.
 func (b *Branches) ChangeThere(update bson.M) {
 	b.T.Helper()
 	result, err := b.There().UpdateOne(b.T.Context(), bson.M{"_id": "a"}, update)
@@ -110,11 +117,13 @@ func (b *Branches) ChangeThere(update bson.M) {
 	require.EqualValues(b.T, 1, result.MatchedCount)
 }
 
-// Mirror registers a ledger of which the outside account m takes part: each ledger is a command of its own.
+// Mirror registers the ledger mirror in the same database. Each ledger takes a command of
+// its own.
 func Mirror(db *mongo.Database) []transfer.Option {
 	return []transfer.Option{transfer.WithLedger("mirror", db.Collection("mirror"))}
 }
 
+// ThroughMirror moves 60 from a: 40 to b, and 20 to m in the ledger mirror, which it opens.
 func ThroughMirror(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
 	l, err := c.Ledger("mirror")
 	if err != nil {

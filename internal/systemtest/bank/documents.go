@@ -17,6 +17,7 @@ func (b *Bank) Change(collection string, id any, update bson.M) {
 	require.EqualValues(b.T, 1, result.MatchedCount, "there is no %v in %s", id, collection)
 }
 
+// SetField sets a field of a document behind the library's back.
 func (b *Bank) SetField(collection string, id any, field string, value any) {
 	b.T.Helper()
 	b.Change(collection, id, bson.M{"$set": bson.M{field: value}})
@@ -36,7 +37,8 @@ func (b *Bank) Remove(collection string, ids ...string) {
 	require.NoError(b.T, err)
 }
 
-// Raw returns the documents of a collection without the empty pending maps that a marker leaves behind.
+// Raw returns the documents of a collection without the empty pending maps that markers
+// leave behind.
 func (b *Bank) Raw(collection string) []bson.M {
 	b.T.Helper()
 	cursor, err := b.DB.Collection(collection).Find(b.T.Context(), bson.D{})
@@ -70,13 +72,16 @@ func (b *Bank) Contents() map[string][]string {
 	return all
 }
 
-// RawTransfer is what the database has of a transfer, read as it stands there.
+// RawTransfer is what the database has of a transfer.
 type RawTransfer struct {
+	// Found is false if there is no such transfer.
 	Found bool
+	// State is the stored state.
 	State string
 	epoch int64
 }
 
+// RawTransfer reads a transfer with the driver.
 func (b *Bank) RawTransfer(id string) RawTransfer {
 	b.T.Helper()
 	var stored struct {

@@ -32,6 +32,7 @@ func (l *Logged) WithAttrs([]slog.Attr) slog.Handler { return l }
 // WithGroup implements slog.Handler.
 func (l *Logged) WithGroup(string) slog.Handler { return l }
 
+// Count returns how often a message was logged.
 func (l *Logged) Count(message string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,6 +20,7 @@ func (b *Bank) MustMove(id string, units int64) {
 	require.NoError(b.T, err)
 }
 
+// MustSubmit submits a transfer of 1 from a to b.
 func (b *Bank) MustSubmit(id string) {
 	b.T.Helper()
 	_, err := b.Submit(b.T.Context(), Move(id, "a", "b", 1))
@@ -36,6 +37,7 @@ func (b *Bank) MustHold(id string, units int64, expiresIn time.Duration) transfe
 	return rec
 }
 
+// MustLedger returns a ledger by its name.
 func (b *Bank) MustLedger(name string) *transfer.Ledger {
 	b.T.Helper()
 	l, err := b.Ledger(name)
@@ -43,6 +45,7 @@ func (b *Bank) MustLedger(name string) *transfer.Ledger {
 	return l
 }
 
+// MustAudit audits the bank.
 func (b *Bank) MustAudit() transfer.AuditReport {
 	b.T.Helper()
 	report, err := b.Audit(b.T.Context())
@@ -50,6 +53,7 @@ func (b *Bank) MustAudit() transfer.AuditReport {
 	return report
 }
 
+// CodesOf returns the sorted codes of a report's findings.
 func CodesOf(report transfer.AuditReport) []audit.Code {
 	codes := []audit.Code{}
 	for _, f := range report.Findings {
@@ -79,6 +83,7 @@ func (b *Bank) RequireStanding(id string, available, posted, incoming int64) {
 		[4]int64{Units(b.T, a.Balance), Units(b.T, a.Available), Units(b.T, a.Posted), Units(b.T, a.Incoming)}, "account %s", id)
 }
 
+// RequireRefused requires the answer to a transfer that was refused.
 func (b *Bank) RequireRefused(rec transfer.Record, err, want error, code string) {
 	b.T.Helper()
 	require.ErrorIs(b.T, err, want)
@@ -96,6 +101,7 @@ func (b *Bank) RequireBalance(id string, units int64) {
 	require.Equal(b.T, transfer.Units(units), got.Balance, "account %s", id)
 }
 
+// RequireStuck requires that a transfer, and no other, is reported as stuck, and why.
 func (b *Bank) RequireStuck(id string, state transfer.State, account, code string, attempts int) {
 	b.T.Helper()
 	rec, err := b.Get(b.T.Context(), id)
@@ -113,6 +119,7 @@ func (b *Bank) RequireStuck(id string, state transfer.State, account, code strin
 	require.Equal(b.T, []string{id}, b.IDs(transfer.Query{Stuck: true}))
 }
 
+// RequireAnswer requires an error, or none. The story says where the test was.
 func RequireAnswer(t *testing.T, want, told error, story string) {
 	t.Helper()
 	if want == nil {
@@ -122,7 +129,8 @@ func RequireAnswer(t *testing.T, want, told error, story string) {
 	require.ErrorIs(t, told, want, story)
 }
 
-// RequireLedgers requires the balances of account a in several ledgers, with nothing in flight.
+// RequireLedgers requires the balances of account a in several ledgers, with nothing in
+// flight.
 func RequireLedgers(t *testing.T, c *transfer.Coordinator, want map[string]int64) {
 	t.Helper()
 	for ledger, balance := range want {

@@ -16,6 +16,7 @@ func Move(id, from, to string, units int64) transfer.Request {
 	return transfer.Request{ID: id, From: from, To: to, Amount: transfer.Units(units)}
 }
 
+// AtMost asks for a transfer of units, or of what is there if that is less.
 func AtMost(id, from, to string, units int64) transfer.Request {
 	req := Move(id, from, to, units)
 	req.AtMost = true
@@ -29,6 +30,7 @@ func Later(id string, units int64) transfer.Request {
 	return req
 }
 
+// Decimal parses a decimal amount.
 func Decimal(t *testing.T, text string) transfer.Amount {
 	t.Helper()
 	a, err := transfer.ParseDecimal(text)
@@ -45,7 +47,8 @@ func Numbered(prefix string, n int) []string {
 	return ids
 }
 
-// OddIDs are IDs that would mean something else to the server if they were keys, or could be taken for one another.
+// OddIDs are IDs that would mean something else to the server if they were keys, or could be
+// taken for one another.
 func OddIDs() []string {
 	return []string{
 		"a.b", ".", "..", "a.", "%2E", "a$b", "$", "$set", "$inc.b", "%24set", "100%", "%", "%%", "%25", "\x00", "nul\x00nul", "%00",

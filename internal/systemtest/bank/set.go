@@ -16,9 +16,11 @@ import (
 // Replicated is a bank on a replica set of three.
 type Replicated struct {
 	*Bank
+	// Set is the replica set.
 	Set *mongotest.Set
 }
 
+// NewReplicated returns a bank without accounts in a database of the set, with its indexes.
 func NewReplicated(t *testing.T, set *mongotest.Set, database string) Replicated {
 	t.Helper()
 	b := Replicated{&Bank{T: t}, set}
@@ -28,12 +30,14 @@ func NewReplicated(t *testing.T, set *mongotest.Set, database string) Replicated
 	return b
 }
 
-// Through returns the bank's database through a client that soon notices which member is the primary.
+// Through returns the bank's database through a client that soon notices which member is
+// the primary.
 func (b Replicated) Through(o *options.ClientOptions) *mongo.Database {
 	b.T.Helper()
 	return b.Connect(b.Set.URI(), o).Client().Database(b.DB.Name())
 }
 
+// Connect returns a database through a client that soon notices a change of the set.
 func (b Replicated) Connect(uri string, opts ...*options.ClientOptions) *mongo.Database {
 	b.T.Helper()
 	noticing := options.Client().ApplyURI(uri).SetConnectTimeout(time.Second).SetHeartbeatInterval(500 * time.Millisecond)
@@ -47,7 +51,8 @@ func (b Replicated) Connect(uri string, opts ...*options.ClientOptions) *mongo.D
 	return client.Database("x")
 }
 
-// Replace makes the primary give way to another one: it steps down, or is paused until it is replaced.
+// Replace makes the primary give way to another one: it steps down, or is paused until it
+// is replaced.
 func (b Replicated) Replace(ctx context.Context, pause bool) error {
 	old, err := b.Set.Primary(ctx)
 	if err != nil {
@@ -69,6 +74,7 @@ func (b Replicated) Replace(ctx context.Context, pause bool) error {
 	return err
 }
 
+// AwaitOther waits until another member than the old primary is the primary.
 func (b Replicated) AwaitOther(ctx context.Context, old int) error {
 	for ctx.Err() == nil {
 		now, err := b.Set.Primary(ctx)
@@ -79,8 +85,9 @@ func (b Replicated) AwaitOther(ctx context.Context, old int) error {
 	return ctx.Err()
 }
 
-// KeepIgnorant makes all members but the given one slow to tell it, or whoever comes after it, how far they are, and the given one slow to
-// tell them how far a majority is. It keeps them so until the returned function is called.
+// KeepIgnorant makes all members but the given one slow to report how far they are, and the
+// given one slow to report how far a majority is. It keeps them so until the returned
+// function is called.
 func (b Replicated) KeepIgnorant(primary int) (end func()) {
 	b.T.Helper()
 	set := func(member int, mode string, commands bson.A) {

@@ -19,10 +19,12 @@ func NewShop(t *testing.T, balances ...int64) *Bank {
 	return b
 }
 
+// Orders registers the documents orders.
 func Orders(db *mongo.Database) []transfer.Option {
 	return []transfer.Option{transfer.WithDocuments("orders", db.Collection("orders"))}
 }
 
+// Order returns an order that is unpaid.
 func Order(id string) bson.D {
 	return bson.D{{Key: "_id", Value: id}, {Key: "status", Value: "unpaid"}}
 }

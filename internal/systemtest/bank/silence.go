@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// Silence is a network over which, after a while, nothing comes back any more: no error, no answer.
+// Silence is a network over which, from some moment on, nothing comes back any more: no
+// error, no answer.
 type Silence struct {
 	mu     sync.Mutex
 	silent bool
@@ -18,6 +19,7 @@ func (s *Silence) DialContext(ctx context.Context, network, address string) (net
 	return &silentConn{conn, s}, err
 }
 
+// Set begins the silence, or ends it.
 func (s *Silence) Set(silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

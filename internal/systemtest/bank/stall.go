@@ -14,7 +14,8 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// Dying calls a verb in a process that dies at its n-th command. Its coordinator has the given options, made of its database.
+// Dying calls a verb in a process that dies at its n-th command. Its coordinator has the
+// given options, made of its database.
 func (b *Bank) Dying(
 	n int, what Fault, verb func(context.Context, *transfer.Coordinator) error, opts ...func(*mongo.Database) []transfer.Option,
 ) {
@@ -38,12 +39,14 @@ func (b *Bank) Dying(
 	require.True(b.T, w.HasStruck(), "the verb had no command %d", n)
 }
 
-// StallAt leaves a transfer behind whose process died at its n-th command: 2 the prepares, 3 the decision, 4 the settles, 5 the finish.
+// StallAt leaves a transfer behind whose process died at its n-th command: 2 the prepares,
+// 3 the decision, 4 the settles, 5 the finish.
 func (b *Bank) StallAt(id string, n int, what Fault, units int64) {
 	b.T.Helper()
 	b.StallRequest(Move(id, "a", "b", units), n, what)
 }
 
+// StallRequest is [Bank.StallAt] for any transfer.
 func (b *Bank) StallRequest(req transfer.Request, n int, what Fault) {
 	b.T.Helper()
 	b.Dying(n, what, func(ctx context.Context, c *transfer.Coordinator) error {
@@ -69,7 +72,8 @@ func (b *Bank) StallHold(id string, n int) {
 	})
 }
 
-// LeaveCommitted leaves transfers of 1 from a behind whose process has died after they were committed, ninety minutes ago.
+// LeaveCommitted leaves n transfers of 1 from a behind whose process died after they were
+// committed, ninety minutes ago.
 func (b *Bank) LeaveCommitted(prefix, to string, n int) {
 	b.T.Helper()
 	requests := make([]transfer.Request, n)
@@ -97,7 +101,7 @@ func (b *Bank) LeaveCommitted(prefix, to string, n int) {
 	b.StandStill(prefix, n)
 }
 
-// StandStill lets nothing have happened to so many transfers for ninety minutes.
+// StandStill makes n transfers look as if nothing had happened to them for ninety minutes.
 func (b *Bank) StandStill(prefix string, n int) {
 	b.T.Helper()
 	ago := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", (90 * time.Minute).Milliseconds()}}}
@@ -108,7 +112,7 @@ func (b *Bank) StandStill(prefix string, n int) {
 	require.EqualValues(b.T, n, result.MatchedCount)
 }
 
-// Plant stores so many copies of a transfer, changed.
+// Plant stores n copies of a transfer, with changes.
 func (b *Bank) Plant(id string, n int, changes bson.M) (ids []string) {
 	b.T.Helper()
 	for i := range n {
@@ -124,7 +128,7 @@ func (b *Bank) Plant(id string, n int, changes bson.M) (ids []string) {
 	return ids
 }
 
-// Silence lets a transfer have shown no sign of life for so long.
+// Silence makes a transfer look as if nothing had happened to it for so long.
 func (b *Bank) Silence(id string, d time.Duration) {
 	b.T.Helper()
 	ago := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", d.Milliseconds()}}}
@@ -134,7 +138,7 @@ func (b *Bank) Silence(id string, d time.Duration) {
 	require.EqualValues(b.T, 1, result.MatchedCount)
 }
 
-// ThresholdsAgo is a time so many default thresholds ago, and a second.
+// ThresholdsAgo is a time some default thresholds ago, and a second.
 func ThresholdsAgo(thresholds int) time.Time {
 	return time.Now().Add(-time.Duration(thresholds)*30*time.Second - time.Second)
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// MustStatement collects the entries that a query selects, in order. It requires that each balance is what the entry before it left.
+// MustStatement collects the entries that a query selects, in order. It requires that each
+// balance is what the entry before it left.
 func (b *Bank) MustStatement(of *transfer.Ledger, id string, q transfer.StatementQuery) []transfer.Entry {
 	b.T.Helper()
 	var entries []transfer.Entry
@@ -23,6 +24,7 @@ func (b *Bank) MustStatement(of *transfer.Ledger, id string, q transfer.Statemen
 	return entries
 }
 
+// RequireChain requires that each entry follows from the one before it.
 func RequireChain(t *testing.T, q transfer.StatementQuery, entries []transfer.Entry) {
 	t.Helper()
 	for i := range len(entries) - 1 {
@@ -38,7 +40,7 @@ func RequireChain(t *testing.T, q transfer.StatementQuery, entries []transfer.En
 	}
 }
 
-// Lines tells entries shortly: ID, amount and balance of each.
+// Lines returns entries in short: ID, amount and balance of each.
 func (b *Bank) Lines(entries []transfer.Entry) []string {
 	b.T.Helper()
 	var lines []string
@@ -58,6 +60,7 @@ func (b *Bank) CommittedAt(id string) time.Time {
 	return stored.At
 }
 
+// RequireBalanceAt requires the balance that an account had at an instant.
 func (b *Bank) RequireBalanceAt(id string, at time.Time, want int64) {
 	b.T.Helper()
 	got, err := b.BalanceAt(b.T.Context(), id, at)

@@ -30,13 +30,15 @@ func Together(n int, f func(i int) error) []error {
 	return errors
 }
 
-// Answer is what a call was told.
+// Answer is what a call returned.
 type Answer struct {
+	// Rec is the record.
 	Rec transfer.Record
+	// Err is the error.
 	Err error
 }
 
-// CallAll makes so many calls at once, and returns a function that waits for their
+// CallAll makes n calls at once, and returns a function that waits for their
 // answers.
 func CallAll(n int, call func(i int) (transfer.Record, error)) func() []Answer {
 	var all sync.WaitGroup
@@ -50,7 +52,8 @@ func CallAll(n int, call func(i int) (transfer.Record, error)) func() []Answer {
 	}
 }
 
-// InBackground runs a worker and returns a function that ends it and requires that it ended well.
+// InBackground runs a worker and returns a function that ends it and requires that it ended
+// well.
 func InBackground(t *testing.T, c *transfer.Coordinator) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -11,14 +11,26 @@ import (
 
 // Traffic is what a client sends.
 type Traffic struct {
-	Connections         atomic.Int64
-	reads, Glances      atomic.Int64 // of transfers
-	Streams, More       atomic.Int64
-	Closed              atomic.Int64 // streams that were given back
-	Writes              atomic.Int64 // of transfers: statements
-	Streamless, Resumed atomic.Int64 // streams, or requests for changes, that were refused; streams that were resumed
+	// Connections were opened.
+	Connections atomic.Int64
+	// Glances are reads of a part of transfers.
+	Glances atomic.Int64
+	// Streams were opened, or asked for.
+	Streams atomic.Int64
+	// More are the requests for changes on streams.
+	More atomic.Int64
+	// Closed streams were given back.
+	Closed atomic.Int64
+	// Writes are the statements on transfers.
+	Writes atomic.Int64
+	// Streamless are the streams, and requests for changes, that were refused.
+	Streamless atomic.Int64
+	// Resumed streams go on where another one was lost.
+	Resumed atomic.Int64
+	reads   atomic.Int64 // of whole transfers
 }
 
+// Client returns the options of a client whose traffic is counted.
 func (f *Traffic) Client() *options.ClientOptions {
 	pool := &event.PoolMonitor{Event: func(e *event.PoolEvent) {
 		if e.Type == event.ConnectionCreated {
@@ -69,19 +81,25 @@ func (f *Traffic) count(e *event.CommandStartedEvent) {
 	}
 }
 
-// Commands are those that looks at transfers take.
+// Commands counts the commands that read transfers or follow their changes.
 func (f *Traffic) Commands() int64 {
 	return f.reads.Load() + f.Glances.Load() + f.Streams.Load() + f.More.Load()
 }
 
-// Searches are what a worker looks for in the transfers.
-type Searches struct{ Stalled, Expired chan struct{} }
+// Searches are those of a worker in the transfers.
+type Searches struct {
+	// Stalled receives when a search for stalled transfers begins.
+	Stalled chan struct{}
+	// Expired receives when a search for expired holds begins.
+	Expired chan struct{}
+}
 
+// NewSearches returns searches of which none has begun.
 func NewSearches() *Searches {
 	return &Searches{Stalled: make(chan struct{}, 1), Expired: make(chan struct{}, 1)}
 }
 
-// Client returns the options of a client whose searches are told of when they begin.
+// Client returns the options of a client whose searches are reported when they begin.
 func (s *Searches) Client() *options.ClientOptions {
 	return options.Client().SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if name, _ := e.Command.Lookup("find").StringValueOK(); name != "transfers" {

@@ -15,30 +15,41 @@ import (
 // Fault is what happens to one message on its way to the server.
 type Fault string
 
+// The faults. Their texts are the names of subtests.
 const (
 	Lost       Fault = "the message is lost"
 	AnswerLost Fault = "the answer is lost"
 	Held       Fault = "the message is held back, and arrives after everything else is over"
 	Swallowed  Fault = "the message is lost, and nobody is told"
-	Resent     Fault = "the server calls itself overloaded, when it has done what it was asked, and the driver sends the message again"
+	Resent     Fault = "the server calls itself overloaded, when it has done what it was asked, " +
+		"and the driver sends the message again"
 )
 
-// Wire is the network between one client and the server. It can do something to one of the commands that are sent to a collection, and
-// cut everything off from then on, as if the process had died.
+// Wire is the network between one client and the server. It can do something to one of the
+// commands that are sent to a collection, and cut everything off from then on, as if the
+// process had died.
 type Wire struct {
-	Mu       sync.Mutex
-	At       int           // which command, counted from 0
-	What     Fault         // what happens to it
-	Also     map[int]Fault // what happens to others
-	Die      bool          // after the one at nothing gets through any more
-	OnDeath  func()
+	// At is the command that is struck, counted from 0; -1 strikes none.
+	At int
+	// What happens to that command.
+	What Fault
+	// Also says what happens to other commands.
+	Also map[int]Fault
+	// Die lets nothing get through any more after the command At.
+	Die bool
+	// OnDeath, if there is one, is called when the wire is cut.
+	OnDeath func()
+	// OnStrike, if there is one, is called when the command At is struck.
 	OnStrike func()
-	Idle     bool // nothing is counted and nothing happens
-	Seen     int
-	Struck   bool
-	Dead     bool
-	late     []func() error // deliveries that are due
-	Commands []string       // that were seen, for the story of a failure
+	// Commands are those that were sent, for the story of a failure.
+	Commands []string
+
+	mu     sync.Mutex
+	idle   bool // nothing is counted and nothing happens
+	seen   int
+	struck bool
+	dead   bool
+	late   []func() error // deliveries that are due
 }
 
 // CutOff is the error of everything that a wire doesn't let through.
@@ -51,9 +62,9 @@ func (w *Wire) Client() *options.ClientOptions {
 
 // DialContext implements options.ContextDialer.
 func (w *Wire) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	w.Mu.Lock()
-	dead := w.Dead
-	w.Mu.Unlock()
+	w.mu.Lock()
+	dead := w.dead
+	w.mu.Unlock()
 	if dead {
 		return nil, CutOff()
 	}
@@ -61,57 +72,97 @@ func (w *Wire) DialContext(ctx context.Context, network, address string) (net.Co
 	return &wiredConn{Conn: conn, wire: w}, err
 }
 
-// Deliver lets the messages that were held back arrive, and waits until the server has answered them.
+// Deliver lets the messages that were held back arrive, and waits until the server has
+// answered them.
 func (w *Wire) Deliver(t *testing.T) {
 	t.Helper()
-	w.Mu.Lock()
+	w.mu.Lock()
 	late := w.late
 	w.late = nil
-	w.Mu.Unlock()
+	w.mu.Unlock()
 	for _, arrive := range late {
 		require.NoError(t, arrive())
 	}
 }
 
+// Cut lets nothing get through from now on.
+func (w *Wire) Cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead = true
+}
+
+// Sent returns how many commands were sent since the last Forget.
+func (w *Wire) Sent() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen
+}
+
+// Forget makes the wire one over which nothing was sent yet.
+func (w *Wire) Forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = 0
+}
+
+// Faults counts what has happened to messages.
+func (w *Wire) Faults() map[Fault]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	struck := map[Fault]int{}
+	for n, what := range w.Also {
+		if n < w.seen {
+			struck[what]++
+		}
+	}
+	if w.struck {
+		struck[w.What]++
+	}
+	return struck
+}
+
+// HasStruck reports whether the command At was sent.
 func (w *Wire) HasStruck() bool {
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	return w.Struck
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.struck
 }
 
 func (w *Wire) isDead() bool {
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	return w.Dead
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dead
 }
 
-// judge tells what is to happen to a message.
+// judge returns what happens to a message.
 func (w *Wire) judge(message []byte) Fault {
 	command, counts := CommandIn(message)
 	if !counts {
 		return ""
 	}
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	if w.Idle {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.idle {
 		return ""
 	}
 	w.Commands = append(w.Commands, command)
-	w.Seen++
-	if w.Seen-1 != w.At {
-		return w.Also[w.Seen-1]
+	w.seen++
+	if w.seen-1 != w.At {
+		return w.Also[w.seen-1]
 	}
-	w.Struck, w.Dead = true, w.Die
+	w.struck, w.dead = true, w.Die
 	if w.OnStrike != nil {
 		w.OnStrike()
 	}
 	return w.What
 }
 
+// SetIdle makes the wire count nothing and do nothing, or ends that.
 func (w *Wire) SetIdle(idle bool) {
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	w.Idle = idle
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.idle = idle
 }
 
 // CommandIn names the command of a message, if it is one on a collection of the test's.

@@ -90,8 +90,8 @@ func (c *wiredConn) half() error {
 }
 
 func (c *wiredConn) hold(message []byte) {
-	c.wire.Mu.Lock()
-	defer c.wire.Mu.Unlock()
+	c.wire.mu.Lock()
+	defer c.wire.mu.Unlock()
 	c.wire.late = append(c.wire.late, func() error {
 		defer func() { _ = c.Conn.Close() }()
 		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {

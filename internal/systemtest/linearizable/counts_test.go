@@ -20,7 +20,7 @@ func (l *load) counts() counts {
 	c := l.h.counts()
 	for _, lives := range l.lives {
 		for _, life := range lives {
-			struck := faults(life.wire)
+			struck := life.wire.Faults()
 			c.Lost += struck[bank.Lost]
 			c.AnswersLost += struck[bank.AnswerLost]
 			c.Held += struck[bank.Held]
@@ -28,22 +28,6 @@ func (l *load) counts() counts {
 	}
 	c.Deaths, c.Sweeps, c.Failovers = int(l.deaths.Load()), int(l.sweeps.Load()), int(l.failovers.Load())
 	return c
-}
-
-// faults counts what has happened to messages.
-func faults(w *bank.Wire) map[bank.Fault]int {
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	struck := map[bank.Fault]int{}
-	for n, what := range w.Also {
-		if n < w.Seen {
-			struck[what]++
-		}
-	}
-	if w.Struck {
-		struck[w.What]++
-	}
-	return struck
 }
 
 // counts tells how much was asked and told.

@@ -187,26 +187,21 @@ func count(clients []behind, so func(*lonelyWire) bool) int {
 type lonelyWire struct {
 	bank.Wire
 	host     string
-	answered bool // a read, with data or a refusal
+	answered atomic.Bool // a read, with data or a refusal
 }
 
 // forget makes the wire one over which nothing was sent yet.
 func (w *lonelyWire) forget() {
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	w.Seen, w.answered = 0, false
+	w.Forget()
+	w.answered.Store(false)
 }
 
 func (w *lonelyWire) wasAsked() bool {
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	return w.Seen > 0
+	return w.Sent() > 0
 }
 
 func (w *lonelyWire) wasAnswered() bool {
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	return w.answered
+	return w.answered.Load()
 }
 
 // DialContext implements options.ContextDialer.
@@ -237,9 +232,7 @@ func (c *lonelyConn) Write(message []byte) (int, error) {
 func (c *lonelyConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.asked.Load() {
-		c.wire.Mu.Lock()
-		defer c.wire.Mu.Unlock()
-		c.wire.answered = true
+		c.wire.answered.Store(true)
 	}
 	return n, err
 }

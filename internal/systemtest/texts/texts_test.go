@@ -408,7 +408,9 @@ func TestErrorsOfWhatIsAway(t *testing.T) {
 	}}
 	_, err := near.Hold(t.Context(), req, time.Hour)
 	require.NoError(t, err)
-	away := k.Through(options.Client().SetDialer(&bank.Wire{Dead: true}).SetServerSelectionTimeout(200 * time.Millisecond))
+	cut := &bank.Wire{}
+	cut.Cut()
+	away := k.Through(options.Client().SetDialer(cut).SetServerSelectionTimeout(200 * time.Millisecond))
 	c := k.NewCoordinator(k.DB, transfer.WithLedger("far", away.Collection("far")), transfer.WithLogger(slog.New(k.log)))
 	other := req
 	other.ID = "u"

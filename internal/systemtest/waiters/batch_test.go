@@ -102,7 +102,8 @@ func TestHangingCommandHoldsUpNobody(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0)
 			hangs := make(chan struct{})
-			w := &bank.Wire{At: point, What: bank.Swallowed, Idle: true, OnStrike: func() { close(hangs) }}
+			w := &bank.Wire{At: point, What: bank.Swallowed, OnStrike: func() { close(hangs) }}
+			w.SetIdle(true)
 			c := b.NewCoordinator(b.Through(w.Client()))
 			_, err := c.Transfer(t.Context(), bank.Move("warm", "a", "b", 1))
 			require.NoError(t, err)
