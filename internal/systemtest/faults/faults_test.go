@@ -61,8 +61,10 @@ func (s scenario) strikeAll(t *testing.T, f strike) {
 	t.Helper()
 	t.Run(fmt.Sprintf("%s/%s/dies=%v/policy=%d", s.name, f.what, f.die, f.policy), func(t *testing.T) {
 		t.Parallel()
-		for s.strike(t, f) {
+		b := bank.NewBare(t)
+		for s.strike(b, f) {
 			f.point++
+			b.Wipe()
 		}
 	})
 }
@@ -87,21 +89,15 @@ type strike struct {
 	struck *operationsSeen
 }
 
-// bank returns the bank before the wire is laid. It has no indexes: they would take longer to make than all the rest.
-func (s scenario) bank(t *testing.T) *bank.Bank {
+// strike runs the scenario on a bank that nobody has used yet, with a fault at its n-th
+// command, and reports whether it had that many.
+func (s scenario) strike(b *bank.Bank, f strike) bool {
+	t := b.T
 	t.Helper()
-	b := bank.NewBare(t)
 	b.OpenAccounts(s.balances)
 	if s.prepare != nil {
 		s.prepare(b)
 	}
-	return b
-}
-
-// strike runs the scenario with a fault at its n-th command, and reports whether it had that many.
-func (s scenario) strike(t *testing.T, f strike) bool {
-	t.Helper()
-	b := s.bank(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	current := &operationsSeen{}
