@@ -67,7 +67,8 @@ func TestInvalidAccounts(t *testing.T) {
 	require.Empty(t, b.Raw("accounts"))
 }
 
-// While a transfer is under way, an account shows what can be spent, what is there, and what is to come.
+// While a transfer is under way, an account shows what can be spent, what is there, and
+// what is to come.
 func TestMoneyInTransitIsShown(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 5)
@@ -84,8 +85,8 @@ func TestMoneyInTransitIsShown(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 5))
 }
 
-// An account is closed without money and without transfers in flight, any number of times; closed, it takes part in nothing; reopened, it
-// does again.
+// An account is closed without money and without transfers in flight, any number of
+// times; closed, it takes part in nothing; reopened, it does again.
 func TestCloseAndReopenAccount(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -204,7 +205,8 @@ func TestDecimalsAndCurrencies(t *testing.T) {
 	require.Zero(t, b.Unfinished())
 }
 
-// A transfer beyond the limit of those in flight on an account waits for room, and is refused when its time is nearly over.
+// A transfer beyond the limit of those in flight on an account waits for room, and is
+// refused when its time is nearly over.
 func TestBusyAccount(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -275,7 +277,8 @@ func TestLedgers(t *testing.T) {
 	bank.RequireLedgers(t, c, map[string]int64{"": 19, "savings": 70, "euro": 31})
 }
 
-// With ObjectIDs, accounts have ObjectIds in the database and hex digits outside, in whichever case they are given.
+// With ObjectIDs, accounts have ObjectIds in the database and hex digits outside, in
+// whichever case they are given.
 func TestObjectIDs(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBare(t)

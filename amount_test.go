@@ -52,8 +52,9 @@ func TestAmountEncodings(t *testing.T) {
 	require.Error(t, bson.Unmarshal(raw, &d), "a double")
 }
 
-// A transfer names the currency of each of its accounts, none included, whichever side they are on and whoever runs it; the refusal names
-// the first account that has another one. An account whose currency is missing, null or empty has none.
+// A transfer names the currency of each of its accounts, none included, whichever side
+// they are on and whoever runs it; the refusal names the first account that has another
+// one. An account whose currency is missing, null or empty has none.
 func TestCurrencies(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// Money in transit counts where it was taken from until the commit, then where it goes to, then nowhere: balances and what is in transit
-// add up at each step.
+// Money in transit counts where it was taken from until the commit, then where it goes
+// to, then nowhere: balances and what is in transit add up at each step.
 func TestAuditTotals(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int][2]int64{2: {100, 0}, 3: {40, 60}, 4: {40, 60}, 5: {100, 0}} {
@@ -39,7 +39,8 @@ func TestAuditTotals(t *testing.T) {
 	}
 }
 
-// A hold that was posted in part brings the payee what was posted; the rest is on its way back to the payer.
+// A hold that was posted in part brings the payee what was posted; the rest is on its way
+// back to the payer.
 func TestAuditTotalsOfPartlyPosted(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -82,7 +83,8 @@ func TestAuditTotalsOfRolledBack(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A marker that is left over stands for no money in transit, neither here nor on another server.
+// A marker that is left over stands for no money in transit, neither here nor on another
+// server.
 func TestAuditTotalsOfLeftovers(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 1000, 500)
@@ -99,7 +101,8 @@ func TestAuditTotalsOfLeftovers(t *testing.T) {
 	require.True(t, report.InTransit.IsZero())
 }
 
-// Sums are told by ledger and currency, exactly, whatever their size, and an expectation that is not met is a finding with the difference.
+// Sums are told by ledger and currency, exactly, whatever their size, and an expectation
+// that is not met is a finding with the difference.
 func TestAuditExpectations(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -154,7 +157,9 @@ func TestAuditLongTotal(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)
 	for i := range 11 {
-		_, err := b.OpenAccount(t.Context(), transfer.Account{ID: bank.AccountName(i), Balance: bank.Decimal(t, "999999999999999999999.999999999999")})
+		_, err := b.OpenAccount(t.Context(), transfer.Account{
+			ID: bank.AccountName(i), Balance: bank.Decimal(t, "999999999999999999999.999999999999"),
+		})
 		require.NoError(t, err)
 	}
 	report := b.MustAudit()
@@ -162,7 +167,8 @@ func TestAuditLongTotal(t *testing.T) {
 	require.Contains(t, report.Findings[0].Detail, "10999999999999999999999.999999999989")
 }
 
-// Money that goes astray is found by its sum, where a caller knows what that should be, even if no document looks wrong.
+// Money that goes astray is found by its sum, where a caller knows what that should be,
+// even if no document looks wrong.
 func TestAuditFindsLostMoney(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -222,7 +228,8 @@ func TestAuditKeepsKindsApart(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// An audit only reads, in batches, and what one client reaches it reads as it was at one moment.
+// An audit only reads, in batches, and what one client reaches it reads as it was at one
+// moment.
 func TestAuditOnlyReads(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1_000_000)
@@ -258,7 +265,8 @@ func TestAuditOnlyReads(t *testing.T) {
 	require.LessOrEqual(t, commands["find"], 6)
 }
 
-// What is too large for one snapshot is audited range by range: each document once, whatever lies elsewhere, and whatever its _id is.
+// What is too large for one snapshot is audited range by range: each document once,
+// whatever lies elsewhere, and whatever its _id is.
 func TestAuditByRanges(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 10, 20, 30)

@@ -20,7 +20,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// An order is paid when its payment is, by the same transfer, and stays unpaid when that is refused.
+// An order is paid when its payment is, by the same transfer, and stays unpaid when that
+// is refused.
 func TestEffect(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
@@ -46,7 +47,8 @@ func TestEffect(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Of many payments of one order, by several processes, one wins. The others are refused, and leave no trace.
+// Of many payments of one order, by several processes, one wins. The others are refused,
+// and leave no trace.
 func TestOnePaymentWins(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -131,8 +133,8 @@ func processes(b *bank.Bank, n int, options ...transfer.Option) []*transfer.Coor
 	return all
 }
 
-// Nothing of an effect shows before the commit, and the document is reserved until then: a held order is unpaid, and nobody else can pay
-// it.
+// Nothing of an effect shows before the commit, and the document is reserved until then:
+// a held order is unpaid, and nobody else can pay it.
 func TestEffectOfHold(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
@@ -154,7 +156,8 @@ func TestEffectOfHold(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Effects are stored with their transfer: another process, which knows nothing of the request, finishes or undoes them.
+// Effects are stored with their transfer: another process, which knows nothing of the
+// request, finishes or undoes them.
 func TestEffectsAreRecovered(t *testing.T) {
 	t.Parallel()
 	const commit = 5 // after a read of each collection, the insert, and a prepare in each collection
@@ -310,7 +313,8 @@ func TestEveryPartOfAnEffectIsPayload(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A transfer has up to 100 effects, each of which requires and sets up to 64 KB. Their edges are allowed, and no more.
+// A transfer has up to 100 effects, each of which requires and sets up to 64 KB. Their
+// edges are allowed, and no more.
 func TestLimitsOfEffects(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t)
@@ -336,8 +340,8 @@ func TestLimitsOfEffects(t *testing.T) {
 	b.CheckBooks(bank.Balances())
 }
 
-// Effects live on any cluster: an order on another server is paid with money of this one, refused there, held there, and finished by
-// recovery.
+// Effects live on any cluster: an order on another server is paid with money of this one,
+// refused there, held there, and finished by recovery.
 func TestEffectsOnAnotherCluster(t *testing.T) {
 	t.Setenv("MONGODB_URI", "")
 	server, err := mongotest.Start(t.Context())

@@ -14,7 +14,49 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// Funds are reserved when a room is booked. They are off what can be spent, and nothing has arrived.
+// exampleDatabase returns a database for an example, and a function that drops it.
+// Examples have no test that could fail: this panics.
+func exampleDatabase(ctx context.Context) (db *mongo.Database, end func()) {
+	client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI()))
+	if err != nil {
+		panic(err)
+	}
+	db = client.Database("example_" + bson.NewObjectID().Hex())
+	return db, func() {
+		_ = db.Drop(ctx)
+		_ = client.Disconnect(ctx)
+	}
+}
+
+// exampleAccounts opens accounts for an example: alice has 100, bob has nothing.
+func exampleAccounts(ctx context.Context, coord *transfer.Coordinator) {
+	if err := coord.Setup(ctx); err != nil {
+		panic(err)
+	}
+	for _, account := range []transfer.Account{{ID: "alice", Balance: transfer.Units(100)}, {ID: "bob"}} {
+		if _, err := coord.OpenAccount(ctx, account); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// exampleBank returns a coordinator over a database for an example, in which alice has
+// 100 and bob has nothing.
+func exampleBank(ctx context.Context) (coord *transfer.Coordinator, end func()) {
+	db, drop := exampleDatabase(ctx)
+	coord, err := transfer.NewCoordinator(db)
+	if err != nil {
+		panic(err)
+	}
+	exampleAccounts(ctx, coord)
+	return coord, func() {
+		_ = coord.Close(ctx)
+		drop()
+	}
+}
+
+// Funds are reserved when a room is booked. They are off what can be spent, and nothing
+// has arrived.
 func ExampleCoordinator_Hold() {
 	ctx := context.Background()
 	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
@@ -126,7 +168,8 @@ func ExampleCoordinator_Void() {
 	// alice has 100 <nil>
 }
 
-// Cancel takes back whatever is not committed yet, a hold among others, and stores the reason.
+// Cancel takes back whatever is not committed yet, a hold among others, and stores the
+// reason.
 func ExampleCoordinator_Cancel() {
 	ctx := context.Background()
 	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
@@ -151,7 +194,8 @@ func ExampleCoordinator_Cancel() {
 	// alice has 100 <nil>
 }
 
-// A payment is refunded once. Whoever tries again, under another ID, is told by which transfer that was.
+// A payment is refunded once. Whoever tries again, under another ID, is told by which
+// transfer that was.
 func ExampleCoordinator_Reverse() {
 	ctx := context.Background()
 	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
@@ -183,7 +227,8 @@ func ExampleCoordinator_Reverse() {
 	// alice has 100 <nil>
 }
 
-// inBank runs a story over a database of its own, in which alice has 10,000 and bob nothing.
+// inBank runs a story over a database of its own, in which alice has 10,000 and bob
+// nothing.
 func inBank(story func(context.Context, *mongo.Database, *transfer.Coordinator) error, opts ...transfer.Option) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -210,7 +255,8 @@ func inBank(story func(context.Context, *mongo.Database, *transfer.Coordinator) 
 	return story(ctx, db, coord)
 }
 
-// A payment that is scheduled waits for its time by the server's clock, and a worker, in this process or another, runs it then.
+// A payment that is scheduled waits for its time by the server's clock, and a worker, in
+// this process or another, runs it then.
 func ExampleCoordinator_Submit() {
 	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
 		working, stop := context.WithCancel(ctx)
@@ -281,8 +327,9 @@ func ExampleCoordinator_List() {
 	// payment-1 A7
 }
 
-// A payment is stuck because somebody has deleted bob's account in the middle of it. It is listed with the reason; once the
-// document is back a worker finishes it, or a sweep that doesn't wait.
+// A payment is stuck because somebody has deleted bob's account in the middle of it. It
+// is listed with the reason; once the document is back a worker finishes it, or a sweep
+// that doesn't wait.
 func ExampleQuery_stuck() {
 	err := inBank(func(ctx context.Context, db *mongo.Database, coord *transfer.Coordinator) error {
 		accounts := db.Collection("accounts")
@@ -326,7 +373,8 @@ func ExampleQuery_stuck() {
 	// succeeded: 1
 }
 
-// inTheMiddle makes a transfer look as if its process had died after it was committed, and deletes an account, which it returns.
+// inTheMiddle makes a transfer look as if its process had died after it was committed,
+// and deletes an account, which it returns.
 func inTheMiddle(ctx context.Context, db *mongo.Database, id, account string) (bson.Raw, error) {
 	open := bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "Committed"}, {Key: "open", Value: true}}}}
 	if _, err := db.Collection("transfers").UpdateByID(ctx, id, open); err != nil {
@@ -341,7 +389,8 @@ func inTheMiddle(ctx context.Context, db *mongo.Database, id, account string) (b
 	return db.Collection("accounts").FindOneAndDelete(ctx, bson.D{{Key: "_id", Value: account}}).Raw()
 }
 
-// What is final is removed by the server after ninety days. The ID is forgotten then: nobody may ask for the same transfer so late.
+// What is final is removed by the server after ninety days. The ID is forgotten then:
+// nobody may ask for the same transfer so late.
 func ExampleWithRetention() {
 	const ninetyDays = 90 * 24 * time.Hour
 	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
@@ -357,4 +406,77 @@ func ExampleWithRetention() {
 	}
 	// Output:
 	// Success and kept for 2160h0m0s
+}
+
+// What is there is moved, up to the amount: the record says how much that was. Where
+// nothing is there, the transfer is refused.
+func ExampleRequest_atMost() {
+	ctx := context.Background()
+	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
+	defer end()
+
+	for _, id := range []string{"sweep-1", "sweep-2"} {
+		rec, err := coord.Transfer(ctx, transfer.Request{
+			ID: id, From: "alice", To: "bob", Amount: transfer.Units(250), AtMost: true,
+		})
+		switch {
+		case err == nil:
+			fmt.Println(rec.ID, rec.State, rec.Legs[1].Amount) // the second leg is bob's
+		case errors.Is(err, transfer.ErrInsufficientFunds):
+			fmt.Println(rec.ID, rec.State, rec.Failure.Message)
+		default:
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// sweep-1 Success 100
+	// sweep-2 Fail insufficient funds
+}
+
+// An order is paid as its payment is committed. The second payment is refused: the order
+// is not unpaid any more.
+func ExampleEffect() {
+	ctx := context.Background()
+	db, drop := exampleDatabase(ctx)
+	defer drop()
+
+	orders := db.Collection("orders") // it may be in another database or cluster
+	if _, err := orders.InsertOne(ctx, bson.D{{Key: "_id", Value: "order-17"}, {Key: "status", Value: "unpaid"}}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	coord, err := transfer.NewCoordinator(db, transfer.WithDocuments("orders", orders))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = coord.Close(ctx) }()
+	exampleAccounts(ctx, coord) // alice has 100, bob has nothing
+
+	for _, id := range []string{"payment-1", "payment-2"} {
+		rec, err := coord.Transfer(ctx, transfer.Request{
+			ID: id, From: "alice", To: "bob", Amount: transfer.Units(40),
+			Effects: []transfer.Effect{{
+				Documents: "orders", ID: "order-17",
+				Require: bson.D{{Key: "status", Value: "unpaid"}},
+				Set:     bson.D{{Key: "status", Value: "paid"}, {Key: "paidBy", Value: id}},
+			}},
+		})
+		var unmet *transfer.RequirementError
+		switch {
+		case err == nil:
+			fmt.Println(rec.ID, rec.State)
+		case errors.As(err, &unmet):
+			fmt.Printf("%s %s, nothing moved: %s of %v is %v\n", rec.ID, rec.State, unmet.Field, unmet.ID, unmet.Got)
+		default:
+			fmt.Println(err)
+		}
+	}
+	var order struct{ Status string }
+	err = orders.FindOne(ctx, bson.D{{Key: "_id", Value: "order-17"}}).Decode(&order)
+	fmt.Println("order-17 is", order.Status, err)
+	// Output:
+	// payment-1 Success
+	// payment-2 Fail, nothing moved: status of order-17 is paid
+	// order-17 is paid <nil>
 }

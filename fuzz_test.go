@@ -23,8 +23,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// dice turns the bytes of a fuzzing engine into choices, so that one changed byte changes one choice. When the bytes are used up, each
-// choice is the first.
+// dice turns the bytes of a fuzzing engine into choices, so that one changed byte changes
+// one choice. When the bytes are used up, each choice is the first.
 type dice []byte
 
 func (d *dice) roll(sides int) int {
@@ -54,7 +54,8 @@ func (d *dice) bits() uint64 {
 	return binary.LittleEndian.Uint64(all[:])
 }
 
-// number draws what is stored for a number: of any type, near the limits as often as anywhere.
+// number draws what is stored for a number: of any type, near the limits as often as
+// anywhere.
 func (d *dice) number() any {
 	switch d.roll(6) {
 	case 0:
@@ -109,7 +110,8 @@ func decimalOf(text string) bson.Decimal128 {
 	return decimal
 }
 
-// amount draws an amount: one that was made by Units, read from a text, or read from the database.
+// amount draws an amount: one that was made by Units, read from a text, or read from the
+// database.
 func (d *dice) amount() Amount {
 	stored := d.number()
 	kind, data, err := bson.MarshalValue(stored)
@@ -123,7 +125,8 @@ func (d *dice) amount() Amount {
 	return Amount{amount}
 }
 
-// newOffline returns a coordinator with the ledgers "" and "eu" whose server is away, and fails the test if it sends a command.
+// newOffline returns a coordinator with the ledgers "" and "eu" whose server is away, and
+// fails the test if it sends a command.
 func newOffline(f *testing.F, ids IDCodec) *Coordinator {
 	f.Helper()
 	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
@@ -138,7 +141,8 @@ func newOffline(f *testing.F, ids IDCodec) *Coordinator {
 	return c
 }
 
-// account draws an account's ID, mostly one of a few, and mostly one that can be an ObjectId as well.
+// account draws an account's ID, mostly one of a few, and mostly one that can be an
+// ObjectId as well.
 func (d *dice) account() string {
 	hex := "0123456789abcdefABCDEF%02x"
 	switch side := d.roll(16); {
@@ -165,7 +169,8 @@ func (d *dice) currency() string {
 	return ""
 }
 
-// request draws a request, in either form. Half of those with legs get one more, which makes the sum zero.
+// request draws a request, in either form. Half of those with legs get one more, which
+// makes the sum zero.
 func (d *dice) request() Request {
 	req := Request{ID: "order", Currency: d.currency()}
 	form := d.roll(8)
@@ -192,8 +197,8 @@ func (d *dice) request() Request {
 	return req
 }
 
-// payload writes down what a transfer moves, such that two texts are equal exactly if the movements are, and requires that the
-// legs keep all the promises of a plan.
+// payload writes down what a transfer moves, such that two texts are equal exactly if the
+// movements are, and requires that the legs keep all the promises of a plan.
 func payload(t *testing.T, c *Coordinator, planned mongostore.Transfer) string {
 	t.Helper()
 	sum := new(big.Rat)
@@ -227,7 +232,8 @@ func exactly(t *testing.T, a Amount) *big.Rat {
 	return number
 }
 
-// requireNetted requires that a plan moves for each account what the legs of the request add up to.
+// requireNetted requires that a plan moves for each account what the legs of the request
+// add up to.
 func requireNetted(t *testing.T, c *Coordinator, req Request, planned mongostore.Transfer) {
 	t.Helper()
 	want := map[[2]string]*big.Rat{}
@@ -253,14 +259,16 @@ func requireNetted(t *testing.T, c *Coordinator, req Request, planned mongostore
 	}
 }
 
-// Any request is refused as invalid before anything is sent, or planned: its legs are netted, sum to zero, keep the limits and name each
-// participant once; and two plans have the same digest exactly if they move the same.
+// Any request is refused as invalid before anything is sent, or planned: its legs are
+// netted, sum to zero, keep the limits and name each participant once; and two plans have
+// the same digest exactly if they move the same.
 func FuzzRequest(f *testing.F) {
 	coordinators := []*Coordinator{newOffline(f, StringIDs), newOffline(f, ObjectIDs)}
 	f.Add([]byte{}, []byte{}, false)
 	for form := range byte(8) {
 		for variant := range byte(16) {
-			// Three legs of units, or of decimals, the first and the second of them on accounts that are perhaps the same.
+			// Three legs of units, or of decimals, the first and the second of them on
+			// accounts that are perhaps the same.
 			units := []byte{0, variant, 0, 160, 0, 2, 0, 40, 6, 1, 0, 120 + variant, 0}
 			decimals := []byte{0, variant, 5, variant, 0, 2, 5, variant % 5, 3, 1, 5, 2, 0}
 			for _, legs := range [][]byte{units, decimals} {
@@ -288,7 +296,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// requirePlan requires that a request is planned well, or refused, by all who look at requests.
+// requirePlan requires that a request is planned well, or refused, by all who look at
+// requests.
 func requirePlan(t *testing.T, c *Coordinator, req Request) (mongostore.Transfer, bool) {
 	t.Helper()
 	over, cancel := context.WithCancel(t.Context())
@@ -315,7 +324,8 @@ func requirePlan(t *testing.T, c *Coordinator, req Request) (mongostore.Transfer
 	return planned, true
 }
 
-// requireSameDigest requires that the order of the legs, the digits of an amount and what is no part of the payload make no difference.
+// requireSameDigest requires that the order of the legs, the digits of an amount and what
+// is no part of the payload make no difference.
 func requireSameDigest(t *testing.T, c *Coordinator, req Request, planned mongostore.Transfer) {
 	t.Helper()
 	again := Request{ID: req.ID + "2", Currency: req.Currency, Metadata: map[string]any{"a": 1}}
@@ -430,7 +440,8 @@ func nested(levels int) any {
 	return value
 }
 
-// Any metadata is refused as invalid, or is stored as a document within the limits, always the same one, that reads back as what was meant.
+// Any metadata is refused as invalid, or is stored as a document within the limits,
+// always the same one, that reads back as what was meant.
 func FuzzMetadata(f *testing.F) {
 	f.Add([]byte{})
 	for kind := range byte(12) {

@@ -28,7 +28,8 @@ func accountFences(b *bank.Bank) map[string]string {
 	return fences
 }
 
-// A hold takes the money off the payer, and nothing arrives before it is posted. All of it is then.
+// A hold takes the money off the payer, and nothing arrives before it is posted. All of
+// it is then.
 func TestHoldThenPost(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 5)
@@ -48,7 +49,8 @@ func TestHoldThenPost(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 5))
 }
 
-// The record that Hold answers with is the one that is stored, its times to the millisecond.
+// The record that Hold answers with is the one that is stored, its times to the
+// millisecond.
 func TestRecordOfAHold(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -122,7 +124,8 @@ func TestPostRefusesAmounts(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0, 0))
 }
 
-// An amount that can't be posted is refused as such only while the hold is undecided. After that everybody is told what became of it.
+// An amount that can't be posted is refused as such only while the hold is undecided.
+// After that everybody is told what became of it.
 func TestPostOfAWrongAmountAfterTheDecision(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0)
@@ -159,7 +162,8 @@ func TestPostOfAWrongAmountAfterTheDecision(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// A voided hold gives everything back. Void may be asked for again; a Post comes too late.
+// A voided hold gives everything back. Void may be asked for again; a Post comes too
+// late.
 func TestVoid(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -235,8 +239,9 @@ func endings() map[string]ending {
 	}
 }
 
-// The same Hold asked again has the outcome that the hold has come to, whoever asks and however often: held as
-// the first time, what was posted of it, why it has failed. It holds, pays and stores nothing more.
+// The same Hold asked again has the outcome that the hold has come to, whoever asks and
+// however often: held as the first time, what was posted of it, why it has failed. It
+// holds, pays and stores nothing more.
 func TestHoldAskedAgain(t *testing.T) {
 	t.Parallel()
 	for name, row := range endings() {
@@ -350,7 +355,8 @@ func TestHoldIsNotTransfer(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// What is posted of a hold is a part of it. A stored part that can't be is left alone: it would make money.
+// What is posted of a hold is a part of it. A stored part that can't be is left alone: it
+// would make money.
 func TestPartThatIsNone(t *testing.T) {
 	t.Parallel()
 	for _, part := range []any{int64(60), int64(61), int64(0), int64(-1), bson.NewDecimal128(0x3040000000000000, 20)} {
@@ -406,7 +412,8 @@ func TestUnknownStateIsLeftAlone(t *testing.T) {
 	b.RequireStanding("a", 40, 100, 0)
 }
 
-// However many post, void and let expire one hold at once, one of them decides, and everybody is told what became of it.
+// However many post, void and let expire one hold at once, one of them decides, and
+// everybody is told what became of it.
 func TestOneDecidesAHold(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0)

@@ -65,8 +65,8 @@ func TestInvalidOptions(t *testing.T) {
 	require.NoError(t, err, "the limits themselves are allowed")
 }
 
-// One collection of accounts that is reached through two clients is found out before any money moves: an account would be two
-// participants with one marker between them.
+// One collection of accounts that is reached through two clients is found out before any
+// money moves: an account would be two participants with one marker between them.
 func TestOneCollectionThroughTwoClients(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -81,8 +81,9 @@ func TestOneCollectionThroughTwoClients(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// An effect can't change an account: documents that are a collection of accounts, or of transfers, are refused also where they are reached
-// through another client, nobody has called Setup, and the transfer uses no account.
+// An effect can't change an account: documents that are a collection of accounts, or of
+// transfers, are refused also where they are reached through another client, nobody has
+// called Setup, and the transfer uses no account.
 func TestDocumentsThatAreAccounts(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100)
@@ -105,7 +106,8 @@ func TestDocumentsThatAreAccounts(t *testing.T) {
 	b.CheckBooks(bank.Balances(100))
 }
 
-// Stored transfers tell who runs them, by a name that the user can set, and no two executions have the same.
+// Stored transfers tell who runs them, by a name that the user can set, and no two
+// executions have the same.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

@@ -29,8 +29,9 @@ func newPlanner(tb testing.TB, ids IDCodec) *Coordinator {
 	return c
 }
 
-// TestDigestsAreForEver promises that the digest of a payload is the same in each version of the library, byte for byte: those of
-// years ago are stored, and one that differs makes a repeated request a conflict, and a stalled transfer one that nobody touches.
+// TestDigestsAreForEver promises that the digest of a payload is the same in each version
+// of the library, byte for byte: those of years ago are stored, and one that differs
+// makes a repeated request a conflict, and a stalled transfer one that nobody touches.
 func TestDigestsAreForEver(t *testing.T) {
 	decimal := func(text string) Amount {
 		amount, err := ParseDecimal(text)
@@ -81,8 +82,9 @@ func newEffectPlanner(t *testing.T) *Coordinator {
 	return c
 }
 
-// An effect is the same payload each time it is asked for, though Go tells the entries of a map in another order each time: in its ID, and
-// in what it requires and sets, however deep.
+// An effect is the same payload each time it is asked for, though Go tells the entries of
+// a map in another order each time: in its ID, and in what it requires and sets, however
+// deep.
 func TestEffectsWithMapsHaveOneDigest(t *testing.T) {
 	c := newEffectPlanner(t)
 	many := map[string]any{"a": 1, "b": 2, "c": 3, "d": 4}
@@ -112,8 +114,9 @@ func TestEffectsWithMapsHaveOneDigest(t *testing.T) {
 	}
 }
 
-// What callers have encoded themselves is looked at, in effects and in metadata: what no server reads would be answered by none, and bytes
-// behind a value would be a field that nobody has checked.
+// What callers have encoded themselves is looked at, in effects and in metadata: what no
+// server reads would be answered by none, and bytes behind a value would be a field that
+// nobody has checked.
 func TestBrokenEncodingIsInvalid(t *testing.T) {
 	t.Parallel()
 	c := newEffectPlanner(t)
@@ -146,7 +149,8 @@ func TestBrokenEncodingIsInvalid(t *testing.T) {
 	}
 }
 
-// What is nil within an effect or metadata is stored as the driver stores it, as null, and what is empty as empty.
+// What is nil within an effect or metadata is stored as the driver stores it, as null,
+// and what is empty as empty.
 func TestNilStaysNil(t *testing.T) {
 	t.Parallel()
 	c := newEffectPlanner(t)
@@ -171,7 +175,8 @@ func TestNilStaysNil(t *testing.T) {
 	}
 }
 
-// What the server can't compare is refused before anything is stored: a look could never tell whether it is met.
+// What the server can't compare is refused before anything is stored: a look could never
+// tell whether it is met.
 func TestEffectsThatCanNotBeCompared(t *testing.T) {
 	c := newEffectPlanner(t)
 	for name, effect := range map[string]Effect{
@@ -209,8 +214,9 @@ func payment(amount Amount) Request {
 	return Request{ID: "order-17", From: "alice", To: "bob", Amount: amount}
 }
 
-// TestPlanningAllocatesLittle promises that to plan a transfer of units takes six allocations. With the three of an execution of it (see
-// internal/protocol) all that is decided about a transfer takes fewer than ten.
+// TestPlanningAllocatesLittle promises that to plan a transfer of units takes six
+// allocations. With the three of an execution of it (see internal/protocol) all that is
+// decided about a transfer takes fewer than ten.
 func TestPlanningAllocatesLittle(t *testing.T) {
 	c, req := newPlanner(t, StringIDs), payment(Units(6000))
 	var err error
@@ -279,8 +285,8 @@ func BenchmarkNewWork(b *testing.B) {
 	}
 }
 
-// Where nobody listens at Debug, the line of a call costs nothing: no memory, and not even
-// a look at the clock.
+// Where nobody listens at Debug, the line of a call costs nothing: no memory, and not
+// even a look at the clock.
 func TestLinesThatNobodyWantsCostNothing(t *testing.T) {
 	c := unconnected(t)
 	var out bytes.Buffer

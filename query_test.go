@@ -72,8 +72,9 @@ func TestList(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 100, 0))
 }
 
-// Metadata finds a transfer by each of its keys: numbers by value, lists by an element too, maps whole; a value of nothing is not the
-// same as none. What was read back finds it as well.
+// Metadata finds a transfer by each of its keys: numbers by value, lists by an element
+// too, maps whole; a value of nothing is not the same as none. What was read back finds
+// it as well.
 func TestMetadataQueries(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()

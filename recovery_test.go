@@ -19,7 +19,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A sweep reports what it found and what became of it. What is not stalled, and what waits for a worker, it leaves alone.
+// A sweep reports what it found and what became of it. What is not stalled, and what
+// waits for a worker, it leaves alone.
 func TestRecoveryReport(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -55,7 +56,8 @@ func TestRecoveryReport(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Under RollBack, what had not been committed is rolled back, and what had been is settled all the same.
+// Under RollBack, what had not been committed is rolled back, and what had been is
+// settled all the same.
 func TestRollBackPolicy(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -90,7 +92,8 @@ func TestRacingSweeps(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// What one sweep of a process has in hand is not stuck for another one: each transfer is reported once.
+// What one sweep of a process has in hand is not stuck for another one: each transfer is
+// reported once.
 func TestRacingSweepsOfOneProcess(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0).WithIndexes()
@@ -113,8 +116,10 @@ func TestRacingSweepsOfOneProcess(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// A process doesn't begin again and again with a transfer that hangs. While somebody waits for it, who will tell what becomes of it, others
-// leave it out, but not for long; once nobody does, each sweep counts it as stuck, and so does one that waits for it no longer.
+// A process doesn't begin again and again with a transfer that hangs. While somebody
+// waits for it, who will tell what becomes of it, others leave it out, but not for long;
+// once nobody does, each sweep counts it as stuck, and so does one that waits for it no
+// longer.
 func TestTransferThatHangs(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -168,8 +173,8 @@ func TestTransferThatHangs(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A sweep that is cut short, because its context ends or the coordinator is closed, tells so. What it has not begun is in none of its
-// numbers, nor is what Close has stopped.
+// A sweep that is cut short, because its context ends or the coordinator is closed, tells
+// so. What it has not begun is in none of its numbers, nor is what Close has stopped.
 func TestRecoverIsCutShort(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -213,7 +218,8 @@ func TestRecoverIsCutShort(t *testing.T) {
 	}
 }
 
-// A caller who waits for a stalled transfer takes it over itself once the threshold has passed.
+// A caller who waits for a stalled transfer takes it over itself once the threshold has
+// passed.
 func TestWaitingCallerTakesOver(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -224,8 +230,9 @@ func TestWaitingCallerTakesOver(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// The server's clock was set back: what was modified further ahead than the threshold is taken over by a
-// sweep, and by whoever waits for it, a hold too. What is ahead by less may be alive.
+// The server's clock was set back: what was modified further ahead than the threshold is
+// taken over by a sweep, and by whoever waits for it, a hold too. What is ahead by less
+// may be alive.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0).WithIndexes()
@@ -260,8 +267,8 @@ func TestClockSetBack(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// A transfer whose account is gone stays committed and stuck, and doesn't hold up the others; when the document is back, with its marker,
-// it goes on.
+// A transfer whose account is gone stays committed and stuck, and doesn't hold up the
+// others; when the document is back, with its marker, it goes on.
 func TestStuckTransfer(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -286,7 +293,8 @@ func TestStuckTransfer(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A transfer that touches a collection which is not registered under the name that it stored is left alone, and counted.
+// A transfer that touches a collection which is not registered under the name that it
+// stored is left alone, and counted.
 func TestForeignLedgerIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -302,8 +310,9 @@ func TestForeignLedgerIsLeftAlone(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Who decides a transfer that touches what this coordinator was not given is told what to register, and nothing is written. Who asks for
-// it once more is in doubt: it is stored, and can't be followed to its end from here.
+// Who decides a transfer that touches what this coordinator was not given is told what to
+// register, and nothing is written. Who asks for it once more is in doubt: it is stored,
+// and can't be followed to its end from here.
 func TestForeignPlacesAreTold(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 1000, 0).WithIndexes()
@@ -362,7 +371,8 @@ func TestForeignPlacesAreTold(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// A stored state of a version to come is left alone, with an error, and a document that is no transfer does not end the sweep.
+// A stored state of a version to come is left alone, with an error, and a document that
+// is no transfer does not end the sweep.
 func TestUnknownDocumentsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -410,7 +420,8 @@ func TestRecoverUntilFinishedNotesByPortions(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// Recover comes back to what it has passed over: of a cluster that answers again meanwhile nothing is left. What still hangs is stuck.
+// Recover comes back to what it has passed over: of a cluster that answers again
+// meanwhile nothing is left. What still hangs is stuck.
 func TestRecoverComesBackToWhatHung(t *testing.T) {
 	t.Parallel()
 	const far, inHand = 40, 8 // half of MaxPending

@@ -18,7 +18,8 @@ type crowd struct {
 	now time.Time
 }
 
-// newCrowd returns hands that hold so many, of a coordinator with ledgers on clusters of their own.
+// newCrowd returns hands that hold so many, of a coordinator with ledgers on clusters of
+// their own.
 func newCrowd(t *testing.T, size int, ledgers ...string) *crowd {
 	t.Helper()
 	c := &crowd{t: t, now: time.Now()}
@@ -67,8 +68,8 @@ func TestRouteOfATransfer(t *testing.T) {
 	require.Same(t, c.to("x"), c.of(mongostore.Transfer{Legs: []mongostore.Leg{{Ledger: "x"}, {Ledger: "x"}}}))
 }
 
-// A route has no more in hand than there is room left for others: k of them that hang for the first
-// time leave each other, and a last one, a part of 1/(k+1).
+// A route has no more in hand than there is room left for others: k of them that hang for
+// the first time leave each other, and a last one, a part of 1/(k+1).
 func TestRoutesShare(t *testing.T) {
 	t.Parallel()
 	for k := 1; k <= 5; k++ {
@@ -102,7 +103,8 @@ func TestRouteAtHome(t *testing.T) {
 	require.Equal(t, 10, c.fill(c.to("x")))
 }
 
-// A route that has not shown yet that it doesn't hang has but a few in hand, however many may be.
+// A route that has not shown yet that it doesn't hang has but a few in hand, however many
+// may be.
 func TestRouteIsProven(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, 1000, "x")
@@ -116,8 +118,8 @@ func TestRouteIsProven(t *testing.T) {
 	require.Equal(t, 500-routeTrial+1, c.fill(r))
 }
 
-// A route hangs once enough transfers have been in hand for as long as a command may take and none
-// came to its end. From then on only a few are tried, until one of them does.
+// A route hangs once enough transfers have been in hand for as long as a command may take
+// and none came to its end. From then on only a few are tried, until one of them does.
 func TestRouteHangs(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, 1000, "x")
@@ -142,8 +144,8 @@ func TestRouteHangs(t *testing.T) {
 	require.Greater(t, c.fill(r), routeTrial)
 }
 
-// A route doesn't hang while one transfer or another comes to its end, nor because of a few, nor of
-// those that have just been begun.
+// A route doesn't hang while one transfer or another comes to its end, nor because of a
+// few, nor of those that have just been begun.
 func TestRouteDoesNotHang(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, 1000, "x")
@@ -164,8 +166,9 @@ func TestRouteDoesNotHang(t *testing.T) {
 	require.False(t, c.hang(r))
 }
 
-// A transfer that was given up says that its route hangs, and the next ones are tried after a
-// pause; but not where another one came to its end meanwhile, which was lucky where it was not.
+// A transfer that was given up says that its route hangs, and the next ones are tried
+// after a pause; but not where another one came to its end meanwhile, which was lucky
+// where it was not.
 func TestRouteOfWhatWasGivenUp(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, 1000, "x")
@@ -187,7 +190,8 @@ func TestRouteOfWhatWasGivenUp(t *testing.T) {
 	require.Equal(t, routeTrial, c.fill(r))
 }
 
-// When a route hangs no longer of which others were passed over, that is told: they are due.
+// When a route hangs no longer of which others were passed over, that is told: they are
+// due.
 func TestRouteComesBack(t *testing.T) {
 	t.Parallel()
 	for name, pass := range map[string]func(c *crowd, r *route){
@@ -211,8 +215,8 @@ func TestRouteComesBack(t *testing.T) {
 	}
 }
 
-// Room is waited for where the route doesn't hang, and not beyond the end of the patience, of the
-// context or of the coordinator.
+// Room is waited for where the route doesn't hang, and not beyond the end of the
+// patience, of the context or of the coordinator.
 func TestRoomIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, 2, "x")

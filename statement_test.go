@@ -49,7 +49,8 @@ func extracts(at []time.Time) []extract {
 	}
 }
 
-// A statement tells what was moved, in order, with the balance after each; what has failed or still waits is not in it.
+// A statement tells what was moved, in order, with the balance after each; what has
+// failed or still waits is not in it.
 func TestStatement(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -132,8 +133,8 @@ func TestStatementErrors(t *testing.T) {
 	b.CheckBooks(bank.Balances(100))
 }
 
-// A transfer is an entry from its commit on, and not before, whether its money has arrived or not; of a hold that was posted in part, that
-// part.
+// A transfer is an entry from its commit on, and not before, whether its money has
+// arrived or not; of a hold that was posted in part, that part.
 func TestStatementOfWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -191,7 +192,8 @@ func TestStatementOfWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// A hold is no entry, what was posted of it is one, and so is its reversal, which says what it reverses.
+// A hold is no entry, what was posted of it is one, and so is its reversal, which says
+// what it reverses.
 func TestStatementOfHoldsAndReversals(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 5).WithIndexes()
@@ -213,7 +215,8 @@ func TestStatementOfHoldsAndReversals(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 5))
 }
 
-// Decimals, ObjectIds, fields of other names and other ledgers have statements like all others.
+// Decimals, ObjectIds, fields of other names and other ledgers have statements like all
+// others.
 func TestStatementOfOtherForms(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBare(t)
@@ -271,8 +274,9 @@ func untilGone(b *bank.Bank, id string, q transfer.StatementQuery) (entries []tr
 	return entries, err
 }
 
-// Who asks for no more than what is kept is told no error. Who asks for more is told that it is gone: at once, or newest first after what
-// is kept. What may have gaps is not told, even if some of it is still there.
+// Who asks for no more than what is kept is told no error. Who asks for more is told that
+// it is gone: at once, or newest first after what is kept. What may have gaps is not
+// told, even if some of it is still there.
 func TestHistoryGone(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -322,8 +326,8 @@ func TestHistoryGone(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// insertLong stores so many transfers, each of which has moved a unit to account a, a millisecond after the one before. It returns the time
-// of the first.
+// insertLong stores so many transfers, each of which has moved a unit to account a, a
+// millisecond after the one before. It returns the time of the first.
 func insertLong(b *bank.Bank, n int) (begin time.Time) {
 	b.T.Helper()
 	begin = time.Now().Add(-time.Hour).Truncate(time.Millisecond)

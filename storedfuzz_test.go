@@ -20,7 +20,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// answerLimit is how long a call on a healthy server may take before the test takes it for hanging.
+// answerLimit is how long a call on a healthy server may take before the test takes it
+// for hanging.
 const answerLimit = 20 * time.Second
 
 // vault is a database whose documents are stored by hand.
@@ -40,7 +41,8 @@ func newVault(f *testing.F) *vault {
 	return v
 }
 
-// coordinator returns one that knows nothing of earlier inputs, and stops working when the input is done with.
+// coordinator returns one that knows nothing of earlier inputs, and stops working when
+// the input is done with.
 func (v *vault) coordinator(t *testing.T, opts ...Option) *Coordinator {
 	t.Helper()
 	c, err := NewCoordinator(v.db, opts...)
@@ -56,7 +58,8 @@ func (v *vault) coordinator(t *testing.T, opts ...Option) *Coordinator {
 // name returns an ID that no document of this database has.
 func (v *vault) name(kind string) string { return fmt.Sprintf("%s-%d", kind, v.count.Add(1)) }
 
-// store stores a document until the input is done with, and reports whether the server took it.
+// store stores a document until the input is done with, and reports whether the server
+// took it.
 func (v *vault) store(t *testing.T, collection string, document bson.D) bool {
 	t.Helper()
 	c := v.db.Collection(collection)
@@ -77,7 +80,8 @@ func (v *vault) raw(t *testing.T, collection, id string) bson.Raw {
 	return document
 }
 
-// storedAccount draws an account's document: each field sane, missing, a number, or anything.
+// storedAccount draws an account's document: each field sane, missing, a number, or
+// anything.
 func (d *dice) storedAccount(id string, kind money.Kind, currency string) bson.D {
 	document := bson.D{{Key: "_id", Value: id}}
 	balances := []any{int64(1000), int32(1000), int64(1) << 49}
@@ -106,7 +110,8 @@ func (d *dice) storedAccount(id string, kind money.Kind, currency string) bson.D
 	return document
 }
 
-// richAccount returns an account from which any amount of a kind can be taken, and which has room for any.
+// richAccount returns an account from which any amount of a kind can be taken, and which
+// has room for any.
 func richAccount(id string, kind money.Kind, currency string) bson.D {
 	document := bson.D{{Key: "_id", Value: id}, {Key: "balance", Value: int64(1) << 50}, {Key: "floor", Value: bson.MinKey{}}}
 	if kind == money.Exact {
@@ -126,7 +131,8 @@ func exactBalance(t *testing.T, document bson.Raw) *big.Rat {
 	return exactly(t, Amount{amount})
 }
 
-// rest returns a document without its fence, without an empty map of markers, and without the named fields.
+// rest returns a document without its fence, without an empty map of markers, and without
+// the named fields.
 func rest(t *testing.T, document bson.Raw, without ...string) bson.D {
 	t.Helper()
 	elements, err := document.Elements()
@@ -143,8 +149,9 @@ func rest(t *testing.T, document bson.Raw, without ...string) bson.D {
 	return kept
 }
 
-// Whatever is stored in an account, a transfer with it moves exactly its amount, or is refused and leaves the document as it was. It
-// always comes to an end, and it never leaves a marker.
+// Whatever is stored in an account, a transfer with it moves exactly its amount, or is
+// refused and leaves the document as it was. It always comes to an end, and it never
+// leaves a marker.
 func FuzzStoredAccount(f *testing.F) {
 	v := newVault(f)
 	f.Add([]byte{})
@@ -192,7 +199,8 @@ func leastDecimal(t *testing.T) Amount {
 	return least
 }
 
-// requireTrueAnswer runs a transfer and requires that the documents say what its answer says.
+// requireTrueAnswer runs a transfer and requires that the documents say what its answer
+// says.
 func (v *vault) requireTrueAnswer(t *testing.T, c *Coordinator, req Request, odd string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), answerLimit)
@@ -244,7 +252,8 @@ type leftover struct {
 	sound    bool             // the stored document is one that this library could have written
 }
 
-// leftover draws a transfer that was left behind in some state, with its markers where they may lie then, and stores its accounts.
+// leftover draws a transfer that was left behind in some state, with its markers where
+// they may lie then, and stores its accounts.
 func (v *vault) leftover(t *testing.T, c *Coordinator, d *dice) *leftover {
 	t.Helper()
 	l := &leftover{
@@ -361,8 +370,8 @@ func (l *leftover) damageLeg(d *dice) {
 	l.set("legs", legs)
 }
 
-// Whatever is stored as a transfer, each verb answers with an error or rightly, in time; and money moves only as a readable document
-// says, all of its legs or none.
+// Whatever is stored as a transfer, each verb answers with an error or rightly, in time;
+// and money moves only as a readable document says, all of its legs or none.
 func FuzzStoredTransfer(f *testing.F) {
 	v := newVault(f)
 	for state := range byte(6) {
@@ -428,8 +437,8 @@ func (l *leftover) call(t *testing.T, c *Coordinator, d *dice) {
 	require.Less(t, time.Since(begun), answerLimit, "%s does not come back", verb)
 }
 
-// check requires that no money was made or lost: each account has its balance from before or its leg's, or its marker says so; and
-// without markers it is all or none.
+// check requires that no money was made or lost: each account has its balance from before
+// or its leg's, or its marker says so; and without markers it is all or none.
 func (l *leftover) check(t *testing.T, v *vault) {
 	t.Helper()
 	after := v.raw(t, "transfers", l.id)
@@ -470,7 +479,8 @@ func (l *leftover) check(t *testing.T, v *vault) {
 	}
 }
 
-// requireFinal requires that recovery brings the transfer to its end, unless it waits for a worker.
+// requireFinal requires that recovery brings the transfer to its end, unless it waits for
+// a worker.
 func (l *leftover) requireFinal(t *testing.T, v *vault, c *Coordinator) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -17,8 +17,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// Sweeps that share what they have in hand don't begin with what another one is at: their work on a transfer whose server is away would
-// pile up. Once that is done, whoever comes next takes it.
+// Sweeps that share what they have in hand don't begin with what another one is at: their
+// work on a transfer whose server is away would pile up. Once that is done, whoever comes
+// next takes it.
 func TestSweepsLeaveAloneWhatIsInHand(t *testing.T) {
 	t.Parallel()
 	c := unconnected(t)
@@ -38,7 +39,8 @@ func TestSweepsLeaveAloneWhatIsInHand(t *testing.T) {
 	}
 }
 
-// Documents without a readable ID count each, and an error that comes after them ends the search and is told.
+// Documents without a readable ID count each, and an error that comes after them ends the
+// search and is told.
 func TestSweepTellsOfUnreadableDocuments(t *testing.T) {
 	t.Parallel()
 	s := sweepOf(unconnected(t))
@@ -55,8 +57,8 @@ func TestSweepTellsOfUnreadableDocuments(t *testing.T) {
 	require.Equal(t, RecoveryReport{Found: 2, Stuck: 2}, s.end())
 }
 
-// What is passed over is counted as stuck, with one warning for all. Transfers that need other clusters go on. Recover comes back to it
-// first, and counts it in the end.
+// What is passed over is counted as stuck, with one warning for all. Transfers that need
+// other clusters go on. Recover comes back to it first, and counts it in the end.
 func TestSweepPassesOverWhatHangs(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -89,7 +91,8 @@ func TestSweepPassesOverWhatHangs(t *testing.T) {
 	}
 }
 
-// What there is no room for on a route that doesn't hang is not stuck: every sweep comes back to it.
+// What there is no room for on a route that doesn't hang is not stuck: every sweep comes
+// back to it.
 func TestSweepComesBackForRoom(t *testing.T) {
 	t.Parallel()
 	c := unconnected(t, "other")
@@ -130,7 +133,8 @@ func (w warned) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A sweep that waits for room ends with its context, and with the coordinator, and keeps nothing.
+// A sweep that waits for room ends with its context, and with the coordinator, and keeps
+// nothing.
 func TestSweepEndsWhileItWaits(t *testing.T) {
 	t.Parallel()
 	closed := unconnected(t, "other")
@@ -156,7 +160,8 @@ func TestSweepEndsWhileItWaits(t *testing.T) {
 	}
 }
 
-// What was not begun when the context ended is told by an error; what was under way then is stuck.
+// What was not begun when the context ended is told by an error; what was under way then
+// is stuck.
 func TestSweepTellsWhatWasNotBegun(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
@@ -208,7 +213,8 @@ func TestSweepDoesNotWaitForATrial(t *testing.T) {
 
 func sweepOf(c *Coordinator) *sweep { return c.newSweep(c.newSweepHands()) }
 
-// unconnected returns a coordinator whose server is away, as are those of its ledgers: one for each.
+// unconnected returns a coordinator whose server is away, as are those of its ledgers:
+// one for each.
 func unconnected(t *testing.T, ledgers ...string) *Coordinator {
 	t.Helper()
 	var opts []Option

@@ -40,7 +40,8 @@ func TestTransferMovesMoney(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 5))
 }
 
-// A document {_id, balance} is a complete account, whatever else is in it, and comes out with nothing but what the library owns.
+// A document {_id, balance} is a complete account, whatever else is in it, and comes out
+// with nothing but what the library owns.
 func TestAnyDocumentWithABalanceIsAnAccount(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)
@@ -99,7 +100,8 @@ func TestTransferCostsFiveCommands(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Every refusal names its account and its reason, is stored as Fail, moves nothing, and stays as it is when asked again.
+// Every refusal names its account and its reason, is stored as Fail, moves nothing, and
+// stays as it is when asked again.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -171,7 +173,8 @@ func TestUnwritableAccount(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Where several refusals apply, the first in the documented order is told, and among equals the first participant.
+// Where several refusals apply, the first in the documented order is told, and among
+// equals the first participant.
 func TestFirstRefusalIsTold(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 10, 10, 10)
@@ -287,7 +290,8 @@ func TestLimitsAreAllowed(t *testing.T) {
 	b.CheckBooks(want)
 }
 
-// The legs of one account are netted, fees included, and what nets to zero is not touched.
+// The legs of one account are netted, fees included, and what nets to zero is not
+// touched.
 func TestLegsAreNetted(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 0, 7)
@@ -345,7 +349,8 @@ func TestIDConflict(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0, 0))
 }
 
-// A context that ended before anything was written gives its own error alone, and nothing is stored.
+// A context that ended before anything was written gives its own error alone, and nothing
+// is stored.
 func TestEndedContextStoresNothing(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -360,7 +365,8 @@ func TestEndedContextStoresNothing(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// After its caller's context ended, what has claimed goes on until Close; Close waits for it.
+// After its caller's context ended, what has claimed goes on until Close; Close waits for
+// it.
 func TestTransferGoesOnInTheBackground(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -384,7 +390,8 @@ func TestTransferGoesOnInTheBackground(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// With WithReturnAt(StateCommitted) the answer comes with the decision, and the rest is done in the background.
+// With WithReturnAt(StateCommitted) the answer comes with the decision, and the rest is
+// done in the background.
 func TestReturnAtCommitted(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

@@ -16,7 +16,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// Submitted transfers are run once each, however many workers there are, and their submitters can wait for the outcome.
+// Submitted transfers are run once each, however many workers there are, and their
+// submitters can wait for the outcome.
 func TestWorkersRunWhatIsSubmitted(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -47,7 +48,8 @@ func TestWorkersRunWhatIsSubmitted(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A worker leaves alone what is not due yet, and a Transfer with the same ID runs it at once.
+// A worker leaves alone what is not due yet, and a Transfer with the same ID runs it at
+// once.
 func TestNotBefore(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -86,7 +88,8 @@ func TestWorkerRecovers(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Wait goes on by looking every now and then when its change stream comes to an end, as it does when a collection is replaced.
+// Wait goes on by looking every now and then when its change stream comes to an end, as
+// it does when a collection is replaced.
 func TestWaitOutlivesItsStream(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -123,7 +126,8 @@ func TestWaitOutlivesItsStream(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Wait ends with its context, in doubt, and at once for what doesn't exist; so do a worker and a call on a closed coordinator.
+// Wait ends with its context, in doubt, and at once for what doesn't exist; so do a
+// worker and a call on a closed coordinator.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -171,8 +175,8 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// What waits for its time touches no account. Of two submissions of one ID the first one's time counts; a Transfer runs it at once,
-// and a Cancel takes it back.
+// What waits for its time touches no account. Of two submissions of one ID the first
+// one's time counts; a Transfer runs it at once, and a Cancel takes it back.
 func TestScheduledTransfers(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -210,7 +214,8 @@ func TestScheduledTransfers(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// The time is stored as it will be read, never earlier than it was asked for, in any zone; what no calendar knows is refused.
+// The time is stored as it will be read, never earlier than it was asked for, in any
+// zone; what no calendar knows is refused.
 func TestTimesOfSchedules(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()

@@ -19,13 +19,15 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// afterFind returns the options of a client that does something once, as soon as its n-th find, from 1 on, in a collection is answered.
+// afterFind returns the options of a client that does something once, as soon as its n-th
+// find, from 1 on, in a collection is answered.
 func afterFind(collection string, n int, do func()) *options.ClientOptions {
 	count := 0
 	return afterFinds(collection, func(bson.Raw) bool { count++; return count == n }, do)
 }
 
-// afterScans returns those of one that does something whenever it has begun to read a collection from its beginning.
+// afterScans returns those of one that does something whenever it has begun to read a
+// collection from its beginning.
 func afterScans(collection string, do func()) *options.ClientOptions {
 	return afterFinds(collection, func(command bson.Raw) bool {
 		filter, err := command.Lookup("filter").Document().Elements()
@@ -136,7 +138,8 @@ func TestAuditLooksTwice(t *testing.T) {
 	end := func(b *bank.Branches) { finish(b) }
 	remove := func(b *bank.Branches) { finish(b); removeThere(b) }
 	purge := func(b *bank.Branches) { finish(b); b.Remove("transfers", "t") }
-	// A hold that nobody has held yet, and that nothing has happened to for too long; and how it is held after all.
+	// A hold that nobody has held yet, and that nothing has happened to for too long; and
+	// how it is held after all.
 	unheld := func(b *bank.Branches) {
 		holdAcross(b, "t")
 		b.ChangeThere(bson.M{"$unset": bson.M{"pending.t": ""}})
@@ -180,8 +183,8 @@ func TestAuditLooksTwice(t *testing.T) {
 	}
 }
 
-// What is committed while one server is read after the other makes the sum a wrong one, and the next time the same wrong one: that is no
-// finding.
+// What is committed while one server is read after the other makes the sum a wrong one,
+// and the next time the same wrong one: that is no finding.
 func TestAuditExpectsNothingOfWhatMoves(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 1000, 500)
@@ -202,7 +205,8 @@ func TestAuditExpectsNothingOfWhatMoves(t *testing.T) {
 	b.CheckBooks()
 }
 
-// A sum over two servers that is a wrong one each time, and each time another one, is no finding: somebody pays in meanwhile.
+// A sum over two servers that is a wrong one each time, and each time another one, is no
+// finding: somebody pays in meanwhile.
 func TestAuditTrustsNoSumThatChanges(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 1000, 500)
@@ -219,7 +223,8 @@ func TestAuditTrustsNoSumThatChanges(t *testing.T) {
 	require.Equal(t, []audit.Code{audit.WrongTotal}, bank.CodesOf(again), "nobody pays in")
 }
 
-// A transfer that seems to stand still in a snapshot, and has ended since, or is under way again, is no finding.
+// A transfer that seems to stand still in a snapshot, and has ended since, or is under
+// way again, is no finding.
 func TestAuditLooksTwiceAtStalled(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]func(b *bank.Bank){
@@ -250,8 +255,8 @@ func TestAuditLooksTwiceAtStalled(t *testing.T) {
 	}
 }
 
-// Sums over two servers are exact as long as nothing is committed in between, and are held against no expectation otherwise. An audit
-// beside a busy load finds nothing.
+// Sums over two servers are exact as long as nothing is committed in between, and are
+// held against no expectation otherwise. An audit beside a busy load finds nothing.
 func TestAuditTotalsOverTwoServers(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 1000, 500)
@@ -318,7 +323,8 @@ func TestAuditOutsideOfSessions(t *testing.T) {
 	b.CheckBooks()
 }
 
-// A server that doesn't keep its snapshots for long enough is told so by an error that says what to do, and the caller too.
+// A server that doesn't keep its snapshots for long enough is told so by an error that
+// says what to do, and the caller too.
 func TestAuditTooLong(t *testing.T) {
 	t.Parallel()
 	server := bank.StartServer(t)

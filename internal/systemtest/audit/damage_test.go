@@ -48,7 +48,9 @@ func markerDamages() []damage {
 		{"a marker of no transfer", func(b *bank.Bank) {
 			b.SetField("accounts", "a", "pending.ghost", int64(-5))
 		}, []audit.Code{audit.OrphanMarker}, "a"},
-		{"a key of no transfer", func(b *bank.Bank) { b.SetField("accounts", "a", "pending.%zz", int64(-5)) }, []audit.Code{audit.OrphanMarker}, "a"},
+		{"a key of no transfer", func(b *bank.Bank) {
+			b.SetField("accounts", "a", "pending.%zz", int64(-5))
+		}, []audit.Code{audit.OrphanMarker}, "a"},
 		{"a transfer that was lost", func(b *bank.Bank) {
 			b.StallAt("t", 4, bank.Lost, 60)
 			b.Remove("transfers", "t")
@@ -195,9 +197,13 @@ func holdDamages() []damage {
 		held("a hold that is held by a number", func(b *bank.Bank) { b.SetField("transfers", "t", "held", 1) }, audit.WrongHold),
 		held("a hold whose marker is gone", func(b *bank.Bank) { unsetField(b, "accounts", "a", "pending.t") }, audit.MissingMarker),
 		held("a hold whose account is gone", func(b *bank.Bank) { b.Remove("accounts", "a") }, audit.MissingDocument),
-		held("money is held by what is no hold", func(b *bank.Bank) { unsetField(b, "transfers", "t", "hold") }, audit.WrongHold, audit.WrongDigest),
+		held("money is held by what is no hold", func(b *bank.Bank) {
+			unsetField(b, "transfers", "t", "hold")
+		}, audit.WrongHold, audit.WrongDigest),
 		held("a hold without an end", func(b *bank.Bank) { unsetField(b, "transfers", "t", "expiresAt") }, audit.WrongHold),
-		held("a part of it was posted before the decision", func(b *bank.Bank) { b.SetField("transfers", "t", "posted", int64(1)) }, audit.WrongHold),
+		held("a part of it was posted before the decision", func(b *bank.Bank) {
+			b.SetField("transfers", "t", "posted", int64(1))
+		}, audit.WrongHold),
 		posted("more was posted than was held", func(b *bank.Bank) { b.SetField("transfers", "t", "posted", int64(61)) }, audit.WrongHold),
 		posted("all is said to be a part", func(b *bank.Bank) { b.SetField("transfers", "t", "posted", int64(60)) }, audit.WrongHold),
 		posted("less than nothing was posted", func(b *bank.Bank) { b.SetField("transfers", "t", "posted", int64(-1)) }, audit.WrongHold),
@@ -286,7 +292,8 @@ func stalledDamages() []damage {
 	}
 }
 
-// Each kind of damage is found, and nothing else: what the finding is about, with figures and with what to do next.
+// Each kind of damage is found, and nothing else: what the finding is about, with figures
+// and with what to do next.
 func TestAuditFindsDamage(t *testing.T) {
 	t.Parallel()
 	found := map[audit.Code]bool{audit.WrongTotal: true, audit.LongTotal: true} // which have tests of their own
@@ -421,7 +428,8 @@ func TestAuditLeavesAlone(t *testing.T) {
 	}
 }
 
-// What is wrong with a document that is no account comes with advice that can be followed there: no verb repairs it.
+// What is wrong with a document that is no account comes with advice that can be followed
+// there: no verb repairs it.
 func TestAuditAdvisesForOtherDocuments(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)

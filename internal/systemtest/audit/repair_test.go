@@ -30,7 +30,8 @@ func repairOf(f transfer.Finding, decision transfer.MarkerDecision) transfer.Mar
 	}
 }
 
-// A marker whose transfer is lost is removed as the operator decides: to the unit, once, and for good. The ID is taken from then on.
+// A marker whose transfer is lost is removed as the operator decides: to the unit, once,
+// and for good. The ID is taken from then on.
 func TestRepairOrphans(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -67,7 +68,8 @@ func TestRepairOrphans(t *testing.T) {
 	}
 }
 
-// Markers of final transfers, and such where a transfer has no leg, are removed; the transfer's document stays as it is.
+// Markers of final transfers, and such where a transfer has no leg, are removed; the
+// transfer's document stays as it is.
 func TestRepairOtherMarkers(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 5)
@@ -143,7 +145,8 @@ func TestRepairIsGuardedByTheAmount(t *testing.T) {
 	require.EqualValues(t, 100, balanceOf(b, "a"))
 }
 
-// Where the answer to the removal is lost, and its fence is gone by the time of the next look, nobody can tell who has removed the marker.
+// Where the answer to the removal is lost, and its fence is gone by the time of the next
+// look, nobody can tell who has removed the marker.
 func TestRepairInDoubt(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -162,7 +165,8 @@ func TestRepairInDoubt(t *testing.T) {
 	require.Empty(t, b.MustAudit().Findings)
 }
 
-// A prepare of a lost transfer that arrives after the repair finds no place: the fence is another one.
+// A prepare of a lost transfer that arrives after the repair finds no place: the fence is
+// another one.
 func TestRepairRefusesLatePrepares(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -188,9 +192,10 @@ func TestRepairRefusesLatePrepares(t *testing.T) {
 	require.Equal(t, bank.Balances(100, 0), b.Balances())
 }
 
-// A request with the ID of a lost transfer, and the repair of its marker, come at the same time: the request takes the marker over and the
-// transfer happens, or the marker is repaired and the request is refused. Never both: the money would be there twice. Each runs as a whole
-// before each command of the other.
+// A request with the ID of a lost transfer, and the repair of its marker, come at the
+// same time: the request takes the marker over and the transfer happens, or the marker is
+// repaired and the request is refused. Never both: the money would be there twice. Each
+// runs as a whole before each command of the other.
 func TestRepairRacesWithTheRequest(t *testing.T) {
 	t.Parallel()
 	request := func(ctx context.Context, c *transfer.Coordinator) error {
@@ -278,7 +283,8 @@ func balanceOf(b *bank.Bank, id string) int64 {
 	return bank.Units(b.T, account.Balance)
 }
 
-// Whatever happens to the messages of a repair, it is made once, and its caller is told the truth or left in doubt.
+// Whatever happens to the messages of a repair, it is made once, and its caller is told
+// the truth or left in doubt.
 func TestEveryMessageOfARepairMayFail(t *testing.T) {
 	t.Parallel()
 	for _, what := range []bank.Fault{bank.Lost, bank.AnswerLost, bank.Held} {
@@ -296,7 +302,8 @@ func TestEveryMessageOfARepairMayFail(t *testing.T) {
 	}
 }
 
-// strikeRepair repairs a marker over a wire, and once more if its process has died, and reports whether the wire has struck.
+// strikeRepair repairs a marker over a wire, and once more if its process has died, and
+// reports whether the wire has struck.
 func strikeRepair(t *testing.T, w *bank.Wire) bool {
 	t.Helper()
 	story := fmt.Sprintf("%s, at command %d, died %t", w.What, w.At, w.Die)
@@ -323,7 +330,8 @@ func strikeRepair(t *testing.T, w *bank.Wire) bool {
 	return w.HasStruck()
 }
 
-// A transfer without its flag is found by recovery once the flag is repaired, and a final one loses it.
+// A transfer without its flag is found by recovery once the flag is repaired, and a final
+// one loses it.
 func TestRepairOpen(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -351,8 +359,9 @@ func TestRepairOpen(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A final transfer whose state was set back by hand moves nothing again: recovery leaves it alone, and the flag that would send recovery to
-// it is not repaired until the state is. Nor is that of an unfinished one which was made final by hand.
+// A final transfer whose state was set back by hand moves nothing again: recovery leaves
+// it alone, and the flag that would send recovery to it is not repaired until the state
+// is. Nor is that of an unfinished one which was made final by hand.
 func TestRepairOpenTrustsNoStateThatWasChanged(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -391,7 +400,8 @@ func TestRepairOpenTrustsNoStateThatWasChanged(t *testing.T) {
 	require.Empty(t, b.MustAudit().Findings)
 }
 
-// A repair that is refused changes nothing: neither is the misspelt ID taken, nor is a story told of what never was.
+// A repair that is refused changes nothing: neither is the misspelt ID taken, nor is a
+// story told of what never was.
 func TestRefusedRepairTakesNoID(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -414,7 +424,8 @@ func TestRefusedRepairTakesNoID(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// An account that was stored with an empty array of markers can be used once that is repaired. Anything in the array stays.
+// An account that was stored with an empty array of markers can be used once that is
+// repaired. Anything in the array stays.
 func TestRepairPending(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -436,8 +447,8 @@ func TestRepairPending(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A live transfer's marker is never removed: not by a service that has another name for the ledger, and not while the legs are others
-// than were asked for.
+// A live transfer's marker is never removed: not by a service that has another name for
+// the ledger, and not while the legs are others than were asked for.
 func TestRepairSparesTheLiving(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 0)

@@ -22,8 +22,9 @@ func uncommittable(b *bank.Bank) func() {
 	return func() { validate(bson.M{}) }
 }
 
-// A transfer that recovery tries in vain is a finding after ten thresholds, however often it was tried since and in whatever state it is,
-// with the reason that recovery has noted.
+// A transfer that recovery tries in vain is a finding after ten thresholds, however often
+// it was tried since and in whatever state it is, with the reason that recovery has
+// noted.
 func TestAuditTellsWhatIsStuck(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -64,8 +65,8 @@ func TestAuditTellsWhatIsStuck(t *testing.T) {
 	}
 }
 
-// A threshold of zero says nothing of how long a transfer may take: what is under way is no finding then, and what has stood still for as
-// long as ten commands may take is one.
+// A threshold of zero says nothing of how long a transfer may take: what is under way is
+// no finding then, and what has stood still for as long as ten commands may take is one.
 func TestAuditWithAThresholdOfZero(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -84,8 +85,9 @@ func TestAuditWithAThresholdOfZero(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// What recovery leaves alone for 64 thresholds, because those who took it over were killed again and again, is no finding as long as it
-// does, nor the moment that it takes it up.
+// What recovery leaves alone for 64 thresholds, because those who took it over were
+// killed again and again, is no finding as long as it does, nor the moment that it takes
+// it up.
 func TestAuditIsAsPatientAsRecovery(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

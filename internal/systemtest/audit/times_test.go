@@ -11,13 +11,15 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// timeDamages are values that can be read as times, and that the server finds no date before or after; and times to come.
+// timeDamages are values that can be read as times, and that the server finds no date
+// before or after; and times to come.
 func timeDamages() []damage {
 	now := time.Now().UTC()
 	text := now.Add(-time.Minute).Format(time.RFC3339)
 	stamp := bson.Timestamp{T: uint32(now.Unix()) - 60}
 	done := func(name, field string, value any) damage {
-		return damage{name, func(b *bank.Bank) { b.MustMove("t", 60); b.SetField("transfers", "t", field, value) }, []audit.Code{audit.WrongTime}, "t"}
+		plant := func(b *bank.Bank) { b.MustMove("t", 60); b.SetField("transfers", "t", field, value) }
+		return damage{name, plant, []audit.Code{audit.WrongTime}, "t"}
 	}
 	damages := []damage{
 		{"an end that is a text", func(b *bank.Bank) {
@@ -41,8 +43,8 @@ func timeDamages() []damage {
 	return damages
 }
 
-// Metadata that nobody can read make a transfer that nobody can get or recover, and the audit says so; those of any other content are
-// none of its business.
+// Metadata that nobody can read make a transfer that nobody can get or recover, and the
+// audit says so; those of any other content are none of its business.
 func TestAuditFindsUnreadableMetadata(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

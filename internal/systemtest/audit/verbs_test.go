@@ -124,7 +124,8 @@ func newCrowd(t *testing.T) *crowd {
 	return w
 }
 
-// begin begins with everything, until ctx ends, and returns what waits until that has ended.
+// begin begins with everything, until ctx ends, and returns what waits until that has
+// ended.
 func (w *crowd) begin(ctx context.Context) (wait func()) {
 	w.T.Helper()
 	processes := w.processes(30)
@@ -150,8 +151,9 @@ func (w *crowd) busy() bool {
 	return w.deaths.Load() >= 10
 }
 
-// Audits find nothing, and the same sum each time, while orders are paid, holds are posted in part, voided and expire, transfers are
-// reversed, processes die in the midst of all that, and others take over.
+// Audits find nothing, and the same sum each time, while orders are paid, holds are
+// posted in part, voided and expire, transfers are reversed, processes die in the midst
+// of all that, and others take over.
 func TestAuditUnderAllVerbs(t *testing.T) {
 	t.Parallel()
 	w := newCrowd(t)

@@ -65,10 +65,10 @@ func NewBare(t *testing.T, opts ...transfer.Option) *Bank {
 	return b
 }
 
-// Wipe makes the bank one that nobody has used yet, as [NewBare] does: it stops all of its
-// coordinators and removes all documents, the notes too. That takes a fraction of the time
-// that the server needs to make collections and to drop them. The bank has a new coordinator
-// with the given options.
+// Wipe makes the bank one that nobody has used yet, as [NewBare] does: it stops all of
+// its coordinators and removes all documents, the notes too. That takes a fraction of the
+// time that the server needs to make collections and to drop them. The bank has a new
+// coordinator with the given options.
 func (b *Bank) Wipe(opts ...transfer.Option) {
 	b.T.Helper()
 	b.mu.Lock()
@@ -101,10 +101,11 @@ func (b *Bank) OpenAccounts(balances []int64) {
 	}
 }
 
-// AccountName returns the ID of the i-th account: a, b, c …
+// AccountName returns the ID of the i-th account: a, b, c.
 func AccountName(i int) string { return string(rune('a' + i)) }
 
-// NewCoordinator returns another coordinator, over the given handle of the bank's database.
+// NewCoordinator returns another coordinator, over the given handle of the bank's
+// database.
 func (b *Bank) NewCoordinator(db *mongo.Database, opts ...transfer.Option) *transfer.Coordinator {
 	b.T.Helper()
 	c, err := transfer.NewCoordinator(db, opts...)
@@ -116,7 +117,8 @@ func (b *Bank) NewCoordinator(db *mongo.Database, opts ...transfer.Option) *tran
 	return c
 }
 
-// Kill stops a coordinator where it is, as far as that is possible from inside its process.
+// Kill stops a coordinator where it is, as far as that is possible from inside its
+// process.
 func Kill(c *transfer.Coordinator) {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -136,8 +138,8 @@ func (b *Bank) Through(opts *options.ClientOptions) *mongo.Database {
 	return client.Database(b.DB.Name())
 }
 
-// RecoverAll takes over what is unfinished, at once, and requires that nothing is left but
-// what waits for a worker.
+// RecoverAll takes over what is unfinished, at once, and requires that nothing is left
+// but what waits for a worker.
 func (b *Bank) RecoverAll(opts ...transfer.Option) transfer.RecoveryReport {
 	b.T.Helper()
 	c := b.NewCoordinator(b.DB, append([]transfer.Option{transfer.WithStallThreshold(0)}, opts...)...)
@@ -153,7 +155,8 @@ func (b *Bank) RecoverAll(opts ...transfer.Option) transfer.RecoveryReport {
 	return total
 }
 
-// Unfinished counts the transfers that are under way, but for those that wait for a worker.
+// Unfinished counts the transfers that are under way, but for those that wait for a
+// worker.
 func (b *Bank) Unfinished() int64 {
 	b.T.Helper()
 	filter := bson.D{{Key: "open", Value: true}, {Key: "state", Value: bson.D{{Key: "$ne", Value: "Initiated"}}}}

@@ -61,15 +61,16 @@ func (b *Branches) Other(opts ...*options.ClientOptions) transfer.Option {
 	return transfer.WithLedger("other", client.Database(b.DB.Name()).Collection("accounts"))
 }
 
-// Across asks for a transfer from here to the other server, or back if units are negative.
+// Across asks for a transfer from here to the other server, or back if units are
+// negative.
 func Across(id string, units int64) transfer.Request {
 	return transfer.Request{ID: id, Legs: []transfer.Leg{
 		{Account: "a", Amount: transfer.Units(-units)}, {Ledger: "other", Account: "a", Amount: transfer.Units(units)},
 	}}
 }
 
-// CheckBooks requires that nothing is in flight on either server, and that each balance is
-// what the successful transfers make of it.
+// CheckBooks requires that nothing is in flight on either server, and that each balance
+// is what the successful transfers make of it.
 func (b *Branches) CheckBooks() {
 	b.T.Helper()
 	require.Zero(b.T, b.Unfinished())
@@ -86,8 +87,8 @@ func (b *Branches) CheckBooks() {
 	RequireLedgers(b.T, b.Both, want)
 }
 
-// StallAcross leaves a transfer of 60 to the other server behind, whose process died at its
-// n-th command on the transfers' server.
+// StallAcross leaves a transfer of 60 to the other server behind, whose process died at
+// its n-th command on the transfers' server.
 func (b *Branches) StallAcross(id string, n int) {
 	b.T.Helper()
 	ctx, cancel := context.WithTimeout(b.T.Context(), 20*time.Second)
@@ -123,7 +124,8 @@ func Mirror(db *mongo.Database) []transfer.Option {
 	return []transfer.Option{transfer.WithLedger("mirror", db.Collection("mirror"))}
 }
 
-// ThroughMirror moves 60 from a: 40 to b, and 20 to m in the ledger mirror, which it opens.
+// ThroughMirror moves 60 from a: 40 to b, and 20 to m in the ledger mirror, which it
+// opens.
 func ThroughMirror(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
 	l, err := c.Ledger("mirror")
 	if err != nil {

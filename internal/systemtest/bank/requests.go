@@ -47,8 +47,8 @@ func Numbered(prefix string, n int) []string {
 	return ids
 }
 
-// OddIDs are IDs that would mean something else to the server if they were keys, or could be
-// taken for one another.
+// OddIDs are IDs that would mean something else to the server if they were keys, or could
+// be taken for one another.
 func OddIDs() []string {
 	return []string{
 		"a.b", ".", "..", "a.", "%2E", "a$b", "$", "$set", "$inc.b", "%24set", "100%", "%", "%%", "%25", "\x00", "nul\x00nul", "%00",

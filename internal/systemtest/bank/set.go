@@ -20,7 +20,8 @@ type Replicated struct {
 	Set *mongotest.Set
 }
 
-// NewReplicated returns a bank without accounts in a database of the set, with its indexes.
+// NewReplicated returns a bank without accounts in a database of the set, with its
+// indexes.
 func NewReplicated(t *testing.T, set *mongotest.Set, database string) Replicated {
 	t.Helper()
 	b := Replicated{&Bank{T: t}, set}
@@ -85,8 +86,8 @@ func (b Replicated) AwaitOther(ctx context.Context, old int) error {
 	return ctx.Err()
 }
 
-// KeepIgnorant makes all members but the given one slow to report how far they are, and the
-// given one slow to report how far a majority is. It keeps them so until the returned
+// KeepIgnorant makes all members but the given one slow to report how far they are, and
+// the given one slow to report how far a majority is. It keeps them so until the returned
 // function is called.
 func (b Replicated) KeepIgnorant(primary int) (end func()) {
 	b.T.Helper()

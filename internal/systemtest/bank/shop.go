@@ -40,7 +40,8 @@ func Payment(id, order string, units int64) transfer.Request {
 	return req
 }
 
-// RequireOrder requires what is stored of an order, and whether a transfer has reserved it.
+// RequireOrder requires what is stored of an order, and whether a transfer has reserved
+// it.
 func (b *Bank) RequireOrder(id, status string, reserved bool) {
 	b.T.Helper()
 	document, err := b.DB.Collection("orders").FindOne(b.T.Context(), bson.D{{Key: "_id", Value: id}}).Raw()

@@ -39,8 +39,8 @@ func (b *Bank) Dying(
 	require.True(b.T, w.HasStruck(), "the verb had no command %d", n)
 }
 
-// StallAt leaves a transfer behind whose process died at its n-th command: 2 the prepares,
-// 3 the decision, 4 the settles, 5 the finish.
+// StallAt leaves a transfer behind whose process died at its n-th command: 2 the
+// prepares, 3 the decision, 4 the settles, 5 the finish.
 func (b *Bank) StallAt(id string, n int, what Fault, units int64) {
 	b.T.Helper()
 	b.StallRequest(Move(id, "a", "b", units), n, what)
@@ -63,7 +63,8 @@ func RequireUnended(t *testing.T, err error) {
 	require.NotEqual(t, inDoubt, committed, "%v", err)
 }
 
-// StallHold holds 60 of a for b in a process that dies at its n-th command, which is lost.
+// StallHold holds 60 of a for b in a process that dies at its n-th command, which is
+// lost.
 func (b *Bank) StallHold(id string, n int) {
 	b.T.Helper()
 	b.Dying(n, Lost, func(ctx context.Context, c *transfer.Coordinator) error {
@@ -101,7 +102,8 @@ func (b *Bank) LeaveCommitted(prefix, to string, n int) {
 	b.StandStill(prefix, n)
 }
 
-// StandStill makes n transfers look as if nothing had happened to them for ninety minutes.
+// StandStill makes n transfers look as if nothing had happened to them for ninety
+// minutes.
 func (b *Bank) StandStill(prefix string, n int) {
 	b.T.Helper()
 	ago := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", (90 * time.Minute).Milliseconds()}}}

@@ -11,8 +11,8 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// MustStatement collects the entries that a query selects, in order. It requires that each
-// balance is what the entry before it left.
+// MustStatement collects the entries that a query selects, in order. It requires that
+// each balance is what the entry before it left.
 func (b *Bank) MustStatement(of *transfer.Ledger, id string, q transfer.StatementQuery) []transfer.Entry {
 	b.T.Helper()
 	var entries []transfer.Entry

@@ -5,8 +5,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Deleted removes an account behind the library's back, and returns how it comes back as it
-// was.
+// Deleted removes an account behind the library's back, and returns how it comes back as
+// it was.
 func Deleted(account string) func(b *Bank) func() {
 	return func(b *Bank) func() {
 		accounts := b.DB.Collection("accounts")

@@ -52,8 +52,8 @@ func CallAll(n int, call func(i int) (transfer.Record, error)) func() []Answer {
 	}
 }
 
-// InBackground runs a worker and returns a function that ends it and requires that it ended
-// well.
+// InBackground runs a worker and returns a function that ends it and requires that it
+// ended well.
 func InBackground(t *testing.T, c *transfer.Coordinator) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -25,9 +25,9 @@ const (
 		"and the driver sends the message again"
 )
 
-// Wire is the network between one client and the server. It can do something to one of the
-// commands that are sent to a collection, and cut everything off from then on, as if the
-// process had died.
+// Wire is the network between one client and the server. It can do something to one of
+// the commands that are sent to a collection, and cut everything off from then on, as if
+// the process had died.
 type Wire struct {
 	// At is the command that is struck, counted from 0; -1 strikes none.
 	At int
@@ -44,8 +44,10 @@ type Wire struct {
 	// Commands are those that were sent, for the story of a failure.
 	Commands []string
 
+	// Idle makes the wire count nothing and do nothing, until SetIdle ends that.
+	Idle bool
+
 	mu     sync.Mutex
-	idle   bool // nothing is counted and nothing happens
 	seen   int
 	struck bool
 	dead   bool
@@ -143,7 +145,7 @@ func (w *Wire) judge(message []byte) Fault {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.idle {
+	if w.Idle {
 		return ""
 	}
 	w.Commands = append(w.Commands, command)
@@ -162,7 +164,7 @@ func (w *Wire) judge(message []byte) Fault {
 func (w *Wire) SetIdle(idle bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.idle = idle
+	w.Idle = idle
 }
 
 // CommandIn names the command of a message, if it is one on a collection of the test's.

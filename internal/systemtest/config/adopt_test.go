@@ -13,8 +13,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A deployment is changed on purpose by Adopt, once nothing is in flight: from then on the
-// new configuration is the deployment's, and the old one is refused.
+// A deployment is changed on purpose by Adopt, once nothing is in flight: from then on
+// the new configuration is the deployment's, and the old one is refused.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -38,8 +38,8 @@ func TestAdopt(t *testing.T) {
 	require.Empty(t, report.Findings)
 }
 
-// Another transfers collection is adopted as well, and accounts that have a note while the
-// transfers have lost theirs.
+// Another transfers collection is adopted as well, and accounts that have a note while
+// the transfers have lost theirs.
 func TestAdoptOtherTransfers(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -62,8 +62,8 @@ func TestAdoptOtherTransfers(t *testing.T) {
 	require.Equal(t, map[string]int64{"a": 80, "b": 20}, b.Balances())
 }
 
-// Adopt refuses while something is in flight, and then changes nothing: whoever goes on with
-// it would look for its markers elsewhere.
+// Adopt refuses while something is in flight, and then changes nothing: whoever goes on
+// with it would look for its markers elsewhere.
 func TestAdoptRefusesWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]func(*bank.Bank){
@@ -88,8 +88,8 @@ func TestAdoptRefusesWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// A note in another format, or with something in it that this release does not know, is of
-// another release: nothing works beside it, and Adopt leaves it alone.
+// A note in another format, or with something in it that this release does not know, is
+// of another release: nothing works beside it, and Adopt leaves it alone.
 func TestNotesOfOtherReleases(t *testing.T) {
 	t.Parallel()
 	for _, collection := range []string{"accounts.transfer", "transfers.transfer"} {

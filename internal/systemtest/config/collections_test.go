@@ -133,8 +133,8 @@ func TestHarmlessIndexes(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0, 10))
 }
 
-// A collection that is sharded by something else than _id, or was sharded anew since it was
-// set up, is refused at its first use.
+// A collection that is sharded by something else than _id, or was sharded anew since it
+// was set up, is refused at its first use.
 func TestShardedAnew(t *testing.T) {
 	t.Setenv("MONGODB_URI", "") // a server of its own: the catalog is everybody's
 	server := bank.StartServer(t)

@@ -15,9 +15,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A coordinator with another configuration than the deployment's is refused by every verb,
-// with a text that says what differs, and before anything is stored or has moved: one that
-// looks for markers in another field would post a hold to nowhere.
+// A coordinator with another configuration than the deployment's is refused by every
+// verb, with a text that says what differs, and before anything is stored or has moved:
+// one that looks for markers in another field would post a hold to nowhere.
 func TestAnotherConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -101,8 +101,8 @@ func fitVerbs(c *transfer.Coordinator) map[string]func(context.Context) error {
 	}
 }
 
-// Processes that set up one database at once, with different configurations, agree on one of
-// these: the others are refused, and those of the same configuration are all fine.
+// Processes that set up one database at once, with different configurations, agree on one
+// of these: the others are refused, and those of the same configuration are all fine.
 func TestRacingSetupsAgree(t *testing.T) {
 	t.Parallel()
 	for round := range 4 {

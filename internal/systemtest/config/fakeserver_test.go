@@ -20,7 +20,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// fakeServer answers every command with one document, as a server would answer hello, and takes down what it was asked.
+// fakeServer answers every command with one document, as a server would answer hello, and
+// takes down what it was asked.
 type fakeServer struct {
 	address string
 	hello   bson.D
@@ -31,7 +32,8 @@ type fakeServer struct {
 	conns   []net.Conn
 }
 
-// newFakeServer starts a server of which the given fields are told. It ends with the test.
+// newFakeServer starts a server of which the given fields are told. It ends with the
+// test.
 func newFakeServer(t *testing.T, hello bson.D) *fakeServer {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

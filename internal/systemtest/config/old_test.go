@@ -68,9 +68,10 @@ func runUntilNoted(b *bank.Bank, c *transfer.Coordinator) {
 	require.NoError(b.T, <-done)
 }
 
-// A hold of a release that knew no notes is posted by a process that was told other names:
-// it would find no marker, and say Success, and the money would be gone. It is refused, and
-// so is everything else that is in flight and could not have been begun by this process.
+// A hold of a release that knew no notes is posted by a process that was told other
+// names: it would find no marker, and say Success, and the money would be gone. It is
+// refused, and so is everything else that is in flight and could not have been begun by
+// this process.
 func TestOldHoldsTellTheNames(t *testing.T) {
 	t.Parallel()
 	plain := func(*mongo.Database) []transfer.Option { return nil }
@@ -117,8 +118,8 @@ func TestOldHoldsTellTheNames(t *testing.T) {
 	}
 }
 
-// What crashed in the middle shows the names as well: before its commit, and after it, when
-// a part of its markers is gone already.
+// What crashed in the middle shows the names as well: before its commit, and after it,
+// when a part of its markers is gone already.
 func TestOldTransfersTellTheNames(t *testing.T) {
 	t.Parallel()
 	for n := 2; n <= 3; n++ {
@@ -135,8 +136,8 @@ func TestOldTransfersTellTheNames(t *testing.T) {
 	}
 }
 
-// What is no marker is not taken for one: a map of the user's that has the transfer's ID in
-// it, with another value; and an account that is gone keeps nobody from the others.
+// What is no marker is not taken for one: a map of the user's that has the transfer's ID
+// in it, with another value; and an account that is gone keeps nobody from the others.
 func TestOldDeploymentWithItsOwnMaps(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 50).WithIndexes()
@@ -160,7 +161,8 @@ func TestOldReservationsTellTheNames(t *testing.T) {
 	_, err := b.Hold(t.Context(), bank.Payment("held", "o-1", 60), time.Hour)
 	require.NoError(t, err)
 	forgetNotes(b)
-	opts := append(bank.Orders(b.DB), transfer.WithFields(transfer.Fields{Pending: "reserved"}), transfer.WithAccounts(b.DB.Collection("none")))
+	opts := append(bank.Orders(b.DB),
+		transfer.WithFields(transfer.Fields{Pending: "reserved"}), transfer.WithAccounts(b.DB.Collection("none")))
 	_, err = b.NewCoordinator(b.DB, opts...).Recover(t.Context())
 	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
 	require.ErrorContains(t, err, ".orders in the field")
@@ -172,8 +174,8 @@ func TestOldReservationsTellTheNames(t *testing.T) {
 }
 
 // An account on which the user keeps the amounts of orders, by the IDs that the transfers
-// have too, keeps nobody from a deployment that has no notes yet: nothing would get it going
-// again, as the names that are asked for are the right ones.
+// have too, keeps nobody from a deployment that has no notes yet: nothing would get it
+// going again, as the names that are asked for are the right ones.
 func TestOldDeploymentWithAMapOfTheUsers(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()

@@ -73,8 +73,8 @@ func TestEveryEndIsPurged(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A hold is purged after it was posted, voided or has expired, and not while it is held; a reversal and what it has reversed are purged
-// like any other.
+// A hold is purged after it was posted, voided or has expired, and not while it is held;
+// a reversal and what it has reversed are purged like any other.
 func TestHoldsAndReversalsArePurged(t *testing.T) {
 	t.Parallel()
 	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(oneDay)}, 100, 0).WithIndexes()
@@ -104,7 +104,8 @@ func TestHoldsAndReversalsArePurged(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// The server removes a transfer when its time has come, and no other. Its ID is forgotten: used again, it moves the money again.
+// The server removes a transfer when its time has come, and no other. Its ID is
+// forgotten: used again, it moves the money again.
 func TestServerPurges(t *testing.T) {
 	t.Parallel()
 	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(time.Hour)}, 100, 0).WithIndexes()
@@ -136,7 +137,8 @@ func TestServerPurges(t *testing.T) {
 	b.CheckBooks(bank.Balances(90, 10)) // what was purged is in the balances
 }
 
-// A retention that can't be made known to those who read the history is none: the work is refused before anything is stored.
+// A retention that can't be made known to those who read the history is none: the work is
+// refused before anything is stored.
 func TestUnknownRetentionIsRefused(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()

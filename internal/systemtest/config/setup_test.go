@@ -47,7 +47,8 @@ func (c *changing) take() []string {
 }
 
 // Setup on a complete deployment writes nothing, so that it needs no right to create; nor
-// does Check, on any, nor whoever only reads. Without anything there, Check says what to do.
+// does Check, on any, nor whoever only reads. Without anything there, Check says what to
+// do.
 func TestSetupOfACompleteDeploymentWritesNothing(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBare(t)
@@ -108,8 +109,8 @@ func TestCheckMissesWhatSetupMakes(t *testing.T) {
 	}
 }
 
-// An index of the user's that has the name of one of the library's is told by that name. One
-// that is the same but for its name is as good.
+// An index of the user's that has the name of one of the library's is told by that name.
+// One that is the same but for its name is as good.
 func TestIndexesOfTheUsers(t *testing.T) {
 	t.Parallel()
 	exists := bson.D{{Key: "$exists", Value: true}}
@@ -146,8 +147,8 @@ func TestIndexesOfTheUsers(t *testing.T) {
 	}
 }
 
-// A validator that refuses the library's fields is found without a write, by its text or by
-// documents that it accepts; one that only warns, or leaves room for them, is fine.
+// A validator that refuses the library's fields is found without a write, by its text or
+// by documents that it accepts; one that only warns, or leaves room for them, is fine.
 func TestStrictValidators(t *testing.T) {
 	t.Parallel()
 	closed := func(properties bson.D, more ...bson.E) bson.D {

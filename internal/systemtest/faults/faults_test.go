@@ -17,12 +17,15 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// deposit is what comes into every account before late messages arrive, so that none of them is refused for want of money.
+// deposit is what comes into every account before late messages arrive, so that none of
+// them is refused for want of money.
 const deposit = 1000
 
-// Whatever happens to any one message, whether the process dies of it or goes on, whichever policy recovery follows, and even if the
-// message arrives after everything else is over and money has come in: each transfer happens exactly once or not at all, the caller
-// was told the truth, and nothing is left behind. The table is complete: it strikes every kind of operation that there is.
+// Whatever happens to any one message, whether the process dies of it or goes on,
+// whichever policy recovery follows, and even if the message arrives after everything
+// else is over and money has come in: each transfer happens exactly once or not at all,
+// the caller was told the truth, and nothing is left behind. The table is complete: it
+// strikes every kind of operation that there is.
 func TestEveryMessageMayFail(t *testing.T) {
 	t.Parallel()
 	struck, faults := &operationsSeen{}, []bank.Fault{bank.Lost, bank.AnswerLost, bank.Held}
@@ -69,7 +72,8 @@ func (s scenario) strikeAll(t *testing.T, f strike) {
 	})
 }
 
-// policies are those that are tried: both where the process dies; one that lives on needs no recovery.
+// policies are those that are tried: both where the process dies; one that lives on needs
+// no recovery.
 func (s scenario) policies(die bool) []transfer.StallPolicy {
 	if s.policy != 0 {
 		return []transfer.StallPolicy{s.policy}
@@ -89,15 +93,21 @@ type strike struct {
 	struck *operationsSeen
 }
 
+// begin opens the accounts and does what comes before the wire is laid.
+func (s scenario) begin(b *bank.Bank) {
+	b.T.Helper()
+	b.OpenAccounts(s.balances)
+	if s.prepare != nil {
+		s.prepare(b)
+	}
+}
+
 // strike runs the scenario on a bank that nobody has used yet, with a fault at its n-th
 // command, and reports whether it had that many.
 func (s scenario) strike(b *bank.Bank, f strike) bool {
 	t := b.T
 	t.Helper()
-	b.OpenAccounts(s.balances)
-	if s.prepare != nil {
-		s.prepare(b)
-	}
+	s.begin(b)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	current := &operationsSeen{}
@@ -189,8 +199,9 @@ func requireTruth(b *bank.Bank, rec transfer.Record, told error, story string) {
 	require.Equal(b.T, stored.State, rec.State, story)
 }
 
-// operationsSeen listens to the log of a coordinator. It knows the operations of the round that is under way; and those of every round
-// that was struck, when they are added up.
+// operationsSeen listens to the log of a coordinator. It knows the operations of the
+// round that is under way; and those of every round that was struck, when they are added
+// up.
 type operationsSeen struct {
 	mu   sync.Mutex
 	seen map[string]bool
@@ -236,7 +247,8 @@ func (o *operationsSeen) add(current *operationsSeen) {
 	}
 }
 
-// requireAll requires that every kind of operation, and every way to claim, has been struck.
+// requireAll requires that every kind of operation, and every way to claim, has been
+// struck.
 func (o *operationsSeen) requireAll(t *testing.T) {
 	t.Helper()
 	for kind := protocol.ReadFence; kind.String() != ""; kind++ {

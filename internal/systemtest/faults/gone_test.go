@@ -156,8 +156,7 @@ func TestGivenUpAfterItsClaim(t *testing.T) {
 			_, err := b.Submit(ctx, bank.Move("t", "a", "b", 60))
 			require.NoError(t, err)
 		}
-		w := &bank.Wire{At: row.at, What: row.what, Die: true}
-		w.SetIdle(true)
+		w := &bank.Wire{At: row.at, What: row.what, Die: true, Idle: true}
 		c := b.NewCoordinator(b.Through(w.Client()))
 		_, err := c.GetAccount(ctx, "a") // the server is known to be fit
 		require.NoError(t, err)

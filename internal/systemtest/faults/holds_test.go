@@ -39,7 +39,10 @@ func holdScenarios() []scenario {
 		{name: "a post", balances: []int64{100, 0}, prepare: held, run: posting()},
 		{name: "a post of a part", balances: []int64{100, 0}, prepare: held, run: posting(transfer.PostAmount(transfer.Units(20)))},
 		{name: "a post of what was held again", balances: []int64{100, 0}, prepare: dirty, run: posting()},
-		{name: "a post whose answer is lost", balances: []int64{100, 0}, prepare: held, also: map[int]bank.Fault{1: bank.AnswerLost}, run: posting()},
+		{
+			name: "a post whose answer is lost", balances: []int64{100, 0}, prepare: held,
+			also: map[int]bank.Fault{1: bank.AnswerLost}, run: posting(),
+		},
 		{name: "a void", balances: []int64{100, 0}, prepare: held, run: voiding},
 		{name: "a void of what was held again", balances: []int64{100, 0}, prepare: dirty, run: voiding},
 		{

@@ -15,7 +15,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// scenario is a piece of work that faults are tried on. It is about the transfer t, of 60 from a to b.
+// scenario is a piece of work that faults are tried on. It is about the transfer t, of 60
+// from a to b.
 type scenario struct {
 	name     string
 	balances []int64
@@ -104,10 +105,12 @@ func keptForAnHour(*mongo.Database) []transfer.Option {
 	return []transfer.Option{transfer.WithRetention(time.Hour)}
 }
 
-// crowding transfers t together with others on the same accounts, one of which is refused.
+// crowding transfers t together with others on the same accounts, one of which is
+// refused.
 func crowding(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
 	records, told := c.TransferMany(ctx, []transfer.Request{
-		bank.Move("t", "a", "b", 60), bank.Move("u", "a", "b", 1), bank.Move("v", "b", "a", 2), bank.Move("w", "b", "a", 1000), bank.Move("x", "a", "b", 3),
+		bank.Move("t", "a", "b", 60), bank.Move("u", "a", "b", 1), bank.Move("v", "b", "a", 2),
+		bank.Move("w", "b", "a", 1000), bank.Move("x", "a", "b", 3),
 	})
 	return records[0], told[0]
 }
@@ -126,7 +129,10 @@ func recoveryScenarios() []scenario {
 		return func(b *bank.Bank) { b.StallAt("t", n, what, 60) }
 	}
 	return []scenario{
-		{name: "recovery resumes", balances: []int64{100, 0}, prepare: stalled(3, bank.Lost), stall: atOnce, run: recovering, policy: transfer.Resume},
+		{
+			name: "recovery resumes", balances: []int64{100, 0}, prepare: stalled(3, bank.Lost), stall: atOnce,
+			run: recovering, policy: transfer.Resume,
+		},
 		{name: "recovery settles", balances: []int64{100, 0}, prepare: stalled(3, bank.AnswerLost), stall: atOnce, run: recovering},
 		{
 			name: "recovery rolls back", balances: []int64{100, 0}, prepare: stalled(3, bank.Lost), stall: atOnce, run: recovering,

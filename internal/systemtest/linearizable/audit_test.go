@@ -20,7 +20,8 @@ type vigil struct {
 	over           chan struct{}
 }
 
-// audited begins to audit a bank, of which all balances and all money in transit sum up to so many units, until ctx ends.
+// audited begins to audit a bank, of which all balances and all money in transit sum up
+// to so many units, until ctx ends.
 func audited(ctx context.Context, b *bank.Bank, c *transfer.Coordinator, sum int64) *vigil {
 	v := &vigil{over: make(chan struct{})}
 	expected := transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(sum)}}}
@@ -42,9 +43,10 @@ func audited(ctx context.Context, b *bank.Bank, c *transfer.Coordinator, sum int
 	return v
 }
 
-// Audits under load find nothing: while transfers run, are refused, cancelled and taken over, processes die at any command, and their
-// messages arrive when everybody has given them up, balances and money in transit add up to the same sum in each audit, and no rule is
-// seen broken.
+// Audits under load find nothing: while transfers run, are refused, cancelled and taken
+// over, processes die at any command, and their messages arrive when everybody has given
+// them up, balances and money in transit add up to the same sum in each audit, and no
+// rule is seen broken.
 func TestAuditUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t).WithIndexes()
@@ -68,7 +70,8 @@ func TestAuditUnderLoad(t *testing.T) {
 	l.audit()
 }
 
-// So it is while primaries are replaced: a snapshot may be an older one then, and is consistent all the same.
+// So it is while primaries are replaced: a snapshot may be an older one then, and is
+// consistent all the same.
 func TestAuditUnderFailovers(t *testing.T) {
 	t.Parallel()
 	set, err := mongotest.StartSet(t.Context(), 3)
@@ -96,7 +99,8 @@ func TestAuditUnderFailovers(t *testing.T) {
 			return v.audits.Load() >= 20 && v.moving.Load() >= 5 && c.Succeeded >= 50 && c.Failovers >= 2
 		},
 	})
-	// A threshold so short that what a failover holds up seems to stand still, to those who believe an old primary.
+	// A threshold so short that what a failover holds up seems to stand still, to those
+	// who believe an old primary.
 	watcher := b.NewCoordinator(b.DB, transfer.WithStallThreshold(2*time.Second))
 	v = audited(ctx, b.Bank, watcher, 4*opening)
 	l.run()

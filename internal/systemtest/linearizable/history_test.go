@@ -16,7 +16,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// history is what the clients of one run asked, when they did, and what they were told. It is safe for many goroutines.
+// history is what the clients of one run asked, when they did, and what they were told.
+// It is safe for many goroutines.
 type history struct {
 	start time.Time // its monotonic part is the one clock of all clients
 
@@ -28,7 +29,8 @@ type history struct {
 	states   []stateRead
 }
 
-// span is the time between a call and its return. What a call does takes effect at one moment of it.
+// span is the time between a call and its return. What a call does takes effect at one
+// moment of it.
 type span struct {
 	client         int
 	called, backAt int64
@@ -51,7 +53,8 @@ type balanceRead struct {
 	linear            bool // not by the library: with read concern linearizable
 }
 
-// stateRead is one answered Get, or what a Cancel has learned; the state is "" where there was no transfer.
+// stateRead is one answered Get, or what a Cancel has learned; the state is "" where
+// there was no transfer.
 type stateRead struct {
 	span
 	id    string
@@ -151,7 +154,8 @@ func (w witness) look(ctx context.Context, id string) {
 	w.sawState(called, id, rec.State)
 }
 
-// cancel cancels a transfer. Where it comes too late the record tells how far the transfer is.
+// cancel cancels a transfer. Where it comes too late the record tells how far the
+// transfer is.
 func (w witness) cancel(ctx context.Context, id string) {
 	called := w.now()
 	rec, err := w.c.Cancel(ctx, id, "a witness wants it")
@@ -183,7 +187,8 @@ func (h *history) lastBegun(n int) (ask, bool) {
 	return h.begun[len(h.begun)-1-n], true
 }
 
-// awaitSuccesses waits until so many calls have been told success, and reports whether that came before ctx ended.
+// awaitSuccesses waits until so many calls have been told success, and reports whether
+// that came before ctx ended.
 func (h *history) awaitSuccesses(ctx context.Context, n int) bool {
 	return until(ctx, func() bool { return h.counts().Succeeded >= n })
 }

@@ -12,9 +12,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// Transfers and the reads of balances and of transfers are linearizable on a primary that has not been replaced, whatever happens to the
-// messages, to the processes, and to the transfers that others take over or cancel: each takes effect at one moment of its call. For
-// the posted balance a failed transfer does not exist; from the available balance it may take its debit, for a while.
+// Transfers and the reads of balances and of transfers are linearizable on a primary that
+// has not been replaced, whatever happens to the messages, to the processes, and to the
+// transfers that others take over or cancel: each takes effect at one moment of its call.
+// For the posted balance a failed transfer does not exist; from the available balance it
+// may take its debit, for a while.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t).WithIndexes()
@@ -35,7 +37,8 @@ func TestLinearizable(t *testing.T) {
 	l.audit()
 }
 
-// requireRejected requires that the histories are no longer accepted once they are forged: without that, it says nothing that they are.
+// requireRejected requires that the histories are no longer accepted once they are
+// forged: without that, it says nothing that they are.
 func requireRejected(t *testing.T, h *history, verdicts []verdict) {
 	t.Helper()
 	const forgeries = 5
@@ -49,8 +52,10 @@ func requireRejected(t *testing.T, h *history, verdicts []verdict) {
 	}
 }
 
-// A transfer that will fail is off the available balance while it lasts, and others may be refused for it. The posted balance knows nothing
-// of it. That is what the model says, and a model in which failed transfers do nothing at all is wrong about the available balance.
+// A transfer that will fail is off the available balance while it lasts, and others may
+// be refused for it. The posted balance knows nothing of it. That is what the model says,
+// and a model in which failed transfers do nothing at all is wrong about the available
+// balance.
 func TestFailedTransferIsOffTheAvailableBalance(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 100).WithIndexes()

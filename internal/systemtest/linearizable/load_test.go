@@ -20,13 +20,15 @@ import (
 const (
 	// opening is what each account of a recorded run begins with.
 	opening = int64(1) << 32
-	// largest is the largest amount. Amounts are so many that a balance tells by itself which transfers are in it.
+	// largest is the largest amount. Amounts are so many that a balance tells by itself
+	// which transfers are in it.
 	largest = int64(1) << 31
 	// closed is an account that refuses every credit, after the debit was taken.
 	closed = "closed"
 	// livesOfClient is how many processes a client is, one after the other.
 	livesOfClient = 4
-	// runLimit is how long a run may take to have had enough of everything: many times what it takes, for machines that are slow or busy.
+	// runLimit is how long a run may take to have had enough of everything: many times
+	// what it takes, for machines that are slow or busy.
 	runLimit = 4 * time.Minute
 )
 
@@ -89,7 +91,8 @@ func newLoad(t *testing.T, b *bank.Bank, o loadOptions) *load {
 	return l
 }
 
-// newLife lays a wire with faults at random. It dies after some hundred messages, unless it is the last.
+// newLife lays a wire with faults at random. It dies after some hundred messages, unless
+// it is the last.
 func (l *load) newLife(random *rand.Rand, last bool) life {
 	ctx, cancel := context.WithCancel(l.t.Context())
 	l.t.Cleanup(cancel)
@@ -105,7 +108,8 @@ func (l *load) newLife(random *rand.Rand, last bool) life {
 	return life{l.b.NewCoordinator(db, transfer.WithStallPolicy(policy)), db, w, ctx}
 }
 
-// run lets the clients work until they have done enough, or for runLimit. Meanwhile messages that were held arrive.
+// run lets the clients work until they have done enough, or for runLimit. Meanwhile
+// messages that were held arrive.
 func (l *load) run() {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), runLimit)
@@ -144,7 +148,8 @@ func (l *load) hurtUntil(ctx context.Context) error {
 	return nil
 }
 
-// judge brings everything to its end, reads all accounts once more, and returns what became of every request.
+// judge brings everything to its end, reads all accounts once more, and returns what
+// became of every request.
 func (l *load) judge() []verdict {
 	l.t.Helper()
 	l.b.RecoverAll()

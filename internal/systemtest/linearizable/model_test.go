@@ -22,7 +22,8 @@ const (
 	shows                    // a transfer is seen in a state
 )
 
-// entry is one thing that happened, to an account or to a transfer, at one moment of its span.
+// entry is one thing that happened, to an account or to a transfer, at one moment of its
+// span.
 type entry struct {
 	deed     deed
 	of       string // the account or the transfer: each has a line of its own
@@ -60,8 +61,8 @@ func (l *line) add(s span, e entry) {
 	*l = append(*l, porcupine.Operation{ClientId: s.client, Input: e, Call: s.called, Return: s.backAt})
 }
 
-// posted is the history of the posted balances: a transfer that succeeds moves its money at one moment of its call, and one that fails does
-// not exist.
+// posted is the history of the posted balances: a transfer that succeeds moves its money
+// at one moment of its call, and one that fails does not exist.
 func (h *history) posted(verdicts []verdict) line {
 	var l line
 	for _, v := range verdicts {
@@ -76,8 +77,9 @@ func (h *history) posted(verdicts []verdict) line {
 	return l
 }
 
-// available is the history of the available balances. One that fails may have its debit off the balance in between: once, and only within
-// its call. Taking it and giving it back at the same moment is as good as never having taken it, so both are always there.
+// available is the history of the available balances. One that fails may have its debit
+// off the balance in between: once, and only within its call. Taking it and giving it
+// back at the same moment is as good as never having taken it, so both are always there.
 func (h *history) available(verdicts []verdict) line {
 	var l line
 	for _, v := range verdicts {
@@ -98,7 +100,8 @@ func (h *history) available(verdicts []verdict) line {
 	return l
 }
 
-// progress is the history of the transfers' states: an answer of Transfer shows the final one.
+// progress is the history of the transfers' states: an answer of Transfer shows the final
+// one.
 func (h *history) progress(verdicts []verdict) line {
 	var l line
 	for _, v := range verdicts {
@@ -110,7 +113,8 @@ func (h *history) progress(verdicts []verdict) line {
 	return l
 }
 
-// balanceModel is an account: one number that never falls below zero, and what transfers that will fail have taken off it.
+// balanceModel is an account: one number that never falls below zero, and what transfers
+// that will fail have taken off it.
 func balanceModel(opening int64) porcupine.Model {
 	return model(balance{units: opening})
 }
@@ -204,7 +208,8 @@ type state interface {
 	after(e entry) (state, bool)
 }
 
-// model returns the model in which each account, or each transfer, begins in the given state.
+// model returns the model in which each account, or each transfer, begins in the given
+// state.
 func model(first state) porcupine.Model {
 	return porcupine.Model{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {

@@ -22,9 +22,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// On a replica set whose primaries are replaced, transfers are linearizable, and so are reads with read concern linearizable. The reads
-// of the library, with read concern majority, need not be: a primary that was replaced and does not know it, and one that was just elected,
-// answer with what once was; never with what never was.
+// On a replica set whose primaries are replaced, transfers are linearizable, and so are
+// reads with read concern linearizable. The reads of the library, with read concern
+// majority, need not be: a primary that was replaced and does not know it, and one that
+// was just elected, answer with what once was; never with what never was.
 func TestLinearizableOverFailovers(t *testing.T) {
 	t.Parallel()
 	set, err := mongotest.StartSet(t.Context(), 3)
@@ -63,7 +64,8 @@ func follow(b bank.Replicated) {
 	l.audit()
 }
 
-// requireOld requires that reads which are not linearizable are at least of what was there before, and tells how many there were.
+// requireOld requires that reads which are not linearizable are at least of what was
+// there before, and tells how many there were.
 func requireOld(b bank.Replicated, m porcupine.Model, l line) int {
 	b.T.Helper()
 	kept, stale := l.sift(b.T, m)
@@ -75,8 +77,9 @@ func requireOld(b bank.Replicated, m porcupine.Model, l line) int {
 	return len(stale)
 }
 
-// stayBehind checks what clients see who can reach but one member, when that has been replaced as the primary and does not know it: it was
-// paused meanwhile. How many of their reads are stale depends on the server, and on luck; the log tells it.
+// stayBehind checks what clients see who can reach but one member, when that has been
+// replaced as the primary and does not know it: it was paused meanwhile. How many of
+// their reads are stale depends on the server, and on luck; the log tells it.
 func stayBehind(b bank.Replicated) {
 	h := newHistory()
 	w := witness{h, 0, b.Coordinator, b.DB}
@@ -99,8 +102,9 @@ func stayBehind(b bank.Replicated) {
 	b.Balances()
 }
 
-// readBehind pauses the primary until it is replaced, makes a transfer, and lets clients read who know the old primary alone. What
-// they send lies before it when it wakes up. It answers, with data or a refusal: else nothing was tried.
+// readBehind pauses the primary until it is replaced, makes a transfer, and lets clients
+// read who know the old primary alone. What they send lies before it when it wakes up. It
+// answers, with data or a refusal: else nothing was tried.
 func readBehind(b bank.Replicated, w witness, id string) {
 	b.T.Helper()
 	old, err := b.Set.Primary(b.T.Context())
@@ -147,7 +151,8 @@ type behind struct {
 func newBehind(b bank.Replicated, h *history, number int, host string) behind {
 	b.T.Helper()
 	w := &lonelyWire{Wire: bank.Wire{At: -1}, host: host}
-	// It takes the member for the primary until it hears otherwise: so it would with the driver's defaults, for up to 40 s.
+	// It takes the member for the primary until it hears otherwise: so it would with the
+	// driver's defaults, for up to 40 s.
 	o := options.Client().ApplyURI(b.Set.URI()).SetDialer(w).SetMaxPoolSize(1)
 	client, err := mongo.Connect(o)
 	require.NoError(b.T, err)
@@ -237,9 +242,10 @@ func (c *lonelyConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// arriveEarly checks what clients see of a primary that was just elected, and does not know yet what of its data a majority has: the
-// old one had no time to tell it. It takes some luck to write something in the last moment, so it has a few tries; the log tells what came
-// of them.
+// arriveEarly checks what clients see of a primary that was just elected, and does not
+// know yet what of its data a majority has: the old one had no time to tell it. It takes
+// some luck to write something in the last moment, so it has a few tries; the log tells
+// what came of them.
 func arriveEarly(b bank.Replicated) {
 	const tries = 3
 	stale := 0
@@ -248,8 +254,8 @@ func arriveEarly(b bank.Replicated) {
 	}
 }
 
-// readEarly pays something into a new account, has the primary replaced, and reads from the new one at once. It returns the number of stale
-// reads.
+// readEarly pays something into a new account, has the primary replaced, and reads from
+// the new one at once. It returns the number of stale reads.
 func readEarly(b bank.Replicated, account string) int {
 	b.T.Helper()
 	h := newHistory()

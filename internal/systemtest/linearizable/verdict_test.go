@@ -22,9 +22,11 @@ type verdict struct {
 	seen   *int64 // the balance that a refusal rests on, if an answer named it
 }
 
-// verdicts reads what became of every request, and requires that all answers were true: the same for all who asked with one ID, and what
-// is stored. Of what is stored a caller was told, or was left in doubt. It comes when everything is final. A request that nobody was told
-// about ends when it is first seen final, now at the latest. What was never stored is left out.
+// verdicts reads what became of every request, and requires that all answers were true:
+// the same for all who asked with one ID, and what is stored. Of what is stored a caller
+// was told, or was left in doubt. It comes when everything is final. A request that
+// nobody was told about ends when it is first seen final, now at the latest. What was
+// never stored is left out.
 func (h *history) verdicts(t *testing.T, c *transfer.Coordinator) []verdict {
 	t.Helper()
 	h.mu.Lock()
@@ -63,7 +65,8 @@ func (h *history) verdicts(t *testing.T, c *transfer.Coordinator) []verdict {
 	return stored
 }
 
-// take requires that an answer agrees with what is stored, and narrows the time of the transfer by it.
+// take requires that an answer agrees with what is stored, and narrows the time of the
+// transfer by it.
 func (v *verdict) take(t *testing.T, a ask) {
 	t.Helper()
 	var refused *transfer.RefusedError

@@ -29,8 +29,8 @@ func looking(saw func()) *options.ClientOptions {
 	})
 }
 
-// One call at the start finishes what has crashed a moment ago, wherever it has crashed, and
-// leaves alone what waits for a worker and what is held.
+// One call at the start finishes what has crashed a moment ago, wherever it has crashed,
+// and leaves alone what waits for a worker and what is held.
 func TestRecoverUntilFinished(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0).WithIndexes()
@@ -207,8 +207,8 @@ func TestRecoverUntilFinishedOutlastsErrors(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// leaveUnfinished makes a transfer look as if its process had died before it could finish it,
-// a moment ago.
+// leaveUnfinished makes a transfer look as if its process had died before it could finish
+// it, a moment ago.
 func leaveUnfinished(b *bank.Bank, rec transfer.Record) {
 	b.T.Helper()
 	open := bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "Committed"}, {Key: "open", Value: true}}}}

@@ -85,8 +85,8 @@ func cleanAudit(t *testing.T, c *transfer.Coordinator) {
 	require.Empty(t, report.Findings)
 }
 
-// Runbook "money is frozen": the account's document names the transfers that hold it, and each
-// transfer tells why: a hold, or what can't be finished.
+// Runbook "money is frozen": the account's document names the transfers that hold it, and
+// each transfer tells why: a hold, or what can't be finished.
 func TestFrozenMoneyIsFound(t *testing.T) {
 	t.Parallel()
 	b := newFundedBank(t, 1000)
@@ -158,8 +158,8 @@ func TestDeletedAccountIsRestoredByHand(t *testing.T) {
 	}
 }
 
-// Runbook "everything is restored to one moment": what was under way then is finished by one
-// Recover, and what came later is as if it had never been asked for.
+// Runbook "everything is restored to one moment": what was under way then is finished by
+// one Recover, and what came later is as if it had never been asked for.
 func TestEverythingIsRestored(t *testing.T) {
 	t.Parallel()
 	b := newFundedBank(t, 1000)

@@ -40,8 +40,8 @@ func firstProgram(t *testing.T) (program string) {
 	return program
 }
 
-// begin starts the program and returns what it says, line by line, and a function that ends it
-// as Kubernetes does and requires that it ends well.
+// begin starts the program and returns what it says, line by line, and a function that
+// ends it as Kubernetes does and requires that it ends well.
 func begin(t *testing.T, program, uri string) (says *bufio.Scanner, end func()) {
 	t.Helper()
 	cmd := exec.Command(program)

@@ -22,7 +22,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// An account that is closed after a transfer was claimed, and before it was prepared there, refuses it: nothing moves.
+// An account that is closed after a transfer was claimed, and before it was prepared
+// there, refuses it: nothing moves.
 func TestPayeeClosesInBetween(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -45,13 +46,15 @@ func TestPayeeClosesInBetween(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// The environment of a process that works for a test: the database to work in, and the name to work under.
+// The environment of a process that works for a test: the database to work in, and the
+// name to work under.
 const (
 	workerDatabase = "TRANSFER_TEST_WORKER_DATABASE"
 	workerOwner    = "TRANSFER_TEST_WORKER_OWNER"
 )
 
-// TestWorkerProcess is what the processes of TestWorkerProcesses run: a worker that ends when its standard input does.
+// TestWorkerProcess is what the processes of TestWorkerProcesses run: a worker that ends
+// when its standard input does.
 func TestWorkerProcess(t *testing.T) {
 	name := os.Getenv(workerDatabase)
 	if name == "" {
@@ -69,7 +72,8 @@ func TestWorkerProcess(t *testing.T) {
 	require.NoError(t, c.Close(t.Context()))
 }
 
-// startWorker starts a process that works for the bank, and returns a function that ends it and requires that it ended well.
+// startWorker starts a process that works for the bank, and returns a function that ends
+// it and requires that it ended well.
 func startWorker(b *bank.Bank, owner string) (end func()) {
 	b.T.Helper()
 	var output bytes.Buffer
@@ -91,8 +95,8 @@ func startWorker(b *bank.Bank, owner string) (end func()) {
 	}
 }
 
-// Processes that work for one bank share what is submitted: each transfer is run by one of them, once, and just those succeed that the
-// money covers.
+// Processes that work for one bank share what is submitted: each transfer is run by one
+// of them, once, and just those succeed that the money covers.
 func TestWorkerProcesses(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -134,7 +138,8 @@ func TestWorkerProcesses(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Whatever a transfer is called, it moves its money, is found under its name, and leaves nothing behind.
+// Whatever a transfer is called, it moves its money, is found under its name, and leaves
+// nothing behind.
 func TestOddIDs(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -164,7 +169,8 @@ func TestOddIDs(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Whatever transfers are called, they have a marker each while they are in flight on one account, and recovery finishes them.
+// Whatever transfers are called, they have a marker each while they are in flight on one
+// account, and recovery finishes them.
 func TestRecoveryOfOddIDs(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

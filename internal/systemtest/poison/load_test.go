@@ -15,9 +15,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// Hundreds of transfers that can't be finished hold up the recovery of the others neither when they are first met, nor later, when they are
-// hardly ever tried. How fast that is depends on what else the machine does: so commands are counted, in which they are named or not, and
-// between two sweeps no time has to pass.
+// Hundreds of transfers that can't be finished hold up the recovery of the others neither
+// when they are first met, nor later, when they are hardly ever tried. How fast that is
+// depends on what else the machine does: so commands are counted, in which they are named
+// or not, and between two sweeps no time has to pass.
 func TestPoisonHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	const half = 500
@@ -49,7 +50,8 @@ func TestPoisonHoldsUpNobody(t *testing.T) {
 	b.CheckBooks(bank.Balances(3*half, 0, 0))
 }
 
-// named returns the options of a client whose commands are counted, and of them those with a text in them.
+// named returns the options of a client whose commands are counted, and of them those
+// with a text in them.
 func named(text string, all, some *atomic.Int64) *options.ClientOptions {
 	return options.Client().SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if e.CommandName == "hello" || e.CommandName == "endSessions" {

@@ -17,13 +17,15 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// poison spoils one account of a stalled transfer of 60 from a, which had 100, to b, and tells how it is repaired.
+// poison spoils one account of a stalled transfer of 60 from a, which had 100, to b, and
+// tells how it is repaired.
 type poison struct {
 	account string
 	spoil   func(b *bank.Bank) (repair func())
 }
 
-// set changes a field of an account behind the library's back, and returns how that is undone. The field must not change meanwhile.
+// set changes a field of an account behind the library's back, and returns how that is
+// undone. The field must not change meanwhile.
 func set(account, field string, value any) func(b *bank.Bank) func() {
 	return func(b *bank.Bank) func() {
 		accounts := b.DB.Collection("accounts")
@@ -37,8 +39,9 @@ func set(account, field string, value any) func(b *bank.Bank) func() {
 	}
 }
 
-// A transfer that can't be finished, committed or rolled back, stays as it is with its reason, which is told, listed and logged, and is
-// finished by a worker, by itself, once the cause is repaired: to the unit.
+// A transfer that can't be finished, committed or rolled back, stays as it is with its
+// reason, which is told, listed and logged, and is finished by a worker, by itself, once
+// the cause is repaired: to the unit.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -165,7 +168,8 @@ func TestRollBackWithADeletedAccount(t *testing.T) {
 	b.CheckBooks(bank.Balances(100))
 }
 
-// A committed payment whose order was deleted is stuck at the order, with the money on its way, and ends once the order is back.
+// A committed payment whose order was deleted is stuck at the order, with the money on
+// its way, and ends once the order is back.
 func TestPoisonedEffect(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
@@ -190,8 +194,9 @@ func TestPoisonedEffect(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A process may die at each message of its attempt to finish what can't be finished, the one that says why among them: once the cause is
-// repaired the transfer is finished, and what arrives after that changes nothing.
+// A process may die at each message of its attempt to finish what can't be finished, the
+// one that says why among them: once the cause is repaired the transfer is finished, and
+// what arrives after that changes nothing.
 func TestEveryMessageOfPoisonMayFail(t *testing.T) {
 	t.Parallel()
 	for _, what := range []bank.Fault{bank.Lost, bank.AnswerLost, bank.Held} {
@@ -224,7 +229,8 @@ func TestEveryMessageOfPoisonMayFail(t *testing.T) {
 	}
 }
 
-// The execution that committed a transfer stores why it can't be finished, also where its caller was answered long ago.
+// The execution that committed a transfer stores why it can't be finished, also where its
+// caller was answered long ago.
 func TestPoisonIsNotedInTheBackground(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -252,8 +258,8 @@ func forbidSettling(b *bank.Bank) func() {
 	return func() { validate(bson.M{}) }
 }
 
-// What can't be finished is tried ever more rarely, by sweeps and by callers who ask for it again; those are told why when their time is
-// up.
+// What can't be finished is tried ever more rarely, by sweeps and by callers who ask for
+// it again; those are told why when their time is up.
 func TestPoisonIsTriedEverMoreRarely(t *testing.T) {
 	t.Parallel()
 	const threshold = 10 * time.Second
@@ -283,7 +289,8 @@ func TestPoisonIsTriedEverMoreRarely(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Who waits for what is stuck is told why, also when it is a look that the end of the wait cuts short.
+// Who waits for what is stuck is told why, also when it is a look that the end of the
+// wait cuts short.
 func TestPoisonIsToldWhenALookIsCutShort(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

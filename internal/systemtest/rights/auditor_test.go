@@ -92,9 +92,9 @@ func statement(ctx context.Context, c *transfer.Coordinator, ledger string, q tr
 	return entries, nil
 }
 
-// An auditor reads all that there is, and writes nothing; neither does an audit by somebody
-// who could. Where a hold is not decided, an auditor is told what is certain, and then that
-// the rest is not.
+// An auditor reads all that there is, and writes nothing; neither does an audit by
+// somebody who could. Where a hold is not decided, an auditor is told what is certain,
+// and then that the rest is not.
 func (v *guarded) auditorOnlyReads() {
 	t := v.t
 	v.withSavings()
@@ -148,8 +148,8 @@ func (v *guarded) auditorOnlyReads() {
 	v.finishBy(v.over(v.root, transfer.WithStallThreshold(0), transfer.WithLedger("savings", away.Collection("savings"))))
 }
 
-// writesNothing requires that an audit, and a statement where nothing is outstanding, write
-// nothing for somebody who could.
+// writesNothing requires that an audit, and a statement where nothing is outstanding,
+// write nothing for somebody who could.
 func (v *guarded) writesNothing(
 	service *transfer.Coordinator, books *scribe, both func(string) transfer.Request,
 ) {
@@ -175,8 +175,8 @@ func (r role) also(collection string, actions ...string) role {
 	return r
 }
 
-// certain requires that an auditor is told of what came before a hold just what the service
-// is told, and no more.
+// certain requires that an auditor is told of what came before a hold just what the
+// service is told, and no more.
 func (v *guarded) certain(auditor, service *transfer.Coordinator, ledger string) {
 	t := v.t
 	held, err := service.Get(t.Context(), "hold")

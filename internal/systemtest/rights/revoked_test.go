@@ -43,8 +43,8 @@ func (v *guarded) wrongPassword() {
 	require.EqualValues(v.t, 2, n, "the first one, and what the worker should have run")
 }
 
-// wrongElsewhere requires that a wrong password on one of two clusters is told at once, and
-// that the other one can be used meanwhile.
+// wrongElsewhere requires that a wrong password on one of two clusters is told at once,
+// and that the other one can be used meanwhile.
 func (v *guarded) wrongElsewhere(user string) {
 	t := v.t
 	right := v.server.Client(t, "bank", user, "secret").Database("bank")
@@ -159,8 +159,8 @@ func (r role) lose(what right) role {
 }
 
 // A right that is revoked just before any of the commands that a verb sends is told at
-// once. What is stored by then is in doubt for the caller, is listed, with the reason where
-// that can be written, and is ended by recovery once the right is back.
+// once. What is stored by then is in doubt for the caller, is listed, with the reason
+// where that can be written, and is ended by recovery once the right is back.
 func (v *guarded) revokedAnywhere() {
 	v.withSavings()
 	for _, what := range []verb{
@@ -199,8 +199,8 @@ func verbNamed(name string) verb {
 	return all[slices.IndexFunc(all, func(one verb) bool { return one.name == name })]
 }
 
-// revokedAt revokes the right for the n-th command of a verb. It reports false if there is
-// none.
+// revokedAt revokes the right for the n-th command of a verb. It reports false if there
+// is none.
 func (v *guarded) revokedAt(what verb, n int) bool {
 	t := v.t
 	id := fmt.Sprintf("%s-%d", what.name, n)
@@ -241,8 +241,8 @@ func bothLedgers(db, apart *mongo.Database) []transfer.Option {
 	}
 }
 
-// leftBy requires that what is stored and not final is in doubt, and listed with the reason
-// if that could be written.
+// leftBy requires that what is stored and not final is in doubt, and listed with the
+// reason if that could be written.
 func (v *guarded) leftBy(id string, failed error, struck right) {
 	t := v.t
 	for rec, err := range v.all.List(t.Context(), transfer.Query{}) {
@@ -365,8 +365,8 @@ func (v *guarded) workerGoesOn() {
 	v.finish()
 }
 
-// shown requires that a transfer which was not finished for want of a right is stored, and
-// unfinished, if there is doubt; and if there is none, that nothing is stored.
+// shown requires that a transfer which was not finished for want of a right is stored,
+// and unfinished, if there is doubt; and if there is none, that nothing is stored.
 func (v *guarded) shown(id string, failed error) {
 	v.t.Helper()
 	rec, err := v.all.Get(v.t.Context(), id)

@@ -79,8 +79,8 @@ func (r role) without(dropped privilege, action string) role {
 	return role{r.Name, privileges}
 }
 
-// guarded is a deployment whose server demands users. The database is that which the roles
-// name.
+// guarded is a deployment whose server demands users. The database is that which the
+// roles name.
 type guarded struct {
 	t      *testing.T
 	server *mongotest.Guarded
@@ -122,7 +122,8 @@ func (v *guarded) over(db *mongo.Database, opts ...transfer.Option) *transfer.Co
 	return c
 }
 
-// user stores a user with just this role, and returns the database as that user reaches it.
+// user stores a user with just this role, and returns the database as that user reaches
+// it.
 func (v *guarded) user(r role, opts ...*options.ClientOptions) (name string, db *mongo.Database) {
 	v.t.Helper()
 	name = r.Name + "-" + rand.Text()[:8]
@@ -393,8 +394,8 @@ func (v *guarded) roles() map[string][]verb {
 	}
 }
 
-// What a user without a right is told, and what it leaves behind, on a server that demands
-// users and TLS.
+// What a user without a right is told, and what it leaves behind, on a server that
+// demands users and TLS.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	server := mongotest.StartGuarded(t)
@@ -415,8 +416,8 @@ func TestRights(t *testing.T) {
 
 // A user with a role of docs/roles, as it stands there, can do all that the role is for,
 // over TLS; and no right in it is one too many: without it, something is refused, at once
-// and by the name of the right, and leaves nothing behind that no list shows. Once the right
-// is granted, recovery ends what has begun.
+// and by the name of the right, and leaves nothing behind that no list shows. Once the
+// right is granted, recovery ends what has begun.
 func (v *guarded) rolesFit() {
 	for name, verbs := range v.roles() {
 		r := readRole(v.t, name)

@@ -34,7 +34,8 @@ func mute(b *bank.Bank) transfer.Option {
 	return transfer.WithLedger("other", client.Database(b.DB.Name()).Collection("more"))
 }
 
-// holdNear holds a transfer to z, whose ledger is on the same server here, and returns the coordinator that has it so.
+// holdNear holds a transfer to z, whose ledger is on the same server here, and returns
+// the coordinator that has it so.
 func holdNear(b *bank.Bank, id string) *transfer.Coordinator {
 	b.T.Helper()
 	b.Insert("more", bson.M{"_id": "z", "balance": int64(0)})
@@ -44,8 +45,9 @@ func holdNear(b *bank.Bank, id string) *transfer.Coordinator {
 	return near
 }
 
-// Transfers to a cluster that doesn't answer keep a worker, which has never reached it, neither from recovering others nor from voiding
-// their holds: it turns to these while it still waits for an answer. Nor do they keep it from ending.
+// Transfers to a cluster that doesn't answer keep a worker, which has never reached it,
+// neither from recovering others nor from voiding their holds: it turns to these while it
+// still waits for an answer. Nor do they keep it from ending.
 func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -101,9 +103,10 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 	}
 }
 
-// Hundreds of transfers to a cluster that has fallen silent, more than a sweep begins with at once, keep a worker from recovering what has
-// stalled elsewhere no longer than a command may take, and not until each of them was given up. They leave room for callers, too, however
-// few executions may be under way.
+// Hundreds of transfers to a cluster that has fallen silent, more than a sweep begins
+// with at once, keep a worker from recovering what has stalled elsewhere no longer than a
+// command may take, and not until each of them was given up. They leave room for callers,
+// too, however few executions may be under way.
 func TestWorkerPassesOverHundredsThatHang(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -126,7 +129,8 @@ func TestWorkerPassesOverHundredsThatHang(t *testing.T) {
 			require.NoError(t, err)
 			b.StallAt("near", 4, bank.Lost, 60)
 			net.Set(true)
-			planted := b.Plant("far", row.far, bson.M{"state": "Committed", "committedAt": bank.ThresholdsAgo(1), "lastModified": bank.ThresholdsAgo(1)})
+			ago := bank.ThresholdsAgo(1)
+			planted := b.Plant("far", row.far, bson.M{"state": "Committed", "committedAt": ago, "lastModified": ago})
 			since := time.Now()
 			end := bank.InBackground(t, c)
 			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
@@ -157,7 +161,8 @@ func (d *lateDialer) DialContext(ctx context.Context, network, address string) (
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
-// Who decides a hold waits for a cluster that this process has not met before and that is away, as all others do.
+// Who decides a hold waits for a cluster that this process has not met before and that is
+// away, as all others do.
 func TestDecidingAHoldWaitsForACluster(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// When nothing comes back any more, every call ends with its context, and so does Close; when the network is back, so is the
-// coordinator.
+// When nothing comes back any more, every call ends with its context, and so does Close;
+// when the network is back, so is the coordinator.
 func TestCallsEndWithTheirContexts(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

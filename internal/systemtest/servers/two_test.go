@@ -16,7 +16,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A transfer between two servers, of which neither knows of the other, happens on both or on neither.
+// A transfer between two servers, of which neither knows of the other, happens on both or
+// on neither.
 func TestTransferOverTwoServers(t *testing.T) {
 	t.Parallel()
 	server := bank.StartServer(t)
@@ -53,11 +54,13 @@ func TestTransferOverTwoServers(t *testing.T) {
 	})
 }
 
-// A process that dies in the middle of a transfer between two servers leaves it to recovery, which finishes it on both.
+// A process that dies in the middle of a transfer between two servers leaves it to
+// recovery, which finishes it on both.
 func TestDeathBetweenTwoServers(t *testing.T) {
 	t.Parallel()
 	server := bank.StartServer(t)
-	// The commands: two reads of fences, the claim, two prepares, the decision, two settles, the finish.
+	// The commands: two reads of fences, the claim, two prepares, the decision, two
+	// settles, the finish.
 	for n := 3; n <= 8; n++ {
 		for _, what := range []bank.Fault{bank.Lost, bank.AnswerLost} {
 			for _, policy := range []transfer.StallPolicy{transfer.Resume, transfer.RollBack} {
@@ -87,7 +90,8 @@ func TestDeathBetweenTwoServers(t *testing.T) {
 	}
 }
 
-// A server that is away holds up the transfers that touch it, and no others, not even on the same account.
+// A server that is away holds up the transfers that touch it, and no others, not even on
+// the same account.
 func TestOtherServerIsAway(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 100, 5)
@@ -114,7 +118,8 @@ func TestOtherServerIsAway(t *testing.T) {
 	require.Equal(t, transfer.Units(85), got.Posted)
 	b.RequireBalance("b", 5)
 
-	// A process that starts meanwhile works on what it can reach, and tells which ledger it can't.
+	// A process that starts meanwhile works on what it can reach, and tells which ledger
+	// it can't.
 	fresh := b.NewCoordinator(b.DB, b.Other())
 	_, err = fresh.Transfer(t.Context(), bank.Move("fresh", "a", "b", 1))
 	require.NoError(t, err)
@@ -126,8 +131,9 @@ func TestOtherServerIsAway(t *testing.T) {
 	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
 }
 
-// Documents here may have the name of a ledger on another server. While that server is away a process that has never seen it can't tell
-// whether they are accounts: it refuses effects on them, and nothing else.
+// Documents here may have the name of a ledger on another server. While that server is
+// away a process that has never seen it can't tell whether they are accounts: it refuses
+// effects on them, and nothing else.
 func TestDocumentsNamedAsALedgerElsewhere(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)

@@ -19,7 +19,8 @@ type told struct {
 	done    []string // transfers that were over before it was asked for
 }
 
-// underLoad runs transfers, n by each caller, and tells an account's statement again and again until they are over.
+// underLoad runs transfers, n by each caller, and tells an account's statement again and
+// again until they are over.
 func underLoad(b *bank.Bank, of *transfer.Ledger, account string, n int, callers ...func(id string, n int) error) []told {
 	b.T.Helper()
 	var (
@@ -62,8 +63,9 @@ func underLoad(b *bank.Bank, of *transfer.Ledger, account string, n int, callers
 	return all
 }
 
-// requireStable requires of each statement that it holds all that was over before, and that nothing has shown since between its entries
-// or before them: the last one begins with it.
+// requireStable requires of each statement that it holds all that was over before, and
+// that nothing has shown since between its entries or before them: the last one begins
+// with it.
 func requireStable(b *bank.Bank, all []told) {
 	b.T.Helper()
 	final := all[len(all)-1].entries
@@ -82,7 +84,8 @@ func requireStable(b *bank.Bank, all []told) {
 	}
 }
 
-// While transfers run on an account, each of its statements is consistent, holds all that was over before, and stays true.
+// While transfers run on an account, each of its statements is consistent, holds all that
+// was over before, and stays true.
 func TestStatementUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1_000_000, 1_000_000, 1_000_000).WithIndexes()
@@ -115,7 +118,8 @@ func TestStatementUnderLoad(t *testing.T) {
 	b.CheckBooks(bank.Balances(1_000_000, 1_000_000, 1_000_000))
 }
 
-// The same holds where the account is in another cluster than the transfers, so that no moment of both can be read.
+// The same holds where the account is in another cluster than the transfers, so that no
+// moment of both can be read.
 func TestStatementUnderLoadOverTwoServers(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 1_000_000, 1_000_000)

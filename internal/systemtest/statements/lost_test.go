@@ -11,7 +11,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A statement outlives messages that are lost, each with the driver's repeat, whichever command they are of.
+// A statement outlives messages that are lost, each with the driver's repeat, whichever
+// command they are of.
 func TestStatementOutlivesLostMessages(t *testing.T) {
 	t.Parallel()
 	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(24 * time.Hour)}, 100, 0).WithIndexes()
@@ -33,7 +34,8 @@ func TestStatementOutlivesLostMessages(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// One command that is never answered keeps a statement no longer than a command may take. So it does an audit's look at what may be gone.
+// One command that is never answered keeps a statement no longer than a command may take.
+// So it does an audit's look at what may be gone.
 func TestStatementOutlivesSilence(t *testing.T) {
 	t.Parallel()
 	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(24 * time.Hour)}, 100, 0).WithIndexes()

@@ -25,7 +25,8 @@ type movement struct {
 	reverses     string
 }
 
-// replay tells the history of all accounts of the default ledger from the stored transfers, the oldest first, by their opening balances.
+// replay tells the history of all accounts of the default ledger from the stored
+// transfers, the oldest first, by their opening balances.
 func replay(b *bank.Bank, opening map[string]int64) map[string][]movement {
 	b.T.Helper()
 	cursor, err := b.DB.Collection("transfers").Find(b.T.Context(), bson.M{"committedAt": bson.M{"$exists": true}})
@@ -67,7 +68,8 @@ func replay(b *bank.Bank, opening map[string]int64) map[string][]movement {
 	return history
 }
 
-// requireStatement requires that a statement tells the movements of an account, of which the oldest come first, and nothing else.
+// requireStatement requires that a statement tells the movements of an account, of which
+// the oldest come first, and nothing else.
 func requireStatement(b *bank.Bank, account string, movements []movement) {
 	b.T.Helper()
 	entries := b.MustStatement(b.MustLedger(""), account, transfer.StatementQuery{})
@@ -87,7 +89,8 @@ const (
 	pastAccounts = 12
 )
 
-// pastTransfers is how many are made up: so many that they are 100,000 together, unless the tests are to be short.
+// pastTransfers is how many are made up: so many that they are 100,000 together, unless
+// the tests are to be short.
 func pastTransfers() int {
 	if testing.Short() {
 		return 10_000
@@ -95,8 +98,8 @@ func pastTransfers() int {
 	return 100_000 - newTransfers
 }
 
-// pastDocument makes up a transfer that is over: failed or committed, now and then a hold of which a part was posted, or a reversal. It
-// adds to the balances what it moves.
+// pastDocument makes up a transfer that is over: failed or committed, now and then a hold
+// of which a part was posted, or a reversal. It adds to the balances what it moves.
 func pastDocument(random *rand.Rand, i int, at time.Time, balances map[string]int64) bson.M {
 	from, to := random.IntN(pastAccounts), random.IntN(pastAccounts-1)
 	if to >= from {
@@ -128,8 +131,8 @@ func pastDocument(random *rand.Rand, i int, at time.Time, balances map[string]in
 	return document
 }
 
-// insertPast makes up a history of transfers, and stores it with the balances that it leaves. It returns when it
-// began, and what each account was opened with.
+// insertPast makes up a history of transfers, and stores it with the balances that it
+// leaves. It returns when it began, and what each account was opened with.
 func insertPast(b *bank.Bank, random *rand.Rand) (begin time.Time, opening map[string]int64) {
 	b.T.Helper()
 	opening = map[string]int64{}
@@ -159,8 +162,8 @@ func insertPast(b *bank.Bank, random *rand.Rand) (begin time.Time, opening map[s
 	return begin, opening
 }
 
-// A statement of 100,000 transfers agrees with a replay to the unit, whoever has stored them: every entry of every account, and the
-// balance at any instant.
+// A statement of 100,000 transfers agrees with a replay to the unit, whoever has stored
+// them: every entry of every account, and the balance at any instant.
 func TestStatementIsExact(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t).WithIndexes()
@@ -204,7 +207,8 @@ func balanceAt(movements []movement, opening int64, instant time.Time) int64 {
 	return opening
 }
 
-// requireExtract requires that a statement tells what its query selects of an account's movements.
+// requireExtract requires that a statement tells what its query selects of an account's
+// movements.
 func requireExtract(b *bank.Bank, account string, q transfer.StatementQuery, movements []movement) {
 	b.T.Helper()
 	movements = slices.Clone(movements)

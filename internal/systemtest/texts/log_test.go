@@ -92,8 +92,8 @@ func (r *recorder) handled() []string {
 	return lines
 }
 
-// requireDiscreetLog requires of every line that it has no key but those that there are, and
-// no value that nobody must be told.
+// requireDiscreetLog requires of every line that it has no key but those that there are,
+// and no value that nobody must be told.
 func (k talker) requireDiscreetLog() {
 	k.T.Helper()
 	for _, line := range k.log.all() {
@@ -109,9 +109,9 @@ func (k talker) requireDiscreetLog() {
 	}
 }
 
-// Each call about a transfer has one line at its end, at Debug and with the error that the
-// caller got; and so has each transfer that a worker or a sweep has worked on. There is
-// nothing above Debug where nothing is wrong.
+// Each call about a transfer has one line at its end, at Debug and with the error that
+// the caller got; and so has each transfer that a worker or a sweep has worked on. There
+// is nothing above Debug where nothing is wrong.
 func TestEachTransferHasItsLine(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)
@@ -156,7 +156,8 @@ func TestEachTransferHasItsLine(t *testing.T) {
 }
 
 // A sweep that recovers has one line with its counts and the first IDs; holds that have
-// expired are not counted as failed. One that has only voided what has expired is no news.
+// expired are not counted as failed. One that has only voided what has expired is no
+// news.
 func TestSweepsAreTold(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)
@@ -208,8 +209,8 @@ func (k talker) multiplyHolds(n int) {
 	}
 }
 
-// A worker's runs have their lines, too, and one that only voids what expires, and runs what
-// is submitted, says nothing above Debug.
+// A worker's runs have their lines, too, and one that only voids what expires, and runs
+// what is submitted, says nothing above Debug.
 func TestWorkIsTold(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)
@@ -234,8 +235,8 @@ func TestWorkIsTold(t *testing.T) {
 	k.CheckBooks(bank.Balances(telltaleBalance, telltaleBalance, 0))
 }
 
-// What a repair by hand has changed is warned of without its amount, and without the reason
-// that somebody has written.
+// What a repair by hand has changed is warned of without its amount, and without the
+// reason that somebody has written.
 func TestRepairsAreTold(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)
@@ -258,8 +259,8 @@ func TestRepairsAreTold(t *testing.T) {
 	k.CheckBooks(bank.Balances(telltaleBalance, telltaleBalance, 0))
 }
 
-// requireDiscreetRecordsBut is requireDiscreetRecords, but for one that somebody has cancelled
-// for a reason in words of his own.
+// requireDiscreetRecordsBut is requireDiscreetRecords, but for one that somebody has
+// cancelled for a reason in words of his own.
 func (k talker) requireDiscreetRecordsBut(id string) {
 	k.T.Helper()
 	rec, err := k.Get(k.T.Context(), id)

@@ -27,8 +27,8 @@ const (
 	telltaleValue   = "secret-7c1e"
 )
 
-// telltales are parts of what nobody is told: values, and the marks of a command, a reply or
-// a document that the server or the driver echoes.
+// telltales are parts of what nobody is told: values, and the marks of a command, a reply
+// or a document that the server or the driver echoes.
 func telltales() []string {
 	return []string{
 		"987654321", "1234567890", "246913569", "secret-", "signature", "$db", "lsid", "$clusterTime", "dup key", "E11000",
@@ -36,8 +36,8 @@ func telltales() []string {
 	}
 }
 
-// requireDiscreet requires that a text tells nothing that it must not, names an ID once, is
-// short, and says nothing twice.
+// requireDiscreet requires that a text tells nothing that it must not, names an ID once,
+// is short, and says nothing twice.
 func requireDiscreet(t *testing.T, text, id string) {
 	t.Helper()
 	for _, part := range telltales() {
@@ -64,8 +64,8 @@ func telltale(id, from, to string) transfer.Request {
 	return req
 }
 
-// talker is a bank whose accounts, balances and transfers would be known again in a text. Its
-// log is recorded.
+// talker is a bank whose accounts, balances and transfers would be known again in a text.
+// Its log is recorded.
 type talker struct {
 	*bank.Bank
 	log *recorder
@@ -243,9 +243,9 @@ func unanswered() map[string]failure {
 	}
 }
 
-// Every error that a caller gets names its transfer once and is short, and has no value of
-// the user's: no amount, no balance, no metadata, and nothing that the server echoes. Nor
-// has any line of the log, nor what is stored for people to read.
+// Every error that a caller gets names its transfer once and is short, and has no value
+// of the user's: no amount, no balance, no metadata, and nothing that the server echoes.
+// Nor has any line of the log, nor what is stored for people to read.
 func TestErrorsAreDiscreet(t *testing.T) {
 	t.Parallel()
 	rows := refused()
@@ -307,8 +307,8 @@ func (k talker) requireDiscreetRecords() {
 }
 
 // What keeps a committed transfer from being settled is told by the rule that refuses it:
-// by the paths and the operators of a validator, by the name and the fields of an index. The
-// values that break it are not told, logged or stored.
+// by the paths and the operators of a validator, by the name and the fields of an index.
+// The values that break it are not told, logged or stored.
 func TestStuckIsDiscreet(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -396,8 +396,8 @@ func TestDoubtIsDiscreet(t *testing.T) {
 	}
 }
 
-// Where a cluster is away that a transfer needs, the error names the transfer once, whoever
-// passes it on, and says what is away.
+// Where a cluster is away that a transfer needs, the error names the transfer once,
+// whoever passes it on, and says what is away.
 func TestErrorsOfWhatIsAway(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)

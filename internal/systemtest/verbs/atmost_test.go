@@ -38,7 +38,8 @@ func TestAtMost(t *testing.T) {
 	b.RequireStanding("b", 240, 240, 0)
 }
 
-// Where nothing is there, or nobody who could pay, the transfer is refused as one of all that was asked for would be.
+// Where nothing is there, or nobody who could pay, the transfer is refused as one of all
+// that was asked for would be.
 func TestAtMostOfNothing(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 0, 0)
@@ -56,7 +57,8 @@ func TestAtMostOfNothing(t *testing.T) {
 	b.CheckBooks(bank.Balances(0, 0))
 }
 
-// A floor that is too finely divided leaves more than can be moved exactly: nothing is rounded, and nothing moved.
+// A floor that is too finely divided leaves more than can be moved exactly: nothing is
+// rounded, and nothing moved.
 func TestAtMostAboveAnOddFloor(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)
@@ -77,7 +79,8 @@ func TestAtMostAboveAnOddFloor(t *testing.T) {
 	require.Equal(t, "1", y.Balance.String())
 }
 
-// Asked for again, it is the same transfer, whatever is there by then: what was asked for is the payload, not what has moved.
+// Asked for again, it is the same transfer, whatever is there by then: what was asked for
+// is the payload, not what has moved.
 func TestAtMostIsIdempotent(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 50, 100)
@@ -100,7 +103,8 @@ func TestAtMostIsIdempotent(t *testing.T) {
 	b.CheckBooks(bank.Balances(50, 100))
 }
 
-// However many empty an account at once, no unit is moved twice, and those who come too late are refused.
+// However many empty an account at once, no unit is moved twice, and those who come too
+// late are refused.
 func TestManyTakeWhatIsThere(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -146,7 +150,8 @@ func TestAtMostIsKeptByRecovery(t *testing.T) {
 	require.Equal(t, bank.Balances(50, 0), b.Balances())
 }
 
-// Legs that were raised by hand beyond what was asked for are found: the digest covers the cap, not the amount.
+// Legs that were raised by hand beyond what was asked for are found: the digest covers
+// the cap, not the amount.
 func TestAuditFindsWhatIsAboveItsCap(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 60, 0)

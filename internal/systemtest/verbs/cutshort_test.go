@@ -37,8 +37,10 @@ func TestReadsThatAreCutShort(t *testing.T) {
 	require.NoError(t, err)
 
 	b.Failing("cut", "alwaysOn", "find", maxTimeExpired)
-	fresh := b.NewCoordinator(mongotest.Client(t, uri, options.Client().SetAppName("cut")).Database("cut")) // which knows no account yet
-	soon := func() context.Context {                                                                        // it would be tried for half a minute
+	// It knows no account yet.
+	fresh := b.NewCoordinator(mongotest.Client(t, uri, options.Client().SetAppName("cut")).Database("cut"))
+	// It would be tried for half a minute.
+	soon := func() context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		t.Cleanup(cancel)
 		return ctx
@@ -61,7 +63,8 @@ func TestReadsThatAreCutShort(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// requireLastError requires that a list ends with an error: so it can't be taken for whole.
+// requireLastError requires that a list ends with an error: so it can't be taken for
+// whole.
 func requireLastError[T any](t *testing.T, list iter.Seq2[T, error]) {
 	t.Helper()
 	var last error
@@ -71,9 +74,10 @@ func requireLastError[T any](t *testing.T, list iter.Seq2[T, error]) {
 	require.Error(t, last)
 }
 
-// A verb tells that a transfer is not there, is not held, or can't be reversed, only after a read that a primary which was replaced can't
-// answer: one that does not know it yet shows what once was. 1. A submits a transfer, and is told that it is stored. 2. A waits for it,
-// is answered by an old primary, and hears that there is none.
+// A verb tells that a transfer is not there, is not held, or can't be reversed, only
+// after a read that a primary which was replaced can't answer: one that does not know it
+// yet shows what once was. 1. A submits a transfer, and is told that it is stored. 2. A
+// waits for it, is answered by an old primary, and hears that there is none.
 func TestNotFoundIsToldByADecidingRead(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

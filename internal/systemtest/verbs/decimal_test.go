@@ -23,7 +23,8 @@ func newDecimalBank(t *testing.T, balances map[string]string) *bank.Bank {
 	return b
 }
 
-// requireDecimals requires balances to the last digit, Decimal128s, no marker and nothing unfinished.
+// requireDecimals requires balances to the last digit, Decimal128s, no marker and nothing
+// unfinished.
 func requireDecimals(b *bank.Bank, want map[string]string) {
 	b.T.Helper()
 	for id, balance := range want {
@@ -45,8 +46,8 @@ func pay(t *testing.T, id, amount string) transfer.Request {
 	return transfer.Request{ID: id, From: "a", To: "b", Amount: bank.Decimal(t, amount)}
 }
 
-// Every verb moves decimals to the last of 12 places: what is refused, cancelled and rolled back leaves the balances as they were, digit
-// for digit.
+// Every verb moves decimals to the last of 12 places: what is refused, cancelled and
+// rolled back leaves the balances as they were, digit for digit.
 func TestDecimalsThroughEveryVerb(t *testing.T) {
 	t.Parallel()
 	const least = "0.000000000001"
@@ -98,8 +99,8 @@ func TestDecimalsAreRecovered(t *testing.T) {
 	requireDecimals(b, map[string]string{"a": "0.699999999993", "b": "0.300000000007"})
 }
 
-// The limits of decimals are 12 places, below 10^18 at a time and balances below 10^21; the last digit before each of them is moved
-// exactly.
+// The limits of decimals are 12 places, below 10^18 at a time and balances below 10^21;
+// the last digit before each of them is moved exactly.
 func TestDecimalLimits(t *testing.T) {
 	t.Parallel()
 	const (
@@ -137,7 +138,8 @@ func TestDecimalLimits(t *testing.T) {
 	})
 }
 
-// A floor of decimals holds to the last digit, below zero too; an account without one ends at the limit.
+// A floor of decimals holds to the last digit, below zero too; an account without one
+// ends at the limit.
 func TestDecimalFloors(t *testing.T) {
 	t.Parallel()
 	b := newDecimalBank(t, map[string]string{"b": "0"})
@@ -154,7 +156,9 @@ func TestDecimalFloors(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Transfer(t.Context(), pay(t, "3", "0.000000000001"))
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
-	_, err = b.Transfer(t.Context(), transfer.Request{ID: "4", From: "world", To: "b", Amount: bank.Decimal(t, "999999999999999999.999999999999")})
+	_, err = b.Transfer(t.Context(), transfer.Request{
+		ID: "4", From: "world", To: "b", Amount: bank.Decimal(t, "999999999999999999.999999999999"),
+	})
 	require.NoError(t, err)
 	requireDecimals(b, map[string]string{
 		"a": "-0.000000000002", "b": "1000000000000000000.000000000001", "world": "-999999999999999999.999999999999",

@@ -99,7 +99,8 @@ func TestDisconnectedInTheMiddle(t *testing.T) {
 	}
 }
 
-// A worker whose client is disconnected ends, and says why: it would look in vain for ever.
+// A worker whose client is disconnected ends, and says why: it would look in vain for
+// ever.
 func TestDisconnectedWorker(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

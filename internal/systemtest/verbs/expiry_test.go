@@ -13,7 +13,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// An expired hold can't be posted, whoever comes first: Post, Hold asked again, Recover or Run voids it.
+// An expired hold can't be posted, whoever comes first: Post, Hold asked again, Recover
+// or Run voids it.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]func(*bank.Bank) error{
@@ -71,7 +72,8 @@ func expiredHold(b *bank.Bank, stalled bool) {
 	b.Expire("h")
 }
 
-// Void and Cancel of a hold that has expired say so, though no sweep has come by yet: whoever asks later is told the same as if one had.
+// Void and Cancel of a hold that has expired say so, though no sweep has come by yet:
+// whoever asks later is told the same as if one had.
 func TestVoidAfterExpiry(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]func(*bank.Bank) (transfer.Record, error){
@@ -101,7 +103,8 @@ func TestVoidAfterExpiry(t *testing.T) {
 	}
 }
 
-// A worker voids a hold soon after it has expired, however rarely it sweeps for what has stalled.
+// A worker voids a hold soon after it has expired, however rarely it sweeps for what has
+// stalled.
 func TestRunVoidsSoon(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -116,8 +119,8 @@ func TestRunVoidsSoon(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Recovery never takes a hold for stalled before it expires, whether everything is held or its process has died on the way there; the same
-// Hold, asked again, goes on with it.
+// Recovery never takes a hold for stalled before it expires, whether everything is held
+// or its process has died on the way there; the same Hold, asked again, goes on with it.
 func TestRecoveryLeavesHoldsAlone(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 200, 0).WithIndexes()
@@ -138,7 +141,8 @@ func TestRecoveryLeavesHoldsAlone(t *testing.T) {
 	b.CheckBooks(bank.Balances(200, 0))
 }
 
-// A hold that somebody has decided as expired, and died, is one that ran out, whoever brings it to its end.
+// A hold that somebody has decided as expired, and died, is one that ran out, whoever
+// brings it to its end.
 func TestExpiredIsCountedWhoeverDecided(t *testing.T) {
 	t.Parallel()
 	for n := 3; n <= 4; n++ { // the decision is made: one of the undo, one of the finish

@@ -51,7 +51,7 @@ func TestOutcomesAreTrue(t *testing.T) {
 	b.MustHold("expired", 10, time.Hour)
 	b.Expire("expired")
 	ctx := t.Context()
-	rows := slices.Concat(transferOutcomes(b, ended, closed), failingOutcomes(b, ended, closed), decidingOutcomes(b, ended, closed))
+	rows := slices.Concat(transferOutcomes(ended, b, closed), failingOutcomes(ended, b, closed), decidingOutcomes(ended, b, closed))
 	for _, row := range rows {
 		before := b.RawTransfer(row.id)
 		rec, err := row.call()
@@ -147,8 +147,8 @@ func TestOutcomesAreTrueAtEveryMessage(t *testing.T) {
 
 // underWay lets a transfer of 60 be claimed by a coordinator and go on no further until
 // it is released.
-func underWay(b *bank.Bank,
-	ctx context.Context, id string, opts ...transfer.Option,
+func underWay(
+	ctx context.Context, b *bank.Bank, id string, opts ...transfer.Option,
 ) (c *transfer.Coordinator, release func(), told func() []bank.Answer) {
 	b.T.Helper()
 	claimed, released := make(chan struct{}), make(chan struct{})
@@ -178,7 +178,7 @@ func TestEndedContextOfWhatIsUnderWay(t *testing.T) {
 	b := bank.New(t, 100, 0)
 	_, err := b.Transfer(t.Context(), bank.Move("original", "a", "b", 1))
 	require.NoError(t, err)
-	c, release, told := underWay(b, t.Context(), "t")
+	c, release, told := underWay(t.Context(), b, "t")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	verbs := func(ctx context.Context, id string) map[string]error {
@@ -226,7 +226,7 @@ func TestLeavingWhileAnotherExecutionGoesOn(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
 	leaves, leave := context.WithCancel(t.Context())
-	c, release, earlier := underWay(b, leaves, "t", transfer.WithGroupCommit(transfer.GroupCommit{MaxPending: 1}))
+	c, release, earlier := underWay(leaves, b, "t", transfer.WithGroupCommit(transfer.GroupCommit{MaxPending: 1}))
 	leave()
 	require.ErrorIs(t, earlier()[0].Err, transfer.ErrInDoubt)
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // there is no place for another execution
@@ -323,7 +323,7 @@ type outcomeRow struct {
 }
 
 // transferOutcomes are of a transfer that succeeds, and of what comes after it.
-func transferOutcomes(b *bank.Bank, ended context.Context, closed *transfer.Coordinator) []outcomeRow {
+func transferOutcomes(ended context.Context, b *bank.Bank, closed *transfer.Coordinator) []outcomeRow {
 	ctx := b.T.Context()
 	return []outcomeRow{
 		{"a transfer", "t",
@@ -352,7 +352,7 @@ func transferOutcomes(b *bank.Bank, ended context.Context, closed *transfer.Coor
 }
 
 // failingOutcomes are of transfers that are not stored, or fail.
-func failingOutcomes(b *bank.Bank, ended context.Context, closed *transfer.Coordinator) []outcomeRow {
+func failingOutcomes(ended context.Context, b *bank.Bank, closed *transfer.Coordinator) []outcomeRow {
 	ctx := b.T.Context()
 	return []outcomeRow{
 		{"an ended context", "u",
@@ -384,7 +384,7 @@ func failingOutcomes(b *bank.Bank, ended context.Context, closed *transfer.Coord
 }
 
 // decidingOutcomes are of what is decided later.
-func decidingOutcomes(b *bank.Bank, ended context.Context, closed *transfer.Coordinator) []outcomeRow {
+func decidingOutcomes(ended context.Context, b *bank.Bank, closed *transfer.Coordinator) []outcomeRow {
 	ctx := b.T.Context()
 	return []outcomeRow{
 		{"posted", "posted", func() (transfer.Record, error) { return b.Post(ctx, "posted") }, transfer.Moved},
@@ -409,8 +409,9 @@ func decidingOutcomes(b *bank.Bank, ended context.Context, closed *transfer.Coor
 	}
 }
 
-// Who posts a hold that is posted already is told that it has moved, also by a process that
-// can't go on with it: whoever is told that nothing was stored would ask for it once more.
+// Who posts a hold that is posted already is told that it has moved, also by a process
+// that can't go on with it: whoever is told that nothing was stored would ask for it once
+// more.
 func TestPostOfCommittedIsToldSo(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

@@ -65,12 +65,14 @@ func TestWhyAnAccountIsNone(t *testing.T) {
 		want     string
 		readable bool
 	}{
-		"no balance":         {bson.M{"saldo": int64(77)}, transfer.Units(1), `there is no balance field "balance"`, false},
-		"a balance of null":  {bson.M{"balance": nil}, transfer.Units(1), "the balance is stored as a null", false},
-		"a double":           {bson.M{"balance": 77.0}, transfer.Units(1), "stored as a double: store an int32, an int64 or a Decimal128", false},
-		"a text":             {bson.M{"balance": "77"}, transfer.Units(1), "the balance is stored as a string", false},
-		"an array":           {bson.M{"balance": bson.A{int64(77)}}, transfer.Units(1), "the balance is stored as an array", false},
-		"not a number":       {bson.M{"balance": notANumber(t)}, bank.Decimal(t, "1.0"), "the balance is no number that can be stored exactly", false},
+		"no balance":        {bson.M{"saldo": int64(77)}, transfer.Units(1), `there is no balance field "balance"`, false},
+		"a balance of null": {bson.M{"balance": nil}, transfer.Units(1), "the balance is stored as a null", false},
+		"a double":          {bson.M{"balance": 77.0}, transfer.Units(1), "stored as a double: store an int32, an int64 or a Decimal128", false},
+		"a text":            {bson.M{"balance": "77"}, transfer.Units(1), "the balance is stored as a string", false},
+		"an array":          {bson.M{"balance": bson.A{int64(77)}}, transfer.Units(1), "the balance is stored as an array", false},
+		"not a number": {
+			bson.M{"balance": notANumber(t)}, bank.Decimal(t, "1.0"), "the balance is no number that can be stored exactly", false,
+		},
 		"units for decimals": {bson.M{"balance": int64(77)}, bank.Decimal(t, "1.0"), "of whole units, and the amount of decimals", true},
 		"decimals for units": {bson.M{"balance": exact}, transfer.Units(1), "the balance is of decimals, and the amount of whole units", true},
 		"a floor of double":  {bson.M{"balance": int64(77), "floor": 7.7}, transfer.Units(1), `field "floor", is stored as a double`, false},

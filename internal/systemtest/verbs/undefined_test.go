@@ -14,8 +14,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// MongoDB 8.0 no longer takes undefined for null, and older versions do: an account with a
-// field of that deprecated type is refused or accepted, depending on the field and the
+// MongoDB 8.0 no longer takes undefined for null, and older versions do: an account with
+// a field of that deprecated type is refused or accepted, depending on the field and the
 // version. It is never in doubt, nothing is left there, and no money is lost, whether the
 // account is new to the process or known to it.
 func TestUndefinedFieldsOfAccounts(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// counted returns the options of a client that counts its commands, but for those by which it gets to know the server.
+// counted returns the options of a client that counts its commands, but for those by
+// which it gets to know the server.
 func counted(commands *atomic.Int64) *options.ClientOptions {
 	return options.Client().SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if e.CommandName != "hello" && e.CommandName != "endSessions" {
@@ -26,7 +27,8 @@ func counted(commands *atomic.Int64) *options.ClientOptions {
 	}})
 }
 
-// TransferMany answers each request by itself, in the order of the requests: done, refused, invalid, or the same as its twin.
+// TransferMany answers each request by itself, in the order of the requests: done,
+// refused, invalid, or the same as its twin.
 func TestTransferMany(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -57,8 +59,8 @@ func TestTransferMany(t *testing.T) {
 	require.Empty(t, failures)
 }
 
-// Transfers that run at once share their commands: a few hundred of them need a fraction of one each, uniform or all on one account, and
-// every balance is exact.
+// Transfers that run at once share their commands: a few hundred of them need a fraction
+// of one each, uniform or all on one account, and every balance is exact.
 func TestTransfersShareCommands(t *testing.T) {
 	t.Parallel()
 	for name, from := range map[string]func(i int) string{
@@ -94,7 +96,8 @@ func TestTransfersShareCommands(t *testing.T) {
 	}
 }
 
-// A command that hangs in the network keeps no other transfer waiting, not even on the same account.
+// A command that hangs in the network keeps no other transfer waiting, not even on the
+// same account.
 func TestHangingCommandHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	for name, point := range map[string]int{"insert": 0, "prepare": 1, "decision": 2, "settle": 3, "finish": 4} {
@@ -102,8 +105,7 @@ func TestHangingCommandHoldsUpNobody(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0)
 			hangs := make(chan struct{})
-			w := &bank.Wire{At: point, What: bank.Swallowed, OnStrike: func() { close(hangs) }}
-			w.SetIdle(true)
+			w := &bank.Wire{At: point, What: bank.Swallowed, Idle: true, OnStrike: func() { close(hangs) }}
 			c := b.NewCoordinator(b.Through(w.Client()))
 			_, err := c.Transfer(t.Context(), bank.Move("warm", "a", "b", 1))
 			require.NoError(t, err)
@@ -125,7 +127,8 @@ func TestHangingCommandHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// A worker claims and runs many submitted transfers with a fraction of a command for each.
+// A worker claims and runs many submitted transfers with a fraction of a command for
+// each.
 func TestWorkersShareCommands(t *testing.T) {
 	t.Parallel()
 	const submitted = 600
@@ -155,8 +158,8 @@ func TestWorkersShareCommands(t *testing.T) {
 	b.CheckBooks(bank.Balances(submitted, 0))
 }
 
-// A sweep takes over thousands of stalled transfers, all on one account, with a fraction of a command for each, and says how far
-// it has come.
+// A sweep takes over thousands of stalled transfers, all on one account, with a fraction
+// of a command for each, and says how far it has come.
 func TestRecoveryIsBatched(t *testing.T) {
 	t.Parallel()
 	const stalled = 3000

@@ -39,7 +39,8 @@ func TestRacingDebits(t *testing.T) {
 	b.CheckBooks(want)
 }
 
-// However many ask with one ID at once, over however many coordinators, the money moves once, and all are told the same.
+// However many ask with one ID at once, over however many coordinators, the money moves
+// once, and all are told the same.
 func TestRacingCallersOfOneID(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0)
@@ -60,8 +61,8 @@ func TestRacingCallersOfOneID(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// Under random load between a few accounts, with recovery sweeping at threshold zero and cancels in between, every balance comes out
-// exactly as the answers say.
+// Under random load between a few accounts, with recovery sweeping at threshold zero and
+// cancels in between, every balance comes out exactly as the answers say.
 func TestRandomLoad(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 100, 100, 100)
@@ -69,7 +70,8 @@ func TestRandomLoad(t *testing.T) {
 	var requests []transfer.Request
 	for i := range 200 {
 		from := random.IntN(4)
-		requests = append(requests, bank.Move(fmt.Sprint("t", i), bank.AccountName(from), bank.AccountName((from+1+random.IntN(3))%4), 1+random.Int64N(60)))
+		to := (from + 1 + random.IntN(3)) % 4
+		requests = append(requests, bank.Move(fmt.Sprint("t", i), bank.AccountName(from), bank.AccountName(to), 1+random.Int64N(60)))
 	}
 	eager := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
 	told := make([]error, len(requests))

@@ -219,7 +219,8 @@ func TestOneOfManyTakesOver(t *testing.T) {
 	b := bank.New(t, 100, 0)
 	b.StallAt("t", 4, bank.Lost, 60)
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(500*time.Millisecond))
-	for _, a := range bank.CallAll(100, func(int) (transfer.Record, error) { return c.Transfer(t.Context(), bank.Move("t", "a", "b", 60)) })() {
+	moves := func(int) (transfer.Record, error) { return c.Transfer(t.Context(), bank.Move("t", "a", "b", 60)) }
+	for _, a := range bank.CallAll(100, moves)() {
 		require.NoError(t, a.Err)
 		require.Equal(t, transfer.StateSuccess, a.Rec.State)
 		require.EqualValues(t, 2, a.Rec.Epoch)
@@ -235,7 +236,8 @@ func TestOneOfManyRunsWhatWaits(t *testing.T) {
 	require.NoError(t, err)
 	var sent bank.Traffic
 	c := b.NewCoordinator(b.Through(sent.Client()))
-	for _, a := range bank.CallAll(100, func(int) (transfer.Record, error) { return c.Transfer(t.Context(), bank.Move("t", "a", "b", 60)) })() {
+	moves := func(int) (transfer.Record, error) { return c.Transfer(t.Context(), bank.Move("t", "a", "b", 60)) }
+	for _, a := range bank.CallAll(100, moves)() {
 		require.NoError(t, a.Err)
 		require.Equal(t, transfer.StateSuccess, a.Rec.State)
 	}
