@@ -208,6 +208,7 @@ func TestRepairRacesWithTheRequest(t *testing.T) {
 		})
 	}
 	happened := map[bool]int{}
+	b := bank.NewBare(t)
 	for _, repairFirst := range []bool{false, true} {
 		outer, inner := repair, request
 		if repairFirst {
@@ -215,7 +216,7 @@ func TestRepairRacesWithTheRequest(t *testing.T) {
 		}
 		for at, struck := 0, true; struck; at++ {
 			require.Less(t, at, 20)
-			b := bank.New(t, 40, 0)
+			b.Renew(t, 40, 0)
 			b.SetField("accounts", "a", "pending.t", int64(-60)) // as a prepare has left it
 			var innerErr error
 			w := &bank.Wire{At: at, OnStrike: func() { innerErr = inner(t.Context(), b.Coordinator) }}
@@ -291,8 +292,8 @@ func TestEveryMessageOfARepairMayFail(t *testing.T) {
 		for _, die := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, died %t", what, die), func(t *testing.T) {
 				t.Parallel()
-				at := 0
-				for strikeRepair(t, &bank.Wire{At: at, What: what, Die: die}) {
+				at, b := 0, bank.NewBare(t)
+				for strikeRepair(t, b, &bank.Wire{At: at, What: what, Die: die}) {
 					at++
 					require.Less(t, at, 20)
 				}
@@ -304,10 +305,10 @@ func TestEveryMessageOfARepairMayFail(t *testing.T) {
 
 // strikeRepair repairs a marker over a wire, and once more if its process has died, and
 // reports whether the wire has struck.
-func strikeRepair(t *testing.T, w *bank.Wire) bool {
+func strikeRepair(t *testing.T, b *bank.Bank, w *bank.Wire) bool {
 	t.Helper()
+	b.Renew(t, 100, 0)
 	story := fmt.Sprintf("%s, at command %d, died %t", w.What, w.At, w.Die)
-	b := bank.New(t, 100, 0)
 	b.SetField("accounts", "a", "pending.ghost", int64(-5))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -92,6 +92,15 @@ func (b *Bank) Wipe(opts ...transfer.Option) {
 	b.Coordinator = b.NewCoordinator(b.DB, opts...)
 }
 
+// Renew wipes the bank for a test, or a subtest of its test, and opens accounts a, b, c …
+// with the given balances.
+func (b *Bank) Renew(t *testing.T, balances ...int64) {
+	t.Helper()
+	b.T = t
+	b.Wipe()
+	b.OpenAccounts(balances)
+}
+
 // OpenAccounts opens accounts a, b, c … with the given balances.
 func (b *Bank) OpenAccounts(balances []int64) {
 	b.T.Helper()

@@ -39,20 +39,22 @@ func TestMarkersInAList(t *testing.T) {
 	t.Parallel()
 	for _, account := range []string{"a", "b"} {
 		for _, decision := range []string{"post", "post a part", "void"} {
-			for point := range 8 {
-				t.Run(fmt.Sprintf("%s/%s/answer %d is lost", account, decision, point), func(t *testing.T) {
-					t.Parallel()
-					decideOnAList(t, account, decision, point)
-				})
-			}
+			t.Run(account+"/"+decision, func(t *testing.T) {
+				t.Parallel()
+				b := bank.NewBare(t)
+				for point := range 8 {
+					t.Run(fmt.Sprintf("answer %d is lost", point), func(t *testing.T) {
+						decideOnAList(t, b, account, decision, point)
+					})
+				}
+			})
 		}
 	}
 }
 
-func decideOnAList(t *testing.T, account, decision string, point int) {
+func decideOnAList(t *testing.T, b *bank.Bank, account, decision string, point int) {
 	t.Helper()
-	b := bank.NewBare(t)
-	b.OpenAccounts([]int64{100, 0})
+	b.Renew(t, 100, 0)
 	b.MustHold("h", 60, time.Hour)
 	wrap(b, account)
 	w := &bank.Wire{At: point, What: bank.AnswerLost, Also: map[int]bank.Fault{point + 2: bank.AnswerLost, point + 3: bank.AnswerLost}}

@@ -202,9 +202,9 @@ func TestEveryMessageOfPoisonMayFail(t *testing.T) {
 	for _, what := range []bank.Fault{bank.Lost, bank.AnswerLost, bank.Held} {
 		t.Run(string(what), func(t *testing.T) {
 			t.Parallel()
-			noted := 0
+			noted, b := 0, bank.NewBare(t)
 			for point, struck := 0, true; struck; point++ {
-				b := bank.New(t, 100, 0)
+				b.Renew(t, 100, 0)
 				b.StallAt("t", 4, bank.Lost, 60)
 				repair := bank.Deleted("b")(b)
 				w := &bank.Wire{At: point, What: what, Die: true}

@@ -108,11 +108,11 @@ func TestOutcomesOfReads(t *testing.T) {
 // ever.
 func TestOutcomesAreTrueAtEveryMessage(t *testing.T) {
 	t.Parallel()
-	told := map[transfer.Outcome]int{}
+	told, b := map[transfer.Outcome]int{}, bank.NewBare(t)
 	for _, what := range []bank.Fault{bank.Lost, bank.AnswerLost} {
 		for point, struck := 0, true; struck; point++ {
 			story := fmt.Sprintf("message %d, %s", point, what)
-			b := bank.New(t, 100, 0)
+			b.Renew(t, 100, 0)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			w := &bank.Wire{At: point, What: what, Die: true, OnDeath: cancel}
 			c := b.NewCoordinator(b.Through(w.Client()))
