@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
@@ -342,13 +341,7 @@ func TestAStoppedClusterHoldsUpNothingElse(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, set.Stop()) })
 	b := bank.New(t, 1_000_000, 0).WithIndexes()
-	far, err := mongo.Connect(options.Client().ApplyURI(set.URI()))
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		now, cancel := context.WithCancel(context.Background())
-		cancel()
-		require.NoError(t, far.Disconnect(now))
-	})
+	far := bank.Client(t, set.URI())
 	a := &abroad{Bank: b, n: 1}
 	c := b.NewCoordinator(b.DB, transfer.WithLedger(a.ledger(0), far.Database(b.DB.Name()).Collection("accounts")))
 	require.NoError(t, c.Setup(t.Context()))

@@ -93,8 +93,7 @@ func TestWaitWithoutAStream(t *testing.T) {
 	server, err := mongotest.StartOwn(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, server.Stop()) })
-	b := &bank.Bank{T: t, DB: mongotest.Client(t, options.Client().ApplyURI(server.URI())).Database("waiters")}
-	b.Coordinator = b.NewCoordinator(b.DB)
+	b := bank.Over(t, mongotest.Client(t, options.Client().ApplyURI(server.URI())).Database("waiters"))
 	require.NoError(t, b.Setup(t.Context()))
 	b.OpenAccounts([]int64{100, 0})
 	for app, c := range map[string]struct {
