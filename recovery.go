@@ -155,14 +155,16 @@ func (c *Coordinator) recovery() recovery.Settings {
 
 // finishStalled takes over a transfer that has stalled, or a hold that has expired, and
 // brings it to its end.
-func (c *Coordinator) finishStalled(ctx context.Context, t mongostore.Transfer, start protocol.Start) recovery.Result {
+func (c *Coordinator) finishStalled(
+	ctx context.Context, t mongostore.Transfer, start protocol.Start,
+) recovery.Result {
 	line := c.lineOf(ctx, sweepVerb(start), t.ID)
 	limited, cancel := context.WithTimeout(ctx, recovery.Limit)
 	defer cancel()
-	w, err := c.newWork(ctx, t, reasonOf(start))
+	attempt, err := c.newAttempt(ctx, t, reasonOf(start))
 	var result engine.Result
 	if err == nil {
-		result, err = c.engine.Execute(limited, w, start, protocol.Success)
+		result, err = c.engine.Execute(limited, attempt, start, protocol.Success)
 	}
 	line.swept(ctx, result, err)
 	unanswered := err != nil && gaveUp(ctx, err)
@@ -173,23 +175,23 @@ func (c *Coordinator) finishStalled(ctx context.Context, t mongostore.Transfer, 
 	return recovery.Result{Result: result, Err: err, Unanswered: unanswered}
 }
 
-// runSubmitted runs one submitted transfer, unless another worker was first.
+// runSubmitted runs one submitted transfer, unless another worker was first. After the limit
+// the transfer goes on in the background, and others get its slot.
 func (c *Coordinator) runSubmitted(ctx context.Context, t mongostore.Transfer) (recovery.Ending, error) {
-	limited, cancel := context.WithTimeout(ctx, recovery.Limit) // then it goes on in the background, and others get its slot
+	limited, cancel := context.WithTimeout(ctx, recovery.Limit)
 	defer cancel()
-	start := protocol.Start{Claim: protocol.FromInitiated, WaitWhileBusy: true}
 	line := c.lineOf(ctx, "run", t.ID)
-	rec, told, err := c.execute(limited, attempt{transfer: t, start: start})
-	if told { // else it is another one's
-		line.end(ctx, &rec, err)
+	a := c.execute(limited, t, terms{start: protocol.Start{Claim: protocol.FromInitiated, WaitWhileBusy: true}})
+	if a.done { // else another worker was first
+		line.end(ctx, &a.rec, a.err)
 	}
 	switch {
-	case refused(err), told && (rec.State.Final() || rec.State == StateCommitted):
-		return recovery.Answered, err
-	case told && gaveUp(ctx, err):
-		return recovery.Unanswered, err
+	case refused(a.err), a.done && (a.rec.State.Final() || a.rec.State == StateCommitted):
+		return recovery.Answered, a.err
+	case a.done && gaveUp(ctx, a.err):
+		return recovery.Unanswered, a.err
 	}
-	return recovery.Inconclusive, err
+	return recovery.Inconclusive, a.err
 }
 
 // gaveUp reports whether an error says that a cluster has not answered, and not that the

@@ -203,14 +203,6 @@ func (l *Ledger) BalanceAt(ctx context.Context, id string, at time.Time) (Amount
 	return Amount{past.balance}, nil
 }
 
-// roundUp returns a time as a bound of those that are stored, which are of whole milliseconds.
-func roundUp(t time.Time) time.Time {
-	if whole := t.Truncate(time.Millisecond); whole.Before(t) {
-		return whole.Add(time.Millisecond)
-	}
-	return t
-}
-
 // past is a way through an account's history.
 type past struct {
 	coordinator *Coordinator

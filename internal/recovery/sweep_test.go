@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 	"log/slog"
@@ -237,7 +238,7 @@ func TestSweepCountsByResult(t *testing.T) {
 		"refused so": {Result{Err: io.ErrNoProgress, Unanswered: true}, stuck, Answered},
 	} {
 		settings := unconnected(t)
-		settings.Refused = func(err error) bool { return err == io.ErrNoProgress }
+		settings.Refused = func(err error) bool { return errors.Is(err, io.ErrNoProgress) }
 		settings.Finish = func(context.Context, mongostore.Transfer, protocol.Start) Result { return row.result }
 		s := sweepOf(settings)
 		require.Equal(t, row.how, s.recover(t.Context(), between(), newRoute(""), s.TakeOver), name)
