@@ -14,7 +14,8 @@ import (
 )
 
 // Account is a document with a balance.
-// A document {_id, balance} is a complete account, even if this library has not opened it.
+// A document {_id, balance} is a complete account, even if this library has not opened
+// it.
 type Account struct {
 	// ID is the account's ID.
 	ID string
@@ -37,8 +38,8 @@ type Account struct {
 	Metadata map[string]any
 
 	// Closed says that no transfer can touch the account.
-	// It is for reading only, like the fields after it: OpenAccount refuses an account that
-	// is Closed.
+	// It is for reading only, like the fields after it: OpenAccount refuses an account
+	// that is Closed.
 	Closed bool
 	// Available is what can be spent: Balance, from which debits in flight are subtracted
 	// already.
@@ -65,8 +66,8 @@ func (c *Coordinator) GetAccount(ctx context.Context, id string) (Account, error
 }
 
 // CloseAccount closes an account of the default ledger, so that no transfer can touch it.
-// Its balance must be zero (else ErrAccountNotEmpty), and no transfer may be in flight on it
-// (else ErrAccountBusy).
+// Its balance must be zero (else ErrAccountNotEmpty), and no transfer may be in flight on
+// it (else ErrAccountBusy).
 // Closing a closed account is no error.
 // A document whose balance is no exact number is no account: ErrAmountKind.
 func (c *Coordinator) CloseAccount(ctx context.Context, id string) error {
@@ -220,8 +221,9 @@ func (l *Ledger) Reopen(ctx context.Context, id string) error {
 	})
 }
 
-// change performs a conditional change of an account. Where it does not match, a deciding
-// read is judged: that says whether there is an answer, and which.
+// change performs a conditional change of an account.
+// Where it does not match, a deciding read is judged: that says whether there is an
+// answer, and which.
 func (l *Ledger) change(
 	ctx context.Context, id string,
 	write func(ctx context.Context, ledger, id string) (protocol.Result, error),

@@ -19,8 +19,8 @@ type Amount struct{ exact money.Amount }
 // Units returns a whole number of units: cents, points, pieces.
 func Units(n int64) Amount { return Amount{money.Units(n)} }
 
-// ParseDecimal reads a decimal in plain notation, like -12.50, with at most 12 digits behind
-// the point.
+// ParseDecimal reads a decimal in plain notation, like -12.50, with at most 12 digits
+// behind the point.
 // The digits are kept as they are written.
 func ParseDecimal(text string) (Amount, error) {
 	exact, err := money.Parse(text)

@@ -14,8 +14,8 @@ import (
 
 // ErrAuditTooLong means that a server has not kept its snapshot for as long as the audit
 // took, some five minutes by default.
-// Set the server's parameter minSnapshotHistoryWindowInSeconds higher, or audit by ranges:
-// see [AuditOptions].
+// Set the server's parameter minSnapshotHistoryWindowInSeconds higher, or audit by
+// ranges: see [AuditOptions].
 var ErrAuditTooLong = errors.New("the audit took longer than the server keeps a snapshot")
 
 // AuditReport is what an audit has seen.
@@ -33,7 +33,8 @@ type AuditReport struct {
 	Unfinished int
 	// InTransit is the money in transit of all Ledgers together, in all currencies.
 	// It is zero when no transfer is under way.
-	// Units and decimals are not added up: where both are in transit, it is that of units.
+	// Units and decimals are not added up: where both are in transit, it is that of
+	// units.
 	InTransit Amount
 	// DecimalsInTransit is the money in transit in decimals where both units and decimals
 	// are in transit, and zero otherwise.
@@ -46,13 +47,13 @@ type AuditReport struct {
 
 // LedgerTotal is the money of one ledger in one currency, of accounts with one kind of
 // balances.
-// A ledger that has both units and decimals in a currency has a LedgerTotal for each, units
-// first.
+// A ledger that has both units and decimals in a currency has a LedgerTotal for each,
+// units first.
 // A sum of units that an int64 doesn't hold is a decimal.
 //
 // Money is in transit when it has left one balance and is on no other yet.
-// Before a transfer is committed it counts where it was taken from, afterwards where it goes
-// to.
+// Before a transfer is committed it counts where it was taken from, afterwards where it
+// goes to.
 // So Total and InTransit together, of all ledgers, stay the same whatever is transferred.
 // Those of one ledger change only by what is transferred to or from other ledgers.
 type LedgerTotal struct {
@@ -64,8 +65,8 @@ type LedgerTotal struct {
 	Total Amount
 	// InTransit is the money in transit.
 	InTransit Amount
-	// Moving means that the ledger is on another cluster than the transfers, and that some of
-	// these were committed while one cluster was read after the other.
+	// Moving means that the ledger is on another cluster than the transfers, and that
+	// some of these were committed while one cluster was read after the other.
 	// Total and InTransit may be off by these transfers.
 	Moving bool
 }
@@ -94,28 +95,28 @@ type Finding struct {
 type AuditOptions struct {
 	// Expected are the sums to expect.
 	Expected []ExpectedTotal
-	// Accounts and Transfers bound what is read, for data that is too large for one snapshot:
-	// audit range after range.
+	// Accounts and Transfers bound what is read, for data that is too large for one
+	// snapshot: audit range after range.
 	// The parts of a transfer that lie in other ranges are looked up.
 	// Sums are those of the accounts in the range, and none can be expected of them.
-	// Documents that effects change are read with the range of accounts that has no From, and
-	// so is each account or transfer whose _id is no ID.
+	// Documents that effects change are read with the range of accounts that has no From,
+	// and so is each account or transfer whose _id is no ID.
 	// Defaults to everything.
 	Accounts, Transfers IDRange
 }
 
-// IDRange bounds IDs: From ≤ ID < To, in the order in which the server sorts them, byte by
-// byte.
+// IDRange bounds IDs: From ≤ ID < To, in the order in which the server sorts them, byte
+// by byte.
 // The empty string is no bound.
 // A range that can't contain any ID is refused with ErrInvalidRequest.
 type IDRange struct{ From, To string }
 
 // ExpectedTotal is what balances and money in transit should sum up to.
 //
-// Where its ledgers are on several clusters, or on another one than the transfers, there is
-// no moment at which all of them could be read.
-// Then it is a finding only if nothing was committed between the reads, and if a second read
-// shows the same sum.
+// Where its ledgers are on several clusters, or on another one than the transfers, there
+// is no moment at which all of them could be read.
+// Then it is a finding only if nothing was committed between the reads, and if a second
+// read shows the same sum.
 // Where there are both units and decimals, the sum of those of Sum's kind is expected.
 type ExpectedTotal struct {
 	// Ledgers are the ledgers that are added up.
@@ -127,8 +128,8 @@ type ExpectedTotal struct {
 	Sum Amount
 }
 
-// Audit checks all that is stored, while others go on working: nothing is locked and nothing
-// waits.
+// Audit checks all that is stored, while others go on working: nothing is locked and
+// nothing waits.
 // The report has what was found, and what to do about it.
 //
 // Each cluster is read as it was at one moment.
@@ -143,8 +144,8 @@ type ExpectedTotal struct {
 //   - ErrAuditTooLong: the ledger is too large for one snapshot.
 //   - ErrClosed, ErrUnsupportedDeployment; or the error of ctx, or of a server.
 //
-// Audit reads every account and every transfer once, in bounded memory: some ten seconds per
-// million.
+// Audit reads every account and every transfer once, in bounded memory: some ten seconds
+// per million.
 func (c *Coordinator) Audit(ctx context.Context) (AuditReport, error) {
 	return c.AuditWith(ctx, AuditOptions{})
 }

@@ -79,27 +79,31 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 // It may be repeated, and called by many at once.
 // Where nothing is missing it writes nothing, and needs no right to create.
 //
-// The note lies beside each collection of accounts, documents and transfers, under its name
-// with .transfer added.
-// It names the transfers collection that it belongs to, the fields, how IDs are stored, and
-// the format.
+// The note lies beside each collection of accounts, documents and transfers, under its
+// name with .transfer added.
+// It names the transfers collection that it belongs to, the fields, how IDs are stored,
+// and the format.
 // A Coordinator with other options is refused before anything moves, by Setup,
 // [Coordinator.Check] and the first use of each collection: see [Coordinator.Adopt].
 //
-// The error wraps ErrUnsupportedDeployment where the deployment is at fault, and says what
-// to do about it.
-// These are refused: a server that is no MongoDB 5.0 or later, or no replica set;
-// another configuration than the deployment's; a view, a capped or a collated collection,
-// or one that is sharded by something else than _id; an index of the user's that lets the
-// server remove transfers or accounts, that is unique over what transfers change, or that
-// has the name of one of the library's; a validator that refuses the library's fields.
+// The error wraps ErrUnsupportedDeployment where the deployment is at fault, and says
+// what to do about it:
+//
+//   - a server that is no MongoDB 5.0 or later, or no replica set;
+//   - another configuration than the deployment's;
+//   - a view, a capped or a collated collection, or one that is sharded by something else
+//     than _id;
+//   - an index of the user's that lets the server remove transfers or accounts, that is
+//     unique over what transfers change, or that has the name of one of the library's;
+//   - a validator that refuses the library's fields.
 func (c *Coordinator) Setup(ctx context.Context) error {
 	return c.untilFit(ctx, c.store.Setup)
 }
 
 // Check checks what [Coordinator.Setup] checks, and that all that Setup creates is there.
 // It writes nothing, and needs only rights to read.
-// It is for processes that start beside others: Setup is for the job that runs before them.
+// It is for processes that start beside others: Setup is for the job that runs before
+// them.
 func (c *Coordinator) Check(ctx context.Context) error {
 	return c.untilFit(ctx, c.store.Check)
 }
@@ -113,9 +117,9 @@ func (c *Coordinator) Check(ctx context.Context) error {
 // Stop every other process that uses these collections first, because a process that has
 // checked the notes before goes on as it was.
 // Then let [Coordinator.Recover] of the old configuration finish what they have begun.
-// Adopt refuses with ErrUnsupportedDeployment while a transfer of this transfers collection
-// is unfinished, or an account or a document carries a marker, under the old name or the
-// new one.
+// Adopt refuses with ErrUnsupportedDeployment while a transfer of this transfers
+// collection is unfinished, or an account or a document carries a marker, under the old
+// name or the new one.
 // It reads all accounts to make sure.
 // It does not change a deployment of another stored format.
 func (c *Coordinator) Adopt(ctx context.Context) error {
@@ -136,8 +140,8 @@ func (c *Coordinator) Close(ctx context.Context) error {
 	return err
 }
 
-// checkContext refuses a nil context. Where it was used it would end the process, and leave
-// what was begun to recovery.
+// checkContext refuses a nil context.
+// Where it was used it would end the process, and leave what was begun to recovery.
 func checkContext(ctx context.Context) error {
 	if ctx == nil {
 		return invalid("the context is nil: pass context.Background() where there is none")
@@ -159,15 +163,15 @@ func (c *Coordinator) stopped(ctx context.Context) error {
 }
 
 // ready refuses work on a closed Coordinator, on an unfit server or collection of the
-// transfers or of the named places, and on a deployment with another configuration. Its
-// first call for each place talks to the server.
+// transfers or of the named places, and on a deployment with another configuration.
+// Its first call for each place talks to the server.
 func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) error {
 	return c.untilFit(ctx, func(ctx context.Context) error { return c.store.Connect(ctx, places...) })
 }
 
-// readyForAny is ready for work on stored transfers, no matter which places these need. It
-// checks the places whose server is that of the transfers. The others may be away, and are
-// checked when a transfer needs them.
+// readyForAny is ready for work on stored transfers, no matter which places these need.
+// It checks the places whose server is that of the transfers.
+// The others may be away, and are checked when a transfer needs them.
 func (c *Coordinator) readyForAny(ctx context.Context) error {
 	return c.untilFit(ctx, c.store.ConnectNear)
 }
@@ -200,8 +204,8 @@ func (c *Coordinator) untilFit(ctx context.Context, ask func(context.Context) er
 	return tries.err(errors.New("the server can't be reached"))
 }
 
-// readyFor is ready for the places of a transfer. Once these are known to be fit it costs
-// almost nothing.
+// readyFor is ready for the places of a transfer.
+// Once these are known to be fit it costs almost nothing.
 func (c *Coordinator) readyFor(ctx context.Context, t *mongostore.Transfer) error {
 	if c.store.Connected(t) && !c.engine.Closed() && ctx != nil && ctx.Err() == nil {
 		return nil

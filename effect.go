@@ -23,24 +23,24 @@ const (
 // requires is the verb of the fields that an effect compares.
 const requires = "requires"
 
-// Effect is a change of a document in step with the money: an order goes from unpaid to paid
-// as its payment is committed.
+// Effect is a change of a document in step with the money: an order goes from unpaid to
+// paid as its payment is committed.
 //
-// The document is found by its _id, and is reserved from when the transfer is prepared until
-// it is settled.
-// No other transfer can reserve it meanwhile, and the required fields are not changed before
-// the commit.
+// The document is found by its _id, and is reserved from when the transfer is prepared
+// until it is settled.
+// No other transfer can reserve it meanwhile, and the required fields are not changed
+// before the commit.
 // Other code that writes such a document requires that its field pending is missing or
 // empty, or ignores the reservation at its own risk.
 //
-// Documents are reserved before money is taken: of several transfers that want one at once,
-// the first has it.
+// Documents are reserved before money is taken: of several transfers that want one at
+// once, the first has it.
 // No transfer waits for a reservation.
 // Of two transfers that want the same two documents at once, each may be refused for what
 // the other one has reserved; ask again under a new ID.
 //
-// An effect is stored with its transfer, so that another process, of another version of the
-// service, can finish it.
+// An effect is stored with its transfer, so that another process, of another version of
+// the service, can finish it.
 // Once the transfer is committed the fields have to be set.
 // Where the server refuses that, by a validator or a unique index, the transfer stays
 // committed, [Record].Stuck says why, and it goes on when the cause is repaired.
@@ -55,13 +55,14 @@ type Effect struct {
 	// ID is the document's _id: text, a number without a fraction, an ObjectID, a bool, a
 	// time, bytes, or a document of these.
 	ID any
-	// Require are top-level fields and the values that they must have when the transfer is
-	// prepared.
+	// Require are top-level fields and the values that they must have when the transfer
+	// is prepared.
 	// They are compared as a query compares them: nil also matches a missing field.
 	// The field itself must be equal: an array that contains the value is not.
 	// Operators are refused.
 	Require bson.D
-	// Set are top-level fields and the values that they get when the transfer is committed.
+	// Set are top-level fields and the values that they get when the transfer is
+	// committed.
 	Set bson.D
 }
 

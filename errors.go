@@ -11,15 +11,16 @@ import (
 )
 
 // Errors that mean: this call has stored nothing.
-// Other calls keep their outcomes: a repeated call after a success, with a context that has
-// ended or on a closed Coordinator, returns one of these, although the money has moved.
-// The context's own error, and that of a server that can't be reached for 30 s, belong here
-// as well: [OutcomeOf] knows them.
+// Other calls keep their outcomes: a repeated call after a success, with a context that
+// has ended or on a closed Coordinator, returns one of these, although the money has
+// moved.
+// The context's own error, and that of a server that can't be reached for 30 s, belong
+// here as well: [OutcomeOf] knows them.
 var (
 	// ErrInvalidRequest means that the request is malformed; the text says how.
 	ErrInvalidRequest = errors.New("invalid request")
-	// ErrUnsupportedDeployment means that the server, or a collection on it, is not fit, or
-	// is used by others under another configuration.
+	// ErrUnsupportedDeployment means that the server, or a collection on it, is not fit,
+	// or is used by others under another configuration.
 	// It may be a standalone server, one older than MongoDB 5.0, a collection sharded by
 	// something else than _id, or other field names than the deployment's.
 	// The text says what to do, and [Coordinator.Setup] lists all causes.
@@ -39,9 +40,9 @@ var (
 // Each comes in a [RefusedError], which names the account.
 // Where several apply, the first in this order is returned.
 //
-// With a record in StateRollback, whose Stuck is not nil, the transfer has failed for good
-// as well, and an account that can't be written keeps what it has reserved until that is
-// repaired.
+// With a record in StateRollback, whose Stuck is not nil, the transfer has failed for
+// good as well, and an account that can't be written keeps what it has reserved until
+// that is repaired.
 var (
 	// ErrAccountNotFound means that there is no such account.
 	ErrAccountNotFound = errors.New("account not found")
@@ -59,7 +60,8 @@ var (
 	// [WithMarkerLimit].
 	// From CloseAccount it means that one is.
 	ErrAccountBusy = errors.New("account is busy")
-	// ErrInsufficientFunds means that the debit would leave less than the account's floor.
+	// ErrInsufficientFunds means that the debit would leave less than the account's
+	// floor.
 	ErrInsufficientFunds = errors.New("insufficient funds")
 	// ErrOverflow means that the balance would leave the range of what is stored exactly.
 	ErrOverflow = errors.New("the balance would exceed its limit")
@@ -67,8 +69,8 @@ var (
 	// effect requires, or is reserved for another transfer.
 	// It comes with a [RequirementError].
 	ErrRequirementFailed = errors.New("the document is not as required")
-	// ErrUnwritable means that the server refuses the write: because of a validator, a type,
-	// or a unique index of the user's.
+	// ErrUnwritable means that the server refuses the write: because of a validator, a
+	// type, or a unique index of the user's.
 	// The text has the server's reason.
 	ErrUnwritable = errors.New("the server refuses to write to the account")
 )
@@ -76,8 +78,8 @@ var (
 // Errors that mean: the transfer was rolled back for another reason.
 // It is stored in StateFail and nothing moved.
 var (
-	// ErrCancelled means that the transfer was cancelled, that the hold was voided, or that
-	// the transfer had stalled and was rolled back by [RollBack].
+	// ErrCancelled means that the transfer was cancelled, that the hold was voided, or
+	// that the transfer had stalled and was rolled back by [RollBack].
 	// Record.Failure.Code says which.
 	ErrCancelled = errors.New("cancelled")
 	// ErrExpired means that a hold has run out.
@@ -94,8 +96,8 @@ var (
 	ErrInDoubt = errors.New("outcome in doubt (ask again with the same ID)")
 )
 
-// ErrUnsettled means that the transfer is committed for good, and that not all of it is in
-// place: an account is gone, or the server refuses to write to it.
+// ErrUnsettled means that the transfer is committed for good, and that not all of it is
+// in place: an account is gone, or the server refuses to write to it.
 // The record comes with the error, in StateCommitted, and Record.Stuck says why.
 // The transfer goes on once that is repaired.
 //
@@ -104,15 +106,16 @@ var (
 // The error wraps that cause, and the rest follows.
 var ErrUnsettled = errors.New("committed, and not settled everywhere yet")
 
-// Errors of calls that came too late or to the wrong thing; they leave everything as it was.
+// Errors of calls that came too late or to the wrong thing; they leave everything as it
+// was.
 var (
 	// ErrIDConflict means that the ID was used before, with another payload.
 	// It comes with a [ConflictError].
 	ErrIDConflict = errors.New("the ID was used with another payload (see its record)")
 	// ErrAlreadyCommitted means that the transfer can't be cancelled any more.
 	ErrAlreadyCommitted = errors.New("already committed")
-	// ErrNotHeld means that the transfer is no hold, or that not everything is prepared for
-	// it yet.
+	// ErrNotHeld means that the transfer is no hold, or that not everything is prepared
+	// for it yet.
 	ErrNotHeld = errors.New("not held")
 	// ErrAlreadyReversed means that another transfer has reversed this one.
 	ErrAlreadyReversed = errors.New("already reversed")
@@ -123,11 +126,11 @@ var (
 	ErrTransferNotFound = errors.New("transfer not found")
 	// ErrAccountExists means that there is an account with this ID.
 	ErrAccountExists = errors.New("account exists")
-	// ErrHistoryGone means that a statement or a balance was asked for from before what is
-	// kept.
+	// ErrHistoryGone means that a statement or a balance was asked for from before what
+	// is kept.
 	ErrHistoryGone = errors.New("history is gone (ask for later times)")
-	// ErrAccountNotEmpty means that an account can't be closed because there is money in it,
-	// or a debt.
+	// ErrAccountNotEmpty means that an account can't be closed because there is money in
+	// it, or a debt.
 	ErrAccountNotEmpty = errors.New("account is not empty")
 )
 
@@ -135,8 +138,8 @@ var (
 // errors.Is finds ErrUnauthorized through it, and the driver's own error.
 type UnauthorizedError struct {
 	// Action is the missing right as the server's roles name it, such as "update".
-	// Where a command needs two, the server doesn't say which of them is missing, and Action
-	// has both: "find, update".
+	// Where a command needs two, the server doesn't say which of them is missing, and
+	// Action has both: "find, update".
 	// It is "" where the server refuses the user or the password.
 	Action string
 	// Namespace is the database and collection for which the right is missing, such as
@@ -163,8 +166,9 @@ func (e *UnauthorizedError) Unwrap() []error {
 	return []error{ErrUnauthorized, e.cause}
 }
 
-// refused reports whether an error says that a right is missing. The call is not tried again
-// by itself: a caller that learns it at once can have the right granted.
+// refused reports whether an error says that a right is missing.
+// The call is not tried again by itself: a caller that learns it at once can have the
+// right granted.
 func refused(err error) bool {
 	return errors.Is(err, ErrUnauthorized) || mongostore.Refused(err) != nil
 }
@@ -208,8 +212,8 @@ func (e *ConflictError) Error() string {
 // Unwrap returns ErrIDConflict.
 func (e *ConflictError) Unwrap() error { return ErrIDConflict }
 
-// conflict compares a stored transfer with the one that is requested under its ID. Only
-// parts of the digest can differ.
+// conflict compares a stored transfer with the one that is requested under its ID.
+// Only parts of the digest can differ.
 func conflict(stored, planned mongostore.Transfer) error {
 	e := &ConflictError{id: stored.ID}
 	for _, part := range []struct {
@@ -230,8 +234,9 @@ func conflict(stored, planned mongostore.Transfer) error {
 	return e
 }
 
-// legsOf returns the legs as the digest counts them, without the currency. Where one of the
-// two has AtMost, the amounts of the legs don't count: it is the limit that differs.
+// legsOf returns the legs as the digest counts them, without the currency.
+// Where one of the two has AtMost, the amounts of the legs don't count: it is the limit
+// that differs.
 func legsOf(t, other mongostore.Transfer) []byte {
 	t.Currency = ""
 	if t.AtMost == nil {
@@ -245,8 +250,8 @@ func postedOtherwise(id string) error {
 	return &ConflictError{id: id, Differs: []string{"posted"}}
 }
 
-// aboutError names the subject of an error. No matter how often the error is passed on, its
-// text names the subject once: see about.
+// aboutError names the subject of an error.
+// No matter how often the error is passed on, its text names the subject once: see about.
 type aboutError struct {
 	subject string
 	err     error
@@ -295,8 +300,8 @@ func aboutAccount(id string, err error) error { return about("account "+words.Qu
 // withoutTransfer is without for a transfer.
 func withoutTransfer(id string, err error) error { return without("transfer "+words.Quote(id), err) }
 
-// withCause adds a cause to an error, unless it is nil or the error wraps it already. A
-// cause that wraps the error says more: it stands alone.
+// withCause adds a cause to an error, unless it is nil or the error wraps it already.
+// A cause that wraps the error says more: it stands alone.
 func withCause(err, cause error) error {
 	cause = named(cause)
 	if cause == nil || errors.Is(err, cause) {

@@ -36,11 +36,11 @@ func answerWith(rec Record, err error) answer { return answer{rec, err, true} }
 // notYet says that nothing can be returned yet, and why.
 func notYet(err error) answer { return answer{err: err} }
 
-// complete runs a planned transfer, or finds out what became of the one that has its ID. A
-// hold lasts as long as holdFor says.
+// complete runs a planned transfer, or finds out what became of the one that has its ID.
+// A hold lasts as long as holdFor says.
 //
-// A caller that finds others of this process working on the transfer follows them: a second
-// execution would only find the ID taken.
+// A caller that finds others of this process working on the transfer follows them: a
+// second execution would only find the ID taken.
 func (c *Coordinator) complete(ctx context.Context, planned mongostore.Transfer, holdFor time.Duration) (Record, error) {
 	f := c.newFollower(planned, holdFor)
 	defer f.leave()
@@ -57,8 +57,9 @@ func first(t mongostore.Transfer) protocol.Start {
 	return protocol.Start{Claim: protocol.Insert, WaitWhileBusy: true, Hold: t.Hold}
 }
 
-// execute drives one execution. Its answer is not done where the execution did not get the
-// transfer, or lost it to another one.
+// execute drives one execution.
+// Its answer is not done where the execution did not get the transfer, or lost it to
+// another one.
 func (c *Coordinator) execute(ctx context.Context, t mongostore.Transfer, how terms) answer {
 	attempt, err := c.newAttempt(ctx, t, how.reason)
 	if err != nil {
@@ -118,8 +119,8 @@ func (c *Coordinator) answerOf(result engine.Result) answer {
 	return notYet(nil)
 }
 
-// firstRefusal returns the error of a transfer that has failed. The execution that was
-// refused knows what it has seen.
+// firstRefusal returns the error of a transfer that has failed.
+// The execution that was refused knows what it has seen.
 func firstRefusal(rec Record, result engine.Result) error {
 	err := failureError(rec)
 	var refused *RefusedError
@@ -133,8 +134,8 @@ func firstRefusal(rec Record, result engine.Result) error {
 	return err
 }
 
-// stuck answers for a transfer that can't be finished. About one that makes no sense
-// nothing is known.
+// stuck answers for a transfer that can't be finished.
+// About one that makes no sense nothing is known.
 func stuck(rec Record, result engine.Result) (Record, error) {
 	if result.Stuck.Code == "" {
 		return rec, inDoubt(rec.ID, result.Cause)
@@ -146,17 +147,17 @@ func stuck(rec Record, result engine.Result) (Record, error) {
 	return asKnown(rec.ID, rec, nil)
 }
 
-// errAway is returned where a server that a transfer needs has not answered yet whether it
-// is fit.
+// errAway is returned where a server that a transfer needs has not answered yet whether
+// it is fit.
 var errAway = errors.New("a server can't be reached")
 
-// newAttempt prepares an execution of a transfer, under an owner of its own. It does not
-// take the process's: two executions of one process must not take each other's decisions
-// for their own.
+// newAttempt prepares an execution of a transfer, under an owner of its own.
+// It does not take the process's: two executions of one process must not take each
+// other's decisions for their own.
 //
-// A stored transfer whose legs are not those of its digest is left alone. Legs that were
-// lost or changed since would make or lose money, and a digest of a later version may stand
-// for what this one doesn't know.
+// A stored transfer whose legs are not those of its digest is left alone.
+// Legs that were lost or changed since would make or lose money, and a digest of a later
+// version may stand for what this one doesn't know.
 func (c *Coordinator) newAttempt(ctx context.Context, t mongostore.Transfer, reason string) (*mongostore.Attempt, error) {
 	if err := sound(t); err != nil {
 		return nil, err
@@ -209,7 +210,8 @@ func sound(t mongostore.Transfer) error {
 // genuine reports whether a stored transfer moves what was asked for.
 func genuine(t mongostore.Transfer) bool { return bytes.Equal(t.Digest, digest(t)) && capped(t) }
 
-// unknownState is the error of a stored transfer in a state that this version doesn't know.
+// unknownState is the error of a stored transfer in a state that this version doesn't
+// know.
 func unknownState(t mongostore.Transfer) error {
 	return fmt.Errorf("%w: its state is %s", mongostore.ErrUnreadable, words.Quote(string(t.State)))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// lines are the callers in this process of each transfer, by its ID. The zero value has no
-// callers.
+// lines are the callers in this process of each transfer, by its ID.
+// The zero value has no callers.
 type lines struct {
 	mu  sync.Mutex
 	all map[string]*line
@@ -23,7 +23,7 @@ type lines struct {
 // line are the callers of one transfer.
 type line struct {
 	callers int           // guarded by the lock of the lines
-	turn    chan struct{} // taken by the caller that may run the transfer; the others wait in their order
+	turn    chan struct{} // held by the caller that may run the transfer
 }
 
 // join adds a caller, which has to leave again.
@@ -51,20 +51,22 @@ func (ls *lines) leave(id string) {
 	}
 }
 
-// follow waits for a transfer that another execution runs, here or elsewhere. It runs the
-// transfer itself where it is its turn and the transfer still waits for a worker, has
-// stalled, or was never stored.
+// follow waits for a transfer that another execution runs, here or elsewhere.
+// It runs the transfer itself where it is its turn and the transfer still waits for a
+// worker, has stalled, or was never stored.
 func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer, holdFor time.Duration) (Record, error) {
 	f := c.newFollower(planned, holdFor)
 	defer f.leave()
 	return f.follow(ctx)
 }
 
-// follower is one caller of a transfer. All callers of one ID in this process share the
-// reads of it. One of them at a time has the turn: only that one runs the transfer, or takes
-// it over. The others judge what is seen, each by its own digest, and answer at the same
-// time as the first. When the first leaves, for any reason, the next one has the turn. Its
-// own answer is never passed on: it may be true for that caller only.
+// follower is one caller of a transfer.
+// All callers of one ID in this process share the reads of it.
+// One of them at a time has the turn: only that one runs the transfer, or takes it over.
+// The others judge what is seen, each by its own digest, and answer at the same time as
+// the first.
+// When the first leaves, for any reason, the next one has the turn.
+// Its own answer is never passed on: it may be true for that caller only.
 type follower struct {
 	c       *Coordinator
 	planned mongostore.Transfer
@@ -99,9 +101,9 @@ func (f *follower) leave() {
 	f.c.lines.leave(f.planned.ID)
 }
 
-// follow reads the transfer until there is an answer. What ends it from outside leaves
-// doubt, unless a commit was seen: another caller has stored the transfer, or may just be
-// about to.
+// follow reads the transfer until there is an answer.
+// What ends it from outside leaves doubt, unless a commit was seen: another caller has
+// stored the transfer, or may just be about to.
 func (f *follower) follow(ctx context.Context) (Record, error) {
 	f.watch = f.c.lookout.Watch(f.planned.ID)
 	defer f.watch.End()
@@ -115,8 +117,8 @@ func (f *follower) follow(ctx context.Context) (Record, error) {
 	return f.giveUp(f.c.stopped(ctx))
 }
 
-// weigh answers with what was seen, if it can, or goes on with the transfer, if it has the
-// turn and something is due.
+// weigh answers with what was seen, if it can, or goes on with the transfer, if it has
+// the turn and something is due.
 func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) answer {
 	c, stored := f.c, seen.Transfer
 	tooLong := c.tooLong(&f.outage, seen.Err)
@@ -140,8 +142,9 @@ func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) answer {
 	return notYet(nil)
 }
 
-// goOn goes on with the transfer, if it has the turn and something is due. It answers with
-// a transfer that is stuck, and not due to be tried again, as it is stored.
+// goOn goes on with the transfer, if it has the turn and something is due.
+// It answers with a transfer that is stuck, and not due to be tried again, as it is
+// stored.
 func (f *follower) goOn(ctx context.Context, seen *lookout.Sight) answer {
 	c, stored := f.c, seen.Transfer
 	f.seen = Record{}
@@ -176,8 +179,9 @@ func standsStill(stored mongostore.Transfer) bool {
 }
 
 // next waits until something else is seen, or the turn has come, or something is due for
-// the caller that has it. Then it reads again, since that may have changed. The error says
-// that ctx has ended, or the Coordinator was closed.
+// the caller that has it.
+// Then it reads again, since that may have changed.
+// The error says that ctx has ended, or the Coordinator was closed.
 func (f *follower) next(ctx context.Context, seen *lookout.Sight, n int) (*lookout.Sight, error) {
 	for ; ; n++ {
 		var turn chan<- struct{}
@@ -210,8 +214,8 @@ func (f *follower) next(ctx context.Context, seen *lookout.Sight, n int) (*looko
 	}
 }
 
-// latest returns the latest cause. But of a read that the end of ctx has cut short it keeps
-// what is known: that says more.
+// latest returns the latest cause.
+// But of a read that the end of ctx has cut short it keeps what is known: that says more.
 func latest(ctx context.Context, known, err error) error {
 	if known != nil && ctx.Err() != nil {
 		return known
@@ -219,8 +223,8 @@ func latest(ctx context.Context, known, err error) error {
 	return err
 }
 
-// answerable reports whether a stored transfer is where its callers get their answer. A
-// caller of Hold gets it once everything is held.
+// answerable reports whether a stored transfer is where its callers get their answer.
+// A caller of Hold gets it once everything is held.
 func (c *Coordinator) answerable(ctx context.Context, stored mongostore.Transfer) bool {
 	switch stored.State {
 	case protocol.Preparing:
@@ -270,10 +274,11 @@ func (c *Coordinator) stalled(ctx context.Context, stored mongostore.Transfer) b
 	return c.store.LooksStalled(ctx, stored, c.settings.stallThreshold) || c.barred(ctx, stored)
 }
 
-// barred reports whether a transfer was stopped for want of a right, and nobody is working
-// on it now. A caller that asks for it again takes it over at once: either the right was
-// granted, or the caller learns that it is still missing. Without a rest several such
-// callers would take it from each other.
+// barred reports whether a transfer was stopped for want of a right, and nobody is
+// working on it now.
+// A caller that asks for it again takes it over at once: either the right was granted, or
+// the caller learns that it is still missing.
+// Without a rest several such callers would take it from each other.
 func (c *Coordinator) barred(ctx context.Context, stored mongostore.Transfer) bool {
 	if stored.Stuck == nil || stored.Stuck.Code != mongostore.CodeUnauthorized {
 		return false
@@ -302,8 +307,8 @@ func (c *Coordinator) takeOver() protocol.Start {
 	return start
 }
 
-// nothingSent reports whether an error says that nothing was sent just now. Where a
-// transfer with the ID is stored all the same, that is no answer.
+// nothingSent reports whether an error says that nothing was sent just now.
+// Where a transfer with the ID is stored all the same, that is no answer.
 func nothingSent(err error) bool {
 	if errors.Is(err, ErrInDoubt) || errors.Is(err, ErrUnsettled) {
 		return false

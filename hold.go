@@ -19,8 +19,8 @@ const longestHold = 10 * 366 * 24 * time.Hour
 // Hold reserves what a transfer moves, and stops there, in StatePreparing.
 // The debits are off the balances, and nothing has arrived.
 // [Coordinator.Post] moves the money, all of it or a part.
-// [Coordinator.Void] gives it back, and so does Run, or Recover, once the hold has expired:
-// expiresIn after it was stored, by the server's clock.
+// [Coordinator.Void] gives it back, and so does Run, or Recover, once the hold has
+// expired: expiresIn after it was stored, by the server's clock.
 // A hold survives restarts, and does not count as stalled.
 //
 // The expiry is not part of the payload for which an ID stands.
@@ -84,8 +84,8 @@ func PostAmount(a Amount) PostOption { return func(p *posting) { p.amount = &a }
 //   - ErrTransferNotFound: there is no such transfer.
 //   - ErrInvalidRequest: it is undecided, and the amount is not positive, more than is
 //     held, of another kind, or the hold has other legs than two.
-//     Or it touches a ledger or documents that this Coordinator was not given, and the text
-//     says which.
+//     Or it touches a ledger or documents that this Coordinator was not given, and the
+//     text says which.
 //   - ErrUnsettled: it is posted for good, in StateCommitted, and not all of it is in
 //     place: see [Coordinator.Transfer].
 //   - ErrInDoubt: the context ended after something was sent.
@@ -144,8 +144,8 @@ func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p po
 // noHold is the error of a verb for holds about another transfer.
 func noHold(id string) error { return aboutTransfer(id, fmt.Errorf("%w: it is no hold", ErrNotHeld)) }
 
-// unheld answers that a hold is not held yet, if a read confirms it that a replaced primary
-// can't answer: such a primary shows an older state.
+// unheld answers that a hold is not held yet, if a read confirms it that a replaced
+// primary can't answer: such a primary shows an older state.
 func (c *Coordinator) unheld(ctx context.Context, stored mongostore.Transfer) answer {
 	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
 	defer cancel()
@@ -167,8 +167,8 @@ func unheldError(rec Record) error {
 	return err
 }
 
-// goOn takes a decided transfer over if it has stalled. It answers with one that is stuck,
-// and not due to be tried again, as it is stored.
+// goOn takes a decided transfer over if it has stalled.
+// It answers with one that is stuck, and not due to be tried again, as it is stored.
 func (c *Coordinator) goOn(ctx context.Context, stored mongostore.Transfer) answer {
 	if !c.stalled(ctx, stored) {
 		return stuckAsStored(stored)
@@ -239,8 +239,8 @@ func (c *Coordinator) Void(ctx context.Context, id string) (rec Record, err erro
 	})
 }
 
-// decide reads a transfer and tries what a verb does with it, again and again, until there
-// is an answer.
+// decide reads a transfer and tries what a verb does with it, again and again, until
+// there is an answer.
 func (c *Coordinator) decide(
 	ctx context.Context, id string, verb func(context.Context, mongostore.Transfer) answer,
 ) (Record, error) {
@@ -269,8 +269,8 @@ func (c *Coordinator) decide(
 	}
 }
 
-// decideOnce reads a transfer and tries once what a verb does with it. It records how the
-// transfer was stored then.
+// decideOnce reads a transfer and tries once what a verb does with it.
+// It records how the transfer was stored then.
 func (c *Coordinator) decideOnce(
 	ctx context.Context, id string, last *Record, verb func(context.Context, mongostore.Transfer) answer,
 ) answer {
@@ -295,7 +295,8 @@ func (c *Coordinator) decideOnce(
 	case errors.Is(a.err, errAway):
 		return notYet(a.err)
 	case a.done && last.ID != "" && nothingSent(a.err):
-		return answerWith(asKnown(id, recordOf(stored), a.err)) // an earlier try of ours may have been stored
+		// An earlier try of this call may have been stored.
+		return answerWith(asKnown(id, recordOf(stored), a.err))
 	case errors.Is(a.err, mongostore.ErrForeign):
 		a.err = invalid("%w", a.err)
 	}

@@ -14,8 +14,8 @@ import (
 // transfer that a worker or a sweep has worked on.
 const handled = "a transfer was handled"
 
-// logLine is that line, which is written at the end. Where Debug is off it is the zero
-// value, and costs nothing.
+// logLine is that line, which is written at the end.
+// Where Debug is off it is the zero value, and costs nothing.
 type logLine struct {
 	coordinator *Coordinator
 	verb, id    string
@@ -30,7 +30,8 @@ func (c *Coordinator) lineOf(ctx context.Context, verb, id string) logLine {
 	return logLine{coordinator: c, verb: verb, id: id, begun: c.now()}
 }
 
-// end writes the line: where the transfer stands, if the record is its own, and the error.
+// end writes the line: where the transfer stands, if the record is its own, and the
+// error.
 func (l logLine) end(ctx context.Context, rec *Record, err error) {
 	c := l.coordinator
 	if c == nil {

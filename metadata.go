@@ -21,8 +21,8 @@ const (
 	maxMetadataDepth = 64 // documents and arrays in each other; the server takes about 200
 )
 
-// encodeMetadata returns a caller's metadata as it is stored. The keys of maps are in
-// alphabetical order, so that equal maps are equal documents.
+// encodeMetadata returns a caller's metadata as it is stored.
+// The keys of maps are in alphabetical order, so that equal maps are equal documents.
 func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
 	if len(metadata) == 0 {
 		return nil, nil
@@ -45,8 +45,8 @@ func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
 	return raw, nil
 }
 
-// tooDeep stands for a value that is nested too deeply, such as a map that holds itself, and
-// can't be encoded.
+// tooDeep stands for a value that is nested too deeply, such as a map that holds itself,
+// and can't be encoded.
 type tooDeep struct{}
 
 // MarshalBSONValue implements bson.ValueMarshaler.
@@ -55,7 +55,8 @@ func (tooDeep) MarshalBSONValue() (byte, []byte, error) {
 }
 
 // ordered turns maps with text keys into documents in the order of their keys, down to a
-// number of levels. What is nil stays nil: it is stored as null.
+// number of levels.
+// What is nil stays nil: it is stored as null.
 func ordered(value any, levels int) any {
 	switch value := value.(type) {
 	case nil, bson.Marshaler, bson.ValueMarshaler: // which write themselves
@@ -123,8 +124,8 @@ func orderedWithin(document bson.D, levels int) any {
 	return result
 }
 
-// checkEncoded refuses a caller's document that can't be stored, or has not the given number
-// of fields.
+// checkEncoded refuses a caller's document that can't be stored, or has not the given
+// number of fields.
 func checkEncoded(document bson.Raw, fields int) error {
 	if err := mongostore.CheckForm(document, fields); err != nil {
 		return err
@@ -132,7 +133,8 @@ func checkEncoded(document bson.Raw, fields int) error {
 	return checkNested(document, maxMetadataDepth)
 }
 
-// checkNested refuses a document that is nested too deeply, or holds text that is not UTF-8.
+// checkNested refuses a document that is nested too deeply, or holds text that is not
+// UTF-8.
 func checkNested(document bson.Raw, levels int) error {
 	elements, err := document.Elements()
 	if err != nil {
@@ -156,8 +158,8 @@ func checkNested(document bson.Raw, levels int) error {
 	return nil
 }
 
-// decodeMetadata returns nil for what is no document: metadata is the caller's, and nothing
-// depends on it.
+// decodeMetadata returns nil for what is no document: metadata is the caller's, and
+// nothing depends on it.
 func decodeMetadata(raw bson.Raw) map[string]any {
 	if len(raw) == 0 {
 		return nil
@@ -169,11 +171,12 @@ func decodeMetadata(raw bson.Raw) map[string]any {
 	return m
 }
 
-// checkEqualities refuses values that look like operators of a query. Values are compared
-// for equality, so {"$gt": ""} would stand for a document with a field of that name, which
-// nobody has stored: the caller would learn that nothing is there, or that a requirement is
-// not met. A document without such fields is a value like any other, and so is a reference
-// of the server's own, {"$ref", "$id", "$db"}.
+// checkEqualities refuses values that look like operators of a query.
+// Values are compared for equality, so {"$gt": ""} would stand for a document with a
+// field of that name, which nobody has stored: the caller would learn that nothing is
+// there, or that a requirement is not met.
+// A document without such fields is a value like any other, and so is a reference of the
+// server's own, {"$ref", "$id", "$db"}.
 func checkEqualities(values bson.Raw) error {
 	if len(values) == 0 {
 		return nil
@@ -191,8 +194,8 @@ func checkEqualities(values bson.Raw) error {
 	return nil
 }
 
-// operatorIn returns the name of the first operator in a value, at any depth, and "" if there
-// is none.
+// operatorIn returns the name of the first operator in a value, at any depth, and "" if
+// there is none.
 func operatorIn(value bson.RawValue) string {
 	if value.Type != bson.TypeEmbeddedDocument && value.Type != bson.TypeArray {
 		return ""

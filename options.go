@@ -91,7 +91,8 @@ func WithAccounts(c *mongo.Collection) Option { return func(s *settings) { s.acc
 func WithTransfers(c *mongo.Collection) Option { return func(s *settings) { s.transfers = c } }
 
 // WithLedger registers another collection of accounts, in any database or cluster.
-// Its name is stored in the transfers and must stay the same for as long as there are any.
+// Its name is stored in the transfers and must stay the same for as long as there are
+// any.
 func WithLedger(name string, c *mongo.Collection) Option {
 	return func(s *settings) {
 		if _, given := s.ledgers[name]; given {
@@ -101,14 +102,15 @@ func WithLedger(name string, c *mongo.Collection) Option {
 	}
 }
 
-// WithDocuments registers a collection of documents that effects change, in any database or
-// cluster: see [Effect].
-// Its name is stored in the transfers and must stay the same for as long as there are any.
+// WithDocuments registers a collection of documents that effects change, in any database
+// or cluster: see [Effect].
+// Its name is stored in the transfers and must stay the same for as long as there are
+// any.
 //
 // A collection of accounts is refused with ErrUnsupportedDeployment, even through another
 // client.
-// So where a ledger has a collection of the same name on another server, effects wait until
-// that server was reached once.
+// So where a ledger has a collection of the same name on another server, effects wait
+// until that server was reached once.
 func WithDocuments(name string, c *mongo.Collection) Option {
 	return func(s *settings) {
 		if _, given := s.documents[name]; given {
@@ -132,14 +134,14 @@ func WithAccountIDs(c IDCodec) Option { return func(s *settings) { s.ids = c } }
 func WithOwner(name string) Option { return func(s *settings) { s.owner = name } }
 
 // WithMarkerLimit bounds how many transfers may be in flight on one account, 1 to 8192.
-// A transfer beyond it waits, for half of its context's time and 5 s at most, before it is
-// refused with ErrAccountBusy.
+// A transfer beyond it waits, for half of its context's time and 5 s at most, before it
+// is refused with ErrAccountBusy.
 // The bound is soft.
 // Defaults to 4096.
 func WithMarkerLimit(n int) Option { return func(s *settings) { s.markerLimit = n } }
 
-// WithFenceCache bounds the memory, in bytes, in which a Coordinator remembers what it has
-// read of accounts: 1 MiB or more.
+// WithFenceCache bounds the memory, in bytes, in which a Coordinator remembers what it
+// has read of accounts: 1 MiB or more.
 // A transfer between accounts that it knows costs five commands.
 // Any other transfer begins with a read, and costs six.
 // With 0 nothing is remembered: each transfer begins with a read.
@@ -154,8 +156,8 @@ func WithMarkerLimit(n int) Option { return func(s *settings) { s.markerLimit = 
 // Two kinds of accounts are read again after a minute.
 // Accounts with many transfers in flight (a 64th of [WithMarkerLimit]) may have more from
 // other processes.
-// Accounts without a fence have not been created by [Coordinator.OpenAccount], which writes
-// one.
+// Accounts without a fence have not been created by [Coordinator.OpenAccount], which
+// writes one.
 // A transfer with effects always reads.
 func WithFenceCache(bytes int64) Option { return func(s *settings) { s.fenceBytes = bytes } }
 
@@ -165,8 +167,8 @@ func WithFenceCache(bytes int64) Option { return func(s *settings) { s.fenceByte
 // Each takeover of a transfer that can't be finished ([Record].Stuck) doubles the time to
 // the next one, up to 64 times the threshold.
 // For other transfers, so does each takeover after the third.
-// A transfer that was modified further ahead than the threshold is taken over as well: the
-// server's clock was set back.
+// A transfer that was modified further ahead than the threshold is taken over as well:
+// the server's clock was set back.
 // Defaults to 30 s.
 func WithStallThreshold(d time.Duration) Option { return func(s *settings) { s.stallThreshold = d } }
 
@@ -174,8 +176,8 @@ func WithStallThreshold(d time.Duration) Option { return func(s *settings) { s.s
 // Defaults to Resume.
 func WithStallPolicy(p StallPolicy) Option { return func(s *settings) { s.policy = p } }
 
-// WithRetention lets the server remove transfers some time after they are final, an hour at
-// the least.
+// WithRetention lets the server remove transfers some time after they are final, an hour
+// at the least.
 // It holds for those that this Coordinator finishes from now on.
 // What was finished before, or by others, keeps the time that is stored with it
 // ([Record].PurgeAt).
@@ -183,10 +185,10 @@ func WithStallPolicy(p StallPolicy) Option { return func(s *settings) { s.policy
 // Without it transfers are kept for good.
 //
 // A removed transfer's ID is forgotten.
-// A call that uses it again, or that is repeated so late because its answer was lost, moves
-// the money again.
-// So the retention has to be longer than any caller may retry for, and than any process may
-// be suspended.
+// A call that uses it again, or that is repeated so late because its answer was lost,
+// moves the money again.
+// So the retention has to be longer than any caller may retry for, and than any process
+// may be suspended.
 //
 // Statements and balances from before that time are refused with ErrHistoryGone.
 // The shortest retention counts for this that any Coordinator of these transfers was ever
@@ -196,8 +198,8 @@ func WithRetention(d time.Duration) Option {
 	return func(s *settings) { s.retention, s.retained = d, true }
 }
 
-// WithReturnAt sets when Transfer answers: at StateSuccess, or at StateCommitted, when the
-// outcome is certain and the rest is done in the background.
+// WithReturnAt sets when Transfer answers: at StateSuccess, or at StateCommitted, when
+// the outcome is certain and the rest is done in the background.
 // Until then a credit can't be spent.
 // Defaults to StateSuccess.
 func WithReturnAt(state State) Option { return func(s *settings) { s.returnAt = state } }
@@ -240,17 +242,18 @@ func WithGroupCommit(g GroupCommit) Option { return func(s *settings) { s.group 
 // WithLogger sets where takeovers and troubles are logged.
 // Defaults to nowhere.
 //
-// At Debug each call about a transfer, and each transfer that a worker or a sweep has worked
-// on, has one line at its end: its ID, the verb, the state, the error and how long it took.
+// At Debug each call about a transfer, and each transfer that a worker or a sweep has
+// worked on, has one line at its end: its ID, the verb, the state, the error and how long
+// it took.
 // At Info there are sweeps that had something to recover, and clusters that answer again.
 // At Warn there is what needs attention.
 // Below Debug, at -8, there is each step of the protocol.
 //
 // The keys are transfer, transfers (the first ten IDs), verb, state, took, cause, ledger,
-// account, route, count, found, succeeded, failed, expired, stuck, pause, and for the steps
-// operation, claiming, participant and result.
+// account, route, count, found, succeeded, failed, expired, stuck, pause, and for the
+// steps operation, claiming, participant and result.
 // IDs are cut to 64 bytes.
-// No line, and no text of an error, has an amount, a balance, metadata, or what the server
-// said about a document.
+// No line, and no text of an error, has an amount, a balance, metadata, or what the
+// server said about a document.
 // Errors have these in fields, and errors.As finds the driver's error.
 func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }

@@ -16,10 +16,10 @@ const (
 	// After ErrUnsettled it is committed, and not all of it is in place yet.
 	Moved Outcome = iota + 1
 	// NothingStored means that this call has stored nothing.
-	// It says nothing about other calls: an earlier one with the same ID keeps its outcome,
-	// and so does one that is still under way elsewhere.
-	// Ask again with the same ID, or call [Coordinator.Get], before you conclude that nothing
-	// moved.
+	// It says nothing about other calls: an earlier one with the same ID keeps its
+	// outcome, and so does one that is still under way elsewhere.
+	// Ask again with the same ID, or call [Coordinator.Get], before you conclude that
+	// nothing moved.
 	NothingStored
 	// Failed means that the transfer is stored, has failed for good, and moves nothing.
 	// The ID stays failed.
@@ -56,10 +56,10 @@ func (o Outcome) String() string {
 // It is InDoubt for an error that it doesn't know as well, since that is safe: a repeated
 // call with the same ID can't move the money twice.
 //
-// A call that only reads (Get, List, GetAccount, Statement …) stores nothing, whatever its
-// error is.
-// Its outcome is NothingStored where there was no answer, and Unchanged where it asked for
-// what isn't there.
+// A call that only reads (Get, List, GetAccount, Statement …) stores nothing, whatever
+// its error is.
+// Its outcome is NothingStored where there was no answer, and Unchanged where it asked
+// for what isn't there.
 // It is InDoubt only for a document that can't be read.
 // The errors of Run, Recover, Setup and Close are not about one transfer.
 func OutcomeOf(err error) Outcome {
@@ -81,9 +81,9 @@ func OutcomeOf(err error) Outcome {
 	return InDoubt
 }
 
-// unchanging returns the errors of what came too late, or to the wrong thing. Those of
-// accounts are among them where no [RefusedError] names the transfer: GetAccount and
-// CloseAccount return them as well.
+// unchanging returns the errors of what came too late, or to the wrong thing.
+// Those of accounts are among them where no [RefusedError] names the transfer: GetAccount
+// and CloseAccount return them as well.
 func unchanging() []error {
 	return []error{
 		ErrIDConflict, ErrAlreadyCommitted, ErrNotHeld, ErrAlreadyReversed, ErrNotReversible, ErrTransferNotFound,
@@ -93,8 +93,8 @@ func unchanging() []error {
 	}
 }
 
-// beforehand returns the errors that come before anything is sent. Once something was sent
-// they are causes of ErrInDoubt.
+// beforehand returns the errors that come before anything is sent.
+// Once something was sent they are causes of ErrInDoubt.
 func beforehand() []error {
 	return []error{
 		ErrInvalidRequest, ErrUnsupportedDeployment, ErrUnauthorized, ErrClosed,
@@ -126,13 +126,15 @@ func nothingStored(err error) error {
 	return unstored{err}
 }
 
-// early answers a call that has stored nothing. Where this process works on a transfer of
-// that ID all the same, for another call or in the background, the outcome is in doubt:
+// early answers a call that has stored nothing.
+// Where this process works on a transfer of that ID all the same, for another call or in
+// the background, the outcome is in doubt:
 //
-//  1. A sends its claim, and its context ends. The transfer goes on.
+//  1. A sends its claim, and its context ends.
+//     The transfer goes on.
 //  2. B asks again, with a context that has ended.
-//  3. If B learned that nothing was stored, it would ask for the same under another ID, and
-//     pay twice.
+//  3. If B learned that nothing was stored, it would ask for the same under another ID,
+//     and pay twice.
 func (c *Coordinator) early(id string, err error) error {
 	if err != nil && c.engine.Sent(id) && OutcomeOf(err) != InDoubt {
 		return inDoubt(id, err)
@@ -140,10 +142,12 @@ func (c *Coordinator) early(id string, err error) error {
 	return nothingStored(err)
 }
 
-// asKnown answers for a transfer whose end nobody waits for any longer, by how it was last
-// seen. A commit can't be taken back: the money has moved, whatever keeps the caller from
-// seeing the end. A transfer that can't be undone has failed all the same. The record is
-// empty where the transfer was not seen.
+// asKnown answers for a transfer whose end nobody waits for any longer, by how it was
+// last seen.
+// A commit can't be taken back: the money has moved, whatever keeps the caller from
+// seeing the end.
+// A transfer that can't be undone has failed all the same.
+// The record is empty where the transfer was not seen.
 func asKnown(id string, rec Record, cause error) (Record, error) {
 	cause = withCause(obstacle(rec), cause)
 	switch {

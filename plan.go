@@ -22,15 +22,15 @@ const (
 	maxYear          = 9999 // of NotBefore, and of the bounds of queries
 )
 
-// The first byte of every digest says how it was computed: from legs and currency alone, or
-// from more.
+// The first byte of every digest says how it was computed: from legs and currency alone,
+// or from more.
 const (
 	plainDigest = 1
 	richDigest  = 2
 )
 
-// plan checks a request and returns the transfer that it asks for, with its legs netted. Its
-// error wraps ErrInvalidRequest.
+// plan checks a request and returns the transfer that it asks for, with its legs netted.
+// Its error wraps ErrInvalidRequest.
 func (c *Coordinator) plan(req Request) (mongostore.Transfer, error) {
 	t := mongostore.Transfer{ID: req.ID, Currency: req.Currency}
 	if err := mongostore.CheckID(req.ID); err != nil {
@@ -91,8 +91,8 @@ func (req Request) legs() ([]Leg, error) {
 	return []Leg{{Account: req.From, Amount: req.Amount.Neg()}, {Account: req.To, Amount: req.Amount}}, nil
 }
 
-// net adds up the legs of each account, in the order in which the accounts are first named,
-// and drops what nets to zero.
+// net adds up the legs of each account, in the order in which the accounts are first
+// named, and drops what nets to zero.
 func (c *Coordinator) net(legs []Leg) ([]mongostore.Leg, error) {
 	kind := legs[0].Amount.exact.Kind()
 	total := legs[0].Amount.exact
@@ -169,9 +169,9 @@ func checkNetted(legs []mongostore.Leg) error {
 	return nil
 }
 
-// fixAmount fixes what a transfer with AtMost moves, before anything is stored. Where there
-// is nothing to move, or the account could not pay, the amount stays at what was asked for,
-// and is refused when the transfer is prepared.
+// fixAmount fixes what a transfer with AtMost moves, before anything is stored.
+// Where there is nothing to move, or the account could not pay, the amount stays at what
+// was asked for, and is refused when the transfer is prepared.
 func (c *Coordinator) fixAmount(ctx context.Context, t *mongostore.Transfer) error {
 	if t.AtMost == nil {
 		return nil
@@ -211,10 +211,10 @@ func capped(t mongostore.Transfer) bool {
 		to.Sign() > 0 && to.Cmp(*t.AtMost) <= 0 && from.Neg().Cmp(to) == 0
 }
 
-// digest returns what distinguishes two payloads: the netted legs in an order of their own,
-// amounts by value, and the currency. Where there are any, it includes the effects in an
-// order of their own, what the transfer reverses, what it moves at most, and that it is a
-// hold.
+// digest returns what distinguishes two payloads: the netted legs in an order of their
+// own, amounts by value, and the currency.
+// Where there are any, it includes the effects in an order of their own, what the
+// transfer reverses, what it moves at most, and that it is a hold.
 func digest(t mongostore.Transfer) []byte {
 	if len(t.Effects) > 0 || t.Reverses != "" || t.AtMost != nil || t.Hold {
 		return digestOf(richDigest, richPayload(t))
@@ -255,8 +255,8 @@ func richPayload(t mongostore.Transfer) []byte {
 	return plainPayload(t, effectsPayload(payload, t.Effects))
 }
 
-// counted returns a transfer with its legs as the digest counts them. For a transfer with
-// AtMost they say who gives and who gets, and not how much.
+// counted returns a transfer with its legs as the digest counts them.
+// For a transfer with AtMost they say who gives and who gets, and not how much.
 func counted(t mongostore.Transfer) mongostore.Transfer {
 	if t.AtMost == nil {
 		return t

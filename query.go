@@ -13,7 +13,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// Query selects transfers. Its zero value selects all.
+// Query selects transfers.
+// Its zero value selects all.
 type Query struct {
 	// States are the states to select.
 	// Defaults to all.
@@ -28,8 +29,8 @@ type Query struct {
 	After, Before time.Time
 	// Metadata are top-level keys and the values that they must have.
 	// Numbers are compared by value.
-	// A list also matches each of its elements, and a map matches one with the same keys and
-	// values.
+	// A list also matches each of its elements, and a map matches one with the same keys
+	// and values.
 	// Operators are refused with ErrInvalidRequest.
 	//
 	// There is no index of metadata: without an Account, or a range of times, the server
@@ -45,7 +46,8 @@ type Query struct {
 	Limit int
 }
 
-// Get returns a transfer as a majority of the servers has it stored, or ErrTransferNotFound.
+// Get returns a transfer as a majority of the servers has it stored, or
+// ErrTransferNotFound.
 // While a primary is being replaced the answer may be stale; StateSuccess and StateFail
 // never change.
 func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
@@ -88,7 +90,8 @@ func (c *Coordinator) storedBy(
 // List yields the transfers that a query selects, newest first.
 // It yields an error for a document that can't be read, and goes on with the rest.
 // It ends after any other error.
-// It waits for the server as long as ctx lets it: a query without an index takes its time.
+// It waits for the server as long as ctx lets it: a query without an index takes its
+// time.
 func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		query, err := c.storeQuery(q)
@@ -157,7 +160,8 @@ func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
 }
 
 // checkTime refuses a time that the server can't store, or that another program couldn't
-// read: it would be taken for another one. The zero time is accepted.
+// read: it would be taken for another one.
+// The zero time is accepted.
 func checkTime(what string, t time.Time) error {
 	if year := t.UTC().Year(); year < 0 || year > maxYear {
 		return invalid("%s lies beyond the years 0 to %d", what, maxYear)
@@ -165,8 +169,8 @@ func checkTime(what string, t time.Time) error {
 	return nil
 }
 
-// checkTimes refuses bounds that checkTime refuses. Bounds with nothing between them select
-// nothing.
+// checkTimes refuses bounds that checkTime refuses.
+// Bounds with nothing between them select nothing.
 func checkTimes(after, before time.Time) error {
 	if err := checkTime("After", after); err != nil {
 		return err

@@ -59,8 +59,8 @@ type Record struct {
 type Failure struct {
 	// Code is the error's name without Err, in lower camel case: insufficientFunds,
 	// accountClosed, cancelled; or it is stalled.
-	// A stuck transfer has accountNotFound, requirementFailed for the document of an effect,
-	// or unwritable.
+	// A stuck transfer has accountNotFound, requirementFailed for the document of an
+	// effect, or unwritable.
 	Code string
 	// Ledger and Account name the account that is the cause, if an account is.
 	// For an effect they are the names of the documents and of the document.

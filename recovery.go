@@ -38,8 +38,8 @@ type recovering struct{ untilFinished bool }
 // UntilFinished makes Recover wait for what is too young to have stalled, and for what
 // others are working on.
 // It notes every transfer that is unfinished now, and returns when each of them is final.
-// It leaves to another process what that one finishes meanwhile, and takes over what nobody
-// finishes, as soon as it has stalled.
+// It leaves to another process what that one finishes meanwhile, and takes over what
+// nobody finishes, as soon as it has stalled.
 // So after a crash one call, of about a stall threshold, leaves nothing behind that was
 // there when it began.
 //
@@ -71,9 +71,10 @@ func recoveringBy(opts []RecoverOption) (r recovering, err error) {
 // It is safe beside live executions and other sweeps.
 //
 // An error means that not everything was begun.
-// It is the error of the search, ErrClosed when the Coordinator was closed, or that of ctx.
+// It is the error of the search, ErrClosed when the Coordinator was closed, or that of
+// ctx.
 // The report counts what was begun by then.
-// ErrUnauthorized means that at least one transfer is Stuck because a right is missing:
+// With ErrUnauthorized some transfers, or all, are Stuck because a right is missing:
 // grant the right, and recover again.
 //
 // A server that is away doesn't hold up transfers that don't touch it.
@@ -83,13 +84,13 @@ func recoveringBy(opts []RecoverOption) (r recovering, err error) {
 // A transfer that can't be finished, because an account is gone or the server refuses to
 // write to it, doesn't hold up the others.
 // Its [Record].Stuck says why, and [Query].Stuck lists all of these.
-// It is tried again after twice the stall threshold, then after four times, up to 64 times,
-// until the cause is repaired.
+// It is tried again after twice the stall threshold, then after four times, up to 64
+// times, until the cause is repaired.
 // To retry sooner after a repair, call Recover on a Coordinator with a threshold of zero.
 //
 // Recover does not see what is younger than the threshold.
-// So a process that starts again at once after a crash finds nothing yet of what the crash
-// has left, and a Recover at its start reports zero.
+// So a process that starts again at once after a crash finds nothing yet of what the
+// crash has left, and a Recover at its start reports zero.
 // [Coordinator.Run] finds it later, and [UntilFinished] makes Recover wait for it.
 func (c *Coordinator) Recover(ctx context.Context, opts ...RecoverOption) (RecoveryReport, error) {
 	how, err := recoveringBy(opts)
@@ -121,8 +122,8 @@ func recovered(swept recovery.Swept) (RecoveryReport, error) {
 //
 // Where a right that it needs is missing when it begins, or the password is wrong, it
 // returns ErrUnauthorized.
-// A right that is revoked later doesn't end it: it logs a warning and tries again every few
-// seconds.
+// A right that is revoked later doesn't end it: it logs a warning and tries again every
+// few seconds.
 // So a mistake in the rights, once it is corrected, costs no restart.
 func (c *Coordinator) Run(ctx context.Context) error {
 	if err := checkContext(ctx); err != nil {
@@ -175,8 +176,8 @@ func (c *Coordinator) finishStalled(
 	return recovery.Result{Result: result, Err: err, Unanswered: unanswered}
 }
 
-// runSubmitted runs one submitted transfer, unless another worker was first. After the limit
-// the transfer goes on in the background, and others get its slot.
+// runSubmitted runs one submitted transfer, unless another worker was first.
+// After the limit the transfer goes on in the background, and others get its slot.
 func (c *Coordinator) runSubmitted(ctx context.Context, t mongostore.Transfer) (recovery.Ending, error) {
 	limited, cancel := context.WithTimeout(ctx, recovery.Limit)
 	defer cancel()

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,13 +19,13 @@ type RefusedError struct {
 	// TransferID is the ID of the transfer.
 	TransferID string
 	// Ledger and Account name the account.
-	// For a document, they are the name under which its collection was registered, and its
-	// ID.
+	// For a document, they are the name under which its collection was registered, and
+	// its ID.
 	Ledger, Account string
 	// Err is one of the errors that mean that the transfer was refused.
 	Err error
-	// Detail says more than Err where there is more to say, such as that there is no balance
-	// field.
+	// Detail says more than Err where there is more to say, such as that there is no
+	// balance field.
 	// It names some of the Others.
 	Detail string
 	// Others counts the other accounts and documents of the transfer that would have been
@@ -37,7 +38,8 @@ type RefusedError struct {
 	why error // Err, and what is known of it
 }
 
-// Error names the transfer, the account and the reason. The balance is for programs.
+// Error names the transfer, the account and the reason.
+// The balance is for programs.
 func (e *RefusedError) Error() string {
 	account := "account " + words.Quote(e.Account)
 	if e.Ledger != "" {
@@ -120,25 +122,26 @@ func cancelled(f Failure) error {
 	return fmt.Errorf("%w: %s", ErrCancelled, why)
 }
 
-// RequirementError says how the document of an effect, or the original of a reversal, is not
-// as it is required to be.
+// RequirementError says how the document of an effect, or the original of a reversal, is
+// not as it is required to be.
 // It is missing, a field has another value, or another transfer has reserved it.
 // Where none of the three is set, the document was as required again when it was read.
 // errors.Is finds ErrRequirementFailed through it.
 //
 // Only the first answer has all fields.
-// Every later answer about the same transfer has Documents and ID, and the same text as the
-// first one.
+// Every later answer about the same transfer has Documents and ID, and the same text as
+// the first one.
 type RequirementError struct {
-	// Documents is the registered name of the collection, "transfers" for the original of a
-	// reversal.
+	// Documents is the registered name of the collection, "transfers" for the original of
+	// a reversal.
 	Documents string
 	// ID is the document's _id.
 	ID any
 	// Field is the first field that has another value, as it was read just after the
 	// refusal.
 	Field string
-	// Want is the required value and Got the one that was there, as the driver decodes them.
+	// Want is the required value and Got the one that was there, as the driver decodes
+	// them.
 	// Got is nil for a field that is missing.
 	Want, Got any
 	// Missing says that there is no such document.
@@ -182,8 +185,9 @@ func (e *storedRefusal) Unwrap() error { return e.reason }
 // maxRefusalBytes bounds what is stored of the server's reason for a refusal.
 const maxRefusalBytes = 1 << 10
 
-// explained returns the reason of a refusal with what was seen, for the first answer. Its
-// text is stored. It is nil for a reason that no participant has caused.
+// explained returns the reason of a refusal with what was seen, for the first answer.
+// Its text is stored.
+// It is nil for a reason that no participant has caused.
 func explained(t mongostore.Transfer, refusal protocol.Refusal, seen mongostore.Evidence) error {
 	reason := reasonError(refusal.Reason)
 	switch {
@@ -197,8 +201,8 @@ func explained(t mongostore.Transfer, refusal protocol.Refusal, seen mongostore.
 	return reason
 }
 
-// requirementError says how the document of the n-th effect is not as required. Behind the
-// last effect comes the original of a reversal.
+// requirementError says how the document of the n-th effect is not as required.
+// Behind the last effect comes the original of a reversal.
 func requirementError(t mongostore.Transfer, n int, unmet *mongostore.Unmet) error {
 	e := &RequirementError{}
 	switch {
@@ -214,8 +218,17 @@ func requirementError(t mongostore.Transfer, n int, unmet *mongostore.Unmet) err
 	return e
 }
 
-// reversedDocuments stands for the collection in an error about the original of a reversal.
+// reversedDocuments stands for the collection in an error about the original of a
+// reversal.
 const reversedDocuments = "transfers"
+
+// accountError gives the store's error the public name.
+func accountError(err error) error {
+	if errors.Is(err, mongostore.ErrKind) {
+		return fmt.Errorf("%w: %w", ErrAmountKind, err)
+	}
+	return err
+}
 
 // explainedBefore returns the reason of a refusal as far as it is stored.
 func explainedBefore(rec Record, reason protocol.Reason) error {
@@ -286,8 +299,8 @@ func nameCurrency(currency string) string {
 	return fmt.Sprintf("%.80q", currency)
 }
 
-// currencyBefore reads the account's currency from what was stored with a refusal. It
-// returns nil where it was stored without.
+// currencyBefore reads the account's currency from what was stored with a refusal.
+// It returns nil where it was stored without.
 func currencyBefore(currency, stored string) *CurrencyError {
 	name, ok := strings.CutPrefix(stored, currencyText(currency))
 	if !ok {

@@ -50,40 +50,43 @@ type MarkerRepair struct {
 	Reason string
 }
 
-// RepairMarker removes a marker that no transfer will ever settle: that of a transfer which
-// does not exist, or is final, or does not touch this account under any name of its ledger.
+// RepairMarker removes a marker that no transfer will ever settle: that of a transfer
+// which does not exist, or is final, or does not touch this account under any name of its
+// ledger.
 // What is stored does not show whether the marker's amount is due to this account: find
 // out, and decide.
 // Total and InTransit of the audit, and the sum that they should have, show how much is
 // missing or too much in all.
 //
-// A transfer that doesn't exist gets a document in its place, in StateFail with the failure
-// code repaired, which records what was decided and why.
+// A transfer that doesn't exist gets a document in its place, in StateFail with the
+// failure code repaired, which records what was decided and why.
 // From then on the ID is taken, and a request with it gets ErrIDConflict.
 // The marker is removed only while it is there with exactly this amount.
 //
 //   - nil: it was removed, by this call.
-//   - ErrNotRepairable: it is not there, or has another amount, or its transfer is under way
-//     and will settle it.
-//     The ID of a lost transfer stays as it was, unless another call removes the marker at
-//     the same time.
+//   - ErrNotRepairable: it is not there, or has another amount, or its transfer is under
+//     way and will settle it.
+//     The ID of a lost transfer stays as it was, unless another call removes the marker
+//     at the same time.
 //   - ErrAmountKind, ErrOverflow: the amount can't be added to the balance.
 //   - ErrAccountNotFound, ErrInvalidRequest, ErrClosed.
 //   - ErrInDoubt: audit again.
 //
 // Why this can't move money wrongly, no matter who else is at work:
 //
-//   - A request with the ID of a lost transfer arrives after the marker was read, and takes
-//     the marker for its own preparation.
+//   - A request with the ID of a lost transfer arrives after the marker was read, and
+//     takes the marker for its own preparation.
 //     So the ID is taken before the marker is touched, by an insert: one of the two comes
 //     first.
 //     If the request does, there is a transfer under way, and nothing is repaired.
 //   - A prepare of the lost or final transfer is still on its way.
 //     It requires that there is no marker, so it is refused as long as the marker stands.
-//     The update that removes the marker replaces the fence, so it is refused from then on.
+//     The update that removes the marker replaces the fence, so the prepare is refused
+//     from then on.
 //   - A settle or undo is still on its way.
 //     It requires the marker, and so does the repair: one of the two finds it.
-//   - The repair itself is sent again because its answer was lost, or by another operator.
+//   - The repair itself is sent again because its answer was lost, or by another
+//     operator.
 //     It requires the marker, which never comes back.
 func (c *Coordinator) RepairMarker(ctx context.Context, r MarkerRepair) error {
 	if err := c.checkRepair(r); err != nil {
@@ -131,15 +134,16 @@ func (c *Coordinator) checkRepair(r MarkerRepair) error {
 type markerRepair struct {
 	MarkerRepair
 	coordinator *Coordinator
-	token       bson.ObjectID // of the new fence, by which the repair knows its own write again
+	token       bson.ObjectID // of the new fence: it shows which write is the repair's own
 	pay         money.Amount
 	settled     bool // the transfer is known never to touch the marker
 	sent        bool // a removal was sent whose answer is not known
 }
 
-// attempt makes one try. Each step rests on a deciding read. The marker is read first:
-// otherwise an ID that was misspelt would be taken, with the story of a repair that never
-// was.
+// attempt makes one try.
+// Each step rests on a deciding read.
+// The marker is read first: otherwise an ID that was misspelt would be taken, with the
+// story of a repair that never was.
 func (r *markerRepair) attempt(ctx context.Context) try {
 	store := r.coordinator.store
 	seen, err := store.LookAtMarker(ctx, r.Ledger, r.Account, r.TransferID, r.pay)
@@ -161,8 +165,9 @@ func (r *markerRepair) attempt(ctx context.Context) try {
 	return try{result == protocol.Applied, result, err}
 }
 
-// settle makes sure that the transfer never touches the marker. It is final, or has no leg
-// here, which never changes; or it doesn't exist, and never will.
+// settle makes sure that the transfer never touches the marker.
+// It is final, or has no leg here, which never changes; or it doesn't exist, and never
+// will.
 func (r *markerRepair) settle(ctx context.Context) try {
 	c := r.coordinator
 	found, err := c.store.AuditReader().DecideTransfers(ctx, []string{r.TransferID})
@@ -176,7 +181,8 @@ func (r *markerRepair) settle(ctx context.Context) try {
 	case t.Err != nil || !t.State.Known():
 		return unrepairable("its transfer can't be read")
 	case t.State.Final():
-	case sound(t.Transfer) != nil: // legs that were changed by hand may be set right again, and be these
+	case sound(t.Transfer) != nil:
+		// Legs that were changed by hand may be set right again, and be these.
 		return unrepairable("its transfer is not what was asked for, which has to be set right first")
 	case r.touches(t.Transfer):
 		return unrepairable("its transfer is %s, and settles it by itself", t.State)
@@ -200,7 +206,8 @@ func (r *markerRepair) touches(t mongostore.Transfer) bool {
 	})
 }
 
-// bury takes the ID of a transfer that doesn't exist. The next try reads what is there then.
+// bury takes the ID of a transfer that doesn't exist.
+// The next try reads what is there then.
 func (r *markerRepair) bury(ctx context.Context) try {
 	c := r.coordinator
 	t := mongostore.Transfer{ID: r.TransferID, Owner: c.settings.owner, Failure: &mongostore.Failure{
@@ -238,7 +245,8 @@ func (r *markerRepair) judge(seen mongostore.Repairable) (done bool, err error) 
 	return false, nil
 }
 
-// RepairPending makes an account's empty array of markers the empty map that it should be.
+// RepairPending makes an account's empty array of markers the empty map that it should
+// be.
 // Other code may have stored the array.
 // No transfer can move money on such an account, so nothing is lost.
 // A map is left as it is.
@@ -278,9 +286,10 @@ func (c *Coordinator) RepairPending(ctx context.Context, ledger, account string)
 //
 //   - nil: it is right.
 //   - ErrTransferNotFound, ErrInvalidRequest, ErrClosed, ErrInDoubt.
-//   - ErrNotRepairable: it can't be read as a transfer, or its state does not belong to what
-//     is stored with it.
-//     That has to be set right first: with the flag, recovery would move the money once more.
+//   - ErrNotRepairable: it can't be read as a transfer, or its state does not belong to
+//     what is stored with it.
+//     That has to be set right first: with the flag, recovery would move the money once
+//     more.
 func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 	if err := mongostore.CheckID(id); err != nil {
 		return invalid("transfer: %w", err)

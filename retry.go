@@ -11,8 +11,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// retry paces the tries of a call that is one read or write: until its answer is known, its
-// context ends, or the server has been away for engine.AwayLimit.
+// retry paces the tries of a call that is one read or write: until its answer is known,
+// its context ends, or the server has been away for engine.AwayLimit.
 type retry struct {
 	n     int
 	until time.Time
@@ -44,15 +44,16 @@ func (r *retry) next(ctx context.Context, c *Coordinator) bool {
 	return false
 }
 
-// record records how a try went. A command of one statement for which a right is missing
-// has certainly changed nothing: rights are checked before anything else.
+// record records how a try went.
+// A command of one statement for which a right is missing has certainly changed nothing:
+// rights are checked before anything else.
 func (r *retry) record(t try) {
 	r.sent = r.sent || t.result == protocol.Unknown && !refused(t.err)
 	r.cause = t.err
 }
 
-// err returns the error of a call that is given up, or that the server refuses. The given
-// error says more than the latest cause, where it is not nil.
+// err returns the error of a call that is given up, or that the server refuses.
+// The given error says more than the latest cause, where it is not nil.
 func (r *retry) err(err error) error {
 	cause := withCause(r.ended, r.cause)
 	if r.sent {
@@ -64,9 +65,15 @@ func (r *retry) err(err error) error {
 	return nothingStored(withCause(err, cause))
 }
 
-// lasting reports whether an error comes back however often a call is repeated: a right is
-// missing, or the client is disconnected.
+// lasting reports whether an error comes back however often a call is repeated: a right
+// is missing, or the client is disconnected.
 func lasting(err error) bool { return refused(err) || mongostore.Disconnected(err) }
+
+// malformed reports whether a read has failed for a reason that another try doesn't
+// change.
+func malformed(err error) bool {
+	return errors.Is(err, mongostore.ErrKind) || errors.Is(err, mongostore.ErrUnreadable)
+}
 
 // tooLong records how the latest read went, and reports whether reads have failed for too
 // long, or will fail until a right is granted, or for good.
@@ -75,8 +82,9 @@ func (c *Coordinator) tooLong(outage *engine.Outage, err error) bool {
 }
 
 // read repeats a read until it is answered, or its context ends, or the server has been
-// away for too long. A lost answer doesn't keep it for longer than a command may take. The
-// function reports whether it is done, with success or not.
+// away for too long.
+// A lost answer doesn't keep it for longer than a command may take.
+// The function reports whether it is done, with success or not.
 func (c *Coordinator) read(ctx context.Context, once func(context.Context) (done bool, err error)) error {
 	var tries retry
 	for tries.next(ctx, c) {
@@ -106,16 +114,16 @@ func (c *Coordinator) surelyMissing(ctx context.Context, id string) bool {
 	return err == nil && missing
 }
 
-// slowestPoll bounds the pause between two reads of a transfer that another execution runs:
-// about 80 ms.
+// slowestPoll bounds the pause between two reads of a transfer that another execution
+// runs: about 80 ms.
 const slowestPoll = 5
 
-// pausePoll waits before the next read of a transfer, after n of them. It reports false if
-// ctx has ended.
+// pausePoll waits before the next read of a transfer, after n of them.
+// It reports false if ctx has ended.
 func pausePoll(ctx context.Context, n int) bool { return engine.Pause(ctx, min(n, slowestPoll)) }
 
-// newPause returns a timer for the pause after the n-th read: 5 ms at first, doubled up to
-// 80 ms, give or take a half.
+// newPause returns a timer for the pause after the n-th read: 5 ms at first, doubled up
+// to 80 ms, give or take a half.
 func newPause(n int) *time.Timer {
 	wait := 5 * time.Millisecond << min(n-1, slowestPoll-1)
 	return time.NewTimer(wait/2 + rand.N(wait))

@@ -14,8 +14,8 @@ import (
 
 // Reverse moves the money of a transfer back, by a new transfer with the given ID.
 // It moves all of the money; of a hold, what was posted of it.
-// At most one reversal of a transfer succeeds, no matter how many callers ask at once, and
-// under which IDs.
+// At most one reversal of a transfer succeeds, no matter how many callers ask at once,
+// and under which IDs.
 // It moves money, not effects: those stay as they are.
 //
 //   - nil: the reversal is in StateSuccess (or StateCommitted, see [WithReturnAt]), by
@@ -23,17 +23,17 @@ import (
 //   - ErrAlreadyReversed: another transfer has reversed it, which the record names in
 //     ReversedBy.
 //     The record is the original's.
-//     Where this reversal was stored before it came too late, the error is a [RefusedError]
-//     as well: its ID stays failed.
+//     Where this reversal was stored before it came too late, the error is a
+//     [RefusedError] as well: its ID stays failed.
 //   - ErrNotReversible: it is not in StateSuccess.
 //     The record is the original's.
 //     Reverse waits for one in StateCommitted, for 5 s at most.
 //   - ErrTransferNotFound: there is no transfer to reverse.
-//     A repeated call for a reversal that is stored returns its outcome all the same, even
-//     when [WithRetention] has let the original be removed before it.
+//     A repeated call for a reversal that is stored returns its outcome all the same,
+//     even when [WithRetention] has let the original be removed before it.
 //   - a [RefusedError]: the reversal is in StateFail, and nothing moved.
-//     It is ErrInsufficientFunds when the money is spent; this ID has that outcome from then
-//     on.
+//     It is ErrInsufficientFunds when the money is spent; this ID has that outcome from
+//     then on.
 //     It is ErrRequirementFailed when another reversal has reserved the transfer, and has
 //     failed since, or is still under way.
 //     Try again under another ID.
@@ -69,8 +69,8 @@ func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (rec Record
 		}
 	}
 	t := reversal(original, newID)
-	// Legs that were changed since would be moved back as they are now, and a place that is
-	// not known here can't be reached.
+	// Legs that were changed since would be moved back as they are now, and a place that
+	// is not known here can't be reached.
 	if err := sound(original); err != nil {
 		return recordOf(original), c.early(newID, aboutTransfer(id, err))
 	}
@@ -100,8 +100,9 @@ func checkReversal(ctx context.Context, id, newID string) error {
 	return nil
 }
 
-// settled reads the original of a reversal. It waits for one that is committed: that one
-// succeeds in a moment, unless an account is gone.
+// settled reads the original of a reversal.
+// It waits for one that is committed: that one succeeds in a moment, unless an account is
+// gone.
 func (c *Coordinator) settled(ctx context.Context, id string) (original mongostore.Transfer, err error) {
 	waiting, cancel := context.WithTimeout(ctx, reversalPatience)
 	defer cancel()
@@ -159,12 +160,12 @@ func reversal(original mongostore.Transfer, id string) mongostore.Transfer {
 	return t
 }
 
-// reversalPatience is how long a refused reversal waits for the one that was first. If that
-// one is dead, recovery finishes it.
+// reversalPatience is how long a refused reversal waits for the one that was first.
+// If that one is dead, recovery finishes it.
 const reversalPatience = 5 * time.Second
 
-// reversedByAnother finds out what became of the reversal for which a transfer was reserved,
-// when another reversal was refused because of that.
+// reversedByAnother finds out what became of the reversal for which a transfer was
+// reserved, when another reversal was refused because of that.
 func (c *Coordinator) reversedByAnother(ctx context.Context, refused Record, cause error) (Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, reversalPatience)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 // maxReasonBytes bounds the reason of a cancellation or a repair.
 const maxReasonBytes = 4 << 10
 
-// Cancel rolls back a transfer that is not committed yet, including a hold, no matter which
-// process runs it, and answers with its record in StateFail.
+// Cancel rolls back a transfer that is not committed yet, including a hold, no matter
+// which process runs it, and answers with its record in StateFail.
 // The reason is stored as Record.Failure.Message.
 // A hold that has expired is stored as expired.
 //
@@ -50,7 +50,8 @@ func (c *Coordinator) withdraw(
 		start.Claim = protocol.CancelInitiated
 	case protocol.Preparing:
 		if stored.Hold && c.store.LooksExpired(ctx, stored) {
-			start, reason = expire(), expiredReason // later callers get the same answer, whoever was first
+			// Later callers get the same answer, no matter which call was first.
+			start, reason = expire(), expiredReason
 			break
 		}
 		start.Claim = protocol.TakeToCancel

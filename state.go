@@ -2,7 +2,8 @@ package transfer
 
 import "github.com/mongotransfer/transfer/internal/protocol"
 
-// State is where a transfer stands. It is stored as this word.
+// State is where a transfer stands.
+// It is stored as this word.
 //
 //	            claim             all prepared            all settled
 //	Initiated ─────────▶ Preparing ───────────▶ Committed ───────────▶ Success
@@ -12,13 +13,13 @@ import "github.com/mongotransfer/transfer/internal/protocol"
 type State string
 
 const (
-	// StateInitiated means that Submit has stored the transfer, and that no account knows of
-	// it.
+	// StateInitiated means that Submit has stored the transfer, and that no account knows
+	// of it.
 	// After a crash the next worker takes it.
 	StateInitiated State = State(protocol.Initiated)
 	// StatePreparing means that money is being reserved.
-	// A crash leaves markers in some accounts; Recover goes on with the transfer, or rolls it
-	// back, as the policy says.
+	// A crash leaves markers in some accounts; Recover goes on with the transfer, or
+	// rolls it back, as the policy says.
 	StatePreparing State = State(protocol.Preparing)
 	// StateCommitted means that the transfer will happen.
 	// A crash leaves markers; Recover settles them.

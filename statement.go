@@ -12,11 +12,12 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// historyPage is how many entries are read at once, at most. Those of one millisecond are
-// read together, no matter how many there are.
+// historyPage is how many entries are read at once, at most.
+// Those of one millisecond are read together, no matter how many there are.
 const historyPage = 1000
 
-// StatementQuery selects entries of a statement. Its zero value selects all.
+// StatementQuery selects entries of a statement.
+// Its zero value selects all.
 type StatementQuery struct {
 	// After and Before bound the commit, both exclusive.
 	// The zero time is no bound.
@@ -27,15 +28,16 @@ type StatementQuery struct {
 	// NewestFirst goes from the newest entry back.
 	// Defaults to false: from the oldest entry on.
 	NewestFirst bool
-	// Beyond goes on behind an entry, the last of another page, even among those that were
-	// committed in the same millisecond.
+	// Beyond goes on behind an entry, the last of another page, even among those that
+	// were committed in the same millisecond.
 	// Only its TransferID and At are used.
 	// Defaults to the zero value: from the beginning.
 	Beyond Entry
 }
 
-// check refuses a query that can't be answered. A page that goes on behind an entry, and
-// doesn't say when that was committed, would begin with the oldest one again.
+// check refuses a query that can't be answered.
+// A page that goes on behind an entry, and doesn't say when that was committed, would
+// begin with the oldest one again.
 func (q StatementQuery) check() error {
 	switch {
 	case q.Limit < 0:
@@ -97,30 +99,31 @@ type Entry struct {
 }
 
 // Statement yields what was moved on an account of the default ledger: the transfers that
-// were committed, in the order of their commits, and those of one millisecond in the order
-// of their IDs.
+// were committed, in the order of their commits, and those of one millisecond in the
+// order of their IDs.
 // A transfer is an entry from its commit on, even while its money is still on the way.
 // Holds, and whatever else may yet fail, are no entries.
 //
 // Balance is what the account had after the entry, counted back from what is posted now.
-// Balance less Amount is the Balance of the entry before, and for the first entry what the
-// account was opened with.
-// A change that other code makes to the balance shows in all balances, as if it had always
-// been there.
+// Balance less Amount is the Balance of the entry before, and for the first entry what
+// the account was opened with.
+// A change that other code makes to the balance shows in all balances, as if it had
+// always been there.
 //
 // Each range over a statement begins anew.
-// It includes all transfers whose calls had returned before, and what it has yielded stays.
+// It includes all transfers whose calls had returned before, and what it has yielded
+// stays.
 // A Before that is past gives the same entries with the same balances at any time, to all
 // callers, no matter how many transfers are under way.
 //
 // A statement does not rely on waiting times.
-// A commit takes its time from the server's clock first and shows later, when the server has
-// stored it.
-// A statement waits for the commits on its account that are between the two, for as long as
-// the server needs, and for nothing else.
+// A commit takes its time from the server's clock first and shows later, when the server
+// has stored it.
+// A statement waits for the commits on its account that are between the two, for as long
+// as the server needs, and for nothing else.
 // It doesn't wait for what is merely undecided, such as a hold.
-// It makes a small write to each such transfer, after which the server stores no commit of
-// it with a time from before.
+// It makes a small write to each such transfer, after which the server stores no commit
+// of it with a time from before.
 // So it needs the right to write to the transfers.
 // Without that right nothing is written, and a statement ends where the first undecided
 // transfer was last modified, for nothing later is certain.
@@ -131,38 +134,40 @@ type Entry struct {
 // While a primary is being replaced, the newest entries may be missing.
 // An entry may show later where a clock is set back, or where that of a new primary is
 // behind the old one's by more than its election took.
-// The same holds in a sharded cluster where transfers move to a shard whose clock is behind.
+// The same holds in a sharded cluster where transfers move to a shard whose clock is
+// behind.
 //
 // It reads page by page, and may be ranged over slowly.
 // To count back it reads all later entries, once, before the first entry.
-// For the newest entries NewestFirst is quicker: it reads what it yields, and what came after
-// Before or Beyond.
+// For the newest entries NewestFirst is quicker: it reads what it yields, and what came
+// after Before or Beyond.
 // To get one page after another, use Limit, and Beyond with the last entry of the page
 // before.
 //
 // It ends after yielding an error: ErrInvalidRequest, ErrAccountNotFound, ErrClosed,
-// ErrUnsupportedDeployment, that of the context, or that of a server that can't be reached
-// for 30 s.
+// ErrUnsupportedDeployment, that of the context, or that of a server that can't be
+// reached for 30 s.
 // ErrAmountKind means that the balance is no exact number, or not of the kind that was
 // moved.
 // ErrHistoryGone means that the statement begins before what is kept; with NewestFirst it
 // comes after the entries that are kept.
 //
-// For an account that is younger than what is kept it isn't known that nothing was before:
-// begin with After, the time at which it was opened.
-// A time before any retention was first used, by five minutes or more, that has no entries,
-// is empty, and not gone.
+// For an account that is younger than what is kept it isn't known that nothing was
+// before: begin with After, the time at which it was opened.
+// A range that lies five minutes or more before any retention was first used, and has no
+// entries, is empty, not gone.
 func (c *Coordinator) Statement(ctx context.Context, id string, q StatementQuery) iter.Seq2[Entry, error] {
 	return c.defaultLedger().Statement(ctx, id, q)
 }
 
 // BalanceAt returns what was posted on an account of the default ledger at an instant.
-// That is the Balance of the last entry of its statement that was committed then or before,
-// and what the account was opened with if there is none.
+// That is the Balance of the last entry of its statement that was committed then or
+// before, and what the account was opened with if there is none.
 // An instant in the future stands for now, and the zero time is refused with
 // ErrInvalidRequest.
 // It counts back from now, so it has to read the entries that came since.
-// What it has returned stays, as with [Coordinator.Statement], whose errors it has as well.
+// What it has returned stays, as with [Coordinator.Statement], whose errors it has as
+// well.
 func (c *Coordinator) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
 	return c.defaultLedger().BalanceAt(ctx, id, at)
 }
@@ -243,7 +248,7 @@ func (l *Ledger) BalanceAt(ctx context.Context, id string, at time.Time) (Amount
 type past struct {
 	coordinator *Coordinator
 	history     *mongostore.History
-	at          time.Time    // where it is: on the way back, earlier commits are still to come
+	at          time.Time    // where it is: on the way back, only earlier commits are left
 	balance     money.Amount // then; when an entry is visited, after that
 	short       error        // why it begins earlier than it should
 }
@@ -284,27 +289,14 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	return p, p.back(ctx, before.Add(-time.Millisecond), historyPage, passOver)
 }
 
-// malformed reports whether a read has failed for a reason that another try doesn't change.
-func malformed(err error) bool {
-	return errors.Is(err, mongostore.ErrKind) || errors.Is(err, mongostore.ErrUnreadable)
-}
-
-// accountError gives the store's error the public name.
-func accountError(err error) error {
-	if errors.Is(err, mongostore.ErrKind) {
-		return fmt.Errorf("%w: %w", ErrAmountKind, err)
-	}
-	return err
-}
-
 func passOver(mongostore.Entry) bool { return true }
 
-// back goes back over what was committed after an instant, or over everything for the zero
-// instant, for as long as visit asks for more.
+// back goes back over what was committed after an instant, or over everything for the
+// zero instant, for as long as visit asks for more.
 //
-// The server could add up what is only passed over. But it would take what is no exact number
-// for zero, and round decimals beyond 34 digits on the way; and it would have to read the
-// same documents.
+// The server could add up what is only passed over.
+// But it would take what is no exact number for zero, and round decimals beyond 34 digits
+// on the way; and it would have to read the same documents.
 func (p *past) back(ctx context.Context, after time.Time, page int, visit func(mongostore.Entry) bool) error {
 	for more := true; more; {
 		entries, older, whole, err := p.read(ctx, mongostore.NewestFirst, after, p.at, page)
@@ -359,10 +351,10 @@ func (p *past) forth(ctx context.Context, after time.Time, page int, visit func(
 	return nil
 }
 
-// orNothing returns nil in place of an error that says that history is gone, where nothing
-// is selected and nothing of that can be gone: all of it lies before the first use of any
-// retention, so what had been there would still be there. Its balances are not known, but
-// there are none to return.
+// orNothing returns nil in place of an error that says that history is gone, where
+// nothing is selected and nothing of that can be gone: all of it lies before the first
+// use of any retention, so what had been there would still be there.
+// Its balances are not known, but there are none to return.
 func (p *past) orNothing(ctx context.Context, after, before time.Time, gone error) error {
 	if before.IsZero() {
 		return gone
@@ -385,8 +377,9 @@ func (p *past) orNothing(ctx context.Context, after, before time.Time, gone erro
 // mayLack reports whether something that was committed after an instant may be gone.
 func mayLack(after, whole time.Time) bool { return after.Add(time.Millisecond).Before(whole) }
 
-// read returns a page, and the time from which on the history is whole. It asks for that
-// time afterwards: what is removed meanwhile is in the page, or before that time.
+// read returns a page, and the time from which on the history is whole.
+// It asks for that time afterwards: what is removed meanwhile is in the page, or before
+// that time.
 func (p *past) read(ctx context.Context, order mongostore.Order, after, before time.Time, n int) (
 	entries []mongostore.Entry, more bool, whole time.Time, err error,
 ) {

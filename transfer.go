@@ -14,8 +14,8 @@ import (
 // Request asks for a transfer: by From, To and Amount, or by Legs, but not both.
 type Request struct {
 	// ID is the idempotency key, 1 to 255 bytes of UTF-8.
-	// The same ID with the same payload has the same outcome, no matter how often and from
-	// which process it is requested.
+	// The same ID with the same payload has the same outcome, no matter how often and
+	// from which process it is requested.
 	ID string
 	// From is the account that is debited with Amount, and To is credited with it.
 	// Both are in the default ledger.
@@ -29,8 +29,8 @@ type Request struct {
 	// That is read before anything is stored, and is then what the transfer moves.
 	// If From has less by the time the transfer is prepared, the transfer is refused with
 	// ErrInsufficientFunds.
-	// If From has nothing, the transfer asks for all of Amount, and is refused unless that
-	// has come in by then.
+	// If From has nothing, the transfer asks for all of Amount, and is refused unless
+	// that has come in by then.
 	// Defaults to false: the transfer moves all of Amount, or nothing.
 	AtMost bool
 	// Effects are documents that change in step with the money: none of them before it
@@ -39,14 +39,15 @@ type Request struct {
 	// Currency must be the currency of every account in the transfer.
 	// Defaults to "", for accounts that have none.
 	Currency string
-	// NotBefore is when workers may begin, by the server's clock. It is for Submit only.
-	// It is rounded up to the millisecond, and is not part of the payload: of two requests
-	// with the same ID, that of the first counts.
+	// NotBefore is when workers may begin, by the server's clock.
+	// It is for Submit only.
+	// It is rounded up to the millisecond, and is not part of the payload: of two
+	// requests with the same ID, that of the first counts.
 	// Defaults to the zero time: at once.
 	NotBefore time.Time
 	// Metadata is stored with the transfer and is not part of the payload.
-	// It is read back as the driver decodes it: a whole number as int32 or int64, a time as
-	// bson.DateTime, a map in it as bson.D, a list as bson.A.
+	// It is read back as the driver decodes it: a whole number as int32 or int64, a time
+	// as bson.DateTime, a map in it as bson.D, a list as bson.A.
 	// [Query].Metadata finds transfers by it.
 	Metadata map[string]any
 }
@@ -58,7 +59,8 @@ type Leg struct {
 	Ledger string
 	// Account is the account's ID.
 	Account string
-	// Amount is taken from the account where it is negative, and added where it is positive.
+	// Amount is taken from the account where it is negative, and added where it is
+	// positive.
 	Amount Amount
 }
 
@@ -84,9 +86,11 @@ type Leg struct {
 //     So don't conclude that nothing moved, and ask again with the same ID.
 //   - ErrIDConflict: the ID was used with another payload; the record is the first one's.
 //
-// A refused transfer can't be undone while an account that it has debited can't be written.
+// A refused transfer can't be undone while an account that it has debited can't be
+// written.
 // Then it is in StateRollback, and Record.Stuck says why.
-// It has failed for good, and that account's money is reserved until the cause is repaired.
+// It has failed for good, and that account's money is reserved until the cause is
+// repaired.
 //
 // A second caller with the same ID waits for the first one's outcome.
 // Once the transfer has shown no sign of life for the stall threshold, the waiting call
@@ -136,8 +140,8 @@ func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]R
 // Cancel takes it back.
 //
 // The other errors are those of [Coordinator.Transfer].
-// The context's own error, ErrClosed and that of a server that is away mean that this call
-// has stored nothing, and say nothing about an earlier one.
+// The context's own error, ErrClosed and that of a server that is away mean that this
+// call has stored nothing, and say nothing about an earlier one.
 func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err error) {
 	line := c.lineOf(ctx, "submit", req.ID)
 	defer func() { line.end(ctx, &rec, err) }()
@@ -174,8 +178,8 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 	return Record{}, c.early(t.ID, aboutTransfer(t.ID, tries.err(nil)))
 }
 
-// prepared does what comes before a planned transfer is stored. An error means that nothing
-// was stored.
+// prepared does what comes before a planned transfer is stored.
+// An error means that nothing was stored.
 func (c *Coordinator) prepared(ctx context.Context, t *mongostore.Transfer) error {
 	if err := c.readyFor(ctx, t); err != nil {
 		return c.early(t.ID, err)
@@ -183,8 +187,8 @@ func (c *Coordinator) prepared(ctx context.Context, t *mongostore.Transfer) erro
 	return c.early(t.ID, c.fixAmount(ctx, t))
 }
 
-// startOf returns the time from which a worker may begin, as it is stored. It is never
-// earlier than what was asked for.
+// startOf returns the time from which a worker may begin, as it is stored.
+// It is never earlier than what was asked for.
 func startOf(notBefore time.Time) (time.Time, error) {
 	if notBefore.IsZero() {
 		return time.Time{}, nil

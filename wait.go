@@ -9,8 +9,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// Wait waits until a transfer is final and answers as Transfer would: with its record, and
-// the error that it failed with.
+// Wait waits until a transfer is final and answers as Transfer would: with its record,
+// and the error that it failed with.
 //
 // When ctx ends first, or no server can be reached for 30 s, it answers with what it has
 // seen.
@@ -20,8 +20,8 @@ import (
 // about the transfer.
 // ErrTransferNotFound means that there certainly is no such transfer.
 //
-// All callers share a few commands and hold no connection, no matter how many wait for how
-// many transfers.
+// All callers share a few commands and hold no connection, no matter how many wait for
+// how many transfers.
 // There are look-ups of up to 1,000 transfers at once, with pauses in proportion to what
 // they cost the server, and, while little happens, one change stream.
 // So Wait learns in milliseconds what another process has finished where little happens,
@@ -79,8 +79,9 @@ func (c *Coordinator) await(ctx context.Context, id string) (Record, error) {
 	return asKnown(id, last, withCause(c.stopped(ctx), cause))
 }
 
-// nextSight waits until something else is seen. Where nothing was seen, and no deciding
-// read has said that there is nothing, it reads again after a pause.
+// nextSight waits until something else is seen.
+// Where nothing was seen, and no deciding read has said that there is nothing, it reads
+// again after a pause.
 func (c *Coordinator) nextSight(
 	ctx context.Context, w *lookout.Watch, seen *lookout.Sight, n int,
 ) (*lookout.Sight, error) {

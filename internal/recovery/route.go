@@ -11,34 +11,38 @@ const (
 	// routeLimit is how long none of a route's transfers may come to its end before the
 	// route is said to hang: as long as a command may take.
 	routeLimit = mongostore.CommandLimit
-	// routeTrial is how many transfers of a route have to hang for that. As many may be in
-	// progress on a route that hangs, to notice when it no longer does, and on one that has
-	// not shown yet that it doesn't.
+	// routeTrial is how many transfers of a route have to hang for that.
+	// As many may be in progress on a route that hangs, to notice when it no longer does,
+	// and on one that has not shown yet that it doesn't.
 	routeTrial = 16
 	// routePause is how long a route that hangs is left alone after a transfer on it was
 	// given up: as long as the store remembers that a cluster was away.
 	routePause = time.Second
 	// homeWeight is the weight of the route that needs no cluster but that of the
-	// transfers. The searches themselves go there, so it is known to answer.
+	// transfers.
+	// The searches themselves go there, so it is known to answer.
 	homeWeight = 4
 )
 
-// route is what is known of the transfers that need the same clusters. Where one of these
-// is away they all hang, and nothing else shows which one it is. So each route has a share
-// of its own:
+// route is what is known of the transfers that need the same clusters.
+// Where one of these is away they all hang, and nothing else shows which one it is.
+// So each route has a share of its own:
 //
 //  1. Thousands of transfers to a cluster that is away wait, or have stalled.
-//  2. The oldest of those are begun, as many as there are slots. None comes to its end.
-//  3. Without shares, what needs other clusters would wait until each of the thousands was
-//     given up.
+//  2. The oldest of those are begun, as many as there are slots.
+//     None comes to its end.
+//  3. Without shares, what needs other clusters would wait until each of the thousands
+//     was given up.
 //
 // The size of a share depends on how many slots are free: a route may have as many
-// transfers in progress as there are free slots for others. So k routes that hang leave a
-// part of 1/(k+1) to the rest, and a route that is alone gets half. That is the rule of
-// A. K. Choudhury and E. L. Hahne, "Dynamic queue length thresholds for shared-memory
-// packet switches", IEEE/ACM Transactions on Networking 6 (1998), by which the queues of a
-// switch share its memory. It needs no verdict: it holds from the first moment of the first
-// hang on. The verdict, which takes longer, makes the share smaller.
+// transfers in progress as there are free slots for others.
+// So k routes that hang leave a part of 1/(k+1) to the rest, and a route that is alone
+// gets half.
+// That is the rule of A. K. Choudhury and E. L. Hahne, "Dynamic queue length thresholds
+// for shared-memory packet switches", IEEE/ACM Transactions on Networking 6 (1998), by
+// which the queues of a switch share its memory.
+// It needs no verdict: it holds from the first moment of the first hang on.
+// The verdict, which takes longer, makes the share smaller.
 //
 // A route belongs to its slots, whose lock guards it.
 type route struct {
@@ -93,8 +97,8 @@ const (
 	Unanswered
 )
 
-// ended records how the work on a transfer ended that began at a given time. One that was
-// given up shows nothing where others came to their end meanwhile.
+// ended records how the work on a transfer ended that began at a given time.
+// One that was given up shows nothing where others came to their end meanwhile.
 func (r *route) ended(now, begun time.Time, how Ending) {
 	switch {
 	case how == Answered:

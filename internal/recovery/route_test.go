@@ -21,8 +21,9 @@ func TestRouteOfATransfer(t *testing.T) {
 	require.Same(t, c.to("x"), c.routeOf(mongostore.Transfer{Legs: []mongostore.Leg{{Ledger: "x"}, {Ledger: "x"}}}))
 }
 
-// A route has no more transfers in progress than there are free slots for others: k routes
-// that hang for the first time leave each other, and a last one, a part of 1/(k+1).
+// A route has no more transfers in progress than there are free slots for others: k
+// routes that hang for the first time leave each other, and a last one, a part of
+// 1/(k+1).
 func TestRoutesShare(t *testing.T) {
 	t.Parallel()
 	for k := 1; k <= 5; k++ {
@@ -56,8 +57,8 @@ func TestRouteAtHome(t *testing.T) {
 	require.Equal(t, 10, c.fill(c.to("x")))
 }
 
-// A route that has not shown yet that it doesn't hang has only a few transfers in progress,
-// however many slots there are.
+// A route that has not shown yet that it doesn't hang has only a few transfers in
+// progress, however many slots there are.
 func TestRouteIsProven(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t, 1000, "x")
@@ -72,7 +73,8 @@ func TestRouteIsProven(t *testing.T) {
 }
 
 // A route hangs once enough transfers have been in progress for as long as a command may
-// take and none came to its end. From then on only a few are tried, until one of them does.
+// take and none came to its end.
+// From then on only a few are tried, until one of them does.
 func TestRouteHangs(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t, 1000, "x")
@@ -97,8 +99,8 @@ func TestRouteHangs(t *testing.T) {
 	require.Greater(t, c.fill(r), routeTrial)
 }
 
-// A route doesn't hang while one transfer or another comes to its end, nor because of a few
-// transfers, nor because of those that have just been begun.
+// A route doesn't hang while one transfer or another comes to its end, nor because of a
+// few transfers, nor because of those that have just been begun.
 func TestRouteDoesNotHang(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t, 1000, "x")
@@ -119,9 +121,9 @@ func TestRouteDoesNotHang(t *testing.T) {
 	require.False(t, c.hangs(r))
 }
 
-// A transfer that was given up shows that its route hangs, and the next ones are tried after
-// a pause. It shows nothing where another one came to its end meanwhile: that one had luck
-// where it had none.
+// A transfer that was given up shows that its route hangs, and the next ones are tried
+// after a pause.
+// It shows nothing where another transfer came to its end meanwhile.
 func TestRouteOfWhatWasGivenUp(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t, 1000, "x")
@@ -143,8 +145,8 @@ func TestRouteOfWhatWasGivenUp(t *testing.T) {
 	require.Equal(t, routeTrial, c.fill(r))
 }
 
-// When a route of which transfers were passed over hangs no longer, the next sweep is woken:
-// they are due.
+// When a route of which transfers were passed over hangs no longer, the next sweep is
+// woken: they are due.
 func TestRouteComesBack(t *testing.T) {
 	t.Parallel()
 	for name, pass := range map[string]func(c *clocked, r *route){
@@ -168,8 +170,8 @@ func TestRouteComesBack(t *testing.T) {
 	}
 }
 
-// Room is waited for where the route doesn't hang, but not beyond the end of the patience,
-// of the context or of the Coordinator.
+// Room is waited for where the route doesn't hang, but not beyond the end of the
+// patience, of the context or of the Coordinator.
 func TestRoomIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t, 2, "x")

@@ -10,23 +10,25 @@ import (
 )
 
 const (
-	// roomPatience is how long a scan waits for room on one route. Where transfers come to
-	// their ends at full speed that is more than enough, and a scan reads each of thousands
-	// only once.
+	// roomPatience is how long a scan waits for room on one route.
+	// Where transfers come to their ends at full speed that is more than enough, and a
+	// scan reads each of thousands only once.
 	roomPatience = 100 * time.Millisecond
 	// skipLimit is how many transfers of a route a scan passes over before it leaves out
 	// the rest.
 	skipLimit = 100
-	// pauseFactor is how many times as long as a scan took the pause after it is, at least,
-	// where the scan has left out what hangs: the server has gone through all of that.
+	// pauseFactor is how many times as long as a scan took the pause after it is, at
+	// least, where the scan has left out what hangs: the server has gone through all of
+	// that.
 	pauseFactor  = 4
 	longestPause = 5 * time.Second
 	// shortPause bounds the pause after a scan that has left out only what goes on.
 	shortPause = time.Second
 )
 
-// scan is one search for work. It begins anew without a route where it would have to pass
-// over too many transfers of that route.
+// scan is one search for work.
+// It begins anew without a route where it would have to pass over too many transfers of
+// that route.
 type scan struct {
 	slots    *slots
 	begun    time.Time
@@ -70,8 +72,9 @@ func (n *scan) leaveOut(routes []*route) {
 	}
 }
 
-// enter takes a slot for a transfer of a route, or passes the transfer over. Once one
-// transfer of a route was passed over, so are all others: the oldest ones go first.
+// enter takes a slot for a transfer of a route, or passes the transfer over.
+// Once one transfer of a route was passed over, so are all others: the oldest ones go
+// first.
 func (n *scan) enter(ctx context.Context, r *route) bool {
 	if n.skipped[r] == 0 && (!n.thorough || !n.slots.hangs(r)) {
 		entered := false
@@ -109,8 +112,8 @@ func (n *scan) incomplete() []*route {
 	return routes
 }
 
-// rest reports what the scan has left out, or may have: transfers of routes that hang, and
-// others, for which it is worth to come back soon.
+// rest reports what the scan has left out, or may have: transfers of routes that hang,
+// and others, for which it is worth to come back soon.
 func (n *scan) rest() (hanging, others bool) {
 	for _, r := range n.incomplete() {
 		if n.slots.hangs(r) {

@@ -9,9 +9,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// A scan that has passed over many transfers of a route begins anew without it, and goes on
-// with the others. Once it has passed over one transfer of a route it passes over all that
-// come after it: they keep their order.
+// A scan that has passed over many transfers of a route begins anew without it, and goes
+// on with the others.
+// Once it has passed over one transfer of a route it passes over all that come after it:
+// they keep their order.
 func TestScanLeavesOutWhatHasNoRoom(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t, 100, "x")

@@ -10,7 +10,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// Limit is how long recovery waits for one transfer, which then goes on in the background.
+// Limit is how long recovery waits for one transfer, which then goes on in the
+// background.
 const Limit = 30 * time.Second
 
 // Settings are what recovery works with.
@@ -27,8 +28,9 @@ type Settings struct {
 	Threshold time.Duration
 	// MaxPending is how many transfers may be under way in this process.
 	MaxPending int
-	// MaxNoted is how many unfinished transfers a sweep waits for at once. Their IDs are
-	// all that it keeps in memory. Zero stands for 10,000: some megabytes.
+	// MaxNoted is how many unfinished transfers a sweep waits for at once.
+	// Their IDs are all that it keeps in memory.
+	// Zero stands for 10,000: some megabytes.
 	MaxNoted int
 	// TakeOver is the start of an execution that takes over what has stalled.
 	TakeOver protocol.Start
@@ -50,22 +52,24 @@ type Settings struct {
 	// Finish drives a stored transfer from a start to its end, for no longer than Limit.
 	Finish func(ctx context.Context, t mongostore.Transfer, start protocol.Start) Result
 	// Run runs a submitted transfer, unless another worker was first, for no longer than
-	// Limit. The error is the one that its caller would be given.
+	// Limit.
+	// The error is the one that its caller would be given.
 	Run func(ctx context.Context, t mongostore.Transfer) (Ending, error)
 }
 
 // Result is how the recovery of one transfer ended.
 type Result struct {
 	engine.Result
-	// Err is why the execution did not come to an end, with its cause. It is nil where it
-	// did.
+	// Err is why the execution did not come to an end, with its cause.
+	// It is nil where it did.
 	Err error
 	// Unanswered says that Err is about a cluster that has not answered in time, and not
 	// about the end of the caller's context.
 	Unanswered bool
 }
 
-// Report counts what a sweep has done. Found is the sum of Succeeded, Failed and Stuck.
+// Report counts what a sweep has done.
+// Found is the sum of Succeeded, Failed and Stuck.
 type Report struct {
 	// Found counts the transfers that the sweep took over, or tried to.
 	Found int
@@ -73,7 +77,8 @@ type Report struct {
 	Succeeded int
 	// Failed counts those that were brought to Fail.
 	Failed int
-	// Expired counts the holds that have run out. They are among the Failed.
+	// Expired counts the holds that have run out.
+	// They are among the Failed.
 	Expired int
 	// Stuck counts those that were left as they are.
 	Stuck int
@@ -84,15 +89,16 @@ type Swept struct {
 	Report
 	// Err is the error that has ended a search early.
 	Err error
-	// Ended is why the sweep has ended before everything was begun: its context has ended,
-	// or the Coordinator was closed.
+	// Ended is why the sweep has ended before everything was begun: its context has
+	// ended, or the Coordinator was closed.
 	Ended error
 	// Refused is the first error that says that a right is missing.
 	Refused error
 }
 
 // Sweep finishes all holds that have expired, and all transfers that have stalled, and
-// waits for what it has begun. It comes back to what hangs before it counts that as stuck.
+// waits for what it has begun.
+// It comes back to what hangs before it counts that as stuck.
 // With untilFinished it waits for all that is unfinished now.
 func Sweep(ctx context.Context, settings Settings, untilFinished bool) Swept {
 	s := newSweep(&settings, newSlots(&settings, settings.sweepSlots()))
@@ -106,21 +112,21 @@ func Sweep(ctx context.Context, settings Settings, untilFinished bool) Swept {
 	return Swept{Report: report, Err: err, Ended: s.ended, Refused: s.refused}
 }
 
-// sweepSlots is how many transfers the sweeps of one owner work on at once. Callers get
-// through beside them.
+// sweepSlots is how many transfers the sweeps of one owner work on at once.
+// Callers get through beside them.
 func (s *Settings) sweepSlots() int { return min(sweepWidth, max(2, s.MaxPending/2)) }
 
 // workerSlots is how many submitted transfers a worker works on at once.
 func (s *Settings) workerSlots() int { return min(workerWidth, max(2, s.MaxPending)) }
 
-// lasting reports whether an error comes back however often a call is repeated: a right is
-// missing, or the client is disconnected.
+// lasting reports whether an error comes back however often a call is repeated: a right
+// is missing, or the client is disconnected.
 func (s *Settings) lasting(err error) bool {
 	return s.Refused(err) || mongostore.Disconnected(err)
 }
 
-// pause waits for a while, or until a value is received. It reports false when ctx has
-// ended, or the Coordinator is closed.
+// pause waits for a while, or until a value is received.
+// It reports false when ctx has ended, or the Coordinator is closed.
 func (s *Settings) pause(ctx context.Context, wait time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -20,7 +20,8 @@ import (
 var errClosed = errors.New("closed")
 
 // unconnected returns settings of a Coordinator whose server is away, as are those of its
-// ledgers: one server for each. What it finishes is stuck at once.
+// ledgers: one server for each.
+// What it finishes is stuck at once.
 func unconnected(t *testing.T, ledgers ...string) *Settings {
 	t.Helper()
 	home := away(t)

@@ -12,13 +12,13 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// slots are the places for transfers in progress. Searches that share them don't begin with
-// a transfer that another one is working on, and share the places fairly between the
-// routes.
+// slots are the places for transfers in progress.
+// Searches that share them don't begin with a transfer that another one is working on,
+// and share the places fairly between the routes.
 type slots struct {
 	*Settings
 	size    int           // how many transfers may be in progress at once
-	revived chan struct{} // receives a value when a route with passed-over transfers answers again
+	revived chan struct{} // receives a value when a skipped route answers again
 
 	mu         sync.Mutex
 	inProgress map[string]bool // by transfer ID
@@ -45,7 +45,8 @@ func (s *slots) routeOf(t mongostore.Transfer) *route {
 	return s.routes[name]
 }
 
-// reserve marks a transfer as in progress. It reports false for one that is already.
+// reserve marks a transfer as in progress.
+// It reports false for one that is already.
 func (s *slots) reserve(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +63,9 @@ func (s *slots) release(id string) {
 	delete(s.inProgress, id)
 }
 
-// enter takes a slot for a transfer of a route, if the route has room. If not, it returns a
-// channel that is closed when there may be room, and nil where it is not worth the wait.
+// enter takes a slot for a transfer of a route, if the route has room.
+// If not, it returns a channel that is closed when there may be room, and nil where it is
+// not worth the wait.
 func (s *slots) enter(r *route) (entered bool, freed <-chan struct{}) {
 	s.change(r, func(now time.Time) {
 		switch {
@@ -118,7 +120,8 @@ func (s *slots) leave(r *route, begun time.Time, how Ending) {
 	})
 }
 
-// change changes a route, and reports it where the route hangs from then on, or no longer.
+// change changes a route, and reports it where the route hangs from then on, or no
+// longer.
 func (s *slots) change(r *route, change func(now time.Time)) {
 	s.mu.Lock()
 	before := r.hangs
@@ -155,8 +158,8 @@ func (s *slots) steady(r *route) bool {
 	return r.proven && !r.hangs
 }
 
-// fullRoutes returns the routes that have no room. It is no use to search for their
-// transfers.
+// fullRoutes returns the routes that have no room.
+// It is no use to search for their transfers.
 func (s *slots) fullRoutes() []*route {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.routes))

@@ -14,30 +14,32 @@ import (
 )
 
 const (
-	// stepWidth is how many stalled transfers a sweep begins with at once. They share
-	// commands.
+	// stepWidth is how many stalled transfers a sweep begins with at once.
+	// They share commands.
 	stepWidth = 256
-	// sweepWidth is how many it works on at once. There are more of these, so that those
-	// that hang leave enough slots for the others.
+	// sweepWidth is how many it works on at once.
+	// There are more of these, so that those that hang leave enough slots for the others.
 	sweepWidth = 4 * stepWidth
-	// sweepPatience is how long one scan of a sweep waits for what it has begun. Then it
-	// passes over what has no room: what has stalled in a slow cluster holds up the others
-	// no longer.
+	// sweepPatience is how long one scan of a sweep waits for what it has begun.
+	// Then it passes over what has no room: what has stalled in a slow cluster holds up
+	// the others no longer.
 	sweepPatience = 5 * time.Second
 	// sweepPause is how soon a sweep comes back to what had no room.
 	sweepPause = 50 * time.Millisecond
-	// stepLimit is how long a sweep waits for one step before it begins the next one. A
-	// recovery replaces the fences of its accounts, and whoever has read them before has to
-	// read them again. So those that go on together are best off.
+	// stepLimit is how long a sweep waits for one step before it begins the next one.
+	// A recovery replaces the fences of its accounts, and an execution that has read them
+	// before has to read them again.
+	// So those that go on together are best off.
 	stepLimit = 2 * time.Second
-	// maxExecutions is how many executions of one transfer a process has under way at once.
+	// maxExecutions is how many executions of one transfer a process has under way at
+	// once.
 	// It keeps a sweep that comes by again and again from piling up work on a transfer
 	// whose server is away.
 	maxExecutions = 2
 )
 
-// sweep goes through all that has stalled or expired. It works on what it finds in the
-// background.
+// sweep goes through all that has stalled or expired.
+// It works on what it finds in the background.
 type sweep struct {
 	*Settings
 	*tally
@@ -56,9 +58,10 @@ func newSweep(settings *Settings, slots *slots) *sweep {
 	return &sweep{Settings: settings, tally: newTally(settings.Log), slots: slots, latest: new(sync.WaitGroup)}
 }
 
-// everything recovers all holds that have expired, and all that has stalled. It comes back
-// to what had no room. Where the sweep revisits what hangs it comes back to that as well,
-// until it has hung for too long.
+// everything recovers all holds that have expired, and all that has stalled.
+// It comes back to what had no room.
+// Where the sweep revisits what hangs it comes back to that as well, until it has hung
+// for too long.
 func (s *sweep) everything(ctx context.Context) error {
 	var until time.Time
 	for {
@@ -100,7 +103,8 @@ func (s *sweep) recoverExpired(ctx context.Context) error {
 type search func(without ...mongostore.Route) iter.Seq2[mongostore.Transfer, error]
 
 // recoverEach begins with each transfer that a search finds and that has room, until the
-// sweep has to end. It returns the error that has ended the search early.
+// sweep has to end.
+// It returns the error that has ended the search early.
 func (s *sweep) recoverEach(ctx context.Context, find search, start protocol.Start) error {
 	n := s.slots.newScan(sweepPatience)
 	if s.last {
@@ -146,9 +150,9 @@ func (s *sweep) recoverFound(
 	return nil
 }
 
-// begin begins with one transfer, in the background, unless it is in progress. Otherwise
-// sweeps that don't wait for the ones before them would pile up work on a transfer whose
-// server is away.
+// begin begins with one transfer, in the background, unless it is in progress.
+// Otherwise sweeps that don't wait for the ones before them would pile up work on a
+// transfer whose server is away.
 func (s *sweep) begin(ctx context.Context, n *scan, t mongostore.Transfer, start protocol.Start) {
 	if !s.slots.reserve(t.ID) {
 		return
@@ -180,17 +184,17 @@ func (s *sweep) begin(ctx context.Context, n *scan, t mongostore.Transfer, start
 	}()
 }
 
-// passOver counts a transfer that is not begun because others on its route hang, unless the
-// sweep comes back to it.
+// passOver counts a transfer that is not begun because others on its route hang, unless
+// the sweep comes back to it.
 func (s *sweep) passOver(id string, r *route) {
 	if s.slots.hangs(r) && (!s.revisits || s.last) {
 		s.reportHanging(id, r, r.skipCause())
 	}
 }
 
-// recover takes one transfer over, and returns what that shows about its route. A transfer
-// that was not begun because the sweep ends early is neither stuck nor done: it is not
-// counted.
+// recover takes one transfer over, and returns what that shows about its route.
+// A transfer that was not begun because the sweep ends early is neither stuck nor done:
+// it is not counted.
 func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, r *route, start protocol.Start) Ending {
 	if n, since := s.Engine.Executions(t.ID); n >= maxExecutions {
 		if s.Engine.Awaited(t.ID) && s.Now().Sub(since) < Limit {

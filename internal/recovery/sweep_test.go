@@ -17,8 +17,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// Sweeps that share slots don't begin with what another one is working on: their work on a
-// transfer whose server is away would pile up. Once that is done, the next sweep takes it.
+// Sweeps that share slots don't begin with what another one is working on: their work on
+// a transfer whose server is away would pile up.
+// Once that is done, the next sweep takes it.
 func TestSweepsLeaveAloneWhatIsInProgress(t *testing.T) {
 	t.Parallel()
 	settings := unconnected(t)
@@ -55,8 +56,9 @@ func TestSweepReportsUnreadableDocuments(t *testing.T) {
 	require.Equal(t, Report{Found: 2, Stuck: 2}, s.end())
 }
 
-// What is passed over is counted as stuck, with one warning for all. Transfers that need
-// other clusters go on. Recover comes back to it first, and counts it in the end.
+// What is passed over is counted as stuck, with one warning for all.
+// Transfers that need other clusters go on.
+// Recover comes back to it first, and counts it in the end.
 func TestSweepPassesOverWhatHangs(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -89,7 +91,8 @@ func TestSweepPassesOverWhatHangs(t *testing.T) {
 	}
 }
 
-// What has no room on a route that doesn't hang is not stuck: every sweep comes back to it.
+// What has no room on a route that doesn't hang is not stuck: every sweep comes back to
+// it.
 func TestSweepComesBackForRoom(t *testing.T) {
 	t.Parallel()
 	s := sweepOf(unconnected(t, "other"))
@@ -156,8 +159,8 @@ func TestSweepEndsWhileItWaits(t *testing.T) {
 	}
 }
 
-// An error shows that something was not begun when the context ended. What was under way
-// then is stuck.
+// An error shows that something was not begun when the context ended.
+// What was under way then is stuck.
 func TestSweepReportsWhatWasNotBegun(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())

@@ -59,8 +59,8 @@ func (t *tally) forgetSkipped() {
 	t.skipped = map[string]bool{}
 }
 
-// knows reports whether a transfer was seen or skipped before. A document whose ID can't be
-// read has no ID here: each one counts.
+// knows reports whether a transfer was seen or skipped before.
+// A document whose ID can't be read has no ID here: each one counts.
 func (t *tally) knows(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,7 +108,8 @@ func (t *tally) countStuck(id string) {
 }
 
 // countConcerned records the ID of a transfer that was counted, and logs how far a long
-// sweep has come. The caller holds the lock.
+// sweep has come.
+// The caller holds the lock.
 func (t *tally) countConcerned(id string) {
 	if len(t.concerned) < words.MaxListed {
 		t.concerned = append(t.concerned, words.Clip(id))
@@ -124,7 +125,8 @@ func (t *tally) reportStuck(id string, cause error) {
 	t.countStuck(id)
 }
 
-// reportRefused counts and logs a transfer that can't be finished until a right is granted.
+// reportRefused counts and logs a transfer that can't be finished until a right is
+// granted.
 func (t *tally) reportRefused(id string, cause error) {
 	t.mu.Lock()
 	t.refused = cmp.Or(t.refused, cause)
@@ -132,8 +134,8 @@ func (t *tally) reportRefused(id string, cause error) {
 	t.reportStuck(id, cause)
 }
 
-// reportHanging counts and logs a transfer that hangs, as others of its route do. There may
-// be many: one warning is enough.
+// reportHanging counts and logs a transfer that hangs, as others of its route do.
+// There may be many: one warning is enough.
 func (t *tally) reportHanging(id string, r *route, cause error) {
 	t.mu.Lock()
 	level := slog.LevelWarn
@@ -162,8 +164,8 @@ func (t *tally) end() Report {
 	return t.report
 }
 
-// logReport writes the line of the sweep. Holds that nobody decides expire every second:
-// that is normal business, and no news.
+// logReport writes the line of the sweep.
+// Holds that nobody decides expire every second: that is normal business, and no news.
 func (t *tally) logReport(message string) {
 	level := slog.LevelInfo
 	if t.report.Found == t.report.Expired {
@@ -172,8 +174,8 @@ func (t *tally) logReport(message string) {
 	t.log.LogAttrs(context.Background(), level, message, t.report.attributes(t.concerned)...)
 }
 
-// attributes returns a report as it is logged. Holds that have expired don't count as
-// failed.
+// attributes returns a report as it is logged.
+// Holds that have expired don't count as failed.
 func (r Report) attributes(concerned []string) []slog.Attr {
 	return []slog.Attr{
 		slog.Int(words.KeyFound, r.Found), slog.Int(words.KeySucceeded, r.Succeeded),
@@ -182,8 +184,8 @@ func (r Report) attributes(concerned []string) []slog.Attr {
 	}
 }
 
-// trouble is something that goes wrong again and again while a server is away. It is worth
-// a warning at first, and one a minute.
+// trouble is something that goes wrong again and again while a server is away.
+// It is worth a warning at first, and one a minute.
 type trouble struct{ warned time.Time }
 
 // troublePause is the time between two warnings of the same trouble.

@@ -15,16 +15,18 @@ const (
 	maxNoted = 10_000
 	// notedPage is how many of the noted transfers a sweep asks the server for at once.
 	notedPage = 1000
-	// longestPoll bounds the pause between two reads of them. It is a quarter of the stall
-	// threshold where that is shorter, and never less than shortestPoll.
+	// longestPoll bounds the pause between two reads of them.
+	// It is a quarter of the stall threshold where that is shorter, and never less than
+	// shortestPoll.
 	longestPoll  = time.Second
 	shortestPoll = 20 * time.Millisecond
 )
 
-// untilFinished notes what is unfinished, and sweeps until all of that is final or can't be
-// finished.
+// untilFinished notes what is unfinished, and sweeps until all of that is final or can't
+// be finished.
 //
-// It doesn't wait for what is claimed after the start: a busy service would never be done.
+// It doesn't wait for what is claimed after the start: a busy service would never be
+// done.
 // Where there is too much to be noted at once, the rest is noted when the first part is
 // final, if it has not moved since the start.
 func (s *sweep) untilFinished(ctx context.Context) error {
@@ -42,8 +44,8 @@ func (s *sweep) untilFinished(ctx context.Context) error {
 	}
 }
 
-// note returns the IDs of what is unfinished, in order, from one ID on. It leaves out what
-// was modified within the idle time.
+// note returns the IDs of what is unfinished, in order, from one ID on.
+// It leaves out what was modified within the idle time.
 func (s *sweep) note(
 	ctx context.Context, beyond string, idle time.Duration, most int,
 ) (noted []string, err error) {
@@ -54,8 +56,9 @@ func (s *sweep) note(
 	return noted, err
 }
 
-// await sweeps until none of the noted transfers is left. It repeats a search that fails: a
-// primary that is being replaced must not end a wait of half a minute.
+// await sweeps until none of the noted transfers is left.
+// It repeats a search that fails: a primary that is being replaced must not end a wait of
+// half a minute.
 func (s *sweep) await(ctx context.Context, noted []string) error {
 	pause := min(longestPoll, max(shortestPoll, s.Threshold/4))
 	var outage engine.Outage
@@ -74,8 +77,8 @@ func (s *sweep) await(ctx context.Context, noted []string) error {
 	}
 }
 
-// once sweeps once more, and waits for what that has begun. It may take over now what it
-// had left to others.
+// once sweeps once more, and waits for what that has begun.
+// It may take over now what it had left to others.
 func (s *sweep) once(ctx context.Context) error {
 	s.forgetSkipped()
 	s.last = false

@@ -14,16 +14,17 @@ import (
 )
 
 const (
-	// workerWidth is how many submitted transfers one worker works on at once. A cluster
-	// that hangs has half of these slots at most: see route.
+	// workerWidth is how many submitted transfers one worker works on at once.
+	// A cluster that hangs has half of these slots at most: see route.
 	workerWidth = 512
-	// pollPeriod is the time between two scans for submitted transfers while there are none.
+	// pollPeriod is the time between two scans for submitted transfers while there are
+	// none.
 	pollPeriod = 100 * time.Millisecond
 	// takePatience is how long one scan for submitted transfers waits for room, before it
 	// passes over what has none.
 	takePatience = time.Second
-	// recentMargin is how long it may take until a submitted transfer can be found. Where it
-	// takes longer, the next scan that goes through everything finds it.
+	// recentMargin is how long it may take until a submitted transfer can be found.
+	// Where it takes longer, the next scan that goes through everything finds it.
 	recentMargin = 2 * time.Second
 	// drainLimit is how long a worker waits, after its context has ended, for what it has
 	// begun.
@@ -100,7 +101,8 @@ func (w *worker) startSweeps(ctx context.Context) {
 	})
 }
 
-// readyOnceUp waits until the servers are known to be fit. It returns nil when ctx ends.
+// readyOnceUp waits until the servers are known to be fit.
+// It returns nil when ctx ends.
 func (s *Settings) readyOnceUp(ctx context.Context) error {
 	for away := (trouble{}); ; {
 		err := s.Ready(ctx)
@@ -115,7 +117,8 @@ func (s *Settings) readyOnceUp(ctx context.Context) error {
 }
 
 // periodically does something at once, and then once per period and whenever it is woken,
-// until ctx ends. The job returns how long the pause after it is, at least.
+// until ctx ends.
+// The job returns how long the pause after it is, at least.
 func (w *worker) periodically(
 	ctx context.Context, period time.Duration, wake <-chan struct{}, failed string,
 	job func(context.Context) (time.Duration, error),
@@ -159,7 +162,8 @@ func (w *worker) expire(ctx context.Context) (rest time.Duration, err error) {
 }
 
 // loseIfDisconnected ends the work where the client was disconnected: no search finds
-// anything any more. It returns the error.
+// anything any more.
+// It returns the error.
 func (w *worker) loseIfDisconnected(err error) error {
 	if mongostore.Disconnected(err) {
 		w.lose(err)
@@ -167,16 +171,18 @@ func (w *worker) loseIfDisconnected(err error) error {
 	return err
 }
 
-// leave waits for what a sweep has begun, but not for long: transfers to a cluster that is
-// away must not keep the next sweep from what has stalled elsewhere. They go on in the
-// background. When many of them hang the sweeps pass over the others like them: see route.
+// leave waits for what a sweep has begun, but not for long: transfers to a cluster that
+// is away must not keep the next sweep from what has stalled elsewhere.
+// They go on in the background.
+// When many of them hang the sweeps pass over the others like them: see route.
 func (w *worker) leave(s *sweep) {
 	s.waitForStep(stepLimit)
 	w.all.Go(func() { s.end() })
 }
 
-// take begins with the submitted transfers that are due and have room. If recent is
-// positive, it leaves out those that could have been found for longer than that.
+// take begins with the submitted transfers that are due and have room.
+// If recent is positive, it leaves out those that could have been found for longer than
+// that.
 func (w *worker) take(ctx, working context.Context, n *scan, recent time.Duration) *scan {
 	for n.next() && ctx.Err() == nil {
 		for t, err := range w.Store.Initiated(ctx, recent, n.leftOut()...) {
@@ -218,9 +224,11 @@ func (w *worker) begin(ctx, working context.Context, n *scan, t mongostore.Trans
 	})
 }
 
-// idle waits until it is time for the next scan. After a scan that has left out what has no
-// room it waits longer, since the server has gone through all of that. Meanwhile it begins
-// with what is new, but not on the routes on which older transfers wait.
+// idle waits until it is time for the next scan.
+// After a scan that has left out what has no room it waits longer, since the server has
+// gone through all of that.
+// Meanwhile it begins with what is new, but not on the routes on which older transfers
+// wait.
 func (w *worker) idle(ctx, working context.Context, n *scan) {
 	end, incomplete := w.Now().Add(n.pause()), n.incomplete()
 	for w.pause(ctx, pollPeriod, w.Submitted) && len(incomplete) > 0 && w.Now().Before(end) {
