@@ -12,7 +12,7 @@ import (
 // Where nobody listens at Debug, the line of a call costs nothing: no memory, and not even
 // a look at the clock.
 func TestLinesThatNobodyWantsCostNothing(t *testing.T) {
-	c := unconnected(t)
+	c := newPlanner(t, StringIDs)
 	var out bytes.Buffer
 	c.log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	looks := 0

@@ -45,7 +45,7 @@ func BenchmarkNewWork(b *testing.B) {
 				if err := c.readyFor(b.Context(), &t); err != nil {
 					b.Fatal(err)
 				}
-				if _, err := c.newWork(b.Context(), t, ""); err != nil {
+				if _, err := c.newAttempt(b.Context(), t, ""); err != nil {
 					b.Fatal(err)
 				}
 			}
