@@ -17,9 +17,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// away returns an engine whose server is not there, by a clock that runs a second ahead
+// unreachable returns an engine whose server is not there, by a clock that jobs a second ahead
 // whenever it is looked at, and work for it.
-func away(t *testing.T) (*Engine, *mongostore.Attempt) {
+func unreachable(t *testing.T) (*Engine, *mongostore.Attempt) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -36,12 +36,12 @@ func away(t *testing.T) (*Engine, *mongostore.Attempt) {
 		MarkerLimit: 1, Now: now,
 	})
 	require.NoError(t, err)
-	w, err := store.NewAttempt(mongostore.Transfer{ID: "t", Legs: []mongostore.Leg{
+	attempt, err := store.NewAttempt(mongostore.Transfer{ID: "t", Legs: []mongostore.Leg{
 		{Namespace: "nowhere.accounts", Account: "a", Amount: money.Units(-1)},
 		{Namespace: "nowhere.accounts", Account: "b", Amount: money.Units(1)},
 	}}, "me")
 	require.NoError(t, err)
-	return New(store, slog.New(slog.DiscardHandler), now, Limits{MaxBatch: 512, MaxInFlight: 2, MaxPending: 64}), w
+	return New(store, slog.New(slog.DiscardHandler), now, Limits{MaxBatch: 512, MaxInFlight: 2, MaxPending: 64}), attempt
 }
 
 // executions returns how many of a transfer are under way.
@@ -53,20 +53,20 @@ func executions(e *Engine, transferID string) int {
 // It is known since when there was always an execution of a transfer, however many came
 // and went meanwhile.
 func TestSinceWhenThereWasAnExecution(t *testing.T) {
-	e, w := away(t)
+	e, attempt := unreachable(t)
 	var now int64
 	e.now = func() time.Time { now++; return time.Unix(now, 0) }
-	require.NoError(t, e.begin("t"))
-	require.NoError(t, e.begin("t"))
-	e.finish(&run{work: w})
-	require.NoError(t, e.begin("t"))
+	require.NoError(t, e.register("t"))
+	require.NoError(t, e.register("t"))
+	e.unregister(&job{attempt: attempt})
+	require.NoError(t, e.register("t"))
 	n, since := e.Executions("t")
 	require.Equal(t, 2, n)
 	require.Equal(t, time.Unix(1, 0), since)
-	e.finish(&run{work: w})
-	e.finish(&run{work: w})
+	e.unregister(&job{attempt: attempt})
+	e.unregister(&job{attempt: attempt})
 	require.Empty(t, e.running)
-	require.NoError(t, e.begin("t"))
+	require.NoError(t, e.register("t"))
 	_, since = e.Executions("t")
 	require.Equal(t, time.Unix(2, 0), since, "after a gap")
 }
@@ -74,10 +74,10 @@ func TestSinceWhenThereWasAnExecution(t *testing.T) {
 // An execution that can't reach the server gives up, and says that nothing was sent, and
 // why.
 func TestServerAway(t *testing.T) {
-	e, w := away(t)
-	result, err := e.Execute(t.Context(), w, protocol.Start{Claim: protocol.Insert}, protocol.Success)
+	e, attempt := unreachable(t)
+	result, err := e.Execute(t.Context(), attempt, protocol.Start{Claim: protocol.Insert}, protocol.Success)
 	require.ErrorIs(t, err, ErrNothingSent)
-	require.Empty(t, e.awaited)
+	require.Empty(t, e.waiters)
 	require.ErrorContains(t, result.Cause, "server selection error")
 	require.NoError(t, e.Close(t.Context()))
 	require.Zero(t, executions(e, "t"))
@@ -86,11 +86,11 @@ func TestServerAway(t *testing.T) {
 // A closed engine takes no work, and one that is closed in the middle stops it, each
 // Close telling the truth about that.
 func TestClose(t *testing.T) {
-	e, w := away(t)
+	e, attempt := unreachable(t)
 	e.now = func() time.Time { return time.Unix(0, 0) } // never gives up by itself
 	outcome := make(chan error, 1)
 	go func() {
-		_, err := e.Execute(context.Background(), w, protocol.Start{Claim: protocol.Insert}, protocol.Success)
+		_, err := e.Execute(context.Background(), attempt, protocol.Start{Claim: protocol.Insert}, protocol.Success)
 		outcome <- err
 	}()
 	require.Eventually(t, func() bool { return executions(e, "t") == 1 }, time.Minute, time.Millisecond)
@@ -104,24 +104,24 @@ func TestClose(t *testing.T) {
 	require.ErrorIs(t, <-outcome, ErrUnfinished)
 	require.ErrorIs(t, <-patient, ErrUnfinished, "what it waited for was stopped")
 	require.NoError(t, e.Close(context.Background()), "nothing is under way any more")
-	_, err := e.Execute(t.Context(), w, protocol.Start{Claim: protocol.Insert}, protocol.Success)
+	_, err := e.Execute(t.Context(), attempt, protocol.Start{Claim: protocol.Insert}, protocol.Success)
 	require.ErrorIs(t, err, ErrClosed)
 }
 
 // An execution that stops because nobody waits for it any more is never taken for one
 // that has succeeded, even if its caller asks at that very moment.
 func TestAbandonedExecutionIsNoSuccess(t *testing.T) {
-	e, w := away(t)
+	e, attempt := unreachable(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	r := &run{
-		work: w, execution: protocol.New(protocol.Start{Claim: protocol.Insert}, 2), until: protocol.Success,
-		values: t.Context(), caller: t.Context(), answered: make(chan struct{}),
+	j := &job{
+		attempt: attempt, execution: protocol.New(protocol.Start{Claim: protocol.Insert}, 2), until: protocol.Success,
+		values: t.Context(), caller: t.Context(), replied: make(chan struct{}),
 	}
-	require.NoError(t, e.begin("t"))
-	r.abandon()
-	e.step(r)
-	_, err := r.outcome(ended)
+	require.NoError(t, e.register("t"))
+	j.abandon()
+	e.advance(j)
+	_, err := j.callerResult(ended)
 	require.ErrorIs(t, err, ErrNothingSent)
 	require.ErrorIs(t, err, context.Canceled)
 }

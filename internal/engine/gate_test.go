@@ -34,10 +34,10 @@ func clustersOf(t *testing.T, n int) [][]mongostore.Cluster {
 // fill lets executions in until no more may enter, and returns how many that are.
 func fill(g *gate, clusters []mongostore.Cluster) int {
 	for n := 0; ; n++ {
-		if !g.admits(clusters, 0) {
+		if !g.hasRoom(clusters, 0) {
 			return n
 		}
-		g.take(clusters)
+		g.occupy(clusters)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestPlacesAreShared(t *testing.T) {
 	require.Equal(t, 15, fill(g, clusters[1]))
 	require.Equal(t, 8, fill(g, clusters[2]), "half of what is free")
 	for range 15 {
-		g.leave(g.line(clusters[1]))
+		g.release(g.waitlistFor(clusters[1]))
 	}
 	require.Zero(t, fill(g, clusters[0]), "it has more than are free")
 	require.Equal(t, 7, fill(g, slices.Concat(clusters[1], clusters[2])), "each of both must have room")
@@ -70,10 +70,10 @@ func TestWaitingForAPlace(t *testing.T) {
 	require.Equal(t, 2, fill(g, clusters[0]))
 	require.Equal(t, 1, fill(g, clusters[1]))
 	enter := func(ctx context.Context, clusters []mongostore.Cluster) chan error {
-		l := g.line(clusters)
+		l := g.waitlistFor(clusters)
 		waiting := l.waiting.Len()
 		entered := make(chan error, 1)
-		go func() { entered <- g.enter(ctx, closing, l) }()
+		go func() { entered <- g.acquire(ctx, closing, l) }()
 		require.Eventually(t, func() bool {
 			g.mu.Lock()
 			defer g.mu.Unlock()
@@ -86,16 +86,16 @@ func TestWaitingForAPlace(t *testing.T) {
 	third := enter(t.Context(), clusters[1])
 	leave()
 	require.ErrorIs(t, <-first, ErrNothingSent)
-	g.leave(g.line(clusters[1]))
+	g.release(g.waitlistFor(clusters[1]))
 	require.NoError(t, <-third, "the other cluster's may not enter yet")
 	require.Empty(t, second)
-	g.leave(g.line(clusters[0]))
+	g.release(g.waitlistFor(clusters[0]))
 	require.NoError(t, <-second)
 	last := enter(t.Context(), clusters[0])
 	close(closing)
 	require.ErrorIs(t, <-last, ErrClosed)
 	require.Equal(t, 1, g.free)
-	require.Equal(t, 2, g.taken[clusters[0][0]])
+	require.Equal(t, 2, g.inUse[clusters[0][0]])
 }
 
 // Where the places are never enough for all, each line has its part of them, and also
@@ -105,9 +105,9 @@ func TestNoLineStarvesAtTheGate(t *testing.T) {
 	clusters := clustersOf(t, 2)
 	for _, size := range []int{8, 2046, 2047, 2048} {
 		g := newGate(size, true)
-		lines := []*line{g.line(clusters[0]), g.line(clusters[1]), g.line(slices.Concat(clusters...))}
-		var inside []*line
-		admitted := map[*line]int{}
+		lines := []*waitlist{g.waitlistFor(clusters[0]), g.waitlistFor(clusters[1]), g.waitlistFor(slices.Concat(clusters...))}
+		var inside []*waitlist
+		admitted := map[*waitlist]int{}
 		refill := func() {
 			for _, l := range lines {
 				for l.waiting.Len() < 2 {
@@ -129,7 +129,7 @@ func TestNoLineStarvesAtTheGate(t *testing.T) {
 		}
 		refill()
 		for range size {
-			enter(g.admitNext)
+			enter(g.admitWaiting)
 		}
 		clear(admitted)
 		dice := rand.New(rand.NewPCG(1, uint64(size)))
@@ -138,7 +138,7 @@ func TestNoLineStarvesAtTheGate(t *testing.T) {
 			leaving := inside[i]
 			inside[i] = inside[len(inside)-1]
 			inside = inside[:len(inside)-1]
-			enter(func() { g.leave(leaving) })
+			enter(func() { g.release(leaving) })
 		}
 		for i, l := range lines {
 			require.Greater(t, admitted[l], 1000, "line %d of a gate of %d", i, size)
