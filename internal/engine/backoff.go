@@ -21,7 +21,8 @@ type backoff struct {
 	repeats int
 }
 
-// next returns how long to wait before the next round, at most limit if limit is positive.
+// next returns how long to wait before the next round, at most limit if limit is
+// positive.
 // There is no wait after a round that brought progress without contention, however many
 // rounds there were: a fence that was just read loses value with each moment.
 func (b *backoff) next(progress, contended bool, limit time.Duration) time.Duration {

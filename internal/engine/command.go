@@ -30,8 +30,8 @@ func (c *command) mayCarry(t *task) bool {
 }
 
 // seal marks the documents of the command busy, and lists its calls.
-// Writes that replace a fence come last: the prepares beside them name the fence as it is,
-// and would be refused after it.
+// Writes that replace a fence come last: the prepares beside them name the fence as it
+// is, and would be refused after it.
 func (c *command) seal() {
 	for _, t := range c.tasks {
 		c.lane.busy[t.subject]++

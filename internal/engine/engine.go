@@ -1,8 +1,8 @@
 // Package engine drives executions.
-// It asks the protocol what is next, lets the store perform it, and returns the answers to
-// the protocol.
-// Operations of many executions share commands: while some commands are in flight, the next
-// one gathers, and nothing waits for a timer.
+// It asks the protocol what is next, lets the store perform it, and returns the answers
+// to the protocol.
+// Operations of many executions share commands: while some commands are in flight, the
+// next one gathers, and nothing waits for a timer.
 // The engine owns the goroutines, the time limits of commands and the pauses between
 // repeats, and decides nothing about money.
 package engine
@@ -93,8 +93,8 @@ type registration struct {
 	since      time.Time // since when there was always at least one execution
 }
 
-// Executions returns how many executions of a transfer are in progress in this engine, and
-// since when there was always at least one.
+// Executions returns how many executions of a transfer are in progress in this engine,
+// and since when there was always at least one.
 func (e *Engine) Executions(transferID string) (n int, since time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -111,7 +111,8 @@ func (e *Engine) Sent(transferID string) bool {
 	return e.running[transferID].claimsSent > 0
 }
 
-// Awaited reports whether a caller waits for an execution of a transfer to begin or to end.
+// Awaited reports whether a caller waits for an execution of a transfer to begin or to
+// end.
 // Other executions continue in the background.
 func (e *Engine) Awaited(transferID string) bool {
 	e.mu.Lock()

@@ -17,14 +17,14 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// unreachable returns an engine whose server is not there, by a clock that jobs a second ahead
-// whenever it is looked at, and work for it.
+// unreachable returns an engine whose server does not exist, and an attempt for it.
+// Its clock advances by one second with each reading.
 func unreachable(t *testing.T) (*Engine, *mongostore.Attempt) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := listener.Addr().String()
-	require.NoError(t, listener.Close()) // nobody listens there any more
+	require.NoError(t, listener.Close()) // nobody listens there now
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + address).SetServerSelectionTimeout(time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
@@ -44,14 +44,14 @@ func unreachable(t *testing.T) (*Engine, *mongostore.Attempt) {
 	return New(store, slog.New(slog.DiscardHandler), now, Limits{MaxBatch: 512, MaxInFlight: 2, MaxPending: 64}), attempt
 }
 
-// executions returns how many of a transfer are under way.
+// executions returns how many executions of a transfer are in progress.
 func executions(e *Engine, transferID string) int {
 	n, _ := e.Executions(transferID)
 	return n
 }
 
-// It is known since when there was always an execution of a transfer, however many came
-// and went meanwhile.
+// The engine knows since when there was always an execution of a transfer, however many
+// came and went in the meantime.
 func TestSinceWhenThereWasAnExecution(t *testing.T) {
 	e, attempt := unreachable(t)
 	var now int64
@@ -71,8 +71,8 @@ func TestSinceWhenThereWasAnExecution(t *testing.T) {
 	require.Equal(t, time.Unix(2, 0), since, "after a gap")
 }
 
-// An execution that can't reach the server gives up, and says that nothing was sent, and
-// why.
+// An execution that can't reach the server gives up, and reports that nothing was sent,
+// and why.
 func TestServerAway(t *testing.T) {
 	e, attempt := unreachable(t)
 	result, err := e.Execute(t.Context(), attempt, protocol.Start{Claim: protocol.Insert}, protocol.Success)
@@ -83,8 +83,9 @@ func TestServerAway(t *testing.T) {
 	require.Zero(t, executions(e, "t"))
 }
 
-// A closed engine takes no work, and one that is closed in the middle stops it, each
-// Close telling the truth about that.
+// A closed engine accepts no execution.
+// An engine that is closed in the middle of an execution stops it, and each Close reports
+// what happened.
 func TestClose(t *testing.T) {
 	e, attempt := unreachable(t)
 	e.now = func() time.Time { return time.Unix(0, 0) } // never gives up by itself
@@ -108,8 +109,8 @@ func TestClose(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// An execution that stops because nobody waits for it any more is never taken for one
-// that has succeeded, even if its caller asks at that very moment.
+// An execution that stops because nobody waits for it is never reported as a success,
+// even if its caller asks at that very moment.
 func TestAbandonedExecutionIsNoSuccess(t *testing.T) {
 	e, attempt := unreachable(t)
 	ended, cancel := context.WithCancel(t.Context())

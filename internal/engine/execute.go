@@ -14,8 +14,8 @@ import (
 // with too many transfers in flight.
 const maxBusyWait = 5 * time.Second
 
-// AwayLimit is how long a call tries to reach a server that is away, as long as nothing was
-// sent that may be stored.
+// AwayLimit is how long a call tries to reach a server that is away, as long as nothing
+// was sent that may be stored.
 // An execution that has claimed continues for as long as it takes.
 const AwayLimit = 30 * time.Second
 
@@ -27,17 +27,18 @@ var ErrNothingSent = errors.New("nothing was sent")
 // the server went away, while the execution was in progress.
 var ErrUnfinished = errors.New("still under way")
 
-// ErrRefused is returned when an execution that has claimed, or may have, lacks a right that
-// a command needs.
+// ErrRefused is returned when an execution that has claimed, or may have, lacks a right
+// that a command needs.
 // The execution has stopped where it was, and recovery continues with its transfer.
 var ErrRefused = errors.New("stopped for want of a right")
 
-// errNoTimeLeft is the cause of a claim that was not sent because its caller would have left
-// before the end.
+// errNoTimeLeft is the cause of a claim that was not sent because its caller would have
+// left before the end.
 func errNoTimeLeft() error { return errors.New("too much is under way for the time that is left") }
 
 // Execute drives one execution to its end and returns its result.
-// With until Committed it returns at the decision, and the rest happens in the background.
+// With until Committed it returns at the decision, and the rest happens in the
+// background.
 // While too many executions are in progress it waits for a place.
 // When ctx ends first, an execution that has claimed continues in the background, and the
 // error is ErrUnfinished.
@@ -108,7 +109,8 @@ func (e *Engine) advance(j *job) {
 	e.end(j, nil)
 }
 
-// enqueueOperations answers operations from the cache where it can, and queues the others.
+// enqueueOperations answers operations from the cache where it can, and queues the
+// others.
 // It reports false if there are no others.
 func (e *Engine) enqueueOperations(j *job, operations []protocol.Operation) bool {
 	j.tasks = j.tasks[:0]

@@ -17,8 +17,8 @@ import (
 // has fewer places in use than places are free.
 // A cluster that hangs then has at most half of the places, and k such clusters leave
 // 1/(k+1) of them to the others.
-// The rule is that of A. K. Choudhury and E. L. Hahne, "Dynamic queue length thresholds for
-// shared-memory packet switches", 1998.
+// The rule is that of A. K. Choudhury and E. L. Hahne, "Dynamic queue length thresholds
+// for shared-memory packet switches", 1998.
 type gate struct {
 	mu           sync.Mutex
 	free         int
@@ -104,7 +104,8 @@ func (g *gate) admitWaiting() {
 	}
 }
 
-// countOvertaking counts an admission against the waitlists that share one of its clusters.
+// countOvertaking counts an admission against the waitlists that share one of its
+// clusters.
 func (g *gate) countOvertaking(admitted *waitlist) {
 	admitted.overtaken = 0
 	isAdmitted := func(c mongostore.Cluster) bool { return slices.Contains(admitted.clusters, c) }
@@ -120,8 +121,8 @@ func (g *gate) countOvertaking(admitted *waitlist) {
 //  1. The waitlists of clusters A and B are never empty.
 //  2. Each place that A's executions return goes to the next one on A's waitlist, and the
 //     same happens on B's.
-//  3. A and B never have room at the same moment, and executions that need both would wait
-//     forever.
+//  3. A and B never have room at the same moment, and executions that need both would
+//     wait forever.
 //
 // So a waitlist gets its turn after as many overtakings as it has clusters.
 func (w *waitlist) mayExceed() int {

@@ -14,7 +14,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// clustersOf returns so many clusters, none of which is there.
+// clustersOf returns n clusters, none of which exists.
 func clustersOf(t *testing.T, n int) [][]mongostore.Cluster {
 	t.Helper()
 	all := make([][]mongostore.Cluster, n)
@@ -31,7 +31,7 @@ func clustersOf(t *testing.T, n int) [][]mongostore.Cluster {
 	return all
 }
 
-// fill lets executions in until no more may enter, and returns how many that are.
+// fill admits executions until there is no more room, and returns how many it admitted.
 func fill(g *gate, clusters []mongostore.Cluster) int {
 	for n := 0; ; n++ {
 		if !g.hasRoom(clusters, 0) {
@@ -41,8 +41,8 @@ func fill(g *gate, clusters []mongostore.Cluster) int {
 	}
 }
 
-// What hangs on one cluster, or on several, never has all places: each of k has 1/(k+1)
-// of them at most.
+// What hangs on one cluster, or on several, never has all places: each of k clusters has
+// at most 1/(k+1) of them.
 func TestPlacesAreShared(t *testing.T) {
 	clusters := clustersOf(t, 3)
 	g := newGate(60, true)
@@ -56,13 +56,14 @@ func TestPlacesAreShared(t *testing.T) {
 	require.Equal(t, 7, fill(g, slices.Concat(clusters[1], clusters[2])), "each of both must have room")
 }
 
-// Where there is one cluster it may have all places.
+// A single cluster may have all places.
 func TestOneClusterHasAllPlaces(t *testing.T) {
 	require.Equal(t, 60, fill(newGate(60, false), clustersOf(t, 1)[0]))
 }
 
-// Those who wait are admitted in the order in which they came, and those of one cluster
-// don't keep those of another one waiting. Who leaves the line is passed over.
+// Waiting executions are admitted in the order in which they came, and those of one
+// cluster don't delay those of another.
+// An execution that leaves the waitlist is passed over.
 func TestWaitingForAPlace(t *testing.T) {
 	clusters := clustersOf(t, 2)
 	g := newGate(4, true)
@@ -98,10 +99,10 @@ func TestWaitingForAPlace(t *testing.T) {
 	require.Equal(t, 2, g.inUse[clusters[0][0]])
 }
 
-// Where the places are never enough for all, each line has its part of them, and also
-// those who need two clusters at once; and in a gate of few places those don't have all
-// of them.
-func TestNoLineStarvesAtTheGate(t *testing.T) {
+// When there are never enough places for all, each waitlist gets its share, also one that
+// needs two clusters at once.
+// In a gate with few places that one doesn't get all of them.
+func TestNoWaitlistStarves(t *testing.T) {
 	clusters := clustersOf(t, 2)
 	for _, size := range []int{8, 2046, 2047, 2048} {
 		g := newGate(size, true)

@@ -123,8 +123,8 @@ func (j *job) mayStillClaim() bool {
 // shouldContinue reports whether another round is of use, and records the progress that a
 // caller who leaves early gets to see.
 // An execution ends if nobody waits for it and it has certainly claimed nothing.
-// One whose claim is in doubt continues: its transfer may be stored, and nobody else works
-// on it until recovery takes it over.
+// One whose claim is in doubt continues: its transfer may be stored, and nobody else
+// works on it until recovery takes it over.
 func (j *job) shouldContinue() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -6,7 +6,8 @@ import (
 )
 
 const (
-	// maxSkipped is how often a lane that has something to send is skipped for busier ones.
+	// maxSkipped is how often a lane that has something to send is skipped for busier
+	// ones.
 	maxSkipped         = 8
 	urgencyWhenSkipped = 1 << 30 // above any backlog
 	// jobShare says which part of a command one job may fill: a quarter.
@@ -40,7 +41,8 @@ func (t *task) answered() bool {
 
 // lane gathers tasks that may share a command.
 // A task is parked while a command in flight is about the same document.
-// So taking the next command costs as much as the command carries, however many tasks wait.
+// So taking the next command costs as much as the command carries, however many tasks
+// wait.
 type lane struct {
 	key       mongostore.Lane
 	server    *server
@@ -190,8 +192,8 @@ func (l *lane) nextCommand(otherJobs int, mayClaim func(*task) bool) *command {
 	return c
 }
 
-// fill moves tasks from a chain into a command until it carries limit tasks, and returns the
-// rest of the chain.
+// fill moves tasks from a chain into a command until it carries limit tasks, and returns
+// the rest of the chain.
 func (l *lane) fill(c *command, t *task, limit int, mayClaim func(*task) bool) (rest *task) {
 	for t != nil && len(c.tasks) < limit && c.mayCarry(t) {
 		next := t.next
@@ -207,8 +209,8 @@ func (l *lane) fill(c *command, t *task, limit int, mayClaim func(*task) bool) (
 
 // urgency ranks the lanes: the one with the largest backlog is first, but none is skipped
 // for long.
-// Claims come last while more than one command's worth of other tasks is waiting: what has
-// begun is finished first.
+// Claims come last while more than one command's worth of other tasks is waiting: what
+// has begun is finished first.
 func (l *lane) urgency(backlogBesideClaims int) int {
 	switch {
 	case l.ready == 0:

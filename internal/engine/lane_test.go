@@ -23,7 +23,7 @@ func idle(t *testing.T) *Engine {
 	return e
 }
 
-// attemptFor returns a work like another one, on a transfer of its own.
+// attemptFor returns an attempt like that of [unreachable], for another transfer.
 func attemptFor(t *testing.T, e *Engine, id string) *mongostore.Attempt {
 	t.Helper()
 	attempt, err := e.store.NewAttempt(mongostore.Transfer{ID: id, Legs: []mongostore.Leg{
@@ -34,7 +34,7 @@ func attemptFor(t *testing.T, e *Engine, id string) *mongostore.Attempt {
 	return attempt
 }
 
-// enqueueAlone puts an operation of a run of its own into its lane, and returns the run.
+// enqueueAlone queues an operation of a new job in its lane, and returns the job.
 func enqueueAlone(t *testing.T, e *Engine, id string, op protocol.Operation) *job {
 	t.Helper()
 	attempt := attemptFor(t, e, id)
@@ -57,11 +57,11 @@ func operation(kind protocol.Kind, participant int) protocol.Operation {
 	return protocol.Operation{Kind: kind, Participant: participant}
 }
 
-// takeNext returns the transfers of the next command.
+// takeNext takes the next command and returns it with its transfers.
 func takeNext(e *Engine) (*command, []string) {
 	var ids []string
 	for _, s := range e.servers {
-		s.inTime++ // the turn of the one who asks
+		s.inTime++ // the turn of the test's sender
 		c := e.takeCommand(s, false)
 		if c == nil {
 			return nil, nil
@@ -74,8 +74,9 @@ func takeNext(e *Engine) (*command, []string) {
 	return nil, nil
 }
 
-// A command carries all that waits for it, in order, up to the limit. What is about a
-// document that another command is about waits until that one is back, or overdue.
+// A command carries all tasks that wait for it, in order, up to the limit.
+// A task about a document that another command is about waits until that command returns
+// or is overdue.
 func TestCommandsGather(t *testing.T) {
 	e := idle(t)
 	e.limits.MaxBatch = 3
@@ -94,8 +95,8 @@ func TestCommandsGather(t *testing.T) {
 	require.Equal(t, []string{"t3", "t4"}, ids)
 }
 
-// A command that is overdue gives way, and has lost its turn when it comes back.
-func TestOverdueCommandGivesWay(t *testing.T) {
+// A command that is overdue is superseded, and has lost its turn when it returns.
+func TestOverdueCommandIsSuperseded(t *testing.T) {
 	e := idle(t)
 	enqueueAlone(t, e, "t0", operation(protocol.Prepare, 0))
 	first, _ := takeNext(e)
@@ -103,10 +104,10 @@ func TestOverdueCommandGivesWay(t *testing.T) {
 	none, _ := takeNext(e)
 	require.Nil(t, none)
 	s := first.lane.server
-	s.maxInFlight, s.inTime, s.isolated = 1, 100, 100 // nothing is sent by itself
+	s.maxInFlight, s.inTime, s.isolated = 1, 100, 100 // no sender starts by itself
 	e.supersede(first)
 	require.Equal(t, 1, s.overdue)
-	e.supersede(first) // twice is no more than once
+	e.supersede(first) // a second time changes nothing
 	none, _ = takeNext(e)
 	require.Nil(t, none, "its account is suspected")
 	apart := e.takeCommand(s, true)
@@ -115,7 +116,7 @@ func TestOverdueCommandGivesWay(t *testing.T) {
 	require.Zero(t, s.overdue)
 }
 
-// The lane where most is waiting goes first, but the others get their turn.
+// The lane with the largest backlog is first, but the others get their turn.
 func TestNoLaneStarves(t *testing.T) {
 	e := idle(t)
 	enqueueAlone(t, e, "lonely", insert())
@@ -134,7 +135,7 @@ func TestNoLaneStarves(t *testing.T) {
 	require.Equal(t, []string{"lonely"}, ids)
 }
 
-// A claim whose caller has left before it was sent is never sent, and its run ends.
+// A claim is never sent if its caller left before, and its job ends.
 func TestAbandonedClaimIsNotSent(t *testing.T) {
 	e := idle(t)
 	gone, stays := enqueueAlone(t, e, "gone", insert()), enqueueAlone(t, e, "stays", insert())
@@ -147,8 +148,8 @@ func TestAbandonedClaimIsNotSent(t *testing.T) {
 	require.True(t, stays.abandon(), "its claim is on its way")
 }
 
-// What may be why a command was refused as a whole shares none with others any more.
-func TestAloneMeansAlone(t *testing.T) {
+// A task that may be the reason why a command was refused as a whole shares no command.
+func TestTaskThatSharesNoCommand(t *testing.T) {
 	e := idle(t)
 	enqueueAlone(t, e, "t0", insert())
 	enqueueAlone(t, e, "odd", insert()).alone = true
@@ -164,9 +165,9 @@ func TestAloneMeansAlone(t *testing.T) {
 	}
 }
 
-// While as many executions are under way as may be, the callers wait outside: a hundred
-// thousand of them cost the engine nothing, and each leaves as soon as its context ends,
-// with nothing sent.
+// While as many executions as allowed are in progress, callers wait outside.
+// A hundred thousand of them cost the engine nothing, and each leaves as soon as its
+// context ends, with nothing sent.
 func TestBackPressure(t *testing.T) {
 	e, _ := unreachable(t)
 	e.now = func() time.Time { return time.Unix(0, 0) } // never gives up by itself
@@ -195,8 +196,8 @@ func TestBackPressure(t *testing.T) {
 	require.NoError(t, e.Close(t.Context()))
 }
 
-// inUse returns the bytes of the heap that are in use. The stacks of goroutines are not
-// in it.
+// inUse returns how many bytes of the heap are in use.
+// The stacks of goroutines don't count.
 func inUse() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -204,7 +205,7 @@ func inUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A closed engine sends those away that wait for a place.
+// Closing an engine sends away the callers that wait for a place.
 func TestCloseSendsTheWaitingAway(t *testing.T) {
 	e, attempt := unreachable(t)
 	e.gate.free = 0
@@ -217,8 +218,8 @@ func TestCloseSendsTheWaitingAway(t *testing.T) {
 	require.ErrorIs(t, <-outcome, ErrClosed)
 }
 
-// What replaces a fence comes last in a command, in the order of arrival: the prepares
-// beside it still find the fence that they name.
+// Writes that replace a fence come last in a command, in the order of arrival.
+// The prepares beside them still find the fence that they name.
 func TestPreparesGoBeforeNewFences(t *testing.T) {
 	e := idle(t)
 	settle := operation(protocol.Settle, 0)
@@ -231,7 +232,7 @@ func TestPreparesGoBeforeNewFences(t *testing.T) {
 	require.Equal(t, []string{"t0", "clean", "dirty", "fence"}, ids)
 }
 
-// bigJob returns a run of so many prepares, each on an account of its own.
+// bigJob returns a job with n prepares, each on an account of its own.
 func bigJob(t *testing.T, e *Engine, id string, n int) *job {
 	t.Helper()
 	many := make([]mongostore.Leg, n)
@@ -250,7 +251,7 @@ func bigJob(t *testing.T, e *Engine, id string, n int) *job {
 	return big
 }
 
-// tasksByTransfer counts what each transfer has of a command, nil if there is none.
+// tasksByTransfer counts the tasks of each transfer in a command.
 func tasksByTransfer(c *command) map[string]int {
 	counts := map[string]int{}
 	for _, id := range transfersOf(c) {
@@ -259,9 +260,10 @@ func tasksByTransfer(c *command) map[string]int {
 	return counts
 }
 
-// No run has more than a quarter of a command. Beside others it has its small share, or a
-// quarter of what they send as well; what it has beyond that waits behind them.
-func TestRunsShareACommand(t *testing.T) {
+// No job has more than a quarter of a command.
+// Beside other jobs it has its first share, or a quarter of the command if that is more.
+// The rest waits behind the others.
+func TestJobsShareACommand(t *testing.T) {
 	e := idle(t)
 	big := bigJob(t, e, "big", 300)
 	e.enqueue(big.tasks)
@@ -287,10 +289,10 @@ func TestRunsShareACommand(t *testing.T) {
 	require.Zero(t, s.ready())
 }
 
-// Where a command can't carry more, what is left of a run goes first in the next one.
+// If a command can't carry more, the rest of a job is first in the next command.
 func TestFullCommand(t *testing.T) {
 	e := idle(t)
-	e.limits.MaxBatch = 8 // of which a run has 2
+	e.limits.MaxBatch = 8 // of which a job has 2
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		e.enqueue(bigJob(t, e, id, 2).tasks)
 	}
@@ -302,8 +304,8 @@ func TestFullCommand(t *testing.T) {
 	require.Equal(t, map[string]int{"e": 1, "f": 1}, tasksByTransfer(e.takeCommand(s, false)))
 }
 
-// To take a command costs what it carries: what is about a busy document is looked at
-// once, and parked.
+// Taking a command costs as much as the command carries: a task about a busy document is
+// checked once, and parked.
 func TestBusyDocumentsAreParked(t *testing.T) {
 	e := idle(t)
 	e.limits.MaxBatch = 2
@@ -321,8 +323,8 @@ func TestBusyDocumentsAreParked(t *testing.T) {
 	require.Equal(t, []string{"t2", "t3"}, transfersOf(e.takeCommand(s, false)))
 }
 
-// Claims go last while more than one command's worth of other work is waiting, but not
-// for ever.
+// Claims come last while more than one command's worth of other tasks is waiting, but not
+// forever.
 func TestWhatIsBegunGoesFirst(t *testing.T) {
 	e := idle(t)
 	e.limits.MaxBatch = 2
@@ -346,16 +348,17 @@ func TestWhatIsBegunGoesFirst(t *testing.T) {
 	require.Equal(t, []string{"claim2", "claim3"}, transfersOf(e.takeCommand(s, false)), "it was passed over for long")
 }
 
-// pretendBusy makes an engine believe that so many executions are under way, and that they
-// take a minute.
+// pretendBusy makes an engine believe that some executions are in progress, and that they
+// take a minute together.
 func pretendBusy(e *Engine, begun int) *pace {
 	p := &e.gate.waitlistFor(nil).pace
 	p.inProgress, p.mean, p.deviation = begun, time.Minute/time.Duration(max(begun, 1)), 0
 	return p
 }
 
-// A claim that can't come to its end before its caller leaves is not sent where many are
-// under way. It is asked for again: what holds it up may be over.
+// When many executions are in progress, a claim that can't end before its caller leaves
+// is not sent.
+// The execution asks again, because the load may have gone down.
 func TestClaimThatComesTooLateIsNotSent(t *testing.T) {
 	e := idle(t)
 	e.now = time.Now
@@ -374,8 +377,9 @@ func TestClaimThatComesTooLateIsNotSent(t *testing.T) {
 	require.Empty(t, j.replied)
 }
 
-// Where few are under way, and where a stored transfer is taken over, no claim comes too
-// late. What other clusters do says nothing.
+// No claim comes too late when few executions are in progress, or when it takes over a
+// stored transfer.
+// The load of other clusters doesn't matter.
 func TestClaimsThatAreInTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -404,8 +408,7 @@ func TestClaimsThatAreInTime(t *testing.T) {
 	}
 }
 
-// A claim that came too late once is let through when there is twice the time that it
-// takes.
+// A claim that came too late once passes when there is twice the expected time.
 func TestClaimThatWasLate(t *testing.T) {
 	e := idle(t)
 	e.now = time.Now
@@ -423,9 +426,9 @@ func TestClaimThatWasLate(t *testing.T) {
 	}
 }
 
-// An execution that pauses lets others pass while nothing of it is stored, waits for a
-// place again after that, and gives it back when it ends.
-func TestWhoPausesLetsOthersPass(t *testing.T) {
+// An execution that pauses lends its place to others while none of it is stored.
+// It waits for a place again after the pause, and releases that when it ends.
+func TestPausedExecutionLendsItsPlace(t *testing.T) {
 	e, attempt := unreachable(t)
 	e.gate = newGate(1, false)
 	e.now = func() time.Time { return time.Unix(0, 0) } // never gives up by itself
@@ -445,8 +448,8 @@ func TestWhoPausesLetsOthersPass(t *testing.T) {
 	require.Equal(t, 1, e.gate.free)
 }
 
-// One that has sent a claim keeps its place while it pauses.
-func TestWhoHasSentAClaimKeepsItsPlace(t *testing.T) {
+// An execution that has sent a claim keeps its place while it pauses.
+func TestSentClaimKeepsItsPlace(t *testing.T) {
 	for _, sent := range []bool{false, true} {
 		e := idle(t)
 		j := enqueueAlone(t, e, "t", insert())
@@ -458,8 +461,7 @@ func TestWhoHasSentAClaimKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// An execution that nobody waits for any more ends, unless a claim of its own may be
-// stored.
+// An execution that nobody waits for ends, unless its claim may be stored.
 func TestClaimInDoubtGoesOn(t *testing.T) {
 	for _, result := range []protocol.Result{protocol.NotSent, protocol.Unknown} {
 		j := &job{execution: protocol.New(protocol.Start{Claim: protocol.TakeOver}, 0), attempt: &mongostore.Attempt{}}
@@ -472,8 +474,8 @@ func TestClaimInDoubtGoesOn(t *testing.T) {
 	}
 }
 
-// A window that has shrunk grows again although each run's share keeps the commands below
-// it.
+// A window that has shrunk grows again, although each job's share keeps the commands
+// smaller than the window.
 func TestSharesDontKeepAWindowSmall(t *testing.T) {
 	e := idle(t)
 	big := bigJob(t, e, "big", 300)

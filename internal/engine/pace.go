@@ -22,8 +22,8 @@ func (s *smoothedTime) add(d time.Duration) {
 	s.mean += (d - s.mean) / 8
 }
 
-// pace is how long executions of one waitlist take from claim to end, divided by the number
-// that was in progress when they began.
+// pace is how long executions of one waitlist take from claim to end, divided by the
+// number that was in progress when they began.
 // An execution that hangs counts as in progress and slows nobody down, so the others are
 // still expected to be quick.
 // The engine's lock guards it.
@@ -40,8 +40,8 @@ func (p *pace) record(d time.Duration, inProgress int) {
 
 // expected returns how long the next execution takes at most, unless something is wrong.
 // Executions come in waves as large as commands are.
-// Those of one wave take equally long, so the deviation is small, and at least half of the
-// mean is added.
+// Those of one wave take equally long, so the deviation is small, and at least half of
+// the mean is added.
 func (p *pace) expected() time.Duration {
 	return time.Duration(p.inProgress) * (p.mean + max(4*p.deviation, p.mean/2))
 }

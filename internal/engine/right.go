@@ -12,15 +12,15 @@ import (
 //  1. A debits an account, and may not write to the other one.
 //  2. A stores the reason and returns it to its caller. The caller can't know where the
 //     money is: a command that was refused as a whole doesn't report what it has written.
-//  3. An administrator grants the right. Recovery takes the transfer over and replaces the
-//     fences, as after any other stop in the middle.
+//  3. An administrator grants the right. Recovery takes the transfer over and replaces
+//     the fences, as after any other stop in the middle.
 type missingRight struct {
 	participant int // NoParticipant: the collection of transfers
 	cause       error
 }
 
-// noteMissingRight records that the server refused a task for lack of a right, if the task
-// has no other answer.
+// noteMissingRight records that the server refused a task for lack of a right, if the
+// task has no other answer.
 func (j *job) noteMissingRight(t *task) {
 	if !t.answered() && mongostore.Refused(t.Cause) != nil {
 		j.missingRight = &missingRight{t.Op.Participant, t.Cause}

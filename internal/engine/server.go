@@ -5,18 +5,17 @@ import (
 	"runtime"
 	"slices"
 	"time"
-
 )
 
 // server is one cluster.
-// While as many commands as allowed are in flight to it, the next ones gather, and nothing
-// waits for a timer.
+// While as many commands as allowed are in flight to it, the next ones gather, and
+// nothing waits for a timer.
 // All counts are bounded:
 //
 //   - MaxInFlight commands that are in time. When one is overdue, another one may be sent
 //     in its place, so that a lost message doesn't delay everybody.
-//   - No more than MaxInFlight commands that are overdue. After that nothing is sent until
-//     one returns or is given up: a slow server is not made slower.
+//   - No more than MaxInFlight commands that are overdue. After that nothing is sent
+//     until one returns or is given up: a slow server is not made slower.
 //   - MaxInFlight commands about suspects, which may be waiting for somebody else's lock,
 //     each about one document.
 type server struct {
@@ -31,8 +30,8 @@ type server struct {
 	heldUp         []*suspect // likewise, but held up alone before
 }
 
-// startAllBut starts what may be sent to all servers but one, which may be nil: the caller
-// has that one's turn.
+// startAllBut starts what may be sent to all servers but one, which may be nil: the
+// caller has that one's turn.
 func (e *Engine) startAllBut(but *server) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -187,8 +186,8 @@ func (e *Engine) supersede(c *command) {
 	}
 }
 
-// complete takes back a command that has returned, and reports whether its sender keeps its
-// turn.
+// complete takes back a command that has returned, and reports whether its sender keeps
+// its turn.
 func (e *Engine) complete(c *command) (keepsTurn bool) {
 	if c.overdueTimer != nil {
 		c.overdueTimer.Stop()

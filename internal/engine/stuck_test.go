@@ -11,7 +11,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// claimed returns a run without participants that has taken over a transfer in some
+// claimed returns a job without participants that has taken over a transfer in the given
 // state.
 func claimed(t *testing.T, state protocol.State) *job {
 	t.Helper()
@@ -24,9 +24,10 @@ func claimed(t *testing.T, state protocol.State) *job {
 	return j
 }
 
-// What the server refuses is the obstacle of a run that is stuck for it. A document that
-// makes no sense to this version is none: nothing is written into it.
-func TestObstacleOfARun(t *testing.T) {
+// The server's refusal is the reason why a job is stuck.
+// A document that makes no sense to this version gives no reason: nothing is written to
+// it.
+func TestStuckReasonOfAJob(t *testing.T) {
 	t.Parallel()
 	j := claimed(t, "Pondering")
 	assert.Equal(t, protocol.Stuck, j.execution.Outcome())
@@ -47,9 +48,10 @@ func TestObstacleOfARun(t *testing.T) {
 	assert.Equal(t, mongostore.StuckReason{Work: j.attempt, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: refused}, o)
 }
 
-// Obstacles are taken in the order in which they came, no more at a time than a command
-// may carry; after none there is room for the next who stores them.
-func TestObstaclesAreTaken(t *testing.T) {
+// Stuck jobs are taken in the order in which they came, no more at a time than a command
+// may carry.
+// After none is left, the next one starts a new goroutine.
+func TestStuckJobsAreTaken(t *testing.T) {
 	t.Parallel()
 	jobs := make([]*job, 5)
 	for i := range jobs {

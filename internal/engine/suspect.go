@@ -4,8 +4,8 @@ import "github.com/mongotransfer/transfer/internal/mongostore"
 
 // suspect is a document that may be why a command is not answered: somebody's open
 // transaction may have locked it.
-// Its tasks are isolated, that is, sent in commands about nothing else, until one of those
-// is answered:
+// Its tasks are isolated, that is, sent in commands about nothing else, until one of
+// those is answered:
 //
 //  1. A user's transaction writes to an account, and stays open.
 //  2. A command of 512 statements comes to that account, and waits. The other accounts
@@ -99,8 +99,9 @@ func (s *suspect) review() {
 }
 
 // mayIsolate reports whether a command about a suspect may be sent, if there is a turn.
-// Suspects that were held up alone leave the last turn to the others, which are most likely
-// as quick as any document: a hundred locked documents would delay those for minutes.
+// Suspects that were held up alone leave the last turn to the others, which are most
+// likely as quick as any document: a hundred locked documents would delay those for
+// minutes.
 func (s *server) mayIsolate() bool {
 	return len(s.suspects) > 0 || len(s.heldUp) > 0 && s.heldUpInFlight < max(1, s.maxInFlight-1)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// idleServer returns the server of a lane that was used, which sends nothing by itself from
-// now on.
+// idleServer returns the server of a lane that was used.
+// From now on it starts no sender by itself.
 func idleServer(e *Engine) *server {
 	for _, s := range e.servers {
 		s.maxInFlight, s.inTime, s.isolated = 1, 100, 100
@@ -20,7 +20,7 @@ func idleServer(e *Engine) *server {
 	return nil
 }
 
-// transfersOf names a command's transfers, nil if there is no command.
+// transfersOf returns the transfers of a command, nil if there is no command.
 func transfersOf(c *command) []string {
 	if c == nil {
 		return nil
@@ -39,12 +39,12 @@ func (c *command) answer(result protocol.Result, cause error) {
 	}
 }
 
-// heldUp is what a server answers that has given a command up.
+// heldUp is the server's answer to a command that it gave up.
 func heldUp() error { return mongo.CommandError{Code: 50, Name: "MaxTimeMSExpired"} }
 
-// While a command is overdue, each of its documents goes out apart; once it was answered
-// they go with the others again.
-func TestSuspectsGoApart(t *testing.T) {
+// While a command is overdue, each of its documents is isolated.
+// Once the command is answered they share commands with others again.
+func TestSuspectsAreIsolated(t *testing.T) {
 	e := idle(t)
 	enqueueAlone(t, e, "a", operation(protocol.Prepare, 0))
 	enqueueAlone(t, e, "b", operation(protocol.Prepare, 1))
@@ -73,8 +73,9 @@ func TestSuspectsGoApart(t *testing.T) {
 }
 
 // The document at which the server gave a command up stays suspected until a command
-// about it alone was answered. The others are free.
-func TestGuiltyStaysApart(t *testing.T) {
+// about it alone is answered.
+// The others are free.
+func TestHeldUpStaysIsolated(t *testing.T) {
 	e := idle(t)
 	locked := enqueueAlone(t, e, "locked", operation(protocol.Prepare, 0))
 	enqueueAlone(t, e, "innocent", operation(protocol.Prepare, 1))
@@ -105,8 +106,8 @@ func TestGuiltyStaysApart(t *testing.T) {
 	require.Equal(t, []string{"free"}, transfersOf(e.takeCommand(s, false)))
 }
 
-// Where nobody can say which document it was, a second command that is held up makes all
-// of those suspects whose jobs were held up before.
+// If nobody knows which document it was, a second command that is held up makes suspects
+// of all documents whose jobs were held up before.
 func TestHeldUpTwice(t *testing.T) {
 	e := idle(t)
 	j := enqueueAlone(t, e, "a", operation(protocol.Prepare, 0))
@@ -121,7 +122,7 @@ func TestHeldUpTwice(t *testing.T) {
 	}
 }
 
-// Neither reads nor claims wait for locks: their documents are never suspected.
+// Neither reads nor claims wait for locks, so their documents are never suspected.
 func TestReadsAndClaimsAreNoSuspects(t *testing.T) {
 	for _, op := range []protocol.Operation{operation(protocol.ReadFence, 0), operation(protocol.Look, 0), insert()} {
 		e := idle(t)
@@ -134,8 +135,8 @@ func TestReadsAndClaimsAreNoSuspects(t *testing.T) {
 	}
 }
 
-// Commands that are overdue are bounded, too: when there are as many as may be in time,
-// nothing more goes out until one is back.
+// The number of overdue commands is bounded too.
+// When it is reached, nothing more is sent until one returns.
 func TestOverdueCommandsAreBounded(t *testing.T) {
 	e := idle(t)
 	for i := range 3 {
@@ -157,8 +158,8 @@ func TestOverdueCommandsAreBounded(t *testing.T) {
 	require.True(t, commands[2].superseded)
 }
 
-// What a command carries shrinks to a single request while nothing is answered, but not
-// when others were answered meanwhile.
+// Commands shrink to a single task while nothing is answered, but not if other commands
+// were answered in the meantime.
 func TestSilence(t *testing.T) {
 	for _, others := range []bool{false, true} {
 		e := idle(t)
@@ -181,8 +182,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// No more than MaxInFlight commands about suspects are out.
-func TestCommandsApartAreBounded(t *testing.T) {
+// No more than MaxInFlight commands about suspects are in flight.
+func TestIsolatedCommandsAreBounded(t *testing.T) {
 	e := idle(t)
 	j := enqueueAlone(t, e, "locked", operation(protocol.Prepare, 0))
 	s := idleServer(e)
@@ -199,7 +200,7 @@ func TestCommandsApartAreBounded(t *testing.T) {
 	require.Equal(t, []int{2, 2}, []int{s.inTime, s.isolated})
 }
 
-// What was held up alone goes after the other suspects, and leaves them a turn.
+// Suspects that were held up alone come after the other suspects, and leave them a turn.
 func TestLockedDocumentsLeaveATurn(t *testing.T) {
 	e := idle(t)
 	var jobs []*job

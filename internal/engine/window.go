@@ -5,17 +5,19 @@ import "time"
 const (
 	// firstOverdue is the shortest time after which a command is overdue.
 	firstOverdue = 250 * time.Millisecond
-	// shortestLimit and longestLimit bound how long a command may take before it is given up.
+	// shortestLimit and longestLimit bound how long a command may take before it is given
+	// up.
 	// One second of that is for the answer, and the rest for the server.
 	shortestLimit = 1750 * time.Millisecond
 	longestLimit  = 5 * time.Second
-	// firstSize is how many operations a command may carry before the speed of the server is
-	// known.
+	// firstSize is how many operations a command may carry before the speed of the server
+	// is known.
 	firstSize = 64
-	// growth is the least number of operations by which a command may grow after an answer.
+	// growth is the least number of operations by which a command may grow after an
+	// answer.
 	growth = 32
-	// longTryEvery says which time-outs in a row are followed by a command that may take the
-	// longest limit: every fourth.
+	// longTryEvery says which time-outs in a row are followed by a command that may take
+	// the longest limit: every fourth.
 	// A server that is slower than the usual limit would otherwise never get an answer
 	// through.
 	longTryEvery = 4
@@ -24,9 +26,9 @@ const (
 )
 
 // window paces the commands of one lane, as TCP paces its segments.
-// The size of a command grows by addition and shrinks by division (V. Jacobson, "Congestion
-// avoidance and control", 1988; RFC 5681, section 3.1), after a slow start in which it
-// doubles.
+// The size of a command grows by addition and shrinks by division (V. Jacobson,
+// "Congestion avoidance and control", 1988; RFC 5681, section 3.1), after a slow start in
+// which it doubles.
 // Its timers follow the times that answers took (RFC 6298).
 type window struct {
 	largest   int // bounds size
@@ -61,10 +63,10 @@ func (w *window) recordTimeout() {
 	w.threshold = max(w.size, growth)
 }
 
-// recordSilence records that a command was given up, and that no other command of the lane
-// was answered since it was sent.
-// The next commands only probe whether the server answers: more operations in them would be
-// sent in vain.
+// recordSilence records that a command was given up, and that no other command of the
+// lane was answered since it was sent.
+// The next commands only probe whether the server answers: more operations in them would
+// be sent in vain.
 func (w *window) recordSilence() { w.size = 1 }
 
 // expectedTime returns how long an answer takes at most, unless something is wrong.

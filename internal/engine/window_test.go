@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Commands begin small, double until a time-out, shrink by half with each and grow by a
-// constant with each answer to a full one, within their bounds.
+// Commands begin small and double until a time-out.
+// They shrink by half with each time-out, and grow by a constant with each answer to a
+// full one, within their bounds.
 func TestWindowGrowsAndShrinks(t *testing.T) {
 	w := newWindow(512)
 	var sizes []int
@@ -37,7 +38,7 @@ func TestWindowGrowsAndShrinks(t *testing.T) {
 	require.Equal(t, 8, newWindow(8).size)
 }
 
-// After a silence it doubles again up to half of what was too much.
+// After a silence the size doubles again, up to half of the size that was too large.
 func TestWindowAfterSilence(t *testing.T) {
 	w := newWindow(512)
 	w.size = 512
@@ -51,8 +52,8 @@ func TestWindowAfterSilence(t *testing.T) {
 	require.Equal(t, []int{33, 66, 132, 256, 288, 320}, sizes)
 }
 
-// A command is overdue, and given up, by what answers have taken lately: on a slow server
-// later than on a quick one.
+// The times after which a command is overdue or given up follow the latest answers: they
+// are longer on a slow server than on a quick one.
 func TestWindowFollowsTheServer(t *testing.T) {
 	w := newWindow(512)
 	require.Equal(t, firstOverdue, w.overdueAfter())
@@ -74,8 +75,8 @@ func TestWindowFollowsTheServer(t *testing.T) {
 	require.Equal(t, longestLimit, w.overdueAfter())
 }
 
-// While nothing is answered, each further command waits longer before another one goes
-// out beside it; and every fourth one is given all the time there is.
+// While nothing is answered, each further command is overdue later, and every fourth one
+// may take the longest limit.
 func TestWindowBacksOff(t *testing.T) {
 	w := newWindow(512)
 	var overdue, limits []time.Duration
@@ -91,8 +92,8 @@ func TestWindowBacksOff(t *testing.T) {
 	require.Equal(t, firstOverdue, w.overdueAfter())
 }
 
-// The more executions are under way, the longer the next one is expected to take; but
-// those that hang, and make nothing slower, don't count.
+// The more executions are in progress, the longer the next one is expected to take.
+// Executions that hang without slowing others down don't count.
 func TestPace(t *testing.T) {
 	p := pace{inProgress: 1000}
 	require.Zero(t, p.expected(), "nothing is known")
