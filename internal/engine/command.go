@@ -19,7 +19,7 @@ type command struct {
 	overdueTimer   *time.Timer
 	sentAt         time.Time
 	answersBefore  int  // how many commands of its lane were answered when it was sent
-	superseded     bool // it is overdue, and its documents and its turn were given to others
+	superseded     bool // it is overdue: others have its turn and its documents
 	returned       bool
 }
 

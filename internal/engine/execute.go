@@ -98,7 +98,7 @@ func (e *Engine) advance(j *job) {
 		if j.until == protocol.Committed && x.State() == protocol.Committed {
 			j.reply(nil)
 		}
-		if mongostore.Disconnected(j.attempt.Cause) { // for good: recovery finishes what is stored
+		if mongostore.Disconnected(j.attempt.Cause) { // it never comes back
 			e.end(j, j.failureOnGivingUp())
 			return
 		}

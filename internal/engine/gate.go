@@ -33,7 +33,7 @@ type gate struct {
 type waitlist struct {
 	clusters  []mongostore.Cluster
 	waiting   list.List // of chan struct{}, each closed when its execution is admitted
-	overtaken int       // admissions to one of its clusters from other waitlists while it waits
+	overtaken int       // how often it was overtaken on one of its clusters
 	pace      pace      // of its executions; guarded by the engine's lock
 }
 
@@ -45,7 +45,7 @@ func newGate(size int, multiCluster bool) *gate {
 // The error is ErrClosed, or that of ctx.
 func (g *gate) acquire(ctx context.Context, closing <-chan struct{}, w *waitlist) error {
 	g.mu.Lock()
-	if g.hasRoom(w.clusters, 0) { // then its waitlist is empty: it would have been admitted
+	if g.hasRoom(w.clusters, 0) { // its waitlist is empty then
 		g.occupy(w.clusters)
 		g.mu.Unlock()
 		return nil

@@ -23,10 +23,10 @@ type job struct {
 	values    context.Context // the caller's, without its end
 
 	busyWaitUntil    time.Time // until when it may wait for a busy participant
-	reachServerUntil time.Time // until when it may try to reach a server before it has claimed
+	reachServerUntil time.Time // before it has claimed
 	backoff          backoff
-	alone            bool          // it shares no command: one of its tasks may have been why one was refused
-	failedWrites     map[int]error // by participant: the latest write that the server refused
+	alone            bool          // it shares no command: one may have been refused because of it
+	failedWrites     map[int]error // the latest of each participant
 	missingRight     *missingRight
 	waitlist         *waitlist    // of the clusters that it touches
 	hasPlace         bool         // it has a place of the gate

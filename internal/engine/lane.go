@@ -47,7 +47,7 @@ type lane struct {
 	key       mongostore.Lane
 	server    *server
 	isRead    bool // it changes nothing
-	isClaim   bool // it begins transfers: their documents are new, or nobody works on them
+	isClaim   bool // it claims transfers, which nobody works on
 	queue     queue
 	ready     int                           // tasks in the queue
 	busy      map[mongostore.Subject]int    // documents that commands in flight are about

@@ -25,7 +25,7 @@ type server struct {
 	inTime         int        // turns of commands that are in time
 	overdue        int        // superseded commands in flight
 	isolated       int        // turns of commands about suspects
-	heldUpInFlight int        // commands in flight about suspects that were held up alone before
+	heldUpInFlight int        // commands about suspects that were held up alone
 	suspects       []*suspect // with tasks to send
 	heldUp         []*suspect // likewise, but held up alone before
 }
@@ -76,7 +76,8 @@ func (s *server) ready() int {
 // sendCommands sends commands until nothing is left that may be sent.
 func (e *Engine) sendCommands(s *server, isolated bool) {
 	for {
-		runtime.Gosched() // lets executions that were just answered, or just came, join the next command
+		// Executions that were just answered, or just came, join the next command.
+		runtime.Gosched()
 		c := e.takeCommand(s, isolated)
 		if c == nil {
 			return
