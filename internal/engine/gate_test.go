@@ -71,14 +71,14 @@ func TestWaitingForAPlace(t *testing.T) {
 	require.Equal(t, 2, fill(g, clusters[0]))
 	require.Equal(t, 1, fill(g, clusters[1]))
 	enter := func(ctx context.Context, clusters []mongostore.Cluster) chan error {
-		l := g.waitlistFor(clusters)
-		waiting := l.waiting.Len()
+		w := g.waitlistFor(clusters)
+		waiting := w.waiting.Len()
 		entered := make(chan error, 1)
-		go func() { entered <- g.acquire(ctx, closing, l) }()
+		go func() { entered <- g.acquire(ctx, closing, w) }()
 		require.Eventually(t, func() bool {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			return l.waiting.Len() > waiting || len(entered) > 0
+			return w.waiting.Len() > waiting || len(entered) > 0
 		}, eventually, tick)
 		return entered
 	}
@@ -106,24 +106,24 @@ func TestNoWaitlistStarves(t *testing.T) {
 	clusters := clustersOf(t, 2)
 	for _, size := range []int{8, 2046, 2047, 2048} {
 		g := newGate(size, true)
-		lines := []*waitlist{g.waitlistFor(clusters[0]), g.waitlistFor(clusters[1]), g.waitlistFor(slices.Concat(clusters...))}
+		lists := []*waitlist{g.waitlistFor(clusters[0]), g.waitlistFor(clusters[1]), g.waitlistFor(slices.Concat(clusters...))}
 		var inside []*waitlist
 		admitted := map[*waitlist]int{}
 		refill := func() {
-			for _, l := range lines {
-				for l.waiting.Len() < 2 {
-					l.waiting.PushBack(make(chan struct{}))
+			for _, w := range lists {
+				for w.waiting.Len() < 2 {
+					w.waiting.PushBack(make(chan struct{}))
 				}
 			}
 		}
-		before := func() []int { return []int{lines[0].waiting.Len(), lines[1].waiting.Len(), lines[2].waiting.Len()} }
+		before := func() []int { return []int{lists[0].waiting.Len(), lists[1].waiting.Len(), lists[2].waiting.Len()} }
 		enter := func(admit func()) {
 			had := before()
 			admit()
 			for i, n := range before() {
 				for range had[i] - n {
-					inside = append(inside, lines[i])
-					admitted[lines[i]]++
+					inside = append(inside, lists[i])
+					admitted[lists[i]]++
 				}
 			}
 			refill()
@@ -141,8 +141,8 @@ func TestNoWaitlistStarves(t *testing.T) {
 			inside = inside[:len(inside)-1]
 			enter(func() { g.release(leaving) })
 		}
-		for i, l := range lines {
-			require.Greater(t, admitted[l], 1000, "line %d of a gate of %d", i, size)
+		for i, w := range lists {
+			require.Greater(t, admitted[w], 1000, "waitlist %d of a gate of %d", i, size)
 		}
 	}
 }

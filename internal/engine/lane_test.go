@@ -110,8 +110,8 @@ func TestOverdueCommandIsSuperseded(t *testing.T) {
 	e.supersede(first) // a second time changes nothing
 	none, _ = takeNext(e)
 	require.Nil(t, none, "its account is suspected")
-	apart := e.takeCommand(s, true)
-	require.Equal(t, "t1", apart.calls[0].Attempt.Transfer.ID)
+	isolated := e.takeCommand(s, true)
+	require.Equal(t, "t1", isolated.calls[0].Attempt.Transfer.ID)
 	require.False(t, e.complete(first))
 	require.Zero(t, s.overdue)
 }
@@ -350,9 +350,9 @@ func TestWhatIsBegunGoesFirst(t *testing.T) {
 
 // pretendBusy makes an engine believe that some executions are in progress, and that they
 // take a minute together.
-func pretendBusy(e *Engine, begun int) *pace {
+func pretendBusy(e *Engine, inProgress int) *pace {
 	p := &e.gate.waitlistFor(nil).pace
-	p.inProgress, p.mean, p.deviation = begun, time.Minute/time.Duration(max(begun, 1)), 0
+	p.inProgress, p.mean, p.deviation = inProgress, time.Minute/time.Duration(max(inProgress, 1)), 0
 	return p
 }
 

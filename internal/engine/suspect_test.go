@@ -56,8 +56,8 @@ func TestSuspectsAreIsolated(t *testing.T) {
 	enqueueAlone(t, e, "c", operation(protocol.Prepare, 0))
 	enqueueAlone(t, e, "d", operation(protocol.Prepare, 1))
 	require.Nil(t, e.takeCommand(s, false), "all are about suspects")
-	apart := e.takeCommand(s, true)
-	require.Equal(t, []string{"parked", "c"}, transfersOf(apart), "they share one document")
+	isolated := e.takeCommand(s, true)
+	require.Equal(t, []string{"parked", "c"}, transfersOf(isolated), "they share one document")
 	require.Equal(t, []string{"d"}, transfersOf(e.takeCommand(s, true)))
 	require.Nil(t, e.takeCommand(s, true))
 	enqueueAlone(t, e, "e", operation(protocol.Prepare, 0))
@@ -67,8 +67,8 @@ func TestSuspectsAreIsolated(t *testing.T) {
 	require.False(t, e.complete(first))
 	require.Empty(t, first.lane.suspects)
 	require.Nil(t, e.takeCommand(s, false), "e waits for the one about its account")
-	apart.answer(protocol.Applied, nil)
-	require.True(t, e.complete(apart))
+	isolated.answer(protocol.Applied, nil)
+	require.True(t, e.complete(isolated))
 	require.Equal(t, []string{"e"}, transfersOf(e.takeCommand(s, false)))
 }
 
@@ -88,20 +88,20 @@ func TestHeldUpStaysIsolated(t *testing.T) {
 	enqueueAlone(t, e, "other", operation(protocol.Prepare, 1))
 	require.Equal(t, []string{"other"}, transfersOf(e.takeCommand(s, false)))
 	for range 2 {
-		apart := e.takeCommand(s, true)
-		require.Equal(t, []string{"more"}, transfersOf(apart))
+		isolated := e.takeCommand(s, true)
+		require.Equal(t, []string{"more"}, transfersOf(isolated))
 		const size = 100
-		apart.lane.window.size = size
-		apart.answer(protocol.Unknown, heldUp())
-		apart.tasks[0].Suspect = true
-		e.complete(apart)
-		require.Equal(t, size, apart.lane.window.size, "that says nothing of the server")
-		e.enqueue(apart.tasks[0].job.tasks)
+		isolated.lane.window.size = size
+		isolated.answer(protocol.Unknown, heldUp())
+		isolated.tasks[0].Suspect = true
+		e.complete(isolated)
+		require.Equal(t, size, isolated.lane.window.size, "that says nothing of the server")
+		e.enqueue(isolated.tasks[0].job.tasks)
 	}
-	apart := e.takeCommand(s, true)
-	apart.answer(protocol.Applied, nil)
-	e.complete(apart)
-	require.Empty(t, apart.lane.suspects)
+	isolated := e.takeCommand(s, true)
+	isolated.answer(protocol.Applied, nil)
+	e.complete(isolated)
+	require.Empty(t, isolated.lane.suspects)
 	enqueueAlone(t, e, "free", operation(protocol.Prepare, 0))
 	require.Equal(t, []string{"free"}, transfersOf(e.takeCommand(s, false)))
 }
