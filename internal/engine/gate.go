@@ -24,7 +24,7 @@ type gate struct {
 	free         int
 	multiCluster bool
 	inUse        map[mongostore.Cluster]int
-	waitlists    []*waitlist // one for each set of clusters that was asked for
+	waitlists    []*waitlist // one for each set of clusters
 	next         int         // the waitlist that is served next
 }
 

@@ -251,6 +251,17 @@ func bigJob(t *testing.T, e *Engine, id string, n int) *job {
 	return big
 }
 
+// idleWithBigJob returns an idle engine in which one job has 300 tasks, and its server,
+// whose window has the given size.
+func idleWithBigJob(t *testing.T, window int) (*Engine, *server) {
+	t.Helper()
+	e := idle(t)
+	e.enqueue(bigJob(t, e, "big", 300).tasks)
+	s := idleServer(e)
+	s.lanes[0].window.size = window
+	return e, s
+}
+
 // tasksByTransfer counts the tasks of each transfer in a command.
 func tasksByTransfer(c *command) map[string]int {
 	counts := map[string]int{}
@@ -264,11 +275,7 @@ func tasksByTransfer(c *command) map[string]int {
 // Beside other jobs it has its first share, or a quarter of the command if that is more.
 // The rest waits behind the others.
 func TestJobsShareACommand(t *testing.T) {
-	e := idle(t)
-	big := bigJob(t, e, "big", 300)
-	e.enqueue(big.tasks)
-	s := idleServer(e)
-	s.lanes[0].window.size = 512
+	e, s := idleWithBigJob(t, 512)
 	require.Equal(t, map[string]int{"big": 128}, tasksByTransfer(e.takeCommand(s, false)), "it is alone")
 	for i := range 8 {
 		e.enqueue(bigJob(t, e, fmt.Sprint("few", i), 1).tasks)
@@ -477,11 +484,7 @@ func TestClaimInDoubtGoesOn(t *testing.T) {
 // A window that has shrunk grows again, although each job's share keeps the commands
 // smaller than the window.
 func TestSharesDontKeepAWindowSmall(t *testing.T) {
-	e := idle(t)
-	big := bigJob(t, e, "big", 300)
-	e.enqueue(big.tasks)
-	s := idleServer(e)
-	s.lanes[0].window.size = 33
+	e, s := idleWithBigJob(t, 33)
 	c := e.takeCommand(s, false)
 	require.Len(t, c.tasks, 8)
 	require.True(t, c.full, "more is waiting")

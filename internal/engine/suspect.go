@@ -80,7 +80,7 @@ func (c *command) updateSuspects() {
 	}
 }
 
-// review frees a document that nothing is suspected of any more.
+// review frees a document that is no longer suspected.
 // Otherwise it queues the suspect if it has tasks to send.
 func (s *suspect) review() {
 	l := s.lane

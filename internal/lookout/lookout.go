@@ -56,6 +56,7 @@ type Lookout struct {
 	checking       bool          // a deciding read is in flight
 	polling        bool          // a goroutine glances at what is due
 	wakePoller     chan struct{} // wakes that goroutine
+	idleSince      time.Time     // since when nobody waits, as far as that goroutine knows
 	stream         stream
 }
 
@@ -126,7 +127,7 @@ type Sight struct {
 	mark     mongostore.Mark
 }
 
-// Watch is one caller's view of a transfer.
+// Watch is one caller's interest in a transfer.
 // It belongs to one goroutine.
 type Watch struct {
 	lookout *Lookout

@@ -16,7 +16,7 @@ import (
 func idleLookout() (l *Lookout, now time.Time) {
 	now = time.Now()
 	l = New(nil, slog.New(slog.DiscardHandler), func() time.Time { return now })
-	l.polling, l.readersInTime = true, 1 // as if both were under way
+	l.polling, l.readersInTime = true, 1 // as if both goroutines ran
 	l.stream.retryAt = now.Add(time.Hour)
 	return l, now
 }
@@ -33,8 +33,7 @@ func (l *Lookout) readNow(t *target, found mongostore.Sight, err error) {
 }
 
 // Glances at a target become rare only once a read of it has begun while a stream was
-// live:
-// the stream shows nothing of what happened before that.
+// live: the stream shows nothing of what happened before that.
 func TestStreamIsReliedOnAfterARead(t *testing.T) {
 	l, now := idleLookout()
 	w := l.Watch("t")
@@ -117,9 +116,8 @@ func TestReadsAreBounded(t *testing.T) {
 		all = append(all, w)
 	}
 	require.Len(t, l.takeRead().batch, maxRead)
-	var began time.Time
 	l.now = func() time.Time { return time.Now().Add(time.Hour) }
-	batch, _, over := l.nextBatch(&began, time.Time{})
+	batch, _, over := l.nextBatch(time.Time{})
 	require.False(t, over)
 	require.Len(t, batch, maxGlanced)
 	for _, w := range all {
@@ -129,10 +127,10 @@ func TestReadsAreBounded(t *testing.T) {
 	require.Empty(t, l.targets)
 	require.Empty(t, l.schedule)
 	require.Empty(t, l.readQueue)
-	_, _, over = l.nextBatch(&began, time.Time{})
+	_, _, over = l.nextBatch(time.Time{})
 	require.False(t, over, "the next one may come soon")
-	began = l.now().Add(-2 * linger)
-	_, _, over = l.nextBatch(&began, time.Time{})
+	l.idleSince = l.now().Add(-2 * linger)
+	_, _, over = l.nextBatch(time.Time{})
 	require.True(t, over)
 }
 

@@ -93,16 +93,16 @@ func (l *Lookout) scheduleGlance(t *target) {
 // The caller holds the lock.
 func (l *Lookout) startPolling() {
 	if !l.polling && !l.closed {
-		l.polling = true
+		l.polling, l.idleSince = true, time.Time{}
 		l.goroutines.Go(l.poll)
 	}
 }
 
 // poll glances at what is due, until nobody has waited for a while.
 func (l *Lookout) poll() {
-	var idleSince, pauseUntil time.Time
+	var pauseUntil time.Time
 	for {
-		batch, wait, ended := l.nextBatch(&idleSince, pauseUntil)
+		batch, wait, ended := l.nextBatch(pauseUntil)
 		switch {
 		case ended:
 			return
@@ -131,17 +131,16 @@ func pauseAfterGlance(targets int, took time.Duration) time.Duration {
 
 // nextBatch returns the targets to glance at now, or how long to wait, or that polling
 // ends.
-// It keeps in idleSince since when nobody waits.
-func (l *Lookout) nextBatch(idleSince *time.Time, pauseUntil time.Time) (batch []*target, wait time.Duration, ended bool) {
+func (l *Lookout) nextBatch(pauseUntil time.Time) (batch []*target, wait time.Duration, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
 	if len(l.targets) > 0 {
-		*idleSince = time.Time{}
-	} else if idleSince.IsZero() {
-		*idleSince = now
+		l.idleSince = time.Time{}
+	} else if l.idleSince.IsZero() {
+		l.idleSince = now
 	}
-	if l.closed || !idleSince.IsZero() && now.Sub(*idleSince) >= linger {
+	if l.closed || !l.idleSince.IsZero() && now.Sub(l.idleSince) >= linger {
 		l.polling = false
 		return nil, 0, true
 	}

@@ -7,7 +7,8 @@ import (
 )
 
 // refusedBut brings a fresh transfer of three participants to its roll-back: the first
-// one answers its prepare as told, the second one is prepared, and the third one refuses.
+// one gives a prepare the given answer, the second one is prepared, and the third one
+// refuses.
 func refusedBut(t *testing.T, first Answer) dialogue {
 	t.Helper()
 	d := begin(t, Start{Claim: Insert}, 3)

@@ -54,7 +54,7 @@ const (
 	Gone
 	// Stuck means that a write which must happen can't: a participant is gone, or the
 	// server refuses it.
-	// The transfer stays as it is until the cause is repaired and recovery comes by.
+	// The transfer stays as it is until the cause is repaired and recovery takes it over.
 	Stuck
 )
 

@@ -4,7 +4,7 @@ package protocol
 // "" means that the participant has none yet, which is a value as good as any other.
 type Fence string
 
-// Kind tells operations apart.
+// Kind is a kind of operation.
 type Kind uint8
 
 const (
@@ -142,8 +142,8 @@ func (c ClaimKind) decides() bool { return c == CancelInitiated || c == Post }
 type Operation struct {
 	// Kind says what is to be done.
 	Kind Kind
-	// Participant is the index of the participant of ReadFence, Prepare, Look, Settle, Undo
-	// and FenceOnly.
+	// Participant is the index of the participant of ReadFence, Prepare, Look, Settle,
+	// Undo and FenceOnly.
 	// It is NoParticipant for the others.
 	Participant int
 
@@ -153,7 +153,8 @@ type Operation struct {
 	Epoch int64
 	// To is the state that Decide and Finish store.
 	To State
-	// Refusal is the reason that a Decide to Rollback stores, or a Claim by CancelInitiated.
+	// Refusal is the reason that a Decide to Rollback stores, or a Claim by
+	// CancelInitiated.
 	Refusal Refusal
 	// Clean says, for MarkHeld and Decide, that no prepare can be on its way.
 	Clean bool
@@ -175,7 +176,7 @@ const (
 	// answered.
 	Applied
 	// NotMatched means that the write found nothing that fits its filter, as far as the
-	// answer tells.
+	// answer shows.
 	NotMatched
 	// Failed means that the server refused to apply a write that matched.
 	// It certainly changed nothing.
@@ -207,8 +208,8 @@ type Answer struct {
 	Result Result
 	// Facts answer ReadFence and Look, when Applied.
 	Facts Facts
-	// Transfer answers ReadTransfer and LookTransfer, and Claim with the document after it,
-	// when Applied.
+	// Transfer answers ReadTransfer and LookTransfer, and Claim with the document after
+	// it, when Applied.
 	Transfer Image
 }
 
@@ -250,8 +251,8 @@ type Facts struct {
 	Funds bool
 	// WithinLimits says that the balance stays within the limits of what is stored.
 	WithinLimits bool
-	// Unmet says that the document of an effect is missing, differs from what is required,
-	// or is reserved for another transfer.
+	// Unmet says that the document of an effect is missing, differs from what is
+	// required, or is reserved for another transfer.
 	Unmet bool
 	// MayBeGone says that nothing is owed to the document when it is gone.
 	MayBeGone bool

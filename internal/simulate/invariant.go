@@ -270,7 +270,7 @@ func (w *World) tell(e *executor) error {
 	return w.checkTold(nil)
 }
 
-// tellHeld records that a caller is told that the money is held.
+// tellHeld records that a caller hears that the money is held.
 func (w *World) tellHeld(e *executor, stored *Transfer) error {
 	told := &w.told[e.transfer]
 	if first := told.held&(1<<e.owner) == 0; first && (stored.State != protocol.Preparing || !w.Holds[e.transfer]) {

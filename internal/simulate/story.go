@@ -11,9 +11,9 @@ import (
 // A nil story records nothing.
 type story struct {
 	lines []string
-	seen  Version // as last told
+	seen  Version // as recorded last
 	trial int     // where the recovery that is tried out begins
-	stood Version // as told before it
+	stood Version // as recorded before it
 }
 
 // tellTo makes a run tell its story from here on.
