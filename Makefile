@@ -7,7 +7,7 @@ STORIES := order hold marketplace refund
 TOOLS := $(CURDIR)/.cache/bin
 
 VERSIONS ?= 5.0.32 6.0.27
-# Of the root's tests: each verb and each statement that it sends, and not those that take
+# Of the root's tests and the systems tests: each verb and each statement that it sends, and not those that take
 # long because they break servers, which is the same on each version.
 SHARE := Setup|Check|Undefined|Unfit|Transfer|IDConflict|Refus|Racing|Hold|Void|Post|Expir|Recover|Stuck|Effect|Revers|Statement|History|Audit
 SHARE := $(SHARE)|Purge|Retention|Wait|Worker|Schedule|List|Metadata|Cancel|Account|Floor|Decimal|CutShort|Linearizable$$
@@ -35,7 +35,7 @@ versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.
 		MONGODB_VERSION=$$version go run ./internal/mongotest/withmongo sh -ec ' \
 			go test -count=1 -short -p 2 -timeout 10m ./internal/mongostore ./internal/conformance; \
 			go test -count=1 -timeout 5m -run "VersionAskedFor" ./internal/mongotest; \
-			go test -count=1 -short -timeout 10m -run "$$0" -skip "$$1" .' '$(SHARE)' '$(LONG)'; \
+			go test -count=1 -short -timeout 10m -run "$$0" -skip "$$1" -p 2 . ./internal/systemtest/...' '$(SHARE)' '$(LONG)'; \
 	done
 
 # Without the mutants, which are other binaries, the search and the random runs, which share nothing, and the crash table, which does one thing after

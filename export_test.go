@@ -11,12 +11,14 @@ import (
 // HistoryPage is how many entries a statement reads at once.
 const HistoryPage = historyPage
 
-// PurgedBefore makes a coordinator believe that what was committed before may have been removed.
+// PurgedBefore makes a coordinator believe that what was committed before may have been
+// removed.
 func (c *Coordinator) PurgedBefore(t time.Time) {
 	c.historyFrom = func(context.Context) (time.Time, error) { return t, nil }
 }
 
-// ClockAhead returns what makes a coordinator believe, from then on, that it is later by so much.
+// ClockAhead returns what makes a coordinator believe, from then on, that it is later by
+// so much.
 func (c *Coordinator) ClockAhead() func(time.Duration) {
 	var ahead atomic.Int64
 	c.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
