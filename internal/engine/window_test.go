@@ -91,25 +91,3 @@ func TestWindowBacksOff(t *testing.T) {
 	w.recordAnswer(ms, false)
 	require.Equal(t, firstOverdue, w.overdueAfter())
 }
-
-// The more executions are in progress, the longer the next one is expected to take.
-// Executions that hang without slowing others down don't count.
-func TestPace(t *testing.T) {
-	p := pace{inProgress: 1000}
-	require.Zero(t, p.expected(), "nothing is known")
-	near := float64(10 * time.Millisecond)
-	for range 100 {
-		p.record(8*time.Second, 1000)
-	}
-	require.InDelta(t, 12*time.Second, p.expected(), near, "half as much on top")
-	p.inProgress = 100
-	require.InDelta(t, 1200*time.Millisecond, p.expected(), near)
-	for range 100 {
-		p.record(20*time.Millisecond, 1000)
-	}
-	p.inProgress = 1000
-	require.InDelta(t, 30*time.Millisecond, p.expected(), near, "the others hang")
-	alone := pace{inProgress: fewInProgress}
-	alone.record(20*time.Millisecond, 0)
-	require.InDelta(t, 60*time.Millisecond, alone.expected(), near, "what is true of one alone is not true of each of many")
-}
