@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/mongotransfer/transfer/internal/recovery"
 )
 
 // HistoryPage is how many entries a statement reads at once.
@@ -23,10 +25,10 @@ func (c *Coordinator) ClockAhead() func(time.Duration) {
 	return func(d time.Duration) { ahead.Store(int64(d)) }
 }
 
-// RecoverNoting is Recover with UntilFinished that takes note of at most so many at once.
+// RecoverNoting is Recover with UntilFinished, but notes no more than so many transfers at
+// once.
 func (c *Coordinator) RecoverNoting(ctx context.Context, most int) (RecoveryReport, error) {
-	s := c.newSweep(c.newSweepHands())
-	s.returns, s.most = true, most
-	err := s.untilFinished(ctx)
-	return s.end(), because(err, s.early)
+	settings := c.recovery()
+	settings.MaxNoted = most
+	return recovered(recovery.Sweep(ctx, settings, true))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -130,9 +131,9 @@ func TestOutcomeOfCombinations(t *testing.T) {
 		"the engine has sent nothing":           {nothingStored(fmt.Errorf("transfer: %w: %w", engine.ErrNothingSent, away)), NothingStored},
 		"the server refuses to store it":        {nothingStored(fmt.Errorf("could not be stored: %w", away)), NothingStored},
 		"closed while it waited":                {nothingStored(fmt.Errorf("%w: %w", ErrClosed, engine.ErrClosed)), NothingStored},
-		"a repeated write, given up":            {(&persistence{sent: true, cause: away}).fails(errors.New("t")), InDoubt},
-		"a repeated write, never sent":          {(&persistence{cause: away}).fails(errors.New("t")), NothingStored},
-		"a repeated write, cut short":           {(&persistence{sent: true, ended: context.Canceled}).fails(errors.New("t")), InDoubt},
+		"a repeated write, given up":            {(&retry{sent: true, cause: away}).err(errors.New("t")), InDoubt},
+		"a repeated write, never sent":          {(&retry{cause: away}).err(errors.New("t")), NothingStored},
+		"a repeated write, cut short":           {(&retry{sent: true, ended: context.Canceled}).err(errors.New("t")), InDoubt},
 		"no right, before anything":             {&UnauthorizedError{Action: "insert"}, NothingStored},
 		"no right, and it is stored":            {inDoubt("t", &UnauthorizedError{Action: "update"}), InDoubt},
 		"in doubt, and the context has ended":   {inDoubt("t", context.Canceled), InDoubt},
@@ -154,7 +155,7 @@ func TestOutcomeOfCombinations(t *testing.T) {
 		"a requirement":                         {&RefusedError{Err: ErrRequirementFailed, why: &RequirementError{}}, Failed},
 		"a conflict":                            {&ConflictError{}, Unchanged},
 		"touches what is not registered":        {invalid("%w", mongostore.ErrForeign), NothingStored},
-		"a stored transfer that can't be read":  {fmt.Errorf("get transfer: %w", mongostore.ErrUnreadable), InDoubt},
+		"a stored transfer that can't be read":  {fmt.Errorf("get transfer: %w", document.ErrUnreadable), InDoubt},
 		"what nobody has heard of":              {errors.New("the server answered strangely"), InDoubt},
 	} {
 		require.Equal(t, row.want, OutcomeOf(row.err), "%s: %v", name, row.err)

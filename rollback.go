@@ -4,73 +4,70 @@ import (
 	"context"
 	"unicode/utf8"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
+// maxReasonBytes bounds the reason of a cancellation or a repair.
 const maxReasonBytes = 4 << 10
 
-// Cancel rolls back a transfer that is not committed yet, a hold among them, whoever runs
-// it, and answers with its record in StateFail. The reason is stored as
-// Record.Failure.Message; a hold that has expired is stored as expired.
+// Cancel rolls back a transfer that is not committed yet, including a hold, no matter
+// which process runs it, and answers with its record in StateFail.
+// The reason is stored as Record.Failure.Message.
+// A hold that has expired is stored as expired.
 //
-//   - nil: it is in StateFail, by this call or before, for whatever reason.
+//   - nil: it is in StateFail, by this call or before, for any reason.
 //   - ErrAlreadyCommitted: too late; the record shows how far it is.
-//   - ErrTransferNotFound: there is none. One that is stored later is not cancelled.
+//   - ErrTransferNotFound: there is no such transfer.
+//     One that is stored later is not cancelled.
 //   - ErrInvalidRequest: it touches a ledger or documents that this Coordinator was not
 //     given, and the text says which.
-//   - ErrInDoubt: the context ended after something was sent. Ask again.
+//   - ErrInDoubt: the context ended after something was sent.
+//     Ask again.
 //   - ErrCancelled, or the error that it was refused with, and a record in StateRollback:
 //     it is rolled back for good, and an account that can't be written has not got its
-//     money back yet: Record.Stuck says why.
+//     money back yet; Record.Stuck says why.
 //   - the context's own error, ErrClosed, a server that can't be reached for 30 s: this
-//     call has changed nothing, which says nothing of an earlier one.
+//     call has changed nothing, which says nothing about an earlier one.
 func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (rec Record, err error) {
 	line := c.lineOf(ctx, "cancel", id)
 	defer func() { line.end(ctx, &rec, err) }()
 	if len(reason) > maxReasonBytes || !utf8.ValidString(reason) {
 		return Record{}, invalid("a reason has at most %d bytes of UTF-8", maxReasonBytes)
 	}
-	return c.decide(ctx, id, func(ctx context.Context, stored mongostore.Transfer) (Record, bool, error) {
+	return c.decide(ctx, id, func(ctx context.Context, stored document.Transfer) answer {
 		return c.withdraw(ctx, stored, protocol.Cancelled, reason)
 	})
 }
 
-// surelyMissing looks again, by a read that a primary which was replaced can't answer.
-func (c *Coordinator) surelyMissing(ctx context.Context, id string) bool {
-	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
-	defer cancel()
-	missing, err := c.store.SurelyMissing(ctx, id)
-	return err == nil && missing
-}
-
-// withdraw tries once to take a transfer and to roll it back. It reports false where another look is due.
+// withdraw tries once to take a transfer and to roll it back.
 func (c *Coordinator) withdraw(
-	ctx context.Context, stored mongostore.Transfer, why protocol.Reason, reason string,
-) (Record, bool, error) {
+	ctx context.Context, stored document.Transfer, why protocol.Reason, reason string,
+) answer {
 	start := protocol.Start{RollBack: why}
 	switch stored.State {
 	case protocol.Initiated:
-		start.Claiming = protocol.CancelInitiated
+		start.Claim = protocol.CancelInitiated
 	case protocol.Preparing:
-		if stored.Hold && c.store.LooksExpired(ctx, stored) {
-			start, reason = expire(), expiredReason // whoever asks later is told the same, whoever was first
+		if stored.Hold && c.queries.LooksExpired(ctx, stored) {
+			// Later callers get the same answer, no matter which call was first.
+			start, reason = expire(), expiredReason
 			break
 		}
-		start.Claiming = protocol.TakeToCancel
+		start.Claim = protocol.TakeToCancel
 	case protocol.Rollback:
 		if !c.stalled(ctx, stored) {
 			return stuckAsStored(stored)
 		}
 		start = c.takeOver()
 	case protocol.Committed, protocol.Success:
-		return recordOf(stored), true, aboutTransfer(stored.ID, ErrAlreadyCommitted)
+		return answerWith(recordOf(stored), aboutTransfer(stored.ID, ErrAlreadyCommitted))
 	case protocol.Fail:
-		return recordOf(stored), true, nil
+		return answerWith(recordOf(stored), nil)
 	}
-	rec, told, err := c.try(ctx, attempt{transfer: stored, start: start, reason: reason})
-	if told && rec.State == StateFail {
-		return rec, true, nil // what Transfer would be told as an error is what was asked for
+	a := c.execute(ctx, stored, terms{start: start, reason: reason})
+	if a.done && a.rec.State == StateFail {
+		a.err = nil // the error that Transfer would return is what was asked for
 	}
-	return rec, told, err
+	return a
 }

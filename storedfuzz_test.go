@@ -15,8 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
@@ -244,12 +244,12 @@ type leftover struct {
 	id       string
 	req      Request
 	accounts []string
-	balances []int64          // before the transfer, all of it
-	document bson.D           // of the transfer, as stored
-	legs     []mongostore.Leg // that it was meant to have
-	marked   map[string]bool  // accounts with its marker
-	settled  map[string]bool  // accounts where its leg has taken effect and the marker is gone
-	sound    bool             // the stored document is one that this library could have written
+	balances []int64         // before the transfer, all of it
+	document bson.D          // of the transfer, as stored
+	legs     []document.Leg  // that it was meant to have
+	marked   map[string]bool // accounts with its marker
+	settled  map[string]bool // accounts where its leg has taken effect and the marker is gone
+	sound    bool            // the stored document is one that this library could have written
 }
 
 // leftover draws a transfer that was left behind in some state, with its markers where
@@ -286,7 +286,7 @@ func (v *vault) leftover(t *testing.T, c *Coordinator, d *dice) *leftover {
 }
 
 // storeAccount stores an account as it may be while the transfer is in a state.
-func (l *leftover) storeAccount(t *testing.T, v *vault, d *dice, state State, i int, leg mongostore.Leg) {
+func (l *leftover) storeAccount(t *testing.T, v *vault, d *dice, state State, i int, leg document.Leg) {
 	t.Helper()
 	amount, ok := leg.Amount.Value().(int64)
 	require.True(t, ok)

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 // Total is what the accounts of one ledger and currency have, in amounts of one kind.
@@ -54,7 +53,7 @@ func (a *auditor) totalOf(ledger, currency string, kind money.Kind) *total {
 }
 
 // transit counts what a marker stands for.
-func (a *auditor) transit(p *mongostore.Portrait, t *mongostore.AuditTransfer) {
+func (a *auditor) transit(p *Document, t *AuditTransfer) {
 	if t == nil || t.Err != nil {
 		return
 	}
@@ -72,7 +71,7 @@ func (a *auditor) sumUp(ctx context.Context) error {
 				continue
 			}
 			var err error
-			if moving[place.Name], err = a.store.CommittedSince(ctx, a.report.At, place.Name); err != nil {
+			if moving[place.Name], err = a.atlas.CommittedSince(ctx, a.report.At, place.Name); err != nil {
 				return fmt.Errorf("look for what was committed meanwhile: %w", err)
 			}
 		}
@@ -89,7 +88,7 @@ func (a *auditor) sumUp(ctx context.Context) error {
 			Balances: a.amount(key.ledger, "balances", &t.balances), InTransit: a.amount(key.ledger, "money in transit", &t.inTransit),
 		})
 	}
-	whole, exact := &transit[money.Whole], &transit[money.Exact]
+	whole, exact := &transit[money.Whole], &transit[money.Decimal]
 	if whole.Sign() == 0 {
 		whole, exact = exact, whole
 	}
@@ -105,7 +104,7 @@ func (a *auditor) sumUp(ctx context.Context) error {
 // the other accounts of their ledger and currency.
 func (a *auditor) countOdd() {
 	for key, n := range a.odd {
-		exact := totalKey{key.ledger, key.currency, money.Exact}
+		exact := totalKey{key.ledger, key.currency, money.Decimal}
 		if whole := a.totals[key]; a.totals[exact] != nil && (whole == nil || whole.accounts == 0) {
 			key = exact
 		}
@@ -183,7 +182,7 @@ func (s *kindSums) add(t *total) {
 }
 
 func (a *auditor) isAway(ledger string) bool {
-	return slices.ContainsFunc(a.atlas.Places, func(p *mongostore.Place) bool {
+	return slices.ContainsFunc(a.atlas.Places, func(p *Place) bool {
 		return p.Accounts && p.Name == ledger && !p.Home
 	})
 }

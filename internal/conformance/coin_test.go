@@ -14,23 +14,25 @@ type coin struct {
 	name   string
 	kind   money.Kind
 	amount func(n int64) money.Amount
-	most   int64 // the largest balance that is stored; 0: beyond what the model can count
+	most   int64 // the largest stored balance; 0: more than the model can count
 }
 
-// coins returns the kinds of money. With decimals, cents have digits behind the point, and with myriads the model's numbers
-// reach the limits of what is stored.
+// coins returns the kinds of money.
+// Among the decimals, cents have digits after the point, and with myriads the model's
+// numbers reach the limits of what is stored.
 func coins() []coin {
 	return []coin{
 		{name: "units", kind: money.Whole, amount: money.Units, most: 1 << 62},
-		{name: "cents", kind: money.Exact, amount: func(n int64) money.Amount { return decimal(n, -2) }},
-		{name: "myriads", kind: money.Exact, amount: func(n int64) money.Amount { return decimal(n, 4) }, most: 1e17 - 1},
+		{name: "cents", kind: money.Decimal, amount: func(n int64) money.Amount { return decimal(n, -2) }},
+		{name: "myriads", kind: money.Decimal, amount: func(n int64) money.Amount { return decimal(n, 4) }, most: 1e17 - 1},
 	}
 }
 
-// String names the coin where rapid tells what it has drawn.
+// String names the coin in what rapid reports.
 func (c coin) String() string { return c.name }
 
-// limit returns the largest balance for the World: where the model can't count so far, one that is never reached.
+// limit returns the largest balance for the World.
+// If the model can't count that far, it is one that is never reached.
 func (c coin) limit() int64 {
 	if c.most == 0 {
 		return 1 << 62
@@ -61,7 +63,8 @@ func encode(document any) bson.Raw {
 	return encoded
 }
 
-// dress says how an account's balance and markers are stored. In all but the first two the account is of an odd kind.
+// dress says how an account's balance and markers are stored.
+// In all but the first two the account is of an odd kind.
 type dress uint8
 
 const (
@@ -93,7 +96,7 @@ func (c coin) stored(n int64, d dress) any {
 		return amount.String()
 	case otherKind:
 		if c.kind == money.Whole {
-			return amount.Exact().Value()
+			return amount.Decimal().Value()
 		}
 		return n
 	case inList:

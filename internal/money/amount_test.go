@@ -18,7 +18,8 @@ func decimal(t *testing.T, text string) Amount {
 	return amount
 }
 
-// stored reads what the database holds as a decimal of that text, exponents and special values included.
+// stored reads the amount that the database holds as a decimal with this text, exponents
+// and special values included.
 func stored(t *testing.T, text string) (Amount, error) {
 	t.Helper()
 	d, err := bson.ParseDecimal128(text)
@@ -33,7 +34,8 @@ func raw(t *testing.T, value any) bson.RawValue {
 	return bson.RawValue{Type: kind, Value: data}
 }
 
-// A decimal is read in plain notation only, and keeps the digits that it was written with.
+// A decimal is read in plain notation only, and keeps the digits that it was written
+// with.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -46,7 +48,7 @@ func TestParse(t *testing.T) {
 		amount, err := Parse(text)
 		require.NoError(t, err, text)
 		assert.Equal(t, want, amount.String())
-		assert.Equal(t, Exact, amount.Kind())
+		assert.Equal(t, Decimal, amount.Kind())
 	}
 	for _, text := range []string{
 		"", "+", "-", ".", "1.", ".5", "-.5", "1.2.3", "1,5", "1e3", "1E3", "0x10", "1_000", " 1", "1 ", "--1", "+-1", "NaN",
@@ -58,7 +60,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Only int32, int64 and finite decimals are amounts in the database. A double is none, whatever its value.
+// Only int32, int64 and finite decimals are amounts in the database.
+// A double is not an amount, whatever its value.
 func TestFromBSON(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[any]Amount{
@@ -75,12 +78,12 @@ func TestFromBSON(t *testing.T) {
 		got, err := stored(t, text)
 		require.NoError(t, err, text)
 		assert.Equal(t, want, got.String(), text)
-		assert.Equal(t, Exact, got.Kind())
+		assert.Equal(t, Decimal, got.Kind())
 	}
 	for _, text := range []string{"0E+6000", "0E-6000", "-0E+6111"} {
 		got, err := stored(t, text)
 		require.NoError(t, err, text)
-		assert.Zero(t, got.Cmp(Zero(Exact)), "zero is zero, whatever its exponent")
+		assert.Zero(t, got.Cmp(Zero(Decimal)), "zero is zero, whatever its exponent")
 		assert.Equal(t, "d0", got.Canonical())
 	}
 	for _, text := range []string{"NaN", "Infinity", "-Infinity", "1E+65", "1E-65", "1E+6111", "1E-6176"} {
@@ -102,14 +105,14 @@ func TestFromBSON(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Cmp goes by value, across kinds and ways of writing.
+// Cmp compares by value, across kinds and notations.
 func TestCmp(t *testing.T) {
 	t.Parallel()
 	large, err := stored(t, "1E+20")
 	require.NoError(t, err)
 	sorted := [][]Amount{
 		{decimal(t, "-1000000000000000000000")},
-		{Units(math.MinInt64), Units(math.MinInt64).Exact()},
+		{Units(math.MinInt64), Units(math.MinInt64).Decimal()},
 		{Units(-2), decimal(t, "-2.000")},
 		{decimal(t, "-1.5"), decimal(t, "-1.50")},
 		{decimal(t, "-0.000000000001")},
@@ -140,7 +143,7 @@ func TestCmp(t *testing.T) {
 	}
 }
 
-// A sum is exact, or there is none.
+// A sum is exact, or there is an error.
 func TestAdd(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -159,7 +162,7 @@ func TestAdd(t *testing.T) {
 		{decimal(t, "999999999999999999999.999999999999"), decimal(t, "0.000000000001"), "1000000000000000000000.000000000000"},
 		{decimal(t, "9999999999999999999999.999999999999"), decimal(t, "0.000000000001"), "10000000000000000000000.00000000000"},
 		{decimal(t, "9999999999999999999999.999999999999"), decimal(t, "0.000000000002"), ""},
-		{MaxBalance(Exact), Max(Exact), "1000999999999999999999.999999999998"},
+		{MaxBalance(Decimal), Max(Decimal), "1000999999999999999999.999999999998"},
 	} {
 		for _, pair := range [][2]Amount{{row.a, row.b}, {row.b, row.a}} {
 			before := pair
@@ -176,21 +179,21 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// The limits are those that keep every sum on the server exact, and lie where the documentation says.
+// The limits keep every sum on the server exact, and are those of the documentation.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "281474976710656", Max(Whole).String())
 	assert.Equal(t, "4611686018427387904", MaxBalance(Whole).String())
-	assert.Equal(t, "999999999999999999.999999999999", Max(Exact).String())
-	assert.Equal(t, "999999999999999999999.999999999999", MaxBalance(Exact).String())
+	assert.Equal(t, "999999999999999999.999999999999", Max(Decimal).String())
+	assert.Equal(t, "999999999999999999999.999999999999", MaxBalance(Decimal).String())
 	assert.Equal(t, "6917529027641081856", Ceiling(Whole).String())
-	assert.Equal(t, "9192000000000000000000", Ceiling(Exact).String())
-	for _, kind := range []Kind{Whole, Exact} {
+	assert.Equal(t, "9192000000000000000000", Ceiling(Decimal).String())
+	for _, kind := range []Kind{Whole, Decimal} {
 		assert.Equal(t, kind, Ceiling(kind).Kind())
 		assert.Equal(t, kind, Zero(kind).Kind())
 		assert.Zero(t, Zero(kind).Sign())
 		least := Units(1)
-		if kind == Exact {
+		if kind == Decimal {
 			least = decimal(t, "0.000000000001")
 		}
 		for _, limit := range []Amount{Max(kind), MaxBalance(kind)} {
@@ -212,7 +215,7 @@ func TestLimits(t *testing.T) {
 	assert.False(t, Units(math.MinInt64).Within(Max(Whole)))
 }
 
-// The number of digits behind the point goes by value: trailing zeros don't count.
+// Places counts the digits after the point by value: trailing zeros don't count.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	large, err := stored(t, "1E+20")
@@ -224,11 +227,11 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// Every way of writing an amount down gives back the same value, of the same kind.
+// Every encoding of an amount decodes to the same value, of the same kind.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
-	amounts := []Amount{{}, Units(5), Units(-5), Units(math.MaxInt64), Units(math.MinInt64), Max(Exact),
-		MaxBalance(Exact).Neg(), Zero(Exact), Units(7).Exact()}
+	amounts := []Amount{{}, Units(5), Units(-5), Units(math.MaxInt64), Units(math.MinInt64), Max(Decimal),
+		MaxBalance(Decimal).Neg(), Zero(Decimal), Units(7).Decimal()}
 	for _, text := range []string{"0.00", "12", "12.50", "-0.000000000001", "-1000", "100.000000000000"} {
 		amounts = append(amounts, decimal(t, text))
 	}

@@ -9,8 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 const (
@@ -29,7 +31,7 @@ func (l lottery) odds(n int) bool { return l.IntN(n) == 0 }
 // amount draws the amount of a leg.
 func (l lottery) amount() money.Amount {
 	return pick(l, money.Units(-60), money.Units(60), money.Units(-1), money.Units(1), money.Max(money.Whole), money.Max(money.Whole).Neg(),
-		dec("-60"), dec("60"), dec("-0.000000000001"), dec("0.10"), money.Max(money.Exact), money.Max(money.Exact).Neg())
+		dec("-60"), dec("60"), dec("-0.000000000001"), dec("0.10"), money.Max(money.Decimal), money.Max(money.Decimal).Neg())
 }
 
 // floor draws a stored floor; nil is none.
@@ -43,7 +45,7 @@ func (l lottery) floor() any {
 }
 
 // balance draws a stored balance, mostly one at the edge of what the leg needs.
-func (l lottery) balance(p *party) any {
+func (l lottery) balance(p *participant) any {
 	if l.odds(4) {
 		return pick[any](l, nil, bson.Null{}, 100.0, "100", true, bson.A{}, bson.A{int64(100)}, bson.A{int64(-1), int64(1 << 60)}, bson.M{},
 			bson.MinKey{}, bson.MaxKey{}, bson.DateTime(100), bson.Timestamp{T: 1}, math.NaN(), math.Inf(1), decimal("NaN"), decimal("Infinity"),
@@ -55,8 +57,8 @@ func (l lottery) balance(p *party) any {
 	low, high, _ := p.bounds()
 	edge := pick(l, low, high, money.Units(100), dec("100"), dec("100.5"))
 	step := money.Units(int64(l.IntN(3) - 1))
-	if edge.Kind() == money.Exact {
-		step = pick(l, step.Exact(), dec("0.000000000001"), dec("-0.000000000001"))
+	if edge.Kind() == money.Decimal {
+		step = pick(l, step.Decimal(), dec("0.000000000001"), dec("-0.000000000001"))
 	}
 	sum, err := edge.Add(step)
 	if err != nil {
@@ -76,7 +78,7 @@ func (l lottery) fence() any {
 }
 
 // document draws an account for a party.
-func (l lottery) document(id, key string, p *party) bson.D {
+func (l lottery) document(id, key string, p *participant) bson.D {
 	document := bson.D{{Key: "_id", Value: id}}
 	add := func(name string, value any) {
 		if value != nil {
@@ -85,7 +87,7 @@ func (l lottery) document(id, key string, p *party) bson.D {
 	}
 	floor := l.floor()
 	if floor != nil {
-		p.floor = standardFields().floor(encode(bson.D{{Key: "floor", Value: floor}}))
+		p.floor = standardFields().FloorOf(encode(bson.D{{Key: "floor", Value: floor}}))
 	}
 	add("floor", floor)
 	add("balance", l.balance(p))
@@ -115,7 +117,7 @@ func encode(document any) bson.Raw {
 // agreementCase is a document, the work that is to prepare it, and what was read.
 type agreementCase struct {
 	id     string
-	work   *Work
+	work   *Attempt
 	before bson.Raw
 	facts  protocol.Facts
 	fence  protocol.Fence // that the prepare names
@@ -133,26 +135,26 @@ func TestFactsAndFilterAgree(t *testing.T) {
 		id := fmt.Sprintf("case %d", i)
 		c := &agreementCase{id: id, work: b.work(pick(l, id, "7", "a.b", "$x"), b.legIn("", id, l.amount()))}
 		c.work.Transfer.Currency = pick(l, "", "", "", "EUR")
-		documents[i] = l.document(id, markerKey(c.work.Transfer.ID), &c.work.parties[0])
-		c.work.parties[0].floor = floor{}
+		documents[i] = l.document(id, document.MarkerKey(c.work.Transfer.ID), &c.work.participants[0])
+		c.work.participants[0].floor = document.Floor{}
 		cases[i] = c
 	}
 	_, err := b.db.Collection("accounts").InsertMany(t.Context(), documents)
 	require.NoError(t, err)
 
 	stored := b.everything("accounts")
-	statements := make([]*unit, len(cases))
+	statements := make([]*mergedUpdate, len(cases))
 	for i, c := range cases {
 		c.before = stored[c.id]
-		p := &c.work.parties[0]
+		p := &c.work.participants[0]
 		c.facts = b.store.facts(c.work, p, c.before)
 		c.fence = c.facts.Fence
 		if l.odds(6) {
 			c.fence = pick(l, "", protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, make([]byte, 12)...)))
 		}
-		statements[i] = b.store.newUnit(&Request{Work: c.work, Op: prepareWith(0, c.fence)})
+		statements[i] = b.store.newUnit(&Call{Attempt: c.work, Op: prepareWith(0, c.fence)})
 	}
-	results := updateAll(t.Context(), b.store.ledgers[""].commands, statements).verdicts
+	results := wire.UpdateAll(t.Context(), b.store.Ledgers[""].Commands, statements).Verdicts
 	b.checkAgreement(cases, results)
 }
 
@@ -170,27 +172,27 @@ func (b *bank) everything(collection string) map[string]bson.Raw {
 	return byID
 }
 
-func (b *bank) checkAgreement(cases []*agreementCase, results []verdict) {
+func (b *bank) checkAgreement(cases []*agreementCase, results []wire.Verdict) {
 	b.t.Helper()
 	after := b.everything("accounts")
 	fit, changed, refused := 0, 0, 0
 	for i, c := range cases {
 		expected := c.facts == protocol.Facts{
-			Found: true, Fence: c.fence, Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
+			Found: true, Fence: c.fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 		}
 		// The server says how many matched in all. A document that was matched is changed, or the change was refused.
-		matched := results[i].result == protocol.Failed || string(after[c.id]) != string(c.before)
+		matched := results[i].Result == protocol.Failed || string(after[c.id]) != string(c.before)
 		if expected {
 			fit++
 		}
-		if results[i].result == protocol.Failed {
+		if results[i].Result == protocol.Failed {
 			refused++
 		} else if matched {
 			changed++
 		}
-		if matched != expected || results[i].result == protocol.Unknown {
+		if matched != expected || results[i].Result == protocol.Unknown {
 			b.t.Errorf("seed %d, %s: %s\namount %s, currency %q, fence %q\nfacts %+v, matched %t (%v)", agreementSeed, c.id, c.before,
-				c.work.Transfer.Legs[0].Amount, c.work.Transfer.Currency, c.fence, c.facts, matched, results[i].result)
+				c.work.Transfer.Legs[0].Amount, c.work.Transfer.Currency, c.fence, c.facts, matched, results[i].Result)
 		}
 	}
 	// The draw is no good if it hardly ever hits.

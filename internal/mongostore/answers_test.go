@@ -21,58 +21,58 @@ type write struct {
 	name       string
 	command    string
 	collection string
-	ready      func(b *bank, id string) (*Work, protocol.Operation)
+	ready      func(b *bank, id string) (*Attempt, protocol.Operation)
 }
 
 // writes are all writes of the protocol.
 func writes() []write {
-	debit := func(b *bank, id string) *Work {
+	debit := func(b *bank, id string) *Attempt {
 		b.put(account(id, nil))
 		return b.work(id, b.leg(id, -60))
 	}
-	claimed := func(b *bank, id string) *Work { return b.claimed(id, b.leg(id, -60)) }
+	claimed := func(b *bank, id string) *Attempt { return b.claimed(id, b.leg(id, -60)) }
 	return []write{
-		{"insert", "insert", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"insert", "insert", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			w := b.work(id, b.leg(id, -60))
-			_, err := b.store.serverTime(b.t.Context())
+			_, err := b.store.ReachedTime(b.t.Context())
 			require.NoError(b.t, err)
 			return w, claim(protocol.Insert)
 		}},
-		{"claim of an initiated transfer", "findAndModify", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"claim of an initiated transfer", "findAndModify", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			w := b.work(id, b.leg(id, -60))
 			result, err := b.store.InsertInitiated(b.t.Context(), &w.Transfer)
 			require.NoError(b.t, err)
 			require.Equal(b.t, protocol.Applied, result)
 			return w, claim(protocol.FromInitiated)
 		}},
-		{"takeover", "findAndModify", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"takeover", "findAndModify", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			claimed(b, id)
 			return b.work(id, b.leg(id, -60)), claim(protocol.TakeOver)
 		}},
-		{"verify", "update", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"verify", "update", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			op := about(protocol.Verify)
 			op.Epoch = 1
 			return claimed(b, id), op
 		}},
-		{"decision", "update", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"decision", "update", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			return claimed(b, id), decide(protocol.Rollback, 1)
 		}},
-		{"finish", "update", "transfers", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"finish", "update", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			w := claimed(b, id)
 			b.applied(w, decide(protocol.Committed, 1))
 			return w, finish(protocol.Success)
 		}},
-		{"prepare", "update", "accounts", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"prepare", "update", "accounts", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			w := debit(b, id)
 			return w, b.ready(w)[0]
 		}},
-		{"settle", "update", "accounts", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"settle", "update", "accounts", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			return b.prepared(debit(b, id)), at(protocol.Settle, 0)
 		}},
-		{"undo", "update", "accounts", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"undo", "update", "accounts", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			return b.prepared(debit(b, id)), replacing(at(protocol.Undo, 0))
 		}},
-		{"fence-only", "update", "accounts", func(b *bank, id string) (*Work, protocol.Operation) {
+		{"fence-only", "update", "accounts", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			return debit(b, id), at(protocol.FenceOnly, 0)
 		}},
 	}
@@ -93,7 +93,7 @@ func (b *bank) reconnected(t *testing.T, number int, opts ...*options.ClientOpti
 		_ = client.Disconnect(atOnce)
 	})
 	db := client.Database(b.db.Name())
-	next.store, err = New(Config{
+	next.store, err = newRooms(config{
 		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts"),
 			"eu": db.Collection("accounts_eu")},
 		Fields: standardFields(), MarkerLimit: 100, FenceBytes: LeastFenceMemory, Now: time.Now,
@@ -208,7 +208,7 @@ func TestNoServerSendsNothing(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
 	db := client.Database("bank")
-	store, err := New(Config{
+	store, err := newRooms(config{
 		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts")},
 		Fields: standardFields(), MarkerLimit: 100, FenceBytes: LeastFenceMemory, Now: time.Now,
 	})
@@ -216,7 +216,7 @@ func TestNoServerSendsNothing(t *testing.T) {
 	b := &bank{t: t, store: store}
 	w := b.work("order", b.leg("alice", -60))
 	assert.Equal(t, protocol.NotSent, b.on(w, claim(protocol.Insert)).Result, "the server's time is not known")
-	store.clock.read = time.Now()
+	store.Clock.Read = time.Now()
 	verify := about(protocol.Verify)
 	for _, op := range []protocol.Operation{
 		claim(protocol.Insert), claim(protocol.FromInitiated), claim(protocol.TakeOver), claim(protocol.TakeToCancel), verify,

@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // Many commits are one statement, and many finishes are one.
@@ -94,7 +96,7 @@ func TestUnreadableInsertStandsAlone(t *testing.T) {
 	for i := range 3 {
 		rs.add(b.work(fmt.Sprint("t", i), b.leg("alice", -1)), claim(protocol.Insert))
 	}
-	rs[1].Work.Transfer.Metadata = seven
+	rs[1].Attempt.Transfer.Metadata = seven
 	assert.Equal(t, all(3, protocol.NotSent), b.batch(rs))
 	for i, want := range []protocol.Result{protocol.Applied, protocol.Failed, protocol.Applied} {
 		assert.True(t, rs[i].Alone)
@@ -120,7 +122,7 @@ func TestManyClaims(t *testing.T) {
 	assert.Equal(t, []protocol.Result{applied, applied, protocol.NotMatched, applied}, b.batch(rs))
 	for i, state := range map[int]protocol.State{0: protocol.Preparing, 1: protocol.Committed, 3: protocol.Preparing} {
 		assert.Equal(t, protocol.Image{Found: true, State: state, Epoch: 2, Mine: true}, rs[i].Answer.Transfer)
-		assert.EqualValues(t, 1, rs[i].Work.Transfer.Attempts)
+		assert.EqualValues(t, 1, rs[i].Attempt.Transfer.Attempts)
 	}
 }
 
@@ -128,12 +130,12 @@ func TestManyClaims(t *testing.T) {
 func TestEncodeTransfer(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	for _, w := range []*Work{b.full("order"), b.work("plain", b.leg("alice", -1), b.leg("bob", 1))} {
+	for _, w := range []*Attempt{b.full("order"), b.work("plain", b.leg("alice", -1), b.leg("bob", 1))} {
 		w.Transfer.State, w.Transfer.Epoch, w.Transfer.Owner = protocol.Preparing, 1, "me"
 		w.Transfer.Open, w.Transfer.CreatedAt, w.Transfer.LastModified = true, time.UnixMilli(5), time.UnixMilli(7)
 		want, err := bson.Marshal(w.Transfer)
 		require.NoError(t, err)
-		assert.Equal(t, bson.Raw(want), w.Transfer.encode())
+		assert.Equal(t, bson.Raw(want), w.Transfer.Encode())
 	}
 }
 
@@ -155,12 +157,12 @@ func TestDecisionsDoNotAskForTheTime(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	works := b.crowd(2, 1)
-	b.store.clock.mu.Lock()
-	b.store.clock.read = time.Now().Add(-time.Hour)
-	b.store.clock.offset = time.Hour
-	b.store.clock.mu.Unlock()
-	for range maxAsking { // as if hello were never answered
-		b.store.asking <- struct{}{}
+	b.store.Clock.Mu.Lock()
+	b.store.Clock.Read = time.Now().Add(-time.Hour)
+	b.store.Clock.Offset = time.Hour
+	b.store.Clock.Mu.Unlock()
+	for range collections.MaxAsking { // as if hello were never answered
+		b.store.Asking <- struct{}{}
 	}
 	assert.Equal(t, all(2, protocol.Applied), b.batch(of(decide(protocol.Committed, 1), works...)))
 	assert.Equal(t, all(2, protocol.Applied), b.batch(of(finish(protocol.Success), works...)))
@@ -171,10 +173,10 @@ func TestDecisionsDoNotAskForTheTime(t *testing.T) {
 func TestInsertsAreCounted(t *testing.T) {
 	t.Parallel()
 	for stored, want := range map[int]protocol.Result{2: protocol.Applied, 1: protocol.Unknown, 0: protocol.Unknown} {
-		taken := bson.M{"index": 1, "code": codeDuplicateKey, "keyPattern": bson.M{"_id": 1}}
+		taken := bson.M{"index": 1, "code": wire.CodeDuplicateKey, "keyPattern": bson.M{"_id": 1}}
 		reply := encode(bson.M{"ok": 1, "n": stored, "writeErrors": bson.A{taken}})
-		all := insertVerdicts(3, reply, protocol.Applied, nil)
-		assert.Equal(t, []protocol.Result{want, protocol.NotMatched, want}, []protocol.Result{all[0].result, all[1].result, all[2].result})
+		all := wire.InsertVerdicts(3, reply, protocol.Applied, nil)
+		assert.Equal(t, []protocol.Result{want, protocol.NotMatched, want}, []protocol.Result{all[0].Result, all[1].Result, all[2].Result})
 	}
 }
 
@@ -202,7 +204,7 @@ func TestDecisionsThroughMongosAreSingle(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	works := b.crowd(3, 1)
-	b.store.fitClients.Store(b.store.transfers.Database().Client(), true)
+	b.store.CheckedClients.Store(b.store.Transfers.Database().Client(), true)
 	commit := decide(protocol.Committed, 1)
 	commit.Clean = true
 	b.log.take()

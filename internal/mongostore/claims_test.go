@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
 // full returns a work on a transfer with every field that a caller can set.
-func (b *bank) full(id string) *Work {
+func (b *bank) full(id string) *Attempt {
 	b.t.Helper()
 	w := b.work(id, b.leg("alice", -60), b.legIn("eu", "bob", dec("60.50")))
 	w.Transfer.Currency = "EUR"
@@ -96,7 +97,7 @@ func TestClaimFromInitiated(t *testing.T) {
 	result, err = b.store.InsertInitiated(t.Context(), &w.Transfer)
 	require.Error(t, err)
 	assert.Equal(t, protocol.NotMatched, result)
-	for _, how := range []protocol.Claiming{protocol.TakeOver, protocol.TakeToCancel} {
+	for _, how := range []protocol.ClaimKind{protocol.TakeOver, protocol.TakeToCancel} {
 		assert.Equal(t, protocol.NotMatched, b.on(w, claim(how)).Result)
 	}
 	assert.Equal(t, protocol.NotMatched, b.on(w, decide(protocol.Committed, 0)).Result)
@@ -107,7 +108,7 @@ func TestClaimFromInitiated(t *testing.T) {
 	assert.Equal(t, b.shape("order", nil), b.stored("order", "createdAt", "lastModified"))
 	assert.EqualValues(t, 1, w.Transfer.Epoch)
 	assert.Equal(t, w.Owner, w.Transfer.Owner)
-	for _, how := range []protocol.Claiming{protocol.FromInitiated, protocol.CancelInitiated} {
+	for _, how := range []protocol.ClaimKind{protocol.FromInitiated, protocol.CancelInitiated} {
 		assert.Equal(t, protocol.NotMatched, b.on(w, claim(how)).Result)
 	}
 	assert.Equal(t, b.shape("order", nil), b.stored("order", "createdAt", "lastModified"))
@@ -128,7 +129,7 @@ func TestCancelInitiated(t *testing.T) {
 	failure := bson.M{"code": "cancelled", "ledger": "", "account": "", "message": "because: cancelled"}
 	want := b.shape("order", bson.M{"state": "Rollback", "failure": failure})
 	assert.Equal(t, want, b.stored("order", "createdAt", "lastModified"))
-	assert.Equal(t, &Failure{Code: "cancelled", Message: "because: cancelled"}, w.Transfer.Failure)
+	assert.Equal(t, &document.Failure{Code: "cancelled", Message: "because: cancelled"}, w.Transfer.Failure)
 	assert.Equal(t, protocol.NotMatched, b.on(w, claim(protocol.FromInitiated)).Result)
 }
 
@@ -138,7 +139,7 @@ func TestTakeOverGoesByTheServersClock(t *testing.T) {
 	for name, off := range map[string]time.Duration{"right": 0, "a year ahead": 8760 * time.Hour, "a year behind": -8760 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBank(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(off) } })
+			b := newBank(t, func(c *config) { c.Now = func() time.Time { return time.Now().Add(off) } })
 			first := b.full("order")
 			require.Equal(t, protocol.Applied, b.on(first, claim(protocol.Insert)).Result)
 			assert.Equal(t, b.shape("order", nil), b.stored("order", "createdAt", "lastModified"))
@@ -157,7 +158,7 @@ func TestTakeOverGoesByTheServersClock(t *testing.T) {
 			b.change("transfers", "order", bson.M{"$set": bson.M{"lastModified": time.Now().Add(-time.Hour + time.Minute)}})
 			assert.Equal(t, protocol.NotMatched, b.on(w, claim(protocol.TakeOver)).Result)
 			b.change("transfers", "order", bson.M{"$set": bson.M{"lastModified": time.Now().Add(-time.Hour - time.Second)}})
-			stored, err := decodeTransfer(b.raw("transfers", "order"))
+			stored, err := document.DecodeTransfer(b.raw("transfers", "order"))
 			require.NoError(t, err)
 			assert.True(t, b.store.LooksStalled(t.Context(), stored, time.Hour))
 			answer = b.on(w, claim(protocol.TakeOver))
@@ -185,7 +186,7 @@ func TestWhichStatesAreTakenOver(t *testing.T) {
 		{protocol.Fail, false, false},
 		{"Held", false, false},
 	} {
-		for how, matches := range map[protocol.Claiming]bool{protocol.TakeOver: row.takeOver, protocol.TakeToCancel: row.cancel} {
+		for how, matches := range map[protocol.ClaimKind]bool{protocol.TakeOver: row.takeOver, protocol.TakeToCancel: row.cancel} {
 			w := b.claimed(string(row.state)+" "+string('0'+rune(how)), b.leg("alice", -60))
 			b.change("transfers", w.Transfer.ID, bson.M{"$set": bson.M{"state": row.state}})
 			before := b.raw("transfers", w.Transfer.ID)
@@ -209,7 +210,7 @@ func TestClaimRequiresTheDigest(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.claimed("order", b.leg("alice", -60))
-	for state, claims := range map[protocol.State][]protocol.Claiming{
+	for state, claims := range map[protocol.State][]protocol.ClaimKind{
 		protocol.Preparing: {protocol.TakeOver, protocol.TakeToCancel},
 		protocol.Initiated: {protocol.FromInitiated, protocol.CancelInitiated},
 	} {
@@ -336,7 +337,7 @@ func TestFailureNamesTheParticipant(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	w := b.work("order", b.leg("alice", -60), b.legIn("eu", "bob", money.Units(60)))
-	w.Describe = func(r protocol.Refusal) string { return "at " + w.parties[r.Participant].leg.Account }
-	assert.Equal(t, Failure{Code: "overflow", Ledger: "eu", Account: "bob", Message: "at bob"},
+	w.Describe = func(r protocol.Refusal) string { return "at " + w.participants[r.Participant].leg.Account }
+	assert.Equal(t, document.Failure{Code: "overflow", Ledger: "eu", Account: "bob", Message: "at bob"},
 		w.failure(protocol.Refusal{Reason: protocol.Overflow, Participant: 1}))
 }

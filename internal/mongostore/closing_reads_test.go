@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
@@ -20,9 +21,9 @@ func TestClosingReadsASnapshot(t *testing.T) {
 	b.put(account("alice", bson.M{"pending": bson.M{"t": int64(1)}}))
 	h := b.history("alice")
 	b.log.take()
-	_, _, err := h.Close(t.Context(), time.Time{})
+	_, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
-	_, _, err = h.Page(t.Context(), NewestFirst, time.Time{}, moment(0), 10)
+	_, _, err = h.Page(t.Context(), history.NewestFirst, time.Time{}, moment(0), 10)
 	require.NoError(t, err)
 	commands := b.log.take()
 	require.Equal(t, []string{"hello", "hello", "find", "find", "find", "find", "find"}, names(commands))
@@ -43,16 +44,16 @@ func TestClosingReadsASnapshot(t *testing.T) {
 func TestClosingApartReadsFromPrimaries(t *testing.T) {
 	t.Parallel()
 	accounts := newCommandLog()
-	b := newBank(t, func(c *Config) {
+	b := newBank(t, func(c *config) {
 		other := mongotest.Client(t, accounts.options()).Database(c.Transfers.Database().Name())
 		c.Ledgers[""] = other.Collection("accounts")
 	})
 	b.put(account("alice", bson.M{"pending": bson.M{"t": int64(1)}}))
 	h := b.history("alice")
 	b.log.take()
-	_, _, err := h.Close(t.Context(), time.Time{})
+	_, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
-	_, _, err = h.Page(t.Context(), NewestFirst, time.Time{}, moment(0), 10)
+	_, _, err = h.Page(t.Context(), history.NewestFirst, time.Time{}, moment(0), 10)
 	require.NoError(t, err)
 	look := accounts.take()
 	require.Equal(t, []string{"find"}, names(look))
@@ -78,7 +79,7 @@ func TestClosingTime(t *testing.T) {
 	b.put(account("alice", nil))
 	closed := func(before time.Time) (at time.Time, shown []time.Time) {
 		b.log.take()
-		closing, _, err := b.history("alice").Close(t.Context(), before)
+		closing, _, err := b.history("alice").BalanceAsOf(t.Context(), before)
 		require.NoError(t, err)
 		for _, c := range b.log.take() {
 			if c.name == "hello" {
@@ -98,6 +99,6 @@ func TestClosingTime(t *testing.T) {
 	require.Equal(t, shown[0], at)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, err := b.history("alice").Close(ended, time.Time{})
+	_, _, err := b.history("alice").BalanceAsOf(ended, time.Time{})
 	require.ErrorIs(t, err, context.Canceled)
 }

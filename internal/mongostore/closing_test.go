@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
@@ -55,7 +56,7 @@ func (s *steps) begin(before map[int][]func()) (end func() int) {
 func newStepBank(t *testing.T, apart bool) (*bank, *steps) {
 	t.Helper()
 	s := &steps{}
-	b := newBank(t, func(c *Config) {
+	b := newBank(t, func(c *config) {
 		name := c.Transfers.Database().Name()
 		db := mongotest.Client(t, s.monitor()).Database(name)
 		c.Transfers = db.Collection("transfers")
@@ -154,7 +155,7 @@ func (b *bank) closeAmong(s *steps, at [3]int) {
 	}
 	h := b.history(name)
 	end := s.begin(due)
-	closing, found, err := h.Close(b.t.Context(), time.Time{})
+	closing, found, err := h.BalanceAsOf(b.t.Context(), time.Time{})
 	commands := end()
 	require.NoError(b.t, err)
 	require.True(b.t, found)
@@ -183,7 +184,7 @@ func TestUndecidedClosing(t *testing.T) {
 		m := mover{b, name, name, 50, 50, false}
 		h := b.history(name)
 		end := s.begin(map[int][]func(){at: {m.prepare, m.commit, m.settle}})
-		closing, found, err := h.Close(t.Context(), time.Time{})
+		closing, found, err := h.BalanceAsOf(t.Context(), time.Time{})
 		commands := end()
 		require.NoError(t, err)
 		require.Greater(t, commands, 8, "there was a second look: %v %v %v", closing, found, at)
@@ -200,7 +201,7 @@ func TestUndecidedClosing(t *testing.T) {
 	}
 	h := b.history("busy")
 	end := s.begin(due)
-	_, _, err := h.Close(ctx, time.Time{})
+	_, _, err := h.BalanceAsOf(ctx, time.Time{})
 	end()
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
@@ -238,7 +239,7 @@ func TestClosingWithinOneMillisecond(t *testing.T) {
 					b.change("accounts", "alice", bson.M{"$set": bson.M{"pending.t": int64(50)}})
 				}
 			}}
-			b = newBank(t, func(config *Config) {
+			b = newBank(t, func(config *config) {
 				db := mongotest.Client(t, options.Client().SetMonitor(monitor)).Database(config.Transfers.Database().Name())
 				config.Transfers = db.Collection("transfers")
 				if !c.apart {
@@ -250,10 +251,10 @@ func TestClosingWithinOneMillisecond(t *testing.T) {
 				b.change("accounts", "alice", bson.M{"$inc": bson.M{"balance": int64(50)}})
 			}
 			h := b.history("alice")
-			closing, _, err := h.Close(t.Context(), time.Time{})
+			closing, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, hellos, c.hellos, "apart, there was a second look")
-			entries, _, err := h.Page(t.Context(), NewestFirst, time.Time{}, closing.At, 10)
+			entries, _, err := h.Page(t.Context(), history.NewestFirst, time.Time{}, closing.At, 10)
 			require.NoError(t, err)
 			if !c.in {
 				require.Empty(t, entries)

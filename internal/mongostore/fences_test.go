@@ -15,7 +15,7 @@ import (
 )
 
 // reads counts the finds that reading the fences of a work costs.
-func (b *bank) reads(w *Work) int {
+func (b *bank) reads(w *Attempt) int {
 	b.t.Helper()
 	b.log.take()
 	b.ready(w)
@@ -73,7 +73,7 @@ func TestReplacedFenceIsKnown(t *testing.T) {
 		assert.Zero(t, b.reads(b.work(fmt.Sprintf("after next %d", i), b.leg("alice", -1))))
 	}
 	// Where nothing is known of a participant, its new fence alone says too little to spare the read.
-	b.store.fences.forget(b.work("x", b.leg("alice", 1)).parties[0].key)
+	b.store.fences.forget(b.work("x", b.leg("alice", 1)).participants[0].key)
 	w := b.work("last", b.leg("alice", -1))
 	b.applied(w, at(protocol.FenceOnly, 0))
 	assert.Equal(t, 1, b.reads(w))
@@ -103,9 +103,9 @@ func TestRefusedPrepareForgetsTheFence(t *testing.T) {
 // A full participant is read again each time: only a read tells when others have made room. Prepares of this process count at once.
 func TestMarkerLimitForcesARead(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *Config) { c.MarkerLimit = 3 })
+	b := newBank(t, func(c *config) { c.MarkerLimit = 3 })
 	b.put(account("alice", bson.M{"pending": bson.M{"other": int64(1)}}))
-	var works []*Work
+	var works []*Attempt
 	for i, reads := range []int{1, 0, 1, 1} {
 		w := b.work(fmt.Sprintf("order %d", i), b.leg("alice", -1))
 		require.Equal(t, reads, b.reads(w), "transfer %d", i)
@@ -113,13 +113,13 @@ func TestMarkerLimitForcesARead(t *testing.T) {
 			b.prepared(w)
 			works = append(works, w)
 		} else {
-			assert.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.Free)
+			assert.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 		}
 	}
 	b.applied(works[0], at(protocol.Settle, 0))
 	w := b.work("order 9", b.leg("alice", -1))
 	assert.Zero(t, b.reads(w), "a settled one makes room")
-	assert.True(t, b.on(w, at(protocol.ReadFence, 0)).Facts.Free)
+	assert.True(t, b.on(w, at(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 }
 
 // What is known of a participant with many transfers in flight, or without a fence, gets
@@ -128,7 +128,7 @@ func TestMarkerLimitForcesARead(t *testing.T) {
 func TestOldFenceIsReadAgain(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
-	b := newBank(t, func(c *Config) { c.Now = func() time.Time { return time.Unix(later.Load(), 0) } })
+	b := newBank(t, func(c *config) { c.Now = func() time.Time { return time.Unix(later.Load(), 0) } })
 	busy := bson.M{"order a": int64(1), "order b": int64(1)} // of 100 that may be
 	b.put(account("busy", bson.M{"pending": busy}), account("unfenced", bson.M{"fence": nil}),
 		account("quiet", bson.M{"pending": bson.M{"order a": int64(1)}}))
@@ -152,7 +152,7 @@ func TestOthersMarkersAreSeenInTime(t *testing.T) {
 	t.Parallel()
 	const limit = 3 * quietShare
 	var later atomic.Int64
-	b := newBank(t, func(c *Config) {
+	b := newBank(t, func(c *config) {
 		c.MarkerLimit = limit
 		c.Now = func() time.Time { return time.Unix(later.Load(), 0) }
 	})
@@ -171,13 +171,13 @@ func TestOthersMarkersAreSeenInTime(t *testing.T) {
 	}
 	w := b.work("last", b.leg("alice", -1))
 	require.Equal(t, 1, b.reads(w))
-	require.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.Free)
+	require.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 }
 
 // Settles of what others have prepared since the last read make no room that isn't there.
 func TestRoomIsNotCountedTwice(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *Config) { c.MarkerLimit = 2 })
+	b := newBank(t, func(c *config) { c.MarkerLimit = 2 })
 	b.put(account("alice", nil))
 	reader := b.work("reader", b.leg("alice", -1))
 	b.ready(reader)
@@ -189,7 +189,7 @@ func TestRoomIsNotCountedTwice(t *testing.T) {
 	}
 	w := b.work("order 3", b.leg("alice", -1))
 	require.Equal(t, 1, b.reads(w))
-	require.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.Free)
+	require.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 }
 
 // A participant that can't be used, or isn't there, is read each time: it may have been repaired.
@@ -260,7 +260,7 @@ func TestKnownFencesAreOfOneLedger(t *testing.T) {
 // Without a memory each transfer reads.
 func TestNoFenceMemory(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *Config) { c.FenceBytes = 0 })
+	b := newBank(t, func(c *config) { c.FenceBytes = 0 })
 	b.put(account("alice", bson.M{"balance": int64(1000)}))
 	for i := range 3 {
 		w := b.work(fmt.Sprint("order ", i), b.leg("alice", -1))

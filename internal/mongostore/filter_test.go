@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // filterRow is an account and a prepare that is sent to it.
@@ -25,7 +26,7 @@ type filterRow struct {
 }
 
 func fit() protocol.Facts {
-	return protocol.Facts{Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true}
+	return protocol.Facts{Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true}
 }
 
 func without(remove func(*protocol.Facts)) protocol.Facts {
@@ -38,7 +39,7 @@ func notOpen(f *protocol.Facts) { f.Open = false }
 func foreign(f *protocol.Facts) { f.Currency = false }
 func odd(f *protocol.Facts)     { f.Kind = false }
 func poor(f *protocol.Facts)    { f.Funds = false }
-func crowded(f *protocol.Facts) { f.Room = false }
+func crowded(f *protocol.Facts) { f.WithinLimits = false }
 func marked(f *protocol.Facts)  { f.Marker = true }
 func nothing(_ *protocol.Facts) {}
 func dec(text string) money.Amount {
@@ -245,7 +246,7 @@ func (b *bank) sendRow(row filterRow) {
 	case "none":
 		op.Fence = ""
 	default:
-		value := rawValue(row.fence)
+		value := wire.RawValue(row.fence)
 		op.Fence = protocol.Fence(append([]byte{byte(value.Type)}, value.Value...))
 	}
 	answer := b.on(w, op)
@@ -350,13 +351,13 @@ func TestPrepareRequiresTheFloorThatWasRead(t *testing.T) {
 // The limit of transfers in flight is judged by looks alone: the full account is told, the prepare is not refused.
 func TestMarkerLimitIsJudgedByReads(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *Config) { c.MarkerLimit = 2 })
+	b := newBank(t, func(c *config) { c.MarkerLimit = 2 })
 	b.put(account("one", bson.M{"pending": bson.M{"x": int64(1)}}), account("two", bson.M{"pending": bson.M{"x": int64(1), "y": int64(0)}}))
 	w := b.claimed("order", b.leg("one", -60), b.leg("two", 60))
 	answers := b.all(w, at(protocol.ReadFence, 0), at(protocol.ReadFence, 1))
 	for i, free := range []bool{true, false} {
 		want := fit()
-		want.Found, want.Free, want.Fence = true, free, answers[i].Facts.Fence
+		want.Found, want.BelowMarkerLimit, want.Fence = true, free, answers[i].Facts.Fence
 		assert.Equal(t, want, answers[i].Facts)
 		assert.Equal(t, want, b.on(w, at(protocol.Look, i)).Facts)
 		b.applied(w, prepareWith(i, answers[i].Facts.Fence))

@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
 // held returns a work on a hold of an hour that it has stored, prepared and marked as held.
-func (b *bank) held(id string, legs ...Leg) *Work {
+func (b *bank) held(id string, legs ...document.Leg) *Attempt {
 	b.t.Helper()
 	w := b.holding(id, legs...)
 	b.prepared(w)
@@ -23,7 +24,7 @@ func (b *bank) held(id string, legs ...Leg) *Work {
 }
 
 // holding returns a work on a hold of an hour that it has stored.
-func (b *bank) holding(id string, legs ...Leg) *Work {
+func (b *bank) holding(id string, legs ...document.Leg) *Attempt {
 	b.t.Helper()
 	w := b.work(id, legs...)
 	w.Transfer.Hold, w.HoldFor = true, time.Hour
@@ -75,7 +76,7 @@ func TestMarkHeld(t *testing.T) {
 func TestShortCountOfHolds(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	var works []*Work
+	var works []*Attempt
 	var rs requests
 	for i := range 5 {
 		works = append(works, b.holding(fmt.Sprint("t", i), b.leg("alice", -60)))
@@ -97,26 +98,26 @@ func TestShortCountOfHolds(t *testing.T) {
 type holdRow struct {
 	name    string
 	change  bson.M
-	matches []protocol.Claiming
+	matches []protocol.ClaimKind
 }
 
 func holdRows() []holdRow {
 	const resume, cancel, unheld, post, expire = protocol.TakeOver, protocol.TakeToCancel, protocol.TakeUnheld, protocol.Post, protocol.Expire
 	past, future := time.Now().Add(-time.Second), time.Now().Add(time.Hour)
 	return []holdRow{
-		{"not held", bson.M{}, []protocol.Claiming{cancel, unheld}},
-		{"held is null", bson.M{"held": nil}, []protocol.Claiming{cancel, unheld}},
-		{"held", bson.M{"held": true}, []protocol.Claiming{cancel, post}},
-		{"held, and its time is not over", bson.M{"held": true, "expiresAt": future}, []protocol.Claiming{cancel, post}},
-		{"held, and its time is over", bson.M{"held": true, "expiresAt": past}, []protocol.Claiming{cancel, expire}},
-		{"not held, and its time is over", bson.M{"expiresAt": past}, []protocol.Claiming{cancel, unheld, expire}},
-		{"held, without a time", bson.M{"held": true, "expiresAt": nil}, []protocol.Claiming{cancel, expire}},
-		{"no hold", bson.M{"hold": nil}, []protocol.Claiming{resume, cancel}},
-		{"no hold, held", bson.M{"hold": false, "held": true}, []protocol.Claiming{resume, cancel}},
-		{"no hold, with a time that is over", bson.M{"hold": nil, "expiresAt": past}, []protocol.Claiming{resume, cancel}},
-		{"posted", bson.M{"held": true, "state": "Committed"}, []protocol.Claiming{resume}},
-		{"voided", bson.M{"held": true, "state": "Rollback", "expiresAt": past}, []protocol.Claiming{resume}},
-		{"refused", bson.M{"state": "Rollback"}, []protocol.Claiming{resume}},
+		{"not held", bson.M{}, []protocol.ClaimKind{cancel, unheld}},
+		{"held is null", bson.M{"held": nil}, []protocol.ClaimKind{cancel, unheld}},
+		{"held", bson.M{"held": true}, []protocol.ClaimKind{cancel, post}},
+		{"held, and its time is not over", bson.M{"held": true, "expiresAt": future}, []protocol.ClaimKind{cancel, post}},
+		{"held, and its time is over", bson.M{"held": true, "expiresAt": past}, []protocol.ClaimKind{cancel, expire}},
+		{"not held, and its time is over", bson.M{"expiresAt": past}, []protocol.ClaimKind{cancel, unheld, expire}},
+		{"held, without a time", bson.M{"held": true, "expiresAt": nil}, []protocol.ClaimKind{cancel, expire}},
+		{"no hold", bson.M{"hold": nil}, []protocol.ClaimKind{resume, cancel}},
+		{"no hold, held", bson.M{"hold": false, "held": true}, []protocol.ClaimKind{resume, cancel}},
+		{"no hold, with a time that is over", bson.M{"hold": nil, "expiresAt": past}, []protocol.ClaimKind{resume, cancel}},
+		{"posted", bson.M{"held": true, "state": "Committed"}, []protocol.ClaimKind{resume}},
+		{"voided", bson.M{"held": true, "state": "Rollback", "expiresAt": past}, []protocol.ClaimKind{resume}},
+		{"refused", bson.M{"state": "Rollback"}, []protocol.ClaimKind{resume}},
 		{"succeeded", bson.M{"held": true, "state": "Success", "expiresAt": past}, nil},
 		{"failed", bson.M{"state": "Fail"}, nil},
 		{"waiting", bson.M{"state": "Initiated"}, nil},
@@ -128,7 +129,7 @@ func TestClaimsOfHolds(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	for _, together := range []bool{false, true} {
-		for _, how := range []protocol.Claiming{
+		for _, how := range []protocol.ClaimKind{
 			protocol.TakeOver, protocol.TakeToCancel, protocol.TakeUnheld, protocol.Post, protocol.Expire,
 		} {
 			var rs requests
@@ -142,7 +143,7 @@ func TestClaimsOfHolds(t *testing.T) {
 				b.batch(rs)
 			}
 			for i, row := range holdRows() {
-				w, id := rs[i].Work, rs[i].Work.Transfer.ID
+				w, id := rs[i].Attempt, rs[i].Attempt.Transfer.ID
 				if !together {
 					rs[i].Answer = b.on(w, claim(how))
 				}
@@ -153,7 +154,7 @@ func TestClaimsOfHolds(t *testing.T) {
 }
 
 // checkClaim checks the answer to a claim and what is stored after it.
-func (b *bank) checkClaim(answer protocol.Answer, w *Work, row holdRow, id string, how protocol.Claiming) {
+func (b *bank) checkClaim(answer protocol.Answer, w *Attempt, row holdRow, id string, how protocol.ClaimKind) {
 	b.t.Helper()
 	matches := false
 	for _, matched := range row.matches {
@@ -278,7 +279,7 @@ func TestPartOfAHold(t *testing.T) {
 	} {
 		for _, takenOver := range []bool{false, true} {
 			hundred := any(int64(100))
-			if row.held.Kind() == money.Exact {
+			if row.held.Kind() == money.Decimal {
 				hundred = decimal("100")
 			}
 			id := fmt.Sprintf("%s of %s, %t", row.part, row.held, takenOver)
@@ -309,7 +310,7 @@ func TestPartsCoalesce(t *testing.T) {
 	b := newBank(t)
 	b.put(account("alice", bson.M{"balance": int64(100)}), account("bob", bson.M{"balance": int64(0)}))
 	part := money.Units(15)
-	var posted []*Work
+	var posted []*Attempt
 	for i := range 2 {
 		w := b.held(fmt.Sprint("h", i), b.leg("alice", -50), b.leg("bob", 50))
 		w.Post = &part
@@ -337,8 +338,8 @@ func TestPartOfAHoldWithAnEffect(t *testing.T) {
 	b := newShop(t)
 	b.put(account("alice", nil), account("bob", nil))
 	b.putIn("orders", bson.M{"_id": "o", "status": "unpaid"})
-	w, err := b.store.NewWork(Transfer{
-		ID: "h", Legs: []Leg{b.leg("alice", -60), b.leg("bob", 60)}, Effects: []Effect{b.effect("o", unpaid(), paid())},
+	w, err := b.store.NewAttempt(document.Transfer{
+		ID: "h", Legs: []document.Leg{b.leg("alice", -60), b.leg("bob", 60)}, Effects: []document.Effect{b.effect("o", unpaid(), paid())},
 		Hold: true, Digest: []byte{1},
 	}, "me")
 	require.NoError(t, err)

@@ -4,17 +4,17 @@ import (
 	"context"
 	"slices"
 
-	"go.mongodb.org/mongo-driver/v2/mongo"
-
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// Request is one operation of one execution, and what became of it.
-type Request struct {
-	Work   *Work
-	Op     protocol.Operation
-	Answer protocol.Answer
-	Cause  error // the error that made the answer less than Applied, if there was one
+// Call is one operation of one execution, and what became of it.
+type Call struct {
+	Attempt *Attempt
+	Op      protocol.Operation
+	Answer  protocol.Answer
+	Cause   error // the error that made the answer less than Applied, if there was one
 	// Alone asks for this work's operations to be performed one by one from now on: the server has refused a whole command, and this
 	// one may be why.
 	Alone bool
@@ -23,23 +23,23 @@ type Request struct {
 	Suspect bool
 }
 
-func (r *Request) answer(result protocol.Result, err error) {
+func (r *Call) answer(result protocol.Result, err error) {
 	r.Answer, r.Cause = protocol.Answer{Result: result}, err
 }
 
 // take takes over a verdict.
-func (r *Request) take(v verdict, many bool) {
-	r.answer(v.result, v.err)
-	r.Alone = many && refusedWhole(v.err)
+func (r *Call) take(v wire.Verdict, many bool) {
+	r.answer(v.Result, v.Err)
+	r.Alone = many && refusedWhole(v.Err)
 }
 
 // refusedWhole reports whether an error is the server's refusal of a command that can't be carried out as it is, whoever asks.
 func refusedWhole(err error) bool {
-	code := commandCode(err)
-	return code == codeOverflow || code != 0 && definite(code)
+	code := wire.CommandCode(err)
+	return code == wire.CodeOverflow || code != 0 && wire.IsRefusal(code)
 }
 
-func answerAll(requests []*Request, result protocol.Result, err error) {
+func answerAll(requests []*Call, result protocol.Result, err error) {
 	for _, r := range requests {
 		r.answer(result, err)
 	}
@@ -47,7 +47,7 @@ func answerAll(requests []*Request, result protocol.Result, err error) {
 
 // Lane is what operations have in common that can go out in one command. It can be compared.
 type Lane struct {
-	ledger *ledger // nil: the transfers
+	ledger *collections.Collection // nil: the transfers
 	kind   laneKind
 }
 
@@ -63,10 +63,10 @@ const (
 )
 
 // LaneOf returns the lane of an operation.
-func LaneOf(w *Work, op protocol.Operation) Lane {
+func LaneOf(w *Attempt, op protocol.Operation) Lane {
 	switch op.Kind {
 	case protocol.Claim:
-		if op.Claiming == protocol.Insert {
+		if op.Claim == protocol.Insert {
 			return Lane{kind: laneInsert}
 		}
 		return Lane{kind: laneClaim}
@@ -77,64 +77,53 @@ func LaneOf(w *Work, op protocol.Operation) Lane {
 	case protocol.LookTransfer:
 		return Lane{kind: laneLook}
 	case protocol.ReadFence:
-		return Lane{w.parties[op.Participant].key.ledger, laneRead}
+		return Lane{w.participants[op.Participant].key.Collection, laneRead}
 	case protocol.Look:
-		return Lane{w.parties[op.Participant].key.ledger, laneLook}
+		return Lane{w.participants[op.Participant].key.Collection, laneLook}
 	case protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly:
 	}
-	return Lane{w.parties[op.Participant].key.ledger, laneWrite}
+	return Lane{w.participants[op.Participant].key.Collection, laneWrite}
 }
-
-// Cluster is where commands go. It can be compared.
-type Cluster struct{ client *mongo.Client }
 
 // ClusterOf returns where a lane's commands go.
-func (s *Store) ClusterOf(lane Lane) Cluster {
-	c := s.transfers
+func (s *Store) ClusterOf(lane Lane) collections.Cluster {
+	c := s.Transfers
 	if lane.ledger != nil {
-		c = lane.ledger.commands
+		c = lane.ledger.Commands
 	}
-	return Cluster{c.Database().Client()}
+	return collections.Cluster{c.Database().Client()}
 }
 
-// Clusters returns how many clusters are registered.
-func (s *Store) Clusters() int { return len(s.clusters) }
+// ClusterCount returns how many clusters are registered.
+func (s *Store) ClusterCount() int { return len(s.Catalog.Clusters) }
 
 // ClustersOf returns the clusters that a work's participants are in, always in the same order. Every work
 // needs that of the transfers: it is named only where there are no others.
-func (s *Store) ClustersOf(w *Work) []Cluster {
-	var touched []Cluster
-	for _, c := range s.clusters[1:] {
-		if slices.ContainsFunc(w.parties, func(p party) bool { return p.key.ledger.cluster() == c }) {
+func (s *Store) ClustersOf(w *Attempt) []collections.Cluster {
+	var touched []collections.Cluster
+	for _, c := range s.Catalog.Clusters[1:] {
+		if slices.ContainsFunc(w.participants, func(p participant) bool { return p.key.Collection.Cluster() == c }) {
 			touched = append(touched, c)
 		}
 	}
 	if len(touched) == 0 {
-		return s.clusters[:1:1]
+		return s.Catalog.Clusters[:1:1]
 	}
 	return touched
 }
 
-func (l *ledger) cluster() Cluster { return Cluster{l.commands.Database().Client()} }
-
-// Subject is a document that an operation writes to. It can be compared.
-type Subject struct {
-	ledger *ledger // nil: the transfers
-	id     string
-}
-
 // SubjectOf returns the document that an operation writes to, or reads.
-func SubjectOf(w *Work, op protocol.Operation) Subject {
+func SubjectOf(w *Attempt, op protocol.Operation) collections.Subject {
 	if op.Participant == protocol.NoParticipant {
-		return Subject{id: w.Transfer.ID}
+		return collections.Subject{ID: w.Transfer.ID}
 	}
-	return w.parties[op.Participant].key
+	return w.participants[op.Participant].key
 }
 
 // Perform performs the requests of one lane, in as few commands as it takes, and answers each as if it were alone: those on one
 // document in the order in which they stand.
-func (s *Store) Perform(ctx context.Context, lane Lane, requests []*Request) {
-	ctx = detached(ctx)
+func (s *Store) Perform(ctx context.Context, lane Lane, requests []*Call) {
+	ctx = wire.Detached(ctx)
 	switch lane.kind {
 	case laneInsert:
 		s.insertClaimed(ctx, requests)
@@ -147,30 +136,30 @@ func (s *Store) Perform(ctx context.Context, lane Lane, requests []*Request) {
 	case laneRead, laneLook:
 		switch {
 		case lane.ledger == nil && lane.kind == laneRead:
-			s.readTransfers(ctx, requests, s.majority)
+			s.readTransfers(ctx, requests, s.Majority)
 		case lane.ledger == nil:
-			s.readTransfers(ctx, requests, s.linearizable)
+			s.readTransfers(ctx, requests, s.Linearizable)
 		case lane.kind == laneRead:
-			s.read(ctx, requests, lane.ledger.majority, false)
+			s.read(ctx, requests, lane.ledger.Majority, false)
 		default:
 			s.look(ctx, lane.ledger, requests)
 		}
 	}
 }
 
-// Recall answers an operation from what is known, if it can be. Nothing is known of whether there is enough money; who is to reserve a
+// AnswerFromCache answers an operation from what is known, if it can be. Nothing is known of whether there is enough money; who is to reserve a
 // document looks for that first, lest it keep the document from somebody who could have paid.
-func (s *Store) Recall(w *Work, op protocol.Operation) (protocol.Answer, bool) {
+func (s *Store) AnswerFromCache(w *Attempt, op protocol.Operation) (protocol.Answer, bool) {
 	if op.Kind != protocol.ReadFence || w.reserves() > 0 {
 		return protocol.Answer{}, false
 	}
-	p := &w.parties[op.Participant]
+	p := &w.participants[op.Participant]
 	known, ok := s.fences.get(p.key, s.markerLimit)
 	if !ok {
 		return protocol.Answer{}, false
 	}
 	p.floor = known.floor
 	return protocol.Answer{Result: protocol.Applied, Facts: protocol.Facts{
-		Found: true, Fence: known.fence, Open: true, Currency: true, Kind: true, Free: true, Funds: true, Room: true,
+		Found: true, Fence: known.fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 	}}, true
 }

@@ -6,388 +6,40 @@
 package mongostore
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
-
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
-	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
-	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
-	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/protocol"
-	"github.com/mongotransfer/transfer/internal/words"
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/deployment"
+	"github.com/mongotransfer/transfer/internal/document"
 )
-
-// Fields are the names of the fields of an account that the protocol reads and writes.
-type Fields struct {
-	Balance, Pending, Fence, Floor, Currency, Closed string
-}
-
-// Config says where the documents are.
-type Config struct {
-	Transfers   *mongo.Collection
-	Ledgers     map[string]*mongo.Collection // by name; "" is the default one
-	Documents   map[string]*mongo.Collection // that effects change, by name
-	Fields      Fields
-	IDs         IDCodec
-	MarkerLimit int              // transfers in flight on one participant
-	FenceBytes  int64            // of memory for known fences; 0: none
-	Retention   time.Duration    // how long final transfers are kept; 0: for good
-	Now         func() time.Time // the process's clock
-}
 
 // Store performs operations. It is safe for many goroutines.
 type Store struct {
-	transfers    *mongo.Collection // for commands
-	majority     *mongo.Collection // the same for reads of what a majority has stored
-	linearizable *mongo.Collection // the same for deciding reads
-	ledgers      map[string]*ledger
-	documents    map[string]*ledger     // that effects change
-	originals    *ledger                // the transfers, as documents that reversals change
-	deployment   atomic.Pointer[string] // the identity of the transfers, once their note was seen
-	near         atomic.Bool            // ConnectNear has found nothing wrong
-	clusters     []Cluster              // all of them, that of the transfers first
-	fields       Fields
+	*collections.Catalog
+	deployment   *deployment.Deployment
 	exactBalance bson.Raw // see exactBalance
-	ids          IDCodec
 	markerLimit  int
 	fences       *fenceCache
-	clock        serverClock
-	retention    *retention
-	barless      refusal              // of the right to bar
-	asking       turns                // of those who ask for the server's time
-	fitting      sync.Map             // by *mongo.Client, the fitting of those whose servers were asked whether they can be used
-	fitClients   sync.Map             // the *mongo.Clients whose servers can be used, and whether they are mongos
-	apartPairs   sync.Map             // the pairs of *mongo.Collections of one name that are not one collection
-	needs        map[Address][]string // the clusters that a place needs: see Route
 }
 
-// ledger is a collection of participants.
-type ledger struct {
-	name         string
-	documents    bool // that effects change, not accounts
-	fields       Fields
-	namespace    string
-	commands     *mongo.Collection
-	majority     *mongo.Collection
-	linearizable *mongo.Collection
-	sameClient   bool              // as the transfers'
-	namesakes    []Address         // of documents: the ledgers of the same namespace, which are reached through other clients
-	connected    atomic.Bool       // Connect has found nothing wrong with it by itself
-	notes        *mongo.Collection // where its note is
-	surveying    *fitting          // of those who look at the collection and its note
-	surveyed     atomic.Bool       // nothing is wrong with the collection
-	noted        atomic.Bool       // its note says what this store would say
-	unnoted      atomic.Bool       // it had no note when that was looked for
+// Limits are what a store keeps to.
+type Limits struct {
+	Markers    int   // transfers in flight on one participant
+	FenceBytes int64 // of memory for known fences; 0: none
 }
 
-// New returns a store. It fails if one collection is registered under two names: an account would then be two
-// participants of one transfer, with one marker between them.
-func New(config Config) (*Store, error) {
-	s := &Store{
-		transfers:    handle(config.Transfers),
-		majority:     reading(config.Transfers, readconcern.Majority()),
-		linearizable: reading(config.Transfers, readconcern.Linearizable()),
-		ledgers:      make(map[string]*ledger, len(config.Ledgers)),
-		documents:    make(map[string]*ledger, len(config.Documents)),
-		fields:       config.Fields,
-		ids:          config.IDs,
-		markerLimit:  config.MarkerLimit,
-		fences:       newFenceCache(config.Now, config.FenceBytes),
-		clock:        serverClock{now: config.Now},
-		retention:    newRetention(config.Retention, config.Transfers),
-		asking:       make(turns, maxAsking),
-	}
-	var err error
-	if s.exactBalance, err = exactBalance(s.fields.Balance); err != nil {
+// New returns the store of a deployment.
+func New(d *deployment.Deployment, limits Limits) (*Store, error) {
+	c := d.Catalog
+	exact, err := document.ExactBalance(c.Fields.Balance)
+	if err != nil {
 		return nil, err
 	}
-	for name, collection := range config.Ledgers {
-		if err := s.register(s.ledgers, name, collection); err != nil {
-			return nil, err
-		}
-	}
-	for name, collection := range config.Documents {
-		if err := s.register(s.documents, name, collection); err != nil {
-			return nil, err
-		}
-		l := s.documents[name]
-		l.documents = true
-		for name, other := range s.ledgers {
-			if other.namespace == l.namespace {
-				l.namesakes = append(l.namesakes, Address{Name: name})
-			}
-		}
-	}
-	s.originals = s.newLedger("transfers", config.Transfers, Fields{Pending: "pending", Fence: "fence"})
-	if err := s.noteNames(); err != nil {
-		return nil, err
-	}
-	s.clusters = []Cluster{s.originals.cluster()}
-	for _, p := range s.Places() {
-		if c := s.place(p).cluster(); !slices.Contains(s.clusters, c) {
-			s.clusters = append(s.clusters, c)
-		}
-	}
-	s.needs = s.needsOf()
-	return s, nil
+	return &Store{
+		Catalog:      c,
+		deployment:   d,
+		exactBalance: exact,
+		markerLimit:  limits.Markers,
+		fences:       newFenceCache(c.Clock.Now, limits.FenceBytes),
+	}, nil
 }
-
-// register takes a collection of participants in.
-func (s *Store) register(among map[string]*ledger, name string, collection *mongo.Collection) error {
-	if same(collection, s.transfers) {
-		return fmt.Errorf("the collection %s holds the transfers: it can't hold anything else", namespaceOf(collection))
-	}
-	if same(collection, s.retention.commands) {
-		return fmt.Errorf("the collection %s holds how long transfers are kept: it can't hold anything else", namespaceOf(collection))
-	}
-	for _, place := range s.Places() {
-		if registered := s.place(place); same(collection, registered.commands) {
-			return fmt.Errorf("the collection %s is registered under two names, %q and %q", registered.namespace, registered.name, name)
-		}
-	}
-	among[name] = s.newLedger(name, collection, s.fields)
-	return nil
-}
-
-// noteNames refuses a collection that is registered for something else, and in which a note
-// of another one belongs.
-func (s *Store) noteNames() error {
-	all := []*ledger{s.originals}
-	for _, p := range s.Places() {
-		all = append(all, s.place(p))
-	}
-	for _, l := range all {
-		for _, other := range all {
-			if same(l.commands, other.notes) {
-				return fmt.Errorf("the collection %s holds the note about %s: it can't hold anything else", l.namespace, other.namespace)
-			}
-		}
-	}
-	return nil
-}
-
-func (s *Store) newLedger(name string, collection *mongo.Collection, fields Fields) *ledger {
-	return &ledger{
-		name:         name,
-		fields:       fields,
-		namespace:    namespaceOf(collection),
-		commands:     handle(collection),
-		majority:     reading(collection, readconcern.Majority()),
-		linearizable: reading(collection, readconcern.Linearizable()),
-		sameClient:   collection.Database().Client() == s.transfers.Database().Client(),
-		notes:        handle(noteCollection(collection)),
-		surveying:    newFitting(),
-	}
-}
-
-// handle returns a handle of the same collection whose concerns are the store's own, and not the client's.
-func handle(c *mongo.Collection) *mongo.Collection {
-	concerns := options.Database().
-		SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority()).SetWriteConcern(writeconcern.Majority())
-	return c.Database().Client().Database(c.Database().Name(), concerns).Collection(c.Name())
-}
-
-// reading returns the collection for reads from the primary, whatever the client prefers.
-func reading(c *mongo.Collection, concern *readconcern.ReadConcern) *mongo.Collection {
-	return c.Clone(options.Collection().SetReadConcern(concern).SetReadPreference(readpref.Primary()))
-}
-
-func namespaceOf(c *mongo.Collection) string { return c.Database().Name() + "." + c.Name() }
-
-// same reports whether two handles certainly stand for one collection.
-func same(a, b *mongo.Collection) bool {
-	return a.Database().Client() == b.Database().Client() && namespaceOf(a) == namespaceOf(b)
-}
-
-// HasLedger reports whether a ledger of that name is registered.
-func (s *Store) HasLedger(name string) bool { return s.ledgers[name] != nil }
-
-// HasDocuments reports whether a collection of documents is registered under that name.
-func (s *Store) HasDocuments(name string) bool { return s.documents[name] != nil }
-
-// Address names a registered ledger, or a collection of documents.
-type Address struct {
-	Documents bool
-	Name      string
-}
-
-// String tells the address.
-func (a Address) String() string {
-	if a.Documents {
-		return fmt.Sprintf("documents %q", a.Name)
-	}
-	if a.Name == "" {
-		return "the default ledger"
-	}
-	return fmt.Sprintf("ledger %q", a.Name)
-}
-
-// Places returns all that is registered.
-func (s *Store) Places() []Address {
-	var places []Address
-	for name := range s.ledgers {
-		places = append(places, Address{Name: name})
-	}
-	for name := range s.documents {
-		places = append(places, Address{Documents: true, Name: name})
-	}
-	return places
-}
-
-// place returns what is registered under a name, nil if nothing is.
-func (s *Store) place(p Address) *ledger {
-	if p.Documents {
-		return s.documents[p.Name]
-	}
-	return s.ledgers[p.Name]
-}
-
-// Namespace returns database and collection of a registered ledger.
-func (s *Store) Namespace(name string) string { return s.ledgers[name].namespace }
-
-// DocumentsNamespace returns database and collection of registered documents.
-func (s *Store) DocumentsNamespace(name string) string {
-	return s.documents[name].namespace
-}
-
-// ErrForeign is returned for a transfer that touches a collection which is not registered here under the name that
-// it stored.
-var ErrForeign = errors.New("touches a collection that is not registered here under that name")
-
-// Work is one execution's view of its transfer: what the operations of that execution are performed on. It is used
-// by one goroutine at a time, but for the operations of one round.
-type Work struct {
-	Transfer  Transfer
-	Owner     string                        // a nonce of this execution's own
-	Threshold time.Duration                 // of a takeover
-	Describe  func(protocol.Refusal) string // the text of a stored failure
-	HoldFor   time.Duration                 // how long a hold is held, from its insert on
-	Post      *money.Amount                 // what is posted of a hold; nil: all of it
-	Cause     error                         // the latest error that made an answer less than Applied
-	late      bool                          // a finish that named the time of the purge has not matched
-	parties   []party
-}
-
-// party is one participant of a work.
-type party struct {
-	key     Subject
-	leg     Leg     // of an effect: the names of the documents and of the one document, and no amount
-	effect  *effect // nil: it is a leg
-	marker  string  // the path of the transfer's marker
-	id      bson.RawValue
-	floor   floor           // as last read
-	balance *bson.RawValue  // as last read by a look
-	garbled bool            // the latest look has shown no map of markers where one is to be removed
-	refusal protocol.Reason // that the latest read has shown; 0: none
-	unlike  string          // why its document is not one for the amount, as last read; "": it is one
-
-	// What a refusal is told with: see Evidence.
-	currency *string
-	unmet    *Unmet
-	refused  error
-}
-
-// NewWork resolves a transfer's participants: its legs, its effects, and the transfer that it reverses, in this order. It fails with
-// ErrForeign if one is not registered here.
-func (s *Store) NewWork(t Transfer, owner string) (*Work, error) {
-	w := &Work{Transfer: t, Owner: owner, parties: make([]party, 0, len(t.Legs)+len(t.Effects)+1)}
-	for _, leg := range t.Legs {
-		l := s.ledgers[leg.Ledger]
-		if l == nil || l.namespace != leg.Namespace {
-			return nil, unregistered(Address{Name: leg.Ledger}, leg.Namespace)
-		}
-		id, err := s.ids.Encode(leg.Account)
-		if err != nil {
-			return nil, err
-		}
-		w.parties = append(w.parties, party{key: l.subject(id), leg: leg, id: id})
-	}
-	for _, e := range t.Effects {
-		p, err := s.effectParty(e)
-		if err != nil {
-			return nil, err
-		}
-		w.parties = append(w.parties, p)
-	}
-	if t.Reverses != "" {
-		p, err := s.originalParty(t)
-		if err != nil {
-			return nil, err
-		}
-		w.parties = append(w.parties, p)
-	}
-	w.nameMarkers()
-	return w, nil
-}
-
-// nameMarkers sets the paths of the transfer's markers.
-func (w *Work) nameMarkers() {
-	var pending, path string
-	for i := range w.parties {
-		p := &w.parties[i]
-		if fields := p.key.ledger.fields; fields.Pending != pending {
-			pending, path = fields.Pending, fields.Pending+"."+markerKey(w.Transfer.ID)
-		}
-		p.marker = path
-	}
-}
-
-// Participants returns how many documents the transfer touches.
-func (w *Work) Participants() int { return len(w.parties) }
-
-// reserves returns how many of them, the last ones, are documents: of effects, or the transfer that this one reverses.
-func (w *Work) reserves() int { return len(w.parties) - len(w.Transfer.Legs) }
-
-// Start completes how an execution begins by what its transfer is.
-func (w *Work) Start(start protocol.Start) protocol.Start {
-	start.Reserve, start.Reversal = w.reserves(), w.Transfer.Reverses != ""
-	return start
-}
-
-// Name tells a participant.
-func (w *Work) Name(participant int) string {
-	p := &w.parties[participant]
-	switch {
-	case p.effect != nil:
-		return "document " + words.Quote(p.leg.Account) + " of " + words.Quote(p.leg.Ledger)
-	case p.leg.Ledger != "":
-		return "account " + words.Quote(p.leg.Account) + " of ledger " + words.Quote(p.leg.Ledger)
-	}
-	return "account " + words.Quote(p.leg.Account)
-}
-
-// unregistered tells what to register, and how.
-func unregistered(place Address, namespace string) error {
-	option := "WithLedger"
-	switch {
-	case place.Documents:
-		option = "WithDocuments"
-	case place.Name == "":
-		option = "WithAccounts"
-	}
-	return fmt.Errorf("%s, the collection %s: %w: see %s", place, words.Clip(namespace), ErrForeign, option)
-}
-
-// subject names a document. The IDs of accounts are all of one kind, those of other documents may be of any.
-func (l *ledger) subject(id bson.RawValue) Subject {
-	if l.documents {
-		return Subject{l, string(append([]byte{byte(id.Type)}, id.Value...))}
-	}
-	return Subject{l, string(id.Value)}
-}
-
-// CommandLimit is how long one command may take. After it its answer counts as Unknown.
-const CommandLimit = 5 * time.Second
-
-// detached returns a context without the caller's session: our writes are never part of a transaction of
-// theirs, which could be rolled back after we have said that money moved.
-func detached(ctx context.Context) context.Context { return mongo.NewSessionContext(ctx, nil) }

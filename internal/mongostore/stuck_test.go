@@ -12,22 +12,25 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/queries"
 )
 
 // committed returns a work on a transfer that it has stored as Committed.
-func (b *bank) committed(id string) *Work {
+func (b *bank) committed(id string) *Attempt {
 	b.t.Helper()
 	w := b.claimed(id, b.leg("alice", -60), b.leg("bob", 60))
 	b.applied(w, decide(protocol.Committed, 1))
 	return w
 }
 
-func (b *bank) note(obstacles ...Obstacle) {
+func (b *bank) note(obstacles ...StuckReason) {
 	b.t.Helper()
-	require.NoError(b.t, b.store.NoteObstacles(b.t.Context(), obstacles))
+	require.NoError(b.t, b.store.NoteStuck(b.t.Context(), obstacles))
 }
 
-func gone(w *Work) Obstacle { return Obstacle{Work: w, State: w.Transfer.State, Participant: 1} }
+func gone(w *Attempt) StuckReason {
+	return StuckReason{Work: w, State: w.Transfer.State, Participant: 1}
+}
 
 // What keeps a transfer from being finished is stored with it, with the server's time, and nothing else changes: not the time since which
 // it shows no sign of life, either. The finish removes it. A reason that is stored already is not sent again.
@@ -36,7 +39,7 @@ func TestObstaclesAreStored(t *testing.T) {
 	b := newBank(t)
 	w, other := b.committed("order"), b.committed("other")
 	before := asMap(t, b.raw("transfers", "order"))
-	refused := Obstacle{Work: other, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: errors.New("no")}
+	refused := StuckReason{Work: other, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: errors.New("no")}
 	b.log.take()
 	b.note(gone(w), refused)
 	assert.Len(t, b.log.take(), 1)
@@ -107,13 +110,13 @@ func TestRefusedNotes(t *testing.T) {
 		{Key: "validator", Value: bson.M{"$or": bson.A{bson.M{"_id": bson.M{"$ne": "first"}}, bson.M{"stuck": nil}}}},
 	}
 	require.NoError(t, b.db.RunCommand(t.Context(), validator).Err())
-	require.ErrorContains(t, b.store.NoteObstacles(t.Context(), []Obstacle{gone(first), gone(second)}), "121 DocumentValidationFailure")
+	require.ErrorContains(t, b.store.NoteStuck(t.Context(), []StuckReason{gone(first), gone(second)}), "121 DocumentValidationFailure")
 	assert.NotContains(t, asMap(t, b.raw("transfers", "first")), "stuck")
 	assert.Contains(t, asMap(t, b.raw("transfers", "second")), "stuck")
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, b.store.NoteObstacles(ended, []Obstacle{gone(b.committed("third"))}), context.Canceled)
+	require.ErrorIs(t, b.store.NoteStuck(ended, []StuckReason{gone(b.committed("third"))}), context.Canceled)
 }
 
 // What is stuck is listed, by the index of unfinished work however many transfers there are.
@@ -131,7 +134,7 @@ func TestStuckAreListed(t *testing.T) {
 	}
 	_, err := b.db.Collection("transfers").InsertMany(t.Context(), others)
 	require.NoError(t, err)
-	for _, q := range []Query{{Stuck: true}, {Stuck: true, Account: "bob"}, {Stuck: true, States: []protocol.State{protocol.Committed}}} {
+	for _, q := range []queries.Query{{Stuck: true}, {Stuck: true, Account: "bob"}, {Stuck: true, States: []protocol.State{protocol.Committed}}} {
 		b.log.take()
 		var found []string
 		for transfer, err := range b.store.List(t.Context(), q) {

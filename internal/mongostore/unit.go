@@ -5,19 +5,22 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// unit is one update statement: writes of one or more transfers to one participant, all of them or none. Its prepares have
+// mergedUpdate is one update statement: writes of one or more transfers to one participant, all of them or none. Its prepares have
 // pinned the same fence, and their debits are taken off the balance together, against one condition. Its settles and undos require
 // all of their markers.
 //
 // A settle or undo that replaces the fence is never in one unit with a prepare, which requires the fence as it was; and a fence-only has a
 // unit of its own.
-type unit struct {
+type mergedUpdate struct {
 	store     *Store
-	requests  []*Request
+	requests  []*Call
 	transfers map[string]bool // once there are two: no marker is written twice by one update
 	prepares  bool
 	alone     bool // nothing is added any more
@@ -32,11 +35,11 @@ type unit struct {
 }
 
 // gather puts requests into units. They keep their order at each participant.
-func (s *Store) gather(requests []*Request) []*unit {
-	units := make([]*unit, 0, len(requests))
-	latest := make(map[Subject]*unit, len(requests))
+func (s *Store) gather(requests []*Call) []*mergedUpdate {
+	units := make([]*mergedUpdate, 0, len(requests))
+	latest := make(map[collections.Subject]*mergedUpdate, len(requests))
 	for _, r := range requests {
-		subject := SubjectOf(r.Work, r.Op)
+		subject := SubjectOf(r.Attempt, r.Op)
 		if u := latest[subject]; u != nil && u.add(r) {
 			continue
 		}
@@ -47,19 +50,19 @@ func (s *Store) gather(requests []*Request) []*unit {
 }
 
 // singles returns a unit for each request.
-func (s *Store) singles(requests []*Request) []*unit {
-	units := make([]*unit, len(requests))
+func (s *Store) singles(requests []*Call) []*mergedUpdate {
+	units := make([]*mergedUpdate, len(requests))
 	for i, r := range requests {
 		units[i] = s.newUnit(r)
 	}
 	return units
 }
 
-func (s *Store) newUnit(r *Request) *unit {
-	zero := money.Zero(r.party().leg.Amount.Kind())
-	u := &unit{
-		store: s, requests: []*Request{r}, paid: zero, taken: zero, net: zero, largest: zero,
-		alone: r.Op.Kind == protocol.FenceOnly || r.party().effect != nil,
+func (s *Store) newUnit(r *Call) *mergedUpdate {
+	zero := money.Zero(r.participant().leg.Amount.Kind())
+	u := &mergedUpdate{
+		store: s, requests: []*Call{r}, paid: zero, taken: zero, net: zero, largest: zero,
+		alone: r.Op.Kind == protocol.FenceOnly || r.participant().effect != nil,
 	}
 	u.count(r) // one amount added to nothing is exact
 	u.draws = r.Op.Kind == protocol.FenceOnly
@@ -69,18 +72,18 @@ func (s *Store) newUnit(r *Request) *unit {
 	return u
 }
 
-func (r *Request) party() *party { return &r.Work.parties[r.Op.Participant] }
+func (r *Call) participant() *participant { return &r.Attempt.participants[r.Op.Participant] }
 
 // replaceFence draws a token for what is settled or undone. It is set once only, however
 // often it is sent: for that the marker has to be there, which is removed with it, and
 // comes back for none but a prepare that names a later fence.
-func (u *unit) replaceFence() { u.replaces, u.token = true, bson.NewObjectID() }
+func (u *mergedUpdate) replaceFence() { u.replaces, u.token = true, bson.NewObjectID() }
 
 // add takes a request in, unless it can't be in one statement with the others.
-func (u *unit) add(r *Request) bool {
+func (u *mergedUpdate) add(r *Call) bool {
 	first := u.requests[0]
-	if u.alone || r.Op.Kind == protocol.FenceOnly || u.has(r.Work.Transfer.ID) ||
-		r.party().leg.Amount.Kind() != first.party().leg.Amount.Kind() {
+	if u.alone || r.Op.Kind == protocol.FenceOnly || u.has(r.Attempt.Transfer.ID) ||
+		r.participant().leg.Amount.Kind() != first.participant().leg.Amount.Kind() {
 		return false
 	}
 	if r.Op.Kind == protocol.Prepare && !u.takes(r) || r.Op.ReplaceFence && u.prepares {
@@ -93,22 +96,22 @@ func (u *unit) add(r *Request) bool {
 		u.replaceFence()
 	}
 	if u.transfers == nil {
-		u.transfers = map[string]bool{first.Work.Transfer.ID: true}
+		u.transfers = map[string]bool{first.Attempt.Transfer.ID: true}
 	}
-	u.transfers[r.Work.Transfer.ID] = true
+	u.transfers[r.Attempt.Transfer.ID] = true
 	u.requests = append(u.requests, r)
 	return true
 }
 
-func (u *unit) has(transferID string) bool {
+func (u *mergedUpdate) has(transferID string) bool {
 	if u.transfers == nil {
-		return u.requests[0].Work.Transfer.ID == transferID
+		return u.requests[0].Attempt.Transfer.ID == transferID
 	}
 	return u.transfers[transferID]
 }
 
 // takes reports whether a prepare has the conditions of those that are in the unit.
-func (u *unit) takes(r *Request) bool {
+func (u *mergedUpdate) takes(r *Call) bool {
 	if u.replaces {
 		return false
 	}
@@ -118,16 +121,16 @@ func (u *unit) takes(r *Request) bool {
 	for _, other := range u.requests {
 		if other.Op.Kind == protocol.Prepare {
 			return other.Op.Fence == r.Op.Fence &&
-				other.Work.Transfer.Currency == r.Work.Transfer.Currency &&
-				other.party().floor.stored.Equal(r.party().floor.stored)
+				other.Attempt.Transfer.Currency == r.Attempt.Transfer.Currency &&
+				other.participant().floor.Stored.Equal(r.participant().floor.Stored)
 		}
 	}
 	return true
 }
 
 // count adds a request's amount to the sums, and reports false, with nothing changed, if they would not be exact.
-func (u *unit) count(r *Request) bool {
-	amount := r.party().leg.Amount
+func (u *mergedUpdate) count(r *Call) bool {
+	amount := r.participant().leg.Amount
 	paid, taken, largest := u.paid, u.taken, u.largest
 	var err error
 	switch kind, credit := r.Op.Kind, amount.Sign() > 0; {
@@ -158,8 +161,8 @@ func (u *unit) count(r *Request) bool {
 
 // paidOnSettle adds what the account is paid when the transfer is settled there: a credit. Where a part of a hold was posted it is that
 // part, and the rest is paid to the account that was debited.
-func (r *Request) paidOnSettle(to money.Amount) (money.Amount, error) {
-	amount, posted := r.party().leg.Amount, r.Work.Transfer.Posted
+func (r *Call) paidOnSettle(to money.Amount) (money.Amount, error) {
+	amount, posted := r.participant().leg.Amount, r.Attempt.Transfer.Posted
 	switch {
 	case posted == nil && amount.Sign() > 0:
 		return to.Add(amount)
@@ -175,31 +178,31 @@ func (r *Request) paidOnSettle(to money.Amount) (money.Amount, error) {
 	return to.Add(rest)
 }
 
-// write writes the unit down as a statement.
-func (u *unit) write(m *message) {
-	m.begin("q")
-	m.value("_id", u.requests[0].party().id)
+// Write writes the unit down as a statement.
+func (u *mergedUpdate) Write(m *wire.Message) {
+	m.Begin("q")
+	m.Value("_id", u.requests[0].participant().id)
 	if u.prepares {
 		u.conditions(m)
 	} else {
-		u.requests[0].party().key.ledger.fields.legible(m, u.requests[0].Op.Kind == protocol.FenceOnly)
+		u.requests[0].participant().key.Collection.Fields.Legible(m, u.requests[0].Op.Kind == protocol.FenceOnly)
 	}
 	for _, r := range u.requests {
-		m.exists(r.party().marker, r.Op.Kind == protocol.Settle || r.Op.Kind == protocol.Undo)
+		m.Exists(r.participant().marker, r.Op.Kind == protocol.Settle || r.Op.Kind == protocol.Undo)
 	}
-	m.end()
-	m.begin("u")
+	m.End()
+	m.Begin("u")
 	u.changes(m)
-	m.end()
+	m.End()
 }
 
-func (u *unit) documents() int { return 1 }
+func (u *mergedUpdate) Documents() int { return 1 }
 
-func (u *unit) size() int {
-	size := 512 + len(u.requests[0].party().id.Value)
+func (u *mergedUpdate) Size() int {
+	size := 512 + len(u.requests[0].participant().id.Value)
 	for _, r := range u.requests {
-		size += 2*len(r.party().marker) + 64
-		if e := r.party().effect; e != nil {
+		size += 2*len(r.participant().marker) + 64
+		if e := r.participant().effect; e != nil {
 			size += e.requiredBytes() + len(e.set)
 		}
 	}
@@ -207,41 +210,41 @@ func (u *unit) size() int {
 }
 
 // conditions are those under which all prepares of a unit can be made, after its settles and undos. The conditions of facts are the same.
-func (u *unit) conditions(m *message) {
+func (u *mergedUpdate) conditions(m *wire.Message) {
 	s := u.store
 	first := u.firstPrepare()
-	fields := first.party().key.ledger.fields
-	fenceIs(m, fields.Fence, u.fence)
-	if e := first.party().effect; e != nil {
+	fields := first.participant().key.Collection.Fields
+	document.FenceIs(m, fields.Fence, u.fence)
+	if e := first.participant().effect; e != nil {
 		e.requires(m, fields.Pending)
 		return
 	}
-	low, high, _ := bounds(first.party().floor, u.taken, u.paid, u.largest)
-	m.begin(s.fields.Pending)
-	m.noArray()
-	m.end()
-	m.begin(s.fields.Closed)
-	m.flag("$ne", true)
-	m.end()
-	m.begin(s.fields.Currency)
-	currencyIs(m, first.Work.Transfer.Currency)
-	m.noArray()
-	m.end()
-	m.begin(s.fields.Balance)
-	balanceTypes(m, low.Kind())
-	m.amount("$gte", low)
-	m.amount("$lte", high)
-	m.noArray()
-	m.end()
-	if low.Kind() == money.Exact {
-		m.document("$expr", s.exactBalance)
+	low, high, _ := document.Bounds(first.participant().floor, u.taken, u.paid, u.largest)
+	m.Begin(s.Fields.Pending)
+	m.NoArray()
+	m.End()
+	m.Begin(s.Fields.Closed)
+	m.Flag("$ne", true)
+	m.End()
+	m.Begin(s.Fields.Currency)
+	document.CurrencyIs(m, first.Attempt.Transfer.Currency)
+	m.NoArray()
+	m.End()
+	m.Begin(s.Fields.Balance)
+	document.BalanceTypes(m, low.Kind())
+	m.Amount("$gte", low)
+	m.Amount("$lte", high)
+	m.NoArray()
+	m.End()
+	if low.Kind() == money.Decimal {
+		m.Document("$expr", s.exactBalance)
 	}
 	if u.taken.Sign() != 0 {
-		floorIs(m, s.fields.Floor, first.party().floor)
+		document.FloorIs(m, s.Fields.Floor, first.participant().floor)
 	}
 }
 
-func (u *unit) firstPrepare() *Request {
+func (u *mergedUpdate) firstPrepare() *Call {
 	for _, r := range u.requests {
 		if r.Op.Kind == protocol.Prepare {
 			return r
@@ -252,65 +255,65 @@ func (u *unit) firstPrepare() *Request {
 
 // changes sets the markers of prepares and removes those of settles and undos; the balance changes by what all of them make. A credit only
 // leaves its marker when it is prepared. Whether the account is still open is not asked of a settle or undo: the money is due.
-func (u *unit) changes(m *message) {
-	fields := u.requests[0].party().key.ledger.fields
+func (u *mergedUpdate) changes(m *wire.Message) {
+	fields := u.requests[0].participant().key.Collection.Fields
 	if u.net.Sign() != 0 {
-		m.begin("$inc")
-		m.amount(fields.Balance, u.net)
-		m.end()
+		m.Begin("$inc")
+		m.Amount(fields.Balance, u.net)
+		m.End()
 	}
 	effect := u.settledEffect()
-	if u.prepares || u.replaces || effect != nil && len(elements(effect.set)) > 0 {
-		m.begin("$set")
+	if u.prepares || u.replaces || effect != nil && len(wire.Elements(effect.set)) > 0 {
+		m.Begin("$set")
 		for _, r := range u.requests {
 			if r.Op.Kind == protocol.Prepare {
-				r.party().mark(m)
+				r.participant().mark(m)
 			}
 		}
 		if effect != nil {
 			effect.apply(m)
 		}
 		if u.replaces {
-			m.objectID(fields.Fence, u.token)
+			m.ObjectID(fields.Fence, u.token)
 		}
-		m.end()
+		m.End()
 	}
 	if u.draws {
-		m.drawn(fields.Fence)
+		m.Drawn(fields.Fence)
 	}
 	if !u.clears() {
 		return
 	}
-	m.begin("$unset")
+	m.Begin("$unset")
 	for _, r := range u.requests {
 		if r.Op.Kind == protocol.Settle || r.Op.Kind == protocol.Undo {
-			m.text(r.party().marker, "")
+			m.Text(r.participant().marker, "")
 		}
 	}
-	m.end()
+	m.End()
 }
 
 // mark sets the marker of a prepare. On the document of an effect it is the only one: so the map is set as a whole, even where it was null.
-func (p *party) mark(m *message) {
+func (p *participant) mark(m *wire.Message) {
 	if p.effect == nil {
-		m.amount(p.marker, p.leg.Amount)
+		m.Amount(p.marker, p.leg.Amount)
 		return
 	}
-	pending := p.key.ledger.fields.Pending
-	m.begin(pending)
-	m.amount(strings.TrimPrefix(p.marker, pending+"."), p.leg.Amount)
-	m.end()
+	pending := p.key.Collection.Fields.Pending
+	m.Begin(pending)
+	m.Amount(strings.TrimPrefix(p.marker, pending+"."), p.leg.Amount)
+	m.End()
 }
 
 // settledEffect returns the effect that the unit settles, if it does.
-func (u *unit) settledEffect() *effect {
+func (u *mergedUpdate) settledEffect() *effect {
 	if u.requests[0].Op.Kind == protocol.Settle {
-		return u.requests[0].party().effect
+		return u.requests[0].participant().effect
 	}
 	return nil
 }
 
-func (u *unit) clears() bool {
+func (u *mergedUpdate) clears() bool {
 	for _, r := range u.requests {
 		if r.Op.Kind == protocol.Settle || r.Op.Kind == protocol.Undo {
 			return true

@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // mute returns a registration of a ledger on a server that never says a word.
@@ -84,9 +84,9 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 				require.NoError(t, err)
 				return rec.State == row.want
 			}, 20*time.Second, 10*time.Millisecond)
-			require.Less(t, time.Since(since), mongostore.CommandLimit, "it has waited until the others were given up")
+			require.Less(t, time.Since(since), wire.CommandLimit, "it has waited until the others were given up")
 			end()
-			require.Less(t, time.Since(since), mongostore.CommandLimit)
+			require.Less(t, time.Since(since), wire.CommandLimit)
 
 			b.Remove("transfers", far...)
 			_, err := near.Void(t.Context(), "far")
