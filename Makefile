@@ -17,9 +17,10 @@ FUZZTIME ?= 600x
 # Packages that compare rates. They come last, and have the machine to themselves.
 RATES := /internal/overload
 # Packages that show the race detector nothing new: they have one goroutine, start other
-# processes, or do one thing after the other.
-ALONE := /examples|/internal/(chaos|conformance|mongotest|outside|simulate|soak)
-ALONE := $(RATES)|$(ALONE)|/systemtest/(config|faults|rights|servers|statements|texts)
+# processes, or do one thing after the other. And such tests of other packages.
+ALONE := $(RATES)|/examples|/internal/(audit|chaos|conformance|mongotest|outside|protocol|simulate|soak|words)
+ALONE := $(ALONE)|/systemtest/(audit|config|faults|rights|servers|statements|texts|verbs)
+SINGLE := Fuzz|Garb|EveryMessage|Limits|Portions|LongHistory|Documents
 # Packages that are the same on each version: they break servers, or look at the library
 # more than at the server.
 EQUAL := $(RATES)|/examples|/internal/(chaos|mongotest|simulate|soak)
@@ -48,7 +49,8 @@ versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.
 	done
 
 race: ## the tests in which goroutines meet, under the race detector, which needs a C compiler
-	$(SERVER) sh -ec 'go test -race -short -p 4 -timeout 60m $$(go list ./... | grep -vE "$(ALONE)")'
+	$(SERVER) sh -ec 'go test -race -short -p 4 -timeout 60m -skip "$(SINGLE)" \
+		$$(go list ./... | grep -vE "$(ALONE)")'
 
 demo: ## the story on the terminal
 	$(SERVER) sh -ec 'cd examples/demo && go run .'
