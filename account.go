@@ -7,9 +7,11 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/accounts"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -89,7 +91,7 @@ type Ledger struct {
 // Ledger returns the ledger that was registered by [WithLedger], the default one for "".
 // The error is ErrInvalidRequest for an unknown name.
 func (c *Coordinator) Ledger(name string) (*Ledger, error) {
-	if !c.store.HasLedger(name) {
+	if !c.catalog.HasLedger(name) {
 		return nil, invalid("the ledger %s is not registered: see WithLedger", words.Quote(name))
 	}
 	return &Ledger{c, name}, nil
@@ -105,11 +107,11 @@ func (l *Ledger) Open(ctx context.Context, a Account) (Account, error) {
 	}
 	token := bson.NewObjectID() // of this account's fence, and of this very call
 	err = l.untilKnown(ctx, a.ID, func(ctx context.Context) try {
-		result, err := l.coordinator.store.OpenAccount(ctx, l.name, stored, token)
+		result, err := l.coordinator.accounts.Open(ctx, l.name, stored, token)
 		if result != protocol.NotMatched {
 			return try{result == protocol.Applied, result, err}
 		}
-		status, err := l.coordinator.store.LookAtAccount(ctx, l.name, a.ID)
+		status, err := l.coordinator.accounts.Status(ctx, l.name, a.ID)
 		switch {
 		case err != nil || !status.Found:
 			return try{false, protocol.Unknown, err}
@@ -125,8 +127,8 @@ func (l *Ledger) Open(ctx context.Context, a Account) (Account, error) {
 }
 
 // plan checks an account to be opened.
-func (l *Ledger) plan(a Account) (mongostore.Account, error) {
-	stored := mongostore.Account{
+func (l *Ledger) plan(a Account) (document.Account, error) {
+	stored := document.Account{
 		ID: a.ID, Balance: a.Balance.exact, Floor: a.Floor.exact, NoFloor: a.NoFloor, Currency: a.Currency,
 		Reserved: money.Zero(a.Balance.exact.Kind()), Incoming: money.Zero(a.Balance.exact.Kind()),
 	}
@@ -164,13 +166,13 @@ func (l *Ledger) Get(ctx context.Context, id string) (Account, error) {
 	if err := l.checkID(id); err != nil {
 		return Account{}, err
 	}
-	if err := l.coordinator.readyToRead(ctx, mongostore.Address{Name: l.name}); err != nil {
+	if err := l.coordinator.readyToRead(ctx, document.Address{Name: l.name}); err != nil {
 		return Account{}, err
 	}
-	var stored mongostore.Account
+	var stored document.Account
 	var found bool
 	err := l.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-		stored, found, err = l.coordinator.store.GetAccount(ctx, l.name, id)
+		stored, found, err = l.coordinator.accounts.Get(ctx, l.name, id)
 		return err == nil || found, err
 	})
 	switch {
@@ -185,7 +187,7 @@ func (l *Ledger) Get(ctx context.Context, id string) (Account, error) {
 }
 
 // account returns a stored account as the API shows it.
-func (l *Ledger) account(stored mongostore.Account, metadata map[string]any) Account {
+func (l *Ledger) account(stored document.Account, metadata map[string]any) Account {
 	posted, err := stored.Balance.Add(stored.Reserved)
 	if err != nil { // nothing is in flight on an account that was just opened
 		posted = stored.Balance
@@ -199,7 +201,7 @@ func (l *Ledger) account(stored mongostore.Account, metadata map[string]any) Acc
 
 // Close closes an account of this ledger: see [Coordinator.CloseAccount].
 func (l *Ledger) Close(ctx context.Context, id string) error {
-	return l.change(ctx, id, l.coordinator.store.CloseAccount, func(status mongostore.AccountStatus) (done bool, err error) {
+	return l.change(ctx, id, l.coordinator.accounts.Close, func(status accounts.Status) (done bool, err error) {
 		switch {
 		case status.Closed:
 			return true, nil
@@ -216,7 +218,7 @@ func (l *Ledger) Close(ctx context.Context, id string) error {
 
 // Reopen opens a closed account of this ledger again: see [Coordinator.ReopenAccount].
 func (l *Ledger) Reopen(ctx context.Context, id string) error {
-	return l.change(ctx, id, l.coordinator.store.ReopenAccount, func(status mongostore.AccountStatus) (done bool, err error) {
+	return l.change(ctx, id, l.coordinator.accounts.Reopen, func(status accounts.Status) (done bool, err error) {
 		return !status.Closed, nil
 	})
 }
@@ -227,7 +229,7 @@ func (l *Ledger) Reopen(ctx context.Context, id string) error {
 func (l *Ledger) change(
 	ctx context.Context, id string,
 	write func(ctx context.Context, ledger, id string) (protocol.Result, error),
-	judge func(mongostore.AccountStatus) (done bool, err error),
+	judge func(accounts.Status) (done bool, err error),
 ) error {
 	if err := l.checkID(id); err != nil {
 		return err
@@ -237,7 +239,7 @@ func (l *Ledger) change(
 		if result != protocol.NotMatched {
 			return try{result == protocol.Applied, result, err}
 		}
-		status, err := l.coordinator.store.LookAtAccount(ctx, l.name, id)
+		status, err := l.coordinator.accounts.Status(ctx, l.name, id)
 		switch {
 		case err != nil:
 			return try{false, protocol.NotSent, err}
@@ -252,12 +254,12 @@ func (l *Ledger) change(
 // untilKnown repeats a write to an account until it is done, or the server refuses it, or
 // the call is given up.
 func (l *Ledger) untilKnown(ctx context.Context, id string, write func(context.Context) try) error {
-	if err := l.coordinator.ready(ctx, mongostore.Address{Name: l.name}); err != nil {
+	if err := l.coordinator.ready(ctx, document.Address{Name: l.name}); err != nil {
 		return err
 	}
 	var tries retry
 	for tries.next(ctx, l.coordinator) {
-		limited, cancel := l.coordinator.store.WithLimit(ctx, mongostore.CommandLimit)
+		limited, cancel := l.coordinator.store.WithLimit(ctx, wire.CommandLimit)
 		t := write(limited)
 		cancel()
 		switch {
@@ -274,7 +276,7 @@ func (l *Ledger) untilKnown(ctx context.Context, id string, write func(context.C
 }
 
 func (l *Ledger) checkID(id string) error {
-	if _, err := mongostore.IDCodec(l.coordinator.settings.ids).Encode(id); err != nil {
+	if _, err := document.IDCodec(l.coordinator.settings.ids).Encode(id); err != nil {
 		return invalid("account: %w", err)
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/audit"
 	"github.com/mongotransfer/transfer/internal/engine"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -156,14 +155,14 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 	if err := c.checkAudit(o); err != nil {
 		return AuditReport{}, err
 	}
-	if err := c.readyToRead(ctx, c.store.Addresses()...); err != nil {
+	if err := c.readyToRead(ctx, c.catalog.Addresses()...); err != nil {
 		return AuditReport{}, err
 	}
 	options := audit.Options{
 		Threshold: c.settings.stallThreshold,
 		Genuine:   genuine,
-		Accounts:  mongostore.Range(o.Accounts),
-		Transfers: mongostore.Range(o.Transfers),
+		Accounts:  audit.Range(o.Accounts),
+		Transfers: audit.Range(o.Transfers),
 		Pause:     engine.Pause,
 	}
 	for _, e := range o.Expected {
@@ -171,9 +170,9 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 			Ledgers: e.Ledgers, Currency: e.Currency, Sum: e.Sum.exact,
 		})
 	}
-	report, err := audit.Run(ctx, c.store, options)
+	report, err := audit.Run(ctx, c.deployment, options)
 	switch {
-	case errors.Is(err, mongostore.ErrSnapshotGone):
+	case errors.Is(err, audit.ErrSnapshotGone):
 		return AuditReport{}, fmt.Errorf("%w: %w", ErrAuditTooLong, err)
 	case err != nil:
 		return AuditReport{}, nothingStored(fmt.Errorf("audit: %w", named(err)))
@@ -184,7 +183,7 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 func (c *Coordinator) checkAudit(o AuditOptions) error {
 	for _, e := range o.Expected {
 		for _, ledger := range e.Ledgers {
-			if !c.store.HasLedger(ledger) {
+			if !c.catalog.HasLedger(ledger) {
 				return invalid("the ledger %s is not registered: see WithLedger", words.Quote(ledger))
 			}
 		}
@@ -192,7 +191,7 @@ func (c *Coordinator) checkAudit(o AuditOptions) error {
 	if len(o.Expected) > 0 && o.Accounts != (IDRange{}) {
 		return invalid("the accounts of a range have no sum to be expected")
 	}
-	if err := c.store.AuditReader().Check(mongostore.Range(o.Accounts), mongostore.Range(o.Transfers)); err != nil {
+	if err := audit.NewReader(c.deployment).Check(audit.Range(o.Accounts), audit.Range(o.Transfers)); err != nil {
 		return invalid("a range: %w", err)
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	protocolwire "github.com/mongotransfer/transfer/internal/wire"
 )
 
 // mute returns a registration of a ledger on a server that never says a word.
@@ -141,9 +141,9 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 				require.NoError(t, err)
 				return rec.State == row.want
 			}, 20*time.Second, 10*time.Millisecond)
-			require.Less(t, time.Since(since), mongostore.CommandLimit, "it has waited until the others were given up")
+			require.Less(t, time.Since(since), protocolwire.CommandLimit, "it has waited until the others were given up")
 			end()
-			require.Less(t, time.Since(since), mongostore.CommandLimit)
+			require.Less(t, time.Since(since), protocolwire.CommandLimit)
 
 			b.remove("transfers", far...)
 			_, err := near.Void(t.Context(), "far")

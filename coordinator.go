@@ -8,24 +8,37 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongotransfer/transfer/internal/accounts"
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/deployment"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/repair"
 )
 
 // Coordinator runs transfers.
 // It is safe for many goroutines, and one per process and database is enough.
 // Any number of them, in any number of processes, may work on the same documents.
 type Coordinator struct {
-	settings settings
-	store    *mongostore.Store
-	engine   *engine.Engine
-	lookout  *lookout.Lookout
-	lines    lines
-	log      *slog.Logger
-	now      func() time.Time
-	wake     chan struct{} // receives a value when something was submitted in this process
+	settings   settings
+	catalog    *collections.Catalog
+	deployment *deployment.Deployment
+	queries    *queries.Queries
+	accounts   *accounts.Accounts
+	histories  *history.Histories
+	repairs    *repair.Repairs
+	store      *mongostore.Store
+	engine     *engine.Engine
+	lookout    *lookout.Lookout
+	lines      lines
+	log        *slog.Logger
+	now        func() time.Time
+	wake       chan struct{} // receives a value when something was submitted in this process
 	// historyFrom returns the time since which every committed transfer is still stored.
 	historyFrom func(context.Context) (time.Time, error)
 }
@@ -47,30 +60,38 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		ledgers[name] = collection
 	}
 	now := time.Now // the one place where the process's clock comes in
-	store, err := mongostore.New(mongostore.Config{
-		Transfers:   s.transfers,
-		Ledgers:     ledgers,
-		Documents:   s.documents,
-		Fields:      mongostore.Fields(s.fields),
-		IDs:         mongostore.IDCodec(s.ids),
-		MarkerLimit: s.markerLimit,
-		FenceBytes:  s.fenceBytes,
-		Retention:   s.retention,
-		Now:         now,
+	catalog, err := collections.New(collections.Config{
+		Transfers: s.transfers,
+		Ledgers:   ledgers,
+		Documents: s.documents,
+		Fields:    document.Fields(s.fields),
+		IDs:       document.IDCodec(s.ids),
+		Now:       now,
 	})
 	if err != nil {
 		return nil, invalid("%w", err)
 	}
+	deployment, queries := deployment.New(catalog, s.retention), queries.New(catalog)
+	store, err := mongostore.New(deployment, mongostore.Limits{Markers: s.markerLimit, FenceBytes: s.fenceBytes})
+	if err != nil {
+		return nil, invalid("%w", err)
+	}
 	return &Coordinator{
-		settings: s,
-		store:    store,
-		engine:   engine.New(store, s.logger, now, engine.Limits(s.group)),
-		lookout:  lookout.New(store, s.logger, now),
-		log:      s.logger,
-		now:      now,
-		wake:     make(chan struct{}, 1),
+		settings:   s,
+		catalog:    catalog,
+		deployment: deployment,
+		queries:    queries,
+		accounts:   accounts.New(catalog),
+		histories:  history.New(catalog),
+		repairs:    repair.New(catalog),
+		store:      store,
+		engine:     engine.New(store, s.logger, now, engine.Limits(s.group)),
+		lookout:    lookout.New(queries, s.logger, now),
+		log:        s.logger,
+		now:        now,
+		wake:       make(chan struct{}, 1),
 
-		historyFrom: store.HistoryFrom,
+		historyFrom: deployment.HistoryFrom,
 	}, nil
 }
 
@@ -97,7 +118,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 //     unique over what transfers change, or that has the name of one of the library's;
 //   - a validator that refuses the library's fields.
 func (c *Coordinator) Setup(ctx context.Context) error {
-	return c.untilFit(ctx, c.store.Setup)
+	return c.untilFit(ctx, c.deployment.Setup)
 }
 
 // Check checks what [Coordinator.Setup] checks, and that all that Setup creates is there.
@@ -105,7 +126,7 @@ func (c *Coordinator) Setup(ctx context.Context) error {
 // It is for processes that start beside others: Setup is for the job that runs before
 // them.
 func (c *Coordinator) Check(ctx context.Context) error {
-	return c.untilFit(ctx, c.store.Check)
+	return c.untilFit(ctx, c.deployment.Check)
 }
 
 // Adopt makes this Coordinator's configuration that of the deployment: its transfers
@@ -123,7 +144,7 @@ func (c *Coordinator) Check(ctx context.Context) error {
 // It reads all accounts to make sure.
 // It does not change a deployment of another stored format.
 func (c *Coordinator) Adopt(ctx context.Context) error {
-	return c.untilFit(ctx, c.store.Adopt)
+	return c.untilFit(ctx, c.deployment.Adopt)
 }
 
 // Close stops taking work and waits for what was begun.
@@ -165,20 +186,20 @@ func (c *Coordinator) stopped(ctx context.Context) error {
 // ready refuses work on a closed Coordinator, on an unfit server or collection of the
 // transfers or of the named places, and on a deployment with another configuration.
 // Its first call for each place talks to the server.
-func (c *Coordinator) ready(ctx context.Context, places ...mongostore.Address) error {
-	return c.untilFit(ctx, func(ctx context.Context) error { return c.store.Connect(ctx, places...) })
+func (c *Coordinator) ready(ctx context.Context, places ...document.Address) error {
+	return c.untilFit(ctx, func(ctx context.Context) error { return c.deployment.Connect(ctx, places...) })
 }
 
 // readyForAny is ready for work on stored transfers, no matter which places these need.
 // It checks the places whose server is that of the transfers.
 // The others may be away, and are checked when a transfer needs them.
 func (c *Coordinator) readyForAny(ctx context.Context) error {
-	return c.untilFit(ctx, c.store.ConnectNear)
+	return c.untilFit(ctx, c.deployment.ConnectNear)
 }
 
 // readyToRead is ready for a caller that writes nothing, and may have no right to.
-func (c *Coordinator) readyToRead(ctx context.Context, places ...mongostore.Address) error {
-	return c.untilFit(ctx, func(ctx context.Context) error { return c.store.ConnectToRead(ctx, places...) })
+func (c *Coordinator) readyToRead(ctx context.Context, places ...document.Address) error {
+	return c.untilFit(ctx, func(ctx context.Context) error { return c.deployment.ConnectToRead(ctx, places...) })
 }
 
 // untilFit asks the servers whether something can be done, until they have answered, or a
@@ -196,7 +217,7 @@ func (c *Coordinator) untilFit(ctx context.Context, ask func(context.Context) er
 			return err
 		}
 		err := ask(ctx)
-		if err == nil || refused(err) || errors.Is(err, mongostore.ErrUnsupported) {
+		if err == nil || refused(err) || errors.Is(err, collections.ErrUnsupported) {
 			return named(err)
 		}
 		tries.record(try{result: protocol.NotSent, err: err})
@@ -206,8 +227,8 @@ func (c *Coordinator) untilFit(ctx context.Context, ask func(context.Context) er
 
 // readyFor is ready for the places of a transfer.
 // Once these are known to be fit it costs almost nothing.
-func (c *Coordinator) readyFor(ctx context.Context, t *mongostore.Transfer) error {
-	if c.store.Connected(t) && !c.engine.Closed() && ctx != nil && ctx.Err() == nil {
+func (c *Coordinator) readyFor(ctx context.Context, t *document.Transfer) error {
+	if c.deployment.Connected(t) && !c.engine.Closed() && ctx != nil && ctx.Err() == nil {
 		return nil
 	}
 	return c.ready(ctx, t.Addresses()...)

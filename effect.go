@@ -10,7 +10,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -67,31 +67,31 @@ type Effect struct {
 }
 
 // planEffects checks effects and returns them as they are stored.
-func (c *Coordinator) planEffects(effects []Effect) ([]mongostore.Effect, error) {
+func (c *Coordinator) planEffects(effects []Effect) ([]document.Effect, error) {
 	if len(effects) > maxEffects {
 		return nil, invalid("%d effects are more than %d", len(effects), maxEffects)
 	}
-	var planned []mongostore.Effect
+	var planned []document.Effect
 	for _, e := range effects {
-		if !c.store.HasDocuments(e.Documents) {
+		if !c.catalog.HasDocuments(e.Documents) {
 			return nil, invalid("the documents %s are not registered: see WithDocuments", words.Quote(e.Documents))
 		}
 		if e.ID == nil {
 			return nil, invalid("an effect on %q: the document's ID is missing", e.Documents)
 		}
-		stored := mongostore.Effect{Documents: e.Documents, Namespace: c.store.DocumentsNamespace(e.Documents)}
+		stored := document.Effect{Documents: e.Documents, Namespace: c.catalog.DocumentsNamespace(e.Documents)}
 		var err error
-		if stored.ID, err = mongostore.EncodeDocumentID(ordered(e.ID, maxMetadataDepth)); err != nil {
+		if stored.ID, err = document.EncodeDocumentID(ordered(e.ID, maxMetadataDepth)); err != nil {
 			return nil, invalid("an effect on %s: %w", words.Quote(e.Documents), err)
 		}
-		name := mongostore.IDText(stored.ID)
+		name := document.IDText(stored.ID)
 		if stored.Require, err = c.effectFields(words.Quote(name), requires, e.Require); err != nil {
 			return nil, err
 		}
 		if stored.Set, err = c.effectFields(words.Quote(name), "sets", e.Set); err != nil {
 			return nil, err
 		}
-		same := func(other mongostore.Effect) bool { return compareEffects(other, stored) == 0 }
+		same := func(other document.Effect) bool { return compareEffects(other, stored) == 0 }
 		if slices.ContainsFunc(planned, same) {
 			return nil, invalid("two effects are on the same document, %s of %s", words.Quote(name), words.Quote(e.Documents))
 		}
@@ -101,7 +101,7 @@ func (c *Coordinator) planEffects(effects []Effect) ([]mongostore.Effect, error)
 }
 
 // effectFields checks and encodes what an effect requires or sets.
-func (c *Coordinator) effectFields(document, verb string, fields bson.D) (bson.Raw, error) {
+func (c *Coordinator) effectFields(doc, verb string, fields bson.D) (bson.Raw, error) {
 	if len(fields) == 0 {
 		return nil, nil
 	}
@@ -109,32 +109,32 @@ func (c *Coordinator) effectFields(document, verb string, fields bson.D) (bson.R
 	for i, field := range fields {
 		switch {
 		case field.Key == "" || strings.HasPrefix(field.Key, "$") || strings.ContainsAny(field.Key, ".\x00") || !utf8.ValidString(field.Key):
-			return nil, invalid("the effect on %s %s %s, which is no top-level field", document, verb, words.Quote(field.Key))
+			return nil, invalid("the effect on %s %s %s, which is no top-level field", doc, verb, words.Quote(field.Key))
 		case slices.Contains(own, field.Key):
-			return nil, invalid("the effect on %s %s %s, which is not for effects", document, verb, words.Quote(field.Key))
+			return nil, invalid("the effect on %s %s %s, which is not for effects", doc, verb, words.Quote(field.Key))
 		case slices.ContainsFunc(fields[:i], func(other bson.E) bool { return other.Key == field.Key }):
-			return nil, invalid("the effect on %s %s %s twice", document, verb, words.Quote(field.Key))
+			return nil, invalid("the effect on %s %s %s twice", doc, verb, words.Quote(field.Key))
 		}
 	}
 	raw, err := bson.Marshal(ordered(fields, maxMetadataDepth))
 	switch {
 	case err != nil:
-		return nil, invalid("the effect on %s: %w", document, mongostore.Unencoded(err))
+		return nil, invalid("the effect on %s: %w", doc, document.Unencoded(err))
 	case len(raw) > maxEffectBytes:
-		return nil, invalid("what the effect on %s %s has %d bytes, more than %d", document, verb, len(raw), maxEffectBytes)
+		return nil, invalid("what the effect on %s %s has %d bytes, more than %d", doc, verb, len(raw), maxEffectBytes)
 	}
-	if err := cmp.Or(checkEncoded(raw, len(fields)), mongostore.CheckValues(raw)); err != nil {
-		return nil, invalid("the effect on %s: %w", document, err)
+	if err := cmp.Or(checkEncoded(raw, len(fields)), document.CheckValues(raw)); err != nil {
+		return nil, invalid("the effect on %s: %w", doc, err)
 	}
 	if verb == requires {
 		if err := checkEqualities(raw); err != nil {
-			return nil, fmt.Errorf("the effect on %s: %w", document, err)
+			return nil, fmt.Errorf("the effect on %s: %w", doc, err)
 		}
 	}
 	return raw, nil
 }
 
-func compareEffects(a, b mongostore.Effect) int {
+func compareEffects(a, b document.Effect) int {
 	return cmp.Or(
 		cmp.Compare(a.Documents, b.Documents),
 		cmp.Compare(a.ID.Type, b.ID.Type),
@@ -165,12 +165,12 @@ func sortedFields(raw bson.Raw) []byte {
 }
 
 // sortedEffects returns effects in an order of their own.
-func sortedEffects(effects []mongostore.Effect) []mongostore.Effect {
+func sortedEffects(effects []document.Effect) []document.Effect {
 	return slices.SortedFunc(slices.Values(effects), compareEffects)
 }
 
 // effectsOf returns a transfer's effects as they were requested.
-func effectsOf(t mongostore.Transfer) []Effect {
+func effectsOf(t document.Transfer) []Effect {
 	var effects []Effect
 	for _, e := range t.Effects {
 		var id any

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -24,7 +26,7 @@ var (
 	// It may be a standalone server, one older than MongoDB 5.0, a collection sharded by
 	// something else than _id, or other field names than the deployment's.
 	// The text says what to do, and [Coordinator.Setup] lists all causes.
-	ErrUnsupportedDeployment = mongostore.ErrUnsupported
+	ErrUnsupportedDeployment = collections.ErrUnsupported
 	// ErrUnauthorized means that the server refuses the client's user: the right for an
 	// action is missing, or the password is wrong.
 	// Where a transfer is stored by then, the error wraps ErrInDoubt as well.
@@ -170,16 +172,16 @@ func (e *UnauthorizedError) Unwrap() []error {
 // The call is not tried again by itself: a caller that learns it at once can have the
 // right granted.
 func refused(err error) bool {
-	return errors.Is(err, ErrUnauthorized) || mongostore.Refused(err) != nil
+	return errors.Is(err, ErrUnauthorized) || wire.Refused(err) != nil
 }
 
 // named gives an error that says that a right is missing its public name.
 func named(err error) error {
-	missing := mongostore.Refused(err)
+	missing := wire.Refused(err)
 	switch {
 	case missing == nil || errors.Is(err, ErrUnauthorized):
 		return err
-	case missing.Code == mongostore.CodeNoUser:
+	case missing.Code == wire.CodeNoUser:
 		return &UnauthorizedError{cause: err}
 	}
 	return &UnauthorizedError{Action: missing.Action, Namespace: missing.Namespace, cause: err}
@@ -214,7 +216,7 @@ func (e *ConflictError) Unwrap() error { return ErrIDConflict }
 
 // conflict compares a stored transfer with the one that is requested under its ID.
 // Only parts of the digest can differ.
-func conflict(stored, planned mongostore.Transfer) error {
+func conflict(stored, planned document.Transfer) error {
 	e := &ConflictError{id: stored.ID}
 	for _, part := range []struct {
 		name  string
@@ -237,7 +239,7 @@ func conflict(stored, planned mongostore.Transfer) error {
 // legsOf returns the legs as the digest counts them, without the currency.
 // Where one of the two has AtMost, the amounts of the legs don't count: it is the limit
 // that differs.
-func legsOf(t, other mongostore.Transfer) []byte {
+func legsOf(t, other document.Transfer) []byte {
 	t.Currency = ""
 	if t.AtMost == nil {
 		t.AtMost = other.AtMost

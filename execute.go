@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
@@ -41,7 +43,7 @@ func notYet(err error) answer { return answer{err: err} }
 //
 // A caller that finds others of this process working on the transfer follows them: a
 // second execution would only find the ID taken.
-func (c *Coordinator) complete(ctx context.Context, planned mongostore.Transfer, holdFor time.Duration) (Record, error) {
+func (c *Coordinator) complete(ctx context.Context, planned document.Transfer, holdFor time.Duration) (Record, error) {
 	f := c.newFollower(planned, holdFor)
 	defer f.leave()
 	if f.turnIsFree() {
@@ -53,14 +55,14 @@ func (c *Coordinator) complete(ctx context.Context, planned mongostore.Transfer,
 }
 
 // first returns the start of the execution that stores a transfer.
-func first(t mongostore.Transfer) protocol.Start {
+func first(t document.Transfer) protocol.Start {
 	return protocol.Start{Claim: protocol.Insert, WaitWhileBusy: true, Hold: t.Hold}
 }
 
 // execute drives one execution.
 // Its answer is not done where the execution did not get the transfer, or lost it to
 // another one.
-func (c *Coordinator) execute(ctx context.Context, t mongostore.Transfer, how terms) answer {
+func (c *Coordinator) execute(ctx context.Context, t document.Transfer, how terms) answer {
 	attempt, err := c.newAttempt(ctx, t, how.reason)
 	if err != nil {
 		return answerWith(Record{}, aboutTransfer(t.ID, err))
@@ -158,7 +160,7 @@ var errAway = errors.New("a server can't be reached")
 // A stored transfer whose legs are not those of its digest is left alone.
 // Legs that were lost or changed since would make or lose money, and a digest of a later
 // version may stand for what this one doesn't know.
-func (c *Coordinator) newAttempt(ctx context.Context, t mongostore.Transfer, reason string) (*mongostore.Attempt, error) {
+func (c *Coordinator) newAttempt(ctx context.Context, t document.Transfer, reason string) (*mongostore.Attempt, error) {
 	if err := sound(t); err != nil {
 		return nil, err
 	}
@@ -180,12 +182,12 @@ func (c *Coordinator) newAttempt(ctx context.Context, t mongostore.Transfer, rea
 }
 
 // connect makes sure that the servers of a transfer are fit, where that isn't known yet.
-func (c *Coordinator) connect(ctx context.Context, t *mongostore.Transfer) error {
-	if c.store.Connected(t) {
+func (c *Coordinator) connect(ctx context.Context, t *document.Transfer) error {
+	if c.deployment.Connected(t) {
 		return nil
 	}
-	switch err := c.store.Connect(ctx, t.Addresses()...); {
-	case errors.Is(err, mongostore.ErrUnsupported), refused(err):
+	switch err := c.deployment.Connect(ctx, t.Addresses()...); {
+	case errors.Is(err, collections.ErrUnsupported), refused(err):
 		return named(err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", errAway, err)
@@ -195,23 +197,23 @@ func (c *Coordinator) connect(ctx context.Context, t *mongostore.Transfer) error
 
 // sound refuses a stored transfer that was changed since, or that a later version has
 // written.
-func sound(t mongostore.Transfer) error {
+func sound(t document.Transfer) error {
 	switch {
 	case !genuine(t):
-		return fmt.Errorf("%w: what it moves is not what its digest says", mongostore.ErrUnreadable)
+		return fmt.Errorf("%w: what it moves is not what its digest says", document.ErrUnreadable)
 	case t.DecidedBefore(): // to go on with it would move the money once more
-		return fmt.Errorf("%w: it is %s, and what an earlier decision has stored is there", mongostore.ErrUnreadable, t.State)
+		return fmt.Errorf("%w: it is %s, and what an earlier decision has stored is there", document.ErrUnreadable, t.State)
 	case !t.SoundPart():
-		return fmt.Errorf("%w: what is posted is no part of what is held", mongostore.ErrUnreadable)
+		return fmt.Errorf("%w: what is posted is no part of what is held", document.ErrUnreadable)
 	}
 	return nil
 }
 
 // genuine reports whether a stored transfer moves what was asked for.
-func genuine(t mongostore.Transfer) bool { return bytes.Equal(t.Digest, digest(t)) && capped(t) }
+func genuine(t document.Transfer) bool { return bytes.Equal(t.Digest, digest(t)) && capped(t) }
 
 // unknownState is the error of a stored transfer in a state that this version doesn't
 // know.
-func unknownState(t mongostore.Transfer) error {
-	return fmt.Errorf("%w: its state is %s", mongostore.ErrUnreadable, words.Quote(string(t.State)))
+func unknownState(t document.Transfer) error {
+	return fmt.Errorf("%w: its state is %s", document.ErrUnreadable, words.Quote(string(t.State)))
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
@@ -54,7 +55,7 @@ func (ls *lines) leave(id string) {
 // follow waits for a transfer that another execution runs, here or elsewhere.
 // It runs the transfer itself where it is its turn and the transfer still waits for a
 // worker, has stalled, or was never stored.
-func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer, holdFor time.Duration) (Record, error) {
+func (c *Coordinator) follow(ctx context.Context, planned document.Transfer, holdFor time.Duration) (Record, error) {
 	f := c.newFollower(planned, holdFor)
 	defer f.leave()
 	return f.follow(ctx)
@@ -69,7 +70,7 @@ func (c *Coordinator) follow(ctx context.Context, planned mongostore.Transfer, h
 // Its own answer is never passed on: it may be true for that caller only.
 type follower struct {
 	c       *Coordinator
-	planned mongostore.Transfer
+	planned document.Transfer
 	holdFor time.Duration
 	line    *line
 	leads   bool // it has the turn
@@ -79,7 +80,7 @@ type follower struct {
 	outage  engine.Outage
 }
 
-func (c *Coordinator) newFollower(planned mongostore.Transfer, holdFor time.Duration) *follower {
+func (c *Coordinator) newFollower(planned document.Transfer, holdFor time.Duration) *follower {
 	return &follower{c: c, planned: planned, holdFor: holdFor, line: c.lines.join(planned.ID)}
 }
 
@@ -123,7 +124,7 @@ func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) answer {
 	c, stored := f.c, seen.Transfer
 	tooLong := c.tooLong(&f.outage, seen.Err)
 	switch {
-	case errors.Is(seen.Err, mongostore.ErrUnreadable):
+	case errors.Is(seen.Err, document.ErrUnreadable):
 		return answerWith(f.giveUp(seen.Err))
 	case seen.Err != nil:
 		f.cause = latest(ctx, f.cause, seen.Err)
@@ -174,7 +175,7 @@ func (f *follower) giveUp(why error) (Record, error) {
 
 // standsStill reports whether a stored transfer is decided, and stuck: its outcome is
 // known, and waiting doesn't help.
-func standsStill(stored mongostore.Transfer) bool {
+func standsStill(stored document.Transfer) bool {
 	return stored.Stuck != nil && (stored.State == protocol.Committed || stored.State == protocol.Rollback)
 }
 
@@ -225,10 +226,10 @@ func latest(ctx context.Context, known, err error) error {
 
 // answerable reports whether a stored transfer is where its callers get their answer.
 // A caller of Hold gets it once everything is held.
-func (c *Coordinator) answerable(ctx context.Context, stored mongostore.Transfer) bool {
+func (c *Coordinator) answerable(ctx context.Context, stored document.Transfer) bool {
 	switch stored.State {
 	case protocol.Preparing:
-		return stored.Held && !c.store.LooksExpired(ctx, stored)
+		return stored.Held && !c.queries.LooksExpired(ctx, stored)
 	case protocol.Committed:
 		return stored.Hold || c.settings.returnAt == StateCommitted
 	default:
@@ -237,7 +238,7 @@ func (c *Coordinator) answerable(ctx context.Context, stored mongostore.Transfer
 }
 
 // judge answers with a stored transfer, for a caller that asks for the planned one.
-func (c *Coordinator) judge(stored, planned mongostore.Transfer) (Record, error) {
+func (c *Coordinator) judge(stored, planned document.Transfer) (Record, error) {
 	rec := recordOf(stored)
 	if !bytes.Equal(stored.Digest, planned.Digest) {
 		return rec, conflict(stored, planned)
@@ -250,8 +251,8 @@ func (c *Coordinator) judge(stored, planned mongostore.Transfer) (Record, error)
 
 // turn returns the execution by which a waiting caller goes on with the transfer itself,
 // and whether one is due.
-func (c *Coordinator) turn(ctx context.Context, stored mongostore.Transfer, found bool, planned mongostore.Transfer) (
-	t mongostore.Transfer, start protocol.Start, due bool,
+func (c *Coordinator) turn(ctx context.Context, stored document.Transfer, found bool, planned document.Transfer) (
+	t document.Transfer, start protocol.Start, due bool,
 ) {
 	switch {
 	case !found:
@@ -260,7 +261,7 @@ func (c *Coordinator) turn(ctx context.Context, stored mongostore.Transfer, foun
 		return stored, protocol.Start{Claim: protocol.FromInitiated, WaitWhileBusy: true}, true
 	case stored.State != protocol.Preparing || !stored.Hold:
 		return stored, c.takeOver(), c.stalled(ctx, stored)
-	case c.store.LooksExpired(ctx, stored):
+	case c.queries.LooksExpired(ctx, stored):
 		return stored, expire(), true
 	}
 	return stored, protocol.Start{Claim: protocol.TakeUnheld, Hold: true}, c.stalled(ctx, stored)
@@ -270,8 +271,8 @@ func (c *Coordinator) turn(ctx context.Context, stored mongostore.Transfer, foun
 const barredRest = time.Second
 
 // stalled reports whether a transfer that others have begun has to be taken over.
-func (c *Coordinator) stalled(ctx context.Context, stored mongostore.Transfer) bool {
-	return c.store.LooksStalled(ctx, stored, c.settings.stallThreshold) || c.barred(ctx, stored)
+func (c *Coordinator) stalled(ctx context.Context, stored document.Transfer) bool {
+	return c.queries.LooksStalled(ctx, stored, c.settings.stallThreshold) || c.barred(ctx, stored)
 }
 
 // barred reports whether a transfer was stopped for want of a right, and nobody is
@@ -279,12 +280,12 @@ func (c *Coordinator) stalled(ctx context.Context, stored mongostore.Transfer) b
 // A caller that asks for it again takes it over at once: either the right was granted, or
 // the caller learns that it is still missing.
 // Without a rest several such callers would take it from each other.
-func (c *Coordinator) barred(ctx context.Context, stored mongostore.Transfer) bool {
+func (c *Coordinator) barred(ctx context.Context, stored document.Transfer) bool {
 	if stored.Stuck == nil || stored.Stuck.Code != mongostore.CodeUnauthorized {
 		return false
 	}
 	stored.Stuck, stored.Attempts = nil, 0
-	return c.store.LooksStalled(ctx, stored, barredRest)
+	return c.queries.LooksStalled(ctx, stored, barredRest)
 }
 
 // reasonOf returns what is stored with a transfer that is rolled back without a request.
@@ -314,5 +315,5 @@ func nothingSent(err error) bool {
 		return false
 	}
 	return errors.Is(err, engine.ErrNothingSent) || errors.Is(err, ErrClosed) || errors.Is(err, errAway) ||
-		errors.Is(err, mongostore.ErrForeign) || errors.Is(err, mongostore.ErrUnreadable) || refused(err)
+		errors.Is(err, mongostore.ErrForeign) || errors.Is(err, document.ErrUnreadable) || refused(err)
 }

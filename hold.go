@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -103,13 +105,13 @@ func (c *Coordinator) Post(ctx context.Context, id string, opts ...PostOption) (
 		}
 		opt(&p)
 	}
-	return c.decide(ctx, id, func(ctx context.Context, stored mongostore.Transfer) answer {
+	return c.decide(ctx, id, func(ctx context.Context, stored document.Transfer) answer {
 		return c.post(ctx, stored, p)
 	})
 }
 
 // post tries once to post a hold.
-func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p posting) answer {
+func (c *Coordinator) post(ctx context.Context, stored document.Transfer, p posting) answer {
 	rec := recordOf(stored)
 	if !stored.Hold {
 		return answerWith(rec, noHold(stored.ID))
@@ -117,7 +119,7 @@ func (c *Coordinator) post(ctx context.Context, stored mongostore.Transfer, p po
 	part, unfit := p.part(stored)
 	switch stored.State {
 	case protocol.Preparing:
-		if c.store.LooksExpired(ctx, stored) {
+		if c.queries.LooksExpired(ctx, stored) {
 			return c.execute(ctx, stored, terms{start: expire(), reason: expiredReason})
 		}
 		if unfit != nil {
@@ -146,10 +148,10 @@ func noHold(id string) error { return aboutTransfer(id, fmt.Errorf("%w: it is no
 
 // unheld answers that a hold is not held yet, if a read confirms it that a replaced
 // primary can't answer: such a primary shows an older state.
-func (c *Coordinator) unheld(ctx context.Context, stored mongostore.Transfer) answer {
-	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+func (c *Coordinator) unheld(ctx context.Context, stored document.Transfer) answer {
+	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
-	again, found, err := c.store.LookAtTransfer(ctx, stored.ID)
+	again, found, err := c.queries.LookAtTransfer(ctx, stored.ID)
 	if err != nil || !found || again.Held || again.State != protocol.Preparing {
 		return notYet(err)
 	}
@@ -169,7 +171,7 @@ func unheldError(rec Record) error {
 
 // goOn takes a decided transfer over if it has stalled.
 // It answers with one that is stuck, and not due to be tried again, as it is stored.
-func (c *Coordinator) goOn(ctx context.Context, stored mongostore.Transfer) answer {
+func (c *Coordinator) goOn(ctx context.Context, stored document.Transfer) answer {
 	if !c.stalled(ctx, stored) {
 		return stuckAsStored(stored)
 	}
@@ -177,7 +179,7 @@ func (c *Coordinator) goOn(ctx context.Context, stored mongostore.Transfer) answ
 }
 
 // stuckAsStored answers with a decided transfer if it is stuck.
-func stuckAsStored(stored mongostore.Transfer) answer {
+func stuckAsStored(stored document.Transfer) answer {
 	if !standsStill(stored) {
 		return notYet(nil)
 	}
@@ -185,7 +187,7 @@ func stuckAsStored(stored mongostore.Transfer) answer {
 }
 
 // part returns how much of a hold is posted, nil for all of it.
-func (p posting) part(stored mongostore.Transfer) (*money.Amount, error) {
+func (p posting) part(stored document.Transfer) (*money.Amount, error) {
 	if p.amount == nil {
 		return nil, nil
 	}
@@ -231,7 +233,7 @@ func equalParts(a, b *money.Amount) bool {
 func (c *Coordinator) Void(ctx context.Context, id string) (rec Record, err error) {
 	line := c.lineOf(ctx, "void", id)
 	defer func() { line.end(ctx, &rec, err) }()
-	return c.decide(ctx, id, func(ctx context.Context, stored mongostore.Transfer) answer {
+	return c.decide(ctx, id, func(ctx context.Context, stored document.Transfer) answer {
 		if !stored.Hold {
 			return answerWith(recordOf(stored), noHold(stored.ID))
 		}
@@ -242,9 +244,9 @@ func (c *Coordinator) Void(ctx context.Context, id string) (rec Record, err erro
 // decide reads a transfer and tries what a verb does with it, again and again, until
 // there is an answer.
 func (c *Coordinator) decide(
-	ctx context.Context, id string, verb func(context.Context, mongostore.Transfer) answer,
+	ctx context.Context, id string, verb func(context.Context, document.Transfer) answer,
 ) (Record, error) {
-	if err := mongostore.CheckID(id); err != nil {
+	if err := document.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
 	}
 	if err := c.readyForAny(ctx); err != nil {
@@ -272,11 +274,11 @@ func (c *Coordinator) decide(
 // decideOnce reads a transfer and tries once what a verb does with it.
 // It records how the transfer was stored then.
 func (c *Coordinator) decideOnce(
-	ctx context.Context, id string, last *Record, verb func(context.Context, mongostore.Transfer) answer,
+	ctx context.Context, id string, last *Record, verb func(context.Context, document.Transfer) answer,
 ) answer {
 	stored, found, err := c.readOnce(ctx, id)
 	switch {
-	case errors.Is(err, mongostore.ErrUnreadable):
+	case errors.Is(err, document.ErrUnreadable):
 		return answerWith(Record{}, aboutTransfer(id, err))
 	case err != nil:
 		return notYet(err)

@@ -11,7 +11,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -35,7 +35,7 @@ func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
 	raw, err := bson.Marshal(ordered(metadata, maxMetadataDepth))
 	switch {
 	case err != nil:
-		return nil, invalid("metadata: %w", mongostore.Unencoded(err))
+		return nil, invalid("metadata: %w", document.Unencoded(err))
 	case len(raw) > maxMetadataBytes:
 		return nil, invalid("the metadata has %d bytes, more than %d", len(raw), maxMetadataBytes)
 	}
@@ -126,11 +126,11 @@ func orderedWithin(document bson.D, levels int) any {
 
 // checkEncoded refuses a caller's document that can't be stored, or has not the given
 // number of fields.
-func checkEncoded(document bson.Raw, fields int) error {
-	if err := mongostore.CheckForm(document, fields); err != nil {
+func checkEncoded(doc bson.Raw, fields int) error {
+	if err := document.CheckForm(doc, fields); err != nil {
 		return err
 	}
-	return checkNested(document, maxMetadataDepth)
+	return checkNested(doc, maxMetadataDepth)
 }
 
 // checkNested refuses a document that is nested too deeply, or holds text that is not

@@ -6,8 +6,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 // Defaults and limits.
@@ -65,9 +65,9 @@ type IDCodec uint8
 
 const (
 	// StringIDs are strings in the API and in the database.
-	StringIDs IDCodec = IDCodec(mongostore.StringIDs)
+	StringIDs IDCodec = IDCodec(document.StringIDs)
 	// ObjectIDs are 24 hex digits in the API and an ObjectId in the database.
-	ObjectIDs IDCodec = IDCodec(mongostore.ObjectIDs)
+	ObjectIDs IDCodec = IDCodec(document.ObjectIDs)
 )
 
 // StallPolicy says what becomes of a transfer that stalled before it was committed.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 )
 
 // Outcome says where a call leaves the money.
@@ -120,7 +120,7 @@ func (e unstored) Unwrap() error { return e.error }
 
 // nothingStored says of an error that the call has stored nothing.
 func nothingStored(err error) error {
-	if err == nil || OutcomeOf(err) == NothingStored || errors.Is(err, mongostore.ErrUnreadable) {
+	if err == nil || OutcomeOf(err) == NothingStored || errors.Is(err, document.ErrUnreadable) {
 		return err // what can't be read is there, and what became of it is not known
 	}
 	return unstored{err}

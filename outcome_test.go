@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -154,7 +155,7 @@ func TestOutcomeOfCombinations(t *testing.T) {
 		"a requirement":                         {&RefusedError{Err: ErrRequirementFailed, why: &RequirementError{}}, Failed},
 		"a conflict":                            {&ConflictError{}, Unchanged},
 		"touches what is not registered":        {invalid("%w", mongostore.ErrForeign), NothingStored},
-		"a stored transfer that can't be read":  {fmt.Errorf("get transfer: %w", mongostore.ErrUnreadable), InDoubt},
+		"a stored transfer that can't be read":  {fmt.Errorf("get transfer: %w", document.ErrUnreadable), InDoubt},
 		"what nobody has heard of":              {errors.New("the server answered strangely"), InDoubt},
 	} {
 		require.Equal(t, row.want, OutcomeOf(row.err), "%s: %v", name, row.err)

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -31,9 +31,9 @@ const (
 
 // plan checks a request and returns the transfer that it asks for, with its legs netted.
 // Its error wraps ErrInvalidRequest.
-func (c *Coordinator) plan(req Request) (mongostore.Transfer, error) {
-	t := mongostore.Transfer{ID: req.ID, Currency: req.Currency}
-	if err := mongostore.CheckID(req.ID); err != nil {
+func (c *Coordinator) plan(req Request) (document.Transfer, error) {
+	t := document.Transfer{ID: req.ID, Currency: req.Currency}
+	if err := document.CheckID(req.ID); err != nil {
 		return t, invalid("transfer: %w", err)
 	}
 	if err := checkCurrency(req.Currency); err != nil {
@@ -93,11 +93,11 @@ func (req Request) legs() ([]Leg, error) {
 
 // net adds up the legs of each account, in the order in which the accounts are first
 // named, and drops what nets to zero.
-func (c *Coordinator) net(legs []Leg) ([]mongostore.Leg, error) {
+func (c *Coordinator) net(legs []Leg) ([]document.Leg, error) {
 	kind := legs[0].Amount.exact.Kind()
 	total := legs[0].Amount.exact
 	places := map[[2]string]int{}
-	netted := make([]mongostore.Leg, 0, len(legs))
+	netted := make([]document.Leg, 0, len(legs))
 	for i, leg := range legs {
 		amount := leg.Amount.exact
 		if err := c.checkLeg(leg, kind); err != nil {
@@ -109,12 +109,12 @@ func (c *Coordinator) net(legs []Leg) ([]mongostore.Leg, error) {
 				return nil, invalid("the sum of the legs: %w", err)
 			}
 		}
-		account := mongostore.IDCodec(c.settings.ids).Canonical(leg.Account)
+		account := document.IDCodec(c.settings.ids).Canonical(leg.Account)
 		place, known := places[[2]string{leg.Ledger, account}]
 		if !known {
 			places[[2]string{leg.Ledger, account}] = len(netted)
-			netted = append(netted, mongostore.Leg{
-				Ledger: leg.Ledger, Namespace: c.store.Namespace(leg.Ledger), Account: account, Amount: amount,
+			netted = append(netted, document.Leg{
+				Ledger: leg.Ledger, Namespace: c.catalog.Namespace(leg.Ledger), Account: account, Amount: amount,
 			})
 			continue
 		}
@@ -125,12 +125,12 @@ func (c *Coordinator) net(legs []Leg) ([]mongostore.Leg, error) {
 	if total.Sign() != 0 {
 		return nil, invalid("the legs must sum to zero")
 	}
-	netted = slices.DeleteFunc(netted, func(leg mongostore.Leg) bool { return leg.Amount.Sign() == 0 })
+	netted = slices.DeleteFunc(netted, func(leg document.Leg) bool { return leg.Amount.Sign() == 0 })
 	return netted, checkNetted(netted)
 }
 
 func (c *Coordinator) checkLeg(leg Leg, kind money.Kind) error {
-	if !c.store.HasLedger(leg.Ledger) {
+	if !c.catalog.HasLedger(leg.Ledger) {
 		return invalid("the ledger %s is not registered: see WithLedger", words.Quote(leg.Ledger))
 	}
 	if err := c.checkAccount(leg.Account); err != nil {
@@ -151,13 +151,13 @@ func (c *Coordinator) checkLeg(leg Leg, kind money.Kind) error {
 // checkAccount refuses a text that can't be the ID of an account.
 func (c *Coordinator) checkAccount(id string) error {
 	if c.settings.ids == StringIDs {
-		return mongostore.CheckID(id)
+		return document.CheckID(id)
 	}
-	_, err := mongostore.IDCodec(c.settings.ids).Encode(id)
+	_, err := document.IDCodec(c.settings.ids).Encode(id)
 	return err
 }
 
-func checkNetted(legs []mongostore.Leg) error {
+func checkNetted(legs []document.Leg) error {
 	if len(legs) == 0 {
 		return invalid("nothing moves: the accounts are the same, or their legs cancel out")
 	}
@@ -172,7 +172,7 @@ func checkNetted(legs []mongostore.Leg) error {
 // fixAmount fixes what a transfer with AtMost moves, before anything is stored.
 // Where there is nothing to move, or the account could not pay, the amount stays at what
 // was asked for, and is refused when the transfer is prepared.
-func (c *Coordinator) fixAmount(ctx context.Context, t *mongostore.Transfer) error {
+func (c *Coordinator) fixAmount(ctx context.Context, t *document.Transfer) error {
 	if t.AtMost == nil {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (c *Coordinator) fixAmount(ctx context.Context, t *mongostore.Transfer) err
 		known     bool
 	)
 	err := c.read(ctx, func(ctx context.Context) (done bool, err error) {
-		spendable, known, err = c.store.Spendable(ctx, payer.Ledger, payer.Account)
+		spendable, known, err = c.accounts.Spendable(ctx, payer.Ledger, payer.Account)
 		return err == nil, err
 	})
 	if err != nil {
@@ -199,7 +199,7 @@ func (c *Coordinator) fixAmount(ctx context.Context, t *mongostore.Transfer) err
 
 // capped reports whether a stored transfer moves no more than AtMost allows, from one
 // account to the other.
-func capped(t mongostore.Transfer) bool {
+func capped(t document.Transfer) bool {
 	if t.AtMost == nil {
 		return true
 	}
@@ -215,16 +215,16 @@ func capped(t mongostore.Transfer) bool {
 // own, amounts by value, and the currency.
 // Where there are any, it includes the effects in an order of their own, what the
 // transfer reverses, what it moves at most, and that it is a hold.
-func digest(t mongostore.Transfer) []byte {
+func digest(t document.Transfer) []byte {
 	if len(t.Effects) > 0 || t.Reverses != "" || t.AtMost != nil || t.Hold {
 		return digestOf(richDigest, richPayload(t))
 	}
 	return digestOf(plainDigest, plainPayload(t, make([]byte, 0, 256)))
 }
 
-func plainPayload(t mongostore.Transfer, payload []byte) []byte {
+func plainPayload(t document.Transfer, payload []byte) []byte {
 	legs := slices.Clone(t.Legs)
-	slices.SortFunc(legs, func(a, b mongostore.Leg) int {
+	slices.SortFunc(legs, func(a, b document.Leg) int {
 		return cmp.Or(cmp.Compare(a.Ledger, b.Ledger), cmp.Compare(a.Account, b.Account))
 	})
 	payload = appendField(payload, t.Currency)
@@ -243,7 +243,7 @@ func digestOf(version byte, payload []byte) []byte {
 
 // richPayload includes how often each part is there, so that no two lists of parts look
 // alike.
-func richPayload(t mongostore.Transfer) []byte {
+func richPayload(t document.Transfer) []byte {
 	most := ""
 	if t.AtMost != nil {
 		most = t.AtMost.Canonical()
@@ -257,7 +257,7 @@ func richPayload(t mongostore.Transfer) []byte {
 
 // counted returns a transfer with its legs as the digest counts them.
 // For a transfer with AtMost they say who gives and who gets, and not how much.
-func counted(t mongostore.Transfer) mongostore.Transfer {
+func counted(t document.Transfer) document.Transfer {
 	if t.AtMost == nil {
 		return t
 	}
@@ -268,7 +268,7 @@ func counted(t mongostore.Transfer) mongostore.Transfer {
 	return t
 }
 
-func effectsPayload(payload []byte, effects []mongostore.Effect) []byte {
+func effectsPayload(payload []byte, effects []document.Effect) []byte {
 	payload = appendField(payload, strconv.Itoa(len(effects)))
 	for _, e := range sortedEffects(effects) {
 		payload = appendField(payload, e.Documents)

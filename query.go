@@ -8,8 +8,9 @@ import (
 	"iter"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -51,7 +52,7 @@ type Query struct {
 // While a primary is being replaced the answer may be stale; StateSuccess and StateFail
 // never change.
 func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
-	if err := mongostore.CheckID(id); err != nil {
+	if err := document.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
 	}
 	if err := c.readyToRead(ctx); err != nil {
@@ -65,18 +66,18 @@ func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 }
 
 // stored reads a transfer, or returns ErrTransferNotFound.
-func (c *Coordinator) stored(ctx context.Context, id string) (mongostore.Transfer, error) {
-	return c.storedBy(ctx, id, c.store.GetTransfer)
+func (c *Coordinator) stored(ctx context.Context, id string) (document.Transfer, error) {
+	return c.storedBy(ctx, id, c.queries.GetTransfer)
 }
 
 // storedBy repeats a read of a transfer until it is answered.
 func (c *Coordinator) storedBy(
-	ctx context.Context, id string, read func(context.Context, string) (mongostore.Transfer, bool, error),
-) (stored mongostore.Transfer, err error) {
+	ctx context.Context, id string, read func(context.Context, string) (document.Transfer, bool, error),
+) (stored document.Transfer, err error) {
 	found := false
 	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
 		stored, found, err = read(ctx, id)
-		return err == nil || errors.Is(err, mongostore.ErrUnreadable), err
+		return err == nil || errors.Is(err, document.ErrUnreadable), err
 	})
 	switch {
 	case err != nil:
@@ -102,7 +103,7 @@ func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error
 			yield(Record{}, err)
 			return
 		}
-		for t, err := range c.store.List(ctx, query) {
+		for t, err := range c.queries.List(ctx, query) {
 			rec := Record{}
 			if err == nil {
 				rec = recordOf(t)
@@ -118,14 +119,14 @@ func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error
 
 // listError names the transfer where one can't be read.
 func listError(id string, err error) error {
-	if id != "" && errors.Is(err, mongostore.ErrUnreadable) {
+	if id != "" && errors.Is(err, document.ErrUnreadable) {
 		err = aboutTransfer(id, err)
 	}
 	return fmt.Errorf("list transfers: %w", err)
 }
 
-func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
-	query := mongostore.Query{
+func (c *Coordinator) storeQuery(q Query) (queries.Query, error) {
+	query := queries.Query{
 		Ledger: q.Ledger, Account: q.Account, ByLedger: q.Ledger != "",
 		After: q.After.Truncate(time.Millisecond), Before: roundUp(q.Before), Stuck: q.Stuck, Limit: q.Limit,
 	}
@@ -135,7 +136,7 @@ func (c *Coordinator) storeQuery(q Query) (mongostore.Query, error) {
 	if q.Limit < 0 {
 		return query, invalid("the Limit is negative")
 	}
-	if !c.store.HasLedger(q.Ledger) {
+	if !c.catalog.HasLedger(q.Ledger) {
 		return query, invalid("the ledger %s is not registered: see WithLedger", words.Quote(q.Ledger))
 	}
 	var err error

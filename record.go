@@ -3,7 +3,7 @@ package transfer
 import (
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 )
 
 // Record is a transfer as it is stored.
@@ -75,7 +75,7 @@ type Failure struct {
 	Others int
 }
 
-func recordOf(t mongostore.Transfer) Record {
+func recordOf(t document.Transfer) Record {
 	r := Record{
 		ID: t.ID, State: State(t.State), Currency: t.Currency, Epoch: t.Epoch, Owner: t.Owner,
 		CreatedAt: t.CreatedAt, LastModified: t.LastModified, Attempts: int(t.Attempts),
@@ -91,7 +91,7 @@ func recordOf(t mongostore.Transfer) Record {
 	return r
 }
 
-func failureOf(stored *mongostore.Failure) *Failure {
+func failureOf(stored *document.Failure) *Failure {
 	if stored == nil {
 		return nil
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/recovery"
 )
@@ -135,7 +135,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 // recovery returns what Recover and Run work with.
 func (c *Coordinator) recovery() recovery.Settings {
 	return recovery.Settings{
-		Store:      c.store,
+		Queries:    c.queries,
 		Engine:     c.engine,
 		Log:        c.log,
 		Now:        c.now,
@@ -146,6 +146,7 @@ func (c *Coordinator) recovery() recovery.Settings {
 		Submitted:  c.wake,
 		ErrClosed:  ErrClosed,
 		Ready:      c.readyForAny,
+		Permits:    c.deployment.Permits,
 		Read:       c.read,
 		Refused:    refused,
 		Named:      named,
@@ -157,7 +158,7 @@ func (c *Coordinator) recovery() recovery.Settings {
 // finishStalled takes over a transfer that has stalled, or a hold that has expired, and
 // brings it to its end.
 func (c *Coordinator) finishStalled(
-	ctx context.Context, t mongostore.Transfer, start protocol.Start,
+	ctx context.Context, t document.Transfer, start protocol.Start,
 ) recovery.Result {
 	line := c.lineOf(ctx, sweepVerb(start), t.ID)
 	limited, cancel := context.WithTimeout(ctx, recovery.Limit)
@@ -178,7 +179,7 @@ func (c *Coordinator) finishStalled(
 
 // runSubmitted runs one submitted transfer, unless another worker was first.
 // After the limit the transfer goes on in the background, and others get its slot.
-func (c *Coordinator) runSubmitted(ctx context.Context, t mongostore.Transfer) (recovery.Ending, error) {
+func (c *Coordinator) runSubmitted(ctx context.Context, t document.Transfer) (recovery.Ending, error) {
 	limited, cancel := context.WithTimeout(ctx, recovery.Limit)
 	defer cancel()
 	line := c.lineOf(ctx, "run", t.ID)

@@ -8,6 +8,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/words"
@@ -111,7 +113,7 @@ func failureError(rec Record) error {
 func cancelled(f Failure) error {
 	why := f.Message
 	switch f.Code {
-	case mongostore.RepairedCode: // whose story has amounts
+	case document.RepairedCode: // whose story has amounts
 		why = "its document was lost, and a marker of it was removed by hand"
 	case protocol.Cancelled.String(): // in somebody's words
 		if why == "" {
@@ -188,7 +190,7 @@ const maxRefusalBytes = 1 << 10
 // explained returns the reason of a refusal with what was seen, for the first answer.
 // Its text is stored.
 // It is nil for a reason that no participant has caused.
-func explained(t mongostore.Transfer, refusal protocol.Refusal, seen mongostore.Evidence) error {
+func explained(t document.Transfer, refusal protocol.Refusal, seen mongostore.Evidence) error {
 	reason := reasonError(refusal.Reason)
 	switch {
 	case refusal.Reason == protocol.CurrencyMismatch && seen.Currency != nil:
@@ -203,7 +205,7 @@ func explained(t mongostore.Transfer, refusal protocol.Refusal, seen mongostore.
 
 // requirementError says how the document of the n-th effect is not as required.
 // Behind the last effect comes the original of a reversal.
-func requirementError(t mongostore.Transfer, n int, unmet *mongostore.Unmet) error {
+func requirementError(t document.Transfer, n int, unmet *document.Unmet) error {
 	e := &RequirementError{}
 	switch {
 	case n >= 0 && n < len(t.Effects):
@@ -224,7 +226,7 @@ const reversedDocuments = "transfers"
 
 // accountError gives the store's error the public name.
 func accountError(err error) error {
-	if errors.Is(err, mongostore.ErrKind) {
+	if errors.Is(err, history.ErrKind) {
 		return fmt.Errorf("%w: %w", ErrAmountKind, err)
 	}
 	return err
@@ -253,11 +255,11 @@ func explainedBefore(rec Record, reason protocol.Reason) error {
 
 // idText returns the text under which a document's ID is stored with a failure.
 func idText(id any) string {
-	raw, err := mongostore.EncodeDocumentID(id)
+	raw, err := document.EncodeDocumentID(id)
 	if err != nil {
 		return ""
 	}
-	return mongostore.IDText(raw)
+	return document.IDText(raw)
 }
 
 // decoded returns a value as the driver decodes it, nil for a missing one.

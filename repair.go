@@ -10,9 +10,13 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/accounts"
+	"github.com/mongotransfer/transfer/internal/audit"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/repair"
+	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -109,10 +113,10 @@ func (c *Coordinator) RepairMarker(ctx context.Context, r MarkerRepair) error {
 }
 
 func (c *Coordinator) checkRepair(r MarkerRepair) error {
-	if !c.store.HasLedger(r.Ledger) {
+	if !c.catalog.HasLedger(r.Ledger) {
 		return invalid("the ledger %s is not registered: see WithLedger", words.Quote(r.Ledger))
 	}
-	if err := mongostore.CheckID(r.TransferID); err != nil {
+	if err := document.CheckID(r.TransferID); err != nil {
 		return invalid("transfer: %w", err)
 	}
 	if err := c.checkAccount(r.Account); err != nil {
@@ -145,8 +149,8 @@ type markerRepair struct {
 // The marker is read first: otherwise an ID that was misspelt would be taken, with the
 // story of a repair that never was.
 func (r *markerRepair) attempt(ctx context.Context) try {
-	store := r.coordinator.store
-	seen, err := store.LookAtMarker(ctx, r.Ledger, r.Account, r.TransferID, r.pay)
+	repairs := r.coordinator.repairs
+	seen, err := repairs.LookAtMarker(ctx, r.Ledger, r.Account, r.TransferID, r.pay)
 	if err != nil {
 		return try{false, protocol.NotSent, err}
 	}
@@ -158,7 +162,7 @@ func (r *markerRepair) attempt(ctx context.Context) try {
 			return t
 		}
 	}
-	result, err := store.RemoveMarker(ctx, mongostore.MarkerRepair{
+	result, err := repairs.RemoveMarker(ctx, repair.MarkerRepair{
 		Ledger: r.Ledger, Account: r.Account, Transfer: r.TransferID, Amount: r.Amount.exact, Pay: r.pay, Token: r.token,
 	})
 	r.sent = r.sent || result == protocol.Unknown
@@ -170,7 +174,7 @@ func (r *markerRepair) attempt(ctx context.Context) try {
 // will.
 func (r *markerRepair) settle(ctx context.Context) try {
 	c := r.coordinator
-	found, err := c.store.AuditReader().DecideTransfers(ctx, []string{r.TransferID})
+	found, err := audit.NewReader(c.deployment).DecideTransfers(ctx, []string{r.TransferID})
 	if err != nil {
 		return try{false, protocol.NotSent, err}
 	}
@@ -198,10 +202,10 @@ func unrepairable(format string, args ...any) try {
 
 // touches reports whether a transfer has a leg on the account, even if another service,
 // which works on the same transfers, has another name for its ledger.
-func (r *markerRepair) touches(t mongostore.Transfer) bool {
-	account := mongostore.IDCodec(r.coordinator.settings.ids).Canonical(r.Account)
-	namespace := r.coordinator.store.Namespace(r.Ledger)
-	return slices.ContainsFunc(t.Legs, func(leg mongostore.Leg) bool {
+func (r *markerRepair) touches(t document.Transfer) bool {
+	account := document.IDCodec(r.coordinator.settings.ids).Canonical(r.Account)
+	namespace := r.coordinator.catalog.Namespace(r.Ledger)
+	return slices.ContainsFunc(t.Legs, func(leg document.Leg) bool {
 		return leg.Account == account && (leg.Ledger == r.Ledger || leg.Namespace == namespace)
 	})
 }
@@ -210,11 +214,11 @@ func (r *markerRepair) touches(t mongostore.Transfer) bool {
 // The next try reads what is there then.
 func (r *markerRepair) bury(ctx context.Context) try {
 	c := r.coordinator
-	t := mongostore.Transfer{ID: r.TransferID, Owner: c.settings.owner, Failure: &mongostore.Failure{
-		Code: mongostore.RepairedCode, Ledger: r.Ledger, Account: r.Account, Message: r.story(),
+	t := document.Transfer{ID: r.TransferID, Owner: c.settings.owner, Failure: &document.Failure{
+		Code: document.RepairedCode, Ledger: r.Ledger, Account: r.Account, Message: r.story(),
 	}}
 	t.Digest = digest(t)
-	result, err := c.store.InsertTombstone(ctx, t)
+	result, err := c.repairs.InsertTombstone(ctx, t)
 	return try{false, result, err}
 }
 
@@ -227,11 +231,11 @@ func (r *markerRepair) story() string {
 }
 
 // judge reports whether the repair is over, by what was read.
-func (r *markerRepair) judge(seen mongostore.Repairable) (done bool, err error) {
+func (r *markerRepair) judge(seen repair.Repairable) (done bool, err error) {
 	switch {
 	case !seen.Found:
 		return true, ErrAccountNotFound
-	case seen.Amount == nil && (mongostore.AccountStatus{Fence: seen.Fence}).OpenedWith(r.token):
+	case seen.Amount == nil && (accounts.Status{Fence: seen.Fence}).OpenedWith(r.token):
 		return true, nil // by an attempt whose answer was lost
 	case seen.Amount == nil && r.sent:
 		return true, fmt.Errorf("the marker is gone, by this repair or by somebody else: %w", ErrInDoubt)
@@ -263,11 +267,11 @@ func (c *Coordinator) RepairPending(ctx context.Context, ledger, account string)
 		return err
 	}
 	return l.untilKnown(ctx, account, func(ctx context.Context) try {
-		result, err := c.store.ClearPending(ctx, ledger, account)
+		result, err := c.repairs.ClearPending(ctx, ledger, account)
 		if result != protocol.NotMatched {
 			return try{result == protocol.Applied, result, err}
 		}
-		seen, err := c.store.LookAtMarker(ctx, ledger, account, "", money.Units(0))
+		seen, err := c.repairs.LookAtMarker(ctx, ledger, account, "", money.Units(0))
 		switch {
 		case err != nil:
 			return try{false, protocol.NotSent, err}
@@ -291,7 +295,7 @@ func (c *Coordinator) RepairPending(ctx context.Context, ledger, account string)
 //     That has to be set right first: with the flag, recovery would move the money once
 //     more.
 func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
-	if err := mongostore.CheckID(id); err != nil {
+	if err := document.CheckID(id); err != nil {
 		return invalid("transfer: %w", err)
 	}
 	if err := c.readyForAny(ctx); err != nil {
@@ -299,7 +303,7 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 	}
 	var tries retry
 	for tries.next(ctx, c) {
-		limited, cancel := c.store.WithLimit(ctx, mongostore.CommandLimit)
+		limited, cancel := c.store.WithLimit(ctx, wire.CommandLimit)
 		t := c.repairOpenOnce(limited, id)
 		cancel()
 		if t.done {
@@ -311,7 +315,7 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 }
 
 func (c *Coordinator) repairOpenOnce(ctx context.Context, id string) try {
-	found, err := c.store.AuditReader().DecideTransfers(ctx, []string{id})
+	found, err := audit.NewReader(c.deployment).DecideTransfers(ctx, []string{id})
 	t, there := found[id]
 	switch {
 	case err != nil:
@@ -325,6 +329,6 @@ func (c *Coordinator) repairOpenOnce(ctx context.Context, id string) try {
 	case t.Odd["open"] == "" && t.Opened != t.State.Final():
 		return try{true, protocol.NotMatched, nil}
 	}
-	result, err := c.store.SetOpen(ctx, t.Transfer)
+	result, err := c.repairs.SetOpen(ctx, t.Transfer)
 	return try{result == protocol.Applied, result, err}
 }

@@ -14,8 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 // newOffline returns a coordinator with the ledgers "" and "eu" whose server is away, and fails the test if it sends a command.
@@ -89,16 +89,16 @@ func (d *dice) request() Request {
 
 // payload writes down what a transfer moves, such that two texts are equal exactly if the movements are, and requires that the
 // legs keep all the promises of a plan.
-func payload(t *testing.T, c *Coordinator, planned mongostore.Transfer) string {
+func payload(t *testing.T, c *Coordinator, planned document.Transfer) string {
 	t.Helper()
 	sum := new(big.Rat)
 	participants := map[string]bool{}
 	lines := make([]string, len(planned.Legs))
 	for i, leg := range planned.Legs {
-		id, err := mongostore.IDCodec(c.settings.ids).Encode(leg.Account)
+		id, err := document.IDCodec(c.settings.ids).Encode(leg.Account)
 		require.NoError(t, err)
 		participants[fmt.Sprintf("%q %x", leg.Namespace, id.Value)] = true
-		require.Equal(t, c.store.Namespace(leg.Ledger), leg.Namespace)
+		require.Equal(t, c.catalog.Namespace(leg.Ledger), leg.Namespace)
 		require.NotZero(t, leg.Amount.Sign())
 		require.Equal(t, planned.Legs[0].Amount.Kind(), leg.Amount.Kind())
 		require.True(t, leg.Amount.Within(money.Max(leg.Amount.Kind())), leg.Amount)
@@ -123,11 +123,11 @@ func exactly(t *testing.T, a Amount) *big.Rat {
 }
 
 // requireNetted requires that a plan moves for each account what the legs of the request add up to.
-func requireNetted(t *testing.T, c *Coordinator, req Request, planned mongostore.Transfer) {
+func requireNetted(t *testing.T, c *Coordinator, req Request, planned document.Transfer) {
 	t.Helper()
 	want := map[[2]string]*big.Rat{}
 	add := func(ledger, account string, amount *big.Rat) {
-		key := [2]string{ledger, mongostore.IDCodec(c.settings.ids).Canonical(account)}
+		key := [2]string{ledger, document.IDCodec(c.settings.ids).Canonical(account)}
 		if want[key] == nil {
 			want[key] = new(big.Rat)
 		}
@@ -184,7 +184,7 @@ func FuzzRequest(f *testing.F) {
 }
 
 // requirePlan requires that a request is planned well, or refused, by all who look at requests.
-func requirePlan(t *testing.T, c *Coordinator, req Request) (mongostore.Transfer, bool) {
+func requirePlan(t *testing.T, c *Coordinator, req Request) (document.Transfer, bool) {
 	t.Helper()
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -211,7 +211,7 @@ func requirePlan(t *testing.T, c *Coordinator, req Request) (mongostore.Transfer
 }
 
 // requireSameDigest requires that the order of the legs, the digits of an amount and what is no part of the payload make no difference.
-func requireSameDigest(t *testing.T, c *Coordinator, req Request, planned mongostore.Transfer) {
+func requireSameDigest(t *testing.T, c *Coordinator, req Request, planned document.Transfer) {
 	t.Helper()
 	again := Request{ID: req.ID + "2", Currency: req.Currency, Metadata: map[string]any{"a": 1}}
 	for _, leg := range planned.Legs {
@@ -224,7 +224,7 @@ func requireSameDigest(t *testing.T, c *Coordinator, req Request, planned mongos
 		again.Legs = append(again.Legs, Leg{Ledger: leg.Ledger, Account: leg.Account, Amount: amount})
 	}
 	slices.Reverse(again.Legs)
-	if len(again.ID) > mongostore.MaxIDBytes {
+	if len(again.ID) > document.MaxIDBytes {
 		again.ID = "2"
 	}
 	plan, err := c.plan(again)
@@ -243,15 +243,15 @@ func requireSameDigest(t *testing.T, c *Coordinator, req Request, planned mongos
 }
 
 // requireOtherDigest requires that each part of the payload makes a difference.
-func requireOtherDigest(t *testing.T, planned mongostore.Transfer) {
+func requireOtherDigest(t *testing.T, planned document.Transfer) {
 	t.Helper()
 	for i := range planned.Legs {
-		for name, change := range map[string]func(*mongostore.Leg){
-			"account": func(leg *mongostore.Leg) { leg.Account += "x" },
-			"ledger":  func(leg *mongostore.Leg) { leg.Ledger += "x" },
-			"border":  func(leg *mongostore.Leg) { leg.Ledger, leg.Account = leg.Ledger+leg.Account[:1], leg.Account[1:] },
-			"sign":    func(leg *mongostore.Leg) { leg.Amount = leg.Amount.Neg() },
-			"kind": func(leg *mongostore.Leg) {
+		for name, change := range map[string]func(*document.Leg){
+			"account": func(leg *document.Leg) { leg.Account += "x" },
+			"ledger":  func(leg *document.Leg) { leg.Ledger += "x" },
+			"border":  func(leg *document.Leg) { leg.Ledger, leg.Account = leg.Ledger+leg.Account[:1], leg.Account[1:] },
+			"sign":    func(leg *document.Leg) { leg.Amount = leg.Amount.Neg() },
+			"kind": func(leg *document.Leg) {
 				if leg.Amount = leg.Amount.Decimal(); planned.Legs[i].Amount.Kind() == money.Decimal {
 					leg.Amount = money.Units(1)
 				}

@@ -6,9 +6,11 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // retry paces the tries of a call that is one read or write: until its answer is known,
@@ -67,12 +69,12 @@ func (r *retry) err(err error) error {
 
 // lasting reports whether an error comes back however often a call is repeated: a right
 // is missing, or the client is disconnected.
-func lasting(err error) bool { return refused(err) || mongostore.Disconnected(err) }
+func lasting(err error) bool { return refused(err) || wire.Disconnected(err) }
 
 // malformed reports whether a read has failed for a reason that another try doesn't
 // change.
 func malformed(err error) bool {
-	return errors.Is(err, mongostore.ErrKind) || errors.Is(err, mongostore.ErrUnreadable)
+	return errors.Is(err, history.ErrKind) || errors.Is(err, document.ErrUnreadable)
 }
 
 // tooLong records how the latest read went, and reports whether reads have failed for too
@@ -88,7 +90,7 @@ func (c *Coordinator) tooLong(outage *engine.Outage, err error) bool {
 func (c *Coordinator) read(ctx context.Context, once func(context.Context) (done bool, err error)) error {
 	var tries retry
 	for tries.next(ctx, c) {
-		limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+		limited, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 		done, err := once(limited)
 		cancel()
 		if done {
@@ -100,17 +102,17 @@ func (c *Coordinator) read(ctx context.Context, once func(context.Context) (done
 }
 
 // readOnce reads a transfer within the time of one command.
-func (c *Coordinator) readOnce(ctx context.Context, id string) (stored mongostore.Transfer, found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+func (c *Coordinator) readOnce(ctx context.Context, id string) (stored document.Transfer, found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
-	return c.store.GetTransfer(ctx, id)
+	return c.queries.GetTransfer(ctx, id)
 }
 
 // surelyMissing reads again, by a read that a replaced primary can't answer.
 func (c *Coordinator) surelyMissing(ctx context.Context, id string) bool {
-	ctx, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
+	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
-	missing, err := c.store.SurelyMissing(ctx, id)
+	missing, err := c.queries.SurelyMissing(ctx, id)
 	return err == nil && missing
 }
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/words"
 )
@@ -64,7 +64,7 @@ func (c *Coordinator) Reverse(ctx context.Context, id, newID string) (rec Record
 		// A reversal that was refused because the money was spent keeps that outcome.
 		if _, err := c.stored(ctx, newID); errors.Is(err, ErrTransferNotFound) {
 			return alreadyReversed(original)
-		} else if err != nil && !errors.Is(err, mongostore.ErrUnreadable) {
+		} else if err != nil && !errors.Is(err, document.ErrUnreadable) {
 			return Record{}, c.early(newID, err)
 		}
 	}
@@ -91,7 +91,7 @@ func checkReversal(ctx context.Context, id, newID string) error {
 	if err := checkContext(ctx); err != nil {
 		return err
 	}
-	if err := cmp.Or(mongostore.CheckID(id), mongostore.CheckID(newID)); err != nil {
+	if err := cmp.Or(document.CheckID(id), document.CheckID(newID)); err != nil {
 		return invalid("transfer: %w", err)
 	}
 	if id == newID {
@@ -103,7 +103,7 @@ func checkReversal(ctx context.Context, id, newID string) error {
 // settled reads the original of a reversal.
 // It waits for one that is committed: that one succeeds in a moment, unless an account is
 // gone.
-func (c *Coordinator) settled(ctx context.Context, id string) (original mongostore.Transfer, err error) {
+func (c *Coordinator) settled(ctx context.Context, id string) (original document.Transfer, err error) {
 	waiting, cancel := context.WithTimeout(ctx, reversalPatience)
 	defer cancel()
 	for n := 1; ; n++ {
@@ -115,16 +115,16 @@ func (c *Coordinator) settled(ctx context.Context, id string) (original mongosto
 }
 
 // original reads the original of a reversal once.
-func (c *Coordinator) original(ctx context.Context, id string) (mongostore.Transfer, error) {
+func (c *Coordinator) original(ctx context.Context, id string) (document.Transfer, error) {
 	if err := c.readyForAny(ctx); err != nil {
-		return mongostore.Transfer{}, err
+		return document.Transfer{}, err
 	}
 	stored, err := c.stored(ctx, id)
 	if err != nil && !errors.Is(err, ErrTransferNotFound) || stored.State == protocol.Success {
 		return stored, err
 	}
 	// It may have succeeded by now: a replaced primary shows an older state.
-	return c.storedBy(ctx, id, c.store.LookAtTransfer)
+	return c.storedBy(ctx, id, c.queries.LookAtTransfer)
 }
 
 // reversedBefore answers where there is no transfer to reverse: it may have been purged
@@ -137,7 +137,7 @@ func (c *Coordinator) reversedBefore(ctx context.Context, id, newID string, miss
 	case err != nil:
 		return Record{}, c.early(newID, err)
 	}
-	t := mongostore.Transfer{
+	t := document.Transfer{
 		ID: newID, Legs: stored.Legs, Currency: stored.Currency, Reverses: id, Digest: stored.Digest,
 	}
 	if _, err := c.store.NewAttempt(t, ""); err != nil {
@@ -150,8 +150,8 @@ func (c *Coordinator) reversedBefore(ctx context.Context, id, newID string, miss
 }
 
 // reversal returns the transfer that moves another one's money back.
-func reversal(original mongostore.Transfer, id string) mongostore.Transfer {
-	t := mongostore.Transfer{ID: id, Currency: original.Currency, Reverses: original.ID}
+func reversal(original document.Transfer, id string) document.Transfer {
+	t := document.Transfer{ID: id, Currency: original.Currency, Reverses: original.ID}
 	for _, leg := range original.Moved() {
 		leg.Amount = leg.Amount.Neg()
 		t.Legs = append(t.Legs, leg)
@@ -186,7 +186,7 @@ func (c *Coordinator) reversedByAnother(ctx context.Context, refused Record, cau
 	}
 }
 
-func alreadyReversed(original mongostore.Transfer) (Record, error) {
+func alreadyReversed(original document.Transfer) (Record, error) {
 	err := fmt.Errorf("%w, by %s", ErrAlreadyReversed, words.Quote(original.ReversedBy))
 	return recordOf(original), aboutTransfer(original.ID, err)
 }

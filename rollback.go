@@ -4,7 +4,7 @@ import (
 	"context"
 	"unicode/utf8"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -35,21 +35,21 @@ func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (rec Record
 	if len(reason) > maxReasonBytes || !utf8.ValidString(reason) {
 		return Record{}, invalid("a reason has at most %d bytes of UTF-8", maxReasonBytes)
 	}
-	return c.decide(ctx, id, func(ctx context.Context, stored mongostore.Transfer) answer {
+	return c.decide(ctx, id, func(ctx context.Context, stored document.Transfer) answer {
 		return c.withdraw(ctx, stored, protocol.Cancelled, reason)
 	})
 }
 
 // withdraw tries once to take a transfer and to roll it back.
 func (c *Coordinator) withdraw(
-	ctx context.Context, stored mongostore.Transfer, why protocol.Reason, reason string,
+	ctx context.Context, stored document.Transfer, why protocol.Reason, reason string,
 ) answer {
 	start := protocol.Start{RollBack: why}
 	switch stored.State {
 	case protocol.Initiated:
 		start.Claim = protocol.CancelInitiated
 	case protocol.Preparing:
-		if stored.Hold && c.store.LooksExpired(ctx, stored) {
+		if stored.Hold && c.queries.LooksExpired(ctx, stored) {
 			// Later callers get the same answer, no matter which call was first.
 			start, reason = expire(), expiredReason
 			break

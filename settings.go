@@ -10,6 +10,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongotransfer/transfer/internal/deployment"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/words"
 )
@@ -89,7 +91,7 @@ func (s *settings) checkCollections() error {
 
 func checkNames(what string, registered map[string]*mongo.Collection) error {
 	for name, collection := range registered {
-		if name == "" || len(name) > maxNameBytes || mongostore.CheckID(name) != nil || strings.Contains(name, "\x00") {
+		if name == "" || len(name) > maxNameBytes || document.CheckID(name) != nil || strings.Contains(name, "\x00") {
 			return invalid("the name of a %s has 1 to %d bytes of UTF-8 without NUL, not %s",
 				what, maxNameBytes, words.Quote(name))
 		}
@@ -110,8 +112,8 @@ func (s *settings) checkNumbers() error {
 		return invalid("WithReturnAt wants StateCommitted or StateSuccess, not %s", words.Quote(string(s.returnAt)))
 	case s.markerLimit < 1 || s.markerLimit > maxMarkerLimit:
 		return invalid("a marker limit lies between 1 and %d, not at %d", maxMarkerLimit, s.markerLimit)
-	case s.retained && s.retention < mongostore.ShortestRetention:
-		return invalid("a retention is %s or longer, not %s", mongostore.ShortestRetention, s.retention)
+	case s.retained && s.retention < deployment.ShortestRetention:
+		return invalid("a retention is %s or longer, not %s", deployment.ShortestRetention, s.retention)
 	case s.stallThreshold < 0:
 		return invalid("a stall threshold is not negative: %s", s.stallThreshold)
 	case s.logger == nil:
@@ -121,7 +123,7 @@ func (s *settings) checkNumbers() error {
 }
 
 func (s *settings) checkOwner() error {
-	if len(s.owner) > maxOwnerBytes || mongostore.CheckID(s.owner) != nil || strings.Contains(s.owner, "\x00") {
+	if len(s.owner) > maxOwnerBytes || document.CheckID(s.owner) != nil || strings.Contains(s.owner, "\x00") {
 		return invalid("an owner's name has 1 to %d bytes of UTF-8 without NUL, not %s", maxOwnerBytes, words.Quote(s.owner))
 	}
 	return nil
@@ -177,7 +179,7 @@ func (f Fields) withDefaults() Fields {
 func (f Fields) check() error {
 	seen := map[string]bool{"_id": true, "metadata": true}
 	for _, name := range []string{f.Balance, f.Pending, f.Fence, f.Floor, f.Currency, f.Closed} {
-		if strings.ContainsAny(name, ".$\x00") || mongostore.CheckID(name) != nil {
+		if strings.ContainsAny(name, ".$\x00") || document.CheckID(name) != nil {
 			return invalid("%s can't name a field: a top-level field without dots and dollars is wanted", words.Quote(name))
 		}
 		if seen[name] {

@@ -8,8 +8,9 @@ import (
 	"iter"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 // historyPage is how many entries are read at once, at most.
@@ -49,7 +50,7 @@ func (q StatementQuery) check() error {
 	case q.Beyond.TransferID == "":
 		return invalid("Beyond names an entry by its ID and its time, and the TransferID is missing")
 	}
-	if err := mongostore.CheckID(q.Beyond.TransferID); err != nil {
+	if err := document.CheckID(q.Beyond.TransferID); err != nil {
 		return invalid("Beyond: %w", err)
 	}
 	return cmp.Or(checkTimes(q.After, q.Before), checkTime("the time of Beyond", q.Beyond.At))
@@ -72,7 +73,7 @@ func (q StatementQuery) within() (after, before time.Time) {
 }
 
 // passes reports whether an entry is not behind Beyond yet.
-func (q StatementQuery) passes(e mongostore.Entry) bool {
+func (q StatementQuery) passes(e history.Entry) bool {
 	if q.Beyond.TransferID == "" {
 		return false
 	}
@@ -208,7 +209,7 @@ func (l *Ledger) walk(ctx context.Context, past *past, q StatementQuery, after t
 		page = min(left, page)
 	}
 	stopped := false
-	err := walk(ctx, after, page, func(e mongostore.Entry) bool {
+	err := walk(ctx, after, page, func(e history.Entry) bool {
 		if q.passes(e) {
 			return true
 		}
@@ -247,7 +248,7 @@ func (l *Ledger) BalanceAt(ctx context.Context, id string, at time.Time) (Amount
 // past is a way through an account's history.
 type past struct {
 	coordinator *Coordinator
-	history     *mongostore.History
+	history     *history.History
 	at          time.Time    // where it is: on the way back, only earlier commits are left
 	balance     money.Amount // then; when an entry is visited, after that
 	short       error        // why it begins earlier than it should
@@ -259,17 +260,17 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	if err := l.checkID(id); err != nil {
 		return nil, err
 	}
-	if err := c.readyToRead(ctx, mongostore.Address{Name: l.name}); err != nil {
+	if err := c.readyToRead(ctx, document.Address{Name: l.name}); err != nil {
 		return nil, err
 	}
-	history, err := c.store.History(l.name, id)
+	entries, err := c.histories.History(l.name, id)
 	if err != nil {
 		return nil, err
 	}
-	var closing mongostore.Balance
+	var closing history.Balance
 	var found bool
 	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
-		closing, found, err = history.BalanceAsOf(ctx, before)
+		closing, found, err = entries.BalanceAsOf(ctx, before)
 		return err == nil || malformed(err), err
 	})
 	switch {
@@ -278,7 +279,7 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	case !found:
 		return nil, ErrAccountNotFound
 	}
-	p := &past{c, history, closing.At, closing.Balance, nil}
+	p := &past{c, entries, closing.At, closing.Balance, nil}
 	if closing.Short != nil {
 		p.short = fmt.Errorf("nothing is certain from %s on, when a transfer that is not decided was last modified: %w",
 			closing.At.Format(time.RFC3339Nano), named(closing.Short))
@@ -289,7 +290,7 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	return p, p.back(ctx, before.Add(-time.Millisecond), historyPage, passOver)
 }
 
-func passOver(mongostore.Entry) bool { return true }
+func passOver(history.Entry) bool { return true }
 
 // back goes back over what was committed after an instant, or over everything for the
 // zero instant, for as long as visit asks for more.
@@ -297,9 +298,9 @@ func passOver(mongostore.Entry) bool { return true }
 // The server could add up what is only passed over.
 // But it would take what is no exact number for zero, and round decimals beyond 34 digits
 // on the way; and it would have to read the same documents.
-func (p *past) back(ctx context.Context, after time.Time, page int, visit func(mongostore.Entry) bool) error {
+func (p *past) back(ctx context.Context, after time.Time, page int, visit func(history.Entry) bool) error {
 	for more := true; more; {
-		entries, older, whole, err := p.read(ctx, mongostore.NewestFirst, after, p.at, page)
+		entries, older, whole, err := p.read(ctx, history.NewestFirst, after, p.at, page)
 		if err != nil {
 			return err
 		}
@@ -310,7 +311,7 @@ func (p *past) back(ctx context.Context, after time.Time, page int, visit func(m
 			if !visit(e) {
 				return nil
 			}
-			if p.balance, err = mongostore.Plus(p.balance, e.Amount.Neg()); err != nil {
+			if p.balance, err = history.Plus(p.balance, e.Amount.Neg()); err != nil {
 				return accountError(err)
 			}
 			p.at = e.At
@@ -324,13 +325,13 @@ func (p *past) back(ctx context.Context, after time.Time, page int, visit func(m
 }
 
 // forth goes back to an instant, and forward again to where it was.
-func (p *past) forth(ctx context.Context, after time.Time, page int, visit func(mongostore.Entry) bool) error {
+func (p *past) forth(ctx context.Context, after time.Time, page int, visit func(history.Entry) bool) error {
 	end := p.at
 	if err := p.back(ctx, after, historyPage, passOver); err != nil {
 		return err
 	}
 	for more := true; more; {
-		entries, newer, whole, err := p.read(ctx, mongostore.OldestFirst, after, end, page)
+		entries, newer, whole, err := p.read(ctx, history.OldestFirst, after, end, page)
 		switch {
 		case err != nil:
 			return err
@@ -338,7 +339,7 @@ func (p *past) forth(ctx context.Context, after time.Time, page int, visit func(
 			return ErrHistoryGone
 		}
 		for _, e := range entries {
-			if p.balance, err = mongostore.Plus(p.balance, e.Amount); err != nil {
+			if p.balance, err = history.Plus(p.balance, e.Amount); err != nil {
 				return accountError(err)
 			}
 			if !visit(e) {
@@ -361,13 +362,13 @@ func (p *past) orNothing(ctx context.Context, after, before time.Time, gone erro
 	}
 	var untouched time.Time
 	err := p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-		untouched, err = p.coordinator.store.Untouched(ctx)
+		untouched, err = p.coordinator.deployment.Untouched(ctx)
 		return err == nil, err
 	})
 	if err != nil || before.After(untouched) {
 		return withCause(gone, err)
 	}
-	entries, _, _, err := p.read(ctx, mongostore.OldestFirst, after, before, 1)
+	entries, _, _, err := p.read(ctx, history.OldestFirst, after, before, 1)
 	if err != nil || len(entries) > 0 {
 		return withCause(gone, err)
 	}
@@ -380,8 +381,8 @@ func mayLack(after, whole time.Time) bool { return after.Add(time.Millisecond).B
 // read returns a page, and the time from which on the history is whole.
 // It asks for that time afterwards: what is removed meanwhile is in the page, or before
 // that time.
-func (p *past) read(ctx context.Context, order mongostore.Order, after, before time.Time, n int) (
-	entries []mongostore.Entry, more bool, whole time.Time, err error,
+func (p *past) read(ctx context.Context, order history.Order, after, before time.Time, n int) (
+	entries []history.Entry, more bool, whole time.Time, err error,
 ) {
 	err = p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
 		entries, more, err = p.history.Page(ctx, order, after, before, n)

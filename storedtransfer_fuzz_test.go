@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 // shortWait bounds a call on a transfer that perhaps nobody can finish.
@@ -25,12 +25,12 @@ type leftover struct {
 	id       string
 	req      Request
 	accounts []string
-	balances []int64          // before the transfer, all of it
-	document bson.D           // of the transfer, as stored
-	legs     []mongostore.Leg // that it was meant to have
-	marked   map[string]bool  // accounts with its marker
-	settled  map[string]bool  // accounts where its leg has taken effect and the marker is gone
-	sound    bool             // the stored document is one that this library could have written
+	balances []int64         // before the transfer, all of it
+	document bson.D          // of the transfer, as stored
+	legs     []document.Leg  // that it was meant to have
+	marked   map[string]bool // accounts with its marker
+	settled  map[string]bool // accounts where its leg has taken effect and the marker is gone
+	sound    bool            // the stored document is one that this library could have written
 }
 
 // leftover draws a transfer that was left behind in some state, with its markers where they may lie then, and stores its accounts.
@@ -66,7 +66,7 @@ func (v *vault) leftover(t *testing.T, c *Coordinator, d *dice) *leftover {
 }
 
 // storeAccount stores an account as it may be while the transfer is in a state.
-func (l *leftover) storeAccount(t *testing.T, v *vault, d *dice, state State, i int, leg mongostore.Leg) {
+func (l *leftover) storeAccount(t *testing.T, v *vault, d *dice, state State, i int, leg document.Leg) {
 	t.Helper()
 	amount, ok := leg.Amount.Value().(int64)
 	require.True(t, ok)

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -163,7 +163,7 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 			c.wakeWorker()
 			return recordOf(t), nil
 		case protocol.NotMatched:
-			var stored mongostore.Transfer
+			var stored document.Transfer
 			var found bool
 			if stored, found, err = c.readOnce(ctx, t.ID); err == nil && found {
 				return c.judge(stored, t)
@@ -180,7 +180,7 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 
 // prepared does what comes before a planned transfer is stored.
 // An error means that nothing was stored.
-func (c *Coordinator) prepared(ctx context.Context, t *mongostore.Transfer) error {
+func (c *Coordinator) prepared(ctx context.Context, t *document.Transfer) error {
 	if err := c.readyFor(ctx, t); err != nil {
 		return c.early(t.ID, err)
 	}

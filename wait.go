@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/lookout"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 // Wait waits until a transfer is final and answers as Transfer would: with its record,
@@ -28,7 +28,7 @@ import (
 // within some 100 ms where few callers wait, and later where thousands wait for a busy
 // server.
 func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
-	if err := mongostore.CheckID(id); err != nil {
+	if err := document.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
 	}
 	if err := checkContext(ctx); err != nil {
@@ -59,7 +59,7 @@ func (c *Coordinator) await(ctx context.Context, id string) (Record, error) {
 	for n := 1; ended == nil; n++ {
 		cause = seen.Err
 		switch {
-		case errors.Is(cause, mongostore.ErrUnreadable):
+		case errors.Is(cause, document.ErrUnreadable):
 			return Record{}, aboutTransfer(id, cause)
 		case cause == nil && !seen.Found:
 			cause = ErrTransferNotFound

@@ -33,7 +33,7 @@ func BenchmarkNewWork(b *testing.B) {
 	db := mongotest.Database(b)
 	c, err := NewCoordinator(db, WithLedger("eu", db.Collection("accounts_eu")))
 	require.NoError(b, err)
-	require.NoError(b, c.ready(b.Context(), c.store.Addresses()...))
+	require.NoError(b, c.ready(b.Context(), c.catalog.Addresses()...))
 	for name, to := range map[string]string{"one ledger": "", "two ledgers": "eu"} {
 		t, err := c.plan(Request{ID: "order-17", Legs: []Leg{
 			{Account: "alice", Amount: Units(-6000)}, {Ledger: to, Account: "bob", Amount: Units(6000)},

@@ -7,16 +7,15 @@ import (
 	"slices"
 
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 // judgeMarkers judges the markers of a batch of documents, and counts what they stand for.
 type judgeMarkers interface {
-	judge(snapshot context.Context, documents []mongostore.AuditDocument) error
+	judge(snapshot context.Context, documents []Document) error
 }
 
 // place audits the documents of a place. It keeps a batch of those that have markers.
-func (a *auditor) place(snapshot context.Context, place *mongostore.Place, markers judgeMarkers) error {
+func (a *auditor) place(snapshot context.Context, place *Place, markers judgeMarkers) error {
 	switch {
 	case place.Accounts:
 		a.totalOf(place.Name, "", money.Whole) // a ledger without accounts is told of as well
@@ -24,7 +23,7 @@ func (a *auditor) place(snapshot context.Context, place *mongostore.Place, marke
 		return nil // documents are audited with the first range
 	}
 	var (
-		marked []mongostore.AuditDocument
+		marked []Document
 		count  int
 	)
 	for p, err := range a.atlas.ReadPlace(snapshot, place, a.options.Accounts) {
@@ -50,7 +49,7 @@ func (a *auditor) place(snapshot context.Context, place *mongostore.Place, marke
 }
 
 // count adds an account to the sums.
-func (a *auditor) count(p *mongostore.AuditDocument) {
+func (a *auditor) count(p *Document) {
 	a.report.Accounts++
 	if !p.Counts {
 		a.odd[totalKey{p.Place.Name, p.Currency, money.Whole}]++
@@ -62,7 +61,7 @@ func (a *auditor) count(p *mongostore.AuditDocument) {
 }
 
 // transfersOf returns the IDs of the transfers whose markers these documents have.
-func transfersOf(documents []mongostore.AuditDocument) []string {
+func transfersOf(documents []Document) []string {
 	ids := map[string]bool{}
 	for _, p := range documents {
 		for _, m := range p.Markers {
@@ -77,7 +76,7 @@ func transfersOf(documents []mongostore.AuditDocument) []string {
 // homeMarkers judges markers by the transfers of the same snapshot.
 type homeMarkers struct{ *auditor }
 
-func (h *homeMarkers) judge(snapshot context.Context, documents []mongostore.AuditDocument) error {
+func (h *homeMarkers) judge(snapshot context.Context, documents []Document) error {
 	found, err := h.lookUp(snapshot, transfersOf(documents), h.atlas.FindTransfers)
 	if err != nil {
 		return err
@@ -99,9 +98,9 @@ func (h *homeMarkers) judge(snapshot context.Context, documents []mongostore.Aud
 
 // lookUp finds transfers, a batch at a time.
 func (a *auditor) lookUp(
-	ctx context.Context, ids []string, look func(context.Context, []string) (map[string]mongostore.AuditTransfer, error),
-) (map[string]mongostore.AuditTransfer, error) {
-	found := make(map[string]mongostore.AuditTransfer, len(ids))
+	ctx context.Context, ids []string, look func(context.Context, []string) (map[string]AuditTransfer, error),
+) (map[string]AuditTransfer, error) {
+	found := make(map[string]AuditTransfer, len(ids))
 	for some := range slices.Chunk(ids, batch) {
 		transfers, err := look(ctx, some)
 		if err != nil {

@@ -13,8 +13,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/deployment"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 const (
@@ -28,11 +30,11 @@ const (
 
 // Options say what to audit, and what to expect.
 type Options struct {
-	Threshold time.Duration                  // after which a transfer counts as stalled
-	Genuine   func(mongostore.Transfer) bool // whether it is what its digest stands for
+	Threshold time.Duration                // after which a transfer counts as stalled
+	Genuine   func(document.Transfer) bool // whether it is what its digest stands for
 	Expected  []Expectation
-	Accounts  mongostore.Range // the accounts to be looked at
-	Transfers mongostore.Range // the transfers
+	Accounts  Range // the accounts to be looked at
+	Transfers Range // the transfers
 	Pause     func(ctx context.Context, n int) bool
 }
 
@@ -51,13 +53,13 @@ type Report struct {
 }
 
 // Run audits.
-func Run(ctx context.Context, store *mongostore.Store, options Options) (Report, error) {
-	ctx = mongostore.Detached(ctx)
-	atlas := store.AuditReader()
+func Run(ctx context.Context, store *deployment.Deployment, options Options) (Report, error) {
+	ctx = Detached(ctx)
+	atlas := NewReader(store)
 	for n := 1; ; n++ {
 		report, err := twice(ctx, store, atlas, options)
 		switch {
-		case err == nil, errors.Is(err, mongostore.ErrSnapshotGone), mongostore.Refused(err) != nil, mongostore.Disconnected(err), n == maxTries:
+		case err == nil, errors.Is(err, ErrSnapshotGone), wire.Refused(err) != nil, wire.Disconnected(err), n == maxTries:
 			return report, err
 		case ctx.Err() != nil, !options.Pause(ctx, n):
 			return Report{}, errors.Join(ctx.Err(), err)
@@ -66,7 +68,7 @@ func Run(ctx context.Context, store *mongostore.Store, options Options) (Report,
 }
 
 // twice looks, and looks again where a sum over several clusters is not what it should be: it counts if both looks show the same one.
-func twice(ctx context.Context, store *mongostore.Store, atlas *mongostore.AuditReader, options Options) (Report, error) {
+func twice(ctx context.Context, store *deployment.Deployment, atlas *Reader, options Options) (Report, error) {
 	first, err := look(ctx, store, atlas, options)
 	if err != nil {
 		return Report{}, err
@@ -91,19 +93,19 @@ func twice(ctx context.Context, store *mongostore.Store, atlas *mongostore.Audit
 
 // auditor is one look at everything.
 type auditor struct {
-	store    *mongostore.Store
-	atlas    *mongostore.AuditReader
+	store    *deployment.Deployment
+	atlas    *Reader
 	options  Options
 	report   Report
 	totals   map[totalKey]*total
 	odd      map[totalKey]int // documents that are in no total
 	purged   bool             // final transfers may have been removed
 	away     []string         // transfers with participants on other clusters, which are looked at later
-	overdue  []mongostore.AuditTransfer
+	overdue  []AuditTransfer
 	obstacle map[string]string // what stands in the way of an overdue transfer
 }
 
-func look(ctx context.Context, store *mongostore.Store, atlas *mongostore.AuditReader, options Options) (*auditor, error) {
+func look(ctx context.Context, store *deployment.Deployment, atlas *Reader, options Options) (*auditor, error) {
 	a := &auditor{
 		store: store, atlas: atlas, options: options, totals: map[totalKey]*total{}, odd: map[totalKey]int{}, obstacle: map[string]string{},
 	}
@@ -148,7 +150,7 @@ func (a *auditor) home(snapshot context.Context) error {
 }
 
 // cluster audits the places of another cluster.
-func (a *auditor) cluster(ctx context.Context, places []*mongostore.Place) error {
+func (a *auditor) cluster(ctx context.Context, places []*Place) error {
 	return places[0].InSnapshot(ctx, func(snapshot context.Context) error {
 		for _, place := range places {
 			if err := a.place(snapshot, place, &awayMarkers{a, ctx}); err != nil {

@@ -3,8 +3,6 @@ package audit
 import (
 	"context"
 	"slices"
-
-	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 // awayMarkers judges markers of another cluster than the transfers'. The transfers are looked up after the markers were read, outside of
@@ -14,15 +12,15 @@ type awayMarkers struct {
 	outside context.Context
 }
 
-func (w *awayMarkers) judge(_ context.Context, documents []mongostore.AuditDocument) error {
+func (w *awayMarkers) judge(_ context.Context, documents []Document) error {
 	found, err := w.lookUp(w.outside, transfersOf(documents), w.atlas.FindTransfers)
 	if err != nil {
 		return err
 	}
-	var doubtful []mongostore.AuditDocument
+	var doubtful []Document
 	for i := range documents {
 		p := &documents[i]
-		if slices.ContainsFunc(p.Markers, func(m mongostore.Marker) bool {
+		if slices.ContainsFunc(p.Markers, func(m Marker) bool {
 			_, wrong := judgeMarker(w.atlas, p, m, pointer(found, m.Transfer))
 			return wrong
 		}) {
@@ -48,8 +46,8 @@ func (w *awayMarkers) judge(_ context.Context, documents []mongostore.AuditDocum
 
 // lookAgain judges the markers of documents of one place by deciding reads: what was still under way when it was first seen may be over
 // by now. It takes down which are wrong.
-func (a *auditor) lookAgain(ctx context.Context, documents []mongostore.AuditDocument, wrong map[[2]string]bool) error {
-	wanted := map[*mongostore.Place][]mongostore.Part{}
+func (a *auditor) lookAgain(ctx context.Context, documents []Document, wrong map[[2]string]bool) error {
+	wanted := map[*Place][]Part{}
 	for i := range documents {
 		wanted[documents[i].Place] = append(wanted[documents[i].Place], documents[i].Part())
 	}
@@ -70,7 +68,7 @@ func (a *auditor) lookAgain(ctx context.Context, documents []mongostore.AuditDoc
 }
 
 // judgeSteady judges those of a document's markers whose transfers stood still while it was read.
-func (a *auditor) judgeSteady(p *mongostore.AuditDocument, steady map[string]*mongostore.AuditTransfer, wrong map[[2]string]bool) {
+func (a *auditor) judgeSteady(p *Document, steady map[string]*AuditTransfer, wrong map[[2]string]bool) {
 	for _, m := range p.Markers {
 		t, still := steady[m.Transfer]
 		if !still && m.Transfer != "" {
@@ -85,7 +83,7 @@ func (a *auditor) judgeSteady(p *mongostore.AuditDocument, steady map[string]*mo
 
 // steady reads transfers before and after something else is read, and returns those that are the same both times: nil for what is not
 // there.
-func (a *auditor) steady(ctx context.Context, ids []string, between func() error) (map[string]*mongostore.AuditTransfer, error) {
+func (a *auditor) steady(ctx context.Context, ids []string, between func() error) (map[string]*AuditTransfer, error) {
 	before, err := a.lookUp(ctx, ids, a.atlas.DecideTransfers)
 	if err != nil {
 		return nil, err
@@ -97,7 +95,7 @@ func (a *auditor) steady(ctx context.Context, ids []string, between func() error
 	if err != nil {
 		return nil, err
 	}
-	steady := map[string]*mongostore.AuditTransfer{}
+	steady := map[string]*AuditTransfer{}
 	for _, id := range ids {
 		first, then := pointer(before, id), pointer(after, id)
 		if (first == nil) == (then == nil) && (first == nil || first.State == then.State && first.Held == then.Held) {
@@ -115,7 +113,7 @@ func (a *auditor) lookAway(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		wanted := map[*mongostore.Place][]mongostore.Part{}
+		wanted := map[*Place][]Part{}
 		for _, t := range known {
 			for _, part := range a.atlas.Parts(t.Transfer) {
 				if part.Place != nil && !part.Place.Home {

@@ -1,13 +1,19 @@
 package audit
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
 // judgeDocument finds what is wrong with a participant, whatever its transfers are.
-func judgeDocument(p *mongostore.AuditDocument) []Finding {
+func judgeDocument(p *Document) []Finding {
 	var found []Finding
 	for _, field := range []struct {
 		code Code
@@ -33,7 +39,7 @@ func judgeDocument(p *mongostore.AuditDocument) []Finding {
 }
 
 // judgeMarker finds what is wrong with a marker, given its transfer as it is at the same moment; nil: there is none.
-func judgeMarker(atlas *mongostore.AuditReader, p *mongostore.AuditDocument, m mongostore.Marker, t *mongostore.AuditTransfer) (Finding, bool) {
+func judgeMarker(atlas *Reader, p *Document, m Marker, t *AuditTransfer) (Finding, bool) {
 	switch {
 	case t == nil:
 		return aboutMarker(p, m, OrphanMarker, "which does not exist"), true
@@ -76,8 +82,8 @@ func kindOf(a money.Amount) string {
 
 // partOf finds a document among a transfer's participants, be it that another service, which works on the same transfers, has another name
 // for its collection: else its healthy transfers would be called foreign here.
-func partOf(atlas *mongostore.AuditReader, p *mongostore.AuditDocument, t *mongostore.AuditTransfer) (mongostore.Part, bool) {
-	var renamed *mongostore.Part
+func partOf(atlas *Reader, p *Document, t *AuditTransfer) (Part, bool) {
+	var renamed *Part
 	for _, part := range atlas.Parts(t.Transfer) {
 		switch {
 		case part.Key != p.Key:
@@ -88,7 +94,7 @@ func partOf(atlas *mongostore.AuditReader, p *mongostore.AuditDocument, t *mongo
 		}
 	}
 	if renamed == nil {
-		return mongostore.Part{}, false
+		return Part{}, false
 	}
 	return *renamed, true
 }
@@ -96,7 +102,7 @@ func partOf(atlas *mongostore.AuditReader, p *mongostore.AuditDocument, t *mongo
 // judgePart finds what is wrong with a participant of an unfinished transfer, given its document at the same moment; nil: there is none.
 // A marker that is missing proves nothing unless the transfer is held: before, it may not be there yet, and after the decision it may be
 // settled.
-func judgePart(t *mongostore.AuditTransfer, part mongostore.Part, p *mongostore.AuditDocument) (Finding, bool) {
+func judgePart(t *AuditTransfer, part Part, p *Document) (Finding, bool) {
 	held := t.State == protocol.Preparing && t.Held
 	var code Code
 	var f Finding
@@ -119,7 +125,7 @@ func judgePart(t *mongostore.AuditTransfer, part mongostore.Part, p *mongostore.
 	return f, true
 }
 
-func hasMarker(p *mongostore.AuditDocument, transfer string) bool {
+func hasMarker(p *Document, transfer string) bool {
 	for _, m := range p.Markers {
 		if m.Transfer == transfer {
 			return true
@@ -131,7 +137,7 @@ func hasMarker(p *mongostore.AuditDocument, transfer string) bool {
 // inTransit returns the money that a marker stands for which is on no balance. Before the decision that is what a debit has taken. Once
 // the transfer is decided to happen, it is what a credit has not got yet, and what a posted hold has not returned yet; once it is decided
 // not to, what a debit has not been given back.
-func inTransit(atlas *mongostore.AuditReader, p *mongostore.AuditDocument, t *mongostore.AuditTransfer) (money.Amount, bool) {
+func inTransit(atlas *Reader, p *Document, t *AuditTransfer) (money.Amount, bool) {
 	part, touched := partOf(atlas, p, t)
 	if !touched || part.Amount == nil {
 		return money.Amount{}, false
@@ -152,4 +158,150 @@ func inTransit(atlas *mongostore.AuditReader, p *mongostore.AuditDocument, t *mo
 	case protocol.Initiated:
 	}
 	return money.Amount{}, false
+}
+
+// Document is a participant's document as an audit sees it. What the library could not have stored, and what it can't work with, is
+// described for people.
+type Document struct {
+	Place *Place
+	Key   string // its _id as it is stored, and comparable
+	ID    string // as the API tells it
+
+	Counts   bool // Balance is what the document has
+	Balance  money.Amount
+	Floor    money.Amount
+	NoFloor  bool
+	Currency string
+	Closed   bool
+	Markers  []Marker
+
+	BadID, BadBalance, BadFloor, BadCurrency, BadPending, BadClosed string // what is wrong with the field; "": nothing
+	id                                                              bson.RawValue
+}
+
+// Marker is an entry of a participant's pending map.
+type Marker struct {
+	Transfer string        // the transfer's ID; "" if the library writes no such key
+	Key      string        // as it is stored
+	Amount   *money.Amount // nil: it is no exact number
+	Text     string        // the value, for people
+}
+
+// Part returns the participant as one to be found again.
+func (p *Document) Part() Part { return Part{Place: p.Place, Key: p.Key, ID: p.ID, id: p.id} }
+
+// Document describes a document. It keeps nothing of it.
+func (a *Reader) Document(place *Place, doc bson.Raw) Document {
+	fields := place.ledger.Fields
+	id := doc.Lookup("_id")
+	id.Value = append([]byte(nil), id.Value...)
+	p := Document{Place: place, Key: keyOf(id), ID: document.IDText(id), id: id}
+	p.pending(doc.Lookup(fields.Pending))
+	if !place.Accounts {
+		return p
+	}
+	if name, err := a.store.IDs.Decode(id); err != nil {
+		p.BadID = err.Error()
+	} else if _, err := a.store.IDs.Encode(name); err != nil {
+		p.BadID = err.Error()
+	}
+	p.balance(doc.Lookup(fields.Balance))
+	p.floor(fields.FloorOf(doc))
+	p.currency(doc.Lookup(fields.Currency))
+	p.Closed = fields.IsClosed(doc)
+	if stored := doc.Lookup(fields.Closed); !document.Absent(stored) && stored.Type != bson.TypeBoolean {
+		p.BadClosed = stored.String() + " is no boolean"
+	}
+	return p
+}
+
+func (p *Document) balance(stored bson.RawValue) {
+	var err error
+	p.Balance, err = money.FromBSON(stored)
+	p.Counts = err == nil
+	switch {
+	case document.Absent(stored):
+		p.BadBalance = "there is none"
+	case err != nil:
+		p.BadBalance = err.Error()
+	case p.Balance.Places() > money.MaxPlaces:
+		p.BadBalance = fmt.Sprintf("%s has more than %d digits behind the point", p.Balance, money.MaxPlaces)
+	case p.Balance.Cmp(money.Ceiling(p.Balance.Kind())) > 0, p.Balance.Cmp(money.MaxBalance(p.Balance.Kind()).Neg()) < 0:
+		p.BadBalance = fmt.Sprintf("%s is beyond the limits of what is stored", p.Balance)
+	}
+}
+
+func (p *Document) floor(f document.Floor) {
+	p.Floor, p.NoFloor = f.Amount, f.None
+	switch {
+	case f.Odd:
+		p.BadFloor = fmt.Sprintf("%s is neither an exact number nor MinKey", f.Stored)
+	case p.BadBalance != "" || f.None:
+	case f.Amount.Kind() == money.Decimal && p.Balance.Kind() == money.Whole:
+		p.BadFloor = fmt.Sprintf("%s is a decimal, and the balance is whole", f.Amount)
+	}
+}
+
+func (p *Document) currency(stored bson.RawValue) {
+	if document.Absent(stored) {
+		return
+	}
+	text, ok := stored.StringValueOK()
+	if symbol, isSymbol := stored.SymbolOK(); isSymbol {
+		text, ok = symbol, true
+	}
+	if !ok {
+		p.BadCurrency = stored.String() + " is no string"
+	}
+	p.Currency = text
+}
+
+// pending reads the markers.
+func (p *Document) pending(stored bson.RawValue) {
+	if document.Absent(stored) {
+		return
+	}
+	pending, ok := stored.DocumentOK()
+	if !ok {
+		p.BadPending = fmt.Sprintf("%s is no map", stored)
+		return
+	}
+	elements, err := pending.Elements()
+	if err != nil {
+		p.BadPending = err.Error()
+	}
+	for _, element := range elements {
+		value := element.Value()
+		m := Marker{Key: element.Key(), Text: value.String()}
+		if amount, err := money.FromBSON(value); err == nil {
+			m.Amount, m.Text = &amount, amount.String()
+		}
+		m.Transfer, _ = TransferOf(m.Key)
+		p.Markers = append(p.Markers, m)
+	}
+}
+
+// TransferOf returns the ID of the transfer whose marker has this key. It reports false for a key that no transfer's marker has.
+func TransferOf(key string) (string, bool) {
+	var id strings.Builder
+	for i := 0; i < len(key); i++ {
+		if key[i] != '%' {
+			id.WriteByte(key[i])
+			continue
+		}
+		if i+2 >= len(key) {
+			return "", false
+		}
+		c, err := strconv.ParseUint(key[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", false
+		}
+		id.WriteByte(byte(c))
+		i += 2
+	}
+	transfer := id.String()
+	if document.CheckID(transfer) != nil || document.MarkerKey(transfer) != key {
+		return "", false
+	}
+	return transfer, true
 }

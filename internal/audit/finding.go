@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 // Code names a kind of finding. It is the same in all versions.
@@ -212,7 +211,7 @@ func newFinding(code Code, format string, args ...any) Finding {
 }
 
 // aboutDocument is a finding about a participant.
-func aboutDocument(p *mongostore.AuditDocument, code Code, format string, args ...any) Finding {
+func aboutDocument(p *Document, code Code, format string, args ...any) Finding {
 	f := newFinding(code, "%s: %s", nameOf(p), fmt.Sprintf(format, args...))
 	f.ID, f.Account = p.ID, p.ID
 	if p.Place.Accounts {
@@ -224,7 +223,7 @@ func aboutDocument(p *mongostore.AuditDocument, code Code, format string, args .
 }
 
 // aboutMarker is one about a participant's marker.
-func aboutMarker(p *mongostore.AuditDocument, m mongostore.Marker, code Code, format string, args ...any) Finding {
+func aboutMarker(p *Document, m Marker, code Code, format string, args ...any) Finding {
 	f := aboutDocument(p, code, "a marker of %s for transfer %q, %s%s", m.Text, m.Key, fmt.Sprintf(format, args...), balanceOf(p))
 	f.Transfer, f.Amount = m.Transfer, m.Amount
 	if p.Place.Accounts && !repairable(m) {
@@ -234,7 +233,7 @@ func aboutMarker(p *mongostore.AuditDocument, m mongostore.Marker, code Code, fo
 }
 
 // repairable reports whether RepairMarker can be told of a marker: its transfer has an ID, and its amount is one that transfers move.
-func repairable(m mongostore.Marker) bool {
+func repairable(m Marker) bool {
 	return m.Transfer != "" && m.Amount != nil && m.Amount.Within(money.Max(m.Amount.Kind())) && m.Amount.Places() <= money.MaxPlaces
 }
 
@@ -245,7 +244,7 @@ func aboutTransfer(id string, code Code, format string, args ...any) Finding {
 	return f
 }
 
-func nameOf(p *mongostore.AuditDocument) string {
+func nameOf(p *Document) string {
 	switch {
 	case !p.Place.Accounts:
 		return fmt.Sprintf("document %q of %s", p.ID, p.Place.Namespace)
@@ -255,7 +254,7 @@ func nameOf(p *mongostore.AuditDocument) string {
 	return fmt.Sprintf("account %q of ledger %q", p.ID, p.Place.Name)
 }
 
-func balanceOf(p *mongostore.AuditDocument) string {
+func balanceOf(p *Document) string {
 	if !p.Counts {
 		return ""
 	}

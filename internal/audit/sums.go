@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 // Total is what the accounts of one ledger and currency have, in amounts of one kind.
@@ -54,7 +53,7 @@ func (a *auditor) totalOf(ledger, currency string, kind money.Kind) *total {
 }
 
 // transit counts what a marker stands for.
-func (a *auditor) transit(p *mongostore.AuditDocument, t *mongostore.AuditTransfer) {
+func (a *auditor) transit(p *Document, t *AuditTransfer) {
 	if t == nil || t.Err != nil {
 		return
 	}
@@ -72,7 +71,7 @@ func (a *auditor) sumUp(ctx context.Context) error {
 				continue
 			}
 			var err error
-			if moving[place.Name], err = a.store.CommittedSince(ctx, a.report.At, place.Name); err != nil {
+			if moving[place.Name], err = a.atlas.CommittedSince(ctx, a.report.At, place.Name); err != nil {
 				return fmt.Errorf("look for what was committed meanwhile: %w", err)
 			}
 		}
@@ -183,7 +182,7 @@ func (s *kindSums) add(t *total) {
 }
 
 func (a *auditor) isAway(ledger string) bool {
-	return slices.ContainsFunc(a.atlas.Places, func(p *mongostore.Place) bool {
+	return slices.ContainsFunc(a.atlas.Places, func(p *Place) bool {
 		return p.Accounts && p.Name == ledger && !p.Home
 	})
 }

@@ -5,13 +5,14 @@ import (
 	"math"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // judgeTransfer finds what is wrong with a transfer's document by itself.
-func judgeTransfer(t *mongostore.AuditTransfer, now time.Time, genuine func(mongostore.Transfer) bool) []Finding {
+func judgeTransfer(t *AuditTransfer, now time.Time, genuine func(document.Transfer) bool) []Finding {
 	if t.Err != nil {
 		return []Finding{aboutTransfer(t.ID, Unreadable, "%v", t.Err)}
 	}
@@ -21,11 +22,11 @@ func judgeTransfer(t *mongostore.AuditTransfer, now time.Time, genuine func(mong
 	var found []Finding
 	for _, check := range []struct {
 		code  Code
-		wrong func(*mongostore.AuditTransfer) string
+		wrong func(*AuditTransfer) string
 	}{
 		{WrongEpoch, wrongEpoch}, {WrongOpen, wrongOpen}, {WrongCommit, wrongCommit}, {WrongFailure, wrongFailure},
 		{WrongLegs, wrongLegs}, {WrongHold, wrongHold},
-		{WrongTime, func(t *mongostore.AuditTransfer) string { return wrongTime(t, now) }},
+		{WrongTime, func(t *AuditTransfer) string { return wrongTime(t, now) }},
 	} {
 		if wrong := check.wrong(t); wrong != "" {
 			found = append(found, aboutTransfer(t.ID, check.code, "it is %s, and %s", t.State, wrong))
@@ -38,7 +39,7 @@ func judgeTransfer(t *mongostore.AuditTransfer, now time.Time, genuine func(mong
 }
 
 // wrongEpoch: the claim sets state, epoch and owner at once. Each takeover raises the epoch, and of what had stalled the attempts too.
-func wrongEpoch(t *mongostore.AuditTransfer) string {
+func wrongEpoch(t *AuditTransfer) string {
 	if odd := t.Odd["epoch"]; odd != "" {
 		return fmt.Sprintf("its epoch %s is no int32 or int64", odd)
 	}
@@ -52,7 +53,7 @@ func wrongEpoch(t *mongostore.AuditTransfer) string {
 }
 
 // wrongOpen: the finish sets the state and unsets the flag at once.
-func wrongOpen(t *mongostore.AuditTransfer) string {
+func wrongOpen(t *AuditTransfer) string {
 	switch odd := t.Odd["open"]; {
 	case odd != "":
 		return fmt.Sprintf("its flag open, %s, is no boolean", odd)
@@ -65,7 +66,7 @@ func wrongOpen(t *mongostore.AuditTransfer) string {
 }
 
 // wrongCommit: the decision to commit stamps its time, and nothing else does.
-func wrongCommit(t *mongostore.AuditTransfer) string {
+func wrongCommit(t *AuditTransfer) string {
 	switch committed := !t.CommittedAt.IsZero(); {
 	case t.State.Forward() && !committed:
 		return "there is no time of the commit"
@@ -76,7 +77,7 @@ func wrongCommit(t *mongostore.AuditTransfer) string {
 }
 
 // wrongFailure: the decision to roll back says why, and nothing else does.
-func wrongFailure(t *mongostore.AuditTransfer) string {
+func wrongFailure(t *AuditTransfer) string {
 	switch {
 	case t.State.Back() && t.Failure == nil:
 		return "it doesn't say why"
@@ -92,8 +93,8 @@ const clockTolerance = 10 * time.Minute
 
 // wrongTime: times are stored as dates, and those at which something has happened are past. 1. Somebody
 // sets committedAt to next year. 2. A statement of this year doesn't show what has happened in it.
-func wrongTime(t *mongostore.AuditTransfer, now time.Time) string {
-	for _, field := range mongostore.Times() {
+func wrongTime(t *AuditTransfer, now time.Time) string {
+	for _, field := range Times() {
 		if odd := t.Odd[field]; odd != "" {
 			return fmt.Sprintf("its %s, %s, is no date", field, odd)
 		}
@@ -109,7 +110,7 @@ func wrongTime(t *mongostore.AuditTransfer, now time.Time) string {
 	return ""
 }
 
-func wrongLegs(t *mongostore.AuditTransfer) string {
+func wrongLegs(t *AuditTransfer) string {
 	var sum money.Sum
 	accounts := map[[2]string]bool{}
 	for _, leg := range t.Legs {
@@ -132,7 +133,7 @@ func wrongLegs(t *mongostore.AuditTransfer) string {
 }
 
 // wrongHold: a hold has an end, holds money once all is prepared, and is posted only then.
-func wrongHold(t *mongostore.AuditTransfer) string {
+func wrongHold(t *AuditTransfer) string {
 	for _, flag := range []string{"hold", "held", "clean"} {
 		if odd := t.Odd[flag]; odd != "" {
 			return fmt.Sprintf("its flag %s, %s, is no boolean", flag, odd)
@@ -164,7 +165,7 @@ const longestThreshold = math.MaxInt64 / 100 * time.Nanosecond
 //
 // What was modified ahead of the clock is not overdue: recovery takes it up at once, and wrongTime tells
 // of it.
-func overdue(t *mongostore.AuditTransfer, now time.Time, threshold time.Duration) (time.Duration, bool) {
+func overdue(t *AuditTransfer, now time.Time, threshold time.Duration) (time.Duration, bool) {
 	threshold = min(threshold, longestThreshold)
 	since, backOff := t.LastModified, t.BackOff(threshold)
 	if t.Stuck != nil {
@@ -189,7 +190,7 @@ func overdue(t *mongostore.AuditTransfer, now time.Time, threshold time.Duration
 		return 0, false
 	}
 	if threshold == 0 {
-		threshold = mongostore.CommandLimit // zero says nothing of how long a transfer may take: a healthy one waits for each of its commands
+		threshold = wire.CommandLimit // zero says nothing of how long a transfer may take: a healthy one waits for each of its commands
 	}
 	age := now.Sub(since)
 	return age, age > stallThresholds*threshold+backOff
@@ -204,7 +205,7 @@ func latest(a, b time.Time) time.Time {
 
 // judgeReversal finds what is wrong between a reversal that has succeeded and its original, as they are at the same moment. Either may be
 // nil: it is not there.
-func judgeReversal(originalID, reversalID string, original, reversal *mongostore.AuditTransfer) (Finding, bool) {
+func judgeReversal(originalID, reversalID string, original, reversal *AuditTransfer) (Finding, bool) {
 	switch {
 	case original == nil:
 		return aboutTransfer(reversalID, WrongReversal, "it has reversed transfer %q, which does not exist", originalID), true

@@ -7,15 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
 // transfersPass audits all transfers, and those of their participants that the snapshot shows too. It keeps a batch at a time.
 type transfersPass struct {
 	*auditor
-	unfinished []mongostore.AuditTransfer
-	reserved   []mongostore.AuditDocument // transfers that have markers themselves: they are being reversed
+	unfinished []AuditTransfer
+	reserved   []Document // transfers that have markers themselves: they are being reversed
 	reversals  pairs
 }
 
@@ -42,7 +41,7 @@ func (a *auditor) transfers(snapshot context.Context) error {
 }
 
 // see judges a transfer by itself, and keeps it if there is more to look at.
-func (p *transfersPass) see(t *mongostore.AuditTransfer) {
+func (p *transfersPass) see(t *AuditTransfer) {
 	p.report.Transfers++
 	p.add(judgeTransfer(t, p.report.At, p.options.Genuine)...)
 	p.reversals.note(t)
@@ -74,7 +73,7 @@ func (p *transfersPass) flush(snapshot context.Context) error {
 
 // wants reports whether an unfinished transfer's participants are worth a look: those of a transfer that was decided, or holds money,
 // must be there, and those of one that stands still may tell why.
-func (a *auditor) wants(t *mongostore.AuditTransfer) bool {
+func (a *auditor) wants(t *AuditTransfer) bool {
 	_, late := overdue(t, a.report.At, a.options.Threshold)
 	if late && len(a.overdue) < maxFindings {
 		a.overdue = append(a.overdue, *t)
@@ -83,8 +82,8 @@ func (a *auditor) wants(t *mongostore.AuditTransfer) bool {
 }
 
 // parts judges the participants of unfinished transfers: those that the snapshot shows now, the others later.
-func (a *auditor) parts(snapshot context.Context, transfers []mongostore.AuditTransfer) error {
-	wanted := map[*mongostore.Place][]mongostore.Part{}
+func (a *auditor) parts(snapshot context.Context, transfers []AuditTransfer) error {
+	wanted := map[*Place][]Part{}
 	for i := range transfers {
 		t := &transfers[i]
 		away := false
@@ -113,16 +112,16 @@ func (a *auditor) parts(snapshot context.Context, transfers []mongostore.AuditTr
 }
 
 // seen are participants' documents by their keys. A place that is not in it was not looked at.
-type seen map[*mongostore.Place]map[string]mongostore.AuditDocument
+type seen map[*Place]map[string]Document
 
 // finder looks up participants of one place.
-type finder func(context.Context, *mongostore.Place, []mongostore.Part) (map[string]mongostore.AuditDocument, error)
+type finder func(context.Context, *Place, []Part) (map[string]Document, error)
 
 // find looks up participants, a batch at a time.
-func (a *auditor) find(ctx context.Context, wanted map[*mongostore.Place][]mongostore.Part, look finder) (seen, error) {
+func (a *auditor) find(ctx context.Context, wanted map[*Place][]Part, look finder) (seen, error) {
 	found := seen{}
 	for place, parts := range wanted {
-		found[place] = map[string]mongostore.AuditDocument{}
+		found[place] = map[string]Document{}
 		for some := range slices.Chunk(parts, batch) {
 			documents, err := look(ctx, place, some)
 			if err != nil {
@@ -135,14 +134,14 @@ func (a *auditor) find(ctx context.Context, wanted map[*mongostore.Place][]mongo
 }
 
 // judgeParts judges the participants of one transfer that were looked at.
-func (a *auditor) judgeParts(t *mongostore.AuditTransfer, found seen) []Finding {
+func (a *auditor) judgeParts(t *AuditTransfer, found seen) []Finding {
 	var findings []Finding
 	for _, part := range a.atlas.Parts(t.Transfer) {
 		documents, looked := found[part.Place]
 		if !looked {
 			continue
 		}
-		var p *mongostore.AuditDocument
+		var p *Document
 		if document, there := documents[part.Key]; there {
 			p = &document
 		}
@@ -187,7 +186,7 @@ func (a *auditor) stalled(ctx context.Context) error {
 	return nil
 }
 
-func (a *auditor) judgeStalled(t *mongostore.AuditTransfer) Finding {
+func (a *auditor) judgeStalled(t *AuditTransfer) Finding {
 	age, _ := overdue(t, a.report.At, a.options.Threshold)
 	if t.State == protocol.Initiated {
 		return aboutTransfer(t.ID, Unclaimed, "no worker has taken it for %s", age)
@@ -211,7 +210,7 @@ type pairs struct {
 }
 
 // note takes down whom a transfer names.
-func (p *pairs) note(t *mongostore.AuditTransfer) {
+func (p *pairs) note(t *AuditTransfer) {
 	if p.ids == nil {
 		p.ids = map[string]bool{}
 	}
@@ -253,7 +252,7 @@ func (p *pairs) judge(snapshot context.Context) error {
 	return nil
 }
 
-func pointer(found map[string]mongostore.AuditTransfer, id string) *mongostore.AuditTransfer {
+func pointer(found map[string]AuditTransfer, id string) *AuditTransfer {
 	if t, there := found[id]; there {
 		return &t
 	}

@@ -25,7 +25,8 @@ type chart struct {
 
 // line is one contender's, in the order of x.
 type line struct {
-	name   string
+	name   string // the contender's, which decides the colour
+	label  string // in the legend; "" stands for the name
 	points plotter.XYs
 }
 
@@ -111,6 +112,20 @@ func fileName(title string) string {
 
 // write draws the picture. Both axes are logarithmic, but for a handful of processes.
 func (c chart) write(folder string) error {
+	p, err := c.plot()
+	if err != nil {
+		return err
+	}
+	p.Y.Max *= 8 // room for the legend
+	canvas, err := p.WriterTo(vg.Points(560), vg.Points(380), "svg")
+	if err != nil {
+		return fmt.Errorf("draw %s: %w", c.title, err)
+	}
+	return save(canvas, filepath.Join(folder, c.file))
+}
+
+// plot lays out the lines, the axes and the legend.
+func (c chart) plot() (*plot.Plot, error) {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.title, c.x, c.y
 	p.BackgroundColor = color.White // pages may be dark
@@ -125,7 +140,7 @@ func (c chart) write(folder string) error {
 	for i, l := range c.lines {
 		drawn, points, err := plotter.NewLinePoints(l.points)
 		if err != nil {
-			return fmt.Errorf("draw %s: %w", c.title, err)
+			return nil, fmt.Errorf("draw %s: %w", c.title, err)
 		}
 		drawn.Color = colourOf(l.name, i)
 		drawn.Width = vg.Points(1.5)
@@ -134,18 +149,14 @@ func (c chart) write(folder string) error {
 		}
 		points.Shape, points.Color = draw.CircleGlyph{}, drawn.Color
 		p.Add(drawn, points)
-		p.Legend.Add(l.name, drawn, points)
+		p.Legend.Add(cmp.Or(l.label, l.name), drawn, points)
 	}
-	p.Y.Max *= 8 // room for the legend
 	for _, style := range []*text.Style{
 		&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle,
 	} {
 		style.Font.Variant = "Sans"
 	}
-	if err := p.Save(vg.Points(560), vg.Points(380), filepath.Join(folder, c.file)); err != nil {
-		return fmt.Errorf("draw %s: %w", c.title, err)
-	}
-	return nil
+	return p, nil
 }
 
 // ticks marks the values of x that were measured.

@@ -48,18 +48,18 @@ func contenders() []contender {
 	list := []contender{
 		{
 			name:    "transfer",
-			promise: "once and for all or not at all, whatever crashes; asked again, it answers the same",
+			promise: "a transfer happens once or not at all, whatever crashes; the same ID always gets the same answer",
 			account: libraryAccount, transfer: libraryTransfer, open: openLibrary(), marks: true,
 		},
 		{
 			name:    "transfer-at-commit",
-			promise: "the same, but it answers when the outcome is certain; the credit can be spent a moment later",
+			promise: "the same, but the call returns when the outcome is certain; the credit can be spent a moment later",
 			account: libraryAccount, transfer: libraryTransfer, marks: true,
 			open: openLibrary(transfer.WithReturnAt(transfer.StateCommitted)),
 		},
 		{
 			name:    "native",
-			promise: "all or nothing, by the server; asked again with the same ID, the insert fails and nothing moves",
+			promise: "all or nothing, by the server; a second request with the same ID fails at the insert and moves nothing",
 			account: plainAccount, transfer: plainTransfer, open: openNative,
 		},
 		{
@@ -76,13 +76,13 @@ func contenders() []contender {
 	for _, loops := range []int{1, 2, 4} {
 		list = append(list, contender{
 			name:    fmt.Sprint("floor-", loops),
-			promise: "nothing: the same documents as transfer's in bulk, without any protocol",
+			promise: "nothing: the same documents as transfer's, written in bulk, without any protocol",
 			account: libraryAccount, transfer: libraryTransfer, open: openFloor, loops: func(n int) int { return min(n, loops) },
 		})
 	}
 	return append(list, contender{
 		name:    "floor-plain",
-		promise: "nothing either, by plain commands: the driver's retries of a lost answer, which cost the server a write each, are off",
+		promise: "nothing either; plain commands, without the driver's retryable writes, which cost the server one more write each",
 		account: libraryAccount, transfer: libraryTransfer, open: openFloor, loops: func(n int) int { return min(n, 2) },
 		client: []*options.ClientOptions{options.Client().SetRetryWrites(false)},
 	})

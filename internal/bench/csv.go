@@ -30,6 +30,12 @@ func (r *report) write(folder string) error {
 	if len(r.verdicts) > 0 {
 		failed = append(failed, writeCSV(filepath.Join(folder, claimsFile), claimLines(r.verdicts)))
 	}
+	return errors.Join(append(failed, r.draw(folder))...)
+}
+
+// draw draws all pictures that there are figures for.
+func (r *report) draw(folder string) error {
+	failed := []error{r.overview(folder)}
 	for _, c := range r.charts() {
 		failed = append(failed, c.write(folder))
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -65,8 +66,9 @@ func readCSV(t *testing.T, folder, name string) [][]string {
 	return lines
 }
 
-// There is a picture for each load on each deployment and for each way to grow, well-formed, with the library's line in it. Nothing else
-// is drawn, and a second writing replaces the first.
+// There is a picture for each load on each deployment and for each way to grow, and one for
+// the README; each is well-formed and has the library's line in it. Nothing else is drawn,
+// and a second writing replaces the first.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -79,7 +81,7 @@ func TestPictures(t *testing.T) {
 		content, err := os.ReadFile(names[i])
 		require.NoError(t, err)
 		requireXML(t, content)
-		for _, word := range []string{"transfer", "Liberation Sans"} {
+		for _, word := range []string{"transfer", "Liberation Sans,Arial"} {
 			assert.Contains(t, string(content), word, names[i])
 		}
 		names[i] = filepath.Base(names[i])
@@ -87,10 +89,57 @@ func TestPictures(t *testing.T) {
 	assert.Equal(t, []string{
 		"growth-accounts.svg", "growth-processes.svg", "growth-stored-transfers.svg",
 		"hot-load-one-node-latency.svg", "hot-load-one-node.svg", "hot-load-three-nodes-latency.svg", "hot-load-three-nodes.svg",
-		"uniform-load-one-node-latency.svg", "uniform-load-one-node.svg",
+		"overview.svg", "uniform-load-one-node-latency.svg", "uniform-load-one-node.svg",
 		"uniform-load-three-nodes-latency.svg", "uniform-load-three-nodes.svg",
 		"zipf-load-one-node-latency.svg", "zipf-load-one-node.svg",
 	}, names)
+}
+
+// A picture that is drawn anew, from the file of cells alone, is the same.
+func TestRedraw(t *testing.T) {
+	t.Parallel()
+	folder, anew := t.TempDir(), t.TempDir()
+	r := sampleReport(t)
+	require.NoError(t, r.write(folder))
+	content, err := os.ReadFile(filepath.Join(folder, cellsFile))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(anew, cellsFile), content, 0o600))
+	require.NoError(t, redraw(anew))
+	names, err := filepath.Glob(filepath.Join(folder, "*.svg"))
+	require.NoError(t, err)
+	for _, name := range names {
+		want, err := os.ReadFile(name)
+		require.NoError(t, err)
+		got, err := os.ReadFile(filepath.Join(anew, filepath.Base(name)))
+		require.NoError(t, err)
+		if !strings.Contains(name, "latency") { // latencies in the file are rounded
+			assert.Equal(t, string(want), string(got), name)
+		}
+	}
+
+	require.NoError(t, os.WriteFile(filepath.Join(anew, cellsFile), append(content, content[:len(content)/2]...), 0o600))
+	require.ErrorContains(t, redraw(anew), cellsFile)
+}
+
+// The README's picture compares both loads with native transactions, and is not drawn where
+// one of the four lines is missing.
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	r := sampleReport(t)
+	drawn, missing := t.TempDir(), t.TempDir()
+	require.NoError(t, r.overview(drawn))
+	content, err := os.ReadFile(filepath.Join(drawn, overviewFile))
+	require.NoError(t, err)
+	for _, text := range []string{"this library", "own transactions", "any of 1,000 accounts", "one account takes 90 % of the debits"} {
+		assert.Contains(t, string(content), text)
+	}
+	for c := range r.results[oneNode] {
+		if c.Contender == "native" && c.Load == "hot" {
+			delete(r.results[oneNode], c)
+		}
+	}
+	require.NoError(t, r.overview(missing))
+	assert.NoFileExists(t, filepath.Join(missing, overviewFile))
 }
 
 func requireXML(t *testing.T, content []byte) {

@@ -19,6 +19,9 @@ type report struct {
 
 // measureAll does what the settings say, and prints and writes what comes of it.
 func measureAll(ctx context.Context, s *settings, out io.Writer) error {
+	if s.draw != "" {
+		return redraw(s.draw)
+	}
 	groups, err := s.groups()
 	if err != nil {
 		return err

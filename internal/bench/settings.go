@@ -24,26 +24,27 @@ type settings struct {
 	nodes                  int
 	processes              int
 	size                   size
-	out                    string
+	out, draw              string
 	cpuprofile             string
 }
 
 // parse reads the flags.
 func (s *settings) parse(arguments []string) error {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.BoolVar(&s.claims, "claims", false, "measure the goal table alone")
-	f.BoolVar(&s.quick, "quick", false, "try a little of everything; its figures mean nothing")
-	f.StringVar(&s.only, "only", "", "measure these cells alone: contender/load/callers, with commas between them")
-	f.StringVar(&s.cells, "cells", "", "measure the cells alone whose \"series: name\" match this regular expression")
-	f.DurationVar(&s.window, "for", 0, "how long a round counts transfers (chosen cells: 2 s, the goal table: 1.5 s, everything: 1.25 s)")
-	f.DurationVar(&s.warmup, "warmup", 0, "how long a round lasts before that (a fifth)")
+	f.BoolVar(&s.claims, "claims", false, "measure only what the goals need")
+	f.BoolVar(&s.quick, "quick", false, "try a little of everything; the figures mean nothing")
+	f.StringVar(&s.only, "only", "", "measure only these cells: contender/load/callers, separated by commas")
+	f.StringVar(&s.cells, "cells", "", "measure only the cells whose \"series: name\" matches this regular expression")
+	f.DurationVar(&s.window, "for", 0, "how long a round counts transfers (chosen cells: 2 s, the goals: 1.5 s, everything: 1.25 s)")
+	f.DurationVar(&s.warmup, "warmup", 0, "how long a round lasts before it counts (a fifth of that)")
 	f.IntVar(&s.rounds, "rounds", 0, "rounds of each cell (3, a single cell: 1)")
 	f.IntVar(&s.nodes, "nodes", 1, "with -only: nodes of the replica set")
 	f.IntVar(&s.processes, "processes", 1, "with -only: processes that share the callers")
 	f.IntVar(&s.size.Accounts, "accounts", manyAccounts, "with -only: accounts")
-	f.IntVar(&s.size.Stored, "stored", 0, "with -only: transfers that are stored from the outset")
-	f.BoolVar(&s.verbose, "v", false, "tell of every round")
+	f.IntVar(&s.size.Stored, "stored", 0, "with -only: transfers that are stored at the start")
+	f.BoolVar(&s.verbose, "v", false, "print every round")
 	f.StringVar(&s.out, "out", "", "folder to write CSV files and pictures to")
+	f.StringVar(&s.draw, "draw", "", "folder with a "+cellsFile+" from which its pictures are drawn anew; nothing is measured")
 	f.StringVar(&s.cpuprofile, "cpuprofile", "", "file to write a processor profile of this program to")
 	return f.Parse(arguments)
 }

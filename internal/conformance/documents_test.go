@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
@@ -230,7 +230,7 @@ type storedFields struct {
 	Open         bool
 	Epoch        int64
 	Owner        string
-	Failure      *mongostore.Failure
+	Failure      *document.Failure
 	Clean        bool
 	Hold, Held   bool
 	Posted       *money.Amount
@@ -275,7 +275,7 @@ func (b *bank) readTransfer(document bson.Raw, i int) transfer {
 
 // suit reports whether the fields that nothing of all this changes are those of the transfer that was asked for, the times are such as
 // they can be, and there are no other fields.
-func (f storedFields) suit(asked mongostore.Transfer) bool {
+func (f storedFields) suit(asked document.Transfer) bool {
 	return f.Currency == asked.Currency &&
 		bytes.Equal(f.Digest, asked.Digest) &&
 		(f.Legs.Equal(raw(asked.Legs)) || len(asked.Legs) == 0 && f.Legs.Equal(raw(bson.A{}))) &&

@@ -8,8 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"pgregory.net/rapid"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
@@ -154,8 +154,8 @@ func (s scene) place(at int) string {
 	case s.paper.reversed:
 		return "transfers/" + original
 	}
-	id, _ := mongostore.EncodeDocumentID(s.paper.id)
-	return orders + "/" + mongostore.IDText(id)
+	id, _ := document.EncodeDocumentID(s.paper.id)
+	return orders + "/" + document.IDText(id)
 }
 
 // sets returns what a transfer sets.
@@ -182,7 +182,7 @@ func (a given) paperDocument() bson.D {
 }
 
 // addEffects makes a transfer of the scene what it is, beside the money.
-func (b *bank) addEffects(t *mongostore.Transfer, i int) {
+func (b *bank) addEffects(t *document.Transfer, i int) {
 	p := b.scene.paper
 	if p == nil || !slices.ContainsFunc(b.scene.plans[i], onPaper) {
 		return
@@ -191,9 +191,9 @@ func (b *bank) addEffects(t *mongostore.Transfer, i int) {
 		t.Reverses = original
 		return
 	}
-	id, err := mongostore.EncodeDocumentID(p.id)
+	id, err := document.EncodeDocumentID(p.id)
 	require.NoError(b.t, err)
-	t.Effects = []mongostore.Effect{{
+	t.Effects = []document.Effect{{
 		Documents: orders, Namespace: b.stores[0].DocumentsNamespace(orders), ID: id, Require: encode(p.require), Set: encode(p.sets(i)),
 	}}
 }

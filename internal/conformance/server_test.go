@@ -13,6 +13,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 	"pgregory.net/rapid"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/deployment"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -69,17 +72,17 @@ type bank struct {
 func (s *server) open(t *rapid.T, sc scene) *bank {
 	b := &bank{server: s, t: t, scene: sc, names: newRenaming()}
 	for i := range b.stores {
-		store, err := mongostore.New(mongostore.Config{
+		catalog, err := collections.New(collections.Config{
 			Transfers: s.transfers(),
 			Ledgers:   map[string]*mongo.Collection{"": s.accounts(false), "eu": s.accounts(true)},
 			Documents: map[string]*mongo.Collection{orders: s.orders()},
-			Fields: mongostore.Fields{
+			Fields: document.Fields{
 				Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed",
 			},
-			MarkerLimit: sc.markerLimit,
-			FenceBytes:  mongostore.LeastFenceMemory,
-			Now:         time.Now,
+			Now: time.Now,
 		})
+		require.NoError(t, err)
+		store, err := mongostore.New(deployment.New(catalog, 0), mongostore.Limits{Markers: sc.markerLimit, FenceBytes: mongostore.LeastFenceMemory})
 		require.NoError(t, err)
 		b.stores[i] = store
 	}
@@ -138,15 +141,15 @@ func (a given) document(i int, c coin) bson.D {
 }
 
 // transfer returns a transfer as it is asked for. All have one digest, as if all were for the same: only the ID tells them apart.
-func (b *bank) transfer(i int) mongostore.Transfer {
-	t := mongostore.Transfer{ID: transferIDs()[i], Currency: b.scene.currency, Digest: []byte{1}, Hold: b.scene.holds[i]}
+func (b *bank) transfer(i int) document.Transfer {
+	t := document.Transfer{ID: transferIDs()[i], Currency: b.scene.currency, Digest: []byte{1}, Hold: b.scene.holds[i]}
 	b.addEffects(&t, i)
 	for _, leg := range b.scene.plans[i] {
 		if onPaper(leg) {
 			continue
 		}
 		name := ledger(b.scene.accounts[leg.Account].eu)
-		t.Legs = append(t.Legs, mongostore.Leg{
+		t.Legs = append(t.Legs, document.Leg{
 			Ledger: name, Namespace: b.stores[0].Namespace(name), Account: accountIDs()[leg.Account], Amount: b.scene.coin.amount(leg.Amount),
 		})
 	}
@@ -160,7 +163,7 @@ func (b *bank) store(owner int) *mongostore.Store {
 
 func describe(r protocol.Refusal) string { return fmt.Sprintf("%s at %d", r.Reason, r.Participant) }
 
-func (b *bank) newWork(owner int, transfer mongostore.Transfer) *mongostore.Attempt {
+func (b *bank) newWork(owner int, transfer document.Transfer) *mongostore.Attempt {
 	w, err := b.store(owner).NewAttempt(transfer, b.scene.ownerName(owner))
 	require.NoError(b.t, err)
 	w.Describe, w.HoldFor = describe, time.Hour

@@ -1,8 +1,8 @@
 package engine
 
 import (
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // barrier is the right that an execution has been found to lack. To repeat what the
@@ -23,7 +23,7 @@ type barrier struct {
 // answer.
 func (r *run) bar(t *task) {
 	unanswered := t.Answer.Result == protocol.Unknown || t.Answer.Result == protocol.NotSent
-	if unanswered && mongostore.Refused(t.Cause) != nil {
+	if unanswered && wire.Refused(t.Cause) != nil {
 		r.barred = &barrier{t.Op.Participant, t.Cause}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -45,7 +47,7 @@ type Engine struct {
 	awaited map[string]int      // callers of Execute by transfer ID
 	all     sync.WaitGroup      // executions
 	lanes   map[mongostore.Lane]*lane
-	servers map[mongostore.Cluster]*server
+	servers map[collections.Cluster]*server
 }
 
 // Limits bound what is under way at once. All are positive.
@@ -60,9 +62,9 @@ func New(store *mongostore.Store, log *slog.Logger, now func() time.Time, limits
 	base, cancel := context.WithCancel(context.Background())
 	return &Engine{
 		store: store, log: log, now: now, base: base, cancel: cancel,
-		closing: make(chan struct{}), limits: limits, gate: newGate(limits.MaxPending, store.Clusters() > 1),
+		closing: make(chan struct{}), limits: limits, gate: newGate(limits.MaxPending, store.ClusterCount() > 1),
 		running: map[string]underway{}, awaited: map[string]int{}, lanes: map[mongostore.Lane]*lane{},
-		servers: map[mongostore.Cluster]*server{},
+		servers: map[collections.Cluster]*server{},
 	}
 }
 
@@ -166,12 +168,12 @@ func (e *Engine) drained(before bool) error {
 // Result is how an execution stands, or ended.
 type Result struct {
 	Outcome      protocol.Outcome
-	State        protocol.State      // of the transfer, once claimed
-	Transfer     mongostore.Transfer // as this execution last saw its document, which may have been before that state
-	Refusal      protocol.Refusal    // of this execution, if it rolled back
+	State        protocol.State    // of the transfer, once claimed
+	Transfer     document.Transfer // as this execution last saw its document, which may have been before that state
+	Refusal      protocol.Refusal  // of this execution, if it rolled back
 	ClaimInDoubt bool
-	Stuck        mongostore.Failure // what is in the way of a Stuck one, as it is stored
-	Seen         money.Amount       // the balance of the participant that the refusal names
+	Stuck        document.Failure // what is in the way of a Stuck one, as it is stored
+	Seen         money.Amount     // the balance of the participant that the refusal names
 	SeenKnown    bool
 	Evidence     mongostore.Evidence // what was seen of that participant
 	Cause        error               // the latest error on the way

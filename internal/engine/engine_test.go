@@ -12,6 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/deployment"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -31,12 +34,13 @@ func away(t *testing.T) (*Engine, *mongostore.Attempt) {
 	var seconds atomic.Int64
 	now := func() time.Time { return time.Unix(seconds.Add(1), 0) }
 	db := client.Database("nowhere")
-	store, err := mongostore.New(mongostore.Config{
-		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts")},
-		MarkerLimit: 1, Now: now,
+	catalog, err := collections.New(collections.Config{
+		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts")}, Now: now,
 	})
 	require.NoError(t, err)
-	w, err := store.NewAttempt(mongostore.Transfer{ID: "t", Legs: []mongostore.Leg{
+	store, err := mongostore.New(deployment.New(catalog, 0), mongostore.Limits{Markers: 1})
+	require.NoError(t, err)
+	w, err := store.NewAttempt(document.Transfer{ID: "t", Legs: []document.Leg{
 		{Namespace: "nowhere.accounts", Account: "a", Amount: money.Units(-1)},
 		{Namespace: "nowhere.accounts", Account: "b", Amount: money.Units(1)},
 	}}, "me")

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/collections"
 )
 
 // gate admits executions. At most so many are under way at once, and each keeps its place
@@ -21,7 +21,7 @@ type gate struct {
 	mu      sync.Mutex
 	free    int
 	several bool // clusters
-	taken   map[mongostore.Cluster]int
+	taken   map[collections.Cluster]int
 	lines   []*line // of those who wait; one for each set of clusters that was asked for
 	turn    int     // the line that is looked at first
 }
@@ -29,14 +29,14 @@ type gate struct {
 // line is where executions wait that touch the same clusters, in the order in which they
 // came.
 type line struct {
-	clusters []mongostore.Cluster
+	clusters []collections.Cluster
 	waiting  list.List // of chan struct{}, each closed when its execution is admitted
 	passed   int       // how often others were admitted to one of its clusters since somebody waits
 	pace     pace      // of those that were admitted; the engine's lock guards it
 }
 
 func newGate(size int, several bool) *gate {
-	return &gate{free: size, several: several, taken: map[mongostore.Cluster]int{}}
+	return &gate{free: size, several: several, taken: map[collections.Cluster]int{}}
 }
 
 // enter waits for a place in a line. The error is ErrClosed, or that of ctx.
@@ -105,7 +105,7 @@ func (g *gate) admitNext() {
 func (g *gate) passes(admitted *line) {
 	admitted.passed = 0
 	for _, l := range g.lines {
-		shares := slices.ContainsFunc(l.clusters, func(c mongostore.Cluster) bool { return slices.Contains(admitted.clusters, c) })
+		shares := slices.ContainsFunc(l.clusters, func(c collections.Cluster) bool { return slices.Contains(admitted.clusters, c) })
 		if l != admitted && l.waiting.Len() > 0 && shares {
 			l.passed++
 		}
@@ -124,17 +124,17 @@ func (l *line) tolerance() int {
 }
 
 // admits reports whether an execution that touches these clusters may have a place now.
-func (g *gate) admits(clusters []mongostore.Cluster, tolerance int) bool {
+func (g *gate) admits(clusters []collections.Cluster, tolerance int) bool {
 	if g.free == 0 {
 		return false
 	}
 	if !g.several {
 		return true
 	}
-	return !slices.ContainsFunc(clusters, func(c mongostore.Cluster) bool { return g.taken[c] >= g.free+tolerance })
+	return !slices.ContainsFunc(clusters, func(c collections.Cluster) bool { return g.taken[c] >= g.free+tolerance })
 }
 
-func (g *gate) take(clusters []mongostore.Cluster) {
+func (g *gate) take(clusters []collections.Cluster) {
 	g.free--
 	for _, c := range clusters {
 		g.taken[c]++
@@ -143,7 +143,7 @@ func (g *gate) take(clusters []mongostore.Cluster) {
 
 // line returns where those wait who touch these clusters. There are few: one for each set
 // of clusters.
-func (g *gate) line(clusters []mongostore.Cluster) *line {
+func (g *gate) line(clusters []collections.Cluster) *line {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, l := range g.lines {

@@ -11,20 +11,24 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 // clustersOf returns so many clusters, none of which is there.
-func clustersOf(t *testing.T, n int) [][]mongostore.Cluster {
+func clustersOf(t *testing.T, n int) [][]collections.Cluster {
 	t.Helper()
-	all := make([][]mongostore.Cluster, n)
+	all := make([][]collections.Cluster, n)
 	for i := range all {
 		client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
-		store, err := mongostore.New(mongostore.Config{
+		catalog, err := collections.New(collections.Config{
 			Transfers: client.Database("nowhere").Collection("transfers"), Now: time.Now,
 		})
+		require.NoError(t, err)
+		store, err := mongostore.New(deployment.New(catalog, 0), mongostore.Limits{})
 		require.NoError(t, err)
 		all[i] = store.ClustersOf(&mongostore.Attempt{})
 	}
@@ -32,7 +36,7 @@ func clustersOf(t *testing.T, n int) [][]mongostore.Cluster {
 }
 
 // fill lets executions in until no more may enter, and returns how many that are.
-func fill(g *gate, clusters []mongostore.Cluster) int {
+func fill(g *gate, clusters []collections.Cluster) int {
 	for n := 0; ; n++ {
 		if !g.admits(clusters, 0) {
 			return n
@@ -69,7 +73,7 @@ func TestWaitingForAPlace(t *testing.T) {
 	closing := make(chan struct{})
 	require.Equal(t, 2, fill(g, clusters[0]))
 	require.Equal(t, 1, fill(g, clusters[1]))
-	enter := func(ctx context.Context, clusters []mongostore.Cluster) chan error {
+	enter := func(ctx context.Context, clusters []collections.Cluster) chan error {
 		l := g.line(clusters)
 		waiting := l.waiting.Len()
 		entered := make(chan error, 1)

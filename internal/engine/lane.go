@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -27,7 +28,7 @@ type task struct {
 	mongostore.Call
 	run     *run
 	lane    *lane
-	subject mongostore.Subject
+	subject collections.Subject
 	next    *task // in its chain
 }
 
@@ -45,10 +46,10 @@ type lane struct {
 	reads    bool // it changes nothing
 	claims   bool // it begins what is not stored yet, or not anybody's
 	queue    queue
-	ready    int                           // tasks in the queue
-	busy     map[mongostore.Subject]int    // documents that commands on their way are about
-	parked   map[mongostore.Subject]*chain // what waits for these
-	suspects map[mongostore.Subject]*suspect
+	ready    int                            // tasks in the queue
+	busy     map[collections.Subject]int    // documents that commands on their way are about
+	parked   map[collections.Subject]*chain // what waits for these
+	suspects map[collections.Subject]*suspect
 	window   window
 	answers  int   // commands that were answered so far
 	passed   int   // how often others have sent a command since it last did
@@ -83,8 +84,8 @@ func (e *Engine) lane(t *task) *lane {
 	}
 	l := &lane{
 		key: key, server: e.servers[cluster], claims: t.Op.Kind == protocol.Claim, reads: reads(t.Op.Kind),
-		busy: map[mongostore.Subject]int{}, parked: map[mongostore.Subject]*chain{},
-		suspects: map[mongostore.Subject]*suspect{}, window: newWindow(e.limits.MaxBatch),
+		busy: map[collections.Subject]int{}, parked: map[collections.Subject]*chain{},
+		suspects: map[collections.Subject]*suspect{}, window: newWindow(e.limits.MaxBatch),
 	}
 	e.lanes[key] = l
 	l.server.lanes = append(l.server.lanes, l)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -26,7 +27,7 @@ func still(t *testing.T) *Engine {
 // workFor returns a work like another one, on a transfer of its own.
 func workFor(t *testing.T, e *Engine, id string) *mongostore.Attempt {
 	t.Helper()
-	w, err := e.store.NewAttempt(mongostore.Transfer{ID: id, Legs: []mongostore.Leg{
+	w, err := e.store.NewAttempt(document.Transfer{ID: id, Legs: []document.Leg{
 		{Namespace: "nowhere.accounts", Account: "a", Amount: money.Units(-1)},
 		{Namespace: "nowhere.accounts", Account: "b", Amount: money.Units(1)},
 	}}, "me")
@@ -234,12 +235,12 @@ func TestPreparesGoBeforeNewFences(t *testing.T) {
 // bigRun returns a run of so many prepares, each on an account of its own.
 func bigRun(t *testing.T, e *Engine, id string, n int) *run {
 	t.Helper()
-	many := make([]mongostore.Leg, n)
+	many := make([]document.Leg, n)
 	for i := range many {
 		sign := int64(1 - i%2*2)
-		many[i] = mongostore.Leg{Namespace: "nowhere.accounts", Account: fmt.Sprint(id, i), Amount: money.Units(sign)}
+		many[i] = document.Leg{Namespace: "nowhere.accounts", Account: fmt.Sprint(id, i), Amount: money.Units(sign)}
 	}
-	w, err := e.store.NewAttempt(mongostore.Transfer{ID: id, Legs: many}, "me")
+	w, err := e.store.NewAttempt(document.Transfer{ID: id, Legs: many}, "me")
 	require.NoError(t, err)
 	require.NoError(t, e.begin(id))
 	big := &run{work: w, values: t.Context(), caller: t.Context(), answered: make(chan struct{})}

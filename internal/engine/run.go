@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // maxPatience bounds how long an execution waits, before it claims, for a participant
@@ -223,7 +224,7 @@ func (e *Engine) step(r *run) {
 		if r.until == protocol.Committed && x.State() == protocol.Committed {
 			r.answer(nil)
 		}
-		if mongostore.Disconnected(r.work.Cause) { // for good: what is stored is for recovery to finish
+		if wire.Disconnected(r.work.Cause) { // for good: what is stored is for recovery to finish
 			e.end(r, r.gaveUp())
 			return
 		}

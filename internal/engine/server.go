@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // server is one cluster. While as many commands as may be are on their way to it, the
@@ -220,12 +220,12 @@ func (c *command) judge(now time.Time) {
 	}
 	cause := c.tasks[0].Cause
 	switch {
-	case mongostore.HeldUp(cause):
+	case wire.HeldUp(cause):
 		c.holdUp()
 		if c.apart {
 			return // it was the document
 		}
-	case !mongostore.Silent(cause) && !mongostore.GaveUp(cause):
+	case !wire.Silent(cause) && !wire.GaveUp(cause):
 		return
 	}
 	if !c.gaveWay {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -81,7 +82,7 @@ func (e *Engine) storeObstacles(runs []*run) {
 	for i, r := range runs {
 		list[i], _ = r.obstacle()
 	}
-	limited, cancel := e.store.WithLimit(e.base, mongostore.CommandLimit)
+	limited, cancel := e.store.WithLimit(e.base, wire.CommandLimit)
 	defer cancel()
 	if err := e.store.NoteStuck(limited, list); err != nil {
 		e.log.Warn("why transfers are stuck could not be stored", slog.Int(words.KeyCount, len(runs)), slog.Any(words.KeyCause, err))

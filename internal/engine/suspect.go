@@ -1,6 +1,8 @@
 package engine
 
-import "github.com/mongotransfer/transfer/internal/mongostore"
+import (
+	"github.com/mongotransfer/transfer/internal/collections"
+)
 
 // suspect is a document that may be why a command is not answered: somebody's open
 // transaction may have locked it. What is to be done to it goes out apart, in commands
@@ -15,7 +17,7 @@ import "github.com/mongotransfer/transfer/internal/mongostore"
 //     one (see [mongostore.Request]); the others are free of suspicion.
 type suspect struct {
 	lane    *lane
-	subject mongostore.Subject
+	subject collections.Subject
 	overdue int  // commands about it that are overdue
 	guilty  bool // a command was given up at it, and none about it was answered since
 	alone   bool // one about it alone was given up at it since then
@@ -25,7 +27,7 @@ type suspect struct {
 
 // suspect returns a document's entry among the suspects, a new one if need be. What waits
 // for the document waits there from now on. The caller holds the lock.
-func (l *lane) suspect(subject mongostore.Subject) *suspect {
+func (l *lane) suspect(subject collections.Subject) *suspect {
 	s := l.suspects[subject]
 	if s == nil {
 		s = &suspect{lane: l, subject: subject}

@@ -3,7 +3,7 @@ package lookout
 import (
 	"context"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // doubt is somebody's question whether a transfer exists.
@@ -56,8 +56,8 @@ func (l *Lookout) decide() {
 		for i, d := range batch {
 			ids[i] = d.id
 		}
-		ctx, cancel := context.WithTimeout(l.base, mongostore.CommandLimit)
-		existing, err := l.store.Existing(ctx, ids)
+		ctx, cancel := context.WithTimeout(l.base, wire.CommandLimit)
+		existing, err := l.queries.Existing(ctx, ids)
 		cancel()
 		for _, d := range batch {
 			d.missing = err == nil && !existing[d.id]

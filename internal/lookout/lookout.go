@@ -26,14 +26,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/queries"
 )
 
 // Lookout looks at transfers. It is safe for many goroutines.
 type Lookout struct {
-	store *mongostore.Store
-	log   *slog.Logger
-	now   func() time.Time
+	queries *queries.Queries
+	log     *slog.Logger
+	now     func() time.Time
 
 	base   context.Context // of all commands; ends when Close gives up
 	cancel context.CancelFunc
@@ -56,10 +57,10 @@ type Lookout struct {
 }
 
 // New returns a lookout. Close ends it.
-func New(store *mongostore.Store, log *slog.Logger, now func() time.Time) *Lookout {
+func New(queries *queries.Queries, log *slog.Logger, now func() time.Time) *Lookout {
 	base, cancel := context.WithCancel(context.Background())
 	return &Lookout{
-		store: store, log: log, now: now, base: base, cancel: cancel, ended: make(chan struct{}),
+		queries: queries, log: log, now: now, base: base, cancel: cancel, ended: make(chan struct{}),
 		targets: map[string]*target{}, wake: make(chan struct{}, 1),
 	}
 }
@@ -105,14 +106,14 @@ type target struct {
 
 // Sight is how a transfer was found by a read.
 type Sight struct {
-	Transfer mongostore.Transfer
+	Transfer document.Transfer
 	Found    bool
 	Err      error // of the read: then nothing is known
 	// Replaced is closed once a read has found something else, or has failed.
 	Replaced <-chan struct{}
 
 	replaced chan struct{}
-	mark     mongostore.Mark
+	mark     queries.Mark
 }
 
 // Watch is one caller's view of a transfer. It belongs to one goroutine.

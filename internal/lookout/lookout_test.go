@@ -8,7 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/queries"
 )
 
 // idle returns a lookout without a server, and a clock that stands still. It sends
@@ -21,12 +22,12 @@ func idle() (l *Lookout, now time.Time) {
 	return l, now
 }
 
-func sighting(mark mongostore.Mark) mongostore.Sight {
-	return mongostore.Sight{Transfer: mongostore.Transfer{ID: "t"}, Mark: mark}
+func sighting(mark queries.Mark) queries.Sight {
+	return queries.Sight{Transfer: document.Transfer{ID: "t"}, Mark: mark}
 }
 
 // seen shows a target what a look has found that begins now.
-func (l *Lookout) seen(t *target, found mongostore.Sight, err error) {
+func (l *Lookout) seen(t *target, found queries.Sight, err error) {
 	k := l.begin()
 	l.show(t, found, err, k)
 	l.plan(t)
@@ -72,11 +73,11 @@ func TestLaterLookCounts(t *testing.T) {
 	}
 	l.seen(w.target, sighting("new"), nil)
 	require.False(t, replaced(first), "nothing has happened")
-	l.seen(w.target, mongostore.Sight{}, errors.New("away"))
+	l.seen(w.target, queries.Sight{}, errors.New("away"))
 	require.True(t, replaced(first))
 	away := w.Latest()
 	require.Error(t, away.Err)
-	l.seen(w.target, mongostore.Sight{}, errors.New("away"))
+	l.seen(w.target, queries.Sight{}, errors.New("away"))
 	require.True(t, replaced(away), "each failure is told: it may be the last that somebody waits for")
 	away = w.Latest()
 	l.seen(w.target, sighting("new"), nil)
@@ -92,7 +93,7 @@ func TestLookBeginsAfterItWasAskedFor(t *testing.T) {
 	k := l.take()
 	require.Len(t, k.batch, 1)
 	second := l.ask(w.target)
-	l.deliver(k, map[string]mongostore.Sight{"t": sighting("a")}, nil, time.Millisecond)
+	l.deliver(k, map[string]queries.Sight{"t": sighting("a")}, nil, time.Millisecond)
 	select {
 	case <-first:
 	default:

@@ -4,7 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 const (
@@ -92,9 +93,9 @@ func (l *Lookout) read() {
 		for i, r := range k.batch {
 			ids[i] = r.target.id
 		}
-		ctx, cancel := context.WithTimeout(l.base, mongostore.CommandLimit)
+		ctx, cancel := context.WithTimeout(l.base, wire.CommandLimit)
 		begun := l.now()
-		found, err := l.store.GetTransfers(ctx, ids)
+		found, err := l.queries.GetTransfers(ctx, ids)
 		cancel()
 		giveWay.Stop()
 		if !l.deliver(k, found, err, l.now().Sub(begun)) {
@@ -139,7 +140,7 @@ func (l *Lookout) take() *look {
 }
 
 // deliver hands out what a read has found, and reports whether it still has its turn.
-func (l *Lookout) deliver(k *look, found map[string]mongostore.Sight, err error, lasted time.Duration) bool {
+func (l *Lookout) deliver(k *look, found map[string]queries.Sight, err error, lasted time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range k.batch {
@@ -158,7 +159,7 @@ func (l *Lookout) deliver(k *look, found map[string]mongostore.Sight, err error,
 
 // show makes what a read has found the latest sight of a target, unless a later one has
 // been first. The caller holds the lock.
-func (l *Lookout) show(t *target, found mongostore.Sight, err error, k *look) {
+func (l *Lookout) show(t *target, found queries.Sight, err error, k *look) {
 	if k.serial < t.serial {
 		return
 	}

@@ -7,7 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -160,9 +161,9 @@ func (l *Lookout) glance(batch []*target) {
 	l.mu.Lock()
 	k := l.begin()
 	l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(l.base, mongostore.CommandLimit)
+	ctx, cancel := context.WithTimeout(l.base, wire.CommandLimit)
 	defer cancel()
-	marks, err := l.store.Glance(ctx, ids)
+	marks, err := l.queries.Glance(ctx, ids)
 	if err != nil {
 		l.log.Debug("a look at transfers that are waited for has failed", slog.Any(words.KeyCause, err))
 	}
@@ -175,7 +176,7 @@ func (l *Lookout) glance(batch []*target) {
 		t.glances++
 		switch {
 		case err != nil:
-			l.show(t, mongostore.Sight{}, err, k)
+			l.show(t, queries.Sight{}, err, k)
 		case t.sight == nil && t.reads > 0: // the first read is on its way
 		case t.sight == nil || t.sight.Err != nil || t.sight.mark != marks[t.id]:
 			l.ask(t)

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -55,7 +55,7 @@ func (l *Lookout) startStream(now time.Time) {
 // again.
 func (l *Lookout) follow() {
 	begun := l.now()
-	s, err := l.store.Stream(l.base)
+	s, err := l.queries.Stream(l.base)
 	if err == nil {
 		l.live(true)
 		err = l.listen(s)
@@ -101,7 +101,7 @@ func (l *Lookout) live(is bool) {
 
 // listen has those targets read that the stream tells of. It returns nil when nobody
 // waits any more.
-func (l *Lookout) listen(s *mongostore.Stream) error {
+func (l *Lookout) listen(s *queries.Stream) error {
 	pause := time.NewTimer(streamPause)
 	defer pause.Stop()
 	since, changes := l.now(), 0

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/accounts"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -17,30 +19,30 @@ func TestOpenAccount(t *testing.T) {
 	b := newBank(t)
 	token := bson.NewObjectID()
 	for _, row := range []struct {
-		account Account
+		account document.Account
 		stored  bson.M
 	}{
-		{Account{ID: "plain", Balance: money.Units(5)}, bson.M{"balance": int64(5)}},
-		{Account{ID: "decimal", Balance: dec("5.50"), Floor: dec("-1.5")}, bson.M{"balance": decimal("5.50"), "floor": decimal("-1.5")}},
-		{Account{ID: "world", NoFloor: true, Currency: "EUR"}, bson.M{"balance": int64(0), "floor": bson.MinKey{}, "currency": "EUR"}},
-		{Account{ID: "more", Metadata: encode(bson.M{"a": "b"})}, bson.M{"balance": int64(0), "metadata": bson.M{"a": "b"}}},
+		{document.Account{ID: "plain", Balance: money.Units(5)}, bson.M{"balance": int64(5)}},
+		{document.Account{ID: "decimal", Balance: dec("5.50"), Floor: dec("-1.5")}, bson.M{"balance": decimal("5.50"), "floor": decimal("-1.5")}},
+		{document.Account{ID: "world", NoFloor: true, Currency: "EUR"}, bson.M{"balance": int64(0), "floor": bson.MinKey{}, "currency": "EUR"}},
+		{document.Account{ID: "more", Metadata: encode(bson.M{"a": "b"})}, bson.M{"balance": int64(0), "metadata": bson.M{"a": "b"}}},
 	} {
-		result, err := b.store.OpenAccount(t.Context(), "", row.account, token)
+		result, err := b.store.Open(t.Context(), "", row.account, token)
 		require.NoError(t, err)
 		require.Equal(t, protocol.Applied, result)
 		row.stored["_id"], row.stored["pending"], row.stored["fence"] = row.account.ID, bson.M{}, token
 		b.has("accounts", row.stored)
-		got, found, err := b.store.GetAccount(t.Context(), "", row.account.ID)
+		got, found, err := b.store.Get(t.Context(), "", row.account.ID)
 		require.NoError(t, err)
 		require.True(t, found)
 		row.account.Reserved, row.account.Incoming = money.Zero(row.account.Balance.Kind()), money.Zero(row.account.Balance.Kind())
 		assert.Equal(t, row.account, got)
 
-		result, err = b.store.OpenAccount(t.Context(), "", Account{ID: row.account.ID}, bson.NewObjectID())
+		result, err = b.store.Open(t.Context(), "", document.Account{ID: row.account.ID}, bson.NewObjectID())
 		require.Error(t, err)
 		assert.Equal(t, protocol.NotMatched, result)
 		b.has("accounts", row.stored)
-		standing, err := b.store.LookAtAccount(t.Context(), "", row.account.ID)
+		standing, err := b.store.Status(t.Context(), "", row.account.ID)
 		require.NoError(t, err)
 		assert.True(t, standing.OpenedWith(token))
 		assert.False(t, standing.OpenedWith(bson.NewObjectID()))
@@ -52,16 +54,16 @@ func TestAccountShowsWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.put(account("alice", bson.M{"pending": bson.M{"a": int64(-60), "b": int64(7), "c": int32(-1), "d": int64(0)}}))
-	got, _, err := b.store.GetAccount(t.Context(), "", "alice")
+	got, _, err := b.store.Get(t.Context(), "", "alice")
 	require.NoError(t, err)
 	assert.Equal(t, money.Units(61), got.Reserved)
 	assert.Equal(t, money.Units(7), got.Incoming)
 	for _, spoilt := range []any{"text", 1.5, dec("1").Value()} {
 		b.change("accounts", "alice", bson.M{"$set": bson.M{"pending.e": spoilt}})
-		_, _, err = b.store.GetAccount(t.Context(), "", "alice")
+		_, _, err = b.store.Get(t.Context(), "", "alice")
 		require.Error(t, err, "%v", spoilt)
 	}
-	_, found, err := b.store.GetAccount(t.Context(), "", "nobody")
+	_, found, err := b.store.Get(t.Context(), "", "nobody")
 	require.NoError(t, err)
 	assert.False(t, found)
 }
@@ -94,7 +96,7 @@ func TestCloseAndReopen(t *testing.T) {
 			}
 		}
 		b.put(document)
-		result, err := b.store.CloseAccount(t.Context(), "", name)
+		result, err := b.store.Close(t.Context(), "", name)
 		require.NoError(t, err)
 		if !row.closes {
 			assert.Equal(t, protocol.NotMatched, result, name)
@@ -104,20 +106,20 @@ func TestCloseAndReopen(t *testing.T) {
 		require.Equal(t, protocol.Applied, result, name)
 		document["closed"] = true
 		b.has("accounts", document)
-		standing, err := b.store.LookAtAccount(t.Context(), "", name)
+		standing, err := b.store.Status(t.Context(), "", name)
 		require.NoError(t, err)
 		assert.True(t, standing.Found && standing.Closed && standing.Empty && standing.Markers == 0, name)
 		w := b.work("order", b.leg(name, 1))
 		assert.Equal(t, protocol.NotMatched, b.on(w, b.ready(w)[0]).Result, "a closed account takes a credit")
 		for _, want := range []protocol.Result{protocol.Applied, protocol.NotMatched} {
-			result, err = b.store.ReopenAccount(t.Context(), "", name)
+			result, err = b.store.Reopen(t.Context(), "", name)
 			require.NoError(t, err)
 			assert.Equal(t, want, result)
 		}
 		delete(document, "closed")
 		b.has("accounts", document)
 	}
-	standing, err := b.store.LookAtAccount(t.Context(), "", "nobody")
+	standing, err := b.store.Status(t.Context(), "", "nobody")
 	require.NoError(t, err)
-	assert.Equal(t, AccountStatus{}, standing)
+	assert.Equal(t, accounts.Status{}, standing)
 }

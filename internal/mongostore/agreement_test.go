@@ -9,8 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 const (
@@ -85,7 +87,7 @@ func (l lottery) document(id, key string, p *participant) bson.D {
 	}
 	floor := l.floor()
 	if floor != nil {
-		p.floor = standardFields().floor(encode(bson.D{{Key: "floor", Value: floor}}))
+		p.floor = standardFields().FloorOf(encode(bson.D{{Key: "floor", Value: floor}}))
 	}
 	add("floor", floor)
 	add("balance", l.balance(p))
@@ -133,8 +135,8 @@ func TestFactsAndFilterAgree(t *testing.T) {
 		id := fmt.Sprintf("case %d", i)
 		c := &agreementCase{id: id, work: b.work(pick(l, id, "7", "a.b", "$x"), b.legIn("", id, l.amount()))}
 		c.work.Transfer.Currency = pick(l, "", "", "", "EUR")
-		documents[i] = l.document(id, markerKey(c.work.Transfer.ID), &c.work.participants[0])
-		c.work.participants[0].floor = floor{}
+		documents[i] = l.document(id, document.MarkerKey(c.work.Transfer.ID), &c.work.participants[0])
+		c.work.participants[0].floor = document.Floor{}
 		cases[i] = c
 	}
 	_, err := b.db.Collection("accounts").InsertMany(t.Context(), documents)
@@ -152,7 +154,7 @@ func TestFactsAndFilterAgree(t *testing.T) {
 		}
 		statements[i] = b.store.newUnit(&Call{Attempt: c.work, Op: prepareWith(0, c.fence)})
 	}
-	results := updateAll(t.Context(), b.store.ledgers[""].commands, statements).verdicts
+	results := wire.UpdateAll(t.Context(), b.store.Ledgers[""].Commands, statements).Verdicts
 	b.checkAgreement(cases, results)
 }
 
@@ -170,7 +172,7 @@ func (b *bank) everything(collection string) map[string]bson.Raw {
 	return byID
 }
 
-func (b *bank) checkAgreement(cases []*agreementCase, results []verdict) {
+func (b *bank) checkAgreement(cases []*agreementCase, results []wire.Verdict) {
 	b.t.Helper()
 	after := b.everything("accounts")
 	fit, changed, refused := 0, 0, 0
@@ -179,18 +181,18 @@ func (b *bank) checkAgreement(cases []*agreementCase, results []verdict) {
 			Found: true, Fence: c.fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 		}
 		// The server says how many matched in all. A document that was matched is changed, or the change was refused.
-		matched := results[i].result == protocol.Failed || string(after[c.id]) != string(c.before)
+		matched := results[i].Result == protocol.Failed || string(after[c.id]) != string(c.before)
 		if expected {
 			fit++
 		}
-		if results[i].result == protocol.Failed {
+		if results[i].Result == protocol.Failed {
 			refused++
 		} else if matched {
 			changed++
 		}
-		if matched != expected || results[i].result == protocol.Unknown {
+		if matched != expected || results[i].Result == protocol.Unknown {
 			b.t.Errorf("seed %d, %s: %s\namount %s, currency %q, fence %q\nfacts %+v, matched %t (%v)", agreementSeed, c.id, c.before,
-				c.work.Transfer.Legs[0].Amount, c.work.Transfer.Currency, c.fence, c.facts, matched, results[i].result)
+				c.work.Transfer.Legs[0].Amount, c.work.Transfer.Currency, c.fence, c.facts, matched, results[i].Result)
 		}
 	}
 	// The draw is no good if it hardly ever hits.

@@ -34,7 +34,7 @@ func writes() []write {
 	return []write{
 		{"insert", "insert", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
 			w := b.work(id, b.leg(id, -60))
-			_, err := b.store.serverTime(b.t.Context())
+			_, err := b.store.ReachedTime(b.t.Context())
 			require.NoError(b.t, err)
 			return w, claim(protocol.Insert)
 		}},
@@ -93,7 +93,7 @@ func (b *bank) reconnected(t *testing.T, number int, opts ...*options.ClientOpti
 		_ = client.Disconnect(atOnce)
 	})
 	db := client.Database(b.db.Name())
-	next.store, err = New(Config{
+	next.store, err = newRooms(config{
 		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts"),
 			"eu": db.Collection("accounts_eu")},
 		Fields: standardFields(), MarkerLimit: 100, FenceBytes: LeastFenceMemory, Now: time.Now,
@@ -208,7 +208,7 @@ func TestNoServerSendsNothing(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
 	db := client.Database("bank")
-	store, err := New(Config{
+	store, err := newRooms(config{
 		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts")},
 		Fields: standardFields(), MarkerLimit: 100, FenceBytes: LeastFenceMemory, Now: time.Now,
 	})
@@ -216,7 +216,7 @@ func TestNoServerSendsNothing(t *testing.T) {
 	b := &bank{t: t, store: store}
 	w := b.work("order", b.leg("alice", -60))
 	assert.Equal(t, protocol.NotSent, b.on(w, claim(protocol.Insert)).Result, "the server's time is not known")
-	store.clock.read = time.Now()
+	store.Clock.Read = time.Now()
 	verify := about(protocol.Verify)
 	for _, op := range []protocol.Operation{
 		claim(protocol.Insert), claim(protocol.FromInitiated), claim(protocol.TakeOver), claim(protocol.TakeToCancel), verify,

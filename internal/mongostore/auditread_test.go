@@ -6,21 +6,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/audit"
+	"github.com/mongotransfer/transfer/internal/document"
 )
 
 // Ranges without a gap take in each document once, whatever its _id is, and read no more than their part of the index.
 func TestRangesWithoutAGap(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		ids  IDCodec
+		ids  document.IDCodec
 		a, b string
 	}{
-		"texts":     {StringIDs, "b", "m"},
-		"ObjectIds": {ObjectIDs, "6a0000000000000000000000", "6B0000000000000000000000"},
+		"texts":     {document.StringIDs, "b", "m"},
+		"ObjectIds": {document.ObjectIDs, "6a0000000000000000000000", "6B0000000000000000000000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBank(t, func(c *Config) { c.IDs = row.ids })
+			b := newBank(t, func(c *config) { c.IDs = row.ids })
 			ids := []any{
 				"", "a", "b", "c", "m", "z", bson.MinKey{}, bson.MaxKey{}, nil, 5, 1.5, true, time.Now(), bson.M{"a": 1}, bson.Binary{},
 			}
@@ -36,10 +39,10 @@ func TestRangesWithoutAGap(t *testing.T) {
 				_, err := b.db.Collection("accounts").InsertOne(t.Context(), account(id, nil))
 				require.NoError(t, err)
 			}
-			atlas := b.store.AuditReader()
+			atlas := audit.NewReader(b.store.Deployment)
 			b.log.take()
 			seen := map[string]int{}
-			for _, r := range []Range{{To: row.a}, {From: row.a, To: row.b}, {From: row.b}} {
+			for _, r := range []audit.Range{{To: row.a}, {From: row.a, To: row.b}, {From: row.b}} {
 				for p, err := range atlas.ReadPlace(t.Context(), atlas.Places[0], r) {
 					require.NoError(t, err)
 					seen[p.Key]++
@@ -52,8 +55,8 @@ func TestRangesWithoutAGap(t *testing.T) {
 			for key, times := range seen {
 				require.Equal(t, 1, times, "%q", key)
 			}
-			require.ErrorContains(t, atlas.Check(Range{From: row.b, To: row.a}, Range{}), "nothing")
-			require.NoError(t, atlas.Check(Range{From: row.a, To: row.b}, Range{}))
+			require.ErrorContains(t, atlas.Check(audit.Range{From: row.b, To: row.a}, audit.Range{}), "nothing")
+			require.NoError(t, atlas.Check(audit.Range{From: row.a, To: row.b}, audit.Range{}))
 		})
 	}
 }

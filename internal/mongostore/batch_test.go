@@ -11,9 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // requests is what several works ask for at once.
@@ -162,14 +165,14 @@ func TestWhatDoesNotCoalesce(t *testing.T) {
 	for name, change := range map[string]func(*Attempt, *protocol.Operation){
 		"another fence":    func(_ *Attempt, op *protocol.Operation) { op.Fence = "g" },
 		"another currency": func(w *Attempt, _ *protocol.Operation) { w.Transfer.Currency = "EUR" },
-		"another floor":    func(w *Attempt, _ *protocol.Operation) { w.participants[0].floor.stored = rawValue(int64(-5)) },
+		"another floor":    func(w *Attempt, _ *protocol.Operation) { w.participants[0].floor.Stored = wire.RawValue(int64(-5)) },
 		"the same transfer": func(w *Attempt, _ *protocol.Operation) {
 			w.Transfer.ID = "first"
 		},
 		"another kind":        func(w *Attempt, _ *protocol.Operation) { w.participants[0].leg.Amount = dec("-60.00") },
 		"a fence-only":        func(_ *Attempt, op *protocol.Operation) { *op = at(protocol.FenceOnly, 0) },
 		"a replacing settle":  func(_ *Attempt, op *protocol.Operation) { *op = replacing(settle) },
-		"a different account": func(w *Attempt, _ *protocol.Operation) { w.participants[0].key.id = "bob" },
+		"a different account": func(w *Attempt, _ *protocol.Operation) { w.participants[0].key.ID = "bob" },
 	} {
 		w, op := b.work("second", b.leg("alice", -60)), prepare
 		change(w, &op)
@@ -192,7 +195,7 @@ func TestCommandsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	var rs requests
-	large := encode(bson.M{"x": strings.Repeat("x", maxCommandBytes/2)})
+	large := encode(bson.M{"x": strings.Repeat("x", wire.MaxCommandBytes/2)})
 	for i := range 3 {
 		w := b.work(fmt.Sprint("t", i), b.leg("alice", -1))
 		w.Transfer.Metadata = large
@@ -203,21 +206,21 @@ func TestCommandsAreBounded(t *testing.T) {
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.NotMatched, protocol.Applied}, b.batch(rs))
 	assert.Equal(t, []string{"insert", "insert", "insert"}, names(b.log.take()))
 
-	long := make([]encoded, 5)
+	long := make([]wire.Encoded, 5)
 	for i := range long {
-		set := bson.D{{Key: "$set", Value: bson.D{{Key: fmt.Sprint("x", i), Value: strings.Repeat("x", maxCommandBytes/3)}}}}
+		set := bson.D{{Key: "$set", Value: bson.D{{Key: fmt.Sprint("x", i), Value: strings.Repeat("x", wire.MaxCommandBytes/3)}}}}
 		var err error
-		long[i], err = encodeUpdate(bson.D{{Key: "_id", Value: fmt.Sprint("other", i%4)}}, set)
+		long[i], err = wire.EncodeUpdate(bson.D{{Key: "_id", Value: fmt.Sprint("other", i%4)}}, set)
 		require.NoError(t, err)
 	}
 	b.put(account("other0", nil), account("other1", nil), account("other3", nil))
-	done := updateAll(t.Context(), b.store.ledgers[""].commands, long)
+	done := wire.UpdateAll(t.Context(), b.store.Ledgers[""].Commands, long)
 	assert.Equal(t, []string{"update", "update", "update"}, names(b.log.take()))
-	assert.True(t, done.matched)
-	assert.True(t, done.short)
+	assert.True(t, done.Matched)
+	assert.True(t, done.Short)
 	var results []protocol.Result
-	for _, v := range done.verdicts {
-		results = append(results, v.result)
+	for _, v := range done.Verdicts {
+		results = append(results, v.Result)
 	}
 	not := protocol.NotMatched
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.Applied, not, not, protocol.Applied}, results)
@@ -248,7 +251,7 @@ func TestShortCountIsResolvedThroughMongos(t *testing.T) {
 	b.put(account("alice", bson.M{"balance": int64(15)}), account("bob", nil))
 	works := []*Attempt{b.work("t0", b.leg("alice", -10), b.leg("bob", 10)), b.work("t1", b.leg("alice", -10), b.leg("bob", 10))}
 	rs := append(prepares(b, 0, works...), prepares(b, 1, works...)...)
-	b.store.checkedClients.Store(b.store.transfers.Database().Client(), true)
+	b.store.CheckedClients.Store(b.store.Transfers.Database().Client(), true)
 	b.log.take()
 	applied := protocol.Applied
 	assert.Equal(t, []protocol.Result{applied, protocol.NotMatched, applied, applied}, b.batch(rs))
@@ -281,9 +284,9 @@ func TestRoutedLedgerOfAnotherCluster(t *testing.T) {
 	b := newBank(t)
 	b.put(account("alice", bson.M{"balance": int64(15)}), account("bob", nil))
 	elsewhere := b.reconnected(t, 1)
-	b.store.ledgers[""] = elsewhere.store.ledgers[""]
-	b.store.ledgers[""].sameClient = false
-	b.store.checkedClients.Store(elsewhere.store.transfers.Database().Client(), true)
+	b.store.Ledgers[""] = elsewhere.store.Ledgers[""]
+	b.store.Ledgers[""].SameClient = false
+	b.store.CheckedClients.Store(elsewhere.store.Transfers.Database().Client(), true)
 	works := []*Attempt{b.work("t0", b.leg("alice", -10), b.leg("bob", 10)), b.work("t1", b.leg("alice", -10), b.leg("bob", 10))}
 	rs := append(prepares(b, 0, works...), prepares(b, 1, works...)...)
 	elsewhere.log.take()
@@ -299,7 +302,7 @@ func TestRoutedLedgerOfAnotherCluster(t *testing.T) {
 func TestInexactSumsAreNotMade(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	huge, err := money.FromBSON(rawValue(decimal("1E+40")))
+	huge, err := money.FromBSON(wire.RawValue(decimal("1E+40")))
 	require.NoError(t, err)
 	for _, kind := range []protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo} {
 		for _, of := range []money.Amount{huge, huge.Neg()} {
@@ -321,18 +324,18 @@ func TestHangingServerKeepsNobodyFromTheOthers(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	hanging := mongotest.Client(t)
-	full := newServerCheck()
-	for range maxAsking {
-		full.turns <- struct{}{}
+	full := collections.NewServerCheck()
+	for range collections.MaxAsking {
+		full.Turns <- struct{}{}
 	}
-	b.store.serverChecks.Store(hanging, full)
+	b.store.ServerChecks.Store(hanging, full)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	require.NoError(t, b.store.Connect(ctx, Address{}))
-	b.store.ledgers["eu"].commands = hanging.Database(b.db.Name()).Collection("accounts_eu")
+	require.NoError(t, b.store.Connect(ctx, document.Address{}))
+	b.store.Ledgers["eu"].Commands = hanging.Database(b.db.Name()).Collection("accounts_eu")
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, b.store.Connect(ctx, Address{Name: "eu"}), context.DeadlineExceeded)
+	require.ErrorIs(t, b.store.Connect(ctx, document.Address{Name: "eu"}), context.DeadlineExceeded)
 }
 
 // Where the server refuses a command of several requests as a whole, each may be why, and asks to be performed alone from then on.

@@ -5,17 +5,19 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // changeTransfers performs verifies, decisions and finishes. Many commits are one statement for many documents, and so are many
 // finishes; whatever else there is has a statement of its own. Each document is changed by itself, where it fits.
 func (s *Store) changeTransfers(ctx context.Context, requests []*Call) {
 	var at stamp
-	at.now, at.fresh = s.clock.estimate()
-	if s.retention.declared.Load() {
-		requests = s.finishLate(ctx, requests)
-		requests, at = s.datePurge(ctx, requests, at)
+	at.now, at.fresh = s.Clock.Estimate()
+	if after, purges := s.deployment.Purges(); purges {
+		requests = s.finishLate(ctx, requests, after)
+		requests, at = s.datePurge(ctx, requests, at, after)
 	}
 	s.changeAt(ctx, requests, at)
 }
@@ -61,7 +63,7 @@ func (s *Store) groupAlike(requests []*Call, at stamp) []*change {
 	)
 	for _, r := range requests {
 		key := protocol.Operation{Kind: r.Op.Kind, To: r.Op.To}
-		if s.routed(s.transfers) || !r.plain() {
+		if s.Routed(s.Transfers) || !r.plain() {
 			changes = append(changes, &change{requests: []*Call{r}, at: at})
 			continue
 		}
@@ -93,25 +95,25 @@ func oneEach(requests []*Call, at stamp) []*change {
 
 // change sends changes as one command and answers their requests.
 func (s *Store) change(ctx context.Context, changes []*change) {
-	if len(changes) == 1 && len(changes[0].requests) == 1 || s.routed(s.transfers) {
-		answerChanges(changes, updateAll(ctx, s.transfers, changes))
+	if len(changes) == 1 && len(changes[0].requests) == 1 || s.Routed(s.Transfers) {
+		answerChanges(changes, wire.UpdateAll(ctx, s.Transfers, changes))
 		return
 	}
-	inSession(ctx, s.transfers, func(ctx context.Context) {
-		done := updateAll(ctx, s.transfers, changes)
+	wire.InSession(ctx, s.Transfers, func(ctx context.Context) {
+		done := wire.UpdateAll(ctx, s.Transfers, changes)
 		answerChanges(changes, done)
-		if done.short && done.matched {
+		if done.Short && done.Matched {
 			s.resolveChanges(ctx, changes)
 		}
 	})
 }
 
-// write writes a change down as a statement.
-func (c *change) write(m *message) {
+// Write writes a change down as a statement.
+func (c *change) Write(m *wire.Message) {
 	op := c.requests[0].Op
 	switch op.Kind {
 	case protocol.Verify:
-		ownershipWrite{c.requests[0].Attempt, op.Epoch, protocol.Preparing}.write(m)
+		ownershipWrite{c.requests[0].Attempt, op.Epoch, protocol.Preparing}.Write(m)
 	case protocol.MarkHeld:
 		c.markHeld(m)
 	case protocol.Decide:
@@ -122,14 +124,14 @@ func (c *change) write(m *message) {
 		protocol.Settle, protocol.Undo, protocol.FenceOnly: // they are of other lanes
 	}
 	if len(c.requests) > 1 {
-		m.flag("multi", true)
+		m.Flag("multi", true)
 	}
 }
 
-func (c *change) documents() int { return len(c.requests) }
+func (c *change) Documents() int { return len(c.requests) }
 
-func (c *change) size() int {
-	size := 512 + (MaxIDBytes+16)*len(c.requests)
+func (c *change) Size() int {
+	size := 512 + (document.MaxIDBytes+16)*len(c.requests)
 	if c.requests[0].Op.To == protocol.Rollback {
 		size += 2 << 10 // why
 	}
@@ -137,118 +139,118 @@ func (c *change) size() int {
 }
 
 // ids requires the ID of a change's transfer, or one of the IDs.
-func (c *change) ids(m *message) {
+func (c *change) ids(m *wire.Message) {
 	if len(c.requests) == 1 {
-		m.text("_id", c.requests[0].Attempt.Transfer.ID)
+		m.Text("_id", c.requests[0].Attempt.Transfer.ID)
 		return
 	}
-	m.begin("_id")
-	m.beginArray("$in")
+	m.Begin("_id")
+	m.BeginArray("$in")
 	for i, r := range c.requests {
-		m.text(index(i), r.Attempt.Transfer.ID)
+		m.Text(wire.Index(i), r.Attempt.Transfer.ID)
 	}
-	m.end()
-	m.end()
+	m.End()
+	m.End()
 }
 
 // decide stores a decision, at the server's time.
-func (c *change) decide(m *message) {
+func (c *change) decide(m *wire.Message) {
 	w, op := c.requests[0].Attempt, c.requests[0].Op
-	m.begin("q")
+	m.Begin("q")
 	c.ids(m)
-	m.text("state", string(protocol.Preparing))
-	m.number("epoch", op.Epoch)
-	m.end()
-	m.begin("u")
-	m.begin("$set")
-	m.text("state", string(op.To))
+	m.Text("state", string(protocol.Preparing))
+	m.Number("epoch", op.Epoch)
+	m.End()
+	m.Begin("u")
+	m.Begin("$set")
+	m.Text("state", string(op.To))
 	if op.Clean {
-		m.flag("clean", true)
+		m.Flag("clean", true)
 	}
 	if op.To == protocol.Rollback {
-		w.failure(op.Refusal).write(m, "failure")
+		w.failure(op.Refusal).Write(m, "failure")
 	}
-	m.end()
-	m.begin("$currentDate")
-	m.flag("lastModified", true)
+	m.End()
+	m.Begin("$currentDate")
+	m.Flag("lastModified", true)
 	if op.To == protocol.Committed {
-		m.flag("committedAt", true)
+		m.Flag("committedAt", true)
 	}
-	m.end()
-	m.end()
+	m.End()
+	m.End()
 }
 
 // markHeld stores that everything is prepared. It counts its writes like a touch, so that none of them is one that changes nothing. The
 // time is as with a finish: what is held doesn't stall.
-func (c *change) markHeld(m *message) {
+func (c *change) markHeld(m *wire.Message) {
 	w, op := c.requests[0].Attempt, c.requests[0].Op
-	m.begin("q")
-	m.text("_id", w.Transfer.ID)
-	m.text("state", string(protocol.Preparing))
-	m.number("epoch", op.Epoch)
-	m.text("owner", w.Owner)
-	m.end()
-	m.begin("u")
-	m.begin("$set")
-	m.flag("held", true)
+	m.Begin("q")
+	m.Text("_id", w.Transfer.ID)
+	m.Text("state", string(protocol.Preparing))
+	m.Number("epoch", op.Epoch)
+	m.Text("owner", w.Owner)
+	m.End()
+	m.Begin("u")
+	m.Begin("$set")
+	m.Flag("held", true)
 	if op.Clean {
-		m.flag("clean", true)
+		m.Flag("clean", true)
 	}
 	c.at.known(m)
-	m.end()
+	m.End()
 	c.at.unknown(m)
-	m.begin("$unset") // what was in the way of it
-	m.text("stuck", "")
-	m.text("stuckAt", "")
-	m.end()
-	m.begin("$inc")
-	m.number("verified", 1)
-	m.end()
-	m.end()
+	m.Begin("$unset") // what was in the way of it
+	m.Text("stuck", "")
+	m.Text("stuckAt", "")
+	m.End()
+	m.Begin("$inc")
+	m.Number("verified", 1)
+	m.End()
+	m.End()
 }
 
 // known sets lastModified, among other fields, to what the server's time is known to be.
-func (a stamp) known(m *message) {
+func (a stamp) known(m *wire.Message) {
 	if a.fresh {
-		m.date("lastModified", a.now)
+		m.Date("lastModified", a.now)
 	}
 }
 
 // unknown has the server set lastModified where its time is not known.
-func (a stamp) unknown(m *message) {
+func (a stamp) unknown(m *wire.Message) {
 	if a.fresh {
 		return
 	}
-	m.begin("$currentDate")
-	m.flag("lastModified", true)
-	m.end()
+	m.Begin("$currentDate")
+	m.Flag("lastModified", true)
+	m.End()
 }
 
 // finish makes transfers final. Their IDs, not their epochs, are the condition: whoever finds everything settled may finish. The time
 // is the process's clock, corrected, as with an insert, if that is fresh: nothing is judged by it any more, and so the caller can be told
 // what is stored.
-func (c *change) finish(m *message) {
+func (c *change) finish(m *wire.Message) {
 	to := c.requests[0].Op.To
-	m.begin("q")
+	m.Begin("q")
 	c.ids(m)
-	m.text("state", string(finishedFrom(to)))
+	m.Text("state", string(finishedFrom(to)))
 	c.at.inTime(m)
-	m.end()
-	m.begin("u")
-	m.begin("$set")
-	m.text("state", string(to))
+	m.End()
+	m.Begin("u")
+	m.Begin("$set")
+	m.Text("state", string(to))
 	c.at.known(m)
 	if !c.at.purge.IsZero() {
-		m.date("purgeAt", c.at.purge)
+		m.Date("purgeAt", c.at.purge)
 	}
-	m.end()
+	m.End()
 	c.at.unknown(m)
-	m.begin("$unset")
-	m.text("open", "")
-	m.text("stuck", "")
-	m.text("stuckAt", "")
-	m.end()
-	m.end()
+	m.Begin("$unset")
+	m.Text("open", "")
+	m.Text("stuck", "")
+	m.Text("stuckAt", "")
+	m.End()
+	m.End()
 }
 
 // finishedFrom returns the state in which a transfer is before its final one.
@@ -268,41 +270,41 @@ type ownershipWrite struct {
 	state protocol.State
 }
 
-func (t ownershipWrite) write(m *message) {
-	m.begin("q")
-	m.text("_id", t.work.Transfer.ID)
-	m.number("epoch", t.epoch)
-	m.text("owner", t.work.Owner)
+func (t ownershipWrite) Write(m *wire.Message) {
+	m.Begin("q")
+	m.Text("_id", t.work.Transfer.ID)
+	m.Number("epoch", t.epoch)
+	m.Text("owner", t.work.Owner)
 	if t.state != "" {
-		m.text("state", string(t.state))
+		m.Text("state", string(t.state))
 	} else {
-		m.flag("open", true)
+		m.Flag("open", true)
 	}
-	m.end()
-	m.begin("u")
-	m.begin("$inc")
-	m.number("verified", 1)
-	m.end()
-	m.begin("$currentDate")
-	m.flag("lastModified", true)
-	m.end()
-	m.end()
+	m.End()
+	m.Begin("u")
+	m.Begin("$inc")
+	m.Number("verified", 1)
+	m.End()
+	m.Begin("$currentDate")
+	m.Flag("lastModified", true)
+	m.End()
+	m.End()
 }
 
-func (t ownershipWrite) documents() int { return 1 }
+func (t ownershipWrite) Documents() int { return 1 }
 
-func (t ownershipWrite) size() int { return 256 + len(t.work.Transfer.ID) + len(t.work.Owner) }
+func (t ownershipWrite) Size() int { return 256 + len(t.work.Transfer.ID) + len(t.work.Owner) }
 
 // answerChanges answers the requests of a command's changes.
-func answerChanges(changes []*change, done updated) {
+func answerChanges(changes []*change, done wire.Updated) {
 	many := len(changes) > 1 || len(changes[0].requests) > 1
 	for i := range changes {
-		c, v := changes[i], done.verdicts[i]
-		var refusal statementError
-		c.refused = len(c.requests) > 1 && errors.As(v.err, &refusal)
+		c, v := changes[i], done.Verdicts[i]
+		var refusal wire.StatementError
+		c.refused = len(c.requests) > 1 && errors.As(v.Err, &refusal)
 		for _, r := range c.requests {
 			r.take(v, many)
-			if v.result == protocol.Applied {
+			if v.Result == protocol.Applied {
 				r.changed(c.at)
 			}
 			r.Attempt.late = r.Op.Kind == protocol.Finish && r.Answer.Result == protocol.NotMatched && !c.at.purge.IsZero()
@@ -321,9 +323,9 @@ func (s *Store) resolveChanges(ctx context.Context, changes []*change) {
 			}
 		}
 	}
-	documents, _ := findTransfers(ctx, open, s.majority) // where it is not answered, each execution looks for itself
+	documents, _ := findTransfers(ctx, open, s.Majority) // where it is not answered, each execution looks for itself
 	for _, r := range open {
-		t, err := decodeTransfer(documents[r.Attempt.Transfer.ID])
+		t, err := document.DecodeTransfer(documents[r.Attempt.Transfer.ID])
 		if err == nil && r.storedIn(t) {
 			r.answer(protocol.Applied, nil)
 			r.Attempt.Transfer = t
@@ -332,7 +334,7 @@ func (s *Store) resolveChanges(ctx context.Context, changes []*change) {
 }
 
 // storedIn reports whether a transfer shows that what the request asks for is stored.
-func (r *Call) storedIn(t Transfer) bool {
+func (r *Call) storedIn(t document.Transfer) bool {
 	if r.Op.Kind == protocol.Finish {
 		return t.State == r.Op.To
 	}

@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // Many commits are one statement, and many finishes are one.
@@ -133,7 +135,7 @@ func TestEncodeTransfer(t *testing.T) {
 		w.Transfer.Open, w.Transfer.CreatedAt, w.Transfer.LastModified = true, time.UnixMilli(5), time.UnixMilli(7)
 		want, err := bson.Marshal(w.Transfer)
 		require.NoError(t, err)
-		assert.Equal(t, bson.Raw(want), w.Transfer.encode())
+		assert.Equal(t, bson.Raw(want), w.Transfer.Encode())
 	}
 }
 
@@ -155,12 +157,12 @@ func TestDecisionsDoNotAskForTheTime(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	works := b.crowd(2, 1)
-	b.store.clock.mu.Lock()
-	b.store.clock.read = time.Now().Add(-time.Hour)
-	b.store.clock.offset = time.Hour
-	b.store.clock.mu.Unlock()
-	for range maxAsking { // as if hello were never answered
-		b.store.asking <- struct{}{}
+	b.store.Clock.Mu.Lock()
+	b.store.Clock.Read = time.Now().Add(-time.Hour)
+	b.store.Clock.Offset = time.Hour
+	b.store.Clock.Mu.Unlock()
+	for range collections.MaxAsking { // as if hello were never answered
+		b.store.Asking <- struct{}{}
 	}
 	assert.Equal(t, all(2, protocol.Applied), b.batch(of(decide(protocol.Committed, 1), works...)))
 	assert.Equal(t, all(2, protocol.Applied), b.batch(of(finish(protocol.Success), works...)))
@@ -171,10 +173,10 @@ func TestDecisionsDoNotAskForTheTime(t *testing.T) {
 func TestInsertsAreCounted(t *testing.T) {
 	t.Parallel()
 	for stored, want := range map[int]protocol.Result{2: protocol.Applied, 1: protocol.Unknown, 0: protocol.Unknown} {
-		taken := bson.M{"index": 1, "code": codeDuplicateKey, "keyPattern": bson.M{"_id": 1}}
+		taken := bson.M{"index": 1, "code": wire.CodeDuplicateKey, "keyPattern": bson.M{"_id": 1}}
 		reply := encode(bson.M{"ok": 1, "n": stored, "writeErrors": bson.A{taken}})
-		all := insertVerdicts(3, reply, protocol.Applied, nil)
-		assert.Equal(t, []protocol.Result{want, protocol.NotMatched, want}, []protocol.Result{all[0].result, all[1].result, all[2].result})
+		all := wire.InsertVerdicts(3, reply, protocol.Applied, nil)
+		assert.Equal(t, []protocol.Result{want, protocol.NotMatched, want}, []protocol.Result{all[0].Result, all[1].Result, all[2].Result})
 	}
 }
 
@@ -202,7 +204,7 @@ func TestDecisionsThroughMongosAreSingle(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	works := b.crowd(3, 1)
-	b.store.checkedClients.Store(b.store.transfers.Database().Client(), true)
+	b.store.CheckedClients.Store(b.store.Transfers.Database().Client(), true)
 	commit := decide(protocol.Committed, 1)
 	commit.Clean = true
 	b.log.take()

@@ -8,13 +8,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
-
-// modified sets lastModified to the server's time.
-func modified() bson.E {
-	return bson.E{Key: "$currentDate", Value: bson.D{{Key: "lastModified", Value: true}}}
-}
 
 // claimStatement returns how a claim that is no insert changes the stored transfer.
 func (w *Attempt) claimStatement(op protocol.Operation) (filter, update bson.D) {
@@ -30,27 +27,27 @@ func (w *Attempt) claimStatement(op protocol.Operation) (filter, update bson.D) 
 	case protocol.FromInitiated:
 		filter = append(filter, bson.E{Key: "state", Value: protocol.Initiated})
 		mine = append(mine, bson.E{Key: "state", Value: protocol.Preparing}, bson.E{Key: "epoch", Value: int64(1)})
-		update = bson.D{{Key: "$set", Value: mine}, modified()}
+		update = bson.D{{Key: "$set", Value: mine}, document.Modified()}
 	case protocol.TakeOver:
-		filter = append(filter, stalled(w.Threshold)...)
-		update = bson.D{{Key: "$set", Value: mine}, again, modified()}
+		filter = append(filter, document.Stalled(w.Threshold)...)
+		update = bson.D{{Key: "$set", Value: mine}, again, document.Modified()}
 	case protocol.TakeToCancel:
 		filter = append(filter, bson.E{Key: "state", Value: protocol.Preparing})
-		update = bson.D{{Key: "$set", Value: mine}, raise, modified()}
+		update = bson.D{{Key: "$set", Value: mine}, raise, document.Modified()}
 	case protocol.CancelInitiated:
 		filter = append(filter, bson.E{Key: "state", Value: protocol.Initiated})
 		mine = append(mine, bson.E{Key: "state", Value: protocol.Rollback}, bson.E{Key: "epoch", Value: int64(1)},
 			bson.E{Key: "failure", Value: w.failure(op.Refusal)})
-		update = bson.D{{Key: "$set", Value: mine}, modified()}
+		update = bson.D{{Key: "$set", Value: mine}, document.Modified()}
 	case protocol.TakeUnheld:
-		filter = append(append(filter, unheld()...), standingStill(w.Threshold)...)
-		update = bson.D{{Key: "$set", Value: mine}, again, modified()}
+		filter = append(append(filter, document.Unheld()...), document.StandingStill(w.Threshold)...)
+		update = bson.D{{Key: "$set", Value: mine}, again, document.Modified()}
 	case protocol.Post:
-		filter = append(filter, postable()...)
+		filter = append(filter, document.Postable()...)
 		update = w.post(mine)
 	case protocol.Expire:
-		filter = append(filter, expired()...)
-		update = bson.D{{Key: "$set", Value: mine}, raise, modified()}
+		filter = append(filter, document.Expired()...)
+		update = bson.D{{Key: "$set", Value: mine}, raise, document.Modified()}
 	case protocol.Insert:
 	}
 	return filter, update
@@ -63,25 +60,25 @@ func (s *Store) claim(ctx context.Context, requests []*Call) {
 		s.claimOne(ctx, requests[0])
 		return
 	}
-	statements := make([]encoded, len(requests))
+	statements := make([]wire.Encoded, len(requests))
 	for i, r := range requests {
-		st, err := encodeUpdate(r.Attempt.claimStatement(r.Op))
+		st, err := wire.EncodeUpdate(r.Attempt.claimStatement(r.Op))
 		if err != nil {
 			answerAll(requests, protocol.NotSent, err)
 			return
 		}
 		statements[i] = st
 	}
-	inSession(ctx, s.transfers, func(ctx context.Context) {
-		done := updateAll(ctx, s.transfers, statements)
+	wire.InSession(ctx, s.Transfers, func(ctx context.Context) {
+		done := wire.UpdateAll(ctx, s.Transfers, statements)
 		var open []*Call
 		for i, r := range requests {
-			r.take(done.verdicts[i], true)
+			r.take(done.Verdicts[i], true)
 			if r.Answer.Result == protocol.Applied || r.Answer.Result == protocol.NotMatched {
 				open = append(open, r)
 			}
 		}
-		if done.matched {
+		if done.Matched {
 			s.showClaimed(ctx, open)
 		}
 	})
@@ -90,9 +87,9 @@ func (s *Store) claim(ctx context.Context, requests []*Call) {
 // showClaimed answers claims that were sent, and of which some have matched. What shows the claimer's nonce is the claimer's, in
 // the state and epoch that are shown: nobody else changes those without taking it over.
 func (s *Store) showClaimed(ctx context.Context, requests []*Call) {
-	from := s.majority
-	if s.routed(s.transfers) {
-		from = s.linearizable
+	from := s.Majority
+	if s.Routed(s.Transfers) {
+		from = s.Linearizable
 	}
 	documents, err := findTransfers(ctx, requests, from)
 	for _, r := range requests {
@@ -111,12 +108,12 @@ func (s *Store) showClaimed(ctx context.Context, requests []*Call) {
 // claimOne performs one claim and keeps its after-image.
 func (s *Store) claimOne(ctx context.Context, r *Call) {
 	filter, update := r.Attempt.claimStatement(r.Op)
-	after, result, err := findAndModify(ctx, s.transfers, filter, update)
+	after, result, err := wire.FindAndModify(ctx, s.Transfers, filter, update)
 	r.answer(result, err)
 	if result != protocol.Applied {
 		return
 	}
-	t, err := decodeTransfer(after)
+	t, err := document.DecodeTransfer(after)
 	if err != nil {
 		r.answer(protocol.Unknown, err)
 		return
@@ -127,12 +124,12 @@ func (s *Store) claimOne(ctx context.Context, r *Call) {
 
 // insertClaimed stores new transfers. An insert can't stamp the server's time: it carries the process's clock, corrected.
 func (s *Store) insertClaimed(ctx context.Context, requests []*Call) {
-	now, err := s.serverTime(ctx)
+	now, err := s.ReachedTime(ctx)
 	if err != nil {
 		answerAll(requests, protocol.NotSent, err)
 		return
 	}
-	claimed := make([]Transfer, len(requests))
+	claimed := make([]document.Transfer, len(requests))
 	documents := make([]bson.Raw, len(requests))
 	for i, r := range requests {
 		t := r.Attempt.Transfer
@@ -141,12 +138,12 @@ func (s *Store) insertClaimed(ctx context.Context, requests []*Call) {
 		if t.Hold {
 			t.ExpiresAt = now.Add(r.Attempt.HoldFor).Truncate(time.Millisecond) // as it will be read back
 		}
-		claimed[i], documents[i] = t, t.encode()
+		claimed[i], documents[i] = t, t.Encode()
 	}
-	for i, v := range insertAll(ctx, s.transfers, documents) {
+	for i, v := range wire.InsertAll(ctx, s.Transfers, documents) {
 		r := requests[i]
 		r.take(v, len(requests) > 1)
-		if v.result == protocol.Applied {
+		if v.Result == protocol.Applied {
 			r.Attempt.Transfer = claimed[i]
 			r.Answer.Transfer = r.Attempt.image(claimed[i])
 		}
@@ -154,50 +151,17 @@ func (s *Store) insertClaimed(ctx context.Context, requests []*Call) {
 }
 
 // InsertInitiated stores a transfer for a worker. NotMatched: the ID is taken.
-func (s *Store) InsertInitiated(ctx context.Context, t *Transfer) (protocol.Result, error) {
-	ctx, cancel := s.WithLimit(detached(ctx), CommandLimit)
+func (s *Store) InsertInitiated(ctx context.Context, t *document.Transfer) (protocol.Result, error) {
+	ctx, cancel := s.WithLimit(wire.Detached(ctx), wire.CommandLimit)
 	defer cancel()
-	now, err := s.serverTime(ctx)
+	now, err := s.ReachedTime(ctx)
 	if err != nil {
 		return protocol.NotSent, err
 	}
 	t.State, t.Open = protocol.Initiated, true
 	t.CreatedAt, t.LastModified = now, now
-	v := insertAll(ctx, s.transfers, []bson.Raw{t.encode()})[0]
-	return v.result, v.err
-}
-
-// stalled matches unfinished transfers that stand still, but for holds that may still be decided.
-func stalled(threshold time.Duration) bson.D {
-	return append(bson.D{
-		stateIn(protocol.Preparing, protocol.Committed, protocol.Rollback),
-		{Key: "$nor", Value: bson.A{undecided()}},
-	}, standingStill(threshold)...)
-}
-
-// standingStill matches what was not modified for as long as the threshold says, by the server's
-// clock, and for longer the more often it was taken over in vain; and what was modified further ahead
-// than the threshold; with a threshold of zero, everything.
-//
-//  1. The server's clock is an hour fast, and a process dies in the middle of a transfer.
-//  2. The clock is set right. The transfer was modified in an hour.
-//  3. Whoever waits for a threshold to pass since then leaves it alone for an hour, and the money with it.
-//
-// A takeover stamps the clock as it is now: what it can't finish is back with the others.
-func standingStill(threshold time.Duration) bson.D {
-	if threshold <= 0 {
-		return nil
-	}
-	past := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", stallMillisOf(threshold)}}}
-	ahead := bson.D{{Key: "$add", Value: bson.A{"$$NOW", stallMillis(threshold, 0)}}}
-	return bson.D{{Key: "$expr", Value: bson.D{{Key: "$or", Value: bson.A{
-		bson.D{{Key: "$lte", Value: bson.A{"$lastModified", past}}},
-		bson.D{{Key: "$gt", Value: bson.A{"$lastModified", ahead}}},
-	}}}}}
-}
-
-func stateIn(states ...protocol.State) bson.E {
-	return bson.E{Key: "state", Value: bson.D{{Key: "$in", Value: states}}}
+	v := wire.InsertAll(ctx, s.Transfers, []bson.Raw{t.Encode()})[0]
+	return v.Result, v.Err
 }
 
 // readTransfers reads transfers with the read concern of the given collection.
@@ -225,12 +189,12 @@ func findTransfers(ctx context.Context, requests []*Call, from *mongo.Collection
 		}
 	}
 	documents := make(map[string]bson.Raw, len(works))
-	for some := range portions(works, maxAnswerBytes, func(w *Attempt) int { return w.Transfer.bytes() }) {
+	for some := range wire.Portions(works, wire.MaxAnswerBytes, func(w *Attempt) int { return w.Transfer.Size() }) {
 		ids := make(bson.A, len(some))
 		for i, w := range some {
 			ids[i] = w.Transfer.ID
 		}
-		found, err := findByID(ctx, from, ids, options.Find())
+		found, err := wire.FindByID(ctx, from, ids, options.Find())
 		if err != nil {
 			return documents, err
 		}
@@ -246,12 +210,12 @@ func findTransfers(ctx context.Context, requests []*Call, from *mongo.Collection
 }
 
 // show answers a request with a document of its transfer, nil if there is none.
-func (r *Call) show(document bson.Raw) {
+func (r *Call) show(doc bson.Raw) {
 	r.answer(protocol.Applied, nil)
-	if document == nil {
+	if doc == nil {
 		return
 	}
-	t, err := decodeTransfer(document)
+	t, err := document.DecodeTransfer(doc)
 	if err != nil {
 		r.Cause, r.Answer.Transfer.Found = err, true
 		return
@@ -263,8 +227,8 @@ func (r *Call) show(document bson.Raw) {
 }
 
 // failure returns a refusal as it is stored.
-func (w *Attempt) failure(refusal protocol.Refusal) Failure {
-	f := Failure{Code: refusal.Reason.String()}
+func (w *Attempt) failure(refusal protocol.Refusal) document.Failure {
+	f := document.Failure{Code: refusal.Reason.String()}
 	if refusal.Participant != protocol.NoParticipant {
 		leg := w.participants[refusal.Participant].leg
 		f.Ledger, f.Account = leg.Ledger, leg.Account

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -128,7 +129,7 @@ func TestCancelInitiated(t *testing.T) {
 	failure := bson.M{"code": "cancelled", "ledger": "", "account": "", "message": "because: cancelled"}
 	want := b.shape("order", bson.M{"state": "Rollback", "failure": failure})
 	assert.Equal(t, want, b.stored("order", "createdAt", "lastModified"))
-	assert.Equal(t, &Failure{Code: "cancelled", Message: "because: cancelled"}, w.Transfer.Failure)
+	assert.Equal(t, &document.Failure{Code: "cancelled", Message: "because: cancelled"}, w.Transfer.Failure)
 	assert.Equal(t, protocol.NotMatched, b.on(w, claim(protocol.FromInitiated)).Result)
 }
 
@@ -138,7 +139,7 @@ func TestTakeOverGoesByTheServersClock(t *testing.T) {
 	for name, off := range map[string]time.Duration{"right": 0, "a year ahead": 8760 * time.Hour, "a year behind": -8760 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBank(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(off) } })
+			b := newBank(t, func(c *config) { c.Now = func() time.Time { return time.Now().Add(off) } })
 			first := b.full("order")
 			require.Equal(t, protocol.Applied, b.on(first, claim(protocol.Insert)).Result)
 			assert.Equal(t, b.shape("order", nil), b.stored("order", "createdAt", "lastModified"))
@@ -157,7 +158,7 @@ func TestTakeOverGoesByTheServersClock(t *testing.T) {
 			b.change("transfers", "order", bson.M{"$set": bson.M{"lastModified": time.Now().Add(-time.Hour + time.Minute)}})
 			assert.Equal(t, protocol.NotMatched, b.on(w, claim(protocol.TakeOver)).Result)
 			b.change("transfers", "order", bson.M{"$set": bson.M{"lastModified": time.Now().Add(-time.Hour - time.Second)}})
-			stored, err := decodeTransfer(b.raw("transfers", "order"))
+			stored, err := document.DecodeTransfer(b.raw("transfers", "order"))
 			require.NoError(t, err)
 			assert.True(t, b.store.LooksStalled(t.Context(), stored, time.Hour))
 			answer = b.on(w, claim(protocol.TakeOver))
@@ -337,6 +338,6 @@ func TestFailureNamesTheParticipant(t *testing.T) {
 	b := newBank(t)
 	w := b.work("order", b.leg("alice", -60), b.legIn("eu", "bob", money.Units(60)))
 	w.Describe = func(r protocol.Refusal) string { return "at " + w.participants[r.Participant].leg.Account }
-	assert.Equal(t, Failure{Code: "overflow", Ledger: "eu", Account: "bob", Message: "at bob"},
+	assert.Equal(t, document.Failure{Code: "overflow", Ledger: "eu", Account: "bob", Message: "at bob"},
 		w.failure(protocol.Refusal{Reason: protocol.Overflow, Participant: 1}))
 }

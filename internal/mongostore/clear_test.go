@@ -7,8 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // A prepared debit is off the balance and a prepared credit is not on it. Settling pays credits in, undoing gives debits
@@ -114,7 +116,7 @@ func TestFencesAreUniquePerSending(t *testing.T) {
 		b.all(w, replacing(at(protocol.Undo, 0)), replacing(at(protocol.Undo, 1)))
 		b.all(w, at(protocol.FenceOnly, 0), at(protocol.FenceOnly, 1))
 	}
-	seen := map[string]bool{rawValue(fence0()).String(): true}
+	seen := map[string]bool{wire.RawValue(fence0()).String(): true}
 	fresh := func(fence bson.RawValue) {
 		require.False(t, seen[fence.String()], "the fence %s was there before", fence)
 		seen[fence.String()] = true
@@ -129,10 +131,10 @@ func TestFencesAreUniquePerSending(t *testing.T) {
 		}
 	}
 	assert.Len(t, seen, 1+3*2*2)
-	message, _ := updateCommand(b.store.ledgers[""].commands, []*mergedUpdate{b.store.newUnit(&Call{Attempt: w, Op: at(protocol.FenceOnly, 0)})})
-	message.end()
+	message, _ := wire.UpdateCommand(b.store.Ledgers[""].Commands, []*mergedUpdate{b.store.newUnit(&Call{Attempt: w, Op: at(protocol.FenceOnly, 0)})})
+	message.End()
 	for range 100 {
-		require.NoError(t, b.db.RunCommand(t.Context(), bson.Raw(message.data)).Err())
+		require.NoError(t, b.db.RunCommand(t.Context(), bson.Raw(message.Data)).Err())
 		fresh(b.raw("accounts", "alice").Lookup("fence"))
 	}
 }
@@ -146,7 +148,7 @@ func TestFenceOnlyIsNotResolved(t *testing.T) {
 	r := &Call{
 		Attempt: b.work("order", b.leg("alice", -60)), Op: at(protocol.FenceOnly, 0), Answer: protocol.Answer{Result: protocol.NotMatched},
 	}
-	b.store.resolve(t.Context(), b.store.ledgers[""].majority, []*mergedUpdate{b.store.newUnit(r)})
+	b.store.resolve(t.Context(), b.store.Ledgers[""].Majority, []*mergedUpdate{b.store.newUnit(r)})
 	assert.Equal(t, protocol.NotMatched, r.Answer.Result)
 }
 
@@ -173,7 +175,7 @@ func TestOneCommandPerLedger(t *testing.T) {
 	b := newBank(t)
 	b.put(account("alice", bson.M{"balance": int64(200)}), account("bob", nil))
 	b.putIn("accounts_eu", account("carol", nil))
-	legs := []Leg{b.leg("alice", -60), b.leg("bob", 20), b.legIn("eu", "carol", money.Units(40))}
+	legs := []document.Leg{b.leg("alice", -60), b.leg("bob", 20), b.legIn("eu", "carol", money.Units(40))}
 	for n, commands := range map[int]int{2: 1, 3: 2} {
 		w := b.work("order", legs[:n]...)
 		var prepares, settles, reads []protocol.Operation
@@ -181,7 +183,7 @@ func TestOneCommandPerLedger(t *testing.T) {
 			reads = append(reads, at(protocol.ReadFence, i))
 			settles = append(settles, at(protocol.Settle, i))
 		}
-		b.store.fences = newFenceCache(b.store.clock.now, LeastFenceMemory)
+		b.store.fences = newFenceCache(b.store.Clock.Now, LeastFenceMemory)
 		b.log.take()
 		prepares = b.ready(w)
 		assert.Len(t, b.log.take(), commands)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
@@ -22,7 +23,7 @@ func TestClosingReadsASnapshot(t *testing.T) {
 	b.log.take()
 	_, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
-	_, _, err = h.Page(t.Context(), NewestFirst, time.Time{}, moment(0), 10)
+	_, _, err = h.Page(t.Context(), history.NewestFirst, time.Time{}, moment(0), 10)
 	require.NoError(t, err)
 	commands := b.log.take()
 	require.Equal(t, []string{"hello", "hello", "find", "find", "find", "find", "find"}, names(commands))
@@ -43,7 +44,7 @@ func TestClosingReadsASnapshot(t *testing.T) {
 func TestClosingApartReadsFromPrimaries(t *testing.T) {
 	t.Parallel()
 	accounts := newCommandLog()
-	b := newBank(t, func(c *Config) {
+	b := newBank(t, func(c *config) {
 		other := mongotest.Client(t, accounts.options()).Database(c.Transfers.Database().Name())
 		c.Ledgers[""] = other.Collection("accounts")
 	})
@@ -52,7 +53,7 @@ func TestClosingApartReadsFromPrimaries(t *testing.T) {
 	b.log.take()
 	_, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
-	_, _, err = h.Page(t.Context(), NewestFirst, time.Time{}, moment(0), 10)
+	_, _, err = h.Page(t.Context(), history.NewestFirst, time.Time{}, moment(0), 10)
 	require.NoError(t, err)
 	look := accounts.take()
 	require.Equal(t, []string{"find"}, names(look))

@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
@@ -55,7 +56,7 @@ func (s *steps) begin(before map[int][]func()) (end func() int) {
 func newStepBank(t *testing.T, apart bool) (*bank, *steps) {
 	t.Helper()
 	s := &steps{}
-	b := newBank(t, func(c *Config) {
+	b := newBank(t, func(c *config) {
 		name := c.Transfers.Database().Name()
 		db := mongotest.Client(t, s.monitor()).Database(name)
 		c.Transfers = db.Collection("transfers")
@@ -238,7 +239,7 @@ func TestClosingWithinOneMillisecond(t *testing.T) {
 					b.change("accounts", "alice", bson.M{"$set": bson.M{"pending.t": int64(50)}})
 				}
 			}}
-			b = newBank(t, func(config *Config) {
+			b = newBank(t, func(config *config) {
 				db := mongotest.Client(t, options.Client().SetMonitor(monitor)).Database(config.Transfers.Database().Name())
 				config.Transfers = db.Collection("transfers")
 				if !c.apart {
@@ -253,7 +254,7 @@ func TestClosingWithinOneMillisecond(t *testing.T) {
 			closing, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, hellos, c.hellos, "apart, there was a second look")
-			entries, _, err := h.Page(t.Context(), NewestFirst, time.Time{}, closing.At, 10)
+			entries, _, err := h.Page(t.Context(), history.NewestFirst, time.Time{}, closing.At, 10)
 			require.NoError(t, err)
 			if !c.in {
 				require.Empty(t, entries)

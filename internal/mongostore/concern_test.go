@@ -15,9 +15,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/queries"
 )
 
 // everyOperation makes the store do everything that it can.
@@ -27,21 +29,21 @@ func (b *bank) everyOperation(ctx context.Context) {
 	require.NoError(t, s.Setup(ctx))
 	token := bson.NewObjectID()
 	for _, id := range []string{"alice", "bob"} {
-		result, err := s.OpenAccount(ctx, "", Account{ID: id, Balance: money.Units(100)}, token)
+		result, err := s.Open(ctx, "", document.Account{ID: id, Balance: money.Units(100)}, token)
 		require.NoError(t, err)
 		require.Equal(t, protocol.Applied, result)
 	}
-	result, err := s.OpenAccount(ctx, "eu", Account{ID: "carol", Balance: money.Units(0)}, token)
+	result, err := s.Open(ctx, "eu", document.Account{ID: "carol", Balance: money.Units(0)}, token)
 	require.NoError(t, err)
 	require.Equal(t, protocol.Applied, result)
-	for _, do := range []func(context.Context, string, string) (protocol.Result, error){s.CloseAccount, s.ReopenAccount} {
+	for _, do := range []func(context.Context, string, string) (protocol.Result, error){s.Close, s.Reopen} {
 		result, err = do(ctx, "eu", "carol")
 		require.NoError(t, err)
 		require.Equal(t, protocol.Applied, result)
 	}
-	_, err = s.LookAtAccount(ctx, "", "alice")
+	_, err = s.Status(ctx, "", "alice")
 	require.NoError(t, err)
-	_, _, err = s.GetAccount(ctx, "", "alice")
+	_, _, err = s.Get(ctx, "", "alice")
 	require.NoError(t, err)
 	stream, err := s.Stream(ctx)
 	require.NoError(t, err)
@@ -58,7 +60,7 @@ func (b *bank) everyOperation(ctx context.Context) {
 	b.everyTransfer(ctx)
 	_, _, err = s.GetTransfer(ctx, "Success")
 	require.NoError(t, err)
-	for _, err := range s.List(ctx, Query{Account: "alice"}) {
+	for _, err := range s.List(ctx, queries.Query{Account: "alice"}) {
 		require.NoError(t, err)
 	}
 	for _, err := range s.Stalled(ctx, 0) {
@@ -77,7 +79,7 @@ func (b *bank) everyTransfer(ctx context.Context) {
 		}
 		return answers
 	}
-	legs := []Leg{b.leg("alice", -60), b.leg("bob", 20), b.legIn("eu", "carol", money.Units(40))}
+	legs := []document.Leg{b.leg("alice", -60), b.leg("bob", 20), b.legIn("eu", "carol", money.Units(40))}
 	verify := about(protocol.Verify)
 	verify.Epoch = 1
 	for _, ending := range []protocol.State{protocol.Fail, protocol.Success} {
@@ -197,13 +199,13 @@ func TestCallersTransactionIsNotUsed(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.putIn("notes", bson.M{"_id": "made before"})
-	client := b.store.transfers.Database().Client()
+	client := b.store.Transfers.Database().Client()
 	session, err := client.StartSession()
 	require.NoError(t, err)
 	defer session.EndSession(t.Context())
 	require.NoError(t, session.StartTransaction())
 	inTransaction := mongo.NewSessionContext(t.Context(), session)
-	notes := b.store.transfers.Database().Collection("notes")
+	notes := b.store.Transfers.Database().Collection("notes")
 	_, err = notes.InsertOne(inTransaction, bson.M{"_id": "aborted"})
 	require.NoError(t, err)
 	b.log.take()

@@ -10,6 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/money"
 )
 
@@ -38,9 +41,9 @@ func (b *bank) show(id string, stamped time.Time) {
 
 // requireOnly requires that alice's past, closed at the end of a closing, has the given
 // entries and their balance.
-func (h *History) requireOnly(t *testing.T, closing Balance, ids ...string) {
+func requireOnly(t *testing.T, h *history.History, closing history.Balance, ids ...string) {
 	t.Helper()
-	entries, _, err := h.Page(t.Context(), OldestFirst, time.Time{}, closing.At, 10)
+	entries, _, err := h.Page(t.Context(), history.OldestFirst, time.Time{}, closing.At, 10)
 	require.NoError(t, err)
 	var told []string
 	for _, e := range entries {
@@ -55,7 +58,7 @@ func (h *History) requireOnly(t *testing.T, closing Balance, ids ...string) {
 func TestLateCommitIsIn(t *testing.T) {
 	t.Parallel()
 	type command struct{ read, barred int }
-	for apart, c := range map[bool]command{false: {3, 6 + maxLooks}, true: {2, 7 + maxLooks}} {
+	for apart, c := range map[bool]command{false: {3, 6 + history.MaxLooks}, true: {2, 7 + history.MaxLooks}} {
 		for at := c.read + 1; at <= c.barred; at++ {
 			t.Run(fmt.Sprintf("apart=%v/%d", apart, at), func(t *testing.T) {
 				t.Parallel()
@@ -67,7 +70,7 @@ func TestLateCommitIsIn(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, found)
 				require.Greater(t, commands, at, "it has shown")
-				h.requireOnly(t, closing, "t")
+				requireOnly(t, h, closing, "t")
 			})
 		}
 	}
@@ -83,10 +86,10 @@ func TestOutstandingIsBarred(t *testing.T) {
 		looks, barred int64
 		told          []string
 	}{
-		{bson.M{"$set": bson.M{"note": 1}}, maxLooks, 1, nil},
+		{bson.M{"$set": bson.M{"note": 1}}, history.MaxLooks, 1, nil},
 		{bson.M{"$set": bson.M{"hold": true, "held": true}}, 0, 1, nil},
 		// Its executor is still at it.
-		{bson.M{"$set": bson.M{"hold": true}}, maxLooks, 1, nil},
+		{bson.M{"$set": bson.M{"hold": true}}, history.MaxLooks, 1, nil},
 		{bson.M{"$set": bson.M{"legs.1.account": "carol"}}, 0, 0, nil},
 		{bson.M{"$set": bson.M{"state": "Initiated"}}, 0, 0, nil},
 		{bson.M{"$set": bson.M{"state": "Rollback"}}, 0, 0, nil},
@@ -103,7 +106,7 @@ func TestOutstandingIsBarred(t *testing.T) {
 			closing, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 			require.EqualValues(t, 6+c.looks+c.barred, end(), "commands")
 			require.NoError(t, err)
-			h.requireOnly(t, closing, c.told...)
+			requireOnly(t, h, closing, c.told...)
 			if c.barred > 0 {
 				want["verified"] = c.barred
 			}
@@ -124,7 +127,7 @@ func TestHoldsAreBarredWithTheOthers(t *testing.T) {
 	closing, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.Equal(t, 10, end(), "three looks, and one write to the holds")
 	require.NoError(t, err)
-	h.requireOnly(t, closing, "2")
+	requireOnly(t, h, closing, "2")
 	for id, barred := range map[string]any{"1": int64(1), "2": nil, "3": int64(1)} {
 		require.Equal(t, barred, asMap(t, b.raw("transfers", id))["verified"])
 	}
@@ -143,7 +146,7 @@ func TestNotAllAreBarred(t *testing.T) {
 	closing, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.Equal(t, 9, end(), "another look, and another write")
 	require.NoError(t, err)
-	h.requireOnly(t, closing, "2")
+	requireOnly(t, h, closing, "2")
 	for id, barred := range map[string]any{"1": int64(2), "2": nil, "3": int64(2)} {
 		require.Equal(t, barred, asMap(t, b.raw("transfers", id))["verified"])
 	}
@@ -164,10 +167,10 @@ func TestLooksAreCausal(t *testing.T) {
 	b.log.take()
 	_, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
-	_, _, err = h.Page(t.Context(), NewestFirst, time.Time{}, moment(0), 10)
+	_, _, err = h.Page(t.Context(), history.NewestFirst, time.Time{}, moment(0), 10)
 	require.NoError(t, err)
 	commands := b.log.take()
-	require.Len(t, commands, 6+maxLooks+2)
+	require.Len(t, commands, 6+history.MaxLooks+2)
 	shown := operationTime(commands[2].reply.Lookup("operationTime"))
 	for i, c := range commands[6:] {
 		if c.name == "find" {
@@ -201,7 +204,7 @@ func TestBarWaitsForACommit(t *testing.T) {
 	h := b.history("alice")
 	barred := make(chan error, 1)
 	go func() {
-		done, err := h.bar(t.Context(), []string{"t"})
+		done, err := h.Bar(t.Context(), []string{"t"})
 		if done {
 			err = fmt.Errorf("a committed transfer was barred")
 		}
@@ -211,7 +214,7 @@ func TestBarWaitsForACommit(t *testing.T) {
 	require.NoError(t, <-barred)
 	closing, _, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
-	h.requireOnly(t, closing, "t")
+	requireOnly(t, h, closing, "t")
 }
 
 // A commit that has read its transfer before the bar is not stored after it with the time
@@ -225,7 +228,7 @@ func TestBarredCommitBeginsAgain(t *testing.T) {
 	require.NoError(t, session.StartTransaction())
 	in := mongo.NewSessionContext(t.Context(), session)
 	require.NoError(t, b.db.Collection("transfers").FindOne(in, bson.M{"_id": "t"}).Err())
-	done, err := b.history("alice").bar(t.Context(), []string{"t"})
+	done, err := b.history("alice").Bar(t.Context(), []string{"t"})
 	require.NoError(t, err)
 	require.True(t, done)
 	_, err = b.db.Collection("transfers").UpdateOne(in, bson.M{"_id": "t"}, bson.M{"$set": bson.M{"state": "Committed"}})
@@ -262,13 +265,13 @@ func TestCommitThatBeginsAgainTakesANewTime(t *testing.T) {
 		var tried []bson.M
 		return err == nil && cursor.All(t.Context(), &tried) == nil && len(tried) > 0
 	}, 30*time.Second, 10*time.Millisecond, "the commit has not been tried")
-	require.NoError(t, rest(t.Context(), 2*tick))
-	shown, err := b.store.clocks(t.Context())
+	require.NoError(t, collections.Pause(t.Context(), 2*document.Tick))
+	shown, err := b.store.Clocks(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, session.CommitTransaction(in))
 	require.NoError(t, <-committed)
 	stamped := b.raw("transfers", "t").Lookup("committedAt").Time()
-	require.False(t, stamped.Before(shown.earliest))
+	require.False(t, stamped.Before(shown.Earliest))
 }
 
 // Through a mongos the clocks of the shards are asked for, of which the earliest closes
@@ -277,19 +280,19 @@ func TestClocksOfShards(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	require.NoError(t, b.store.Setup(t.Context()))
-	before, err := hello(t.Context(), b.store.transfers)
+	before, err := collections.Hello(t.Context(), b.store.Transfers)
 	require.NoError(t, err)
-	b.store.checkedClients.Store(b.store.transfers.Database().Client(), true)
+	b.store.CheckedClients.Store(b.store.Transfers.Database().Client(), true)
 	b.log.take()
-	shown, err := b.store.clocks(t.Context())
+	shown, err := b.store.Clocks(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"aggregate"}, names(b.log.take()))
-	require.False(t, shown.earliest.Before(before.LocalTime))
-	require.Equal(t, shown.earliest, shown.latest, "there is one")
+	require.False(t, shown.Earliest.Before(before.LocalTime))
+	require.Equal(t, shown.Earliest, shown.Latest, "there is one")
 	for _, ms := range []int{5, 3, 9, 4} {
-		shown = clocks{moment(4), moment(4)}.with(moment(ms)).with(moment(5))
-		require.Equal(t, clocks{moment(min(4, ms)), moment(max(5, ms))}, shown)
-		require.Equal(t, ms == 9, clocks{moment(ms), moment(10)}.passed(clocks{moment(1), moment(5)}))
+		shown = collections.Clocks{moment(4), moment(4)}.With(moment(ms)).With(moment(5))
+		require.Equal(t, collections.Clocks{moment(min(4, ms)), moment(max(5, ms))}, shown)
+		require.Equal(t, ms == 9, collections.Clocks{moment(ms), moment(10)}.Passed(collections.Clocks{moment(1), moment(5)}))
 	}
 	b.put(account("alice", nil))
 	_, found, err := b.history("alice").BalanceAsOf(t.Context(), time.Time{})
@@ -305,17 +308,17 @@ func TestCommitsAreStampedByTheShownClock(t *testing.T) {
 	for _, routed := range []bool{false, true} {
 		b := newBank(t)
 		require.NoError(t, b.store.Setup(t.Context()))
-		b.store.checkedClients.Store(b.store.transfers.Database().Client(), routed)
+		b.store.CheckedClients.Store(b.store.Transfers.Database().Client(), routed)
 		b.putIn("transfers", bson.M{"_id": "t"})
 		for range 200 {
-			first, err := b.store.clocks(t.Context())
+			first, err := b.store.Clocks(t.Context())
 			require.NoError(t, err)
 			b.change("transfers", "t", bson.M{"$currentDate": bson.M{"committedAt": true}, "$inc": bson.M{"n": 1}})
-			second, err := b.store.clocks(t.Context())
+			second, err := b.store.Clocks(t.Context())
 			require.NoError(t, err)
 			stamped := b.raw("transfers", "t").Lookup("committedAt").Time()
-			require.False(t, stamped.Before(first.earliest))
-			require.False(t, stamped.After(second.latest))
+			require.False(t, stamped.Before(first.Earliest))
+			require.False(t, stamped.After(second.Latest))
 		}
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // documentIDs returns IDs of documents as a server may have them stored, those next to each other that it may take for equal.
@@ -46,16 +48,16 @@ func TestDocumentIDsAreCanonical(t *testing.T) {
 	for i, stored := range ids {
 		_, err := collection.InsertOne(t.Context(), bson.D{{Key: "_id", Value: stored}})
 		require.NoError(t, err, "%T %v", stored, stored)
-		document, err := collection.FindOne(t.Context(), bson.D{}).Raw()
+		doc, err := collection.FindOne(t.Context(), bson.D{}).Raw()
 		require.NoError(t, err)
 		for j, asked := range ids {
-			id, err := EncodeDocumentID(asked)
+			id, err := document.EncodeDocumentID(asked)
 			if err != nil {
 				continue
 			}
 			count, err := collection.CountDocuments(t.Context(), bson.D{{Key: "_id", Value: asked}})
 			require.NoError(t, err)
-			require.Equal(t, count == 1, canonical(document.Lookup("_id")).Equal(id),
+			require.Equal(t, count == 1, document.Canonical(doc.Lookup("_id")).Equal(id),
 				"%T %v is stored, and %T %v asked for", stored, stored, asked, asked)
 			switch {
 			case i == j:
@@ -77,10 +79,10 @@ func TestRefusedDocumentIDs(t *testing.T) {
 	for _, id := range []any{
 		nil, 0.5, math.NaN(), math.Inf(1), bson.A{1}, []string{"a"}, bson.Regex{Pattern: "a"}, bson.MinKey{}, bson.Undefined{}, bson.D{},
 		bson.D{{Key: "a", Value: nil}}, bson.D{{Key: "a", Value: bson.D{{Key: "b", Value: 0.5}}}}, bson.D{{Key: "a", Value: bson.A{}}},
-		strings.Repeat("x", maxDocumentIDBytes), bson.JavaScript("x"), make(chan int),
+		strings.Repeat("x", wire.MaxDocumentIDBytes), bson.JavaScript("x"), make(chan int),
 		"\xff", bson.D{{Key: "a", Value: "\xff"}}, bson.D{{Key: "\xff", Value: 1}}, bson.D{{Key: "$a", Value: 1}},
 	} {
-		_, err := EncodeDocumentID(id)
+		_, err := document.EncodeDocumentID(id)
 		require.Error(t, err, "%T %v", id, id)
 	}
 }
@@ -93,8 +95,8 @@ func TestIDText(t *testing.T) {
 		`{"$numberLong":"7"}`:        7,
 		`{"a": {"$numberLong":"1"}}`: bson.D{{Key: "a", Value: 1}},
 	} {
-		value, err := EncodeDocumentID(id)
+		value, err := document.EncodeDocumentID(id)
 		require.NoError(t, err)
-		require.Equal(t, want, IDText(value))
+		require.Equal(t, want, document.IDText(value))
 	}
 }

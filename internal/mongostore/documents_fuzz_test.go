@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -35,13 +36,13 @@ func (c *choices) Uint64() uint64 {
 func lotteryOf(data []byte) lottery { return lottery{rand.New(&choices{data, rand.NewPCG(1, 1)})} }
 
 // newOffline returns a store that has no server.
-func newOffline(f *testing.F) *Store {
+func newOffline(f *testing.F) *rooms {
 	f.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:1"))
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = client.Disconnect(context.Background()) })
 	db := client.Database("bank")
-	s, err := New(Config{
+	s, err := newRooms(config{
 		Transfers:   db.Collection("transfers"),
 		Ledgers:     map[string]*mongo.Collection{"": db.Collection("accounts"), "eu": db.Collection("accounts_eu")},
 		Fields:      standardFields(),
@@ -53,17 +54,17 @@ func newOffline(f *testing.F) *Store {
 }
 
 // whole returns a transfer with every field set.
-func whole(s *Store) Transfer {
-	return Transfer{
+func whole(s *rooms) document.Transfer {
+	return document.Transfer{
 		ID: "order", State: protocol.Rollback, Open: true, Currency: "EUR", Digest: []byte{1, 42}, Epoch: 3, Owner: "me",
 		Attempts: 2, Clean: true,
-		Legs: []Leg{
+		Legs: []document.Leg{
 			{Namespace: s.Namespace(""), Account: "alice", Amount: dec("-60.50")},
 			{Ledger: "eu", Namespace: s.Namespace("eu"), Account: "bob", Amount: dec("60.50")},
 		},
 		CreatedAt: time.UnixMilli(1).UTC(), LastModified: time.UnixMilli(2).UTC(), CommittedAt: time.UnixMilli(3).UTC(),
 		NotBefore: time.UnixMilli(4).UTC(), Metadata: encode(bson.M{"a": 1}),
-		Failure: &Failure{Code: "cancelled", Ledger: "eu", Account: "bob", Message: "because", Detail: "more", Others: 2},
+		Failure: &document.Failure{Code: "cancelled", Ledger: "eu", Account: "bob", Message: "because", Detail: "more", Others: 2},
 	}
 }
 
@@ -82,19 +83,19 @@ func FuzzTransferDocument(f *testing.F) {
 			f.Add([]byte(valid), field, []byte{255, seed * 10, 255, seed * 11})
 		}
 	}
-	f.Fuzz(func(t *testing.T, document []byte, field int, replaced []byte) {
-		document = replaceField(document, field, lotteryOf(replaced).anything(2))
-		read, err := decodeTransfer(document)
+	f.Fuzz(func(t *testing.T, doc []byte, field int, replaced []byte) {
+		doc = replaceField(doc, field, lotteryOf(replaced).anything(2))
+		read, err := document.DecodeTransfer(doc)
 		if err != nil {
-			require.ErrorIs(t, err, ErrUnreadable)
+			require.ErrorIs(t, err, document.ErrUnreadable)
 			return
 		}
-		requirePayload(t, document, read)
+		requirePayload(t, doc, read)
 		written, err := bson.Marshal(read)
 		if err != nil {
 			return // bytes that no server stores, in the metadata, which are not looked into
 		}
-		again, err := decodeTransfer(written)
+		again, err := document.DecodeTransfer(written)
 		require.NoError(t, err)
 		require.Equal(t, bson.Raw(written), encode(again))
 		if w, err := s.NewAttempt(read, "me"); err == nil {
@@ -137,21 +138,21 @@ func field(t *testing.T, document bson.Raw, name string) bson.RawValue {
 }
 
 // requirePayload requires that what a transfer moves is what its document says.
-func requirePayload(t *testing.T, document bson.Raw, read Transfer) {
+func requirePayload(t *testing.T, doc bson.Raw, read document.Transfer) {
 	t.Helper()
-	text := func(document bson.Raw, name, got string) {
-		stored := field(t, document, name)
+	text := func(of bson.Raw, name, got string) {
+		stored := field(t, of, name)
 		if want, ok := stored.StringValueOK(); ok {
 			require.Equal(t, want, got)
-		} else if absent(stored) {
+		} else if document.Absent(stored) {
 			require.Empty(t, got, name)
 		}
 	}
-	text(document, "_id", read.ID)
-	text(document, "state", string(read.State))
-	text(document, "currency", read.Currency)
-	text(document, "owner", read.Owner)
-	legs, ok := field(t, document, "legs").ArrayOK()
+	text(doc, "_id", read.ID)
+	text(doc, "state", string(read.State))
+	text(doc, "currency", read.Currency)
+	text(doc, "owner", read.Owner)
+	legs, ok := field(t, doc, "legs").ArrayOK()
 	if !ok {
 		require.Empty(t, read.Legs)
 		return
@@ -185,24 +186,24 @@ func FuzzAccountDocument(f *testing.F) {
 		f.Add([]byte(encode(account("alice", nil))), []byte{seed * 4, seed * 7, seed * 11}, seed%2 == 0)
 		f.Add([]byte(encode(account("alice", bson.M{"balance": dec("100.5")}))), []byte{seed * 4, seed * 5}, false)
 	}
-	f.Fuzz(func(t *testing.T, document, draws []byte, drawn bool) {
+	f.Fuzz(func(t *testing.T, doc, draws []byte, drawn bool) {
 		l := lotteryOf(draws)
-		w, err := s.NewAttempt(Transfer{ID: pick(l, "order", "7", "a.b"), Currency: pick(l, "", "EUR"), Legs: []Leg{
+		w, err := s.NewAttempt(document.Transfer{ID: pick(l, "order", "7", "a.b"), Currency: pick(l, "", "EUR"), Legs: []document.Leg{
 			{Namespace: s.Namespace(""), Account: "alice", Amount: l.amount()},
 		}}, "me")
 		require.NoError(t, err)
 		p := &w.participants[0]
 		if drawn {
-			document = encode(l.document("alice", markerKey(w.Transfer.ID), p))
+			doc = encode(l.document("alice", document.MarkerKey(w.Transfer.ID), p))
 		}
-		if document == nil {
+		if doc == nil {
 			return
 		}
-		facts := s.facts(w, p, document)
+		facts := s.facts(w, p, doc)
 		require.True(t, facts.Found)
 		s.newUnit(&Call{Attempt: w, Op: prepareWith(0, facts.Fence)})
-		requireFacts(t, s, w, document, facts)
-		read, err := s.decodeAccount(document)
+		requireFacts(t, s, w, doc, facts)
+		read, err := s.Fields.DecodeAccount(s.IDs, doc)
 		if err != nil {
 			return
 		}
@@ -216,10 +217,10 @@ func FuzzAccountDocument(f *testing.F) {
 }
 
 // requireFacts requires that facts that let a transfer through are true.
-func requireFacts(t *testing.T, s *Store, w *Attempt, document bson.Raw, facts protocol.Facts) {
+func requireFacts(t *testing.T, s *rooms, w *Attempt, document bson.Raw, facts protocol.Facts) {
 	t.Helper()
 	amount := w.Transfer.Legs[0].Amount
-	balance, err := money.FromBSON(document.Lookup(s.fields.Balance))
+	balance, err := money.FromBSON(document.Lookup(s.Fields.Balance))
 	if !facts.Kind || !facts.Funds || !facts.WithinLimits {
 		return
 	}
@@ -229,8 +230,8 @@ func requireFacts(t *testing.T, s *Store, w *Attempt, document bson.Raw, facts p
 	after, err := balance.Add(amount)
 	require.NoError(t, err)
 	require.True(t, after.Within(money.MaxBalance(balance.Kind())), "%s becomes %s", balance, after)
-	floor := s.fields.floor(document)
-	if amount.Sign() < 0 && !floor.none {
-		require.GreaterOrEqual(t, after.Cmp(floor.amount), 0, "%s falls below %s", after, floor.amount)
+	floor := s.Fields.FloorOf(document)
+	if amount.Sign() < 0 && !floor.None {
+		require.GreaterOrEqual(t, after.Cmp(floor.Amount), 0, "%s falls below %s", after, floor.Amount)
 	}
 }

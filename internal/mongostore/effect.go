@@ -8,8 +8,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // effect is what a transfer requires of a document and sets there.
@@ -19,88 +22,79 @@ type effect struct {
 }
 
 // effectParticipant returns the participant that an effect is about.
-func (s *Store) effectParticipant(e Effect) (participant, error) {
-	l := s.documents[e.Documents]
-	if l == nil || l.namespace != e.Namespace {
-		return participant{}, unregistered(Address{Documents: true, Name: e.Documents}, e.Namespace)
+func (s *Store) effectParticipant(e document.Effect) (participant, error) {
+	l := s.Documents[e.Documents]
+	if l == nil || l.Namespace != e.Namespace {
+		return participant{}, unregistered(document.Address{Documents: true, Name: e.Documents}, e.Namespace)
 	}
 	return participant{
-		key: l.subject(e.ID), id: e.ID, effect: &effect{require: e.Require, set: e.Set},
-		leg: Leg{Ledger: e.Documents, Account: IDText(e.ID), Amount: money.Zero(money.Whole)},
+		key: l.Subject(e.ID), id: e.ID, effect: &effect{require: e.Require, set: e.Set},
+		leg: document.Leg{Ledger: e.Documents, Account: document.IDText(e.ID), Amount: money.Zero(money.Whole)},
 	}, nil
 }
 
 // originalParticipant returns the participant that a reversal is about: the transfer that it reverses, which must be a Success that nothing has
 // reversed. Once that is purged nobody can reverse it again: so nothing is owed to it.
-func (s *Store) originalParticipant(t Transfer) (participant, error) {
+func (s *Store) originalParticipant(t document.Transfer) (participant, error) {
 	require, err := bson.Marshal(bson.D{{Key: "state", Value: protocol.Success}, {Key: "reversedBy", Value: nil}})
 	if err != nil {
 		return participant{}, err
 	}
 	set, err := bson.Marshal(bson.D{{Key: "reversedBy", Value: t.ID}})
-	id := rawValue(t.Reverses)
+	id := wire.RawValue(t.Reverses)
 	return participant{
-		key: s.originals.subject(id), id: id, effect: &effect{require: require, set: set, spare: true},
-		leg: Leg{Ledger: "transfers", Account: t.Reverses, Amount: money.Zero(money.Whole)},
+		key: s.Originals.Subject(id), id: id, effect: &effect{require: require, set: set, spare: true},
+		leg: document.Leg{Ledger: "transfers", Account: t.Reverses, Amount: money.Zero(money.Whole)},
 	}, err
 }
 
 // requires writes the conditions under which a document can be reserved: its fields have the required values, and no transfer has
 // reserved it. A value is wrapped, so that one that looks like an operator is none.
-func (e *effect) requires(m *message, pending string) {
-	m.begin(pending)
-	m.beginArray("$in")
-	m.null("0")
-	m.begin("1")
-	m.end()
-	m.end()
-	m.noArray()
-	m.end()
+func (e *effect) requires(m *wire.Message, pending string) {
+	m.Begin(pending)
+	m.BeginArray("$in")
+	m.Null("0")
+	m.Begin("1")
+	m.End()
+	m.End()
+	m.NoArray()
+	m.End()
 	e.has(m)
 }
 
 // has requires that a document's fields have the required values.
-func (e *effect) has(m *message) {
-	for _, field := range elements(e.require) {
-		m.begin(field.Key())
-		m.equals(field.Value())
-		m.end()
+func (e *effect) has(m *wire.Message) {
+	for _, field := range wire.Elements(e.require) {
+		m.Begin(field.Key())
+		m.Equals(field.Value())
+		m.End()
 	}
 }
 
 // apply writes what the effect sets.
-func (e *effect) apply(m *message) {
-	for _, field := range elements(e.set) {
-		m.value(field.Key(), field.Value())
+func (e *effect) apply(m *wire.Message) {
+	for _, field := range wire.Elements(e.set) {
+		m.Value(field.Key(), field.Value())
 	}
-}
-
-// elements returns the fields of a document that was encoded here, or has been read.
-func elements(document bson.Raw) []bson.RawElement {
-	all, err := document.Elements()
-	if err != nil {
-		return nil
-	}
-	return all
 }
 
 // effectFacts judges the document of an effect, but for its requirement.
-func (l *ledger) effectFacts(w *Attempt, p *participant, document bson.Raw) protocol.Facts {
+func effectFacts(w *Attempt, p *participant, doc bson.Raw) protocol.Facts {
 	p.unmet = nil
-	if document == nil {
-		p.unmet = &Unmet{Missing: true}
+	if doc == nil {
+		p.unmet = &document.Unmet{Missing: true}
 		return protocol.Facts{Unmet: true, MayBeGone: p.effect.spare}
 	}
-	markers, marker := l.fields.markers(document, w.Transfer.ID)
+	markers, marker := p.key.Collection.Fields.Markers(doc, w.Transfer.ID)
 	if marker {
 		markers--
 	}
-	unmet := markers > 0 || !l.fields.hasMap(document)
+	unmet := markers > 0 || !p.key.Collection.Fields.HasMap(doc)
 	if unmet {
-		p.unmet = l.fields.reservation(document, w.Transfer.ID)
+		p.unmet = p.key.Collection.Fields.Reservation(doc, w.Transfer.ID)
 	}
 	return protocol.Facts{
-		Found: true, Marker: marker || p.garbles(w, document), Fence: l.fields.fence(document),
+		Found: true, Marker: marker || p.garbles(w, doc), Fence: p.key.Collection.Fields.FenceOf(doc),
 		Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 		Unmet: unmet,
 	}
@@ -117,7 +111,7 @@ func judgeRequirements(ctx context.Context, requests []*Call, from *mongo.Collec
 	}
 	for len(open) > 0 {
 		var round, rest []*Call // each document once in a round: the answer names documents
-		asked := map[Subject]bool{}
+		asked := map[collections.Subject]bool{}
 		for _, r := range open {
 			if asked[r.participant().key] {
 				rest = append(rest, r)
@@ -126,7 +120,7 @@ func judgeRequirements(ctx context.Context, requests []*Call, from *mongo.Collec
 			asked[r.participant().key] = true
 			round = append(round, r)
 		}
-		for some := range portions(round, maxCommandBytes, wantedBytes) {
+		for some := range wire.Portions(round, wire.MaxCommandBytes, wantedBytes) {
 			judgeRound(ctx, some, from)
 		}
 		open = rest
@@ -157,28 +151,48 @@ func judgeRound(ctx context.Context, requests []*Call, from *mongo.Collection) {
 }
 
 // findMatching returns those of the requests' documents that have the required values.
-func findMatching(ctx context.Context, requests []*Call, from *mongo.Collection) (map[Subject]bool, error) {
+func findMatching(ctx context.Context, requests []*Call, from *mongo.Collection) (map[collections.Subject]bool, error) {
 	either := make(bson.A, len(requests))
 	for i, r := range requests {
 		either[i] = r.participant().wanted()
 	}
 	onlyID := options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}).SetBatchSize(int32(len(requests) + 1))
 	var found []bson.Raw
-	if err := findAll(ctx, from, bson.D{{Key: "$or", Value: either}}, &found, onlyID); err != nil {
+	if err := wire.FindAll(ctx, from, bson.D{{Key: "$or", Value: either}}, &found, onlyID); err != nil {
 		return nil, err
 	}
-	met := make(map[Subject]bool, len(found))
-	for _, document := range found {
-		met[requests[0].participant().key.ledger.subject(canonical(document.Lookup("_id")))] = true
+	met := make(map[collections.Subject]bool, len(found))
+	for _, doc := range found {
+		met[requests[0].participant().key.Collection.Subject(document.Canonical(doc.Lookup("_id")))] = true
 	}
 	return met, nil
 }
 
 // wanted selects the document of an effect where it has the required values.
 func (p *participant) wanted() bson.Raw {
-	m := newMessage(256 + p.effect.requiredBytes())
-	m.value("_id", p.id)
+	m := wire.NewMessage(256 + p.effect.requiredBytes())
+	m.Value("_id", p.id)
 	p.effect.has(m)
-	m.end()
-	return m.data
+	m.End()
+	return m.Data
+}
+
+// wantedBytes returns what the condition for the values that an effect requires takes at
+// the most.
+func wantedBytes(r *Call) int {
+	p := r.participant()
+	return 2*wire.ElementBytes + len(p.id.Value) + p.effect.requiredBytes()
+}
+
+// requiredBytes returns what the conditions for the required values take at the most.
+func (e *effect) requiredBytes() int {
+	const around = 48 // each value
+	size := len(e.require)
+	for _, field := range wire.Elements(e.require) {
+		size += around
+		if value := field.Value(); value.Type == bson.TypeArray {
+			size += len(value.Value) // which is named twice
+		}
+	}
+	return size
 }

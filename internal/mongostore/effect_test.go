@@ -10,22 +10,24 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // newShop returns a bank with documents of the name "orders". The fields of its markers and fences have names of their own.
-func newShop(t *testing.T, changes ...func(*Config)) *bank {
+func newShop(t *testing.T, changes ...func(*config)) *bank {
 	t.Helper()
-	return newBank(t, append([]func(*Config){func(c *Config) {
+	return newBank(t, append([]func(*config){func(c *config) {
 		c.Documents = map[string]*mongo.Collection{"orders": c.Transfers.Database().Collection("orders")}
 	}}, changes...)...)
 }
 
 // effect returns an effect on an order.
-func (b *bank) effect(id any, require, set bson.D) Effect {
+func (b *bank) effect(id any, require, set bson.D) document.Effect {
 	b.t.Helper()
-	e := Effect{Documents: "orders", Namespace: b.store.DocumentsNamespace("orders")}
+	e := document.Effect{Documents: "orders", Namespace: b.store.DocumentsNamespace("orders")}
 	if require != nil {
 		e.Require = encode(require)
 	}
@@ -33,16 +35,16 @@ func (b *bank) effect(id any, require, set bson.D) Effect {
 		e.Set = encode(set)
 	}
 	var err error
-	if e.ID, err = EncodeDocumentID(id); err != nil {
+	if e.ID, err = document.EncodeDocumentID(id); err != nil {
 		b.t.Fatal(err)
 	}
 	return e
 }
 
 // changing returns a work on a transfer of nothing but effects that isn't stored.
-func (b *bank) changing(id string, effects ...Effect) *Attempt {
+func (b *bank) changing(id string, effects ...document.Effect) *Attempt {
 	b.t.Helper()
-	w, err := b.store.NewAttempt(Transfer{ID: id, Effects: effects, Digest: []byte{1}}, "owner of "+id)
+	w, err := b.store.NewAttempt(document.Transfer{ID: id, Effects: effects, Digest: []byte{1}}, "owner of "+id)
 	require.NoError(b.t, err)
 	return w
 }
@@ -100,14 +102,14 @@ func TestEffectFactsAndFilterAgree(t *testing.T) {
 	works, documents := make([]*Attempt, cases), make([]bson.D, cases)
 	for i := range works {
 		id := fmt.Sprintf("case %d", i)
-		document, require := l.paper(id, markerKey(id))
+		document, require := l.paper(id, document.MarkerKey(id))
 		works[i], documents[i] = b.changing(id, b.effect(id, require, nil)), document
 		looks.add(works[i], at(protocol.Look, 0))
 	}
 	_, err := b.db.Collection("orders").InsertMany(t.Context(), documents)
 	require.NoError(t, err)
-	orders := b.store.documents["orders"]
-	b.store.read(t.Context(), looks, orders.majority, true)
+	orders := b.store.Documents["orders"]
+	b.store.read(t.Context(), looks, orders.Majority, true)
 	before := b.everything("orders")
 	statements := make([]*mergedUpdate, cases)
 	for i, w := range works {
@@ -117,7 +119,7 @@ func TestEffectFactsAndFilterAgree(t *testing.T) {
 		}
 		statements[i] = b.store.newUnit(&Call{Attempt: w, Op: prepareWith(0, fence)})
 	}
-	results := updateAll(t.Context(), orders.commands, statements).verdicts
+	results := wire.UpdateAll(t.Context(), orders.Commands, statements).Verdicts
 	after := b.everything("orders")
 	fits := 0
 	for i, w := range works {
@@ -127,8 +129,8 @@ func TestEffectFactsAndFilterAgree(t *testing.T) {
 		expected := facts == want
 		matched := string(before[id]) != string(after[id])
 		require.Equal(t, expected, matched, "seed %d: %s\nrequired: %s\n%+v, %v", agreementSeed, before[id], w.Transfer.Effects[0].Require, facts,
-			results[i].result)
-		require.NotEqual(t, protocol.Failed, results[i].result)
+			results[i].Result)
+		require.NotEqual(t, protocol.Failed, results[i].Result)
 		if matched {
 			fits++
 		}
@@ -149,7 +151,7 @@ func TestEffectShowsWhenItIsSettled(t *testing.T) {
 			b.has("orders", bson.M{"_id": id, "status": "unpaid", "fence": fence0(), "note": "kept", "pending": bson.M{id: int64(0)}})
 			assert.Equal(t, protocol.NotMatched, b.on(w, at(protocol.FenceOnly, 0)).Result)
 			reserved := fit()
-			reserved.Found, reserved.Marker, reserved.Fence = true, true, fenceOf(fence0())
+			reserved.Found, reserved.Marker, reserved.Fence = true, true, document.FenceOfToken(fence0())
 			assert.Equal(t, reserved, b.on(w, at(protocol.Look, 0)).Facts, "what it has reserved itself is as it requires")
 			op := at(clears, 0)
 			op.ReplaceFence = fencing
@@ -205,9 +207,9 @@ func TestRequirementIsAskedWhereItDecides(t *testing.T) {
 func TestLanesOfEffects(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
-	w, err := b.store.NewAttempt(Transfer{
+	w, err := b.store.NewAttempt(document.Transfer{
 		ID: "t", Reverses: "s",
-		Legs: []Leg{b.leg("alice", -60), b.legIn("eu", "bob", money.Units(60))}, Effects: []Effect{b.effect("o", nil, nil)},
+		Legs: []document.Leg{b.leg("alice", -60), b.legIn("eu", "bob", money.Units(60))}, Effects: []document.Effect{b.effect("o", nil, nil)},
 	}, "me")
 	require.NoError(t, err)
 	lanes := map[Lane]int{}
@@ -239,9 +241,9 @@ func TestLanesOfEffects(t *testing.T) {
 // whatever those of accounts are; and sets its own ID when it is settled. Nothing is owed to an original that is gone.
 func TestReversalsEffect(t *testing.T) {
 	t.Parallel()
-	b := newShop(t, func(c *Config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })
+	b := newShop(t, func(c *config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })
 	reversal := func(id, of string) *Attempt {
-		w, err := b.store.NewAttempt(Transfer{ID: id, Legs: []Leg{b.leg("bob", -60)}, Reverses: of, Digest: []byte{1}}, "owner of "+id)
+		w, err := b.store.NewAttempt(document.Transfer{ID: id, Legs: []document.Leg{b.leg("bob", -60)}, Reverses: of, Digest: []byte{1}}, "owner of "+id)
 		require.NoError(t, err)
 		b.applied(w, claim(protocol.Insert))
 		assert.Equal(t, of, asMap(t, b.raw("transfers", id))["reverses"])
@@ -317,7 +319,7 @@ func TestStoredEffects(t *testing.T) {
 	_, err = strangers.store.NewAttempt(stored, "me")
 	require.ErrorIs(t, err, ErrForeign)
 	moved := stored
-	moved.Effects = []Effect{stored.Effects[0]}
+	moved.Effects = []document.Effect{stored.Effects[0]}
 	moved.Effects[0].Namespace = "elsewhere.orders"
 	_, err = b.store.NewAttempt(moved, "me")
 	require.ErrorIs(t, err, ErrForeign)
@@ -337,17 +339,17 @@ func TestRequirementsAreJudgedEach(t *testing.T) {
 		bson.M{"_id": "mine", "status": "written meanwhile", "pending": bson.M{"t3": int64(0)}}, bson.M{"_id": "bad"})
 	undefined := bson.D{{Key: "x", Value: bson.Undefined{}}}
 	for name, row := range map[string]struct {
-		effects []Effect
+		effects []document.Effect
 		unmet   []bool // nil: nobody knows
 	}{
-		"one document": {[]Effect{b.effect("o", unpaid(), nil), b.effect("o", paid(), nil), b.effect("o", nil, nil)}, []bool{false, true, false}},
-		"several":      {[]Effect{b.effect(7, unpaid(), nil), b.effect("o", paid(), nil), b.effect("gone", nil, nil)}, []bool{false, true, true}},
+		"one document": {[]document.Effect{b.effect("o", unpaid(), nil), b.effect("o", paid(), nil), b.effect("o", nil, nil)}, []bool{false, true, false}},
+		"several":      {[]document.Effect{b.effect(7, unpaid(), nil), b.effect("o", paid(), nil), b.effect("gone", nil, nil)}, []bool{false, true, true}},
 		"reserved by itself": {
-			[]Effect{b.effect(7, paid(), nil), b.effect("o", unpaid(), nil), b.effect(7, unpaid(), nil), b.effect("mine", unpaid(), nil)},
+			[]document.Effect{b.effect(7, paid(), nil), b.effect("o", unpaid(), nil), b.effect(7, unpaid(), nil), b.effect("mine", unpaid(), nil)},
 			[]bool{true, false, false, false},
 		},
 		"one that is refused": {
-			[]Effect{b.effect("o", unpaid(), nil), b.effect(7, paid(), nil), b.effect("bad", undefined, nil)}, []bool{false, true},
+			[]document.Effect{b.effect("o", unpaid(), nil), b.effect(7, paid(), nil), b.effect("bad", undefined, nil)}, []bool{false, true},
 		},
 	} {
 		var rs requests

@@ -6,6 +6,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -39,7 +41,7 @@ const (
 // is rolled back, and A's repeat of it arrives later: B's prepares fit again.
 type knownFence struct {
 	fence protocol.Fence
-	floor floor
+	floor document.Floor
 }
 
 // fenceCache remembers the fences of participants, so that a transfer between known ones
@@ -65,7 +67,7 @@ func newFenceCache(now func() time.Time, bytes int64) *fenceCache {
 
 // get returns what is known, unless it is old or there may be too many transfers in
 // flight.
-func (c *fenceCache) get(participant Subject, markerLimit int) (knownFence, bool) {
+func (c *fenceCache) get(participant collections.Subject, markerLimit int) (knownFence, bool) {
 	s, key := c.shard(participant)
 	if s == nil {
 		return knownFence{}, false
@@ -99,7 +101,7 @@ func (e *fenceEntry) believed(now uint32, markerLimit int) bool {
 
 // learn takes in what a majority read has shown. A fence or a floor that this library
 // would not write is not remembered.
-func (c *fenceCache) learn(participant Subject, fence protocol.Fence, f floor, markers int) {
+func (c *fenceCache) learn(participant collections.Subject, fence protocol.Fence, f document.Floor, markers int) {
 	s, key := c.shard(participant)
 	if s == nil {
 		return
@@ -123,7 +125,7 @@ func (c *fenceCache) learn(participant Subject, fence protocol.Fence, f floor, m
 // applied takes in an acknowledged write: a new fence, if it set one, and the number of
 // markers added. Of those that it removes some were put there by others since the last
 // read.
-func (c *fenceCache) applied(participant Subject, fence protocol.Fence, markers int) {
+func (c *fenceCache) applied(participant collections.Subject, fence protocol.Fence, markers int) {
 	s, key := c.shard(participant)
 	if s == nil {
 		return
@@ -141,7 +143,7 @@ func (c *fenceCache) applied(participant Subject, fence protocol.Fence, markers 
 	e.markers = int16(min(max(int(e.markers)+markers, 0), math.MaxInt16))
 }
 
-func (c *fenceCache) forget(participant Subject) {
+func (c *fenceCache) forget(participant collections.Subject) {
 	if s, key := c.shard(participant); s != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -150,7 +152,7 @@ func (c *fenceCache) forget(participant Subject) {
 }
 
 // shard returns where a participant belongs, nil if nothing is remembered.
-func (c *fenceCache) shard(participant Subject) (*fenceShard, fingerprint) {
+func (c *fenceCache) shard(participant collections.Subject) (*fenceShard, fingerprint) {
 	if len(c.shards) == 0 {
 		return nil, fingerprint{}
 	}

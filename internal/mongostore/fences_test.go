@@ -103,7 +103,7 @@ func TestRefusedPrepareForgetsTheFence(t *testing.T) {
 // A full participant is read again each time: only a read tells when others have made room. Prepares of this process count at once.
 func TestMarkerLimitForcesARead(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *Config) { c.MarkerLimit = 3 })
+	b := newBank(t, func(c *config) { c.MarkerLimit = 3 })
 	b.put(account("alice", bson.M{"pending": bson.M{"other": int64(1)}}))
 	var works []*Attempt
 	for i, reads := range []int{1, 0, 1, 1} {
@@ -128,7 +128,7 @@ func TestMarkerLimitForcesARead(t *testing.T) {
 func TestOldFenceIsReadAgain(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
-	b := newBank(t, func(c *Config) { c.Now = func() time.Time { return time.Unix(later.Load(), 0) } })
+	b := newBank(t, func(c *config) { c.Now = func() time.Time { return time.Unix(later.Load(), 0) } })
 	busy := bson.M{"order a": int64(1), "order b": int64(1)} // of 100 that may be
 	b.put(account("busy", bson.M{"pending": busy}), account("unfenced", bson.M{"fence": nil}),
 		account("quiet", bson.M{"pending": bson.M{"order a": int64(1)}}))
@@ -152,7 +152,7 @@ func TestOthersMarkersAreSeenInTime(t *testing.T) {
 	t.Parallel()
 	const limit = 3 * quietShare
 	var later atomic.Int64
-	b := newBank(t, func(c *Config) {
+	b := newBank(t, func(c *config) {
 		c.MarkerLimit = limit
 		c.Now = func() time.Time { return time.Unix(later.Load(), 0) }
 	})
@@ -177,7 +177,7 @@ func TestOthersMarkersAreSeenInTime(t *testing.T) {
 // Settles of what others have prepared since the last read make no room that isn't there.
 func TestRoomIsNotCountedTwice(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *Config) { c.MarkerLimit = 2 })
+	b := newBank(t, func(c *config) { c.MarkerLimit = 2 })
 	b.put(account("alice", nil))
 	reader := b.work("reader", b.leg("alice", -1))
 	b.ready(reader)
@@ -260,7 +260,7 @@ func TestKnownFencesAreOfOneLedger(t *testing.T) {
 // Without a memory each transfer reads.
 func TestNoFenceMemory(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *Config) { c.FenceBytes = 0 })
+	b := newBank(t, func(c *config) { c.FenceBytes = 0 })
 	b.put(account("alice", bson.M{"balance": int64(1000)}))
 	for i := range 3 {
 		w := b.work(fmt.Sprint("order ", i), b.leg("alice", -1))

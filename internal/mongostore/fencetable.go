@@ -5,6 +5,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -47,9 +48,9 @@ func (e *fenceEntry) setFence(fence protocol.Fence) bool {
 }
 
 // setFloor packs a floor, and reports false where it is none of this library's.
-func (e *fenceEntry) setFloor(f floor) bool {
-	e.kind = f.stored.Type
-	return !f.odd && copy(e.floor[:], f.stored.Value) == len(f.stored.Value)
+func (e *fenceEntry) setFloor(f document.Floor) bool {
+	e.kind = f.Stored.Type
+	return !f.Odd && copy(e.floor[:], f.Stored.Value) == len(f.Stored.Value)
 }
 
 // known unpacks the entry.
@@ -59,7 +60,7 @@ func (e *fenceEntry) known() knownFence {
 		known.fence = protocol.Fence(append([]byte{byte(e.tokenKind)}, e.token[:tokenBytes(e.tokenKind)]...))
 	}
 	if size := floorBytes(e.kind); e.kind != 0 {
-		known.floor = floorOf(bson.RawValue{Type: e.kind, Value: append([]byte(nil), e.floor[:size]...)})
+		known.floor = document.FloorOf(bson.RawValue{Type: e.kind, Value: append([]byte(nil), e.floor[:size]...)})
 	}
 	return known
 }

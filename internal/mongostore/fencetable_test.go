@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -28,11 +30,13 @@ func (c *fenceCache) count() int {
 }
 
 // subject returns the n-th of some participants.
-func subject(n int) Subject { return Subject{id: fmt.Sprintf("account-%09d", n)} }
+func subject(n int) collections.Subject {
+	return collections.Subject{ID: fmt.Sprintf("account-%09d", n)}
+}
 
 // token returns the fence of the n-th of them.
 func token(n int) protocol.Fence {
-	return fenceOf(bson.ObjectID{1, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+	return document.FenceOfToken(bson.ObjectID{1, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
 // What is got is what was learned, or nothing: of as many participants as a memory of
@@ -43,7 +47,7 @@ func TestFenceMemoryHoldsWhatItShould(t *testing.T) {
 	room := int(bytes / FenceBytes)
 	c := newFenceCache(time.Now, bytes)
 	for i := range room * 3 / 4 {
-		c.learn(subject(i), token(i), floor{}, 0)
+		c.learn(subject(i), token(i), document.Floor{}, 0)
 	}
 	known := 0
 	for i := range room {
@@ -64,10 +68,10 @@ func TestFenceMemoryIsBounded(t *testing.T) {
 	for _, bytes := range []int64{LeastFenceMemory, 3<<20 + 12345} {
 		c := newFenceCache(time.Now, bytes)
 		assert.Zero(t, c.bytes())
-		c.learn(subject(0), token(0), floor{}, 0)
+		c.learn(subject(0), token(0), document.Floor{}, 0)
 		assert.LessOrEqual(t, c.bytes(), 4<<10)
 		for i := range int(2 * bytes / FenceBytes) {
-			c.learn(subject(i), token(i), floor{}, 0)
+			c.learn(subject(i), token(i), document.Floor{}, 0)
 		}
 		assert.LessOrEqual(t, int64(c.bytes()), bytes)
 		assert.Greater(t, int64(c.count())*FenceBytes, bytes*95/100, "and there is no room left")
@@ -91,14 +95,14 @@ func TestUsedFencesStay(t *testing.T) {
 	room := int(LeastFenceMemory / FenceBytes)
 	busy := room / 4
 	for i := range busy {
-		c.learn(subject(i), token(i), floor{}, 0)
+		c.learn(subject(i), token(i), document.Floor{}, 0)
 	}
 	missed := 0
 	for i := range 20 * room { // each is asked for four times while as many others come as there is room for
-		c.learn(subject(busy+i), token(i), floor{}, 0)
+		c.learn(subject(busy+i), token(i), document.Floor{}, 0)
 		if _, ok := c.get(subject(i%busy), 100); !ok {
 			missed++
-			c.learn(subject(i%busy), token(i%busy), floor{}, 0)
+			c.learn(subject(i%busy), token(i%busy), document.Floor{}, 0)
 		}
 	}
 	assert.Less(t, missed, 20*room/100)
@@ -116,7 +120,7 @@ func TestFenceMemoryFollowsWrites(t *testing.T) {
 		i := random.IntN(200)
 		switch random.IntN(4) {
 		case 0:
-			c.learn(subject(i), token(n), floor{}, 0)
+			c.learn(subject(i), token(n), document.Floor{}, 0)
 			model[i] = token(n)
 		case 1:
 			c.applied(subject(i), token(n), 0)
@@ -141,13 +145,13 @@ func TestKnownFloors(t *testing.T) {
 	c := newFenceCache(time.Now, LeastFenceMemory)
 	for i, stored := range []any{nil, int32(-7), int64(-1 << 40), decimal("-12.50"), decimal("1E+6"), bson.MinKey{}} {
 		document := encode(bson.M{"floor": stored})
-		want := standardFields().floor(document)
+		want := standardFields().FloorOf(document)
 		c.learn(subject(i), token(i), want, 0)
 		found, ok := c.get(subject(i), 100)
 		require.True(t, ok)
-		require.True(t, want.stored.Equal(found.floor.stored), "%v", stored)
-		require.Equal(t, want.none, found.floor.none)
-		require.Zero(t, want.amount.Cmp(found.floor.amount))
+		require.True(t, want.Stored.Equal(found.floor.Stored), "%v", stored)
+		require.Equal(t, want.None, found.floor.None)
+		require.Zero(t, want.Amount.Cmp(found.floor.Amount))
 	}
 }
 
@@ -156,11 +160,11 @@ func TestManyMarkersAreNoFew(t *testing.T) {
 	t.Parallel()
 	c := newFenceCache(time.Now, LeastFenceMemory)
 	for i, markers := range []int{1 << 15, 1 << 16, 1<<16 + 1, 1 << 20} {
-		c.learn(subject(i), token(i), floor{}, markers)
+		c.learn(subject(i), token(i), document.Floor{}, markers)
 		_, ok := c.get(subject(i), 8192)
 		require.False(t, ok, markers)
 	}
-	c.learn(subject(9), token(9), floor{}, 1<<15-1)
+	c.learn(subject(9), token(9), document.Floor{}, 1<<15-1)
 	c.applied(subject(9), "", 1)
 	_, ok := c.get(subject(9), 8192)
 	require.False(t, ok)
@@ -170,14 +174,14 @@ func TestManyMarkersAreNoFew(t *testing.T) {
 // look one up.
 func BenchmarkFenceMemory(b *testing.B) {
 	const accounts = 1_000_000
-	subjects := make([]Subject, accounts)
+	subjects := make([]collections.Subject, accounts)
 	for i := range subjects {
 		subjects[i] = subject(i)
 	}
 	c := newFenceCache(time.Now, 64<<20)
 	before := heap()
 	for i, s := range subjects {
-		c.learn(s, token(i), floor{}, 0)
+		c.learn(s, token(i), document.Floor{}, 0)
 	}
 	perAccount := float64(heap()-before) / accounts
 	known := float64(c.count()) / accounts

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // filterRow is an account and a prepare that is sent to it.
@@ -245,7 +246,7 @@ func (b *bank) sendRow(row filterRow) {
 	case "none":
 		op.Fence = ""
 	default:
-		value := rawValue(row.fence)
+		value := wire.RawValue(row.fence)
 		op.Fence = protocol.Fence(append([]byte{byte(value.Type)}, value.Value...))
 	}
 	answer := b.on(w, op)
@@ -350,7 +351,7 @@ func TestPrepareRequiresTheFloorThatWasRead(t *testing.T) {
 // The limit of transfers in flight is judged by looks alone: the full account is told, the prepare is not refused.
 func TestMarkerLimitIsJudgedByReads(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *Config) { c.MarkerLimit = 2 })
+	b := newBank(t, func(c *config) { c.MarkerLimit = 2 })
 	b.put(account("one", bson.M{"pending": bson.M{"x": int64(1)}}), account("two", bson.M{"pending": bson.M{"x": int64(1), "y": int64(0)}}))
 	w := b.claimed("order", b.leg("one", -60), b.leg("two", 60))
 	answers := b.all(w, at(protocol.ReadFence, 0), at(protocol.ReadFence, 1))

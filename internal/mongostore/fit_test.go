@@ -9,6 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 )
 
 // patience is how long the driver looks for a server in these tests.
@@ -22,7 +25,7 @@ func newHalfAway(t *testing.T, after *atomic.Int64) *bank {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
 	now := time.Now()
-	return newBank(t, func(c *Config) {
+	return newBank(t, func(c *config) {
 		c.Ledgers["eu"] = client.Database(c.Transfers.Database().Name()).Collection("accounts_eu")
 		c.Now = func() time.Time { return now.Add(time.Duration(after.Load())) }
 	})
@@ -34,7 +37,7 @@ func (b *bank) connects(n int) time.Duration {
 	errs := make(chan error, n)
 	begun := time.Now()
 	for range n {
-		go func() { errs <- b.store.Connect(b.t.Context(), Address{Name: "eu"}) }()
+		go func() { errs <- b.store.Connect(b.t.Context(), document.Address{Name: "eu"}) }()
 	}
 	for range n {
 		require.Error(b.t, <-errs)
@@ -50,7 +53,7 @@ func TestServerThatIsAwayIsAskedOnce(t *testing.T) {
 	require.NoError(t, b.store.Connect(t.Context()))
 	require.Less(t, b.connects(200), 5*patience)
 	require.Less(t, b.connects(1), patience/2, "it was asked a moment ago")
-	after.Store(int64(failureMemory))
+	after.Store(int64(collections.FailureMemory))
 	require.GreaterOrEqual(t, b.connects(1), patience/2, "it is asked again")
 }
 
@@ -62,6 +65,6 @@ func TestGivingUpIsNoAnswer(t *testing.T) {
 	require.NoError(t, b.store.Connect(t.Context()))
 	short, cancel := context.WithTimeout(t.Context(), patience/20)
 	defer cancel()
-	require.ErrorIs(t, b.store.Connect(short, Address{Name: "eu"}), context.DeadlineExceeded)
+	require.ErrorIs(t, b.store.Connect(short, document.Address{Name: "eu"}), context.DeadlineExceeded)
 	require.GreaterOrEqual(t, b.connects(1), patience/2)
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/document"
 )
 
 // encodedValues are values that were encoded by hand: some that are what they seem to be, and some that no server reads.
@@ -57,18 +59,18 @@ func TestCheckForm(t *testing.T) {
 	b := newBank(t)
 	sound, broken := encodedValues()
 	for name, value := range sound {
-		document, err := bson.Marshal(bson.D{{Key: "_id", Value: name}, {Key: "x", Value: value}})
+		doc, err := bson.Marshal(bson.D{{Key: "_id", Value: name}, {Key: "x", Value: value}})
 		require.NoError(t, err)
-		require.NoError(t, CheckForm(document, 2), name)
-		require.Error(t, CheckForm(document, 1), name)
-		_, err = b.db.Collection("papers").InsertOne(t.Context(), bson.Raw(document))
+		require.NoError(t, document.CheckForm(doc, 2), name)
+		require.Error(t, document.CheckForm(doc, 1), name)
+		_, err = b.db.Collection("papers").InsertOne(t.Context(), bson.Raw(doc))
 		require.NoError(t, err, name)
 	}
 	for name, value := range broken {
-		document, err := bson.Marshal(bson.D{{Key: "x", Value: value}})
+		doc, err := bson.Marshal(bson.D{{Key: "x", Value: value}})
 		require.NoError(t, err)
-		require.Error(t, CheckForm(document, 1), name)
-		_, err = EncodeDocumentID(value)
+		require.Error(t, document.CheckForm(doc, 1), name)
+		_, err = document.EncodeDocumentID(value)
 		require.Error(t, err, name)
 	}
 }

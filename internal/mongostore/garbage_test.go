@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -66,22 +67,22 @@ func TestGarbageIsReadOrRefused(t *testing.T) {
 	for range 3000 {
 		transfer := l.garbage("_id", "state", "open", "legs", "currency", "digest", "epoch", "owner", "attempts", "createdAt",
 			"committedAt", "failure", "metadata")
-		document := l.garbage("_id", "balance", "pending", "fence", "floor", "currency", "closed", "metadata")
+		doc := l.garbage("_id", "balance", "pending", "fence", "floor", "currency", "closed", "metadata")
 		if l.odds(4) {
-			transfer, document = l.damaged(transfer), l.damaged(document)
+			transfer, doc = l.damaged(transfer), l.damaged(doc)
 		}
-		decoded, err := decodeTransfer(transfer)
+		decoded, err := document.DecodeTransfer(transfer)
 		count(err)
 		if err != nil {
-			require.ErrorIs(t, err, ErrUnreadable)
+			require.ErrorIs(t, err, document.ErrUnreadable)
 		}
 		_, err = b.store.NewAttempt(decoded, "me")
 		count(err)
-		_, err = b.store.decodeAccount(document)
+		_, err = b.store.Fields.DecodeAccount(b.store.IDs, doc)
 		count(err)
 		for _, amount := range []money.Amount{money.Units(-60), dec("60.5")} {
 			w := b.work("order", b.legIn("", "alice", amount))
-			facts := b.store.facts(w, &w.participants[0], document)
+			facts := b.store.facts(w, &w.participants[0], doc)
 			b.store.newUnit(&Call{Attempt: w, Op: prepareWith(0, facts.Fence)})
 			w.Seen(0)
 		}
@@ -110,7 +111,7 @@ func TestTransferRoundTrip(t *testing.T) {
 	_, found, err := b.store.GetTransfer(t.Context(), "other")
 	require.NoError(t, err)
 	assert.False(t, found)
-	assert.Equal(t, &Failure{Code: "insufficientFunds", Account: "alice"}, w.Transfer.Failure)
+	assert.Equal(t, &document.Failure{Code: "insufficientFunds", Account: "alice"}, w.Transfer.Failure)
 }
 
 // Fields of a wrong type in a stored transfer make it unreadable, rather than something else.
@@ -123,12 +124,12 @@ func TestWrongTypesAreUnreadable(t *testing.T) {
 		"_id": int64(5), "state": int32(1), "legs": "none", "epoch": 1.5, "digest": int64(1), "createdAt": "now",
 		"owner": int64(1), "metadata": "text",
 	} {
-		document := bson.M{"_id": "order", "state": "Preparing", "legs": leg(int64(5)), "epoch": int64(1), name: value}
-		_, err := decodeTransfer(encode(document))
-		require.ErrorIs(t, err, ErrUnreadable, name)
+		doc := bson.M{"_id": "order", "state": "Preparing", "legs": leg(int64(5)), "epoch": int64(1), name: value}
+		_, err := document.DecodeTransfer(encode(doc))
+		require.ErrorIs(t, err, document.ErrUnreadable, name)
 	}
 	for _, amount := range []any{5.0, "5", nil, decimal("NaN"), decimal("Infinity"), decimal("1E+65"), true, bson.M{}, bson.A{int64(5)}} {
-		_, err := decodeTransfer(encode(bson.M{"_id": "order", "legs": leg(amount)}))
-		require.ErrorIs(t, err, ErrUnreadable, "%v", amount)
+		_, err := document.DecodeTransfer(encode(bson.M{"_id": "order", "legs": leg(amount)}))
+		require.ErrorIs(t, err, document.ErrUnreadable, "%v", amount)
 	}
 }

@@ -15,37 +15,39 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // bank is a store on a database of its own, with a log of what it sends. It has two ledgers, "" and "eu".
 type bank struct {
 	t     *testing.T
 	db    *mongo.Database // for the test's own reads and writes: not logged, no failpoints
-	store *Store
+	store *rooms
 	log   *commandLog
 	app   string // by which failpoints tell the store's client
 }
 
 // standardFields are the field names that a coordinator takes by default.
-func standardFields() Fields {
-	return Fields{Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed"}
+func standardFields() document.Fields {
+	return document.Fields{Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed"}
 }
 
-func newBank(t *testing.T, changes ...func(*Config)) *bank {
+func newBank(t *testing.T, changes ...func(*config)) *bank {
 	t.Helper()
 	return newBankOf(t, options.Client(), changes...)
 }
 
 // newBankOf returns a bank whose store works through a client with the given options.
-func newBankOf(t *testing.T, client *options.ClientOptions, changes ...func(*Config)) *bank {
+func newBankOf(t *testing.T, client *options.ClientOptions, changes ...func(*config)) *bank {
 	t.Helper()
 	b := &bank{t: t, db: mongotest.Database(t), log: newCommandLog()}
 	b.app = b.db.Name()
 	db := mongotest.Client(t, client, options.Client().SetAppName(b.app).SetMonitor(b.log.monitor())).Database(b.db.Name())
-	config := Config{
+	config := config{
 		Transfers:   db.Collection("transfers"),
 		Ledgers:     map[string]*mongo.Collection{"": db.Collection("accounts"), "eu": db.Collection("accounts_eu")},
 		Fields:      standardFields(),
@@ -57,7 +59,7 @@ func newBankOf(t *testing.T, client *options.ClientOptions, changes ...func(*Con
 		change(&config)
 	}
 	var err error
-	b.store, err = New(config)
+	b.store, err = newRooms(config)
 	require.NoError(t, err)
 	return b
 }
@@ -91,7 +93,7 @@ func (b *bank) putIn(collection string, documents ...bson.M) {
 func (b *bank) raw(collection string, id any) bson.Raw {
 	b.t.Helper()
 	document, err := b.db.Collection(collection).FindOne(b.t.Context(), bson.M{"_id": id}).Raw()
-	if missing(err) {
+	if wire.NotFound(err) {
 		return nil
 	}
 	require.NoError(b.t, err)
@@ -124,22 +126,24 @@ func asMap(t *testing.T, document bson.Raw) bson.M {
 }
 
 // leg returns a movement of units in the default ledger.
-func (b *bank) leg(account string, units int64) Leg { return b.legIn("", account, money.Units(units)) }
+func (b *bank) leg(account string, units int64) document.Leg {
+	return b.legIn("", account, money.Units(units))
+}
 
-func (b *bank) legIn(ledger, account string, amount money.Amount) Leg {
-	return Leg{Ledger: ledger, Namespace: b.store.Namespace(ledger), Account: account, Amount: amount}
+func (b *bank) legIn(ledger, account string, amount money.Amount) document.Leg {
+	return document.Leg{Ledger: ledger, Namespace: b.store.Namespace(ledger), Account: account, Amount: amount}
 }
 
 // work returns a work on a transfer that isn't stored.
-func (b *bank) work(id string, legs ...Leg) *Attempt {
+func (b *bank) work(id string, legs ...document.Leg) *Attempt {
 	b.t.Helper()
-	w, err := b.store.NewAttempt(Transfer{ID: id, Legs: legs, Digest: []byte{1, 42}}, "owner of "+id)
+	w, err := b.store.NewAttempt(document.Transfer{ID: id, Legs: legs, Digest: []byte{1, 42}}, "owner of "+id)
 	require.NoError(b.t, err)
 	return w
 }
 
 // claimed returns a work on a transfer that it has stored as Preparing.
-func (b *bank) claimed(id string, legs ...Leg) *Attempt {
+func (b *bank) claimed(id string, legs ...document.Leg) *Attempt {
 	b.t.Helper()
 	w := b.work(id, legs...)
 	require.Equal(b.t, protocol.Applied, b.on(w, claim(protocol.Insert)).Result, w.Cause)
@@ -161,7 +165,7 @@ func (b *bank) all(w *Attempt, operations ...protocol.Operation) []protocol.Answ
 }
 
 // perform performs operations of one work, those of each lane together.
-func perform(ctx context.Context, s *Store, w *Attempt, operations ...protocol.Operation) []protocol.Answer {
+func perform(ctx context.Context, s *rooms, w *Attempt, operations ...protocol.Operation) []protocol.Answer {
 	requests := make([]*Call, len(operations))
 	lanes := map[Lane][]*Call{}
 	for i, op := range operations {

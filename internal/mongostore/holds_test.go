@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
 // held returns a work on a hold of an hour that it has stored, prepared and marked as held.
-func (b *bank) held(id string, legs ...Leg) *Attempt {
+func (b *bank) held(id string, legs ...document.Leg) *Attempt {
 	b.t.Helper()
 	w := b.holding(id, legs...)
 	b.prepared(w)
@@ -23,7 +24,7 @@ func (b *bank) held(id string, legs ...Leg) *Attempt {
 }
 
 // holding returns a work on a hold of an hour that it has stored.
-func (b *bank) holding(id string, legs ...Leg) *Attempt {
+func (b *bank) holding(id string, legs ...document.Leg) *Attempt {
 	b.t.Helper()
 	w := b.work(id, legs...)
 	w.Transfer.Hold, w.HoldFor = true, time.Hour
@@ -337,8 +338,8 @@ func TestPartOfAHoldWithAnEffect(t *testing.T) {
 	b := newShop(t)
 	b.put(account("alice", nil), account("bob", nil))
 	b.putIn("orders", bson.M{"_id": "o", "status": "unpaid"})
-	w, err := b.store.NewAttempt(Transfer{
-		ID: "h", Legs: []Leg{b.leg("alice", -60), b.leg("bob", 60)}, Effects: []Effect{b.effect("o", unpaid(), paid())},
+	w, err := b.store.NewAttempt(document.Transfer{
+		ID: "h", Legs: []document.Leg{b.leg("alice", -60), b.leg("bob", 60)}, Effects: []document.Effect{b.effect("o", unpaid(), paid())},
 		Hold: true, Digest: []byte{1},
 	}, "me")
 	require.NoError(t, err)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/document"
 )
 
 // Two transfers never share a marker's key, because each key can be read back; and no key can be taken for a path, an operator or an
@@ -19,11 +21,11 @@ func FuzzMarkerKey(f *testing.F) {
 		f.Add(id, key)
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
-		if CheckID(a) != nil || CheckID(b) != nil {
+		if document.CheckID(a) != nil || document.CheckID(b) != nil {
 			return
 		}
-		key := markerKey(a)
-		require.Equal(t, a == b, key == markerKey(b), "%q and %q", a, b)
+		key := document.MarkerKey(a)
+		require.Equal(t, a == b, key == document.MarkerKey(b), "%q and %q", a, b)
 		id, err := url.PathUnescape(key)
 		require.NoError(t, err)
 		require.Equal(t, a, id)
@@ -35,10 +37,10 @@ func FuzzMarkerKey(f *testing.F) {
 		pending := encode(bson.D{{Key: key, Value: int64(5)}})
 		document := encode(bson.D{{Key: "pending", Value: pending}})
 		require.Equal(t, int64(5), document.Lookup("pending", key).Int64())
-		count, found := standardFields().markers(document, a)
+		count, found := standardFields().Markers(document, a)
 		require.True(t, found)
 		require.Equal(t, 1, count)
-		_, found = standardFields().markers(document, b)
+		_, found = standardFields().Markers(document, b)
 		require.Equal(t, a == b, found)
 	})
 }
@@ -55,12 +57,12 @@ func FuzzIDCodec(f *testing.F) {
 	}
 	f.Add("", strings.Repeat("é", 128), []byte{})
 	f.Fuzz(func(t *testing.T, a, b string, stored []byte) {
-		for _, codec := range []IDCodec{StringIDs, ObjectIDs} {
+		for _, codec := range []document.IDCodec{document.StringIDs, document.ObjectIDs} {
 			first, errA := codec.Encode(a)
 			second, errB := codec.Encode(b)
 			for id, err := range map[string]error{a: errA, b: errB} {
-				fits := id != "" && len(id) <= MaxIDBytes && utf8.ValidString(id)
-				if codec == ObjectIDs {
+				fits := id != "" && len(id) <= document.MaxIDBytes && utf8.ValidString(id)
+				if codec == document.ObjectIDs {
 					fits = len(id) == 24 && strings.Trim(id, "0123456789abcdefABCDEF") == ""
 				}
 				require.Equal(t, fits, err == nil, "%q: %v", id, err)
@@ -69,7 +71,7 @@ func FuzzIDCodec(f *testing.F) {
 				require.Zero(t, first)
 				continue
 			}
-			read, err := codec.decode(first)
+			read, err := codec.Decode(first)
 			require.NoError(t, err)
 			require.Equal(t, codec.Canonical(a), read)
 			require.Equal(t, read, codec.Canonical(read))
@@ -83,8 +85,8 @@ func FuzzIDCodec(f *testing.F) {
 		// What others have stored as an _id is read as an ID of one kind at most.
 		for _, kind := range []bson.Type{bson.TypeString, bson.TypeObjectID, bson.TypeInt64, bson.TypeNull, 0} {
 			id := bson.RawValue{Type: kind, Value: stored}
-			_, errString := StringIDs.decode(id)
-			_, errObject := ObjectIDs.decode(id)
+			_, errString := document.StringIDs.Decode(id)
+			_, errObject := document.ObjectIDs.Decode(id)
 			require.True(t, errString != nil || errObject != nil)
 		}
 	})

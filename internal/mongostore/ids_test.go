@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // awkwardIDs are IDs with everything that means something to the server, and how their markers are named.
@@ -55,7 +57,7 @@ func awkwardIDs() map[string]string {
 func TestMarkerKey(t *testing.T) {
 	t.Parallel()
 	for id, key := range awkwardIDs() {
-		assert.Equal(t, key, markerKey(id), "%q", id)
+		assert.Equal(t, key, document.MarkerKey(id), "%q", id)
 	}
 }
 
@@ -97,39 +99,39 @@ func TestAwkwardIDsOnTheServer(t *testing.T) {
 func TestCheckID(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"", strings.Repeat("a", 256), strings.Repeat("é", 128), "\xff", "a\xc3", "\xed\xa0\x80"} {
-		require.Error(t, CheckID(id), "%q", id)
-		_, err := StringIDs.Encode(id)
+		require.Error(t, document.CheckID(id), "%q", id)
+		_, err := document.StringIDs.Encode(id)
 		require.Error(t, err)
 	}
 	for id := range awkwardIDs() {
-		require.NoError(t, CheckID(id))
+		require.NoError(t, document.CheckID(id))
 	}
 }
 
 // ObjectIDs are hex digits outside, in lower case, and ObjectIds inside.
 func TestObjectIDs(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *Config) { c.IDs = ObjectIDs })
+	b := newBank(t, func(c *config) { c.IDs = document.ObjectIDs })
 	oid := bson.NewObjectID()
 	upper := strings.ToUpper(oid.Hex())
 	b.put(account(oid, nil), account(oid.Hex(), nil))
-	assert.Equal(t, oid.Hex(), ObjectIDs.Canonical(upper))
-	assert.Equal(t, "AbC", StringIDs.Canonical("AbC"))
+	assert.Equal(t, oid.Hex(), document.ObjectIDs.Canonical(upper))
+	assert.Equal(t, "AbC", document.StringIDs.Canonical("AbC"))
 	for i, text := range []string{upper, oid.Hex()} {
 		w := b.prepared(b.work(text[:1+i], b.leg(text, -60+int64(i)*20)))
 		b.applied(w, at(protocol.Settle, 0))
 	}
 	b.has("accounts", account(oid, bson.M{"balance": int64(0)}))
 	b.has("accounts", account(oid.Hex(), nil))
-	got, found, err := b.store.GetAccount(t.Context(), "", upper)
+	got, found, err := b.store.Get(t.Context(), "", upper)
 	require.NoError(t, err)
 	assert.True(t, found)
 	assert.Equal(t, oid.Hex(), got.ID)
 
 	for _, id := range []string{"", "alice", oid.Hex()[1:], oid.Hex() + "00", "0x" + oid.Hex()[2:], strings.Repeat("g", 24)} {
-		_, err := ObjectIDs.Encode(id)
+		_, err := document.ObjectIDs.Encode(id)
 		require.Error(t, err, "%q", id)
-		_, err = b.store.NewAttempt(Transfer{ID: "order", Legs: []Leg{b.leg(id, 1)}}, "me")
+		_, err = b.store.NewAttempt(document.Transfer{ID: "order", Legs: []document.Leg{b.leg(id, 1)}}, "me")
 		require.Error(t, err, "%q", id)
 	}
 }
@@ -139,14 +141,14 @@ func TestDecodeID(t *testing.T) {
 	t.Parallel()
 	oid := bson.NewObjectID()
 	for _, row := range []struct {
-		codec IDCodec
+		codec document.IDCodec
 		id    any
 		want  string
 	}{
-		{StringIDs, "alice", "alice"}, {ObjectIDs, oid, oid.Hex()},
-		{StringIDs, oid, ""}, {ObjectIDs, oid.Hex(), ""}, {StringIDs, int64(5), ""}, {ObjectIDs, nil, ""},
+		{document.StringIDs, "alice", "alice"}, {document.ObjectIDs, oid, oid.Hex()},
+		{document.StringIDs, oid, ""}, {document.ObjectIDs, oid.Hex(), ""}, {document.StringIDs, int64(5), ""}, {document.ObjectIDs, nil, ""},
 	} {
-		got, err := row.codec.decode(rawValue(row.id))
+		got, err := row.codec.Decode(wire.RawValue(row.id))
 		assert.Equal(t, row.want, got)
 		assert.Equal(t, row.want == "", err != nil)
 	}

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -87,7 +88,7 @@ func TestLookThroughAnotherClientIsLinearizable(t *testing.T) {
 	t.Parallel()
 	log := newCommandLog()
 	var far *mongo.Collection
-	b := newBank(t, func(c *Config) {
+	b := newBank(t, func(c *config) {
 		client := mongotest.Client(t, log.options())
 		far = client.Database(c.Transfers.Database().Name()).Collection("accounts_far")
 		c.Ledgers["far"] = far
@@ -109,7 +110,7 @@ func TestLookThroughAnotherClientIsLinearizable(t *testing.T) {
 func TestLookThroughMongosIsLinearizable(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.store.checkedClients.Store(b.store.transfers.Database().Client(), true)
+	b.store.CheckedClients.Store(b.store.Transfers.Database().Client(), true)
 	b.put(account("alice", nil))
 	w := b.claimed("order", b.leg("alice", -60))
 	b.log.take()
@@ -163,5 +164,5 @@ func TestReadTransferShowsTheImage(t *testing.T) {
 	b.change("transfers", "order", bson.M{"$set": bson.M{"legs": "none"}})
 	answer := b.on(mine, about(protocol.LookTransfer))
 	assert.Equal(t, protocol.Answer{Result: protocol.Applied, Transfer: protocol.Image{Found: true}}, answer)
-	require.ErrorIs(t, mine.Cause, ErrUnreadable)
+	require.ErrorIs(t, mine.Cause, document.ErrUnreadable)
 }

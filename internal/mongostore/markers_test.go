@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -52,7 +54,7 @@ func TestGarbledMarkersAreLeftAlone(t *testing.T) {
 						assert.Equal(t, protocol.NotMatched, b.on(w, op).Result)
 						assert.True(t, b.on(w, at(protocol.Look, 0)).Facts.Marker)
 						assert.Equal(t, protocol.Failed, b.on(w, op).Result)
-						require.ErrorIs(t, w.Cause, errGarbled)
+						require.ErrorIs(t, w.Cause, document.ErrGarbled)
 						require.ErrorContains(t, w.Cause, `"pending"`)
 						require.Equal(t, before, b.raw("accounts", id))
 					}
@@ -154,7 +156,7 @@ func TestGarbledMarkersOfDocuments(t *testing.T) {
 	assert.Equal(t, before, b.raw("orders", "o"))
 
 	b.putIn("transfers", bson.M{"_id": "original", "state": "Success", "pending": bson.A{bson.M{"back": int64(0)}}})
-	back, err := b.store.NewAttempt(Transfer{ID: "back", Reverses: "original", State: protocol.Committed}, "me")
+	back, err := b.store.NewAttempt(document.Transfer{ID: "back", Reverses: "original", State: protocol.Committed}, "me")
 	require.NoError(t, err)
 	before = b.raw("transfers", "original")
 	assert.Equal(t, protocol.NotMatched, b.on(back, at(protocol.Settle, 0)).Result)
@@ -169,14 +171,14 @@ func TestGarbledMarkersAreTold(t *testing.T) {
 	b := newBank(t)
 	for what, pending := range garbled("order", int64(-60)) {
 		b.put(account(what, bson.M{"pending": pending}))
-		_, found, err := b.store.GetAccount(t.Context(), "", what)
+		_, found, err := b.store.Get(t.Context(), "", what)
 		assert.True(t, found)
-		require.ErrorIs(t, err, errGarbled, what)
+		require.ErrorIs(t, err, document.ErrGarbled, what)
 		h, err := b.store.History("", what)
 		require.NoError(t, err)
-		_, _, err = h.look(t.Context(), h.ledger.majority)
-		require.ErrorIs(t, err, ErrKind, what)
-		result, err := b.store.CloseAccount(t.Context(), "", what)
+		_, _, err = h.Look(t.Context(), h.Ledger.Majority)
+		require.ErrorIs(t, err, history.ErrKind, what)
+		result, err := b.store.Close(t.Context(), "", what)
 		require.NoError(t, err)
 		assert.Equal(t, protocol.NotMatched, result, what)
 	}
@@ -184,10 +186,10 @@ func TestGarbledMarkersAreTold(t *testing.T) {
 	for what, pending := range garbled("order", int64(-60)) {
 		id := "empty, " + what
 		b.put(account(id, bson.M{"pending": pending, "balance": int64(0)}))
-		result, err := b.store.CloseAccount(t.Context(), "", id)
+		result, err := b.store.Close(t.Context(), "", id)
 		require.NoError(t, err)
 		assert.Equal(t, protocol.NotMatched, result, what)
-		standing, err := b.store.LookAtAccount(t.Context(), "", id)
+		standing, err := b.store.Status(t.Context(), "", id)
 		require.NoError(t, err)
 		assert.True(t, standing.Odd, what)
 	}
@@ -236,7 +238,7 @@ func TestListForAFence(t *testing.T) {
 	b.applied(w, replacing(at(protocol.Undo, 0)))
 	b.has("accounts", account("alice", bson.M{"fence": asMap(t, b.raw("accounts", "alice"))["fence"]}))
 	late := b.work("late", b.leg("alice", -60))
-	assert.Equal(t, protocol.NotMatched, b.on(late, prepareWith(0, standardFields().fence(encode(bson.M{"fence": bson.A{fence0()}})))).Result)
+	assert.Equal(t, protocol.NotMatched, b.on(late, prepareWith(0, standardFields().FenceOf(encode(bson.M{"fence": bson.A{fence0()}})))).Result)
 }
 
 // A requirement is about the field, and not about one of a list: to whoever prepares, and

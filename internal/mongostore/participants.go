@@ -2,13 +2,15 @@ package mongostore
 
 import (
 	"context"
-	"errors"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // read finds participants of one ledger and answers with the facts. Whether a document is as an effect requires it is asked only where
@@ -31,7 +33,7 @@ func (s *Store) read(ctx context.Context, requests []*Call, from *mongo.Collecti
 			continue // most documents change once: to remember their fences would only crowd out those of accounts
 		}
 		if facts.Found && facts.Kind {
-			markers, _ := s.fields.markers(document, r.Attempt.Transfer.ID)
+			markers, _ := s.Fields.Markers(document, r.Attempt.Transfer.ID)
 			s.fences.learn(p.key, facts.Fence, p.floor, markers)
 		} else {
 			s.fences.forget(p.key)
@@ -49,48 +51,34 @@ func (s *Store) read(ctx context.Context, requests []*Call, from *mongo.Collecti
 
 // find reads the requests' participants, which are of one ledger. Where it fails, those
 // that were answered are in what it returns, also as nil.
-func (s *Store) find(ctx context.Context, requests []*Call, from *mongo.Collection) (map[Subject]bson.Raw, error) {
+func (s *Store) find(ctx context.Context, requests []*Call, from *mongo.Collection) (map[collections.Subject]bson.Raw, error) {
 	parties := make([]*participant, 0, len(requests))
-	asked := make(map[Subject]bool, len(requests))
+	asked := make(map[collections.Subject]bool, len(requests))
 	for _, r := range requests {
 		if p := r.participant(); !asked[p.key] {
 			asked[p.key] = true
 			parties = append(parties, p)
 		}
 	}
-	l := requests[0].participant().key.ledger
-	documents := make(map[Subject]bson.Raw, len(parties))
-	for some := range portions(parties, maxAnswerBytes, func(*participant) int { return participantBytes }) {
+	l := requests[0].participant().key.Collection
+	documents := make(map[collections.Subject]bson.Raw, len(parties))
+	for some := range wire.Portions(parties, wire.MaxAnswerBytes, func(*participant) int { return wire.ParticipantBytes }) {
 		ids := make(bson.A, len(some))
 		for i, p := range some {
 			ids[i] = p.id
 		}
-		found, err := findByID(ctx, from, ids, options.Find().SetProjection(l.fields.projection()))
+		found, err := wire.FindByID(ctx, from, ids, options.Find().SetProjection(l.Fields.Projection()))
 		if err != nil {
 			return documents, err
 		}
 		for _, p := range some {
 			documents[p.key] = nil
 		}
-		for _, document := range found {
-			documents[l.subject(canonical(document.Lookup("_id")))] = document
+		for _, doc := range found {
+			documents[l.Subject(document.Canonical(doc.Lookup("_id")))] = doc
 		}
 	}
 	return documents, nil
-}
-
-// findByID reads documents, by as many commands as their IDs need.
-func findByID(ctx context.Context, from *mongo.Collection, ids bson.A, find *options.FindOptionsBuilder) ([]bson.Raw, error) {
-	var found []bson.Raw
-	for some := range portions(ids, maxCommandBytes, idBytes) {
-		filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: some}}}}
-		var documents []bson.Raw
-		if err := findAll(ctx, from, filter, &documents, find.SetBatchSize(int32(len(some)+1))); err != nil {
-			return found, err
-		}
-		found = append(found, documents...)
-	}
-	return found, nil
 }
 
 // maxTouched bounds how many transfers a look writes to before it reads: one that matches is enough.
@@ -98,17 +86,17 @@ const maxTouched = 4
 
 // look is a deciding read. On the transfers' own replica set it is a majority read in the session of a write to one of the
 // transfers that matched. Elsewhere, or where none matched, it is linearizable, which takes up to 100 ms on an idle server.
-func (s *Store) look(ctx context.Context, l *ledger, requests []*Call) {
+func (s *Store) look(ctx context.Context, l *collections.Collection, requests []*Call) {
 	decided := false
-	if l.sameClient && !s.routed(s.transfers) {
-		inSession(ctx, s.transfers, func(ctx context.Context) {
+	if l.SameClient && !s.Routed(s.Transfers) {
+		wire.InSession(ctx, s.Transfers, func(ctx context.Context) {
 			if decided = s.touchAny(ctx, requests); decided {
-				s.read(ctx, requests, l.majority, true)
+				s.read(ctx, requests, l.Majority, true)
 			}
 		})
 	}
 	if !decided {
-		s.read(ctx, requests, l.linearizable, true)
+		s.read(ctx, requests, l.Linearizable, true)
 	}
 }
 
@@ -123,21 +111,21 @@ func (s *Store) touchAny(ctx context.Context, requests []*Call) bool {
 		touched[r.Attempt.Transfer.ID] = true
 		touches = append(touches, ownershipWrite{work: r.Attempt, epoch: r.Attempt.Transfer.Epoch})
 	}
-	return updateAll(ctx, s.transfers, touches).matched
+	return wire.UpdateAll(ctx, s.Transfers, touches).Matched
 }
 
 // write performs prepares, settles, undos and fence-onlys. What could not be done by one statement for several transfers is tried
 // again by one for each, in order, so that each gets an answer of its own; but only if it is known that none of it was done. 1. A
 // prepare is made by a statement for several transfers, and told NotMatched for want of a better answer. 2. It is sent again by
 // itself, and the server refuses that: its execution believes that nothing was prepared, and leaves the marker for ever.
-func (s *Store) write(ctx context.Context, l *ledger, requests []*Call) {
+func (s *Store) write(ctx context.Context, l *collections.Collection, requests []*Call) {
 	requests = legible(requests)
 	if len(requests) == 0 {
 		return
 	}
 	units := s.gather(requests)
 	known := s.writeUnits(ctx, l, units)
-	if HeldUp(requests[0].Cause) {
+	if wire.HeldUp(requests[0].Cause) {
 		s.findSuspect(ctx, l, units)
 	}
 	var apart []*Call
@@ -157,31 +145,31 @@ func (s *Store) write(ctx context.Context, l *ledger, requests []*Call) {
 }
 
 // writeUnits sends units as one command and answers their requests. It reports whether NotMatched is known to be true of each.
-func (s *Store) writeUnits(ctx context.Context, l *ledger, units []*mergedUpdate) (known bool) {
+func (s *Store) writeUnits(ctx context.Context, l *collections.Collection, units []*mergedUpdate) (known bool) {
 	if len(units) == 1 {
-		s.answerUnits(units, updateAll(ctx, l.commands, units))
+		s.answerUnits(units, wire.UpdateAll(ctx, l.Commands, units))
 		return true
 	}
 	known = true
-	inSession(ctx, l.commands, func(inSession context.Context) {
-		done := updateAll(inSession, l.commands, units)
+	wire.InSession(ctx, l.Commands, func(inSession context.Context) {
+		done := wire.UpdateAll(inSession, l.Commands, units)
 		s.answerUnits(units, done)
 		switch {
-		case !done.short || !done.matched:
-		case s.routed(l.commands):
-			known = s.resolve(ctx, l.linearizable, units)
+		case !done.Short || !done.Matched:
+		case s.Routed(l.Commands):
+			known = s.resolve(ctx, l.Linearizable, units)
 		default:
-			known = s.resolve(inSession, l.majority, units)
+			known = s.resolve(inSession, l.Majority, units)
 		}
 	})
 	return known
 }
 
-func (s *Store) answerUnits(units []*mergedUpdate, done updated) {
+func (s *Store) answerUnits(units []*mergedUpdate, done wire.Updated) {
 	many := len(units) > 1 || len(units[0].requests) > 1
 	for i, u := range units {
 		for _, r := range u.requests {
-			r.take(done.verdicts[i], many)
+			r.take(done.Verdicts[i], many)
 			r.participant().refused = nil
 			if r.Answer.Result == protocol.Failed {
 				r.participant().refused = r.Cause
@@ -213,8 +201,8 @@ func (s *Store) resolve(ctx context.Context, from *mongo.Collection, units []*me
 	}
 	for _, r := range open {
 		document := documents[r.participant().key]
-		_, marker := r.participant().key.ledger.fields.markers(document, r.Attempt.Transfer.ID)
-		if document != nil && marker == (r.Op.Kind == protocol.Prepare) && r.participant().key.ledger.fields.hasMap(document) {
+		_, marker := r.participant().key.Collection.Fields.Markers(document, r.Attempt.Transfer.ID)
+		if document != nil && marker == (r.Op.Kind == protocol.Prepare) && r.participant().key.Collection.Fields.HasMap(document) {
 			r.answer(protocol.Applied, nil)
 		}
 	}
@@ -230,10 +218,8 @@ func (s *Store) remember(r *Call, u *mergedUpdate) {
 	case r.Op.Kind == protocol.Prepare:
 		s.fences.applied(key, "", 1)
 	case u.replaces:
-		s.fences.applied(key, fenceOf(u.token), -1)
+		s.fences.applied(key, document.FenceOfToken(u.token), -1)
 	default:
 		s.fences.applied(key, "", -1)
 	}
 }
-
-func missing(err error) bool { return errors.Is(err, mongo.ErrNoDocuments) }

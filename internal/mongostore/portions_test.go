@@ -12,8 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/audit"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // largest returns how large the largest of commands is, and the largest first answer.
@@ -64,8 +67,8 @@ func TestLargeRequirementsAreJudgedInPortions(t *testing.T) {
 	}
 	commands := b.log.take()
 	asked, _ := largest(commands)
-	assert.LessOrEqual(t, asked, maxCommandBytes+overhead)
-	assert.Greater(t, asked, maxCommandBytes*9/10, "they share their commands")
+	assert.LessOrEqual(t, asked, wire.MaxCommandBytes+overhead)
+	assert.Greater(t, asked, wire.MaxCommandBytes*9/10, "they share their commands")
 	explained := 0
 	for _, c := range commands[1:] { // none of the transfers is stored: the touch has matched nothing
 		if c.body.Lookup("projection", "text").Type != 0 { // what is not as required is told, and nothing rests on it
@@ -85,7 +88,7 @@ func TestLargeRequirementsAreJudgedInPortions(t *testing.T) {
 func TestLargeTransfersAreReadInPortions(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	const size, most = 60 << 10, maxAnswerBytes / (60 << 10)
+	const size, most = 60 << 10, wire.MaxAnswerBytes / (60 << 10)
 	works := make([]*Attempt, 2*most+10)
 	for i := range works {
 		works[i] = b.work(fmt.Sprint("t", i), b.leg("alice", -60))
@@ -126,7 +129,7 @@ func TestLargeTransfersAreReadInPortions(t *testing.T) {
 			require.Equal(t, row.level, c.text("readConcern", "level"))
 		}
 		_, answered := largest(commands)
-		require.LessOrEqual(t, answered, maxAnswerBytes+overhead)
+		require.LessOrEqual(t, answered, wire.MaxAnswerBytes+overhead)
 	}
 }
 
@@ -134,13 +137,13 @@ func TestLargeTransfersAreReadInPortions(t *testing.T) {
 // again, be it ever so much in all.
 func TestPortionsAreAnsweredEach(t *testing.T) {
 	b := newBank(t)
-	const most = maxAnswerBytes / participantBytes
+	const most = wire.MaxAnswerBytes / wire.ParticipantBytes
 	works := make([]*Attempt, most+10)
 	accounts := make([]bson.M, len(works))
 	for i := range works {
 		id := fmt.Sprint("account ", i)
 		works[i] = b.work(fmt.Sprint("t", i), b.leg(id, -60))
-		works[i].Transfer.Metadata = encode(bson.M{"text": strings.Repeat("x", participantBytes)})
+		works[i].Transfer.Metadata = encode(bson.M{"text": strings.Repeat("x", wire.ParticipantBytes)})
 		accounts[i] = account(id, nil)
 	}
 	b.put(accounts[:len(accounts)-1]...)
@@ -180,31 +183,31 @@ func TestManyIDsAreFoundInPortions(t *testing.T) {
 		ids = append(ids, fmt.Sprintf("%03d%s", i, strings.Repeat("x", 1<<20)))
 	}
 	b.put(account("alice", nil), account("bob", nil))
-	ids = append(bson.A{"alice"}, append(ids, rawValue("bob"))...)
+	ids = append(bson.A{"alice"}, append(ids, wire.RawValue("bob"))...)
 	b.log.take()
-	found, err := findByID(t.Context(), b.store.ledgers[""].majority, ids, withoutMetadata())
+	found, err := wire.FindByID(t.Context(), b.store.Ledgers[""].Majority, ids, audit.WithoutMetadata())
 	require.NoError(t, err)
 	require.Len(t, found, 2)
 	asked, _ := largest(b.log.take())
-	assert.LessOrEqual(t, asked, maxCommandBytes+overhead)
+	assert.LessOrEqual(t, asked, wire.MaxCommandBytes+overhead)
 }
 
 // draw returns one of the statements that the store sends, of up to so many bytes in one
 // of its texts.
-func (b *bank) draw(random *rand.Rand, most int) statement {
+func (b *bank) draw(random *rand.Rand, most int) wire.Statement {
 	text := func(n int) string { return strings.Repeat("x", 1+random.IntN(n)) }
-	w := b.work(text(MaxIDBytes), b.legIn("", text(MaxIDBytes), money.Units(-60)), b.leg(text(MaxIDBytes), 60))
+	w := b.work(text(document.MaxIDBytes), b.legIn("", text(document.MaxIDBytes), money.Units(-60)), b.leg(text(document.MaxIDBytes), 60))
 	w.Owner, w.Transfer.Currency = text(160), text(16)
 	description := text(512)
 	w.Describe = func(protocol.Refusal) string { return description }
 	op := at([]protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly}[random.IntN(4)], random.IntN(2))
-	op.Fence, op.ReplaceFence = fenceOf(fence0()), random.IntN(2) == 0
+	op.Fence, op.ReplaceFence = document.FenceOfToken(fence0()), random.IntN(2) == 0
 	switch random.IntN(6) {
 	case 0:
-		reason := Failure{Code: text(32), Ledger: text(64), Account: text(MaxIDBytes), Message: text(1 << 10)}
+		reason := document.Failure{Code: text(32), Ledger: text(64), Account: text(document.MaxIDBytes), Message: text(1 << 10)}
 		return note{StuckReason{Work: w, State: protocol.Committed}, reason}
 	case 1:
-		st, err := encodeUpdate(w.claimStatement(claim(protocol.TakeOver)))
+		st, err := wire.EncodeUpdate(w.claimStatement(claim(protocol.TakeOver)))
 		require.NoError(b.t, err)
 		return st
 	case 2:
@@ -232,20 +235,20 @@ func TestUpdatesAreSplitByTheirBytes(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
 	random := rand.New(rand.NewPCG(3, 4))
-	statements := make([]statement, 1000)
+	statements := make([]wire.Statement, 1000)
 	for i := range statements {
 		statements[i] = b.draw(random, 200<<10)
 	}
-	statements[500] = encoded(encode(bson.D{
-		{Key: "q", Value: bson.D{}}, {Key: "u", Value: bson.D{{Key: "x", Value: strings.Repeat("x", maxCommandBytes+1)}}},
+	statements[500] = wire.Encoded(encode(bson.D{
+		{Key: "q", Value: bson.D{}}, {Key: "u", Value: bson.D{{Key: "x", Value: strings.Repeat("x", wire.MaxCommandBytes+1)}}},
 	}))
 	commands := 0
 	for rest := statements; len(rest) > 0; commands++ {
-		m, n := updateCommand(b.store.transfers, rest)
+		m, n := wire.UpdateCommand(b.store.Transfers, rest)
 		require.Positive(t, n)
-		require.True(t, n == 1 || len(m.data) <= maxCommandBytes+overhead, "%d bytes of %d statements", len(m.data), n)
-		m.end()
-		sent, err := bson.Raw(m.data).Lookup("updates").Array().Values()
+		require.True(t, n == 1 || len(m.Data) <= wire.MaxCommandBytes+overhead, "%d bytes of %d statements", len(m.Data), n)
+		m.End()
+		sent, err := bson.Raw(m.Data).Lookup("updates").Array().Values()
 		require.NoError(t, err)
 		require.Len(t, sent, n)
 		for i, st := range rest[:n] {
@@ -258,11 +261,11 @@ func TestUpdatesAreSplitByTheirBytes(t *testing.T) {
 }
 
 // written returns a statement as it goes out.
-func written(st statement) []byte {
-	m := newMessage(0)
-	st.write(m)
-	m.end()
-	return m.data
+func written(st wire.Statement) []byte {
+	m := wire.NewMessage(0)
+	st.Write(m)
+	m.End()
+	return m.Data
 }
 
 // What is guessed of the size of a statement, or of what is asked for, is not too small:
@@ -273,22 +276,22 @@ func TestSizesAreNotTooSmall(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for range 2000 {
 		st := b.draw(random, 1000)
-		if _, whole := st.(encoded); !whole {
-			require.GreaterOrEqual(t, st.size(), len(written(st)), "%T", st)
+		if _, whole := st.(wire.Encoded); !whole {
+			require.GreaterOrEqual(t, st.Size(), len(written(st)), "%T", st)
 		}
 	}
 	for n := range 100 {
-		var legs []Leg
+		var legs []document.Leg
 		for range n {
-			legs = append(legs, b.leg(strings.Repeat("x", 1+random.IntN(MaxIDBytes)), 1<<40))
+			legs = append(legs, b.leg(strings.Repeat("x", 1+random.IntN(document.MaxIDBytes)), 1<<40))
 		}
 		require := make(bson.D, n)
 		for i := range require {
 			require[i] = bson.E{Key: strings.Repeat("y", i+1), Value: bson.Null{}}
 		}
 		e := b.effect(strings.Repeat("x", 1+random.IntN(1000)), require, require)
-		tr := Transfer{ID: "t", Legs: legs, Effects: []Effect{e, e}, Metadata: e.Set}
-		assert.GreaterOrEqual(t, tr.bytes(), len(tr.encode()))
+		tr := document.Transfer{ID: "t", Legs: legs, Effects: []document.Effect{e, e}, Metadata: e.Set}
+		assert.GreaterOrEqual(t, tr.Size(), len(tr.Encode()))
 		w := b.changing("t", e)
 		wanted := encode(bson.D{{Key: "$or", Value: bson.A{w.participants[0].wanted()}}})
 		assert.GreaterOrEqual(t, wantedBytes(of(at(protocol.Look, 0), w)[0]), len(wanted))

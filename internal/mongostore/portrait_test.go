@@ -6,18 +6,21 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/audit"
+	"github.com/mongotransfer/transfer/internal/document"
 )
 
 // A marker's key tells its transfer, whatever that is called; and what is no marker's key tells none.
 func TestTransferOf(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"t", "order-17", "a.b", "$a", "100%", "%2E", "17", "0", "a\x00b", "é", "%", "%%", "a%2"} {
-		got, ok := transferOf(markerKey(id))
+		got, ok := audit.TransferOf(document.MarkerKey(id))
 		require.True(t, ok, id)
 		assert.Equal(t, id, got)
 	}
 	for _, key := range []string{"", "%", "%2", "%zz", "%2e", "%41", "17", "a%2", "%25%"} {
-		_, ok := transferOf(key)
+		_, ok := audit.TransferOf(key)
 		assert.False(t, ok, key)
 	}
 }
@@ -26,31 +29,31 @@ func TestTransferOf(t *testing.T) {
 func TestPortrait(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	atlas := b.store.AuditReader()
+	atlas := audit.NewReader(b.store.Deployment)
 	places := atlas.Places
 	require.Len(t, places, 2)
 	require.Equal(t, "eu", places[1].Name)
 	for _, row := range []struct {
 		changes bson.M
-		bad     AuditDocument
+		bad     audit.Document
 		counts  bool
 	}{
-		{nil, AuditDocument{}, true},
-		{bson.M{"pending": nil, "fence": nil}, AuditDocument{}, true},
-		{bson.M{"balance": "1"}, AuditDocument{BadBalance: "x"}, false},
-		{bson.M{"balance": 1.0}, AuditDocument{BadBalance: "x"}, false},
-		{bson.M{"balance": nil}, AuditDocument{BadBalance: "x"}, false},
-		{bson.M{"balance": decimal("1.0000000000001")}, AuditDocument{BadBalance: "x"}, true},
-		{bson.M{"floor": decimal("1")}, AuditDocument{BadFloor: "x"}, true},
-		{bson.M{"floor": "1"}, AuditDocument{BadFloor: "x"}, true},
-		{bson.M{"floor": bson.MinKey{}}, AuditDocument{}, true},
-		{bson.M{"floor": int64(-5), "balance": decimal("1.5")}, AuditDocument{}, true},
-		{bson.M{"currency": bson.Symbol("EUR")}, AuditDocument{}, true},
-		{bson.M{"currency": bson.A{"EUR"}}, AuditDocument{BadCurrency: "x"}, true},
-		{bson.M{"pending": bson.A{}}, AuditDocument{BadPending: "x"}, true},
-		{bson.M{"pending": 5}, AuditDocument{BadPending: "x"}, true},
+		{nil, audit.Document{}, true},
+		{bson.M{"pending": nil, "fence": nil}, audit.Document{}, true},
+		{bson.M{"balance": "1"}, audit.Document{BadBalance: "x"}, false},
+		{bson.M{"balance": 1.0}, audit.Document{BadBalance: "x"}, false},
+		{bson.M{"balance": nil}, audit.Document{BadBalance: "x"}, false},
+		{bson.M{"balance": decimal("1.0000000000001")}, audit.Document{BadBalance: "x"}, true},
+		{bson.M{"floor": decimal("1")}, audit.Document{BadFloor: "x"}, true},
+		{bson.M{"floor": "1"}, audit.Document{BadFloor: "x"}, true},
+		{bson.M{"floor": bson.MinKey{}}, audit.Document{}, true},
+		{bson.M{"floor": int64(-5), "balance": decimal("1.5")}, audit.Document{}, true},
+		{bson.M{"currency": bson.Symbol("EUR")}, audit.Document{}, true},
+		{bson.M{"currency": bson.A{"EUR"}}, audit.Document{BadCurrency: "x"}, true},
+		{bson.M{"pending": bson.A{}}, audit.Document{BadPending: "x"}, true},
+		{bson.M{"pending": 5}, audit.Document{BadPending: "x"}, true},
 	} {
-		p := atlas.auditDocument(places[0], encode(account("a", row.changes)))
+		p := atlas.Document(places[0], encode(account("a", row.changes)))
 		story := encode(bson.M{"changes": row.changes}).String()
 		assert.Equal(t, row.bad.BadBalance != "", p.BadBalance != "", story)
 		assert.Equal(t, row.bad.BadFloor != "", p.BadFloor != "", story)
@@ -60,6 +63,6 @@ func TestPortrait(t *testing.T) {
 		assert.Equal(t, row.counts, p.Counts, story)
 	}
 	for _, id := range []any{5, bson.NewObjectID(), "", bson.M{"a": 1}} {
-		assert.NotEmpty(t, atlas.auditDocument(places[0], encode(account(id, nil))).BadID, "%v", id)
+		assert.NotEmpty(t, atlas.Document(places[0], encode(account(id, nil))).BadID, "%v", id)
 	}
 }

@@ -15,8 +15,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // An insert whose ID is taken is NotMatched, even when the server adds that it could not wait for the majority: the ID was there before.
@@ -58,7 +60,7 @@ func TestDuplicateKeyOfAnotherIndexIsFailed(t *testing.T) {
 	assert.Nil(t, b.raw("transfers", "order 2"))
 	assert.Equal(t, protocol.Failed, b.on(second, b.ready(second)[0]).Result, "the balance of 100 is taken")
 	b.has("accounts", account("bob", bson.M{"balance": int64(160)}))
-	result, err := b.store.OpenAccount(t.Context(), "", Account{ID: "carol", Balance: money.Units(100)}, bson.NewObjectID())
+	result, err := b.store.Open(t.Context(), "", document.Account{ID: "carol", Balance: money.Units(100)}, bson.NewObjectID())
 	assert.Equal(t, protocol.Failed, result)
 	require.Error(t, err)
 
@@ -200,10 +202,10 @@ func TestLostAnswerIsUnknown(t *testing.T) {
 func TestDefiniteCodes(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{2, 9, 14, 15, 22, 28, 40, 52, 56, 57, 66, 121, 11000, 17419} {
-		assert.True(t, definite(code), code)
+		assert.True(t, wire.IsRefusal(code), code)
 	}
 	for _, code := range []int{0, 1, 6, 7, 8, 13, 50, 64, 79, 89, 91, 96, 100, 112, 133, 189, 202, 251, 262, 9001, 10058, 10107,
 		11600, 11601, 11602, 13388, 13435, 13436} {
-		assert.False(t, definite(code), code)
+		assert.False(t, wire.IsRefusal(code), code)
 	}
 }

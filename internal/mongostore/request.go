@@ -4,9 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"go.mongodb.org/mongo-driver/v2/mongo"
-
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // Call is one operation of one execution, and what became of it.
@@ -28,15 +28,15 @@ func (r *Call) answer(result protocol.Result, err error) {
 }
 
 // take takes over a verdict.
-func (r *Call) take(v verdict, many bool) {
-	r.answer(v.result, v.err)
-	r.Alone = many && refusedWhole(v.err)
+func (r *Call) take(v wire.Verdict, many bool) {
+	r.answer(v.Result, v.Err)
+	r.Alone = many && refusedWhole(v.Err)
 }
 
 // refusedWhole reports whether an error is the server's refusal of a command that can't be carried out as it is, whoever asks.
 func refusedWhole(err error) bool {
-	code := commandCode(err)
-	return code == codeOverflow || code != 0 && definite(code)
+	code := wire.CommandCode(err)
+	return code == wire.CodeOverflow || code != 0 && wire.IsRefusal(code)
 }
 
 func answerAll(requests []*Call, result protocol.Result, err error) {
@@ -47,7 +47,7 @@ func answerAll(requests []*Call, result protocol.Result, err error) {
 
 // Lane is what operations have in common that can go out in one command. It can be compared.
 type Lane struct {
-	ledger *ledger // nil: the transfers
+	ledger *collections.Collection // nil: the transfers
 	kind   laneKind
 }
 
@@ -77,56 +77,45 @@ func LaneOf(w *Attempt, op protocol.Operation) Lane {
 	case protocol.LookTransfer:
 		return Lane{kind: laneLook}
 	case protocol.ReadFence:
-		return Lane{w.participants[op.Participant].key.ledger, laneRead}
+		return Lane{w.participants[op.Participant].key.Collection, laneRead}
 	case protocol.Look:
-		return Lane{w.participants[op.Participant].key.ledger, laneLook}
+		return Lane{w.participants[op.Participant].key.Collection, laneLook}
 	case protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly:
 	}
-	return Lane{w.participants[op.Participant].key.ledger, laneWrite}
+	return Lane{w.participants[op.Participant].key.Collection, laneWrite}
 }
-
-// Cluster is where commands go. It can be compared.
-type Cluster struct{ client *mongo.Client }
 
 // ClusterOf returns where a lane's commands go.
-func (s *Store) ClusterOf(lane Lane) Cluster {
-	c := s.transfers
+func (s *Store) ClusterOf(lane Lane) collections.Cluster {
+	c := s.Transfers
 	if lane.ledger != nil {
-		c = lane.ledger.commands
+		c = lane.ledger.Commands
 	}
-	return Cluster{c.Database().Client()}
+	return collections.Cluster{c.Database().Client()}
 }
 
-// Clusters returns how many clusters are registered.
-func (s *Store) Clusters() int { return len(s.clusters) }
+// ClusterCount returns how many clusters are registered.
+func (s *Store) ClusterCount() int { return len(s.Catalog.Clusters) }
 
 // ClustersOf returns the clusters that a work's participants are in, always in the same order. Every work
 // needs that of the transfers: it is named only where there are no others.
-func (s *Store) ClustersOf(w *Attempt) []Cluster {
-	var touched []Cluster
-	for _, c := range s.clusters[1:] {
-		if slices.ContainsFunc(w.participants, func(p participant) bool { return p.key.ledger.cluster() == c }) {
+func (s *Store) ClustersOf(w *Attempt) []collections.Cluster {
+	var touched []collections.Cluster
+	for _, c := range s.Catalog.Clusters[1:] {
+		if slices.ContainsFunc(w.participants, func(p participant) bool { return p.key.Collection.Cluster() == c }) {
 			touched = append(touched, c)
 		}
 	}
 	if len(touched) == 0 {
-		return s.clusters[:1:1]
+		return s.Catalog.Clusters[:1:1]
 	}
 	return touched
 }
 
-func (l *ledger) cluster() Cluster { return Cluster{l.commands.Database().Client()} }
-
-// Subject is a document that an operation writes to. It can be compared.
-type Subject struct {
-	ledger *ledger // nil: the transfers
-	id     string
-}
-
 // SubjectOf returns the document that an operation writes to, or reads.
-func SubjectOf(w *Attempt, op protocol.Operation) Subject {
+func SubjectOf(w *Attempt, op protocol.Operation) collections.Subject {
 	if op.Participant == protocol.NoParticipant {
-		return Subject{id: w.Transfer.ID}
+		return collections.Subject{ID: w.Transfer.ID}
 	}
 	return w.participants[op.Participant].key
 }
@@ -134,7 +123,7 @@ func SubjectOf(w *Attempt, op protocol.Operation) Subject {
 // Perform performs the requests of one lane, in as few commands as it takes, and answers each as if it were alone: those on one
 // document in the order in which they stand.
 func (s *Store) Perform(ctx context.Context, lane Lane, requests []*Call) {
-	ctx = detached(ctx)
+	ctx = wire.Detached(ctx)
 	switch lane.kind {
 	case laneInsert:
 		s.insertClaimed(ctx, requests)
@@ -147,11 +136,11 @@ func (s *Store) Perform(ctx context.Context, lane Lane, requests []*Call) {
 	case laneRead, laneLook:
 		switch {
 		case lane.ledger == nil && lane.kind == laneRead:
-			s.readTransfers(ctx, requests, s.majority)
+			s.readTransfers(ctx, requests, s.Majority)
 		case lane.ledger == nil:
-			s.readTransfers(ctx, requests, s.linearizable)
+			s.readTransfers(ctx, requests, s.Linearizable)
 		case lane.kind == laneRead:
-			s.read(ctx, requests, lane.ledger.majority, false)
+			s.read(ctx, requests, lane.ledger.Majority, false)
 		default:
 			s.look(ctx, lane.ledger, requests)
 		}

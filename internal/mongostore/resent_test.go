@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -36,7 +37,7 @@ func (b *bank) resending(name string, between func()) (check func()) {
 // process returns another process on the same documents, whose commands are not in the log.
 func (b *bank) process() *bank {
 	b.t.Helper()
-	store := b.another(func(c *Config) {
+	store := b.another(func(c *config) {
 		c.Transfers, c.Ledgers = b.db.Collection("transfers"), map[string]*mongo.Collection{"": b.db.Collection("accounts")}
 	})
 	return &bank{t: b.t, db: b.db, store: store, log: newCommandLog()}
@@ -53,7 +54,7 @@ func TestResentFenceOnlyBringsNoFenceBack(t *testing.T) {
 	sent := b.resending("update", func() {
 		require.Eventually(t, func() bool {
 			late = other.ready(pinned)[0]
-			return late.Fence != fenceOf(fence0())
+			return late.Fence != document.FenceOfToken(fence0())
 		}, 20*time.Second, time.Millisecond, "the first one is stored")
 		other.applied(other.work("rolls back", other.leg("alice", -5)), at(protocol.FenceOnly, 0))
 	})

@@ -12,12 +12,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
 const oneDay = 24 * time.Hour
 
-func keeping(d time.Duration) func(*Config) { return func(c *Config) { c.Retention = d } }
+func keeping(d time.Duration) func(*config) { return func(c *config) { c.Retention = d } }
 
 // newBankKeeping returns a bank that keeps final transfers for so long.
 func newBankKeeping(t *testing.T, d time.Duration) *bank {
@@ -91,7 +93,7 @@ func TestPurgeGoesByTheServersClock(t *testing.T) {
 	for name, off := range map[string]time.Duration{"a year ahead": 8760 * time.Hour, "a year behind": -8760 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBank(t, keeping(time.Hour), func(c *Config) { c.Now = func() time.Time { return time.Now().Add(off) } })
+			b := newBank(t, keeping(time.Hour), func(c *config) { c.Now = func() time.Time { return time.Now().Add(off) } })
 			require.NoError(t, b.store.Connect(t.Context()))
 			w := b.committed("order")
 			b.applied(w, finish(protocol.Success))
@@ -117,14 +119,14 @@ func TestLateFinishDoesNothing(t *testing.T) {
 		}
 		return results
 	}
-	assert.Equal(t, all(2, protocol.NotMatched), stamped(finishLimit+5*time.Second, works[:2]...))
-	assert.Equal(t, all(1, protocol.NotMatched), stamped(finishLimit+5*time.Second, works[2]))
+	assert.Equal(t, all(2, protocol.NotMatched), stamped(deployment.FinishLimit+5*time.Second, works[:2]...))
+	assert.Equal(t, all(1, protocol.NotMatched), stamped(deployment.FinishLimit+5*time.Second, works[2]))
 	for _, w := range works {
 		document := asMap(t, b.raw("transfers", w.Transfer.ID))
 		assert.Equal(t, "Committed", document["state"])
 		assert.NotContains(t, document, "purgeAt")
 	}
-	assert.Equal(t, all(2, protocol.Applied), stamped(finishLimit-20*time.Second, works[:2]...))
+	assert.Equal(t, all(2, protocol.Applied), stamped(deployment.FinishLimit-20*time.Second, works[:2]...))
 	b.applied(works[2], finish(protocol.Success))
 	b.requirePurge("t2", time.Hour)
 }
@@ -136,7 +138,7 @@ func TestFinishOfAServerThatIsAhead(t *testing.T) {
 	t.Parallel()
 	b := newBankKeeping(t, time.Hour)
 	b.forgetTime()
-	b.store.clock.correct(time.Now().Add(-finishLimit - 30*time.Second))
+	b.store.Clock.Correct(time.Now().Add(-deployment.FinishLimit - 30*time.Second))
 	works := b.crowd(4, 10)
 	assert.Equal(t, all(2, protocol.Applied), b.batch(of(decide(protocol.Committed, 1), works[:2]...)))
 	assert.Equal(t, all(2, protocol.Applied), b.batch(of(decide(protocol.Rollback, 1), works[2:]...)))
@@ -170,8 +172,8 @@ func TestFinishAsksForTheTime(t *testing.T) {
 	works := b.crowd(3, 10)
 	b.applied(works[0], decide(protocol.Committed, 1))
 	b.forgetTime()
-	for range maxAsking { // as if hello were never answered
-		b.store.asking <- struct{}{}
+	for range collections.MaxAsking { // as if hello were never answered
+		b.store.Asking <- struct{}{}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
@@ -183,8 +185,8 @@ func TestFinishAsksForTheTime(t *testing.T) {
 	for _, r := range rs[1:] {
 		assert.Equal(t, protocol.Applied, r.Answer.Result)
 	}
-	for range maxAsking {
-		<-b.store.asking
+	for range collections.MaxAsking {
+		<-b.store.Asking
 	}
 	b.applied(works[0], finish(protocol.Success))
 	b.requirePurge("t0", time.Hour)
@@ -205,9 +207,9 @@ func TestFinishIsNotSentWithoutTheTime(t *testing.T) {
 
 // forgetTime makes the correction of the process's clock an old one.
 func (b *bank) forgetTime() {
-	b.store.clock.mu.Lock()
-	defer b.store.clock.mu.Unlock()
-	b.store.clock.read = time.Now().Add(-time.Hour)
+	b.store.Clock.Mu.Lock()
+	defer b.store.Clock.Mu.Unlock()
+	b.store.Clock.Read = time.Now().Add(-time.Hour)
 }
 
 // A correction is of no use once the process's clock was set, or its machine has slept.
@@ -215,28 +217,28 @@ func TestClockLeaps(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	now := start
-	c := serverClock{now: func() time.Time { return now }}
-	_, fresh := c.estimate()
+	c := collections.ServerClock{Now: func() time.Time { return now }}
+	_, fresh := c.Estimate()
 	assert.False(t, fresh)
 	for name, row := range map[string]struct {
 		passed, leap time.Duration
 		fresh        bool
 	}{
 		"at once":        {0, 0, true},
-		"nearly old":     {clockAge - time.Second, 0, true},
-		"old":            {clockAge, 0, false},
+		"nearly old":     {collections.ClockAge - time.Second, 0, true},
+		"old":            {collections.ClockAge, 0, false},
 		"set back":       {time.Second, -time.Hour, false},
 		"set ahead":      {time.Second, time.Hour, false},
 		"asleep":         {0, 2 * time.Second, false},
-		"a little ahead": {time.Second, clockLeap / 2, true},
-		"a little back":  {time.Second, -clockLeap / 2, true},
+		"a little ahead": {time.Second, collections.ClockLeap / 2, true},
+		"a little back":  {time.Second, -collections.ClockLeap / 2, true},
 		"no other clock": {-time.Second, 0, false},
 	} {
 		now = start
-		c.correct(start.Add(time.Hour))
+		c.Correct(start.Add(time.Hour))
 		now = start.Add(row.passed)
-		c.wall = c.wall.Add(-row.leap)
-		at, fresh := c.estimate()
+		c.Wall = c.Wall.Add(-row.leap)
+		at, fresh := c.Estimate()
 		assert.Equal(t, row.fresh, fresh, name)
 		assert.WithinDuration(t, now.Add(time.Hour), at, time.Millisecond)
 	}
@@ -266,17 +268,17 @@ func TestRetentionsAreDeclared(t *testing.T) {
 }
 
 // another returns another store over the same collections.
-func (b *bank) another(changes ...func(*Config)) *Store {
+func (b *bank) another(changes ...func(*config)) *rooms {
 	b.t.Helper()
 	ledgers := map[string]*mongo.Collection{}
-	for name, l := range b.store.ledgers {
-		ledgers[name] = l.commands
+	for name, l := range b.store.Ledgers {
+		ledgers[name] = l.Commands
 	}
-	config := Config{Transfers: b.store.transfers, Ledgers: ledgers, Fields: standardFields(), MarkerLimit: 100, Now: time.Now}
+	config := config{Transfers: b.store.Transfers, Ledgers: ledgers, Fields: standardFields(), MarkerLimit: 100, Now: time.Now}
 	for _, change := range changes {
 		change(&config)
 	}
-	s, err := New(config)
+	s, err := newRooms(config)
 	require.NoError(b.t, err)
 	return s
 }
@@ -284,7 +286,7 @@ func (b *bank) another(changes ...func(*Config)) *Store {
 // retentions returns what is stored of retentions.
 func (b *bank) retentions() map[int64]time.Time {
 	b.t.Helper()
-	var documents []usedRetention
+	var documents []deployment.UsedRetention
 	cursor, err := b.db.Collection("transfers.retention").Find(b.t.Context(), bson.D{})
 	require.NoError(b.t, err)
 	require.NoError(b.t, cursor.All(b.t.Context(), &documents))
@@ -302,8 +304,8 @@ func TestUndeclaredRetentionPurgesNothing(t *testing.T) {
 	b := newBank(t, keeping(oneDay))
 	create := bson.D{{Key: "create", Value: "transfers.retention"}, {Key: "validator", Value: bson.M{"never": true}}}
 	require.NoError(t, b.db.RunCommand(t.Context(), create).Err())
-	require.ErrorIs(t, b.store.Connect(t.Context()), ErrUnsupported)
-	require.ErrorIs(t, b.store.Setup(t.Context()), ErrUnsupported)
+	require.ErrorIs(t, b.store.Connect(t.Context()), collections.ErrUnsupported)
+	require.ErrorIs(t, b.store.Setup(t.Context()), collections.ErrUnsupported)
 	w := b.committed("order")
 	b.applied(w, finish(protocol.Success))
 	assert.NotContains(t, asMap(t, b.raw("transfers", "order")), "purgeAt")
@@ -334,9 +336,9 @@ func TestHistoryFrom(t *testing.T) {
 		"nothing is due yet":        {map[int64]time.Duration{hour: 54 * time.Minute}, 0},
 		"the first is due":          {map[int64]time.Duration{hour: 56 * time.Minute}, 55 * time.Minute},
 		"long in use":               {map[int64]time.Duration{hour: 100 * oneDay}, 55 * time.Minute},
-		"a longer one before":       {map[int64]time.Duration{week: 100 * oneDay, hour: 10 * time.Minute}, 7*oneDay - historyMargin},
-		"the shortest counts":       {map[int64]time.Duration{week: 100 * oneDay, hour: oneDay}, time.Hour - historyMargin},
-		"the longer one is not due": {map[int64]time.Duration{week: 6 * oneDay, hour: oneDay}, time.Hour - historyMargin},
+		"a longer one before":       {map[int64]time.Duration{week: 100 * oneDay, hour: 10 * time.Minute}, 7*oneDay - deployment.HistoryMargin},
+		"the shortest counts":       {map[int64]time.Duration{week: 100 * oneDay, hour: oneDay}, time.Hour - deployment.HistoryMargin},
+		"the longer one is not due": {map[int64]time.Duration{week: 6 * oneDay, hour: oneDay}, time.Hour - deployment.HistoryMargin},
 		"neither is due":            {map[int64]time.Duration{week: 6 * oneDay, hour: time.Minute}, 0},
 		"shorter than is allowed":   {map[int64]time.Duration{1000: oneDay}, 0},
 	} {
@@ -377,11 +379,11 @@ func TestHistoryFromIsRemembered(t *testing.T) {
 	}
 	assert.Equal(t, []string{"find"}, names(b.log.take()))
 	b.putIn("transfers.retention", bson.M{"_id": time.Hour.Milliseconds(), "since": time.Now().Add(-oneDay)})
-	b.store.retention.read = time.Now().Add(-retentionAge)
+	b.store.Retention.Read = time.Now().Add(-deployment.RetentionAge)
 	from, err := b.store.HistoryFrom(t.Context())
 	require.NoError(t, err)
 	require.NotZero(t, from)
-	assert.Less(t, retentionAge, ShortestRetention-historyMargin)
+	assert.Less(t, deployment.RetentionAge, deployment.ShortestRetention-deployment.HistoryMargin)
 	b.checkReads(b.log.take())
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // A command whose connection is refused for a wrong password was certainly not sent. One
@@ -19,16 +20,16 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	db := mongotest.Database(t, options.Client().SetAuth(options.Credential{Username: "nobody", Password: "wrong"}))
 	c := db.Collection("accounts")
-	result, err := updateOne(t.Context(), c, bson.D{{Key: "_id", Value: "a"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "b", Value: 1}}}})
+	result, err := wire.UpdateOne(t.Context(), c, bson.D{{Key: "_id", Value: "a"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "b", Value: 1}}}})
 	require.Equal(t, protocol.NotSent, result)
-	require.NotNil(t, Refused(err))
-	require.Equal(t, CodeNoUser, Refused(err).Code)
-	_, err = findOne(t.Context(), c, bson.D{})
-	require.NotNil(t, Refused(err))
-	require.Equal(t, "the server refuses the user or the password", Refused(err).Missing())
+	require.NotNil(t, wire.Refused(err))
+	require.Equal(t, wire.CodeNoUser, wire.Refused(err).Code)
+	_, err = wire.FindOne(t.Context(), c, bson.D{})
+	require.NotNil(t, wire.Refused(err))
+	require.Equal(t, "the server refuses the user or the password", wire.Refused(err).Missing())
 
-	missing := serverErrorOf(mongo.CommandError{Code: codeUnauthorized, Message: "not authorized to execute {secret: 1}"}, rightUpdate, "bank.accounts")
-	require.Equal(t, "the user has no right to update on bank.accounts", Refused(missing).Missing())
-	require.Nil(t, Refused(serverErrorOf(mongo.CommandError{Code: codeBadValue}, rightUpdate, "bank.accounts")))
-	require.Nil(t, Refused(nil))
+	missing := wire.ServerErrorOf(mongo.CommandError{Code: wire.CodeUnauthorized, Message: "not authorized to execute {secret: 1}"}, wire.RightUpdate, "bank.accounts")
+	require.Equal(t, "the user has no right to update on bank.accounts", wire.Refused(missing).Missing())
+	require.Nil(t, wire.Refused(wire.ServerErrorOf(mongo.CommandError{Code: wire.CodeBadValue}, wire.RightUpdate, "bank.accounts")))
+	require.Nil(t, wire.Refused(nil))
 }

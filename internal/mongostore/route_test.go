@@ -13,8 +13,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/queries"
 )
 
 // elsewhere returns the bank's database as another cluster, as far as a store can tell.
@@ -27,10 +29,10 @@ func (b *bank) elsewhere() *mongo.Database {
 }
 
 // scattered returns a store with places on four clusters.
-func (b *bank) scattered() *Store {
+func (b *bank) scattered() *rooms {
 	b.t.Helper()
 	x, y, z := b.elsewhere(), b.elsewhere(), b.elsewhere()
-	s, err := New(Config{
+	s, err := newRooms(config{
 		Transfers: b.db.Collection("transfers"),
 		Ledgers: map[string]*mongo.Collection{
 			"": b.db.Collection("accounts"), "near": b.db.Collection("near"), "x": x.Collection("x1"), "more x": x.Collection("x2"),
@@ -39,7 +41,7 @@ func (b *bank) scattered() *Store {
 		Documents: map[string]*mongo.Collection{
 			"notes": b.db.Collection("notes"), "orders": b.db.Collection("orders"), "x": x.Collection("x3"),
 		},
-		Fields: Fields{"balance", "pending", "fence", "floor", "currency", "closed"},
+		Fields: document.Fields{"balance", "pending", "fence", "floor", "currency", "closed"},
 		Now:    time.Now,
 	})
 	require.NoError(b.t, err)
@@ -47,13 +49,13 @@ func (b *bank) scattered() *Store {
 }
 
 // needing returns a transfer between ledgers that changes documents.
-func needing(ledgers, documents []string) Transfer {
-	t := Transfer{ID: strings.Join(ledgers, "+") + "/" + strings.Join(documents, "+")}
+func needing(ledgers, documents []string) document.Transfer {
+	t := document.Transfer{ID: strings.Join(ledgers, "+") + "/" + strings.Join(documents, "+")}
 	for _, name := range ledgers {
-		t.Legs = append(t.Legs, Leg{Ledger: name})
+		t.Legs = append(t.Legs, document.Leg{Ledger: name})
 	}
 	for _, name := range documents {
-		t.Effects = append(t.Effects, Effect{Documents: name})
+		t.Effects = append(t.Effects, document.Effect{Documents: name})
 	}
 	return t
 }
@@ -63,17 +65,17 @@ func needing(ledgers, documents []string) Transfer {
 func TestRouteOf(t *testing.T) {
 	t.Parallel()
 	s := newBank(t).scattered()
-	on := func(ledgers, documents []string) Route { return s.RouteOf(needing(ledgers, documents)) }
-	assert.Equal(t, Route(""), on([]string{"", "near"}, []string{"notes"}))
-	assert.Equal(t, Route(""), on([]string{"", "unknown"}, []string{"unknown"}))
+	on := func(ledgers, documents []string) queries.Route { return s.RouteOf(needing(ledgers, documents)) }
+	assert.Equal(t, queries.Route(""), on([]string{"", "near"}, []string{"notes"}))
+	assert.Equal(t, queries.Route(""), on([]string{"", "unknown"}, []string{"unknown"}))
 	assert.Equal(t, on([]string{"x"}, nil), on([]string{"more x", "x", ""}, nil))
 	assert.Equal(t, on([]string{"x"}, nil), on(nil, []string{"x", "notes"}))
 	assert.Equal(t, on([]string{"x", "y\", \"y"}, nil), on([]string{"y\", \"y", "more x"}, nil))
 	assert.Equal(t, on([]string{"z"}, nil), on(nil, []string{"orders"}), "it may be one collection with that of the ledger z")
 	assert.Equal(t, `the clusters of documents "x", ledger "z"`, on([]string{"z", "x"}, nil).String())
 	assert.Equal(t, `the cluster of the transfers`, on([]string{""}, nil).String())
-	var different []Route
-	for _, r := range []Route{
+	var different []queries.Route
+	for _, r := range []queries.Route{
 		on(nil, nil), on([]string{"x"}, nil), on([]string{"y\", \"y"}, nil), on([]string{"z"}, nil), on([]string{"z", "x"}, nil),
 	} {
 		assert.NotContains(t, different, r)
@@ -87,8 +89,8 @@ func TestSearchWithoutRoutes(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	s := b.scattered()
-	byID := map[string]Transfer{}
-	var routes []Route
+	byID := map[string]document.Transfer{}
+	var routes []queries.Route
 	for _, ledgers := range subsets("", "near", "x", "more x", "y\", \"y", "z", "unknown") {
 		for _, documents := range subsets("notes", "orders", "x") {
 			transfer := needing(ledgers, documents)
@@ -100,15 +102,15 @@ func TestSearchWithoutRoutes(t *testing.T) {
 	}
 	searches := map[string]struct {
 		shows  bson.M
-		search func(without ...Route) []string
+		search func(without ...queries.Route) []string
 	}{
-		"submitted": {bson.M{"state": "Initiated"}, func(without ...Route) []string {
+		"submitted": {bson.M{"state": "Initiated"}, func(without ...queries.Route) []string {
 			return b.idsOf(s.Initiated(t.Context(), 0, without...))
 		}},
-		"stalled": {bson.M{"state": "Committed", "epoch": int64(1)}, func(without ...Route) []string {
+		"stalled": {bson.M{"state": "Committed", "epoch": int64(1)}, func(without ...queries.Route) []string {
 			return b.idsOf(s.Stalled(t.Context(), 0, without...))
 		}},
-		"expired": {bson.M{"state": "Preparing", "epoch": int64(1), "hold": true, "expiresAt": time.Unix(1, 0)}, func(without ...Route) []string {
+		"expired": {bson.M{"state": "Preparing", "epoch": int64(1), "hold": true, "expiresAt": time.Unix(1, 0)}, func(without ...queries.Route) []string {
 			return b.idsOf(s.Expired(t.Context(), without...))
 		}},
 	}
@@ -122,7 +124,7 @@ func TestSearchWithoutRoutes(t *testing.T) {
 		require.NoError(t, err)
 		_, err = b.db.Collection("transfers").InsertMany(t.Context(), documents)
 		require.NoError(t, err)
-		for _, without := range [][]Route{{}, {""}, routes[:1], routes[1:2], routes[3:6], routes} {
+		for _, without := range [][]queries.Route{{}, {""}, routes[:1], routes[1:2], routes[3:6], routes} {
 			var want []string
 			for id, transfer := range byID {
 				if !slices.Contains(without, s.RouteOf(transfer)) {
@@ -135,7 +137,7 @@ func TestSearchWithoutRoutes(t *testing.T) {
 }
 
 // stored returns what a search looks at of a transfer.
-func stored(transfer Transfer, shows bson.M) bson.M {
+func stored(transfer document.Transfer, shows bson.M) bson.M {
 	document := bson.M{"_id": transfer.ID, "open": true, "epoch": int64(0), "lastModified": time.Unix(1, 0), "createdAt": time.Unix(1, 0)}
 	legs, effects := bson.A{}, bson.A{}
 	for _, leg := range transfer.Legs {
@@ -155,7 +157,7 @@ func stored(transfer Transfer, shows bson.M) bson.M {
 }
 
 // idsOf returns the IDs of what a search finds.
-func (b *bank) idsOf(found func(yield func(Transfer, error) bool)) (ids []string) {
+func (b *bank) idsOf(found func(yield func(document.Transfer, error) bool)) (ids []string) {
 	b.t.Helper()
 	for transfer, err := range found {
 		require.NoError(b.t, err)

@@ -40,7 +40,7 @@ func TestScheduledGoByTheServersClock(t *testing.T) {
 	for name, off := range map[string]time.Duration{"right": 0, "a year ahead": 365 * oneDay, "a year behind": -365 * oneDay} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBank(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(off) } })
+			b := newBank(t, func(c *config) { c.Now = func() time.Time { return time.Now().Add(off) } })
 			b.initiated("stored first", time.Time{})
 			b.initiated("tomorrow", time.Now().Add(oneDay))
 			b.initiated("a minute ago", time.Now().Add(-time.Minute))

@@ -13,8 +13,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/deployment"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/queries"
 )
 
 // Setup creates the indexes of the transfers, none of the accounts, and may be called again, by another process too.
@@ -125,7 +129,7 @@ func TestListOfAnAccountUsesIndexes(t *testing.T) {
 	require.NoError(t, err)
 	b.log.take()
 	var found []string
-	for transfer, err := range b.store.List(t.Context(), Query{Account: "alice"}) {
+	for transfer, err := range b.store.List(t.Context(), queries.Query{Account: "alice"}) {
 		require.NoError(t, err)
 		found = append(found, transfer.ID)
 	}
@@ -172,7 +176,7 @@ func TestSetupRefusesOtherCollections(t *testing.T) {
 				command := append(bson.D{{Key: "create", Value: collection}}, create...)
 				require.NoError(t, b.db.RunCommand(t.Context(), command).Err())
 				err := b.store.Setup(t.Context())
-				require.ErrorIs(t, err, ErrUnsupported)
+				require.ErrorIs(t, err, collections.ErrUnsupported)
 				require.ErrorContains(t, err, b.db.Name()+"."+collection)
 			})
 		}
@@ -200,11 +204,11 @@ func TestShardedByID(t *testing.T) {
 		"compound, behind": {bson.M{"key": bson.D{{Key: "region", Value: 1}, {Key: "_id", Value: 1}}}, false},
 		"field of _id":     {bson.M{"key": bson.M{"_id.region": 1}}, false},
 	} {
-		err := shardedByID("bank.accounts", encode(row.entry))
+		err := deployment.ShardedByID("bank.accounts", encode(row.entry))
 		if row.fine {
 			require.NoError(t, err, name)
 		} else {
-			require.ErrorIs(t, err, ErrUnsupported, name)
+			require.ErrorIs(t, err, collections.ErrUnsupported, name)
 			require.ErrorContains(t, err, "bank.accounts", name)
 		}
 	}
@@ -214,37 +218,37 @@ func TestShardedByID(t *testing.T) {
 func TestSupported(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		answer helloAnswer
+		answer collections.HelloAnswer
 		fine   bool
 	}{
-		"replica set":      {helloAnswer{SetName: "rs", MaxWireVersion: 13}, true},
-		"mongos":           {helloAnswer{Message: "isdbgrid", MaxWireVersion: 17}, true},
-		"standalone":       {helloAnswer{MaxWireVersion: 17}, false},
-		"not initiated":    {helloAnswer{Message: "other", MaxWireVersion: 17}, false},
-		"old replica set":  {helloAnswer{SetName: "rs", MaxWireVersion: 12}, false},
-		"old mongos":       {helloAnswer{Message: "isdbgrid", MaxWireVersion: 9}, false},
-		"a later, far one": {helloAnswer{SetName: "rs", MaxWireVersion: 99}, true},
+		"replica set":      {collections.HelloAnswer{SetName: "rs", MaxWireVersion: 13}, true},
+		"mongos":           {collections.HelloAnswer{Message: "isdbgrid", MaxWireVersion: 17}, true},
+		"standalone":       {collections.HelloAnswer{MaxWireVersion: 17}, false},
+		"not initiated":    {collections.HelloAnswer{Message: "other", MaxWireVersion: 17}, false},
+		"old replica set":  {collections.HelloAnswer{SetName: "rs", MaxWireVersion: 12}, false},
+		"old mongos":       {collections.HelloAnswer{Message: "isdbgrid", MaxWireVersion: 9}, false},
+		"a later, far one": {collections.HelloAnswer{SetName: "rs", MaxWireVersion: 99}, true},
 	} {
-		if err := row.answer.supported(); row.fine {
+		if err := row.answer.Supported(); row.fine {
 			require.NoError(t, err, name)
 		} else {
-			require.ErrorIs(t, err, ErrUnsupported, name)
+			require.ErrorIs(t, err, collections.ErrUnsupported, name)
 		}
 	}
-	answer, err := hello(t.Context(), newBank(t).store.transfers)
+	answer, err := collections.Hello(t.Context(), newBank(t).store.Transfers)
 	require.NoError(t, err)
-	require.NoError(t, answer.supported())
-	assert.False(t, answer.routed())
+	require.NoError(t, answer.Supported())
+	assert.False(t, answer.Routed())
 	assert.WithinDuration(t, time.Now(), answer.LocalTime, time.Minute)
 }
 
 // config returns a configuration with one ledger more.
-func (b *bank) config(name string, ledger *mongo.Collection) Config {
+func (b *bank) config(name string, ledger *mongo.Collection) config {
 	ledgers := map[string]*mongo.Collection{name: ledger}
-	for name, l := range b.store.ledgers {
-		ledgers[name] = l.commands
+	for name, l := range b.store.Ledgers {
+		ledgers[name] = l.Commands
 	}
-	return Config{Transfers: b.store.transfers, Ledgers: ledgers, Fields: standardFields(), MarkerLimit: 1, Now: time.Now}
+	return config{Transfers: b.store.Transfers, Ledgers: ledgers, Fields: standardFields(), MarkerLimit: 1, Now: time.Now}
 }
 
 // One collection under two names would make one account two participants with one marker: it is refused, through one client at
@@ -252,30 +256,30 @@ func (b *bank) config(name string, ledger *mongo.Collection) Config {
 func TestOneCollectionUnderTwoNames(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	db := b.store.transfers.Database()
+	db := b.store.Transfers.Database()
 	for _, name := range []string{"accounts", "accounts_eu", "transfers"} {
-		_, err := New(b.config("again", db.Collection(name)))
+		_, err := newRooms(b.config("again", db.Collection(name)))
 		require.ErrorContains(t, err, db.Name()+"."+name)
 	}
 	other := mongotest.Client(t)
 	for name, refused := range map[string]bool{"accounts": true, "transfers": true, "accounts_us": false} {
-		store, err := New(b.config("again", other.Database(db.Name()).Collection(name)))
+		store, err := newRooms(b.config("again", other.Database(db.Name()).Collection(name)))
 		require.NoError(t, err)
 		for range 2 {
 			err := store.Connect(t.Context(), store.Addresses()...)
 			if refused {
-				require.ErrorIs(t, err, ErrUnsupported, name)
+				require.ErrorIs(t, err, collections.ErrUnsupported, name)
 				require.ErrorContains(t, err, db.Name()+"."+name)
 				require.False(t, store.Connected(touching("", "eu", "again")), "what was refused is not taken for fit")
 				require.False(t, name == "transfers" && store.Connected(touching("again")))
-				require.ErrorIs(t, store.Setup(t.Context()), ErrUnsupported)
+				require.ErrorIs(t, store.Setup(t.Context()), collections.ErrUnsupported)
 			} else {
 				require.NoError(t, err, name)
 			}
 		}
 	}
 	// The same name in another database is another collection.
-	store, err := New(b.config("again", mongotest.Database(t).Collection("accounts")))
+	store, err := newRooms(b.config("again", mongotest.Database(t).Collection("accounts")))
 	require.NoError(t, err)
 	require.NoError(t, store.Connect(t.Context(), store.Addresses()...))
 }
@@ -288,17 +292,17 @@ func TestSameNameOnAnotherCluster(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	b := newBank(t)
 	far := mongotest.Client(t, options.Client().ApplyURI(server.URI())).Database(b.db.Name()).Collection("accounts")
-	store, err := New(b.config("far", far))
+	store, err := newRooms(b.config("far", far))
 	require.NoError(t, err)
 	both := touching("", "far")
-	require.NoError(t, store.Connect(t.Context(), Address{}))
-	require.NoError(t, store.Connect(t.Context(), Address{Name: "far"}))
+	require.NoError(t, store.Connect(t.Context(), document.Address{}))
+	require.NoError(t, store.Connect(t.Context(), document.Address{Name: "far"}))
 	assert.False(t, store.Connected(both), "they have one name, and are not told apart yet")
 	require.NoError(t, store.Connect(t.Context(), both.Addresses()...))
 	assert.True(t, store.Connected(both))
 	require.NoError(t, store.Connect(t.Context(), store.Addresses()...))
-	assert.True(t, store.ledgers["eu"].sameClient)
-	assert.False(t, store.ledgers["far"].sameClient)
+	assert.True(t, store.Ledgers["eu"].SameClient)
+	assert.False(t, store.Ledgers["far"].SameClient)
 	require.NoError(t, store.Setup(t.Context()))
 }
 
@@ -308,13 +312,13 @@ func TestForeignTransfersAreLeftAlone(t *testing.T) {
 	b := newBank(t)
 	assert.True(t, b.store.HasLedger("eu"))
 	assert.False(t, b.store.HasLedger("us"))
-	for _, leg := range []Leg{
+	for _, leg := range []document.Leg{
 		{Ledger: "us", Namespace: b.db.Name() + ".accounts", Account: "alice"},
 		{Ledger: "eu", Namespace: b.db.Name() + ".accounts", Account: "alice"},
 		{Ledger: "", Namespace: "other.accounts", Account: "alice"},
 		{Account: "alice"},
 	} {
-		_, err := b.store.NewAttempt(Transfer{ID: "order", Legs: []Leg{b.leg("bob", 1), leg}}, "me")
+		_, err := b.store.NewAttempt(document.Transfer{ID: "order", Legs: []document.Leg{b.leg("bob", 1), leg}}, "me")
 		require.ErrorIs(t, err, ErrForeign, "%+v", leg)
 	}
 }
@@ -335,7 +339,7 @@ func TestListByMetadata(t *testing.T) {
 	list := func() *command {
 		b.log.take()
 		n := 0
-		for _, err := range b.store.List(t.Context(), Query{Metadata: encode(bson.M{"order": 17})}) {
+		for _, err := range b.store.List(t.Context(), queries.Query{Metadata: encode(bson.M{"order": 17})}) {
 			require.NoError(t, err)
 			n++
 		}

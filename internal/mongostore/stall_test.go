@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
 // found reports whether a search for what has stalled yields the transfer, readable or not.
 func (b *bank) found(id string, threshold time.Duration) bool {
 	b.t.Helper()
-	n, err := b.db.Collection("transfers").CountDocuments(b.t.Context(), append(bson.D{{Key: "_id", Value: id}}, stalled(threshold)...))
+	n, err := b.db.Collection("transfers").CountDocuments(b.t.Context(), append(bson.D{{Key: "_id", Value: id}}, document.Stalled(threshold)...))
 	require.NoError(b.t, err)
 	return n == 1
 }
@@ -86,7 +87,7 @@ func TestOddAttemptsFailNoSearch(t *testing.T) {
 	fine := false
 	for transfer, err := range b.store.Stalled(t.Context(), time.Hour) {
 		if err != nil {
-			require.ErrorIs(t, err, ErrUnreadable)
+			require.ErrorIs(t, err, document.ErrUnreadable)
 		}
 		fine = fine || transfer.ID == "fine"
 	}
@@ -98,7 +99,7 @@ func TestLongThresholds(t *testing.T) {
 	t.Parallel()
 	longest := time.Duration(math.MaxInt64)
 	for attempts, factor := range map[int64]int64{0: 1, 1: 2, 6: 64, 7: 64, math.MaxInt64: 64, -5: 1} {
-		assert.Equal(t, longest.Milliseconds()*factor, stallMillis(longest, doublings(attempts, true)))
+		assert.Equal(t, longest.Milliseconds()*factor, document.StallMillis(longest, document.Doublings(attempts, true)))
 	}
 	b := newBank(t)
 	w := b.claimed("order", b.leg("alice", -60))

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/money"
 )
 
@@ -26,7 +28,7 @@ func past(id string, at time.Time, units int64) bson.M {
 	}}
 }
 
-func (b *bank) history(id string) *History {
+func (b *bank) history(id string) *history.History {
 	b.t.Helper()
 	h, err := b.store.History("", id)
 	require.NoError(b.t, err)
@@ -50,19 +52,19 @@ func TestPagesOfAHistory(t *testing.T) {
 	b.putIn("transfers", documents...)
 	b.putIn("transfers", bson.M{"_id": "open", "state": "Preparing", "legs": past("", moment(0), 1)["legs"]})
 	for n := 1; n <= len(all)+1; n++ {
-		require.Equal(t, all, b.pages(OldestFirst, n), "pages of %d", n)
-		back := b.pages(NewestFirst, n)
+		require.Equal(t, all, b.pages(history.OldestFirst, n), "pages of %d", n)
+		back := b.pages(history.NewestFirst, n)
 		slices.Reverse(back)
 		require.Equal(t, all, back, "pages of %d", n)
 	}
-	page, more, err := b.history("alice").Page(t.Context(), NewestFirst, moment(1), moment(3), 100)
+	page, more, err := b.history("alice").Page(t.Context(), history.NewestFirst, moment(1), moment(3), 100)
 	require.NoError(t, err)
 	require.False(t, more)
-	want := []Entry{
+	want := []history.Entry{
 		{TransferID: "2.1", Amount: money.Units(2), At: moment(2)}, {TransferID: "2.0", Amount: money.Units(1), At: moment(2)},
 	}
 	require.Equal(t, want, page)
-	page, more, err = b.history("alice").Page(t.Context(), OldestFirst, moment(1), moment(3), 100)
+	page, more, err = b.history("alice").Page(t.Context(), history.OldestFirst, moment(1), moment(3), 100)
 	require.NoError(t, err)
 	require.False(t, more)
 	slices.Reverse(want)
@@ -70,11 +72,11 @@ func TestPagesOfAHistory(t *testing.T) {
 }
 
 // pages puts together alice's history from pages of n.
-func (b *bank) pages(order Order, n int) (all []string) {
+func (b *bank) pages(order history.Order, n int) (all []string) {
 	b.t.Helper()
 	after, before := time.Time{}, moment(100)
 	for more := true; more; {
-		var page []Entry
+		var page []history.Entry
 		var err error
 		page, more, err = b.history("alice").Page(b.t.Context(), order, after, before, n)
 		require.NoError(b.t, err)
@@ -83,7 +85,7 @@ func (b *bank) pages(order Order, n int) (all []string) {
 			require.True(b.t, e.At.Before(before) && e.At.After(after))
 			all = append(all, e.TransferID)
 		}
-		if last := page[len(page)-1].At; order == OldestFirst {
+		if last := page[len(page)-1].At; order == history.OldestFirst {
 			after = last
 		} else {
 			before = last
@@ -112,12 +114,12 @@ func TestHistoryUsesItsIndex(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, found)
 	for _, c := range []struct {
-		order Order
+		order history.Order
 		after time.Time
 		first string
 	}{
-		{NewestFirst, time.Time{}, "t2499"}, {NewestFirst, moment(20), "t2499"},
-		{OldestFirst, time.Time{}, "t0"}, {OldestFirst, moment(20), "t21"},
+		{history.NewestFirst, time.Time{}, "t2499"}, {history.NewestFirst, moment(20), "t2499"},
+		{history.OldestFirst, time.Time{}, "t0"}, {history.OldestFirst, moment(20), "t21"},
 	} {
 		page, _, err := h.Page(t.Context(), c.order, c.after, moment(2500), 100)
 		require.NoError(t, err)
@@ -170,10 +172,10 @@ func TestHistoryOfOddNumbers(t *testing.T) {
 			}
 			b.putIn("transfers", past("t", moment(2), 1), odd)
 			b.put(account("alice", bson.M{"pending": bson.M{"odd": int64(1)}}))
-			_, _, err := b.history("alice").Page(t.Context(), NewestFirst, time.Time{}, moment(10), 10)
-			require.ErrorIs(t, err, ErrUnreadable)
+			_, _, err := b.history("alice").Page(t.Context(), history.NewestFirst, time.Time{}, moment(10), 10)
+			require.ErrorIs(t, err, document.ErrUnreadable)
 			_, _, err = b.history("alice").BalanceAsOf(t.Context(), time.Time{})
-			require.ErrorIs(t, err, ErrUnreadable)
+			require.ErrorIs(t, err, document.ErrUnreadable)
 		})
 	}
 	b := newBank(t)
@@ -186,7 +188,7 @@ func TestHistoryOfOddNumbers(t *testing.T) {
 	} {
 		b.put(account(name, changes))
 		_, found, err := b.history(name).BalanceAsOf(t.Context(), time.Time{})
-		require.ErrorIs(t, err, ErrKind, name)
+		require.ErrorIs(t, err, history.ErrKind, name)
 		require.True(t, found)
 	}
 }
@@ -197,7 +199,7 @@ func TestMarkersNameTheirTransfers(t *testing.T) {
 	b := newBank(t)
 	pending, sum := bson.M{"%zz": int64(0)}, int64(0) // the first is no transfer's
 	for id, key := range awkwardIDs() {
-		if CheckID(id) != nil {
+		if document.CheckID(id) != nil {
 			continue
 		}
 		b.putIn("transfers", past(id, moment(1), 1))

@@ -3,9 +3,9 @@ package mongostore
 import (
 	"context"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // CodeUnauthorized is the code of what is stored where a right is missing.
@@ -20,8 +20,8 @@ type StuckReason struct {
 }
 
 // Reason returns the obstacle as it is stored and told.
-func (o StuckReason) Reason() Failure {
-	f := Failure{Code: protocol.Unwritable.String()}
+func (o StuckReason) Reason() document.Failure {
+	f := document.Failure{Code: protocol.Unwritable.String()}
 	what, gone := "the transfer's own document", protocol.NotFound
 	if o.Participant != protocol.NoParticipant {
 		p := &o.Work.participants[o.Participant]
@@ -35,11 +35,11 @@ func (o StuckReason) Reason() Failure {
 		f.Code, f.Message = gone.String(), what+" is gone"
 		return f
 	}
-	if refused := Refused(o.Cause); refused != nil {
+	if refused := wire.Refused(o.Cause); refused != nil {
 		f.Code, f.Message = CodeUnauthorized, refused.Missing()
 		return f
 	}
-	f.Message = what + " can't be written: " + serverTextOf(o.Cause)
+	f.Message = what + " can't be written: " + wire.ServerTextOf(o.Cause)
 	return f
 }
 
@@ -54,9 +54,9 @@ func (s *Store) NoteStuck(ctx context.Context, obstacles []StuckReason) error {
 			o.Work.Transfer.Stuck = &reason
 		}
 	}
-	for _, v := range updateAll(detached(ctx), s.transfers, notes).verdicts {
-		if v.err != nil {
-			return v.err
+	for _, v := range wire.UpdateAll(wire.Detached(ctx), s.Transfers, notes).Verdicts {
+		if v.Err != nil {
+			return v.Err
 		}
 	}
 	return nil
@@ -68,39 +68,30 @@ func (s *Store) NoteStuck(ctx context.Context, obstacles []StuckReason) error {
 type note struct {
 	StuckReason
 
-	reason Failure
+	reason document.Failure
 }
 
-func (n note) write(m *message) {
+func (n note) Write(m *wire.Message) {
 	t := n.Work.Transfer
-	m.begin("q")
-	m.text("_id", t.ID)
-	m.flag("open", true)
-	m.text("state", string(n.State))
-	m.number("epoch", t.Epoch)
-	m.text("owner", n.Work.Owner)
-	m.end()
-	m.begin("u")
-	m.begin("$set")
-	n.reason.write(m, "stuck")
-	m.end()
-	m.begin("$currentDate")
-	m.flag("stuckAt", true)
-	m.end()
-	m.end()
+	m.Begin("q")
+	m.Text("_id", t.ID)
+	m.Flag("open", true)
+	m.Text("state", string(n.State))
+	m.Number("epoch", t.Epoch)
+	m.Text("owner", n.Work.Owner)
+	m.End()
+	m.Begin("u")
+	m.Begin("$set")
+	n.reason.Write(m, "stuck")
+	m.End()
+	m.Begin("$currentDate")
+	m.Flag("stuckAt", true)
+	m.End()
+	m.End()
 }
 
-func (n note) documents() int { return 1 }
+func (n note) Documents() int { return 1 }
 
-func (n note) size() int {
+func (n note) Size() int {
 	return 512 + len(n.Work.Transfer.ID) + len(n.Work.Owner) + len(n.reason.Account) + len(n.reason.Message)
-}
-
-// isStuck selects, by the index of unfinished work, what an execution has left with a reason.
-func isStuck() bson.D {
-	return bson.D{
-		{Key: "open", Value: true},
-		anyHold(),
-		{Key: "stuck", Value: bson.D{{Key: "$exists", Value: true}}},
-	}
 }

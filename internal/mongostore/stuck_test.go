@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/queries"
 )
 
 // committed returns a work on a transfer that it has stored as Committed.
@@ -133,7 +134,7 @@ func TestStuckAreListed(t *testing.T) {
 	}
 	_, err := b.db.Collection("transfers").InsertMany(t.Context(), others)
 	require.NoError(t, err)
-	for _, q := range []Query{{Stuck: true}, {Stuck: true, Account: "bob"}, {Stuck: true, States: []protocol.State{protocol.Committed}}} {
+	for _, q := range []queries.Query{{Stuck: true}, {Stuck: true, Account: "bob"}, {Stuck: true, States: []protocol.State{protocol.Committed}}} {
 		b.log.take()
 		var found []string
 		for transfer, err := range b.store.List(t.Context(), q) {

@@ -7,7 +7,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // findSuspect marks the requests at whose document a command was held up. The server
@@ -15,7 +17,7 @@ import (
 // written to the document: so it is the first one that would have changed its document
 // and has not. That is a hint about what to send apart and decides nothing, so a plain
 // read will do; where it fails, or names nobody, all are marked.
-func (s *Store) findSuspect(ctx context.Context, l *ledger, units []*mergedUpdate) {
+func (s *Store) findSuspect(ctx context.Context, l *collections.Collection, units []*mergedUpdate) {
 	suspects := units
 	if len(units) > 1 {
 		if found := s.firstUndone(ctx, l, units); found != nil {
@@ -31,12 +33,12 @@ func (s *Store) findSuspect(ctx context.Context, l *ledger, units []*mergedUpdat
 
 // firstUndone returns the first unit of a command that could have been done and was not,
 // nil if none is found.
-func (s *Store) firstUndone(ctx context.Context, l *ledger, units []*mergedUpdate) *mergedUpdate {
+func (s *Store) firstUndone(ctx context.Context, l *collections.Collection, units []*mergedUpdate) *mergedUpdate {
 	var requests []*Call
 	for _, u := range units {
 		requests = append(requests, u.requests...)
 	}
-	documents, err := s.find(ctx, requests, reading(l.commands, readconcern.Local()))
+	documents, err := s.find(ctx, requests, wire.ForReads(l.Commands, readconcern.Local()))
 	if err != nil {
 		return nil
 	}
@@ -72,6 +74,6 @@ func (s *Store) drawnLately(fence protocol.Fence) bool {
 		return false
 	}
 	drawn, _, ok := bson.RawValue{Type: bson.Type(fence[0]), Value: []byte(fence[1:])}.TimestampOK()
-	now, _ := s.clock.estimate()
-	return ok && int64(drawn) >= now.Add(-2*CommandLimit).Unix()
+	now, _ := s.Clock.Estimate()
+	return ok && int64(drawn) >= now.Add(-2*wire.CommandLimit).Unix()
 }

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // lock lets an open transaction of somebody else's write to an account, until the
@@ -71,7 +72,7 @@ func TestSuspectIsFound(t *testing.T) {
 	b.performLimited(3*time.Second, rs)
 	for _, r := range rs {
 		require.Equal(t, protocol.Unknown, r.Answer.Result)
-		require.True(t, HeldUp(r.Cause), "%v", r.Cause)
+		require.True(t, wire.HeldUp(r.Cause), "%v", r.Cause)
 	}
 	require.Equal(t, []string{"by locked"}, rs.suspects())
 
@@ -119,9 +120,9 @@ func TestServerGivesUpFirst(t *testing.T) {
 		b.store.Perform(ctx, LaneOf(w, rs[0].Op), rs)
 		require.NoError(t, ctx.Err(), "the client has not given up")
 		cancel()
-		require.True(t, HeldUp(rs[0].Cause))
-		require.True(t, GaveUp(rs[0].Cause))
-		require.False(t, Silent(rs[0].Cause))
+		require.True(t, wire.HeldUp(rs[0].Cause))
+		require.True(t, wire.GaveUp(rs[0].Cause))
+		require.False(t, wire.Silent(rs[0].Cause))
 		unlock()
 	}
 }
@@ -138,8 +139,8 @@ func TestSilentServer(t *testing.T) {
 	rs.add(w, b.ready(w)[0])
 	b.performLimited(time.Second, rs)
 	require.Equal(t, protocol.Unknown, rs[0].Answer.Result)
-	require.True(t, Silent(rs[0].Cause))
-	require.False(t, GaveUp(rs[0].Cause))
+	require.True(t, wire.Silent(rs[0].Cause))
+	require.False(t, wire.GaveUp(rs[0].Cause))
 	require.ErrorIs(t, rs[0].Cause, context.DeadlineExceeded)
 	require.NotErrorIs(t, rs[0].Cause, context.Canceled)
 	require.ErrorContains(t, rs[0].Cause, "no answer in time")
@@ -149,16 +150,16 @@ func TestSilentServer(t *testing.T) {
 func TestLimitHeedsItsContext(t *testing.T) {
 	b := newBank(t)
 	now := time.Now()
-	b.store.clock.now = func() time.Time { return now }
+	b.store.Clock.Now = func() time.Time { return now }
 	short, cancel := context.WithDeadline(t.Context(), now.Add(3*time.Second))
 	defer cancel()
 	ctx, end := b.store.WithLimit(short, time.Minute)
 	defer end()
-	l, has := ctx.Value(limitKey{}).(limited)
+	l, has := ctx.Value(wire.LimitKey{}).(wire.Limited)
 	require.True(t, has)
-	require.Equal(t, 2*time.Second, l.left())
+	require.Equal(t, 2*time.Second, l.Left())
 	now = now.Add(2 * time.Second)
-	require.Equal(t, 500*time.Millisecond, l.left(), "half of what is left")
+	require.Equal(t, 500*time.Millisecond, l.Left(), "half of what is left")
 	now = now.Add(time.Minute)
-	require.Equal(t, time.Millisecond, l.left())
+	require.Equal(t, time.Millisecond, l.Left())
 }

@@ -5,8 +5,11 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // mergedUpdate is one update statement: writes of one or more transfers to one participant, all of them or none. Its prepares have
@@ -34,7 +37,7 @@ type mergedUpdate struct {
 // gather puts requests into units. They keep their order at each participant.
 func (s *Store) gather(requests []*Call) []*mergedUpdate {
 	units := make([]*mergedUpdate, 0, len(requests))
-	latest := make(map[Subject]*mergedUpdate, len(requests))
+	latest := make(map[collections.Subject]*mergedUpdate, len(requests))
 	for _, r := range requests {
 		subject := SubjectOf(r.Attempt, r.Op)
 		if u := latest[subject]; u != nil && u.add(r) {
@@ -119,7 +122,7 @@ func (u *mergedUpdate) takes(r *Call) bool {
 		if other.Op.Kind == protocol.Prepare {
 			return other.Op.Fence == r.Op.Fence &&
 				other.Attempt.Transfer.Currency == r.Attempt.Transfer.Currency &&
-				other.participant().floor.stored.Equal(r.participant().floor.stored)
+				other.participant().floor.Stored.Equal(r.participant().floor.Stored)
 		}
 	}
 	return true
@@ -175,27 +178,27 @@ func (r *Call) paidOnSettle(to money.Amount) (money.Amount, error) {
 	return to.Add(rest)
 }
 
-// write writes the unit down as a statement.
-func (u *mergedUpdate) write(m *message) {
-	m.begin("q")
-	m.value("_id", u.requests[0].participant().id)
+// Write writes the unit down as a statement.
+func (u *mergedUpdate) Write(m *wire.Message) {
+	m.Begin("q")
+	m.Value("_id", u.requests[0].participant().id)
 	if u.prepares {
 		u.conditions(m)
 	} else {
-		u.requests[0].participant().key.ledger.fields.legible(m, u.requests[0].Op.Kind == protocol.FenceOnly)
+		u.requests[0].participant().key.Collection.Fields.Legible(m, u.requests[0].Op.Kind == protocol.FenceOnly)
 	}
 	for _, r := range u.requests {
-		m.exists(r.participant().marker, r.Op.Kind == protocol.Settle || r.Op.Kind == protocol.Undo)
+		m.Exists(r.participant().marker, r.Op.Kind == protocol.Settle || r.Op.Kind == protocol.Undo)
 	}
-	m.end()
-	m.begin("u")
+	m.End()
+	m.Begin("u")
 	u.changes(m)
-	m.end()
+	m.End()
 }
 
-func (u *mergedUpdate) documents() int { return 1 }
+func (u *mergedUpdate) Documents() int { return 1 }
 
-func (u *mergedUpdate) size() int {
+func (u *mergedUpdate) Size() int {
 	size := 512 + len(u.requests[0].participant().id.Value)
 	for _, r := range u.requests {
 		size += 2*len(r.participant().marker) + 64
@@ -207,37 +210,37 @@ func (u *mergedUpdate) size() int {
 }
 
 // conditions are those under which all prepares of a unit can be made, after its settles and undos. The conditions of facts are the same.
-func (u *mergedUpdate) conditions(m *message) {
+func (u *mergedUpdate) conditions(m *wire.Message) {
 	s := u.store
 	first := u.firstPrepare()
-	fields := first.participant().key.ledger.fields
-	fenceIs(m, fields.Fence, u.fence)
+	fields := first.participant().key.Collection.Fields
+	document.FenceIs(m, fields.Fence, u.fence)
 	if e := first.participant().effect; e != nil {
 		e.requires(m, fields.Pending)
 		return
 	}
-	low, high, _ := bounds(first.participant().floor, u.taken, u.paid, u.largest)
-	m.begin(s.fields.Pending)
-	m.noArray()
-	m.end()
-	m.begin(s.fields.Closed)
-	m.flag("$ne", true)
-	m.end()
-	m.begin(s.fields.Currency)
-	currencyIs(m, first.Attempt.Transfer.Currency)
-	m.noArray()
-	m.end()
-	m.begin(s.fields.Balance)
-	balanceTypes(m, low.Kind())
-	m.amount("$gte", low)
-	m.amount("$lte", high)
-	m.noArray()
-	m.end()
+	low, high, _ := document.Bounds(first.participant().floor, u.taken, u.paid, u.largest)
+	m.Begin(s.Fields.Pending)
+	m.NoArray()
+	m.End()
+	m.Begin(s.Fields.Closed)
+	m.Flag("$ne", true)
+	m.End()
+	m.Begin(s.Fields.Currency)
+	document.CurrencyIs(m, first.Attempt.Transfer.Currency)
+	m.NoArray()
+	m.End()
+	m.Begin(s.Fields.Balance)
+	document.BalanceTypes(m, low.Kind())
+	m.Amount("$gte", low)
+	m.Amount("$lte", high)
+	m.NoArray()
+	m.End()
 	if low.Kind() == money.Decimal {
-		m.document("$expr", s.exactBalance)
+		m.Document("$expr", s.exactBalance)
 	}
 	if u.taken.Sign() != 0 {
-		floorIs(m, s.fields.Floor, first.participant().floor)
+		document.FloorIs(m, s.Fields.Floor, first.participant().floor)
 	}
 }
 
@@ -252,16 +255,16 @@ func (u *mergedUpdate) firstPrepare() *Call {
 
 // changes sets the markers of prepares and removes those of settles and undos; the balance changes by what all of them make. A credit only
 // leaves its marker when it is prepared. Whether the account is still open is not asked of a settle or undo: the money is due.
-func (u *mergedUpdate) changes(m *message) {
-	fields := u.requests[0].participant().key.ledger.fields
+func (u *mergedUpdate) changes(m *wire.Message) {
+	fields := u.requests[0].participant().key.Collection.Fields
 	if u.net.Sign() != 0 {
-		m.begin("$inc")
-		m.amount(fields.Balance, u.net)
-		m.end()
+		m.Begin("$inc")
+		m.Amount(fields.Balance, u.net)
+		m.End()
 	}
 	effect := u.settledEffect()
-	if u.prepares || u.replaces || effect != nil && len(elements(effect.set)) > 0 {
-		m.begin("$set")
+	if u.prepares || u.replaces || effect != nil && len(wire.Elements(effect.set)) > 0 {
+		m.Begin("$set")
 		for _, r := range u.requests {
 			if r.Op.Kind == protocol.Prepare {
 				r.participant().mark(m)
@@ -271,35 +274,35 @@ func (u *mergedUpdate) changes(m *message) {
 			effect.apply(m)
 		}
 		if u.replaces {
-			m.objectID(fields.Fence, u.token)
+			m.ObjectID(fields.Fence, u.token)
 		}
-		m.end()
+		m.End()
 	}
 	if u.draws {
-		m.drawn(fields.Fence)
+		m.Drawn(fields.Fence)
 	}
 	if !u.clears() {
 		return
 	}
-	m.begin("$unset")
+	m.Begin("$unset")
 	for _, r := range u.requests {
 		if r.Op.Kind == protocol.Settle || r.Op.Kind == protocol.Undo {
-			m.text(r.participant().marker, "")
+			m.Text(r.participant().marker, "")
 		}
 	}
-	m.end()
+	m.End()
 }
 
 // mark sets the marker of a prepare. On the document of an effect it is the only one: so the map is set as a whole, even where it was null.
-func (p *participant) mark(m *message) {
+func (p *participant) mark(m *wire.Message) {
 	if p.effect == nil {
-		m.amount(p.marker, p.leg.Amount)
+		m.Amount(p.marker, p.leg.Amount)
 		return
 	}
-	pending := p.key.ledger.fields.Pending
-	m.begin(pending)
-	m.amount(strings.TrimPrefix(p.marker, pending+"."), p.leg.Amount)
-	m.end()
+	pending := p.key.Collection.Fields.Pending
+	m.Begin(pending)
+	m.Amount(strings.TrimPrefix(p.marker, pending+"."), p.leg.Amount)
+	m.End()
 }
 
 // settledEffect returns the effect that the unit settles, if it does.

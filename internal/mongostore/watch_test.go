@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/document"
 )
 
 // A stream tells of what is final or held and of nothing else, and leaves no cursor open on
@@ -73,7 +75,7 @@ func TestReadsOfMany(t *testing.T) {
 	found, err := b.store.GetTransfers(ctx, ids)
 	require.NoError(t, err)
 	require.Len(t, found, 4)
-	require.ErrorIs(t, found["garbage"].Err, ErrUnreadable)
+	require.ErrorIs(t, found["garbage"].Err, document.ErrUnreadable)
 	marks, err := b.store.Glance(ctx, ids)
 	require.NoError(t, err)
 	require.Len(t, marks, 4)

@@ -6,6 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/words"
@@ -60,64 +61,23 @@ func (w *Attempt) detail(refusal protocol.Refusal) string {
 
 // unlike tells why an account's document can't take part in a transfer of a kind of
 // amounts, without the figures: "" if it can.
-func (s *Store) unlike(p *participant, document bson.Raw) string {
-	if document.Lookup(s.fields.Pending).Type == bson.TypeArray {
-		return fmt.Sprintf("the field %q is an array, and should be a document: see RepairPending", s.fields.Pending)
+func (s *Store) unlike(p *participant, doc bson.Raw) string {
+	if doc.Lookup(s.Fields.Pending).Type == bson.TypeArray {
+		return fmt.Sprintf("the field %q is an array, and should be a document: see RepairPending", s.Fields.Pending)
 	}
-	if why := s.fields.inexact(document); why != "" {
+	if why := s.Fields.Inexact(doc); why != "" {
 		return why
 	}
-	balance, _ := money.FromBSON(document.Lookup(s.fields.Balance))
+	balance, _ := money.FromBSON(doc.Lookup(s.Fields.Balance))
 	switch {
 	case balance.Kind() != p.leg.Amount.Kind():
-		return "the balance is of " + kindOf(balance) + ", and the amount of " + kindOf(p.leg.Amount)
+		return "the balance is of " + document.KindOf(balance) + ", and the amount of " + document.KindOf(p.leg.Amount)
 	case balance.Places() > money.MaxPlaces:
 		return fmt.Sprintf("the balance has more than %d digits behind the point", money.MaxPlaces)
-	case p.floor.odd:
-		return s.fields.oddFloor(p.floor)
-	case p.floor.amount.Kind() != balance.Kind():
+	case p.floor.Odd:
+		return s.Fields.OddFloor(p.floor)
+	case p.floor.Amount.Kind() != balance.Kind():
 		return "the floor is of decimals, and the balance of whole units"
 	}
 	return ""
-}
-
-func kindOf(a money.Amount) string {
-	if a.Kind() == money.Decimal {
-		return "decimals"
-	}
-	return "whole units"
-}
-
-// inexact tells why a document has no balance that is an exact number; "" if it has one.
-func (f Fields) inexact(document bson.Raw) string {
-	stored := document.Lookup(f.Balance)
-	if stored.Type == 0 {
-		return fmt.Sprintf("there is no balance field %q", f.Balance)
-	}
-	_, err := money.FromBSON(stored)
-	switch {
-	case err == nil:
-		return ""
-	case stored.Type == bson.TypeDecimal128:
-		return "the balance is no number that can be stored exactly"
-	}
-	return fmt.Sprintf("the balance is stored as %s: store an int32, an int64 or a Decimal128", article(stored.Type))
-}
-
-// oddFloor tells why a floor is none.
-func (f Fields) oddFloor(odd floor) string {
-	if odd.stored.Type == bson.TypeDecimal128 {
-		return fmt.Sprintf("the floor, in the field %q, is no number that can be stored exactly", f.Floor)
-	}
-	return fmt.Sprintf("the floor, in the field %q, is stored as %s: store an int32, an int64, a Decimal128, or MinKey for none",
-		f.Floor, article(odd.stored.Type))
-}
-
-// article names a kind of stored values.
-func article(kind bson.Type) string {
-	name := kind.String()
-	if name != "" && strings.ContainsRune("aeiouAEIOU", rune(name[0])) {
-		return "an " + name
-	}
-	return "a " + name
 }

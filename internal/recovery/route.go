@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 const (
 	// routeLimit is how long none of a route's transfers may come to its end before the
 	// route is said to hang: as long as a command may take.
-	routeLimit = mongostore.CommandLimit
+	routeLimit = wire.CommandLimit
 	// routeTrial is how many transfers of a route have to hang for that.
 	// As many may be in progress on a route that hangs, to notice when it no longer does,
 	// and on one that has not shown yet that it doesn't.
@@ -46,7 +47,7 @@ const (
 //
 // A route belongs to its slots, whose lock guards it.
 type route struct {
-	name       mongostore.Route
+	name       queries.Route
 	weight     int // the route may have this many times the free slots
 	inProgress int
 	proven     bool      // one of its transfers has come to its end
@@ -57,7 +58,7 @@ type route struct {
 	nextTry    time.Time // while it hangs, when it may be tried again
 }
 
-func newRoute(name mongostore.Route) *route {
+func newRoute(name queries.Route) *route {
 	if name == "" {
 		return &route{weight: homeWeight, proven: true}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 )
 
 // Transfers take the same route if they need the same clusters, in whatever order.
@@ -18,7 +18,7 @@ func TestRouteOfATransfer(t *testing.T) {
 	require.Same(t, c.to("x", "y"), c.to("y", "x"))
 	require.NotSame(t, c.to("x", "y"), c.to("x"))
 	require.NotSame(t, c.to("x"), c.to())
-	require.Same(t, c.to("x"), c.routeOf(mongostore.Transfer{Legs: []mongostore.Leg{{Ledger: "x"}, {Ledger: "x"}}}))
+	require.Same(t, c.to("x"), c.routeOf(document.Transfer{Legs: []document.Leg{{Ledger: "x"}, {Ledger: "x"}}}))
 }
 
 // A route has no more transfers in progress than there are free slots for others: k

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/queries"
 )
 
 const (
@@ -55,8 +55,8 @@ func (n *scan) next() bool {
 }
 
 // leftOut returns the names of the routes that are left out of the search.
-func (n *scan) leftOut() []mongostore.Route {
-	var names []mongostore.Route
+func (n *scan) leftOut() []queries.Route {
+	var names []queries.Route
 	for _, r := range n.without {
 		names = append(names, r.name)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/queries"
 )
 
 // A scan that has passed over many transfers of a route begins anew without it, and goes
@@ -31,7 +31,7 @@ func TestScanLeavesOutWhatHasNoRoom(t *testing.T) {
 	require.False(t, n.enter(t.Context(), far))
 	require.True(t, n.next())
 	require.False(t, n.next())
-	require.Equal(t, []mongostore.Route{far.name}, n.leftOut())
+	require.Equal(t, []queries.Route{far.name}, n.leftOut())
 	require.True(t, n.enter(t.Context(), c.to()))
 	hanging, others := n.rest()
 	require.Equal(t, [2]bool{false, true}, [2]bool{hanging, others})
@@ -45,12 +45,12 @@ func TestScanBeginsWithoutWhatHasNoRoom(t *testing.T) {
 	c.enter(far)
 	c.leave(far, c.now, Unanswered)
 	n := c.newScan(0)
-	require.Equal(t, []mongostore.Route{far.name}, n.leftOut())
+	require.Equal(t, []queries.Route{far.name}, n.leftOut())
 	hanging, others := n.rest()
 	require.Equal(t, [2]bool{true, false}, [2]bool{hanging, others})
 	n = c.newScan(0)
 	n.leaveOut([]*route{far, c.to("y")})
-	require.Equal(t, []mongostore.Route{far.name, c.to("y").name}, n.leftOut())
+	require.Equal(t, []queries.Route{far.name, c.to("y").name}, n.leftOut())
 	require.Len(t, n.incomplete(), 2)
 }
 

@@ -5,9 +5,11 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // Limit is how long recovery waits for one transfer, which then goes on in the
@@ -16,8 +18,8 @@ const Limit = 30 * time.Second
 
 // Settings are what recovery works with.
 type Settings struct {
-	// Store finds the transfers.
-	Store *mongostore.Store
+	// Queries finds the transfers.
+	Queries *queries.Queries
 	// Engine knows which of them are under way in this process.
 	Engine *engine.Engine
 	// Log is where sweeps and troubles are logged.
@@ -43,6 +45,8 @@ type Settings struct {
 
 	// Ready waits until the server of the transfers is known to be fit.
 	Ready func(context.Context) error
+	// Permits reports whether the client's user has the rights that a worker needs.
+	Permits func(context.Context) error
 	// Read repeats a read until the read reports that it is done.
 	Read func(ctx context.Context, read func(context.Context) (done bool, err error)) error
 	// Refused reports whether an error says that a right is missing.
@@ -50,11 +54,11 @@ type Settings struct {
 	// Named gives an error that says so its public name.
 	Named func(error) error
 	// Finish drives a stored transfer from a start to its end, for no longer than Limit.
-	Finish func(ctx context.Context, t mongostore.Transfer, start protocol.Start) Result
+	Finish func(ctx context.Context, t document.Transfer, start protocol.Start) Result
 	// Run runs a submitted transfer, unless another worker was first, for no longer than
 	// Limit.
 	// The error is the one that its caller would be given.
-	Run func(ctx context.Context, t mongostore.Transfer) (Ending, error)
+	Run func(ctx context.Context, t document.Transfer) (Ending, error)
 }
 
 // Result is how the recovery of one transfer ended.
@@ -122,7 +126,7 @@ func (s *Settings) workerSlots() int { return min(workerWidth, max(2, s.MaxPendi
 // lasting reports whether an error comes back however often a call is repeated: a right
 // is missing, or the client is disconnected.
 func (s *Settings) lasting(err error) bool {
-	return s.Refused(err) || mongostore.Disconnected(err)
+	return s.Refused(err) || wire.Disconnected(err)
 }
 
 // pause waits for a while, or until a value is received.

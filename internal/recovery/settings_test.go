@@ -11,9 +11,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/deployment"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // errClosed is the error of a closed Coordinator.
@@ -29,21 +34,23 @@ func unconnected(t *testing.T, ledgers ...string) *Settings {
 	for _, name := range ledgers {
 		accounts[name] = away(t).Collection(name)
 	}
-	store, err := mongostore.New(mongostore.Config{
-		Transfers: home.Collection("transfers"), Ledgers: accounts, MarkerLimit: 1, Now: time.Now,
+	catalog, err := collections.New(collections.Config{
+		Transfers: home.Collection("transfers"), Ledgers: accounts, Now: time.Now,
 	})
+	require.NoError(t, err)
+	store, err := mongostore.New(deployment.New(catalog, 0), mongostore.Limits{Markers: 1})
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	return &Settings{
-		Store:      store,
+		Queries:    queries.New(catalog),
 		Engine:     engine.New(store, log, time.Now, engine.Limits{MaxBatch: 512, MaxInFlight: 2, MaxPending: 2048}),
 		Log:        log,
 		Now:        time.Now,
 		MaxPending: 2048,
 		ErrClosed:  errClosed,
-		Refused:    func(err error) bool { return mongostore.Refused(err) != nil },
+		Refused:    func(err error) bool { return wire.Refused(err) != nil },
 		Named:      func(err error) error { return err },
-		Finish: func(context.Context, mongostore.Transfer, protocol.Start) Result {
+		Finish: func(context.Context, document.Transfer, protocol.Start) Result {
 			return Result{Err: errors.New("it is not registered here")}
 		},
 	}
@@ -59,10 +66,10 @@ func away(t *testing.T) *mongo.Database {
 }
 
 // between returns a transfer between the default ledger and others.
-func between(ledgers ...string) mongostore.Transfer {
-	t := mongostore.Transfer{ID: "t", Legs: []mongostore.Leg{{}}}
+func between(ledgers ...string) document.Transfer {
+	t := document.Transfer{ID: "t", Legs: []document.Leg{{}}}
 	for _, name := range ledgers {
-		t.Legs = append(t.Legs, mongostore.Leg{Ledger: name})
+		t.Legs = append(t.Legs, document.Leg{Ledger: name})
 	}
 	return t
 }

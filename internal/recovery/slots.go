@@ -8,7 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -23,20 +24,20 @@ type slots struct {
 	mu         sync.Mutex
 	inProgress map[string]bool // by transfer ID
 	taken      int
-	routes     map[mongostore.Route]*route
+	routes     map[queries.Route]*route
 	freed      chan struct{} // closed when a slot becomes free; nil if nobody waits for that
 }
 
 func newSlots(settings *Settings, size int) *slots {
 	return &slots{
 		Settings: settings, size: size, revived: make(chan struct{}, 1),
-		inProgress: map[string]bool{}, routes: map[mongostore.Route]*route{},
+		inProgress: map[string]bool{}, routes: map[queries.Route]*route{},
 	}
 }
 
 // routeOf returns the route of a transfer.
-func (s *slots) routeOf(t mongostore.Transfer) *route {
-	name := s.Store.RouteOf(t)
+func (s *slots) routeOf(t document.Transfer) *route {
+	name := s.Queries.RouteOf(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.routes[name] == nil {

@@ -8,9 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/queries"
 )
 
 const (
@@ -85,22 +86,22 @@ func (s *sweep) everything(ctx context.Context) error {
 
 func (s *sweep) round(ctx context.Context) error {
 	s.hanging, s.others, s.rest = false, false, 0
-	stalled := func(without ...mongostore.Route) iter.Seq2[mongostore.Transfer, error] {
-		return s.Store.Stalled(ctx, s.Threshold, without...)
+	stalled := func(without ...queries.Route) iter.Seq2[document.Transfer, error] {
+		return s.Queries.Stalled(ctx, s.Threshold, without...)
 	}
 	return errors.Join(s.recoverExpired(ctx), s.recoverEach(ctx, stalled, s.TakeOver))
 }
 
 // recoverExpired recovers the holds that have expired.
 func (s *sweep) recoverExpired(ctx context.Context) error {
-	expired := func(without ...mongostore.Route) iter.Seq2[mongostore.Transfer, error] {
-		return s.Store.Expired(ctx, without...)
+	expired := func(without ...queries.Route) iter.Seq2[document.Transfer, error] {
+		return s.Queries.Expired(ctx, without...)
 	}
 	return s.recoverEach(ctx, expired, s.Expire)
 }
 
 // search finds transfers, but for those on the given routes.
-type search func(without ...mongostore.Route) iter.Seq2[mongostore.Transfer, error]
+type search func(without ...queries.Route) iter.Seq2[document.Transfer, error]
 
 // recoverEach begins with each transfer that a search finds and that has room, until the
 // sweep has to end.
@@ -122,14 +123,14 @@ func (s *sweep) recoverEach(ctx context.Context, find search, start protocol.Sta
 
 // recoverFound is recoverEach for one search of a scan.
 func (s *sweep) recoverFound(
-	ctx context.Context, n *scan, found iter.Seq2[mongostore.Transfer, error], start protocol.Start,
+	ctx context.Context, n *scan, found iter.Seq2[document.Transfer, error], start protocol.Start,
 ) error {
 	begun := 0
 	for t, failure := range found {
 		if s.stops(ctx) {
 			return nil
 		}
-		if failure != nil && !errors.Is(failure, mongostore.ErrUnreadable) {
+		if failure != nil && !errors.Is(failure, document.ErrUnreadable) {
 			return fmt.Errorf("find stalled transfers: %w", s.Named(failure))
 		}
 		if s.knows(t.ID) {
@@ -153,7 +154,7 @@ func (s *sweep) recoverFound(
 // begin begins with one transfer, in the background, unless it is in progress.
 // Otherwise sweeps that don't wait for the ones before them would pile up work on a
 // transfer whose server is away.
-func (s *sweep) begin(ctx context.Context, n *scan, t mongostore.Transfer, start protocol.Start) {
+func (s *sweep) begin(ctx context.Context, n *scan, t document.Transfer, start protocol.Start) {
 	if !s.slots.reserve(t.ID) {
 		return
 	}
@@ -195,7 +196,7 @@ func (s *sweep) passOver(id string, r *route) {
 // recover takes one transfer over, and returns what that shows about its route.
 // A transfer that was not begun because the sweep ends early is neither stuck nor done:
 // it is not counted.
-func (s *sweep) recover(ctx context.Context, t mongostore.Transfer, r *route, start protocol.Start) Ending {
+func (s *sweep) recover(ctx context.Context, t document.Transfer, r *route, start protocol.Start) Ending {
 	if n, since := s.Engine.Executions(t.ID); n >= maxExecutions {
 		if s.Engine.Awaited(t.ID) && s.Now().Sub(since) < Limit {
 			s.skip(t.ID) // the caller who waits for it learns its outcome

@@ -12,9 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
-	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/queries"
 )
 
 // Sweeps that share slots don't begin with what another one is working on: their work on
@@ -43,10 +44,10 @@ func TestSweepsLeaveAloneWhatIsInProgress(t *testing.T) {
 func TestSweepReportsUnreadableDocuments(t *testing.T) {
 	t.Parallel()
 	s := sweepOf(unconnected(t))
-	found := func(...mongostore.Route) iter.Seq2[mongostore.Transfer, error] {
-		return func(yield func(mongostore.Transfer, error) bool) {
-			for _, err := range []error{mongostore.ErrUnreadable, mongostore.ErrUnreadable, io.ErrUnexpectedEOF} {
-				if !yield(mongostore.Transfer{}, err) {
+	found := func(...queries.Route) iter.Seq2[document.Transfer, error] {
+		return func(yield func(document.Transfer, error) bool) {
+			for _, err := range []error{document.ErrUnreadable, document.ErrUnreadable, io.ErrUnexpectedEOF} {
+				if !yield(document.Transfer{}, err) {
 					return
 				}
 			}
@@ -79,7 +80,7 @@ func TestSweepPassesOverWhatHangs(t *testing.T) {
 			for _, id := range []string{"1", "2", "near"} {
 				stalled := between("other")
 				if stalled.ID = id; id == "near" {
-					stalled.Legs = []mongostore.Leg{{}, {}} // stuck at once, if it is begun
+					stalled.Legs = []document.Leg{{}, {}} // stuck at once, if it is begun
 				}
 				s.begin(t.Context(), n, stalled, s.TakeOver)
 			}
@@ -101,8 +102,8 @@ func TestSweepComesBackForRoom(t *testing.T) {
 		s.slots.enter(far)
 	}
 	rounds := 0
-	found := func(...mongostore.Route) iter.Seq2[mongostore.Transfer, error] {
-		return func(yield func(mongostore.Transfer, error) bool) {
+	found := func(...queries.Route) iter.Seq2[document.Transfer, error] {
+		return func(yield func(document.Transfer, error) bool) {
 			rounds++
 			yield(between("other"), nil)
 		}
@@ -181,7 +182,7 @@ func TestSweepReportsWhatWasNotBegun(t *testing.T) {
 func TestSweepDoesNotCountWhatWasCutShort(t *testing.T) {
 	t.Parallel()
 	settings := unconnected(t)
-	settings.Finish = func(context.Context, mongostore.Transfer, protocol.Start) Result {
+	settings.Finish = func(context.Context, document.Transfer, protocol.Start) Result {
 		return Result{Err: engine.ErrNothingSent, Unanswered: true}
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -203,7 +204,7 @@ func TestSweepDoesNotWaitForATrial(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			settings := unconnected(t, "other")
-			settings.Finish = func(ctx context.Context, _ mongostore.Transfer, _ protocol.Start) Result {
+			settings.Finish = func(ctx context.Context, _ document.Transfer, _ protocol.Start) Result {
 				<-ctx.Done() // it looks for its server
 				return Result{Err: ctx.Err()}
 			}
@@ -235,8 +236,8 @@ func TestSweepDoesNotWaitForATrial(t *testing.T) {
 // route.
 func TestSweepCountsByResult(t *testing.T) {
 	t.Parallel()
-	ran := mongostore.Transfer{Failure: &mongostore.Failure{Code: protocol.Expired.String()}}
-	finished := func(state protocol.State, t mongostore.Transfer) Result {
+	ran := document.Transfer{Failure: &document.Failure{Code: protocol.Expired.String()}}
+	finished := func(state protocol.State, t document.Transfer) Result {
 		return Result{Result: engine.Result{Outcome: protocol.Finished, State: state, Transfer: t}}
 	}
 	stuck := Report{Found: 1, Stuck: 1}
@@ -245,10 +246,10 @@ func TestSweepCountsByResult(t *testing.T) {
 		want   Report
 		how    Ending
 	}{
-		"succeeded":  {finished(protocol.Success, mongostore.Transfer{}), Report{Found: 1, Succeeded: 1}, Answered},
-		"failed":     {finished(protocol.Fail, mongostore.Transfer{}), Report{Found: 1, Failed: 1}, Answered},
+		"succeeded":  {finished(protocol.Success, document.Transfer{}), Report{Found: 1, Succeeded: 1}, Answered},
+		"failed":     {finished(protocol.Fail, document.Transfer{}), Report{Found: 1, Failed: 1}, Answered},
 		"expired":    {finished(protocol.Fail, ran), Report{Found: 1, Failed: 1, Expired: 1}, Answered},
-		"stuck":      {Result{Result: engine.Result{Outcome: protocol.Stuck, Stuck: mongostore.Failure{Code: "x"}}}, stuck, Answered},
+		"stuck":      {Result{Result: engine.Result{Outcome: protocol.Stuck, Stuck: document.Failure{Code: "x"}}}, stuck, Answered},
 		"no sense":   {Result{Result: engine.Result{Outcome: protocol.Stuck, Cause: io.EOF}}, stuck, Inconclusive},
 		"overtaken":  {Result{Result: engine.Result{Outcome: protocol.Overtaken}}, Report{}, Inconclusive},
 		"an error":   {Result{Err: io.EOF}, stuck, Inconclusive},
@@ -258,7 +259,7 @@ func TestSweepCountsByResult(t *testing.T) {
 	} {
 		settings := unconnected(t)
 		settings.Refused = func(err error) bool { return errors.Is(err, io.ErrNoProgress) }
-		settings.Finish = func(context.Context, mongostore.Transfer, protocol.Start) Result { return row.result }
+		settings.Finish = func(context.Context, document.Transfer, protocol.Start) Result { return row.result }
 		s := sweepOf(settings)
 		require.Equal(t, row.how, s.recover(t.Context(), between(), newRoute(""), s.TakeOver), name)
 		require.Equal(t, row.want, s.end(), name)

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/words"
 )
@@ -75,7 +75,7 @@ func (t *tally) isStuck(id string) bool {
 }
 
 // countFinished counts a transfer that was brought to its end.
-func (t *tally) countFinished(id string, state protocol.State, ended mongostore.Transfer) {
+func (t *tally) countFinished(id string, state protocol.State, ended document.Transfer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.report.Found++
@@ -93,7 +93,7 @@ func (t *tally) countFinished(id string, state protocol.State, ended mongostore.
 
 // ranOut reports whether a failed transfer is a hold that has expired, no matter who has
 // decided that.
-func ranOut(t mongostore.Transfer) bool {
+func ranOut(t document.Transfer) bool {
 	return t.Failure != nil && t.Failure.Code == protocol.Expired.String()
 }
 

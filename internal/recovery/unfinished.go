@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/engine"
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 const (
@@ -50,7 +50,7 @@ func (s *sweep) note(
 	ctx context.Context, beyond string, idle time.Duration, most int,
 ) (noted []string, err error) {
 	err = s.Read(ctx, func(ctx context.Context) (done bool, err error) {
-		noted, err = s.Store.Unfinished(ctx, beyond, idle, most)
+		noted, err = s.Queries.Unfinished(ctx, beyond, idle, most)
 		return err == nil, err
 	})
 	return noted, err
@@ -91,8 +91,8 @@ func (s *sweep) once(ctx context.Context) error {
 func (s *sweep) stillUnfinished(ctx context.Context, noted []string) ([]string, error) {
 	var unfinished []string
 	for page := range slices.Chunk(noted, notedPage) {
-		limited, cancel := context.WithTimeout(ctx, mongostore.CommandLimit)
-		found, err := s.Store.StillUnfinished(limited, page)
+		limited, cancel := context.WithTimeout(ctx, wire.CommandLimit)
+		found, err := s.Queries.StillUnfinished(limited, page)
 		cancel()
 		if err != nil {
 			return noted, err

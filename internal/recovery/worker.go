@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -88,7 +90,7 @@ func Work(ctx context.Context, settings Settings) error {
 // away must not keep these waiting.
 func (w *worker) startSweeps(ctx context.Context) {
 	w.all.Go(func() {
-		if err := w.Store.Permits(ctx); w.Refused(err) {
+		if err := w.Permits(ctx); w.Refused(err) {
 			w.lose(fmt.Errorf("a worker: %w", w.Named(err)))
 		}
 	})
@@ -106,7 +108,7 @@ func (w *worker) startSweeps(ctx context.Context) {
 func (s *Settings) readyOnceUp(ctx context.Context) error {
 	for away := (trouble{}); ; {
 		err := s.Ready(ctx)
-		if err == nil || errors.Is(err, s.ErrClosed) || errors.Is(err, mongostore.ErrUnsupported) || s.lasting(err) {
+		if err == nil || errors.Is(err, s.ErrClosed) || errors.Is(err, collections.ErrUnsupported) || s.lasting(err) {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -165,7 +167,7 @@ func (w *worker) expire(ctx context.Context) (rest time.Duration, err error) {
 // anything any more.
 // It returns the error.
 func (w *worker) loseIfDisconnected(err error) error {
-	if mongostore.Disconnected(err) {
+	if wire.Disconnected(err) {
 		w.lose(err)
 	}
 	return err
@@ -185,7 +187,7 @@ func (w *worker) leave(s *sweep) {
 // that.
 func (w *worker) take(ctx, working context.Context, n *scan, recent time.Duration) *scan {
 	for n.next() && ctx.Err() == nil {
-		for t, err := range w.Store.Initiated(ctx, recent, n.leftOut()...) {
+		for t, err := range w.Queries.Initiated(ctx, recent, n.leftOut()...) {
 			if err == nil {
 				w.failing.over()
 				w.begin(ctx, working, n, t)
@@ -204,7 +206,7 @@ func (w *worker) take(ctx, working context.Context, n *scan, recent time.Duratio
 
 // begin begins with a submitted transfer, in the background, unless it is in progress or
 // has no room.
-func (w *worker) begin(ctx, working context.Context, n *scan, t mongostore.Transfer) {
+func (w *worker) begin(ctx, working context.Context, n *scan, t document.Transfer) {
 	if !w.submitted.reserve(t.ID) {
 		return
 	}

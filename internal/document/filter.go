@@ -1,0 +1,105 @@
+package document
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Modified sets lastModified to the server's time.
+func Modified() bson.E {
+	return bson.E{Key: "$currentDate", Value: bson.D{{Key: "lastModified", Value: true}}}
+}
+
+// Stalled matches unfinished transfers that stand still, but for holds that may still be decided.
+func Stalled(threshold time.Duration) bson.D {
+	return append(bson.D{
+		StateIn(protocol.Preparing, protocol.Committed, protocol.Rollback),
+		{Key: "$nor", Value: bson.A{undecided()}},
+	}, StandingStill(threshold)...)
+}
+
+// StandingStill matches what was not modified for as long as the threshold says, by the server's
+// clock, and for longer the more often it was taken over in vain; and what was modified further ahead
+// than the threshold; with a threshold of zero, everything.
+//
+//  1. The server's clock is an hour fast, and a process dies in the middle of a transfer.
+//  2. The clock is set right. The transfer was modified in an hour.
+//  3. Whoever waits for a threshold to pass since then leaves it alone for an hour, and the money with it.
+//
+// A takeover stamps the clock as it is now: what it can't finish is back with the others.
+func StandingStill(threshold time.Duration) bson.D {
+	if threshold <= 0 {
+		return nil
+	}
+	past := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", stallMillisOf(threshold)}}}
+	ahead := bson.D{{Key: "$add", Value: bson.A{"$$NOW", StallMillis(threshold, 0)}}}
+	return bson.D{{Key: "$expr", Value: bson.D{{Key: "$or", Value: bson.A{
+		bson.D{{Key: "$lte", Value: bson.A{"$lastModified", past}}},
+		bson.D{{Key: "$gt", Value: bson.A{"$lastModified", ahead}}},
+	}}}}}
+}
+
+func StateIn(states ...protocol.State) bson.E {
+	return bson.E{Key: "state", Value: bson.D{{Key: "$in", Value: states}}}
+}
+
+// Tick is the resolution of stored times.
+const Tick = time.Millisecond
+
+// undecided matches holds that are neither posted nor voided.
+func undecided() bson.D {
+	return bson.D{{Key: "state", Value: protocol.Preparing}, {Key: "hold", Value: true}}
+}
+
+// Unheld matches holds of which not everything is prepared yet.
+func Unheld() bson.D { return append(undecided(), bson.E{Key: "held", Value: nil}) }
+
+// Postable matches holds that are held and have not expired, by the server's clock.
+func Postable() bson.D {
+	before := bson.D{{Key: "$lt", Value: bson.A{"$$NOW", "$expiresAt"}}}
+	return append(undecided(), bson.E{Key: "held", Value: true}, bson.E{Key: "$expr", Value: before})
+}
+
+// Expired matches holds that have expired, by the server's clock. They may not be posted any more, nor is there a need to wait for anybody.
+func Expired() bson.D {
+	over := bson.D{{Key: "$gte", Value: bson.A{"$$NOW", "$expiresAt"}}}
+	return append(undecided(), bson.E{Key: "$expr", Value: over})
+}
+
+// WithLeg selects transfers with such a leg.
+func WithLeg(leg bson.D) bson.E {
+	return bson.E{Key: "legs", Value: bson.D{{Key: "$elemMatch", Value: leg}}}
+}
+
+// OfAccount selects an account's transfers. Each is unfinished, or was committed, or has failed: there is an index of each.
+func OfAccount(ledger, account string) bson.E {
+	leg := WithLeg(bson.D{{Key: "account", Value: account}, {Key: "ledger", Value: ledger}})
+	exists := bson.D{{Key: "$exists", Value: true}}
+	return bson.E{Key: "$or", Value: bson.A{
+		bson.D{{Key: "open", Value: true}, AnyHold(), leg},
+		bson.D{{Key: "committedAt", Value: exists}, leg},
+		bson.D{{Key: "failure", Value: exists}, leg},
+	}}
+}
+
+// NoHold selects what is no hold, by the index of unfinished work.
+func NoHold() bson.E {
+	return bson.E{Key: "hold", Value: bson.D{{Key: "$in", Value: bson.A{nil, false}}}}
+}
+
+// AnyHold selects everything, and names the first key of that index so that it is used.
+func AnyHold() bson.E {
+	return bson.E{Key: "hold", Value: bson.D{{Key: "$in", Value: bson.A{nil, false, true}}}}
+}
+
+// IsStuck selects, by the index of unfinished work, what an execution has left with a reason.
+func IsStuck() bson.D {
+	return bson.D{
+		{Key: "open", Value: true},
+		AnyHold(),
+		{Key: "stuck", Value: bson.D{{Key: "$exists", Value: true}}},
+	}
+}

@@ -1,0 +1,102 @@
+package document
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/mongotransfer/transfer/internal/words"
+)
+
+// MaxIDBytes is the length that the ID of a transfer or an account may have.
+const MaxIDBytes = 255
+
+// IDCodec says how account IDs are stored.
+type IDCodec uint8
+
+const (
+	// StringIDs are stored as they are.
+	StringIDs IDCodec = iota
+	// ObjectIDs are 24 hex digits outside and an ObjectId inside the database.
+	ObjectIDs
+)
+
+// String names the codec, as the deployment's note does.
+func (c IDCodec) String() string {
+	if c == ObjectIDs {
+		return "ObjectIDs"
+	}
+	return "StringIDs"
+}
+
+// Encode returns an account's _id.
+func (c IDCodec) Encode(id string) (bson.RawValue, error) {
+	if err := CheckID(id); err != nil {
+		return bson.RawValue{}, err
+	}
+	if c == StringIDs {
+		encoded := make([]byte, 0, len(id)+5) // its length, the text, and NUL
+		return bson.RawValue{Type: bson.TypeString, Value: bsoncore.AppendString(encoded, id)}, nil
+	}
+	oid, err := bson.ObjectIDFromHex(id)
+	if err != nil {
+		return bson.RawValue{}, fmt.Errorf("%s is no ObjectId: 24 hex digits are expected", words.Quote(id))
+	}
+	return bson.RawValue{Type: bson.TypeObjectID, Value: oid[:]}, nil
+}
+
+// Canonical returns the ID as Get returns it: the hex digits of an ObjectId in lower case.
+func (c IDCodec) Canonical(id string) string {
+	if c == ObjectIDs {
+		return strings.ToLower(id)
+	}
+	return id
+}
+
+// CheckID refuses what can't be an ID: 1 to 255 bytes of UTF-8 are expected.
+func CheckID(id string) error {
+	switch {
+	case id == "":
+		return errors.New("the ID is empty")
+	case len(id) > MaxIDBytes:
+		return fmt.Errorf("the ID %s has %d bytes, more than %d", words.Quote(id), len(id), MaxIDBytes)
+	case !utf8.ValidString(id):
+		return fmt.Errorf("the ID %s is not valid UTF-8", words.Quote(id))
+	}
+	return nil
+}
+
+// MarkerKey returns the key of a transfer's marker in a participant's pending map. The server takes dots and leading dollars
+// for paths and operators and stops at NUL, so those are percent-encoded, and so is the percent sign; and it takes digits alone
+// for an index, should someone have stored an array, so the first one of these is encoded too.
+func MarkerKey(id string) string {
+	onlyDigits := strings.Trim(id, "0123456789") == ""
+	if !onlyDigits && !strings.ContainsAny(id, "%.$\x00") {
+		return id
+	}
+	var key strings.Builder
+	for i := range len(id) {
+		c := id[i]
+		if c == '%' || c == '.' || c == '$' || c == 0 || (onlyDigits && i == 0) {
+			fmt.Fprintf(&key, "%%%02X", c)
+			continue
+		}
+		key.WriteByte(c)
+	}
+	return key.String()
+}
+
+// Decode returns an account's ID as the API tells it.
+func (c IDCodec) Decode(id bson.RawValue) (string, error) {
+	if oid, ok := id.ObjectIDOK(); ok && c == ObjectIDs {
+		return oid.Hex(), nil
+	}
+	if text, ok := id.StringValueOK(); ok && c == StringIDs {
+		return text, nil
+	}
+	return "", fmt.Errorf("the _id %s is not of the kind that the coordinator was told to expect: see WithAccountIDs", words.Clip(id.String()))
+}

@@ -1,0 +1,78 @@
+package queries
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
+)
+
+// watchTime is how long the server keeps a request for changes before it answers that
+// there was none.
+const watchTime = 500 * time.Millisecond
+
+// ErrStreamEnded is returned for a stream whose collection was dropped, renamed or replaced.
+var ErrStreamEnded = errors.New("the stream has ended")
+
+// Stream tells which transfers have come to where somebody may be told: one is held, or
+// final. It belongs to one goroutine.
+type Stream struct {
+	changes   *mongo.ChangeStream
+	namespace string
+}
+
+// Stream opens a stream of the changes from now on. Close ends it.
+func (s *Queries) Stream(ctx context.Context) (*Stream, error) {
+	const updated = "updateDescription.updatedFields."
+	final := bson.D{{Key: "$in", Value: bson.A{protocol.Success, protocol.Fail}}}
+	pipeline := bson.A{
+		bson.D{{Key: "$match", Value: bson.D{{Key: "$or", Value: bson.A{
+			bson.D{{Key: updated + "state", Value: final}},
+			bson.D{{Key: updated + "held", Value: true}},
+		}}}}},
+		bson.D{{Key: "$project", Value: bson.D{{Key: "documentKey", Value: 1}}}},
+	}
+	opening, cancel := wire.WithTimeout(wire.Detached(ctx), wire.CommandLimit)
+	defer cancel()
+	changes, err := s.Majority.Watch(opening, pipeline, options.ChangeStream().SetMaxAwaitTime(watchTime))
+	if err != nil {
+		return nil, wire.ServerErrorOf(err, "changeStream", wire.NamespaceOf(s.Majority))
+	}
+	return &Stream{changes, wire.NamespaceOf(s.Majority)}, nil
+}
+
+// Next returns the transfers that have changed. It waits for half a second if there is none.
+// Where a server has gone the driver resumes the stream, so that nothing is missed; where
+// that is in vain there is an error.
+//
+// A request for changes that is cut off leaves its cursor open on the server: whoever wants
+// to end a stream lets Next return first.
+func (s *Stream) Next(ctx context.Context) (ids []string, err error) {
+	asking, cancel := wire.WithTimeout(wire.Detached(ctx), wire.CommandLimit)
+	defer cancel()
+	for s.changes.TryNext(asking) {
+		if id, ok := s.changes.Current.Lookup("documentKey", "_id").StringValueOK(); ok {
+			ids = append(ids, id)
+		}
+		if s.changes.RemainingBatchLength() == 0 {
+			break
+		}
+	}
+	if s.changes.Err() == nil && s.changes.ID() == 0 {
+		return ids, ErrStreamEnded
+	}
+	return ids, wire.ServerErrorOf(s.changes.Err(), "changeStream", s.namespace)
+}
+
+// Close gives back what the stream holds on the server.
+func (s *Stream) Close(ctx context.Context) {
+	closing, cancel := wire.WithTimeout(context.WithoutCancel(wire.Detached(ctx)), wire.CommandLimit)
+	defer cancel()
+	_ = s.changes.Close(closing)
+}

@@ -1,0 +1,57 @@
+package storetest
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/accounts"
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/deployment"
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/history"
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/repair"
+)
+
+// Rooms is all that works on one catalog.
+type Rooms struct {
+	*collections.Catalog
+	*deployment.Deployment
+	*queries.Queries
+	*accounts.Accounts
+	*history.Histories
+	*repair.Repairs
+	*mongostore.Store
+}
+
+// Config is that of a catalog and of the store's limits.
+type Config struct {
+	Transfers   *mongo.Collection
+	Ledgers     map[string]*mongo.Collection
+	Documents   map[string]*mongo.Collection
+	Fields      document.Fields
+	IDs         document.IDCodec
+	MarkerLimit int
+	FenceBytes  int64
+	Retention   time.Duration
+	Now         func() time.Time
+}
+
+func NewRooms(c Config) (*Rooms, error) {
+	catalog, err := collections.New(collections.Config{
+		Transfers: c.Transfers, Ledgers: c.Ledgers, Documents: c.Documents, Fields: c.Fields, IDs: c.IDs, Now: c.Now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	deployed := deployment.New(catalog, c.Retention)
+	store, err := mongostore.New(deployed, mongostore.Limits{Markers: c.MarkerLimit, FenceBytes: c.FenceBytes})
+	if err != nil {
+		return nil, err
+	}
+	return &Rooms{
+		catalog, deployed, queries.New(catalog), accounts.New(catalog), history.New(catalog), repair.New(catalog), store,
+	}, nil
+}

@@ -1,0 +1,154 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Codes of the server that the store tells apart.
+const (
+	CodeBadValue          = 2
+	CodeUnauthorized      = 13
+	CodeAuthentication    = 18
+	CodeOverflow          = 15 // nested too deeply
+	codeInvalidBSON       = 22 // of the whole message, before anything of it is done
+	CodeNamespaceExists   = 48
+	CodeCannotIndex       = 67
+	CodeInvalidNamespace  = 73
+	CodeIndexOptions      = 85 // of the same keys, or the same name
+	CodeIndexKeys         = 86
+	CodeAtlas             = 8000 // what a shared tier of MongoDB's hosting does not allow
+	CodeDuplicateKey      = 11000
+	codeValidationFailure = 121
+)
+
+// IsRefusal returns whether a code says that the server looked at a statement and refused to apply it. Any other code, a
+// mongos' report of a shard that it can't reach among them, leaves open what happened.
+func IsRefusal(code int) bool {
+	return slices.Contains([]int{
+		CodeBadValue,
+		9,  // FailedToParse
+		14, // TypeMismatch
+		CodeOverflow,
+		codeInvalidBSON,
+		28, // PathNotViable
+		40, // ConflictingUpdateOperators
+		52, // DollarPrefixedFieldName
+		56, // EmptyFieldName
+		57, // DottedFieldName
+		66, // ImmutableField
+		codeValidationFailure,
+		10334, 17419, 17420, // the document would become too large
+		CodeDuplicateKey, 11001, 12582,
+	}, code)
+}
+
+// Send sends one write command, once: a message that was begun and is ended here. It
+// answers Applied, with the reply, where the server says that whatever the statements did
+// is stored for good; the reply's writeErrors are left to the caller. Otherwise it
+// answers Unknown, or NotSent, with the cause, which names the right that the command
+// needs.
+//
+// The driver repeats a plain command only when it has an answer, with the labels of
+// overload: that the server was too busy to begin, or that what it has done is not
+// acknowledged. So each write is one that may be carried out twice: see docs/protocol.md.
+// When the last answer is here none of them is on its way.
+func Send(ctx context.Context, c *mongo.Collection, command *Message, right string) (bson.Raw, protocol.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, protocol.NotSent, err
+	}
+	command.Begin("writeConcern")
+	command.Text("w", "majority")
+	command.Flag("j", true)
+	command.End()
+	sending, stop := command.limit(ctx)
+	defer stop()
+	command.End()
+	reply, err := c.Database().RunCommand(sending, bson.Raw(command.Data), options.RunCmd().SetReadPreference(readpref.Primary())).Raw()
+	if succeeded(reply) {
+		if concern, ok := reply.Lookup("writeConcernError").DocumentOK(); ok {
+			code, _ := concern.Lookup("code").AsInt64OK()
+			return reply, protocol.Unknown, ConcernError{int(code)}
+		}
+		return reply, protocol.Applied, nil
+	}
+	if err == nil {
+		err = errors.New("the server's answer can't be understood")
+	}
+	var (
+		notSelected  topology.ServerSelectionError
+		noConnection topology.WaitQueueTimeoutError
+	)
+	result := protocol.Unknown
+	if errors.As(err, &notSelected) || errors.As(err, &noConnection) || unconnected(err) || Disconnected(err) {
+		result = protocol.NotSent
+	}
+	if ctx.Err() != nil && CommandCode(err) == 0 {
+		err = silenced(ctx.Err(), err)
+	}
+	return reply, result, ServerErrorOf(err, right, NamespaceOf(c))
+}
+
+func succeeded(reply bson.Raw) bool {
+	ok, isNumber := reply.Lookup("ok").AsInt64OK()
+	return isNumber && ok == 1
+}
+
+// StatementError is the server's refusal of one statement of a command.
+type StatementError struct {
+	index      int
+	Code       int
+	text       string
+	keyPattern bson.Raw // of the unique index, for a duplicate key
+}
+
+func (e StatementError) Error() string { return e.text }
+
+// onID reports whether a duplicate key is one of _id, and not of a unique index of the user's.
+func (e StatementError) onID() bool {
+	if e.Code != CodeDuplicateKey {
+		return false
+	}
+	elements, err := e.keyPattern.Elements()
+	return err != nil || len(elements) == 0 || (len(elements) == 1 && elements[0].Key() == "_id")
+}
+
+func StatementErrors(reply bson.Raw) []StatementError {
+	list, ok := reply.Lookup("writeErrors").ArrayOK()
+	if !ok {
+		return nil
+	}
+	values, err := list.Values()
+	if err != nil {
+		return nil
+	}
+	var found []StatementError
+	for _, value := range values {
+		document, _ := value.DocumentOK()
+		index, _ := document.Lookup("index").AsInt64OK()
+		code, _ := document.Lookup("code").AsInt64OK()
+		keyPattern, _ := document.Lookup("keyPattern").DocumentOK()
+		found = append(found, StatementError{int(index), int(code), refusalText(int(code), document), keyPattern})
+	}
+	return found
+}
+
+// CommandCode returns the code of a command that the server refused as a whole, 0 if it did not.
+func CommandCode(err error) int {
+	var refused mongo.CommandError
+	if errors.As(err, &refused) {
+		return int(refused.Code)
+	}
+	return 0
+}
+
+func NotFound(err error) bool { return errors.Is(err, mongo.ErrNoDocuments) }

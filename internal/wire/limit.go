@@ -1,0 +1,147 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
+)
+
+// grace is how long before its own time is up a client asks the server to give a command
+// up. The answer that it was given up says that the server is there, and that nothing
+// more of the command will happen.
+const grace = time.Second
+
+const CodeMaxTimeExpired = 50
+
+// Limited is how long the commands of a context may take in all.
+type Limited struct {
+	now   func() time.Time
+	start time.Time
+	limit time.Duration
+}
+
+type LimitKey struct{}
+
+// WithLimit returns a context that ends after so long, or when ctx does. The server is
+// asked to give up a write that is sent with it a second earlier.
+func WithLimit(ctx context.Context, now func() time.Time, limit time.Duration) (context.Context, context.CancelFunc) {
+	l := Limited{now: now, start: now(), limit: limit}
+	if deadline, has := ctx.Deadline(); has {
+		l.limit = min(limit, deadline.Sub(l.start))
+	}
+	return context.WithTimeout(context.WithValue(ctx, LimitKey{}, l), limit)
+}
+
+// Left returns for how long the server may try.
+func (l Limited) Left() time.Duration {
+	rest := l.limit - l.now().Sub(l.start)
+	return max(rest-min(grace, rest/2), time.Millisecond)
+}
+
+// limit asks the server to give the command up before ctx ends, where that is known
+// beforehand. It returns the context to send it with, and what must be called after that.
+//
+// The driver would ask for it by itself, out of the deadline of the context; but to give
+// up at the very moment at which it gives up itself, so that the server's answer comes
+// too late as often as not. And a command may not ask twice. So it is shown a deadline
+// beyond all bounds, for which it asks for nothing, and it is cancelled when ctx ends.
+func (m *Message) limit(ctx context.Context) (context.Context, func()) {
+	l, has := ctx.Value(LimitKey{}).(Limited)
+	if !has {
+		return ctx, func() {}
+	}
+	m.Number("maxTimeMS", l.Left().Milliseconds())
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	return unbounded{sending}, func() { stop(); cancel() }
+}
+
+// unbounded is a context whose deadline is so far away that the driver doesn't pass it on
+// to the server.
+type unbounded struct{ context.Context }
+
+// Deadline implements context.Context.
+func (unbounded) Deadline() (time.Time, bool) {
+	return time.Date(2200, time.January, 1, 0, 0, 0, 0, time.UTC), true
+}
+
+// silence is the error of a command that was not answered within its time, or was stopped
+// before.
+type silence struct {
+	ended   error  // of its context
+	servers string // as the driver knew them, where none was found
+}
+
+// silenced turns the driver's error into one that says what has happened: the driver
+// knows only that its own context was cancelled, which nobody has done.
+func silenced(ended, err error) error {
+	var notSelected topology.ServerSelectionError
+	s := silence{ended: ended}
+	if errors.As(err, &notSelected) {
+		s.servers = awayText(notSelected.Desc)
+	}
+	return s
+}
+
+// Error tells whether a server was found.
+func (s silence) Error() string {
+	switch {
+	case !errors.Is(s.ended, context.DeadlineExceeded):
+		return "stopped before it was answered"
+	case s.servers != "":
+		return "no server could be reached in time: " + s.servers
+	}
+	return "no answer in time"
+}
+
+// Unwrap returns the end of the time. That somebody has stopped it is not the caller's
+// affair, whose own context may go on.
+func (s silence) Unwrap() error {
+	if errors.Is(s.ended, context.DeadlineExceeded) {
+		return s.ended
+	}
+	return nil
+}
+
+// ConcernError is the server's report that it does not know whether a majority has stored
+// a write.
+type ConcernError struct{ Code int }
+
+func (e ConcernError) Error() string {
+	return "whether a majority has stored it is not known: " + serverText(e.Code, CodeName(e.Code))
+}
+
+// HeldUp reports whether an error says that the server has given a command up before it
+// came to its end: one of its documents may be locked.
+func HeldUp(err error) bool { return CommandCode(err) == CodeMaxTimeExpired }
+
+// GaveUp reports whether an error says that the server has given a command up, be it that
+// a majority was too slow to store it.
+func GaveUp(err error) bool {
+	var concern ConcernError
+	return HeldUp(err) || errors.As(err, &concern) && concern.Code == CodeMaxTimeExpired
+}
+
+// Silent reports whether an error says that a command was not answered in its time.
+func Silent(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) && !GaveUp(err)
+}
+
+func NextWithin(ctx context.Context, cursor *mongo.Cursor, limit time.Duration) bool {
+	ctx, cancel := WithTimeout(ctx, limit)
+	defer cancel()
+	return cursor.Next(ctx)
+}
+
+func WithTimeout(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
+// CommandLimit is how long one command may take. After it its answer counts as Unknown.
+const CommandLimit = 5 * time.Second

@@ -1,0 +1,58 @@
+package wire
+
+import (
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/auth"
+)
+
+// Rights that commands need, as the server's roles name them. Where a command needs two,
+// the server doesn't say which of them is missing.
+const (
+	RightFind          = "find"
+	rightInsert        = "insert"
+	RightUpdate        = "update"
+	rightUpsert        = "insert, update"
+	rightFindAndModify = "find, update"
+	rightFindAndUpsert = "find, insert, update"
+)
+
+// CodeNoUser is the server's code for a user or a password that it doesn't accept.
+const CodeNoUser = 18
+
+// Refused returns the server's refusal of a user: a right is missing, or, with code 18,
+// the user or the password is wrong. It returns nil for all other errors.
+//
+// It says nothing of what a write has done: like each refusal of a whole command it is
+// ambiguous, but for that of the connection's own handshake, before which nothing is sent.
+func Refused(err error) *ServerError {
+	var told *ServerError
+	if code := CommandCode(err); code != CodeUnauthorized && code != CodeNoUser || !errors.As(err, &told) {
+		return nil
+	}
+	return told
+}
+
+// Missing tells which right is missing.
+func (e *ServerError) Missing() string {
+	if e.Code == CodeNoUser {
+		return "the server refuses the user or the password"
+	}
+	return "the user has no right to " + e.Action + " on " + e.Namespace
+}
+
+// unconnected reports whether no connection could be had for a command, so that it was never
+// sent: it was refused in its handshake, as with a wrong password, or given up because
+// another one was.
+func unconnected(err error) bool {
+	var handshake *auth.Error
+	return errors.As(err, &handshake) || Cleared(err)
+}
+
+// Cleared reports whether an error says that another connection has failed, and not why: a
+// look at why is worth while.
+func Cleared(err error) bool {
+	var pool driver.RetryablePoolError
+	return errors.As(err, &pool)
+}
