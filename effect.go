@@ -108,7 +108,7 @@ func (c *Coordinator) effectFields(doc, verb string, fields bson.D) (bson.Raw, e
 	own := []string{"_id", c.settings.fields.Pending, c.settings.fields.Fence}
 	for i, field := range fields {
 		switch {
-		case field.Key == "" || strings.HasPrefix(field.Key, "$") || strings.ContainsAny(field.Key, ".\x00") || !utf8.ValidString(field.Key):
+		case !isTopLevel(field.Key):
 			return nil, invalid("the effect on %s %s %s, which is no top-level field", doc, verb, words.Quote(field.Key))
 		case slices.Contains(own, field.Key):
 			return nil, invalid("the effect on %s %s %s, which is not for effects", doc, verb, words.Quote(field.Key))
@@ -132,6 +132,11 @@ func (c *Coordinator) effectFields(doc, verb string, fields bson.D) (bson.Raw, e
 		}
 	}
 	return raw, nil
+}
+
+// isTopLevel reports whether a key can name a top-level field.
+func isTopLevel(key string) bool {
+	return key != "" && !strings.HasPrefix(key, "$") && !strings.ContainsAny(key, ".\x00") && utf8.ValidString(key)
 }
 
 func compareEffects(a, b document.Effect) int {

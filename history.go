@@ -159,7 +159,9 @@ func (p page) mayLack(after time.Time) bool {
 // read returns a page of a size.
 // It asks afterwards from when on the history is whole: what is removed meanwhile is in
 // the page, or before that time.
-func (p *past) read(ctx context.Context, order history.Order, after, before time.Time, size int) (page page, err error) {
+func (p *past) read(
+	ctx context.Context, order history.Order, after, before time.Time, size int,
+) (page page, err error) {
 	err = p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
 		page.entries, page.more, err = p.history.Page(ctx, order, after, before, size)
 		return err == nil || malformed(err), err

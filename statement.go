@@ -193,7 +193,9 @@ func (l *Ledger) statement(ctx context.Context, id string, q StatementQuery, yie
 }
 
 // walk yields what a query selects.
-func (l *Ledger) walk(ctx context.Context, past *past, q StatementQuery, after time.Time, yield func(Entry) bool) error {
+func (l *Ledger) walk(
+	ctx context.Context, past *past, q StatementQuery, after time.Time, yield func(Entry) bool,
+) error {
 	walk := past.forth
 	if q.NewestFirst {
 		walk = past.back
@@ -224,7 +226,8 @@ func (l *Ledger) walk(ctx context.Context, past *past, q StatementQuery, after t
 // [Coordinator.BalanceAt].
 func (l *Ledger) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
 	if at.IsZero() {
-		return Amount{}, invalid("the zero time is no instant: give the one whose balance is wanted, time.Now() for the latest")
+		return Amount{}, invalid(
+			"the zero time is no instant: give the one whose balance is wanted, time.Now() for the latest")
 	}
 	if err := checkTime("the instant", at); err != nil {
 		return Amount{}, err
