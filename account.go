@@ -259,7 +259,7 @@ func (l *Ledger) untilKnown(ctx context.Context, id string, write func(context.C
 	}
 	var tries retry
 	for tries.next(ctx, l.coordinator) {
-		limited, cancel := l.coordinator.catalog.WithLimit(ctx, wire.CommandLimit)
+		limited, cancel := l.coordinator.store.WithLimit(ctx, wire.CommandLimit)
 		t := write(limited)
 		cancel()
 		switch {

@@ -71,27 +71,27 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 	if err != nil {
 		return nil, invalid("%w", err)
 	}
-	deployed, lists := deployment.New(catalog, s.retention), queries.New(catalog)
-	store, err := mongostore.New(deployed, mongostore.Limits{Markers: s.markerLimit, FenceBytes: s.fenceBytes})
+	deployment, queries := deployment.New(catalog, s.retention), queries.New(catalog)
+	store, err := mongostore.New(deployment, mongostore.Limits{Markers: s.markerLimit, FenceBytes: s.fenceBytes})
 	if err != nil {
 		return nil, invalid("%w", err)
 	}
 	return &Coordinator{
 		settings:   s,
 		catalog:    catalog,
-		deployment: deployed,
-		queries:    lists,
+		deployment: deployment,
+		queries:    queries,
 		accounts:   accounts.New(catalog),
 		histories:  history.New(catalog),
 		repairs:    repair.New(catalog),
 		store:      store,
 		engine:     engine.New(store, s.logger, now, engine.Limits(s.group)),
-		lookout:    lookout.New(lists, s.logger, now),
+		lookout:    lookout.New(queries, s.logger, now),
 		log:        s.logger,
 		now:        now,
 		wake:       make(chan struct{}, 1),
 
-		historyFrom: deployed.HistoryFrom,
+		historyFrom: deployment.HistoryFrom,
 	}, nil
 }
 

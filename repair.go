@@ -97,7 +97,9 @@ func (c *Coordinator) RepairMarker(ctx context.Context, r MarkerRepair) error {
 		return err
 	}
 	l := &Ledger{coordinator: c, name: r.Ledger}
-	repair := markerRepair{MarkerRepair: r, coordinator: c, token: bson.NewObjectID(), pay: money.Zero(r.Amount.exact.Kind())}
+	repair := markerRepair{
+		MarkerRepair: r, coordinator: c, token: bson.NewObjectID(), pay: money.Zero(r.Amount.exact.Kind()),
+	}
 	if r.Decision == PayIn {
 		repair.pay = r.Amount.exact
 		if repair.pay.Sign() < 0 {
@@ -106,8 +108,10 @@ func (c *Coordinator) RepairMarker(ctx context.Context, r MarkerRepair) error {
 	}
 	err := l.untilKnown(ctx, r.Account, repair.attempt)
 	if err == nil {
-		c.log.LogAttrs(ctx, slog.LevelWarn, "a marker was removed by hand", slog.String(words.KeyLedger, words.Clip(r.Ledger)),
-			slog.String(words.KeyAccount, words.Clip(r.Account)), slog.String(words.KeyTransfer, words.Clip(r.TransferID)))
+		c.log.LogAttrs(ctx, slog.LevelWarn, "a marker was removed by hand",
+			slog.String(words.KeyLedger, words.Clip(r.Ledger)),
+			slog.String(words.KeyAccount, words.Clip(r.Account)),
+			slog.String(words.KeyTransfer, words.Clip(r.TransferID)))
 	}
 	return err
 }
@@ -303,7 +307,7 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 	}
 	var tries retry
 	for tries.next(ctx, c) {
-		limited, cancel := c.catalog.WithLimit(ctx, wire.CommandLimit)
+		limited, cancel := c.store.WithLimit(ctx, wire.CommandLimit)
 		t := c.repairOpenOnce(limited, id)
 		cancel()
 		if t.done {

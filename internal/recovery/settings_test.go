@@ -38,12 +38,10 @@ func unconnected(t *testing.T, ledgers ...string) *Settings {
 		Transfers: home.Collection("transfers"), Ledgers: accounts, Now: time.Now,
 	})
 	require.NoError(t, err)
-	deployed := deployment.New(catalog, 0)
-	store, err := mongostore.New(deployed, mongostore.Limits{Markers: 1})
+	store, err := mongostore.New(deployment.New(catalog, 0), mongostore.Limits{Markers: 1})
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	return &Settings{
-		Deployment: deployed,
 		Queries:    queries.New(catalog),
 		Engine:     engine.New(store, log, time.Now, engine.Limits{MaxBatch: 512, MaxInFlight: 2, MaxPending: 2048}),
 		Log:        log,
