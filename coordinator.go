@@ -33,7 +33,7 @@ type Coordinator struct {
 	deployment *deployment.Deployment
 	queries    *queries.Queries
 	accounts   *accounts.Accounts
-	histories  *history.Histories
+	histories  *history.Reader
 	repairs    *repair.Repairs
 	store      *mongostore.Store
 	engine     *engine.Engine

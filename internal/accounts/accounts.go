@@ -15,12 +15,12 @@ import (
 
 // Status is what a look at an account shows to those who open, close or reopen it.
 type Status struct {
-	Found   bool
-	Closed  bool
-	Markers int
-	Empty   bool // the balance is zero
-	Odd     bool // the balance is no exact number, or the markers are no map: this is no account
-	Fence   protocol.Fence
+	Found     bool
+	Closed    bool
+	Markers   int
+	Empty     bool // the balance is zero
+	Malformed bool // the balance is no exact number, or the markers are no map: this is no account
+	Fence     protocol.Fence
 }
 
 // Get reads what a majority has stored; false: there is no such account.
@@ -100,7 +100,7 @@ func (a Status) OpenedWith(token bson.ObjectID) bool {
 
 // Close closes an open account with no marker and no money.
 func (s *Accounts) Close(ctx context.Context, ledger, id string) (protocol.Result, error) {
-	return s.Change(ctx, ledger, id,
+	return s.Update(ctx, ledger, id,
 		bson.D{
 			{Key: s.Fields.Closed, Value: bson.D{{Key: "$ne", Value: true}}},
 			{Key: s.Fields.Pending, Value: bson.D{
@@ -116,12 +116,12 @@ func (s *Accounts) Close(ctx context.Context, ledger, id string) (protocol.Resul
 
 // Reopen opens a closed account again.
 func (s *Accounts) Reopen(ctx context.Context, ledger, id string) (protocol.Result, error) {
-	return s.Change(ctx, ledger, id,
+	return s.Update(ctx, ledger, id,
 		bson.D{{Key: s.Fields.Closed, Value: true}},
 		bson.D{{Key: "$unset", Value: bson.D{{Key: s.Fields.Closed, Value: ""}}}})
 }
 
-func (s *Accounts) Change(ctx context.Context, ledger, id string, condition, update bson.D) (protocol.Result, error) {
+func (s *Accounts) Update(ctx context.Context, ledger, id string, condition, update bson.D) (protocol.Result, error) {
 	key, err := s.IDs.Encode(id)
 	if err != nil {
 		return protocol.NotSent, err
@@ -146,12 +146,12 @@ func (s *Accounts) Status(ctx context.Context, ledger, id string) (Status, error
 	markers, _ := s.Fields.Markers(document, "")
 	balance, err := money.FromBSON(document.Lookup(s.Fields.Balance))
 	return Status{
-		Found:   true,
-		Closed:  s.Fields.IsClosed(document),
-		Markers: markers,
-		Empty:   err == nil && balance.Sign() == 0,
-		Odd:     err != nil || !s.Fields.HasMap(document),
-		Fence:   s.Fields.FenceOf(document),
+		Found:     true,
+		Closed:    s.Fields.IsClosed(document),
+		Markers:   markers,
+		Empty:     err == nil && balance.Sign() == 0,
+		Malformed: err != nil || !s.Fields.HasMap(document),
+		Fence:     s.Fields.FenceOf(document),
 	}, nil
 }
 

@@ -26,7 +26,7 @@ func (a *auditor) place(snapshot context.Context, place *Place, markers judgeMar
 		marked []Document
 		count  int
 	)
-	for p, err := range a.atlas.ReadPlace(snapshot, place, a.options.Accounts) {
+	for p, err := range a.atlas.ReadDocuments(snapshot, place, a.options.Accounts) {
 		if err != nil {
 			return err
 		}
@@ -98,9 +98,9 @@ func (h *homeMarkers) judge(snapshot context.Context, documents []Document) erro
 
 // lookUp finds transfers, a batch at a time.
 func (a *auditor) lookUp(
-	ctx context.Context, ids []string, look func(context.Context, []string) (map[string]AuditTransfer, error),
-) (map[string]AuditTransfer, error) {
-	found := make(map[string]AuditTransfer, len(ids))
+	ctx context.Context, ids []string, look func(context.Context, []string) (map[string]Transfer, error),
+) (map[string]Transfer, error) {
+	found := make(map[string]Transfer, len(ids))
 	for some := range slices.Chunk(ids, batch) {
 		transfers, err := look(ctx, some)
 		if err != nil {

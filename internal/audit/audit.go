@@ -101,7 +101,7 @@ type auditor struct {
 	odd      map[totalKey]int // documents that are in no total
 	purged   bool             // final transfers may have been removed
 	away     []string         // transfers with participants on other clusters, which are looked at later
-	overdue  []AuditTransfer
+	overdue  []Transfer
 	obstacle map[string]string // what stands in the way of an overdue transfer
 }
 

@@ -47,13 +47,13 @@ func (w *awayMarkers) judge(_ context.Context, documents []Document) error {
 // lookAgain judges the markers of documents of one place by deciding reads: what was still under way when it was first seen may be over
 // by now. It takes down which are wrong.
 func (a *auditor) lookAgain(ctx context.Context, documents []Document, wrong map[[2]string]bool) error {
-	wanted := map[*Place][]Part{}
+	wanted := map[*Place][]Participant{}
 	for i := range documents {
-		wanted[documents[i].Place] = append(wanted[documents[i].Place], documents[i].Part())
+		wanted[documents[i].Place] = append(wanted[documents[i].Place], documents[i].AsParticipant())
 	}
 	var found seen
 	steady, err := a.steady(ctx, transfersOf(documents), func() (err error) {
-		found, err = a.find(ctx, wanted, a.atlas.DecideParts)
+		found, err = a.find(ctx, wanted, a.atlas.DecideParticipants)
 		return err
 	})
 	if err != nil {
@@ -68,7 +68,7 @@ func (a *auditor) lookAgain(ctx context.Context, documents []Document, wrong map
 }
 
 // judgeSteady judges those of a document's markers whose transfers stood still while it was read.
-func (a *auditor) judgeSteady(p *Document, steady map[string]*AuditTransfer, wrong map[[2]string]bool) {
+func (a *auditor) judgeSteady(p *Document, steady map[string]*Transfer, wrong map[[2]string]bool) {
 	for _, m := range p.Markers {
 		t, still := steady[m.Transfer]
 		if !still && m.Transfer != "" {
@@ -83,7 +83,7 @@ func (a *auditor) judgeSteady(p *Document, steady map[string]*AuditTransfer, wro
 
 // steady reads transfers before and after something else is read, and returns those that are the same both times: nil for what is not
 // there.
-func (a *auditor) steady(ctx context.Context, ids []string, between func() error) (map[string]*AuditTransfer, error) {
+func (a *auditor) steady(ctx context.Context, ids []string, between func() error) (map[string]*Transfer, error) {
 	before, err := a.lookUp(ctx, ids, a.atlas.DecideTransfers)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (a *auditor) steady(ctx context.Context, ids []string, between func() error
 	if err != nil {
 		return nil, err
 	}
-	steady := map[string]*AuditTransfer{}
+	steady := map[string]*Transfer{}
 	for _, id := range ids {
 		first, then := pointer(before, id), pointer(after, id)
 		if (first == nil) == (then == nil) && (first == nil || first.State == then.State && first.Held == then.Held) {
@@ -113,9 +113,9 @@ func (a *auditor) lookAway(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		wanted := map[*Place][]Part{}
+		wanted := map[*Place][]Participant{}
 		for _, t := range known {
-			for _, part := range a.atlas.Parts(t.Transfer) {
+			for _, part := range a.atlas.Participants(t.Transfer) {
 				if part.Place != nil && !part.Place.Home {
 					wanted[part.Place] = append(wanted[part.Place], part)
 				}
@@ -123,7 +123,7 @@ func (a *auditor) lookAway(ctx context.Context) error {
 		}
 		var found seen
 		steady, err := a.steady(ctx, ids, func() (err error) {
-			found, err = a.find(ctx, wanted, a.atlas.DecideParts)
+			found, err = a.find(ctx, wanted, a.atlas.DecideParticipants)
 			return err
 		})
 		if err != nil {
@@ -131,7 +131,7 @@ func (a *auditor) lookAway(ctx context.Context) error {
 		}
 		for _, t := range steady {
 			if t != nil && known[t.ID].ID != "" {
-				a.add(a.judgeParts(t, found)...)
+				a.add(a.judgeParticipants(t, found)...)
 			}
 		}
 	}

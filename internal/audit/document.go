@@ -39,7 +39,7 @@ func judgeDocument(p *Document) []Finding {
 }
 
 // judgeMarker finds what is wrong with a marker, given its transfer as it is at the same moment; nil: there is none.
-func judgeMarker(atlas *Reader, p *Document, m Marker, t *AuditTransfer) (Finding, bool) {
+func judgeMarker(atlas *Reader, p *Document, m Marker, t *Transfer) (Finding, bool) {
 	switch {
 	case t == nil:
 		return aboutMarker(p, m, OrphanMarker, "which does not exist"), true
@@ -49,7 +49,7 @@ func judgeMarker(atlas *Reader, p *Document, m Marker, t *AuditTransfer) (Findin
 		return aboutMarker(p, m, OrphanMarker, "which is lost, as is told in its place: account %q of ledger %q: %s",
 			t.Failure.Account, t.Failure.Ledger, t.Failure.Message), true
 	}
-	part, touched := partOf(atlas, p, t)
+	part, touched := participantOf(atlas, p, t)
 	switch {
 	case !touched:
 		return aboutMarker(p, m, ForeignMarker, "which is %s, and does not touch this document", t.State), true
@@ -80,11 +80,11 @@ func kindOf(a money.Amount) string {
 	return "a decimal"
 }
 
-// partOf finds a document among a transfer's participants, be it that another service, which works on the same transfers, has another name
+// participantOf finds a document among a transfer's participants, be it that another service, which works on the same transfers, has another name
 // for its collection: else its healthy transfers would be called foreign here.
-func partOf(atlas *Reader, p *Document, t *AuditTransfer) (Part, bool) {
-	var renamed *Part
-	for _, part := range atlas.Parts(t.Transfer) {
+func participantOf(atlas *Reader, p *Document, t *Transfer) (Participant, bool) {
+	var renamed *Participant
+	for _, part := range atlas.Participants(t.Transfer) {
 		switch {
 		case part.Key != p.Key:
 		case part.Place == p.Place:
@@ -94,15 +94,15 @@ func partOf(atlas *Reader, p *Document, t *AuditTransfer) (Part, bool) {
 		}
 	}
 	if renamed == nil {
-		return Part{}, false
+		return Participant{}, false
 	}
 	return *renamed, true
 }
 
-// judgePart finds what is wrong with a participant of an unfinished transfer, given its document at the same moment; nil: there is none.
+// judgeParticipant finds what is wrong with a participant of an unfinished transfer, given its document at the same moment; nil: there is none.
 // A marker that is missing proves nothing unless the transfer is held: before, it may not be there yet, and after the decision it may be
 // settled.
-func judgePart(t *AuditTransfer, part Part, p *Document) (Finding, bool) {
+func judgeParticipant(t *Transfer, part Participant, p *Document) (Finding, bool) {
 	held := t.State == protocol.Preparing && t.Held
 	var code Code
 	var f Finding
@@ -137,8 +137,8 @@ func hasMarker(p *Document, transfer string) bool {
 // inTransit returns the money that a marker stands for which is on no balance. Before the decision that is what a debit has taken. Once
 // the transfer is decided to happen, it is what a credit has not got yet, and what a posted hold has not returned yet; once it is decided
 // not to, what a debit has not been given back.
-func inTransit(atlas *Reader, p *Document, t *AuditTransfer) (money.Amount, bool) {
-	part, touched := partOf(atlas, p, t)
+func inTransit(atlas *Reader, p *Document, t *Transfer) (money.Amount, bool) {
+	part, touched := participantOf(atlas, p, t)
 	if !touched || part.Amount == nil {
 		return money.Amount{}, false
 	}
@@ -187,8 +187,10 @@ type Marker struct {
 	Text     string        // the value, for people
 }
 
-// Part returns the participant as one to be found again.
-func (p *Document) Part() Part { return Part{Place: p.Place, Key: p.Key, ID: p.ID, id: p.id} }
+// AsParticipant returns the participant as one to be found again.
+func (p *Document) AsParticipant() Participant {
+	return Participant{Place: p.Place, Key: p.Key, ID: p.ID, id: p.id}
+}
 
 // Document describes a document. It keeps nothing of it.
 func (a *Reader) Document(place *Place, doc bson.Raw) Document {

@@ -58,8 +58,8 @@ func Times() []string {
 	return []string{"createdAt", "lastModified", "committedAt", "notBefore", "stuckAt", "expiresAt", "purgeAt"}
 }
 
-// AuditTransfer is a stored transfer as an audit sees it.
-type AuditTransfer struct {
+// Transfer is a stored transfer as an audit sees it.
+type Transfer struct {
 	document.Transfer
 	ID     string            // as it is stored, whatever that is
 	Err    error             // why it can't be read as a transfer
@@ -70,21 +70,21 @@ type AuditTransfer struct {
 
 // BackOff returns for how much longer than the threshold recovery leaves an unfinished transfer alone, because it was taken over often: up
 // to 63 thresholds more.
-func (t *AuditTransfer) BackOff(threshold time.Duration) time.Duration {
+func (t *Transfer) BackOff(threshold time.Duration) time.Duration {
 	return threshold<<document.Doublings(t.Attempts, t.Stuck != nil) - threshold
 }
 
 // ReadTransfers yields the transfers of a range. An error ends it.
-func (a *Reader) ReadTransfers(ctx context.Context, r Range) iter.Seq2[AuditTransfer, error] {
-	return func(yield func(AuditTransfer, error) bool) {
+func (a *Reader) ReadTransfers(ctx context.Context, r Range) iter.Seq2[Transfer, error] {
+	return func(yield func(Transfer, error) bool) {
 		filter, err := r.filter(document.StringIDs)
 		if err != nil {
-			yield(AuditTransfer{}, err)
+			yield(Transfer{}, err)
 			return
 		}
 		for document, err := range documents(ctx, a.store.Majority, filter, options.Find().SetProjection(typeOfMetadata())) {
 			if err != nil {
-				yield(AuditTransfer{}, err)
+				yield(Transfer{}, err)
 				return
 			}
 			if !yield(a.auditTransfer(document.Lookup("stored").Document()), nil) {
@@ -110,12 +110,12 @@ func WithoutMetadata() *options.FindOptionsBuilder {
 	return options.Find().SetProjection(bson.D{{Key: "metadata", Value: 0}})
 }
 
-func (a *Reader) auditTransfer(doc bson.Raw) AuditTransfer {
+func (a *Reader) auditTransfer(doc bson.Raw) Transfer {
 	t, err := document.DecodeTransfer(doc)
 	if kind, odd := doc.Lookup("metadata").StringValueOK(); odd {
 		err = fmt.Errorf("%w: the metadata is no document, but of type %s", document.ErrUnreadable, kind)
 	}
-	seen := AuditTransfer{Transfer: t, ID: document.IDText(doc.Lookup("_id")), Err: err, Opened: !document.Absent(doc.Lookup("open"))}
+	seen := Transfer{Transfer: t, ID: document.IDText(doc.Lookup("_id")), Err: err, Opened: !document.Absent(doc.Lookup("open"))}
 	seen.expect(doc, "epoch", bson.TypeInt32, bson.TypeInt64)
 	for _, flag := range []string{"open", "hold", "held", "clean"} {
 		seen.expect(doc, flag, bson.TypeBoolean)
@@ -132,7 +132,7 @@ func (a *Reader) auditTransfer(doc bson.Raw) AuditTransfer {
 // expect takes down a field of another type than it is stored with. 1. Somebody stores open as 1. 2. All who read the transfer take that
 // for true. 3. The filter by which recovery finds it asks for true, and 1 is none. So it is with a text or Timestamp
 // that all read as a time: to the server it is before all dates, or after them, and to most of its indexes nowhere.
-func (t *AuditTransfer) expect(doc bson.Raw, field string, types ...bson.Type) {
+func (t *Transfer) expect(doc bson.Raw, field string, types ...bson.Type) {
 	stored := doc.Lookup(field)
 	if document.Absent(stored) || slices.Contains(types, stored.Type) {
 		return
@@ -143,8 +143,8 @@ func (t *AuditTransfer) expect(doc bson.Raw, field string, types ...bson.Type) {
 	t.Odd[field] = stored.String()
 }
 
-// ReadPlace yields the accounts of a range; of a place without accounts, all documents that have markers. An error ends it.
-func (a *Reader) ReadPlace(ctx context.Context, p *Place, r Range) iter.Seq2[Document, error] {
+// ReadDocuments yields the accounts of a range; of a place without accounts, all documents that have markers. An error ends it.
+func (a *Reader) ReadDocuments(ctx context.Context, p *Place, r Range) iter.Seq2[Document, error] {
 	return func(yield func(Document, error) bool) {
 		filter, err := r.filter(a.store.IDs)
 		if err != nil {
@@ -189,24 +189,24 @@ func documents(ctx context.Context, c *mongo.Collection, filter bson.D, find *op
 
 // FindTransfers returns those of the named transfers that are there. In a snapshot it reads what that shows, else what a majority has
 // stored.
-func (a *Reader) FindTransfers(ctx context.Context, ids []string) (map[string]AuditTransfer, error) {
+func (a *Reader) FindTransfers(ctx context.Context, ids []string) (map[string]Transfer, error) {
 	return a.findTransfers(ctx, a.store.Majority, ids)
 }
 
 // DecideTransfers does so by a deciding read.
-func (a *Reader) DecideTransfers(ctx context.Context, ids []string) (map[string]AuditTransfer, error) {
+func (a *Reader) DecideTransfers(ctx context.Context, ids []string) (map[string]Transfer, error) {
 	ctx, cancel := wire.WithTimeout(wire.Detached(ctx), wire.CommandLimit)
 	defer cancel()
 	return a.findTransfers(ctx, a.store.Linearizable, ids)
 }
 
-func (a *Reader) findTransfers(ctx context.Context, from *mongo.Collection, ids []string) (map[string]AuditTransfer, error) {
+func (a *Reader) findTransfers(ctx context.Context, from *mongo.Collection, ids []string) (map[string]Transfer, error) {
 	keys := make(bson.A, len(ids))
 	for i, id := range ids {
 		keys[i] = id
 	}
 	found, err := wire.FindByID(ctx, from, keys, WithoutMetadata())
-	transfers := make(map[string]AuditTransfer, len(found))
+	transfers := make(map[string]Transfer, len(found))
 	for _, document := range found {
 		t := a.auditTransfer(document)
 		transfers[t.ID] = t
@@ -214,20 +214,20 @@ func (a *Reader) findTransfers(ctx context.Context, from *mongo.Collection, ids 
 	return transfers, err
 }
 
-// FindParts returns those of the participants, all of one place, that are there, by their keys. In a snapshot it reads what that shows,
+// FindParticipants returns those of the participants, all of one place, that are there, by their keys. In a snapshot it reads what that shows,
 // else what a majority has stored.
-func (a *Reader) FindParts(ctx context.Context, p *Place, parts []Part) (map[string]Document, error) {
-	return a.findParts(ctx, p, p.ledger.Majority, parts)
+func (a *Reader) FindParticipants(ctx context.Context, p *Place, parts []Participant) (map[string]Document, error) {
+	return a.findParticipants(ctx, p, p.ledger.Majority, parts)
 }
 
-// DecideParts does so by a deciding read.
-func (a *Reader) DecideParts(ctx context.Context, p *Place, parts []Part) (map[string]Document, error) {
+// DecideParticipants does so by a deciding read.
+func (a *Reader) DecideParticipants(ctx context.Context, p *Place, parts []Participant) (map[string]Document, error) {
 	ctx, cancel := wire.WithTimeout(wire.Detached(ctx), wire.CommandLimit)
 	defer cancel()
-	return a.findParts(ctx, p, p.ledger.Linearizable, parts)
+	return a.findParticipants(ctx, p, p.ledger.Linearizable, parts)
 }
 
-func (a *Reader) findParts(ctx context.Context, p *Place, from *mongo.Collection, parts []Part) (map[string]Document, error) {
+func (a *Reader) findParticipants(ctx context.Context, p *Place, from *mongo.Collection, parts []Participant) (map[string]Document, error) {
 	keys := make(bson.A, len(parts))
 	for i, part := range parts {
 		keys[i] = part.id

@@ -84,8 +84,8 @@ func (a *Reader) Away() [][]*Place {
 	return clusters
 }
 
-// Part is one participant of a transfer.
-type Part struct {
+// Participant is one participant of a transfer.
+type Participant struct {
 	Place     *Place        // nil: it is not registered here
 	Namespace string        // as the transfer names it
 	Key       string        // its _id, comparable
@@ -96,12 +96,12 @@ type Part struct {
 	id        bson.RawValue
 }
 
-// Parts returns the participants of a transfer: its legs, its effects, and the transfer that it reverses.
-func (a *Reader) Parts(t document.Transfer) []Part {
-	parts := make([]Part, 0, len(t.Legs)+len(t.Effects)+1)
+// Participants returns the participants of a transfer: its legs, its effects, and the transfer that it reverses.
+func (a *Reader) Participants(t document.Transfer) []Participant {
+	parts := make([]Participant, 0, len(t.Legs)+len(t.Effects)+1)
 	for _, leg := range t.Legs {
 		name := fmt.Sprintf("account %q of ledger %q (%s)", leg.Account, leg.Ledger, leg.Namespace)
-		p := Part{Namespace: leg.Namespace, ID: leg.Account, Amount: &leg.Amount, Name: name}
+		p := Participant{Namespace: leg.Namespace, ID: leg.Account, Amount: &leg.Amount, Name: name}
 		if id, err := a.store.IDs.Encode(leg.Account); err == nil {
 			p.id, p.Key = id, keyOf(id)
 			p.Place = a.place(leg.Ledger, leg.Namespace, true)
@@ -109,14 +109,14 @@ func (a *Reader) Parts(t document.Transfer) []Part {
 		parts = append(parts, p)
 	}
 	for _, e := range t.Effects {
-		parts = append(parts, Part{
+		parts = append(parts, Participant{
 			Place: a.place(e.Documents, e.Namespace, false), Namespace: e.Namespace, ID: document.IDText(e.ID), Key: keyOf(e.ID), id: e.ID,
 			Name: fmt.Sprintf("document %q of %q (%s)", document.IDText(e.ID), e.Documents, e.Namespace),
 		})
 	}
 	if t.Reverses != "" {
 		id := wire.RawValue(t.Reverses)
-		parts = append(parts, Part{
+		parts = append(parts, Participant{
 			Place: a.Transfers, Namespace: a.Transfers.Namespace, ID: t.Reverses, Key: keyOf(id), id: id, Spare: true,
 			Name: fmt.Sprintf("transfer %q", t.Reverses),
 		})

@@ -53,7 +53,7 @@ func (a *auditor) totalOf(ledger, currency string, kind money.Kind) *total {
 }
 
 // transit counts what a marker stands for.
-func (a *auditor) transit(p *Document, t *AuditTransfer) {
+func (a *auditor) transit(p *Document, t *Transfer) {
 	if t == nil || t.Err != nil {
 		return
 	}

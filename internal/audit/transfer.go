@@ -12,7 +12,7 @@ import (
 )
 
 // judgeTransfer finds what is wrong with a transfer's document by itself.
-func judgeTransfer(t *AuditTransfer, now time.Time, genuine func(document.Transfer) bool) []Finding {
+func judgeTransfer(t *Transfer, now time.Time, genuine func(document.Transfer) bool) []Finding {
 	if t.Err != nil {
 		return []Finding{aboutTransfer(t.ID, Unreadable, "%v", t.Err)}
 	}
@@ -22,11 +22,11 @@ func judgeTransfer(t *AuditTransfer, now time.Time, genuine func(document.Transf
 	var found []Finding
 	for _, check := range []struct {
 		code  Code
-		wrong func(*AuditTransfer) string
+		wrong func(*Transfer) string
 	}{
 		{WrongEpoch, wrongEpoch}, {WrongOpen, wrongOpen}, {WrongCommit, wrongCommit}, {WrongFailure, wrongFailure},
 		{WrongLegs, wrongLegs}, {WrongHold, wrongHold},
-		{WrongTime, func(t *AuditTransfer) string { return wrongTime(t, now) }},
+		{WrongTime, func(t *Transfer) string { return wrongTime(t, now) }},
 	} {
 		if wrong := check.wrong(t); wrong != "" {
 			found = append(found, aboutTransfer(t.ID, check.code, "it is %s, and %s", t.State, wrong))
@@ -39,7 +39,7 @@ func judgeTransfer(t *AuditTransfer, now time.Time, genuine func(document.Transf
 }
 
 // wrongEpoch: the claim sets state, epoch and owner at once. Each takeover raises the epoch, and of what had stalled the attempts too.
-func wrongEpoch(t *AuditTransfer) string {
+func wrongEpoch(t *Transfer) string {
 	if odd := t.Odd["epoch"]; odd != "" {
 		return fmt.Sprintf("its epoch %s is no int32 or int64", odd)
 	}
@@ -53,7 +53,7 @@ func wrongEpoch(t *AuditTransfer) string {
 }
 
 // wrongOpen: the finish sets the state and unsets the flag at once.
-func wrongOpen(t *AuditTransfer) string {
+func wrongOpen(t *Transfer) string {
 	switch odd := t.Odd["open"]; {
 	case odd != "":
 		return fmt.Sprintf("its flag open, %s, is no boolean", odd)
@@ -66,7 +66,7 @@ func wrongOpen(t *AuditTransfer) string {
 }
 
 // wrongCommit: the decision to commit stamps its time, and nothing else does.
-func wrongCommit(t *AuditTransfer) string {
+func wrongCommit(t *Transfer) string {
 	switch committed := !t.CommittedAt.IsZero(); {
 	case t.State.Forward() && !committed:
 		return "there is no time of the commit"
@@ -77,7 +77,7 @@ func wrongCommit(t *AuditTransfer) string {
 }
 
 // wrongFailure: the decision to roll back says why, and nothing else does.
-func wrongFailure(t *AuditTransfer) string {
+func wrongFailure(t *Transfer) string {
 	switch {
 	case t.State.Back() && t.Failure == nil:
 		return "it doesn't say why"
@@ -93,7 +93,7 @@ const clockTolerance = 10 * time.Minute
 
 // wrongTime: times are stored as dates, and those at which something has happened are past. 1. Somebody
 // sets committedAt to next year. 2. A statement of this year doesn't show what has happened in it.
-func wrongTime(t *AuditTransfer, now time.Time) string {
+func wrongTime(t *Transfer, now time.Time) string {
 	for _, field := range Times() {
 		if odd := t.Odd[field]; odd != "" {
 			return fmt.Sprintf("its %s, %s, is no date", field, odd)
@@ -110,7 +110,7 @@ func wrongTime(t *AuditTransfer, now time.Time) string {
 	return ""
 }
 
-func wrongLegs(t *AuditTransfer) string {
+func wrongLegs(t *Transfer) string {
 	var sum money.Sum
 	accounts := map[[2]string]bool{}
 	for _, leg := range t.Legs {
@@ -133,7 +133,7 @@ func wrongLegs(t *AuditTransfer) string {
 }
 
 // wrongHold: a hold has an end, holds money once all is prepared, and is posted only then.
-func wrongHold(t *AuditTransfer) string {
+func wrongHold(t *Transfer) string {
 	for _, flag := range []string{"hold", "held", "clean"} {
 		if odd := t.Odd[flag]; odd != "" {
 			return fmt.Sprintf("its flag %s, %s, is no boolean", flag, odd)
@@ -165,7 +165,7 @@ const longestThreshold = math.MaxInt64 / 100 * time.Nanosecond
 //
 // What was modified ahead of the clock is not overdue: recovery takes it up at once, and wrongTime tells
 // of it.
-func overdue(t *AuditTransfer, now time.Time, threshold time.Duration) (time.Duration, bool) {
+func overdue(t *Transfer, now time.Time, threshold time.Duration) (time.Duration, bool) {
 	threshold = min(threshold, longestThreshold)
 	since, backOff := t.LastModified, t.BackOff(threshold)
 	if t.Stuck != nil {
@@ -205,7 +205,7 @@ func latest(a, b time.Time) time.Time {
 
 // judgeReversal finds what is wrong between a reversal that has succeeded and its original, as they are at the same moment. Either may be
 // nil: it is not there.
-func judgeReversal(originalID, reversalID string, original, reversal *AuditTransfer) (Finding, bool) {
+func judgeReversal(originalID, reversalID string, original, reversal *Transfer) (Finding, bool) {
 	switch {
 	case original == nil:
 		return aboutTransfer(reversalID, WrongReversal, "it has reversed transfer %q, which does not exist", originalID), true

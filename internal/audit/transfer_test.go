@@ -16,14 +16,14 @@ import (
 func TestTimesToCome(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	for field, set := range map[string]func(t *AuditTransfer, at time.Time){
-		"createdAt":    func(t *AuditTransfer, at time.Time) { t.CreatedAt = at },
-		"lastModified": func(t *AuditTransfer, at time.Time) { t.LastModified = at },
-		"committedAt":  func(t *AuditTransfer, at time.Time) { t.CommittedAt = at },
-		"stuckAt":      func(t *AuditTransfer, at time.Time) { t.StuckAt = at },
+	for field, set := range map[string]func(t *Transfer, at time.Time){
+		"createdAt":    func(t *Transfer, at time.Time) { t.CreatedAt = at },
+		"lastModified": func(t *Transfer, at time.Time) { t.LastModified = at },
+		"committedAt":  func(t *Transfer, at time.Time) { t.CommittedAt = at },
+		"stuckAt":      func(t *Transfer, at time.Time) { t.StuckAt = at },
 	} {
 		later := now.Add(1000 * time.Hour)
-		stored := AuditTransfer{Transfer: document.Transfer{NotBefore: later, ExpiresAt: later, PurgeAt: later}}
+		stored := Transfer{Transfer: document.Transfer{NotBefore: later, ExpiresAt: later, PurgeAt: later}}
 		set(&stored, now.Add(clockTolerance))
 		require.Empty(t, wrongTime(&stored, now), field)
 		set(&stored, now.Add(clockTolerance+time.Millisecond))
@@ -54,7 +54,7 @@ func TestOverdue(t *testing.T) {
 		for _, threshold := range []time.Duration{time.Millisecond, time.Second, longestThreshold} {
 			patience := time.Duration(row.thresholds) * threshold
 			for _, late := range []bool{false, true} {
-				stored := AuditTransfer{Transfer: row.stored}
+				stored := Transfer{Transfer: row.stored}
 				stored.LastModified = now.Add(-patience)
 				if late {
 					stored.LastModified = stored.LastModified.Add(-time.Nanosecond)
@@ -66,7 +66,7 @@ func TestOverdue(t *testing.T) {
 	}
 	for attempts := range int64(10) {
 		stored := document.Transfer{State: protocol.Committed, Attempts: attempts, LastModified: now.Add(-1000 * time.Hour)}
-		_, is := overdue(&AuditTransfer{Transfer: stored}, now, math.MaxInt64)
+		_, is := overdue(&Transfer{Transfer: stored}, now, math.MaxInt64)
 		require.False(t, is, "a threshold of any length, after %d takeovers", attempts)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // transfersPass audits all transfers, and those of their participants that the snapshot shows too. It keeps a batch at a time.
 type transfersPass struct {
 	*auditor
-	unfinished []AuditTransfer
+	unfinished []Transfer
 	reserved   []Document // transfers that have markers themselves: they are being reversed
 	reversals  pairs
 }
@@ -41,7 +41,7 @@ func (a *auditor) transfers(snapshot context.Context) error {
 }
 
 // see judges a transfer by itself, and keeps it if there is more to look at.
-func (p *transfersPass) see(t *AuditTransfer) {
+func (p *transfersPass) see(t *Transfer) {
 	p.report.Transfers++
 	p.add(judgeTransfer(t, p.report.At, p.options.Genuine)...)
 	p.reversals.note(t)
@@ -60,7 +60,7 @@ func (p *transfersPass) see(t *AuditTransfer) {
 
 // flush judges what was kept.
 func (p *transfersPass) flush(snapshot context.Context) error {
-	if err := p.parts(snapshot, p.unfinished); err != nil {
+	if err := p.participants(snapshot, p.unfinished); err != nil {
 		return err
 	}
 	markers := homeMarkers{p.auditor}
@@ -73,7 +73,7 @@ func (p *transfersPass) flush(snapshot context.Context) error {
 
 // wants reports whether an unfinished transfer's participants are worth a look: those of a transfer that was decided, or holds money,
 // must be there, and those of one that stands still may tell why.
-func (a *auditor) wants(t *AuditTransfer) bool {
+func (a *auditor) wants(t *Transfer) bool {
 	_, late := overdue(t, a.report.At, a.options.Threshold)
 	if late && len(a.overdue) < maxFindings {
 		a.overdue = append(a.overdue, *t)
@@ -81,13 +81,13 @@ func (a *auditor) wants(t *AuditTransfer) bool {
 	return late || t.State == protocol.Committed || t.State == protocol.Preparing && t.Held
 }
 
-// parts judges the participants of unfinished transfers: those that the snapshot shows now, the others later.
-func (a *auditor) parts(snapshot context.Context, transfers []AuditTransfer) error {
-	wanted := map[*Place][]Part{}
+// participants judges the participants of unfinished transfers: those that the snapshot shows now, the others later.
+func (a *auditor) participants(snapshot context.Context, transfers []Transfer) error {
+	wanted := map[*Place][]Participant{}
 	for i := range transfers {
 		t := &transfers[i]
 		away := false
-		for _, part := range a.atlas.Parts(t.Transfer) {
+		for _, part := range a.atlas.Participants(t.Transfer) {
 			switch {
 			case part.Place == nil:
 				a.obstructed(t.ID, part.Name+" is not registered here")
@@ -101,12 +101,12 @@ func (a *auditor) parts(snapshot context.Context, transfers []AuditTransfer) err
 			a.away = append(a.away, t.ID)
 		}
 	}
-	found, err := a.find(snapshot, wanted, a.atlas.FindParts)
+	found, err := a.find(snapshot, wanted, a.atlas.FindParticipants)
 	if err != nil {
 		return err
 	}
 	for i := range transfers {
-		a.add(a.judgeParts(&transfers[i], found)...)
+		a.add(a.judgeParticipants(&transfers[i], found)...)
 	}
 	return nil
 }
@@ -115,10 +115,10 @@ func (a *auditor) parts(snapshot context.Context, transfers []AuditTransfer) err
 type seen map[*Place]map[string]Document
 
 // finder looks up participants of one place.
-type finder func(context.Context, *Place, []Part) (map[string]Document, error)
+type finder func(context.Context, *Place, []Participant) (map[string]Document, error)
 
 // find looks up participants, a batch at a time.
-func (a *auditor) find(ctx context.Context, wanted map[*Place][]Part, look finder) (seen, error) {
+func (a *auditor) find(ctx context.Context, wanted map[*Place][]Participant, look finder) (seen, error) {
 	found := seen{}
 	for place, parts := range wanted {
 		found[place] = map[string]Document{}
@@ -133,10 +133,10 @@ func (a *auditor) find(ctx context.Context, wanted map[*Place][]Part, look finde
 	return found, nil
 }
 
-// judgeParts judges the participants of one transfer that were looked at.
-func (a *auditor) judgeParts(t *AuditTransfer, found seen) []Finding {
+// judgeParticipants judges the participants of one transfer that were looked at.
+func (a *auditor) judgeParticipants(t *Transfer, found seen) []Finding {
 	var findings []Finding
-	for _, part := range a.atlas.Parts(t.Transfer) {
+	for _, part := range a.atlas.Participants(t.Transfer) {
 		documents, looked := found[part.Place]
 		if !looked {
 			continue
@@ -145,7 +145,7 @@ func (a *auditor) judgeParts(t *AuditTransfer, found seen) []Finding {
 		if document, there := documents[part.Key]; there {
 			p = &document
 		}
-		if f, wrong := judgePart(t, part, p); wrong {
+		if f, wrong := judgeParticipant(t, part, p); wrong {
 			findings = append(findings, f)
 		}
 		switch {
@@ -186,7 +186,7 @@ func (a *auditor) stalled(ctx context.Context) error {
 	return nil
 }
 
-func (a *auditor) judgeStalled(t *AuditTransfer) Finding {
+func (a *auditor) judgeStalled(t *Transfer) Finding {
 	age, _ := overdue(t, a.report.At, a.options.Threshold)
 	if t.State == protocol.Initiated {
 		return aboutTransfer(t.ID, Unclaimed, "no worker has taken it for %s", age)
@@ -210,7 +210,7 @@ type pairs struct {
 }
 
 // note takes down whom a transfer names.
-func (p *pairs) note(t *AuditTransfer) {
+func (p *pairs) note(t *Transfer) {
 	if p.ids == nil {
 		p.ids = map[string]bool{}
 	}
@@ -252,7 +252,7 @@ func (p *pairs) judge(snapshot context.Context) error {
 	return nil
 }
 
-func pointer(found map[string]AuditTransfer, id string) *AuditTransfer {
+func pointer(found map[string]Transfer, id string) *Transfer {
 	if t, there := found[id]; there {
 		return &t
 	}

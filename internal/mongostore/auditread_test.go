@@ -43,7 +43,7 @@ func TestRangesWithoutAGap(t *testing.T) {
 			b.log.take()
 			seen := map[string]int{}
 			for _, r := range []audit.Range{{To: row.a}, {From: row.a, To: row.b}, {From: row.b}} {
-				for p, err := range atlas.ReadPlace(t.Context(), atlas.Places[0], r) {
+				for p, err := range atlas.ReadDocuments(t.Context(), atlas.Places[0], r) {
 					require.NoError(t, err)
 					seen[p.Key]++
 				}

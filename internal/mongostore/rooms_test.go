@@ -20,7 +20,7 @@ type rooms struct {
 	*deployment.Deployment
 	*queries.Queries
 	*accounts.Accounts
-	*history.Histories
+	*history.Reader
 	*repair.Repairs
 	*Store
 }

@@ -80,46 +80,46 @@ func payable(amount money.Amount) (low, high money.Amount, err error) {
 	return limit.Neg(), high, err
 }
 
-// Repairable is what a deciding read of an account shows to those who repair it.
-type Repairable struct {
-	Found  bool
-	Amount *money.Amount // of the marker; nil: there is none, or it is no exact number
-	Kind   bool          // the balance is an exact number of the kind of the amount to be paid in
-	Room   bool          // and with that amount stays within the limits
-	Map    bool          // the markers are a map
-	Fence  protocol.Fence
+// MarkerState is what a deciding read of an account shows to those who repair it.
+type MarkerState struct {
+	Found        bool
+	Amount       *money.Amount // of the marker; nil: there is none, or it is no exact number
+	SameKind     bool          // the balance is an exact number of the kind of the amount to be paid in
+	WithinLimits bool          // and with that amount stays within the limits
+	HasMap       bool          // the markers are a map
+	Fence        protocol.Fence
 }
 
-// LookAtMarker is a deciding read of an account and its marker of a transfer, with an amount that might be paid in.
-func (s *Repairs) LookAtMarker(ctx context.Context, ledger, account, transfer string, pay money.Amount) (Repairable, error) {
+// ReadMarker is a deciding read of an account and its marker of a transfer, with an amount that might be paid in.
+func (s *Repairs) ReadMarker(ctx context.Context, ledger, account, transfer string, pay money.Amount) (MarkerState, error) {
 	key, err := s.IDs.Encode(account)
 	if err != nil {
-		return Repairable{}, err
+		return MarkerState{}, err
 	}
 	doc, err := wire.FindOne(wire.Detached(ctx), s.Ledgers[ledger].Linearizable, bson.D{{Key: "_id", Value: key}})
 	if wire.NotFound(err) {
-		return Repairable{}, nil
+		return MarkerState{}, nil
 	}
 	if err != nil {
-		return Repairable{}, err
+		return MarkerState{}, err
 	}
-	seen := Repairable{Found: true, Map: s.Fields.HasMap(doc), Fence: s.Fields.FenceOf(doc)}
+	seen := MarkerState{Found: true, HasMap: s.Fields.HasMap(doc), Fence: s.Fields.FenceOf(doc)}
 	if pending, ok := doc.Lookup(s.Fields.Pending).DocumentOK(); ok {
 		if amount, err := money.FromBSON(pending.Lookup(document.MarkerKey(transfer))); err == nil {
 			seen.Amount = &amount
 		}
 	}
 	balance, err := money.FromBSON(doc.Lookup(s.Fields.Balance))
-	seen.Kind = err == nil && balance.Kind() == pay.Kind() && balance.Places() <= money.MaxPlaces
-	if low, high, err := payable(pay); seen.Kind && err == nil {
-		seen.Room = balance.Cmp(low) >= 0 && balance.Cmp(high) <= 0
+	seen.SameKind = err == nil && balance.Kind() == pay.Kind() && balance.Places() <= money.MaxPlaces
+	if low, high, err := payable(pay); seen.SameKind && err == nil {
+		seen.WithinLimits = balance.Cmp(low) >= 0 && balance.Cmp(high) <= 0
 	}
 	return seen, nil
 }
 
 // ClearPending makes an empty array of markers a map, and replaces the fence.
 func (s *Repairs) ClearPending(ctx context.Context, ledger, account string) (protocol.Result, error) {
-	return accounts.New(s.Catalog).Change(ctx, ledger, account,
+	return accounts.New(s.Catalog).Update(ctx, ledger, account,
 		bson.D{{Key: s.Fields.Pending, Value: bson.D{{Key: "$type", Value: "array"}, {Key: "$size", Value: 0}}}},
 		bson.D{
 			{Key: "$set", Value: bson.D{{Key: s.Fields.Pending, Value: bson.D{}}}},

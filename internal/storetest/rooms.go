@@ -21,7 +21,7 @@ type Rooms struct {
 	*deployment.Deployment
 	*queries.Queries
 	*accounts.Accounts
-	*history.Histories
+	*history.Reader
 	*repair.Repairs
 	*mongostore.Store
 }
