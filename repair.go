@@ -147,7 +147,7 @@ func (r *markerRepair) attempt(ctx context.Context) (bool, protocol.Result, erro
 // exist, and never will.
 func (r *markerRepair) settle(ctx context.Context) (bool, protocol.Result, error) {
 	c := r.coordinator
-	found, err := audit.NewReader(c.deployment).DecideTransfers(ctx, []string{r.TransferID})
+	found, err := audit.NewReader(c.catalog).DecideTransfers(ctx, []string{r.TransferID})
 	if err != nil {
 		return false, protocol.NotSent, err
 	}
@@ -276,7 +276,7 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 }
 
 func (c *Coordinator) tryToRepairOpen(ctx context.Context, id string) (bool, protocol.Result, error) {
-	found, err := audit.NewReader(c.deployment).DecideTransfers(ctx, []string{id})
+	found, err := audit.NewReader(c.catalog).DecideTransfers(ctx, []string{id})
 	t, there := found[id]
 	switch {
 	case err != nil:
