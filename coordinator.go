@@ -162,7 +162,7 @@ func (c *Coordinator) ready(ctx context.Context, places ...document.Address) err
 // whose server is that of the transfers. The others may be away, and are looked at when a
 // transfer needs them.
 func (c *Coordinator) readyForAny(ctx context.Context) error {
-	return c.untilFit(ctx, c.deployment.ConnectNear)
+	return c.untilFit(ctx, c.deployment.ConnectSameClient)
 }
 
 // readyToRead is ready for whoever writes nothing, and may have no right to.

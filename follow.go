@@ -200,7 +200,7 @@ func latest(ctx context.Context, known, err error) error {
 func (c *Coordinator) look(ctx context.Context, id string) (document.Transfer, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
-	return c.queries.GetTransfer(ctx, id)
+	return c.queries.ReadTransfer(ctx, id)
 }
 
 // answerable reports whether a stored transfer is where its callers are told. Who asks for a hold is told once it is held.

@@ -139,7 +139,7 @@ func (c *Coordinator) post(ctx context.Context, stored document.Transfer, p post
 func (c *Coordinator) unheld(ctx context.Context, stored document.Transfer) (Record, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
-	again, found, err := c.queries.LookAtTransfer(ctx, stored.ID)
+	again, found, err := c.queries.ReadTransferLinearizable(ctx, stored.ID)
 	if err != nil || !found || again.Held || again.State != protocol.Preparing {
 		return Record{}, false, err
 	}

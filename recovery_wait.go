@@ -73,7 +73,7 @@ func (s *sweep) untilFinished(ctx context.Context) error {
 func (s *sweep) note(ctx context.Context, beyond string, idle time.Duration) (noted []string, err error) {
 	c := s.coordinator
 	err = c.read(ctx, func(ctx context.Context) (done bool, err error) {
-		noted, err = c.queries.Unfinished(ctx, beyond, idle, s.most)
+		noted, err = c.queries.UnfinishedIDs(ctx, beyond, idle, s.most)
 		return err == nil, err
 	})
 	return noted, err

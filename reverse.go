@@ -116,7 +116,7 @@ func (c *Coordinator) original(ctx context.Context, id string) (document.Transfe
 		return stored, err
 	}
 	// It may be one by now: a primary that was replaced shows what once was.
-	return c.storedBy(ctx, id, c.queries.LookAtTransfer)
+	return c.storedBy(ctx, id, c.queries.ReadTransferLinearizable)
 }
 
 // reversedBefore answers where there is no transfer to reverse: it may have been purged since it was reversed by the one of newID.

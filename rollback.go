@@ -41,7 +41,7 @@ func (c *Coordinator) Cancel(ctx context.Context, id, reason string) (rec Record
 func (c *Coordinator) surelyMissing(ctx context.Context, id string) bool {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
-	missing, err := c.queries.SurelyMissing(ctx, id)
+	missing, err := c.queries.ConfirmMissing(ctx, id)
 	return err == nil && missing
 }
 

@@ -340,7 +340,7 @@ func (p *past) orNothing(ctx context.Context, after, before time.Time, gone erro
 	}
 	var untouched time.Time
 	err := p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-		untouched, err = p.coordinator.deployment.Untouched(ctx)
+		untouched, err = p.coordinator.deployment.NeverPurgedBefore(ctx)
 		return err == nil, err
 	})
 	if err != nil || before.After(untouched) {

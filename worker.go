@@ -65,7 +65,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	submitted := c.newHands(min(workerWidth, max(2, c.settings.group.MaxPending)))
 	w := worker{coordinator: c, lost: lost, submitted: submitted, swept: c.newSweepHands()}
 	w.all.Go(func() { // beside the work: a cluster that is away must not keep the others waiting
-		if err := c.deployment.Permits(ctx); refused(err) {
+		if err := c.deployment.CheckRights(ctx); refused(err) {
 			lost(fmt.Errorf("a worker: %w", named(err)))
 		}
 	})

@@ -2,8 +2,6 @@ package audit
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -61,10 +59,11 @@ func (d *Document) AsParticipant() Participant {
 
 // document decodes a document. It keeps none of its bytes.
 func (r *Reader) document(c *collections.Collection, raw bson.Raw) *Document {
-	id := raw.Lookup("_id")
+	view := c.Fields.View(raw)
+	id := view.ID()
 	id.Value = append([]byte(nil), id.Value...)
-	d := &Document{Collection: c, Key: keyOf(id), ID: document.IDText(id), id: id}
-	d.decodeMarkers(raw.Lookup(c.Fields.Pending))
+	d := &Document{Collection: c, Key: document.ComparableID(id), ID: document.IDText(id), id: id}
+	d.decodeMarkers(view.Pending())
 	if !c.HoldsAccounts() {
 		return d
 	}
@@ -73,11 +72,15 @@ func (r *Reader) document(c *collections.Collection, raw bson.Raw) *Document {
 	} else if _, err := r.catalog.IDs.Encode(name); err != nil {
 		d.BadID = err.Error()
 	}
-	d.decodeBalance(raw.Lookup(c.Fields.Balance))
-	d.decodeFloor(c.Fields.FloorOf(raw))
-	d.decodeCurrency(raw.Lookup(c.Fields.Currency))
-	d.Closed = c.Fields.IsClosed(raw)
-	if stored := raw.Lookup(c.Fields.Closed); !document.Absent(stored) && stored.Type != bson.TypeBoolean {
+	d.decodeBalance(view.StoredBalance())
+	d.decodeFloor(view.Floor())
+	text, ok := view.CurrencyText()
+	if !ok {
+		d.BadCurrency = view.StoredCurrency().String() + " is no string"
+	}
+	d.Currency = text
+	d.Closed = view.Closed()
+	if stored := view.StoredClosed(); !document.Absent(stored) && stored.Type != bson.TypeBoolean {
 		d.BadClosed = stored.String() + " is no boolean"
 	}
 	return d
@@ -111,20 +114,6 @@ func (d *Document) decodeFloor(f document.Floor) {
 	}
 }
 
-func (d *Document) decodeCurrency(stored bson.RawValue) {
-	if document.Absent(stored) {
-		return
-	}
-	text, ok := stored.StringValueOK()
-	if symbol, isSymbol := stored.SymbolOK(); isSymbol {
-		text, ok = symbol, true
-	}
-	if !ok {
-		d.BadCurrency = stored.String() + " is no string"
-	}
-	d.Currency = text
-}
-
 func (d *Document) decodeMarkers(stored bson.RawValue) {
 	if document.Absent(stored) {
 		return
@@ -144,7 +133,7 @@ func (d *Document) decodeMarkers(stored bson.RawValue) {
 		if amount, err := money.FromBSON(value); err == nil {
 			m.Amount, m.Text = &amount, amount.String()
 		}
-		m.Transfer, _ = transferOf(m.Key)
+		m.Transfer, _ = document.TransferOf(m.Key)
 		d.Markers = append(d.Markers, m)
 	}
 }
@@ -157,30 +146,4 @@ func (d *Document) hasMarker(transfer string) bool {
 		}
 	}
 	return false
-}
-
-// transferOf returns the ID of the transfer whose markers have a key.
-// It reports false if the library stores no marker under such a key.
-func transferOf(key string) (id string, ok bool) {
-	var decoded strings.Builder
-	for i := 0; i < len(key); i++ {
-		if key[i] != '%' {
-			decoded.WriteByte(key[i])
-			continue
-		}
-		if i+2 >= len(key) {
-			return "", false
-		}
-		c, err := strconv.ParseUint(key[i+1:i+3], 16, 8)
-		if err != nil {
-			return "", false
-		}
-		decoded.WriteByte(byte(c))
-		i += 2
-	}
-	id = decoded.String()
-	if document.CheckID(id) != nil || document.MarkerKey(id) != key {
-		return "", false
-	}
-	return id, true
 }

@@ -41,7 +41,7 @@ func (r *Reader) Participants(t document.Transfer) []Participant {
 			Name: fmt.Sprintf("account %q of ledger %q (%s)", leg.Account, leg.Ledger, leg.Namespace),
 		}
 		if id, err := r.catalog.IDs.Encode(leg.Account); err == nil {
-			p.id, p.Key = id, keyOf(id)
+			p.id, p.Key = id, document.ComparableID(id)
 			p.Collection = r.registered(document.Address{Name: leg.Ledger}, leg.Namespace)
 		}
 		participants = append(participants, p)
@@ -49,7 +49,7 @@ func (r *Reader) Participants(t document.Transfer) []Participant {
 	for _, e := range t.Effects {
 		participants = append(participants, Participant{
 			Collection: r.registered(document.Address{Documents: true, Name: e.Documents}, e.Namespace),
-			Namespace:  e.Namespace, ID: document.IDText(e.ID), Key: keyOf(e.ID), id: e.ID,
+			Namespace:  e.Namespace, ID: document.IDText(e.ID), Key: document.ComparableID(e.ID), id: e.ID,
 			Name: fmt.Sprintf("document %q of %q (%s)", document.IDText(e.ID), e.Documents, e.Namespace),
 		})
 	}
@@ -57,7 +57,7 @@ func (r *Reader) Participants(t document.Transfer) []Participant {
 		id := wire.RawValue(t.Reverses)
 		participants = append(participants, Participant{
 			Collection: r.Transfers, Namespace: r.Transfers.Namespace,
-			ID: t.Reverses, Key: keyOf(id), id: id, MayBeGone: true,
+			ID: t.Reverses, Key: document.ComparableID(id), id: id, MayBeGone: true,
 			Name: fmt.Sprintf("transfer %q", t.Reverses),
 		})
 	}
@@ -90,11 +90,4 @@ func participantOf(r *Reader, d *Document, t *Transfer) (p Participant, is bool)
 		}
 	}
 	return p, is
-}
-
-// keyOf makes a stored _id comparable: the server takes some values for equal that are
-// stored in different ways.
-func keyOf(id bson.RawValue) string {
-	id = document.Canonical(id)
-	return string(byte(id.Type)) + string(id.Value)
 }

@@ -1,4 +1,4 @@
-package mongostore
+package audit_test
 
 import (
 	"testing"
@@ -9,9 +9,11 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/audit"
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// Ranges without a gap take in each document once, whatever its _id is, and read no more than their part of the index.
+// Ranges without a gap between them contain each document once, whatever its _id is, and
+// the server reads no more than their part of the index.
 func TestRangesWithoutAGap(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -23,7 +25,7 @@ func TestRangesWithoutAGap(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBank(t, func(c *config) { c.IDs = row.ids })
+			b := storetest.New(t, func(c *storetest.Config) { c.IDs = row.ids })
 			ids := []any{
 				"", "a", "b", "c", "m", "z", bson.MinKey{}, bson.MaxKey{}, nil, 5, 1.5, true, time.Now(), bson.M{"a": 1}, bson.Binary{},
 			}
@@ -36,27 +38,40 @@ func TestRangesWithoutAGap(t *testing.T) {
 				ids = append(ids, id)
 			}
 			for _, id := range ids {
-				_, err := b.db.Collection("accounts").InsertOne(t.Context(), account(id, nil))
+				_, err := b.DB.Collection("accounts").InsertOne(t.Context(), storetest.Account(id, nil))
 				require.NoError(t, err)
 			}
-			atlas := audit.NewReader(b.store.Deployment)
-			b.log.take()
-			seen := map[string]int{}
+			reader := audit.NewReader(b.Store.Catalog)
+			b.Log.Take()
+			read := map[string]int{}
 			for _, r := range []audit.Range{{To: row.a}, {From: row.a, To: row.b}, {From: row.b}} {
-				for p, err := range atlas.ReadDocuments(t.Context(), atlas.Places[0], r) {
+				for d, err := range reader.ReadDocuments(t.Context(), reader.Collections[0], r) {
 					require.NoError(t, err)
-					seen[p.Key]++
+					read[d.Key]++
 				}
-				plan := b.explain(b.log.take()[0])
+				plan := explain(t, b, b.Log.Take()[0])
 				require.Contains(t, plan, `"_id_"`)
 				require.NotContains(t, plan, "COLLSCAN")
 			}
-			require.Len(t, seen, len(ids))
-			for key, times := range seen {
+			require.Len(t, read, len(ids))
+			for key, times := range read {
 				require.Equal(t, 1, times, "%q", key)
 			}
-			require.ErrorContains(t, atlas.Check(audit.Range{From: row.b, To: row.a}, audit.Range{}), "nothing")
-			require.NoError(t, atlas.Check(audit.Range{From: row.a, To: row.b}, audit.Range{}))
+			require.ErrorContains(t, reader.Check(audit.Range{From: row.b, To: row.a}, audit.Range{}), "nothing")
+			require.NoError(t, reader.Check(audit.Range{From: row.a, To: row.b}, audit.Range{}))
 		})
 	}
+}
+
+// explain returns the server's plan for a find that was sent.
+func explain(t *testing.T, b *storetest.Bank, find *storetest.Command) string {
+	t.Helper()
+	var reply struct {
+		QueryPlanner struct {
+			WinningPlan bson.Raw `bson:"winningPlan"`
+		} `bson:"queryPlanner"`
+	}
+	query := bson.D{{Key: "find", Value: find.Text("find")}, {Key: "filter", Value: find.Body.Lookup("filter")}}
+	require.NoError(t, b.DB.RunCommand(t.Context(), bson.D{{Key: "explain", Value: query}}).Decode(&reply))
+	return reply.QueryPlanner.WinningPlan.String()
 }

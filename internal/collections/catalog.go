@@ -230,7 +230,7 @@ func (l *Collection) HoldsAccounts() bool { return !l.Documents && l.Fields.Bala
 // Subject names a document. The IDs of accounts are all of one kind, those of other documents may be of any.
 func (l *Collection) Subject(id bson.RawValue) Subject {
 	if l.Documents {
-		return Subject{l, string(append([]byte{byte(id.Type)}, id.Value...))}
+		return Subject{l, document.ComparableID(id)}
 	}
 	return Subject{l, string(id.Value)}
 }

@@ -40,10 +40,10 @@ func (s *Deployment) ConnectToRead(ctx context.Context, places ...document.Addre
 	return s.connect(ctx, toRead, places)
 }
 
-// ConnectNear is Connect for the places that are reached through the client of the transfers.
+// ConnectSameClient is Connect for the places that are reached through the client of the transfers.
 // It leaves out documents that another server may have to tell from accounts: that one may be
 // away, and is asked when a transfer needs them.
-func (s *Deployment) ConnectNear(ctx context.Context) error {
+func (s *Deployment) ConnectSameClient(ctx context.Context) error {
 	if s.near.Load() {
 		return nil
 	}

@@ -29,8 +29,7 @@ const elsewhereScan = 1000
 func (s *Deployment) elsewhere(ctx context.Context, l *collections.Collection, flights []flight, documents map[collections.Subject]bson.Raw) error {
 	held := slices.IndexFunc(flights, func(f flight) bool { return f.held })
 	if held < 0 || slices.ContainsFunc(flights, func(f flight) bool {
-		_, marker := l.Fields.Markers(documents[l.Subject(f.id)], f.transfer)
-		return marker
+		return l.Fields.View(documents[l.Subject(f.id)]).Markers(f.transfer).Own
 	}) {
 		return nil
 	}

@@ -151,8 +151,7 @@ func (s *Deployment) sameNames(ctx context.Context, l *collections.Collection, f
 		return err
 	}
 	confirmed := slices.ContainsFunc(flights, func(f flight) bool {
-		_, marker := l.Fields.Markers(documents[l.Subject(f.id)], f.transfer)
-		return marker
+		return l.Fields.View(documents[l.Subject(f.id)]).Markers(f.transfer).Own
 	})
 	for _, f := range flights {
 		document, there := documents[l.Subject(f.id)]
@@ -162,8 +161,7 @@ func (s *Deployment) sameNames(ctx context.Context, l *collections.Collection, f
 			}
 			continue
 		}
-		_, marker := l.Fields.Markers(document, f.transfer)
-		if !marker {
+		if !l.Fields.View(document).Markers(f.transfer).Own {
 			// A map of the user's may look like markers. Who has no marker need not have one,
 			// and the name is right where somebody else's is under it.
 			if field := f.markerIn(document); field != "" && (f.held || !confirmed) {

@@ -15,11 +15,11 @@ import (
 // them, and keeps nobody waiting.
 const permitLimit = 2 * time.Second
 
-// Permits tries whether the user has the rights to recover transfers: to read and to
+// CheckRights tries whether the user has the rights to recover transfers: to read and to
 // change these and all participants. It returns the first refusal, if there is one. Each
 // is tried by a command about no document, which is refused all the same: the server asks
 // for rights before anything else.
-func (s *Deployment) Permits(ctx context.Context) error {
+func (s *Deployment) CheckRights(ctx context.Context) error {
 	ctx, cancel := wire.WithTimeout(wire.Detached(ctx), permitLimit)
 	defer cancel()
 	collections := []*mongo.Collection{s.Transfers}

@@ -65,8 +65,8 @@ func newRetention(after time.Duration, transfers *mongo.Collection) *retention {
 	return &retention{after: after, commands: wire.ForCommands(c), majority: wire.ForReads(c, readconcern.Majority()), declaring: make(collections.Turns, 1)}
 }
 
-// Purges returns how long final transfers are kept, once that is stored; false: for good.
-func (s *Deployment) Purges() (after time.Duration, purges bool) {
+// PurgeAfter returns how long final transfers are kept, once that is stored; false: for good.
+func (s *Deployment) PurgeAfter() (after time.Duration, purges bool) {
 	return s.Retention.after, s.Retention.declared.Load()
 }
 

@@ -24,11 +24,11 @@ func (s *Deployment) oldestOwing(ctx context.Context) (time.Time, error) {
 	return at, wire.ServerErrorOf(err, wire.RightFind, wire.NamespaceOf(s.Majority))
 }
 
-// Untouched returns an instant before which no committed transfer was ever purged, or
+// NeverPurgedBefore returns an instant before which no committed transfer was ever purged, or
 // will be; the zero time where that is not known. It lies a margin before the first use
 // of any retention: a commit takes its time first and shows later, when somebody has
 // looked already for what is not finished.
-func (s *Deployment) Untouched(ctx context.Context) (time.Time, error) {
+func (s *Deployment) NeverPurgedBefore(ctx context.Context) (time.Time, error) {
 	used, err := s.usedRetentions(wire.Detached(ctx))
 	if err != nil {
 		return time.Time{}, err

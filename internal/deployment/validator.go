@@ -10,6 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -91,7 +93,7 @@ func writtenFields(l *collections.Collection) bson.D {
 		return fields
 	}
 	sum := bson.D{{Key: "$add", Value: bson.A{balance, int64(0)}}}
-	whole := bson.D{{Key: "$in", Value: bson.A{bson.D{{Key: "$type", Value: balance}}, bson.A{"int", "long"}}}}
+	whole := bson.D{{Key: "$in", Value: bson.A{bson.D{{Key: "$type", Value: balance}}, document.NumberTypes(money.Whole)}}}
 	return append(fields, bson.E{Key: l.Fields.Balance, Value: bson.D{{Key: "$cond", Value: bson.A{whole, sum, balance}}}})
 }
 

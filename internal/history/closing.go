@@ -209,19 +209,20 @@ type view struct {
 
 // Look reads the account.
 func (h *History) Look(ctx context.Context, from *mongo.Collection) (view, bool, error) {
-	document, err := wire.FindOne(ctx, from, bson.D{{Key: "_id", Value: h.key}})
+	doc, err := wire.FindOne(ctx, from, bson.D{{Key: "_id", Value: h.key}})
 	if wire.NotFound(err) {
 		return view{}, false, nil
 	}
 	if err != nil {
 		return view{}, false, err
 	}
-	account, err := h.store.Fields.DecodeAccount(h.store.IDs, document)
+	stored := h.store.Fields.View(doc)
+	account, err := stored.Account(h.store.IDs)
 	if err != nil {
 		return view{}, true, fmt.Errorf("%w: %w", ErrKind, err)
 	}
 	posted, err := Plus(account.Balance, account.Reserved)
-	return view{posted, h.store.Fields.InFlight(document)}, true, err
+	return view{posted, stored.InFlight()}, true, err
 }
 
 // Plus adds up two amounts of an account; the error is ErrKind.

@@ -57,7 +57,7 @@ func (l *Lookout) decide() {
 			ids[i] = d.id
 		}
 		ctx, cancel := context.WithTimeout(l.base, wire.CommandLimit)
-		existing, err := l.queries.Existing(ctx, ids)
+		existing, err := l.queries.WhichExist(ctx, ids)
 		cancel()
 		for _, d := range batch {
 			d.missing = err == nil && !existing[d.id]

@@ -113,7 +113,7 @@ type Sight struct {
 	Replaced <-chan struct{}
 
 	replaced chan struct{}
-	mark     queries.Mark
+	mark     queries.Fingerprint
 }
 
 // Watch is one caller's view of a transfer. It belongs to one goroutine.

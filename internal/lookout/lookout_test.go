@@ -22,12 +22,12 @@ func idle() (l *Lookout, now time.Time) {
 	return l, now
 }
 
-func sighting(mark queries.Mark) queries.Sight {
-	return queries.Sight{Transfer: document.Transfer{ID: "t"}, Mark: mark}
+func sighting(mark queries.Fingerprint) queries.Snapshot {
+	return queries.Snapshot{Transfer: document.Transfer{ID: "t"}, Fingerprint: mark}
 }
 
 // seen shows a target what a look has found that begins now.
-func (l *Lookout) seen(t *target, found queries.Sight, err error) {
+func (l *Lookout) seen(t *target, found queries.Snapshot, err error) {
 	k := l.begin()
 	l.show(t, found, err, k)
 	l.plan(t)
@@ -73,11 +73,11 @@ func TestLaterLookCounts(t *testing.T) {
 	}
 	l.seen(w.target, sighting("new"), nil)
 	require.False(t, replaced(first), "nothing has happened")
-	l.seen(w.target, queries.Sight{}, errors.New("away"))
+	l.seen(w.target, queries.Snapshot{}, errors.New("away"))
 	require.True(t, replaced(first))
 	away := w.Latest()
 	require.Error(t, away.Err)
-	l.seen(w.target, queries.Sight{}, errors.New("away"))
+	l.seen(w.target, queries.Snapshot{}, errors.New("away"))
 	require.True(t, replaced(away), "each failure is told: it may be the last that somebody waits for")
 	away = w.Latest()
 	l.seen(w.target, sighting("new"), nil)
@@ -93,7 +93,7 @@ func TestLookBeginsAfterItWasAskedFor(t *testing.T) {
 	k := l.take()
 	require.Len(t, k.batch, 1)
 	second := l.ask(w.target)
-	l.deliver(k, map[string]queries.Sight{"t": sighting("a")}, nil, time.Millisecond)
+	l.deliver(k, map[string]queries.Snapshot{"t": sighting("a")}, nil, time.Millisecond)
 	select {
 	case <-first:
 	default:

@@ -95,7 +95,7 @@ func (l *Lookout) read() {
 		}
 		ctx, cancel := context.WithTimeout(l.base, wire.CommandLimit)
 		begun := l.now()
-		found, err := l.queries.GetTransfers(ctx, ids)
+		found, err := l.queries.ReadTransfers(ctx, ids)
 		cancel()
 		giveWay.Stop()
 		if !l.deliver(k, found, err, l.now().Sub(begun)) {
@@ -140,7 +140,7 @@ func (l *Lookout) take() *look {
 }
 
 // deliver hands out what a read has found, and reports whether it still has its turn.
-func (l *Lookout) deliver(k *look, found map[string]queries.Sight, err error, lasted time.Duration) bool {
+func (l *Lookout) deliver(k *look, found map[string]queries.Snapshot, err error, lasted time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range k.batch {
@@ -159,7 +159,7 @@ func (l *Lookout) deliver(k *look, found map[string]queries.Sight, err error, la
 
 // show makes what a read has found the latest sight of a target, unless a later one has
 // been first. The caller holds the lock.
-func (l *Lookout) show(t *target, found queries.Sight, err error, k *look) {
+func (l *Lookout) show(t *target, found queries.Snapshot, err error, k *look) {
 	if k.serial < t.serial {
 		return
 	}
@@ -167,7 +167,7 @@ func (l *Lookout) show(t *target, found queries.Sight, err error, k *look) {
 		err = found.Err
 	}
 	before := t.sight
-	seen := &Sight{Transfer: found.Transfer, Found: found.Mark != "" && err == nil, Err: err, mark: found.Mark}
+	seen := &Sight{Transfer: found.Transfer, Found: found.Fingerprint != "" && err == nil, Err: err, mark: found.Fingerprint}
 	same := before != nil && err == nil && before.Err == nil && before.mark == seen.mark
 	if same {
 		seen.replaced = before.replaced

@@ -163,7 +163,7 @@ func (l *Lookout) glance(batch []*target) {
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(l.base, wire.CommandLimit)
 	defer cancel()
-	marks, err := l.queries.Glance(ctx, ids)
+	marks, err := l.queries.Fingerprints(ctx, ids)
 	if err != nil {
 		l.log.Debug("a look at transfers that are waited for has failed", slog.Any(words.KeyCause, err))
 	}
@@ -176,7 +176,7 @@ func (l *Lookout) glance(batch []*target) {
 		t.glances++
 		switch {
 		case err != nil:
-			l.show(t, queries.Sight{}, err, k)
+			l.show(t, queries.Snapshot{}, err, k)
 		case t.sight == nil && t.reads > 0: // the first read is on its way
 		case t.sight == nil || t.sight.Err != nil || t.sight.mark != marks[t.id]:
 			l.ask(t)

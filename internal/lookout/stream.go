@@ -55,7 +55,7 @@ func (l *Lookout) startStream(now time.Time) {
 // again.
 func (l *Lookout) follow() {
 	begun := l.now()
-	s, err := l.queries.Stream(l.base)
+	s, err := l.queries.Watch(l.base)
 	if err == nil {
 		l.live(true)
 		err = l.listen(s)

@@ -73,7 +73,7 @@ func TestFinishDatesThePurge(t *testing.T) {
 			b.applied(works[5], finish(protocol.Fail))
 			b.applied(initiated, finish(protocol.Fail))
 			for _, w := range append(works, initiated) {
-				stored, _, err := b.store.GetTransfer(t.Context(), w.Transfer.ID)
+				stored, _, err := b.store.ReadTransfer(t.Context(), w.Transfer.ID)
 				require.NoError(t, err)
 				assert.Equal(t, stored.PurgeAt, w.Transfer.PurgeAt)
 				if retention == 0 {
@@ -149,7 +149,7 @@ func TestFinishOfAServerThatIsAhead(t *testing.T) {
 	again := append(of(finish(protocol.Success), works[:2]...), of(finish(protocol.Fail), works[2:]...)...)
 	assert.Equal(t, all(4, protocol.Applied), b.batch(again))
 	for i, w := range works {
-		stored, _, err := b.store.GetTransfer(t.Context(), w.Transfer.ID)
+		stored, _, err := b.store.ReadTransfer(t.Context(), w.Transfer.ID)
 		require.NoError(t, err)
 		assert.True(t, stored.State.Final())
 		assert.False(t, stored.Open)

@@ -52,7 +52,7 @@ func TestTakeOversBackOff(t *testing.T) {
 				fields["stuck"] = bson.M{"code": "accountNotFound"}
 			}
 			b.change("transfers", w.Transfer.ID, bson.M{"$set": fields})
-			stored, found, err := b.store.GetTransfer(t.Context(), w.Transfer.ID)
+			stored, found, err := b.store.ReadTransfer(t.Context(), w.Transfer.ID)
 			require.NoError(t, err)
 			require.True(t, found)
 			assert.Equal(t, due, b.store.LooksStalled(t.Context(), stored, time.Hour), "%+v, %s", row, since)
@@ -129,7 +129,7 @@ func TestClockSetBack(t *testing.T) {
 		for _, w := range []*Attempt{plain, hold} {
 			changes := bson.M{"lastModified": time.Now().Add(row.ahead), "attempts": row.attempts}
 			b.change("transfers", w.Transfer.ID, bson.M{"$set": changes})
-			stored, found, err := b.store.GetTransfer(t.Context(), w.Transfer.ID)
+			stored, found, err := b.store.ReadTransfer(t.Context(), w.Transfer.ID)
 			require.NoError(t, err)
 			require.True(t, found)
 			assert.Equal(t, row.due, b.store.LooksStalled(t.Context(), stored, time.Hour), "%+v", row)

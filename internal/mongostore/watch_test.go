@@ -25,7 +25,7 @@ func TestStreamTellsWhatIsFinalOrHeld(t *testing.T) {
 		require.NoError(t, cursor.All(t.Context(), &found))
 		return len(found)
 	}
-	stream, err := b.store.Stream(t.Context())
+	stream, err := b.store.Watch(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, open())
 	transfers := b.db.Collection("transfers")
@@ -72,20 +72,20 @@ func TestReadsOfMany(t *testing.T) {
 	require.NoError(t, err)
 	ids = append(ids, "garbage")
 
-	found, err := b.store.GetTransfers(ctx, ids)
+	found, err := b.store.ReadTransfers(ctx, ids)
 	require.NoError(t, err)
 	require.Len(t, found, 4)
 	require.ErrorIs(t, found["garbage"].Err, document.ErrUnreadable)
-	marks, err := b.store.Glance(ctx, ids)
+	marks, err := b.store.Fingerprints(ctx, ids)
 	require.NoError(t, err)
 	require.Len(t, marks, 4)
 	for id, sight := range found {
-		require.Equal(t, sight.Mark, marks[id], "a mark is the same, whichever way it is read")
+		require.Equal(t, sight.Fingerprint, marks[id], "a mark is the same, whichever way it is read")
 	}
-	alone, err := b.store.GetTransfers(ctx, []string{"a"})
+	alone, err := b.store.ReadTransfers(ctx, []string{"a"})
 	require.NoError(t, err)
 	require.Equal(t, found["a"], alone["a"])
-	existing, err := b.store.Existing(ctx, ids)
+	existing, err := b.store.WhichExist(ctx, ids)
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{"a": true, "b": true, "c": true, "garbage": true}, existing)
 
@@ -93,11 +93,11 @@ func TestReadsOfMany(t *testing.T) {
 		"state": "Success", "epoch": int64(2), "held": true, "lastModified": time.Now().Add(time.Hour),
 		"expiresAt": time.Now(), "stuckAt": time.Now(),
 	} {
-		before, err := b.store.Glance(ctx, []string{"a"})
+		before, err := b.store.Fingerprints(ctx, []string{"a"})
 		require.NoError(t, err)
 		_, err = transfers.UpdateByID(ctx, "a", bson.M{"$set": bson.M{field: value}})
 		require.NoError(t, err)
-		after, err := b.store.Glance(ctx, []string{"a"})
+		after, err := b.store.Fingerprints(ctx, []string{"a"})
 		require.NoError(t, err)
 		require.NotEqual(t, before["a"], after["a"], field)
 	}

@@ -33,13 +33,13 @@ type Query struct {
 	Limit           int
 }
 
-// GetTransfer reads what a majority has stored; false: there is no such transfer.
-func (s *Queries) GetTransfer(ctx context.Context, id string) (document.Transfer, bool, error) {
+// ReadTransfer reads what a majority has stored; false: there is no such transfer.
+func (s *Queries) ReadTransfer(ctx context.Context, id string) (document.Transfer, bool, error) {
 	return getTransfer(ctx, s.Majority, id)
 }
 
-// LookAtTransfer is GetTransfer by a deciding read.
-func (s *Queries) LookAtTransfer(ctx context.Context, id string) (document.Transfer, bool, error) {
+// ReadTransferLinearizable is GetTransfer by a deciding read.
+func (s *Queries) ReadTransferLinearizable(ctx context.Context, id string) (document.Transfer, bool, error) {
 	return getTransfer(ctx, s.Linearizable, id)
 }
 
@@ -55,8 +55,8 @@ func getTransfer(ctx context.Context, from *mongo.Collection, id string) (docume
 	return t, true, err
 }
 
-// SurelyMissing reports, by a deciding read, that there is no such transfer.
-func (s *Queries) SurelyMissing(ctx context.Context, id string) (bool, error) {
+// ConfirmMissing reports, by a deciding read, that there is no such transfer.
+func (s *Queries) ConfirmMissing(ctx context.Context, id string) (bool, error) {
 	_, err := wire.FindOne(wire.Detached(ctx), s.Linearizable, bson.D{{Key: "_id", Value: id}})
 	if wire.NotFound(err) {
 		return true, nil

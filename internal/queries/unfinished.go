@@ -12,11 +12,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// Unfinished returns the IDs of transfers that somebody has claimed and nobody has finished,
+// UnfinishedIDs returns the IDs of transfers that somebody has claimed and nobody has finished,
 // at most so many, in the order of the IDs and beyond the given one. It leaves out holds that
 // may still be decided, and, if idle is positive, what was modified since then by the server's
 // clock.
-func (s *Queries) Unfinished(ctx context.Context, beyond string, idle time.Duration, most int) ([]string, error) {
+func (s *Queries) UnfinishedIDs(ctx context.Context, beyond string, idle time.Duration, most int) ([]string, error) {
 	open := bson.E{Key: "open", Value: true}
 	plain := append(bson.D{
 		open, document.NoHold(), {Key: "epoch", Value: bson.D{{Key: "$ne", Value: 0}}},

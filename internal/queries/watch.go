@@ -27,8 +27,8 @@ type Stream struct {
 	namespace string
 }
 
-// Stream opens a stream of the changes from now on. Close ends it.
-func (s *Queries) Stream(ctx context.Context) (*Stream, error) {
+// Watch opens a stream of the changes from now on. Close ends it.
+func (s *Queries) Watch(ctx context.Context) (*Stream, error) {
 	const updated = "updateDescription.updatedFields."
 	final := bson.D{{Key: "$in", Value: bson.A{protocol.Success, protocol.Fail}}}
 	pipeline := bson.A{
