@@ -177,7 +177,7 @@ func (l *Ledger) Close(ctx context.Context, id string) error {
 		switch {
 		case standing.Closed:
 			return true, nil
-		case standing.Odd:
+		case standing.Malformed:
 			return true, ErrAmountKind
 		case standing.Markers > 0:
 			return true, ErrAccountBusy

@@ -110,16 +110,17 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 		return AuditReport{}, err
 	}
 	options := audit.Options{
-		Threshold: c.settings.stallThreshold,
-		Genuine:   genuine,
-		Accounts:  audit.Range(o.Accounts),
-		Transfers: audit.Range(o.Transfers),
-		Pause:     engine.Pause,
+		Threshold:  c.settings.stallThreshold,
+		Genuine:    genuine,
+		EverPurged: c.retention.EverPurged,
+		Accounts:   audit.Range(o.Accounts),
+		Transfers:  audit.Range(o.Transfers),
+		Pause:      engine.Pause,
 	}
 	for _, e := range o.Expected {
 		options.Expected = append(options.Expected, audit.Expectation{Ledgers: e.Ledgers, Currency: e.Currency, Sum: e.Sum.exact})
 	}
-	report, err := audit.Run(ctx, c.catalog, c.retention, options)
+	report, err := audit.Run(ctx, c.catalog, options)
 	switch {
 	case errors.Is(err, audit.ErrSnapshotGone):
 		return AuditReport{}, fmt.Errorf("%w: %w", ErrAuditTooLong, err)

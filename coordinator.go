@@ -35,7 +35,7 @@ type Coordinator struct {
 	retention  *retention.Retention
 	queries    *queries.Queries
 	accounts   *accounts.Accounts
-	histories  *history.Histories
+	histories  *history.Reader
 	repairs    *repair.Repairs
 	store      *mongostore.Store
 	engine     *engine.Engine

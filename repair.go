@@ -124,7 +124,7 @@ type markerRepair struct {
 // with the story of a repair that never was.
 func (r *markerRepair) attempt(ctx context.Context) (bool, protocol.Result, error) {
 	repairs := r.coordinator.repairs
-	seen, err := repairs.LookAtMarker(ctx, r.Ledger, r.Account, r.TransferID, r.pay)
+	seen, err := repairs.ReadMarker(ctx, r.Ledger, r.Account, r.TransferID, r.pay)
 	if err != nil {
 		return false, protocol.NotSent, err
 	}
@@ -198,7 +198,7 @@ func (r *markerRepair) story() string {
 }
 
 // judge tells from a look whether the repair is over.
-func (r *markerRepair) judge(seen repair.Repairable) (done bool, err error) {
+func (r *markerRepair) judge(seen repair.MarkerState) (done bool, err error) {
 	switch {
 	case !seen.Found:
 		return true, ErrAccountNotFound
@@ -206,11 +206,11 @@ func (r *markerRepair) judge(seen repair.Repairable) (done bool, err error) {
 		return true, nil // by an attempt whose answer was lost
 	case seen.Amount == nil && r.sent:
 		return true, fmt.Errorf("the marker is gone, by this repair or by somebody else: %w", ErrInDoubt)
-	case seen.Amount == nil || seen.Amount.Cmp(r.Amount.exact) != 0 || !seen.Map:
+	case seen.Amount == nil || seen.Amount.Cmp(r.Amount.exact) != 0 || !seen.HasMap:
 		return true, fmt.Errorf("%w: it has no marker of that amount", ErrNotRepairable)
-	case r.pay.Sign() != 0 && !seen.Kind:
+	case r.pay.Sign() != 0 && !seen.SameKind:
 		return true, ErrAmountKind
-	case r.pay.Sign() != 0 && !seen.Room:
+	case r.pay.Sign() != 0 && !seen.WithinLimits:
 		return true, ErrOverflow
 	}
 	return false, nil
@@ -235,13 +235,13 @@ func (c *Coordinator) RepairPending(ctx context.Context, ledger, account string)
 		if result != protocol.NotMatched {
 			return result == protocol.Applied, result, err
 		}
-		seen, err := c.repairs.LookAtMarker(ctx, ledger, account, "", money.Units(0))
+		seen, err := c.repairs.ReadMarker(ctx, ledger, account, "", money.Units(0))
 		switch {
 		case err != nil:
 			return false, protocol.NotSent, err
 		case !seen.Found:
 			return true, protocol.Failed, ErrAccountNotFound
-		case !seen.Map:
+		case !seen.HasMap:
 			return true, protocol.NotMatched, fmt.Errorf("%w: the markers are not an empty array", ErrNotRepairable)
 		}
 		return true, protocol.NotMatched, nil

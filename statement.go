@@ -247,9 +247,9 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 		return nil, ErrAccountNotFound
 	}
 	p := &past{c, entries, closing.At, closing.Balance, nil}
-	if closing.Short != nil {
+	if closing.CutShort != nil {
 		p.short = fmt.Errorf("nothing is certain from %s on, when a transfer that is not decided was last modified: %w",
-			closing.At.Format(time.RFC3339Nano), named(closing.Short))
+			closing.At.Format(time.RFC3339Nano), named(closing.CutShort))
 	}
 	if before.IsZero() || !before.Before(closing.At) {
 		return p, nil

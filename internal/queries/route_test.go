@@ -42,7 +42,7 @@ func scattered(b *storetest.Bank) *storetest.Rooms {
 		Documents: map[string]*mongo.Collection{
 			"notes": b.DB.Collection("notes"), "orders": b.DB.Collection("orders"), "x": x.Collection("x3"),
 		},
-		Fields: document.Fields{"balance", "pending", "fence", "floor", "currency", "closed"},
+		Fields: storetest.StandardFields(),
 		Now:    time.Now,
 	})
 	require.NoError(b.T, err)

@@ -11,19 +11,19 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// A time at which something has happened may be ahead of the clock that the audit has read, by ten minutes at most; one at which something
-// will happen may be far ahead.
+// A time at which something has happened may be ahead of the clock that the audit has read
+// by ten minutes at most. A time at which something will happen may be far ahead.
 func TestTimesToCome(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	for field, set := range map[string]func(t *AuditTransfer, at time.Time){
-		"createdAt":    func(t *AuditTransfer, at time.Time) { t.CreatedAt = at },
-		"lastModified": func(t *AuditTransfer, at time.Time) { t.LastModified = at },
-		"committedAt":  func(t *AuditTransfer, at time.Time) { t.CommittedAt = at },
-		"stuckAt":      func(t *AuditTransfer, at time.Time) { t.StuckAt = at },
+	for field, set := range map[string]func(t *Transfer, at time.Time){
+		"createdAt":    func(t *Transfer, at time.Time) { t.CreatedAt = at },
+		"lastModified": func(t *Transfer, at time.Time) { t.LastModified = at },
+		"committedAt":  func(t *Transfer, at time.Time) { t.CommittedAt = at },
+		"stuckAt":      func(t *Transfer, at time.Time) { t.StuckAt = at },
 	} {
 		later := now.Add(1000 * time.Hour)
-		stored := AuditTransfer{Transfer: document.Transfer{NotBefore: later, ExpiresAt: later, PurgeAt: later}}
+		stored := Transfer{Transfer: document.Transfer{NotBefore: later, ExpiresAt: later, PurgeAt: later}}
 		set(&stored, now.Add(clockTolerance))
 		require.Empty(t, wrongTime(&stored, now), field)
 		set(&stored, now.Add(clockTolerance+time.Millisecond))
@@ -31,9 +31,10 @@ func TestTimesToCome(t *testing.T) {
 	}
 }
 
-// A transfer is overdue after ten thresholds: that is nine after recovery takes it over. So it is with one that recovery leaves alone for
-// up to 64, because it was taken over often, and nobody knows why in vain. What is known to be stuck is overdue after ten all the same, and
-// so is an expired hold, which is decided without waiting.
+// A transfer is overdue after ten thresholds, which is nine after recovery takes it over. A
+// transfer that recovery leaves alone for up to 64 thresholds, because it was taken over
+// often for no known reason, is overdue nine after that. One that is known to be stuck is
+// overdue after ten, and so is an expired hold, which recovery decides without waiting.
 func TestOverdue(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -54,7 +55,7 @@ func TestOverdue(t *testing.T) {
 		for _, threshold := range []time.Duration{time.Millisecond, time.Second, longestThreshold} {
 			patience := time.Duration(row.thresholds) * threshold
 			for _, late := range []bool{false, true} {
-				stored := AuditTransfer{Transfer: row.stored}
+				stored := Transfer{Transfer: row.stored}
 				stored.LastModified = now.Add(-patience)
 				if late {
 					stored.LastModified = stored.LastModified.Add(-time.Nanosecond)
@@ -66,7 +67,7 @@ func TestOverdue(t *testing.T) {
 	}
 	for attempts := range int64(10) {
 		stored := document.Transfer{State: protocol.Committed, Attempts: attempts, LastModified: now.Add(-1000 * time.Hour)}
-		_, is := overdue(&AuditTransfer{Transfer: stored}, now, math.MaxInt64)
+		_, is := overdue(&Transfer{Transfer: stored}, now, math.MaxInt64)
 		require.False(t, is, "a threshold of any length, after %d takeovers", attempts)
 	}
 }
