@@ -51,7 +51,8 @@ func (n note) differences(stored note, c *collections.Collection) []string {
 		if n.deployment == "" {
 			lost = ", or has lost its note"
 		}
-		differences = append(differences, fmt.Sprintf("%s belongs to the transfers collection %s, and this is another one, %s%s (see WithTransfers)",
+		differences = append(differences, fmt.Sprintf(
+			"%s belongs to the transfers collection %s, and this is another one, %s%s (see WithTransfers)",
 			c.Namespace, stored.transfers, n.transfers, lost))
 	}
 	if stored.of != n.of {

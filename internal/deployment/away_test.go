@@ -14,10 +14,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// patience is how long the driver looks for a server in these tests.
+// patience is for how long the driver searches for a server in these tests.
 const patience = 400 * time.Millisecond
 
-// newHalfAway returns a store whose ledger "eu" is on a server that is away, and whose clock stands still, so many nanoseconds after now.
+// newHalfAway returns a bank whose ledger "eu" is on a server that is away. Its clock stands
+// still, the given number of nanoseconds after now.
 func newHalfAway(t *testing.T, after *atomic.Int64) *storetest.Bank {
 	t.Helper()
 	away := options.Client().ApplyURI("mongodb://127.0.0.1:1/?directConnection=true").SetServerSelectionTimeout(patience)
@@ -31,7 +32,8 @@ func newHalfAway(t *testing.T, after *atomic.Int64) *storetest.Bank {
 	})
 }
 
-// connects asks so many at once whether a ledger's server can be used, and returns how long that took in all.
+// connects lets n callers ask at once whether the server of the ledger "eu" can be used, and
+// returns how long all of them took.
 func connects(b *storetest.Bank, n int) time.Duration {
 	b.T.Helper()
 	errs := make(chan error, n)
@@ -45,7 +47,8 @@ func connects(b *storetest.Bank, n int) time.Duration {
 	return time.Since(begun)
 }
 
-// Hundreds who need a server that is away wait for one answer, not in turn for one each. A second later it is asked again.
+// Hundreds of callers that need a server that is away wait for one answer, and not each in
+// turn for its own. A second later the server is asked again.
 func TestServerThatIsAwayIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	var after atomic.Int64
@@ -57,7 +60,7 @@ func TestServerThatIsAwayIsAskedOnce(t *testing.T) {
 	require.GreaterOrEqual(t, connects(b, 1), patience/2, "it is asked again")
 }
 
-// Who gives up says nothing of the server: others ask it.
+// A caller that gives up has learnt nothing about the server: others ask it.
 func TestGivingUpIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	var after atomic.Int64

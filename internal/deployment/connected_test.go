@@ -23,8 +23,8 @@ func touching(ledgers ...string) *document.Transfer {
 	return &t
 }
 
-// A place is known to be connected once it has been, and then to ask for it costs
-// nothing.
+// A collection is known to be connected once it has been. From then on it costs nothing to
+// ask.
 func TestConnectedPlacesAreKnown(t *testing.T) {
 	b := storetest.New(t, func(c *storetest.Config) {
 		c.Documents = map[string]*mongo.Collection{"orders": c.Transfers.Database().Collection("orders")}
@@ -41,22 +41,24 @@ func TestConnectedPlacesAreKnown(t *testing.T) {
 	require.False(t, b.Store.Connected(touching("", "eu")))
 	require.NoError(t, b.Store.Connect(t.Context(), document.Address{}, document.Address{Name: "eu"}))
 	require.True(t, b.Store.Connected(touching("", "eu", "")))
-	require.False(t, b.Store.Connected(withOrders), "documents are a place of their own")
+	require.False(t, b.Store.Connected(withOrders), "documents have an address of their own")
 	require.NoError(t, b.Store.Connect(t.Context(), b.Store.Addresses()...))
 	require.True(t, b.Store.Connected(withOrders))
 	require.Zero(t, testing.AllocsPerRun(100, func() { b.Store.Connected(withOrders) }))
 
 	require.False(t, b.Store.Connected(touching("", "nowhere")), "it is not registered")
-	require.False(t, b.Store.Connected(&document.Transfer{}), "nothing is known of no places")
+	require.False(t, b.Store.Connected(&document.Transfer{}), "nothing is known of a transfer without addresses")
 	many := touching("", "eu", "ledger 0", "ledger 1")
 	require.True(t, b.Store.Connected(many))
 	many.Legs = append(many.Legs, document.Leg{Ledger: "ledger 2"})
-	require.False(t, b.Store.Connected(many), "of so many Connect is asked")
+	require.False(t, b.Store.Connected(many), "beyond the limit Connect is asked")
 }
 
-// Two places that are each known to be fit may be one collection, through two clients. 1.
-// A transfer uses the one, and another one the other. 2. A third one uses both: an
-// account would be two participants with one marker between them.
+// Two addresses that are each connected may lead to one collection, through two clients:
+//
+//  1. One transfer uses the first, and another one the second.
+//  2. A third transfer uses both. An account would be two participants with one marker
+//     between them.
 func TestConnectedPlacesMayBeOne(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)

@@ -15,17 +15,20 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// config returns a configuration with one ledger more.
+// config returns the configuration of a bank with one ledger more.
 func config(b *storetest.Bank, name string, ledger *mongo.Collection) storetest.Config {
 	ledgers := map[string]*mongo.Collection{name: ledger}
 	for name, l := range b.Store.Ledgers {
 		ledgers[name] = l.Commands
 	}
-	return storetest.Config{Transfers: b.Store.Transfers, Ledgers: ledgers, Fields: storetest.StandardFields(), MarkerLimit: 1, Now: time.Now}
+	return storetest.Config{
+		Transfers: b.Store.Transfers, Ledgers: ledgers, Fields: storetest.StandardFields(), MarkerLimit: 1, Now: time.Now,
+	}
 }
 
-// One collection under two names would make one account two participants with one marker: it is refused, through one client at
-// once, and through two as soon as the server can be asked.
+// One collection under two names would make one account two participants with one marker.
+// It is refused: through one client at once, and through two as soon as the server can be
+// asked.
 func TestOneCollectionUnderTwoNames(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
@@ -43,7 +46,7 @@ func TestOneCollectionUnderTwoNames(t *testing.T) {
 			if refused {
 				require.ErrorIs(t, err, collections.ErrUnsupported, name)
 				require.ErrorContains(t, err, db.Name()+"."+name)
-				require.False(t, store.Connected(touching("", "eu", "again")), "what was refused is not taken for fit")
+				require.False(t, store.Connected(touching("", "eu", "again")), "a collection that was refused is not connected")
 				require.False(t, name == "transfers" && store.Connected(touching("again")))
 				require.ErrorIs(t, store.Setup(t.Context()), collections.ErrUnsupported)
 			} else {
@@ -70,7 +73,7 @@ func TestSameNameOnAnotherCluster(t *testing.T) {
 	both := touching("", "far")
 	require.NoError(t, store.Connect(t.Context(), document.Address{}))
 	require.NoError(t, store.Connect(t.Context(), document.Address{Name: "far"}))
-	assert.False(t, store.Connected(both), "they have one name, and are not told apart yet")
+	assert.False(t, store.Connected(both), "they have one name, and nothing has shown yet that they are two")
 	require.NoError(t, store.Connect(t.Context(), both.Addresses()...))
 	assert.True(t, store.Connected(both))
 	require.NoError(t, store.Connect(t.Context(), store.Addresses()...))

@@ -16,7 +16,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// Setup creates the indexes of the transfers, none of the accounts, and may be called again, by another process too.
+// Setup creates the indexes of the transfers, and none of the accounts. It may be called
+// again, also by another process.
 func TestSetupIsIdempotent(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
@@ -60,7 +61,8 @@ func indexes(b *storetest.Bank, collection string) map[string]string {
 	return keys
 }
 
-// An index that stands in the way is told, also where the client's own writes are not acknowledged.
+// Setup reports an index that excludes one of the library's, also where the client's own
+// writes are not acknowledged.
 func TestSetupTellsAConflict(t *testing.T) {
 	t.Parallel()
 	for name, client := range map[string]*options.ClientOptions{
@@ -77,7 +79,8 @@ func TestSetupTellsAConflict(t *testing.T) {
 	}
 }
 
-// Setup refuses collections in which an ID does not stand for one document that stays, whichever of the collections it is.
+// Setup refuses a collection in which an ID does not stand for one document that stays,
+// whichever of the collections it is.
 func TestSetupRefusesOtherCollections(t *testing.T) {
 	t.Parallel()
 	for name, create := range map[string]bson.D{
@@ -104,7 +107,8 @@ func TestSetupRefusesOtherCollections(t *testing.T) {
 	require.NoError(t, b.Store.Setup(t.Context()))
 }
 
-// The index by which the server purges is one of a date and of nothing else: what has none is never removed.
+// The index by which the server purges has one date as its key and nothing else: a document
+// without that date is never removed.
 func TestPurgeIndex(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)

@@ -192,7 +192,7 @@ func TestGarbledMarkersAreTold(t *testing.T) {
 		assert.Equal(t, protocol.NotMatched, result, what)
 		standing, err := b.Store.Status(t.Context(), "", id)
 		require.NoError(t, err)
-		assert.True(t, standing.Odd, what)
+		assert.True(t, standing.Malformed, what)
 	}
 }
 

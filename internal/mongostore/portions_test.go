@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongotransfer/transfer/internal/audit"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
@@ -187,7 +187,7 @@ func TestManyIDsAreFoundInPortions(t *testing.T) {
 	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
 	ids = append(bson.A{"alice"}, append(ids, wire.RawValue("bob"))...)
 	b.Log.Take()
-	found, err := wire.FindByID(t.Context(), b.Store.Ledgers[""].Majority, ids, audit.WithoutMetadata())
+	found, err := wire.FindByID(t.Context(), b.Store.Ledgers[""].Majority, ids, options.Find().SetProjection(bson.D{{Key: "metadata", Value: 0}}))
 	require.NoError(t, err)
 	require.Len(t, found, 2)
 	asked, _ := largest(b.Log.Take())

@@ -22,7 +22,7 @@ type rooms struct {
 	*retention.Retention
 	*queries.Queries
 	*accounts.Accounts
-	*history.Histories
+	*history.Reader
 	*repair.Repairs
 	*Store
 }

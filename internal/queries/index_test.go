@@ -17,7 +17,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// The sweep for unfinished work reads the index of unfinished work, which finished transfers are not in.
+// The search for stalled transfers reads the index of unfinished work, which does not
+// contain finished transfers.
 func TestStalledUsesThePartialIndex(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
@@ -50,7 +51,7 @@ func TestStalledUsesThePartialIndex(t *testing.T) {
 	}
 }
 
-// An account's transfers are found by indexes, whatever has become of them.
+// An account's transfers are found by indexes, whatever their states.
 func TestListOfAnAccountUsesIndexes(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
@@ -64,7 +65,7 @@ func TestListOfAnAccountUsesIndexes(t *testing.T) {
 	b.Applied(works[1], storetest.Decide(protocol.Rollback, 1))
 	b.Applied(works[1], storetest.Finish(protocol.Fail))
 	b.Applied(works[2], storetest.Decide(protocol.Committed, 1))
-	var others []any // so many that it doesn't pay to look through all
+	var others []any // enough of them to make a scan of the collection expensive
 	for i := range 1000 {
 		others = append(others, bson.M{
 			"_id": fmt.Sprint("other", i), "state": "Success", "createdAt": time.Now(), "committedAt": time.Now(),
@@ -88,8 +89,9 @@ func TestListOfAnAccountUsesIndexes(t *testing.T) {
 	assert.NotContains(t, plan, "COLLSCAN")
 }
 
-// Metadata has no index of the library's: the newest transfers are looked through. An index of the user's, in the order that the
-// documentation names, finds and sorts.
+// The library has no index of metadata: a list reads the newest transfers until it has
+// found enough. An index of the user's, in the order that the documentation names, both
+// finds and sorts.
 func TestListByMetadata(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)

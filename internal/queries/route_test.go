@@ -20,7 +20,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// elsewhere returns the bank's database as another cluster, as far as a store can tell.
+// elsewhere returns the bank's database through another client. To a store it is a database
+// of another cluster.
 func elsewhere(b *storetest.Bank) *mongo.Database {
 	b.T.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI()))
@@ -29,7 +30,7 @@ func elsewhere(b *storetest.Bank) *mongo.Database {
 	return client.Database(b.DB.Name())
 }
 
-// scattered returns a store with places on four clusters.
+// scattered returns rooms whose collections are on four clusters.
 func scattered(b *storetest.Bank) *storetest.Rooms {
 	b.T.Helper()
 	x, y, z := elsewhere(b), elsewhere(b), elsewhere(b)
@@ -42,14 +43,14 @@ func scattered(b *storetest.Bank) *storetest.Rooms {
 		Documents: map[string]*mongo.Collection{
 			"notes": b.DB.Collection("notes"), "orders": b.DB.Collection("orders"), "x": x.Collection("x3"),
 		},
-		Fields: document.Fields{"balance", "pending", "fence", "floor", "currency", "closed"},
+		Fields: storetest.StandardFields(),
 		Now:    time.Now,
 	})
 	require.NoError(b.T, err)
 	return s
 }
 
-// needing returns a transfer between ledgers that changes documents.
+// needing returns a transfer between the given ledgers that changes the given documents.
 func needing(ledgers, documents []string) document.Transfer {
 	t := document.Transfer{ID: strings.Join(ledgers, "+") + "/" + strings.Join(documents, "+")}
 	for _, name := range ledgers {
@@ -61,8 +62,8 @@ func needing(ledgers, documents []string) document.Transfer {
 	return t
 }
 
-// A transfer's route is the set of clusters that it needs beside that of the transfers,
-// whatever it touches there, and in whatever order.
+// A transfer's route is the set of clusters that it needs beside that of the transfers. It
+// does not depend on which collections it touches there, or in which order.
 func TestRouteOf(t *testing.T) {
 	t.Parallel()
 	s := scattered(storetest.New(t))
@@ -84,8 +85,8 @@ func TestRouteOf(t *testing.T) {
 	}
 }
 
-// A search finds what takes none of the given routes, all of it and nothing else, in each
-// of the searches for work.
+// Each search for work finds all transfers that are on none of the given routes, and no
+// others.
 func TestSearchWithoutRoutes(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
@@ -111,9 +112,10 @@ func TestSearchWithoutRoutes(t *testing.T) {
 		"stalled": {bson.M{"state": "Committed", "epoch": int64(1)}, func(without ...queries.Route) []string {
 			return idsOf(b, s.Stalled(t.Context(), 0, without...))
 		}},
-		"expired": {bson.M{"state": "Preparing", "epoch": int64(1), "hold": true, "expiresAt": time.Unix(1, 0)}, func(without ...queries.Route) []string {
-			return idsOf(b, s.Expired(t.Context(), without...))
-		}},
+		"expired": {
+			bson.M{"state": "Preparing", "epoch": int64(1), "hold": true, "expiresAt": time.Unix(1, 0)},
+			func(without ...queries.Route) []string { return idsOf(b, s.Expired(t.Context(), without...)) },
+		},
 	}
 	require.Len(t, routes, 8)
 	for name, row := range searches {
@@ -137,7 +139,7 @@ func TestSearchWithoutRoutes(t *testing.T) {
 	}
 }
 
-// stored returns what a search looks at of a transfer.
+// stored returns the part of a transfer's document that the searches read.
 func stored(transfer document.Transfer, shows bson.M) bson.M {
 	document := bson.M{"_id": transfer.ID, "open": true, "epoch": int64(0), "lastModified": time.Unix(1, 0), "createdAt": time.Unix(1, 0)}
 	legs, effects := bson.A{}, bson.A{}
@@ -157,7 +159,7 @@ func stored(transfer document.Transfer, shows bson.M) bson.M {
 	return document
 }
 
-// idsOf returns the IDs of what a search finds.
+// idsOf returns the IDs of the transfers that a search finds.
 func idsOf(b *storetest.Bank, found func(yield func(document.Transfer, error) bool)) (ids []string) {
 	b.T.Helper()
 	for transfer, err := range found {
@@ -177,8 +179,8 @@ func subsets(names ...string) [][]string {
 	return all
 }
 
-// A search for what is new finds what could not be found before, and looks at nothing
-// else, however much that is.
+// A search for recent work finds what could not be found before, and examines nothing else,
+// however much there is.
 func TestSearchForRecent(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)

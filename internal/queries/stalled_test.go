@@ -16,17 +16,20 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// searched reports whether a search for what has stalled yields the transfer, readable or not.
+// searched reports whether a search for stalled transfers selects the transfer, even if it
+// can't be decoded.
 func searched(b *storetest.Bank, id string, threshold time.Duration) bool {
 	b.T.Helper()
-	n, err := b.DB.Collection("transfers").CountDocuments(b.T.Context(), append(bson.D{{Key: "_id", Value: id}}, document.Stalled(threshold)...))
+	filter := append(bson.D{{Key: "_id", Value: id}}, document.Stalled(threshold)...)
+	n, err := b.DB.Collection("transfers").CountDocuments(b.T.Context(), filter)
 	require.NoError(b.T, err)
 	return n == 1
 }
 
-// The first takeover comes after one threshold. Of what is stuck each one doubles the time to the next, up to 64 thresholds; of what only
-// lost those who worked on it, those after the third. The search, the takeover itself and the guess of a waiting caller agree. With a
-// threshold of zero nothing is waited for.
+// The first takeover comes after one threshold. If the transfer is stuck, each takeover
+// doubles the time to the next, up to 64 thresholds. If only the processes that worked on it
+// were lost, the doubling begins after the third. The search, the takeover itself and the
+// guess of a waiting caller agree. A threshold of zero waits for nothing.
 func TestTakeOversBackOff(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
@@ -41,7 +44,7 @@ func TestTakeOversBackOff(t *testing.T) {
 		{int64(9), false, 64}, {int64(1 << 40), false, 64}, {int64(math.MinInt64), false, 1},
 	} {
 		for _, due := range []bool{false, true} {
-			w := b.Claimed(fmt.Sprint(i, due), b.Leg("alice", -60))
+			a := b.Claimed(fmt.Sprint(i, due), b.Leg("alice", -60))
 			since := time.Now().Add(-time.Duration(row.hours) * time.Hour).Add(time.Minute)
 			if due {
 				since = since.Add(-time.Minute - time.Second)
@@ -53,26 +56,27 @@ func TestTakeOversBackOff(t *testing.T) {
 			if row.stuck {
 				fields["stuck"] = bson.M{"code": "accountNotFound"}
 			}
-			b.Change("transfers", w.Transfer.ID, bson.M{"$set": fields})
-			stored, found, err := b.Store.ReadTransfer(t.Context(), w.Transfer.ID)
+			b.Change("transfers", a.Transfer.ID, bson.M{"$set": fields})
+			stored, found, err := b.Store.ReadTransfer(t.Context(), a.Transfer.ID)
 			require.NoError(t, err)
 			require.True(t, found)
 			assert.Equal(t, due, b.Store.LooksStalled(t.Context(), stored, time.Hour), "%+v, %s", row, since)
-			assert.Equal(t, due, searched(b, w.Transfer.ID, time.Hour), "%+v, %s", row, since)
-			assert.True(t, searched(b, w.Transfer.ID, 0))
+			assert.Equal(t, due, searched(b, a.Transfer.ID, time.Hour), "%+v, %s", row, since)
+			assert.True(t, searched(b, a.Transfer.ID, 0))
 			assert.True(t, b.Store.LooksStalled(t.Context(), stored, 0))
-			w.Threshold = time.Hour
-			result := b.On(w, storetest.Claim(protocol.TakeOver)).Result
+			a.Threshold = time.Hour
+			result := b.On(a, storetest.Claim(protocol.TakeOver)).Result
 			assert.Equal(t, due, result == protocol.Applied, "%+v, %s: %s", row, since, result)
 			if !due {
-				w.Threshold = 0
-				assert.Equal(t, protocol.Applied, b.On(w, storetest.Claim(protocol.TakeOver)).Result)
+				a.Threshold = 0
+				assert.Equal(t, protocol.Applied, b.On(a, storetest.Claim(protocol.TakeOver)).Result)
 			}
 		}
 	}
 }
 
-// Takeovers that somebody has made something else than a number fail neither the search nor the recovery of others.
+// A count of takeovers that another program has made something other than a number fails
+// neither the search nor the recovery of other transfers.
 func TestOddAttemptsFailNoSearch(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
@@ -84,7 +88,7 @@ func TestOddAttemptsFailNoSearch(t *testing.T) {
 		id := fmt.Sprint("odd", i)
 		b.Claimed(id, b.Leg("alice", -60))
 		b.Change("transfers", id, bson.M{"$set": bson.M{"attempts": odd, "lastModified": time.Now().Add(-100 * time.Hour)}})
-		assert.True(t, searched(b, id, time.Hour), "%v: it is told after 64 thresholds at the latest", odd)
+		assert.True(t, searched(b, id, time.Hour), "%v: it is found after 64 thresholds at the latest", odd)
 	}
 	b.Claimed("fine", b.Leg("alice", -60))
 	b.Change("transfers", "fine", bson.M{"$set": bson.M{"lastModified": time.Now().Add(-2 * time.Hour)}})
@@ -106,16 +110,16 @@ func TestLongThresholds(t *testing.T) {
 		assert.Equal(t, longest.Milliseconds()*factor, document.StallMillis(longest, document.Doublings(attempts, true)))
 	}
 	b := storetest.New(t)
-	w := b.Claimed("order", b.Leg("alice", -60))
-	w.Threshold = longest
+	a := b.Claimed("order", b.Leg("alice", -60))
+	a.Threshold = longest
 	assert.False(t, searched(b, "order", longest))
-	assert.Equal(t, protocol.NotMatched, b.On(w, storetest.Claim(protocol.TakeOver)).Result)
+	assert.Equal(t, protocol.NotMatched, b.On(a, storetest.Claim(protocol.TakeOver)).Result)
 }
 
-// A server's clock may be set back: what was modified further ahead than the threshold stands still,
-// as what was modified longer ago does. What is ahead by less does not, and how often it was taken
-// over doesn't matter: a takeover stamps the clock as it is now. The search, the takeovers and the guess
-// of a waiting caller agree.
+// A server's clock may be set back. A transfer that was modified further ahead than the
+// threshold stands still, as one does that was modified longer ago. One that is ahead by
+// less does not. How often it was taken over doesn't matter there: a takeover stamps the
+// clock as it is now. The search, the takeovers and the guess of a waiting caller agree.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
@@ -130,10 +134,10 @@ func TestClockSetBack(t *testing.T) {
 		{time.Hour + time.Minute, 0, true}, {time.Hour + time.Minute, 9, true}, {100000 * time.Hour, 0, true},
 	} {
 		plain, hold := b.Claimed(fmt.Sprint("t", i), b.Leg("alice", -60)), holding(b, fmt.Sprint("h", i), b.Leg("alice", -60))
-		for _, w := range []*mongostore.Attempt{plain, hold} {
+		for _, a := range []*mongostore.Attempt{plain, hold} {
 			changes := bson.M{"lastModified": time.Now().Add(row.ahead), "attempts": row.attempts}
-			b.Change("transfers", w.Transfer.ID, bson.M{"$set": changes})
-			stored, found, err := b.Store.ReadTransfer(t.Context(), w.Transfer.ID)
+			b.Change("transfers", a.Transfer.ID, bson.M{"$set": changes})
+			stored, found, err := b.Store.ReadTransfer(t.Context(), a.Transfer.ID)
 			require.NoError(t, err)
 			require.True(t, found)
 			assert.Equal(t, row.due, b.Store.LooksStalled(t.Context(), stored, time.Hour), "%+v", row)
@@ -146,14 +150,15 @@ func TestClockSetBack(t *testing.T) {
 	}
 	assert.ElementsMatch(t, want, stalledIDs(b, time.Hour))
 	assert.Len(t, stalledIDs(b, 0), 7)
+	const notDue = "%d was not due, or was taken over just now"
 	for i := range 7 {
 		due := i >= 4
 		plain, hold := taker(b, fmt.Sprint("t", i), time.Hour), taker(b, fmt.Sprint("h", i), time.Hour)
 		assert.Equal(t, due, b.On(plain, storetest.Claim(protocol.TakeOver)).Result == protocol.Applied, i)
 		assert.Equal(t, due, b.On(hold, storetest.Claim(protocol.TakeUnheld)).Result == protocol.Applied, i)
 		plain, hold = taker(b, fmt.Sprint("t", i), time.Hour), taker(b, fmt.Sprint("h", i), time.Hour)
-		assert.Equal(t, protocol.NotMatched, b.On(plain, storetest.Claim(protocol.TakeOver)).Result, "%d was not due, or was taken over just now", i)
-		assert.Equal(t, protocol.NotMatched, b.On(hold, storetest.Claim(protocol.TakeUnheld)).Result, "%d was not due, or was taken over just now", i)
+		assert.Equal(t, protocol.NotMatched, b.On(plain, storetest.Claim(protocol.TakeOver)).Result, notDue, i)
+		assert.Equal(t, protocol.NotMatched, b.On(hold, storetest.Claim(protocol.TakeUnheld)).Result, notDue, i)
 	}
 	assert.Empty(t, stalledIDs(b, time.Hour))
 	plain, hold := taker(b, "t0", 0), taker(b, "h0", 0)
@@ -161,15 +166,15 @@ func TestClockSetBack(t *testing.T) {
 	assert.Equal(t, protocol.Applied, b.On(hold, storetest.Claim(protocol.TakeUnheld)).Result)
 }
 
-// taker returns a work of somebody else on a transfer of alice's that is stored already.
+// taker returns another process's attempt at a transfer of alice's that is stored already.
 func taker(b *storetest.Bank, id string, threshold time.Duration) *mongostore.Attempt {
 	b.T.Helper()
-	w := b.Attempt(id, b.Leg("alice", -60))
-	w.Owner, w.Threshold = "another", threshold
-	return w
+	a := b.Attempt(id, b.Leg("alice", -60))
+	a.Owner, a.Threshold = "another", threshold
+	return a
 }
 
-// stalledIDs returns what a search for stalled transfers finds.
+// stalledIDs returns the IDs that a search for stalled transfers finds.
 func stalledIDs(b *storetest.Bank, threshold time.Duration) []string {
 	b.T.Helper()
 	var ids []string
@@ -180,18 +185,19 @@ func stalledIDs(b *storetest.Bank, threshold time.Duration) []string {
 	return ids
 }
 
-// A lastModified that somebody has made something else than a date fails no search: the transfer is found
-// whichever side of all dates it sorts on, and taken over it has a date again.
+// A lastModified that another program has made something other than a date fails no search.
+// The transfer is found on whichever side of all dates it sorts, and a takeover gives it a
+// date again.
 func TestOddLastModifiedIsFound(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
 	for i, odd := range []any{"now", int64(1), bson.Timestamp{T: 1}, bson.MaxKey{}, bson.MinKey{}, nil, bson.A{}} {
-		w := b.Claimed(fmt.Sprint(i), b.Leg("alice", -60))
-		b.Change("transfers", w.Transfer.ID, bson.M{"$set": bson.M{"lastModified": odd}})
-		assert.True(t, searched(b, w.Transfer.ID, time.Hour), "%v", odd)
-		w.Threshold = time.Hour
-		assert.Equal(t, protocol.Applied, b.On(w, storetest.Claim(protocol.TakeOver)).Result, "%v", odd)
-		assert.False(t, searched(b, w.Transfer.ID, time.Hour), "%v", odd)
+		a := b.Claimed(fmt.Sprint(i), b.Leg("alice", -60))
+		b.Change("transfers", a.Transfer.ID, bson.M{"$set": bson.M{"lastModified": odd}})
+		assert.True(t, searched(b, a.Transfer.ID, time.Hour), "%v", odd)
+		a.Threshold = time.Hour
+		assert.Equal(t, protocol.Applied, b.On(a, storetest.Claim(protocol.TakeOver)).Result, "%v", odd)
+		assert.False(t, searched(b, a.Transfer.ID, time.Hour), "%v", odd)
 	}
 }
 

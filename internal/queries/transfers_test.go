@@ -11,8 +11,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// A read of many finds each that there is, whole or as a mark, and a mark changes with what
-// it stands for.
+// A read of several transfers finds each that exists, whole or as a fingerprint, and a
+// fingerprint changes with its transfer.
 func TestReadsOfMany(t *testing.T) {
 	b := storetest.New(t)
 	ctx := t.Context()
@@ -20,7 +20,8 @@ func TestReadsOfMany(t *testing.T) {
 	ids := []string{"missing"}
 	for _, id := range []string{"a", "b", "c"} {
 		ids = append(ids, id)
-		_, err := transfers.InsertOne(ctx, bson.M{"_id": id, "state": "Preparing", "epoch": int64(1), "lastModified": time.Now()})
+		stored := bson.M{"_id": id, "state": "Preparing", "epoch": int64(1), "lastModified": time.Now()}
+		_, err := transfers.InsertOne(ctx, stored)
 		require.NoError(t, err)
 	}
 	_, err := transfers.InsertOne(ctx, bson.M{"_id": "garbage", "state": bson.A{}})
@@ -31,11 +32,11 @@ func TestReadsOfMany(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found, 4)
 	require.ErrorIs(t, found["garbage"].Err, document.ErrUnreadable)
-	marks, err := b.Store.Fingerprints(ctx, ids)
+	fingerprints, err := b.Store.Fingerprints(ctx, ids)
 	require.NoError(t, err)
-	require.Len(t, marks, 4)
-	for id, sight := range found {
-		require.Equal(t, sight.Fingerprint, marks[id], "a mark is the same, whichever way it is read")
+	require.Len(t, fingerprints, 4)
+	for id, snapshot := range found {
+		require.Equal(t, snapshot.Fingerprint, fingerprints[id], "it is the same, whichever way it is read")
 	}
 	alone, err := b.Store.ReadTransfers(ctx, []string{"a"})
 	require.NoError(t, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// A stream tells of what is final or held and of nothing else, and leaves no cursor open on
-// the server when it is closed.
+// A stream reports transfers that become final or held and no others, and leaves no cursor
+// open on the server when it is closed.
 func TestStreamTellsWhatIsFinalOrHeld(t *testing.T) {
 	b := storetest.New(t)
 	open := func() int {
@@ -43,15 +43,15 @@ func TestStreamTellsWhatIsFinalOrHeld(t *testing.T) {
 		_, err := transfers.UpdateByID(t.Context(), c.id, bson.M{"$set": c.set})
 		require.NoError(t, err)
 	}
-	var told []string
+	var reported []string
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for len(told) < 3 {
+	for len(reported) < 3 {
 		ids, err := stream.Next(ctx)
 		require.NoError(t, err)
-		told = append(told, ids...)
+		reported = append(reported, ids...)
 	}
-	require.Equal(t, []string{"held", "fail", "success"}, told)
+	require.Equal(t, []string{"held", "fail", "success"}, reported)
 	stream.Close(t.Context())
 	require.Zero(t, open())
 }

@@ -18,14 +18,14 @@ const oneDay = 24 * time.Hour
 // initiated stores a transfer for a worker.
 func initiated(b *storetest.Bank, id string, notBefore time.Time) {
 	b.T.Helper()
-	w := b.Attempt(id, b.Leg("alice", -1), b.Leg("bob", 1))
-	w.Transfer.NotBefore = notBefore
-	result, err := b.Store.InsertInitiated(b.T.Context(), &w.Transfer)
+	a := b.Attempt(id, b.Leg("alice", -1), b.Leg("bob", 1))
+	a.Transfer.NotBefore = notBefore
+	result, err := b.Store.InsertInitiated(b.T.Context(), &a.Transfer)
 	require.NoError(b.T, err)
 	require.Equal(b.T, protocol.Applied, result)
 }
 
-// waiting returns the transfers that a worker finds.
+// waiting returns the IDs of the transfers that a worker finds.
 func waiting(b *storetest.Bank) []string {
 	b.T.Helper()
 	var found []string
@@ -36,8 +36,9 @@ func waiting(b *storetest.Bank) []string {
 	return found
 }
 
-// Whether the time of a transfer has come is for the server's clock to say; the process's may be off by a year. What was due first comes
-// first, and then what was stored first.
+// The server's clock decides whether the time of a transfer has come. The process's may be
+// off by a year. Transfers that had to wait come first, in the order of their times, and
+// then the others, in the order in which they were stored.
 func TestScheduledGoByTheServersClock(t *testing.T) {
 	t.Parallel()
 	for name, off := range map[string]time.Duration{"right": 0, "a year ahead": 365 * oneDay, "a year behind": -365 * oneDay} {
@@ -56,7 +57,8 @@ func TestScheduledGoByTheServersClock(t *testing.T) {
 	}
 }
 
-// A worker looks only at what is due: neither at what is scheduled for later, however much that is, nor at what is done.
+// A worker examines only what is due: neither transfers that are scheduled for later,
+// however many there are, nor finished ones.
 func TestSearchForWorkSkipsWhatIsLater(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
@@ -82,6 +84,6 @@ func TestSearchForWorkSkipsWhatIsLater(t *testing.T) {
 		assert.LessOrEqual(t, examined, int64(4), "%s", find.Body)
 		plan := b.Explain(find)
 		assert.Contains(t, plan, `"indexName": "unfinished"`)
-		assert.NotContains(t, plan, `"stage": "SORT"`, "a long queue would be sorted at each look")
+		assert.NotContains(t, plan, `"stage": "SORT"`, "each search would sort a long queue")
 	}
 }

@@ -42,7 +42,8 @@ func committed(b *storetest.Bank, id string) *mongostore.Attempt {
 	return a
 }
 
-// Every retention that is used is stored before it purges anything, once per store, with the time of its first use.
+// Each retention is stored before it purges anything, once per store, with the time of its
+// first use.
 func TestRetentionsAreDeclared(t *testing.T) {
 	t.Parallel()
 	b := newBankKeeping(t, oneDay)
@@ -65,14 +66,16 @@ func TestRetentionsAreDeclared(t *testing.T) {
 	assert.Contains(t, all, time.Hour.Milliseconds())
 }
 
-// another returns another store over the same collections.
+// another returns other rooms over the same collections.
 func another(b *storetest.Bank, changes ...func(*storetest.Config)) *storetest.Rooms {
 	b.T.Helper()
 	ledgers := map[string]*mongo.Collection{}
 	for name, l := range b.Store.Ledgers {
 		ledgers[name] = l.Commands
 	}
-	config := storetest.Config{Transfers: b.Store.Transfers, Ledgers: ledgers, Fields: storetest.StandardFields(), MarkerLimit: 100, Now: time.Now}
+	config := storetest.Config{
+		Transfers: b.Store.Transfers, Ledgers: ledgers, Fields: storetest.StandardFields(), MarkerLimit: 100, Now: time.Now,
+	}
 	for _, change := range changes {
 		change(&config)
 	}
@@ -81,7 +84,7 @@ func another(b *storetest.Bank, changes ...func(*storetest.Config)) *storetest.R
 	return s
 }
 
-// retentions returns what is stored of retentions.
+// retentions returns the first use of each stored retention, by its milliseconds.
 func retentions(b *storetest.Bank) map[int64]time.Time {
 	b.T.Helper()
 	var documents []retention.UsedRetention
@@ -95,8 +98,8 @@ func retentions(b *storetest.Bank) map[int64]time.Time {
 	return used
 }
 
-// Where it can't be stored which retention is in use, nothing is purged: the work is refused, and a finish that goes out all the same
-// keeps its transfer.
+// Where it can't be stored which retention is in use, nothing is purged: work is refused, and
+// a finish that is sent all the same keeps its transfer for good.
 func TestUndeclaredRetentionPurgesNothing(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t, keeping(oneDay))
@@ -104,10 +107,10 @@ func TestUndeclaredRetentionPurgesNothing(t *testing.T) {
 	require.NoError(t, b.DB.RunCommand(t.Context(), create).Err())
 	require.ErrorIs(t, b.Store.Connect(t.Context()), collections.ErrUnsupported)
 	require.ErrorIs(t, b.Store.Setup(t.Context()), collections.ErrUnsupported)
-	w := committed(b, "order")
-	b.Applied(w, storetest.Finish(protocol.Success))
+	a := committed(b, "order")
+	b.Applied(a, storetest.Finish(protocol.Success))
 	assert.NotContains(t, storetest.AsMap(t, b.Raw("transfers", "order")), "purgeAt")
-	assert.True(t, w.Transfer.PurgeAt.IsZero())
+	assert.True(t, a.Transfer.PurgeAt.IsZero())
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -121,8 +124,9 @@ func TestUndeclaredRetentionPurgesNothing(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(oneDay), purgeAt, time.Minute)
 }
 
-// Any process can tell from when on the history is whole: since the shortest retention that can have purged anything by now, with a
-// margin; all of it, where none can have.
+// Any process knows since when the history is whole. It reaches back as far as the shortest
+// retention that can have purged anything by now, less a margin. All of it is whole where
+// none can have.
 func TestHistoryFrom(t *testing.T) {
 	t.Parallel()
 	origin := storetest.New(t)
@@ -166,7 +170,8 @@ func TestHistoryFrom(t *testing.T) {
 	require.ErrorContains(t, err, "transfers.retention")
 }
 
-// What is known of retentions is used for a minute, which is safe: one that came into use since purges nothing for an hour.
+// What was read of retentions is used for a minute. This is safe: a retention that came into
+// use since purges nothing for an hour.
 func TestHistoryFromIsRemembered(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)

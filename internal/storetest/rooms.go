@@ -24,7 +24,7 @@ type Rooms struct {
 	*retention.Retention
 	*queries.Queries
 	*accounts.Accounts
-	*history.Histories
+	*history.Reader
 	*repair.Repairs
 	*mongostore.Store
 }
@@ -71,7 +71,7 @@ func NewRooms(c Config) (*Rooms, error) {
 		Retention:  kept,
 		Queries:    queries.New(catalog),
 		Accounts:   accounts.New(catalog),
-		Histories:  history.New(catalog),
+		Reader:     history.New(catalog),
 		Repairs:    repair.New(catalog),
 		Store:      store,
 	}, nil
