@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/fences"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -99,7 +100,7 @@ func (b *bank) reconnected(t *testing.T, number int, opts ...*options.ClientOpti
 	next.Store, err = storetest.NewRooms(storetest.Config{
 		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts"),
 			"eu": db.Collection("accounts_eu")},
-		Fields: storetest.StandardFields(), MarkerLimit: 100, FenceBytes: mongostore.LeastFenceMemory, Now: time.Now,
+		Fields: storetest.StandardFields(), MarkerLimit: 100, FenceBytes: fences.LeastMemory, Now: time.Now,
 	})
 	require.NoError(t, err)
 	return next
@@ -214,7 +215,7 @@ func TestNoServerSendsNothing(t *testing.T) {
 	db := client.Database("bank")
 	store, err := storetest.NewRooms(storetest.Config{
 		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts")},
-		Fields: storetest.StandardFields(), MarkerLimit: 100, FenceBytes: mongostore.LeastFenceMemory, Now: time.Now,
+		Fields: storetest.StandardFields(), MarkerLimit: 100, FenceBytes: fences.LeastMemory, Now: time.Now,
 	})
 	require.NoError(t, err)
 	b := &bank{&storetest.Bank{T: t, Store: store}}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/fences"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
@@ -17,7 +18,6 @@ import (
 
 const (
 	MaxExplained = maxExplained
-	QuietShare   = quietShare
 )
 
 type (
@@ -58,13 +58,13 @@ func (s *Store) FactsOf(a *Attempt, p *Participant, stored bson.Raw) protocol.Fa
 }
 
 // KnownFences returns how many fences are known.
-func (s *Store) KnownFences() int { return s.fences.count() }
+func (s *Store) KnownFences() int { return s.fences.Len() }
 
 // ForgetFence forgets the fence of a participant.
-func (s *Store) ForgetFence(subject collections.Subject) { s.fences.forget(subject) }
+func (s *Store) ForgetFence(subject collections.Subject) { s.fences.Forget(subject) }
 
 // ForgetFences forgets all fences.
-func (s *Store) ForgetFences() { s.fences = newFenceCache(s.catalog.Clock.Now, LeastFenceMemory) }
+func (s *Store) ForgetFences() { s.fences = fences.New(s.catalog.Clock.Now, fences.LeastMemory) }
 
 // Participant returns one participant.
 func (a *Attempt) Participant(i int) *Participant { return &a.participants[i] }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/fences"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -155,7 +156,7 @@ func TestOldFenceIsReadAgain(t *testing.T) {
 // looked.
 func TestOthersMarkersAreSeenInTime(t *testing.T) {
 	t.Parallel()
-	const limit = 3 * mongostore.QuietShare
+	const limit = 3 * fences.QuietShare
 	var later atomic.Int64
 	b := newBank(t, func(c *storetest.Config) {
 		c.MarkerLimit = limit
@@ -169,7 +170,7 @@ func TestOthersMarkersAreSeenInTime(t *testing.T) {
 	}
 	b.Change("accounts", "alice", bson.M{"$set": bson.M{"pending": full}})
 	later.Store(1 << 20)
-	for i := range limit / mongostore.QuietShare {
+	for i := range limit / fences.QuietShare {
 		a := b.Attempt(fmt.Sprint("order ", i), b.Leg("alice", -1))
 		require.Zero(t, b.reads(a), i)
 		b.Prepared(a)

@@ -16,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/fences"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -52,7 +53,7 @@ func newBankOf(t *testing.T, client *options.ClientOptions, changes ...func(*con
 		Ledgers:     map[string]*mongo.Collection{"": db.Collection("accounts"), "eu": db.Collection("accounts_eu")},
 		Fields:      standardFields(),
 		MarkerLimit: 100,
-		FenceBytes:  LeastFenceMemory,
+		FenceBytes:  fences.LeastMemory,
 		Now:         time.Now,
 	}
 	for _, change := range changes {

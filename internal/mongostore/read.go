@@ -87,9 +87,9 @@ func (s *Store) learnFence(call *Call, stored bson.Raw) {
 	case p.effect != nil:
 	case facts.Found && facts.Kind:
 		inFlight := p.view(stored).Markers(call.Attempt.Transfer.ID).Count
-		s.fences.learn(p.subject, facts.Fence, p.floor, inFlight)
+		s.fences.Learn(p.subject, facts.Fence, p.floor, inFlight)
 	default:
-		s.fences.forget(p.subject)
+		s.fences.Forget(p.subject)
 	}
 }
 

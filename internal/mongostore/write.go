@@ -124,13 +124,13 @@ func (s *Store) rememberFence(call *Call, u *mergedUpdate) {
 	subject := call.participant().subject
 	switch {
 	case call.Answer.Result != protocol.Applied, u.drawsFence:
-		s.fences.forget(subject)
+		s.fences.Forget(subject)
 	case call.Op.Kind == protocol.Prepare:
-		s.fences.applied(subject, "", 1)
+		s.fences.Applied(subject, "", 1)
 	case u.replacesFence:
-		s.fences.applied(subject, document.FenceOfToken(u.token), -1)
+		s.fences.Applied(subject, document.FenceOfToken(u.token), -1)
 	default:
-		s.fences.applied(subject, "", -1)
+		s.fences.Applied(subject, "", -1)
 	}
 }
 

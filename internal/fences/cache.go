@@ -1,4 +1,7 @@
-package mongostore
+// Package fences remembers the fences of participants, so that a transfer between known
+// ones needs no read before it is claimed. It knows no server: what a majority has stored
+// is handed in.
+package fences
 
 import (
 	"hash/maphash"
@@ -12,71 +15,89 @@ import (
 )
 
 const (
-	// fenceAge is how long a fence is believed without a read where the participant is
+	// maxAge is how long a fence is believed without a read where the participant is
 	// not quiet, or has no fence yet. Only a read shows how many transfers other
 	// processes have in flight on it.
-	fenceAge = time.Minute
-	// quietShare says below which part of the marker limit a participant is quiet. What
+	maxAge = time.Minute
+	// QuietShare says below which part of the marker limit a participant is quiet. What
 	// is known of a quiet one does not get old. An old fence is safe: it costs no more
 	// than a refused prepare. And one process puts no more than this part of the limit
 	// on the participant before it reads again. So it takes 64 processes, each with just
 	// that many transfers in flight on one account, to fill it before one of them reads.
-	quietShare = 64
+	QuietShare = 64
 )
 
 const (
-	// FenceBytes is the memory that the fence of one participant takes.
-	FenceBytes = int64(unsafe.Sizeof(fenceEntry{}))
-	// LeastFenceMemory is the smallest memory of fences, other than none.
-	LeastFenceMemory = 1 << 20
-	// fenceShards is the number of parts of the memory, each with a lock of its own. The
+	// EntryBytes is the memory that the fence of one participant takes.
+	EntryBytes = int64(unsafe.Sizeof(entry{}))
+	// LeastMemory is the smallest memory of fences, other than none.
+	LeastMemory = 1 << 20
+	// shardCount is the number of parts of the memory, each with a lock of its own. The
 	// memory grows part by part: a caller waits for one of them to be moved at most.
-	fenceShards = 64
+	shardCount = 64
 )
 
-// knownFence is what is known of a participant. Only what a majority has stored gets in,
+// Known is what is known of a participant. Only what a majority has stored gets in,
 // from a majority read or an acknowledged write. 1. A sends a new fence, which a primary
 // alone stores. 2. B learns it and pins it. 3. The primary fails, the fence is rolled
 // back, and A's repeat of it arrives later: B's late prepares match again.
-type knownFence struct {
-	fence protocol.Fence
-	floor document.Floor
+type Known struct {
+	// Fence is the fence, as it was read or set.
+	Fence protocol.Fence
+	// Floor is the floor, as it was read.
+	Floor document.Floor
 }
 
-// fenceCache remembers the fences of participants, so that a transfer between known ones
+// Cache remembers the fences of participants, so that a transfer between known ones
 // needs no read. It is bounded in bytes, and takes no more than it needs.
-type fenceCache struct {
+type Cache struct {
 	now    func() time.Time
 	start  time.Time // that its times count from
 	seeds  [2]maphash.Seed
-	shards []fenceShard // none: nothing is remembered
+	shards []shard // none: nothing is remembered
 
 	maxEntries int // of a shard
 }
 
-// newFenceCache returns a cache that takes at most the given memory. With 0 bytes it
+// New returns a cache that takes at most the given memory. With 0 bytes it
 // remembers nothing.
-func newFenceCache(now func() time.Time, bytes int64) *fenceCache {
-	c := &fenceCache{now: now, start: now(), seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+func New(now func() time.Time, bytes int64) *Cache {
+	c := &Cache{now: now, start: now(), seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	if bytes > 0 {
-		c.shards = make([]fenceShard, fenceShards)
-		c.maxEntries = max(int(bytes/fenceShards/FenceBytes), fenceWindow)
+		c.shards = make([]shard, shardCount)
+		c.maxEntries = max(int(bytes/shardCount/EntryBytes), windowSize)
 	}
 	return c
 }
 
-// get returns what is known, unless it is old or too many transfers may be in flight.
-func (c *fenceCache) get(subject collections.Subject, markerLimit int) (knownFence, bool) {
+// Len returns how many participants are known.
+func (c *Cache) Len() int {
+	n := 0
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		for j := range s.entries {
+			if s.entries[j].key != (fingerprint{}) {
+				n++
+			}
+		}
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// Get returns what is known, unless it is old or too many transfers may be in flight.
+func (c *Cache) Get(subject collections.Subject, markerLimit int) (Known, bool) {
 	s, key := c.shard(subject)
 	if s == nil {
-		return knownFence{}, false
+		return Known{}, false
 	}
 	now := c.seconds()
 	s.mu.Lock()
 	e := s.find(key)
 	if e == nil || !e.believed(now, markerLimit) {
 		s.mu.Unlock()
-		return knownFence{}, false
+		return Known{}, false
 	}
 	s.use(e)
 	found := *e
@@ -92,20 +113,20 @@ func (c *fenceCache) get(subject collections.Subject, markerLimit int) (knownFen
 // fence, and hangs in the network; the transfer fails. 3. The account is put back,
 // without a fence, and the message arrives: it leaves a marker for ever. So nothing is
 // sent to a document that does not exist, and only a read shows that it does not.
-func (e *fenceEntry) believed(now uint32, markerLimit int) bool {
+func (e *entry) believed(now uint32, markerLimit int) bool {
 	markers := int(e.markers)
-	quiet := e.hasToken() && markers*quietShare < markerLimit
-	return markers < markerLimit && (quiet || now-e.read < uint32(fenceAge/time.Second))
+	quiet := e.hasToken() && markers*QuietShare < markerLimit
+	return markers < markerLimit && (quiet || now-e.read < uint32(maxAge/time.Second))
 }
 
-// learn remembers what a majority read has shown. It does not remember a fence or a floor
+// Learn remembers what a majority read has shown. It does not remember a fence or a floor
 // that this library would not write.
-func (c *fenceCache) learn(subject collections.Subject, fence protocol.Fence, f document.Floor, markers int) {
+func (c *Cache) Learn(subject collections.Subject, fence protocol.Fence, f document.Floor, markers int) {
 	s, key := c.shard(subject)
 	if s == nil {
 		return
 	}
-	learned := fenceEntry{key: key, read: c.seconds(), markers: int16(min(markers, math.MaxInt16))}
+	learned := entry{key: key, read: c.seconds(), markers: int16(min(markers, math.MaxInt16))}
 	sound := learned.setFence(fence) && learned.setFloor(f)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,10 +142,10 @@ func (c *fenceCache) learn(subject collections.Subject, fence protocol.Fence, f 
 	s.use(e)
 }
 
-// applied remembers an acknowledged write: the new fence, if it set one, and the number
+// Applied remembers an acknowledged write: the new fence, if it set one, and the number
 // of markers that it added. It may remove markers that others have set since the last
 // read.
-func (c *fenceCache) applied(subject collections.Subject, fence protocol.Fence, markers int) {
+func (c *Cache) Applied(subject collections.Subject, fence protocol.Fence, markers int) {
 	s, key := c.shard(subject)
 	if s == nil {
 		return
@@ -142,8 +163,8 @@ func (c *fenceCache) applied(subject collections.Subject, fence protocol.Fence, 
 	e.markers = int16(min(max(int(e.markers)+markers, 0), math.MaxInt16))
 }
 
-// forget removes what is known of a participant.
-func (c *fenceCache) forget(subject collections.Subject) {
+// Forget removes what is known of a participant.
+func (c *Cache) Forget(subject collections.Subject) {
 	if s, key := c.shard(subject); s != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -152,14 +173,14 @@ func (c *fenceCache) forget(subject collections.Subject) {
 }
 
 // shard returns the part that a participant belongs to, nil if nothing is remembered.
-func (c *fenceCache) shard(subject collections.Subject) (*fenceShard, fingerprint) {
+func (c *Cache) shard(subject collections.Subject) (*shard, fingerprint) {
 	if len(c.shards) == 0 {
 		return nil, fingerprint{}
 	}
 	key := fingerprint{maphash.Comparable(c.seeds[0], subject), maphash.Comparable(c.seeds[1], subject) | 1}
-	return &c.shards[key[0]%fenceShards], key
+	return &c.shards[key[0]%shardCount], key
 }
 
 // seconds returns the time in seconds. Entries may be up to a second older than they
 // seem.
-func (c *fenceCache) seconds() uint32 { return uint32(c.now().Sub(c.start) / time.Second) }
+func (c *Cache) seconds() uint32 { return uint32(c.now().Sub(c.start) / time.Second) }
