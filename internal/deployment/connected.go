@@ -15,13 +15,8 @@ const MaxPlacesSeen = 4
 // clients.
 func (s *Deployment) Connected(t *document.Transfer) bool {
 	var seen placesSeen
-	for i := range t.Legs {
-		if !s.connected(&seen, s.Ledgers[t.Legs[i].Ledger]) {
-			return false
-		}
-	}
-	for i := range t.Effects {
-		if !s.connected(&seen, s.Documents[t.Effects[i].Documents]) {
+	for p := range t.Participants() {
+		if address, registered := p.Address(); registered && !s.connected(&seen, s.At(address)) {
 			return false
 		}
 	}

@@ -30,7 +30,7 @@ type Deployment struct {
 func New(c *collections.Catalog, keep time.Duration) *Deployment {
 	d := &Deployment{Catalog: c, Retention: newRetention(keep, c.Transfers), inspections: map[*collections.Collection]*inspection{}}
 	for _, l := range c.All() {
-		d.inspections[l] = &inspection{notes: wire.ForCommands(collections.NoteCollection(l.Commands)), surveying: collections.NewServerCheck()}
+		d.inspections[l] = &inspection{notes: wire.ForCommands(collections.NoteCollection(l.Commands)), surveying: collections.NewSharedCheck()}
 	}
 	return d
 }
@@ -39,7 +39,7 @@ func New(c *collections.Catalog, keep time.Duration) *Deployment {
 type inspection struct {
 	connected atomic.Bool              // Connect has found nothing wrong with it by itself
 	notes     *mongo.Collection        // where its note is
-	surveying *collections.ServerCheck // of those who look at the collection and its note
+	surveying *collections.SharedCheck // of those who look at the collection and its note
 	surveyed  atomic.Bool              // nothing is wrong with the collection
 	noted     atomic.Bool              // its note says what this store would say
 	unnoted   atomic.Bool              // it had no note when that was looked for

@@ -32,13 +32,13 @@ func (s *Deployment) survey(ctx context.Context, to purpose, l *collections.Coll
 	if s.of(l).seen(to) {
 		return nil
 	}
-	if err := s.of(l).surveying.RecentFailure(s.Clock.Now()); err != nil {
+	if err := s.of(l).surveying.Failures.Recent(s.Clock.Now()); err != nil {
 		return err
 	}
 	err := s.surveyOnce(ctx, to, l)
 	var answered *wire.ServerError
 	if err != nil && ctx.Err() == nil && errors.As(err, &answered) && answered.Code == 0 {
-		s.of(l).surveying.RecordFailure(s.Clock.Now(), err) // who has waited meanwhile need not ask again
+		s.of(l).surveying.Failures.Record(s.Clock.Now(), err) // who has waited meanwhile need not ask again
 	}
 	return err
 }

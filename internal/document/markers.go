@@ -74,9 +74,16 @@ func MarkerKey(id string) string {
 // TransferOf returns the ID of the transfer whose marker has this key.
 // It reports false for a key that no transfer's marker has.
 func TransferOf(key string) (string, bool) {
-	id, err := url.PathUnescape(key)
-	if err != nil || CheckID(id) != nil || MarkerKey(id) != key {
+	id, ok := spelledID(key)
+	if !ok || CheckID(id) != nil || MarkerKey(id) != key {
 		return "", false
 	}
 	return id, true
+}
+
+// spelledID returns the ID that a key stands for, also where the library would have written
+// the key in another way.
+func spelledID(key string) (string, bool) {
+	id, err := url.PathUnescape(key)
+	return id, err == nil
 }

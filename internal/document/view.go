@@ -136,7 +136,7 @@ func (v View) Marker(transferID string) bson.RawValue {
 }
 
 // InFlight returns the IDs of the transfers that have a marker.
-// A key that no transfer has is left out.
+// A key that spells no ID is left out.
 func (v View) InFlight() []string {
 	pending, _ := v.Pending().DocumentOK()
 	elements := wire.Elements(pending)
@@ -145,7 +145,7 @@ func (v View) InFlight() []string {
 	}
 	ids := make([]string, 0, len(elements))
 	for _, element := range elements {
-		if id, ok := TransferOf(element.Key()); ok {
+		if id, ok := spelledID(element.Key()); ok {
 			ids = append(ids, id)
 		}
 	}
@@ -167,7 +167,7 @@ func (v View) Reservation(transferID string) *Unmet {
 		if key == own {
 			continue
 		}
-		if id, ok := TransferOf(key); ok {
+		if id, ok := spelledID(key); ok {
 			key = id
 		}
 		return &Unmet{ReservedBy: key}

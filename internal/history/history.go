@@ -24,11 +24,13 @@ import (
 // It is safe for many goroutines.
 type Reader struct {
 	catalog *collections.Catalog
-	noRight collections.LatestFailure // of the writes that bar transfers
+	barring collections.Failures // for want of the right to write to the transfers
 }
 
 // New returns the reader of a catalog.
-func New(c *collections.Catalog) *Reader { return &Reader{catalog: c} }
+func New(c *collections.Catalog) *Reader {
+	return &Reader{catalog: c, barring: collections.Failures{Span: refusalMemory}}
+}
 
 // History is the past of one account: its entries in the order of their commits.
 // It is used by one goroutine at a time.

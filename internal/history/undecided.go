@@ -145,14 +145,14 @@ func (e openError) Unwrap() error { return e.cause }
 // modified with the end.
 func (h *History) barOrCompare(ctx context.Context, open undecided, end time.Time) (closed bool, err error) {
 	now := h.catalog.Clock.Now
-	refusal := h.reader.noRight.Within(now(), refusalMemory)
+	refusal := h.reader.barring.Recent(now())
 	if refusal == nil {
 		barred, err := h.bar(ctx, open.ids)
 		if wire.Refused(err) == nil {
 			return barred, err
 		}
 		refusal = err
-		h.reader.noRight.Record(now(), err)
+		h.reader.barring.Record(now(), err)
 	}
 	if open.since.Before(end) {
 		return false, openError{open.since, refusal}

@@ -44,7 +44,7 @@ func (s *Store) originalParticipant(t document.Transfer) (participant, error) {
 	id := wire.RawValue(t.Reverses)
 	return participant{
 		key: s.Originals.Subject(id), id: id, effect: &effect{require: require, set: set, spare: true},
-		leg: document.Leg{Ledger: "transfers", Account: t.Reverses, Amount: money.Zero(money.Whole)},
+		leg: document.Leg{Ledger: document.Originals, Account: t.Reverses, Amount: money.Zero(money.Whole)},
 	}, err
 }
 
