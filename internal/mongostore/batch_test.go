@@ -324,7 +324,7 @@ func TestHangingServerKeepsNobodyFromTheOthers(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	hanging := mongotest.Client(t)
-	full := collections.NewServerCheck()
+	full := collections.NewSharedCheck()
 	for range collections.MaxAsking {
 		full.Turns <- struct{}{}
 	}
