@@ -25,7 +25,7 @@ func (r *run) obstacle() (mongostore.StuckReason, bool) {
 	x := r.execution
 	if r.barred != nil && x.Outcome() == protocol.Running {
 		o := mongostore.StuckReason{
-			Work: r.work, State: x.State(), Participant: r.barred.participant, Cause: r.barred.cause,
+			Attempt: r.work, State: x.State(), Participant: r.barred.participant, Cause: r.barred.cause,
 		}
 		return o, x.Claimed()
 	}
@@ -33,7 +33,7 @@ func (r *run) obstacle() (mongostore.StuckReason, bool) {
 		return mongostore.StuckReason{}, false
 	}
 	at := x.StuckAt()
-	return mongostore.StuckReason{Work: r.work, State: x.State(), Participant: at, Cause: r.refused[at]}, true
+	return mongostore.StuckReason{Attempt: r.work, State: x.State(), Participant: at, Cause: r.refused[at]}, true
 }
 
 // refuses takes down that the server has refused to write to a participant, or to the

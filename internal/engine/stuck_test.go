@@ -44,7 +44,7 @@ func TestObstacleOfARun(t *testing.T) {
 	r.execution.Observe(operations[0], protocol.Answer{Result: protocol.Failed})
 	o, stuck := r.obstacle()
 	assert.True(t, stuck)
-	assert.Equal(t, mongostore.StuckReason{Work: r.work, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: refused}, o)
+	assert.Equal(t, mongostore.StuckReason{Attempt: r.work, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: refused}, o)
 }
 
 // Obstacles are taken in the order in which they came, no more at a time than a command
