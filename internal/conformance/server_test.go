@@ -20,6 +20,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/retention"
 	"github.com/mongotransfer/transfer/internal/simulate"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // server is a database for the checks of one property.
@@ -157,7 +158,7 @@ func (b *bank) transfer(i int) document.Transfer {
 		}
 		name := ledger(b.scene.accounts[leg.Account].eu)
 		t.Legs = append(t.Legs, document.Leg{
-			Ledger: name, Namespace: b.stores[0].Namespace(name), Account: accountIDs()[leg.Account], Amount: b.scene.coin.amount(leg.Amount),
+			Ledger: name, Namespace: wire.NamespaceOf(b.accounts(name != "")), Account: accountIDs()[leg.Account], Amount: b.scene.coin.amount(leg.Amount),
 		})
 	}
 	return t

@@ -109,7 +109,7 @@ func TestLateFinishDoesNothing(t *testing.T) {
 	assert.Equal(t, all(3, protocol.Applied), b.batch(of(decide(protocol.Committed, 1), works...)))
 	stamped := func(age time.Duration, works ...*Attempt) []protocol.Result {
 		rs := of(finish(protocol.Success), works...)
-		at := stamp{now: time.Now().Add(-age), fresh: true, purge: time.Now().Add(time.Hour - age)}
+		at := stamp{now: time.Now().Add(-age), fresh: true, purgeAt: time.Now().Add(time.Hour - age)}
 		b.store.changeAt(t.Context(), rs, at)
 		var results []protocol.Result
 		for _, r := range rs {
