@@ -205,7 +205,7 @@ func (l *Ledger) Close(ctx context.Context, id string) error {
 		switch {
 		case status.Closed:
 			return true, nil
-		case status.Odd:
+		case status.Malformed:
 			return true, ErrAmountKind
 		case status.Markers > 0:
 			return true, ErrAccountBusy

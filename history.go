@@ -49,9 +49,9 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 		return nil, ErrAccountNotFound
 	}
 	p := &past{c, entries, closing.At, closing.Balance, nil}
-	if closing.Short != nil {
+	if closing.CutShort != nil {
 		p.short = fmt.Errorf("nothing is certain from %s on, when a transfer that is not decided was last modified: %w",
-			closing.At.Format(time.RFC3339Nano), named(closing.Short))
+			closing.At.Format(time.RFC3339Nano), named(closing.CutShort))
 	}
 	if before.IsZero() || !before.Before(closing.At) {
 		return p, nil
@@ -131,7 +131,7 @@ func (p *past) orNothing(ctx context.Context, after, before time.Time, gone erro
 	}
 	var untouched time.Time
 	err := p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-		untouched, err = p.coordinator.deployment.Untouched(ctx)
+		untouched, err = p.coordinator.retention.NeverPurgedBefore(ctx)
 		return err == nil, err
 	})
 	if err != nil || before.After(untouched) {

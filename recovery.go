@@ -146,7 +146,7 @@ func (c *Coordinator) recovery() recovery.Settings {
 		Submitted:  c.wake,
 		ErrClosed:  ErrClosed,
 		Ready:      c.readyForAny,
-		Permits:    c.deployment.Permits,
+		Permits:    c.deployment.CheckRights,
 		Read:       c.read,
 		Refused:    refused,
 		Named:      named,

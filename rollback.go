@@ -189,7 +189,7 @@ func (c *Coordinator) original(ctx context.Context, id string) (document.Transfe
 		return stored, err
 	}
 	// It may have succeeded by now: a replaced primary shows an older state.
-	return c.storedBy(ctx, id, c.queries.LookAtTransfer)
+	return c.storedBy(ctx, id, c.queries.ReadTransferLinearizable)
 }
 
 // reversedBefore answers where there is no transfer to reverse: it may have been purged

@@ -223,10 +223,14 @@ func (s *Catalog) DocumentsNamespace(name string) string {
 	return s.Documents[name].Namespace
 }
 
+// HoldsAccounts reports whether the collection is a ledger.
+// Otherwise it holds documents that effects change, or the transfers.
+func (l *Collection) HoldsAccounts() bool { return !l.Documents && l.Fields.Balance != "" }
+
 // Subject names a document. The IDs of accounts are all of one kind, those of other documents may be of any.
 func (l *Collection) Subject(id bson.RawValue) Subject {
 	if l.Documents {
-		return Subject{l, string(append([]byte{byte(id.Type)}, id.Value...))}
+		return Subject{l, document.ComparableID(id)}
 	}
 	return Subject{l, string(id.Value)}
 }

@@ -137,32 +137,24 @@ func (h HelloAnswer) Supported() error {
 	return nil
 }
 
-// ServerCheck is what is known of a client whose server has not been seen to be fit.
+// ServerCheck is what is known of a client whose server was not found to be usable yet.
 type ServerCheck struct {
-	Turns  Turns
-	mu     sync.Mutex
-	failed error // of the latest hello
-	at     time.Time
+	Turns   Turns
+	failure LatestFailure // of hello
 }
 
+// NewServerCheck returns the check of a client whose server nobody has asked yet.
 func NewServerCheck() *ServerCheck { return &ServerCheck{Turns: make(Turns, MaxAsking)} }
 
-// RecordFailure takes down that a server has not answered.
-func (f *ServerCheck) RecordFailure(now time.Time, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.failed, f.at = err, now
-}
+// RecordFailure notes that a server has not answered.
+func (f *ServerCheck) RecordFailure(now time.Time, err error) { f.failure.Record(now, err) }
 
-// RecentFailure returns why the server has not answered a moment ago. Whoever has waited for a turn meanwhile is told the same: hundreds of
-// transfers to a cluster that is away would otherwise ask it one after the other, and hold up those to the others for minutes.
+// RecentFailure returns why the server did not answer a moment ago, nil if it did.
+// Those who have waited for a turn meanwhile get the same answer.
+// Otherwise hundreds of transfers to a cluster that is away would ask it one after the
+// other, and hold up those to the other clusters for minutes.
 func (f *ServerCheck) RecentFailure(now time.Time) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if age := now.Sub(f.at); age < 0 || age >= FailureMemory {
-		return nil
-	}
-	return f.failed
+	return f.failure.Within(now, FailureMemory)
 }
 
 // CheckServer makes sure, once, that a collection's server can be used.

@@ -14,11 +14,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/retention"
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
@@ -86,7 +86,7 @@ func (s *server) open(t *rapid.T, sc scene) *bank {
 		})
 		require.NoError(t, err)
 		limits := mongostore.Limits{Markers: sc.markerLimit, FenceBytes: mongostore.LeastFenceMemory}
-		store, err := mongostore.New(deployment.New(catalog, 0), limits)
+		store, err := mongostore.New(catalog, retention.New(catalog, 0), limits)
 		require.NoError(t, err)
 		b.stores[i] = store
 	}

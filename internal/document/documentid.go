@@ -119,6 +119,13 @@ func Canonical(id bson.RawValue) bson.RawValue {
 	return id
 }
 
+// ComparableID returns an _id so that two of them are equal where the server takes them for
+// equal.
+func ComparableID(id bson.RawValue) string {
+	id = Canonical(id)
+	return string(append([]byte{byte(id.Type)}, id.Value...))
+}
+
 // wholeNumber returns the value of a decimal that is a whole number and fits.
 func wholeNumber(d bson.Decimal128) (int64, bool) {
 	number, exponent, err := d.BigInt()

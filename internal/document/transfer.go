@@ -76,19 +76,13 @@ type Transfer struct {
 
 // Addresses returns the ledgers and collections of documents that the transfer touches, each once.
 func (t Transfer) Addresses() []Address {
-	var places []Address
-	add := func(p Address) {
-		if !slices.Contains(places, p) {
-			places = append(places, p)
+	var all []Address
+	for p := range t.Participants() {
+		if a, registered := p.Address(); registered && !slices.Contains(all, a) {
+			all = append(all, a)
 		}
 	}
-	for _, leg := range t.Legs {
-		add(Address{Name: leg.Ledger})
-	}
-	for _, e := range t.Effects {
-		add(Address{Documents: true, Name: e.Documents})
-	}
-	return places
+	return all
 }
 
 // Moved returns the movements that a success stands for: the legs; of a hold of which a part was posted, that part.

@@ -23,9 +23,9 @@ var ErrKind = errors.New("as it is stored")
 // before is in it, and nothing else. The past is closed there: no transfer is committed
 // before that instant any more, whatever is still on its way.
 type Balance struct {
-	At      time.Time
-	Balance money.Amount
-	Short   error // why it is earlier than what was asked for, nil if it isn't
+	At       time.Time
+	Balance  money.Amount
+	CutShort error // why it is earlier than what was asked for, nil if it isn't
 }
 
 // BalanceAsOf closes the account's past, late enough for what is asked for: up to an instant
@@ -69,9 +69,9 @@ func (h *History) BalanceAsOf(ctx context.Context, before time.Time) (Balance, b
 		switch {
 		case errors.As(err, &open): // each time it is earlier
 			h.open = &open
-		case !errors.Is(err, errUndecided):
+		case !errors.Is(err, errUnordered):
 			if h.open != nil && (before.IsZero() || before.After(closing.At)) {
-				closing.Short = *h.open
+				closing.CutShort = *h.open
 			}
 			return closing, found, err
 		}
@@ -114,8 +114,8 @@ func (h *History) balanceInOneRead(ctx context.Context, before time.Time) (Balan
 	return Balance{At: end, Balance: balance}, true, err
 }
 
-// errUndecided is returned where the reads of an account and of the transfers can't be put in order.
-var errUndecided = errors.New("transfers on the account are committed faster than it can be read")
+// errUnordered is returned where the reads of an account and of the transfers can't be put in order.
+var errUnordered = errors.New("transfers on the account are committed faster than it can be read")
 
 // balanceInSeparateReads reads an account that may be in another cluster than the transfers, so that
 // there is no time as of which both can be read. It looks at the transfers' clock before
@@ -166,7 +166,7 @@ func (h *History) balanceInSeparateReads(ctx context.Context, before time.Time) 
 			return true, nil
 		}
 		if !e.At.After(second.Latest) {
-			return false, errUndecided
+			return false, errUnordered
 		}
 		return false, nil
 	})
@@ -209,19 +209,20 @@ type view struct {
 
 // Look reads the account.
 func (h *History) Look(ctx context.Context, from *mongo.Collection) (view, bool, error) {
-	document, err := wire.FindOne(ctx, from, bson.D{{Key: "_id", Value: h.key}})
+	doc, err := wire.FindOne(ctx, from, bson.D{{Key: "_id", Value: h.key}})
 	if wire.NotFound(err) {
 		return view{}, false, nil
 	}
 	if err != nil {
 		return view{}, false, err
 	}
-	account, err := h.store.Fields.DecodeAccount(h.store.IDs, document)
+	stored := h.store.Fields.View(doc)
+	account, err := stored.Account(h.store.IDs)
 	if err != nil {
 		return view{}, true, fmt.Errorf("%w: %w", ErrKind, err)
 	}
 	posted, err := Plus(account.Balance, account.Reserved)
-	return view{posted, h.store.Fields.InFlight(document)}, true, err
+	return view{posted, stored.InFlight()}, true, err
 }
 
 // Plus adds up two amounts of an account; the error is ErrKind.
@@ -271,7 +272,7 @@ func (h *History) addMarked(
 	if len(ids) == 0 {
 		return balance, nil
 	}
-	documents, err := h.decided(ctx, ids, end)
+	documents, err := h.awaitDecisions(ctx, ids, end)
 	for _, document := range documents {
 		e, committed, failed := h.entry(document)
 		if failed == nil && committed && e.At.Before(end) {

@@ -23,7 +23,7 @@ const (
 	restDoublings = 4
 )
 
-// outstanding are transfers with a marker on the account that are not decided. No read
+// undecided are transfers with a marker on the account that are not decided. No read
 // tells whether such a transfer is in the middle of its commit:
 //
 //  1. Its commit takes the time 12:00:00.000 and is held up, in the server, before it is
@@ -31,13 +31,13 @@ const (
 //  2. Another one on the account is committed at .001, and answered.
 //  3. A statement up to .002 has to list the second, and no read shows the first.
 //  4. The first one is stored: it would show up between what was listed.
-type outstanding struct {
+type undecided struct {
 	ids   []string
 	held  bool      // all of them are holds, which may be decided next week
 	since time.Time // when the one of them that has stood still for longest was modified
 }
 
-// decided returns those of the transfers that are decided, when none of the others can be
+// awaitDecisions returns those of the transfers that are decided, when none of the others can be
 // committed before the end of the closing any more. Only those that are in the middle of
 // their commit are waited for: an outstanding transfer is looked at a few times, and then
 // barred. How long that takes decides whether there is a write, and never what is told.
@@ -48,8 +48,8 @@ type outstanding struct {
 //
 // The transfers are looked at in the session of the context; the outstanding ones then in
 // one that shows what has come since.
-func (h *History) decided(ctx context.Context, ids []string, end time.Time) ([]bson.Raw, error) {
-	decided, open, err := h.examine(ctx, ids)
+func (h *History) awaitDecisions(ctx context.Context, ids []string, end time.Time) ([]bson.Raw, error) {
+	decided, open, err := h.readMarked(ctx, ids)
 	if err != nil || len(open.ids) == 0 {
 		return decided, err
 	}
@@ -76,7 +76,7 @@ func (h *History) decided(ctx context.Context, ids []string, end time.Time) ([]b
 			return nil, err
 		}
 		var more []bson.Raw
-		if more, open, err = h.examine(ctx, open.ids); err != nil {
+		if more, open, err = h.readMarked(ctx, open.ids); err != nil {
 			return nil, err
 		}
 		decided = append(decided, more...)
@@ -85,9 +85,9 @@ func (h *History) decided(ctx context.Context, ids []string, end time.Time) ([]b
 	return decided, err
 }
 
-// examine reads transfers and tells which of them are outstanding. A transfer that is not
+// readMarked reads transfers and tells which of them are outstanding. A transfer that is not
 // there has been purged, or removed by somebody: it is not going to be committed.
-func (h *History) examine(ctx context.Context, ids []string) ([]bson.Raw, outstanding, error) {
+func (h *History) readMarked(ctx context.Context, ids []string) ([]bson.Raw, undecided, error) {
 	keys := make(bson.A, len(ids))
 	for i, id := range ids {
 		keys[i] = id
@@ -96,12 +96,12 @@ func (h *History) examine(ctx context.Context, ids []string) ([]bson.Raw, outsta
 		bson.E{Key: "lastModified", Value: 1})
 	documents, err := wire.FindByID(ctx, h.store.Majority, keys, options.Find().SetProjection(fields))
 	if err != nil {
-		return nil, outstanding{}, err
+		return nil, undecided{}, err
 	}
 	var decided []bson.Raw
-	open := outstanding{held: true}
+	open := undecided{held: true}
 	for _, document := range documents {
-		if !isOutstanding(document) {
+		if !isUndecided(document) {
 			decided = append(decided, document)
 			continue
 		}
@@ -117,9 +117,9 @@ func (h *History) examine(ctx context.Context, ids []string) ([]bson.Raw, outsta
 	return decided, open, nil
 }
 
-// isOutstanding judges a projected transfer. One without a leg on the account is no
+// isUndecided judges a projected transfer. One without a leg on the account is no
 // concern of it.
-func isOutstanding(doc bson.Raw) bool {
+func isUndecided(doc bson.Raw) bool {
 	_, has := doc.Lookup("legs", "0").DocumentOK()
 	state, _ := doc.Lookup("state").StringValueOK()
 	return has && protocol.State(state) == protocol.Preparing && document.Absent(doc.Lookup("committedAt"))
@@ -142,7 +142,7 @@ func (e openError) Unwrap() error { return e.cause }
 
 // barOrRead bars outstanding transfers. Without the right to write it reports whether none
 // of them can be committed before the end all the same.
-func (h *History) barOrRead(ctx context.Context, open outstanding, end time.Time) (bool, error) {
+func (h *History) barOrRead(ctx context.Context, open undecided, end time.Time) (bool, error) {
 	refusal := h.store.barless.recentFailure(h.store.Clock.Now())
 	if refusal == nil {
 		barred, err := h.Bar(ctx, open.ids)

@@ -6,11 +6,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/collections"
 )
 
-// Histories read the past of accounts. They are safe for many goroutines.
-type Histories struct {
+// Reader read the past of accounts. They are safe for many goroutines.
+type Reader struct {
 	*collections.Catalog
 	barless refusal // of the right to bar
 }
 
 // New returns the histories of a catalog.
-func New(c *collections.Catalog) *Histories { return &Histories{Catalog: c} }
+func New(c *collections.Catalog) *Reader { return &Reader{Catalog: c} }

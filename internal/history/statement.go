@@ -39,7 +39,7 @@ const (
 
 // History is the past of one account: its entries in the order in which they were committed. It is used by one goroutine at a time.
 type History struct {
-	store   *Histories
+	store   *Reader
 	Ledger  *collections.Collection
 	key     bson.RawValue   // the _id of the account's document
 	account string          // as the legs of transfers name it
@@ -48,7 +48,7 @@ type History struct {
 }
 
 // History returns the past of an account. Nothing is read yet.
-func (s *Histories) History(ledger, id string) (*History, error) {
+func (s *Reader) History(ledger, id string) (*History, error) {
 	key, err := s.IDs.Encode(id)
 	if err != nil {
 		return nil, err

@@ -54,8 +54,8 @@ func (l lottery) balance(p *participant) any {
 			decimal("0E-6000"), decimal("5E-13"), decimal("100.0000000000001"), decimal("100.0000000000000000"), decimal("1E+20"),
 			decimal("-1E-6176"))
 	}
-	low, high, _ := p.bounds()
-	edge := pick(l, low, high, money.Units(100), dec("100"), dec("100.5"))
+	bounds := p.bounds()
+	edge := pick(l, bounds.Low, bounds.High, money.Units(100), dec("100"), dec("100.5"))
 	step := money.Units(int64(l.IntN(3) - 1))
 	if edge.Kind() == money.Decimal {
 		step = pick(l, step.Decimal(), dec("0.000000000001"), dec("-0.000000000001"))
@@ -87,7 +87,7 @@ func (l lottery) document(id, key string, p *participant) bson.D {
 	}
 	floor := l.floor()
 	if floor != nil {
-		p.floor = standardFields().FloorOf(encode(bson.D{{Key: "floor", Value: floor}}))
+		p.floor = standardFields().View(encode(bson.D{{Key: "floor", Value: floor}})).Floor()
 	}
 	add("floor", floor)
 	add("balance", l.balance(p))

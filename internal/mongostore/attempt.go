@@ -54,27 +54,18 @@ type participant struct {
 // NewAttempt resolves a transfer's participants: its legs, its effects, and the transfer that it reverses, in this order. It fails with
 // ErrForeign if one is not registered here.
 func (s *Store) NewAttempt(t document.Transfer, owner string) (*Attempt, error) {
-	w := &Attempt{Transfer: t, Owner: owner, participants: make([]participant, 0, len(t.Legs)+len(t.Effects)+1)}
-	for _, leg := range t.Legs {
-		l := s.Ledgers[leg.Ledger]
-		if l == nil || l.Namespace != leg.Namespace {
-			return nil, unregistered(document.Address{Name: leg.Ledger}, leg.Namespace)
+	w := &Attempt{Transfer: t, Owner: owner, participants: make([]participant, 0, t.MaxParticipants())}
+	for part := range t.Participants() {
+		var p participant
+		var err error
+		switch {
+		case part.Leg != nil:
+			p, err = s.accountParticipant(*part.Leg)
+		case part.Effect != nil:
+			p, err = s.effectParticipant(*part.Effect)
+		default:
+			p, err = s.originalParticipant(t)
 		}
-		id, err := s.IDs.Encode(leg.Account)
-		if err != nil {
-			return nil, err
-		}
-		w.participants = append(w.participants, participant{key: l.Subject(id), leg: leg, id: id})
-	}
-	for _, e := range t.Effects {
-		p, err := s.effectParticipant(e)
-		if err != nil {
-			return nil, err
-		}
-		w.participants = append(w.participants, p)
-	}
-	if t.Reverses != "" {
-		p, err := s.originalParticipant(t)
 		if err != nil {
 			return nil, err
 		}
@@ -82,6 +73,16 @@ func (s *Store) NewAttempt(t document.Transfer, owner string) (*Attempt, error) 
 	}
 	w.nameMarkers()
 	return w, nil
+}
+
+// accountParticipant returns the participant that a leg is about.
+func (s *Store) accountParticipant(leg document.Leg) (participant, error) {
+	l := s.Ledgers[leg.Ledger]
+	if l == nil || l.Namespace != leg.Namespace {
+		return participant{}, unregistered(document.Address{Name: leg.Ledger}, leg.Namespace)
+	}
+	id, err := s.IDs.Encode(leg.Account)
+	return participant{key: l.Subject(id), leg: leg, id: id}, err
 }
 
 // nameMarkers sets the paths of the transfer's markers.
@@ -111,13 +112,7 @@ func (w *Attempt) Start(start protocol.Start) protocol.Start {
 // Name tells a participant.
 func (w *Attempt) Name(participant int) string {
 	p := &w.participants[participant]
-	switch {
-	case p.effect != nil:
-		return "document " + words.Quote(p.leg.Account) + " of " + words.Quote(p.leg.Ledger)
-	case p.leg.Ledger != "":
-		return "account " + words.Quote(p.leg.Account) + " of ledger " + words.Quote(p.leg.Ledger)
-	}
-	return "account " + words.Quote(p.leg.Account)
+	return document.Address{Documents: p.effect != nil, Name: p.leg.Ledger}.NameOf(p.leg.Account)
 }
 
 // unregistered tells what to register, and how.

@@ -15,7 +15,7 @@ import (
 func (s *Store) changeTransfers(ctx context.Context, requests []*Call) {
 	var at stamp
 	at.now, at.fresh = s.Clock.Estimate()
-	if after, purges := s.deployment.Purges(); purges {
+	if after, purges := s.retention.PurgeAfter(); purges {
 		requests = s.finishLate(ctx, requests, after)
 		requests, at = s.datePurge(ctx, requests, at, after)
 	}

@@ -31,7 +31,7 @@ func TestManyDecisionsAreOneStatement(t *testing.T) {
 	assert.Equal(t, all(5, protocol.Applied), b.batch(rs))
 	assert.Equal(t, []int{2}, b.statements())
 	for i, w := range works {
-		stored, found, err := b.store.GetTransfer(t.Context(), w.Transfer.ID)
+		stored, found, err := b.store.ReadTransfer(t.Context(), w.Transfer.ID)
 		require.NoError(t, err)
 		require.True(t, found)
 		assert.Equal(t, i < 3, !stored.CommittedAt.IsZero())

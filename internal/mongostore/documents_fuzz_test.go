@@ -36,7 +36,7 @@ func (c *choices) Uint64() uint64 {
 func lotteryOf(data []byte) lottery { return lottery{rand.New(&choices{data, rand.NewPCG(1, 1)})} }
 
 // newOffline returns a store that has no server.
-func newOffline(f *testing.F) *rooms {
+func newOffline(f testing.TB) *rooms {
 	f.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:1"))
 	require.NoError(f, err)
@@ -203,7 +203,7 @@ func FuzzAccountDocument(f *testing.F) {
 		require.True(t, facts.Found)
 		s.newUnit(&Call{Attempt: w, Op: prepareWith(0, facts.Fence)})
 		requireFacts(t, s, w, doc, facts)
-		read, err := s.Fields.DecodeAccount(s.IDs, doc)
+		read, err := s.Fields.View(doc).Account(s.IDs)
 		if err != nil {
 			return
 		}
@@ -230,7 +230,7 @@ func requireFacts(t *testing.T, s *rooms, w *Attempt, document bson.Raw, facts p
 	after, err := balance.Add(amount)
 	require.NoError(t, err)
 	require.True(t, after.Within(money.MaxBalance(balance.Kind())), "%s becomes %s", balance, after)
-	floor := s.Fields.FloorOf(document)
+	floor := s.Fields.View(document).Floor()
 	if amount.Sign() < 0 && !floor.None {
 		require.GreaterOrEqual(t, after.Cmp(floor.Amount), 0, "%s falls below %s", after, floor.Amount)
 	}

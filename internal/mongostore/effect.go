@@ -44,7 +44,7 @@ func (s *Store) originalParticipant(t document.Transfer) (participant, error) {
 	id := wire.RawValue(t.Reverses)
 	return participant{
 		key: s.Originals.Subject(id), id: id, effect: &effect{require: require, set: set, spare: true},
-		leg: document.Leg{Ledger: "transfers", Account: t.Reverses, Amount: money.Zero(money.Whole)},
+		leg: document.Leg{Ledger: document.Originals, Account: t.Reverses, Amount: money.Zero(money.Whole)},
 	}, err
 }
 
@@ -79,22 +79,23 @@ func (e *effect) apply(m *wire.Message) {
 }
 
 // effectFacts judges the document of an effect, but for its requirement.
-func effectFacts(w *Attempt, p *participant, doc bson.Raw) protocol.Facts {
+func effectFacts(w *Attempt, p *participant, view document.View) protocol.Facts {
 	p.unmet = nil
-	if doc == nil {
+	if !view.Found() {
 		p.unmet = &document.Unmet{Missing: true}
 		return protocol.Facts{Unmet: true, MayBeGone: p.effect.spare}
 	}
-	markers, marker := p.key.Collection.Fields.Markers(doc, w.Transfer.ID)
-	if marker {
-		markers--
+	markers := view.Markers(w.Transfer.ID)
+	others := markers.Count
+	if markers.Own {
+		others--
 	}
-	unmet := markers > 0 || !p.key.Collection.Fields.HasMap(doc)
+	unmet := others > 0 || !view.HasMap()
 	if unmet {
-		p.unmet = p.key.Collection.Fields.Reservation(doc, w.Transfer.ID)
+		p.unmet = view.Reservation(w.Transfer.ID)
 	}
 	return protocol.Facts{
-		Found: true, Marker: marker || p.garbles(w, doc), Fence: p.key.Collection.Fields.FenceOf(doc),
+		Found: true, Marker: markers.Own || w.garbles(view), Fence: view.Fence(),
 		Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 		Unmet: unmet,
 	}
@@ -163,7 +164,7 @@ func findMatching(ctx context.Context, requests []*Call, from *mongo.Collection)
 	}
 	met := make(map[collections.Subject]bool, len(found))
 	for _, doc := range found {
-		met[requests[0].participant().key.Collection.Subject(document.Canonical(doc.Lookup("_id")))] = true
+		met[requests[0].participant().key.Collection.Subject(doc.Lookup("_id"))] = true
 	}
 	return met, nil
 }

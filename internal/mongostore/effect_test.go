@@ -274,7 +274,7 @@ func TestReversalsEffect(t *testing.T) {
 		}
 		require.Equal(t, bson.M{"of " + name: int64(0)}, asMap(t, b.raw("transfers", name))["pending"])
 		require.True(t, b.on(w, at(protocol.Look, 1)).Facts.Marker)
-		original, found, err := b.store.GetTransfer(t.Context(), name)
+		original, found, err := b.store.ReadTransfer(t.Context(), name)
 		require.True(t, found && err == nil && original.Reserved())
 		b.applied(w, replacing(at(protocol.Settle, 1)))
 		after := asMap(t, b.raw("transfers", name))
@@ -282,7 +282,7 @@ func TestReversalsEffect(t *testing.T) {
 		require.Equal(t, bson.M{}, after["pending"])
 		require.IsType(t, bson.ObjectID{}, after["fence"])
 		require.Nil(t, after["inFlight"])
-		original, _, err = b.store.GetTransfer(t.Context(), name)
+		original, _, err = b.store.ReadTransfer(t.Context(), name)
 		require.NoError(t, err)
 		require.False(t, original.Reserved())
 		require.Equal(t, "of "+name, original.ReversedBy)
@@ -303,7 +303,7 @@ func TestStoredEffects(t *testing.T) {
 		bson.M{"documents": "orders", "ns": ns, "id": int64(7), "set": bson.M{"status": "paid", "by": "me"}},
 		bson.M{"documents": "orders", "ns": ns, "id": bson.ObjectID{7}, "require": bson.M{"status": "unpaid"}},
 	}, b.stored("t", "createdAt", "lastModified")["effects"])
-	stored, found, err := b.store.GetTransfer(t.Context(), "t")
+	stored, found, err := b.store.ReadTransfer(t.Context(), "t")
 	require.NoError(t, err)
 	require.True(t, found)
 	b.putIn("orders", bson.M{"_id": "o", "status": "unpaid"}, bson.M{"_id": 7.0}, bson.M{"_id": bson.ObjectID{7}, "status": "unpaid"})

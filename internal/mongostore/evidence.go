@@ -55,7 +55,7 @@ func explain(ctx context.Context, requests []*Call) {
 	}
 	for _, doc := range documents {
 		for _, r := range requests {
-			if p := r.participant(); p.key == l.Subject(document.Canonical(doc.Lookup("_id"))) {
+			if p := r.participant(); p.key == l.Subject(doc.Lookup("_id")) {
 				p.unmet = p.effect.differing(doc)
 			}
 		}

@@ -12,48 +12,49 @@ import (
 )
 
 // bounds returns those of this participant's prepare alone.
-func (p *participant) bounds() (low, high money.Amount, ok bool) {
+func (p *participant) bounds() document.Bounds {
 	amount := p.leg.Amount
 	none := money.Zero(amount.Kind())
 	if amount.Sign() > 0 {
-		return document.Bounds(p.floor, none, none, amount)
+		return p.floor.Bounds(none, none, amount)
 	}
-	return document.Bounds(p.floor, amount.Neg(), none, none)
+	return p.floor.Bounds(amount.Neg(), none, none)
 }
 
 // facts judges a participant's document for this work's transfer.
-func (s *Store) facts(w *Attempt, p *participant, document bson.Raw) protocol.Facts {
+func (s *Store) facts(w *Attempt, p *participant, stored bson.Raw) protocol.Facts {
+	view := p.view(stored)
 	if p.effect != nil {
-		return effectFacts(w, p, document)
+		return effectFacts(w, p, view)
 	}
-	if document == nil {
+	if !view.Found() {
 		return protocol.Facts{}
 	}
-	p.floor = s.Fields.FloorOf(document)
-	balance := document.Lookup(s.Fields.Balance)
+	p.floor = view.Floor()
+	balance := view.StoredBalance()
 	p.balance = &balance
-	markers, marker := s.Fields.Markers(document, w.Transfer.ID)
+	markers := view.Markers(w.Transfer.ID)
 	facts := protocol.Facts{
 		Found:            true,
-		Marker:           marker || p.garbles(w, document),
-		Fence:            s.Fields.FenceOf(document),
-		Open:             !s.Fields.IsClosed(document),
-		Currency:         s.Fields.CurrencyIs(document, w.Transfer.Currency),
-		BelowMarkerLimit: markers < s.markerLimit,
+		Marker:           markers.Own || w.garbles(view),
+		Fence:            view.Fence(),
+		Open:             !view.Closed(),
+		Currency:         view.HasCurrency(w.Transfer.Currency),
+		BelowMarkerLimit: markers.Count < s.markerLimit,
 		Funds:            true,
 		WithinLimits:     true,
 	}
 	p.currency = nil
 	if !facts.Currency {
-		currency := s.Fields.CurrencyOf(document)
+		currency := view.Currency()
 		p.currency = &currency
 	}
 	facts.Kind, facts.Funds, facts.WithinLimits = p.judge(balance)
-	if document.Lookup(s.Fields.Pending).Type == bson.TypeArray {
+	if view.Pending().Type == bson.TypeArray {
 		facts.Kind, facts.Funds, facts.WithinLimits = false, true, true // a path into an array means something else
 	}
 	if p.unlike = ""; !facts.Kind {
-		p.unlike = s.unlike(p, document)
+		p.unlike = p.whyUnlike(view)
 	}
 	return facts
 }
@@ -61,11 +62,11 @@ func (s *Store) facts(w *Attempt, p *participant, document bson.Raw) protocol.Fa
 // judge compares a balance with the bounds: is it an exact number of the amount's kind, is there enough, is there room?
 func (p *participant) judge(stored bson.RawValue) (kind, funds, room bool) {
 	balance, err := money.FromBSON(stored)
-	low, high, ok := p.bounds()
-	if err != nil || !ok || balance.Kind() != p.leg.Amount.Kind() || balance.Places() > money.MaxPlaces {
+	bounds := p.bounds()
+	if err != nil || !bounds.Known || balance.Kind() != p.leg.Amount.Kind() || balance.Places() > money.MaxPlaces {
 		return false, true, true
 	}
-	enough, room := balance.Cmp(low) >= 0, balance.Cmp(high) <= 0
+	enough, room := balance.Cmp(bounds.Low) >= 0, balance.Cmp(bounds.High) <= 0
 	if p.leg.Amount.Sign() > 0 {
 		return true, true, enough && room
 	}
@@ -74,9 +75,14 @@ func (p *participant) judge(stored bson.RawValue) (kind, funds, room bool) {
 
 // garbles reports whether a document of a transfer that is decided has something else
 // where the markers should be. The marker counts as being there then: it may be.
-func (p *participant) garbles(w *Attempt, document bson.Raw) bool {
+func (w *Attempt) garbles(view document.View) bool {
 	decided := w.Transfer.State == protocol.Committed || w.Transfer.State == protocol.Rollback
-	return decided && document != nil && !p.key.Collection.Fields.HasMap(document)
+	return decided && view.Found() && !view.HasMap()
+}
+
+// view returns a view of the participant's document.
+func (p *participant) view(stored bson.Raw) document.View {
+	return p.key.Collection.Fields.View(stored)
 }
 
 // legible returns those of the requests that can be performed, and answers the others.

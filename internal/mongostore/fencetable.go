@@ -42,9 +42,10 @@ func (e *fenceEntry) setFence(fence protocol.Fence) bool {
 	if fence == "" {
 		return true
 	}
-	e.tokenKind = bson.Type(fence[0])
+	stored := document.StoredFence(fence)
+	e.tokenKind = stored.Type
 	size := tokenBytes(e.tokenKind)
-	return size > 0 && copy(e.token[:size], fence[1:]) == size
+	return size > 0 && copy(e.token[:size], stored.Value) == size
 }
 
 // setFloor packs a floor, and reports false where it is none of this library's.
@@ -57,7 +58,7 @@ func (e *fenceEntry) setFloor(f document.Floor) bool {
 func (e *fenceEntry) known() knownFence {
 	var known knownFence
 	if e.hasToken() {
-		known.fence = protocol.Fence(append([]byte{byte(e.tokenKind)}, e.token[:tokenBytes(e.tokenKind)]...))
+		known.fence = document.FenceOf(bson.RawValue{Type: e.tokenKind, Value: e.token[:tokenBytes(e.tokenKind)]})
 	}
 	if size := floorBytes(e.kind); e.kind != 0 {
 		known.floor = document.FloorOf(bson.RawValue{Type: e.kind, Value: append([]byte(nil), e.floor[:size]...)})

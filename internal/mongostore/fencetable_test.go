@@ -145,7 +145,7 @@ func TestKnownFloors(t *testing.T) {
 	c := newFenceCache(time.Now, LeastFenceMemory)
 	for i, stored := range []any{nil, int32(-7), int64(-1 << 40), decimal("-12.50"), decimal("1E+6"), bson.MinKey{}} {
 		document := encode(bson.M{"floor": stored})
-		want := standardFields().FloorOf(document)
+		want := standardFields().View(document).Floor()
 		c.learn(subject(i), token(i), want, 0)
 		found, ok := c.get(subject(i), 100)
 		require.True(t, ok)

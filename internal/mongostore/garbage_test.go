@@ -78,7 +78,7 @@ func TestGarbageIsReadOrRefused(t *testing.T) {
 		}
 		_, err = b.store.NewAttempt(decoded, "me")
 		count(err)
-		_, err = b.store.Fields.DecodeAccount(b.store.IDs, doc)
+		_, err = b.store.Fields.View(doc).Account(b.store.IDs)
 		count(err)
 		for _, amount := range []money.Amount{money.Units(-60), dec("60.5")} {
 			w := b.work("order", b.legIn("", "alice", amount))
@@ -99,7 +99,7 @@ func TestTransferRoundTrip(t *testing.T) {
 	require.Equal(t, protocol.Applied, b.on(w, claim(protocol.Insert)).Result)
 	for _, op := range []protocol.Operation{decide(protocol.Rollback, 1), finish(protocol.Fail)} {
 		b.applied(w, op)
-		read, found, err := b.store.GetTransfer(t.Context(), "order")
+		read, found, err := b.store.ReadTransfer(t.Context(), "order")
 		require.NoError(t, err)
 		require.True(t, found)
 		if read.State == protocol.Rollback { // the server's time of the decision is not known here
@@ -108,7 +108,7 @@ func TestTransferRoundTrip(t *testing.T) {
 		}
 		assert.Equal(t, w.Transfer, read)
 	}
-	_, found, err := b.store.GetTransfer(t.Context(), "other")
+	_, found, err := b.store.ReadTransfer(t.Context(), "other")
 	require.NoError(t, err)
 	assert.False(t, found)
 	assert.Equal(t, &document.Failure{Code: "insufficientFunds", Account: "alice"}, w.Transfer.Failure)

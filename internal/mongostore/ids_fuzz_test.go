@@ -29,19 +29,20 @@ func FuzzMarkerKey(f *testing.F) {
 		id, err := url.PathUnescape(key)
 		require.NoError(t, err)
 		require.Equal(t, a, id)
+		id, ok := document.TransferOf(key)
+		require.True(t, ok)
+		require.Equal(t, a, id)
 		require.NotEmpty(t, strings.Trim(key, "0123456789"), "%q means an index", key)
 		require.False(t, strings.ContainsAny(key, ".$\x00"), "%q means a path", key)
 		require.True(t, utf8.ValidString(key))
 
 		// The driver and the server find under the key what was stored under it, and nothing else.
 		pending := encode(bson.D{{Key: key, Value: int64(5)}})
-		document := encode(bson.D{{Key: "pending", Value: pending}})
-		require.Equal(t, int64(5), document.Lookup("pending", key).Int64())
-		count, found := standardFields().Markers(document, a)
-		require.True(t, found)
-		require.Equal(t, 1, count)
-		_, found = standardFields().Markers(document, b)
-		require.Equal(t, a == b, found)
+		view := standardFields().View(encode(bson.D{{Key: "pending", Value: pending}}))
+		require.Equal(t, int64(5), view.Pending().Document().Lookup(key).Int64())
+		require.Equal(t, document.Markers{Count: 1, Own: true}, view.Markers(a))
+		require.Equal(t, document.Markers{Count: 1, Own: a == b}, view.Markers(b))
+		require.Equal(t, []string{a}, view.InFlight())
 	})
 }
 

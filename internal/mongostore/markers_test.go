@@ -191,7 +191,7 @@ func TestGarbledMarkersAreTold(t *testing.T) {
 		assert.Equal(t, protocol.NotMatched, result, what)
 		standing, err := b.store.Status(t.Context(), "", id)
 		require.NoError(t, err)
-		assert.True(t, standing.Odd, what)
+		assert.True(t, standing.Malformed, what)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestListForAFence(t *testing.T) {
 	b.applied(w, replacing(at(protocol.Undo, 0)))
 	b.has("accounts", account("alice", bson.M{"fence": asMap(t, b.raw("accounts", "alice"))["fence"]}))
 	late := b.work("late", b.leg("alice", -60))
-	assert.Equal(t, protocol.NotMatched, b.on(late, prepareWith(0, standardFields().FenceOf(encode(bson.M{"fence": bson.A{fence0()}})))).Result)
+	assert.Equal(t, protocol.NotMatched, b.on(late, prepareWith(0, standardFields().View(encode(bson.M{"fence": bson.A{fence0()}})).Fence())).Result)
 }
 
 // A requirement is about the field, and not about one of a list: to whoever prepares, and

@@ -26,15 +26,15 @@ func (s *Store) read(ctx context.Context, requests []*Call, from *mongo.Collecti
 		}
 		facts := s.facts(r.Attempt, p, document)
 		if deciding {
-			p.garbled = p.garbles(r.Attempt, document)
+			p.garbled = r.Attempt.garbles(p.view(document))
 		}
 		r.Answer = protocol.Answer{Result: protocol.Applied, Facts: facts}
 		if p.effect != nil {
 			continue // most documents change once: to remember their fences would only crowd out those of accounts
 		}
 		if facts.Found && facts.Kind {
-			markers, _ := s.Fields.Markers(document, r.Attempt.Transfer.ID)
-			s.fences.learn(p.key, facts.Fence, p.floor, markers)
+			inFlight := p.view(document).Markers(r.Attempt.Transfer.ID).Count
+			s.fences.learn(p.key, facts.Fence, p.floor, inFlight)
 		} else {
 			s.fences.forget(p.key)
 		}
@@ -75,7 +75,7 @@ func (s *Store) find(ctx context.Context, requests []*Call, from *mongo.Collecti
 			documents[p.key] = nil
 		}
 		for _, doc := range found {
-			documents[l.Subject(document.Canonical(doc.Lookup("_id")))] = doc
+			documents[l.Subject(doc.Lookup("_id"))] = doc
 		}
 	}
 	return documents, nil
@@ -200,9 +200,10 @@ func (s *Store) resolve(ctx context.Context, from *mongo.Collection, units []*me
 		return false
 	}
 	for _, r := range open {
-		document := documents[r.participant().key]
-		_, marker := r.participant().key.Collection.Fields.Markers(document, r.Attempt.Transfer.ID)
-		if document != nil && marker == (r.Op.Kind == protocol.Prepare) && r.participant().key.Collection.Fields.HasMap(document) {
+		p := r.participant()
+		view := p.view(documents[p.key])
+		marker := view.Markers(r.Attempt.Transfer.ID).Own
+		if view.Found() && marker == (r.Op.Kind == protocol.Prepare) && view.HasMap() {
 			r.answer(protocol.Applied, nil)
 		}
 	}

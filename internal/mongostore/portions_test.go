@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongotransfer/transfer/internal/audit"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -185,7 +185,7 @@ func TestManyIDsAreFoundInPortions(t *testing.T) {
 	b.put(account("alice", nil), account("bob", nil))
 	ids = append(bson.A{"alice"}, append(ids, wire.RawValue("bob"))...)
 	b.log.take()
-	found, err := wire.FindByID(t.Context(), b.store.Ledgers[""].Majority, ids, audit.WithoutMetadata())
+	found, err := wire.FindByID(t.Context(), b.store.Ledgers[""].Majority, ids, options.Find().SetProjection(bson.D{{Key: "metadata", Value: 0}}))
 	require.NoError(t, err)
 	require.Len(t, found, 2)
 	asked, _ := largest(b.log.take())

@@ -7,9 +7,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/retention"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -52,7 +52,7 @@ func (a stamp) inTime(m *wire.Message) {
 	m.Begin("$expr")
 	m.BeginArray("$lt")
 	m.Text("0", "$$NOW")
-	m.Date("1", a.now.Add(deployment.FinishLimit))
+	m.Date("1", a.now.Add(retention.FinishLimit))
 	m.End()
 	m.End()
 }

@@ -9,14 +9,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/retention"
 )
 
 // Store performs operations. It is safe for many goroutines.
 type Store struct {
 	*collections.Catalog
-	deployment   *deployment.Deployment
+	retention    *retention.Retention
 	exactBalance bson.Raw // see exactBalance
 	markerLimit  int
 	fences       *fenceCache
@@ -28,16 +28,15 @@ type Limits struct {
 	FenceBytes int64 // of memory for known fences; 0: none
 }
 
-// New returns the store of a deployment.
-func New(d *deployment.Deployment, limits Limits) (*Store, error) {
-	c := d.Catalog
+// New returns the store of a catalog and of the retention that its transfers have.
+func New(c *collections.Catalog, kept *retention.Retention, limits Limits) (*Store, error) {
 	exact, err := document.ExactBalance(c.Fields.Balance)
 	if err != nil {
 		return nil, err
 	}
 	return &Store{
 		Catalog:      c,
-		deployment:   d,
+		retention:    kept,
 		exactBalance: exact,
 		markerLimit:  limits.Markers,
 		fences:       newFenceCache(c.Clock.Now, limits.FenceBytes),

@@ -50,7 +50,7 @@ func TestObstaclesAreStored(t *testing.T) {
 	assert.Equal(t, before, noted)
 	assert.Equal(t, bson.M{"code": "unwritable", "ledger": "", "account": "", "message": "the transfer's own document can't be written: no"},
 		asMap(t, b.raw("transfers", "other"))["stuck"])
-	stored, _, err := b.store.GetTransfer(t.Context(), "order")
+	stored, _, err := b.store.ReadTransfer(t.Context(), "order")
 	require.NoError(t, err)
 	assert.Equal(t, stored.Stuck, w.Transfer.Stuck)
 
@@ -61,7 +61,7 @@ func TestObstaclesAreStored(t *testing.T) {
 	again := gone(w)
 	again.Cause = errors.New(strings.Repeat("ä", 5000)) // as from a driver of which nobody knows what it says
 	b.note(again)
-	stored, _, err = b.store.GetTransfer(t.Context(), "order")
+	stored, _, err = b.store.ReadTransfer(t.Context(), "order")
 	require.NoError(t, err)
 	assert.Equal(t, "unwritable", stored.Stuck.Code)
 	assert.True(t, strings.HasPrefix(stored.Stuck.Message, `account "bob" can't be written: ää`), stored.Stuck.Message)

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
@@ -70,10 +71,7 @@ func (s *Store) waits(r *Call, document bson.Raw) bool {
 // drawnLately guesses whether a fence was drawn since a command was sent that is given up
 // now.
 func (s *Store) drawnLately(fence protocol.Fence) bool {
-	if fence == "" {
-		return false
-	}
-	drawn, _, ok := bson.RawValue{Type: bson.Type(fence[0]), Value: []byte(fence[1:])}.TimestampOK()
+	drawn, _, ok := document.StoredFence(fence).TimestampOK()
 	now, _ := s.Clock.Estimate()
 	return ok && int64(drawn) >= now.Add(-2*wire.CommandLimit).Unix()
 }

@@ -219,7 +219,7 @@ func (u *mergedUpdate) conditions(m *wire.Message) {
 		e.requires(m, fields.Pending)
 		return
 	}
-	low, high, _ := document.Bounds(first.participant().floor, u.taken, u.paid, u.largest)
+	bounds := first.participant().floor.Bounds(u.taken, u.paid, u.largest)
 	m.Begin(s.Fields.Pending)
 	m.NoArray()
 	m.End()
@@ -231,12 +231,12 @@ func (u *mergedUpdate) conditions(m *wire.Message) {
 	m.NoArray()
 	m.End()
 	m.Begin(s.Fields.Balance)
-	document.BalanceTypes(m, low.Kind())
-	m.Amount("$gte", low)
-	m.Amount("$lte", high)
+	document.BalanceTypes(m, bounds.Low.Kind())
+	m.Amount("$gte", bounds.Low)
+	m.Amount("$lte", bounds.High)
 	m.NoArray()
 	m.End()
-	if low.Kind() == money.Decimal {
+	if bounds.Low.Kind() == money.Decimal {
 		m.Document("$expr", s.exactBalance)
 	}
 	if u.taken.Sign() != 0 {

@@ -59,23 +59,23 @@ func (w *Attempt) detail(refusal protocol.Refusal) string {
 	return strings.Join(parts, "; ")
 }
 
-// unlike tells why an account's document can't take part in a transfer of a kind of
+// whyUnlike returns why an account's document can't take part in a transfer of a kind of
 // amounts, without the figures: "" if it can.
-func (s *Store) unlike(p *participant, doc bson.Raw) string {
-	if doc.Lookup(s.Fields.Pending).Type == bson.TypeArray {
-		return fmt.Sprintf("the field %q is an array, and should be a document: see RepairPending", s.Fields.Pending)
+func (p *participant) whyUnlike(view document.View) string {
+	if view.Pending().Type == bson.TypeArray {
+		return fmt.Sprintf("the field %q is an array, and should be a document: see RepairPending", view.Fields.Pending)
 	}
-	if why := s.Fields.Inexact(doc); why != "" {
+	if why := view.WrongBalance(); why != "" {
 		return why
 	}
-	balance, _ := money.FromBSON(doc.Lookup(s.Fields.Balance))
+	balance, _ := view.Balance()
 	switch {
 	case balance.Kind() != p.leg.Amount.Kind():
 		return "the balance is of " + document.KindOf(balance) + ", and the amount of " + document.KindOf(p.leg.Amount)
 	case balance.Places() > money.MaxPlaces:
 		return fmt.Sprintf("the balance has more than %d digits behind the point", money.MaxPlaces)
 	case p.floor.Odd:
-		return s.Fields.OddFloor(p.floor)
+		return view.WrongFloor()
 	case p.floor.Amount.Kind() != balance.Kind():
 		return "the floor is of decimals, and the balance of whole units"
 	}

@@ -12,12 +12,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/retention"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -38,7 +38,7 @@ func unconnected(t *testing.T, ledgers ...string) *Settings {
 		Transfers: home.Collection("transfers"), Ledgers: accounts, Now: time.Now,
 	})
 	require.NoError(t, err)
-	store, err := mongostore.New(deployment.New(catalog, 0), mongostore.Limits{Markers: 1})
+	store, err := mongostore.New(catalog, retention.New(catalog, 0), mongostore.Limits{Markers: 1})
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	return &Settings{
