@@ -1,8 +1,6 @@
 package audit
 
 import (
-	"fmt"
-
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/collections"
@@ -31,42 +29,40 @@ type Participant struct {
 	id bson.RawValue
 }
 
-// Participants returns the participants of a transfer: its legs, its effects, and the
-// transfer that it reverses.
+// Participants returns the participants of a transfer.
 func (r *Reader) Participants(t document.Transfer) []Participant {
-	participants := make([]Participant, 0, len(t.Legs)+len(t.Effects)+1)
-	for _, leg := range t.Legs {
-		p := Participant{
-			Namespace: leg.Namespace, ID: leg.Account, Amount: &leg.Amount,
-			Name: fmt.Sprintf("account %q of ledger %q (%s)", leg.Account, leg.Ledger, leg.Namespace),
-		}
-		if id, err := r.catalog.IDs.Encode(leg.Account); err == nil {
-			p.id, p.Key = id, document.ComparableID(id)
-			p.Collection = r.registered(document.Address{Name: leg.Ledger}, leg.Namespace)
-		}
-		participants = append(participants, p)
-	}
-	for _, e := range t.Effects {
-		participants = append(participants, Participant{
-			Collection: r.registered(document.Address{Documents: true, Name: e.Documents}, e.Namespace),
-			Namespace:  e.Namespace, ID: document.IDText(e.ID), Key: document.ComparableID(e.ID), id: e.ID,
-			Name: fmt.Sprintf("document %q of %q (%s)", document.IDText(e.ID), e.Documents, e.Namespace),
-		})
-	}
-	if t.Reverses != "" {
-		id := wire.RawValue(t.Reverses)
-		participants = append(participants, Participant{
-			Collection: r.Transfers, Namespace: r.Transfers.Namespace,
-			ID: t.Reverses, Key: document.ComparableID(id), id: id, MayBeGone: true,
-			Name: fmt.Sprintf("transfer %q", t.Reverses),
-		})
+	participants := make([]Participant, 0, t.MaxParticipants())
+	for p := range t.Participants() {
+		participants = append(participants, r.participant(p))
 	}
 	return participants
 }
 
-// registered returns the collection that is registered under a name, nil if that is not
-// the namespace which the transfer names.
-func (r *Reader) registered(address document.Address, namespace string) *collections.Collection {
+func (r *Reader) participant(of document.Participant) Participant {
+	p := Participant{ID: of.ID(), Name: of.FullName()}
+	switch {
+	case of.Leg != nil:
+		p.Namespace, p.Amount = of.Leg.Namespace, &of.Leg.Amount
+		id, err := r.catalog.IDs.Encode(of.Leg.Account)
+		if err != nil {
+			return p
+		}
+		p.id, p.Collection = id, r.registered(of, p.Namespace)
+	case of.Effect != nil:
+		p.Namespace, p.id = of.Effect.Namespace, of.Effect.ID
+		p.Collection = r.registered(of, p.Namespace)
+	default:
+		p.Namespace, p.id = r.Transfers.Namespace, wire.RawText(of.Original)
+		p.Collection, p.MayBeGone = r.Transfers, true
+	}
+	p.Key = document.ComparableID(p.id)
+	return p
+}
+
+// registered returns the collection that is registered where a participant is, nil if that
+// has another namespace than the transfer names.
+func (r *Reader) registered(of document.Participant, namespace string) *collections.Collection {
+	address, _ := of.Address()
 	if c := r.catalog.At(address); c != nil && c.Namespace == namespace {
 		return c
 	}

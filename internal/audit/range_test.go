@@ -49,7 +49,7 @@ func TestRangesWithoutAGap(t *testing.T) {
 					require.NoError(t, err)
 					read[d.Key]++
 				}
-				plan := explain(t, b, b.Log.Take()[0])
+				plan := b.Explain(b.Log.Take()[0])
 				require.Contains(t, plan, `"_id_"`)
 				require.NotContains(t, plan, "COLLSCAN")
 			}
@@ -61,17 +61,4 @@ func TestRangesWithoutAGap(t *testing.T) {
 			require.NoError(t, reader.Check(audit.Range{From: row.a, To: row.b}, audit.Range{}))
 		})
 	}
-}
-
-// explain returns the server's plan for a find that was sent.
-func explain(t *testing.T, b *storetest.Bank, find *storetest.Command) string {
-	t.Helper()
-	var reply struct {
-		QueryPlanner struct {
-			WinningPlan bson.Raw `bson:"winningPlan"`
-		} `bson:"queryPlanner"`
-	}
-	query := bson.D{{Key: "find", Value: find.Text("find")}, {Key: "filter", Value: find.Body.Lookup("filter")}}
-	require.NoError(t, b.DB.RunCommand(t.Context(), bson.D{{Key: "explain", Value: query}}).Decode(&reply))
-	return reply.QueryPlanner.WinningPlan.String()
 }

@@ -204,9 +204,3 @@ func (c *Catalog) DocumentsNamespace(name string) string { return c.Documents[na
 func (c *Catalog) WithLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return wire.WithLimit(ctx, c.Clock.Now, limit)
 }
-
-// HoldsAccounts reports whether the collection is a ledger.
-// Otherwise it holds documents that effects change, or the transfers.
-func (l *Collection) HoldsAccounts() bool {
-	return !l.Documents && l.Fields.Balance != ""
-}

@@ -12,11 +12,11 @@ const (
 )
 
 // ContentsOf returns what a collection of the catalog holds.
-func (s *Catalog) ContentsOf(c *Collection) Contents {
+func (c *Catalog) ContentsOf(collection *Collection) Contents {
 	switch {
-	case c == s.Originals:
+	case collection == c.Originals:
 		return OfTransfers
-	case c.Documents:
+	case collection.Documents:
 		return OfDocuments
 	}
 	return OfAccounts

@@ -74,11 +74,16 @@ func New(catalog *collections.Catalog, kept *retention.Retention) *Deployment {
 
 // knowledge is what is known of a collection.
 type knowledge struct {
-	notes     *mongo.Collection        // the collection of its note
-	surveying *collections.SharedCheck // the turns of those who survey it
-	usable    atomic.Bool              // an inspection has found nothing wrong with it
-	note      atomic.Uint32            // a noteState
-	connected atomic.Bool              // Connect has found nothing wrong with it by itself
+	// notes is the collection of its note.
+	notes *mongo.Collection
+	// surveying lets a few callers survey it at once.
+	surveying *collections.SharedCheck
+	// usable says that an inspection has found nothing wrong with it.
+	usable atomic.Bool
+	// note is a noteState.
+	note atomic.Uint32
+	// connected says that Connect has found nothing wrong with it by itself.
+	connected atomic.Bool
 }
 
 // noteState is what is known of a collection's note.

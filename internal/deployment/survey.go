@@ -19,23 +19,15 @@ func (d *Deployment) survey(ctx context.Context, to purpose, c *collections.Coll
 	if k.surveyed(to) {
 		return nil
 	}
-	if err := k.surveying.Turns.Acquire(ctx); err != nil {
+	now := d.catalog.Clock.Now
+	return k.surveying.Once(ctx, now, func() bool { return k.surveyed(to) }, func() error {
+		err := d.surveyOnce(ctx, to, c)
+		var unanswered *wire.ServerError
+		if err != nil && ctx.Err() == nil && errors.As(err, &unanswered) && unanswered.Code == 0 {
+			k.surveying.Failures.Record(now(), err)
+		}
 		return err
-	}
-	defer k.surveying.Turns.Release()
-	if k.surveyed(to) {
-		return nil
-	}
-	if err := k.surveying.Failures.Recent(d.catalog.Clock.Now()); err != nil {
-		return err
-	}
-	err := d.surveyOnce(ctx, to, c)
-	var answered *wire.ServerError
-	if err != nil && ctx.Err() == nil && errors.As(err, &answered) && answered.Code == 0 {
-		// Those who have waited for their turn meanwhile need not ask again.
-		k.surveying.Failures.Record(d.catalog.Clock.Now(), err)
-	}
-	return err
+	})
 }
 
 // surveyed reports whether nothing is left to be asked for a purpose. That a note is absent

@@ -300,7 +300,7 @@ func TestNextCallerGoesOn(t *testing.T) {
 
 	first, leave := context.WithCancelCause(t.Context())
 	leader := bank.CallAll(1, func(int) (transfer.Record, error) { return c.Transfer(first, bank.Move("t", "a", "b", 10)) })
-	require.Eventually(t, func() bool { return strings.Contains(stacks(), "engine.(*gate).enter") }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(stacks(), "engine.(*gate).acquire") }, time.Minute, time.Millisecond)
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, err = c.Transfer(short, bank.Move("t", "a", "b", 10))

@@ -1,4 +1,4 @@
-package mongostore
+package history_test
 
 import (
 	"fmt"
@@ -13,33 +13,15 @@ import (
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// moment is a millisecond of the history that these tests make up.
-func moment(n int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(n)).UTC() }
-
-// past returns a committed transfer as it is stored, with legs on alice, on an account of that name in another ledger, and on bob.
-func past(id string, at time.Time, units int64) bson.M {
-	leg := func(ledger, account string, units int64) bson.M {
-		return bson.M{"ledger": ledger, "ns": "x.y", "account": account, "amount": units}
-	}
-	return bson.M{"_id": id, "state": "Success", "createdAt": at, "committedAt": at, "legs": bson.A{
-		leg("eu", "alice", -2*units), leg("", "alice", units), leg("", "bob", units),
-	}}
-}
-
-func (b *bank) history(id string) *history.History {
-	b.t.Helper()
-	h, err := b.store.History("", id)
-	require.NoError(b.t, err)
-	return h
-}
-
-// However long the pages are, they put together the same history, in either order, and no millisecond is on two of them.
+// However long the pages are, together they are the same history, in either order, and no
+// millisecond is on two of them.
 func TestPagesOfAHistory(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	require.NoError(t, b.store.Setup(t.Context()))
+	require.NoError(t, b.Store.Setup(t.Context()))
 	var all []string
 	var documents []bson.M
 	for ms, n := range []int{1, 3, 2, 5, 1, 1, 4} {
@@ -49,8 +31,8 @@ func TestPagesOfAHistory(t *testing.T) {
 			all = append(all, id)
 		}
 	}
-	b.putIn("transfers", documents...)
-	b.putIn("transfers", bson.M{"_id": "open", "state": "Preparing", "legs": past("", moment(0), 1)["legs"]})
+	b.PutIn("transfers", documents...)
+	b.PutIn("transfers", bson.M{"_id": "open", "state": "Preparing", "legs": past("", moment(0), 1)["legs"]})
 	for n := 1; n <= len(all)+1; n++ {
 		require.Equal(t, all, b.pages(history.OldestFirst, n), "pages of %d", n)
 		back := b.pages(history.NewestFirst, n)
@@ -71,18 +53,18 @@ func TestPagesOfAHistory(t *testing.T) {
 	require.Equal(t, want, page)
 }
 
-// pages puts together alice's history from pages of n.
+// pages returns the IDs of alice's history, read by pages of n.
 func (b *bank) pages(order history.Order, n int) (all []string) {
-	b.t.Helper()
+	b.T.Helper()
 	after, before := time.Time{}, moment(100)
 	for more := true; more; {
 		var page []history.Entry
 		var err error
-		page, more, err = b.history("alice").Page(b.t.Context(), order, after, before, n)
-		require.NoError(b.t, err)
-		require.True(b.t, !more || len(page) >= n, "a page of %d has %d entries and is not the last", n, len(page))
+		page, more, err = b.history("alice").Page(b.T.Context(), order, after, before, n)
+		require.NoError(b.T, err)
+		require.True(b.T, !more || len(page) >= n, "a page of %d has %d entries and is not the last", n, len(page))
 		for _, e := range page {
-			require.True(b.t, e.At.Before(before) && e.At.After(after))
+			require.True(b.T, e.At.Before(before) && e.At.After(after))
 			all = append(all, e.TransferID)
 		}
 		if last := page[len(page)-1].At; order == history.OldestFirst {
@@ -94,11 +76,12 @@ func (b *bank) pages(order history.Order, n int) (all []string) {
 	return all
 }
 
-// Whatever a statement asks for is found by an index, in its order: nothing is looked through, and nothing sorted.
+// Every read of a statement uses an index and its order: no collection is scanned, and
+// nothing is sorted.
 func TestHistoryUsesItsIndex(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	require.NoError(t, b.store.Setup(t.Context()))
+	require.NoError(t, b.Store.Setup(t.Context()))
 	var documents []bson.M
 	for i := range 3000 {
 		documents = append(documents, past(fmt.Sprint("t", i), moment(i), 1))
@@ -106,9 +89,9 @@ func TestHistoryUsesItsIndex(t *testing.T) {
 		other["legs"] = bson.A{bson.M{"ledger": "", "ns": "x.y", "account": "bob", "amount": int64(1)}}
 		documents = append(documents, other)
 	}
-	b.putIn("transfers", documents...)
-	b.put(account("alice", bson.M{"pending": bson.M{"t7": int64(1), "t8": int64(1)}}))
-	b.log.take()
+	b.PutIn("transfers", documents...)
+	b.Put(storetest.Account("alice", bson.M{"pending": bson.M{"t7": int64(1), "t8": int64(1)}}))
+	b.Log.Take()
 	h := b.history("alice")
 	_, found, err := h.BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
@@ -127,29 +110,30 @@ func TestHistoryUsesItsIndex(t *testing.T) {
 		require.Equal(t, c.first, page[0].TransferID)
 	}
 	finds := 0
-	for _, c := range b.log.take() {
-		if c.name != "find" || c.text("find") != "transfers" {
+	for _, c := range b.Log.Take() {
+		if c.Name != "find" || c.Text("find") != "transfers" {
 			continue
 		}
 		finds++
-		plan := b.explain(c)
-		assert.NotContains(t, plan, "COLLSCAN", c.body)
-		assert.NotContains(t, plan, `"SORT"`, c.body)
-		if c.body.Lookup("filter", "_id").Type != 0 {
-			assert.Contains(t, plan, `"_id_"`, c.body)
+		plan := b.Explain(c)
+		assert.NotContains(t, plan, "COLLSCAN", c.Body)
+		assert.NotContains(t, plan, `"SORT"`, c.Body)
+		if c.Body.Lookup("filter", "_id").Type != 0 {
+			assert.Contains(t, plan, `"_id_"`, c.Body)
 			continue
 		}
-		assert.Contains(t, plan, `"indexName": "committed"`, c.body)
-		assert.Contains(t, plan, `"legs.account": ["[\"alice\", \"alice\"]"],"legs.ledger": ["[\"\", \"\"]"]`, c.body)
-		if order, sorted := c.body.Lookup("sort", "committedAt").AsInt64OK(); sorted {
-			assert.Contains(t, plan, map[int64]string{1: `"forward"`, -1: `"backward"`}[order], c.body)
+		assert.Contains(t, plan, `"indexName": "committed"`, c.Body)
+		assert.Contains(t, plan, `"legs.account": ["[\"alice\", \"alice\"]"],"legs.ledger": ["[\"\", \"\"]"]`, c.Body)
+		if order, sorted := c.Body.Lookup("sort", "committedAt").AsInt64OK(); sorted {
+			assert.Contains(t, plan, map[int64]string{1: `"forward"`, -1: `"backward"`}[order], c.Body)
 			assert.NotContains(t, plan, "MinKey", "the bounds of the time are the index's, too")
 		}
 	}
 	require.Equal(t, 7, finds, "the operation time, what is in flight, what came since, four pages")
 }
 
-// A history that holds what is no exact number is not told, and neither is one of another kind than the balance.
+// A history with an amount that is no exact number, or not of the balance's kind, is an
+// error.
 func TestHistoryOfOddNumbers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -170,8 +154,8 @@ func TestHistoryOfOddNumbers(t *testing.T) {
 			if c.posted != nil {
 				odd["posted"] = c.posted
 			}
-			b.putIn("transfers", past("t", moment(2), 1), odd)
-			b.put(account("alice", bson.M{"pending": bson.M{"odd": int64(1)}}))
+			b.PutIn("transfers", past("t", moment(2), 1), odd)
+			b.Put(storetest.Account("alice", bson.M{"pending": bson.M{"odd": int64(1)}}))
 			_, _, err := b.history("alice").Page(t.Context(), history.NewestFirst, time.Time{}, moment(10), 10)
 			require.ErrorIs(t, err, document.ErrUnreadable)
 			_, _, err = b.history("alice").BalanceAsOf(t.Context(), time.Time{})
@@ -181,34 +165,47 @@ func TestHistoryOfOddNumbers(t *testing.T) {
 	b := newBank(t)
 	decimal, err := money.Parse("1.5")
 	require.NoError(t, err)
-	b.putIn("transfers", past("t", moment(2), 1))
+	b.PutIn("transfers", past("t", moment(2), 1))
 	for name, changes := range map[string]bson.M{
 		"double": {"balance": 1.5}, "mixed": {"pending": bson.M{"x": decimal.Value()}}, "debit": {"pending": bson.M{"x": decimal.Neg().Value()}},
 		"alice": {"balance": decimal.Value(), "pending": bson.M{"t": decimal.Value()}},
 	} {
-		b.put(account(name, changes))
+		b.Put(storetest.Account(name, changes))
 		_, found, err := b.history(name).BalanceAsOf(t.Context(), time.Time{})
 		require.ErrorIs(t, err, history.ErrKind, name)
 		require.True(t, found)
 	}
 }
 
-// The transfers in flight on an account are known by their markers, whatever their IDs look like.
+// The transfers in flight on an account are known by their markers, whatever characters
+// their IDs have.
 func TestMarkersNameTheirTransfers(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	pending, sum := bson.M{"%zz": int64(0)}, int64(0) // the first is no transfer's
-	for id, key := range awkwardIDs() {
-		if document.CheckID(id) != nil {
-			continue
-		}
-		b.putIn("transfers", past(id, moment(1), 1))
-		pending[key] = int64(1)
-		sum++
+	ids := []string{
+		"order-17", "a.b.c", ".", "..", "$", "$set", "$[]", "$[x].y", "a$b", "%", "%2E", "%25", "\x00", "a\x00b",
+		"0", "7", "17", "00", "1234567890", "-1", "1a", "a1", "١٢", " ", "é", "a/b", "a+b", "a b", "_id", "__proto__",
 	}
-	b.put(account("alice", bson.M{"pending": pending}))
-	closing, _, err := b.history("alice").BalanceAsOf(t.Context(), time.Time{})
+	pending := bson.M{"%zz": int64(0)} // no transfer's
+	for _, id := range ids {
+		b.PutIn("transfers", past(id, moment(1), 1))
+		pending[document.MarkerKey(id)] = int64(1)
+	}
+	b.Put(storetest.Account("alice", bson.M{"pending": pending}))
+	balance, _, err := b.history("alice").BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
-	require.Equal(t, money.Units(100+sum), closing.Balance, "they are committed, and so they count")
-	require.Greater(t, sum, int64(5))
+	require.Equal(t, money.Units(int64(100+len(ids))), balance.Balance, "they are committed, and so they count")
+}
+
+// An account whose markers are no map has no balance at any instant: it is not known what
+// is in flight.
+func TestGarbledMarkers(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	for what, pending := range storetest.Garbled("order", int64(-60)) {
+		b.Put(storetest.Account(what, bson.M{"pending": pending}))
+		_, found, err := b.history(what).BalanceAsOf(t.Context(), time.Time{})
+		assert.True(t, found)
+		require.ErrorIs(t, err, history.ErrKind, what)
+	}
 }
