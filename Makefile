@@ -18,11 +18,12 @@ ONLY ?= 1,2,3,4,5,6,7,8,9
 FOR ?= 5m
 SEED ?= 1
 FUZZTIME ?= 300x
+DRIVER ?= latest
 FUZZ := $(addprefix internal/money:,FuzzParse FuzzJSON FuzzFromBSON FuzzArithmetic) \
 	$(addprefix internal/mongostore:,FuzzMarkerKey FuzzIDCodec FuzzTransferDocument FuzzAccountDocument) \
 	$(addprefix .:,FuzzRequest FuzzMetadata FuzzStoredAccount FuzzStoredTransfer)
 
-.PHONY: test versions race demo stories bench claims bench-quick simulate search teeth chaos soak-service overload fuzz lint vulncheck
+.PHONY: test versions race demo stories bench claims bench-quick simulate search teeth chaos soak-service overload fuzz driver lint vulncheck
 
 # What compares rates comes last, and has the machine to itself.
 test: ## all tests, on a real MongoDB server
@@ -81,6 +82,13 @@ fuzz: ## each fuzz target: so many inputs, or for as long, as FUZZTIME says
 		echo "$${target##*:}"; \
 		go test -run NONE -fuzz "^$${target##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel 1 "./$${target%%:*}"; \
 	done'
+
+driver: ## all sources compiled, and the tests of internal/wire, with the newest driver, or DRIVER=v2.9.0
+	@set -e; mod=$$(mktemp -d); trap 'rm -rf "$$mod"' EXIT; cp go.mod go.sum "$$mod"; \
+	go get -modfile="$$mod/go.mod" go.mongodb.org/mongo-driver/v2@$(DRIVER); \
+	go list -modfile="$$mod/go.mod" -m go.mongodb.org/mongo-driver/v2; \
+	go vet -modfile="$$mod/go.mod" ./...; \
+	go test -modfile="$$mod/go.mod" -count=1 -timeout 10m ./internal/wire
 
 lint: ## vet and golangci-lint, in all modules
 	@GOBIN=$(TOOLS) go install $(LINT)

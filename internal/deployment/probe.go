@@ -56,7 +56,7 @@ func understood(err error) bool {
 		return false
 	}
 	switch refused.Code {
-	case 0, wire.CodeUnauthorized, wire.CodeAuthentication, wire.CodeMaxTimeExpired:
+	case 0, wire.CodeUnauthorized, wire.CodeNoUser, wire.CodeMaxTimeExpired:
 		return false
 	}
 	return !away(int(refused.Code))

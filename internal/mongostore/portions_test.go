@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongotransfer/transfer/internal/audit"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -170,26 +169,6 @@ func TestPortionsAreAnsweredEach(t *testing.T) {
 	last := of(at(protocol.ReadFence, 0), works[len(works)-1])
 	require.Equal(t, all(1, protocol.Applied), b.batch(last))
 	require.False(t, last[0].Answer.Facts.Found, "what isn't there is answered, too")
-}
-
-// Documents are found by as many commands as their IDs need, whatever these are: nothing
-// that others have stored, as a marker with a key of a megabyte, makes a command that the
-// server refuses.
-func TestManyIDsAreFoundInPortions(t *testing.T) {
-	t.Parallel()
-	b := newBank(t)
-	var ids bson.A
-	for i := range 40 {
-		ids = append(ids, fmt.Sprintf("%03d%s", i, strings.Repeat("x", 1<<20)))
-	}
-	b.put(account("alice", nil), account("bob", nil))
-	ids = append(bson.A{"alice"}, append(ids, wire.RawValue("bob"))...)
-	b.log.take()
-	found, err := wire.FindByID(t.Context(), b.store.Ledgers[""].Majority, ids, audit.WithoutMetadata())
-	require.NoError(t, err)
-	require.Len(t, found, 2)
-	asked, _ := largest(b.log.take())
-	assert.LessOrEqual(t, asked, wire.MaxCommandBytes+overhead)
 }
 
 // draw returns one of the statements that the store sends, of up to so many bytes in one

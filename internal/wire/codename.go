@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// CodeName returns the server's name for a code, "" where it is none that the store knows:
+// codeName returns the server's name for a code, "" where it is none that the store knows:
 // the errors of single writes come without their names.
-func CodeName(code int) string {
+func codeName(code int) string {
 	for _, known := range []struct {
 		code int
 		name string
@@ -39,7 +39,7 @@ func CodeName(code int) string {
 func nameOr(given string, code int) string {
 	letters := func(r rune) bool { return r < '0' || r > 'z' || r > '9' && r < 'A' || r > 'Z' && r < 'a' }
 	if given == "" || len(given) > 60 || strings.ContainsFunc(given, letters) {
-		return CodeName(code)
+		return codeName(code)
 	}
 	return given
 }

@@ -18,7 +18,7 @@ import (
 const (
 	CodeBadValue          = 2
 	CodeUnauthorized      = 13
-	CodeAuthentication    = 18
+	CodeNoUser            = 18 // the user or the password is not accepted
 	CodeOverflow          = 15 // nested too deeply
 	codeInvalidBSON       = 22 // of the whole message, before anything of it is done
 	CodeNamespaceExists   = 48
@@ -77,7 +77,7 @@ func Send(ctx context.Context, c *mongo.Collection, command *Message, right stri
 	if succeeded(reply) {
 		if concern, ok := reply.Lookup("writeConcernError").DocumentOK(); ok {
 			code, _ := concern.Lookup("code").AsInt64OK()
-			return reply, protocol.Unknown, ConcernError{int(code)}
+			return reply, protocol.Unknown, ConcernError{code: int(code)}
 		}
 		return reply, protocol.Applied, nil
 	}

@@ -63,11 +63,11 @@ func insertCommand(c *mongo.Collection, documents []bson.Raw) (*Message, int) {
 
 func insertPart(ctx context.Context, c *mongo.Collection, command *Message, documents int) []Verdict {
 	reply, result, err := Send(ctx, c, command, rightInsert)
-	return InsertVerdicts(documents, reply, result, err)
+	return insertVerdicts(documents, reply, result, err)
 }
 
-// InsertVerdicts reads the answer to a command that inserts so many documents.
-func InsertVerdicts(documents int, reply bson.Raw, result protocol.Result, err error) []Verdict {
+// insertVerdicts reads the answer to a command that inserts so many documents.
+func insertVerdicts(documents int, reply bson.Raw, result protocol.Result, err error) []Verdict {
 	// Documents that the server did not even begin to store.
 	code := CommandCode(err)
 	unreadable := code == CodeOverflow || code == codeInvalidBSON

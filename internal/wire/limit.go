@@ -16,27 +16,27 @@ const grace = time.Second
 
 const CodeMaxTimeExpired = 50
 
-// Limited is how long the commands of a context may take in all.
-type Limited struct {
+// limited is how long the commands of a context may take in all.
+type limited struct {
 	now   func() time.Time
 	start time.Time
 	limit time.Duration
 }
 
-type LimitKey struct{}
+type limitKey struct{}
 
 // WithLimit returns a context that ends after so long, or when ctx does. The server is
 // asked to give up a write that is sent with it a second earlier.
 func WithLimit(ctx context.Context, now func() time.Time, limit time.Duration) (context.Context, context.CancelFunc) {
-	l := Limited{now: now, start: now(), limit: limit}
+	l := limited{now: now, start: now(), limit: limit}
 	if deadline, has := ctx.Deadline(); has {
 		l.limit = min(limit, deadline.Sub(l.start))
 	}
-	return context.WithTimeout(context.WithValue(ctx, LimitKey{}, l), limit)
+	return context.WithTimeout(context.WithValue(ctx, limitKey{}, l), limit)
 }
 
-// Left returns for how long the server may try.
-func (l Limited) Left() time.Duration {
+// left returns for how long the server may try.
+func (l limited) left() time.Duration {
 	rest := l.limit - l.now().Sub(l.start)
 	return max(rest-min(grace, rest/2), time.Millisecond)
 }
@@ -49,11 +49,11 @@ func (l Limited) Left() time.Duration {
 // too late as often as not. And a command may not ask twice. So it is shown a deadline
 // beyond all bounds, for which it asks for nothing, and it is cancelled when ctx ends.
 func (m *Message) limit(ctx context.Context) (context.Context, func()) {
-	l, has := ctx.Value(LimitKey{}).(Limited)
+	l, has := ctx.Value(limitKey{}).(limited)
 	if !has {
 		return ctx, func() {}
 	}
-	m.Number("maxTimeMS", l.Left().Milliseconds())
+	m.Number("maxTimeMS", l.left().Milliseconds())
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	return unbounded{sending}, func() { stop(); cancel() }
@@ -108,10 +108,10 @@ func (s silence) Unwrap() error {
 
 // ConcernError is the server's report that it does not know whether a majority has stored
 // a write.
-type ConcernError struct{ Code int }
+type ConcernError struct{ code int }
 
 func (e ConcernError) Error() string {
-	return "whether a majority has stored it is not known: " + serverText(e.Code, CodeName(e.Code))
+	return "whether a majority has stored it is not known: " + serverText(e.code, codeName(e.code))
 }
 
 // HeldUp reports whether an error says that the server has given a command up before it
@@ -122,7 +122,7 @@ func HeldUp(err error) bool { return CommandCode(err) == CodeMaxTimeExpired }
 // a majority was too slow to store it.
 func GaveUp(err error) bool {
 	var concern ConcernError
-	return HeldUp(err) || errors.As(err, &concern) && concern.Code == CodeMaxTimeExpired
+	return HeldUp(err) || errors.As(err, &concern) && concern.code == CodeMaxTimeExpired
 }
 
 // Silent reports whether an error says that a command was not answered in its time.

@@ -22,7 +22,7 @@ const (
 // The server's own text has the key that is taken, and its details the document and the
 // value that a validator refuses; names of fields, indexes and operators are told.
 func refusalText(code int, report bson.Raw) string {
-	text := serverText(code, CodeName(code))
+	text := serverText(code, codeName(code))
 	switch code {
 	case CodeDuplicateKey, 11001, 12582:
 		if rule := indexText(report); rule != "" {

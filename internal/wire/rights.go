@@ -18,9 +18,6 @@ const (
 	rightFindAndUpsert = "find, insert, update"
 )
 
-// CodeNoUser is the server's code for a user or a password that it doesn't accept.
-const CodeNoUser = 18
-
 // Refused returns the server's refusal of a user: a right is missing, or, with code 18,
 // the user or the password is wrong. It returns nil for all other errors.
 //
