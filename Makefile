@@ -20,7 +20,8 @@ SEED ?= 1
 FUZZTIME ?= 300x
 DRIVER ?= latest
 FUZZ := $(addprefix internal/money:,FuzzParse FuzzJSON FuzzFromBSON FuzzArithmetic) \
-	$(addprefix internal/mongostore:,FuzzMarkerKey FuzzIDCodec FuzzTransferDocument FuzzAccountDocument) \
+	$(addprefix internal/document:,FuzzMarkerKey FuzzIDCodec) \
+	$(addprefix internal/mongostore:,FuzzTransferDocument FuzzAccountDocument) \
 	$(addprefix .:,FuzzRequest FuzzMetadata FuzzStoredAccount FuzzStoredTransfer)
 
 .PHONY: test versions race demo stories bench claims bench-quick simulate search teeth chaos soak-service overload fuzz driver lint vulncheck

@@ -8,22 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/audit"
-	"github.com/mongotransfer/transfer/internal/document"
 )
-
-// A marker's key tells its transfer, whatever that is called; and what is no marker's key tells none.
-func TestTransferOf(t *testing.T) {
-	t.Parallel()
-	for _, id := range []string{"t", "order-17", "a.b", "$a", "100%", "%2E", "17", "0", "a\x00b", "é", "%", "%%", "a%2"} {
-		got, ok := document.TransferOf(document.MarkerKey(id))
-		require.True(t, ok, id)
-		assert.Equal(t, id, got)
-	}
-	for _, key := range []string{"", "%", "%2", "%zz", "%2e", "%41", "17", "a%2", "%25%"} {
-		_, ok := document.TransferOf(key)
-		assert.False(t, ok, key)
-	}
-}
 
 // A portrait tells what is wrong with each field, whatever is stored there, and counts what is a number.
 func TestPortrait(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -101,34 +100,4 @@ func TestNoServer(t *testing.T) {
 	result, err := InsertOne(t.Context(), client.Database("bank").Collection("accounts"), bson.M{"_id": "a"})
 	require.Equal(t, protocol.NotSent, result)
 	require.ErrorContains(t, err, "server selection error: no fit server among 127.0.0.1:1: connection error: dial tcp")
-}
-
-// A command for which no connection was free in time was certainly not sent: a read that
-// waits for a document to come has the only one.
-func TestNoConnection(t *testing.T) {
-	t.Parallel()
-	db := mongotest.Database(t, options.Client().SetMaxPoolSize(1))
-	require.NoError(t, db.CreateCollection(t.Context(), "queue", options.CreateCollection().SetCapped(true).SetSizeInBytes(4096)))
-	_, err := db.Collection("queue").InsertOne(t.Context(), bson.M{"_id": "first"})
-	require.NoError(t, err)
-	reading, stop := context.WithCancel(t.Context())
-	tail := options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Minute)
-	cursor, err := db.Collection("queue").Find(reading, bson.M{}, tail)
-	require.NoError(t, err)
-	require.True(t, cursor.Next(reading))
-	stopped := make(chan bool, 1)
-	go func() { stopped <- cursor.Next(reading) }()
-	for {
-		require.NoError(t, t.Context().Err())
-		short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		result, err := InsertOne(short, db.Collection("accounts"), bson.M{"_id": bson.NewObjectID()})
-		cancel()
-		if noConnection := (topology.WaitQueueTimeoutError{}); errors.As(err, &noConnection) {
-			require.Equal(t, protocol.NotSent, result)
-			require.ErrorContains(t, err, "no connection of the client's pool was free in time")
-			break
-		}
-	}
-	stop()
-	require.False(t, <-stopped)
 }
