@@ -41,7 +41,7 @@ func (b *bank) scattered() *rooms {
 		Documents: map[string]*mongo.Collection{
 			"notes": b.db.Collection("notes"), "orders": b.db.Collection("orders"), "x": x.Collection("x3"),
 		},
-		Fields: document.Fields{"balance", "pending", "fence", "floor", "currency", "closed"},
+		Fields: standardFields(),
 		Now:    time.Now,
 	})
 	require.NoError(b.t, err)

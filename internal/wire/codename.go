@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// codeName returns the server's name for a code, "" where it is none that the store knows:
-// the errors of single writes come without their names.
+// codeName returns the server's name for a code, "" for one that is not known here.
+// The errors of single writes come without their names.
 func codeName(code int) string {
 	for _, known := range []struct {
 		code int
@@ -44,7 +44,7 @@ func nameOr(given string, code int) string {
 	return given
 }
 
-// serverText tells a code of the server.
+// serverText returns the text of a code of the server.
 func serverText(code int, name string) string {
 	switch {
 	case code == 0:

@@ -8,8 +8,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// FindID reads a document by its _id. By an aggregation, so that what is looked at once, when a
-// process begins, is told from what is read for a transfer.
+// FindID reads a document by its _id.
+// It sends an aggregation, so that what is read once, when a process begins, is told from
+// what is read for a transfer.
 func FindID(ctx context.Context, c *mongo.Collection, id any) (bson.Raw, error) {
 	match := bson.D{{Key: "$match", Value: bson.D{{Key: "_id", Value: id}}}}
 	cursor, err := c.Aggregate(ctx, bson.A{match}, options.Aggregate().SetBatchSize(2))

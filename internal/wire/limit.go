@@ -14,9 +14,10 @@ import (
 // more of the command will happen.
 const grace = time.Second
 
+// CodeMaxTimeExpired is the server's code for a command that has used up its time.
 const CodeMaxTimeExpired = 50
 
-// limited is how long the commands of a context may take in all.
+// limited says how long the commands of a context may take in all.
 type limited struct {
 	now   func() time.Time
 	start time.Time
@@ -25,8 +26,8 @@ type limited struct {
 
 type limitKey struct{}
 
-// WithLimit returns a context that ends after so long, or when ctx does. The server is
-// asked to give up a write that is sent with it a second earlier.
+// WithLimit returns a context that ends after a time, or when ctx does.
+// The server is asked to give up a write that is sent with it a second earlier.
 func WithLimit(ctx context.Context, now func() time.Time, limit time.Duration) (context.Context, context.CancelFunc) {
 	l := limited{now: now, start: now(), limit: limit}
 	if deadline, has := ctx.Deadline(); has {
@@ -42,7 +43,7 @@ func (l limited) left() time.Duration {
 }
 
 // limit asks the server to give the command up before ctx ends, where that is known
-// beforehand. It returns the context to send it with, and what must be called after that.
+// beforehand. It returns the context to send it with, and a function to call after that.
 //
 // The driver would ask for it by itself, out of the deadline of the context; but to give
 // up at the very moment at which it gives up itself, so that the server's answer comes
@@ -75,8 +76,8 @@ type silence struct {
 	servers string // as the driver knew them, where none was found
 }
 
-// silenced turns the driver's error into one that says what has happened: the driver
-// knows only that its own context was cancelled, which nobody has done.
+// silenced turns the driver's error into one that says what has happened.
+// The driver only knows that its own context was cancelled, which nobody has done.
 func silenced(ended, err error) error {
 	var notSelected topology.ServerSelectionError
 	s := silence{ended: ended}
@@ -86,7 +87,7 @@ func silenced(ended, err error) error {
 	return s
 }
 
-// Error tells whether a server was found.
+// Error says whether a server was found.
 func (s silence) Error() string {
 	switch {
 	case !errors.Is(s.ended, context.DeadlineExceeded):
@@ -97,8 +98,8 @@ func (s silence) Error() string {
 	return "no answer in time"
 }
 
-// Unwrap returns the end of the time. That somebody has stopped it is not the caller's
-// affair, whose own context may go on.
+// Unwrap returns the end of the time.
+// A command that was stopped before wraps nothing: the caller's own context may go on.
 func (s silence) Unwrap() error {
 	if errors.Is(s.ended, context.DeadlineExceeded) {
 		return s.ended
@@ -130,12 +131,14 @@ func Silent(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && !GaveUp(err)
 }
 
+// NextWithin moves a cursor on, within a limit of its own where that is positive.
 func NextWithin(ctx context.Context, cursor *mongo.Cursor, limit time.Duration) bool {
 	ctx, cancel := WithTimeout(ctx, limit)
 	defer cancel()
 	return cursor.Next(ctx)
 }
 
+// WithTimeout is context.WithTimeout, but that a limit of zero is none.
 func WithTimeout(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if limit <= 0 {
 		return ctx, func() {}

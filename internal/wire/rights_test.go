@@ -27,7 +27,8 @@ func TestRefusals(t *testing.T) {
 	require.NotNil(t, Refused(err))
 	require.Equal(t, "the server refuses the user or the password", Refused(err).Missing())
 
-	missing := ServerErrorOf(mongo.CommandError{Code: CodeUnauthorized, Message: "not authorized to execute {secret: 1}"}, RightUpdate, "bank.accounts")
+	unauthorized := mongo.CommandError{Code: CodeUnauthorized, Message: "not authorized to execute {secret: 1}"}
+	missing := ServerErrorOf(unauthorized, RightUpdate, "bank.accounts")
 	require.Equal(t, "the user has no right to update on bank.accounts", Refused(missing).Missing())
 	require.Nil(t, Refused(ServerErrorOf(mongo.CommandError{Code: CodeBadValue}, RightUpdate, "bank.accounts")))
 	require.Nil(t, Refused(nil))
