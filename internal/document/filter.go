@@ -13,7 +13,8 @@ func Modified() bson.E {
 	return bson.E{Key: "$currentDate", Value: bson.D{{Key: "lastModified", Value: true}}}
 }
 
-// Stalled matches unfinished transfers that stand still, but for holds that may still be decided.
+// Stalled matches unfinished transfers that stand still, but not holds that may still be
+// decided.
 func Stalled(threshold time.Duration) bson.D {
 	return append(bson.D{
 		StateIn(protocol.Preparing, protocol.Committed, protocol.Rollback),
@@ -100,7 +101,8 @@ func AnyHold() bson.E {
 	return bson.E{Key: "hold", Value: bson.D{{Key: "$in", Value: bson.A{nil, false, true}}}}
 }
 
-// IsStuck selects, by the index of unfinished work, what an execution has left with a reason.
+// IsStuck selects, by the index of unfinished work, what an execution has left with a
+// reason.
 func IsStuck() bson.D {
 	return bson.D{
 		{Key: "open", Value: true},

@@ -26,7 +26,8 @@ func CheckForm(document bson.Raw, fields int) error {
 	return nil
 }
 
-// checkDocument checks a document's frame, which is what Validate looks at, and the values in it.
+// checkDocument checks a document's frame, which is all that Validate reads, and the values
+// in it.
 func checkDocument(document bson.Raw) error {
 	if err := document.Validate(); err != nil {
 		return err

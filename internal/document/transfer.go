@@ -13,7 +13,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// RepairedCode is the failure code of a transfer that stands for one whose document is lost.
+// RepairedCode is the failure code of a transfer that stands for one whose document is
+// lost.
 const RepairedCode = "repaired"
 
 // Tombstone reports whether the transfer stands for one whose document is lost.

@@ -117,7 +117,8 @@ type StatementError struct {
 
 func (e StatementError) Error() string { return e.text }
 
-// onID reports whether a duplicate key is one of _id, and not of a unique index of the user's.
+// onID reports whether a duplicate key is one of _id, and not of a unique index of the
+// user's.
 func (e StatementError) onID() bool {
 	if e.Code != CodeDuplicateKey {
 		return false
@@ -149,7 +150,7 @@ func StatementErrors(reply bson.Raw) []StatementError {
 	return found
 }
 
-// CommandCode returns the code of a command that the server refused as a whole, 0 if it did not.
+// CommandCode returns the code of a command that the server refused as a whole, or 0.
 func CommandCode(err error) int {
 	var refused mongo.CommandError
 	if errors.As(err, &refused) {

@@ -78,7 +78,8 @@ func insertVerdicts(documents int, reply bson.Raw, result protocol.Result, err e
 	case code == CodeUnauthorized, unreadable && documents == 1:
 		result = protocol.Failed
 	case unreadable:
-		result = protocol.NotSent // one of them can't be read, and is found when they are stored one by one
+		// One of them can't be read, and is found when they are stored one by one.
+		result = protocol.NotSent
 	}
 	refusals := StatementErrors(reply)
 	if stored, _ := reply.Lookup("n").AsInt64OK(); result == protocol.Applied && int(stored) != documents-len(refusals) {

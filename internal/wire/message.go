@@ -59,7 +59,8 @@ func (m *Message) BeginArray(key string) {
 // End ends the innermost document or array.
 func (m *Message) End() {
 	last := len(m.open) - 1
-	m.Data, _ = bsoncore.AppendDocumentEnd(m.Data, m.open[last]) // it fails only on an index beyond the data
+	// It fails only on an index beyond the data.
+	m.Data, _ = bsoncore.AppendDocumentEnd(m.Data, m.open[last])
 	m.open = m.open[:last]
 }
 

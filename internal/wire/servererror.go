@@ -9,8 +9,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// ServerError is what the server or the driver answered to one command, told in words
-// that carry no value of the user's: the server echoes commands and documents.
+// ServerError is what the server or the driver answered to one command, in words that carry
+// no value of the user's: the server echoes commands and documents.
 type ServerError struct {
 	// Action is the right that the command needs, as the server's roles name it, such as
 	// "update". Namespace is the collection, such as "bank.accounts".
@@ -23,7 +23,7 @@ type ServerError struct {
 	cause error
 }
 
-// Error tells the command and the server's code. The cause is for programs.
+// Error names the command and the server's code. The cause is for programs.
 func (e *ServerError) Error() string {
 	return fmt.Sprintf("%s on %s: %s", e.Action, words.Clip(e.Namespace), ServerTextOf(e.cause))
 }
@@ -31,8 +31,8 @@ func (e *ServerError) Error() string {
 // Unwrap returns the driver's error, for programs.
 func (e *ServerError) Unwrap() error { return e.cause }
 
-// ServerErrorOf returns the error of a command in words that can be passed on. It returns nil for
-// nil, and an error that was told already as it is.
+// ServerErrorOf returns the error of a command in words that can be passed on.
+// It returns nil for nil, and an error that has these words already as it is.
 func ServerErrorOf(err error, action, namespace string) error {
 	var already *ServerError
 	if err == nil || errors.As(err, &already) {
