@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"strings"
@@ -9,11 +9,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
-	"github.com/mongotransfer/transfer/internal/wire"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// awkwardIDs are IDs with everything that means something to the server, and how their markers are named.
+// awkwardIDs are IDs with everything that means something to the server, and how their
+// markers are named.
 func awkwardIDs() map[string]string {
 	return map[string]string{
 		"order-17":                "order-17",
@@ -53,30 +55,23 @@ func awkwardIDs() map[string]string {
 	}
 }
 
-// A marker's key keeps what means something to the server out of the path.
-func TestMarkerKey(t *testing.T) {
-	t.Parallel()
-	for id, key := range awkwardIDs() {
-		assert.Equal(t, key, document.MarkerKey(id), "%q", id)
-	}
-}
-
-// Transfers with any ID move their money exactly and leave no marker, also where their markers lie beside each other.
+// Transfers with any ID move their money exactly and leave no marker, also where their
+// markers lie beside each other.
 func TestAwkwardIDsOnTheServer(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(1_000_000)}), account("bob", bson.M{"pending": nil}))
-	var attempts []*Attempt
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(1_000_000)}), storetest.Account("bob", bson.M{"pending": nil}))
+	var attempts []*mongostore.Attempt
 	balance := int64(1_000_000)
 	for id := range awkwardIDs() {
-		a := b.prepared(b.claimed(id, b.leg("alice", -60), b.leg("bob", 60)))
-		facts := b.on(a, at(protocol.Look, 0)).Facts
+		a := b.Prepared(b.Claimed(id, b.Leg("alice", -60), b.Leg("bob", 60)))
+		facts := b.On(a, storetest.At(protocol.Look, 0)).Facts
 		assert.True(t, facts.Marker, "%q", id)
-		assert.Equal(t, protocol.NotMatched, b.on(a, b.ready(a)[0]).Result, "%q is prepared twice", id)
+		assert.Equal(t, protocol.NotMatched, b.On(a, b.Ready(a)[0]).Result, "%q is prepared twice", id)
 		attempts = append(attempts, a)
 		balance -= 60
 	}
-	pending := b.raw("accounts", "alice").Lookup("pending").Document()
+	pending := b.Raw("accounts", "alice").Lookup("pending").Document()
 	elements, err := pending.Elements()
 	require.NoError(t, err)
 	require.Len(t, elements, len(attempts))
@@ -85,45 +80,32 @@ func TestAwkwardIDsOnTheServer(t *testing.T) {
 		if i%3 == 0 {
 			kind, balance = protocol.Undo, balance+60
 		}
-		b.applied(a, replacing(at(kind, 0)), replacing(at(kind, 1)))
-		assert.False(t, b.on(a, at(protocol.Look, 0)).Facts.Marker)
+		b.Applied(a, storetest.Replacing(storetest.At(kind, 0)), storetest.Replacing(storetest.At(kind, 1)))
+		assert.False(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Marker)
 		if kind == protocol.Undo {
-			b.applied(a, at(protocol.FenceOnly, 0))
+			b.Applied(a, storetest.At(protocol.FenceOnly, 0))
 		}
 	}
-	b.checkCleared(account("alice", bson.M{"balance": balance}), true)
-	b.checkCleared(account("bob", bson.M{"balance": 100 + 1_000_000 - balance}), true)
-}
-
-// IDs have 1 to 255 bytes of UTF-8.
-func TestCheckID(t *testing.T) {
-	t.Parallel()
-	for _, id := range []string{"", strings.Repeat("a", 256), strings.Repeat("é", 128), "\xff", "a\xc3", "\xed\xa0\x80"} {
-		require.Error(t, document.CheckID(id), "%q", id)
-		_, err := document.StringIDs.Encode(id)
-		require.Error(t, err)
-	}
-	for id := range awkwardIDs() {
-		require.NoError(t, document.CheckID(id))
-	}
+	b.checkCleared(storetest.Account("alice", bson.M{"balance": balance}), true)
+	b.checkCleared(storetest.Account("bob", bson.M{"balance": 100 + 1_000_000 - balance}), true)
 }
 
 // ObjectIDs are hex digits outside, in lower case, and ObjectIds inside.
 func TestObjectIDs(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *config) { c.IDs = document.ObjectIDs })
+	b := newBank(t, func(c *storetest.Config) { c.IDs = document.ObjectIDs })
 	oid := bson.NewObjectID()
 	upper := strings.ToUpper(oid.Hex())
-	b.put(account(oid, nil), account(oid.Hex(), nil))
+	b.Put(storetest.Account(oid, nil), storetest.Account(oid.Hex(), nil))
 	assert.Equal(t, oid.Hex(), document.ObjectIDs.Canonical(upper))
 	assert.Equal(t, "AbC", document.StringIDs.Canonical("AbC"))
 	for i, text := range []string{upper, oid.Hex()} {
-		a := b.prepared(b.work(text[:1+i], b.leg(text, -60+int64(i)*20)))
-		b.applied(a, at(protocol.Settle, 0))
+		a := b.Prepared(b.Attempt(text[:1+i], b.Leg(text, -60+int64(i)*20)))
+		b.Applied(a, storetest.At(protocol.Settle, 0))
 	}
-	b.has("accounts", account(oid, bson.M{"balance": int64(0)}))
-	b.has("accounts", account(oid.Hex(), nil))
-	got, found, err := b.store.Get(t.Context(), "", upper)
+	b.Has("accounts", storetest.Account(oid, bson.M{"balance": int64(0)}))
+	b.Has("accounts", storetest.Account(oid.Hex(), nil))
+	got, found, err := b.Store.Get(t.Context(), "", upper)
 	require.NoError(t, err)
 	assert.True(t, found)
 	assert.Equal(t, oid.Hex(), got.ID)
@@ -131,25 +113,7 @@ func TestObjectIDs(t *testing.T) {
 	for _, id := range []string{"", "alice", oid.Hex()[1:], oid.Hex() + "00", "0x" + oid.Hex()[2:], strings.Repeat("g", 24)} {
 		_, err := document.ObjectIDs.Encode(id)
 		require.Error(t, err, "%q", id)
-		_, err = b.store.NewAttempt(document.Transfer{ID: "order", Legs: []document.Leg{b.leg(id, 1)}}, "me")
+		_, err = b.Store.NewAttempt(document.Transfer{ID: "order", Legs: []document.Leg{b.Leg(id, 1)}}, "me")
 		require.Error(t, err, "%q", id)
-	}
-}
-
-// A stored _id of the wrong kind is told, not guessed.
-func TestDecodeID(t *testing.T) {
-	t.Parallel()
-	oid := bson.NewObjectID()
-	for _, row := range []struct {
-		codec document.IDCodec
-		id    any
-		want  string
-	}{
-		{document.StringIDs, "alice", "alice"}, {document.ObjectIDs, oid, oid.Hex()},
-		{document.StringIDs, oid, ""}, {document.ObjectIDs, oid.Hex(), ""}, {document.StringIDs, int64(5), ""}, {document.ObjectIDs, nil, ""},
-	} {
-		got, err := row.codec.Decode(wire.RawValue(row.id))
-		assert.Equal(t, row.want, got)
-		assert.Equal(t, row.want == "", err != nil)
 	}
 }

@@ -13,22 +13,6 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// garbled returns what somebody may have made of a map with a marker.
-func garbled(key string, marker any) map[string]any {
-	there := bson.M{key: marker}
-	return map[string]any{
-		"the map in a list":          bson.A{there},
-		"the map in a list of lists": bson.A{bson.A{there}},
-		"the map among others":       bson.A{bson.M{}, there, "x"},
-		"a list":                     bson.A{},
-		"a list of an empty map":     bson.A{bson.M{}},
-		"a list of null":             bson.A{nil},
-		"text":                       "{}",
-		"a number":                   int64(0),
-		"true":                       true,
-	}
-}
-
 // Where the markers are no map any more nothing is paid, given back or fenced off,
 // however often it is asked for; a look takes the marker for there, and the next try is
 // refused, with the reason. When the map is back everything goes on.
@@ -36,7 +20,7 @@ func TestGarbledMarkersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	for _, units := range []int64{-60, 60} {
-		for what, pending := range garbled("order", units) {
+		for what, pending := range storetest.Garbled("order", units) {
 			for _, op := range []protocol.Operation{
 				storetest.At(protocol.Settle, 0), storetest.Replacing(storetest.At(protocol.Settle, 0)), storetest.At(protocol.Undo, 0), storetest.Replacing(storetest.At(protocol.Undo, 0)),
 				storetest.At(protocol.FenceOnly, 0),
