@@ -148,7 +148,7 @@ func TestStuckAreListed(t *testing.T) {
 			found = append(found, transfer.ID)
 		}
 		assert.Equal(t, []string{"stuck"}, found)
-		plan := b.explain(b.Log.Take()[0])
+		plan := b.Explain(b.Log.Take()[0])
 		assert.Contains(t, plan, `"indexName": "unfinished"`)
 		assert.NotContains(t, plan, `"indexName": "created"`)
 		assert.NotContains(t, plan, "COLLSCAN")

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -44,6 +45,34 @@ func TestGuardsLiveWhereTheTableSays(t *testing.T) {
 	}
 }
 
+// Each test and fuzz target that a page names exists.
+func TestNamedTestsExist(t *testing.T) {
+	t.Parallel()
+	root, paths := pages(t)
+	tests := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, found := range declared.FindAllSubmatch(source, -1) {
+			tests[string(found[1])] = true
+		}
+		return err
+	}))
+	named := 0
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, found := range regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)`").FindAllSubmatch(text, -1) {
+			named++
+			assert.True(t, tests[string(found[1])], "%s names %s, which does not exist", path, found[1])
+		}
+	}
+	require.Greater(t, named, 50)
+}
+
 // The test above finds a name that is gone, a row without a place, and a cell that says
 // more than places.
 func TestMissingPlacesAreFound(t *testing.T) {
@@ -56,7 +85,8 @@ func TestMissingPlacesAreFound(t *testing.T) {
 	assert.Empty(t, placesIn("`one: F`, and more"))
 
 	folder := t.TempDir()
-	source := "package one\n\nconst C = 1\n\nvar V int\n\ntype T[K any] struct{}\n\nfunc F() {}\n\nfunc (t *T[K]) M() {}\n\nfunc (T[K]) N() {}\n"
+	source := "package one\n\nconst C = 1\n\nvar V int\n\ntype T[K any] struct{}\n\n" +
+		"func F() {}\n\nfunc (t *T[K]) M() {}\n\nfunc (T[K]) N() {}\n"
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "one.go"), []byte(source), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "one_test.go"), []byte("package one\n\nfunc G() {}\n"), 0o600))
 	declared, err := declaredIn(folder)
