@@ -13,6 +13,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/repair"
+	"github.com/mongotransfer/transfer/internal/retention"
 )
 
 // Rooms is the store and the rooms beside it, all on one catalog.
@@ -20,6 +21,7 @@ import (
 type Rooms struct {
 	*collections.Catalog
 	*deployment.Deployment
+	*retention.Retention
 	*queries.Queries
 	*accounts.Accounts
 	*history.Reader
@@ -58,14 +60,15 @@ func NewRooms(c Config) (*Rooms, error) {
 	if err != nil {
 		return nil, err
 	}
-	deployed := deployment.New(catalog, c.Retention)
-	store, err := mongostore.New(deployed, mongostore.Limits{Markers: c.MarkerLimit, FenceBytes: c.FenceBytes})
+	kept := retention.New(catalog, c.Retention)
+	store, err := mongostore.New(catalog, kept, mongostore.Limits{Markers: c.MarkerLimit, FenceBytes: c.FenceBytes})
 	if err != nil {
 		return nil, err
 	}
 	return &Rooms{
 		Catalog:    catalog,
-		Deployment: deployed,
+		Deployment: deployment.New(catalog, kept),
+		Retention:  kept,
 		Queries:    queries.New(catalog),
 		Accounts:   accounts.New(catalog),
 		Reader:     history.New(catalog),
