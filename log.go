@@ -14,8 +14,8 @@ import (
 // transfer that a worker or a sweep has worked on.
 const handled = "a transfer was handled"
 
-// logLine is that line, to be written at the end. Where nobody listens it is the zero
-// value, and costs nothing.
+// logLine is that line, which is written at the end.
+// Where Debug is off it is the zero value, and costs nothing.
 type logLine struct {
 	coordinator *Coordinator
 	verb, id    string
@@ -30,7 +30,8 @@ func (c *Coordinator) lineOf(ctx context.Context, verb, id string) logLine {
 	return logLine{coordinator: c, verb: verb, id: id, begun: c.now()}
 }
 
-// end writes the line: how the transfer stands, as far as the record is its, and the error.
+// end writes the line: where the transfer stands, if the record is its own, and the
+// error.
 func (l logLine) end(ctx context.Context, rec *Record, err error) {
 	c := l.coordinator
 	if c == nil {
@@ -72,42 +73,3 @@ func sweepVerb(start protocol.Start) string {
 	}
 	return "recover"
 }
-
-// ids are those of the transfers that a sweep has worked on, the first ones.
-type ids []string
-
-func (i *ids) add(id string) {
-	if len(*i) < words.MaxListed {
-		*i = append(*i, words.Clip(id))
-	}
-}
-
-// counts are the attributes of a sweep. Those that have expired are not counted as failed.
-func (r RecoveryReport) counts(concerned ids) []slog.Attr {
-	return []slog.Attr{
-		slog.Int(words.KeyFound, r.Found), slog.Int(words.KeySucceeded, r.Succeeded), slog.Int(words.KeyFailed, r.Failed-r.Expired),
-		slog.Int(words.KeyExpired, r.Expired), slog.Int(words.KeyStuck, r.Stuck), slog.Any(words.KeyTransfers, []string(concerned)),
-	}
-}
-
-// routine reports whether a sweep has done nothing but to void what has expired.
-func (r RecoveryReport) routine() bool { return r.Found == r.Expired }
-
-// trouble is something that goes wrong again and again while a server is away: it is worth
-// a warning at first, and one a minute.
-type trouble struct{ warned time.Time }
-
-// troublePause is the time between two warnings of the same.
-const troublePause = time.Minute
-
-// level returns the level of the next line about it.
-func (t *trouble) level(now time.Time) slog.Level {
-	if !t.warned.IsZero() && now.Sub(t.warned) < troublePause {
-		return slog.LevelDebug
-	}
-	t.warned = now
-	return slog.LevelWarn
-}
-
-// over says that it went well.
-func (t *trouble) over() { t.warned = time.Time{} }

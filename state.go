@@ -2,7 +2,8 @@ package transfer
 
 import "github.com/mongotransfer/transfer/internal/protocol"
 
-// State is where a transfer stands, stored as the word that it is.
+// State is where a transfer stands.
+// It is stored as this word.
 //
 //	            claim             all prepared            all settled
 //	Initiated ─────────▶ Preparing ───────────▶ Committed ───────────▶ Success
@@ -12,19 +13,25 @@ import "github.com/mongotransfer/transfer/internal/protocol"
 type State string
 
 const (
-	// StateInitiated means stored by Submit, and nothing else: no account knows of it. After a crash the next
-	// worker takes it.
+	// StateInitiated means that Submit has stored the transfer, and that no account knows
+	// of it.
+	// After a crash the next worker takes it.
 	StateInitiated State = State(protocol.Initiated)
-	// StatePreparing means that money is being reserved. A crash leaves markers at some accounts; Recover goes on
-	// with the transfer, or rolls it back, as the policy says.
+	// StatePreparing means that money is being reserved.
+	// A crash leaves markers in some accounts; Recover goes on with the transfer, or
+	// rolls it back, as the policy says.
 	StatePreparing State = State(protocol.Preparing)
-	// StateCommitted means that the transfer will happen. A crash leaves markers; Recover settles them.
+	// StateCommitted means that the transfer will happen.
+	// A crash leaves markers; Recover settles them.
 	StateCommitted State = State(protocol.Committed)
-	// StateSuccess means that the money has moved. It is final.
+	// StateSuccess means that the money has moved.
+	// It is final.
 	StateSuccess State = State(protocol.Success)
-	// StateRollback means that the transfer will not happen. A crash leaves markers; Recover undoes them.
+	// StateRollback means that the transfer will not happen.
+	// A crash leaves markers; Recover undoes them.
 	StateRollback State = State(protocol.Rollback)
-	// StateFail means that nothing moved. It is final.
+	// StateFail means that nothing moved.
+	// It is final.
 	StateFail State = State(protocol.Fail)
 )
 
