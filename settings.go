@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer/internal/document"
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/fences"
 	"github.com/mongotransfer/transfer/internal/retention"
 	"github.com/mongotransfer/transfer/internal/words"
 )
@@ -130,9 +130,9 @@ func (s *settings) checkOwner() error {
 }
 
 func (s *settings) checkFenceCache() error {
-	if s.fenceBytes != 0 && s.fenceBytes < mongostore.LeastFenceMemory {
+	if s.fenceBytes != 0 && s.fenceBytes < fences.LeastMemory {
 		return invalid("a fence cache has %d bytes or more, or 0 for none, not %d",
-			mongostore.LeastFenceMemory, s.fenceBytes)
+			fences.LeastMemory, s.fenceBytes)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/fences"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -86,7 +87,7 @@ func (s *server) open(t *rapid.T, sc scene) *bank {
 			Now: time.Now,
 		})
 		require.NoError(t, err)
-		limits := mongostore.Limits{Markers: sc.markerLimit, FenceBytes: mongostore.LeastFenceMemory}
+		limits := mongostore.Limits{Markers: sc.markerLimit, FenceBytes: fences.LeastMemory}
 		store, err := mongostore.New(catalog, retention.New(catalog, 0), limits)
 		require.NoError(t, err)
 		b.stores[i] = store

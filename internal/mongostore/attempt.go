@@ -27,7 +27,8 @@ type Attempt struct {
 	Owner string
 	// Threshold is how long a transfer must stand still before it is taken over.
 	Threshold time.Duration
-	// Describe returns the text of a failure that is stored. Without it no text is stored.
+	// Describe returns the text of a failure that is stored. Without it no text is
+	// stored.
 	Describe func(protocol.Refusal) string
 	// HoldFor is how long a hold is held, counted from its insert.
 	HoldFor time.Duration
@@ -122,8 +123,8 @@ func unregistered(address document.Address, namespace string) error {
 // Participants returns how many documents the transfer touches.
 func (a *Attempt) Participants() int { return len(a.participants) }
 
-// reservedDocuments returns how many of the participants, the last ones, are documents: of
-// effects, or the transfer that this one reverses.
+// reservedDocuments returns how many of the participants, the last ones, are documents:
+// of effects, or the transfer that this one reverses.
 func (a *Attempt) reservedDocuments() int { return len(a.participants) - len(a.Transfer.Legs) }
 
 // Start completes an execution's start by what its transfer is.

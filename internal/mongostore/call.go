@@ -63,13 +63,13 @@ func (s *Store) AnswerFromCache(a *Attempt, op protocol.Operation) (protocol.Ans
 		return protocol.Answer{}, false
 	}
 	p := &a.participants[op.Participant]
-	known, ok := s.fences.get(p.subject, s.markerLimit)
+	known, ok := s.fences.Get(p.subject, s.markerLimit)
 	if !ok {
 		return protocol.Answer{}, false
 	}
-	p.floor = known.floor
+	p.floor = known.Floor
 	return protocol.Answer{Result: protocol.Applied, Facts: protocol.Facts{
-		Found: true, Fence: known.fence, Open: true, Currency: true, Kind: true,
+		Found: true, Fence: known.Fence, Open: true, Currency: true, Kind: true,
 		BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 	}}, true
 }
@@ -89,8 +89,8 @@ func (c *Call) take(v wire.Verdict, many bool) {
 	c.Alone = many && refusedWhole(v.Err)
 }
 
-// refusedWhole reports whether an error is the server's refusal of a whole command that it
-// can't carry out as it is, whoever sends it.
+// refusedWhole reports whether an error is the server's refusal of a whole command that
+// it can't carry out as it is, whoever sends it.
 func refusedWhole(err error) bool {
 	code := wire.CommandCode(err)
 	return code == wire.CodeOverflow || code != 0 && wire.IsRefusal(code)

@@ -10,9 +10,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// changeTransfers performs verifies, marks of holds, decisions and finishes.
-// Many commits are one statement for many documents, and so are many finishes. Any other
-// change has a statement of its own. Each document is changed by itself, where it matches.
+// changeTransfers performs verifies, marks of holds, decisions and finishes. Many commits
+// are one statement for many documents, and so are many finishes. Any other change has a
+// statement of its own. Each document is changed by itself, where it matches.
 func (s *Store) changeTransfers(ctx context.Context, calls []*Call) {
 	var at stamp
 	at.now, at.fresh = s.catalog.Clock.Estimate()
@@ -48,9 +48,9 @@ type change struct {
 	refused bool // the server refused one of many documents, and may have changed others
 }
 
-// groupAlike puts calls for the same change into one statement.
-// Through a mongos each has a statement of its own. A mongos may send a statement for many
-// documents to shards that have an old copy of one, and count that copy.
+// groupAlike puts calls for the same change into one statement. Through a mongos each has
+// a statement of its own. A mongos may send a statement for many documents to shards that
+// have an old copy of one, and count that copy.
 func (s *Store) groupAlike(calls []*Call, at stamp) []*change {
 	var (
 		changes []*change
@@ -121,9 +121,9 @@ func answerChanges(changes []*change, done wire.Updated) {
 	}
 }
 
-// resolveChanges finds out, by a deciding read, which changes of a command are stored where
-// only some have matched. Each execution would conclude the same from a look of its own;
-// where the read is not answered, it looks.
+// resolveChanges finds out, by a deciding read, which changes of a command are stored
+// where only some have matched. Each execution would conclude the same from a look of its
+// own; where the read is not answered, it looks.
 func (s *Store) resolveChanges(ctx context.Context, changes []*change) {
 	var open []*Call
 	for _, c := range changes {

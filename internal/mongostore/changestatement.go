@@ -133,10 +133,10 @@ func (c *change) markHeld(m *wire.Message) {
 	m.End()
 }
 
-// finish makes transfers final.
-// It requires no epoch: any execution that finds everything settled may finish. The time is
-// the process's clock, corrected as with an insert, if that is fresh. Nothing is judged by
-// this time any more, and the caller then learns the time that is stored.
+// finish makes transfers final. It requires no epoch: any execution that finds everything
+// settled may finish. The time is the process's clock, corrected as with an insert, if
+// that is fresh. Nothing is judged by this time any more, and the caller then learns the
+// time that is stored.
 func (c *change) finish(m *wire.Message) {
 	to := c.calls[0].Op.To
 	m.Begin("q")
@@ -177,10 +177,10 @@ func stateBefore(final protocol.State) protocol.State {
 // ownershipWrite writes to an unfinished transfer where it is one execution's, and in the
 // given state if there is one.
 //
-// It counts its writes, because a write that changes nothing is acknowledged without asking
-// any other member. 1. A primary is cut off and replaced. 2. It gets the write within the
-// millisecond of the last one: lastModified alone would stay the same. 3. It answers
-// "matched" by itself.
+// It counts its writes, because a write that changes nothing is acknowledged without
+// asking any other member. 1. A primary is cut off and replaced. 2. It gets the write
+// within the millisecond of the last one: lastModified alone would stay the same. 3. It
+// answers "matched" by itself.
 type ownershipWrite struct {
 	attempt *Attempt
 	epoch   int64

@@ -27,9 +27,9 @@ func (s *Store) effectParticipant(e document.Effect) (participant, error) {
 	}, nil
 }
 
-// originalParticipant returns the participant of a reversal: the transfer that it reverses.
-// That must be a Success, and no other transfer may have reversed it. Once it is purged no
-// transfer can reverse it again: so nothing is owed to it.
+// originalParticipant returns the participant of a reversal: the transfer that it
+// reverses. That must be a Success, and no other transfer may have reversed it. Once it
+// is purged no transfer can reverse it again: so nothing is owed to it.
 func (s *Store) originalParticipant(t document.Transfer) (participant, error) {
 	require, err := bson.Marshal(bson.D{{Key: "state", Value: protocol.Success}, {Key: "reversedBy", Value: nil}})
 	if err != nil {

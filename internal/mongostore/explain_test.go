@@ -1,16 +1,18 @@
-package mongostore
+package mongostore_test
 
 import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // explain returns the winning plan of a find that was logged.
-func (b *bank) explain(find *command) string {
-	b.t.Helper()
-	query := bson.D{{Key: "find", Value: find.text("find")}}
+func (b *bank) explain(find *storetest.Command) string {
+	b.T.Helper()
+	query := bson.D{{Key: "find", Value: find.Text("find")}}
 	for _, field := range []string{"filter", "sort"} {
-		if value := find.body.Lookup(field); value.Type != 0 {
+		if value := find.Body.Lookup(field); value.Type != 0 {
 			query = append(query, bson.E{Key: field, Value: value})
 		}
 	}
@@ -19,16 +21,17 @@ func (b *bank) explain(find *command) string {
 			WinningPlan bson.Raw `bson:"winningPlan"`
 		} `bson:"queryPlanner"`
 	}
-	require.NoError(b.t, b.db.RunCommand(b.t.Context(), bson.D{{Key: "explain", Value: query}}).Decode(&reply))
+	require.NoError(b.T, b.DB.RunCommand(b.T.Context(), bson.D{{Key: "explain", Value: query}}).Decode(&reply))
 	return reply.QueryPlanner.WinningPlan.String()
 }
 
-// examined returns how many keys and documents a find that was logged has looked at, whichever is more.
-func (b *bank) examined(find *command) int64 {
-	b.t.Helper()
-	query := bson.D{{Key: "find", Value: find.text("find")}}
+// examined returns how many keys and documents a find that was logged has looked at,
+// whichever is more.
+func (b *bank) examined(find *storetest.Command) int64 {
+	b.T.Helper()
+	query := bson.D{{Key: "find", Value: find.Text("find")}}
 	for _, field := range []string{"filter", "sort"} {
-		query = append(query, bson.E{Key: field, Value: find.body.Lookup(field)})
+		query = append(query, bson.E{Key: field, Value: find.Body.Lookup(field)})
 	}
 	var reply struct {
 		Stats struct {
@@ -37,6 +40,6 @@ func (b *bank) examined(find *command) int64 {
 		} `bson:"executionStats"`
 	}
 	command := bson.D{{Key: "explain", Value: query}, {Key: "verbosity", Value: "executionStats"}}
-	require.NoError(b.t, b.db.RunCommand(b.t.Context(), command).Decode(&reply))
+	require.NoError(b.T, b.DB.RunCommand(b.T.Context(), command).Decode(&reply))
 	return max(reply.Stats.Keys, reply.Stats.Documents)
 }

@@ -47,9 +47,9 @@ func (s *Store) facts(a *Attempt, p *participant, stored bson.Raw) protocol.Fact
 	return facts
 }
 
-// judge compares a balance with the bounds of the participant's prepare.
-// It reports whether the balance is an exact number of the amount's kind, whether there is
-// enough money, and whether the balance stays within its limits.
+// judge compares a balance with the bounds of the participant's prepare. It reports
+// whether the balance is an exact number of the amount's kind, whether there is enough
+// money, and whether the balance stays within its limits.
 func (p *participant) judge(stored bson.RawValue) (kind, funds, within bool) {
 	balance, err := money.FromBSON(stored)
 	bounds := p.bounds()

@@ -16,9 +16,9 @@ import (
 // Under a retention the server removes final transfers, by an index on purgeAt.
 // The finish sets that time, and no other write does.
 
-// datePurge sets when the transfers that the calls finish are purged.
-// Where the server's time is not known, it has to be asked for first. The other calls don't
-// wait for that: datePurge performs them and returns the finishes.
+// datePurge sets when the transfers that the calls finish are purged. Where the server's
+// time is not known, it has to be asked for first. The other calls don't wait for that:
+// datePurge performs them and returns the finishes.
 func (s *Store) datePurge(ctx context.Context, calls []*Call, at stamp, after time.Duration) ([]*Call, stamp) {
 	if !at.fresh {
 		var finishes, others []*Call
@@ -63,9 +63,9 @@ func (a stamp) requireInTime(m *wire.Message) {
 // the other calls.
 //
 // It may not have matched because of the time that it named. That time was estimated, and
-// the transfer's server may stay ahead of it by more than the limit, where a mongos reports
-// the time: then no finish would ever match. So the server itself dates these purges, each
-// in a statement of its own, as no process knows that time.
+// the transfer's server may stay ahead of it by more than the limit, where a mongos
+// reports the time: then no finish would ever match. So the server itself dates these
+// purges, each in a statement of its own, as no process knows that time.
 func (s *Store) finishAgain(ctx context.Context, calls []*Call, after time.Duration) []*Call {
 	if !slices.ContainsFunc(calls, (*Call).finishesAgain) {
 		return calls
@@ -84,9 +84,8 @@ func (s *Store) finishAgain(ctx context.Context, calls []*Call, after time.Durat
 // finishesAgain reports whether the call is a finish, and an earlier one has not matched.
 func (c *Call) finishesAgain() bool { return c.Op.Kind == protocol.Finish && c.Attempt.finishMissed }
 
-// finishByServerTime finishes one transfer.
-// The server dates the purge by its own clock, or by the one that has stamped the document,
-// if that one is ahead.
+// finishByServerTime finishes one transfer. The server dates the purge by its own clock,
+// or by the one that has stamped the document, if that one is ahead.
 func (s *Store) finishByServerTime(ctx context.Context, call *Call, after time.Duration) {
 	stamped := bson.D{{Key: "$convert", Value: bson.D{
 		{Key: "input", Value: "$lastModified"}, {Key: "to", Value: "date"},

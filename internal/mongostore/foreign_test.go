@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"testing"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
 // A server must acknowledge by majority and be of version 5.0 or later.
@@ -32,26 +33,27 @@ func TestSupported(t *testing.T) {
 			require.ErrorIs(t, err, collections.ErrUnsupported, name)
 		}
 	}
-	answer, err := collections.Hello(t.Context(), newBank(t).store.Transfers)
+	answer, err := collections.Hello(t.Context(), newBank(t).Store.Transfers)
 	require.NoError(t, err)
 	require.NoError(t, answer.Supported())
 	assert.False(t, answer.Routed())
 	assert.WithinDuration(t, time.Now(), answer.LocalTime, time.Minute)
 }
 
-// A transfer is worked on only where each of its collections is registered under the name that it stored.
+// A transfer is worked on only where each of its collections is registered under the name
+// that it stored.
 func TestForeignTransfersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	assert.True(t, b.store.HasLedger("eu"))
-	assert.False(t, b.store.HasLedger("us"))
+	assert.True(t, b.Store.HasLedger("eu"))
+	assert.False(t, b.Store.HasLedger("us"))
 	for _, leg := range []document.Leg{
-		{Ledger: "us", Namespace: b.db.Name() + ".accounts", Account: "alice"},
-		{Ledger: "eu", Namespace: b.db.Name() + ".accounts", Account: "alice"},
+		{Ledger: "us", Namespace: b.DB.Name() + ".accounts", Account: "alice"},
+		{Ledger: "eu", Namespace: b.DB.Name() + ".accounts", Account: "alice"},
 		{Ledger: "", Namespace: "other.accounts", Account: "alice"},
 		{Account: "alice"},
 	} {
-		_, err := b.store.NewAttempt(document.Transfer{ID: "order", Legs: []document.Leg{b.leg("bob", 1), leg}}, "me")
-		require.ErrorIs(t, err, ErrForeign, "%+v", leg)
+		_, err := b.Store.NewAttempt(document.Transfer{ID: "order", Legs: []document.Leg{b.Leg("bob", 1), leg}}, "me")
+		require.ErrorIs(t, err, mongostore.ErrForeign, "%+v", leg)
 	}
 }

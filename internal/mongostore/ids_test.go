@@ -66,29 +66,29 @@ func TestAwkwardIDsOnTheServer(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.put(account("alice", bson.M{"balance": int64(1_000_000)}), account("bob", bson.M{"pending": nil}))
-	var works []*Attempt
+	var attempts []*Attempt
 	balance := int64(1_000_000)
 	for id := range awkwardIDs() {
-		w := b.prepared(b.claimed(id, b.leg("alice", -60), b.leg("bob", 60)))
-		facts := b.on(w, at(protocol.Look, 0)).Facts
+		a := b.prepared(b.claimed(id, b.leg("alice", -60), b.leg("bob", 60)))
+		facts := b.on(a, at(protocol.Look, 0)).Facts
 		assert.True(t, facts.Marker, "%q", id)
-		assert.Equal(t, protocol.NotMatched, b.on(w, b.ready(w)[0]).Result, "%q is prepared twice", id)
-		works = append(works, w)
+		assert.Equal(t, protocol.NotMatched, b.on(a, b.ready(a)[0]).Result, "%q is prepared twice", id)
+		attempts = append(attempts, a)
 		balance -= 60
 	}
 	pending := b.raw("accounts", "alice").Lookup("pending").Document()
 	elements, err := pending.Elements()
 	require.NoError(t, err)
-	require.Len(t, elements, len(works))
-	for i, w := range works {
+	require.Len(t, elements, len(attempts))
+	for i, a := range attempts {
 		kind := protocol.Settle
 		if i%3 == 0 {
 			kind, balance = protocol.Undo, balance+60
 		}
-		b.applied(w, replacing(at(kind, 0)), replacing(at(kind, 1)))
-		assert.False(t, b.on(w, at(protocol.Look, 0)).Facts.Marker)
+		b.applied(a, replacing(at(kind, 0)), replacing(at(kind, 1)))
+		assert.False(t, b.on(a, at(protocol.Look, 0)).Facts.Marker)
 		if kind == protocol.Undo {
-			b.applied(w, at(protocol.FenceOnly, 0))
+			b.applied(a, at(protocol.FenceOnly, 0))
 		}
 	}
 	b.checkCleared(account("alice", bson.M{"balance": balance}), true)
@@ -118,8 +118,8 @@ func TestObjectIDs(t *testing.T) {
 	assert.Equal(t, oid.Hex(), document.ObjectIDs.Canonical(upper))
 	assert.Equal(t, "AbC", document.StringIDs.Canonical("AbC"))
 	for i, text := range []string{upper, oid.Hex()} {
-		w := b.prepared(b.work(text[:1+i], b.leg(text, -60+int64(i)*20)))
-		b.applied(w, at(protocol.Settle, 0))
+		a := b.prepared(b.work(text[:1+i], b.leg(text, -60+int64(i)*20)))
+		b.applied(a, at(protocol.Settle, 0))
 	}
 	b.has("accounts", account(oid, bson.M{"balance": int64(0)}))
 	b.has("accounts", account(oid.Hex(), nil))

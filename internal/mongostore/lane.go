@@ -68,9 +68,9 @@ func (s *Store) ClusterOf(lane Lane) collections.Cluster {
 // ClusterCount returns how many clusters are registered.
 func (s *Store) ClusterCount() int { return len(s.catalog.Clusters) }
 
-// ClustersOf returns the clusters that an attempt's participants are in, always in the same
-// order. Every attempt needs the transfers' cluster: it is named only where there is no
-// other.
+// ClustersOf returns the clusters that an attempt's participants are in, always in the
+// same order. Every attempt needs the transfers' cluster: it is named only where there is
+// no other.
 func (s *Store) ClustersOf(a *Attempt) []collections.Cluster {
 	var touched []collections.Cluster
 	for _, cluster := range s.catalog.Clusters[1:] {

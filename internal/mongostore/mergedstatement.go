@@ -10,8 +10,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// Write writes the update as a statement.
-// A prepare requires that its marker is absent, a settle and an undo that theirs is there.
+// Write writes the update as a statement. A prepare requires that its marker is absent, a
+// settle and an undo that theirs is there.
 func (u *mergedUpdate) Write(m *wire.Message) {
 	first := u.calls[0]
 	m.Begin("q")

@@ -153,9 +153,9 @@ func (u *mergedUpdate) addAmount(call *Call) bool {
 	return true
 }
 
-// paidOnSettle adds what the account is paid when the transfer is settled there: a credit.
-// Where a part of a hold was posted, the credit is that part, and the rest is paid back to
-// the account that was debited.
+// paidOnSettle adds what the account is paid when the transfer is settled there: a
+// credit. Where a part of a hold was posted, the credit is that part, and the rest is
+// paid back to the account that was debited.
 func (c *Call) paidOnSettle(to money.Amount) (money.Amount, error) {
 	amount, posted := c.participant().leg.Amount, c.Attempt.Transfer.Posted
 	switch {

@@ -12,13 +12,13 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// maxVerified bounds how many transfers a look writes to before it reads. One that matches
-// is enough.
+// maxVerified bounds how many transfers a look writes to before it reads. One that
+// matches is enough.
 const maxVerified = 4
 
-// lookAtParticipants is a deciding read of participants of one collection.
-// On the transfers' own replica set it is a majority read in the session of a write to one
-// of the transfers that matched. Elsewhere, or where none matched, it is a linearizable
+// lookAtParticipants is a deciding read of participants of one collection. On the
+// transfers' own replica set it is a majority read in the session of a write to one of
+// the transfers that matched. Elsewhere, or where none matched, it is a linearizable
 // read, which takes up to 100 ms on an idle server.
 func (s *Store) lookAtParticipants(ctx context.Context, l *collections.Collection, calls []*Call) {
 	decided := false
@@ -78,18 +78,18 @@ func (s *Store) readParticipants(ctx context.Context, calls []*Call, from *mongo
 	}
 }
 
-// learnFence remembers the fence of an account that a call has read.
-// Those of documents are not remembered: most documents change once, and their fences would
-// only crowd out those of accounts.
+// learnFence remembers the fence of an account that a call has read. Those of documents
+// are not remembered: most documents change once, and their fences would only crowd out
+// those of accounts.
 func (s *Store) learnFence(call *Call, stored bson.Raw) {
 	p, facts := call.participant(), call.Answer.Facts
 	switch {
 	case p.effect != nil:
 	case facts.Found && facts.Kind:
 		inFlight := p.view(stored).Markers(call.Attempt.Transfer.ID).Count
-		s.fences.learn(p.subject, facts.Fence, p.floor, inFlight)
+		s.fences.Learn(p.subject, facts.Fence, p.floor, inFlight)
 	default:
-		s.fences.forget(p.subject)
+		s.fences.Forget(p.subject)
 	}
 }
 

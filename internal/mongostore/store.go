@@ -1,6 +1,6 @@
-// Package mongostore performs the protocol's operations as MongoDB commands.
-// It decides nothing: it reports what the server answered, and where the answer leaves
-// doubt it reports Unknown.
+// Package mongostore performs the protocol's operations as MongoDB commands. It decides
+// nothing: it reports what the server answered, and where the answer leaves doubt it
+// reports Unknown.
 //
 // A [Call] is one operation of one [Attempt]. Calls of one [Lane] go out together:
 // [Store.Perform] puts them into as few commands as possible. Where it leads:
@@ -10,11 +10,12 @@
 //   - write.go and mergedupdate.go: prepares, settles, undos and fence-onlys;
 //   - read.go: fences and deciding reads of participants; readtransfer.go: of transfers;
 //   - facts.go, effect.go and requirement.go: what a participant's document shows;
-//   - fencecache.go: the fences that need no read.
+//
+// Package fences remembers which fences need no read.
 //
 // Every write is one plain command with write concern majority, journaled. It is plain,
-// because the driver would send a retryable write twice and hide that; its write concern is
-// explicit, because the client's default may be weaker.
+// because the driver would send a retryable write twice and hide that; its write concern
+// is explicit, because the client's default may be weaker.
 package mongostore
 
 import (
@@ -25,6 +26,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/fences"
 	"github.com/mongotransfer/transfer/internal/retention"
 )
 
@@ -34,7 +36,7 @@ type Store struct {
 	retention    *retention.Retention
 	exactBalance bson.Raw // the condition that a balance is an exact decimal
 	markerLimit  int
-	fences       *fenceCache
+	fences       *fences.Cache
 }
 
 // Limits are the limits of a store.
@@ -56,7 +58,7 @@ func New(c *collections.Catalog, kept *retention.Retention, limits Limits) (*Sto
 		retention:    kept,
 		exactBalance: exact,
 		markerLimit:  limits.Markers,
-		fences:       newFenceCache(c.Clock.Now, limits.FenceBytes),
+		fences:       fences.New(c.Clock.Now, limits.FenceBytes),
 	}, nil
 }
 

@@ -69,10 +69,10 @@ func (s *Store) NoteStuck(ctx context.Context, reasons []StuckReason) error {
 	return nil
 }
 
-// stuckNote writes a reason where the transfer is still unfinished, in the state that it is
-// stuck in, and its execution's. 1. A is stuck, and its note hangs in the network. 2. The
-// cause is repaired, and B finishes the transfer. 3. The note arrives: a final transfer
-// would be called stuck for ever.
+// stuckNote writes a reason where the transfer is still unfinished, in the state that it
+// is stuck in, and its execution's. 1. A is stuck, and its note hangs in the network. 2.
+// The cause is repaired, and B finishes the transfer. 3. The note arrives: a final
+// transfer would be called stuck for ever.
 type stuckNote struct {
 	StuckReason
 

@@ -33,8 +33,8 @@ func (s *Store) markSuspects(ctx context.Context, l *collections.Collection, upd
 	}
 }
 
-// firstUndone returns the first update of a command that could have been done and was not,
-// nil if none is found.
+// firstUndone returns the first update of a command that could have been done and was
+// not, nil if none is found.
 func (s *Store) firstUndone(ctx context.Context, l *collections.Collection, updates []*mergedUpdate) *mergedUpdate {
 	var calls []*Call
 	for _, u := range updates {
@@ -69,8 +69,8 @@ func (s *Store) wouldChange(call *Call, stored bson.Raw) bool {
 	return false
 }
 
-// drawnRecently guesses whether a fence was drawn after a command was sent that is given up
-// now.
+// drawnRecently guesses whether a fence was drawn after a command was sent that is given
+// up now.
 func (s *Store) drawnRecently(fence protocol.Fence) bool {
 	drawn, _, ok := document.StoredFence(fence).TimestampOK()
 	now, _ := s.catalog.Clock.Estimate()

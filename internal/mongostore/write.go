@@ -16,12 +16,12 @@ import (
 // writeParticipants performs prepares, settles, undos and fence-onlys on participants of
 // one collection.
 //
-// Where one statement for several transfers did not match, writeParticipants sends one for
-// each, in order, so that each gets an answer of its own. It does so only if it is known
-// that none of them was done. 1. A prepare is made by a statement for several transfers,
-// whose answer is NotMatched for want of a better one. 2. It is sent again by itself, and
-// the server refuses that. 3. Its execution believes that nothing was prepared, and leaves
-// the marker for ever.
+// Where one statement for several transfers did not match, writeParticipants sends one
+// for each, in order, so that each gets an answer of its own. It does so only if it is
+// known that none of them was done. 1. A prepare is made by a statement for several
+// transfers, whose answer is NotMatched for want of a better one. 2. It is sent again by
+// itself, and the server refuses that. 3. Its execution believes that nothing was
+// prepared, and leaves the marker for ever.
 func (s *Store) writeParticipants(ctx context.Context, l *collections.Collection, calls []*Call) {
 	calls = withoutGarbled(calls)
 	if len(calls) == 0 {
@@ -85,13 +85,13 @@ func (s *Store) answerUpdates(updates []*mergedUpdate, done wire.Updated) {
 	}
 }
 
-// resolveUpdates finds out, by a deciding read, which statements of a command have matched
-// where only some have. It reports whether the read was answered.
+// resolveUpdates finds out, by a deciding read, which statements of a command have
+// matched where only some have. It reports whether the read was answered.
 //
-// A marker that is there counts as prepared. One that is gone, from a document that exists,
-// counts as cleared, whoever cleared it. The execution would conclude the same from a look
-// of its own. An update that sets a fence has to know that it was its own: it stays
-// NotMatched.
+// A marker that is there counts as prepared. One that is gone, from a document that
+// exists, counts as cleared, whoever cleared it. The execution would conclude the same
+// from a look of its own. An update that sets a fence has to know that it was its own: it
+// stays NotMatched.
 func (s *Store) resolveUpdates(ctx context.Context, from *mongo.Collection, updates []*mergedUpdate) bool {
 	var open []*Call
 	for _, u := range updates {
@@ -124,13 +124,13 @@ func (s *Store) rememberFence(call *Call, u *mergedUpdate) {
 	subject := call.participant().subject
 	switch {
 	case call.Answer.Result != protocol.Applied, u.drawsFence:
-		s.fences.forget(subject)
+		s.fences.Forget(subject)
 	case call.Op.Kind == protocol.Prepare:
-		s.fences.applied(subject, "", 1)
+		s.fences.Applied(subject, "", 1)
 	case u.replacesFence:
-		s.fences.applied(subject, document.FenceOfToken(u.token), -1)
+		s.fences.Applied(subject, document.FenceOfToken(u.token), -1)
 	default:
-		s.fences.applied(subject, "", -1)
+		s.fences.Applied(subject, "", -1)
 	}
 }
 
@@ -148,9 +148,10 @@ func withoutGarbled(calls []*Call) []*Call {
 	return rest
 }
 
-// refuseGarbled refuses a call that is to remove a marker, or to replace the fence where no
-// marker is, if the latest look has shown something else than a map of markers: nothing
-// shows then whether the marker is there. The call is asked for again after the next look.
+// refuseGarbled refuses a call that is to remove a marker, or to replace the fence where
+// no marker is, if the latest look has shown something else than a map of markers:
+// nothing shows then whether the marker is there. The call is asked for again after the
+// next look.
 func (c *Call) refuseGarbled() bool {
 	p := c.participant()
 	if !p.garbled || c.Op.Kind == protocol.Prepare {

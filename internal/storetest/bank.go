@@ -23,6 +23,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/fences"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/mongotest"
@@ -76,7 +77,7 @@ func NewOf(t *testing.T, client *options.ClientOptions, changes ...func(*Config)
 		},
 		Fields:      StandardFields(),
 		MarkerLimit: 100,
-		FenceBytes:  mongostore.LeastFenceMemory,
+		FenceBytes:  fences.LeastMemory,
 		Now:         time.Now,
 	}
 	for _, change := range changes {

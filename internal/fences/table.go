@@ -1,4 +1,4 @@
-package mongostore
+package fences
 
 import (
 	"sync"
@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// fenceWindow is how many places an entry may have in its table. Where all are taken,
+	// windowSize is how many places an entry may have in its table. Where all are taken,
 	// the entry that was used least recently is given up.
-	fenceWindow = 16
-	// firstFences is how large a table is at first.
-	firstFences = 2 * fenceWindow
+	windowSize = 16
+	// firstEntries is how large a table is at first.
+	firstEntries = 2 * windowSize
 )
 
 // fingerprint stands for a participant, whose ID may be longer than all that is known of
@@ -23,9 +23,9 @@ const (
 // refuse its prepares.
 type fingerprint [2]uint64
 
-// fenceEntry is what is known of one participant, without pointers: the garbage collector
+// entry is what is known of one participant, without pointers: the garbage collector
 // doesn't look into a million of these.
-type fenceEntry struct {
+type entry struct {
 	key       fingerprint // zero: the place is free
 	floor     [16]byte    // as it is stored
 	token     [12]byte
@@ -37,7 +37,7 @@ type fenceEntry struct {
 }
 
 // setFence packs a fence, and reports false where this library would not write it.
-func (e *fenceEntry) setFence(fence protocol.Fence) bool {
+func (e *entry) setFence(fence protocol.Fence) bool {
 	e.tokenKind = 0
 	if fence == "" {
 		return true
@@ -49,25 +49,25 @@ func (e *fenceEntry) setFence(fence protocol.Fence) bool {
 }
 
 // setFloor packs a floor, and reports false where this library would not write it.
-func (e *fenceEntry) setFloor(f document.Floor) bool {
+func (e *entry) setFloor(f document.Floor) bool {
 	e.kind = f.Stored.Type
 	return !f.Odd && copy(e.floor[:], f.Stored.Value) == len(f.Stored.Value)
 }
 
 // known unpacks the entry.
-func (e *fenceEntry) known() knownFence {
-	var known knownFence
+func (e *entry) known() Known {
+	var known Known
 	if e.hasToken() {
-		known.fence = document.FenceOf(bson.RawValue{Type: e.tokenKind, Value: e.token[:tokenBytes(e.tokenKind)]})
+		known.Fence = document.FenceOf(bson.RawValue{Type: e.tokenKind, Value: e.token[:tokenBytes(e.tokenKind)]})
 	}
 	if size := floorBytes(e.kind); e.kind != 0 {
-		known.floor = document.FloorOf(bson.RawValue{Type: e.kind, Value: append([]byte(nil), e.floor[:size]...)})
+		known.Floor = document.FloorOf(bson.RawValue{Type: e.kind, Value: append([]byte(nil), e.floor[:size]...)})
 	}
 	return known
 }
 
 // hasToken reports whether there is a fence.
-func (e *fenceEntry) hasToken() bool { return e.tokenKind != 0 }
+func (e *entry) hasToken() bool { return e.tokenKind != 0 }
 
 // tokenBytes returns the length of a fence, of one that was sent or that the server has
 // drawn. It is zero for a type that this library does not write.
@@ -96,31 +96,31 @@ func floorBytes(kind bson.Type) int {
 	}
 }
 
-// fenceShard is a hash table of entries. It grows up to a size, and then gives up the
+// shard is a hash table of entries. It grows up to a size, and then gives up the
 // entries that were not used for long.
-type fenceShard struct {
+type shard struct {
 	mu      sync.Mutex
-	entries []fenceEntry
+	entries []entry
 	uses    uint32 // counted; it may wrap round
 }
 
 // use notes that an entry was used.
-func (s *fenceShard) use(e *fenceEntry) {
+func (s *shard) use(e *entry) {
 	s.uses++
 	e.used = s.uses
 }
 
 // window returns the places that an entry may have.
-func (s *fenceShard) window(key fingerprint) []fenceEntry {
+func (s *shard) window(key fingerprint) []entry {
 	if len(s.entries) == 0 {
 		return nil
 	}
-	at := key[1] / 2 % uint64(len(s.entries)-fenceWindow+1)
-	return s.entries[at : at+fenceWindow]
+	at := key[1] / 2 % uint64(len(s.entries)-windowSize+1)
+	return s.entries[at : at+windowSize]
 }
 
 // find returns a participant's entry, nil if it has none.
-func (s *fenceShard) find(key fingerprint) *fenceEntry {
+func (s *shard) find(key fingerprint) *entry {
 	window := s.window(key)
 	for i := range window {
 		if window[i].key == key {
@@ -131,28 +131,28 @@ func (s *fenceShard) find(key fingerprint) *fenceEntry {
 }
 
 // forget frees a participant's place.
-func (s *fenceShard) forget(key fingerprint) {
+func (s *shard) forget(key fingerprint) {
 	if e := s.find(key); e != nil {
-		*e = fenceEntry{}
+		*e = entry{}
 	}
 }
 
 // place returns a place for an entry that has none yet: a free one, or, where the table
 // has its full size, that of another one.
-func (s *fenceShard) place(key fingerprint, maxEntries int) *fenceEntry {
+func (s *shard) place(key fingerprint, maxEntries int) *entry {
 	for {
 		e := s.vacancy(key)
 		if e != nil && e.key == (fingerprint{}) || len(s.entries) >= maxEntries {
 			return e
 		}
-		s.grow(min(max(2*len(s.entries), firstFences), maxEntries))
+		s.grow(min(max(2*len(s.entries), firstEntries), maxEntries))
 	}
 }
 
 // vacancy returns a free place of an entry's window, or else the place of the entry that
 // was used least recently there.
-func (s *fenceShard) vacancy(key fingerprint) *fenceEntry {
-	var oldest *fenceEntry
+func (s *shard) vacancy(key fingerprint) *entry {
+	var oldest *entry
 	window := s.window(key)
 	for i := range window {
 		e := &window[i]
@@ -167,9 +167,9 @@ func (s *fenceShard) vacancy(key fingerprint) *fenceEntry {
 }
 
 // grow moves the entries to a larger table.
-func (s *fenceShard) grow(size int) {
+func (s *shard) grow(size int) {
 	before := s.entries
-	s.entries = make([]fenceEntry, size)
+	s.entries = make([]entry, size)
 	for i := range before {
 		if before[i].key != (fingerprint{}) {
 			*s.vacancy(before[i].key) = before[i]

@@ -1,4 +1,4 @@
-package mongostore
+package fences
 
 import (
 	"fmt"
@@ -16,19 +16,6 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// count returns how many participants are known.
-func (c *fenceCache) count() int {
-	n := 0
-	for i := range c.shards {
-		for _, e := range c.shards[i].entries {
-			if e.key != (fingerprint{}) {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // subject returns the n-th of some participants.
 func subject(n int) collections.Subject {
 	return collections.Subject{ID: fmt.Sprintf("account-%09d", n)}
@@ -44,45 +31,45 @@ func token(n int) protocol.Fence {
 func TestFenceMemoryHoldsWhatItShould(t *testing.T) {
 	t.Parallel()
 	const bytes = 4 << 20
-	room := int(bytes / FenceBytes)
-	c := newFenceCache(time.Now, bytes)
+	room := int(bytes / EntryBytes)
+	c := New(time.Now, bytes)
 	for i := range room * 3 / 4 {
-		c.learn(subject(i), token(i), document.Floor{}, 0)
+		c.Learn(subject(i), token(i), document.Floor{}, 0)
 	}
 	known := 0
 	for i := range room {
-		found, ok := c.get(subject(i), 100)
+		found, ok := c.Get(subject(i), 100)
 		if ok {
 			known++
-			require.Equal(t, token(i), found.fence)
+			require.Equal(t, token(i), found.Fence)
 		}
 	}
 	assert.Greater(t, known, room*73/100)
-	assert.Equal(t, known, c.count())
+	assert.Equal(t, known, c.Len())
 }
 
 // The memory stays within its bounds, whatever is learned, and takes no more than it
 // needs.
 func TestFenceMemoryIsBounded(t *testing.T) {
 	t.Parallel()
-	for _, bytes := range []int64{LeastFenceMemory, 3<<20 + 12345} {
-		c := newFenceCache(time.Now, bytes)
+	for _, bytes := range []int64{LeastMemory, 3<<20 + 12345} {
+		c := New(time.Now, bytes)
 		assert.Zero(t, c.bytes())
-		c.learn(subject(0), token(0), document.Floor{}, 0)
+		c.Learn(subject(0), token(0), document.Floor{}, 0)
 		assert.LessOrEqual(t, c.bytes(), 4<<10)
-		for i := range int(2 * bytes / FenceBytes) {
-			c.learn(subject(i), token(i), document.Floor{}, 0)
+		for i := range int(2 * bytes / EntryBytes) {
+			c.Learn(subject(i), token(i), document.Floor{}, 0)
 		}
 		assert.LessOrEqual(t, int64(c.bytes()), bytes)
-		assert.Greater(t, int64(c.count())*FenceBytes, bytes*95/100, "and there is no room left")
+		assert.Greater(t, int64(c.Len())*EntryBytes, bytes*95/100, "and there is no room left")
 	}
 }
 
 // bytes returns what the entries take up.
-func (c *fenceCache) bytes() int {
+func (c *Cache) bytes() int {
 	n := 0
 	for i := range c.shards {
-		n += cap(c.shards[i].entries) * int(FenceBytes)
+		n += cap(c.shards[i].entries) * int(EntryBytes)
 	}
 	return n
 }
@@ -91,18 +78,18 @@ func (c *fenceCache) bytes() int {
 // accounts doesn't pay for millions of idle ones.
 func TestUsedFencesStay(t *testing.T) {
 	t.Parallel()
-	c := newFenceCache(time.Now, LeastFenceMemory)
-	room := int(LeastFenceMemory / FenceBytes)
+	c := New(time.Now, LeastMemory)
+	room := int(LeastMemory / EntryBytes)
 	busy := room / 4
 	for i := range busy {
-		c.learn(subject(i), token(i), document.Floor{}, 0)
+		c.Learn(subject(i), token(i), document.Floor{}, 0)
 	}
 	missed := 0
 	for i := range 20 * room { // each is asked for four times while as many others come as there is room for
-		c.learn(subject(busy+i), token(i), document.Floor{}, 0)
-		if _, ok := c.get(subject(i%busy), 100); !ok {
+		c.Learn(subject(busy+i), token(i), document.Floor{}, 0)
+		if _, ok := c.Get(subject(i%busy), 100); !ok {
 			missed++
-			c.learn(subject(i%busy), token(i%busy), document.Floor{}, 0)
+			c.Learn(subject(i%busy), token(i%busy), document.Floor{}, 0)
 		}
 	}
 	assert.Less(t, missed, 20*room/100)
@@ -112,7 +99,7 @@ func TestUsedFencesStay(t *testing.T) {
 func TestFenceMemoryFollowsWrites(t *testing.T) {
 	t.Parallel()
 	var (
-		c      = newFenceCache(time.Now, LeastFenceMemory)
+		c      = New(time.Now, LeastMemory)
 		random = rand.New(rand.NewPCG(1, 2))
 		model  = map[int]protocol.Fence{}
 	)
@@ -120,20 +107,20 @@ func TestFenceMemoryFollowsWrites(t *testing.T) {
 		i := random.IntN(200)
 		switch random.IntN(4) {
 		case 0:
-			c.learn(subject(i), token(n), document.Floor{}, 0)
+			c.Learn(subject(i), token(n), document.Floor{}, 0)
 			model[i] = token(n)
 		case 1:
-			c.applied(subject(i), token(n), 0)
+			c.Applied(subject(i), token(n), 0)
 			if model[i] != "" {
 				model[i] = token(n)
 			}
 		case 2:
-			c.forget(subject(i))
+			c.Forget(subject(i))
 			delete(model, i)
 		default:
-			found, ok := c.get(subject(i), 100)
+			found, ok := c.Get(subject(i), 100)
 			require.Equal(t, model[i] != "", ok)
-			require.Equal(t, model[i], found.fence)
+			require.Equal(t, model[i], found.Fence)
 		}
 	}
 }
@@ -142,31 +129,37 @@ func TestFenceMemoryFollowsWrites(t *testing.T) {
 // bound was computed with.
 func TestKnownFloors(t *testing.T) {
 	t.Parallel()
-	c := newFenceCache(time.Now, LeastFenceMemory)
+	c := New(time.Now, LeastMemory)
+	decimal := func(text string) bson.Decimal128 {
+		d, err := bson.ParseDecimal128(text)
+		require.NoError(t, err)
+		return d
+	}
 	for i, stored := range []any{nil, int32(-7), int64(-1 << 40), decimal("-12.50"), decimal("1E+6"), bson.MinKey{}} {
-		document := encode(bson.M{"floor": stored})
-		want := standardFields().View(document).Floor()
-		c.learn(subject(i), token(i), want, 0)
-		found, ok := c.get(subject(i), 100)
+		raw, err := bson.Marshal(bson.M{"floor": stored})
+		require.NoError(t, err)
+		want := document.Fields{Floor: "floor"}.View(raw).Floor()
+		c.Learn(subject(i), token(i), want, 0)
+		found, ok := c.Get(subject(i), 100)
 		require.True(t, ok)
-		require.True(t, want.Stored.Equal(found.floor.Stored), "%v", stored)
-		require.Equal(t, want.None, found.floor.None)
-		require.Zero(t, want.Amount.Cmp(found.floor.Amount))
+		require.True(t, want.Stored.Equal(found.Floor.Stored), "%v", stored)
+		require.Equal(t, want.None, found.Floor.None)
+		require.Zero(t, want.Amount.Cmp(found.Floor.Amount))
 	}
 }
 
 // However many markers an account has, be it more than anybody counts, they are no few.
 func TestManyMarkersAreNoFew(t *testing.T) {
 	t.Parallel()
-	c := newFenceCache(time.Now, LeastFenceMemory)
+	c := New(time.Now, LeastMemory)
 	for i, markers := range []int{1 << 15, 1 << 16, 1<<16 + 1, 1 << 20} {
-		c.learn(subject(i), token(i), document.Floor{}, markers)
-		_, ok := c.get(subject(i), 8192)
+		c.Learn(subject(i), token(i), document.Floor{}, markers)
+		_, ok := c.Get(subject(i), 8192)
 		require.False(t, ok, markers)
 	}
-	c.learn(subject(9), token(9), document.Floor{}, 1<<15-1)
-	c.applied(subject(9), "", 1)
-	_, ok := c.get(subject(9), 8192)
+	c.Learn(subject(9), token(9), document.Floor{}, 1<<15-1)
+	c.Applied(subject(9), "", 1)
+	_, ok := c.Get(subject(9), 8192)
 	require.False(t, ok)
 }
 
@@ -178,18 +171,18 @@ func BenchmarkFenceMemory(b *testing.B) {
 	for i := range subjects {
 		subjects[i] = subject(i)
 	}
-	c := newFenceCache(time.Now, 64<<20)
+	c := New(time.Now, 64<<20)
 	before := heap()
 	for i, s := range subjects {
-		c.learn(s, token(i), document.Floor{}, 0)
+		c.Learn(s, token(i), document.Floor{}, 0)
 	}
 	perAccount := float64(heap()-before) / accounts
-	known := float64(c.count()) / accounts
+	known := float64(c.Len()) / accounts
 	b.Run("get", func(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(p *testing.PB) {
 			for p.Next() {
-				c.get(subjects[rand.IntN(accounts)], 4096)
+				c.Get(subjects[rand.IntN(accounts)], 4096)
 			}
 		})
 		b.ReportMetric(perAccount, "bytes/account")
