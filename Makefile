@@ -13,6 +13,7 @@ ONLY ?= 1,2,3,4,5,6,7,8,9
 FOR ?= 5m
 SEED ?= 1
 FUZZTIME ?= 600x
+DRIVER ?= latest
 
 # Packages that compare rates. They come last, and have the machine to themselves.
 RATES := /internal/overload
@@ -30,7 +31,7 @@ LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|Unde
 LONG := $(LONG)|Dead|Repair|GivenUp|Fuzz|Example|HarmfulCollectionsAreRefused/clustered
 
 .PHONY: help test versions race demo stories bench claims bench-quick simulate search teeth \
-	chaos soak-service overload fuzz lint vulncheck
+	chaos soak-service overload fuzz driver lint vulncheck
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' Makefile
@@ -97,6 +98,13 @@ fuzz: ## each fuzz target: as many inputs, or for as long, as FUZZTIME says
 		done; \
 		cd $(CURDIR); \
 	done'
+
+driver: ## all sources compiled, and the tests of internal/wire, with the newest driver, or DRIVER=v2.9.0
+	@set -e; mod=$$(mktemp -d); trap 'rm -rf "$$mod"' EXIT; cp go.mod go.sum "$$mod"; \
+	go get -modfile="$$mod/go.mod" go.mongodb.org/mongo-driver/v2@$(DRIVER); \
+	go list -modfile="$$mod/go.mod" -m go.mongodb.org/mongo-driver/v2; \
+	go vet -modfile="$$mod/go.mod" ./...; \
+	go test -modfile="$$mod/go.mod" -count=1 -timeout 10m ./internal/wire
 
 lint: ## vet and golangci-lint, in all modules
 	@set -e; for module in . $(NESTED); do \

@@ -71,7 +71,8 @@ func (c *ServerClock) Estimate() (time.Time, bool) {
 	return now.Add(c.Offset).UTC().Truncate(time.Millisecond), fresh // as it will be read back
 }
 
-// Correct takes in what the server's clock was a moment ago, so that no estimate is ahead of it.
+// Correct notes what the server's clock showed a moment ago, so that no estimate is ahead of
+// it.
 func (c *ServerClock) Correct(server time.Time) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()

@@ -13,18 +13,24 @@ import (
 
 // Account is an account's document.
 type Account struct {
-	ID       string
-	Balance  money.Amount // as stored: debits in flight are off it already
-	Floor    money.Amount
-	NoFloor  bool
+	// ID is the account's ID as the API has it.
+	ID string
+	// Balance is the stored one: debits in flight are off it already.
+	Balance money.Amount
+	// Floor is the least balance that a debit may leave, and NoFloor says that there is none.
+	Floor   money.Amount
+	NoFloor bool
+	// Currency is "" where none is stored.
 	Currency string
-	Closed   bool
+	// Closed says that no transfer may begin there.
+	Closed bool
+	// Metadata is the user's.
 	Metadata bson.Raw
-	Reserved money.Amount // debits in flight
-	Incoming money.Amount // credits in flight
+	// Reserved is the sum of the debits in flight, and Incoming that of the credits.
+	Reserved, Incoming money.Amount
 }
 
-// Projection names the fields that facts are judged by.
+// Projection returns the fields that facts are judged by.
 func (f Fields) Projection() bson.D {
 	fields := bson.D{{Key: f.Pending, Value: 1}, {Key: f.Fence, Value: 1}}
 	for _, ofAccounts := range []string{f.Balance, f.Floor, f.Currency, f.Closed} {
@@ -125,7 +131,7 @@ func (v View) WrongFloor() string {
 		v.Fields.Floor, article(stored.Type))
 }
 
-// article names a kind of stored values.
+// article returns the name of a type with its article.
 func article(kind bson.Type) string {
 	name := kind.String()
 	if name != "" && strings.ContainsRune("aeiouAEIOU", rune(name[0])) {

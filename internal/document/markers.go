@@ -51,9 +51,10 @@ func (f Fields) Legible(m *wire.Message, strictly bool) {
 	m.End()
 }
 
-// MarkerKey returns the key of a transfer's marker in a participant's pending map. The server takes dots and leading dollars
-// for paths and operators and stops at NUL, so those are percent-encoded, and so is the percent sign; and it takes digits alone
-// for an index, should someone have stored an array, so the first one of these is encoded too.
+// MarkerKey returns the key of a transfer's marker in a participant's map of markers.
+// The server takes dots and leading dollars for paths and operators, and stops at NUL: these
+// are percent-encoded, and so is the percent sign. It takes digits alone for an index, should
+// somebody have stored an array: so the first one of these is encoded, too.
 func MarkerKey(id string) string {
 	onlyDigits := strings.Trim(id, "0123456789") == ""
 	if !onlyDigits && !strings.ContainsAny(id, "%.$\x00") {

@@ -11,8 +11,8 @@ import (
 )
 
 // View reads the stored document of a participant by the names of its fields.
-// Whoever wants to know something of an account, or of the markers and the fence of any
-// other participant, asks a view.
+// All that is known of an account, and of the markers and the fence of any other
+// participant, comes from a view.
 // It decodes a field when it is asked for it, and keeps nothing.
 type View struct {
 	// Stored is the document, nil where there is none.

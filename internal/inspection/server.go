@@ -129,7 +129,7 @@ func refusesCommand(err error) bool {
 		return false
 	}
 	switch refused.Code {
-	case 0, wire.CodeUnauthorized, wire.CodeAuthentication, wire.CodeMaxTimeExpired:
+	case 0, wire.CodeUnauthorized, wire.CodeNoUser, wire.CodeMaxTimeExpired:
 		return false
 	}
 	return !isAbsence(int(refused.Code))

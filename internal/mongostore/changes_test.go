@@ -13,7 +13,6 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/storetest"
-	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // Many commits are one statement, and many finishes are one.
@@ -173,17 +172,6 @@ func TestDecisionsDoNotAskForTheTime(t *testing.T) {
 	assert.Equal(t, all(2, protocol.Applied), b.batch(of(storetest.Decide(protocol.Committed, 1), attempts...)))
 	assert.Equal(t, all(2, protocol.Applied), b.batch(of(storetest.Finish(protocol.Success), attempts...)))
 	b.stored("t0", "lastModified") // by the server's clock, then
-}
-
-// A document that the server doesn't answer for is not taken for stored.
-func TestInsertsAreCounted(t *testing.T) {
-	t.Parallel()
-	for stored, want := range map[int]protocol.Result{2: protocol.Applied, 1: protocol.Unknown, 0: protocol.Unknown} {
-		taken := bson.M{"index": 1, "code": wire.CodeDuplicateKey, "keyPattern": bson.M{"_id": 1}}
-		reply := encode(bson.M{"ok": 1, "n": stored, "writeErrors": bson.A{taken}})
-		all := wire.InsertVerdicts(3, reply, protocol.Applied, nil)
-		assert.Equal(t, []protocol.Result{want, protocol.NotMatched, want}, []protocol.Result{all[0].Result, all[1].Result, all[2].Result})
-	}
 }
 
 // Only decisions that say the same are one statement: a commit at another epoch, or by an

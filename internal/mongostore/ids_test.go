@@ -10,7 +10,6 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
-	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // awkwardIDs are IDs with everything that means something to the server, and how their markers are named.
@@ -53,14 +52,6 @@ func awkwardIDs() map[string]string {
 	}
 }
 
-// A marker's key keeps what means something to the server out of the path.
-func TestMarkerKey(t *testing.T) {
-	t.Parallel()
-	for id, key := range awkwardIDs() {
-		assert.Equal(t, key, document.MarkerKey(id), "%q", id)
-	}
-}
-
 // Transfers with any ID move their money exactly and leave no marker, also where their markers lie beside each other.
 func TestAwkwardIDsOnTheServer(t *testing.T) {
 	t.Parallel()
@@ -95,19 +86,6 @@ func TestAwkwardIDsOnTheServer(t *testing.T) {
 	b.checkCleared(account("bob", bson.M{"balance": 100 + 1_000_000 - balance}), true)
 }
 
-// IDs have 1 to 255 bytes of UTF-8.
-func TestCheckID(t *testing.T) {
-	t.Parallel()
-	for _, id := range []string{"", strings.Repeat("a", 256), strings.Repeat("é", 128), "\xff", "a\xc3", "\xed\xa0\x80"} {
-		require.Error(t, document.CheckID(id), "%q", id)
-		_, err := document.StringIDs.Encode(id)
-		require.Error(t, err)
-	}
-	for id := range awkwardIDs() {
-		require.NoError(t, document.CheckID(id))
-	}
-}
-
 // ObjectIDs are hex digits outside, in lower case, and ObjectIds inside.
 func TestObjectIDs(t *testing.T) {
 	t.Parallel()
@@ -133,23 +111,5 @@ func TestObjectIDs(t *testing.T) {
 		require.Error(t, err, "%q", id)
 		_, err = b.store.NewAttempt(document.Transfer{ID: "order", Legs: []document.Leg{b.leg(id, 1)}}, "me")
 		require.Error(t, err, "%q", id)
-	}
-}
-
-// A stored _id of the wrong kind is told, not guessed.
-func TestDecodeID(t *testing.T) {
-	t.Parallel()
-	oid := bson.NewObjectID()
-	for _, row := range []struct {
-		codec document.IDCodec
-		id    any
-		want  string
-	}{
-		{document.StringIDs, "alice", "alice"}, {document.ObjectIDs, oid, oid.Hex()},
-		{document.StringIDs, oid, ""}, {document.ObjectIDs, oid.Hex(), ""}, {document.StringIDs, int64(5), ""}, {document.ObjectIDs, nil, ""},
-	} {
-		got, err := row.codec.Decode(wire.RawValue(row.id))
-		assert.Equal(t, row.want, got)
-		assert.Equal(t, row.want == "", err != nil)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
@@ -172,26 +171,6 @@ func TestPortionsAreAnsweredEach(t *testing.T) {
 	last := of(storetest.At(protocol.ReadFence, 0), attempts[len(attempts)-1])
 	require.Equal(t, all(1, protocol.Applied), b.batch(last))
 	require.False(t, last[0].Answer.Facts.Found, "what isn't there is answered, too")
-}
-
-// Documents are found by as many commands as their IDs need, whatever these are: nothing
-// that others have stored, as a marker with a key of a megabyte, makes a command that the
-// server refuses.
-func TestManyIDsAreFoundInPortions(t *testing.T) {
-	t.Parallel()
-	b := newBank(t)
-	var ids bson.A
-	for i := range 40 {
-		ids = append(ids, fmt.Sprintf("%03d%s", i, strings.Repeat("x", 1<<20)))
-	}
-	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
-	ids = append(bson.A{"alice"}, append(ids, wire.RawValue("bob"))...)
-	b.Log.Take()
-	found, err := wire.FindByID(t.Context(), b.Store.Ledgers[""].Majority, ids, options.Find().SetProjection(bson.D{{Key: "metadata", Value: 0}}))
-	require.NoError(t, err)
-	require.Len(t, found, 2)
-	asked, _ := largest(b.Log.Take())
-	assert.LessOrEqual(t, asked, wire.MaxCommandBytes+overhead)
 }
 
 // draw returns one of the statements that the store sends, of up to so many bytes in one

@@ -217,38 +217,6 @@ func (b *bank) forgetTime() {
 	b.Store.Clock.Read = time.Now().Add(-time.Hour)
 }
 
-// A correction is of no use once the process's clock was set, or its machine has slept.
-func TestClockLeaps(t *testing.T) {
-	t.Parallel()
-	start := time.Now()
-	now := start
-	c := collections.ServerClock{Now: func() time.Time { return now }}
-	_, fresh := c.Estimate()
-	assert.False(t, fresh)
-	for name, row := range map[string]struct {
-		passed, leap time.Duration
-		fresh        bool
-	}{
-		"at once":        {0, 0, true},
-		"nearly old":     {collections.ClockAge - time.Second, 0, true},
-		"old":            {collections.ClockAge, 0, false},
-		"set back":       {time.Second, -time.Hour, false},
-		"set ahead":      {time.Second, time.Hour, false},
-		"asleep":         {0, 2 * time.Second, false},
-		"a little ahead": {time.Second, collections.ClockLeap / 2, true},
-		"a little back":  {time.Second, -collections.ClockLeap / 2, true},
-		"no other clock": {-time.Second, 0, false},
-	} {
-		now = start
-		c.Correct(start.Add(time.Hour))
-		now = start.Add(row.passed)
-		c.Wall = c.Wall.Add(-row.leap)
-		at, fresh := c.Estimate()
-		assert.Equal(t, row.fresh, fresh, name)
-		assert.WithinDuration(t, now.Add(time.Hour), at, time.Millisecond)
-	}
-}
-
 // The writes of a retention and of an obstacle are acknowledged by a journaled majority,
 // whatever the client's settings are.
 func TestRetentionAndObstaclesAreMajorityWrites(t *testing.T) {

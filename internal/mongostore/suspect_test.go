@@ -147,21 +147,3 @@ func TestSilentServer(t *testing.T) {
 	require.NotErrorIs(t, rs[0].Cause, context.Canceled)
 	require.ErrorContains(t, rs[0].Cause, "no answer in time")
 }
-
-// A context that ends sooner than its limit says is what counts.
-func TestLimitHeedsItsContext(t *testing.T) {
-	b := newBank(t)
-	now := time.Now()
-	b.Store.Clock.Now = func() time.Time { return now }
-	short, cancel := context.WithDeadline(t.Context(), now.Add(3*time.Second))
-	defer cancel()
-	ctx, end := b.Store.Catalog.WithLimit(short, time.Minute)
-	defer end()
-	l, has := ctx.Value(wire.LimitKey{}).(wire.Limited)
-	require.True(t, has)
-	require.Equal(t, 2*time.Second, l.Left())
-	now = now.Add(2 * time.Second)
-	require.Equal(t, 500*time.Millisecond, l.Left(), "half of what is left")
-	now = now.Add(time.Minute)
-	require.Equal(t, time.Millisecond, l.Left())
-}

@@ -1,4 +1,4 @@
-package mongostore
+package document
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
 // encodedValues are values that were encoded by hand: some that are what they seem to be, and some that no server reads.
@@ -56,21 +56,21 @@ func encodedValues() (sound, broken map[string]bson.RawValue) {
 // What callers have encoded themselves is refused if a server would not read it, and nothing else is: the server is asked.
 func TestCheckForm(t *testing.T) {
 	t.Parallel()
-	b := newBank(t)
+	papers := mongotest.Database(t).Collection("papers")
 	sound, broken := encodedValues()
 	for name, value := range sound {
 		doc, err := bson.Marshal(bson.D{{Key: "_id", Value: name}, {Key: "x", Value: value}})
 		require.NoError(t, err)
-		require.NoError(t, document.CheckForm(doc, 2), name)
-		require.Error(t, document.CheckForm(doc, 1), name)
-		_, err = b.db.Collection("papers").InsertOne(t.Context(), bson.Raw(doc))
+		require.NoError(t, CheckForm(doc, 2), name)
+		require.Error(t, CheckForm(doc, 1), name)
+		_, err = papers.InsertOne(t.Context(), bson.Raw(doc))
 		require.NoError(t, err, name)
 	}
 	for name, value := range broken {
 		doc, err := bson.Marshal(bson.D{{Key: "x", Value: value}})
 		require.NoError(t, err)
-		require.Error(t, document.CheckForm(doc, 1), name)
-		_, err = document.EncodeDocumentID(value)
+		require.Error(t, CheckForm(doc, 1), name)
+		_, err = EncodeDocumentID(value)
 		require.Error(t, err, name)
 	}
 }

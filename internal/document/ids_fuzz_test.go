@@ -1,4 +1,4 @@
-package mongostore
+package document
 
 import (
 	"net/url"
@@ -8,8 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-
-	"github.com/mongotransfer/transfer/internal/document"
 )
 
 // Two transfers never share a marker's key, because each key can be read back; and no key can be taken for a path, an operator or an
@@ -21,15 +19,15 @@ func FuzzMarkerKey(f *testing.F) {
 		f.Add(id, key)
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
-		if document.CheckID(a) != nil || document.CheckID(b) != nil {
+		if CheckID(a) != nil || CheckID(b) != nil {
 			return
 		}
-		key := document.MarkerKey(a)
-		require.Equal(t, a == b, key == document.MarkerKey(b), "%q and %q", a, b)
+		key := MarkerKey(a)
+		require.Equal(t, a == b, key == MarkerKey(b), "%q and %q", a, b)
 		id, err := url.PathUnescape(key)
 		require.NoError(t, err)
 		require.Equal(t, a, id)
-		id, ok := document.TransferOf(key)
+		id, ok := TransferOf(key)
 		require.True(t, ok)
 		require.Equal(t, a, id)
 		require.NotEmpty(t, strings.Trim(key, "0123456789"), "%q means an index", key)
@@ -40,8 +38,8 @@ func FuzzMarkerKey(f *testing.F) {
 		pending := encode(bson.D{{Key: key, Value: int64(5)}})
 		view := standardFields().View(encode(bson.D{{Key: "pending", Value: pending}}))
 		require.Equal(t, int64(5), view.Pending().Document().Lookup(key).Int64())
-		require.Equal(t, document.Markers{Count: 1, Own: true}, view.Markers(a))
-		require.Equal(t, document.Markers{Count: 1, Own: a == b}, view.Markers(b))
+		require.Equal(t, Markers{Count: 1, Own: true}, view.Markers(a))
+		require.Equal(t, Markers{Count: 1, Own: a == b}, view.Markers(b))
 		require.Equal(t, []string{a}, view.InFlight())
 	})
 }
@@ -58,12 +56,12 @@ func FuzzIDCodec(f *testing.F) {
 	}
 	f.Add("", strings.Repeat("é", 128), []byte{})
 	f.Fuzz(func(t *testing.T, a, b string, stored []byte) {
-		for _, codec := range []document.IDCodec{document.StringIDs, document.ObjectIDs} {
+		for _, codec := range []IDCodec{StringIDs, ObjectIDs} {
 			first, errA := codec.Encode(a)
 			second, errB := codec.Encode(b)
 			for id, err := range map[string]error{a: errA, b: errB} {
-				fits := id != "" && len(id) <= document.MaxIDBytes && utf8.ValidString(id)
-				if codec == document.ObjectIDs {
+				fits := id != "" && len(id) <= MaxIDBytes && utf8.ValidString(id)
+				if codec == ObjectIDs {
 					fits = len(id) == 24 && strings.Trim(id, "0123456789abcdefABCDEF") == ""
 				}
 				require.Equal(t, fits, err == nil, "%q: %v", id, err)
@@ -86,9 +84,22 @@ func FuzzIDCodec(f *testing.F) {
 		// What others have stored as an _id is read as an ID of one kind at most.
 		for _, kind := range []bson.Type{bson.TypeString, bson.TypeObjectID, bson.TypeInt64, bson.TypeNull, 0} {
 			id := bson.RawValue{Type: kind, Value: stored}
-			_, errString := document.StringIDs.Decode(id)
-			_, errObject := document.ObjectIDs.Decode(id)
+			_, errString := StringIDs.Decode(id)
+			_, errObject := ObjectIDs.Decode(id)
 			require.True(t, errString != nil || errObject != nil)
 		}
 	})
+}
+
+// standardFields are the names of fields that a coordinator takes by default.
+func standardFields() Fields {
+	return Fields{Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed"}
+}
+
+func encode(document any) bson.Raw {
+	data, err := bson.Marshal(document)
+	if err != nil {
+		panic(err)
+	}
+	return data
 }

@@ -7,8 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A marker's key names its transfer, whatever characters the transfer's ID has. A key that
-// the library never writes names none.
+// A marker's key keeps what means something to the server out of the path.
+func TestMarkerKey(t *testing.T) {
+	t.Parallel()
+	for id, key := range awkwardIDs() {
+		assert.Equal(t, key, MarkerKey(id), "%q", id)
+	}
+}
+
+// A marker's key tells its transfer, whatever that is called; and what is no marker's key tells none.
 func TestTransferOf(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"t", "order-17", "a.b", "$a", "100%", "%2E", "17", "0", "a\x00b", "é", "%", "%%", "a%2"} {

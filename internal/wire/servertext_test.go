@@ -1,4 +1,4 @@
-package mongostore
+package wire
 
 import (
 	"context"
@@ -15,8 +15,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/description"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
-
-	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // echo is what a server's message may hold.
@@ -67,27 +65,27 @@ func TestServerErrorsAreTold(t *testing.T) {
 		"stopped before it was answered":    fmt.Errorf("wrapped: %w", context.Canceled),
 		"client is disconnected":            mongo.ErrClientDisconnected,
 		"a value can't be encoded":          mongo.MarshalError{Value: echo, Err: errors.New(echo)},
-		"is not known: server error 91 Shu": wire.ConcernError{91},
+		"is not known: server error 91 Shu": ConcernError{code: 91},
 	} {
-		told := wire.ServerErrorOf(err, "update", "bank.accounts")
+		told := ServerErrorOf(err, "update", "bank.accounts")
 		require.ErrorContains(t, told, "update on bank.accounts: ")
 		require.ErrorContains(t, told, text)
 		requireSecret(t, told.Error())
-		var server *wire.ServerError
+		var server *ServerError
 		require.ErrorAs(t, told, &server)
 		assert.Equal(t, err, errors.Unwrap(told), "for programs")
 		again := fmt.Errorf("more: %w", told)
 		assert.Equal(t, again, toldAgain(again), "once is enough")
 	}
-	require.NoError(t, wire.ServerErrorOf(nil, "update", "bank.accounts"))
-	var server *wire.ServerError
-	require.ErrorAs(t, wire.ServerErrorOf(mongo.CommandError{Code: 13, Name: "Unauthorized", Message: echo}, "find", "bank.x"), &server)
-	assert.Equal(t, wire.ServerError{"find", "bank.x", 13, "Unauthorized", server.Cause}, *server)
-	require.ErrorAs(t, wire.ServerErrorOf(wire.StatementError{Code: 13}, "find", "bank.x"), &server)
+	require.NoError(t, ServerErrorOf(nil, "update", "bank.accounts"))
+	var server *ServerError
+	require.ErrorAs(t, ServerErrorOf(mongo.CommandError{Code: 13, Name: "Unauthorized", Message: echo}, "find", "bank.x"), &server)
+	assert.Equal(t, ServerError{Action: "find", Namespace: "bank.x", Code: 13, Name: "Unauthorized", cause: server.cause}, *server)
+	require.ErrorAs(t, ServerErrorOf(StatementError{Code: 13}, "find", "bank.x"), &server)
 	assert.Equal(t, 13, server.Code)
 }
 
-func toldAgain(err error) error { return wire.ServerErrorOf(err, "find", "elsewhere") }
+func toldAgain(err error) error { return ServerErrorOf(err, "find", "elsewhere") }
 
 // A refused write is told by the names of whose rule it was, and by nothing that was written.
 func TestRefusedWritesAreTold(t *testing.T) {
@@ -126,7 +124,7 @@ func TestRefusedWritesAreTold(t *testing.T) {
 			"errInfo": bson.M{"failingDocumentId": "alice", "details": details},
 		}}})
 		require.NoError(t, err)
-		got := wire.StatementErrors(reply)
+		got := StatementErrors(reply)
 		require.Len(t, got, 1)
 		assert.Equal(t, "server error 121 DocumentValidationFailure"+want, got[0].Error())
 		requireSecret(t, got[0].Error())
@@ -142,7 +140,7 @@ func TestRefusedWritesAreTold(t *testing.T) {
 		refusal["code"], refusal["index"] = 11000, 0
 		reply, err := bson.Marshal(bson.M{"writeErrors": bson.A{refusal}})
 		require.NoError(t, err)
-		got := wire.StatementErrors(reply)[0]
+		got := StatementErrors(reply)[0]
 		assert.Equal(t, "server error 11000 DuplicateKey"+want, got.Error())
 		requireSecret(t, got.Error())
 	}
@@ -152,8 +150,8 @@ func TestRefusedWritesAreTold(t *testing.T) {
 func TestCodesHaveNames(t *testing.T) {
 	t.Parallel()
 	for code := range 20_000 {
-		if wire.IsRefusal(code) {
-			assert.NotEmpty(t, wire.CodeName(code), code)
+		if IsRefusal(code) {
+			assert.NotEmpty(t, codeName(code), code)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package mongostore
+package document
 
 import (
 	"math"
@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
@@ -51,13 +50,13 @@ func TestDocumentIDsAreCanonical(t *testing.T) {
 		doc, err := collection.FindOne(t.Context(), bson.D{}).Raw()
 		require.NoError(t, err)
 		for j, asked := range ids {
-			id, err := document.EncodeDocumentID(asked)
+			id, err := EncodeDocumentID(asked)
 			if err != nil {
 				continue
 			}
 			count, err := collection.CountDocuments(t.Context(), bson.D{{Key: "_id", Value: asked}})
 			require.NoError(t, err)
-			require.Equal(t, count == 1, document.Canonical(doc.Lookup("_id")).Equal(id),
+			require.Equal(t, count == 1, Canonical(doc.Lookup("_id")).Equal(id),
 				"%T %v is stored, and %T %v asked for", stored, stored, asked, asked)
 			switch {
 			case i == j:
@@ -82,7 +81,7 @@ func TestRefusedDocumentIDs(t *testing.T) {
 		strings.Repeat("x", wire.MaxDocumentIDBytes), bson.JavaScript("x"), make(chan int),
 		"\xff", bson.D{{Key: "a", Value: "\xff"}}, bson.D{{Key: "\xff", Value: 1}}, bson.D{{Key: "$a", Value: 1}},
 	} {
-		_, err := document.EncodeDocumentID(id)
+		_, err := EncodeDocumentID(id)
 		require.Error(t, err, "%T %v", id, id)
 	}
 }
@@ -95,8 +94,8 @@ func TestIDText(t *testing.T) {
 		`{"$numberLong":"7"}`:        7,
 		`{"a": {"$numberLong":"1"}}`: bson.D{{Key: "a", Value: 1}},
 	} {
-		value, err := document.EncodeDocumentID(id)
+		value, err := EncodeDocumentID(id)
 		require.NoError(t, err)
-		require.Equal(t, want, document.IDText(value))
+		require.Equal(t, want, IDText(value))
 	}
 }
