@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain turns a test binary that was started as a worker into one.
+// TestMain is where a test binary that was started as a worker becomes one.
 func TestMain(m *testing.M) {
 	if !IsWorker() {
 		os.Exit(m.Run())
@@ -21,11 +21,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// Whatever happens to workers, servers and messages, no unit is lost or minted, and every
-// answer is true.
-// The run meets each kind of fault, or fails.
-// Its seed is another one each time; it tells which requests and faults were drawn, but a
-// run with the same seed is another run.
+// Whatever happens to workers, servers and messages, no unit is lost or minted, and every answer is true. The run meets each kind of fault,
+// or fails. Its seed is another one each time; it tells which requests and faults were drawn, but a run with the same seed is another run.
 func TestChaos(t *testing.T) {
 	config := Default()
 	config.For = 25 * time.Second
@@ -34,8 +31,8 @@ func TestChaos(t *testing.T) {
 	require.NoError(t, report.Err())
 }
 
-// The harness has teeth: one unit that is taken behind the library's back shows in the
-// snapshots, while the load runs, and in the audit at the end.
+// The harness has teeth: one unit that is taken behind the library's back shows in the snapshots, while the load runs, and in the audit at
+// the end.
 func TestTheft(t *testing.T) {
 	config := Default()
 	config.For, config.Faults, config.Theft = 8*time.Second, nil, 1
@@ -56,8 +53,7 @@ func runFor(t *testing.T, config Config) Report {
 	return report
 }
 
-// A run that has done nothing is void: each kind of work and of fault is missed by its
-// name.
+// A run that has done nothing is void: each kind of work and of fault is missed by its name.
 func TestIdleRunIsVoid(t *testing.T) {
 	report := Report{Config: Default()}
 	report.Missing = report.missing()

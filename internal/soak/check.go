@@ -127,6 +127,7 @@ func (a answer) trueOf(t transferDocument) bool {
 	case a.status == http.StatusUnprocessableEntity:
 		return t.State == "Fail" && t.Failure.Code == a.code
 	case a.status == http.StatusAccepted && a.state == "Committed":
+		// It has moved for good, and was answered before it was settled.
 		return t.State == "Success" && (a.verb != "post" || t.moved() == a.part)
 	}
 	return a.succeeded(t)
