@@ -76,7 +76,7 @@ func (r *report) chart(by axis, m measure, y, title string, keep func(cell) bool
 				continue
 			}
 			name := at.Contender
-			// The plain contender has a line of its own.
+			// The contender floor-plain has a line of its own.
 			if slices.Contains(floors(), name) {
 				name = "floor"
 				speed := measure(perSecond).middle(rounds)
