@@ -15,12 +15,12 @@ import (
 	"github.com/mongotransfer/transfer/internal/outside"
 )
 
-// playLimit is for a program to be built and run.
+// playLimit is how long building and running a program may take.
 const playLimit = 5 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(mongotest.Main(m)) }
 
-// programs are the examples in the library's own module.
+// programs returns the names of the examples in the library's own module.
 func programs(t *testing.T) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(".")
@@ -34,7 +34,7 @@ func programs(t *testing.T) (names []string) {
 	return names
 }
 
-// copied builds an example where a user has copied it to.
+// copied copies an example as a user does, and builds it there.
 func copied(t *testing.T, name string) (program string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -44,8 +44,8 @@ func copied(t *testing.T, name string) (program string) {
 	return program
 }
 
-// Each example can be copied out of the repository and built there. A story that is run then
-// tells what its output.txt says.
+// Each example can be copied out of the repository and built there.
+// Each story prints what is in its output.txt.
 func TestExamplesOutsideOfTheRepository(t *testing.T) {
 	stories := 0
 	for _, name := range programs(t) {
@@ -70,7 +70,7 @@ func TestExamplesOutsideOfTheRepository(t *testing.T) {
 	assert.Equal(t, 4, stories)
 }
 
-// Without a server to talk to, a story says what is missing.
+// Without a server, a story says what is missing.
 func TestStoryWithoutServer(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), copied(t, "refund"))
 	cmd.Env = []string{"HOME=" + os.Getenv("HOME")}
@@ -79,7 +79,7 @@ func TestStoryWithoutServer(t *testing.T) {
 	assert.Contains(t, string(told), "MONGODB_URI is not set")
 }
 
-// The demo is a module of its own, which asks for nothing internal either.
+// The demo is a module of its own, and imports nothing internal either.
 func TestDemoAsksForNothingInternal(t *testing.T) {
 	sources, err := filepath.Glob("demo/*.go")
 	require.NoError(t, err)

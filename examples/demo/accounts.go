@@ -12,7 +12,8 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// The accounts of the story. People are who the many transfers run between.
+// The accounts of the story.
+// The many transfers run between the people.
 const (
 	people       = 8
 	eachPersonal = 1000
@@ -22,9 +23,11 @@ const (
 	shop            = "shop"
 )
 
+// person returns the name of a person's account.
 func person(n int) string { return fmt.Sprintf("person-%d", n+1) }
 
-// openAccounts is the first step.
+// openAccounts is the first chapter.
+// It opens all accounts and prints the sum of their balances.
 func (s *story) openAccounts(ctx context.Context) error {
 	s.out.heading("Accounts")
 	opening := map[string]int64{till: tillHas, buyer: buyerHas, shop: 0}
@@ -48,14 +51,14 @@ func (s *story) openAccounts(ctx context.Context) error {
 	return nil
 }
 
-// accountDocument is what the demo looks at in an account's document.
+// accountDocument holds the fields of an account's document that the demo reads.
 type accountDocument struct {
 	ID      string           `bson:"_id"`
 	Balance int64            `bson:"balance"`
-	Pending map[string]int64 `bson:"pending"` // the markers, by transfer
+	Pending map[string]int64 `bson:"pending"` // the markers, by transfer ID
 }
 
-// transferDocument is what the demo looks at in a transfer's document.
+// transferDocument holds the fields of a transfer's document that the demo reads.
 type transferDocument struct {
 	ID    string         `bson:"_id"`
 	State transfer.State `bson:"state"`
@@ -63,7 +66,8 @@ type transferDocument struct {
 	Owner string         `bson:"owner"`
 }
 
-// accounts reads accounts, or all of them if none is named, past the library: what counts is what is stored.
+// accounts reads the given accounts, or all of them if none is given.
+// It reads them without the library, because what is stored is what counts.
 func (s *story) accounts(ctx context.Context, ids ...string) ([]accountDocument, error) {
 	filter := bson.D{}
 	if len(ids) > 0 {
@@ -77,6 +81,7 @@ func (s *story) accounts(ctx context.Context, ids ...string) ([]accountDocument,
 	return documents, cursor.All(ctx, &documents)
 }
 
+// sumOf returns the sum of the balances.
 func sumOf(documents []accountDocument) int64 {
 	var total int64
 	for _, document := range documents {

@@ -7,25 +7,28 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// book is what the balances must be, added up from what the library has answered. The demo keeps it in memory, apart from the
-// database, and compares the two at the end.
+// book holds the balances that must result from the library's answers.
+// The demo keeps it in memory, separate from the database, and compares the two at the
+// end.
 type book struct {
 	mu       sync.Mutex
 	balances map[string]int64
-	states   map[string]transfer.State // what was answered, by transfer ID
+	states   map[string]transfer.State // the answers, by transfer ID
 }
 
 func newBook() *book {
 	return &book{balances: map[string]int64{}, states: map[string]transfer.State{}}
 }
 
+// opened records the opening balance of an account.
 func (b *book) opened(account string, balance int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.balances[account] = balance
 }
 
-// answered enters the answer to an order. The same order counts once, however often it is answered.
+// answered records the answer to an order.
+// An order counts once, even if it is answered several times.
 func (b *book) answered(o order, state transfer.State) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

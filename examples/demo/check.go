@@ -10,7 +10,8 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// check is the last step: it compares all that is stored with the book.
+// check is the last chapter.
+// It compares everything that is stored with the book.
 func (s *story) check(ctx context.Context) error {
 	s.out.heading("The check")
 	accounts, err := s.accounts(ctx)
@@ -28,7 +29,8 @@ func (s *story) check(ctx context.Context) error {
 	return nil
 }
 
-// checkAccounts demands the very balance that the book has for each account, and no marker.
+// checkAccounts checks that each account has exactly the balance in the book, and no
+// marker.
 func checkAccounts(accounts []accountDocument, balances map[string]int64) error {
 	var wrong []error
 	seen := map[string]bool{}
@@ -53,7 +55,7 @@ func checkAccounts(accounts []accountDocument, balances map[string]int64) error 
 	return errors.Join(wrong...)
 }
 
-// checkTransfers demands that each transfer is final, and in the state that was answered.
+// checkTransfers checks that each transfer is final, and in the state that was answered.
 func (s *story) checkTransfers(ctx context.Context, states map[string]transfer.State) error {
 	var wrong []error
 	seen := map[string]bool{}

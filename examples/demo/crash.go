@@ -15,25 +15,28 @@ import (
 )
 
 const (
-	// recoveryLimit is how long the demo waits for the recovery to find what has stalled.
+	// recoveryLimit is how long the demo waits until recovery finds the stalled transfer.
 	recoveryLimit = 20 * time.Second
-	// sweepPeriod is the time between two sweeps while there is nothing to be found yet.
+	// sweepPeriod is the time between two sweeps.
 	sweepPeriod = 100 * time.Millisecond
 )
 
-// crashBeforeCommit kills a worker while nothing is decided: the debit is off the balance, and the markers tell whose it is.
+// crashBeforeCommit kills a worker before the transfer is decided.
+// The balance already lacks the debit, and the markers show to which transfer it belongs.
 func (s *story) crashBeforeCommit(ctx context.Context) error {
 	s.out.heading("A process is killed before the commit")
 	return s.crash(ctx, job{StopAt: prepared, Order: order{ID: "crash-1", From: buyer, To: shop, Units: 70}}, transfer.StatePreparing)
 }
 
-// crashAfterCommit kills a worker when the transfer is decided, and before the shop has its money.
+// crashAfterCommit kills a worker after the transfer is decided and before the shop has
+// its money.
 func (s *story) crashAfterCommit(ctx context.Context) error {
 	s.out.heading("A process is killed after the commit, before the money has arrived")
 	return s.crash(ctx, job{StopAt: committed, Order: order{ID: "crash-2", From: buyer, To: shop, Units: 80}}, transfer.StateCommitted)
 }
 
-// crash has a worker killed in the middle of a transfer, recovers the transfer, and asks for it once more.
+// crash kills a worker in the middle of a transfer, recovers the transfer, and repeats
+// the request.
 func (s *story) crash(ctx context.Context, j job, want transfer.State) error {
 	o := j.Order
 	j.Database = s.db.Name()
@@ -60,7 +63,8 @@ func (s *story) crash(ctx context.Context, j job, want transfer.State) error {
 	return s.askAgain(ctx, o)
 }
 
-// recover sweeps until a sweep finds something: a transfer has stalled once the server's clock has passed the threshold.
+// recover sweeps until a sweep finds something.
+// A transfer has stalled once the server's clock has passed the threshold.
 func (s *story) recover(ctx context.Context) (transfer.RecoveryReport, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, recoveryLimit,
 		fmt.Errorf("no sweep has found the stalled transfer within %s", recoveryLimit))
@@ -80,7 +84,8 @@ func (s *story) recover(ctx context.Context) (transfer.RecoveryReport, error) {
 	}
 }
 
-// askAgain is what the client of the dead worker does, who never had an answer.
+// askAgain repeats the request, as the client of the dead worker does, which never got an
+// answer.
 func (s *story) askAgain(ctx context.Context, o order) error {
 	before, err := s.accounts(ctx)
 	if err != nil {
@@ -101,7 +106,8 @@ func (s *story) askAgain(ctx context.Context, o order) error {
 	return nil
 }
 
-// show prints the documents of a transfer, and fails if they are not as expected.
+// show prints the documents of a transfer.
+// It returns an error if they are not as expected.
 func (s *story) show(ctx context.Context, o order, want transfer.State, marked bool) error {
 	var t transferDocument
 	if err := s.db.Collection("transfers").FindOne(ctx, bson.D{{Key: "_id", Value: o.ID}}).Decode(&t); err != nil {
@@ -118,7 +124,8 @@ func (s *story) show(ctx context.Context, o order, want transfer.State, marked b
 	return judge(t, accounts, want, marked)
 }
 
-// judge says what is wrong with a transfer that should be in the given state, with or without markers.
+// judge returns an error if a transfer is not in the given state, or if its markers are
+// missing or left over.
 func judge(t transferDocument, accounts []accountDocument, want transfer.State, marked bool) error {
 	if t.State != want {
 		return fmt.Errorf("transfer %s should be in state %s and is in %s", t.ID, want, t.State)
@@ -138,7 +145,7 @@ func judge(t transferDocument, accounts []accountDocument, want transfer.State, 
 	return nil
 }
 
-// markersOf returns an account's markers in words.
+// markersOf returns an account's markers as text.
 func markersOf(account accountDocument) string {
 	if len(account.Pending) == 0 {
 		return "none"

@@ -14,7 +14,8 @@ const (
 	debitEach = 60
 )
 
-// fiveDebits takes more out of an account than there is, all at once: one debit wins.
+// fiveDebits makes five debits at once that together exceed the account's balance.
+// One of them succeeds.
 func (s *story) fiveDebits(ctx context.Context) error {
 	s.out.heading("%d debits of %d at once, from an account with %d", debits, debitEach, tillHas)
 	var (

@@ -1,12 +1,12 @@
-// Command demo shows on the terminal what the library promises: many transfers at once,
-// an account with too little money in it, and two processes that are killed in the middle
-// of a transfer. At the end it checks every single balance and exits with 1 if anything
-// is wrong.
+// Command demo shows on the terminal what the library promises.
+// It makes many transfers at once, debits an account that has too little money, and kills
+// two processes in the middle of a transfer.
+// At the end it checks every balance, and exits with 1 if anything is wrong.
 //
 //	make demo
 //
-// The environment variable MONGODB_URI names the MongoDB server. The demo has a database
-// of its own there, which it drops at the end.
+// The environment variable MONGODB_URI is the connection string of the MongoDB server.
+// The demo uses a database of its own there, and drops it at the end.
 package main
 
 import (
@@ -31,9 +31,13 @@ import (
 const (
 	// storyLimit is how long the story may take.
 	storyLimit = 2 * time.Minute
-	// cleanupLimit is how long the clean-up may take, also after the story was interrupted.
+	// cleanupLimit is how long the clean-up may take, even after the story was
+	// interrupted.
 	cleanupLimit = 15 * time.Second
-	// stallThreshold is short, so that nobody has to wait for the recovery of a killed process. The default is 30 seconds.
+	// stallThreshold is how long a transfer may show no progress before recovery takes it
+	// over.
+	// It is short here, so that the reader need not wait.
+	// The default is 30 seconds.
 	stallThreshold = 500 * time.Millisecond
 )
 
@@ -51,7 +55,7 @@ func main() {
 	}
 }
 
-// play opens a database and a coordinator, and tells the story with them.
+// play opens a database and a coordinator, and runs the story with them.
 func play(ctx context.Context, out *screen, uri string) (err error) {
 	if uri == "" {
 		return errors.New("MONGODB_URI is not set: it names a replica set or a mongos, like mongodb://localhost:27017/?replicaSet=rs0")
@@ -68,7 +72,7 @@ func play(ctx context.Context, out *screen, uri string) (err error) {
 		return errors.Join(err, client.Disconnect(ctx))
 	}
 	defer func() {
-		// The context of the story may have ended, by Ctrl-C for example.
+		// The context of the story may have ended, for example after Ctrl-C.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 		defer cancel()
 		err = errors.Join(err, coord.Close(ctx), db.Drop(ctx), client.Disconnect(ctx))
@@ -77,15 +81,17 @@ func play(ctx context.Context, out *screen, uri string) (err error) {
 		return err
 	}
 	s := &story{out: out, uri: uri, db: db, coord: coord, book: newBook()}
-	return s.tell(ctx)
+	return s.run(ctx)
 }
 
-// database returns a handle that reads what a majority has stored from the primary, whatever the URI says.
+// database returns a database handle that reads from the primary, and only what a
+// majority has stored, whatever the URI says.
 func database(client *mongo.Client, name string) *mongo.Database {
 	return client.Database(name, options.Database().
 		SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()))
 }
 
+// newCoordinator returns a coordinator whose transfers name the given owner.
 func newCoordinator(db *mongo.Database, owner string) (*transfer.Coordinator, error) {
 	return transfer.NewCoordinator(db, transfer.WithOwner(owner), transfer.WithStallThreshold(stallThreshold))
 }

@@ -19,8 +19,9 @@ const (
 	largest    = 200
 )
 
-// manyTransfers runs transfers between random people from several goroutines. Some are refused because the money is not
-// there, and that is fine: the book knows which.
+// manyTransfers makes transfers between random people from several goroutines.
+// Some are refused because the account has too little money.
+// That is as it should be, and the book knows which ones.
 func (s *story) manyTransfers(ctx context.Context) error {
 	s.out.heading("%d transfers from %d goroutines", manyOrders, callers)
 	var moved, refused atomic.Int64
@@ -55,7 +56,8 @@ func (s *story) manyTransfers(ctx context.Context) error {
 	return nil
 }
 
-// randomOrders returns a closed channel with the orders in it. They are the same in every run.
+// randomOrders returns a closed channel that holds the orders.
+// They are the same in every run.
 func randomOrders() <-chan order {
 	random := rand.New(rand.NewPCG(1, 2))
 	orders := make(chan order, manyOrders)

@@ -9,10 +9,11 @@ import (
 	"golang.org/x/term"
 )
 
-// redraw is the least time between two pictures of the bar.
+// redraw is the least time between two redraws of the bar.
 const redraw = 50 * time.Millisecond
 
-// screen is where the story is told. Colours and the moving bar are for terminals only.
+// screen prints the story.
+// It uses colours and the moving bar on terminals only.
 type screen struct {
 	file     *os.File
 	terminal bool
@@ -25,7 +26,7 @@ func newScreen(file *os.File) *screen {
 	return &screen{file: file, terminal: terminal, colour: terminal && os.Getenv("NO_COLOR") == ""}
 }
 
-// heading opens a numbered chapter.
+// heading prints the heading of the next chapter.
 func (s *screen) heading(format string, args ...any) {
 	s.chapters++
 	title := fmt.Sprintf("%d. %s", s.chapters, fmt.Sprintf(format, args...))
@@ -40,6 +41,7 @@ func (s *screen) say(format string, args ...any) {
 // good returns a text in green.
 func (s *screen) good(text string) string { return s.paint("32", text) }
 
+// paint returns a text with an escape code for its colour, if the screen shows colours.
 func (s *screen) paint(code, text string) string {
 	if !s.colour {
 		return text
@@ -47,10 +49,11 @@ func (s *screen) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// bar shows how far the work is.
+// bar is a progress bar.
 type bar struct{ shown *progressbar.ProgressBar }
 
-// progress returns a bar for n pieces of work, which can't be seen unless the screen is a terminal.
+// progress returns a bar for n steps.
+// It is visible only if the screen is a terminal.
 func (s *screen) progress(n int) bar {
 	return bar{progressbar.NewOptions(n,
 		progressbar.OptionSetWriter(s.file),
@@ -64,7 +67,8 @@ func (s *screen) progress(n int) bar {
 	)}
 }
 
-// advance counts one piece. Whether the bar can be drawn is nothing that the story depends on.
+// advance counts one step.
+// The story doesn't depend on whether the bar can be drawn.
 func (b bar) advance() { _ = b.shown.Add(1) }
 
 // end removes the bar.

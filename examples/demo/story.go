@@ -9,7 +9,7 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// story is the demo under way.
+// story is the state of the demo as it runs.
 type story struct {
 	out   *screen
 	uri   string
@@ -18,8 +18,8 @@ type story struct {
 	book  *book
 }
 
-// tell plays the steps in order and stops at the first that fails.
-func (s *story) tell(ctx context.Context) error {
+// run runs the chapters in order, and stops at the first that fails.
+func (s *story) run(ctx context.Context) error {
 	steps := []func(context.Context) error{
 		s.openAccounts,
 		s.manyTransfers,
@@ -45,11 +45,12 @@ type order struct {
 	Units        int64
 }
 
+// request returns the order as the library wants it.
 func (o order) request() transfer.Request {
 	return transfer.Request{ID: o.ID, From: o.From, To: o.To, Amount: transfer.Units(o.Units)}
 }
 
-// transfer asks for a transfer and enters the answer in the book.
+// transfer makes a transfer and records the answer in the book.
 func (s *story) transfer(ctx context.Context, o order) (transfer.Record, error) {
 	rec, err := s.coord.Transfer(ctx, o.request())
 	s.book.answered(o, rec.State)

@@ -19,14 +19,16 @@ import (
 )
 
 const (
-	// workerVariable is the environment variable that makes this program a worker. It holds the server's URI, which
-	// may have a password in it and so is no argument.
+	// workerVariable is the environment variable that makes this program a worker.
+	// It holds the server's URI, which may contain a password and is therefore not an
+	// argument.
 	workerVariable = "TRANSFER_DEMO_WORKER"
-	// workerLimit is how long a worker may take to come to its stop.
+	// workerLimit is how long a worker may take to reach its stop point.
 	workerLimit = 30 * time.Second
 )
 
-// stopPoint is where a worker stops in the middle of a transfer, in words for the reader.
+// stopPoint is where a worker stops in the middle of a transfer, in words that the reader
+// sees.
 type stopPoint string
 
 const (
@@ -34,15 +36,16 @@ const (
 	committed stopPoint = "had committed"
 )
 
-// job is what a worker is told on its standard input.
+// job is what a worker reads from its standard input.
 type job struct {
 	Database string
 	StopAt   stopPoint
 	Order    order
 }
 
-// killWorker starts this program once more as a worker, waits until it has stopped where it should, and kills it. It returns
-// how the operating system says that the process ended.
+// killWorker starts this program again as a worker, waits until it has reached its stop
+// point, and kills it.
+// It returns how the process ended, in the words of the operating system.
 func killWorker(ctx context.Context, uri string, j job) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, workerLimit)
 	defer cancel()
@@ -67,8 +70,10 @@ func killWorker(ctx context.Context, uri string, j job) (string, error) {
 	}
 	sent := json.NewEncoder(stdin).Encode(j)
 	line, read := bufio.NewReader(stdout).ReadString('\n')
-	killed := cmd.Process.Kill() // SIGKILL, which a process can't see coming.
-	_ = cmd.Wait()               // The error says that it was killed, which is no news: ProcessState has it.
+	// This is a SIGKILL, which a process can't see coming.
+	killed := cmd.Process.Kill()
+	// The error only says that it was killed, which ProcessState says as well.
+	_ = cmd.Wait()
 	if err := errors.Join(sent, read, killed); err != nil {
 		return "", fmt.Errorf("the worker did not get to its stop: %w\n%s", err, trouble.String())
 	}
@@ -78,7 +83,8 @@ func killWorker(ctx context.Context, uri string, j job) (string, error) {
 	return cmd.ProcessState.String(), nil
 }
 
-// workerMain is the worker. It never gets to the end of its transfer, and returns what went wrong if it does.
+// workerMain runs the worker.
+// The parent kills it before it ends, so it returns an error in any case.
 func workerMain() error {
 	var j job
 	if err := json.NewDecoder(os.Stdin).Decode(&j); err != nil {
@@ -90,7 +96,8 @@ func workerMain() error {
 	return errors.New("the transfer came to its end")
 }
 
-// work runs the transfer as any user of the library would, on a client that stops the process on the way.
+// work makes the transfer as any user of the library does, with a client that stops the
+// process on the way.
 func work(ctx context.Context, uri string, j job) error {
 	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetMonitor(stopper(j.StopAt)))
 	if err != nil {
@@ -104,10 +111,13 @@ func work(ctx context.Context, uri string, j job) error {
 	return err
 }
 
-// stopper returns a monitor that stops the worker when the server has answered the command that the stop point names, before
-// the library sees the answer: the driver calls a monitor in the goroutine that runs the command.
+// stopper returns a monitor that stops the worker at its stop point.
+// The driver calls a monitor in the goroutine that runs the command.
+// So the worker stops after the server has performed the command, and before the library
+// sees the reply.
 func stopper(at stopPoint) *event.CommandMonitor {
-	var request atomic.Int64 // the command's, once it was sent
+	// request is the ID of the command that reaches the stop point, once it is sent.
+	var request atomic.Int64
 	return &event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			if reaches(at, e) {
@@ -119,15 +129,17 @@ func stopper(at stopPoint) *event.CommandMonitor {
 				return
 			}
 			fmt.Println(at)
-			// The kill comes while this waits. If it is the parent that dies, the input ends, and so does the worker.
+			// The kill comes while this waits.
+			// If the parent dies instead, the input ends, and so does the worker.
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			os.Exit(1)
 		},
 	}
 }
 
-// reaches reports whether a command is the one that brings a transfer to the stop point: the first change of accounts prepares
-// them, and the first change of the transfer after its insert commits it.
+// reaches reports whether a command brings a transfer to the stop point.
+// The first change of the accounts prepares them.
+// The first change of the transfer after its insert commits it.
 func reaches(at stopPoint, e *event.CommandStartedEvent) bool {
 	if e.CommandName != "update" && e.CommandName != "findAndModify" {
 		return false

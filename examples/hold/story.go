@@ -1,15 +1,17 @@
-// Command hold is a hotel that has its guests' cards authorised: when a guest books, an
-// amount is held; when the guest leaves, what the stay came to is posted, and the rest
-// goes back; a booking that is cancelled is voided; and a hold that is forgotten expires
-// by itself.
+// Command hold is a hotel that holds its guests' money.
+// When a guest books a room, the hotel holds an amount.
+// When the guest leaves, the hotel posts the price of the stay, and the rest goes back.
+// The hotel voids the hold of a booking that is cancelled.
+// A hold that is forgotten expires by itself.
 //
-// The environment variable MONGODB_URI names the MongoDB server. With one just for the
-// occasion:
+// The environment variable MONGODB_URI is the connection string of the MongoDB server.
+// This command starts the program with a server that ends with it:
 //
 //	go run ./internal/mongotest/withmongo go run ./examples/hold
 //
-// It plays in a database of its own, and tells what is in output.txt. The story is in
-// story.go; play.go connects, and cleans up.
+// The program uses a database of its own, and prints what is in output.txt.
+// The story is in story.go.
+// The code in play.go connects to the server and drops the database at the end.
 package main
 
 import (
@@ -25,11 +27,14 @@ import (
 )
 
 const (
+	// week is how long a hold lasts.
 	week = 7 * 24 * time.Hour
-	// soon is when the forgotten hold expires. It would be a week, too, if nobody had to wait for it here.
+	// soon is how long the forgotten hold lasts.
+	// A real one would last a week too, but the reader would have to wait for it.
 	soon = 2 * time.Second
 )
 
+// story books three rooms: one stay is paid, one is cancelled, and one is forgotten.
 func story(ctx context.Context, db *mongo.Database) error {
 	coord, err := transfer.NewCoordinator(db)
 	if err != nil {
@@ -57,8 +62,10 @@ func story(ctx context.Context, db *mongo.Database) error {
 	return nil
 }
 
-// work runs a worker, as each process of a service may: it gives back what is held when the time is over, whoever has asked for
-// the hold, and whether that process is still there. It returns a function that stops the worker.
+// work runs a worker, and returns a function that stops it.
+// The worker gives back what is held when a hold expires, no matter which process asked
+// for the hold, and whether that process is still alive.
+// Each process of a service may run one.
 func work(ctx context.Context, coord *transfer.Coordinator) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var worker sync.WaitGroup
@@ -70,16 +77,19 @@ func work(ctx context.Context, coord *transfer.Coordinator) (stop func()) {
 	return func() { cancel(); worker.Wait() }
 }
 
+// hotel is a hotel that keeps its money in an account.
 type hotel struct{ coord *transfer.Coordinator }
 
-// hold reserves money of the guest for the hotel. The ID is the booking's, so that asking twice holds once.
+// hold holds money of the guest for the hotel.
+// The ID is the booking's ID, so a repeated call holds the money once.
 func (h hotel) hold(ctx context.Context, booking string, units int64, expiresIn time.Duration) error {
 	req := transfer.Request{ID: booking, From: "guest", To: "hotel", Amount: transfer.Units(units)}
 	_, err := h.coord.Hold(ctx, req, expiresIn)
 	return err
 }
 
-// stay holds 300 and posts the 240 that the stay came to. More than is held can't be taken.
+// stay holds 300 and posts 240, the price of the stay.
+// It can't post more than is held.
 func (h hotel) stay(ctx context.Context) error {
 	if err := h.hold(ctx, "booking-1", 300, week); err != nil {
 		return err
@@ -101,7 +111,8 @@ func (h hotel) stay(ctx context.Context) error {
 	return h.show(ctx)
 }
 
-// cancelledBooking voids a hold. A hotel that bills it all the same is told so.
+// cancelledBooking voids a hold.
+// If the hotel posts it anyway, it gets an error.
 func (h hotel) cancelledBooking(ctx context.Context) error {
 	if err := h.hold(ctx, "booking-2", 100, week); err != nil {
 		return err
@@ -118,7 +129,8 @@ func (h hotel) cancelledBooking(ctx context.Context) error {
 	return h.show(ctx)
 }
 
-// forgottenBooking holds money and does nothing more. The worker gives it back.
+// forgottenBooking holds money and then does nothing.
+// The worker gives the money back.
 func (h hotel) forgottenBooking(ctx context.Context) error {
 	if err := h.hold(ctx, "booking-3", 150, soon); err != nil {
 		return err
@@ -132,7 +144,8 @@ func (h hotel) forgottenBooking(ctx context.Context) error {
 	return h.show(ctx)
 }
 
-// show prints where the money is: what can be spent, what is on the books, and what is on its way.
+// show prints how much each account has, what the guest can spend, and what the hotel
+// expects.
 func (h hotel) show(ctx context.Context) error {
 	guest, err := h.coord.GetAccount(ctx, "guest")
 	if err != nil {

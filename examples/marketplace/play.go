@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	playLimit  = time.Minute      // for the story
-	clearLimit = 15 * time.Second // for the end, also of a story that was interrupted
+	// playLimit is how long the story may take.
+	playLimit = time.Minute
+	// clearLimit is how long the clean-up may take, even after the story was interrupted.
+	clearLimit = 15 * time.Second
 )
 
 func main() {
@@ -30,7 +32,7 @@ func main() {
 	}
 }
 
-// play tells the story in a database of its own, which it drops at the end.
+// play runs the story in a database of its own, and drops the database at the end.
 func play(ctx context.Context, uri string) (err error) {
 	if uri == "" {
 		return errors.New("MONGODB_URI is not set: it names a replica set or a mongos, like mongodb://localhost:27017/?replicaSet=rs0")

@@ -1,14 +1,17 @@
-// Command marketplace sells baskets of several sellers' goods. One transfer takes the
-// price from the buyer, gives each seller their share, and the fee to the house, whose
-// accounts are another ledger, in another database: all of it or nothing.
+// Command marketplace sells baskets with goods of several sellers.
+// One transfer takes the price from the buyer, gives each seller their share, and gives
+// the fee to the house.
+// The accounts of the house are another ledger, in another database.
+// All of these accounts change, or none does.
 //
-// The environment variable MONGODB_URI names the MongoDB server. With one just for the
-// occasion:
+// The environment variable MONGODB_URI is the connection string of the MongoDB server.
+// This command starts the program with a server that ends with it:
 //
 //	go run ./internal/mongotest/withmongo go run ./examples/marketplace
 //
-// It plays in a database of its own, and tells what is in output.txt. The story is in
-// story.go; play.go connects, and cleans up.
+// The program uses a database of its own, and prints what is in output.txt.
+// The story is in story.go.
+// The code in play.go connects to the server and drops the database at the end.
 package main
 
 import (
@@ -21,11 +24,13 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// feePercent is what the house takes of a price.
+// feePercent is the percentage of a price that the house takes.
 const feePercent = 10
 
+// story sells a basket of two sellers, and one that is refused.
 func story(ctx context.Context, db *mongo.Database) (err error) {
-	// With the database of another client the fees would be in another cluster, and nothing else would be different.
+	// To keep the fees on another cluster, use the database of another client.
+	// Nothing else changes.
 	house := db.Client().Database(db.Name() + "_house")
 	defer func() { err = errors.Join(err, house.Drop(context.WithoutCancel(ctx))) }()
 	fees := house.Collection("accounts")
@@ -64,7 +69,9 @@ func story(ctx context.Context, db *mongo.Database) (err error) {
 	return m.balances(ctx)
 }
 
-// market has the accounts of buyers and sellers in the default ledger, and those of the house in a ledger of its own.
+// market holds the two ledgers.
+// The accounts of buyers and sellers are in the default ledger, and those of the house
+// are in a ledger of its own.
 type market struct {
 	coord         *transfer.Coordinator
 	people, house *transfer.Ledger
@@ -88,14 +95,18 @@ func open(ctx context.Context, coord *transfer.Coordinator) (m market, err error
 	return m, err
 }
 
-// item is something of a seller's, with its price in cents.
+// item is one thing that a seller sells, with its price in cents.
 type item struct {
 	seller string
 	price  int64
 }
 
-// sell is the rule of the market: the buyer pays each price, the house takes its percentage, and what is left is the seller's. The legs
-// of an item sum to zero, whatever was rounded, and so do all together, as a transfer's must. Those of one account become one.
+// sell makes the transfer that pays for a basket.
+// For each item, the buyer pays the price, the house gets its percentage, and the seller
+// gets the rest.
+// The legs of an item sum to zero, even where the fee is rounded.
+// So all legs together sum to zero, as those of a transfer must.
+// The library adds up the legs of an account.
 func (m market) sell(ctx context.Context, id, buyer string, basket ...item) (transfer.Record, error) {
 	var legs []transfer.Leg
 	for _, it := range basket {
@@ -109,6 +120,7 @@ func (m market) sell(ctx context.Context, id, buyer string, basket ...item) (tra
 	return m.coord.Transfer(ctx, transfer.Request{ID: id, Legs: legs})
 }
 
+// balances prints the balances of all accounts.
 func (m market) balances(ctx context.Context) error {
 	fmt.Println("The balances:")
 	for _, place := range []struct {

@@ -1,15 +1,19 @@
-// Command order pays orders of a shop. A payment is a transfer with an effect: as the
-// money moves, the order goes from UnPaid to Paid, both or neither, whatever happens in
-// between. So an order is paid once, however many payments race for it, and the shop
-// needs no lock, no transaction and no job that puts right what a crash has left.
+// Command order pays the orders of a shop.
+// A payment is a transfer with an effect: as the money moves, the order changes from
+// UnPaid to Paid.
+// Either both happen or neither does, even if a process crashes in between.
+// So an order is paid once, even if several payments race for it.
+// The shop needs no lock, no transaction, and no job that repairs what a crash leaves
+// behind.
 //
-// The environment variable MONGODB_URI names the MongoDB server. With one just for the
-// occasion:
+// The environment variable MONGODB_URI is the connection string of the MongoDB server.
+// This command starts the program with a server that ends with it:
 //
 //	go run ./internal/mongotest/withmongo go run ./examples/order
 //
-// It plays in a database of its own, and tells what is in output.txt. The story is in
-// story.go; play.go connects, and cleans up.
+// The program uses a database of its own, and prints what is in output.txt.
+// The story is in story.go.
+// The code in play.go connects to the server and drops the database at the end.
 package main
 
 import (
@@ -23,9 +27,11 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
+// story opens two accounts, stores two orders, and pays them.
 func story(ctx context.Context, db *mongo.Database) error {
 	sh := shop{orders: db.Collection("orders")}
-	// The coordinator changes orders, so it has to know their collection. It may be in any database, on any cluster.
+	// The coordinator changes orders, so it must know their collection.
+	// The collection may be in any database, on any cluster.
 	coord, err := transfer.NewCoordinator(db, transfer.WithDocuments("orders", sh.orders))
 	if err != nil {
 		return err
@@ -68,8 +74,10 @@ type shop struct {
 	orders *mongo.Collection
 }
 
-// order is the shop's own document. A payment sets the status and paidBy, and keeps a note of itself while it is under way. The
-// library touches nothing else.
+// order is the shop's own document.
+// A payment sets status and paidBy, and keeps a marker in the document while it is in
+// progress.
+// The library changes nothing else.
 type order struct {
 	ID     string `bson:"_id"`
 	Buyer  string `bson:"buyer"`
@@ -78,7 +86,8 @@ type order struct {
 	PaidBy string `bson:"paidBy,omitempty"`
 }
 
-// payment is the rule of the shop: the buyer pays the price, the order must be unpaid, and is paid from then on.
+// payment returns the transfer that pays an order.
+// The buyer pays the price, and the order must be unpaid and becomes paid.
 func payment(id string, o order) transfer.Request {
 	return transfer.Request{
 		ID: id, From: o.Buyer, To: "shop", Amount: transfer.Units(o.Price),
@@ -90,7 +99,8 @@ func payment(id string, o order) transfer.Request {
 	}
 }
 
-// payTwice pays one order from two devices at once. There is money enough for both, which is not what stops the second.
+// payTwice pays one order from two devices at once.
+// The buyer has enough money for both, so the money is not what stops the second payment.
 func (s shop) payTwice(ctx context.Context, o order) error {
 	_, failures := s.coord.TransferMany(ctx, []transfer.Request{payment("phone-1", o), payment("laptop-1", o)})
 	var paid, refused int
@@ -99,7 +109,8 @@ func (s shop) payTwice(ctx context.Context, o order) error {
 		case err == nil:
 			paid++
 		case errors.Is(err, transfer.ErrRequirementFailed):
-			refused++ // the order is paid, or the other payment has reserved it
+			// The order is paid, or the other payment has reserved it.
+			refused++
 		default:
 			return err
 		}
@@ -108,7 +119,8 @@ func (s shop) payTwice(ctx context.Context, o order) error {
 	return s.show(ctx, o)
 }
 
-// payInVain makes a payment that is refused. The order stays as it is.
+// payInVain makes a payment that is refused.
+// The order stays as it is.
 func (s shop) payInVain(ctx context.Context, id string, o order, why error) error {
 	rec, err := s.coord.Transfer(ctx, payment(id, o))
 	if !errors.Is(err, why) {
@@ -118,7 +130,7 @@ func (s shop) payInVain(ctx context.Context, id string, o order, why error) erro
 	return s.show(ctx, o)
 }
 
-// show reads an order as every other program does.
+// show prints an order, and reads it as any other program does.
 func (s shop) show(ctx context.Context, o order) error {
 	if err := s.orders.FindOne(ctx, bson.D{{Key: "_id", Value: o.ID}}).Decode(&o); err != nil {
 		return err
@@ -127,6 +139,7 @@ func (s shop) show(ctx context.Context, o order) error {
 	return nil
 }
 
+// balances prints the balances of the given accounts.
 func (s shop) balances(ctx context.Context, ids ...string) error {
 	fmt.Println("The balances:")
 	for _, id := range ids {

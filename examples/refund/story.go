@@ -1,14 +1,17 @@
-// Command refund gives a buyer the money back. A refund reverses the payment: all of it,
-// and at most once, whoever asks and how often. It is a transfer like any other, so it is
-// refused while the shop has spent the money, and can be tried again when there is some.
+// Command refund gives buyers their money back.
+// A refund reverses a payment.
+// It reverses all of it, and at most once, no matter who asks and how often.
+// It is a transfer like any other, so it is refused if the shop has spent the money.
+// Later, when the shop has money again, another refund can be made.
 //
-// The environment variable MONGODB_URI names the MongoDB server. With one just for the
-// occasion:
+// The environment variable MONGODB_URI is the connection string of the MongoDB server.
+// This command starts the program with a server that ends with it:
 //
 //	go run ./internal/mongotest/withmongo go run ./examples/refund
 //
-// It plays in a database of its own, and tells what is in output.txt. The story is in
-// story.go; play.go connects, and cleans up.
+// The program uses a database of its own, and prints what is in output.txt.
+// The story is in story.go.
+// The code in play.go connects to the server and drops the database at the end.
 package main
 
 import (
@@ -21,9 +24,10 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// payment is the transfer that is to be refunded.
+// payment is the ID of the transfer that is refunded.
 const payment = "payment-1"
 
+// story makes a payment and refunds it.
 func story(ctx context.Context, db *mongo.Database) error {
 	coord, err := transfer.NewCoordinator(db)
 	if err != nil {
@@ -73,14 +77,17 @@ func story(ctx context.Context, db *mongo.Database) error {
 	return sh.balances(ctx, "ann", "ben", "shop", "supplier")
 }
 
+// shop is a shop that keeps its money in an account.
 type shop struct{ coord *transfer.Coordinator }
 
+// pay moves money between two accounts.
 func (s shop) pay(ctx context.Context, id, from, to string, units int64) error {
 	_, err := s.coord.Transfer(ctx, transfer.Request{ID: id, From: from, To: to, Amount: transfer.Units(units)})
 	return err
 }
 
-// refund reverses the payment and tells how that went. It fails if it did not go as expected.
+// refund reverses the payment and prints the outcome.
+// It returns an error if the outcome is not the expected one.
 func (s shop) refund(ctx context.Context, id string, expected error) error {
 	rec, err := s.coord.Reverse(ctx, payment, id)
 	switch {
@@ -94,6 +101,7 @@ func (s shop) refund(ctx context.Context, id string, expected error) error {
 	return nil
 }
 
+// balances prints the balances of the given accounts.
 func (s shop) balances(ctx context.Context, ids ...string) error {
 	fmt.Println("The balances:")
 	for _, id := range ids {

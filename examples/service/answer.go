@@ -9,20 +9,24 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// retryAfter is how many seconds a client should wait before it asks again for what is in doubt.
+// retryAfter is how many seconds a client should wait before it repeats a request.
 const retryAfter = "1"
 
-// advice ends the text of every answer that leaves something open.
+// advice ends the message of every answer that leaves the outcome open.
 const advice = "; ask again: with the same Idempotency-Key nothing moves twice"
 
 // accountJSON is an account in an answer.
 type accountJSON struct {
-	ID        string          `json:"id"`
-	Available transfer.Amount `json:"available"` // what can be spent
-	Posted    transfer.Amount `json:"posted"`    // with the debits that are in flight
-	Incoming  transfer.Amount `json:"incoming"`  // the credits that are in flight
+	ID string `json:"id"`
+	// Available is what can be spent.
+	Available transfer.Amount `json:"available"`
+	// Posted is Available and the debits that are in flight.
+	Posted transfer.Amount `json:"posted"`
+	// Incoming is the sum of the credits that are in flight.
+	Incoming transfer.Amount `json:"incoming"`
 }
 
+// accountAnswer returns an account as it is answered.
 func accountAnswer(a transfer.Account) accountJSON {
 	return accountJSON{ID: a.ID, Available: a.Available, Posted: a.Posted, Incoming: a.Incoming}
 }
@@ -36,19 +40,21 @@ type transferJSON struct {
 	Failure   *failureJSON   `json:"failure,omitempty"`
 }
 
-// legJSON is one movement: a negative amount takes, a positive one gives.
+// legJSON is one movement.
+// A negative amount takes from the account, and a positive one gives to it.
 type legJSON struct {
 	Account string          `json:"account"`
 	Amount  transfer.Amount `json:"amount"`
 }
 
-// failureJSON says why a transfer has failed.
+// failureJSON says why a transfer failed.
 type failureJSON struct {
 	Code    string `json:"code"`
 	Account string `json:"account,omitempty"`
 	Message string `json:"message"`
 }
 
+// transferAnswer returns a transfer as it is answered.
 func transferAnswer(rec transfer.Record) transferJSON {
 	answer := transferJSON{ID: rec.ID, State: rec.State, Legs: make([]legJSON, len(rec.Legs)), CreatedAt: rec.CreatedAt}
 	for i, leg := range rec.Legs {
@@ -60,18 +66,19 @@ func transferAnswer(rec transfer.Record) transferJSON {
 	return answer
 }
 
-// errorJSON is an answer that is no success.
+// errorJSON is the body of every answer that is not a success.
 type errorJSON struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// Transfer is there if the transfer is stored: it was refused or cancelled, and nothing moved.
+	// Transfer is set if the transfer is stored.
+	// It was refused or cancelled, and nothing moved.
 	Transfer *transferJSON `json:"transfer,omitempty"`
 }
 
-// errStarting is for a process that is not ready yet.
+// errStarting is the answer of a process that is not ready yet.
 var errStarting = &httpError{http.StatusServiceUnavailable, "starting", errors.New("the service is starting")}
 
-// httpError is an error with the status that it is answered with.
+// httpError is an error with the status and the code of its answer.
 type httpError struct {
 	status int
 	code   string
@@ -84,18 +91,21 @@ func (e *httpError) Error() string { return e.cause.Error() }
 // Unwrap returns the cause.
 func (e *httpError) Unwrap() error { return e.cause }
 
+// badRequest returns an error that is answered with 400.
 func badRequest(cause error) error {
 	return &httpError{http.StatusBadRequest, "invalidRequest", cause}
 }
 
-// statusOf returns status and code for an error of the library. The second result is false for one that no client can help.
+// statusOf returns the answer for an error of the library.
+// The second result is false for an error that no client can do anything about.
 func statusOf(err error) (*httpError, bool) {
 	var known *httpError
 	if errors.As(err, &known) {
 		return known, true
 	}
 	for _, row := range []httpError{
-		{http.StatusServiceUnavailable, "inDoubt", transfer.ErrInDoubt}, // First: it wraps its cause, which may be another one.
+		// This comes first, because it wraps its cause, which may be one of the others.
+		{http.StatusServiceUnavailable, "inDoubt", transfer.ErrInDoubt},
 		{http.StatusServiceUnavailable, "closing", transfer.ErrClosed},
 		{http.StatusBadRequest, "invalidRequest", transfer.ErrInvalidRequest},
 		{http.StatusNotFound, "accountNotFound", transfer.ErrAccountNotFound},
@@ -112,8 +122,10 @@ func statusOf(err error) (*httpError, bool) {
 	return nil, false
 }
 
-// refuse answers for a transfer that did not succeed. One that is stored as failed is a 422 with its record, which tells the same
-// whenever it is asked for. Anything else is an error like all others.
+// refuse answers for a transfer that did not succeed.
+// If it is stored as failed, the answer is 422 with its record, and is the same for every
+// repeated request.
+// All other errors are answered like any error.
 func (h *handler) refuse(w http.ResponseWriter, rec transfer.Record, err error) {
 	if rec.Failure == nil || transfer.OutcomeOf(err) != transfer.Failed {
 		h.fail(w, err)
@@ -138,6 +150,7 @@ func (h *handler) fail(w http.ResponseWriter, err error) {
 	h.answer(w, known.status, errorJSON{Code: known.code, Message: text})
 }
 
+// answer writes an answer with a body of JSON.
 func (h *handler) answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

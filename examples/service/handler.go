@@ -18,13 +18,14 @@ import (
 const (
 	// bodyLimit is how many bytes the body of a request may have.
 	bodyLimit = 16 << 10
-	// requestLimit is how long a request may take. A transfer that takes longer goes on in the background.
+	// requestLimit is how long a request may take.
+	// A transfer that takes longer continues in the background.
 	requestLimit = 10 * time.Second
-	// defaultReason is stored with a transfer that is cancelled without one.
+	// defaultReason is stored with a transfer that is cancelled without a reason.
 	defaultReason = "cancelled by request"
 )
 
-// What a process is at.
+// The phases of a process.
 const (
 	starting int32 = iota
 	serving
@@ -39,7 +40,7 @@ type handler struct {
 	mux   *http.ServeMux
 }
 
-// newHandler returns the routes.
+// newHandler returns a handler with all routes.
 func newHandler(coord *transfer.Coordinator, log *slog.Logger) *handler {
 	mux := http.NewServeMux()
 	h := &handler{coord: coord, log: log, mux: mux}
@@ -67,9 +68,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// ready says whether requests should be sent here. It doesn't ask the database: when that
-// is away it is away for all processes, and they tell their clients so better than nobody
-// does.
+// ready reports whether this process should get requests.
+// It doesn't ask the database.
+// When the database is away, it is away for all processes, and it is better that they say
+// so to their clients than that no process answers.
 func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
 	if h.phase.Load() != serving {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -78,6 +80,7 @@ func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
+// openAccount opens an account.
 func (h *handler) openAccount(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		ID      string          `json:"id"`
@@ -97,6 +100,7 @@ func (h *handler) openAccount(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, http.StatusCreated, accountAnswer(opened))
 }
 
+// getAccount reads an account.
 func (h *handler) getAccount(w http.ResponseWriter, r *http.Request) {
 	account, err := h.coord.GetAccount(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -106,9 +110,10 @@ func (h *handler) getAccount(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, http.StatusOK, accountAnswer(account))
 }
 
-// transfer moves money, or leaves it to the worker if the request says not before when,
-// or holds it if it says for how long. Each answer is the same however often the same
-// thing is asked: the key is the transfer's ID.
+// transfer moves the money.
+// With a holdFor it holds the money, and with a notBefore it leaves the transfer to the
+// worker.
+// The key is the transfer's ID, so a repeated request gets the same answer.
 func (h *handler) transfer(w http.ResponseWriter, r *http.Request) {
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" {
@@ -134,7 +139,8 @@ func (h *handler) transfer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rec, err := ask(r.Context(), request)
-	if transfer.OutcomeOf(err) != transfer.Moved { // what is committed has moved, also where not all of it is in place
+	// A committed transfer has moved the money, even if some accounts don't show it yet.
+	if transfer.OutcomeOf(err) != transfer.Moved {
 		h.refuse(w, rec, err)
 		return
 	}
@@ -146,7 +152,7 @@ func (h *handler) transfer(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, status, transferAnswer(rec))
 }
 
-// verb returns what a request for a transfer asks for.
+// verb returns the method of the coordinator that a request asks for.
 func (h *handler) verb(
 	holdFor string, notBefore time.Time,
 ) (func(context.Context, transfer.Request) (transfer.Record, error), error) {
@@ -165,6 +171,7 @@ func (h *handler) verb(
 	return h.coord.Transfer, nil
 }
 
+// getTransfer reads a transfer.
 func (h *handler) getTransfer(w http.ResponseWriter, r *http.Request) {
 	rec, err := h.coord.Get(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -174,7 +181,8 @@ func (h *handler) getTransfer(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, http.StatusOK, transferAnswer(rec))
 }
 
-// cancel rolls a transfer back that is not committed yet. The body, with a reason, may be missing.
+// cancel rolls back a transfer that is not committed yet.
+// The body, which holds a reason, may be empty.
 func (h *handler) cancel(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Reason string `json:"reason"`
@@ -194,7 +202,7 @@ func (h *handler) cancel(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, http.StatusOK, transferAnswer(rec))
 }
 
-// post takes what is held: all of it, or the amount that the body may name.
+// post posts a hold: all of it, or the amount in the body.
 func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Amount *transfer.Amount `json:"amount"`
@@ -215,7 +223,7 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, http.StatusOK, transferAnswer(rec))
 }
 
-// void gives back what is held.
+// void gives the held money back.
 func (h *handler) void(w http.ResponseWriter, r *http.Request) {
 	rec, err := h.coord.Void(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -225,7 +233,8 @@ func (h *handler) void(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, http.StatusOK, transferAnswer(rec))
 }
 
-// decode reads a request's body: one JSON value of known fields. Its error is an httpError, and wraps io.EOF for an empty body.
+// decode reads a request's body, which is one JSON value with known fields.
+// Its error is an httpError, and wraps io.EOF if the body is empty.
 func decode(r *http.Request, into any) error {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()

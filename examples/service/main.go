@@ -1,19 +1,24 @@
-// Command service is a small payments service over HTTP: accounts, transfers under an
-// idempotency key, and holds. It shows where the calls of the library belong in a server:
-// recovery at the start, a worker beside the handlers, probes, and a shutdown that leaves
-// nothing half done. Any number of these processes may run at once. It has no
-// authentication, and whoever opens an account says whether it may be overdrawn: it is an
-// example.
+// Command service is a small payments service over HTTP.
+// It has accounts, transfers with an idempotency key, and holds.
+// It shows where the calls of the library belong in a server: recovery at the start, a
+// worker beside the handlers, probes, and a shutdown that leaves nothing half done.
+// Any number of these processes may run at once on one database.
+// It is an example: it has no authentication, and any client may open an account that can
+// be overdrawn.
 //
-// MONGODB_URI names the MongoDB server and has to be set. ADDR is where the service
-// listens, localhost:8080 by default; DATABASE is its database, payments by default;
-// STALL_THRESHOLD is after how long without a sign of life another process takes a
-// transfer over, 30s by default. With a server just for the occasion:
+// These environment variables configure it:
+//
+//   - MONGODB_URI is the connection string of the MongoDB server. It must be set.
+//   - ADDR is the address on which the service listens. The default is localhost:8080.
+//   - DATABASE is the name of its database. The default is payments.
+//   - STALL_THRESHOLD is how long a transfer may show no progress before another process
+//     takes it over. The default is 30s.
+//
+// This command starts the service with a MongoDB server that ends with it:
 //
 //	go run ./internal/mongotest/withmongo go run ./examples/service
 //
-// Open an account that stands for the world outside, from which money comes, and two
-// others:
+// Open an account for the outside world, from which money comes, and two other accounts:
 //
 //	curl -i localhost:8080/accounts -d '{"id": "world", "noFloor": true}'
 //	curl -i localhost:8080/accounts -d '{"id": "alice"}'
@@ -21,8 +26,10 @@
 //	curl -i localhost:8080/transfers -H 'Idempotency-Key: deposit-1' -d '{"from": "world", "to": "alice", "amount": 10000}'
 //	curl -i localhost:8080/accounts/alice
 //
-// Move money. Say it again: the answer is the same, and the money moves once. The same
-// key for something else is refused (409), and so is more money than there is (422):
+// Move money, and send the same request again.
+// The answer is the same, and the money moves once.
+// The same key for another transfer is refused (409), and so is a transfer of more money
+// than there is (422):
 //
 //	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-17' -d '{"from": "alice", "to": "bob", "amount": 6000}'
 //	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-17' -d '{"from": "alice", "to": "bob", "amount": 6000}'
@@ -30,25 +37,27 @@
 //	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-18' -d '{"from": "alice", "to": "bob", "amount": 6000}'
 //	curl -i localhost:8080/transfers/order-17
 //
-// A transfer with a notBefore is left to the worker (202), and can be cancelled until it
-// is committed:
+// The worker runs a transfer that has a notBefore (202).
+// Until the transfer is committed, it can be cancelled:
 //
 //	curl -i localhost:8080/transfers -H 'Idempotency-Key: rent' \
 //	  -d '{"from": "alice", "to": "bob", "amount": 500, "notBefore": "2100-01-01T00:00:00Z"}'
 //	curl -i localhost:8080/transfers/rent/cancel -d '{"reason": "moved out"}'
 //	curl -i -X POST localhost:8080/transfers/order-17/cancel
 //
-// Hold money, then take all or a part of it, or give it back. What nobody decides goes
-// back when it expires:
+// Hold money, and then post all of it, post a part, or void the hold.
+// A hold that is neither posted nor voided is given back when it expires:
 //
 //	curl -i localhost:8080/transfers -H 'Idempotency-Key: room-1' \
 //	  -d '{"from": "alice", "to": "bob", "amount": 300, "holdFor": "24h"}'
 //	curl -i localhost:8080/transfers/room-1/post -d '{"amount": 240}'
 //	curl -i -X POST localhost:8080/transfers/room-1/void
 //
-// Amounts are whole units (6000) or decimals in quotes ("60.00"); an account keeps the
-// kind that it was opened with, by a balance of "0.00" for decimals. /livez and /readyz
-// are for the probes of Kubernetes: docs/operations.md tells how.
+// An amount is a whole number of units (6000) or a decimal in quotes ("60.00").
+// An account keeps the kind of amount with which it was opened; a balance of "0.00" opens
+// it for decimals.
+// /livez and /readyz are for the probes of Kubernetes, which docs/operations.md
+// describes.
 package main
 
 import (
@@ -76,20 +85,26 @@ const (
 	defaultDatabase = "payments"
 	defaultStall    = 30 * time.Second
 
-	startLimit = 30 * time.Second // for the server to be reached and recovery to end
-	shutLimit  = 12 * time.Second // for requests to end: longer than one may take
-	closeLimit = 10 * time.Second // for what goes on in the background to end
-	readLimit  = 5 * time.Second  // for a request to come in
+	// startLimit is how long it may take to reach the server and to recover.
+	startLimit = 30 * time.Second
+	// shutLimit is how long the requests in progress may take to end. It is longer than
+	// requestLimit.
+	shutLimit = 12 * time.Second
+	// closeLimit is how long the transfers in the background may take to end.
+	closeLimit = 10 * time.Second
+	// readLimit is how long a request may take to arrive.
+	readLimit = 5 * time.Second
 )
 
-// noURI is the error for a start without MONGODB_URI.
+// noURI is the error of a start without MONGODB_URI.
 const noURI = `MONGODB_URI is not set: it names a MongoDB replica set or mongos, like mongodb://localhost:27017/?replicaSet=rs0
 For a server that ends with the service: go run ./internal/mongotest/withmongo go run ./examples/service`
 
 func main() {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second signal ends the process at once. The next start recovers what it leaves.
+	// A second signal ends the process at once.
+	// The next start recovers what it leaves behind.
 	context.AfterFunc(ctx, stop)
 	err := run(ctx, config{
 		uri: os.Getenv("MONGODB_URI"), address: os.Getenv("ADDR"),
@@ -102,10 +117,10 @@ func main() {
 	}
 }
 
-// config is what the environment says.
+// config holds the values of the environment variables.
 type config struct{ uri, address, database, stall string }
 
-// run connects, listens, and serves until ctx ends.
+// run connects to MongoDB, listens, and serves until ctx ends.
 func run(ctx context.Context, c config, log *slog.Logger) (err error) {
 	if c.uri == "" {
 		return errors.New(noURI)
@@ -132,9 +147,10 @@ func run(ctx context.Context, c config, log *slog.Logger) (err error) {
 	return serve(ctx, client.Database(cmp.Or(c.database, defaultDatabase)), stall, listener, log)
 }
 
-// serve answers requests until ctx ends: probes at once, all others when the coordinator
-// is ready. Then it takes no new requests, finishes those that it has, stops the worker,
-// and finishes what that has begun, in this order.
+// serve answers requests until ctx ends.
+// It answers probes at once, and all other requests when the coordinator is ready.
+// At the end it accepts no new requests, finishes those in progress, stops the worker,
+// and finishes the worker's transfers, in this order.
 func serve(ctx context.Context, db *mongo.Database, stall time.Duration, listener net.Listener, log *slog.Logger) (err error) {
 	coord, err := transfer.NewCoordinator(db, transfer.WithLogger(log), transfer.WithStallThreshold(stall))
 	if err != nil {
@@ -148,7 +164,7 @@ func serve(ctx context.Context, db *mongo.Database, stall time.Duration, listene
 	h := newHandler(coord, log)
 	server := &http.Server{Handler: h, ReadHeaderTimeout: readLimit, ReadTimeout: readLimit}
 	failures := make(chan error, 2)
-	go func() { failures <- server.Serve(listener) }() // Ends with Shutdown.
+	go func() { failures <- server.Serve(listener) }() // Shutdown ends it.
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutLimit)
 		defer cancel()
@@ -181,8 +197,8 @@ func serve(ctx context.Context, db *mongo.Database, stall time.Duration, listene
 	return errors.Join(err, server.Shutdown(closing))
 }
 
-// prepare is the start-up hook: it creates the indexes and finishes what has stalled.
-// What is too young for that now is found by the worker later.
+// prepare creates the indexes and finishes the transfers that have stalled.
+// The worker later finds those that have not stalled long enough yet.
 func prepare(ctx context.Context, coord *transfer.Coordinator, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()

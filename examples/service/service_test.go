@@ -90,7 +90,7 @@ func (s *service) get(path string) reply {
 	return s.send(httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, path, nil))
 }
 
-// is demands a status.
+// is checks the status.
 func (r reply) is(status int) reply {
 	r.t.Helper()
 	require.Equal(r.t, status, r.Code, r.Body.String())
@@ -106,7 +106,7 @@ func decoded[T any](r reply) (body T) {
 	return body
 }
 
-// balances demands what alice and bob have, and that nothing is in flight.
+// balances checks the balances of alice and bob, and that nothing is in flight.
 func (s *service) balances(alice, bob int64) {
 	s.t.Helper()
 	for id, want := range map[string]int64{"alice": alice, "bob": bob} {
@@ -117,7 +117,7 @@ func (s *service) balances(alice, bob int64) {
 
 const pay60 = `{"from": "alice", "to": "bob", "amount": 60}`
 
-// The same key is answered alike, and moves the money once.
+// The same key gets the same answer, and moves the money once.
 func TestSameKeyMovesOnce(t *testing.T) {
 	s := newService(t)
 	first := s.post("/transfers", "order-17", pay60).is(http.StatusCreated)
@@ -176,7 +176,8 @@ func TestRefusal(t *testing.T) {
 	s.balances(40, 60)
 }
 
-// A transfer that waits for its time can be cancelled, again and again, and moves nothing.
+// A transfer that waits for its time can be cancelled, again and again, and moves
+// nothing.
 func TestCancel(t *testing.T) {
 	s := newService(t)
 	const later = `{"from": "alice", "to": "bob", "amount": 60, "notBefore": "2100-01-01T00:00:00Z"}`
@@ -216,8 +217,8 @@ func TestHold(t *testing.T) {
 	assert.Equal(t, "notHeld", s.post("/transfers/order-17/post", "", "").is(http.StatusConflict).errorCode())
 }
 
-// A process says that it is ready once it is, and no longer once it stops. Until then it
-// sends everybody away.
+// A process reports that it is ready once it is, and no longer once it stops.
+// Before that it turns all other requests away.
 func TestProbes(t *testing.T) {
 	s := newService(t)
 	h, ok := s.handler.(*handler)
@@ -267,12 +268,14 @@ func TestBadRequests(t *testing.T) {
 	s.balances(100, 0)
 }
 
-// A client that goes away in the middle is told what to do, and doing it moves the money once.
+// A client that goes away in the middle learns how to find out the outcome, and that
+// moves the money once.
 func TestInDoubt(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	answered := make(chan struct{})
 	var armed atomic.Bool
-	// The client leaves when the server has stored the transfer. The answer comes before the transfer goes on.
+	// The client leaves when the server has stored the transfer.
+	// It gets the answer before the transfer goes on.
 	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if name, _ := e.Command.Lookup("update").StringValueOK(); name == "accounts" && armed.Load() {
 			leave()
@@ -293,7 +296,8 @@ func TestInDoubt(t *testing.T) {
 	s.balances(40, 60)
 }
 
-// The service runs what was submitted before it started, answers over the network, and ends in good order when it is told to.
+// The service runs a transfer that was submitted before it started, answers over the
+// network, and ends in good order when it is asked to.
 func TestServe(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

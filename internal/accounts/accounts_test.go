@@ -52,7 +52,10 @@ func TestOpenAccount(t *testing.T) {
 		stored  bson.M
 	}{
 		{document.Account{ID: "plain", Balance: money.Units(5)}, bson.M{"balance": int64(5)}},
-		{document.Account{ID: "decimal", Balance: amount(t, "5.50"), Floor: amount(t, "-1.5")}, bson.M{"balance": decimal(t, "5.50"), "floor": decimal(t, "-1.5")}},
+		{
+			document.Account{ID: "decimal", Balance: amount(t, "5.50"), Floor: amount(t, "-1.5")},
+			bson.M{"balance": decimal(t, "5.50"), "floor": decimal(t, "-1.5")},
+		},
 		{document.Account{ID: "world", NoFloor: true, Currency: "EUR"}, bson.M{"balance": int64(0), "floor": bson.MinKey{}, "currency": "EUR"}},
 		{document.Account{ID: "more", Metadata: encode(t, bson.M{"a": "b"})}, bson.M{"balance": int64(0), "metadata": bson.M{"a": "b"}}},
 	} {

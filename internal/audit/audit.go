@@ -148,13 +148,13 @@ func newPass(ctx context.Context, reader *Reader, options Options) (*pass, error
 	if p.purged, err = options.EverPurged(ctx); err != nil {
 		return p, err
 	}
-	if err := InSnapshot(ctx, reader.Transfers, p.readHome); err != nil {
+	if err := inSnapshot(ctx, reader.Transfers, p.readHome); err != nil {
 		return p, err
 	}
 	if err := p.checkRemoteParticipants(ctx); err != nil {
 		return p, err
 	}
-	for _, cluster := range reader.OtherClusters() {
+	for _, cluster := range reader.otherClusters() {
 		if err := p.readCluster(ctx, cluster); err != nil {
 			return p, err
 		}

@@ -13,7 +13,7 @@ func (p *pass) readCluster(ctx context.Context, cluster []*collections.Collectio
 	check := func(_ context.Context, documents []*Document) error {
 		return p.checkRemoteMarkers(ctx, documents) // outside of the snapshot
 	}
-	return InSnapshot(ctx, cluster[0], func(snapshot context.Context) error {
+	return inSnapshot(ctx, cluster[0], func(snapshot context.Context) error {
 		for _, c := range cluster {
 			if err := p.readDocuments(snapshot, c, check); err != nil {
 				return fmt.Errorf("audit %s: %w", describe(c), err)
@@ -29,7 +29,7 @@ func (p *pass) readCluster(ctx context.Context, cluster []*collections.Collectio
 // The transfer may have become final since the snapshot shows its marker. Then the marker
 // counts in the direction in which the transfer was decided.
 func (p *pass) checkRemoteMarkers(ctx context.Context, documents []*Document) error {
-	found, err := lookUp(ctx, transfersOf(documents), p.reader.FindTransfers)
+	found, err := lookUp(ctx, transfersOf(documents), p.reader.findTransfers)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ type markerKey struct{ document, key string }
 func (p *pass) checkAgain(ctx context.Context, documents []*Document, wrong map[markerKey]bool) error {
 	wanted := participantsToRead{}
 	for _, d := range documents {
-		wanted.add(d.AsParticipant())
+		wanted.add(d.asParticipant())
 	}
 	unchanged, found, err := p.readBetween(ctx, transfersOf(documents), wanted)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *pass) readBetween(
 	if err != nil {
 		return nil, nil, err
 	}
-	if found, err = wanted.read(ctx, p.reader.DecideParticipants); err != nil {
+	if found, err = wanted.read(ctx, p.reader.decideParticipants); err != nil {
 		return nil, nil, err
 	}
 	after, err := lookUp(ctx, ids, p.reader.DecideTransfers)
@@ -122,13 +122,13 @@ func (p *pass) readBetween(
 // snapshot has shown to be decided, to hold money, or to stand still.
 func (p *pass) checkRemoteParticipants(ctx context.Context) error {
 	for ids := range slices.Chunk(p.remote, batch) {
-		known, err := lookUp(ctx, ids, p.reader.FindTransfers)
+		known, err := lookUp(ctx, ids, p.reader.findTransfers)
 		if err != nil {
 			return err
 		}
 		wanted := participantsToRead{}
 		for _, t := range known {
-			for _, participant := range p.reader.Participants(t.Transfer) {
+			for _, participant := range p.reader.participants(t.Transfer) {
 				if participant.Collection != nil && !participant.Collection.SameClient {
 					wanted.add(participant)
 				}

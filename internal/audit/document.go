@@ -52,8 +52,8 @@ type Marker struct {
 	Text string
 }
 
-// AsParticipant returns the document as a participant, by which it can be read again.
-func (d *Document) AsParticipant() Participant {
+// asParticipant returns the document as a participant, by which it can be read again.
+func (d *Document) asParticipant() Participant {
 	return Participant{Collection: d.Collection, Key: d.Key, ID: d.ID, id: d.id}
 }
 

@@ -64,7 +64,7 @@ func (p *pass) countAccount(d *Document) {
 
 // checkMarkersInSnapshot checks markers by the transfers of the same snapshot.
 func (p *pass) checkMarkersInSnapshot(snapshot context.Context, documents []*Document) error {
-	found, err := lookUp(snapshot, transfersOf(documents), p.reader.FindTransfers)
+	found, err := lookUp(snapshot, transfersOf(documents), p.reader.findTransfers)
 	if err != nil {
 		return err
 	}

@@ -29,8 +29,8 @@ type Participant struct {
 	id bson.RawValue
 }
 
-// Participants returns the participants of a transfer.
-func (r *Reader) Participants(t document.Transfer) []Participant {
+// participants returns the participants of a transfer.
+func (r *Reader) participants(t document.Transfer) []Participant {
 	participants := make([]Participant, 0, t.MaxParticipants())
 	for p := range t.Participants() {
 		participants = append(participants, r.participant(p))
@@ -76,7 +76,7 @@ func (r *Reader) registered(of document.Participant, namespace string) *collecti
 // a participant whose name is unknown counts if its namespace is the document's. It may
 // also be one of a collection with that namespace on a cluster that is not registered here.
 func participantOf(r *Reader, d *Document, t *Transfer) (p Participant, is bool) {
-	for _, candidate := range r.Participants(t.Transfer) {
+	for _, candidate := range r.participants(t.Transfer) {
 		switch {
 		case candidate.Key != d.Key:
 		case candidate.Collection == d.Collection:

@@ -39,9 +39,9 @@ func NewReader(catalog *collections.Catalog) *Reader {
 	return r
 }
 
-// OtherClusters returns the collections that a snapshot of the transfers doesn't show,
+// otherClusters returns the collections that a snapshot of the transfers doesn't show,
 // those of one cluster together.
-func (r *Reader) OtherClusters() [][]*collections.Collection {
+func (r *Reader) otherClusters() [][]*collections.Collection {
 	var (
 		clusters [][]*collections.Collection
 		index    = map[collections.Cluster]int{}
@@ -79,10 +79,10 @@ var ErrSnapshotGone = errors.New("the server keeps no snapshot for as long as th
 // codeSnapshotTooOld is the server's code for it.
 const codeSnapshotTooOld = 239
 
-// InSnapshot performs reads on what a collection's cluster has stored at one moment: that
+// inSnapshot performs reads on what a collection's cluster has stored at one moment: that
 // of the first read.
 // Nothing waits for it: the server keeps older versions of documents for some minutes.
-func InSnapshot(ctx context.Context, c *collections.Collection, reads func(context.Context) error) error {
+func inSnapshot(ctx context.Context, c *collections.Collection, reads func(context.Context) error) error {
 	session, err := c.Cluster().Client.StartSession(options.Session().SetSnapshot(true))
 	if err != nil {
 		return err
@@ -95,9 +95,9 @@ func InSnapshot(ctx context.Context, c *collections.Collection, reads func(conte
 	return err
 }
 
-// ReadTransfers yields the transfers of a range.
+// readTransfers yields the transfers of a range.
 // An error ends it.
-func (r *Reader) ReadTransfers(ctx context.Context, of Range) iter.Seq2[*Transfer, error] {
+func (r *Reader) readTransfers(ctx context.Context, of Range) iter.Seq2[*Transfer, error] {
 	return func(yield func(*Transfer, error) bool) {
 		filter, err := of.filter(document.StringIDs)
 		if err != nil {
@@ -161,20 +161,21 @@ func find(ctx context.Context, c *mongo.Collection, filter, projection bson.D) i
 	}
 }
 
-// FindTransfers returns those of the named transfers that are stored.
+// findTransfers returns those of the named transfers that are stored.
 // In a snapshot it reads what that shows, otherwise what a majority has stored.
-func (r *Reader) FindTransfers(ctx context.Context, ids []string) (map[string]*Transfer, error) {
-	return r.findTransfers(ctx, r.catalog.Majority, ids)
+func (r *Reader) findTransfers(ctx context.Context, ids []string) (map[string]*Transfer, error) {
+	return r.transfersFrom(ctx, r.catalog.Majority, ids)
 }
 
-// DecideTransfers is FindTransfers by a linearizable read.
+// DecideTransfers returns those of the named transfers that are stored.
+// It reads linearizably, outside of any snapshot.
 func (r *Reader) DecideTransfers(ctx context.Context, ids []string) (map[string]*Transfer, error) {
 	ctx, cancel := wire.WithTimeout(wire.Detached(ctx), wire.CommandLimit)
 	defer cancel()
-	return r.findTransfers(ctx, r.catalog.Linearizable, ids)
+	return r.transfersFrom(ctx, r.catalog.Linearizable, ids)
 }
 
-func (r *Reader) findTransfers(
+func (r *Reader) transfersFrom(
 	ctx context.Context, from *mongo.Collection, ids []string,
 ) (map[string]*Transfer, error) {
 	keys := make(bson.A, len(ids))
@@ -190,25 +191,25 @@ func (r *Reader) findTransfers(
 	return transfers, err
 }
 
-// FindParticipants returns those of the participants, all of one collection, that are
+// findParticipants returns those of the participants, all of one collection, that are
 // stored, by their keys.
 // In a snapshot it reads what that shows, otherwise what a majority has stored.
-func (r *Reader) FindParticipants(
+func (r *Reader) findParticipants(
 	ctx context.Context, c *collections.Collection, participants []Participant,
 ) (map[string]*Document, error) {
-	return r.findParticipants(ctx, c, c.Majority, participants)
+	return r.participantsFrom(ctx, c, c.Majority, participants)
 }
 
-// DecideParticipants is FindParticipants by a linearizable read.
-func (r *Reader) DecideParticipants(
+// decideParticipants is findParticipants by a linearizable read.
+func (r *Reader) decideParticipants(
 	ctx context.Context, c *collections.Collection, participants []Participant,
 ) (map[string]*Document, error) {
 	ctx, cancel := wire.WithTimeout(wire.Detached(ctx), wire.CommandLimit)
 	defer cancel()
-	return r.findParticipants(ctx, c, c.Linearizable, participants)
+	return r.participantsFrom(ctx, c, c.Linearizable, participants)
 }
 
-func (r *Reader) findParticipants(
+func (r *Reader) participantsFrom(
 	ctx context.Context, c *collections.Collection, from *mongo.Collection, participants []Participant,
 ) (map[string]*Document, error) {
 	keys := make(bson.A, len(participants))
@@ -224,9 +225,9 @@ func (r *Reader) findParticipants(
 	return documents, err
 }
 
-// CommittedSince reports whether a transfer with a leg on the ledger was committed since a
+// committedSince reports whether a transfer with a leg on the ledger was committed since a
 // time.
-func (r *Reader) CommittedSince(ctx context.Context, since time.Time, ledger string) (bool, error) {
+func (r *Reader) committedSince(ctx context.Context, since time.Time, ledger string) (bool, error) {
 	filter := bson.D{
 		{Key: "committedAt", Value: bson.D{{Key: "$gte", Value: since}}},
 		document.WithLeg(bson.D{{Key: "ledger", Value: ledger}}),

@@ -38,7 +38,7 @@ func (r *reversals) note(t *Transfer) {
 
 // check checks the pairs that were noted, each once.
 func (r *reversals) check(snapshot context.Context) error {
-	found, err := lookUp(snapshot, slices.Collect(maps.Keys(r.ids)), r.pass.reader.FindTransfers)
+	found, err := lookUp(snapshot, slices.Collect(maps.Keys(r.ids)), r.pass.reader.findTransfers)
 	if err != nil {
 		return err
 	}

@@ -87,13 +87,13 @@ func (p *pass) sumUp(ctx context.Context) error {
 // since the pass began.
 func (p *pass) movingLedgers(ctx context.Context) (map[string]bool, error) {
 	moving := map[string]bool{}
-	for _, cluster := range p.reader.OtherClusters() {
+	for _, cluster := range p.reader.otherClusters() {
 		for _, c := range cluster {
 			if !c.HoldsAccounts() {
 				continue
 			}
 			var err error
-			if moving[c.Name], err = p.reader.CommittedSince(ctx, p.report.At, c.Name); err != nil {
+			if moving[c.Name], err = p.reader.committedSince(ctx, p.report.At, c.Name); err != nil {
 				return nil, fmt.Errorf("look for what was committed meanwhile: %w", err)
 			}
 		}

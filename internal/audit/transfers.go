@@ -23,7 +23,7 @@ type transfersPass struct {
 // readTransfers audits the transfers of the snapshot.
 func (p *pass) readTransfers(snapshot context.Context) error {
 	tp := transfersPass{pass: p, reversals: reversals{pass: p, ids: map[string]bool{}}}
-	for t, err := range p.reader.ReadTransfers(snapshot, p.options.Transfers) {
+	for t, err := range p.reader.readTransfers(snapshot, p.options.Transfers) {
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (p *pass) checkHomeParticipants(snapshot context.Context, transfers []*Tran
 	wanted := participantsToRead{}
 	for _, t := range transfers {
 		remote := false
-		for _, participant := range p.reader.Participants(t.Transfer) {
+		for _, participant := range p.reader.participants(t.Transfer) {
 			switch {
 			case participant.Collection == nil:
 				p.noteObstacle(t.ID, participant.Name+" is not registered here")
@@ -104,7 +104,7 @@ func (p *pass) checkHomeParticipants(snapshot context.Context, transfers []*Tran
 			p.remote = append(p.remote, t.ID)
 		}
 	}
-	found, err := wanted.read(snapshot, p.reader.FindParticipants)
+	found, err := wanted.read(snapshot, p.reader.findParticipants)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (p *pass) checkHomeParticipants(snapshot context.Context, transfers []*Tran
 
 // checkParticipants checks those participants of a transfer that were read.
 func (p *pass) checkParticipants(t *Transfer, found documentsRead) {
-	for _, participant := range p.reader.Participants(t.Transfer) {
+	for _, participant := range p.reader.participants(t.Transfer) {
 		documents, read := found[participant.Collection]
 		if !read {
 			continue

@@ -15,7 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// quietLimit is how long the end of a round may take.
+// quietLimit is how long it may take until a contender is at rest after a round.
 const quietLimit = 30 * time.Second
 
 // bank is the database of one contender, through a client of its own.
@@ -24,12 +24,14 @@ type bank struct {
 	db        *mongo.Database
 	accounts  *mongo.Collection
 	transfers *mongo.Collection
-	names     []string // of the accounts
-	patterns  patterns
-	commands  *atomic.Int64 // sent through the client so far
+	// names are the names of the accounts.
+	names    []string
+	patterns patterns
+	commands *atomic.Int64 // sent through the client so far
 }
 
-// connect returns a client with the durability that all contenders have, which counts its commands.
+// connect returns a client with the durability that all contenders have.
+// The client counts its commands.
 func connect(uri string, commands *atomic.Int64, opts ...*options.ClientOptions) (*mongo.Client, error) {
 	journaled := true
 	concerns := options.Client().ApplyURI(uri).
@@ -58,7 +60,7 @@ func openBank(d *deployment, database string, accounts int, opts ...*options.Cli
 	return b, nil
 }
 
-// fill creates the accounts, and the transfers that there are from the outset.
+// fill creates the accounts, and the transfers that are stored from the beginning.
 func (b *bank) fill(ctx context.Context, size size, c contender) error {
 	err := insertMany(ctx, b.accounts, size.Accounts, func(i int) any { return c.account(b, b.names[i]) })
 	if err != nil {
@@ -95,7 +97,8 @@ func insertMany(ctx context.Context, c *mongo.Collection, n int, document func(i
 	return nil
 }
 
-// check returns an error if money was made or lost, or anything is left of a transfer that has ended.
+// check returns an error if money was made or lost, or if a transfer that has ended left
+// anything behind.
 func (b *bank) check(ctx context.Context) error {
 	cursor, err := b.accounts.Aggregate(ctx, bson.A{bson.D{{Key: "$group", Value: bson.D{
 		{Key: "_id", Value: nil},
@@ -116,14 +119,17 @@ func (b *bank) check(ctx context.Context) error {
 	return nil
 }
 
-// awaitQuiet waits until no account holds a marker and no transfer of the library's is open. It is an error if that takes long.
+// awaitQuiet waits until no account holds a marker and no transfer of the library is
+// open.
+// It returns an error if that takes long.
 func (b *bank) awaitQuiet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, quietLimit)
 	defer cancel()
 	ticker := time.NewTicker(quietLimit / 500)
 	defer ticker.Stop()
 	marked := bson.D{{Key: "pending", Value: bson.D{{Key: "$nin", Value: bson.A{nil, bson.D{}}}}}}
-	open := bson.D{{Key: "open", Value: true}, {Key: "state", Value: bson.D{{Key: "$gt", Value: ""}}}} // by the index of open ones
+	// Uses the index of open transfers.
+	open := bson.D{{Key: "open", Value: true}, {Key: "state", Value: bson.D{{Key: "$gt", Value: ""}}}}
 	for {
 		markers, err := b.accounts.CountDocuments(ctx, marked)
 		unfinished, openErr := b.transfers.CountDocuments(ctx, open)
@@ -139,7 +145,7 @@ func (b *bank) awaitQuiet(ctx context.Context) error {
 	}
 }
 
-// close removes the database and ends the client.
+// close drops the database and disconnects the client.
 func (b *bank) close(ctx context.Context) error {
 	return errors.Join(b.db.Drop(ctx), b.client.Disconnect(ctx))
 }

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// manyAccounts is how many accounts there are where nothing else is said.
+// manyAccounts is the usual number of accounts.
 const manyAccounts = 1000
 
-// size says how much there is from the outset.
+// size is how much is stored from the beginning.
 type size struct{ Accounts, Stored int }
 
-// cell is what one figure stands for.
+// cell is what one figure was measured for.
 type cell struct {
 	Nodes     int
 	Size      size
@@ -22,7 +22,7 @@ type cell struct {
 	Callers   int
 }
 
-// plainCell is a cell on one node, with nothing stored, played by one process.
+// plainCell returns a cell on one node, with nothing stored, played by one process.
 func plainCell(contender, load string, callers int) cell {
 	return cell{Nodes: 1, Size: size{Accounts: manyAccounts}, Processes: 1, Contender: contender, Load: load, Callers: callers}
 }
@@ -44,7 +44,7 @@ func parseCell(text string) (cell, error) {
 	return plainCell(parts[0], parts[1], callers), err
 }
 
-// String returns contender/load/callers, and what is not as usual.
+// String returns contender/load/callers, and everything that is not as usual.
 func (c cell) String() string {
 	text := fmt.Sprintf("%s/%s/%d", c.Contender, c.Load, c.Callers)
 	if c.Nodes != 1 {
@@ -65,8 +65,10 @@ func (c cell) String() string {
 // results are the figures of each round, by cell.
 type results map[cell][]figures
 
-// group is a number of cells that are compared with each other: their rounds alternate.
+// group is a number of cells that are compared with each other, so their rounds
+// alternate.
 type group struct {
-	Series string // groups of one series belong into one picture
+	// Series names the picture that all groups of the series share.
+	Series string
 	Cells  []cell
 }

@@ -23,20 +23,20 @@ type chart struct {
 	lines             []line
 }
 
-// line is one contender's, in the order of x.
+// line is the line of one contender, in the order of x.
 type line struct {
-	name   string // the contender's, which decides the colour
-	label  string // in the legend; "" stands for the name
+	name   string // the contender's name, which decides the colour
+	label  string // the name in the legend; "" means the contender's name
 	points plotter.XYs
 }
 
-// axis is what a picture's x stands for.
+// axis says what x means in a picture.
 type axis struct {
 	series, label string
 	of            func(cell) int
 }
 
-// charts returns all pictures that there are figures for.
+// charts returns all pictures for which there are figures.
 func (r *report) charts() []chart {
 	callers := func(c cell) int { return c.Callers }
 	var list []chart
@@ -60,10 +60,11 @@ func (r *report) charts() []chart {
 	return slices.DeleteFunc(list, func(c chart) bool { return len(c.lines) == 0 })
 }
 
-// chart draws one figure of the cells of a series. Where several floors were tried, the fastest is the floor.
+// chart makes one picture of the cells of a series.
+// If several floors were measured, the fastest is the floor.
 func (r *report) chart(by axis, m measure, y, title string, keep func(cell) bool) chart {
 	c := chart{file: fileName(title), title: title, x: by.label, y: y}
-	fastest := map[int]float64{} // of the floors, by x
+	fastest := map[int]float64{} // the throughput of the fastest floor, by x
 	for _, g := range r.groups {
 		if g.Series != by.series {
 			continue
@@ -75,7 +76,8 @@ func (r *report) chart(by axis, m measure, y, title string, keep func(cell) bool
 				continue
 			}
 			name := at.Contender
-			if slices.Contains(floors(), name) { // the plain one has a line of its own
+			// The contender floor-plain has a line of its own.
+			if slices.Contains(floors(), name) {
 				name = "floor"
 				speed := measure(perSecond).middle(rounds)
 				if speed <= fastest[x] {
@@ -89,7 +91,7 @@ func (r *report) chart(by axis, m measure, y, title string, keep func(cell) bool
 	return c
 }
 
-// put adds a point to a line, in place of one with the same x.
+// put adds a point to a line, and replaces one with the same x.
 func (c *chart) put(name string, p plotter.XY) {
 	i := slices.IndexFunc(c.lines, func(l line) bool { return l.name == name })
 	if i < 0 {
@@ -110,7 +112,8 @@ func fileName(title string) string {
 	return strings.Join(words, "-") + ".svg"
 }
 
-// write draws the picture. Both axes are logarithmic, but for a handful of processes.
+// write draws the picture.
+// Both axes are logarithmic, except for a few processes.
 func (c chart) write(folder string) error {
 	p, err := c.plot()
 	if err != nil {
@@ -173,7 +176,7 @@ func (c chart) ticks() plot.ConstantTicks {
 	return ticks
 }
 
-// decades marks the powers of ten, and what lies between them without a label.
+// decades marks the powers of ten, and the values between them without a label.
 type decades struct{}
 
 // Ticks implements plot.Ticker.

@@ -8,20 +8,25 @@ import (
 
 // claim is one row of the goal table.
 type claim struct {
-	text    string
-	goal    float64 // NaN: the figure is told for its own sake
-	atMost  bool    // the goal; otherwise at least
+	text string
+	// goal is the bound.
+	// If it is NaN, the figure is only reported.
+	goal float64
+	// atMost says that the figure must be at most the goal, and not at least.
+	atMost  bool
 	measure measure
-	of      cell   // whose figures
-	against []cell // the best of these; none: the figures themselves are compared with the goal
+	of      cell // the cell whose figures are judged
+	// against holds the opponents, of which the best counts.
+	// If it is empty, the figures themselves are compared with the goal.
+	against []cell
 }
 
-// verdict is what became of a claim.
+// verdict is the result of a claim.
 type verdict struct {
 	claim    claim
 	reached  float64   // the median of the rounds
 	rounds   []float64 // sorted
-	opponent cell      // the best of those it was measured against
+	opponent cell      // the best of those that the claim names
 	holds    bool
 }
 
@@ -71,10 +76,10 @@ func claims() []claim {
 	}
 }
 
-// claimSeries is the series that claims are judged by.
+// claimSeries is the series by which claims are judged.
 const claimSeries = "claims"
 
-// claimGroups returns what the claims need to be measured.
+// claimGroups returns the groups that have to be measured for the claims.
 func claimGroups() []group {
 	var uniform, hot, alone []cell
 	add := func(c cell) {
@@ -121,7 +126,7 @@ func (c claim) judge(r results) (verdict, error) {
 	return v, nil
 }
 
-// best returns the cell whose median is the largest, or the least.
+// best returns the cell with the largest or the least median.
 func (r results) best(cells []cell, m measure, least bool) cell {
 	return slices.MaxFunc(cells, func(a, b cell) int {
 		order := 1

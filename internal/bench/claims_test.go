@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A claim is judged by the median of the ratios of its rounds, against the opponent that is best by its own median. At its goal it
-// holds.
+// A claim is judged by the median of the ratios of its rounds, against the opponent that
+// is best by its own median.
+// A figure equal to the goal holds.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	us, slow, fast := plainCell("transfer", "hot", 256), plainCell("native", "hot", 2), plainCell("native", "hot", 8)
@@ -40,7 +41,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A claim never holds because something was not measured, or because the other one did nothing.
+// A claim never holds because something was not measured, or because the opponent did
+// nothing.
 func TestNothingIsNoVictory(t *testing.T) {
 	t.Parallel()
 	us, other := plainCell("transfer", "hot", 256), plainCell("native", "hot", 2)
@@ -57,7 +59,8 @@ func TestNothingIsNoVictory(t *testing.T) {
 	}
 }
 
-// Everything that a claim compares is measured in one group, so that its rounds alternate with those of its opponents.
+// Everything that a claim compares is measured in one group, so that its rounds alternate
+// with those of its opponents.
 func TestClaimsAreMeasuredTogether(t *testing.T) {
 	t.Parallel()
 	for _, c := range claims() {

@@ -11,28 +11,37 @@ import (
 	transfer "github.com/mongotransfer/transfer"
 )
 
-// contender is one way to move money between accounts. All of them write with write concern majority, journaled, and read with
-// read concern majority.
+// contender is one way to move money between accounts.
+// All contenders write with write concern majority, journaled, and read with read concern
+// majority.
 type contender struct {
 	name    string
-	promise string // what it guarantees
+	promise string // what the contender guarantees
 
-	// account and transfer return the documents of an account at rest and of a finished transfer.
+	// account and transfer return the documents of an account at rest and of a finished
+	// transfer.
 	account  func(b *bank, name string) any
 	transfer func(b *bank, o order, at time.Time) any
 	open     func(ctx context.Context, b *bank) (mover, error)
-	// loops says how many loops n callers make up, each of which carries an equal share of their transfers at a time; nil: one for each.
+	// loops returns how many loops serve n callers.
+	// Each loop makes an equal share of their transfers at a time.
+	// Nil means one loop for each caller.
 	loops func(n int) int
-	marks bool // whether what is under way can be seen in the documents, by the library's names
-	// client holds what differs from the driver's defaults.
+	// marks says that transfers in progress show in the documents, under the library's
+	// names.
+	marks bool
+	// client holds the client options that differ from the driver's defaults.
 	client []*options.ClientOptions
 }
 
-// mover moves money for many goroutines.
+// mover moves money.
+// It is safe for concurrent use.
 type mover interface {
-	// move returns once the orders are done. Once ctx ends it begins nothing new and gives up where it safely can.
+	// move returns once the orders are done.
+	// Once ctx ends, it begins nothing new and gives up where that is safe.
 	move(ctx context.Context, orders []order) error
-	// close ends the mover. What it has begun is done then.
+	// close closes the mover.
+	// What it has begun is done then.
 	close(ctx context.Context) error
 }
 
@@ -43,7 +52,7 @@ func (s stateless) move(ctx context.Context, orders []order) error { return s(ct
 
 func (s stateless) close(context.Context) error { return nil }
 
-// contenders returns all of them.
+// contenders returns all contenders.
 func contenders() []contender {
 	list := []contender{
 		{
@@ -88,10 +97,10 @@ func contenders() []contender {
 	})
 }
 
-// floors are the contenders of which the best is the floor.
+// floors returns the names of the contenders of which the best is the floor.
 func floors() []string { return []string{"floor-1", "floor-2", "floor-4"} }
 
-// contenderOf finds a contender by its name.
+// contenderOf returns the contender of a name.
 func contenderOf(name string) (contender, error) {
 	all := contenders()
 	i := slices.IndexFunc(all, func(c contender) bool { return c.name == name })
@@ -101,7 +110,8 @@ func contenderOf(name string) (contender, error) {
 	return all[i], nil
 }
 
-// shares returns how many loops a contender runs for n callers, and how many orders each of them has at a time.
+// shares returns how many loops a contender runs for n callers, and how many orders each
+// loop makes at a time.
 func (c contender) shares(n int) (loops, size int) {
 	if c.loops == nil {
 		return n, 1

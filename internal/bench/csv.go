@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// Files that are written beside the pictures.
+// The files that are written beside the pictures.
 const (
 	cellsFile      = "cells.csv"
 	claimsFile     = "claims.csv"
@@ -33,7 +33,7 @@ func (r *report) write(folder string) error {
 	return errors.Join(append(failed, r.draw(folder))...)
 }
 
-// draw draws all pictures that there are figures for.
+// draw draws all pictures for which there are figures.
 func (r *report) draw(folder string) error {
 	failed := []error{r.overview(folder)}
 	for _, c := range r.charts() {
@@ -50,7 +50,7 @@ func writeCSV(name string, lines [][]string) error {
 	return errors.Join(csv.NewWriter(file).WriteAll(lines), file.Close())
 }
 
-// cellLines are the medians of all cells, with the slowest and the fastest round.
+// cellLines returns the medians of all cells, with the slowest and the fastest round.
 func (r *report) cellLines() [][]string {
 	lines := [][]string{{
 		"series", "nodes", "accounts", "stored", "processes", "load", "contender", "callers", "rounds", "transfers_per_second", "slowest_round",
@@ -109,7 +109,8 @@ func ends(values []float64) []float64 {
 	return []float64{slices.Min(values), slices.Max(values)}
 }
 
-// digits writes a figure with four digits that count, and nothing where it is not known.
+// digits formats a figure with four significant digits.
+// It returns "" if the figure is not known.
 func digits(x float64) string {
 	if math.IsNaN(x) {
 		return ""

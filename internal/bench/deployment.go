@@ -13,18 +13,19 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// deployment is the replica set that everything of one series runs on.
+// deployment is the replica set on which everything of one series runs.
 type deployment struct {
 	uri      string
 	client   *mongo.Client // for questions about the server
 	prefix   string        // of the names of our databases
 	version  string        // of the server
-	pids     []int         // of its mongods, where they are ours
+	pids     []int         // of its mongods, if they are ours
 	patterns patterns
 	stop     func() error
 }
 
-// deploy starts a replica set of one or several nodes. For one, MONGODB_URI may name another server.
+// deploy starts a replica set of one or several nodes.
+// For one node, MONGODB_URI may name another server.
 func deploy(ctx context.Context, nodes int) (*deployment, error) {
 	d := &deployment{prefix: "bench" + rand.Text()[:6] + "-"}
 	var hosts []string
@@ -44,14 +45,15 @@ func deploy(ctx context.Context, nodes int) (*deployment, error) {
 			hosts = append(hosts, "mongodb://"+host+"/?directConnection=true")
 		}
 	}
-	if err := d.look(ctx, hosts, nodes > 1 || os.Getenv("MONGODB_URI") == ""); err != nil {
-		return nil, errors.Join(err, d.stop()) // the clients end with the program
+	if err := d.identify(ctx, hosts, nodes > 1 || os.Getenv("MONGODB_URI") == ""); err != nil {
+		return nil, errors.Join(err, d.stop()) // The clients end with the program.
 	}
 	return d, nil
 }
 
-// look asks the servers who they are, and learns what the library stores there.
-func (d *deployment) look(ctx context.Context, hosts []string, ours bool) error {
+// identify asks the servers for their versions and processes, and learns what the library
+// stores there.
+func (d *deployment) identify(ctx context.Context, hosts []string, ours bool) error {
 	for _, host := range hosts {
 		status, err := statusAt(ctx, host)
 		if err != nil {
@@ -63,7 +65,7 @@ func (d *deployment) look(ctx context.Context, hosts []string, ours bool) error 
 		}
 	}
 	if len(d.pids) < len(hosts) {
-		d.pids = nil // all or none: a share of them would tell nothing
+		d.pids = nil // all or none: a part of them would mean nothing
 	}
 	var err error
 	if d.client, err = connect(d.uri, nil); err != nil {
@@ -78,7 +80,7 @@ func (d *deployment) close(ctx context.Context) error {
 	return errors.Join(d.client.Disconnect(ctx), d.stop())
 }
 
-// status is what a mongod tells of itself.
+// status is what a mongod reports about itself.
 type status struct {
 	PID     int    `bson:"pid"`
 	Version string `bson:"version"`
@@ -96,7 +98,7 @@ func serverStatus(ctx context.Context, client *mongo.Client) (status, error) {
 	return s, nil
 }
 
-// statusAt asks the server at an address.
+// statusAt asks the server at an address for its status.
 func statusAt(ctx context.Context, uri string) (status, error) {
 	client, err := connect(uri, nil)
 	if err != nil {

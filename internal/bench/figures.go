@@ -6,16 +6,23 @@ import (
 	"time"
 )
 
-// samples are what a round has shown, or a share of it.
+// samples are the measurements of a round, or of a part of it.
 type samples struct {
-	Latencies []time.Duration // of all that ended in the window, or were under way when it was shut
-	InWindow  int             // of them: ended in the window
-	Window    time.Duration   // how long it was open; of several shares, the longest
-	Done      int             // in the whole round
-	Commands  int64           // sent in the whole round
+	// Latencies holds the latencies of all transfers that ended in the window or were in
+	// progress when it closed.
+	Latencies []time.Duration
+	// InWindow is how many of them ended in the window.
+	InWindow int
+	// Window is how long the window was open.
+	// Of several parts, it is the longest.
+	Window time.Duration
+	// Done is how many transfers were done in the whole round.
+	Done int
+	// Commands is how many commands were sent in the whole round.
+	Commands int64
 }
 
-// add takes in n transfers that took the same time.
+// add adds n transfers that took the same time.
 func (s *samples) add(latency time.Duration, n int, inWindow bool) {
 	for range n {
 		s.Latencies = append(s.Latencies, latency)
@@ -33,36 +40,51 @@ func (s *samples) append(others samples) {
 	s.Window = max(s.Window, others.Window)
 }
 
-// figures are what a round has shown. What is not known is NaN.
+// figures are the results of a round.
+// A value that is not known is NaN.
 type figures struct {
-	PerSecond     float64 // transfers that ended in the window
-	P50, P99, Max float64 // milliseconds, of those and of those under way when it was shut
-	Commands      float64 // per transfer, in the whole round, so that none is counted without its transfer
-	Writes        float64 // documents written by the server, those of transactions that are aborted among them: the same
-	Server        float64 // processor time of all mongods, microseconds: the same
-	Program       float64 // the same of this program
+	// PerSecond is how many transfers ended in the window, in a second.
+	PerSecond float64
+	// P50, P99 and Max are latencies in milliseconds: of those transfers, and of those in
+	// progress when the window closed.
+	P50, P99, Max float64
+	// Commands is how many commands were sent for each transfer of the whole round.
+	// So no command is counted without its transfer.
+	Commands float64
+	// Writes is how many documents the server wrote for each transfer of the whole round.
+	// Those of aborted transactions count as well.
+	Writes float64
+	// Server is the processor time of all mongods for each transfer of the whole round,
+	// in microseconds.
+	Server float64
+	// Program is the same for this program.
+	Program float64
 }
 
-// figures sums up a round. The counts of documents and the processor times are the caller's to add.
+// figures sums up a round.
+// The caller adds the counts of documents and the processor times.
 func (s *samples) figures() figures {
 	slices.Sort(s.Latencies)
 	unknown := math.NaN()
 	return figures{
 		PerSecond: float64(s.InWindow) / s.Window.Seconds(),
 		P50:       s.percentile(50), P99: s.percentile(99), Max: s.percentile(100),
-		Commands: each(float64(s.Commands), s.Done), Writes: unknown, Server: unknown, Program: unknown,
+		Commands: perTransfer(float64(s.Commands), s.Done), Writes: unknown, Server: unknown, Program: unknown,
 	}
 }
 
-// each divides by a number of transfers. If there were none, it is not known.
-func each(sum float64, transfers int) float64 {
+// perTransfer divides a sum by a number of transfers.
+// If there were none, the result is not known.
+func perTransfer(sum float64, transfers int) float64 {
 	if transfers == 0 {
 		return math.NaN()
 	}
 	return sum / float64(transfers)
 }
 
-// percentile returns, in milliseconds, the least latency that p percent of the samples don't exceed. They are sorted.
+// percentile returns, in milliseconds, the least latency that p percent of the samples
+// don't exceed.
+// The samples must be sorted.
 func (s *samples) percentile(p float64) float64 {
 	n := len(s.Latencies)
 	if n == 0 {
@@ -74,7 +96,8 @@ func (s *samples) percentile(p float64) float64 {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// median returns the value in the middle, or between the two in the middle. Of nothing, and of what is not known, it is NaN.
+// median returns the value in the middle, or the mean of the two in the middle.
+// It returns NaN for no values, and if any of them is not known.
 func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 || slices.ContainsFunc(values, math.IsNaN) {
@@ -84,7 +107,7 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// measure picks one figure.
+// measure returns one value of the figures.
 type measure func(figures) float64
 
 func perSecond(f figures) float64 { return f.PerSecond }
@@ -96,7 +119,7 @@ func writes(f figures) float64    { return f.Writes }
 func server(f figures) float64    { return f.Server }
 func program(f figures) float64   { return f.Program }
 
-// of returns one figure of each round.
+// of returns one value of each round.
 func (m measure) of(rounds []figures) []float64 {
 	values := make([]float64, len(rounds))
 	for i, f := range rounds {
@@ -105,16 +128,16 @@ func (m measure) of(rounds []figures) []float64 {
 	return values
 }
 
-// middle returns the median of one figure.
+// middle returns the median of one value.
 func (m measure) middle(rounds []figures) float64 { return median(m.of(rounds)) }
 
-// ratios divides the figures of each round by those of the same round of another cell.
+// ratios divides the values of each round by those of the same round of another cell.
 func (m measure) ratios(above, below []figures) []float64 {
 	list := make([]float64, min(len(above), len(below)))
 	for i := range list {
 		list[i] = m(above[i]) / m(below[i])
 		if math.IsInf(list[i], 0) {
-			list[i] = math.NaN() // nothing was done at all in that round
+			list[i] = math.NaN() // Nothing was done in that round.
 		}
 	}
 	return list

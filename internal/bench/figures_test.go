@@ -17,7 +17,8 @@ func milliseconds(values ...int) []time.Duration {
 	return list
 }
 
-// A percentile is one of the samples: the least that so many percent don't exceed. It doesn't depend on the order in which they came.
+// A percentile is one of the samples: the least that so many percent don't exceed.
+// It doesn't depend on the order in which they came.
 func TestPercentiles(t *testing.T) {
 	t.Parallel()
 	var hundred samples
@@ -41,8 +42,10 @@ func TestPercentiles(t *testing.T) {
 	assert.True(t, math.IsNaN((&samples{}).figures().P99), "of nothing there is no percentile")
 }
 
-// What ended in the window counts for the throughput, what was under way when it was shut for the latency as well, and a batch as many
-// times as it has transfers. Commands are shared out over all transfers of the round, also those of the warm-up.
+// Transfers that ended in the window count for the throughput.
+// Transfers in progress when it closed count for the latency as well.
+// A batch counts as many times as it has transfers.
+// Commands are divided among all transfers of the round, including those of the warm-up.
 func TestFiguresOfShares(t *testing.T) {
 	t.Parallel()
 	a := samples{Done: 30, Commands: 90, Window: 2 * time.Second}
@@ -59,10 +62,11 @@ func TestFiguresOfShares(t *testing.T) {
 	for _, unknown := range []float64{f.Writes, f.Server, f.Program} {
 		assert.True(t, math.IsNaN(unknown), "nobody has measured it")
 	}
-	assert.True(t, math.IsNaN(each(5, 0)))
+	assert.True(t, math.IsNaN(perTransfer(5, 0)))
 }
 
-// The median stands in the middle and leaves the rounds in their order; one round that is not known makes it unknown.
+// The median is the value in the middle, and leaves the rounds in their order.
+// One round that is not known makes it unknown.
 func TestMedian(t *testing.T) {
 	t.Parallel()
 	values := []float64{3, 1, 2}
@@ -73,7 +77,8 @@ func TestMedian(t *testing.T) {
 	assert.True(t, math.IsNaN(median([]float64{1, math.NaN(), 2})))
 }
 
-// Ratios are taken round by round: a slow moment of the machine slows both. A round in which the other one did nothing is no infinite win.
+// Ratios are taken round by round: a slow moment of the machine slows both.
+// A round in which the other one did nothing is no infinite win.
 func TestRatios(t *testing.T) {
 	t.Parallel()
 	above, below := speeds(10, 40, 90, 7), speeds(5, 10, 0)

@@ -10,8 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// openFloor writes what the library leaves behind, and nothing else: one command inserts the finished transfers of a batch, one adds to and
-// takes from the accounts. It asks for no balance, survives no crash, and keeps no index but that of _id.
+// openFloor writes what the library leaves behind, and nothing else.
+// One command inserts the finished transfers of a batch, and one changes the accounts.
+// It asks for no balance, survives no crash, and keeps no index besides that of _id.
 func openFloor(_ context.Context, b *bank) (mover, error) {
 	unordered, inserting := options.BulkWrite().SetOrdered(false), options.InsertMany().SetOrdered(false)
 	return stateless(func(ctx context.Context, orders []order) error {
@@ -22,7 +23,7 @@ func openFloor(_ context.Context, b *bank) (mover, error) {
 			documents[i] = b.patterns.transferOf(o, b.names, now)
 			updates = append(updates, b.adding(o.from, -o.amount), b.adding(o.to, o.amount))
 		}
-		// What has begun is brought to its end: half of it would make money.
+		// What has begun must end: half of it would make money.
 		ctx = context.WithoutCancel(ctx)
 		if _, err := b.transfers.InsertMany(ctx, documents, inserting); err != nil {
 			return err

@@ -7,7 +7,7 @@ import (
 	transfer "github.com/mongotransfer/transfer"
 )
 
-// library moves money by this module's library.
+// library moves money with this module's library.
 type library struct {
 	coord *transfer.Coordinator
 	names []string

@@ -9,7 +9,7 @@ import (
 // order is one transfer that a caller wants.
 type order struct {
 	id       string // idWidth bytes
-	from, to int    // accounts, by their number
+	from, to int    // numbers of the accounts
 	amount   int64
 }
 
@@ -19,12 +19,14 @@ const (
 	hotShare  = 0.9
 	maxAmount = 100
 
-	// idWidth is the length of every ID: a letter for the purpose and twelve digits of base 36. With one length for all, whoever wants
-	// to can write documents over a pattern.
+	// idWidth is the length of every ID: a letter for the purpose and twelve digits of
+	// base 36. All IDs have the same length, so a contender can write documents over a
+	// pattern.
 	idWidth = 13
-	// idFloor is 36^11, the least number of twelve digits.
+	// idFloor is 36^11, the least number with twelve digits.
 	idFloor = 131621703842267136
-	// callerRange is how many IDs a caller has in a round, and roundRange how many a round has.
+	// callerRange is how many IDs a caller has in a round, and roundRange is how many a
+	// round has.
 	callerRange = 1 << 24
 	roundRange  = callerRange * maxCallers
 	maxCallers  = 1 << 14
@@ -33,10 +35,11 @@ const (
 // pick draws the accounts of one transfer.
 type pick func() (from, to int)
 
-// loads are the ways to draw accounts, by name.
+// loads returns the names of the ways to draw accounts.
 func loads() []string { return []string{"uniform", "zipf", "hot"} }
 
-// picker returns a load's way to draw among n accounts. It is used by one goroutine.
+// picker returns a load's way to draw among n accounts.
+// One goroutine may use it.
 func picker(load string, n int, r *rand.Rand) (pick, error) {
 	one := func() int { return r.IntN(n) }
 	switch load {
@@ -74,8 +77,9 @@ type stream struct {
 	next    uint64
 }
 
-// newStream returns the orders of a caller. The same seed and caller draw the same accounts, and no two purposes,
-// rounds or callers share an ID.
+// newStream returns the orders of a caller.
+// The same seed and caller draw the same accounts.
+// No two purposes, rounds or callers share an ID.
 func newStream(load string, accounts int, seed uint64, purpose byte, round, caller int) (*stream, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(caller)))
 	p, err := picker(load, accounts, r)
@@ -85,7 +89,7 @@ func newStream(load string, accounts int, seed uint64, purpose byte, round, call
 	return &stream{pick: p, random: r, purpose: purpose, next: idFloor + uint64(round)*roundRange + uint64(caller)*callerRange}, nil
 }
 
-// fill draws as many orders as there is room for.
+// fill fills the slice with new orders.
 func (s *stream) fill(orders []order) {
 	var digits [idWidth]byte
 	for i := range orders {

@@ -7,8 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every load draws two different accounts that exist, and the same ones for each contender; the hot one takes nine of ten from one account,
-// and Zipf's prefers the first ones.
+// Every load draws two different accounts that exist, and the same ones for each
+// contender.
+// The hot load takes nine of ten transfers from one account, and Zipf's prefers the first
+// accounts.
 func TestLoads(t *testing.T) {
 	t.Parallel()
 	const n, draws = 1000, 20_000
@@ -43,7 +45,7 @@ func TestLoads(t *testing.T) {
 	assert.ErrorContains(t, err, `no load "cold"`)
 }
 
-// All IDs have one length, and none comes twice, whatever purpose, round and caller it is for.
+// All IDs have one length, and no ID occurs twice, for any purpose, round and caller.
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -54,7 +56,8 @@ func TestIDs(t *testing.T) {
 				require.NoError(t, err)
 				orders := make([]order, 50)
 				s.fill(orders)
-				s.next += callerRange - 2*uint64(len(orders)) // to the end of the caller's range
+				// To the end of the caller's range.
+				s.next += callerRange - 2*uint64(len(orders))
 				s.fill(orders[25:])
 				for _, o := range orders {
 					require.Len(t, o.id, idWidth)

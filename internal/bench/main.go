@@ -1,5 +1,6 @@
-// Command bench measures the library and its contenders on the same server in alternating rounds, and prints what it finds, also where
-// the library loses.
+// Command bench measures the library and its contenders on the same server, in
+// alternating rounds.
+// It prints all results, also those where the library loses.
 package main
 
 import (
@@ -15,7 +16,7 @@ import (
 
 func main() {
 	if os.Getenv(workerVariable) != "" {
-		signal.Ignore(os.Interrupt) // the parent decides
+		signal.Ignore(os.Interrupt) // The parent decides when to end.
 		exitIf(work(context.Background(), os.Stdin, os.Stdout))
 		return
 	}
@@ -24,7 +25,7 @@ func main() {
 		if errors.Is(err, flag.ErrHelp) {
 			return
 		}
-		os.Exit(2) // the flags have told
+		os.Exit(2) // The flags have printed the reason.
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -38,7 +39,7 @@ func exitIf(err error) {
 	}
 }
 
-// profiled writes a profile of what is done, if a file is named.
+// profiled writes a profile of what do does, if a file is named.
 func profiled(name string, do func() error) (err error) {
 	if name == "" {
 		return do()

@@ -7,21 +7,22 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// player plays one process's share of a round.
+// player plays one process's part of a round.
 type player interface {
 	play(ctx context.Context, r round) (samples, error)
 	pid() int
 }
 
-// usage is what was used up to a moment.
+// usage is what was used until a moment.
 type usage struct {
-	server, program time.Duration // of processors
+	server, program time.Duration // processor times
 	timed           bool          // these are known
-	written         int64         // documents, by the server, for anybody
+	written         int64         // documents that the server wrote for any client
 	counted         bool          // these are known
 }
 
-// measure runs a round, in this process or in those that the stand has, and returns its figures.
+// measure runs a round, in this process or in the stand's workers, and returns its
+// figures.
 func (s *stand) measure(ctx context.Context, r round) (figures, error) {
 	players := s.players()
 	before := s.usage(ctx)
@@ -46,11 +47,11 @@ func (s *stand) measure(ctx context.Context, r round) (figures, error) {
 	}
 	f := all.figures()
 	if before.timed && after.timed {
-		f.Server = each(micros(after.server-before.server), all.Done)
-		f.Program = each(micros(after.program-before.program), all.Done)
+		f.Server = perTransfer(micros(after.server-before.server), all.Done)
+		f.Program = perTransfer(micros(after.program-before.program), all.Done)
 	}
 	if before.counted && after.counted {
-		f.Writes = each(float64(after.written-before.written), all.Done)
+		f.Writes = perTransfer(float64(after.written-before.written), all.Done)
 	}
 	return f, s.check(ctx)
 }
@@ -71,7 +72,8 @@ func (s *stand) usage(ctx context.Context) usage {
 	return u
 }
 
-// check returns an error if the latest round has made or lost money, or has left anything behind.
+// check returns an error if the latest round has made or lost money, or has left anything
+// behind.
 func (s *stand) check(ctx context.Context) error {
 	if s.contender.marks {
 		if err := s.bank.awaitQuiet(ctx); err != nil {

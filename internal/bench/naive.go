@@ -7,11 +7,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// openNaive moves money by the two-phase commit of MongoDB's old tutorial: eight writes in a row.
+// openNaive moves money with the two-phase commit of MongoDB's old tutorial: eight writes
+// in a row.
 func openNaive(_ context.Context, b *bank) (mover, error) {
 	return stateless(func(ctx context.Context, orders []order) error {
 		for _, o := range orders {
-			// A transfer that has begun is brought to its end: nobody else would.
+			// A transfer that has begun must end, because no other process would finish
+			// it.
 			if err := naiveTransfer(context.WithoutCancel(ctx), b, o); err != nil {
 				return err
 			}
@@ -55,7 +57,7 @@ func (b *bank) step(ctx context.Context, id, from, to string) error {
 		}))
 }
 
-// apply changes a balance and leaves a mark.
+// apply changes a balance and leaves a mark on the account.
 func (b *bank) apply(ctx context.Context, account, id string, amount int64) error {
 	return mustMatch(b.accounts.UpdateOne(ctx,
 		bson.D{{Key: "_id", Value: account}, {Key: "pendingTransactions", Value: bson.D{{Key: "$ne", Value: id}}}},
@@ -65,7 +67,7 @@ func (b *bank) apply(ctx context.Context, account, id string, amount int64) erro
 		}))
 }
 
-// unmark takes the mark away.
+// unmark removes the mark.
 func (b *bank) unmark(ctx context.Context, account, id string) error {
 	return mustMatch(b.accounts.UpdateOne(ctx,
 		bson.D{{Key: "_id", Value: account}, {Key: "pendingTransactions", Value: id}},

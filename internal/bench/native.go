@@ -11,8 +11,10 @@ import (
 
 var errRefused = errors.New("too little money, or no such account")
 
-// openNative moves money by MongoDB's own transactions: two conditional updates and an insert, as the driver's manual shows it, with the
-// driver's retries and the client's concerns.
+// openNative moves money with MongoDB's own transactions: two conditional updates and an
+// insert.
+// It does so as the driver's manual shows, with the driver's retries and the client's
+// concerns.
 func openNative(_ context.Context, b *bank) (mover, error) {
 	return stateless(func(ctx context.Context, orders []order) error {
 		for _, o := range orders {
@@ -29,7 +31,8 @@ func nativeTransfer(ctx context.Context, b *bank, o order) error {
 	if err != nil {
 		return err
 	}
-	// With a context that ends, the driver could not abort, and the transaction would keep its locks for a minute.
+	// If the context ended, the driver could not abort, and the transaction would keep
+	// its locks for a minute.
 	lasting := context.WithoutCancel(ctx)
 	defer session.EndSession(lasting)
 	_, err = session.WithTransaction(lasting, func(lasting context.Context) (any, error) {
@@ -50,12 +53,12 @@ func nativeTransfer(ctx context.Context, b *bank, o order) error {
 	return err
 }
 
-// plainAccount is the least that an account can be.
+// plainAccount returns the smallest document that an account can be.
 func plainAccount(_ *bank, name string) any {
 	return bson.D{{Key: "_id", Value: name}, {Key: "balance", Value: firstBalance}}
 }
 
-// plainTransfer is the document that those keep who know no states.
+// plainTransfer returns the transfer document of the contenders without states.
 func plainTransfer(b *bank, o order, at time.Time) any {
 	return bson.D{
 		{Key: "_id", Value: o.id}, {Key: "from", Value: b.names[o.from]}, {Key: "to", Value: b.names[o.to]},
@@ -67,7 +70,7 @@ func add(amount int64) bson.D {
 	return bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: amount}}}}
 }
 
-// mustMatch returns an error unless an update has matched.
+// mustMatch returns an error if an update matched nothing.
 func mustMatch(result *mongo.UpdateResult, err error) error {
 	if err == nil && result.MatchedCount != 1 {
 		return errRefused

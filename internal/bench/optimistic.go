@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// versioned is an account whose every update counts its version up.
+// versioned is an account whose version grows by one with every update.
 type versioned struct {
 	ID      string `bson:"_id"`
 	Balance int64  `bson:"balance"`
@@ -17,7 +17,8 @@ type versioned struct {
 
 func versionedAccount(_ *bank, name string) any { return versioned{ID: name, Balance: firstBalance} }
 
-// openOptimistic moves money by updates that match the version that was read. Nothing ties its two updates together.
+// openOptimistic moves money with updates that match the version that was read.
+// Its two updates are not atomic together.
 func openOptimistic(_ context.Context, b *bank) (mover, error) {
 	return stateless(func(ctx context.Context, orders []order) error {
 		for _, o := range orders {
@@ -31,13 +32,15 @@ func openOptimistic(_ context.Context, b *bank) (mover, error) {
 
 func optimisticTransfer(ctx context.Context, b *bank, o order) error {
 	from, to := b.names[o.from], b.names[o.to]
-	// Both accounts are read at once at first, and later the one whose version was another.
+	// Both accounts are read at once at first.
+	// Later only the one is read whose version was another.
 	read, err := b.read(ctx, from, to)
 	if err != nil {
 		return err
 	}
 	for done := false; !done; {
-		// A debit that was sent is waited for, also at the end: nobody else would know of it.
+		// A debit that was sent is waited for, even at the end, because nothing else
+		// would know of it.
 		if done, err = b.replace(context.WithoutCancel(ctx), read[from], -o.amount); err == nil && !done {
 			read, err = b.reread(ctx, read, from)
 		}
@@ -45,7 +48,7 @@ func optimisticTransfer(ctx context.Context, b *bank, o order) error {
 			return err
 		}
 	}
-	// From here on only the end keeps the money.
+	// From here on, only finishing keeps the money.
 	ctx = context.WithoutCancel(ctx)
 	for done := false; !done; {
 		if done, err = b.replace(ctx, read[to], o.amount); err == nil && !done {
@@ -87,7 +90,7 @@ func (b *bank) reread(ctx context.Context, accounts map[string]versioned, id str
 	return accounts, err
 }
 
-// replace changes a balance, and reports false if somebody else was first.
+// replace changes a balance, and returns false if another update was first.
 func (b *bank) replace(ctx context.Context, a versioned, amount int64) (bool, error) {
 	if a.Balance+amount < 0 {
 		return false, errRefused

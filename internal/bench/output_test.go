@@ -35,7 +35,8 @@ func sampleReport(t *testing.T) report {
 	return r
 }
 
-// The files hold every cell and every claim, with the figures that are known, in as many columns as there are names.
+// The files hold every cell and every claim, with the figures that are known, in as many
+// columns as there are names.
 func TestCSV(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "new", "folder")
@@ -66,9 +67,10 @@ func readCSV(t *testing.T, folder, name string) [][]string {
 	return lines
 }
 
-// There is a picture for each load on each deployment and for each way to grow, and one for
-// the README; each is well-formed and has the library's line in it. Nothing else is drawn,
-// and a second writing replaces the first.
+// There is a picture for each load on each deployment, for each way to grow, and for the
+// README.
+// Each is well-formed and shows the library's line.
+// Nothing else is drawn, and a second writing replaces the first.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -121,8 +123,8 @@ func TestRedraw(t *testing.T) {
 	require.ErrorContains(t, redraw(anew), cellsFile)
 }
 
-// The README's picture compares both loads with native transactions, and is not drawn where
-// one of the four lines is missing.
+// The README's picture compares both loads with native transactions, and is not drawn
+// where one of the four lines is missing.
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	r := sampleReport(t)
@@ -154,7 +156,8 @@ func requireXML(t *testing.T, content []byte) {
 	}
 }
 
-// The floor is the fastest of those that were tried, also in a picture of latencies; a contender that did nothing is not drawn.
+// The floor is the fastest of those that were tried, also in a picture of latencies; a
+// contender that did nothing is not drawn.
 func TestFloorIsTheFastest(t *testing.T) {
 	t.Parallel()
 	cells := plainCells(append(floors(), "native"), "hot", 64)

@@ -30,9 +30,9 @@ func panels() []panel {
 	}
 }
 
-// overview draws the library beside native transactions, on one node: one panel for each
-// load, with the same scale of transfers per second. It draws nothing where a line is
-// missing.
+// overview draws the library beside native transactions, on one node.
+// It has one panel for each load, with the same scale of transfers per second.
+// It draws nothing if a line is missing.
 func (r *report) overview(folder string) error {
 	var plots []*plot.Plot
 	var lowest, highest float64
@@ -55,7 +55,8 @@ func (r *report) overview(folder string) error {
 		plots = append(plots, p)
 	}
 	for _, p := range plots {
-		p.Y.Min, p.Y.Max, p.Y.Tick.Marker = lowest, 2*highest, roundNumbers{} // room for the legend
+		// Room for the legend.
+		p.Y.Min, p.Y.Max, p.Y.Tick.Marker = lowest, 2*highest, roundNumbers{}
 	}
 	canvas, err := draw.NewFormattedCanvas(vg.Points(840), vg.Points(320), "svg")
 	if err != nil {
@@ -72,7 +73,7 @@ func (r *report) overview(folder string) error {
 	return save(canvas, filepath.Join(folder, overviewFile))
 }
 
-// roundNumbers marks 1, 2 and 5 of each power of ten.
+// roundNumbers marks 1, 2 and 5 times each power of ten.
 type roundNumbers struct{}
 
 // Ticks implements plot.Ticker.
@@ -88,8 +89,8 @@ func (roundNumbers) Ticks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// save writes a picture. A viewer that lacks the font that it was drawn with takes one of
-// the same widths.
+// save writes a picture.
+// A viewer that lacks its font uses one of the same widths.
 func save(canvas io.WriterTo, file string) error {
 	var picture bytes.Buffer
 	if _, err := canvas.WriteTo(&picture); err != nil {

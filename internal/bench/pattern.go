@@ -17,27 +17,32 @@ import (
 const (
 	firstBalance = int64(1e12)
 
-	// What the documents that serve as patterns hold. Each text has the length of what it is replaced by.
+	// The values in the documents that serve as patterns.
+	// Each text is as long as the text that replaces it.
 	patternID     = "patterntransf"
 	patternFrom   = "patternfrom"
 	patternTo     = "patternto__"
 	patternAmount = int64(0x5c3b1d0f77)
 )
 
-// accountName returns the name of an account. All have the length of patternFrom.
+// accountName returns the name of an account.
+// All names are as long as patternFrom.
 func accountName(i int) string { return fmt.Sprintf("acct%07d", i) }
 
-// pattern is a document as the library has stored it. Copies of it are what the floor writes, and what collections are grown with:
-// so they are the same documents, whatever the library makes of them.
+// pattern is a document as the library has stored it.
+// The floor writes copies of it, and collections are grown with copies.
+// So they are the same documents, whatever the library stores.
 type pattern struct {
 	document bson.Raw
-	at       map[string][]int // where a value stands, by what it is
+	// at holds the places of each kind of value.
+	at map[string][]int
 }
 
-// patterns are those of an account at rest and of a finished transfer.
+// patterns are the patterns of an account at rest and of a finished transfer.
 type patterns struct{ account, transfer pattern }
 
-// learnPatterns has the library make a transfer in a database of its own, and keeps what it stored.
+// learnPatterns makes a transfer with the library in a database of its own, and keeps
+// what was stored.
 func learnPatterns(ctx context.Context, db *mongo.Database) (patterns, error) {
 	if err := db.Drop(ctx); err != nil {
 		return patterns{}, err
@@ -80,7 +85,7 @@ func storePatterns(ctx context.Context, db *mongo.Database) (account, finished b
 	return account, finished, err
 }
 
-// Kinds of values that are found by their type.
+// The kinds of values that are found by their type.
 const (
 	atDates  = "dates"
 	atTokens = "tokens"
@@ -100,7 +105,7 @@ func newPattern(document bson.Raw) pattern {
 	}
 	at := 4 // after the document's length
 	for _, element := range elements {
-		value := at + len(element.Key()) + 2 // its type, its key and the key's end
+		value := at + len(element.Key()) + 2 // its type, its key and the end of the key
 		switch element.Value().Type {
 		case bson.TypeDateTime:
 			p.at[atDates] = append(p.at[atDates], value)
@@ -113,7 +118,7 @@ func newPattern(document bson.Raw) pattern {
 	return p
 }
 
-// signed names the places of the amount that is taken or given.
+// signed returns the kind of the amount that is taken or given.
 func signed(sign int64) string {
 	if sign < 0 {
 		return "taken"
@@ -142,7 +147,7 @@ func (p pattern) put(document bson.Raw, what string, value []byte) {
 	}
 }
 
-// account returns the document of an account at rest.
+// accountOf returns the document of an account at rest.
 func (p patterns) accountOf(name string) bson.Raw {
 	document := bytes.Clone(p.account.document)
 	p.account.put(document, patternFrom, []byte(name))

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Series of the whole benchmark, beside the claims.
+// The series of the whole benchmark, besides the claims.
 const (
 	oneNode    = "one node"
 	threeNodes = "three nodes"
@@ -15,7 +15,7 @@ const (
 	chosen     = "chosen"
 )
 
-// fullGroups returns everything.
+// fullGroups returns the groups of the whole benchmark.
 func fullGroups() []group {
 	groups := claimGroups()
 	numbers := []int{1, 16, 64, 256, 1024}
@@ -27,7 +27,7 @@ func fullGroups() []group {
 			}
 			groups = append(groups, group{oneNode, plainCells(contenders, load, callers)})
 		}
-		// Transactions are at their best elsewhere.
+		// Transactions are fastest with fewer callers.
 		groups = append(groups, group{oneNode, plainCells([]string{"native"}, load, 2, 4, 8, 32)})
 	}
 	for _, load := range []string{"uniform", "hot"} {
@@ -42,7 +42,8 @@ func fullGroups() []group {
 	return append(groups, growthGroups([]int{1_000, 10_000, 100_000, 1_000_000}, []int{10_000, 100_000, 1_000_000}, 4)...)
 }
 
-// growthGroups returns what shows how figures change with the number of accounts, of stored transfers and of processes.
+// growthGroups returns the groups that show how figures change with the number of
+// accounts, of stored transfers and of processes.
 func growthGroups(numbersOfAccounts, numbersOfTransfers []int, mostProcesses int) []group {
 	var groups []group
 	cells := []cell{plainCell("transfer", "uniform", 256), plainCell("native", "uniform", 16)}
@@ -83,7 +84,7 @@ func quickGroups() []group {
 	return append(groups, growthGroups([]int{2000}, []int{1000}, 2)...)
 }
 
-// changed returns cells with a change to each.
+// changed returns copies of cells, each with a change.
 func changed(cells []cell, change func(*cell)) []cell {
 	list := append([]cell(nil), cells...)
 	for i := range list {
@@ -92,7 +93,7 @@ func changed(cells []cell, change func(*cell)) []cell {
 	return list
 }
 
-// chosenGroup reads a list of cells.
+// chosenGroup parses a list of cells.
 func chosenGroup(text string, change func(*cell)) (group, error) {
 	g := group{Series: chosen}
 	for name := range strings.SplitSeq(text, ",") {
@@ -106,7 +107,7 @@ func chosenGroup(text string, change func(*cell)) (group, error) {
 	return g, nil
 }
 
-// filtered keeps the cells whose series and name, with a colon between them, match.
+// filtered returns the cells whose series and name, with a colon between them, match.
 func filtered(groups []group, filter *regexp.Regexp) []group {
 	var kept []group
 	for _, g := range groups {

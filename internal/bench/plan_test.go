@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every cell of every plan can be run, and can be named on the command line. A group has no cell twice, for its rounds would count double.
+// Every cell of every plan can be run, and can be named on the command line.
+// No group has a cell twice, because its rounds would count double.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	for name, groups := range map[string][]group{"full": fullGroups(), "quick": quickGroups(), "claims": claimGroups()} {

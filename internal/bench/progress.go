@@ -9,15 +9,16 @@ import (
 	"golang.org/x/term"
 )
 
-// progress tells how far the benchmark is: by a bar on a terminal, by a line for each group elsewhere, and by a line for each round if all
-// is to be told.
+// progress shows how far the benchmark is.
+// It shows a bar on a terminal, a line for each group elsewhere, and a line for each
+// round if everything should be shown.
 type progress struct {
 	out io.Writer
 	bar *progressbar.ProgressBar
 	all bool
 }
 
-// newProgress returns the progress of so many rounds.
+// newProgress returns the progress of a number of rounds.
 func newProgress(file *os.File, rounds int, all bool) progress {
 	p := progress{out: file, all: all}
 	if !all && term.IsTerminal(int(file.Fd())) {
@@ -31,7 +32,8 @@ func newProgress(file *os.File, rounds int, all bool) progress {
 	return p
 }
 
-// begins tells that a group is prepared. That progress can't be shown is nothing that a figure depends on.
+// begins says that a group is being prepared.
+// No figure depends on whether that can be shown.
 func (p progress) begins(g group) {
 	if p.bar != nil {
 		p.bar.Describe("preparing " + g.Series)

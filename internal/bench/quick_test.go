@@ -22,8 +22,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The quick run does a little of everything on real servers: every contender keeps the money together, nothing is left behind, all claims
-// are judged and all files written.
+// The quick run does a little of everything on real servers.
+// Every contender keeps the money together, nothing is left behind, all claims are judged
+// and all files written.
 func TestQuick(t *testing.T) {
 	var s settings
 	folder := t.TempDir()
@@ -41,8 +42,10 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// A round counts exactly the commands that the server was sent and the documents that it wrote: eight each for the eight steps, and for a
-// floor of sixteen callers two commands a batch and three documents a transfer.
+// A round counts exactly the commands that the server got and the documents that it
+// wrote.
+// The naive contender needs eight of each for its eight steps.
+// A floor of sixteen callers needs two commands a batch and three documents a transfer.
 func TestWhatIsCounted(t *testing.T) {
 	var s settings
 	require.NoError(t, s.parse([]string{"-only", "naive/uniform/4,floor-1/zipf/16,optimistic/uniform/1", "-for", "100ms", "-rounds", "1"}))
@@ -55,13 +58,15 @@ func TestWhatIsCounted(t *testing.T) {
 		rounds := r.results[chosen][c]
 		require.Len(t, rounds, 1)
 		assert.InDelta(t, want.Commands, rounds[0].Commands, 1e-9, c.String())
-		if os.Getenv("MONGODB_URI") == "" { // nobody else writes to a server of our own
+		// No other process writes to a server of our own.
+		if os.Getenv("MONGODB_URI") == "" {
 			assert.InDelta(t, want.Writes, rounds[0].Writes, 1e-9, c.String())
 		}
 	}
 }
 
-// Money that appears, and what a transfer has left behind, are found by the check after each round.
+// The check after each round finds money that appears, and what a transfer has left
+// behind.
 func TestCheckFinds(t *testing.T) {
 	d, err := deploy(t.Context(), 1)
 	require.NoError(t, err)
@@ -82,7 +87,8 @@ func TestCheckFinds(t *testing.T) {
 	require.ErrorContains(t, s.check(t.Context()), "should add up")
 }
 
-// A document over the pattern is the library's own with other values: what it shows of one transfer it shows of another.
+// A document over the pattern is the library's own with other values.
+// What it shows of one transfer, it shows of another.
 func TestPatterns(t *testing.T) {
 	d, err := deploy(t.Context(), 1)
 	require.NoError(t, err)

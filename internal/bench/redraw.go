@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// redraw draws the pictures of a folder anew, from the medians in its file of cells.
+// redraw draws the pictures of a folder again, from the medians in its file of cells.
 func redraw(folder string) error {
 	file, err := os.Open(filepath.Join(folder, cellsFile))
 	if err != nil {
@@ -29,7 +29,7 @@ func redraw(folder string) error {
 	return r.draw(folder)
 }
 
-// read takes in one cell, whose median stands for its rounds.
+// read adds one cell, whose median stands for its rounds.
 func (r *report) read(names, line []string) error {
 	var failed []error
 	text := func(name string) string { return line[slices.Index(names, name)] }

@@ -17,7 +17,7 @@ type report struct {
 	verdicts   []verdict
 }
 
-// measureAll does what the settings say, and prints and writes what comes of it.
+// measureAll measures what the settings ask for, and prints and writes the results.
 func measureAll(ctx context.Context, s *settings, out io.Writer) error {
 	if s.draw != "" {
 		return redraw(s.draw)
@@ -47,7 +47,7 @@ func measureAll(ctx context.Context, s *settings, out io.Writer) error {
 	return nil
 }
 
-// measure fills the results, and prints each group when it is done.
+// measure fills in the results, and prints each group when it is done.
 func (r *report) measure(ctx context.Context, s *settings, out io.Writer) (err error) {
 	timing, rounds := s.durations()
 	total := 0
@@ -77,7 +77,7 @@ func (r *report) measure(ctx context.Context, s *settings, out io.Writer) (err e
 	return nil
 }
 
-// claimsMeasured reports whether everything that claims are judged by was measured.
+// claimsMeasured reports whether everything was measured that the claims need.
 func (r *report) claimsMeasured() bool {
 	for _, g := range claimGroups() {
 		for _, c := range g.Cells {

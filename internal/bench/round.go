@@ -10,37 +10,44 @@ import (
 )
 
 const (
-	// stretch is how many times its length a window may become, where transfers take so long that not each caller has seen one end.
+	// stretch is how many times its length a window may grow to, if transfers are so slow
+	// that not each caller has seen one end.
 	stretch = 4
-	// peek is how often that is looked at.
-	peek = 10 * time.Millisecond
+	// pollInterval is the pause between two checks for that.
+	pollInterval = 10 * time.Millisecond
 )
 
 // timing says how long a round lasts.
 type timing struct {
-	Warmup time.Duration // before anything is counted
-	Window time.Duration // in which transfers are counted, at least
-	Grace  time.Duration // after it, for what is under way
+	// Warmup is the time before anything is counted.
+	Warmup time.Duration
+	// Window is the time in which transfers are counted, at least.
+	Window time.Duration
+	// Grace is the time after the window for transfers in progress.
+	Grace time.Duration
 }
 
-// round is one measurement of one contender, or one process's share of it.
+// round is one measurement of one contender, or one process's part of it.
 type round struct {
 	Load    string
 	Callers int
-	First   int    // number of the first caller
-	Number  int    // of the round: makes the IDs of its transfers
-	Seed    uint64 // what its accounts are drawn from
-	Timing  timing
+	First   int // number of the first caller
+	// Number is the number of the round, from which the IDs of its transfers are made.
+	Number int
+	// Seed is what its accounts are drawn from.
+	Seed   uint64
+	Timing timing
 }
 
-// gate tells callers when to stop.
+// gate says when the callers stop.
 type gate struct {
-	opens time.Time // the window
+	opens time.Time // when the window opens
 	shuts atomic.Int64
-	ended atomic.Int64 // transfers since it was opened
+	ended atomic.Int64 // transfers since then
 }
 
-// caller is one loop: it wants one transfer after the other, or one batch after the other.
+// caller is one loop.
+// It makes one transfer after the other, or one batch after the other.
 type caller struct {
 	stream  *stream
 	orders  []order
@@ -48,7 +55,8 @@ type caller struct {
 	err     error
 }
 
-// play moves money for the length of a round. Nothing of it is under way when it returns.
+// play moves money for the length of a round.
+// Nothing is in progress when it returns.
 func (s *stand) play(ctx context.Context, r round) (samples, error) {
 	loops, share := s.contender.shares(r.Callers)
 	callers := make([]*caller, loops)
@@ -84,21 +92,22 @@ func (s *stand) play(ctx context.Context, r round) (samples, error) {
 	return together, ctx.Err()
 }
 
-// keep shuts the window when it has been open for its length and for so many transfers as there are callers, or for too long, and loses
-// patience with what is under way some time later.
+// keep closes the window when it has been open for its length and as many transfers have
+// ended as there are callers, or when it has been open for too long.
+// Some time later it gives up on the transfers in progress.
 func (g *gate) keep(ctx context.Context, r round, lose func()) {
 	shut := g.opens.Add(r.Timing.Window)
 	latest := g.opens.Add(stretch * r.Timing.Window)
 	on := wait(ctx, time.Until(shut))
 	for on && g.ended.Load() < int64(r.Callers) && time.Now().Before(latest) {
-		on = wait(ctx, peek)
+		on = wait(ctx, pollInterval)
 	}
 	g.shuts.Store(time.Now().UnixNano())
 	wait(ctx, r.Timing.Grace)
 	lose()
 }
 
-// wait reports false if ctx ends first.
+// wait returns false if ctx ends first.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -112,7 +121,9 @@ func wait(ctx context.Context, d time.Duration) bool {
 
 func (g *gate) isShut(at time.Time) bool { return at.UnixNano() >= g.shuts.Load() }
 
-// run moves money until the window is shut. What is still under way when the patience ends counts as long as it has lasted.
+// run moves money until the window is closed.
+// A transfer that is in progress when patience ends counts with the time that it has
+// lasted.
 func (c *caller) run(patience context.Context, g *gate, m mover) {
 	for begun := time.Now(); !g.isShut(begun) && patience.Err() == nil; {
 		c.stream.fill(c.orders)

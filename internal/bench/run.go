@@ -6,12 +6,12 @@ import (
 	"fmt"
 )
 
-// run is the benchmark under way.
+// run is the benchmark as it runs.
 type run struct {
 	timing      timing
 	rounds      int
 	deployments map[int]*deployment // by number of nodes
-	counter     int                 // of rounds
+	counter     int                 // counts rounds
 	progress    progress
 }
 
@@ -25,7 +25,7 @@ func (r *run) group(ctx context.Context, g group, into results) (err error) {
 	}()
 	r.progress.begins(g)
 	for _, c := range g.Cells {
-		at := standing(c)
+		at := sharedCell(c)
 		if stands[at] != nil {
 			continue
 		}
@@ -40,9 +40,10 @@ func (r *run) group(ctx context.Context, g group, into results) (err error) {
 	}
 	for n := range r.rounds {
 		for i := range g.Cells {
-			c := g.Cells[(i+n)%len(g.Cells)] // so that nobody always comes after the same one
+			// So that no cell always follows the same one.
+			c := g.Cells[(i+n)%len(g.Cells)]
 			r.counter++
-			f, err := stands[standing(c)].measure(ctx, round{
+			f, err := stands[sharedCell(c)].measure(ctx, round{
 				Load: c.Load, Callers: c.Callers, Number: r.counter, Seed: uint64(n), Timing: r.timing,
 			})
 			if err != nil {
@@ -55,14 +56,15 @@ func (r *run) group(ctx context.Context, g group, into results) (err error) {
 	return nil
 }
 
-// standing returns what cells have in common that one stand can serve.
-func standing(c cell) cell {
+// sharedCell returns what cells have in common that can share one stand.
+func sharedCell(c cell) cell {
 	c.Load, c.Callers = "", 0
 	return c
 }
 
-// deployment returns the replica set of that many nodes, and starts it when it is first wanted. The others are stopped then: they would
-// take a share of the machine.
+// deployment returns the replica set of that many nodes, and starts it when it is first
+// wanted.
+// It stops the others then, because they would take a part of the machine.
 func (r *run) deployment(ctx context.Context, nodes int) (*deployment, error) {
 	if d := r.deployments[nodes]; d != nil {
 		return d, nil

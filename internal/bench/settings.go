@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// How long a round waits for what is under way when its window is shut.
+// How long a round waits for the transfers in progress when its window closes.
 const (
 	grace      = 5 * time.Second
-	shortGrace = 3 * time.Second // where there are many cells
+	shortGrace = 3 * time.Second // for plans of many cells
 	quickGrace = time.Second
 )
 
-// settings are the flags.
+// settings are the values of the flags.
 type settings struct {
 	claims, quick, verbose bool
 	only, cells            string
@@ -49,7 +49,7 @@ func (s *settings) parse(arguments []string) error {
 	return f.Parse(arguments)
 }
 
-// groups returns what is to be measured.
+// groups returns the groups that should be measured.
 func (s *settings) groups() ([]group, error) {
 	var groups []group
 	switch {
@@ -73,10 +73,12 @@ func (s *settings) groups() ([]group, error) {
 	return filtered(groups, filter), nil
 }
 
-// durations returns how long rounds last and how many there are: what the flags say, or what suits the mode.
+// durations returns how long rounds last and how many there are.
+// The flags say so, or else the mode does.
 func (s *settings) durations() (timing, int) {
 	window, rounds, patience := 1250*time.Millisecond, 3, shortGrace
-	switch { // the goal table takes three minutes, everything takes twenty
+	// The goal table takes three minutes, and everything takes twenty.
+	switch {
 	case s.only != "" && !strings.Contains(s.only, ","):
 		window, rounds, patience = 2*time.Second, 1, grace
 	case s.quick:

@@ -15,10 +15,12 @@ type stand struct {
 	contender  contender
 	bank       *bank
 	mover      mover
-	workers    []*worker // other processes that play in place of this one
+	// workers are other processes that play instead of this one.
+	workers []*worker
 }
 
-// openStand prepares a contender in a database of that name, to be played by this process or by several others.
+// openStand prepares a contender in a database with the given name.
+// This process plays it, or several others do.
 func openStand(ctx context.Context, d *deployment, database string, c cell) (s *stand, err error) {
 	j := job{
 		Database: database, Contender: c.Contender, Accounts: c.Size.Accounts,
@@ -42,10 +44,10 @@ func openStand(ctx context.Context, d *deployment, database string, c cell) (s *
 		}
 		s.workers = append(s.workers, w)
 	}
-	return s, s.touch(ctx, 0)
+	return s, s.warmUp(ctx, 0)
 }
 
-// join returns a stand over the documents that there are, or, where they are wanted fresh, over none yet.
+// join returns a stand over the documents that exist, or over none if fresh is set.
 func join(ctx context.Context, d *deployment, j job, fresh bool) (*stand, error) {
 	c, err := contenderOf(j.Contender)
 	if err != nil {
@@ -73,8 +75,9 @@ const (
 	touching   = 64
 )
 
-// touch moves money between all accounts once, unless they are too many, so that what is measured is a service that has run for a while.
-func (s *stand) touch(ctx context.Context, process int) error {
+// warmUp moves money between all accounts once, unless there are too many.
+// So the service that is measured has already run for a while.
+func (s *stand) warmUp(ctx context.Context, process int) error {
 	var all errgroup.Group
 	all.SetLimit(touching)
 	pairs, err := newStream("uniform", len(s.bank.names), 0, 't', process, 0)
@@ -104,7 +107,7 @@ func (s *stand) players() []player {
 
 func (s *stand) pid() int { return os.Getpid() }
 
-// close ends the contender and removes its documents.
+// close closes the contender and removes its documents.
 func (s *stand) close(ctx context.Context) error {
 	var failed []error
 	for _, w := range s.workers {

@@ -9,7 +9,8 @@ import (
 	"text/tabwriter"
 )
 
-// number prints a figure with three digits that count, and nothing where it is not known.
+// number formats a figure with three significant digits.
+// It returns "" if the figure is not known.
 func number(x float64) string {
 	switch {
 	case math.IsNaN(x):
@@ -54,10 +55,11 @@ func printPromises(w io.Writer, groups []group) error {
 	return t.Flush()
 }
 
-// write prints a line of a table. That it can't be written is told when the table is flushed.
+// write prints a line of a table.
+// Flushing the table returns the error.
 func write(w io.Writer, fields ...string) { _, _ = fmt.Fprintln(w, strings.Join(fields, "\t")) }
 
-// spread prints the least and the largest value.
+// spread formats the least and the largest value.
 func spread(values []float64) string {
 	if len(values) == 0 {
 		return ""

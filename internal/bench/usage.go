@@ -8,16 +8,19 @@ import (
 	"time"
 )
 
-// tick is the unit in which Linux counts the processor time of processes, on all platforms that Go runs on.
+// tick is the unit in which Linux counts the processor time of processes, on all
+// platforms on which Go runs.
 const tick = 10 * time.Millisecond
 
-// isMongod reports whether the process of that number here is a mongod. One that runs in a container has another number there.
+// isMongod reports whether the process with that number on this machine is a mongod.
+// A process in a container has another number outside.
 func isMongod(pid int) bool {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	return err == nil && bytes.HasPrefix(name, []byte("mongod"))
 }
 
-// processorTime returns the time that processors have spent on processes so far, false where that can't be known.
+// processorTime returns the processor time that processes have used so far, and false if
+// it can't be known.
 func processorTime(pids ...int) (time.Duration, bool) {
 	var sum time.Duration
 	for _, pid := range pids {
@@ -25,7 +28,8 @@ func processorTime(pids ...int) (time.Duration, bool) {
 		if err != nil {
 			return 0, false
 		}
-		// The name, in brackets, may hold anything. The 12th and 13th field after it are the time in user and system mode.
+		// The name, in brackets, may hold anything.
+		// The 12th and 13th field after it are the time in user mode and in system mode.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		for i := 11; i <= 12; i++ {
 			if i >= len(fields) {

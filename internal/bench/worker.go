@@ -17,8 +17,10 @@ import (
 // workerVariable is the environment variable that makes this program a worker.
 const workerVariable = "TRANSFER_BENCH_WORKER"
 
-// job is what a worker is told first on its standard input. It answers when it is ready. Rounds follow, each of which it answers when it
-// has played it. When the input ends, so does the worker.
+// job is what a worker reads first from its standard input.
+// The worker answers when it is ready.
+// Then it reads rounds, plays each, and answers it.
+// When the input ends, so does the worker.
 type job struct {
 	Number            int // of the worker, from 1 on
 	URI, Database     string
@@ -27,13 +29,13 @@ type job struct {
 	Account, Transfer []byte // the patterns
 }
 
-// answer is what a worker tells of a round.
+// answer is what a worker reports about a round.
 type answer struct {
 	Samples samples
 	Failure string
 }
 
-// work is a worker, from its start to its end.
+// work runs a worker, from its start to its end.
 func work(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	input, output := json.NewDecoder(in), json.NewEncoder(out)
 	var j job
@@ -46,7 +48,7 @@ func work(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.mover.close(ctx), s.bank.client.Disconnect(ctx)) }()
-	if err := s.touch(ctx, j.Number); err != nil {
+	if err := s.warmUp(ctx, j.Number); err != nil {
 		return err
 	}
 	if err := output.Encode(answer{}); err != nil {
@@ -75,7 +77,7 @@ func notEnd(err error) error {
 	return err
 }
 
-// worker is another process that plays, as this one sees it.
+// worker is another process that plays, as this process sees it.
 type worker struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -117,9 +119,11 @@ func startWorker(j job) (*worker, error) {
 
 func (w *worker) pid() int { return w.cmd.Process.Pid }
 
-// play has the worker play its share of a round. A worker whose round is broken off is of no more use.
+// play makes the worker play its part of a round.
+// A worker whose round is cut off is of no more use.
 func (w *worker) play(ctx context.Context, r round) (samples, error) {
-	kill := context.AfterFunc(ctx, func() { _ = w.cmd.Process.Kill() }) // It fails only if the worker has ended.
+	// It fails only if the worker has ended.
+	kill := context.AfterFunc(ctx, func() { _ = w.cmd.Process.Kill() })
 	defer kill()
 	var a answer
 	err := w.input.Encode(r)
@@ -137,9 +141,9 @@ func (w *worker) play(ctx context.Context, r round) (samples, error) {
 	return a.Samples, nil
 }
 
-// ended tells the worker to end, and says how it ended if that was not well.
+// ended asks the worker to end, and returns an error if it did not end in good order.
 func (w *worker) ended() error {
-	_ = w.stdin.Close() // It fails only if the worker is dead, and that shows below.
+	_ = w.stdin.Close() // It fails only if the worker is dead, which shows below.
 	if err := w.cmd.Wait(); err != nil {
 		return fmt.Errorf("a worker ended badly: %w: %s", err, w.stderr.Bytes())
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// audit compares all that is stored, once everything is at rest, with what must be.
+// audit compares everything that is stored, once it is at rest, with what must be there.
 type audit struct {
 	bank      bank
 	findings  *findings
@@ -52,12 +52,13 @@ func newAudit(ctx context.Context, db *mongo.Database, b bank, f *findings, when
 	return a, nil
 }
 
-// wrong takes down what is wrong about a subject, with its document.
+// wrong records what is wrong with a subject, with the subject's document.
 func (a *audit) wrong(subject string, document fmt.Stringer, format string, args ...any) {
 	a.findings.add(subject, "%s: %s\n    %s", a.when, fmt.Sprintf(format, args...), document)
 }
 
-// balances demands of each account the very balance that the successful transfers make of the initial one, and no marker.
+// balances checks that each account has exactly the balance that the successful transfers
+// make of the initial one, and no marker.
 func (a *audit) balances() {
 	want := map[string]int64{}
 	for id, account := range a.bank.initial() {
@@ -85,7 +86,8 @@ func (a *audit) balances() {
 	}
 }
 
-// states demands that each transfer is one that was asked for, is final, and keeps the decision that snapshots have shown.
+// states checks that each transfer was asked for, is final, and has kept the decision
+// that snapshots have shown.
 func (a *audit) states(asked map[string]int, decided map[string]transfer.State) {
 	for id, t := range a.transfers {
 		if asked[id] == 0 {
@@ -124,7 +126,7 @@ func (a *audit) asAsked(t transferDocument) bool {
 	return maps.Equal(want, have)
 }
 
-// answers demands that every answer that was ever given is true.
+// answers checks that every answer that any caller got is true.
 func (a *audit) answers(entries []entry) {
 	for _, e := range entries {
 		t, stored := a.transfers[e.ID]
@@ -135,7 +137,8 @@ func (a *audit) answers(entries []entry) {
 	}
 }
 
-// cancellations demands that each cancelled transfer was cancelled by somebody who may have done it: whose answer doesn't deny it.
+// cancellations checks that a caller may have cancelled each cancelled transfer: one
+// whose answer doesn't rule that out.
 func (a *audit) cancellations(entries []entry) {
 	may := map[string]bool{}
 	for _, e := range entries {
@@ -150,16 +153,16 @@ func (a *audit) cancellations(entries []entry) {
 	}
 }
 
-// lieOf says what is not true about an answer, "" if all is.
+// lieOf returns what is not true about an answer, or "" if all of it is true.
 func lieOf(e entry, t transferDocument, stored bool) string {
 	if !possible(e.Verb, e.Word) {
 		return "this is no answer to such a call"
 	}
 	if e.Verb == verbClose || e.Verb == verbReopen {
-		return "" // What is true of accounts changes all the time: see doors.
+		return "" // Accounts change all the time: see doors.
 	}
 	switch e.Word {
-	case unanswered, inDoubt: // which is always true
+	case unanswered, inDoubt: // These are always true.
 		return ""
 	case unwritten:
 		if stored && t.Metadata.Call == e.Call {
@@ -167,10 +170,11 @@ func lieOf(e entry, t transferDocument, stored bool) string {
 		}
 		return ""
 	case notFound:
-		// A primary that was replaced and does not know it answers Get, which says so, with what once was.
+		// A primary that was replaced and doesn't know it yet may answer Get with an old
+		// state, as Get documents.
 		return lieIf(e.Known && e.Verb != verbGet, "the caller knew that it is stored")
 	case alreadyReversed, notReversible:
-		return "" // They are about the original: see reversals.
+		return "" // These answers are about the original: see reversals.
 	case done, refused, conflict, tooLate, rejected, keptOpen, notHeld:
 	}
 	if !stored {
@@ -179,7 +183,8 @@ func lieOf(e entry, t transferDocument, stored bool) string {
 	return lieOfStored(e, t)
 }
 
-// possible reports whether a word may be said to a verb at all. No call of these workers should be rejected.
+// possible reports whether a verb may answer with a word.
+// No call of these workers should be rejected.
 func possible(v verb, w word) bool {
 	switch w {
 	case unanswered, inDoubt, unwritten, done:
@@ -193,7 +198,8 @@ func possible(v verb, w word) bool {
 	}
 }
 
-// verbsOf returns the verbs to which a word may be said that not all know.
+// verbsOf returns the verbs that may answer with a word, for the words that only some
+// verbs use.
 func verbsOf() map[word][]verb {
 	return map[word][]verb{
 		conflict:        {verbConflict, verbPost},
@@ -206,7 +212,7 @@ func verbsOf() map[word][]verb {
 	}
 }
 
-// lieOfStored says what is not true about an answer that tells of a stored transfer.
+// lieOfStored returns what is not true about an answer on a stored transfer.
 func lieOfStored(e entry, t transferDocument) string {
 	switch {
 	case e.Verb == verbPost && e.Word == conflict:
@@ -232,7 +238,7 @@ func lieIf(lies bool, what string) string {
 	return ""
 }
 
-// lieOfRecord says what is not true about a record that was answered.
+// lieOfRecord returns what is not true about the record in an answer.
 func lieOfRecord(e entry, t transferDocument) string {
 	forward := e.State == transfer.StateCommitted || e.State == transfer.StateSuccess
 	back := e.State == transfer.StateRollback || e.State == transfer.StateFail

@@ -112,7 +112,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// An error that nobody documents for callers like these is not taken for "nothing was stored".
+// An error that the library doesn't document for such calls does not count as "nothing
+// was stored".
 func TestWordOf(t *testing.T) {
 	tests := []struct {
 		err  error

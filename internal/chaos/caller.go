@@ -10,24 +10,27 @@ import (
 )
 
 const (
-	// patience is how long a caller waits for an answer, most of the time.
+	// patience is how long most calls wait for an answer.
 	patience = 10 * time.Second
-	// sharedPeriod is for how long all callers of all workers mean the same transfer when they ask for the shared one.
+	// sharedPeriod is how long all callers of all workers mean the same transfer by the
+	// shared one.
 	sharedPeriod = 250 * time.Millisecond
-	// remembered is how many transfers a caller remembers, to ask for them again.
+	// remembered is how many transfers a caller remembers in order to ask for them again.
 	remembered = 64
 )
 
-// caller is one client of a worker's coordinator, who calls one verb after the other.
+// caller is one client of a worker's coordinator.
+// It calls one verb after the other.
 type caller struct {
 	*worker
 	name  string
 	coord *transfer.Coordinator
 	rng   *rand.Rand
 	calls int
-	again []string // to be asked again
-	known []string // stored, as this caller was told
-	// held and succeeded are those of the known that it was told are held, or have succeeded.
+	again []string // transfers to ask for again
+	known []string // transfers that are stored, according to an answer
+	// held and succeeded hold those known transfers that an answer called held or
+	// succeeded.
 	held, succeeded map[string]bool
 }
 
@@ -50,7 +53,8 @@ func (c *caller) work(ctx context.Context) {
 		if c.rng.IntN(5) == 0 {
 			limit = time.Duration(1+c.rng.Int64N(200)) * time.Millisecond
 		}
-		// A call that has begun is ended when the worker is told to end: its caller wants to know.
+		// A call that has begun may end even if the worker should end: its answer is
+		// wanted.
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		c.act(limited)
 		cancel()
@@ -90,11 +94,11 @@ func (c *caller) newID() string {
 
 // call reports a call and remembers what is stored.
 func (c *caller) call(ctx context.Context, v verb, id string, call func(ctx context.Context, name string) (transfer.Record, error)) entry {
-	return c.tell(ctx, entry{Verb: v, ID: id, Known: c.knows(id)}, call)
+	return c.callEntry(ctx, entry{Verb: v, ID: id, Known: c.knows(id)}, call)
 }
 
-// tell reports a call that is more than a verb and an ID.
-func (c *caller) tell(ctx context.Context, e entry, call func(ctx context.Context, name string) (transfer.Record, error)) entry {
+// callEntry reports a call that needs more than a verb and an ID.
+func (c *caller) callEntry(ctx context.Context, e entry, call func(ctx context.Context, name string) (transfer.Record, error)) entry {
 	c.calls++
 	e.Call = fmt.Sprintf("%s:%d", c.name, c.calls)
 	e = c.report.during(ctx, e, func(ctx context.Context) (transfer.Record, error) { return call(ctx, e.Call) })
@@ -108,7 +112,7 @@ func (c *caller) tell(ctx context.Context, e entry, call func(ctx context.Contex
 	return e
 }
 
-// learn remembers what a clear answer tells of a transfer, and forgets the oldest one.
+// learn remembers what a clear answer says about a transfer, and forgets the oldest one.
 func (c *caller) learn(e entry) {
 	if len(c.known) == remembered {
 		delete(c.held, c.known[0])
@@ -124,7 +128,7 @@ func (c *caller) learn(e entry) {
 	}
 }
 
-// ask asks for what an ID stands for.
+// ask makes the request that an ID stands for.
 func (c *caller) ask(ctx context.Context, id string) {
 	_, reverses := originalOf(id)
 	switch {
@@ -146,7 +150,8 @@ func (c *caller) knows(id string) bool {
 	return false
 }
 
-// transfer asks for the transfer that the ID stands for. The call's name is stored with it, which tells whose call stored it.
+// transfer makes the transfer that the ID stands for.
+// The call's name is stored in it, which shows whose call stored it.
 func (c *caller) transfer(ctx context.Context, id string) {
 	c.call(ctx, verbTransfer, id, func(ctx context.Context, name string) (transfer.Record, error) {
 		return c.coord.Transfer(ctx, c.named(c.bank.request(id), name))
@@ -158,7 +163,8 @@ func (c *caller) named(req transfer.Request, call string) transfer.Request {
 	return req
 }
 
-// submit leaves a transfer to any worker, sometimes for later, and waits for it.
+// submit leaves a transfer to any worker, sometimes for a later time, and sometimes waits
+// for it.
 func (c *caller) submit(ctx context.Context, id string) {
 	later := c.rng.IntN(2) == 0
 	e := c.call(ctx, verbSubmit, id, func(ctx context.Context, name string) (transfer.Record, error) {
@@ -173,7 +179,7 @@ func (c *caller) submit(ctx context.Context, id string) {
 	}
 }
 
-// cancelRace asks for a transfer and, at the same time, for its cancellation.
+// cancelRace makes a transfer and cancels it at the same time.
 func (c *caller) cancelRace(ctx context.Context, id string) {
 	c.against(ctx, func(rival *caller) { rival.cancel(ctx, id) }, func() { c.transfer(ctx, id) })
 }
@@ -184,7 +190,7 @@ func (c *caller) cancel(ctx context.Context, id string) {
 	})
 }
 
-// askAgain asks once more for a transfer whose answer was not clear, and for one whose answer was.
+// askAgain repeats a request whose answer was not clear, and one whose answer was clear.
 func (c *caller) askAgain(ctx context.Context) {
 	if len(c.again) > 0 {
 		id := c.again[0]
@@ -208,7 +214,7 @@ func (c *caller) askAgain(ctx context.Context) {
 	}
 }
 
-// askForSomethingElse uses an ID that is taken.
+// askForSomethingElse makes another request with an ID that is already used.
 func (c *caller) askForSomethingElse(ctx context.Context) {
 	if len(c.known) == 0 {
 		return

@@ -18,21 +18,24 @@ import (
 const (
 	// snapshotPause is the time between two snapshots.
 	snapshotPause = 100 * time.Millisecond
-	// snapshotLimit is how long one may take: the primary may be dead.
+	// snapshotLimit is how long a snapshot may take, since the primary may be dead.
 	snapshotLimit = 5 * time.Second
 )
 
-// checker reads snapshots while the load runs, and checks what must be true in each.
+// checker reads snapshots while the load runs, and checks each of them.
 type checker struct {
-	db       *mongo.Database // reached directly, not over the wires
-	put      int64           // what was put in
+	// db is reached directly, and not over the wires.
+	db *mongo.Database
+	// put is how much money was put in.
+	put      int64
 	findings *findings
 
 	mu     sync.Mutex
 	good   int
-	failed int                       // attempts: the set may be without a primary
-	moving int                       // snapshots with money in transit
-	seen   map[string]transfer.State // transfers that were seen as decided
+	failed int // attempts that failed: the set may have no primary
+	moving int // snapshots with money in transit
+	// the decisions that snapshots have shown, by transfer
+	seen map[string]transfer.State
 }
 
 // work checks until the context ends.
@@ -53,7 +56,8 @@ func (c *checker) work(ctx context.Context) {
 	}
 }
 
-// snapshot reads all accounts, the orders that are reserved, and the transfers that have markers there, as they were at one moment.
+// snapshot reads all accounts, the orders that are reserved, and the transfers that have
+// markers there, as they were at one moment.
 func (c *checker) snapshot(ctx context.Context) (map[string]accountDocument, []orderDocument, map[string]transferDocument, error) {
 	session, err := c.db.Client().StartSession(options.Session().SetSnapshot(true))
 	if err != nil {
@@ -141,7 +145,7 @@ func (c *checker) checkOrders(reserved []orderDocument, transfers map[string]tra
 	}
 }
 
-// misplaced says what is wrong with a marker.
+// misplaced returns what is wrong with a marker, or "".
 func misplaced(a accountDocument, id string, amount int64, t transferDocument, stored bool) string {
 	if !stored || !t.live() {
 		return fmt.Sprintf("account %s has a marker of transfer %s, which is %q", a.ID, id, t.State)
@@ -154,7 +158,8 @@ func misplaced(a accountDocument, id string, amount int64, t transferDocument, s
 	return fmt.Sprintf("account %s has a marker of transfer %s with an amount that is none of its legs", a.ID, id)
 }
 
-// follow checks that a decision that was seen is the only one. A snapshot may be older than the one before it: another primary took it.
+// follow checks that the first decision that a snapshot showed is the only one.
+// A snapshot may be older than the one before it, if another primary took it.
 func (c *checker) follow(id string, t transferDocument) {
 	if t.State != transfer.StateCommitted && t.State != transfer.StateRollback {
 		return
@@ -165,7 +170,7 @@ func (c *checker) follow(id string, t transferDocument) {
 	c.seen[id] = t.State
 }
 
-// decided returns the decision that was seen of a transfer, if one was.
+// decided returns the decisions that snapshots have shown, by transfer.
 func (c *checker) decided() map[string]transfer.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// The check of a snapshot has teeth: a transfer that moves 30 from one account to another is right at each of its steps, and in none of
-// the ways in which it could be wrong.
+// The check of a snapshot has teeth: a transfer that moves 30 from one account to another
+// is right at each of its steps, and in none of the ways in which it could be wrong.
 func TestCheckFinds(t *testing.T) {
 	const rich, poor = "rich", "poor"
 	both := map[string]int64{rich: -30, poor: 30}

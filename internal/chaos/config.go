@@ -6,36 +6,45 @@ import (
 	"time"
 )
 
-// Config says how a run is to be.
+// Config describes a run.
 type Config struct {
-	For      time.Duration // how long the load and the faults last, at least
-	Workers  int           // processes
-	Clients  int           // of each worker
+	// For is how long the load and the faults last, at least. The default is a minute.
+	For time.Duration
+	// Workers is the number of worker processes. The default is 3.
+	Workers int
+	// Clients is the number of callers in each worker. The default is 12.
+	Clients int
+	// Accounts is the number of accounts. The default is 100.
 	Accounts int
-	Seed     uint64
-	Faults   []string // the groups of faults that happen
-	Theft    int64    // taken behind the library's back, once: to see the harness find it
+	// Seed is what the requests and the faults are drawn from. The default is 1.
+	Seed uint64
+	// Faults are the groups of faults that happen. The default is all of them.
+	Faults []string
+	// Theft is how many units are taken once behind the library's back, to see that the
+	// run finds it. The default is none.
+	Theft int64
 }
 
-// Groups of faults.
+// The groups of faults.
 const (
-	Workers  = "workers"  // processes of the load are killed and stopped
-	Members  = "members"  // the primary is killed, stopped, stepped down
-	Commands = "commands" // the server lets commands fail
-	Wires    = "wires"    // messages and answers are lost and delayed, messages held back
+	Workers  = "workers"  // worker processes are killed and stopped
+	Members  = "members"  // the primary is killed, stopped and stepped down
+	Commands = "commands" // the server makes commands fail
+	// Messages and answers are lost and delayed, and messages are held back.
+	Wires = "wires"
 )
 
-// AllFaults returns all groups.
+// AllFaults returns all groups of faults.
 func AllFaults() []string { return []string{Workers, Members, Commands, Wires} }
 
 func (c Config) has(group string) bool { return slices.Contains(c.Faults, group) }
 
-// Default returns a run of one minute.
+// Default returns the configuration of a run of one minute.
 func Default() Config {
 	return Config{For: time.Minute, Workers: 3, Clients: 12, Accounts: 100, Seed: 1, Faults: AllFaults()}
 }
 
-// Limits of a run.
+// The limits of a run.
 const (
 	leastAccounts = 8
 	mostAccounts  = 10_000

@@ -9,7 +9,8 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// accountDocument is an account as it is stored. The runs' transfers have IDs that markers are named by as they are.
+// accountDocument is an account as it is stored.
+// The IDs of the transfers are also the names of their markers.
 type accountDocument struct {
 	ID      string           `bson:"_id"`
 	Balance int64            `bson:"balance"`
@@ -58,7 +59,8 @@ func (t transferDocument) String() string {
 		t.ReversedBy, t.Pending, t.Failure.Code, t.Metadata.Call)
 }
 
-// moved returns what the transfer moves if it goes forward: its legs, or what was posted of them.
+// moved returns what the transfer moves if it goes forward: its legs, or the part of them
+// that was posted.
 func (t transferDocument) moved() []legDocument {
 	moved := slices.Clone(t.Legs)
 	for i := range moved {
@@ -73,8 +75,10 @@ func (t transferDocument) moved() []legDocument {
 	return moved
 }
 
-// waiting returns how much of the transfer's money waits behind a marker. What was taken waits in the debit's marker until the decision,
-// and in the credit's one after it; but what is not posted of a hold in the debit's one still.
+// waiting returns how much of the transfer's money is behind a marker.
+// Until the decision, that is what was taken, behind the marker of the debit.
+// After it, that is what was taken, behind the marker of the credit; the part of a hold
+// that was not posted remains behind the marker of the debit.
 func (t transferDocument) waiting(marker int64) int64 {
 	switch {
 	case !t.forward():
@@ -92,12 +96,12 @@ func (t transferDocument) live() bool {
 	return t.State == transfer.StatePreparing || t.State == transfer.StateCommitted || t.State == transfer.StateRollback
 }
 
-// forward reports whether the transfer's money goes where it was meant to go.
+// forward reports whether the transfer's money goes to where it was meant to go.
 func (t transferDocument) forward() bool {
 	return t.State == transfer.StateCommitted || t.State == transfer.StateSuccess
 }
 
-// story tells the documents that a finding is about.
+// story prints the documents that a finding is about.
 func story(accounts map[string]accountDocument, transfers map[string]transferDocument) string {
 	var lines []string
 	for _, id := range slices.Sorted(maps.Keys(transfers)) {

@@ -2,8 +2,11 @@ package chaos
 
 import "time"
 
-// doors demands of each account that it is closed, or not, as the last clear answer to close or to reopen it said. It returns how many
-// accounts that could be said of: only those where no other call, and no message that came late, can have changed it since.
+// doors checks that each door is closed or open as the last clear answer to closing or
+// reopening it said.
+// It returns how many accounts could be compared.
+// An account can be compared only if no other call and no late message can have changed
+// it since.
 func (a *audit) doors(entries []entry, late map[string]time.Time) int {
 	last := map[string]entry{}
 	for _, e := range entries {
@@ -15,7 +18,7 @@ func (a *audit) doors(entries []entry, late map[string]time.Time) int {
 	for _, e := range entries {
 		end := e.Ended
 		if !e.clear() {
-			end = end.Add(drainTime) // The server may still be at it.
+			end = end.Add(drainTime) // The server may still be performing it.
 		}
 		if e.movesDoor() && e.Call != last[e.ID].Call && !end.Before(last[e.ID].Began) {
 			disturbed[e.ID] = true
@@ -40,5 +43,5 @@ func (e entry) movesDoor() bool {
 	return (e.Verb == verbClose || e.Verb == verbReopen) && e.Word != unwritten
 }
 
-// clear reports whether an answer tells how an account stands.
+// clear reports whether an answer says if an account is closed.
 func (e entry) clear() bool { return e.Word == done || e.Word == keptOpen }

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The last clear answer to close or to reopen an account is true, unless something may have come after it.
+// The last clear answer to close or to reopen an account is true, unless something may
+// have come after it.
 func TestDoors(t *testing.T) {
 	noon := time.Date(2024, 1, 1, 12, 0, 0, 0, time.UTC)
 	at := func(second float64) time.Time { return noon.Add(time.Duration(second * float64(time.Second))) }

@@ -12,7 +12,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/engine"
 )
 
-// verb is what a client called.
+// verb is what a caller called.
 type verb string
 
 const (
@@ -36,47 +36,54 @@ func (v verb) stores() bool {
 	return v == verbTransfer || v == verbSubmit || v == verbHold || v == verbReverse
 }
 
-// word is what an answer says of the money.
+// word is what an answer says about the money.
 type word string
 
 const (
 	unanswered word = ""
-	done       word = "done"            // the record is in State
-	refused    word = "refused"         // it has failed
-	inDoubt    word = "in doubt"        // not known
-	unwritten  word = "nothing written" // nothing was stored by this call
-	rejected   word = "rejected"        // the library finds fault with the request or the server, or nobody knows what it means
-	conflict   word = "conflict"
-	tooLate    word = "too late" // to cancel, or to void
-	notFound   word = "not found"
-	keptOpen   word = "kept open" // the account: it is busy, or not empty
-	notHeld    word = "not held"
+	done       word = "done"            // the record is in the entry's State
+	refused    word = "refused"         // the transfer has failed
+	inDoubt    word = "in doubt"        // the outcome is not known
+	unwritten  word = "nothing written" // this call stored nothing
+	// The library rejected the request or the server, or the error means nothing known.
+	rejected word = "rejected"
+	conflict word = "conflict"
+	tooLate  word = "too late" // too late to cancel or to void
+	notFound word = "not found"
+	keptOpen word = "kept open" // the account is busy or not empty
+	notHeld  word = "not held"
 
 	alreadyReversed word = "already reversed"
 	notReversible   word = "not reversible"
 )
 
-// entry is one line of a worker's report: a call that begins, or its answer.
+// entry is one line of a worker's report: the beginning of a call, or its answer.
 type entry struct {
-	Call  string // names it
+	Call  string // the call's name
 	Verb  verb
-	ID    string         // of the transfer, or of the account
-	Word  word           // empty when the call begins
-	State transfer.State // of the record that was answered
+	ID    string         // of the transfer or the account
+	Word  word           // empty at the beginning of the call
+	State transfer.State // of the record in the answer
 	Code  string         // of the failure
 	Text  string         // of the error
-	Known bool           // the caller knew that the transfer, or the original of a reversal, is stored before it called
-	Part  int64          // of a hold, that is to be posted; 0: all of it
+	// Known says that the caller knew before the call that the transfer is stored, or the
+	// original of a reversal.
+	Known bool
+	// Part is how much of a hold the call posts.
+	// Zero means all of it.
+	Part int64
 
-	Held      bool // the caller knew that the transfer is held, or has been
-	Succeeded bool // the caller knew that the original of a reversal has succeeded
+	// Held says that the caller knew that the transfer is or was held.
+	Held bool
+	// Succeeded says that the caller knew that the original of a reversal has succeeded.
+	Succeeded bool
 
 	Began, Ended time.Time
 
 	Recovered *transfer.RecoveryReport
 }
 
-// answer takes down what a call was told.
+// answer returns the entry with the answer to its call.
 func (e entry) answer(rec transfer.Record, err error) entry {
 	e.Word, e.State = wordOf(err), rec.State
 	if rec.Failure != nil {
@@ -88,7 +95,7 @@ func (e entry) answer(rec transfer.Record, err error) entry {
 	return e
 }
 
-// wordOf reads an error as the documentation says that it is to be read.
+// wordOf reads an error as the library documents it.
 func wordOf(err error) word {
 	var refusal *transfer.RefusedError
 	switch {
@@ -97,8 +104,9 @@ func wordOf(err error) word {
 	case errors.Is(err, transfer.ErrInDoubt):
 		return inDoubt
 	case errors.Is(err, transfer.ErrUnsettled):
-		return done // the record is in StateCommitted, and the money has moved for good
-	case errors.Is(err, transfer.ErrAlreadyReversed): // First: where the reversal was stored it is a refusal as well.
+		return done // The record is in StateCommitted, and the money has moved for good.
+	// This comes first: if the reversal is stored, the error is a refusal as well.
+	case errors.Is(err, transfer.ErrAlreadyReversed):
 		return alreadyReversed
 	case errors.As(err, &refusal), errors.Is(err, transfer.ErrCancelled), errors.Is(err, transfer.ErrExpired):
 		return refused
@@ -119,10 +127,12 @@ func wordOf(err error) word {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, transfer.ErrClosed), errors.Is(err, engine.ErrNothingSent):
 		return unwritten
 	}
-	return rejected // A server that is away for engine.AwayLimit is no excuse either: callers have less patience.
+	// A server that is away for engine.AwayLimit is no excuse: callers wait less than
+	// that.
+	return rejected
 }
 
-// reporter writes entries to the parent, each in one piece.
+// reporter writes entries to the parent, each as a whole.
 type reporter struct {
 	mu  sync.Mutex
 	out *json.Encoder
@@ -130,19 +140,22 @@ type reporter struct {
 
 func newReporter(out io.Writer) *reporter { return &reporter{out: json.NewEncoder(out)} }
 
-// tell returns when the entry is in the pipe: from then on it outlives this process.
-func (r *reporter) tell(e entry) {
+// write returns when the entry is in the pipe.
+// From then on it outlives this process.
+func (r *reporter) write(e entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.out.Encode(e) // It fails only when the parent is dead, and then the end of the input stops this worker.
+	// It fails only if the parent is dead, and then the end of the input stops this
+	// worker.
+	_ = r.out.Encode(e)
 }
 
-// during reports a call before and after it.
+// during reports a call when it begins and when it has its answer.
 func (r *reporter) during(ctx context.Context, e entry, call func(context.Context) (transfer.Record, error)) entry {
 	e.Began = time.Now()
-	r.tell(e)
+	r.write(e)
 	e = e.answer(call(ctx))
 	e.Ended = time.Now()
-	r.tell(e)
+	r.write(e)
 	return e
 }

@@ -5,10 +5,11 @@ import (
 	"sync"
 )
 
-// mostFindings is how many findings are told in full.
+// mostFindings is how many findings are kept in full.
 const mostFindings = 20
 
-// findings is what is wrong. It is safe for many goroutines.
+// findings is what is wrong.
+// It is safe for concurrent use.
 type findings struct {
 	mu    sync.Mutex
 	known map[string]bool
@@ -17,7 +18,8 @@ type findings struct {
 
 func newFindings() *findings { return &findings{known: map[string]bool{}} }
 
-// add takes down a finding about a subject, unless there is one already: what is wrong in one snapshot is wrong in the next one too.
+// add records a finding about a subject, unless there is one already.
+// What is wrong in one snapshot is also wrong in the next one.
 func (f *findings) add(subject, format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -30,7 +32,7 @@ func (f *findings) add(subject, format string, args ...any) {
 	}
 }
 
-// all returns how many there are, and what the first ones say.
+// all returns the number of findings, and the texts of the first ones.
 func (f *findings) all() (int, []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,19 +10,23 @@ import (
 )
 
 const (
-	// holdPrefix begins the IDs of holds: any process that is to ask for one again asks for a hold.
+	// holdPrefix begins the IDs of holds.
+	// A process that asks for such an ID again asks for a hold.
 	holdPrefix = "hold "
-	// shortestHeld and longestHeld bound how long a hold is held. At the end all of them have to expire.
+	// shortestHeld and longestHeld bound how long a hold is held.
+	// At the end all holds have to expire.
 	shortestHeld = 300 * time.Millisecond
 	longestHeld  = 5 * time.Second
 )
 
-// sharedHold names the hold that all callers of all workers mean at the moment.
+// sharedHold returns the ID of the hold that all callers of all workers mean at the
+// moment.
 func sharedHold() string {
 	return fmt.Sprintf("%sshared-%d", holdPrefix, time.Now().UnixNano()/int64(sharedPeriod))
 }
 
-// hold asks for a hold. The time for which it is held counts for who stores it.
+// hold asks for a hold.
+// The time for which it is held counts only for the caller that stores it.
 func (c *caller) hold(ctx context.Context, id string) {
 	howLong := shortestHeld + time.Duration(c.rng.Int64N(int64(longestHeld-shortestHeld)))
 	c.call(ctx, verbHold, id, func(ctx context.Context, name string) (transfer.Record, error) {
@@ -30,7 +34,7 @@ func (c *caller) hold(ctx context.Context, id string) {
 	})
 }
 
-// holds asks for a hold, and decides it, alone or against a rival; or lets it expire.
+// holds asks for a hold and then decides it, alone or against a rival, or lets it expire.
 func (c *caller) holds(ctx context.Context) {
 	id := holdPrefix + c.newID()
 	if c.rng.IntN(4) == 0 {
@@ -46,7 +50,7 @@ func (c *caller) holds(ctx context.Context) {
 		c.cancel(ctx, id)
 	case dice < 8:
 		c.against(ctx, func(rival *caller) { rival.decideHold(ctx, id) }, func() { c.post(ctx, id) })
-	default: // it expires, unless somebody else decides it
+	default: // The hold expires, unless another caller decides it.
 	}
 }
 
@@ -59,7 +63,7 @@ func (c *caller) decideHold(ctx context.Context, id string) {
 	}
 }
 
-// post posts all of a hold, or a part, if it is between two accounts.
+// post posts all of a hold, or a part if the hold is between two accounts.
 func (c *caller) post(ctx context.Context, id string) {
 	var part int64
 	var options []transfer.PostOption
@@ -69,7 +73,7 @@ func (c *caller) post(ctx context.Context, id string) {
 			options = append(options, transfer.PostAmount(transfer.Units(part)))
 		}
 	}
-	c.tell(ctx, entry{Verb: verbPost, ID: id, Part: part, Known: c.knows(id), Held: c.held[id]},
+	c.callEntry(ctx, entry{Verb: verbPost, ID: id, Part: part, Known: c.knows(id), Held: c.held[id]},
 		func(ctx context.Context, _ string) (transfer.Record, error) { return c.coord.Post(ctx, id, options...) })
 }
 
@@ -77,10 +81,11 @@ func (c *caller) void(ctx context.Context, id string) {
 	c.call(ctx, verbVoid, id, func(ctx context.Context, _ string) (transfer.Record, error) { return c.coord.Void(ctx, id) })
 }
 
-// isHold reports whether an ID is that of a hold.
+// isHold reports whether an ID is the ID of a hold.
 func isHold(id string) bool { return strings.HasPrefix(id, holdPrefix) }
 
-// holds demands of each hold that it was decided by somebody who may have done it, and as it may be.
+// holds checks that a caller may have decided each hold, and that it was decided as a
+// hold may be.
 func (a *audit) holds(entries []entry) {
 	mayVoid := map[string]bool{}
 	for _, e := range entries {
@@ -96,7 +101,8 @@ func (a *audit) holds(entries []entry) {
 	a.posts(entries)
 }
 
-// wrongHold says what can't be about a transfer at rest, as far as it is a hold, or is none.
+// wrongHold returns what is wrong with a transfer at rest: with a hold, or with a
+// transfer that is not a hold but looks like one.
 func wrongHold(t transferDocument, mayVoid bool) string {
 	switch code := t.Failure.Code; {
 	case t.Hold != isHold(t.ID):
@@ -111,7 +117,7 @@ func wrongHold(t transferDocument, mayVoid bool) string {
 	return ""
 }
 
-// wrongPost says what can't be about a hold that was posted.
+// wrongPost returns what is wrong with a hold that was posted.
 func wrongPost(t transferDocument) string {
 	switch {
 	case !t.Held:
@@ -122,7 +128,7 @@ func wrongPost(t transferDocument) string {
 	return ""
 }
 
-// wrongVoid says what can't be about a hold that was not posted.
+// wrongVoid returns what is wrong with a hold that was not posted.
 func wrongVoid(t transferDocument, mayVoid bool) string {
 	switch code := t.Failure.Code; {
 	case code == "stalled":
@@ -137,7 +143,8 @@ func wrongVoid(t transferDocument, mayVoid bool) string {
 	return ""
 }
 
-// posts demands of each posted hold that somebody has posted that very amount, who was told so or left in doubt.
+// posts checks that for each posted hold, a caller posted exactly that amount and was
+// told so or left in doubt.
 func (a *audit) posts(entries []entry) {
 	may := map[string]map[int64]bool{}
 	for _, e := range entries {

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// journal is what all callers of all workers called, and were answered.
+// journal holds what all callers of all workers called, and how they were answered.
 type journal struct {
 	mu         sync.Mutex
-	asked      map[string]int   // transfers, by how often they were asked for
-	answers    []entry          // and the calls that never were answered
-	pending    map[string]entry // calls without an answer
-	words      map[blow]int     // answers, by verb and word
-	recoveries map[string]int   // by what became of the transfers
+	asked      map[string]int   // how often each transfer was asked for
+	answers    []entry          // answered calls, and calls that never got an answer
+	pending    map[string]entry // calls that have no answer yet
+	words      map[blow]int     // number of answers, by verb and word
+	recoveries map[string]int   // number of recovered transfers, by what became of them
 	strange    []string         // lines that no worker should write
 }
 
@@ -28,7 +28,8 @@ func newJournal() *journal {
 	}
 }
 
-// read takes down what a worker reports, until its output ends. The last line of a killed worker may be cut short.
+// read records what a worker reports, until its output ends.
+// The last line of a killed worker may be cut short.
 func (j *journal) read(output io.Reader) {
 	lines := bufio.NewReader(output)
 	for {
@@ -70,8 +71,8 @@ func (j *journal) enter(e entry) {
 	j.answers = append(j.answers, e)
 }
 
-// unanswered returns the transfers that the callers of one worker have asked for without an answer, and forgets the calls: the
-// worker is dead.
+// unanswered returns the transfers for which the callers of a dead worker got no answer,
+// and forgets these calls.
 func (j *journal) unanswered(prefix string) []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

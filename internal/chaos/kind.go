@@ -2,7 +2,8 @@ package chaos
 
 import "github.com/mongotransfer/transfer"
 
-// What became of holds, payments and reversals, where a run has to have seen some of each.
+// What became of holds, payments and reversals.
+// Each run must have seen some of each.
 const (
 	holdPosted       = "holds posted"
 	holdPart         = "holds posted in part"
@@ -14,7 +15,7 @@ const (
 	reversalRefused  = "reversals refused"
 )
 
-// kind returns what became of a transfer at rest; "" of one that is nothing special.
+// kind returns what became of a transfer at rest, or "" for an ordinary transfer.
 func (t transferDocument) kind() string {
 	success := t.State == transfer.StateSuccess
 	if t.Hold {

@@ -29,7 +29,8 @@ func TestIDsTellWhatTheyStandFor(t *testing.T) {
 	}
 }
 
-// A posted hold of 30 of which 10 were posted is right at each of its steps, and in none of the ways in which it could be wrong.
+// A posted hold of 30 of which 10 were posted is right at each of its steps, and in none
+// of the ways in which it could be wrong.
 func TestCheckKnowsParts(t *testing.T) {
 	const rich, poor = "rich", "poor"
 	both := map[string]int64{rich: -30, poor: 30}
@@ -150,7 +151,8 @@ func TestWrongOrders(t *testing.T) {
 	}
 }
 
-// A transfer is reversed once, by the transfer that says so, and what is told of that is true.
+// A transfer is reversed once, by the transfer that says so, and what is told of that is
+// true.
 func TestWrongReversals(t *testing.T) {
 	one, two := reversalID("x", "1"), reversalID("x", "2")
 	world := func(reversedBy string, first, second transfer.State) map[string]transferDocument {

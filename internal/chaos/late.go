@@ -13,13 +13,15 @@ const (
 	faultLate = "arrived late"
 	// deliveryLimit is how long a server may take to answer a late message.
 	deliveryLimit = 5 * time.Second
-	// untilTheEnd says that one of so many messages that are held back arrives when all else is over.
+	// untilTheEnd says that one in this many held-back messages arrives after everything
+	// else is over.
 	untilTheEnd = 3
-	// mostKept is how many messages are kept until the end at most.
+	// mostKept is the largest number of messages that are kept until the end.
 	mostKept = 1000
 )
 
-// late keeps messages that arrive after their senders gave up: some after a while, some at the very end.
+// late keeps messages that arrive after their senders gave up: some after a while, some
+// at the very end.
 type late struct {
 	members []string
 	tally   *tally
@@ -27,7 +29,9 @@ type late struct {
 	mu   sync.Mutex
 	rng  *rand.Rand
 	kept []message
-	door map[string]time.Time // accounts, by when a message that closes or reopens them came late for the last time
+	// door is when a message that closes or reopens an account last came late, by
+	// account.
+	door map[string]time.Time
 	all  sync.WaitGroup
 }
 
@@ -35,7 +39,7 @@ func newLate(members []string, seed uint64, t *tally) *late {
 	return &late{members: members, tally: t, rng: rand.New(rand.NewPCG(seed, 2)), door: map[string]time.Time{}}
 }
 
-// hold takes a message, which arrives after a while, or at the end.
+// hold keeps a message, which arrives after the given time or at the end.
 func (l *late) hold(ctx context.Context, m message, howLong time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,8 +54,10 @@ func (l *late) hold(ctx context.Context, m message, howLong time.Duration) {
 	})
 }
 
-// deliverAll waits for the messages that are due and delivers those that were kept until the end. It returns how many writes have reached a
-// server that performed them: whether they changed anything is for the audit to see.
+// deliverAll waits for the messages that are due, and delivers those that were kept until
+// the end.
+// It returns how many writes reached a server that performed them.
+// The audit finds out whether they changed anything.
 func (l *late) deliverAll(ctx context.Context) map[string]int {
 	l.all.Wait()
 	l.mu.Lock()
@@ -68,7 +74,8 @@ func (l *late) deliverAll(ctx context.Context) map[string]int {
 	return arrived
 }
 
-// deliver sends a message to the members, one after the other, until one performs it: that is the primary of the moment.
+// deliver sends a message to one member after the other until one performs it, which is
+// the present primary.
 func (l *late) deliver(ctx context.Context, m message) bool {
 	defer l.note(m)
 	for _, member := range l.members {
@@ -95,7 +102,7 @@ func (l *late) deliverTo(ctx context.Context, member string, m message) bool {
 	return err == nil && reply.ok()
 }
 
-// note takes down when a message came late, if it closes or reopens an account.
+// note records when a message came late, if it closes or reopens an account.
 func (l *late) note(m message) {
 	account := m.door()
 	if account == "" {
@@ -106,7 +113,8 @@ func (l *late) note(m message) {
 	l.door[account] = time.Now()
 }
 
-// doors returns when messages that close or reopen accounts came late for the last time.
+// doors returns when a message that closes or reopens an account last came late, by
+// account.
 func (l *late) doors() map[string]time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

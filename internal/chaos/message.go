@@ -9,7 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The wire protocol of MongoDB: a header of four numbers of four bytes, then, in an OP_MSG, flags and sections.
+// The wire protocol of MongoDB: a header of four numbers of four bytes, and in an OP_MSG
+// then flags and sections.
 const (
 	headerBytes     = 16
 	flagBytes       = 4
@@ -57,7 +58,7 @@ func (m message) body() (bson.Raw, error) {
 		switch kind {
 		case sectionDocument:
 			return bson.Raw(section), bson.Raw(section).Validate()
-		case sectionSequence: // of a command's documents, which may come before the command
+		case sectionSequence: // documents of a command, which may come before it
 			at += 1 + size
 		default:
 			return nil, fmt.Errorf("a section of kind %d", kind)
@@ -66,7 +67,8 @@ func (m message) body() (bson.Raw, error) {
 	return nil, errors.New("no command in the message")
 }
 
-// kind returns what kind of command a message is, such as "update accounts", and "" if the command is not on our database.
+// kind returns the kind of command that a message is, such as "update accounts".
+// It returns "" if the command is not on the run's database.
 func (m message) kind() string {
 	body, err := m.body()
 	if err != nil {
@@ -88,7 +90,7 @@ func (m message) kind() string {
 	return first.Key()
 }
 
-// door returns the account that a message closes or reopens, and "" if it does neither.
+// door returns the account that a message closes or reopens, or "".
 func (m message) door() string {
 	if m.kind() != "update accounts" {
 		return ""

@@ -10,7 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A wire knows what a message asks for, wherever in the message the command is, and takes what it doesn't know for nothing of ours.
+// A wire knows what a message asks for, wherever in the message the command is, and takes
+// what it doesn't know for nothing of ours.
 func TestKind(t *testing.T) {
 	command := func(fields ...bson.E) []byte {
 		document, err := bson.Marshal(bson.D(fields))
@@ -74,7 +75,8 @@ func TestOK(t *testing.T) {
 func wrapped(t *testing.T, sections []byte) message {
 	t.Helper()
 	var header []byte
-	for _, number := range []int{headerBytes + flagBytes + len(sections), 1, 0, opMsg, 0} { // the last one is the flags
+	// The last one is the flags.
+	for _, number := range []int{headerBytes + flagBytes + len(sections), 1, 0, opMsg, 0} {
 		header = binary.LittleEndian.AppendUint32(header, uint32(number))
 	}
 	m, err := readMessage(bytes.NewReader(append(header, sections...)))

@@ -8,7 +8,7 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// missing says what a run of this length must have done, and this one has not.
+// missing returns what a run of this length must have done and this one has not.
 func (r Report) missing() []string {
 	missing := r.Config.missingFaults(r.Faults)
 	want := func(what string, have, perMinute int) {
@@ -34,7 +34,7 @@ func (r Report) missing() []string {
 	return missing
 }
 
-// missingFaults says which faults a run of this length must have met more often.
+// missingFaults returns the faults that a run of this length must have met more often.
 func (c Config) missingFaults(have map[blow]int) []string {
 	var missing []string
 	want := func(fault, at string, perMinute int) {
@@ -64,7 +64,8 @@ func (c Config) missingFaults(have map[blow]int) []string {
 	return missing
 }
 
-// lacks says so where there is less of something than there must be: once at least, in a run of less than a minute too.
+// lacks returns a line if there is less of something than there must be.
+// A run of less than a minute needs at least one of each.
 func (c Config) lacks(what string, have, perMinute int) []string {
 	least := max(1, int(time.Duration(perMinute)*c.For/time.Minute))
 	if have >= least {
@@ -73,7 +74,8 @@ func (c Config) lacks(what string, have, perMinute int) []string {
 	return []string{fmt.Sprintf("%s: %d, at least %d are wanted", what, have, least)}
 }
 
-// kinds lists the messages that every run must have met with every fault. A findAndModify is rare: it claims what is claimed alone.
+// kinds returns the kinds of messages that every run must have met with every fault.
+// A findAndModify is rare, because it only claims what is claimed alone.
 func kinds() []string {
 	return []string{"insert transfers", "update transfers", "update accounts", "find transfers", "find accounts"}
 }

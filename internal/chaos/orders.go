@@ -16,14 +16,15 @@ import (
 const (
 	// orders is the collection of documents that payments change.
 	orders = "orders"
-	// mostOrders is how many there are; each is paid for as long as orderPeriod says, and later ones come round again.
+	// mostOrders is the number of orders.
+	// Each is paid for one orderPeriod, and after the last one the first comes again.
 	mostOrders  = 2000
 	orderPeriod = 200 * time.Millisecond
 
 	unpaid, paid = "unpaid", "paid"
 )
 
-// documents returns the option by which coordinators know the orders.
+// documents returns the option that registers the orders with a coordinator.
 func documents(db *mongo.Database) transfer.Option {
 	return transfer.WithDocuments(orders, db.Collection(orders))
 }
@@ -40,7 +41,8 @@ func openOrders(ctx context.Context, db *mongo.Database) error {
 	return err
 }
 
-// payID names a payment of an order, of which there are several: some of them move no money.
+// payID returns the ID of a payment of an order.
+// An order has several payments, and some of them move no money.
 func payID(order, unique string) string { return fmt.Sprintf("pay %s by %s", order, unique) }
 
 // orderOf returns the order that an ID's transfer pays.
@@ -50,7 +52,7 @@ func orderOf(id string) (order string, pays bool) {
 	return order, n == 2
 }
 
-// effect returns what a payment does to its order.
+// effect returns the change that a payment makes to its order.
 func effect(id, order string) []transfer.Effect {
 	return []transfer.Effect{{
 		Documents: orders, ID: order,
@@ -59,7 +61,8 @@ func effect(id, order string) []transfer.Effect {
 	}}
 }
 
-// pay pays the order of the moment, as other callers do; now and then it submits the payment, or cancels it.
+// pay pays the order of the moment, as other callers do.
+// Sometimes it submits the payment, or cancels it.
 func (c *caller) pay(ctx context.Context) {
 	order := orderName(int(time.Now().UnixNano() / int64(orderPeriod) % mostOrders))
 	id := payID(order, c.newID())
@@ -81,7 +84,7 @@ type orderDocument struct {
 	Pending map[string]int64 `bson:"pending"`
 }
 
-// String tells the order.
+// String returns the order as text.
 func (o orderDocument) String() string {
 	return fmt.Sprintf("{_id: %s, status: %s, paidBy: %s, pending: %v}", o.ID, o.Status, o.PaidBy, o.Pending)
 }
@@ -91,7 +94,7 @@ func reserved() bson.D {
 	return bson.D{{Key: "pending", Value: bson.D{{Key: "$nin", Value: bson.A{nil, bson.D{}}}}}}
 }
 
-// misreserved says what is wrong with an order that has markers.
+// misreserved returns what is wrong with an order that has markers, or "".
 func misreserved(o orderDocument, transfers map[string]transferDocument) string {
 	for id := range o.Pending {
 		t, stored := transfers[id]
@@ -110,7 +113,8 @@ func misreserved(o orderDocument, transfers map[string]transferDocument) string 
 	return ""
 }
 
-// paidOrders demands of each order that it is paid by the one payment that has succeeded, or by none, and is not reserved.
+// paidOrders checks that each order is paid by the one payment that has succeeded, or by
+// none, and is not reserved.
 func (a *audit) paidOrders() {
 	payments := map[string][]string{}
 	for _, id := range slices.Sorted(maps.Keys(a.transfers)) {

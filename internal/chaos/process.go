@@ -17,7 +17,8 @@ type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stderr bytes.Buffer
-	ended  chan struct{} // closed when it has ended and all that it reported is taken down
+	// ended is closed when the process has ended and its whole report is recorded.
+	ended chan struct{}
 }
 
 // startProcess starts this program once more as a worker.
@@ -43,7 +44,7 @@ func startProcess(j job, journal *journal) (*process, error) {
 	go func() {
 		defer close(p.ended)
 		journal.read(output)
-		_ = p.cmd.Wait() // ProcessState has how it ended.
+		_ = p.cmd.Wait() // ProcessState holds how it ended.
 	}()
 	if err := json.NewEncoder(p.stdin).Encode(j); err != nil {
 		return nil, errors.Join(err, p.kill())
@@ -51,7 +52,7 @@ func startProcess(j job, journal *journal) (*process, error) {
 	return p, nil
 }
 
-// kill ends the process without a warning, also when it is stopped.
+// kill ends the process without a warning, even while it is stopped.
 func (p *process) kill() error {
 	err := p.cmd.Process.Kill()
 	<-p.ended
@@ -63,9 +64,9 @@ func (p *process) kill() error {
 
 func (p *process) signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// end tells the process to end, and says how it ended if that was not well.
+// end asks the process to end, and returns an error if it did not end in good order.
 func (p *process) end() error {
-	_ = p.stdin.Close() // It fails only if the process is dead, and that shows below.
+	_ = p.stdin.Close() // It fails only if the process is dead, which shows below.
 	timer := time.NewTimer(3 * endLimit)
 	defer timer.Stop()
 	select {
@@ -79,19 +80,20 @@ func (p *process) end() error {
 	return nil
 }
 
-// lastOf returns the end of what a process said.
+// lastOf returns the end of what a process wrote.
 func lastOf(text []byte) []byte {
 	const most = 16 << 10
 	return text[max(0, len(text)-most):]
 }
 
-// slot is a place for one worker after another.
+// slot is the place of one worker after another.
 type slot struct {
 	job     job
 	process *process
 }
 
-// start starts the slot's next worker, which asks again what the last one was not answered.
+// start starts the slot's next worker, which repeats the requests for which the last one
+// got no answer.
 func (s *slot) start(journal *journal) error {
 	process, err := startProcess(s.job, journal)
 	if err != nil {
@@ -101,7 +103,7 @@ func (s *slot) start(journal *journal) error {
 	return nil
 }
 
-// replace starts another worker in the place of one that was killed.
+// replace kills the slot's worker and starts the next one.
 func (s *slot) replace(journal *journal) error {
 	if err := s.process.kill(); err != nil {
 		return err

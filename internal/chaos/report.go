@@ -13,25 +13,42 @@ import (
 
 // Report is what a run did and found.
 type Report struct {
-	Config     Config
-	Transfers  map[transfer.State]int
-	Asked      int // for transfers
-	Overtaken  int // transfers that were taken over once or more
-	Answers    map[blow]int
-	Kinds      map[string]int // of what became of holds, payments and reversals
+	// Config is the run's configuration.
+	Config Config
+	// Transfers counts the stored transfers by state.
+	Transfers map[transfer.State]int
+	// Asked is how often transfers were asked for.
+	Asked int
+	// Overtaken counts the transfers that were taken over at least once.
+	Overtaken int
+	// Answers counts the answers by verb and word.
+	Answers map[blow]int
+	// Kinds counts what became of holds, payments and reversals.
+	Kinds map[string]int
+	// Recoveries counts what became of the transfers that recovery found.
 	Recoveries map[string]int
-	Faults     map[blow]int
-	Arrived    map[string]int // messages that arrived when everything was over
-	Snapshots  int
-	Moving     int // of the snapshots, those with money in transit
-	NoSnapshot int // attempts that failed
-	Doors      int // comparisons of accounts with the last answer to close or reopen them
-	Found      int
-	Findings   []string
-	Missing    []string // what the run should have done and did not
+	// Faults counts the faults by what they hit.
+	Faults map[blow]int
+	// Arrived counts the messages that arrived after everything else was over, by kind.
+	Arrived map[string]int
+	// Snapshots is the number of snapshots that were checked.
+	Snapshots int
+	// Moving is how many of the snapshots showed money in transit.
+	Moving int
+	// NoSnapshot is how many attempts to read a snapshot failed.
+	NoSnapshot int
+	// Doors is how many accounts were compared with the last answer to closing or
+	// reopening them.
+	Doors int
+	// Found is the number of findings.
+	Found int
+	// Findings are the texts of the first findings.
+	Findings []string
+	// Missing is what the run should have done and did not.
+	Missing []string
 }
 
-// Err says that something was found, or that the run is void.
+// Err returns an error if there are findings, or if the run is void.
 func (r Report) Err() error {
 	switch {
 	case r.Found > 0:
@@ -74,7 +91,8 @@ func (r *run) report() Report {
 // Print prints the table.
 func (r Report) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) } // Flush tells.
+	// Flush returns the error.
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	line("load\t%s, %d workers with %d clients, %d accounts, seed %d",
 		r.Config.For, r.Config.Workers, r.Config.Clients, r.Config.Accounts, r.Config.Seed)
 	line("transfers\tasked for %d times, stored %d, succeeded %d, failed %d, taken over %d", r.Asked,
@@ -109,7 +127,7 @@ func (r Report) Print(out io.Writer) error {
 	return nil
 }
 
-// counts prints the counts that are picked, in the order of their names.
+// counts returns the picked counts as text, in the order of their names.
 func counts[K comparable](all map[K]int, pick func(K) (string, bool)) string {
 	var parts []string
 	for key, n := range all {

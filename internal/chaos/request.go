@@ -15,11 +15,15 @@ const (
 	initialBalance = 1000
 	// overdraft is the debt that every fifth account may have.
 	overdraft = 500
-	hot       = 3 // accounts that get half of all traffic
-	doors     = 4 // accounts that start empty and are closed and reopened all the time
+	// hot is the number of accounts that get half of all traffic.
+	hot = 3
+	// doors is the number of accounts that start empty and are closed and reopened all
+	// the time.
+	doors = 4
 )
 
-// bank knows the accounts of a run, and which transfer an ID stands for: so any process can ask for any ID.
+// bank knows the accounts of a run, and which transfer an ID stands for.
+// So any process can ask for any ID.
 type bank struct {
 	seed     uint64
 	accounts int
@@ -28,7 +32,7 @@ type bank struct {
 func accountName(i int) string { return fmt.Sprintf("account-%d", i) }
 func doorName(i int) string    { return fmt.Sprintf("door-%d", i) }
 
-// initial returns all accounts and what was put into them.
+// initial returns all accounts with their opening balances.
 func (b bank) initial() map[string]transfer.Account {
 	accounts := map[string]transfer.Account{}
 	for i := range b.accounts {
@@ -44,7 +48,7 @@ func (b bank) initial() map[string]transfer.Account {
 	return accounts
 }
 
-// drainID names the transfer that takes the given units out of a door.
+// drainID returns the ID of the transfer that takes the given units out of a door.
 func drainID(door string, n int64, unique string) string {
 	return fmt.Sprintf("drain %s %d %s", door, n, unique)
 }
@@ -61,7 +65,7 @@ func (b bank) request(id string) transfer.Request {
 	if order, pays := orderOf(id); pays {
 		req := b.draw(id)
 		if units(req.Amount)%7 == 1 {
-			req = transfer.Request{ID: id} // nothing moves, and the order is paid
+			req = transfer.Request{ID: id} // Nothing moves, and the order is paid.
 		}
 		req.Effects = effect(id, order)
 		return req
@@ -93,7 +97,7 @@ func (b bank) draw(id string) transfer.Request {
 	return req
 }
 
-// two picks two accounts, hot ones more often than others.
+// two picks two accounts, and hot ones more often than others.
 func (b bank) two(rng *rand.Rand) (from, to string) {
 	pick := func() int {
 		if rng.IntN(2) == 0 {
@@ -108,7 +112,8 @@ func (b bank) two(rng *rand.Rand) (from, to string) {
 	return accountName(first), accountName(second)
 }
 
-// legs takes from some accounts and gives to others; the last one gets, or pays, what is left.
+// legs returns legs that take from some accounts and give to others.
+// The last account gets or pays the rest.
 func (b bank) legs(rng *rand.Rand) []transfer.Leg {
 	accounts := rng.Perm(b.accounts)[:3+rng.IntN(4)]
 	last := len(accounts) - 1
@@ -120,7 +125,7 @@ func (b bank) legs(rng *rand.Rand) []transfer.Leg {
 			amount = -amount
 		}
 		if rest == amount {
-			amount *= 2 // something must be left
+			amount *= 2 // The last leg must not be zero.
 		}
 		rest -= amount
 		legs = append(legs, transfer.Leg{Account: accountName(i), Amount: transfer.Units(amount)})

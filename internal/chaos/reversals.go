@@ -16,12 +16,12 @@ const (
 	reversalOf     = " of "
 )
 
-// reversalID names a reversal, and what it reverses.
+// reversalID returns the ID of a reversal, which contains the ID of the original.
 func reversalID(original, unique string) string {
 	return reversalPrefix + unique + reversalOf + original
 }
 
-// originalOf returns the transfer that an ID's transfer reverses.
+// originalOf returns the transfer that the transfer of an ID reverses.
 func originalOf(id string) (original string, reverses bool) {
 	rest, reverses := strings.CutPrefix(id, reversalPrefix)
 	if !reverses {
@@ -31,7 +31,8 @@ func originalOf(id string) (original string, reverses bool) {
 	return original, reverses
 }
 
-// reverse reverses a transfer of which the caller was told something, alone or against a rival; or the hold that all mean at the moment.
+// reverse reverses a transfer that the caller knows, alone or against a rival, or the
+// hold that all callers mean at the moment.
 func (c *caller) reverse(ctx context.Context) {
 	original := sharedHold()
 	if len(c.known) > 0 && c.rng.IntN(4) > 0 {
@@ -51,14 +52,15 @@ func (c *caller) reverse(ctx context.Context) {
 // reversal asks for the reversal that the ID stands for.
 func (c *caller) reversal(ctx context.Context, id string) {
 	original, _ := originalOf(id)
-	c.tell(ctx, entry{Verb: verbReverse, ID: id, Known: c.knows(original), Succeeded: c.succeeded[original]},
+	c.callEntry(ctx, entry{Verb: verbReverse, ID: id, Known: c.knows(original), Succeeded: c.succeeded[original]},
 		func(ctx context.Context, _ string) (transfer.Record, error) {
 			return c.coord.Reverse(ctx, original, id)
 		})
 }
 
-// reversals demands of each transfer that it is reversed by the one reversal of it that has succeeded, or by none; and of each answer that
-// tells of the original that it is true.
+// reversals checks that each transfer is reversed by the one reversal that has succeeded,
+// or by none.
+// It also checks that each answer about an original is true.
 func (a *audit) reversals(asked map[string]int, entries []entry) {
 	by := map[string][]string{}
 	for id, t := range a.transfers {
@@ -87,7 +89,8 @@ func (a *audit) reversals(asked map[string]int, entries []entry) {
 	}
 }
 
-// lieOfReversal says what is not true about an answer to a reversal which is not about the reversal itself.
+// lieOfReversal returns what is not true about an answer to a reversal that is about the
+// original.
 func (a *audit) lieOfReversal(e entry, asked map[string]int) string {
 	if e.Verb != verbReverse {
 		return ""
@@ -105,7 +108,7 @@ func (a *audit) lieOfReversal(e entry, asked map[string]int) string {
 	return ""
 }
 
-// asReversal reports whether a reversal moves back what its original has moved.
+// asReversal reports whether a reversal moves back what its original moved.
 func (a *audit) asReversal(t transferDocument, have map[string]int64) bool {
 	original, stored := a.transfers[t.Reverses]
 	if !stored || original.State != transfer.StateSuccess {
@@ -120,7 +123,7 @@ func (a *audit) asReversal(t transferDocument, have map[string]int64) bool {
 	return len(legs) == len(have)
 }
 
-// against lets a rival do something at the same time, or a little later.
+// against makes a call of a rival and a call of its own, at the same time or nearly so.
 func (c *caller) against(ctx context.Context, other func(rival *caller), own func()) {
 	rival := newCaller(c.worker, c.coord, c.Clients)
 	rival.name, rival.again = fmt.Sprintf("%s-rival-%d", c.name, c.calls), nil

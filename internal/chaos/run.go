@@ -17,11 +17,13 @@ import (
 
 const (
 	members = 3
-	// patienceFactor is how many times longer than asked for the storm may last, until it has met its minimum of each fault: machines differ.
+	// patienceFactor is how many times longer than asked for the storm may last to meet
+	// its minimum of each fault, since machines differ.
 	patienceFactor = 3
 	// startLimit is how long it may take until the servers and the accounts are there.
 	startLimit = 5 * time.Minute
-	// recoveryLimit is how long recovery alone may take, at the end, to bring everything to its end.
+	// recoveryLimit is how long recovery alone may take at the end to finish all
+	// transfers.
 	recoveryLimit = 2 * time.Minute
 	// drainTime is how long a server may take to perform what has reached it.
 	drainTime = time.Second
@@ -32,9 +34,10 @@ const (
 // run is one run of the harness.
 type run struct {
 	Config
-	bank     bank
-	set      *mongotest.Set
-	client   *mongo.Client // reaches the servers directly
+	bank bank
+	set  *mongotest.Set
+	// client reaches the servers directly, not over the wires.
+	client   *mongo.Client
 	db       *mongo.Database
 	coord    *transfer.Coordinator
 	tally    *tally
@@ -42,15 +45,21 @@ type run struct {
 	journal  *journal
 	late     *late
 	wires    []*wire
-	calm     context.CancelFunc // ends what messages wait for
-	slots    []*slot
-	checker  *checker
-	arrived  map[string]int // messages that arrived when everything was over
-	last     *audit
-	judged   int // accounts whose last answer to close or reopen could be compared
+	// calm ends the delays of messages.
+	calm    context.CancelFunc
+	slots   []*slot
+	checker *checker
+	// arrived counts the messages that arrived after everything else was over.
+	arrived map[string]int
+	last    *audit
+	// judged is how many accounts were compared with the last answer to closing or
+	// reopening them.
+	judged int
 }
 
-// Run runs the load and the faults, checks, and reports. Its progress goes to the log. The error says why there is no report.
+// Run runs the load and the faults, checks the result, and reports it.
+// It writes its progress to the log.
+// An error says why there is no report.
 func Run(ctx context.Context, config Config, log io.Writer) (Report, error) {
 	if err := config.check(); err != nil {
 		return Report{}, err
@@ -62,7 +71,8 @@ func Run(ctx context.Context, config Config, log io.Writer) (Report, error) {
 	begun := time.Now()
 	say := func(format string, args ...any) {
 		at := time.Since(begun).Round(100 * time.Millisecond)
-		_, _ = fmt.Fprintf(log, "chaos %6s: %s\n", at, fmt.Sprintf(format, args...)) // It is progress only.
+		// Only progress is lost.
+		_, _ = fmt.Fprintf(log, "chaos %6s: %s\n", at, fmt.Sprintf(format, args...))
 	}
 	say("starting a replica set of %d members; seed %d", members, config.Seed)
 	if err := r.start(ctx); err != nil {
@@ -140,11 +150,12 @@ func (r *run) open(ctx context.Context) error {
 	return nil
 }
 
-// startWorkers opens the wires and starts the workers at their ends.
+// startWorkers opens the wires, and starts the workers that use them.
 func (r *run) startWorkers(ctx context.Context) error {
 	routes := map[string]string{}
 	r.late = newLate(r.set.Hosts(), r.Seed, r.tally)
-	ctx, r.calm = context.WithCancel(context.WithoutCancel(ctx)) // the wires outlive the start
+	// The wires outlive the start.
+	ctx, r.calm = context.WithCancel(context.WithoutCancel(ctx))
 	for i, host := range r.set.Hosts() {
 		w, err := newWire(ctx, host, r.Seed+uint64(i), r.tally, r.late)
 		if err != nil {
@@ -166,7 +177,7 @@ func (r *run) startWorkers(ctx context.Context) error {
 	return nil
 }
 
-// storm lets the workers work and the faults happen, for as long as was asked for, and heals everything.
+// storm runs the load and the faults for the configured time, and then heals everything.
 func (r *run) storm(ctx context.Context) error {
 	storming, end := context.WithTimeout(ctx, patienceFactor*r.For)
 	defer end()
@@ -197,7 +208,7 @@ func (r *run) storm(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// steal takes money behind the library's back, where the run is to show that this is found.
+// steal takes money behind the library's back, if the run should show that this is found.
 func (r *run) steal(ctx context.Context) {
 	for r.Theft != 0 && pause(ctx, r.For/4) {
 		limited, cancel := context.WithTimeout(ctx, snapshotLimit)
@@ -213,7 +224,8 @@ func (r *run) steal(ctx context.Context) {
 	}
 }
 
-// drain cuts the wires, and waits until what was sent over them and what is due has arrived: recovery is to be alone.
+// drain cuts the wires, and waits until everything that was sent over them has arrived.
+// Recovery has to be alone.
 func (r *run) drain(ctx context.Context) {
 	for _, w := range r.wires {
 		w.close()
@@ -222,13 +234,14 @@ func (r *run) drain(ctx context.Context) {
 	pause(ctx, drainTime)
 }
 
-// recover lets recovery run, alone, until no transfer is open.
+// recover runs recovery, alone, until no transfer is open.
 func (r *run) recover(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recoveryLimit)
 	defer cancel()
 	var runs sync.WaitGroup
 	running, end := context.WithCancel(ctx)
-	runs.Go(func() { _ = r.coord.Run(running) }) // It fails with the same error as the sweeps.
+	// It fails with the same error as the sweeps.
+	runs.Go(func() { _ = r.coord.Run(running) })
 	defer runs.Wait()
 	defer end()
 	for {
@@ -267,10 +280,10 @@ func (r *run) audit(ctx context.Context, when string) error {
 	return nil
 }
 
-// stop ends all that start has started.
+// stop ends everything that start has started.
 func (r *run) stop() {
 	for _, s := range r.slots {
-		_ = s.process.kill() // It fails where the process has ended.
+		_ = s.process.kill() // It fails if the process has ended.
 	}
 	if r.calm != nil {
 		r.calm()

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Stopping a process is a notion of Unix: sending these fails.
+// A process can be stopped on Unix only, so sending these signals fails.
 const (
 	signalStop   = syscall.Signal(-1)
 	signalResume = syscall.Signal(-1)

@@ -12,6 +12,7 @@ const (
 	signalResume = syscall.SIGCONT
 )
 
-// separate gives the process a group of its own. When its parent dies, the group is an orphan: then the system wakes a stopped process in
-// it, and ends it.
+// separate puts the process into a group of its own.
+// When its parent dies, the group is an orphan.
+// Then the system wakes a stopped process in the group and ends it.
 func separate(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

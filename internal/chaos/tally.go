@@ -7,10 +7,12 @@ import (
 	"sync"
 )
 
-// blow is one kind of fault, and what it hit: a kind of command, or "" for processes.
+// blow is one kind of fault and what it hit: a kind of command, or "" for processes.
+// It also counts answers, by verb and word.
 type blow struct{ fault, at string }
 
-// tally counts. It is safe for many goroutines.
+// tally counts faults.
+// It is safe for concurrent use.
 type tally struct {
 	mu     sync.Mutex
 	counts map[blow]int
@@ -24,14 +26,14 @@ func (t *tally) add(fault, at string, n int) {
 	t.counts[blow{fault, at}] += n
 }
 
-// least returns the one of these faults that has hit a kind of command least.
+// least returns the fault, of those given, that has hit a kind of command least often.
 func (t *tally) least(at string, faults []string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.MinFunc(faults, func(a, b string) int { return cmp.Compare(t.counts[blow{a, at}], t.counts[blow{b, at}]) })
 }
 
-// all returns the counts at this moment.
+// all returns the present counts.
 func (t *tally) all() map[blow]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// What is done to processes.
+// The faults of processes.
 const (
 	faultKillWorker  = "worker killed"
 	faultStopWorker  = "worker stopped"
@@ -26,7 +26,7 @@ const (
 
 func memberFaults() []string { return []string{faultKillPrimary, faultStopPrimary, faultStepDown} }
 
-// What the servers are told to do to commands.
+// The failures that servers are configured to produce.
 const (
 	faultClosed     = "connection closed"
 	faultConcern    = "concern failed"
@@ -34,7 +34,8 @@ const (
 )
 
 const (
-	// healLimit is how long a member may take to be back, or to be replaced as the primary.
+	// healLimit is how long a member may take to return, or to be replaced as the
+	// primary.
 	healLimit = 30 * time.Second
 	// failPointTime is how long commands of one kind may fail.
 	failPointTime        = 700 * time.Millisecond
@@ -42,7 +43,8 @@ const (
 	codeWriteConcernFail = 64
 )
 
-// trouble hurts processes and servers. Each of its methods works until the context ends, and then heals what it has hurt.
+// trouble hurts processes and servers.
+// Each of its methods works until the context ends, and then heals what it has hurt.
 type trouble struct {
 	set      *mongotest.Set
 	slots    []*slot
@@ -54,7 +56,8 @@ type trouble struct {
 
 func (t *trouble) dice(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(t.seed, stream)) }
 
-// between waits for a time between two bounds, and reports whether there is more to do.
+// between waits for a time between two bounds, and reports whether the context is still
+// alive.
 func between(ctx context.Context, rng *rand.Rand, least, most time.Duration) bool {
 	return pause(ctx, least+time.Duration(rng.Int64N(int64(most-least))))
 }
@@ -104,7 +107,8 @@ func (t *trouble) members(ctx context.Context) {
 	}
 }
 
-// hurtPrimary does one thing to the primary, waits until another member has taken over, and heals.
+// hurtPrimary does one thing to the primary, waits until another member has taken over,
+// and heals the old one.
 func (t *trouble) hurtPrimary(ctx context.Context, rng *rand.Rand, fault string) error {
 	healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*healLimit)
 	defer cancel()
@@ -122,7 +126,8 @@ func (t *trouble) hurtPrimary(ctx context.Context, rng *rand.Rand, fault string)
 		heal = func() error { return t.set.Resume(before) }
 	case faultStepDown:
 		if t.set.StepDown(healing) != nil {
-			return nil // It is not the primary any more: on a busy machine there are elections without us.
+			// It is no longer the primary: a busy machine has elections of its own.
+			return nil
 		}
 	}
 	if err != nil {
@@ -136,7 +141,8 @@ func (t *trouble) hurtPrimary(ctx context.Context, rng *rand.Rand, fault string)
 	return heal()
 }
 
-// replaced waits until another member is the primary. A member that steps down may be elected again.
+// replaced waits until another member is the primary.
+// A member that steps down may be elected again.
 func (t *trouble) replaced(ctx context.Context, before int) bool {
 	ctx, cancel := context.WithTimeout(ctx, healLimit/3)
 	defer cancel()
@@ -157,7 +163,7 @@ func (t *trouble) replaced(ctx context.Context, before int) bool {
 // failure is one way in which commands of one kind are made to fail.
 type failure struct{ fault, command string }
 
-// failures lists all of them.
+// failures returns all ways to make commands fail.
 func failures() []failure {
 	var all []failure
 	for _, command := range commands() {
@@ -169,12 +175,12 @@ func failures() []failure {
 	return all
 }
 
-// commands lists the commands that the library sends while it works.
+// commands returns the commands that the library sends while it works.
 func commands() []string {
 	return []string{"insert", "update", "findAndModify", "find", "aggregate", "getMore", "hello"}
 }
 
-// data returns what the server wants to be told.
+// data returns the failure as the failpoint wants it.
 func (f failure) data() bson.D {
 	data := bson.D{{Key: "failCommands", Value: bson.A{f.command}}, {Key: "appName", Value: workerName}}
 	switch f.fault {
@@ -188,7 +194,8 @@ func (f failure) data() bson.D {
 	return append(data, bson.E{Key: "errorCode", Value: codeNotPrimary})
 }
 
-// commands makes commands fail on the primary, in the way that has struck least so far.
+// commands makes commands fail on the primary, in the way that has struck least often so
+// far.
 func (t *trouble) commands(ctx context.Context) {
 	rng := t.dice(12)
 	all := failures()
@@ -204,7 +211,7 @@ func (t *trouble) commands(ctx context.Context) {
 	}
 }
 
-// fail lets some commands fail, and returns how many did.
+// fail makes some commands fail, and returns how many did.
 func (t *trouble) fail(ctx context.Context, f failure, times int) (int, error) {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), healLimit/3)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What a wire does to messages.
+// The faults of messages.
 const (
 	faultDelay       = "delayed"
 	faultLose        = "lost"
@@ -23,17 +23,20 @@ func wireFaults() []string {
 }
 
 const (
-	// odds says that one of so many messages meets a fault.
+	// odds says that one in this many messages meets a fault.
 	odds = 100
-	// writeOdds is for writes to accounts, where one that comes late would move money, and for the inserts of transfers, which are rare.
+	// writeOdds is the same for writes to accounts, because a late one could move money,
+	// and for inserts of transfers, because these are rare.
 	writeOdds = 20
-	// longestDelay is longer than workers wait for a sign of life before they take a transfer over, and than some callers wait at all.
+	// longestDelay is longer than the stall threshold of workers, and longer than some
+	// callers wait at all.
 	longestDelay = 2 * stallThreshold
 	// longestHold is how long a message is held back, unless it is kept until the end.
 	longestHold = 10 * time.Second
 )
 
-// wire is the network between the workers and one member of the set. It leads every message to the member, but for those that meet a fault.
+// wire is the network between the workers and one member of the set.
+// It passes every message on to the member, except those that meet a fault.
 type wire struct {
 	member   string
 	listener net.Listener
@@ -42,12 +45,13 @@ type wire struct {
 
 	mu    sync.Mutex
 	rng   *rand.Rand
-	calm  bool // nothing happens to messages
+	calm  bool // no message meets a fault
 	conns map[net.Conn]struct{}
 	all   sync.WaitGroup
 }
 
-// newWire opens a wire to a member. It lives until close.
+// newWire opens a wire to a member.
+// It lives until close.
 func newWire(ctx context.Context, member string, seed uint64, t *tally, l *late) (*wire, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,7 +65,7 @@ func newWire(ctx context.Context, member string, seed uint64, t *tally, l *late)
 	return w, nil
 }
 
-// address is where workers find the member.
+// address returns the address at which workers find the member.
 func (w *wire) address() string { return w.listener.Addr().String() }
 
 // settle lets all messages pass from now on.
@@ -71,7 +75,7 @@ func (w *wire) settle() {
 	w.calm = true
 }
 
-// close cuts all connections and waits until nothing goes over the wire any more.
+// close cuts all connections and waits until nothing passes over the wire any more.
 func (w *wire) close() {
 	_ = w.listener.Close()
 	w.mu.Lock()
@@ -118,7 +122,7 @@ func (w *wire) forget(conns ...net.Conn) {
 	}
 }
 
-// dice tells what happens to a message, and a time for it.
+// dice draws what happens to a message, and a time for it.
 func (w *wire) dice(kind string) (fault string, howLong time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,7 +141,9 @@ func (w *wire) dice(kind string) (fault string, howLong time.Duration) {
 	if fault == faultDelay || fault == faultDelayAnswer {
 		longest = longestDelay
 	}
-	// Milliseconds are as likely as seconds: a late message is at its worst before anybody has replaced the fence that it names.
+	// Milliseconds are as likely as seconds.
+	// A late message is at its worst before another executor has replaced the fence that
+	// it names.
 	return fault, time.Duration(float64(longest) * math.Pow(2, -10*w.rng.Float64()))
 }
 
@@ -146,11 +152,13 @@ type link struct {
 	wire           *wire
 	client, server net.Conn
 
-	mu     sync.Mutex
-	struck map[int]time.Duration // requests, by how much later their answers come: never, if 0
+	mu sync.Mutex
+	// struck is how long the answers to these requests are delayed.
+	// Zero means for ever.
+	struck map[int]time.Duration
 }
 
-// commands leads messages to the server, until the connection ends.
+// commands passes messages to the server until the connection ends.
 func (l *link) commands(ctx context.Context) {
 	defer l.cut()
 	for {
@@ -181,14 +189,14 @@ func (l *link) commands(ctx context.Context) {
 	}
 }
 
-// strike says what becomes of the answer to a message.
+// strike records what happens to the answer to a message.
 func (l *link) strike(m message, delay time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.struck[m.id()] = delay
 }
 
-// answers leads messages to the client, until the connection ends.
+// answers passes messages to the client until the connection ends.
 func (l *link) answers(ctx context.Context) {
 	defer l.cut()
 	for {
@@ -211,6 +219,7 @@ func (l *link) answers(ctx context.Context) {
 
 // cut ends the connection, on both sides.
 func (l *link) cut() {
-	_, _ = l.client.Close(), l.server.Close() // The second of two calls fails, and nothing is lost by that.
+	// The second call fails, and nothing is lost by that.
+	_, _ = l.client.Close(), l.server.Close()
 	l.wire.forget(l.client, l.server)
 }

@@ -21,30 +21,36 @@ import (
 const (
 	// workerVariable is the environment variable that makes this program a worker.
 	workerVariable = "TRANSFER_CHAOS_WORKER"
-	// workerName is what the servers know workers by.
+	// workerName is the name by which the servers know the workers.
 	workerName = "chaos worker"
 	// stallThreshold is short, so that workers take over from one that is stopped.
 	stallThreshold = time.Second
-	// dialLimit is how long a worker waits for a server that says nothing before it looks for another one.
+	// dialLimit is how long a worker waits for a silent server before it tries another
+	// one.
 	dialLimit = time.Second
-	// endLimit is how long a worker may take to end what it has begun, once it was told to.
+	// endLimit is how long a worker may take to finish what it has begun, once it is
+	// asked to end.
 	endLimit = 20 * time.Second
 )
 
-// job is what a worker is told on its standard input. When the input ends, the worker is to end.
+// job is what a worker reads from its standard input.
+// When the input ends, the worker ends.
 type job struct {
 	Config
-	URI    string
-	Routes map[string]string // from a member's address to the wire that leads there
+	URI string
+	// Routes maps the address of each member to the address of the wire that leads there.
+	Routes map[string]string
 	Slot   int
-	Life   int      // how many workers had the slot before
-	Again  []string // transfers that the one before was not answered
+	Life   int // how many workers had the slot before
+	// Again holds the transfers for which the slot's last worker got no answer.
+	Again []string
 }
 
-// IsWorker reports whether this process was started as a worker: then it calls WorkerMain and nothing else.
+// IsWorker reports whether this process was started as a worker.
+// Such a process calls WorkerMain and nothing else.
 func IsWorker() bool { return os.Getenv(workerVariable) != "" }
 
-// WorkerMain is a worker, from its start to its end.
+// WorkerMain runs a worker from its start to its end.
 func WorkerMain(in io.Reader, out io.Writer) error {
 	var j job
 	input := json.NewDecoder(in)
@@ -55,7 +61,8 @@ func WorkerMain(in io.Reader, out io.Writer) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, in)
 		end()
-		// The parent may be dead, or the library may hang: nobody else would end this process.
+		// The parent may be dead, or the library may hang.
+		// Nothing else would end this process.
 		time.AfterFunc(2*endLimit, func() { os.Exit(3) })
 	}()
 	return newWorker(j, out).work(ctx)
@@ -72,7 +79,7 @@ func newWorker(j job, out io.Writer) *worker {
 	return &worker{job: j, bank: bank{seed: j.Seed, accounts: j.Accounts}, report: newReporter(out)}
 }
 
-// dialer leads a worker's connections to the wires.
+// dialer connects a worker to the wires instead of the servers.
 type dialer map[string]string
 
 // DialContext implements options.ContextDialer.
@@ -98,7 +105,9 @@ func (w *worker) work(ctx context.Context) error {
 		return err
 	}
 	var all sync.WaitGroup
-	all.Go(func() { _ = coord.Run(ctx) }) // A closed coordinator, or a server that is not fit: calls tell as well.
+	// It fails if the coordinator is closed or the server is unsuitable, which calls
+	// report as well.
+	all.Go(func() { _ = coord.Run(ctx) })
 	all.Go(func() { w.recover(ctx, db) })
 	for i := range w.Clients {
 		c := newCaller(w, coord, i)
@@ -113,7 +122,8 @@ func (w *worker) work(ctx context.Context) error {
 	return nil
 }
 
-// recover sweeps with a threshold of zero, under one policy and the other: it takes over what is alive as well.
+// recover sweeps with a threshold of zero, with either policy.
+// So it also takes over transfers whose executors are alive.
 func (w *worker) recover(ctx context.Context, db *mongo.Database) {
 	rng := rand.New(rand.NewPCG(w.Seed, uint64(w.Slot)<<32+uint64(w.Life)))
 	for n := 0; between(ctx, rng, time.Second, 5*time.Second); n++ {
@@ -124,14 +134,14 @@ func (w *worker) recover(ctx context.Context, db *mongo.Database) {
 		}
 		limited, cancel := context.WithTimeout(ctx, endLimit)
 		report, err := coord.Recover(limited)
-		_ = coord.Close(limited) // What it has begun goes on, or is left to others.
+		_ = coord.Close(limited) // What it has begun continues, or is left to others.
 		cancel()
 		e := entry{Call: fmt.Sprintf("%d-%d-recover-%d", w.Slot, w.Life, n), Verb: verbRecover, Recovered: &report}
-		w.report.tell(e.answer(transfer.Record{}, err))
+		w.report.write(e.answer(transfer.Record{}, err))
 	}
 }
 
-// pause waits, and reports whether there is more to do.
+// pause waits, and reports whether the context is still alive.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -13,6 +13,17 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
+// closeAndRead closes alice's past and reads a page of it. The log then has the commands.
+func (b *bank) closeAndRead() {
+	b.T.Helper()
+	h := b.history("alice")
+	b.Log.Take()
+	_, _, err := h.BalanceAsOf(b.T.Context(), time.Time{})
+	require.NoError(b.T, err)
+	_, _, err = h.Page(b.T.Context(), history.NewestFirst, time.Time{}, moment(0), 10)
+	require.NoError(b.T, err)
+}
+
 // On one cluster, the account and the transfers are read as of one time, which the primary
 // has reached after it has shown its clock. Pages are read from a server that has reached
 // it.
@@ -20,12 +31,7 @@ func TestClosingReadsASnapshot(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", bson.M{"pending": bson.M{"t": int64(1)}}))
-	h := b.history("alice")
-	b.Log.Take()
-	_, _, err := h.BalanceAsOf(t.Context(), time.Time{})
-	require.NoError(t, err)
-	_, _, err = h.Page(t.Context(), history.NewestFirst, time.Time{}, moment(0), 10)
-	require.NoError(t, err)
+	b.closeAndRead()
 	commands := b.Log.Take()
 	require.Equal(t, []string{"hello", "hello", "find", "find", "find", "find", "find"}, storetest.Names(commands))
 	commands = commands[1:]
@@ -51,15 +57,10 @@ func TestClosingApartReadsFromPrimaries(t *testing.T) {
 		c.Ledgers[""] = other.Collection("accounts")
 	})
 	b.Put(storetest.Account("alice", bson.M{"pending": bson.M{"t": int64(1)}}))
-	h := b.history("alice")
-	b.Log.Take()
-	_, _, err := h.BalanceAsOf(t.Context(), time.Time{})
-	require.NoError(t, err)
-	_, _, err = h.Page(t.Context(), history.NewestFirst, time.Time{}, moment(0), 10)
-	require.NoError(t, err)
-	look := accounts.Take()
-	require.Equal(t, []string{"find"}, storetest.Names(look))
-	require.Equal(t, "linearizable", look[0].Text("readConcern", "level"))
+	b.closeAndRead()
+	read := accounts.Take()
+	require.Equal(t, []string{"find"}, storetest.Names(read))
+	require.Equal(t, "linearizable", read[0].Text("readConcern", "level"))
 	commands := b.Log.Take()
 	require.Equal(t, []string{"hello", "hello", "hello", "find", "find", "find", "find"}, storetest.Names(commands))
 	commands = commands[1:]

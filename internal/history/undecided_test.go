@@ -116,35 +116,32 @@ func TestUndecidedIsBarred(t *testing.T) {
 // is written to without need.
 func TestHoldsAreBarredWithTheOthers(t *testing.T) {
 	t.Parallel()
-	b, s := undecidedBank(t, false, "1", "2", "3")
-	b.Change("transfers", "1", bson.M{"$set": bson.M{"held": true}})
-	b.Change("transfers", "3", bson.M{"$set": bson.M{"held": true}})
-	h := b.history("alice")
-	end := s.begin(map[int][]func(){8: {func() { b.storeCommit("2", moment(1)) }}})
-	closed, _, err := h.BalanceAsOf(t.Context(), time.Time{})
-	require.Equal(t, 10, end(), "three reads, and one write to the holds")
-	require.NoError(t, err)
-	requireOnly(t, h, closed, "2")
-	for id, barred := range map[string]any{"1": int64(1), "2": nil, "3": int64(1)} {
-		require.Equal(t, barred, storetest.AsMap(t, b.Raw("transfers", id))["verified"])
-	}
+	requireBarred(t, []string{"1", "3"}, 8, 10, 1, "three reads, and one write to the holds")
 }
 
 // If not all transfers could be barred, nothing is known of any. Another read shows which
 // one has just been committed, and the others are barred again.
 func TestNotAllAreBarred(t *testing.T) {
 	t.Parallel()
+	requireBarred(t, []string{"1", "2", "3"}, 6, 9, 2, "another read, and another write")
+}
+
+// requireBarred closes a past with the undecided transfers 1, 2 and 3, some of which are
+// holds. The commit of 2 is stored before a command. It requires that the others are barred
+// so many times, and that there are so many commands.
+func requireBarred(t *testing.T, holds []string, stored, commands int, times int64, story string) {
+	t.Helper()
 	b, s := undecidedBank(t, false, "1", "2", "3")
-	for _, id := range []string{"1", "2", "3"} {
+	for _, id := range holds {
 		b.Change("transfers", id, bson.M{"$set": bson.M{"held": true}})
 	}
 	h := b.history("alice")
-	end := s.begin(map[int][]func(){6: {func() { b.storeCommit("2", moment(1)) }}})
+	end := s.begin(map[int][]func(){stored: {func() { b.storeCommit("2", moment(1)) }}})
 	closed, _, err := h.BalanceAsOf(t.Context(), time.Time{})
-	require.Equal(t, 9, end(), "another read, and another write")
+	require.Equal(t, commands, end(), story)
 	require.NoError(t, err)
 	requireOnly(t, h, closed, "2")
-	for id, barred := range map[string]any{"1": int64(2), "2": nil, "3": int64(2)} {
+	for id, barred := range map[string]any{"1": times, "2": nil, "3": times} {
 		require.Equal(t, barred, storetest.AsMap(t, b.Raw("transfers", id))["verified"])
 	}
 }
@@ -157,12 +154,7 @@ func TestReadsAreCausal(t *testing.T) {
 	b.flush()
 	b.PutIn("transfers", undecided("t"))
 	b.Put(storetest.Account("alice", bson.M{"pending": bson.M{"t": int64(50)}}))
-	h := b.history("alice")
-	b.Log.Take()
-	_, _, err := h.BalanceAsOf(t.Context(), time.Time{})
-	require.NoError(t, err)
-	_, _, err = h.Page(t.Context(), history.NewestFirst, time.Time{}, moment(0), 10)
-	require.NoError(t, err)
+	b.closeAndRead()
 	commands := b.Log.Take()
 	require.Len(t, commands, 6+history.MaxReads+2)
 	shown := operationTime(commands[2].Reply.Lookup("operationTime"))

@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
-// stopLimit is how long a child may take to clean up after its standard input was closed.
+// stopLimit is how long a child may take to clean up after its standard input is closed.
 const stopLimit = 30 * time.Second
 
-// child is a process that cleans up and ends when its standard input ends. Only this process holds the other end of that
-// pipe, and the operating system closes it however this process ends: so nothing is left behind after a SIGKILL either.
+// child is a process that cleans up and ends when its standard input ends.
+// Only this process holds the other end of that pipe.
+// The operating system closes the pipe however this process ends, so nothing is left
+// behind after a SIGKILL either.
 type child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -26,7 +28,8 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 	return runChild(cmd, stdin)
 }
 
-// runChild starts a child whose standard input is set already. Its other end is the given one.
+// runChild starts a child whose standard input is already set.
+// Closing stdin ends that input.
 func runChild(cmd *exec.Cmd, stdin io.Closer) (*child, error) {
 	detach(cmd)
 	cmd.WaitDelay = time.Second
@@ -35,16 +38,17 @@ func runChild(cmd *exec.Cmd, stdin io.Closer) (*child, error) {
 	}
 	c := &child{cmd: cmd, stdin: stdin, ended: make(chan struct{})}
 	go func() {
-		// The error says that the status isn't 0, which is no news: ProcessState has it.
+		// The error says that the status isn't 0, which ProcessState says as well.
 		_ = cmd.Wait()
 		close(c.ended)
 	}()
 	return c, nil
 }
 
-// stop makes the child clean up and waits for its end. It can be called when the child has ended by itself.
+// stop makes the child clean up, and waits for its end.
+// It can be called after the child has ended.
 func (c *child) stop() error {
-	_ = c.stdin.Close() // It fails only if it is closed already.
+	_ = c.stdin.Close() // It fails only if it is already closed.
 	select {
 	case <-c.ended:
 		return nil

@@ -19,11 +19,12 @@ import (
 const (
 	// engineLimit is how long a Docker engine may take to answer.
 	engineLimit = 3 * time.Second
-	// containerLimit is how long it may take to compile the program and to pull and start the image.
+	// containerLimit is how long it may take to compile the program, and to pull and
+	// start the image.
 	containerLimit = 5 * time.Minute
 )
 
-// startContainer runs a server in Docker by means of the program in the folder container.
+// startContainer runs a server in Docker, with the program in the folder container.
 func startContainer(ctx context.Context) (*Server, error) {
 	engine, err := findEngine(ctx)
 	if err != nil {
@@ -52,7 +53,8 @@ func startContainer(ctx context.Context) (*Server, error) {
 	return server, nil
 }
 
-// awaitContainer initiates the container's replica set once the program has printed its URI.
+// awaitContainer initiates the container's replica set once the program has printed its
+// URI.
 func awaitContainer(ctx context.Context, process *child, printed <-chan string) (*Server, error) {
 	select {
 	case uri := <-printed:
@@ -68,17 +70,19 @@ func awaitContainer(ctx context.Context, process *child, printed <-chan string) 
 	}
 }
 
-// containerCommand returns the command that keeps a container running until its standard input ends.
+// containerCommand returns the command that keeps a container running until its standard
+// input ends.
 func containerCommand(folder, engine string) *exec.Cmd {
-	args := append([]string{"run", ".", image(), "mongod", "--bind_ip_all"}, serverFlags()...)
+	args := append([]string{"run", ".", image(), "mongod", "--bind_ip_all"}, memberFlags()...)
 	cmd := exec.Command("go", args...)
 	cmd.Dir = folder
-	// The program must be built from its own go.mod alone, whatever the caller's is built from.
+	// The program must be built from its own go.mod alone, not from the caller's.
 	cmd.Env = append(os.Environ(), "DOCKER_HOST="+engine, "GOWORK=off", "GOFLAGS=-mod=readonly")
 	return cmd
 }
 
-// image returns the image that is run: of the version that is asked for, if no image is named.
+// image returns the name of the image: MONGO_IMAGE, or else the image of the version that
+// is asked for.
 func image() string {
 	if image := os.Getenv("MONGO_IMAGE"); image != "" {
 		return image
@@ -86,7 +90,7 @@ func image() string {
 	return "mongo:" + cmp.Or(wantedVersion(), "6.0")
 }
 
-// containerFolder returns where the program's source is: beside this file.
+// containerFolder returns the folder of the program's source, which is beside this file.
 func containerFolder() (string, error) {
 	_, file, _, _ := runtime.Caller(0)
 	folder := filepath.Join(filepath.Dir(file), "container")
@@ -96,9 +100,10 @@ func containerFolder() (string, error) {
 	return folder, nil
 }
 
-// findEngine returns the address of a Docker engine that answers. It is asked with nothing but the standard library before
-// anything else happens: compiling the program takes time, and a client of Docker may hang on a socket that accepts a
-// connection and never answers.
+// findEngine returns the address of a Docker engine that answers.
+// It asks with the standard library alone, before anything else happens.
+// Compiling the program takes time, and a client of Docker may hang on a socket that
+// accepts a connection and never answers.
 func findEngine(ctx context.Context) (string, error) {
 	hosts := []string{
 		"unix:///var/run/docker.sock",
@@ -148,14 +153,15 @@ func ping(ctx context.Context, host string) error {
 	return nil
 }
 
-// firstLine takes a process's output and sends its first line. It drops the rest.
+// firstLine reads a process's output, sends the first line, and drops the rest.
 type firstLine struct {
 	line []byte
 	sent bool
-	read chan string // with room for the line
+	read chan string // has room for the line
 }
 
-// Write implements io.Writer. It never fails and never blocks.
+// Write implements io.Writer.
+// It never fails and never blocks.
 func (f *firstLine) Write(p []byte) (int, error) {
 	if f.sent {
 		return len(p), nil

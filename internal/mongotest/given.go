@@ -18,7 +18,7 @@ const (
 	wireVersion50 = 13
 )
 
-// helloReply is what we look at in a server's reply to the hello command.
+// helloReply is what the package reads of a server's reply to the hello command.
 type helloReply struct {
 	SetName           string `bson:"setName"`
 	Msg               string `bson:"msg"`
@@ -26,7 +26,8 @@ type helloReply struct {
 	MaxWireVersion    int    `bson:"maxWireVersion"`
 }
 
-// useGiven returns the server that MONGODB_URI names. Its errors don't contain the URI, because of the password in it.
+// useGiven returns the server that MONGODB_URI names.
+// Its errors don't contain the URI, because the URI may contain a password.
 func useGiven(ctx context.Context, uri string) (*Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, givenLimit)
 	defer cancel()
@@ -50,7 +51,7 @@ func useGiven(ctx context.Context, uri string) (*Server, error) {
 	return server, nil
 }
 
-// judge says why a server that answers hello in this way can't be used, or nil.
+// judge returns an error if a server with this reply to hello can't be used.
 func judge(hello helloReply) error {
 	if hello.SetName == "" && hello.Msg != "isdbgrid" {
 		return errors.New("it is neither a member of an initiated replica set nor a mongos (start mongod with --replSet)")

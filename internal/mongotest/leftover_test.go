@@ -20,10 +20,12 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// endVariable tells a child process which of the ends to come to. It is set in child processes only.
+// endVariable names the end that a child process should come to.
+// It is set in child processes only.
 const endVariable = "MONGOTEST_END"
 
-// However a test binary ends, it leaves no server and no data. Go runs no deferred calls in any of these cases.
+// However a test binary ends, it leaves no server and no data.
+// Go runs no deferred calls in any of these cases.
 func TestNothingIsLeftBehind(t *testing.T) {
 	for _, end := range []string{"panic", "exit", "SIGKILL"} {
 		t.Run(end, func(t *testing.T) {
@@ -38,7 +40,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			child.Stderr = &stderr
 			require.NoError(t, child.Start())
 			t.Cleanup(func() {
-				_, _ = child.Process.Kill(), child.Wait() // Both fail if the test went well.
+				// Both fail if the test went well.
+				_, _ = child.Process.Kill(), child.Wait()
 				if t.Failed() {
 					t.Logf("the child said: %s", stderr.Bytes())
 				}
@@ -102,7 +105,8 @@ func tracesOf(t *testing.T, uri string) traces {
 	}
 }
 
-// gone says what is still there, or nil. A process that is killed listens until it is dead.
+// gone returns an error if anything is still there.
+// A process that is killed listens until it is dead.
 func (t traces) gone() error {
 	if conn, err := net.Dial("tcp", t.address); err == nil {
 		return errors.Join(errors.New("something still listens on "+t.address), conn.Close())

@@ -3,11 +3,9 @@ package mongotest
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -19,16 +17,18 @@ const (
 	replicaSet = "rs0"
 	// oldestMajor is the oldest major version of MongoDB that the library works with.
 	oldestMajor = 5
-	// mongodLimit is how long a mongod may take from its start until it takes writes.
+	// mongodLimit is how long a mongod may take from its start until it accepts writes.
 	mongodLimit = time.Minute
-	// mongodAttempts is how many free ports are tried: any other process may take one before mongod does.
+	// mongodAttempts is how many free ports are tried.
+	// Another process may take a port before mongod does.
 	mongodAttempts = 5
 	// exitPortTaken is mongod's exit status when it can't listen on its port.
 	exitPortTaken = 48
 )
 
-// supervisor runs a mongod in a folder of its own, as supervise does, and removes the folder at the end. Its arguments are the
-// folder and the command.
+// supervisor runs a mongod in a folder of its own, as supervise does, and removes the
+// folder at the end.
+// Its arguments are the folder and the command.
 const supervisor = `
 PATH=$PATH:/usr/bin:/bin
 folder=$1
@@ -39,9 +39,12 @@ rm -rf "$folder"
 exit "$status"
 `
 
-// supervise runs a mongod until either of the two ends: the mongod, or the standard input. Then it prints what the log says about
-// the reason. The watcher reads the pipe from 9 because a shell gives a command in the background no standard input. The
-// supervisor's own output is a pipe that may have no reader any more: hence the ignored SIGPIPE.
+// supervise runs a mongod until the mongod or the standard input ends.
+// Then it prints what the log says about the reason.
+// The watcher reads the pipe from 9, because a shell gives a background command no
+// standard input.
+// The supervisor's own output is a pipe that may have no reader any more, so SIGPIPE is
+// ignored.
 const supervise = `
 exec 9<&0
 "$@" </dev/null >"$folder/log" 2>&1 9<&- &
@@ -66,61 +69,52 @@ func startFromPath(ctx context.Context) (*Server, error) {
 	return startMongod(ctx, path)
 }
 
-// startMongod runs a mongod and returns once it takes writes.
+// startMongod runs a mongod and returns once it accepts writes.
 func startMongod(ctx context.Context, path string) (*Server, error) {
 	if err := checkMongod(ctx, path); err != nil {
 		return nil, err
 	}
-	var server *Server
-	err := errPortTaken
-	for attempt := 0; attempt < mongodAttempts && errors.Is(err, errPortTaken); attempt++ {
-		server, err = startMongodOnce(ctx, path)
-	}
-	return server, err
-}
-
-func startMongodOnce(ctx context.Context, path string) (*Server, error) {
-	address, err := freeAddress(ctx)
+	m, process, err := memberLaunch().start(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	folder := filepath.Join(os.TempDir(), "mongotest-"+rand.Text())
-	var output bytes.Buffer
-	process, err := startChild(supervised(supervisor, path, folder, address, &output))
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", path, err)
+	return newServer("mongodb://"+m.host+"/?replicaSet="+replicaSet, process.stop), nil
+}
+
+// memberLaunch starts a mongod that becomes the primary of its set.
+func memberLaunch() launch {
+	return launch{
+		flags: func(string) ([]string, error) { return memberFlags(), nil },
+		ready: func(ctx context.Context, m member, ended <-chan struct{}) error { return m.initiate(ctx, ended) },
 	}
-	ctx, cancel := context.WithTimeout(ctx, mongodLimit)
-	defer cancel()
-	if err := memberAt(address, folder).initiate(ctx, process.ended); err != nil {
-		stopErr := process.stop()
-		if process.cmd.ProcessState.ExitCode() == exitPortTaken {
-			err = errPortTaken
-		}
-		return nil, fmt.Errorf("%s does not run: %w (%v)\n%s", path, errors.Join(err, stopErr), process.cmd.ProcessState, output.Bytes())
-	}
-	return newServer("mongodb://"+address+"/?replicaSet="+replicaSet, process.stop), nil
 }
 
 // supervised returns the command that runs a mongod under a supervisor.
-func supervised(script, path, folder, address string, output *bytes.Buffer) *exec.Cmd {
-	host, port, _ := net.SplitHostPort(address)
-	args := append([]string{"-c", script, "mongotest", folder, path}, serverFlags()...)
-	args = append(args, "--dbpath", filepath.Join(folder, "data"), "--bind_ip", host, "--port", port)
+func supervised(script, path string, m member, flags []string, output *bytes.Buffer) *exec.Cmd {
+	host, port, _ := net.SplitHostPort(m.host)
+	args := append([]string{"-c", script, "mongotest", filepath.Dir(m.dbPath), path}, flags...)
+	args = append(args, "--dbpath", m.dbPath, "--bind_ip", host, "--port", port)
 	// A socket in the temp folder would survive a mongod that is killed.
 	args = append(args, "--nounixsocket")
 	cmd := exec.Command("/bin/sh", args...)
-	// It must not have our own output: go test waits until nobody holds that any more.
+	// The child must not have our own output: go test waits until no process holds it.
 	cmd.Stdout, cmd.Stderr = output, output
 	return cmd
 }
 
-// serverFlags returns the flags of mongod that are the same in a container. Without diagnostic data and with a small cache
-// several servers fit on a small machine. What a TTL index lets expire goes within a second or two. The files of what
-// was dropped go after a minute, and not five: tests drop a dozen of them for each database, and a server that runs out of them aborts.
-func serverFlags() []string {
+// memberFlags returns the flags of a mongod that becomes a member of a replica set.
+// They are the same in a container.
+func memberFlags() []string {
+	return append([]string{"--replSet", replicaSet}, standaloneFlags()...)
+}
+
+// standaloneFlags returns the flags of every mongod.
+// Without diagnostic data and with a small cache, several servers fit on a small machine.
+// The server removes what a TTL index lets expire within a second or two.
+// It removes the files of what was dropped after one minute, and not after five.
+// Tests drop a dozen files for each database, and a server that runs out of them aborts.
+func standaloneFlags() []string {
 	return []string{
-		"--replSet", replicaSet,
 		"--wiredTigerCacheSizeGB", "0.5",
 		"--setParameter", "enableTestCommands=1",
 		"--setParameter", "diagnosticDataCollectionEnabled=false",
@@ -129,8 +123,8 @@ func serverFlags() []string {
 	}
 }
 
-// checkMongod says why a mongod can't run here, is too old or of another version than is
-// asked for, or nil.
+// checkMongod returns an error if a mongod can't run here, is too old, or has another
+// version than MONGODB_VERSION asks for.
 func checkMongod(ctx context.Context, path string) error {
 	output, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()
 	if err != nil {

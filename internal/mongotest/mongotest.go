@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,30 +16,25 @@ import (
 // cleanupLimit is how long a test's cleanup waits for the server.
 const cleanupLimit = 30 * time.Second
 
-// testServer is the server of this test binary. It has to be a variable of the package because TestMain has no other way
-// to hand something to the tests. Main sets it before the first test runs, and nothing changes it after that.
+// testServer is the server of this test binary.
+// It is a package variable because TestMain has no other way to pass something to the
+// tests.
+// Main sets it before the first test runs, and nothing changes it after that.
 var testServer *Server
 
-// Main runs the tests of a package with one server for all of them, and returns the exit code for [os.Exit]. If no server
-// can be had it says what to install and returns 1: tests that silently didn't run are worse than tests that fail.
+// Main runs the tests of a package with one server for all of them, and returns the exit
+// code for [os.Exit].
+// If there is no server it prints what to install and returns 1: tests that silently
+// don't run are worse than tests that fail.
 func Main(m *testing.M) (code int) {
-	server, err := Start(context.Background())
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() {
-		if err := server.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = max(code, 1)
-		}
-	}()
-	fmt.Fprintln(os.Stderr, "mongotest: MongoDB", server.Version())
-	testServer = server
-	return m.Run()
+	return WithServer(context.Background(), "mongotest", func(server *Server) int {
+		testServer = server
+		return m.Run()
+	})
 }
 
-// URI returns the connection string of the server that [Main] started, for processes that a test starts.
+// URI returns the connection string of the server that [Main] started.
+// It is meant for processes that a test starts.
 func URI() string {
 	if testServer == nil {
 		panic("mongotest: there is no server: call mongotest.Main in TestMain")
@@ -49,14 +42,22 @@ func URI() string {
 	return testServer.URI()
 }
 
-// Client returns a client of the server that [Main] started. The options are applied after the server's URI. The client is
-// disconnected when the test ends.
+// Client returns a client of the server that [Main] started.
+// The options are applied after the server's URI.
+// The client is disconnected when the test ends.
 func Client(tb testing.TB, opts ...*options.ClientOptions) *mongo.Client {
 	tb.Helper()
 	client, err := connect(opts...)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	disconnectAtEnd(tb, client)
+	return client
+}
+
+// disconnectAtEnd disconnects a client when the test ends, if the test has not done so.
+func disconnectAtEnd(tb testing.TB, client *mongo.Client) {
+	tb.Helper()
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupLimit)
 		defer cancel()
@@ -64,11 +65,11 @@ func Client(tb testing.TB, opts ...*options.ClientOptions) *mongo.Client {
 			tb.Errorf("disconnect the test's client: %v", err)
 		}
 	})
-	return client
 }
 
-// Database returns a database that no other test has, through a [Client] with these options. It is dropped when the test
-// ends, before the client is disconnected.
+// Database returns a database that no other test has, through a [Client] with these
+// options.
+// It is dropped when the test ends, before the client is disconnected.
 func Database(tb testing.TB, opts ...*options.ClientOptions) *mongo.Database {
 	tb.Helper()
 	name := databaseName(tb.Name())
@@ -81,7 +82,9 @@ func Database(tb testing.TB, opts ...*options.ClientOptions) *mongo.Database {
 	return db
 }
 
-// drop removes a database. It takes a client of its own because the test's client may be made to fail, or count commands.
+// drop removes a database.
+// It uses a client of its own, because the test's client may be made to fail, or may
+// count commands.
 func drop(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupLimit)
 	defer cancel()
@@ -93,8 +96,9 @@ func drop(name string) error {
 	return errors.Join(dropCollections(ctx, db), db.Drop(ctx), client.Disconnect(ctx))
 }
 
-// dropCollections makes the drop of a database quick: if there are collections in it, the server waits until their removal
-// is in the journal, which is flushed every 100 ms.
+// dropCollections makes the drop of a database quick.
+// While a database has collections, the server waits until their removal is in the
+// journal, which is flushed every 100 ms.
 func dropCollections(ctx context.Context, db *mongo.Database) error {
 	names, err := db.ListCollectionNames(ctx, bson.D{})
 	if err != nil {
@@ -102,7 +106,7 @@ func dropCollections(ctx context.Context, db *mongo.Database) error {
 	}
 	for _, name := range names {
 		if strings.HasPrefix(name, "system.") {
-			continue // The server's own, which not everybody may drop.
+			continue // The server's own, which not every user may drop.
 		}
 		if err := db.Collection(name).Drop(ctx); err != nil {
 			return err
@@ -115,8 +119,10 @@ func connect(opts ...*options.ClientOptions) (*mongo.Client, error) {
 	return mongo.Connect(append([]*options.ClientOptions{options.Client().ApplyURI(URI())}, opts...)...)
 }
 
-// databaseName makes a name out of a test's name that shows in the server's log which test it was. A name may have 63
-// bytes, few special characters, and must not differ from another one by case alone.
+// databaseName makes a database name out of a test's name, so that the server's log shows
+// which test used it.
+// A name may have 63 bytes and few special characters.
+// Two names must differ by more than upper and lower case.
 func databaseName(test string) string {
 	plain := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

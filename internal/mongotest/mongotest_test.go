@@ -36,7 +36,8 @@ func TestDatabaseIsFreshAndDropped(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// A test may disconnect its client, for it may want to see what happens then. The database is dropped all the same.
+// A test may disconnect its client, for it may want to see what happens then.
+// The database is dropped all the same.
 func TestDatabaseIsDroppedWithoutItsClient(t *testing.T) {
 	var name string
 	t.Run("disconnects", func(t *testing.T) {
@@ -63,7 +64,8 @@ func TestClientTakesOptions(t *testing.T) {
 	assert.NotEmpty(t, reply.Operations)
 }
 
-// The server is good for what the library does: journaled majority writes, and transactions to compare with.
+// The server is good for what the library does: journaled majority writes, and
+// transactions to compare with.
 func TestServerIsReplicaSet(t *testing.T) {
 	db := mongotest.Database(t)
 	journaled := true
@@ -86,7 +88,8 @@ func TestServerIsReplicaSet(t *testing.T) {
 	assert.EqualValues(t, 2, count)
 }
 
-// A server that was started here has failpoints. One that MONGODB_URI names may have none, so this test starts its own.
+// A server that was started here has failpoints.
+// One that MONGODB_URI names may have none, so this test starts its own.
 func TestFailpoints(t *testing.T) {
 	t.Setenv("MONGODB_URI", "")
 	server, err := mongotest.Start(t.Context())

@@ -18,8 +18,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// keeper keeps a folder until its standard input ends, and removes it then. Each node's supervisor holds the other end of that pipe, as
-// we do: so the folder goes when the last process that works in it has gone.
+// keeper keeps a folder until its standard input ends, and then removes it.
+// Each node's supervisor holds the other end of that pipe, as this process does.
+// So the folder is removed when the last process that uses it has ended.
 const keeper = `
 PATH=$PATH:/usr/bin:/bin
 trap '' HUP INT TERM PIPE
@@ -27,7 +28,8 @@ cat >/dev/null
 rm -rf "$1"
 `
 
-// nodeSupervisor is the supervisor of a node: the folder stays, for the node may be started again in it.
+// nodeSupervisor is the supervisor of a node.
+// It keeps the folder, because the node may be started there again.
 const nodeSupervisor = `
 PATH=$PATH:/usr/bin:/bin
 folder=$1
@@ -37,18 +39,19 @@ mkdir -p "$folder/data" || exit
 exit "$status"
 `
 
-// node is one mongod of a [Set]: a process that can be killed, stopped and started again at the same address with the same data.
+// node is one mongod of a [Set].
+// It can be killed, paused and started again, at the same address with the same data.
 type node struct {
 	member
-	path   string   // of the program
-	folder string   // of its data and log
-	pipe   *os.File // the keeper's
+	path string   // of the program
+	pipe *os.File // of the keeper
 
 	mu      sync.Mutex
 	process *child // the last one that was started
 }
 
-// running returns the last process that was started, or nil. It may have ended.
+// running returns the last process that was started, or nil.
+// The process may have ended.
 func (n *node) running() *child {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -70,9 +73,10 @@ func (n *node) start(ctx context.Context) error {
 
 func (n *node) startOnce(ctx context.Context) error {
 	var output bytes.Buffer
-	cmd := supervised(nodeSupervisor, n.path, n.folder, n.host, &output)
-	// A member that copies from one that is paused looks for another one soon: until then a majority has no new writes.
-	cmd.Args = append(cmd.Args, "--setParameter", "oplogNetworkTimeoutBufferSeconds=1")
+	// A member that copies from a paused one soon looks for another one. Until then a
+	// majority has no new writes.
+	flags := append(memberFlags(), "--setParameter", "oplogNetworkTimeoutBufferSeconds=1")
+	cmd := supervised(nodeSupervisor, n.path, n.member, flags, &output)
 	cmd.ExtraFiles = []*os.File{n.pipe}
 	process, err := startChild(cmd)
 	if err != nil {
@@ -82,19 +86,14 @@ func (n *node) startOnce(ctx context.Context) error {
 	n.process = process
 	n.mu.Unlock()
 	answers := func(context.Context, *mongo.Client) error { return nil }
-	if err := n.reach(ctx, process.ended, answers); err != nil {
-		stopErr := process.stop()
-		if cmd.ProcessState.ExitCode() == exitPortTaken {
-			err = errPortTaken
-		}
-		return fmt.Errorf("%s does not run: %w (%v)\n%s", n.path, errors.Join(err, stopErr), cmd.ProcessState, output.Bytes())
-	}
-	return nil
+	return process.awaitReady(n.path, &output, func() error { return n.reach(ctx, process.ended, answers) })
 }
 
-// signal sends a signal to the mongod, not to its supervisor, which must be awake to clean up.
+// signal sends a signal to the mongod, and not to its supervisor, which must stay awake
+// to clean up.
 func (n *node) signal(signal syscall.Signal) error {
-	// A mongod keeps its process ID in its lock file, and empties the file when it ends properly.
+	// A mongod keeps its process ID in its lock file, and empties the file when it ends
+	// in good order.
 	content, err := os.ReadFile(filepath.Join(n.dbPath, "mongod.lock"))
 	if err != nil {
 		return err
@@ -110,7 +109,7 @@ func (n *node) signal(signal syscall.Signal) error {
 	return process.Signal(signal)
 }
 
-// kill ends the mongod as a power cut would, also one that is stopped.
+// kill ends the mongod as a power cut does, even while it is paused.
 func (n *node) kill(ctx context.Context) error {
 	process := n.running()
 	select {
@@ -129,10 +128,11 @@ func (n *node) kill(ctx context.Context) error {
 	}
 }
 
-// steadyAddress returns a local address on which nothing listens at the moment, and which the system gives to nobody's outgoing connection:
-// it has to be free again when a node is started once more.
+// steadyAddress returns a local address on which nothing listens at the moment.
+// The system never uses its port for an outgoing connection, so the address is free again
+// when a node is restarted.
 func steadyAddress(ctx context.Context) (string, error) {
-	const lowest, highest = 10_000, 32_767 // The system's own choices start above, on Linux and elsewhere.
+	const lowest, highest = 10_000, 32_767 // The system chooses higher ones by itself.
 	var failed error
 	for range mongodAttempts {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(lowest+rand.IntN(highest-lowest)))

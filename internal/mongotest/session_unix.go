@@ -7,14 +7,15 @@ import (
 	"syscall"
 )
 
-// detach starts the command in a session of its own. Ctrl-C in a terminal goes to all processes of the foreground group:
-// the one that has to clean up must not be among them.
+// detach starts the command in a session of its own.
+// Ctrl-C in a terminal reaches all processes of the foreground group, and the one that
+// has to clean up must not be among them.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// kill ends the command and all that it started.
+// kill ends the command and everything that it started.
 func kill(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
-// The signals by which a [Set] hurts its members.
+// The signals that hurt the members of a [Set].
 const (
 	signalKill   = syscall.SIGKILL
 	signalStop   = syscall.SIGSTOP

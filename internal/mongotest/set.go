@@ -20,20 +20,27 @@ const (
 	// electionTimeout is after how long without a primary a Set elects another one.
 	electionTimeout   = time.Second
 	heartbeatInterval = electionTimeout / 2
-	// memberLimit is how long a member may take to answer a question about itself, before it is taken for stopped.
+	// memberLimit is how long a member may take to answer a question about itself.
+	// After that it counts as stopped.
 	memberLimit = time.Second
 )
 
-// Set is a replica set of several mongods of the caller's own, whose members can be hurt. It fails over within some seconds. It is
-// safe for many goroutines, as long as each member is killed and restarted by one at a time.
+// Set is a replica set of several mongods of the caller's own, whose members can be hurt.
+// It fails over within some seconds.
+// It is safe for concurrent use, as long as one goroutine at a time kills and restarts a
+// given member.
 type Set struct {
 	nodes []*node
 	stop  func() error
 }
 
-// StartSet starts a replica set of n members and returns it once it has a primary. It takes the mongod on the PATH or the one in the cache
-// folder, and fetches that one if need be: never a container, for its processes are killed and stopped. The context bounds the start alone.
-// The set runs until Stop is called or this process ends; nothing is left behind, as with any server of this package.
+// StartSet starts a replica set of n members and returns it once it has a primary.
+// It uses the mongod on the PATH or the one in the cache folder, which is fetched if need
+// be.
+// It never uses a container, because its processes are killed and paused.
+// The context bounds the start alone.
+// The set runs until Stop is called or this process ends, and like every server of this
+// package it leaves nothing behind.
 func StartSet(ctx context.Context, n int) (*Set, error) {
 	path, err := findMongod(ctx)
 	if err != nil {
@@ -86,7 +93,7 @@ func (s *Set) start(ctx context.Context, n int, path, folder string, pipe *os.Fi
 			return err
 		}
 		at := filepath.Join(folder, fmt.Sprint("node", i))
-		node := &node{member: memberAt(address, at), path: path, folder: at, pipe: pipe}
+		node := &node{member: memberAt(address, at), path: path, pipe: pipe}
 		s.nodes = append(s.nodes, node)
 		if err := node.start(ctx); err != nil {
 			return err
@@ -112,7 +119,8 @@ func (s *Set) start(ctx context.Context, n int, path, folder string, pipe *os.Fi
 	return err
 }
 
-// ready waits until a member has the set's data, so that it counts in elections and majorities.
+// ready waits until a member has the set's data, so that it counts in elections and
+// majorities.
 func (s *Set) ready(ctx context.Context, i int) error {
 	return poll(ctx, "wait for a member to have the data", func() error {
 		var reply struct {
@@ -141,13 +149,16 @@ func (s *Set) Hosts() []string {
 	return hosts
 }
 
-// Stop ends all members and removes their data. It can be called many times.
+// Stop ends all members and removes their data.
+// It can be called more than once.
 func (s *Set) Stop() error { return s.stop() }
 
-// Kill ends a member as a power cut would, also one that is paused, and returns when it has ended.
+// Kill ends a member as a power cut does, even while it is paused, and returns when it
+// has ended.
 func (s *Set) Kill(ctx context.Context, i int) error { return s.nodes[i].kill(ctx) }
 
-// Restart starts a member again that was killed, at the same address with the same data, and returns when it takes part again.
+// Restart starts a killed member again, at the same address with the same data, and
+// returns when it takes part in the set again.
 func (s *Set) Restart(ctx context.Context, i int) error {
 	if err := s.nodes[i].start(ctx); err != nil {
 		return err
@@ -155,14 +166,16 @@ func (s *Set) Restart(ctx context.Context, i int) error {
 	return s.ready(ctx, i)
 }
 
-// Pause stops a member where it is: it keeps its connections, and says nothing.
+// Pause stops a member where it is.
+// The member keeps its connections and doesn't answer.
 func (s *Set) Pause(i int) error { return s.nodes[i].signal(signalStop) }
 
-// Resume lets a paused member go on.
+// Resume lets a paused member continue.
 func (s *Set) Resume(i int) error { return s.nodes[i].signal(signalResume) }
 
-// Primary waits until there is a primary and returns which member it is. A member that is paused, or does not know yet that it was
-// replaced, is not taken for it while another one was elected after it.
+// Primary waits until there is a primary, and returns its number.
+// A member may be paused, or not know yet that it was replaced.
+// It doesn't count as the primary if another member was elected after it.
 func (s *Set) Primary(ctx context.Context) (int, error) {
 	primary := -1
 	err := poll(ctx, "wait for a primary", func() error {
@@ -174,7 +187,8 @@ func (s *Set) Primary(ctx context.Context) (int, error) {
 	return primary, err
 }
 
-// primaryNow asks all members at once. It returns -1 if none is the primary.
+// primaryNow asks all members at once.
+// It returns -1 if no member is the primary.
 func (s *Set) primaryNow(ctx context.Context) int {
 	elections := make([]string, len(s.nodes))
 	var wg sync.WaitGroup
@@ -201,7 +215,7 @@ func (s *Set) primaryNow(ctx context.Context) int {
 	return primary
 }
 
-// StepDown makes the primary give up its office, for as long as it takes to elect another one.
+// StepDown makes the primary step down, for as long as it takes to elect another one.
 func (s *Set) StepDown(ctx context.Context) error {
 	primary, err := s.Primary(ctx)
 	if err != nil {
@@ -212,8 +226,11 @@ func (s *Set) StepDown(ctx context.Context) error {
 	}, nil)
 }
 
-// FailPoint sets the failpoint failCommand of a member: mode is "off", "alwaysOn" or a document such as {times: 1}, data says which
-// commands fail, and how. It returns how many commands have met the failpoint since the member was started.
+// FailPoint sets the failpoint failCommand of a member.
+// The mode is "off", "alwaysOn" or a document such as {times: 1}.
+// The data says which commands fail, and how.
+// FailPoint returns how many commands have met the failpoint since the member was
+// started.
 func (s *Set) FailPoint(ctx context.Context, i int, mode any, data bson.D) (int64, error) {
 	command := bson.D{{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: mode}}
 	if data != nil {
@@ -226,7 +243,8 @@ func (s *Set) FailPoint(ctx context.Context, i int, mode any, data bson.D) (int6
 	return reply.Count, err
 }
 
-// ask runs a command on a member's database admin. The reply may be nil.
+// ask runs a command on a member's admin database.
+// The reply may be nil.
 func (s *Set) ask(ctx context.Context, i int, command bson.D, reply any) error {
 	return s.nodes[i].reach(ctx, s.nodes[i].running().ended, func(ctx context.Context, client *mongo.Client) error {
 		result := client.Database("admin").RunCommand(ctx, command)

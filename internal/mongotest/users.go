@@ -1,108 +1,114 @@
 package mongotest
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
+	"crypto/tls"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// owner is the user of a server with users who may do everything.
-const owner = "owner"
+// root is the first user of a server with users.
+// That user may do everything.
+const root = "root"
+
+// users makes a server demand a user and a password, and TLS if there is an authority.
+type users struct {
+	password string     // of root
+	ca       *authority // nil: the server speaks no TLS
+}
 
 // StartWithUsers starts a server of the caller's own that demands a user and a password.
-// Its URI is that of a user who may do everything, and can create others. It speaks no
-// TLS, so that programs reach it by a URI alone. The context bounds the start alone.
+// Its URI is that of a user who may do everything, and can create others.
+// It speaks no TLS, so programs reach it by a URI alone.
+// The context bounds the start alone.
+// The server runs until Stop is called or this process ends.
 func StartWithUsers(ctx context.Context) (*Server, error) {
 	path, err := findMongod(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("mongotest: no mongod with users could be had: %w", err)
 	}
-	var server *Server
-	err = errPortTaken
-	for attempt := 0; attempt < mongodAttempts && errors.Is(err, errPortTaken); attempt++ {
-		server, err = startWithUsersOnce(ctx, path)
-	}
-	return server, err
-}
-
-func startWithUsersOnce(ctx context.Context, path string) (*Server, error) {
-	address, err := freeAddress(ctx)
-	if err != nil {
-		return nil, err
-	}
 	secrets, err := os.MkdirTemp("", "mongotest-keys-")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(secrets) }() // it is read once, at the start
-	keys := filepath.Join(secrets, "keys")
-	if err := os.WriteFile(keys, []byte(rand.Text()+rand.Text()), 0o400); err != nil {
+	// The mongod reads them once, at its start.
+	defer func() { _ = os.RemoveAll(secrets) }()
+	u := users{password: rand.Text()}
+	m, process, err := u.launch(secrets).start(ctx, path)
+	if err != nil {
 		return nil, err
 	}
-	folder := filepath.Join(os.TempDir(), "mongotest-"+rand.Text())
-	var output bytes.Buffer
-	cmd := supervised(supervisor, path, folder, address, &output)
-	cmd.Args = append(cmd.Args, "--keyFile", keys)
-	process, err := startChild(cmd)
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", path, err)
-	}
-	password := rand.Text()
-	if err := memberAt(address, folder).own(ctx, process.ended, password); err != nil {
-		stopErr := process.stop()
-		if process.cmd.ProcessState.ExitCode() == exitPortTaken {
-			err = errPortTaken
-		}
-		return nil, fmt.Errorf("%s does not run: %w (%v)\n%s",
-			path, errors.Join(err, stopErr), process.cmd.ProcessState, output.Bytes())
-	}
-	return newServer("mongodb://"+owner+":"+password+"@"+address+"/?replicaSet="+replicaSet, process.stop), nil
+	return newServer("mongodb://"+root+":"+u.password+"@"+m.host+"/?replicaSet="+replicaSet, process.stop), nil
 }
 
-// own makes the server the primary of its set, and stores the first user: who asks from
-// the same machine may do so, and nothing else. With that user's rights it makes sure
-// that the server is ours.
-func (m member) own(ctx context.Context, ended <-chan struct{}, password string) error {
-	ctx, cancel := context.WithTimeout(ctx, mongodLimit)
+// launch starts a server with users, whose secrets are in files in the given folder.
+func (u users) launch(secrets string) launch {
+	return launch{
+		flags: func(host string) ([]string, error) { return u.flags(secrets, host) },
+		ready: u.createRoot,
+	}
+}
+
+// flags returns the flags that make mongod demand a user, and TLS if there is an
+// authority.
+func (u users) flags(secrets, host string) ([]string, error) {
+	keys, err := os.CreateTemp(secrets, "keys-") // An earlier attempt may have left some.
+	if err != nil {
+		return nil, err
+	}
+	if _, err := keys.WriteString(rand.Text() + rand.Text()); err != nil {
+		return nil, err
+	}
+	if err := keys.Close(); err != nil {
+		return nil, err
+	}
+	flags := append(memberFlags(), "--keyFile", keys.Name())
+	if u.ca == nil {
+		return flags, nil
+	}
+	server, ca, err := u.ca.writeServer(secrets, host)
+	return append(flags, "--tlsMode", "requireTLS", "--tlsCertificateKeyFile", server,
+		"--tlsCAFile", ca, "--tlsAllowConnectionsWithoutCertificates"), err
+}
+
+// clientTLS returns what a client needs to trust the server, or nil if it speaks no TLS.
+func (u users) clientTLS() *tls.Config {
+	if u.ca == nil {
+		return nil
+	}
+	return u.ca.client()
+}
+
+// createRoot makes the server the primary of its set and stores the first user.
+// Until then, a client on the same machine may do these two things and nothing else.
+// With the rights of the first user it makes sure that the server is ours.
+func (u users) createRoot(ctx context.Context, m member, ended <-chan struct{}) error {
+	ctx, cancel := untilEnded(ctx, ended)
 	defer cancel()
-	go func() {
-		select {
-		case <-ended:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	if err := m.awaitPort(ctx); err != nil {
 		return err
 	}
-	stranger, err := mongo.Connect(options.Client().ApplyURI(m.uri))
+	stranger := options.Client().ApplyURI(m.uri).SetTLSConfig(u.clientTLS())
+	err := withClient(ctx, stranger, func(client *mongo.Client) error {
+		if err := createSet(ctx, client, bson.D{}, m.host); err != nil {
+			return err
+		}
+		return poll(ctx, "store the first user", func() error {
+			return client.Database("admin").RunCommand(ctx, bson.D{
+				{Key: "createUser", Value: root}, {Key: "pwd", Value: u.password},
+				{Key: "roles", Value: bson.A{"root"}},
+			}).Err()
+		})
+	})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = stranger.Disconnect(context.WithoutCancel(ctx)) }()
-	if err := createSet(ctx, stranger, bson.D{}, m.host); err != nil {
-		return err
-	}
-	if err := poll(ctx, "store the first user", func() error {
-		return stranger.Database("admin").RunCommand(ctx, bson.D{
-			{Key: "createUser", Value: owner}, {Key: "pwd", Value: password}, {Key: "roles", Value: bson.A{"root"}},
-		}).Err()
-	}); err != nil {
-		return err
-	}
-	credential := options.Credential{Username: owner, Password: password}
-	client, err := mongo.Connect(options.Client().ApplyURI(m.uri).SetAuth(credential))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
-	return m.checkIdentity(ctx, client)
+	known := options.Client().ApplyURI(m.uri).SetTLSConfig(u.clientTLS()).
+		SetAuth(options.Credential{Username: root, Password: u.password})
+	return withClient(ctx, known, func(client *mongo.Client) error { return m.checkIdentity(ctx, client) })
 }

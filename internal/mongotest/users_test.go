@@ -10,7 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A server with users takes writes from its owner, and from nobody who has no password.
+// A server with users takes writes from its root user, and from nobody without the
+// password.
 func TestStartWithUsers(t *testing.T) {
 	server, err := StartWithUsers(t.Context())
 	require.NoError(t, err)
@@ -23,5 +24,5 @@ func TestStartWithUsers(t *testing.T) {
 	require.NoError(t, write(server.URI()))
 	_, rest, _ := strings.Cut(server.URI(), "@")
 	require.ErrorContains(t, write("mongodb://"+rest), "requires authentication")
-	assert.ErrorContains(t, write("mongodb://owner:wrong@"+rest), "auth")
+	assert.ErrorContains(t, write("mongodb://root:wrong@"+rest), "auth")
 }

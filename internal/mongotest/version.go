@@ -14,11 +14,11 @@ import (
 // versionVariable is the environment variable that asks for a version of MongoDB.
 const versionVariable = "MONGODB_VERSION"
 
-// wantedVersion returns the version that is asked for, whole (5.0.32) or a series (5.0),
-// or nothing where any will do.
+// wantedVersion returns the version that is asked for: whole (5.0.32), a series (5.0), or
+// empty if any version will do.
 func wantedVersion() string { return os.Getenv(versionVariable) }
 
-// checkWanted fails if a version is not the one that is asked for.
+// checkWanted returns an error if a version is not the one that is asked for.
 func checkWanted(version string) error {
 	wanted := wantedVersion()
 	if wanted == "" || version == wanted || strings.HasPrefix(version, wanted+".") {
@@ -27,9 +27,9 @@ func checkWanted(version string) error {
 	return fmt.Errorf("it is version %s, and %s asks for %s", version, versionVariable, wanted)
 }
 
-// identify asks the server for its version, and fails if another one is asked for. What a
-// program or an image says of itself is not enough: tests that are to run on one version
-// and silently run on another prove nothing.
+// identify asks the server for its version, and fails if another one is asked for.
+// What a program or an image says about itself is not enough.
+// Tests that should run on one version and silently run on another prove nothing.
 func (s *Server) identify(ctx context.Context) error {
 	client, err := mongo.Connect(options.Client().ApplyURI(s.uri))
 	if err != nil {

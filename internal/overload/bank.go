@@ -15,33 +15,37 @@ import (
 )
 
 const (
-	// accounts are in each ledger, each with so much money that no transfer is ever
-	// refused.
+	// accounts is the number of accounts in each ledger.
+	// Each has so much money that no transfer is ever refused.
 	accounts = 1000
 	wealth   = 1_000_000_000
-	// defaultPending is how many transfers the library has claimed and not finished at
-	// most, unless it is told otherwise.
+	// defaultPending is how many transfers the library claims at most before it finishes
+	// some, by default.
 	defaultPending = 2048
-	// mostInFlight is how many commands are on their way to one cluster at most, those
-	// included that are overdue, unless the library is told otherwise.
+	// mostInFlight is how many commands the library sends to one cluster at once at most,
+	// by default.
+	// It counts those that are overdue as well.
 	mostInFlight = 8
-	// drainLimit is how long what is under way may take to end after the last answer, and
-	// giveUp after how long that is no use to wait for.
+	// drainLimit is how long the transfers in progress may take to end after the last
+	// answer.
+	// After giveUp, waiting is no use.
 	drainLimit = 5 * time.Second
 	giveUp     = 2 * time.Minute
 )
 
-// bank is some ledgers of accounts, on one server or several.
+// bank is a number of ledgers of accounts, on one server or several.
 type bank struct {
 	scene    *scene
 	database string
-	servers  map[string]string // connection strings, by ledger
-	observer *member           // whose ways are straight, and who moves no money
+	// servers holds the connection string of each ledger.
+	servers map[string]string
+	// observer reaches the servers directly, and moves no money.
+	observer *member
 	issued   atomic.Int64
 }
 
-// open returns a bank whose default ledger is on the home server; the others are where
-// servers says.
+// open returns a bank.
+// Its default ledger is on the home server, and the others are where servers says.
 func (s *scene) open(ctx context.Context, servers map[string]string) (*bank, error) {
 	b := &bank{scene: s, database: "overload_" + strings.ToLower(crand.Text()[:12]), servers: map[string]string{"": s.Home}}
 	for ledger, uri := range servers {
@@ -68,8 +72,8 @@ func (s *scene) open(ctx context.Context, servers map[string]string) (*bank, err
 
 func account(i int) string { return fmt.Sprintf("account-%04d", i) }
 
-// move returns a new transfer of one unit between two accounts that are drawn, none of
-// them below first: those are others' business.
+// move returns a new transfer of one unit between two accounts that are drawn at random.
+// It leaves out the accounts below first, which other callers use.
 func (b *bank) move(first int) transfer.Request {
 	from := first + rand.IntN(accounts-first)
 	to := first + (from-first+1+rand.IntN(accounts-first-1))%(accounts-first)
@@ -99,8 +103,8 @@ func (b *bank) stored(ctx context.Context) (int64, error) {
 	return b.transfers(b.observer).EstimatedDocumentCount(ctx)
 }
 
-// watchClaimed looks at how many transfers are claimed and not final, until it is told to
-// stop, and then returns the most that it has seen.
+// watchClaimed counts the transfers that are claimed and not final, again and again.
+// The returned function ends that, and returns the largest count.
 func (b *bank) watchClaimed(ctx context.Context) (most func() (int64, error)) {
 	const period = 200 * time.Millisecond
 	ctx, cancel := context.WithCancel(ctx)
@@ -126,19 +130,20 @@ func (b *bank) watchClaimed(ctx context.Context) (most func() (int64, error)) {
 	}
 }
 
-// drained waits until nothing is submitted or under way, and returns how long that took.
+// drained waits until no transfer is submitted or in progress, and returns how long that
+// took.
 func (b *bank) drained(ctx context.Context) (time.Duration, error) {
 	took, done, err := eventually(ctx, giveUp, func() (bool, error) {
 		n, err := b.transfers(b.observer).CountDocuments(ctx, bson.D{{Key: "open", Value: true}})
 		return n == 0, err
 	})
 	if err == nil && !done {
-		b.scene.tell("still under way", "after "+giveUp.String())
+		b.scene.note("still under way", "after "+giveUp.String())
 	}
 	return took, err
 }
 
-// audit demands that nothing is under way and that no unit is lost or minted.
+// audit checks that no transfer is in progress, and that no unit is lost or minted.
 func (b *bank) audit(ctx context.Context) error {
 	sum := transfer.Units(int64(len(b.servers)) * accounts * wealth)
 	report, err := b.observer.AuditWith(ctx, transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{Sum: sum}}})
@@ -149,7 +154,7 @@ func (b *bank) audit(ctx context.Context) error {
 	b.scene.atMost("findings of the audit", int64(len(report.Findings)+report.Omitted), 0)
 	for i, f := range report.Findings {
 		if i < 3 {
-			b.scene.tell("finding", f)
+			b.scene.note("finding", f)
 		}
 	}
 	return nil

@@ -5,16 +5,18 @@ import (
 	"time"
 )
 
-// bucket lets so many bytes pass in a second, for all who share it, in the order of their
-// coming. The nil one lets everything pass.
+// bucket limits how many bytes pass in a second, for all who share it, in the order in
+// which they come.
+// A nil bucket has no limit.
 type bucket struct {
 	perSecond float64
 
-	mu   sync.Mutex
-	free time.Time // when all that was let in has passed
+	mu sync.Mutex
+	// free is when everything that was let in has passed.
+	free time.Time
 }
 
-// newBucket returns a bucket, nil for a rate of zero.
+// newBucket returns a bucket, or nil if the rate is zero.
 func newBucket(perSecond int) *bucket {
 	if perSecond == 0 {
 		return nil
@@ -22,7 +24,8 @@ func newBucket(perSecond int) *bucket {
 	return &bucket{perSecond: float64(perSecond)}
 }
 
-// pass waits until n bytes have passed. It reports false if done is closed first.
+// pass waits until n bytes have passed.
+// It returns false if done is closed first.
 func (b *bucket) pass(done <-chan struct{}, n int) bool {
 	if b == nil {
 		return true

@@ -11,15 +11,16 @@ import (
 	transfer "github.com/mongotransfer/transfer"
 )
 
-// cluster is a server as one coordinator sees it: through a client of its own, whose
-// commands are counted.
+// cluster is a server as one coordinator sees it: through a client of its own, which
+// counts its commands.
 type cluster struct {
 	counts *counts
 	client *mongo.Client
-	line   *line // that leads there; nil: a straight way
+	line   *line // that leads there; nil: a direct connection
 }
 
-// reach returns a cluster. It is left at the end of the scene.
+// reach returns a cluster.
+// The scene disconnects it at its end.
 func (s *scene) reach(uri string, l *line) (*cluster, error) {
 	c := &cluster{counts: &counts{}, line: l}
 	opts := options.Client().ApplyURI(uri).SetMonitor(c.counts.commands()).SetPoolMonitor(c.counts.pool())
@@ -33,7 +34,7 @@ func (s *scene) reach(uri string, l *line) (*cluster, error) {
 	c.client = client
 	s.later(func() error {
 		now, cancel := context.WithCancel(context.Background())
-		cancel() // Otherwise the client takes leave of a server that may be silent.
+		cancel() // Otherwise the client says goodbye to a server that may be silent.
 		if err := client.Disconnect(now); !errors.Is(err, mongo.ErrClientDisconnected) {
 			return err
 		}
@@ -42,7 +43,8 @@ func (s *scene) reach(uri string, l *line) (*cluster, error) {
 	return c, nil
 }
 
-// member is a coordinator of a bank, and the clusters as it sees them, by ledger.
+// member is a coordinator of a bank, with the cluster of each ledger as the coordinator
+// sees it.
 type member struct {
 	*transfer.Coordinator
 	clusters map[string]*cluster
@@ -53,11 +55,12 @@ func (m *member) home() *cluster { return m.clusters[""] }
 // narrow is the rate of a line that is too narrow, in bytes per second.
 const narrow = 300_000
 
-// lines says over which ledgers' lines a member reaches them, and how wide these are: see
+// lines says which ledgers a member reaches over a line, and how wide each line is: see
 // newLine.
 type lines map[string]int
 
-// join returns a new coordinator of the bank. It is closed at the end of the scene.
+// join returns a new coordinator of the bank.
+// The scene closes it at its end.
 func (b *bank) join(ctx context.Context, over lines, opts ...transfer.Option) (*member, error) {
 	m := &member{clusters: map[string]*cluster{}}
 	for ledger, uri := range b.servers {
@@ -83,7 +86,7 @@ func (b *bank) join(ctx context.Context, over lines, opts ...transfer.Option) (*
 	return m, m.Setup(ctx)
 }
 
-// accounts are those of a ledger, as seen through a cluster.
+// accounts returns the collection of a ledger's accounts, through a given cluster.
 func (b *bank) accounts(c *cluster, ledger string) *mongo.Collection {
 	name := "accounts"
 	if ledger != "" {
@@ -92,12 +95,14 @@ func (b *bank) accounts(c *cluster, ledger string) *mongo.Collection {
 	return c.client.Database(b.database).Collection(name)
 }
 
-// transfers are the stored ones, as a member sees them, without waiting for a majority.
+// transfers returns the collection of transfers, through a member's client, read without
+// waiting for a majority.
 func (b *bank) transfers(m *member) *mongo.Collection {
 	return m.home().client.Database(b.database).Collection("transfers", options.Collection().SetReadConcern(readconcern.Local()))
 }
 
-// leave closes a coordinator at once: what is still under way has been told of before.
+// leave closes a coordinator at once.
+// What is still in progress has been reported before.
 func leave(m *member) error {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()

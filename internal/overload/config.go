@@ -6,12 +6,19 @@ import (
 	"time"
 )
 
-// Config says what is to be played.
+// Config says what to play.
 type Config struct {
-	Home  string        // the connection string of the server that most scenarios play on
-	Only  []int         // numbers of scenarios; none: all
-	Short bool          // fewer callers and shorter windows, and wide bounds for what is timed
-	Soak  time.Duration // of this length is the soak that is played instead of the scenarios; 0: none
+	// Home is the connection string of the server that most scenarios use.
+	Home string
+	// Only holds the numbers of the scenarios to play.
+	// Empty means all of them.
+	Only []int
+	// Short plays with fewer callers and shorter windows, and with wide bounds for what
+	// is timed.
+	Short bool
+	// Soak is how long the soak lasts that is played instead of the scenarios.
+	// Zero means no soak.
+	Soak time.Duration
 }
 
 // slack is how much wider the bounds of what is timed are in the short form.
@@ -31,7 +38,7 @@ func (c Config) check() error {
 
 func (c Config) plays(number int) bool { return len(c.Only) == 0 || slices.Contains(c.Only, number) }
 
-// many is a number of the full form or of the short one.
+// many returns the first number in the full form, and the second in the short form.
 func (c Config) many(full, short int) int {
 	if c.Short {
 		return short
@@ -39,7 +46,7 @@ func (c Config) many(full, short int) int {
 	return full
 }
 
-// long is a time of the full form or of the short one.
+// long returns the first duration in the full form, and the second in the short form.
 func (c Config) long(full, short time.Duration) time.Duration {
 	if c.Short {
 		return short

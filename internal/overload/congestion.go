@@ -7,10 +7,11 @@ import (
 )
 
 const (
-	// steady is how many callers in closed loops the library is at its best with.
+	// steady is the number of callers in closed loops with which the library is fastest.
 	steady = 256
-	// mostDoubt is how many callers may be left in doubt, of however many: 1 % of 20,000.
-	// They are those who were in the middle of it when all contexts ended at once.
+	// mostDoubt is how many callers may be left in doubt, out of any number: 1 % of
+	// 20,000.
+	// Their transfers are in progress when all contexts end at once.
 	mostDoubt = 200
 )
 
@@ -28,18 +29,21 @@ func playNarrowLine(ctx context.Context, s *scene) error {
 	})
 }
 
-// congestion says how many callers come at once, over which line, and how long they wait.
+// congestion is how many callers come at once, over which line, and how long they wait.
 type congestion struct {
 	over     lines
 	callers  int
 	patience time.Duration
-	window   time.Duration // of those with whom their rate is compared
-	turns    int
+	// window is how long the rate of the steady callers is measured, with which theirs is
+	// compared.
+	window time.Duration
+	turns  int
 }
 
-// playCongestion lets thousands ask at once, of whom most have to wait for their turn:
-// those who have it are as quick as few callers would be, and those whose time ends
-// before it are told that nothing was stored.
+// playCongestion makes thousands of calls at once, most of which have to wait for their
+// turn.
+// Those that get their turn are served as fast as a few callers would be.
+// Those whose time ends first learn that nothing was stored.
 func playCongestion(ctx context.Context, s *scene, size congestion) error {
 	s.callers = size.callers
 	b, err := s.open(ctx, nil)
@@ -61,24 +65,26 @@ func playCongestion(ctx context.Context, s *scene, size congestion) error {
 	}
 	s.keeps("transfers done, beside those of 256 callers", r.before, r.during, 0.8)
 	s.share("callers left in doubt", r.doubt, int64(r.turns*r.callers), mostDoubt/float64(r.callers))
-	s.tell("callers told that nothing was stored", r.unsent)
+	s.note("callers told that nothing was stored", r.unsent)
 	s.atMost("claimed and not final", most, defaultPending)
 	s.within("until all is final, after the last answer", r.drained, drainLimit)
-	s.tell("statements of updates for each transfer", fmt.Sprintf("before %.2f, during %.2f", r.calm, r.statements))
+	s.note("statements of updates for each transfer", fmt.Sprintf("before %.2f, during %.2f", r.calm, r.statements))
 	s.atMost("commands under way at once", m.home().counts.inFlight.peak.Load(), mostInFlight)
-	s.tell("connections", m.home().counts.connections.peak.Load())
-	s.tell("largest command, KB", m.home().counts.largest.Load()>>10)
+	s.note("connections", m.home().counts.connections.peak.Load())
+	s.note("largest command, KB", m.home().counts.largest.Load()>>10)
 	return b.audit(ctx)
 }
 
-// rushes are a congestion as it is played, and what is seen of it.
+// rushes is a congestion as it is played, with what is measured.
 type rushes struct {
 	congestion
 	bank   *bank
 	member *member
 
-	before, during   float64 // transfers in a second
-	calm, statements float64 // of updates, for each transfer, before and during
+	// before and during are transfers in a second.
+	before, during float64
+	// calm and statements are the update statements for each transfer, before and during.
+	calm, statements float64
 	doubt, unsent    int64
 	drained          time.Duration // the longest time that was needed
 }
@@ -124,15 +130,15 @@ func (r *rushes) flood(ctx context.Context) {
 	r.bank.scene.expected("callers all at once told something odd", &f.tally)
 }
 
-// statementsOf returns how many statements of updates were sent for each transfer that
-// something has stored, once all of them are final.
-func (r *rushes) statementsOf(ctx context.Context, something func()) (float64, error) {
+// statementsOf returns how many update statements were sent for each transfer that do has
+// stored, once all of them are final.
+func (r *rushes) statementsOf(ctx context.Context, do func()) (float64, error) {
 	stored, err := r.bank.stored(ctx)
 	if err != nil {
 		return 0, err
 	}
 	sent := r.member.home().counts.statements.Load()
-	something()
+	do()
 	took, err := r.bank.drained(ctx)
 	if err != nil {
 		return 0, err

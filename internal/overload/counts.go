@@ -8,15 +8,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 )
 
-// level is a number that rises and falls, and how high it has been.
+// level is a number that rises and falls, with its highest value.
 type level struct{ now, peak atomic.Int64 }
 
 func (l *level) add(n int64) { raise(&l.peak, l.now.Add(n)) }
 
-// forget makes the present height the highest so far.
+// forget makes the present value the highest one.
 func (l *level) forget() { l.peak.Store(l.now.Load()) }
 
-// raise makes a number at least n.
+// raise raises a number to n if it is less.
 func raise(number *atomic.Int64, n int64) {
 	for {
 		old := number.Load()
@@ -26,16 +26,18 @@ func raise(number *atomic.Int64, n int64) {
 	}
 }
 
-// counts are what one client sends.
+// counts counts what one client sends.
 type counts struct {
-	inFlight    level        // commands that are not answered, but for those of change streams, which wait
-	connections level        // that are open
-	inUse       level        // connections that somebody has in hand
-	statements  atomic.Int64 // of updates, findAndModify included
+	// inFlight counts the commands without an answer, except those of change streams,
+	// which wait.
+	inFlight    level
+	connections level        // open connections
+	inUse       level        // connections that are in use
+	statements  atomic.Int64 // of updates, including findAndModify
 	inserts     atomic.Int64 // documents
 	finds       atomic.Int64
 	getMores    atomic.Int64
-	largest     atomic.Int64 // bytes of a command
+	largest     atomic.Int64 // bytes of the largest command
 }
 
 // commands counts commands.
@@ -58,8 +60,8 @@ func (c *counts) commands() *event.CommandMonitor {
 	}
 }
 
-// waits reports whether a command belongs to a change stream: the server answers it when
-// there is news.
+// waits reports whether a command belongs to a change stream, which the server answers
+// when there is an event.
 func waits(name string) bool { return name == "aggregate" || name == "getMore" }
 
 func (c *counts) note(name string, command bson.Raw) {

@@ -73,7 +73,7 @@ func TestBounds(t *testing.T) {
 	s.share("share", 1, 100, 0.01)
 	s.times("times", 199, 100, 2)
 	s.flat("flat", []int64{0, 100, 0, 120}, 0, 1)
-	s.tell("told", "so")
+	s.note("told", "so")
 	require.NoError(t, s.report.Err())
 	s.atMost("n", 9, 8)
 	s.keeps("rate", 100, 79, 0.8)

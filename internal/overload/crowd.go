@@ -11,17 +11,25 @@ import (
 	transfer "github.com/mongotransfer/transfer"
 )
 
-// tally is what callers were told.
+// tally counts the answers that callers got.
 type tally struct {
-	done    atomic.Int64
-	doubt   atomic.Int64 // told ErrInDoubt, or ErrUnsettled: their context has ended before the end
-	unsent  atomic.Int64 // told that their context has ended, and nothing else: nothing was stored
-	odd     atomic.Int64 // told something else, which nobody should be
-	longest atomic.Int64 // nanoseconds until an answer of whatever kind
-	last    atomic.Int64 // when the latest transfer was done, in nanoseconds
+	done atomic.Int64
+	// doubt counts ErrInDoubt and ErrUnsettled: the context ended before the transfer
+	// did.
+	doubt atomic.Int64
+	// unsent counts the calls that learnt that their context ended and that nothing was
+	// stored.
+	unsent atomic.Int64
+	// odd counts all other errors, which no caller should get.
+	odd atomic.Int64
+	// longest is how long the slowest answer took, in nanoseconds.
+	longest atomic.Int64
+	// last is when the latest transfer was done, in nanoseconds.
+	last atomic.Int64
 
-	mu    sync.Mutex
-	first error // of those that are odd
+	mu sync.Mutex
+	// first is the first odd error.
+	first error
 }
 
 // take adds an answer.
@@ -45,12 +53,12 @@ func (t *tally) take(err error, took time.Duration) {
 	}
 }
 
-// answers returns how many calls were answered, in whatever way.
+// answers returns how many calls have an answer of any kind.
 func (t *tally) answers() int64 {
 	return t.done.Load() + t.doubt.Load() + t.unsent.Load() + t.odd.Load()
 }
 
-// expected demands that nobody was told what nobody should be.
+// expected checks that no caller got an odd error.
 func (s *scene) expected(name string, t *tally) {
 	if t.odd.Load() == 0 {
 		return
@@ -58,18 +66,19 @@ func (s *scene) expected(name string, t *tally) {
 	s.atMost(name, t.odd.Load(), 0)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s.tell("the first of these", fmt.Sprintf("%.300v", t.first))
+	s.note("the first of these", fmt.Sprintf("%.300v", t.first))
 }
 
-// crowd is callers in closed loops: each wants the next transfer as soon as it has the
-// answer to the one before.
+// crowd is a number of callers in closed loops: each makes its next call as soon as it
+// has the answer to the one before.
 type crowd struct {
 	tally
 	leave context.CancelFunc
 	all   sync.WaitGroup
 }
 
-// gather starts a crowd. Each call may take as long as patience says.
+// gather starts a crowd.
+// Each call may take as long as patience says.
 func gather(ctx context.Context, callers int, patience time.Duration, call func(context.Context) error) *crowd {
 	c := &crowd{}
 	loop, leave := context.WithCancel(ctx)
@@ -88,7 +97,7 @@ func gather(ctx context.Context, callers int, patience time.Duration, call func(
 	return c
 }
 
-// moves is a call that moves money by what next returns.
+// moves returns a call that makes the transfer that next returns.
 func (m *member) moves(next func() transfer.Request) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := m.Transfer(ctx, next())
@@ -96,7 +105,7 @@ func (m *member) moves(next func() transfer.Request) func(context.Context) error
 	}
 }
 
-// disperse lets nobody begin with another call, and waits until all have their answers.
+// disperse stops new calls, and waits until all callers have their answers.
 func (c *crowd) disperse() {
 	c.leave()
 	c.all.Wait()

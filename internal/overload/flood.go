@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// flood is callers who all come at once, each with one transfer.
+// flood is a number of callers that all come at once, each with one call.
 type flood struct {
 	tally
 	begun time.Time
@@ -15,7 +15,8 @@ type flood struct {
 	all   sync.WaitGroup
 }
 
-// rush starts a flood. Each caller waits as long as patience says.
+// rush starts a flood.
+// Each caller waits as long as patience says.
 func rush(ctx context.Context, callers int, patience time.Duration, call func(context.Context) error) *flood {
 	f := &flood{}
 	limited, leave := context.WithTimeout(ctx, patience)
@@ -33,7 +34,7 @@ func rush(ctx context.Context, callers int, patience time.Duration, call func(co
 	return f
 }
 
-// answered waits until all have their answers.
+// answered waits until all callers have their answers.
 func (f *flood) answered() {
 	f.all.Wait()
 	f.leave()
@@ -48,7 +49,7 @@ func (f *flood) rate() float64 {
 	return float64(f.done.Load()) / time.Unix(0, f.last.Load()).Sub(f.begun).Seconds()
 }
 
-// each does something n times, many at once, and returns the first error.
+// each calls do n times, many at once, and returns the first error.
 func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

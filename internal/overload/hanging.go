@@ -9,17 +9,18 @@ import (
 )
 
 const (
-	// never is after how long without a sign of life a transfer is taken over: later than
-	// any scenario lasts.
+	// never is a stall threshold that is longer than any scenario.
 	never = time.Hour
-	// besideHang is how many move money beside those who ask for one transfer.
+	// besideHang is the number of callers that move money beside those that ask for the
+	// hanging transfer.
 	besideHang = 32
 )
 
-// playHanging lets thousands ask for one transfer, of which another process has stored
-// that it is under way and doesn't end it: its line holds back what it writes to the
-// accounts. They wait, and cost the others little. When it goes on after all, all are
-// told.
+// playHanging makes thousands of calls for one transfer that hangs in another process.
+// That process has claimed it and doesn't end it, because its line holds back what it
+// writes to the accounts.
+// The callers wait, and cost the others little.
+// When the transfer ends after all, all of them get its outcome.
 func playHanging(ctx context.Context, s *scene) error {
 	const many = 2000
 	s.callers = besideHang + many
@@ -61,7 +62,7 @@ func playHanging(ctx context.Context, s *scene) error {
 	return b.audit(ctx)
 }
 
-// besideHanging measures a crowd beside many who ask for the transfer that hangs.
+// besideHanging measures a crowd beside many callers that ask for the hanging transfer.
 func besideHanging(ctx context.Context, s *scene, b *bank, m *member, many int, call func(context.Context) error) error {
 	var same *flood
 	var told int64
@@ -82,7 +83,7 @@ func besideHanging(ctx context.Context, s *scene, b *bank, m *member, many int, 
 	return err
 }
 
-// claimed waits until so many transfers are claimed and not final.
+// claimed waits until n transfers are claimed and not final.
 func (b *bank) claimed(ctx context.Context, n int64) error {
 	_, enough, err := eventually(ctx, giveUp, func() (bool, error) {
 		now, err := b.unfinished(ctx)

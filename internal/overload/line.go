@@ -11,22 +11,25 @@ import (
 type traffic int
 
 const (
-	flowing  traffic = iota + 1
-	silent           // connections stay, new ones are made, and nothing arrives until it flows again: then everything does
-	refusing         // connections are cut, and no new ones are made
+	flowing traffic = iota + 1
+	// On a silent line connections stay and new ones are made, but nothing arrives.
+	// When it flows again, everything arrives.
+	silent
+	// On a refusing line connections are cut, and no new ones are made.
+	refusing
 )
 
 const (
-	// piece is how much of a message passes at a time: connections share a narrow line in
-	// pieces.
+	// piece is how much of a message passes at a time.
+	// Connections share a narrow line in such pieces.
 	piece = 4 << 10
-	// kernelBuffer keeps what has left the client, and is not yet on the line, small.
+	// kernelBuffer limits what has left the client and is not yet on the line.
 	kernelBuffer = 64 << 10
 )
 
-// line is the network between the clients that dial by it and their servers. What a
-// client has sent arrives even if the client has left since, as it would from the buffers
-// of a real network.
+// line is the network between the clients that dial through it and their servers.
+// What a client has sent arrives even if the client has left since, as it would from the
+// buffers of a real network.
 type line struct {
 	up, down *bucket // shared by all connections
 	closed   chan struct{}
@@ -34,14 +37,17 @@ type line struct {
 
 	mu      sync.Mutex
 	traffic traffic
-	changed chan struct{} // closed when the traffic changes, or what is held back
+	// changed is closed when the traffic changes, or what is held back.
+	changed chan struct{}
 	holds   func(command string) bool
-	doors   map[string]net.Listener // by the address of the server that one leads to
-	conns   map[net.Conn]struct{}
+	// doors holds the listener for each server, by the server's address.
+	doors map[string]net.Listener
+	conns map[net.Conn]struct{}
 }
 
-// newLine returns a line on which so many bytes pass in a second in each direction; 0: as
-// many as can. It lives until close.
+// newLine returns a line with a limit of bytes per second in each direction.
+// Zero means no limit.
+// It lives until close.
 func newLine(bytesPerSecond int) *line {
 	return &line{
 		up: newBucket(bytesPerSecond), down: newBucket(bytesPerSecond), closed: make(chan struct{}),
@@ -61,7 +67,7 @@ func (l *line) DialContext(ctx context.Context, network, address string) (net.Co
 	return new(net.Dialer).DialContext(ctx, network, door.String())
 }
 
-// door returns where the line to a server begins.
+// door returns the address where the line to a server begins.
 func (l *line) door(ctx context.Context, server string) (net.Addr, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,8 +95,9 @@ func (l *line) set(t traffic) {
 	}
 }
 
-// hold keeps back the commands that are named, and everything after them on their
-// connections, until another call; nil names none.
+// hold keeps back the commands for which named returns true, and everything after them on
+// their connections, until the next call.
+// Nil keeps nothing back.
 func (l *line) hold(named func(command string) bool) { l.change(func() { l.holds = named }) }
 
 func (l *line) change(what func()) {
@@ -122,7 +129,7 @@ func (l *line) cut() {
 	}
 }
 
-// close cuts all connections and waits until nothing goes over the line any more.
+// close cuts all connections and waits until nothing passes over the line any more.
 func (l *line) close() {
 	l.mu.Lock()
 	close(l.closed)
@@ -144,7 +151,7 @@ func (l *line) accept(door net.Listener, server string) {
 	}
 }
 
-// connect leads a client to its server, once the line lets it.
+// connect connects a client to its server, once the line lets it.
 func (l *line) connect(client net.Conn, address string) {
 	if !l.keep(client) {
 		return
@@ -166,10 +173,12 @@ func (l *line) connect(client net.Conn, address string) {
 	l.commands(client, server)
 }
 
-// keep takes a connection in. It reports false, and closes it, if the line is closed.
+// keep registers a connection.
+// If the line is closed, it closes the connection and returns false.
 func (l *line) keep(conn net.Conn) bool {
 	if tcp, is := conn.(*net.TCPConn); is {
-		_ = tcp.SetReadBuffer(kernelBuffer) // Without it the line is only wider than it should be.
+		// Without it, the line is only wider than it should be.
+		_ = tcp.SetReadBuffer(kernelBuffer)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,7 +199,7 @@ func (l *line) drop(conn net.Conn) {
 	delete(l.conns, conn)
 }
 
-// commands leads whole messages to the server.
+// commands passes whole messages on to the server.
 func (l *line) commands(from, to net.Conn) {
 	for {
 		m, err := readMessage(from)
@@ -210,7 +219,7 @@ func (l *line) commands(from, to net.Conn) {
 	}
 }
 
-// answers leads what the server says to the client.
+// answers passes on to the client what the server sends.
 func (l *line) answers(from, to net.Conn) {
 	buffer := make([]byte, kernelBuffer)
 	if l.down != nil {
@@ -227,8 +236,9 @@ func (l *line) answers(from, to net.Conn) {
 	}
 }
 
-// flows waits until the line lets a message through; nil is a part of one. It reports
-// false if nothing will ever pass.
+// flows waits until the line lets a message through.
+// Nil stands for a part of one.
+// It returns false if nothing will ever pass.
 func (l *line) flows(m message) bool {
 	for {
 		now, changed := l.now()

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	longEnough = 20 * time.Second       // for what must happen
-	aWhile     = 300 * time.Millisecond // in which what must not happen would have happened
+	longEnough = 20 * time.Second // for what must happen
+	// aWhile is long enough for what must not happen to show.
+	aWhile = 300 * time.Millisecond
 )
 
 // road is a line to one server, which gives everything back.
@@ -96,7 +97,7 @@ func send(t *testing.T, conn net.Conn, m message) {
 	require.NoError(t, err)
 }
 
-// All connections of a narrow line share its width, and each way has its own.
+// All connections of a narrow line share its width, and each direction has its own.
 func TestNarrowLineIsShared(t *testing.T) {
 	t.Parallel()
 	const width, each = 200_000, 50_000

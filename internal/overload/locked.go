@@ -11,13 +11,14 @@ import (
 )
 
 const (
-	// elsewhere callers never touch the locked account, and there want to.
+	// The callers elsewhere never use the locked account.
+	// The callers there do.
 	elsewhereCallers = 128
 	thereCallers     = 16
 )
 
-// playLocked lets somebody hold one account in an open transaction of their own. Those
-// who don't touch it don't notice.
+// playLocked locks one account in an open transaction of a user.
+// The callers that don't use the account don't notice.
 func playLocked(ctx context.Context, s *scene) error {
 	s.callers = elsewhereCallers + thereCallers
 	b, err := s.open(ctx, nil)
@@ -53,17 +54,17 @@ func playLocked(ctx context.Context, s *scene) error {
 		}); err != nil {
 			return err
 		}
-		pause(ctx, window) // so that those who waited are counted
+		pause(ctx, window) // so that the calls that waited are counted
 	}
 	s.within("longest of those elsewhere", time.Duration(elsewhere.longest.Load()), 2*time.Second)
-	s.tell("longest of them before", calm.Round(time.Millisecond))
+	s.note("longest of them before", calm.Round(time.Millisecond))
 	elsewhere.disperse()
 	there.disperse()
 	s.keeps("transfers elsewhere", before, during, 0.5)
 	s.atMost("callers elsewhere left in doubt", elsewhere.doubt.Load(), 0)
 	s.atMost("callers elsewhere whose time ended", elsewhere.unsent.Load(), 0)
 	s.atMost("transfers of the locked account meanwhile", passed, int64(turns*thereCallers))
-	s.tell("callers of the locked account left in doubt", there.doubt.Load())
+	s.note("callers of the locked account left in doubt", there.doubt.Load())
 	s.expected("callers elsewhere told something odd", &elsewhere.tally)
 	s.expected("callers of the locked account told something odd", &there.tally)
 	took, err := b.drained(ctx)
@@ -75,8 +76,8 @@ func playLocked(ctx context.Context, s *scene) error {
 	return b.audit(ctx)
 }
 
-// lock does something while a transaction has written to an account, as a user's own
-// might, and then commits that.
+// lock calls meanwhile while a transaction has written to an account, as a user's own
+// transaction might, and then commits the transaction.
 func (b *bank) lock(ctx context.Context, id string, meanwhile func()) error {
 	c := b.observer.home()
 	session, err := c.client.StartSession()
@@ -90,7 +91,7 @@ func (b *bank) lock(ctx context.Context, id string, meanwhile func()) error {
 		}
 		note := bson.D{{Key: "$set", Value: bson.D{{Key: "note", Value: time.Now()}}}}
 		_, err := b.accounts(c, "").UpdateByID(mongo.NewSessionContext(ctx, session), id, note)
-		if err != nil { // A transfer was at it just now.
+		if err != nil { // A transfer has just written to it.
 			return false, session.AbortTransaction(ctx)
 		}
 		return true, nil

@@ -8,8 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The wire protocol of MongoDB: a header of four numbers of four bytes, then, in an
-// OP_MSG, flags and sections.
+// The wire protocol of MongoDB: a header of four numbers of four bytes, and in an OP_MSG
+// then flags and sections.
 const (
 	headerBytes    = 16
 	flagBytes      = 4
@@ -38,8 +38,8 @@ func readMessage(from io.Reader) (message, error) {
 
 func (m message) number(at int) int { return int(int32(binary.LittleEndian.Uint32(m[at:]))) }
 
-// command returns a command and its collection, such as "update accounts", and "" for
-// what is none.
+// command returns a command and its collection, such as "update accounts".
+// It returns "" if the message is not a command.
 func (m message) command() string {
 	if len(m) < headerBytes || m.number(12) != opMsg {
 		return ""

@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// mostLegs is the most that a transfer can have.
+	// mostLegs is the largest number of legs that a transfer can have.
 	mostLegs = 1000
-	// largestCommand is the most that a server takes, in KB.
+	// largestCommand is the largest command that a server accepts, in KB.
 	largestCommand = 16 << 10
 )
 
-// playNeighbours lets one caller move money between a thousand accounts at once, again
-// and again. Those who move it between two at a time get on.
+// playNeighbours makes one caller move money between a thousand accounts at once, again
+// and again.
+// The callers that move money between two accounts still get their turn.
 func playNeighbours(ctx context.Context, s *scene) error {
 	const beside = 32
 	s.callers = beside + 1
@@ -51,8 +52,8 @@ func playNeighbours(ctx context.Context, s *scene) error {
 	rate = float64(done) / (1.25 * float64(s.many(2, 1)) * window.Seconds())
 	s.keeps("transfers beside big ones", w.before, w.during, 0.6)
 	s.atLeast("big transfers done", done, 1)
-	s.tell("big transfers in a second", fmt.Sprintf("%.1f", rate))
-	s.tell("longest of the small ones", time.Duration(c.longest.Load()).Round(time.Millisecond))
+	s.note("big transfers in a second", fmt.Sprintf("%.1f", rate))
+	s.note("longest of the small ones", time.Duration(c.longest.Load()).Round(time.Millisecond))
 	s.expected("callers told something odd", &c.tally)
 	s.atMost("largest command, KB", m.home().counts.largest.Load()>>10, largestCommand)
 	if _, err := b.drained(ctx); err != nil {
@@ -62,7 +63,7 @@ func playNeighbours(ctx context.Context, s *scene) error {
 }
 
 // big returns a new transfer that takes a unit from every other account and gives it to
-// the one after it.
+// the next account.
 func (b *bank) big() transfer.Request {
 	legs := make([]transfer.Leg, mostLegs)
 	for i := range legs {

@@ -10,10 +10,11 @@ import (
 	transfer "github.com/mongotransfer/transfer"
 )
 
-// playOutage moves money between two clusters of which the second is of no use for a
-// while: it is silent, it writes nothing, or it refuses connections. What is under way
-// ends soon after, and what was sent to it meanwhile is no more than what would have been
-// sent anyway.
+// playOutage moves money between two clusters, of which the second fails for a while: it
+// is silent, its writes hang, or it refuses connections.
+// What is in progress ends soon after the outage.
+// What was sent to the cluster meanwhile is no more than what it would have received
+// anyway.
 func playOutage(ctx context.Context, s *scene) error {
 	s.callers = steady
 	uri, err := s.server(ctx)
@@ -43,7 +44,7 @@ func playOutage(ctx context.Context, s *scene) error {
 	return b.audit(ctx)
 }
 
-// trouble is one way for a cluster to be of no use.
+// trouble is one way in which a cluster fails.
 type trouble struct {
 	name       string
 	howLong    time.Duration
@@ -55,7 +56,8 @@ func troubles(far *line, s *scene) []trouble {
 		name: "silent", howLong: s.long(30*time.Second, 1500*time.Millisecond),
 		begin: func() { far.set(silent) }, end: func() { far.set(flowing) },
 	}, {
-		name: "writes hang", howLong: s.long(30*time.Second, 6*time.Second), // and all else is answered
+		// Everything else is answered.
+		name: "writes hang", howLong: s.long(30*time.Second, 6*time.Second),
 		begin: func() { far.hold(isUpdate) }, end: func() { far.hold(nil) },
 	}}
 	if !s.Short {
@@ -68,7 +70,7 @@ func troubles(far *line, s *scene) []trouble {
 
 func isUpdate(command string) bool { return strings.HasPrefix(command, "update ") }
 
-// name names a ledger.
+// name returns a ledger's name for the report.
 func name(ledger string) string {
 	if ledger == "" {
 		return "home"
@@ -76,14 +78,16 @@ func name(ledger string) string {
 	return ledger
 }
 
-// outage is one as it is played.
+// outage is an outage as it is played.
 type outage struct {
 	bank   *bank
 	member *member
-	needed float64 // statements to the second cluster for each transfer, when all is well
+	// needed is how many statements the second cluster gets for each transfer while it
+	// works.
+	needed float64
 }
 
-// gather starts callers who move money from each cluster to the other.
+// gather starts callers that move money from each cluster to the other.
 func (o *outage) gather(ctx context.Context) *crowd {
 	return gather(ctx, steady, giveUp, o.member.moves(func() transfer.Request {
 		if o.bank.issued.Load()%2 == 0 {
@@ -95,11 +99,11 @@ func (o *outage) gather(ctx context.Context) *crowd {
 
 func (o *outage) sent() int64 { return o.member.clusters["far"].counts.statements.Load() }
 
-// calm counts what is sent when all is well.
+// calm counts what is sent while the second cluster works.
 func (o *outage) calm(ctx context.Context) error {
 	s := o.bank.scene
 	c := o.gather(ctx)
-	s.tell("transfers in a second, when all is well", int(c.rate(ctx, s.long(5*time.Second, time.Second))))
+	s.note("transfers in a second, when all is well", int(c.rate(ctx, s.long(5*time.Second, time.Second))))
 	c.disperse()
 	s.expected("callers told something odd when all was well", &c.tally)
 	if _, err := o.bank.drained(ctx); err != nil {
@@ -110,7 +114,7 @@ func (o *outage) calm(ctx context.Context) error {
 	return err
 }
 
-// strike lets the second cluster be of no use for a while.
+// strike makes the second cluster fail for a while.
 func (o *outage) strike(ctx context.Context, t trouble) error {
 	s := o.bank.scene
 	c := o.gather(ctx)

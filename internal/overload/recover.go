@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// deadLedgers are those that are silent at once.
+	// deadLedgers is how many ledgers are silent at once.
 	deadLedgers = 4
-	// recoverLimit is how long they may keep recovery from the others.
+	// recoverLimit is how long they may keep recovery from the other ledgers.
 	recoverLimit = 3 * time.Second
 )
 
 // playRecover kills a process that has claimed transfers on many clusters, and recovers
-// while four of these are silent: what is stalled elsewhere is finished all the same.
+// while four of the clusters are silent.
+// The transfers that stalled elsewhere are finished all the same.
 func playRecover(ctx context.Context, s *scene) error {
 	each, elsewhere := s.many(300, 300), s.many(200, 50)
 	s.callers = deadLedgers*each + elsewhere
@@ -69,9 +70,10 @@ func playRecover(ctx context.Context, s *scene) error {
 	return b.audit(ctx)
 }
 
-// openFive opens a bank with five ledgers besides the default one, and says over which
-// lines a member may reach them. Four are on one server: each member has four clients
-// there, and takes them for four clusters.
+// openFive opens a bank with five ledgers besides the default one, and returns over which
+// lines a member reaches them.
+// Four of the ledgers are on one server: each member has four clients there, and takes
+// them for four clusters.
 func (s *scene) openFive(ctx context.Context) (*bank, lines, error) {
 	far, err := s.server(ctx)
 	if err != nil {
@@ -86,9 +88,10 @@ func (s *scene) openFive(ctx context.Context) (*bank, lines, error) {
 	return b, over, err
 }
 
-// strand leaves transfers behind that a process has claimed before it died, the healthy
-// ledger's after all others. It returns their IDs, and a function that lets all that the
-// dead process has sent arrive.
+// strand leaves transfers behind that a process has claimed before it died, and claims
+// those of the healthy ledger last.
+// It returns their IDs, and a function that lets everything arrive that the dead process
+// has sent.
 func (b *bank) strand(ctx context.Context, over lines, perLedger, healthy int) (ids []string, release func(), err error) {
 	dying, err := b.join(ctx, over)
 	if err != nil {
@@ -137,7 +140,7 @@ func (b *bank) still(ctx context.Context, ids []string) (int64, error) {
 	})
 }
 
-// recoverAll sweeps until nothing is under way any more.
+// recoverAll sweeps until no transfer is in progress.
 func (b *bank) recoverAll(ctx context.Context, m *member) error {
 	_, done, err := eventually(ctx, giveUp, func() (bool, error) {
 		if _, err := m.Recover(ctx); err != nil {
@@ -147,7 +150,7 @@ func (b *bank) recoverAll(ctx context.Context, m *member) error {
 		return n == 0, err
 	})
 	if err == nil && !done {
-		b.scene.tell("still under way", "after "+giveUp.String())
+		b.scene.note("still under way", "after "+giveUp.String())
 	}
 	return err
 }

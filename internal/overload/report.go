@@ -8,17 +8,23 @@ import (
 	"time"
 )
 
-// Figure is something that was seen.
+// Figure is one result.
 type Figure struct {
+	// Scenario is the name of the scenario that measured it.
 	Scenario string
-	Name     string
-	Seen     string
-	Must     string // what must hold; "": it is only told
-	Holds    bool
-	Timed    bool // what was seen depends on how busy the machine is
+	// Name says what was measured.
+	Name string
+	// Seen is the measured value.
+	Seen string
+	// Must is the bound that must hold. It is empty if the value may be any.
+	Must string
+	// Holds says whether the bound holds.
+	Holds bool
+	// Timed says that the value depends on how busy the machine is.
+	Timed bool
 }
 
-// String tells a figure in one line.
+// String returns the figure in one line.
 func (f Figure) String() string {
 	verdict := ""
 	if f.Must != "" {
@@ -31,8 +37,9 @@ func (f Figure) String() string {
 	return strings.TrimRight(fmt.Sprintf("  %-46s %-44s %s", f.Name, f.Seen, verdict), " ")
 }
 
-// Report is all that was seen.
+// Report holds all results of a run.
 type Report struct {
+	// Figures are the results of all scenarios, in the order in which they came.
 	Figures []Figure
 
 	out      io.Writer
@@ -51,7 +58,7 @@ func (r *Report) Red() []Figure {
 	return red
 }
 
-// Err returns an error if anything doesn't hold.
+// Err returns an error if any figure doesn't hold.
 func (r *Report) Err() error {
 	red := r.Red()
 	if len(red) == 0 {
@@ -83,26 +90,27 @@ func (r *Report) add(f Figure) {
 	r.print(f.String())
 }
 
-// print tells a line to whoever watches: the figures are kept even if nobody can be told.
+// print prints a line.
+// Its error is dropped, because the report holds the figures as well.
 func (r *Report) print(line string) { _, _ = fmt.Fprintln(r.out, line) }
 
-// tell adds a figure of which nothing is demanded.
-func (s *scene) tell(name string, value any) {
+// note adds a figure that may have any value.
+func (s *scene) note(name string, value any) {
 	s.report.add(Figure{Name: name, Seen: fmt.Sprint(value)})
 }
 
-// atMost demands of something that is counted that it is no more than a bound.
+// atMost checks that a count is no more than a bound.
 func (s *scene) atMost(name string, n, bound int64) {
 	s.report.add(Figure{Name: name, Seen: fmt.Sprint(n), Must: fmt.Sprintf("at most %d", bound), Holds: n <= bound})
 }
 
-// atLeast demands of something that is counted that it is no less than a bound: mostly
-// that a scenario presses at all.
+// atLeast checks that a count is no less than a bound: usually that a scenario is a load
+// at all.
 func (s *scene) atLeast(name string, n, bound int64) {
 	s.report.add(Figure{Name: name, Seen: fmt.Sprint(n), Must: fmt.Sprintf("at least %d", bound), Holds: n >= bound})
 }
 
-// share demands that no more than so large a part of all is so.
+// share checks that a part of all is no more than a bound.
 func (s *scene) share(name string, part, all int64, bound float64) {
 	got := ratio(float64(part), float64(all))
 	s.report.add(Figure{
@@ -111,7 +119,7 @@ func (s *scene) share(name string, part, all int64, bound float64) {
 	})
 }
 
-// times demands that something is less than so many times something else.
+// times checks that a number is less than bound times another one.
 func (s *scene) times(name string, n, base, bound float64) {
 	got := ratio(n, base)
 	s.report.add(Figure{
@@ -120,7 +128,7 @@ func (s *scene) times(name string, n, base, bound float64) {
 	})
 }
 
-// keeps demands that a rate is at least so large a part of the one before.
+// keeps checks that a rate is at least the given part of the one before.
 func (s *scene) keeps(name string, before, during, bound float64) {
 	if s.Short {
 		bound /= slack
@@ -132,7 +140,7 @@ func (s *scene) keeps(name string, before, during, bound float64) {
 	})
 }
 
-// within demands that something took no longer than a bound.
+// within checks that something took no longer than a bound.
 func (s *scene) within(name string, took, bound time.Duration) {
 	if s.Short {
 		bound *= slack
@@ -143,7 +151,8 @@ func (s *scene) within(name string, took, bound time.Duration) {
 	})
 }
 
-// ratio is zero where there is nothing to compare with.
+// ratio divides two numbers.
+// It is zero if there is nothing to compare with.
 func ratio(part, whole float64) float64 {
 	if whole == 0 {
 		return 0

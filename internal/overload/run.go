@@ -10,21 +10,22 @@ import (
 )
 
 const (
-	// heapFloor and heapPerCaller bound the memory in use: a caller's stack, its request
-	// and its record, twice, for garbage.
+	// heapFloor and heapPerCaller bound the memory in use: a caller's stack, request and
+	// record, twice, because of garbage.
 	heapFloor     = 192 << 20
 	heapPerCaller = 24 << 10
-	// goroutinesFloor and goroutinesPerCaller bound the goroutines, the callers' own
-	// included.
+	// goroutinesFloor and goroutinesPerCaller bound the goroutines, including those of
+	// the callers.
 	goroutinesFloor     = 1000
 	goroutinesPerCaller = 2
-	// leftGoroutines is how many goroutines may be there after a scenario more than
-	// before: those of the runtime.
+	// leftGoroutines is how many more goroutines there may be after a scenario than
+	// before it.
+	// Those belong to the runtime.
 	leftGoroutines = 10
 	leaveLimit     = 10 * time.Second
 )
 
-// scenario is one way to ask too much.
+// scenario is one kind of overload.
 type scenario struct {
 	number int
 	name   string
@@ -45,9 +46,10 @@ func scenarios() []scenario {
 	}
 }
 
-// Run plays scenarios one after the other, tells what each has seen as it comes, and
-// returns all of it. An error means that a scenario could not be played; that something
-// did not hold stands in the report.
+// Run plays scenarios one after the other, prints what each of them measures as it comes,
+// and returns all of it.
+// An error means that a scenario could not be played.
+// Whether everything holds is in the report.
 func Run(ctx context.Context, config Config, out io.Writer) (*Report, error) {
 	report := &Report{out: out}
 	if err := config.check(); err != nil {
@@ -69,7 +71,7 @@ func Run(ctx context.Context, config Config, out io.Writer) (*Report, error) {
 	return report, errors.Join(failed...)
 }
 
-// perform plays one scenario, and sees to it that it leaves nothing behind.
+// perform plays one scenario, and makes sure that it leaves nothing behind.
 func perform(ctx context.Context, config Config, report *Report, what scenario) (err error) {
 	defer func() {
 		if err != nil {
@@ -90,6 +92,6 @@ func perform(ctx context.Context, config Config, report *Report, what scenario) 
 	s.atMost("goroutines", u.goroutines, int64(goroutinesFloor+goroutinesPerCaller*s.callers))
 	_, _, err = eventually(ctx, leaveLimit, func() (bool, error) { return runtime.NumGoroutine() <= before+leftGoroutines, nil })
 	s.atMost("goroutines left behind", int64(runtime.NumGoroutine()-before), leftGoroutines)
-	s.tell("played in", time.Since(begun).Round(time.Second))
+	s.note("played in", time.Since(begun).Round(time.Second))
 	return err
 }

@@ -12,12 +12,15 @@ import (
 // scene is one scenario as it is played.
 type scene struct {
 	Config
-	report  *Report
-	callers int // there at once at most, for the bounds of memory and goroutines
+	report *Report
+	// callers is the largest number of callers at once, for the bounds of memory and
+	// goroutines.
+	callers int
 	ends    []func() error
 }
 
-// later says what is to be done when the scenario is over: the last first.
+// later adds something to do when the scenario is over.
+// The last one added is done first.
 func (s *scene) later(end func() error) { s.ends = append(s.ends, end) }
 
 func (s *scene) end() error {
@@ -38,7 +41,7 @@ func (s *scene) server(ctx context.Context) (string, error) {
 	return server.URI(), nil
 }
 
-// windows are two rates of the same callers, each the mean of windows that took turns.
+// windows holds two rates of the same callers, each the mean of windows that took turns.
 type windows struct{ before, during float64 }
 
 // compare measures the rate of a crowd before something and during it, in turns.

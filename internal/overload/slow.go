@@ -7,8 +7,9 @@ import (
 	transfer "github.com/mongotransfer/transfer"
 )
 
-// playSlow silences one of three clusters while thousands want to move money there. Those
-// who don't touch it go on, and so does what is submitted elsewhere.
+// playSlow silences one of three clusters while thousands of callers want to move money
+// there.
+// Transfers that don't involve it go on, and so do those that are submitted elsewhere.
 func playSlow(ctx context.Context, s *scene) error {
 	const beside = 64
 	many := s.many(2500, 2500)
@@ -22,8 +23,8 @@ func playSlow(ctx context.Context, s *scene) error {
 		return err
 	}
 	dead := m.moves(func() transfer.Request { return b.across("", "dead") })
-	// What has been there before is remembered: so some claim before they hang, and
-	// others don't get so far.
+	// The library remembers the accounts that these calls use.
+	// So later some transfers claim before they hang, and others don't get that far.
 	if err := each(ctx, accounts, func(ctx context.Context, _ int) error { return dead(ctx) }); err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func playSlow(ctx context.Context, s *scene) error {
 	s.atMost("who hang and were told something meanwhile", told, 0)
 	s.atMost("callers elsewhere left in doubt", c.doubt.Load(), 0)
 	s.expected("callers elsewhere told something odd", &c.tally)
-	s.tell("until those that hung have answers, once it is back", drained.Round(time.Millisecond))
+	s.note("until those that hung have answers, once it is back", drained.Round(time.Millisecond))
 	s.atMost("commands under way at once to the silent cluster", m.clusters["dead"].counts.inFlight.peak.Load(), mostInFlight)
 	if _, err := b.drained(ctx); err != nil {
 		return err
@@ -76,7 +77,7 @@ func (s *scene) openThree(ctx context.Context) (*bank, error) {
 	return s.open(ctx, map[string]string{"healthy": healthy, "dead": dead})
 }
 
-// playQueue submits thousands of transfers to the silent cluster, and after them a few
+// playQueue submits thousands of transfers to the silent cluster and then a few
 // elsewhere, which are run in time.
 func playQueue(ctx context.Context, s *scene, b *bank, m *member) error {
 	const (
@@ -104,7 +105,7 @@ func playQueue(ctx context.Context, s *scene, b *bank, m *member) error {
 		line.set(flowing)
 		var took time.Duration
 		took, err = b.drained(ctx)
-		s.tell("until all that were queued are final, once it is back", took.Round(time.Millisecond))
+		s.note("until all that were queued are final, once it is back", took.Round(time.Millisecond))
 	}
 	line.set(flowing)
 	leave()

@@ -14,18 +14,18 @@ import (
 
 const (
 	shortestSoak = 20 * time.Second
-	// soakers are the callers of a soak, who together ask for half of what the library
-	// can do.
+	// soakers is the number of callers of a soak, which together ask for half of what the
+	// library can do.
 	soakers = 128
-	// heapDrift and goroutinesDrift are what the last quarter may need more than the
-	// second one, beyond a fifth of that.
+	// heapDrift and goroutinesDrift are how much more the last quarter may need than the
+	// second one, besides a fifth of that.
 	heapDrift       = 16 << 20
 	goroutinesDrift = 50
 	soakLookPeriod  = 200 * time.Millisecond
 )
 
 // playSoak mixes all verbs, at half of the highest rate, for as long as is asked for.
-// Memory and goroutines stay where they are.
+// Memory and goroutines stay level.
 func playSoak(ctx context.Context, s *scene) error {
 	s.callers = steady
 	b, err := s.open(ctx, nil)
@@ -53,9 +53,9 @@ func playSoak(ctx context.Context, s *scene) error {
 	if err := <-ended; err != nil {
 		return err
 	}
-	s.tell("verbs in a second, at most and asked for", fmt.Sprintf("%.0f, %.0f", top, top/2))
-	s.tell("verbs in a second, answered", int(rate))
-	s.tell("verbs", mix.String())
+	s.note("verbs in a second, at most and asked for", fmt.Sprintf("%.0f, %.0f", top, top/2))
+	s.note("verbs in a second, answered", int(rate))
+	s.note("verbs", mix.String())
 	s.atMost("verbs left in doubt", c.doubt.Load(), 0)
 	s.expected("callers told something odd", &c.tally)
 	s.flat("heap in use, KB", heap, heapDrift, 1<<10)
@@ -66,22 +66,22 @@ func playSoak(ctx context.Context, s *scene) error {
 	return b.audit(ctx)
 }
 
-// mixture draws verbs.
+// mixture draws verbs at random.
 type mixture struct {
 	bank   *bank
 	member *member
-	turns  *bucket // a byte for each verb
+	turns  *bucket // one byte for each verb
 
 	transfers, holds, submits, waits, statements atomic.Int64
 }
 
-// String tells how often each verb was called.
+// String returns how often each verb was called.
 func (m *mixture) String() string {
 	return fmt.Sprintf("%d transfers, %d holds, %d submits, %d waits, %d statements",
 		m.transfers.Load(), m.holds.Load(), m.submits.Load(), m.waits.Load(), m.statements.Load())
 }
 
-// call is one verb, once its turn has come.
+// call calls one verb, once its turn has come.
 func (m *mixture) call(ctx context.Context) error {
 	if !m.turns.pass(ctx.Done(), 1) {
 		return ctx.Err()
@@ -103,7 +103,7 @@ func (m *mixture) call(ctx context.Context) error {
 	}
 }
 
-// hold holds money, and posts or voids that.
+// hold holds money, and posts or voids the hold.
 func (m *mixture) hold(ctx context.Context) error {
 	req := m.bank.move(0)
 	if _, err := m.member.Hold(ctx, req, time.Hour); err != nil {
@@ -129,7 +129,7 @@ func (m *mixture) submit(ctx context.Context) error {
 	return err
 }
 
-// statement reads the newest page of an account.
+// statement reads the newest page of an account's statement.
 func (m *mixture) statement(ctx context.Context) error {
 	const page = 20
 	entries := m.member.Statement(ctx, account(rand.IntN(accounts)), transfer.StatementQuery{Limit: page, NewestFirst: true})
@@ -141,7 +141,7 @@ func (m *mixture) statement(ctx context.Context) error {
 	return nil
 }
 
-// drift looks at memory and goroutines for so long.
+// drift samples memory and goroutines for the given time.
 func drift(ctx context.Context, howLong time.Duration) (heap, goroutines []int64) {
 	ctx, cancel := context.WithTimeout(ctx, howLong)
 	defer cancel()
@@ -152,8 +152,8 @@ func drift(ctx context.Context, howLong time.Duration) (heap, goroutines []int64
 	return heap, goroutines
 }
 
-// flat demands that what was seen over the time is about as much in the last quarter as
-// in the second one.
+// flat checks that the samples of the last quarter are about as high as those of the
+// second one.
 func (s *scene) flat(name string, seen []int64, more, unit int64) {
 	n := len(seen) / 4
 	second, last := median(seen[n:2*n]), median(seen[3*n:])

@@ -8,24 +8,25 @@ import (
 	"time"
 )
 
-// glance is how often memory and goroutines are looked at.
-const glance = 50 * time.Millisecond
+// sampleInterval is the time between two samples of memory and goroutines.
+const sampleInterval = 50 * time.Millisecond
 
-// usage is what a process has used at its highest.
+// usage is the most that the process has used.
 type usage struct {
-	heap       int64 // bytes of objects, those included that are no longer needed and not yet removed
+	// heap counts the bytes of objects, including garbage that is not yet removed.
+	heap       int64
 	goroutines int64
 	stop       func()
 }
 
-// watchUsage looks at memory and goroutines until it is stopped; then its figures can be
-// read.
+// watchUsage samples memory and goroutines until stop is called.
+// Then its figures can be read.
 func watchUsage(ctx context.Context) *usage {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &usage{}
 	var looking sync.WaitGroup
 	looking.Go(func() {
-		for pause(ctx, glance) {
+		for pause(ctx, sampleInterval) {
 			u.heap, u.goroutines = max(u.heap, heapInUse()), max(u.goroutines, int64(runtime.NumGoroutine()))
 		}
 	})
@@ -39,7 +40,7 @@ func heapInUse() int64 {
 	return int64(sample[0].Value.Uint64())
 }
 
-// pause reports false if ctx ends first.
+// pause waits, and returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -51,14 +52,14 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// eventually asks again and again until the answer is yes, for so long. It returns how
-// long that took, and what the last answer was.
+// eventually calls ask again and again until it returns true or the limit is over.
+// It returns how long that took, and the last result.
 func eventually(ctx context.Context, limit time.Duration, ask func() (bool, error)) (took time.Duration, yes bool, err error) {
 	begun := time.Now()
 	for {
 		yes, err = ask()
 		took = time.Since(begun)
-		if yes || err != nil || took > limit || !pause(ctx, glance) {
+		if yes || err != nil || took > limit || !pause(ctx, sampleInterval) {
 			return took, yes, err
 		}
 	}

@@ -12,13 +12,13 @@ import (
 
 const (
 	waitersBeside = 64
-	// moreConnections is how many connections any number of waiters may need, besides
-	// those of the commands by which money moves.
+	// moreConnections is how many connections all waiters together may need, besides
+	// those of the commands that move money.
 	moreConnections = 4
 )
 
-// playWaiters lets thousands wait for holds that nobody decides. That costs those who
-// move money next to nothing, and no connections.
+// playWaiters waits thousands of times for holds that no caller decides.
+// That costs those that move money next to nothing, and needs no connections.
 func playWaiters(ctx context.Context, s *scene) error {
 	levels := []int{50, 200, 1000, 10_000}
 	if s.Short {
@@ -44,7 +44,7 @@ func playWaiters(ctx context.Context, s *scene) error {
 	}
 	c := gather(ctx, waitersBeside, time.Minute, m.moves(func() transfer.Request { return b.move(0) }))
 	pause(ctx, s.long(2*time.Second, 500*time.Millisecond))
-	s.tell("connections in use without anybody who waits", m.home().counts.inUse.peak.Load())
+	s.note("connections in use without anybody who waits", m.home().counts.inUse.peak.Load())
 	for _, n := range levels {
 		if err := besideWaiters(ctx, s, c, m, ids[:n]); err != nil {
 			return err
@@ -61,14 +61,15 @@ func playWaiters(ctx context.Context, s *scene) error {
 	return b.audit(ctx)
 }
 
-// besideWaiters measures a crowd beside those who wait for the given holds.
+// besideWaiters measures a crowd beside callers that wait for the given holds.
 func besideWaiters(ctx context.Context, s *scene, c *crowd, m *member, ids []string) error {
 	inUse := &m.home().counts.inUse
 	var waiting *flood
 	var most, told int64
 	w, err := s.compare(ctx, c, s.long(1500*time.Millisecond, time.Second), func(ctx context.Context) error {
 		waiting = waitFor(ctx, m, ids)
-		pause(ctx, s.long(1500*time.Millisecond, 500*time.Millisecond)) // each looks a few times before it does nothing but wait
+		// Each reads a few times before it only waits.
+		pause(ctx, s.long(1500*time.Millisecond, 500*time.Millisecond))
 		inUse.forget()
 		return nil
 	}, func(context.Context) error {
@@ -84,7 +85,7 @@ func besideWaiters(ctx context.Context, s *scene, c *crowd, m *member, ids []str
 	return err
 }
 
-// waitFor starts one waiter for each of these holds.
+// waitFor starts one waiting caller for each of these holds.
 func waitFor(ctx context.Context, m *member, ids []string) *flood {
 	next := make(chan string, len(ids))
 	for _, id := range ids {
@@ -93,13 +94,14 @@ func waitFor(ctx context.Context, m *member, ids []string) *flood {
 	return rush(ctx, len(ids), time.Hour, func(ctx context.Context) error {
 		_, err := m.Wait(ctx, <-next)
 		if errors.Is(err, transfer.ErrCancelled) {
-			return nil // which is what they wait for in the end
+			// That is what they wait for in the end.
+			return nil
 		}
 		return err
 	})
 }
 
-// tellWaiters gives the money of all holds back, and all who wait for that are told.
+// tellWaiters voids all holds, and checks that all waiting callers get the outcome.
 func tellWaiters(ctx context.Context, s *scene, m *member, ids []string) error {
 	waiting := waitFor(ctx, m, ids)
 	defer waiting.leave()

@@ -56,15 +56,15 @@ func TestListOfAnAccountUsesIndexes(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
 	require.NoError(t, b.Store.Setup(t.Context()))
-	var works []*mongostore.Attempt
+	var attempts []*mongostore.Attempt
 	for i := range 4 {
-		works = append(works, b.Claimed(fmt.Sprint("t", i), b.Leg("alice", -60), b.Leg("bob", 60)))
+		attempts = append(attempts, b.Claimed(fmt.Sprint("t", i), b.Leg("alice", -60), b.Leg("bob", 60)))
 	}
-	b.Applied(works[0], storetest.Decide(protocol.Committed, 1))
-	b.Applied(works[0], storetest.Finish(protocol.Success))
-	b.Applied(works[1], storetest.Decide(protocol.Rollback, 1))
-	b.Applied(works[1], storetest.Finish(protocol.Fail))
-	b.Applied(works[2], storetest.Decide(protocol.Committed, 1))
+	b.Applied(attempts[0], storetest.Decide(protocol.Committed, 1))
+	b.Applied(attempts[0], storetest.Finish(protocol.Success))
+	b.Applied(attempts[1], storetest.Decide(protocol.Rollback, 1))
+	b.Applied(attempts[1], storetest.Finish(protocol.Fail))
+	b.Applied(attempts[2], storetest.Decide(protocol.Committed, 1))
 	var others []any // enough of them to make a scan of the collection expensive
 	for i := range 1000 {
 		others = append(others, bson.M{

@@ -98,8 +98,8 @@ func retentions(b *storetest.Bank) map[int64]time.Time {
 	return used
 }
 
-// Where it can't be stored which retention is in use, nothing is purged: work is refused, and
-// a finish that is sent all the same keeps its transfer for good.
+// Where it can't be stored which retention is in use, nothing is purged: work is refused,
+// and a finish that is sent all the same keeps its transfer for good.
 func TestUndeclaredRetentionPurgesNothing(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t, keeping(oneDay))

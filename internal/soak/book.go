@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// What became of a question.
+// The outcomes of a request.
 const (
 	answered   = "answered"
 	unanswered = "unanswered, or told to ask again"
 	repeated   = "asked again after an answer"
 )
 
-// answer is what a client was told.
+// answer is the final answer that a client got.
 type answer struct {
 	ask
 	word        string
@@ -21,7 +21,7 @@ type answer struct {
 	state, code string
 }
 
-// book has all answers for good.
+// book holds all final answers.
 type book struct {
 	mu      sync.Mutex
 	answers []answer
@@ -40,7 +40,7 @@ func (b *book) add(a answer) {
 	}
 }
 
-// counts returns how often each word was said.
+// counts returns how often each outcome occurred.
 func (b *book) counts() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -34,7 +34,8 @@ type accountDocument struct {
 	Pending map[string]int64 `bson:"pending"`
 }
 
-// check recovers what is left, and compares all that is stored with what must be.
+// check recovers what is left, and compares everything that is stored with what must be
+// there.
 func (r *run) check(ctx context.Context) (findings []string, err error) {
 	if _, err := r.coord.Recover(ctx, transfer.UntilFinished()); err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func (r *run) check(ctx context.Context) (findings []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range transfers { // held, and nobody has decided it
+	for _, t := range transfers { // held, and no client has decided it
 		if t.State == "Preparing" && t.Hold {
 			if _, err := r.coord.Void(ctx, t.ID); err != nil {
 				return nil, err
@@ -61,7 +62,7 @@ func (r *run) check(ctx context.Context) (findings []string, err error) {
 	return r.audit(ctx, findings)
 }
 
-// audit adds what Audit finds.
+// audit adds the findings of Audit.
 func (r *run) audit(ctx context.Context, findings []string) ([]string, error) {
 	expected := []transfer.ExpectedTotal{{Sum: transfer.Units(0)}}
 	report, err := r.coord.AuditWith(ctx, transfer.AuditOptions{Expected: expected})
@@ -71,8 +72,8 @@ func (r *run) audit(ctx context.Context, findings []string) ([]string, error) {
 	return findings, err
 }
 
-// balances demands that no marker is left, and of each account the very balance that the
-// successful transfers make.
+// balances checks that no marker is left, and that each account has exactly the balance
+// that the successful transfers make.
 func (r *run) balances(accounts []accountDocument, transfers []transferDocument) (findings []string) {
 	want := map[string]int64{}
 	for _, t := range transfers {
@@ -105,7 +106,7 @@ func (r *run) balances(accounts []accountDocument, transfers []transferDocument)
 	return findings
 }
 
-// lies demands that each answer that was ever given is true.
+// lies checks that each final answer is true.
 func (r *run) lies(transfers []transferDocument) (findings []string) {
 	stored := map[string]transferDocument{}
 	for _, t := range transfers {
@@ -125,19 +126,20 @@ func (a answer) trueOf(t transferDocument) bool {
 	switch {
 	case a.status == http.StatusUnprocessableEntity:
 		return t.State == "Fail" && t.Failure.Code == a.code
-	case a.status == http.StatusAccepted && a.state == "Committed": // for good, and told before it was settled
+	case a.status == http.StatusAccepted && a.state == "Committed":
+		// It has moved for good, and was answered before it was settled.
 		return t.State == "Success" && (a.verb != "post" || t.moved() == a.part)
 	}
 	return a.succeeded(t)
 }
 
-// succeeded reports whether the answer that a verb has done its work agrees with what is
-// stored.
+// succeeded reports whether the answer that a verb succeeded agrees with what is stored.
 func (a answer) succeeded(t transferDocument) bool {
 	switch a.verb {
 	case "transfer":
 		return a.status == http.StatusCreated && t.State == "Success"
-	case "hold": // asked again it may be told also what became of it
+	// A repeated request may get the later state as well.
+	case "hold":
 		return a.status == http.StatusAccepted && t.Hold && t.Held
 	case "post":
 		return a.status == http.StatusOK && t.State == "Success" && t.moved() == a.part
@@ -147,8 +149,8 @@ func (a answer) succeeded(t transferDocument) bool {
 	return false
 }
 
-// moved returns what a transfer in StateSuccess has moved: of a hold that was posted whole no
-// part is stored.
+// moved returns what a transfer in StateSuccess has moved.
+// For a hold that was posted as a whole, no part is stored.
 func (t transferDocument) moved() int64 {
 	if t.Posted != nil {
 		return *t.Posted

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// askLimit is how long a client waits for an answer. It is shorter than the service
-	// may take, so that some answers are lost.
+	// askLimit is how long a client waits for an answer.
+	// It is shorter than the service may take, so some answers are lost.
 	askLimit = 5 * time.Second
-	// maxPause bounds the pause before a client asks again.
+	// maxPause bounds the pause before a client repeats a request.
 	maxPause = time.Second
 )
 
-// client asks for one thing after the other.
+// client makes one request after the other.
 type client struct {
 	*run
 	name string
 	rng  *rand.Rand
-	old  []ask // that were answered
+	old  []ask // requests that were answered
 }
 
-// ask is something that a client asks for, as often as it takes.
+// ask is a request that a client repeats until it has an answer.
 type ask struct {
 	verb, id string
 	body     string
@@ -37,8 +37,8 @@ func newClient(r *run, n int) *client {
 	return &client{run: r, name: fmt.Sprint("c", n), rng: rand.New(rand.NewPCG(uint64(n), 1))}
 }
 
-// work asks until ctx ends. What is asked for by then is left unanswered, as by a client
-// that dies.
+// work makes requests until ctx ends.
+// A request that has no answer by then never gets one, as if the client died.
 func (c *client) work(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
 		id := fmt.Sprintf("%s-%d", c.name, n)
@@ -54,19 +54,19 @@ func (c *client) work(ctx context.Context) {
 	}
 }
 
-// move asks for money between two accounts: sometimes for more than there is.
+// move returns a transfer between two accounts, sometimes of more money than there is.
 func (c *client) move(verb, id, holdFor string) ask {
 	from := c.rng.IntN(c.Accounts)
 	to := (from + 1 + c.rng.IntN(c.Accounts-1)) % c.Accounts
-	amount := 1 + c.rng.IntN(each/4)
+	amount := 1 + c.rng.IntN(openingBalance/4)
 	if c.rng.IntN(8) == 0 {
-		amount = each * c.Accounts
+		amount = openingBalance * c.Accounts
 	}
 	return ask{verb: verb, id: id, body: fmt.Sprintf(
 		`{"from": %q, "to": %q, "amount": %d, "holdFor": %q}`, account(from), account(to), amount, holdFor)}
 }
 
-// hold holds money, and then takes a part of it, or gives it back, or forgets it.
+// hold holds money, and then posts a part of it, voids it, or leaves it to expire.
 func (c *client) hold(ctx context.Context, id string) {
 	fate := c.rng.IntN(3)
 	holdFor := "1h"
@@ -84,7 +84,9 @@ func (c *client) hold(ctx context.Context, id string) {
 	}
 }
 
-// insist asks any process, again and again, until one answers for good. It returns the status.
+// insist sends a request to any of the processes, again and again, until it has a final
+// answer.
+// It returns the status.
 func (c *client) insist(ctx context.Context, a ask) int {
 	for wait := 10 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, maxPause) {
 		got := c.once(ctx, a)
@@ -100,7 +102,7 @@ func (c *client) insist(ctx context.Context, a ask) int {
 	return 0
 }
 
-// once asks one process.
+// once sends a request to one process.
 func (c *client) once(ctx context.Context, a ask) answer {
 	path := "/transfers"
 	if a.verb == "post" || a.verb == "void" {

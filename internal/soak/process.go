@@ -15,15 +15,16 @@ import (
 )
 
 const (
-	// readyLimit is how long a process may take until it says that it is ready.
+	// readyLimit is how long a process may take until it reports that it is ready.
 	readyLimit = 2 * time.Minute
-	// stopLimit is how long a process may take to end in good order: that of its pod.
+	// stopLimit is how long a process may take to end in good order, as its pod would
+	// allow it.
 	stopLimit = time.Minute
-	// look is the pause between two looks whether it is ready.
-	look = 50 * time.Millisecond
+	// pollInterval is the pause before a process is asked again if it is ready.
+	pollInterval = 50 * time.Millisecond
 )
 
-// slot is a place for one process of the service after another, at one address.
+// slot is the place of one process of the service after another, at one address.
 type slot struct {
 	program, uri, address string
 
@@ -56,7 +57,7 @@ func (s *slot) start(ctx context.Context) error {
 		return err
 	}
 	go func() {
-		_ = p.cmd.Wait() // ProcessState has how it ended.
+		_ = p.cmd.Wait() // ProcessState holds how it ended.
 		close(p.ended)
 	}()
 	s.mu.Lock()
@@ -69,7 +70,7 @@ func (s *slot) start(ctx context.Context) error {
 		case <-p.ended:
 			return fmt.Errorf("a process did not start: %w", p.ending())
 		default:
-			pause(ctx, look)
+			pause(ctx, pollInterval)
 		}
 	}
 	return ctx.Err()
@@ -109,7 +110,7 @@ func (s *slot) kill() error {
 	return err
 }
 
-// end asks the process to end, and says if it did not do so well.
+// end asks the process to end, and returns an error if it did not end in good order.
 func (s *slot) end() error {
 	p := s.now()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -128,7 +129,8 @@ func (s *slot) end() error {
 	return nil
 }
 
-// revive starts another process if the slot's has ended, and reports whether it had.
+// revive starts another process if the slot's process has ended, and reports whether it
+// had.
 func (s *slot) revive(ctx context.Context) (bool, error) {
 	select {
 	case <-s.now().ended:
@@ -138,7 +140,7 @@ func (s *slot) revive(ctx context.Context) (bool, error) {
 	}
 }
 
-// ending tells how a process has ended, with the last that it said.
+// ending returns an error that says how a process has ended, with the end of its output.
 func (p *process) ending() error {
 	<-p.ended
 	const most = 4 << 10

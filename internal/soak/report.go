@@ -9,12 +9,16 @@ import (
 	"strings"
 )
 
-// Report is what a run has come to.
+// Report is the result of a run.
 type Report struct {
-	Faults   map[string]int
-	Answers  map[string]int
+	// Faults counts the faults by kind.
+	Faults map[string]int
+	// Answers counts the final answers by outcome.
+	Answers map[string]int
+	// Findings are the findings of the check.
 	Findings []string
-	Stolen   []string // what is found once something was stolen
+	// Stolen are the findings after money was stolen, if the run was to steal some.
+	Stolen []string
 }
 
 // Print prints the counts.
@@ -29,7 +33,8 @@ func (r Report) Print(out io.Writer) error {
 	return nil
 }
 
-// Err says what is wrong, or that a run proves nothing, because it has missed something.
+// Err returns an error if anything is wrong, or if the run proves nothing because it has
+// missed something.
 func (r Report) Err() error {
 	if len(r.Findings) > 0 {
 		return fmt.Errorf("%d findings:\n%s", len(r.Findings), strings.Join(r.Findings, "\n"))

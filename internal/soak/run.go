@@ -25,46 +25,57 @@ const (
 	processes = 3
 	database  = "soak"
 	world     = "world"
-	// each is what each account begins with.
-	each = 1000
-	// stall is the stall threshold of the processes, short so that they take over from
-	// each other.
+	// openingBalance is the balance of each account at the beginning.
+	openingBalance = 1000
+	// stall is the stall threshold of the processes.
+	// It is short so that they take over from each other.
 	stall = 3 * time.Second
 	// endLimit is how long recovery and the check may take.
 	endLimit = 5 * time.Minute
 )
 
-// Config says how to run.
+// Config describes a run.
 type Config struct {
-	For      time.Duration // how long the load and the faults last, at least one turn of each fault
-	Clients  int
+	// For is how long the load and the faults last: at least one turn of each fault.
+	// The default is 15 seconds.
+	For time.Duration
+	// Clients is the number of clients. The default is 8.
+	Clients int
+	// Accounts is the number of accounts. The default is 12.
 	Accounts int
-	Theft    int64 // units that are taken when all is checked, to see that the check finds that
+	// Theft is how many units are taken after the check, to see that the check finds
+	// that.
+	// The default is none.
+	Theft int64
 }
 
 // Default returns the configuration of a short run.
 func Default() Config { return Config{For: 15 * time.Second, Clients: 8, Accounts: 12} }
 
-// run is one run.
+// run is one run of the harness.
 type run struct {
 	Config
-	say    func(format string, args ...any)
-	users  users
-	owner  *mongo.Client
-	coord  *transfer.Coordinator // of the owner, who opens the accounts and recovers at the end
+	say   func(format string, args ...any)
+	users users
+	owner *mongo.Client
+	// coord is the owner's.
+	// It opens the accounts, and recovers at the end.
+	coord  *transfer.Coordinator
 	slots  []*slot
 	book   *book
 	counts map[string]int // of faults
 }
 
-// Run runs the service, the load and the faults, and checks. Its progress goes to the log. The
-// error says why there is no report.
+// Run runs the service, the load and the faults, and checks the result.
+// It writes its progress to the log.
+// An error says why there is no report.
 func Run(ctx context.Context, c Config, log io.Writer) (Report, error) {
 	begun := time.Now()
 	r := &run{Config: c, book: newBook(), counts: map[string]int{}}
 	r.say = func(format string, args ...any) {
 		at := time.Since(begun).Round(100 * time.Millisecond)
-		_, _ = fmt.Fprintf(log, "soak %7s: %s\n", at, fmt.Sprintf(format, args...)) // It is progress only.
+		// Only progress is lost.
+		_, _ = fmt.Fprintf(log, "soak %7s: %s\n", at, fmt.Sprintf(format, args...))
 	}
 	server, err := mongotest.StartWithUsers(ctx)
 	if err != nil {
@@ -100,7 +111,8 @@ func Run(ctx context.Context, c Config, log io.Writer) (Report, error) {
 	return report, err
 }
 
-// start builds the service, opens the accounts, pays in, and starts the processes.
+// start builds the service, opens the accounts with their money, and starts the
+// processes.
 func (r *run) start(ctx context.Context, uri, folder string) error {
 	root, err := outside.Root()
 	if err != nil {
@@ -142,7 +154,7 @@ func (r *run) start(ctx context.Context, uri, folder string) error {
 	return nil
 }
 
-// open opens the accounts, and pays in from the world outside.
+// open opens the accounts, and pays money in from the world outside.
 func (r *run) open(ctx context.Context) error {
 	if err := r.coord.Setup(ctx); err != nil {
 		return err
@@ -155,7 +167,7 @@ func (r *run) open(ctx context.Context) error {
 			return err
 		}
 		_, err := r.coord.Transfer(ctx, transfer.Request{
-			ID: "deposit-" + account(n), From: world, To: account(n), Amount: transfer.Units(each),
+			ID: "deposit-" + account(n), From: world, To: account(n), Amount: transfer.Units(openingBalance),
 		})
 		if err != nil {
 			return err
@@ -166,7 +178,7 @@ func (r *run) open(ctx context.Context) error {
 
 func account(n int) string { return fmt.Sprintf("account-%d", n) }
 
-// storm lets the clients work while the faults happen, and stops all processes.
+// storm runs the clients while the faults happen, and then stops all processes.
 func (r *run) storm(ctx context.Context) error {
 	working, end := context.WithCancel(ctx)
 	defer end()
@@ -219,9 +231,10 @@ func (r *run) turn(ctx context.Context, turn int) error {
 	return ctx.Err()
 }
 
-// withoutRight takes the right to change accounts from the service, for longer than it
-// takes until its processes take over from each other, and grants it again. Requests that
-// the service couldn't carry out are asked again, and then succeed.
+// withoutRight takes the right to change accounts from the service, and later grants it
+// again.
+// That lasts longer than the processes take to take over from each other.
+// Requests that the service couldn't carry out are repeated, and then succeed.
 func (r *run) withoutRight(ctx context.Context) error {
 	if err := r.users.grant(ctx, false); err != nil {
 		return err
@@ -236,7 +249,7 @@ func (r *run) withoutRight(ctx context.Context) error {
 	}
 	r.counts["right granted"]++
 	pause(ctx, 2*time.Second)
-	for n, s := range r.slots { // as Kubernetes starts a container again that has ended
+	for n, s := range r.slots { // as Kubernetes restarts a container that has ended
 		if again, err := s.revive(ctx); err != nil {
 			return err
 		} else if again {
@@ -249,11 +262,11 @@ func (r *run) withoutRight(ctx context.Context) error {
 
 func (r *run) killAll() {
 	for _, s := range r.slots {
-		_ = s.kill() // It has ended already, if all went well.
+		_ = s.kill() // It has already ended, if all went well.
 	}
 }
 
-// pause waits for so long, or until ctx ends.
+// pause waits for the given time, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

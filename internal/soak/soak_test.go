@@ -8,8 +8,8 @@ import (
 )
 
 // Whatever happens to the processes of a service and to its rights, no unit is lost or
-// minted, and every answer that a client got is true for ever. The check has teeth: one
-// unit that is taken behind the library's back then is found.
+// minted, and every answer that a client got is true for ever.
+// The check has teeth: one unit that is taken behind the library's back then is found.
 func TestServiceUnderFaults(t *testing.T) {
 	config := Default()
 	config.Theft = 1

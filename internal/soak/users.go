@@ -12,7 +12,7 @@ const (
 	role = "soakService"
 )
 
-// users are the service's user and its rights.
+// users manages the service's user and its rights.
 type users struct {
 	db       *mongo.Database
 	password string
@@ -35,7 +35,7 @@ func (u users) create(ctx context.Context) error {
 	})
 }
 
-// grant gives the service the right to change accounts, or takes it.
+// grant gives the service all rights, or all except the right to change accounts.
 func (u users) grant(ctx context.Context, whole bool) error {
 	return u.run(ctx, "updateRole", role, bson.D{{Key: "privileges", Value: u.privileges(whole)}})
 }
@@ -44,7 +44,7 @@ func (u users) run(ctx context.Context, command, name string, rest bson.D) error
 	return u.db.RunCommand(ctx, append(bson.D{{Key: command, Value: name}}, rest...)).Err()
 }
 
-// privileges are those of a service that does its own set-up.
+// privileges returns the rights of a service that does its own set-up.
 func (u users) privileges(whole bool) bson.A {
 	on := func(collection string, actions ...string) bson.D {
 		return bson.D{

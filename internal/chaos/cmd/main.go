@@ -1,5 +1,6 @@
-// Command cmd runs the library on real servers under faults, prints a table, and fails if anything is wrong or too little was done. See
-// package chaos.
+// Command cmd runs the library on real servers under faults and prints a table.
+// It fails if anything is wrong, or if the run did too little.
+// See package chaos.
 package main
 
 import (
@@ -35,7 +36,7 @@ func main() {
 	exitIf(run(config))
 }
 
-// run prints the report, and fails as the run did.
+// run prints the report, and returns the error of the run.
 func run(config chaos.Config) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

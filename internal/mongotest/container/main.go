@@ -2,8 +2,10 @@
 //
 //	container image command [argument ...]
 //
-// It prints the mongod's URI on one line. The replica set has to be initiated by the reader. However the reader's process
-// ends, the operating system closes the pipe to the standard input, and the container is removed.
+// It prints the mongod's URI on one line.
+// The process that reads it has to initiate the replica set.
+// However that process ends, the operating system closes the pipe to the standard input,
+// and the container is removed.
 package main
 
 import (
@@ -23,7 +25,8 @@ import (
 const (
 	// readyLimit is how long the mongod may take to start, once its image is there.
 	readyLimit = time.Minute
-	// endLimit is how long everything may take once the reader is gone. It also ends a client that hangs.
+	// endLimit is how long the rest may take once the reader is gone.
+	// It also ends a client that hangs.
 	endLimit = 20 * time.Second
 )
 
@@ -32,11 +35,12 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: container image command [argument ...]")
 		os.Exit(2)
 	}
-	// If the reader is gone, nobody takes what the removal logs, and without this the first line would end the program.
+	// If the reader is gone, no process reads what the removal logs.
+	// Without this, the first line would end the program.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // An error is an end as well.
+		_, _ = io.Copy(io.Discard, os.Stdin) // An error ends the input as well.
 		stop()
 	}()
 	context.AfterFunc(ctx, func() {
@@ -58,7 +62,8 @@ func run(ctx context.Context, image string, command []string) (err error) {
 		testcontainers.WithExposedPorts("27017/tcp"),
 		testcontainers.WithWaitStrategy(wait.ForLog("Waiting for connections").WithStartupTimeout(readyLimit)),
 	)
-	// There may be a container even if there is an error, and ctx may have ended: the removal must happen all the same.
+	// There may be a container even after an error, and ctx may have ended.
+	// The container must be removed all the same.
 	defer func() {
 		err = errors.Join(err, testcontainers.TerminateContainer(container, testcontainers.StopTimeout(0)))
 	}()
@@ -69,7 +74,8 @@ func run(ctx context.Context, image string, command []string) (err error) {
 	if err != nil {
 		return err
 	}
-	// The member's name for itself means nothing out here: a client must not follow it.
+	// The address that the member has for itself means nothing outside: a client must not
+	// follow it.
 	if _, err := fmt.Fprintf(os.Stdout, "mongodb://%s/?directConnection=true\n", address); err != nil {
 		return err
 	}

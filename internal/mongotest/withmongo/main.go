@@ -1,10 +1,14 @@
-// Command withmongo runs a command with a MongoDB server: it starts one, sets MONGODB_URI to its connection string, runs the
-// command, stops the server, and ends with the command's exit code.
+// Command withmongo runs another command with a MongoDB server.
+// It starts a server, sets MONGODB_URI to its connection string, runs the command and
+// stops the server.
+// It ends with the command's exit code.
 //
 //	go run ./internal/mongotest/withmongo go test ./...
 //
-// So all test binaries share one server, instead of one each. If MONGODB_URI is set already, that server is used. Package
-// mongotest tells where else the server comes from, and how to ask for a version.
+// So all test binaries share one server, instead of one each.
+// If MONGODB_URI is already set, that server is used.
+// The documentation of package mongotest says where else the server comes from, and how
+// to ask for a version.
 package main
 
 import (
@@ -26,20 +30,15 @@ func main() {
 	os.Exit(withServer(os.Args[1], os.Args[2:]...))
 }
 
-// withServer runs the command with a server and returns its exit code, or 1 if there is none.
-func withServer(name string, args ...string) (code int) {
-	server, err := mongotest.Start(context.Background())
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() {
-		if err := server.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = max(code, 1)
-		}
-	}()
-	fmt.Fprintln(os.Stderr, "withmongo: MongoDB", server.Version())
+// withServer runs the command with a server, and returns the command's exit code.
+// It returns 1 if there is no server, or if the command did not run or a signal ended it.
+func withServer(name string, args ...string) int {
+	return mongotest.WithServer(context.Background(), "withmongo", func(server *mongotest.Server) int {
+		return runWith(server, name, args...)
+	})
+}
+
+func runWith(server *mongotest.Server, name string, args ...string) int {
 	cmd := exec.Command(name, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), "MONGODB_URI="+server.URI())
@@ -54,8 +53,10 @@ func withServer(name string, args ...string) (code int) {
 	return 1
 }
 
-// run runs the command to its end, also when this process is asked to end: the server has to be there until then. Ctrl-C in
-// a terminal reaches the command as well, a SIGTERM doesn't and is passed on.
+// run runs the command to its end, even when this process is asked to end, because the
+// command needs the server until then.
+// Ctrl-C in a terminal reaches the command as well.
+// A SIGTERM does not, and is passed on.
 func run(cmd *exec.Cmd) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -71,7 +72,8 @@ func run(cmd *exec.Cmd) error {
 			return err
 		case received := <-signals:
 			if received == syscall.SIGTERM {
-				_ = cmd.Process.Signal(received) // It fails only if the command has just ended.
+				// It fails only if the command has just ended.
+				_ = cmd.Process.Signal(received)
 			}
 		}
 	}

@@ -1,5 +1,7 @@
-// Command cmd asks too much of the library on real servers, prints what it sees, and
-// fails if anything is not as it must be. See package overload.
+// Command cmd puts too much load on the library, on real servers, and prints what it
+// measures.
+// It fails if anything is not as it must be.
+// See package overload.
 package main
 
 import (
@@ -38,7 +40,7 @@ func main() {
 	}
 }
 
-// run fails as the report does.
+// run prints the report, and returns its error.
 func run(config overload.Config) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

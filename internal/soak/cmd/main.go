@@ -1,5 +1,6 @@
-// Command cmd runs examples/service as three processes under faults, prints what was
-// answered, and fails if anything is wrong. See package soak.
+// Command cmd runs examples/service as three processes under faults, prints the answers
+// by outcome, and fails if anything is wrong.
+// See package soak.
 package main
 
 import (
@@ -25,7 +26,7 @@ func main() {
 	}
 }
 
-// run prints the report, and fails as the run did.
+// run prints the report, and returns the error of the run.
 func run(config soak.Config) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
