@@ -224,14 +224,17 @@ func TestNoServerSendsNothing(t *testing.T) {
 	store.Clock.Read = time.Now()
 	verify := storetest.About(protocol.Verify)
 	for _, op := range []protocol.Operation{
-		storetest.Claim(protocol.Insert), storetest.Claim(protocol.FromInitiated), storetest.Claim(protocol.TakeOver), storetest.Claim(protocol.TakeToCancel), verify,
-		storetest.Decide(protocol.Committed, 1), storetest.Finish(protocol.Success), storetest.PrepareWith(0, ""), storetest.At(protocol.Settle, 0), storetest.At(protocol.Undo, 0),
+		storetest.Claim(protocol.Insert), storetest.Claim(protocol.FromInitiated), storetest.Claim(protocol.TakeOver),
+		storetest.Claim(protocol.TakeToCancel), verify,
+		storetest.Decide(protocol.Committed, 1), storetest.Finish(protocol.Success), storetest.PrepareWith(0, ""),
+		storetest.At(protocol.Settle, 0), storetest.At(protocol.Undo, 0),
 		storetest.At(protocol.FenceOnly, 0),
 	} {
 		assert.Equal(t, protocol.NotSent, b.On(a, op).Result, "%+v", op)
 	}
 	for _, op := range []protocol.Operation{
-		storetest.About(protocol.ReadTransfer), storetest.About(protocol.LookTransfer), storetest.At(protocol.ReadFence, 0), storetest.At(protocol.Look, 0),
+		storetest.About(protocol.ReadTransfer), storetest.About(protocol.LookTransfer),
+		storetest.At(protocol.ReadFence, 0), storetest.At(protocol.Look, 0),
 	} {
 		assert.Equal(t, protocol.Answer{Result: protocol.Unknown}, b.On(a, op), "%+v", op)
 	}
@@ -265,7 +268,8 @@ func TestNoConnectionSendsNothing(t *testing.T) {
 func TestAnswersToBrokenReads(t *testing.T) {
 	origin := newBank(t)
 	for number, op := range []protocol.Operation{
-		storetest.About(protocol.ReadTransfer), storetest.About(protocol.LookTransfer), storetest.At(protocol.ReadFence, 0), storetest.At(protocol.Look, 0),
+		storetest.About(protocol.ReadTransfer), storetest.About(protocol.LookTransfer),
+		storetest.At(protocol.ReadFence, 0), storetest.At(protocol.Look, 0),
 	} {
 		b := origin.reconnected(t, number)
 		id := fmt.Sprintf("order %d", number)

@@ -260,7 +260,10 @@ func TestShortCountIsResolvedThroughMongos(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.Put(storetest.Account("alice", bson.M{"balance": int64(15)}), storetest.Account("bob", nil))
-	attempts := []*mongostore.Attempt{b.Attempt("t0", b.Leg("alice", -10), b.Leg("bob", 10)), b.Attempt("t1", b.Leg("alice", -10), b.Leg("bob", 10))}
+	attempts := []*mongostore.Attempt{
+		b.Attempt("t0", b.Leg("alice", -10), b.Leg("bob", 10)),
+		b.Attempt("t1", b.Leg("alice", -10), b.Leg("bob", 10)),
+	}
 	rs := append(prepares(b, 0, attempts...), prepares(b, 1, attempts...)...)
 	b.Store.CheckedClients.Store(b.Store.Transfers.Database().Client(), true)
 	b.Log.Take()
@@ -277,7 +280,8 @@ func TestShortCountIsResolvedThroughMongos(t *testing.T) {
 // is not the others'.
 func TestRefusedStatementIsSplit(t *testing.T) {
 	b := newBank(t)
-	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}), storetest.Account("bob", bson.M{"balance": int64(0)}), storetest.Account("carol", nil))
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}),
+		storetest.Account("bob", bson.M{"balance": int64(0)}), storetest.Account("carol", nil))
 	require.NoError(t, b.DB.RunCommand(t.Context(), bson.D{
 		{Key: "collMod", Value: "accounts"}, {Key: "validator", Value: bson.M{"pending.bad": bson.M{"$exists": false}}},
 	}).Err())
@@ -300,7 +304,10 @@ func TestRoutedLedgerOfAnotherCluster(t *testing.T) {
 	b.Store.Ledgers[""] = elsewhere.Store.Ledgers[""]
 	b.Store.Ledgers[""].SameClient = false
 	b.Store.CheckedClients.Store(elsewhere.Store.Transfers.Database().Client(), true)
-	attempts := []*mongostore.Attempt{b.Attempt("t0", b.Leg("alice", -10), b.Leg("bob", 10)), b.Attempt("t1", b.Leg("alice", -10), b.Leg("bob", 10))}
+	attempts := []*mongostore.Attempt{
+		b.Attempt("t0", b.Leg("alice", -10), b.Leg("bob", 10)),
+		b.Attempt("t1", b.Leg("alice", -10), b.Leg("bob", 10)),
+	}
 	rs := append(prepares(b, 0, attempts...), prepares(b, 1, attempts...)...)
 	elsewhere.Log.Take()
 	b.batch(rs)

@@ -54,7 +54,8 @@ func TestSomeDecisionsDoNotMatch(t *testing.T) {
 	b.Change("transfers", "t2", bson.M{"$set": bson.M{"owner": "another", "epoch": int64(2), "state": "Committed"}})
 	applied, not := protocol.Applied, protocol.NotMatched
 	assert.Equal(t, []protocol.Result{not, applied, not, applied}, b.batch(of(commit, attempts...)))
-	assert.Equal(t, []protocol.Result{not, applied, applied, applied}, b.batch(of(storetest.Finish(protocol.Success), attempts...)), "anybody may finish")
+	assert.Equal(t, []protocol.Result{not, applied, applied, applied}, b.batch(of(storetest.Finish(protocol.Success),
+		attempts...)), "anybody may finish")
 }
 
 // A document that the server refuses to change keeps none of the others from being

@@ -133,7 +133,8 @@ func TestFencesAreUniquePerSending(t *testing.T) {
 		}
 	}
 	assert.Len(t, seen, 1+3*2*2)
-	message, _ := wire.UpdateCommand(b.Store.Ledgers[""].Commands, []*mongostore.MergedUpdate{b.Store.NewMergedUpdate(&mongostore.Call{Attempt: a, Op: storetest.At(protocol.FenceOnly, 0)})})
+	message, _ := wire.UpdateCommand(b.Store.Ledgers[""].Commands,
+		[]*mongostore.MergedUpdate{b.Store.NewMergedUpdate(&mongostore.Call{Attempt: a, Op: storetest.At(protocol.FenceOnly, 0)})})
 	message.End()
 	for range 100 {
 		require.NoError(t, b.DB.RunCommand(t.Context(), bson.Raw(message.Data)).Err())
@@ -148,7 +149,8 @@ func TestFenceOnlyIsNotResolved(t *testing.T) {
 	b := newBank(t)
 	b.Put(storetest.Account("alice", nil))
 	call := &mongostore.Call{
-		Attempt: b.Attempt("order", b.Leg("alice", -60)), Op: storetest.At(protocol.FenceOnly, 0), Answer: protocol.Answer{Result: protocol.NotMatched},
+		Attempt: b.Attempt("order", b.Leg("alice", -60)), Op: storetest.At(protocol.FenceOnly, 0),
+		Answer: protocol.Answer{Result: protocol.NotMatched},
 	}
 	b.Store.ResolveUpdates(t.Context(), b.Store.Ledgers[""].Majority, []*mongostore.MergedUpdate{b.Store.NewMergedUpdate(call)})
 	assert.Equal(t, protocol.NotMatched, call.Answer.Result)

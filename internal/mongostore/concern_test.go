@@ -96,7 +96,8 @@ func (b *bank) everyTransfer(ctx context.Context) {
 		perform(a, storetest.Claim(protocol.FromInitiated))
 		perform(a, verify)
 		read := perform(a, storetest.At(protocol.ReadFence, 0), storetest.At(protocol.ReadFence, 1), storetest.At(protocol.ReadFence, 2))
-		perform(a, storetest.PrepareWith(0, read[0].Facts.Fence), storetest.PrepareWith(1, read[1].Facts.Fence), storetest.PrepareWith(2, read[2].Facts.Fence))
+		perform(a, storetest.PrepareWith(0, read[0].Facts.Fence), storetest.PrepareWith(1, read[1].Facts.Fence),
+			storetest.PrepareWith(2, read[2].Facts.Fence))
 		perform(a, storetest.At(protocol.Look, 0), storetest.At(protocol.Look, 2))
 		perform(a, storetest.Claim(protocol.TakeToCancel))
 		perform(a, storetest.About(protocol.ReadTransfer))

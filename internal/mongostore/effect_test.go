@@ -229,7 +229,8 @@ func TestLanesOfEffects(t *testing.T) {
 		}
 	}
 	assert.Len(t, lanes, 4*3, "each place is read, looked at, and written to")
-	assert.NotEqual(t, mongostore.LaneOf(a, storetest.At(protocol.Settle, 3)), mongostore.LaneOf(a, storetest.About(protocol.Finish)), "the original, and the transfer itself")
+	assert.NotEqual(t, mongostore.LaneOf(a, storetest.At(protocol.Settle, 3)),
+		mongostore.LaneOf(a, storetest.About(protocol.Finish)), "the original, and the transfer itself")
 	assert.Equal(t, []string{`account "alice"`, `account "bob" of ledger "eu"`, `document "o" of "orders"`, `document "s" of "transfers"`},
 		[]string{a.Name(0), a.Name(1), a.Name(2), a.Name(3)})
 
@@ -242,7 +243,8 @@ func TestLanesOfEffects(t *testing.T) {
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.NotMatched, protocol.Applied}, b.batch(rs))
 	assert.Equal(t, []int{3}, b.statements())
 	b.Has("orders", bson.M{"_id": "a", "pending": bson.M{"t0": int64(0)}})
-	assert.Equal(t, all(2, protocol.Applied), b.batch(append(of(storetest.At(protocol.Undo, 0), rs[0].Attempt), of(storetest.At(protocol.Settle, 0), rs[2].Attempt)...)))
+	assert.Equal(t, all(2, protocol.Applied), b.batch(append(of(storetest.At(protocol.Undo, 0), rs[0].Attempt),
+		of(storetest.At(protocol.Settle, 0), rs[2].Attempt)...)))
 }
 
 // A reversal reserves a transfer that has succeeded and is not reversed, under the names
@@ -252,7 +254,8 @@ func TestReversalsEffect(t *testing.T) {
 	t.Parallel()
 	b := newShop(t, func(c *storetest.Config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })
 	reversal := func(id, of string) *mongostore.Attempt {
-		a, err := b.Store.NewAttempt(document.Transfer{ID: id, Legs: []document.Leg{b.Leg("bob", -60)}, Reverses: of, Digest: []byte{1}}, "owner of "+id)
+		a, err := b.Store.NewAttempt(document.Transfer{ID: id, Legs: []document.Leg{b.Leg("bob", -60)}, Reverses: of,
+			Digest: []byte{1}}, "owner of "+id)
 		require.NoError(t, err)
 		b.Applied(a, storetest.Claim(protocol.Insert))
 		assert.Equal(t, of, storetest.AsMap(t, b.Raw("transfers", id))["reverses"])
@@ -353,8 +356,10 @@ func TestRequirementsAreJudgedEach(t *testing.T) {
 		effects []document.Effect
 		unmet   []bool // nil: nobody knows
 	}{
-		"one document": {[]document.Effect{b.effect("o", unpaid(), nil), b.effect("o", paid(), nil), b.effect("o", nil, nil)}, []bool{false, true, false}},
-		"several":      {[]document.Effect{b.effect(7, unpaid(), nil), b.effect("o", paid(), nil), b.effect("gone", nil, nil)}, []bool{false, true, true}},
+		"one document": {[]document.Effect{b.effect("o", unpaid(), nil), b.effect("o", paid(), nil),
+			b.effect("o", nil, nil)}, []bool{false, true, false}},
+		"several": {[]document.Effect{b.effect(7, unpaid(), nil), b.effect("o", paid(), nil),
+			b.effect("gone", nil, nil)}, []bool{false, true, true}},
 		"reserved by itself": {
 			[]document.Effect{b.effect(7, paid(), nil), b.effect("o", unpaid(), nil), b.effect(7, unpaid(), nil), b.effect("mine", unpaid(), nil)},
 			[]bool{true, false, false, false},

@@ -28,7 +28,8 @@ func BenchmarkFacts(b *testing.B) {
 			for i := range inFlight {
 				pending["order-"+strconv.Itoa(i)] = int64(-1)
 			}
-			stored := encode(storetest.Account("alice", bson.M{"balance": int64(1000), "currency": "EUR", "fence": storetest.Fence0(), "pending": pending}))
+			stored := encode(storetest.Account("alice", bson.M{"balance": int64(1000), "currency": "EUR",
+				"fence": storetest.Fence0(), "pending": pending}))
 			b.ReportAllocs()
 			for b.Loop() {
 				if facts := s.FactsOf(a, a.Participant(0), stored); facts.Refusal() != 0 {

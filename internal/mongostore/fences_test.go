@@ -55,7 +55,8 @@ func TestReplacedFenceIsKnown(t *testing.T) {
 	b := newBank(t)
 	b.Put(storetest.Account("alice", nil))
 	for i, op := range []protocol.Operation{
-		storetest.Replacing(storetest.At(protocol.Undo, 0)), storetest.Replacing(storetest.At(protocol.Settle, 0)), storetest.At(protocol.FenceOnly, 0),
+		storetest.Replacing(storetest.At(protocol.Undo, 0)), storetest.Replacing(storetest.At(protocol.Settle, 0)),
+		storetest.At(protocol.FenceOnly, 0),
 	} {
 		a := b.Attempt(fmt.Sprintf("order %d", i), b.Leg("alice", -1))
 		if op.Kind == protocol.FenceOnly {

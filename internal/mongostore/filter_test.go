@@ -356,7 +356,8 @@ func TestPrepareRequiresTheFloorThatWasRead(t *testing.T) {
 func TestMarkerLimitIsJudgedByReads(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, func(c *storetest.Config) { c.MarkerLimit = 2 })
-	b.Put(storetest.Account("one", bson.M{"pending": bson.M{"x": int64(1)}}), storetest.Account("two", bson.M{"pending": bson.M{"x": int64(1), "y": int64(0)}}))
+	b.Put(storetest.Account("one", bson.M{"pending": bson.M{"x": int64(1)}}),
+		storetest.Account("two", bson.M{"pending": bson.M{"x": int64(1), "y": int64(0)}}))
 	a := b.Claimed("order", b.Leg("one", -60), b.Leg("two", 60))
 	answers := b.All(a, storetest.At(protocol.ReadFence, 0), storetest.At(protocol.ReadFence, 1))
 	for i, free := range []bool{true, false} {

@@ -22,7 +22,8 @@ func TestGarbledMarkersAreLeftAlone(t *testing.T) {
 	for _, units := range []int64{-60, 60} {
 		for what, pending := range storetest.Garbled("order", units) {
 			for _, op := range []protocol.Operation{
-				storetest.At(protocol.Settle, 0), storetest.Replacing(storetest.At(protocol.Settle, 0)), storetest.At(protocol.Undo, 0), storetest.Replacing(storetest.At(protocol.Undo, 0)),
+				storetest.At(protocol.Settle, 0), storetest.Replacing(storetest.At(protocol.Settle, 0)),
+				storetest.At(protocol.Undo, 0), storetest.Replacing(storetest.At(protocol.Undo, 0)),
 				storetest.At(protocol.FenceOnly, 0),
 			} {
 				t.Run(fmt.Sprint(units, ", ", what, ", ", op.Kind), func(t *testing.T) {
@@ -191,7 +192,8 @@ func TestListForAFence(t *testing.T) {
 	b.Applied(a, storetest.Replacing(storetest.At(protocol.Undo, 0)))
 	b.Has("accounts", storetest.Account("alice", bson.M{"fence": storetest.AsMap(t, b.Raw("accounts", "alice"))["fence"]}))
 	late := b.Attempt("late", b.Leg("alice", -60))
-	assert.Equal(t, protocol.NotMatched, b.On(late, storetest.PrepareWith(0, storetest.StandardFields().View(encode(bson.M{"fence": bson.A{storetest.Fence0()}})).Fence())).Result)
+	assert.Equal(t, protocol.NotMatched, b.On(late,
+		storetest.PrepareWith(0, storetest.StandardFields().View(encode(bson.M{"fence": bson.A{storetest.Fence0()}})).Fence())).Result)
 }
 
 // A requirement is about the field, and not about one of a list: to whoever prepares, and
@@ -219,7 +221,8 @@ func TestRequirementLooksIntoNoList(t *testing.T) {
 		b.PutIn("orders", document)
 		a := b.changing("t "+id, b.effect(id, bson.D{{Key: "status", Value: row.required}}, paid()))
 		b.Applied(a, storetest.Claim(protocol.Insert))
-		assert.Equal(t, !row.met, b.On(a, storetest.At(protocol.Look, 0)).Facts.Unmet, "a look at %v, where %v is required", row.stored, row.required)
+		assert.Equal(t, !row.met, b.On(a, storetest.At(protocol.Look, 0)).Facts.Unmet,
+			"a look at %v, where %v is required", row.stored, row.required)
 		want := protocol.NotMatched
 		if row.met {
 			want = protocol.Applied

@@ -151,7 +151,8 @@ func TestPortionsAreAnsweredEach(t *testing.T) {
 	require.Equal(t, all(len(attempts), protocol.Applied), b.batch(of(storetest.Claim(protocol.Insert), attempts...)))
 	data := bson.M{"failCommands": bson.A{"find"}, "appName": b.App, "errorCode": 8}
 	for _, op := range []protocol.Operation{
-		storetest.At(protocol.ReadFence, 0), storetest.About(protocol.ReadTransfer), storetest.About(protocol.LookTransfer), storetest.Claim(protocol.TakeOver),
+		storetest.At(protocol.ReadFence, 0), storetest.About(protocol.ReadTransfer),
+		storetest.About(protocol.LookTransfer), storetest.Claim(protocol.TakeOver),
 	} {
 		b.Failpoint(bson.M{"skip": 1}, data)
 		rs := of(op, attempts...)

@@ -239,7 +239,8 @@ func (b *bank) another(changes ...func(*storetest.Config)) *storetest.Rooms {
 	for name, l := range b.Store.Ledgers {
 		ledgers[name] = l.Commands
 	}
-	config := storetest.Config{Transfers: b.Store.Transfers, Ledgers: ledgers, Fields: storetest.StandardFields(), MarkerLimit: 100, Now: time.Now}
+	config := storetest.Config{Transfers: b.Store.Transfers, Ledgers: ledgers, Fields: storetest.StandardFields(),
+		MarkerLimit: 100, Now: time.Now}
 	for _, change := range changes {
 		change(&config)
 	}

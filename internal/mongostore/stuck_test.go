@@ -115,7 +115,8 @@ func TestRefusedNotes(t *testing.T) {
 		{Key: "validator", Value: bson.M{"$or": bson.A{bson.M{"_id": bson.M{"$ne": "first"}}, bson.M{"stuck": nil}}}},
 	}
 	require.NoError(t, b.DB.RunCommand(t.Context(), validator).Err())
-	require.ErrorContains(t, b.Store.NoteStuck(t.Context(), []mongostore.StuckReason{gone(first), gone(second)}), "121 DocumentValidationFailure")
+	require.ErrorContains(t, b.Store.NoteStuck(t.Context(), []mongostore.StuckReason{gone(first), gone(second)}),
+		"121 DocumentValidationFailure")
 	assert.NotContains(t, storetest.AsMap(t, b.Raw("transfers", "first")), "stuck")
 	assert.Contains(t, storetest.AsMap(t, b.Raw("transfers", "second")), "stuck")
 
@@ -140,7 +141,8 @@ func TestStuckAreListed(t *testing.T) {
 	}
 	_, err := b.DB.Collection("transfers").InsertMany(t.Context(), others)
 	require.NoError(t, err)
-	for _, q := range []queries.Query{{Stuck: true}, {Stuck: true, Account: "bob"}, {Stuck: true, States: []protocol.State{protocol.Committed}}} {
+	for _, q := range []queries.Query{{Stuck: true}, {Stuck: true, Account: "bob"}, {Stuck: true,
+		States: []protocol.State{protocol.Committed}}} {
 		b.Log.Take()
 		var found []string
 		for transfer, err := range b.Store.List(t.Context(), q) {
