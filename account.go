@@ -15,44 +15,69 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// Account is a document with a balance. A document {_id, balance} is a complete one: it needs not be opened by this library.
+// Account is a document with a balance.
+// A document {_id, balance} is a complete account, even if this library has not opened
+// it.
 type Account struct {
-	ID       string
-	Ledger   string         // "" is the default one
-	Balance  Amount         // its kind is the kind of all amounts moved
-	Floor    Amount         // the least balance that a debit may leave; 0 unless set
-	NoFloor  bool           // as low as a balance can be: an outside world
-	Currency string         // transfers must name the same
-	Metadata map[string]any // stored by OpenAccount, and the user's own from then on
+	// ID is the account's ID.
+	ID string
+	// Ledger is the name of the account's ledger.
+	// Defaults to "", the default ledger.
+	Ledger string
+	// Balance is the money on the account.
+	// Its kind is the kind of all amounts that are moved.
+	Balance Amount
+	// Floor is the least balance that a debit may leave.
+	// Defaults to 0.
+	Floor Amount
+	// NoFloor says that the balance may be as low as a balance can be.
+	// It is for an account that stands for the outside world.
+	NoFloor bool
+	// Currency is what transfers on the account must name.
+	// Defaults to "": they name none.
+	Currency string
+	// Metadata is stored by OpenAccount, and is the user's own from then on.
+	Metadata map[string]any
 
-	// As read back only. An account is opened first and closed afterwards: OpenAccount
-	// refuses one that is Closed.
-	Closed    bool
-	Available Amount // what can be spent: Balance, which debits in flight are off already
-	Posted    Amount // Available and the debits in flight
-	Incoming  Amount // the credits in flight
+	// Closed says that no transfer can touch the account.
+	// It is for reading only, like the fields after it: OpenAccount refuses an account
+	// that is Closed.
+	Closed bool
+	// Available is what can be spent: Balance, from which debits in flight are subtracted
+	// already.
+	Available Amount
+	// Posted is Available and the debits in flight.
+	Posted Amount
+	// Incoming are the credits in flight.
+	Incoming Amount
 }
 
-// OpenAccount creates an account in the default ledger, with the money that Balance says: nothing is taken from elsewhere. The error
-// is ErrAccountExists if there is one, ErrInvalidRequest, or ErrInDoubt: ask again, and ErrAccountExists means that it is there.
+// OpenAccount creates an account in the default ledger, with the money that Balance says:
+// nothing is taken from other accounts.
+// The error is ErrAccountExists if there is one, ErrInvalidRequest, or ErrInDoubt.
+// After ErrInDoubt, call again: ErrAccountExists then means that the account is there.
 func (c *Coordinator) OpenAccount(ctx context.Context, a Account) (Account, error) {
 	return c.defaultLedger().Open(ctx, a)
 }
 
-// GetAccount returns an account of the default ledger as a majority of the servers has it stored, or ErrAccountNotFound. While a primary is
-// being replaced the answer may be old.
+// GetAccount returns an account of the default ledger as a majority of the servers has it
+// stored, or ErrAccountNotFound.
+// While a primary is being replaced the answer may be stale.
 func (c *Coordinator) GetAccount(ctx context.Context, id string) (Account, error) {
 	return c.defaultLedger().Get(ctx, id)
 }
 
-// CloseAccount closes an account of the default ledger, so that no transfer can touch it. Its balance must be zero (else
-// ErrAccountNotEmpty) and no transfer in flight (else ErrAccountBusy). Closing a closed one is no error. A document whose balance is no
-// exact number is no account: ErrAmountKind.
+// CloseAccount closes an account of the default ledger, so that no transfer can touch it.
+// Its balance must be zero (else ErrAccountNotEmpty), and no transfer may be in flight on
+// it (else ErrAccountBusy).
+// Closing a closed account is no error.
+// A document whose balance is no exact number is no account: ErrAmountKind.
 func (c *Coordinator) CloseAccount(ctx context.Context, id string) error {
 	return c.defaultLedger().Close(ctx, id)
 }
 
-// ReopenAccount opens a closed account of the default ledger again. Reopening an open one is no error.
+// ReopenAccount opens a closed account of the default ledger again.
+// Reopening an open account is no error.
 func (c *Coordinator) ReopenAccount(ctx context.Context, id string) error {
 	return c.defaultLedger().Reopen(ctx, id)
 }
@@ -63,8 +88,8 @@ type Ledger struct {
 	name        string
 }
 
-// Ledger returns the ledger that was registered by [WithLedger], the default one for "". The error is ErrInvalidRequest for an
-// unknown name.
+// Ledger returns the ledger that was registered by [WithLedger], the default one for "".
+// The error is ErrInvalidRequest for an unknown name.
 func (c *Coordinator) Ledger(name string) (*Ledger, error) {
 	if !c.catalog.HasLedger(name) {
 		return nil, invalid("the ledger %s is not registered: see WithLedger", words.Quote(name))
@@ -81,19 +106,19 @@ func (l *Ledger) Open(ctx context.Context, a Account) (Account, error) {
 		return Account{}, err
 	}
 	token := bson.NewObjectID() // of this account's fence, and of this very call
-	err = l.untilKnown(ctx, a.ID, func(ctx context.Context) (bool, protocol.Result, error) {
+	err = l.untilKnown(ctx, a.ID, func(ctx context.Context) try {
 		result, err := l.coordinator.accounts.Open(ctx, l.name, stored, token)
 		if result != protocol.NotMatched {
-			return result == protocol.Applied, result, err
+			return try{result == protocol.Applied, result, err}
 		}
-		standing, err := l.coordinator.accounts.Status(ctx, l.name, a.ID)
+		status, err := l.coordinator.accounts.Status(ctx, l.name, a.ID)
 		switch {
-		case err != nil || !standing.Found:
-			return false, protocol.Unknown, err
-		case standing.OpenedWith(token):
-			return true, protocol.Applied, nil
+		case err != nil || !status.Found:
+			return try{false, protocol.Unknown, err}
+		case status.OpenedWith(token):
+			return try{true, protocol.Applied, nil}
 		}
-		return true, protocol.Failed, ErrAccountExists
+		return try{true, protocol.Failed, ErrAccountExists}
 	})
 	if err != nil {
 		return Account{}, err
@@ -114,13 +139,16 @@ func (l *Ledger) plan(a Account) (document.Account, error) {
 	floored := stored.Floor.Sign() != 0
 	switch limit := money.MaxBalance(kind); {
 	case a.Ledger != "" && a.Ledger != l.name:
-		return stored, invalid("account %s is meant for ledger %s: open it by its Ledger", words.Quote(a.ID), words.Quote(a.Ledger))
+		return stored, invalid("account %s is meant for ledger %s: open it by its Ledger",
+			words.Quote(a.ID), words.Quote(a.Ledger))
 	case !stored.Balance.Within(limit) || !stored.Floor.Within(limit):
 		return stored, invalid("balance and floor of account %s must lie within ±%s", words.Quote(a.ID), limit)
 	case stored.Balance.Places() > money.MaxPlaces || stored.Floor.Places() > money.MaxPlaces:
-		return stored, invalid("balance and floor of account %s have at most %d digits behind the point", words.Quote(a.ID), money.MaxPlaces)
+		return stored, invalid("balance and floor of account %s have at most %d digits behind the point",
+			words.Quote(a.ID), money.MaxPlaces)
 	case a.Closed:
-		return stored, invalid("account %s can't be opened as a closed one: open it, and close it by CloseAccount", words.Quote(a.ID))
+		return stored, invalid("account %s can't be opened as a closed one: open it, and close it by CloseAccount",
+			words.Quote(a.ID))
 	case a.NoFloor && floored:
 		return stored, invalid("account %s has a floor and none", words.Quote(a.ID))
 	case floored && stored.Floor.Kind() != kind:
@@ -158,7 +186,7 @@ func (l *Ledger) Get(ctx context.Context, id string) (Account, error) {
 	return l.account(stored, decodeMetadata(stored.Metadata)), nil
 }
 
-// account returns a stored account as the API tells it.
+// account returns a stored account as the API shows it.
 func (l *Ledger) account(stored document.Account, metadata map[string]any) Account {
 	posted, err := stored.Balance.Add(stored.Reserved)
 	if err != nil { // nothing is in flight on an account that was just opened
@@ -173,15 +201,15 @@ func (l *Ledger) account(stored document.Account, metadata map[string]any) Accou
 
 // Close closes an account of this ledger: see [Coordinator.CloseAccount].
 func (l *Ledger) Close(ctx context.Context, id string) error {
-	return l.change(ctx, id, l.coordinator.accounts.Close, func(standing accounts.Status) (bool, error) {
+	return l.change(ctx, id, l.coordinator.accounts.Close, func(status accounts.Status) (done bool, err error) {
 		switch {
-		case standing.Closed:
+		case status.Closed:
 			return true, nil
-		case standing.Odd:
+		case status.Malformed:
 			return true, ErrAmountKind
-		case standing.Markers > 0:
+		case status.Markers > 0:
 			return true, ErrAccountBusy
-		case !standing.Empty:
+		case !status.Empty:
 			return true, ErrAccountNotEmpty
 		}
 		return false, nil
@@ -190,61 +218,61 @@ func (l *Ledger) Close(ctx context.Context, id string) error {
 
 // Reopen opens a closed account of this ledger again: see [Coordinator.ReopenAccount].
 func (l *Ledger) Reopen(ctx context.Context, id string) error {
-	return l.change(ctx, id, l.coordinator.accounts.Reopen, func(standing accounts.Status) (bool, error) {
-		return !standing.Closed, nil
+	return l.change(ctx, id, l.coordinator.accounts.Reopen, func(status accounts.Status) (done bool, err error) {
+		return !status.Closed, nil
 	})
 }
 
-// change performs a conditional change of an account. Where it does not match, judge tells from a deciding read whether that is the
+// change performs a conditional change of an account.
+// Where it does not match, a deciding read is judged: that says whether there is an
 // answer, and which.
 func (l *Ledger) change(
 	ctx context.Context, id string,
 	write func(ctx context.Context, ledger, id string) (protocol.Result, error),
-	judge func(accounts.Status) (bool, error),
+	judge func(accounts.Status) (done bool, err error),
 ) error {
 	if err := l.checkID(id); err != nil {
 		return err
 	}
-	return l.untilKnown(ctx, id, func(ctx context.Context) (bool, protocol.Result, error) {
+	return l.untilKnown(ctx, id, func(ctx context.Context) try {
 		result, err := write(ctx, l.name, id)
 		if result != protocol.NotMatched {
-			return result == protocol.Applied, result, err
+			return try{result == protocol.Applied, result, err}
 		}
-		standing, err := l.coordinator.accounts.Status(ctx, l.name, id)
+		status, err := l.coordinator.accounts.Status(ctx, l.name, id)
 		switch {
 		case err != nil:
-			return false, protocol.NotSent, err
-		case !standing.Found:
-			return true, protocol.Failed, ErrAccountNotFound
+			return try{false, protocol.NotSent, err}
+		case !status.Found:
+			return try{true, protocol.Failed, ErrAccountNotFound}
 		}
-		done, err := judge(standing)
-		return done, protocol.NotMatched, err
+		done, err := judge(status)
+		return try{done, protocol.NotMatched, err}
 	})
 }
 
-// untilKnown repeats an attempt until it is done, or the server refuses it, or the call is given up.
-func (l *Ledger) untilKnown(
-	ctx context.Context, id string, attempt func(context.Context) (bool, protocol.Result, error),
-) error {
+// untilKnown repeats a write to an account until it is done, or the server refuses it, or
+// the call is given up.
+func (l *Ledger) untilKnown(ctx context.Context, id string, write func(context.Context) try) error {
 	if err := l.coordinator.ready(ctx, document.Address{Name: l.name}); err != nil {
 		return err
 	}
-	var try retry
-	for try.next(ctx, l.coordinator) {
+	var tries retry
+	for tries.next(ctx, l.coordinator) {
 		limited, cancel := l.coordinator.store.WithLimit(ctx, wire.CommandLimit)
-		done, result, err := attempt(limited)
+		t := write(limited)
 		cancel()
 		switch {
-		case done && err == nil:
+		case t.done && t.err == nil:
 			return nil
-		case done:
-			return aboutAccount(id, err)
-		case result == protocol.Failed:
-			return try.err(aboutAccount(id, fmt.Errorf("it could not be written: %w", named(err))))
+		case t.done:
+			return aboutAccount(id, t.err)
+		case t.result == protocol.Failed:
+			return tries.err(aboutAccount(id, fmt.Errorf("it could not be written: %w", named(t.err))))
 		}
-		try.record(result, err)
+		tries.record(t)
 	}
-	return aboutAccount(id, try.err(nil))
+	return aboutAccount(id, tries.err(nil))
 }
 
 func (l *Ledger) checkID(id string) error {

@@ -13,22 +13,16 @@ import (
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
-
-func decimal(t *testing.T, text string) transfer.Amount {
-	t.Helper()
-	a, err := transfer.ParseDecimal(text)
-	require.NoError(t, err)
-	return a
-}
 
 // An account is read back as it was opened, and opened once.
 func TestOpenAndGetAccount(t *testing.T) {
 	t.Parallel()
-	b := newBank(t)
+	b := bank.New(t)
 	for _, a := range []transfer.Account{
 		{ID: "units", Balance: transfer.Units(7), Floor: transfer.Units(-5), Currency: "EUR", Metadata: map[string]any{"owner": "Ann"}},
-		{ID: "decimal", Balance: decimal(t, "12.50"), Floor: decimal(t, "0.50")},
+		{ID: "decimal", Balance: bank.Decimal(t, "12.50"), Floor: bank.Decimal(t, "0.50")},
 		{ID: "world", NoFloor: true},
 		{ID: "odd.$ name%" + strings.Repeat("ü", 100)},
 	} {
@@ -55,14 +49,14 @@ func TestOpenAndGetAccount(t *testing.T) {
 // What can't be an account is refused with a text that says why, and nothing is stored.
 func TestInvalidAccounts(t *testing.T) {
 	t.Parallel()
-	b := newBank(t)
+	b := bank.New(t)
 	for text, a := range map[string]transfer.Account{
 		"the ID is empty":    {},
 		"more than 255":      {ID: strings.Repeat("x", 256)},
 		"meant for ledger":   {ID: "a", Ledger: "euro"},
 		"within":             {ID: "a", Balance: transfer.Units(1<<62 + 1)},
 		"a floor and none":   {ID: "a", NoFloor: true, Floor: transfer.Units(-1)},
-		"not of its balance": {ID: "a", Balance: decimal(t, "1"), Floor: transfer.Units(-1)},
+		"not of its balance": {ID: "a", Balance: bank.Decimal(t, "1"), Floor: transfer.Units(-1)},
 		"below its floor":    {ID: "a", Balance: transfer.Units(-1)},
 		"metadata key":       {ID: "a", Metadata: map[string]any{"$set": 1}},
 	} {
@@ -70,14 +64,15 @@ func TestInvalidAccounts(t *testing.T) {
 		require.ErrorIs(t, err, transfer.ErrInvalidRequest, text)
 		require.ErrorContains(t, err, text)
 	}
-	require.Empty(t, b.raw("accounts"))
+	require.Empty(t, b.Raw("accounts"))
 }
 
-// While a transfer is under way, an account shows what can be spent, what is there, and what is to come.
+// While a transfer is under way, an account shows what can be spent, what is there, and
+// what is to come.
 func TestMoneyInTransitIsShown(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 5)
-	b.stallAt("t", 3, lost, 60)
+	b := bank.New(t, 100, 5)
+	b.StallAt("t", 3, bank.Lost, 60)
 	a, err := b.GetAccount(t.Context(), "a")
 	require.NoError(t, err)
 	require.Equal(t, []transfer.Amount{transfer.Units(40), transfer.Units(100), transfer.Units(0)},
@@ -86,25 +81,25 @@ func TestMoneyInTransitIsShown(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []transfer.Amount{transfer.Units(5), transfer.Units(5), transfer.Units(60)},
 		[]transfer.Amount{other.Available, other.Posted, other.Incoming})
-	b.recoverAll()
-	b.audit(initial(100, 5))
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(100, 5))
 }
 
-// An account is closed without money and without transfers in flight, any number of times; closed, it takes part in nothing; reopened, it
-// does again.
+// An account is closed without money and without transfers in flight, any number of
+// times; closed, it takes part in nothing; reopened, it does again.
 func TestCloseAndReopenAccount(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
+	b := bank.New(t, 100, 0)
 	require.ErrorIs(t, b.CloseAccount(t.Context(), "nobody"), transfer.ErrAccountNotFound)
 	require.ErrorIs(t, b.ReopenAccount(t.Context(), "nobody"), transfer.ErrAccountNotFound)
 	require.ErrorIs(t, b.CloseAccount(t.Context(), "a"), transfer.ErrAccountNotEmpty)
-	b.stallAt("t", 3, lost, 60)
+	b.StallAt("t", 3, bank.Lost, 60)
 	require.ErrorIs(t, b.CloseAccount(t.Context(), "b"), transfer.ErrAccountBusy)
 	for _, odd := range []bson.M{{"balance": 0, "pending": bson.A{}}, {"balance": 0.0}, {"balance": bson.A{0}}, {"balance": "0"}, {}} {
 		odd["_id"] = "odd"
-		b.insert("accounts", odd)
+		b.Insert("accounts", odd)
 		require.ErrorIs(t, b.CloseAccount(t.Context(), "odd"), transfer.ErrAmountKind, "%v", odd)
-		b.remove("accounts", "odd")
+		b.Remove("accounts", "odd")
 	}
 	_, err := b.Cancel(t.Context(), "t", "")
 	require.NoError(t, err)
@@ -114,35 +109,35 @@ func TestCloseAndReopenAccount(t *testing.T) {
 	got, err := b.GetAccount(t.Context(), "b")
 	require.NoError(t, err)
 	require.True(t, got.Closed)
-	_, err = b.Transfer(t.Context(), move("u", "a", "b", 1))
+	_, err = b.Transfer(t.Context(), bank.Move("u", "a", "b", 1))
 	require.ErrorIs(t, err, transfer.ErrAccountClosed)
 	for range 2 {
 		require.NoError(t, b.ReopenAccount(t.Context(), "b"))
 	}
-	_, err = b.Transfer(t.Context(), move("v", "a", "b", 1))
+	_, err = b.Transfer(t.Context(), bank.Move("v", "a", "b", 1))
 	require.NoError(t, err)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // The answer of OpenAccount is true even if the first message's answer was lost.
 func TestOpenAccountOverABadWire(t *testing.T) {
 	t.Parallel()
-	b := newBank(t)
-	for i, what := range []fault{lost, answerLost} {
-		c := b.coordinator(b.through((&wire{at: 0, what: what}).client()))
-		_, err := c.OpenAccount(t.Context(), transfer.Account{ID: name(i), Balance: transfer.Units(7)})
+	b := bank.New(t)
+	for i, what := range []bank.Fault{bank.Lost, bank.AnswerLost} {
+		c := b.NewCoordinator(b.Through((&bank.Wire{At: 0, What: what}).Client()))
+		_, err := c.OpenAccount(t.Context(), transfer.Account{ID: bank.AccountName(i), Balance: transfer.Units(7)})
 		require.NoError(t, err)
-		c = b.coordinator(b.through((&wire{at: 0, what: what}).client()))
-		_, err = c.OpenAccount(t.Context(), transfer.Account{ID: name(i)})
+		c = b.NewCoordinator(b.Through((&bank.Wire{At: 0, What: what}).Client()))
+		_, err = c.OpenAccount(t.Context(), transfer.Account{ID: bank.AccountName(i)})
 		require.ErrorIs(t, err, transfer.ErrAccountExists)
 	}
-	b.audit(initial(7, 7))
+	b.CheckBooks(bank.Balances(7, 7))
 }
 
 // Debits go down to the floor, and without one as far as it takes.
 func TestFloors(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 0)
+	b := bank.New(t, 0)
 	for _, a := range []transfer.Account{
 		{ID: "credit", Floor: transfer.Units(-50)},
 		{ID: "locked", Balance: transfer.Units(50), Floor: transfer.Units(20)},
@@ -155,12 +150,12 @@ func TestFloors(t *testing.T) {
 		from string
 		just int64
 	}{{"credit", 50}, {"locked", 30}} {
-		_, err := b.Transfer(t.Context(), move("too much "+c.from, c.from, "a", c.just+1))
+		_, err := b.Transfer(t.Context(), bank.Move("too much "+c.from, c.from, "a", c.just+1))
 		require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
-		_, err = b.Transfer(t.Context(), move("just "+c.from, c.from, "a", c.just))
+		_, err = b.Transfer(t.Context(), bank.Move("just "+c.from, c.from, "a", c.just))
 		require.NoError(t, err)
 	}
-	_, err := b.Transfer(t.Context(), move("from outside", "world", "a", 1_000_000))
+	_, err := b.Transfer(t.Context(), bank.Move("from outside", "world", "a", 1_000_000))
 	require.NoError(t, err)
 	for id, want := range map[string]int64{"a": 1_000_080, "credit": -50, "locked": 20, "world": -1_000_000} {
 		got, err := b.GetAccount(t.Context(), id)
@@ -169,28 +164,28 @@ func TestFloors(t *testing.T) {
 		require.Equal(t, got.Balance, got.Posted, "nothing is in flight")
 	}
 	// A floor that is raised behind the library's back counts at once.
-	_, err = b.db.Collection("accounts").UpdateByID(t.Context(), "a", bson.D{{Key: "$set", Value: bson.D{{Key: "floor", Value: 1_000_000}}}})
+	_, err = b.DB.Collection("accounts").UpdateByID(t.Context(), "a", bson.D{{Key: "$set", Value: bson.D{{Key: "floor", Value: 1_000_000}}}})
 	require.NoError(t, err)
-	_, err = b.Transfer(t.Context(), move("raised", "a", "world", 81))
+	_, err = b.Transfer(t.Context(), bank.Move("raised", "a", "world", 81))
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
 }
 
 // Decimals move exactly, kinds are never mixed, and currencies must agree.
 func TestDecimalsAndCurrencies(t *testing.T) {
 	t.Parallel()
-	b := newBank(t)
+	b := bank.New(t)
 	for _, a := range []transfer.Account{
-		{ID: "a", Balance: decimal(t, "0.300000000001"), Currency: "EUR"},
-		{ID: "b", Balance: decimal(t, "0"), Currency: "EUR"},
+		{ID: "a", Balance: bank.Decimal(t, "0.300000000001"), Currency: "EUR"},
+		{ID: "b", Balance: bank.Decimal(t, "0"), Currency: "EUR"},
 		{ID: "units", Balance: transfer.Units(10), Currency: "EUR"},
-		{ID: "dollars", Balance: decimal(t, "1"), Currency: "USD"},
-		{ID: "none", Balance: decimal(t, "1")},
+		{ID: "dollars", Balance: bank.Decimal(t, "1"), Currency: "USD"},
+		{ID: "none", Balance: bank.Decimal(t, "1")},
 	} {
 		_, err := b.OpenAccount(t.Context(), a)
 		require.NoError(t, err)
 	}
 	pay := func(id, to, currency, amount string) error {
-		_, err := b.Transfer(t.Context(), transfer.Request{ID: id, From: "a", To: to, Amount: decimal(t, amount), Currency: currency})
+		_, err := b.Transfer(t.Context(), transfer.Request{ID: id, From: "a", To: to, Amount: bank.Decimal(t, amount), Currency: currency})
 		return err
 	}
 	require.NoError(t, pay("1", "b", "EUR", "0.10"))
@@ -204,46 +199,47 @@ func TestDecimalsAndCurrencies(t *testing.T) {
 	for id, want := range map[string]string{"a": "0", "b": "0.300000000001", "dollars": "1", "none": "1"} {
 		got, err := b.GetAccount(t.Context(), id)
 		require.NoError(t, err)
-		require.Zero(t, got.Balance.Cmp(decimal(t, want)), "%s has %s", id, got.Balance)
+		require.Zero(t, got.Balance.Cmp(bank.Decimal(t, want)), "%s has %s", id, got.Balance)
 		require.Zero(t, got.Posted.Cmp(got.Balance))
 	}
-	require.Zero(t, b.unfinished())
+	require.Zero(t, b.Unfinished())
 }
 
-// A transfer beyond the limit of those in flight on an account waits for room, and is refused when its time is nearly over.
+// A transfer beyond the limit of those in flight on an account waits for room, and is
+// refused when its time is nearly over.
 func TestBusyAccount(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.stallAt("in flight", 3, lost, 10)
-	c := b.coordinator(b.db, transfer.WithMarkerLimit(1))
+	b := bank.New(t, 100, 0)
+	b.StallAt("in flight", 3, bank.Lost, 10)
+	c := b.NewCoordinator(b.DB, transfer.WithMarkerLimit(1))
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
-	rec, err := c.Transfer(ctx, move("refused", "a", "b", 10))
+	rec, err := c.Transfer(ctx, bank.Move("refused", "a", "b", 10))
 	require.ErrorIs(t, err, transfer.ErrAccountBusy)
 	require.Equal(t, transfer.StateFail, rec.State)
 	require.NoError(t, ctx.Err(), "it is told within the caller's time")
 
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.Transfer(t.Context(), move("patient", "a", "b", 10))
+		_, err := c.Transfer(t.Context(), bank.Move("patient", "a", "b", 10))
 		done <- err
 	}()
-	b.recoverAll()
+	b.RecoverAll()
 	require.NoError(t, <-done)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // One transfer spans collections, databases and clients, and recovers there.
 func TestLedgers(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100)
+	b := bank.New(t, 100)
 	monitor := &event.CommandMonitor{}
 	elsewhere := mongotest.Database(t, options.Client().SetMonitor(monitor)) // another client, as of another cluster
 	opts := []transfer.Option{
-		transfer.WithLedger("savings", b.db.Collection("savings")),
+		transfer.WithLedger("savings", b.DB.Collection("savings")),
 		transfer.WithLedger("euro", elsewhere.Collection("accounts")),
 	}
-	c := b.coordinator(b.db, opts...)
+	c := b.NewCoordinator(b.DB, opts...)
 	require.NoError(t, c.Setup(t.Context()))
 	for _, ledger := range []string{"savings", "euro"} {
 		l, err := c.Ledger(ledger)
@@ -269,52 +265,38 @@ func TestLedgers(t *testing.T) {
 	require.Equal(t, "euro", refused.Ledger, "the euro account has 30")
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
 
-	w := &wire{at: 4, what: lost, die: true}
+	w := &bank.Wire{At: 4, What: bank.Lost, Die: true}
 	ctx, cancel := context.WithCancel(t.Context())
-	w.onDeath = cancel
-	dying := b.coordinator(b.through(w.client()), transfer.WithLedger("savings", b.db.Collection("savings")),
+	w.OnDeath = cancel
+	dying := b.NewCoordinator(b.Through(w.Client()), transfer.WithLedger("savings", b.DB.Collection("savings")),
 		transfer.WithLedger("euro", elsewhere.Collection("accounts")))
 	_, err = dying.Transfer(ctx, split("3", 1))
-	requireUnended(t, err)
-	kill(dying)
-	require.Equal(t, 1, b.recoverAll(opts...).Succeeded)
-	requireLedgers(t, c, map[string]int64{"": 19, "savings": 70, "euro": 31})
+	bank.RequireUnended(t, err)
+	bank.Kill(dying)
+	require.Equal(t, 1, b.RecoverAll(opts...).Succeeded)
+	bank.RequireLedgers(t, c, map[string]int64{"": 19, "savings": 70, "euro": 31})
 }
 
-// requireLedgers requires the balances of account a in several ledgers, with nothing in flight.
-func requireLedgers(t *testing.T, c *transfer.Coordinator, want map[string]int64) {
-	t.Helper()
-	for ledger, balance := range want {
-		l, err := c.Ledger(ledger)
-		require.NoError(t, err)
-		got, err := l.Get(t.Context(), "a")
-		require.NoError(t, err)
-		require.Equal(t, transfer.Units(balance), got.Balance, "ledger %q", ledger)
-		require.Equal(t, ledger, got.Ledger)
-		require.Equal(t, got.Balance, got.Posted)
-		require.True(t, got.Incoming.IsZero())
-	}
-}
-
-// With ObjectIDs, accounts have ObjectIds in the database and hex digits outside, in whichever case they are given.
+// With ObjectIDs, accounts have ObjectIds in the database and hex digits outside, in
+// whichever case they are given.
 func TestObjectIDs(t *testing.T) {
 	t.Parallel()
-	b := newBareBank(t)
-	c := b.coordinator(b.db, transfer.WithAccountIDs(transfer.ObjectIDs), transfer.WithFields(transfer.Fields{Balance: "credits"}))
+	b := bank.NewBare(t)
+	c := b.NewCoordinator(b.DB, transfer.WithAccountIDs(transfer.ObjectIDs), transfer.WithFields(transfer.Fields{Balance: "credits"}))
 	from, to := bson.NewObjectID(), bson.NewObjectID()
-	_, err := b.db.Collection("accounts").InsertOne(t.Context(), bson.D{{Key: "_id", Value: from}, {Key: "credits", Value: 10}})
+	_, err := b.DB.Collection("accounts").InsertOne(t.Context(), bson.D{{Key: "_id", Value: from}, {Key: "credits", Value: 10}})
 	require.NoError(t, err)
 	_, err = c.OpenAccount(t.Context(), transfer.Account{ID: to.Hex()})
 	require.NoError(t, err)
-	rec, err := c.Transfer(t.Context(), move("t", strings.ToUpper(from.Hex()), to.Hex(), 10))
+	rec, err := c.Transfer(t.Context(), bank.Move("t", strings.ToUpper(from.Hex()), to.Hex(), 10))
 	require.NoError(t, err)
 	require.Equal(t, from.Hex(), rec.Legs[0].Account)
 	got, err := c.GetAccount(t.Context(), strings.ToUpper(to.Hex()))
 	require.NoError(t, err)
 	require.Equal(t, transfer.Units(10), got.Balance)
-	_, err = c.Transfer(t.Context(), move("u", from.Hex(), strings.ToUpper(from.Hex()), 10))
+	_, err = c.Transfer(t.Context(), bank.Move("u", from.Hex(), strings.ToUpper(from.Hex()), 10))
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest, "one account in two spellings")
-	_, err = c.Transfer(t.Context(), move("v", from.Hex(), "bob", 10))
+	_, err = c.Transfer(t.Context(), bank.Move("v", from.Hex(), "bob", 10))
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 	require.ErrorContains(t, err, "24 hex digits")
 }

@@ -3,497 +3,339 @@ package transfer_test
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/audit"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// change changes a document behind the library's back.
-func (b *bank) change(collection string, id any, update bson.M) {
-	b.t.Helper()
-	result, err := b.db.Collection(collection).UpdateOne(b.t.Context(), bson.M{"_id": id}, update)
-	require.NoError(b.t, err)
-	require.EqualValues(b.t, 1, result.MatchedCount, "there is no %v in %s", id, collection)
-}
-
-func (b *bank) set(collection string, id any, field string, value any) {
-	b.t.Helper()
-	b.change(collection, id, bson.M{"$set": bson.M{field: value}})
-}
-
-func (b *bank) unset(collection string, id any, field string) {
-	b.t.Helper()
-	b.change(collection, id, bson.M{"$unset": bson.M{field: ""}})
-}
-
-// mustMove transfers units from a to b.
-func (b *bank) mustMove(id string, units int64) {
-	b.t.Helper()
-	_, err := b.Transfer(b.t.Context(), move(id, "a", "b", units))
-	require.NoError(b.t, err)
-}
-
-func (b *bank) mustSubmit(id string) {
-	b.t.Helper()
-	_, err := b.Submit(b.t.Context(), move(id, "a", "b", 1))
-	require.NoError(b.t, err)
-}
-
-// mustFail has a transfer refused.
-func (b *bank) mustFail(id string) {
-	b.t.Helper()
-	_, err := b.Transfer(b.t.Context(), move(id, "a", "b", 1_000_000))
-	require.ErrorIs(b.t, err, transfer.ErrInsufficientFunds)
-}
-
-// damage is a way to harm what is stored, with what an audit finds then.
-type damage struct {
-	name  string
-	plant func(b *bank)
-	codes []audit.Code // sorted
-	id    string       // that the findings name
-}
-
-// damages are all kinds of damage. Each begins with a of 100, b of nothing and c of 10.
-func damages() []damage {
-	return slices.Concat(
-		markerDamages(), accountDamages(), transferDamages(), holdDamages(), reversalDamages(), effectDamages(), stalledDamages(), timeDamages(),
-	)
-}
-
-func markerDamages() []damage {
-	return []damage{
-		{"a marker of no transfer", func(b *bank) {
-			b.set("accounts", "a", "pending.ghost", int64(-5))
-		}, []audit.Code{audit.OrphanMarker}, "a"},
-		{"a key of no transfer", func(b *bank) { b.set("accounts", "a", "pending.%zz", int64(-5)) }, []audit.Code{audit.OrphanMarker}, "a"},
-		{"a transfer that was lost", func(b *bank) {
-			b.stallAt("t", 4, lost, 60)
-			b.remove("transfers", "t")
-			b.unset("accounts", "b", "pending.t")
-		}, []audit.Code{audit.OrphanMarker}, "a"},
-		{"a marker of a transfer that succeeded", func(b *bank) {
-			b.mustMove("t", 60)
-			b.set("accounts", "b", "pending.t", int64(60))
-		}, []audit.Code{audit.FinalMarker}, "b"},
-		{"a marker of a transfer that failed", func(b *bank) {
-			b.mustFail("t")
-			b.set("accounts", "b", "pending.t", int64(1_000_000))
-		}, []audit.Code{audit.FinalMarker}, "b"},
-		{"a marker of a transfer that waits", func(b *bank) {
-			b.mustSubmit("t")
-			b.set("accounts", "a", "pending.t", int64(-1))
-		}, []audit.Code{audit.EarlyMarker}, "a"},
-		{"a marker where the transfer has no leg", func(b *bank) {
-			b.stallAt("t", 3, lost, 60)
-			b.set("accounts", "c", "pending.t", int64(60))
-		}, []audit.Code{audit.ForeignMarker}, "c"},
-		{"a marker of another amount", func(b *bank) {
-			b.stallAt("t", 3, lost, 60)
-			b.set("accounts", "b", "pending.t", int64(61))
-		}, []audit.Code{audit.WrongMarker}, "b"},
-		{"a marker that is no exact number", func(b *bank) {
-			b.stallAt("t", 3, lost, 60)
-			b.set("accounts", "b", "pending.t", 60.0)
-		}, []audit.Code{audit.WrongMarker}, "b"},
-		{"a marker of another kind", func(b *bank) {
-			b.stallAt("t", 3, lost, 60)
-			b.set("accounts", "b", "pending.t", decimalOf(b.t, "60"))
-		}, []audit.Code{audit.WrongMarker}, "b"},
-		{"a balance that has become a decimal under its marker", func(b *bank) {
-			b.stallAt("t", 3, lost, 60)
-			b.set("accounts", "b", "balance", decimalOf(b.t, "0"))
-		}, []audit.Code{audit.WrongMarker}, "b"},
-		{"a marker that has become a decimal with its balance", func(b *bank) {
-			b.stallAt("t", 3, lost, 60)
-			b.change("accounts", "b", bson.M{"$set": bson.M{"pending.t": decimalOf(b.t, "60"), "balance": decimalOf(b.t, "0")}})
-		}, []audit.Code{audit.WrongMarker}, "b"},
-		{"an account that was committed and is gone", func(b *bank) {
-			b.stallAt("t", 4, lost, 60)
-			b.remove("accounts", "b")
-		}, []audit.Code{audit.MissingDocument}, "t"},
-	}
-}
-
-func decimalOf(t *testing.T, text string) bson.Decimal128 {
-	t.Helper()
-	d, err := bson.ParseDecimal128(text)
-	require.NoError(t, err)
-	return d
-}
-
-func accountDamages() []damage {
-	field := func(name, field string, value any, codes ...audit.Code) damage {
-		return damage{name, func(b *bank) { b.set("accounts", "a", field, value) }, codes, "a"}
-	}
-	decimals, _ := bson.ParseDecimal128("1.0000000000001")
-	decimal, _ := bson.ParseDecimal128("1.5")
-	large, _ := bson.ParseDecimal128("1E+22")
-	return []damage{
-		field("an overdrawn account", "balance", int64(-1), audit.BelowFloor),
-		field("an account below a floor of its own", "floor", int64(101), audit.BelowFloor),
-		field("a balance that is a double", "balance", 100.0, audit.WrongBalance),
-		field("a balance that is a text", "balance", "100", audit.WrongBalance),
-		field("a balance that is null", "balance", nil, audit.WrongBalance),
-		field("a balance of too many digits", "balance", decimals, audit.WrongBalance),
-		field("a balance beyond the limits", "balance", int64(1)<<62+int64(1)<<61+1, audit.WrongBalance),
-		field("a decimal balance beyond the limits", "balance", large, audit.WrongBalance),
-		field("a debt beyond the limits", "balance", -int64(1)<<62-1, audit.WrongBalance, audit.BelowFloor),
-		field("a floor that is a text", "floor", "0", audit.WrongFloor),
-		field("a floor that is a decimal", "floor", decimal, audit.WrongFloor),
-		field("a currency that is a number", "currency", 5, audit.WrongCurrency),
-		field("markers in an array", "pending", bson.A{}, audit.WrongPending),
-		field("markers in a text", "pending", "t", audit.WrongPending),
-		field("a closed that is a text", "closed", "true", audit.WrongClosed),
-		field("a closed that is a number", "closed", 1, audit.WrongClosed),
-		field("a closed in an array", "closed", bson.A{true}, audit.WrongClosed),
-		{"an account of another kind of ID", func(b *bank) {
-			b.insert("accounts", bson.M{"_id": 5, "balance": int64(1)})
-		}, []audit.Code{audit.WrongID}, `{"$numberInt":"5"}`},
-		{"an account that was closed by hand", func(b *bank) {
-			b.stallAt("t", 3, lost, 60)
-			b.set("accounts", "a", "closed", true)
-		}, []audit.Code{audit.ClosedMarker}, "a"},
-	}
-}
-
-func transferDamages() []damage {
-	done := func(name string, harm func(b *bank), codes ...audit.Code) damage {
-		return damage{name, func(b *bank) { b.mustMove("t", 60); harm(b) }, codes, "t"}
-	}
-	under := func(name string, n int, harm func(b *bank), codes ...audit.Code) damage {
-		return damage{name, func(b *bank) { b.stallAt("t", n, lost, 60); harm(b) }, codes, "t"}
-	}
-	set := func(field string, value any) func(b *bank) {
-		return func(b *bank) { b.set("transfers", "t", field, value) }
-	}
-	unset := func(field string) func(b *bank) { return func(b *bank) { b.unset("transfers", "t", field) } }
-	return []damage{
-		{"a document that is no transfer", func(b *bank) { b.insert("transfers", bson.M{"_id": "t", "state": 5}) },
-			[]audit.Code{audit.Unreadable}, "t"},
-		done("an unknown state", set("state", "Frozen"), audit.WrongState),
-		under("a claim without an epoch", 3, set("epoch", 0), audit.WrongEpoch),
-		under("an epoch that is a double", 3, set("epoch", 1.0), audit.WrongEpoch),
-		under("a takeover that has not raised the epoch", 3, set("attempts", 1), audit.WrongEpoch),
-		under("a claim by nobody", 3, unset("owner"), audit.WrongEpoch),
-		under("an unfinished transfer that recovery can't find", 4, unset("open"), audit.WrongOpen),
-		under("an unfinished transfer whose flag is a number", 4, set("open", 1), audit.WrongOpen),
-		done("a transfer whose prepares were answered with a number", set("clean", 1), audit.WrongHold),
-		done("a final transfer that looks unfinished", set("open", true), audit.WrongOpen),
-		done("a success without a commit", unset("committedAt"), audit.WrongCommit),
-		under("a commit that was not decided", 3, set("committedAt", time.Now()), audit.WrongCommit),
-		done("a success that has failed", set("failure", bson.M{"code": "x"}), audit.WrongFailure),
-		{"a failure without a reason", func(b *bank) { b.mustFail("t"); b.unset("transfers", "t", "failure") },
-			[]audit.Code{audit.WrongFailure}, "t"},
-		done("legs that were changed", func(b *bank) {
-			b.change("transfers", "t", bson.M{"$set": bson.M{"legs.0.amount": int64(-61), "legs.1.amount": int64(61)}})
-		}, audit.WrongDigest),
-		done("legs that don't sum to zero", set("legs.1.amount", int64(61)), audit.WrongLegs, audit.WrongDigest),
-		done("two legs of one account", func(b *bank) {
-			b.change("transfers", "t", bson.M{"$set": bson.M{"legs.1.account": "a"}})
-		}, audit.WrongLegs, audit.WrongDigest),
-	}
-}
-
-func holdDamages() []damage {
-	held := func(name string, harm func(b *bank), codes ...audit.Code) damage {
-		return damage{name, func(b *bank) { b.hold("t", 60, time.Hour); harm(b) }, codes, "t"}
-	}
-	posted := func(name string, harm func(b *bank), codes ...audit.Code) damage {
-		return held(name, func(b *bank) {
-			_, err := b.Post(b.t.Context(), "t", transfer.PostAmount(transfer.Units(20)))
-			require.NoError(b.t, err)
-			harm(b)
-		}, codes...)
-	}
-	return []damage{
-		held("a hold by a number", func(b *bank) { b.set("transfers", "t", "hold", 1) }, audit.WrongHold),
-		held("a hold that is held by a number", func(b *bank) { b.set("transfers", "t", "held", 1) }, audit.WrongHold),
-		held("a hold whose marker is gone", func(b *bank) { b.unset("accounts", "a", "pending.t") }, audit.MissingMarker),
-		held("a hold whose account is gone", func(b *bank) { b.remove("accounts", "a") }, audit.MissingDocument),
-		held("money is held by what is no hold", func(b *bank) { b.unset("transfers", "t", "hold") }, audit.WrongHold, audit.WrongDigest),
-		held("a hold without an end", func(b *bank) { b.unset("transfers", "t", "expiresAt") }, audit.WrongHold),
-		held("a part of it was posted before the decision", func(b *bank) { b.set("transfers", "t", "posted", int64(1)) }, audit.WrongHold),
-		posted("more was posted than was held", func(b *bank) { b.set("transfers", "t", "posted", int64(61)) }, audit.WrongHold),
-		posted("all is said to be a part", func(b *bank) { b.set("transfers", "t", "posted", int64(60)) }, audit.WrongHold),
-		posted("less than nothing was posted", func(b *bank) { b.set("transfers", "t", "posted", int64(-1)) }, audit.WrongHold),
-		posted("a hold was posted that never held", func(b *bank) { b.unset("transfers", "t", "held") }, audit.WrongHold),
-	}
-}
-
-func reversalDamages() []damage {
-	pair := func(name string, harm func(b *bank), id string, codes ...audit.Code) damage {
-		return damage{name, func(b *bank) {
-			b.mustMove("t", 60)
-			_, err := b.Reverse(b.t.Context(), "t", "r")
-			require.NoError(b.t, err)
-			harm(b)
-		}, append(codes, audit.WrongReversal), id}
-	}
-	return []damage{
-		pair("a reversal that is lost", func(b *bank) { b.remove("transfers", "r") }, "t"),
-		pair("an original that is lost", func(b *bank) { b.remove("transfers", "t") }, "r"),
-		pair("a reversal that the original doesn't know", func(b *bank) { b.unset("transfers", "t", "reversedBy") }, "r"),
-		pair("an original that has failed", func(b *bank) {
-			b.change("transfers", "t", bson.M{
-				"$set": bson.M{"state": "Fail", "failure": bson.M{"code": "cancelled"}}, "$unset": bson.M{"committedAt": ""},
-			})
-		}, "t"),
-		pair("an original that was reversed by another one", func(b *bank) {
-			b.mustMove("x", 1)
-			b.set("transfers", "x", "reversedBy", "r")
-		}, "x"),
-		{"a reversal's marker that is left over", func(b *bank) {
-			b.mustMove("t", 60)
-			b.set("transfers", "t", "pending.ghost", int64(0))
-		}, []audit.Code{audit.OrphanMarker}, "t"},
-		{"a reversal's marker that bears an amount", func(b *bank) {
-			b.mustMove("t", 60)
-			b.dying(5, lost, func(ctx context.Context, c *transfer.Coordinator) error {
-				_, err := c.Reverse(ctx, "t", "r")
-				return err
-			})
-			b.set("transfers", "t", "pending.r", int64(60))
-		}, []audit.Code{audit.WrongMarker}, "t"},
-	}
-}
-
-// effectDamages are about orders: see newShop.
-func effectDamages() []damage {
-	paying := func(name string, n int, harm func(b *bank), id string, codes ...audit.Code) damage {
-		return damage{name, func(b *bank) {
-			b.insert("orders", order("o-1"))
-			b.Coordinator = b.coordinator(b.db, orders(b.db)...)
-			b.dying(n, lost, func(ctx context.Context, c *transfer.Coordinator) error {
-				_, err := c.Transfer(ctx, payment("t", "o-1", 60))
-				return err
-			}, orders)
-			harm(b)
-		}, codes, id}
-	}
-	return []damage{
-		paying("an order that was committed and is gone", 6, func(b *bank) { b.remove("orders", "o-1") }, "t", audit.MissingDocument),
-		paying("an order with a marker that bears an amount", 5, func(b *bank) {
-			b.set("orders", "o-1", "pending.t", int64(60))
-		}, "o-1", audit.WrongMarker),
-		paying("an order that is reserved for nobody", 5, func(b *bank) {
-			b.set("orders", "o-1", "pending.ghost", int64(0))
-		}, "o-1", audit.OrphanMarker),
-		paying("an order whose markers are in an array", 5, func(b *bank) {
-			b.set("orders", "o-1", "pending", bson.A{})
-		}, "o-1", audit.WrongPending),
-	}
-}
-
-// before is a time so many default thresholds ago, and a second.
-func before(thresholds int) time.Time {
-	return time.Now().Add(-time.Duration(thresholds)*30*time.Second - time.Second)
-}
-
-func stalledDamages() []damage {
-	return []damage{
-		{"a transfer that stands still", func(b *bank) {
-			b.stallAt("t", 3, lost, 60)
-			b.set("transfers", "t", "lastModified", before(10))
-		}, []audit.Code{audit.Stalled}, "t"},
-		{"a hold that is not voided", func(b *bank) {
-			b.hold("t", 60, time.Hour)
-			b.change("transfers", "t", bson.M{"$set": bson.M{"lastModified": before(10), "expiresAt": before(10)}})
-		}, []audit.Code{audit.Stalled}, "t"},
-		{"a transfer that nobody takes", func(b *bank) {
-			b.mustSubmit("t")
-			b.set("transfers", "t", "lastModified", before(10))
-		}, []audit.Code{audit.Unclaimed}, "t"},
-	}
-}
-
-func codesOf(report transfer.AuditReport) []audit.Code {
-	codes := []audit.Code{}
-	for _, f := range report.Findings {
-		codes = append(codes, audit.Code(f.Code))
-	}
-	slices.Sort(codes)
-	return codes
-}
-
-func (b *bank) mustAudit() transfer.AuditReport {
-	b.t.Helper()
-	report, err := b.Audit(b.t.Context())
-	require.NoError(b.t, err)
-	return report
-}
-
-// Each kind of damage is found, and nothing else: what the finding is about, with figures and with what to do next.
-func TestAuditFindsDamage(t *testing.T) {
+// Money in transit counts where it was taken from until the commit, then where it goes
+// to, then nowhere: balances and what is in transit add up at each step.
+func TestAuditTotals(t *testing.T) {
 	t.Parallel()
-	found := map[audit.Code]bool{audit.WrongTotal: true, audit.LongTotal: true} // which have tests of their own
-	for _, d := range damages() {
-		for _, code := range d.codes {
-			found[code] = true
-		}
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newBank(t, 100, 0, 10)
-			require.Empty(t, b.mustAudit().Findings)
-			d.plant(b)
-			report := b.mustAudit()
-			want := slices.Clone(d.codes)
-			slices.Sort(want)
-			require.Equal(t, want, codesOf(report), "%v", report.Findings)
-			for _, f := range report.Findings {
-				require.Equal(t, d.id, f.ID)
-				require.Contains(t, f.Detail, fmt.Sprintf("%q", d.id))
-				require.NotEmpty(t, f.Advice)
-				require.True(t, f.TransferID != "" || f.Account != "")
-			}
-		})
-	}
-	for _, code := range audit.Codes() {
-		require.True(t, found[code], "nothing is damaged so that %s is found", code)
+	for n, want := range map[int][2]int64{2: {100, 0}, 3: {40, 60}, 4: {40, 60}, 5: {100, 0}} {
+		b := bank.New(t, 100, 0)
+		b.StallAt("t", n, bank.Lost, 60)
+		report := b.MustAudit()
+		require.Empty(t, report.Findings)
+		require.Equal(t, 2, report.Accounts)
+		require.Equal(t, 1, report.Transfers)
+		require.Equal(t, 1, report.Unfinished)
+		require.Equal(t, transfer.Units(want[1]), report.InTransit)
+		require.Equal(t, []transfer.LedgerTotal{
+			{Accounts: 2, Total: transfer.Units(want[0]), InTransit: transfer.Units(want[1])},
+		}, report.Ledgers, "dead before command %d", n)
+		b.RecoverAll()
+		require.Equal(t, transfer.Units(0), b.MustAudit().InTransit)
+		b.CheckBooks(bank.Balances(100, 0))
 	}
 }
 
-// underWay are transfers at each of their steps, and those that may wait.
-func underWay() map[string]func(b *bank) {
-	return map[string]func(b *bank){
-		"claimed":           func(b *bank) { b.stallAt("t", 2, lost, 60) },
-		"prepared":          func(b *bank) { b.stallAt("t", 3, lost, 60) },
-		"committed":         func(b *bank) { b.stallAt("t", 4, lost, 60) },
-		"settled":           func(b *bank) { b.stallAt("t", 5, lost, 60) },
-		"refused":           func(b *bank) { b.mustFail("t") },
-		"waiting":           func(b *bank) { b.mustSubmit("t") },
-		"an unexpired hold": func(b *bank) { b.hold("t", 60, time.Hour); b.set("transfers", "t", "lastModified", before(10)) },
-		"a scheduled one": func(b *bank) {
-			req := move("t", "a", "b", 1)
-			req.NotBefore = time.Now().Add(time.Hour)
-			_, err := b.Submit(b.t.Context(), req)
-			require.NoError(b.t, err)
-			b.set("transfers", "t", "lastModified", before(10))
-		},
-		"nine thresholds old": func(b *bank) {
-			b.stallAt("t", 3, lost, 60)
-			b.set("transfers", "t", "lastModified", before(9))
-		},
-		"odd IDs": func(b *bank) {
-			for _, id := range oddIDs() {
-				b.stallAt(id, 3, lost, 1)
-			}
-		},
-	}
-}
-
-// allowed is what users may do, and what retention does.
-func allowed() map[string]func(b *bank) {
-	return map[string]func(b *bank){
-		"the payee's document is gone before it is prepared": func(b *bank) { b.stallAt("t", 2, lost, 60); b.remove("accounts", "b") },
-		"an account that was made by hand":                   func(b *bank) { b.insert("accounts", bson.M{"_id": "z", "balance": 5}) },
-		"an account without markers and fence": func(b *bank) {
-			b.unset("accounts", "a", "pending")
-			b.unset("accounts", "a", "fence")
-		},
-		"an account that is open by a word": func(b *bank) { b.set("accounts", "a", "closed", false) },
-		"an account that is open by null":   func(b *bank) { b.set("accounts", "a", "closed", nil) },
-		"credits that had room each, and not together": func(b *bank) {
-			b.set("accounts", "b", "balance", int64(1)<<62-60)
-			for _, id := range []string{"t", "u"} {
-				b.hold(id, 50, time.Hour)
-			}
-			for _, id := range []string{"t", "u"} {
-				_, err := b.Post(b.t.Context(), id)
-				require.NoError(b.t, err)
-			}
-		},
-		"the least balance": func(b *bank) {
-			b.change("accounts", "a", bson.M{"$set": bson.M{"floor": bson.MinKey{}, "balance": -int64(1) << 62}})
-		},
-		"no floor": func(b *bank) {
-			b.change("accounts", "a", bson.M{"$set": bson.M{"floor": bson.MinKey{}, "balance": int64(-5)}})
-		},
-		"a reversal whose original was purged": func(b *bank) {
-			b.mustMove("t", 60)
-			_, err := b.Reverse(b.t.Context(), "t", "r")
-			require.NoError(b.t, err)
-			b.remove("transfers", "t")
-			b.insert("transfers.retention", bson.M{"_id": time.Hour.Milliseconds(), "since": before(1000)})
-		},
-		"a reversal under way whose original was purged": func(b *bank) {
-			b.mustMove("t", 60)
-			b.dying(5, lost, func(ctx context.Context, c *transfer.Coordinator) error {
-				_, err := c.Reverse(ctx, "t", "r")
-				return err
-			})
-			b.set("transfers", "r", "state", "Committed")
-			b.set("transfers", "r", "committedAt", time.Now())
-			b.remove("transfers", "t")
-		},
-		"an order whose ID is a small number": func(b *bank) {
-			b.insert("orders", bson.M{"_id": int32(5), "status": "unpaid"})
-			b.Coordinator = b.coordinator(b.db, orders(b.db)...)
-			b.dying(5, lost, func(ctx context.Context, c *transfer.Coordinator) error {
-				req := payment("t", "o-1", 60)
-				req.Effects[0].ID = 5
-				_, err := c.Transfer(ctx, req)
-				return err
-			}, orders)
-			require.Len(b.t, b.raw("orders")[0]["pending"], 1)
-		},
-	}
-}
-
-// What looks like damage and is none.
-func TestAuditLeavesAlone(t *testing.T) {
+// A hold that was posted in part brings the payee what was posted; the rest is on its way
+// back to the payer.
+func TestAuditTotalsOfPartlyPosted(t *testing.T) {
 	t.Parallel()
-	all := underWay()
-	maps.Copy(all, allowed())
-	for name, prepare := range all {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBank(t, 100, 0, 10)
-			prepare(b)
-			require.Empty(t, b.mustAudit().Findings)
-		})
+	b := bank.New(t, 100, 0)
+	b.MustHold("t", 60, time.Hour)
+	b.Dying(2, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Post(ctx, "t", transfer.PostAmount(transfer.Units(20)))
+		return err
+	})
+	transit := func(want int64) {
+		report := b.MustAudit()
+		require.Empty(t, report.Findings)
+		require.Equal(t, want, bank.Units(t, report.InTransit))
+		require.Equal(t, 100-want, bank.Units(t, report.Ledgers[0].Total))
 	}
+	transit(60)
+	b.Change("accounts", "b", bson.M{"$unset": bson.M{"pending.t": ""}, "$inc": bson.M{"balance": int64(20)}}) // as settling does it
+	transit(40)
+	b.RecoverAll()
+	transit(0)
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// What is wrong with a document that is no account comes with advice that can be followed there: no verb repairs it.
-func TestAuditAdvisesForOtherDocuments(t *testing.T) {
+// What a transfer that is rolled back has taken is in transit until it is given back.
+func TestAuditTotalsOfRolledBack(t *testing.T) {
 	t.Parallel()
-	b := newShop(t, 100, 0)
-	_, err := b.Transfer(t.Context(), payment("paid", "o-1", 10))
+	b := bank.New(t, 100, 0)
+	b.StallAt("t", 3, bank.Lost, 60)
+	b.Dying(3, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Cancel(ctx, "t", "no longer wanted")
+		return err
+	})
+	rec, err := b.Get(t.Context(), "t")
 	require.NoError(t, err)
-	_, err = b.Reverse(t.Context(), "paid", "back")
+	require.Equal(t, transfer.StateRollback, rec.State)
+	report := b.MustAudit()
+	require.Empty(t, report.Findings)
+	require.EqualValues(t, 60, bank.Units(t, report.InTransit))
+	require.EqualValues(t, 40, bank.Units(t, report.Ledgers[0].Total))
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// A marker that is left over stands for no money in transit, neither here nor on another
+// server.
+func TestAuditTotalsOfLeftovers(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBranches(t, bank.StartServer(t), 1000, 500)
+	_, err := b.Both.Transfer(t.Context(), bank.Across("t", 60))
 	require.NoError(t, err)
-	b.stallAt("t", 4, lost, 10)
-	for _, row := range []struct {
-		collection, id, field string
-		value                 any
-		code                  audit.Code
-	}{
-		{"orders", "o-1", "pending.ghost", int64(0), audit.OrphanMarker},
-		{"orders", "o-1", "pending.paid", int64(0), audit.FinalMarker},
-		{"orders", "o-1", "pending.t", int64(0), audit.ForeignMarker},
-		{"orders", "o-1", "pending", bson.A{}, audit.WrongPending},
-		{"transfers", "paid", "pending.ghost", int64(0), audit.OrphanMarker},
-		{"transfers", "paid", "pending.back", int64(0), audit.FinalMarker},
-		{"transfers", "paid", "pending.t", int64(0), audit.ForeignMarker},
-		{"transfers", "paid", "pending", bson.A{}, audit.WrongPending},
+	b.ChangeThere(bson.M{"$set": bson.M{"pending.t": int64(60)}})
+	_, err = b.OpenAccount(t.Context(), transfer.Account{ID: "b"})
+	require.NoError(t, err)
+	b.MustMove("u", 60)
+	b.SetField("accounts", "b", "pending.u", int64(60))
+	report, err := b.Both.Audit(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []audit.Code{audit.FinalMarker, audit.FinalMarker}, bank.CodesOf(report))
+	require.True(t, report.InTransit.IsZero())
+}
+
+// Sums are told by ledger and currency, exactly, whatever their size, and an expectation
+// that is not met is a finding with the difference.
+func TestAuditExpectations(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	c := b.NewCoordinator(b.DB, bank.Mirror(b.DB)...)
+	l, err := c.Ledger("mirror")
+	require.NoError(t, err)
+	most := transfer.Units(1 << 62)
+	for _, a := range []transfer.Account{
+		{ID: "x", Balance: most, Currency: "EUR"}, {ID: "y", Balance: most, Currency: "EUR"},
+		{ID: "z", Balance: bank.Decimal(t, "0.10"), Currency: "USD"}, {ID: "w", Balance: bank.Decimal(t, "0.05"), Currency: "USD"},
 	} {
-		b.unset(row.collection, row.id, "pending")
-		b.set(row.collection, row.id, row.field, row.value)
-		report := b.mustAudit()
-		require.Equal(t, []audit.Code{row.code}, codesOf(report), row)
-		require.Contains(t, report.Findings[0].Advice, "$unset", row)
-		require.NotContains(t, report.Findings[0].Advice, "Repair", row)
-		b.unset(row.collection, row.id, row.field)
-		require.Empty(t, b.mustAudit().Findings, "the advice was followed: %v", row)
+		_, err := l.Open(t.Context(), a)
+		require.NoError(t, err)
 	}
-	b.recoverAll(orders(b.db)...)
-	b.audit(initial(100, 0))
+	huge := bank.Decimal(t, "9223372036854775808")
+	report, err := c.AuditWith(t.Context(), transfer.AuditOptions{Expected: []transfer.ExpectedTotal{
+		{Sum: transfer.Units(100)}, {Ledgers: []string{""}, Sum: transfer.Units(100)}, {Currency: "EUR", Sum: huge},
+		{Ledgers: []string{"mirror"}, Currency: "USD", Sum: bank.Decimal(t, "0.15")}, {Ledgers: []string{"mirror"}, Sum: transfer.Units(0)},
+	}})
+	require.NoError(t, err)
+	require.Empty(t, report.Findings)
+	require.Len(t, report.Ledgers, 3)
+	require.Equal(t, transfer.LedgerTotal{Accounts: 2, Total: transfer.Units(100)}, report.Ledgers[0])
+	require.Zero(t, report.Ledgers[1].Total.Cmp(huge))
+	require.Equal(t, "EUR", report.Ledgers[1].Currency)
+	require.Equal(t, "0.15", report.Ledgers[2].Total.String())
+
+	report, err = c.AuditWith(t.Context(), transfer.AuditOptions{Expected: []transfer.ExpectedTotal{
+		{Sum: transfer.Units(99)}, {Ledgers: []string{"mirror"}, Currency: "USD", Sum: bank.Decimal(t, "0.16")},
+		{Ledgers: []string{"mirror"}, Sum: transfer.Units(1)},
+	}})
+	require.NoError(t, err)
+	require.Equal(t, []audit.Code{audit.WrongTotal, audit.WrongTotal, audit.WrongTotal}, bank.CodesOf(report))
+	require.Contains(t, report.Findings[0].Detail, "sum to 100, and 0 are in transit: that is 1 off what was expected, 99")
+	require.Contains(t, report.Findings[1].Detail, "-0.01 off")
+
+	for name, options := range map[string]transfer.AuditOptions{
+		"a ledger that is not registered":  {Expected: []transfer.ExpectedTotal{{Ledgers: []string{"nowhere"}}}},
+		"the sum of a range":               {Expected: []transfer.ExpectedTotal{{}}, Accounts: transfer.IDRange{From: "a"}},
+		"a bound that is no ID":            {Accounts: transfer.IDRange{From: "\xff"}},
+		"a bound that is no transfer's":    {Transfers: transfer.IDRange{To: "\xff"}},
+		"a range of accounts from its end": {Accounts: transfer.IDRange{From: "b", To: "a"}},
+		"a range of nothing":               {Transfers: transfer.IDRange{From: "a", To: "a"}},
+	} {
+		_, err = c.AuditWith(t.Context(), options)
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest, name)
+	}
+}
+
+// A sum that no amount holds is told as a finding, to the last digit.
+func TestAuditLongTotal(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t)
+	for i := range 11 {
+		_, err := b.OpenAccount(t.Context(), transfer.Account{
+			ID: bank.AccountName(i), Balance: bank.Decimal(t, "999999999999999999999.999999999999"),
+		})
+		require.NoError(t, err)
+	}
+	report := b.MustAudit()
+	require.Equal(t, []audit.Code{audit.LongTotal}, bank.CodesOf(report))
+	require.Contains(t, report.Findings[0].Detail, "10999999999999999999999.999999999989")
+}
+
+// Money that goes astray is found by its sum, where a caller knows what that should be,
+// even if no document looks wrong.
+func TestAuditFindsLostMoney(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.MustMove("t", 60)
+	b.Change("accounts", "a", bson.M{"$inc": bson.M{"balance": int64(-7)}})
+	require.Empty(t, b.MustAudit().Findings)
+	report, err := b.AuditWith(t.Context(), transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(100)}}})
+	require.NoError(t, err)
+	require.Equal(t, []audit.Code{audit.WrongTotal}, bank.CodesOf(report))
+	require.Contains(t, report.Findings[0].Detail, "-7 off")
+}
+
+// Units and decimals are never added up, neither in a ledger's sums nor in those of all
+// that is in transit; and an expectation is held against those of its own kind.
+func TestAuditKeepsKindsApart(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	for id, balance := range map[string]string{"x": "5.50", "y": "0.00"} {
+		_, err := b.OpenAccount(t.Context(), transfer.Account{ID: id, Balance: bank.Decimal(t, balance)})
+		require.NoError(t, err)
+	}
+	b.Insert("accounts", bson.M{"_id": "double", "balance": 7.0})
+	b.MustHold("units", 60, time.Hour)
+	_, err := b.Hold(t.Context(), transfer.Request{ID: "decimals", From: "x", To: "y", Amount: bank.Decimal(t, "2.25")}, time.Hour)
+	require.NoError(t, err)
+	expect := func(sums ...transfer.Amount) (transfer.AuditReport, []audit.Code) {
+		var o transfer.AuditOptions
+		for _, sum := range sums {
+			o.Expected = append(o.Expected, transfer.ExpectedTotal{Sum: sum})
+		}
+		report, err := b.AuditWith(t.Context(), o)
+		require.NoError(t, err)
+		return report, bank.CodesOf(report)
+	}
+	report, codes := expect(transfer.Units(100), bank.Decimal(t, "5.5"))
+	require.Equal(t, []audit.Code{audit.WrongBalance}, codes)
+	require.Equal(t, transfer.Units(60), report.InTransit)
+	require.Equal(t, "2.25", report.DecimalsInTransit.String())
+	require.Len(t, report.Ledgers, 2)
+	require.Equal(t, transfer.LedgerTotal{Accounts: 3, Total: transfer.Units(40), InTransit: transfer.Units(60)}, report.Ledgers[0])
+	require.Equal(t, 2, report.Ledgers[1].Accounts)
+	require.Equal(t, "3.25 2.25", report.Ledgers[1].Total.String()+" "+report.Ledgers[1].InTransit.String())
+	_, codes = expect(transfer.Units(105), bank.Decimal(t, "105.5"))
+	require.Equal(t, []audit.Code{audit.WrongBalance, audit.WrongTotal, audit.WrongTotal}, codes)
+
+	_, err = b.Void(t.Context(), "units")
+	require.NoError(t, err)
+	report, _ = expect()
+	require.Equal(t, "2.25", report.InTransit.String(), "only decimals are in transit")
+	require.True(t, report.DecimalsInTransit.IsZero())
+	_, err = b.Void(t.Context(), "decimals")
+	require.NoError(t, err)
+	b.Remove("accounts", "double", "x", "y")
+	b.Remove("transfers", "decimals")
+	_, codes = expect(bank.Decimal(t, "100"))
+	require.Empty(t, codes, "there are units only: the sum counts by value")
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// An audit only reads, in batches, and what one client reaches it reads as it was at one
+// moment.
+func TestAuditOnlyReads(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 1_000_000)
+	_, err := b.OpenAccount(t.Context(), transfer.Account{ID: "b"})
+	require.NoError(t, err)
+	var (
+		mu       sync.Mutex
+		commands = map[string]int{}
+		moments  = map[string]bool{}
+	)
+	monitor := options.Client().SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		mu.Lock()
+		defer mu.Unlock()
+		commands[e.CommandName]++
+		if at := e.Command.Lookup("readConcern", "atClusterTime"); e.CommandName == "find" && at.Type != 0 {
+			moments[at.String()] = true
+		}
+	}})
+	c := b.NewCoordinator(b.Through(monitor), bank.Mirror(b.DB)...) // through another client: a cluster of its own
+	for n := range 3 {
+		b.StallAt(fmt.Sprint("stalled", n), 3+n%2, bank.Lost, 1)
+	}
+	report, err := c.Audit(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, report.Findings)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Len(t, moments, 1, "%v", commands)
+	for name := range commands {
+		require.Contains(t, []string{"hello", "find", "aggregate", "getMore", "killCursors", "endSessions", "listCollections", "create"}, name)
+	}
+	require.Zero(t, commands["create"]+commands["listCollections"])
+	require.LessOrEqual(t, commands["find"], 6)
+}
+
+// What is too large for one snapshot is audited range by range: each document once,
+// whatever lies elsewhere, and whatever its _id is.
+func TestAuditByRanges(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0, 10, 20, 30)
+	for n := range 10 {
+		b.MustMove(fmt.Sprint("t", n), 1)
+	}
+	b.StallAt("u", 3, bank.Lost, 5)
+	b.SetField("accounts", "b", "pending.ghost", int64(5))
+	b.SetField("accounts", "d", "balance", int64(-5))
+	b.SetField("transfers", "t3", "state", "Frozen")
+	b.SetField("transfers", "t7", "open", true)
+	b.Remove("accounts", "e")
+	b.Insert("orders", bson.M{"_id": "o-1", "pending": bson.M{"ghost": int64(0)}})
+	b.Insert("accounts", bson.M{"_id": int64(5), "balance": int64(1)})
+	b.Insert("transfers", bson.M{"_id": bson.NewObjectID(), "state": 5})
+	b.Coordinator = b.NewCoordinator(b.DB, bank.Orders(b.DB)...)
+	accounts := []transfer.IDRange{{To: "b"}, {From: "b", To: "c"}, {From: "c"}}
+	transfers := []transfer.IDRange{{To: "t5"}, {From: "t5", To: "t9"}, {From: "t9"}}
+	var found []audit.Code
+	counts := [2]int{}
+	transit := int64(0)
+	for i := range accounts {
+		report, err := b.AuditWith(t.Context(), transfer.AuditOptions{Accounts: accounts[i], Transfers: transfers[i]})
+		require.NoError(t, err)
+		found = append(found, bank.CodesOf(report)...)
+		counts[0] += report.Accounts
+		counts[1] += report.Transfers
+		transit += bank.Units(t, report.InTransit)
+	}
+	require.ElementsMatch(t, []audit.Code{
+		audit.OrphanMarker, audit.OrphanMarker, audit.BelowFloor, audit.WrongState, audit.WrongOpen, audit.WrongID,
+		audit.Unreadable,
+	}, found)
+	require.Equal(t, [2]int{5, 12}, counts)
+	require.EqualValues(t, 5, transit)
+	require.ElementsMatch(t, found, bank.CodesOf(b.MustAudit()))
+}
+
+// The findings that are told are bounded, and the rest is counted.
+func TestAuditOmits(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t)
+	documents := make([]any, 1500)
+	for i := range documents {
+		documents[i] = bson.M{"_id": fmt.Sprint(i), "balance": 1.5}
+	}
+	b.Insert("accounts", documents...)
+	report := b.MustAudit()
+	require.Len(t, report.Findings, 1000)
+	require.Equal(t, 500, report.Omitted)
+	require.Equal(t, 1500, report.Accounts)
+}
+
+// An audit that can't look at everything says so. Its context ends it.
+func TestAuditErrors(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := b.Audit(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	c := b.NewCoordinator(b.DB)
+	require.NoError(t, c.Close(t.Context()))
+	_, err = c.Audit(t.Context())
+	require.ErrorIs(t, err, transfer.ErrClosed)
+	require.ErrorIs(t, c.RepairOpen(t.Context(), "t"), transfer.ErrClosed)
+	require.ErrorIs(t, c.RepairPending(t.Context(), "", "a"), transfer.ErrClosed)
+	require.ErrorIs(t, c.RepairMarker(t.Context(), transfer.MarkerRepair{
+		Account: "a", TransferID: "t", Decision: transfer.KeepBalance,
+	}), transfer.ErrClosed)
+	b.CheckBooks(bank.Balances(100, 0))
 }

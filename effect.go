@@ -17,37 +17,52 @@ import (
 // Limits of effects.
 const (
 	maxEffects     = 100
-	maxEffectBytes = 64 << 10 // of what one requires, and of what it sets
+	maxEffectBytes = 64 << 10 // of the fields that one requires, and of those that it sets
 )
 
-// requires is what an effect does to the fields that have to be equal.
+// requires is the verb of the fields that an effect compares.
 const requires = "requires"
 
-// Effect is a change of a document in step with the money: an order goes from unpaid to paid as its payment is committed. The document is
-// found by its _id, and reserved from when the transfer is prepared until it is settled: no other transfer can reserve it meanwhile, and
-// what it has to say is not changed before the commit. Other code that writes such a document requires that its field pending is missing
-// or empty, or ignores the reservation at its own risk.
+// Effect is a change of a document in step with the money: an order goes from unpaid to
+// paid as its payment is committed.
 //
-// Documents are reserved before money is taken: of those who want one at once, the first has it. Nobody waits for a reservation: of two
-// transfers that want the same two documents at once, each may be refused for what the other one has reserved; ask again under a new ID.
+// The document is found by its _id, and is reserved from when the transfer is prepared
+// until it is settled.
+// No other transfer can reserve it meanwhile, and the required fields are not changed
+// before the commit.
+// Other code that writes such a document requires that its field pending is missing or
+// empty, or ignores the reservation at its own risk.
 //
-// An effect is stored with its transfer, so that another process, of another version of the service, can finish it. Once the transfer is
-// committed the fields have to be set: where the server refuses that, by a validator or a unique index, the transfer stays committed,
-// [Record].Stuck says why, and it goes on when the cause is repaired.
+// Documents are reserved before money is taken: of several transfers that want one at
+// once, the first has it.
+// No transfer waits for a reservation.
+// Of two transfers that want the same two documents at once, each may be refused for what
+// the other one has reserved; ask again under a new ID.
 //
-// A transfer has up to 100 effects. What one requires, and what it sets, is up to 64 KB each. The library writes the fields pending and
-// fence of the documents, under the names of [Fields].
+// An effect is stored with its transfer, so that another process, of another version of
+// the service, can finish it.
+// Once the transfer is committed the fields have to be set.
+// Where the server refuses that, by a validator or a unique index, the transfer stays
+// committed, [Record].Stuck says why, and it goes on when the cause is repaired.
+//
+// A transfer has up to 100 effects.
+// The fields that one requires, and those that it sets, take up to 64 KB each.
+// The library writes the fields pending and fence of the documents, under the names of
+// [Fields].
 type Effect struct {
 	// Documents is the name of a collection that was registered by [WithDocuments].
 	Documents string
-	// ID is the document's _id: text, a number without a fraction, an ObjectID, a bool, a time, bytes, or a document of these.
+	// ID is the document's _id: text, a number without a fraction, an ObjectID, a bool, a
+	// time, bytes, or a document of these.
 	ID any
 	// Require are top-level fields and the values that they must have when the transfer
-	// is prepared, as a query would compare them: nil is a missing field, too. It is the
-	// field that must be equal: an array that contains the value is not. Operators are
-	// refused.
+	// is prepared.
+	// They are compared as a query compares them: nil also matches a missing field.
+	// The field itself must be equal: an array that contains the value is not.
+	// Operators are refused.
 	Require bson.D
-	// Set are top-level fields and the values that they get when the transfer is committed.
+	// Set are top-level fields and the values that they get when the transfer is
+	// committed.
 	Set bson.D
 }
 
@@ -76,7 +91,8 @@ func (c *Coordinator) planEffects(effects []Effect) ([]document.Effect, error) {
 		if stored.Set, err = c.effectFields(words.Quote(name), "sets", e.Set); err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(planned, func(other document.Effect) bool { return compareEffects(other, stored) == 0 }) {
+		same := func(other document.Effect) bool { return compareEffects(other, stored) == 0 }
+		if slices.ContainsFunc(planned, same) {
 			return nil, invalid("two effects are on the same document, %s of %s", words.Quote(name), words.Quote(e.Documents))
 		}
 		planned = append(planned, stored)
@@ -92,7 +108,7 @@ func (c *Coordinator) effectFields(doc, verb string, fields bson.D) (bson.Raw, e
 	own := []string{"_id", c.settings.fields.Pending, c.settings.fields.Fence}
 	for i, field := range fields {
 		switch {
-		case field.Key == "" || strings.HasPrefix(field.Key, "$") || strings.ContainsAny(field.Key, ".\x00") || !utf8.ValidString(field.Key):
+		case !isTopLevel(field.Key):
 			return nil, invalid("the effect on %s %s %s, which is no top-level field", doc, verb, words.Quote(field.Key))
 		case slices.Contains(own, field.Key):
 			return nil, invalid("the effect on %s %s %s, which is not for effects", doc, verb, words.Quote(field.Key))
@@ -118,13 +134,21 @@ func (c *Coordinator) effectFields(doc, verb string, fields bson.D) (bson.Raw, e
 	return raw, nil
 }
 
-func compareEffects(a, b document.Effect) int {
-	return cmp.Or(
-		cmp.Compare(a.Documents, b.Documents), cmp.Compare(a.ID.Type, b.ID.Type), cmp.Compare(string(a.ID.Value), string(b.ID.Value)))
+// isTopLevel reports whether a key can name a top-level field.
+func isTopLevel(key string) bool {
+	return key != "" && !strings.HasPrefix(key, "$") && !strings.ContainsAny(key, ".\x00") && utf8.ValidString(key)
 }
 
-// sortedFields returns a document with the fields in the order of their names, and so within it: maps of the caller's may have been written
-// in any order.
+func compareEffects(a, b document.Effect) int {
+	return cmp.Or(
+		cmp.Compare(a.Documents, b.Documents),
+		cmp.Compare(a.ID.Type, b.ID.Type),
+		cmp.Compare(string(a.ID.Value), string(b.ID.Value)),
+	)
+}
+
+// sortedFields returns a document with its fields, at all levels, in the order of their
+// names: the caller's maps may have been written in any order.
 func sortedFields(raw bson.Raw) []byte {
 	elements, err := raw.Elements()
 	if err != nil {
@@ -150,7 +174,7 @@ func sortedEffects(effects []document.Effect) []document.Effect {
 	return slices.SortedFunc(slices.Values(effects), compareEffects)
 }
 
-// effectsOf returns a transfer's effects as they were asked for.
+// effectsOf returns a transfer's effects as they were requested.
 func effectsOf(t document.Transfer) []Effect {
 	var effects []Effect
 	for _, e := range t.Effects {
@@ -158,12 +182,14 @@ func effectsOf(t document.Transfer) []Effect {
 		if err := e.ID.Unmarshal(&id); err != nil {
 			id = e.ID
 		}
-		effects = append(effects, Effect{Documents: e.Documents, ID: id, Require: fieldsOf(e.Require), Set: fieldsOf(e.Set)})
+		effects = append(effects, Effect{
+			Documents: e.Documents, ID: id, Require: fieldsOf(e.Require), Set: fieldsOf(e.Set),
+		})
 	}
 	return effects
 }
 
-// fieldsOf decodes what was encoded by effectFields.
+// fieldsOf decodes what effectFields has encoded.
 func fieldsOf(raw bson.Raw) bson.D {
 	var fields bson.D
 	if len(raw) == 0 || bson.Unmarshal(raw, &fields) != nil {

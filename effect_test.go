@@ -17,76 +17,38 @@ import (
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// newShop returns a bank with orders, of which o-1 and o-2 are unpaid.
-func newShop(t *testing.T, balances ...int64) *bank {
-	t.Helper()
-	b := newBank(t, balances...)
-	b.Coordinator = b.coordinator(b.db, orders(b.db)...)
-	require.NoError(t, b.Setup(t.Context()))
-	b.insert("orders", order("o-1"), order("o-2"))
-	return b
-}
-
-func orders(db *mongo.Database) []transfer.Option {
-	return []transfer.Option{transfer.WithDocuments("orders", db.Collection("orders"))}
-}
-
-func order(id string) bson.D {
-	return bson.D{{Key: "_id", Value: id}, {Key: "status", Value: "unpaid"}}
-}
-
-// payment pays an order from a to b.
-func payment(id, order string, units int64) transfer.Request {
-	req := move(id, "a", "b", units)
-	req.Effects = []transfer.Effect{{
-		Documents: "orders", ID: order,
-		Require: bson.D{{Key: "status", Value: "unpaid"}},
-		Set:     bson.D{{Key: "status", Value: "paid"}, {Key: "paidBy", Value: id}},
-	}}
-	return req
-}
-
-// order requires what is stored of an order, and whether a transfer has reserved it.
-func (b *bank) order(id, status string, reserved bool) {
-	b.t.Helper()
-	document, err := b.db.Collection("orders").FindOne(b.t.Context(), bson.D{{Key: "_id", Value: id}}).Raw()
-	require.NoError(b.t, err)
-	require.Equal(b.t, status, document.Lookup("status").StringValue())
-	pending, _ := document.Lookup("pending").DocumentOK()
-	elements, err := pending.Elements()
-	require.NoError(b.t, err)
-	require.Equal(b.t, reserved, len(elements) > 0)
-}
-
-// An order is paid when its payment is, by the same transfer, and stays unpaid when that is refused.
+// An order is paid when its payment is, by the same transfer, and stays unpaid when that
+// is refused.
 func TestEffect(t *testing.T) {
 	t.Parallel()
-	b := newShop(t, 100, 0)
-	rec, err := b.Transfer(t.Context(), payment("p-1", "o-1", 60))
+	b := bank.NewShop(t, 100, 0)
+	rec, err := b.Transfer(t.Context(), bank.Payment("p-1", "o-1", 60))
 	require.NoError(t, err)
-	require.Equal(t, payment("p-1", "o-1", 60).Effects, rec.Effects)
-	b.order("o-1", "paid", false)
+	require.Equal(t, bank.Payment("p-1", "o-1", 60).Effects, rec.Effects)
+	b.RequireOrder("o-1", "paid", false)
 
-	_, err = b.Transfer(t.Context(), payment("p-2", "o-2", 60))
+	_, err = b.Transfer(t.Context(), bank.Payment("p-2", "o-2", 60))
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
-	b.order("o-2", "unpaid", false)
+	b.RequireOrder("o-2", "unpaid", false)
 
-	_, err = b.Transfer(t.Context(), payment("p-3", "o-1", 10))
+	_, err = b.Transfer(t.Context(), bank.Payment("p-3", "o-1", 10))
 	require.ErrorIs(t, err, transfer.ErrRequirementFailed)
 	var refused *transfer.RefusedError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, [2]string{"orders", "o-1"}, [2]string{refused.Ledger, refused.Account})
 
-	_, err = b.Transfer(t.Context(), payment("p-4", "no such order", 10))
+	_, err = b.Transfer(t.Context(), bank.Payment("p-4", "no such order", 10))
 	require.ErrorIs(t, err, transfer.ErrRequirementFailed)
-	_, err = b.Transfer(t.Context(), payment("p-5", "o-1", 1000))
+	_, err = b.Transfer(t.Context(), bank.Payment("p-5", "o-1", 1000))
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds, "it is told before what the order refuses")
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Of many payments of one order, by several processes, one wins. The others are refused, and leave no trace.
+// Of many payments of one order, by several processes, one wins. The others are refused,
+// and leave no trace.
 func TestOnePaymentWins(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -99,9 +61,9 @@ func TestOnePaymentWins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range 5 {
-				b := newShop(t, row.balance, 0)
-				paid, refused := b.race(b.processes(4, orders(b.db)...), func(i int) transfer.Request {
-					return payment(fmt.Sprint("p-", i), "o-1", 10)
+				b := bank.NewShop(t, row.balance, 0)
+				paid, refused := race(b, processes(b, 4, bank.Orders(b.DB)...), func(i int) transfer.Request {
+					return bank.Payment(fmt.Sprint("p-", i), "o-1", 10)
 				})
 				require.Len(t, paid, 1)
 				for _, err := range refused {
@@ -109,8 +71,8 @@ func TestOnePaymentWins(t *testing.T) {
 						return slices.ContainsFunc(row.refused, func(why error) bool { return errors.Is(err, why) })
 					}, "%v", err)
 				}
-				b.order("o-1", "paid", false)
-				b.audit(initial(row.balance, 0))
+				b.RequireOrder("o-1", "paid", false)
+				b.CheckBooks(bank.Balances(row.balance, 0))
 			}
 		})
 	}
@@ -119,14 +81,14 @@ func TestOnePaymentWins(t *testing.T) {
 // Who has no money doesn't keep an order from who has: it is not reserved for them.
 func TestThePoorReserveNothing(t *testing.T) {
 	t.Parallel()
-	b := newShop(t, 1000, 0, 5)
-	_, err := b.Transfer(t.Context(), move("known", "c", "b", 1)) // so that something is known of the account
+	b := bank.NewShop(t, 1000, 0, 5)
+	_, err := b.Transfer(t.Context(), bank.Move("known", "c", "b", 1)) // so that something is known of the account
 	require.NoError(t, err)
 	for round := range 10 {
 		id := fmt.Sprint("order-", round)
-		b.insert("orders", order(id))
-		paid, refused := b.race([]*transfer.Coordinator{b.Coordinator}, func(i int) transfer.Request {
-			req := payment(fmt.Sprint(id, " p-", i), id, 10)
+		b.Insert("orders", bank.Order(id))
+		paid, refused := race(b, []*transfer.Coordinator{b.Coordinator}, func(i int) transfer.Request {
+			req := bank.Payment(fmt.Sprint(id, " p-", i), id, 10)
 			if i != 7 {
 				req.From = "c"
 			}
@@ -134,12 +96,12 @@ func TestThePoorReserveNothing(t *testing.T) {
 		})
 		require.Equal(t, []string{id + " p-7"}, paid, "%v", refused)
 	}
-	b.audit(initial(1000, 0, 5))
+	b.CheckBooks(bank.Balances(1000, 0, 5))
 }
 
 // race runs 16 transfers at once, each by one of the coordinators in turn.
-func (b *bank) race(by []*transfer.Coordinator, request func(i int) transfer.Request) (succeeded []string, refused []error) {
-	b.t.Helper()
+func race(b *bank.Bank, by []*transfer.Coordinator, request func(i int) transfer.Request) (succeeded []string, refused []error) {
+	b.T.Helper()
 	var (
 		all sync.WaitGroup
 		mu  sync.Mutex
@@ -147,7 +109,7 @@ func (b *bank) race(by []*transfer.Coordinator, request func(i int) transfer.Req
 	for i := range 16 {
 		all.Go(func() {
 			req := request(i)
-			_, err := by[i%len(by)].Transfer(b.t.Context(), req)
+			_, err := by[i%len(by)].Transfer(b.T.Context(), req)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -162,39 +124,40 @@ func (b *bank) race(by []*transfer.Coordinator, request func(i int) transfer.Req
 }
 
 // processes returns coordinators of the bank that know nothing of each other.
-func (b *bank) processes(n int, options ...transfer.Option) []*transfer.Coordinator {
-	b.t.Helper()
+func processes(b *bank.Bank, n int, options ...transfer.Option) []*transfer.Coordinator {
+	b.T.Helper()
 	all := make([]*transfer.Coordinator, n)
 	for i := range all {
-		all[i] = b.coordinator(b.db, options...)
+		all[i] = b.NewCoordinator(b.DB, options...)
 	}
 	return all
 }
 
-// Nothing of an effect shows before the commit, and the document is reserved until then: a held order is unpaid, and nobody else can pay
-// it.
+// Nothing of an effect shows before the commit, and the document is reserved until then:
+// a held order is unpaid, and nobody else can pay it.
 func TestEffectOfHold(t *testing.T) {
 	t.Parallel()
-	b := newShop(t, 100, 0)
+	b := bank.NewShop(t, 100, 0)
 	for _, id := range []string{"o-1", "o-2"} {
-		_, err := b.Hold(t.Context(), payment("h-"+id, id, 30), time.Hour)
+		_, err := b.Hold(t.Context(), bank.Payment("h-"+id, id, 30), time.Hour)
 		require.NoError(t, err)
-		b.order(id, "unpaid", true)
-		_, err = b.Transfer(t.Context(), payment("p-"+id, id, 10))
+		b.RequireOrder(id, "unpaid", true)
+		_, err = b.Transfer(t.Context(), bank.Payment("p-"+id, id, 10))
 		require.ErrorIs(t, err, transfer.ErrRequirementFailed)
 	}
 	_, err := b.Post(t.Context(), "h-o-1", transfer.PostAmount(transfer.Units(20)))
 	require.NoError(t, err)
-	b.order("o-1", "paid", false)
+	b.RequireOrder("o-1", "paid", false)
 	_, err = b.Void(t.Context(), "h-o-2")
 	require.NoError(t, err)
-	b.order("o-2", "unpaid", false)
-	_, err = b.Transfer(t.Context(), payment("again", "o-2", 10))
+	b.RequireOrder("o-2", "unpaid", false)
+	_, err = b.Transfer(t.Context(), bank.Payment("again", "o-2", 10))
 	require.NoError(t, err)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Effects are stored with their transfer: another process, which knows nothing of the request, finishes or undoes them.
+// Effects are stored with their transfer: another process, which knows nothing of the
+// request, finishes or undoes them.
 func TestEffectsAreRecovered(t *testing.T) {
 	t.Parallel()
 	const commit = 5 // after a read of each collection, the insert, and a prepare in each collection
@@ -206,14 +169,14 @@ func TestEffectsAreRecovered(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(n, " ", policy), func(t *testing.T) {
 				t.Parallel()
-				b := newShop(t, 100, 0)
-				b.dying(n, lost, func(ctx context.Context, c *transfer.Coordinator) error {
-					_, err := c.Transfer(ctx, payment("p", "o-1", 60))
+				b := bank.NewShop(t, 100, 0)
+				b.Dying(n, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+					_, err := c.Transfer(ctx, bank.Payment("p", "o-1", 60))
 					return err
-				}, orders)
-				b.recoverAll(append(orders(b.db), transfer.WithStallPolicy(policy))...)
-				b.order("o-1", want, false)
-				b.audit(initial(100, 0))
+				}, bank.Orders)
+				b.RecoverAll(append(bank.Orders(b.DB), transfer.WithStallPolicy(policy))...)
+				b.RequireOrder("o-1", want, false)
+				b.CheckBooks(bank.Balances(100, 0))
 			})
 		}
 	}
@@ -222,12 +185,12 @@ func TestEffectsAreRecovered(t *testing.T) {
 // Effects need no money, and IDs and values are of any kind that the server takes.
 func TestEffectsAlone(t *testing.T) {
 	t.Parallel()
-	b := newShop(t)
+	b := bank.NewShop(t)
 	oid := bson.NewObjectID()
 	ids := []any{int32(7), int64(1) << 40, oid, bson.D{{Key: "shop", Value: int32(1)}, {Key: "no", Value: "x"}}, true}
 	var effects []transfer.Effect
 	for _, id := range ids {
-		b.insert("orders", bson.D{{Key: "_id", Value: id}, {Key: "lines", Value: bson.A{1, 2}}})
+		b.Insert("orders", bson.D{{Key: "_id", Value: id}, {Key: "lines", Value: bson.A{1, 2}}})
 		effects = append(effects, transfer.Effect{
 			Documents: "orders", ID: id,
 			Require: bson.D{{Key: "status", Value: nil}, {Key: "lines", Value: bson.A{int64(1), 2.0}}},
@@ -239,17 +202,17 @@ func TestEffectsAlone(t *testing.T) {
 	_, err := b.Transfer(t.Context(), transfer.Request{ID: "t", Effects: effects})
 	require.NoError(t, err)
 	for _, id := range ids {
-		document, err := b.db.Collection("orders").FindOne(t.Context(), bson.D{{Key: "_id", Value: id}}).Raw()
+		document, err := b.DB.Collection("orders").FindOne(t.Context(), bson.D{{Key: "_id", Value: id}}).Raw()
 		require.NoError(t, err)
 		require.Equal(t, "no operator", document.Lookup("status", "$set").StringValue())
 	}
-	b.audit(initial())
+	b.CheckBooks(bank.Balances())
 }
 
 // What an effect can't be is refused before anything is stored.
 func TestEffectsAreChecked(t *testing.T) {
 	t.Parallel()
-	b := newShop(t, 100, 0)
+	b := bank.NewShop(t, 100, 0)
 	set := func(key string) []transfer.Effect {
 		return []transfer.Effect{{Documents: "orders", ID: "o-1", Set: bson.D{{Key: key, Value: 1}}}}
 	}
@@ -293,7 +256,7 @@ func TestEffectsAreChecked(t *testing.T) {
 		"what can't be stored":  {{Documents: "orders", ID: "o-1", Set: bson.D{{Key: "x", Value: make(chan int)}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req := move("t", "a", "b", 1)
+			req := bank.Move("t", "a", "b", 1)
 			req.Effects = effects
 			_, err := b.Transfer(t.Context(), req)
 			require.ErrorIs(t, err, transfer.ErrInvalidRequest)
@@ -303,36 +266,36 @@ func TestEffectsAreChecked(t *testing.T) {
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest, "neither money nor effects")
 	_, err = b.Get(t.Context(), "t")
 	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // Effects are part of the payload, in whatever order they stand.
 func TestEffectsArePayload(t *testing.T) {
 	t.Parallel()
-	b := newShop(t, 100, 0)
-	req := payment("p", "o-1", 10)
+	b := bank.NewShop(t, 100, 0)
+	req := bank.Payment("p", "o-1", 10)
 	req.Effects = append(req.Effects, transfer.Effect{Documents: "orders", ID: "o-2", Set: bson.D{{Key: "seen", Value: true}}})
 	_, err := b.Transfer(t.Context(), req)
 	require.NoError(t, err)
-	same := payment("p", "o-1", 10)
+	same := bank.Payment("p", "o-1", 10)
 	same.Effects = []transfer.Effect{req.Effects[1], {
 		Documents: "orders", ID: "o-1", Require: same.Effects[0].Require,
 		Set: bson.D{{Key: "paidBy", Value: "p"}, {Key: "status", Value: "paid"}},
 	}}
 	_, err = b.Transfer(t.Context(), same)
 	require.NoError(t, err)
-	for _, other := range []transfer.Request{move("p", "a", "b", 10), payment("p", "o-1", 10), payment("p", "o-2", 10)} {
+	for _, other := range []transfer.Request{bank.Move("p", "a", "b", 10), bank.Payment("p", "o-1", 10), bank.Payment("p", "o-2", 10)} {
 		_, err = b.Transfer(t.Context(), other)
 		require.ErrorIs(t, err, transfer.ErrIDConflict)
 	}
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // Each part of an effect is payload: its document, what it requires, and what it sets.
 func TestEveryPartOfAnEffectIsPayload(t *testing.T) {
 	t.Parallel()
-	b := newShop(t, 100, 0)
-	_, err := b.Transfer(t.Context(), payment("p", "o-1", 10))
+	b := bank.NewShop(t, 100, 0)
+	_, err := b.Transfer(t.Context(), bank.Payment("p", "o-1", 10))
 	require.NoError(t, err)
 	for name, change := range map[string]func(*transfer.Effect){
 		"the document":     func(e *transfer.Effect) { e.ID = "o-2" },
@@ -342,21 +305,22 @@ func TestEveryPartOfAnEffectIsPayload(t *testing.T) {
 		"one field less":   func(e *transfer.Effect) { e.Set = e.Set[1:] },
 		"what it requires": func(e *transfer.Effect) { e.Require, e.Set = e.Set, e.Require },
 	} {
-		req := payment("p", "o-1", 10)
+		req := bank.Payment("p", "o-1", 10)
 		change(&req.Effects[0])
 		_, err := b.Transfer(t.Context(), req)
 		require.ErrorIs(t, err, transfer.ErrIDConflict, name)
 	}
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A transfer has up to 100 effects, each of which requires and sets up to 64 KB. Their edges are allowed, and no more.
+// A transfer has up to 100 effects, each of which requires and sets up to 64 KB. Their
+// edges are allowed, and no more.
 func TestLimitsOfEffects(t *testing.T) {
 	t.Parallel()
-	b := newShop(t)
+	b := bank.NewShop(t)
 	effects := make([]transfer.Effect, 101)
 	for i := range effects {
-		b.insert("orders", order(fmt.Sprint("many-", i)))
+		b.Insert("orders", bank.Order(fmt.Sprint("many-", i)))
 		effects[i] = transfer.Effect{Documents: "orders", ID: fmt.Sprint("many-", i), Set: bson.D{{Key: "status", Value: "paid"}}}
 	}
 	_, err := b.Transfer(t.Context(), transfer.Request{ID: "101", Effects: effects})
@@ -373,47 +337,47 @@ func TestLimitsOfEffects(t *testing.T) {
 	long := transfer.Effect{Documents: "orders", ID: "o-1", Require: fields(64<<10 + 1)}
 	_, err = b.Transfer(t.Context(), transfer.Request{ID: "requires", Effects: []transfer.Effect{long}})
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
-	b.audit(initial())
+	b.CheckBooks(bank.Balances())
 }
 
-// Effects live on any cluster: an order on another server is paid with money of this one, refused there, held there, and finished by
-// recovery.
+// Effects live on any cluster: an order on another server is paid with money of this one,
+// refused there, held there, and finished by recovery.
 func TestEffectsOnAnotherCluster(t *testing.T) {
 	t.Setenv("MONGODB_URI", "")
 	server, err := mongotest.Start(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
-	b := newBank(t, 100, 0)
-	far := mongotest.Client(t, options.Client().ApplyURI(server.URI())).Database(b.db.Name()).Collection("orders")
+	b := bank.New(t, 100, 0)
+	far := mongotest.Client(t, options.Client().ApplyURI(server.URI())).Database(b.DB.Name()).Collection("orders")
 	for _, id := range []string{"o-1", "o-2", "o-3"} {
-		_, err := far.InsertOne(t.Context(), order(id))
+		_, err := far.InsertOne(t.Context(), bank.Order(id))
 		require.NoError(t, err)
 	}
 	abroad := func(*mongo.Database) []transfer.Option {
 		return []transfer.Option{transfer.WithDocuments("orders", far)}
 	}
-	b.Coordinator = b.coordinator(b.db, abroad(b.db)...)
+	b.Coordinator = b.NewCoordinator(b.DB, abroad(b.DB)...)
 	require.NoError(t, b.Setup(t.Context()))
-	_, err = b.Transfer(t.Context(), payment("p-1", "o-1", 10))
+	_, err = b.Transfer(t.Context(), bank.Payment("p-1", "o-1", 10))
 	require.NoError(t, err)
-	_, err = b.Transfer(t.Context(), payment("p-2", "o-1", 10))
+	_, err = b.Transfer(t.Context(), bank.Payment("p-2", "o-1", 10))
 	require.ErrorIs(t, err, transfer.ErrRequirementFailed)
-	_, err = b.Hold(t.Context(), payment("h", "o-2", 10), time.Hour)
+	_, err = b.Hold(t.Context(), bank.Payment("h", "o-2", 10), time.Hour)
 	require.NoError(t, err)
 	_, err = b.Void(t.Context(), "h")
 	require.NoError(t, err)
-	b.dying(3, lost, func(ctx context.Context, c *transfer.Coordinator) error {
-		_, err := c.Transfer(ctx, payment("p-3", "o-3", 10))
+	b.Dying(3, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Transfer(ctx, bank.Payment("p-3", "o-3", 10))
 		return err
 	}, abroad)
-	b.recoverAll(abroad(b.db)...)
+	b.RecoverAll(abroad(b.DB)...)
 	for id, want := range map[string]string{"o-1": "paid", "o-2": "unpaid", "o-3": "paid"} {
 		document, err := far.FindOne(t.Context(), bson.D{{Key: "_id", Value: id}}).Raw()
 		require.NoError(t, err)
 		require.Equal(t, want, document.Lookup("status").StringValue(), id)
 		require.Equal(t, bson.D{}, asFields(t, document.Lookup("pending")), id)
 	}
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 func asFields(t *testing.T, value bson.RawValue) bson.D {
@@ -426,18 +390,18 @@ func asFields(t *testing.T, value bson.RawValue) bson.D {
 // Maps are equal in whatever order they are walked through, wherever they stand.
 func TestEffectsWithMaps(t *testing.T) {
 	t.Parallel()
-	b := newShop(t, 100, 0)
+	b := bank.NewShop(t, 100, 0)
 	id := bson.M{"shop": 1, "year": 2026, "no": "x"}
 	inner := func() bson.D {
 		m := bson.M{"a": 1, "b": 2, "c": 3, "d": bson.A{bson.M{"e": 5, "f": 6}}}
 		return bson.D{{Key: "of", Value: m}, {Key: "to", Value: &m}, {Key: "all", Value: []bson.M{m}}, {Key: "in", Value: struct{ M bson.M }{m}}}
 	}
-	b.insert("orders", bson.D{
+	b.Insert("orders", bson.D{
 		{Key: "_id", Value: bson.D{{Key: "no", Value: "x"}, {Key: "shop", Value: 1}, {Key: "year", Value: 2026}}},
 		{Key: "status", Value: "unpaid"},
 	})
 	for range 10 {
-		req := move("p", "a", "b", 1)
+		req := bank.Move("p", "a", "b", 1)
 		req.Effects = []transfer.Effect{{
 			Documents: "orders", ID: id, Require: bson.D{{Key: "status", Value: "unpaid"}},
 			Set: bson.D{{Key: "status", Value: "paid"}, {Key: "x", Value: inner()}},
@@ -445,24 +409,24 @@ func TestEffectsWithMaps(t *testing.T) {
 		_, err := b.Transfer(t.Context(), req)
 		require.NoError(t, err)
 	}
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // A reservation that is null is none.
 func TestEffectOnNullReservation(t *testing.T) {
 	t.Parallel()
-	b := newShop(t, 100, 0)
-	b.insert("orders", append(order("o-3"), bson.E{Key: "pending", Value: nil}))
-	_, err := b.Transfer(t.Context(), payment("p", "o-3", 10))
+	b := bank.NewShop(t, 100, 0)
+	b.Insert("orders", append(bank.Order("o-3"), bson.E{Key: "pending", Value: nil}))
+	_, err := b.Transfer(t.Context(), bank.Payment("p", "o-3", 10))
 	require.NoError(t, err)
-	b.order("o-3", "paid", false)
-	b.audit(initial(100, 0))
+	b.RequireOrder("o-3", "paid", false)
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // Documents are no ledger, however their name is spelled.
 func TestDocumentsAreNoAccounts(t *testing.T) {
 	t.Parallel()
-	b := newShop(t, 100, 0)
+	b := bank.NewShop(t, 100, 0)
 	for _, name := range []string{"orders", "\x00documents/orders"} {
 		_, err := b.Ledger(name)
 		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
@@ -471,20 +435,20 @@ func TestDocumentsAreNoAccounts(t *testing.T) {
 		}})
 		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 	}
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // One collection can't hold accounts and documents, nor the transfers.
 func TestDocumentsAreNoLedger(t *testing.T) {
 	t.Parallel()
-	b := newBank(t)
+	b := bank.New(t)
 	for _, name := range []string{"accounts", "transfers"} {
-		_, err := transfer.NewCoordinator(b.db, transfer.WithDocuments("orders", b.db.Collection(name)))
+		_, err := transfer.NewCoordinator(b.DB, transfer.WithDocuments("orders", b.DB.Collection(name)))
 		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 	}
-	_, err := transfer.NewCoordinator(b.db, transfer.WithDocuments("", b.db.Collection("orders")))
+	_, err := transfer.NewCoordinator(b.DB, transfer.WithDocuments("", b.DB.Collection("orders")))
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
-	_, err = transfer.NewCoordinator(b.db, transfer.WithDocuments("orders", nil))
+	_, err = transfer.NewCoordinator(b.DB, transfer.WithDocuments("orders", nil))
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
-	b.audit(initial())
+	b.CheckBooks(bank.Balances())
 }

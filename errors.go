@@ -1,233 +1,309 @@
 package transfer
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
-	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// Errors that mean: this call has stored nothing. Other calls keep their outcomes:
-// whoever asks again after a success, with a context that has ended, or of a closed
-// coordinator, is told one of these, and the money has moved all the same. The context's
-// own error, and that of a server that can't be reached for 30 s, belong here, too:
-// [OutcomeOf] knows them.
+// Errors that mean: this call has stored nothing.
+// Other calls keep their outcomes: a repeated call after a success, with a context that
+// has ended or on a closed Coordinator, returns one of these, although the money has
+// moved.
+// The context's own error, and that of a server that can't be reached for 30 s, belong
+// here as well: [OutcomeOf] knows them.
 var (
 	// ErrInvalidRequest means that the request is malformed; the text says how.
 	ErrInvalidRequest = errors.New("invalid request")
 	// ErrUnsupportedDeployment means that the server, or a collection on it, is not fit,
-	// or is used by others under another configuration: a standalone server, one older
-	// than MongoDB 5.0, a collection sharded by something else than _id, other field
-	// names than the deployment's. The text says what to do; [Coordinator.Setup] lists it
-	// all.
+	// or is used by others under another configuration.
+	// It may be a standalone server, one older than MongoDB 5.0, a collection sharded by
+	// something else than _id, or other field names than the deployment's.
+	// The text says what to do, and [Coordinator.Setup] lists all causes.
 	ErrUnsupportedDeployment = collections.ErrUnsupported
 	// ErrUnauthorized means that the server refuses the client's user: the right for an
-	// action is missing, or the password is wrong. Where a transfer is stored by then,
-	// the error wraps ErrInDoubt as well. See [UnauthorizedError].
+	// action is missing, or the password is wrong.
+	// Where a transfer is stored by then, the error wraps ErrInDoubt as well.
+	// See [UnauthorizedError].
 	ErrUnauthorized = errors.New("unauthorized")
-	// ErrClosed means that the Coordinator was closed. What was asked of it before keeps
-	// its outcome, and may be finished by Close.
+	// ErrClosed means that the Coordinator was closed.
+	// Earlier calls keep their outcomes, and Close may finish them.
 	ErrClosed = errors.New("the coordinator is closed")
 )
 
-// Errors that mean: the transfer was refused. It is stored in StateFail, nothing moved,
-// and the ID stays failed. Each comes in a [RefusedError], which names the account. Where
-// several apply, the first in this order is told. In StateRollback, with a record whose
-// Stuck is not nil, it has failed for good as well, and an account that can't be written
-// keeps what it has reserved until that is repaired.
+// Errors that mean: the transfer was refused.
+// It is stored in StateFail, nothing moved, and the ID stays failed.
+// Each comes in a [RefusedError], which names the account.
+// Where several apply, the first in this order is returned.
+//
+// With a record in StateRollback, whose Stuck is not nil, the transfer has failed for
+// good as well, and an account that can't be written keeps what it has reserved until
+// that is repaired.
 var (
 	// ErrAccountNotFound means that there is no such account.
 	ErrAccountNotFound = errors.New("account not found")
 	// ErrAccountClosed means that the account is closed.
 	ErrAccountClosed = errors.New("account is closed")
 	// ErrCurrencyMismatch means that request and account name different currencies, or
-	// only one of them names any. The text names both.
+	// only one of them names any.
+	// The text names both.
 	ErrCurrencyMismatch = errors.New("currency differs from the account's")
-	// ErrAmountKind means that the balance is not an exact number of the amount's kind: units want an int32 or int64,
-	// decimals a Decimal128. A double is never taken.
+	// ErrAmountKind means that the balance is not an exact number of the amount's kind:
+	// units need an int32 or int64, decimals a Decimal128.
+	// A double is never accepted.
 	ErrAmountKind = errors.New("the balance is not of the amount's kind")
-	// ErrAccountBusy means that too many transfers are in flight on the account: see [WithMarkerLimit]. From
-	// CloseAccount it means that one is.
+	// ErrAccountBusy means that too many transfers are in flight on the account: see
+	// [WithMarkerLimit].
+	// From CloseAccount it means that one is.
 	ErrAccountBusy = errors.New("account is busy")
-	// ErrInsufficientFunds means that the debit would leave less than the account's floor.
+	// ErrInsufficientFunds means that the debit would leave less than the account's
+	// floor.
 	ErrInsufficientFunds = errors.New("insufficient funds")
 	// ErrOverflow means that the balance would leave the range of what is stored exactly.
 	ErrOverflow = errors.New("the balance would exceed its limit")
-	// ErrRequirementFailed means that the document of an effect is missing, is not as the effect requires, or is reserved for another
-	// transfer. It comes with a [RequirementError].
+	// ErrRequirementFailed means that the document of an effect is missing, is not as the
+	// effect requires, or is reserved for another transfer.
+	// It comes with a [RequirementError].
 	ErrRequirementFailed = errors.New("the document is not as required")
-	// ErrUnwritable means that the server refuses the write: a validator, a type, a
-	// unique index of the user's. The text tells the server's reason.
+	// ErrUnwritable means that the server refuses the write: because of a validator, a
+	// type, or a unique index of the user's.
+	// The text has the server's reason.
 	ErrUnwritable = errors.New("the server refuses to write to the account")
 )
 
-// Errors that mean: the transfer was rolled back for another reason. It is stored in StateFail and nothing moved.
+// Errors that mean: the transfer was rolled back for another reason.
+// It is stored in StateFail and nothing moved.
 var (
-	// ErrCancelled means that the transfer was cancelled, that the hold was voided, or that the transfer had stalled and was rolled back by
-	// [RollBack]. Record.Failure.Code tells which.
+	// ErrCancelled means that the transfer was cancelled, that the hold was voided, or
+	// that the transfer had stalled and was rolled back by [RollBack].
+	// Record.Failure.Code says which.
 	ErrCancelled = errors.New("cancelled")
 	// ErrExpired means that a hold has run out.
 	ErrExpired = errors.New("hold has expired")
 )
 
-// Errors that mean: where the money is can't be told now.
+// Errors that mean: it is not known now where the money is.
 var (
 	// ErrInDoubt means that the outcome is not known: the context ended after something
-	// was sent, or a server is away. It wraps the cause. Ask again with the same ID: the
-	// money can't move twice. What is known to be committed is told as ErrUnsettled
-	// instead.
+	// was sent, or a server is away.
+	// It wraps the cause.
+	// Ask again with the same ID: the money can't move twice.
+	// For a transfer that is known to be committed the error is ErrUnsettled instead.
 	ErrInDoubt = errors.New("outcome in doubt (ask again with the same ID)")
 )
 
 // ErrUnsettled means that the transfer is committed for good, and that not all of it is
-// in place: an account is gone, or the server refuses to write to it. The record comes
-// with the error, in StateCommitted, and Record.Stuck says why. It goes on once that is
-// repaired. Where Stuck is nil nothing is in the way: the caller's context has ended, or
-// the Coordinator was closed, after the commit and before everything was in place. The
-// error wraps that cause, and the rest follows.
+// in place: an account is gone, or the server refuses to write to it.
+// The record comes with the error, in StateCommitted, and Record.Stuck says why.
+// The transfer goes on once that is repaired.
+//
+// Where Stuck is nil nothing is in the way: the caller's context has ended, or the
+// Coordinator was closed, after the commit and before everything was in place.
+// The error wraps that cause, and the rest follows.
 var ErrUnsettled = errors.New("committed, and not settled everywhere yet")
 
-// Errors of verbs that came too late or to the wrong thing; they leave everything as it was.
+// Errors of calls that came too late or to the wrong thing; they leave everything as it
+// was.
 var (
-	// ErrIDConflict means that the ID was used before, with another payload. It comes
-	// with a [ConflictError].
+	// ErrIDConflict means that the ID was used before, with another payload.
+	// It comes with a [ConflictError].
 	ErrIDConflict = errors.New("the ID was used with another payload (see its record)")
 	// ErrAlreadyCommitted means that the transfer can't be cancelled any more.
 	ErrAlreadyCommitted = errors.New("already committed")
-	// ErrNotHeld means that the transfer is no hold, or that not everything is prepared for it yet.
+	// ErrNotHeld means that the transfer is no hold, or that not everything is prepared
+	// for it yet.
 	ErrNotHeld = errors.New("not held")
 	// ErrAlreadyReversed means that another transfer has reversed this one.
 	ErrAlreadyReversed = errors.New("already reversed")
-	// ErrNotReversible means that there is nothing to reverse: the transfer is not in StateSuccess.
+	// ErrNotReversible means that there is nothing to reverse: the transfer is not in
+	// StateSuccess.
 	ErrNotReversible = errors.New("not reversible")
 	// ErrTransferNotFound means that there is no transfer with this ID.
 	ErrTransferNotFound = errors.New("transfer not found")
 	// ErrAccountExists means that there is an account with this ID.
 	ErrAccountExists = errors.New("account exists")
-	// ErrHistoryGone means that a statement or a balance was asked for from before what is kept.
+	// ErrHistoryGone means that a statement or a balance was asked for from before what
+	// is kept.
 	ErrHistoryGone = errors.New("history is gone (ask for later times)")
-	// ErrAccountNotEmpty means that an account can't be closed because there is money in it, or a debt.
+	// ErrAccountNotEmpty means that an account can't be closed because there is money in
+	// it, or a debt.
 	ErrAccountNotEmpty = errors.New("account is not empty")
 )
 
-// RefusedError says which account refused a transfer, or which document (Ledger is the name under which its collection was registered then,
-// and Account its ID), and why. errors.Is finds Err through it.
-type RefusedError struct {
-	TransferID      string
-	Ledger, Account string
-	Err             error
-	// Detail says more than Err where there is more to say: that there is no balance
-	// field, say. Others is how many other accounts and documents of the transfer would
-	// have been refused as well; Detail names some of them.
-	Detail string
-	Others int
-	// Balance is the balance that the refusal rests on. It is nil where none was seen, and in every later answer about
-	// the same transfer.
-	Balance *Amount
+// UnauthorizedError says which right is missing.
+// errors.Is finds ErrUnauthorized through it, and the driver's own error.
+type UnauthorizedError struct {
+	// Action is the missing right as the server's roles name it, such as "update".
+	// Where a command needs two, the server doesn't say which of them is missing, and
+	// Action has both: "find, update".
+	// It is "" where the server refuses the user or the password.
+	Action string
+	// Namespace is the database and collection for which the right is missing, such as
+	// "bank.accounts".
+	// For a right on a whole database it is the database's name alone.
+	Namespace string
 
-	why error // Err, and what is known of it
+	cause error
 }
 
-// Error names the transfer, the account and the reason. The balance is for programs.
-func (e *RefusedError) Error() string {
-	account := "account " + words.Quote(e.Account)
-	if e.Ledger != "" {
-		account = words.Quote(e.Account) + " of " + words.Quote(e.Ledger)
+// Error names the right and the collection.
+func (e *UnauthorizedError) Error() string {
+	if e.Action == "" {
+		return "the server refuses the user or the password"
 	}
-	text := fmt.Sprintf("transfer %s refused: %s: %v", words.Quote(e.TransferID), account, e.Unwrap())
-	if e.Detail != "" {
-		text += ": " + e.Detail
-	}
-	return text + " (nothing moved; another try needs a new ID)"
+	return fmt.Sprintf("the user has no right to %s on %s: grant it, as docs/roles shows", e.Action, e.Namespace)
 }
 
-// Unwrap returns the reason: Err, or what wraps it, such as a [RequirementError].
-func (e *RefusedError) Unwrap() error {
-	if e.why != nil {
-		return e.why
+// Unwrap returns ErrUnauthorized, and the error that says so.
+func (e *UnauthorizedError) Unwrap() []error {
+	if e.cause == nil {
+		return []error{ErrUnauthorized}
 	}
-	return e.Err
+	return []error{ErrUnauthorized, e.cause}
 }
 
-// reasonError returns the error for a reason, nil for one that no participant is to blame for.
-func reasonError(reason protocol.Reason) error {
-	switch reason {
-	case protocol.NotFound:
-		return ErrAccountNotFound
-	case protocol.Closed:
-		return ErrAccountClosed
-	case protocol.CurrencyMismatch:
-		return ErrCurrencyMismatch
-	case protocol.AmountKind:
-		return ErrAmountKind
-	case protocol.Busy:
-		return ErrAccountBusy
-	case protocol.InsufficientFunds:
-		return ErrInsufficientFunds
-	case protocol.Overflow:
-		return ErrOverflow
-	case protocol.RequirementFailed:
-		return ErrRequirementFailed
-	case protocol.Unwritable:
-		return ErrUnwritable
-	case protocol.Cancelled, protocol.Stalled, protocol.Voided, protocol.Expired:
-	}
-	return nil
+// refused reports whether an error says that a right is missing.
+// The call is not tried again by itself: a caller that learns it at once can have the
+// right granted.
+func refused(err error) bool {
+	return errors.Is(err, ErrUnauthorized) || wire.Refused(err) != nil
 }
 
-// failureError returns the error that a transfer failed with, from what is stored.
-func failureError(rec Record) error {
-	if rec.Failure == nil {
-		return aboutTransfer(rec.ID, fmt.Errorf("%w: its document does not say why", ErrCancelled))
+// named gives an error that says that a right is missing its public name.
+func named(err error) error {
+	missing := wire.Refused(err)
+	switch {
+	case missing == nil || errors.Is(err, ErrUnauthorized):
+		return err
+	case missing.Code == wire.CodeNoUser:
+		return &UnauthorizedError{cause: err}
 	}
-	for reason := protocol.NotFound; reason <= protocol.Unwritable; reason++ {
-		if rec.Failure.Code == reason.String() {
-			return &RefusedError{
-				TransferID: rec.ID, Ledger: rec.Failure.Ledger, Account: rec.Failure.Account, Err: reasonError(reason),
-				why:    explainedBefore(rec, reason),
-				Detail: rec.Failure.Detail, Others: rec.Failure.Others,
-			}
+	return &UnauthorizedError{Action: missing.Action, Namespace: missing.Namespace, cause: err}
+}
+
+// ConflictError says how the payload of an earlier request with the same ID differs from
+// the one of this request.
+// errors.Is finds ErrIDConflict through it.
+// The record that comes with it is the earlier one's.
+type ConflictError struct {
+	// Differs names the parts that differ: "legs" (accounts or amounts), "atMost",
+	// "currency", "effects", "hold" (one is a hold and the other is not), "reverses", or
+	// "posted", for a hold that was posted with another amount.
+	// It is empty where this version doesn't know, since a later one has stored the
+	// transfer.
+	Differs []string
+
+	id string
+}
+
+// Error names the transfer and what differs, without values.
+func (e *ConflictError) Error() string {
+	text := fmt.Sprintf("transfer %s: %v", words.Quote(e.id), ErrIDConflict)
+	if len(e.Differs) > 0 {
+		text += ": other " + strings.Join(e.Differs, ", ")
+	}
+	return text
+}
+
+// Unwrap returns ErrIDConflict.
+func (e *ConflictError) Unwrap() error { return ErrIDConflict }
+
+// conflict compares a stored transfer with the one that is requested under its ID.
+// Only parts of the digest can differ.
+func conflict(stored, planned document.Transfer) error {
+	e := &ConflictError{id: stored.ID}
+	for _, part := range []struct {
+		name  string
+		other bool
+	}{
+		{"legs", !bytes.Equal(legsOf(stored, planned), legsOf(planned, stored))},
+		{"atMost", !equalParts(stored.AtMost, planned.AtMost)},
+		{"currency", stored.Currency != planned.Currency},
+		{"effects", !bytes.Equal(effectsPayload(nil, stored.Effects), effectsPayload(nil, planned.Effects))},
+		{"hold", stored.Hold != planned.Hold},
+		{"reverses", stored.Reverses != planned.Reverses},
+	} {
+		if part.other {
+			e.Differs = append(e.Differs, part.name)
 		}
 	}
-	if rec.Failure.Code == protocol.Expired.String() {
-		return aboutTransfer(rec.ID, ErrExpired)
-	}
-	return aboutTransfer(rec.ID, cancelled(*rec.Failure))
+	return e
 }
 
-// cancelled returns the error of a transfer that was rolled back though nobody has refused it.
-func cancelled(f Failure) error {
-	why := f.Message
-	switch f.Code {
-	case document.RepairedCode: // whose story has amounts
-		why = "its document was lost, and a marker of it was removed by hand"
-	case protocol.Cancelled.String(): // in somebody's words
-		if why == "" {
-			return ErrCancelled
+// legsOf returns the legs as the digest counts them, without the currency.
+// Where one of the two has AtMost, the amounts of the legs don't count: it is the limit
+// that differs.
+func legsOf(t, other document.Transfer) []byte {
+	t.Currency = ""
+	if t.AtMost == nil {
+		t.AtMost = other.AtMost
+	}
+	return plainPayload(counted(t), nil)
+}
+
+// postedOtherwise is the error of a hold that was posted with another amount.
+func postedOtherwise(id string) error {
+	return &ConflictError{id: id, Differs: []string{"posted"}}
+}
+
+// aboutError names the subject of an error.
+// No matter how often the error is passed on, its text names the subject once: see about.
+type aboutError struct {
+	subject string
+	err     error
+}
+
+// Error names the subject first.
+func (e *aboutError) Error() string { return e.subject + ": " + e.err.Error() }
+
+// Unwrap returns the error itself.
+func (e *aboutError) Unwrap() error { return e.err }
+
+// about names the subject of an error, unless the error begins with it.
+func about(subject string, err error) error {
+	return &aboutError{subject, without(subject, err)}
+}
+
+// without returns an error that names the subject neither at its beginning nor at that of
+// its cause.
+func without(subject string, err error) error {
+	switch e := any(err).(type) { // not what it wraps: that has a text around it
+	case *aboutError:
+		if e.subject == subject {
+			return e.err
 		}
-		why = words.Quote(why)
+	case *causedError:
+		return &causedError{without(subject, e.err), without(subject, e.cause)}
 	}
-	return fmt.Errorf("%w: %s", ErrCancelled, why)
+	return err
 }
 
-func inDoubt(id string, cause error) error {
-	cause = named(cause)
-	if cause == nil {
-		return aboutTransfer(id, ErrInDoubt)
-	}
-	return aboutTransfer(id, withCause(ErrInDoubt, withoutTransfer(id, cause)))
-}
+// causedError is an error with its cause.
+type causedError struct{ err, cause error }
 
-// unsettled is the error of a committed transfer of which not everything is in place.
-func unsettled(rec Record, cause error) error {
-	return aboutTransfer(rec.ID, withCause(ErrUnsettled, withoutTransfer(rec.ID, cause)))
-}
+// Error returns both texts.
+func (e *causedError) Error() string { return e.err.Error() + ": " + e.cause.Error() }
 
-// withCause adds a cause to an error, unless there is none or it is known already. A cause
-// that wraps the error says more: it stands alone.
+// Unwrap returns both.
+func (e *causedError) Unwrap() []error { return []error{e.err, e.cause} }
+
+// aboutTransfer says that an error is about a transfer.
+func aboutTransfer(id string, err error) error { return about("transfer "+words.Quote(id), err) }
+
+// aboutAccount says that an error is about an account.
+func aboutAccount(id string, err error) error { return about("account "+words.Quote(id), err) }
+
+// withoutTransfer is without for a transfer.
+func withoutTransfer(id string, err error) error { return without("transfer "+words.Quote(id), err) }
+
+// withCause adds a cause to an error, unless it is nil or the error wraps it already.
+// A cause that wraps the error says more: it stands alone.
 func withCause(err, cause error) error {
 	cause = named(cause)
 	if cause == nil || errors.Is(err, cause) {
@@ -239,6 +315,7 @@ func withCause(err, cause error) error {
 	return &causedError{err, cause}
 }
 
+// invalid returns ErrInvalidRequest with a text.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrInvalidRequest, fmt.Errorf(format, args...))
 }

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/mongotransfer/transfer/internal/document"
@@ -12,25 +12,62 @@ import (
 	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
-	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// slowestPoll bounds the pause between two looks at a transfer that another one runs: about 80 ms.
-const slowestPoll = 5
+// lines are the callers in this process of each transfer, by its ID.
+// The zero value has no callers.
+type lines struct {
+	mu  sync.Mutex
+	all map[string]*line
+}
 
-// follow waits for a transfer that another execution runs, here or elsewhere, and runs it itself where that is its turn: when it
-// still waits for a worker, when it has stalled, or when it was never stored.
+// line are the callers of one transfer.
+type line struct {
+	callers int           // guarded by the lock of the lines
+	turn    chan struct{} // held by the caller that may run the transfer
+}
+
+// join adds a caller, which has to leave again.
+func (ls *lines) join(id string) *line {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.all == nil {
+		ls.all = map[string]*line{}
+	}
+	l := ls.all[id]
+	if l == nil {
+		l = &line{turn: make(chan struct{}, 1)}
+		ls.all[id] = l
+	}
+	l.callers++
+	return l
+}
+
+func (ls *lines) leave(id string) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.all[id]
+	if l.callers--; l.callers == 0 {
+		delete(ls.all, id)
+	}
+}
+
+// follow waits for a transfer that another execution runs, here or elsewhere.
+// It runs the transfer itself where it is its turn and the transfer still waits for a
+// worker, has stalled, or was never stored.
 func (c *Coordinator) follow(ctx context.Context, planned document.Transfer, holdFor time.Duration) (Record, error) {
 	f := c.newFollower(planned, holdFor)
 	defer f.leave()
 	return f.follow(ctx)
 }
 
-// follower is one caller of a transfer. All callers of one ID in this process share the looks
-// at it. One of them at a time has the turn: only that one runs the transfer, or takes it
-// over. The others judge what is seen, each by its own digest, and are told at the same time
-// as the first; when it leaves, for whatever reason, the next one has the turn. What it was
-// told is never passed on: it may be true for that one only.
+// follower is one caller of a transfer.
+// All callers of one ID in this process share the reads of it.
+// One of them at a time has the turn: only that one runs the transfer, or takes it over.
+// The others judge what is seen, each by its own digest, and answer at the same time as
+// the first.
+// When the first leaves, for any reason, the next one has the turn.
+// Its own answer is never passed on: it may be true for that caller only.
 type follower struct {
 	c       *Coordinator
 	planned document.Transfer
@@ -39,15 +76,15 @@ type follower struct {
 	leads   bool // it has the turn
 	watch   *lookout.Watch
 	seen    Record // as it was seen last
-	cause   error  // the latest
-	away    quiet
+	cause   error  // of the latest read that failed
+	outage  engine.Outage
 }
 
 func (c *Coordinator) newFollower(planned document.Transfer, holdFor time.Duration) *follower {
 	return &follower{c: c, planned: planned, holdFor: holdFor, line: c.lines.join(planned.ID)}
 }
 
-// turnIsFree takes the turn if nobody has it.
+// turnIsFree takes the turn if no other caller has it.
 func (f *follower) turnIsFree() bool {
 	select {
 	case f.line.turn <- struct{}{}:
@@ -57,7 +94,7 @@ func (f *follower) turnIsFree() bool {
 	return f.leads
 }
 
-// leave lets the next one have the turn.
+// leave gives the turn to the next caller.
 func (f *follower) leave() {
 	if f.leads {
 		<-f.line.turn
@@ -65,53 +102,51 @@ func (f *follower) leave() {
 	f.c.lines.leave(f.planned.ID)
 }
 
-// follow looks at the transfer until something can be told. What ends it from outside
-// leaves doubt, unless a commit was seen: somebody has stored the transfer, or may just
-// be about to.
+// follow reads the transfer until there is an answer.
+// What ends it from outside leaves doubt, unless a commit was seen: another caller has
+// stored the transfer, or may just be about to.
 func (f *follower) follow(ctx context.Context) (Record, error) {
 	f.watch = f.c.lookout.Watch(f.planned.ID)
 	defer f.watch.End()
 	seen, ended := f.watch.Look(ctx)
 	for n := 1; ended == nil; n++ {
-		if rec, told, err := f.weigh(ctx, seen); told {
-			return rec, err
+		if a := f.weigh(ctx, seen); a.done {
+			return a.rec, a.err
 		}
 		seen, ended = f.next(ctx, seen, n)
 	}
-	return f.leftAt(withCause(ctx.Err(), f.c.closedError()))
+	return f.giveUp(f.c.stopped(ctx))
 }
 
-// weigh answers with what was seen, if it can, or goes on with the transfer, if it has the
-// turn and something is due. It reports false where nothing is told yet.
-func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) (Record, bool, error) {
+// weigh answers with what was seen, if it can, or goes on with the transfer, if it has
+// the turn and something is due.
+func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) answer {
 	c, stored := f.c, seen.Transfer
-	tooLong := f.away.tooLong(c, seen.Err)
+	tooLong := c.tooLong(&f.outage, seen.Err)
 	switch {
 	case errors.Is(seen.Err, document.ErrUnreadable):
-		rec, err := f.leftAt(seen.Err)
-		return rec, true, err
+		return answerWith(f.giveUp(seen.Err))
 	case seen.Err != nil:
 		f.cause = latest(ctx, f.cause, seen.Err)
 	case seen.Found && !bytes.Equal(stored.Digest, f.planned.Digest):
-		return recordOf(stored), true, conflict(stored, f.planned)
+		return answerWith(recordOf(stored), conflict(stored, f.planned))
 	case seen.Found && c.answerable(ctx, stored):
-		rec, err := c.judge(stored, f.planned)
-		return rec, true, err
+		return answerWith(c.judge(stored, f.planned))
 	default:
-		if rec, told, err := f.goOn(ctx, seen); told {
-			return rec, true, err
+		if a := f.goOn(ctx, seen); a.done {
+			return a
 		}
 	}
 	if tooLong {
-		rec, err := f.leftAt(ctx.Err())
-		return rec, true, err
+		return answerWith(f.giveUp(ctx.Err()))
 	}
-	return Record{}, false, nil
+	return notYet(nil)
 }
 
-// goOn goes on with the transfer, if it has the turn and something is due. What is stuck,
-// and not due to be tried again, is told as it stands.
-func (f *follower) goOn(ctx context.Context, seen *lookout.Sight) (Record, bool, error) {
+// goOn goes on with the transfer, if it has the turn and something is due.
+// It answers with a transfer that is stuck, and not due to be tried again, as it is
+// stored.
+func (f *follower) goOn(ctx context.Context, seen *lookout.Sight) answer {
 	c, stored := f.c, seen.Transfer
 	f.seen = Record{}
 	if seen.Found {
@@ -120,23 +155,21 @@ func (f *follower) goOn(ctx context.Context, seen *lookout.Sight) (Record, bool,
 	t, start, due := c.turn(ctx, stored, seen.Found, f.planned)
 	switch {
 	case c.engine.Closed():
-		rec, err := f.leftAt(ErrClosed)
-		return rec, true, err
+		return answerWith(f.giveUp(ErrClosed))
 	case !due && standsStill(stored):
-		rec, err := asKnown(stored.ID, f.seen, nil)
-		return rec, true, err
+		return answerWith(asKnown(stored.ID, f.seen, nil))
 	case !due || !f.leads:
-		return Record{}, false, nil
+		return notYet(nil)
 	}
-	rec, told, err := c.execute(ctx, attempt{transfer: t, start: start, reason: reasonOf(start), holdFor: f.holdFor})
-	if told && nothingSent(err) {
-		rec, err = asKnown(f.planned.ID, f.seen, err)
+	a := c.execute(ctx, t, terms{start: start, reason: reasonOf(start), holdFor: f.holdFor})
+	if a.done && nothingSent(a.err) {
+		return answerWith(asKnown(f.planned.ID, f.seen, a.err))
 	}
-	return rec, told, err
+	return a
 }
 
-// leftAt answers one who waits no longer, for a reason, by what it has seen.
-func (f *follower) leftAt(why error) (Record, error) {
+// giveUp answers a caller that waits no longer, for a reason, by what it has seen.
+func (f *follower) giveUp(why error) (Record, error) {
 	return asKnown(f.planned.ID, f.seen, withCause(why, f.cause))
 }
 
@@ -146,9 +179,10 @@ func standsStill(stored document.Transfer) bool {
 	return stored.Stuck != nil && (stored.State == protocol.Committed || stored.State == protocol.Rollback)
 }
 
-// next waits until something else is seen, or the turn has come, or something is due for who
-// has it: then it looks again, since that may have changed. The error says that ctx has ended,
-// or the coordinator was closed.
+// next waits until something else is seen, or the turn has come, or something is due for
+// the caller that has it.
+// Then it reads again, since that may have changed.
+// The error says that ctx has ended, or the Coordinator was closed.
 func (f *follower) next(ctx context.Context, seen *lookout.Sight, n int) (*lookout.Sight, error) {
 	for ; ; n++ {
 		var turn chan<- struct{}
@@ -181,14 +215,8 @@ func (f *follower) next(ctx context.Context, seen *lookout.Sight, n int) (*looko
 	}
 }
 
-// newPause returns a timer for the pause after the n-th look: 5 ms at first, doubled up to
-// 80 ms, give or take a half.
-func newPause(n int) *time.Timer {
-	wait := 5 * time.Millisecond << min(n-1, slowestPoll-1)
-	return time.NewTimer(wait/2 + rand.N(wait))
-}
-
-// latest returns the latest cause; but of a look that the end of ctx has cut short it keeps what is known: that says more.
+// latest returns the latest cause.
+// But of a read that the end of ctx has cut short it keeps what is known: that says more.
 func latest(ctx context.Context, known, err error) error {
 	if known != nil && ctx.Err() != nil {
 		return known
@@ -196,14 +224,8 @@ func latest(ctx context.Context, known, err error) error {
 	return err
 }
 
-// look reads a transfer within the time of one command.
-func (c *Coordinator) look(ctx context.Context, id string) (document.Transfer, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
-	defer cancel()
-	return c.queries.ReadTransfer(ctx, id)
-}
-
-// answerable reports whether a stored transfer is where its callers are told. Who asks for a hold is told once it is held.
+// answerable reports whether a stored transfer is where its callers get their answer.
+// A caller of Hold gets it once everything is held.
 func (c *Coordinator) answerable(ctx context.Context, stored document.Transfer) bool {
 	switch stored.State {
 	case protocol.Preparing:
@@ -215,7 +237,7 @@ func (c *Coordinator) answerable(ctx context.Context, stored document.Transfer) 
 	}
 }
 
-// judge answers with a stored transfer, for one who asks for the planned one.
+// judge answers with a stored transfer, for a caller that asks for the planned one.
 func (c *Coordinator) judge(stored, planned document.Transfer) (Record, error) {
 	rec := recordOf(stored)
 	if !bytes.Equal(stored.Digest, planned.Digest) {
@@ -224,39 +246,40 @@ func (c *Coordinator) judge(stored, planned document.Transfer) (Record, error) {
 	if !stored.State.Known() {
 		return rec, inDoubt(rec.ID, unknownState(stored))
 	}
-	return answered(rec)
+	return asFinal(rec)
 }
 
-// turn returns the execution by which a waiting caller goes on with the transfer itself, and whether one is due.
-func (c *Coordinator) turn(
-	ctx context.Context, stored document.Transfer, found bool, planned document.Transfer,
-) (document.Transfer, protocol.Start, bool) {
-	stalled := func() bool { return c.stalled(ctx, stored) }
+// turn returns the execution by which a waiting caller goes on with the transfer itself,
+// and whether one is due.
+func (c *Coordinator) turn(ctx context.Context, stored document.Transfer, found bool, planned document.Transfer) (
+	t document.Transfer, start protocol.Start, due bool,
+) {
 	switch {
 	case !found:
 		return planned, first(planned), true
 	case stored.State == protocol.Initiated:
 		return stored, protocol.Start{Claim: protocol.FromInitiated, WaitWhileBusy: true}, true
 	case stored.State != protocol.Preparing || !stored.Hold:
-		return stored, c.takeOver(), stalled()
+		return stored, c.takeOver(), c.stalled(ctx, stored)
 	case c.queries.LooksExpired(ctx, stored):
 		return stored, expire(), true
 	}
-	return stored, protocol.Start{Claim: protocol.TakeUnheld, Hold: true}, stalled()
+	return stored, protocol.Start{Claim: protocol.TakeUnheld, Hold: true}, c.stalled(ctx, stored)
 }
 
 // barredRest is how long a transfer that was stopped for want of a right is left alone.
 const barredRest = time.Second
 
-// stalled reports whether a transfer that others have begun is to be taken over.
+// stalled reports whether a transfer that others have begun has to be taken over.
 func (c *Coordinator) stalled(ctx context.Context, stored document.Transfer) bool {
 	return c.queries.LooksStalled(ctx, stored, c.settings.stallThreshold) || c.barred(ctx, stored)
 }
 
-// barred reports whether a transfer was stopped for want of a right, and nobody is at it
-// now. Who asks for it again takes it over at once: either the right was granted, or the
-// caller hears that it is still missing. Without a rest several such callers would take it
-// from each other.
+// barred reports whether a transfer was stopped for want of a right, and nobody is
+// working on it now.
+// A caller that asks for it again takes it over at once: either the right was granted, or
+// the caller learns that it is still missing.
+// Without a rest several such callers would take it from each other.
 func (c *Coordinator) barred(ctx context.Context, stored document.Transfer) bool {
 	if stored.Stuck == nil || stored.Stuck.Code != mongostore.CodeUnauthorized {
 		return false
@@ -265,7 +288,7 @@ func (c *Coordinator) barred(ctx context.Context, stored document.Transfer) bool
 	return c.queries.LooksStalled(ctx, stored, barredRest)
 }
 
-// reasonOf returns what is stored with a transfer that is rolled back without being asked for.
+// reasonOf returns what is stored with a transfer that is rolled back without a request.
 func reasonOf(start protocol.Start) string {
 	if start.RollBack == protocol.Expired {
 		return expiredReason
@@ -285,19 +308,12 @@ func (c *Coordinator) takeOver() protocol.Start {
 	return start
 }
 
-// nothingSent reports whether an error says that nothing was sent just now. Where a
-// transfer with the ID is stored all the same, that is no answer.
+// nothingSent reports whether an error says that nothing was sent just now.
+// Where a transfer with the ID is stored all the same, that is no answer.
 func nothingSent(err error) bool {
 	if errors.Is(err, ErrInDoubt) || errors.Is(err, ErrUnsettled) {
 		return false
 	}
-	return errors.Is(err, engine.ErrNothingSent) || errors.Is(err, ErrClosed) ||
-		errors.Is(err, errAway) || errors.Is(err, mongostore.ErrForeign) || errors.Is(err, document.ErrUnreadable) || refused(err)
-}
-
-func (c *Coordinator) closedError() error {
-	if c.engine.Closed() {
-		return ErrClosed
-	}
-	return nil
+	return errors.Is(err, engine.ErrNothingSent) || errors.Is(err, ErrClosed) || errors.Is(err, errAway) ||
+		errors.Is(err, mongostore.ErrForeign) || errors.Is(err, document.ErrUnreadable) || refused(err)
 }

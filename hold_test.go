@@ -12,67 +12,51 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// hold holds units of a for b.
-func (b *bank) hold(id string, units int64, expiresIn time.Duration) transfer.Record {
-	b.t.Helper()
-	rec, err := b.Hold(b.t.Context(), move(id, "a", "b", units), expiresIn)
-	require.NoError(b.t, err)
-	require.Equal(b.t, transfer.StatePreparing, rec.State)
-	require.True(b.t, rec.Hold)
-	return rec
-}
-
-// standing requires what an account has, and what is in flight on it.
-func (b *bank) standing(id string, available, posted, incoming int64) {
-	b.t.Helper()
-	a, err := b.GetAccount(b.t.Context(), id)
-	require.NoError(b.t, err)
-	require.Equal(b.t, [4]int64{available, available, posted, incoming},
-		[4]int64{units(b.t, a.Balance), units(b.t, a.Available), units(b.t, a.Posted), units(b.t, a.Incoming)}, "account %s", id)
-}
-
-// fences returns the fences of the accounts.
-func (b *bank) fences() map[string]string {
-	b.t.Helper()
-	cursor, err := b.db.Collection("accounts").Find(b.t.Context(), bson.D{})
-	require.NoError(b.t, err)
+// accountFences returns the fences of the accounts.
+func accountFences(b *bank.Bank) map[string]string {
+	b.T.Helper()
+	cursor, err := b.DB.Collection("accounts").Find(b.T.Context(), bson.D{})
+	require.NoError(b.T, err)
 	fences := map[string]string{}
-	for cursor.Next(b.t.Context()) {
+	for cursor.Next(b.T.Context()) {
 		fences[cursor.Current.Lookup("_id").StringValue()] = cursor.Current.Lookup("fence").String()
 	}
-	require.NoError(b.t, cursor.Err())
+	require.NoError(b.T, cursor.Err())
 	return fences
 }
 
-// A hold takes the money off the payer, and nothing arrives before it is posted. All of it is then.
+// A hold takes the money off the payer, and nothing arrives before it is posted. All of
+// it is then.
 func TestHoldThenPost(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 5)
+	b := bank.New(t, 100, 5)
 	before := time.Now()
-	held := b.hold("h", 60, time.Hour)
+	held := b.MustHold("h", 60, time.Hour)
 	require.WithinRange(t, held.ExpiresAt, before.Add(59*time.Minute), before.Add(61*time.Minute))
-	b.standing("a", 40, 100, 0)
-	b.standing("b", 5, 5, 60)
+	b.RequireStanding("a", 40, 100, 0)
+	b.RequireStanding("b", 5, 5, 60)
 
-	fences := b.fences()
+	fences := accountFences(b)
 	posted, err := b.Post(t.Context(), "h")
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateSuccess, posted.State)
-	require.Equal(t, fences, b.fences(), "a clean hold is posted without new fences")
-	b.standing("a", 40, 40, 0)
-	b.standing("b", 65, 65, 0)
-	b.audit(initial(100, 5))
+	require.Equal(t, fences, accountFences(b), "a clean hold is posted without new fences")
+	b.RequireStanding("a", 40, 40, 0)
+	b.RequireStanding("b", 65, 65, 0)
+	b.CheckBooks(bank.Balances(100, 5))
 }
 
-// The record that Hold answers with is the one that is stored, its times to the millisecond.
+// The record that Hold answers with is the one that is stored, its times to the
+// millisecond.
 func TestRecordOfAHold(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
+	b := bank.New(t, 100, 0)
 	for i, expiresIn := range []time.Duration{time.Hour + 999_999, time.Hour + 1, time.Hour} {
 		id := fmt.Sprint("h", i)
-		rec := b.hold(id, 10, expiresIn)
+		rec := b.MustHold(id, 10, expiresIn)
 		require.Equal(t, rec.CreatedAt.Add(time.Hour), rec.ExpiresAt)
 		stored, err := b.Get(t.Context(), id)
 		require.NoError(t, err)
@@ -81,7 +65,7 @@ func TestRecordOfAHold(t *testing.T) {
 		_, err = b.Void(t.Context(), id)
 		require.NoError(t, err)
 	}
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // A part of a hold can be posted. The rest goes back, and the record says what has moved.
@@ -90,13 +74,13 @@ func TestPostInPart(t *testing.T) {
 	for _, part := range []int64{1, 59, 60} {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
 			t.Parallel()
-			b := newBank(t, 100, 5)
-			b.hold("h", 60, time.Hour)
+			b := bank.New(t, 100, 5)
+			b.MustHold("h", 60, time.Hour)
 			rec, err := b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(part)))
 			require.NoError(t, err)
-			require.Equal(t, part, units(t, rec.Legs[1].Amount))
-			b.standing("a", 100-part, 100-part, 0)
-			b.standing("b", 5+part, 5+part, 0)
+			require.Equal(t, part, bank.Units(t, rec.Legs[1].Amount))
+			b.RequireStanding("a", 100-part, 100-part, 0)
+			b.RequireStanding("b", 5+part, 5+part, 0)
 
 			again, err := b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(part)))
 			require.NoError(t, err)
@@ -107,7 +91,7 @@ func TestPostInPart(t *testing.T) {
 				_, err = b.Post(t.Context(), "h")
 				require.ErrorIs(t, err, transfer.ErrIDConflict)
 			}
-			b.audit(initial(100, 5))
+			b.CheckBooks(bank.Balances(100, 5))
 		})
 	}
 }
@@ -115,8 +99,8 @@ func TestPostInPart(t *testing.T) {
 // What can't be posted of a hold is refused, and the hold stays as it is.
 func TestPostRefusesAmounts(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0, 0)
-	b.hold("h", 60, time.Hour)
+	b := bank.New(t, 100, 0, 0)
+	b.MustHold("h", 60, time.Hour)
 	half, err := transfer.ParseDecimal("0.5")
 	require.NoError(t, err)
 	for _, amount := range []transfer.Amount{transfer.Units(0), transfer.Units(-1), transfer.Units(61), half} {
@@ -132,35 +116,36 @@ func TestPostRefusesAmounts(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Post(t.Context(), "split", transfer.PostAmount(transfer.Units(10)))
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
-	b.standing("a", 10, 100, 0)
+	b.RequireStanding("a", 10, 100, 0)
 	for _, id := range []string{"h", "split"} {
 		_, err = b.Post(t.Context(), id)
 		require.NoError(t, err)
 	}
-	b.audit(initial(100, 0, 0))
+	b.CheckBooks(bank.Balances(100, 0, 0))
 }
 
-// An amount that can't be posted is refused as such only while the hold is undecided. After that everybody is told what became of it.
+// An amount that can't be posted is refused as such only while the hold is undecided.
+// After that everybody is told what became of it.
 func TestPostOfAWrongAmountAfterTheDecision(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 1000, 0)
-	committed := b.coordinator(b.db, transfer.WithReturnAt(transfer.StateCommitted))
+	b := bank.New(t, 1000, 0)
+	committed := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.StateCommitted))
 	half, err := transfer.ParseDecimal("0.5")
 	require.NoError(t, err)
 	for _, id := range []string{"posted", "posted in part", "committed", "voided", "expired", "undecided"} {
-		b.hold(id, 60, time.Hour)
+		b.MustHold(id, 60, time.Hour)
 	}
 	_, err = b.Post(t.Context(), "posted")
 	require.NoError(t, err)
 	_, err = b.Post(t.Context(), "posted in part", transfer.PostAmount(transfer.Units(20)))
 	require.NoError(t, err)
-	b.dying(2, lost, func(ctx context.Context, c *transfer.Coordinator) error { // before it is settled
+	b.Dying(2, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error { // before it is settled
 		_, err := c.Post(ctx, "committed")
 		return err
 	})
 	_, err = b.Void(t.Context(), "voided")
 	require.NoError(t, err)
-	b.expire("expired")
+	b.Expire("expired")
 	for id, want := range map[string]error{
 		"posted": transfer.ErrIDConflict, "posted in part": transfer.ErrIDConflict, "committed": transfer.ErrIDConflict,
 		"voided": transfer.ErrCancelled, "expired": transfer.ErrExpired, "undecided": transfer.ErrInvalidRequest,
@@ -173,88 +158,90 @@ func TestPostOfAWrongAmountAfterTheDecision(t *testing.T) {
 	}
 	_, err = b.Void(t.Context(), "undecided")
 	require.NoError(t, err)
-	b.recoverAll()
-	b.audit(initial(1000, 0))
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// A voided hold gives everything back. Void may be asked for again; a Post comes too late.
+// A voided hold gives everything back. Void may be asked for again; a Post comes too
+// late.
 func TestVoid(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.hold("h", 60, time.Hour)
-	fences := b.fences()
+	b := bank.New(t, 100, 0)
+	b.MustHold("h", 60, time.Hour)
+	fences := accountFences(b)
 	for range 2 {
 		rec, err := b.Void(t.Context(), "h")
 		require.NoError(t, err)
 		require.Equal(t, transfer.StateFail, rec.State)
 		require.Equal(t, "voided", rec.Failure.Code)
 	}
-	require.Equal(t, fences, b.fences(), "a clean hold is voided without new fences")
+	require.Equal(t, fences, accountFences(b), "a clean hold is voided without new fences")
 	_, err := b.Post(t.Context(), "h")
 	require.ErrorIs(t, err, transfer.ErrCancelled)
-	_, err = b.Hold(t.Context(), move("h", "a", "b", 60), time.Hour)
+	_, err = b.Hold(t.Context(), bank.Move("h", "a", "b", 60), time.Hour)
 	require.ErrorIs(t, err, transfer.ErrCancelled)
 	_, err = b.Wait(t.Context(), "h")
 	require.ErrorIs(t, err, transfer.ErrCancelled)
 
-	b.hold("posted", 60, time.Hour)
+	b.MustHold("posted", 60, time.Hour)
 	_, err = b.Post(t.Context(), "posted")
 	require.NoError(t, err)
 	_, err = b.Void(t.Context(), "posted")
 	require.ErrorIs(t, err, transfer.ErrAlreadyCommitted)
 	_, err = b.Cancel(t.Context(), "posted", "too late")
 	require.ErrorIs(t, err, transfer.ErrAlreadyCommitted)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // ending is what may become of a hold of 60 of a, which had 100, for b, which had 5.
 type ending struct {
-	decide func(b *bank) (transfer.Record, error) // answers as is answered from then on
+	decide func(b *bank.Bank) (transfer.Record, error) // answers as is answered from then on
 	err    error
 	state  transfer.State
 	a, b   int64 // available
 }
 
 func endings() map[string]ending {
-	fails := func(err error, decide func(b *bank) (transfer.Record, error)) ending {
+	fails := func(err error, decide func(b *bank.Bank) (transfer.Record, error)) ending {
 		return ending{decide, err, transfer.StateFail, 100, 5}
 	}
 	part := transfer.PostAmount(transfer.Units(20))
 	return map[string]ending{
-		"held": {func(b *bank) (transfer.Record, error) { return b.Get(b.t.Context(), "h") }, nil, transfer.StatePreparing, 40, 5},
-		"posted": {func(b *bank) (transfer.Record, error) {
-			return b.Post(b.t.Context(), "h")
+		"held": {func(b *bank.Bank) (transfer.Record, error) { return b.Get(b.T.Context(), "h") }, nil, transfer.StatePreparing, 40, 5},
+		"posted": {func(b *bank.Bank) (transfer.Record, error) {
+			return b.Post(b.T.Context(), "h")
 		}, nil, transfer.StateSuccess, 40, 65},
-		"posted in part": {func(b *bank) (transfer.Record, error) {
-			return b.Post(b.t.Context(), "h", part)
+		"posted in part": {func(b *bank.Bank) (transfer.Record, error) {
+			return b.Post(b.T.Context(), "h", part)
 		}, nil, transfer.StateSuccess, 80, 25},
-		"posted, and not settled": {func(b *bank) (transfer.Record, error) {
-			b.dying(2, lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		"posted, and not settled": {func(b *bank.Bank) (transfer.Record, error) {
+			b.Dying(2, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 				_, err := c.Post(ctx, "h", part)
 				return err
 			})
-			return b.Get(b.t.Context(), "h")
+			return b.Get(b.T.Context(), "h")
 		}, nil, transfer.StateCommitted, 40, 5},
-		"voided": fails(transfer.ErrCancelled, func(b *bank) (transfer.Record, error) { return b.Void(b.t.Context(), "h") }),
-		"cancelled": fails(transfer.ErrCancelled, func(b *bank) (transfer.Record, error) {
-			return b.Cancel(b.t.Context(), "h", "changed my mind")
+		"voided": fails(transfer.ErrCancelled, func(b *bank.Bank) (transfer.Record, error) { return b.Void(b.T.Context(), "h") }),
+		"cancelled": fails(transfer.ErrCancelled, func(b *bank.Bank) (transfer.Record, error) {
+			return b.Cancel(b.T.Context(), "h", "changed my mind")
 		}),
-		"expired, and swept": fails(transfer.ErrExpired, func(b *bank) (transfer.Record, error) {
-			b.expire("h")
-			b.recoverAll()
-			return b.Get(b.t.Context(), "h")
+		"expired, and swept": fails(transfer.ErrExpired, func(b *bank.Bank) (transfer.Record, error) {
+			b.Expire("h")
+			b.RecoverAll()
+			return b.Get(b.T.Context(), "h")
 		}),
-		"expired, seen by a Post": fails(transfer.ErrExpired, func(b *bank) (transfer.Record, error) {
-			b.expire("h")
-			rec, err := b.Post(b.t.Context(), "h")
-			require.ErrorIs(b.t, err, transfer.ErrExpired)
+		"expired, seen by a Post": fails(transfer.ErrExpired, func(b *bank.Bank) (transfer.Record, error) {
+			b.Expire("h")
+			rec, err := b.Post(b.T.Context(), "h")
+			require.ErrorIs(b.T, err, transfer.ErrExpired)
 			return rec, nil
 		}),
 	}
 }
 
-// The same Hold asked again has the outcome that the hold has come to, whoever asks and however often: held as
-// the first time, what was posted of it, why it has failed. It holds, pays and stores nothing more.
+// The same Hold asked again has the outcome that the hold has come to, whoever asks and
+// however often: held as the first time, what was posted of it, why it has failed. It
+// holds, pays and stores nothing more.
 func TestHoldAskedAgain(t *testing.T) {
 	t.Parallel()
 	for name, row := range endings() {
@@ -262,29 +249,29 @@ func TestHoldAskedAgain(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			b := newBank(t, 100, 5)
-			b.hold("h", 60, time.Hour)
+			b := bank.New(t, 100, 5)
+			b.MustHold("h", 60, time.Hour)
 			first, err := row.decide(b)
 			require.NoError(t, err)
 			require.Equal(t, row.state, first.State)
-			stored := b.raw("transfers")
-			for _, c := range []*transfer.Coordinator{b.Coordinator, b.coordinator(b.db), b.Coordinator} {
-				rec, err := c.Hold(ctx, move("h", "a", "b", 60), 2*time.Hour)
+			stored := b.Raw("transfers")
+			for _, c := range []*transfer.Coordinator{b.Coordinator, b.NewCoordinator(b.DB), b.Coordinator} {
+				rec, err := c.Hold(ctx, bank.Move("h", "a", "b", 60), 2*time.Hour)
 				require.ErrorIs(t, err, row.err)
 				require.Equal(t, row.err == nil, err == nil, "%v", err)
 				require.Equal(t, asRead(first), asRead(rec))
-				_, err = c.Hold(ctx, move("h", "a", "b", 59), time.Hour)
+				_, err = c.Hold(ctx, bank.Move("h", "a", "b", 59), time.Hour)
 				require.ErrorIs(t, err, transfer.ErrIDConflict, "whatever has become of it")
 			}
-			require.Equal(t, stored, b.raw("transfers"), "an answer changes nothing")
+			require.Equal(t, stored, b.Raw("transfers"), "an answer changes nothing")
 			for id, available := range map[string]int64{"a": row.a, "b": row.b} {
 				account, err := b.GetAccount(ctx, id)
 				require.NoError(t, err)
-				require.Equal(t, available, units(t, account.Available), id)
+				require.Equal(t, available, bank.Units(t, account.Available), id)
 			}
-			b.expireAll()
-			b.recoverAll()
-			b.audit(initial(100, 5))
+			b.ExpireAll()
+			b.RecoverAll()
+			b.CheckBooks(bank.Balances(100, 5))
 		})
 	}
 }
@@ -298,26 +285,26 @@ func asRead(rec transfer.Record) transfer.Record {
 // Cancel voids a hold as well, with its reason.
 func TestCancelHold(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.hold("h", 60, time.Hour)
+	b := bank.New(t, 100, 0)
+	b.MustHold("h", 60, time.Hour)
 	rec, err := b.Cancel(t.Context(), "h", "changed my mind")
 	require.NoError(t, err)
 	require.Equal(t, "cancelled", rec.Failure.Code)
 	require.Equal(t, "changed my mind", rec.Failure.Message)
 	_, err = b.Post(t.Context(), "h")
 	require.ErrorIs(t, err, transfer.ErrCancelled)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // Post and Void are for holds that are held.
 func TestOnlyHoldsArePosted(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	_, err := b.Transfer(t.Context(), move("t", "a", "b", 1))
+	b := bank.New(t, 100, 0)
+	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 1))
 	require.NoError(t, err)
-	_, err = b.Hold(t.Context(), move("poor", "a", "b", 1000), time.Hour)
+	_, err = b.Hold(t.Context(), bank.Move("poor", "a", "b", 1000), time.Hour)
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
-	b.stallHold("stalled", 3) // before it is known to be held
+	b.StallHold("stalled", 3) // before it is known to be held
 	for id, want := range map[string]error{
 		"t": transfer.ErrNotHeld, "poor": transfer.ErrNotHeld, "stalled": transfer.ErrNotHeld, "nothing": transfer.ErrTransferNotFound,
 		"": transfer.ErrInvalidRequest,
@@ -329,23 +316,14 @@ func TestOnlyHoldsArePosted(t *testing.T) {
 		_, err := b.Void(t.Context(), id)
 		require.ErrorIs(t, err, want, id)
 	}
-	b.audit(initial(100, 0))
-}
-
-// stallHold holds 60 of a for b in a process that dies at its n-th command, which is lost.
-func (b *bank) stallHold(id string, n int) {
-	b.t.Helper()
-	b.dying(n, lost, func(ctx context.Context, c *transfer.Coordinator) error {
-		_, err := c.Hold(ctx, move(id, "a", "b", 60), time.Hour)
-		return err
-	})
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // What a hold is asked for with is checked before anything is stored.
 func TestHoldChecksItsRequest(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	req := move("h", "a", "b", 60)
+	b := bank.New(t, 100, 0)
+	req := bank.Move("h", "a", "b", 60)
 	for _, expiresIn := range []time.Duration{0, -1, time.Microsecond, 1 << 62} {
 		_, err := b.Hold(t.Context(), req, expiresIn)
 		require.ErrorIs(t, err, transfer.ErrInvalidRequest, "%s", expiresIn)
@@ -355,46 +333,47 @@ func TestHoldChecksItsRequest(t *testing.T) {
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 	_, err = b.Get(t.Context(), "h")
 	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // A hold and a transfer with one ID are two payloads.
 func TestHoldIsNotTransfer(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.hold("h", 60, time.Hour)
-	_, err := b.Transfer(t.Context(), move("h", "a", "b", 60))
+	b := bank.New(t, 100, 0)
+	b.MustHold("h", 60, time.Hour)
+	_, err := b.Transfer(t.Context(), bank.Move("h", "a", "b", 60))
 	require.ErrorIs(t, err, transfer.ErrIDConflict)
-	b.hold("h", 60, 2*time.Hour) // asked for again: the first one's time counts
-	_, err = b.Hold(t.Context(), atMost("most", "a", "b", 1), time.Hour)
+	b.MustHold("h", 60, 2*time.Hour) // asked for again: the first one's time counts
+	_, err = b.Hold(t.Context(), bank.AtMost("most", "a", "b", 1), time.Hour)
 	require.NoError(t, err)
-	_, err = b.Transfer(t.Context(), atMost("most", "a", "b", 1))
+	_, err = b.Transfer(t.Context(), bank.AtMost("most", "a", "b", 1))
 	require.ErrorIs(t, err, transfer.ErrIDConflict)
 	_, err = b.Void(t.Context(), "most")
 	require.NoError(t, err)
 	_, err = b.Void(t.Context(), "h")
 	require.NoError(t, err)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// What is posted of a hold is a part of it. A stored part that can't be is left alone: it would make money.
+// What is posted of a hold is a part of it. A stored part that can't be is left alone: it
+// would make money.
 func TestPartThatIsNone(t *testing.T) {
 	t.Parallel()
 	for _, part := range []any{int64(60), int64(61), int64(0), int64(-1), bson.NewDecimal128(0x3040000000000000, 20)} {
-		b := newBank(t, 100, 0)
-		b.hold("h", 60, time.Hour)
-		b.dying(1, lost, func(ctx context.Context, c *transfer.Coordinator) error { // before it is settled
+		b := bank.New(t, 100, 0)
+		b.MustHold("h", 60, time.Hour)
+		b.Dying(1, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error { // before it is settled
 			_, err := c.Post(ctx, "h", transfer.PostAmount(transfer.Units(20)))
 			return err
 		})
 		posted := bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "Committed"}, {Key: "posted", Value: part}}}}
-		_, err := b.db.Collection("transfers").UpdateByID(t.Context(), "h", posted)
+		_, err := b.DB.Collection("transfers").UpdateByID(t.Context(), "h", posted)
 		require.NoError(t, err)
-		c := b.coordinator(b.db, transfer.WithStallThreshold(0))
+		c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
 		report, err := c.Recover(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, report.Stuck, "%v", part)
-		b.standing("a", 40, 100, 0)
+		b.RequireStanding("a", 40, 100, 0)
 	}
 }
 
@@ -402,45 +381,46 @@ func TestPartThatIsNone(t *testing.T) {
 func TestLengthOfAHold(t *testing.T) {
 	t.Parallel()
 	const longest = 10 * 366 * 24 * time.Hour
-	b := newBank(t, 100, 0)
+	b := bank.New(t, 100, 0)
 	for i, expiresIn := range []time.Duration{time.Millisecond - 1, longest + 1} {
-		_, err := b.Hold(t.Context(), move(fmt.Sprint("bad", i), "a", "b", 1), expiresIn)
+		_, err := b.Hold(t.Context(), bank.Move(fmt.Sprint("bad", i), "a", "b", 1), expiresIn)
 		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 	}
-	b.hold("long", 1, longest)
-	_, err := b.Hold(t.Context(), move("short", "a", "b", 1), time.Millisecond)
+	b.MustHold("long", 1, longest)
+	_, err := b.Hold(t.Context(), bank.Move("short", "a", "b", 1), time.Millisecond)
 	require.NotErrorIs(t, err, transfer.ErrInvalidRequest)
-	b.expireAll()
-	b.recoverAll()
-	b.audit(initial(100, 0))
+	b.ExpireAll()
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // A state that a later version has written is nobody's to decide on.
 func TestUnknownStateIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.hold("h", 60, time.Hour)
-	_, err := b.db.Collection("transfers").UpdateByID(t.Context(), "h", bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "Frozen"}}}})
+	b := bank.New(t, 100, 0)
+	b.MustHold("h", 60, time.Hour)
+	_, err := b.DB.Collection("transfers").UpdateByID(t.Context(), "h", bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "Frozen"}}}})
 	require.NoError(t, err)
 	for verb, err := range map[string]error{
 		"post":   func() error { _, err := b.Post(t.Context(), "h"); return err }(),
 		"void":   func() error { _, err := b.Void(t.Context(), "h"); return err }(),
 		"cancel": func() error { _, err := b.Cancel(t.Context(), "h", ""); return err }(),
-		"hold":   func() error { _, err := b.Hold(t.Context(), move("h", "a", "b", 60), time.Hour); return err }(),
+		"hold":   func() error { _, err := b.Hold(t.Context(), bank.Move("h", "a", "b", 60), time.Hour); return err }(),
 	} {
 		require.ErrorContains(t, err, "Frozen", verb)
 	}
-	b.standing("a", 40, 100, 0)
+	b.RequireStanding("a", 40, 100, 0)
 }
 
-// However many post, void and let expire one hold at once, one of them decides, and everybody is told what became of it.
+// However many post, void and let expire one hold at once, one of them decides, and
+// everybody is told what became of it.
 func TestOneDecidesAHold(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 1000, 0)
-	random := seeded(t)
+	b := bank.New(t, 1000, 0)
+	random := bank.Seeded(t)
 	for round := range 20 {
 		id := fmt.Sprint("h", round)
-		b.hold(id, 30, time.Hour)
+		b.MustHold(id, 30, time.Hour)
 		late := random.IntN(2) == 0
 		var (
 			all    sync.WaitGroup
@@ -475,7 +455,7 @@ func TestOneDecidesAHold(t *testing.T) {
 			tell(0, err)
 		})
 		if late {
-			all.Go(func() { b.expire(id) })
+			all.Go(func() { b.Expire(id) })
 		}
 		all.Wait()
 		rec, err := b.Get(t.Context(), id)
@@ -483,12 +463,12 @@ func TestOneDecidesAHold(t *testing.T) {
 		if rec.State == transfer.StateSuccess {
 			require.Zero(t, voided, "%v", posted)
 			require.Len(t, posted, 1)
-			require.Contains(t, posted, units(t, rec.Legs[1].Amount))
+			require.Contains(t, posted, bank.Units(t, rec.Legs[1].Amount))
 		} else {
 			require.Equal(t, transfer.StateFail, rec.State)
 			require.Empty(t, posted)
 			require.Equal(t, 1, voided)
 		}
 	}
-	b.audit(initial(1000, 0))
+	b.CheckBooks(bank.Balances(1000, 0))
 }

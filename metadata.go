@@ -18,18 +18,19 @@ import (
 // Limits of metadata.
 const (
 	maxMetadataBytes = 64 << 10
-	maxMetadataDepth = 64 // documents and arrays in each other; the server takes about 200, with ours around them
+	maxMetadataDepth = 64 // documents and arrays in each other; the server takes about 200
 )
 
-// encodeMetadata returns a caller's metadata as it is stored: the keys of maps in alphabetical order, so that equal maps are
-// equal documents.
+// encodeMetadata returns a caller's metadata as it is stored.
+// The keys of maps are in alphabetical order, so that equal maps are equal documents.
 func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
 	if len(metadata) == 0 {
 		return nil, nil
 	}
 	for key := range metadata {
-		if key == "" || strings.HasPrefix(key, "$") || strings.ContainsAny(key, ".\x00") || !utf8.ValidString(key) {
-			return nil, invalid("the metadata key %s is empty, holds a dot or NUL, begins with a dollar or is not UTF-8", words.Quote(key))
+		if !isTopLevel(key) {
+			return nil, invalid("the metadata key %s is empty, holds a dot or NUL, begins with a dollar or is not UTF-8",
+				words.Quote(key))
 		}
 	}
 	raw, err := bson.Marshal(ordered(metadata, maxMetadataDepth))
@@ -45,7 +46,8 @@ func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
 	return raw, nil
 }
 
-// tooDeep stands for what is nested too deeply, a map that holds itself among it, and can't be encoded.
+// tooDeep stands for a value that is nested too deeply, such as a map that holds itself,
+// and can't be encoded.
 type tooDeep struct{}
 
 // MarshalBSONValue implements bson.ValueMarshaler.
@@ -53,8 +55,9 @@ func (tooDeep) MarshalBSONValue() (byte, []byte, error) {
 	return 0, nil, fmt.Errorf("nested more than %d levels deep", maxMetadataDepth)
 }
 
-// ordered turns maps with text keys into documents in the order of their keys, so many levels deep. What is nil stays so: it is stored as
-// null.
+// ordered turns maps with text keys into documents in the order of their keys, down to a
+// number of levels.
+// What is nil stays nil: it is stored as null.
 func ordered(value any, levels int) any {
 	switch value := value.(type) {
 	case nil, bson.Marshaler, bson.ValueMarshaler: // which write themselves
@@ -93,7 +96,8 @@ func orderedMap(v reflect.Value, levels int) any {
 	}
 	document := make(bson.D, 0, v.Len())
 	for entries := v.MapRange(); entries.Next(); {
-		document = append(document, bson.E{Key: entries.Key().String(), Value: ordered(entries.Value().Interface(), levels-1)})
+		value := ordered(entries.Value().Interface(), levels-1)
+		document = append(document, bson.E{Key: entries.Key().String(), Value: value})
 	}
 	slices.SortFunc(document, func(a, b bson.E) int { return cmp.Compare(a.Key, b.Key) })
 	return document
@@ -122,7 +126,8 @@ func orderedWithin(document bson.D, levels int) any {
 	return result
 }
 
-// checkEncoded refuses what can't be stored of a caller's document of so many fields.
+// checkEncoded refuses a caller's document that can't be stored, or has not the given
+// number of fields.
 func checkEncoded(doc bson.Raw, fields int) error {
 	if err := document.CheckForm(doc, fields); err != nil {
 		return err
@@ -130,7 +135,8 @@ func checkEncoded(doc bson.Raw, fields int) error {
 	return checkNested(doc, maxMetadataDepth)
 }
 
-// checkNested refuses a document that is nested too deeply, or has text in it that is not UTF-8.
+// checkNested refuses a document that is nested too deeply, or holds text that is not
+// UTF-8.
 func checkNested(document bson.Raw, levels int) error {
 	elements, err := document.Elements()
 	if err != nil {
@@ -154,7 +160,8 @@ func checkNested(document bson.Raw, levels int) error {
 	return nil
 }
 
-// decodeMetadata returns nil for what is no document: metadata is the caller's, and nothing rests on it.
+// decodeMetadata returns nil for what is no document: metadata is the caller's, and
+// nothing depends on it.
 func decodeMetadata(raw bson.Raw) map[string]any {
 	if len(raw) == 0 {
 		return nil
@@ -164,4 +171,51 @@ func decodeMetadata(raw bson.Raw) map[string]any {
 		return nil
 	}
 	return m
+}
+
+// checkEqualities refuses values that look like operators of a query.
+// Values are compared for equality, so {"$gt": ""} would stand for a document with a
+// field of that name, which nobody has stored: the caller would learn that nothing is
+// there, or that a requirement is not met.
+// A document without such fields is a value like any other, and so is a reference of the
+// server's own, {"$ref", "$id", "$db"}.
+func checkEqualities(values bson.Raw) error {
+	if len(values) == 0 {
+		return nil
+	}
+	elements, err := values.Elements()
+	if err != nil {
+		return invalid("%w", err)
+	}
+	for _, e := range elements {
+		if name := operatorIn(e.Value()); name != "" {
+			return invalid("%s wants a value that it must be equal to, and %s is an operator: there are none here",
+				words.Quote(e.Key()), words.Quote(name))
+		}
+	}
+	return nil
+}
+
+// operatorIn returns the name of the first operator in a value, at any depth, and "" if
+// there is none.
+func operatorIn(value bson.RawValue) string {
+	if value.Type != bson.TypeEmbeddedDocument && value.Type != bson.TypeArray {
+		return ""
+	}
+	elements, err := bson.Raw(value.Value).Elements()
+	if err != nil {
+		return ""
+	}
+	reference := len(elements) > 1 && elements[0].Key() == "$ref" && elements[1].Key() == "$id"
+	for _, e := range elements {
+		key := e.Key()
+		ofReference := reference && slices.Contains([]string{"$ref", "$id", "$db"}, key)
+		if strings.HasPrefix(key, "$") && !ofReference {
+			return key
+		}
+		if name := operatorIn(e.Value()); name != "" {
+			return name
+		}
+	}
+	return ""
 }

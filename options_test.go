@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
 // A coordinator that could not work is not made, and the text says what is wrong.
@@ -64,30 +65,31 @@ func TestInvalidOptions(t *testing.T) {
 	require.NoError(t, err, "the limits themselves are allowed")
 }
 
-// One collection of accounts that is reached through two clients is found out before any money moves: an account would be two
-// participants with one marker between them.
+// One collection of accounts that is reached through two clients is found out before any
+// money moves: an account would be two participants with one marker between them.
 func TestOneCollectionThroughTwoClients(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	twice := mongotest.Client(t).Database(b.db.Name()).Collection("accounts")
-	c := b.coordinator(b.db, transfer.WithLedger("twice", twice))
+	b := bank.New(t, 100, 0)
+	twice := mongotest.Client(t).Database(b.DB.Name()).Collection("accounts")
+	c := b.NewCoordinator(b.DB, transfer.WithLedger("twice", twice))
 	_, err := c.Transfer(t.Context(), transfer.Request{ID: "t", Legs: []transfer.Leg{
 		{Account: "a", Amount: transfer.Units(-60)}, {Ledger: "twice", Account: "a", Amount: transfer.Units(60)},
 	}})
 	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
 	require.ErrorIs(t, c.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
-	require.Empty(t, b.raw("transfers"))
-	b.audit(initial(100, 0))
+	require.Empty(t, b.Raw("transfers"))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// An effect can't change an account: documents that are a collection of accounts, or of transfers, are refused also where they are reached
-// through another client, nobody has called Setup, and the transfer uses no account.
+// An effect can't change an account: documents that are a collection of accounts, or of
+// transfers, are refused also where they are reached through another client, nobody has
+// called Setup, and the transfer uses no account.
 func TestDocumentsThatAreAccounts(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100)
-	other := mongotest.Client(t).Database(b.db.Name())
+	b := bank.New(t, 100)
+	other := mongotest.Client(t).Database(b.DB.Name())
 	set := func(id string, documents *mongo.Collection) error {
-		c := b.coordinator(b.db, transfer.WithLedger("eu", b.db.Collection("eu")), transfer.WithDocuments("papers", documents))
+		c := b.NewCoordinator(b.DB, transfer.WithLedger("eu", b.DB.Collection("eu")), transfer.WithDocuments("papers", documents))
 		_, err := c.Transfer(t.Context(), transfer.Request{ID: id, Effects: []transfer.Effect{
 			{Documents: "papers", ID: "a", Set: bson.D{{Key: "balance", Value: int64(1000)}}},
 		}})
@@ -96,26 +98,27 @@ func TestDocumentsThatAreAccounts(t *testing.T) {
 	for _, name := range []string{"accounts", "eu", "transfers"} {
 		err := set(name, other.Collection(name))
 		require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, name)
-		require.ErrorContains(t, err, b.db.Name()+"."+name)
+		require.ErrorContains(t, err, b.DB.Name()+"."+name)
 	}
-	require.Empty(t, b.raw("transfers"))
-	b.insert("papers", bson.D{{Key: "_id", Value: "a"}})
+	require.Empty(t, b.Raw("transfers"))
+	b.Insert("papers", bson.D{{Key: "_id", Value: "a"}})
 	require.NoError(t, set("papers", other.Collection("papers")))
-	b.audit(initial(100))
+	b.CheckBooks(bank.Balances(100))
 }
 
-// Stored transfers tell who runs them, by a name that the user can set, and no two executions have the same.
+// Stored transfers tell who runs them, by a name that the user can set, and no two
+// executions have the same.
 func TestOwners(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	c := b.coordinator(b.db, transfer.WithOwner("till-7"))
+	b := bank.New(t, 100, 0)
+	c := b.NewCoordinator(b.DB, transfer.WithOwner("till-7"))
 	owners := map[string]bool{}
 	for _, id := range []string{"1", "2"} {
-		rec, err := c.Transfer(t.Context(), move(id, "a", "b", 1))
+		rec, err := c.Transfer(t.Context(), bank.Move(id, "a", "b", 1))
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(rec.Owner, "till-7-"), rec.Owner)
 		owners[rec.Owner] = true
 	}
 	require.Len(t, owners, 2)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
@@ -18,16 +19,18 @@ import (
 const (
 	maxLegs          = 1000
 	maxCurrencyBytes = 64
-	maxYear          = 9999 // of NotBefore
+	maxYear          = 9999 // of NotBefore, and of the bounds of queries
 )
 
-// The first byte of every digest tells how it was computed: of legs and currency alone, or of more.
+// The first byte of every digest says how it was computed: from legs and currency alone,
+// or from more.
 const (
 	plainDigest = 1
 	richDigest  = 2
 )
 
-// plan checks a request and returns the transfer that it asks for, with its legs netted. Its error wraps ErrInvalidRequest.
+// plan checks a request and returns the transfer that it asks for, with its legs netted.
+// Its error wraps ErrInvalidRequest.
 func (c *Coordinator) plan(req Request) (document.Transfer, error) {
 	t := document.Transfer{ID: req.ID, Currency: req.Currency}
 	if err := document.CheckID(req.ID); err != nil {
@@ -63,7 +66,8 @@ func (c *Coordinator) plan(req Request) (document.Transfer, error) {
 
 func checkCurrency(currency string) error {
 	if len(currency) > maxCurrencyBytes || !utf8.ValidString(currency) || strings.Contains(currency, "\x00") {
-		return invalid("a currency has at most %d bytes of UTF-8 without NUL, not %s", maxCurrencyBytes, words.Quote(currency))
+		return invalid("a currency has at most %d bytes of UTF-8 without NUL, not %s",
+			maxCurrencyBytes, words.Quote(currency))
 	}
 	return nil
 }
@@ -88,7 +92,8 @@ func (req Request) legs() ([]Leg, error) {
 	return []Leg{{Account: req.From, Amount: req.Amount.Neg()}, {Account: req.To, Amount: req.Amount}}, nil
 }
 
-// net adds up the legs of each account, in the order in which the accounts are first named, and drops what nets to zero.
+// net adds up the legs of each account, in the order in which the accounts are first
+// named, and drops what nets to zero.
 func (c *Coordinator) net(legs []Leg) ([]document.Leg, error) {
 	kind := legs[0].Amount.exact.Kind()
 	total := legs[0].Amount.exact
@@ -139,12 +144,13 @@ func (c *Coordinator) checkLeg(leg Leg, kind money.Kind) error {
 	case amount.Kind() != kind:
 		return invalid("a transfer moves whole units or decimals, not both")
 	case amount.Places() > money.MaxPlaces:
-		return invalid("the amount of account %s has more than %d digits behind the point", words.Quote(leg.Account), money.MaxPlaces)
+		return invalid("the amount of account %s has more than %d digits behind the point",
+			words.Quote(leg.Account), money.MaxPlaces)
 	}
 	return nil
 }
 
-// checkAccount refuses what can't be the ID of an account.
+// checkAccount refuses a text that can't be the ID of an account.
 func (c *Coordinator) checkAccount(id string) error {
 	if c.settings.ids == StringIDs {
 		return document.CheckID(id)
@@ -165,8 +171,52 @@ func checkNetted(legs []document.Leg) error {
 	return nil
 }
 
-// digest returns what tells two payloads apart: the netted legs in an order of their own, amounts by value, and the currency; and where
-// there are any, the effects in an order of their own, what the transfer reverses, what it moves at most, and that it is a hold.
+// fixAmount fixes what a transfer with AtMost moves, before anything is stored.
+// Where there is nothing to move, or the account could not pay, the amount stays at what
+// was asked for, and is refused when the transfer is prepared.
+func (c *Coordinator) fixAmount(ctx context.Context, t *document.Transfer) error {
+	if t.AtMost == nil {
+		return nil
+	}
+	var (
+		payer     = t.Legs[0]
+		spendable money.Amount
+		known     bool
+	)
+	err := c.read(ctx, func(ctx context.Context) (done bool, err error) {
+		spendable, known, err = c.accounts.Spendable(ctx, payer.Ledger, payer.Account)
+		return err == nil, err
+	})
+	if err != nil {
+		return err
+	}
+	if !known || spendable.Kind() != t.AtMost.Kind() || spendable.Sign() <= 0 || spendable.Cmp(*t.AtMost) >= 0 {
+		return nil
+	}
+	most := *t.AtMost
+	t.AtMost = &most
+	t.Legs[0].Amount, t.Legs[1].Amount = spendable.Neg(), spendable
+	return nil
+}
+
+// capped reports whether a stored transfer moves no more than AtMost allows, from one
+// account to the other.
+func capped(t document.Transfer) bool {
+	if t.AtMost == nil {
+		return true
+	}
+	if len(t.Legs) != 2 {
+		return false
+	}
+	from, to := t.Legs[0].Amount, t.Legs[1].Amount
+	return from.Kind() == to.Kind() && to.Kind() == t.AtMost.Kind() &&
+		to.Sign() > 0 && to.Cmp(*t.AtMost) <= 0 && from.Neg().Cmp(to) == 0
+}
+
+// digest returns what distinguishes two payloads: the netted legs in an order of their
+// own, amounts by value, and the currency.
+// Where there are any, it includes the effects in an order of their own, what the
+// transfer reverses, what it moves at most, and that it is a hold.
 func digest(t document.Transfer) []byte {
 	if len(t.Effects) > 0 || t.Reverses != "" || t.AtMost != nil || t.Hold {
 		return digestOf(richDigest, richPayload(t))
@@ -193,7 +243,8 @@ func digestOf(version byte, payload []byte) []byte {
 	return append(append(make([]byte, 0, 1+len(sum)), version), sum[:]...)
 }
 
-// richPayload says of each part how often it is there, so that no two lists of parts look alike.
+// richPayload includes how often each part is there, so that no two lists of parts look
+// alike.
 func richPayload(t document.Transfer) []byte {
 	most := ""
 	if t.AtMost != nil {
@@ -206,8 +257,8 @@ func richPayload(t document.Transfer) []byte {
 	return plainPayload(t, effectsPayload(payload, t.Effects))
 }
 
-// counted returns a transfer with its legs as the digest counts them: of one that moves
-// what is there, who gives and who gets, and not how much.
+// counted returns a transfer with its legs as the digest counts them.
+// For a transfer with AtMost they say who gives and who gets, and not how much.
 func counted(t document.Transfer) document.Transfer {
 	if t.AtMost == nil {
 		return t

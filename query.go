@@ -14,26 +14,43 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// Query selects transfers; its zero value selects all.
+// Query selects transfers.
+// Its zero value selects all.
 type Query struct {
-	States          []State
-	Ledger, Account string    // Ledger alone: any account of it; "" with an Account: the default ledger
-	After, Before   time.Time // of creation, both exclusive
-	// Metadata are top-level keys and the values that they must have. Numbers count by
-	// value; a list counts as equal to its elements, too; a map to one with the same keys
-	// and values, all of them. Operators are refused with ErrInvalidRequest.
+	// States are the states to select.
+	// Defaults to all.
+	States []State
+	// Ledger and Account select transfers that touch an account.
+	// A Ledger alone stands for all of its accounts; an Account alone is in the default
+	// ledger.
+	// Defaults to all accounts.
+	Ledger, Account string
+	// After and Before bound the creation, both exclusive.
+	// The zero time is no bound.
+	After, Before time.Time
+	// Metadata are top-level keys and the values that they must have.
+	// Numbers are compared by value.
+	// A list also matches each of its elements, and a map matches one with the same keys
+	// and values.
+	// Operators are refused with ErrInvalidRequest.
 	//
-	// There is no index of metadata: without an Account, or a range of times, every
-	// transfer is looked at until the limit is reached. Where that is too much, add an
-	// index to the collection of transfers: {"metadata.order": 1, createdAt: -1, _id:
-	// -1}.
+	// There is no index of metadata: without an Account, or a range of times, the server
+	// reads every transfer until the limit is reached.
+	// Where that is too much, add an index to the collection of transfers:
+	// {"metadata.order": 1, createdAt: -1, _id: -1}.
 	Metadata map[string]any
-	Stuck    bool // only what could not be finished when it was last tried; Record.Stuck tells why
-	Limit    int  // 0: no limit
+	// Stuck selects only what could not be finished when that was last tried.
+	// Record.Stuck says why.
+	Stuck bool
+	// Limit bounds how many transfers are selected.
+	// Defaults to 0: no limit.
+	Limit int
 }
 
-// Get returns a transfer as a majority of the servers has it stored, or ErrTransferNotFound. While a primary is being replaced the answer
-// may be old; Success and Fail never change.
+// Get returns a transfer as a majority of the servers has it stored, or
+// ErrTransferNotFound.
+// While a primary is being replaced the answer may be stale; StateSuccess and StateFail
+// never change.
 func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 	if err := document.CheckID(id); err != nil {
 		return Record{}, invalid("transfer: %w", err)
@@ -53,7 +70,7 @@ func (c *Coordinator) stored(ctx context.Context, id string) (document.Transfer,
 	return c.storedBy(ctx, id, c.queries.ReadTransfer)
 }
 
-// storedBy reads a transfer so, again and again until that is answered.
+// storedBy repeats a read of a transfer until it is answered.
 func (c *Coordinator) storedBy(
 	ctx context.Context, id string, read func(context.Context, string) (document.Transfer, bool, error),
 ) (stored document.Transfer, err error) {
@@ -71,8 +88,11 @@ func (c *Coordinator) storedBy(
 	return stored, nil
 }
 
-// List yields the transfers that a query selects, newest first. A document that can't be read is yielded as an error, and the rest
-// follows; after any other error it ends. It waits for the server for as long as ctx lets it: a query that no index serves takes its time.
+// List yields the transfers that a query selects, newest first.
+// It yields an error for a document that can't be read, and goes on with the rest.
+// It ends after any other error.
+// It waits for the server as long as ctx lets it: a query without an index takes its
+// time.
 func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		query, err := c.storeQuery(q)
@@ -140,10 +160,29 @@ func (c *Coordinator) storeQuery(q Query) (queries.Query, error) {
 	return query, nil
 }
 
-// answered returns a final record as Transfer answers with it.
-func answered(rec Record) (Record, error) {
-	if rec.State == StateFail {
-		return rec, failureError(rec)
+// checkTime refuses a time that the server can't store, or that another program couldn't
+// read: it would be taken for another one.
+// The zero time is accepted.
+func checkTime(what string, t time.Time) error {
+	if year := t.UTC().Year(); year < 0 || year > maxYear {
+		return invalid("%s lies beyond the years 0 to %d", what, maxYear)
 	}
-	return rec, nil
+	return nil
+}
+
+// checkTimes refuses bounds that checkTime refuses.
+// Bounds with nothing between them select nothing.
+func checkTimes(after, before time.Time) error {
+	if err := checkTime("After", after); err != nil {
+		return err
+	}
+	return checkTime("Before", before)
+}
+
+// roundUp returns a time as a bound of stored times, which are whole milliseconds.
+func roundUp(t time.Time) time.Time {
+	if whole := t.Truncate(time.Millisecond); whole.Before(t) {
+		return whole.Add(time.Millisecond)
+	}
+	return t
 }

@@ -2,7 +2,6 @@ package transfer_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -10,76 +9,32 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// stallAt leaves a transfer behind whose process died at its n-th command: 2 the prepares, 3 the decision, 4 the settles, 5 the finish.
-func (b *bank) stallAt(id string, n int, what fault, units int64) {
-	b.t.Helper()
-	b.stallRequest(move(id, "a", "b", units), n, what)
-}
-
-func (b *bank) stallRequest(req transfer.Request, n int, what fault) {
-	b.t.Helper()
-	b.dying(n, what, func(ctx context.Context, c *transfer.Coordinator) error {
-		_, err := c.Transfer(ctx, req)
-		return err
-	})
-}
-
-// dying calls a verb in a process that dies at its n-th command. Its coordinator has the given options, made of its database.
-func (b *bank) dying(
-	n int, what fault, verb func(context.Context, *transfer.Coordinator) error, opts ...func(*mongo.Database) []transfer.Option,
-) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
-	defer cancel()
-	w := &wire{at: n, what: what, die: true, onDeath: cancel}
-	b.wires = append(b.wires, w)
-	db := b.through(w.client())
-	var all, healthy []transfer.Option
-	for _, more := range opts {
-		all, healthy = append(all, more(db)...), append(healthy, more(b.db)...)
-	}
-	if len(opts) > 0 { // so that the process that dies is not the first that uses these collections
-		require.NoError(b.t, b.coordinator(b.db, healthy...).Setup(ctx))
-	}
-	c := b.coordinator(db, all...)
-	err := verb(ctx, c)
-	kill(c)
-	requireUnended(b.t, err)
-	require.True(b.t, w.hasStruck(), "the verb had no command %d", n)
-}
-
-// requireUnended requires the answer to a call that was cut short: in doubt, or committed
-// for good, and not settled yet.
-func requireUnended(t *testing.T, err error) {
-	t.Helper()
-	inDoubt, committed := errors.Is(err, transfer.ErrInDoubt), errors.Is(err, transfer.ErrUnsettled)
-	require.NotEqual(t, inDoubt, committed, "%v", err)
-}
-
-// A sweep reports what it found and what became of it. What is not stalled, and what waits for a worker, it leaves alone.
+// A sweep reports what it found and what became of it. What is not stalled, and what
+// waits for a worker, it leaves alone.
 func TestRecoveryReport(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.stallAt("prepared", 3, lost, 60)
-	b.stallAt("claimed", 2, lost, 60) // by now there is not enough for it
-	b.stallAt("committed", 4, lost, 1)
-	_, err := b.Submit(t.Context(), move("submitted", "a", "b", 1))
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.StallAt("prepared", 3, bank.Lost, 60)
+	b.StallAt("claimed", 2, bank.Lost, 60) // by now there is not enough for it
+	b.StallAt("committed", 4, bank.Lost, 1)
+	_, err := b.Submit(t.Context(), bank.Move("submitted", "a", "b", 1))
 	require.NoError(t, err)
 
 	report, err := b.Recover(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, report, "nothing is stalled for 30 s yet")
 
-	c := b.coordinator(b.db, transfer.WithStallThreshold(0))
+	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
 	report, err = c.Recover(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 3, report.Found)
@@ -96,57 +51,59 @@ func TestRecoveryReport(t *testing.T) {
 	rec, err = b.Get(t.Context(), "submitted")
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateInitiated, rec.State)
-	_, err = b.Transfer(t.Context(), move("submitted", "a", "b", 1))
+	_, err = b.Transfer(t.Context(), bank.Move("submitted", "a", "b", 1))
 	require.NoError(t, err, "a Transfer with its ID runs it")
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Under RollBack, what had not been committed is rolled back, and what had been is settled all the same.
+// Under RollBack, what had not been committed is rolled back, and what had been is
+// settled all the same.
 func TestRollBackPolicy(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.stallAt("prepared", 3, lost, 60)
-	b.stallAt("committed", 4, lost, 1)
-	report := b.recoverAll(transfer.WithStallPolicy(transfer.RollBack))
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.StallAt("prepared", 3, bank.Lost, 60)
+	b.StallAt("committed", 4, bank.Lost, 1)
+	report := b.RecoverAll(transfer.WithStallPolicy(transfer.RollBack))
 	require.Equal(t, transfer.RecoveryReport{Found: 2, Succeeded: 1, Failed: 1}, report)
-	rec, err := b.Transfer(t.Context(), move("prepared", "a", "b", 60))
+	rec, err := b.Transfer(t.Context(), bank.Move("prepared", "a", "b", 60))
 	require.ErrorIs(t, err, transfer.ErrCancelled)
 	require.Equal(t, "stalled", rec.Failure.Code)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // Many sweeps at once get in each other's way and do no harm.
 func TestRacingSweeps(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 1000, 0)
+	b := bank.New(t, 1000, 0).WithIndexes()
 	for i := range 24 {
-		b.stallAt(fmt.Sprint("t", i), 2+i%4, lost, 10)
+		b.StallAt(fmt.Sprint("t", i), 2+i%4, bank.Lost, 10)
 	}
 	var failed atomic.Int64
-	for _, err := range together(6, func(int) error {
-		report, err := b.coordinator(b.db, transfer.WithStallThreshold(0)).Recover(t.Context())
+	for _, err := range bank.Together(6, func(int) error {
+		report, err := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0)).Recover(t.Context())
 		failed.Add(int64(report.Failed))
 		return err
 	}) {
 		require.NoError(t, err)
 	}
 	require.Zero(t, failed.Load(), "every one of them succeeds, whoever finishes it")
-	b.recoverAll()
-	require.Equal(t, map[string]int64{"a": 760, "b": 240}, b.balances())
-	b.audit(initial(1000, 0))
+	b.RecoverAll()
+	require.Equal(t, map[string]int64{"a": 760, "b": 240}, b.Balances())
+	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// What one sweep of a process has in hand is not stuck for another one: each transfer is reported once.
+// What one sweep of a process has in hand is not stuck for another one: each transfer is
+// reported once.
 func TestRacingSweepsOfOneProcess(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 1000, 0)
+	b := bank.New(t, 1000, 0).WithIndexes()
 	const holds = 20
 	for i := range holds {
-		b.hold(fmt.Sprint("h", i), 1, time.Hour)
+		b.MustHold(fmt.Sprint("h", i), 1, time.Hour)
 	}
-	b.expireAll()
+	b.ExpireAll()
 	var found, expired, stuck atomic.Int64
-	for _, err := range together(8, func(int) error {
+	for _, err := range bank.Together(8, func(int) error {
 		report, err := b.Recover(t.Context())
 		found.Add(int64(report.Found))
 		expired.Add(int64(report.Expired))
@@ -156,22 +113,24 @@ func TestRacingSweepsOfOneProcess(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, [3]int64{holds, holds, 0}, [3]int64{found.Load(), expired.Load(), stuck.Load()})
-	b.audit(initial(1000, 0))
+	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// A process doesn't begin again and again with a transfer that hangs. While somebody waits for it, who will tell what becomes of it, others
-// leave it out, but not for long; once nobody does, each sweep counts it as stuck, and so does one that waits for it no longer.
+// A process doesn't begin again and again with a transfer that hangs. While somebody
+// waits for it, who will tell what becomes of it, others leave it out, but not for long;
+// once nobody does, each sweep counts it as stuck, and so does one that waits for it no
+// longer.
 func TestTransferThatHangs(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.stallAt("t", 4, lost, 60)
-	net := &silence{}
-	c := b.coordinator(b.db, transfer.WithStallThreshold(0),
-		transfer.WithAccounts(b.through(options.Client().SetDialer(net)).Collection("accounts")))
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.StallAt("t", 4, bank.Lost, 60)
+	net := &bank.Silence{}
+	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0),
+		transfer.WithAccounts(b.Through(options.Client().SetDialer(net)).Collection("accounts")))
 	setAhead := c.ClockAhead()
-	_, err := c.Transfer(t.Context(), move("warm", "a", "b", 1))
+	_, err := c.Transfer(t.Context(), bank.Move("warm", "a", "b", 1))
 	require.NoError(t, err)
-	net.set(true)
+	net.Set(true)
 	sweep := func(want transfer.RecoveryReport) {
 		t.Helper()
 		report, err := c.Recover(t.Context())
@@ -209,13 +168,13 @@ func TestTransferThatHangs(t *testing.T) {
 	rec, err := b.Get(t.Context(), "t")
 	require.NoError(t, err)
 	require.Equal(t, begun.Epoch, rec.Epoch, "it was not begun once more")
-	kill(c)
-	b.recoverAll()
-	b.audit(initial(100, 0))
+	bank.Kill(c)
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A sweep that is cut short, because its context ends or the coordinator is closed, tells so. What it has not begun is in none of its
-// numbers, nor is what Close has stopped.
+// A sweep that is cut short, because its context ends or the coordinator is closed, tells
+// so. What it has not begun is in none of its numbers, nor is what Close has stopped.
 func TestRecoverIsCutShort(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -224,20 +183,20 @@ func TestRecoverIsCutShort(t *testing.T) {
 		under int // way at once
 	}{
 		"context":        {func(_ *transfer.Coordinator, cancel func()) { cancel() }, context.Canceled, 16},
-		"close":          {func(c *transfer.Coordinator, _ func()) { go kill(c) }, transfer.ErrClosed, 0},
+		"close":          {func(c *transfer.Coordinator, _ func()) { go bank.Kill(c) }, transfer.ErrClosed, 0},
 		"close in peace": {func(c *transfer.Coordinator, _ func()) { go func() { _ = c.Close(context.Background()) }() }, transfer.ErrClosed, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const stalled = 300
-			b := newBank(t, stalled, 0)
-			b.leaveCommitted("t", "b", stalled)
+			b := bank.New(t, stalled, 0).WithIndexes()
+			b.LeaveCommitted("t", "b", stalled)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var (
 				c   *transfer.Coordinator
 				cut sync.Once
-				log logged
+				log bank.Logged
 			)
 			written := &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
 				if e.CommandName == "update" || e.CommandName == "bulkWrite" {
@@ -245,46 +204,48 @@ func TestRecoverIsCutShort(t *testing.T) {
 				}
 			}}
 			few := transfer.WithGroupCommit(transfer.GroupCommit{MaxBatch: 4, MaxPending: 16}) // so that most are not begun by then
-			c = b.coordinator(b.through(options.Client().SetMonitor(written)), few, transfer.WithLogger(slog.New(&log)))
+			c = b.NewCoordinator(b.Through(options.Client().SetMonitor(written)), few, transfer.WithLogger(slog.New(&log)))
 			report, err := c.Recover(ctx)
 			require.Equal(t, row.want, err)
 			require.Equal(t, report.Succeeded+report.Stuck, report.Found)
 			require.Zero(t, report.Failed)
 			require.Less(t, report.Found, stalled)
 			require.LessOrEqual(t, report.Stuck, row.under)
-			require.Equal(t, report.Stuck, log.count("a stalled transfer could not be finished"))
-			b.recoverAll()
-			b.audit(initial(stalled, 0))
+			require.Equal(t, report.Stuck, log.Count("a stalled transfer could not be finished"))
+			b.RecoverAll()
+			b.CheckBooks(bank.Balances(stalled, 0))
 		})
 	}
 }
 
-// A caller who waits for a stalled transfer takes it over itself once the threshold has passed.
+// A caller who waits for a stalled transfer takes it over itself once the threshold has
+// passed.
 func TestWaitingCallerTakesOver(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.stallAt("t", 3, lost, 60)
-	rec, err := b.coordinator(b.db, transfer.WithStallThreshold(100*time.Millisecond)).Transfer(t.Context(), move("t", "a", "b", 60))
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.StallAt("t", 3, bank.Lost, 60)
+	rec, err := b.NewCoordinator(b.DB, transfer.WithStallThreshold(100*time.Millisecond)).Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	require.EqualValues(t, 2, rec.Epoch)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// The server's clock was set back: what was modified further ahead than the threshold is taken over by a
-// sweep, and by whoever waits for it, a hold too. What is ahead by less may be alive.
+// The server's clock was set back: what was modified further ahead than the threshold is
+// taken over by a sweep, and by whoever waits for it, a hold too. What is ahead by less
+// may be alive.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 1000, 0)
+	b := bank.New(t, 1000, 0).WithIndexes()
 	const threshold = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c := b.coordinator(b.db, transfer.WithStallThreshold(threshold))
+	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(threshold))
 	for _, id := range []string{"swept", "alive", "awaited"} {
-		b.stallAt(id, 3, lost, 60)
+		b.StallAt(id, 3, bank.Lost, 60)
 	}
-	b.stallHold("held", 3)
-	b.silence("alive", -threshold/2)
-	b.silence("swept", -2*threshold)
+	b.StallHold("held", 3)
+	b.Silence("alive", -threshold/2)
+	b.Silence("swept", -2*threshold)
 	report, err := c.Recover(ctx)
 	require.NoError(t, err)
 	require.Equal(t, transfer.RecoveryReport{Found: 1, Succeeded: 1}, report)
@@ -292,92 +253,94 @@ func TestClockSetBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateSuccess, rec.State)
 
-	b.silence("awaited", -2*threshold)
-	rec, err = c.Transfer(ctx, move("awaited", "a", "b", 60))
+	b.Silence("awaited", -2*threshold)
+	rec, err = c.Transfer(ctx, bank.Move("awaited", "a", "b", 60))
 	require.NoError(t, err)
 	require.Equal(t, 1, rec.Attempts)
-	b.silence("held", -2*threshold)
-	rec, err = c.Hold(ctx, move("held", "a", "b", 60), time.Hour)
+	b.Silence("held", -2*threshold)
+	rec, err = c.Hold(ctx, bank.Move("held", "a", "b", 60), time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, 1, rec.Attempts)
 	_, err = c.Post(ctx, "held")
 	require.NoError(t, err)
-	require.Equal(t, 1, b.recoverAll().Found, "the one that may be alive")
-	b.audit(initial(1000, 0))
+	require.Equal(t, 1, b.RecoverAll().Found, "the one that may be alive")
+	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// A transfer whose account is gone stays committed and stuck, and doesn't hold up the others; when the document is back, with its marker,
-// it goes on.
+// A transfer whose account is gone stays committed and stuck, and doesn't hold up the
+// others; when the document is back, with its marker, it goes on.
 func TestStuckTransfer(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	accounts := b.db.Collection("accounts")
-	b.stallAt("stuck", 4, lost, 60)
-	b.stallAt("fine", 4, lost, 1)
+	b := bank.New(t, 100, 0).WithIndexes()
+	accounts := b.DB.Collection("accounts")
+	b.StallAt("stuck", 4, bank.Lost, 60)
+	b.StallAt("fine", 4, bank.Lost, 1)
 	onlyB := bson.D{{Key: "_id", Value: "b"}}
 	var gone bson.Raw
 	require.NoError(t, accounts.FindOneAndDelete(t.Context(), onlyB).Decode(&gone))
-	c := b.coordinator(b.db, transfer.WithStallThreshold(0))
+	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
 	report, err := c.Recover(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, transfer.RecoveryReport{Found: 2, Stuck: 2}, report)
-	rec, err := c.Transfer(t.Context(), move("stuck", "a", "b", 60))
+	rec, err := c.Transfer(t.Context(), bank.Move("stuck", "a", "b", 60))
 	require.ErrorIs(t, err, transfer.ErrUnsettled)
 	require.ErrorContains(t, err, `account "b" is gone`)
 	require.Equal(t, transfer.StateCommitted, rec.State)
 
 	_, err = accounts.InsertOne(t.Context(), gone)
 	require.NoError(t, err)
-	require.Equal(t, 2, b.recoverAll().Succeeded)
-	b.audit(initial(100, 0))
+	require.Equal(t, 2, b.RecoverAll().Succeeded)
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A transfer that touches a collection which is not registered under the name that it stored is left alone, and counted.
+// A transfer that touches a collection which is not registered under the name that it
+// stored is left alone, and counted.
 func TestForeignLedgerIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.stallAt("t", 3, lost, 60)
-	elsewhere := b.coordinator(b.db, transfer.WithStallThreshold(0), transfer.WithAccounts(b.db.Collection("others")))
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.StallAt("t", 3, bank.Lost, 60)
+	elsewhere := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), transfer.WithAccounts(b.DB.Collection("others")))
 	report, err := elsewhere.Recover(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, transfer.RecoveryReport{Found: 1, Stuck: 1}, report)
 	rec, err := b.Get(t.Context(), "t")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, rec.Epoch, "it was not taken over")
-	b.recoverAll()
-	b.audit(initial(100, 0))
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Who decides a transfer that touches what this coordinator was not given is told what to register, and nothing is written. Who asks for
-// it once more is in doubt: it is stored, and can't be followed to its end from here.
+// Who decides a transfer that touches what this coordinator was not given is told what to
+// register, and nothing is written. Who asks for it once more is in doubt: it is stored,
+// and can't be followed to its end from here.
 func TestForeignPlacesAreTold(t *testing.T) {
 	t.Parallel()
-	b := newShop(t, 1000, 0)
-	eu := transfer.WithLedger("eu", b.db.Collection("eu"))
-	b.Coordinator = b.coordinator(b.db, append(orders(b.db), eu)...)
-	b.insert("eu", bson.D{{Key: "_id", Value: "c"}, {Key: "balance", Value: int64(0)}})
+	b := bank.NewShop(t, 1000, 0).WithIndexes()
+	eu := transfer.WithLedger("eu", b.DB.Collection("eu"))
+	b.Coordinator = b.NewCoordinator(b.DB, append(bank.Orders(b.DB), eu)...)
+	b.Insert("eu", bson.D{{Key: "_id", Value: "c"}, {Key: "balance", Value: int64(0)}})
 	abroad := transfer.Request{ID: "abroad", Legs: []transfer.Leg{
 		{Account: "a", Amount: transfer.Units(-1)}, {Ledger: "eu", Account: "c", Amount: transfer.Units(1)},
 	}}
 	_, err := b.Transfer(t.Context(), abroad)
 	require.NoError(t, err)
 	for id, req := range map[string]transfer.Request{
-		"ledger": abroad, "documents": payment("", "o-1", 1), "accounts": move("", "a", "b", 1),
+		"ledger": abroad, "documents": bank.Payment("", "o-1", 1), "accounts": bank.Move("", "a", "b", 1),
 	} {
 		req.ID = id
 		_, err := b.Hold(t.Context(), req, time.Hour)
 		require.NoError(t, err)
 	}
-	fewer := b.coordinator(b.db)
-	elsewhere := b.coordinator(b.db, transfer.WithAccounts(b.db.Collection("others")))
-	before := b.raw("transfers")
+	fewer := b.NewCoordinator(b.DB)
+	elsewhere := b.NewCoordinator(b.DB, transfer.WithAccounts(b.DB.Collection("others")))
+	before := b.Raw("transfers")
 	for text, c := range map[string]struct {
 		*transfer.Coordinator
 		id string
 	}{
-		`ledger "eu", the collection ` + b.db.Name() + `.eu`: {fewer, "ledger"}, "see WithLedger": {fewer, "ledger"},
+		`ledger "eu", the collection ` + b.DB.Name() + `.eu`: {fewer, "ledger"}, "see WithLedger": {fewer, "ledger"},
 		`documents "orders", the collection `: {fewer, "documents"}, "see WithDocuments": {fewer, "documents"},
-		`the collection ` + b.db.Name() + `.accounts`: {elsewhere, "accounts"}, "see WithAccounts": {elsewhere, "accounts"},
+		`the collection ` + b.DB.Name() + `.accounts`: {elsewhere, "accounts"}, "see WithAccounts": {elsewhere, "accounts"},
 	} {
 		for verb, err := range map[string]error{
 			"post":   func() error { _, err := c.Post(t.Context(), c.id); return err }(),
@@ -392,11 +355,11 @@ func TestForeignPlacesAreTold(t *testing.T) {
 	_, err = fewer.Reverse(t.Context(), "abroad", "back")
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 	require.ErrorContains(t, err, "see WithLedger")
-	require.Equal(t, before, b.raw("transfers"))
+	require.Equal(t, before, b.Raw("transfers"))
 
-	b.stallAt("t", 3, lost, 60)
-	_, err = b.coordinator(b.db, transfer.WithStallThreshold(0), transfer.WithAccounts(b.db.Collection("others"))).
-		Transfer(t.Context(), move("t", "a", "b", 60))
+	b.StallAt("t", 3, bank.Lost, 60)
+	_, err = b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), transfer.WithAccounts(b.DB.Collection("others"))).
+		Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.ErrorIs(t, err, transfer.ErrInDoubt)
 	require.ErrorContains(t, err, "see WithAccounts")
 	require.NotErrorIs(t, err, transfer.ErrInvalidRequest, "it is stored")
@@ -404,28 +367,106 @@ func TestForeignPlacesAreTold(t *testing.T) {
 		_, err := b.Void(t.Context(), id)
 		require.NoError(t, err)
 	}
-	b.recoverAll()
-	b.audit(initial(1000, 0))
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// A stored state of a version to come is left alone, with an error, and a document that is no transfer does not end the sweep.
+// A stored state of a version to come is left alone, with an error, and a document that
+// is no transfer does not end the sweep.
 func TestUnknownDocumentsAreLeftAlone(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.stallAt("t", 3, lost, 60)
-	_, err := b.db.Collection("transfers").InsertMany(t.Context(), []any{
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.StallAt("t", 3, bank.Lost, 60)
+	_, err := b.DB.Collection("transfers").InsertMany(t.Context(), []any{
 		bson.D{{Key: "_id", Value: "odd"}, {Key: "open", Value: true}, {Key: "state", Value: "Preparing"}, {Key: "legs", Value: "none"}},
 		bson.D{{Key: "_id", Value: "future"}, {Key: "open", Value: true}, {Key: "state", Value: "Pondering"}, {Key: "legs", Value: bson.A{}}},
 	})
 	require.NoError(t, err)
-	c := b.coordinator(b.db, transfer.WithStallThreshold(0))
+	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
 	report, err := c.Recover(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, transfer.RecoveryReport{Found: 2, Succeeded: 1, Stuck: 1}, report)
-	_, err = b.Transfer(t.Context(), move("odd", "a", "b", 1))
+	_, err = b.Transfer(t.Context(), bank.Move("odd", "a", "b", 1))
 	require.ErrorIs(t, err, transfer.ErrInDoubt)
 	added := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{"odd", "future"}}}}}
-	_, err = b.db.Collection("transfers").DeleteMany(t.Context(), added)
+	_, err = b.DB.Collection("transfers").DeleteMany(t.Context(), added)
 	require.NoError(t, err)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// More than is noted at once is waited for all the same, also beyond what can't be read.
+func TestRecoverUntilFinishedNotesByPortions(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 1000, 0).WithIndexes()
+	for i := range 5 {
+		b.StallAt(fmt.Sprint("t", i), 3, bank.Lost, 10)
+		b.Silence(fmt.Sprint("t", i), map[bool]time.Duration{true: time.Hour}[i < 2]) // the others are young
+	}
+	odd := []string{"odd1", "odd2"} // before the others
+	for _, id := range odd {
+		b.Insert("transfers", bson.D{
+			{Key: "_id", Value: id}, {Key: "open", Value: true}, {Key: "state", Value: "Preparing"},
+			{Key: "legs", Value: "none"}, {Key: "lastModified", Value: time.Unix(0, 0)},
+		})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(2*time.Second))
+	report, err := c.RecoverNoting(ctx, 2)
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: 7, Succeeded: 5, Stuck: 2}, report)
+	b.Remove("transfers", odd...)
+	require.Zero(t, b.Unfinished())
+	b.CheckBooks(bank.Balances(1000, 0))
+}
+
+// Recover comes back to what it has passed over: of a cluster that answers again
+// meanwhile nothing is left. What still hangs is stuck.
+func TestRecoverComesBackToWhatHung(t *testing.T) {
+	t.Parallel()
+	const far, inHand = 40, 8 // half of MaxPending
+	for name, stays := range map[string]bool{"it answers": false, "it still hangs": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 100, 0).WithIndexes()
+			b.Insert("other", bson.M{"_id": "z", "balance": int64(0)})
+			net, s, log := &bank.Silence{}, bank.NewSearches(), &bank.Logged{}
+			c := b.NewCoordinator(b.Through(s.Client()), transfer.WithStallThreshold(time.Second), transfer.WithLogger(slog.New(log)),
+				transfer.WithGroupCommit(transfer.GroupCommit{MaxPending: 2 * inHand}),
+				transfer.WithLedger("other", b.Through(options.Client().SetDialer(net)).Collection("other")))
+			setAhead := c.ClockAhead()
+			_, err := c.Transfer(t.Context(), bank.ToZ("warm"))
+			require.NoError(t, err)
+			_, err = c.Hold(t.Context(), bank.ToZ("far"), time.Hour)
+			require.NoError(t, err)
+			planted := b.Plant("far", far, bson.M{"state": "Committed", "committedAt": bank.ThresholdsAgo(1), "lastModified": bank.ThresholdsAgo(1)})
+			net.Set(true)
+			done := make(chan transfer.RecoveryReport, 1)
+			go func() {
+				report, err := c.Recover(t.Context())
+				assert.NoError(t, err)
+				done <- report
+			}()
+			<-s.Stalled
+			<-s.Stalled // once more: not all could be begun with
+			if stays {
+				var ahead time.Duration
+				const warning = "a stalled transfer could not be finished"
+				require.Eventually(t, func() bool {
+					ahead += time.Minute
+					setAhead(ahead)
+					return log.Count(warning) > 0
+				}, time.Minute, time.Second)
+			}
+			net.Set(false)
+			report := <-done
+			require.Equal(t, transfer.RecoveryReport{Found: far, Succeeded: report.Succeeded, Stuck: far - report.Succeeded}, report)
+			require.Equal(t, stays, report.Stuck > 0, "%+v", report)
+
+			b.Remove("transfers", planted...)
+			_, err = c.Void(t.Context(), "far")
+			require.NoError(t, err)
+			require.Equal(t, bank.Balances(99, 0), b.Balances())
+		})
+	}
 }

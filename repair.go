@@ -20,60 +20,86 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// ErrNotRepairable means that what was to be repaired is not, or no longer, as it was said to be. Nothing was changed: audit again.
+// ErrNotRepairable means that what was to be repaired is not, or no longer, as the call
+// described it.
+// Nothing was changed: audit again.
 var ErrNotRepairable = errors.New("not as it was audited (audit again)")
 
 // MarkerDecision says what becomes of the balance when a marker is removed.
 type MarkerDecision uint8
 
 const (
-	// KeepBalance leaves the balance as it is. For a debit that means: the money has gone where it was to go. For a credit: it has arrived
-	// already, or never will.
+	// KeepBalance leaves the balance as it is.
+	// For a debit that means: the money has gone where it was to go.
+	// For a credit: it has arrived already, or never will.
 	KeepBalance MarkerDecision = iota + 1
-	// PayIn adds the marker's amount to the balance. For a debit that means: the money has gone nowhere, and is given back. For a credit:
-	// it was taken from where it came from, and arrives now.
+	// PayIn adds the marker's amount to the balance.
+	// For a debit that means: the money has gone nowhere, and is given back.
+	// For a credit: it was taken from its account, and arrives now.
 	PayIn
 )
 
-// MarkerRepair says which marker to remove, as the audit's [Finding] told it.
+// MarkerRepair says which marker to remove, as the audit's [Finding] describes it.
 type MarkerRepair struct {
+	// Ledger and Account name the account that has the marker.
+	// Ledger defaults to "", the default ledger.
 	Ledger, Account string
-	TransferID      string
-	Amount          Amount // of the marker, with its sign
-	Decision        MarkerDecision
-	Reason          string // for those who look later; 4 KB at most
+	// TransferID is the transfer that has left the marker.
+	TransferID string
+	// Amount is the marker's, with its sign.
+	Amount Amount
+	// Decision says what becomes of the balance.
+	Decision MarkerDecision
+	// Reason is stored for later readers, 4 KB at most.
+	Reason string
 }
 
-// RepairMarker removes a marker that no transfer will ever settle: that of a transfer which does not exist, or is final, or does not
-// touch this account, under whatever name of its ledger. Whether its amount is due to this account nobody can tell from what is stored:
-// find out, and decide. Total and InTransit of the audit, and the sum that they should have, tell how much is missing or too much in all.
+// RepairMarker removes a marker that no transfer will ever settle: that of a transfer
+// which does not exist, or is final, or does not touch this account under any name of its
+// ledger.
+// What is stored does not show whether the marker's amount is due to this account: find
+// out, and decide.
+// Total and InTransit of the audit, and the sum that they should have, show how much is
+// missing or too much in all.
 //
-// A transfer that doesn't exist gets a document in its place, in StateFail with the failure code repaired, which tells what was decided
-// and why: from then on the ID is taken, and a request with it is told ErrIDConflict. The marker is removed only while it is there with
-// this very amount.
+// A transfer that doesn't exist gets a document in its place, in StateFail with the
+// failure code repaired, which records what was decided and why.
+// From then on the ID is taken, and a request with it gets ErrIDConflict.
+// The marker is removed only while it is there with exactly this amount.
 //
 //   - nil: it was removed, by this call.
-//   - ErrNotRepairable: it is not there, or has another amount, or its transfer is under way and will settle it. The ID of a lost transfer
-//     stays as it was, unless somebody else removes the marker at the same time.
-//   - ErrAmountKind, ErrOverflow: the balance is not one that the amount can be added to.
+//   - ErrNotRepairable: it is not there, or has another amount, or its transfer is under
+//     way and will settle it.
+//     The ID of a lost transfer stays as it was, unless another call removes the marker
+//     at the same time.
+//   - ErrAmountKind, ErrOverflow: the amount can't be added to the balance.
 //   - ErrAccountNotFound, ErrInvalidRequest, ErrClosed.
 //   - ErrInDoubt: audit again.
 //
-// Why this can't move money wrongly, whoever else is at work:
+// Why this can't move money wrongly, no matter who else is at work:
 //
-//   - A request with the ID of a lost transfer arrives after the look, and takes the marker for its own preparation. So the ID is taken
-//     before the marker is touched, by an insert: one of the two comes first. If the request does, there is a transfer under way, and
-//     nothing is repaired.
-//   - A prepare of the lost or final transfer is still on its way. It wants no marker there, so it is refused as long as the marker
-//     stands; the update that removes the marker replaces the fence, so it is refused from then on.
-//   - A settle or undo is still on its way. It wants the marker, and so does the repair: one of the two finds it.
-//   - The repair itself is sent again because its answer was lost, or by another operator. It wants the marker, which never comes back.
+//   - A request with the ID of a lost transfer arrives after the marker was read, and
+//     takes the marker for its own preparation.
+//     So the ID is taken before the marker is touched, by an insert: one of the two comes
+//     first.
+//     If the request does, there is a transfer under way, and nothing is repaired.
+//   - A prepare of the lost or final transfer is still on its way.
+//     It requires that there is no marker, so it is refused as long as the marker stands.
+//     The update that removes the marker replaces the fence, so the prepare is refused
+//     from then on.
+//   - A settle or undo is still on its way.
+//     It requires the marker, and so does the repair: one of the two finds it.
+//   - The repair itself is sent again because its answer was lost, or by another
+//     operator.
+//     It requires the marker, which never comes back.
 func (c *Coordinator) RepairMarker(ctx context.Context, r MarkerRepair) error {
 	if err := c.checkRepair(r); err != nil {
 		return err
 	}
 	l := &Ledger{coordinator: c, name: r.Ledger}
-	repair := markerRepair{MarkerRepair: r, coordinator: c, token: bson.NewObjectID(), pay: money.Zero(r.Amount.exact.Kind())}
+	repair := markerRepair{
+		MarkerRepair: r, coordinator: c, token: bson.NewObjectID(), pay: money.Zero(r.Amount.exact.Kind()),
+	}
 	if r.Decision == PayIn {
 		repair.pay = r.Amount.exact
 		if repair.pay.Sign() < 0 {
@@ -82,8 +108,10 @@ func (c *Coordinator) RepairMarker(ctx context.Context, r MarkerRepair) error {
 	}
 	err := l.untilKnown(ctx, r.Account, repair.attempt)
 	if err == nil {
-		c.log.LogAttrs(ctx, slog.LevelWarn, "a marker was removed by hand", slog.String(words.KeyLedger, words.Clip(r.Ledger)),
-			slog.String(words.KeyAccount, words.Clip(r.Account)), slog.String(words.KeyTransfer, words.Clip(r.TransferID)))
+		c.log.LogAttrs(ctx, slog.LevelWarn, "a marker was removed by hand",
+			slog.String(words.KeyLedger, words.Clip(r.Ledger)),
+			slog.String(words.KeyAccount, words.Clip(r.Account)),
+			slog.String(words.KeyTransfer, words.Clip(r.TransferID)))
 	}
 	return err
 }
@@ -114,62 +142,70 @@ func (c *Coordinator) checkRepair(r MarkerRepair) error {
 type markerRepair struct {
 	MarkerRepair
 	coordinator *Coordinator
-	token       bson.ObjectID // of the new fence, by which the repair knows its own write again
+	token       bson.ObjectID // of the new fence: it shows which write is the repair's own
 	pay         money.Amount
 	settled     bool // the transfer is known never to touch the marker
 	sent        bool // a removal was sent whose answer is not known
 }
 
-// attempt makes one try. Each step rests on a deciding read. The marker is looked at first: an ID that was misspelt would else be taken,
-// with the story of a repair that never was.
-func (r *markerRepair) attempt(ctx context.Context) (bool, protocol.Result, error) {
+// attempt makes one try.
+// Each step rests on a deciding read.
+// The marker is read first: otherwise an ID that was misspelt would be taken, with the
+// story of a repair that never was.
+func (r *markerRepair) attempt(ctx context.Context) try {
 	repairs := r.coordinator.repairs
-	seen, err := repairs.LookAtMarker(ctx, r.Ledger, r.Account, r.TransferID, r.pay)
+	seen, err := repairs.ReadMarker(ctx, r.Ledger, r.Account, r.TransferID, r.pay)
 	if err != nil {
-		return false, protocol.NotSent, err
+		return try{false, protocol.NotSent, err}
 	}
 	if done, err := r.judge(seen); done {
-		return true, protocol.NotMatched, err
+		return try{true, protocol.NotMatched, err}
 	}
 	if !r.settled {
-		if done, result, err := r.settle(ctx); done || !r.settled {
-			return done, result, err
+		if t := r.settle(ctx); t.done || !r.settled {
+			return t
 		}
 	}
 	result, err := repairs.RemoveMarker(ctx, repair.MarkerRepair{
 		Ledger: r.Ledger, Account: r.Account, Transfer: r.TransferID, Amount: r.Amount.exact, Pay: r.pay, Token: r.token,
 	})
 	r.sent = r.sent || result == protocol.Unknown
-	return result == protocol.Applied, result, err
+	return try{result == protocol.Applied, result, err}
 }
 
-// settle makes sure that the transfer never touches the marker: it is final, or has no leg here, which never changes; or it doesn't
-// exist, and never will.
-func (r *markerRepair) settle(ctx context.Context) (bool, protocol.Result, error) {
+// settle makes sure that the transfer never touches the marker.
+// It is final, or has no leg here, which never changes; or it doesn't exist, and never
+// will.
+func (r *markerRepair) settle(ctx context.Context) try {
 	c := r.coordinator
-	found, err := audit.NewReader(c.deployment).DecideTransfers(ctx, []string{r.TransferID})
+	found, err := audit.NewReader(c.catalog).DecideTransfers(ctx, []string{r.TransferID})
 	if err != nil {
-		return false, protocol.NotSent, err
+		return try{false, protocol.NotSent, err}
 	}
 	t, there := found[r.TransferID]
 	switch {
 	case !there:
 		return r.bury(ctx)
 	case t.Err != nil || !t.State.Known():
-		return true, protocol.NotMatched, fmt.Errorf("%w: its transfer can't be read", ErrNotRepairable)
+		return unrepairable("its transfer can't be read")
 	case t.State.Final():
-	case sound(t.Transfer) != nil: // legs that were changed by hand may be set right again, and be these
-		return true, protocol.NotMatched, fmt.Errorf("%w: its transfer is not what was asked for, which has to be set right first",
-			ErrNotRepairable)
+	case sound(t.Transfer) != nil:
+		// Legs that were changed by hand may be set right again, and be these.
+		return unrepairable("its transfer is not what was asked for, which has to be set right first")
 	case r.touches(t.Transfer):
-		return true, protocol.NotMatched, fmt.Errorf("%w: its transfer is %s, and settles it by itself", ErrNotRepairable, t.State)
+		return unrepairable("its transfer is %s, and settles it by itself", t.State)
 	}
 	r.settled = true
-	return false, protocol.NotMatched, nil
+	return try{result: protocol.NotMatched}
 }
 
-// touches reports whether a transfer has a leg on the account, be it that another service, which works on the same transfers, has another
-// name for its ledger.
+// unrepairable ends a repair with ErrNotRepairable and a reason.
+func unrepairable(format string, args ...any) try {
+	return try{true, protocol.NotMatched, fmt.Errorf("%w: %w", ErrNotRepairable, fmt.Errorf(format, args...))}
+}
+
+// touches reports whether a transfer has a leg on the account, even if another service,
+// which works on the same transfers, has another name for its ledger.
 func (r *markerRepair) touches(t document.Transfer) bool {
 	account := document.IDCodec(r.coordinator.settings.ids).Canonical(r.Account)
 	namespace := r.coordinator.catalog.Namespace(r.Ledger)
@@ -178,15 +214,16 @@ func (r *markerRepair) touches(t document.Transfer) bool {
 	})
 }
 
-// bury takes the ID of a transfer that doesn't exist. The next attempt looks what is there then.
-func (r *markerRepair) bury(ctx context.Context) (bool, protocol.Result, error) {
+// bury takes the ID of a transfer that doesn't exist.
+// The next try reads what is there then.
+func (r *markerRepair) bury(ctx context.Context) try {
 	c := r.coordinator
 	t := document.Transfer{ID: r.TransferID, Owner: c.settings.owner, Failure: &document.Failure{
 		Code: document.RepairedCode, Ledger: r.Ledger, Account: r.Account, Message: r.story(),
 	}}
 	t.Digest = digest(t)
 	result, err := c.repairs.InsertTombstone(ctx, t)
-	return false, result, err
+	return try{false, result, err}
 }
 
 func (r *markerRepair) story() string {
@@ -197,8 +234,8 @@ func (r *markerRepair) story() string {
 	return fmt.Sprintf("its document was lost; a marker of %s was removed, and %s: %s", r.Amount, what, r.Reason)
 }
 
-// judge tells from a look whether the repair is over.
-func (r *markerRepair) judge(seen repair.Repairable) (done bool, err error) {
+// judge reports whether the repair is over, by what was read.
+func (r *markerRepair) judge(seen repair.MarkerState) (done bool, err error) {
 	switch {
 	case !seen.Found:
 		return true, ErrAccountNotFound
@@ -206,18 +243,21 @@ func (r *markerRepair) judge(seen repair.Repairable) (done bool, err error) {
 		return true, nil // by an attempt whose answer was lost
 	case seen.Amount == nil && r.sent:
 		return true, fmt.Errorf("the marker is gone, by this repair or by somebody else: %w", ErrInDoubt)
-	case seen.Amount == nil || seen.Amount.Cmp(r.Amount.exact) != 0 || !seen.Map:
+	case seen.Amount == nil || seen.Amount.Cmp(r.Amount.exact) != 0 || !seen.HasMap:
 		return true, fmt.Errorf("%w: it has no marker of that amount", ErrNotRepairable)
-	case r.pay.Sign() != 0 && !seen.Kind:
+	case r.pay.Sign() != 0 && !seen.SameKind:
 		return true, ErrAmountKind
-	case r.pay.Sign() != 0 && !seen.Room:
+	case r.pay.Sign() != 0 && !seen.WithinLimits:
 		return true, ErrOverflow
 	}
 	return false, nil
 }
 
-// RepairPending makes an account's empty array of markers the empty map that it should be; other code may have stored it. Nobody can move
-// money on such an account, so nothing is lost. A map is left as it is.
+// RepairPending makes an account's empty array of markers the empty map that it should
+// be.
+// Other code may have stored the array.
+// No transfer can move money on such an account, so nothing is lost.
+// A map is left as it is.
 //
 //   - nil: it is a map.
 //   - ErrNotRepairable: it is something else, or not empty.
@@ -230,31 +270,34 @@ func (c *Coordinator) RepairPending(ctx context.Context, ledger, account string)
 	if err := l.checkID(account); err != nil {
 		return err
 	}
-	return l.untilKnown(ctx, account, func(ctx context.Context) (bool, protocol.Result, error) {
+	return l.untilKnown(ctx, account, func(ctx context.Context) try {
 		result, err := c.repairs.ClearPending(ctx, ledger, account)
 		if result != protocol.NotMatched {
-			return result == protocol.Applied, result, err
+			return try{result == protocol.Applied, result, err}
 		}
-		seen, err := c.repairs.LookAtMarker(ctx, ledger, account, "", money.Units(0))
+		seen, err := c.repairs.ReadMarker(ctx, ledger, account, "", money.Units(0))
 		switch {
 		case err != nil:
-			return false, protocol.NotSent, err
+			return try{false, protocol.NotSent, err}
 		case !seen.Found:
-			return true, protocol.Failed, ErrAccountNotFound
-		case !seen.Map:
-			return true, protocol.NotMatched, fmt.Errorf("%w: the markers are not an empty array", ErrNotRepairable)
+			return try{true, protocol.Failed, ErrAccountNotFound}
+		case !seen.HasMap:
+			return unrepairable("the markers are not an empty array")
 		}
-		return true, protocol.NotMatched, nil
+		return try{true, protocol.NotMatched, nil}
 	})
 }
 
-// RepairOpen makes a transfer's flag open what its state says, so that recovery finds it as long as it is unfinished. The flag is set and
-// unset together with the state, so it can be no other.
+// RepairOpen makes a transfer's flag open what its state says, so that recovery finds the
+// transfer as long as it is unfinished.
+// The flag is set and unset together with the state, so it can have no other value.
 //
 //   - nil: it is right.
 //   - ErrTransferNotFound, ErrInvalidRequest, ErrClosed, ErrInDoubt.
-//   - ErrNotRepairable: it can't be read as a transfer, or its state is not the one that what is stored with it belongs to, which has to
-//     be set right first: with the flag, recovery would move the money once more.
+//   - ErrNotRepairable: it can't be read as a transfer, or its state does not belong to
+//     what is stored with it.
+//     That has to be set right first: with the flag, recovery would move the money once
+//     more.
 func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 	if err := document.CheckID(id); err != nil {
 		return invalid("transfer: %w", err)
@@ -262,32 +305,34 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 	if err := c.readyForAny(ctx); err != nil {
 		return err
 	}
-	var try retry
-	for try.next(ctx, c) {
+	var tries retry
+	for tries.next(ctx, c) {
 		limited, cancel := c.store.WithLimit(ctx, wire.CommandLimit)
-		done, result, err := c.tryToRepairOpen(limited, id)
+		t := c.repairOpenOnce(limited, id)
 		cancel()
-		if done {
-			return err
+		if t.done {
+			return t.err
 		}
-		try.record(result, err)
+		tries.record(t)
 	}
-	return aboutTransfer(id, try.err(nil))
+	return aboutTransfer(id, tries.err(nil))
 }
 
-func (c *Coordinator) tryToRepairOpen(ctx context.Context, id string) (bool, protocol.Result, error) {
-	found, err := audit.NewReader(c.deployment).DecideTransfers(ctx, []string{id})
+func (c *Coordinator) repairOpenOnce(ctx context.Context, id string) try {
+	found, err := audit.NewReader(c.catalog).DecideTransfers(ctx, []string{id})
 	t, there := found[id]
 	switch {
 	case err != nil:
-		return false, protocol.NotSent, err
+		return try{false, protocol.NotSent, err}
 	case !there:
-		return true, protocol.NotMatched, aboutTransfer(id, ErrTransferNotFound)
+		return try{true, protocol.NotMatched, aboutTransfer(id, ErrTransferNotFound)}
 	case t.Err != nil || !t.State.Known() || sound(t.Transfer) != nil || !t.SoundDecision():
-		return true, protocol.NotMatched, aboutTransfer(id, fmt.Errorf("%w: see what else the audit finds about it", ErrNotRepairable))
+		end := unrepairable("see what else the audit finds about it")
+		end.err = aboutTransfer(id, end.err)
+		return end
 	case t.Odd["open"] == "" && t.Opened != t.State.Final():
-		return true, protocol.NotMatched, nil
+		return try{true, protocol.NotMatched, nil}
 	}
 	result, err := c.repairs.SetOpen(ctx, t.Transfer)
-	return result == protocol.Applied, result, err
+	return try{result == protocol.Applied, result, err}
 }

@@ -1,20 +1,28 @@
 package transfer_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// Cancel ends what is not committed, whatever it has reserved, and answers alike however often it is asked.
+// Cancel ends what is not committed, whatever it has reserved, and answers alike however
+// often it is asked.
 func TestCancel(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.stallAt("preparing", 3, lost, 60)
-	_, err := b.Submit(t.Context(), move("initiated", "a", "b", 60))
+	b := bank.New(t, 100, 0)
+	b.StallAt("preparing", 3, bank.Lost, 60)
+	_, err := b.Submit(t.Context(), bank.Move("initiated", "a", "b", 60))
 	require.NoError(t, err)
 	for _, id := range []string{"preparing", "initiated"} {
 		rec, err := b.Cancel(t.Context(), id, "no longer wanted")
@@ -24,22 +32,22 @@ func TestCancel(t *testing.T) {
 		again, err := b.Cancel(t.Context(), id, "another reason")
 		require.NoError(t, err)
 		require.Equal(t, rec, again)
-		rec, err = b.Transfer(t.Context(), move(id, "a", "b", 60))
+		rec, err = b.Transfer(t.Context(), bank.Move(id, "a", "b", 60))
 		require.ErrorIs(t, err, transfer.ErrCancelled)
 		require.ErrorContains(t, err, "no longer wanted")
 		require.Equal(t, again, rec)
 	}
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // Cancel comes too late for what is committed, and changes nothing.
 func TestCancelTooLate(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	_, err := b.Transfer(t.Context(), move("success", "a", "b", 1))
+	b := bank.New(t, 100, 0)
+	_, err := b.Transfer(t.Context(), bank.Move("success", "a", "b", 1))
 	require.NoError(t, err)
-	b.stallAt("committed", 4, lost, 1)
-	_, err = b.Transfer(t.Context(), move("refused", "a", "b", 1000))
+	b.StallAt("committed", 4, bank.Lost, 1)
+	_, err = b.Transfer(t.Context(), bank.Move("refused", "a", "b", 1000))
 	require.Error(t, err)
 	for id, state := range map[string]transfer.State{"success": transfer.StateSuccess, "committed": transfer.StateCommitted} {
 		rec, err := b.Cancel(t.Context(), id, "")
@@ -51,22 +59,344 @@ func TestCancelTooLate(t *testing.T) {
 	require.Equal(t, "insufficientFunds", rec.Failure.Code)
 	_, err = b.Cancel(t.Context(), "nothing", "")
 	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
-	b.recoverAll()
-	b.audit(initial(100, 0))
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // A roll-back that was left half done is ended by Cancel once it has stalled.
 func TestCancelFinishesARollback(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.stallAt("other", 3, lost, 60) // reserves the money
-	b.stallAt("t", 5, lost, 60)     // after fences, insert, touch, look and decision
+	b := bank.New(t, 100, 0)
+	b.StallAt("other", 3, bank.Lost, 60) // reserves the money
+	b.StallAt("t", 5, bank.Lost, 60)     // after fences, insert, touch, look and decision
 	rec, err := b.Get(t.Context(), "t")
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateRollback, rec.State)
-	rec, err = b.coordinator(b.db, transfer.WithStallThreshold(50*time.Millisecond)).Cancel(t.Context(), "t", "")
+	rec, err = b.NewCoordinator(b.DB, transfer.WithStallThreshold(50*time.Millisecond)).Cancel(t.Context(), "t", "")
 	require.NoError(t, err)
 	require.Equal(t, "insufficientFunds", rec.Failure.Code)
-	b.recoverAll()
-	b.audit(initial(100, 0))
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// A reversal moves all the money back, names the original, and is named by it. Asked for
+// again it is the same one.
+func TestReverse(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0, 0)
+	split := transfer.Request{ID: "t", Legs: []transfer.Leg{
+		{Account: "a", Amount: transfer.Units(-60)}, {Account: "b", Amount: transfer.Units(50)}, {Account: "c", Amount: transfer.Units(10)},
+	}}
+	_, err := b.Transfer(t.Context(), split)
+	require.NoError(t, err)
+	for range 2 {
+		rec, err := b.Reverse(t.Context(), "t", "r")
+		require.NoError(t, err)
+		require.Equal(t, transfer.StateSuccess, rec.State)
+		require.Equal(t, "t", rec.Reverses)
+	}
+	original, err := b.Get(t.Context(), "t")
+	require.NoError(t, err)
+	require.Equal(t, "r", original.ReversedBy)
+	b.RequireStanding("a", 100, 100, 0)
+
+	rec, err := b.Reverse(t.Context(), "t", "another")
+	require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
+	require.Equal(t, "r", rec.ReversedBy)
+	_, err = b.Get(t.Context(), "another")
+	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
+
+	_, err = b.Reverse(t.Context(), "r", "there again") // a reversal is a transfer like any other
+	require.NoError(t, err)
+	b.RequireStanding("a", 40, 40, 0)
+	b.CheckBooks(bank.Balances(100, 0, 0))
+}
+
+// What is reversed is payload: one ID doesn't reverse two transfers, be they alike in all
+// else.
+func TestReversalsOfTwoAreTwo(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	for _, id := range []string{"one", "other"} {
+		_, err := b.Transfer(t.Context(), bank.Move(id, "a", "b", 10))
+		require.NoError(t, err)
+	}
+	_, err := b.Reverse(t.Context(), "one", "r")
+	require.NoError(t, err)
+	_, err = b.Reverse(t.Context(), "other", "r")
+	require.ErrorIs(t, err, transfer.ErrIDConflict)
+	_, err = b.Transfer(t.Context(), bank.Move("r", "b", "a", 10))
+	require.ErrorIs(t, err, transfer.ErrIDConflict)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// Of a posted hold what was posted goes back.
+func TestReverseOfHold(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.MustHold("h", 60, time.Hour)
+	_, err := b.Reverse(t.Context(), "h", "r")
+	require.ErrorIs(t, err, transfer.ErrNotReversible)
+	_, err = b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(25)))
+	require.NoError(t, err)
+	rec, err := b.Reverse(t.Context(), "h", "r")
+	require.NoError(t, err)
+	require.EqualValues(t, 25, bank.Units(t, rec.Legs[0].Amount))
+	b.RequireStanding("a", 100, 100, 0)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// What is no success can't be reversed, nor what is not there; and a reversal wants an ID
+// of its own.
+func TestNotReversible(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	_, err := b.Transfer(t.Context(), bank.Move("refused", "a", "b", 1000))
+	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	b.StallAt("committed", 4, bank.Lost, 10)
+	for id, want := range map[string]error{
+		"refused": transfer.ErrNotReversible, "committed": transfer.ErrNotReversible, "nothing": transfer.ErrTransferNotFound,
+		"": transfer.ErrInvalidRequest, "r": transfer.ErrInvalidRequest,
+	} {
+		_, err := b.Reverse(t.Context(), id, "r")
+		require.ErrorIs(t, err, want, id)
+	}
+	_, err = b.Reverse(t.Context(), "refused", "")
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	b.RecoverAll()
+	_, err = b.Reverse(t.Context(), "committed", "refused")
+	require.ErrorIs(t, err, transfer.ErrIDConflict)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// Who asks again for a reversal is told its outcome for as long as that is stored, though
+// the original, which is older, was purged before it. What reverses something else, or
+// nothing, is none.
+func TestReverseAgainAfterTheOriginalWasPurged(t *testing.T) {
+	t.Parallel()
+	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(time.Hour)}, 100, 0)
+	for _, id := range []string{"done", "refused", "stalled"} {
+		b.MustMove(id, 10)
+	}
+	_, err := b.Reverse(t.Context(), "done", "r-done")
+	require.NoError(t, err)
+	b.Dying(7, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error { // all is prepared
+		_, err := c.Reverse(ctx, "stalled", "r-stalled")
+		return err
+	})
+	b.SetField("accounts", "b", "balance", int64(0))
+	_, err = b.Reverse(t.Context(), "refused", "r-refused")
+	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	for _, id := range []string{"done", "refused", "stalled"} {
+		b.Remove("transfers", id) // as the server does
+	}
+	rec, err := b.Reverse(t.Context(), "done", "r-done")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+	require.Equal(t, "done", rec.Reverses)
+	_, err = b.Reverse(t.Context(), "refused", "r-refused")
+	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	rec, err = b.NewCoordinator(b.DB, transfer.WithStallThreshold(0)).Reverse(t.Context(), "stalled", "r-stalled")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+	for _, id := range []string{"r-stalled", "new"} {
+		_, err = b.Reverse(t.Context(), "done", id)
+		require.ErrorIs(t, err, transfer.ErrTransferNotFound)
+	}
+	_, err = b.Get(t.Context(), "new")
+	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
+	require.Equal(t, bank.Balances(90, 0), b.Balances())
+	require.Empty(t, b.MustAudit().Findings)
+}
+
+// Where a transfer is answered at its commit, it can be reversed at once.
+func TestReversalOfWhatIsCommitted(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.StallAt("t", 4, bank.Lost, 60)
+	other := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
+	w := &bank.Wire{At: 2, OnStrike: func() { // the second look
+		_, err := other.Recover(t.Context())
+		assert.NoError(t, err)
+	}}
+	rec, err := b.NewCoordinator(b.Through(w.Client()), transfer.WithReturnAt(transfer.StateCommitted)).Reverse(t.Context(), "t", "r")
+	require.NoError(t, err)
+	require.True(t, w.HasStruck())
+	require.Contains(t, []transfer.State{transfer.StateCommitted, transfer.StateSuccess}, rec.State)
+	_, err = b.Wait(t.Context(), "r")
+	require.NoError(t, err)
+	b.RequireStanding("a", 100, 100, 0)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// What was changed by hand since, or touches what is not registered here, is left alone.
+func TestReversalOfWhatIsNotSound(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	far := b.NewCoordinator(b.DB, bank.Mirror(b.DB)...)
+	rec, err := bank.ThroughMirror(t.Context(), far)
+	require.NoError(t, err)
+	_, err = b.Reverse(t.Context(), rec.ID, "r")
+	require.ErrorContains(t, err, "mirror")
+	_, err = b.Transfer(t.Context(), bank.Move("changed", "a", "b", 20))
+	require.NoError(t, err)
+	more := bson.D{{Key: "$set", Value: bson.D{{Key: "legs.0.amount", Value: int64(-90)}}}}
+	_, err = b.DB.Collection("transfers").UpdateByID(t.Context(), "changed", more)
+	require.NoError(t, err)
+	_, err = b.Reverse(t.Context(), "changed", "r")
+	require.ErrorContains(t, err, "digest")
+	_, err = b.Get(t.Context(), "r")
+	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
+	require.Equal(t, bank.Balances(20, 60), b.Balances())
+}
+
+// A reversal that waits for another one ends with its coordinator.
+func TestReverseEndsWithClose(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 60)
+	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+	require.NoError(t, err)
+	b.Dying(6, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Reverse(ctx, "t", "r")
+		return err
+	})
+	c := b.NewCoordinator(b.DB)
+	told := make(chan error, 1)
+	go func() {
+		_, err := c.Reverse(t.Context(), "t", "other")
+		told <- err
+	}()
+	require.Eventually(t, func() bool { // it is refused, and waits
+		rec, err := b.Get(t.Context(), "other")
+		return err == nil && rec.State == transfer.StateFail
+	}, 20*time.Second, time.Millisecond)
+	require.NoError(t, c.Close(t.Context()))
+	soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	select {
+	case err := <-told:
+		require.ErrorIs(t, err, transfer.ErrRequirementFailed)
+	case <-soon.Done():
+		require.Fail(t, "it still waits")
+	}
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(100, 60))
+}
+
+// A refused reversal frees the original: it can be tried again under a new ID.
+func TestRefusedReversalFreesTheOriginal(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0, 0)
+	for _, req := range []transfer.Request{bank.Move("t", "a", "b", 60), bank.Move("spent", "b", "c", 30)} {
+		_, err := b.Transfer(t.Context(), req)
+		require.NoError(t, err)
+	}
+	for range 2 {
+		_, err := b.Reverse(t.Context(), "t", "r1")
+		require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	}
+	_, err := b.Transfer(t.Context(), bank.Move("earned", "c", "b", 30))
+	require.NoError(t, err)
+	_, err = b.Reverse(t.Context(), "t", "r2")
+	require.NoError(t, err)
+	for id, want := range map[string]error{"r1": transfer.ErrInsufficientFunds, "r2": nil, "r3": transfer.ErrAlreadyReversed} {
+		_, err := b.Reverse(t.Context(), "t", id)
+		require.ErrorIs(t, err, want, "what was told of an ID stays so")
+	}
+	b.CheckBooks(bank.Balances(100, 0, 0))
+}
+
+// However many reverse a transfer at once, under different IDs and in several processes,
+// one succeeds, and the others are told so: also when the payee has no more than that to
+// give back, so that it is missing for all but one.
+func TestOneReversalWins(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 1000, 0)
+	processes := processes(b, 4)
+	for round := range 10 {
+		id := fmt.Sprint("t", round)
+		_, err := b.Transfer(t.Context(), bank.Move(id, "a", "b", 10))
+		require.NoError(t, err)
+		var (
+			all  sync.WaitGroup
+			mu   sync.Mutex
+			won  []string
+			lost = map[string]error{}
+		)
+		for i := range 8 {
+			all.Go(func() {
+				newID := fmt.Sprint("r", round, "-", i)
+				_, err := processes[i%len(processes)].Reverse(t.Context(), id, newID)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					won = append(won, newID)
+				} else {
+					lost[newID] = err
+				}
+			})
+		}
+		all.Wait()
+		require.Len(t, won, 1)
+		for newID, err := range lost {
+			require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
+			outcome := transfer.Unchanged
+			if b.RawTransfer(newID).Found { // it was stored before it came too late, and its ID stays failed
+				outcome = transfer.Failed
+			}
+			require.Equal(t, outcome, transfer.OutcomeOf(err), "%v", err)
+		}
+		original, err := b.Get(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, won[0], original.ReversedBy)
+	}
+	b.CheckBooks(bank.Balances(1000, 0))
+}
+
+// A reversal that dies on the way is recovered; until then nobody else can reverse the
+// original.
+func TestReversalIsRecovered(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []transfer.StallPolicy{transfer.Resume, transfer.RollBack} {
+		b := bank.New(t, 100, 60)
+		_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+		require.NoError(t, err)
+		b.Dying(6, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+			_, err := c.Reverse(ctx, "t", "r")
+			return err
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err = b.Reverse(ctx, "t", "other")
+		require.True(t, errors.Is(err, transfer.ErrRequirementFailed) || errors.Is(err, transfer.ErrInDoubt), "%v", err)
+		b.RecoverAll(transfer.WithStallPolicy(policy))
+		rec, err := b.Reverse(t.Context(), "t", "again")
+		if policy == transfer.Resume {
+			require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
+			require.Equal(t, "r", rec.ReversedBy)
+		} else {
+			require.NoError(t, err)
+		}
+		b.RequireStanding("a", 100, 100, 0)
+		b.CheckBooks(bank.Balances(100, 60))
+	}
+}
+
+// Once the original is purged its reversal under way succeeds all the same: the money is
+// owed, the note on the original is not.
+func TestReversalOutlivesTheOriginal(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+	require.NoError(t, err)
+	b.Dying(7, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Reverse(ctx, "t", "r")
+		return err
+	})
+	b.Remove("transfers", "t")
+	b.RecoverAll()
+	rec, err := b.Get(t.Context(), "r")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+	b.RequireStanding("a", 100, 100, 0)
 }

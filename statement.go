@@ -13,22 +13,28 @@ import (
 	"github.com/mongotransfer/transfer/internal/money"
 )
 
-// historyPage is how many entries are read at once, at most, but for those of one millisecond.
-const historyPage = 1000
-
-// StatementQuery selects entries of a statement; its zero value selects all.
+// StatementQuery selects entries of a statement.
+// Its zero value selects all.
 type StatementQuery struct {
-	After, Before time.Time // of the commit, both exclusive
-	Limit         int       // the first ones of these, in the order of the statement; 0: no limit
-	NewestFirst   bool      // the order: from the newest entry back, instead of from the oldest on
-	// Beyond goes on behind an entry, the last of another page: of those that were committed in the same millisecond, too. Its TransferID
-	// and At are all that is looked at.
+	// After and Before bound the commit, both exclusive.
+	// The zero time is no bound.
+	After, Before time.Time
+	// Limit selects only the first of these entries, in the order of the statement.
+	// Defaults to 0: no limit.
+	Limit int
+	// NewestFirst goes from the newest entry back.
+	// Defaults to false: from the oldest entry on.
+	NewestFirst bool
+	// Beyond goes on behind an entry, the last of another page, even among those that
+	// were committed in the same millisecond.
+	// Only its TransferID and At are used.
+	// Defaults to the zero value: from the beginning.
 	Beyond Entry
 }
 
-// check refuses a query that asks for nothing that can be told. A page that is to go on
-// behind an entry, and doesn't say when that was committed, would begin with the oldest
-// one again.
+// check refuses a query that can't be answered.
+// A page that goes on behind an entry, and doesn't say when that was committed, would
+// begin with the oldest one again.
 func (q StatementQuery) check() error {
 	switch {
 	case q.Limit < 0:
@@ -46,7 +52,7 @@ func (q StatementQuery) check() error {
 	return cmp.Or(checkTimes(q.After, q.Before), checkTime("the time of Beyond", q.Beyond.At))
 }
 
-// within moves the bounds to where Beyond is, whose millisecond may have other entries.
+// within moves the bounds to the millisecond of Beyond, which may have other entries.
 func (q StatementQuery) within() (after, before time.Time) {
 	after, before = q.After.Truncate(time.Millisecond), roundUp(q.Before)
 	if q.Beyond.TransferID == "" {
@@ -62,7 +68,7 @@ func (q StatementQuery) within() (after, before time.Time) {
 	return after, before
 }
 
-// passes reports whether an entry is not beyond Beyond yet.
+// passes reports whether an entry is not behind Beyond yet.
 func (q StatementQuery) passes(e history.Entry) bool {
 	if q.Beyond.TransferID == "" {
 		return false
@@ -76,67 +82,95 @@ func (q StatementQuery) passes(e history.Entry) bool {
 
 // Entry is what one transfer has moved on an account.
 type Entry struct {
+	// TransferID is the ID of the transfer.
 	TransferID string
-	Amount     Amount    // negative: taken; of a hold that was posted in part, what was posted
-	Balance    Amount    // after it
-	At         time.Time // when it was committed, by the server's clock
-	Reverses   string    // the ID of the transfer that this one reverses
+	// Amount is what was moved, negative where it was taken.
+	// Of a hold that was posted in part, it is what was posted.
+	Amount Amount
+	// Balance is the balance after the entry.
+	Balance Amount
+	// At is when the transfer was committed, by the server's clock.
+	At time.Time
+	// Reverses is the ID of the transfer that this one reverses.
+	Reverses string
 }
 
-// Statement yields what was moved on an account of the default ledger: the transfers that were committed, in the order of their commits,
-// those of one millisecond in the order of their IDs. A transfer is an entry from its commit on, also while its money is still on the way;
-// holds, and whatever else may yet fail, are none.
+// Statement yields what was moved on an account of the default ledger: the transfers that
+// were committed, in the order of their commits, and those of one millisecond in the
+// order of their IDs.
+// A transfer is an entry from its commit on, even while its money is still on the way.
+// Holds, and whatever else may yet fail, are no entries.
 //
-// Balance is what the account had after the entry, counted back from what is posted now: Balance less Amount is the Balance of the entry
-// before, and of the first one what the account was opened with. Of changes that other code makes to the balance it can't know: such a
-// change shows in all balances, as if it had always been there.
+// Balance is what the account had after the entry, counted back from what is posted now.
+// Balance less Amount is the Balance of the entry before, and for the first entry what
+// the account was opened with.
+// A change that other code makes to the balance shows in all balances, as if it had
+// always been there.
 //
-// Each range over a statement begins anew. It holds all transfers that had answered
-// before, and what it has told stays: a Before that is past gives the same entries with
-// the same balances at any time, to whoever asks, however many transfers are under way.
+// Each range over a statement begins anew.
+// It includes all transfers whose calls had returned before, and what it has yielded
+// stays.
+// A Before that is past gives the same entries with the same balances at any time, to all
+// callers, no matter how many transfers are under way.
 //
-// No waiting time decides what is told. A commit takes its time from the server's clock
-// first and shows later, when the server has stored it. A statement waits for the commits
-// on its account that are between the two, for as long as the server needs, and for
-// nothing else. What is merely not decided, such as a hold, it doesn't wait for: it makes
-// a small write to each such transfer, after which the server stores no commit of it with
-// a time from before. So it needs the right to write to the transfers. Without that right
-// nothing is written, and a statement ends where the first transfer that is not decided
-// was last modified, for nothing later is certain: where more was asked for, ErrUnauthorized
-// comes after the entries. Once a hold is decided the rest shows.
+// A statement does not rely on waiting times.
+// A commit takes its time from the server's clock first and shows later, when the server
+// has stored it.
+// A statement waits for the commits on its account that are between the two, for as long
+// as the server needs, and for nothing else.
+// It doesn't wait for what is merely undecided, such as a hold.
+// It makes a small write to each such transfer, after which the server stores no commit
+// of it with a time from before.
+// So it needs the right to write to the transfers.
+// Without that right nothing is written, and a statement ends where the first undecided
+// transfer was last modified, for nothing later is certain.
+// Where more was asked for, ErrUnauthorized comes after the entries.
+// Once a hold is decided the rest shows.
 //
-// The order rests on the clock of the server that commits. While a primary is being
-// replaced, the newest entries may be missing. Where somebody sets a clock back, or that of
-// a new primary is behind the old one's by more than its election took, an entry may show
-// later; so it may in a sharded cluster, where transfers move to a shard whose clock is
+// The order rests on the clock of the server that commits.
+// While a primary is being replaced, the newest entries may be missing.
+// An entry may show later where a clock is set back, or where that of a new primary is
+// behind the old one's by more than its election took.
+// The same holds in a sharded cluster where transfers move to a shard whose clock is
 // behind.
 //
-// It reads page by page, and may be ranged over as slowly as need be. To count back it reads all that came since, once, before the first
-// entry. Who wants the newest ones is quicker with NewestFirst, which reads what it yields, and what came after Before or Beyond. For one
-// page after another there are Limit, and Beyond with the last entry of the page before.
+// It reads page by page, and may be ranged over slowly.
+// To count back it reads all later entries, once, before the first entry.
+// For the newest entries NewestFirst is quicker: it reads what it yields, and what came
+// after Before or Beyond.
+// To get one page after another, use Limit, and Beyond with the last entry of the page
+// before.
 //
-// An error is the last that it yields: ErrInvalidRequest, ErrAccountNotFound, ErrClosed, ErrUnsupportedDeployment, that of the context,
-// that of a server that can't be reached for 30 s; ErrAmountKind where the balance is no exact number, or not of the kind that was
-// moved; ErrHistoryGone where it begins before what is kept, which NewestFirst tells after the entries that are.
+// It ends after yielding an error: ErrInvalidRequest, ErrAccountNotFound, ErrClosed,
+// ErrUnsupportedDeployment, that of the context, or that of a server that can't be
+// reached for 30 s.
+// ErrAmountKind means that the balance is no exact number, or not of the kind that was
+// moved.
+// ErrHistoryGone means that the statement begins before what is kept; with NewestFirst it
+// comes after the entries that are kept.
 //
-// Of an account that is younger than what is kept it isn't known that nothing was before:
-// begin with After, the time at which it was opened. What lies before any retention was
-// first used, by five minutes or more, and has no entries, is empty, and not gone.
+// For an account that is younger than what is kept it isn't known that nothing was
+// before: begin with After, the time at which it was opened.
+// A range that lies five minutes or more before any retention was first used, and has no
+// entries, is empty, not gone.
 func (c *Coordinator) Statement(ctx context.Context, id string, q StatementQuery) iter.Seq2[Entry, error] {
 	return c.defaultLedger().Statement(ctx, id, q)
 }
 
-// BalanceAt returns what was posted on an account of the default ledger at an instant:
-// the Balance of the last entry of its statement that was committed then or before, and
-// what the account was opened with if there is none. An instant that is yet to come
-// stands for now, and the zero time is refused with ErrInvalidRequest. It counts back from
-// now, so it has to read the entries that came since.
-// What it has told stays, as with [Coordinator.Statement], whose errors it has, too.
+// BalanceAt returns what was posted on an account of the default ledger at an instant.
+// That is the Balance of the last entry of its statement that was committed then or
+// before, and what the account was opened with if there is none.
+// An instant in the future stands for now, and the zero time is refused with
+// ErrInvalidRequest.
+// It counts back from now, so it has to read the entries that came since.
+// What it has returned stays, as with [Coordinator.Statement], whose errors it has as
+// well.
 func (c *Coordinator) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
 	return c.defaultLedger().BalanceAt(ctx, id, at)
 }
 
-// Statement yields what was moved on an account of this ledger: see [Coordinator.Statement].
+// Statement yields what was moved on an account of this ledger: see
+// [Coordinator.Statement].
 func (l *Ledger) Statement(ctx context.Context, id string, q StatementQuery) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		if err := l.statement(ctx, id, q, func(e Entry) bool { return yield(e, nil) }); err != nil {
@@ -161,21 +195,25 @@ func (l *Ledger) statement(ctx context.Context, id string, q StatementQuery, yie
 }
 
 // walk yields what a query selects.
-func (l *Ledger) walk(ctx context.Context, past *past, q StatementQuery, after time.Time, yield func(Entry) bool) error {
+func (l *Ledger) walk(
+	ctx context.Context, past *past, q StatementQuery, after time.Time, yield func(Entry) bool,
+) error {
 	walk := past.forth
 	if q.NewestFirst {
 		walk = past.back
 	}
-	page, left := historyPage, q.Limit
+	size, left := historyPage, q.Limit
 	if left > 0 {
-		page = min(left, page)
+		size = min(left, size)
 	}
 	stopped := false
-	err := walk(ctx, after, page, func(e history.Entry) bool {
+	err := walk(ctx, after, size, func(e history.Entry) bool {
 		if q.passes(e) {
 			return true
 		}
-		entry := Entry{TransferID: e.TransferID, Amount: Amount{e.Amount}, Balance: Amount{past.balance}, At: e.At, Reverses: e.Reverses}
+		entry := Entry{
+			TransferID: e.TransferID, Amount: Amount{e.Amount}, Balance: Amount{past.balance}, At: e.At, Reverses: e.Reverses,
+		}
 		left--
 		stopped = !yield(entry)
 		return !stopped && left != 0
@@ -186,10 +224,12 @@ func (l *Ledger) walk(ctx context.Context, past *past, q StatementQuery, after t
 	return past.short
 }
 
-// BalanceAt returns what was posted on an account of this ledger at an instant: see [Coordinator.BalanceAt].
+// BalanceAt returns what was posted on an account of this ledger at an instant: see
+// [Coordinator.BalanceAt].
 func (l *Ledger) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
 	if at.IsZero() {
-		return Amount{}, invalid("the zero time is no instant: give the one whose balance is wanted, time.Now() for the latest")
+		return Amount{}, invalid(
+			"the zero time is no instant: give the one whose balance is wanted, time.Now() for the latest")
 	}
 	if err := checkTime("the instant", at); err != nil {
 		return Amount{}, err
@@ -204,24 +244,20 @@ func (l *Ledger) BalanceAt(ctx context.Context, id string, at time.Time) (Amount
 	return Amount{past.balance}, nil
 }
 
-// roundUp returns a time as a bound of those that are stored, which are of whole milliseconds.
-func roundUp(t time.Time) time.Time {
-	if whole := t.Truncate(time.Millisecond); whole.Before(t) {
-		return whole.Add(time.Millisecond)
-	}
-	return t
-}
+// historyPage is how many entries are read at once, at most.
+// Those of one millisecond are read together, no matter how many there are.
+const historyPage = 1000
 
 // past is a way through an account's history.
 type past struct {
 	coordinator *Coordinator
 	history     *history.History
-	at          time.Time    // where it is: on the way back, what was committed before is still to come
+	at          time.Time    // where it is: on the way back, only earlier commits are left
 	balance     money.Amount // then; when an entry is visited, after that
 	short       error        // why it begins earlier than it should
 }
 
-// past begins a way back at an instant, or now if that is the zero instant or yet to come.
+// past begins a way back at an instant, or now if that is zero or in the future.
 func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, error) {
 	c := l.coordinator
 	if err := l.checkID(id); err != nil {
@@ -247,9 +283,9 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 		return nil, ErrAccountNotFound
 	}
 	p := &past{c, entries, closing.At, closing.Balance, nil}
-	if closing.Short != nil {
+	if closing.CutShort != nil {
 		p.short = fmt.Errorf("nothing is certain from %s on, when a transfer that is not decided was last modified: %w",
-			closing.At.Format(time.RFC3339Nano), named(closing.Short))
+			closing.At.Format(time.RFC3339Nano), named(closing.CutShort))
 	}
 	if before.IsZero() || !before.Before(closing.At) {
 		return p, nil
@@ -257,33 +293,22 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 	return p, p.back(ctx, before.Add(-time.Millisecond), historyPage, passOver)
 }
 
-// malformed reports whether a read has failed for a reason that another try won't change.
-func malformed(err error) bool {
-	return errors.Is(err, history.ErrKind) || errors.Is(err, document.ErrUnreadable)
-}
-
-// accountError gives the store's error the public name.
-func accountError(err error) error {
-	if errors.Is(err, history.ErrKind) {
-		return fmt.Errorf("%w: %w", ErrAmountKind, err)
-	}
-	return err
-}
-
 func passOver(history.Entry) bool { return true }
 
-// back goes back over what was committed after an instant, the zero one being the beginning, for as long as visit wants more.
+// back goes back over what was committed after an instant, or over everything for the
+// zero instant, for as long as visit asks for more.
 //
-// The server could add up what is only passed over, but it would take what is no exact number for zero, and round decimals beyond 34
-// digits on the way; and it would have to read the same documents.
-func (p *past) back(ctx context.Context, after time.Time, page int, visit func(history.Entry) bool) error {
+// The server could add up what is only passed over.
+// But it would take what is no exact number for zero, and round decimals beyond 34 digits
+// on the way; and it would have to read the same documents.
+func (p *past) back(ctx context.Context, after time.Time, size int, visit func(history.Entry) bool) error {
 	for more := true; more; {
-		entries, older, whole, err := p.read(ctx, history.NewestFirst, after, p.at, page)
+		page, err := p.read(ctx, history.NewestFirst, after, p.at, size)
 		if err != nil {
 			return err
 		}
-		for _, e := range entries {
-			if e.At.Before(whole) {
+		for _, e := range page.entries {
+			if e.At.Before(page.wholeFrom) {
 				return ErrHistoryGone
 			}
 			if !visit(e) {
@@ -294,29 +319,29 @@ func (p *past) back(ctx context.Context, after time.Time, page int, visit func(h
 			}
 			p.at = e.At
 		}
-		if !older && mayLack(after, whole) {
+		if !page.more && page.mayLack(after) {
 			return ErrHistoryGone
 		}
-		more = older
+		more = page.more
 	}
 	return nil
 }
 
 // forth goes back to an instant, and forward again to where it was.
-func (p *past) forth(ctx context.Context, after time.Time, page int, visit func(history.Entry) bool) error {
+func (p *past) forth(ctx context.Context, after time.Time, size int, visit func(history.Entry) bool) error {
 	end := p.at
 	if err := p.back(ctx, after, historyPage, passOver); err != nil {
 		return err
 	}
 	for more := true; more; {
-		entries, newer, whole, err := p.read(ctx, history.OldestFirst, after, end, page)
+		page, err := p.read(ctx, history.OldestFirst, after, end, size)
 		switch {
 		case err != nil:
 			return err
-		case mayLack(after, whole):
+		case page.mayLack(after):
 			return ErrHistoryGone
 		}
-		for _, e := range entries {
+		for _, e := range page.entries {
 			if p.balance, err = history.Plus(p.balance, e.Amount); err != nil {
 				return accountError(err)
 			}
@@ -325,52 +350,62 @@ func (p *past) forth(ctx context.Context, after time.Time, page int, visit func(
 			}
 			after = e.At
 		}
-		more = newer
+		more = page.more
 	}
 	return nil
 }
 
 // orNothing returns nil in place of an error that says that history is gone, where
 // nothing is selected and nothing of that can be gone: all of it lies before the first
-// use of any retention, so what had been there would be there still. Its balances can't
-// be told, but there are none to be told.
+// use of any retention, so what had been there would still be there.
+// Its balances are not known, but there are none to return.
 func (p *past) orNothing(ctx context.Context, after, before time.Time, gone error) error {
 	if before.IsZero() {
 		return gone
 	}
 	var untouched time.Time
 	err := p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-		untouched, err = p.coordinator.deployment.NeverPurgedBefore(ctx)
+		untouched, err = p.coordinator.retention.NeverPurgedBefore(ctx)
 		return err == nil, err
 	})
 	if err != nil || before.After(untouched) {
 		return withCause(gone, err)
 	}
-	entries, _, _, err := p.read(ctx, history.OldestFirst, after, before, 1)
-	if err != nil || len(entries) > 0 {
+	page, err := p.read(ctx, history.OldestFirst, after, before, 1)
+	if err != nil || len(page.entries) > 0 {
 		return withCause(gone, err)
 	}
 	return nil
 }
 
-// mayLack reports whether something that was committed after an instant may be gone.
-func mayLack(after, whole time.Time) bool { return after.Add(time.Millisecond).Before(whole) }
+// page is a part of an account's history.
+type page struct {
+	entries   []history.Entry
+	more      bool      // other entries follow
+	wholeFrom time.Time // no entry from then on is gone
+}
 
-// read returns a page, and from when on the history is whole. That is asked afterwards: what is removed meanwhile is in the page, or
-// before that time.
-func (p *past) read(ctx context.Context, order history.Order, after, before time.Time, n int) (
-	entries []history.Entry, more bool, whole time.Time, err error,
-) {
+// mayLack reports whether something that was committed after an instant may be gone.
+func (p page) mayLack(after time.Time) bool {
+	return after.Add(time.Millisecond).Before(p.wholeFrom)
+}
+
+// read returns a page of a size.
+// It asks afterwards from when on the history is whole: what is removed meanwhile is in
+// the page, or before that time.
+func (p *past) read(
+	ctx context.Context, order history.Order, after, before time.Time, size int,
+) (page page, err error) {
 	err = p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-		entries, more, err = p.history.Page(ctx, order, after, before, n)
+		page.entries, page.more, err = p.history.Page(ctx, order, after, before, size)
 		return err == nil || malformed(err), err
 	})
 	if err != nil {
-		return nil, false, time.Time{}, accountError(err)
+		return page, accountError(err)
 	}
 	err = p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-		whole, err = p.coordinator.historyFrom(ctx)
+		page.wholeFrom, err = p.coordinator.historyFrom(ctx)
 		return err == nil, err
 	})
-	return entries, more, whole, err
+	return page, err
 }

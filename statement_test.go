@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -11,68 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
-
-// statement collects the entries that a query selects, in order. It requires that each balance is what the entry before it left.
-func (b *bank) statement(of *transfer.Ledger, id string, q transfer.StatementQuery) []transfer.Entry {
-	b.t.Helper()
-	var entries []transfer.Entry
-	for e, err := range of.Statement(b.t.Context(), id, q) {
-		require.NoError(b.t, err)
-		entries = append(entries, e)
-	}
-	requireChain(b.t, q, entries)
-	return entries
-}
-
-func requireChain(t *testing.T, q transfer.StatementQuery, entries []transfer.Entry) {
-	t.Helper()
-	for i := range len(entries) - 1 {
-		older, newer := entries[i], entries[i+1]
-		if q.NewestFirst {
-			older, newer = newer, older
-		}
-		order := older.At.Compare(newer.At)
-		before := units(t, newer.Balance) - units(t, newer.Amount)
-		if before != units(t, older.Balance) || order > 0 || order == 0 && older.TransferID >= newer.TransferID {
-			require.Failf(t, "entries don't follow each other", "%+v and %+v", older, newer)
-		}
-	}
-}
-
-func (b *bank) ledger(name string) *transfer.Ledger {
-	b.t.Helper()
-	l, err := b.Ledger(name)
-	require.NoError(b.t, err)
-	return l
-}
-
-// lines tells entries shortly: ID, amount and balance of each.
-func (b *bank) lines(entries []transfer.Entry) []string {
-	b.t.Helper()
-	var lines []string
-	for _, e := range entries {
-		lines = append(lines, strings.Join([]string{e.TransferID, e.Amount.String(), e.Balance.String()}, " "))
-	}
-	return lines
-}
-
-// committed returns when a transfer was committed.
-func (b *bank) committed(id string) time.Time {
-	b.t.Helper()
-	var stored struct {
-		At time.Time `bson:"committedAt"`
-	}
-	require.NoError(b.t, b.db.Collection("transfers").FindOne(b.t.Context(), bson.M{"_id": id}).Decode(&stored))
-	return stored.At
-}
-
-func (b *bank) requireBalanceAt(id string, at time.Time, want int64) {
-	b.t.Helper()
-	got, err := b.BalanceAt(b.t.Context(), id, at)
-	require.NoError(b.t, err)
-	require.Equal(b.t, want, units(b.t, got), "the balance of %s at %s", id, at)
-}
 
 // extract is a part of a statement, and what it tells.
 type extract struct {
@@ -108,13 +49,14 @@ func extracts(at []time.Time) []extract {
 	}
 }
 
-// A statement tells what was moved, in order, with the balance after each; what has failed or still waits is not in it.
+// A statement tells what was moved, in order, with the balance after each; what has
+// failed or still waits is not in it.
 func TestStatement(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	var at []time.Time
 	for _, req := range []transfer.Request{
-		move("1", "a", "b", 10), move("2", "b", "a", 4), move("refused", "a", "b", 1000), move("3", "a", "b", 20),
+		bank.Move("1", "a", "b", 10), bank.Move("2", "b", "a", 4), bank.Move("refused", "a", "b", 1000), bank.Move("3", "a", "b", 20),
 	} {
 		_, err := b.Transfer(t.Context(), req)
 		if req.ID == "refused" {
@@ -122,22 +64,22 @@ func TestStatement(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		at = append(at, b.committed(req.ID))
+		at = append(at, b.CommittedAt(req.ID))
 		require.Eventually(t, func() bool { return time.Since(at[len(at)-1]) > 3*time.Millisecond }, time.Minute, time.Millisecond)
 	}
-	_, err := b.Submit(t.Context(), move("waiting", "a", "b", 1))
+	_, err := b.Submit(t.Context(), bank.Move("waiting", "a", "b", 1))
 	require.NoError(t, err)
 	const ms = time.Millisecond
 	for _, c := range extracts(at) {
-		require.Equal(t, c.want, b.lines(b.statement(b.ledger(""), "a", c.query)), "%+v", c.query)
+		require.Equal(t, c.want, b.Lines(b.MustStatement(b.MustLedger(""), "a", c.query)), "%+v", c.query)
 	}
-	entries := b.statement(b.ledger(""), "b", transfer.StatementQuery{})
-	require.Equal(t, []string{"1 10 10", "2 -4 6", "3 20 26"}, b.lines(entries))
+	entries := b.MustStatement(b.MustLedger(""), "b", transfer.StatementQuery{})
+	require.Equal(t, []string{"1 10 10", "2 -4 6", "3 20 26"}, b.Lines(entries))
 	require.Equal(t, []time.Time{at[0], at[1], at[2]}, []time.Time{entries[0].At, entries[1].At, entries[2].At})
 	for at, want := range map[time.Time]int64{
 		time.Unix(0, 0): 100, at[0].Add(-1): 100, at[0]: 90, at[1].Add(-1): 90, at[1]: 94, at[2]: 74, at[2].Add(ms): 74, at[2].Add(time.Hour): 74,
 	} {
-		b.requireBalanceAt("a", at, want)
+		b.RequireBalanceAt("a", at, want)
 	}
 	for _, newestFirst := range []bool{false, true} {
 		for e, err := range b.Statement(t.Context(), "a", transfer.StatementQuery{NewestFirst: newestFirst}) {
@@ -146,18 +88,18 @@ func TestStatement(t *testing.T) {
 			break // an early end is fine
 		}
 	}
-	b.cancelWaiting()
-	b.audit(initial(100, 0))
+	b.CancelWaiting()
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // What can't be asked for is refused with the error that says why.
 func TestStatementErrors(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100)
-	b.insert("accounts", bson.M{"_id": "double", "balance": 1.5}, bson.M{"_id": "text", "balance": "1"})
+	b := bank.New(t, 100).WithIndexes()
+	b.Insert("accounts", bson.M{"_id": "double", "balance": 1.5}, bson.M{"_id": "text", "balance": "1"})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	closed := b.coordinator(b.db)
+	closed := b.NewCoordinator(b.DB)
 	require.NoError(t, closed.Close(t.Context()))
 	for _, c := range []struct {
 		ctx         context.Context
@@ -187,12 +129,12 @@ func TestStatementErrors(t *testing.T) {
 			require.ErrorIs(t, err, c.want)
 		}
 	}
-	b.remove("accounts", "double", "text")
-	b.audit(initial(100))
+	b.Remove("accounts", "double", "text")
+	b.CheckBooks(bank.Balances(100))
 }
 
-// A transfer is an entry from its commit on, and not before, whether its money has arrived or not; of a hold that was posted in part, that
-// part.
+// A transfer is an entry from its commit on, and not before, whether its money has
+// arrived or not; of a hold that was posted in part, that part.
 func TestStatementOfWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -216,11 +158,11 @@ func TestStatementOfWhatIsInFlight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBank(t)
+			b := bank.New(t).WithIndexes()
 			past := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
 			document := bson.M{"_id": "t", "createdAt": past, "lastModified": past, "epoch": 1, "legs": bson.A{
-				bson.M{"ledger": "", "ns": b.db.Name() + ".accounts", "account": "a", "amount": int64(-60)},
-				bson.M{"ledger": "", "ns": b.db.Name() + ".accounts", "account": "b", "amount": int64(60)},
+				bson.M{"ledger": "", "ns": b.DB.Name() + ".accounts", "account": "a", "amount": int64(-60)},
+				bson.M{"ledger": "", "ns": b.DB.Name() + ".accounts", "account": "b", "amount": int64(60)},
 			}}
 			maps.Copy(document, c.transfer)
 			if c.entriesA != nil {
@@ -230,19 +172,19 @@ func TestStatementOfWhatIsInFlight(t *testing.T) {
 			if c.markers {
 				pendingA, pendingB = bson.M{"t": int64(-60)}, bson.M{"t": int64(60)}
 			}
-			b.insert("transfers", document)
-			b.insert("accounts", bson.M{"_id": "a", "balance": c.a, "pending": pendingA}, bson.M{"_id": "b", "balance": c.b, "pending": pendingB})
-			apart := b.coordinator(b.db, transfer.WithAccounts(b.through(nil).Collection("accounts")))
+			b.Insert("transfers", document)
+			b.Insert("accounts", bson.M{"_id": "a", "balance": c.a, "pending": pendingA}, bson.M{"_id": "b", "balance": c.b, "pending": pendingB})
+			apart := b.NewCoordinator(b.DB, transfer.WithAccounts(b.Through(nil).Collection("accounts")))
 			for _, coordinator := range []*transfer.Coordinator{b.Coordinator, apart} {
 				of, err := coordinator.Ledger("")
 				require.NoError(t, err)
-				require.Equal(t, c.entriesA, b.lines(b.statement(of, "a", transfer.StatementQuery{})))
-				require.Equal(t, c.entriesB, b.lines(b.statement(of, "b", transfer.StatementQuery{})))
+				require.Equal(t, c.entriesA, b.Lines(b.MustStatement(of, "a", transfer.StatementQuery{})))
+				require.Equal(t, c.entriesB, b.Lines(b.MustStatement(of, "b", transfer.StatementQuery{})))
 				for at, want := range map[time.Time][2]int64{past: {c.postedA, c.postedB}, past.Add(-1): {100, 5}} {
 					for i, id := range []string{"a", "b"} {
 						got, err := of.BalanceAt(t.Context(), id, at)
 						require.NoError(t, err)
-						require.Equal(t, want[i], units(t, got), "%s at %s", id, at)
+						require.Equal(t, want[i], bank.Units(t, got), "%s at %s", id, at)
 					}
 				}
 			}
@@ -250,14 +192,15 @@ func TestStatementOfWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// A hold is no entry, what was posted of it is one, and so is its reversal, which says what it reverses.
+// A hold is no entry, what was posted of it is one, and so is its reversal, which says
+// what it reverses.
 func TestStatementOfHoldsAndReversals(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 5)
-	b.hold("t", 60, time.Hour)
-	b.hold("void", 30, time.Hour)
-	require.Empty(t, b.statement(b.ledger(""), "a", transfer.StatementQuery{}))
-	b.requireBalanceAt("a", time.Now(), 100)
+	b := bank.New(t, 100, 5).WithIndexes()
+	b.MustHold("t", 60, time.Hour)
+	b.MustHold("void", 30, time.Hour)
+	require.Empty(t, b.MustStatement(b.MustLedger(""), "a", transfer.StatementQuery{}))
+	b.RequireBalanceAt("a", time.Now(), 100)
 	_, err := b.Post(t.Context(), "t", transfer.PostAmount(transfer.Units(25)))
 	require.NoError(t, err)
 	_, err = b.Void(t.Context(), "void")
@@ -265,25 +208,26 @@ func TestStatementOfHoldsAndReversals(t *testing.T) {
 	_, err = b.Reverse(t.Context(), "t", "u")
 	require.NoError(t, err)
 	for account, want := range map[string][]string{"a": {"t -25 75", "u 25 100"}, "b": {"t 25 30", "u -25 5"}} {
-		entries := b.statement(b.ledger(""), account, transfer.StatementQuery{})
-		require.Equal(t, want, b.lines(entries))
+		entries := b.MustStatement(b.MustLedger(""), account, transfer.StatementQuery{})
+		require.Equal(t, want, b.Lines(entries))
 		require.Equal(t, []string{"", "t"}, []string{entries[0].Reverses, entries[1].Reverses})
 	}
-	b.audit(initial(100, 5))
+	b.CheckBooks(bank.Balances(100, 5))
 }
 
-// Decimals, ObjectIds, fields of other names and other ledgers have statements like all others.
+// Decimals, ObjectIds, fields of other names and other ledgers have statements like all
+// others.
 func TestStatementOfOtherForms(t *testing.T) {
 	t.Parallel()
-	b := newBareBank(t)
-	c := b.coordinator(b.db, transfer.WithAccountIDs(transfer.ObjectIDs), transfer.WithLedger("euro", b.db.Collection("euro")),
+	b := bank.NewBare(t)
+	c := b.NewCoordinator(b.DB, transfer.WithAccountIDs(transfer.ObjectIDs), transfer.WithLedger("euro", b.DB.Collection("euro")),
 		transfer.WithFields(transfer.Fields{Balance: "credits", Pending: "on its way"}))
 	require.NoError(t, c.Setup(t.Context()))
 	of, err := c.Ledger("euro")
 	require.NoError(t, err)
 	const ann, ben = "0123456789abcdef01234567", "0123456789abcdef01234568"
 	for id, balance := range map[string]string{ann: "10.50", ben: "0"} {
-		_, err := of.Open(t.Context(), transfer.Account{ID: id, Balance: decimal(t, balance)})
+		_, err := of.Open(t.Context(), transfer.Account{ID: id, Balance: bank.Decimal(t, balance)})
 		require.NoError(t, err)
 		_, err = c.OpenAccount(t.Context(), transfer.Account{ID: id})
 		require.NoError(t, err)
@@ -291,8 +235,8 @@ func TestStatementOfOtherForms(t *testing.T) {
 	var last transfer.Record
 	for id, amount := range map[string]string{"1": "0.25", "2": "0.1"} {
 		last, err = c.Transfer(t.Context(), transfer.Request{ID: id, Legs: []transfer.Leg{
-			{Ledger: "euro", Account: ann, Amount: decimal(t, amount).Neg()},
-			{Ledger: "euro", Account: strings.ToUpper(ben), Amount: decimal(t, amount)},
+			{Ledger: "euro", Account: ann, Amount: bank.Decimal(t, amount).Neg()},
+			{Ledger: "euro", Account: strings.ToUpper(ben), Amount: bank.Decimal(t, amount)},
 		}})
 		require.NoError(t, err)
 	}
@@ -304,9 +248,9 @@ func TestStatementOfOtherForms(t *testing.T) {
 		}
 		require.Len(t, entries, 2)
 		require.Equal(t, want[0], entries[1].Balance.String())
-		balance, err := of.BalanceAt(t.Context(), id, b.committed(last.ID).Add(-time.Hour))
+		balance, err := of.BalanceAt(t.Context(), id, b.CommittedAt(last.ID).Add(-time.Hour))
 		require.NoError(t, err)
-		require.Zero(t, balance.Cmp(decimal(t, want[1])), "%s was opened with %s", id, balance)
+		require.Zero(t, balance.Cmp(bank.Decimal(t, want[1])), "%s was opened with %s", id, balance)
 	}
 	for _, err := range c.Statement(t.Context(), ann, transfer.StatementQuery{}) {
 		require.NoError(t, err)
@@ -315,4 +259,133 @@ func TestStatementOfOtherForms(t *testing.T) {
 	for _, err := range c.Statement(t.Context(), "ann", transfer.StatementQuery{}) {
 		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
 	}
+}
+
+// untilGone collects what a statement yields before its error.
+func untilGone(b *bank.Bank, id string, q transfer.StatementQuery) (entries []transfer.Entry, err error) {
+	b.T.Helper()
+	for e, failure := range b.Statement(b.T.Context(), id, q) {
+		require.NoError(b.T, err, "nothing comes after an error")
+		if err = failure; err == nil {
+			entries = append(entries, e)
+		}
+	}
+	bank.RequireChain(b.T, q, entries)
+	return entries, err
+}
+
+// Who asks for no more than what is kept is told no error. Who asks for more is told that
+// it is gone: at once, or newest first after what is kept. What may have gaps is not
+// told, even if some of it is still there.
+func TestHistoryGone(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	var at []time.Time
+	for _, id := range []string{"1", "2", "3", "4"} {
+		_, err := b.Transfer(t.Context(), bank.Move(id, "a", "b", 10))
+		require.NoError(t, err)
+		at = append(at, b.CommittedAt(id))
+		require.Eventually(t, func() bool { return time.Since(at[len(at)-1]) > 5*time.Millisecond }, time.Minute, time.Millisecond)
+	}
+	const ms = time.Millisecond
+	b.PurgedBefore(at[1].Add(-ms / 2))
+	for _, c := range []struct {
+		query transfer.StatementQuery
+		want  []string
+		gone  bool
+	}{
+		{transfer.StatementQuery{}, nil, true},
+		{transfer.StatementQuery{Limit: 1}, nil, true},
+		{transfer.StatementQuery{After: at[1].Add(-ms)}, []string{"2 -10 80", "3 -10 70", "4 -10 60"}, false},
+		{transfer.StatementQuery{After: at[1].Add(-ms), Limit: 1}, []string{"2 -10 80"}, false},
+		{transfer.StatementQuery{After: at[1].Add(-ms - 1)}, nil, true},
+		{transfer.StatementQuery{Before: at[2]}, nil, true},
+		{transfer.StatementQuery{Before: at[0].Add(-ms)}, nil, true},
+		{transfer.StatementQuery{NewestFirst: true}, []string{"4 -10 60", "3 -10 70", "2 -10 80"}, true},
+		{transfer.StatementQuery{NewestFirst: true, Limit: 3}, []string{"4 -10 60", "3 -10 70", "2 -10 80"}, false},
+		{transfer.StatementQuery{NewestFirst: true, Limit: 4}, []string{"4 -10 60", "3 -10 70", "2 -10 80"}, true},
+		{transfer.StatementQuery{NewestFirst: true, After: at[1].Add(-ms)}, []string{"4 -10 60", "3 -10 70", "2 -10 80"}, false},
+		{transfer.StatementQuery{NewestFirst: true, After: at[1].Add(-ms - 1)}, []string{"4 -10 60", "3 -10 70", "2 -10 80"}, true},
+		{transfer.StatementQuery{NewestFirst: true, Before: at[2]}, []string{"2 -10 80"}, true},
+		{transfer.StatementQuery{NewestFirst: true, Before: at[1]}, nil, true},
+		{transfer.StatementQuery{NewestFirst: true, Before: at[0].Add(-ms)}, nil, true},
+	} {
+		entries, err := untilGone(b, "a", c.query)
+		require.Equal(t, c.want, b.Lines(entries), "%+v", c.query)
+		require.Equal(t, c.gone, err != nil, "%+v: %v", c.query, err)
+		if c.gone {
+			require.ErrorIs(t, err, transfer.ErrHistoryGone)
+		}
+	}
+	b.RequireBalanceAt("a", at[1], 80)
+	b.RequireBalanceAt("a", at[1].Add(-ms), 90)
+	for _, instant := range []time.Time{at[1].Add(-ms - 1), at[0], time.Unix(0, 0)} {
+		_, err := b.BalanceAt(t.Context(), "a", instant)
+		require.ErrorIs(t, err, transfer.ErrHistoryGone)
+	}
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// insertLong stores so many transfers, each of which has moved a unit to account a, a
+// millisecond after the one before. It returns the time of the first.
+func insertLong(b *bank.Bank, n int) (begin time.Time) {
+	b.T.Helper()
+	begin = time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+	var documents []any
+	for i := range n {
+		documents = append(documents, bson.M{
+			"_id": fmt.Sprint("t", i), "state": "Success", "committedAt": begin.Add(time.Duration(i) * time.Millisecond),
+			"legs": bson.A{bson.M{"ledger": "", "account": "a", "amount": int64(1)}},
+		})
+	}
+	b.Insert("transfers", documents...)
+	return begin
+}
+
+// Wherever in its pages a long history ends, that end is told.
+func TestLongHistoryGone(t *testing.T) {
+	t.Parallel()
+	const long = 2*transfer.HistoryPage + 2
+	b := bank.New(t, long).WithIndexes()
+	begin := insertLong(b, long)
+	for _, kept := range []int{
+		0, 1, transfer.HistoryPage - 1, transfer.HistoryPage, transfer.HistoryPage + 1, 2 * transfer.HistoryPage, long - 1, long,
+	} {
+		b.PurgedBefore(begin.Add(time.Duration(long-kept) * time.Millisecond))
+		entries, err := untilGone(b, "a", transfer.StatementQuery{NewestFirst: true})
+		require.ErrorIs(t, err, transfer.ErrHistoryGone)
+		require.Len(t, entries, kept)
+		after := begin.Add(time.Duration(long-kept-1) * time.Millisecond)
+		entries, err = untilGone(b, "a", transfer.StatementQuery{After: after})
+		require.NoError(t, err)
+		require.Len(t, entries, kept)
+		entries, err = untilGone(b, "a", transfer.StatementQuery{After: after.Add(-time.Millisecond)})
+		require.ErrorIs(t, err, transfer.ErrHistoryGone)
+		require.Empty(t, entries)
+	}
+	b.PurgedBefore(time.Time{})
+	entries, err := untilGone(b, "a", transfer.StatementQuery{})
+	require.NoError(t, err)
+	require.Len(t, entries, long)
+	require.Equal(t, transfer.Units(1), entries[0].Balance, "the account was opened with nothing")
+}
+
+// What is removed while a statement is ranged over is not passed over in silence.
+func TestHistoryGoesMeanwhile(t *testing.T) {
+	t.Parallel()
+	const long = 2 * transfer.HistoryPage
+	b := bank.New(t, long).WithIndexes()
+	begin := insertLong(b, long)
+	n := 0
+	for _, err := range b.Statement(t.Context(), "a", transfer.StatementQuery{}) {
+		if n == transfer.HistoryPage {
+			require.ErrorIs(t, err, transfer.ErrHistoryGone)
+			return
+		}
+		require.NoError(t, err)
+		if n++; n == transfer.HistoryPage {
+			b.PurgedBefore(begin.Add((transfer.HistoryPage + 1) * time.Millisecond))
+		}
+	}
+	require.Fail(t, "the statement ended as if nothing were gone")
 }

@@ -10,68 +10,94 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
-	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// Request asks for a transfer: From, To and Amount for the common case, or Legs, not both.
+// Request asks for a transfer: by From, To and Amount, or by Legs, but not both.
 type Request struct {
-	// ID is the idempotency key, 1 to 255 bytes of UTF-8. The same ID with the same payload has the same outcome,
-	// however often and from wherever it is asked for.
+	// ID is the idempotency key, 1 to 255 bytes of UTF-8.
+	// The same ID with the same payload has the same outcome, no matter how often and
+	// from which process it is requested.
 	ID string
-	// From is debited with Amount, which is positive, and To is credited with it. Both are in the default ledger.
+	// From is the account that is debited with Amount, and To is credited with it.
+	// Both are in the default ledger.
 	From, To string
-	Amount   Amount
+	// Amount is what From and To move, and is positive.
+	Amount Amount
 	// Legs are signed movements that sum to zero.
+	// They take the place of From, To and Amount.
 	Legs []Leg
-	// AtMost moves what is there, up to Amount: what From can spend is read before anything is stored, and that is what the transfer
-	// moves. Where there is less by the time that it is prepared, it is refused with ErrInsufficientFunds. Where there is nothing it asks for
-	// all of Amount, and is refused unless that has come in by then.
+	// AtMost moves what From can spend, up to Amount.
+	// That is read before anything is stored, and is then what the transfer moves.
+	// If From has less by the time the transfer is prepared, the transfer is refused with
+	// ErrInsufficientFunds.
+	// If From has nothing, the transfer asks for all of Amount, and is refused unless
+	// that has come in by then.
+	// Defaults to false: the transfer moves all of Amount, or nothing.
 	AtMost bool
-	// Effects are documents that change in step with the money: none of them before it moves, all of them once it does.
+	// Effects are documents that change in step with the money: none of them before it
+	// moves, all of them once it does.
 	Effects []Effect
-	// Currency must be the currency of every account in the transfer; "" if they have none.
+	// Currency must be the currency of every account in the transfer.
+	// Defaults to "", for accounts that have none.
 	Currency string
-	// NotBefore lets workers wait until then, by the server's clock; Submit only. It is rounded up to the millisecond, and is not part of
-	// the payload: of two with the same ID the first one's counts.
+	// NotBefore is when workers may begin, by the server's clock.
+	// It is for Submit only.
+	// It is rounded up to the millisecond, and is not part of the payload: of two
+	// requests with the same ID, that of the first counts.
+	// Defaults to the zero time: at once.
 	NotBefore time.Time
-	// Metadata is stored with the transfer and is not part of the payload. It is read back as the driver decodes it: a whole number as int32
-	// or int64, a time as bson.DateTime, a map in it as bson.D, a list as bson.A. [Query].Metadata finds transfers by it.
+	// Metadata is stored with the transfer and is not part of the payload.
+	// It is read back as the driver decodes it: a whole number as int32 or int64, a time
+	// as bson.DateTime, a map in it as bson.D, a list as bson.A.
+	// [Query].Metadata finds transfers by it.
 	Metadata map[string]any
 }
 
-// Leg is one movement: a negative amount takes, a positive one gives.
+// Leg is one movement on an account.
 type Leg struct {
-	Ledger  string // "" is the default one
+	// Ledger is the name of the account's ledger.
+	// Defaults to "", the default ledger.
+	Ledger string
+	// Account is the account's ID.
 	Account string
-	Amount  Amount
+	// Amount is taken from the account where it is negative, and added where it is
+	// positive.
+	Amount Amount
 }
 
 // Transfer moves money and answers with the final record.
 //
 //   - nil: the transfer is in StateSuccess (or StateCommitted, see [WithReturnAt]).
-//   - ErrUnsettled: it is in StateCommitted, for good, and not all of it is in place: an
-//     account is gone or can't be written, and Record.Stuck says why; or, with Stuck nil,
-//     the context ended, or the coordinator was closed, after the commit. It goes on in
-//     the background, or by recovery.
+//   - ErrUnsettled: it is in StateCommitted, for good, and not all of it is in place.
+//     An account is gone or can't be written, and Record.Stuck says why.
+//     Or, where Stuck is nil, the context ended or the Coordinator was closed after the
+//     commit.
+//     The transfer goes on in the background, or by recovery.
 //   - a [RefusedError]: it is in StateFail, and nothing moved.
-//   - ErrCancelled: somebody else rolled it back; it is in StateFail, and nothing moved.
-//   - ErrInDoubt: the context ended, or the coordinator was closed, after something was
-//     sent, and before the commit was known. What has claimed goes on in the background
-//     until Close; recovery finishes what Close left. Ask again with the same ID.
+//   - ErrCancelled: another call rolled it back; it is in StateFail, and nothing moved.
+//   - ErrInDoubt: the context ended, or the Coordinator was closed, after something was
+//     sent and before the commit was known.
+//     A transfer that has claimed goes on in the background until Close, and recovery
+//     finishes what Close left.
+//     Ask again with the same ID.
 //   - the context's own error, a server that can't be reached for 30 s,
 //     ErrInvalidRequest, ErrClosed, ErrUnauthorized, ErrUnsupportedDeployment: this call
-//     has stored nothing. An earlier one with the same ID keeps its outcome, a success
-//     too: don't conclude that nothing moved, and ask again with the same ID.
+//     has stored nothing.
+//     An earlier call with the same ID keeps its outcome, even a success.
+//     So don't conclude that nothing moved, and ask again with the same ID.
 //   - ErrIDConflict: the ID was used with another payload; the record is the first one's.
 //
-// A refused transfer that can't be undone, since an account that it has debited can't be
-// written, is in StateRollback, and Record.Stuck says why: it has failed for good, and
-// that account's money is reserved until the cause is repaired.
+// A refused transfer can't be undone while an account that it has debited can't be
+// written.
+// Then it is in StateRollback, and Record.Stuck says why.
+// It has failed for good, and that account's money is reserved until the cause is
+// repaired.
 //
-// A second caller with the same ID waits for the first one's outcome. Once that one has
-// shown no sign of life for the stall threshold, the waiting call takes the transfer
-// over.
+// A second caller with the same ID waits for the first one's outcome.
+// Once the transfer has shown no sign of life for the stall threshold, the waiting call
+// takes it over.
 func (c *Coordinator) Transfer(ctx context.Context, req Request) (rec Record, err error) {
 	line := c.lineOf(ctx, "transfer", req.ID)
 	defer func() { line.end(ctx, &rec, err) }()
@@ -88,8 +114,10 @@ func (c *Coordinator) Transfer(ctx context.Context, req Request) (rec Record, er
 	return c.complete(ctx, t, 0)
 }
 
-// TransferMany moves money many times: each request is a transfer of its own, as if by [Coordinator.Transfer], independent of the
-// others and in no order among them. The n-th record and error answer the n-th request.
+// TransferMany moves money many times.
+// Each request is a transfer of its own, as if by [Coordinator.Transfer], independent of
+// the others and in no order among them.
+// The n-th record and error answer the n-th request.
 func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]Record, []error) {
 	records, failures := make([]Record, len(requests)), make([]error, len(requests))
 	var (
@@ -108,11 +136,15 @@ func (c *Coordinator) TransferMany(ctx context.Context, requests []Request) ([]R
 }
 
 // Submit stores a transfer for a worker (see [Coordinator.Run]) and answers with the
-// record. Asked again, it answers with the record as it stands then; if the transfer has
-// failed, with the error that it failed with. A Transfer with the same ID and payload
-// runs it at once, also before its NotBefore; Cancel takes it back. The other errors are
-// as those of [Coordinator.Transfer]: the context's own, ErrClosed and that of a server
-// that is away say that this call has stored nothing, and nothing of an earlier one.
+// record.
+// A repeated call answers with the record as it stands then, and, if the transfer has
+// failed, with the error that it failed with.
+// A Transfer with the same ID and payload runs it at once, even before its NotBefore, and
+// Cancel takes it back.
+//
+// The other errors are those of [Coordinator.Transfer].
+// The context's own error, ErrClosed and that of a server that is away mean that this
+// call has stored nothing, and say nothing about an earlier one.
 func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err error) {
 	line := c.lineOf(ctx, "submit", req.ID)
 	defer func() { line.end(ctx, &rec, err) }()
@@ -126,8 +158,8 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 	if err := c.prepared(ctx, &t); err != nil {
 		return Record{}, err
 	}
-	var try retry
-	for try.next(ctx, c) {
+	var tries retry
+	for tries.next(ctx, c) {
 		result, err := c.store.InsertInitiated(ctx, &t)
 		switch result {
 		case protocol.Applied:
@@ -136,20 +168,21 @@ func (c *Coordinator) Submit(ctx context.Context, req Request) (rec Record, err 
 		case protocol.NotMatched:
 			var stored document.Transfer
 			var found bool
-			if stored, found, err = c.look(ctx, t.ID); err == nil && found {
+			if stored, found, err = c.readOnce(ctx, t.ID); err == nil && found {
 				return c.judge(stored, t)
 			}
 		case protocol.Failed:
-			return Record{}, c.early(t.ID, try.err(aboutTransfer(t.ID, fmt.Errorf("it could not be stored: %w", named(err)))))
+			err = aboutTransfer(t.ID, fmt.Errorf("it could not be stored: %w", named(err)))
+			return Record{}, c.early(t.ID, tries.err(err))
 		case protocol.Unknown, protocol.NotSent:
 		}
-		try.record(result, err)
+		tries.record(try{result: result, err: err})
 	}
-	return Record{}, c.early(t.ID, aboutTransfer(t.ID, try.err(nil)))
+	return Record{}, c.early(t.ID, aboutTransfer(t.ID, tries.err(nil)))
 }
 
-// prepared does what comes before a planned transfer is stored. With an error nothing
-// was.
+// prepared does what comes before a planned transfer is stored.
+// An error means that nothing was stored.
 func (c *Coordinator) prepared(ctx context.Context, t *document.Transfer) error {
 	if err := c.readyFor(ctx, t); err != nil {
 		return c.early(t.ID, err)
@@ -157,7 +190,8 @@ func (c *Coordinator) prepared(ctx context.Context, t *document.Transfer) error 
 	return c.early(t.ID, c.fixAmount(ctx, t))
 }
 
-// startOf returns the time from which a worker may begin, as it is stored: never earlier than what was asked for.
+// startOf returns the time from which a worker may begin, as it is stored.
+// It is never earlier than what was asked for.
 func startOf(notBefore time.Time) (time.Time, error) {
 	if notBefore.IsZero() {
 		return time.Time{}, nil
@@ -168,7 +202,7 @@ func startOf(notBefore time.Time) (time.Time, error) {
 	return notBefore.Add(time.Millisecond - 1).Truncate(time.Millisecond).UTC(), nil
 }
 
-// wakeWorker tells a worker of this process, if there is one that sleeps.
+// wakeWorker wakes a worker of this process, if one is asleep.
 func (c *Coordinator) wakeWorker() {
 	select {
 	case c.wake <- struct{}{}:
@@ -176,127 +210,95 @@ func (c *Coordinator) wakeWorker() {
 	}
 }
 
-// complete runs a planned transfer, or finds out what became of the one that has its ID. A hold is held for as long as holdFor says.
-// Who finds others of this process at it follows them: a second execution would only find the ID taken.
-func (c *Coordinator) complete(ctx context.Context, planned document.Transfer, holdFor time.Duration) (Record, error) {
-	f := c.newFollower(planned, holdFor)
-	defer f.leave()
-	if f.turnIsFree() {
-		rec, told, err := c.execute(ctx, attempt{transfer: planned, start: first(planned), holdFor: holdFor})
-		if told {
-			return rec, err
-		}
+// Wait waits until a transfer is final and answers as Transfer would: with its record,
+// and the error that it failed with.
+//
+// When ctx ends first, or no server can be reached for 30 s, it answers with what it has
+// seen.
+// The error wraps ErrUnsettled where the transfer is committed, which is for good.
+// It wraps ErrInDoubt where the transfer is undecided or was not seen.
+// A context that had ended before the call gives its own error alone, which says nothing
+// about the transfer.
+// ErrTransferNotFound means that there certainly is no such transfer.
+//
+// All callers share a few commands and hold no connection, no matter how many wait for
+// how many transfers.
+// There are look-ups of up to 1,000 transfers at once, with pauses in proportion to what
+// they cost the server, and, while little happens, one change stream.
+// So Wait learns in milliseconds what another process has finished where little happens,
+// within some 100 ms where few callers wait, and later where thousands wait for a busy
+// server.
+func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
+	if err := document.CheckID(id); err != nil {
+		return Record{}, invalid("transfer: %w", err)
 	}
-	return f.follow(ctx)
-}
-
-// first returns the start of the execution that stores a transfer.
-func first(t document.Transfer) protocol.Start {
-	return protocol.Start{Claim: protocol.Insert, WaitWhileBusy: true, Hold: t.Hold}
-}
-
-// attempt is one execution to be driven.
-type attempt struct {
-	transfer document.Transfer
-	start    protocol.Start
-	reason   string        // of a roll-back that is no participant's fault
-	holdFor  time.Duration // from when a hold is stored
-	post     *money.Amount // what is posted of a hold; nil: all of it
-}
-
-// execute drives one execution. It reports false where the execution did not get the transfer, or lost it to another one: then nothing
-// is told yet.
-func (c *Coordinator) execute(ctx context.Context, a attempt) (Record, bool, error) {
-	id := a.transfer.ID
-	w, err := c.newWork(ctx, a.transfer, a.reason)
-	if err != nil {
-		return Record{}, true, aboutTransfer(id, err)
+	if err := checkContext(ctx); err != nil {
+		return Record{}, err
 	}
-	w.HoldFor, w.Post = a.holdFor, a.post
-	if c.barred(ctx, a.transfer) {
-		w.Threshold = 0
+	if err := c.stopped(ctx); err != nil {
+		return Record{}, c.early(id, err)
 	}
-	result, err := c.engine.Execute(ctx, w, a.start, protocol.State(c.settings.returnAt))
-	switch {
-	case errors.Is(err, engine.ErrUnfinished) && result.State == protocol.Committed:
-		result.Transfer.State = result.State
-		rec, err := asKnown(id, recordOf(result.Transfer), withCause(err, result.Cause))
-		return rec, true, err
-	case errors.Is(err, engine.ErrUnfinished):
-		return Record{}, true, inDoubt(id, withCause(err, result.Cause))
-	case errors.Is(err, engine.ErrRefused):
-		rec, err := asKnown(id, recordOf(result.Transfer), result.Cause)
-		return rec, true, err
-	case refused(result.Cause) && errors.Is(err, engine.ErrNothingSent):
-		return Record{}, true, aboutTransfer(id, named(result.Cause))
-	case errors.Is(err, engine.ErrNothingSent):
-		return Record{}, true, c.early(id, aboutTransfer(id, withCause(err, result.Cause)))
+	switch err := c.readyToRead(ctx); {
+	case errors.Is(err, ErrClosed), errors.Is(err, ErrUnsupportedDeployment), lasting(err):
+		return Record{}, err
 	case err != nil:
-		return Record{}, true, c.early(id, aboutTransfer(id, ErrClosed))
+		return Record{ID: id}, inDoubt(id, err)
 	}
-	return c.answerOf(result)
+	return c.await(ctx, id)
 }
 
-// answerOf turns the result of an execution into an answer.
-func (c *Coordinator) answerOf(result engine.Result) (Record, bool, error) {
-	rec := recordOf(result.Transfer)
-	switch result.Outcome {
-	case protocol.Running: // in the background; the decision is stored
-		if rec.State != StateCommitted {
-			return rec, true, inDoubt(rec.ID, result.Cause)
+// await waits until a transfer is seen to be final.
+func (c *Coordinator) await(ctx context.Context, id string) (Record, error) {
+	w := c.lookout.Watch(id)
+	defer w.End()
+	var (
+		last   = Record{ID: id}
+		cause  error
+		outage engine.Outage
+	)
+	seen, ended := w.Look(ctx)
+	for n := 1; ended == nil; n++ {
+		cause = seen.Err
+		switch {
+		case errors.Is(cause, document.ErrUnreadable):
+			return Record{}, aboutTransfer(id, cause)
+		case cause == nil && !seen.Found:
+			cause = ErrTransferNotFound
+			if w.SurelyMissing(ctx) {
+				return Record{}, aboutTransfer(id, cause)
+			}
+		case cause == nil:
+			if last = recordOf(seen.Transfer); last.State.Final() {
+				return asFinal(last)
+			}
 		}
-		return rec, true, nil
-	case protocol.Held:
-		return rec, true, nil
-	case protocol.Finished:
-		return rec, rec.State.Final(), refusal(rec, result)
-	case protocol.Unclaimable:
-		if result.ClaimInDoubt {
-			return Record{}, true, inDoubt(rec.ID, result.Cause)
+		if c.tooLong(&outage, cause) {
+			break
 		}
-		return Record{}, true, c.early(rec.ID, aboutTransfer(rec.ID, fmt.Errorf("it could not be stored: %w", named(result.Cause))))
-	case protocol.Gone:
-		return Record{}, true, inDoubt(rec.ID, errors.New("its document was removed while it was under way"))
-	case protocol.Stuck:
-		rec, err := stuck(rec, result)
-		return rec, true, err
-	case protocol.NotClaimed, protocol.Overtaken:
+		seen, ended = c.nextSight(ctx, w, seen, n)
 	}
-	return Record{}, false, nil
+	return asKnown(id, last, withCause(c.stopped(ctx), cause))
 }
 
-// refusal returns the error of a final transfer.
-func refusal(rec Record, result engine.Result) error {
-	if rec.State != StateFail {
-		return nil
+// nextSight waits until something else is seen.
+// Where nothing was seen, and no deciding read has said that there is nothing, it reads
+// again after a pause.
+func (c *Coordinator) nextSight(
+	ctx context.Context, w *lookout.Watch, seen *lookout.Sight, n int,
+) (*lookout.Sight, error) {
+	pause := newPause(n)
+	if seen.Found || seen.Err != nil {
+		pause.Stop()
 	}
-	return firstRefusal(rec, result)
-}
-
-// firstRefusal returns the error of a transfer that has failed. The execution that was
-// refused knows what it saw.
-func firstRefusal(rec Record, result engine.Result) error {
-	err := failureError(rec)
-	var refused *RefusedError
-	if !errors.As(err, &refused) || rec.Failure.Code != result.Refusal.Reason.String() {
-		return err // it was not this execution that was refused
+	defer pause.Stop()
+	select {
+	case <-seen.Replaced:
+		return w.Latest(), nil
+	case <-pause.C:
+		return w.Look(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-c.engine.Closing():
+		return nil, ErrClosed
 	}
-	refused.why = explained(result.Transfer, result.Refusal, result.Evidence)
-	if result.SeenKnown {
-		refused.Balance = &Amount{result.Seen}
-	}
-	return err
-}
-
-// stuck answers for a transfer that can't be finished. Of one that makes no sense nothing
-// is known.
-func stuck(rec Record, result engine.Result) (Record, error) {
-	if result.Stuck.Code == "" {
-		return rec, inDoubt(rec.ID, result.Cause)
-	}
-	rec.State, rec.Stuck = State(result.State), failureOf(&result.Stuck)
-	if rec.State == StateRollback {
-		return rec, withCause(firstRefusal(rec, result), obstacle(rec))
-	}
-	return asKnown(rec.ID, rec, nil)
 }

@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -13,12 +14,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
 // A transfer takes from one account what it gives to the other, and its record says so.
 func TestTransferMovesMoney(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 5)
+	b := bank.New(t, 100, 5)
 	rec, err := b.Transfer(t.Context(), transfer.Request{
 		ID: "order-17", From: "a", To: "b", Amount: transfer.Units(60), Metadata: map[string]any{"order": "17"},
 	})
@@ -33,33 +36,34 @@ func TestTransferMovesMoney(t *testing.T) {
 	stored, err := b.Get(t.Context(), "order-17")
 	require.NoError(t, err)
 	require.Equal(t, rec, stored, "the answer is what is stored")
-	require.Equal(t, map[string]int64{"a": 40, "b": 65}, b.balances())
-	b.audit(initial(100, 5))
+	require.Equal(t, map[string]int64{"a": 40, "b": 65}, b.Balances())
+	b.CheckBooks(bank.Balances(100, 5))
 }
 
-// A document {_id, balance} is a complete account, whatever else is in it, and comes out with nothing but what the library owns.
+// A document {_id, balance} is a complete account, whatever else is in it, and comes out
+// with nothing but what the library owns.
 func TestAnyDocumentWithABalanceIsAnAccount(t *testing.T) {
 	t.Parallel()
-	b := newBank(t)
-	_, err := b.db.Collection("accounts").InsertMany(t.Context(), []any{
+	b := bank.New(t)
+	_, err := b.DB.Collection("accounts").InsertMany(t.Context(), []any{
 		bson.D{{Key: "_id", Value: "a"}, {Key: "balance", Value: int32(100)}, {Key: "name", Value: "Ann"}},
 		bson.D{{Key: "_id", Value: "b"}, {Key: "balance", Value: int64(0)}},
 	})
 	require.NoError(t, err)
-	_, err = b.Transfer(t.Context(), move("t", "a", "b", 100))
+	_, err = b.Transfer(t.Context(), bank.Move("t", "a", "b", 100))
 	require.NoError(t, err)
 	var a bson.M
-	require.NoError(t, b.db.Collection("accounts").FindOne(t.Context(), bson.D{{Key: "_id", Value: "a"}}).Decode(&a))
+	require.NoError(t, b.DB.Collection("accounts").FindOne(t.Context(), bson.D{{Key: "_id", Value: "a"}}).Decode(&a))
 	require.Equal(t, "Ann", a["name"])
 	require.NotContains(t, a, "fence", "a clean transfer leaves no fence")
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // A quiet transfer costs five commands, and six the first time, when the fences are read;
 // or each time, where nothing is remembered.
 func TestTransferCostsFiveCommands(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
+	b := bank.New(t, 100, 0)
 	var (
 		mu       sync.Mutex
 		commands []string
@@ -74,8 +78,8 @@ func TestTransferCostsFiveCommands(t *testing.T) {
 			values = append(values, ctx.Value(caller{}))
 		}
 	}}
-	db := b.through(options.Client().SetMonitor(monitor))
-	remembers, forgets := b.coordinator(db), b.coordinator(db, transfer.WithFenceCache(0))
+	db := b.Through(options.Client().SetMonitor(monitor))
+	remembers, forgets := b.NewCoordinator(db), b.NewCoordinator(db, transfer.WithFenceCache(0))
 	for _, c := range []*transfer.Coordinator{remembers, forgets} { // they get to know the deployment
 		require.NoError(t, c.Setup(t.Context()))
 	}
@@ -86,17 +90,18 @@ func TestTransferCostsFiveCommands(t *testing.T) {
 		want []string
 	}{{remembers, six}, {remembers, five}, {forgets, six}, {forgets, six}} {
 		commands, values = nil, nil
-		_, err := row.c.Transfer(context.WithValue(t.Context(), caller{}, "me"), move(fmt.Sprint(i), "a", "b", 10))
+		_, err := row.c.Transfer(context.WithValue(t.Context(), caller{}, "me"), bank.Move(fmt.Sprint(i), "a", "b", 10))
 		require.NoError(t, err)
 		require.Equal(t, row.want, commands)
 		for _, value := range values {
 			require.Equal(t, "me", value, "whoever traces a command finds the caller's values")
 		}
 	}
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Every refusal names its account and its reason, is stored as Fail, moves nothing, and stays as it is when asked again.
+// Every refusal names its account and its reason, is stored as Fail, moves nothing, and
+// stays as it is when asked again.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -117,8 +122,8 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			b := newBank(t)
-			accounts := b.db.Collection("accounts")
+			b := bank.New(t)
+			accounts := b.DB.Collection("accounts")
 			if c.from != nil {
 				document := bson.M{"_id": "a", "balance": int64(100)}
 				for _, field := range c.from {
@@ -129,10 +134,10 @@ func TestRefusals(t *testing.T) {
 			}
 			_, err := b.OpenAccount(t.Context(), transfer.Account{ID: "b"})
 			require.NoError(t, err)
-			before := b.raw("accounts")
+			before := b.Raw("accounts")
 
-			rec, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
-			b.requireRefused(rec, err, c.want, c.code)
+			rec, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+			b.RequireRefused(rec, err, c.want, c.code)
 			var refused *transfer.RefusedError
 			require.ErrorAs(t, err, &refused)
 			require.Equal(t, "a", refused.Account)
@@ -143,60 +148,37 @@ func TestRefusals(t *testing.T) {
 				require.Equal(t, c.balance, refused.Balance.String())
 			}
 
-			again, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
-			b.requireRefused(again, err, c.want, c.code)
+			again, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+			b.RequireRefused(again, err, c.want, c.code)
 			require.Equal(t, rec, again)
-			_, err = b.Submit(t.Context(), move("t", "a", "b", 60))
+			_, err = b.Submit(t.Context(), bank.Move("t", "a", "b", 60))
 			require.ErrorIs(t, err, c.want)
-			require.Equal(t, before, b.raw("accounts"), "a refused transfer leaves the documents as they were")
-			require.Zero(t, b.unfinished())
+			require.Equal(t, before, b.Raw("accounts"), "a refused transfer leaves the documents as they were")
+			require.Zero(t, b.Unfinished())
 		})
 	}
-}
-
-func (b *bank) requireRefused(rec transfer.Record, err, want error, code string) {
-	b.t.Helper()
-	require.ErrorIs(b.t, err, want)
-	require.Equal(b.t, transfer.StateFail, rec.State)
-	require.Equal(b.t, code, rec.Failure.Code)
-	require.True(b.t, strings.HasPrefix(rec.Failure.Message, want.Error()), "%q", rec.Failure.Message)
-	require.Equal(b.t, transfer.Failed, transfer.OutcomeOf(err))
-}
-
-// raw returns the documents of a collection without the empty pending maps that a marker leaves behind.
-func (b *bank) raw(collection string) []bson.M {
-	b.t.Helper()
-	cursor, err := b.db.Collection(collection).Find(b.t.Context(), bson.D{})
-	require.NoError(b.t, err)
-	var documents []bson.M
-	require.NoError(b.t, cursor.All(b.t.Context(), &documents))
-	for _, d := range documents {
-		if pending, ok := d["pending"].(bson.D); ok && len(pending) == 0 {
-			delete(d, "pending")
-		}
-	}
-	return documents
 }
 
 // What the server refuses to write is a refusal as well: here, by the user's validator.
 func TestUnwritableAccount(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
+	b := bank.New(t, 100, 0)
 	atLeast50OrB := bson.M{"$or": bson.A{bson.M{"balance": bson.M{"$gte": 50}}, bson.M{"_id": "b"}}}
 	command := bson.D{{Key: "collMod", Value: "accounts"}, {Key: "validator", Value: atLeast50OrB}}
-	require.NoError(t, b.db.RunCommand(t.Context(), command).Err())
-	rec, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
-	b.requireRefused(rec, err, transfer.ErrUnwritable, "unwritable")
-	_, err = b.Transfer(t.Context(), move("u", "a", "b", 50))
+	require.NoError(t, b.DB.RunCommand(t.Context(), command).Err())
+	rec, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+	b.RequireRefused(rec, err, transfer.ErrUnwritable, "unwritable")
+	_, err = b.Transfer(t.Context(), bank.Move("u", "a", "b", 50))
 	require.NoError(t, err)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Where several refusals apply, the first in the documented order is told, and among equals the first participant.
+// Where several refusals apply, the first in the documented order is told, and among
+// equals the first participant.
 func TestFirstRefusalIsTold(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 10, 10, 10)
-	require.NoError(t, b.transferAll("c", "a"))
+	b := bank.New(t, 10, 10, 10)
+	require.NoError(t, transferAll(b, "c", "a"))
 	require.NoError(t, b.CloseAccount(t.Context(), "c"))
 	leg := func(account string, units int64) transfer.Leg {
 		return transfer.Leg{Account: account, Amount: transfer.Units(units)}
@@ -219,19 +201,19 @@ func TestFirstRefusalIsTold(t *testing.T) {
 			require.Equal(t, c.account, refused.Account)
 		}
 	}
-	b.audit(initial(10, 10, 10))
+	b.CheckBooks(bank.Balances(10, 10, 10))
 }
 
 // transferAll moves 10 from one account to another.
-func (b *bank) transferAll(from, to string) error {
-	_, err := b.Transfer(b.t.Context(), move("all "+from+" "+to, from, to, 10))
+func transferAll(b *bank.Bank, from, to string) error {
+	_, err := b.Transfer(b.T.Context(), bank.Move("all "+from+" "+to, from, to, 10))
 	return err
 }
 
 // A malformed request is refused with a text that says how, and nothing at all is stored.
 func TestInvalidRequestsStoreNothing(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
+	b := bank.New(t, 100, 0)
 	one := transfer.Units(1)
 	decimal, err := transfer.ParseDecimal("1")
 	require.NoError(t, err)
@@ -243,14 +225,14 @@ func TestInvalidRequestsStoreNothing(t *testing.T) {
 		"one of them is":     {ID: "t", From: "a", Amount: one},
 		"must be positive":   {ID: "t", From: "a", To: "b"},
 		"the amount must be": {ID: "t", From: "a", To: "b", Amount: one.Neg()},
-		"same":               move("t", "a", "a", 1),
+		"same":               bank.Move("t", "a", "a", 1),
 		"not both":           {ID: "t", From: "a", To: "b", Amount: one, Legs: []transfer.Leg{{Account: "a", Amount: one}}},
 		"must sum to zero":   legs(transfer.Leg{Account: "a", Amount: one}),
 		"cancel out":         legs(transfer.Leg{Account: "a", Amount: one}, transfer.Leg{Account: "a", Amount: one.Neg()}),
 		"is zero":            legs(transfer.Leg{Account: "a"}, transfer.Leg{Account: "b"}),
 		"whole units or":     legs(transfer.Leg{Account: "a", Amount: one.Neg()}, transfer.Leg{Account: "b", Amount: decimal}),
 		`ledger "euro"`:      legs(transfer.Leg{Ledger: "euro", Account: "a", Amount: one}, transfer.Leg{Account: "b", Amount: one.Neg()}),
-		"beyond the limit":   move("t", "a", "b", 1<<48+1),
+		"beyond the limit":   bank.Move("t", "a", "b", 1<<48+1),
 		"a currency has":     {ID: "t", From: "a", To: "b", Amount: one, Currency: strings.Repeat("x", 65)},
 		"metadata key":       {ID: "t", From: "a", To: "b", Amount: one, Metadata: map[string]any{"a.b": 1}},
 		"metadata has":       {ID: "t", From: "a", To: "b", Amount: one, Metadata: map[string]any{"a": strings.Repeat("x", 64<<10)}},
@@ -265,8 +247,8 @@ func TestInvalidRequestsStoreNothing(t *testing.T) {
 		_, err = b.Submit(t.Context(), req)
 		require.ErrorIs(t, err, transfer.ErrInvalidRequest, text)
 	}
-	require.Empty(t, b.raw("transfers"))
-	b.audit(initial(100, 0))
+	require.Empty(t, b.Raw("transfers"))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // nestedLists returns so many lists in each other.
@@ -281,12 +263,12 @@ func nestedLists(levels int) any {
 // The limits themselves are allowed.
 func TestLimitsAreAllowed(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 1<<62, 1<<62-1<<48)
-	_, err := b.Transfer(t.Context(), move(strings.Repeat("x", 255), "a", "b", 1<<48))
+	b := bank.New(t, 1<<62, 1<<62-1<<48)
+	_, err := b.Transfer(t.Context(), bank.Move(strings.Repeat("x", 255), "a", "b", 1<<48))
 	require.NoError(t, err)
-	_, err = b.Transfer(t.Context(), move("one more", "a", "b", 1))
+	_, err = b.Transfer(t.Context(), bank.Move("one more", "a", "b", 1))
 	require.ErrorIs(t, err, transfer.ErrOverflow)
-	deep := move("deep", "b", "a", 1)
+	deep := bank.Move("deep", "b", "a", 1)
 	deep.Metadata = map[string]any{"a": nestedLists(63)}
 	_, err = b.Transfer(t.Context(), deep)
 	require.NoError(t, err)
@@ -295,23 +277,24 @@ func TestLimitsAreAllowed(t *testing.T) {
 	for i := range 999 {
 		id := fmt.Sprintf("many-%d", i)
 		legs = append(legs, transfer.Leg{Account: id, Amount: transfer.Units(1)})
-		_, err := b.db.Collection("accounts").InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}, {Key: "balance", Value: int64(0)}})
+		_, err := b.DB.Collection("accounts").InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}, {Key: "balance", Value: int64(0)}})
 		require.NoError(t, err)
 	}
 	rec, err := b.Transfer(t.Context(), transfer.Request{ID: "thousand legs", Legs: legs})
 	require.NoError(t, err)
 	require.Len(t, rec.Legs, 1000)
-	want := initial(1<<62, 1<<62-1<<48)
+	want := bank.Balances(1<<62, 1<<62-1<<48)
 	for _, leg := range legs[1:] {
 		want[leg.Account] = 0
 	}
-	b.audit(want)
+	b.CheckBooks(want)
 }
 
-// The legs of one account are netted, fees included, and what nets to zero is not touched.
+// The legs of one account are netted, fees included, and what nets to zero is not
+// touched.
 func TestLegsAreNetted(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0, 0, 7)
+	b := bank.New(t, 100, 0, 0, 7)
 	units := transfer.Units
 	rec, err := b.Transfer(t.Context(), transfer.Request{ID: "sale", Legs: []transfer.Leg{
 		{Account: "a", Amount: units(-50)}, {Account: "b", Amount: units(50)}, // the price
@@ -323,25 +306,25 @@ func TestLegsAreNetted(t *testing.T) {
 	require.Equal(t, []transfer.Leg{
 		{Account: "a", Amount: units(-52)}, {Account: "b", Amount: units(49)}, {Account: "c", Amount: units(3)},
 	}, rec.Legs)
-	require.Equal(t, map[string]int64{"a": 48, "b": 49, "c": 3, "d": 7}, b.balances())
+	require.Equal(t, map[string]int64{"a": 48, "b": 49, "c": 3, "d": 7}, b.Balances())
 
 	_, err = b.Transfer(t.Context(), transfer.Request{ID: "sale", Legs: []transfer.Leg{
 		{Account: "c", Amount: units(3)}, {Account: "b", Amount: units(49)}, {Account: "a", Amount: units(-52)},
 	}})
 	require.NoError(t, err, "the same movements in another order are the same payload")
-	b.audit(initial(100, 0, 0, 7))
+	b.CheckBooks(bank.Balances(100, 0, 0, 7))
 }
 
 // A transfer's ID is good for one payload.
 func TestIDConflict(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0, 0)
-	first, err := b.Transfer(t.Context(), move("t", "a", "b", 60))
+	b := bank.New(t, 100, 0, 0)
+	first, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	for _, other := range []transfer.Request{
-		move("t", "a", "b", 61),
-		move("t", "a", "c", 60),
-		move("t", "b", "a", 60),
+		bank.Move("t", "a", "b", 61),
+		bank.Move("t", "a", "c", 60),
+		bank.Move("t", "b", "a", 60),
 		{ID: "t", From: "a", To: "b", Amount: transfer.Units(60), Currency: "EUR"},
 	} {
 		rec, err := b.Transfer(t.Context(), other)
@@ -350,41 +333,43 @@ func TestIDConflict(t *testing.T) {
 		_, err = b.Submit(t.Context(), other)
 		require.ErrorIs(t, err, transfer.ErrIDConflict)
 	}
-	waiting, err := b.Submit(t.Context(), move("waiting", "a", "b", 1))
+	waiting, err := b.Submit(t.Context(), bank.Move("waiting", "a", "b", 1))
 	require.NoError(t, err)
-	rec, err := b.Transfer(t.Context(), move("waiting", "a", "b", 2))
+	rec, err := b.Transfer(t.Context(), bank.Move("waiting", "a", "b", 2))
 	require.ErrorIs(t, err, transfer.ErrIDConflict)
 	require.Equal(t, waiting, rec, "it was not run by one who asks for something else")
 	_, err = b.Cancel(t.Context(), "waiting", "")
 	require.NoError(t, err)
 
-	same := move("t", "a", "b", 60)
+	same := bank.Move("t", "a", "b", 60)
 	same.Metadata = map[string]any{"note": "metadata is not part of the payload"}
 	rec, err = b.Transfer(t.Context(), same)
 	require.NoError(t, err)
 	require.Equal(t, first, rec)
-	b.audit(initial(100, 0, 0))
+	b.CheckBooks(bank.Balances(100, 0, 0))
 }
 
-// A context that ended before anything was written gives its own error alone, and nothing is stored.
+// A context that ended before anything was written gives its own error alone, and nothing
+// is stored.
 func TestEndedContextStoresNothing(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
+	b := bank.New(t, 100, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := b.Transfer(ctx, move("t", "a", "b", 60))
+	_, err := b.Transfer(ctx, bank.Move("t", "a", "b", 60))
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, transfer.ErrInDoubt)
-	_, err = b.Submit(ctx, move("t", "a", "b", 60))
+	_, err = b.Submit(ctx, bank.Move("t", "a", "b", 60))
 	require.ErrorIs(t, err, context.Canceled)
-	require.Empty(t, b.raw("transfers"))
-	b.audit(initial(100, 0))
+	require.Empty(t, b.Raw("transfers"))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// After its caller's context ended, what has claimed goes on until Close; Close waits for it.
+// After its caller's context ended, what has claimed goes on until Close; Close waits for
+// it.
 func TestTransferGoesOnInTheBackground(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
+	b := bank.New(t, 100, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	monitor := &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
@@ -392,29 +377,32 @@ func TestTransferGoesOnInTheBackground(t *testing.T) {
 			cancel()
 		}
 	}}
-	c := b.coordinator(b.through(options.Client().SetMonitor(monitor)))
-	_, err := c.Transfer(ctx, move("t", "a", "b", 60))
+	c := b.NewCoordinator(b.Through(options.Client().SetMonitor(monitor)))
+	_, err := c.Transfer(ctx, bank.Move("t", "a", "b", 60))
 	require.ErrorIs(t, err, transfer.ErrInDoubt)
 	require.ErrorIs(t, err, context.Canceled, "it wraps the cause")
 	require.NoError(t, c.Close(t.Context()))
 	rec, err := b.Get(t.Context(), "t")
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateSuccess, rec.State)
-	_, err = c.Transfer(t.Context(), move("t2", "a", "b", 1))
+	_, err = c.Transfer(t.Context(), bank.Move("t2", "a", "b", 1))
 	require.ErrorIs(t, err, transfer.ErrClosed)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// With WithReturnAt(StateCommitted) the answer comes with the decision, and the rest is done in the background.
+// With WithReturnAt(StateCommitted) the answer comes with the decision, and the rest is
+// done in the background.
 func TestReturnAtCommitted(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	c := b.coordinator(b.db, transfer.WithReturnAt(transfer.StateCommitted))
-	rec, err := c.Transfer(t.Context(), move("t", "a", "b", 60))
+	b := bank.New(t, 100, 0)
+	c := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.StateCommitted))
+	rec, err := c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateCommitted, rec.State)
-	_, err = c.Transfer(t.Context(), move("refused", "a", "b", 60))
+	_, err = c.Transfer(t.Context(), bank.Move("refused", "a", "b", 60))
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
 	require.NoError(t, c.Close(t.Context()))
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
+
+func TestMain(m *testing.M) { os.Exit(mongotest.Main(m)) }

@@ -13,30 +13,20 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// inBackground runs a worker and returns a function that ends it and requires that it ended well.
-func inBackground(t *testing.T, c *transfer.Coordinator) (end func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	return func() {
-		cancel()
-		require.NoError(t, <-done)
-	}
-}
-
-// Submitted transfers are run once each, however many workers there are, and their submitters can wait for the outcome.
+// Submitted transfers are run once each, however many workers there are, and their
+// submitters can wait for the outcome.
 func TestWorkersRunWhatIsSubmitted(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
+	b := bank.New(t, 100, 0).WithIndexes()
 	var ends []func()
 	for range 3 {
-		ends = append(ends, inBackground(t, b.coordinator(b.db)))
+		ends = append(ends, bank.InBackground(t, b.NewCoordinator(b.DB)))
 	}
 	for i := range 40 {
-		rec, err := b.Submit(t.Context(), move(fmt.Sprint("t", i), "a", "b", 3))
+		rec, err := b.Submit(t.Context(), bank.Move(fmt.Sprint("t", i), "a", "b", 3))
 		require.NoError(t, err)
 		require.Equal(t, transfer.StateInitiated, rec.State)
 		require.Zero(t, rec.Epoch)
@@ -55,15 +45,16 @@ func TestWorkersRunWhatIsSubmitted(t *testing.T) {
 	for _, end := range ends {
 		end()
 	}
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A worker leaves alone what is not due yet, and a Transfer with the same ID runs it at once.
+// A worker leaves alone what is not due yet, and a Transfer with the same ID runs it at
+// once.
 func TestNotBefore(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	end := inBackground(t, b.Coordinator)
-	later, soon := move("later", "a", "b", 1), move("soon", "a", "b", 2)
+	b := bank.New(t, 100, 0).WithIndexes()
+	end := bank.InBackground(t, b.Coordinator)
+	later, soon := bank.Move("later", "a", "b", 1), bank.Move("soon", "a", "b", 2)
 	later.NotBefore = time.Now().Add(time.Hour)
 	soon.NotBefore = time.Now().Add(300 * time.Millisecond)
 	_, err := b.Submit(t.Context(), later)
@@ -78,30 +69,31 @@ func TestNotBefore(t *testing.T) {
 	require.Equal(t, transfer.StateInitiated, rec.State)
 	_, err = b.Transfer(t.Context(), later)
 	require.ErrorIs(t, err, transfer.ErrInvalidRequest, "NotBefore is for Submit")
-	rec, err = b.Transfer(t.Context(), move("later", "a", "b", 1))
+	rec, err = b.Transfer(t.Context(), bank.Move("later", "a", "b", 1))
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateSuccess, rec.State)
 	end()
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
 // A worker recovers what has stalled.
 func TestWorkerRecovers(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	b.stallAt("t", 4, lost, 60)
-	end := inBackground(t, b.coordinator(b.db, transfer.WithStallThreshold(0)))
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.StallAt("t", 4, bank.Lost, 60)
+	end := bank.InBackground(t, b.NewCoordinator(b.DB, transfer.WithStallThreshold(0)))
 	_, err := b.Wait(t.Context(), "t")
 	require.NoError(t, err)
 	end()
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Wait goes on by looking every now and then when its change stream comes to an end, as it does when a collection is replaced.
+// Wait goes on by looking every now and then when its change stream comes to an end, as
+// it does when a collection is replaced.
 func TestWaitOutlivesItsStream(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	_, err := b.Submit(t.Context(), move("t", "a", "b", 60))
+	b := bank.New(t, 100, 0).WithIndexes()
+	_, err := b.Submit(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	opened := make(chan struct{})
 	var once sync.Once
@@ -110,7 +102,7 @@ func TestWaitOutlivesItsStream(t *testing.T) {
 			once.Do(func() { close(opened) })
 		}
 	}}
-	c := b.coordinator(b.through(options.Client().SetMonitor(monitor)))
+	c := b.NewCoordinator(b.Through(options.Client().SetMonitor(monitor)))
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	done := make(chan error, 2)
@@ -121,24 +113,25 @@ func TestWaitOutlivesItsStream(t *testing.T) {
 		done <- err
 	}()
 	<-opened
-	_, err = b.db.Collection("transfers").Aggregate(t.Context(), bson.A{bson.D{{Key: "$out", Value: "copy"}}})
+	_, err = b.DB.Collection("transfers").Aggregate(t.Context(), bson.A{bson.D{{Key: "$out", Value: "copy"}}})
 	require.NoError(t, err)
 	rename := bson.D{
-		{Key: "renameCollection", Value: b.db.Name() + ".copy"}, {Key: "to", Value: b.db.Name() + ".transfers"}, {Key: "dropTarget", Value: true},
+		{Key: "renameCollection", Value: b.DB.Name() + ".copy"}, {Key: "to", Value: b.DB.Name() + ".transfers"}, {Key: "dropTarget", Value: true},
 	}
-	require.NoError(t, b.db.Client().Database("admin").RunCommand(t.Context(), rename).Err())
+	require.NoError(t, b.DB.Client().Database("admin").RunCommand(t.Context(), rename).Err())
 	require.ErrorIs(t, <-done, transfer.ErrInDoubt, "it ends with its context")
-	_, err = b.Transfer(t.Context(), move("t", "a", "b", 60))
+	_, err = b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	require.NoError(t, <-done)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Wait ends with its context, in doubt, and at once for what doesn't exist; so do a worker and a call on a closed coordinator.
+// Wait ends with its context, in doubt, and at once for what doesn't exist; so do a
+// worker and a call on a closed coordinator.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, 100, 0)
-	_, err := b.Submit(t.Context(), move("t", "a", "b", 60))
+	b := bank.New(t, 100, 0).WithIndexes()
+	_, err := b.Submit(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
@@ -152,12 +145,12 @@ func TestWaitEnds(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Wait(t.Context(), "t")
 	require.ErrorIs(t, err, transfer.ErrCancelled)
-	b.audit(initial(100, 0))
+	b.CheckBooks(bank.Balances(100, 0))
 
 	for name, call := range map[string]func() error{
 		"wait":     func() error { _, err := b.Wait(ctx, "t"); return err },
 		"cancel":   func() error { _, err := b.Cancel(ctx, "t", ""); return err },
-		"transfer": func() error { _, err := b.Transfer(ctx, move("u", "a", "b", 1)); return err },
+		"transfer": func() error { _, err := b.Transfer(ctx, bank.Move("u", "a", "b", 1)); return err },
 	} {
 		err := call()
 		require.Equal(t, context.DeadlineExceeded, err, "%s: the context had ended before anything was asked", name)
@@ -173,11 +166,83 @@ func TestWaitEnds(t *testing.T) {
 		func() error { _, err := b.Get(t.Context(), "t"); return err },
 		func() error { _, err := b.Wait(t.Context(), "t"); return err },
 		func() error { _, err := b.Cancel(t.Context(), "t", ""); return err },
-		func() error { _, err := b.Submit(t.Context(), move("u", "a", "b", 1)); return err },
+		func() error { _, err := b.Submit(t.Context(), bank.Move("u", "a", "b", 1)); return err },
 		func() error { _, err := b.OpenAccount(t.Context(), transfer.Account{ID: "x"}); return err },
 	} {
 		err := call()
 		require.ErrorIs(t, err, transfer.ErrClosed)
 		require.NotErrorIs(t, err, transfer.ErrInDoubt)
 	}
+}
+
+// What waits for its time touches no account. Of two submissions of one ID the first
+// one's time counts; a Transfer runs it at once, and a Cancel takes it back.
+func TestScheduledTransfers(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	end := bank.InBackground(t, b.Coordinator)
+	first, err := b.Submit(t.Context(), bank.Later("t", 10))
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"a": 100, "b": 0}, b.Balances())
+	again, err := b.Submit(t.Context(), bank.Move("t", "a", "b", 10))
+	require.NoError(t, err)
+	require.Equal(t, first, again, "the time is not part of the payload")
+	_, err = b.Submit(t.Context(), bank.Later("t", 11))
+	require.ErrorIs(t, err, transfer.ErrIDConflict)
+	_, err = b.Submit(t.Context(), bank.Later("taken back", 10))
+	require.NoError(t, err)
+	rec, err := b.Cancel(t.Context(), "taken back", "no longer wanted")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateFail, rec.State)
+	_, err = b.Transfer(t.Context(), bank.Move("t", "a", "b", 11))
+	require.ErrorIs(t, err, transfer.ErrIDConflict)
+	rec, err = b.Transfer(t.Context(), bank.Move("t", "a", "b", 10))
+	require.NoError(t, err)
+	require.Equal(t, first.NotBefore, rec.NotBefore)
+	again, err = b.Submit(t.Context(), bank.Later("t", 10))
+	require.NoError(t, err)
+	require.Equal(t, rec, again, "it is over")
+	for _, past := range []time.Time{time.Now().Add(-time.Hour), time.Unix(0, 0), time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC)} {
+		req := bank.Move("past "+past.String(), "a", "b", 1)
+		req.NotBefore = past
+		_, err = b.Submit(t.Context(), req)
+		require.NoError(t, err)
+		_, err = b.Wait(t.Context(), req.ID)
+		require.NoError(t, err)
+	}
+	end()
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// The time is stored as it will be read, never earlier than it was asked for, in any
+// zone; what no calendar knows is refused.
+func TestTimesOfSchedules(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	whole := time.Date(2100, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+	for id, c := range map[string]struct{ asked, stored time.Time }{
+		"whole":             {whole, whole},
+		"in another zone":   {whole.In(time.FixedZone("far", 5*3600)), whole},
+		"a little later":    {whole.Add(1), whole.Add(time.Millisecond)},
+		"nearly the next":   {whole.Add(time.Millisecond - 1), whole.Add(time.Millisecond)},
+		"long ago":          {time.Date(1900, 1, 1, 0, 0, 0, 1, time.UTC), time.Date(1900, 1, 1, 0, 0, 0, 1_000_000, time.UTC)},
+		"the last there is": {time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)},
+	} {
+		req := bank.Move(id, "a", "b", 1)
+		req.NotBefore = c.asked
+		rec, err := b.Submit(t.Context(), req)
+		require.NoError(t, err)
+		require.Equal(t, c.stored, rec.NotBefore, id)
+		read, err := b.Get(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, rec, read)
+	}
+	for _, beyond := range []time.Time{time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(1<<60, 0)} {
+		req := bank.Move("beyond", "a", "b", 1)
+		req.NotBefore = beyond
+		_, err := b.Submit(t.Context(), req)
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	}
+	b.CancelWaiting()
+	b.CheckBooks(bank.Balances(100, 0))
 }

@@ -77,6 +77,24 @@ func NewSharedCheck() *SharedCheck {
 	return &SharedCheck{Turns: make(Turns, MaxAsking), Failures: Failures{Span: FailureMemory}}
 }
 
+// Once asks, unless another caller has passed the check meanwhile, or has failed a moment
+// ago. The question itself records the failures that say something to others.
+func (s *SharedCheck) Once(
+	ctx context.Context, now func() time.Time, passed func() bool, ask func() error,
+) error {
+	if err := s.Turns.Acquire(ctx); err != nil {
+		return err
+	}
+	defer s.Turns.Release()
+	if passed() {
+		return nil
+	}
+	if err := s.Failures.Recent(now()); err != nil {
+		return err
+	}
+	return ask()
+}
+
 // CheckServer makes sure, once, that a collection's server can be used.
 func (c *Catalog) CheckServer(ctx context.Context, handle *mongo.Collection) error {
 	client := handle.Database().Client()
@@ -86,28 +104,24 @@ func (c *Catalog) CheckServer(ctx context.Context, handle *mongo.Collection) err
 	// Each client has turns of its own: a server that hangs keeps nobody from the others.
 	own, _ := c.ServerChecks.LoadOrStore(client, NewSharedCheck())
 	check, _ := own.(*SharedCheck)
-	if err := check.Turns.Acquire(ctx); err != nil {
-		return err
+	passed := func() bool {
+		_, known := c.CheckedClients.Load(client)
+		return known
 	}
-	defer check.Turns.Release()
-	if _, known := c.CheckedClients.Load(client); known {
-		return nil
-	}
-	if err := check.Failures.Recent(c.Clock.Now()); err != nil {
-		return err
-	}
-	answer, err := Hello(ctx, handle)
-	if err != nil {
-		if ctx.Err() == nil { // else it says nothing of the server
-			check.Failures.Record(c.Clock.Now(), err)
+	return check.Once(ctx, c.Clock.Now, passed, func() error {
+		answer, err := Hello(ctx, handle)
+		if err != nil {
+			if ctx.Err() == nil { // else it says nothing of the server
+				check.Failures.Record(c.Clock.Now(), err)
+			}
+			return err
 		}
-		return err
-	}
-	if err := answer.Supported(); err != nil {
-		return err
-	}
-	c.CheckedClients.Store(client, answer.Routed())
-	return nil
+		if err := answer.Supported(); err != nil {
+			return err
+		}
+		c.CheckedClients.Store(client, answer.Routed())
+		return nil
+	})
 }
 
 // Routed reports whether a collection is reached through a mongos.

@@ -59,3 +59,7 @@ func NoteCollection(c *mongo.Collection) *mongo.Collection {
 func RetentionCollection(transfers *mongo.Collection) *mongo.Collection {
 	return transfers.Database().Collection(transfers.Name() + ".retention")
 }
+
+// HoldsAccounts reports whether the collection is a ledger.
+// Otherwise it holds documents that effects change, or the transfers.
+func (l *Collection) HoldsAccounts() bool { return !l.Documents && l.Fields.Balance != "" }

@@ -23,10 +23,10 @@ type check struct {
 	// remembers lets the stores answer ReadFence from memory.
 	remembers bool
 	executors []executor
-	gone      []bson.Raw // the accounts that are missing, as they are to come back
+	gone      []bson.Raw // accounts that are missing, to be put back later
 }
 
-// executor is one who sends operations of a transfer.
+// executor sends operations of a transfer.
 type executor struct {
 	transfer, owner int
 	run             *protocol.Execution // nil: none has begun
@@ -36,32 +36,33 @@ func newCheck(t *rapid.T, on *server, tally *tally) *check {
 	sc := drawScene(t)
 	c := &check{t: t, model: newModel(sc, tally), bank: on.open(t, sc)}
 	c.model.garble.decided = func(owner int) bool {
-		state := c.bank.works[owner].Transfer.State
+		state := c.bank.attempts[owner].Transfer.State
 		return state == protocol.Committed || state == protocol.Rollback
 	}
 	for i, a := range sc.accounts {
 		c.gone = append(c.gone, encode(a.document(i, sc.coin)))
 	}
-	c.bank.works = append(c.bank.works, nil) // nobody is owner 0
+	c.bank.attempts = append(c.bank.attempts, nil) // nobody is owner 0
 	for transfer := range sc.plans {
 		for range sc.owners {
-			owner := len(c.bank.works)
+			owner := len(c.bank.attempts)
 			c.executors = append(c.executors, executor{transfer: transfer, owner: owner})
-			c.bank.works = append(c.bank.works, nil)
+			c.bank.attempts = append(c.bank.attempts, nil)
 			c.hire(&c.executors[owner-1])
 		}
 	}
 	return c
 }
 
-// hire gives an executor a new work.
+// hire gives an executor a new attempt.
 func (c *check) hire(e *executor) {
 	maps.DeleteFunc(c.model.garble.told, func(p place, _ bool) bool { return p.owner == e.owner })
-	c.bank.works[e.owner] = c.bank.newWork(e.owner, c.bank.transfer(e.transfer))
+	c.bank.attempts[e.owner] = c.bank.newAttempt(e.owner, c.bank.transfer(e.transfer))
 	c.see(e)
 }
 
-// see reads the fences of all participants, as each execution does before it prepares: a store learns the floors so.
+// see reads the fences of all participants, as each execution does before it prepares:
+// that is how a store learns the floors.
 func (c *check) see(e *executor) {
 	var batch []simulate.Message
 	for i := range c.model.Plans[e.transfer] {
@@ -76,7 +77,9 @@ func (c *check) send(e *executor, op protocol.Operation) simulate.Message {
 	return message
 }
 
-// require lets both sides perform a batch, one lane after the other, and requires that they agree. It returns the answers.
+// require lets both sides perform a batch, one lane after the other, and requires that
+// they agree.
+// It returns the answers.
 func (c *check) require(batch []simulate.Message) []protocol.Answer {
 	for _, message := range batch {
 		c.t.Log(asks(message))
@@ -94,7 +97,8 @@ func (c *check) require(batch []simulate.Message) []protocol.Answer {
 	return answers
 }
 
-// requireLane lets both sides perform what goes out in one command, and requires the same answers and the same documents.
+// requireLane lets both sides perform what one command carries, and requires equal
+// answers and equal documents.
 func (c *check) requireLane(batch []simulate.Message) []protocol.Answer {
 	expected := c.model.perform(batch)
 	answers := c.bank.perform(batch)
@@ -114,7 +118,7 @@ func (c *check) requireLane(batch []simulate.Message) []protocol.Answer {
 	return answers
 }
 
-// comparable leaves out of an answer what a kind of operation doesn't tell by its contract.
+// comparable removes from an answer what the contract of a kind of operation leaves open.
 func (c *check) comparable(message simulate.Message, answer protocol.Answer) protocol.Answer {
 	if message.Op.Kind == protocol.Decide || message.Op.Kind == protocol.Finish {
 		answer.Transfer = protocol.Image{}
@@ -125,8 +129,8 @@ func (c *check) comparable(message simulate.Message, answer protocol.Answer) pro
 	return answer
 }
 
-// remembered reports whether an answer to ReadFence is one from memory: it may be old, but what it tells was stored once, at
-// that account.
+// remembered reports whether an answer to ReadFence comes from memory.
+// It may be old, but what it says was stored at that account once.
 func (c *check) remembered(message simulate.Message, answer protocol.Answer) bool {
 	facts := answer.Facts
 	if message.Op.Kind != protocol.ReadFence || answer.Result != protocol.Applied {
@@ -167,12 +171,12 @@ func (c *check) sameDocuments(batch []simulate.Message) {
 	}
 }
 
-// patience sets how old a transfer has to be for its owner's takeovers.
+// patience sets how old a transfer must be for its owner's takeovers.
 func (c *check) patience(owner int, threshold time.Duration) {
-	c.model.threshold[owner], c.bank.works[owner].Threshold = threshold, threshold
+	c.model.threshold[owner], c.bank.attempts[owner].Threshold = threshold, threshold
 }
 
-// asks tells what a message asks for.
+// asks describes what a message asks for.
 func asks(m simulate.Message) string {
 	text := fmt.Sprintf("owner %d, transfer %d: %s", m.Owner, m.Transfer, m.Op.Kind)
 	switch op := m.Op; op.Kind {

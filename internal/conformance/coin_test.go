@@ -14,11 +14,12 @@ type coin struct {
 	name   string
 	kind   money.Kind
 	amount func(n int64) money.Amount
-	most   int64 // the largest balance that is stored; 0: beyond what the model can count
+	most   int64 // the largest stored balance; 0: more than the model can count
 }
 
-// coins returns the kinds of money. With decimals, cents have digits behind the point, and with myriads the model's numbers
-// reach the limits of what is stored.
+// coins returns the kinds of money.
+// Among the decimals, cents have digits after the point, and with myriads the model's
+// numbers reach the limits of what is stored.
 func coins() []coin {
 	return []coin{
 		{name: "units", kind: money.Whole, amount: money.Units, most: 1 << 62},
@@ -27,10 +28,11 @@ func coins() []coin {
 	}
 }
 
-// String names the coin where rapid tells what it has drawn.
+// String names the coin in what rapid reports.
 func (c coin) String() string { return c.name }
 
-// limit returns the largest balance for the World: where the model can't count so far, one that is never reached.
+// limit returns the largest balance for the World.
+// If the model can't count that far, it is one that is never reached.
 func (c coin) limit() int64 {
 	if c.most == 0 {
 		return 1 << 62
@@ -61,7 +63,8 @@ func encode(document any) bson.Raw {
 	return encoded
 }
 
-// dress says how an account's balance and markers are stored. In all but the first two the account is of an odd kind.
+// dress says how an account's balance and markers are stored.
+// In all but the first two the account is of an odd kind.
 type dress uint8
 
 const (

@@ -7,8 +7,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
-// write performs writes to the accounts of one ledger: those that can be merged as one update, and one by one, in the order in which they
-// came, what was merged and is not known to be done.
+// write performs writes to the accounts of one ledger.
+// Those that can be merged are performed as one update.
+// Those that were merged and are not known to be done are then performed one by one, in
+// the order in which they came.
 func (m *model) write(batch []simulate.Message) []protocol.Answer {
 	answers := make([]protocol.Answer, len(batch))
 	updates := m.gather(batch, m.refuse(batch, answers))
@@ -28,8 +30,8 @@ func (m *model) write(batch []simulate.Message) []protocol.Answer {
 	return answers
 }
 
-// gather puts some messages into updates: each into the latest one of its account, if it
-// can be merged with all that are in it.
+// gather puts messages into updates: each into the latest one of its account, if it can
+// be merged with all that are in it.
 func (m *model) gather(batch []simulate.Message, which []int) [][]int {
 	var updates [][]int
 	latest := map[int]int{}
@@ -47,8 +49,10 @@ func (m *model) gather(batch []simulate.Message, which []int) [][]int {
 	return updates
 }
 
-// command performs updates as one command. It tells how many matched: if it was not all, none of them is told to have matched, but for what
-// a deciding read then shows to be as the write would leave it.
+// command performs updates as one command.
+// The answer says how many matched.
+// If that was not all, the answer is "matched" only for writes whose effect a deciding
+// read then shows.
 func (m *model) command(batch []simulate.Message, updates [][]int, answers []protocol.Answer) {
 	some, short := false, false
 	results := make([]protocol.Result, len(updates))
@@ -115,7 +119,7 @@ func (m *model) merged(members []simulate.Message) protocol.Result {
 	return protocol.NotMatched
 }
 
-// fitAlone reports whether each of the messages would match by itself as things stand.
+// fitAlone reports whether each of the messages would match by itself now.
 func (m *model) fitAlone(members []simulate.Message) bool {
 	return !m.garbled(m.leg(members[0]).Account) && !slices.ContainsFunc(members, func(message simulate.Message) bool {
 		trial := *m.World
@@ -123,7 +127,8 @@ func (m *model) fitAlone(members []simulate.Message) bool {
 	})
 }
 
-// damagedAll reports whether clears would match an account to whose balance nothing can be added, and add to it.
+// damagedAll reports whether clears would match an account and add to its balance, to
+// which nothing can be added.
 func (m *model) damagedAll(members []simulate.Message) bool {
 	adds := false
 	for _, message := range members {
@@ -143,7 +148,8 @@ func (m *model) shows(message simulate.Message) bool {
 	return !a.Missing && !m.garbled(at) && a.Markers[message.Transfer] == (message.Op.Kind == protocol.Prepare)
 }
 
-// claim performs claims of stored transfers as one command, after which a read shows whose they are, if any matched.
+// claim performs claims of stored transfers as one command.
+// If any matched, a read then shows whose the transfers are.
 func (m *model) claim(batch []simulate.Message) []protocol.Answer {
 	answers := m.each(batch)
 	if !some(answers) {
@@ -158,8 +164,8 @@ func (m *model) claim(batch []simulate.Message) []protocol.Answer {
 	return answers
 }
 
-// change performs verifies, decisions and finishes as one command. If some match and some don't, a read shows which decisions and
-// finishes are stored.
+// change performs verifies, decisions and finishes as one command.
+// If only some match, a read shows which decisions and finishes are stored.
 func (m *model) change(batch []simulate.Message) []protocol.Answer {
 	answers := m.each(batch)
 	short := slices.ContainsFunc(answers, func(a protocol.Answer) bool { return a.Result == protocol.NotMatched })

@@ -6,8 +6,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// mongostore and the World of the simulator perform the same operations on the same documents: whatever is asked of them, in whatever
-// order, they answer the same and have stored the same. -rapid.checks sets how many sequences are tried.
+// mongostore and the World of the simulator perform the same operations on the same
+// documents.
+// Whatever is asked of them, in whatever order, they give the same answers and have
+// stored the same.
+// -rapid.checks sets how many sequences are tried.
 func TestConformance(t *testing.T) {
 	seen := &tally{counts: map[string]int{}}
 	t.Run("sequences of", func(t *testing.T) {
@@ -33,7 +36,9 @@ func TestConformance(t *testing.T) {
 				"edge": c.edge, "edge again": c.edge, "outside": c.outside, "elapse": c.elapse, "hold": c.onHold, "part": c.part,
 			}
 		})
-		// What a store remembers of a fence may be old, since another process has replaced it: then the account had it once.
+		// What a store remembers of a fence may be old, since another process has
+		// replaced it.
+		// Then the account had it once.
 		property(t, "remembered fences", seen, true, func(c *check) actions {
 			return actions{
 				"participants": c.onParticipants, "participant": c.onParticipant, "transfer": c.onTransfer,
@@ -49,13 +54,13 @@ func TestConformance(t *testing.T) {
 // actions are what can happen next in a sequence.
 type actions = map[string]func(*rapid.T)
 
-// property requires that the sequences of some actions can't tell mongostore from the World.
+// property requires that sequences of some actions don't tell mongostore from the World.
 func property(t *testing.T, name string, seen *tally, remembers bool, next func(*check) actions) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
 		on := newServer(t)
 		rapid.Check(t, func(rt *rapid.T) {
-			on.remembers = false // what it begins with is seen as it is
+			on.remembers = false // it begins with fresh reads
 			c := newCheck(rt, on, seen)
 			c.remembers, on.remembers = remembers, remembers
 			rt.Repeat(next(c))

@@ -16,13 +16,13 @@ import (
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
-// documents is all that is stored, in the model's words.
+// documents is everything that is stored, in the model's terms.
 type documents struct {
 	Accounts  [simulate.MaxAccounts]account
 	Transfers [simulate.MaxTransfers]transfer
 }
 
-// String writes a line for each document.
+// String returns a line for each document.
 func (d documents) String() string {
 	var text strings.Builder
 	for i, a := range d.Accounts {
@@ -61,7 +61,8 @@ type transfer struct {
 	Others             string // "": the other fields are as they should be
 }
 
-// number tells an exact number's kind and value, and of anything else type and value.
+// number describes an exact number by kind and value, and anything else by type and
+// value.
 func number(stored bson.RawValue) string {
 	if amount, err := money.FromBSON(stored); err == nil {
 		return amount.Canonical()
@@ -69,7 +70,7 @@ func number(stored bson.RawValue) string {
 	return stored.String()
 }
 
-// stored returns what the model says is stored.
+// stored returns what is stored according to the model.
 func (m *model) stored() documents {
 	var d documents
 	for i := range m.scene.accounts {
@@ -118,7 +119,7 @@ func inOrder(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// rest returns the fields of an account that nothing of all this changes.
+// rest returns the fields of an account that no operation changes.
 func rest(document bson.Raw) string {
 	var fields []string
 	elements, _ := document.Elements()
@@ -158,7 +159,9 @@ func (m *model) storedTransfer(i int) transfer {
 	return stored
 }
 
-// stored reads all documents. Fences are told by the names that the model has for them; a new one is taken for the model's new one.
+// stored reads all documents.
+// Fences get the names that the model has for them.
+// A new fence is taken for the model's new one.
 func (b *bank) stored(model documents) documents {
 	var d documents
 	for _, document := range b.all() {
@@ -206,7 +209,7 @@ func (b *bank) readAccount(document bson.Raw, expected protocol.Fence) account {
 	return a
 }
 
-// pendingOf tells a document's markers; "" if there are none.
+// pendingOf describes a document's markers; "" if there are none.
 func pendingOf(document bson.Raw) string {
 	pending := document.Lookup("pending")
 	markers, ok := pending.DocumentOK()
@@ -273,8 +276,9 @@ func (b *bank) readTransfer(document bson.Raw, i int) transfer {
 	return t
 }
 
-// suit reports whether the fields that nothing of all this changes are those of the transfer that was asked for, the times are such as
-// they can be, and there are no other fields.
+// suit reports whether the stored fields are as they should be: the fields that nothing
+// changes are those that were requested, the times are possible, and there are no other
+// fields.
 func (f storedFields) suit(asked document.Transfer) bool {
 	return f.Currency == asked.Currency &&
 		bytes.Equal(f.Digest, asked.Digest) &&
@@ -289,5 +293,6 @@ func (f storedFields) suit(asked document.Transfer) bool {
 		len(f.Others) == 0
 }
 
-// recent reports whether a time is of the present, as far as the clocks of different machines may differ.
+// recent reports whether a time is in the present, as far as the clocks of different
+// machines may differ.
 func recent(t time.Time) bool { return time.Since(t).Abs() < 2*time.Hour }

@@ -11,7 +11,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
-// likely returns the first value two times of three, and another one otherwise.
+// likely returns the first value two times out of three, and another one otherwise.
 func likely[T any](t *rapid.T, label string, first T, others ...T) T {
 	if rapid.IntRange(0, 2).Draw(t, label+" as it should be") < 2 {
 		return first
@@ -24,7 +24,8 @@ func (c *check) drawExecutor() *executor {
 	return &c.executors[i]
 }
 
-// drawExecutors draws executors whose operations go out together: mostly one of each transfer, of one process.
+// drawExecutors draws executors whose operations are sent together: mostly one of each
+// transfer, of one process.
 func (c *check) drawExecutors() []*executor {
 	owners := c.model.scene.owners
 	which := rapid.IntRange(0, owners-1).Draw(c.t, "which of each transfer")
@@ -37,7 +38,8 @@ func (c *check) drawExecutors() []*executor {
 	return who
 }
 
-// execution goes on with an execution of the protocol: it performs what that wants, and hands it the answers.
+// execution advances an execution of the protocol: it performs what the execution wants,
+// and returns the answers to it.
 func (c *check) execution(*rapid.T) {
 	e := c.drawExecutor()
 	c.begin(e)
@@ -46,7 +48,7 @@ func (c *check) execution(*rapid.T) {
 	}
 }
 
-// executions goes on with several executions, whose operations go out together.
+// executions advances several executions, whose operations are sent together.
 func (c *check) executions(*rapid.T) {
 	who := c.drawExecutors()
 	for _, e := range who {
@@ -57,7 +59,7 @@ func (c *check) executions(*rapid.T) {
 	}
 }
 
-// begin replaces an execution that has ended, or now and then one in the middle.
+// begin replaces an execution that has ended, and sometimes one that has not.
 func (c *check) begin(e *executor) {
 	if e.run == nil || e.run.Outcome() != protocol.Running || rapid.IntRange(0, 9).Draw(c.t, "goes on") == 9 {
 		start := protocol.Start{Claim: c.drawClaiming(e.transfer)}
@@ -79,7 +81,7 @@ func (c *check) begin(e *executor) {
 	}
 }
 
-// goOn performs what executions want next, and hands them the answers.
+// goOn performs what executions want next, and returns the answers to them.
 func (c *check) goOn(who ...*executor) {
 	var batch []simulate.Message
 	var from []*executor
@@ -95,7 +97,7 @@ func (c *check) goOn(who ...*executor) {
 	}
 }
 
-// drawClaiming draws a way of claiming, mostly one that fits.
+// drawClaiming draws a kind of claim, mostly one that matches.
 func (c *check) drawClaiming(transfer int) protocol.ClaimKind {
 	all := []protocol.ClaimKind{
 		protocol.Insert, protocol.FromInitiated, protocol.TakeOver, protocol.TakeToCancel, protocol.CancelInitiated,
@@ -119,7 +121,8 @@ func (c *check) drawClaiming(transfer int) protocol.ClaimKind {
 	return likely(c.t, "claiming", rapid.SampledFrom(fitting).Draw(c.t, "fitting"), all...)
 }
 
-// onTransfer performs an operation on a transfer, which an execution might ask for or not.
+// onTransfer performs an operation on a transfer, which an execution might request or
+// not.
 func (c *check) onTransfer(*rapid.T) {
 	c.require([]simulate.Message{c.drawOn(c.drawExecutor())})
 }
@@ -170,7 +173,7 @@ func (c *check) drawOn(e *executor) simulate.Message {
 	return c.send(e, op)
 }
 
-// drawKind draws a kind of operation on a transfer, mostly one that fits its state.
+// drawKind draws a kind of operation on a transfer, mostly one that suits its state.
 func (c *check) drawKind(transfer int) protocol.Kind {
 	fitting := protocol.Finish
 	switch c.model.Transfers[transfer].State {
@@ -192,7 +195,8 @@ func (c *check) drawKind(transfer int) protocol.Kind {
 		protocol.Claim, protocol.Verify, protocol.MarkHeld, protocol.Decide, protocol.Finish, protocol.ReadTransfer, protocol.LookTransfer)
 }
 
-// drawVerifier draws who verifies: the owner, or whoever was drawn for the same transfer.
+// drawVerifier draws who verifies: the owner, or the executor that was drawn for the same
+// transfer.
 func (c *check) drawVerifier(e *executor) *executor {
 	owner := c.model.Transfers[e.transfer].Owner
 	if owner == 0 || rapid.Bool().Draw(c.t, "whoever it is") {
@@ -223,7 +227,7 @@ func accountKinds() []protocol.Kind {
 	}
 }
 
-// fitting draws a write that finds the marker as it wants it.
+// fitting draws a write that finds the marker as it needs it.
 func (c *check) fitting(e *executor, participant int) protocol.Kind {
 	if c.model.Accounts[c.model.Plans[e.transfer][participant].Account].Markers[e.transfer] {
 		if c.model.Transfers[e.transfer].Posted != 0 {
@@ -234,14 +238,17 @@ func (c *check) fitting(e *executor, participant int) protocol.Kind {
 	return protocol.Prepare
 }
 
-// onParticipants performs several operations on participants as one batch: mostly one kind of write at each participant of a
-// transfer, but also several writes to one participant, or of several executions; or one execution's writes and reads beside each
-// other.
+// onParticipants performs several operations on participants as one batch.
+// Mostly that is one kind of write at each participant of a transfer.
+// It may also be several writes to one participant, or of several executions, or writes
+// and reads of one execution.
 func (c *check) onParticipants(*rapid.T) {
 	var batch []simulate.Message
 	who := rapid.Permutation(c.executors).Draw(c.t, "executors")
 	if c.remembers {
-		who = who[:1] // the documents are read after each batch, and each fence that a store can remember has to be seen
+		// The documents are read after each batch, and each fence that a store can
+		// remember must be seen.
+		who = who[:1]
 	}
 	who = who[:min(len(who), likely(c.t, "so many of them", 1, 2, 3))]
 	for i := range who {
@@ -262,7 +269,8 @@ func (c *check) onParticipants(*rapid.T) {
 	c.require(batch)
 }
 
-// onCrowd performs writes of several transfers together, mostly such as find their markers as they want them.
+// onCrowd performs writes of several transfers together, most of which find their markers
+// as they need them.
 func (c *check) onCrowd(*rapid.T) {
 	var batch []simulate.Message
 	clearing := oneOf(c.t, "clear by", protocol.Settle, protocol.Undo)
@@ -300,7 +308,8 @@ func (c *check) drawAt(e *executor, kind protocol.Kind, participant int) simulat
 	return c.send(e, op)
 }
 
-// drawFence draws a fence for a prepare: the present one, one that some account has or had, none, or one that never was.
+// drawFence draws a fence for a prepare: the present one, one that some account has or
+// had, none, or one that never existed.
 func (c *check) drawFence(account int) protocol.Fence {
 	others := []protocol.Fence{"", "never seen"}
 	for _, had := range c.model.fences {

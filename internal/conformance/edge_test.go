@@ -7,8 +7,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
-// edge lets all transfers write to one account together, some times over, and sets its balance each time to where that is just possible, or
-// just not: for all of them, or for each by itself. Now and then the balance is no number.
+// edge lets all transfers write to one account together, several times.
+// Each time it sets the account's balance so that this is just possible, or just not: for
+// all of them together, or for each by itself.
+// Sometimes the balance is not a number.
 func (c *check) edge(*rapid.T) {
 	var sound []int
 	for i := range c.model.scene.accounts {
@@ -42,8 +44,8 @@ func (c *check) writeAll(i int) {
 	c.require(batch)
 }
 
-// drawAllAt draws a write of each transfer to an account, by executors of one process: now and then of those alone that have a marker
-// there.
+// drawAllAt draws a write of each transfer to an account, by executors of one process.
+// Sometimes only transfers with a marker there write.
 func (c *check) drawAllAt(account int) []simulate.Message {
 	owners := c.model.scene.owners
 	which := rapid.IntRange(0, owners-1).Draw(c.t, "which of each transfer")
@@ -62,7 +64,7 @@ func (c *check) drawAllAt(account int) []simulate.Message {
 				continue
 			}
 			if rapid.IntRange(0, 3).Draw(c.t, "not this one") == 3 {
-				continue // so that some are prepared and some are not, the next time
+				continue // so that the next time some are prepared and some are not
 			}
 			e := &c.executors[transfer*owners+which]
 			c.know(e)
@@ -72,7 +74,7 @@ func (c *check) drawAllAt(account int) []simulate.Message {
 	return batch
 }
 
-// drawClear draws how a participant is cleared: mostly so that something is paid in.
+// drawClear draws how a participant is cleared, mostly so that something is paid in.
 func (c *check) drawClear(transfer int, leg simulate.Leg) protocol.Kind {
 	if leg.Amount > 0 || c.model.Transfers[transfer].Posted != 0 {
 		return likely(c.t, "clear by", protocol.Settle, protocol.Undo)

@@ -7,25 +7,25 @@ import (
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
-// garble is what the World knows nothing of: that somebody has made something else of a
-// participant's map of markers.
+// garble is what the World leaves out: a participant's map of markers was replaced by
+// something else.
 type garble struct {
-	decided func(owner int) bool // whether an owner's work knows that its transfer is decided
+	decided func(owner int) bool // whether an owner knows the decision
 	map0    [simulate.MaxAccounts]bson.RawValue
 	dress   [simulate.MaxAccounts]dress // of the accounts before they were wrapped
-	told    map[place]bool              // whose latest look has shown it to them
+	told    map[place]bool              // whose latest look has shown it
 }
 
 // place is a participant as an owner sees it.
 type place struct{ owner, participant int }
 
-// What is counted of it.
+// What is counted of garbled markers.
 const (
 	garbledAsked   = "a clear where the markers are no map: NotMatched"
 	garbledRefused = "a clear after a look at that: Failed"
 )
 
-// garbled reports whether a participant's markers are no map.
+// garbled reports whether a participant's markers are not a map.
 func (m *model) garbled(at int) bool {
 	a := &m.Accounts[at]
 	if a.Missing {
@@ -44,7 +44,8 @@ func (m *model) garbled(at int) bool {
 	return false
 }
 
-// refuse answers the clears that their owners know to be vain, and returns the other messages.
+// refuse answers clears that their owners know to be useless, and returns the other
+// messages.
 func (m *model) refuse(batch []simulate.Message, answers []protocol.Answer) (rest []int) {
 	for i, message := range batch {
 		at := place{message.Owner, message.Op.Participant}
@@ -59,8 +60,8 @@ func (m *model) refuse(batch []simulate.Message, answers []protocol.Answer) (res
 	return rest
 }
 
-// performGarbled performs a message at a participant whose markers are no map, and
-// reports false where it is none.
+// performGarbled performs a message at a participant whose markers are not a map.
+// It reports false if they are a map.
 func (m *model) performGarbled(message simulate.Message) (protocol.Answer, bool) {
 	if message.Op.Participant == protocol.NoParticipant {
 		return protocol.Answer{}, false
@@ -85,8 +86,9 @@ func (m *model) performGarbled(message simulate.Message) (protocol.Answer, bool)
 	}
 }
 
-// rewrap makes a map of an account's markers again, if they are in a list, or else a list
-// if that is what is to happen. It reports whether it has done anything.
+// rewrap turns an account's markers into a map again if they are in a list, and otherwise
+// into a list if that is to happen.
+// It reports whether it changed anything.
 func (c *check) rewrap(i int, what string) bool {
 	switch a := &c.model.Accounts[i]; {
 	case a.Missing || a.Closed:
@@ -101,7 +103,7 @@ func (c *check) rewrap(i int, what string) bool {
 	return false
 }
 
-// wrap makes a list of an account's markers, and unwrap a map again.
+// wrap turns an account's markers into a list, and unwrap into a map again.
 func (c *check) wrap(i int) {
 	g := &c.model.garble
 	pending := c.bank.read(i).Lookup("pending")

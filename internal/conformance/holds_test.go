@@ -9,7 +9,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
-// canPost reports whether a part of a transfer can be posted: it is from one account to one other.
+// canPost reports whether a part of a transfer can be posted: it must be from one account
+// to one other.
 func canPost(plan []simulate.Leg) bool {
 	money := 0
 	for _, leg := range plan {
@@ -20,20 +21,21 @@ func canPost(plan []simulate.Leg) bool {
 	return money == 2
 }
 
-// posting draws what an owner posts of a hold: all of it, for which 0 stands, or a part.
+// posting draws what an owner posts of a hold: all of it, which is 0, or a part.
 func (c *check) posting(e *executor) {
 	plan := c.model.scene.plans[e.transfer]
-	c.model.posted[e.owner], c.bank.works[e.owner].Post = 0, nil
+	c.model.posted[e.owner], c.bank.attempts[e.owner].Post = 0, nil
 	if !canPost(plan) || rapid.IntRange(0, 2).Draw(c.t, "posts all of it") == 2 {
 		return
 	}
 	held := max(plan[0].Amount, -plan[0].Amount)
 	part := rapid.Int64Range(1, held).Draw(c.t, "posts")
 	amount := c.model.scene.coin.amount(part)
-	c.model.posted[e.owner], c.bank.works[e.owner].Post = part, &amount
+	c.model.posted[e.owner], c.bank.attempts[e.owner].Post = part, &amount
 }
 
-// onHold claims a transfer as a hold is claimed, or marks it as held; now and then it is none.
+// onHold claims a transfer as a hold is claimed, or marks it as held; sometimes it is not
+// a hold.
 func (c *check) onHold(*rapid.T) {
 	e := c.drawExecutor()
 	t := &c.model.Transfers[e.transfer]
@@ -56,7 +58,8 @@ func (c *check) onHold(*rapid.T) {
 	c.require([]simulate.Message{c.send(e, op)})
 }
 
-// part brings a hold to where a part of it is posted, and settles it, alone or together with others on the same accounts.
+// part brings a hold to the point where a part of it is posted, and settles it, alone or
+// together with others on the same accounts.
 func (c *check) part(t *rapid.T) {
 	e := c.drawExecutor()
 	plan, stored := c.model.scene.plans[e.transfer], &c.model.Transfers[e.transfer]
@@ -88,15 +91,16 @@ func (c *check) part(t *rapid.T) {
 	}
 }
 
-// know lets an executor know what was posted of a hold: whoever settles has claimed the transfer, and has seen that.
+// know gives an executor the posted part of a hold: whoever settles has claimed the
+// transfer, and has seen it.
 func (c *check) know(e *executor) {
 	if posted := c.model.Transfers[e.transfer].Posted; posted != 0 {
 		amount := c.model.scene.coin.amount(posted)
-		c.bank.works[e.owner].Transfer.Posted = &amount
+		c.bank.attempts[e.owner].Transfer.Posted = &amount
 	}
 }
 
-// elapse sets the time at which a hold expires into the past, or back into the future.
+// elapse moves the time at which a hold expires into the past, or back into the future.
 func (c *check) elapse(*rapid.T) {
 	transfer := rapid.IntRange(0, len(c.model.scene.plans)-1).Draw(c.t, "transfer")
 	if !c.model.Holds[transfer] || !c.model.Transfers[transfer].Stored {
@@ -141,7 +145,8 @@ func (m *model) claimHindrances(message simulate.Message, unmet func(string, boo
 	}
 }
 
-// claimConditions are those that each claim must have lacked alone.
+// claimConditions are the conditions of which each must have been the only unmet one of a
+// claim.
 func claimConditions() []string {
 	return []string{
 		"TakeOver: old enough", "TakeOver: no hold that may be decided", "TakeOver: state",

@@ -8,14 +8,15 @@ import (
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
-// Thresholds of a takeover. A check sets the time of each transfer's last change back by some years, so that one is surely over
-// and the other surely not.
+// Thresholds of a takeover.
+// A check sets the time of each transfer's last change back by some years, so that one
+// threshold has certainly passed and the other has not.
 const (
 	hour    = time.Hour
 	century = 100 * 365 * 24 * time.Hour
 )
 
-// model is the World, and what it leaves out.
+// model is the World, with what the World leaves out.
 type model struct {
 	*simulate.World
 	scene     scene
@@ -23,13 +24,13 @@ type model struct {
 	fences    [][]protocol.Fence    // that each account has had so far
 	threshold map[int]time.Duration // of each owner's takeovers
 	posted    map[int]int64         // what each owner posts
-	paperNow  given                 // the document as somebody else has written it last
+	paperNow  given                 // the document as it was written last from outside
 	kept      [simulate.MaxTransfers]kept
 	garble    garble
 	tally     *tally
 }
 
-// kept is what is stored of a transfer and decides nothing.
+// kept is the stored part of a transfer on which no decision rests.
 type kept struct {
 	touched            bool // by what was performed last
 	attempts, verified int64
@@ -94,7 +95,9 @@ func (m *model) note(message simulate.Message, result protocol.Result) {
 	}
 	leg := m.leg(message)
 	if onPaper(leg) && message.Op.Kind == protocol.Prepare {
-		m.paperNow.pending = nil // the map of markers is set as a whole, whatever was there: once it is empty again it is nothing else
+		// The map of markers is set as a whole, whatever was there: once it is empty it
+		// is nothing else.
+		m.paperNow.pending = nil
 	}
 	switch {
 	case m.settlesPart(message) && leg.Amount < 0:
@@ -106,7 +109,8 @@ func (m *model) note(message simulate.Message, result protocol.Result) {
 	}
 }
 
-// settlesPart reports whether a message settles at an account a hold of which a part was posted.
+// settlesPart reports whether a message settles a hold at an account, of which a part was
+// posted.
 func (m *model) settlesPart(message simulate.Message) bool {
 	return message.Op.Kind == protocol.Settle && m.Transfers[message.Transfer].Posted != 0 && !onPaper(m.leg(message))
 }
@@ -124,7 +128,8 @@ func (m *model) performOne(message simulate.Message) protocol.Answer {
 	return m.Perform(message)
 }
 
-// tooYoung reports whether a transfer is not as old as its owner's takeovers require: what the same command has just changed is not.
+// tooYoung reports whether a transfer is younger than its owner's takeovers require, for
+// example because the same command has just changed it.
 func (m *model) tooYoung(message simulate.Message) bool {
 	if message.Op.Claim != protocol.TakeOver && message.Op.Claim != protocol.TakeUnheld {
 		return false
@@ -133,7 +138,8 @@ func (m *model) tooYoung(message simulate.Message) bool {
 	return threshold == century || threshold == hour && m.kept[message.Transfer].touched
 }
 
-// damaged reports whether a write would match an account to whose balance nothing can be added, and add to it.
+// damaged reports whether a write would match an account and add to its balance, to which
+// nothing can be added.
 func (m *model) damaged(message simulate.Message) bool {
 	if message.Op.Kind != protocol.Settle && message.Op.Kind != protocol.Undo {
 		return false
@@ -162,7 +168,7 @@ func (m *model) leg(message simulate.Message) simulate.Leg {
 	return m.Plans[message.Transfer][message.Op.Participant]
 }
 
-// keep follows what is stored of a transfer beyond the World.
+// keep records what is stored of a transfer beyond the World.
 func (m *model) keep(message simulate.Message, answer protocol.Answer) {
 	if answer.Result != protocol.Applied {
 		return
@@ -200,7 +206,7 @@ func writesAccount(kind protocol.Kind) bool {
 	}
 }
 
-// changed lets a majority have what was changed from outside, as any deciding read does.
+// changed lets a majority store what was changed from outside, as any deciding read does.
 func (m *model) changed() {
 	m.Perform(m.Send(0, 0, protocol.Operation{Kind: protocol.LookTransfer, Participant: protocol.NoParticipant}))
 }

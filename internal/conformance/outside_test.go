@@ -8,8 +8,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
-// outside does something to an account that no execution does, or puts right what was done before. An account may be closed or deleted
-// under its markers, too, which nobody should: what is due is paid nevertheless, or waits.
+// outside does something to an account that no execution does, or repairs what was done
+// before.
+// It may close or delete an account under its markers, which nobody should do: what is
+// owed is paid all the same, or waits.
 func (c *check) outside(*rapid.T) {
 	i := rapid.IntRange(0, len(c.model.scene.accounts)-1).Draw(c.t, "account")
 	if c.model.scene.accounts[i].paper != nil {
@@ -57,21 +59,24 @@ func (c *check) outside(*rapid.T) {
 func (c *check) drawOutside(account int) string {
 	kinds := []string{"pay in", "pay in", "close", "delete", "damage", "wrap"}
 	if c.model.Accounts[account].Markers != [simulate.MaxTransfers]bool{} {
-		kinds = append(kinds, "damage", "damage", "damage", "wrap", "wrap") // what is due can't be paid then
+		// What is owed can't be paid then.
+		kinds = append(kinds, "damage", "damage", "damage", "wrap", "wrap")
 	}
 	return rapid.SampledFrom(kinds).Draw(c.t, "what")
 }
 
-// seeAll lets everybody read all participants: who has not seen an account takes it for one without a floor, and executions prepare
-// none that they have not seen.
+// seeAll lets everybody read all participants.
+// An owner that has not read an account assumes no floor, and executions prepare no
+// account that they have not read.
 func (c *check) seeAll() {
 	for i := range c.executors {
 		c.see(&c.executors[i])
 	}
 }
 
-// anotherLife claims a transfer for one that had the same ID in another life: another request, of which nothing is stored. Nothing
-// but an insert can begin with that, and the insert finds the ID taken.
+// anotherLife claims a transfer for an earlier transfer with the same ID: another
+// request, of which nothing is stored.
+// Only an insert can begin like that, and the insert finds the ID taken.
 func (c *check) anotherLife(*rapid.T) {
 	e := c.drawExecutor()
 	if !c.model.Transfers[e.transfer].Stored {
@@ -81,13 +86,14 @@ func (c *check) anotherLife(*rapid.T) {
 	other.Digest = append(other.Digest, 1)
 	op := protocol.Operation{Kind: protocol.Claim, Participant: protocol.NoParticipant, Claim: c.drawClaiming(e.transfer)}
 	c.t.Logf("owner %d claims by %s what had the ID in another life", e.owner, op.Claim)
-	answers := c.bank.ask(c.bank.store(e.owner), c.bank.request(c.bank.newWork(e.owner, other), op))
+	answers := c.bank.ask(c.bank.store(e.owner), c.bank.request(c.bank.newAttempt(e.owner, other), op))
 	require.Equal(c.t, tells([]protocol.Answer{{Result: protocol.NotMatched}}), tells(answers), "the answers")
 	c.sameDocuments(nil)
 }
 
-// unseen prepares a debit for one who has not read the account, and so does not know its floor: that matches nothing. Nor would it where
-// the floor was changed since it was read.
+// unseen prepares a debit for an owner that has not read the account, and so does not
+// know its floor: that matches nothing.
+// It would not match either if the floor was changed since it was read.
 func (c *check) unseen(*rapid.T) {
 	e := c.drawExecutor()
 	participant := rapid.IntRange(0, len(c.model.Plans[e.transfer])-1).Draw(c.t, "participant")
@@ -97,7 +103,7 @@ func (c *check) unseen(*rapid.T) {
 	}
 	op := protocol.Operation{Kind: protocol.Prepare, Participant: participant, Fence: c.model.Accounts[leg.Account].Fence}
 	c.t.Logf("owner %d prepares, unseen, for transfer %d at %d", e.owner, e.transfer, participant)
-	answers := c.bank.ask(c.bank.store(e.owner), c.bank.request(c.bank.newWork(e.owner, c.bank.transfer(e.transfer)), op))
+	answers := c.bank.ask(c.bank.store(e.owner), c.bank.request(c.bank.newAttempt(e.owner, c.bank.transfer(e.transfer)), op))
 	require.Equal(c.t, tells([]protocol.Answer{{Result: protocol.NotMatched}}), tells(answers), "the answers")
 	c.sameDocuments(nil)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/simulate"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // orders is the name of a collection of documents that effects change.
@@ -22,16 +23,17 @@ const original = "the original"
 // unmet is the World's value of a document that is not as an effect requires.
 const unmet = -1
 
-// paper is a document that the scene's effects, or reversals, are about: all of them require the same. It stands where carol's account
-// would.
+// paper is a document that the scene's effects, or reversals, are about: all of them
+// require the same.
+// It takes the place of carol's account.
 type paper struct {
-	reversed bool // it is a transfer, and what changes it reverses it
-	id       any  // as it is asked for
+	reversed bool // it is a transfer, which an effect reverses
+	id       any  // as it is requested
 	storedID any  // the same for the server
 	require  bson.D
 	as       []bson.D // fields of documents that are as required
 	other    []bson.D // fields of documents that are not
-	set      bson.D   // besides status, which tells who has set it
+	set      bson.D   // besides status, which names who has set it
 }
 
 // paperAt is the index of the document among the accounts.
@@ -39,9 +41,11 @@ const paperAt = simulate.MaxAccounts - 1
 
 func field(name string, value any) bson.D { return bson.D{{Key: name, Value: value}} }
 
-// papers returns the documents that effects may be about. A field that must have no value
-// may be missing; numbers are compared by value; an array of which an element is as
-// required is not; what looks like an operator, or a pattern, is a value like any other.
+// papers returns the documents that effects may be about.
+// A field that must have no value may be missing.
+// Numbers are compared by value.
+// An array of which one element is as required does not match.
+// What looks like an operator, or a pattern, is a value like any other.
 func papers() []paper {
 	status := func(values ...any) []bson.D {
 		var all []bson.D
@@ -94,7 +98,7 @@ func papers() []paper {
 	}
 }
 
-// drawPaper draws what the document is, and how it stands.
+// drawPaper draws what the document is, and what is stored in it.
 func (s *scene) drawPaper(t *rapid.T) given {
 	all := papers()
 	p := all[len(all)-1]
@@ -117,8 +121,8 @@ func (s *scene) drawPaper(t *rapid.T) given {
 	return a
 }
 
-// dress draws how the document stands: as required, or not; or somebody else has reserved it, or has made something else of the markers'
-// map.
+// dress draws what is stored in the document: what is required, or not; or another
+// transfer has reserved it, or its map of markers was replaced by something else.
 func (p *paper) dress(t *rapid.T, a *given) {
 	a.fields, a.pending, a.Value = rapid.SampledFrom(p.as).Draw(t, "as required"), nil, 0
 	switch oneOf(t, "stands", "as required", "as required", "as required", "otherwise", "reserved") {
@@ -132,8 +136,9 @@ func (p *paper) dress(t *rapid.T, a *given) {
 	}
 }
 
-// drawPlans draws transfers between alice and bob that change the document as well, or do nothing else. One that reverses it is its only
-// one.
+// drawEffects draws transfers between alice and bob that also change the document, or do
+// nothing else.
+// A transfer that reverses the document is the only one of it.
 func (s *scene) drawEffects(t *rapid.T) {
 	effect := simulate.Leg{Account: paperAt, Spare: s.paper.reversed}
 	for i, legs := range s.plans {
@@ -146,7 +151,7 @@ func (s *scene) drawEffects(t *rapid.T) {
 	}
 }
 
-// place returns the name under which a participant is known where a refusal names it.
+// place returns the name of a participant in a refusal.
 func (s scene) place(at int) string {
 	switch {
 	case s.paper == nil || at != paperAt:
@@ -181,7 +186,7 @@ func (a given) paperDocument() bson.D {
 	return append(d, a.fields...)
 }
 
-// addEffects makes a transfer of the scene what it is, beside the money.
+// addEffects adds to a transfer of the scene what it does beside moving money.
 func (b *bank) addEffects(t *document.Transfer, i int) {
 	p := b.scene.paper
 	if p == nil || !slices.ContainsFunc(b.scene.plans[i], onPaper) {
@@ -194,13 +199,13 @@ func (b *bank) addEffects(t *document.Transfer, i int) {
 	id, err := document.EncodeDocumentID(p.id)
 	require.NoError(b.t, err)
 	t.Effects = []document.Effect{{
-		Documents: orders, Namespace: b.stores[0].DocumentsNamespace(orders), ID: id, Require: encode(p.require), Set: encode(p.sets(i)),
+		Documents: orders, Namespace: wire.NamespaceOf(b.orders()), ID: id, Require: encode(p.require), Set: encode(p.sets(i)),
 	}}
 }
 
 func onPaper(leg simulate.Leg) bool { return leg.Amount == 0 }
 
-// storedPaper returns the document as the model says that it is stored.
+// storedPaper returns the document as it is stored according to the model.
 func (m *model) storedPaper() account {
 	a, p := &m.Accounts[paperAt], m.scene.paper
 	if a.Missing {
@@ -227,7 +232,8 @@ func (m *model) storedPaper() account {
 	return stored
 }
 
-// outsidePaper does something to the document that no execution does: nobody writes it while it is reserved.
+// outsidePaper does something to the document that no execution does.
+// Nobody writes it while it is reserved.
 func (c *check) outsidePaper() {
 	a := &c.model.Accounts[paperAt]
 	switch {

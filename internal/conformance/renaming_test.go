@@ -6,7 +6,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// renaming tells which fence of the model is which one of the server: each side draws its own tokens.
+// renaming maps the model's fences to the server's: each side draws its own tokens.
 type renaming struct {
 	forth, back map[protocol.Fence]protocol.Fence
 }
@@ -21,7 +21,8 @@ func (r renaming) learn(model, server protocol.Fence) {
 	r.forth[model], r.back[server] = server, model
 }
 
-// meet takes two fences that are met in the same place, both for the first time, for one and the same.
+// meet treats two fences as the same that appear in the same place, both for the first
+// time.
 func (r renaming) meet(model, server protocol.Fence) {
 	_, known := r.forth[model]
 	_, used := r.back[server]
@@ -30,7 +31,7 @@ func (r renaming) meet(model, server protocol.Fence) {
 	}
 }
 
-// toStore returns a fence for the server; one that it does not have if the model has never seen it.
+// toStore returns a fence for the server, an unused one if the model has never seen it.
 func (r renaming) toStore(model protocol.Fence) protocol.Fence {
 	if server, ok := r.forth[model]; ok {
 		return server
@@ -38,7 +39,7 @@ func (r renaming) toStore(model protocol.Fence) protocol.Fence {
 	return fenceOf(raw(bson.ObjectID{}))
 }
 
-// toModel returns the model's name of a fence, or what tells that it has none.
+// toModel returns the model's name of a fence, or a text saying that it has none.
 func (r renaming) toModel(server protocol.Fence) protocol.Fence {
 	if model, ok := r.back[server]; ok {
 		return model
@@ -46,7 +47,8 @@ func (r renaming) toModel(server protocol.Fence) protocol.Fence {
 	return "unheard of: " + server
 }
 
-// fenceOf returns a stored fence as mongostore tells it. What is null is not there.
+// fenceOf returns a stored fence as mongostore returns it.
+// Null counts as missing.
 func fenceOf(stored bson.RawValue) protocol.Fence {
 	if stored.Type == 0 || stored.Type == bson.TypeNull {
 		return ""

@@ -14,14 +14,14 @@ import (
 type given struct {
 	simulate.Account
 	dress    dress
-	eu       bool          // it stands in the other ledger
-	floor    any           // as it is stored; nil: it is not
-	fence    bson.RawValue // as it is stored; the zero value: it is not
-	currency any           // as it is stored; nil: it is not
+	eu       bool          // it is in the other ledger
+	floor    any           // as it is stored; nil: missing
+	fence    bson.RawValue // as it is stored; the zero value: missing
+	currency any           // as it is stored; nil: missing
 
-	paper   *paper // not nil: it is no account, but a document that effects are about
+	paper   *paper // not nil: it is a document that effects are about
 	fields  bson.D // of the document
-	pending any    // as it is stored; nil: it is not
+	pending any    // as it is stored; nil: missing
 }
 
 // scene is what a check begins with.
@@ -32,13 +32,14 @@ type scene struct {
 	plans       [][]simulate.Leg
 	initiated   []bool
 	holds       []bool
-	paper       *paper // that some of the transfers are about; it stands behind two accounts
+	paper       *paper // that some transfers are about; it comes after two accounts
 	markerLimit int
 	owners      int // of each transfer
 }
 
-// fault is what is the matter with an account. Mostly it is nothing, and seldom more than one thing: else no condition of a
-// prepare would ever be the only one that is not met.
+// fault is what is wrong with an account.
+// Mostly nothing is, and seldom more than one thing.
+// Otherwise no condition of a prepare would ever be the only unmet one.
 type fault uint8
 
 const (
@@ -104,7 +105,7 @@ func (s scene) drawAccount(t *rapid.T) given {
 		missing, closed, foreign, odd, poor, poor, full, full)
 	a := given{dress: oneOf(t, "stored as", plain, small)}
 	if what != missing {
-		s.drawFloor(t, &a) // who has not seen an account takes it for one without a floor
+		s.drawFloor(t, &a) // an owner that has not read it assumes no floor
 	}
 	s.drawFence(t, &a)
 	a.Balance = 1000
@@ -130,7 +131,7 @@ func (s scene) drawAccount(t *rapid.T) given {
 	return a
 }
 
-// drawNeed draws what some transfer takes or gives somewhere, or what two do.
+// drawNeed draws what one or two transfers take or give somewhere.
 func (s scene) drawNeed(t *rapid.T) int64 {
 	need := s.drawAmount(t)
 	if rapid.Bool().Draw(t, "for two") {
@@ -139,7 +140,7 @@ func (s scene) drawNeed(t *rapid.T) int64 {
 	return need
 }
 
-// drawAmount draws what some transfer takes or gives somewhere.
+// drawAmount draws what one transfer takes or gives somewhere.
 func (s scene) drawAmount(t *rapid.T) int64 {
 	var amounts []int64
 	for _, legs := range s.plans {
@@ -160,8 +161,9 @@ func (s scene) drawFloor(t *rapid.T, a *given) {
 	}
 }
 
-// drawFence draws what stands where a fence does before anybody sets one, null and a list with a null in it among them: neither is
-// to be taken for the other.
+// drawFence draws what is stored in place of a fence before anybody sets one.
+// That may be null, or a list with a null in it, which must not be mistaken for each
+// other.
 func (s scene) drawFence(t *rapid.T, a *given) {
 	switch oneOf(t, "fence", "token", "none", "null", "a list") {
 	case "token":

@@ -14,12 +14,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/retention"
 	"github.com/mongotransfer/transfer/internal/simulate"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // server is a database for the checks of one property.
@@ -41,7 +42,8 @@ func (s *server) accounts(eu bool) *mongo.Collection {
 
 func (s *server) orders() *mongo.Collection { return s.db.Collection(orders) }
 
-// transferIDs are the IDs of the transfers, and markerKeys their spelling in an account's pending map.
+// transferIDs are the IDs of the transfers, and markerKeys their encoding in an account's
+// pending map.
 func transferIDs() []string { return []string{"order-17", "v1.0 $%", "42"} }
 func markerKeys() []string  { return []string{"order-17", "v1%2E0 %24%25", "%342"} }
 
@@ -54,21 +56,23 @@ func ledger(eu bool) string {
 	return ""
 }
 
-// ownerName returns an owner's nonce. Those of different transfers are the same, which they never are elsewhere: only the ID tells the
-// transfers apart.
+// ownerName returns an owner's nonce.
+// Different transfers have the same nonces, which never happens elsewhere: only the ID
+// distinguishes the transfers.
 func (s scene) ownerName(owner int) string { return fmt.Sprintf("owner-%d", (owner-1)%s.owners) }
 
-// bank is what one check works on: documents, two processes' stores, and their works.
+// bank is what one check works on: documents, the stores of two processes, and their
+// attempts.
 type bank struct {
 	*server
-	t      *rapid.T
-	scene  scene
-	names  renaming
-	stores [2]*mongostore.Store
-	works  []*mongostore.Attempt // by owner
+	t        *rapid.T
+	scene    scene
+	names    renaming
+	stores   [2]*mongostore.Store
+	attempts []*mongostore.Attempt // by owner
 }
 
-// open stores the documents that a check begins with, instead of those that are there.
+// open stores the documents that a check begins with, in place of the old ones.
 func (s *server) open(t *rapid.T, sc scene) *bank {
 	b := &bank{server: s, t: t, scene: sc, names: newRenaming()}
 	for i := range b.stores {
@@ -82,11 +86,13 @@ func (s *server) open(t *rapid.T, sc scene) *bank {
 			Now: time.Now,
 		})
 		require.NoError(t, err)
-		store, err := mongostore.New(deployment.New(catalog, 0), mongostore.Limits{Markers: sc.markerLimit, FenceBytes: mongostore.LeastFenceMemory})
+		limits := mongostore.Limits{Markers: sc.markerLimit, FenceBytes: mongostore.LeastFenceMemory}
+		store, err := mongostore.New(catalog, retention.New(catalog, 0), limits)
 		require.NoError(t, err)
 		b.stores[i] = store
 	}
-	// The last of these waits for a majority to have forgotten them all: what is read may be no older than that.
+	// The last of these waits until a majority has dropped all old documents: no later
+	// read may be older than that.
 	for _, c := range []*mongo.Collection{quick(s.orders()), quick(s.accounts(false)), quick(s.accounts(true)), s.transfers()} {
 		_, err := c.DeleteMany(t.Context(), bson.D{})
 		require.NoError(t, err)
@@ -140,7 +146,9 @@ func (a given) document(i int, c coin) bson.D {
 	return d
 }
 
-// transfer returns a transfer as it is asked for. All have one digest, as if all were for the same: only the ID tells them apart.
+// transfer returns a transfer as it is requested.
+// All transfers have one digest, as if they were the same request: only the ID
+// distinguishes them.
 func (b *bank) transfer(i int) document.Transfer {
 	t := document.Transfer{ID: transferIDs()[i], Currency: b.scene.currency, Digest: []byte{1}, Hold: b.scene.holds[i]}
 	b.addEffects(&t, i)
@@ -150,27 +158,29 @@ func (b *bank) transfer(i int) document.Transfer {
 		}
 		name := ledger(b.scene.accounts[leg.Account].eu)
 		t.Legs = append(t.Legs, document.Leg{
-			Ledger: name, Namespace: b.stores[0].Namespace(name), Account: accountIDs()[leg.Account], Amount: b.scene.coin.amount(leg.Amount),
+			Ledger: name, Namespace: wire.NamespaceOf(b.accounts(name != "")), Account: accountIDs()[leg.Account], Amount: b.scene.coin.amount(leg.Amount),
 		})
 	}
 	return t
 }
 
-// store returns the store of an owner: of each transfer's executors half work in another process than the other half.
+// store returns the store of an owner: half of each transfer's executors work in another
+// process than the other half.
 func (b *bank) store(owner int) *mongostore.Store {
 	return b.stores[(owner-1)%b.scene.owners%len(b.stores)]
 }
 
 func describe(r protocol.Refusal) string { return fmt.Sprintf("%s at %d", r.Reason, r.Participant) }
 
-func (b *bank) newWork(owner int, transfer document.Transfer) *mongostore.Attempt {
+func (b *bank) newAttempt(owner int, transfer document.Transfer) *mongostore.Attempt {
 	w, err := b.store(owner).NewAttempt(transfer, b.scene.ownerName(owner))
 	require.NoError(b.t, err)
 	w.Describe, w.HoldFor = describe, time.Hour
 	return w
 }
 
-// lanes returns the indexes of the messages that go out in one command: what one store performs, of one lane.
+// lanes returns the indexes of the messages that share a command: those of one store and
+// one lane.
 func (b *bank) lanes(batch []simulate.Message) [][]int {
 	type command struct {
 		store *mongostore.Store
@@ -179,7 +189,7 @@ func (b *bank) lanes(batch []simulate.Message) [][]int {
 	var lanes [][]int
 	known := map[command]int{}
 	for i, message := range batch {
-		c := command{b.store(message.Owner), mongostore.LaneOf(b.works[message.Owner], message.Op)}
+		c := command{b.store(message.Owner), mongostore.LaneOf(b.attempts[message.Owner], message.Op)}
 		at, ok := known[c]
 		if !ok {
 			at = len(lanes)
@@ -194,19 +204,19 @@ func (b *bank) lanes(batch []simulate.Message) [][]int {
 func (b *bank) perform(batch []simulate.Message) []protocol.Answer {
 	requests := make([]*mongostore.Call, len(batch))
 	for i, message := range batch {
-		requests[i] = b.request(b.works[message.Owner], message.Op)
+		requests[i] = b.request(b.attempts[message.Owner], message.Op)
 	}
 	return b.ask(b.store(batch[0].Owner), requests...)
 }
 
-// request draws up a request of an operation, whose fence is named in the model's words.
+// request draws up a call of an operation, whose fence has the model's name.
 func (b *bank) request(w *mongostore.Attempt, op protocol.Operation) *mongostore.Call {
 	op.Fence = b.names.toStore(op.Fence)
 	return &mongostore.Call{Attempt: w, Op: op}
 }
 
-// journal keeps the server's journal busy, if that takes long, until the returned function is called: on an idle server a
-// linearizable read waits up to 100 ms for the next flush.
+// journal keeps the server's journal busy until stop is called, if that takes long.
+// On an idle server a linearizable read waits up to 100 ms for the next flush.
 func (b *bank) journal() (stop func()) {
 	const long = 3 * time.Millisecond
 	ctx, cancel := context.WithCancel(b.t.Context())
@@ -227,7 +237,8 @@ func (b *bank) journal() (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// ask lets a store answer requests of one lane, from memory where it can and may, and answers in the model's words.
+// ask lets a store answer calls of one lane, from memory if it can and may.
+// The answers are in the model's terms.
 func (b *bank) ask(store *mongostore.Store, requests ...*mongostore.Call) []protocol.Answer {
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
@@ -256,7 +267,8 @@ func (b *bank) ask(store *mongostore.Store, requests ...*mongostore.Call) []prot
 	return answers
 }
 
-// The changes from outside. Each is stored by a majority when it returns, as each write of the stores is.
+// Changes from outside.
+// A majority has stored each of them when it returns, as with each write of the stores.
 
 func (b *bank) put(account int, document any) {
 	_, err := b.at(account).InsertOne(b.t.Context(), document)
@@ -288,7 +300,7 @@ func (b *bank) setExpiry(transfer int, at time.Time) {
 	require.NoError(b.t, err)
 }
 
-// at returns the collection in which a participant stands.
+// at returns the collection of a participant.
 func (b *bank) at(account int) *mongo.Collection {
 	switch a := b.scene.accounts[account]; {
 	case a.paper == nil:
@@ -311,10 +323,11 @@ func (b *bank) byID(account int) bson.M {
 	return bson.M{"_id": accountIDs()[account]}
 }
 
-// longAgo is when no transfer was modified by itself.
+// longAgo is a time when no transfer was modified.
 func longAgo() time.Time { return time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// age sets back the time of each transfer's last change: the next change is seen, and a takeover need not wait.
+// age sets back the time of each transfer's last change, so that the next change shows,
+// and a takeover need not wait.
 func (b *bank) age() {
 	_, err := quick(b.transfers()).UpdateMany(b.t.Context(), bson.M{"lastModified": bson.M{"$ne": longAgo()}},
 		bson.M{"$set": bson.M{"lastModified": longAgo()}})

@@ -13,21 +13,22 @@ import (
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
-// tally counts what was drawn and what the World made of it: what never happens is not compared.
+// tally counts what was drawn and what the World answered: what never happens is not
+// compared.
 type tally struct {
 	mu         sync.Mutex
 	counts     map[string]int
 	properties int // that were tried
 }
 
-// properties is how many there are.
+// properties is the number of properties.
 const properties = 4
 
 func row(op protocol.Operation, result protocol.Result) string {
 	return strings.TrimSpace(op.Kind.String()+" "+op.Claim.String()) + ": " + result.String()
 }
 
-// alone is the row of the writes that lacked one condition and no other one.
+// alone is the row of the writes of which one condition was unmet and no other.
 func alone(kind protocol.Kind, condition string) string {
 	return fmt.Sprintf("%s, lacking nothing but %q", kind, condition)
 }
@@ -51,7 +52,8 @@ func (c *tally) countRemembered(old bool) {
 	c.counts[remembered(old)]++
 }
 
-// mixed is the row of the merged updates of a kind that ended so. Alone tells whether each member would have matched by itself.
+// mixed is the row of the merged updates of a kind that ended with a result.
+// Alone says whether each member would have matched by itself.
 func mixed(what string, result protocol.Result, alone bool) string {
 	return fmt.Sprintf("merged %s, of which each would match alone, %t: %s", what, alone, result)
 }
@@ -91,7 +93,8 @@ const (
 	mergedPart = "Settle of a part of a hold, merged: Applied"
 )
 
-// atDocument is the row of the writes to the document of an effect, or to the original of a reversal.
+// atDocument is the row of the writes to the document of an effect, or to the original of
+// a reversal.
 func atDocument(kind protocol.Kind, reversed bool) string {
 	if reversed {
 		return fmt.Sprintf("%s at the original of a reversal: Applied", kind)
@@ -159,7 +162,8 @@ func rows() []string {
 	for _, what := range []string{prepares, clears, clearsAndPrepares, fencings} {
 		all = append(all, mixed(what, protocol.Applied, true), mixed(what, protocol.NotMatched, false))
 	}
-	// What takes too much together; what can be paid by what comes in; what can't be added to what is no number.
+	// Writes that take too much together; that can be paid by what comes in; that can't
+	// add to what is not a number.
 	all = append(all, mixed(prepares, protocol.NotMatched, true), mixed(clearsAndPrepares, protocol.Applied, false),
 		mixed(clears, protocol.Failed, true), mixed(fencings, protocol.Failed, true))
 	all = append(all, readBack(protocol.Applied), readBack(protocol.NotMatched))
@@ -175,7 +179,8 @@ func reads(kind protocol.Kind) bool {
 	}
 }
 
-// complete prints the table and fails if a row is empty. A part of the properties, or a short run, fills only a part of the rows.
+// complete prints the table and fails if a row is empty.
+// Some of the properties, or a short run, fill only some of the rows.
 func (c *tally) complete(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()

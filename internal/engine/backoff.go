@@ -7,10 +7,11 @@ import (
 )
 
 const (
-	firstPause = 5 * time.Millisecond
-	longest    = time.Second
-	// freeRounds is how many rounds an execution may take at full speed. A quiet one
-	// takes five; one that goes on after that contends with others.
+	firstPause   = 5 * time.Millisecond
+	longestPause = time.Second
+	// freeRounds is how many rounds an execution may take at full speed.
+	// An undisturbed execution takes five.
+	// One that needs more than freeRounds contends with others.
 	freeRounds = 16
 )
 
@@ -20,10 +21,10 @@ type backoff struct {
 	repeats int
 }
 
-// next returns how long to wait before the next round, but not beyond limit where that is
-// positive. After a round that has brought something new and in which nothing was lost to
-// others there is no wait, however many rounds it takes: a fence that was just looked at
-// is worth less each moment.
+// next returns how long to wait before the next round, at most limit if limit is
+// positive.
+// There is no wait after a round that brought progress without contention, however many
+// rounds there were: a fence that was just read loses value with each moment.
 func (b *backoff) next(progress, contended bool, limit time.Duration) time.Duration {
 	b.rounds++
 	if progress && b.rounds <= freeRounds {
@@ -40,15 +41,17 @@ func (b *backoff) next(progress, contended bool, limit time.Duration) time.Durat
 	return wait
 }
 
-// Pause waits before the n-th repeat, from 1 on. It reports false if ctx ended.
+// Pause waits before the n-th repeat, counted from 1.
+// It reports false if ctx ended first.
 func Pause(ctx context.Context, n int) bool { return sleep(ctx, pauseBefore(n)) }
 
-// pauseBefore returns 5 ms at first, doubled each time up to a second, give or take a
-// half, so that those who wait for the same thing don't come back together.
+// pauseBefore returns the pause before the n-th repeat: 5 ms, doubled each time up to one
+// second, plus or minus half of that.
+// The random part keeps those who wait for the same thing from returning together.
 func pauseBefore(n int) time.Duration {
-	wait := longest
+	wait := longestPause
 	if n < 9 {
-		wait = min(longest, firstPause<<(n-1))
+		wait = min(longestPause, firstPause<<(n-1))
 	}
 	return wait/2 + rand.N(wait)
 }

@@ -7,9 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An execution pauses where a round has brought nothing, and longer each time; and where
-// others were first, once that has happened often. Between a look and the prepare that
-// relies on it there is no pause, however long it has taken so far.
+// An execution pauses after a round that brought nothing, and longer each time.
+// It also pauses when others were first, once that has happened often.
+// There is no pause between a look and the prepare that relies on it, however long the
+// execution has taken so far.
 func TestBackoff(t *testing.T) {
 	var b backoff
 	for range freeRounds {

@@ -1,8 +1,10 @@
-// Package engine drives executions: it asks the protocol what is next, has the store
-// perform it, and hands the answers back. What many executions want goes out together:
-// while commands are on their way the next one gathers, and nothing waits for a timer. It
-// owns the goroutines, the time limits of commands and the pauses between repeats, and
-// decides nothing about money.
+// Package engine drives executions.
+// It asks the protocol what is next, lets the store perform it, and returns the answers
+// to the protocol.
+// Operations of many executions share commands: while some commands are in flight, the
+// next one gathers, and nothing waits for a timer.
+// The engine owns the goroutines, the time limits of commands and the pauses between
+// repeats, and decides nothing about money.
 package engine
 
 import (
@@ -23,8 +25,9 @@ import (
 // ErrClosed is returned once Close was called.
 var ErrClosed = errors.New("the coordinator was closed")
 
-// Engine drives executions, and performs what they want in commands that carry the
-// requests of many. It is safe for many goroutines.
+// Engine drives executions, and performs their operations in commands that carry those of
+// many executions.
+// It is safe for concurrent use.
 type Engine struct {
 	store *mongostore.Store
 	log   *slog.Logger
@@ -35,35 +38,42 @@ type Engine struct {
 
 	closing chan struct{} // closed by Close
 	limits  Limits
-	gate    *gate          // where executions wait for a place
+	gate    *gate          // admits executions
 	sending sync.WaitGroup // goroutines that send commands
 
-	obstacles obstacles
+	stuck stuckQueue
 
 	mu      sync.Mutex
 	closed  bool
-	stopped bool                // a Close has given up
-	running map[string]underway // executions by transfer ID
-	awaited map[string]int      // callers of Execute by transfer ID
-	all     sync.WaitGroup      // executions
+	stopped bool                    // a Close gave up
+	running map[string]registration // by transfer ID
+	waiters map[string]int          // callers of Execute by transfer ID
+	jobs    sync.WaitGroup
 	lanes   map[mongostore.Lane]*lane
 	servers map[collections.Cluster]*server
 }
 
-// Limits bound what is under way at once. All are positive.
+// Limits bound what is in progress at once.
+// All of them are positive.
 type Limits struct {
-	MaxBatch    int // requests in one command
-	MaxInFlight int // commands to one cluster that are in time; see server
-	MaxPending  int // executions under way; the others wait for a place
+	// MaxBatch is the largest number of operations in one command.
+	MaxBatch int
+	// MaxInFlight is the largest number of commands to one cluster that are in time.
+	// As many again may be overdue, and as many again may be about suspects.
+	MaxInFlight int
+	// MaxPending is the largest number of executions in progress.
+	// The others wait for a place.
+	MaxPending int
 }
 
-// New returns an engine. Close ends it.
+// New returns an engine.
+// Close ends it.
 func New(store *mongostore.Store, log *slog.Logger, now func() time.Time, limits Limits) *Engine {
 	base, cancel := context.WithCancel(context.Background())
 	return &Engine{
 		store: store, log: log, now: now, base: base, cancel: cancel,
 		closing: make(chan struct{}), limits: limits, gate: newGate(limits.MaxPending, store.ClusterCount() > 1),
-		running: map[string]underway{}, awaited: map[string]int{}, lanes: map[mongostore.Lane]*lane{},
+		running: map[string]registration{}, waiters: map[string]int{}, lanes: map[mongostore.Lane]*lane{},
 		servers: map[collections.Cluster]*server{},
 	}
 }
@@ -78,72 +88,74 @@ func (e *Engine) Closed() bool {
 // Closing returns a channel that is closed when Close is called.
 func (e *Engine) Closing() <-chan struct{} { return e.closing }
 
-// underway are the executions of one transfer.
-type underway struct {
-	n     int
-	sent  int       // of these, those that have sent a claim
-	since time.Time // when the first of those began that have followed each other without a gap
+// registration counts the executions of one transfer that are in progress.
+type registration struct {
+	executions int
+	claimsSent int       // executions that sent a claim
+	since      time.Time // since when there was always at least one execution
 }
 
-// Executions returns how many executions of a transfer are under way here, and since when
-// there was always one.
+// Executions returns how many executions of a transfer are in progress in this engine,
+// and since when there was always at least one.
 func (e *Engine) Executions(transferID string) (n int, since time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	here := e.running[transferID]
-	return here.n, here.since
+	entry := e.running[transferID]
+	return entry.executions, entry.since
 }
 
-// Sent reports whether a claim of a transfer was sent by an execution that is under way
-// here: the transfer is stored, or may be, whatever became of whoever asked for it.
+// Sent reports whether an execution that is in progress in this engine sent a claim of a
+// transfer.
+// The transfer is stored then, or may be, even if its caller has left.
 func (e *Engine) Sent(transferID string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.running[transferID].sent > 0
+	return e.running[transferID].claimsSent > 0
 }
 
-// Awaited reports whether somebody waits for an execution of a transfer to end, or to
-// begin. The others go on in the background.
+// Awaited reports whether a caller waits for an execution of a transfer to begin or to
+// end.
+// Other executions continue in the background.
 func (e *Engine) Awaited(transferID string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.awaited[transferID] > 0
+	return e.waiters[transferID] > 0
 }
 
-// await counts a caller who waits for an execution of a transfer. The function that it
-// returns says that this is over.
-func (e *Engine) await(transferID string) (over func()) {
+// addWaiter counts a caller who waits for an execution of a transfer, until remove is
+// called.
+func (e *Engine) addWaiter(transferID string) (remove func()) {
 	add := func(n int) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if e.awaited[transferID] += n; e.awaited[transferID] == 0 {
-			delete(e.awaited, transferID)
+		if e.waiters[transferID] += n; e.waiters[transferID] == 0 {
+			delete(e.waiters, transferID)
 		}
 	}
 	add(1)
 	return func() { add(-1) }
 }
 
-// Close lets no new execution begin and waits for those under way. When ctx ends they are
-// stopped where they are, and recovery has to finish them.
+// Close admits no further execution and waits for those in progress.
+// When ctx ends they are stopped where they are, and recovery has to finish them.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	if !e.closed {
 		e.closed = true
 		close(e.closing)
 	}
-	before := e.stopped
+	stoppedBefore := e.stopped
 	e.mu.Unlock()
 	drained := make(chan struct{})
 	go func() {
-		e.all.Wait()
+		e.jobs.Wait()
 		e.sending.Wait()
 		close(drained)
 	}()
 	defer e.cancel()
 	select {
 	case <-drained:
-		return e.drained(before)
+		return e.closeError(stoppedBefore)
 	case <-ctx.Done():
 		e.mu.Lock()
 		e.stopped = true
@@ -154,70 +166,83 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 }
 
-// drained returns nil if everything came to its end, and an error if another Close has
-// stopped it meanwhile.
-func (e *Engine) drained(before bool) error {
+// closeError returns the error of a Close that waited until nothing was in progress: nil,
+// unless another Close stopped the executions in the meantime.
+func (e *Engine) closeError(stoppedBefore bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.stopped && !before {
+	if e.stopped && !stoppedBefore {
 		return fmt.Errorf("another Close ran out of time: %w", ErrUnfinished)
 	}
 	return nil
 }
 
-// Result is how an execution stands, or ended.
+// Result is the present state of an execution, or its end.
 type Result struct {
-	Outcome      protocol.Outcome
-	State        protocol.State    // of the transfer, once claimed
-	Transfer     document.Transfer // as this execution last saw its document, which may have been before that state
-	Refusal      protocol.Refusal  // of this execution, if it rolled back
+	// Outcome says how the execution ended, or that it is running.
+	Outcome protocol.Outcome
+	// State is the state of the transfer, once claimed.
+	State protocol.State
+	// Transfer is the transfer as this execution last saw its document.
+	// That may have been before it reached State.
+	Transfer document.Transfer
+	// Refusal is why this execution rolled back, if it did.
+	Refusal protocol.Refusal
+	// ClaimInDoubt is true if a claim was sent that may be stored.
 	ClaimInDoubt bool
-	Stuck        document.Failure // what is in the way of a Stuck one, as it is stored
-	Seen         money.Amount     // the balance of the participant that the refusal names
-	SeenKnown    bool
-	Evidence     mongostore.Evidence // what was seen of that participant
-	Cause        error               // the latest error on the way
+	// Stuck is what keeps a stuck execution from finishing, as it is stored.
+	Stuck document.Failure
+	// Seen is the balance of the participant that Refusal names, if SeenKnown.
+	Seen money.Amount
+	// SeenKnown is true if Seen was read.
+	SeenKnown bool
+	// Evidence is what was read of the participant that Refusal names.
+	Evidence mongostore.Evidence
+	// Cause is the latest error on the way.
+	Cause error
 }
 
-// begin registers an execution.
-func (e *Engine) begin(transferID string) error {
+// register counts an execution of a transfer.
+// The error is ErrClosed.
+func (e *Engine) register(transferID string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return ErrClosed
 	}
-	here := e.running[transferID]
-	if here.n == 0 {
-		here.since = e.now()
+	entry := e.running[transferID]
+	if entry.executions == 0 {
+		entry.since = e.now()
 	}
-	here.n++
-	e.running[transferID] = here
-	e.all.Add(1)
+	entry.executions++
+	e.running[transferID] = entry
+	e.jobs.Add(1)
 	return nil
 }
 
-// countSent counts an execution whose claim is sent. The caller holds the lock.
-func (e *Engine) countSent(transferID string) {
-	here := e.running[transferID]
-	here.sent++
-	e.running[transferID] = here
+// countClaimSent counts an execution whose claim is sent.
+// The caller holds the lock.
+func (e *Engine) countClaimSent(transferID string) {
+	entry := e.running[transferID]
+	entry.claimsSent++
+	e.running[transferID] = entry
 }
 
-// finish takes a run off the register.
-func (e *Engine) finish(r *run) {
+// unregister removes a job that has ended from the counts.
+func (e *Engine) unregister(j *job) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	transferID := r.work.Transfer.ID
-	here := e.running[transferID]
-	if !r.begun.IsZero() {
-		r.line.pace.begun--
-		r.line.pace.took(e.now().Sub(r.begun), r.beside)
-		here.sent--
+	transferID := j.attempt.Transfer.ID
+	entry := e.running[transferID]
+	if !j.claimSentAt.IsZero() {
+		j.waitlist.pace.inProgress--
+		j.waitlist.pace.record(e.now().Sub(j.claimSentAt), j.inProgressThen)
+		entry.claimsSent--
 	}
-	here.n--
-	e.running[transferID] = here
-	if here.n == 0 {
+	entry.executions--
+	e.running[transferID] = entry
+	if entry.executions == 0 {
 		delete(e.running, transferID)
 	}
-	e.all.Done()
+	e.jobs.Done()
 }

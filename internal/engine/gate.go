@@ -9,46 +9,49 @@ import (
 	"github.com/mongotransfer/transfer/internal/collections"
 )
 
-// gate admits executions. At most so many are under way at once, and each keeps its place
-// until it ends: what was claimed and is unfinished is bounded, whatever hangs.
+// gate admits executions.
+// It has a fixed number of places, and each execution keeps its place until it ends.
+// So whatever hangs, the number of transfers that are claimed and unfinished is bounded.
 //
-// Where a coordinator knows several clusters, an execution is admitted only while each
-// cluster that it touches has fewer executions under way than there are places free. A
-// cluster that hangs then has at most half of the places, and k of them leave 1/(k+1) to
-// the others. The rule is that of A. K. Choudhury and E. L. Hahne, "Dynamic queue length
-// thresholds for shared-memory packet switches", 1998.
+// With several clusters, an execution is admitted only while each cluster that it touches
+// has fewer places in use than places are free.
+// A cluster that hangs then has at most half of the places, and k such clusters leave
+// 1/(k+1) of them to the others.
+// The rule is that of A. K. Choudhury and E. L. Hahne, "Dynamic queue length thresholds
+// for shared-memory packet switches", 1998.
 type gate struct {
-	mu      sync.Mutex
-	free    int
-	several bool // clusters
-	taken   map[collections.Cluster]int
-	lines   []*line // of those who wait; one for each set of clusters that was asked for
-	turn    int     // the line that is looked at first
+	mu           sync.Mutex
+	free         int
+	multiCluster bool
+	inUse        map[collections.Cluster]int
+	waitlists    []*waitlist // one for each set of clusters
+	next         int         // the waitlist that is served next
 }
 
-// line is where executions wait that touch the same clusters, in the order in which they
-// came.
-type line struct {
-	clusters []collections.Cluster
-	waiting  list.List // of chan struct{}, each closed when its execution is admitted
-	passed   int       // how often others were admitted to one of its clusters since somebody waits
-	pace     pace      // of those that were admitted; the engine's lock guards it
+// waitlist is where executions wait that touch the same set of clusters, first come first
+// served.
+type waitlist struct {
+	clusters  []collections.Cluster
+	waiting   list.List // of chan struct{}, each closed when its execution is admitted
+	overtaken int       // how often it was overtaken on one of its clusters
+	pace      pace      // of its executions; guarded by the engine's lock
 }
 
-func newGate(size int, several bool) *gate {
-	return &gate{free: size, several: several, taken: map[collections.Cluster]int{}}
+func newGate(size int, multiCluster bool) *gate {
+	return &gate{free: size, multiCluster: multiCluster, inUse: map[collections.Cluster]int{}}
 }
 
-// enter waits for a place in a line. The error is ErrClosed, or that of ctx.
-func (g *gate) enter(ctx context.Context, closing <-chan struct{}, l *line) error {
+// acquire waits on a waitlist for a place.
+// The error is ErrClosed, or that of ctx.
+func (g *gate) acquire(ctx context.Context, closing <-chan struct{}, w *waitlist) error {
 	g.mu.Lock()
-	if g.admits(l.clusters, 0) { // so nobody waits in its line: whoever could enter has
-		g.take(l.clusters)
+	if g.hasRoom(w.clusters, 0) { // its waitlist is empty then
+		g.occupy(w.clusters)
 		g.mu.Unlock()
 		return nil
 	}
 	admitted := make(chan struct{})
-	waiting := l.waiting.PushBack(admitted)
+	entry := w.waiting.PushBack(admitted)
 	g.mu.Unlock()
 	select {
 	case <-admitted:
@@ -59,99 +62,106 @@ func (g *gate) enter(ctx context.Context, closing <-chan struct{}, l *line) erro
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	select {
-	case <-admitted: // meanwhile
+	case <-admitted: // in the meantime
 		return nil
 	default:
 	}
-	l.waiting.Remove(waiting)
+	w.waiting.Remove(entry)
 	if ctx.Err() != nil {
-		return ended(ctx, ErrNothingSent)
+		return withContextError(ctx, ErrNothingSent)
 	}
 	return ErrClosed
 }
 
-// leave gives a place back, and admits those who may have it.
-func (g *gate) leave(l *line) {
+// release returns a place and admits those who may have it.
+func (g *gate) release(w *waitlist) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.free++
-	for _, c := range l.clusters {
-		g.taken[c]--
+	for _, c := range w.clusters {
+		g.inUse[c]--
 	}
-	g.admitNext()
+	g.admitWaiting()
 }
 
-// admitNext lets everybody in who may enter, one of each line in turn. The caller holds
-// the lock.
-func (g *gate) admitNext() {
-	for passed := 0; g.free > 0 && passed < len(g.lines); {
-		l := g.lines[g.turn%len(g.lines)]
-		g.turn++
-		first := l.waiting.Front()
-		if first == nil || !g.admits(l.clusters, l.tolerance()) {
-			passed++
+// admitWaiting admits all executions that have room, one of each waitlist in turn.
+// The caller holds the lock.
+func (g *gate) admitWaiting() {
+	for withoutRoom := 0; g.free > 0 && withoutRoom < len(g.waitlists); {
+		w := g.waitlists[g.next%len(g.waitlists)]
+		g.next++
+		first := w.waiting.Front()
+		if first == nil || !g.hasRoom(w.clusters, w.mayExceed()) {
+			withoutRoom++
 			continue
 		}
-		passed = 0
-		g.take(l.clusters)
-		g.passes(l)
-		if admitted, ok := l.waiting.Remove(first).(chan struct{}); ok {
+		withoutRoom = 0
+		g.occupy(w.clusters)
+		g.countOvertaking(w)
+		if admitted, ok := w.waiting.Remove(first).(chan struct{}); ok {
 			close(admitted)
 		}
 	}
 }
 
-// passes counts an admission for those who wait for one of the same clusters.
-func (g *gate) passes(admitted *line) {
-	admitted.passed = 0
-	for _, l := range g.lines {
-		shares := slices.ContainsFunc(l.clusters, func(c collections.Cluster) bool { return slices.Contains(admitted.clusters, c) })
-		if l != admitted && l.waiting.Len() > 0 && shares {
-			l.passed++
+// countOvertaking counts an admission against the waitlists that share one of its
+// clusters.
+func (g *gate) countOvertaking(admitted *waitlist) {
+	admitted.overtaken = 0
+	isAdmitted := func(c collections.Cluster) bool { return slices.Contains(admitted.clusters, c) }
+	for _, w := range g.waitlists {
+		if w != admitted && w.waiting.Len() > 0 && slices.ContainsFunc(w.clusters, isAdmitted) {
+			w.overtaken++
 		}
 	}
 }
 
-// tolerance returns how many more than are free a cluster of the line may have. Where the
-// lines of two clusters are never empty, each place that one of them gives back is taken
-// by the next of the same: both never have room at once, and those who need both would
-// wait for ever. After as many admissions as they need clusters it is their turn.
-func (l *line) tolerance() int {
-	if len(l.clusters) > 1 && l.passed >= len(l.clusters) {
+// mayExceed returns by how many places a cluster of the waitlist may exceed the rule.
+//
+//  1. The waitlists of clusters A and B are never empty.
+//  2. Each place that A's executions return goes to the next one on A's waitlist, and the
+//     same happens on B's.
+//  3. A and B never have room at the same moment, and executions that need both would
+//     wait forever.
+//
+// So a waitlist gets its turn after as many overtakings as it has clusters.
+func (w *waitlist) mayExceed() int {
+	if len(w.clusters) > 1 && w.overtaken >= len(w.clusters) {
 		return 1
 	}
 	return 0
 }
 
-// admits reports whether an execution that touches these clusters may have a place now.
-func (g *gate) admits(clusters []collections.Cluster, tolerance int) bool {
+// hasRoom reports whether an execution that touches these clusters may have a place now.
+func (g *gate) hasRoom(clusters []collections.Cluster, mayExceed int) bool {
 	if g.free == 0 {
 		return false
 	}
-	if !g.several {
+	if !g.multiCluster {
 		return true
 	}
-	return !slices.ContainsFunc(clusters, func(c collections.Cluster) bool { return g.taken[c] >= g.free+tolerance })
+	isFull := func(c collections.Cluster) bool { return g.inUse[c] >= g.free+mayExceed }
+	return !slices.ContainsFunc(clusters, isFull)
 }
 
-func (g *gate) take(clusters []collections.Cluster) {
+func (g *gate) occupy(clusters []collections.Cluster) {
 	g.free--
 	for _, c := range clusters {
-		g.taken[c]++
+		g.inUse[c]++
 	}
 }
 
-// line returns where those wait who touch these clusters. There are few: one for each set
-// of clusters.
-func (g *gate) line(clusters []collections.Cluster) *line {
+// waitlistFor returns the waitlist of a set of clusters.
+// There are few of them.
+func (g *gate) waitlistFor(clusters []collections.Cluster) *waitlist {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, l := range g.lines {
-		if slices.Equal(l.clusters, clusters) {
-			return l
+	for _, w := range g.waitlists {
+		if slices.Equal(w.clusters, clusters) {
+			return w
 		}
 	}
-	l := &line{clusters: clusters}
-	g.lines = append(g.lines, l)
-	return l
+	w := &waitlist{clusters: clusters}
+	g.waitlists = append(g.waitlists, w)
+	return w
 }

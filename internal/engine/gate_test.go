@@ -12,11 +12,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/retention"
 )
 
-// clustersOf returns so many clusters, none of which is there.
+// clustersOf returns n clusters, none of which exists.
 func clustersOf(t *testing.T, n int) [][]collections.Cluster {
 	t.Helper()
 	all := make([][]collections.Cluster, n)
@@ -28,25 +28,25 @@ func clustersOf(t *testing.T, n int) [][]collections.Cluster {
 			Transfers: client.Database("nowhere").Collection("transfers"), Now: time.Now,
 		})
 		require.NoError(t, err)
-		store, err := mongostore.New(deployment.New(catalog, 0), mongostore.Limits{})
+		store, err := mongostore.New(catalog, retention.New(catalog, 0), mongostore.Limits{})
 		require.NoError(t, err)
 		all[i] = store.ClustersOf(&mongostore.Attempt{})
 	}
 	return all
 }
 
-// fill lets executions in until no more may enter, and returns how many that are.
+// fill admits executions until there is no more room, and returns how many it admitted.
 func fill(g *gate, clusters []collections.Cluster) int {
 	for n := 0; ; n++ {
-		if !g.admits(clusters, 0) {
+		if !g.hasRoom(clusters, 0) {
 			return n
 		}
-		g.take(clusters)
+		g.occupy(clusters)
 	}
 }
 
-// What hangs on one cluster, or on several, never has all places: each of k has 1/(k+1)
-// of them at most.
+// What hangs on one cluster, or on several, never has all places: each of k clusters has
+// at most 1/(k+1) of them.
 func TestPlacesAreShared(t *testing.T) {
 	clusters := clustersOf(t, 3)
 	g := newGate(60, true)
@@ -54,19 +54,20 @@ func TestPlacesAreShared(t *testing.T) {
 	require.Equal(t, 15, fill(g, clusters[1]))
 	require.Equal(t, 8, fill(g, clusters[2]), "half of what is free")
 	for range 15 {
-		g.leave(g.line(clusters[1]))
+		g.release(g.waitlistFor(clusters[1]))
 	}
 	require.Zero(t, fill(g, clusters[0]), "it has more than are free")
 	require.Equal(t, 7, fill(g, slices.Concat(clusters[1], clusters[2])), "each of both must have room")
 }
 
-// Where there is one cluster it may have all places.
+// A single cluster may have all places.
 func TestOneClusterHasAllPlaces(t *testing.T) {
 	require.Equal(t, 60, fill(newGate(60, false), clustersOf(t, 1)[0]))
 }
 
-// Those who wait are admitted in the order in which they came, and those of one cluster
-// don't keep those of another one waiting. Who leaves the line is passed over.
+// Waiting executions are admitted in the order in which they came, and those of one
+// cluster don't delay those of another.
+// An execution that leaves the waitlist is passed over.
 func TestWaitingForAPlace(t *testing.T) {
 	clusters := clustersOf(t, 2)
 	g := newGate(4, true)
@@ -74,14 +75,14 @@ func TestWaitingForAPlace(t *testing.T) {
 	require.Equal(t, 2, fill(g, clusters[0]))
 	require.Equal(t, 1, fill(g, clusters[1]))
 	enter := func(ctx context.Context, clusters []collections.Cluster) chan error {
-		l := g.line(clusters)
-		waiting := l.waiting.Len()
+		w := g.waitlistFor(clusters)
+		waiting := w.waiting.Len()
 		entered := make(chan error, 1)
-		go func() { entered <- g.enter(ctx, closing, l) }()
+		go func() { entered <- g.acquire(ctx, closing, w) }()
 		require.Eventually(t, func() bool {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			return l.waiting.Len() > waiting || len(entered) > 0
+			return w.waiting.Len() > waiting || len(entered) > 0
 		}, eventually, tick)
 		return entered
 	}
@@ -90,50 +91,50 @@ func TestWaitingForAPlace(t *testing.T) {
 	third := enter(t.Context(), clusters[1])
 	leave()
 	require.ErrorIs(t, <-first, ErrNothingSent)
-	g.leave(g.line(clusters[1]))
+	g.release(g.waitlistFor(clusters[1]))
 	require.NoError(t, <-third, "the other cluster's may not enter yet")
 	require.Empty(t, second)
-	g.leave(g.line(clusters[0]))
+	g.release(g.waitlistFor(clusters[0]))
 	require.NoError(t, <-second)
 	last := enter(t.Context(), clusters[0])
 	close(closing)
 	require.ErrorIs(t, <-last, ErrClosed)
 	require.Equal(t, 1, g.free)
-	require.Equal(t, 2, g.taken[clusters[0][0]])
+	require.Equal(t, 2, g.inUse[clusters[0][0]])
 }
 
-// Where the places are never enough for all, each line has its part of them, and also
-// those who need two clusters at once; and in a gate of few places those don't have all
-// of them.
-func TestNoLineStarvesAtTheGate(t *testing.T) {
+// When there are never enough places for all, each waitlist gets its share, also one that
+// needs two clusters at once.
+// In a gate with few places that one doesn't get all of them.
+func TestNoWaitlistStarves(t *testing.T) {
 	clusters := clustersOf(t, 2)
 	for _, size := range []int{8, 2046, 2047, 2048} {
 		g := newGate(size, true)
-		lines := []*line{g.line(clusters[0]), g.line(clusters[1]), g.line(slices.Concat(clusters...))}
-		var inside []*line
-		admitted := map[*line]int{}
+		lists := []*waitlist{g.waitlistFor(clusters[0]), g.waitlistFor(clusters[1]), g.waitlistFor(slices.Concat(clusters...))}
+		var inside []*waitlist
+		admitted := map[*waitlist]int{}
 		refill := func() {
-			for _, l := range lines {
-				for l.waiting.Len() < 2 {
-					l.waiting.PushBack(make(chan struct{}))
+			for _, w := range lists {
+				for w.waiting.Len() < 2 {
+					w.waiting.PushBack(make(chan struct{}))
 				}
 			}
 		}
-		before := func() []int { return []int{lines[0].waiting.Len(), lines[1].waiting.Len(), lines[2].waiting.Len()} }
+		before := func() []int { return []int{lists[0].waiting.Len(), lists[1].waiting.Len(), lists[2].waiting.Len()} }
 		enter := func(admit func()) {
 			had := before()
 			admit()
 			for i, n := range before() {
 				for range had[i] - n {
-					inside = append(inside, lines[i])
-					admitted[lines[i]]++
+					inside = append(inside, lists[i])
+					admitted[lists[i]]++
 				}
 			}
 			refill()
 		}
 		refill()
 		for range size {
-			enter(g.admitNext)
+			enter(g.admitWaiting)
 		}
 		clear(admitted)
 		dice := rand.New(rand.NewPCG(1, uint64(size)))
@@ -142,10 +143,10 @@ func TestNoLineStarvesAtTheGate(t *testing.T) {
 			leaving := inside[i]
 			inside[i] = inside[len(inside)-1]
 			inside = inside[:len(inside)-1]
-			enter(func() { g.leave(leaving) })
+			enter(func() { g.release(leaving) })
 		}
-		for i, l := range lines {
-			require.Greater(t, admitted[l], 1000, "line %d of a gate of %d", i, size)
+		for i, w := range lists {
+			require.Greater(t, admitted[w], 1000, "waitlist %d of a gate of %d", i, size)
 		}
 	}
 }

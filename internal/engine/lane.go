@@ -1,89 +1,94 @@
 package engine
 
 import (
-	"slices"
-	"time"
-
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
 const (
-	// maxPassed is how often a lane with something to send is passed over for others
-	// where more is waiting.
-	maxPassed = 8
-	urgent    = 1 << 30 // more than can wait in any lane
-	// runShare is the part of a command that one run may fill. A transfer of a thousand
-	// legs must not keep those of two waiting.
-	runShare = 4
-	// smallShare is what each run may have of a command in any case.
-	smallShare = 4
-	// plainTasks is how many tasks of one run count when lanes are compared.
-	plainTasks = 4
+	// maxSkipped is how often a lane that has something to send is skipped for busier
+	// ones.
+	maxSkipped         = 8
+	urgencyWhenSkipped = 1 << 30 // above any backlog
+	// jobShare says which part of a command one job may fill: a quarter.
+	// A transfer of a thousand legs must not delay those of two.
+	jobShare = 4
+	// minShare is how many tasks each job may have in a command in any case.
+	minShare = 4
+	// countedTasks is how many tasks of one job count when lanes are compared.
+	countedTasks = 4
 )
 
-// task is a request of a run, in the queue of a lane or on its way.
+// task is a call of a job, queued in a lane or in flight.
 type task struct {
 	mongostore.Call
-	run     *run
+	job     *job
 	lane    *lane
 	subject collections.Subject
 	next    *task // in its chain
 }
 
-// answered reports whether the server has said what became of the task.
+func newTask(j *job, op protocol.Operation) task {
+	return task{
+		Call: mongostore.Call{Attempt: j.attempt, Op: op}, job: j, subject: mongostore.SubjectOf(j.attempt, op),
+	}
+}
+
+// answered reports whether the answer says what became of the task.
 func (t *task) answered() bool {
 	return t.Answer.Result != protocol.Unknown && t.Answer.Result != protocol.NotSent
 }
 
-// lane gathers requests that can go out in one command. What is about a document that is
-// in a command on its way is parked by that document: so to take a command costs what it
-// carries, however much is waiting.
+// lane gathers tasks that may share a command.
+// A task is parked while a command in flight is about the same document.
+// So taking the next command costs as much as the command carries, however many tasks
+// wait.
 type lane struct {
-	key      mongostore.Lane
-	server   *server
-	reads    bool // it changes nothing
-	claims   bool // it begins what is not stored yet, or not anybody's
-	queue    queue
-	ready    int                            // tasks in the queue
-	busy     map[collections.Subject]int    // documents that commands on their way are about
-	parked   map[collections.Subject]*chain // what waits for these
-	suspects map[collections.Subject]*suspect
-	window   window
-	answers  int   // commands that were answered so far
-	passed   int   // how often others have sent a command since it last did
-	tail     *task // while a run's tasks are added: the latest one
+	key       mongostore.Lane
+	server    *server
+	isRead    bool // it changes nothing
+	isClaim   bool // it claims transfers, which nobody works on
+	queue     queue
+	ready     int                            // tasks in the queue
+	busy      map[collections.Subject]int    // documents that commands in flight are about
+	parked    map[collections.Subject]*chain // tasks that wait for those documents
+	suspects  map[collections.Subject]*suspect
+	window    window
+	answers   int   // commands that were answered so far
+	skipped   int   // how often other lanes sent a command since it last did
+	lastAdded *task // while the tasks of a round are added: the latest one
 }
 
-// enqueue adds the tasks of a run's round to their lanes. They go out when
-// [Engine.startAll] is called.
+// enqueue adds the tasks of a job's round to their lanes.
+// They are sent when [Engine.startAllBut] is called.
 func (e *Engine) enqueue(tasks []task) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range tasks {
 		t := &tasks[i]
 		t.next = nil
-		t.lane = e.lane(t)
-		t.lane.add(t)
+		t.lane = e.laneOf(t)
+		t.lane.enqueueBehind(t)
 	}
 	for i := range tasks {
-		tasks[i].lane.tail = nil
+		tasks[i].lane.lastAdded = nil
 	}
 }
 
-// lane returns the lane of a task. The caller holds the lock.
-func (e *Engine) lane(t *task) *lane {
+// laneOf returns the lane of a task.
+// The caller holds the lock.
+func (e *Engine) laneOf(t *task) *lane {
 	key := mongostore.LaneOf(t.Attempt, t.Op)
 	if l := e.lanes[key]; l != nil {
 		return l
 	}
 	cluster := e.store.ClusterOf(key)
 	if e.servers[cluster] == nil {
-		e.servers[cluster] = &server{max: e.limits.MaxInFlight}
+		e.servers[cluster] = &server{maxInFlight: e.limits.MaxInFlight}
 	}
 	l := &lane{
-		key: key, server: e.servers[cluster], claims: t.Op.Kind == protocol.Claim, reads: reads(t.Op.Kind),
+		key: key, server: e.servers[cluster], isClaim: t.Op.Kind == protocol.Claim, isRead: isRead(t.Op.Kind),
 		busy: map[collections.Subject]int{}, parked: map[collections.Subject]*chain{},
 		suspects: map[collections.Subject]*suspect{}, window: newWindow(e.limits.MaxBatch),
 	}
@@ -92,7 +97,7 @@ func (e *Engine) lane(t *task) *lane {
 	return l
 }
 
-func reads(kind protocol.Kind) bool {
+func isRead(kind protocol.Kind) bool {
 	switch kind {
 	case protocol.ReadFence, protocol.ReadTransfer, protocol.Look, protocol.LookTransfer:
 		return true
@@ -101,34 +106,33 @@ func reads(kind protocol.Kind) bool {
 	}
 }
 
-// add puts a task where it has to wait: behind those of its run, where it may go out.
-func (l *lane) add(t *task) {
-	if l.waits(t) {
+// enqueueBehind queues a task behind the other tasks of its round, unless it has to park.
+func (l *lane) enqueueBehind(t *task) {
+	if l.park(t) {
 		return
 	}
 	l.ready++
-	if l.tail != nil {
-		l.tail.next = t
+	if l.lastAdded != nil {
+		l.lastAdded.next = t
 	} else {
 		l.queue.push(t)
 	}
-	l.tail = t
+	l.lastAdded = t
 }
 
-// admit puts a single task where it has to wait.
-func (l *lane) admit(t *task) {
-	if !l.waits(t) {
+// enqueueSingle queues a task by itself, unless it has to park.
+func (l *lane) enqueueSingle(t *task) {
+	if !l.park(t) {
 		l.ready++
 		l.queue.push(t)
 	}
 }
 
-// waits parks a task that may not go out beside others now, and reports whether that was
-// so.
-func (l *lane) waits(t *task) bool {
+// park parks a task whose document is suspected or busy, and reports whether it did.
+func (l *lane) park(t *task) bool {
 	if s := l.suspects[t.subject]; s != nil {
 		s.waiting.push(t)
-		s.settle()
+		s.review()
 		return true
 	}
 	if l.busy[t.subject] == 0 {
@@ -143,98 +147,40 @@ func (l *lane) waits(t *task) bool {
 	return true
 }
 
-// command is some tasks on their way together.
-type command struct {
-	lane     *lane
-	tasks    []*task
-	requests []*mongostore.Call
-	apart    bool // it is about a suspect alone
-	trial    bool // and that one was held up alone before
-	full     bool // it carries as much as it may, or as its runs may have of it
-	watch    *time.Timer
-	sent     time.Time
-	answers  int  // that its lane had got when it was sent
-	gaveWay  bool // it is overdue, and others go out in its place
-	back     bool
-}
-
-// mayCarry reports whether a task may go out in the command. What may be why another one
-// was refused as a whole shares none.
-func (c *command) mayCarry(t *task) bool {
-	return len(c.tasks) == 0 || !t.run.alone && !c.tasks[0].run.alone
-}
-
-// begin marks the documents of the command busy. What replaces a fence comes last: the
-// prepares beside it name the fence as it is, and would be refused after it.
-func (c *command) begin() {
-	for _, t := range c.tasks {
-		c.lane.busy[t.subject]++
-	}
-	slices.SortStableFunc(c.tasks, func(a, b *task) int { return replaces(a) - replaces(b) })
-	c.requests = make([]*mongostore.Call, len(c.tasks))
-	for i, t := range c.tasks {
-		c.requests[i] = &t.Call
-	}
-}
-
-func replaces(t *task) int {
-	if t.Op.ReplaceFence || t.Op.Kind == protocol.FenceOnly {
-		return 1
-	}
-	return 0
-}
-
-// release lets others go out that are about the command's documents.
-func (c *command) release() {
-	l := c.lane
-	for _, t := range c.tasks {
-		if l.busy[t.subject]--; l.busy[t.subject] > 0 {
-			continue
-		}
-		delete(l.busy, t.subject)
-		if parked := l.parked[t.subject]; parked != nil {
-			delete(l.parked, t.subject)
-			for one := parked.pop(); one != nil; one = parked.pop() {
-				l.admit(one)
-			}
-		}
-		if s := l.suspects[t.subject]; s != nil {
-			s.settle()
-		}
-	}
-}
-
-// next takes a command off the queue, nil if nothing may go out. A run has no more than a
-// quarter of what a command may carry, and beside others, of which so many are under way,
-// no more than a small share of that, or a quarter of what the command does carry. A
-// claim that mayClaim refuses is left out.
-func (l *lane) next(others int, mayClaim func(*task) bool) *command {
+// nextCommand takes a command off the queue.
+// It returns nil if nothing may be sent.
+//
+// A job alone may fill a quarter of what a command may carry.
+// Beside other jobs it first gets its part of that quarter, at least minShare.
+// It gets more up to a quarter of what the command does carry.
+// A claim that mayClaim refuses is left out.
+func (l *lane) nextCommand(otherJobs int, mayClaim func(*task) bool) *command {
 	if l.ready == 0 {
 		return nil
 	}
 	size := l.window.size
 	c := &command{lane: l, tasks: make([]*task, 0, min(size, l.ready))}
-	most := max(1, size/runShare)
-	small := min(max(smallShare, most/max(1, others)), most)
-	var beyond []*task
+	maxShare := max(1, size/jobShare)
+	firstShare := min(max(minShare, maxShare/max(1, otherJobs)), maxShare)
+	var rests []*task
 	for len(c.tasks) < size && !l.queue.empty() {
 		head := l.queue.pop()
 		if !c.mayCarry(head) {
-			l.queue.unpop(head)
+			l.queue.pushFront(head)
 			break
 		}
-		rest := l.load(c, head, min(size, len(c.tasks)+small), mayClaim)
+		rest := l.fill(c, head, min(size, len(c.tasks)+firstShare), mayClaim)
 		switch {
 		case rest == nil:
 		case len(c.tasks) == size:
-			l.queue.unpop(rest)
+			l.queue.pushFront(rest)
 		default:
-			beyond = append(beyond, rest)
+			rests = append(rests, rest)
 		}
 	}
-	more := min(most, (len(c.tasks)-small)/(runShare-1)) - small
-	for _, rest := range beyond {
-		if rest = l.load(c, rest, min(size, len(c.tasks)+more), mayClaim); rest != nil {
+	secondShare := min(maxShare, (len(c.tasks)-firstShare)/(jobShare-1)) - firstShare
+	for _, rest := range rests {
+		if rest = l.fill(c, rest, min(size, len(c.tasks)+secondShare), mayClaim); rest != nil {
 			l.queue.push(rest)
 			c.full = true
 		}
@@ -243,40 +189,41 @@ func (l *lane) next(others int, mayClaim func(*task) bool) *command {
 		return nil
 	}
 	c.full = c.full || len(c.tasks) == size
-	c.begin()
+	c.seal()
 	return c
 }
 
-// load moves a run's tasks into a command until that has so many, and returns what is
-// left of them.
-func (l *lane) load(c *command, t *task, limit int, mayClaim func(*task) bool) *task {
+// fill moves tasks from a chain into a command until it carries limit tasks, and returns
+// the rest of the chain.
+func (l *lane) fill(c *command, t *task, limit int, mayClaim func(*task) bool) (rest *task) {
 	for t != nil && len(c.tasks) < limit && c.mayCarry(t) {
-		rest := t.next
+		next := t.next
 		t.next = nil
 		l.ready--
-		if !l.waits(t) && (!l.claims || mayClaim(t)) {
+		if !l.park(t) && (!l.isClaim || mayClaim(t)) {
 			c.tasks = append(c.tasks, t)
 		}
-		t = rest
+		t = next
 	}
 	return t
 }
 
-// urgency says which lane goes first: the one where most is waiting, but none is passed
-// over for long. Claims go last while more than a command's worth of what is begun is
-// waiting: that is ended first.
-func (l *lane) urgency(begun int) int {
+// urgency ranks the lanes: the one with the largest backlog is first, but none is skipped
+// for long.
+// Claims come last while more than one command's worth of other tasks is waiting: what
+// has begun is finished first.
+func (l *lane) urgency(backlogBesideClaims int) int {
 	switch {
 	case l.ready == 0:
 		return 0
-	case l.passed >= maxPassed:
-		return urgent + l.passed
-	case l.claims && begun > l.window.size:
+	case l.skipped >= maxSkipped:
+		return urgencyWhenSkipped + l.skipped
+	case l.isClaim && backlogBesideClaims > l.window.size:
 		return 1
 	}
 	return l.backlog()
 }
 
-// backlog returns how many tasks are ready, of which each run's count up to a bound: a
-// transfer of a thousand legs does not make its lane the one that goes first.
-func (l *lane) backlog() int { return min(l.ready, plainTasks*l.queue.length()) }
+// backlog returns how many tasks are ready, counting at most countedTasks of each job: a
+// transfer of a thousand legs does not put its lane first.
+func (l *lane) backlog() int { return min(l.ready, countedTasks*l.queue.length()) }

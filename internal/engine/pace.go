@@ -6,76 +6,90 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// fewBegun is how many executions may be under way before any caller is told that it came
-// too late.
-const fewBegun = 64
+// fewInProgress is how many executions may be in progress before a claim counts as too
+// late.
+const fewInProgress = 64
 
-// pace is how long executions that touch the same clusters take from their claims to
-// their ends, for each that was under way when they began, smoothed as in RFC 6298. What
-// hangs is under way as well, and holds up nobody: so the others are still expected to be
-// quick. The engine's lock guards it.
-type pace struct {
-	begun           int // executions that have sent a claim and are not at their ends
-	mean, deviation time.Duration
-}
+// smoothedTime is a moving average of durations and their deviation, as in RFC 6298.
+type smoothedTime struct{ mean, deviation time.Duration }
 
-// took takes in that one has come to its end, how long it has taken, and how many were
-// under way when it began.
-func (p *pace) took(d time.Duration, underway int) {
-	d /= time.Duration(max(underway, fewBegun))
-	if p.mean == 0 {
-		p.mean, p.deviation = d, d/2
+func (s *smoothedTime) add(d time.Duration) {
+	if s.mean == 0 {
+		s.mean, s.deviation = d, d/2
 		return
 	}
-	p.deviation += ((p.mean - d).Abs() - p.deviation) / 4
-	p.mean += (d - p.mean) / 8
+	s.deviation += ((s.mean - d).Abs() - s.deviation) / 4
+	s.mean += (d - s.mean) / 8
 }
 
-// expected returns how long the next one takes, at most, unless something is wrong.
-// Executions come in waves, as large as commands are, and deviate little then, all of a
-// wave alike: so there is half as much on top.
+// pace is how long executions of one waitlist take from claim to end, divided by the
+// number that was in progress when they began.
+// An execution that hangs counts as in progress and slows nobody down, so the others are
+// still expected to be quick.
+// The engine's lock guards it.
+type pace struct {
+	inProgress int // executions that sent a claim and have not ended
+	smoothedTime
+}
+
+// record records how long an execution took that has ended, and how many were in progress
+// when it sent its claim.
+func (p *pace) record(d time.Duration, inProgress int) {
+	p.add(d / time.Duration(max(inProgress, fewInProgress)))
+}
+
+// expected returns how long the next execution takes at most, unless something is wrong.
+// Executions come in waves as large as commands are.
+// Those of one wave take equally long, so the deviation is small, and at least half of
+// the mean is added.
 func (p *pace) expected() time.Duration {
-	return time.Duration(p.begun) * (p.mean + max(4*p.deviation, p.mean/2))
+	return time.Duration(p.inProgress) * (p.mean + max(4*p.deviation, p.mean/2))
 }
 
-// tooLate reports whether so many are under way that a claim would not be at its end
-// before its caller leaves. Such a caller would be left in doubt, for work that others
-// could have had done. It asks again after pauses, and is let through once there is twice
-// the time that it takes: what is expected goes up and down. The caller holds the lock.
-func (e *Engine) tooLate(t *task) bool {
-	r := t.run
-	deadline, has := r.caller.Deadline()
-	fresh := t.Op.Claim == protocol.Insert || t.Op.Claim == protocol.FromInitiated
-	if !has || !fresh || !r.begun.IsZero() || r.line.pace.begun < fewBegun {
+// claimTooLate reports whether so many executions are in progress that a claim would not
+// end before its caller leaves.
+// Such a caller would be left in doubt, and the server would work for nobody.
+// The execution asks again after a pause.
+// It passes once there is twice the expected time, because the expectation goes up and
+// down.
+// The caller holds the lock.
+func (e *Engine) claimTooLate(t *task) bool {
+	j := t.job
+	deadline, hasDeadline := j.caller.Deadline()
+	isNew := t.Op.Claim == protocol.Insert || t.Op.Claim == protocol.FromInitiated
+	pace := &j.waitlist.pace
+	if !hasDeadline || !isNew || !j.claimSentAt.IsZero() || pace.inProgress < fewInProgress {
 		return false
 	}
 	now := e.now()
-	expected := r.line.pace.expected()
-	if r.wasLate {
+	expected := pace.expected()
+	if j.claimWasLate {
 		expected *= 2
 	}
-	r.wasLate = deadline.Sub(now) < expected
-	return r.wasLate
+	j.claimWasLate = deadline.Sub(now) < expected
+	return j.claimWasLate
 }
 
-// mayClaim reports whether a run's claim may be sent, and counts it as begun. It may not
-// where it is too late, or where its caller has left. The caller holds the lock.
+// mayClaim reports whether a claim may be sent, and counts its job as in progress.
+// It may not if it is too late, or if its caller has left.
+// The caller holds the lock.
 func (e *Engine) mayClaim(t *task) bool {
-	r := t.run
-	if e.tooLate(t) || !r.send() {
+	j := t.job
+	if e.claimTooLate(t) || !j.mayStillClaim() {
 		return false
 	}
-	if r.begun.IsZero() {
-		r.begun, r.beside = e.now(), r.line.pace.begun
-		r.line.pace.begun++
-		e.countSent(r.work.Transfer.ID)
+	if j.claimSentAt.IsZero() {
+		j.claimSentAt, j.inProgressThen = e.now(), j.waitlist.pace.inProgress
+		j.waitlist.pace.inProgress++
+		e.countClaimSent(j.attempt.Transfer.ID)
 	}
 	return true
 }
 
-// refuse gives a claim back that may not be sent. Its run ends if its caller has left.
-func (e *Engine) refuse(t *task) {
-	t.Answer, t.Cause = protocol.Answer{Result: protocol.NotSent}, errTooLate()
-	t.run.away = e.now().Add(AwayLimit) // the server is there
+// returnClaim answers a claim that may not be sent.
+// Its job ends if its caller has left.
+func (e *Engine) returnClaim(t *task) {
+	t.Answer, t.Cause = protocol.Answer{Result: protocol.NotSent}, errNoTimeLeft()
+	t.job.reachServerUntil = e.now().Add(AwayLimit) // the server was reached
 	e.deliver([]*task{t})
 }

@@ -1,6 +1,7 @@
 package engine
 
-// chain is a list of tasks, linked through themselves. The zero value is empty.
+// chain is a list of tasks, linked through themselves.
+// The zero value is empty.
 type chain struct{ first, last *task }
 
 func (c *chain) push(t *task) {
@@ -13,7 +14,8 @@ func (c *chain) push(t *task) {
 	c.last = t
 }
 
-// pop takes the first task off, nil if there is none.
+// pop removes the first task and returns it.
+// It returns nil if the chain is empty.
 func (c *chain) pop() *task {
 	t := c.first
 	if t == nil {
@@ -26,7 +28,7 @@ func (c *chain) pop() *task {
 	return t
 }
 
-// join moves all tasks of another chain behind these.
+// join moves all tasks of another chain to the end of this one.
 func (c *chain) join(other *chain) {
 	switch {
 	case other.first == nil:
@@ -40,36 +42,38 @@ func (c *chain) join(other *chain) {
 	*other = chain{}
 }
 
-// queue is a line of tasks, each with the others behind it that its run has in the same
-// lane. The zero value is empty.
+// queue is a first-in-first-out queue of heads.
+// Each head is the first task of one job's round in a lane and links to the others.
+// The zero value is empty.
 type queue struct {
 	heads []*task
-	begin int // of those that are still in it
+	start int // index of the first head that is still queued
 }
 
 func (q *queue) empty() bool { return q.length() == 0 }
 
-func (q *queue) length() int { return len(q.heads) - q.begin }
+func (q *queue) length() int { return len(q.heads) - q.start }
 
 func (q *queue) push(head *task) {
-	if q.begin > len(q.heads)/2 { // each is moved once, on average
-		n := copy(q.heads, q.heads[q.begin:])
+	if q.start > len(q.heads)/2 { // each head is moved once on average
+		n := copy(q.heads, q.heads[q.start:])
 		clear(q.heads[n:])
-		q.heads, q.begin = q.heads[:n], 0
+		q.heads, q.start = q.heads[:n], 0
 	}
 	q.heads = append(q.heads, head)
 }
 
-// pop takes the first one off. There must be one.
+// pop removes the first head and returns it.
+// The queue must not be empty.
 func (q *queue) pop() *task {
-	head := q.heads[q.begin]
-	q.heads[q.begin] = nil
-	q.begin++
+	head := q.heads[q.start]
+	q.heads[q.start] = nil
+	q.start++
 	return head
 }
 
-// unpop puts back in front what is left of the one that was popped last.
-func (q *queue) unpop(head *task) {
-	q.begin--
-	q.heads[q.begin] = head
+// pushFront puts the rest of the chain that was popped last back to the front.
+func (q *queue) pushFront(head *task) {
+	q.start--
+	q.heads[q.start] = head
 }

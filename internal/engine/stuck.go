@@ -10,85 +10,86 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// obstacles are of runs that are stuck and whose reasons are to be stored: what comes
-// while a command is on its way goes out with the next one, so that hundreds of poisoned
-// transfers don't hold up the others.
-type obstacles struct {
+// stuckQueue holds stuck jobs whose reasons are to be stored.
+// While one command is in flight the next one gathers, so that hundreds of poisoned
+// transfers don't delay the others.
+type stuckQueue struct {
 	mu      sync.Mutex
-	waiting []*run
+	waiting []*job
 	busy    bool
 }
 
-// obstacle returns what a run is stuck at, and false if it isn't, or if its document
-// makes no sense: nothing is written there.
-func (r *run) obstacle() (mongostore.StuckReason, bool) {
-	x := r.execution
-	if r.barred != nil && x.Outcome() == protocol.Running {
-		o := mongostore.StuckReason{
-			Work: r.work, State: x.State(), Participant: r.barred.participant, Cause: r.barred.cause,
-		}
-		return o, x.Claimed()
+// stuckReason returns why a job is stuck, if it is.
+// A job whose document makes no sense has no reason: nothing is written to that document.
+func (j *job) stuckReason() (reason mongostore.StuckReason, stuck bool) {
+	x := j.execution
+	if j.missingRight != nil && x.Outcome() == protocol.Running {
+		return mongostore.StuckReason{
+			Attempt: j.attempt, State: x.State(), Participant: j.missingRight.participant, Cause: j.missingRight.cause,
+		}, x.Claimed()
 	}
 	if x.Outcome() != protocol.Stuck || x.Err() != nil {
 		return mongostore.StuckReason{}, false
 	}
 	at := x.StuckAt()
-	return mongostore.StuckReason{Work: r.work, State: x.State(), Participant: at, Cause: r.refused[at]}, true
+	return mongostore.StuckReason{Attempt: j.attempt, State: x.State(), Participant: at, Cause: j.failedWrites[at]}, true
 }
 
-// refuses takes down that the server has refused to write to a participant, or to the
+// recordFailedWrite records that the server refused to write to a participant, or to the
 // transfer.
-func (r *run) refuses(participant int, cause error) {
-	if r.refused == nil {
-		r.refused = map[int]error{}
+func (j *job) recordFailedWrite(participant int, cause error) {
+	if j.failedWrites == nil {
+		j.failedWrites = map[int]error{}
 	}
-	r.refused[participant] = cause
+	j.failedWrites[participant] = cause
 }
 
-// note has a reason stored, and ends the run after that.
-func (e *Engine) note(r *run, o mongostore.StuckReason) {
-	e.log.Warn("a transfer is stuck", slog.String(words.KeyTransfer, words.Clip(r.work.Transfer.ID)),
-		slog.String(words.KeyCause, o.Reason().Message))
-	e.obstacles.mu.Lock()
-	defer e.obstacles.mu.Unlock()
-	e.obstacles.waiting = append(e.obstacles.waiting, r)
-	if e.obstacles.busy {
+// queueStuckReason queues a job whose reason is to be stored.
+// The job ends after that.
+func (e *Engine) queueStuckReason(j *job, reason mongostore.StuckReason) {
+	e.log.Warn("a transfer is stuck", slog.String(words.KeyTransfer, words.Clip(j.attempt.Transfer.ID)),
+		slog.String(words.KeyCause, reason.Reason().Message))
+	e.stuck.mu.Lock()
+	defer e.stuck.mu.Unlock()
+	e.stuck.waiting = append(e.stuck.waiting, j)
+	if e.stuck.busy {
 		return
 	}
-	e.obstacles.busy = true
+	e.stuck.busy = true
 	e.sending.Add(1)
 	go func() {
 		defer e.sending.Done()
-		for runs := e.obstacles.take(e.limits.MaxBatch); len(runs) > 0; runs = e.obstacles.take(e.limits.MaxBatch) {
-			e.storeObstacles(runs)
+		for jobs := e.stuck.take(e.limits.MaxBatch); len(jobs) > 0; jobs = e.stuck.take(e.limits.MaxBatch) {
+			e.storeStuckReasons(jobs)
 		}
 	}()
 }
 
-// take takes some that wait. After none there is nobody who stores.
-func (o *obstacles) take(limit int) []*run {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	n := min(limit, len(o.waiting))
-	runs := o.waiting[:n:n]
-	o.waiting = o.waiting[n:]
-	o.busy = n > 0
-	return runs
+// take removes at most limit jobs from the queue.
+// When it returns none, the queue is no longer busy.
+func (q *stuckQueue) take(limit int) []*job {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := min(limit, len(q.waiting))
+	jobs := q.waiting[:n:n]
+	q.waiting = q.waiting[n:]
+	q.busy = n > 0
+	return jobs
 }
 
-// storeObstacles stores reasons and ends the runs, whether that worked or not.
-func (e *Engine) storeObstacles(runs []*run) {
-	list := make([]mongostore.StuckReason, len(runs))
-	for i, r := range runs {
-		list[i], _ = r.obstacle()
+// storeStuckReasons stores the reasons of jobs, and ends the jobs even if that fails.
+func (e *Engine) storeStuckReasons(jobs []*job) {
+	reasons := make([]mongostore.StuckReason, len(jobs))
+	for i, j := range jobs {
+		reasons[i], _ = j.stuckReason()
 	}
 	limited, cancel := e.store.WithLimit(e.base, wire.CommandLimit)
 	defer cancel()
-	if err := e.store.NoteStuck(limited, list); err != nil {
-		e.log.Warn("why transfers are stuck could not be stored", slog.Int(words.KeyCount, len(runs)), slog.Any(words.KeyCause, err))
+	if err := e.store.NoteStuck(limited, reasons); err != nil {
+		e.log.Warn("why transfers are stuck could not be stored", slog.Int(words.KeyCount, len(jobs)), slog.Any(words.KeyCause, err))
 	}
-	for _, r := range runs {
-		r.answer(r.stuckFailure())
-		e.finish(r)
+	for _, j := range jobs {
+		j.reply(j.failureWhenStuck())
+		e.unregister(j)
 	}
 }

@@ -11,55 +11,57 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// claimed returns a run without participants that has taken over a transfer in some
+// claimed returns a job without participants that has taken over a transfer in the given
 // state.
-func claimed(t *testing.T, state protocol.State) *run {
+func claimed(t *testing.T, state protocol.State) *job {
 	t.Helper()
-	r := &run{execution: protocol.New(protocol.Start{Claim: protocol.TakeOver}, 0), work: &mongostore.Attempt{}}
-	operations, err := r.execution.Next()
+	j := &job{execution: protocol.New(protocol.Start{Claim: protocol.TakeOver}, 0), attempt: &mongostore.Attempt{}}
+	operations, err := j.execution.Next()
 	require.NoError(t, err)
-	r.execution.Observe(operations[0], protocol.Answer{
+	j.execution.Observe(operations[0], protocol.Answer{
 		Result: protocol.Applied, Transfer: protocol.Image{Found: true, State: state, Epoch: 2, Mine: true},
 	})
-	return r
+	return j
 }
 
-// What the server refuses is the obstacle of a run that is stuck for it. A document that
-// makes no sense to this version is none: nothing is written into it.
-func TestObstacleOfARun(t *testing.T) {
+// The server's refusal is the reason why a job is stuck.
+// A document that makes no sense to this version gives no reason: nothing is written to
+// it.
+func TestStuckReasonOfAJob(t *testing.T) {
 	t.Parallel()
-	r := claimed(t, "Pondering")
-	assert.Equal(t, protocol.Stuck, r.execution.Outcome())
-	_, stuck := r.obstacle()
+	j := claimed(t, "Pondering")
+	assert.Equal(t, protocol.Stuck, j.execution.Outcome())
+	_, stuck := j.stuckReason()
 	assert.False(t, stuck)
 
-	r = claimed(t, protocol.Committed)
-	_, stuck = r.obstacle()
+	j = claimed(t, protocol.Committed)
+	_, stuck = j.stuckReason()
 	assert.False(t, stuck, "it is under way")
 	refused := errors.New("no")
-	operations, err := r.execution.Next()
+	operations, err := j.execution.Next()
 	require.NoError(t, err)
 	require.Equal(t, protocol.Finish, operations[0].Kind)
-	r.refuses(operations[0].Participant, refused)
-	r.execution.Observe(operations[0], protocol.Answer{Result: protocol.Failed})
-	o, stuck := r.obstacle()
+	j.recordFailedWrite(operations[0].Participant, refused)
+	j.execution.Observe(operations[0], protocol.Answer{Result: protocol.Failed})
+	o, stuck := j.stuckReason()
 	assert.True(t, stuck)
-	assert.Equal(t, mongostore.StuckReason{Work: r.work, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: refused}, o)
+	assert.Equal(t, mongostore.StuckReason{Attempt: j.attempt, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: refused}, o)
 }
 
-// Obstacles are taken in the order in which they came, no more at a time than a command
-// may carry; after none there is room for the next who stores them.
-func TestObstaclesAreTaken(t *testing.T) {
+// Stuck jobs are taken in the order in which they came, no more at a time than a command
+// may carry.
+// After none is left, the next one starts a new goroutine.
+func TestStuckJobsAreTaken(t *testing.T) {
 	t.Parallel()
-	runs := make([]*run, 5)
-	for i := range runs {
-		runs[i] = &run{}
+	jobs := make([]*job, 5)
+	for i := range jobs {
+		jobs[i] = &job{}
 	}
-	o := &obstacles{waiting: runs, busy: true}
-	assert.Equal(t, runs[:2], o.take(2))
-	assert.Equal(t, runs[2:4], o.take(2))
+	o := &stuckQueue{waiting: jobs, busy: true}
+	assert.Equal(t, jobs[:2], o.take(2))
+	assert.Equal(t, jobs[2:4], o.take(2))
 	assert.True(t, o.busy)
-	assert.Equal(t, runs[4:], o.take(2))
+	assert.Equal(t, jobs[4:], o.take(2))
 	assert.Empty(t, o.take(2))
 	assert.False(t, o.busy)
 }

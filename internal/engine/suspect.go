@@ -1,33 +1,33 @@
 package engine
 
-import (
-	"github.com/mongotransfer/transfer/internal/collections"
-)
+import "github.com/mongotransfer/transfer/internal/collections"
 
 // suspect is a document that may be why a command is not answered: somebody's open
-// transaction may have locked it. What is to be done to it goes out apart, in commands
-// about nothing else, until one of these was answered:
+// transaction may have locked it.
+// Its tasks are isolated, that is, sent in commands about nothing else, until one of
+// those is answered:
 //
 //  1. A user's transaction writes to an account, and stays open.
 //  2. A command of 512 statements comes to that account, and waits. The other accounts
 //     wait with it.
-//  3. While it is overdue, nothing about its documents goes out beside others: each of
-//     them may be the one.
-//  4. The server gives the command up. The first document that it has not come to is the
-//     one (see [mongostore.Request]); the others are free of suspicion.
+//  3. While it is overdue, nothing about its documents shares a command with others: each
+//     of them may be the locked one.
+//  4. The server gives the command up. The first document that it has not written is the
+//     locked one (see [mongostore.Call]); the others are no longer suspected.
 type suspect struct {
-	lane    *lane
-	subject collections.Subject
-	overdue int  // commands about it that are overdue
-	guilty  bool // a command was given up at it, and none about it was answered since
-	alone   bool // one about it alone was given up at it since then
-	waiting chain
-	queued  bool // it is in one of its server's lines
+	lane        *lane
+	subject     collections.Subject
+	overdue     int  // commands about it that are overdue
+	heldUp      bool // a command was held up at it, and none about it was answered since
+	heldUpAlone bool // so was one about it alone since then
+	waiting     chain
+	queued      bool // it is in one of its server's queues
 }
 
-// suspect returns a document's entry among the suspects, a new one if need be. What waits
-// for the document waits there from now on. The caller holds the lock.
-func (l *lane) suspect(subject collections.Subject) *suspect {
+// suspectFor returns a document's entry among the suspects, a new one if there is none.
+// Tasks that are parked for the document wait in that entry from now on.
+// The caller holds the lock.
+func (l *lane) suspectFor(subject collections.Subject) *suspect {
 	s := l.suspects[subject]
 	if s == nil {
 		s = &suspect{lane: l, subject: subject}
@@ -40,97 +40,94 @@ func (l *lane) suspect(subject collections.Subject) *suspect {
 	return s
 }
 
-// accuse makes suspects of what a command is about that is overdue.
-func (c *command) accuse() {
-	if !c.accusable() {
+// suspectDocuments makes suspects of the documents of an overdue command.
+func (c *command) suspectDocuments() {
+	if !c.mayBeLocked() {
 		return
 	}
 	for _, t := range c.tasks {
-		c.lane.suspect(t.subject).overdue++
+		c.lane.suspectFor(t.subject).overdue++
 	}
 }
 
-// accusable reports whether the command may wait for a lock on one of its documents. A
-// read waits for none, and a claim's document is nobody else's.
-func (c *command) accusable() bool { return !c.lane.reads && !c.lane.claims }
+// mayBeLocked reports whether the command may wait for a lock on one of its documents.
+// A read waits for none, and nobody else writes to a claim's document.
+func (c *command) mayBeLocked() bool { return !c.lane.isRead && !c.lane.isClaim }
 
-// acquit takes suspicion off the documents of a command that is back, as far as it says
-// so.
-func (c *command) acquit() {
+// updateSuspects updates the suspects among the documents of a command that has returned.
+func (c *command) updateSuspects() {
 	l := c.lane
 	for _, t := range c.tasks {
 		if t.Suspect {
-			s := l.suspect(t.subject)
-			s.guilty, s.alone = true, s.alone || c.apart
+			s := l.suspectFor(t.subject)
+			s.heldUp, s.heldUpAlone = true, s.heldUpAlone || c.isolated
 		}
 		s := l.suspects[t.subject]
 		if s == nil {
 			continue
 		}
-		if c.gaveWay {
+		if c.superseded {
 			s.overdue--
 		}
 		if t.answered() {
-			s.guilty, s.alone = false, false
+			s.heldUp, s.heldUpAlone = false, false
 		}
 	}
 	for _, t := range c.tasks {
 		if s := l.suspects[t.subject]; s != nil {
-			s.settle()
+			s.review()
 		}
 	}
 }
 
-// settle frees a document of which nothing is left to suspect, and queues one that is
-// not, if something is to be done to it.
-func (s *suspect) settle() {
+// review frees a document that is no longer suspected.
+// Otherwise it queues the suspect if it has tasks to send.
+func (s *suspect) review() {
 	l := s.lane
 	switch {
-	case s.overdue == 0 && !s.guilty:
+	case s.overdue == 0 && !s.heldUp:
 		delete(l.suspects, s.subject)
-		for t := s.waiting.pop(); t != nil; t = s.waiting.pop() {
-			l.admit(t)
-		}
+		l.enqueueAll(&s.waiting)
 	case !s.queued && s.waiting.first != nil && l.busy[s.subject] == 0:
 		s.queued = true
-		if s.alone {
-			l.server.guilty = append(l.server.guilty, s)
+		if s.heldUpAlone {
+			l.server.heldUp = append(l.server.heldUp, s)
 		} else {
 			l.server.suspects = append(l.server.suspects, s)
 		}
 	}
 }
 
-// mayGoApart reports whether something about a suspect may go out, if there is a turn.
-// Those that were held up alone don't take the last turn from the others, which are as
-// quick as anything most likely: a hundred locked documents would hold those up for
+// mayIsolate reports whether a command about a suspect may be sent, if there is a turn.
+// Suspects that were held up alone leave the last turn to the others, which are most
+// likely as quick as any document: a hundred locked documents would delay those for
 // minutes.
-func (s *server) mayGoApart() bool {
-	return len(s.suspects) > 0 || len(s.guilty) > 0 && s.trials < max(1, s.max-1)
+func (s *server) mayIsolate() bool {
+	return len(s.suspects) > 0 || len(s.heldUp) > 0 && s.heldUpInFlight < max(1, s.maxInFlight-1)
 }
 
-// nextApart returns the next command about a suspect, nil if there is none.
-func (s *server) nextApart() *command {
-	for s.mayGoApart() {
-		line := &s.suspects
+// nextIsolated returns the next command about a suspect, nil if there is none.
+func (s *server) nextIsolated() *command {
+	for s.mayIsolate() {
+		queue, heldUpAlone := &s.suspects, false
 		if len(s.suspects) == 0 {
-			line = &s.guilty
+			queue, heldUpAlone = &s.heldUp, true
 		}
-		one := (*line)[0]
-		(*line)[0] = nil
-		*line = (*line)[1:]
-		one.queued = false
-		c := &command{lane: one.lane, apart: true, trial: line == &s.guilty}
-		for len(c.tasks) < one.lane.window.size && one.waiting.first != nil && c.mayCarry(one.waiting.first) {
-			c.tasks = append(c.tasks, one.waiting.pop())
+		first := (*queue)[0]
+		(*queue)[0] = nil
+		*queue = (*queue)[1:]
+		first.queued = false
+		c := &command{lane: first.lane, isolated: true, wasHeldUpAlone: heldUpAlone}
+		for len(c.tasks) < first.lane.window.size && first.waiting.first != nil && c.mayCarry(first.waiting.first) {
+			c.tasks = append(c.tasks, first.waiting.pop())
 		}
 		if len(c.tasks) == 0 {
 			continue
 		}
-		if c.trial {
-			s.trials++
+		if heldUpAlone {
+			s.heldUpInFlight++
 		}
-		c.begin()
+		c.seal()
 		return c
 	}
 	return nil

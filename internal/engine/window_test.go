@@ -7,108 +7,87 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Commands begin small, double until a time-out, shrink by half with each and grow by a
-// constant with each answer to a full one, within their bounds.
+// Commands begin small and double until a time-out.
+// They shrink by half with each time-out, and grow by a constant with each answer to a
+// full one, within their bounds.
 func TestWindowGrowsAndShrinks(t *testing.T) {
 	w := newWindow(512)
 	var sizes []int
 	for range 4 {
 		sizes = append(sizes, w.size)
-		w.answered(time.Millisecond, true)
+		w.recordAnswer(time.Millisecond, true)
 	}
 	require.Equal(t, []int{64, 128, 256, 512}, sizes)
 	require.Equal(t, 512, w.size)
-	w.late()
+	w.recordTimeout()
 	require.Equal(t, 256, w.size)
-	w.answered(time.Millisecond, false)
+	w.recordAnswer(time.Millisecond, false)
 	require.Equal(t, 256, w.size, "more would not have been sent anyway")
-	w.answered(time.Millisecond, true)
+	w.recordAnswer(time.Millisecond, true)
 	require.Equal(t, 256+growth, w.size)
 	for range 20 {
-		w.answered(time.Millisecond, true)
+		w.recordAnswer(time.Millisecond, true)
 	}
 	require.Equal(t, 512, w.size)
-	w.silent()
+	w.recordSilence()
 	require.Equal(t, 1, w.size)
-	w.late()
+	w.recordTimeout()
 	require.Equal(t, 1, w.size)
-	w.answered(time.Millisecond, true)
+	w.recordAnswer(time.Millisecond, true)
 	require.Equal(t, growth, w.size)
 	require.Equal(t, 8, newWindow(8).size)
 }
 
-// After a silence it doubles again up to half of what was too much.
+// After a silence the size doubles again, up to half of the size that was too large.
 func TestWindowAfterSilence(t *testing.T) {
 	w := newWindow(512)
 	w.size = 512
-	w.late()
-	w.silent()
+	w.recordTimeout()
+	w.recordSilence()
 	sizes := []int{}
 	for range 6 {
-		w.answered(time.Millisecond, true)
+		w.recordAnswer(time.Millisecond, true)
 		sizes = append(sizes, w.size)
 	}
 	require.Equal(t, []int{33, 66, 132, 256, 288, 320}, sizes)
 }
 
-// A command is overdue, and given up, by what answers have taken lately: on a slow server
-// later than on a quick one.
+// The times after which a command is overdue or given up follow the latest answers: they
+// are longer on a slow server than on a quick one.
 func TestWindowFollowsTheServer(t *testing.T) {
 	w := newWindow(512)
-	require.Equal(t, firstOverdue, w.overdue())
-	require.Equal(t, shortestLimit, w.limit())
+	require.Equal(t, firstOverdue, w.overdueAfter())
+	require.Equal(t, shortestLimit, w.giveUpAfter())
 	for range 50 {
-		w.answered(time.Millisecond, true)
+		w.recordAnswer(time.Millisecond, true)
 	}
-	require.Equal(t, firstOverdue, w.overdue())
-	require.Equal(t, shortestLimit, w.limit())
+	require.Equal(t, firstOverdue, w.overdueAfter())
+	require.Equal(t, shortestLimit, w.giveUpAfter())
 	for range 50 {
-		w.answered(2*time.Second, true)
+		w.recordAnswer(2*time.Second, true)
 	}
-	require.InDelta(t, 2*time.Second, w.overdue(), float64(100*time.Millisecond))
-	require.InDelta(t, 3*time.Second, w.limit(), float64(100*time.Millisecond))
+	require.InDelta(t, 2*time.Second, w.overdueAfter(), float64(100*time.Millisecond))
+	require.InDelta(t, 3*time.Second, w.giveUpAfter(), float64(100*time.Millisecond))
 	for range 50 {
-		w.answered(time.Minute, true)
+		w.recordAnswer(time.Minute, true)
 	}
-	require.Equal(t, longestLimit, w.limit())
-	require.Equal(t, longestLimit, w.overdue())
+	require.Equal(t, longestLimit, w.giveUpAfter())
+	require.Equal(t, longestLimit, w.overdueAfter())
 }
 
-// While nothing is answered, each further command waits longer before another one goes
-// out beside it; and every fourth one is given all the time there is.
+// While nothing is answered, each further command is overdue later, and every fourth one
+// may take the longest limit.
 func TestWindowBacksOff(t *testing.T) {
 	w := newWindow(512)
 	var overdue, limits []time.Duration
 	for range 8 {
-		overdue, limits = append(overdue, w.overdue()), append(limits, w.limit())
-		w.late()
+		overdue, limits = append(overdue, w.overdueAfter()), append(limits, w.giveUpAfter())
+		w.recordTimeout()
 	}
 	ms := time.Millisecond
 	require.Equal(t, []time.Duration{250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 4000 * ms, 4000 * ms, 4000 * ms, 4000 * ms}, overdue)
 	short, long := shortestLimit, longestLimit
 	require.Equal(t, []time.Duration{short, short, short, long, short, short, short, long}, limits)
-	w.answered(ms, false)
-	require.Equal(t, firstOverdue, w.overdue())
-}
-
-// The more executions are under way, the longer the next one is expected to take; but
-// those that hang, and make nothing slower, don't count.
-func TestPace(t *testing.T) {
-	p := pace{begun: 1000}
-	require.Zero(t, p.expected(), "nothing is known")
-	near := float64(10 * time.Millisecond)
-	for range 100 {
-		p.took(8*time.Second, 1000)
-	}
-	require.InDelta(t, 12*time.Second, p.expected(), near, "half as much on top")
-	p.begun = 100
-	require.InDelta(t, 1200*time.Millisecond, p.expected(), near)
-	for range 100 {
-		p.took(20*time.Millisecond, 1000)
-	}
-	p.begun = 1000
-	require.InDelta(t, 30*time.Millisecond, p.expected(), near, "the others hang")
-	alone := pace{begun: fewBegun}
-	alone.took(20*time.Millisecond, 0)
-	require.InDelta(t, 60*time.Millisecond, alone.expected(), near, "what is true of one alone is not true of each of many")
+	w.recordAnswer(ms, false)
+	require.Equal(t, firstOverdue, w.overdueAfter())
 }

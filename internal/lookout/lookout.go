@@ -1,19 +1,22 @@
-// Package lookout looks at stored transfers for all who wait for them in this process.
-// However many wait, and for however many transfers, they share few commands, one at a
-// time of each kind, and no waiter holds a connection or a goroutine:
+// Package lookout reads stored transfers for all callers in this process that wait for
+// them.
+// However many callers wait, and for however many transfers, they share few commands, one
+// at a time of each kind, and no caller holds a connection or a goroutine:
 //
-//   - reads of whole transfers, up to 100 in one command: the first look at each, and one
-//     whenever something has happened to it;
-//   - glances at the marks of up to 1,000 transfers, in turn, with pauses in proportion
-//     to what they cost the server: from these it is seen that something has happened;
-//   - deciding reads of whether transfers exist;
-//   - one change stream, from which the same is seen sooner, as long as little happens.
+//   - Reads of whole transfers, up to 100 in one command: the first read of each, and one
+//     whenever it has changed.
+//   - Glances: reads of the marks of up to 1,000 transfers at a time, with pauses in
+//     proportion to what they cost the server. A changed mark shows that a transfer has
+//     changed.
+//   - Deciding reads of whether transfers exist.
+//   - One change stream, which shows changes sooner, as long as there are few.
 //
-// Measured with 64 callers who move money (a server of 2 cores, which they share): the
+// Measured with 64 callers who move money on a server with 2 cores, which they share: the
 // cheapest change stream takes 10 to 20 % of their throughput, with one waiter as with
-// thousands, because the server looks at each write for it and wakes it up. Glances take
-// 0 to 5 %, and no more for 10,000 waiters than for one, who are only told later. So the
-// glances are what waiters rely on, and a stream is kept only while it costs next to
+// thousands, because the server examines each write for it and wakes it up.
+// Glances take 0 to 5 %, and no more for 10,000 waiters than for one: with many waiters
+// they only come later.
+// So waiters rely on the glances, and a stream is kept only while it costs next to
 // nothing.
 //
 // Nothing runs while nobody waits.
@@ -30,43 +33,47 @@ import (
 	"github.com/mongotransfer/transfer/internal/queries"
 )
 
-// Lookout looks at transfers. It is safe for many goroutines.
+// Lookout reads transfers for those who wait for them.
+// It is safe for concurrent use.
 type Lookout struct {
 	queries *queries.Queries
 	log     *slog.Logger
 	now     func() time.Time
 
-	base   context.Context // of all commands; ends when Close gives up
-	cancel context.CancelFunc
-	ended  chan struct{}  // closed by Close
-	all    sync.WaitGroup // goroutines
+	base       context.Context // of all commands; ends when Close gives up
+	cancel     context.CancelFunc
+	ended      chan struct{} // closed by Close
+	goroutines sync.WaitGroup
 
-	mu       sync.Mutex
-	closed   bool
-	targets  map[string]*target // those that somebody waits for, by ID
-	asked    []*target          // to be read
-	doubted  []*doubt           // to be looked for by a deciding read
-	rounds   rounds             // to be glanced at
-	looks    int                // reads and glances begun so far
-	readers  int                // reads on their way, but for those that are overdue
-	hanging  int                // those that are
-	deciding bool               // a deciding read is on its way
-	keeping  bool               // somebody sees to the glances
-	wake     chan struct{}      // tells that one
-	stream   stream
+	mu             sync.Mutex
+	closed         bool
+	targets        map[string]*target // by transfer ID
+	readQueue      []*target          // to be read
+	checks         []*existenceCheck  // to be answered by a deciding read
+	schedule       schedule           // of glances
+	readsBegun     int                // including glances
+	readersInTime  int                // 1 while a read is in flight that is not overdue
+	readersOverdue int
+	checking       bool          // a deciding read is in flight
+	polling        bool          // a goroutine glances at what is due
+	wakePoller     chan struct{} // wakes that goroutine
+	idleSince      time.Time     // since when nobody waits, as far as that goroutine knows
+	stream         stream
 }
 
-// New returns a lookout. Close ends it.
+// New returns a lookout.
+// Close ends it.
 func New(queries *queries.Queries, log *slog.Logger, now func() time.Time) *Lookout {
 	base, cancel := context.WithCancel(context.Background())
 	return &Lookout{
 		queries: queries, log: log, now: now, base: base, cancel: cancel, ended: make(chan struct{}),
-		targets: map[string]*target{}, wake: make(chan struct{}, 1),
+		targets: map[string]*target{}, wakePoller: make(chan struct{}, 1),
 	}
 }
 
-// Close ends the lookout and waits for its commands, but no longer than ctx lets it: then
-// they are cut off. Whoever still waits learns elsewhere that it is closed.
+// Close ends the lookout and waits for its commands.
+// When ctx ends it cancels them.
+// Callers that still wait learn elsewhere that the lookout is closed.
 func (l *Lookout) Close(ctx context.Context) {
 	l.mu.Lock()
 	if !l.closed {
@@ -77,7 +84,7 @@ func (l *Lookout) Close(ctx context.Context) {
 	defer l.cancel()
 	drained := make(chan struct{})
 	go func() {
-		l.all.Wait()
+		l.goroutines.Wait()
 		close(drained)
 	}()
 	select {
@@ -86,29 +93,34 @@ func (l *Lookout) Close(ctx context.Context) {
 	}
 }
 
-// target is a transfer that somebody waits for. The lookout's lock guards it.
+// target is a transfer that callers wait for.
+// The lookout's lock guards it.
 type target struct {
-	id      string
-	callers int
-	sight   *Sight // the latest; nil before the first
-	serial  int    // of the look that has shown it
-	covered int    // the stream that was live when the latest look began
+	id         string
+	callers    int
+	latest     *Sight // nil before the first
+	latestRead int    // the serial number of the read that found it
+	coveredBy  int    // the number of the stream that was live when the latest read began
 
-	asked   chan struct{} // closed once a read is done that begins from now on; nil: nobody wants one
-	queued  bool          // it is among those to be read, or will be after a pause
-	reads   int           // on their way
-	began   time.Time     // when the latest read began
-	lasted  time.Duration // the latest read
-	glances int           // since somebody began to wait, or something was seen to happen
-	due     time.Time     // of the next glance
-	place   int           // among the rounds, where it is in them
+	readDone chan struct{} // closed by the next read that begins; nil: nobody asked for one
+	queued   bool          // it is in the read queue, or will be after a pause
+	reads    int           // in flight
+	readAt   time.Time     // when the latest read began
+	readTook time.Duration // the latest read
+	glances  int           // since a caller began to wait, or the transfer changed
+	due      time.Time     // of the next glance
+	index    int           // in the schedule, if it is there
 }
 
-// Sight is how a transfer was found by a read.
+// Sight is a transfer as a read found it.
 type Sight struct {
+	// Transfer is the transfer as a majority has it stored, if Found.
 	Transfer document.Transfer
-	Found    bool
-	Err      error // of the read: then nothing is known
+	// Found is true if the transfer exists.
+	Found bool
+	// Err is the error of the read.
+	// If there is one, nothing is known of the transfer.
+	Err error
 	// Replaced is closed once a read has found something else, or has failed.
 	Replaced <-chan struct{}
 
@@ -116,13 +128,15 @@ type Sight struct {
 	mark     queries.Fingerprint
 }
 
-// Watch is one caller's view of a transfer. It belongs to one goroutine.
+// Watch is one caller's interest in a transfer.
+// It belongs to one goroutine.
 type Watch struct {
 	lookout *Lookout
 	target  *target
 }
 
-// Watch begins to watch a transfer. End ends it.
+// Watch begins to watch a transfer.
+// End ends it.
 func (l *Lookout) Watch(id string) *Watch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,8 +145,8 @@ func (l *Lookout) Watch(id string) *Watch {
 		t = &target{id: id}
 		l.targets[id] = t
 		if !l.closed {
-			l.plan(t)
-			l.keep()
+			l.scheduleGlance(t)
+			l.startPolling()
 		}
 	}
 	t.callers++
@@ -148,17 +162,18 @@ func (w *Watch) End() {
 		return
 	}
 	delete(l.targets, t.id)
-	if l.planned(t) {
-		heap.Remove(&l.rounds, t.place)
+	if l.isScheduled(t) {
+		heap.Remove(&l.schedule, t.index)
 	}
 	if len(l.targets) == 0 {
-		l.rouse()
+		l.notifyPoller()
 	}
 }
 
-// Look returns what a read finds that begins after this call: an answer must not rest on
-// what was true before it was asked for. Callers share the read. The error is that of
-// ctx; on a closed lookout it is context.Canceled.
+// Look returns what the next read finds that begins after this call: an answer must not
+// rest on what was true before it was asked for.
+// Callers share the read.
+// The error is that of ctx; on a closed lookout it is context.Canceled.
 func (w *Watch) Look(ctx context.Context) (*Sight, error) {
 	l := w.lookout
 	l.mu.Lock()
@@ -166,7 +181,7 @@ func (w *Watch) Look(ctx context.Context) (*Sight, error) {
 		l.mu.Unlock()
 		return nil, context.Canceled
 	}
-	done := l.ask(w.target)
+	done := l.requestRead(w.target)
 	l.mu.Unlock()
 	select {
 	case <-done:
@@ -178,17 +193,18 @@ func (w *Watch) Look(ctx context.Context) (*Sight, error) {
 	}
 }
 
-// Latest returns what the latest read has found, nil before the first.
+// Latest returns what the latest read found, nil before the first.
 func (w *Watch) Latest() *Sight {
 	w.lookout.mu.Lock()
 	defer w.lookout.mu.Unlock()
-	return w.target.sight
+	return w.target.latest
 }
 
-// rouse tells the keeper that there is something new. The caller holds the lock.
-func (l *Lookout) rouse() {
+// notifyPoller wakes the polling goroutine.
+// The caller holds the lock.
+func (l *Lookout) notifyPoller() {
 	select {
-	case l.wake <- struct{}{}:
+	case l.wakePoller <- struct{}{}:
 	default:
 	}
 }

@@ -12,56 +12,56 @@ import (
 	"github.com/mongotransfer/transfer/internal/queries"
 )
 
-// idle returns a lookout without a server, and a clock that stands still. It sends
-// nothing.
-func idle() (l *Lookout, now time.Time) {
+// idleLookout returns a lookout without a server, which sends nothing, and a clock that
+// stands still.
+func idleLookout() (l *Lookout, now time.Time) {
 	now = time.Now()
 	l = New(nil, slog.New(slog.DiscardHandler), func() time.Time { return now })
-	l.keeping, l.readers = true, 1 // as if both were under way
-	l.stream.retry = now.Add(time.Hour)
+	l.polling, l.readersInTime = true, 1 // as if both goroutines ran
+	l.stream.retryAt = now.Add(time.Hour)
 	return l, now
 }
 
-func sighting(mark queries.Fingerprint) queries.Snapshot {
+func found(mark queries.Fingerprint) queries.Snapshot {
 	return queries.Snapshot{Transfer: document.Transfer{ID: "t"}, Fingerprint: mark}
 }
 
-// seen shows a target what a look has found that begins now.
-func (l *Lookout) seen(t *target, found queries.Snapshot, err error) {
-	k := l.begin()
-	l.show(t, found, err, k)
-	l.plan(t)
+// readNow updates a target with what a read found that begins now.
+func (l *Lookout) readNow(t *target, found queries.Snapshot, err error) {
+	r := l.beginRead()
+	l.update(t, found, err, r)
+	l.scheduleGlance(t)
 }
 
-// A target is glanced at seldom only once a look at it has begun while a stream was live:
-// of what has happened before that, the stream says nothing.
-func TestStreamIsReliedOnAfterALook(t *testing.T) {
-	l, now := idle()
+// Glances at a target become rare only once a read of it has begun while a stream was
+// live: the stream shows nothing of what happened before that.
+func TestStreamIsReliedOnAfterARead(t *testing.T) {
+	l, now := idleLookout()
 	w := l.Watch("t")
-	before := l.begin()
-	l.live(true)
-	require.False(t, w.target.due.After(now.Add(period)), "it is not looked at when the stream begins")
-	l.show(w.target, sighting("a"), nil, before)
-	w.target.glances = doublings
-	l.plan(w.target)
-	require.False(t, w.target.due.After(now.Add(2*period)), "the look had begun before the stream")
-	l.seen(w.target, sighting("a"), nil)
-	require.False(t, w.target.due.Before(now.Add(watchedPeriod/2)))
-	l.live(false)
-	require.False(t, w.target.due.After(now.Add(period)), "nobody tells what happens")
-	l.live(true)
-	require.False(t, w.target.due.After(now.Add(period)), "what has happened between two streams is told by none")
+	before := l.beginRead()
+	l.setStreamLive(true)
+	require.False(t, w.target.due.After(now.Add(glancePeriod)), "no glance is due when the stream begins")
+	l.update(w.target, found("a"), nil, before)
+	w.target.glances = periodDoublings
+	l.scheduleGlance(w.target)
+	require.False(t, w.target.due.After(now.Add(2*glancePeriod)), "the read began before the stream")
+	l.readNow(w.target, found("a"), nil)
+	require.False(t, w.target.due.Before(now.Add(streamedGlancePeriod/2)))
+	l.setStreamLive(false)
+	require.False(t, w.target.due.After(now.Add(glancePeriod)), "no stream shows what happens")
+	l.setStreamLive(true)
+	require.False(t, w.target.due.After(now.Add(glancePeriod)), "neither stream shows what happened between them")
 }
 
-// Of two looks that overlap, the one that began later counts; who waits is told when
-// something else is seen, and only then.
-func TestLaterLookCounts(t *testing.T) {
-	l, _ := idle()
+// When two reads overlap, the one that began later counts.
+// Callers are notified when something else is found, and only then.
+func TestLaterReadCounts(t *testing.T) {
+	l, _ := idleLookout()
 	w := l.Watch("t")
-	older, newer := l.begin(), l.begin()
-	l.show(w.target, sighting("new"), nil, newer)
+	older, newer := l.beginRead(), l.beginRead()
+	l.update(w.target, found("new"), nil, newer)
 	first := w.Latest()
-	l.show(w.target, sighting("old"), nil, older)
+	l.update(w.target, found("old"), nil, older)
 	require.Same(t, first, w.Latest())
 	replaced := func(s *Sight) bool {
 		select {
@@ -71,75 +71,73 @@ func TestLaterLookCounts(t *testing.T) {
 			return false
 		}
 	}
-	l.seen(w.target, sighting("new"), nil)
+	l.readNow(w.target, found("new"), nil)
 	require.False(t, replaced(first), "nothing has happened")
-	l.seen(w.target, queries.Snapshot{}, errors.New("away"))
+	l.readNow(w.target, queries.Snapshot{}, errors.New("away"))
 	require.True(t, replaced(first))
 	away := w.Latest()
 	require.Error(t, away.Err)
-	l.seen(w.target, queries.Snapshot{}, errors.New("away"))
-	require.True(t, replaced(away), "each failure is told: it may be the last that somebody waits for")
+	l.readNow(w.target, queries.Snapshot{}, errors.New("away"))
+	require.True(t, replaced(away), "callers are notified of each failure: it may be the last thing they wait for")
 	away = w.Latest()
-	l.seen(w.target, sighting("new"), nil)
+	l.readNow(w.target, found("new"), nil)
 	require.True(t, replaced(away))
 }
 
-// Who asks is not told by a read that has begun before.
-func TestLookBeginsAfterItWasAskedFor(t *testing.T) {
-	l, _ := idle()
+// A read that began before a caller asked does not answer that caller.
+func TestReadBeginsAfterItWasRequested(t *testing.T) {
+	l, _ := idleLookout()
 	w := l.Watch("t")
-	first := l.ask(w.target)
-	require.Equal(t, first, l.ask(w.target), "both are served by the read to come")
-	k := l.take()
-	require.Len(t, k.batch, 1)
-	second := l.ask(w.target)
-	l.deliver(k, map[string]queries.Snapshot{"t": sighting("a")}, nil, time.Millisecond)
+	first := l.requestRead(w.target)
+	require.Equal(t, first, l.requestRead(w.target), "both are served by the read to come")
+	r := l.takeRead()
+	require.Len(t, r.batch, 1)
+	second := l.requestRead(w.target)
+	l.deliver(r, map[string]queries.Snapshot{"t": found("a")}, nil, time.Millisecond)
 	select {
 	case <-first:
 	default:
-		require.Fail(t, "the read was for the first")
+		require.Fail(t, "the read was for the first caller")
 	}
 	select {
 	case <-second:
-		require.Fail(t, "the second was told what was read before it has asked")
+		require.Fail(t, "the second got what was read before it asked")
 	default:
 	}
 }
 
-// Commands carry no more than they may, whoever has left is not looked for, and nothing
-// is kept of him.
-func TestLooksAreBounded(t *testing.T) {
-	l, _ := idle()
+// Commands carry no more than their limit.
+// A transfer that nobody waits for is not read, and nothing is kept of it.
+func TestReadsAreBounded(t *testing.T) {
+	l, _ := idleLookout()
 	var all []*Watch
-	for i := range 3 * maxGlance {
+	for i := range 3 * maxGlanced {
 		w := l.Watch(string(rune('a'+i%26)) + time.Duration(i).String())
-		l.ask(w.target)
+		l.requestRead(w.target)
 		all = append(all, w)
 	}
-	require.Len(t, l.take().batch, maxRead)
-	var began time.Time
+	require.Len(t, l.takeRead().batch, maxRead)
 	l.now = func() time.Time { return time.Now().Add(time.Hour) }
-	batch, _, over := l.next(&began, time.Time{})
+	batch, _, over := l.nextBatch(time.Time{})
 	require.False(t, over)
-	require.Len(t, batch, maxGlance)
+	require.Len(t, batch, maxGlanced)
 	for _, w := range all {
 		w.End()
 	}
-	require.Empty(t, l.take().batch)
+	require.Empty(t, l.takeRead().batch)
 	require.Empty(t, l.targets)
-	require.Empty(t, l.rounds)
-	require.Empty(t, l.asked)
-	_, _, over = l.next(&began, time.Time{})
-	require.False(t, over, "the next one may come soon")
-	began = l.now().Add(-2 * linger)
-	_, _, over = l.next(&began, time.Time{})
-	require.True(t, over)
+	require.Empty(t, l.schedule)
+	require.Empty(t, l.readQueue)
+	_, _, over = l.nextBatch(time.Time{})
+	require.False(t, over, "the next caller may come soon")
+	l.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+	_, _, over = l.nextBatch(time.Time{})
+	require.True(t, over, "nobody came")
 }
 
-// The pauses between glances are in proportion to what these cost, and short where they
-// cost nothing.
+// The pauses between glances are in proportion to their cost, and short for cheap ones.
 func TestPauses(t *testing.T) {
-	require.Equal(t, 20*time.Millisecond, pauseAfter(maxGlance, time.Millisecond))
-	require.Equal(t, time.Second, pauseAfter(maxGlance, time.Second))
-	require.Equal(t, period, pauseAfter(1, time.Second))
+	require.Equal(t, 20*time.Millisecond, pauseAfterGlance(maxGlanced, time.Millisecond))
+	require.Equal(t, time.Second, pauseAfterGlance(maxGlanced, time.Second))
+	require.Equal(t, glancePeriod, pauseAfterGlance(1, time.Second))
 }

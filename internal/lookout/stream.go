@@ -12,54 +12,57 @@ import (
 )
 
 const (
-	// patience is how many glances somebody waits for before a stream is opened: most are
-	// told by then.
-	patience = 3
+	// glancesBeforeStream is how many glances a caller waits before a stream is opened.
+	// Most callers have their answer by then.
+	glancesBeforeStream = 3
 	// streamPause is how long changes gather before the stream is asked again.
 	streamPause = 10 * time.Millisecond
-	// maxChanges is how many changes a second a stream may tell of. Beyond that it costs
-	// the transfers that it tells of more than it is worth to those who wait.
+	// maxChanges is how many changes a second a stream may show.
+	// Beyond that it slows the transfers down by more than it gives to those who wait.
 	maxChanges = 100
-	// After a stream has failed, or has told too much, the next one is opened after a
-	// pause, doubled each time: it may be that there is no right to open one.
+	// firstRetry is the pause before a stream is opened again that has failed, or has
+	// shown too many changes.
+	// It doubles each time up to longestRetry: the right to open one may be missing.
 	firstRetry   = 5 * time.Second
 	longestRetry = time.Minute
 )
 
-// errBusy is why a stream is given up that tells too much.
-var errBusy = errors.New("it tells of more changes than is worth while")
+// errTooManyChanges is the reason for giving up a stream that shows too many changes.
+var errTooManyChanges = errors.New("it tells of more changes than is worth while")
 
-// stream is what is known of the change stream. The lookout's lock guards it.
+// stream is the state of the change stream.
+// The lookout's lock guards it.
 type stream struct {
-	running bool      // somebody opens it, or follows it
-	opened  int       // streams opened so far
-	live    int       // the number of the one that tells what happens; 0: none
-	retry   time.Time // when it may be opened again
-	pause   time.Duration
+	running    bool      // a goroutine opens or follows it
+	opened     int       // streams opened so far
+	live       int       // the number of the stream that shows changes; 0: none
+	retryAt    time.Time // when it may be opened again
+	retryPause time.Duration
 }
 
-// startStream has a stream opened where that is worth while. The caller holds the lock.
+// startStream opens a stream if that is worth its cost.
+// The caller holds the lock.
 func (l *Lookout) startStream(now time.Time) {
-	if l.stream.running || now.Before(l.stream.retry) || l.closed {
+	if l.stream.running || now.Before(l.stream.retryAt) || l.closed {
 		return
 	}
-	first := l.rounds[0]
-	if first.glances >= patience && first.sight != nil && first.sight.Err == nil {
+	first := l.schedule[0]
+	if first.glances >= glancesBeforeStream && first.latest != nil && first.latest.Err == nil {
 		l.stream.running = true
-		l.all.Go(l.follow)
+		l.goroutines.Go(l.followStream)
 	}
 }
 
-// follow opens a stream and follows it while somebody waits. The driver resumes it where
-// a server has gone; when it fails after all, what is waited for is glanced at more often
-// again.
-func (l *Lookout) follow() {
+// followStream opens a stream and follows it while callers wait.
+// The driver resumes it when a server goes away.
+// If it fails all the same, glances become more frequent again.
+func (l *Lookout) followStream() {
 	begun := l.now()
 	s, err := l.queries.Watch(l.base)
 	if err == nil {
-		l.live(true)
-		err = l.listen(s)
-		l.live(false)
+		l.setStreamLive(true)
+		err = l.requestChanged(s)
+		l.setStreamLive(false)
 		s.Close(l.base)
 	}
 	l.mu.Lock()
@@ -70,44 +73,47 @@ func (l *Lookout) follow() {
 	}
 	now := l.now()
 	if now.Sub(begun) > longestRetry {
-		l.stream.pause = 0
+		l.stream.retryPause = 0
 	}
-	l.stream.pause = min(max(2*l.stream.pause, firstRetry), longestRetry)
-	l.stream.retry = now.Add(l.stream.pause)
+	l.stream.retryPause = min(max(2*l.stream.retryPause, firstRetry), longestRetry)
+	l.stream.retryAt = now.Add(l.stream.retryPause)
 	l.log.Debug("transfers that are waited for are looked at without a change stream",
-		slog.Any(words.KeyCause, err), slog.Duration(words.KeyPause, l.stream.pause))
+		slog.Any(words.KeyCause, err), slog.Duration(words.KeyPause, l.stream.retryPause))
 }
 
-// live says that what happens from now on is told by a stream, or that it is not. Either
-// way each target is glanced at soon. With a stream: 1. A target is looked at. 2. It
-// becomes final. 3. The stream is opened, and says nothing of it.
-func (l *Lookout) live(is bool) {
+// setStreamLive records whether a stream shows changes from now on.
+// Either way the next glance at each target is due soon, even if a stream begins:
+//
+//  1. A target is read.
+//  2. It becomes final.
+//  3. The stream is opened, and shows nothing of that.
+func (l *Lookout) setStreamLive(live bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stream.live = 0
-	if is {
+	if live {
 		l.stream.opened++
 		l.stream.live = l.stream.opened
 	}
 	now := l.now()
-	for _, t := range l.rounds {
-		if soon := now.Add(rand.N(period)); t.due.After(soon) {
+	for _, t := range l.schedule {
+		if soon := now.Add(rand.N(glancePeriod)); t.due.After(soon) {
 			t.due = soon
 		}
 	}
-	heap.Init(&l.rounds)
-	l.rouse()
+	heap.Init(&l.schedule)
+	l.notifyPoller()
 }
 
-// listen has those targets read that the stream tells of. It returns nil when nobody
-// waits any more.
-func (l *Lookout) listen(s *queries.Stream) error {
+// requestChanged requests reads of the targets that the stream shows as changed.
+// It returns nil when nobody waits.
+func (l *Lookout) requestChanged(s *queries.Stream) error {
 	pause := time.NewTimer(streamPause)
 	defer pause.Stop()
 	since, changes := l.now(), 0
-	for l.waitedFor() {
+	for l.anyoneWaits() {
 		ids, err := s.Next(l.base)
-		l.tell(ids)
+		l.requestReads(ids)
 		if err != nil {
 			return err
 		}
@@ -115,7 +121,7 @@ func (l *Lookout) listen(s *queries.Stream) error {
 			since, changes = now, 0
 		}
 		if changes += len(ids); changes > maxChanges {
-			return errBusy
+			return errTooManyChanges
 		}
 		pause.Reset(streamPause)
 		select {
@@ -126,19 +132,19 @@ func (l *Lookout) listen(s *queries.Stream) error {
 	return nil
 }
 
-func (l *Lookout) waitedFor() bool {
+func (l *Lookout) anyoneWaits() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.keeping && !l.closed
+	return l.polling && !l.closed
 }
 
-// tell has the targets read that have changed.
-func (l *Lookout) tell(ids []string) {
+// requestReads requests reads of those targets among some transfers.
+func (l *Lookout) requestReads(ids []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, id := range ids {
 		if t := l.targets[id]; t != nil {
-			l.ask(t)
+			l.requestRead(t)
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package money holds exact amounts: whole units as int64, or decimals as Decimal128. Never a float.
+// Package money holds exact amounts: whole units as int64, or decimals as Decimal128, and
+// never a float.
 package money
 
 import (
@@ -12,7 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Kind tells the two kinds of amounts apart. They are never added to each other.
+// Kind is one of the two kinds of amounts.
+// Amounts of different kinds are never added to each other.
 type Kind uint8
 
 // The kinds.
@@ -21,22 +23,24 @@ const (
 	Decimal             // stored as Decimal128
 )
 
-// MaxPlaces is the number of digits that a decimal may have behind its point.
+// MaxPlaces is the largest number of digits after the point of a decimal.
 const MaxPlaces = 12
 
-// Amount is an exact number. The zero value is 0 units.
+// Amount is an exact number.
+// The zero value is 0 units.
 type Amount struct {
 	kind    Kind
 	units   int64
 	decimal bson.Decimal128
 }
 
-// Units returns a whole number of units.
+// Units returns an amount of n whole units.
 func Units(n int64) Amount { return Amount{units: n} }
 
 func errOutOfRange() error { return errors.New("the number is too large to be exact") }
 
-// Parse reads a decimal in plain notation: an optional sign, digits, and at most 12 digits behind a point.
+// Parse reads a decimal in plain notation: an optional sign, digits, and at most 12
+// digits after a point.
 func Parse(text string) (Amount, error) {
 	digits := text
 	if digits != "" && (digits[0] == '-' || digits[0] == '+') {
@@ -98,14 +102,16 @@ func Zero(kind Kind) Amount {
 // Kind returns the amount's kind.
 func (a Amount) Kind() Kind { return a.kind }
 
-// parts returns coefficient and exponent; the value is coefficient · 10^exponent.
+// parts returns the coefficient and the exponent of the value, which is coefficient ·
+// 10^exponent.
 func (a Amount) parts() (*big.Int, int) {
 	if a.kind == Whole {
 		return big.NewInt(a.units), 0
 	}
 	coefficient, exponent, err := a.decimal.BigInt()
 	if err != nil {
-		return new(big.Int), 0 // NaN and Infinity are kept out where amounts are made
+		// NaN and Infinity never become amounts.
+		return new(big.Int), 0
 	}
 	return coefficient, exponent
 }
@@ -125,7 +131,7 @@ func scale(n *big.Int, places int) *big.Int {
 	return n.Mul(n, new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(places)), nil))
 }
 
-// Cmp compares by value, also across kinds: -1, 0 or +1.
+// Cmp compares two amounts by value, even of different kinds, and returns -1, 0 or +1.
 func (a Amount) Cmp(b Amount) int {
 	if a.kind == Whole && b.kind == Whole {
 		return cmp.Compare(a.units, b.units)
@@ -134,7 +140,7 @@ func (a Amount) Cmp(b Amount) int {
 	return x.Cmp(y)
 }
 
-// Sign returns -1, 0 or +1.
+// Sign returns the sign of the amount: -1, 0 or +1.
 func (a Amount) Sign() int {
 	if a.kind == Whole {
 		return cmp.Compare(a.units, 0)
@@ -143,7 +149,8 @@ func (a Amount) Sign() int {
 	return coefficient.Sign()
 }
 
-// Neg returns the amount with the other sign. The smallest int64 has none and stays as it is; it is beyond all limits.
+// Neg returns the amount with the opposite sign.
+// The smallest int64 has no opposite and stays as it is; it is beyond all limits.
 func (a Amount) Neg() Amount {
 	if a.kind == Whole {
 		return Units(-a.units)
@@ -153,7 +160,8 @@ func (a Amount) Neg() Amount {
 	return negated
 }
 
-// Add returns the sum of two amounts of one kind. It fails where the sum can't be stored exactly.
+// Add returns the sum of two amounts of one kind.
+// It fails if the sum can't be stored exactly.
 func (a Amount) Add(b Amount) (Amount, error) {
 	switch {
 	case a.kind != b.kind:
@@ -163,13 +171,14 @@ func (a Amount) Add(b Amount) (Amount, error) {
 		return exact(x.Add(x, y), exponent)
 	}
 	sum := a.units + b.units
-	if (sum > a.units) != (b.units > 0) { // it has wrapped round
+	if (sum > a.units) != (b.units > 0) { // it has wrapped around
 		return Amount{}, errOutOfRange()
 	}
 	return Units(sum), nil
 }
 
-// String returns the number in plain notation, with the digits behind the point that it was made with.
+// String returns the number in plain notation, with the digits after the point that it
+// was made with.
 func (a Amount) String() string {
 	if a.kind == Whole {
 		return strconv.FormatInt(a.units, 10)
@@ -177,7 +186,7 @@ func (a Amount) String() string {
 	return plain(a.parts())
 }
 
-// plain writes coefficient · 10^exponent down.
+// plain formats coefficient · 10^exponent.
 func plain(coefficient *big.Int, exponent int) string {
 	if exponent >= 0 {
 		return scale(coefficient, exponent).String()
@@ -195,7 +204,8 @@ func plain(coefficient *big.Int, exponent int) string {
 	return sign + digits[:point] + "." + digits[point:]
 }
 
-// Canonical returns a text that is the same for equal amounts of one kind, and another one for all others.
+// Canonical returns a text that is the same for equal amounts of one kind, and differs
+// for all others.
 func (a Amount) Canonical() string {
 	if a.kind == Whole {
 		return string(strconv.AppendInt(append(make([]byte, 0, 24), 'u'), a.units, 10))

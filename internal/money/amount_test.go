@@ -18,7 +18,8 @@ func decimal(t *testing.T, text string) Amount {
 	return amount
 }
 
-// stored reads what the database holds as a decimal of that text, exponents and special values included.
+// stored reads the amount that the database holds as a decimal with this text, exponents
+// and special values included.
 func stored(t *testing.T, text string) (Amount, error) {
 	t.Helper()
 	d, err := bson.ParseDecimal128(text)
@@ -33,7 +34,8 @@ func raw(t *testing.T, value any) bson.RawValue {
 	return bson.RawValue{Type: kind, Value: data}
 }
 
-// A decimal is read in plain notation only, and keeps the digits that it was written with.
+// A decimal is read in plain notation only, and keeps the digits that it was written
+// with.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -58,7 +60,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Only int32, int64 and finite decimals are amounts in the database. A double is none, whatever its value.
+// Only int32, int64 and finite decimals are amounts in the database.
+// A double is not an amount, whatever its value.
 func TestFromBSON(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[any]Amount{
@@ -102,7 +105,7 @@ func TestFromBSON(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Cmp goes by value, across kinds and ways of writing.
+// Cmp compares by value, across kinds and notations.
 func TestCmp(t *testing.T) {
 	t.Parallel()
 	large, err := stored(t, "1E+20")
@@ -140,7 +143,7 @@ func TestCmp(t *testing.T) {
 	}
 }
 
-// A sum is exact, or there is none.
+// A sum is exact, or there is an error.
 func TestAdd(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -176,7 +179,7 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// The limits are those that keep every sum on the server exact, and lie where the documentation says.
+// The limits keep every sum on the server exact, and are those of the documentation.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "281474976710656", Max(Whole).String())
@@ -212,7 +215,7 @@ func TestLimits(t *testing.T) {
 	assert.False(t, Units(math.MinInt64).Within(Max(Whole)))
 }
 
-// The number of digits behind the point goes by value: trailing zeros don't count.
+// Places counts the digits after the point by value: trailing zeros don't count.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	large, err := stored(t, "1E+20")
@@ -224,7 +227,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// Every way of writing an amount down gives back the same value, of the same kind.
+// Every encoding of an amount decodes to the same value, of the same kind.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	amounts := []Amount{{}, Units(5), Units(-5), Units(math.MaxInt64), Units(math.MinInt64), Max(Decimal),

@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSumsOfUnitsAtTheEdges promises that a sum of units is that of math/big, or an error if that is no int64, wherever an int64
-// may wrap round.
+// TestSumsOfUnitsAtTheEdges promises that a sum of units is that of math/big wherever an
+// int64 may wrap around, or an error if no int64 holds it.
 func TestSumsOfUnitsAtTheEdges(t *testing.T) {
 	var edges []int64
 	for _, edge := range []int64{math.MinInt64, -maxBalanceUnits, -maxUnits, 0, maxUnits, maxBalanceUnits, math.MaxInt64} {
-		edges = append(edges, edge-2, edge-1, edge, edge+1, edge+2) // those beyond an edge come in at the other one
+		// Values beyond an edge come in at the other one.
+		edges = append(edges, edge-2, edge-1, edge, edge+1, edge+2)
 	}
 	for _, a := range edges {
 		for _, b := range edges {
@@ -30,7 +31,7 @@ func TestSumsOfUnitsAtTheEdges(t *testing.T) {
 	}
 }
 
-// TestUnitsAllocateNothing promises that to reckon with units takes no memory.
+// TestUnitsAllocateNothing promises that arithmetic with units allocates nothing.
 func TestUnitsAllocateNothing(t *testing.T) {
 	a, b, right := Units(-6000), Units(1<<40), true
 	count := testing.AllocsPerRun(1000, func() {

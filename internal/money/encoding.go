@@ -11,13 +11,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// maxStoredExponent bounds what a number from the database may stand for, so that it can be written out.
+// maxStoredExponent bounds the exponent of a number from the database, so that it can be
+// written out.
 const maxStoredExponent = 64
 
-// decimalDigits is the number of digits that a Decimal128 may have.
+// decimalDigits is the largest number of digits of a Decimal128.
 const decimalDigits = 34
 
-// FromBSON reads an int32, an int64 or a finite Decimal128. Anything else, a double above all, is an error.
+// FromBSON reads an int32, an int64 or a finite Decimal128.
+// Anything else, in particular a double, is an error.
 func FromBSON(value bson.RawValue) (Amount, error) {
 	switch value.Type {
 	case bson.TypeInt32:
@@ -44,12 +46,15 @@ func fromDecimal(d bson.Decimal128) (Amount, error) {
 		return Amount{}, errors.New("NaN and Infinity are no amounts")
 	}
 	if len(new(big.Int).Abs(coefficient).String()) > decimalDigits {
-		// The bits have room for a little more than 34 digits, and the server takes that for zero. Read as a number, it
-		// would make an account look rich that the server refuses to debit, and a transfer would try again for ever.
+		// The bits have room for a little more than 34 digits, and the server treats such
+		// a number as zero.
+		// Read as a number, it would make an account look rich that the server refuses to
+		// debit, and a transfer would try again forever.
 		return Amount{}, fmt.Errorf("a decimal has at most %d digits", decimalDigits)
 	}
 	if coefficient.Sign() == 0 {
-		exponent = max(-MaxPlaces, min(0, exponent)) // zero is zero, whatever its exponent
+		// Zero is zero, whatever its exponent.
+		exponent = max(-MaxPlaces, min(0, exponent))
 	}
 	if exponent > maxStoredExponent || exponent < -maxStoredExponent {
 		return Amount{}, errors.New("the decimal is out of range")
@@ -68,13 +73,14 @@ func (a Amount) Value() any {
 // Whole returns the number of units, and whether the amount is a number of units.
 func (a Amount) Whole() (int64, bool) { return a.units, a.kind == Whole }
 
-// MarshalBSONValue implements bson.ValueMarshaler: an int64 or a Decimal128.
+// MarshalBSONValue implements bson.ValueMarshaler.
+// It returns an int64 or a Decimal128.
 func (a Amount) MarshalBSONValue() (byte, []byte, error) {
 	t, data, err := bson.MarshalValue(a.Value())
 	return byte(t), data, err
 }
 
-// UnmarshalBSONValue implements bson.ValueUnmarshaler for what FromBSON reads.
+// UnmarshalBSONValue implements bson.ValueUnmarshaler for the values that FromBSON reads.
 func (a *Amount) UnmarshalBSONValue(t byte, data []byte) error {
 	read, err := FromBSON(bson.RawValue{Type: bson.Type(t), Value: data})
 	if err != nil {
@@ -84,7 +90,8 @@ func (a *Amount) UnmarshalBSONValue(t byte, data []byte) error {
 	return nil
 }
 
-// MarshalText writes units as digits, and decimals always with a point, so that the kinds stay apart.
+// MarshalText writes units as digits, and decimals always with a point, so that the kinds
+// stay distinct.
 func (a Amount) MarshalText() ([]byte, error) {
 	text := a.String()
 	if a.kind == Decimal && !strings.Contains(text, ".") {

@@ -11,7 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// In JSON, units are a number and decimals a string; nothing is ever read from a fraction, which others may have rounded.
+// In JSON, units are a number and decimals are a string.
+// An amount is never read from a fraction, which others may have rounded.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	for want, amount := range map[string]Amount{"5": Units(5), "-5": Units(-5), `"12.50"`: decimal(t, "12.50"), `"12"`: decimal(t, "12")} {
@@ -35,7 +36,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// As text the two kinds are told apart by the point.
+// As text the point distinguishes the two kinds.
 func TestText(t *testing.T) {
 	t.Parallel()
 	for want, amount := range map[string]Amount{"5": Units(5), "-5": Units(-5), "12.50": decimal(t, "12.50"), "12.0": decimal(t,
@@ -55,7 +56,8 @@ func TestText(t *testing.T) {
 	assert.JSONEq(t, `{"1": 2}`, string(encoded))
 }
 
-// In BSON, units are an int64 even where they would fit into less, and a refused value leaves the old one.
+// In BSON, units are an int64 even if they would fit into less, and a refused value
+// leaves the old one.
 func TestBSON(t *testing.T) {
 	t.Parallel()
 	for kind, amount := range map[bson.Type]Amount{bson.TypeInt64: Units(5), bson.TypeDecimal128: decimal(t, "5")} {
@@ -72,7 +74,8 @@ func TestBSON(t *testing.T) {
 	}
 }
 
-// The sum of random amounts is the same in any order, and what is added can be taken off again.
+// The sum of random amounts is the same in any order, and what was added can be
+// subtracted again.
 func TestSumsAreExact(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

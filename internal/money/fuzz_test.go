@@ -14,7 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// value returns an amount as a number of math/big, which knows no limits.
+// value returns an amount as a number of math/big, which has no limits.
 func value(a Amount) *big.Rat {
 	coefficient, exponent := a.parts()
 	return scaled(coefficient, exponent)
@@ -43,8 +43,8 @@ func requireSame(t *testing.T, kind Kind, want *big.Rat, got Amount) {
 	require.Zero(t, want.Cmp(value(got)), "%s became %s", want.RatString(), got)
 }
 
-// requireRoundTrips requires that an amount is the same number of the same kind after each way of writing it down, and that its texts
-// are that number for others, too.
+// requireRoundTrips requires that an amount is the same number of the same kind after
+// each encoding, and that others read its texts as that number too.
 func requireRoundTrips(t *testing.T, amount Amount) {
 	t.Helper()
 	want := value(amount)
@@ -58,7 +58,8 @@ func requireRoundTrips(t *testing.T, amount Amount) {
 	require.NoError(t, bson.Unmarshal(document, &fromBSON))
 	require.Equal(t, amount, fromBSON.A, "to the digit")
 
-	// Text is read where it has as many digits as an amount may have, and is told to be too long elsewhere.
+	// Text is read if it has no more digits than an amount may have, and refused as too
+	// long otherwise.
 	readable := amount.Kind() == Whole || decimals().MatchString(amount.String())
 	var fromJSON, fromText Amount
 	encoded, err := json.Marshal(amount)
@@ -75,12 +76,14 @@ func requireRoundTrips(t *testing.T, amount Amount) {
 	}
 }
 
-// decimals matches what is a decimal: a sign, at most 22 digits before the point but for leading zeros, and at most 12 behind it.
+// decimals matches decimals: a sign, at most 22 digits before the point, not counting
+// leading zeros, and at most 12 after it.
 func decimals() *regexp.Regexp {
 	return regexp.MustCompile(`^[+-]?0*[0-9]{1,22}(\.[0-9]{1,12})?$`)
 }
 
-// A text is a decimal or none by a rule of one line; each decimal is read as exactly the number that it says.
+// A rule of one line says whether a text is a decimal.
+// Each decimal is read as exactly the number that it says.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"0", "-0.00", "-12.50", "+7", "999999999999999999.999999999999", "1e3", "", ".", "-", "1.",
 		"NaN", "00012.10", "9999999999999999999999", "99999999999999999999990", "0.0000000000001", "1/3", "1_0", "0x1"} {
@@ -103,7 +106,9 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Whatever JSON is read as an amount says that number, and is written as the same amount; whatever is refused changes nothing.
+// An amount that is read from JSON is the number in it, and is written as the same
+// amount.
+// Text that is refused changes nothing.
 func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{"0", "-5", `"12.50"`, `"12"`, "12.50", "1e3", "null", `""`, `"\u0031"`, "[5]",
 		"9223372036854775807", " 5 ", "-0", `{"a":5}`, `"-9223372036854775808"`} {
@@ -133,7 +138,8 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// What the database holds is an amount if it is an int32, an int64 or a finite decimal that can be written out, and then it is that number.
+// A value from the database is an amount if it is an int32, an int64 or a finite decimal
+// that can be written out, and then it is that number.
 func FuzzFromBSON(f *testing.F) {
 	for _, n := range []any{int32(5), int64(math.MinInt64), 5.5, "5", true, bson.Null{}, bson.D{}, bson.DateTime(5), bson.MinKey{}} {
 		kind, data, err := bson.MarshalValue(n)
@@ -172,7 +178,8 @@ func FuzzFromBSON(f *testing.F) {
 	})
 }
 
-// storedNumber reads a stored number from its bits, and tells whether it is one that can be an amount.
+// storedNumber reads a stored number from its bits, and reports whether it can be an
+// amount.
 func storedNumber(stored bson.RawValue) (*big.Rat, bool) {
 	switch {
 	case stored.Type == bson.TypeInt32 && len(stored.Value) >= 4:
@@ -185,18 +192,21 @@ func storedNumber(stored bson.RawValue) (*big.Rat, bool) {
 	return nil, false
 }
 
-// storedDecimal reads the bits of a decimal128 as IEEE 754 lays them down: a sign, 14 bits of exponent, 113 of the coefficient.
+// storedDecimal reads the bits of a decimal128 as IEEE 754 defines them: a sign, 14 bits
+// of exponent, 113 of the coefficient.
 func storedDecimal(high, low uint64) (*big.Rat, bool) {
 	if high>>59&0xf == 0xf {
-		return nil, false // infinite, or not a number
+		return nil, false // infinity, or not a number
 	}
 	if high>>61&3 == 3 {
-		return new(big.Rat), true // a coefficient of 114 bits is too large for 34 digits, and stands for zero
+		// A coefficient of 114 bits is too large for 34 digits, and stands for zero.
+		return new(big.Rat), true
 	}
 	coefficient := new(big.Int).SetUint64(high & (1<<49 - 1))
 	coefficient.Or(coefficient.Lsh(coefficient, 64), new(big.Int).SetUint64(low))
 	if len(coefficient.String()) > 34 {
-		return nil, false // stands for zero as well, but not for everybody: it is none of ours
+		// It stands for zero as well, but not for everybody: it is not an amount.
+		return nil, false
 	}
 	if high>>63 == 1 {
 		coefficient.Neg(coefficient)
@@ -256,7 +266,7 @@ func requireArithmetic(t *testing.T, a, b Amount) {
 	require.Equal(t, x.Cmp(y), a.Cmp(b), "%s and %s", a, b)
 	require.Equal(t, x.Sign(), a.Sign(), a)
 	require.Equal(t, x.Cmp(y) == 0 && a.Kind() == b.Kind(), a.Canonical() == b.Canonical(), "%s and %s", a, b)
-	if a != Units(math.MinInt64) { // which has no negative
+	if a != Units(math.MinInt64) { // it has no negative
 		requireSame(t, a.Kind(), new(big.Rat).Neg(x), a.Neg())
 		requireSame(t, Decimal, x, a.Decimal())
 	}

@@ -5,9 +5,13 @@ import (
 	"strings"
 )
 
-// The limits keep every sum that the server makes exact. Units: an amount is at most 2^48 and a stored balance at most
-// 2^62, so that even the credits of 2^13 transfers in flight can't carry a balance beyond 2^63. Decimals: at
-// most 12 places, amounts below 10^18 and balances below 10^21, which are 33 of the 34 digits of a Decimal128.
+// The limits keep every sum that the server makes exact.
+//
+// Units: an amount is at most 2^48 and a stored balance at most 2^62.
+// So even the credits of 2^13 transfers in flight can't carry a balance beyond 2^63.
+//
+// Decimals: at most 12 places, amounts below 10^18 and balances below 10^21, which are 33
+// of the 34 digits of a Decimal128.
 const (
 	maxUnits        = int64(1) << 48
 	maxBalanceUnits = int64(1) << 62
@@ -23,7 +27,8 @@ func Max(kind Kind) Amount {
 	return nines(maxDigits)
 }
 
-// MaxBalance returns the largest balance of a kind; the smallest one is its negative.
+// MaxBalance returns the largest balance of a kind.
+// The smallest one is its negative.
 func MaxBalance(kind Kind) Amount {
 	if kind == Whole {
 		return Units(maxBalanceUnits)
@@ -31,11 +36,13 @@ func MaxBalance(kind Kind) Amount {
 	return nines(maxBalance)
 }
 
-// MaxInFlight is how many transfers may be in flight on one balance.
+// MaxInFlight is the largest number of transfers in flight on one balance.
 const MaxInFlight = 1 << 13
 
-// Ceiling returns the largest balance of a kind that transfers can lead to. Each credit found room up to MaxBalance when it was prepared;
-// all that are in flight together may carry the balance beyond that, and then nothing more is prepared.
+// Ceiling returns the largest balance of a kind that transfers can lead to.
+// Each credit found room up to MaxBalance when it was prepared.
+// All credits in flight together may carry the balance beyond that, and then nothing more
+// is prepared.
 func Ceiling(kind Kind) Amount {
 	if kind == Whole {
 		return Units(maxBalanceUnits + MaxInFlight*maxUnits)
@@ -59,7 +66,7 @@ func (a Amount) Within(limit Amount) bool {
 	return a.Cmp(limit) <= 0 && a.Cmp(limit.Neg()) >= 0
 }
 
-// Places returns the number of digits behind the point, without trailing zeros.
+// Places returns the number of digits after the point, without trailing zeros.
 func (a Amount) Places() int {
 	if a.kind == Whole {
 		return 0

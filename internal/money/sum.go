@@ -4,18 +4,19 @@ import (
 	"math/big"
 )
 
-// Sum adds up any number of amounts of both kinds, exactly. The zero value is the sum of none.
+// Sum adds up any number of amounts of both kinds, exactly.
+// The zero value is the sum of no amounts.
 type Sum struct {
 	units    big.Int
 	decimals big.Int // times 10^places
 	places   int
-	exact    bool // there is a decimal among them
+	exact    bool // one of the amounts is a decimal
 }
 
 // Add adds an amount.
 func (s *Sum) Add(a Amount) { s.add(a.parts()); s.exact = s.exact || a.kind == Decimal }
 
-// Sub takes an amount off.
+// Sub subtracts an amount.
 func (s *Sum) Sub(a Amount) {
 	coefficient, exponent := a.parts()
 	s.add(coefficient.Neg(coefficient), exponent)
@@ -29,7 +30,8 @@ func (s *Sum) AddSum(o *Sum) {
 	s.exact = s.exact || o.exact
 }
 
-// add adds coefficient · 10^exponent; the coefficient is the sum's from then on.
+// add adds coefficient · 10^exponent.
+// The coefficient belongs to the sum from then on.
 func (s *Sum) add(coefficient *big.Int, exponent int) {
 	if exponent == 0 {
 		s.units.Add(&s.units, coefficient)
@@ -42,20 +44,21 @@ func (s *Sum) add(coefficient *big.Int, exponent int) {
 	s.decimals.Add(&s.decimals, scale(coefficient, s.places+exponent))
 }
 
-// total returns coefficient and exponent of the sum.
+// total returns the coefficient and the exponent of the sum.
 func (s *Sum) total() (*big.Int, int) {
 	units := scale(new(big.Int).Set(&s.units), s.places)
 	return units.Add(units, &s.decimals), -s.places
 }
 
-// Sign returns -1, 0 or +1.
+// Sign returns the sign of the sum: -1, 0 or +1.
 func (s *Sum) Sign() int {
 	coefficient, _ := s.total()
 	return coefficient.Sign()
 }
 
-// Amount returns the sum: as units if all were and an int64 holds it, else as a decimal. It fails where the 34 digits of a Decimal128
-// don't hold it.
+// Amount returns the sum, in units if all amounts were units and an int64 holds it, and
+// otherwise as a decimal.
+// It fails if the 34 digits of a Decimal128 don't hold it.
 func (s *Sum) Amount() (Amount, error) {
 	coefficient, exponent := s.total()
 	if !s.exact && coefficient.IsInt64() {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A sum is exact whatever is added up, beyond an int64 too, and keeps the kind that its amounts have in common.
+// A sum is exact whatever is added up, even beyond an int64, and keeps the kind that its
+// amounts share.
 func TestSum(t *testing.T) {
 	t.Parallel()
 	large, err := stored(t, "1E+20")
@@ -51,7 +52,7 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// In whatever order amounts are added, the sum is the same.
+// The sum is the same in whatever order amounts are added.
 func TestSumInAnyOrder(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -73,7 +74,7 @@ func TestSumInAnyOrder(t *testing.T) {
 	assert.Zero(t, first.Sign(), first.String())
 }
 
-// A sum of more than 34 digits can't be an amount, and can be told.
+// A sum of more than 34 digits can't be an amount, but can be printed.
 func TestSumTooLong(t *testing.T) {
 	t.Parallel()
 	var sum Sum

@@ -152,7 +152,7 @@ func TestFactsAndFilterAgree(t *testing.T) {
 		if l.odds(6) {
 			c.fence = pick(l, "", protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, make([]byte, 12)...)))
 		}
-		statements[i] = b.store.newUnit(&Call{Attempt: c.work, Op: prepareWith(0, c.fence)})
+		statements[i] = b.store.newMergedUpdate(&Call{Attempt: c.work, Op: prepareWith(0, c.fence)})
 	}
 	results := wire.UpdateAll(t.Context(), b.store.Ledgers[""].Commands, statements).Verdicts
 	b.checkAgreement(cases, results)

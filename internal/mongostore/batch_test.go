@@ -172,22 +172,22 @@ func TestWhatDoesNotCoalesce(t *testing.T) {
 		"another kind":        func(w *Attempt, _ *protocol.Operation) { w.participants[0].leg.Amount = dec("-60.00") },
 		"a fence-only":        func(_ *Attempt, op *protocol.Operation) { *op = at(protocol.FenceOnly, 0) },
 		"a replacing settle":  func(_ *Attempt, op *protocol.Operation) { *op = replacing(settle) },
-		"a different account": func(w *Attempt, _ *protocol.Operation) { w.participants[0].key.ID = "bob" },
+		"a different account": func(w *Attempt, _ *protocol.Operation) { w.participants[0].subject.ID = "bob" },
 	} {
 		w, op := b.work("second", b.leg("alice", -60)), prepare
 		change(w, &op)
 		var rs requests
 		rs.add(first, prepare)
 		rs.add(w, op)
-		assert.Len(t, b.store.gather(rs), 2, name)
+		assert.Len(t, b.store.merge(rs), 2, name)
 		rs[0], rs[1] = rs[1], rs[0]
-		assert.Len(t, b.store.gather(rs), 2, name)
+		assert.Len(t, b.store.merge(rs), 2, name)
 	}
 	var rs requests
 	rs.add(first, replacing(settle))
 	rs.add(second, replacing(at(protocol.Undo, 0)))
 	rs.add(b.work("third", b.leg("alice", -60)), settle)
-	require.Len(t, b.store.gather(rs), 1, "one new fence serves all that replace it")
+	require.Len(t, b.store.merge(rs), 1, "one new fence serves all that replace it")
 }
 
 // A command is split before it is larger than a server takes, and its answers are put together again.
@@ -314,7 +314,7 @@ func TestInexactSumsAreNotMade(t *testing.T) {
 			rs.add(one, at(kind, 0))
 			rs.add(other, at(kind, 0))
 			sums := kind == protocol.Prepare && of.Sign() < 0 || kind == protocol.Settle && of.Sign() > 0 || kind == protocol.Undo && of.Sign() < 0
-			assert.Equal(t, sums, len(b.store.gather(rs)) == 2)
+			assert.Equal(t, sums, len(b.store.merge(rs)) == 2)
 		}
 	}
 }

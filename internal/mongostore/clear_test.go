@@ -131,7 +131,7 @@ func TestFencesAreUniquePerSending(t *testing.T) {
 		}
 	}
 	assert.Len(t, seen, 1+3*2*2)
-	message, _ := wire.UpdateCommand(b.store.Ledgers[""].Commands, []*mergedUpdate{b.store.newUnit(&Call{Attempt: w, Op: at(protocol.FenceOnly, 0)})})
+	message, _ := wire.UpdateCommand(b.store.Ledgers[""].Commands, []*mergedUpdate{b.store.newMergedUpdate(&Call{Attempt: w, Op: at(protocol.FenceOnly, 0)})})
 	message.End()
 	for range 100 {
 		require.NoError(t, b.db.RunCommand(t.Context(), bson.Raw(message.Data)).Err())
@@ -148,7 +148,7 @@ func TestFenceOnlyIsNotResolved(t *testing.T) {
 	r := &Call{
 		Attempt: b.work("order", b.leg("alice", -60)), Op: at(protocol.FenceOnly, 0), Answer: protocol.Answer{Result: protocol.NotMatched},
 	}
-	b.store.resolve(t.Context(), b.store.Ledgers[""].Majority, []*mergedUpdate{b.store.newUnit(r)})
+	b.store.resolveUpdates(t.Context(), b.store.Ledgers[""].Majority, []*mergedUpdate{b.store.newMergedUpdate(r)})
 	assert.Equal(t, protocol.NotMatched, r.Answer.Result)
 }
 

@@ -201,7 +201,7 @@ func FuzzAccountDocument(f *testing.F) {
 		}
 		facts := s.facts(w, p, doc)
 		require.True(t, facts.Found)
-		s.newUnit(&Call{Attempt: w, Op: prepareWith(0, facts.Fence)})
+		s.newMergedUpdate(&Call{Attempt: w, Op: prepareWith(0, facts.Fence)})
 		requireFacts(t, s, w, doc, facts)
 		read, err := s.Fields.View(doc).Account(s.IDs)
 		if err != nil {

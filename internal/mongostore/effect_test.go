@@ -109,7 +109,7 @@ func TestEffectFactsAndFilterAgree(t *testing.T) {
 	_, err := b.db.Collection("orders").InsertMany(t.Context(), documents)
 	require.NoError(t, err)
 	orders := b.store.Documents["orders"]
-	b.store.read(t.Context(), looks, orders.Majority, true)
+	b.store.readParticipants(t.Context(), looks, orders.Majority, true)
 	before := b.everything("orders")
 	statements := make([]*mergedUpdate, cases)
 	for i, w := range works {
@@ -117,7 +117,7 @@ func TestEffectFactsAndFilterAgree(t *testing.T) {
 		if l.odds(6) {
 			fence = pick(l, "", protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, make([]byte, 12)...)))
 		}
-		statements[i] = b.store.newUnit(&Call{Attempt: w, Op: prepareWith(0, fence)})
+		statements[i] = b.store.newMergedUpdate(&Call{Attempt: w, Op: prepareWith(0, fence)})
 	}
 	results := wire.UpdateAll(t.Context(), orders.Commands, statements).Verdicts
 	after := b.everything("orders")

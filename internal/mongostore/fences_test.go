@@ -73,7 +73,7 @@ func TestReplacedFenceIsKnown(t *testing.T) {
 		assert.Zero(t, b.reads(b.work(fmt.Sprintf("after next %d", i), b.leg("alice", -1))))
 	}
 	// Where nothing is known of a participant, its new fence alone says too little to spare the read.
-	b.store.fences.forget(b.work("x", b.leg("alice", 1)).participants[0].key)
+	b.store.fences.forget(b.work("x", b.leg("alice", 1)).participants[0].subject)
 	w := b.work("last", b.leg("alice", -1))
 	b.applied(w, at(protocol.FenceOnly, 0))
 	assert.Equal(t, 1, b.reads(w))

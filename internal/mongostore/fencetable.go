@@ -18,9 +18,9 @@ const (
 )
 
 // fingerprint stands for a participant, whose ID may be longer than all that is known of
-// it. Zero is none's. Of a million, two have the same one with a chance of less than 1 in
-// 10^25; each would be told the other's fence, under which the server refuses its
-// prepares.
+// it. No participant has zero. Of a million participants two have the same one with a
+// chance of less than 1 in 10^25. Each would get the other's fence, and the server would
+// refuse its prepares.
 type fingerprint [2]uint64
 
 // fenceEntry is what is known of one participant, without pointers: the garbage collector
@@ -36,7 +36,7 @@ type fenceEntry struct {
 	kind      bson.Type // of the floor
 }
 
-// setFence packs a fence, and reports false where it is none of this library's.
+// setFence packs a fence, and reports false where this library would not write it.
 func (e *fenceEntry) setFence(fence protocol.Fence) bool {
 	e.tokenKind = 0
 	if fence == "" {
@@ -48,7 +48,7 @@ func (e *fenceEntry) setFence(fence protocol.Fence) bool {
 	return size > 0 && copy(e.token[:size], stored.Value) == size
 }
 
-// setFloor packs a floor, and reports false where it is none of this library's.
+// setFloor packs a floor, and reports false where this library would not write it.
 func (e *fenceEntry) setFloor(f document.Floor) bool {
 	e.kind = f.Stored.Type
 	return !f.Odd && copy(e.floor[:], f.Stored.Value) == len(f.Stored.Value)
@@ -69,8 +69,8 @@ func (e *fenceEntry) known() knownFence {
 // hasToken reports whether there is a fence.
 func (e *fenceEntry) hasToken() bool { return e.tokenKind != 0 }
 
-// tokenBytes returns the length of a fence: of one that was sent, or that the server has
-// drawn. It is zero for one that is none of this library's.
+// tokenBytes returns the length of a fence, of one that was sent or that the server has
+// drawn. It is zero for a type that this library does not write.
 func tokenBytes(kind bson.Type) int {
 	switch kind {
 	case bson.TypeObjectID:
@@ -96,15 +96,15 @@ func floorBytes(kind bson.Type) int {
 	}
 }
 
-// fenceShard is a hash table of entries that grows up to a size, and then gives up what
-// was not used for long.
+// fenceShard is a hash table of entries. It grows up to a size, and then gives up the
+// entries that were not used for long.
 type fenceShard struct {
 	mu      sync.Mutex
 	entries []fenceEntry
 	uses    uint32 // counted; it may wrap round
 }
 
-// use takes down that an entry is of use.
+// use notes that an entry was used.
 func (s *fenceShard) use(e *fenceEntry) {
 	s.uses++
 	e.used = s.uses
@@ -119,6 +119,7 @@ func (s *fenceShard) window(key fingerprint) []fenceEntry {
 	return s.entries[at : at+fenceWindow]
 }
 
+// find returns a participant's entry, nil if it has none.
 func (s *fenceShard) find(key fingerprint) *fenceEntry {
 	window := s.window(key)
 	for i := range window {
@@ -129,6 +130,7 @@ func (s *fenceShard) find(key fingerprint) *fenceEntry {
 	return nil
 }
 
+// forget frees a participant's place.
 func (s *fenceShard) forget(key fingerprint) {
 	if e := s.find(key); e != nil {
 		*e = fenceEntry{}
@@ -137,18 +139,18 @@ func (s *fenceShard) forget(key fingerprint) {
 
 // place returns a place for an entry that has none yet: a free one, or, where the table
 // has its full size, that of another one.
-func (s *fenceShard) place(key fingerprint, most int) *fenceEntry {
+func (s *fenceShard) place(key fingerprint, maxEntries int) *fenceEntry {
 	for {
 		e := s.vacancy(key)
-		if e != nil && e.key == (fingerprint{}) || len(s.entries) >= most {
+		if e != nil && e.key == (fingerprint{}) || len(s.entries) >= maxEntries {
 			return e
 		}
-		s.grow(min(max(2*len(s.entries), firstFences), most))
+		s.grow(min(max(2*len(s.entries), firstFences), maxEntries))
 	}
 }
 
-// vacancy returns a free place of an entry's window, or else the place of what was used
-// least recently there.
+// vacancy returns a free place of an entry's window, or else the place of the entry that
+// was used least recently there.
 func (s *fenceShard) vacancy(key fingerprint) *fenceEntry {
 	var oldest *fenceEntry
 	window := s.window(key)

@@ -83,7 +83,7 @@ func TestGarbageIsReadOrRefused(t *testing.T) {
 		for _, amount := range []money.Amount{money.Units(-60), dec("60.5")} {
 			w := b.work("order", b.legIn("", "alice", amount))
 			facts := b.store.facts(w, &w.participants[0], doc)
-			b.store.newUnit(&Call{Attempt: w, Op: prepareWith(0, facts.Fence)})
+			b.store.newMergedUpdate(&Call{Attempt: w, Op: prepareWith(0, facts.Fence)})
 			w.Seen(0)
 		}
 	}

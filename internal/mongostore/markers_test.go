@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/document"
-	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -162,37 +161,6 @@ func TestGarbledMarkersOfDocuments(t *testing.T) {
 	assert.Equal(t, protocol.NotMatched, b.on(back, at(protocol.Settle, 0)).Result)
 	assert.True(t, b.on(back, at(protocol.Look, 0)).Facts.Marker)
 	assert.Equal(t, before, b.raw("transfers", "original"))
-}
-
-// Nobody is told what is in flight on an account whose markers can't be read, nor what it
-// had when.
-func TestGarbledMarkersAreTold(t *testing.T) {
-	t.Parallel()
-	b := newBank(t)
-	for what, pending := range garbled("order", int64(-60)) {
-		b.put(account(what, bson.M{"pending": pending}))
-		_, found, err := b.store.Get(t.Context(), "", what)
-		assert.True(t, found)
-		require.ErrorIs(t, err, document.ErrGarbled, what)
-		h, err := b.store.History("", what)
-		require.NoError(t, err)
-		_, _, err = h.Look(t.Context(), h.Ledger.Majority)
-		require.ErrorIs(t, err, history.ErrKind, what)
-		result, err := b.store.Close(t.Context(), "", what)
-		require.NoError(t, err)
-		assert.Equal(t, protocol.NotMatched, result, what)
-	}
-	// Nor is one closed that has no money, and something in flight.
-	for what, pending := range garbled("order", int64(-60)) {
-		id := "empty, " + what
-		b.put(account(id, bson.M{"pending": pending, "balance": int64(0)}))
-		result, err := b.store.Close(t.Context(), "", id)
-		require.NoError(t, err)
-		assert.Equal(t, protocol.NotMatched, result, what)
-		standing, err := b.store.Status(t.Context(), "", id)
-		require.NoError(t, err)
-		assert.True(t, standing.Odd, what)
-	}
 }
 
 // What a prepare requires of a field it requires of the field, and not of one of a list

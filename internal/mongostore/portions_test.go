@@ -184,22 +184,22 @@ func (b *bank) draw(random *rand.Rand, most int) wire.Statement {
 	switch random.IntN(6) {
 	case 0:
 		reason := document.Failure{Code: text(32), Ledger: text(64), Account: text(document.MaxIDBytes), Message: text(1 << 10)}
-		return note{StuckReason{Work: w, State: protocol.Committed}, reason}
+		return stuckNote{StuckReason{Attempt: w, State: protocol.Committed}, reason}
 	case 1:
 		st, err := wire.EncodeUpdate(w.claimStatement(claim(protocol.TakeOver)))
 		require.NoError(b.t, err)
 		return st
 	case 2:
-		return ownershipWrite{work: w, epoch: 1}
+		return ownershipWrite{attempt: w, epoch: 1}
 	case 3:
 		to := []protocol.State{protocol.Committed, protocol.Rollback}[random.IntN(2)]
-		return &change{requests: of(decide(to, 1), w)}
+		return &change{calls: of(decide(to, 1), w)}
 	case 4:
 		effect := b.effect(text(1000), bson.D{{Key: "x", Value: text(most)}}, bson.D{{Key: "y", Value: text(most)}})
 		op.Participant = 0
-		return b.store.newUnit(of(op, b.changing(w.Transfer.ID, effect))[0])
+		return b.store.newMergedUpdate(of(op, b.changing(w.Transfer.ID, effect))[0])
 	}
-	u := b.store.newUnit(of(op, w)[0])
+	u := b.store.newMergedUpdate(of(op, w)[0])
 	for i := range random.IntN(20) {
 		other := b.work(fmt.Sprint(i, text(200)), w.Transfer.Legs...)
 		other.Transfer.Currency = w.Transfer.Currency
@@ -272,7 +272,7 @@ func TestSizesAreNotTooSmall(t *testing.T) {
 		tr := document.Transfer{ID: "t", Legs: legs, Effects: []document.Effect{e, e}, Metadata: e.Set}
 		assert.GreaterOrEqual(t, tr.Size(), len(tr.Encode()))
 		w := b.changing("t", e)
-		wanted := encode(bson.D{{Key: "$or", Value: bson.A{w.participants[0].wanted()}}})
-		assert.GreaterOrEqual(t, wantedBytes(of(at(protocol.Look, 0), w)[0]), len(wanted))
+		wanted := encode(bson.D{{Key: "$or", Value: bson.A{w.participants[0].requirement()}}})
+		assert.GreaterOrEqual(t, requirementBytes(of(at(protocol.Look, 0), w)[0]), len(wanted))
 	}
 }

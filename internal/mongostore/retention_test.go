@@ -2,8 +2,6 @@ package mongostore
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -13,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/retention"
 )
 
 const oneDay = 24 * time.Hour
@@ -47,10 +45,10 @@ func (b *bank) requirePurge(id string, after time.Duration) {
 // statement still. Without a retention nobody says so.
 func TestFinishDatesThePurge(t *testing.T) {
 	t.Parallel()
-	for name, retention := range map[string]time.Duration{"kept for a day": oneDay, "kept for good": 0} {
+	for name, keep := range map[string]time.Duration{"kept for a day": oneDay, "kept for good": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBankKeeping(t, retention)
+			b := newBankKeeping(t, keep)
 			works := b.crowd(6, 10)
 			commit, refuse := decide(protocol.Committed, 1), decide(protocol.Rollback, 1)
 			commit.Clean = true
@@ -76,13 +74,13 @@ func TestFinishDatesThePurge(t *testing.T) {
 				stored, _, err := b.store.ReadTransfer(t.Context(), w.Transfer.ID)
 				require.NoError(t, err)
 				assert.Equal(t, stored.PurgeAt, w.Transfer.PurgeAt)
-				if retention == 0 {
+				if keep == 0 {
 					assert.NotContains(t, asMap(t, b.raw("transfers", w.Transfer.ID)), "purgeAt")
 					continue
 				}
-				b.requirePurge(w.Transfer.ID, retention)
+				b.requirePurge(w.Transfer.ID, keep)
 			}
-			assert.Equal(t, retention == 0, len(b.retentions()) == 0)
+			assert.Equal(t, keep == 0, b.retentions() == 0)
 		})
 	}
 }
@@ -111,7 +109,7 @@ func TestLateFinishDoesNothing(t *testing.T) {
 	assert.Equal(t, all(3, protocol.Applied), b.batch(of(decide(protocol.Committed, 1), works...)))
 	stamped := func(age time.Duration, works ...*Attempt) []protocol.Result {
 		rs := of(finish(protocol.Success), works...)
-		at := stamp{now: time.Now().Add(-age), fresh: true, purge: time.Now().Add(time.Hour - age)}
+		at := stamp{now: time.Now().Add(-age), fresh: true, purgeAt: time.Now().Add(time.Hour - age)}
 		b.store.changeAt(t.Context(), rs, at)
 		var results []protocol.Result
 		for _, r := range rs {
@@ -119,14 +117,14 @@ func TestLateFinishDoesNothing(t *testing.T) {
 		}
 		return results
 	}
-	assert.Equal(t, all(2, protocol.NotMatched), stamped(deployment.FinishLimit+5*time.Second, works[:2]...))
-	assert.Equal(t, all(1, protocol.NotMatched), stamped(deployment.FinishLimit+5*time.Second, works[2]))
+	assert.Equal(t, all(2, protocol.NotMatched), stamped(retention.FinishLimit+5*time.Second, works[:2]...))
+	assert.Equal(t, all(1, protocol.NotMatched), stamped(retention.FinishLimit+5*time.Second, works[2]))
 	for _, w := range works {
 		document := asMap(t, b.raw("transfers", w.Transfer.ID))
 		assert.Equal(t, "Committed", document["state"])
 		assert.NotContains(t, document, "purgeAt")
 	}
-	assert.Equal(t, all(2, protocol.Applied), stamped(deployment.FinishLimit-20*time.Second, works[:2]...))
+	assert.Equal(t, all(2, protocol.Applied), stamped(retention.FinishLimit-20*time.Second, works[:2]...))
 	b.applied(works[2], finish(protocol.Success))
 	b.requirePurge("t2", time.Hour)
 }
@@ -138,7 +136,7 @@ func TestFinishOfAServerThatIsAhead(t *testing.T) {
 	t.Parallel()
 	b := newBankKeeping(t, time.Hour)
 	b.forgetTime()
-	b.store.Clock.Correct(time.Now().Add(-deployment.FinishLimit - 30*time.Second))
+	b.store.Clock.Correct(time.Now().Add(-retention.FinishLimit - 30*time.Second))
 	works := b.crowd(4, 10)
 	assert.Equal(t, all(2, protocol.Applied), b.batch(of(decide(protocol.Committed, 1), works[:2]...)))
 	assert.Equal(t, all(2, protocol.Applied), b.batch(of(decide(protocol.Rollback, 1), works[2:]...)))
@@ -212,27 +210,18 @@ func (b *bank) forgetTime() {
 	b.store.Clock.Read = time.Now().Add(-time.Hour)
 }
 
-// Every retention that is used is stored before it purges anything, once per store, with the time of its first use.
-func TestRetentionsAreDeclared(t *testing.T) {
+// The writes of a retention and of an obstacle are acknowledged by a journaled majority, whatever the client's settings are.
+func TestRetentionAndObstaclesAreMajorityWrites(t *testing.T) {
 	t.Parallel()
 	b := newBankKeeping(t, oneDay)
-	first := b.retentions()
-	require.Len(t, first, 1)
-	assert.WithinDuration(t, time.Now(), first[oneDay.Milliseconds()], time.Minute)
-	b.log.take()
-	require.NoError(t, b.store.Connect(t.Context()))
-	assert.Empty(t, b.log.take(), "it is known")
-
-	for range 3 {
-		require.NoError(t, b.another(keeping(oneDay)).Connect(t.Context()))
+	b.note(gone(b.committed("order")))
+	for _, c := range b.log.take() {
+		if c.name != "update" {
+			continue
+		}
+		concern, _ := c.body.Lookup("writeConcern").DocumentOK()
+		assert.Equal(t, encode(bson.D{{Key: "w", Value: "majority"}, {Key: "j", Value: true}}), concern, "%s", c.body)
 	}
-	assert.Equal(t, first, b.retentions(), "the first use counts")
-	assert.EqualValues(t, 1, asMap(t, b.raw("transfers.retention", oneDay.Milliseconds()))["coordinators"], "one write is enough")
-	require.NoError(t, b.another(keeping(time.Hour)).Connect(t.Context()))
-	require.NoError(t, b.another().Connect(t.Context()))
-	all := b.retentions()
-	assert.Len(t, all, 2)
-	assert.Contains(t, all, time.Hour.Milliseconds())
 }
 
 // another returns another store over the same collections.
@@ -251,152 +240,10 @@ func (b *bank) another(changes ...func(*config)) *rooms {
 	return s
 }
 
-// retentions returns what is stored of retentions.
-func (b *bank) retentions() map[int64]time.Time {
+// retentions counts the retentions that are stored.
+func (b *bank) retentions() int64 {
 	b.t.Helper()
-	var documents []deployment.UsedRetention
-	cursor, err := b.db.Collection("transfers.retention").Find(b.t.Context(), bson.D{})
+	n, err := b.db.Collection("transfers.retention").CountDocuments(b.t.Context(), bson.D{})
 	require.NoError(b.t, err)
-	require.NoError(b.t, cursor.All(b.t.Context(), &documents))
-	used := map[int64]time.Time{}
-	for _, d := range documents {
-		used[d.Milliseconds] = d.Since
-	}
-	return used
-}
-
-// Where it can't be stored which retention is in use, nothing is purged: the work is refused, and a finish that goes out all the same
-// keeps its transfer.
-func TestUndeclaredRetentionPurgesNothing(t *testing.T) {
-	t.Parallel()
-	b := newBank(t, keeping(oneDay))
-	create := bson.D{{Key: "create", Value: "transfers.retention"}, {Key: "validator", Value: bson.M{"never": true}}}
-	require.NoError(t, b.db.RunCommand(t.Context(), create).Err())
-	require.ErrorIs(t, b.store.Connect(t.Context()), collections.ErrUnsupported)
-	require.ErrorIs(t, b.store.Setup(t.Context()), collections.ErrUnsupported)
-	w := b.committed("order")
-	b.applied(w, finish(protocol.Success))
-	assert.NotContains(t, asMap(t, b.raw("transfers", "order")), "purgeAt")
-	assert.True(t, w.Transfer.PurgeAt.IsZero())
-
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.Error(t, b.store.Connect(ended))
-	repair := bson.D{{Key: "collMod", Value: "transfers.retention"}, {Key: "validator", Value: bson.M{}}}
-	require.NoError(t, b.db.RunCommand(t.Context(), repair).Err())
-	require.NoError(t, b.store.Connect(t.Context()))
-	b.applied(b.committed("next"), finish(protocol.Success))
-	b.requirePurge("next", oneDay)
-}
-
-// Any process can tell from when on the history is whole: since the shortest retention that can have purged anything by now, with a
-// margin; all of it, where none can have.
-func TestHistoryFrom(t *testing.T) {
-	t.Parallel()
-	origin := newBank(t)
-	hour, week := time.Hour.Milliseconds(), 7*oneDay.Milliseconds()
-	for name, row := range map[string]struct {
-		used  map[int64]time.Duration // by milliseconds, how long ago it was first used
-		whole time.Duration           // how far the history goes back; 0: all of it
-	}{
-		"none":                      {nil, 0},
-		"first used just now":       {map[int64]time.Duration{hour: 0}, 0},
-		"nothing is due yet":        {map[int64]time.Duration{hour: 54 * time.Minute}, 0},
-		"the first is due":          {map[int64]time.Duration{hour: 56 * time.Minute}, 55 * time.Minute},
-		"long in use":               {map[int64]time.Duration{hour: 100 * oneDay}, 55 * time.Minute},
-		"a longer one before":       {map[int64]time.Duration{week: 100 * oneDay, hour: 10 * time.Minute}, 7*oneDay - deployment.HistoryMargin},
-		"the shortest counts":       {map[int64]time.Duration{week: 100 * oneDay, hour: oneDay}, time.Hour - deployment.HistoryMargin},
-		"the longer one is not due": {map[int64]time.Duration{week: 6 * oneDay, hour: oneDay}, time.Hour - deployment.HistoryMargin},
-		"neither is due":            {map[int64]time.Duration{week: 6 * oneDay, hour: time.Minute}, 0},
-		"shorter than is allowed":   {map[int64]time.Duration{1000: oneDay}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBank(t)
-			for _, milliseconds := range slices.Sorted(maps.Keys(row.used)) {
-				b.putIn("transfers.retention", bson.M{"_id": milliseconds, "since": time.Now().Add(-row.used[milliseconds])})
-			}
-			from, err := b.store.HistoryFrom(t.Context())
-			require.NoError(t, err)
-			if name == "shorter than is allowed" {
-				assert.True(t, from.After(time.Now()), "nothing is certain")
-				return
-			}
-			if row.whole == 0 {
-				assert.Zero(t, from)
-				return
-			}
-			assert.WithinDuration(t, time.Now().Add(-row.whole), from, 30*time.Second)
-		})
-	}
-	origin.putIn("transfers.retention", bson.M{"_id": hour, "since": "long ago"})
-	_, err := origin.store.HistoryFrom(t.Context())
-	require.ErrorContains(t, err, "transfers.retention")
-}
-
-// What is known of retentions is used for a minute, which is safe: one that came into use since purges nothing for an hour.
-func TestHistoryFromIsRemembered(t *testing.T) {
-	t.Parallel()
-	b := newBank(t)
-	b.forgetTime()
-	b.log.take()
-	for range 3 {
-		from, err := b.store.HistoryFrom(t.Context())
-		require.NoError(t, err)
-		require.Zero(t, from)
-	}
-	assert.Equal(t, []string{"find"}, names(b.log.take()))
-	b.putIn("transfers.retention", bson.M{"_id": time.Hour.Milliseconds(), "since": time.Now().Add(-oneDay)})
-	b.store.Retention.Read = time.Now().Add(-deployment.RetentionAge)
-	from, err := b.store.HistoryFrom(t.Context())
-	require.NoError(t, err)
-	require.NotZero(t, from)
-	assert.Less(t, deployment.RetentionAge, deployment.ShortestRetention-deployment.HistoryMargin)
-	b.checkReads(b.log.take())
-}
-
-// checkReads requires that all finds read what a majority has stored, from the primary.
-func (b *bank) checkReads(commands []*command) {
-	b.t.Helper()
-	for _, c := range commands {
-		if c.name == "find" {
-			assert.Equal(b.t, "majority", c.text("readConcern", "level"))
-			assert.Contains(b.t, primaryModes(), c.text("$readPreference", "mode"))
-		}
-	}
-}
-
-// The writes of a retention and of an obstacle are acknowledged by a journaled majority, whatever the client's settings are.
-func TestRetentionAndObstaclesAreMajorityWrites(t *testing.T) {
-	t.Parallel()
-	b := newBankKeeping(t, oneDay)
-	b.note(gone(b.committed("order")))
-	for _, c := range b.log.take() {
-		if c.name != "update" {
-			continue
-		}
-		concern, _ := c.body.Lookup("writeConcern").DocumentOK()
-		assert.Equal(t, encode(bson.D{{Key: "w", Value: "majority"}, {Key: "j", Value: true}}), concern, "%s", c.body)
-	}
-}
-
-// The index by which the server purges is one of a date and of nothing else: what has none is never removed.
-func TestPurgeIndex(t *testing.T) {
-	t.Parallel()
-	b := newBank(t)
-	require.NoError(t, b.store.Setup(t.Context()))
-	specs, err := b.db.Collection("transfers").Indexes().ListSpecifications(t.Context())
-	require.NoError(t, err)
-	found := false
-	for _, spec := range specs {
-		if spec.Name != "purge" {
-			assert.Nil(t, spec.ExpireAfterSeconds, spec.Name)
-			continue
-		}
-		found = true
-		require.NotNil(t, spec.ExpireAfterSeconds)
-		assert.Zero(t, *spec.ExpireAfterSeconds)
-		assert.JSONEq(t, `{"purgeAt": {"$numberInt": "1"}}`, spec.KeysDocument.String())
-	}
-	assert.True(t, found)
+	return n
 }

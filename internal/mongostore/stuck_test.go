@@ -29,7 +29,7 @@ func (b *bank) note(obstacles ...StuckReason) {
 }
 
 func gone(w *Attempt) StuckReason {
-	return StuckReason{Work: w, State: w.Transfer.State, Participant: 1}
+	return StuckReason{Attempt: w, State: w.Transfer.State, Participant: 1}
 }
 
 // What keeps a transfer from being finished is stored with it, with the server's time, and nothing else changes: not the time since which
@@ -39,7 +39,7 @@ func TestObstaclesAreStored(t *testing.T) {
 	b := newBank(t)
 	w, other := b.committed("order"), b.committed("other")
 	before := asMap(t, b.raw("transfers", "order"))
-	refused := StuckReason{Work: other, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: errors.New("no")}
+	refused := StuckReason{Attempt: other, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: errors.New("no")}
 	b.log.take()
 	b.note(gone(w), refused)
 	assert.Len(t, b.log.take(), 1)

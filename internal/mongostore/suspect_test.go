@@ -34,7 +34,7 @@ func (b *bank) lock(account string) (unlock func()) {
 // performLimited performs requests of one lane, for so long at most.
 func (b *bank) performLimited(limit time.Duration, rs requests) {
 	b.t.Helper()
-	ctx, cancel := b.store.WithLimit(b.t.Context(), limit)
+	ctx, cancel := b.store.Catalog.WithLimit(b.t.Context(), limit)
 	defer cancel()
 	b.store.Perform(ctx, LaneOf(rs[0].Attempt, rs[0].Op), rs)
 }
@@ -116,7 +116,7 @@ func TestServerGivesUpFirst(t *testing.T) {
 		unlock := b.lock("alice")
 		var rs requests
 		rs.add(w, b.ready(w)[0])
-		ctx, cancel := b.store.WithLimit(t.Context(), 4*time.Second)
+		ctx, cancel := b.store.Catalog.WithLimit(t.Context(), 4*time.Second)
 		b.store.Perform(ctx, LaneOf(w, rs[0].Op), rs)
 		require.NoError(t, ctx.Err(), "the client has not given up")
 		cancel()

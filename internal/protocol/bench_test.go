@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// runClean runs a fresh transfer of two participants to its end. Each write is applied at once.
+// runClean runs a fresh transfer of two participants to its end.
+// Each write is applied at once.
 func runClean() (*Execution, error) {
 	x := New(Start{Claim: Insert, WaitWhileBusy: true}, 2)
 	for x.Outcome() == Running {
@@ -28,7 +29,8 @@ func runClean() (*Execution, error) {
 	return x, nil
 }
 
-// TestCleanTransferAllocatesLittle promises that an execution that meets nobody takes three allocations for all of its rounds.
+// TestCleanTransferAllocatesLittle promises that an execution which meets no other one
+// needs three allocations for all of its rounds.
 func TestCleanTransferAllocatesLittle(t *testing.T) {
 	var x *Execution
 	var err error

@@ -2,9 +2,16 @@ package protocol
 
 // startClearing begins to settle or undo, as the stored decision says.
 //
-// A clean execution that rolls back knows where its markers are: each of its prepares was answered. A dirty one doesn't. 1. A
-// sends a debit, which hangs in the network, and dies. 2. B takes over, finds no marker, rolls back and finishes. 3. The
-// debit arrives. So B replaces the fence at every participant, marker or none, before it finishes.
+// A clean execution that rolls back knows where its markers are: each of its prepares was
+// answered.
+// A dirty one doesn't know that:
+//
+//  1. A sends a debit, which hangs in the network, and dies.
+//  2. B takes over, finds no marker, rolls back and finishes.
+//  3. The debit arrives.
+//
+// So before B finishes it replaces the fence at every participant, with or without a
+// marker.
 func (x *Execution) startClearing() {
 	x.phase = clearing
 	for i := range x.participants {
@@ -47,11 +54,14 @@ func (x *Execution) observeClear(op Operation, answer Answer) {
 	case Failed:
 		p.step = stuck
 	case Unknown, NotSent:
-		// Asked again. Settle and Undo need the marker, which they remove: they can apply once only.
+		// It is asked for again.
+		// Settle and Undo need the marker, which they remove, so they can apply only
+		// once.
 	}
 }
 
-// lookClearing judges a deciding read after a settle, undo or fence-only that did not match.
+// lookClearing judges a deciding read after a settle, undo or fence-only that did not
+// match.
 func (x *Execution) lookClearing(p *participant, facts Facts) {
 	switch {
 	case facts.Found && facts.Marker:
@@ -65,7 +75,8 @@ func (x *Execution) lookClearing(p *participant, facts Facts) {
 	}
 }
 
-// concludeClearing goes on to finish once all participants are done. If one is stuck the others are done nevertheless.
+// concludeClearing goes on to finish once all participants are done.
+// If one is stuck, the others are settled or undone all the same.
 func (x *Execution) concludeClearing() {
 	switch {
 	case x.any(needsClearing), x.any(needsFenceOnly), x.any(needsClearingLook):

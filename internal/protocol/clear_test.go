@@ -6,8 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refusedBut brings a fresh transfer of three participants to its roll-back: the first one answers its prepare as told, the
-// second one is prepared, and the third one refuses.
+// refusedBut brings a fresh transfer of three participants to its roll-back: the first
+// one gives a prepare the given answer, the second one is prepared, and the third one
+// refuses.
 func refusedBut(t *testing.T, first Answer) dialogue {
 	t.Helper()
 	d := begin(t, Start{Claim: Insert}, 3)
@@ -19,8 +20,8 @@ func refusedBut(t *testing.T, first Answer) dialogue {
 	return d
 }
 
-// TestCleanRollBackTouchesOnlyWhatIsPrepared promises that a clean roll-back undoes what was prepared, keeps the fences, and
-// sends nothing to the others.
+// TestCleanRollBackTouchesOnlyWhatIsPrepared promises that a clean roll-back undoes what
+// was prepared, keeps the fences, and sends nothing to the others.
 func TestCleanRollBackTouchesOnlyWhatIsPrepared(t *testing.T) {
 	d := refusedBut(t, no())
 	undo := d.hears(Undo, yes())[0]
@@ -30,8 +31,8 @@ func TestCleanRollBackTouchesOnlyWhatIsPrepared(t *testing.T) {
 	d.ends(Finished, Fail)
 }
 
-// TestCleanRollBackThatDidNotMatch promises that a clean undo which did not match is looked into, and that nothing is left
-// to do where the marker is gone.
+// TestCleanRollBackThatDidNotMatch promises that a clean undo which did not match is
+// looked into, and that nothing is left to do where the marker is gone.
 func TestCleanRollBackThatDidNotMatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		facts Facts
@@ -48,8 +49,9 @@ func TestCleanRollBackThatDidNotMatch(t *testing.T) {
 	}
 }
 
-// TestDirtyRollBackReplacesEveryFence promises that a roll-back after an ambiguous prepare replaces the fence at every
-// participant, by the undo where the marker is, else by a fence-only, and finishes only then.
+// TestDirtyRollBackReplacesEveryFence promises that a roll-back after an ambiguous
+// prepare replaces the fence at every participant, by the undo where the marker is, else
+// by a fence-only, and finishes only then.
 func TestDirtyRollBackReplacesEveryFence(t *testing.T) {
 	d := refusedBut(t, only(Unknown))
 	for _, undo := range d.hears(Undo, no(), yes(), no()) {
@@ -70,7 +72,8 @@ func TestDirtyRollBackReplacesEveryFence(t *testing.T) {
 	d.ends(Finished, Fail)
 }
 
-// TestRollBackOfWhatIsGone promises that a participant which is gone holds nothing up in a roll-back.
+// TestRollBackOfWhatIsGone promises that a missing participant does not hold up a
+// roll-back.
 func TestRollBackOfWhatIsGone(t *testing.T) {
 	d := refusedBut(t, only(Unknown))
 	d.hears(Undo, yes(), yes(), no())
@@ -80,8 +83,8 @@ func TestRollBackOfWhatIsGone(t *testing.T) {
 	d.ends(Finished, Fail)
 }
 
-// TestRollBackOfATakeoverIsDirty promises that recovery and cancelling replace all fences, even of a transfer that looks
-// untouched.
+// TestRollBackOfATakeoverIsDirty promises that recovery and cancelling replace all
+// fences, even of a transfer that looks untouched.
 func TestRollBackOfATakeoverIsDirty(t *testing.T) {
 	for _, claiming := range []ClaimKind{TakeOver, TakeToCancel} {
 		d := begin(t, Start{Claim: claiming, RollBack: Cancelled}, 2)
@@ -94,8 +97,9 @@ func TestRollBackOfATakeoverIsDirty(t *testing.T) {
 	}
 }
 
-// TestSettleThatDidNotMatch promises that a settle which did not match is looked into: it is asked for again where the
-// marker is, done where another executor was first, and stuck where the document is gone.
+// TestSettleThatDidNotMatch promises that a settle which did not match is looked into.
+// It is asked for again if the marker is there, done if another executor was first, and
+// stuck if the document is gone.
 func TestSettleThatDidNotMatch(t *testing.T) {
 	d := committed(t)
 	d.hears(Settle, no(), no())
@@ -107,8 +111,8 @@ func TestSettleThatDidNotMatch(t *testing.T) {
 	d.ends(Finished, Success)
 }
 
-// TestStuckParticipants promises that a commit goes on at the other participants when one is gone or refuses, says where it
-// is stuck, and does not finish.
+// TestStuckParticipants promises that a commit goes on at the other participants when one
+// is gone or refuses, reports where it is stuck, and does not finish.
 func TestStuckParticipants(t *testing.T) {
 	d := committed(t)
 	d.hears(Settle, only(Unknown), only(Failed))

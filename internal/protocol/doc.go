@@ -1,9 +1,10 @@
-// Package protocol is the state machine that moves money: a two-phase commit whose coordinator is
-// whichever process holds the transfer's current epoch.
+// Package protocol is the state machine that moves money: a two-phase commit whose
+// coordinator is whichever process holds the transfer's current epoch.
 //
-// An [Execution] is one run for one transfer. It performs nothing itself. [Execution.Next] returns
-// the operations it wants performed, as data; whoever performs them hands each [Answer] to
-// [Execution.Observe] and asks Next again:
+// An [Execution] is one run for one transfer.
+// It performs nothing itself.
+// [Execution.Next] returns the operations it wants performed, as data; whoever performs
+// them hands each [Answer] to [Execution.Observe] and asks Next again:
 //
 //	for x.Outcome() == Running {
 //		operations, err := x.Next()
@@ -16,18 +17,25 @@
 // The duties of whoever performs them:
 //
 //  1. Every write is acknowledged by a majority and journaled, or its answer is Unknown.
-//  2. Prepare and FenceOnly are sent once per request: never repeated by a driver or a proxy.
-//  3. Unknown is answered whenever a write may have been applied and may not: a lost answer, a
-//     timeout, a cancelled context, a write-concern error, any error of a whole command (but where that is one
-//     write, and the error names a cause for which it can't have changed anything).
-//  4. NotMatched may be stale, and may be answered for all writes of a command of which only some
-//     matched: the execution looks before it concludes anything from it.
-//  5. Look and LookTransfer are deciding reads: they can't be answered by a primary that was
-//     replaced. ReadFences and ReadTransfer show what a majority has stored, maybe long ago.
-//  6. Each sending of a write that replaces a fence carries a token that was never used before.
+//  2. Prepare and FenceOnly are sent once per request: never repeated by a driver or a
+//     proxy.
+//  3. Unknown is the answer whenever a write may have been applied and may not: after a
+//     lost answer, a timeout, a cancelled context, a write-concern error, or any error of
+//     a whole command. The one exception is a command of a single write whose error names
+//     a cause for which it can't have changed anything.
+//  4. NotMatched may be stale, and may be the answer for all writes of a command of which
+//     only some matched: the execution looks before it concludes anything from it.
+//  5. Look and LookTransfer are deciding reads: they can't be answered by a primary that
+//     was replaced. ReadFence and ReadTransfer show what a majority has stored, maybe
+//     long ago.
+//  6. Each sending of a write that replaces a fence carries a token that was never used
+//     before.
 //
-// A fresh transfer, one claimed from the queue, recovery, roll-back and cancelling are the same
-// execution with another [Start], and so are holding, posting, voiding and the expiry of a hold. A participant is an account, or any
-// document that changes in step with the money: both are known by their index in the transfer, and amounts not at all. What is
-// put into a document, a part of what was held or other values, is the performer's affair.
+// A fresh transfer, one claimed from the queue, recovery, roll-back and cancelling are
+// the same execution with another [Start], and so are holding, posting, voiding and the
+// expiry of a hold.
+// A participant is an account, or any document that changes in step with the money.
+// The protocol knows both by their index in the transfer, and knows no amounts.
+// What is written into a document, such as a part of what was held or other values, is up
+// to the performer.
 package protocol

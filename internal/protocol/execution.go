@@ -7,21 +7,26 @@ import (
 
 // Start says how an execution begins and what it is for.
 type Start struct {
+	// Claim is how the execution gets hold of its transfer.
 	Claim ClaimKind
-	// RollBack, when not 0, is the reason for which a transfer found in Preparing is rolled back instead of
-	// resumed.
+	// RollBack, when not 0, is the reason for which a transfer found in Preparing is
+	// rolled back instead of resumed.
 	RollBack Reason
 	// Hold lets the execution end, with the outcome Held, once everything is prepared.
 	Hold bool
-	// Patient lets the execution wait, before it claims, while a participant has too many transfers in flight,
-	// until StopWaiting is called.
+	// WaitWhileBusy lets the execution wait, before it claims, while a participant has
+	// too many transfers in flight, until StopWaiting is called.
 	WaitWhileBusy bool
-	// Reserve is how many participants, the last ones, are prepared before the others: documents, which only one transfer at a time may
-	// have. 1. A and B pay one order out of an account that has enough for one of them. 2. A takes the money, B reserves the order. 3. Each
-	// is refused what the other one has, and the order is not paid.
+	// Reserve is how many participants, the last ones, are prepared before the others.
+	// They are documents, which only one transfer at a time may have:
+	//
+	//  1. A and B pay one order out of an account that has enough for one of them.
+	//  2. A takes the money, B reserves the order.
+	//  3. Each is refused what the other one has, and the order is not paid.
 	Reserve int
-	// Reversal tells that the last participant is a transfer which this one reverses. If it is that one which refuses, that is told
-	// whatever the others say: the money that is missing may be with another reversal, which says nothing about it.
+	// Reversal says that the last participant is a transfer which this one reverses.
+	// If that participant refuses, its reason is reported whatever the others refuse: the
+	// missing money may be with another reversal, which says nothing about it.
 	Reversal bool
 }
 
@@ -33,18 +38,23 @@ const (
 	Running Outcome = iota + 1
 	// Finished means that the transfer is final, in the execution's State.
 	Finished
-	// NotClaimed means that the transfer exists already, is another's, or is not to be taken over.
+	// NotClaimed means that the transfer exists already, is another's, or is not to be
+	// taken over.
 	NotClaimed
-	// Unclaimable means that the server refuses to store the claim. Nothing was written, unless ClaimInDoubt.
+	// Unclaimable means that the server refuses to store the claim.
+	// Nothing was written, unless ClaimInDoubt.
 	Unclaimable
-	// Held means that everything is prepared for a hold, which is stored. The money waits for a decision.
+	// Held means that everything is prepared for a hold, which is stored.
+	// The money waits for a decision.
 	Held
-	// Overtaken means that another execution has the transfer now. This one writes nothing more.
+	// Overtaken means that another execution has the transfer now.
+	// This one writes nothing more.
 	Overtaken
 	// Gone means that the transfer's document is no longer there.
 	Gone
-	// Stuck means that a write which must happen can't: a participant is gone, or the server refuses it. The
-	// transfer stays as it is until the cause is repaired and recovery comes by.
+	// Stuck means that a write which must happen can't: a participant is gone, or the
+	// server refuses it.
+	// The transfer stays as it is until the cause is repaired and recovery takes it over.
 	Stuck
 )
 
@@ -64,34 +74,37 @@ const (
 	ended
 )
 
-// Execution is one run of the state machine for one transfer. The zero value is of no use: see [New]. It is no
-// more than data: [Execution.Clone] forks it.
+// Execution is one run of the state machine for one transfer.
+// The zero value is of no use: see [New].
+// It is no more than data: [Execution.Clone] forks it.
 type Execution struct {
 	start        Start
 	phase        phase
 	outcome      Outcome
-	state        State // of the transfer, as far as this execution has changed or learned it
+	state        State // of the transfer, as far as this execution knows
 	epoch        int64 // 0 until claimed
 	decision     State // set when the decision is asked for; it never changes
 	refusal      Refusal
-	dirty        bool // prepares of this execution or of another one may still be on their way
+	dirty        bool // some prepare may still be on its way
 	lookedLast   bool // what a reversal reverses was looked at after all else
-	mustLook     bool // whether the transfer is still this execution's must be learned before anything else
+	mustLook     bool // it must learn first whether it still owns the transfer
 	claimSent    bool // a claim was handed out and not answered
 	claimUnsure  bool // a claim may have been stored, or may yet be
 	round        int  // answers to an earlier one come too late
 	participants []participant
-	room         []Operation // empty: what is asked for next comes here, behind what was handed out
+	room         []Operation // empty; the next operations come here
 	err          error
 }
 
-// roomFor is the number of participants for which an execution makes room beforehand: most have no more.
+// roomFor is the number of participants for which an execution allocates room beforehand:
+// most transfers have no more.
 const roomFor = 4
 
-// New returns an execution of a transfer with so many participants.
+// New returns an execution of a transfer with a number of participants.
 func New(start Start, participants int) *Execution {
 	x := &Execution{start: start, phase: readingFences, outcome: Running, participants: make([]participant, participants)}
-	x.room = make([]Operation, 0, 3+3*min(participants, roomFor)) // Claim, Decide, Finish; ReadFence, Prepare, Settle of each
+	// Room for Claim, Decide and Finish, and for ReadFence, Prepare and Settle of each.
+	x.room = make([]Operation, 0, 3+3*min(participants, roomFor))
 	x.refusal.Participant = NoParticipant
 	for i := range x.participants {
 		x.participants[i].step = needsFence
@@ -103,7 +116,7 @@ func New(start Start, participants int) *Execution {
 	return x
 }
 
-// Clone returns an execution that goes its own way from here.
+// Clone returns a copy of the execution that is independent from here on.
 func (x *Execution) Clone() *Execution {
 	fork := *x
 	fork.participants = slices.Clone(x.participants)
@@ -111,41 +124,54 @@ func (x *Execution) Clone() *Execution {
 	return &fork
 }
 
-// Outcome tells how the execution ended, or that it is Running.
+// Outcome returns how the execution ended, or that it is Running.
 func (x *Execution) Outcome() Outcome { return x.outcome }
 
-// State returns the transfer's state as far as this execution has changed or learned it. Once it is Committed or
-// Rollback the decision is stored.
+// State returns the transfer's state as far as this execution has changed or learned it.
+// Once it is Committed or Rollback the decision is stored.
 func (x *Execution) State() State { return x.state }
 
 // Claimed reports whether the transfer is, or was, this execution's.
 func (x *Execution) Claimed() bool { return x.epoch > 0 }
 
-// ClaimInDoubt reports whether a claim was sent that is not known to have changed nothing. Unless the execution has
-// Claimed since, the transfer may be stored, or may yet be, and nobody works on it until recovery comes by.
+// ClaimInDoubt reports whether a claim was sent that is not known to have changed
+// nothing.
+// Unless the execution has Claimed since, the transfer may be stored, or may yet be, and
+// nobody works on it until recovery takes it over.
 func (x *Execution) ClaimInDoubt() bool { return x.claimUnsure }
 
-// Refusal returns why this execution rolls back; its Reason is 0 where that was another's decision. It counts once State is
-// Rollback or Fail.
+// Refusal returns why this execution rolls back.
+// Its Reason is 0 if that was another execution's decision.
+// It counts once State is Rollback or Fail.
 func (x *Execution) Refusal() Refusal { return x.refusal }
 
-// StuckAt returns the first participant that can't be settled or undone, NoParticipant if it is the transfer itself.
+// StuckAt returns the first participant that can't be settled or undone, NoParticipant if
+// it is the transfer itself.
 func (x *Execution) StuckAt() int {
 	return slices.IndexFunc(x.participants, func(p participant) bool { return p.step == stuck })
 }
 
-// Err returns what the execution has seen in the database and can't make sense of, once it is Stuck for that.
+// Err returns what the execution has seen in the database and can't make sense of, once
+// it is Stuck because of that.
 func (x *Execution) Err() error { return x.err }
 
-// StopWaiting ends the patience that [Start] gave.
+// StopWaiting ends the waiting that [Start] allowed.
 func (x *Execution) StopWaiting() { x.start.WaitWhileBusy = false }
 
-// Next returns the operations that the execution wants performed now, none when it has ended. What was handed out before and
-// not answered counts as Unknown, and an answer to it that comes later is ignored. It fails on a state it does not know: states come
-// from the database, and a newer version may have written one.
+// Next returns the operations that the execution wants performed now, none when it has
+// ended.
+// What was handed out before and not answered counts as Unknown, and an answer to it that
+// comes later is ignored.
+// It fails on a state it does not know: states come from the database, and a newer
+// version may have written one.
 //
-// The list is the caller's for good: it is never written again. 1. A prepare hangs. 2. The next list is written over the old one, and
-// a settle stands where the prepare stood. 3. The prepare's late answer is handed over with what stands there, and counts as the settle's.
+// The list is the caller's for good: it is never written again.
+//
+//  1. A prepare hangs.
+//  2. The next list is written over the old one, and a settle stands where the prepare
+//     stood.
+//  3. The prepare's late answer is handed over with what stands there, and counts as the
+//     settle's.
 func (x *Execution) Next() ([]Operation, error) {
 	x.countUnanswered()
 	x.advance()
@@ -245,8 +271,9 @@ func (x *Execution) advance() {
 	}
 }
 
-// observeClaim enters the transfer in the state that the after-image shows, not in the one in which it was found:
-// between a look and the claim another executor may have decided.
+// observeClaim enters the transfer in the state that the after-image shows, not in the
+// one in which it was found.
+// Another executor may have decided between a look and the claim.
 func (x *Execution) observeClaim(answer Answer) {
 	x.claimSent = false
 	switch answer.Result {
@@ -262,8 +289,10 @@ func (x *Execution) observeClaim(answer Answer) {
 	}
 }
 
-// observeRead judges what a majority has stored, after a claim or a finish that did not match. That may be old, but the
-// two things believed of it don't change: who owns an epoch, and a final state.
+// observeRead judges what a majority has stored, after a claim or a finish that did not
+// match.
+// That may be old, but the two things believed of it don't change: who owns an epoch, and
+// a final state.
 func (x *Execution) observeRead(answer Answer) {
 	if answer.Result != Applied {
 		return
@@ -308,8 +337,9 @@ func (x *Execution) enter(image Image) {
 	}
 }
 
-// takeHeld starts from a hold that is held: everything is prepared, and who takes it over prepares nothing. Where no prepare can be on its
-// way it needs no new fence either.
+// takeHeld starts from a hold that is held: everything is prepared, and whoever takes it
+// over prepares nothing.
+// If no prepare can be on its way, it needs no new fence either.
 func (x *Execution) takeHeld(image Image) {
 	for i := range x.participants {
 		x.participants[i].step = prepared
@@ -319,9 +349,12 @@ func (x *Execution) takeHeld(image Image) {
 	}
 }
 
-// observeLookTransfer tells from a deciding read whether the transfer is still this execution's, and whether a decision that
-// was answered with "not matched", or not at all, is stored. "Not matched" alone tells nothing: an earlier
-// message of this very execution may have been the one that matched.
+// observeLookTransfer learns from a deciding read whether the transfer is still this
+// execution's.
+// It also learns whether a decision is stored that was answered with "not matched", or
+// not at all.
+// "Not matched" alone says nothing: an earlier message of this very execution may have
+// been the one that matched.
 func (x *Execution) observeLookTransfer(answer Answer) {
 	if answer.Result != Applied {
 		return
@@ -361,7 +394,8 @@ func (x *Execution) observeMarkHeld(answer Answer) {
 	}
 }
 
-// decide asks for the decision. It is drawn up once; each repeat says the same.
+// decide asks for the decision.
+// The decision is drawn up once; each repeat says the same.
 func (x *Execution) decide() Operation {
 	op := about(Decide)
 	op.Epoch, op.To, op.Clean = x.epoch, x.decision, !x.dirty
@@ -405,8 +439,8 @@ func (x *Execution) observeFinish(answer Answer) {
 	}
 }
 
-// checkFinish judges a finish that did not match. Anybody may finish what is settled everywhere, so the epoch doesn't
-// matter.
+// checkFinish judges a finish that did not match.
+// Anybody may finish what is settled everywhere, so the epoch doesn't matter.
 func (x *Execution) checkFinish(image Image) {
 	switch {
 	case image.State == x.finalState():

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dialogue is a conversation with one execution, whose answers the test makes up.
+// dialogue is a conversation with one execution, to which the test gives the answers.
 type dialogue struct {
 	t *testing.T
 	x *Execution
@@ -18,7 +18,7 @@ func begin(t *testing.T, start Start, participants int) dialogue {
 	return dialogue{t: t, x: New(start, participants)}
 }
 
-// asks requires what the execution wants next: so many operations of one kind.
+// asks requires what the execution wants next: a number of operations of one kind.
 func (d dialogue) asks(kind Kind, count int) []Operation {
 	d.t.Helper()
 	operations, err := d.x.Next()
@@ -56,7 +56,8 @@ func (d dialogue) errs(text string) {
 	require.NotEqual(d.t, Running, d.x.Outcome())
 }
 
-// reached brings a fresh transfer of two participants up to the question whether they can be prepared.
+// reached brings a fresh transfer of two participants to the point where it prepares
+// them.
 func reached(t *testing.T) dialogue {
 	t.Helper()
 	d := begin(t, Start{Claim: Insert}, 2)
@@ -93,8 +94,8 @@ func marked(fence Fence) Facts {
 	return facts
 }
 
-// TestCleanTransferCostsFiveWrites promises what a transfer costs that meets nobody: insert, prepare, commit, settle and
-// finish, and no new fences.
+// TestCleanTransferCostsFiveWrites promises the cost of a transfer that meets no other
+// one: insert, prepare, commit, settle and finish, and no new fences.
 func TestCleanTransferCostsFiveWrites(t *testing.T) {
 	d := reached(t)
 	require.True(t, d.x.Claimed())
@@ -113,8 +114,9 @@ func TestCleanTransferCostsFiveWrites(t *testing.T) {
 	d.ends(Finished, Success)
 }
 
-// TestClaimInDoubtFoundMine promises that a lost answer to a claim costs nothing: the owner's nonce tells whose it was, and a
-// look-up that finds nothing does not mean that it never arrives.
+// TestClaimInDoubtFoundMine promises that a lost answer to a claim costs nothing.
+// The owner's nonce shows whose claim it was, and a look-up that finds nothing does not
+// mean that the claim never arrives.
 func TestClaimInDoubtFoundMine(t *testing.T) {
 	d := begin(t, Start{Claim: Insert}, 1)
 	d.hears(ReadFence, shows(able("f")))
@@ -129,8 +131,8 @@ func TestClaimInDoubtFoundMine(t *testing.T) {
 	require.True(t, d.x.Claimed())
 }
 
-// TestRefusedClaimAfterOneInDoubt promises that nobody is told that nothing is stored while an earlier claim may be, or may
-// yet be.
+// TestRefusedClaimAfterOneInDoubt promises that no caller hears that nothing is stored
+// while an earlier claim may be stored, or may yet be.
 func TestRefusedClaimAfterOneInDoubt(t *testing.T) {
 	for name, unheard := range map[string]bool{"lost answer": false, "no answer": true} {
 		d := begin(t, Start{Claim: Insert}, 0)
@@ -151,7 +153,8 @@ func TestRefusedClaimAfterOneInDoubt(t *testing.T) {
 	require.False(t, d.x.Claimed())
 }
 
-// TestClaimThatIsAnothers promises that an execution writes nothing for a transfer that it does not own.
+// TestClaimThatIsAnothers promises that an execution writes nothing for a transfer that
+// it does not own.
 func TestClaimThatIsAnothers(t *testing.T) {
 	for claiming := Insert; claiming <= CancelInitiated; claiming++ {
 		d := begin(t, Start{Claim: claiming}, 0)
@@ -162,8 +165,9 @@ func TestClaimThatIsAnothers(t *testing.T) {
 	}
 }
 
-// TestWithdrawnTransferIsNeverPrepared promises that cancelling a transfer that waits for its worker stores the reason with
-// the claim, so that no recovery can run it, and touches no participant.
+// TestWithdrawnTransferIsNeverPrepared promises that cancelling a transfer that waits for
+// its worker stores the reason with the claim, so that no recovery can run it, and
+// touches no participant.
 func TestWithdrawnTransferIsNeverPrepared(t *testing.T) {
 	d := begin(t, Start{Claim: CancelInitiated, RollBack: Cancelled}, 2)
 	claim := d.hears(Claim, holds(Rollback, 1))[0]
@@ -173,8 +177,8 @@ func TestWithdrawnTransferIsNeverPrepared(t *testing.T) {
 	require.Equal(t, Cancelled, d.x.Refusal().Reason)
 }
 
-// TestTakeoverGoesByTheImageAfterIt promises that whoever takes a transfer over goes on from the state that the claim left,
-// under the epoch that it made, and as a dirty one.
+// TestTakeoverGoesByTheImageAfterIt promises that a takeover goes on from the state that
+// the claim left, under the epoch that it made, and dirty.
 func TestTakeoverGoesByTheImageAfterIt(t *testing.T) {
 	for state, kind := range map[State]Kind{Committed: Settle, Rollback: Undo} {
 		d := begin(t, Start{Claim: TakeOver, RollBack: Stalled}, 1)
@@ -197,7 +201,8 @@ func TestTakeoverGoesByTheImageAfterIt(t *testing.T) {
 	}
 }
 
-// TestUnknownStateIsAnError promises that a state which a newer version has stored stops the execution, wherever it shows up.
+// TestUnknownStateIsAnError promises that a state which a newer version has stored stops
+// the execution, wherever it shows up.
 func TestUnknownStateIsAnError(t *testing.T) {
 	d := begin(t, Start{Claim: TakeOver}, 0)
 	d.hears(Claim, holds("Frozen", 2))
@@ -220,8 +225,10 @@ func TestUnknownStateIsAnError(t *testing.T) {
 	d.errs("Frozen")
 }
 
-// TestDecisionIsLearnedFromALook promises that neither a lost answer to a decision nor a "not matched" is believed: a deciding
-// read tells whether the decision is stored, whether it is this execution's, and whether to ask again.
+// TestDecisionIsLearnedFromALook promises that neither a lost answer to a decision nor a
+// "not matched" is believed.
+// A deciding read shows whether the decision is stored, whether it is this execution's,
+// and whether to ask again.
 func TestDecisionIsLearnedFromALook(t *testing.T) {
 	for name, c := range map[string]struct {
 		image   Image
@@ -257,7 +264,8 @@ func TestDecisionIsLearnedFromALook(t *testing.T) {
 	}
 }
 
-// TestFinishThatDidNotMatch promises that an execution ends well when another one, or its own earlier message, was first.
+// TestFinishThatDidNotMatch promises that an execution ends well when another one, or its
+// own earlier message, was first.
 func TestFinishThatDidNotMatch(t *testing.T) {
 	unfinished := func() dialogue {
 		d := committed(t)
@@ -290,7 +298,8 @@ func TestFinishThatDidNotMatch(t *testing.T) {
 	d.errs("was Committed and is now")
 }
 
-// TestTransferItselfIsStuck promises that a transfer whose own document the server refuses to change says so.
+// TestTransferItselfIsStuck promises that a transfer is stuck at itself if the server
+// refuses to change its own document.
 func TestTransferItselfIsStuck(t *testing.T) {
 	d := reached(t)
 	d.hears(Prepare, yes(), yes())
@@ -315,15 +324,17 @@ func TestClonesGoTheirOwnWay(t *testing.T) {
 	fork.asks(Decide, 1)
 }
 
-// TestOperationsStayAsTheyWereAskedFor promises that what was handed out is never written again, neither by a later round nor by a fork:
-// somebody may still be at it, and its late answer must not count as another one's.
+// TestOperationsStayAsTheyWereAskedFor promises that an operation which was handed out is
+// never written again, neither by a later round nor by a fork.
+// A performer may still work on it, and its late answer must not count as another one's.
 func TestOperationsStayAsTheyWereAskedFor(t *testing.T) {
 	d := reached(t)
 	fork := dialogue{t: t, x: d.x.Clone()}
 	d.hears(Prepare, yes(), yes())
 	asked := d.asks(Decide, 1)
 	longer := asked
-	longer = append(longer, about(Verify)) // the list is the caller's, and so is what stands behind it
+	// The list is the caller's, and so is what stands behind it.
+	longer = append(longer, about(Verify))
 	before := slices.Clone(longer)
 	fork.hears(Prepare, no(), no())
 	fork.asks(Look, 2)

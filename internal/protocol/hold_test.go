@@ -26,7 +26,7 @@ func well(fence Fence) Facts {
 	return Facts{Found: true, Fence: fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true}
 }
 
-// A hold is told as held once that is stored, and never decides.
+// A hold is reported as held once that is stored, and never decides.
 func TestHoldEndsOnceItIsStoredAsHeld(t *testing.T) {
 	d := held(t, Applied, Applied)
 	mark := d.asks(MarkHeld, 1)[0]
@@ -36,7 +36,7 @@ func TestHoldEndsOnceItIsStoredAsHeld(t *testing.T) {
 	d.ends(Held, Preparing)
 }
 
-// A hold one of whose prepares may still come is not clean.
+// A hold is not clean if one of its prepares may still arrive.
 func TestHoldWithAnAmbiguousPrepareIsNotClean(t *testing.T) {
 	d := held(t, Applied, Unknown)
 	marked := well("f")
@@ -45,8 +45,9 @@ func TestHoldWithAnAmbiguousPrepareIsNotClean(t *testing.T) {
 	require.False(t, d.asks(MarkHeld, 1)[0].Clean)
 }
 
-// Whether a hold is held, after an answer that leaves it open, is learned from a deciding read: it is this execution's and held; it is not
-// held yet, and marked again; or it is another's.
+// After an answer that leaves it open, a deciding read shows whether a hold is held.
+// It is this execution's and held; it is not held yet, and marked again; or it is
+// another's.
 func TestHeldIsLearnedFromALook(t *testing.T) {
 	mine := Image{Found: true, State: Preparing, Epoch: 1, Mine: true}
 	stored, anothers := mine, mine
@@ -71,7 +72,8 @@ func TestHeldIsLearnedFromALook(t *testing.T) {
 	d.ends(Stuck, Preparing)
 }
 
-// A post reads no fences and prepares nothing: it claims, and settles. New fences are set unless the hold was held clean.
+// A post reads no fences and prepares nothing: it claims, and settles.
+// New fences are set unless the hold was held clean.
 func TestPostSettles(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		d := begin(t, Start{Claim: Post}, 2)
@@ -85,7 +87,8 @@ func TestPostSettles(t *testing.T) {
 	}
 }
 
-// Who voids a hold undoes what is prepared, which is all of it once it is held; before that it looks for it everywhere.
+// Voiding a hold undoes what is prepared.
+// Once it is held that is all of it; before that, the execution looks for it everywhere.
 func TestVoidUndoes(t *testing.T) {
 	for _, image := range []Image{{Held: true, Clean: true}, {Held: true}, {}} {
 		d := begin(t, Start{Claim: Expire, RollBack: Expired}, 2)
@@ -102,7 +105,8 @@ func TestVoidUndoes(t *testing.T) {
 	}
 }
 
-// A document to which nothing is owed may be gone when it is settled; any other one is waited for.
+// A document to which nothing is owed may be gone when it is settled; any other one is
+// waited for.
 func TestSettleOfADocumentThatIsGone(t *testing.T) {
 	for _, spare := range []bool{true, false} {
 		d := begin(t, Start{Claim: Post}, 1)

@@ -1,10 +1,10 @@
 package protocol
 
-// Fence is the value of a participant's fence, opaque and compared for equality only. "" means that the
-// participant has none yet, which is a value as good as any other.
+// Fence is the value of a participant's fence, opaque and compared for equality only.
+// "" means that the participant has none yet, which is a value as good as any other.
 type Fence string
 
-// Kind tells operations apart.
+// Kind is a kind of operation.
 type Kind uint8
 
 const (
@@ -12,18 +12,21 @@ const (
 	ReadFence Kind = iota + 1
 	// Claim makes the transfer this execution's: see [ClaimKind].
 	Claim
-	// ReadTransfer reads the transfer by majority. Its answer may be old.
+	// ReadTransfer reads the transfer by majority.
+	// Its answer may be old.
 	ReadTransfer
 	// LookTransfer is a deciding read of the transfer.
 	LookTransfer
-	// Verify writes lastModified where the state is Preparing and epoch and owner are this execution's.
+	// Verify writes lastModified where the state is Preparing and epoch and owner are
+	// this execution's.
 	Verify
-	// Prepare sets the marker, and takes a debit off the balance, where the fence is the expected one, the marker is
-	// absent and the account can take part.
+	// Prepare sets the marker, and takes a debit off the balance, where the fence is the
+	// expected one, the marker is absent and the account can take part.
 	Prepare
 	// Look is a deciding read of a participant.
 	Look
-	// MarkHeld stores that everything is prepared for a hold, where the state is Preparing and epoch and owner are this execution's.
+	// MarkHeld stores that everything is prepared for a hold, where the state is
+	// Preparing and epoch and owner are this execution's.
 	MarkHeld
 	// Decide changes Preparing to To where the epoch is this execution's.
 	Decide
@@ -78,20 +81,23 @@ const (
 	Insert ClaimKind = iota + 1
 	// FromInitiated changes a stored transfer from Initiated to Preparing, epoch 1.
 	FromInitiated
-	// TakeOver raises the epoch of a transfer in Preparing, Committed or Rollback that was not modified for as long
-	// as the threshold says, by the server's clock. A hold in Preparing is not one of those.
+	// TakeOver raises the epoch of a transfer in Preparing, Committed or Rollback that
+	// was not modified for as long as the threshold says, by the server's clock.
+	// A hold in Preparing is not one of those.
 	TakeOver
 	// TakeToCancel raises the epoch of a transfer in Preparing, whatever the threshold.
 	TakeToCancel
-	// CancelInitiated changes a stored transfer from Initiated to Rollback, epoch 1. Nobody has prepared anything for it.
+	// CancelInitiated changes a stored transfer from Initiated to Rollback, epoch 1.
+	// Nobody has prepared anything for it.
 	CancelInitiated
-	// TakeUnheld raises the epoch of a hold in Preparing of which not everything is prepared yet, and which was not modified for as long
-	// as the threshold says.
+	// TakeUnheld raises the epoch of a hold in Preparing of which not everything is
+	// prepared yet, and which was not modified for as long as the threshold says.
 	TakeUnheld
-	// Post changes a hold from Preparing to Committed and raises its epoch, where everything is prepared and the hold has not
-	// expired, by the server's clock.
+	// Post changes a hold from Preparing to Committed and raises its epoch, where
+	// everything is prepared and the hold has not expired, by the server's clock.
 	Post
-	// Expire raises the epoch of a hold in Preparing that has expired, by the server's clock.
+	// Expire raises the epoch of a hold in Preparing that has expired, by the server's
+	// clock.
 	Expire
 )
 
@@ -131,18 +137,31 @@ func (c ClaimKind) takesOver() bool {
 // decides reports whether the claim is the decision as well.
 func (c ClaimKind) decides() bool { return c == CancelInitiated || c == Post }
 
-// Operation is one thing that an execution wants performed. Only the fields that its kind speaks of are set.
+// Operation is one thing that an execution wants performed.
+// Only the fields that its kind speaks of are set.
 type Operation struct {
-	Kind        Kind
-	Participant int // ReadFence, Prepare, Look, Settle, Undo, FenceOnly; else NoParticipant
+	// Kind says what is to be done.
+	Kind Kind
+	// Participant is the index of the participant of ReadFence, Prepare, Look, Settle,
+	// Undo and FenceOnly.
+	// It is NoParticipant for the others.
+	Participant int
 
-	Claim        ClaimKind // Claim
-	Epoch        int64     // Verify, MarkHeld, Decide
-	To           State     // Decide, Finish
-	Refusal      Refusal   // Decide to Rollback, Claim by CancelInitiated
-	Clean        bool      // MarkHeld, Decide: no prepare can be on its way
-	Fence        Fence     // Prepare: the value that the participant must have
-	ReplaceFence bool      // Settle, Undo: set a new fence in the same write
+	// Claim is the kind of a Claim.
+	Claim ClaimKind
+	// Epoch is the epoch that Verify, MarkHeld and Decide expect.
+	Epoch int64
+	// To is the state that Decide and Finish store.
+	To State
+	// Refusal is the reason that a Decide to Rollback stores, or a Claim by
+	// CancelInitiated.
+	Refusal Refusal
+	// Clean says, for MarkHeld and Decide, that no prepare can be on its way.
+	Clean bool
+	// Fence is the value that Prepare requires at the participant.
+	Fence Fence
+	// ReplaceFence says, for Settle and Undo, that the same write sets a new fence.
+	ReplaceFence bool
 
 	round int // which call of Next asked for it
 }
@@ -153,11 +172,14 @@ type Result uint8
 const (
 	// Unknown means that it may have been applied, may yet be, or may never be.
 	Unknown Result = iota + 1
-	// Applied means that a write matched and is stored for good, or that a read was answered.
+	// Applied means that a write matched and is stored for good, or that a read was
+	// answered.
 	Applied
-	// NotMatched means that the write found nothing that fits its filter, as far as the answer tells.
+	// NotMatched means that the write found nothing that fits its filter, as far as the
+	// answer shows.
 	NotMatched
-	// Failed means that the server refused to apply a write that matched. It certainly changed nothing.
+	// Failed means that the server refused to apply a write that matched.
+	// It certainly changed nothing.
 	Failed
 	// NotSent means that the operation certainly never left this process.
 	NotSent
@@ -182,35 +204,58 @@ func (r Result) String() string {
 
 // Answer is the answer to one operation.
 type Answer struct {
-	Result   Result
-	Facts    Facts // ReadFence and Look, when Applied
-	Transfer Image // ReadTransfer and LookTransfer, and Claim when Applied: the document after it
+	// Result is what became of the operation.
+	Result Result
+	// Facts answer ReadFence and Look, when Applied.
+	Facts Facts
+	// Transfer answers ReadTransfer and LookTransfer, and Claim with the document after
+	// it, when Applied.
+	Transfer Image
 }
 
 // Image is what a read or a claim shows of the transfer.
 type Image struct {
+	// Found says that the document exists.
 	Found bool
+	// State is its state.
 	State State
+	// Epoch is its epoch.
 	Epoch int64
-	Mine  bool // the owner is this execution's nonce
-	Held  bool // a hold of which everything is prepared
-	Clean bool // a hold: when it was held, no prepare could be on its way
+	// Mine says that the owner is this execution's nonce.
+	Mine bool
+	// Held says that it is a hold of which everything is prepared.
+	Held bool
+	// Clean says, for a hold, that no prepare could be on its way when it was held.
+	Clean bool
 }
 
-// Facts are what a read shows of a participant, each judged for this transfer's amount. All but Found, Marker and
-// Fence are conditions of Prepare's filter.
+// Facts are what a read shows of a participant, each judged for this transfer's amount.
+// All but Found, Marker and Fence are conditions of Prepare's filter.
 type Facts struct {
-	Found            bool
-	Marker           bool  // this transfer's marker is there
-	Fence            Fence // what Prepare must name
-	Open             bool
-	Currency         bool // the transfer's currency is the account's
-	Kind             bool // the balance and the floor are exact numbers of the amount's kind
-	BelowMarkerLimit bool // fewer transfers are in flight on it than the limit; judged by reads only
-	Funds            bool // a debit leaves the floor standing
-	WithinLimits     bool // the balance stays within the limits of what is stored
-	Unmet            bool // the document of an effect is missing, differs from what is required, or is reserved for another transfer
-	MayBeGone        bool // a document to which nothing is owed when it is gone
+	// Found says that the document exists.
+	Found bool
+	// Marker says that this transfer's marker is there.
+	Marker bool
+	// Fence is the value that Prepare must name.
+	Fence Fence
+	// Open says that the account is not closed.
+	Open bool
+	// Currency says that the transfer's currency is the account's.
+	Currency bool
+	// Kind says that the balance and the floor are exact numbers of the amount's kind.
+	Kind bool
+	// BelowMarkerLimit says that fewer transfers than the limit are in flight on it.
+	// Only reads judge that.
+	BelowMarkerLimit bool
+	// Funds says that a debit leaves the balance at or above the floor.
+	Funds bool
+	// WithinLimits says that the balance stays within the limits of what is stored.
+	WithinLimits bool
+	// Unmet says that the document of an effect is missing, differs from what is
+	// required, or is reserved for another transfer.
+	Unmet bool
+	// MayBeGone says that nothing is owed to the document when it is gone.
+	MayBeGone bool
 }
 
 // Refusal returns the first reason that applies, 0 if the participant can be prepared.

@@ -10,7 +10,7 @@ type step uint8
 const (
 	needsFence   step = iota + 1
 	needsPrepare      // its fence is pinned, or verified
-	needsLook         // a prepare is not known to have matched, or the first read shows a reason not to try
+	needsLook         // a prepare may not have matched, or a read refuses it
 	needsVerify       // its fence is newer than the claim
 	prepared
 	refused
@@ -30,10 +30,16 @@ type participant struct {
 	reason Reason
 }
 
-// observeFence pins the fence for this execution. This happens before the claim, and that is a guard: 1. A claims and
-// stalls. 2. B takes over, rolls back, replaces the fence, finishes. 3. A wakes, reads the new fence and prepares with it: the
-// debit lands on a transfer that has failed. A fence pinned before the claim is older than any takeover, so
-// whoever takes over replaces it.
+// observeFence pins the fence for this execution.
+// This happens before the claim, and that is a guard:
+//
+//  1. A claims and stalls.
+//  2. B takes over, rolls back, replaces the fence, finishes.
+//  3. A wakes, reads the new fence and prepares with it: the debit lands on a transfer
+//     that has failed.
+//
+// A fence pinned before the claim is older than any takeover, so whoever takes over
+// replaces it.
 func (x *Execution) observeFence(op Operation, answer Answer) {
 	p := &x.participants[op.Participant]
 	if p.step != needsFence || answer.Result != Applied {
@@ -51,7 +57,8 @@ func (x *Execution) observeFence(op Operation, answer Answer) {
 	}
 }
 
-// preparations adds what is next while preparing: looks first, since what they show may make prepares needless.
+// preparations adds what is next while preparing.
+// Looks come first, since what they show may make prepares needless.
 func (x *Execution) preparations(operations []Operation) []Operation {
 	if x.any(needsLook) {
 		return x.each(operations, needsLook, Look)
@@ -73,10 +80,10 @@ func (x *Execution) preparations(operations []Operation) []Operation {
 	return operations
 }
 
-// firstReserved returns the first of the participants that are prepared before the others.
+// firstReserved returns the first participant that is prepared before the others.
 func (x *Execution) firstReserved() int { return len(x.participants) - x.start.Reserve }
 
-// reserving reports whether one of these is not prepared yet.
+// reserving reports whether one of those is not prepared yet.
 func (x *Execution) reserving() bool {
 	return slices.ContainsFunc(x.participants[x.firstReserved():], func(p participant) bool { return p.step != prepared })
 }
@@ -100,7 +107,8 @@ func (x *Execution) observePrepare(op Operation, answer Answer) {
 	}
 }
 
-// countUnanswered takes a claim and prepares that were handed out and never answered for ambiguous ones.
+// countUnanswered treats a claim and prepares that were handed out and never answered as
+// ambiguous.
 func (x *Execution) countUnanswered() {
 	if x.claimSent {
 		x.claimSent, x.claimUnsure = false, true
@@ -148,9 +156,14 @@ func (p *participant) look(facts Facts) {
 
 func (p *participant) refuse(reason Reason) { p.step, p.reason = refused, reason }
 
-// observeVerify lets fences that were read after the claim be used. Only "matched" says that nobody had taken over when
-// they were read: then whoever takes over later replaces them. The order matters. 1. A verifies. 2. B takes over, rolls back
-// and replaces the fence. 3. A reads the new fence and prepares with it.
+// observeVerify allows the use of fences that were read after the claim.
+// Only "matched" shows that nobody had taken over when they were read.
+// Then whoever takes over later replaces them.
+// The order matters, or this could happen:
+//
+//  1. A verifies.
+//  2. B takes over, rolls back and replaces the fence.
+//  3. A reads the new fence and prepares with it.
 func (x *Execution) observeVerify(answer Answer) {
 	if x.phase != preparing {
 		return
@@ -170,8 +183,9 @@ func (x *Execution) observeVerify(answer Answer) {
 	}
 }
 
-// concludePreparing draws up the decision once it is clear. Until it is stored nobody is told of it: an execution that
-// was refused money may have been overtaken by one that found some.
+// concludePreparing draws up the decision once it is clear.
+// Nobody learns of it until it is stored: an execution that was refused money may have
+// been overtaken by one that found some.
 func (x *Execution) concludePreparing() {
 	if x.start.RollBack != 0 {
 		x.rollBack(Refusal{Reason: x.start.RollBack, Participant: NoParticipant})
@@ -184,8 +198,9 @@ func (x *Execution) concludePreparing() {
 		}
 		return
 	}
-	// Where several participants refuse, the first reason in order is told: so once one of them is looked at, or has
-	// refused, all that are not prepared are looked at.
+	// If several participants refuse, the first reason in order is reported.
+	// So once one of them is looked at, or has refused, all that are not prepared are
+	// looked at.
 	if x.any(needsLook) || x.any(refused) {
 		for i := range x.participants {
 			if p := &x.participants[i]; p.step == needsPrepare && !p.looked {
@@ -198,8 +213,12 @@ func (x *Execution) concludePreparing() {
 	}
 }
 
-// lookOnceMore lets what a refused reversal reverses be looked at after the accounts. 1. A sees that it is free. 2. B reserves it, and
-// takes the money. 3. A sees no money, and would tell that it was spent on something else.
+// lookOnceMore has the transfer that a refused reversal reverses looked at after the
+// accounts.
+//
+//  1. A sees that it is free.
+//  2. B reserves it, and takes the money.
+//  3. A sees no money, and would report that it was spent on something else.
 func (x *Execution) lookOnceMore() bool {
 	last := &x.participants[len(x.participants)-1]
 	if !x.start.Reversal || x.lookedLast || last.step == prepared || last.step == refused {
@@ -213,7 +232,7 @@ func (x *Execution) rollBack(refusal Refusal) {
 	x.decision, x.refusal, x.phase = Rollback, refusal, deciding
 }
 
-// firstRefusal returns the refusal that is told.
+// firstRefusal returns the refusal that is reported.
 func (x *Execution) firstRefusal() Refusal {
 	if last := len(x.participants) - 1; x.start.Reversal && x.participants[last].step == refused {
 		return Refusal{Reason: x.participants[last].reason, Participant: last}
@@ -245,7 +264,7 @@ func (x *Execution) all(s step) bool {
 	return true
 }
 
-// each adds one operation of a kind for every participant at a step.
+// each adds one operation of a kind for every participant that is at a step.
 func (x *Execution) each(operations []Operation, s step, kind Kind) []Operation {
 	for i := range x.participants {
 		if x.participants[i].step == s {

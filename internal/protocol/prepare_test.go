@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refusing returns the facts of a participant that refuses for a reason and, if all is set, for each later one as well.
+// refusing returns the facts of a participant that refuses for a reason and, if all is
+// set, for each later one as well.
 func refusing(reason Reason, all bool) Facts {
 	facts := able("f")
 	for r, flag := range map[Reason]*bool{
@@ -20,9 +21,10 @@ func refusing(reason Reason, all bool) Facts {
 	return facts
 }
 
-// TestFirstReasonIsTold promises that of several reasons, at one participant or at several, the first one in the order of
-// the reasons is told, and of the same reason at several the first participant's; and that the reason is stored with the
-// decision.
+// TestFirstReasonIsTold promises that of several reasons, at one participant or at
+// several, the first one in their order is reported.
+// If several participants have the same reason, it is reported for the first of them.
+// The reason is stored with the decision.
 func TestFirstReasonIsTold(t *testing.T) {
 	for first := NotFound; first <= Overflow; first++ {
 		for second := NotFound; second <= Overflow; second++ {
@@ -46,8 +48,9 @@ func TestFirstReasonIsTold(t *testing.T) {
 	}
 }
 
-// TestOthersAreLookedAtBeforeARefusal promises that the first reason is told even where its participant had not been asked: its
-// prepare was never sent, or its answer is not known.
+// TestOthersAreLookedAtBeforeARefusal promises that the first reason is reported even if
+// its participant had not been asked: its prepare was never sent, or its answer is not
+// known.
 func TestOthersAreLookedAtBeforeARefusal(t *testing.T) {
 	for _, result := range []Result{NotSent, Unknown} {
 		d := reached(t)
@@ -61,7 +64,8 @@ func TestOthersAreLookedAtBeforeARefusal(t *testing.T) {
 	require.Equal(t, Refusal{Reason: Unwritable, Participant: 1}, d.asks(Decide, 1)[0].Refusal)
 }
 
-// TestReadReasonsAreLookedAt promises that nobody is refused because of a read that may be old.
+// TestReadReasonsAreLookedAt promises that no transfer is refused because of a read that
+// may be old.
 func TestReadReasonsAreLookedAt(t *testing.T) {
 	for reason := NotFound; reason <= Overflow; reason++ {
 		d := begin(t, Start{Claim: Insert}, 1)
@@ -76,19 +80,21 @@ func TestReadReasonsAreLookedAt(t *testing.T) {
 	}
 }
 
-// TestMissingParticipantGetsNoPrepare promises that nothing is sent to an account that is not there: it could be opened
-// before the message arrives.
+// TestMissingParticipantGetsNoPrepare promises that nothing is sent to an account that is
+// not there: it could be opened before the message arrives.
 func TestMissingParticipantGetsNoPrepare(t *testing.T) {
 	d := begin(t, Start{Claim: Insert}, 2)
 	d.hears(ReadFence, shows(able("f0")), shows(Facts{}))
 	d.hears(Claim, holds(Preparing, 1))
-	d.hears(Look, shows(able("f0")), shows(Facts{})) // the other one may have a reason to be told first
+	// The other one may have a reason that comes first.
+	d.hears(Look, shows(able("f0")), shows(Facts{}))
 	require.Equal(t, Refusal{Reason: NotFound, Participant: 1}, d.hears(Decide, yes())[0].Refusal)
 	d.asks(Finish, 1)
 }
 
-// TestShortCount promises that "not matched" for a whole command is not believed of any of its writes: where the marker
-// is, the participant is prepared, and only the others are asked again.
+// TestShortCount promises that "not matched" for a whole command is not believed of any
+// of its writes: where the marker is, the participant is prepared, and only the others
+// are asked again.
 func TestShortCount(t *testing.T) {
 	d := reached(t)
 	d.hears(Prepare, no(), no())
@@ -99,8 +105,10 @@ func TestShortCount(t *testing.T) {
 	require.True(t, d.asks(Decide, 1)[0].Clean, "every prepare was answered")
 }
 
-// TestPatience promises that a patient execution claims nothing while an account is busy, and that it stops waiting when
-// told to hurry, or when the transfer is on the account already.
+// TestPatience promises that an execution that may wait claims nothing while an account
+// is busy.
+// It stops waiting when StopWaiting is called, or when the transfer is on the account
+// already.
 func TestPatience(t *testing.T) {
 	busy := refusing(Busy, false)
 	d := begin(t, Start{Claim: Insert, WaitWhileBusy: true}, 2)
@@ -124,7 +132,8 @@ func TestPatience(t *testing.T) {
 	d.asks(Claim, 1)
 }
 
-// TestFenceIsPinnedBeforeTheClaim promises that each prepare names the fence that was read before the claim, repeats too.
+// TestFenceIsPinnedBeforeTheClaim promises that each prepare, repeats included, names the
+// fence that was read before the claim.
 func TestFenceIsPinnedBeforeTheClaim(t *testing.T) {
 	d := begin(t, Start{Claim: TakeOver}, 2)
 	d.hears(ReadFence, only(Unknown), shows(able("f1")))
@@ -137,8 +146,8 @@ func TestFenceIsPinnedBeforeTheClaim(t *testing.T) {
 	require.Equal(t, Fence("f1"), again[1].Fence)
 }
 
-// TestNewerFenceIsVerifiedFirst promises the order that keeps a late executor out: read the fence, verify the ownership, and
-// only if that matched prepare with it.
+// TestNewerFenceIsVerifiedFirst promises the order that keeps a late executor out: read
+// the fence, verify the ownership, and prepare with the fence only if that matched.
 func TestNewerFenceIsVerifiedFirst(t *testing.T) {
 	d := reached(t)
 	d.hears(Prepare, yes(), no())
@@ -167,8 +176,8 @@ func TestNewerFenceIsVerifiedFirst(t *testing.T) {
 	d.ends(Stuck, Preparing)
 }
 
-// TestLateAnswersAreIgnored promises that an answer which comes after the execution has asked again changes nothing: it may
-// tell of a time before another executor came by.
+// TestLateAnswersAreIgnored promises that an answer which comes after the execution has
+// asked again changes nothing: it may show a time before another executor took over.
 func TestLateAnswersAreIgnored(t *testing.T) {
 	// A late verify says nothing of a fence that was read after it.
 	d := reached(t)
@@ -199,8 +208,8 @@ func TestLateAnswersAreIgnored(t *testing.T) {
 	d.asks(Settle, 1)
 }
 
-// TestOnlyCertainPreparesAreClean promises that each prepare whose answer isn't known, or never came, makes the execution
-// dirty, and that no other one does.
+// TestOnlyCertainPreparesAreClean promises that each prepare whose answer isn't known, or
+// never came, makes the execution dirty, and that no other one does.
 func TestOnlyCertainPreparesAreClean(t *testing.T) {
 	for name, c := range map[string]struct {
 		first func(d dialogue)
@@ -215,7 +224,8 @@ func TestOnlyCertainPreparesAreClean(t *testing.T) {
 		d := reached(t)
 		c.first(d)
 		if !c.clean {
-			d.hears(Look, shows(able("f0")), shows(able("f1"))) // what is not known is looked at first
+			// What is not known is looked at first.
+			d.hears(Look, shows(able("f0")), shows(able("f1")))
 		}
 		d.hears(Prepare, yes(), yes())
 		require.Equal(t, c.clean, d.hears(Decide, yes())[0].Clean, name)
@@ -231,8 +241,10 @@ func late(d dialogue) {
 	d.x.Observe(prepares[0], yes())
 }
 
-// TestDocumentsAreReservedFirst promises that no money is taken for a document that another transfer has: the others are prepared once
-// what is to be reserved is, and not at all when that is refused.
+// TestDocumentsAreReservedFirst promises that no money is taken for a document that
+// another transfer has.
+// The others are prepared once what is to be reserved is, and not at all if that is
+// refused.
 func TestDocumentsAreReservedFirst(t *testing.T) {
 	reserved := func() dialogue {
 		d := begin(t, Start{Claim: Insert, Reserve: 2}, 4)
@@ -260,8 +272,10 @@ func TestDocumentsAreReservedFirst(t *testing.T) {
 	require.Equal(t, Refusal{Reason: RequirementFailed, Participant: 3}, d.asks(Decide, 1)[0].Refusal)
 }
 
-// TestAnOriginalsRefusalIsTold promises that of a reversal that comes too late it is told that the transfer is another's, whatever else is
-// missing: the money that it wants is gone for the same reason. What is no reversal tells the first reason.
+// TestAnOriginalsRefusalIsTold promises that a reversal which comes too late reports that
+// the original is another's, whatever else is missing.
+// The money that it wants is gone for the same reason.
+// A transfer that is no reversal reports the first reason.
 func TestAnOriginalsRefusalIsTold(t *testing.T) {
 	taken := able("f")
 	taken.Unmet = true
@@ -284,8 +298,9 @@ func TestAnOriginalsRefusalIsTold(t *testing.T) {
 	require.Equal(t, Refusal{Reason: InsufficientFunds, Participant: 0}, d.asks(Decide, 1)[0].Refusal, "the transfer is there to be reversed")
 }
 
-// TestTheOriginalIsLookedAtLast promises that a reversal is told of missing money only if its original was free after that was seen. It
-// is looked at once more, and no more often.
+// TestTheOriginalIsLookedAtLast promises that a reversal reports missing money only if
+// its original was free after that was seen.
+// The original is looked at once more, and no more often.
 func TestTheOriginalIsLookedAtLast(t *testing.T) {
 	taken := able("f2")
 	taken.Unmet = true

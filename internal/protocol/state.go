@@ -4,20 +4,26 @@ package protocol
 type State string
 
 const (
-	// Initiated means stored for a worker, and nothing else: no participant knows of it. A crash leaves it
-	// for the next worker.
+	// Initiated means stored for a worker, and nothing else: no participant knows of it.
+	// A crash leaves it for the next worker.
 	Initiated State = "Initiated"
-	// Preparing means that an execution of the current epoch is reserving money. A crash leaves markers at
-	// some participants; recovery prepares the rest or rolls back. A hold stays here, prepared, until it is posted, voided or expires.
+	// Preparing means that an execution of the current epoch is reserving money.
+	// A crash leaves markers at some participants; recovery prepares the rest or rolls
+	// back.
+	// A hold stays here, prepared, until it is posted, voided or expires.
 	Preparing State = "Preparing"
-	// Committed means that the transfer will happen: every participant is prepared, and from here each
-	// executor only goes forward. A crash leaves markers; recovery settles them.
+	// Committed means that the transfer will happen: every participant is prepared, and
+	// from here each executor only goes forward.
+	// A crash leaves markers; recovery settles them.
 	Committed State = "Committed"
-	// Success means that every participant is settled. It is final, and no marker is left anywhere.
+	// Success means that every participant is settled.
+	// It is final, and no marker is left anywhere.
 	Success State = "Success"
-	// Rollback means that the transfer will not happen. A crash leaves markers; recovery undoes them.
+	// Rollback means that the transfer will not happen.
+	// A crash leaves markers; recovery undoes them.
 	Rollback State = "Rollback"
-	// Fail means that nothing moved. It is final, and no marker is left anywhere.
+	// Fail means that nothing moved.
+	// It is final, and no marker is left anywhere.
 	Fail State = "Fail"
 )
 
@@ -30,8 +36,8 @@ func (s State) Forward() bool { return s == Committed || s == Success }
 // Back reports whether the transfer was rolled back, or is being.
 func (s State) Back() bool { return s == Rollback || s == Fail }
 
-// Known reports whether this version of the protocol knows the state. States come from the database,
-// and a newer version may have written one.
+// Known reports whether this version of the protocol knows the state.
+// States come from the database, and a newer version may have written one.
 func (s State) Known() bool {
 	switch s {
 	case Initiated, Preparing, Committed, Success, Rollback, Fail:
@@ -40,8 +46,8 @@ func (s State) Known() bool {
 	return false
 }
 
-// Reason says why a transfer is rolled back. The refusals stand in the order in which they are told
-// where several apply.
+// Reason says why a transfer is rolled back.
+// The refusals stand in the order in which they are reported if several apply.
 type Reason uint8
 
 // The refusals, then the reasons that are not the fault of a participant.
@@ -94,11 +100,14 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// Refusal is why a transfer is rolled back, and at which participant; NoParticipant where it is none's fault.
+// Refusal is why a transfer is rolled back, and because of which participant.
 type Refusal struct {
-	Reason      Reason
+	// Reason is 0 if nothing is refused.
+	Reason Reason
+	// Participant is the index of the participant, or NoParticipant.
 	Participant int
 }
 
-// NoParticipant is the index in operations and refusals that concern the transfer as a whole.
+// NoParticipant is the index in operations and refusals that concern the transfer as a
+// whole.
 const NoParticipant = -1

@@ -6,8 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStoredWordsStay promises that what older versions have stored is understood: the states and the codes of the reasons
-// are spelled as they always were, and each code says one thing.
+// TestStoredWordsStay promises that what older versions have stored is understood: the
+// states and the codes of the reasons are spelled as they always were, and each code says
+// one thing.
 func TestStoredWordsStay(t *testing.T) {
 	for word, state := range map[string]State{
 		"Initiated": Initiated, "Preparing": Preparing, "Committed": Committed, "Success": Success, "Rollback": Rollback,

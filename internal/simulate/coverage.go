@@ -7,15 +7,16 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// Coverage counts which fate each kind of operation has met, each way of claiming, and each kind of merged update. A nil one counts
-// nothing.
+// Coverage counts which fate each kind of operation has met, each kind of claim, and each
+// kind of merged update.
+// A nil Coverage counts nothing.
 type Coverage struct {
 	operations [protocol.Finish + 1]counts
 	claims     [protocol.Expire + 1]counts
 	merged     [mixtures]counts
 }
 
-// counts is what was counted of one kind of operation, or of merged updates.
+// counts are the counts of one kind of operation, or of merged updates.
 type counts struct {
 	met     [lastFate + 1]int
 	matched int // of those that were answered
@@ -44,7 +45,7 @@ func (c *Coverage) countMerged(members []Message, fate Fate, result protocol.Res
 	}
 }
 
-// Add adds another count.
+// Add adds the counts of another Coverage.
 func (c *Coverage) Add(other *Coverage) {
 	others := other.columns()
 	for i, col := range c.columns() {
@@ -55,7 +56,7 @@ func (c *Coverage) Add(other *Coverage) {
 	}
 }
 
-// Operations returns how many operations, and merged updates, were counted.
+// Operations returns the number of operations, and of merged updates, that were counted.
 func (c *Coverage) Operations() int {
 	sum := 0
 	for _, col := range c.columns() {
@@ -66,7 +67,7 @@ func (c *Coverage) Operations() int {
 	return sum
 }
 
-// column is what was counted for one kind of operation, or of merged updates.
+// column holds the counts of one kind of operation, or of merged updates.
 type column struct {
 	*counts
 	name  string
@@ -90,7 +91,8 @@ func (c *Coverage) columns() []column {
 	return all
 }
 
-// Table returns a row for each fate and a column for each kind of operation, way of claiming, and kind of merged updates, with headings.
+// Table returns a row for each fate, and a column for each kind of operation, of claim
+// and of merged updates, with headings.
 // "-" stands where a fate can't be met.
 func (c *Coverage) Table() [][]string {
 	columns := c.columns()
@@ -114,8 +116,8 @@ func (c *Coverage) Table() [][]string {
 	return append(rows, matched)
 }
 
-// Missing returns what has happened less often than so many times: a kind of operation, or of merged updates, and its fate each; and what
-// was answered that it matched.
+// Missing returns what has happened less than a number of times: fates that a kind of
+// operation or of merged updates has met, and answers by which it matched.
 func (c *Coverage) Missing(least int) []string {
 	var missing []string
 	for _, col := range c.columns() {

@@ -2,7 +2,8 @@ package simulate
 
 import "github.com/mongotransfer/transfer/internal/protocol"
 
-// MaxAccounts and MaxTransfers bound a world. Its documents are kept in arrays, so that versions are compared and forked by value.
+// MaxAccounts and MaxTransfers bound a world.
+// Its documents are kept in arrays, so that versions are compared and forked by value.
 const (
 	MaxAccounts  = 3
 	MaxTransfers = 3
@@ -10,26 +11,37 @@ const (
 
 // Account is an account as the database stores it, or the document of an effect.
 type Account struct {
+	// Missing says that the document does not exist.
 	Missing bool
-	Purged  bool // it is missing for good
-	Closed  bool
-	Sealed  bool // it was closed by hand, whatever was in flight
-	Foreign bool // its currency is not the transfers'
-	Odd     bool // its balance is not of the amounts' kind
+	// Purged says that it is missing for good.
+	Purged bool
+	// Closed says that the account is closed.
+	Closed bool
+	// Sealed says that it was closed by hand, whatever was in flight.
+	Sealed bool
+	// Foreign says that its currency is not the transfers'.
+	Foreign bool
+	// Odd says that its balance is not of the amounts' kind.
+	Odd bool
+	// Balance is its balance.
 	Balance int64
-	Floor   int64
-	Fence   protocol.Fence
+	// Floor is what its balance may not fall below.
+	Floor int64
+	// Fence is the present value of its fence.
+	Fence protocol.Fence
+	// Markers says which transfers have a marker there.
 	Markers [MaxTransfers]bool
-	Value   int // of a document: 0, unmet, or what the effect of a transfer has set
+	// Value is that of a document: 0, unmet, or what a transfer's effect has set.
+	Value int
 }
 
-// unmet is the value of a document that somebody else has written.
+// unmet is the value of a document that was written from outside.
 const unmet = -1
 
 // setBy is the value that a transfer's effect sets.
 func setBy(transfer int) int { return transfer + 1 }
 
-// met reports whether a document is as an effect requires.
+// met reports whether a document is as an effect of a transfer requires.
 func (a *Account) met(transfer int) bool {
 	others := a.Markers
 	others[transfer] = false
@@ -50,33 +62,49 @@ func (a *Account) inFlight() int {
 
 // Transfer is a transfer as the database stores it.
 type Transfer struct {
-	Stored  bool
-	State   protocol.State
-	Epoch   int64
-	Owner   int // the nonce of the execution that has it
+	// Stored says that the document exists.
+	Stored bool
+	// State is its state.
+	State protocol.State
+	// Epoch is its epoch.
+	Epoch int64
+	// Owner is the nonce of the execution that has claimed it.
+	Owner int
+	// Refusal is why it was rolled back.
 	Refusal protocol.Refusal
-	Clean   bool  // it was held or decided, and no prepare could be on its way
-	Held    bool  // a hold of which everything is prepared
-	Posted  int64 // of a hold that was posted
+	// Clean says that no prepare could be on its way when it was held or decided.
+	Clean bool
+	// Held says that it is a hold of which everything is prepared.
+	Held bool
+	// Posted is the amount of a hold that was posted.
+	Posted int64
 }
 
 // Version is all that is stored at one moment.
 type Version struct {
-	Accounts  [MaxAccounts]Account
+	// Accounts are the accounts and documents.
+	Accounts [MaxAccounts]Account
+	// Transfers are the transfers.
 	Transfers [MaxTransfers]Transfer
 }
 
-// Leg is one participant of a transfer, and what it takes (negative) or gives. With nothing to take or give it is an effect: it requires
-// that the document's value is 0 and that nobody else has reserved it, and sets a value of the transfer's own.
+// Leg is one participant of a transfer, and what it takes (negative) or gives.
+// With an amount of 0 it is an effect.
+// An effect requires that the document's value is 0 and that no other transfer has
+// reserved it, and sets a value of the transfer's own.
 type Leg struct {
+	// Account is the index of the account or document.
 	Account int
-	Amount  int64
-	Spare   bool // an effect whose document may be removed at any time
+	// Amount is what the participant gets; a negative one is taken.
+	Amount int64
+	// Spare says that it is an effect whose document may be removed at any time.
+	Spare bool
 }
 
 func (l Leg) effect() bool { return l.Amount == 0 }
 
-// Begin returns an execution of a transfer, whose effects are its last legs.
+// Begin returns an execution of a transfer.
+// The transfer's effects are its last legs.
 func (w *World) Begin(transfer int, start protocol.Start) *protocol.Execution {
 	legs := w.Plans[transfer]
 	for _, leg := range legs {
@@ -93,9 +121,14 @@ func (l Leg) credit() int64 { return max(0, l.Amount) }
 
 // Message is an operation on its way to the database.
 type Message struct {
+	// Transfer is the index of the transfer.
 	Transfer int
-	Owner    int // the nonce of the execution that sends it
-	Op       protocol.Operation
-	Token    protocol.Fence // of its own, for a write that replaces a fence
-	Posted   int64          // what a claim by Post posts
+	// Owner is the nonce of the execution that sends the message.
+	Owner int
+	// Op is the operation.
+	Op protocol.Operation
+	// Token is the message's own, for a write that replaces a fence.
+	Token protocol.Fence
+	// Posted is the amount that a claim by Post posts.
+	Posted int64
 }

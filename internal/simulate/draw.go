@@ -6,8 +6,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// drawOperation draws which executor moves, with what, and its fate. Where operations are merged, one that could be and finds no other
-// to go with mostly waits.
+// drawOperation draws which executor moves, with which operation, and its fate.
+// If operations are merged, one that could be merged and finds no other mostly waits.
 func (g *game) drawOperation() move {
 	const patience = 4
 	for tried := 0; ; tried++ {
@@ -33,7 +33,8 @@ func (g *game) drawOperation() move {
 	}
 }
 
-// drawMover draws the executor that moves, unless nobody wants anything.
+// drawMover draws the executor that moves.
+// It reports false if none wants anything.
 func (g *game) drawMover() bool {
 	if g.random.Float64() >= g.sticky || len(g.executors[g.last].batch) == 0 || g.asleep[g.last] {
 		busy := g.busy()
@@ -46,7 +47,8 @@ func (g *game) drawMover() bool {
 	return true
 }
 
-// drawCompanions draws operations of other executors that may travel with one, and tells what is merged then.
+// drawCompanions draws operations of other executors that may travel with a first one,
+// and returns what is merged then.
 func (g *game) drawCompanions(first asked) ([]asked, mixture) {
 	members := []Message{g.message(first)}
 	var with []asked
@@ -87,7 +89,8 @@ func (g *game) drawFate(m move, possible []Fate) move {
 	return m
 }
 
-// flying returns those fates that keep a message on its way, all if there are none: most accidents begin with one that comes late.
+// flying returns those fates that keep a message on its way, or all if there are none:
+// most accidents begin with a late message.
 func (g *game) flying(possible []Fate) []Fate {
 	g.choice = g.choice[:0]
 	for _, fate := range possible {

@@ -10,28 +10,50 @@ import (
 // Fate is what becomes of one operation and of its answer.
 type Fate uint8
 
-// The fates. What is performed is stored by a majority, but for one.
+// The fates.
+// What is performed is stored by a majority, with one exception.
 const (
-	answered        Fate = iota + 1 // performed, and answered truly
-	answerLost                      // performed; the answer is Unknown
-	lost                            // never performed; the answer is Unknown
-	delayed                         // performed at any later moment, or never; the answer is Unknown
-	unheard                         // performed at any later moment, or never; no answer at all
-	notSent                         // never performed, and the answer says so
-	staleNotMatched                 // never performed: a cut-off old primary answers NotMatched
-	shortCount                      // performed; the answer is NotMatched, since another write of the command was not
-	refusedByServer                 // never performed: the answer is Failed
-	repeated                        // performed, answered truly, and performed once more at any later moment
-	answeredLate                    // performed; the answer comes when the execution has asked again
-	staleRead                       // a cut-off old primary answers a read that doesn't decide: it shows an older version
-	cached                          // a fence is not read, but remembered from an earlier version, and nothing else is known
-	unreplicated                    // performed by the primary alone; the answer is Unknown; a failover takes it back
-	readBack                        // performed; another write of the command did not match, and a deciding read tells which: see showsDone
-	split                           // performed, but another write of the command did not match: each is sent again by itself, see World.split
-	lastFate        = split
+	// Performed, and answered truly.
+	answered Fate = iota + 1
+	// Performed; the answer is Unknown.
+	answerLost
+	// Never performed; the answer is Unknown.
+	lost
+	// Performed at any later moment, or never; the answer is Unknown.
+	delayed
+	// Performed at any later moment, or never; there is no answer at all.
+	unheard
+	// Never performed, and the answer says so.
+	notSent
+	// Never performed: an old primary that is cut off answers NotMatched.
+	staleNotMatched
+	// Performed; the answer is NotMatched, since another write of the command did not
+	// match.
+	shortCount
+	// Never performed: the answer is Failed.
+	refusedByServer
+	// Performed, answered truly, and performed once more at any later moment.
+	repeated
+	// Performed; the answer comes when the execution has asked again.
+	answeredLate
+	// An old primary that is cut off answers a read that doesn't decide, with an older
+	// version.
+	staleRead
+	// A fence is not read, but remembered from an earlier version, and nothing else is
+	// known.
+	cached
+	// Performed by the primary alone; the answer is Unknown; a failover takes it back.
+	unreplicated
+	// Performed; another write of the command did not match, and a deciding read shows
+	// which one did: see showsDone.
+	readBack
+	// Performed, but another write of the command did not match.
+	// Each is sent again by itself: see World.split.
+	split
+	lastFate = split
 )
 
-// String tells the fate.
+// String names the fate.
 func (f Fate) String() string {
 	return [...]string{
 		"", "it is answered", "its answer is lost", "it is lost", "it hangs in the network", "it hangs in the network, unanswered",
@@ -46,8 +68,9 @@ func (f Fate) String() string {
 // flies reports whether a copy of the message stays on its way.
 func (f Fate) flies() bool { return f == delayed || f == unheard || f == repeated }
 
-// fates returns all that can become of an operation. It has an arm per kind, so that a new one can't be forgotten. Prepares and
-// fence-onlys are sent once and never repeated.
+// fates returns all fates that an operation of a kind can meet.
+// It has an arm per kind, so that a new one can't be forgotten.
+// Prepares and fence-onlys are sent once and never repeated.
 func fates(kind protocol.Kind) []Fate {
 	switch kind {
 	case protocol.ReadFence:
@@ -72,7 +95,8 @@ func fates(kind protocol.Kind) []Fate {
 
 func canMeet(kind protocol.Kind, fate Fate) bool { return slices.Contains(fates(kind), fate) }
 
-// meet lets a message meet its fate, and returns the answer as the execution hears it. A stale read shows the given version of the past.
+// meet lets a message meet its fate, and returns the answer that the execution gets.
+// A stale read shows the given version of the past.
 func (w *World) meet(m Message, fate Fate, past int) protocol.Answer {
 	if fate.flies() {
 		defer w.keep([]Message{m})
@@ -96,7 +120,8 @@ func (w *World) meet(m Message, fate Fate, past int) protocol.Answer {
 		return protocol.Answer{Result: protocol.NotMatched}
 	case refusedByServer:
 		if m.Op.Claim == protocol.Insert && w.Transfers[m.Transfer].Stored {
-			return protocol.Answer{Result: protocol.NotMatched} // the index of _id is asked first
+			// The index of _id is asked first.
+			return protocol.Answer{Result: protocol.NotMatched}
 		}
 		return protocol.Answer{Result: protocol.Failed}
 	case notSent:
@@ -108,14 +133,19 @@ func (w *World) meet(m Message, fate Fate, past int) protocol.Answer {
 	return protocol.Answer{Result: protocol.Unknown}
 }
 
-// showsDone answers a write from what a deciding read shows after it. Applied is answered where the document is as the write would leave
-// it: the execution's own look would conclude the same from NotMatched, for
+// showsDone answers a write from what a deciding read shows after it.
+// The answer is Applied if the document is as the write would leave it.
+// The execution's own look would conclude the same from NotMatched, for
+//
 //   - a prepare, from the marker;
-//   - a settle or an undo without a new fence, from an account without the marker: it is cleared, by whoever did it;
+//   - a settle or an undo without a new fence, from an account without the marker: it is
+//     cleared, by whichever execution;
 //   - a claim, a decision and a finish, from owner, epoch and state.
 //
-// A verify that was read back was not needed: the deciding read itself tells that nobody had taken over when the fences were read. A
-// write with a new fence leaves nothing by which to tell that it was the one: that is answered NotMatched.
+// A verify that was read back was not needed: the deciding read itself shows that nobody
+// had taken over when the fences were read.
+// A write with a new fence leaves nothing that shows that it was the one, so the answer
+// is NotMatched.
 func (w *World) showsDone(m Message) protocol.Answer {
 	look := m
 	look.Op.Kind = protocol.LookTransfer
@@ -162,18 +192,21 @@ func showsIn(m Message, image protocol.Image) bool {
 	return done
 }
 
-// remember answers a read of a fence with the fence that the account had at some moment, and with the best of all else.
+// remember answers a read of a fence with the fence that the account had at some moment,
+// and with the most favourable facts.
 func (w *World) remember(at *Version, m Message) protocol.Answer {
 	if at.Accounts[w.leg(m).Account].Missing {
 		return w.read(at, m)
 	}
 	return protocol.Answer{Result: protocol.Applied, Facts: protocol.Facts{
-		Found: true, Fence: at.Accounts[w.leg(m).Account].Fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
+		Found: true, Fence: at.Accounts[w.leg(m).Account].Fence, Open: true, Currency: true,
+		Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 	}}
 }
 
-// keep adds what travels as one to what is on its way. The order means nothing; it is kept the same, so that a search takes worlds
-// for the same that are.
+// keep adds what travels as one update to what is on its way.
+// The order means nothing.
+// It is kept the same, so that a search recognizes equal worlds.
 func (w *World) keep(members []Message) {
 	at, _ := slices.BinarySearchFunc(w.flight, members, func(a, b []Message) int { return slices.CompareFunc(a, b, inOrder) })
 	w.flight = slices.Insert(w.flight, at, members)

@@ -8,7 +8,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// violation names an invariant of the protocol that is broken.
+// violation says which invariant of the protocol is broken.
 type violation struct {
 	invariant int
 	what      string
@@ -20,7 +20,8 @@ func violates(invariant int, format string, args ...any) error {
 	return &violation{invariant: invariant, what: fmt.Sprintf(format, args...)}
 }
 
-// broken returns the number of the invariant that an error says is broken, 0 if it says no such thing.
+// broken returns the number of the invariant that an error says is broken, 0 if it says
+// none.
 func broken(err error) int {
 	var found *violation
 	if errors.As(err, &found) {
@@ -29,7 +30,7 @@ func broken(err error) int {
 	return 0
 }
 
-// what returns what an error says is wrong, without the number of the invariant.
+// what returns the text of an error without the number of the invariant.
 func what(err error) string {
 	var found *violation
 	if errors.As(err, &found) {
@@ -38,8 +39,9 @@ func what(err error) string {
 	return err.Error()
 }
 
-// check checks the invariants 1 to 5 on what the primary has, and that it followed from what it had before. The sixth one
-// needs a recovery: see recovers.
+// check checks the invariants 1 to 5 on what the primary has stored, and that it followed
+// from what was stored before.
+// The sixth one needs a recovery: see recovers.
 func (w *World) check(before *Version) error {
 	for _, check := range []func(*Version) error{
 		w.checkConservation, w.checkMarkers, w.checkAccounts, w.checkPrepared, w.checkStates, w.checkBalances,
@@ -57,7 +59,8 @@ func (t *Transfer) forward() bool {
 	return t.State == protocol.Committed || t.State == protocol.Success
 }
 
-// checkConservation checks that the balances and the money in transit add up to what was put in.
+// checkConservation checks that the balances and the money in transit add up to what was
+// put in.
 func (w *World) checkConservation(*Version) error {
 	sum, given := int64(0), int64(0)
 	for i := range w.Accounts {
@@ -66,8 +69,9 @@ func (w *World) checkConservation(*Version) error {
 	}
 	for t, legs := range w.Plans {
 		for _, leg := range legs {
-			// What was taken waits in the debit's marker until the decision, and in the credit's one after it; but what is not posted of a
-			// hold in the debit's one still.
+			// The money that was taken waits in the debit's marker until the decision,
+			// and in the credit's marker after it.
+			// The part of a hold that is not posted still waits in the debit's marker.
 			switch {
 			case !w.Accounts[leg.Account].Markers[t]:
 			case w.Transfers[t].forward():
@@ -96,7 +100,8 @@ func (w *World) checkMarkers(*Version) error {
 	return nil
 }
 
-// checkClean checks that no prepare of a transfer that was decided clean is on its way: what is built on that needs no new fence.
+// checkClean checks that no prepare of a transfer that was decided clean is on its way:
+// such a decision sets no new fence.
 func (w *World) checkClean(*Version) error {
 	for _, sent := range w.flight {
 		for _, m := range sent {
@@ -108,7 +113,8 @@ func (w *World) checkClean(*Version) error {
 	return nil
 }
 
-// checkAccounts checks that no account went below its floor, and that nothing has moved at one that can't take part.
+// checkAccounts checks that no account went below its floor, and that nothing has moved
+// at an account that can't take part.
 func (w *World) checkAccounts(before *Version) error {
 	for i := range w.Accounts {
 		a, was := &w.Accounts[i], &before.Accounts[i]
@@ -169,8 +175,9 @@ func (w *World) checkStates(before *Version) error {
 	return nil
 }
 
-// checkBalances checks each balance by itself: every transfer has moved its money there once, or not at all, as its
-// state and its marker say.
+// checkBalances checks each balance by itself.
+// Every transfer has moved its money there once, or not at all, as its state and its
+// marker say.
 func (w *World) checkBalances(*Version) error {
 	expected := w.given
 	for t, legs := range w.Plans {
@@ -193,7 +200,7 @@ func (w *World) checkBalances(*Version) error {
 	return nil
 }
 
-// checkTold checks that what callers were told is so, and stays so.
+// checkTold checks that what callers were told is true, and stays true.
 func (w *World) checkTold(*Version) error {
 	for t := range w.Transfers {
 		stored, told := &w.majority.Transfers[t], &w.told[t]
@@ -213,7 +220,9 @@ func (w *World) checkTold(*Version) error {
 	return nil
 }
 
-// checkRefusals checks that a refusal rests on what was so at some moment since the claim. What the server itself refuses is its business.
+// checkRefusals checks that a refusal rests on what was true at some moment since the
+// claim.
+// Refusals by the server itself are not checked.
 func (w *World) checkRefusals(before *Version) error {
 	for t, legs := range w.Plans {
 		stored, was := &w.Transfers[t], &before.Transfers[t]
@@ -235,7 +244,7 @@ func (w *World) checkRefusals(before *Version) error {
 	return nil
 }
 
-// tell records what a caller may be told by an executor as it stands, and checks that it is true.
+// tell records what an executor may tell its caller now, and checks that it is true.
 func (w *World) tell(e *executor) error {
 	x, told, stored := e.x, &w.told[e.transfer], &w.majority.Transfers[e.transfer]
 	switch {
@@ -261,7 +270,7 @@ func (w *World) tell(e *executor) error {
 	return w.checkTold(nil)
 }
 
-// tellHeld records that a caller is told that the money is held.
+// tellHeld records that a caller hears that the money is held.
 func (w *World) tellHeld(e *executor, stored *Transfer) error {
 	told := &w.told[e.transfer]
 	if first := told.held&(1<<e.owner) == 0; first && (stored.State != protocol.Preparing || !w.Holds[e.transfer]) {

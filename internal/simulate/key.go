@@ -9,8 +9,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// keyer tells runs apart, by every field of everything that can matter for what follows. Fences are compared for equality only, so they
-// are counted in the order in which they come up: runs that differ only in how their tokens are called are the same.
+// keyer tells runs apart, by every field that can matter for what follows.
+// Fences are compared for equality only, so they are numbered in the order in which they
+// come up.
+// Runs that differ only in the names of their tokens are the same.
 type keyer struct {
 	seed   maphash.Seed
 	buf    []byte
@@ -34,8 +36,9 @@ func (k *keyer) keys(r *run) (run, world uint64) {
 	return maphash.Bytes(k.seed, k.buf), world
 }
 
-// start begins a key with the world. In a search all that is stored is stored by a majority at once, and what never changes in
-// it is left out.
+// start begins a key with the world.
+// In a search a majority stores everything at once, so there is one version only.
+// What never changes is left out.
 func (k *keyer) start(w *World) {
 	k.buf, k.fences = k.buf[:0], k.fences[:0]
 	k.add(reflect.ValueOf(&w.Version).Elem())
@@ -60,8 +63,10 @@ func (k *keyer) message(m *Message) {
 	}
 }
 
-// add adds a value and all that is in it. A new field of an execution or an operation is added by itself. The round in which an operation
-// was asked for is left out, since in a search each batch is answered before the next one is asked for.
+// add adds a value and everything in it, so a new field of an execution or an operation
+// is added without a change here.
+// The round in which an operation was asked for is left out, since in a search each batch
+// is answered before the next one is asked for.
 func (k *keyer) add(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -94,7 +99,8 @@ func (k *keyer) add(v reflect.Value) {
 	case reflect.Uint8, reflect.Uint16, reflect.Uint64:
 		k.buf = binary.AppendUvarint(k.buf, v.Uint())
 	default:
-		k.buf = binary.AppendVarint(k.buf, v.Int()) // panics on a kind that is not a number: a test would see it
+		// It panics on a kind that is not a number, which a test would show.
+		k.buf = binary.AppendVarint(k.buf, v.Int())
 	}
 }
 

@@ -2,8 +2,8 @@ package simulate
 
 import "github.com/mongotransfer/transfer/internal/protocol"
 
-// Merges reports whether two messages may travel as one update of one account. Such an update has one condition on the fence, and sets one
-// fence at most.
+// Merges reports whether two messages may travel as one update of one account.
+// Such an update has one condition on the fence, and sets at most one fence.
 func (w *World) Merges(a, b Message) bool {
 	return joins(a.Op) && joins(b.Op) &&
 		!w.leg(a).effect() &&
@@ -29,7 +29,8 @@ func fencesOut(a, b protocol.Operation) bool {
 	return a.ReplaceFence && b.Kind == protocol.Prepare
 }
 
-// update is one update of an account: the writes of different transfers, which happen together or not at all.
+// update is one update of an account: writes of different transfers, which happen
+// together or not at all.
 type update struct {
 	set, unset [MaxTransfers]bool // markers
 	fence      protocol.Fence     // that the prepares name
@@ -37,10 +38,11 @@ type update struct {
 	prepares   bool
 	taken      int64 // by all debits that are prepared
 	largest    int64 // credit that is prepared
-	paid       int64 // into the account: credits that are settled, and debits that are undone
+	paid       int64 // by settled credits and undone debits
 }
 
-// merge draws up the update for messages that may travel as one. A new fence is that of one of them, which makes it a fresh one.
+// merge draws up the update for messages that may travel as one.
+// Its new fence is that of one of them, and so a fresh one.
 func (w *World) merge(members []Message) update {
 	var u update
 	for _, m := range members {
@@ -65,9 +67,12 @@ func (w *World) merge(members []Message) update {
 	return u
 }
 
-// applyMerged lets the primary perform the update that carries all of the messages, and reports whether it matched. It does what its
-// members do one right after the other, the clears first, then the prepares of credits, then those of debits, if each of them matches
-// then; and otherwise nothing, as if all were lost. So nothing can come of it that could not come of the members by themselves.
+// applyMerged lets the primary perform the update that carries all of the messages, and
+// reports whether it matched.
+// The update does what its members do one right after the other, the clears first, then
+// the prepares of credits, then those of debits, if each of them matches then.
+// Otherwise it does nothing, as if all were lost.
+// So nothing can come of it that could not come of the members by themselves.
 func (w *World) applyMerged(members []Message) bool {
 	u := w.merge(members)
 	a := &w.Accounts[w.leg(members[0]).Account]
@@ -87,9 +92,14 @@ func (w *World) applyMerged(members []Message) bool {
 	return true
 }
 
-// admits reports whether an account can take part in all the transfers that an update prepares. Debits add up, and may spend what the same
-// update pays in: it does so, or nothing happens at all. A prepared credit is not there yet: only room has to be there, for the largest
-// of them, as for each by itself. An account with less than can be stored takes none, whatever is paid in.
+// admits reports whether an account can take part in all the transfers that an update
+// prepares.
+// Debits add up, and may spend what the same update pays in, since the update happens as
+// a whole or not at all.
+// A prepared credit is not paid in yet.
+// It only needs room, and the update needs room for the largest credit, as each credit
+// would by itself.
+// An account with less than can be stored takes none, whatever is paid in.
 func (w *World) admits(a *Account, u update) bool {
 	balance := a.Balance + u.paid
 	return a.Fence == u.fence &&
@@ -120,7 +130,8 @@ func (a *Account) hasAny(markers [MaxTransfers]bool) bool {
 	return false
 }
 
-// PerformMerged performs messages that [World.Merges] as one update, and reports whether it matched.
+// PerformMerged performs messages that may travel as one update (see [World.Merges]), and
+// reports whether the update matched.
 func (w *World) PerformMerged(members []Message) bool {
 	matched := w.applyMerged(members)
 	w.replicate()

@@ -11,9 +11,13 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// TestMergedIsWhatItsMembersDo promises that a merged update does what its members do one right after the other, the clears first, then the
-// prepares of credits, then those of debits, if each of them matches then; and otherwise nothing. Whatever holds of executions that send
-// single updates therefore holds of those that merge them. Some of the transfers are holds of which a part was posted.
+// TestMergedIsWhatItsMembersDo promises that a merged update does what its members do one
+// right after the other, the clears first, then the prepares of credits, then those of
+// debits, if each of them matches then.
+// Otherwise it does nothing.
+// So whatever is true of executions that send single updates is true of those that merge
+// them.
+// Some of the transfers are holds of which a part was posted.
 func TestMergedIsWhatItsMembersDo(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	matched, not := [mixtures]int{}, [mixtures]int{}
@@ -56,7 +60,8 @@ func (w *World) turn(m Message) int {
 	return 2
 }
 
-// drawWorld draws an account and transfers with small numbers, so that the bounds are met exactly now and then.
+// drawWorld draws an account and transfers with small numbers, so that the bounds are
+// sometimes met exactly.
 func drawWorld(random *rand.Rand) *World {
 	rare := func() bool { return random.IntN(16) == 0 }
 	a := Account{
@@ -74,13 +79,15 @@ func drawWorld(random *rand.Rand) *World {
 	}
 	w := NewWorld([]Account{a, {}}, nil, plans...)
 	for t := range plans {
-		w.Transfers[t].Posted = random.Int64N(1 + max(plans[t][0].Amount, -plans[t][0].Amount)) // of a hold; 0: all of it
+		// Of a hold; 0: all of it.
+		w.Transfers[t].Posted = random.Int64N(1 + max(plans[t][0].Amount, -plans[t][0].Amount))
 	}
 	w.MostBalance = 5 + random.Int64N(5)
 	return w
 }
 
-// drawMembers draws writes that may travel together, most of which find their markers as they want them.
+// drawMembers draws writes that may travel together, most of which find their markers as
+// they need them.
 func drawMembers(random *rand.Rand, w *World) []Message {
 	var members []Message
 	for t := range MaxTransfers {

@@ -7,7 +7,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// mixture is what is merged into one update.
+// mixture is a kind of merged update.
 type mixture uint8
 
 const (
@@ -22,7 +22,7 @@ func (m mixture) String() string {
 	return [...]string{"Prepares", "Clears", "Clears+Fence", "Clears+Prepares"}[m]
 }
 
-// mixtureOf tells what is merged.
+// mixtureOf returns what is merged in an update.
 func mixtureOf(members []Message) mixture {
 	found := [mixtures]bool{}
 	for _, m := range members {
@@ -41,8 +41,8 @@ func mixtureOf(members []Message) mixture {
 	return prepares
 }
 
-// fates returns all that can become of a merged update: what can become of each of its members, so that one with a prepare in it is never
-// repeated; and that it is split.
+// fates returns all fates that a merged update can meet: those of all of its members, so
+// that an update with a prepare in it is never repeated; and that it is split.
 func (m mixture) fates() []Fate {
 	common := fates(protocol.Settle)
 	if m.prepares() {
@@ -54,8 +54,10 @@ func (m mixture) fates() []Fate {
 // prepares reports whether there are prepares in it.
 func (m mixture) prepares() bool { return m == prepares || m == clearsAndPrepares }
 
-// meetMerged lets a merged update meet its fate, and returns the answers as the executions hear them; none where the update is split,
-// so that each member is wanted as before, and sent again by itself.
+// meetMerged lets a merged update meet its fate, and returns the answers that the
+// executions get.
+// It returns none if the update is split: then each member is wanted as before, and sent
+// again by itself.
 func (w *World) meetMerged(members []Message, fate Fate) []protocol.Answer {
 	if fate.flies() {
 		defer w.keep(members)
@@ -80,7 +82,8 @@ func (w *World) meetMerged(members []Message, fate Fate) []protocol.Answer {
 	case staleNotMatched:
 		result = protocol.NotMatched
 	case refusedByServer:
-		return nil // the update has changed nothing, and each member gets a refusal of its own
+		// The update has changed nothing, and each member gets a refusal of its own.
+		return nil
 	case notSent:
 		result = protocol.NotSent
 	case unreplicated:
@@ -94,10 +97,17 @@ func (w *World) meetMerged(members []Message, fate Fate) []protocol.Answer {
 	return answers
 }
 
-// split performs a merged update, which is then split, since another write of its command did not match. Only where it has certainly not
-// prepared anything: 1. T1 and T2 are prepared by one update, and the answer leaves that open. 2. T1's prepare is sent again by itself; the
-// server refuses it. 3. A refused participant is not prepared: T1 is rolled back, clean, and its marker stays for ever. So it is
-// read back first. What clears is not asked: their refusals end nothing.
+// split performs a merged update, which is then split, since another write of its command
+// did not match.
+// That is allowed only if it has certainly not prepared anything:
+//
+//  1. T1 and T2 are prepared by one update, and the answer leaves that open.
+//  2. T1's prepare is sent again by itself; the server refuses it.
+//  3. A refused participant is not prepared: T1 is rolled back, clean, and its marker
+//     stays forever.
+//
+// So it is read back first.
+// Clears are not read back: their refusals end nothing.
 func (w *World) split(members []Message) []protocol.Answer {
 	matched := w.PerformMerged(members)
 	if matched && mixtureOf(members).prepares() {
@@ -120,7 +130,8 @@ func (r *run) message(a asked) Message {
 	return Message{Transfer: e.transfer, Owner: e.owner, Op: e.batch[slices.IndexFunc(e.batch, a.names)]}
 }
 
-// performMerged lets operations of several executors meet one fate, as one update. Where they don't go together nothing happens.
+// performMerged lets operations of several executors meet one fate, as one update.
+// If they may not travel together, nothing happens.
 func (r *run) performMerged(m move) error {
 	members := m.all()
 	sent := make([]Message, len(members))

@@ -6,29 +6,30 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// moveKind is a kind of things that happen in a run.
+// moveKind is a kind of event in a run.
 type moveKind uint8
 
 const (
 	join         moveKind = iota + 1 // an executor begins
-	perform                          // an operation that an executor wants meets its fate
+	perform                          // an operation of an executor meets its fate
 	deliver                          // a message that was on its way arrives
 	answerLate                       // an answer that was on its way arrives
-	hurry                            // an executor may wait no longer for a busy account
+	hurry                            // an executor may no longer wait for a busy account
 	closeAccount                     // an account without markers is closed
-	seal                             // somebody writes closed: true into an account by hand
-	create                           // somebody inserts a document that was missing, without a fence
+	seal                             // closed: true is written into an account by hand
+	create                           // a missing document is inserted without a fence
 	reopen                           // an account is opened
 	deposit                          // an account gets money from outside
-	change                           // somebody else writes a document that nobody has reserved
-	purge                            // a document that may be removed at any time is
+	change                           // a document that is not reserved is written from outside
+	purge                            // a document is removed that may be
 	elapse                           // a hold expires
 	failOver                         // another member becomes the primary
 	finish                           // an executor goes on without faults until it ends
-	recovery                         // what a recovery would make of all this is tried out
+	recovery                         // a recovery of all this is tried out
 )
 
-// move is what happens next in a run. It names what it is about so that it can be made in another run, which lacks some of the
+// move is what happens next in a run.
+// It names what it is about, so that it can be made in another run that lacks some of the
 // moves before it.
 type move struct {
 	kind moveKind
@@ -51,7 +52,8 @@ type asked struct {
 // names reports whether an operation is the one that was asked for.
 func (a asked) names(op protocol.Operation) bool { return op.Kind == a.op && op.Participant == a.at }
 
-// depositAmount is what comes in from outside at once: enough to pay for one transfer of the random runs.
+// depositAmount is what comes in from outside at once: enough for one transfer of the
+// random runs.
 const depositAmount = 60
 
 // all returns the operations that a move is about.
@@ -80,7 +82,8 @@ func (r *run) carries(m move, flying []Message) bool {
 	})
 }
 
-// take lets a move happen and checks the invariants. A move that is not possible changes nothing.
+// take makes a move and checks the invariants.
+// A move that is not possible changes nothing.
 func (r *run) take(m move) error {
 	switch m.kind {
 	case join:
@@ -124,7 +127,7 @@ func (r *run) hurry(who int) {
 	}
 }
 
-// disturb does to an account what others may do to it at any time.
+// disturb does to an account what may happen to it from outside at any time.
 func (r *run) disturb(m move) error {
 	a, before := &r.w.Accounts[m.who], r.w.Version
 	_, document := r.w.effectOn(m.who)
@@ -156,7 +159,8 @@ func (r *run) disturb(m move) error {
 	return r.w.check(&before)
 }
 
-// disturbDocument does to the document of an effect what others may do to it: they heed its reservation, unless they remove it.
+// disturbDocument does to the document of an effect what may happen to it from outside.
+// Others respect its reservation, unless they remove it.
 func (r *run) disturbDocument(m move) {
 	a := &r.w.Accounts[m.who]
 	effect, _ := r.w.effectOn(m.who)
@@ -201,7 +205,8 @@ func (r *run) perform(m move) error {
 	return r.askOn(e)
 }
 
-// answer lets an executor hear of what it has asked for, unless its fate is that it doesn't.
+// answer gives an executor the answer to what it has asked for, unless the fate is that
+// there is none.
 func (r *run) answer(a asked, op protocol.Operation, fate Fate, answer protocol.Answer) {
 	e := &r.executors[a.who]
 	e.own()
@@ -215,7 +220,7 @@ func (r *run) answer(a asked, op protocol.Operation, fate Fate, answer protocol.
 	}
 }
 
-// askOn asks an executor what is next, once nothing is left of what it has asked for.
+// askOn asks an executor what is next, once everything that it has asked for is answered.
 func (r *run) askOn(e *executor) error {
 	if len(e.batch) > 0 {
 		return nil
@@ -223,7 +228,8 @@ func (r *run) askOn(e *executor) error {
 	return r.ask(e)
 }
 
-// deliver lets something arrive that was on its way. Nobody hears its answer.
+// deliver lets something arrive that was on its way.
+// Nobody gets its answer.
 func (r *run) deliver(m move) error {
 	which, skip := -1, m.nth
 	for i, flying := range r.w.flight {
@@ -245,7 +251,8 @@ func (r *run) deliver(m move) error {
 	return r.w.check(&before)
 }
 
-// arrive lets the database perform what is late. Nobody hears the answer.
+// arrive lets the database perform what is late.
+// Nobody gets the answer.
 func (r *run) arrive(late []Message) {
 	if r.story != nil {
 		r.note("late: %s", r.w.describeAll(late))

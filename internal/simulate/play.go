@@ -8,19 +8,25 @@ import (
 
 // Failure is a run that broke an invariant of the protocol.
 type Failure struct {
-	Seed      uint64
-	Invariant int    // its number in the protocol's list
-	What      string // is wrong
-	Story     string // the shortest run that was found to break the same invariant, line by line
+	// Seed is the seed of the run.
+	Seed uint64
+	// Invariant is the invariant's number in the protocol's list.
+	Invariant int
+	// What says what is wrong.
+	What string
+	// Story is the shortest run that was found to break the same invariant, line by line.
+	Story string
 }
 
-// String tells the seed and the invariant.
+// String names the seed and the invariant.
 func (f *Failure) String() string {
 	return fmt.Sprintf("seed %d breaks invariant %d: %s", f.Seed, f.Invariant, f.What)
 }
 
-// Play plays the run that a seed stands for, and returns the number of transfers in it and how it broke an invariant, if it did. It
-// counts into met, unless that is nil.
+// Play plays the run that a seed stands for.
+// It returns the number of transfers in the run, and how the run broke an invariant, if
+// it did.
+// It counts into met, unless that is nil.
 func Play(seed uint64, met *Coverage) (transfers int, failure *Failure) {
 	g := stage(seed)
 	g.met = met
@@ -40,7 +46,8 @@ func Play(seed uint64, met *Coverage) (transfers int, failure *Failure) {
 	return transfers, &Failure{Seed: seed, Invariant: broken(err), What: what(err), Story: strings.Join(told.lines, "\n")}
 }
 
-// Tell plays the run that a seed stands for, and tells all that happens in it.
+// Tell plays the run that a seed stands for, and returns all that happens in it as a
+// story.
 func Tell(seed uint64) string {
 	g, told := stage(seed), &story{}
 	g.tellTo(told)
@@ -63,7 +70,8 @@ func replay(seed uint64, moves []move, told *story) error {
 	return nil
 }
 
-// shorten leaves out moves without which the run still fails: halves of them at first, then ever smaller parts, then single ones.
+// shorten removes moves without which the run still fails: halves at first, then smaller
+// and smaller parts, then single moves.
 func shorten(moves []move, fails func([]move) bool) []move {
 	for size := len(moves) / 2; size > 0; {
 		shorter := false
@@ -80,7 +88,7 @@ func shorten(moves []move, fails func([]move) bool) []move {
 	return moves
 }
 
-// separate leaves out of merged updates what the run fails without.
+// separate removes from merged updates the members without which the run still fails.
 func separate(moves []move, fails func([]move) bool) []move {
 	for i := range moves {
 		for j := len(moves[i].with) - 1; j >= 0; j-- {

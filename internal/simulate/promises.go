@@ -2,8 +2,10 @@ package simulate
 
 import "github.com/mongotransfer/transfer/internal/protocol"
 
-// due returns what a transfer that goes forward pays into a leg's account when it is settled there, so that what was moved in all is the
-// leg's amount, or what was posted of it. The writes have their own way of computing that: see paidOnSettle.
+// due returns what a transfer that goes forward pays into a leg's account when it is
+// settled there.
+// With it the whole movement is the leg's amount, or the part of it that was posted.
+// The writes compute that in their own way: see paidOnSettle.
 func (w *World) due(transfer int, leg Leg) int64 {
 	moved, posted := leg.Amount, w.Transfers[transfer].Posted
 	switch {
@@ -16,8 +18,9 @@ func (w *World) due(transfer int, leg Leg) int64 {
 	return leg.debit() + moved
 }
 
-// hindrance returns the first reason, in the order in which they are told, for which a participant can't be prepared; 0 if there is none.
-// Facts have their own way of telling that.
+// hindrance returns the first reason, in the order in which they are reported, why a
+// participant can't be prepared; 0 if there is none.
+// Facts compute that in their own way.
 func (w *World) hindrance(transfer, participant int) protocol.Reason {
 	leg := w.Plans[transfer][participant]
 	a := &w.Accounts[leg.Account]
@@ -44,7 +47,8 @@ func (w *World) hindrance(transfer, participant int) protocol.Reason {
 	return 0
 }
 
-// checkHolds checks that what is held stays there until it is decided, and that it is decided as it may be.
+// checkHolds checks that held money stays where it is until the hold is decided, and that
+// the decision is allowed.
 func (w *World) checkHolds(before *Version) error {
 	for t, legs := range w.Plans {
 		stored, was := &w.Transfers[t], &before.Transfers[t]
@@ -68,7 +72,7 @@ func (w *World) checkHolds(before *Version) error {
 	return nil
 }
 
-// checkReserved checks that what is held has its markers.
+// checkReserved checks that a transfer that is held has its markers.
 func (w *World) checkReserved(t int, legs []Leg) error {
 	stored := &w.Transfers[t]
 	for _, leg := range legs {
@@ -80,7 +84,8 @@ func (w *World) checkReserved(t int, legs []Leg) error {
 	return nil
 }
 
-// checkPosted checks that a hold was committed by somebody who has posted it, and who takes it over by that.
+// checkPosted checks that a hold was committed by an executor that posted it, and that
+// posting took it over.
 func (w *World) checkPosted(t int, was *Transfer) error {
 	switch {
 	case !was.Held:
@@ -93,7 +98,7 @@ func (w *World) checkPosted(t int, was *Transfer) error {
 	return nil
 }
 
-// checkVoided checks that a hold was rolled back for a reason for which it may be.
+// checkVoided checks that a hold was rolled back for a reason that allows it.
 func (w *World) checkVoided(t int, was *Transfer) error {
 	switch reason := w.Transfers[t].Refusal.Reason; {
 	case reason == protocol.Expired && !w.Expired[t]:
@@ -106,8 +111,8 @@ func (w *World) checkVoided(t int, was *Transfer) error {
 	return nil
 }
 
-// checkEffects checks that a document has the value of a transfer exactly if that has succeeded, and that nobody wrote it while it was
-// reserved.
+// checkEffects checks that a document has the value of a transfer exactly if that
+// transfer has succeeded, and that nobody wrote it while it was reserved.
 func (w *World) checkEffects(before *Version) error {
 	for t, legs := range w.Plans {
 		for _, leg := range legs {

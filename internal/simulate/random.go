@@ -7,12 +7,16 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// maxExecutors is the most executors that a transfer has in a random run: the original and four others.
+// maxExecutors is the largest number of executors of a transfer in a random run: the
+// original and four others.
 const maxExecutors = 5
 
-// game is a random run: one to three transfers between the same few accounts, each with up to five executors that crash, stall and meet
-// every fate, while accounts are closed and opened, money comes in and primaries fall. Each seed draws which of these can happen in its
-// run, and how often: runs in which little can happen come upon what needs only that little, again and again.
+// game is a random run.
+// One to three transfers move between the same few accounts, each with up to five
+// executors that crash, stall and meet every fate, while accounts are closed and opened,
+// money comes in and primaries fail.
+// Each seed draws which of these can happen in its run, and how often.
+// Runs in which little can happen find again and again what needs only that little.
 type game struct {
 	*run
 	random  *rand.Rand
@@ -23,10 +27,10 @@ type game struct {
 	sticky  float64            // that the executor which moved last moves again
 	soon    float64            // that something arrives which is late, at each step
 	memory  float64            // that a fence is remembered
-	merging float64            // that an operation waits for others, and travels with them as one update
+	merging float64            // that an operation waits for others to be merged with
 	may     [lastFate + 1]bool // which fates can be met
 	ill     bool               // accounts are closed, and primaries fall
-	missing int                // the account that may be inserted by hand, -1 if there is none
+	missing int                // may be inserted by hand; -1: no account is missing
 	paper   bool               // carol is a document that some transfers change
 	guests  []int              // executors that are still to join
 	last    int                // the executor that moved last
@@ -36,7 +40,8 @@ type game struct {
 	choice  []Fate // of those that keep a message on its way
 }
 
-// stage returns the run of a seed before its first move: everything that is drawn once.
+// stage returns the run of a seed before its first move, with everything that is drawn
+// once.
 func stage(seed uint64) *game {
 	random := rand.New(rand.NewPCG(seed, 1))
 	g := &game{
@@ -93,7 +98,8 @@ func stage(seed uint64) *game {
 	return g
 }
 
-// drawPlan draws what a transfer moves: mostly 60 from alice to bob, for which she has money once.
+// drawPlan draws what a transfer moves: mostly 60 from alice to bob, for which she has
+// money once.
 func drawPlan(random *rand.Rand) []Leg {
 	switch random.IntN(10) {
 	case 0:
@@ -101,7 +107,8 @@ func drawPlan(random *rand.Rand) []Leg {
 	case 1:
 		return []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 40}, {Account: 2, Amount: 20}}
 	case 2, 3:
-		return []Leg{{Account: 0, Amount: 120}, {Account: 1, Amount: -120}} // more than bob gets from one other
+		// More than bob gets from one other transfer.
+		return []Leg{{Account: 0, Amount: 120}, {Account: 1, Amount: -120}}
 	}
 	return []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 60}}
 }
@@ -130,7 +137,8 @@ func drawAccounts(random *rand.Rand) []Account {
 	return accounts
 }
 
-// enrollAll draws the executors of a transfer: the original and others that come later, most of whom undo it if that is the theme.
+// enrollAll draws the executors of a transfer: the original and others that come later,
+// most of which undo it if that is the theme.
 func (g *game) enrollAll(transfer int, initiated bool, most int, undoing bool) {
 	first := protocol.Start{Claim: protocol.Insert, WaitWhileBusy: g.random.IntN(2) == 0, Hold: g.w.Holds[transfer]}
 	if initiated {
@@ -155,12 +163,13 @@ func (g *game) enrollAll(transfer int, initiated bool, most int, undoing bool) {
 	}
 }
 
-// drawOnHold draws what becomes of a hold.
+// drawOnHold draws what an executor does to a hold.
 func drawOnHold(random *rand.Rand) protocol.Start {
 	return []protocol.Start{postHold(), postHold(), postHold(), void(), void(), expire(), holdOn()}[random.IntN(7)]
 }
 
-// drawPosted draws how much of a hold is posted: all of it, for which 0 stands, or a part, if it is from one account to one other.
+// drawPosted draws how much of a hold is posted: all of it, which is 0, or a part, if the
+// hold is from one account to one other.
 func (g *game) drawPosted(transfer int, start protocol.Start) int64 {
 	money := 0
 	for _, leg := range g.w.Plans[transfer] {
@@ -174,7 +183,8 @@ func (g *game) drawPosted(transfer int, start protocol.Start) int64 {
 	return []int64{0, 20, 59}[g.random.IntN(3)]
 }
 
-// drawEffect draws whether a transfer changes a document, too, or nothing else. Carol, the document, takes no part by herself.
+// drawEffect draws whether a transfer also changes a document, or does nothing else.
+// Carol, the document, takes part in no other way.
 func drawEffect(random *rand.Rand, plan []Leg, spare bool) []Leg {
 	effect := Leg{Account: MaxAccounts - 1, Spare: spare}
 	switch {
@@ -188,7 +198,7 @@ func drawEffect(random *rand.Rand, plan []Leg, spare bool) []Leg {
 	return append(plan, effect)
 }
 
-// drawStart draws how a later executor comes by its transfer.
+// drawStart draws how a later executor gets hold of its transfer.
 func drawStart(random *rand.Rand, first protocol.Start) protocol.Start {
 	switch random.IntN(16) {
 	case 0, 1, 2:
@@ -210,7 +220,7 @@ func drawUndoing(random *rand.Rand) protocol.Start {
 	return rollBack()
 }
 
-// play moves until nothing is left to do, and now and then tries out a recovery.
+// play makes moves until nothing is left to do, and tries out a recovery now and then.
 func (g *game) play() error {
 	for range g.steps {
 		if err := g.make(g.draw()); err != nil {
@@ -235,7 +245,8 @@ func (g *game) make(m move) error {
 	return g.take(m)
 }
 
-// draw draws the next move. One that is about nothing does nothing.
+// draw draws the next move.
+// A move about nothing does nothing.
 func (g *game) draw() move {
 	n := g.random.IntN(100)
 	switch {
@@ -250,7 +261,8 @@ func (g *game) draw() move {
 	return g.drawEvent(n)
 }
 
-// drawEvent draws what happens beside the executors and their messages, at some of a hundred numbers, or else an operation.
+// drawEvent draws what happens beside the executors and their messages for some values of
+// n, of a hundred, and an operation for the others.
 func (g *game) drawEvent(n int) move {
 	switch {
 	case n < 3 && g.ill:
@@ -267,13 +279,14 @@ func (g *game) drawEvent(n int) move {
 	return g.drawOperation()
 }
 
-// drawOne draws which of some things happens to an account.
+// drawOne draws one of several events of an account.
 func (g *game) drawOne(who int, kinds ...moveKind) move {
 	return move{kind: kinds[g.random.IntN(len(kinds))], who: who}
 }
 
-// drawGuest draws who joins: often who is next, so that originals come first. Who posts a hold, or voids what has expired, mostly comes
-// when there is something to do.
+// drawGuest draws who joins: often the next one, so that originals come first.
+// An executor that posts a hold, or voids an expired one, mostly comes when there is
+// something to do.
 func (g *game) drawGuest() move {
 	which := 0
 	if g.random.IntN(2) == 0 {
@@ -294,7 +307,8 @@ func (g *game) drawGuest() move {
 	return move{kind: join, who: who}
 }
 
-// busy returns the executors that want something and are awake. Once nobody is, those who sleep wake up.
+// busy returns the executors that want something and are awake.
+// When no such executor is awake, all others wake up.
 func (g *game) busy() []int {
 	g.wanting = g.wanting[:0]
 	asleep := 0
@@ -314,7 +328,9 @@ func (g *game) busy() []int {
 	return g.wanting
 }
 
-// calm lets some executors go on without faults: each ends within a bounded number of steps. The others have crashed.
+// calm lets some executors go on without faults, each to its end within a bounded number
+// of steps.
+// The others have crashed.
 func (g *game) calm() error {
 	for who := range g.executors {
 		if g.executors[who].x == nil || g.random.IntN(3) == 0 {

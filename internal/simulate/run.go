@@ -7,19 +7,19 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// executor is an execution with what it has asked for.
+// executor is an execution with the operations that it has asked for.
 type executor struct {
 	transfer int
 	start    protocol.Start
 	owner    int                 // its nonce
-	epoch    int64               // which it believes to have, once it has asked for something that names it
+	epoch    int64               // which it believes to have, if it asked to use one
 	x        *protocol.Execution // nil: it has not begun
 	batch    []protocol.Operation
 	refused  bool  // the server has refused it something
 	posted   int64 // what it posts
 }
 
-// own makes an executor safe to change in a fork.
+// own copies what an executor shares, so that it can be changed in a fork.
 func (e *executor) own() {
 	if e.x != nil {
 		e.x, e.batch = e.x.Clone(), slices.Clone(e.batch)
@@ -29,7 +29,7 @@ func (e *executor) own() {
 // recoveryOwner is the nonce of the recoveries that are tried out.
 const recoveryOwner = 1000
 
-// run is some executors and the world in which they are.
+// run is a world and the executors in it.
 type run struct {
 	w         World
 	executors []executor
@@ -77,7 +77,7 @@ func (r *run) ask(e *executor) error {
 	return nil
 }
 
-// fork returns a run that goes its own way from here.
+// fork returns a copy of the run that is independent from here on.
 func (r *run) fork() *run {
 	fork := *r
 	fork.w = r.w.fork()
@@ -85,11 +85,13 @@ func (r *run) fork() *run {
 	return &fork
 }
 
-// policies are what a recovery may do with a stalled transfer.
+// policies returns what a recovery may do with a stalled transfer.
 func policies() []protocol.Start { return []protocol.Start{resume(), rollBack()} }
 
-// recovers checks the sixth invariant: recovery alone, without faults, ends every transfer and leaves no marker, and
-// nothing that arrives afterwards changes that. The executions of before are dead; their messages are not.
+// recovers checks the sixth invariant.
+// Recovery alone, without faults, ends every transfer and leaves no marker, and nothing
+// that arrives afterwards changes that.
+// The executions from before are dead; their messages are not.
 func (r *run) recovers(policy protocol.Start) error {
 	fork := &run{w: r.w.fork(), story: r.story.beginTrial()}
 	fork.w.history = false
@@ -113,7 +115,8 @@ func (r *run) recovers(policy protocol.Start) error {
 	}
 }
 
-// recover runs one recovery of one transfer, or a worker on what waits for one.
+// recover runs one recovery of one transfer, or a worker on a transfer that waits for
+// one.
 func (r *run) recover(transfer int, start protocol.Start) error {
 	state := r.w.Transfers[transfer].State
 	switch {
@@ -140,8 +143,9 @@ func (r *run) recover(transfer int, start protocol.Start) error {
 	return nil
 }
 
-// finish lets an executor go on without faults until it ends, which takes a bounded number of steps. It may not give up, unless the server
-// has refused it something.
+// finish lets an executor go on without faults until it ends, which takes a bounded
+// number of steps.
+// It may not give up, unless the server has refused it something.
 func (r *run) finish(who int) error {
 	const patience = 100
 	for step := 0; len(r.executors[who].batch) > 0; step++ {

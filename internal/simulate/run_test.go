@@ -3,6 +3,8 @@ package simulate
 import (
 	"fmt"
 	"hash/maphash"
+	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -12,9 +14,17 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// TestRandomRunsKeepTheInvariants promises that transfers which compete for the same money keep the invariants, whatever
-// their executors meet, and that each kind of operation, and each way of claiming, has met each fate and has matched, often enough: a new
-// write can't be forgotten here.
+// TestMain lets garbage be collected less often: runs and searches make a lot of it, and
+// keep little.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
+
+// TestRandomRunsKeepTheInvariants promises that transfers which compete for the same
+// money keep the invariants, whatever their executors meet.
+// It also promises that each kind of operation, and each kind of claim, has met each fate
+// and has matched often enough, so that a new write can't be forgotten here.
 func TestRandomRunsKeepTheInvariants(t *testing.T) {
 	seeds, often, transfers := uint64(100_000), 5, 0
 	if testing.Short() {
@@ -32,9 +42,11 @@ func TestRandomRunsKeepTheInvariants(t *testing.T) {
 	t.Logf("%d transfers, %d operations", transfers, met.Operations())
 }
 
-// TestNoInterleavingBreaksTheInvariants promises that, whatever order the messages of a few executors arrive in, and
-// whichever of them are lost, late, repeated or answered wrongly, the invariants hold at each step, and a recovery ends it
-// well. The scenes of three faults are left to a longer search.
+// TestNoInterleavingBreaksTheInvariants promises that the invariants hold at each step,
+// and that a recovery ends well.
+// That is true in whatever order the messages of a few executors arrive, and whichever of
+// them are lost, late, repeated or answered wrongly.
+// The scenes of three faults are left to a longer search.
 func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
 	scenes := slices.Concat(OneTransfer(), Holds(), Effects(), TwoTransfers()[:20])
 	scenes = slices.DeleteFunc(scenes, func(s Scene) bool { return s.Faults > 2 })
@@ -66,7 +78,7 @@ func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
 	t.Logf("%d states in %d scenes; how they end: %v", states, len(scenes), ends)
 }
 
-// A search that is stopped says so.
+// A search that is stopped reports that.
 func TestStoppedSearchSaysSo(t *testing.T) {
 	found, failure := Explore(OneTransfer()[0], func() bool { return true })
 	require.Nil(t, failure)
@@ -85,7 +97,7 @@ func TestSeedsReplay(t *testing.T) {
 	require.Len(t, stories, 50, "different seeds are different runs")
 }
 
-// What is left of a failing run is a run that fails in the same way, with nothing in it that could be left out.
+// What is left of a failing run fails in the same way, and nothing in it can be left out.
 func TestShorten(t *testing.T) {
 	for seed := range uint64(200) {
 		g := stage(seed)
@@ -107,7 +119,8 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// What travels in one update without need is taken out of it, as long as what is left can meet the same fate.
+// A member that travels in a merged update without need is taken out of it, as long as
+// the rest can meet the same fate.
 func TestSeparate(t *testing.T) {
 	with := func(op protocol.Kind, fate Fate, others ...int) move {
 		m := move{kind: perform, op: op, fate: fate}
@@ -124,7 +137,8 @@ func TestSeparate(t *testing.T) {
 	require.Len(t, moves[0].with, 2, "the run that failed is left as it is")
 }
 
-// A search takes two runs for one only if nothing tells them apart but the names of their tokens.
+// A search treats two runs as one only if nothing but the names of their tokens tells
+// them apart.
 func TestKeysTellRunsApart(t *testing.T) {
 	seed := maphash.MakeSeed()
 	key := func(change func(*run)) string {

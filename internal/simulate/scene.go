@@ -8,10 +8,14 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// Scene is where a search starts: one transfer of 60 from alice, who has 100, to bob, or two, and the executors of each.
+// Scene is where a search starts: one or two transfers of 60 from alice, who has 100, to
+// bob, and the executors of each.
 type Scene struct {
-	Name     string
-	Faults   int
+	// Name says what happens in the scene.
+	Name string
+	// Faults is how many faults may happen.
+	Faults int
+
 	repeat   bool  // writes that may be repeated are
 	coalesce bool  // writes of the two transfers may travel as one update
 	back     bool  // the second transfer goes from bob to alice
@@ -21,7 +25,7 @@ type Scene struct {
 	prepare  func(*World)
 }
 
-// paper is what the transfers of a scene have to do with a document.
+// paper says how the transfers of a scene use a document.
 type paper uint8
 
 const (
@@ -31,10 +35,10 @@ const (
 	aloneSpare       // the same, and bob may be removed at any time
 )
 
-// sceneAccounts is how many accounts there are, or may be.
+// sceneAccounts is how many accounts a scene has, or may have.
 const sceneAccounts = 2
 
-// String tells the scene and its size.
+// String names the scene and its size.
 func (s Scene) String() string {
 	return fmt.Sprintf("%s: %d executors, %d faults", s.Name, s.executors(), s.Faults)
 }
@@ -88,7 +92,7 @@ func (s Scene) run() *run {
 	return r
 }
 
-// starts of executors.
+// Starts of executors.
 func fromInsert() protocol.Start { return protocol.Start{Claim: protocol.Insert} }
 func fromQueue() protocol.Start  { return protocol.Start{Claim: protocol.FromInitiated} }
 func resume() protocol.Start     { return protocol.Start{Claim: protocol.TakeOver} }
@@ -111,7 +115,8 @@ func withdraw() protocol.Start {
 	return protocol.Start{Claim: protocol.CancelInitiated, RollBack: protocol.Cancelled}
 }
 
-// OneTransfer returns the scenes with one transfer. One fault more multiplies their states by about ten, one executor more by about thirty.
+// OneTransfer returns the scenes with one transfer.
+// One more fault multiplies their states by about ten, one more executor by about thirty.
 func OneTransfer() []Scene {
 	poor := func(w *World) { w.Accounts[0].Balance, w.given[0] = 50, 50 }
 	shut := func(w *World) { w.Accounts[1].Closed = true }
@@ -146,7 +151,7 @@ func OneTransfer() []Scene {
 		Scene{Name: "a worker's, withdrawn and resumed", starts: [][]protocol.Start{{fromQueue(), withdraw(), resume()}}, Faults: 1})
 }
 
-// Holds returns the scenes with a hold, and what becomes of it.
+// Holds returns the scenes with a hold, and what is done to it.
 func Holds() []Scene {
 	type executors = []protocol.Start
 	var scenes []Scene
@@ -204,9 +209,12 @@ func Effects() []Scene {
 	}
 }
 
-// TwoTransfers returns the scenes with two transfers on the same two accounts, with money for one of them or for both, from the smallest to
-// those that no search ends: one fault more multiplies the states about as much as one executor more.
-// Some of them are coalesced: each two of their writes that may travel as one update do so, or go by themselves.
+// TwoTransfers returns the scenes with two transfers on the same two accounts, with money
+// for one of them or for both.
+// They go from the smallest to those that no search ends: one more fault multiplies the
+// states about as much as one more executor.
+// Some of them are coalesced: each two of their writes that may travel as one update do
+// so, or go by themselves.
 func TwoTransfers() []Scene {
 	const mostFaults = 3
 	rich := func(w *World) { w.Accounts[0].Balance, w.given[0] = 120, 120 }

@@ -9,17 +9,23 @@ import (
 
 // Explored is what a search has come through.
 type Explored struct {
-	States    int                    // runs that differ in something that matters
-	Recovered int                    // worlds from which a recovery was tried out
-	Ends      map[protocol.State]int // in which state of the first transfer nobody wanted anything more
-	CutOff    bool                   // it was stopped before it had seen all
+	// States is the number of runs that differ in something that matters.
+	States int
+	// Recovered is the number of worlds from which a recovery was tried out.
+	Recovered int
+	// Ends counts the runs in which nobody wanted anything more, by the state of the first
+	// transfer.
+	Ends map[protocol.State]int
+	// CutOff says that the search was stopped before it had seen everything.
+	CutOff bool
 }
 
 // errStopped is the reason why a search was cut off.
 var errStopped = errors.New("stopped")
 
-// search walks depth first through every interleaving of a run, with every fate that the budget of faults allows. Runs that
-// have come to the same are walked on from once.
+// search walks depth first through every interleaving of a run, with every fate that the
+// budget of faults allows.
+// Runs that have come to the same state are continued only once.
 type search struct {
 	Explored
 	key       keyer
@@ -31,8 +37,9 @@ type search struct {
 	stop      func() bool
 }
 
-// Explore walks through all that can happen in a scene, until stop says that it is enough. It also returns how an invariant was
-// broken, if one was.
+// Explore walks through all that can happen in a scene, until stop reports that it is
+// enough.
+// It also returns how an invariant was broken, if one was.
 func Explore(scene Scene, stop func() bool) (Explored, *Failure) {
 	s := &search{
 		Explored:  Explored{Ends: map[protocol.State]int{}},
@@ -58,7 +65,8 @@ func Explore(scene Scene, stop func() bool) (Explored, *Failure) {
 	return s.Explored, nil
 }
 
-// from visits a run and all that can follow it. When it fails the path leads to the violation.
+// from visits a run and all that can follow it.
+// When it fails, the path leads to the violation.
 func (s *search) from(r *run) error {
 	hash, world := s.key.keys(r)
 	if _, seen := s.seen[hash]; seen {
@@ -95,8 +103,9 @@ func (s *search) from(r *run) error {
 	return nil
 }
 
-// moves returns all that can happen next. An executor that is never chosen again has crashed. That an account which is missing
-// appears counts as a fault.
+// moves returns all that can happen next.
+// An executor that is never chosen again has crashed.
+// The appearance of a missing account counts as a fault.
 func (s *search) moves(r *run) []move {
 	var moves []move
 	for i := range r.w.flight {
@@ -166,9 +175,13 @@ func (s *search) merged(r *run) []move {
 	return moves
 }
 
-// tries leaves some fates to random runs: what is lost is like what is delayed for ever, and what the server refuses ends the execution, as
-// a crash does, but for claims, where the caller is told; answers that never come or come too late, messages that can't be sent,
-// remembered fences and failovers would multiply the states.
+// tries reports whether a search tries a fate of a kind of operation.
+// It leaves some fates to random runs.
+// A lost message is like one that is delayed forever.
+// A refusal by the server ends the execution, as a crash does, except for claims, where
+// the caller hears of it.
+// Answers that never come or come too late, messages that can't be sent, remembered
+// fences and failovers would multiply the states.
 func (s *search) tries(kind protocol.Kind, f Fate) bool {
 	switch f {
 	case answered, answerLost, delayed, staleNotMatched, shortCount, staleRead, split:
@@ -184,7 +197,7 @@ func (s *search) tries(kind protocol.Kind, f Fate) bool {
 	return false
 }
 
-// explain makes the path again and tells it.
+// explain makes the moves of the path again and returns their story.
 func (s *search) explain(scene Scene) string {
 	r := scene.run()
 	told := &story{}

@@ -16,7 +16,7 @@ func newHold(t *testing.T) play {
 	return p
 }
 
-// post adds an executor that posts so much of the hold; 0: all of it.
+// post adds an executor that posts an amount of the hold; 0: all of it.
 func (p play) post(amount int64) int {
 	p.t.Helper()
 	who := p.r.enroll(0, postHold())
@@ -25,8 +25,11 @@ func (p play) post(amount int64) int {
 	return who
 }
 
-// A hold whose debit may come for the second time is posted under new fences. 1. A's debit hangs in the network; A finds no marker,
-// prepares again, and holds. 2. B posts a part of it, and sets new fences with what it settles. 3. The first debit arrives.
+// A hold whose debit may arrive a second time is posted under new fences.
+//
+//  1. A's debit hangs in the network; A finds no marker, prepares again, and holds.
+//  2. B posts a part of it, and sets new fences with what it settles.
+//  3. The first debit arrives.
 func TestPostOfADirtyHold(t *testing.T) {
 	p := newHold(t)
 	a := p.join(0, hold())
@@ -40,7 +43,8 @@ func TestPostOfADirtyHold(t *testing.T) {
 	p.over(180, 20)
 }
 
-// A hold of which every prepare was answered is posted, and voided, under the fences that are there: others who know them go on.
+// A hold whose prepares were all answered is posted, and voided, under the present
+// fences: others who know them go on.
 func TestCleanHoldKeepsTheFences(t *testing.T) {
 	for _, start := range []protocol.Start{postHold(), void()} {
 		p := newHold(t)
@@ -54,8 +58,11 @@ func TestCleanHoldKeepsTheFences(t *testing.T) {
 	}
 }
 
-// Who posts has to be first. 1. B's post hangs in the network. 2. The hold expires, C voids it, and the money goes back. 3. B's post
-// arrives.
+// A post has to be first.
+//
+//  1. B's post hangs in the network.
+//  2. The hold expires, C voids it, and the money goes back.
+//  3. B's post arrives.
 func TestPostThatComesAfterTheExpiry(t *testing.T) {
 	p := newHold(t)
 	p.end(p.join(0, hold()), protocol.Held, protocol.Preparing)
@@ -70,8 +77,11 @@ func TestPostThatComesAfterTheExpiry(t *testing.T) {
 	p.over(200, 0)
 }
 
-// Who voids has to be first. 1. C takes the hold over, since it has expired, and stalls. 2. B's post, which was on its way, arrives: too
-// late, by the same clock. 3. C rolls back.
+// A void has to be first.
+//
+//  1. C takes the hold over, since it has expired, and stalls.
+//  2. B's post, which was on its way, arrives: too late, by the same clock.
+//  3. C rolls back.
 func TestExpiryKeepsOutThePost(t *testing.T) {
 	p := newHold(t)
 	p.end(p.join(0, hold()), protocol.Held, protocol.Preparing)
@@ -86,8 +96,12 @@ func TestExpiryKeepsOutThePost(t *testing.T) {
 	p.over(200, 0)
 }
 
-// A post that is first wins over an expiry, whose decision comes too late. 1. C wants to void the hold, which has a minute left by the
-// database's clock: it does not get it. 2. B posts. 3. The minute is over; C tries again.
+// A post that is first wins over an expiry, whose decision comes too late.
+//
+//  1. C wants to void the hold, which has a minute left by the database's clock: C does
+//     not get it.
+//  2. B posts.
+//  3. The minute is over; C tries again.
 func TestPostThatComesBeforeTheExpiry(t *testing.T) {
 	p := newHold(t)
 	p.end(p.join(0, hold()), protocol.Held, protocol.Preparing)
@@ -102,8 +116,13 @@ func TestPostThatComesBeforeTheExpiry(t *testing.T) {
 	p.over(140, 60)
 }
 
-// An order is paid once. 1. A's payment reserves the order and stalls. 2. B's payment of the same order is refused. 3. A's is cancelled,
-// which frees the order. 4. C's payment goes through, and sets the order to paid. 5. A wakes up, and finds that it has lost its payment.
+// An order is paid once.
+//
+//  1. A's payment reserves the order and stalls.
+//  2. B's payment of the same order is refused.
+//  3. A's is cancelled, which frees the order.
+//  4. C's payment goes through, and sets the order to paid.
+//  5. A wakes up, and finds that it has lost its payment.
 func TestTwoPaymentsOfOneOrder(t *testing.T) {
 	pays := []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 60}, {Account: 2}}
 	p := play{t: t, r: &run{w: *NewWorld([]Account{{Balance: 200}, {}, {}}, nil, pays, pays, pays)}}

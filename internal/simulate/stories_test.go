@@ -14,7 +14,8 @@ type play struct {
 	r *run
 }
 
-// newPlay returns a play between alice, who has some money, and bob, with transfers of 60.
+// newPlay returns a play between alice, who has some money, and bob, with transfers of
+// 60.
 func newPlay(t *testing.T, balance int64, transfers int) play {
 	t.Helper()
 	plans := make([][]Leg, transfers)
@@ -79,8 +80,12 @@ func (p play) over(alice, bob int64) {
 	require.False(p.t, p.r.w.Accounts[1].marked())
 }
 
-// Nobody is told of a refusal that is not stored. 1. A finds too little money and stalls. 2. Money comes in. 3. B takes over and commits.
-// 4. A's decision does not match: it is overtaken, and says nothing.
+// No caller hears of a refusal that is not stored.
+//
+//  1. A finds too little money and stalls.
+//  2. Money comes in.
+//  3. B takes over and commits.
+//  4. A's decision does not match: A is overtaken, and reports no refusal.
 func TestRefusedThenCommittedByRecovery(t *testing.T) {
 	p := newPlay(t, 50, 1)
 	a := p.join(0, fromInsert())
@@ -93,8 +98,11 @@ func TestRefusedThenCommittedByRecovery(t *testing.T) {
 	p.over(50, 60)
 }
 
-// A debit which hangs in the network does no harm, however late it comes. 1. A's debit hangs, and A dies. 2. B takes over, finds no marker,
-// rolls back, replaces the fence and finishes. 3. The debit arrives.
+// A debit that hangs in the network does no harm, however late it arrives.
+//
+//  1. A's debit hangs, and A dies.
+//  2. B takes over, finds no marker, rolls back, replaces the fence and finishes.
+//  3. The debit arrives.
 func TestLatePrepareMeetsANewFence(t *testing.T) {
 	p := newPlay(t, 100, 1)
 	a := p.join(0, fromInsert())
@@ -106,8 +114,11 @@ func TestLatePrepareMeetsANewFence(t *testing.T) {
 	p.over(100, 0)
 }
 
-// A fence which is learned after the claim is used only if nobody had taken over by then. 1. A claims and stalls. 2. B takes over, rolls
-// back, replaces the fences and finishes. 3. A prepares, is refused, and reads the new fence.
+// A fence that is learned after the claim is used only if nobody had taken over by then.
+//
+//  1. A claims and stalls.
+//  2. B takes over, rolls back, replaces the fences and finishes.
+//  3. A prepares, is refused, and reads the new fence.
 func TestFenceLearnedAfterATakeover(t *testing.T) {
 	p := newPlay(t, 100, 1)
 	a := p.join(0, fromInsert())
@@ -119,9 +130,12 @@ func TestFenceLearnedAfterATakeover(t *testing.T) {
 	p.over(100, 0)
 }
 
-// No participant sees a token for the second time. 1. B's fence-only hangs, is repeated, and the repeat arrives. 2. C pins its token for
-// another transfer, sends a debit, which hangs, and dies. 3. D cancels C's transfer and replaces the fence. 4. B's first fence-only
-// arrives, then C's debit.
+// No participant sees a token a second time.
+//
+//  1. B's fence-only hangs, is repeated, and the repeat arrives.
+//  2. C pins its token for another transfer, sends a debit, which hangs, and dies.
+//  3. D cancels C's transfer and replaces the fence.
+//  4. B's first fence-only arrives, then C's debit.
 func TestNoTokenComesBack(t *testing.T) {
 	p := newPlay(t, 100, 2)
 	a := p.join(0, fromInsert())
@@ -140,9 +154,12 @@ func TestNoTokenComesBack(t *testing.T) {
 	p.over(100, 0)
 }
 
-// What the primary alone has performed is no ground to stand on. 1. B rolls A's transfer back; its new fences are stored by the primary
-// alone. 2. C reads the fences for another transfer: it sees those from before. 3. The primary falls, and the new fences are gone.
-// 4. C goes on with what it has read.
+// No execution builds on what only the primary has performed.
+//
+//  1. B rolls A's transfer back; only the primary stores its new fences.
+//  2. C reads the fences for another transfer: it sees those from before.
+//  3. The primary fails, and the new fences are gone.
+//  4. C goes on with what it has read.
 func TestFailoverTakesNothingBackThatWasBelieved(t *testing.T) {
 	p := newPlay(t, 100, 2)
 	a := p.join(0, fromInsert())

@@ -7,15 +7,16 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// story tells a run line by line: what happens, and what it changes in the database. A nil story tells nothing.
+// story tells a run line by line: what happens, and what it changes in the database.
+// A nil story records nothing.
 type story struct {
 	lines []string
-	seen  Version // as last told
+	seen  Version // as recorded last
 	trial int     // where the recovery that is tried out begins
-	stood Version // as told before it
+	stood Version // as recorded before it
 }
 
-// tellTo lets a run tell its story from here on.
+// tellTo makes a run tell its story from here on.
 func (r *run) tellTo(s *story) {
 	r.story = s
 	r.note("the beginning")
@@ -43,7 +44,7 @@ func (r *run) note(format string, args ...any) {
 	}
 }
 
-// noteSent tells what is sent, its fate, and what the executions hear.
+// noteSent records what is sent, its fate, and the answers that the executions get.
 func (r *run) noteSent(sent []Message, fate Fate, result protocol.Result) {
 	if r.story == nil {
 		return
@@ -59,7 +60,7 @@ func (r *run) noteSent(sent []Message, fate Fate, result protocol.Result) {
 	r.note("%s", text)
 }
 
-// noteChanges tells what has changed in the database since it was last told.
+// noteChanges records what has changed in the database since the last record.
 func (r *run) noteChanges() {
 	if r.story == nil || r.story.seen == r.w.Version {
 		return
@@ -88,7 +89,7 @@ func executorName(o int) string {
 	return "E" + fmt.Sprint(o)
 }
 
-// String tells an account's balance, fence, markers and state.
+// String names an account's balance, fence, markers and state.
 func (a Account) String() string {
 	text := fmt.Sprintf("{%d", a.Balance)
 	if a.Fence != "" {
@@ -108,7 +109,7 @@ func (a Account) String() string {
 	return text + "}"
 }
 
-// String tells a transfer's state, epoch and owner.
+// String names a transfer's state, epoch and owner.
 func (t Transfer) String() string {
 	if !t.Stored {
 		return "{not stored}"
@@ -133,7 +134,7 @@ func describeStart(s protocol.Start) string {
 	return s.Claim.String()
 }
 
-// describeAll tells what travels as one update.
+// describeAll describes what travels as one update.
 func (w *World) describeAll(members []Message) string {
 	if len(members) == 1 {
 		return w.describe(members[0])
@@ -145,7 +146,7 @@ func (w *World) describeAll(members []Message) string {
 	return "as one: " + strings.Join(each, "; ")
 }
 
-// describe tells a message.
+// describe describes a message.
 func (w *World) describe(m Message) string {
 	text := executorName(m.Owner) + ": " + m.Op.Kind.String()
 	switch m.Op.Kind {

@@ -7,22 +7,31 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// World is a replica set in memory: what its primary has stored, what a majority has, and what is on its way.
+// World is a replica set in memory: what its primary has stored, what a majority has, and
+// what is on its way.
 type World struct {
-	Version                          // what the primary has
-	Plans       [MaxTransfers][]Leg  // what each transfer moves; nil: there is no such transfer
-	Holds       [MaxTransfers]bool   // which transfers are holds
-	Expired     [MaxTransfers]bool   // which of these have expired, by the database's clock
-	MarkerLimit int                  // of transfers in flight on one account, judged by reads only
-	MostBalance int64                // that is ever stored
-	majority    Version              // what survives a failover
-	past        []Version            // that a majority had once, the first one at the beginning: what stale reads show
-	history     bool                 // past grows
-	flight      [][]Message          // sent, and neither arrived nor lost; several travel as one update
-	tokens      int                  // drawn so far
-	given       [MaxAccounts]int64   // put in from outside: the opening balances and what came in later
-	told        [MaxTransfers]answer // what callers were told
-	reasons     reasons              // to refuse that there were since the latest claim
+	// Version is what the primary has stored.
+	Version
+	// Plans are what each transfer moves; nil: there is no such transfer.
+	Plans [MaxTransfers][]Leg
+	// Holds says which transfers are holds.
+	Holds [MaxTransfers]bool
+	// Expired says which holds have expired, by the database's clock.
+	Expired [MaxTransfers]bool
+	// MarkerLimit is how many transfers may be in flight on one account.
+	// Only reads judge that.
+	MarkerLimit int
+	// MostBalance is the largest balance that is ever stored.
+	MostBalance int64
+
+	majority Version              // what survives a failover
+	past     []Version            // what a majority had stored before, for stale reads
+	history  bool                 // past grows
+	flight   [][]Message          // neither arrived nor lost; those of an update together
+	tokens   int                  // drawn so far
+	given    [MaxAccounts]int64   // put in from outside, opening balances included
+	told     [MaxTransfers]answer // what callers were told
+	reasons  reasons              // to refuse that there were since the latest claim
 }
 
 // reasons are sets of protocol.Reason, by transfer and participant.
@@ -32,11 +41,12 @@ type reasons [MaxTransfers][MaxAccounts]uint16
 type answer struct {
 	success, refused bool
 	held             uint64 // the owners whose callers were told that it is held
-	unwritten        uint64 // the owners whose callers were told that nothing of theirs is stored
+	unwritten        uint64 // those whose callers were told that nothing is stored
 }
 
-// NewWorld returns a world with these accounts, in which the transfers move what the plans say. Those of which a
-// worker is to know are stored as Initiated.
+// NewWorld returns a world with these accounts, in which the transfers move what the
+// plans say.
+// Transfers that wait for a worker are stored as Initiated.
 func NewWorld(accounts []Account, initiated []bool, plans ...[]Leg) *World {
 	w := &World{MarkerLimit: MaxTransfers + 1, MostBalance: 1 << 62}
 	for i := range w.Accounts {
@@ -56,14 +66,15 @@ func NewWorld(accounts []Account, initiated []bool, plans ...[]Leg) *World {
 	return w
 }
 
-// fork returns a world that goes its own way from here.
+// fork returns a copy of the world that is independent from here on.
 func (w *World) fork() World {
 	fork := *w
 	fork.past, fork.flight = slices.Clip(w.past), slices.Clone(w.flight)
 	return fork
 }
 
-// Send draws up the message of an operation. Each sending has a token that was never used before.
+// Send draws up the message of an operation.
+// Each sending has a token that was never used before.
 func (w *World) Send(transfer, owner int, op protocol.Operation) Message {
 	w.tokens++
 	token := protocol.Fence("f" + strconv.Itoa(w.tokens))
@@ -73,8 +84,9 @@ func (w *World) Send(transfer, owner int, op protocol.Operation) Message {
 // leg returns the participant that a message is for.
 func (w *World) leg(m Message) Leg { return w.Plans[m.Transfer][m.Op.Participant] }
 
-// Perform performs an operation and answers it. The answer is given once all that the primary has is stored by a majority, but for reads
-// that don't decide: they show what a majority has already.
+// Perform performs an operation and answers it.
+// The answer is given once a majority has stored all that the primary has.
+// Reads that don't decide show what a majority has already.
 func (w *World) Perform(m Message) protocol.Answer {
 	switch m.Op.Kind {
 	case protocol.ReadFence, protocol.ReadTransfer:

@@ -4,7 +4,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// apply lets the primary perform a write, and reports whether it matched. Each condition of a filter has a line of its own.
+// apply lets the primary perform a write, and reports whether it matched.
+// Each condition of a filter has a line of its own.
 func (w *World) apply(m Message) bool {
 	if m.Op.Participant != protocol.NoParticipant {
 		return w.applyAt(&w.Accounts[w.leg(m).Account], m)
@@ -61,7 +62,8 @@ func (t *Transfer) finish(m Message) bool {
 	return true
 }
 
-// claimable reports whether a claim matches. Every transfer is as old as it takes: the threshold is zero.
+// claimable reports whether a claim matches.
+// Every transfer is old enough: the threshold is zero.
 func (w *World) claimable(m Message) bool {
 	t := &w.Transfers[m.Transfer]
 	switch m.Op.Claim {
@@ -169,7 +171,7 @@ func (w *World) prepare(a *Account, m Message) bool {
 	return true
 }
 
-// effectOn returns an effect on a document; false if it is an account.
+// effectOn returns an effect on a document, and false if it is an account.
 func (w *World) effectOn(account int) (Leg, bool) {
 	for _, legs := range w.Plans {
 		for _, leg := range legs {
@@ -181,8 +183,10 @@ func (w *World) effectOn(account int) (Leg, bool) {
 	return Leg{}, false
 }
 
-// paidOnSettle returns what a leg's account is paid when the transfer is settled there: a credit, and of a hold that was posted in part
-// what was posted, and the rest to who was debited.
+// paidOnSettle returns what a leg's account is paid when the transfer is settled there.
+// That is a credit.
+// If a part of a hold was posted, it is that part, and the rest for the account that was
+// debited.
 func (w *World) paidOnSettle(transfer int, leg Leg) int64 {
 	posted := w.Transfers[transfer].Posted
 	switch {

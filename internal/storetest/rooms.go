@@ -13,6 +13,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/repair"
+	"github.com/mongotransfer/transfer/internal/retention"
 )
 
 // Rooms is the store and the rooms beside it, all on one catalog.
@@ -20,9 +21,10 @@ import (
 type Rooms struct {
 	*collections.Catalog
 	*deployment.Deployment
+	*retention.Retention
 	*queries.Queries
 	*accounts.Accounts
-	*history.Histories
+	*history.Reader
 	*repair.Repairs
 	*mongostore.Store
 }
@@ -58,17 +60,18 @@ func NewRooms(c Config) (*Rooms, error) {
 	if err != nil {
 		return nil, err
 	}
-	deployed := deployment.New(catalog, c.Retention)
-	store, err := mongostore.New(deployed, mongostore.Limits{Markers: c.MarkerLimit, FenceBytes: c.FenceBytes})
+	kept := retention.New(catalog, c.Retention)
+	store, err := mongostore.New(catalog, kept, mongostore.Limits{Markers: c.MarkerLimit, FenceBytes: c.FenceBytes})
 	if err != nil {
 		return nil, err
 	}
 	return &Rooms{
 		Catalog:    catalog,
-		Deployment: deployed,
+		Deployment: deployment.New(catalog, kept),
+		Retention:  kept,
 		Queries:    queries.New(catalog),
 		Accounts:   accounts.New(catalog),
-		Histories:  history.New(catalog),
+		Reader:     history.New(catalog),
 		Repairs:    repair.New(catalog),
 		Store:      store,
 	}, nil

@@ -1,5 +1,5 @@
-// Package words says how the library names things to people: IDs in the texts of errors,
-// and what is told in logs, and under which keys.
+// Package words defines how names appear in texts: IDs in error messages, and the keys of
+// log records.
 package words
 
 import (
@@ -8,17 +8,19 @@ import (
 )
 
 const (
-	// maxNameBytes is how long a name is at most where it stands in a text. IDs have up to
-	// 255 bytes of any character; whoever needs the whole of one has it in a field.
+	// maxNameBytes is the largest length of a name in a text.
+	// IDs have up to 255 bytes of any character; a caller who needs all of one finds it
+	// in a field.
 	maxNameBytes = 64
-	// tailBytes is how much of the end of a longer one is told: IDs that are alike differ
-	// there as often as not.
+	// tailBytes is how much of the end of a longer name is kept, since similar IDs often
+	// differ there.
 	tailBytes = 20
 	ellipsis  = "…"
 )
 
-// Quote returns a name in quotes as it stands in a text: in valid UTF-8, with what can't be
-// printed escaped, and in 64 bytes at most, of which the middle is left out.
+// Quote returns a name in quotes for a text: in valid UTF-8, with unprintable characters
+// escaped, and in at most 64 bytes.
+// The middle of a longer name is left out.
 func Quote(name string) string {
 	quoted := quote(name)
 	if len(quoted) <= maxNameBytes {
@@ -28,7 +30,7 @@ func Quote(name string) string {
 	return quotedHead(name, maxNameBytes-len(tail)-len(ellipsis)-1) + ellipsis + tail
 }
 
-// quotedHead returns as many characters of the beginning, in quotes that don't end, as fit.
+// quotedHead returns as many characters of the beginning as fit, with an opening quote.
 func quotedHead(name string, most int) string {
 	end := 0
 	for end < len(name) {
@@ -42,7 +44,7 @@ func quotedHead(name string, most int) string {
 	return quoted[:len(quoted)-1]
 }
 
-// quotedTail returns as many characters of the end, in quotes that don't begin, as fit.
+// quotedTail returns as many characters of the end as fit, with a closing quote.
 func quotedTail(name string, most int) string {
 	begin := len(name)
 	for begin > 0 {
@@ -57,11 +59,11 @@ func quotedTail(name string, most int) string {
 
 func quote(name string) string { return strconv.Quote(name) }
 
-// Clip returns a name or a text without quotes as [Quote] does. It is for logs, whose
-// handlers quote, and for what others say.
+// Clip shortens a name or a text as [Quote] does, without quotes.
+// It is for logs, whose handlers quote, and for texts that come from elsewhere.
 func Clip(name string) string { return Short(name, maxNameBytes) }
 
-// Short is Clip for so many bytes, at least 30.
+// Short is Clip for another number of bytes, at least 30.
 func Short(text string, most int) string {
 	if len(text) <= most && utf8.ValidString(text) {
 		return text
@@ -81,7 +83,8 @@ func Short(text string, most int) string {
 	return valid(head + tail)
 }
 
-// valid replaces each byte that is no UTF-8 by a question mark, so that it gets no longer.
+// valid replaces each byte that is not UTF-8 by a question mark, so that the text gets no
+// longer.
 func valid(text string) string {
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A name that can be an ID is told in 64 bytes at most, in one line of valid UTF-8, and two
-// that differ at the beginning or at the end are told apart.
+// A name that can be an ID takes at most 64 bytes in a text, in one line of valid UTF-8.
+// Two names that differ at the beginning or at the end stay distinct.
 func TestNamesAreShort(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, `"order-17"`, Quote("order-17"))

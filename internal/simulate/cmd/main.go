@@ -1,5 +1,6 @@
-// Simulate plays seeded runs of the protocol in a world full of faults, or walks through every interleaving of small ones. The exit code is
-// 1 if an invariant of the protocol is broken: then it tells how.
+// Simulate plays seeded runs of the protocol in a world full of faults, or walks through
+// every interleaving of small ones.
+// The exit code is 1 if an invariant of the protocol is broken; then it prints how.
 package main
 
 import (

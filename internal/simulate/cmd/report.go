@@ -10,7 +10,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
-// report writes down what was found, by a clock.
+// report prints what was found, with times by a clock.
 type report struct {
 	out io.Writer
 	now func() time.Time
@@ -18,7 +18,7 @@ type report struct {
 
 func (r report) print(format string, args ...any) { _, _ = fmt.Fprintf(r.out, format, args...) }
 
-// tell tells what random runs have done.
+// tell prints what random runs have done.
 func (r report) tell(all *tally, first uint64, took time.Duration, cores int) {
 	r.print("%d runs from seed %d on, %d transfers, %d operations in %s: %.0f transfers a minute on each of %d cores\n\n",
 		all.runs, first, all.transfers, all.met.Operations(), took.Round(time.Millisecond),
@@ -38,9 +38,11 @@ func (r report) tell(all *tally, first uint64, took time.Duration, cores int) {
 	r.print("\n%v\n%s\n", all.failure, all.failure.Story)
 }
 
-// searches searches through all scenes, those of one transfer and those of two, for so long altogether; with a limit
-// of zero to their ends. Each has an equal share of the time that is left: what small ones don't need goes to those
-// behind them, and no large one keeps others from being begun. What there is no time for is told, scene by scene.
+// searches searches through all scenes, those of one transfer and those of two, within a
+// time limit; with a limit of zero to their ends.
+// Each has an equal share of the time that is left: what small ones don't need goes to
+// those behind them, and no large one keeps others from being begun.
+// Scenes for which there is no time are printed one by one.
 func (r report) searches(limit time.Duration) bool {
 	scenes := slices.Concat(simulate.OneTransfer(), simulate.Holds(), simulate.Effects(), simulate.TwoTransfers())
 	states, cuts, start := 0, 0, r.now()
@@ -68,7 +70,7 @@ func (r report) searches(limit time.Duration) bool {
 	return true
 }
 
-// explore searches through a scene, until it is stopped, and tells how far it has come.
+// explore searches through a scene until it is stopped, and prints how far it has come.
 func (r report) explore(scene simulate.Scene, stop func() bool) (simulate.Explored, *simulate.Failure) {
 	begun := r.now()
 	found, failure := simulate.Explore(scene, stop)

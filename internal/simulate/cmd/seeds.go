@@ -12,7 +12,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
-// parseSeeds reads "17" or "1000-2000". The second number is behind the last seed.
+// parseSeeds reads "17" or "1000-2000".
+// The second number is the one after the last seed.
 func parseSeeds(text string) (first, behind uint64, err error) {
 	from, to, isRange := strings.Cut(text, "-")
 	first, err = strconv.ParseUint(from, 10, 64)
@@ -26,7 +27,7 @@ func parseSeeds(text string) (first, behind uint64, err error) {
 	return first, behind, nil
 }
 
-// tally is what some runs have done.
+// tally sums up what some runs have done.
 type tally struct {
 	runs, transfers int
 	met             simulate.Coverage

@@ -23,7 +23,8 @@ func TestParseSeeds(t *testing.T) {
 	}
 }
 
-// All seeds that are asked for are played once, on however many cores, and a single one tells its story.
+// Each requested seed is played once, on any number of cores, and a single seed prints
+// its story.
 func TestPlays(t *testing.T) {
 	var out strings.Builder
 	r := report{out: &out, now: time.Now}
@@ -37,11 +38,12 @@ func TestPlays(t *testing.T) {
 	require.Contains(t, out.String(), "1 runs from seed 10 on")
 }
 
-// A search ends with its limit, and tells of each scene that it has cut off, be it one with a single transfer. Each has its share: a
-// large one keeps no other from being begun.
+// A search ends with its limit, and reports each scene that it has cut off, even a single
+// one with one transfer.
+// Each scene has its share: a large one keeps no other from being begun.
 func TestSearchEndsWithItsLimit(t *testing.T) {
 	scenes := len(simulate.OneTransfer()) + len(simulate.Holds()) + len(simulate.Effects()) + len(simulate.TwoTransfers())
-	limit := 4 * scenes // by a clock that goes on by a second with each look at it
+	limit := 4 * scenes // by a clock that advances one second with each reading
 	var out strings.Builder
 	begin, looks := time.Now(), 0
 	r := report{out: &out, now: func() time.Time { looks++; return begin.Add(time.Duration(looks) * time.Second) }}

@@ -1,0 +1,482 @@
+package transfer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+)
+
+// exampleDatabase returns a database for an example, and a function that drops it.
+// Examples have no test that could fail: this panics.
+func exampleDatabase(ctx context.Context) (db *mongo.Database, end func()) {
+	client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI()))
+	if err != nil {
+		panic(err)
+	}
+	db = client.Database("example_" + bson.NewObjectID().Hex())
+	return db, func() {
+		_ = db.Drop(ctx)
+		_ = client.Disconnect(ctx)
+	}
+}
+
+// exampleAccounts opens accounts for an example: alice has 100, bob has nothing.
+func exampleAccounts(ctx context.Context, coord *transfer.Coordinator) {
+	if err := coord.Setup(ctx); err != nil {
+		panic(err)
+	}
+	for _, account := range []transfer.Account{{ID: "alice", Balance: transfer.Units(100)}, {ID: "bob"}} {
+		if _, err := coord.OpenAccount(ctx, account); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// exampleBank returns a coordinator over a database for an example, in which alice has
+// 100 and bob has nothing.
+func exampleBank(ctx context.Context) (coord *transfer.Coordinator, end func()) {
+	db, drop := exampleDatabase(ctx)
+	coord, err := transfer.NewCoordinator(db)
+	if err != nil {
+		panic(err)
+	}
+	exampleAccounts(ctx, coord)
+	return coord, func() {
+		_ = coord.Close(ctx)
+		drop()
+	}
+}
+
+// Funds are reserved when a room is booked. They are off what can be spent, and nothing
+// has arrived.
+func ExampleCoordinator_Hold() {
+	ctx := context.Background()
+	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
+	defer end()
+
+	rec, err := coord.Hold(ctx, transfer.Request{
+		ID: "booking-7", From: "alice", To: "bob", Amount: transfer.Units(60),
+	}, 7*24*time.Hour)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(rec.ID, rec.State)
+
+	for _, id := range []string{"alice", "bob"} {
+		account, err := coord.GetAccount(ctx, id)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%s: available %s, posted %s, incoming %s\n", id, account.Available, account.Posted, account.Incoming)
+	}
+	// Output:
+	// booking-7 Preparing
+	// alice: available 40, posted 100, incoming 0
+	// bob: available 0, posted 0, incoming 60
+}
+
+// A hold is posted, however often it is asked for. Then it is too late to void it.
+func ExampleCoordinator_Post() {
+	ctx := context.Background()
+	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
+	defer end()
+
+	booking := transfer.Request{ID: "booking-7", From: "alice", To: "bob", Amount: transfer.Units(60)}
+	if _, err := coord.Hold(ctx, booking, 7*24*time.Hour); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 2 {
+		rec, err := coord.Post(ctx, "booking-7")
+		fmt.Println(rec.State, err)
+	}
+	_, err := coord.Void(ctx, "booking-7")
+	fmt.Println("void:", errors.Is(err, transfer.ErrAlreadyCommitted))
+
+	bob, err := coord.GetAccount(ctx, "bob")
+	fmt.Println("bob has", bob.Balance, err)
+	// Output:
+	// Success <nil>
+	// Success <nil>
+	// void: true
+	// bob has 60 <nil>
+}
+
+// Less is posted than was held. The rest goes back in the same step.
+func ExamplePostAmount() {
+	ctx := context.Background()
+	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
+	defer end()
+
+	booking := transfer.Request{ID: "booking-7", From: "alice", To: "bob", Amount: transfer.Units(60)}
+	if _, err := coord.Hold(ctx, booking, 7*24*time.Hour); err != nil {
+		fmt.Println(err)
+		return
+	}
+	rec, err := coord.Post(ctx, "booking-7", transfer.PostAmount(transfer.Units(45)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, leg := range rec.Legs {
+		fmt.Println(leg.Account, leg.Amount)
+	}
+	alice, err := coord.GetAccount(ctx, "alice")
+	fmt.Println("alice has", alice.Balance, err)
+	// Output:
+	// alice -45
+	// bob 45
+	// alice has 55 <nil>
+}
+
+// A hold is voided, and the money goes back. It can't be posted any more.
+func ExampleCoordinator_Void() {
+	ctx := context.Background()
+	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
+	defer end()
+
+	booking := transfer.Request{ID: "booking-7", From: "alice", To: "bob", Amount: transfer.Units(60)}
+	if _, err := coord.Hold(ctx, booking, 7*24*time.Hour); err != nil {
+		fmt.Println(err)
+		return
+	}
+	rec, err := coord.Void(ctx, "booking-7")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(rec.State, rec.Failure.Code)
+
+	_, err = coord.Post(ctx, "booking-7")
+	fmt.Println("post:", errors.Is(err, transfer.ErrCancelled))
+
+	alice, err := coord.GetAccount(ctx, "alice")
+	fmt.Println("alice has", alice.Balance, err)
+	// Output:
+	// Fail voided
+	// post: true
+	// alice has 100 <nil>
+}
+
+// Cancel takes back whatever is not committed yet, a hold among others, and stores the
+// reason.
+func ExampleCoordinator_Cancel() {
+	ctx := context.Background()
+	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
+	defer end()
+
+	booking := transfer.Request{ID: "booking-7", From: "alice", To: "bob", Amount: transfer.Units(60)}
+	if _, err := coord.Hold(ctx, booking, 7*24*time.Hour); err != nil {
+		fmt.Println(err)
+		return
+	}
+	rec, err := coord.Cancel(ctx, "booking-7", "the hotel has closed")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("%s %s: %s\n", rec.State, rec.Failure.Code, rec.Failure.Message)
+
+	alice, err := coord.GetAccount(ctx, "alice")
+	fmt.Println("alice has", alice.Balance, err)
+	// Output:
+	// Fail cancelled: the hotel has closed
+	// alice has 100 <nil>
+}
+
+// A payment is refunded once. Whoever tries again, under another ID, is told by which
+// transfer that was.
+func ExampleCoordinator_Reverse() {
+	ctx := context.Background()
+	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
+	defer end()
+
+	payment := transfer.Request{ID: "payment-1", From: "alice", To: "bob", Amount: transfer.Units(60)}
+	if _, err := coord.Transfer(ctx, payment); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, id := range []string{"refund-1", "refund-2"} {
+		rec, err := coord.Reverse(ctx, "payment-1", id)
+		switch {
+		case err == nil:
+			fmt.Println(rec.ID, rec.State)
+		case errors.Is(err, transfer.ErrInsufficientFunds): // the money is spent: try again later, under another ID
+			fmt.Println(rec.ID, rec.State)
+		case errors.Is(err, transfer.ErrAlreadyReversed): // the record is the payment's
+			fmt.Printf("%s: %s was reversed by %s\n", id, rec.ID, rec.ReversedBy)
+		default:
+			fmt.Println(err)
+		}
+	}
+	alice, err := coord.GetAccount(ctx, "alice")
+	fmt.Println("alice has", alice.Balance, err)
+	// Output:
+	// refund-1 Success
+	// refund-2: payment-1 was reversed by refund-1
+	// alice has 100 <nil>
+}
+
+// inBank runs a story over a database of its own, in which alice has 10,000 and bob
+// nothing.
+func inBank(story func(context.Context, *mongo.Database, *transfer.Coordinator) error, opts ...transfer.Option) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Disconnect(ctx) }()
+	db := client.Database("example_" + bson.NewObjectID().Hex())
+	defer func() { _ = db.Drop(ctx) }()
+	coord, err := transfer.NewCoordinator(db, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = coord.Close(ctx) }()
+	if err := coord.Setup(ctx); err != nil {
+		return err
+	}
+	for _, a := range []transfer.Account{{ID: "alice", Balance: transfer.Units(10_000)}, {ID: "bob"}} {
+		if _, err := coord.OpenAccount(ctx, a); err != nil {
+			return err
+		}
+	}
+	return story(ctx, db, coord)
+}
+
+// A payment that is scheduled waits for its time by the server's clock, and a worker, in
+// this process or another, runs it then.
+func ExampleCoordinator_Submit() {
+	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
+		working, stop := context.WithCancel(ctx)
+		defer stop()
+		ended := make(chan error, 1)
+		go func() { ended <- coord.Run(working) }()
+		for id, wait := range map[string]time.Duration{"soon": 200 * time.Millisecond, "tomorrow": 24 * time.Hour} {
+			_, err := coord.Submit(ctx, transfer.Request{
+				ID: id, From: "alice", To: "bob", Amount: transfer.Units(100), NotBefore: time.Now().Add(wait),
+			})
+			if err != nil {
+				return err
+			}
+		}
+		rec, err := coord.Wait(ctx, "soon")
+		if err != nil {
+			return err
+		}
+		fmt.Println(rec.ID, rec.State)
+		rec, err = coord.Get(ctx, "tomorrow")
+		if err != nil {
+			return err
+		}
+		fmt.Println(rec.ID, rec.State)
+		rec, err = coord.Cancel(ctx, "tomorrow", "paid in cash")
+		if err != nil {
+			return err
+		}
+		fmt.Println(rec.ID, rec.State, rec.Failure.Message)
+		stop()
+		return <-ended
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// soon Success
+	// tomorrow Initiated
+	// tomorrow Fail paid in cash
+}
+
+// Transfers are found by what was stored with them.
+func ExampleCoordinator_List() {
+	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
+		for i, order := range []string{"A7", "B2", "A7"} {
+			_, err := coord.Transfer(ctx, transfer.Request{
+				ID: fmt.Sprint("payment-", i+1), From: "alice", To: "bob", Amount: transfer.Units(100),
+				Metadata: map[string]any{"order": order},
+			})
+			if err != nil {
+				return err
+			}
+		}
+		query := transfer.Query{Account: "alice", Metadata: map[string]any{"order": "A7"}}
+		for rec, err := range coord.List(ctx, query) {
+			if err != nil {
+				return err
+			}
+			fmt.Println(rec.ID, rec.Metadata["order"])
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// payment-3 A7
+	// payment-1 A7
+}
+
+// A payment is stuck because somebody has deleted bob's account in the middle of it. It
+// is listed with the reason; once the document is back a worker finishes it, or a sweep
+// that doesn't wait.
+func ExampleQuery_stuck() {
+	err := inBank(func(ctx context.Context, db *mongo.Database, coord *transfer.Coordinator) error {
+		accounts := db.Collection("accounts")
+		_, err := coord.Transfer(ctx, transfer.Request{ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(6_000)})
+		if err != nil {
+			return err
+		}
+		document, err := inTheMiddle(ctx, db, "order-17", "bob")
+		if err != nil {
+			return err
+		}
+		atOnce, err := transfer.NewCoordinator(db, transfer.WithStallThreshold(0))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = atOnce.Close(ctx) }()
+		report, err := atOnce.Recover(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println("stuck:", report.Stuck)
+		for rec, err := range coord.List(ctx, transfer.Query{Stuck: true}) {
+			if err != nil {
+				return err
+			}
+			fmt.Println(rec.ID, rec.State, rec.Stuck.Message)
+		}
+		if _, err := accounts.InsertOne(ctx, document); err != nil {
+			return err
+		}
+		report, err = atOnce.Recover(ctx)
+		fmt.Println("succeeded:", report.Succeeded)
+		return err
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// stuck: 1
+	// order-17 Committed account "bob" is gone
+	// succeeded: 1
+}
+
+// inTheMiddle makes a transfer look as if its process had died after it was committed,
+// and deletes an account, which it returns.
+func inTheMiddle(ctx context.Context, db *mongo.Database, id, account string) (bson.Raw, error) {
+	open := bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "Committed"}, {Key: "open", Value: true}}}}
+	if _, err := db.Collection("transfers").UpdateByID(ctx, id, open); err != nil {
+		return nil, err
+	}
+	due := bson.D{
+		{Key: "$set", Value: bson.D{{Key: "pending." + id, Value: int64(6_000)}}}, {Key: "$inc", Value: bson.D{{Key: "balance", Value: -6_000}}},
+	}
+	if _, err := db.Collection("accounts").UpdateByID(ctx, account, due); err != nil {
+		return nil, err
+	}
+	return db.Collection("accounts").FindOneAndDelete(ctx, bson.D{{Key: "_id", Value: account}}).Raw()
+}
+
+// What is final is removed by the server after ninety days. The ID is forgotten then:
+// nobody may ask for the same transfer so late.
+func ExampleWithRetention() {
+	const ninetyDays = 90 * 24 * time.Hour
+	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
+		rec, err := coord.Transfer(ctx, transfer.Request{ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(6_000)})
+		if err != nil {
+			return err
+		}
+		fmt.Println(rec.State, "and kept for", rec.PurgeAt.Sub(rec.LastModified))
+		return nil
+	}, transfer.WithRetention(ninetyDays))
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// Success and kept for 2160h0m0s
+}
+
+// What is there is moved, up to the amount: the record says how much that was. Where
+// nothing is there, the transfer is refused.
+func ExampleRequest_atMost() {
+	ctx := context.Background()
+	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
+	defer end()
+
+	for _, id := range []string{"sweep-1", "sweep-2"} {
+		rec, err := coord.Transfer(ctx, transfer.Request{
+			ID: id, From: "alice", To: "bob", Amount: transfer.Units(250), AtMost: true,
+		})
+		switch {
+		case err == nil:
+			fmt.Println(rec.ID, rec.State, rec.Legs[1].Amount) // the second leg is bob's
+		case errors.Is(err, transfer.ErrInsufficientFunds):
+			fmt.Println(rec.ID, rec.State, rec.Failure.Message)
+		default:
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// sweep-1 Success 100
+	// sweep-2 Fail insufficient funds
+}
+
+// An order is paid as its payment is committed. The second payment is refused: the order
+// is not unpaid any more.
+func ExampleEffect() {
+	ctx := context.Background()
+	db, drop := exampleDatabase(ctx)
+	defer drop()
+
+	orders := db.Collection("orders") // it may be in another database or cluster
+	if _, err := orders.InsertOne(ctx, bson.D{{Key: "_id", Value: "order-17"}, {Key: "status", Value: "unpaid"}}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	coord, err := transfer.NewCoordinator(db, transfer.WithDocuments("orders", orders))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = coord.Close(ctx) }()
+	exampleAccounts(ctx, coord) // alice has 100, bob has nothing
+
+	for _, id := range []string{"payment-1", "payment-2"} {
+		rec, err := coord.Transfer(ctx, transfer.Request{
+			ID: id, From: "alice", To: "bob", Amount: transfer.Units(40),
+			Effects: []transfer.Effect{{
+				Documents: "orders", ID: "order-17",
+				Require: bson.D{{Key: "status", Value: "unpaid"}},
+				Set:     bson.D{{Key: "status", Value: "paid"}, {Key: "paidBy", Value: id}},
+			}},
+		})
+		var unmet *transfer.RequirementError
+		switch {
+		case err == nil:
+			fmt.Println(rec.ID, rec.State)
+		case errors.As(err, &unmet):
+			fmt.Printf("%s %s, nothing moved: %s of %v is %v\n", rec.ID, rec.State, unmet.Field, unmet.ID, unmet.Got)
+		default:
+			fmt.Println(err)
+		}
+	}
+	var order struct{ Status string }
+	err = orders.FindOne(ctx, bson.D{{Key: "_id", Value: "order-17"}}).Decode(&order)
+	fmt.Println("order-17 is", order.Status, err)
+	// Output:
+	// payment-1 Success
+	// payment-2 Fail, nothing moved: status of order-17 is paid
+	// order-17 is paid <nil>
+}

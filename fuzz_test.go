@@ -1,0 +1,486 @@
+package transfer
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/money"
+)
+
+// dice turns the bytes of a fuzzing engine into choices, so that one changed byte changes
+// one choice. When the bytes are used up, each choice is the first.
+type dice []byte
+
+func (d *dice) roll(sides int) int {
+	if len(*d) == 0 {
+		return 0
+	}
+	side := int((*d)[0]) % sides
+	*d = (*d)[1:]
+	return side
+}
+
+func choose[T any](d *dice, values ...T) T { return values[d.roll(len(values))] }
+
+// take returns the next bytes, fewer if there are no more.
+func (d *dice) take(n int) []byte {
+	n = min(n, len(*d))
+	taken := (*d)[:n]
+	*d = (*d)[n:]
+	return taken
+}
+
+func (d *dice) text() string { return string(d.take(d.roll(12))) }
+
+func (d *dice) bits() uint64 {
+	var all [8]byte
+	copy(all[:], d.take(8))
+	return binary.LittleEndian.Uint64(all[:])
+}
+
+// number draws what is stored for a number: of any type, near the limits as often as
+// anywhere.
+func (d *dice) number() any {
+	switch d.roll(6) {
+	case 0:
+		return int64(d.roll(256) - 100)
+	case 1:
+		return int32(d.bits())
+	case 2:
+		return int64(d.bits())
+	case 3:
+		edge := choose[int64](d, 1<<48, 1<<62, 1<<62-1<<48, math.MaxInt64, math.MinInt64, 1<<31, 0)
+		return choose[int64](d, 1, -1)*edge + int64(d.roll(5)) - 2
+	case 4:
+		return bson.NewDecimal128(d.bits(), d.bits())
+	}
+	return decimalOf(choose(d, "100", "-0", "12.50", "0.000000000001", "0.0000000000001", "999999999999999999.999999999999", "1E+18", "1E+21",
+		"999999999999999999999.999999999999", "9.999999999999999999999999999999999E+20", "NaN", "-Infinity", "5E-13",
+		"60.0000000000000000", "-60", "0E+6000"))
+}
+
+// value draws a value of any type.
+func (d *dice) value(depth int) any {
+	switch kind := d.roll(8); {
+	case kind < 3:
+		return d.number()
+	case kind == 3:
+		return d.text()
+	case kind == 4 && depth > 0:
+		list := make(bson.A, d.roll(4))
+		for i := range list {
+			list[i] = d.value(depth - 1)
+		}
+		return list
+	case kind == 5 && depth > 0:
+		document := make(bson.D, d.roll(4))
+		for i := range document {
+			document[i] = bson.E{Key: choose(d, "t", "other", "$set", "a.b", "", "0", "ns", "amount"), Value: d.value(depth - 1)}
+		}
+		return document
+	case kind == 6:
+		return bson.ObjectID(append(make([]byte, 0, 12), "an object id"...))
+	}
+	return choose[any](d, bson.Null{}, true, false, 5.5, math.NaN(), math.Inf(-1), 100.0, bson.DateTime(5), bson.DateTime(math.MinInt64),
+		bson.MinKey{}, bson.MaxKey{}, bson.Regex{Pattern: "("}, bson.Timestamp{T: 1}, bson.Undefined{}, bson.JavaScript("x"), bson.Symbol("EUR"),
+		bson.Binary{Data: []byte{1, 2}}, "EUR", "")
+}
+
+func decimalOf(text string) bson.Decimal128 {
+	decimal, err := bson.ParseDecimal128(text)
+	if err != nil {
+		panic(err)
+	}
+	return decimal
+}
+
+// amount draws an amount: one that was made by Units, read from a text, or read from the
+// database.
+func (d *dice) amount() Amount {
+	stored := d.number()
+	kind, data, err := bson.MarshalValue(stored)
+	if err != nil {
+		return Amount{}
+	}
+	amount, err := money.FromBSON(bson.RawValue{Type: kind, Value: data})
+	if err != nil {
+		return Units(60)
+	}
+	return Amount{amount}
+}
+
+// newOffline returns a coordinator with the ledgers "" and "eu" whose server is away, and
+// fails the test if it sends a command.
+func newOffline(f *testing.F, ids IDCodec) *Coordinator {
+	f.Helper()
+	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		f.Errorf("%s was sent", e.CommandName)
+	}}
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:1").SetMonitor(monitor))
+	require.NoError(f, err)
+	f.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	db := client.Database("bank")
+	c, err := NewCoordinator(db, WithAccountIDs(ids), WithLedger("eu", db.Collection("accounts_eu")))
+	require.NoError(f, err)
+	return c
+}
+
+// account draws an account's ID, mostly one of a few, and mostly one that can be an
+// ObjectId as well.
+func (d *dice) account() string {
+	hex := "0123456789abcdefABCDEF%02x"
+	switch side := d.roll(16); {
+	case side < 10:
+		return fmt.Sprintf(hex, side%4)
+	case side < 12:
+		return strings.ToUpper(fmt.Sprintf(hex, side%4))
+	case side == 12:
+		return strings.Repeat("é", 126+d.roll(4))
+	case side == 13:
+		return ""
+	}
+	return d.text()
+}
+
+// currency draws a currency, a few of which are too long or no text.
+func (d *dice) currency() string {
+	switch d.roll(8) {
+	case 5, 6:
+		return "EUR"
+	case 7:
+		return choose(d, "", "\xff", "\x00") + strings.Repeat("€", d.roll(30))
+	}
+	return ""
+}
+
+// request draws a request, in either form. Half of those with legs get one more, which
+// makes the sum zero.
+func (d *dice) request() Request {
+	req := Request{ID: "order", Currency: d.currency()}
+	form := d.roll(8)
+	if form <= 1 {
+		req.From, req.To, req.Amount = d.account(), d.account(), d.amount()
+		return req
+	}
+	if form == 2 && d.roll(2) == 1 {
+		req.ID, req.From = d.text(), d.account()
+	}
+	var total Amount
+	for i := range 1 + d.roll(8) {
+		leg := Leg{Ledger: choose(d, "", "", "", "", "", "", "eu", "elsewhere"), Account: d.account(), Amount: d.amount()}
+		req.Legs = append(req.Legs, leg)
+		if i == 0 {
+			total = leg.Amount
+		} else if sum, err := total.exact.Add(leg.Amount.exact); err == nil {
+			total = Amount{sum}
+		}
+	}
+	if form > 4 {
+		req.Legs = append(req.Legs, Leg{Account: d.account(), Amount: total.Neg()})
+	}
+	return req
+}
+
+// payload writes down what a transfer moves, such that two texts are equal exactly if the
+// movements are, and requires that the legs keep all the promises of a plan.
+func payload(t *testing.T, c *Coordinator, planned document.Transfer) string {
+	t.Helper()
+	sum := new(big.Rat)
+	participants := map[string]bool{}
+	lines := make([]string, len(planned.Legs))
+	for i, leg := range planned.Legs {
+		id, err := document.IDCodec(c.settings.ids).Encode(leg.Account)
+		require.NoError(t, err)
+		participants[fmt.Sprintf("%q %x", leg.Namespace, id.Value)] = true
+		require.Equal(t, c.catalog.Namespace(leg.Ledger), leg.Namespace)
+		require.NotZero(t, leg.Amount.Sign())
+		require.Equal(t, planned.Legs[0].Amount.Kind(), leg.Amount.Kind())
+		require.True(t, leg.Amount.Within(money.Max(leg.Amount.Kind())), leg.Amount)
+		require.LessOrEqual(t, leg.Amount.Places(), money.MaxPlaces)
+		amount := exactly(t, Amount{leg.Amount})
+		sum.Add(sum, amount)
+		lines[i] = fmt.Sprintf("%q %x %s", leg.Namespace, id.Value, amount.RatString())
+	}
+	require.Zero(t, sum.Sign(), "the legs sum to %s", sum)
+	require.Len(t, participants, len(planned.Legs), "a participant is named twice")
+	require.Greater(t, len(planned.Legs), 1)
+	require.LessOrEqual(t, len(planned.Legs), maxLegs)
+	slices.Sort(lines)
+	return fmt.Sprintf("%q %d %s", planned.Currency, planned.Legs[0].Amount.Kind(), strings.Join(lines, "\n"))
+}
+
+func exactly(t *testing.T, a Amount) *big.Rat {
+	t.Helper()
+	number, ok := new(big.Rat).SetString(a.String())
+	require.True(t, ok, a)
+	return number
+}
+
+// requireNetted requires that a plan moves for each account what the legs of the request
+// add up to.
+func requireNetted(t *testing.T, c *Coordinator, req Request, planned document.Transfer) {
+	t.Helper()
+	want := map[[2]string]*big.Rat{}
+	add := func(ledger, account string, amount *big.Rat) {
+		key := [2]string{ledger, document.IDCodec(c.settings.ids).Canonical(account)}
+		if want[key] == nil {
+			want[key] = new(big.Rat)
+		}
+		want[key].Add(want[key], amount)
+	}
+	for _, leg := range req.Legs {
+		add(leg.Ledger, leg.Account, exactly(t, leg.Amount))
+	}
+	if req.From != "" {
+		add("", req.From, new(big.Rat).Neg(exactly(t, req.Amount)))
+		add("", req.To, exactly(t, req.Amount))
+	}
+	for _, leg := range planned.Legs {
+		add(leg.Ledger, leg.Account, new(big.Rat).Neg(exactly(t, Amount{leg.Amount})))
+	}
+	for key, left := range want {
+		require.Zero(t, left.Sign(), "%s of %v is moved by no leg", left, key)
+	}
+}
+
+// Any request is refused as invalid before anything is sent, or planned: its legs are
+// netted, sum to zero, keep the limits and name each participant once; and two plans have
+// the same digest exactly if they move the same.
+func FuzzRequest(f *testing.F) {
+	coordinators := []*Coordinator{newOffline(f, StringIDs), newOffline(f, ObjectIDs)}
+	f.Add([]byte{}, []byte{}, false)
+	for form := range byte(8) {
+		for variant := range byte(16) {
+			// Three legs of units, or of decimals, the first and the second of them on
+			// accounts that are perhaps the same.
+			units := []byte{0, variant, 0, 160, 0, 2, 0, 40, 6, 1, 0, 120 + variant, 0}
+			decimals := []byte{0, variant, 5, variant, 0, 2, 5, variant % 5, 3, 1, 5, 2, 0}
+			for _, legs := range [][]byte{units, decimals} {
+				one := append([]byte{variant % 8, form, 2}, legs...)
+				f.Add(one, append([]byte{variant % 6, 7, 2}, legs...), variant%2 == 0)
+				f.Add(one, one, true)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, one, another []byte, objectIDs bool) {
+		c := coordinators[0]
+		if objectIDs {
+			c = coordinators[1]
+		}
+		first, ok := requirePlan(t, c, (*dice)(&one).request())
+		if !ok {
+			return
+		}
+		second, ok := requirePlan(t, c, (*dice)(&another).request())
+		if !ok {
+			return
+		}
+		same := payload(t, c, first) == payload(t, c, second)
+		require.Equal(t, same, string(first.Digest) == string(second.Digest), "%+v\n%+v", first, second)
+	})
+}
+
+// requirePlan requires that a request is planned well, or refused, by all who look at
+// requests.
+func requirePlan(t *testing.T, c *Coordinator, req Request) (document.Transfer, bool) {
+	t.Helper()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	planned, err := c.plan(req)
+	_, transferErr := c.Transfer(over, req)
+	_, submitErr := c.Submit(over, req)
+	if err != nil {
+		for _, err := range []error{err, transferErr, submitErr} {
+			require.ErrorIs(t, err, ErrInvalidRequest)
+		}
+		return planned, false
+	}
+	for _, err := range []error{transferErr, submitErr} {
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, ErrInvalidRequest)
+	}
+	require.Equal(t, req.ID, planned.ID)
+	require.Equal(t, byte(plainDigest), planned.Digest[0])
+	payload(t, c, planned)
+	requireNetted(t, c, req, planned)
+	requireSameDigest(t, c, req, planned)
+	requireOtherDigest(t, planned)
+	return planned, true
+}
+
+// requireSameDigest requires that the order of the legs, the digits of an amount and what
+// is no part of the payload make no difference.
+func requireSameDigest(t *testing.T, c *Coordinator, req Request, planned document.Transfer) {
+	t.Helper()
+	again := Request{ID: req.ID + "2", Currency: req.Currency, Metadata: map[string]any{"a": 1}}
+	for _, leg := range planned.Legs {
+		amount := Amount{leg.Amount}
+		if text := amount.String(); leg.Amount.Kind() == money.Decimal && strings.Contains(text, ".") {
+			var err error
+			amount, err = ParseDecimal(strings.TrimSuffix(strings.TrimRight(text, "0"), "."))
+			require.NoError(t, err)
+		}
+		again.Legs = append(again.Legs, Leg{Ledger: leg.Ledger, Account: leg.Account, Amount: amount})
+	}
+	slices.Reverse(again.Legs)
+	if len(again.ID) > document.MaxIDBytes {
+		again.ID = "2"
+	}
+	plan, err := c.plan(again)
+	require.NoError(t, err)
+	require.Equal(t, planned.Digest, plan.Digest)
+
+	turned := req
+	turned.Legs = slices.Clone(req.Legs)
+	slices.Reverse(turned.Legs)
+	plan, err = c.plan(turned)
+	if slices.ContainsFunc(req.Legs, func(leg Leg) bool { return !leg.Amount.exact.Within(money.Max(leg.Amount.exact.Kind())) }) {
+		return // legs beyond the limit that cancel out may be added up in one order and not in another
+	}
+	require.NoError(t, err)
+	require.Equal(t, planned.Digest, plan.Digest)
+}
+
+// requireOtherDigest requires that each part of the payload makes a difference.
+func requireOtherDigest(t *testing.T, planned document.Transfer) {
+	t.Helper()
+	for i := range planned.Legs {
+		for name, change := range map[string]func(*document.Leg){
+			"account": func(leg *document.Leg) { leg.Account += "x" },
+			"ledger":  func(leg *document.Leg) { leg.Ledger += "x" },
+			"border":  func(leg *document.Leg) { leg.Ledger, leg.Account = leg.Ledger+leg.Account[:1], leg.Account[1:] },
+			"sign":    func(leg *document.Leg) { leg.Amount = leg.Amount.Neg() },
+			"kind": func(leg *document.Leg) {
+				if leg.Amount = leg.Amount.Decimal(); planned.Legs[i].Amount.Kind() == money.Decimal {
+					leg.Amount = money.Units(1)
+				}
+			},
+		} {
+			other := planned
+			other.Legs = slices.Clone(planned.Legs)
+			change(&other.Legs[i])
+			require.NotEqual(t, planned.Digest, digest(other), "another %s", name)
+		}
+	}
+	other := planned
+	other.Currency = cmp.Or(planned.Currency+"x", "x")
+	require.NotEqual(t, planned.Digest, digest(other))
+	other = planned
+	other.Legs = planned.Legs[1:]
+	require.NotEqual(t, planned.Digest, digest(other))
+}
+
+// key draws a key of metadata, mostly one that may be stored.
+func (d *dice) key() string {
+	if d.roll(8) < 7 {
+		return fmt.Sprintf("key %d", d.roll(20))
+	}
+	return choose(d, "", "$set", "a.b", "a\x00b", "\xff", d.text())
+}
+
+// anything draws a value of Go, of which only some can be stored.
+func (d *dice) anything(depth int) any {
+	type named map[string]any
+	type record struct {
+		A any `bson:"a,omitempty"`
+		B *int
+	}
+	switch kind := d.roll(12); {
+	case kind < 3:
+		return d.value(depth)
+	case kind == 3 && depth > 0:
+		return []any{d.anything(depth - 1), d.anything(depth - 1)}
+	case kind == 4 && depth > 0:
+		return named{d.key(): d.anything(depth - 1), d.key(): d.anything(depth - 1)}
+	case kind == 5 && depth > 0:
+		return record{A: d.value(depth - 1)}
+	case kind == 6 && depth > 0:
+		return map[string]any{d.key(): d.anything(depth - 1)}
+	case kind == 7:
+		return nested(d.roll(70))
+	case kind == 8:
+		return d.amount()
+	case kind == 9:
+		return strings.Repeat(d.text(), d.roll(256)*32)
+	}
+	return choose[any](d, nil, 5, uint64(math.MaxUint64), uint8(5), d.text(), []byte{1}, []byte(nil), []any(nil),
+		map[string]any(nil), named(nil), (*int)(nil), func() {}, make(chan int), complex(1, 2), time.UnixMilli(5),
+		time.Time{}, time.Unix(1<<60, 0), [2]string{"a", "\xff"},
+		map[int]string{1: "a"}, map[float64]int{math.NaN(): 1}, map[Amount]int{Units(5): 1}, struct{ a int }{5}, bson.Raw{1, 2, 3},
+		bson.RawValue{Type: bson.TypeString, Value: []byte{5}}, bson.RawValue{})
+}
+
+// nested returns so many documents in each other, or one that holds itself.
+func nested(levels int) any {
+	if levels == 69 {
+		endless := map[string]any{}
+		endless["in"] = []any{endless}
+		return endless
+	}
+	var value any = "the innermost"
+	for range levels {
+		value = map[string]any{"in": value}
+	}
+	return value
+}
+
+// Any metadata is refused as invalid, or is stored as a document within the limits,
+// always the same one, that reads back as what was meant.
+func FuzzMetadata(f *testing.F) {
+	f.Add([]byte{})
+	for kind := range byte(12) {
+		for choice := range byte(26) {
+			f.Add([]byte{2, 0, 1, kind, choice, 3, 3, 0, 2, 4, choice, kind, 0, 5, 9, kind, choice})
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d := (*dice)(&data)
+		metadata := map[string]any{}
+		for range d.roll(4) {
+			metadata[d.key()] = d.anything(3)
+		}
+		raw, err := encodeMetadata(metadata)
+		if err != nil {
+			require.ErrorIs(t, err, ErrInvalidRequest)
+			require.Nil(t, raw)
+			return
+		}
+		if len(metadata) == 0 {
+			require.Nil(t, raw)
+			return
+		}
+		require.NoError(t, raw.Validate())
+		require.LessOrEqual(t, len(raw), maxMetadataBytes)
+		require.True(t, utf8.ValidString(raw.String()))
+		for range 3 {
+			again, err := encodeMetadata(metadata)
+			require.NoError(t, err)
+			require.Equal(t, raw, again, "the order of a map shows")
+		}
+		read := decodeMetadata(raw)
+		require.Len(t, read, len(metadata))
+		for key := range metadata {
+			require.Contains(t, read, key)
+			require.NotContains(t, key, ".")
+		}
+		again, err := encodeMetadata(read)
+		require.NoError(t, err)
+		require.Equal(t, raw, again, "what was read is another thing")
+	})
+}

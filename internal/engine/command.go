@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
+)
+
+// command is a set of tasks that are sent together.
+type command struct {
+	lane           *lane
+	tasks          []*task
+	calls          []*mongostore.Call
+	isolated       bool // it is about one suspect alone
+	wasHeldUpAlone bool // and an earlier command about it alone was held up
+	full           bool // it carries as much as it may, or as its jobs may have of it
+	overdueTimer   *time.Timer
+	sentAt         time.Time
+	answersBefore  int  // how many commands of its lane were answered when it was sent
+	superseded     bool // it is overdue: others have its turn and its documents
+	returned       bool
+}
+
+// mayCarry reports whether a task may join the command.
+// A task that may be the reason why a command was refused as a whole shares none.
+func (c *command) mayCarry(t *task) bool {
+	return len(c.tasks) == 0 || !t.job.alone && !c.tasks[0].job.alone
+}
+
+// seal marks the documents of the command busy, and lists its calls.
+// Writes that replace a fence come last: the prepares beside them name the fence as it
+// is, and would be refused after it.
+func (c *command) seal() {
+	for _, t := range c.tasks {
+		c.lane.busy[t.subject]++
+	}
+	slices.SortStableFunc(c.tasks, func(a, b *task) int { return fenceOrder(a) - fenceOrder(b) })
+	c.calls = make([]*mongostore.Call, len(c.tasks))
+	for i, t := range c.tasks {
+		c.calls[i] = &t.Call
+	}
+}
+
+// fenceOrder is 1 for a task that replaces a fence, and 0 for the others.
+func fenceOrder(t *task) int {
+	if t.Op.ReplaceFence || t.Op.Kind == protocol.FenceOnly {
+		return 1
+	}
+	return 0
+}
+
+// freeDocuments queues the tasks that were parked because of the command.
+func (c *command) freeDocuments() {
+	l := c.lane
+	for _, t := range c.tasks {
+		if l.busy[t.subject]--; l.busy[t.subject] > 0 {
+			continue
+		}
+		delete(l.busy, t.subject)
+		if parked := l.parked[t.subject]; parked != nil {
+			delete(l.parked, t.subject)
+			l.enqueueAll(parked)
+		}
+		if s := l.suspects[t.subject]; s != nil {
+			s.review()
+		}
+	}
+}
+
+// enqueueAll queues the tasks of a chain one by one.
+func (l *lane) enqueueAll(tasks *chain) {
+	for t := tasks.pop(); t != nil; t = tasks.pop() {
+		l.enqueueSingle(t)
+	}
+}
+
+// learn adapts the lane's window to how the command went.
+func (c *command) learn(now time.Time) {
+	l := c.lane
+	if slices.ContainsFunc(c.tasks, (*task).answered) {
+		l.answers++
+		l.window.recordAnswer(now.Sub(c.sentAt), c.full)
+		for _, t := range c.tasks {
+			t.job.heldUp = t.job.heldUp && !t.answered()
+		}
+		return
+	}
+	cause := c.tasks[0].Cause
+	switch {
+	case wire.HeldUp(cause):
+		c.markHeldUp()
+		if c.isolated {
+			return // the document is the reason, not the server
+		}
+	case !wire.Silent(cause) && !wire.GaveUp(cause):
+		return
+	}
+	if !c.superseded {
+		l.window.recordTimeout()
+	}
+	if l.answers == c.answersBefore {
+		l.window.recordSilence()
+	}
+}
+
+// markHeldUp records for each job that the server gave up one of its commands.
+// If that happened to a job before, the documents that were suspected then were not the
+// reason, or not the only one: now all of its documents are suspects.
+func (c *command) markHeldUp() {
+	if !c.mayBeLocked() {
+		return
+	}
+	for _, t := range c.tasks {
+		t.Suspect = t.Suspect || t.job.heldUp
+		t.job.heldUp = true
+	}
+}

@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
+)
+
+// maxBusyWait bounds how long an execution waits, before it claims, for a participant
+// with too many transfers in flight.
+const maxBusyWait = 5 * time.Second
+
+// AwayLimit is how long a call tries to reach a server that is away, as long as nothing
+// was sent that may be stored.
+// An execution that has claimed continues for as long as it takes.
+const AwayLimit = 30 * time.Second
+
+// ErrNothingSent is returned when the caller's context ended, or the server was away for
+// AwayLimit, before a claim was sent.
+var ErrNothingSent = errors.New("nothing was sent")
+
+// ErrUnfinished is returned when the caller's context ended, or the engine was closed, or
+// the server went away, while the execution was in progress.
+var ErrUnfinished = errors.New("still under way")
+
+// ErrRefused is returned when an execution that has claimed, or may have, lacks a right
+// that a command needs.
+// The execution has stopped where it was, and recovery continues with its transfer.
+var ErrRefused = errors.New("stopped for want of a right")
+
+// errNoTimeLeft is the cause of a claim that was not sent because its caller would have
+// left before the end.
+func errNoTimeLeft() error { return errors.New("too much is under way for the time that is left") }
+
+// Execute drives one execution to its end and returns its result.
+// With until Committed it returns at the decision, and the rest happens in the
+// background.
+// While too many executions are in progress it waits for a place.
+// When ctx ends first, an execution that has claimed continues in the background, and the
+// error is ErrUnfinished.
+// One that has not sent its claim stops, and the error is ErrNothingSent.
+// Both wrap the context's cause.
+func (e *Engine) Execute(
+	ctx context.Context, attempt *mongostore.Attempt, start protocol.Start, until protocol.State,
+) (Result, error) {
+	defer e.addWaiter(attempt.Transfer.ID)()
+	if ctx.Err() != nil {
+		return Result{}, withContextError(ctx, ErrNothingSent)
+	}
+	w := e.gate.waitlistFor(e.store.ClustersOf(attempt))
+	if err := e.gate.acquire(ctx, e.closing, w); err != nil {
+		return Result{}, err
+	}
+	if err := e.register(attempt.Transfer.ID); err != nil {
+		e.gate.release(w)
+		return Result{}, err
+	}
+	j := e.newJob(ctx, attempt, start, until)
+	j.waitlist, j.hasPlace = w, true
+	e.advance(j)
+	e.startAllBut(nil)
+	select {
+	case <-j.replied:
+	case <-ctx.Done():
+		if !j.abandon() {
+			result, _ := j.callerResult(ctx)
+			return result, withContextError(ctx, ErrNothingSent)
+		}
+	}
+	return j.callerResult(ctx)
+}
+
+// advance asks an execution what is next and queues it, or ends the job.
+// The caller owns the job.
+func (e *Engine) advance(j *job) {
+	x := j.execution
+	for x.Outcome() == protocol.Running {
+		now := e.now()
+		if !now.Before(j.busyWaitUntil) {
+			x.StopWaiting()
+		}
+		operations, err := x.Next()
+		if err != nil || len(operations) == 0 { // it has just ended
+			break
+		}
+		switch {
+		case e.base.Err() != nil:
+			e.end(j, fmt.Errorf("%w: %w", ErrUnfinished, ErrClosed))
+			return
+		case !x.Claimed() && now.After(j.reachServerUntil), !j.shouldContinue():
+			e.end(j, j.failureOnGivingUp())
+			return
+		}
+		if j.until == protocol.Committed && x.State() == protocol.Committed {
+			j.reply(nil)
+		}
+		if wire.Disconnected(j.attempt.Cause) { // it never comes back
+			e.end(j, j.failureOnGivingUp())
+			return
+		}
+		if e.enqueueOperations(j, operations) {
+			return
+		}
+	}
+	e.end(j, nil)
+}
+
+// enqueueOperations answers operations from the cache where it can, and queues the
+// others.
+// It reports false if there are no others.
+func (e *Engine) enqueueOperations(j *job, operations []protocol.Operation) bool {
+	j.tasks = j.tasks[:0]
+	for _, op := range operations {
+		if answer, known := e.store.AnswerFromCache(j.attempt, op); known {
+			j.execution.Observe(op, answer)
+			continue
+		}
+		j.tasks = append(j.tasks, newTask(j, op))
+	}
+	if len(j.tasks) == 0 {
+		return false
+	}
+	j.unanswered.Store(int32(len(j.tasks)))
+	e.enqueue(j.tasks)
+	return true
+}
+
+// endRound hands the answers of a round to the execution and advances it.
+// It pauses first if the round brought nothing new, or if others were first too often.
+// For an execution that still waits for a busy participant, "busy" is nothing new.
+func (e *Engine) endRound(j *job) {
+	now := e.now()
+	progress, contended := true, false
+	for i := range j.tasks {
+		t := &j.tasks[i]
+		if t.Cause != nil {
+			j.attempt.Cause = t.Cause
+		}
+		j.noteMissingRight(t)
+		j.alone = j.alone || t.Alone
+		busy := t.Answer.Facts.Found && !t.Answer.Facts.BelowMarkerLimit
+		if !t.answered() || busy && now.Before(j.busyWaitUntil) {
+			progress = false
+			e.traceRepeat(j.values, &t.Call)
+		}
+		contended = contended || t.Answer.Result == protocol.NotMatched
+		if t.Answer.Result == protocol.Failed {
+			j.recordFailedWrite(t.Op.Participant, t.Cause)
+		}
+		j.execution.Observe(t.Op, t.Answer)
+	}
+	if j.missingRight != nil && j.execution.Outcome() == protocol.Running {
+		e.stopForMissingRight(j)
+		return
+	}
+	wait := j.backoff.next(progress, contended, j.busyWaitUntil.Sub(now))
+	if wait == 0 {
+		e.advance(j)
+		return
+	}
+	go e.resumeAfter(wait, j)
+}
+
+// resumeAfter advances a job after a pause.
+func (e *Engine) resumeAfter(pause time.Duration, j *job) {
+	e.lendPlace(j)
+	sleep(e.base, pause)
+	if !j.hasPlace {
+		if err := e.gate.acquire(j.caller, e.closing, j.waitlist); err != nil {
+			e.end(j, err)
+			return
+		}
+		j.hasPlace = true
+	}
+	e.advance(j)
+	e.startAllBut(nil)
+}
+
+// lendPlace releases the place of a job that pauses, if none of it can be stored.
+// One that has claimed, or may have, keeps its place: the number of transfers that are
+// stored and unfinished is bounded.
+func (e *Engine) lendPlace(j *job) {
+	j.mu.Lock()
+	claimSent := j.claimSent
+	j.mu.Unlock()
+	if !claimSent {
+		e.releasePlace(j)
+	}
+}
+
+// releasePlace releases a job's place, if it has one.
+func (e *Engine) releasePlace(j *job) {
+	if j.hasPlace {
+		j.hasPlace = false
+		e.gate.release(j.waitlist)
+	}
+}
+
+// end ends a job.
+// One that is stuck ends once the reason is stored.
+func (e *Engine) end(j *job, failure error) {
+	if reason, stuck := j.stuckReason(); stuck && (failure == nil || j.missingRight != nil) {
+		e.releasePlace(j)
+		e.queueStuckReason(j, reason)
+		return
+	}
+	j.reply(failure)
+	e.releasePlace(j)
+	e.unregister(j)
+}

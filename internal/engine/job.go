@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// job is one execution that the engine drives, and the caller who waits for it.
+// Between two rounds it belongs to the goroutine that delivered the last answer.
+// Only that goroutine touches the fields without a guard.
+type job struct {
+	attempt   *mongostore.Attempt
+	execution *protocol.Execution
+	until     protocol.State // Committed: the caller waits for the decision only
+	caller    context.Context
+	values    context.Context // the caller's, without its end
+
+	busyWaitUntil    time.Time // until when it may wait for a busy participant
+	reachServerUntil time.Time // before it has claimed
+	backoff          backoff
+	alone            bool          // it shares no command: one may have been refused because of it
+	failedWrites     map[int]error // the latest of each participant
+	missingRight     *missingRight
+	waitlist         *waitlist    // of the clusters that it touches
+	hasPlace         bool         // it has a place of the gate
+	tasks            []task       // of the present round
+	unanswered       atomic.Int32 // tasks of the present round
+
+	// The engine's lock guards these.
+	claimWasLate   bool      // its claim came too late when it was checked last
+	heldUp         bool      // a command that carried one of its tasks was held up
+	claimSentAt    time.Time // when its first claim was sent
+	inProgressThen int       // how many executions were in progress at that time
+
+	replied chan struct{} // closed once result is what the caller waits for
+
+	// The job's lock guards the rest.
+	mu           sync.Mutex
+	hasReplied   bool // replied is closed
+	result       Result
+	failure      error
+	cause        error // the latest error on the way
+	abandoned    bool  // the caller waits no longer
+	claimSent    bool  // a claim was handed to the store
+	claimed      bool
+	claimInDoubt bool
+	committed    Result // the result at the commit; the zero value before that
+}
+
+func (e *Engine) newJob(ctx context.Context, attempt *mongostore.Attempt, start protocol.Start, until protocol.State) *job {
+	now := e.now()
+	return &job{
+		attempt:          attempt,
+		execution:        protocol.New(attempt.Start(start), attempt.Participants()),
+		until:            until,
+		caller:           ctx,
+		values:           context.WithoutCancel(ctx),
+		busyWaitUntil:    now.Add(busyWaitLimit(ctx, now)),
+		reachServerUntil: now.Add(AwayLimit),
+		tasks:            make([]task, 0, attempt.Participants()),
+		replied:          make(chan struct{}),
+	}
+}
+
+// busyWaitLimit returns how long an execution may wait for a busy participant.
+// A refusal has to be stored and returned before ctx ends.
+func busyWaitLimit(ctx context.Context, now time.Time) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(maxBusyWait, deadline.Sub(now)/2)
+	}
+	return maxBusyWait
+}
+
+// withContextError wraps an error together with the reason why a context ended.
+func withContextError(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(ctx.Err(), cause) {
+		return fmt.Errorf("%w: %w: %w", err, ctx.Err(), cause)
+	}
+	return fmt.Errorf("%w: %w", err, ctx.Err())
+}
+
+// mayBeStored reports whether the execution has claimed its transfer, or may have.
+func (j *job) mayBeStored() bool {
+	return j.execution.Claimed() || j.execution.ClaimInDoubt()
+}
+
+// failureOnGivingUp returns the error of a job that ends before its transfer has.
+func (j *job) failureOnGivingUp() error {
+	if j.mayBeStored() {
+		return ErrUnfinished
+	}
+	return ErrNothingSent
+}
+
+// abandon records that the caller waits no longer.
+// It reports whether a claim was sent; if not, none will be.
+func (j *job) abandon() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.abandoned = true
+	return j.claimSent
+}
+
+// mayStillClaim reports whether a claim may be sent, and records that it is.
+// It may not if the caller left before any claim was sent.
+func (j *job) mayStillClaim() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.isWanted() {
+		return false
+	}
+	j.claimSent = true
+	return true
+}
+
+// shouldContinue reports whether another round is of use, and records the progress that a
+// caller who leaves early gets to see.
+// An execution ends if nobody waits for it and it has certainly claimed nothing.
+// One whose claim is in doubt continues: its transfer may be stored, and nobody else
+// works on it until recovery takes it over.
+func (j *job) shouldContinue() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.claimed, j.claimInDoubt = j.execution.Claimed(), j.execution.ClaimInDoubt()
+	j.cause = j.attempt.Cause
+	if state := j.execution.State(); state == protocol.Committed && j.committed.State != state {
+		j.committed = Result{Outcome: protocol.Running, State: state, Transfer: j.attempt.Transfer}
+		j.committed.Transfer.State = state
+	}
+	return j.isWanted()
+}
+
+// isWanted reports whether a caller waits for the job, or its transfer may be stored.
+// The caller holds the job's lock.
+func (j *job) isWanted() bool { return j.claimed || j.claimInDoubt || !j.abandoned }
+
+// callerResult returns what Execute returns to its caller.
+// One that leaves early sees the commit if it is known to be stored.
+func (j *job) callerResult(ctx context.Context) (Result, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case !j.hasReplied:
+		result := j.committed
+		result.Cause = j.cause
+		return result, withContextError(ctx, ErrUnfinished)
+	case j.failure != nil && ctx.Err() != nil:
+		return j.result, withContextError(ctx, j.failure)
+	}
+	return j.result, j.failure
+}
+
+// reply makes the present state the result and releases the caller, once.
+func (j *job) reply(failure error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.hasReplied {
+		return
+	}
+	x := j.execution
+	j.hasReplied, j.failure = true, failure
+	j.result = Result{
+		Outcome: x.Outcome(), State: x.State(), Transfer: j.attempt.Transfer,
+		Refusal: x.Refusal(), ClaimInDoubt: x.ClaimInDoubt(), Cause: j.attempt.Cause,
+	}
+	if reason, stuck := j.stuckReason(); stuck {
+		j.result.Stuck = reason.Reason()
+	}
+	if err := x.Err(); err != nil {
+		j.result.Cause = err
+	}
+	j.result.Seen, j.result.SeenKnown = j.attempt.Seen(x.Refusal().Participant)
+	j.result.Evidence = j.attempt.Evidence(x.Refusal().Participant)
+	close(j.replied)
+}

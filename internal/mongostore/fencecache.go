@@ -1,0 +1,163 @@
+package mongostore
+
+import (
+	"hash/maphash"
+	"math"
+	"time"
+	"unsafe"
+
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+const (
+	// fenceAge is how long a fence is believed without a read where the participant is
+	// not quiet, or has no fence yet. Only a read shows how many transfers other
+	// processes have in flight on it.
+	fenceAge = time.Minute
+	// quietShare says below which part of the marker limit a participant is quiet. What
+	// is known of a quiet one does not get old. An old fence is safe: it costs no more
+	// than a refused prepare. And one process puts no more than this part of the limit
+	// on the participant before it reads again. So it takes 64 processes, each with just
+	// that many transfers in flight on one account, to fill it before one of them reads.
+	quietShare = 64
+)
+
+const (
+	// FenceBytes is the memory that the fence of one participant takes.
+	FenceBytes = int64(unsafe.Sizeof(fenceEntry{}))
+	// LeastFenceMemory is the smallest memory of fences, other than none.
+	LeastFenceMemory = 1 << 20
+	// fenceShards is the number of parts of the memory, each with a lock of its own. The
+	// memory grows part by part: a caller waits for one of them to be moved at most.
+	fenceShards = 64
+)
+
+// knownFence is what is known of a participant. Only what a majority has stored gets in,
+// from a majority read or an acknowledged write. 1. A sends a new fence, which a primary
+// alone stores. 2. B learns it and pins it. 3. The primary fails, the fence is rolled back,
+// and A's repeat of it arrives later: B's late prepares match again.
+type knownFence struct {
+	fence protocol.Fence
+	floor document.Floor
+}
+
+// fenceCache remembers the fences of participants, so that a transfer between known ones
+// needs no read. It is bounded in bytes, and takes no more than it needs.
+type fenceCache struct {
+	now    func() time.Time
+	start  time.Time // that its times count from
+	seeds  [2]maphash.Seed
+	shards []fenceShard // none: nothing is remembered
+
+	maxEntries int // of a shard
+}
+
+// newFenceCache returns a cache that takes at most the given memory. With 0 bytes it
+// remembers nothing.
+func newFenceCache(now func() time.Time, bytes int64) *fenceCache {
+	c := &fenceCache{now: now, start: now(), seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+	if bytes > 0 {
+		c.shards = make([]fenceShard, fenceShards)
+		c.maxEntries = max(int(bytes/fenceShards/FenceBytes), fenceWindow)
+	}
+	return c
+}
+
+// get returns what is known, unless it is old or too many transfers may be in flight.
+func (c *fenceCache) get(subject collections.Subject, markerLimit int) (knownFence, bool) {
+	s, key := c.shard(subject)
+	if s == nil {
+		return knownFence{}, false
+	}
+	now := c.seconds()
+	s.mu.Lock()
+	e := s.find(key)
+	if e == nil || !e.believed(now, markerLimit) {
+		s.mu.Unlock()
+		return knownFence{}, false
+	}
+	s.use(e)
+	found := *e
+	s.mu.Unlock()
+	return found.known(), true
+}
+
+// believed reports whether what is known of a participant is not old, and the marker limit
+// leaves room for one more transfer.
+//
+// A participant without a fence gets old, however quiet it is. 1. An account without a
+// fence is remembered, and deleted an hour later. 2. A credit is sent to it, under no
+// fence, and hangs in the network; the transfer fails. 3. The account is put back, without
+// a fence, and the message arrives: it leaves a marker for ever. So nothing is sent to a
+// document that does not exist, and only a read shows that it does not.
+func (e *fenceEntry) believed(now uint32, markerLimit int) bool {
+	markers := int(e.markers)
+	quiet := e.hasToken() && markers*quietShare < markerLimit
+	return markers < markerLimit && (quiet || now-e.read < uint32(fenceAge/time.Second))
+}
+
+// learn remembers what a majority read has shown. It does not remember a fence or a floor
+// that this library would not write.
+func (c *fenceCache) learn(subject collections.Subject, fence protocol.Fence, f document.Floor, markers int) {
+	s, key := c.shard(subject)
+	if s == nil {
+		return
+	}
+	learned := fenceEntry{key: key, read: c.seconds(), markers: int16(min(markers, math.MaxInt16))}
+	sound := learned.setFence(fence) && learned.setFloor(f)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !sound {
+		s.forget(key)
+		return
+	}
+	e := s.find(key)
+	if e == nil {
+		e = s.place(key, c.maxEntries)
+	}
+	*e = learned
+	s.use(e)
+}
+
+// applied remembers an acknowledged write: the new fence, if it set one, and the number of
+// markers that it added. It may remove markers that others have set since the last read.
+func (c *fenceCache) applied(subject collections.Subject, fence protocol.Fence, markers int) {
+	s, key := c.shard(subject)
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.find(key)
+	if e == nil {
+		return
+	}
+	if fence != "" && !e.setFence(fence) {
+		s.forget(key)
+		return
+	}
+	e.markers = int16(min(max(int(e.markers)+markers, 0), math.MaxInt16))
+}
+
+// forget removes what is known of a participant.
+func (c *fenceCache) forget(subject collections.Subject) {
+	if s, key := c.shard(subject); s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.forget(key)
+	}
+}
+
+// shard returns the part that a participant belongs to, nil if nothing is remembered.
+func (c *fenceCache) shard(subject collections.Subject) (*fenceShard, fingerprint) {
+	if len(c.shards) == 0 {
+		return nil, fingerprint{}
+	}
+	key := fingerprint{maphash.Comparable(c.seeds[0], subject), maphash.Comparable(c.seeds[1], subject) | 1}
+	return &c.shards[key[0]%fenceShards], key
+}
+
+// seconds returns the time in seconds. Entries may be up to a second older than they seem.
+func (c *fenceCache) seconds() uint32 { return uint32(c.now().Sub(c.start) / time.Second) }

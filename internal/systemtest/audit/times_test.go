@@ -1,0 +1,71 @@
+package audit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/audit"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// timeDamages are values that can be read as times, and that the server finds no date
+// before or after; and times to come.
+func timeDamages() []damage {
+	now := time.Now().UTC()
+	text := now.Add(-time.Minute).Format(time.RFC3339)
+	stamp := bson.Timestamp{T: uint32(now.Unix()) - 60}
+	done := func(name, field string, value any) damage {
+		plant := func(b *bank.Bank) { b.MustMove("t", 60); b.SetField("transfers", "t", field, value) }
+		return damage{name, plant, []audit.Code{audit.WrongTime}, "t"}
+	}
+	damages := []damage{
+		{"an end that is a text", func(b *bank.Bank) {
+			b.MustHold("t", 60, time.Hour)
+			b.SetField("transfers", "t", "expiresAt", now.Add(time.Hour).Format(time.RFC3339))
+		}, []audit.Code{audit.WrongTime}, "t"},
+		{"a scheduled time that is a text", func(b *bank.Bank) {
+			b.MustSubmit("t")
+			b.SetField("transfers", "t", "notBefore", text)
+		}, []audit.Code{audit.WrongTime}, "t"},
+		{"a transfer that was modified next year", func(b *bank.Bank) {
+			b.StallAt("t", 4, bank.Lost, 60)
+			b.SetField("transfers", "t", "lastModified", now.Add(365*24*time.Hour))
+		}, []audit.Code{audit.WrongTime}, "t"},
+		done("a commit that is to come", "committedAt", now.Add(time.Hour)),
+	}
+	for _, field := range []string{"createdAt", "lastModified", "committedAt", "notBefore", "stuckAt", "expiresAt", "purgeAt"} {
+		damages = append(damages,
+			done(field+" is a text", field, text), done(field+" is a Timestamp", field, stamp), done(field+" is a number", field, now.UnixMilli()))
+	}
+	return damages
+}
+
+// Metadata that nobody can read make a transfer that nobody can get or recover, and the
+// audit says so; those of any other content are none of its business.
+func TestAuditFindsUnreadableMetadata(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.StallAt("t", 4, bank.Lost, 60)
+	for kind, odd := range map[string]any{
+		"string": "x", "int": 5, "double": 1.5, "bool": true, "date": time.Now(), "timestamp": bson.Timestamp{T: 1}, "minKey": bson.MinKey{},
+	} {
+		b.SetField("transfers", "t", "metadata", odd)
+		_, err := b.Get(t.Context(), "t")
+		require.ErrorContains(t, err, "see its field \"metadata", kind)
+		report := b.MustAudit()
+		require.Equal(t, []audit.Code{audit.Unreadable}, bank.CodesOf(report), kind)
+		require.Contains(t, report.Findings[0].Detail, "of type "+kind)
+	}
+	for _, fine := range []any{nil, bson.M{}, bson.M{"a.b": bson.M{"$c": 1}}, bson.A{}, bson.A{"x"}, bson.A{bson.M{"a": 1}}} {
+		b.SetField("transfers", "t", "metadata", fine)
+		_, err := b.Get(t.Context(), "t")
+		require.NoError(t, err, "%v", fine)
+		require.Empty(t, b.MustAudit().Findings, "%v", fine)
+	}
+	unsetField(b, "transfers", "t", "metadata")
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(100, 0))
+}

@@ -1,0 +1,178 @@
+package bank
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Fault is what happens to one message on its way to the server.
+type Fault string
+
+// The faults. Their texts are the names of subtests.
+const (
+	Lost       Fault = "the message is lost"
+	AnswerLost Fault = "the answer is lost"
+	Held       Fault = "the message is held back, and arrives after everything else is over"
+	Swallowed  Fault = "the message is lost, and nobody is told"
+	Resent     Fault = "the server calls itself overloaded, when it has done what it was asked, " +
+		"and the driver sends the message again"
+)
+
+// Wire is the network between one client and the server. It can do something to one of
+// the commands that are sent to a collection, and cut everything off from then on, as if
+// the process had died.
+type Wire struct {
+	// At is the command that is struck, counted from 0; -1 strikes none.
+	At int
+	// What happens to that command.
+	What Fault
+	// Also says what happens to other commands.
+	Also map[int]Fault
+	// Die lets nothing get through any more after the command At.
+	Die bool
+	// OnDeath, if there is one, is called when the wire is cut.
+	OnDeath func()
+	// OnStrike, if there is one, is called when the command At is struck.
+	OnStrike func()
+	// Commands are those that were sent, for the story of a failure.
+	Commands []string
+
+	// Idle makes the wire count nothing and do nothing, until SetIdle ends that.
+	Idle bool
+
+	mu     sync.Mutex
+	seen   int
+	struck bool
+	dead   bool
+	late   []func() error // deliveries that are due
+}
+
+// CutOff is the error of everything that a wire doesn't let through.
+func CutOff() error { return errors.New("the wire is cut") }
+
+// Client returns the options of a client over this wire.
+func (w *Wire) Client() *options.ClientOptions {
+	return options.Client().SetDialer(w).SetMaxPoolSize(4)
+}
+
+// DialContext implements options.ContextDialer.
+func (w *Wire) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	w.mu.Lock()
+	dead := w.dead
+	w.mu.Unlock()
+	if dead {
+		return nil, CutOff()
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	return &wiredConn{Conn: conn, wire: w}, err
+}
+
+// Deliver lets the messages that were held back arrive, and waits until the server has
+// answered them.
+func (w *Wire) Deliver(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	late := w.late
+	w.late = nil
+	w.mu.Unlock()
+	for _, arrive := range late {
+		require.NoError(t, arrive())
+	}
+}
+
+// Cut lets nothing get through from now on.
+func (w *Wire) Cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead = true
+}
+
+// Sent returns how many commands were sent since the last Forget.
+func (w *Wire) Sent() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen
+}
+
+// Forget makes the wire one over which nothing was sent yet.
+func (w *Wire) Forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = 0
+}
+
+// Faults counts what has happened to messages.
+func (w *Wire) Faults() map[Fault]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	struck := map[Fault]int{}
+	for n, what := range w.Also {
+		if n < w.seen {
+			struck[what]++
+		}
+	}
+	if w.struck {
+		struck[w.What]++
+	}
+	return struck
+}
+
+// HasStruck reports whether the command At was sent.
+func (w *Wire) HasStruck() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.struck
+}
+
+func (w *Wire) isDead() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dead
+}
+
+// judge returns what happens to a message.
+func (w *Wire) judge(message []byte) Fault {
+	command, counts := CommandIn(message)
+	if !counts {
+		return ""
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.Idle {
+		return ""
+	}
+	w.Commands = append(w.Commands, command)
+	w.seen++
+	if w.seen-1 != w.At {
+		return w.Also[w.seen-1]
+	}
+	w.struck, w.dead = true, w.Die
+	if w.OnStrike != nil {
+		w.OnStrike()
+	}
+	return w.What
+}
+
+// SetIdle makes the wire count nothing and do nothing, or ends that.
+func (w *Wire) SetIdle(idle bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.Idle = idle
+}
+
+// CommandIn names the command of a message, if it is one on a collection of the test's.
+func CommandIn(message []byte) (string, bool) {
+	for _, command := range []string{"insert", "update", "findAndModify", "find"} {
+		if bytes.Contains(message, []byte("\x02"+command+"\x00")) {
+			return command, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,135 @@
+package config
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// A deployment is changed on purpose by Adopt, once nothing is in flight: from then on
+// the new configuration is the deployment's, and the old one is refused.
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.MustMove("before", 10)
+	c := b.NewCoordinator(b.DB, transfer.WithFields(transfer.Fields{Pending: "reserved", Balance: "credits"}))
+	require.ErrorIs(t, c.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+
+	rename := bson.D{{Key: "$rename", Value: bson.D{{Key: "pending", Value: "reserved"}, {Key: "balance", Value: "credits"}}}}
+	_, err := b.DB.Collection("accounts").UpdateMany(t.Context(), bson.D{}, rename)
+	require.NoError(t, err)
+	require.NoError(t, c.Adopt(t.Context()))
+	once := b.Contents()
+	require.NoError(t, c.Adopt(t.Context()))
+	require.Equal(t, once, b.Contents(), "it is there")
+	require.NoError(t, c.Setup(t.Context()))
+	_, err = c.Transfer(t.Context(), bank.Move("after", "a", "b", 10))
+	require.NoError(t, err)
+	require.ErrorIs(t, b.NewCoordinator(b.DB).Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+	report, err := c.Audit(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, report.Findings)
+}
+
+// Another transfers collection is adopted as well, and accounts that have a note while
+// the transfers have lost theirs.
+func TestAdoptOtherTransfers(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.MustMove("before", 10)
+	c := b.NewCoordinator(b.DB, transfer.WithTransfers(b.DB.Collection("payments")))
+	require.ErrorIs(t, c.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+	require.NoError(t, c.Adopt(t.Context()))
+	require.NoError(t, c.Setup(t.Context()))
+	require.ErrorIs(t, b.NewCoordinator(b.DB).Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+
+	require.NoError(t, b.DB.Collection("payments.transfer").Drop(t.Context()))
+	c = b.NewCoordinator(b.DB, transfer.WithTransfers(b.DB.Collection("payments")))
+	err := c.Setup(t.Context())
+	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+	require.ErrorContains(t, err, "lost its note")
+	require.NoError(t, c.Adopt(t.Context()))
+	require.NoError(t, c.Check(t.Context()))
+	_, err = c.Transfer(t.Context(), bank.Move("after", "a", "b", 10))
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"a": 80, "b": 20}, b.Balances())
+}
+
+// Adopt refuses while something is in flight, and then changes nothing: whoever goes on
+// with it would look for its markers elsewhere.
+func TestAdoptRefusesWhatIsInFlight(t *testing.T) {
+	t.Parallel()
+	for name, plant := range map[string]func(*bank.Bank){
+		"a hold":                  func(b *bank.Bank) { b.MustHold("t", 60, time.Hour) },
+		"a submitted transfer":    func(b *bank.Bank) { b.MustSubmit("t") },
+		"a stalled transfer":      func(b *bank.Bank) { b.StallAt("t", 3, bank.Lost, 60) },
+		"a marker, old name":      func(b *bank.Bank) { b.SetField("accounts", "b", "pending", bson.M{"t": int64(5)}) },
+		"a marker, new name":      func(b *bank.Bank) { b.SetField("accounts", "b", "reserved", bson.M{"t": int64(5)}) },
+		"markers in an array":     func(b *bank.Bank) { b.SetField("accounts", "b", "pending", bson.A{bson.M{"t": int64(5)}}) },
+		"a reversal's, unsettled": func(b *bank.Bank) { b.MustMove("t", 1); b.SetField("transfers", "t", "pending", bson.M{"u": int64(0)}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 100, 0).WithIndexes()
+			plant(b)
+			before := b.Contents()
+			err := b.NewCoordinator(b.DB, transfer.WithFields(transfer.Fields{Pending: "reserved"})).Adopt(t.Context())
+			require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+			require.ErrorContains(t, err, "come to their end first")
+			require.Equal(t, before, b.Contents())
+		})
+	}
+}
+
+// A note in another format, or with something in it that this release does not know, is
+// of another release: nothing works beside it, and Adopt leaves it alone.
+func TestNotesOfOtherReleases(t *testing.T) {
+	t.Parallel()
+	for _, collection := range []string{"accounts.transfer", "transfers.transfer"} {
+		for name, row := range map[string]struct {
+			change bson.M
+			says   string
+		}{
+			"a newer format":   {bson.M{"format": 2}, "this release writes format 1, and"},
+			"an older format":  {bson.M{"format": 0}, "this release writes format 1, and"},
+			"events":           {bson.M{"events": bson.A{"succeeded"}}, `"events" that this release does not know`},
+			"something else":   {bson.M{"shards": 3}, `"shards" that this release does not know`},
+			"a field for more": {bson.M{"fields.frozen": "frozen"}, `"fields.frozen" that this release does not know`},
+		} {
+			t.Run(fmt.Sprint(name, " in ", collection), func(t *testing.T) {
+				t.Parallel()
+				b := bank.New(t, 100, 0).WithIndexes()
+				b.MustHold("held", 60, time.Hour)
+				b.Change(collection, "deployment", bson.M{"$set": row.change})
+				before := b.Contents()
+				c := b.NewCoordinator(b.DB)
+				all := fitVerbs(c)
+				all["Adopt"] = c.Adopt
+				requireUnfit(t, all, row.says)
+				require.Equal(t, before, b.Contents())
+			})
+		}
+	}
+}
+
+// A collection of notes is registered for nothing else.
+func TestNotesAreNoAccounts(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBare(t)
+	for name, opts := range map[string][]transfer.Option{
+		"as accounts":  {transfer.WithAccounts(b.DB.Collection("transfers.transfer"))},
+		"as transfers": {transfer.WithTransfers(b.DB.Collection("accounts.transfer"))},
+		"as documents": {transfer.WithDocuments("notes", b.DB.Collection("accounts.transfer"))},
+		"of documents": {transfer.WithDocuments("x", b.DB.Collection("x")), transfer.WithLedger("y", b.DB.Collection("x.transfer"))},
+	} {
+		_, err := transfer.NewCoordinator(b.DB, opts...)
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest, name)
+		require.ErrorContains(t, err, "holds the note about", name)
+	}
+}

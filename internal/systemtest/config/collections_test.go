@@ -1,0 +1,165 @@
+package config
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// indexed returns what creates an index of the user's.
+func indexed(collection string, keys bson.D, o *options.IndexOptionsBuilder) func(*testing.T, *mongo.Database) {
+	return func(t *testing.T, db *mongo.Database) {
+		t.Helper()
+		_, err := db.Collection(collection).Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: keys, Options: o})
+		require.NoError(t, err)
+	}
+}
+
+// created returns what creates a collection in the user's own way.
+func created(collection string, how bson.D) func(*testing.T, *mongo.Database) {
+	return func(t *testing.T, db *mongo.Database) {
+		t.Helper()
+		require.NoError(t, db.RunCommand(t.Context(), append(bson.D{{Key: "create", Value: collection}}, how...)).Err())
+	}
+}
+
+func key(names ...string) bson.D {
+	var keys bson.D
+	for _, name := range names {
+		keys = append(keys, bson.E{Key: name, Value: 1})
+	}
+	return keys
+}
+
+func hourly() *options.IndexOptionsBuilder { return options.Index().SetExpireAfterSeconds(3600) }
+
+func unique() *options.IndexOptionsBuilder { return options.Index().SetUnique(true) }
+
+func sparse() *options.IndexOptionsBuilder { return unique().SetSparse(true) }
+
+// partial returns the options of a unique index with a condition.
+func partial(condition bson.D) *options.IndexOptionsBuilder {
+	return unique().SetPartialFilterExpression(condition)
+}
+
+// A collection from which the server removes money by itself, in which two IDs are one
+// account, or with an index that refuses what a transfer writes, is refused by every verb
+// before anything moves: by Setup, by Check, and by the first use in each process.
+func TestHarmfulCollectionsAreRefused(t *testing.T) {
+	t.Parallel()
+	exists := bson.D{{Key: "$exists", Value: true}}
+	for name, plant := range map[string]func(*testing.T, *mongo.Database){
+		"transfers that expire":                 indexed("transfers", key("createdAt"), hourly()),
+		"transfers that expire as they are due": indexed("transfers", key("notBefore"), options.Index().SetExpireAfterSeconds(0)),
+		"transfers that expire by metadata":     indexed("transfers", key("metadata.until"), hourly()),
+		"accounts that expire":                  indexed("accounts", key("createdAt"), hourly()),
+		"one transfer per state":                indexed("transfers", key("state"), unique()),
+		"one transfer per account":              indexed("transfers", key("legs.account"), sparse()),
+		"one transfer without metadata":         indexed("transfers", key("metadata.order"), unique()),
+		"one success per order":                 indexed("transfers", key("metadata.order"), partial(bson.D{{Key: "state", Value: "Success"}})),
+		"one order, and null": indexed("transfers", key("metadata.order"),
+			partial(bson.D{{Key: "metadata.order", Value: nil}})),
+		"one account per balance":      indexed("accounts", key("balance"), unique()),
+		"one account without markers":  indexed("accounts", key("owner", "pending"), unique()),
+		"one account per currency":     indexed("accounts", key("currency"), sparse()),
+		"one owner who has any money":  indexed("accounts", key("owner"), partial(bson.D{{Key: "balance", Value: exists}})),
+		"capped transfers":             created("transfers", bson.D{{Key: "capped", Value: true}, {Key: "size", Value: 1 << 20}}),
+		"capped accounts":              created("accounts", bson.D{{Key: "capped", Value: true}, {Key: "size", Value: 1 << 20}}),
+		"a view":                       created("accounts", bson.D{{Key: "viewOn", Value: "others"}, {Key: "pipeline", Value: bson.A{}}}),
+		"a time series":                created("transfers", bson.D{{Key: "timeseries", Value: bson.M{"timeField": "at"}}}),
+		"a collation":                  created("accounts", bson.D{{Key: "collation", Value: bson.M{"locale": "en", "strength": 2}}}),
+		"a collation of the transfers": created("transfers", bson.D{{Key: "collation", Value: bson.M{"locale": "de"}}}),
+		"clustered transfers that expire": created("transfers", bson.D{
+			{Key: "clusteredIndex", Value: bson.D{{Key: "key", Value: key("_id")}, {Key: "unique", Value: true}}},
+			{Key: "expireAfterSeconds", Value: int64(3600)},
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.NewBare(t)
+			plant(t, b.DB)
+			before := b.Contents()
+			all := fitVerbs(b.NewCoordinator(b.DB))
+			delete(all, "Audit") // changes nothing
+			delete(all, "BalanceAt")
+			requireUnfit(t, all, "")
+			require.Equal(t, before, b.Contents())
+		})
+	}
+}
+
+// What an index of the user's can't harm is left alone: money moves beside it.
+func TestHarmlessIndexes(t *testing.T) {
+	t.Parallel()
+	text := bson.D{{Key: "metadata.order", Value: bson.D{{Key: "$type", Value: "string"}}}}
+	b := bank.NewBare(t)
+	for _, plant := range []func(*testing.T, *mongo.Database){
+		indexed("transfers", key("metadata.order", "metadata.line"), sparse()),
+		indexed("transfers", key("metadata.invoice"), partial(bson.D{{Key: "metadata.invoice", Value: bson.D{{Key: "$exists", Value: true}}}})),
+		indexed("transfers", key("metadata.order"), partial(bson.D{{Key: "$and", Value: bson.A{text}}})),
+		indexed("transfers", key("state", "_id"), unique()),
+		indexed("transfers", key("createdAt"), options.Index().SetName("my own")),
+		indexed("accounts", key("owner", "currency"), sparse()),
+		indexed("accounts", key("email"), sparse()),
+		indexed("accounts", key("balance"), options.Index()),
+		indexed("orders", key("paidAt"), options.Index().SetExpireAfterSeconds(3600)),
+	} {
+		plant(t, b.DB)
+	}
+	b.Coordinator = b.NewCoordinator(b.DB, bank.Orders(b.DB)...)
+	require.NoError(t, b.Setup(t.Context()))
+	require.NoError(t, b.Check(t.Context()))
+	b.OpenAccounts([]int64{100, 0, 10})
+	b.Insert("orders", bank.Order("o-1"))
+	_, err := b.Transfer(t.Context(), bank.Payment("t", "o-1", 60))
+	require.NoError(t, err)
+	for n := range 3 {
+		b.MustMove(string(rune('u'+n)), 1)
+	}
+	b.CheckBooks(bank.Balances(100, 0, 10))
+}
+
+// A collection that is sharded by something else than _id, or was sharded anew since it
+// was set up, is refused at its first use.
+func TestShardedAnew(t *testing.T) {
+	t.Setenv("MONGODB_URI", "") // a server of its own: the catalog is everybody's
+	server := bank.StartServer(t)
+	b := bankOn(t, server)
+	require.NoError(t, b.Setup(t.Context()))
+	b.OpenAccounts([]int64{100, 0})
+	catalog := b.DB.Client().Database("config").Collection("collections")
+	entry := bson.D{{Key: "_id", Value: b.DB.Name() + ".accounts"}, {Key: "key", Value: bson.D{{Key: "_id", Value: "hashed"}}}}
+	_, err := catalog.InsertOne(t.Context(), entry)
+	require.NoError(t, err)
+	require.NoError(t, b.NewCoordinator(b.DB).Check(t.Context()))
+	anew := bson.D{{Key: "$set", Value: bson.D{{Key: "key", Value: bson.D{{Key: "region", Value: 1}}}}}}
+	_, err = catalog.UpdateByID(t.Context(), b.DB.Name()+".accounts", anew)
+	require.NoError(t, err)
+	for verb, call := range fitVerbs(b.NewCoordinator(b.DB)) {
+		if verb == "Audit" || verb == "BalanceAt" {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		err := call(ctx)
+		cancel()
+		require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, verb)
+		require.ErrorContains(t, err, "sharded by", verb)
+	}
+	require.ErrorIs(t, b.Check(t.Context()), transfer.ErrUnsupportedDeployment, "also where it was fit before")
+	require.ErrorIs(t, b.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// bankOn returns a bank on a server of its own.
+func bankOn(t *testing.T, server interface{ URI() string }) *bank.Bank {
+	t.Helper()
+	return bank.Over(t, bank.Client(t, server.URI()).Database("bank"))
+}

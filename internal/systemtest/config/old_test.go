@@ -1,0 +1,191 @@
+package config
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// forgetNotes makes a deployment one of a release that knew no notes.
+func forgetNotes(b *bank.Bank) {
+	b.T.Helper()
+	for _, name := range []string{"accounts.transfer", "transfers.transfer", "orders.transfer"} {
+		require.NoError(b.T, b.DB.Collection(name).Drop(b.T.Context()))
+	}
+}
+
+// notes returns how many notes there are.
+func notes(b *bank.Bank) int {
+	b.T.Helper()
+	n := 0
+	for name, documents := range b.Contents() {
+		if name == "accounts.transfer" || name == "transfers.transfer" || name == "orders.transfer" {
+			n += len(documents)
+		}
+	}
+	return n
+}
+
+// A deployment from before there were notes gets them from whoever uses it first, by any
+// verb, and from then on another configuration is refused.
+func TestOldDeploymentGetsItsNotes(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"Setup", "Run", "Recover", "Transfer", "Submit", "Hold", "OpenAccount", "Post"} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 100, 0).WithIndexes()
+			b.MustHold("held", 60, time.Hour)
+			forgetNotes(b)
+			c := b.NewCoordinator(b.DB)
+			if verb == "Run" {
+				runUntilNoted(b, c)
+			} else { // which may refuse what is asked for
+				_ = fitVerbs(c)[verb](t.Context())
+			}
+			require.Equal(t, 2, notes(b))
+			other := b.NewCoordinator(b.DB, transfer.WithFields(transfer.Fields{Pending: "reserved"}))
+			require.ErrorIs(t, other.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+			require.NoError(t, b.NewCoordinator(b.DB).Check(t.Context()))
+			_, err := b.Post(t.Context(), "held")
+			require.NoError(t, err)
+		})
+	}
+}
+
+func runUntilNoted(b *bank.Bank, c *transfer.Coordinator) {
+	b.T.Helper()
+	done := make(chan error, 1)
+	go func() { done <- c.Run(b.T.Context()) }()
+	require.Eventually(b.T, func() bool { return notes(b) == 2 }, 20*time.Second, 10*time.Millisecond)
+	bank.Kill(c)
+	require.NoError(b.T, <-done)
+}
+
+// A hold of a release that knew no notes is posted by a process that was told other
+// names: it would find no marker, and say Success, and the money would be gone. It is
+// refused, and so is everything else that is in flight and could not have been begun by
+// this process.
+func TestOldHoldsTellTheNames(t *testing.T) {
+	t.Parallel()
+	plain := func(*mongo.Database) []transfer.Option { return nil }
+	reserved := fields(transfer.Fields{Pending: "reserved"})
+	for name, row := range map[string]struct {
+		old, opts func(*mongo.Database) []transfer.Option
+		says      string
+	}{
+		"another field for markers": {plain, reserved, `in the field "pending", and WithFields says "reserved"`},
+		"it once had another name":  {reserved, plain, `in the field "reserved", and WithFields says "pending"`},
+		"another field for balances": {
+			plain, fields(transfer.Fields{Balance: "credits"}), `there is no field "credits" for the balance`,
+		},
+		"another form of IDs": {plain, func(*mongo.Database) []transfer.Option {
+			return []transfer.Option{transfer.WithAccountIDs(transfer.ObjectIDs)}
+		}, "which is no ID by WithAccountIDs(ObjectIDs)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.NewBare(t)
+			b.Coordinator = b.NewCoordinator(b.DB, row.old(b.DB)...)
+			require.NoError(t, b.Setup(t.Context()))
+			b.OpenAccounts([]int64{100, 0})
+			b.MustHold("held", 60, time.Hour)
+			forgetNotes(b)
+			before := b.Contents()
+			c := b.NewCoordinator(b.DB, row.opts(b.DB)...)
+			for verb, call := range fitVerbs(c) {
+				if verb == "Check" || verb == "Audit" || verb == "BalanceAt" {
+					continue // they only read, and there is nothing to be read yet
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				err := call(ctx)
+				cancel()
+				require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, verb)
+				require.ErrorContains(t, err, row.says, verb)
+			}
+			require.Equal(t, before, b.Contents())
+			c = b.NewCoordinator(b.DB, row.old(b.DB)...)
+			_, err := c.Post(t.Context(), "held")
+			require.NoError(t, err)
+			require.Equal(t, map[string]int64{"a": 40, "b": 60}, b.Balances())
+		})
+	}
+}
+
+// What crashed in the middle shows the names as well: before its commit, and after it,
+// when a part of its markers is gone already.
+func TestOldTransfersTellTheNames(t *testing.T) {
+	t.Parallel()
+	for n := 2; n <= 3; n++ {
+		b := bank.New(t, 100, 0).WithIndexes()
+		b.StallAt("t", n+1, bank.Lost, 60)
+		forgetNotes(b)
+		c := b.NewCoordinator(b.DB, transfer.WithFields(transfer.Fields{Pending: "reserved"}), transfer.WithStallThreshold(0))
+		_, err := c.Recover(t.Context())
+		require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+		require.Zero(t, notes(b))
+		b.RecoverAll()
+		b.Coordinator = b.NewCoordinator(b.DB)
+		b.CheckBooks(map[string]int64{"a": 100, "b": 0})
+	}
+}
+
+// What is no marker is not taken for one: a map of the user's that has the transfer's ID
+// in it, with another value; and an account that is gone keeps nobody from the others.
+func TestOldDeploymentWithItsOwnMaps(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0, 50).WithIndexes()
+	b.MustHold("held", 60, time.Hour)
+	b.StallAt("t", 2, bank.Lost, 10) // nothing is prepared
+	b.SetField("accounts", "a", "orders", bson.M{"held": int64(3), "t": int64(3)})
+	b.Remove("accounts", "b")
+	forgetNotes(b)
+	c := b.NewCoordinator(b.DB)
+	require.NoError(t, c.Setup(t.Context()))
+	require.NoError(t, c.Check(t.Context()))
+}
+
+// Documents that effects change have notes as well.
+func TestOldReservationsTellTheNames(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.Coordinator = b.NewCoordinator(b.DB, bank.Orders(b.DB)...)
+	require.NoError(t, b.Setup(t.Context()))
+	b.Insert("orders", bank.Order("o-1"))
+	_, err := b.Hold(t.Context(), bank.Payment("held", "o-1", 60), time.Hour)
+	require.NoError(t, err)
+	forgetNotes(b)
+	opts := append(bank.Orders(b.DB),
+		transfer.WithFields(transfer.Fields{Pending: "reserved"}), transfer.WithAccounts(b.DB.Collection("none")))
+	_, err = b.NewCoordinator(b.DB, opts...).Recover(t.Context())
+	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+	require.ErrorContains(t, err, ".orders in the field")
+	require.Zero(t, notes(b))
+	_, err = b.NewCoordinator(b.DB, bank.Orders(b.DB)...).Post(t.Context(), "held")
+	require.NoError(t, err)
+	require.Equal(t, 3, notes(b))
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// An account on which the user keeps the amounts of orders, by the IDs that the transfers
+// have too, keeps nobody from a deployment that has no notes yet: nothing would get it
+// going again, as the names that are asked for are the right ones.
+func TestOldDeploymentWithAMapOfTheUsers(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.StallAt("order-17", 3, bank.Lost, 60) // both are prepared
+	b.SetField("accounts", "b", "orders", bson.M{"order-17": int64(60)})
+	b.StallAt("order-18", 2, bank.Lost, 20) // nothing is
+	b.SetField("accounts", "b", "orders", bson.M{"order-17": int64(60), "order-18": int64(20)})
+	forgetNotes(b)
+	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
+	require.NoError(t, c.Setup(t.Context()))
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(100, 0))
+}

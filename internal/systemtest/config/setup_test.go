@@ -1,0 +1,223 @@
+package config
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// changing collects the commands of a client that change something, or are made to.
+type changing struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (c *changing) options() *options.ClientOptions {
+	return options.Client().SetMonitor(&event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		switch e.CommandName {
+		case "insert", "findAndModify", "delete", "create", "createIndexes", "collMod", "drop", "dropIndexes":
+			c.seen = append(c.seen, e.CommandName)
+		case "update":
+			if n, _ := e.Reply.Lookup("n").AsInt64OK(); n > 0 {
+				c.seen = append(c.seen, "update")
+			}
+		}
+	}})
+}
+
+func (c *changing) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := c.seen
+	c.seen = nil
+	return seen
+}
+
+// Setup on a complete deployment writes nothing, so that it needs no right to create; nor
+// does Check, on any, nor whoever only reads. Without anything there, Check says what to
+// do.
+func TestSetupOfACompleteDeploymentWritesNothing(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBare(t)
+	var log changing
+	db := b.Through(log.options())
+	opts := append(bank.Orders(db), transfer.WithRetention(time.Hour))
+	c := b.NewCoordinator(db, opts...)
+	for name, err := range map[string]error{"Check": c.Check(t.Context()), "Audit": bank.ErrorOf(c.Audit(t.Context()))} {
+		require.Empty(t, log.take(), name)
+		if name == "Check" {
+			require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+			require.ErrorContains(t, err, "run Setup once")
+		}
+	}
+	require.NoError(t, c.Setup(t.Context()))
+	require.Contains(t, log.take(), "createIndexes")
+	for range 2 {
+		require.NoError(t, c.Setup(t.Context()))
+		require.NoError(t, c.Check(t.Context()))
+		require.Empty(t, log.take())
+		c = b.NewCoordinator(db, opts...)
+	}
+	b.OpenAccounts([]int64{1, 0})
+	b.MustMove("t", 1)
+	require.NoError(t, c.Setup(t.Context()))
+	require.NoError(t, c.Check(t.Context()))
+	require.NoError(t, bank.ErrorOf(c.Audit(t.Context())))
+	require.NoError(t, bank.ErrorOf(c.BalanceAt(t.Context(), "a", time.Now())))
+	require.Empty(t, log.take())
+	b.CheckBooks(bank.Balances(1, 0))
+}
+
+// newest are the keys of the library's index for lists.
+func newest() bson.D { return bson.D{{Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}} }
+
+// Check misses each thing that Setup makes, and Setup makes it again.
+func TestCheckMissesWhatSetupMakes(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t).WithIndexes()
+	for name, remove := range map[string]func() error{
+		"the note of accounts":     func() error { return b.DB.Collection("accounts.transfer").Drop(t.Context()) },
+		"accounts":                 func() error { return b.DB.Collection("accounts").Drop(t.Context()) },
+		"transfers":                func() error { return b.DB.Collection("transfers").Drop(t.Context()) },
+		"the index of holds":       func() error { return b.DB.Collection("transfers").Indexes().DropOne(t.Context(), "holds") },
+		"the index of the purge":   func() error { return b.DB.Collection("transfers").Indexes().DropOne(t.Context(), "purge") },
+		"the index of statements":  func() error { return b.DB.Collection("transfers").Indexes().DropOne(t.Context(), "committed") },
+		"the index of what's left": func() error { return b.DB.Collection("transfers").Indexes().DropOne(t.Context(), "unfinished") },
+	} {
+		require.NoError(t, b.Check(t.Context()))
+		require.NoError(t, remove())
+		err := b.Check(t.Context())
+		require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, name)
+		require.ErrorContains(t, err, "run Setup once", name)
+		require.ErrorIs(t, b.NewCoordinator(b.DB).Check(t.Context()), transfer.ErrUnsupportedDeployment, name)
+		require.NoError(t, b.Setup(t.Context()), name)
+	}
+}
+
+// An index of the user's that has the name of one of the library's is told by that name.
+// One that is the same but for its name is as good.
+func TestIndexesOfTheUsers(t *testing.T) {
+	t.Parallel()
+	exists := bson.D{{Key: "$exists", Value: true}}
+	for name, row := range map[string]struct {
+		plant func(*testing.T, *mongo.Database)
+		says  string
+	}{
+		"the same name":   {indexed("transfers", key("other"), options.Index().SetName("unfinished")), `"unfinished"`},
+		"hidden":          {indexed("transfers", newest(), options.Index().SetName("created").SetHidden(true)), `"created"`},
+		"other condition": {indexed("transfers", key("purgeAt"), options.Index().SetName("purge").SetExpireAfterSeconds(0)), `"purge"`},
+		"another name":    {indexed("transfers", newest(), options.Index().SetName("mine")), ""},
+		"a purge of another name": {indexed("transfers", key("purgeAt"),
+			options.Index().SetName("mine").SetExpireAfterSeconds(0).SetPartialFilterExpression(bson.D{{Key: "purgeAt", Value: exists}})), ""},
+		"other conditions, another name": {indexed("transfers", key("purgeAt"), options.Index().SetName("mine").SetExpireAfterSeconds(0)), ""},
+		"numbers of another kind": {indexed("transfers",
+			bson.D{{Key: "createdAt", Value: -1.0}, {Key: "_id", Value: int64(-1)}}, options.Index().SetName("created")), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.NewBare(t)
+			row.plant(t, b.DB)
+			err := b.Setup(t.Context())
+			if row.says == "" {
+				require.NoError(t, err)
+				require.NoError(t, b.Check(t.Context()))
+				return
+			}
+			for _, err := range []error{err, b.Check(t.Context())} {
+				require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+				require.ErrorContains(t, err, row.says)
+			}
+			require.Zero(t, notes(b), "nothing is written before it is known that all can be")
+		})
+	}
+}
+
+// A validator that refuses the library's fields is found without a write, by its text or
+// by documents that it accepts; one that only warns, or leaves room for them, is fine.
+func TestStrictValidators(t *testing.T) {
+	t.Parallel()
+	closed := func(properties bson.D, more ...bson.E) bson.D {
+		schema := append(bson.D{{Key: "additionalProperties", Value: false}, {Key: "properties", Value: properties}}, more...)
+		return bson.D{{Key: "$jsonSchema", Value: schema}}
+	}
+	is := func(kinds ...string) bson.D { return bson.D{{Key: "bsonType", Value: kinds}} }
+	plain := bson.D{{Key: "_id", Value: bson.D{}}, {Key: "balance", Value: bson.D{}}, {Key: "owner", Value: bson.D{}}}
+	ours := append(slices.Clone(plain), bson.E{Key: "pending", Value: is("object")}, bson.E{Key: "fence", Value: is("objectId")})
+	none := bson.D{{Key: "pending", Value: bson.D{{Key: "$in", Value: bson.A{nil, bson.D{}}}}}}
+	patterns := bson.E{Key: "patternProperties", Value: bson.D{{Key: "^(pending|fence)$", Value: bson.D{}}}}
+	text := bson.D{{Key: "fence", Value: bson.D{{Key: "$in", Value: bson.A{nil, "x"}}}}}
+	balances := func(kinds ...string) bson.D {
+		return bson.D{{Key: "$jsonSchema", Value: bson.D{{Key: "properties", Value: bson.D{{Key: "balance", Value: is(kinds...)}}}}}}
+	}
+	size := bson.D{{Key: "$size", Value: bson.D{{Key: "$objectToArray", Value: "$$ROOT"}}}}
+	three := bson.D{{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{size, 3}}}}}
+	for name, row := range map[string]struct {
+		validator bson.D
+		how       bson.D
+		accounts  bool
+		says      []string // nil: it is fine
+	}{
+		"closed, no account":         {closed(plain), nil, false, []string{`"pending"`, `"fence"`}},
+		"closed, accounts":           {closed(plain), nil, true, []string{`"pending"`, `"fence"`}},
+		"closed, within another":     {bson.D{{Key: "$and", Value: bson.A{closed(plain)}}}, nil, false, []string{`"pending"`, `"fence"`}},
+		"room for them":              {closed(ours), nil, true, nil},
+		"room for them, no account":  {closed(ours), nil, false, nil},
+		"room by a pattern":          {closed(plain, patterns), nil, false, nil},
+		"a fence of another kind":    {text, nil, true, []string{`"fence"`}},
+		"no markers":                 {none, nil, true, []string{`"pending"`}},
+		"balances of 32 bits":        {balances("int"), nil, true, []string{`"balance"`}},
+		"balances of either size":    {balances("int", "long"), nil, true, nil},
+		"by an expression":           {three, nil, true, []string{`"pending"`, `"fence"`}},
+		"it only warns":              {closed(plain), bson.D{{Key: "validationAction", Value: "warn"}}, true, nil},
+		"it is off":                  {closed(plain), bson.D{{Key: "validationLevel", Value: "off"}}, true, nil},
+		"it asks for fields of them": {bson.D{{Key: "owner", Value: bson.D{{Key: "$exists", Value: true}}}}, nil, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.NewBare(t)
+			created("accounts", append(bson.D{{Key: "validator", Value: row.validator}}, row.how...))(t, b.DB)
+			if row.accounts {
+				b.Insert("accounts", bson.D{{Key: "_id", Value: "a"}, {Key: "balance", Value: int32(100)}, {Key: "owner", Value: "ann"}})
+			}
+			before := b.Contents()
+			for verb, err := range map[string]error{"Check": b.Check(t.Context()), "Setup": b.Setup(t.Context())} {
+				if row.says == nil {
+					if verb == "Setup" {
+						require.NoError(t, err)
+					}
+					continue
+				}
+				require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, verb)
+				for _, field := range row.says {
+					require.ErrorContains(t, err, field, verb)
+				}
+				require.ErrorContains(t, err, "validator", verb)
+				require.Equal(t, before, b.Contents(), verb)
+			}
+		})
+	}
+}
+
+// The transfers may have a validator, if it allows for their fields.
+func TestValidatorOfTransfers(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBare(t)
+	schema := bson.D{{Key: "additionalProperties", Value: false}, {Key: "properties", Value: bson.D{{Key: "_id", Value: bson.D{}}}}}
+	created("transfers", bson.D{{Key: "validator", Value: bson.D{{Key: "$jsonSchema", Value: schema}}}})(t, b.DB)
+	err := b.Setup(t.Context())
+	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+	require.ErrorContains(t, err, `"committedAt"`)
+}

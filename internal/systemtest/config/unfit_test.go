@@ -1,0 +1,65 @@
+package config
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// A server that can't keep the promises is refused by every call, with a text that says
+// what to do, before anything but hello was asked of it.
+func TestUnfitServersAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		hello  bson.D
+		advice string
+	}{
+		{"a standalone", bson.D{{Key: "maxWireVersion", Value: 17}}, "start it as a replica set"},
+		{"a replica set of MongoDB 4.4", bson.D{
+			{Key: "maxWireVersion", Value: 9}, {Key: "setName", Value: "rs0"}, {Key: "hosts", Value: bson.A{"127.0.0.1:27017"}},
+		}, "MongoDB 5.0 or later is needed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			server := newFakeServer(t, append(c.hello,
+				bson.E{Key: "helloOk", Value: true}, bson.E{Key: "ismaster", Value: true}, bson.E{Key: "isWritablePrimary", Value: true},
+				bson.E{Key: "minWireVersion", Value: 0}, bson.E{Key: "maxBsonObjectSize", Value: 16 << 20},
+				bson.E{Key: "maxMessageSizeBytes", Value: 48_000_000}, bson.E{Key: "maxWriteBatchSize", Value: 100_000},
+			))
+			coordinator := server.coordinator(t)
+			for name, call := range map[string]func(context.Context) error{
+				"Setup": coordinator.Setup,
+				"Transfer": func(ctx context.Context) error {
+					_, err := coordinator.Transfer(ctx, bank.Move("t", "a", "b", 1))
+					return err
+				},
+				"Submit": func(ctx context.Context) error {
+					_, err := coordinator.Submit(ctx, bank.Move("t", "a", "b", 1))
+					return err
+				},
+				"Recover": func(ctx context.Context) error { _, err := coordinator.Recover(ctx); return err },
+				"Run":     coordinator.Run,
+			} {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				err := call(ctx)
+				cancel()
+				require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, name)
+				require.ErrorContains(t, err, c.advice, name)
+				require.NotErrorIs(t, err, transfer.ErrInDoubt, name)
+			}
+			server.mu.Lock()
+			defer server.mu.Unlock()
+			require.Contains(t, server.asked, "hello")
+			for _, command := range server.asked {
+				require.Contains(t, []string{"hello", "isMaster", "ismaster"}, command)
+			}
+		})
+	}
+}

@@ -1,0 +1,260 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// deposit is what comes into every account before late messages arrive, so that none of
+// them is refused for want of money.
+const deposit = 1000
+
+// Whatever happens to any one message, whether the process dies of it or goes on,
+// whichever policy recovery follows, and even if the message arrives after everything
+// else is over and money has come in: each transfer happens exactly once or not at all,
+// the caller was told the truth, and nothing is left behind. The table is complete: it
+// strikes every kind of operation that there is.
+func TestEveryMessageMayFail(t *testing.T) {
+	t.Parallel()
+	struck, faults := &operationsSeen{}, []bank.Fault{bank.Lost, bank.AnswerLost, bank.Held}
+	if testing.Short() {
+		faults = []bank.Fault{bank.Held}
+	}
+	t.Run("all", func(t *testing.T) {
+		for _, s := range scenarios() {
+			for _, what := range faults {
+				for _, die := range []bool{true, false} {
+					for _, policy := range s.policies(die) {
+						s.strikeAll(t, strike{0, what, die, policy, struck})
+					}
+				}
+			}
+		}
+	})
+	struck.requireAll(t)
+}
+
+// Whatever write the driver sends twice, because the server has done it and then called
+// itself overloaded, the same is true, and nobody needs recovery.
+func TestEveryWriteMayBeSentTwice(t *testing.T) {
+	t.Parallel()
+	struck := &operationsSeen{}
+	t.Run("all", func(t *testing.T) {
+		for _, s := range scenarios() {
+			s.strikeAll(t, strike{0, bank.Resent, false, s.policies(false)[0], struck})
+		}
+	})
+	struck.requireAll(t)
+}
+
+// strikeAll tries the fault at one command after the other.
+func (s scenario) strikeAll(t *testing.T, f strike) {
+	t.Helper()
+	t.Run(fmt.Sprintf("%s/%s/dies=%v/policy=%d", s.name, f.what, f.die, f.policy), func(t *testing.T) {
+		t.Parallel()
+		b := bank.NewBare(t)
+		for s.strike(b, f) {
+			f.point++
+			b.Wipe()
+		}
+	})
+}
+
+// policies are those that are tried: both where the process dies; one that lives on needs
+// no recovery.
+func (s scenario) policies(die bool) []transfer.StallPolicy {
+	if s.policy != 0 {
+		return []transfer.StallPolicy{s.policy}
+	}
+	if die {
+		return []transfer.StallPolicy{transfer.Resume, transfer.RollBack}
+	}
+	return []transfer.StallPolicy{transfer.Resume}
+}
+
+// strike is one fault.
+type strike struct {
+	point  int
+	what   bank.Fault
+	die    bool
+	policy transfer.StallPolicy
+	struck *operationsSeen
+}
+
+// begin opens the accounts and does what comes before the wire is laid.
+func (s scenario) begin(b *bank.Bank) {
+	b.T.Helper()
+	b.OpenAccounts(s.balances)
+	if s.prepare != nil {
+		s.prepare(b)
+	}
+}
+
+// strike runs the scenario on a bank that nobody has used yet, with a fault at its n-th
+// command, and reports whether it had that many.
+func (s scenario) strike(b *bank.Bank, f strike) bool {
+	t := b.T
+	t.Helper()
+	s.begin(b)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	current := &operationsSeen{}
+	w := &bank.Wire{At: f.point, What: f.what, Also: s.also, Die: f.die, OnDeath: cancel, OnStrike: func() { f.struck.add(current) }}
+	db := b.Through(w.Client())
+	opts := append(s.options(db), transfer.WithStallPolicy(f.policy), transfer.WithLogger(slog.New(current)))
+	c := b.NewCoordinator(db, opts...)
+	if s.warm != nil {
+		w.SetIdle(true)
+		s.warm(t, b, c)
+		w.SetIdle(false)
+	}
+	rec, told := s.run(ctx, c)
+	if f.die {
+		bank.Kill(c)
+	}
+	story := fmt.Sprintf("fault at command %d of %v, told %v", f.point, w.Commands, told)
+	if !f.die || !w.HasStruck() {
+		bank.RequireAnswer(t, s.calm, told, story)
+	}
+	if !w.HasStruck() {
+		b.ExpireAll()
+		b.RecoverAll(s.options(b.DB)...)
+		s.audit(b, 0)
+		return false
+	}
+	b.ExpireAll()
+	b.RecoverAll(append(s.options(b.DB), transfer.WithStallPolicy(f.policy))...)
+	payIn(b)
+	before := b.Balances()
+	for _, dead := range append(b.Wires, w) {
+		dead.Deliver(t)
+	}
+	require.Equal(t, before, b.Balances(), "a late message moved money: %s", story)
+	b.ExpireAll()
+	b.RecoverAll(append(s.options(b.DB), transfer.WithStallPolicy(f.policy))...) // a late claim may have begun something
+	b.CancelWaiting()
+	s.audit(b, deposit)
+	if s.prepare == nil || rec.ID != "" {
+		requireTruth(b, rec, told, story)
+	}
+	return true
+}
+
+// audit audits the bank, into every account of which so much was paid.
+func (s scenario) audit(b *bank.Bank, more int64) {
+	b.T.Helper()
+	m := bank.Balances(s.balances...)
+	for id := range m {
+		m[id] += more
+	}
+	b.CheckBooks(m)
+	if s.check != nil {
+		s.check(b)
+	}
+}
+
+// payIn puts money into every account.
+func payIn(b *bank.Bank) {
+	b.T.Helper()
+	update := bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: deposit}}}}
+	_, err := b.DB.Collection("accounts").UpdateMany(b.T.Context(), bson.D{}, update)
+	require.NoError(b.T, err)
+}
+
+// requireTruth requires that what the caller was told agrees with the final state.
+func requireTruth(b *bank.Bank, rec transfer.Record, told error, story string) {
+	b.T.Helper()
+	if errors.Is(told, transfer.ErrInDoubt) {
+		return
+	}
+	stored, err := b.Get(b.T.Context(), "t")
+	if errors.Is(told, transfer.ErrUnsettled) {
+		require.NoError(b.T, err, story)
+		require.Equal(b.T, transfer.StateCommitted, rec.State, story)
+		require.Equal(b.T, transfer.StateSuccess, stored.State, story)
+		return
+	}
+	if rec.ID == "" {
+		// The context's own error, alone: nothing was stored.
+		require.ErrorIs(b.T, err, transfer.ErrTransferNotFound, story)
+		return
+	}
+	require.NoError(b.T, err, story)
+	if rec.State == transfer.StatePreparing { // it was held, until its time was over
+		require.Equal(b.T, "expired", stored.Failure.Code, story)
+		return
+	}
+	require.Equal(b.T, stored.State, rec.State, story)
+}
+
+// operationsSeen listens to the log of a coordinator. It knows the operations of the
+// round that is under way; and those of every round that was struck, when they are added
+// up.
+type operationsSeen struct {
+	mu   sync.Mutex
+	seen map[string]bool
+	last map[string]bool
+}
+
+// Enabled implements slog.Handler.
+func (o *operationsSeen) Enabled(context.Context, slog.Level) bool { return true }
+
+// WithAttrs implements slog.Handler.
+func (o *operationsSeen) WithAttrs([]slog.Attr) slog.Handler { return o }
+
+// WithGroup implements slog.Handler.
+func (o *operationsSeen) WithGroup(string) slog.Handler { return o }
+
+// Handle implements slog.Handler.
+func (o *operationsSeen) Handle(_ context.Context, r slog.Record) error {
+	if r.Message != "perform" {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last = map[string]bool{}
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "operation" || a.Key == "claiming" {
+			o.last[a.Value.String()] = true
+		}
+		return true
+	})
+	return nil
+}
+
+func (o *operationsSeen) add(current *operationsSeen) {
+	current.mu.Lock()
+	defer current.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.seen == nil {
+		o.seen = map[string]bool{}
+	}
+	for operation := range current.last {
+		o.seen[operation] = true
+	}
+}
+
+// requireAll requires that every kind of operation, and every way to claim, has been
+// struck.
+func (o *operationsSeen) requireAll(t *testing.T) {
+	t.Helper()
+	for kind := protocol.ReadFence; kind.String() != ""; kind++ {
+		require.True(t, o.seen[kind.String()], "no scenario has a fault at %s", kind)
+	}
+	for way := protocol.Insert; way.String() != ""; way++ {
+		require.True(t, o.seen[way.String()], "no scenario has a fault at a claim by %s", way)
+	}
+}

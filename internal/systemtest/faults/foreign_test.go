@@ -1,0 +1,87 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// wrap makes a list of an account's markers, behind the library's back, and unwrap makes
+// it the map again that it was.
+func wrap(b *bank.Bank, account string) { b.T.Helper(); rewrite(b, account, bson.A{"$pending"}) }
+
+func unwrap(b *bank.Bank, account string) {
+	b.T.Helper()
+	rewrite(b, account, bson.D{{Key: "$first", Value: "$pending"}})
+}
+
+func rewrite(b *bank.Bank, account string, pending any) {
+	b.T.Helper()
+	pipeline := bson.A{bson.D{{Key: "$set", Value: bson.D{{Key: "pending", Value: pending}}}}}
+	result, err := b.DB.Collection("accounts").UpdateOne(b.T.Context(), bson.D{{Key: "_id", Value: account}}, pipeline)
+	require.NoError(b.T, err)
+	require.EqualValues(b.T, 1, result.ModifiedCount)
+}
+
+// An account whose markers somebody has made a list of is paid once or not at all,
+// however many answers are lost: a filter looks into a list and finds the marker there,
+// and no update takes it out. The transfer is stuck, says why, and goes on once the list
+// is a map again.
+func TestMarkersInAList(t *testing.T) {
+	t.Parallel()
+	for _, account := range []string{"a", "b"} {
+		for _, decision := range []string{"post", "post a part", "void"} {
+			t.Run(account+"/"+decision, func(t *testing.T) {
+				t.Parallel()
+				b := bank.NewBare(t)
+				for point := range 8 {
+					t.Run(fmt.Sprintf("answer %d is lost", point), func(t *testing.T) {
+						decideOnAList(t, b, account, decision, point)
+					})
+				}
+			})
+		}
+	}
+}
+
+func decideOnAList(t *testing.T, b *bank.Bank, account, decision string, point int) {
+	t.Helper()
+	b.Renew(t, 100, 0)
+	b.MustHold("h", 60, time.Hour)
+	wrap(b, account)
+	w := &bank.Wire{At: point, What: bank.AnswerLost, Also: map[int]bank.Fault{point + 2: bank.AnswerLost, point + 3: bank.AnswerLost}}
+	c := b.NewCoordinator(b.Through(w.Client()))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var err error
+	state, code, want := transfer.StateCommitted, protocol.Unwritable.String(), map[string]int64{"a": 40, "b": 60}
+	switch decision {
+	case "post":
+		_, err = c.Post(ctx, "h")
+	case "post a part":
+		_, err = c.Post(ctx, "h", transfer.PostAmount(transfer.Units(50)))
+		want = map[string]int64{"a": 50, "b": 50}
+	default:
+		_, err = c.Void(ctx, "h")
+		state, want = transfer.StateRollback, map[string]int64{"a": 100, "b": 0}
+	}
+	require.Error(t, err)
+	rec, err := b.Get(t.Context(), "h")
+	require.NoError(t, err)
+	require.Equal(t, state, rec.State)
+	require.NotNil(t, rec.Stuck)
+	require.Equal(t, code, rec.Stuck.Code)
+	require.Equal(t, account, rec.Stuck.Account)
+	require.Contains(t, rec.Stuck.Message, "pending")
+	unwrap(b, account)
+	b.RecoverAll()
+	require.Equal(t, want, b.Balances())
+}

@@ -1,0 +1,201 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// scenario is a piece of work that faults are tried on. It is about the transfer t, of 60
+// from a to b.
+type scenario struct {
+	name     string
+	balances []int64
+	prepare  func(b *bank.Bank)                                        // before the wire is laid
+	warm     func(t *testing.T, b *bank.Bank, c *transfer.Coordinator) // over the wire, before anything happens to it
+	also     map[int]bank.Fault                                        // what happens anyway
+	ledgers  func(db *mongo.Database) []transfer.Option                // of all coordinators
+	stall    time.Duration                                             // the threshold of the one that faults are tried on; 0: 30 s
+	policy   transfer.StallPolicy                                      // 0: both
+	run      func(context.Context, *transfer.Coordinator) (transfer.Record, error)
+	calm     error              // what run answers without a fault
+	check    func(b *bank.Bank) // at the end, besides the audit
+}
+
+func (s scenario) options(db *mongo.Database) []transfer.Option {
+	var opts []transfer.Option
+	if s.ledgers != nil {
+		opts = s.ledgers(db)
+	}
+	if s.stall > 0 {
+		opts = append(opts, transfer.WithStallThreshold(0))
+	}
+	return opts
+}
+
+const atOnce = time.Nanosecond // any threshold above 0: see options
+
+func scenarios() []scenario {
+	return slices.Concat(transferScenarios(), recoveryScenarios(), cancelScenarios(), holdScenarios(), effectScenarios())
+}
+
+func transferring(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+	return c.Transfer(ctx, bank.Move("t", "a", "b", 60))
+}
+
+func transferScenarios() []scenario {
+	return []scenario{
+		{name: "a transfer", balances: []int64{100, 0}, run: transferring},
+		{name: "a refused transfer", balances: []int64{50, 0}, run: transferring, calm: transfer.ErrInsufficientFunds},
+		{name: "a transfer whose fences are known", balances: []int64{100, 0}, warm: warmUp, run: transferring},
+		{
+			name: "a refused transfer whose fences are known", balances: []int64{60, 0}, warm: warmUp, run: transferring,
+			calm: transfer.ErrInsufficientFunds,
+		},
+		{
+			name: "a transfer whose fences have changed", balances: []int64{100, 0}, run: transferring,
+			warm: func(t *testing.T, b *bank.Bank, c *transfer.Coordinator) {
+				warmUp(t, b, c)
+				b.StallAt("other", 3, bank.Lost, 1)
+				b.RecoverAll() // which replaces the fences
+			},
+		},
+		{name: "an insert whose answer is lost", balances: []int64{100, 0}, also: map[int]bank.Fault{1: bank.AnswerLost}, run: transferring},
+		{name: "a decision whose answer is lost", balances: []int64{100, 0}, also: map[int]bank.Fault{3: bank.AnswerLost}, run: transferring},
+		{name: "a finish whose answer is lost", balances: []int64{100, 0}, also: map[int]bank.Fault{5: bank.AnswerLost}, run: transferring},
+		{name: "a prepare that comes late", balances: []int64{100, 0}, also: map[int]bank.Fault{2: bank.Held}, run: transferring},
+		{
+			name: "three accounts, one of them missing", balances: []int64{100, 100}, calm: transfer.ErrAccountNotFound,
+			run: func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+				return c.Transfer(ctx, transfer.Request{ID: "t", Legs: []transfer.Leg{
+					{Account: "a", Amount: transfer.Units(-60)},
+					{Account: "b", Amount: transfer.Units(-10)},
+					{Account: "nobody", Amount: transfer.Units(70)},
+				}})
+			},
+		},
+		{name: "a transfer that is kept for an hour", balances: []int64{100, 0}, ledgers: keptForAnHour, run: transferring},
+		{name: "transfers that share commands", balances: []int64{100, 100}, run: crowding},
+		{name: "a transfer between two ledgers", balances: []int64{100, 0}, ledgers: bank.Mirror, run: bank.ThroughMirror},
+		{
+			name: "a refused transfer between two ledgers", balances: []int64{50, 0}, ledgers: bank.Mirror, run: bank.ThroughMirror,
+			calm: transfer.ErrInsufficientFunds,
+		},
+		{
+			name: "a submitted transfer", balances: []int64{100, 0}, run: transferring,
+			prepare: func(b *bank.Bank) {
+				_, err := b.Submit(b.T.Context(), bank.Move("t", "a", "b", 60))
+				require.NoError(b.T, err)
+			},
+		},
+	}
+}
+
+// keptForAnHour lets the server remove what is final.
+func keptForAnHour(*mongo.Database) []transfer.Option {
+	return []transfer.Option{transfer.WithRetention(time.Hour)}
+}
+
+// crowding transfers t together with others on the same accounts, one of which is
+// refused.
+func crowding(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+	records, told := c.TransferMany(ctx, []transfer.Request{
+		bank.Move("t", "a", "b", 60), bank.Move("u", "a", "b", 1), bank.Move("v", "b", "a", 2),
+		bank.Move("w", "b", "a", 1000), bank.Move("x", "a", "b", 3),
+	})
+	return records[0], told[0]
+}
+
+// warmUp moves a unit and back, so that the coordinator knows the fences.
+func warmUp(t *testing.T, _ *bank.Bank, c *transfer.Coordinator) {
+	t.Helper()
+	for _, req := range []transfer.Request{bank.Move("there", "a", "b", 10), bank.Move("back", "b", "a", 5)} {
+		_, err := c.Transfer(t.Context(), req)
+		require.NoError(t, err)
+	}
+}
+
+func recoveryScenarios() []scenario {
+	stalled := func(n int, what bank.Fault) func(b *bank.Bank) {
+		return func(b *bank.Bank) { b.StallAt("t", n, what, 60) }
+	}
+	return []scenario{
+		{
+			name: "recovery resumes", balances: []int64{100, 0}, prepare: stalled(3, bank.Lost), stall: atOnce,
+			run: recovering, policy: transfer.Resume,
+		},
+		{name: "recovery settles", balances: []int64{100, 0}, prepare: stalled(3, bank.AnswerLost), stall: atOnce, run: recovering},
+		{
+			name: "recovery rolls back", balances: []int64{100, 0}, prepare: stalled(3, bank.Lost), stall: atOnce, run: recovering,
+			policy: transfer.RollBack, calm: transfer.ErrCancelled,
+		},
+		{
+			name: "recovery rolls back what may yet be prepared", balances: []int64{100, 0}, prepare: stalled(2, bank.Held), stall: atOnce,
+			run: recovering, policy: transfer.RollBack, calm: transfer.ErrCancelled,
+		},
+		{
+			name: "the third executor", balances: []int64{100, 0}, stall: atOnce, run: recovering, policy: transfer.Resume,
+			prepare: func(b *bank.Bank) {
+				b.StallAt("t", 2, bank.Held, 60)
+				stallRecovery(b, 3, bank.Held) // the fences, the takeover and the look are over
+			},
+		},
+	}
+}
+
+// stallRecovery runs a sweep in a process that dies at its n-th command.
+func stallRecovery(b *bank.Bank, n int, what bank.Fault) {
+	b.T.Helper()
+	ctx, cancel := context.WithTimeout(b.T.Context(), 20*time.Second)
+	defer cancel()
+	w := &bank.Wire{At: n, What: what, Die: true, OnDeath: cancel}
+	b.Wires = append(b.Wires, w)
+	c := b.NewCoordinator(b.Through(w.Client()), transfer.WithStallThreshold(0))
+	_, _ = c.Recover(ctx)
+	bank.Kill(c)
+	require.True(b.T, w.HasStruck(), "the sweep had no command %d", n)
+}
+
+// recovering sweeps until the transfer is final.
+func recovering(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+	for ctx.Err() == nil {
+		if _, err := c.Recover(ctx); err != nil {
+			continue
+		}
+		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		rec, err := c.Wait(short, "t")
+		cancel()
+		if !errors.Is(err, transfer.ErrInDoubt) {
+			return rec, err
+		}
+	}
+	return transfer.Record{}, fmt.Errorf("%w: %w", transfer.ErrInDoubt, ctx.Err())
+}
+
+func cancelScenarios() []scenario {
+	cancelling := func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
+		return c.Cancel(ctx, "t", "no longer wanted")
+	}
+	return []scenario{
+		{
+			name: "a cancel", balances: []int64{100, 0}, run: cancelling,
+			prepare: func(b *bank.Bank) { b.StallAt("t", 3, bank.Lost, 60) },
+		},
+		{
+			name: "a cancel of what waits", balances: []int64{100, 0}, run: cancelling,
+			prepare: func(b *bank.Bank) {
+				_, err := b.Submit(b.T.Context(), bank.Move("t", "a", "b", 60))
+				require.NoError(b.T, err)
+			},
+		},
+	}
+}

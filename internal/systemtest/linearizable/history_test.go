@@ -1,0 +1,208 @@
+package linearizable
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// history is what the clients of one run asked, when they did, and what they were told.
+// It is safe for many goroutines.
+type history struct {
+	start time.Time // its monotonic part is the one clock of all clients
+
+	mu       sync.Mutex
+	begun    []ask // as they were asked, also those that nobody was told about yet
+	doubtful []ask // in doubt, and nobody has asked again
+	asks     []ask
+	balances []balanceRead
+	states   []stateRead
+}
+
+// span is the time between a call and its return. What a call does takes effect at one
+// moment of it.
+type span struct {
+	client         int
+	called, backAt int64
+}
+
+// ask is one call of Transfer. Several may ask with one ID.
+type ask struct {
+	span
+	id, from, to string
+	units        int64
+	told         error
+	state        transfer.State
+}
+
+// balanceRead is one answered GetAccount.
+type balanceRead struct {
+	span
+	account           string
+	available, posted int64
+	linear            bool // not by the library: with read concern linearizable
+}
+
+// stateRead is one answered Get, or what a Cancel has learned; the state is "" where
+// there was no transfer.
+type stateRead struct {
+	span
+	id    string
+	state transfer.State
+}
+
+func newHistory() *history { return &history{start: time.Now()} }
+
+func (h *history) now() int64 { return time.Since(h.start).Nanoseconds() }
+
+// witness is a client that takes down what it asks and what it is told.
+type witness struct {
+	*history
+	number int
+	c      *transfer.Coordinator
+	db     *mongo.Database // of the same client
+}
+
+// transfer asks for a transfer.
+func (w witness) transfer(ctx context.Context, id, from, to string, units int64) ask {
+	a := ask{span: span{w.number, w.now(), 0}, id: id, from: from, to: to, units: units}
+	w.begins(a)
+	var rec transfer.Record
+	rec, a.told = w.c.Transfer(ctx, bank.Move(id, from, to, units))
+	a.backAt, a.state = w.now(), rec.State
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asks = append(w.asks, a)
+	if errors.Is(a.told, transfer.ErrInDoubt) || errors.Is(a.told, transfer.ErrUnsettled) {
+		w.doubtful = append(w.doubtful, a)
+	}
+	return a
+}
+
+// takeDoubtful returns the oldest request that is in doubt, or not settled yet, for the
+// caller to ask again.
+func (h *history) takeDoubtful() (ask, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.doubtful) == 0 {
+		return ask{}, false
+	}
+	oldest := h.doubtful[0]
+	h.doubtful = h.doubtful[1:]
+	return oldest, true
+}
+
+// read reads an account. A read that is not answered tells nothing.
+func (w witness) read(ctx context.Context, t *testing.T, account string) error {
+	t.Helper()
+	r := balanceRead{span: span{w.number, w.now(), 0}, account: account}
+	got, err := w.c.GetAccount(ctx, account)
+	if err != nil {
+		return err
+	}
+	r.backAt = w.now()
+	r.available, r.posted = bank.Units(t, got.Available), bank.Units(t, got.Posted)
+	w.saw(r)
+	return nil
+}
+
+// readLinearly reads an account as the library doesn't offer it.
+func (w witness) readLinearly(ctx context.Context, account string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // it hangs where there is no majority
+	defer cancel()
+	r := balanceRead{span: span{w.number, w.now(), 0}, account: account, linear: true}
+	accounts := w.db.Collection("accounts", options.Collection().SetReadConcern(readconcern.Linearizable()))
+	var document struct {
+		Balance int64            `bson:"balance"`
+		Pending map[string]int64 `bson:"pending"`
+	}
+	if err := accounts.FindOne(ctx, bson.D{{Key: "_id", Value: account}}).Decode(&document); err != nil {
+		return err
+	}
+	r.backAt = w.now()
+	r.available, r.posted = document.Balance, document.Balance
+	for _, amount := range document.Pending {
+		r.posted -= min(amount, 0)
+	}
+	w.saw(r)
+	return nil
+}
+
+func (w witness) saw(r balanceRead) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.balances = append(w.balances, r)
+}
+
+// look reads a transfer.
+func (w witness) look(ctx context.Context, id string) {
+	called := w.now()
+	rec, err := w.c.Get(ctx, id)
+	if err != nil && !errors.Is(err, transfer.ErrTransferNotFound) {
+		return
+	}
+	w.sawState(called, id, rec.State)
+}
+
+// cancel cancels a transfer. Where it comes too late the record tells how far the
+// transfer is.
+func (w witness) cancel(ctx context.Context, id string) {
+	called := w.now()
+	rec, err := w.c.Cancel(ctx, id, "a witness wants it")
+	if err == nil || errors.Is(err, transfer.ErrAlreadyCommitted) {
+		w.sawState(called, id, rec.State)
+	}
+}
+
+func (w witness) sawState(called int64, id string, state transfer.State) {
+	r := stateRead{span{w.number, called, w.now()}, id, state}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.states = append(w.states, r)
+}
+
+func (h *history) begins(a ask) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.begun = append(h.begun, a)
+}
+
+// lastBegun returns the n-th latest request, if there were that many.
+func (h *history) lastBegun(n int) (ask, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if n >= len(h.begun) {
+		return ask{}, false
+	}
+	return h.begun[len(h.begun)-1-n], true
+}
+
+// awaitSuccesses waits until so many calls have been told success, and reports whether
+// that came before ctx ended.
+func (h *history) awaitSuccesses(ctx context.Context, n int) bool {
+	return until(ctx, func() bool { return h.counts().Succeeded >= n })
+}
+
+// until waits until something is so, and reports whether that came before ctx ended.
+func until(ctx context.Context, so func() bool) bool {
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for !so() {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}

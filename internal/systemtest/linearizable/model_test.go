@@ -1,0 +1,236 @@
+package linearizable
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/mongotransfer/transfer"
+)
+
+// deed is what one entry of a history says.
+type deed uint8
+
+const (
+	moves    deed = iota + 1 // the units are on the account, or off it, for good
+	reserves                 // a transfer that will fail takes its debit off, if there is enough, until
+	restores                 // it gives it back
+	refuses                  // a transfer of the units is told that there is not enough
+	reads                    // a balance is read
+	shows                    // a transfer is seen in a state
+)
+
+// entry is one thing that happened, to an account or to a transfer, at one moment of its
+// span.
+type entry struct {
+	deed     deed
+	of       string // the account or the transfer: each has a line of its own
+	transfer string
+	units    int64
+	seen     *int64 // by refuses
+	state    transfer.State
+	told     bool // by Transfer
+	linear   bool // a read with read concern linearizable
+}
+
+// String tells the entry in a picture of the history.
+func (e entry) String() string {
+	switch e.deed {
+	case moves:
+		return fmt.Sprintf("%s: %+d", e.transfer, e.units)
+	case reserves:
+		return fmt.Sprintf("%s takes %d, and will fail", e.transfer, e.units)
+	case restores:
+		return fmt.Sprintf("%s gives %d back", e.transfer, e.units)
+	case refuses:
+		return fmt.Sprintf("%s: no %d here", e.transfer, e.units)
+	case reads:
+		return fmt.Sprintf("read %d", e.units)
+	case shows:
+		return string(e.state)
+	}
+	return ""
+}
+
+// line is a list of entries in the form that the checker takes.
+type line []porcupine.Operation
+
+func (l *line) add(s span, e entry) {
+	*l = append(*l, porcupine.Operation{ClientId: s.client, Input: e, Call: s.called, Return: s.backAt})
+}
+
+// posted is the history of the posted balances: a transfer that succeeds moves its money
+// at one moment of its call, and one that fails does not exist.
+func (h *history) posted(verdicts []verdict) line {
+	var l line
+	for _, v := range verdicts {
+		if v.final == transfer.StateSuccess {
+			l.add(v.span, entry{deed: moves, of: v.from, transfer: v.id, units: -v.units})
+			l.add(v.span, entry{deed: moves, of: v.to, transfer: v.id, units: v.units})
+		}
+	}
+	for _, r := range h.balances {
+		l.add(r.span, entry{deed: reads, of: r.account, units: r.posted, linear: r.linear})
+	}
+	return l
+}
+
+// available is the history of the available balances. One that fails may have its debit
+// off the balance in between: once, and only within its call. Taking it and giving it
+// back at the same moment is as good as never having taken it, so both are always there.
+func (h *history) available(verdicts []verdict) line {
+	var l line
+	for _, v := range verdicts {
+		if v.final == transfer.StateSuccess {
+			l.add(v.span, entry{deed: moves, of: v.from, transfer: v.id, units: -v.units})
+			l.add(v.span, entry{deed: moves, of: v.to, transfer: v.id, units: v.units})
+			continue
+		}
+		l.add(v.span, entry{deed: reserves, of: v.from, transfer: v.id, units: v.units})
+		l.add(v.span, entry{deed: restores, of: v.from, transfer: v.id, units: v.units})
+		if v.reason == "insufficientFunds" {
+			l.add(v.span, entry{deed: refuses, of: v.from, transfer: v.id, units: v.units, seen: v.seen})
+		}
+	}
+	for _, r := range h.balances {
+		l.add(r.span, entry{deed: reads, of: r.account, units: r.available, linear: r.linear})
+	}
+	return l
+}
+
+// progress is the history of the transfers' states: an answer of Transfer shows the final
+// one.
+func (h *history) progress(verdicts []verdict) line {
+	var l line
+	for _, v := range verdicts {
+		l.add(v.span, entry{deed: shows, of: v.id, state: v.final, told: true})
+	}
+	for _, r := range h.states {
+		l.add(r.span, entry{deed: shows, of: r.id, state: r.state})
+	}
+	return l
+}
+
+// balanceModel is an account: one number that never falls below zero, and what transfers
+// that will fail have taken off it.
+func balanceModel(opening int64) porcupine.Model {
+	return model(balance{units: opening})
+}
+
+// balance is the state of an account. Equal ones are the same to ==.
+type balance struct {
+	units  int64
+	failed string // the transfers that will fail and are under way here: see with
+}
+
+// A transfer that will fail has taken its debit, or has found that there is not enough.
+const (
+	took  = "+"
+	short = "-"
+)
+
+func (b balance) after(e entry) (state, bool) {
+	switch e.deed {
+	case moves:
+		b.units += e.units
+		return b, b.units >= 0
+	case reserves:
+		if b.units < e.units {
+			return b.with(e.transfer, short), true
+		}
+		b.units -= e.units
+		return b.with(e.transfer, took), true
+	case restores:
+		switch {
+		case b.has(e.transfer, took):
+			b.units += e.units
+			return b.without(e.transfer, took), true
+		case b.has(e.transfer, short):
+			return b.without(e.transfer, short), true
+		}
+	case refuses: // for what others have left, not for what it has taken itself
+		refused := b.units < e.units && !b.has(e.transfer, took)
+		return b, refused && (e.seen == nil || *e.seen == b.units)
+	case reads:
+		return b, e.units == b.units
+	case shows:
+	}
+	return b, false
+}
+
+func (b balance) has(transfer, how string) bool {
+	return slices.Contains(strings.Fields(b.failed), transfer+how)
+}
+
+// with notes a transfer, in an order that doesn't depend on who came first.
+func (b balance) with(transfer, how string) balance {
+	all := append(strings.Fields(b.failed), transfer+how)
+	slices.Sort(all)
+	b.failed = strings.Join(all, " ")
+	return b
+}
+
+func (b balance) without(transfer, how string) balance {
+	all := slices.DeleteFunc(strings.Fields(b.failed), func(one string) bool { return one == transfer+how })
+	b.failed = strings.Join(all, " ")
+	return b
+}
+
+// stateModel is a transfer: a state that only goes forward.
+func stateModel() porcupine.Model { return model(stage("")) }
+
+// stage is how far a transfer has come; "" is before it is stored.
+type stage transfer.State
+
+func (s stage) after(e entry) (state, bool) {
+	next := map[stage][]transfer.State{
+		"": {
+			transfer.StatePreparing, transfer.StateCommitted, transfer.StateSuccess, transfer.StateRollback, transfer.StateFail,
+		},
+		stage(transfer.StatePreparing): {
+			transfer.StateCommitted, transfer.StateSuccess, transfer.StateRollback, transfer.StateFail,
+		},
+		stage(transfer.StateCommitted): {transfer.StateSuccess},
+		stage(transfer.StateRollback):  {transfer.StateFail},
+	}
+	for _, forward := range next[s] {
+		if e.state == forward {
+			return stage(forward), true
+		}
+	}
+	return s, e.state == transfer.State(s)
+}
+
+// state is what a model knows.
+type state interface {
+	after(e entry) (state, bool)
+}
+
+// model returns the model in which each account, or each transfer, begins in the given
+// state.
+func model(first state) porcupine.Model {
+	return porcupine.Model{
+		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+			var parts [][]porcupine.Operation
+			at := map[string]int{}
+			for _, op := range history {
+				of := op.Input.(entry).of
+				if _, known := at[of]; !known {
+					at[of] = len(parts)
+					parts = append(parts, nil)
+				}
+				parts[at[of]] = append(parts[at[of]], op)
+			}
+			return parts
+		},
+		Init: func() any { return first },
+		Step: func(now, input, _ any) (bool, any) {
+			after, ok := now.(state).after(input.(entry))
+			return ok, after
+		},
+		DescribeOperation: func(input, _ any) string { return input.(entry).String() },
+		DescribeState:     func(now any) string { return fmt.Sprintf("%+v", now) },
+	}
+}

@@ -1,0 +1,289 @@
+package linearizable
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// On a replica set whose primaries are replaced, transfers are linearizable, and so are
+// reads with read concern linearizable. The reads of the library, with read concern
+// majority, need not be: a primary that was replaced and does not know it, and one that
+// was just elected, answer with what once was; never with what never was.
+func TestLinearizableOverFailovers(t *testing.T) {
+	t.Parallel()
+	set, err := mongotest.StartSet(t.Context(), 3)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, set.Stop()) })
+	t.Run("clients that follow the set", func(t *testing.T) { follow(bank.NewReplicated(t, set, "followers")) })
+	t.Run("clients of a primary that was replaced", func(t *testing.T) { stayBehind(bank.NewReplicated(t, set, "behind")) })
+	t.Run("clients of a primary that is new", func(t *testing.T) { arriveEarly(bank.NewReplicated(t, set, "early")) })
+}
+
+// follow checks what clients see who learn soon which member is the primary.
+func follow(b bank.Replicated) {
+	const perFailover = 20 // successes in between
+	var l *load
+	replaced := 0
+	l = newLoad(b.T, b.Bank, loadOptions{
+		clients: 6, through: b.Through, faults: []bank.Fault{bank.Lost, bank.AnswerLost}, linear: true,
+		hurt: func(ctx context.Context) error {
+			replaced++
+			if !l.h.awaitSuccesses(ctx, replaced*perFailover) {
+				return ctx.Err()
+			}
+			return b.Replace(ctx, replaced%2 == 0)
+		},
+		enough: func(c counts) bool {
+			return c.Succeeded >= 2*perFailover+perFailover/2 && c.Reads >= 50 && c.LinearReads >= 25 && c.InDoubt >= 3 && c.Failovers >= 2
+		},
+	})
+	l.run()
+	verdicts := l.judge()
+	for _, of := range []line{l.h.posted(verdicts), l.h.available(verdicts)} {
+		requireLinearizable(b.T, balanceModel(opening), of.only(isLinear), "transfers and linearizable reads")
+		requireOld(b, balanceModel(opening), of)
+	}
+	requireOld(b, stateModel(), l.h.progress(verdicts))
+	l.audit()
+}
+
+// requireOld requires that reads which are not linearizable are at least of what was
+// there before, and tells how many there were.
+func requireOld(b bank.Replicated, m porcupine.Model, l line) int {
+	b.T.Helper()
+	kept, stale := l.sift(b.T, m)
+	for _, op := range stale {
+		op.Call = 0
+		require.True(b.T, accepts(b.T, m, append(slices.Clone(kept), op)), "nothing was ever so: %v", op.Input)
+	}
+	b.T.Logf("%d of %d entries are stale reads", len(stale), len(l))
+	return len(stale)
+}
+
+// stayBehind checks what clients see who can reach but one member, when that has been
+// replaced as the primary and does not know it: it was paused meanwhile. How many of
+// their reads are stale depends on the server, and on luck; the log tells it.
+func stayBehind(b bank.Replicated) {
+	h := newHistory()
+	w := witness{h, 0, b.Coordinator, b.DB}
+	for _, id := range []string{"a", "b"} {
+		_, err := b.OpenAccount(b.T.Context(), transfer.Account{ID: id, Balance: transfer.Units(opening)})
+		require.NoError(b.T, err)
+	}
+	w.transfer(b.T.Context(), "before", "a", "b", 3)
+	require.NoError(b.T, w.read(b.T.Context(), b.T, "a"))
+	readBehind(b, w, "after")
+
+	verdicts := h.verdicts(b.T, b.Coordinator)
+	require.NoError(b.T, w.read(b.T.Context(), b.T, "a"))
+	require.NoError(b.T, w.read(b.T.Context(), b.T, "b"))
+	ofPosted := h.posted(verdicts)
+	requireLinearizable(b.T, balanceModel(opening), ofPosted.only(isLinear), "transfers and linearizable reads")
+	requireOld(b, balanceModel(opening), ofPosted)
+	requireOld(b, stateModel(), h.progress(verdicts))
+	b.RecoverAll()
+	b.Balances()
+}
+
+// readBehind pauses the primary until it is replaced, makes a transfer, and lets clients
+// read who know the old primary alone. What they send lies before it when it wakes up. It
+// answers, with data or a refusal: else nothing was tried.
+func readBehind(b bank.Replicated, w witness, id string) {
+	b.T.Helper()
+	old, err := b.Set.Primary(b.T.Context())
+	require.NoError(b.T, err)
+	ctx, cancel := context.WithTimeout(b.T.Context(), 2*time.Minute)
+	defer cancel()
+	var left []behind
+	for n := range 9 {
+		left = append(left, newBehind(b, w.history, n+1, b.Set.Hosts()[old]))
+		require.NoError(b.T, left[n].act(ctx, b.T, id)) // so that there is a connection
+		left[n].wire.forget()
+	}
+	require.NoError(b.T, b.Set.Pause(old))
+	require.NoError(b.T, b.AwaitOther(ctx, old))
+	require.NoError(b.T, w.transfer(ctx, id, "a", "b", 5).told)
+
+	reading, end := context.WithCancel(ctx)
+	defer end()
+	var all sync.WaitGroup
+	for _, one := range left {
+		all.Go(func() { _ = one.act(reading, b.T, id) })
+	}
+	sent := until(ctx, func() bool { return count(left, (*lonelyWire).wasAsked) == len(left) })
+	require.NoError(b.T, b.Set.Resume(old))
+	require.True(b.T, sent, "the reads are not sent")
+	soon, enough := context.WithTimeout(ctx, 10*time.Second) // some may be left without an answer
+	defer enough()
+	until(soon, func() bool { return count(left, (*lonelyWire).wasAnswered) == len(left) })
+	answered := count(left, (*lonelyWire).wasAnswered)
+	b.T.Logf("the old primary has answered %d of %d reads", answered, len(left))
+	require.Positive(b.T, answered)
+	last, stop := context.WithTimeout(ctx, time.Second) // those that are refused look for another primary, in vain
+	defer stop()
+	context.AfterFunc(last, end)
+	all.Wait()
+}
+
+// behind is a client that can reach one member only.
+type behind struct {
+	witness
+	wire *lonelyWire
+}
+
+func newBehind(b bank.Replicated, h *history, number int, host string) behind {
+	b.T.Helper()
+	w := &lonelyWire{Wire: bank.Wire{At: -1}, host: host}
+	// It takes the member for the primary until it hears otherwise: so it would with the
+	// driver's defaults, for up to 40 s.
+	client := bank.Client(b.T, b.Set.URI(), options.Client().SetDialer(w).SetMaxPoolSize(1))
+	db := client.Database(b.DB.Name())
+	return behind{witness{h, number, b.NewCoordinator(db), db}, w}
+}
+
+// act reads an account, in one of two ways, or a transfer, each client its own.
+func (b behind) act(ctx context.Context, t *testing.T, id string) error {
+	switch b.number % 3 {
+	case 0:
+		return b.read(ctx, t, "a")
+	case 1:
+		return b.readLinearly(ctx, "a")
+	}
+	b.look(ctx, id)
+	return nil
+}
+
+// count tells of how many clients something is so.
+func count(clients []behind, so func(*lonelyWire) bool) int {
+	n := 0
+	for _, one := range clients {
+		if so(one.wire) {
+			n++
+		}
+	}
+	return n
+}
+
+// lonelyWire is a wire to one member.
+type lonelyWire struct {
+	bank.Wire
+	host     string
+	answered atomic.Bool // a read, with data or a refusal
+}
+
+// forget makes the wire one over which nothing was sent yet.
+func (w *lonelyWire) forget() {
+	w.Forget()
+	w.answered.Store(false)
+}
+
+func (w *lonelyWire) wasAsked() bool {
+	return w.Sent() > 0
+}
+
+func (w *lonelyWire) wasAnswered() bool {
+	return w.answered.Load()
+}
+
+// DialContext implements options.ContextDialer.
+func (w *lonelyWire) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if address != w.host {
+		return nil, bank.CutOff()
+	}
+	conn, err := w.Wire.DialContext(ctx, network, address)
+	return &lonelyConn{Conn: conn, wire: w}, err
+}
+
+// lonelyConn is one connection over a lonelyWire. It notes when a read is answered.
+type lonelyConn struct {
+	net.Conn
+	wire  *lonelyWire
+	asked atomic.Bool
+}
+
+// Write sends one message.
+func (c *lonelyConn) Write(message []byte) (int, error) {
+	if _, counts := bank.CommandIn(message); counts {
+		c.asked.Store(true)
+	}
+	return c.Conn.Write(message)
+}
+
+// Read takes an answer for that of the latest read: nothing else is sent before it.
+func (c *lonelyConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && c.asked.Load() {
+		c.wire.answered.Store(true)
+	}
+	return n, err
+}
+
+// arriveEarly checks what clients see of a primary that was just elected, and does not
+// know yet what of its data a majority has: the old one had no time to tell it. It takes
+// some luck to write something in the last moment, so it has a few tries; the log tells
+// what came of them.
+func arriveEarly(b bank.Replicated) {
+	const tries = 3
+	stale := 0
+	for n := 0; n < tries && stale == 0; n++ {
+		stale = readEarly(b, fmt.Sprint("account", n))
+	}
+}
+
+// readEarly pays something into a new account, has the primary replaced, and reads from
+// the new one at once. It returns the number of stale reads.
+func readEarly(b bank.Replicated, account string) int {
+	b.T.Helper()
+	h := newHistory()
+	_, err := b.OpenAccount(b.T.Context(), transfer.Account{ID: account, Balance: transfer.Units(opening)})
+	require.NoError(b.T, err)
+	var members []witness
+	for i, host := range b.Set.Hosts() {
+		db := b.Connect("mongodb://" + host + "/?directConnection=true").Client().Database(b.DB.Name())
+		w := witness{newHistory(), i, b.NewCoordinator(db), db}
+		require.Eventually(b.T, func() bool { return w.read(b.T.Context(), b.T, account) == nil }, time.Minute, 10*time.Millisecond)
+		w.history = h
+		members = append(members, w)
+	}
+	old, err := b.Set.Primary(b.T.Context())
+	require.NoError(b.T, err)
+	defer b.KeepIgnorant(old)()
+	paid := span{called: h.now()}
+	accounts := members[old].db.Collection("accounts", options.Collection().SetWriteConcern(writeconcern.Majority()))
+	increase := bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: int64(5)}}}}
+	_, told := accounts.UpdateByID(b.T.Context(), account, increase)
+	paid.backAt = h.now()
+	require.NoError(b.T, b.AwaitOther(b.T.Context(), old))
+	require.Eventually(b.T, func() bool {
+		now, err := b.Set.Primary(b.T.Context()) // it may be replaced again
+		return err == nil && members[now].read(b.T.Context(), b.T, account) == nil &&
+			members[now].readLinearly(b.T.Context(), account) == nil
+	}, time.Minute, 10*time.Millisecond, "no new primary was read from")
+
+	l := h.posted(nil)
+	if told != nil { // it came too late to be acknowledged: the last read, a linearizable one, tells whether it came at all
+		b.T.Logf("the payment is in doubt: %v", told)
+		paid.backAt = h.now()
+	}
+	if told == nil || h.balances[len(h.balances)-1].posted != opening {
+		l.add(paid, entry{deed: moves, of: account, transfer: "a payment", units: 5})
+	}
+	requireLinearizable(b.T, balanceModel(opening), l.only(isLinear), "linearizable reads")
+	return requireOld(b, balanceModel(opening), l)
+}

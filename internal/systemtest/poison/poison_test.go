@@ -1,0 +1,335 @@
+package poison
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// poison spoils one account of a stalled transfer of 60 from a, which had 100, to b, and
+// tells how it is repaired.
+type poison struct {
+	account string
+	spoil   func(b *bank.Bank) (repair func())
+}
+
+// set changes a field of an account behind the library's back, and returns how that is
+// undone. The field must not change meanwhile.
+func set(account, field string, value any) func(b *bank.Bank) func() {
+	return func(b *bank.Bank) func() {
+		accounts := b.DB.Collection("accounts")
+		var before bson.M
+		update := func(value any) bson.D { return bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: value}}}} }
+		require.NoError(b.T, accounts.FindOneAndUpdate(b.T.Context(), bson.D{{Key: "_id", Value: account}}, update(value)).Decode(&before))
+		return func() {
+			_, err := accounts.UpdateByID(b.T.Context(), account, update(before[field]))
+			require.NoError(b.T, err)
+		}
+	}
+}
+
+// A transfer that can't be finished, committed or rolled back, stays as it is with its
+// reason, which is told, listed and logged, and is finished by a worker, by itself, once
+// the cause is repaired: to the unit.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		policy transfer.StallPolicy // of what died before it was committed
+		at     int                  // the command that it died at
+		state  transfer.State       // that it is stuck in
+		poison poison
+		code   string
+	}{
+		"committed, credit deleted":   {transfer.Resume, 4, transfer.StateCommitted, poison{"b", bank.Deleted("b")}, "accountNotFound"},
+		"committed, debit deleted":    {transfer.Resume, 4, transfer.StateCommitted, poison{"a", bank.Deleted("a")}, "accountNotFound"},
+		"committed, balance a text":   {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", "x")}, "unwritable"},
+		"committed, balance null":     {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", nil)}, "unwritable"},
+		"committed, balance [1]":      {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", bson.A{1})}, "unwritable"},
+		"committed, validated":        {transfer.Resume, 4, transfer.StateCommitted, poison{"b", bank.Forbidden("b")}, "unwritable"},
+		"rolled back, balance a text": {transfer.RollBack, 3, transfer.StateRollback, poison{"a", set("a", "balance", "x")}, "unwritable"},
+		"rolled back, validated": {transfer.RollBack, 3, transfer.StateRollback,
+			poison{"b", bank.Forbidden("b")}, "unwritable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 100, 0)
+			b.StallAt("t", c.at, bank.Lost, 60)
+			repair := c.poison.spoil(b)
+			var log bank.Logged
+			atOnce := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), transfer.WithStallPolicy(c.policy), transfer.WithLogger(slog.New(&log)))
+			for attempt := 1; attempt <= 2; attempt++ {
+				report, err := atOnce.Recover(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, transfer.RecoveryReport{Found: 1, Stuck: 1}, report)
+				require.Equal(t, attempt, log.Count("a transfer is stuck"))
+				b.RequireStuck("t", c.state, c.poison.account, c.code, attempt)
+			}
+			rec, err := atOnce.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+			requireStuckAnswer(t, c.state, c.poison.account, rec, err)
+			rec, err = b.Transfer(t.Context(), bank.Move("t", "a", "b", 60)) // it is not due to be tried again
+			requireStuckAnswer(t, c.state, c.poison.account, rec, err)
+			rec, err = b.Cancel(t.Context(), "t", "too late")
+			if c.state == transfer.StateRollback {
+				requireStuckAnswer(t, c.state, c.poison.account, rec, err)
+			} else {
+				require.ErrorIs(t, err, transfer.ErrAlreadyCommitted)
+			}
+
+			repair()
+			end := bank.InBackground(t, b.NewCoordinator(b.DB, transfer.WithStallThreshold(20*time.Millisecond)))
+			rec, err = b.Wait(t.Context(), "t")
+			end()
+			if c.state == transfer.StateCommitted {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, transfer.ErrCancelled)
+			}
+			require.Nil(t, rec.Stuck)
+			require.Empty(t, b.IDs(transfer.Query{Stuck: true}))
+			b.CheckBooks(bank.Balances(100, 0))
+		})
+	}
+}
+
+// requireStuckAnswer requires that one who asks for what is stuck is told its outcome,
+// which is known, and what is in the way, at once.
+func requireStuckAnswer(t *testing.T, state transfer.State, account string, rec transfer.Record, err error) {
+	t.Helper()
+	want, outcome := transfer.ErrUnsettled, transfer.Moved
+	if state == transfer.StateRollback {
+		want, outcome = transfer.ErrCancelled, transfer.Failed
+	}
+	require.ErrorIs(t, err, want)
+	require.NotErrorIs(t, err, transfer.ErrInDoubt)
+	require.Equal(t, outcome, transfer.OutcomeOf(err))
+	require.ErrorContains(t, err, fmt.Sprintf("account %q", account))
+	require.Equal(t, state, rec.State)
+	require.NotNil(t, rec.Stuck)
+	require.Equal(t, account, rec.Stuck.Account)
+}
+
+// What looks like poison and is none: the transfer ends.
+func TestNoPoison(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		policy transfer.StallPolicy
+		at     int
+		poison poison
+		ends   transfer.State
+		repair bool
+	}{
+		"committed, credit closed":              {transfer.Resume, 4, poison{"b", set("b", "closed", true)}, transfer.StateSuccess, false},
+		"rolled back, debit closed":             {transfer.RollBack, 3, poison{"a", set("a", "closed", true)}, transfer.StateFail, false},
+		"committed, other currency":             {transfer.Resume, 4, poison{"b", set("b", "currency", "USD")}, transfer.StateSuccess, false},
+		"committed, debited balance a text":     {transfer.Resume, 4, poison{"a", set("a", "balance", "none")}, transfer.StateSuccess, true},
+		"rolled back, credited balance a text":  {transfer.RollBack, 3, poison{"b", set("b", "balance", "none")}, transfer.StateFail, true},
+		"resumed, and refused for a closed one": {transfer.Resume, 2, poison{"b", set("b", "closed", true)}, transfer.StateFail, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 100, 0)
+			b.StallAt("t", c.at, bank.Lost, 60)
+			repair := c.poison.spoil(b)
+			report, err := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), transfer.WithStallPolicy(c.policy)).Recover(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 1, report.Succeeded+report.Failed, "%+v", report)
+			rec, err := b.Get(t.Context(), "t")
+			require.NoError(t, err)
+			require.Equal(t, c.ends, rec.State)
+			require.Nil(t, rec.Stuck)
+			if c.repair {
+				repair()
+			}
+			b.CheckBooks(bank.Balances(100, 0))
+		})
+	}
+}
+
+// A rolled-back transfer takes a document that is gone for done: nothing is due to it.
+func TestRollBackWithADeletedAccount(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.StallAt("t", 3, bank.Lost, 60)
+	b.Remove("accounts", "b")
+	report := b.RecoverAll(transfer.WithStallPolicy(transfer.RollBack))
+	require.Equal(t, 1, report.Failed)
+	require.Empty(t, b.IDs(transfer.Query{Stuck: true}))
+	b.CheckBooks(bank.Balances(100))
+}
+
+// A committed payment whose order was deleted is stuck at the order, with the money on
+// its way, and ends once the order is back.
+func TestPoisonedEffect(t *testing.T) {
+	t.Parallel()
+	b := bank.NewShop(t, 100, 0)
+	b.Dying(6, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Transfer(ctx, bank.Payment("p", "o-1", 60))
+		return err
+	}, bank.Orders)
+	var order bson.Raw
+	require.NoError(t, b.DB.Collection("orders").FindOneAndDelete(t.Context(), bson.D{{Key: "_id", Value: "o-1"}}).Decode(&order))
+	c := b.NewCoordinator(b.DB, append(bank.Orders(b.DB), transfer.WithStallThreshold(0))...)
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: 1, Stuck: 1}, report)
+	rec, err := b.Get(t.Context(), "p")
+	require.NoError(t, err)
+	require.Equal(t, &transfer.Failure{
+		Code: "requirementFailed", Ledger: "orders", Account: "o-1", Message: `document "o-1" of "orders" is gone`,
+	}, rec.Stuck)
+	b.Insert("orders", order)
+	require.Equal(t, 1, b.RecoverAll(bank.Orders(b.DB)...).Succeeded)
+	b.RequireOrder("o-1", "paid", false)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// A process may die at each message of its attempt to finish what can't be finished, the
+// one that says why among them: once the cause is repaired the transfer is finished, and
+// what arrives after that changes nothing.
+func TestEveryMessageOfPoisonMayFail(t *testing.T) {
+	t.Parallel()
+	for _, what := range []bank.Fault{bank.Lost, bank.AnswerLost, bank.Held} {
+		t.Run(string(what), func(t *testing.T) {
+			t.Parallel()
+			noted, b := 0, bank.NewBare(t)
+			for point, struck := 0, true; struck; point++ {
+				b.Renew(t, 100, 0)
+				b.StallAt("t", 4, bank.Lost, 60)
+				repair := bank.Deleted("b")(b)
+				w := &bank.Wire{At: point, What: what, Die: true}
+				c := b.NewCoordinator(b.Through(w.Client()), transfer.WithStallThreshold(0))
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				w.OnDeath = cancel
+				_, _ = c.Recover(ctx)
+				cancel()
+				bank.Kill(c)
+				struck = w.HasStruck()
+				noted += len(b.IDs(transfer.Query{Stuck: true}))
+				repair()
+				b.RecoverAll()
+				final := b.Raw("transfers")
+				w.Deliver(t)
+				require.Equal(t, final, b.Raw("transfers"), "message %d of %v arrives late", point, w.Commands)
+				require.NotContains(t, final[0], "stuck")
+				b.CheckBooks(bank.Balances(100, 0))
+			}
+			require.Equal(t, what == bank.AnswerLost, noted == 2, "of all messages the last one says why")
+		})
+	}
+}
+
+// The execution that committed a transfer stores why it can't be finished, also where its
+// caller was answered long ago.
+func TestPoisonIsNotedInTheBackground(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	var log bank.Logged
+	restore := forbidSettling(b)
+	c := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.StateCommitted), transfer.WithLogger(slog.New(&log)))
+	rec, err := c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateCommitted, rec.State)
+	require.NoError(t, c.Close(t.Context()), "which waits for what is done in the background")
+	b.RequireStuck("t", transfer.StateCommitted, "b", "unwritable", 0)
+	require.Equal(t, 1, log.Count("a transfer is stuck"))
+	restore()
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// forbidSettling lets b take markers, and no money.
+func forbidSettling(b *bank.Bank) func() {
+	validate := func(condition bson.M) {
+		command := bson.D{{Key: "collMod", Value: "accounts"}, {Key: "validator", Value: condition}}
+		require.NoError(b.T, b.DB.RunCommand(b.T.Context(), command).Err())
+	}
+	validate(bson.M{"$or": bson.A{bson.M{"_id": bson.M{"$ne": "b"}}, bson.M{"balance": 0}}})
+	return func() { validate(bson.M{}) }
+}
+
+// What can't be finished is tried ever more rarely, by sweeps and by callers who ask for
+// it again; those are told why when their time is up.
+func TestPoisonIsTriedEverMoreRarely(t *testing.T) {
+	t.Parallel()
+	const threshold = 10 * time.Second
+	b := bank.New(t, 100, 0)
+	b.StallAt("t", 4, bank.Lost, 60)
+	repair := bank.Deleted("b")(b)
+	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(threshold))
+	for attempts := range 9 {
+		for _, due := range []bool{false, true} {
+			silence := threshold<<min(attempts, 6) - time.Second
+			if due {
+				silence += 2 * time.Second
+			}
+			b.Silence("t", silence)
+			report, err := c.Recover(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, due, report == transfer.RecoveryReport{Found: 1, Stuck: 1}, "attempt %d, after %s: %+v", attempts, silence, report)
+		}
+	}
+	b.Silence("t", 63*threshold)
+	waitInVain(b, transfer.WithStallThreshold(threshold))
+	b.RequireStuck("t", transfer.StateCommitted, "b", "accountNotFound", 9)
+	repair()
+	b.Silence("t", 64*threshold)
+	_, err := c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+	require.NoError(t, err, "a caller who waits takes it over when its time has come")
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// Who waits for what is stuck is told why, also when it is a look that the end of the
+// wait cuts short.
+func TestPoisonIsToldWhenALookIsCutShort(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.StallAt("t", 4, bank.Lost, 60)
+	repair := bank.Deleted("b")(b)
+	_, err := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0)).Recover(t.Context())
+	require.NoError(t, err)
+	waitInVain(b)
+	repair()
+	b.RecoverAll()
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// waitInVain waits for the end of a transfer of 60 that is stuck at account b and whose
+// time has not come, gives up, and requires to be told why it is stuck. One who asks for
+// the transfer doesn't wait: its outcome is known.
+func waitInVain(b *bank.Bank, opts ...transfer.Option) {
+	b.T.Helper()
+	ctx, cancel := context.WithCancel(b.T.Context())
+	defer cancel()
+	const seen = 2 // whole transfers, or glances
+	var looks atomic.Int32
+	monitor := &event.CommandMonitor{
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			if id, _ := e.Reply.Lookup("cursor", "firstBatch", "0", "_id").StringValueOK(); id == "t" {
+				looks.Add(1)
+			}
+		},
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if from, _ := e.Command.Lookup("find").StringValueOK(); from == "transfers" && looks.Load() >= seen {
+				cancel()
+			}
+		},
+	}
+	c := b.NewCoordinator(b.Through(options.Client().SetMonitor(monitor)), opts...)
+	rec, err := c.Wait(ctx, "t")
+	require.ErrorIs(b.T, err, context.Canceled)
+	requireStuckAnswer(b.T, transfer.StateCommitted, "b", rec, err)
+	rec, err = c.Transfer(b.T.Context(), bank.Move("t", "a", "b", 60))
+	require.NotErrorIs(b.T, err, context.Canceled)
+	requireStuckAnswer(b.T, transfer.StateCommitted, "b", rec, err)
+}

@@ -1,0 +1,386 @@
+package rights
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// With a wrong password every verb says so, at once, and nothing is stored.
+func (v *guarded) wrongPassword() {
+	user, _ := v.user(readRole(v.t, "service"))
+	wrong := v.server.Client(v.t, "bank", user, "wrong").Database("bank")
+	verbs := slices.Concat(serviceVerbs(), v.workerVerbs(), v.migrationVerbs()[:1], auditorVerbs())
+	for i, what := range verbs {
+		err := v.timed(what, v.over(wrong), fmt.Sprintf("wrong-%d", i))
+		require.ErrorIs(v.t, err, transfer.ErrUnauthorized, what.name)
+		var missing *transfer.UnauthorizedError
+		require.ErrorAs(v.t, err, &missing)
+		require.Empty(v.t, missing.Action, what.name)
+		require.ErrorContains(v.t, err, "password")
+		require.NotContains(v.t, err.Error(), "reached", "it was")
+		require.NotContains(v.t, err.Error(), "wrong\"")
+		if what.name != "wait" { // whose transfer may be anywhere
+			require.NotErrorIs(v.t, err, transfer.ErrInDoubt, what.name)
+		}
+	}
+	v.wrongElsewhere(user)
+	v.finish()
+	n, err := v.root.Collection("transfers").CountDocuments(v.t.Context(), bson.D{})
+	require.NoError(v.t, err)
+	require.EqualValues(v.t, 2, n, "the first one, and what the worker should have run")
+}
+
+// wrongElsewhere requires that a wrong password on one of two clusters is told at once,
+// and that the other one can be used meanwhile.
+func (v *guarded) wrongElsewhere(user string) {
+	t := v.t
+	right := v.server.Client(t, "bank", user, "secret").Database("bank")
+	wrong := v.server.Client(t, "bank", user, "wrong").Database("bank")
+	c := v.over(right, transfer.WithLedger("savings", wrong.Collection("savings")), transfer.WithStallThreshold(0))
+	across := verb{"across", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+		_, err := c.Transfer(ctx, transfer.Request{ID: id, Legs: []transfer.Leg{
+			{Account: "rich", Amount: transfer.Units(-1)}, {Ledger: "savings", Account: "piggy", Amount: transfer.Units(1)},
+		}})
+		return err
+	}}
+	err := v.timed(across, c, "across")
+	require.ErrorIs(t, err, transfer.ErrUnauthorized)
+	require.NotErrorIs(t, err, transfer.ErrInDoubt)
+
+	granted := v.over(v.root, transfer.WithLedger("savings", v.server.Root(t).Database("bank").Collection("savings")))
+	_, err = granted.Submit(t.Context(), transfer.Request{ID: "stalled", Legs: []transfer.Leg{
+		{Account: "rich", Amount: transfer.Units(-1)}, {Ledger: "savings", Account: "piggy", Amount: transfer.Units(1)},
+	}})
+	require.NoError(t, err)
+	set := bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "Preparing"}, {Key: "epoch", Value: int64(1)}}}}
+	_, err = v.root.Collection("transfers").UpdateByID(t.Context(), "stalled", set)
+	require.NoError(t, err)
+	err = v.timed(verbNamed("recover"), c, "")
+	require.ErrorIs(t, err, transfer.ErrUnauthorized)
+	require.NotContains(t, err.Error(), "reached")
+	_, err = granted.Cancel(t.Context(), "stalled", "by the test")
+	require.NoError(t, err)
+	_, err = v.root.Collection("transfers").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: "stalled"}})
+	require.NoError(t, err)
+}
+
+// revoker revokes rights just before one of a client's commands is sent.
+type revoker struct {
+	mu      sync.Mutex
+	armed   bool
+	at      int // which command, counted from 0
+	seen    int
+	struck  *right
+	strikes func(right)
+}
+
+// right is what a command needs.
+type right struct{ action, collection string }
+
+// neededBy returns the right that a command needs, "" where it needs none. Of two it is
+// the one to write.
+func neededBy(e *event.CommandStartedEvent) right {
+	collection, _ := e.Command.Lookup(e.CommandName).StringValueOK()
+	switch e.CommandName {
+	case "find", "insert", "update":
+		return right{e.CommandName, collection}
+	case "findAndModify":
+		return right{"update", collection}
+	}
+	return right{}
+}
+
+func (r *revoker) client() *options.ClientOptions {
+	return options.Client().SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		needed := neededBy(e)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.armed || needed.action == "" {
+			return
+		}
+		if r.seen++; r.seen-1 == r.at {
+			r.struck = &needed
+			r.strikes(needed)
+		}
+	}})
+}
+
+func (r *revoker) arm(at int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.armed, r.at = true, at
+}
+
+func (r *revoker) what() *right {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.struck
+}
+
+// withOrders returns a role that may change orders, too, and the accounts of a second
+// ledger, as docs/roles says.
+func withOrders(r role) role {
+	for _, collection := range []string{"orders", "savings"} {
+		r = r.also(collection, "find", "update", "listIndexes").also(collection+".transfer", "find")
+	}
+	return r
+}
+
+// withSavings adds the second ledger, with an account in it, and the orders.
+func (v *guarded) withSavings() {
+	v.t.Helper()
+	piggy := bson.D{{Key: "_id", Value: "piggy"}, {Key: "balance", Value: int64(0)}}
+	_, err := v.root.Collection("savings").InsertOne(v.t.Context(), piggy)
+	require.NoError(v.t, err)
+	require.NoError(v.t, v.over(v.root, bothLedgers(v.root, v.root)...).Setup(v.t.Context()))
+}
+
+// lose returns the role without a right.
+func (r role) lose(what right) role {
+	for _, p := range r.Privileges {
+		if p.Resource.Collection == what.collection {
+			return r.without(p, what.action)
+		}
+	}
+	return r
+}
+
+// A right that is revoked just before any of the commands that a verb sends is told at
+// once. What is stored by then is in doubt for the caller, is listed, with the reason
+// where that can be written, and is ended by recovery once the right is back.
+func (v *guarded) revokedAnywhere() {
+	v.withSavings()
+	for _, what := range []verb{
+		{"transfer", verbNamed("transfer").do},
+		{"hold, post", verbNamed("hold, post").do},
+		{"hold, void", verbNamed("hold, void").do},
+		{"reverse", verbNamed("reverse").do},
+		{"effect", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			r := oneUnit(id)
+			r.Effects = []transfer.Effect{{
+				Documents: "orders", ID: id, Require: bson.D{{Key: "paid", Value: nil}}, Set: bson.D{{Key: "paid", Value: true}},
+			}}
+			_, err := c.Transfer(ctx, r)
+			return err
+		}},
+		{"two clusters", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			_, err := c.Transfer(ctx, transfer.Request{ID: id, Legs: []transfer.Leg{
+				{Account: "rich", Amount: transfer.Units(-1)}, {Ledger: "savings", Account: "piggy", Amount: transfer.Units(1)},
+			}})
+			return err
+		}},
+	} {
+		v.sub(what.name, func(v *guarded) {
+			n := 0
+			for v.revokedAt(what, n) {
+				n++
+			}
+			require.GreaterOrEqual(v.t, n, 5, "too few commands were struck")
+			v.t.Logf("%d commands", n)
+		})
+	}
+}
+
+func verbNamed(name string) verb {
+	all := serviceVerbs()
+	return all[slices.IndexFunc(all, func(one verb) bool { return one.name == name })]
+}
+
+// revokedAt revokes the right for the n-th command of a verb. It reports false if there
+// is none.
+func (v *guarded) revokedAt(what verb, n int) bool {
+	t := v.t
+	id := fmt.Sprintf("%s-%d", what.name, n)
+	_, err := v.root.Collection("orders").InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}})
+	require.NoError(t, err)
+	full := withOrders(readRole(t, "service"))
+	var user string
+	r := &revoker{strikes: func(needed right) { v.grant(user, full.lose(needed)) }}
+	user, db := v.user(full, r.client())
+	apart := v.server.Client(t, "bank", user, "secret", r.client()).Database("bank")
+	c := v.over(db, bothLedgers(db, apart)...)
+	_, err = c.Get(t.Context(), "first") // the connection is there
+	require.NoError(t, err)
+	r.arm(n)
+	err = v.timed(what, c, id)
+	struck := r.what()
+	if struck == nil {
+		require.NoError(t, err)
+		return false
+	}
+	v.t.Logf("%d: %s on %s: %v", n, struck.action, struck.collection, err)
+	if err != nil {
+		require.ErrorIs(t, err, transfer.ErrUnauthorized)
+	}
+	v.leftBy(id, err, *struck)
+	bank.Kill(c)
+	v.grant(user, full)
+	recovering := v.over(db, append(bothLedgers(db, apart), transfer.WithStallThreshold(0))...)
+	_, err = recovering.Recover(t.Context())
+	require.NoError(t, err)
+	v.finishBy(recovering)
+	return true
+}
+
+func bothLedgers(db, apart *mongo.Database) []transfer.Option {
+	return []transfer.Option{
+		transfer.WithDocuments("orders", db.Collection("orders")), transfer.WithLedger("savings", apart.Collection("savings")),
+	}
+}
+
+// leftBy requires that what is stored and not final is in doubt, and listed with the
+// reason if that could be written.
+func (v *guarded) leftBy(id string, failed error, struck right) {
+	t := v.t
+	for rec, err := range v.all.List(t.Context(), transfer.Query{}) {
+		require.NoError(t, err)
+		if rec.State.Final() || v.isHeld(rec.ID) || rec.ID != id && rec.Reverses != id {
+			continue
+		}
+		rolledBack := rec.State == transfer.StateRollback && transfer.OutcomeOf(failed) == transfer.Failed
+		require.True(t, isUndecided(failed) || rolledBack, "%s is %s: %v", rec.ID, rec.State, failed)
+		if struck != (right{"update", "transfers"}) {
+			require.NotNil(t, rec.Stuck, "%s is %s", rec.ID, rec.State)
+			require.Equal(t, "unauthorized", rec.Stuck.Code)
+			require.Contains(t, rec.Stuck.Message, struck.action+" on bank."+struck.collection)
+		}
+	}
+}
+
+// isHeld reports whether a hold is held: nobody is at it.
+func (v *guarded) isHeld(id string) bool {
+	filter := bson.D{{Key: "_id", Value: id}, {Key: "held", Value: true}, {Key: "state", Value: "Preparing"}}
+	n, err := v.root.Collection("transfers").CountDocuments(v.t.Context(), filter)
+	require.NoError(v.t, err)
+	return n > 0
+}
+
+// isUndecided reports whether an error leaves open where the money is, or says that it is
+// on its way.
+func isUndecided(err error) bool {
+	return errors.Is(err, transfer.ErrInDoubt) || errors.Is(err, transfer.ErrUnsettled)
+}
+
+// Who asks again with the same ID hears at once that the right is still missing, and once
+// it is granted, the transfer is done, without any wait for recovery.
+func (v *guarded) askedAgain() {
+	t := v.t
+	full := readRole(t, "service")
+	less := full.lose(right{"update", "accounts"})
+	user, db := v.user(less)
+	c := v.over(db)
+	_, err := c.Transfer(t.Context(), oneUnit("again"))
+	require.ErrorIs(t, err, transfer.ErrUnauthorized)
+	require.ErrorIs(t, err, transfer.ErrInDoubt)
+	require.NoError(t, v.stuckFor("again"))
+	for range 2 {
+		begun := time.Now()
+		_, err = c.Transfer(t.Context(), oneUnit("again"))
+		require.ErrorIs(t, err, transfer.ErrUnauthorized)
+		require.ErrorIs(t, err, transfer.ErrInDoubt)
+		require.Less(t, time.Since(begun), promptly)
+	}
+	_, err = c.Hold(t.Context(), oneUnit("hold again"), time.Hour)
+	require.ErrorIs(t, err, transfer.ErrUnauthorized)
+	require.NoError(t, v.stuckFor("hold again"))
+	begun := time.Now()
+	report, err := v.over(db, transfer.WithStallThreshold(0)).Recover(t.Context())
+	require.ErrorIs(t, err, transfer.ErrUnauthorized, "not all was done")
+	require.Less(t, time.Since(begun), promptly)
+	require.Equal(t, 1, report.Stuck)
+	v.audit()
+	v.grant(user, full)
+	begun = time.Now()
+	rec, err := c.Transfer(t.Context(), oneUnit("again"))
+	require.NoError(t, err)
+	require.Less(t, time.Since(begun), promptly)
+	require.Nil(t, rec.Stuck)
+	rec, err = c.Hold(t.Context(), oneUnit("hold again"), time.Hour)
+	require.NoError(t, err)
+	require.Nil(t, rec.Stuck)
+	rec, err = c.Get(t.Context(), "hold again")
+	require.NoError(t, err)
+	require.Nil(t, rec.Stuck, "what is held is not stuck")
+	v.finish()
+}
+
+// stuckFor requires that a list of what is stuck has a transfer, for want of a right.
+func (v *guarded) stuckFor(id string) error {
+	for rec, err := range v.all.List(v.t.Context(), transfer.Query{Stuck: true}) {
+		if err != nil {
+			return err
+		}
+		if rec.ID == id && rec.Stuck.Code == "unauthorized" {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not listed as stuck", id)
+}
+
+// A worker whose right is revoked while it runs goes on running, and ends what it had to
+// leave once the right is back.
+func (v *guarded) workerGoesOn() {
+	t := v.t
+	full := readRole(t, "worker")
+	user, db := v.user(full)
+	c := v.over(db, transfer.WithStallThreshold(100*time.Millisecond))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	_, err := v.all.Submit(t.Context(), oneUnit("with the right"))
+	require.NoError(t, err)
+	_, err = v.all.Wait(t.Context(), "with the right")
+	require.NoError(t, err)
+
+	v.grant(user, full.lose(right{"update", "accounts"}))
+	_, err = v.all.Submit(t.Context(), oneUnit("without"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return v.stuckFor("without") == nil }, 20*time.Second, 20*time.Millisecond)
+	v.grant(user, full.lose(right{"find", "transfers"})) // and now it finds nothing at all
+	v.grant(user, full)
+	rec, err := v.all.Wait(t.Context(), "without")
+	require.NoError(t, err)
+	require.Equal(t, transfer.StateSuccess, rec.State)
+	select {
+	case err := <-ended:
+		require.Fail(t, "the worker has ended", "%v", err)
+	default:
+	}
+	stop()
+	require.NoError(t, <-ended)
+	v.finish()
+}
+
+// shown requires that a transfer which was not finished for want of a right is stored,
+// and unfinished, if there is doubt; and if there is none, that nothing is stored.
+func (v *guarded) shown(id string, failed error) {
+	v.t.Helper()
+	rec, err := v.all.Get(v.t.Context(), id)
+	if errors.Is(err, transfer.ErrTransferNotFound) {
+		return
+	}
+	require.NoError(v.t, err)
+	if !errors.Is(failed, transfer.ErrInDoubt) && !errors.Is(failed, transfer.ErrUnsettled) {
+		return // a later verb on it was refused, which has changed nothing
+	}
+	listed := false
+	for other, err := range v.all.List(v.t.Context(), transfer.Query{}) {
+		require.NoError(v.t, err)
+		listed = listed || other.ID == id
+	}
+	require.True(v.t, listed, "%s is %s", id, rec.State)
+}

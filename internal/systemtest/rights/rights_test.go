@@ -1,0 +1,488 @@
+package rights
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/outside"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// promptly is how long a call may take to tell that a right is missing.
+const promptly = 3 * time.Second
+
+// role is a createRole command, as the files in docs/roles have it.
+type role struct {
+	Name       string      `json:"createRole"`
+	Privileges []privilege `json:"privileges"`
+}
+
+type privilege struct {
+	Resource struct {
+		DB         string `json:"db" bson:"db"`
+		Collection string `json:"collection" bson:"collection"`
+	} `json:"resource" bson:"resource"`
+	Actions []string `json:"actions" bson:"actions"`
+}
+
+// namespace is that of a privilege as errors name it.
+func (p privilege) namespace() string {
+	return strings.TrimSuffix(p.Resource.DB+"."+p.Resource.Collection, ".")
+}
+
+// readRole reads a role as it stands in docs/roles.
+func readRole(t *testing.T, name string) role {
+	t.Helper()
+	root, err := outside.Root()
+	require.NoError(t, err)
+	content, err := os.ReadFile(filepath.Join(root, "docs", "roles", name+".json"))
+	require.NoError(t, err)
+	decoder := json.NewDecoder(strings.NewReader(string(content)))
+	decoder.DisallowUnknownFields()
+	var r struct {
+		role
+
+		Roles []string `json:"roles"`
+	}
+	require.NoError(t, decoder.Decode(&r))
+	require.Empty(t, r.Roles)
+	return r.role
+}
+
+// without returns the role without one action.
+func (r role) without(dropped privilege, action string) role {
+	privileges := make([]privilege, 0, len(r.Privileges))
+	for _, p := range r.Privileges {
+		if p.Resource == dropped.Resource {
+			p.Actions = slices.DeleteFunc(slices.Clone(p.Actions), func(a string) bool { return a == action })
+		}
+		if len(p.Actions) > 0 {
+			privileges = append(privileges, p)
+		}
+	}
+	return role{r.Name, privileges}
+}
+
+// guarded is a deployment whose server demands users. The database is that which the
+// roles name.
+type guarded struct {
+	t      *testing.T
+	server *mongotest.Guarded
+	root   *mongo.Database
+	all    *transfer.Coordinator // of the user who may do everything
+}
+
+// newGuarded returns a deployment that is set up, with accounts rich and poor, and one
+// transfer.
+func newGuarded(t *testing.T, server *mongotest.Guarded) *guarded {
+	t.Helper()
+	v := &guarded{t: t, server: server, root: server.Root(t).Database("bank")}
+	v.fill()
+	return v
+}
+
+// fill makes the deployment anew.
+func (v *guarded) fill() {
+	v.t.Helper()
+	t := v.t
+	require.NoError(t, v.root.Drop(t.Context()))
+	v.all = v.over(v.root)
+	require.NoError(t, v.all.Setup(t.Context()))
+	for id, balance := range map[string]int64{"rich": 1_000_000, "poor": 0} {
+		_, err := v.all.OpenAccount(t.Context(), transfer.Account{ID: id, Balance: transfer.Units(balance)})
+		require.NoError(t, err)
+	}
+	_, err := v.all.Transfer(t.Context(), oneUnit("first"))
+	require.NoError(t, err)
+}
+
+// over returns a coordinator that ends with the test.
+func (v *guarded) over(db *mongo.Database, opts ...transfer.Option) *transfer.Coordinator {
+	v.t.Helper()
+	opts = append([]transfer.Option{transfer.WithRetention(2 * time.Hour)}, opts...)
+	c, err := transfer.NewCoordinator(db, opts...)
+	require.NoError(v.t, err)
+	v.t.Cleanup(func() { bank.Kill(c) })
+	return c
+}
+
+// user stores a user with just this role, and returns the database as that user reaches
+// it.
+func (v *guarded) user(r role, opts ...*options.ClientOptions) (name string, db *mongo.Database) {
+	v.t.Helper()
+	name = r.Name + "-" + rand.Text()[:8]
+	v.grant(name, r)
+	v.run(bson.D{
+		{Key: "createUser", Value: name}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: bson.A{name}},
+	})
+	return name, v.server.Client(v.t, "bank", name, "secret", opts...).Database("bank")
+}
+
+// grant makes the role of a user what it is to be from now on.
+func (v *guarded) grant(user string, r role) {
+	v.t.Helper()
+	privileges := r.Privileges
+	if privileges == nil {
+		privileges = []privilege{}
+	}
+	command := bson.D{{Key: "createRole", Value: user}, {Key: "privileges", Value: privileges}, {Key: "roles", Value: bson.A{}}}
+	err := v.root.RunCommand(v.t.Context(), command).Err()
+	var exists mongo.CommandError
+	if errors.As(err, &exists) && exists.Code == 51002 {
+		v.run(bson.D{{Key: "updateRole", Value: user}, {Key: "privileges", Value: privileges}})
+		return
+	}
+	require.NoError(v.t, err)
+}
+
+func (v *guarded) run(command bson.D) {
+	v.t.Helper()
+	require.NoError(v.t, v.root.RunCommand(v.t.Context(), command).Err())
+}
+
+// finish requires that recovery ends all that is unfinished, and that the books are
+// balanced.
+func (v *guarded) finish() {
+	v.t.Helper()
+	c := v.over(v.root, transfer.WithStallThreshold(0))
+	_, err := c.Recover(v.t.Context())
+	require.NoError(v.t, err)
+	v.finishBy(c)
+}
+
+// finishBy requires that all is ended, but for what recovery leaves alone, and balanced.
+func (v *guarded) finishBy(c *transfer.Coordinator) {
+	v.t.Helper()
+	for rec, err := range c.List(v.t.Context(), transfer.Query{}) {
+		require.NoError(v.t, err)
+		switch {
+		case rec.State.Final():
+		case rec.State == transfer.StateInitiated || rec.Hold: // recovery leaves these alone
+			rec, err = c.Cancel(v.t.Context(), rec.ID, "the test is over")
+			require.NoError(v.t, err)
+		}
+		require.True(v.t, rec.State.Final(), "%s is %s", rec.ID, rec.State)
+		require.Nil(v.t, rec.Stuck, "%s", rec.ID)
+	}
+	v.auditBy(c)
+}
+
+// audit requires that nothing is wrong, and nothing lost.
+func (v *guarded) audit() { v.auditBy(v.all) }
+
+func (v *guarded) auditBy(c *transfer.Coordinator) {
+	v.t.Helper()
+	report, err := c.AuditWith(v.t.Context(), transfer.AuditOptions{
+		Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(1_000_000)}},
+	})
+	require.NoError(v.t, err)
+	require.Empty(v.t, report.Findings)
+}
+
+// verb is one thing that somebody with a role does. Its ID is a fresh one.
+type verb struct {
+	name string
+	do   func(ctx context.Context, c *transfer.Coordinator, id string) error
+}
+
+func oneUnit(id string) transfer.Request { return bank.Move(id, "rich", "poor", 1) }
+
+// serviceVerbs are all that a service does.
+func serviceVerbs() []verb {
+	return slices.Concat(movingVerbs(), holdVerbs(), readingVerbs())
+}
+
+func movingVerbs() []verb {
+	return []verb{
+		{"setup", func(ctx context.Context, c *transfer.Coordinator, _ string) error { return c.Setup(ctx) }},
+		{"open", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			_, err := c.OpenAccount(ctx, transfer.Account{ID: id})
+			if err != nil {
+				return err
+			}
+			return errors.Join(c.CloseAccount(ctx, id), c.ReopenAccount(ctx, id))
+		}},
+		{"transfer", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			_, err := c.Transfer(ctx, oneUnit(id))
+			return err
+		}},
+		{"refused", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			_, err := c.Transfer(ctx, bank.Move(id, "rich", "poor", 10_000_000))
+			if errors.Is(err, transfer.ErrInsufficientFunds) {
+				return nil
+			}
+			return err
+		}},
+		{"many", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			_, errs := c.TransferMany(ctx, []transfer.Request{oneUnit(id + "1"), oneUnit(id + "2")})
+			return errors.Join(errs...)
+		}},
+		{"at most", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			r := oneUnit(id)
+			r.AtMost = true
+			_, err := c.Transfer(ctx, r)
+			return err
+		}},
+		{"submit, cancel", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			if _, err := c.Submit(ctx, oneUnit(id)); err != nil {
+				return err
+			}
+			_, err := c.Cancel(ctx, id, "by the test")
+			return err
+		}},
+		{"reverse", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			if _, err := c.Transfer(ctx, oneUnit(id)); err != nil {
+				return err
+			}
+			_, err := c.Reverse(ctx, id, id+"-back")
+			return err
+		}},
+		{"recover", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Recover(ctx)
+			return err
+		}},
+	}
+}
+
+func holdVerbs() []verb {
+	return []verb{
+		{"hold, post", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			if _, err := c.Hold(ctx, oneUnit(id), time.Minute); err != nil {
+				return err
+			}
+			_, err := c.Post(ctx, id)
+			return err
+		}},
+		{"hold, void", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			if _, err := c.Hold(ctx, oneUnit(id), time.Minute); err != nil {
+				return err
+			}
+			_, err := c.Void(ctx, id)
+			return err
+		}},
+	}
+}
+
+// readingVerbs are those that change nothing.
+func readingVerbs() []verb {
+	return []verb{
+		{"account", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.GetAccount(ctx, "rich")
+			return err
+		}},
+		{"get", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Get(ctx, "first")
+			return err
+		}},
+		{"wait", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Wait(ctx, "first")
+			return err
+		}},
+		{"list", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			for _, err := range c.List(ctx, transfer.Query{}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{"statement", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			for _, err := range c.Statement(ctx, "rich", transfer.StatementQuery{}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{"balance", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.BalanceAt(ctx, "rich", time.Now())
+			return err
+		}},
+	}
+}
+
+func auditorVerbs() []verb {
+	return append(readingVerbs(),
+		verb{"audit", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Audit(ctx)
+			return err
+		}},
+		verb{"check", func(ctx context.Context, c *transfer.Coordinator, _ string) error { return c.Check(ctx) }})
+}
+
+// migrationVerbs set up what is there, and what is not there yet.
+func (v *guarded) migrationVerbs() []verb {
+	setup := func(ctx context.Context, c *transfer.Coordinator, _ string) error { return c.Setup(ctx) }
+	return []verb{
+		{"setup again", setup},
+		{"setup", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			require.NoError(v.t, v.root.Drop(ctx))
+			return setup(ctx, c, id)
+		}},
+		{"setup of what is older than the notes", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			for _, notes := range []string{"accounts.transfer", "transfers.transfer"} {
+				require.NoError(v.t, v.root.Collection(notes).Drop(ctx))
+			}
+			return setup(ctx, c, id)
+		}},
+	}
+}
+
+// workerVerbs run what root has submitted, and recover.
+func (v *guarded) workerVerbs() []verb {
+	return []verb{
+		{"run", func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			_, err := v.all.Submit(ctx, oneUnit(id))
+			require.NoError(v.t, err)
+			running, stop := context.WithCancel(ctx)
+			defer stop()
+			ended := make(chan error, 1)
+			go func() { ended <- c.Run(running) }()
+			done := make(chan error, 1)
+			go func() {
+				_, err := v.all.Wait(running, id)
+				done <- err
+			}()
+			select {
+			case err := <-ended:
+				return err
+			case err := <-done:
+				stop()
+				return errors.Join(err, <-ended)
+			}
+		}},
+		{"recover", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Recover(ctx)
+			return err
+		}},
+	}
+}
+
+// timed runs a verb and requires that it answers at once.
+func (v *guarded) timed(what verb, c *transfer.Coordinator, id string) error {
+	v.t.Helper()
+	ctx, cancel := context.WithTimeout(v.t.Context(), 20*time.Second)
+	defer cancel()
+	begun := time.Now()
+	err := what.do(ctx, c, id)
+	if errors.Is(err, transfer.ErrUnauthorized) {
+		require.Less(v.t, time.Since(begun), promptly, "%s: %v", what.name, err)
+	}
+	return err
+}
+
+// roles are the files in docs/roles, with what their users do.
+func (v *guarded) roles() map[string][]verb {
+	return map[string][]verb{
+		"service": serviceVerbs(), "worker": v.workerVerbs(), "migration": v.migrationVerbs(), "auditor": auditorVerbs(),
+	}
+}
+
+// What a user without a right is told, and what it leaves behind, on a server that
+// demands users and TLS.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	server := mongotest.StartGuarded(t)
+	for _, promise := range []struct {
+		name string
+		keep func(*guarded)
+	}{
+		{"each role does what it is for, and has no right too many", (*guarded).rolesFit},
+		{"a wrong password", (*guarded).wrongPassword},
+		{"a right that is revoked in the middle", (*guarded).revokedAnywhere},
+		{"asked again", (*guarded).askedAgain},
+		{"a worker goes on once a right is back", (*guarded).workerGoesOn},
+		{"an auditor writes nothing", (*guarded).auditorOnlyReads},
+	} {
+		t.Run(promise.name, func(t *testing.T) { promise.keep(newGuarded(t, server)) })
+	}
+}
+
+// A user with a role of docs/roles, as it stands there, can do all that the role is for,
+// over TLS; and no right in it is one too many: without it, something is refused, at once
+// and by the name of the right, and leaves nothing behind that no list shows. Once the
+// right is granted, recovery ends what has begun.
+func (v *guarded) rolesFit() {
+	for name, verbs := range v.roles() {
+		r := readRole(v.t, name)
+		v.sub(name, func(v *guarded) {
+			_, db := v.user(r)
+			for i, what := range verbs {
+				require.NoError(v.t, v.timed(what, v.over(db), fmt.Sprintf("%s-%d", name, i)), what.name)
+			}
+			if name == "migration" {
+				v.fill()
+			}
+			v.finish()
+		})
+		for _, p := range r.Privileges {
+			for _, action := range p.Actions {
+				v.sub(name+" without "+action+" on "+p.namespace(), func(v *guarded) {
+					v.lacking(name, r, p, action, verbs)
+				})
+			}
+		}
+	}
+}
+
+// sub runs a part of a test.
+func (v *guarded) sub(name string, part func(*guarded)) {
+	v.t.Run(name, func(t *testing.T) {
+		of := *v
+		of.t = t
+		part(&of)
+	})
+}
+
+// lacking tries the verbs of a role that lacks one action, and grants it afterwards.
+func (v *guarded) lacking(name string, r role, p privilege, action string, verbs []verb) {
+	t := v.t
+	user, db := v.user(r.without(p, action))
+	var refused []string
+	for i, what := range verbs {
+		id := fmt.Sprintf("%s-%s-%s-%d", name, p.Resource.Collection, action, i)
+		err := v.timed(what, v.over(db), id)
+		if err == nil {
+			continue
+		}
+		var missing *transfer.UnauthorizedError
+		require.ErrorAs(t, err, &missing, what.name)
+		require.ErrorIs(t, err, transfer.ErrUnauthorized)
+		require.Contains(t, missing.Action, action, "%s: %v", what.name, err)
+		if missing.Namespace != "bank.transfers" || p.Resource.Collection != "transfers.transfer" { // an update of either is enough
+			require.Equal(t, p.namespace(), missing.Namespace, "%s: %v", what.name, err)
+		}
+		if what.name == "open" || name == "migration" {
+			require.NotErrorIs(t, err, transfer.ErrInDoubt, "it is certain that nothing was changed")
+		}
+		refused = append(refused, what.name)
+		v.shown(id, err)
+	}
+	require.NotEmpty(t, refused, "the right is not needed")
+	if name == "migration" {
+		v.fill()
+	}
+	v.audit() // each marker is that of a transfer which is stored
+	v.grant(user, r)
+	if name == "service" || name == "worker" {
+		_, err := v.over(db, transfer.WithStallThreshold(0)).Recover(t.Context())
+		require.NoError(t, err)
+	}
+	v.finish()
+}

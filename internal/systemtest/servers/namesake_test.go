@@ -1,0 +1,55 @@
+package servers
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// A server that is away, and has a ledger of the same name as documents here, keeps
+// nobody from the transfers that touch neither.
+func TestNamesakeAwayKeepsNobody(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.MustHold("h", 60, time.Hour)
+	away := bank.Client(t, "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100")
+	c := b.NewCoordinator(b.DB, transfer.WithDocuments("orders", b.DB.Collection("orders")),
+		transfer.WithLedger("away", away.Database(b.DB.Name()).Collection("orders")))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := c.Post(ctx, "h")
+	require.NoError(t, err)
+	_, err = c.Recover(ctx)
+	require.NoError(t, err)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// A process whose ledger is on another server than that of everybody else, in a
+// collection of the same name, is refused: it would post a hold there, find no marker,
+// and say Success.
+func TestLedgerOnAnotherServerIsRefused(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBranches(t, bank.StartServer(t), 100, 100)
+	_, err := b.Both.Hold(t.Context(), bank.Across("h", 60), time.Hour)
+	require.NoError(t, err)
+
+	elsewhere := bank.StartServer(t)
+	client := bank.Client(t, elsewhere.URI())
+	accounts := client.Database(b.DB.Name()).Collection("accounts")
+	_, err = accounts.InsertOne(t.Context(), bson.M{"_id": "a", "balance": int64(5)})
+	require.NoError(t, err)
+
+	wrong := b.NewCoordinator(b.DB, transfer.WithLedger("other", accounts))
+	_, err = wrong.Post(t.Context(), "h")
+	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+	require.ErrorIs(t, wrong.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+	_, err = b.Both.Post(t.Context(), "h")
+	require.NoError(t, err)
+	b.CheckBooks()
+}

@@ -1,0 +1,347 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// soon is how long a transfer may take that touches no cluster which hangs, whatever
+// waits for those that do.
+const soon = 2 * time.Second
+
+// abroad are ledgers, each on a cluster of its own as far as a coordinator can tell,
+// whose networks can fall silent.
+type abroad struct {
+	*bank.Bank
+	net  *bank.Silence
+	near *transfer.Coordinator // which reaches all of them
+	n    int
+}
+
+func newAbroad(t *testing.T, n int) *abroad {
+	t.Helper()
+	a := &abroad{Bank: bank.New(t, 1_000_000, 0).WithIndexes(), net: &bank.Silence{}, n: n}
+	for i := range n {
+		a.Insert(a.ledger(i), bson.M{"_id": "z", "balance": int64(0)})
+	}
+	a.near = a.NewCoordinator(a.DB, a.nearby()...)
+	return a
+}
+
+// nearby registers all ledgers as what they are: collections of the bank's database.
+func (a *abroad) nearby() (opts []transfer.Option) {
+	for i := range a.n {
+		opts = append(opts, transfer.WithLedger(a.ledger(i), a.DB.Collection(a.ledger(i))))
+	}
+	return opts
+}
+
+func (a *abroad) ledger(i int) string { return fmt.Sprint("abroad", i) }
+
+// far returns a coordinator that reaches each ledger through a network which may be
+// silent.
+func (a *abroad) far(opts ...transfer.Option) *transfer.Coordinator {
+	a.T.Helper()
+	for i := range a.n {
+		// A connection that was begun in the silence stays dead.
+		db := a.Through(options.Client().SetDialer(a.net).SetConnectTimeout(time.Second))
+		opts = append(opts, transfer.WithLedger(a.ledger(i), db.Collection(a.ledger(i))))
+	}
+	return a.NewCoordinator(a.DB, opts...)
+}
+
+// to moves a unit from account a to a ledger abroad.
+func (a *abroad) to(i int, id string) transfer.Request {
+	return transfer.Request{ID: id, Legs: []transfer.Leg{
+		{Account: "a", Amount: transfer.Units(-1)}, {Ledger: a.ledger(i), Account: "z", Amount: transfer.Units(1)},
+	}}
+}
+
+// queue submits so many transfers to each ledger abroad: one as anybody would, and copies
+// of it.
+func (a *abroad) queue(each int) {
+	a.T.Helper()
+	for i := range a.n {
+		id := fmt.Sprint("queued", i)
+		_, err := a.near.Submit(a.T.Context(), a.to(i, id))
+		require.NoError(a.T, err)
+		a.Plant(id, each-1, nil)
+	}
+}
+
+// stall leaves so many transfers to each ledger abroad behind whose process has died
+// before it has prepared anything: plain ones, or holds that have expired.
+func (a *abroad) stall(each int, holds bool) {
+	a.T.Helper()
+	for i := range a.n {
+		id := fmt.Sprint("stalled", i)
+		changes := bson.M{"state": "Preparing", "epoch": int64(1), "owner": "dead", "lastModified": bank.ThresholdsAgo(10)}
+		_, err := a.near.Submit(a.T.Context(), a.to(i, id))
+		if holds {
+			id, changes = fmt.Sprint("held", i), bson.M{"expiresAt": bank.ThresholdsAgo(10)}
+			_, err = a.near.Hold(a.T.Context(), a.to(i, id), time.Hour)
+		}
+		require.NoError(a.T, err)
+		a.Plant(id, each, changes)
+	}
+}
+
+// done waits until nothing is left to be done but to void the holds that live, and ends
+// with the audit.
+func (a *abroad) done() {
+	a.T.Helper()
+	for i := range a.n {
+		_, err := a.near.Void(a.T.Context(), fmt.Sprint("held", i))
+		require.True(a.T, err == nil || errors.Is(err, transfer.ErrTransferNotFound), "%v", err)
+	}
+	a.ends()
+	a.CheckBooks(bank.Balances(1_000_000, 0))
+}
+
+// ends waits until nothing is open any more.
+func (a *abroad) ends() {
+	a.T.Helper()
+	begun := time.Now()
+	transfers := a.DB.Collection("transfers", options.Collection().SetReadConcern(readconcern.Majority()))
+	require.Eventually(a.T, func() bool {
+		n, err := transfers.CountDocuments(a.T.Context(), bson.M{"open": true})
+		require.NoError(a.T, err)
+		return n == 0
+	}, 2*time.Minute, 50*time.Millisecond)
+	a.T.Log("all is done after ", time.Since(begun))
+}
+
+// submitted submits a transfer at home and returns how long it takes to be final.
+func (a *abroad) submitted(c *transfer.Coordinator, id string) time.Duration {
+	a.T.Helper()
+	begun := time.Now()
+	_, err := c.Submit(a.T.Context(), bank.Move(id, "a", "b", 1))
+	require.NoError(a.T, err)
+	ctx, cancel := context.WithTimeout(a.T.Context(), 90*time.Second)
+	defer cancel()
+	_, err = c.Wait(ctx, id)
+	require.NoError(a.T, err)
+	return time.Since(begun)
+}
+
+// warm makes a coordinator meet each ledger abroad.
+func (a *abroad) warm(c *transfer.Coordinator) {
+	a.T.Helper()
+	for i := range a.n {
+		_, err := c.Transfer(a.T.Context(), a.to(i, fmt.Sprint("warm", i)))
+		require.NoError(a.T, err)
+	}
+}
+
+// What is submitted for clusters that are away, be it thousands, holds up nothing else:
+// neither when a process has never met them, nor when they fall silent while it works.
+func TestSubmittedForTheDead(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		dead, queued int
+		met          bool
+	}{
+		"one, never met":   {1, 2500, false},
+		"one, met before":  {1, 2500, true},
+		"four, never met":  {4, 700, false},
+		"four, met before": {4, 700, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAbroad(t, row.dead)
+			c := a.far()
+			if row.met {
+				a.warm(c)
+			}
+			end := bank.InBackground(t, c)
+			usual := a.submitted(c, "before")
+			a.net.Set(true)
+			a.queue(row.queued)
+			for i := range 3 {
+				took := a.submitted(a.near, fmt.Sprint("meanwhile", i))
+				t.Log("usually ", usual, ", then ", took)
+				require.Less(t, took, soon+4*usual)
+			}
+			a.net.Set(false)
+			a.done()
+			end()
+		})
+	}
+}
+
+// A process that starts finds thousands that wait for clusters which it has never met,
+// and that are away: what waits for no other cluster doesn't wait for them.
+func TestStartUpAmongTheDead(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct{ dead, queued int }{"one": {1, 5000}, "six": {6, 400}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAbroad(t, row.dead)
+			a.queue(row.queued)
+			usual := a.usual()
+			a.net.Set(true)
+			end := bank.InBackground(t, a.far())
+			took := a.submitted(a.near, "meanwhile")
+			t.Log("usually ", usual, ", then ", took)
+			require.Less(t, took, soon+4*usual)
+			a.net.Set(false)
+			a.done()
+			end()
+		})
+	}
+}
+
+// usual returns how long it takes until a transfer at home that is submitted is final.
+func (a *abroad) usual() time.Duration {
+	a.T.Helper()
+	other := bank.New(a.T, 100, 0)
+	end := bank.InBackground(a.T, other.Coordinator)
+	defer end()
+	return (&abroad{Bank: other}).submitted(other.Coordinator, "usual")
+}
+
+// What has stalled and what has expired is done within seconds, however many clusters
+// hang for the first time, with hundreds each: by a worker, and by Recover.
+func TestStalledAmongTheDead(t *testing.T) {
+	t.Parallel()
+	const stalled, expired = false, true
+	for name, row := range map[string]struct {
+		dead, each int
+		holds      bool
+		met        bool
+		sweep      func(ctx context.Context, c *transfer.Coordinator)
+	}{
+		"run, four never met, stalled":     {4, 300, stalled, false, runs},
+		"run, four met before, stalled":    {4, 300, stalled, true, runs},
+		"run, four never met, expired":     {4, 300, expired, false, runs},
+		"run, four met before, expired":    {4, 300, expired, true, runs},
+		"recover, six never met, stalled":  {6, 200, stalled, false, recovers},
+		"recover, six met before, stalled": {6, 200, stalled, true, recovers},
+		"recover, six never met, expired":  {6, 200, expired, false, recovers},
+		"recover, six met before, expired": {6, 200, expired, true, recovers},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAbroad(t, row.dead)
+			c := a.far(transfer.WithStallThreshold(time.Second))
+			if row.met {
+				a.warm(c)
+			}
+			a.stall(row.each, row.holds)
+			a.StallAt("stalled", 4, bank.Lost, 1)
+			a.MustHold("expired", 1, time.Millisecond)
+			a.net.Set(true)
+			begun := time.Now()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				row.sweep(ctx, c)
+			}()
+			for _, id := range []string{"stalled", "expired"} {
+				limited, over := context.WithTimeout(t.Context(), 60*time.Second)
+				_, err := a.Wait(limited, id)
+				over()
+				require.NotErrorIs(t, err, transfer.ErrInDoubt)
+				t.Log(id, " after ", time.Since(begun))
+			}
+			require.Less(t, time.Since(begun), 12*time.Second, "it has waited until the others were given up, after 30 s")
+			bank.Kill(c)
+			cancel()
+			<-done
+			end := bank.InBackground(t, a.NewCoordinator(a.DB, append(a.nearby(), transfer.WithStallThreshold(time.Second))...))
+			a.done()
+			end()
+		})
+	}
+}
+
+func runs(ctx context.Context, c *transfer.Coordinator) { _ = c.Run(ctx) }
+
+func recovers(ctx context.Context, c *transfer.Coordinator) { _, _ = c.Recover(ctx) }
+
+// When clusters that were away are back, everything that was left for them is finished
+// soon, without waiting for the next sweep: what was submitted, what had stalled and what
+// had expired. That they hang is told once, and not for each transfer.
+func TestTheDeadComeBack(t *testing.T) {
+	t.Parallel()
+	for name, met := range map[string]bool{"never met": false, "met before": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const each = 600
+			a := newAbroad(t, 2)
+			var log bank.Logged
+			c := a.far(transfer.WithStallThreshold(45*time.Second), transfer.WithLogger(slog.New(&log)))
+			if met {
+				a.warm(c)
+			}
+			a.queue(each)
+			a.stall(each, false)
+			a.stall(each, true)
+			a.net.Set(true)
+			end := bank.InBackground(t, c)
+			const hangs = "a cluster that transfers need doesn't answer: they are tried now and then"
+			require.Eventually(t, func() bool { return log.Count(hangs) >= 2*a.n }, 20*time.Second, 10*time.Millisecond)
+			a.net.Set(false)
+			begun := time.Now()
+			a.done()
+			require.Less(t, time.Since(begun), 30*time.Second, "it has waited for the next sweep")
+			require.LessOrEqual(t, log.Count(hangs), 4*a.n)
+			require.LessOrEqual(t, log.Count("a stalled transfer could not be finished"), 4*a.n)
+			end()
+		})
+	}
+}
+
+// A cluster that stops where it is, with its connections, holds up nothing that doesn't
+// touch it, and when it goes on so does what waits for it.
+func TestAStoppedClusterHoldsUpNothingElse(t *testing.T) {
+	t.Parallel()
+	const each = 2500
+	set, err := mongotest.StartSet(t.Context(), 1)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, set.Stop()) })
+	b := bank.New(t, 1_000_000, 0).WithIndexes()
+	far := bank.Client(t, set.URI())
+	a := &abroad{Bank: b, n: 1}
+	c := b.NewCoordinator(b.DB, transfer.WithLedger(a.ledger(0), far.Database(b.DB.Name()).Collection("accounts")))
+	require.NoError(t, c.Setup(t.Context()))
+	ledger, err := c.Ledger(a.ledger(0))
+	require.NoError(t, err)
+	_, err = ledger.Open(t.Context(), transfer.Account{ID: "z"})
+	require.NoError(t, err)
+	a.near = c
+	a.warm(c)
+	end := bank.InBackground(t, c)
+	usual := a.submitted(c, "before")
+	a.queue(1)
+	require.NoError(t, set.Pause(0))
+	a.Plant("warm0", each, bson.M{"state": "Initiated", "open": true, "epoch": int64(0), "createdAt": bank.ThresholdsAgo(0)},
+		"committedAt", "owner", "notBefore")
+	for i := range 3 {
+		took := a.submitted(c, fmt.Sprint("meanwhile", i))
+		t.Log("usually ", usual, ", then ", took)
+		require.Less(t, took, soon+4*usual)
+	}
+	require.NoError(t, set.Resume(0))
+	a.ends()
+	end()
+	require.Equal(t, bank.Balances(1_000_000-each-6, 4), b.Balances())
+	z, err := ledger.Get(t.Context(), "z")
+	require.NoError(t, err)
+	require.Equal(t, [2]transfer.Amount{transfer.Units(each + 2), transfer.Units(each + 2)}, [2]transfer.Amount{z.Balance, z.Posted})
+}

@@ -1,0 +1,227 @@
+package statements
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// beginCommit commits a transfer as its executor would, up to where the server has
+// stamped the commit and not stored it: as if the machine had been busy with something
+// else since. It returns what stores it.
+func beginCommit(b *bank.Bank, id string) (store func()) {
+	b.T.Helper()
+	session, err := b.DB.Client().StartSession()
+	require.NoError(b.T, err)
+	b.T.Cleanup(func() { session.EndSession(context.WithoutCancel(b.T.Context())) })
+	require.NoError(b.T, session.StartTransaction())
+	ctx := mongo.NewSessionContext(b.T.Context(), session)
+	result, err := b.DB.Collection("transfers").UpdateOne(ctx, bson.M{"_id": id, "state": "Preparing"}, bson.M{
+		"$set": bson.M{"state": "Committed"}, "$currentDate": bson.M{"committedAt": true, "lastModified": true},
+	})
+	require.NoError(b.T, err)
+	require.EqualValues(b.T, 1, result.ModifiedCount)
+	return func() { require.NoError(b.T, session.CommitTransaction(b.T.Context())) }
+}
+
+// leavePrepared leaves a transfer of 60 from a to b that is prepared and not decided: a
+// hold, or one whose executor has died.
+func leavePrepared(b *bank.Bank, id string, hold bool) {
+	b.T.Helper()
+	if hold {
+		b.MustHold(id, 60, time.Hour)
+		return
+	}
+	ctx, cancel := context.WithTimeout(b.T.Context(), 30*time.Second)
+	defer cancel()
+	w := &bank.Wire{At: 3, What: bank.Lost, Die: true, OnDeath: cancel}
+	_, err := b.NewCoordinator(b.Through(w.Client())).Transfer(ctx, bank.Move(id, "a", "b", 60))
+	require.ErrorIs(b.T, err, transfer.ErrInDoubt)
+	rec, err := b.Get(b.T.Context(), id)
+	require.NoError(b.T, err)
+	require.Equal(b.T, transfer.StatePreparing, rec.State)
+}
+
+// reader is who reads one account.
+type reader struct {
+	*bank.Bank
+	of *transfer.Ledger
+	id string
+}
+
+// tell asks for an account's past in every way, at once, and returns what is told when
+// all of it is. At is an instant that is over.
+func (r reader) tell(at time.Time) <-chan [4]string {
+	const ms = time.Millisecond
+	told := make(chan [4]string, 1)
+	ways := [4]func() any{
+		func() any { return r.Lines(r.MustStatement(r.of, r.id, transfer.StatementQuery{})) },
+		func() any { return r.Lines(r.MustStatement(r.of, r.id, transfer.StatementQuery{NewestFirst: true})) },
+		func() any { return r.Lines(r.MustStatement(r.of, r.id, transfer.StatementQuery{Before: at.Add(ms)})) },
+		func() any { balance, err := r.of.BalanceAt(r.T.Context(), r.id, at); return fmt.Sprint(balance, err) },
+	}
+	go func() {
+		var all [4]string
+		parts := make(chan struct{}, len(ways))
+		for i, way := range ways {
+			go func() {
+				defer func() { parts <- struct{}{} }()
+				all[i] = fmt.Sprint(way())
+			}()
+		}
+		for range ways {
+			<-parts
+		}
+		told <- all
+	}()
+	return told
+}
+
+// requireLasting lets an account's past be told while something keeps the server from
+// showing a commit, and then lets go of that. It requires that what was told is what is
+// told ever after.
+func (r reader) requireLasting(at time.Time, letGo func()) {
+	r.T.Helper()
+	telling := r.tell(at)
+	var told [4]string
+	early := false
+	soon, cancel := context.WithTimeout(r.T.Context(), 300*time.Millisecond)
+	defer cancel()
+	select {
+	case told = <-telling:
+		early = true
+	case <-soon.Done(): // whoever doesn't wait has had the time to tell what is wrong
+	}
+	letGo()
+	if !early {
+		told = <-telling
+	}
+	require.Equal(r.T, <-r.tell(at), told, "told before it was over: %v", early)
+}
+
+// A commit that has its time, and doesn't show yet, comes before another one that was
+// answered. A statement that tells the second waits for the first, however long the
+// server needs: it would show up between what was told.
+func TestStatementAwaitsWhatDoesNotShow(t *testing.T) {
+	t.Parallel()
+	for _, hold := range []bool{false, true} {
+		for _, apart := range []bool{false, true} {
+			t.Run(fmt.Sprintf("hold=%v/apart=%v", hold, apart), func(t *testing.T) {
+				t.Parallel()
+				b := bank.New(t, 100, 0).WithIndexes()
+				leavePrepared(b, "late", hold)
+				r := reader{b, b.MustLedger(""), "a"}
+				if apart {
+					var err error
+					c := b.NewCoordinator(b.DB, transfer.WithAccounts(b.Through(nil).Collection("accounts")))
+					r.of, err = c.Ledger("")
+					require.NoError(t, err)
+				}
+				store := beginCommit(b, "late")
+				_, err := b.Transfer(t.Context(), bank.Move("quick", "a", "b", 10))
+				require.NoError(t, err)
+				r.requireLasting(b.CommittedAt("quick"), store)
+				require.Equal(t, []string{"late -60 40", "quick -10 30"}, b.Lines(b.MustStatement(r.of, "a", transfer.StatementQuery{})))
+				b.RecoverAll()
+				b.CheckBooks(bank.Balances(100, 0))
+			})
+		}
+	}
+}
+
+// What is prepared and merely not decided keeps no statement waiting, and comes behind
+// what was told when it is.
+func TestStatementDoesNotAwaitDecisions(t *testing.T) {
+	t.Parallel()
+	for _, hold := range []bool{false, true} {
+		t.Run(fmt.Sprintf("hold=%v", hold), func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 100, 0).WithIndexes()
+			leavePrepared(b, "late", hold)
+			_, err := b.Transfer(t.Context(), bank.Move("quick", "a", "b", 10))
+			require.NoError(t, err)
+			require.Equal(t, []string{"quick -10 90"}, b.Lines(b.MustStatement(b.MustLedger(""), "a", transfer.StatementQuery{})))
+			b.RequireBalanceAt("a", b.CommittedAt("quick"), 90)
+			if hold {
+				_, err := b.Post(t.Context(), "late")
+				require.NoError(t, err)
+			}
+			b.RecoverAll()
+			require.Equal(t, []string{"quick -10 90", "late -60 30"}, b.Lines(b.MustStatement(b.MustLedger(""), "a", transfer.StatementQuery{})))
+			b.CheckBooks(bank.Balances(100, 0))
+		})
+	}
+}
+
+// hangShowing keeps a server from showing what it stores, until the returned function is
+// called.
+func hangShowing(t *testing.T, client *mongo.Client) (letGo func()) {
+	t.Helper()
+	set := func(ctx context.Context, mode string) {
+		require.NoError(t, client.Database("admin").RunCommand(ctx, bson.D{
+			{Key: "configureFailPoint", Value: "hangBeforeLogOpAdvancesLastApplied"}, {Key: "mode", Value: mode},
+		}).Err())
+	}
+	set(t.Context(), "alwaysOn")
+	off := func() { set(context.WithoutCancel(t.Context()), "off") }
+	t.Cleanup(off)
+	return off
+}
+
+// A server that has stored a commit and doesn't show it keeps a statement waiting,
+// wherever the account is: what is told before would not be what is told afterwards.
+func TestStatementOnAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	for _, away := range []bool{false, true} {
+		t.Run(fmt.Sprintf("away=%v", away), func(t *testing.T) {
+			t.Parallel()
+			server := bank.StartServer(t)
+			client := bank.Client(t, server.URI())
+			b := bank.NewBare(t) // on the server that all tests share
+			accounts := b.DB.Collection("accounts")
+			b.DB = client.Database(b.DB.Name())
+			if !away {
+				accounts = b.DB.Collection("accounts")
+			}
+			b.Coordinator = b.NewCoordinator(b.DB, transfer.WithAccounts(accounts))
+			require.NoError(t, b.Setup(t.Context()))
+			b.OpenAccounts([]int64{100, 0})
+			b.MustHold("late", 60, time.Hour)
+			r := reader{b, b.MustLedger(""), "a"}
+			<-r.tell(time.Now()) // so that nothing has to be stored for it any more
+
+			letGo := hangShowing(t, client)
+			posted := make(chan error, 1)
+			go func() {
+				_, err := b.Post(t.Context(), "late")
+				posted <- err
+			}()
+			var at time.Time
+			require.Eventually(t, func() bool {
+				// A local read shows what no other one does.
+				var stored struct {
+					At time.Time `bson:"committedAt"`
+				}
+				err := b.DB.Collection("transfers").FindOne(t.Context(), bson.M{"_id": "late"}).Decode(&stored)
+				at = stored.At
+				return err == nil && !at.IsZero()
+			}, time.Minute, time.Millisecond)
+			r.requireLasting(at, func() {
+				letGo()
+				require.NoError(t, <-posted)
+			})
+			require.Equal(t, []string{"late -60 40"}, b.Lines(b.MustStatement(r.of, "a", transfer.StatementQuery{})))
+			b.RecoverAll()
+			b.DB = accounts.Database()
+			b.CheckBooks(bank.Balances(100, 0))
+		})
+	}
+}

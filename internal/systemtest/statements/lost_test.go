@@ -1,0 +1,58 @@
+package statements
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// A statement outlives messages that are lost, each with the driver's repeat, whichever
+// command they are of.
+func TestStatementOutlivesLostMessages(t *testing.T) {
+	t.Parallel()
+	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(24 * time.Hour)}, 100, 0).WithIndexes()
+	b.MustMove("t", 60)
+	for n := 0; ; n++ {
+		w := &bank.Wire{At: n, What: bank.Lost, Also: map[int]bank.Fault{n + 1: bank.Lost}}
+		c := b.NewCoordinator(b.Through(w.Client()))
+		var told []string
+		for e, err := range c.Statement(t.Context(), "a", transfer.StatementQuery{}) {
+			require.NoError(t, err, "command %d of %v", n, w.Commands)
+			told = append(told, fmt.Sprint(e.TransferID, " ", e.Amount, " ", e.Balance))
+		}
+		require.Equal(t, []string{"t -60 40"}, told)
+		if !w.HasStruck() {
+			require.Greater(t, n, 3, "it reads the account, the retentions and the entries")
+			break
+		}
+	}
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// One command that is never answered keeps a statement no longer than a command may take.
+// So it does an audit's look at what may be gone.
+func TestStatementOutlivesSilence(t *testing.T) {
+	t.Parallel()
+	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(24 * time.Hour)}, 100, 0).WithIndexes()
+	b.MustMove("t", 60)
+	read := func(w *bank.Wire) (commands int) {
+		for e, err := range b.NewCoordinator(b.Through(w.Client())).Statement(t.Context(), "a", transfer.StatementQuery{NewestFirst: true}) {
+			require.NoError(t, err)
+			require.Equal(t, "t", e.TransferID)
+		}
+		return len(w.Commands)
+	}
+	w := &bank.Wire{At: read(&bank.Wire{At: -1}) - 1, What: bank.Swallowed} // the last one: it reads which retentions were used
+	read(w)
+	require.True(t, w.HasStruck())
+	w = &bank.Wire{What: bank.Swallowed}
+	_, err := b.NewCoordinator(b.Through(w.Client())).Audit(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"find", "find"}, w.Commands[:2])
+	b.CheckBooks(bank.Balances(100, 0))
+}

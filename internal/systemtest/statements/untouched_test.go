@@ -1,0 +1,92 @@
+package statements
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// ageRetention makes the retention of an hour one that was first used so long ago.
+func ageRetention(b *bank.Bank, since time.Duration) {
+	b.T.Helper()
+	update := bson.M{"$set": bson.M{"since": time.Now().Add(-since)}}
+	result, err := b.DB.Collection("transfers.retention").UpdateOne(b.T.Context(), bson.M{"_id": time.Hour.Milliseconds()}, update)
+	require.NoError(b.T, err)
+	require.EqualValues(b.T, 1, result.MatchedCount)
+}
+
+// A statement of what lies before anything was ever there is empty, in both orders,
+// though a retention removes what is old: what was committed before that was first used
+// is kept for good. What may be gone is gone, and what is there, but can't be counted
+// back to, as well.
+func TestStatementBeforeTheFirstUse(t *testing.T) {
+	t.Parallel()
+	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(time.Hour)}, 100, 0).WithIndexes()
+	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 10))
+	require.NoError(t, err)
+	const since = 100 * time.Hour
+	ageRetention(b, since)
+	now := time.Now()
+	for _, newestFirst := range []bool{false, true} {
+		for _, row := range []struct {
+			after, before time.Time
+			gone          bool
+		}{
+			{time.Time{}, time.Unix(0, 0), false},
+			{time.Time{}, now.Add(-since - 6*time.Minute), false},
+			{now.Add(-3 * since), now.Add(-2 * since), false},
+			{time.Time{}, now.Add(-since - 4*time.Minute), true},
+			{time.Time{}, now.Add(-since / 2), true},
+			{time.Time{}, time.Time{}, true},
+		} {
+			c := b.NewCoordinator(b.DB) // one that has read nothing of retentions yet
+			q := transfer.StatementQuery{After: row.after, Before: row.before, NewestFirst: newestFirst}
+			err := bank.FirstError(c.Statement(t.Context(), "a", q))
+			if row.before.IsZero() && newestFirst {
+				err = bank.LastError(c.Statement(t.Context(), "a", q))
+			}
+			if !row.gone {
+				require.NoError(t, err, "%+v", q)
+				continue
+			}
+			require.ErrorIs(t, err, transfer.ErrHistoryGone, "%+v", q)
+		}
+	}
+	c := b.NewCoordinator(b.DB)
+	_, err = c.BalanceAt(t.Context(), "a", time.Unix(0, 0))
+	require.ErrorIs(t, err, transfer.ErrHistoryGone, "it can't be counted back to")
+
+	b.Insert("transfers", bson.M{
+		"_id": "old", "state": "Success", "committedAt": now.Add(-2 * since),
+		"legs": bson.A{bson.M{"ledger": "", "account": "a", "amount": int64(1)}},
+	})
+	err = bank.FirstError(c.Statement(t.Context(), "a", transfer.StatementQuery{Before: now.Add(-since * 3 / 2)}))
+	require.ErrorIs(t, err, transfer.ErrHistoryGone, "it is there, and its balance can't be told")
+	require.NoError(t, bank.FirstError(c.Statement(t.Context(), "a", transfer.StatementQuery{Before: now.Add(-3 * since)})))
+}
+
+// What was committed before a retention was first used, and not finished by then, is
+// purged by whoever finishes it: of the time from then on nobody can tell that nothing
+// was there.
+func TestStatementOfWhatWasOwing(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.StallAt("t", 4, bank.Lost, 60) // committed, and not settled
+	committed := time.Now().Add(-200 * time.Hour)
+	b.SetField("transfers", "t", "committedAt", committed)
+	keeping := b.NewCoordinator(b.DB, transfer.WithRetention(time.Hour), transfer.WithStallThreshold(0))
+	require.NoError(t, keeping.Setup(t.Context()))
+	_, err := keeping.Recover(t.Context())
+	require.NoError(t, err)
+	ageRetention(b, 100*time.Hour)
+	b.Remove("transfers", "t") // as the server does an hour later
+	c := b.NewCoordinator(b.DB)
+	err = bank.FirstError(c.Statement(t.Context(), "a", transfer.StatementQuery{Before: committed.Add(time.Hour)}))
+	require.ErrorIs(t, err, transfer.ErrHistoryGone)
+	require.NoError(t, bank.FirstError(c.Statement(t.Context(), "a", transfer.StatementQuery{Before: committed.Add(-time.Hour)})))
+}

@@ -1,0 +1,265 @@
+package verbs
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// bad is a call with something that is not well formed, and a part of what it is told.
+type bad struct {
+	call method
+	says string
+}
+
+// badIDs are no IDs, by what is said of them.
+func badIDs() map[string]string {
+	return map[string]string{
+		"the ID is empty": "", "more than 255": strings.Repeat("x", 256), "not valid UTF-8": "\xff",
+	}
+}
+
+// withBadIDs calls a method with each of these.
+func withBadIDs(call func(ctx context.Context, c *transfer.Coordinator, id string) error) map[string]bad {
+	rows := map[string]bad{}
+	for says, id := range badIDs() {
+		rows[says] = bad{func(ctx context.Context, c *transfer.Coordinator) error { return call(ctx, c, id) }, says}
+	}
+	return rows
+}
+
+// withBadRequests calls a method with each of the requests that are refused.
+func withBadRequests(t *testing.T, call func(context.Context, *transfer.Coordinator, transfer.Request) error) map[string]bad {
+	rows := map[string]bad{}
+	for says, req := range badRequests(t) {
+		rows[says] = bad{func(ctx context.Context, c *transfer.Coordinator) error { return call(ctx, c, req) }, says}
+	}
+	return rows
+}
+
+// and puts rows together.
+func and(all ...map[string]bad) map[string]bad {
+	together := map[string]bad{}
+	for _, rows := range all {
+		maps.Copy(together, rows)
+	}
+	return together
+}
+
+// invalidCalls are calls that are refused with ErrInvalidRequest, by the names of all
+// public methods of Coordinator and Ledger. All that take a context are called without
+// one, too.
+func invalidCalls(t *testing.T) map[string]map[string]bad {
+	all := map[string]map[string]bad{
+		"Coordinator.Close": {}, "Coordinator.Setup": {}, "Coordinator.Check": {}, "Coordinator.Adopt": {},
+		"Coordinator.Audit": {}, "Coordinator.Recover": {}, "Coordinator.Run": {},
+		"Coordinator.Ledger": {"unknown": {func(_ context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.Ledger("nowhere"))
+		}, `the ledger "nowhere" is not registered: see WithLedger`}},
+	}
+	for _, calls := range []map[string]map[string]bad{transferCalls(t), decidingCalls(t), lookCalls(), accountCalls(t), repairCalls()} {
+		maps.Copy(all, calls)
+	}
+	var none context.Context
+	for name, call := range verbs() {
+		require.Contains(t, all, name)
+		all[name]["no context"] = bad{
+			func(_ context.Context, c *transfer.Coordinator) error { return call(none, c) }, "the context is nil",
+		}
+	}
+	all["Coordinator.Close"]["no context"] = bad{
+		func(_ context.Context, c *transfer.Coordinator) error { return c.Close(none) }, "the context is nil",
+	}
+	return all
+}
+
+func transferCalls(t *testing.T) map[string]map[string]bad {
+	later := bank.Move("new", "a", "b", 1)
+	later.NotBefore = time.Now().Add(time.Hour)
+	never := bank.Move("new", "a", "b", 1)
+	never.NotBefore = time.Unix(math.MaxInt32<<16, 0)
+	hold := func(req transfer.Request, expiresIn time.Duration) method {
+		return func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.Hold(ctx, req, expiresIn))
+		}
+	}
+	return map[string]map[string]bad{
+		"Coordinator.Transfer": and(withBadRequests(t, func(ctx context.Context, c *transfer.Coordinator, req transfer.Request) error {
+			return bank.ErrorOf(c.Transfer(ctx, req))
+		}), map[string]bad{"later": {func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.Transfer(ctx, later))
+		}, "NotBefore is for Submit"}}),
+		"Coordinator.TransferMany": withBadRequests(t, func(ctx context.Context, c *transfer.Coordinator, req transfer.Request) error {
+			_, errs := c.TransferMany(ctx, []transfer.Request{req})
+			return errs[0]
+		}),
+		"Coordinator.Submit": and(withBadRequests(t, func(ctx context.Context, c *transfer.Coordinator, req transfer.Request) error {
+			return bank.ErrorOf(c.Submit(ctx, req))
+		}), map[string]bad{"never": {func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.Submit(ctx, never))
+		}, "NotBefore lies beyond the years 0 to 9999"}}),
+		"Coordinator.Hold": and(withBadRequests(t, func(ctx context.Context, c *transfer.Coordinator, req transfer.Request) error {
+			return bank.ErrorOf(c.Hold(ctx, req, time.Hour))
+		}), map[string]bad{
+			"later":   {hold(later, time.Hour), "NotBefore is for Submit"},
+			"no time": {hold(bank.Move("new", "a", "b", 1), 0), "a hold lasts between 1ms and"},
+			"past":    {hold(bank.Move("new", "a", "b", 1), -time.Hour), "a hold lasts between 1ms and"},
+			"endless": {hold(bank.Move("new", "a", "b", 1), math.MaxInt64), "a hold lasts between 1ms and"},
+		}),
+	}
+}
+
+// decidingCalls are of the methods that decide what is stored.
+func decidingCalls(t *testing.T) map[string]map[string]bad {
+	post := func(id string, opts ...transfer.PostOption) method {
+		return func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.Post(ctx, id, opts...))
+		}
+	}
+	cancel := func(reason string) method {
+		return func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.Cancel(ctx, "held", reason))
+		}
+	}
+	return map[string]map[string]bad{
+		"Coordinator.Post": and(withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error { return post(id)(ctx, c) }),
+			map[string]bad{
+				"nil":       {post("held", nil), "a nil PostOption"},
+				"nothing":   {post("held", transfer.PostAmount(transfer.Amount{})), "the amount to post must be positive"},
+				"negative":  {post("held", transfer.PostAmount(transfer.Units(-1))), "the amount to post must be positive"},
+				"too much":  {post("held", transfer.PostAmount(transfer.Units(11))), "no more than is held"},
+				"a decimal": {post("held", transfer.PostAmount(bank.Decimal(t, "1.0"))), "not of the kind that is held"},
+				"no two":    {post("many", transfer.PostAmount(transfer.Units(1))), `and "many" has 3 legs`},
+			}),
+		"Coordinator.Void": withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			return bank.ErrorOf(c.Void(ctx, id))
+		}),
+		"Coordinator.Cancel": and(withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			return bank.ErrorOf(c.Cancel(ctx, id, ""))
+		}), map[string]bad{
+			"long": {cancel(strings.Repeat("x", 1<<20)), "a reason has at most 4096 bytes"}, "bytes": {cancel("\xff"), "bytes of UTF-8"},
+		}),
+		"Coordinator.Reverse": and(withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			return bank.ErrorOf(c.Reverse(ctx, id, "new"))
+		}), withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error {
+			return bank.ErrorOf(c.Reverse(ctx, "done", id))
+		}), map[string]bad{"itself": {func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.Reverse(ctx, "done", "done"))
+		}, `the reversal of "done" wants an ID of its own`}}),
+	}
+}
+
+// Whatever is asked for in a form that can't be, by whichever public method, is refused
+// with ErrInvalidRequest; the text says what is wrong. Nothing is stored anywhere, and
+// the IDs are free.
+func TestBadInputIsRefused(t *testing.T) {
+	t.Parallel()
+	b := bank.NewShop(t, 100, 0, 0).WithIndexes()
+	b.MustMove("done", 10)
+	b.MustHold("held", 10, time.Hour)
+	_, err := b.Hold(t.Context(), transfer.Request{ID: "many", Legs: []transfer.Leg{
+		{Account: "a", Amount: transfer.Units(-2)}, {Account: "b", Amount: transfer.Units(1)}, {Account: "c", Amount: transfer.Units(1)},
+	}}, time.Hour)
+	require.NoError(t, err)
+	all := invalidCalls(t)
+	before := b.Contents()
+	for _, method := range methods() {
+		require.NotEmpty(t, all[method], "%s: a new public method: say here what it refuses", method)
+		for _, name := range slices.Sorted(maps.Keys(all[method])) {
+			row := all[method][name]
+			err := row.call(t.Context(), b.Coordinator)
+			require.ErrorIs(t, err, transfer.ErrInvalidRequest, "%s: %s", method, name)
+			require.ErrorContains(t, err, row.says, "%s: %s", method, name)
+			require.Less(t, len(err.Error()), 400, "%s: %s", method, name)
+			require.NotContains(t, err.Error(), "sesame", "a value: %s: %s", method, name)
+			require.Equal(t, before, b.Contents(), "%s: %s has stored something", method, name)
+		}
+	}
+	_, err = b.Transfer(t.Context(), bank.Move("new", "a", "b", 1))
+	require.NoError(t, err, "the ID is free")
+	for _, id := range []string{"held", "many"} {
+		_, err = b.Void(t.Context(), id)
+		require.NoError(t, err)
+	}
+	b.Remove("accounts", "new")
+	b.CheckBooks(bank.Balances(100, 0, 0))
+}
+
+// Where accounts are stored by ObjectIDs, what is none is refused by every method that
+// names an account.
+func TestBadObjectIDs(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBare(t, transfer.WithAccountIDs(transfer.ObjectIDs))
+	require.NoError(t, b.Setup(t.Context()))
+	before := b.Contents()
+	for name, call := range verbs() {
+		if strings.Contains(name, "Account") || strings.HasPrefix(name, "Ledger.") || slices.Contains([]string{
+			"Coordinator.Transfer", "Coordinator.TransferMany", "Coordinator.Submit", "Coordinator.Hold", "Coordinator.Statement",
+			"Coordinator.BalanceAt", "Coordinator.RepairMarker", "Coordinator.RepairPending",
+		}, name) {
+			err := call(t.Context(), b.Coordinator)
+			require.ErrorIs(t, err, transfer.ErrInvalidRequest, name)
+			require.ErrorContains(t, err, "is no ObjectId: 24 hex digits are expected", name)
+		}
+	}
+	err := bank.FirstError(b.List(t.Context(), transfer.Query{Account: "alice"}))
+	require.ErrorIs(t, err, transfer.ErrInvalidRequest)
+	require.Equal(t, before, b.Contents())
+}
+
+// A document without operators is a value like any other, a reference of the server's own
+// among them: it is required, and found, as it is. What is set may be anything that can
+// be stored.
+func TestDocumentsAreValues(t *testing.T) {
+	t.Parallel()
+	b := bank.NewShop(t, 100, 0)
+	reference := bson.D{{Key: "$ref", Value: "shops"}, {Key: "$id", Value: "s-1"}, {Key: "$db", Value: "world"}}
+	for i, value := range []any{
+		bson.D{{Key: "a", Value: 1}}, bson.D{{Key: "price", Value: bson.D{{Key: "US$", Value: 5}}}}, bson.A{bson.D{{Key: "b", Value: nil}}},
+		bson.D{}, reference, bson.A{reference}, bson.D{{Key: "in", Value: reference}}, "$gt", bson.A{"$or"},
+	} {
+		id := bank.AccountName(i)
+		b.Insert("orders", bson.D{{Key: "_id", Value: id}, {Key: "x", Value: value}})
+		req := bank.Move("t-"+id, "a", "b", 1)
+		req.Metadata = map[string]any{"is": value, "no": i}
+		req.Effects = []transfer.Effect{{
+			Documents: "orders", ID: id, Require: bson.D{{Key: "x", Value: value}}, Set: bson.D{{Key: "x", Value: bson.D{{Key: "$set", Value: i}}}},
+		}}
+		_, err := b.Transfer(t.Context(), req)
+		require.NoError(t, err, "%v", value)
+		require.Equal(t, []string{req.ID}, b.IDs(transfer.Query{Metadata: map[string]any{"is": value, "no": i}}), "%v", value)
+	}
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// A hold that is asked for again with another expiry is the first one, and its record
+// says so: whoever asks, here or elsewhere, now or once it is posted.
+func TestHoldWithAnotherExpiry(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	held := b.MustHold("h", 60, time.Hour)
+	other := b.NewCoordinator(b.DB)
+	for _, expiresIn := range []time.Duration{time.Minute, 3 * time.Hour} {
+		for _, c := range []*transfer.Coordinator{b.Coordinator, other} {
+			rec, err := c.Hold(t.Context(), bank.Move("h", "a", "b", 60), expiresIn)
+			require.NoError(t, err)
+			require.Equal(t, held.ExpiresAt.UTC(), rec.ExpiresAt.UTC())
+		}
+	}
+	_, err := b.Post(t.Context(), "h")
+	require.NoError(t, err)
+	rec, err := other.Hold(t.Context(), bank.Move("h", "a", "b", 60), time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, held.ExpiresAt.UTC(), rec.ExpiresAt.UTC())
+	b.CheckBooks(bank.Balances(100, 0))
+}

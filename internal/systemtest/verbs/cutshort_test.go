@@ -1,0 +1,125 @@
+package verbs
+
+import (
+	"context"
+	"iter"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// An operator may have the server cut reads short (from 8.0 on by defaultMaxTimeMS, those
+// that bring no limit of their own). Then nothing is made up: a transfer is neither done
+// nor refused, statements, balances, lists and audits are errors, and not a part for the
+// whole; and once reads are let through the same ID is answered.
+func TestReadsThatAreCutShort(t *testing.T) {
+	t.Parallel()
+	const maxTimeExpired = 50
+	server, err := mongotest.StartOwn(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, server.Stop()) })
+	uri := options.Client().ApplyURI(server.URI())
+	b := &bank.Bank{T: t, DB: mongotest.Client(t, uri).Database("cut")}
+	b.Coordinator = b.NewCoordinator(mongotest.Client(t, uri, options.Client().SetAppName("cut")).Database("cut"))
+	require.NoError(t, b.Setup(t.Context()))
+	b.OpenAccounts([]int64{100, 0})
+	_, err = b.Transfer(t.Context(), bank.Move("before", "a", "b", 10))
+	require.NoError(t, err)
+
+	b.Failing("cut", "alwaysOn", "find", maxTimeExpired)
+	// It knows no account yet.
+	fresh := b.NewCoordinator(mongotest.Client(t, uri, options.Client().SetAppName("cut")).Database("cut"))
+	// It would be tried for half a minute.
+	soon := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	_, err = fresh.Transfer(soon(), bank.Move("t", "a", "b", 10))
+	require.Error(t, err)
+	var refusal *transfer.RefusedError
+	require.NotErrorAs(t, err, &refusal)
+
+	requireLastError(t, b.Statement(soon(), "a", transfer.StatementQuery{}))
+	_, err = b.BalanceAt(soon(), "a", time.Now())
+	require.Error(t, err)
+	requireLastError(t, b.List(soon(), transfer.Query{}))
+	_, err = b.Audit(soon())
+	require.Error(t, err)
+
+	b.Failing("cut", "off", "find", maxTimeExpired)
+	_, err = b.Transfer(t.Context(), bank.Move("t", "a", "b", 10))
+	require.NoError(t, err)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// requireLastError requires that a list ends with an error: so it can't be taken for
+// whole.
+func requireLastError[T any](t *testing.T, list iter.Seq2[T, error]) {
+	t.Helper()
+	var last error
+	for _, err := range list {
+		last = err
+	}
+	require.Error(t, last)
+}
+
+// A verb tells that a transfer is not there, is not held, or can't be reversed, only
+// after a read that a primary which was replaced can't answer: one that does not know it
+// yet shows what once was. 1. A submits a transfer, and is told that it is stored. 2. A
+// waits for it, is answered by an old primary, and hears that there is none.
+func TestNotFoundIsToldByADecidingRead(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	_, err := b.Transfer(t.Context(), bank.Move("refused", "a", "b", 1000))
+	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	var deciding atomic.Int64
+	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if level, _ := e.Command.Lookup("readConcern", "level").StringValueOK(); e.CommandName == "find" && level == "linearizable" {
+			deciding.Add(1)
+		}
+	}}
+	c := b.NewCoordinator(b.Through(options.Client().SetMonitor(monitor)))
+	for name, verb := range map[string]func(context.Context) (transfer.Record, error){
+		"wait":   func(ctx context.Context) (transfer.Record, error) { return c.Wait(ctx, "missing") },
+		"cancel": func(ctx context.Context) (transfer.Record, error) { return c.Cancel(ctx, "missing", "") },
+		"post":   func(ctx context.Context) (transfer.Record, error) { return c.Post(ctx, "missing") },
+		"void":   func(ctx context.Context) (transfer.Record, error) { return c.Void(ctx, "missing") },
+		"revert": func(ctx context.Context) (transfer.Record, error) { return c.Reverse(ctx, "missing", "r") },
+	} {
+		deciding.Store(0)
+		_, err := verb(t.Context())
+		require.ErrorIs(t, err, transfer.ErrTransferNotFound, name)
+		require.Positive(t, deciding.Load(), name)
+	}
+	deciding.Store(0)
+	_, err = c.Reverse(t.Context(), "refused", "r")
+	require.ErrorIs(t, err, transfer.ErrNotReversible)
+	require.Positive(t, deciding.Load(), "reverse what has failed")
+	b.MustHold("h", 10, time.Minute)
+	unhold := bson.D{{Key: "$unset", Value: bson.D{{Key: "held", Value: ""}}}}
+	_, err = b.DB.Collection("transfers").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "h"}}, unhold)
+	require.NoError(t, err)
+	deciding.Store(0)
+	_, err = c.Post(t.Context(), "h")
+	require.ErrorIs(t, err, transfer.ErrNotHeld)
+	require.Positive(t, deciding.Load(), "post what is not held yet")
+	_, err = c.Void(t.Context(), "h")
+	require.NoError(t, err)
+	ended, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	_, err = c.Wait(ended, "missing")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, transfer.ErrTransferNotFound, "nobody knows")
+	b.CheckBooks(bank.Balances(100, 0))
+}

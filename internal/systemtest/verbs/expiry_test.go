@@ -1,0 +1,167 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// An expired hold can't be posted, whoever comes first: Post, Hold asked again, Recover
+// or Run voids it.
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	for name, act := range map[string]func(*bank.Bank) error{
+		"Post": func(b *bank.Bank) error {
+			_, err := b.Post(b.T.Context(), "h")
+			return err
+		},
+		"Hold": func(b *bank.Bank) error {
+			_, err := b.Hold(b.T.Context(), bank.Move("h", "a", "b", 60), time.Hour)
+			return err
+		},
+		"Recover": func(b *bank.Bank) error {
+			report, err := b.Recover(b.T.Context())
+			require.NoError(b.T, err)
+			require.Equal(b.T, transfer.RecoveryReport{Found: 1, Failed: 1, Expired: 1}, report)
+			_, err = b.Wait(b.T.Context(), "h")
+			return err
+		},
+		"Run": func(b *bank.Bank) error {
+			ctx, cancel := context.WithCancel(b.T.Context())
+			var running sync.WaitGroup
+			running.Go(func() { _ = b.Run(ctx) })
+			defer running.Wait()
+			defer cancel()
+			_, err := b.Wait(b.T.Context(), "h")
+			return err
+		},
+	} {
+		for _, stalled := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " stalled ", stalled), func(t *testing.T) {
+				t.Parallel()
+				b := bank.New(t, 100, 0).WithIndexes()
+				expiredHold(b, stalled)
+				require.ErrorIs(t, act(b), transfer.ErrExpired)
+				rec, err := b.Void(t.Context(), "h")
+				require.NoError(t, err)
+				require.Equal(t, "expired", rec.Failure.Code)
+				require.Equal(t, "nobody has decided it in time", rec.Failure.Message)
+				require.Zero(t, rec.Attempts)
+				b.RequireStanding("a", 100, 100, 0)
+				b.CheckBooks(bank.Balances(100, 0))
+			})
+		}
+	}
+}
+
+// expiredHold leaves hold h of 60 that has expired, be it before everything was held.
+func expiredHold(b *bank.Bank, stalled bool) {
+	b.T.Helper()
+	if stalled {
+		b.StallHold("h", 3)
+	} else {
+		b.MustHold("h", 60, time.Hour)
+	}
+	b.Expire("h")
+}
+
+// Void and Cancel of a hold that has expired say so, though no sweep has come by yet:
+// whoever asks later is told the same as if one had.
+func TestVoidAfterExpiry(t *testing.T) {
+	t.Parallel()
+	for name, act := range map[string]func(*bank.Bank) (transfer.Record, error){
+		"Void":   func(b *bank.Bank) (transfer.Record, error) { return b.Void(b.T.Context(), "h") },
+		"Cancel": func(b *bank.Bank) (transfer.Record, error) { return b.Cancel(b.T.Context(), "h", "no longer wanted") },
+	} {
+		for _, stalled := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " stalled ", stalled), func(t *testing.T) {
+				t.Parallel()
+				b := bank.New(t, 100, 0).WithIndexes()
+				expiredHold(b, stalled)
+				for range 2 {
+					rec, err := act(b)
+					require.NoError(t, err)
+					require.Equal(t, &transfer.Failure{Code: "expired", Message: "nobody has decided it in time"}, rec.Failure)
+				}
+				_, err := b.Post(t.Context(), "h")
+				require.ErrorIs(t, err, transfer.ErrExpired)
+				_, err = b.Hold(t.Context(), bank.Move("h", "a", "b", 60), time.Hour)
+				require.ErrorIs(t, err, transfer.ErrExpired)
+				_, err = b.Wait(t.Context(), "h")
+				require.ErrorIs(t, err, transfer.ErrExpired)
+				b.RequireStanding("a", 100, 100, 0)
+				b.CheckBooks(bank.Balances(100, 0))
+			})
+		}
+	}
+}
+
+// A worker voids a hold soon after it has expired, however rarely it sweeps for what has
+// stalled.
+func TestRunVoidsSoon(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	b.MustHold("h", 60, time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a sweep comes once in 30 s
+	var running sync.WaitGroup
+	running.Go(func() { _ = b.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	_, err := b.Wait(ctx, "h")
+	require.ErrorIs(t, err, transfer.ErrExpired)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// Recovery never takes a hold for stalled before it expires, whether everything is held
+// or its process has died on the way there; the same Hold, asked again, goes on with it.
+func TestRecoveryLeavesHoldsAlone(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 200, 0).WithIndexes()
+	b.MustHold("h", 60, time.Hour)
+	b.StallHold("stalled", 3)
+	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, report)
+	rec, err := c.Hold(t.Context(), bank.Move("stalled", "a", "b", 60), time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, transfer.StatePreparing, rec.State)
+	b.RequireStanding("a", 80, 200, 0)
+	for _, id := range []string{"h", "stalled"} {
+		_, err := b.Post(t.Context(), id)
+		require.NoError(t, err)
+	}
+	b.CheckBooks(bank.Balances(200, 0))
+}
+
+// A hold that somebody has decided as expired, and died, is one that ran out, whoever
+// brings it to its end.
+func TestExpiredIsCountedWhoeverDecided(t *testing.T) {
+	t.Parallel()
+	for n := 3; n <= 4; n++ { // the decision is made: one of the undo, one of the finish
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 100, 0).WithIndexes()
+			b.MustHold("h", 60, time.Hour)
+			b.Expire("h")
+			b.Dying(n, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+				_, err := c.Post(ctx, "h")
+				return err
+			})
+			rec, err := b.Get(t.Context(), "h")
+			require.NoError(t, err)
+			require.Equal(t, transfer.StateRollback, rec.State)
+			report, err := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0)).Recover(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, transfer.RecoveryReport{Found: 1, Failed: 1, Expired: 1}, report)
+			b.CheckBooks(bank.Balances(100, 0))
+		})
+	}
+}

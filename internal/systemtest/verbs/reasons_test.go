@@ -1,0 +1,278 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// requires asks for a payment of an order with requirements of the test's own.
+func requires(id, order string, fields bson.D) transfer.Request {
+	req := bank.Payment(id, order, 10)
+	req.Effects[0].Require = fields
+	return req
+}
+
+// A refused requirement says which document it was about, and what there was instead:
+// missing, another value, or reserved by whom. Values are in the error's fields and
+// nowhere in its text, nor in what is stored. Later answers name the document, in the
+// same words.
+func TestRequirementError(t *testing.T) {
+	t.Parallel()
+	const reserver = "1.$%held"
+	b := bank.NewShop(t, 1000, 0)
+	b.Insert("orders", append(bank.Order("o-3"), bson.E{Key: "total", Value: int64(7)}, bson.E{Key: "secret", Value: "s3cret"},
+		bson.E{Key: "tags", Value: bson.A{"x", "y"}}, bson.E{Key: "odd", Value: nil}))
+	_, err := b.Hold(t.Context(), bank.Payment(reserver, "o-2", 10), time.Hour)
+	require.NoError(t, err)
+	for name, row := range map[string]struct {
+		order string
+		asks  bson.D
+		want  transfer.RequirementError
+	}{
+		"missing":  {"none", bson.D{{Key: "status", Value: "unpaid"}}, transfer.RequirementError{ID: "none", Missing: true}},
+		"reserved": {"o-2", bson.D{{Key: "status", Value: "unpaid"}}, transfer.RequirementError{ID: "o-2", ReservedBy: reserver}},
+		"another text": {"o-3", bson.D{{Key: "secret", Value: "s4cret"}},
+			transfer.RequirementError{ID: "o-3", Field: "secret", Want: "s4cret", Got: "s3cret"}},
+		"the second field": {"o-3", bson.D{{Key: "total", Value: 7.0}, {Key: "odd", Value: nil}, {Key: "tags", Value: "y"},
+			{Key: "status", Value: "paid"}},
+			transfer.RequirementError{ID: "o-3", Field: "status", Want: "paid", Got: "unpaid"}},
+		"another number": {"o-3", bson.D{{Key: "total", Value: int64(8)}},
+			transfer.RequirementError{ID: "o-3", Field: "total", Want: int64(8), Got: int64(7)}},
+		"a missing field": {"o-3", bson.D{{Key: "nothing", Value: "x"}}, transfer.RequirementError{ID: "o-3", Field: "nothing", Want: "x"}},
+		"a field that is to be missing": {"o-3", bson.D{{Key: "secret", Value: nil}},
+			transfer.RequirementError{ID: "o-3", Field: "secret", Got: "s3cret"}},
+	} {
+		rec, err := b.Transfer(t.Context(), requires(name, row.order, row.asks))
+		b.RequireRefused(rec, err, transfer.ErrRequirementFailed, "requirementFailed")
+		row.want.Documents = "orders"
+		var told transfer.RequirementError
+		requireAs(t, err, &told)
+		require.Equal(t, row.want, told, name)
+		for _, secret := range []string{"s3cret", "s4cret", "unpaid", "paid"} {
+			require.NotContains(t, err.Error(), secret, name)
+			require.NotContains(t, rec.Failure.Message, secret, name)
+		}
+		_, later := b.Wait(t.Context(), name)
+		requireAs(t, later, &told)
+		require.Equal(t, [2]any{row.want.Documents, row.want.ID}, [2]any{told.Documents, told.ID}, name)
+		require.Equal(t, errors.Unwrap(err).Error(), errors.Unwrap(later).Error(), "it is told in the same words")
+		if row.want.Field != "" {
+			require.ErrorContains(t, later, `"`+row.want.Field+`"`)
+		}
+	}
+	numbered := requires("numbered", "", bson.D{{Key: "status", Value: "unpaid"}})
+	numbered.Effects[0].ID = int64(7)
+	for range 2 {
+		_, err = b.Transfer(t.Context(), numbered)
+		var told transfer.RequirementError
+		requireAs(t, err, &told)
+		require.Equal(t, int64(7), told.ID, "the _id as it was asked for, in every answer")
+	}
+	_, err = b.Void(t.Context(), reserver)
+	require.NoError(t, err)
+	b.CheckBooks(bank.Balances(1000, 0))
+}
+
+// requireAs requires a RequirementError and copies what is exported of it.
+func requireAs(t *testing.T, err error, into *transfer.RequirementError) {
+	t.Helper()
+	var e *transfer.RequirementError
+	require.ErrorAs(t, err, &e)
+	require.ErrorIs(t, err, transfer.ErrRequirementFailed)
+	*into = transfer.RequirementError{
+		Documents: e.Documents, ID: e.ID, Field: e.Field, Want: e.Want, Got: e.Got, Missing: e.Missing, ReservedBy: e.ReservedBy,
+	}
+}
+
+// A reversal that is refused because another one has the transfer says which one that is,
+// and one that was stored too late has failed: its ID is burnt.
+func TestRequirementOfAReversal(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+	require.NoError(t, err)
+	b.Dying(5, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		_, err := c.Reverse(ctx, "t", "first")
+		return err
+	})
+	rec, err := b.Reverse(t.Context(), "t", "second")
+	var told transfer.RequirementError
+	requireAs(t, err, &told)
+	require.Equal(t, transfer.RequirementError{Documents: "transfers", ID: "t", ReservedBy: "first"}, told)
+	require.Equal(t, transfer.Failed, transfer.OutcomeOf(err))
+	require.Equal(t, transfer.StateFail, rec.State)
+	b.RecoverAll()
+	_, err = b.Reverse(t.Context(), "t", "third")
+	require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
+	require.Equal(t, transfer.Unchanged, transfer.OutcomeOf(err), "nothing was stored under this ID")
+	_, err = b.Get(t.Context(), "third")
+	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// An ID that is used again with another payload is told which parts differ, and no
+// values, by every verb that stores.
+func TestConflictError(t *testing.T) {
+	t.Parallel()
+	b := bank.NewShop(t, 1000, 1000)
+	legs := func(id string, amounts ...int64) transfer.Request {
+		req := transfer.Request{ID: id}
+		for i, amount := range amounts {
+			req.Legs = append(req.Legs, transfer.Leg{Account: bank.AccountName(i), Amount: transfer.Units(amount)})
+		}
+		return req
+	}
+	most := func(id string, units int64) transfer.Request {
+		req := bank.Move(id, "a", "b", units)
+		req.AtMost = true
+		return req
+	}
+	in := func(req transfer.Request, currency string) transfer.Request { req.Currency = currency; return req }
+	for _, req := range []transfer.Request{bank.Move("t", "a", "b", 60), bank.Payment("p", "o-1", 60), most("m", 60)} {
+		_, err := b.Transfer(t.Context(), req)
+		require.NoError(t, err)
+	}
+	b.MustHold("h", 60, time.Hour)
+	_, err := b.Reverse(t.Context(), "t", "r")
+	require.NoError(t, err)
+	for name, row := range map[string]struct {
+		req  transfer.Request
+		hold bool
+		want []string
+	}{
+		"another amount":       {bank.Move("t", "a", "b", 61), false, []string{"legs"}},
+		"the other way":        {bank.Move("t", "b", "a", 60), false, []string{"legs"}},
+		"another currency":     {in(bank.Move("t", "a", "b", 60), "EUR"), false, []string{"currency"}},
+		"both":                 {in(bank.Move("t", "a", "b", 1), "EUR"), false, []string{"legs", "currency"}},
+		"at most":              {most("t", 60), false, []string{"atMost"}},
+		"at most another":      {most("m", 61), false, []string{"atMost"}},
+		"not at most any more": {bank.Move("m", "a", "b", 60), false, []string{"atMost"}},
+		"another order":        {bank.Payment("p", "o-2", 60), false, []string{"effects"}},
+		"no effect":            {bank.Move("p", "a", "b", 60), false, []string{"effects"}},
+		"a hold of a transfer": {bank.Move("t", "a", "b", 60), true, []string{"hold"}},
+		"a transfer of a hold": {bank.Move("h", "a", "b", 60), false, []string{"hold"}},
+		"a reversal's ID":      {legs("r", 60, -60), false, []string{"reverses"}},
+	} {
+		before := b.Raw("transfers")
+		ask := map[bool]func() (transfer.Record, error){
+			false: func() (transfer.Record, error) { return b.Transfer(t.Context(), row.req) },
+			true:  func() (transfer.Record, error) { return b.Hold(t.Context(), row.req, time.Hour) },
+		}[row.hold]
+		rec, err := ask()
+		requireConflict(t, err, row.want, name)
+		require.Equal(t, row.req.ID, rec.ID, "the first one's record")
+		if !row.hold {
+			_, err = b.Submit(t.Context(), row.req)
+			requireConflict(t, err, row.want, name)
+		}
+		require.Equal(t, before, b.Raw("transfers"), name)
+	}
+	_, err = b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(10)))
+	require.NoError(t, err)
+	_, err = b.Post(t.Context(), "h", transfer.PostAmount(transfer.Units(11)))
+	requireConflict(t, err, []string{"posted"}, "posted otherwise")
+}
+
+func requireConflict(t *testing.T, err error, want []string, story string) {
+	t.Helper()
+	var conflict *transfer.ConflictError
+	require.ErrorAs(t, err, &conflict, story)
+	require.Equal(t, want, conflict.Differs, story)
+	require.ErrorIs(t, err, transfer.ErrIDConflict, story)
+	require.Equal(t, transfer.Unchanged, transfer.OutcomeOf(err), story)
+	for _, part := range want {
+		require.ErrorContains(t, err, part, story)
+	}
+	for _, value := range []string{"60", "61", "11", "EUR", "o-2"} {
+		require.NotContains(t, err.Error(), value, story)
+	}
+}
+
+// A currency that is not the account's is told together with the account's, in every
+// answer.
+func TestCurrencyError(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t)
+	for id, currency := range map[string]string{"eur": "EUR", "usd": `U"SD`, "none": ""} {
+		_, err := b.OpenAccount(t.Context(), transfer.Account{ID: id, Balance: transfer.Units(100), Currency: currency})
+		require.NoError(t, err)
+	}
+	b.Insert("accounts", bson.D{{Key: "_id", Value: "odd"}, {Key: "balance", Value: int64(100)}, {Key: "currency", Value: int64(7)}})
+	for name, row := range map[string]struct {
+		to   string
+		want transfer.CurrencyError
+		text string
+	}{
+		"another": {"usd", transfer.CurrencyError{Currency: "EUR", AccountCurrency: `U"SD`},
+			`the transfer is in "EUR", the account in "U\"SD"`},
+		"none":          {"none", transfer.CurrencyError{Currency: "EUR"}, `the account in none`},
+		"not a text":    {"odd", transfer.CurrencyError{Currency: "EUR", AccountCurrency: "64-bit integer"}, `the account in "64-bit integer"`},
+		"none is asked": {"usd", transfer.CurrencyError{AccountCurrency: `U"SD`}, `the transfer is in none`},
+	} {
+		req := bank.Move(name, "eur", row.to, 1)
+		if req.Currency = row.want.Currency; req.Currency == "" {
+			req.From = "none"
+		}
+		_, first := b.Transfer(t.Context(), req)
+		_, later := b.Transfer(t.Context(), req)
+		_, waited := b.Wait(t.Context(), name)
+		for _, err := range []error{first, later, waited} {
+			var told *transfer.CurrencyError
+			require.ErrorAs(t, err, &told, name)
+			require.Equal(t, row.want, *told, name)
+			require.ErrorIs(t, err, transfer.ErrCurrencyMismatch)
+			require.ErrorContains(t, err, row.text)
+			require.Equal(t, errors.Unwrap(first).Error(), errors.Unwrap(err).Error(), "in the same words")
+		}
+	}
+	b.CheckBooks(map[string]int64{"eur": 100, "usd": 100, "none": 100, "odd": 100})
+}
+
+// Where the server refuses to write to an account, its reason is told: the code, and the
+// name of a unique index of the user's; in every answer.
+func TestUnwritableTellsTheReason(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		spoil func(b *bank.Bank)
+		texts []string
+	}{
+		"a validator": {func(b *bank.Bank) { bank.Forbidden("b")(b) }, []string{"121"}},
+		"a unique index": {func(b *bank.Bank) {
+			index := mongo.IndexModel{
+				Keys: bson.D{{Key: "pending.t", Value: 1}}, Options: options.Index().SetUnique(true).SetSparse(true).SetName("mine"),
+			}
+			_, err := b.DB.Collection("accounts").Indexes().CreateOne(t.Context(), index)
+			require.NoError(t, err)
+			b.Insert("accounts", bson.D{{Key: "_id", Value: "x"}, {Key: "pending", Value: bson.D{{Key: "t", Value: int64(60)}}}})
+		}, []string{"11000", "mine"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 100, 0)
+			row.spoil(b)
+			rec, first := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+			b.RequireRefused(rec, first, transfer.ErrUnwritable, "unwritable")
+			_, later := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+			for _, text := range row.texts {
+				require.ErrorContains(t, first, text)
+			}
+			require.ErrorIs(t, later, transfer.ErrUnwritable)
+			require.Equal(t, errors.Unwrap(first).Error(), errors.Unwrap(later).Error(), "in the same words")
+			var refused *transfer.RefusedError
+			require.ErrorAs(t, later, &refused)
+			require.Equal(t, "b", refused.Account)
+			b.Remove("accounts", "x")
+			b.CheckBooks(bank.Balances(100, 0))
+		})
+	}
+}

@@ -1,0 +1,196 @@
+package waiters
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/systemtest/bank"
+)
+
+// counted returns the options of a client that counts its commands, but for those by
+// which it gets to know the server.
+func counted(commands *atomic.Int64) *options.ClientOptions {
+	return options.Client().SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if e.CommandName != "hello" && e.CommandName != "endSessions" {
+			commands.Add(1)
+		}
+	}})
+}
+
+// TransferMany answers each request by itself, in the order of the requests: done,
+// refused, invalid, or the same as its twin.
+func TestTransferMany(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	records, failures := b.TransferMany(t.Context(), []transfer.Request{
+		bank.Move("one", "a", "b", 10),
+		bank.Move("too much", "a", "b", 1000),
+		bank.Move("", "a", "b", 10),
+		bank.Move("two", "a", "b", 20),
+		bank.Move("one", "a", "b", 10),
+		bank.Move("nowhere", "a", "nobody", 10),
+	})
+	require.Len(t, records, 6)
+	require.Len(t, failures, 6)
+	for i, want := range []error{
+		nil, transfer.ErrInsufficientFunds, transfer.ErrInvalidRequest, nil, nil, transfer.ErrAccountNotFound,
+	} {
+		bank.RequireAnswer(t, want, failures[i], fmt.Sprint("request ", i))
+	}
+	for i, id := range []string{"one", "too much", "", "two", "one", "nowhere"} {
+		require.Equal(t, id, records[i].ID)
+	}
+	require.Equal(t, records[0], records[4])
+	require.Equal(t, map[string]int64{"a": 70, "b": 30}, b.Balances())
+	b.CheckBooks(bank.Balances(100, 0))
+
+	records, failures = b.TransferMany(t.Context(), nil)
+	require.Empty(t, records)
+	require.Empty(t, failures)
+}
+
+// Transfers that run at once share their commands: a few hundred of them need a fraction
+// of one each, uniform or all on one account, and every balance is exact.
+func TestTransfersShareCommands(t *testing.T) {
+	t.Parallel()
+	for name, from := range map[string]func(i int) string{
+		"uniform": func(i int) string { return fmt.Sprint("account", i%40) },
+		"hot":     func(int) string { return "a" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 100_000)
+			want := bank.Balances(100_000)
+			for i := range 40 {
+				id := fmt.Sprint("account", i)
+				_, err := b.OpenAccount(t.Context(), transfer.Account{ID: id, Balance: transfer.Units(1000)})
+				require.NoError(t, err)
+				want[id] = 1000
+			}
+			var commands atomic.Int64
+			c := b.NewCoordinator(b.Through(counted(&commands)))
+			const transfers = 2048
+			for _, err := range bank.Together(256, func(caller int) error {
+				for i := caller; i < transfers; i += 256 {
+					if _, err := c.Transfer(t.Context(), bank.Move(fmt.Sprint("t", i), from(i), fmt.Sprint("account", (i*7+1)%40), 1)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}) {
+				require.NoError(t, err)
+			}
+			require.Less(t, commands.Load(), int64(transfers/5))
+			b.CheckBooks(want)
+		})
+	}
+}
+
+// A command that hangs in the network keeps no other transfer waiting, not even on the
+// same account.
+func TestHangingCommandHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	for name, point := range map[string]int{"insert": 0, "prepare": 1, "decision": 2, "settle": 3, "finish": 4} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.New(t, 100, 0)
+			hangs := make(chan struct{})
+			w := &bank.Wire{At: point, What: bank.Swallowed, Idle: true, OnStrike: func() { close(hangs) }}
+			c := b.NewCoordinator(b.Through(w.Client()))
+			_, err := c.Transfer(t.Context(), bank.Move("warm", "a", "b", 1))
+			require.NoError(t, err)
+			w.SetIdle(false)
+			ended := make(chan error, 1)
+			go func() {
+				_, err := c.Transfer(t.Context(), bank.Move("hangs", "a", "b", 1))
+				ended <- err
+			}()
+			<-hangs
+			for i := range 3 {
+				_, err := c.Transfer(t.Context(), bank.Move(fmt.Sprint("other", i), "a", "b", 1))
+				require.NoError(t, err)
+			}
+			require.Empty(t, ended, "the others are done before the one that hangs")
+			require.NoError(t, <-ended)
+			b.CheckBooks(bank.Balances(100, 0))
+		})
+	}
+}
+
+// A worker claims and runs many submitted transfers with a fraction of a command for
+// each.
+func TestWorkersShareCommands(t *testing.T) {
+	t.Parallel()
+	const submitted = 600
+	b := bank.New(t, submitted, 0)
+	for _, err := range bank.Together(32, func(i int) error {
+		for n := i; n < submitted; n += 32 {
+			if _, err := b.Submit(t.Context(), bank.Move(fmt.Sprint("t", n), "a", "b", 1)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}) {
+		require.NoError(t, err)
+	}
+	var commands atomic.Int64
+	c := b.NewCoordinator(b.Through(counted(&commands)))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	for n := range submitted {
+		_, err := b.Wait(t.Context(), fmt.Sprint("t", n))
+		require.NoError(t, err)
+	}
+	require.Less(t, commands.Load(), int64(submitted/3))
+	cancel()
+	require.NoError(t, <-ended)
+	b.CheckBooks(bank.Balances(submitted, 0))
+}
+
+// A sweep takes over thousands of stalled transfers, all on one account, with a fraction
+// of a command for each, and says how far it has come.
+func TestRecoveryIsBatched(t *testing.T) {
+	t.Parallel()
+	const stalled = 3000
+	b := bank.New(t, 100_000, 0)
+	b.StallAt("t", 3, bank.Lost, 1) // its prepares are made
+	multiply(b, "t", stalled-1)
+	var (
+		commands atomic.Int64
+		log      bank.Logged
+	)
+	c := b.NewCoordinator(b.Through(counted(&commands)), transfer.WithStallThreshold(0), transfer.WithLogger(slog.New(&log)))
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: stalled, Succeeded: stalled}, report)
+	require.Less(t, commands.Load(), int64(stalled/5))
+	require.GreaterOrEqual(t, log.Count("a recovery sweep is under way"), 3)
+	require.Equal(t, 1, log.Count("a recovery sweep has ended"))
+	b.CheckBooks(bank.Balances(100_000, 0))
+}
+
+// multiply stores copies of a transfer whose process has died after it had claimed it.
+func multiply(b *bank.Bank, id string, n int) {
+	b.T.Helper()
+	var document bson.M
+	transfers := b.DB.Collection("transfers")
+	require.NoError(b.T, transfers.FindOne(b.T.Context(), bson.M{"_id": id}).Decode(&document))
+	copies := make([]bson.M, n)
+	for i := range copies {
+		copies[i] = maps.Clone(document)
+		copies[i]["_id"] = fmt.Sprint(id, i)
+	}
+	_, err := transfers.InsertMany(b.T.Context(), copies)
+	require.NoError(b.T, err)
+}

@@ -1,0 +1,3 @@
+// Package waiters tests callers that race for one transfer, wait for it together, and
+// share commands.
+package waiters
