@@ -1,7 +1,6 @@
 package collections_test
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -9,11 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
-
-func TestMain(m *testing.M) { os.Exit(mongotest.Main(m)) }
 
 // Through a mongos the clocks of the shards are read. The earliest of them closes the past,
 // and all have to pass the latest of an earlier reading.
