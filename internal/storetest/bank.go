@@ -255,8 +255,8 @@ func (b *Bank) Applied(a *mongostore.Attempt, operations ...protocol.Operation) 
 }
 
 // Failing makes the server fail the given commands of the Bank's store, at most the given
-// number of times, until the test ends or stop is called. The option how says in which way
-// they fail. The server has one such failpoint for all its clients: tests that use it
+// number of times, until the test ends or stop is called. The option how says in which
+// way they fail. The server has one such failpoint for all its clients: tests that use it
 // don't run in parallel.
 func (b *Bank) Failing(times int, commands []string, how bson.M) (stop func()) {
 	b.T.Helper()
@@ -268,8 +268,8 @@ func (b *Bank) Failing(times int, commands []string, how bson.M) (stop func()) {
 	return stop
 }
 
-// Failpoint sets the server's failpoint for commands. It says nothing about whose commands
-// fail: see Failing.
+// Failpoint sets the server's failpoint for commands. It says nothing about whose
+// commands fail: see Failing.
 func (b *Bank) Failpoint(mode any, data bson.M) {
 	b.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
