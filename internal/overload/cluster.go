@@ -52,8 +52,8 @@ type member struct {
 
 func (m *member) home() *cluster { return m.clusters[""] }
 
-// narrow is the rate of a line that is too narrow, in bytes per second.
-const narrow = 300_000
+// narrowRate is the rate of a line that is too narrow, in bytes per second.
+const narrowRate = 300_000
 
 // lines says which ledgers a member reaches over a line, and how wide each line is: see
 // newLine.
