@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"io"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -39,17 +40,11 @@ func (m message) kind() string {
 	if db, _ := body.Lookup("$db").StringValueOK(); db != database {
 		return ""
 	}
-	first, err := body.IndexErr(0)
-	if err != nil {
-		return ""
+	name := opmsg.Command(body)
+	if collection, named := body.Lookup("collection").StringValueOK(); named && !strings.Contains(name, " ") {
+		return name + " " + collection
 	}
-	if collection, named := first.Value().StringValueOK(); named {
-		return first.Key() + " " + collection
-	}
-	if collection, named := body.Lookup("collection").StringValueOK(); named {
-		return first.Key() + " " + collection
-	}
-	return first.Key()
+	return name
 }
 
 // door returns the account that a message closes or reopens, or "".

@@ -86,6 +86,16 @@ func (b *bank) join(ctx context.Context, over lines, opts ...transfer.Option) (*
 	return m, m.Setup(ctx)
 }
 
+// openAndJoin returns a bank on the home server, and one coordinator of it.
+func (s *scene) openAndJoin(ctx context.Context) (*bank, *member, error) {
+	b, err := s.open(ctx, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := b.join(ctx, nil)
+	return b, m, err
+}
+
 // accounts returns the collection of a ledger's accounts, through a given cluster.
 func (b *bank) accounts(c *cluster, ledger string) *mongo.Collection {
 	name := "accounts"

@@ -21,11 +21,7 @@ const (
 // The callers that don't use the account don't notice.
 func playLocked(ctx context.Context, s *scene) error {
 	s.callers = elsewhereCallers + thereCallers
-	b, err := s.open(ctx, nil)
-	if err != nil {
-		return err
-	}
-	m, err := b.join(ctx, nil)
+	b, m, err := s.openAndJoin(ctx)
 	if err != nil {
 		return err
 	}

@@ -22,12 +22,5 @@ func (m message) command() string {
 	if err != nil {
 		return ""
 	}
-	first, err := body.IndexErr(0)
-	if err != nil {
-		return ""
-	}
-	if collection, named := first.Value().StringValueOK(); named {
-		return first.Key() + " " + collection
-	}
-	return first.Key()
+	return opmsg.Command(body)
 }

@@ -21,11 +21,7 @@ const (
 func playNeighbours(ctx context.Context, s *scene) error {
 	const beside = 32
 	s.callers = beside + 1
-	b, err := s.open(ctx, nil)
-	if err != nil {
-		return err
-	}
-	m, err := b.join(ctx, nil)
+	b, m, err := s.openAndJoin(ctx)
 	if err != nil {
 		return err
 	}

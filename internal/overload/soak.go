@@ -28,11 +28,7 @@ const (
 // Memory and goroutines stay level.
 func playSoak(ctx context.Context, s *scene) error {
 	s.callers = steadyCallers
-	b, err := s.open(ctx, nil)
-	if err != nil {
-		return err
-	}
-	m, err := b.join(ctx, nil)
+	b, m, err := s.openAndJoin(ctx)
 	if err != nil {
 		return err
 	}

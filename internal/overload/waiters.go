@@ -25,11 +25,7 @@ func playWaiters(ctx context.Context, s *scene) error {
 		levels = []int{2000}
 	}
 	s.callers = waitersBeside + levels[len(levels)-1]
-	b, err := s.open(ctx, nil)
-	if err != nil {
-		return err
-	}
-	m, err := b.join(ctx, nil)
+	b, m, err := s.openAndJoin(ctx)
 	if err != nil {
 		return err
 	}

@@ -77,3 +77,17 @@ func (m Message) Body() (bson.Raw, error) {
 	}
 	return nil, errors.New("no command in the message")
 }
+
+// Command returns the name and the collection of the command in a message's body, such as
+// "update accounts".
+// It returns the name alone if the command names its collection elsewhere, or none.
+func Command(body bson.Raw) string {
+	first, err := body.IndexErr(0)
+	if err != nil {
+		return ""
+	}
+	if collection, named := first.Value().StringValueOK(); named {
+		return first.Key() + " " + collection
+	}
+	return first.Key()
+}
