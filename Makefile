@@ -4,50 +4,60 @@ LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 NESTED := examples/demo internal/bench internal/mongotest/container
 STORIES := order hold marketplace refund
-TOOLS := $(CURDIR)/.cache/bin
+CACHE := $(CURDIR)/.cache
+SERVER := go run ./internal/mongotest/withmongo
 
 VERSIONS ?= 5.0.32 6.0.27
-# Of the root's tests and the systems tests: each verb and each statement that it sends, and not those that take
-# long because they break servers, which is the same on each version.
-SHARE := Setup|Check|Undefined|Unfit|Transfer|IDConflict|Refus|Racing|Hold|Void|Post|Expir|Recover|Stuck|Effect|Revers|Statement|History|Audit
-SHARE := $(SHARE)|Purge|Retention|Wait|Worker|Schedule|List|Metadata|Cancel|Account|Floor|Decimal|CutShort|Linearizable$$
-LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|UnderAllVerbs|HoldsUp|Ledger|Dead|Repair|GivenUp|Fuzz|Example|HarmfulCollectionsAreRefused/clustered
-
 SEEDS ?= 0-1000000
 ONLY ?= 1,2,3,4,5,6,7,8,9
 FOR ?= 5m
 SEED ?= 1
-FUZZTIME ?= 300x
-FUZZ := $(addprefix internal/money:,FuzzParse FuzzJSON FuzzFromBSON FuzzArithmetic) \
-	$(addprefix internal/mongostore:,FuzzMarkerKey FuzzIDCodec FuzzTransferDocument FuzzAccountDocument) \
-	$(addprefix .:,FuzzRequest FuzzMetadata FuzzStoredAccount FuzzStoredTransfer)
+FUZZTIME ?= 600x
+DRIVER ?= latest
 
-.PHONY: test versions race demo stories bench claims bench-quick simulate search teeth chaos soak-service overload fuzz lint vulncheck
+# Packages that compare rates. They come last, and have the machine to themselves.
+RATES := /internal/overload
+# Packages that show the race detector nothing new: they have one goroutine, start other
+# processes, or do one thing after the other. And such tests of other packages.
+ALONE := $(RATES)|/examples|/internal/(audit|chaos|conformance|mongotest|outside|protocol|simulate|soak|words)
+ALONE := $(ALONE)|/systemtest/(audit|config|faults|rights|servers|statements|texts|verbs)
+SINGLE := Fuzz|Garb|EveryMessage|Limits|Portions|LongHistory|Documents
+# Packages that are the same on each version: they break servers, or look at the library
+# more than at the server.
+EQUAL := $(RATES)|/examples|/internal/(chaos|mongotest|simulate|soak)
+EQUAL := $(EQUAL)|/systemtest/(faults|linearizable|poison|rights|servers|texts|waiters)
+# Tests of the others that take long, and are the same on each version, too.
+LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|UnderAllVerbs|HoldsUp|Ledger
+LONG := $(LONG)|Dead|Repair|GivenUp|Fuzz|Example|HarmfulCollectionsAreRefused/clustered
 
-# What compares rates comes last, and has the machine to itself.
+.PHONY: help test versions race demo stories bench claims bench-quick simulate search teeth \
+	chaos soak-service overload fuzz driver lint vulncheck
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' Makefile
+
 test: ## all tests, on a real MongoDB server
-	go run ./internal/mongotest/withmongo sh -ec ' \
-		go test -p 3 -timeout 40m $$(go list ./... | grep -v /internal/overload); \
-		go test -timeout 10m ./internal/overload/...'
+	$(SERVER) sh -ec ' \
+		go test -p 4 -timeout 60m $$(go list ./... | grep -vE "$(RATES)"); \
+		go test -timeout 60m ./internal/overload/...'
 
 versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.0" where Docker has them
 	@set -e; for version in $(VERSIONS); do \
-		MONGODB_VERSION=$$version go run ./internal/mongotest/withmongo sh -ec ' \
-			go test -count=1 -short -p 2 -timeout 10m ./internal/mongostore ./internal/conformance; \
-			go test -count=1 -timeout 5m -run "VersionAskedFor" ./internal/mongotest; \
-			go test -count=1 -short -timeout 10m -run "$$0" -skip "$$1" -p 2 . ./internal/systemtest/...' '$(SHARE)' '$(LONG)'; \
+		MONGODB_VERSION=$$version $(SERVER) sh -ec ' \
+			go test -count=1 -timeout 60m -run VersionAskedFor ./internal/mongotest; \
+			go test -count=1 -short -p 4 -timeout 60m -skip "$(LONG)" \
+				$$(go list ./... | grep -vE "$(EQUAL)")'; \
 	done
 
-# Without the mutants, which are other binaries, the search and the random runs, which share nothing, and the crash table, which does one thing after
-# the other; without chaos: the driver closes connections that are in use when a server goes; and without overload, which compares rates.
-race: ## the same under the race detector, which needs a C compiler
-	go run ./internal/mongotest/withmongo go test -race -short -p 3 -timeout 30m -skip "TestMutantsAreCaught|TestNoInterleavingBreaksTheInvariants|TestRandomRunsKeepTheInvariants|TestEveryMessageMayFail" $$(go list ./... | grep -v -e /internal/chaos -e /internal/overload)
+race: ## the tests in which goroutines meet, under the race detector, which needs a C compiler
+	$(SERVER) sh -ec 'go test -race -short -p 4 -timeout 60m -skip "$(SINGLE)" \
+		$$(go list ./... | grep -vE "$(ALONE)")'
 
 demo: ## the story on the terminal
-	go run ./internal/mongotest/withmongo sh -ec 'cd examples/demo && go run .'
+	$(SERVER) sh -ec 'cd examples/demo && go run .'
 
 stories: ## a payment, a hold, a split and a refund, each a short program; the tests run them, too
-	go run ./internal/mongotest/withmongo sh -ec 'for story in $(STORIES); do echo; echo "== $$story"; go run ./examples/$$story; done'
+	$(SERVER) sh -ec 'for story in $(STORIES); do echo; echo "== $$story"; go run ./examples/$$story; done'
 
 bench: ## all measurements, side by side, into docs/bench; about 20 minutes
 	cd internal/bench && go run . -out $(CURDIR)/docs/bench
@@ -56,41 +66,54 @@ claims: ## the claims of docs/bench alone, on the screen; about 3 minutes
 	cd internal/bench && go run . -claims
 
 bench-quick: ## a little of each measurement: that it works, not how fast anything is
-	cd internal/bench && go test -timeout 10m ./...
+	cd internal/bench && go test -timeout 60m ./...
 
 simulate: ## random runs in a world of faults: SEEDS=0-1000000 plays many, SEEDS=17 tells one
 	go run ./internal/simulate/cmd -seeds $(SEEDS)
 
-search: ## every interleaving of one transfer, then of two, as far as it comes in as long as FOR says; FOR=0: to its end
+search: ## every interleaving of one transfer, then of two, for as long as FOR says; FOR=0: to the end
 	go run ./internal/simulate/cmd -search -for $(FOR)
 
 teeth: ## break each rule of the protocol in turn, and see the simulator find it
-	go test -count=1 -run TestMutantsAreCaught -v -timeout 30m ./internal/simulate
+	go test -count=1 -run TestMutantsAreCaught -v -timeout 60m ./internal/simulate
 
 chaos: ## killed, frozen and cut-off processes and servers, for as long as FOR says: SEED=1 draws the faults
 	go run ./internal/chaos/cmd -for $(FOR) -seed $(SEED)
 
-soak-service: ## examples/service as three processes that are killed, restarted and lack a right, for as long as FOR says
+soak-service: ## examples/service as three processes that are killed and lack a right, for as long as FOR says
 	go run ./internal/soak/cmd -for $(FOR)
 
-overload: ## more than there is room for, narrow lines, silent servers: ONLY=1,8 plays two of the scenarios; some minutes
+overload: ## more than there is room for: ONLY=1,8 plays two of the scenarios; some minutes
 	go run ./internal/overload/cmd -only $(ONLY)
 
-fuzz: ## each fuzz target: so many inputs, or for as long, as FUZZTIME says
-	@go run ./internal/mongotest/withmongo sh -ec 'for target in $(FUZZ); do \
-		echo "$${target##*:}"; \
-		go test -run NONE -fuzz "^$${target##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel 1 "./$${target%%:*}"; \
+# One program for each package. The inputs that it finds stay in .cache, and are tried first.
+fuzz: ## each fuzz target: as many inputs, or for as long, as FUZZTIME says
+	@$(SERVER) sh -ec 'for package in $$(grep -rl --include=*_test.go "^func Fuzz" . | xargs -n1 dirname | sort -u); do \
+		go test -c -fuzz . -o $(CACHE)/fuzz/test $$package; \
+		cd $$package; \
+		for target in $$($(CACHE)/fuzz/test -test.list ^Fuzz 2>/dev/null); do \
+			echo "$$package $$target"; \
+			$(CACHE)/fuzz/test -test.run NONE -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) \
+				-test.fuzzminimizetime 10x -test.parallel 1 -test.fuzzcachedir $(CACHE)/fuzz/$$package; \
+		done; \
+		cd $(CURDIR); \
 	done'
 
+driver: ## all sources compiled, and the tests of internal/wire, with the newest driver, or DRIVER=v2.9.0
+	@set -e; mod=$$(mktemp -d); trap 'rm -rf "$$mod"' EXIT; cp go.mod go.sum "$$mod"; \
+	go get -modfile="$$mod/go.mod" go.mongodb.org/mongo-driver/v2@$(DRIVER); \
+	go list -modfile="$$mod/go.mod" -m go.mongodb.org/mongo-driver/v2; \
+	go vet -modfile="$$mod/go.mod" ./...; \
+	go test -modfile="$$mod/go.mod" -count=1 -timeout 10m ./internal/wire
+
 lint: ## vet and golangci-lint, in all modules
-	@GOBIN=$(TOOLS) go install $(LINT)
 	@set -e; for module in . $(NESTED); do \
 		echo "lint $$module"; \
-		(cd $$module && go vet ./... && $(TOOLS)/golangci-lint run ./...); \
+		(cd $$module && go vet ./... && go run $(LINT) run ./...); \
 	done
 
 vulncheck: ## known vulnerabilities, where their database can be reached
-	@GOBIN=$(TOOLS) go install $(VULN)
-	@$(TOOLS)/govulncheck ./...; code=$$?; \
+	@GOBIN=$(CACHE)/bin go install $(VULN)
+	@$(CACHE)/bin/govulncheck ./...; code=$$?; \
 	if [ $$code -eq 3 ]; then exit 1; fi; \
 	if [ $$code -ne 0 ]; then echo "vulncheck: nothing was checked: the database of vulnerabilities can't be reached"; fi

@@ -205,7 +205,7 @@ func (l *Ledger) Close(ctx context.Context, id string) error {
 		switch {
 		case status.Closed:
 			return true, nil
-		case status.Odd:
+		case status.Malformed:
 			return true, ErrAmountKind
 		case status.Markers > 0:
 			return true, ErrAccountBusy
@@ -259,7 +259,7 @@ func (l *Ledger) untilKnown(ctx context.Context, id string, write func(context.C
 	}
 	var tries retry
 	for tries.next(ctx, l.coordinator) {
-		limited, cancel := l.coordinator.catalog.WithLimit(ctx, wire.CommandLimit)
+		limited, cancel := l.coordinator.store.WithLimit(ctx, wire.CommandLimit)
 		t := write(limited)
 		cancel()
 		switch {

@@ -159,18 +159,19 @@ func (c *Coordinator) AuditWith(ctx context.Context, o AuditOptions) (AuditRepor
 		return AuditReport{}, err
 	}
 	options := audit.Options{
-		Threshold: c.settings.stallThreshold,
-		Genuine:   genuine,
-		Accounts:  audit.Range(o.Accounts),
-		Transfers: audit.Range(o.Transfers),
-		Pause:     engine.Pause,
+		Threshold:  c.settings.stallThreshold,
+		Genuine:    genuine,
+		EverPurged: c.retention.EverPurged,
+		Accounts:   audit.Range(o.Accounts),
+		Transfers:  audit.Range(o.Transfers),
+		Pause:      engine.Pause,
 	}
 	for _, e := range o.Expected {
 		options.Expected = append(options.Expected, audit.Expectation{
 			Ledgers: e.Ledgers, Currency: e.Currency, Sum: e.Sum.exact,
 		})
 	}
-	report, err := audit.Run(ctx, c.deployment, options)
+	report, err := audit.Run(ctx, c.catalog, options)
 	switch {
 	case errors.Is(err, audit.ErrSnapshotGone):
 		return AuditReport{}, fmt.Errorf("%w: %w", ErrAuditTooLong, err)
@@ -191,7 +192,7 @@ func (c *Coordinator) checkAudit(o AuditOptions) error {
 	if len(o.Expected) > 0 && o.Accounts != (IDRange{}) {
 		return invalid("the accounts of a range have no sum to be expected")
 	}
-	if err := audit.NewReader(c.deployment).Check(audit.Range(o.Accounts), audit.Range(o.Transfers)); err != nil {
+	if err := audit.NewReader(c.catalog).Check(audit.Range(o.Accounts), audit.Range(o.Transfers)); err != nil {
 		return invalid("a range: %w", err)
 	}
 	return nil

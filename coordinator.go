@@ -19,6 +19,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/repair"
+	"github.com/mongotransfer/transfer/internal/retention"
 )
 
 // Coordinator runs transfers.
@@ -28,9 +29,10 @@ type Coordinator struct {
 	settings   settings
 	catalog    *collections.Catalog
 	deployment *deployment.Deployment
+	retention  *retention.Retention
 	queries    *queries.Queries
 	accounts   *accounts.Accounts
-	histories  *history.Histories
+	histories  *history.Reader
 	repairs    *repair.Repairs
 	store      *mongostore.Store
 	engine     *engine.Engine
@@ -71,27 +73,28 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 	if err != nil {
 		return nil, invalid("%w", err)
 	}
-	deployed, lists := deployment.New(catalog, s.retention), queries.New(catalog)
-	store, err := mongostore.New(deployed, mongostore.Limits{Markers: s.markerLimit, FenceBytes: s.fenceBytes})
+	queries, kept := queries.New(catalog), retention.New(catalog, s.retention)
+	store, err := mongostore.New(catalog, kept, mongostore.Limits{Markers: s.markerLimit, FenceBytes: s.fenceBytes})
 	if err != nil {
 		return nil, invalid("%w", err)
 	}
 	return &Coordinator{
 		settings:   s,
 		catalog:    catalog,
-		deployment: deployed,
-		queries:    lists,
+		deployment: deployment.New(catalog, kept),
+		retention:  kept,
+		queries:    queries,
 		accounts:   accounts.New(catalog),
 		histories:  history.New(catalog),
 		repairs:    repair.New(catalog),
 		store:      store,
 		engine:     engine.New(store, s.logger, now, engine.Limits(s.group)),
-		lookout:    lookout.New(lists, s.logger, now),
+		lookout:    lookout.New(queries, s.logger, now),
 		log:        s.logger,
 		now:        now,
 		wake:       make(chan struct{}, 1),
 
-		historyFrom: deployed.HistoryFrom,
+		historyFrom: kept.HistoryFrom,
 	}, nil
 }
 
@@ -194,7 +197,7 @@ func (c *Coordinator) ready(ctx context.Context, places ...document.Address) err
 // It checks the places whose server is that of the transfers.
 // The others may be away, and are checked when a transfer needs them.
 func (c *Coordinator) readyForAny(ctx context.Context) error {
-	return c.untilFit(ctx, c.deployment.ConnectNear)
+	return c.untilFit(ctx, c.deployment.ConnectSameClient)
 }
 
 // readyToRead is ready for a caller that writes nothing, and may have no right to.

@@ -101,37 +101,42 @@ func (c *Coordinator) planEffects(effects []Effect) ([]document.Effect, error) {
 }
 
 // effectFields checks and encodes what an effect requires or sets.
-func (c *Coordinator) effectFields(name, verb string, fields bson.D) (bson.Raw, error) {
+func (c *Coordinator) effectFields(doc, verb string, fields bson.D) (bson.Raw, error) {
 	if len(fields) == 0 {
 		return nil, nil
 	}
 	own := []string{"_id", c.settings.fields.Pending, c.settings.fields.Fence}
 	for i, field := range fields {
 		switch {
-		case field.Key == "" || strings.HasPrefix(field.Key, "$") || strings.ContainsAny(field.Key, ".\x00") || !utf8.ValidString(field.Key):
-			return nil, invalid("the effect on %s %s %s, which is no top-level field", name, verb, words.Quote(field.Key))
+		case !isTopLevel(field.Key):
+			return nil, invalid("the effect on %s %s %s, which is no top-level field", doc, verb, words.Quote(field.Key))
 		case slices.Contains(own, field.Key):
-			return nil, invalid("the effect on %s %s %s, which is not for effects", name, verb, words.Quote(field.Key))
+			return nil, invalid("the effect on %s %s %s, which is not for effects", doc, verb, words.Quote(field.Key))
 		case slices.ContainsFunc(fields[:i], func(other bson.E) bool { return other.Key == field.Key }):
-			return nil, invalid("the effect on %s %s %s twice", name, verb, words.Quote(field.Key))
+			return nil, invalid("the effect on %s %s %s twice", doc, verb, words.Quote(field.Key))
 		}
 	}
 	raw, err := bson.Marshal(ordered(fields, maxMetadataDepth))
 	switch {
 	case err != nil:
-		return nil, invalid("the effect on %s: %w", name, document.Unencoded(err))
+		return nil, invalid("the effect on %s: %w", doc, document.Unencoded(err))
 	case len(raw) > maxEffectBytes:
-		return nil, invalid("what the effect on %s %s has %d bytes, more than %d", name, verb, len(raw), maxEffectBytes)
+		return nil, invalid("what the effect on %s %s has %d bytes, more than %d", doc, verb, len(raw), maxEffectBytes)
 	}
 	if err := cmp.Or(checkEncoded(raw, len(fields)), document.CheckValues(raw)); err != nil {
-		return nil, invalid("the effect on %s: %w", name, err)
+		return nil, invalid("the effect on %s: %w", doc, err)
 	}
 	if verb == requires {
 		if err := checkEqualities(raw); err != nil {
-			return nil, fmt.Errorf("the effect on %s: %w", name, err)
+			return nil, fmt.Errorf("the effect on %s: %w", doc, err)
 		}
 	}
 	return raw, nil
+}
+
+// isTopLevel reports whether a key can name a top-level field.
+func isTopLevel(key string) bool {
+	return key != "" && !strings.HasPrefix(key, "$") && !strings.ContainsAny(key, ".\x00") && utf8.ValidString(key)
 }
 
 func compareEffects(a, b document.Effect) int {

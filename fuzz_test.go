@@ -331,7 +331,7 @@ func requireSameDigest(t *testing.T, c *Coordinator, req Request, planned docume
 	again := Request{ID: req.ID + "2", Currency: req.Currency, Metadata: map[string]any{"a": 1}}
 	for _, leg := range planned.Legs {
 		amount := Amount{leg.Amount}
-		if text := amount.String(); leg.Amount.Kind() == money.Exact && strings.Contains(text, ".") {
+		if text := amount.String(); leg.Amount.Kind() == money.Decimal && strings.Contains(text, ".") {
 			var err error
 			amount, err = ParseDecimal(strings.TrimSuffix(strings.TrimRight(text, "0"), "."))
 			require.NoError(t, err)
@@ -367,7 +367,7 @@ func requireOtherDigest(t *testing.T, planned document.Transfer) {
 			"border":  func(leg *document.Leg) { leg.Ledger, leg.Account = leg.Ledger+leg.Account[:1], leg.Account[1:] },
 			"sign":    func(leg *document.Leg) { leg.Amount = leg.Amount.Neg() },
 			"kind": func(leg *document.Leg) {
-				if leg.Amount = leg.Amount.Exact(); planned.Legs[i].Amount.Kind() == money.Exact {
+				if leg.Amount = leg.Amount.Decimal(); planned.Legs[i].Amount.Kind() == money.Decimal {
 					leg.Amount = money.Units(1)
 				}
 			},

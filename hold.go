@@ -151,7 +151,7 @@ func noHold(id string) error { return aboutTransfer(id, fmt.Errorf("%w: it is no
 func (c *Coordinator) unheld(ctx context.Context, stored document.Transfer) answer {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
-	again, found, err := c.queries.LookAtTransfer(ctx, stored.ID)
+	again, found, err := c.queries.ReadTransferLinearizable(ctx, stored.ID)
 	if err != nil || !found || again.Held || again.State != protocol.Preparing {
 		return notYet(err)
 	}

@@ -28,8 +28,9 @@ func encodeMetadata(metadata map[string]any) (bson.Raw, error) {
 		return nil, nil
 	}
 	for key := range metadata {
-		if key == "" || strings.HasPrefix(key, "$") || strings.ContainsAny(key, ".\x00") || !utf8.ValidString(key) {
-			return nil, invalid("the metadata key %s is empty, holds a dot or NUL, begins with a dollar or is not UTF-8", words.Quote(key))
+		if !isTopLevel(key) {
+			return nil, invalid("the metadata key %s is empty, holds a dot or NUL, begins with a dollar or is not UTF-8",
+				words.Quote(key))
 		}
 	}
 	raw, err := bson.Marshal(ordered(metadata, maxMetadataDepth))
@@ -95,7 +96,8 @@ func orderedMap(v reflect.Value, levels int) any {
 	}
 	document := make(bson.D, 0, v.Len())
 	for entries := v.MapRange(); entries.Next(); {
-		document = append(document, bson.E{Key: entries.Key().String(), Value: ordered(entries.Value().Interface(), levels-1)})
+		value := ordered(entries.Value().Interface(), levels-1)
+		document = append(document, bson.E{Key: entries.Key().String(), Value: value})
 	}
 	slices.SortFunc(document, func(a, b bson.E) int { return cmp.Compare(a.Key, b.Key) })
 	return document
@@ -126,11 +128,11 @@ func orderedWithin(document bson.D, levels int) any {
 
 // checkEncoded refuses a caller's document that can't be stored, or has not the given
 // number of fields.
-func checkEncoded(raw bson.Raw, fields int) error {
-	if err := document.CheckForm(raw, fields); err != nil {
+func checkEncoded(doc bson.Raw, fields int) error {
+	if err := document.CheckForm(doc, fields); err != nil {
 		return err
 	}
-	return checkNested(raw, maxMetadataDepth)
+	return checkNested(doc, maxMetadataDepth)
 }
 
 // checkNested refuses a document that is nested too deeply, or holds text that is not

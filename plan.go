@@ -66,7 +66,8 @@ func (c *Coordinator) plan(req Request) (document.Transfer, error) {
 
 func checkCurrency(currency string) error {
 	if len(currency) > maxCurrencyBytes || !utf8.ValidString(currency) || strings.Contains(currency, "\x00") {
-		return invalid("a currency has at most %d bytes of UTF-8 without NUL, not %s", maxCurrencyBytes, words.Quote(currency))
+		return invalid("a currency has at most %d bytes of UTF-8 without NUL, not %s",
+			maxCurrencyBytes, words.Quote(currency))
 	}
 	return nil
 }
@@ -143,7 +144,8 @@ func (c *Coordinator) checkLeg(leg Leg, kind money.Kind) error {
 	case amount.Kind() != kind:
 		return invalid("a transfer moves whole units or decimals, not both")
 	case amount.Places() > money.MaxPlaces:
-		return invalid("the amount of account %s has more than %d digits behind the point", words.Quote(leg.Account), money.MaxPlaces)
+		return invalid("the amount of account %s has more than %d digits behind the point",
+			words.Quote(leg.Account), money.MaxPlaces)
 	}
 	return nil
 }

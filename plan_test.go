@@ -265,7 +265,7 @@ func BenchmarkNewWork(b *testing.B) {
 	db := mongotest.Database(b)
 	c, err := NewCoordinator(db, WithLedger("eu", db.Collection("accounts_eu")))
 	require.NoError(b, err)
-	require.NoError(b, c.ready(b.Context(), c.store.Places()...))
+	require.NoError(b, c.ready(b.Context(), c.catalog.Addresses()...))
 	for name, to := range map[string]string{"one ledger": "", "two ledgers": "eu"} {
 		t, err := c.plan(Request{ID: "order-17", Legs: []Leg{
 			{Account: "alice", Amount: Units(-6000)}, {Ledger: to, Account: "bob", Amount: Units(6000)},
@@ -277,7 +277,7 @@ func BenchmarkNewWork(b *testing.B) {
 				if err := c.readyFor(b.Context(), &t); err != nil {
 					b.Fatal(err)
 				}
-				if _, err := c.newWork(b.Context(), t, ""); err != nil {
+				if _, err := c.newAttempt(b.Context(), t, ""); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -288,7 +288,7 @@ func BenchmarkNewWork(b *testing.B) {
 // Where nobody listens at Debug, the line of a call costs nothing: no memory, and not
 // even a look at the clock.
 func TestLinesThatNobodyWantsCostNothing(t *testing.T) {
-	c := unconnected(t)
+	c := newPlanner(t, StringIDs)
 	var out bytes.Buffer
 	c.log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	looks := 0

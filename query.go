@@ -67,7 +67,7 @@ func (c *Coordinator) Get(ctx context.Context, id string) (Record, error) {
 
 // stored reads a transfer, or returns ErrTransferNotFound.
 func (c *Coordinator) stored(ctx context.Context, id string) (document.Transfer, error) {
-	return c.storedBy(ctx, id, c.queries.GetTransfer)
+	return c.storedBy(ctx, id, c.queries.ReadTransfer)
 }
 
 // storedBy repeats a read of a transfer until it is answered.

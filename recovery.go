@@ -135,7 +135,6 @@ func (c *Coordinator) Run(ctx context.Context) error {
 // recovery returns what Recover and Run work with.
 func (c *Coordinator) recovery() recovery.Settings {
 	return recovery.Settings{
-		Deployment: c.deployment,
 		Queries:    c.queries,
 		Engine:     c.engine,
 		Log:        c.log,
@@ -147,6 +146,7 @@ func (c *Coordinator) recovery() recovery.Settings {
 		Submitted:  c.wake,
 		ErrClosed:  ErrClosed,
 		Ready:      c.readyForAny,
+		Permits:    c.deployment.CheckRights,
 		Read:       c.read,
 		Refused:    refused,
 		Named:      named,

@@ -97,7 +97,9 @@ func (c *Coordinator) RepairMarker(ctx context.Context, r MarkerRepair) error {
 		return err
 	}
 	l := &Ledger{coordinator: c, name: r.Ledger}
-	repair := markerRepair{MarkerRepair: r, coordinator: c, token: bson.NewObjectID(), pay: money.Zero(r.Amount.exact.Kind())}
+	repair := markerRepair{
+		MarkerRepair: r, coordinator: c, token: bson.NewObjectID(), pay: money.Zero(r.Amount.exact.Kind()),
+	}
 	if r.Decision == PayIn {
 		repair.pay = r.Amount.exact
 		if repair.pay.Sign() < 0 {
@@ -106,8 +108,10 @@ func (c *Coordinator) RepairMarker(ctx context.Context, r MarkerRepair) error {
 	}
 	err := l.untilKnown(ctx, r.Account, repair.attempt)
 	if err == nil {
-		c.log.LogAttrs(ctx, slog.LevelWarn, "a marker was removed by hand", slog.String(words.KeyLedger, words.Clip(r.Ledger)),
-			slog.String(words.KeyAccount, words.Clip(r.Account)), slog.String(words.KeyTransfer, words.Clip(r.TransferID)))
+		c.log.LogAttrs(ctx, slog.LevelWarn, "a marker was removed by hand",
+			slog.String(words.KeyLedger, words.Clip(r.Ledger)),
+			slog.String(words.KeyAccount, words.Clip(r.Account)),
+			slog.String(words.KeyTransfer, words.Clip(r.TransferID)))
 	}
 	return err
 }
@@ -150,7 +154,7 @@ type markerRepair struct {
 // story of a repair that never was.
 func (r *markerRepair) attempt(ctx context.Context) try {
 	repairs := r.coordinator.repairs
-	seen, err := repairs.LookAtMarker(ctx, r.Ledger, r.Account, r.TransferID, r.pay)
+	seen, err := repairs.ReadMarker(ctx, r.Ledger, r.Account, r.TransferID, r.pay)
 	if err != nil {
 		return try{false, protocol.NotSent, err}
 	}
@@ -174,7 +178,7 @@ func (r *markerRepair) attempt(ctx context.Context) try {
 // will.
 func (r *markerRepair) settle(ctx context.Context) try {
 	c := r.coordinator
-	found, err := audit.NewReader(c.deployment).DecideTransfers(ctx, []string{r.TransferID})
+	found, err := audit.NewReader(c.catalog).DecideTransfers(ctx, []string{r.TransferID})
 	if err != nil {
 		return try{false, protocol.NotSent, err}
 	}
@@ -231,7 +235,7 @@ func (r *markerRepair) story() string {
 }
 
 // judge reports whether the repair is over, by what was read.
-func (r *markerRepair) judge(seen repair.Repairable) (done bool, err error) {
+func (r *markerRepair) judge(seen repair.MarkerState) (done bool, err error) {
 	switch {
 	case !seen.Found:
 		return true, ErrAccountNotFound
@@ -239,11 +243,11 @@ func (r *markerRepair) judge(seen repair.Repairable) (done bool, err error) {
 		return true, nil // by an attempt whose answer was lost
 	case seen.Amount == nil && r.sent:
 		return true, fmt.Errorf("the marker is gone, by this repair or by somebody else: %w", ErrInDoubt)
-	case seen.Amount == nil || seen.Amount.Cmp(r.Amount.exact) != 0 || !seen.Map:
+	case seen.Amount == nil || seen.Amount.Cmp(r.Amount.exact) != 0 || !seen.HasMap:
 		return true, fmt.Errorf("%w: it has no marker of that amount", ErrNotRepairable)
-	case r.pay.Sign() != 0 && !seen.Kind:
+	case r.pay.Sign() != 0 && !seen.SameKind:
 		return true, ErrAmountKind
-	case r.pay.Sign() != 0 && !seen.Room:
+	case r.pay.Sign() != 0 && !seen.WithinLimits:
 		return true, ErrOverflow
 	}
 	return false, nil
@@ -271,13 +275,13 @@ func (c *Coordinator) RepairPending(ctx context.Context, ledger, account string)
 		if result != protocol.NotMatched {
 			return try{result == protocol.Applied, result, err}
 		}
-		seen, err := c.repairs.LookAtMarker(ctx, ledger, account, "", money.Units(0))
+		seen, err := c.repairs.ReadMarker(ctx, ledger, account, "", money.Units(0))
 		switch {
 		case err != nil:
 			return try{false, protocol.NotSent, err}
 		case !seen.Found:
 			return try{true, protocol.Failed, ErrAccountNotFound}
-		case !seen.Map:
+		case !seen.HasMap:
 			return unrepairable("the markers are not an empty array")
 		}
 		return try{true, protocol.NotMatched, nil}
@@ -303,7 +307,7 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 	}
 	var tries retry
 	for tries.next(ctx, c) {
-		limited, cancel := c.catalog.WithLimit(ctx, wire.CommandLimit)
+		limited, cancel := c.store.WithLimit(ctx, wire.CommandLimit)
 		t := c.repairOpenOnce(limited, id)
 		cancel()
 		if t.done {
@@ -315,7 +319,7 @@ func (c *Coordinator) RepairOpen(ctx context.Context, id string) error {
 }
 
 func (c *Coordinator) repairOpenOnce(ctx context.Context, id string) try {
-	found, err := audit.NewReader(c.deployment).DecideTransfers(ctx, []string{id})
+	found, err := audit.NewReader(c.catalog).DecideTransfers(ctx, []string{id})
 	t, there := found[id]
 	switch {
 	case err != nil:

@@ -105,14 +105,14 @@ func (c *Coordinator) read(ctx context.Context, once func(context.Context) (done
 func (c *Coordinator) readOnce(ctx context.Context, id string) (stored document.Transfer, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
-	return c.queries.GetTransfer(ctx, id)
+	return c.queries.ReadTransfer(ctx, id)
 }
 
 // surelyMissing reads again, by a read that a replaced primary can't answer.
 func (c *Coordinator) surelyMissing(ctx context.Context, id string) bool {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
-	missing, err := c.queries.SurelyMissing(ctx, id)
+	missing, err := c.queries.ConfirmMissing(ctx, id)
 	return err == nil && missing
 }
 

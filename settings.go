@@ -10,9 +10,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
-	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/fences"
+	"github.com/mongotransfer/transfer/internal/retention"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -112,8 +112,8 @@ func (s *settings) checkNumbers() error {
 		return invalid("WithReturnAt wants StateCommitted or StateSuccess, not %s", words.Quote(string(s.returnAt)))
 	case s.markerLimit < 1 || s.markerLimit > maxMarkerLimit:
 		return invalid("a marker limit lies between 1 and %d, not at %d", maxMarkerLimit, s.markerLimit)
-	case s.retained && s.retention < deployment.ShortestRetention:
-		return invalid("a retention is %s or longer, not %s", deployment.ShortestRetention, s.retention)
+	case s.retained && s.retention < retention.Shortest:
+		return invalid("a retention is %s or longer, not %s", retention.Shortest, s.retention)
 	case s.stallThreshold < 0:
 		return invalid("a stall threshold is not negative: %s", s.stallThreshold)
 	case s.logger == nil:
@@ -130,9 +130,9 @@ func (s *settings) checkOwner() error {
 }
 
 func (s *settings) checkFenceCache() error {
-	if s.fenceBytes != 0 && s.fenceBytes < mongostore.LeastFenceMemory {
+	if s.fenceBytes != 0 && s.fenceBytes < fences.LeastMemory {
 		return invalid("a fence cache has %d bytes or more, or 0 for none, not %d",
-			mongostore.LeastFenceMemory, s.fenceBytes)
+			fences.LeastMemory, s.fenceBytes)
 	}
 	return nil
 }

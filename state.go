@@ -1,6 +1,11 @@
 package transfer
 
-import "github.com/mongotransfer/transfer/internal/protocol"
+import (
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
 
 // State is where a transfer stands.
 // It is stored as this word.
@@ -37,3 +42,98 @@ const (
 
 // Final reports whether the state never changes again.
 func (s State) Final() bool { return protocol.State(s).Final() }
+
+// Record is a transfer as it is stored.
+type Record struct {
+	// ID is the transfer's ID.
+	ID string
+	// State is where the transfer stands.
+	State State
+	// Legs are the movements, one per account.
+	// Of a hold that was posted in part, they are what was posted.
+	Legs []Leg
+	// Effects are the documents that change with the money.
+	Effects []Effect
+	// Currency is the currency of all accounts, "" if they have none.
+	Currency string
+	// Metadata is what was stored with the transfer.
+	Metadata map[string]any
+	// Epoch is 0 before the claim, 1 from then on, and one more with every takeover.
+	Epoch int64
+	// Owner is the execution that has claimed the transfer last.
+	Owner string
+	// CreatedAt is when the transfer was stored, by the server's clock.
+	CreatedAt time.Time
+	// LastModified is when the transfer was written last, by the server's clock.
+	// Of what is held, or final, it is by the process's clock, corrected like CreatedAt.
+	LastModified time.Time
+	// Failure says why the transfer was rolled back.
+	// It is set in StateRollback and StateFail.
+	Failure *Failure
+	// Stuck says why the transfer could not be finished when that was last tried.
+	// It is nil once the transfer is final.
+	Stuck *Failure
+	// Attempts counts how often the transfer was taken over because it had stalled.
+	Attempts int
+	// NotBefore is when a worker may begin with the transfer.
+	// The zero time means at once.
+	NotBefore time.Time
+	// PurgeAt is when the transfer is removed, and its ID forgotten.
+	// It is zero while the transfer is not final, and always without [WithRetention].
+	PurgeAt time.Time
+	// Reverses is the ID of the transfer that this one reverses.
+	Reverses string
+	// ReversedBy is the ID of the transfer that has reversed this one.
+	ReversedBy string
+	// Hold says that the transfer was requested by Hold.
+	Hold bool
+	// ExpiresAt is when a hold is voided unless it is decided before.
+	// The first call of Hold has set it.
+	ExpiresAt time.Time
+}
+
+// Failure says why a transfer was rolled back, or is stuck.
+type Failure struct {
+	// Code is the error's name without Err, in lower camel case: insufficientFunds,
+	// accountClosed, cancelled; or it is stalled.
+	// A stuck transfer has accountNotFound, requirementFailed for the document of an
+	// effect, or unwritable.
+	Code string
+	// Ledger and Account name the account that is the cause, if an account is.
+	// For an effect they are the names of the documents and of the document.
+	Ledger, Account string
+	// Message says it in words.
+	Message string
+	// Detail says more than Message where there is more to say.
+	// It names some of the Others.
+	Detail string
+	// Others counts the other accounts and documents of the transfer that would have been
+	// refused as well.
+	Others int
+}
+
+func recordOf(t document.Transfer) Record {
+	r := Record{
+		ID: t.ID, State: State(t.State), Currency: t.Currency, Epoch: t.Epoch, Owner: t.Owner,
+		CreatedAt: t.CreatedAt, LastModified: t.LastModified, Attempts: int(t.Attempts),
+		NotBefore: t.NotBefore, PurgeAt: t.PurgeAt,
+		Failure: failureOf(t.Failure), Stuck: failureOf(t.Stuck),
+		Reverses: t.Reverses, ReversedBy: t.ReversedBy, Hold: t.Hold, ExpiresAt: t.ExpiresAt,
+		Effects: effectsOf(t), Legs: make([]Leg, len(t.Legs)),
+	}
+	for i, leg := range t.Moved() {
+		r.Legs[i] = Leg{Ledger: leg.Ledger, Account: leg.Account, Amount: Amount{leg.Amount}}
+	}
+	r.Metadata = decodeMetadata(t.Metadata)
+	return r
+}
+
+func failureOf(stored *document.Failure) *Failure {
+	if stored == nil {
+		return nil
+	}
+	return &Failure{
+		Code: stored.Code, Ledger: stored.Ledger, Account: stored.Account, Message: stored.Message,
+		Detail: stored.Detail, Others: int(stored.Others),
+	}
+}

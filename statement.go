@@ -13,10 +13,6 @@ import (
 	"github.com/mongotransfer/transfer/internal/money"
 )
 
-// historyPage is how many entries are read at once, at most.
-// Those of one millisecond are read together, no matter how many there are.
-const historyPage = 1000
-
 // StatementQuery selects entries of a statement.
 // Its zero value selects all.
 type StatementQuery struct {
@@ -199,17 +195,19 @@ func (l *Ledger) statement(ctx context.Context, id string, q StatementQuery, yie
 }
 
 // walk yields what a query selects.
-func (l *Ledger) walk(ctx context.Context, past *past, q StatementQuery, after time.Time, yield func(Entry) bool) error {
+func (l *Ledger) walk(
+	ctx context.Context, past *past, q StatementQuery, after time.Time, yield func(Entry) bool,
+) error {
 	walk := past.forth
 	if q.NewestFirst {
 		walk = past.back
 	}
-	page, left := historyPage, q.Limit
+	size, left := historyPage, q.Limit
 	if left > 0 {
-		page = min(left, page)
+		size = min(left, size)
 	}
 	stopped := false
-	err := walk(ctx, after, page, func(e history.Entry) bool {
+	err := walk(ctx, after, size, func(e history.Entry) bool {
 		if q.passes(e) {
 			return true
 		}
@@ -230,7 +228,8 @@ func (l *Ledger) walk(ctx context.Context, past *past, q StatementQuery, after t
 // [Coordinator.BalanceAt].
 func (l *Ledger) BalanceAt(ctx context.Context, id string, at time.Time) (Amount, error) {
 	if at.IsZero() {
-		return Amount{}, invalid("the zero time is no instant: give the one whose balance is wanted, time.Now() for the latest")
+		return Amount{}, invalid(
+			"the zero time is no instant: give the one whose balance is wanted, time.Now() for the latest")
 	}
 	if err := checkTime("the instant", at); err != nil {
 		return Amount{}, err
@@ -244,6 +243,10 @@ func (l *Ledger) BalanceAt(ctx context.Context, id string, at time.Time) (Amount
 	}
 	return Amount{past.balance}, nil
 }
+
+// historyPage is how many entries are read at once, at most.
+// Those of one millisecond are read together, no matter how many there are.
+const historyPage = 1000
 
 // past is a way through an account's history.
 type past struct {
@@ -280,9 +283,9 @@ func (l *Ledger) past(ctx context.Context, id string, before time.Time) (*past, 
 		return nil, ErrAccountNotFound
 	}
 	p := &past{c, entries, closing.At, closing.Balance, nil}
-	if closing.Short != nil {
+	if closing.CutShort != nil {
 		p.short = fmt.Errorf("nothing is certain from %s on, when a transfer that is not decided was last modified: %w",
-			closing.At.Format(time.RFC3339Nano), named(closing.Short))
+			closing.At.Format(time.RFC3339Nano), named(closing.CutShort))
 	}
 	if before.IsZero() || !before.Before(closing.At) {
 		return p, nil
@@ -298,14 +301,14 @@ func passOver(history.Entry) bool { return true }
 // The server could add up what is only passed over.
 // But it would take what is no exact number for zero, and round decimals beyond 34 digits
 // on the way; and it would have to read the same documents.
-func (p *past) back(ctx context.Context, after time.Time, page int, visit func(history.Entry) bool) error {
+func (p *past) back(ctx context.Context, after time.Time, size int, visit func(history.Entry) bool) error {
 	for more := true; more; {
-		entries, older, whole, err := p.read(ctx, history.NewestFirst, after, p.at, page)
+		page, err := p.read(ctx, history.NewestFirst, after, p.at, size)
 		if err != nil {
 			return err
 		}
-		for _, e := range entries {
-			if e.At.Before(whole) {
+		for _, e := range page.entries {
+			if e.At.Before(page.wholeFrom) {
 				return ErrHistoryGone
 			}
 			if !visit(e) {
@@ -316,29 +319,29 @@ func (p *past) back(ctx context.Context, after time.Time, page int, visit func(h
 			}
 			p.at = e.At
 		}
-		if !older && mayLack(after, whole) {
+		if !page.more && page.mayLack(after) {
 			return ErrHistoryGone
 		}
-		more = older
+		more = page.more
 	}
 	return nil
 }
 
 // forth goes back to an instant, and forward again to where it was.
-func (p *past) forth(ctx context.Context, after time.Time, page int, visit func(history.Entry) bool) error {
+func (p *past) forth(ctx context.Context, after time.Time, size int, visit func(history.Entry) bool) error {
 	end := p.at
 	if err := p.back(ctx, after, historyPage, passOver); err != nil {
 		return err
 	}
 	for more := true; more; {
-		entries, newer, whole, err := p.read(ctx, history.OldestFirst, after, end, page)
+		page, err := p.read(ctx, history.OldestFirst, after, end, size)
 		switch {
 		case err != nil:
 			return err
-		case mayLack(after, whole):
+		case page.mayLack(after):
 			return ErrHistoryGone
 		}
-		for _, e := range entries {
+		for _, e := range page.entries {
 			if p.balance, err = history.Plus(p.balance, e.Amount); err != nil {
 				return accountError(err)
 			}
@@ -347,7 +350,7 @@ func (p *past) forth(ctx context.Context, after time.Time, page int, visit func(
 			}
 			after = e.At
 		}
-		more = newer
+		more = page.more
 	}
 	return nil
 }
@@ -362,38 +365,47 @@ func (p *past) orNothing(ctx context.Context, after, before time.Time, gone erro
 	}
 	var untouched time.Time
 	err := p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-		untouched, err = p.coordinator.deployment.Untouched(ctx)
+		untouched, err = p.coordinator.retention.NeverPurgedBefore(ctx)
 		return err == nil, err
 	})
 	if err != nil || before.After(untouched) {
 		return withCause(gone, err)
 	}
-	entries, _, _, err := p.read(ctx, history.OldestFirst, after, before, 1)
-	if err != nil || len(entries) > 0 {
+	page, err := p.read(ctx, history.OldestFirst, after, before, 1)
+	if err != nil || len(page.entries) > 0 {
 		return withCause(gone, err)
 	}
 	return nil
 }
 
-// mayLack reports whether something that was committed after an instant may be gone.
-func mayLack(after, whole time.Time) bool { return after.Add(time.Millisecond).Before(whole) }
+// page is a part of an account's history.
+type page struct {
+	entries   []history.Entry
+	more      bool      // other entries follow
+	wholeFrom time.Time // no entry from then on is gone
+}
 
-// read returns a page, and the time from which on the history is whole.
-// It asks for that time afterwards: what is removed meanwhile is in the page, or before
-// that time.
-func (p *past) read(ctx context.Context, order history.Order, after, before time.Time, n int) (
-	entries []history.Entry, more bool, whole time.Time, err error,
-) {
+// mayLack reports whether something that was committed after an instant may be gone.
+func (p page) mayLack(after time.Time) bool {
+	return after.Add(time.Millisecond).Before(p.wholeFrom)
+}
+
+// read returns a page of a size.
+// It asks afterwards from when on the history is whole: what is removed meanwhile is in
+// the page, or before that time.
+func (p *past) read(
+	ctx context.Context, order history.Order, after, before time.Time, size int,
+) (page page, err error) {
 	err = p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-		entries, more, err = p.history.Page(ctx, order, after, before, n)
+		page.entries, page.more, err = p.history.Page(ctx, order, after, before, size)
 		return err == nil || malformed(err), err
 	})
 	if err != nil {
-		return nil, false, time.Time{}, accountError(err)
+		return page, accountError(err)
 	}
 	err = p.coordinator.read(ctx, func(ctx context.Context) (done bool, err error) {
-		whole, err = p.coordinator.historyFrom(ctx)
+		page.wholeFrom, err = p.coordinator.historyFrom(ctx)
 		return err == nil, err
 	})
-	return entries, more, whole, err
+	return page, err
 }

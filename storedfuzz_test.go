@@ -85,7 +85,7 @@ func (v *vault) raw(t *testing.T, collection, id string) bson.Raw {
 func (d *dice) storedAccount(id string, kind money.Kind, currency string) bson.D {
 	document := bson.D{{Key: "_id", Value: id}}
 	balances := []any{int64(1000), int32(1000), int64(1) << 49}
-	if kind == money.Exact {
+	if kind == money.Decimal {
 		balances = []any{decimalOf("1000.00"), decimalOf("1E+3"), decimalOf("2000000000000000000"),
 			decimalOf("999999999999999999.9999999999999999")} // of which some sums are rounded
 	}
@@ -114,7 +114,7 @@ func (d *dice) storedAccount(id string, kind money.Kind, currency string) bson.D
 // has room for any.
 func richAccount(id string, kind money.Kind, currency string) bson.D {
 	document := bson.D{{Key: "_id", Value: id}, {Key: "balance", Value: int64(1) << 50}, {Key: "floor", Value: bson.MinKey{}}}
-	if kind == money.Exact {
+	if kind == money.Decimal {
 		document[1].Value = decimalOf("5000000000000000000.000000000001")
 	}
 	if currency != "" {
@@ -173,7 +173,7 @@ func FuzzStoredAccount(f *testing.F) {
 	f.Add(binary.LittleEndian.AppendUint64(tooLong, 0x378d8e6400000000))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d := (*dice)(&data)
-		amount := choose(d, Units(60), Units(1<<48), Amount{money.Units(60).Exact()}, Amount{money.Max(money.Exact)}, Units(1), leastDecimal(t))
+		amount := choose(d, Units(60), Units(1<<48), Amount{money.Units(60).Decimal()}, Amount{money.Max(money.Decimal)}, Units(1), leastDecimal(t))
 		currency := choose(d, "", "", "EUR")
 		odd, rich := v.name("odd"), v.name("rich")
 		if !v.store(t, "accounts", d.storedAccount(odd, amount.exact.Kind(), currency)) {

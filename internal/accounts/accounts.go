@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
@@ -13,150 +14,158 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// Status is what a look at an account shows to those who open, close or reopen it.
-type Status struct {
-	Found   bool
-	Closed  bool
-	Markers int
-	Empty   bool // the balance is zero
-	Odd     bool // the balance is no exact number, or the markers are no map: this is no account
-	Fence   protocol.Fence
-}
+// Accounts opens, closes and reads accounts.
+// It is safe for many goroutines.
+type Accounts struct{ catalog *collections.Catalog }
 
-// Get reads what a majority has stored; false: there is no such account.
-func (s *Accounts) Get(ctx context.Context, ledger, id string) (document.Account, bool, error) {
-	key, err := s.IDs.Encode(id)
-	if err != nil {
+// New returns the accounts of a catalog.
+func New(c *collections.Catalog) *Accounts { return &Accounts{c} }
+
+// Get returns an account as a majority has stored it.
+// It is not found if no document has the ID.
+func (a *Accounts) Get(ctx context.Context, ledger, id string) (account document.Account, found bool, err error) {
+	stored, err := a.find(ctx, a.catalog.Ledgers[ledger].Majority, id)
+	if err != nil || !stored.Found() {
 		return document.Account{}, false, err
 	}
-	doc, err := wire.FindOne(wire.Detached(ctx), s.Ledgers[ledger].Majority, bson.D{{Key: "_id", Value: key}})
-	if wire.NotFound(err) {
-		return document.Account{}, false, nil
-	}
-	if err != nil {
-		return document.Account{}, false, err
-	}
-	account, err := s.Fields.DecodeAccount(s.IDs, doc)
+	account, err = stored.Account(a.catalog.IDs)
 	return account, true, err
 }
 
-// Spendable returns what a debit may take off an account as a majority has it stored; false: it is no account, or none that can pay.
-func (s *Accounts) Spendable(ctx context.Context, ledger, id string) (money.Amount, bool, error) {
-	key, err := s.IDs.Encode(id)
-	if err != nil {
+// Spendable returns what a debit may take from an account as a majority has stored it.
+// It is not known if there is no such account, or if its fields can't be understood.
+func (a *Accounts) Spendable(ctx context.Context, ledger, id string) (amount money.Amount, known bool, err error) {
+	stored, err := a.find(ctx, a.catalog.Ledgers[ledger].Majority, id)
+	if err != nil || !stored.Found() {
 		return money.Amount{}, false, err
 	}
-	document, err := wire.FindOne(wire.Detached(ctx), s.Ledgers[ledger].Majority, bson.D{{Key: "_id", Value: key}})
-	if wire.NotFound(err) {
-		return money.Amount{}, false, nil
-	}
-	if err != nil {
-		return money.Amount{}, false, err
-	}
-	balance, err := money.FromBSON(document.Lookup(s.Fields.Balance))
+	balance, err := stored.Balance()
 	if err != nil {
 		return money.Amount{}, false, nil
 	}
-	least, err := s.Fields.FloorOf(document).Above(money.MaxBalance(balance.Kind()).Neg())
+	least, err := stored.Floor().Above(money.MaxBalance(balance.Kind()).Neg())
 	if err != nil {
 		return money.Amount{}, false, nil
 	}
-	spendable, err := balance.Add(least.Neg())
-	return spendable, err == nil && spendable.Places() <= money.MaxPlaces, nil
+	amount, err = balance.Add(least.Neg())
+	return amount, err == nil && amount.Places() <= money.MaxPlaces, nil
 }
 
-// Open stores a new account under a fresh fence, which it returns: it tells whose insert it was, should the answer be
-// lost. NotMatched: the ID is taken.
-func (s *Accounts) Open(ctx context.Context, ledger string, a document.Account, token bson.ObjectID) (protocol.Result, error) {
-	key, err := s.IDs.Encode(a.ID)
+// ReadDeciding returns the document of an account by a linearizable read.
+func (a *Accounts) ReadDeciding(ctx context.Context, ledger, id string) (document.View, error) {
+	return a.find(ctx, a.catalog.Ledgers[ledger].Linearizable, id)
+}
+
+// find reads the document of an account.
+func (a *Accounts) find(ctx context.Context, from *mongo.Collection, id string) (document.View, error) {
+	key, err := a.catalog.IDs.Encode(id)
+	if err != nil {
+		return document.View{}, err
+	}
+	stored, err := wire.FindOne(wire.Detached(ctx), from, bson.D{{Key: "_id", Value: key}})
+	if wire.NotFound(err) {
+		stored, err = nil, nil
+	}
+	return a.catalog.Fields.View(stored), err
+}
+
+// Status is what a read shows of an account that is to be opened, closed or reopened.
+type Status struct {
+	// Found says that there is a document with the account's ID.
+	Found bool
+	// Closed says that the account is closed.
+	Closed bool
+	// Markers counts the transfers in flight.
+	Markers int
+	// Empty says that the balance is zero.
+	Empty bool
+	// Malformed says that the document is no account: the balance is no exact number, or the
+	// markers are no map.
+	Malformed bool
+	// Fence is the account's fence.
+	Fence protocol.Fence
+}
+
+// Status returns an account's status by a linearizable read.
+func (a *Accounts) Status(ctx context.Context, ledger, id string) (Status, error) {
+	stored, err := a.ReadDeciding(ctx, ledger, id)
+	if err != nil || !stored.Found() {
+		return Status{}, err
+	}
+	balance, err := stored.Balance()
+	return Status{
+		Found:     true,
+		Closed:    stored.Closed(),
+		Markers:   stored.Markers("").Count,
+		Empty:     err == nil && balance.Sign() == 0,
+		Malformed: err != nil || !stored.HasMap(),
+		Fence:     stored.Fence(),
+	}, nil
+}
+
+// OpenedWith reports whether the account was opened with this token, and not changed since.
+func (s Status) OpenedWith(token bson.ObjectID) bool { return s.Fence == document.FenceOfToken(token) }
+
+// Open stores a new account, with the token as its fence.
+// If the answer is lost, the fence shows whose account is stored.
+// The result is NotMatched if the ID is taken.
+func (a *Accounts) Open(
+	ctx context.Context, ledger string, account document.Account, token bson.ObjectID,
+) (protocol.Result, error) {
+	key, err := a.catalog.IDs.Encode(account.ID)
 	if err != nil {
 		return protocol.NotSent, err
 	}
+	fields := a.catalog.Fields
 	doc := bson.D{
 		{Key: "_id", Value: key},
-		{Key: s.Fields.Balance, Value: a.Balance},
-		{Key: s.Fields.Pending, Value: bson.D{}},
-		{Key: s.Fields.Fence, Value: token},
+		{Key: fields.Balance, Value: account.Balance},
+		{Key: fields.Pending, Value: bson.D{}},
+		{Key: fields.Fence, Value: token},
 	}
 	switch {
-	case a.NoFloor:
-		doc = append(doc, bson.E{Key: s.Fields.Floor, Value: document.NoFloor()})
-	case a.Floor.Sign() != 0:
-		doc = append(doc, bson.E{Key: s.Fields.Floor, Value: a.Floor})
+	case account.NoFloor:
+		doc = append(doc, bson.E{Key: fields.Floor, Value: document.NoFloor()})
+	case account.Floor.Sign() != 0:
+		doc = append(doc, bson.E{Key: fields.Floor, Value: account.Floor})
 	}
-	if a.Currency != "" {
-		doc = append(doc, bson.E{Key: s.Fields.Currency, Value: a.Currency})
+	if account.Currency != "" {
+		doc = append(doc, bson.E{Key: fields.Currency, Value: account.Currency})
 	}
-	if a.Metadata != nil {
-		doc = append(doc, bson.E{Key: "metadata", Value: a.Metadata})
+	if account.Metadata != nil {
+		doc = append(doc, bson.E{Key: "metadata", Value: account.Metadata})
 	}
-	return wire.InsertOne(wire.Detached(ctx), s.Ledgers[ledger].Commands, doc)
+	return wire.InsertOne(wire.Detached(ctx), a.catalog.Ledgers[ledger].Commands, doc)
 }
 
-// OpenedWith reports whether an account's fence is the one that an OpenAccount of this process gave it.
-func (a Status) OpenedWith(token bson.ObjectID) bool {
-	return a.Fence == protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, token[:]...))
-}
-
-// Close closes an open account with no marker and no money.
-func (s *Accounts) Close(ctx context.Context, ledger, id string) (protocol.Result, error) {
-	return s.Change(ctx, ledger, id,
-		bson.D{
-			{Key: s.Fields.Closed, Value: bson.D{{Key: "$ne", Value: true}}},
-			{Key: s.Fields.Pending, Value: bson.D{
-				{Key: "$in", Value: bson.A{nil, bson.D{}}}, {Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}},
-			}},
-			{Key: s.Fields.Balance, Value: bson.D{
-				{Key: "$type", Value: bson.A{"int", "long", "decimal"}}, {Key: "$eq", Value: int64(0)},
-				{Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}},
-			}},
-		},
-		bson.D{{Key: "$set", Value: bson.D{{Key: s.Fields.Closed, Value: true}}}})
+// Close closes an open account that has no marker and no money.
+func (a *Accounts) Close(ctx context.Context, ledger, id string) (protocol.Result, error) {
+	fields := a.catalog.Fields
+	noArray := bson.E{Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}}
+	condition := bson.D{
+		{Key: fields.Closed, Value: bson.D{{Key: "$ne", Value: true}}},
+		{Key: fields.Pending, Value: bson.D{{Key: "$in", Value: bson.A{nil, bson.D{}}}, noArray}},
+		{Key: fields.Balance, Value: bson.D{
+			{Key: "$type", Value: document.NumberTypes(money.Whole, money.Decimal)}, {Key: "$eq", Value: int64(0)}, noArray,
+		}},
+	}
+	return a.Update(ctx, ledger, id, condition, bson.D{{Key: "$set", Value: bson.D{{Key: fields.Closed, Value: true}}}})
 }
 
 // Reopen opens a closed account again.
-func (s *Accounts) Reopen(ctx context.Context, ledger, id string) (protocol.Result, error) {
-	return s.Change(ctx, ledger, id,
-		bson.D{{Key: s.Fields.Closed, Value: true}},
-		bson.D{{Key: "$unset", Value: bson.D{{Key: s.Fields.Closed, Value: ""}}}})
+func (a *Accounts) Reopen(ctx context.Context, ledger, id string) (protocol.Result, error) {
+	closed := a.catalog.Fields.Closed
+	return a.Update(ctx, ledger, id,
+		bson.D{{Key: closed, Value: true}},
+		bson.D{{Key: "$unset", Value: bson.D{{Key: closed, Value: ""}}}})
 }
 
-func (s *Accounts) Change(ctx context.Context, ledger, id string, condition, update bson.D) (protocol.Result, error) {
-	key, err := s.IDs.Encode(id)
+// Update updates an account's document if it meets a condition.
+func (a *Accounts) Update(ctx context.Context, ledger, id string, condition, update bson.D) (protocol.Result, error) {
+	key, err := a.catalog.IDs.Encode(id)
 	if err != nil {
 		return protocol.NotSent, err
 	}
 	filter := append(bson.D{{Key: "_id", Value: key}}, condition...)
-	return wire.UpdateOne(wire.Detached(ctx), s.Ledgers[ledger].Commands, filter, update)
+	return wire.UpdateOne(wire.Detached(ctx), a.catalog.Ledgers[ledger].Commands, filter, update)
 }
-
-// Status is a deciding read.
-func (s *Accounts) Status(ctx context.Context, ledger, id string) (Status, error) {
-	key, err := s.IDs.Encode(id)
-	if err != nil {
-		return Status{}, err
-	}
-	document, err := wire.FindOne(wire.Detached(ctx), s.Ledgers[ledger].Linearizable, bson.D{{Key: "_id", Value: key}})
-	if wire.NotFound(err) {
-		return Status{}, nil
-	}
-	if err != nil {
-		return Status{}, err
-	}
-	markers, _ := s.Fields.Markers(document, "")
-	balance, err := money.FromBSON(document.Lookup(s.Fields.Balance))
-	return Status{
-		Found:   true,
-		Closed:  s.Fields.IsClosed(document),
-		Markers: markers,
-		Empty:   err == nil && balance.Sign() == 0,
-		Odd:     err != nil || !s.Fields.HasMap(document),
-		Fence:   s.Fields.FenceOf(document),
-	}, nil
-}
-
-// Accounts opens, closes and reads accounts. It is safe for many goroutines.
-type Accounts struct{ *collections.Catalog }
-
-// New returns the accounts of a catalog.
-func New(c *collections.Catalog) *Accounts { return &Accounts{c} }

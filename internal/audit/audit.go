@@ -1,10 +1,24 @@
-// Package audit says what is wrong with all that is stored: with a document by itself, with a marker and its transfer, with a reversal
-// and its original, and with the sums. It reads, and changes nothing.
+// Package audit finds what is wrong with what is stored: with a document by itself, with a
+// marker and its transfer, with a reversal and its original, and with the sums. It reads,
+// and changes nothing.
 //
-// What one client reaches is read as it was at one moment, by a snapshot: there each rule of the protocol holds exactly, however busy the
-// servers are. Between two clusters there is no such moment. What looks wrong there is looked at again, by deciding reads of the
-// transfer, of its participant, and of the transfer once more: states only go forward, so if it is the same twice, it was so in between,
-// and the three reads are as good as a snapshot.
+// The rules of the protocol hold at every single moment, and only there: a marker that was
+// read before its transfer was finished, and a transfer that was read after that,
+// contradict each other although both are right. So an audit compares only what was stored
+// at the same moment.
+//
+// Where one client reaches both documents, that moment is a snapshot: all reads show what
+// was stored when the first of them came. There each rule is checked exactly, however busy
+// the servers are.
+//
+// Two clusters have no common snapshot. There the audit reads a second time what the first
+// reads show as wrong, by linearizable reads: the transfer, then the participant, then the
+// transfer again. States only go forward. So if the transfer is the same both times, it was
+// the same in between, when the participant was read, and the three reads are as good as a
+// snapshot. If it has changed, nothing is said about it.
+//
+// Sums over several clusters are compared twice as well: a wrong sum is a finding only if a
+// second pass over everything shows the same one.
 package audit
 
 import (
@@ -13,7 +27,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/deployment"
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/wire"
@@ -22,42 +36,58 @@ import (
 const (
 	// batch is how many transfers or participants are looked up by one command.
 	batch = 500
-	// maxFindings bounds what is kept of findings; the rest is counted.
+	// maxFindings is how many findings are kept; the others are counted.
 	maxFindings = 1000
-	// maxTries is how often an audit begins anew where a snapshot couldn't be read to its end.
+	// maxTries is how often an audit begins, where a snapshot can't be read to its end.
 	maxTries = 10
 )
 
 // Options say what to audit, and what to expect.
 type Options struct {
-	Threshold time.Duration                // after which a transfer counts as stalled
-	Genuine   func(document.Transfer) bool // whether it is what its digest stands for
-	Expected  []Expectation
-	Accounts  Range // the accounts to be looked at
-	Transfers Range // the transfers
-	Pause     func(ctx context.Context, n int) bool
+	// Threshold is the stall threshold, on which it depends when a transfer is overdue.
+	Threshold time.Duration
+	// Genuine reports whether a transfer is what its digest stands for.
+	Genuine func(document.Transfer) bool
+	// EverPurged reports whether final transfers may have been removed.
+	EverPurged func(context.Context) (bool, error)
+	// Expected are the sums to expect.
+	Expected []Expectation
+	// Accounts and Transfers bound what is audited.
+	Accounts, Transfers Range
+	// Pause waits before the next try, the number of which it gets, and reports whether
+	// there is to be one.
+	Pause func(ctx context.Context, n int) bool
 }
 
-// Report is what an audit has seen.
+// Report is what an audit has found.
 type Report struct {
-	Findings   []Finding
-	Omitted    int // findings beyond the limit
-	Accounts   int
-	Transfers  int
-	Unfinished int // transfers that are not final
-	InTransit  money.Amount
-	// OtherInTransit is of decimals, where both kinds are in transit; else zero.
+	// Findings are what must not be.
+	Findings []Finding
+	// Omitted counts the findings beyond the limit.
+	Omitted int
+	// Accounts counts the documents of all ledgers.
+	Accounts int
+	// Transfers counts the transfers.
+	Transfers int
+	// Unfinished counts the transfers that are not final.
+	Unfinished int
+	// InTransit is all money in transit, in whole units if there are any.
+	InTransit money.Amount
+	// OtherInTransit is the money in transit in decimals, where both kinds are in transit.
+	// Otherwise it is zero.
 	OtherInTransit money.Amount
-	Totals         []Total
-	At             time.Time // by the server's clock, before the first read
+	// Totals are the sums by ledger, currency and kind.
+	Totals []Total
+	// At is the time by the server's clock, before the first read.
+	At time.Time
 }
 
-// Run audits.
-func Run(ctx context.Context, store *deployment.Deployment, options Options) (Report, error) {
-	ctx = Detached(ctx)
-	atlas := NewReader(store)
+// Run audits the collections of a catalog.
+func Run(ctx context.Context, catalog *collections.Catalog, options Options) (Report, error) {
+	ctx = wire.Detached(ctx)
+	reader := NewReader(catalog)
 	for n := 1; ; n++ {
-		report, err := twice(ctx, store, atlas, options)
+		report, err := confirmed(ctx, reader, options)
 		switch {
 		case err == nil, errors.Is(err, ErrSnapshotGone), wire.Refused(err) != nil, wire.Disconnected(err), n == maxTries:
 			return report, err
@@ -67,106 +97,97 @@ func Run(ctx context.Context, store *deployment.Deployment, options Options) (Re
 	}
 }
 
-// twice looks, and looks again where a sum over several clusters is not what it should be: it counts if both looks show the same one.
-func twice(ctx context.Context, store *deployment.Deployment, atlas *Reader, options Options) (Report, error) {
-	first, err := look(ctx, store, atlas, options)
+// confirmed makes a pass, and a second one where a sum over several clusters is not what is
+// expected: that is a finding only if both passes show the same sum.
+func confirmed(ctx context.Context, reader *Reader, options Options) (Report, error) {
+	first, err := newPass(ctx, reader, options)
 	if err != nil {
 		return Report{}, err
 	}
-	doubtful := first.compare(options.Expected)
+	doubtful := first.checkExpectations(options.Expected)
 	if len(doubtful) == 0 {
 		return first.report, nil
 	}
-	second, err := look(ctx, store, atlas, options)
+	second, err := newPass(ctx, reader, options)
 	if err != nil {
 		return Report{}, err
 	}
-	for _, d := range second.compare(options.Expected) {
+	for _, again := range second.checkExpectations(options.Expected) {
 		for _, before := range doubtful {
-			if before.Detail == d.Detail {
-				first.add(d)
+			if before.Detail == again.Detail {
+				first.add(again)
 			}
 		}
 	}
 	return first.report, nil
 }
 
-// auditor is one look at everything.
-type auditor struct {
-	store    *deployment.Deployment
-	atlas    *Reader
-	options  Options
-	report   Report
-	totals   map[totalKey]*total
-	odd      map[totalKey]int // documents that are in no total
-	purged   bool             // final transfers may have been removed
-	away     []string         // transfers with participants on other clusters, which are looked at later
-	overdue  []AuditTransfer
-	obstacle map[string]string // what stands in the way of an overdue transfer
+// pass reads everything once.
+type pass struct {
+	reader      *Reader
+	options     Options
+	report      Report
+	totals      map[totalKey]*total
+	uncountable map[totalKey]int // documents whose balance is in no total
+	purged      bool             // final transfers may have been removed
+	remote      []string         // transfers with participants on other clusters, read after the snapshot
+	overdue     []*Transfer
+	obstacles   map[string]string // by transfer: what may keep an overdue one from its end
 }
 
-func look(ctx context.Context, store *deployment.Deployment, atlas *Reader, options Options) (*auditor, error) {
-	a := &auditor{
-		store: store, atlas: atlas, options: options, totals: map[totalKey]*total{}, odd: map[totalKey]int{}, obstacle: map[string]string{},
+// newPass returns a pass that has read everything.
+func newPass(ctx context.Context, reader *Reader, options Options) (*pass, error) {
+	p := &pass{
+		reader: reader, options: options,
+		totals: map[totalKey]*total{}, uncountable: map[totalKey]int{}, obstacles: map[string]string{},
 	}
 	var err error
-	if a.report.At, err = store.ServerTime(ctx); err != nil {
-		return a, err
+	if p.report.At, err = reader.catalog.ServerTime(ctx); err != nil {
+		return p, err
 	}
-	if a.purged, err = store.EverPurged(ctx); err != nil {
-		return a, err
+	if p.purged, err = options.EverPurged(ctx); err != nil {
+		return p, err
 	}
-	if err := atlas.Transfers.InSnapshot(ctx, a.home); err != nil {
-		return a, err
+	if err := inSnapshot(ctx, reader.Transfers, p.readHome); err != nil {
+		return p, err
 	}
-	if err := a.lookAway(ctx); err != nil {
-		return a, err
+	if err := p.checkRemoteParticipants(ctx); err != nil {
+		return p, err
 	}
-	for _, cluster := range atlas.Away() {
-		if err := a.cluster(ctx, cluster); err != nil {
-			return a, err
+	for _, cluster := range reader.otherClusters() {
+		if err := p.readCluster(ctx, cluster); err != nil {
+			return p, err
 		}
 	}
-	if err := a.stalled(ctx); err != nil {
-		return a, err
+	if err := p.checkStalled(ctx); err != nil {
+		return p, err
 	}
-	return a, a.sumUp(ctx)
+	return p, p.sumUp(ctx)
 }
 
-// home audits the transfers and what is on the same cluster.
-func (a *auditor) home(snapshot context.Context) error {
-	if err := a.transfers(snapshot); err != nil {
+// readHome audits the transfers, and the collections that are on the same cluster.
+func (p *pass) readHome(snapshot context.Context) error {
+	if err := p.readTransfers(snapshot); err != nil {
 		return fmt.Errorf("audit the transfers: %w", err)
 	}
-	for _, place := range a.atlas.Places {
-		if !place.Home {
+	for _, c := range p.reader.Collections {
+		if !c.SameClient {
 			continue
 		}
-		if err := a.place(snapshot, place, &homeMarkers{a}); err != nil {
-			return fmt.Errorf("audit %s: %w", place, err)
+		if err := p.readDocuments(snapshot, c, p.checkMarkersInSnapshot); err != nil {
+			return fmt.Errorf("audit %s: %w", describe(c), err)
 		}
 	}
 	return nil
 }
 
-// cluster audits the places of another cluster.
-func (a *auditor) cluster(ctx context.Context, places []*Place) error {
-	return places[0].InSnapshot(ctx, func(snapshot context.Context) error {
-		for _, place := range places {
-			if err := a.place(snapshot, place, &awayMarkers{a, ctx}); err != nil {
-				return fmt.Errorf("audit %s: %w", place, err)
-			}
-		}
-		return nil
-	})
-}
-
-func (a *auditor) add(findings ...Finding) {
+// add adds findings to the report.
+func (p *pass) add(findings ...Finding) {
 	for _, f := range findings {
-		if len(a.report.Findings) == maxFindings {
-			a.report.Omitted++
+		if len(p.report.Findings) == maxFindings {
+			p.report.Omitted++
 			continue
 		}
-		a.report.Findings = append(a.report.Findings, f)
+		p.report.Findings = append(p.report.Findings, f)
 	}
 }

@@ -2,273 +2,130 @@ package audit
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// judgeDocument finds what is wrong with a participant, whatever its transfers are.
-func judgeDocument(p *Document) []Finding {
-	var found []Finding
-	for _, field := range []struct {
-		code Code
-		bad  string
-		name string
-	}{
-		{WrongID, p.BadID, "_id"}, {WrongBalance, p.BadBalance, "balance"}, {WrongFloor, p.BadFloor, "floor"},
-		{WrongCurrency, p.BadCurrency, "currency"}, {WrongPending, p.BadPending, "map of markers"},
-		{WrongClosed, p.BadClosed, "flag closed"},
-	} {
-		if field.bad != "" {
-			found = append(found, aboutDocument(p, field.code, "the %s: %s", field.name, field.bad))
-		}
-	}
-	if p.Counts && !p.NoFloor && p.BadFloor == "" && p.Place.Accounts && p.Balance.Cmp(p.Floor) < 0 {
-		found = append(found, aboutDocument(p, BelowFloor, "the balance is %s, and the floor %s", p.Balance, p.Floor))
-	}
-	if p.Closed && len(p.Markers) > 0 {
-		found = append(found, aboutDocument(p, ClosedMarker, "it is closed, and has %d markers, like that of transfer %q",
-			len(p.Markers), p.Markers[0].Key))
-	}
-	return found
-}
-
-// judgeMarker finds what is wrong with a marker, given its transfer as it is at the same moment; nil: there is none.
-func judgeMarker(atlas *Reader, p *Document, m Marker, t *AuditTransfer) (Finding, bool) {
-	switch {
-	case t == nil:
-		return aboutMarker(p, m, OrphanMarker, "which does not exist"), true
-	case t.Err != nil || !t.State.Known():
-		return Finding{}, false // which is found where transfers are judged
-	case t.Tombstone():
-		return aboutMarker(p, m, OrphanMarker, "which is lost, as is told in its place: account %q of ledger %q: %s",
-			t.Failure.Account, t.Failure.Ledger, t.Failure.Message), true
-	}
-	part, touched := partOf(atlas, p, t)
-	switch {
-	case !touched:
-		return aboutMarker(p, m, ForeignMarker, "which is %s, and does not touch this document", t.State), true
-	case t.State.Final():
-		return aboutMarker(p, m, FinalMarker, "which is final: %s", t.State), true
-	case t.State == protocol.Initiated:
-		return aboutMarker(p, m, EarlyMarker, "which nobody has claimed yet"), true
-	}
-	due := money.Units(0)
-	if part.Amount != nil {
-		due = *part.Amount
-	}
-	switch {
-	case m.Amount == nil || m.Amount.Cmp(due) != 0:
-		return aboutMarker(p, m, WrongMarker, "which moves %s here", due), true
-	case part.Amount != nil && m.Amount.Kind() != due.Kind():
-		return aboutMarker(p, m, WrongMarker, "which moves %s here: that is %s, and the marker %s", due, kindOf(due), kindOf(*m.Amount)), true
-	case p.Counts && m.Amount.Kind() != p.Balance.Kind():
-		return aboutMarker(p, m, WrongMarker, "which moves %s here: that is %s, and the balance %s", due, kindOf(due), kindOf(p.Balance)), true
-	}
-	return Finding{}, false
-}
-
-func kindOf(a money.Amount) string {
-	if a.Kind() == money.Whole {
-		return "whole"
-	}
-	return "a decimal"
-}
-
-// partOf finds a document among a transfer's participants, be it that another service, which works on the same transfers, has another name
-// for its collection: else its healthy transfers would be called foreign here.
-func partOf(atlas *Reader, p *Document, t *AuditTransfer) (Part, bool) {
-	var renamed *Part
-	for _, part := range atlas.Parts(t.Transfer) {
-		switch {
-		case part.Key != p.Key:
-		case part.Place == p.Place:
-			return part, true
-		case part.Place == nil && part.Namespace == p.Place.Namespace: // or one of that name on a cluster that is not registered here
-			renamed = &part
-		}
-	}
-	if renamed == nil {
-		return Part{}, false
-	}
-	return *renamed, true
-}
-
-// judgePart finds what is wrong with a participant of an unfinished transfer, given its document at the same moment; nil: there is none.
-// A marker that is missing proves nothing unless the transfer is held: before, it may not be there yet, and after the decision it may be
-// settled.
-func judgePart(t *AuditTransfer, part Part, p *Document) (Finding, bool) {
-	held := t.State == protocol.Preparing && t.Held
-	var code Code
-	var f Finding
-	switch {
-	case p == nil && !part.Spare && (held || t.State == protocol.Committed):
-		code = MissingDocument
-		f = aboutTransfer(t.ID, code, "it is %s, so all its participants were prepared, and %s is gone", t.State, part.Name)
-	case p != nil && held && !hasMarker(p, t.ID):
-		code = MissingMarker
-		f = aboutTransfer(t.ID, code, "it holds money, and %s has no marker of it%s", part.Name, balanceOf(p))
-	default:
-		return Finding{}, false
-	}
-	f.Account = part.ID
-	if part.Place.Accounts {
-		f.Ledger = part.Place.Name
-	} else {
-		f.Namespace = part.Place.Namespace
-	}
-	return f, true
-}
-
-func hasMarker(p *Document, transfer string) bool {
-	for _, m := range p.Markers {
-		if m.Transfer == transfer {
-			return true
-		}
-	}
-	return false
-}
-
-// inTransit returns the money that a marker stands for which is on no balance. Before the decision that is what a debit has taken. Once
-// the transfer is decided to happen, it is what a credit has not got yet, and what a posted hold has not returned yet; once it is decided
-// not to, what a debit has not been given back.
-func inTransit(atlas *Reader, p *Document, t *AuditTransfer) (money.Amount, bool) {
-	part, touched := partOf(atlas, p, t)
-	if !touched || part.Amount == nil {
-		return money.Amount{}, false
-	}
-	amount := *part.Amount
-	switch t.State {
-	case protocol.Preparing, protocol.Rollback, protocol.Fail:
-		return amount.Neg(), amount.Sign() < 0
-	case protocol.Committed, protocol.Success:
-		if t.Posted == nil {
-			return amount, amount.Sign() > 0
-		}
-		if amount.Sign() > 0 {
-			return *t.Posted, true
-		}
-		rest, err := amount.Neg().Add(t.Posted.Neg())
-		return rest, err == nil
-	case protocol.Initiated:
-	}
-	return money.Amount{}, false
-}
-
-// Document is a participant's document as an audit sees it. What the library could not have stored, and what it can't work with, is
-// described for people.
+// Document is a participant's document as an audit sees it.
+// Its fields named Bad say what is wrong with a stored field: the library could not have
+// stored it, or can't work with it.
+// They are empty where nothing is wrong.
 type Document struct {
-	Place *Place
-	Key   string // its _id as it is stored, and comparable
-	ID    string // as the API tells it
-
-	Counts   bool // Balance is what the document has
-	Balance  money.Amount
-	Floor    money.Amount
-	NoFloor  bool
+	// Collection is where the document is stored.
+	Collection *collections.Collection
+	// Key is its _id in a form that can be compared.
+	Key string
+	// ID is its ID as the API has it.
+	ID string
+	// Counts says that the balance is an exact number.
+	Counts bool
+	// Balance is the balance if that counts.
+	Balance money.Amount
+	// Floor is the least balance that a debit may leave, unless NoFloor is set.
+	Floor   money.Amount
+	NoFloor bool
+	// Currency is the account's currency.
 	Currency string
-	Closed   bool
-	Markers  []Marker
+	// Closed says that the account is closed.
+	Closed bool
+	// Markers are the entries of the map of markers.
+	Markers []Marker
 
-	BadID, BadBalance, BadFloor, BadCurrency, BadPending, BadClosed string // what is wrong with the field; "": nothing
-	id                                                              bson.RawValue
+	BadID, BadBalance, BadFloor, BadCurrency, BadPending, BadClosed string
+
+	id bson.RawValue
 }
 
-// Marker is an entry of a participant's pending map.
+// Marker is an entry of a participant's map of markers.
 type Marker struct {
-	Transfer string        // the transfer's ID; "" if the library writes no such key
-	Key      string        // as it is stored
-	Amount   *money.Amount // nil: it is no exact number
-	Text     string        // the value, for people
+	// Transfer is the transfer's ID, empty if no transfer has this key.
+	Transfer string
+	// Key is the entry's key as it is stored.
+	Key string
+	// Amount is the entry's value, nil if that is no exact number.
+	Amount *money.Amount
+	// Text is the entry's value in messages.
+	Text string
 }
 
-// Part returns the participant as one to be found again.
-func (p *Document) Part() Part { return Part{Place: p.Place, Key: p.Key, ID: p.ID, id: p.id} }
+// asParticipant returns the document as a participant, by which it can be read again.
+func (d *Document) asParticipant() Participant {
+	return Participant{Collection: d.Collection, Key: d.Key, ID: d.ID, id: d.id}
+}
 
-// Document describes a document. It keeps nothing of it.
-func (a *Reader) Document(place *Place, doc bson.Raw) Document {
-	fields := place.ledger.Fields
-	id := doc.Lookup("_id")
+// document decodes a document. It keeps none of its bytes.
+func (r *Reader) document(c *collections.Collection, raw bson.Raw) *Document {
+	view := c.Fields.View(raw)
+	id := view.ID()
 	id.Value = append([]byte(nil), id.Value...)
-	p := Document{Place: place, Key: keyOf(id), ID: document.IDText(id), id: id}
-	p.pending(doc.Lookup(fields.Pending))
-	if !place.Accounts {
-		return p
+	d := &Document{Collection: c, Key: document.ComparableID(id), ID: document.IDText(id), id: id}
+	d.decodeMarkers(view.Pending())
+	if !c.HoldsAccounts() {
+		return d
 	}
-	if name, err := a.store.IDs.Decode(id); err != nil {
-		p.BadID = err.Error()
-	} else if _, err := a.store.IDs.Encode(name); err != nil {
-		p.BadID = err.Error()
+	if name, err := r.catalog.IDs.Decode(id); err != nil {
+		d.BadID = err.Error()
+	} else if _, err := r.catalog.IDs.Encode(name); err != nil {
+		d.BadID = err.Error()
 	}
-	p.balance(doc.Lookup(fields.Balance))
-	p.floor(fields.FloorOf(doc))
-	p.currency(doc.Lookup(fields.Currency))
-	p.Closed = fields.IsClosed(doc)
-	if stored := doc.Lookup(fields.Closed); !document.Absent(stored) && stored.Type != bson.TypeBoolean {
-		p.BadClosed = stored.String() + " is no boolean"
+	d.decodeBalance(view.StoredBalance())
+	d.decodeFloor(view.Floor())
+	text, ok := view.CurrencyText()
+	if !ok {
+		d.BadCurrency = view.StoredCurrency().String() + " is no string"
 	}
-	return p
+	d.Currency = text
+	d.Closed = view.Closed()
+	if stored := view.StoredClosed(); !document.Absent(stored) && stored.Type != bson.TypeBoolean {
+		d.BadClosed = stored.String() + " is no boolean"
+	}
+	return d
 }
 
-func (p *Document) balance(stored bson.RawValue) {
+func (d *Document) decodeBalance(stored bson.RawValue) {
 	var err error
-	p.Balance, err = money.FromBSON(stored)
-	p.Counts = err == nil
+	d.Balance, err = money.FromBSON(stored)
+	d.Counts = err == nil
+	kind := d.Balance.Kind()
 	switch {
 	case document.Absent(stored):
-		p.BadBalance = "there is none"
+		d.BadBalance = "there is none"
 	case err != nil:
-		p.BadBalance = err.Error()
-	case p.Balance.Places() > money.MaxPlaces:
-		p.BadBalance = fmt.Sprintf("%s has more than %d digits behind the point", p.Balance, money.MaxPlaces)
-	case p.Balance.Cmp(money.Ceiling(p.Balance.Kind())) > 0, p.Balance.Cmp(money.MaxBalance(p.Balance.Kind()).Neg()) < 0:
-		p.BadBalance = fmt.Sprintf("%s is beyond the limits of what is stored", p.Balance)
+		d.BadBalance = err.Error()
+	case d.Balance.Places() > money.MaxPlaces:
+		d.BadBalance = fmt.Sprintf("%s has more than %d digits behind the point", d.Balance, money.MaxPlaces)
+	case d.Balance.Cmp(money.Ceiling(kind)) > 0, d.Balance.Cmp(money.MaxBalance(kind).Neg()) < 0:
+		d.BadBalance = fmt.Sprintf("%s is beyond the limits of what is stored", d.Balance)
 	}
 }
 
-func (p *Document) floor(f document.Floor) {
-	p.Floor, p.NoFloor = f.Amount, f.None
+func (d *Document) decodeFloor(f document.Floor) {
+	d.Floor, d.NoFloor = f.Amount, f.None
 	switch {
 	case f.Odd:
-		p.BadFloor = fmt.Sprintf("%s is neither an exact number nor MinKey", f.Stored)
-	case p.BadBalance != "" || f.None:
-	case f.Amount.Kind() == money.Decimal && p.Balance.Kind() == money.Whole:
-		p.BadFloor = fmt.Sprintf("%s is a decimal, and the balance is whole", f.Amount)
+		d.BadFloor = fmt.Sprintf("%s is neither an exact number nor MinKey", f.Stored)
+	case d.BadBalance != "" || f.None:
+	case f.Amount.Kind() == money.Decimal && d.Balance.Kind() == money.Whole:
+		d.BadFloor = fmt.Sprintf("%s is a decimal, and the balance is whole", f.Amount)
 	}
 }
 
-func (p *Document) currency(stored bson.RawValue) {
-	if document.Absent(stored) {
-		return
-	}
-	text, ok := stored.StringValueOK()
-	if symbol, isSymbol := stored.SymbolOK(); isSymbol {
-		text, ok = symbol, true
-	}
-	if !ok {
-		p.BadCurrency = stored.String() + " is no string"
-	}
-	p.Currency = text
-}
-
-// pending reads the markers.
-func (p *Document) pending(stored bson.RawValue) {
+func (d *Document) decodeMarkers(stored bson.RawValue) {
 	if document.Absent(stored) {
 		return
 	}
 	pending, ok := stored.DocumentOK()
 	if !ok {
-		p.BadPending = fmt.Sprintf("%s is no map", stored)
+		d.BadPending = fmt.Sprintf("%s is no map", stored)
 		return
 	}
 	elements, err := pending.Elements()
 	if err != nil {
-		p.BadPending = err.Error()
+		d.BadPending = err.Error()
 	}
 	for _, element := range elements {
 		value := element.Value()
@@ -276,32 +133,17 @@ func (p *Document) pending(stored bson.RawValue) {
 		if amount, err := money.FromBSON(value); err == nil {
 			m.Amount, m.Text = &amount, amount.String()
 		}
-		m.Transfer, _ = TransferOf(m.Key)
-		p.Markers = append(p.Markers, m)
+		m.Transfer, _ = document.TransferOf(m.Key)
+		d.Markers = append(d.Markers, m)
 	}
 }
 
-// TransferOf returns the ID of the transfer whose marker has this key. It reports false for a key that no transfer's marker has.
-func TransferOf(key string) (string, bool) {
-	var id strings.Builder
-	for i := 0; i < len(key); i++ {
-		if key[i] != '%' {
-			id.WriteByte(key[i])
-			continue
+// hasMarker reports whether the document has a marker of a transfer.
+func (d *Document) hasMarker(transfer string) bool {
+	for _, m := range d.Markers {
+		if m.Transfer == transfer {
+			return true
 		}
-		if i+2 >= len(key) {
-			return "", false
-		}
-		c, err := strconv.ParseUint(key[i+1:i+3], 16, 8)
-		if err != nil {
-			return "", false
-		}
-		id.WriteByte(byte(c))
-		i += 2
 	}
-	transfer := id.String()
-	if document.CheckID(transfer) != nil || document.MarkerKey(transfer) != key {
-		return "", false
-	}
-	return transfer, true
+	return false
 }

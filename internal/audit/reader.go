@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -13,145 +14,76 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
-	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// Place is a collection whose documents take part in transfers.
-type Place struct {
-	Name      string // of a ledger, or of documents that effects change
-	Accounts  bool   // it is a ledger
-	Home      bool   // a snapshot of it shows the transfers too
-	Namespace string
-	ledger    *collections.Collection
-}
-
-// String names the place.
-func (p *Place) String() string {
-	switch {
-	case !p.Accounts:
-		return "collection " + p.Namespace
-	case p.Name == "":
-		return "the default ledger"
-	}
-	return fmt.Sprintf("ledger %q", p.Name)
-}
-
-func (p *Place) client() *mongo.Client { return p.ledger.Majority.Database().Client() }
-
-// Reader knows all places of a store.
+// Reader reads transfers and their participants, for an audit or a repair.
 type Reader struct {
-	store     *deployment.Deployment
-	Transfers *Place   // reversals change them
-	Places    []*Place // all others: ledgers, then documents, each by name
+	// Transfers is the collection of the transfers, which reversals change.
+	Transfers *collections.Collection
+	// Collections are all others: the ledgers by name, then those of other documents by name.
+	Collections []*collections.Collection
+
+	catalog *collections.Catalog
 }
 
-// NewReader returns all places of a catalog.
-func NewReader(s *deployment.Deployment) *Reader {
-	place := func(l *collections.Collection) *Place {
-		return &Place{Name: l.Name, Home: l.SameClient, Namespace: l.Namespace, ledger: l}
+// NewReader returns the reader of a catalog.
+func NewReader(catalog *collections.Catalog) *Reader {
+	r := &Reader{catalog: catalog, Transfers: catalog.Originals}
+	for _, byName := range []map[string]*collections.Collection{catalog.Ledgers, catalog.Documents} {
+		for _, name := range slices.Sorted(maps.Keys(byName)) {
+			r.Collections = append(r.Collections, byName[name])
+		}
 	}
-	a := &Reader{store: s, Transfers: place(s.Originals)}
-	for _, name := range slices.Sorted(maps.Keys(s.Ledgers)) {
-		p := place(s.Ledgers[name])
-		p.Accounts = true
-		a.Places = append(a.Places, p)
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Documents)) {
-		a.Places = append(a.Places, place(s.Documents[name]))
-	}
-	return a
+	return r
 }
 
-// Away returns the places that a snapshot of the transfers doesn't show, those of one cluster together.
-func (a *Reader) Away() [][]*Place {
+// otherClusters returns the collections that a snapshot of the transfers doesn't show,
+// those of one cluster together.
+func (r *Reader) otherClusters() [][]*collections.Collection {
 	var (
-		clusters [][]*Place
-		index    = map[*mongo.Client]int{}
+		clusters [][]*collections.Collection
+		index    = map[collections.Cluster]int{}
 	)
-	for _, p := range a.Places {
-		if p.Home {
+	for _, c := range r.Collections {
+		if c.SameClient {
 			continue
 		}
-		if _, known := index[p.client()]; !known {
-			index[p.client()] = len(clusters)
+		i, known := index[c.Cluster()]
+		if !known {
+			i = len(clusters)
+			index[c.Cluster()] = i
 			clusters = append(clusters, nil)
 		}
-		clusters[index[p.client()]] = append(clusters[index[p.client()]], p)
+		clusters[i] = append(clusters[i], c)
 	}
 	return clusters
 }
 
-// Part is one participant of a transfer.
-type Part struct {
-	Place     *Place        // nil: it is not registered here
-	Namespace string        // as the transfer names it
-	Key       string        // its _id, comparable
-	ID        string        // as the API tells it
-	Name      string        // for people
-	Amount    *money.Amount // of a leg; nil for an effect
-	Spare     bool          // nothing is owed to it when it is gone
-	id        bson.RawValue
+// describe names a collection in an error.
+func describe(c *collections.Collection) string {
+	switch {
+	case !c.HoldsAccounts():
+		return "collection " + c.Namespace
+	case c.Name == "":
+		return "the default ledger"
+	}
+	return fmt.Sprintf("ledger %q", c.Name)
 }
 
-// Parts returns the participants of a transfer: its legs, its effects, and the transfer that it reverses.
-func (a *Reader) Parts(t document.Transfer) []Part {
-	parts := make([]Part, 0, len(t.Legs)+len(t.Effects)+1)
-	for _, leg := range t.Legs {
-		name := fmt.Sprintf("account %q of ledger %q (%s)", leg.Account, leg.Ledger, leg.Namespace)
-		p := Part{Namespace: leg.Namespace, ID: leg.Account, Amount: &leg.Amount, Name: name}
-		if id, err := a.store.IDs.Encode(leg.Account); err == nil {
-			p.id, p.Key = id, keyOf(id)
-			p.Place = a.place(leg.Ledger, leg.Namespace, true)
-		}
-		parts = append(parts, p)
-	}
-	for _, e := range t.Effects {
-		parts = append(parts, Part{
-			Place: a.place(e.Documents, e.Namespace, false), Namespace: e.Namespace, ID: document.IDText(e.ID), Key: keyOf(e.ID), id: e.ID,
-			Name: fmt.Sprintf("document %q of %q (%s)", document.IDText(e.ID), e.Documents, e.Namespace),
-		})
-	}
-	if t.Reverses != "" {
-		id := wire.RawValue(t.Reverses)
-		parts = append(parts, Part{
-			Place: a.Transfers, Namespace: a.Transfers.Namespace, ID: t.Reverses, Key: keyOf(id), id: id, Spare: true,
-			Name: fmt.Sprintf("transfer %q", t.Reverses),
-		})
-	}
-	return parts
-}
-
-func (a *Reader) place(name, namespace string, accounts bool) *Place {
-	for _, p := range a.Places {
-		if p.Name == name && p.Namespace == namespace && p.Accounts == accounts {
-			return p
-		}
-	}
-	return nil
-}
-
-// keyOf makes a stored _id comparable. The server takes some for equal that are stored in different ways.
-func keyOf(id bson.RawValue) string {
-	id = document.Canonical(id)
-	return string(byte(id.Type)) + string(id.Value)
-}
-
-// Detached returns a context without the caller's session, for reads that are not part of what goes on in it.
-func Detached(ctx context.Context) context.Context { return wire.Detached(ctx) }
-
-// ErrSnapshotGone is returned where a server has not kept what it had stored at the snapshot's time for long enough.
+// ErrSnapshotGone is returned where a server has not kept what it had stored at the
+// snapshot's time for long enough.
 var ErrSnapshotGone = errors.New("the server keeps no snapshot for as long as this takes")
 
 // codeSnapshotTooOld is the server's code for it.
 const codeSnapshotTooOld = 239
 
-// InSnapshot performs reads on what a place's cluster has stored at one moment: that of the first read. Nothing waits for it; the server
-// keeps older versions of documents for it, some minutes long.
-func (p *Place) InSnapshot(ctx context.Context, reads func(context.Context) error) error {
-	session, err := p.client().StartSession(options.Session().SetSnapshot(true))
+// inSnapshot performs reads on what a collection's cluster has stored at one moment: that
+// of the first read.
+// Nothing waits for it: the server keeps older versions of documents for some minutes.
+func inSnapshot(ctx context.Context, c *collections.Collection, reads func(context.Context) error) error {
+	session, err := c.Cluster().Client.StartSession(options.Session().SetSnapshot(true))
 	if err != nil {
 		return err
 	}
@@ -163,13 +95,144 @@ func (p *Place) InSnapshot(ctx context.Context, reads func(context.Context) erro
 	return err
 }
 
-// CommittedSince reports whether a transfer that touches this ledger was committed since then.
-func (a *Reader) CommittedSince(ctx context.Context, since time.Time, ledger string) (bool, error) {
+// readTransfers yields the transfers of a range.
+// An error ends it.
+func (r *Reader) readTransfers(ctx context.Context, of Range) iter.Seq2[*Transfer, error] {
+	return func(yield func(*Transfer, error) bool) {
+		filter, err := of.filter(document.StringIDs)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for raw, err := range find(ctx, r.catalog.Majority, filter, typeOfMetadata()) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(r.transfer(raw.Lookup("stored").Document()), nil) {
+				return
+			}
+		}
+	}
+}
+
+// ReadDocuments yields the accounts of a range.
+// Of a collection without accounts it yields all documents that have markers.
+// An error ends it.
+func (r *Reader) ReadDocuments(ctx context.Context, c *collections.Collection, of Range) iter.Seq2[*Document, error] {
+	return func(yield func(*Document, error) bool) {
+		filter, err := of.filter(r.catalog.IDs)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if !c.HoldsAccounts() {
+			filter = bson.D{{Key: c.Fields.Pending, Value: bson.D{{Key: "$nin", Value: bson.A{nil, bson.D{}}}}}}
+		}
+		for raw, err := range find(ctx, c.Majority, filter, c.Fields.Projection()) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(r.document(c, raw), nil) {
+				return
+			}
+		}
+	}
+}
+
+// find yields documents, each of which is valid until the next one.
+func find(ctx context.Context, c *mongo.Collection, filter, projection bson.D) iter.Seq2[bson.Raw, error] {
+	return func(yield func(bson.Raw, error) bool) {
+		cursor, err := c.Find(ctx, filter, options.Find().SetProjection(projection))
+		if err != nil {
+			yield(nil, wire.ServerErrorOf(err, wire.RightFind, wire.NamespaceOf(c)))
+			return
+		}
+		defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
+		for cursor.Next(ctx) {
+			if !yield(cursor.Current, nil) {
+				return
+			}
+		}
+		if err := cursor.Err(); err != nil {
+			yield(nil, wire.ServerErrorOf(err, wire.RightFind, wire.NamespaceOf(c)))
+		}
+	}
+}
+
+// findTransfers returns those of the named transfers that are stored.
+// In a snapshot it reads what that shows, otherwise what a majority has stored.
+func (r *Reader) findTransfers(ctx context.Context, ids []string) (map[string]*Transfer, error) {
+	return r.transfersFrom(ctx, r.catalog.Majority, ids)
+}
+
+// DecideTransfers returns those of the named transfers that are stored.
+// It reads linearizably, outside of any snapshot.
+func (r *Reader) DecideTransfers(ctx context.Context, ids []string) (map[string]*Transfer, error) {
+	ctx, cancel := wire.WithTimeout(wire.Detached(ctx), wire.CommandLimit)
+	defer cancel()
+	return r.transfersFrom(ctx, r.catalog.Linearizable, ids)
+}
+
+func (r *Reader) transfersFrom(
+	ctx context.Context, from *mongo.Collection, ids []string,
+) (map[string]*Transfer, error) {
+	keys := make(bson.A, len(ids))
+	for i, id := range ids {
+		keys[i] = id
+	}
+	found, err := wire.FindByID(ctx, from, keys, options.Find().SetProjection(bson.D{{Key: "metadata", Value: 0}}))
+	transfers := make(map[string]*Transfer, len(found))
+	for _, raw := range found {
+		t := r.transfer(raw)
+		transfers[t.ID] = t
+	}
+	return transfers, err
+}
+
+// findParticipants returns those of the participants, all of one collection, that are
+// stored, by their keys.
+// In a snapshot it reads what that shows, otherwise what a majority has stored.
+func (r *Reader) findParticipants(
+	ctx context.Context, c *collections.Collection, participants []Participant,
+) (map[string]*Document, error) {
+	return r.participantsFrom(ctx, c, c.Majority, participants)
+}
+
+// decideParticipants is findParticipants by a linearizable read.
+func (r *Reader) decideParticipants(
+	ctx context.Context, c *collections.Collection, participants []Participant,
+) (map[string]*Document, error) {
+	ctx, cancel := wire.WithTimeout(wire.Detached(ctx), wire.CommandLimit)
+	defer cancel()
+	return r.participantsFrom(ctx, c, c.Linearizable, participants)
+}
+
+func (r *Reader) participantsFrom(
+	ctx context.Context, c *collections.Collection, from *mongo.Collection, participants []Participant,
+) (map[string]*Document, error) {
+	keys := make(bson.A, len(participants))
+	for i, p := range participants {
+		keys[i] = p.id
+	}
+	found, err := wire.FindByID(ctx, from, keys, options.Find().SetProjection(c.Fields.Projection()))
+	documents := make(map[string]*Document, len(found))
+	for _, raw := range found {
+		d := r.document(c, raw)
+		documents[d.Key] = d
+	}
+	return documents, err
+}
+
+// committedSince reports whether a transfer with a leg on the ledger was committed since a
+// time.
+func (r *Reader) committedSince(ctx context.Context, since time.Time, ledger string) (bool, error) {
 	filter := bson.D{
 		{Key: "committedAt", Value: bson.D{{Key: "$gte", Value: since}}},
 		document.WithLeg(bson.D{{Key: "ledger", Value: ledger}}),
 	}
-	_, err := wire.FindOne(wire.Detached(ctx), a.store.Majority, filter)
+	_, err := wire.FindOne(wire.Detached(ctx), r.catalog.Majority, filter)
 	if wire.NotFound(err) {
 		return false, nil
 	}

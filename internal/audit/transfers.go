@@ -7,254 +7,157 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// transfersPass audits all transfers, and those of their participants that the snapshot shows too. It keeps a batch at a time.
+// transfersPass audits all transfers, and those of their participants that the snapshot
+// shows too. It keeps a batch at a time.
 type transfersPass struct {
-	*auditor
-	unfinished []AuditTransfer
-	reserved   []Document // transfers that have markers themselves: they are being reversed
-	reversals  pairs
+	*pass
+	unfinished []*Transfer
+	reserved   []*Document // transfers that have markers themselves: they are being reversed
+	reversals  reversals
 }
 
-func (a *auditor) transfers(snapshot context.Context) error {
-	pass := transfersPass{auditor: a, reversals: pairs{auditor: a}}
-	for t, err := range a.atlas.ReadTransfers(snapshot, a.options.Transfers) {
+// readTransfers audits the transfers of the snapshot.
+func (p *pass) readTransfers(snapshot context.Context) error {
+	tp := transfersPass{pass: p, reversals: reversals{pass: p, ids: map[string]bool{}}}
+	for t, err := range p.reader.readTransfers(snapshot, p.options.Transfers) {
 		if err != nil {
 			return err
 		}
-		pass.see(&t)
-		if len(pass.unfinished)+len(pass.reserved)+len(pass.reversals.ids) >= batch {
-			if err := pass.flush(snapshot); err != nil {
+		tp.read(t)
+		if len(tp.unfinished)+len(tp.reserved)+len(tp.reversals.ids) >= batch {
+			if err := tp.checkBatch(snapshot); err != nil {
 				return err
 			}
 		}
 	}
-	if err := pass.flush(snapshot); err != nil {
+	if err := tp.checkBatch(snapshot); err != nil {
 		return err
 	}
-	if !a.purged {
-		a.add(pass.reversals.missing...)
+	if !p.purged {
+		p.add(tp.reversals.missing...)
 	}
 	return nil
 }
 
-// see judges a transfer by itself, and keeps it if there is more to look at.
-func (p *transfersPass) see(t *AuditTransfer) {
+// read checks a transfer by itself, and keeps it if there is more to check.
+func (p *transfersPass) read(t *Transfer) {
 	p.report.Transfers++
-	p.add(judgeTransfer(t, p.report.At, p.options.Genuine)...)
+	p.add(checkTransfer(t, p.report.At, p.options.Genuine)...)
 	p.reversals.note(t)
-	if len(t.Marks.Markers) > 0 || t.Marks.BadPending != "" {
-		p.add(judgeDocument(&t.Marks)...)
-		p.reserved = append(p.reserved, t.Marks)
+	if r := &t.Reversals; len(r.Markers) > 0 || r.BadPending != "" {
+		p.add(checkDocument(r)...)
+		p.reserved = append(p.reserved, r)
 	}
 	if t.Err != nil || !t.State.Known() || t.State.Final() {
 		return
 	}
 	p.report.Unfinished++
-	if p.wants(t) {
-		p.unfinished = append(p.unfinished, *t)
+	if p.needsParticipants(t) {
+		p.unfinished = append(p.unfinished, t)
 	}
 }
 
-// flush judges what was kept.
-func (p *transfersPass) flush(snapshot context.Context) error {
-	if err := p.parts(snapshot, p.unfinished); err != nil {
-		return err
-	}
-	markers := homeMarkers{p.auditor}
-	if err := markers.judge(snapshot, p.reserved); err != nil {
-		return err
-	}
-	p.unfinished, p.reserved = p.unfinished[:0], p.reserved[:0]
-	return p.reversals.judge(snapshot)
-}
-
-// wants reports whether an unfinished transfer's participants are worth a look: those of a transfer that was decided, or holds money,
-// must be there, and those of one that stands still may tell why.
-func (a *auditor) wants(t *AuditTransfer) bool {
-	_, late := overdue(t, a.report.At, a.options.Threshold)
-	if late && len(a.overdue) < maxFindings {
-		a.overdue = append(a.overdue, *t)
+// needsParticipants reports whether the participants of an unfinished transfer have to be
+// read. Those of a transfer that was decided, or holds money, must be there. Those of one
+// that stands still may show why.
+func (p *pass) needsParticipants(t *Transfer) bool {
+	_, late := overdue(t, p.report.At, p.options.Threshold)
+	if late && len(p.overdue) < maxFindings {
+		p.overdue = append(p.overdue, t)
 	}
 	return late || t.State == protocol.Committed || t.State == protocol.Preparing && t.Held
 }
 
-// parts judges the participants of unfinished transfers: those that the snapshot shows now, the others later.
-func (a *auditor) parts(snapshot context.Context, transfers []AuditTransfer) error {
-	wanted := map[*Place][]Part{}
-	for i := range transfers {
-		t := &transfers[i]
-		away := false
-		for _, part := range a.atlas.Parts(t.Transfer) {
+// checkBatch checks what was kept.
+func (p *transfersPass) checkBatch(snapshot context.Context) error {
+	if err := p.checkHomeParticipants(snapshot, p.unfinished); err != nil {
+		return err
+	}
+	if err := p.checkMarkersInSnapshot(snapshot, p.reserved); err != nil {
+		return err
+	}
+	p.unfinished, p.reserved = p.unfinished[:0], p.reserved[:0]
+	return p.reversals.check(snapshot)
+}
+
+// checkHomeParticipants checks those participants of unfinished transfers that the snapshot
+// shows. It notes which transfers have others.
+func (p *pass) checkHomeParticipants(snapshot context.Context, transfers []*Transfer) error {
+	wanted := participantsToRead{}
+	for _, t := range transfers {
+		remote := false
+		for _, participant := range p.reader.participants(t.Transfer) {
 			switch {
-			case part.Place == nil:
-				a.obstructed(t.ID, part.Name+" is not registered here")
-			case part.Place.Home:
-				wanted[part.Place] = append(wanted[part.Place], part)
+			case participant.Collection == nil:
+				p.noteObstacle(t.ID, participant.Name+" is not registered here")
+			case participant.Collection.SameClient:
+				wanted.add(participant)
 			default:
-				away = true
+				remote = true
 			}
 		}
-		if away {
-			a.away = append(a.away, t.ID)
+		if remote {
+			p.remote = append(p.remote, t.ID)
 		}
 	}
-	found, err := a.find(snapshot, wanted, a.atlas.FindParts)
+	found, err := wanted.read(snapshot, p.reader.findParticipants)
 	if err != nil {
 		return err
 	}
-	for i := range transfers {
-		a.add(a.judgeParts(&transfers[i], found)...)
+	for _, t := range transfers {
+		p.checkParticipants(t, found)
 	}
 	return nil
 }
 
-// seen are participants' documents by their keys. A place that is not in it was not looked at.
-type seen map[*Place]map[string]Document
+// checkParticipants checks those participants of a transfer that were read.
+func (p *pass) checkParticipants(t *Transfer, found documentsRead) {
+	for _, participant := range p.reader.participants(t.Transfer) {
+		documents, read := found[participant.Collection]
+		if !read {
+			continue
+		}
+		d := documents[participant.Key]
+		if f, wrong := checkParticipant(t, participant, d); wrong {
+			p.add(f)
+		}
+		switch {
+		case d == nil && !participant.MayBeGone:
+			p.noteObstacle(t.ID, participant.Name+" is gone")
+		case d != nil && (d.BadBalance != "" || d.BadPending != ""):
+			p.noteObstacle(t.ID, participant.Name+": "+strings.TrimSpace(d.BadBalance+" "+d.BadPending))
+		}
+	}
+}
 
-// finder looks up participants of one place.
-type finder func(context.Context, *Place, []Part) (map[string]Document, error)
+// participantsToRead are participants by their collections.
+type participantsToRead map[*collections.Collection][]Participant
 
-// find looks up participants, a batch at a time.
-func (a *auditor) find(ctx context.Context, wanted map[*Place][]Part, look finder) (seen, error) {
-	found := seen{}
-	for place, parts := range wanted {
-		found[place] = map[string]Document{}
-		for some := range slices.Chunk(parts, batch) {
-			documents, err := look(ctx, place, some)
+// documentsRead are participants' documents by their keys. A collection that is not in it
+// was not read.
+type documentsRead map[*collections.Collection]map[string]*Document
+
+func (w participantsToRead) add(p Participant) { w[p.Collection] = append(w[p.Collection], p) }
+
+// read reads the participants, a batch at a time.
+func (w participantsToRead) read(
+	ctx context.Context,
+	find func(context.Context, *collections.Collection, []Participant) (map[string]*Document, error),
+) (documentsRead, error) {
+	found := documentsRead{}
+	for c, participants := range w {
+		found[c] = map[string]*Document{}
+		for some := range slices.Chunk(participants, batch) {
+			documents, err := find(ctx, c, some)
 			if err != nil {
-				return nil, fmt.Errorf("look up participants in %s: %w", place, err)
+				return nil, fmt.Errorf("look up participants in %s: %w", describe(c), err)
 			}
-			maps.Copy(found[place], documents)
+			maps.Copy(found[c], documents)
 		}
 	}
 	return found, nil
-}
-
-// judgeParts judges the participants of one transfer that were looked at.
-func (a *auditor) judgeParts(t *AuditTransfer, found seen) []Finding {
-	var findings []Finding
-	for _, part := range a.atlas.Parts(t.Transfer) {
-		documents, looked := found[part.Place]
-		if !looked {
-			continue
-		}
-		var p *Document
-		if document, there := documents[part.Key]; there {
-			p = &document
-		}
-		if f, wrong := judgePart(t, part, p); wrong {
-			findings = append(findings, f)
-		}
-		switch {
-		case p == nil && !part.Spare:
-			a.obstructed(t.ID, part.Name+" is gone")
-		case p != nil && (p.BadBalance != "" || p.BadPending != ""):
-			a.obstructed(t.ID, part.Name+": "+strings.TrimSpace(p.BadBalance+" "+p.BadPending))
-		}
-	}
-	return findings
-}
-
-// obstructed takes down what may stand in a transfer's way.
-func (a *auditor) obstructed(id, by string) {
-	if len(a.obstacle) < maxFindings {
-		a.obstacle[id] = by
-	}
-}
-
-// stalled finds the transfers that stand still. The snapshot of a primary that was cut off may be old: what it shows to stand still
-// counts only if a deciding read shows it unchanged.
-func (a *auditor) stalled(ctx context.Context) error {
-	for some := range slices.Chunk(a.overdue, batch) {
-		ids := make([]string, len(some))
-		for i, t := range some {
-			ids[i] = t.ID
-		}
-		now, err := a.atlas.DecideTransfers(ctx, ids)
-		if err != nil {
-			return fmt.Errorf("look again at transfers that stand still: %w", err)
-		}
-		for _, t := range some {
-			if later := now[t.ID]; later.State == t.State && later.LastModified.Equal(t.LastModified) {
-				a.add(a.judgeStalled(&t))
-			}
-		}
-	}
-	return nil
-}
-
-func (a *auditor) judgeStalled(t *AuditTransfer) Finding {
-	age, _ := overdue(t, a.report.At, a.options.Threshold)
-	if t.State == protocol.Initiated {
-		return aboutTransfer(t.ID, Unclaimed, "no worker has taken it for %s", age)
-	}
-	reason := "nothing stands in its way: does recovery run?"
-	if by := a.obstacle[t.ID]; by != "" {
-		reason = by
-	}
-	if t.Stuck != nil {
-		reason = t.Stuck.Message
-	}
-	return aboutTransfer(t.ID, Stalled, "it is %s for %s, was taken over %d times, and is not finished: %s", t.State, age, t.Attempts, reason)
-}
-
-// pairs are reversals and originals that name each other, to be looked up.
-type pairs struct {
-	auditor *auditor
-	named   [][2]string // original, reversal
-	ids     map[string]bool
-	missing []Finding
-}
-
-// note takes down whom a transfer names.
-func (p *pairs) note(t *AuditTransfer) {
-	if p.ids == nil {
-		p.ids = map[string]bool{}
-	}
-	if t.Err != nil {
-		return
-	}
-	if t.ReversedBy != "" {
-		p.named = append(p.named, [2]string{t.ID, t.ReversedBy})
-	}
-	if t.Reverses != "" && t.State == protocol.Success {
-		p.named = append(p.named, [2]string{t.Reverses, t.ID})
-	}
-	for _, pair := range p.named[max(0, len(p.named)-2):] {
-		p.ids[pair[0]], p.ids[pair[1]] = true, true
-	}
-}
-
-// judge judges what was taken down.
-func (p *pairs) judge(snapshot context.Context) error {
-	a := p.auditor
-	found, err := a.lookUp(snapshot, slices.Collect(maps.Keys(p.ids)), a.atlas.FindTransfers)
-	if err != nil {
-		return err
-	}
-	told := map[[2]string]bool{}
-	for _, pair := range p.named {
-		original, reversal := pointer(found, pair[0]), pointer(found, pair[1])
-		f, wrong := judgeReversal(pair[0], pair[1], original, reversal)
-		switch {
-		case !wrong || told[pair]:
-		case original != nil && reversal != nil:
-			a.add(f)
-		case len(p.missing) < maxFindings:
-			p.missing = append(p.missing, f)
-		}
-		told[pair] = true
-	}
-	p.named, p.ids = p.named[:0], nil
-	return nil
-}
-
-func pointer(found map[string]AuditTransfer, id string) *AuditTransfer {
-	if t, there := found[id]; there {
-		return &t
-	}
-	return nil
 }

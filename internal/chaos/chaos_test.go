@@ -21,14 +21,26 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// Whatever happens to workers, servers and messages, no unit is lost or minted, and every answer is true. The run meets each kind of fault,
-// or fails. Its seed is another one each time; it tells which requests and faults were drawn, but a run with the same seed is another run.
+// tries is how often a run is played that has found nothing and not done enough, because
+// the machine was busy with something else.
+const tries = 3
+
+// Whatever happens to workers, servers and messages, no unit is lost or minted, and every
+// answer is true. The run meets each kind of fault, or fails. Its seed is another one each
+// time. It tells which requests and faults were drawn, but a run with the same seed is
+// another run.
 func TestChaos(t *testing.T) {
 	config := Default()
 	config.For = 25 * time.Second
-	config.Seed = uint64(time.Now().UnixNano())
-	report := runFor(t, config)
-	require.NoError(t, report.Err())
+	for try := range tries {
+		config.Seed = uint64(time.Now().UnixNano())
+		report := runFor(t, config)
+		require.Zero(t, report.Found)
+		if len(report.Missing) == 0 || try == tries-1 {
+			require.NoError(t, report.Err())
+			return
+		}
+	}
 }
 
 // The harness has teeth: one unit that is taken behind the library's back shows in the snapshots, while the load runs, and in the audit at

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
@@ -17,82 +16,57 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// NoteCollection returns where the note of a collection is.
-func NoteCollection(c *mongo.Collection) *mongo.Collection {
-	return c.Database().Collection(c.Name() + ".transfer")
-}
-
-// Cluster is where commands go. It can be compared.
-type Cluster struct{ Client *mongo.Client }
-
-func (l *Collection) Cluster() Cluster { return Cluster{l.Commands.Database().Client()} }
-
-// Subject is a document that an operation writes to. It can be compared.
-type Subject struct {
-	Collection *Collection // nil: the transfers
-	ID         string
-}
-
-// RetentionCollection returns the collection of the retentions that are in use.
-func RetentionCollection(transfers *mongo.Collection) *mongo.Collection {
-	return transfers.Database().Collection(transfers.Name() + ".retention")
-}
-
-// All returns the transfers and all that is registered.
-func (s *Catalog) All() []*Collection {
-	all := []*Collection{s.Originals}
-	for _, p := range s.Addresses() {
-		all = append(all, s.At(p))
-	}
-	return all
-}
-
 // Config says where the documents are.
 type Config struct {
+	// Transfers is the collection of the transfers.
 	Transfers *mongo.Collection
-	Ledgers   map[string]*mongo.Collection // by name; "" is the default one
-	Documents map[string]*mongo.Collection // that effects change, by name
-	Fields    document.Fields
-	IDs       document.IDCodec
-	Now       func() time.Time // the process's clock
+	// Ledgers are the collections of accounts, by name; "" is the default one.
+	Ledgers map[string]*mongo.Collection
+	// Documents are the collections of documents that effects change, by name.
+	Documents map[string]*mongo.Collection
+	// Fields are the names of the fields of an account.
+	Fields document.Fields
+	// IDs says how the IDs of accounts are stored.
+	IDs document.IDCodec
+	// Now is the process's clock.
+	Now func() time.Time
 }
 
 // Catalog knows the collections of one deployment: that of the transfers, and the ledgers
-// and documents that are registered under a name. It is safe for many goroutines.
+// and documents that are registered under a name.
+// It is safe for many goroutines.
 type Catalog struct {
-	Transfers      *mongo.Collection // for commands
-	Majority       *mongo.Collection // the same for reads of what a majority has stored
-	Linearizable   *mongo.Collection // the same for deciding reads
-	Ledgers        map[string]*Collection
-	Documents      map[string]*Collection // that effects change
-	Originals      *Collection            // the transfers, as documents that reversals change
-	Clusters       []Cluster              // all of them, that of the transfers first
-	Fields         document.Fields
-	IDs            document.IDCodec
-	Clock          ServerClock
-	Asking         Turns    // of those who ask for the server's time
-	ServerChecks   sync.Map // by *mongo.Client, the serverCheck of those whose servers were asked whether they can be used
-	CheckedClients sync.Map // the *mongo.Clients whose servers can be used, and whether they are mongos
+	// Transfers is the handle for commands, Majority the one for reads of what a majority
+	// has stored, and Linearizable the one for deciding reads.
+	Transfers, Majority, Linearizable *mongo.Collection
+	// Ledgers are the collections of accounts, by name.
+	Ledgers map[string]*Collection
+	// Documents are the collections of documents that effects change, by name.
+	Documents map[string]*Collection
+	// Originals are the transfers, as documents that reversals change.
+	Originals *Collection
+	// Clusters are those of all collections, that of the transfers first.
+	Clusters []Cluster
+	// Fields are the names of the fields of an account.
+	Fields document.Fields
+	// IDs says how the IDs of accounts are stored.
+	IDs document.IDCodec
+	// Clock estimates the time of the transfers' server.
+	Clock ServerClock
+	// Asking are the turns of those who ask for the server's time.
+	Asking Turns
+	// ServerChecks has, by *mongo.Client, the [SharedCheck] of its server.
+	ServerChecks sync.Map
+	// CheckedClients has the *mongo.Clients whose servers can be used, and whether they
+	// are mongos.
+	CheckedClients sync.Map
 }
 
-// Collection is a collection of participants.
-type Collection struct {
-	Name         string
-	Documents    bool // that effects change, not accounts
-	Fields       document.Fields
-	Namespace    string
-	Commands     *mongo.Collection
-	Majority     *mongo.Collection
-	Linearizable *mongo.Collection
-	SameClient   bool               // as the transfers'
-	Namesakes    []document.Address // of documents: the ledgers of the same namespace, which are reached through other clients
-}
-
-// New returns the catalog of a deployment. It fails if one collection is registered
-// under two names: an account would then be two participants of one transfer, with one
-// marker between them.
+// New returns the catalog of a deployment.
+// It fails if one collection is registered under two names: an account would then be two
+// participants of one transfer, with one marker between them.
 func New(config Config) (*Catalog, error) {
-	s := &Catalog{
+	c := &Catalog{
 		Transfers:    wire.ForCommands(config.Transfers),
 		Majority:     wire.ForReads(config.Transfers, readconcern.Majority()),
 		Linearizable: wire.ForReads(config.Transfers, readconcern.Linearizable()),
@@ -103,79 +77,80 @@ func New(config Config) (*Catalog, error) {
 		Clock:        ServerClock{Now: config.Now},
 		Asking:       make(Turns, MaxAsking),
 	}
-	for name, collection := range config.Ledgers {
-		if err := s.register(s.Ledgers, name, collection); err != nil {
+	for name, handle := range config.Ledgers {
+		if err := c.register(c.Ledgers, name, handle); err != nil {
 			return nil, err
 		}
 	}
-	for name, collection := range config.Documents {
-		if err := s.register(s.Documents, name, collection); err != nil {
+	for name, handle := range config.Documents {
+		if err := c.register(c.Documents, name, handle); err != nil {
 			return nil, err
 		}
-		l := s.Documents[name]
-		l.Documents = true
-		for name, other := range s.Ledgers {
-			if other.Namespace == l.Namespace {
-				l.Namesakes = append(l.Namesakes, document.Address{Name: name})
-			}
-		}
+		c.Documents[name].Documents = true
+		c.Documents[name].Namesakes = c.ledgersOf(c.Documents[name].Namespace)
 	}
-	s.Originals = s.newLedger("transfers", config.Transfers, document.Fields{Pending: "pending", Fence: "fence"})
-	if err := s.noteNames(); err != nil {
+	c.Originals = c.collection(document.Originals, config.Transfers, document.Fields{Pending: "pending", Fence: "fence"})
+	if err := c.requireFreeNotes(); err != nil {
 		return nil, err
 	}
-	s.Clusters = []Cluster{s.Originals.Cluster()}
-	for _, p := range s.Addresses() {
-		if c := s.At(p).Cluster(); !slices.Contains(s.Clusters, c) {
-			s.Clusters = append(s.Clusters, c)
+	for _, each := range c.All() {
+		if cluster := each.Cluster(); !slices.Contains(c.Clusters, cluster) {
+			c.Clusters = append(c.Clusters, cluster)
 		}
 	}
-	return s, nil
+	return c, nil
 }
 
-// register takes a collection of participants in.
-func (s *Catalog) register(among map[string]*Collection, name string, collection *mongo.Collection) error {
-	if same(collection, s.Transfers) {
-		return fmt.Errorf("the collection %s holds the transfers: it can't hold anything else", wire.NamespaceOf(collection))
+// register adds a collection of participants.
+func (c *Catalog) register(among map[string]*Collection, name string, handle *mongo.Collection) error {
+	switch namespace := wire.NamespaceOf(handle); {
+	case same(handle, c.Transfers):
+		return fmt.Errorf("the collection %s holds the transfers: it can't hold anything else", namespace)
+	case same(handle, RetentionCollection(c.Transfers)):
+		return fmt.Errorf("the collection %s holds how long transfers are kept: it can't hold anything else", namespace)
 	}
-	if same(collection, RetentionCollection(s.Transfers)) {
-		return fmt.Errorf("the collection %s holds how long transfers are kept: it can't hold anything else", wire.NamespaceOf(collection))
-	}
-	for _, place := range s.Addresses() {
-		if registered := s.At(place); same(collection, registered.Commands) {
-			return fmt.Errorf("the collection %s is registered under two names, %q and %q", registered.Namespace, registered.Name, name)
+	for _, address := range c.Addresses() {
+		if other := c.At(address); same(handle, other.Commands) {
+			return fmt.Errorf("the collection %s is registered under two names, %q and %q", other.Namespace, other.Name, name)
 		}
 	}
-	among[name] = s.newLedger(name, collection, s.Fields)
+	among[name] = c.collection(name, handle, c.Fields)
 	return nil
 }
 
-// noteNames refuses a collection that is registered for something else, and in which a note
-// of another one belongs.
-func (s *Catalog) noteNames() error {
-	all := []*Collection{s.Originals}
-	for _, p := range s.Addresses() {
-		all = append(all, s.At(p))
+// ledgersOf returns the ledgers of a namespace, on whatever cluster.
+func (c *Catalog) ledgersOf(namespace string) []document.Address {
+	var found []document.Address
+	for name, ledger := range c.Ledgers {
+		if ledger.Namespace == namespace {
+			found = append(found, document.Address{Name: name})
+		}
 	}
-	for _, l := range all {
+	return found
+}
+
+// requireFreeNotes refuses a collection in which the note about another one belongs.
+func (c *Catalog) requireFreeNotes() error {
+	all := c.All()
+	for _, each := range all {
 		for _, other := range all {
-			if same(l.Commands, NoteCollection(other.Commands)) {
-				return fmt.Errorf("the collection %s holds the note about %s: it can't hold anything else", l.Namespace, other.Namespace)
+			if same(each.Commands, NoteCollection(other.Commands)) {
+				return fmt.Errorf("the collection %s holds the note about %s: it can't hold anything else", each.Namespace, other.Namespace)
 			}
 		}
 	}
 	return nil
 }
 
-func (s *Catalog) newLedger(name string, collection *mongo.Collection, fields document.Fields) *Collection {
+func (c *Catalog) collection(name string, handle *mongo.Collection, fields document.Fields) *Collection {
 	return &Collection{
 		Name:         name,
 		Fields:       fields,
-		Namespace:    wire.NamespaceOf(collection),
-		Commands:     wire.ForCommands(collection),
-		Majority:     wire.ForReads(collection, readconcern.Majority()),
-		Linearizable: wire.ForReads(collection, readconcern.Linearizable()),
-		SameClient:   collection.Database().Client() == s.Transfers.Database().Client(),
+		Namespace:    wire.NamespaceOf(handle),
+		Commands:     wire.ForCommands(handle),
+		Majority:     wire.ForReads(handle, readconcern.Majority()),
+		Linearizable: wire.ForReads(handle, readconcern.Linearizable()),
+		SameClient:   handle.Database().Client() == c.Transfers.Database().Client(),
 	}
 }
 
@@ -184,49 +159,48 @@ func same(a, b *mongo.Collection) bool {
 	return a.Database().Client() == b.Database().Client() && wire.NamespaceOf(a) == wire.NamespaceOf(b)
 }
 
-// WithLimit is the function of that name by the process's clock.
-func (s *Catalog) WithLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	return wire.WithLimit(ctx, s.Clock.Now, limit)
+// All returns the transfers and all that is registered.
+func (c *Catalog) All() []*Collection {
+	all := []*Collection{c.Originals}
+	for _, address := range c.Addresses() {
+		all = append(all, c.At(address))
+	}
+	return all
+}
+
+// Addresses returns the addresses of all that is registered.
+func (c *Catalog) Addresses() []document.Address {
+	var all []document.Address
+	for name := range c.Ledgers {
+		all = append(all, document.Address{Name: name})
+	}
+	for name := range c.Documents {
+		all = append(all, document.Address{Documents: true, Name: name})
+	}
+	return all
+}
+
+// At returns what is registered at an address, nil if nothing is.
+func (c *Catalog) At(address document.Address) *Collection {
+	if address.Documents {
+		return c.Documents[address.Name]
+	}
+	return c.Ledgers[address.Name]
 }
 
 // HasLedger reports whether a ledger of that name is registered.
-func (s *Catalog) HasLedger(name string) bool { return s.Ledgers[name] != nil }
+func (c *Catalog) HasLedger(name string) bool { return c.Ledgers[name] != nil }
 
 // HasDocuments reports whether a collection of documents is registered under that name.
-func (s *Catalog) HasDocuments(name string) bool { return s.Documents[name] != nil }
-
-// Addresses returns all that is registered.
-func (s *Catalog) Addresses() []document.Address {
-	var places []document.Address
-	for name := range s.Ledgers {
-		places = append(places, document.Address{Name: name})
-	}
-	for name := range s.Documents {
-		places = append(places, document.Address{Documents: true, Name: name})
-	}
-	return places
-}
-
-// At returns what is registered under a name, nil if nothing is.
-func (s *Catalog) At(p document.Address) *Collection {
-	if p.Documents {
-		return s.Documents[p.Name]
-	}
-	return s.Ledgers[p.Name]
-}
+func (c *Catalog) HasDocuments(name string) bool { return c.Documents[name] != nil }
 
 // Namespace returns database and collection of a registered ledger.
-func (s *Catalog) Namespace(name string) string { return s.Ledgers[name].Namespace }
+func (c *Catalog) Namespace(name string) string { return c.Ledgers[name].Namespace }
 
 // DocumentsNamespace returns database and collection of registered documents.
-func (s *Catalog) DocumentsNamespace(name string) string {
-	return s.Documents[name].Namespace
-}
+func (c *Catalog) DocumentsNamespace(name string) string { return c.Documents[name].Namespace }
 
-// Subject names a document. The IDs of accounts are all of one kind, those of other documents may be of any.
-func (l *Collection) Subject(id bson.RawValue) Subject {
-	if l.Documents {
-		return Subject{l, string(append([]byte{byte(id.Type)}, id.Value...))}
-	}
-	return Subject{l, string(id.Value)}
+// WithLimit is [wire.WithLimit] by the process's clock.
+func (c *Catalog) WithLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return wire.WithLimit(ctx, c.Clock.Now, limit)
 }

@@ -13,43 +13,47 @@ import (
 
 // Clocks are what the servers that commit transfers have shown for the time: one server,
 // or the shards of a cluster.
-type Clocks struct{ Earliest, Latest time.Time }
+type Clocks struct {
+	// Earliest is what the clock showed that is behind all others, and Latest what the one
+	// showed that is ahead of them.
+	Earliest, Latest time.Time
+}
 
 // Clocks asks the servers for the time by which they stamp commits.
-func (s *Catalog) Clocks(ctx context.Context) (Clocks, error) {
-	if s.Routed(s.Transfers) {
-		return s.shardClocks(ctx)
+func (c *Catalog) Clocks(ctx context.Context) (Clocks, error) {
+	if c.Routed(c.Transfers) {
+		return c.shardClocks(ctx)
 	}
-	answer, err := Hello(ctx, s.Transfers)
+	answer, err := Hello(ctx, c.Transfers)
 	now := answer.LocalTime.UTC()
-	return Clocks{now, now}, err
+	return Clocks{Earliest: now, Latest: now}, err
 }
 
 // shardClocks asks every shard that has transfers: a mongos has a clock of its own, and
 // no commit is stamped by it.
-func (s *Catalog) shardClocks(ctx context.Context) (Clocks, error) {
+func (c *Catalog) shardClocks(ctx context.Context) (Clocks, error) {
 	stage := bson.D{{Key: "$collStats", Value: bson.D{}}}
-	cursor, err := wire.ForReads(s.Transfers, readconcern.Local()).Aggregate(ctx, bson.A{stage})
+	cursor, err := wire.ForReads(c.Transfers, readconcern.Local()).Aggregate(ctx, bson.A{stage})
 	if err != nil {
-		return Clocks{}, wire.ServerErrorOf(err, "collStats", wire.NamespaceOf(s.Transfers))
+		return Clocks{}, wire.ServerErrorOf(err, "collStats", wire.NamespaceOf(c.Transfers))
 	}
 	var shards []struct {
 		Now time.Time `bson:"localTime"`
 	}
 	if err := cursor.All(ctx, &shards); err != nil {
-		return Clocks{}, wire.ServerErrorOf(err, "collStats", wire.NamespaceOf(s.Transfers))
+		return Clocks{}, wire.ServerErrorOf(err, "collStats", wire.NamespaceOf(c.Transfers))
 	}
 	if len(shards) == 0 {
 		return Clocks{}, errors.New("no shard shows its clock")
 	}
-	shown := Clocks{shards[0].Now.UTC(), shards[0].Now.UTC()}
+	shown := Clocks{Earliest: shards[0].Now.UTC(), Latest: shards[0].Now.UTC()}
 	for _, shard := range shards[1:] {
 		shown = shown.With(shard.Now.UTC())
 	}
 	return shown, nil
 }
 
-// With takes in another clock.
+// With returns the clocks and one more.
 func (c Clocks) With(now time.Time) Clocks {
 	if now.Before(c.Earliest) {
 		c.Earliest = now

@@ -11,6 +11,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/simulate"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // orders is the name of a collection of documents that effects change.
@@ -198,7 +199,7 @@ func (b *bank) addEffects(t *document.Transfer, i int) {
 	id, err := document.EncodeDocumentID(p.id)
 	require.NoError(b.t, err)
 	t.Effects = []document.Effect{{
-		Documents: orders, Namespace: b.stores[0].DocumentsNamespace(orders), ID: id, Require: encode(p.require), Set: encode(p.sets(i)),
+		Documents: orders, Namespace: wire.NamespaceOf(b.orders()), ID: id, Require: encode(p.require), Set: encode(p.sets(i)),
 	}}
 }
 

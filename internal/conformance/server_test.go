@@ -14,12 +14,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/fences"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/retention"
 	"github.com/mongotransfer/transfer/internal/simulate"
+	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // server is a database for the checks of one property.
@@ -85,8 +87,8 @@ func (s *server) open(t *rapid.T, sc scene) *bank {
 			Now: time.Now,
 		})
 		require.NoError(t, err)
-		limits := mongostore.Limits{Markers: sc.markerLimit, FenceBytes: mongostore.LeastFenceMemory}
-		store, err := mongostore.New(deployment.New(catalog, 0), limits)
+		limits := mongostore.Limits{Markers: sc.markerLimit, FenceBytes: fences.LeastMemory}
+		store, err := mongostore.New(catalog, retention.New(catalog, 0), limits)
 		require.NoError(t, err)
 		b.stores[i] = store
 	}
@@ -157,7 +159,7 @@ func (b *bank) transfer(i int) document.Transfer {
 		}
 		name := ledger(b.scene.accounts[leg.Account].eu)
 		t.Legs = append(t.Legs, document.Leg{
-			Ledger: name, Namespace: b.stores[0].Namespace(name), Account: accountIDs()[leg.Account], Amount: b.scene.coin.amount(leg.Amount),
+			Ledger: name, Namespace: wire.NamespaceOf(b.accounts(name != "")), Account: accountIDs()[leg.Account], Amount: b.scene.coin.amount(leg.Amount),
 		})
 	}
 	return t

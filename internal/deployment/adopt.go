@@ -3,7 +3,6 @@ package deployment
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -14,31 +13,31 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// Adopt replaces the notes by what this store would write, where nothing is in flight. It is
-// the one way to change a note. It refuses what Setup refuses, but for what a note says.
-func (s *Deployment) Adopt(ctx context.Context) error {
+// Adopt replaces the notes by those that this process would write, where nothing is in
+// flight. It is the only way to change a note. It refuses what Setup refuses, except for
+// what a note says.
+func (d *Deployment) Adopt(ctx context.Context) error {
 	ctx = wire.Detached(ctx)
-	for _, l := range s.All() {
-		if err := s.CheckServer(ctx, l.Commands); err != nil {
-			return fmt.Errorf("%s: %w", l.Namespace, err)
-		}
+	if err := d.checkServers(ctx); err != nil {
+		return err
 	}
-	stored := make([]adoption, 0, len(s.All()))
-	for _, l := range s.All() {
-		a, err := s.adoptable(ctx, l)
+	all := d.catalog.All()
+	adoptions := make([]adoption, 0, len(all))
+	for _, c := range all {
+		a, err := d.adoptionOf(ctx, c)
 		if err != nil {
 			return err
 		}
-		stored = append(stored, a)
+		adoptions = append(adoptions, a)
 	}
-	if err := s.requireAllDistinct(ctx, toWork, s.Addresses()); err != nil {
+	if err := d.requireAllDistinct(ctx, toWork, d.catalog.Addresses()); err != nil {
 		return err
 	}
-	if err := s.idle(ctx, stored); err != nil {
+	if err := d.requireIdle(ctx, adoptions); err != nil {
 		return err
 	}
-	for _, a := range stored { // that of the transfers first
-		if err := s.adopt(ctx, a); err != nil {
+	for _, a := range adoptions { // that of the transfers first
+		if err := d.adopt(ctx, a); err != nil {
 			return err
 		}
 	}
@@ -47,43 +46,45 @@ func (s *Deployment) Adopt(ctx context.Context) error {
 
 // adoption is a collection whose note is to be replaced.
 type adoption struct {
-	l      *collections.Collection
-	stored deploymentNote
-	found  bool
+	collection *collections.Collection
+	stored     note
+	found      bool // there is a note
 }
 
-func (s *Deployment) adoptable(ctx context.Context, l *collections.Collection) (adoption, error) {
-	if err := s.inspect(ctx, l); err != nil {
+// adoptionOf reads a collection's note, and refuses what Adopt can't replace.
+func (d *Deployment) adoptionOf(ctx context.Context, c *collections.Collection) (adoption, error) {
+	if err := d.inspector.CheckCollection(ctx, c); err != nil {
 		return adoption{}, err
 	}
-	stored, found, err := s.readNote(ctx, l)
+	stored, found, err := d.readNote(ctx, c)
 	if err != nil {
 		return adoption{}, err
 	}
-	if found && (stored.format != storedFormat || len(stored.unknown) > 0) {
-		return adoption{}, s.wanted(l).agrees(stored, l)
+	if found && !stored.readable() {
+		return adoption{}, d.wantedNote(c).requireAgreement(stored, c)
 	}
-	return adoption{l, stored, found}, nil
+	return adoption{c, stored, found}, nil
 }
 
-// idle refuses a change while money is on its way: whoever goes on with it would look for
-// its markers in other fields, or for its transfers in another collection.
-func (s *Deployment) idle(ctx context.Context, all []adoption) error {
-	open, err := s.some(ctx, bson.D{{Key: "open", Value: true}})
+// requireIdle refuses a change while money is in flight. A process that continues a
+// transfer afterwards would look for its markers in other fields, or for the transfer in
+// another collection.
+func (d *Deployment) requireIdle(ctx context.Context, adoptions []adoption) error {
+	open, err := d.sampleTransfers(ctx, bson.D{{Key: "open", Value: true}})
 	if err != nil {
 		return err
 	}
 	if len(open) > 0 {
 		return fmt.Errorf("%w: transfer %s of %s is unfinished: let all come to their end first", collections.ErrUnsupported,
-			words.Quote(open[0].ID), wire.NamespaceOf(s.Transfers))
+			words.Quote(open[0].ID), wire.NamespaceOf(d.catalog.Transfers))
 	}
-	for _, a := range all {
-		names := []string{a.l.Fields.Pending}
-		if old := a.stored.field("pending"); old != "" && old != names[0] {
-			names = append(names, old)
+	for _, a := range adoptions {
+		fields := []string{a.collection.Fields.Pending}
+		if old := a.stored.field("pending"); old != "" && old != fields[0] {
+			fields = append(fields, old)
 		}
-		for _, pending := range names {
-			if err := unmarked(ctx, a.l, pending); err != nil {
+		for _, pending := range fields {
+			if err := requireUnmarked(ctx, a.collection, pending); err != nil {
 				return err
 			}
 		}
@@ -91,52 +92,50 @@ func (s *Deployment) idle(ctx context.Context, all []adoption) error {
 	return nil
 }
 
-// unmarked refuses a collection in which a document carries a marker. It looks through all.
-func unmarked(ctx context.Context, l *collections.Collection, pending string) error {
+// requireUnmarked refuses a collection in which a document carries a marker. It reads the
+// whole collection.
+func requireUnmarked(ctx context.Context, c *collections.Collection, pending string) error {
 	marked := bson.D{{Key: pending, Value: bson.D{{Key: "$nin", Value: bson.A{nil, bson.D{}}}}}}
-	documents, err := listed(ctx, l.Majority, marked, 1)
+	documents, err := wire.Sample(ctx, c.Majority, marked, 1)
 	if err != nil || len(documents) == 0 {
 		return err
 	}
 	return fmt.Errorf("%w: a transfer is in flight on %s of %s, in the field %s: let all come to their end first", collections.ErrUnsupported,
-		words.Clip(document.IDText(documents[0].Lookup("_id"))), l.Namespace, words.Quote(pending))
+		words.Clip(document.IDText(documents[0].Lookup("_id"))), c.Namespace, words.Quote(pending))
 }
 
 // adopt replaces a note, unless it was changed since it was read.
-func (s *Deployment) adopt(ctx context.Context, a adoption) error {
-	wanted := s.wanted(a.l)
-	wanted.deployment = s.identity()
-	if a.l == s.Originals {
+func (d *Deployment) adopt(ctx context.Context, a adoption) error {
+	c := a.collection
+	wanted := d.wantedNote(c)
+	wanted.deployment = d.transfersIdentity()
+	if c == d.catalog.Originals {
 		wanted.deployment = a.stored.deployment
-	}
-	if a.l == s.Originals && wanted.deployment == "" {
-		wanted.deployment = bson.NewObjectID().Hex()
+		if wanted.deployment == "" {
+			wanted.deployment = newIdentity()
+		}
 	}
 	if a.found && a.stored.equals(wanted) {
-		return s.accept(wanted, a.l)
+		return d.accept(wanted, c)
 	}
 	if !a.found {
-		return s.writeNote(ctx, a.l)
+		return d.writeNote(ctx, c)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
-	update := bson.D{{Key: "$set", Value: wanted.document()}, {Key: "$inc", Value: bson.D{{Key: "changes", Value: int64(1)}}}}
+	update := bson.D{{Key: "$set", Value: wanted.document()}, countChange()}
 	if wanted.ids == "" {
 		update = append(update, bson.E{Key: "$unset", Value: bson.D{{Key: "ids", Value: ""}}})
 	}
-	filter := bson.D{{Key: "_id", Value: noteID}, {Key: "changes", Value: a.stored.changes}}
-	after, result, err := wire.FindAndModify(ctx, s.of(a.l).notes, filter, update)
-	if result == protocol.Applied {
-		return s.accept(decodeNote(after), a.l)
+	asRead := bson.D{{Key: "_id", Value: collections.NoteID}, {Key: "changes", Value: a.stored.changes}}
+	notes := d.known[c].notes
+	after, result, err := wire.FindAndModify(ctx, notes, asRead, update)
+	switch result {
+	case protocol.Applied:
+		return d.accept(decodeNote(after), c)
+	case protocol.NotMatched:
+		return fmt.Errorf("%w: the note about %s was changed by somebody else: ask again", collections.ErrUnsupported, c.Namespace)
+	default:
+		return wire.ServerErrorOf(err, "update", wire.NamespaceOf(notes))
 	}
-	if result == protocol.NotMatched {
-		return fmt.Errorf("%w: the note about %s was changed by somebody else: ask again", collections.ErrUnsupported, a.l.Namespace)
-	}
-	return wire.ServerErrorOf(err, "update", wire.NamespaceOf(s.of(a.l).notes))
-}
-
-// equals reports whether two notes say the same.
-func (n deploymentNote) equals(other deploymentNote) bool {
-	return n.of == other.of && n.deployment == other.deployment && n.transfers == other.transfers && n.ids == other.ids &&
-		slices.Equal(n.fields, other.fields)
 }

@@ -5,53 +5,48 @@ import (
 	"github.com/mongotransfer/transfer/internal/document"
 )
 
-// MaxPlacesSeen is how many places of a transfer are looked at without a list of them.
-// Those with more ask [Store.Connect] each time.
-const MaxPlacesSeen = 4
+// maxCompared is how many collections of one transfer Connected compares. A transfer that
+// touches more asks [Deployment.Connect] each time.
+const maxCompared = 4
 
-// Connected reports whether [Store.Connect] has been through with all the places of a
-// transfer, so that it need not be called again: what it finds fit stays so. It takes no
-// lock and allocates nothing, but where two of the places have one name on different
-// clients.
-func (s *Deployment) Connected(t *document.Transfer) bool {
-	var seen placesSeen
-	for i := range t.Legs {
-		if !s.connected(&seen, s.Ledgers[t.Legs[i].Ledger]) {
+// Connected reports whether [Deployment.Connect] has succeeded for all collections of a
+// transfer, so that it need not be called again: what it finds fit stays fit. Connected
+// takes no lock and allocates nothing, unless two of the collections have one name on
+// different clients.
+func (d *Deployment) Connected(t *document.Transfer) bool {
+	var compared comparedCollections
+	for p := range t.Participants() {
+		if address, registered := p.Address(); registered && !d.connectedBeside(&compared, d.catalog.At(address)) {
 			return false
 		}
 	}
-	for i := range t.Effects {
-		if !s.connected(&seen, s.Documents[t.Effects[i].Documents]) {
-			return false
-		}
-	}
-	return seen.n > 0 // of a transfer without places nothing is known
+	return compared.n > 0 // nothing is known of a transfer that touches nothing
 }
 
-// placesSeen are the places of one transfer.
-type placesSeen struct {
-	places [MaxPlacesSeen]*collections.Collection
-	n      int
+// comparedCollections are the collections of one transfer.
+type comparedCollections struct {
+	list [maxCompared]*collections.Collection
+	n    int
 }
 
-// connected takes in a place, nil if it is not registered, and reports whether it was
-// connected, and told apart from the others.
-func (s *Deployment) connected(seen *placesSeen, l *collections.Collection) bool {
-	if l == nil || !s.of(l).connected.Load() {
+// connectedBeside reports whether a collection, nil if it is not registered, is connected
+// and known to be another one than those before it, and adds it to these.
+func (d *Deployment) connectedBeside(before *comparedCollections, c *collections.Collection) bool {
+	if c == nil || !d.known[c].connected.Load() {
 		return false
 	}
-	for _, other := range seen.places[:seen.n] {
-		if other == l {
+	for _, other := range before.list[:before.n] {
+		if other == c {
 			return true
 		}
-		if other.Namespace == l.Namespace && !s.knownDistinct(l.Commands, other.Commands) {
+		if other.Namespace == c.Namespace && !d.knownDistinct(c.Commands, other.Commands) {
 			return false
 		}
 	}
-	if seen.n == MaxPlacesSeen {
+	if before.n == maxCompared {
 		return false
 	}
-	seen.places[seen.n] = l
-	seen.n++
+	before.list[before.n] = c
+	before.n++
 	return true
 }

@@ -1,43 +1,38 @@
 package deployment
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/wire"
-	"github.com/mongotransfer/transfer/internal/words"
 )
-
-// noteID is the _id of a note. A collection of notes holds this one document.
-const noteID = "deployment"
 
 // storedFormat is the version of the documents that this release writes: transfers, markers
 // and fences. It changes when a release can't work beside the one before it.
 const storedFormat = 1
 
-// deploymentNote says how a collection is used: by which transfers collection, under
-// which names. It lies beside the collection, in the same database, so that it is there
-// for whoever uses the collection, from whichever process:
+// note says how a collection is used: by which transfers collection, and under which names.
+// It lies beside the collection, in the same database, so that every process that uses the
+// collection finds it:
 //
-//  1. A hold is made by a process that keeps markers in the field pending.
-//  2. It is posted by one that was told another field. It finds no marker, and takes that
-//     for the sign that the money was moved already: Success, and the money is gone.
+//  1. A process makes a hold, and keeps its markers in the field pending.
+//  2. A process that is configured with another field posts it. It finds no marker, and
+//     takes that as the sign that the money was moved already: Success, and the money is
+//     gone.
 //
-// The transfers have a note of their own, with an identity that is drawn when it is
-// written. Their namespace would not do: two clusters have a bank.transfers each; and the
-// server's UUID of a collection changes when it is restored, or sharded anew.
-type deploymentNote struct {
+// The note of the transfers has an identity, which is drawn when the note is written. Their
+// namespace would not do as one: two clusters have a bank.transfers each. Nor would the
+// server's UUID of the collection, which changes when it is restored, or sharded anew.
+type note struct {
 	format     int64
-	of         string // what the collection holds
+	of         collections.Contents
 	deployment string // the identity of the transfers collection
 	transfers  string // its namespace, for messages
 	fields     []namedField
-	ids        string // how account IDs are stored; "" where they are no accounts
+	ids        string // how account IDs are stored; "" for other documents
 	changes    int64  // how often the note was written
 	unknown    []string
 }
@@ -45,41 +40,23 @@ type deploymentNote struct {
 // namedField is a field's name in the database.
 type namedField struct{ role, name string }
 
-// What a collection with a note holds.
-const (
-	ofTransfers = "transfers"
-	ofAccounts  = "accounts"
-	ofDocuments = "documents"
-)
-
-// holds tells what a ledger's collection holds.
-func (s *Deployment) holds(l *collections.Collection) string {
-	switch {
-	case l == s.Originals:
-		return ofTransfers
-	case l.Documents:
-		return ofDocuments
-	}
-	return ofAccounts
-}
-
-// wanted returns the note that this store would write for a collection. The identity of the
-// transfers is left to the caller.
-func (s *Deployment) wanted(l *collections.Collection) deploymentNote {
-	n := deploymentNote{format: storedFormat, of: s.holds(l)}
-	if n.of == ofTransfers {
+// wantedNote returns the note that this process would write about a collection. It leaves
+// the identity of the transfers to the caller.
+func (d *Deployment) wantedNote(c *collections.Collection) note {
+	n := note{format: storedFormat, of: d.catalog.ContentsOf(c)}
+	if n.of == collections.OfTransfers {
 		return n
 	}
-	n.transfers = wire.NamespaceOf(s.Transfers)
-	n.fields = []namedField{{"pending", l.Fields.Pending}, {"fence", l.Fields.Fence}}
-	if n.of == ofAccounts {
-		n.fields = namedFields(l.Fields)
-		n.ids = s.IDs.String()
+	n.transfers = wire.NamespaceOf(d.catalog.Transfers)
+	n.fields = []namedField{{"pending", c.Fields.Pending}, {"fence", c.Fields.Fence}}
+	if n.of == collections.OfAccounts {
+		n.fields = namedFields(c.Fields)
+		n.ids = d.catalog.IDs.String()
 	}
 	return n
 }
 
-// namedFields lists the fields by the names that [Fields] has for them.
+// namedFields lists an account's fields by the roles that [document.Fields] gives them.
 func namedFields(f document.Fields) []namedField {
 	return []namedField{
 		{"balance", f.Balance}, {"pending", f.Pending}, {"fence", f.Fence},
@@ -87,36 +64,39 @@ func namedFields(f document.Fields) []namedField {
 	}
 }
 
-// document is the note as it is stored, but for _id and changes.
-func (n deploymentNote) document() bson.D {
-	d := bson.D{{Key: "format", Value: n.format}, {Key: "of", Value: n.of}, {Key: "deployment", Value: n.deployment}}
-	if n.of == ofTransfers {
-		return d
+// document returns the note as it is stored, without _id and changes.
+func (n note) document() bson.D {
+	stored := bson.D{
+		{Key: "format", Value: n.format}, {Key: "of", Value: string(n.of)}, {Key: "deployment", Value: n.deployment},
+	}
+	if n.of == collections.OfTransfers {
+		return stored
 	}
 	fields := bson.D{}
 	for _, f := range n.fields {
 		fields = append(fields, bson.E{Key: f.role, Value: f.name})
 	}
-	d = append(d, bson.E{Key: "transfers", Value: n.transfers}, bson.E{Key: "fields", Value: fields})
+	stored = append(stored, bson.E{Key: "transfers", Value: n.transfers}, bson.E{Key: "fields", Value: fields})
 	if n.ids != "" {
-		d = append(d, bson.E{Key: "ids", Value: n.ids})
+		stored = append(stored, bson.E{Key: "ids", Value: n.ids})
 	}
-	return d
+	return stored
 }
 
-// decodeNote reads a note. What it doesn't know it remembers by name: a later release adds
-// a field only for what a release that ignores it would get wrong, such as events that have
-// to be delivered before a transfer is purged.
-func decodeNote(doc bson.Raw) deploymentNote {
-	var n deploymentNote
-	for _, e := range wire.Elements(doc) {
+// decodeNote reads a note, and remembers the names of what it doesn't know. A later release
+// adds a field only for what a release that ignores it would get wrong: say, events that
+// have to be delivered before a transfer is purged.
+func decodeNote(stored bson.Raw) note {
+	var n note
+	for _, e := range wire.Elements(stored) {
 		value := e.Value()
 		switch e.Key() {
 		case "_id":
 		case "format":
 			n.format, _ = value.AsInt64OK()
 		case "of":
-			n.of, _ = value.StringValueOK()
+			of, _ := value.StringValueOK()
+			n.of = collections.Contents(of)
 		case "deployment":
 			n.deployment, _ = value.StringValueOK()
 		case "transfers":
@@ -126,14 +106,7 @@ func decodeNote(doc bson.Raw) deploymentNote {
 		case "changes":
 			n.changes, _ = value.AsInt64OK()
 		case "fields":
-			fields, _ := value.DocumentOK()
-			for _, f := range wire.Elements(fields) {
-				name, _ := f.Value().StringValueOK()
-				n.fields = append(n.fields, namedField{f.Key(), name})
-				if !slices.ContainsFunc(namedFields(document.Fields{}), func(known namedField) bool { return known.role == f.Key() }) {
-					n.unknown = append(n.unknown, "fields."+f.Key())
-				}
-			}
+			n.decodeFields(value)
 		default:
 			n.unknown = append(n.unknown, e.Key())
 		}
@@ -141,82 +114,24 @@ func decodeNote(doc bson.Raw) deploymentNote {
 	return n
 }
 
-// field returns the name that a field has in the note, "" if it tells none.
-func (n deploymentNote) field(role string) string {
+func (n *note) decodeFields(stored bson.RawValue) {
+	fields, _ := stored.DocumentOK()
+	for _, f := range wire.Elements(fields) {
+		name, _ := f.Value().StringValueOK()
+		n.fields = append(n.fields, namedField{f.Key(), name})
+		known := func(k namedField) bool { return k.role == f.Key() }
+		if !slices.ContainsFunc(namedFields(document.Fields{}), known) {
+			n.unknown = append(n.unknown, "fields."+f.Key())
+		}
+	}
+}
+
+// field returns the name that a field has in the note, "" if it has none there.
+func (n note) field(role string) string {
 	for _, f := range n.fields {
 		if f.role == role {
 			return f.name
 		}
 	}
 	return ""
-}
-
-// differs tells what of a stored deploymentNote this store can't work beside, one reason each.
-func (n deploymentNote) differs(stored deploymentNote, l *collections.Collection) []string {
-	if stored.format != storedFormat {
-		which := "a later release"
-		if stored.format < storedFormat {
-			which = "an earlier release"
-		}
-		return []string{fmt.Sprintf("this release writes format %d, and %s was set up in format %d: use %s",
-			storedFormat, l.Namespace, stored.format, which)}
-	}
-	if len(stored.unknown) > 0 {
-		return []string{fmt.Sprintf("the note of %s says something of %s that this release does not know: use a later release",
-			l.Namespace, quoted(stored.unknown))}
-	}
-	var reasons []string
-	if stored.of != n.of {
-		reasons = append(reasons, fmt.Sprintf("%s was set up to hold %s, and is used for %s here", l.Namespace, stored.of, n.of))
-	}
-	if n.of != ofTransfers && n.deployment == "" {
-		reasons = append(reasons, fmt.Sprintf("%s belongs to the transfers collection %s, and this is another one, %s, or has lost its note "+
-			"(see WithTransfers)", l.Namespace, stored.transfers, n.transfers))
-	} else if n.of != ofTransfers && n.deployment != stored.deployment {
-		reasons = append(reasons, fmt.Sprintf("%s belongs to the transfers collection %s, and this is another one, %s (see WithTransfers)",
-			l.Namespace, stored.transfers, n.transfers))
-	}
-	if stored.ids != n.ids && stored.of == n.of {
-		reasons = append(reasons, fmt.Sprintf("%s stores account IDs as %s, and WithAccountIDs says %s", l.Namespace, stored.ids, n.ids))
-	}
-	return append(reasons, n.fieldsDiffer(stored, l)...)
-}
-
-func (n deploymentNote) fieldsDiffer(stored deploymentNote, l *collections.Collection) []string {
-	if stored.of != n.of {
-		return nil
-	}
-	var reasons []string
-	for _, f := range n.fields {
-		if name := stored.field(f.role); name != f.name {
-			reasons = append(reasons, fmt.Sprintf("in %s the field for %s is %q, and WithFields says %q", l.Namespace, f.role, name, f.name))
-		}
-	}
-	return reasons
-}
-
-// agrees refuses a stored deploymentNote that differs.
-func (n deploymentNote) agrees(stored deploymentNote, l *collections.Collection) error {
-	if n.of == ofTransfers && stored.deployment == "" && stored.format == storedFormat {
-		return fmt.Errorf("%w: the note of %s has no identity: restore it, or see Coordinator.Adopt", collections.ErrUnsupported, l.Namespace)
-	}
-	reasons := n.differs(stored, l)
-	if len(reasons) == 0 {
-		return nil
-	}
-	advice := ": give this coordinator the same options as the others; to change the deployment on purpose, see Coordinator.Adopt"
-	if stored.format != storedFormat || len(stored.unknown) > 0 {
-		advice = ""
-	}
-	return fmt.Errorf("%w: %s%s", collections.ErrUnsupported, strings.Join(reasons, "; "), advice)
-}
-
-// quoted lists names.
-func quoted(names []string) string {
-	list := make([]string, len(names))
-	for i, name := range names {
-		list[i] = words.Quote(name)
-	}
-	slices.Sort(list)
-	return strings.Join(list, ", ")
 }

@@ -5,173 +5,145 @@ import (
 	"errors"
 	"fmt"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/inspection"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // Setup creates the collections, indexes and notes that are missing, and refuses what the
-// protocol can't be run on. It may be called again: where nothing is missing nothing is
-// written, and no right to create is needed.
-func (s *Deployment) Setup(ctx context.Context) error {
+// protocol can't run on. It may be called again: where nothing is missing it writes
+// nothing, and needs no right to create.
+func (d *Deployment) Setup(ctx context.Context) error {
 	ctx = wire.Detached(ctx)
-	if err := s.reviewed(ctx, true); err != nil {
+	if err := d.reviewAll(ctx, true); err != nil {
 		return err
 	}
-	if err := s.Connect(ctx, s.Addresses()...); err != nil {
+	if err := d.Connect(ctx, d.catalog.Addresses()...); err != nil {
 		return err
 	}
-	return s.make(ctx)
+	return d.createMissing(ctx)
 }
 
-// reviewed looks at everything, be it known or not, before anything is written anywhere. An
-// index of the user's that stands in the way of one of the library's is found here, too.
-func (s *Deployment) reviewed(ctx context.Context, writes bool) error {
-	for _, l := range s.All() {
-		if err := s.CheckServer(ctx, l.Commands); err != nil {
-			return fmt.Errorf("%s: %w", l.Namespace, err)
-		}
-	}
-	for _, l := range s.All() {
-		if err := s.review(ctx, l); err != nil {
-			return err
-		}
-	}
-	if err := s.probe(ctx, writes); err != nil {
+// Check makes sure of everything that Setup makes sure of, and that what Setup creates
+// exists. It writes nothing.
+func (d *Deployment) Check(ctx context.Context) error {
+	ctx = wire.Detached(ctx)
+	if err := d.reviewAll(ctx, false); err != nil {
 		return err
 	}
-	for _, l := range s.All() {
-		if err := s.validators(ctx, l); err != nil {
+	if err := d.ConnectToRead(ctx, d.catalog.Addresses()...); err != nil {
+		return err
+	}
+	return d.requireComplete(ctx)
+}
+
+// reviewAll inspects everything, known or not, before anything is written anywhere. It also
+// finds an index of the user's that excludes one of the library's.
+func (d *Deployment) reviewAll(ctx context.Context, writes bool) error {
+	if err := d.checkServers(ctx); err != nil {
+		return err
+	}
+	all := d.catalog.All()
+	for _, c := range all {
+		if err := d.review(ctx, c); err != nil {
 			return err
 		}
 	}
-	_, err := s.missingIndexes(ctx)
+	if err := d.inspector.CheckServers(ctx, writes); err != nil {
+		return err
+	}
+	for _, c := range all {
+		if err := d.inspector.CheckValidator(ctx, c); err != nil {
+			return err
+		}
+	}
+	_, err := d.inspector.MissingIndexes(ctx)
 	return err
 }
 
-// review inspects a collection and reads its note, whatever is known of them. What it
-// refuses is not fit any more, though it may have been: it is refused from now on.
-func (s *Deployment) review(ctx context.Context, l *collections.Collection) error {
-	err := s.inspect(ctx, l)
+// checkServers makes sure that the servers of all collections can be used.
+func (d *Deployment) checkServers(ctx context.Context) error {
+	for _, c := range d.catalog.All() {
+		if err := d.catalog.CheckServer(ctx, c.Commands); err != nil {
+			return fmt.Errorf("%s: %w", c.Namespace, err)
+		}
+	}
+	return nil
+}
+
+// review inspects a collection and reads its note, whatever is known of them. A collection
+// that it refuses is refused from now on, though it may have been found fit before.
+func (d *Deployment) review(ctx context.Context, c *collections.Collection) error {
+	err := d.inspector.CheckCollection(ctx, c)
 	if err == nil {
-		s.of(l).surveyed.Store(true)
-		err = s.consult(ctx, l)
+		d.known[c].usable.Store(true)
+		err = d.consult(ctx, c)
 	}
 	if errors.Is(err, collections.ErrUnsupported) {
-		s.near.Store(false)
-		s.of(l).connected.Store(false)
-		s.of(l).surveyed.Store(false)
-		s.of(l).noted.Store(false)
+		d.sameClientConnected.Store(false)
+		d.known[c].forget()
 	}
 	return err
 }
 
-// make creates what is missing.
-func (s *Deployment) make(ctx context.Context) error {
-	for _, l := range s.All() {
-		limited, cancel := context.WithTimeout(ctx, wire.CommandLimit)
-		_, found, err := describe(limited, l.Commands)
-		if err == nil && !found {
-			err = create(limited, l.Commands)
-		}
-		cancel()
-		if err != nil {
+// createMissing creates the collections and indexes that are missing.
+func (d *Deployment) createMissing(ctx context.Context) error {
+	for _, c := range d.catalog.All() {
+		if err := createUnlessFound(ctx, c.Commands); err != nil {
 			return err
 		}
 	}
-	missing, err := s.missingIndexes(ctx)
+	missing, err := d.inspector.MissingIndexes(ctx)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	_, err = s.Transfers.Indexes().CreateMany(ctx, missing) // as long as it takes
+	transfers := d.catalog.Transfers
+	_, err = transfers.Indexes().CreateMany(ctx, missing) // as long as it takes
+	refused := wire.ServerErrorOf(err, "createIndex", wire.NamespaceOf(transfers))
 	switch wire.CommandCode(err) {
 	case wire.CodeIndexOptions, wire.CodeIndexKeys, wire.CodeCannotIndex:
 		return fmt.Errorf("%w: an index of %s stands in the way of one of the library's: drop it: %w",
-			collections.ErrUnsupported, wire.NamespaceOf(s.Transfers), wire.ServerErrorOf(err, "createIndex", wire.NamespaceOf(s.Transfers)))
+			collections.ErrUnsupported, wire.NamespaceOf(transfers), refused)
 	}
-	return wire.ServerErrorOf(err, "createIndex", wire.NamespaceOf(s.Transfers))
+	return refused
 }
 
-// Check makes sure of all that Setup makes sure of, and that what Setup makes is there. It
-// writes nothing.
-func (s *Deployment) Check(ctx context.Context) error {
-	ctx = wire.Detached(ctx)
-	if err := s.reviewed(ctx, false); err != nil {
+func createUnlessFound(ctx context.Context, handle *mongo.Collection) error {
+	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
+	defer cancel()
+	_, found, err := inspection.Describe(ctx, handle)
+	if err != nil || found {
 		return err
 	}
-	if err := s.ConnectToRead(ctx, s.Addresses()...); err != nil {
-		return err
-	}
-	return s.complete(ctx)
+	return create(ctx, handle)
 }
 
-// complete refuses a deployment that Setup has not been through with.
-func (s *Deployment) complete(ctx context.Context) error {
-	for _, l := range s.All() {
+// requireComplete refuses a deployment that Setup has not completed.
+func (d *Deployment) requireComplete(ctx context.Context) error {
+	const advice = "run Setup once, with the rights to create"
+	for _, c := range d.catalog.All() {
 		limited, cancel := context.WithTimeout(ctx, wire.CommandLimit)
-		_, found, err := describe(limited, l.Commands)
+		_, found, err := inspection.Describe(limited, c.Commands)
 		cancel()
-		switch {
+		switch k := d.known[c]; {
 		case err != nil:
 			return err
 		case !found:
-			return fmt.Errorf("%w: there is no collection %s: %s", collections.ErrUnsupported, l.Namespace, setItUp)
-		case !s.of(l).noted.Load():
-			return fmt.Errorf("%w: %s has no note of how it is used, in %s: %s", collections.ErrUnsupported, l.Namespace, wire.NamespaceOf(s.of(l).notes), setItUp)
+			return fmt.Errorf("%w: there is no collection %s: %s", collections.ErrUnsupported, c.Namespace, advice)
+		case !k.noteIs(noteAgrees):
+			return fmt.Errorf("%w: %s has no note of how it is used, in %s: %s",
+				collections.ErrUnsupported, c.Namespace, wire.NamespaceOf(k.notes), advice)
 		}
 	}
-	missing, err := s.missingIndexes(ctx)
+	missing, err := d.inspector.MissingIndexes(ctx)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	name, err := nameOf(missing[0])
+	name, err := inspection.IndexName(missing[0])
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: %s lacks the index %q: %s", collections.ErrUnsupported, wire.NamespaceOf(s.Transfers), name, setItUp)
-}
-
-const setItUp = "run Setup once, with the rights to create"
-
-// indexes of the transfers. None of accounts: they are only found by _id. A transfer is in as few of them as can be, under keys that change
-// as seldom as can be: to keep an index costs each transfer as much as it would cost to write another document.
-func indexes() []mongo.IndexModel {
-	account := func(by string) bson.D {
-		return bson.D{{Key: "legs.account", Value: 1}, {Key: "legs.ledger", Value: 1}, {Key: by, Value: 1}}
-	}
-	where := func(name string, filter bson.D) *options.IndexOptionsBuilder {
-		return options.Index().SetName(name).SetPartialFilterExpression(filter)
-	}
-	exists := bson.D{{Key: "$exists", Value: true}}
-	return []mongo.IndexModel{
-		{ // unfinished work but for holds: first what nobody has claimed, and of that what is due at once
-			Keys: bson.D{
-				{Key: "hold", Value: 1}, {Key: "epoch", Value: 1}, {Key: "notBefore", Value: 1}, {Key: "createdAt", Value: 1},
-			},
-			Options: where("unfinished", bson.D{{Key: "open", Value: true}}),
-		},
-		{ // unfinished holds: those that are not decided, by the time when they expire
-			Keys:    bson.D{{Key: "state", Value: 1}, {Key: "expiresAt", Value: 1}},
-			Options: where("holds", bson.D{{Key: "open", Value: true}, {Key: "hold", Value: true}}),
-		},
-		{ // an account's history: what was committed
-			Keys:    account("committedAt"),
-			Options: where("committed", bson.D{{Key: "committedAt", Value: exists}}),
-		},
-		{ // an account's failures
-			Keys:    account("createdAt"),
-			Options: where("failures", bson.D{{Key: "failure", Value: exists}}),
-		},
-		{ // lists, newest first
-			Keys:    bson.D{{Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}},
-			Options: options.Index().SetName("created"),
-		},
-		{ // by which the server removes what is final, where it is not kept
-			Keys:    bson.D{{Key: "purgeAt", Value: 1}},
-			Options: where("purge", bson.D{{Key: "purgeAt", Value: exists}}).SetExpireAfterSeconds(0),
-		},
-	}
+	return fmt.Errorf("%w: %s lacks the index %q: %s", collections.ErrUnsupported, wire.NamespaceOf(d.catalog.Transfers), name, advice)
 }

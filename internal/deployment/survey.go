@@ -5,198 +5,123 @@ import (
 	"errors"
 	"fmt"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/document"
-	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// noteTries is how often a note is written that two processes write at once. The server
-// refuses one of them if neither finds the other's; the next try finds it.
-const noteTries = 3
-
 // survey makes sure, once, that a collection can be used, and that its note, if there is
-// one, says what this store would say. That of the transfers is looked at first.
-func (s *Deployment) survey(ctx context.Context, to purpose, l *collections.Collection) error {
-	if s.of(l).seen(to) {
+// one, says what this process would write. The transfers are surveyed before the others.
+func (d *Deployment) survey(ctx context.Context, to purpose, c *collections.Collection) error {
+	k := d.known[c]
+	if k.surveyed(to) {
 		return nil
 	}
-	if err := s.of(l).surveying.Turns.Acquire(ctx); err != nil {
+	now := d.catalog.Clock.Now
+	return k.surveying.Once(ctx, now, func() bool { return k.surveyed(to) }, func() error {
+		err := d.surveyOnce(ctx, to, c)
+		var unanswered *wire.ServerError
+		if err != nil && ctx.Err() == nil && errors.As(err, &unanswered) && unanswered.Code == 0 {
+			k.surveying.Failures.Record(now(), err)
+		}
 		return err
-	}
-	defer s.of(l).surveying.Turns.Release()
-	if s.of(l).seen(to) {
-		return nil
-	}
-	if err := s.of(l).surveying.RecentFailure(s.Clock.Now()); err != nil {
-		return err
-	}
-	err := s.surveyOnce(ctx, to, l)
-	var answered *wire.ServerError
-	if err != nil && ctx.Err() == nil && errors.As(err, &answered) && answered.Code == 0 {
-		s.of(l).surveying.RecordFailure(s.Clock.Now(), err) // who has waited meanwhile need not ask again
-	}
-	return err
+	})
 }
 
-// seen reports whether nothing is left to be looked at. That there is no note is known from
-// one look, too: who needs one writes it, and learns by that what stands.
-func (i *inspection) seen(to purpose) bool {
-	return (i.noted.Load() || i.unnoted.Load()) && (to == toRead || i.surveyed.Load())
+// surveyed reports whether nothing is left to be asked for a purpose. That a note is absent
+// is known from one read, too.
+func (k *knowledge) surveyed(to purpose) bool {
+	return !k.noteIs(noteUnread) && (to == toRead || k.usable.Load())
 }
 
-func (s *Deployment) surveyOnce(ctx context.Context, to purpose, l *collections.Collection) error {
-	if to == toWork && !s.of(l).surveyed.Load() {
-		if err := s.inspect(ctx, l); err != nil {
+func (d *Deployment) surveyOnce(ctx context.Context, to purpose, c *collections.Collection) error {
+	k := d.known[c]
+	if to == toWork && !k.usable.Load() {
+		if err := d.inspector.CheckCollection(ctx, c); err != nil {
 			return err
 		}
-		s.of(l).surveyed.Store(true)
+		k.usable.Store(true)
 	}
-	if s.of(l).noted.Load() || s.of(l).unnoted.Load() {
+	if !k.noteIs(noteUnread) {
 		return nil
 	}
-	return s.consult(ctx, l)
+	return d.consult(ctx, c)
 }
 
 // consult reads a collection's note, and refuses one that differs.
-func (s *Deployment) consult(ctx context.Context, l *collections.Collection) error {
-	stored, found, err := s.readNote(ctx, l)
+func (d *Deployment) consult(ctx context.Context, c *collections.Collection) error {
+	stored, found, err := d.readNote(ctx, c)
 	if err != nil {
 		return err
 	}
+	ofTransfers := c == d.catalog.Originals
 	if !found {
-		s.of(l).noted.Store(false)
-		s.of(l).unnoted.Store(true)
-		if l == s.Originals {
-			s.identity_.Store(nil)
+		d.known[c].setNote(noteAbsent)
+		if ofTransfers {
+			d.identity.Store(nil)
 		}
 		return nil
 	}
-	if l != s.Originals && s.identity() == "" { // that of the transfers is written first: it may be there by now
-		if err := s.consult(ctx, s.Originals); err != nil {
+	if !ofTransfers && d.transfersIdentity() == "" {
+		// The note of the transfers is written first: it may be there by now.
+		if err := d.consult(ctx, d.catalog.Originals); err != nil {
 			return err
 		}
 	}
-	return s.accept(stored, l)
+	return d.accept(stored, c)
 }
 
-// readNote reads what a majority has stored. It is enough: who finds no note writes one, and
-// learns by that what stands. Who finds one that was replaced a moment ago is no worse off
-// than a process that has begun a moment before.
-func (s *Deployment) readNote(ctx context.Context, l *collections.Collection) (deploymentNote, bool, error) {
+// readNote reads the note that a majority has stored, and whether there is one. A majority
+// read is enough. A process that finds no note writes one, and learns by that which note
+// stands. One that reads a note that was replaced a moment ago is no worse off than a
+// process that began a moment before.
+func (d *Deployment) readNote(ctx context.Context, c *collections.Collection) (stored note, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
-	document, err := wire.FindID(ctx, s.of(l).notes, noteID)
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return deploymentNote{}, false, nil
-	}
-	if wire.CommandCode(err) == wire.CodeInvalidNamespace {
-		return deploymentNote{}, false, s.unnamable(l)
-	}
-	if err != nil {
-		return deploymentNote{}, false, wire.ServerErrorOf(err, "find", wire.NamespaceOf(s.of(l).notes))
+	document, err := wire.FindID(ctx, d.known[c].notes, collections.NoteID)
+	switch {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return note{}, false, nil
+	case wire.CommandCode(err) == wire.CodeInvalidNamespace:
+		return note{}, false, d.noRoomForNote(c)
+	case err != nil:
+		return note{}, false, err
 	}
 	return decodeNote(document), true, nil
 }
 
-// unnamable is the error of a collection whose name leaves no room for the note's, or that
-// the server allows no collection of.
-func (s *Deployment) unnamable(l *collections.Collection) error {
+// noRoomForNote returns the error of a collection whose note can't have a collection: the
+// name would be too long, or the server does not allow it.
+func (d *Deployment) noRoomForNote(c *collections.Collection) error {
 	return fmt.Errorf("%w: the server allows no collection for the note about %s, in %s: "+
 		"give the database or the collection a shorter or plainer name",
-		collections.ErrUnsupported, words.Clip(l.Namespace), words.Clip(wire.NamespaceOf(s.of(l).notes)))
+		collections.ErrUnsupported, words.Clip(c.Namespace), words.Clip(wire.NamespaceOf(d.known[c].notes)))
 }
 
-// accept takes a stored deploymentNote in, or refuses it.
-func (s *Deployment) accept(stored deploymentNote, l *collections.Collection) error {
-	wanted := s.wanted(l)
-	if l != s.Originals {
-		wanted.deployment = s.identity()
+// accept remembers a stored note that agrees, and refuses one that differs.
+func (d *Deployment) accept(stored note, c *collections.Collection) error {
+	ofTransfers := c == d.catalog.Originals
+	wanted := d.wantedNote(c)
+	if !ofTransfers {
+		wanted.deployment = d.transfersIdentity()
 	}
-	if err := wanted.agrees(stored, l); err != nil {
+	if err := wanted.requireAgreement(stored, c); err != nil {
 		return err
 	}
-	if l == s.Originals {
-		s.identity_.Store(&stored.deployment)
+	if ofTransfers {
+		d.identity.Store(&stored.deployment)
 	}
-	s.of(l).noted.Store(true)
-	s.of(l).unnoted.Store(false)
+	d.known[c].setNote(noteAgrees)
 	return nil
 }
 
-// identity returns that of the transfers, "" while they have no note. A note of accounts
-// names one always: it is written later.
-func (s *Deployment) identity() string {
-	if known := s.identity_.Load(); known != nil {
+// transfersIdentity returns the identity of the transfers, "" while they have no note. A
+// note about accounts always names one: it is written later.
+func (d *Deployment) transfersIdentity() string {
+	if known := d.identity.Load(); known != nil {
 		return *known
 	}
 	return ""
-}
-
-// introduce writes the notes that are missing of places, that of the transfers first. All
-// the others were found to agree. Without places nothing is written: it would not be known
-// what for.
-func (s *Deployment) introduce(ctx context.Context, places []document.Address) error {
-	var missing []*collections.Collection
-	for _, p := range places {
-		if l := s.At(p); !s.of(l).noted.Load() {
-			missing = append(missing, l)
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	if err := s.inFlight(ctx, missing); err != nil {
-		return err
-	}
-	if !s.of(s.Originals).noted.Load() {
-		missing = append([]*collections.Collection{s.Originals}, missing...)
-	}
-	for _, l := range missing {
-		if err := s.writeNote(ctx, l); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeNote writes a collection's note unless there is one, and takes in what stands then.
-// Of two processes that begin at once the first one's stands. The write counts, because one
-// that changes nothing is acknowledged without asking anybody: a cut-off old primary might
-// answer with a note that nobody else has.
-func (s *Deployment) writeNote(ctx context.Context, l *collections.Collection) error {
-	wanted := s.wanted(l)
-	wanted.deployment = s.identity()
-	if l == s.Originals {
-		wanted.deployment = bson.NewObjectID().Hex()
-	}
-	update := bson.D{
-		{Key: "$setOnInsert", Value: wanted.document()},
-		{Key: "$inc", Value: bson.D{{Key: "changes", Value: int64(1)}}},
-	}
-	var err error
-	for range noteTries {
-		var after bson.Raw
-		var result protocol.Result
-		limited, cancel := context.WithTimeout(ctx, wire.CommandLimit)
-		after, result, err = wire.Upsert(limited, s.of(l).notes, bson.D{{Key: "_id", Value: noteID}}, update)
-		cancel()
-		switch {
-		case result == protocol.Applied:
-			return s.accept(decodeNote(after), l)
-		case wire.CommandCode(err) == wire.CodeInvalidNamespace:
-			return s.unnamable(l)
-		case result == protocol.Failed && wire.CommandCode(err) != wire.CodeDuplicateKey:
-			return fmt.Errorf("%w: the note about %s can't be stored: %w", collections.ErrUnsupported, l.Namespace, wire.ServerErrorOf(err, "insert", wire.NamespaceOf(s.of(l).notes)))
-		case result == protocol.NotMatched: // an upsert always matches
-			return fmt.Errorf("%w: the server has not stored the note about %s", collections.ErrUnsupported, l.Namespace)
-		case result != protocol.Failed:
-			return wire.ServerErrorOf(err, "insert", wire.NamespaceOf(s.of(l).notes))
-		}
-	}
-	return wire.ServerErrorOf(err, "insert", wire.NamespaceOf(s.of(l).notes))
 }

@@ -4,21 +4,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
-
-// FenceIs requires a fence. None is required as null, which matches a missing field, too.
-func FenceIs(m *wire.Message, field string, fence protocol.Fence) {
-	m.Begin(field)
-	if fence == "" {
-		m.Null("$eq")
-		m.NoArray()
-	} else {
-		m.Equals(bson.RawValue{Type: bson.Type(fence[0]), Value: []byte(fence[1:])})
-	}
-	m.End()
-}
 
 // CurrencyIs requires a currency; none may be missing, null or empty.
 func CurrencyIs(m *wire.Message, currency string) {
@@ -32,32 +19,37 @@ func CurrencyIs(m *wire.Message, currency string) {
 	m.End()
 }
 
+// numberTypes names the types in which exact numbers of a kind are stored.
+func numberTypes(kind money.Kind) []string {
+	if kind == money.Decimal {
+		return []string{"decimal"}
+	}
+	return []string{"int", "long"}
+}
+
+// NumberTypes names the types in which exact numbers of kinds are stored, as the operand of
+// $type.
+func NumberTypes(kinds ...money.Kind) bson.A {
+	var types bson.A
+	for _, kind := range kinds {
+		for _, name := range numberTypes(kind) {
+			types = append(types, name)
+		}
+	}
+	return types
+}
+
 // BalanceTypes requires that a balance is an exact number of a kind.
 func BalanceTypes(m *wire.Message, kind money.Kind) {
 	m.BeginArray("$type")
-	if kind == money.Decimal {
-		m.Text("0", "decimal")
-	} else {
-		m.Text("0", "int")
-		m.Text("1", "long")
+	for i, name := range numberTypes(kind) {
+		m.Text(wire.Index(i), name)
 	}
 	m.End()
 }
 
-// FloorIs requires that the stored floor is still the one that a bound was computed with.
-func FloorIs(m *wire.Message, field string, f Floor) {
-	m.Begin(field)
-	if f.Stored.Type == 0 {
-		m.Null("$eq")
-		m.NoArray()
-	} else {
-		m.Equals(f.Stored)
-	}
-	m.End()
-}
-
-// ExactBalance keeps out a decimal balance with so many digits behind the point that a sum might be rounded. It is the
-// operand of $expr.
+// ExactBalance keeps out a decimal balance with so many digits behind the point that a sum
+// might be rounded. It is the operand of $expr.
 func ExactBalance(field string) (bson.Raw, error) {
 	balance := "$" + field
 	rounded := bson.D{{Key: "$round", Value: bson.A{balance, money.MaxPlaces}}}

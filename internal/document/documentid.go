@@ -14,7 +14,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// EncodeDocumentID returns the _id of an effect's document in the one form in which all IDs that the server takes for equal are written.
+// EncodeDocumentID returns the _id of an effect's document in the one form in which all IDs
+// that the server takes for equal are written.
 func EncodeDocumentID(id any) (bson.RawValue, error) {
 	kind, data, err := bson.MarshalValue(id)
 	if err != nil {
@@ -55,7 +56,8 @@ func checkValue(value bson.RawValue) error {
 	return nil
 }
 
-// checkDocumentID refuses what the server does not take for an _id, and what it may take for equal to something written otherwise.
+// checkDocumentID refuses what the server does not take for an _id, and what it may take for
+// equal to something that is written otherwise.
 func checkDocumentID(id bson.RawValue) error {
 	switch id.Type {
 	case bson.TypeString:
@@ -74,8 +76,8 @@ func checkDocumentID(id bson.RawValue) error {
 	}
 }
 
-// checkDocumentIDs checks the fields of an ID that is a document. None may look like an operator: a filter would take it for one, and find
-// other documents.
+// checkDocumentIDs checks the fields of an ID that is a document.
+// None may look like an operator: a filter would take it for one, and find other documents.
 func checkDocumentIDs(fields []bson.RawElement) error {
 	if len(fields) == 0 {
 		return errors.New("the document's ID is empty")
@@ -91,7 +93,8 @@ func checkDocumentIDs(fields []bson.RawElement) error {
 	return nil
 }
 
-// Canonical writes an ID in one of the forms that the server takes for equal: whole numbers of all kinds as int64, symbols as text.
+// Canonical returns an ID in one of the forms that the server takes for equal: whole numbers
+// of all kinds as int64, symbols as text.
 func Canonical(id bson.RawValue) bson.RawValue {
 	switch id.Type {
 	case bson.TypeInt32:
@@ -119,6 +122,13 @@ func Canonical(id bson.RawValue) bson.RawValue {
 	return id
 }
 
+// ComparableID returns an _id so that two of them are equal where the server takes them for
+// equal.
+func ComparableID(id bson.RawValue) string {
+	id = Canonical(id)
+	return string(append([]byte{byte(id.Type)}, id.Value...))
+}
+
 // wholeNumber returns the value of a decimal that is a whole number and fits.
 func wholeNumber(d bson.Decimal128) (int64, bool) {
 	number, exponent, err := d.BigInt()
@@ -137,7 +147,7 @@ func wholeNumber(d bson.Decimal128) (int64, bool) {
 	return number.Int64(), number.IsInt64()
 }
 
-// IDText tells a document's ID.
+// IDText returns a document's ID as texts have it.
 func IDText(id bson.RawValue) string {
 	if text, ok := id.StringValueOK(); ok {
 		return text

@@ -13,7 +13,8 @@ func Modified() bson.E {
 	return bson.E{Key: "$currentDate", Value: bson.D{{Key: "lastModified", Value: true}}}
 }
 
-// Stalled matches unfinished transfers that stand still, but for holds that may still be decided.
+// Stalled matches unfinished transfers that stand still, but not holds that may still be
+// decided.
 func Stalled(threshold time.Duration) bson.D {
 	return append(bson.D{
 		StateIn(protocol.Preparing, protocol.Committed, protocol.Rollback),
@@ -21,13 +22,15 @@ func Stalled(threshold time.Duration) bson.D {
 	}, StandingStill(threshold)...)
 }
 
-// StandingStill matches what was not modified for as long as the threshold says, by the server's
-// clock, and for longer the more often it was taken over in vain; and what was modified further ahead
-// than the threshold; with a threshold of zero, everything.
+// StandingStill matches what was not modified for as long as the threshold says, by the
+// server's clock, and for longer the more often it was taken over in vain.
+// It also matches what was modified further ahead than the threshold; with a threshold of
+// zero, everything.
 //
 //  1. The server's clock is an hour fast, and a process dies in the middle of a transfer.
 //  2. The clock is set right. The transfer was modified in an hour.
-//  3. Whoever waits for a threshold to pass since then leaves it alone for an hour, and the money with it.
+//  3. A process that waits until a threshold has passed since then leaves the transfer,
+//     and the money, alone for an hour.
 //
 // A takeover stamps the clock as it is now: what it can't finish is back with the others.
 func StandingStill(threshold time.Duration) bson.D {
@@ -42,6 +45,7 @@ func StandingStill(threshold time.Duration) bson.D {
 	}}}}}
 }
 
+// StateIn selects transfers in one of the states.
 func StateIn(states ...protocol.State) bson.E {
 	return bson.E{Key: "state", Value: bson.D{{Key: "$in", Value: states}}}
 }
@@ -63,7 +67,8 @@ func Postable() bson.D {
 	return append(undecided(), bson.E{Key: "held", Value: true}, bson.E{Key: "$expr", Value: before})
 }
 
-// Expired matches holds that have expired, by the server's clock. They may not be posted any more, nor is there a need to wait for anybody.
+// Expired matches holds that have expired, by the server's clock.
+// They may not be posted any more, and nothing has to be waited for.
 func Expired() bson.D {
 	over := bson.D{{Key: "$gte", Value: bson.A{"$$NOW", "$expiresAt"}}}
 	return append(undecided(), bson.E{Key: "$expr", Value: over})
@@ -74,7 +79,8 @@ func WithLeg(leg bson.D) bson.E {
 	return bson.E{Key: "legs", Value: bson.D{{Key: "$elemMatch", Value: leg}}}
 }
 
-// OfAccount selects an account's transfers. Each is unfinished, or was committed, or has failed: there is an index of each.
+// OfAccount selects an account's transfers.
+// Each is unfinished, or was committed, or has failed: there is an index of each.
 func OfAccount(ledger, account string) bson.E {
 	leg := WithLeg(bson.D{{Key: "account", Value: account}, {Key: "ledger", Value: ledger}})
 	exists := bson.D{{Key: "$exists", Value: true}}
@@ -95,7 +101,8 @@ func AnyHold() bson.E {
 	return bson.E{Key: "hold", Value: bson.D{{Key: "$in", Value: bson.A{nil, false, true}}}}
 }
 
-// IsStuck selects, by the index of unfinished work, what an execution has left with a reason.
+// IsStuck selects, by the index of unfinished work, what an execution has left with a
+// reason.
 func IsStuck() bson.D {
 	return bson.D{
 		{Key: "open", Value: true},

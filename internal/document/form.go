@@ -11,9 +11,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// CheckForm refuses a document that a server can't read, or that has more than so many fields: values that callers have encoded themselves
-// are not looked at by the driver. Who sends such a document gets no answer of its own, nor do those who share the command; and bytes
-// behind a value are another field, that nobody has named.
+// CheckForm refuses a document that a server can't read, or that has another number of
+// fields. The driver does not check values that callers have encoded themselves.
+// The server does not answer for the single statement that has such a document, nor for
+// those that share its command; and bytes behind a value are another field, that nobody has
+// named.
 func CheckForm(document bson.Raw, fields int) error {
 	if err := checkDocument(document); err != nil {
 		return err
@@ -24,7 +26,8 @@ func CheckForm(document bson.Raw, fields int) error {
 	return nil
 }
 
-// checkDocument checks a document's frame, which is what Validate looks at, and the values in it.
+// checkDocument checks a document's frame, which is all that Validate reads, and the values
+// in it.
 func checkDocument(document bson.Raw) error {
 	if err := document.Validate(); err != nil {
 		return err

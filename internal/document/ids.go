@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
+	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
@@ -39,8 +39,7 @@ func (c IDCodec) Encode(id string) (bson.RawValue, error) {
 		return bson.RawValue{}, err
 	}
 	if c == StringIDs {
-		encoded := make([]byte, 0, len(id)+5) // its length, the text, and NUL
-		return bson.RawValue{Type: bson.TypeString, Value: bsoncore.AppendString(encoded, id)}, nil
+		return wire.RawText(id), nil
 	}
 	oid, err := bson.ObjectIDFromHex(id)
 	if err != nil {
@@ -68,26 +67,6 @@ func CheckID(id string) error {
 		return fmt.Errorf("the ID %s is not valid UTF-8", words.Quote(id))
 	}
 	return nil
-}
-
-// MarkerKey returns the key of a transfer's marker in a participant's pending map. The server takes dots and leading dollars
-// for paths and operators and stops at NUL, so those are percent-encoded, and so is the percent sign; and it takes digits alone
-// for an index, should someone have stored an array, so the first one of these is encoded too.
-func MarkerKey(id string) string {
-	onlyDigits := strings.Trim(id, "0123456789") == ""
-	if !onlyDigits && !strings.ContainsAny(id, "%.$\x00") {
-		return id
-	}
-	var key strings.Builder
-	for i := range len(id) {
-		c := id[i]
-		if c == '%' || c == '.' || c == '$' || c == 0 || (onlyDigits && i == 0) {
-			fmt.Fprintf(&key, "%%%02X", c)
-			continue
-		}
-		key.WriteByte(c)
-	}
-	return key.String()
 }
 
 // Decode returns an account's ID as the API tells it.

@@ -2,9 +2,9 @@ package document
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"strings"
 
 	"github.com/mongotransfer/transfer/internal/wire"
 )
@@ -30,12 +30,6 @@ import (
 // markers is something else.
 var ErrGarbled = errors.New("the markers are no map")
 
-// HasMap reports whether a document's markers are a map, or missing.
-func (f Fields) HasMap(document bson.Raw) bool {
-	pending := document.Lookup(f.Pending)
-	return Absent(pending) || pending.Type == bson.TypeEmbeddedDocument
-}
-
 // Legible requires that a participant's markers are no array; strictly, that they are a
 // map, or missing. What is required of a marker that has to be there says the rest.
 func (f Fields) Legible(m *wire.Message, strictly bool) {
@@ -57,37 +51,40 @@ func (f Fields) Legible(m *wire.Message, strictly bool) {
 	m.End()
 }
 
-// Markers counts the transfers in flight on a participant, and tells whether the given
-// one is among them.
-func (f Fields) Markers(document bson.Raw, transferID string) (count int, found bool) {
-	pending, ok := document.Lookup(f.Pending).DocumentOK()
-	if !ok {
-		return 0, false
+// MarkerKey returns the key of a transfer's marker in a participant's map of markers.
+// The server takes dots and leading dollars for paths and operators, and stops at NUL: these
+// are percent-encoded, and so is the percent sign. It takes digits alone for an index, should
+// somebody have stored an array: so the first one of these is encoded, too.
+func MarkerKey(id string) string {
+	onlyDigits := strings.Trim(id, "0123456789") == ""
+	if !onlyDigits && !strings.ContainsAny(id, "%.$\x00") {
+		return id
 	}
-	elements, err := pending.Elements()
-	if err != nil {
-		return 0, false
+	var key strings.Builder
+	for i := range len(id) {
+		c := id[i]
+		if c == '%' || c == '.' || c == '$' || c == 0 || (onlyDigits && i == 0) {
+			fmt.Fprintf(&key, "%%%02X", c)
+			continue
+		}
+		key.WriteByte(c)
 	}
-	key := MarkerKey(transferID)
-	for _, element := range elements {
-		found = found || element.Key() == key
-	}
-	return len(elements), found
+	return key.String()
 }
 
-// InFlight returns the IDs of the transfers whose markers a document has. What is no ID's
-// key is left out: no transfer is meant by it.
-func (f Fields) InFlight(document bson.Raw) []string {
-	pending, _ := document.Lookup(f.Pending).DocumentOK()
-	elements, err := pending.Elements()
-	if pending == nil || err != nil {
-		return nil
+// TransferOf returns the ID of the transfer whose marker has this key.
+// It reports false for a key that no transfer's marker has.
+func TransferOf(key string) (string, bool) {
+	id, ok := spelledID(key)
+	if !ok || CheckID(id) != nil || MarkerKey(id) != key {
+		return "", false
 	}
-	ids := make([]string, 0, len(elements))
-	for _, element := range elements {
-		if id, err := url.PathUnescape(element.Key()); err == nil {
-			ids = append(ids, id)
-		}
-	}
-	return ids
+	return id, true
+}
+
+// spelledID returns the ID that a key stands for, also where the library would have written
+// the key in another way.
+func spelledID(key string) (string, bool) {
+	id, err := url.PathUnescape(key)
+	return id, err == nil
 }

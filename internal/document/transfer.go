@@ -3,9 +3,7 @@
 package document
 
 import (
-	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -13,10 +11,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
-	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// RepairedCode is the failure code of a transfer that stands for one whose document is lost.
+// RepairedCode is the failure code of a transfer that stands for one whose document is
+// lost.
 const RepairedCode = "repaired"
 
 // Tombstone reports whether the transfer stands for one whose document is lost.
@@ -42,56 +40,79 @@ func (t *Transfer) Size() int {
 
 // Transfer is a document of the transfers collection.
 type Transfer struct {
-	ID           string         `bson:"_id"`
-	State        protocol.State `bson:"state"`
-	Open         bool           `bson:"open,omitempty"` // until finished: the index of unfinished work stands on it
-	Legs         []Leg          `bson:"legs"`
-	Effects      []Effect       `bson:"effects,omitempty"`
-	Currency     string         `bson:"currency,omitempty"`
-	Digest       []byte         `bson:"digest"`
-	Epoch        int64          `bson:"epoch"` // 0 while Initiated
-	Owner        string         `bson:"owner,omitempty"`
-	Attempts     int64          `bson:"attempts,omitempty"` // takeovers because it had stalled
-	Clean        bool           `bson:"clean,omitempty"`    // held or decided at epoch 1 with every prepare answered
-	CreatedAt    time.Time      `bson:"createdAt"`          // the process's clock, corrected by the server's
-	LastModified time.Time      `bson:"lastModified"`       // the server's clock from the second write on; held or final, as CreatedAt
-	CommittedAt  time.Time      `bson:"committedAt,omitempty"`
-	NotBefore    time.Time      `bson:"notBefore,omitempty"`
-	Failure      *Failure       `bson:"failure,omitempty"`
-	Metadata     bson.Raw       `bson:"metadata,omitempty"`
-	Stuck        *Failure       `bson:"stuck,omitempty"`   // why it could not be finished when it was last tried; unset by the finish
-	StuckAt      time.Time      `bson:"stuckAt,omitempty"` // when it was first tried in vain for that reason; the server's clock
-	PurgeAt      time.Time      `bson:"purgeAt,omitempty"` // set by the finish: when the server removes it
+	// ID is the caller's.
+	ID string `bson:"_id"`
+	// State is how far it has come.
+	State protocol.State `bson:"state"`
+	// Open is set until the transfer is finished: the index of unfinished work stands on it.
+	Open bool `bson:"open,omitempty"`
+	// Legs are the movements, and Effects the changes of documents.
+	Legs    []Leg    `bson:"legs"`
+	Effects []Effect `bson:"effects,omitempty"`
+	// Currency is required of each account.
+	Currency string `bson:"currency,omitempty"`
+	// Digest stands for what was asked for.
+	Digest []byte `bson:"digest"`
+	// Epoch counts the claims: it is 0 while Initiated.
+	Epoch int64 `bson:"epoch"`
+	// Owner is the execution that has claimed it last.
+	Owner string `bson:"owner,omitempty"`
+	// Attempts counts the takeovers because it had stalled.
+	Attempts int64 `bson:"attempts,omitempty"`
+	// Clean says that it was held or decided at epoch 1 with every prepare answered.
+	Clean bool `bson:"clean,omitempty"`
+	// CreatedAt is a time of the process's clock, corrected by the server's.
+	CreatedAt time.Time `bson:"createdAt"`
+	// LastModified is a time of the server's clock from the second write on; when the
+	// transfer is held or final, one like CreatedAt.
+	LastModified time.Time `bson:"lastModified"`
+	// CommittedAt is the server's time of the decision.
+	CommittedAt time.Time `bson:"committedAt,omitempty"`
+	// NotBefore is when a scheduled transfer is due.
+	NotBefore time.Time `bson:"notBefore,omitempty"`
+	// Failure says why it was rolled back.
+	Failure *Failure `bson:"failure,omitempty"`
+	// Metadata is the user's.
+	Metadata bson.Raw `bson:"metadata,omitempty"`
+	// Stuck says why it could not be finished at the latest try; the finish unsets it.
+	Stuck *Failure `bson:"stuck,omitempty"`
+	// StuckAt is the server's time of the first try that failed for that reason.
+	StuckAt time.Time `bson:"stuckAt,omitempty"`
+	// PurgeAt is when the server removes it; the finish sets it.
+	PurgeAt time.Time `bson:"purgeAt,omitempty"`
 
-	Hold      bool          `bson:"hold,omitempty"`
-	Held      bool          `bson:"held,omitempty"`      // everything is prepared
-	ExpiresAt time.Time     `bson:"expiresAt,omitempty"` // of a hold
-	Posted    *money.Amount `bson:"posted,omitempty"`    // of a hold of which a part was posted: what moves, of two legs
-	AtMost    *money.Amount `bson:"atMost,omitempty"`    // what was asked for, where the legs move what was there
+	// Hold says that the transfer is a hold, and Held that everything is prepared.
+	Hold bool `bson:"hold,omitempty"`
+	Held bool `bson:"held,omitempty"`
+	// ExpiresAt is the end of a hold.
+	ExpiresAt time.Time `bson:"expiresAt,omitempty"`
+	// Posted is what moves of a hold of two legs of which a part was posted.
+	Posted *money.Amount `bson:"posted,omitempty"`
+	// AtMost is what was asked for, where the legs move what was there.
+	AtMost *money.Amount `bson:"atMost,omitempty"`
 
-	Reverses   string   `bson:"reverses,omitempty"`   // the transfer that this one reverses
-	ReversedBy string   `bson:"reversedBy,omitempty"` // the transfer that has reversed this one
-	Pending    bson.Raw `bson:"pending,omitempty"`    // the marker of a reversal under way
+	// Reverses is the transfer that this one reverses.
+	Reverses string `bson:"reverses,omitempty"`
+	// ReversedBy is the transfer that has reversed this one.
+	ReversedBy string `bson:"reversedBy,omitempty"`
+	// Pending has the marker of a reversal under way.
+	Pending bson.Raw `bson:"pending,omitempty"`
 }
 
-// Addresses returns the ledgers and collections of documents that the transfer touches, each once.
+// Addresses returns the ledgers and the collections of documents that the transfer changes,
+// each once.
 func (t Transfer) Addresses() []Address {
-	var places []Address
-	add := func(p Address) {
-		if !slices.Contains(places, p) {
-			places = append(places, p)
+	var all []Address
+	for p := range t.Participants() {
+		if a, registered := p.Address(); registered && !slices.Contains(all, a) {
+			all = append(all, a)
 		}
 	}
-	for _, leg := range t.Legs {
-		add(Address{Name: leg.Ledger})
-	}
-	for _, e := range t.Effects {
-		add(Address{Documents: true, Name: e.Documents})
-	}
-	return places
+	return all
 }
 
-// Moved returns the movements that a success stands for: the legs; of a hold of which a part was posted, that part.
+// Moved returns the movements that a success stands for: the legs, or, of a hold of which a
+// part was posted, that part.
 func (t Transfer) Moved() []Leg {
 	if t.Posted == nil {
 		return t.Legs
@@ -106,8 +127,8 @@ func (t Transfer) Moved() []Leg {
 	return moved
 }
 
-// SoundPart reports whether what is said to be posted, if anything is, is a part of what a hold of two legs holds: more than nothing, and
-// less than all.
+// SoundPart reports whether what was posted, if anything is said to be, is a part of what a
+// hold of two legs holds: more than nothing, and less than all.
 func (t Transfer) SoundPart() bool {
 	if t.Posted == nil {
 		return true
@@ -122,12 +143,14 @@ func (t Transfer) SoundPart() bool {
 	return t.Posted.Sign() > 0 && t.Posted.Cmp(held) < 0
 }
 
-// DecidedBefore reports whether a decision is stored that the state knows nothing of: somebody has set the state back.
+// DecidedBefore reports whether a decision is stored that the state knows nothing of:
+// somebody has set the state back.
 func (t Transfer) DecidedBefore() bool {
 	return !t.CommittedAt.IsZero() && !t.State.Forward() || t.Failure != nil && !t.State.Back()
 }
 
-// SoundDecision reports whether a decision is stored, the time of a commit or the reason of a failure, just where the state says so.
+// SoundDecision reports whether a decision is stored exactly where the state says so: the
+// time of a commit, or the reason of a failure.
 func (t Transfer) SoundDecision() bool {
 	return !t.CommittedAt.IsZero() == t.State.Forward() && (t.Failure != nil) == t.State.Back()
 }
@@ -137,147 +160,41 @@ func (t Transfer) Reserved() bool { return len(wire.Elements(t.Pending)) > 0 }
 
 // Leg is one movement as it is stored.
 type Leg struct {
-	Ledger    string       `bson:"ledger"`
-	Namespace string       `bson:"ns"`
-	Account   string       `bson:"account"`
-	Amount    money.Amount `bson:"amount"`
+	// Ledger is the name under which the account's collection is registered.
+	Ledger string `bson:"ledger"`
+	// Namespace is the collection's database and name.
+	Namespace string `bson:"ns"`
+	// Account is the account's ID as the API has it.
+	Account string `bson:"account"`
+	// Amount is negative for a debit.
+	Amount money.Amount `bson:"amount"`
 }
 
 // Effect is a change of a document as it is stored.
 type Effect struct {
-	Documents string        `bson:"documents"` // the registered name
-	Namespace string        `bson:"ns"`
-	ID        bson.RawValue `bson:"id"`
-	Require   bson.Raw      `bson:"require,omitempty"`
-	Set       bson.Raw      `bson:"set,omitempty"`
+	// Documents is the name under which the document's collection is registered.
+	Documents string `bson:"documents"`
+	// Namespace is the collection's database and name.
+	Namespace string `bson:"ns"`
+	// ID is the document's, in its canonical form.
+	ID bson.RawValue `bson:"id"`
+	// Require are the values that its fields must have.
+	Require bson.Raw `bson:"require,omitempty"`
+	// Set are the values that its fields get.
+	Set bson.Raw `bson:"set,omitempty"`
 }
 
 // Failure says why a transfer was rolled back.
 type Failure struct {
-	Code    string `bson:"code"`
+	// Code names the reason.
+	Code string `bson:"code"`
+	// Ledger and Account are the participant that is to blame, "" if there is none.
 	Ledger  string `bson:"ledger"`
 	Account string `bson:"account"`
+	// Message is the reason in words.
 	Message string `bson:"message"`
-	Detail  string `bson:"detail,omitempty"` // what the message leaves open
-	Others  int64  `bson:"others,omitempty"` // participants that would have been refused as well
-}
-
-// Encode writes a new transfer down, as the tags of its type say.
-func (t *Transfer) Encode() bson.Raw {
-	m := wire.NewMessage(512 + len(t.Metadata) + 128*(len(t.Legs)+len(t.Effects)))
-	m.Text("_id", t.ID)
-	m.Text("state", string(t.State))
-	m.Flag("open", t.Open)
-	m.BeginArray("legs")
-	for i, leg := range t.Legs {
-		m.Begin(wire.Index(i))
-		m.Text("ledger", leg.Ledger)
-		m.Text("ns", leg.Namespace)
-		m.Text("account", leg.Account)
-		m.Amount("amount", leg.Amount)
-		m.End()
-	}
-	m.End()
-	writeEffects(m, t.Effects)
-	if t.Currency != "" {
-		m.Text("currency", t.Currency)
-	}
-	m.Binary("digest", t.Digest)
-	m.Number("epoch", t.Epoch)
-	if t.Owner != "" {
-		m.Text("owner", t.Owner)
-	}
-	m.Date("createdAt", t.CreatedAt)
-	m.Date("lastModified", t.LastModified)
-	if !t.NotBefore.IsZero() {
-		m.Date("notBefore", t.NotBefore)
-	}
-	if t.Hold {
-		m.Flag("hold", true)
-		m.Date("expiresAt", t.ExpiresAt)
-	}
-	if t.AtMost != nil {
-		m.Amount("atMost", *t.AtMost)
-	}
-	if t.Reverses != "" {
-		m.Text("reverses", t.Reverses)
-	}
-	if len(t.Metadata) > 0 {
-		m.Document("metadata", t.Metadata)
-	}
-	m.End()
-	return m.Data
-}
-
-func writeEffects(m *wire.Message, effects []Effect) {
-	if len(effects) == 0 {
-		return
-	}
-	m.BeginArray("effects")
-	for i, e := range effects {
-		m.Begin(wire.Index(i))
-		m.Text("documents", e.Documents)
-		m.Text("ns", e.Namespace)
-		m.Value("id", e.ID)
-		if len(e.Require) > 0 {
-			m.Document("require", e.Require)
-		}
-		if len(e.Set) > 0 {
-			m.Document("set", e.Set)
-		}
-		m.End()
-	}
-	m.End()
-}
-
-// Write writes a failure down as a field.
-func (f Failure) Write(m *wire.Message, field string) {
-	m.Begin(field)
-	m.Text("code", f.Code)
-	m.Text("ledger", f.Ledger)
-	m.Text("account", f.Account)
-	m.Text("message", f.Message)
-	if f.Detail != "" {
-		m.Text("detail", f.Detail)
-	}
-	if f.Others > 0 {
-		m.Number("others", f.Others)
-	}
-	m.End()
-}
-
-// ErrUnreadable is returned for a document that is no transfer, or one of a version to come.
-var ErrUnreadable = errors.New("the stored transfer can't be read")
-
-// unreadable is why a document is no transfer. What is stored where something else should
-// be is not told: the driver has it in its error.
-type unreadable struct {
-	id    bson.RawValue
-	cause error
-}
-
-// Error tells the field. The ID is told by who has asked for it, unless it is the ID that
-// can't be read.
-func (e *unreadable) Error() string {
-	var field *bson.DecodeError
-	switch text := ErrUnreadable.Error() + ": "; {
-	case !errors.As(e.cause, &field):
-		return text + "it is damaged"
-	case e.id.Type != bson.TypeString:
-		return text + "its _id is " + words.Clip(IDText(e.id)) + ", and no text"
-	default:
-		return text + "see its field " + words.Quote(strings.Join(field.Keys(), "."))
-	}
-}
-
-// Unwrap returns ErrUnreadable, and the driver's error.
-func (e *unreadable) Unwrap() []error { return []error{ErrUnreadable, e.cause} }
-
-// DecodeTransfer reads a stored transfer.
-func DecodeTransfer(document bson.Raw) (Transfer, error) {
-	var t Transfer
-	if err := bson.Unmarshal(document, &t); err != nil {
-		return t, &unreadable{document.Lookup("_id"), err}
-	}
-	return t, nil
+	// Detail is what the message leaves open.
+	Detail string `bson:"detail,omitempty"`
+	// Others counts the other participants that would have been refused as well.
+	Others int64 `bson:"others,omitempty"`
 }

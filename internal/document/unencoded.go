@@ -15,7 +15,7 @@ func (*unencoded) Error() string { return "it holds a value that can't be stored
 func (e *unencoded) Unwrap() error { return e.cause }
 
 // Unencoded returns the error of encoding a value of the user's in words that can be passed
-// on. The names of types are told, and what is nested too deeply.
+// on. They name types, and what is nested too deeply.
 func Unencoded(err error) error {
 	if err == nil || strings.HasPrefix(err.Error(), "no encoder found for ") || strings.HasPrefix(err.Error(), "nested more than ") {
 		return err

@@ -13,11 +13,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/retention"
 )
 
 // unreachable returns an engine whose server does not exist, and an attempt for it.
@@ -39,7 +39,7 @@ func unreachable(t *testing.T) (*Engine, *mongostore.Attempt) {
 		Now: now,
 	})
 	require.NoError(t, err)
-	store, err := mongostore.New(deployment.New(catalog, 0), mongostore.Limits{Markers: 1})
+	store, err := mongostore.New(catalog, retention.New(catalog, 0), mongostore.Limits{Markers: 1})
 	require.NoError(t, err)
 	attempt, err := store.NewAttempt(document.Transfer{ID: "t", Legs: []document.Leg{
 		{Namespace: "nowhere.accounts", Account: "a", Amount: money.Units(-1)},

@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/retention"
 )
 
 // clustersOf returns n clusters, none of which exists.
@@ -28,7 +28,7 @@ func clustersOf(t *testing.T, n int) [][]collections.Cluster {
 			Transfers: client.Database("nowhere").Collection("transfers"), Now: time.Now,
 		})
 		require.NoError(t, err)
-		store, err := mongostore.New(deployment.New(catalog, 0), mongostore.Limits{})
+		store, err := mongostore.New(catalog, retention.New(catalog, 0), mongostore.Limits{})
 		require.NoError(t, err)
 		all[i] = store.ClustersOf(&mongostore.Attempt{})
 	}

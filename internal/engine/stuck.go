@@ -25,14 +25,14 @@ func (j *job) stuckReason() (reason mongostore.StuckReason, stuck bool) {
 	x := j.execution
 	if j.missingRight != nil && x.Outcome() == protocol.Running {
 		return mongostore.StuckReason{
-			Work: j.attempt, State: x.State(), Participant: j.missingRight.participant, Cause: j.missingRight.cause,
+			Attempt: j.attempt, State: x.State(), Participant: j.missingRight.participant, Cause: j.missingRight.cause,
 		}, x.Claimed()
 	}
 	if x.Outcome() != protocol.Stuck || x.Err() != nil {
 		return mongostore.StuckReason{}, false
 	}
 	at := x.StuckAt()
-	return mongostore.StuckReason{Work: j.attempt, State: x.State(), Participant: at, Cause: j.failedWrites[at]}, true
+	return mongostore.StuckReason{Attempt: j.attempt, State: x.State(), Participant: at, Cause: j.failedWrites[at]}, true
 }
 
 // recordFailedWrite records that the server refused to write to a participant, or to the

@@ -16,88 +16,99 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// ErrKind is returned for an account that is none: its balance is no exact number, or not of the kind that was moved.
-var ErrKind = errors.New("as it is stored")
-
-// Balance is the posted balance of an account at an instant: all that was committed
-// before is in it, and nothing else. The past is closed there: no transfer is committed
-// before that instant any more, whatever is still on its way.
+// Balance is the posted balance of an account at an instant.
+// Everything that was committed before that instant is in it, and nothing else.
+// The past is closed there: no transfer on the account is committed before that instant any
+// more, even if its commit is on the way.
 type Balance struct {
-	At      time.Time
+	// At is the instant.
+	At time.Time
+	// Balance is the posted balance.
 	Balance money.Amount
-	Short   error // why it is earlier than what was asked for, nil if it isn't
+	// CutShort says why the instant is earlier than what was asked for, nil if it isn't.
+	CutShort error
 }
 
-// BalanceAsOf closes the account's past, late enough for what is asked for: up to an instant
-// that is over, or up to now, the zero instant, and then behind everything that had
-// answered before the call. It finds false if there is no such account.
+// BalanceAsOf closes the past of the account and returns the balance at the instant up to
+// which it is closed.
+// If the instant before is over, the past is closed there or later.
+// Otherwise, and for the zero instant, it is closed now, and contains everything that had
+// answered before the call.
+// The account is not found if no document has its ID.
 //
-// A commit takes its time from the server's clock first and shows later: when the server
-// has stored it, which is as late as its machine likes. So no time that has passed says
-// that the past is closed. What the server shows does. Close asks for its clock, and only
-// then reads the account:
+// # When the past is closed
 //
-//   - A transfer without a marker there that is not committed is prepared later, and its
-//     commit is sent later still, when the marker is stored for good. So it takes a time
-//     that is not before the clock's.
-//   - A transfer with a marker there that is decided shows the time of its commit, or has
-//     none.
-//   - A transfer with a marker there that is not decided may be in the middle of its
-//     commit, with a time that was taken long ago. It is outstanding: see decided.
+// A commit takes its time from the server's clock first, and can be read later, when the
+// server has stored it. That may take as long as the machine likes. So the past is not
+// closed because some time has passed. What the server shows can close it. BalanceAsOf reads
+// the server's clock, and only then the account. Now consider every transfer on the account:
 //
-// The balance is counted back from the stored one. Debits in flight are off that one
-// already, as its markers show; credits come on when they are settled. So a committed
-// transfer is in balance + debits in flight exactly if it was settled here, which is when
-// its marker goes:
+//   - It has no marker there, and is not committed. Then it is prepared after the account
+//     was read. Its commit is sent after that, when the marker is stored for good. So the
+//     commit takes a time that is not before the clock's.
+//   - It has a marker there, and is decided. Then its document shows the time of the commit,
+//     or that there is none.
+//   - It has a marker there, and is not decided. Then it may be in the middle of its commit,
+//     with a time that it took long ago. Such transfers are waited for, or barred: see
+//     awaitDecisions.
 //
-//   - Committed before the account was read, and no marker: it is in. Its marker was
-//     there when it was committed.
-//   - Committed before the account was read, and a marker: it is not in, and counts all
-//     the same, for it will be.
-//   - Committed after the account was read: it is not in, whether it had a marker already
-//     or not.
+// # What is in the balance
 //
-// What has to be told is the first from the last, where there is no marker.
+// The balance is counted back from the stored one. Stored balances don't contain the debits
+// in flight, and the markers show how much these are. Credits are added when they are
+// settled. So a committed transfer is contained in balance + debits in flight exactly if it
+// was settled on the account, and its marker goes when it is settled:
 //
-// Who has no right to write to the transfers gets less of the past where one of them is
-// not decided: see decided. What there is of it is as true, and Short says why it ends.
-func (h *History) BalanceAsOf(ctx context.Context, before time.Time) (Balance, bool, error) {
+//   - It was committed before the account was read, and has no marker. Then it is in: its
+//     marker was there when it was committed.
+//   - It was committed before the account was read, and has a marker. Then it is not in yet,
+//     but counts, because it will be settled.
+//   - It was committed after the account was read. Then it is not in, with or without a
+//     marker.
+//
+// Of a transfer without a marker, the first case has to be told from the third. The two ways
+// to do that are balanceInOneRead and balanceInSeparateReads.
+//
+// # Without the right to write
+//
+// A caller who has no right to write to the transfers can't bar them. The past is then
+// closed less far where a transfer is not decided: see awaitDecisions. What is returned is
+// as certain as otherwise, and CutShort says why it ends there.
+func (h *History) BalanceAsOf(ctx context.Context, before time.Time) (balance Balance, found bool, err error) {
 	ctx = wire.Detached(ctx)
+	read := h.balanceInSeparateReads
+	if h.ledger.SameClient {
+		read = h.balanceInOneRead
+	}
 	for {
-		closing, found, err := h.balanceOnce(ctx, before)
+		balance, found, err = read(ctx, before)
 		var open openError
 		switch {
-		case errors.As(err, &open): // each time it is earlier
+		case errors.As(err, &open): // each time at an earlier instant
 			h.open = &open
-		case !errors.Is(err, errUndecided):
-			if h.open != nil && (before.IsZero() || before.After(closing.At)) {
-				closing.Short = *h.open
+		case !errors.Is(err, errUnordered):
+			if h.open != nil && (before.IsZero() || before.After(balance.At)) {
+				balance.CutShort = *h.open
 			}
-			return closing, found, err
+			return balance, found, err
 		}
 		if ctx.Err() != nil {
-			return closing, found, fmt.Errorf("%w: %w", err, ctx.Err())
+			return balance, found, fmt.Errorf("%w: %w", err, ctx.Err())
 		}
 	}
-}
-
-func (h *History) balanceOnce(ctx context.Context, before time.Time) (Balance, bool, error) {
-	if h.Ledger.SameClient {
-		return h.balanceInOneRead(ctx, before)
-	}
-	return h.balanceInSeparateReads(ctx, before)
 }
 
 // balanceInOneRead reads the account and the transfers as they were at one time of their
-// cluster, which the primary has reached after it has shown its clock. What is committed
-// there, and has no marker there, is in.
-func (h *History) balanceInOneRead(ctx context.Context, before time.Time) (Balance, bool, error) {
-	asked, err := h.end(ctx, before)
+// cluster. The primary has reached that time after it has shown its clock. A transfer that
+// is committed in this snapshot, and has no marker in it, was committed before the account
+// was read: it is in.
+func (h *History) balanceInOneRead(ctx context.Context, before time.Time) (balance Balance, found bool, err error) {
+	clock, err := h.readClock(ctx, before)
 	if err != nil {
 		return Balance{}, false, err
 	}
-	end := h.closable(asked)
-	if h.seen, err = h.reached(ctx); err != nil {
+	end := h.closable(clock)
+	if h.seen, err = h.storedTime(ctx); err != nil {
 		return Balance{}, false, err
 	}
 	session, err := h.session(options.Session().SetSnapshot(true).SetSnapshotTime(*h.seen))
@@ -106,45 +117,52 @@ func (h *History) balanceInOneRead(ctx context.Context, before time.Time) (Balan
 	}
 	defer session.EndSession(context.WithoutCancel(ctx))
 	ctx = mongo.NewSessionContext(ctx, session)
-	seen, found, err := h.Look(ctx, h.Ledger.Majority)
-	if err != nil || !found {
-		return Balance{}, found, err
+	stored, err := h.readAccount(ctx, h.ledger.Majority)
+	if err != nil || !stored.found {
+		return Balance{}, stored.found, err
 	}
-	balance, err := h.count(ctx, seen, end, func(Entry) (bool, error) { return true, nil })
-	return Balance{At: end, Balance: balance}, true, err
+	posted, err := h.countBack(ctx, stored, end, func(Entry) (bool, error) { return true, nil })
+	return Balance{At: end, Balance: posted}, true, err
 }
 
-// errUndecided is returned where the reads of an account and of the transfers can't be put in order.
-var errUndecided = errors.New("transfers on the account are committed faster than it can be read")
+// errUnordered is returned where the read of an account and the commit of a transfer can't
+// be put in order.
+var errUnordered = errors.New("transfers on the account are committed faster than it can be read")
 
-// balanceInSeparateReads reads an account that may be in another cluster than the transfers, so that
-// there is no time as of which both can be read. It looks at the transfers' clock before
-// and after it reads the account. What took its time before the first look was prepared
-// before the account was read, which no replaced primary can answer, for the read is
-// linearizable: without a marker, it is in. What took its time after the second look is
-// not. In between, a marker tells that it is not in; but none may mean either:
+// balanceInSeparateReads reads an account that may be in another cluster than the
+// transfers. There is no time as of which both can be read. So it reads the transfers'
+// clock before and after it reads the account:
+//
+//   - A commit that took its time before the first reading of the clock was sent before the
+//     account was read. Its transfer was prepared even earlier, and no replaced primary can
+//     show the account without its marker, because the read is linearizable. So without a
+//     marker it was settled: it is in.
+//   - A commit that took its time after the second reading is not in.
+//   - A commit that took its time in between is not in if there is a marker.
+//
+// Without a marker, a commit that took its time in between may be either:
 //
 //	the clock · prepared · committed · settled · the account is read · the clock: it is in
 //	the clock · the account is read · prepared · committed · the clock: it is not
 //
-// So then nothing is decided, and Close begins anew. The time between the looks is that
-// of one read; a transfer that was prepared before, or is settled after, leaves a marker
-// to be seen.
+// Then nothing is decided, and BalanceAsOf begins again. The time between the
+// readings is that of one read. A transfer that was prepared before it, or is settled after
+// it, leaves a marker to be seen.
 //
-// Whatever is in was committed, and acknowledged by a majority, before the account was
-// read. The transfers are read afterwards, from the true primary, as a linearizable read
-// has made sure: so what is in shows.
-func (h *History) balanceInSeparateReads(ctx context.Context, before time.Time) (Balance, bool, error) {
-	asked, err := h.end(ctx, before)
+// Every transfer that is in was committed, and acknowledged by a majority, before the
+// account was read. The transfers are read after that, from the true primary, as a
+// linearizable read has made sure. So the reads of the transfers show everything that is in.
+func (h *History) balanceInSeparateReads(ctx context.Context, before time.Time) (balance Balance, found bool, err error) {
+	first, err := h.readClock(ctx, before)
 	if err != nil {
 		return Balance{}, false, err
 	}
-	end := h.closable(asked)
-	seen, found, err := h.Look(ctx, h.Ledger.Linearizable)
-	if err != nil || !found {
-		return Balance{}, found, err
+	end := h.closable(first)
+	stored, err := h.readAccount(ctx, h.ledger.Linearizable)
+	if err != nil || !stored.found {
+		return Balance{}, stored.found, err
 	}
-	second, err := h.store.Clocks(ctx)
+	second, err := h.catalog.Clocks(ctx)
 	if err != nil {
 		return Balance{}, true, err
 	}
@@ -155,131 +173,47 @@ func (h *History) balanceInSeparateReads(ctx context.Context, before time.Time) 
 	defer session.EndSession(context.WithoutCancel(ctx))
 	ctx = mongo.NewSessionContext(ctx, session)
 	nothing := bson.D{{Key: "_id", Value: ""}} // no transfer has this ID
-	if _, err := wire.FindOne(ctx, h.store.Linearizable, nothing); err != nil && !wire.NotFound(err) {
+	if _, err := wire.FindOne(ctx, h.catalog.Linearizable, nothing); err != nil && !wire.NotFound(err) {
 		return Balance{}, true, err
 	}
-	if h.seen, err = clusterTime(session); err != nil {
+	if h.seen, err = operationTime(session); err != nil {
 		return Balance{}, true, err
 	}
-	balance, err := h.count(ctx, seen, end, func(e Entry) (bool, error) {
-		if e.At.Before(asked) {
+	posted, err := h.countBack(ctx, stored, end, func(e Entry) (in bool, err error) {
+		if e.At.Before(first) {
 			return true, nil
 		}
 		if !e.At.After(second.Latest) {
-			return false, errUndecided
+			return false, errUnordered
 		}
 		return false, nil
 	})
-	return Balance{At: end, Balance: balance}, true, err
+	return Balance{At: end, Balance: posted}, true, err
 }
 
-// end returns the instant of a closing, which the clock has shown to be reached. Where
-// the past is to be closed up to now, it comes after the millisecond in which it was
-// asked for: a transfer may have been committed in that one, and answered, before the
-// call.
-func (h *History) end(ctx context.Context, before time.Time) (time.Time, error) {
-	asked, err := h.store.Clocks(ctx)
-	if err != nil || !before.IsZero() && !before.After(asked.Earliest) {
-		return asked.Earliest, err
+// readClock returns an instant that the server's clock has reached. If the past is to be
+// closed now, the instant comes after the millisecond of the call: a transfer may have been
+// committed in that millisecond, and answered, before the call.
+func (h *History) readClock(ctx context.Context, before time.Time) (time.Time, error) {
+	called, err := h.catalog.Clocks(ctx)
+	if err != nil || !before.IsZero() && !before.After(called.Earliest) {
+		return called.Earliest, err
 	}
 	for {
 		if err := collections.Pause(ctx, document.Tick); err != nil {
 			return time.Time{}, err
 		}
-		now, err := h.store.Clocks(ctx)
-		if err != nil || now.Passed(asked) {
+		now, err := h.catalog.Clocks(ctx)
+		if err != nil || now.Passed(called) {
 			return now.Earliest, err
 		}
 	}
 }
 
-// closable returns how much of a past that ends at an instant can be closed.
+// closable returns up to where a past that ends at an instant can be closed.
 func (h *History) closable(end time.Time) time.Time {
 	if h.open != nil && h.open.until.Before(end) {
 		return h.open.until
 	}
 	return end
-}
-
-// view is what an account's document shows.
-type view struct {
-	posted   money.Amount // the balance, and the debits in flight
-	inFlight []string     // the transfers with a marker
-}
-
-// Look reads the account.
-func (h *History) Look(ctx context.Context, from *mongo.Collection) (view, bool, error) {
-	document, err := wire.FindOne(ctx, from, bson.D{{Key: "_id", Value: h.key}})
-	if wire.NotFound(err) {
-		return view{}, false, nil
-	}
-	if err != nil {
-		return view{}, false, err
-	}
-	account, err := h.store.Fields.DecodeAccount(h.store.IDs, document)
-	if err != nil {
-		return view{}, true, fmt.Errorf("%w: %w", ErrKind, err)
-	}
-	posted, err := Plus(account.Balance, account.Reserved)
-	return view{posted, h.store.Fields.InFlight(document)}, true, err
-}
-
-// Plus adds up two amounts of an account; the error is ErrKind.
-func Plus(a, b money.Amount) (money.Amount, error) {
-	sum, err := a.Add(b)
-	if err != nil {
-		return sum, fmt.Errorf("%w: %w", ErrKind, err)
-	}
-	return sum, nil
-}
-
-// count returns the balance that an account which was seen had at the end, an instant
-// before. Of what has committed since then, and has no marker, settled tells whether it
-// is in what was seen.
-func (h *History) count(
-	ctx context.Context, seen view, end time.Time, settled func(Entry) (bool, error),
-) (money.Amount, error) {
-	balance := seen.posted
-	marked := make(map[string]bool, len(seen.inFlight))
-	for _, id := range seen.inFlight {
-		marked[id] = true
-	}
-	var failed error
-	since := bson.D{{Key: "$gte", Value: end}}
-	err := h.find(ctx, since, options.Find(), func(e Entry) bool {
-		if marked[e.TransferID] {
-			return true
-		}
-		in, err := settled(e)
-		if err == nil && in {
-			balance, err = Plus(balance, e.Amount.Neg())
-		}
-		failed = err
-		return err == nil
-	})
-	if err = errors.Join(failed, err); err != nil {
-		return balance, err
-	}
-	return h.addMarked(ctx, balance, seen.inFlight, end)
-}
-
-// addMarked adds to a balance what transfers whose markers were seen have moved before
-// the end.
-func (h *History) addMarked(
-	ctx context.Context, balance money.Amount, ids []string, end time.Time,
-) (money.Amount, error) {
-	if len(ids) == 0 {
-		return balance, nil
-	}
-	documents, err := h.decided(ctx, ids, end)
-	for _, document := range documents {
-		e, committed, failed := h.entry(document)
-		if failed == nil && committed && e.At.Before(end) {
-			balance, failed = Plus(balance, e.Amount)
-		}
-		if failed != nil {
-			return balance, failed
-		}
-	}
-	return balance, err
 }

@@ -58,7 +58,7 @@ func (l *Lookout) answerChecks() {
 			ids[i] = check.id
 		}
 		ctx, cancel := context.WithTimeout(l.base, wire.CommandLimit)
-		existing, err := l.queries.Existing(ctx, ids)
+		existing, err := l.queries.WhichExist(ctx, ids)
 		cancel()
 		for _, check := range batch {
 			check.missing = err == nil && !existing[check.id]

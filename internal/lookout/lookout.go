@@ -125,7 +125,7 @@ type Sight struct {
 	Replaced <-chan struct{}
 
 	replaced chan struct{}
-	mark     queries.Mark
+	mark     queries.Fingerprint
 }
 
 // Watch is one caller's interest in a transfer.

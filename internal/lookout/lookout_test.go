@@ -22,12 +22,12 @@ func idleLookout() (l *Lookout, now time.Time) {
 	return l, now
 }
 
-func found(mark queries.Mark) queries.Sight {
-	return queries.Sight{Transfer: document.Transfer{ID: "t"}, Mark: mark}
+func found(mark queries.Fingerprint) queries.Snapshot {
+	return queries.Snapshot{Transfer: document.Transfer{ID: "t"}, Fingerprint: mark}
 }
 
 // readNow updates a target with what a read found that begins now.
-func (l *Lookout) readNow(t *target, found queries.Sight, err error) {
+func (l *Lookout) readNow(t *target, found queries.Snapshot, err error) {
 	r := l.beginRead()
 	l.update(t, found, err, r)
 	l.scheduleGlance(t)
@@ -73,11 +73,11 @@ func TestLaterReadCounts(t *testing.T) {
 	}
 	l.readNow(w.target, found("new"), nil)
 	require.False(t, replaced(first), "nothing has happened")
-	l.readNow(w.target, queries.Sight{}, errors.New("away"))
+	l.readNow(w.target, queries.Snapshot{}, errors.New("away"))
 	require.True(t, replaced(first))
 	away := w.Latest()
 	require.Error(t, away.Err)
-	l.readNow(w.target, queries.Sight{}, errors.New("away"))
+	l.readNow(w.target, queries.Snapshot{}, errors.New("away"))
 	require.True(t, replaced(away), "callers are notified of each failure: it may be the last thing they wait for")
 	away = w.Latest()
 	l.readNow(w.target, found("new"), nil)
@@ -93,7 +93,7 @@ func TestReadBeginsAfterItWasRequested(t *testing.T) {
 	r := l.takeRead()
 	require.Len(t, r.batch, 1)
 	second := l.requestRead(w.target)
-	l.deliver(r, map[string]queries.Sight{"t": found("a")}, nil, time.Millisecond)
+	l.deliver(r, map[string]queries.Snapshot{"t": found("a")}, nil, time.Millisecond)
 	select {
 	case <-first:
 	default:

@@ -101,7 +101,7 @@ func (l *Lookout) readQueued() {
 		}
 		ctx, cancel := context.WithTimeout(l.base, wire.CommandLimit)
 		begun := l.now()
-		found, err := l.queries.GetTransfers(ctx, ids)
+		found, err := l.queries.ReadTransfers(ctx, ids)
 		cancel()
 		overdueTimer.Stop()
 		if !l.deliver(r, found, err, l.now().Sub(begun)) {
@@ -147,7 +147,7 @@ func (l *Lookout) takeRead() *read {
 
 // deliver hands out what a read found, and reports whether the reader keeps its turn.
 func (l *Lookout) deliver(
-	r *read, found map[string]queries.Sight, err error, took time.Duration,
+	r *read, found map[string]queries.Snapshot, err error, took time.Duration,
 ) (keepsTurn bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +168,7 @@ func (l *Lookout) deliver(
 // update makes what a read found the latest sight of a target, unless a later read was
 // first.
 // The caller holds the lock.
-func (l *Lookout) update(t *target, found queries.Sight, err error, r *read) {
+func (l *Lookout) update(t *target, found queries.Snapshot, err error, r *read) {
 	if r.serial < t.latestRead {
 		return
 	}
@@ -176,7 +176,7 @@ func (l *Lookout) update(t *target, found queries.Sight, err error, r *read) {
 		err = found.Err
 	}
 	before := t.latest
-	sight := &Sight{Transfer: found.Transfer, Found: found.Mark != "" && err == nil, Err: err, mark: found.Mark}
+	sight := &Sight{Transfer: found.Transfer, Found: found.Fingerprint != "" && err == nil, Err: err, mark: found.Fingerprint}
 	same := before != nil && err == nil && before.Err == nil && before.mark == sight.mark
 	if same {
 		sight.replaced = before.replaced

@@ -174,7 +174,7 @@ func (l *Lookout) glance(batch []*target) {
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(l.base, wire.CommandLimit)
 	defer cancel()
-	marks, err := l.queries.Glance(ctx, ids)
+	marks, err := l.queries.Fingerprints(ctx, ids)
 	if err != nil {
 		l.log.Debug("a look at transfers that are waited for has failed", slog.Any(words.KeyCause, err))
 	}
@@ -187,7 +187,7 @@ func (l *Lookout) glance(batch []*target) {
 		t.glances++
 		switch {
 		case err != nil:
-			l.update(t, queries.Sight{}, err, r)
+			l.update(t, queries.Snapshot{}, err, r)
 		case t.latest == nil && t.reads > 0: // the first read is in flight
 		case t.latest == nil || t.latest.Err != nil || t.latest.mark != marks[t.id]:
 			l.requestRead(t)

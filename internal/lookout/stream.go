@@ -58,7 +58,7 @@ func (l *Lookout) startStream(now time.Time) {
 // If it fails all the same, glances become more frequent again.
 func (l *Lookout) followStream() {
 	begun := l.now()
-	s, err := l.queries.Stream(l.base)
+	s, err := l.queries.Watch(l.base)
 	if err == nil {
 		l.setStreamLive(true)
 		err = l.requestChanged(s)

@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"fmt"
@@ -11,7 +11,9 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -45,7 +47,7 @@ func (l lottery) floor() any {
 }
 
 // balance draws a stored balance, mostly one at the edge of what the leg needs.
-func (l lottery) balance(p *participant) any {
+func (l lottery) balance(p *mongostore.Participant) any {
 	if l.odds(4) {
 		return pick[any](l, nil, bson.Null{}, 100.0, "100", true, bson.A{}, bson.A{int64(100)}, bson.A{int64(-1), int64(1 << 60)}, bson.M{},
 			bson.MinKey{}, bson.MaxKey{}, bson.DateTime(100), bson.Timestamp{T: 1}, math.NaN(), math.Inf(1), decimal("NaN"), decimal("Infinity"),
@@ -54,8 +56,8 @@ func (l lottery) balance(p *participant) any {
 			decimal("0E-6000"), decimal("5E-13"), decimal("100.0000000000001"), decimal("100.0000000000000000"), decimal("1E+20"),
 			decimal("-1E-6176"))
 	}
-	low, high, _ := p.bounds()
-	edge := pick(l, low, high, money.Units(100), dec("100"), dec("100.5"))
+	bounds := p.Bounds()
+	edge := pick(l, bounds.Low, bounds.High, money.Units(100), dec("100"), dec("100.5"))
 	step := money.Units(int64(l.IntN(3) - 1))
 	if edge.Kind() == money.Decimal {
 		step = pick(l, step.Decimal(), dec("0.000000000001"), dec("-0.000000000001"))
@@ -71,14 +73,14 @@ func (l lottery) balance(p *participant) any {
 }
 
 func (l lottery) fence() any {
-	return pick[any](l, nil, bson.Null{}, fence0(), bson.ObjectID{7}, "a", int32(5), int64(6), 7.5, bson.M{"a": 1},
+	return pick[any](l, nil, bson.Null{}, storetest.Fence0(), bson.ObjectID{7}, "a", int32(5), int64(6), 7.5, bson.M{"a": 1},
 		bson.D{{Key: "$gt", Value: ""}},
 		bson.Regex{Pattern: "a"}, bson.A{nil}, bson.A{"a"}, bson.A{}, bson.MinKey{}, bson.MaxKey{}, true, bson.DateTime(5),
 		math.NaN(), bson.Binary{Data: []byte{1}})
 }
 
 // document draws an account for a party.
-func (l lottery) document(id, key string, p *participant) bson.D {
+func (l lottery) document(id, key string, p *mongostore.Participant) bson.D {
 	document := bson.D{{Key: "_id", Value: id}}
 	add := func(name string, value any) {
 		if value != nil {
@@ -87,7 +89,7 @@ func (l lottery) document(id, key string, p *participant) bson.D {
 	}
 	floor := l.floor()
 	if floor != nil {
-		p.floor = standardFields().FloorOf(encode(bson.D{{Key: "floor", Value: floor}}))
+		*p.Floor() = storetest.StandardFields().View(encode(bson.D{{Key: "floor", Value: floor}})).Floor()
 	}
 	add("floor", floor)
 	add("balance", l.balance(p))
@@ -117,14 +119,15 @@ func encode(document any) bson.Raw {
 // agreementCase is a document, the work that is to prepare it, and what was read.
 type agreementCase struct {
 	id     string
-	work   *Attempt
+	work   *mongostore.Attempt
 	before bson.Raw
 	facts  protocol.Facts
 	fence  protocol.Fence // that the prepare names
 }
 
-// The facts of a look and the filter of a prepare agree: where the look shows no reason to refuse, no marker and the expected fence,
-// the prepare matches, and nowhere else. Else an execution would prepare and look for ever, or take what it should refuse.
+// The facts of a look and the filter of a prepare agree: where the look shows no reason
+// to refuse, no marker and the expected fence, the prepare matches, and nowhere else.
+// Else an execution would prepare and look for ever, or take what it should refuse.
 func TestFactsAndFilterAgree(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -133,38 +136,38 @@ func TestFactsAndFilterAgree(t *testing.T) {
 	documents := make([]bson.D, agreementCases)
 	for i := range cases {
 		id := fmt.Sprintf("case %d", i)
-		c := &agreementCase{id: id, work: b.work(pick(l, id, "7", "a.b", "$x"), b.legIn("", id, l.amount()))}
+		c := &agreementCase{id: id, work: b.Attempt(pick(l, id, "7", "a.b", "$x"), b.LegIn("", id, l.amount()))}
 		c.work.Transfer.Currency = pick(l, "", "", "", "EUR")
-		documents[i] = l.document(id, document.MarkerKey(c.work.Transfer.ID), &c.work.participants[0])
-		c.work.participants[0].floor = document.Floor{}
+		documents[i] = l.document(id, document.MarkerKey(c.work.Transfer.ID), c.work.Participant(0))
+		*c.work.Participant(0).Floor() = document.Floor{}
 		cases[i] = c
 	}
-	_, err := b.db.Collection("accounts").InsertMany(t.Context(), documents)
+	_, err := b.DB.Collection("accounts").InsertMany(t.Context(), documents)
 	require.NoError(t, err)
 
 	stored := b.everything("accounts")
-	statements := make([]*mergedUpdate, len(cases))
+	statements := make([]*mongostore.MergedUpdate, len(cases))
 	for i, c := range cases {
 		c.before = stored[c.id]
-		p := &c.work.participants[0]
-		c.facts = b.store.facts(c.work, p, c.before)
+		p := c.work.Participant(0)
+		c.facts = b.Store.FactsOf(c.work, p, c.before)
 		c.fence = c.facts.Fence
 		if l.odds(6) {
 			c.fence = pick(l, "", protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, make([]byte, 12)...)))
 		}
-		statements[i] = b.store.newUnit(&Call{Attempt: c.work, Op: prepareWith(0, c.fence)})
+		statements[i] = b.Store.NewMergedUpdate(&mongostore.Call{Attempt: c.work, Op: storetest.PrepareWith(0, c.fence)})
 	}
-	results := wire.UpdateAll(t.Context(), b.store.Ledgers[""].Commands, statements).Verdicts
+	results := wire.UpdateAll(t.Context(), b.Store.Ledgers[""].Commands, statements).Verdicts
 	b.checkAgreement(cases, results)
 }
 
 // everything returns all documents of a collection by ID.
 func (b *bank) everything(collection string) map[string]bson.Raw {
-	b.t.Helper()
-	cursor, err := b.db.Collection(collection).Find(b.t.Context(), bson.M{})
-	require.NoError(b.t, err)
+	b.T.Helper()
+	cursor, err := b.DB.Collection(collection).Find(b.T.Context(), bson.M{})
+	require.NoError(b.T, err)
 	var all []bson.Raw
-	require.NoError(b.t, cursor.All(b.t.Context(), &all))
+	require.NoError(b.T, cursor.All(b.T.Context(), &all))
 	byID := map[string]bson.Raw{}
 	for _, document := range all {
 		byID[document.Lookup("_id").StringValue()] = document
@@ -173,14 +176,15 @@ func (b *bank) everything(collection string) map[string]bson.Raw {
 }
 
 func (b *bank) checkAgreement(cases []*agreementCase, results []wire.Verdict) {
-	b.t.Helper()
+	b.T.Helper()
 	after := b.everything("accounts")
 	fit, changed, refused := 0, 0, 0
 	for i, c := range cases {
 		expected := c.facts == protocol.Facts{
 			Found: true, Fence: c.fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 		}
-		// The server says how many matched in all. A document that was matched is changed, or the change was refused.
+		// The server says how many matched in all. A document that was matched is
+		// changed, or the change was refused.
 		matched := results[i].Result == protocol.Failed || string(after[c.id]) != string(c.before)
 		if expected {
 			fit++
@@ -191,12 +195,12 @@ func (b *bank) checkAgreement(cases []*agreementCase, results []wire.Verdict) {
 			changed++
 		}
 		if matched != expected || results[i].Result == protocol.Unknown {
-			b.t.Errorf("seed %d, %s: %s\namount %s, currency %q, fence %q\nfacts %+v, matched %t (%v)", agreementSeed, c.id, c.before,
+			b.T.Errorf("seed %d, %s: %s\namount %s, currency %q, fence %q\nfacts %+v, matched %t (%v)", agreementSeed, c.id, c.before,
 				c.work.Transfer.Legs[0].Amount, c.work.Transfer.Currency, c.fence, c.facts, matched, results[i].Result)
 		}
 	}
 	// The draw is no good if it hardly ever hits.
-	require.Greater(b.t, fit, agreementCases/10)
-	require.Greater(b.t, changed, agreementCases/10)
-	require.Positive(b.t, refused)
+	require.Greater(b.T, fit, agreementCases/10)
+	require.Greater(b.T, changed, agreementCases/10)
+	require.Positive(b.T, refused)
 }

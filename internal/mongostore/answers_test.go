@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"context"
@@ -12,8 +12,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/fences"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // write is a way to bring a bank to the point where a write is next.
@@ -21,70 +24,71 @@ type write struct {
 	name       string
 	command    string
 	collection string
-	ready      func(b *bank, id string) (*Attempt, protocol.Operation)
+	ready      func(b *bank, id string) (*mongostore.Attempt, protocol.Operation)
 }
 
 // writes are all writes of the protocol.
 func writes() []write {
-	debit := func(b *bank, id string) *Attempt {
-		b.put(account(id, nil))
-		return b.work(id, b.leg(id, -60))
+	debit := func(b *bank, id string) *mongostore.Attempt {
+		b.Put(storetest.Account(id, nil))
+		return b.Attempt(id, b.Leg(id, -60))
 	}
-	claimed := func(b *bank, id string) *Attempt { return b.claimed(id, b.leg(id, -60)) }
+	claimed := func(b *bank, id string) *mongostore.Attempt { return b.Claimed(id, b.Leg(id, -60)) }
 	return []write{
-		{"insert", "insert", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
-			w := b.work(id, b.leg(id, -60))
-			_, err := b.store.ReachedTime(b.t.Context())
-			require.NoError(b.t, err)
-			return w, claim(protocol.Insert)
+		{"insert", "insert", "transfers", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
+			a := b.Attempt(id, b.Leg(id, -60))
+			_, err := b.Store.ReachedTime(b.T.Context())
+			require.NoError(b.T, err)
+			return a, storetest.Claim(protocol.Insert)
 		}},
-		{"claim of an initiated transfer", "findAndModify", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
-			w := b.work(id, b.leg(id, -60))
-			result, err := b.store.InsertInitiated(b.t.Context(), &w.Transfer)
-			require.NoError(b.t, err)
-			require.Equal(b.t, protocol.Applied, result)
-			return w, claim(protocol.FromInitiated)
+		{"claim of an initiated transfer", "findAndModify", "transfers", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
+			a := b.Attempt(id, b.Leg(id, -60))
+			result, err := b.Store.InsertInitiated(b.T.Context(), &a.Transfer)
+			require.NoError(b.T, err)
+			require.Equal(b.T, protocol.Applied, result)
+			return a, storetest.Claim(protocol.FromInitiated)
 		}},
-		{"takeover", "findAndModify", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
+		{"takeover", "findAndModify", "transfers", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
 			claimed(b, id)
-			return b.work(id, b.leg(id, -60)), claim(protocol.TakeOver)
+			return b.Attempt(id, b.Leg(id, -60)), storetest.Claim(protocol.TakeOver)
 		}},
-		{"verify", "update", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
-			op := about(protocol.Verify)
+		{"verify", "update", "transfers", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
+			op := storetest.About(protocol.Verify)
 			op.Epoch = 1
 			return claimed(b, id), op
 		}},
-		{"decision", "update", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
-			return claimed(b, id), decide(protocol.Rollback, 1)
+		{"decision", "update", "transfers", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
+			return claimed(b, id), storetest.Decide(protocol.Rollback, 1)
 		}},
-		{"finish", "update", "transfers", func(b *bank, id string) (*Attempt, protocol.Operation) {
-			w := claimed(b, id)
-			b.applied(w, decide(protocol.Committed, 1))
-			return w, finish(protocol.Success)
+		{"finish", "update", "transfers", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
+			a := claimed(b, id)
+			b.Applied(a, storetest.Decide(protocol.Committed, 1))
+			return a, storetest.Finish(protocol.Success)
 		}},
-		{"prepare", "update", "accounts", func(b *bank, id string) (*Attempt, protocol.Operation) {
-			w := debit(b, id)
-			return w, b.ready(w)[0]
+		{"prepare", "update", "accounts", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
+			a := debit(b, id)
+			return a, b.Ready(a)[0]
 		}},
-		{"settle", "update", "accounts", func(b *bank, id string) (*Attempt, protocol.Operation) {
-			return b.prepared(debit(b, id)), at(protocol.Settle, 0)
+		{"settle", "update", "accounts", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
+			return b.Prepared(debit(b, id)), storetest.At(protocol.Settle, 0)
 		}},
-		{"undo", "update", "accounts", func(b *bank, id string) (*Attempt, protocol.Operation) {
-			return b.prepared(debit(b, id)), replacing(at(protocol.Undo, 0))
+		{"undo", "update", "accounts", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
+			return b.Prepared(debit(b, id)), storetest.Replacing(storetest.At(protocol.Undo, 0))
 		}},
-		{"fence-only", "update", "accounts", func(b *bank, id string) (*Attempt, protocol.Operation) {
-			return debit(b, id), at(protocol.FenceOnly, 0)
+		{"fence-only", "update", "accounts", func(b *bank, id string) (*mongostore.Attempt, protocol.Operation) {
+			return debit(b, id), storetest.At(protocol.FenceOnly, 0)
 		}},
 	}
 }
 
-// reconnected returns the same bank with a store of another client: one that has seen a server fail looks for it again for
-// half a second, and the tests don't wait for that. It polls, because a client that streams may take ten seconds to disconnect.
+// reconnected returns the same bank with a store of another client: one that has seen a
+// server fail looks for it again for half a second, and the tests don't wait for that. It
+// polls, because a client that streams may take ten seconds to disconnect.
 func (b *bank) reconnected(t *testing.T, number int, opts ...*options.ClientOptions) *bank {
 	t.Helper()
-	next := &bank{t: t, db: b.db, log: newCommandLog(), app: fmt.Sprintf("%s %d", b.db.Name(), number)}
+	next := &bank{&storetest.Bank{T: t, DB: b.DB, Log: storetest.NewCommandLog(), App: fmt.Sprintf("%s %d", b.DB.Name(), number)}}
 	opts = append([]*options.ClientOptions{
-		options.Client().SetAppName(next.app).SetMonitor(next.log.monitor()).SetServerMonitoringMode(options.ServerMonitoringModePoll)}, opts...)
+		options.Client().SetAppName(next.App).SetMonitor(next.Log.Monitor()).SetServerMonitoringMode(options.ServerMonitoringModePoll)}, opts...)
 	client, err := mongo.Connect(append([]*options.ClientOptions{options.Client().ApplyURI(mongotest.URI())}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -92,11 +96,11 @@ func (b *bank) reconnected(t *testing.T, number int, opts ...*options.ClientOpti
 		cancel()
 		_ = client.Disconnect(atOnce)
 	})
-	db := client.Database(b.db.Name())
-	next.store, err = newRooms(config{
+	db := client.Database(b.DB.Name())
+	next.Store, err = storetest.NewRooms(storetest.Config{
 		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts"),
 			"eu": db.Collection("accounts_eu")},
-		Fields: standardFields(), MarkerLimit: 100, FenceBytes: LeastFenceMemory, Now: time.Now,
+		Fields: storetest.StandardFields(), MarkerLimit: 100, FenceBytes: fences.LeastMemory, Now: time.Now,
 	})
 	require.NoError(t, err)
 	return next
@@ -120,8 +124,8 @@ func faults() []fault {
 	for _, code := range []int{10107, 189, 11602, 11600, 91, 50, 11601, 112, 6, 262, 133, 8} {
 		list = append(list, fault{fmt.Sprintf("error %d", code), bson.M{"errorCode": code}, false, unknown})
 	}
-	// One document and no right to insert it, or a refusal to change one that names its cause: that is certain. A command of updates may
-	// have applied some of them.
+	// One document and no right to insert it, or a refusal to change one that names its
+	// cause: that is certain. A command of updates may have applied some of them.
 	list = append(list,
 		fault{"error 13", bson.M{"errorCode": 13}, false, func(command string) protocol.Result {
 			if command == "insert" {
@@ -138,8 +142,8 @@ func faults() []fault {
 	return list
 }
 
-// Whatever breaks a command on its way or on the server, its answer is Unknown as long as it may have been stored; and no write is
-// sent a second time by itself.
+// Whatever breaks a command on its way or on the server, its answer is Unknown as long as
+// it may have been stored; and no write is sent a second time by itself.
 func TestAnswersToBrokenCommands(t *testing.T) {
 	origin := newBank(t)
 	number := 0
@@ -149,35 +153,36 @@ func TestAnswersToBrokenCommands(t *testing.T) {
 			t.Run(write.name+", "+fault.name, func(t *testing.T) {
 				b := origin.reconnected(t, number)
 				id := fmt.Sprintf("order %d", number)
-				w, op := write.ready(b, id)
-				before := b.raw(write.collection, id)
-				b.failing(1, []string{write.command}, fault.how)
-				b.log.take()
+				a, op := write.ready(b, id)
+				before := b.Raw(write.collection, id)
+				b.Failing(1, []string{write.command}, fault.how)
+				b.Log.Take()
 
-				answer := b.on(w, op)
+				answer := b.On(a, op)
 
-				assert.Equal(t, fault.want(write.command), answer.Result, w.Cause)
-				require.Error(t, w.Cause)
-				assert.Equal(t, []string{write.command}, names(b.log.take()), "sent once")
-				assert.Equal(t, fault.stored, string(before) != string(b.raw(write.collection, id)))
-				assert.Zero(t, b.store.fences.count(), "a fence is believed after a broken write")
+				assert.Equal(t, fault.want(write.command), answer.Result, a.Cause)
+				require.Error(t, a.Cause)
+				assert.Equal(t, []string{write.command}, storetest.Names(b.Log.Take()), "sent once")
+				assert.Equal(t, fault.stored, string(before) != string(b.Raw(write.collection, id)))
+				assert.Zero(t, b.Store.KnownFences(), "a fence is believed after a broken write")
 			})
 		}
 	}
 }
 
-// A deadline that passes while the server is busy makes a write Unknown: it may yet be stored.
+// A deadline that passes while the server is busy makes a write Unknown: it may yet be
+// stored.
 func TestAnswerAfterADeadline(t *testing.T) {
 	origin := newBank(t)
 	for number, write := range writes() {
 		t.Run(write.name, func(t *testing.T) {
 			b := origin.reconnected(t, number)
-			w, op := write.ready(b, write.name)
-			stop := b.failing(1, []string{write.command}, bson.M{"blockConnection": true, "blockTimeMS": 1500})
+			a, op := write.ready(b, write.name)
+			stop := b.Failing(1, []string{write.command}, bson.M{"blockConnection": true, "blockTimeMS": 1500})
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
-			assert.Equal(t, protocol.Unknown, perform(ctx, b.store, w, op)[0].Result)
-			require.Error(t, w.Cause)
+			assert.Equal(t, protocol.Unknown, storetest.Perform(ctx, b.Store, a, op)[0].Result)
+			require.Error(t, a.Cause)
 			stop()
 		})
 	}
@@ -188,15 +193,15 @@ func TestEndedContextSendsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	for _, write := range writes() {
-		w, op := write.ready(b, write.name)
-		before := b.raw(write.collection, write.name)
-		b.log.take()
+		a, op := write.ready(b, write.name)
+		before := b.Raw(write.collection, write.name)
+		b.Log.Take()
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		assert.Equal(t, protocol.NotSent, perform(ended, b.store, w, op)[0].Result, write.name)
-		require.ErrorIs(t, w.Cause, context.Canceled)
-		assert.Empty(t, b.log.take())
-		assert.Equal(t, before, b.raw(write.collection, write.name))
+		assert.Equal(t, protocol.NotSent, storetest.Perform(ended, b.Store, a, op)[0].Result, write.name)
+		require.ErrorIs(t, a.Cause, context.Canceled)
+		assert.Empty(t, b.Log.Take())
+		assert.Equal(t, before, b.Raw(write.collection, write.name))
 	}
 }
 
@@ -208,66 +213,66 @@ func TestNoServerSendsNothing(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
 	db := client.Database("bank")
-	store, err := newRooms(config{
+	store, err := storetest.NewRooms(storetest.Config{
 		Transfers: db.Collection("transfers"), Ledgers: map[string]*mongo.Collection{"": db.Collection("accounts")},
-		Fields: standardFields(), MarkerLimit: 100, FenceBytes: LeastFenceMemory, Now: time.Now,
+		Fields: storetest.StandardFields(), MarkerLimit: 100, FenceBytes: fences.LeastMemory, Now: time.Now,
 	})
 	require.NoError(t, err)
-	b := &bank{t: t, store: store}
-	w := b.work("order", b.leg("alice", -60))
-	assert.Equal(t, protocol.NotSent, b.on(w, claim(protocol.Insert)).Result, "the server's time is not known")
+	b := &bank{&storetest.Bank{T: t, Store: store}}
+	a := b.Attempt("order", b.Leg("alice", -60))
+	assert.Equal(t, protocol.NotSent, b.On(a, storetest.Claim(protocol.Insert)).Result, "the server's time is not known")
 	store.Clock.Read = time.Now()
-	verify := about(protocol.Verify)
+	verify := storetest.About(protocol.Verify)
 	for _, op := range []protocol.Operation{
-		claim(protocol.Insert), claim(protocol.FromInitiated), claim(protocol.TakeOver), claim(protocol.TakeToCancel), verify,
-		decide(protocol.Committed, 1), finish(protocol.Success), prepareWith(0, ""), at(protocol.Settle, 0), at(protocol.Undo, 0),
-		at(protocol.FenceOnly, 0),
+		storetest.Claim(protocol.Insert), storetest.Claim(protocol.FromInitiated), storetest.Claim(protocol.TakeOver), storetest.Claim(protocol.TakeToCancel), verify,
+		storetest.Decide(protocol.Committed, 1), storetest.Finish(protocol.Success), storetest.PrepareWith(0, ""), storetest.At(protocol.Settle, 0), storetest.At(protocol.Undo, 0),
+		storetest.At(protocol.FenceOnly, 0),
 	} {
-		assert.Equal(t, protocol.NotSent, b.on(w, op).Result, "%+v", op)
+		assert.Equal(t, protocol.NotSent, b.On(a, op).Result, "%+v", op)
 	}
 	for _, op := range []protocol.Operation{
-		about(protocol.ReadTransfer), about(protocol.LookTransfer), at(protocol.ReadFence, 0), at(protocol.Look, 0),
+		storetest.About(protocol.ReadTransfer), storetest.About(protocol.LookTransfer), storetest.At(protocol.ReadFence, 0), storetest.At(protocol.Look, 0),
 	} {
-		assert.Equal(t, protocol.Answer{Result: protocol.Unknown}, b.on(w, op), "%+v", op)
+		assert.Equal(t, protocol.Answer{Result: protocol.Unknown}, b.On(a, op), "%+v", op)
 	}
 }
 
 // A write that never got a connection is certainly not sent.
 func TestNoConnectionSendsNothing(t *testing.T) {
 	b := newBank(t).reconnected(t, 1, options.Client().SetMaxPoolSize(1))
-	b.put(account("alice", nil))
-	w := b.work("order", b.leg("alice", -60))
-	op := b.ready(w)[0]
-	b.failing(1, []string{"find"}, bson.M{"blockConnection": true, "blockTimeMS": 3000})
-	blocker := b.work("other", b.leg("nobody", -60))
+	b.Put(storetest.Account("alice", nil))
+	a := b.Attempt("order", b.Leg("alice", -60))
+	op := b.Ready(a)[0]
+	b.Failing(1, []string{"find"}, bson.M{"blockConnection": true, "blockTimeMS": 3000})
+	blocker := b.Attempt("other", b.Leg("nobody", -60))
 	ended := make(chan struct{})
-	b.log.take()
+	b.Log.Take()
 	go func() {
 		defer close(ended)
-		perform(t.Context(), b.store, blocker, at(protocol.ReadFence, 0))
+		storetest.Perform(t.Context(), b.Store, blocker, storetest.At(protocol.ReadFence, 0))
 	}()
 	require.Eventually(t, func() bool {
-		return len(b.log.take()) > 0
+		return len(b.Log.Take()) > 0
 	}, 10*time.Second, time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	assert.Equal(t, protocol.NotSent, perform(ctx, b.store, w, op)[0].Result, w.Cause)
+	assert.Equal(t, protocol.NotSent, storetest.Perform(ctx, b.Store, a, op)[0].Result, a.Cause)
 	<-ended
-	b.has("accounts", account("alice", nil))
+	b.Has("accounts", storetest.Account("alice", nil))
 }
 
 // Reads that the server does not answer are Unknown, and show nothing.
 func TestAnswersToBrokenReads(t *testing.T) {
 	origin := newBank(t)
 	for number, op := range []protocol.Operation{
-		about(protocol.ReadTransfer), about(protocol.LookTransfer), at(protocol.ReadFence, 0), at(protocol.Look, 0),
+		storetest.About(protocol.ReadTransfer), storetest.About(protocol.LookTransfer), storetest.At(protocol.ReadFence, 0), storetest.At(protocol.Look, 0),
 	} {
 		b := origin.reconnected(t, number)
 		id := fmt.Sprintf("order %d", number)
-		b.put(account(id, nil))
-		w := b.claimed(id, b.leg(id, -60))
-		b.failing(1, []string{"find"}, bson.M{"errorCode": 50})
-		assert.Equal(t, protocol.Answer{Result: protocol.Unknown}, b.on(w, op), "%+v", op)
-		require.Error(t, w.Cause)
+		b.Put(storetest.Account(id, nil))
+		a := b.Claimed(id, b.Leg(id, -60))
+		b.Failing(1, []string{"find"}, bson.M{"errorCode": 50})
+		assert.Equal(t, protocol.Answer{Result: protocol.Unknown}, b.On(a, op), "%+v", op)
+		require.Error(t, a.Cause)
 	}
 }

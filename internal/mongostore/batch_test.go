@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"context"
@@ -14,33 +14,35 @@ import (
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // requests is what several works ask for at once.
-type requests []*Call
+type requests []*mongostore.Call
 
-func (rs *requests) add(w *Attempt, operations ...protocol.Operation) {
+func (rs *requests) add(a *mongostore.Attempt, operations ...protocol.Operation) {
 	for _, op := range operations {
-		*rs = append(*rs, &Call{Attempt: w, Op: op})
+		*rs = append(*rs, &mongostore.Call{Attempt: a, Op: op})
 	}
 }
 
 // batch performs requests, which are of one lane, and returns their results.
 func (b *bank) batch(rs requests) []protocol.Result {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	b.T.Helper()
+	ctx, cancel := context.WithTimeout(b.T.Context(), 20*time.Second)
 	defer cancel()
-	lane := LaneOf(rs[0].Attempt, rs[0].Op)
+	lane := mongostore.LaneOf(rs[0].Attempt, rs[0].Op)
 	results := make([]protocol.Result, len(rs))
-	for _, r := range rs {
-		require.Equal(b.t, lane, LaneOf(r.Attempt, r.Op))
+	for _, call := range rs {
+		require.Equal(b.T, lane, mongostore.LaneOf(call.Attempt, call.Op))
 	}
-	b.store.Perform(ctx, lane, rs)
-	for i, r := range rs {
-		results[i] = r.Answer.Result
+	b.Store.Perform(ctx, lane, rs)
+	for i, call := range rs {
+		results[i] = call.Answer.Result
 	}
 	return results
 }
@@ -54,157 +56,165 @@ func all(n int, result protocol.Result) []protocol.Result {
 }
 
 // crowd returns works on transfers of so many units each, from alice to others.
-func (b *bank) crowd(n int, units int64) []*Attempt {
-	b.t.Helper()
-	works := make([]*Attempt, n)
+func (b *bank) crowd(n int, units int64) []*mongostore.Attempt {
+	b.T.Helper()
+	attempts := make([]*mongostore.Attempt, n)
 	var rs requests
-	for i := range works {
-		works[i] = b.work(fmt.Sprint("t", i), b.leg("alice", -units), b.leg(fmt.Sprint("to ", i), units))
-		rs.add(works[i], claim(protocol.Insert))
+	for i := range attempts {
+		attempts[i] = b.Attempt(fmt.Sprint("t", i), b.Leg("alice", -units), b.Leg(fmt.Sprint("to ", i), units))
+		rs.add(attempts[i], storetest.Claim(protocol.Insert))
 	}
-	require.Equal(b.t, all(n, protocol.Applied), b.batch(rs))
-	return works
+	require.Equal(b.T, all(n, protocol.Applied), b.batch(rs))
+	return attempts
 }
 
-// fences reads the fences of all participants of works, and returns the prepares of the n-th.
-func prepares(b *bank, n int, works ...*Attempt) requests {
-	b.t.Helper()
+// fences reads the fences of all participants of works, and returns the prepares of the
+// n-th.
+func prepares(b *bank, n int, attempts ...*mongostore.Attempt) requests {
+	b.T.Helper()
 	var rs requests
-	for _, w := range works {
-		rs.add(w, b.ready(w)[n])
-	}
-	return rs
-}
-
-func of(op protocol.Operation, works ...*Attempt) requests {
-	var rs requests
-	for _, w := range works {
-		rs.add(w, op)
+	for _, a := range attempts {
+		rs.add(a, b.Ready(a)[n])
 	}
 	return rs
 }
 
-// The prepares of many transfers on one account are one statement, and so are their settles, and the settles of some with the prepares of
-// others: debits add up, and credits wait in their markers.
+func of(op protocol.Operation, attempts ...*mongostore.Attempt) requests {
+	var rs requests
+	for _, a := range attempts {
+		rs.add(a, op)
+	}
+	return rs
+}
+
+// The prepares of many transfers on one account are one statement, and so are their
+// settles, and the settles of some with the prepares of others: debits add up, and
+// credits wait in their markers.
 func TestStatementsOnOneAccountCoalesce(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(1000)}))
-	works := b.crowd(10, 30)
-	rs := prepares(b, 0, works[:6]...)
-	b.log.take()
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(1000)}))
+	attempts := b.crowd(10, 30)
+	rs := prepares(b, 0, attempts[:6]...)
+	b.Log.Take()
 	assert.Equal(t, all(6, protocol.Applied), b.batch(rs))
 	assert.Equal(t, []int{1}, b.statements())
 	markers := bson.M{}
 	for i := range 6 {
 		markers[fmt.Sprint("t", i)] = int64(-30)
 	}
-	b.has("accounts", account("alice", bson.M{"balance": int64(820), "pending": markers}))
+	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(820), "pending": markers}))
 
-	rs = append(of(at(protocol.Undo, 0), works[0], works[1]), of(at(protocol.Settle, 0), works[2:6]...)...)
-	rs = append(rs, prepares(b, 0, works[6:]...)...)
-	b.log.take()
+	rs = append(of(storetest.At(protocol.Undo, 0), attempts[0], attempts[1]), of(storetest.At(protocol.Settle, 0), attempts[2:6]...)...)
+	rs = append(rs, prepares(b, 0, attempts[6:]...)...)
+	b.Log.Take()
 	assert.Equal(t, all(10, protocol.Applied), b.batch(rs))
 	assert.Equal(t, []int{1}, b.statements())
 	markers = bson.M{}
 	for i := 6; i < 10; i++ {
 		markers[fmt.Sprint("t", i)] = int64(-30)
 	}
-	b.has("accounts", account("alice", bson.M{"balance": int64(760), "pending": markers}))
+	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(760), "pending": markers}))
 }
 
 // statements returns how many statements each update since the last look at the log had.
 func (b *bank) statements() []int {
-	b.t.Helper()
+	b.T.Helper()
 	var counts []int
-	for _, c := range b.log.take() {
-		if c.name == "update" {
-			list, err := c.body.Lookup("updates").Array().Values()
-			require.NoError(b.t, err)
+	for _, c := range b.Log.Take() {
+		if c.Name == "update" {
+			list, err := c.Body.Lookup("updates").Array().Values()
+			require.NoError(b.T, err)
 			counts = append(counts, len(list))
 		}
 	}
 	return counts
 }
 
-// Where the money is not enough for all that come together, those that come first get it, and each is answered for itself.
+// Where the money is not enough for all that come together, those that come first get it,
+// and each is answered for itself.
 func TestSplitIsFair(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(100)}))
-	works := b.crowd(5, 30)
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}))
+	attempts := b.crowd(5, 30)
 	applied, not := protocol.Applied, protocol.NotMatched
-	assert.Equal(t, []protocol.Result{applied, applied, applied, not, not}, b.batch(prepares(b, 0, works...)))
-	b.has("accounts", account("alice", bson.M{
+	assert.Equal(t, []protocol.Result{applied, applied, applied, not, not}, b.batch(prepares(b, 0, attempts...)))
+	b.Has("accounts", storetest.Account("alice", bson.M{
 		"balance": int64(10), "pending": bson.M{"t0": int64(-30), "t1": int64(-30), "t2": int64(-30)},
 	}))
 }
 
-// What a settle or undo pays in can be spent by a prepare in the same statement; where that fails, the payment is made all the same.
+// What a settle or undo pays in can be spent by a prepare in the same statement; where
+// that fails, the payment is made all the same.
 func TestPaidInIsSpent(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(50)}))
-	works := b.crowd(4, 50)
-	require.Equal(t, all(1, protocol.Applied), b.batch(prepares(b, 0, works[0])))
-	rs := append(of(at(protocol.Undo, 0), works[0]), prepares(b, 0, works[1])...)
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(50)}))
+	attempts := b.crowd(4, 50)
+	require.Equal(t, all(1, protocol.Applied), b.batch(prepares(b, 0, attempts[0])))
+	rs := append(of(storetest.At(protocol.Undo, 0), attempts[0]), prepares(b, 0, attempts[1])...)
 	assert.Equal(t, all(2, protocol.Applied), b.batch(rs))
-	b.has("accounts", account("alice", bson.M{"balance": int64(0), "pending": bson.M{"t1": int64(-50)}}))
-	rs = append(of(at(protocol.Undo, 0), works[1]), prepares(b, 0, works[2], works[3])...)
+	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(0), "pending": bson.M{"t1": int64(-50)}}))
+	rs = append(of(storetest.At(protocol.Undo, 0), attempts[1]), prepares(b, 0, attempts[2], attempts[3])...)
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.Applied, protocol.NotMatched}, b.batch(rs))
-	b.has("accounts", account("alice", bson.M{"balance": int64(0), "pending": bson.M{"t2": int64(-50)}}))
+	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(0), "pending": bson.M{"t2": int64(-50)}}))
 }
 
-// What can't be one statement isn't: prepares that have pinned other fences, currencies or floors, a settle that replaces the
-// fence and a prepare, two executions of one transfer, a fence-only and anything.
+// What can't be one statement isn't: prepares that have pinned other fences, currencies
+// or floors, a settle that replaces the fence and a prepare, two executions of one
+// transfer, a fence-only and anything.
 func TestWhatDoesNotCoalesce(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	first, second := b.work("first", b.leg("alice", -60)), b.work("second", b.leg("alice", -60))
-	prepare, settle := prepareWith(0, "f"), at(protocol.Settle, 0)
-	for name, change := range map[string]func(*Attempt, *protocol.Operation){
-		"another fence":    func(_ *Attempt, op *protocol.Operation) { op.Fence = "g" },
-		"another currency": func(w *Attempt, _ *protocol.Operation) { w.Transfer.Currency = "EUR" },
-		"another floor":    func(w *Attempt, _ *protocol.Operation) { w.participants[0].floor.Stored = wire.RawValue(int64(-5)) },
-		"the same transfer": func(w *Attempt, _ *protocol.Operation) {
-			w.Transfer.ID = "first"
+	first, second := b.Attempt("first", b.Leg("alice", -60)), b.Attempt("second", b.Leg("alice", -60))
+	prepare, settle := storetest.PrepareWith(0, "f"), storetest.At(protocol.Settle, 0)
+	for name, change := range map[string]func(*mongostore.Attempt, *protocol.Operation){
+		"another fence":    func(_ *mongostore.Attempt, op *protocol.Operation) { op.Fence = "g" },
+		"another currency": func(a *mongostore.Attempt, _ *protocol.Operation) { a.Transfer.Currency = "EUR" },
+		"another floor": func(a *mongostore.Attempt, _ *protocol.Operation) {
+			a.Participant(0).Floor().Stored = wire.RawValue(int64(-5))
 		},
-		"another kind":        func(w *Attempt, _ *protocol.Operation) { w.participants[0].leg.Amount = dec("-60.00") },
-		"a fence-only":        func(_ *Attempt, op *protocol.Operation) { *op = at(protocol.FenceOnly, 0) },
-		"a replacing settle":  func(_ *Attempt, op *protocol.Operation) { *op = replacing(settle) },
-		"a different account": func(w *Attempt, _ *protocol.Operation) { w.participants[0].key.ID = "bob" },
+		"the same transfer": func(a *mongostore.Attempt, _ *protocol.Operation) {
+			a.Transfer.ID = "first"
+		},
+		"another kind":        func(a *mongostore.Attempt, _ *protocol.Operation) { a.Participant(0).Leg().Amount = dec("-60.00") },
+		"a fence-only":        func(_ *mongostore.Attempt, op *protocol.Operation) { *op = storetest.At(protocol.FenceOnly, 0) },
+		"a replacing settle":  func(_ *mongostore.Attempt, op *protocol.Operation) { *op = storetest.Replacing(settle) },
+		"a different account": func(a *mongostore.Attempt, _ *protocol.Operation) { a.Participant(0).Subject().ID = "bob" },
 	} {
-		w, op := b.work("second", b.leg("alice", -60)), prepare
-		change(w, &op)
+		a, op := b.Attempt("second", b.Leg("alice", -60)), prepare
+		change(a, &op)
 		var rs requests
 		rs.add(first, prepare)
-		rs.add(w, op)
-		assert.Len(t, b.store.gather(rs), 2, name)
+		rs.add(a, op)
+		assert.Len(t, b.Store.Merge(rs), 2, name)
 		rs[0], rs[1] = rs[1], rs[0]
-		assert.Len(t, b.store.gather(rs), 2, name)
+		assert.Len(t, b.Store.Merge(rs), 2, name)
 	}
 	var rs requests
-	rs.add(first, replacing(settle))
-	rs.add(second, replacing(at(protocol.Undo, 0)))
-	rs.add(b.work("third", b.leg("alice", -60)), settle)
-	require.Len(t, b.store.gather(rs), 1, "one new fence serves all that replace it")
+	rs.add(first, storetest.Replacing(settle))
+	rs.add(second, storetest.Replacing(storetest.At(protocol.Undo, 0)))
+	rs.add(b.Attempt("third", b.Leg("alice", -60)), settle)
+	require.Len(t, b.Store.Merge(rs), 1, "one new fence serves all that replace it")
 }
 
-// A command is split before it is larger than a server takes, and its answers are put together again.
+// A command is split before it is larger than a server takes, and its answers are put
+// together again.
 func TestCommandsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	var rs requests
 	large := encode(bson.M{"x": strings.Repeat("x", wire.MaxCommandBytes/2)})
 	for i := range 3 {
-		w := b.work(fmt.Sprint("t", i), b.leg("alice", -1))
-		w.Transfer.Metadata = large
-		rs.add(w, claim(protocol.Insert))
+		a := b.Attempt(fmt.Sprint("t", i), b.Leg("alice", -1))
+		a.Transfer.Metadata = large
+		rs.add(a, storetest.Claim(protocol.Insert))
 	}
-	b.claimed("t1", b.leg("alice", -1))
-	b.log.take()
+	b.Claimed("t1", b.Leg("alice", -1))
+	b.Log.Take()
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.NotMatched, protocol.Applied}, b.batch(rs))
-	assert.Equal(t, []string{"insert", "insert", "insert"}, names(b.log.take()))
+	assert.Equal(t, []string{"insert", "insert", "insert"}, storetest.Names(b.Log.Take()))
 
 	long := make([]wire.Encoded, 5)
 	for i := range long {
@@ -213,9 +223,9 @@ func TestCommandsAreBounded(t *testing.T) {
 		long[i], err = wire.EncodeUpdate(bson.D{{Key: "_id", Value: fmt.Sprint("other", i%4)}}, set)
 		require.NoError(t, err)
 	}
-	b.put(account("other0", nil), account("other1", nil), account("other3", nil))
-	done := wire.UpdateAll(t.Context(), b.store.Ledgers[""].Commands, long)
-	assert.Equal(t, []string{"update", "update", "update"}, names(b.log.take()))
+	b.Put(storetest.Account("other0", nil), storetest.Account("other1", nil), storetest.Account("other3", nil))
+	done := wire.UpdateAll(t.Context(), b.Store.Ledgers[""].Commands, long)
+	assert.Equal(t, []string{"update", "update", "update"}, storetest.Names(b.Log.Take()))
 	assert.True(t, done.Matched)
 	assert.True(t, done.Short)
 	var results []protocol.Result
@@ -226,79 +236,83 @@ func TestCommandsAreBounded(t *testing.T) {
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.Applied, not, not, protocol.Applied}, results)
 }
 
-// What a statement for several transfers may have done is not tried again one by one: only a read that was answered says that it was not
-// done.
+// What a statement for several transfers may have done is not tried again one by one:
+// only a read that was answered says that it was not done.
 func TestNothingIsSplitUnknowingly(t *testing.T) {
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(100)}), account("bob", bson.M{"balance": int64(0)}))
-	works := []*Attempt{
-		b.work("t0", b.leg("alice", -10), b.leg("bob", -1)), b.work("t1", b.leg("alice", -10), b.leg("bob", -1)),
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}), storetest.Account("bob", bson.M{"balance": int64(0)}))
+	attempts := []*mongostore.Attempt{
+		b.Attempt("t0", b.Leg("alice", -10), b.Leg("bob", -1)), b.Attempt("t1", b.Leg("alice", -10), b.Leg("bob", -1)),
 	}
-	rs := prepares(b, 0, works...)
-	rs = append(rs, prepares(b, 1, works[0])...)
-	b.log.take()
-	stop := b.failing(1, []string{"find"}, bson.M{"errorCode": 2})
+	rs := prepares(b, 0, attempts...)
+	rs = append(rs, prepares(b, 1, attempts[0])...)
+	b.Log.Take()
+	stop := b.Failing(1, []string{"find"}, bson.M{"errorCode": 2})
 	assert.Equal(t, all(3, protocol.NotMatched), b.batch(rs))
 	stop()
 	assert.Equal(t, []int{2}, b.statements())
-	b.has("accounts", account("alice", bson.M{"balance": int64(80), "pending": bson.M{"t0": int64(-10), "t1": int64(-10)}}))
+	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(80), "pending": bson.M{"t0": int64(-10), "t1": int64(-10)}}))
 }
 
-// Through a mongos, a linearizable read tells which statements have matched: the one that they have in common may be about another shard.
+// Through a mongos, a linearizable read tells which statements have matched: the one that
+// they have in common may be about another shard.
 func TestShortCountIsResolvedThroughMongos(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(15)}), account("bob", nil))
-	works := []*Attempt{b.work("t0", b.leg("alice", -10), b.leg("bob", 10)), b.work("t1", b.leg("alice", -10), b.leg("bob", 10))}
-	rs := append(prepares(b, 0, works...), prepares(b, 1, works...)...)
-	b.store.CheckedClients.Store(b.store.Transfers.Database().Client(), true)
-	b.log.take()
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(15)}), storetest.Account("bob", nil))
+	attempts := []*mongostore.Attempt{b.Attempt("t0", b.Leg("alice", -10), b.Leg("bob", 10)), b.Attempt("t1", b.Leg("alice", -10), b.Leg("bob", 10))}
+	rs := append(prepares(b, 0, attempts...), prepares(b, 1, attempts...)...)
+	b.Store.CheckedClients.Store(b.Store.Transfers.Database().Client(), true)
+	b.Log.Take()
 	applied := protocol.Applied
 	assert.Equal(t, []protocol.Result{applied, protocol.NotMatched, applied, applied}, b.batch(rs))
-	for _, c := range b.log.take() {
-		if c.name == "find" {
-			assert.Equal(t, "linearizable", c.text("readConcern", "level"))
+	for _, c := range b.Log.Take() {
+		if c.Name == "find" {
+			assert.Equal(t, "linearizable", c.Text("readConcern", "level"))
 		}
 	}
 }
 
-// What the server certainly refuses is tried one by one in any case: one transfer's fault is not the others'.
+// What the server certainly refuses is tried one by one in any case: one transfer's fault
+// is not the others'.
 func TestRefusedStatementIsSplit(t *testing.T) {
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(100)}), account("bob", bson.M{"balance": int64(0)}), account("carol", nil))
-	require.NoError(t, b.db.RunCommand(t.Context(), bson.D{
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}), storetest.Account("bob", bson.M{"balance": int64(0)}), storetest.Account("carol", nil))
+	require.NoError(t, b.DB.RunCommand(t.Context(), bson.D{
 		{Key: "collMod", Value: "accounts"}, {Key: "validator", Value: bson.M{"pending.bad": bson.M{"$exists": false}}},
 	}).Err())
-	good, bad := b.work("good", b.leg("alice", -10)), b.work("bad", b.leg("alice", -10))
-	fits, not := b.work("fits", b.leg("carol", 1)), b.work("not", b.leg("bob", -1))
+	good, bad := b.Attempt("good", b.Leg("alice", -10)), b.Attempt("bad", b.Leg("alice", -10))
+	fits, not := b.Attempt("fits", b.Leg("carol", 1)), b.Attempt("not", b.Leg("bob", -1))
 	rs := prepares(b, 0, good, bad, fits, not)
-	stop := b.failing(1, []string{"find"}, bson.M{"errorCode": 2})
+	stop := b.Failing(1, []string{"find"}, bson.M{"errorCode": 2})
 	results := b.batch(rs)
 	stop()
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.Failed, protocol.NotMatched, protocol.NotMatched}, results)
 }
 
-// Whether a ledger is reached through a mongos is its own affair: the transfers' replica set says nothing of that.
+// Whether a ledger is reached through a mongos is its own affair: the transfers' replica
+// set says nothing of that.
 func TestRoutedLedgerOfAnotherCluster(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(15)}), account("bob", nil))
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(15)}), storetest.Account("bob", nil))
 	elsewhere := b.reconnected(t, 1)
-	b.store.Ledgers[""] = elsewhere.store.Ledgers[""]
-	b.store.Ledgers[""].SameClient = false
-	b.store.CheckedClients.Store(elsewhere.store.Transfers.Database().Client(), true)
-	works := []*Attempt{b.work("t0", b.leg("alice", -10), b.leg("bob", 10)), b.work("t1", b.leg("alice", -10), b.leg("bob", 10))}
-	rs := append(prepares(b, 0, works...), prepares(b, 1, works...)...)
-	elsewhere.log.take()
+	b.Store.Ledgers[""] = elsewhere.Store.Ledgers[""]
+	b.Store.Ledgers[""].SameClient = false
+	b.Store.CheckedClients.Store(elsewhere.Store.Transfers.Database().Client(), true)
+	attempts := []*mongostore.Attempt{b.Attempt("t0", b.Leg("alice", -10), b.Leg("bob", 10)), b.Attempt("t1", b.Leg("alice", -10), b.Leg("bob", 10))}
+	rs := append(prepares(b, 0, attempts...), prepares(b, 1, attempts...)...)
+	elsewhere.Log.Take()
 	b.batch(rs)
-	for _, c := range elsewhere.log.take() {
-		if c.name == "find" {
-			assert.Equal(t, "linearizable", c.text("readConcern", "level"))
+	for _, c := range elsewhere.Log.Take() {
+		if c.Name == "find" {
+			assert.Equal(t, "linearizable", c.Text("readConcern", "level"))
 		}
 	}
 }
 
-// Amounts far beyond the limits, as only a hand could have stored them, are in no statement with others: their sum would not be exact.
+// Amounts far beyond the limits, as only a hand could have stored them, are in no
+// statement with others: their sum would not be exact.
 func TestInexactSumsAreNotMade(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -306,55 +320,57 @@ func TestInexactSumsAreNotMade(t *testing.T) {
 	require.NoError(t, err)
 	for _, kind := range []protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo} {
 		for _, of := range []money.Amount{huge, huge.Neg()} {
-			one, other := b.work("t", b.legIn("", "alice", of)), b.work("u", b.legIn("", "alice", dec("-0.01")))
+			one, other := b.Attempt("t", b.LegIn("", "alice", of)), b.Attempt("u", b.LegIn("", "alice", dec("-0.01")))
 			if of.Sign() > 0 {
-				other = b.work("u", b.legIn("", "alice", dec("0.01")))
+				other = b.Attempt("u", b.LegIn("", "alice", dec("0.01")))
 			}
 			var rs requests
-			rs.add(one, at(kind, 0))
-			rs.add(other, at(kind, 0))
+			rs.add(one, storetest.At(kind, 0))
+			rs.add(other, storetest.At(kind, 0))
 			sums := kind == protocol.Prepare && of.Sign() < 0 || kind == protocol.Settle && of.Sign() > 0 || kind == protocol.Undo && of.Sign() < 0
-			assert.Equal(t, sums, len(b.store.gather(rs)) == 2)
+			assert.Equal(t, sums, len(b.Store.Merge(rs)) == 2)
 		}
 	}
 }
 
-// A server that hangs keeps nobody from the others, also not from finding out whether those can be used.
+// A server that hangs keeps nobody from the others, also not from finding out whether
+// those can be used.
 func TestHangingServerKeepsNobodyFromTheOthers(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	hanging := mongotest.Client(t)
-	full := collections.NewServerCheck()
+	full := collections.NewSharedCheck()
 	for range collections.MaxAsking {
 		full.Turns <- struct{}{}
 	}
-	b.store.ServerChecks.Store(hanging, full)
+	b.Store.ServerChecks.Store(hanging, full)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	require.NoError(t, b.store.Connect(ctx, document.Address{}))
-	b.store.Ledgers["eu"].Commands = hanging.Database(b.db.Name()).Collection("accounts_eu")
+	require.NoError(t, b.Store.Connect(ctx, document.Address{}))
+	b.Store.Ledgers["eu"].Commands = hanging.Database(b.DB.Name()).Collection("accounts_eu")
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, b.store.Connect(ctx, document.Address{Name: "eu"}), context.DeadlineExceeded)
+	require.ErrorIs(t, b.Store.Connect(ctx, document.Address{Name: "eu"}), context.DeadlineExceeded)
 }
 
-// Where the server refuses a command of several requests as a whole, each may be why, and asks to be performed alone from then on.
-// One that was alone already, and one whose command was merely lost, don't.
+// Where the server refuses a command of several requests as a whole, each may be why, and
+// asks to be performed alone from then on. One that was alone already, and one whose
+// command was merely lost, don't.
 func TestRefusedCommandsAreTriedAlone(t *testing.T) {
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(100)}))
-	works := b.crowd(3, 10)
-	rs := prepares(b, 0, works...)
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}))
+	attempts := b.crowd(3, 10)
+	rs := prepares(b, 0, attempts...)
 	for _, row := range []struct {
 		code  int
 		rs    requests
 		alone bool
 	}{{66, rs[:2], true}, {66, rs[2:], false}, {91, rs[:2], false}} {
-		stop := b.failing(1, []string{"update"}, bson.M{"errorCode": row.code})
+		stop := b.Failing(1, []string{"update"}, bson.M{"errorCode": row.code})
 		assert.Equal(t, all(len(row.rs), protocol.Unknown), b.batch(row.rs))
 		stop()
-		for _, r := range row.rs {
-			assert.Equal(t, row.alone, r.Alone, row.code)
+		for _, call := range row.rs {
+			assert.Equal(t, row.alone, call.Alone, row.code)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"fmt"
@@ -10,83 +10,87 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
-	"github.com/mongotransfer/transfer/internal/wire"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // Many commits are one statement, and many finishes are one.
 func TestManyDecisionsAreOneStatement(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(1000)}))
-	works := b.crowd(5, 10)
-	commit := decide(protocol.Committed, 1)
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(1000)}))
+	attempts := b.crowd(5, 10)
+	commit := storetest.Decide(protocol.Committed, 1)
 	commit.Clean = true
-	refuse := decide(protocol.Rollback, 1)
-	rs := append(of(commit, works[:3]...), of(refuse, works[3:]...)...)
-	b.log.take()
+	refuse := storetest.Decide(protocol.Rollback, 1)
+	rs := append(of(commit, attempts[:3]...), of(refuse, attempts[3:]...)...)
+	b.Log.Take()
 	assert.Equal(t, all(5, protocol.Applied), b.batch(rs))
 	assert.Equal(t, []int{3}, b.statements())
-	rs = append(of(finish(protocol.Success), works[:3]...), of(finish(protocol.Fail), works[3:]...)...)
+	rs = append(of(storetest.Finish(protocol.Success), attempts[:3]...), of(storetest.Finish(protocol.Fail), attempts[3:]...)...)
 	assert.Equal(t, all(5, protocol.Applied), b.batch(rs))
 	assert.Equal(t, []int{2}, b.statements())
-	for i, w := range works {
-		stored, found, err := b.store.GetTransfer(t.Context(), w.Transfer.ID)
+	for i, a := range attempts {
+		stored, found, err := b.Store.ReadTransfer(t.Context(), a.Transfer.ID)
 		require.NoError(t, err)
 		require.True(t, found)
 		assert.Equal(t, i < 3, !stored.CommittedAt.IsZero())
 		stored.CommittedAt = time.Time{}
-		assert.Equal(t, w.Transfer, stored)
+		assert.Equal(t, a.Transfer, stored)
 	}
 }
 
-// Where some of many decisions don't match, a deciding read tells which are stored, and that only one's own count.
+// Where some of many decisions don't match, a deciding read tells which are stored, and
+// that only one's own count.
 func TestSomeDecisionsDoNotMatch(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	works := b.crowd(4, 10)
-	commit := decide(protocol.Committed, 1)
+	attempts := b.crowd(4, 10)
+	commit := storetest.Decide(protocol.Committed, 1)
 	commit.Clean = true
-	b.applied(works[0], decide(protocol.Rollback, 1))
-	b.applied(works[1], commit) // an earlier message of its own
-	b.change("transfers", "t2", bson.M{"$set": bson.M{"owner": "another", "epoch": int64(2), "state": "Committed"}})
+	b.Applied(attempts[0], storetest.Decide(protocol.Rollback, 1))
+	b.Applied(attempts[1], commit) // an earlier message of its own
+	b.Change("transfers", "t2", bson.M{"$set": bson.M{"owner": "another", "epoch": int64(2), "state": "Committed"}})
 	applied, not := protocol.Applied, protocol.NotMatched
-	assert.Equal(t, []protocol.Result{not, applied, not, applied}, b.batch(of(commit, works...)))
-	assert.Equal(t, []protocol.Result{not, applied, applied, applied}, b.batch(of(finish(protocol.Success), works...)), "anybody may finish")
+	assert.Equal(t, []protocol.Result{not, applied, not, applied}, b.batch(of(commit, attempts...)))
+	assert.Equal(t, []protocol.Result{not, applied, applied, applied}, b.batch(of(storetest.Finish(protocol.Success), attempts...)), "anybody may finish")
 }
 
-// A document that the server refuses to change keeps none of the others from being changed in the same statement.
+// A document that the server refuses to change keeps none of the others from being
+// changed in the same statement.
 func TestRefusedDecisionStandsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	works := b.crowd(5, 10)
-	require.NoError(t, b.db.RunCommand(t.Context(), bson.D{
+	attempts := b.crowd(5, 10)
+	require.NoError(t, b.DB.RunCommand(t.Context(), bson.D{
 		{Key: "collMod", Value: "transfers"},
 		{Key: "validator", Value: bson.M{"$or": bson.A{bson.M{"_id": bson.M{"$ne": "t2"}}, bson.M{"state": "Preparing"}}}},
 	}).Err())
-	commit := decide(protocol.Committed, 1)
+	commit := storetest.Decide(protocol.Committed, 1)
 	commit.Clean = true
 	want := all(5, protocol.Applied)
 	want[2] = protocol.Failed
-	assert.Equal(t, want, b.batch(of(commit, works...)))
+	assert.Equal(t, want, b.batch(of(commit, attempts...)))
 }
 
 // A document that can't be stored keeps none of the others from being stored.
 func TestRefusedInsertStandsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.claimed("t1", b.leg("alice", -1))
-	require.NoError(t, b.db.RunCommand(t.Context(), bson.D{
+	b.Claimed("t1", b.Leg("alice", -1))
+	require.NoError(t, b.DB.RunCommand(t.Context(), bson.D{
 		{Key: "collMod", Value: "transfers"}, {Key: "validator", Value: bson.M{"_id": bson.M{"$ne": "t2"}}},
 	}).Err())
 	var rs requests
 	for i := range 4 {
-		rs.add(b.work(fmt.Sprint("t", i), b.leg("alice", -1)), claim(protocol.Insert))
+		rs.add(b.Attempt(fmt.Sprint("t", i), b.Leg("alice", -1)), storetest.Claim(protocol.Insert))
 	}
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.NotMatched, protocol.Failed, protocol.Applied}, b.batch(rs))
 }
 
-// A document that the server can't read is refused with its whole command, and found out when it is alone. The others are stored then.
+// A document that the server can't read is refused with its whole command, and found out
+// when it is alone. The others are stored then.
 func TestUnreadableInsertStandsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -94,7 +98,7 @@ func TestUnreadableInsertStandsAlone(t *testing.T) {
 	require.NoError(t, err)
 	var rs requests
 	for i := range 3 {
-		rs.add(b.work(fmt.Sprint("t", i), b.leg("alice", -1)), claim(protocol.Insert))
+		rs.add(b.Attempt(fmt.Sprint("t", i), b.Leg("alice", -1)), storetest.Claim(protocol.Insert))
 	}
 	rs[1].Attempt.Transfer.Metadata = seven
 	assert.Equal(t, all(3, protocol.NotSent), b.batch(rs))
@@ -109,14 +113,14 @@ func TestManyClaims(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	first := b.crowd(4, 10)
-	b.applied(first[1], decide(protocol.Committed, 1))
-	b.applied(first[2], decide(protocol.Rollback, 1))
-	b.applied(first[2], finish(protocol.Fail))
+	b.Applied(first[1], storetest.Decide(protocol.Committed, 1))
+	b.Applied(first[2], storetest.Decide(protocol.Rollback, 1))
+	b.Applied(first[2], storetest.Finish(protocol.Fail))
 	var rs requests
-	for i, w := range first {
-		next := b.work(w.Transfer.ID, w.Transfer.Legs...)
+	for i, a := range first {
+		next := b.Attempt(a.Transfer.ID, a.Transfer.Legs...)
 		next.Owner = fmt.Sprint("next of ", i)
-		rs.add(next, claim(protocol.TakeOver))
+		rs.add(next, storetest.Claim(protocol.TakeOver))
 	}
 	applied := protocol.Applied
 	assert.Equal(t, []protocol.Result{applied, applied, protocol.NotMatched, applied}, b.batch(rs))
@@ -130,12 +134,12 @@ func TestManyClaims(t *testing.T) {
 func TestEncodeTransfer(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	for _, w := range []*Attempt{b.full("order"), b.work("plain", b.leg("alice", -1), b.leg("bob", 1))} {
-		w.Transfer.State, w.Transfer.Epoch, w.Transfer.Owner = protocol.Preparing, 1, "me"
-		w.Transfer.Open, w.Transfer.CreatedAt, w.Transfer.LastModified = true, time.UnixMilli(5), time.UnixMilli(7)
-		want, err := bson.Marshal(w.Transfer)
+	for _, a := range []*mongostore.Attempt{b.full("order"), b.Attempt("plain", b.Leg("alice", -1), b.Leg("bob", 1))} {
+		a.Transfer.State, a.Transfer.Epoch, a.Transfer.Owner = protocol.Preparing, 1, "me"
+		a.Transfer.Open, a.Transfer.CreatedAt, a.Transfer.LastModified = true, time.UnixMilli(5), time.UnixMilli(7)
+		want, err := bson.Marshal(a.Transfer)
 		require.NoError(t, err)
-		assert.Equal(t, bson.Raw(want), w.Transfer.Encode())
+		assert.Equal(t, bson.Raw(want), a.Transfer.Encode())
 	}
 }
 
@@ -144,70 +148,62 @@ func TestUnauthorizedInsertFailsForAll(t *testing.T) {
 	b := newBank(t)
 	var rs requests
 	for i := range 3 {
-		rs.add(b.work(fmt.Sprint("t", i), b.leg("alice", -1)), claim(protocol.Insert))
+		rs.add(b.Attempt(fmt.Sprint("t", i), b.Leg("alice", -1)), storetest.Claim(protocol.Insert))
 	}
-	b.claimed("first", b.leg("alice", -1)) // the server's time is known
-	stop := b.failing(1, []string{"insert"}, bson.M{"errorCode": 13})
+	b.Claimed("first", b.Leg("alice", -1)) // the server's time is known
+	stop := b.Failing(1, []string{"insert"}, bson.M{"errorCode": 13})
 	assert.Equal(t, all(3, protocol.Failed), b.batch(rs))
 	stop()
 }
 
-// A decision doesn't wait for the server's time where it was ever known: nothing is judged by the one that a finish stores.
+// A decision doesn't wait for the server's time where it was ever known: nothing is
+// judged by the one that a finish stores.
 func TestDecisionsDoNotAskForTheTime(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	works := b.crowd(2, 1)
-	b.store.Clock.Mu.Lock()
-	b.store.Clock.Read = time.Now().Add(-time.Hour)
-	b.store.Clock.Offset = time.Hour
-	b.store.Clock.Mu.Unlock()
+	attempts := b.crowd(2, 1)
+	b.Store.Clock.Mu.Lock()
+	b.Store.Clock.Read = time.Now().Add(-time.Hour)
+	b.Store.Clock.Offset = time.Hour
+	b.Store.Clock.Mu.Unlock()
 	for range collections.MaxAsking { // as if hello were never answered
-		b.store.Asking <- struct{}{}
+		b.Store.Asking <- struct{}{}
 	}
-	assert.Equal(t, all(2, protocol.Applied), b.batch(of(decide(protocol.Committed, 1), works...)))
-	assert.Equal(t, all(2, protocol.Applied), b.batch(of(finish(protocol.Success), works...)))
+	assert.Equal(t, all(2, protocol.Applied), b.batch(of(storetest.Decide(protocol.Committed, 1), attempts...)))
+	assert.Equal(t, all(2, protocol.Applied), b.batch(of(storetest.Finish(protocol.Success), attempts...)))
 	b.stored("t0", "lastModified") // by the server's clock, then
 }
 
-// A document that the server doesn't answer for is not taken for stored.
-func TestInsertsAreCounted(t *testing.T) {
-	t.Parallel()
-	for stored, want := range map[int]protocol.Result{2: protocol.Applied, 1: protocol.Unknown, 0: protocol.Unknown} {
-		taken := bson.M{"index": 1, "code": wire.CodeDuplicateKey, "keyPattern": bson.M{"_id": 1}}
-		reply := encode(bson.M{"ok": 1, "n": stored, "writeErrors": bson.A{taken}})
-		all := wire.InsertVerdicts(3, reply, protocol.Applied, nil)
-		assert.Equal(t, []protocol.Result{want, protocol.NotMatched, want}, []protocol.Result{all[0].Result, all[1].Result, all[2].Result})
-	}
-}
-
-// Only decisions that say the same are one statement: a commit at another epoch, or by an execution that is not clean, is stored as it is.
+// Only decisions that say the same are one statement: a commit at another epoch, or by an
+// execution that is not clean, is stored as it is.
 func TestOnlyLikeDecisionsShareAStatement(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	works := b.crowd(4, 1)
-	clean := decide(protocol.Committed, 1)
+	attempts := b.crowd(4, 1)
+	clean := storetest.Decide(protocol.Committed, 1)
 	clean.Clean = true
-	second := decide(protocol.Committed, 2)
-	b.change("transfers", "t3", bson.M{"$set": bson.M{"epoch": int64(2)}})
-	rs := append(of(decide(protocol.Committed, 1), works[0]), of(clean, works[1:3]...)...)
-	rs = append(rs, of(second, works[3])...)
-	b.log.take()
+	second := storetest.Decide(protocol.Committed, 2)
+	b.Change("transfers", "t3", bson.M{"$set": bson.M{"epoch": int64(2)}})
+	rs := append(of(storetest.Decide(protocol.Committed, 1), attempts[0]), of(clean, attempts[1:3]...)...)
+	rs = append(rs, of(second, attempts[3])...)
+	b.Log.Take()
 	assert.Equal(t, all(4, protocol.Applied), b.batch(rs))
 	assert.Equal(t, []int{3}, b.statements())
 	for i, want := range []any{nil, true, true, nil} {
-		assert.Equal(t, want, asMap(t, b.raw("transfers", fmt.Sprint("t", i)))["clean"], i)
+		assert.Equal(t, want, storetest.AsMap(t, b.Raw("transfers", fmt.Sprint("t", i)))["clean"], i)
 	}
 }
 
-// Through a mongos every decision is a statement for one document: one for many may change, and count, what a shard no longer owns.
+// Through a mongos every decision is a statement for one document: one for many may
+// change, and count, what a shard no longer owns.
 func TestDecisionsThroughMongosAreSingle(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	works := b.crowd(3, 1)
-	b.store.CheckedClients.Store(b.store.Transfers.Database().Client(), true)
-	commit := decide(protocol.Committed, 1)
+	attempts := b.crowd(3, 1)
+	b.Store.CheckedClients.Store(b.Store.Transfers.Database().Client(), true)
+	commit := storetest.Decide(protocol.Committed, 1)
 	commit.Clean = true
-	b.log.take()
-	assert.Equal(t, all(3, protocol.Applied), b.batch(of(commit, works...)))
+	b.Log.Take()
+	assert.Equal(t, all(3, protocol.Applied), b.batch(of(commit, attempts...)))
 	assert.Equal(t, []int{3}, b.statements())
 }

@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"testing"
@@ -9,13 +9,15 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// A prepared debit is off the balance and a prepared credit is not on it. Settling pays credits in, undoing gives debits
-// back; both remove
-// the marker and nothing else, on closed accounts too. The second time nothing matches and nothing changes.
+// A prepared debit is off the balance and a prepared credit is not on it. Settling pays
+// credits in, undoing gives debits back; both remove the marker and nothing else, on
+// closed accounts too. The second time nothing matches and nothing changes.
 func TestSettleAndUndo(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -44,22 +46,22 @@ func TestSettleAndUndo(t *testing.T) {
 				if replace {
 					id += ", new fence"
 				}
-				b.put(account(id, bson.M{"balance": row.balance, "pending": bson.M{"other": int64(7)}}))
-				w := b.prepared(b.work(id, b.legIn("", id, row.amount)))
-				want := account(id, bson.M{"balance": row.prepared, "pending": bson.M{"other": int64(7), id: row.amount.Value()}})
-				b.has("accounts", want)
-				b.change("accounts", id, bson.M{"$set": bson.M{"closed": true}})
+				b.Put(storetest.Account(id, bson.M{"balance": row.balance, "pending": bson.M{"other": int64(7)}}))
+				a := b.Prepared(b.Attempt(id, b.LegIn("", id, row.amount)))
+				want := storetest.Account(id, bson.M{"balance": row.prepared, "pending": bson.M{"other": int64(7), id: row.amount.Value()}})
+				b.Has("accounts", want)
+				b.Change("accounts", id, bson.M{"$set": bson.M{"closed": true}})
 
-				op := at(row.kind, 0)
+				op := storetest.At(row.kind, 0)
 				op.ReplaceFence = replace
-				b.applied(w, op)
-				want = account(id, bson.M{"balance": row.after, "pending": bson.M{"other": int64(7)}, "closed": true})
+				b.Applied(a, op)
+				want = storetest.Account(id, bson.M{"balance": row.after, "pending": bson.M{"other": int64(7)}, "closed": true})
 				b.checkCleared(want, replace)
-				after := b.raw("accounts", id)
+				after := b.Raw("accounts", id)
 				for _, kind := range []protocol.Kind{protocol.Settle, protocol.Undo} {
-					for _, again := range []protocol.Operation{at(kind, 0), replacing(at(kind, 0))} {
-						assert.Equal(t, protocol.NotMatched, b.on(w, again).Result)
-						assert.Equal(t, after, b.raw("accounts", id), "cleared twice")
+					for _, again := range []protocol.Operation{storetest.At(kind, 0), storetest.Replacing(storetest.At(kind, 0))} {
+						assert.Equal(t, protocol.NotMatched, b.On(a, again).Result)
+						assert.Equal(t, after, b.Raw("accounts", id), "cleared twice")
 					}
 				}
 			})
@@ -69,37 +71,37 @@ func TestSettleAndUndo(t *testing.T) {
 
 // checkCleared asserts a document in which the fence was replaced, or not.
 func (b *bank) checkCleared(want bson.M, replaced bool) {
-	b.t.Helper()
+	b.T.Helper()
 	if replaced {
-		stored := asMap(b.t, b.raw("accounts", want["_id"]))
+		stored := storetest.AsMap(b.T, b.Raw("accounts", want["_id"]))
 		_, sent := stored["fence"].(bson.ObjectID)
 		_, drawn := stored["fence"].(bson.Timestamp)
-		require.True(b.t, sent || drawn)
-		require.NotEqual(b.t, fence0(), stored["fence"])
+		require.True(b.T, sent || drawn)
+		require.NotEqual(b.T, storetest.Fence0(), stored["fence"])
 		want["fence"] = stored["fence"]
 	}
-	b.has("accounts", want)
+	b.Has("accounts", want)
 }
 
-// A fence-only replaces the fence where the marker is absent and changes nothing else; it does not ask whether the account
-// is open. Where the
-// marker is, or no account, it does nothing.
+// A fence-only replaces the fence where the marker is absent and changes nothing else; it
+// does not ask whether the account is open. Where the marker is, or no account, it does
+// nothing.
 func TestFenceOnly(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"closed": true, "balance": "spoilt", "fence": nil}), account("bob", nil))
-	w := b.work("order", b.leg("alice", -60), b.leg("bob", 60), b.leg("nobody", -1))
-	b.applied(w, at(protocol.FenceOnly, 0))
-	b.checkCleared(account("alice", bson.M{"closed": true, "balance": "spoilt"}), true)
+	b.Put(storetest.Account("alice", bson.M{"closed": true, "balance": "spoilt", "fence": nil}), storetest.Account("bob", nil))
+	a := b.Attempt("order", b.Leg("alice", -60), b.Leg("bob", 60), b.Leg("nobody", -1))
+	b.Applied(a, storetest.At(protocol.FenceOnly, 0))
+	b.checkCleared(storetest.Account("alice", bson.M{"closed": true, "balance": "spoilt"}), true)
 
-	b.applied(w, b.ready(w)[1])
-	marked := b.raw("accounts", "bob")
-	assert.Equal(t, protocol.NotMatched, b.on(w, at(protocol.FenceOnly, 1)).Result)
-	assert.Equal(t, marked, b.raw("accounts", "bob"))
-	assert.Equal(t, protocol.NotMatched, b.on(w, at(protocol.FenceOnly, 2)).Result)
-	assert.Nil(t, b.raw("accounts", "nobody"))
-	assert.Equal(t, protocol.NotMatched, b.on(w, at(protocol.Settle, 2)).Result)
-	assert.Nil(t, b.raw("accounts", "nobody"))
+	b.Applied(a, b.Ready(a)[1])
+	marked := b.Raw("accounts", "bob")
+	assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.FenceOnly, 1)).Result)
+	assert.Equal(t, marked, b.Raw("accounts", "bob"))
+	assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.FenceOnly, 2)).Result)
+	assert.Nil(t, b.Raw("accounts", "nobody"))
+	assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.Settle, 2)).Result)
+	assert.Nil(t, b.Raw("accounts", "nobody"))
 }
 
 // No fence is ever set twice, not even when the very same operation is performed again,
@@ -108,21 +110,21 @@ func TestFenceOnly(t *testing.T) {
 func TestFencesAreUniquePerSending(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", nil), account("bob", nil))
-	w := b.prepared(b.work("order", b.leg("alice", -60), b.leg("bob", 60)))
-	b.log.take()
+	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
+	a := b.Prepared(b.Attempt("order", b.Leg("alice", -60), b.Leg("bob", 60)))
+	b.Log.Take()
 	for range 3 {
-		b.all(w, replacing(at(protocol.Settle, 0)), replacing(at(protocol.Settle, 1)))
-		b.all(w, replacing(at(protocol.Undo, 0)), replacing(at(protocol.Undo, 1)))
-		b.all(w, at(protocol.FenceOnly, 0), at(protocol.FenceOnly, 1))
+		b.All(a, storetest.Replacing(storetest.At(protocol.Settle, 0)), storetest.Replacing(storetest.At(protocol.Settle, 1)))
+		b.All(a, storetest.Replacing(storetest.At(protocol.Undo, 0)), storetest.Replacing(storetest.At(protocol.Undo, 1)))
+		b.All(a, storetest.At(protocol.FenceOnly, 0), storetest.At(protocol.FenceOnly, 1))
 	}
-	seen := map[string]bool{wire.RawValue(fence0()).String(): true}
+	seen := map[string]bool{wire.RawValue(storetest.Fence0()).String(): true}
 	fresh := func(fence bson.RawValue) {
 		require.False(t, seen[fence.String()], "the fence %s was there before", fence)
 		seen[fence.String()] = true
 	}
-	for _, c := range b.log.take() {
-		updates, _ := c.body.Lookup("updates").Array().Values()
+	for _, c := range b.Log.Take() {
+		updates, _ := c.Body.Lookup("updates").Array().Values()
 		require.Len(t, updates, 2)
 		for _, update := range updates {
 			if fence := update.Document().Lookup("u", "$set", "fence"); fence.Type != 0 {
@@ -131,11 +133,11 @@ func TestFencesAreUniquePerSending(t *testing.T) {
 		}
 	}
 	assert.Len(t, seen, 1+3*2*2)
-	message, _ := wire.UpdateCommand(b.store.Ledgers[""].Commands, []*mergedUpdate{b.store.newUnit(&Call{Attempt: w, Op: at(protocol.FenceOnly, 0)})})
+	message, _ := wire.UpdateCommand(b.Store.Ledgers[""].Commands, []*mongostore.MergedUpdate{b.Store.NewMergedUpdate(&mongostore.Call{Attempt: a, Op: storetest.At(protocol.FenceOnly, 0)})})
 	message.End()
 	for range 100 {
-		require.NoError(t, b.db.RunCommand(t.Context(), bson.Raw(message.Data)).Err())
-		fresh(b.raw("accounts", "alice").Lookup("fence"))
+		require.NoError(t, b.DB.RunCommand(t.Context(), bson.Raw(message.Data)).Err())
+		fresh(b.Raw("accounts", "alice").Lookup("fence"))
 	}
 }
 
@@ -144,90 +146,93 @@ func TestFencesAreUniquePerSending(t *testing.T) {
 func TestFenceOnlyIsNotResolved(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", nil))
-	r := &Call{
-		Attempt: b.work("order", b.leg("alice", -60)), Op: at(protocol.FenceOnly, 0), Answer: protocol.Answer{Result: protocol.NotMatched},
+	b.Put(storetest.Account("alice", nil))
+	call := &mongostore.Call{
+		Attempt: b.Attempt("order", b.Leg("alice", -60)), Op: storetest.At(protocol.FenceOnly, 0), Answer: protocol.Answer{Result: protocol.NotMatched},
 	}
-	b.store.resolve(t.Context(), b.store.Ledgers[""].Majority, []*mergedUpdate{b.store.newUnit(r)})
-	assert.Equal(t, protocol.NotMatched, r.Answer.Result)
+	b.Store.ResolveUpdates(t.Context(), b.Store.Ledgers[""].Majority, []*mongostore.MergedUpdate{b.Store.NewMergedUpdate(call)})
+	assert.Equal(t, protocol.NotMatched, call.Answer.Result)
 }
 
-// A prepare that was sent with the old fence never matches once the fence was replaced, money or no money.
+// A prepare that was sent with the old fence never matches once the fence was replaced,
+// money or no money.
 func TestReplacedFenceRefusesOldPrepares(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", nil), account("bob", bson.M{"fence": nil}))
-	w := b.work("order", b.leg("alice", -60), b.leg("bob", 60))
-	late := b.ready(w)
-	b.applied(w, late...)
-	b.applied(w, replacing(at(protocol.Undo, 0)), replacing(at(protocol.Undo, 1)))
-	before := []bson.Raw{b.raw("accounts", "alice"), b.raw("accounts", "bob")}
+	b.Put(storetest.Account("alice", nil), storetest.Account("bob", bson.M{"fence": nil}))
+	a := b.Attempt("order", b.Leg("alice", -60), b.Leg("bob", 60))
+	late := b.Ready(a)
+	b.Applied(a, late...)
+	b.Applied(a, storetest.Replacing(storetest.At(protocol.Undo, 0)), storetest.Replacing(storetest.At(protocol.Undo, 1)))
+	before := []bson.Raw{b.Raw("accounts", "alice"), b.Raw("accounts", "bob")}
 	for i, op := range late {
-		assert.Equal(t, protocol.NotMatched, b.on(w, op).Result)
-		assert.Equal(t, before[i], b.raw("accounts", []string{"alice", "bob"}[i]))
+		assert.Equal(t, protocol.NotMatched, b.On(a, op).Result)
+		assert.Equal(t, before[i], b.Raw("accounts", []string{"alice", "bob"}[i]))
 	}
-	b.applied(w, b.ready(w)...)
+	b.Applied(a, b.Ready(a)...)
 }
 
-// All writes of one ledger in a round are one command, those of two ledgers two. Reads likewise.
+// All writes of one ledger in a round are one command, those of two ledgers two. Reads
+// likewise.
 func TestOneCommandPerLedger(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(200)}), account("bob", nil))
-	b.putIn("accounts_eu", account("carol", nil))
-	legs := []document.Leg{b.leg("alice", -60), b.leg("bob", 20), b.legIn("eu", "carol", money.Units(40))}
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(200)}), storetest.Account("bob", nil))
+	b.PutIn("accounts_eu", storetest.Account("carol", nil))
+	legs := []document.Leg{b.Leg("alice", -60), b.Leg("bob", 20), b.LegIn("eu", "carol", money.Units(40))}
 	for n, commands := range map[int]int{2: 1, 3: 2} {
-		w := b.work("order", legs[:n]...)
+		a := b.Attempt("order", legs[:n]...)
 		var prepares, settles, reads []protocol.Operation
 		for i := range n {
-			reads = append(reads, at(protocol.ReadFence, i))
-			settles = append(settles, at(protocol.Settle, i))
+			reads = append(reads, storetest.At(protocol.ReadFence, i))
+			settles = append(settles, storetest.At(protocol.Settle, i))
 		}
-		b.store.fences = newFenceCache(b.store.Clock.Now, LeastFenceMemory)
-		b.log.take()
-		prepares = b.ready(w)
-		assert.Len(t, b.log.take(), commands)
-		b.applied(w, prepares...)
-		sent := b.log.take()
+		b.Store.ForgetFences()
+		b.Log.Take()
+		prepares = b.Ready(a)
+		assert.Len(t, b.Log.Take(), commands)
+		b.Applied(a, prepares...)
+		sent := b.Log.Take()
 		assert.Len(t, sent, commands)
 		for _, c := range sent {
-			assert.Equal(t, "update", c.name)
+			assert.Equal(t, "update", c.Name)
 		}
-		b.applied(w, settles...)
-		assert.Len(t, b.log.take(), commands)
-		b.applied(w, reads...)
-		assert.Empty(t, b.log.take(), "the fences are known")
+		b.Applied(a, settles...)
+		assert.Len(t, b.Log.Take(), commands)
+		b.Applied(a, reads...)
+		assert.Empty(t, b.Log.Take(), "the fences are known")
 	}
 	for id, balance := range map[string]int64{"alice": 80, "bob": 140} {
-		b.has("accounts", account(id, bson.M{"balance": balance}))
+		b.Has("accounts", storetest.Account(id, bson.M{"balance": balance}))
 	}
-	b.has("accounts_eu", account("carol", bson.M{"balance": int64(140)}))
+	b.Has("accounts_eu", storetest.Account("carol", bson.M{"balance": int64(140)}))
 }
 
-// The server tells only how many statements of a command have matched. Which of them did is told by a deciding read, where any did.
+// The server tells only how many statements of a command have matched. Which of them did
+// is told by a deciding read, where any did.
 func TestShortCountIsResolved(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(59)}), account("bob", nil))
-	b.putIn("accounts_eu", account("carol", nil))
-	w := b.claimed("order", b.leg("alice", -60), b.leg("bob", 20), b.legIn("eu", "carol", money.Units(40)))
-	prepares := b.ready(w)
-	answers := b.all(w, prepares...)
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(59)}), storetest.Account("bob", nil))
+	b.PutIn("accounts_eu", storetest.Account("carol", nil))
+	a := b.Claimed("order", b.Leg("alice", -60), b.Leg("bob", 20), b.LegIn("eu", "carol", money.Units(40)))
+	prepares := b.Ready(a)
+	answers := b.All(a, prepares...)
 	assert.Equal(t, protocol.NotMatched, answers[0].Result)
 	assert.Equal(t, protocol.Applied, answers[1].Result)
 	assert.Equal(t, protocol.Applied, answers[2].Result, "another command")
-	looks := b.all(w, at(protocol.Look, 0), at(protocol.Look, 1))
+	looks := b.All(a, storetest.At(protocol.Look, 0), storetest.At(protocol.Look, 1))
 	assert.False(t, looks[0].Facts.Marker)
 	assert.False(t, looks[0].Facts.Funds)
 	assert.True(t, looks[1].Facts.Marker)
-	b.has("accounts", account("alice", bson.M{"balance": int64(59)}))
-	b.has("accounts", account("bob", bson.M{"pending": bson.M{"order": int64(20)}}))
-	seen, known := w.Seen(0)
+	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(59)}))
+	b.Has("accounts", storetest.Account("bob", bson.M{"pending": bson.M{"order": int64(20)}}))
+	seen, known := a.Seen(0)
 	assert.True(t, known)
 	assert.Equal(t, money.Units(59), seen)
 
-	answers = b.all(w, replacing(at(protocol.Undo, 0)), replacing(at(protocol.Undo, 1)))
+	answers = b.All(a, storetest.Replacing(storetest.At(protocol.Undo, 0)), storetest.Replacing(storetest.At(protocol.Undo, 1)))
 	assert.Equal(t, protocol.NotMatched, answers[0].Result)
 	assert.Equal(t, protocol.NotMatched, answers[1].Result, "it has replaced the fence, or somebody else has: that is for a look to tell")
-	b.checkCleared(account("bob", nil), true)
+	b.checkCleared(storetest.Account("bob", nil), true)
 }

@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"context"
@@ -17,15 +17,17 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // everyOperation makes the store do everything that it can.
 func (b *bank) everyOperation(ctx context.Context) {
-	b.t.Helper()
-	t, s := b.t, b.store
+	b.T.Helper()
+	t, s := b.T, b.Store
 	require.NoError(t, s.Setup(ctx))
 	token := bson.NewObjectID()
 	for _, id := range []string{"alice", "bob"} {
@@ -45,20 +47,20 @@ func (b *bank) everyOperation(ctx context.Context) {
 	require.NoError(t, err)
 	_, _, err = s.Get(ctx, "", "alice")
 	require.NoError(t, err)
-	stream, err := s.Stream(ctx)
+	stream, err := s.Watch(ctx)
 	require.NoError(t, err)
 	_, err = stream.Next(ctx)
 	require.NoError(t, err)
 	stream.Close(ctx)
-	_, err = s.GetTransfers(ctx, []string{"order", "another"})
+	_, err = s.ReadTransfers(ctx, []string{"order", "another"})
 	require.NoError(t, err)
-	_, err = s.Glance(ctx, []string{"order", "another"})
+	_, err = s.Fingerprints(ctx, []string{"order", "another"})
 	require.NoError(t, err)
-	_, err = s.Existing(ctx, []string{"order", "another"})
+	_, err = s.WhichExist(ctx, []string{"order", "another"})
 	require.NoError(t, err)
 
 	b.everyTransfer(ctx)
-	_, _, err = s.GetTransfer(ctx, "Success")
+	_, _, err = s.ReadTransfer(ctx, "Success")
 	require.NoError(t, err)
 	for _, err := range s.List(ctx, queries.Query{Account: "alice"}) {
 		require.NoError(t, err)
@@ -68,58 +70,60 @@ func (b *bank) everyOperation(ctx context.Context) {
 	}
 }
 
-// everyTransfer makes the store perform every operation of the protocol, for transfers from alice to bob and carol.
+// everyTransfer makes the store perform every operation of the protocol, for transfers
+// from alice to bob and carol.
 func (b *bank) everyTransfer(ctx context.Context) {
-	b.t.Helper()
-	t, s := b.t, b.store
-	perform := func(w *Attempt, operations ...protocol.Operation) []protocol.Answer {
-		answers := perform(ctx, s, w, operations...)
+	b.T.Helper()
+	t, s := b.T, b.Store
+	perform := func(a *mongostore.Attempt, operations ...protocol.Operation) []protocol.Answer {
+		answers := storetest.Perform(ctx, s, a, operations...)
 		for i, answer := range answers {
-			require.Equal(t, protocol.Applied, answer.Result, "%+v: %v", operations[i], w.Cause)
+			require.Equal(t, protocol.Applied, answer.Result, "%+v: %v", operations[i], a.Cause)
 		}
 		return answers
 	}
-	legs := []document.Leg{b.leg("alice", -60), b.leg("bob", 20), b.legIn("eu", "carol", money.Units(40))}
-	verify := about(protocol.Verify)
+	legs := []document.Leg{b.Leg("alice", -60), b.Leg("bob", 20), b.LegIn("eu", "carol", money.Units(40))}
+	verify := storetest.About(protocol.Verify)
 	verify.Epoch = 1
 	for _, ending := range []protocol.State{protocol.Fail, protocol.Success} {
 		id := string(ending)
-		w := b.work(id, legs...)
-		_, err := s.InsertInitiated(ctx, &w.Transfer)
+		a := b.Attempt(id, legs...)
+		_, err := s.InsertInitiated(ctx, &a.Transfer)
 		require.NoError(t, err)
 		for _, err := range s.Initiated(ctx, 0) {
 			require.NoError(t, err)
 		}
-		perform(w, claim(protocol.FromInitiated))
-		perform(w, verify)
-		read := perform(w, at(protocol.ReadFence, 0), at(protocol.ReadFence, 1), at(protocol.ReadFence, 2))
-		perform(w, prepareWith(0, read[0].Facts.Fence), prepareWith(1, read[1].Facts.Fence), prepareWith(2, read[2].Facts.Fence))
-		perform(w, at(protocol.Look, 0), at(protocol.Look, 2))
-		perform(w, claim(protocol.TakeToCancel))
-		perform(w, about(protocol.ReadTransfer))
-		perform(w, about(protocol.LookTransfer))
+		perform(a, storetest.Claim(protocol.FromInitiated))
+		perform(a, verify)
+		read := perform(a, storetest.At(protocol.ReadFence, 0), storetest.At(protocol.ReadFence, 1), storetest.At(protocol.ReadFence, 2))
+		perform(a, storetest.PrepareWith(0, read[0].Facts.Fence), storetest.PrepareWith(1, read[1].Facts.Fence), storetest.PrepareWith(2, read[2].Facts.Fence))
+		perform(a, storetest.At(protocol.Look, 0), storetest.At(protocol.Look, 2))
+		perform(a, storetest.Claim(protocol.TakeToCancel))
+		perform(a, storetest.About(protocol.ReadTransfer))
+		perform(a, storetest.About(protocol.LookTransfer))
 		if ending == protocol.Success {
-			perform(w, decide(protocol.Committed, 2))
-			perform(w, at(protocol.Settle, 0), at(protocol.Settle, 1), at(protocol.Settle, 2))
+			perform(a, storetest.Decide(protocol.Committed, 2))
+			perform(a, storetest.At(protocol.Settle, 0), storetest.At(protocol.Settle, 1), storetest.At(protocol.Settle, 2))
 		} else {
-			perform(w, decide(protocol.Rollback, 2))
-			perform(w, at(protocol.Undo, 0), at(protocol.Undo, 1), at(protocol.Undo, 2))
-			perform(w, at(protocol.FenceOnly, 0))
-			perform(w, claim(protocol.TakeOver))
+			perform(a, storetest.Decide(protocol.Rollback, 2))
+			perform(a, storetest.At(protocol.Undo, 0), storetest.At(protocol.Undo, 1), storetest.At(protocol.Undo, 2))
+			perform(a, storetest.At(protocol.FenceOnly, 0))
+			perform(a, storetest.Claim(protocol.TakeOver))
 		}
-		perform(w, finish(ending))
-		overtaken := b.work(id, legs...)
-		perform(overtaken, at(protocol.Look, 1))
+		perform(a, storetest.Finish(ending))
+		overtaken := b.Attempt(id, legs...)
+		perform(overtaken, storetest.At(protocol.Look, 1))
 	}
-	perform(b.work("third", legs...), claim(protocol.Insert))
-	fourth := b.work("fourth", legs...)
+	perform(b.Attempt("third", legs...), storetest.Claim(protocol.Insert))
+	fourth := b.Attempt("fourth", legs...)
 	_, err := s.InsertInitiated(ctx, &fourth.Transfer)
 	require.NoError(t, err)
-	perform(fourth, claim(protocol.CancelInitiated))
+	perform(fourth, storetest.Claim(protocol.CancelInitiated))
 }
 
-// Every write asks for a journaled majority, and every read for what a majority has stored or more, whatever the client's own settings
-// are. None is a retryable write, which the driver would send twice.
+// Every write asks for a journaled majority, and every read for what a majority has
+// stored or more, whatever the client's own settings are. None is a retryable write,
+// which the driver would send twice.
 func TestConcernsAreTheStoresOwn(t *testing.T) {
 	t.Parallel()
 	journaled := false
@@ -138,10 +142,10 @@ func TestConcernsAreTheStoresOwn(t *testing.T) {
 			t.Parallel()
 			b := newBankOf(t, client)
 			b.everyOperation(t.Context())
-			commands := b.log.take()
+			commands := b.Log.Take()
 			b.checkConcerns(commands)
 			for id, balance := range map[string]int64{"alice": 40, "bob": 120} {
-				stored := asMap(t, b.raw("accounts", id))
+				stored := storetest.AsMap(t, b.Raw("accounts", id))
 				assert.NotNil(t, stored["fence"])
 				delete(stored, "fence")
 				assert.Equal(t, bson.M{"_id": id, "balance": balance, "pending": bson.M{}}, stored)
@@ -150,8 +154,9 @@ func TestConcernsAreTheStoresOwn(t *testing.T) {
 	}
 }
 
-// primaryModes returns the read preferences of a command that asks the primary. On a direct
-// connection, as to a container, the driver itself writes primaryPreferred for primary.
+// primaryModes returns the read preferences of a command that asks the primary. On a
+// direct connection, as to a container, the driver itself writes primaryPreferred for
+// primary.
 func primaryModes() []string {
 	modes := []string{"", "primary"}
 	if strings.Contains(mongotest.URI(), "directConnection=true") {
@@ -160,74 +165,74 @@ func primaryModes() []string {
 	return modes
 }
 
-func (b *bank) checkConcerns(commands []*command) {
-	b.t.Helper()
+func (b *bank) checkConcerns(commands []*storetest.Command) {
+	b.T.Helper()
 	levels := map[string]int{}
 	for _, c := range commands {
-		if db := c.text("$db"); db != b.db.Name() {
+		if db := c.Text("$db"); db != b.DB.Name() {
 			continue
 		}
-		_, err := c.body.LookupErr("txnNumber")
-		require.Error(b.t, err, "%s carries a transaction number: %s", c.name, c.body)
-		mode := c.text("$readPreference", "mode")
-		assert.Contains(b.t, primaryModes(), mode, "%s", c.body)
-		switch c.name {
+		_, err := c.Body.LookupErr("txnNumber")
+		require.Error(b.T, err, "%s carries a transaction number: %s", c.Name, c.Body)
+		mode := c.Text("$readPreference", "mode")
+		assert.Contains(b.T, primaryModes(), mode, "%s", c.Body)
+		switch c.Name {
 		case "insert", "update", "findAndModify", "delete":
-			concern, _ := c.body.Lookup("writeConcern").DocumentOK()
-			assert.Equal(b.t, encode(bson.D{{Key: "w", Value: "majority"}, {Key: "j", Value: true}}), concern, "%s", c.body)
+			concern, _ := c.Body.Lookup("writeConcern").DocumentOK()
+			assert.Equal(b.T, encode(bson.D{{Key: "w", Value: "majority"}, {Key: "j", Value: true}}), concern, "%s", c.Body)
 		case "create", "createIndexes":
-			w, isNumber := c.body.Lookup("writeConcern", "w").AsInt64OK()
-			assert.False(b.t, isNumber && w == 0, "whether it failed is not known: %s", c.body)
+			w, isNumber := c.Body.Lookup("writeConcern", "w").AsInt64OK()
+			assert.False(b.T, isNumber && w == 0, "whether it failed is not known: %s", c.Body)
 		case "find", "aggregate":
-			level := c.text("readConcern", "level")
-			assert.Contains(b.t, []string{"majority", "linearizable"}, level, "%s", c.body)
+			level := c.Text("readConcern", "level")
+			assert.Contains(b.T, []string{"majority", "linearizable"}, level, "%s", c.Body)
 			levels[level]++
 		}
 	}
 	// A look at a transfer, at whether several exist, at an account, and one of a work
 	// that is not the owner, in both lives; and what Setup tries.
-	assert.Equal(b.t, 7, levels["linearizable"])
-	assert.Greater(b.t, levels["majority"], 10)
+	assert.Equal(b.T, 7, levels["linearizable"])
+	assert.Greater(b.T, levels["majority"], 10)
 	for _, name := range []string{"insert", "update", "findAndModify", "find", "aggregate"} {
-		assert.Contains(b.t, names(commands), name)
+		assert.Contains(b.T, storetest.Names(commands), name)
 	}
 }
 
-// A caller's transaction is none of the store's: what the store wrote stays when the caller aborts, and the store sees what is outside
-// of it.
+// A caller's transaction is none of the store's: what the store wrote stays when the
+// caller aborts, and the store sees what is outside of it.
 func TestCallersTransactionIsNotUsed(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.putIn("notes", bson.M{"_id": "made before"})
-	client := b.store.Transfers.Database().Client()
+	b.PutIn("notes", bson.M{"_id": "made before"})
+	client := b.Store.Transfers.Database().Client()
 	session, err := client.StartSession()
 	require.NoError(t, err)
 	defer session.EndSession(t.Context())
 	require.NoError(t, session.StartTransaction())
 	inTransaction := mongo.NewSessionContext(t.Context(), session)
-	notes := b.store.Transfers.Database().Collection("notes")
+	notes := b.Store.Transfers.Database().Collection("notes")
 	_, err = notes.InsertOne(inTransaction, bson.M{"_id": "aborted"})
 	require.NoError(t, err)
-	b.log.take()
+	b.Log.Take()
 
 	b.everyOperation(inTransaction)
 
-	commands := b.log.take()
+	commands := b.Log.Take()
 	require.NotEmpty(t, commands)
 	for _, c := range commands {
-		id, _ := c.body.Lookup("lsid").DocumentOK()
-		assert.NotEqual(t, session.ID(), id, "%s is sent in the caller's session", c.name)
-		_, err := c.body.LookupErr("autocommit")
+		id, _ := c.Body.Lookup("lsid").DocumentOK()
+		assert.NotEqual(t, session.ID(), id, "%s is sent in the caller's session", c.Name)
+		_, err := c.Body.LookupErr("autocommit")
 		require.Error(t, err)
 	}
 	require.NoError(t, session.AbortTransaction(t.Context()))
-	assert.Nil(t, b.raw("notes", "aborted"))
-	assert.Equal(t, "Success", b.raw("transfers", "Success").Lookup("state").StringValue())
-	assert.Equal(t, "Fail", b.raw("transfers", "Fail").Lookup("state").StringValue())
+	assert.Nil(t, b.Raw("notes", "aborted"))
+	assert.Equal(t, "Success", b.Raw("transfers", "Success").Lookup("state").StringValue())
+	assert.Equal(t, "Fail", b.Raw("transfers", "Fail").Lookup("state").StringValue())
 	for id, balance := range map[string]int64{"alice": 40, "bob": 120} {
-		stored := asMap(t, b.raw("accounts", id))
+		stored := storetest.AsMap(t, b.Raw("accounts", id))
 		assert.Equal(t, balance, stored["balance"])
 		assert.Equal(t, bson.M{}, stored["pending"])
 	}
-	assert.True(t, slices.Contains(names(commands), "createIndexes"))
+	assert.True(t, slices.Contains(storetest.Names(commands), "createIndexes"))
 }

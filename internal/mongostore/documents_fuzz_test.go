@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"context"
@@ -14,11 +14,14 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// choices is a source for a lottery whose draws are the bytes of a fuzzing engine, so that one changed byte changes one draw; when they are
-// used up, the rest is drawn from a fixed seed.
+// choices is a source for a lottery whose draws are the bytes of a fuzzing engine, so
+// that one changed byte changes one draw; when they are used up, the rest is drawn from a
+// fixed seed.
 type choices struct {
 	bytes []byte
 	rest  *rand.PCG
@@ -36,16 +39,16 @@ func (c *choices) Uint64() uint64 {
 func lotteryOf(data []byte) lottery { return lottery{rand.New(&choices{data, rand.NewPCG(1, 1)})} }
 
 // newOffline returns a store that has no server.
-func newOffline(f *testing.F) *rooms {
+func newOffline(f testing.TB) *storetest.Rooms {
 	f.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:1"))
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = client.Disconnect(context.Background()) })
 	db := client.Database("bank")
-	s, err := newRooms(config{
+	s, err := storetest.NewRooms(storetest.Config{
 		Transfers:   db.Collection("transfers"),
 		Ledgers:     map[string]*mongo.Collection{"": db.Collection("accounts"), "eu": db.Collection("accounts_eu")},
-		Fields:      standardFields(),
+		Fields:      storetest.StandardFields(),
 		MarkerLimit: 100,
 		Now:         time.Now,
 	})
@@ -54,7 +57,7 @@ func newOffline(f *testing.F) *rooms {
 }
 
 // whole returns a transfer with every field set.
-func whole(s *rooms) document.Transfer {
+func whole(s *storetest.Rooms) document.Transfer {
 	return document.Transfer{
 		ID: "order", State: protocol.Rollback, Open: true, Currency: "EUR", Digest: []byte{1, 42}, Epoch: 3, Owner: "me",
 		Attempts: 2, Clean: true,
@@ -68,8 +71,9 @@ func whole(s *rooms) document.Transfer {
 	}
 }
 
-// Whatever bytes are stored as a transfer, reading them is an error, or gives exactly the payload that is stored: what is written again
-// is the same, and its legs are those that the document names.
+// Whatever bytes are stored as a transfer, reading them is an error, or gives exactly the
+// payload that is stored: what is written again is the same, and its legs are those that
+// the document names.
 func FuzzTransferDocument(f *testing.F) {
 	s := newOffline(f)
 	valid := encode(whole(s))
@@ -98,18 +102,19 @@ func FuzzTransferDocument(f *testing.F) {
 		again, err := document.DecodeTransfer(written)
 		require.NoError(t, err)
 		require.Equal(t, bson.Raw(written), encode(again))
-		if w, err := s.NewAttempt(read, "me"); err == nil {
-			require.Len(t, w.participants, len(read.Legs))
-			for i, p := range w.participants {
-				require.Equal(t, read.Legs[i], p.leg)
+		if a, err := s.NewAttempt(read, "me"); err == nil {
+			require.Equal(t, len(read.Legs), a.Participants())
+			for i := range a.Participants() {
+				require.Equal(t, read.Legs[i], *a.Participant(i).Leg())
 			}
-			w.image(read)
-			w.Seen(len(w.participants))
+			a.Image(read)
+			a.Seen(a.Participants())
 		}
 	})
 }
 
-// replaceField returns a document with another value for its n-th field, or as it is where it has no such field.
+// replaceField returns a document with another value for its n-th field, or as it is
+// where it has no such field.
 func replaceField(document bson.Raw, n int, value any) bson.Raw {
 	elements, err := document.Elements()
 	if err != nil || n < 0 || n >= len(elements) {
@@ -123,7 +128,8 @@ func replaceField(document bson.Raw, n int, value any) bson.Raw {
 	return encode(changed)
 }
 
-// field returns the value that the driver reads into a field: the last one of that name, in whatever case.
+// field returns the value that the driver reads into a field: the last one of that name,
+// in whatever case.
 func field(t *testing.T, document bson.Raw, name string) bson.RawValue {
 	t.Helper()
 	elements, err := document.Elements()
@@ -176,39 +182,40 @@ func requirePayload(t *testing.T, doc bson.Raw, read document.Transfer) {
 	}
 }
 
-// Whatever bytes are stored as an account, judging it is no panic, and all who read it see the same: money is found only where the
-// balance is an exact number between the bounds.
+// Whatever bytes are stored as an account, judging it is no panic, and all who read it
+// see the same: money is found only where the balance is an exact number between the
+// bounds.
 func FuzzAccountDocument(f *testing.F) {
 	s := newOffline(f)
 	f.Add([]byte{}, []byte{}, false)
 	f.Add([]byte{5, 0, 0, 0, 0}, []byte{}, false)
 	for seed := range byte(64) {
-		f.Add([]byte(encode(account("alice", nil))), []byte{seed * 4, seed * 7, seed * 11}, seed%2 == 0)
-		f.Add([]byte(encode(account("alice", bson.M{"balance": dec("100.5")}))), []byte{seed * 4, seed * 5}, false)
+		f.Add([]byte(encode(storetest.Account("alice", nil))), []byte{seed * 4, seed * 7, seed * 11}, seed%2 == 0)
+		f.Add([]byte(encode(storetest.Account("alice", bson.M{"balance": dec("100.5")}))), []byte{seed * 4, seed * 5}, false)
 	}
 	f.Fuzz(func(t *testing.T, doc, draws []byte, drawn bool) {
 		l := lotteryOf(draws)
-		w, err := s.NewAttempt(document.Transfer{ID: pick(l, "order", "7", "a.b"), Currency: pick(l, "", "EUR"), Legs: []document.Leg{
+		a, err := s.NewAttempt(document.Transfer{ID: pick(l, "order", "7", "a.b"), Currency: pick(l, "", "EUR"), Legs: []document.Leg{
 			{Namespace: s.Namespace(""), Account: "alice", Amount: l.amount()},
 		}}, "me")
 		require.NoError(t, err)
-		p := &w.participants[0]
+		p := a.Participant(0)
 		if drawn {
-			doc = encode(l.document("alice", document.MarkerKey(w.Transfer.ID), p))
+			doc = encode(l.document("alice", document.MarkerKey(a.Transfer.ID), p))
 		}
 		if doc == nil {
 			return
 		}
-		facts := s.facts(w, p, doc)
+		facts := s.FactsOf(a, p, doc)
 		require.True(t, facts.Found)
-		s.newUnit(&Call{Attempt: w, Op: prepareWith(0, facts.Fence)})
-		requireFacts(t, s, w, doc, facts)
-		read, err := s.Fields.DecodeAccount(s.IDs, doc)
+		s.NewMergedUpdate(&mongostore.Call{Attempt: a, Op: storetest.PrepareWith(0, facts.Fence)})
+		requireFacts(t, s, a, doc, facts)
+		read, err := s.Fields.View(doc).Account(s.IDs)
 		if err != nil {
 			return
 		}
 		require.Equal(t, read.Closed, !facts.Open)
-		seen, known := w.Seen(0)
+		seen, known := a.Seen(0)
 		require.True(t, known)
 		require.Equal(t, read.Balance, seen)
 		require.GreaterOrEqual(t, read.Reserved.Sign(), 0)
@@ -217,9 +224,9 @@ func FuzzAccountDocument(f *testing.F) {
 }
 
 // requireFacts requires that facts that let a transfer through are true.
-func requireFacts(t *testing.T, s *rooms, w *Attempt, document bson.Raw, facts protocol.Facts) {
+func requireFacts(t *testing.T, s *storetest.Rooms, a *mongostore.Attempt, document bson.Raw, facts protocol.Facts) {
 	t.Helper()
-	amount := w.Transfer.Legs[0].Amount
+	amount := a.Transfer.Legs[0].Amount
 	balance, err := money.FromBSON(document.Lookup(s.Fields.Balance))
 	if !facts.Kind || !facts.Funds || !facts.WithinLimits {
 		return
@@ -230,7 +237,7 @@ func requireFacts(t *testing.T, s *rooms, w *Attempt, document bson.Raw, facts p
 	after, err := balance.Add(amount)
 	require.NoError(t, err)
 	require.True(t, after.Within(money.MaxBalance(balance.Kind())), "%s becomes %s", balance, after)
-	floor := s.Fields.FloorOf(document)
+	floor := s.Fields.View(document).Floor()
 	if amount.Sign() < 0 && !floor.None {
 		require.GreaterOrEqual(t, after.Cmp(floor.Amount), 0, "%s falls below %s", after, floor.Amount)
 	}

@@ -1,14 +1,8 @@
 package mongostore
 
 import (
-	"context"
-	"slices"
-
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -18,23 +12,24 @@ import (
 // effect is what a transfer requires of a document and sets there.
 type effect struct {
 	require, set bson.Raw
-	spare        bool // nothing is owed to the document when it is gone
+	mayBeGone    bool // nothing is owed to a document that is gone
 }
 
-// effectParticipant returns the participant that an effect is about.
+// effectParticipant returns the participant of an effect.
 func (s *Store) effectParticipant(e document.Effect) (participant, error) {
-	l := s.Documents[e.Documents]
+	l := s.catalog.Documents[e.Documents]
 	if l == nil || l.Namespace != e.Namespace {
 		return participant{}, unregistered(document.Address{Documents: true, Name: e.Documents}, e.Namespace)
 	}
 	return participant{
-		key: l.Subject(e.ID), id: e.ID, effect: &effect{require: e.Require, set: e.Set},
+		subject: l.Subject(e.ID), id: e.ID, effect: &effect{require: e.Require, set: e.Set},
 		leg: document.Leg{Ledger: e.Documents, Account: document.IDText(e.ID), Amount: money.Zero(money.Whole)},
 	}, nil
 }
 
-// originalParticipant returns the participant that a reversal is about: the transfer that it reverses, which must be a Success that nothing has
-// reversed. Once that is purged nobody can reverse it again: so nothing is owed to it.
+// originalParticipant returns the participant of a reversal: the transfer that it
+// reverses. That must be a Success, and no other transfer may have reversed it. Once it
+// is purged no transfer can reverse it again: so nothing is owed to it.
 func (s *Store) originalParticipant(t document.Transfer) (participant, error) {
 	require, err := bson.Marshal(bson.D{{Key: "state", Value: protocol.Success}, {Key: "reversedBy", Value: nil}})
 	if err != nil {
@@ -43,14 +38,15 @@ func (s *Store) originalParticipant(t document.Transfer) (participant, error) {
 	set, err := bson.Marshal(bson.D{{Key: "reversedBy", Value: t.ID}})
 	id := wire.RawValue(t.Reverses)
 	return participant{
-		key: s.Originals.Subject(id), id: id, effect: &effect{require: require, set: set, spare: true},
-		leg: document.Leg{Ledger: "transfers", Account: t.Reverses, Amount: money.Zero(money.Whole)},
+		subject: s.catalog.Originals.Subject(id), id: id,
+		effect: &effect{require: require, set: set, mayBeGone: true},
+		leg:    document.Leg{Ledger: document.Originals, Account: t.Reverses, Amount: money.Zero(money.Whole)},
 	}, err
 }
 
-// requires writes the conditions under which a document can be reserved: its fields have the required values, and no transfer has
-// reserved it. A value is wrapped, so that one that looks like an operator is none.
-func (e *effect) requires(m *wire.Message, pending string) {
+// requireReservable writes the conditions under which a document can be reserved: its
+// fields have the required values, and no transfer has reserved it.
+func (e *effect) requireReservable(m *wire.Message, pending string) {
 	m.Begin(pending)
 	m.BeginArray("$in")
 	m.Null("0")
@@ -59,11 +55,12 @@ func (e *effect) requires(m *wire.Message, pending string) {
 	m.End()
 	m.NoArray()
 	m.End()
-	e.has(m)
+	e.requireValues(m)
 }
 
-// has requires that a document's fields have the required values.
-func (e *effect) has(m *wire.Message) {
+// requireValues requires that a document's fields have the required values.
+// Each value is wrapped, so that one that looks like an operator is taken as a value.
+func (e *effect) requireValues(m *wire.Message) {
 	for _, field := range wire.Elements(e.require) {
 		m.Begin(field.Key())
 		m.Equals(field.Value())
@@ -71,128 +68,44 @@ func (e *effect) has(m *wire.Message) {
 	}
 }
 
-// apply writes what the effect sets.
-func (e *effect) apply(m *wire.Message) {
+// setValues writes the fields that the effect sets.
+func (e *effect) setValues(m *wire.Message) {
 	for _, field := range wire.Elements(e.set) {
 		m.Value(field.Key(), field.Value())
 	}
 }
 
-// effectFacts judges the document of an effect, but for its requirement.
-func effectFacts(w *Attempt, p *participant, doc bson.Raw) protocol.Facts {
-	p.unmet = nil
-	if doc == nil {
-		p.unmet = &document.Unmet{Missing: true}
-		return protocol.Facts{Unmet: true, MayBeGone: p.effect.spare}
-	}
-	markers, marker := p.key.Collection.Fields.Markers(doc, w.Transfer.ID)
-	if marker {
-		markers--
-	}
-	unmet := markers > 0 || !p.key.Collection.Fields.HasMap(doc)
-	if unmet {
-		p.unmet = p.key.Collection.Fields.Reservation(doc, w.Transfer.ID)
-	}
-	return protocol.Facts{
-		Found: true, Marker: marker || p.garbles(w, doc), Fence: p.key.Collection.Fields.FenceOf(doc),
-		Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
-		Unmet: unmet,
-	}
-}
-
-// judgeRequirements asks which of the documents that could be reserved have the required values, and tells those who ask for the others.
-// The server compares, as it does when a document is reserved.
-func judgeRequirements(ctx context.Context, requests []*Call, from *mongo.Collection) {
-	var open []*Call
-	for _, r := range requests {
-		if facts := r.Answer.Facts; r.participant().effect != nil && facts.Found && !facts.Marker && !facts.Unmet {
-			open = append(open, r)
-		}
-	}
-	for len(open) > 0 {
-		var round, rest []*Call // each document once in a round: the answer names documents
-		asked := map[collections.Subject]bool{}
-		for _, r := range open {
-			if asked[r.participant().key] {
-				rest = append(rest, r)
-				continue
-			}
-			asked[r.participant().key] = true
-			round = append(round, r)
-		}
-		for some := range wire.Portions(round, wire.MaxCommandBytes, wantedBytes) {
-			judgeRound(ctx, some, from)
-		}
-		open = rest
-	}
-}
-
-func judgeRound(ctx context.Context, requests []*Call, from *mongo.Collection) {
-	met, err := findMatching(ctx, requests, from)
-	if err != nil && len(requests) > 1 && refusedWhole(err) {
-		for _, r := range requests { // one of them may be why
-			judgeRound(ctx, []*Call{r}, from)
-		}
-		return
-	}
-	var refused []*Call
-	for _, r := range requests {
-		if err != nil {
-			r.answer(protocol.Unknown, err)
-			continue
-		}
-		if r.Answer.Facts.Unmet = !met[r.participant().key]; r.Answer.Facts.Unmet {
-			refused = append(refused, r)
-		}
-	}
-	for some := range slices.Chunk(refused, maxExplained) {
-		explain(ctx, some)
-	}
-}
-
-// findMatching returns those of the requests' documents that have the required values.
-func findMatching(ctx context.Context, requests []*Call, from *mongo.Collection) (map[collections.Subject]bool, error) {
-	either := make(bson.A, len(requests))
-	for i, r := range requests {
-		either[i] = r.participant().wanted()
-	}
-	onlyID := options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}).SetBatchSize(int32(len(requests) + 1))
-	var found []bson.Raw
-	if err := wire.FindAll(ctx, from, bson.D{{Key: "$or", Value: either}}, &found, onlyID); err != nil {
-		return nil, err
-	}
-	met := make(map[collections.Subject]bool, len(found))
-	for _, doc := range found {
-		met[requests[0].participant().key.Collection.Subject(document.Canonical(doc.Lookup("_id")))] = true
-	}
-	return met, nil
-}
-
-// wanted selects the document of an effect where it has the required values.
-func (p *participant) wanted() bson.Raw {
-	m := wire.NewMessage(256 + p.effect.requiredBytes())
-	m.Value("_id", p.id)
-	p.effect.has(m)
-	m.End()
-	return m.Data
-}
-
-// wantedBytes returns what the condition for the values that an effect requires takes at
-// the most.
-func wantedBytes(r *Call) int {
-	p := r.participant()
-	return 2*wire.ElementBytes + len(p.id.Value) + p.effect.requiredBytes()
-}
-
-// requiredBytes returns what the conditions for the required values take at the most.
+// requiredBytes bounds the bytes of the conditions for the required values.
 func (e *effect) requiredBytes() int {
 	const around = 48 // each value
 	size := len(e.require)
 	for _, field := range wire.Elements(e.require) {
 		size += around
 		if value := field.Value(); value.Type == bson.TypeArray {
-			size += len(value.Value) // which is named twice
+			size += len(value.Value) // an array is written twice
 		}
 	}
 	return size
+}
+
+// differing returns the first field that certainly differs from what is required. Where
+// none does, it returns the first one that is not the same to the byte: how the server
+// compares depends on more.
+func (e *effect) differing(doc bson.Raw) *document.Unmet {
+	found := &document.Unmet{}
+	for _, field := range wire.Elements(e.require) {
+		want, got := field.Value(), doc.Lookup(field.Key())
+		if want.Equal(got) || document.Absent(want) && document.Absent(got) {
+			continue
+		}
+		numbers := want.IsNumber() && got.IsNumber()
+		certain := !numbers && got.Type != bson.TypeArray && want.Type != bson.TypeArray
+		if certain || found.Field == "" {
+			found = &document.Unmet{Field: field.Key(), Want: want, Got: got}
+		}
+		if certain {
+			break
+		}
+	}
+	return found
 }

@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"fmt"
@@ -12,22 +12,25 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// newShop returns a bank with documents of the name "orders". The fields of its markers and fences have names of their own.
-func newShop(t *testing.T, changes ...func(*config)) *bank {
+// newShop returns a bank with documents of the name "orders". The fields of its markers
+// and fences have names of their own.
+func newShop(t *testing.T, changes ...func(*storetest.Config)) *bank {
 	t.Helper()
-	return newBank(t, append([]func(*config){func(c *config) {
+	return newBank(t, append([]func(*storetest.Config){func(c *storetest.Config) {
 		c.Documents = map[string]*mongo.Collection{"orders": c.Transfers.Database().Collection("orders")}
 	}}, changes...)...)
 }
 
 // effect returns an effect on an order.
 func (b *bank) effect(id any, require, set bson.D) document.Effect {
-	b.t.Helper()
-	e := document.Effect{Documents: "orders", Namespace: b.store.DocumentsNamespace("orders")}
+	b.T.Helper()
+	e := document.Effect{Documents: "orders", Namespace: b.Store.DocumentsNamespace("orders")}
 	if require != nil {
 		e.Require = encode(require)
 	}
@@ -36,17 +39,17 @@ func (b *bank) effect(id any, require, set bson.D) document.Effect {
 	}
 	var err error
 	if e.ID, err = document.EncodeDocumentID(id); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return e
 }
 
 // changing returns a work on a transfer of nothing but effects that isn't stored.
-func (b *bank) changing(id string, effects ...document.Effect) *Attempt {
-	b.t.Helper()
-	w, err := b.store.NewAttempt(document.Transfer{ID: id, Effects: effects, Digest: []byte{1}}, "owner of "+id)
-	require.NoError(b.t, err)
-	return w
+func (b *bank) changing(id string, effects ...document.Effect) *mongostore.Attempt {
+	b.T.Helper()
+	a, err := b.Store.NewAttempt(document.Transfer{ID: id, Effects: effects, Digest: []byte{1}}, "owner of "+id)
+	require.NoError(b.T, err)
+	return a
 }
 
 func unpaid() bson.D { return bson.D{{Key: "status", Value: "unpaid"}} }
@@ -91,44 +94,45 @@ func (l lottery) paper(id, key string) (document, require bson.D) {
 	return document, require
 }
 
-// The facts of a look and the filter of a prepare agree on documents, too: where the look shows that all is as required, nobody has
-// reserved the document, and the fence is the expected one, the prepare matches, and nowhere else.
+// The facts of a look and the filter of a prepare agree on documents, too: where the look
+// shows that all is as required, nobody has reserved the document, and the fence is the
+// expected one, the prepare matches, and nowhere else.
 func TestEffectFactsAndFilterAgree(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
 	const cases = 3000
 	l := lottery{rand.New(rand.NewPCG(agreementSeed, 1))}
 	var looks requests
-	works, documents := make([]*Attempt, cases), make([]bson.D, cases)
-	for i := range works {
+	attempts, documents := make([]*mongostore.Attempt, cases), make([]bson.D, cases)
+	for i := range attempts {
 		id := fmt.Sprintf("case %d", i)
 		document, require := l.paper(id, document.MarkerKey(id))
-		works[i], documents[i] = b.changing(id, b.effect(id, require, nil)), document
-		looks.add(works[i], at(protocol.Look, 0))
+		attempts[i], documents[i] = b.changing(id, b.effect(id, require, nil)), document
+		looks.add(attempts[i], storetest.At(protocol.Look, 0))
 	}
-	_, err := b.db.Collection("orders").InsertMany(t.Context(), documents)
+	_, err := b.DB.Collection("orders").InsertMany(t.Context(), documents)
 	require.NoError(t, err)
-	orders := b.store.Documents["orders"]
-	b.store.read(t.Context(), looks, orders.Majority, true)
+	orders := b.Store.Documents["orders"]
+	b.Store.ReadParticipants(t.Context(), looks, orders.Majority, true)
 	before := b.everything("orders")
-	statements := make([]*mergedUpdate, cases)
-	for i, w := range works {
+	statements := make([]*mongostore.MergedUpdate, cases)
+	for i, a := range attempts {
 		fence := looks[i].Answer.Facts.Fence
 		if l.odds(6) {
 			fence = pick(l, "", protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, make([]byte, 12)...)))
 		}
-		statements[i] = b.store.newUnit(&Call{Attempt: w, Op: prepareWith(0, fence)})
+		statements[i] = b.Store.NewMergedUpdate(&mongostore.Call{Attempt: a, Op: storetest.PrepareWith(0, fence)})
 	}
 	results := wire.UpdateAll(t.Context(), orders.Commands, statements).Verdicts
 	after := b.everything("orders")
 	fits := 0
-	for i, w := range works {
-		id, facts := w.Transfer.ID, looks[i].Answer.Facts
+	for i, a := range attempts {
+		id, facts := a.Transfer.ID, looks[i].Answer.Facts
 		want := fit()
-		want.Found, want.Fence = true, statements[i].fence
+		want.Found, want.Fence = true, statements[i].Fence()
 		expected := facts == want
 		matched := string(before[id]) != string(after[id])
-		require.Equal(t, expected, matched, "seed %d: %s\nrequired: %s\n%+v, %v", agreementSeed, before[id], w.Transfer.Effects[0].Require, facts,
+		require.Equal(t, expected, matched, "seed %d: %s\nrequired: %s\n%+v, %v", agreementSeed, before[id], a.Transfer.Effects[0].Require, facts,
 			results[i].Result)
 		require.NotEqual(t, protocol.Failed, results[i].Result)
 		if matched {
@@ -138,116 +142,121 @@ func TestEffectFactsAndFilterAgree(t *testing.T) {
 	require.Greater(t, fits, cases/10)
 }
 
-// A document is reserved by a marker of zero; what is to be set shows when it is settled, and not when it is undone.
+// A document is reserved by a marker of zero; what is to be set shows when it is settled,
+// and not when it is undone.
 func TestEffectShowsWhenItIsSettled(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
 	for _, clears := range []protocol.Kind{protocol.Settle, protocol.Undo} {
 		for _, fencing := range []bool{false, true} {
 			id := fmt.Sprint(clears, fencing)
-			b.putIn("orders", bson.M{"_id": id, "status": "unpaid", "fence": fence0(), "note": "kept"})
-			w := b.changing(id, b.effect(id, unpaid(), paid()))
-			b.prepared(w)
-			b.has("orders", bson.M{"_id": id, "status": "unpaid", "fence": fence0(), "note": "kept", "pending": bson.M{id: int64(0)}})
-			assert.Equal(t, protocol.NotMatched, b.on(w, at(protocol.FenceOnly, 0)).Result)
+			b.PutIn("orders", bson.M{"_id": id, "status": "unpaid", "fence": storetest.Fence0(), "note": "kept"})
+			a := b.changing(id, b.effect(id, unpaid(), paid()))
+			b.Prepared(a)
+			b.Has("orders", bson.M{"_id": id, "status": "unpaid", "fence": storetest.Fence0(), "note": "kept", "pending": bson.M{id: int64(0)}})
+			assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.FenceOnly, 0)).Result)
 			reserved := fit()
-			reserved.Found, reserved.Marker, reserved.Fence = true, true, document.FenceOfToken(fence0())
-			assert.Equal(t, reserved, b.on(w, at(protocol.Look, 0)).Facts, "what it has reserved itself is as it requires")
-			op := at(clears, 0)
+			reserved.Found, reserved.Marker, reserved.Fence = true, true, document.FenceOfToken(storetest.Fence0())
+			assert.Equal(t, reserved, b.On(a, storetest.At(protocol.Look, 0)).Facts, "what it has reserved itself is as it requires")
+			op := storetest.At(clears, 0)
 			op.ReplaceFence = fencing
-			b.applied(w, op)
-			want := bson.M{"_id": id, "status": "unpaid", "fence": fence0(), "note": "kept", "pending": bson.M{}}
+			b.Applied(a, op)
+			want := bson.M{"_id": id, "status": "unpaid", "fence": storetest.Fence0(), "note": "kept", "pending": bson.M{}}
 			if clears == protocol.Settle {
 				want["status"], want["by"] = "paid", "me"
 			}
 			if fencing {
-				want["fence"] = asMap(t, b.raw("orders", id))["fence"]
-				require.NotEqual(t, fence0(), want["fence"])
+				want["fence"] = storetest.AsMap(t, b.Raw("orders", id))["fence"]
+				require.NotEqual(t, storetest.Fence0(), want["fence"])
 			}
-			b.has("orders", want)
-			assert.Equal(t, protocol.NotMatched, b.on(w, op).Result, "again")
-			b.has("orders", want)
+			b.Has("orders", want)
+			assert.Equal(t, protocol.NotMatched, b.On(a, op).Result, "again")
+			b.Has("orders", want)
 		}
 	}
 	empty := b.changing("nothing is set", b.effect("o", nil, nil))
-	b.putIn("orders", bson.M{"_id": "o"})
-	b.applied(b.prepared(empty), at(protocol.Settle, 0))
-	b.has("orders", bson.M{"_id": "o", "pending": bson.M{}})
+	b.PutIn("orders", bson.M{"_id": "o"})
+	b.Applied(b.Prepared(empty), storetest.At(protocol.Settle, 0))
+	b.Has("orders", bson.M{"_id": "o", "pending": bson.M{}})
 }
 
-// A document that is missing is refused by its requirement, even an empty one, and never created.
+// A document that is missing is refused by its requirement, even an empty one, and never
+// created.
 func TestEffectOnAMissingDocument(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
-	w := b.changing("order", b.effect("nobody", nil, paid()))
-	b.applied(w, claim(protocol.Insert))
-	assert.Equal(t, protocol.Facts{Unmet: true}, b.on(w, at(protocol.Look, 0)).Facts)
+	a := b.changing("order", b.effect("nobody", nil, paid()))
+	b.Applied(a, storetest.Claim(protocol.Insert))
+	assert.Equal(t, protocol.Facts{Unmet: true}, b.On(a, storetest.At(protocol.Look, 0)).Facts)
 	for _, kind := range []protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly} {
-		assert.Equal(t, protocol.NotMatched, b.on(w, at(kind, 0)).Result)
+		assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(kind, 0)).Result)
 	}
-	assert.Nil(t, b.raw("orders", "nobody"))
+	assert.Nil(t, b.Raw("orders", "nobody"))
 }
 
-// What a document must be like is asked by a look alone: a first read shows that it is there, and free.
+// What a document must be like is asked by a look alone: a first read shows that it is
+// there, and free.
 func TestRequirementIsAskedWhereItDecides(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
-	b.putIn("orders", bson.M{"_id": "paid", "status": "paid"},
+	b.PutIn("orders", bson.M{"_id": "paid", "status": "paid"},
 		bson.M{"_id": "reserved", "status": "unpaid", "pending": bson.M{"another": int64(0)}})
 	for id, early := range map[string]bool{"paid": false, "reserved": true} {
-		w := b.changing("t "+id, b.effect(id, unpaid(), paid()))
-		b.applied(w, claim(protocol.Insert))
-		assert.Equal(t, early, b.on(w, at(protocol.ReadFence, 0)).Facts.Unmet)
-		assert.True(t, b.on(w, at(protocol.Look, 0)).Facts.Unmet)
+		a := b.changing("t "+id, b.effect(id, unpaid(), paid()))
+		b.Applied(a, storetest.Claim(protocol.Insert))
+		assert.Equal(t, early, b.On(a, storetest.At(protocol.ReadFence, 0)).Facts.Unmet)
+		assert.True(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Unmet)
 	}
 }
 
-// Documents have lanes of their own, and so has the transfer that a reversal is about: none of them shares a command with accounts. No two
-// writes to a document share a statement, and those to different documents share a command.
+// Documents have lanes of their own, and so has the transfer that a reversal is about:
+// none of them shares a command with accounts. No two writes to a document share a
+// statement, and those to different documents share a command.
 func TestLanesOfEffects(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
-	w, err := b.store.NewAttempt(document.Transfer{
+	a, err := b.Store.NewAttempt(document.Transfer{
 		ID: "t", Reverses: "s",
-		Legs: []document.Leg{b.leg("alice", -60), b.legIn("eu", "bob", money.Units(60))}, Effects: []document.Effect{b.effect("o", nil, nil)},
+		Legs: []document.Leg{b.Leg("alice", -60), b.LegIn("eu", "bob", money.Units(60))}, Effects: []document.Effect{b.effect("o", nil, nil)},
 	}, "me")
 	require.NoError(t, err)
-	lanes := map[Lane]int{}
-	for i := range w.Participants() {
+	lanes := map[mongostore.Lane]int{}
+	for i := range a.Participants() {
 		for _, kind := range []protocol.Kind{
 			protocol.ReadFence, protocol.Look, protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly,
 		} {
-			lanes[LaneOf(w, at(kind, i))]++
+			lanes[mongostore.LaneOf(a, storetest.At(kind, i))]++
 		}
 	}
 	assert.Len(t, lanes, 4*3, "each place is read, looked at, and written to")
-	assert.NotEqual(t, LaneOf(w, at(protocol.Settle, 3)), LaneOf(w, about(protocol.Finish)), "the original, and the transfer itself")
+	assert.NotEqual(t, mongostore.LaneOf(a, storetest.At(protocol.Settle, 3)), mongostore.LaneOf(a, storetest.About(protocol.Finish)), "the original, and the transfer itself")
 	assert.Equal(t, []string{`account "alice"`, `account "bob" of ledger "eu"`, `document "o" of "orders"`, `document "s" of "transfers"`},
-		[]string{w.Name(0), w.Name(1), w.Name(2), w.Name(3)})
+		[]string{a.Name(0), a.Name(1), a.Name(2), a.Name(3)})
 
 	var rs requests
-	b.putIn("orders", bson.M{"_id": "a"}, bson.M{"_id": "b"})
+	b.PutIn("orders", bson.M{"_id": "a"}, bson.M{"_id": "b"})
 	for i, id := range []string{"a", "a", "b"} {
-		rs.add(b.changing(fmt.Sprint("t", i), b.effect(id, nil, nil)), prepareWith(0, ""))
+		rs.add(b.changing(fmt.Sprint("t", i), b.effect(id, nil, nil)), storetest.PrepareWith(0, ""))
 	}
-	b.log.take()
+	b.Log.Take()
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.NotMatched, protocol.Applied}, b.batch(rs))
 	assert.Equal(t, []int{3}, b.statements())
-	b.has("orders", bson.M{"_id": "a", "pending": bson.M{"t0": int64(0)}})
-	assert.Equal(t, all(2, protocol.Applied), b.batch(append(of(at(protocol.Undo, 0), rs[0].Attempt), of(at(protocol.Settle, 0), rs[2].Attempt)...)))
+	b.Has("orders", bson.M{"_id": "a", "pending": bson.M{"t0": int64(0)}})
+	assert.Equal(t, all(2, protocol.Applied), b.batch(append(of(storetest.At(protocol.Undo, 0), rs[0].Attempt), of(storetest.At(protocol.Settle, 0), rs[2].Attempt)...)))
 }
 
-// A reversal reserves a transfer that has succeeded and is not reversed, under the names that transfers have for markers and fences,
-// whatever those of accounts are; and sets its own ID when it is settled. Nothing is owed to an original that is gone.
+// A reversal reserves a transfer that has succeeded and is not reversed, under the names
+// that transfers have for markers and fences, whatever those of accounts are; and sets
+// its own ID when it is settled. Nothing is owed to an original that is gone.
 func TestReversalsEffect(t *testing.T) {
 	t.Parallel()
-	b := newShop(t, func(c *config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })
-	reversal := func(id, of string) *Attempt {
-		w, err := b.store.NewAttempt(document.Transfer{ID: id, Legs: []document.Leg{b.leg("bob", -60)}, Reverses: of, Digest: []byte{1}}, "owner of "+id)
+	b := newShop(t, func(c *storetest.Config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })
+	reversal := func(id, of string) *mongostore.Attempt {
+		a, err := b.Store.NewAttempt(document.Transfer{ID: id, Legs: []document.Leg{b.Leg("bob", -60)}, Reverses: of, Digest: []byte{1}}, "owner of "+id)
 		require.NoError(t, err)
-		b.applied(w, claim(protocol.Insert))
-		assert.Equal(t, of, asMap(t, b.raw("transfers", id))["reverses"])
-		return w
+		b.Applied(a, storetest.Claim(protocol.Insert))
+		assert.Equal(t, of, storetest.AsMap(t, b.Raw("transfers", id))["reverses"])
+		return a
 	}
 	for name, row := range map[string]struct {
 		change bson.M
@@ -261,81 +270,83 @@ func TestReversalsEffect(t *testing.T) {
 		"failed":         {bson.M{"state": "Fail"}, false},
 		"reserved":       {bson.M{"state": "Success", "pending": bson.M{"another": int64(0)}}, false},
 	} {
-		b.claimed(name, b.leg("alice", -60))
-		b.change("transfers", name, bson.M{"$set": row.change})
-		w := reversal("of "+name, name)
-		prepare := prepareWith(1, b.on(w, at(protocol.ReadFence, 1)).Facts.Fence)
-		before := b.raw("transfers", name)
-		if answer := b.on(w, prepare); !row.fits {
+		b.Claimed(name, b.Leg("alice", -60))
+		b.Change("transfers", name, bson.M{"$set": row.change})
+		a := reversal("of "+name, name)
+		prepare := storetest.PrepareWith(1, b.On(a, storetest.At(protocol.ReadFence, 1)).Facts.Fence)
+		before := b.Raw("transfers", name)
+		if answer := b.On(a, prepare); !row.fits {
 			require.Equal(t, protocol.NotMatched, answer.Result, name)
-			require.Equal(t, before, b.raw("transfers", name))
-			require.True(t, b.on(w, at(protocol.Look, 1)).Facts.Unmet, name)
+			require.Equal(t, before, b.Raw("transfers", name))
+			require.True(t, b.On(a, storetest.At(protocol.Look, 1)).Facts.Unmet, name)
 			continue
 		}
-		require.Equal(t, bson.M{"of " + name: int64(0)}, asMap(t, b.raw("transfers", name))["pending"])
-		require.True(t, b.on(w, at(protocol.Look, 1)).Facts.Marker)
-		original, found, err := b.store.GetTransfer(t.Context(), name)
+		require.Equal(t, bson.M{"of " + name: int64(0)}, storetest.AsMap(t, b.Raw("transfers", name))["pending"])
+		require.True(t, b.On(a, storetest.At(protocol.Look, 1)).Facts.Marker)
+		original, found, err := b.Store.ReadTransfer(t.Context(), name)
 		require.True(t, found && err == nil && original.Reserved())
-		b.applied(w, replacing(at(protocol.Settle, 1)))
-		after := asMap(t, b.raw("transfers", name))
+		b.Applied(a, storetest.Replacing(storetest.At(protocol.Settle, 1)))
+		after := storetest.AsMap(t, b.Raw("transfers", name))
 		require.Equal(t, "of "+name, after["reversedBy"])
 		require.Equal(t, bson.M{}, after["pending"])
 		require.IsType(t, bson.ObjectID{}, after["fence"])
 		require.Nil(t, after["inFlight"])
-		original, _, err = b.store.GetTransfer(t.Context(), name)
+		original, _, err = b.Store.ReadTransfer(t.Context(), name)
 		require.NoError(t, err)
 		require.False(t, original.Reserved())
 		require.Equal(t, "of "+name, original.ReversedBy)
 	}
 	gone := reversal("of nothing", "nothing")
-	assert.Equal(t, protocol.Facts{Unmet: true, MayBeGone: true}, b.on(gone, at(protocol.Look, 1)).Facts)
+	assert.Equal(t, protocol.Facts{Unmet: true, MayBeGone: true}, b.On(gone, storetest.At(protocol.Look, 1)).Facts)
 }
 
-// A transfer with effects is stored as it is documented, and read back the same: another process finishes it.
+// A transfer with effects is stored as it is documented, and read back the same: another
+// process finishes it.
 func TestStoredEffects(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
-	w := b.changing("t", b.effect("o", unpaid(), paid()), b.effect(7, nil, paid()), b.effect(bson.ObjectID{7}, unpaid(), nil))
-	b.applied(w, claim(protocol.Insert))
-	ns := b.db.Name() + ".orders"
+	a := b.changing("t", b.effect("o", unpaid(), paid()), b.effect(7, nil, paid()), b.effect(bson.ObjectID{7}, unpaid(), nil))
+	b.Applied(a, storetest.Claim(protocol.Insert))
+	ns := b.DB.Name() + ".orders"
 	assert.Equal(t, bson.A{
 		bson.M{"documents": "orders", "ns": ns, "id": "o", "require": bson.M{"status": "unpaid"}, "set": bson.M{"status": "paid", "by": "me"}},
 		bson.M{"documents": "orders", "ns": ns, "id": int64(7), "set": bson.M{"status": "paid", "by": "me"}},
 		bson.M{"documents": "orders", "ns": ns, "id": bson.ObjectID{7}, "require": bson.M{"status": "unpaid"}},
 	}, b.stored("t", "createdAt", "lastModified")["effects"])
-	stored, found, err := b.store.GetTransfer(t.Context(), "t")
+	stored, found, err := b.Store.ReadTransfer(t.Context(), "t")
 	require.NoError(t, err)
 	require.True(t, found)
-	b.putIn("orders", bson.M{"_id": "o", "status": "unpaid"}, bson.M{"_id": 7.0}, bson.M{"_id": bson.ObjectID{7}, "status": "unpaid"})
-	another, err := b.store.NewAttempt(stored, "another")
+	b.PutIn("orders", bson.M{"_id": "o", "status": "unpaid"}, bson.M{"_id": 7.0}, bson.M{"_id": bson.ObjectID{7}, "status": "unpaid"})
+	another, err := b.Store.NewAttempt(stored, "another")
 	require.NoError(t, err)
-	b.prepared(another)
-	b.applied(another, at(protocol.Settle, 0), at(protocol.Settle, 1), at(protocol.Settle, 2))
-	b.has("orders", bson.M{"_id": "o", "status": "paid", "by": "me", "pending": bson.M{}})
-	b.has("orders", bson.M{"_id": 7.0, "status": "paid", "by": "me", "pending": bson.M{}})
-	b.has("orders", bson.M{"_id": bson.ObjectID{7}, "status": "unpaid", "pending": bson.M{}})
+	b.Prepared(another)
+	b.Applied(another, storetest.At(protocol.Settle, 0), storetest.At(protocol.Settle, 1), storetest.At(protocol.Settle, 2))
+	b.Has("orders", bson.M{"_id": "o", "status": "paid", "by": "me", "pending": bson.M{}})
+	b.Has("orders", bson.M{"_id": 7.0, "status": "paid", "by": "me", "pending": bson.M{}})
+	b.Has("orders", bson.M{"_id": bson.ObjectID{7}, "status": "unpaid", "pending": bson.M{}})
 
 	strangers := newBank(t)
-	_, err = strangers.store.NewAttempt(stored, "me")
-	require.ErrorIs(t, err, ErrForeign)
+	_, err = strangers.Store.NewAttempt(stored, "me")
+	require.ErrorIs(t, err, mongostore.ErrForeign)
 	moved := stored
 	moved.Effects = []document.Effect{stored.Effects[0]}
 	moved.Effects[0].Namespace = "elsewhere.orders"
-	_, err = b.store.NewAttempt(moved, "me")
-	require.ErrorIs(t, err, ErrForeign)
-	refusal := decide(protocol.Rollback, 1)
+	_, err = b.Store.NewAttempt(moved, "me")
+	require.ErrorIs(t, err, mongostore.ErrForeign)
+	refusal := storetest.Decide(protocol.Rollback, 1)
 	refusal.Refusal = protocol.Refusal{Reason: protocol.RequirementFailed, Participant: 1}
-	b.applied(w, refusal)
+	b.Applied(a, refusal)
 	failure := b.stored("t", "createdAt", "lastModified")["failure"]
 	assert.Equal(t, bson.M{"code": "requirementFailed", "ledger": "orders", "account": `{"$numberLong":"7"}`, "message": ""}, failure)
 }
 
-// Looks at several documents share their commands, and each is judged by its own requirement: also where two are at one document, where an
-// _id is written otherwise than it is asked for, and where the server finds fault with one of the requirements.
+// Looks at several documents share their commands, and each is judged by its own
+// requirement: also where two are at one document, where an _id is written otherwise than
+// it is asked for, and where the server finds fault with one of the requirements.
 func TestRequirementsAreJudgedEach(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
-	b.putIn("orders", bson.M{"_id": "o", "status": "unpaid"}, bson.M{"_id": 7.0, "status": "unpaid"},
+	b.PutIn("orders", bson.M{"_id": "o", "status": "unpaid"}, bson.M{"_id": 7.0, "status": "unpaid"},
 		bson.M{"_id": "mine", "status": "written meanwhile", "pending": bson.M{"t3": int64(0)}}, bson.M{"_id": "bad"})
 	undefined := bson.D{{Key: "x", Value: bson.Undefined{}}}
 	for name, row := range map[string]struct {
@@ -354,7 +365,7 @@ func TestRequirementsAreJudgedEach(t *testing.T) {
 	} {
 		var rs requests
 		for i, e := range row.effects {
-			rs.add(b.changing(fmt.Sprint("t", i), e), at(protocol.Look, 0))
+			rs.add(b.changing(fmt.Sprint("t", i), e), storetest.At(protocol.Look, 0))
 		}
 		results := b.batch(rs)
 		for i := range row.effects {
@@ -366,8 +377,8 @@ func TestRequirementsAreJudgedEach(t *testing.T) {
 			require.Equal(t, row.unmet[i], rs[i].Answer.Facts.Unmet, "%s, %d", name, i)
 		}
 	}
-	w := b.changing("t", b.effect("o", unpaid(), nil))
-	b.on(w, at(protocol.ReadFence, 0))
-	_, known := b.store.AnswerFromCache(w, at(protocol.ReadFence, 0))
+	a := b.changing("t", b.effect("o", unpaid(), nil))
+	b.On(a, storetest.At(protocol.ReadFence, 0))
+	_, known := b.Store.AnswerFromCache(a, storetest.At(protocol.ReadFence, 0))
 	require.False(t, known, "the fences of documents are not remembered: most of them are reserved once")
 }

@@ -1,9 +1,6 @@
 package mongostore
 
 import (
-	"fmt"
-	"slices"
-
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/document"
@@ -11,98 +8,102 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// bounds returns those of this participant's prepare alone.
-func (p *participant) bounds() (low, high money.Amount, ok bool) {
-	amount := p.leg.Amount
-	none := money.Zero(amount.Kind())
-	if amount.Sign() > 0 {
-		return document.Bounds(p.floor, none, none, amount)
-	}
-	return document.Bounds(p.floor, amount.Neg(), none, none)
-}
-
-// facts judges a participant's document for this work's transfer.
-func (s *Store) facts(w *Attempt, p *participant, document bson.Raw) protocol.Facts {
+// facts judges a participant's document for an attempt's transfer, by the conditions of
+// mergedUpdate.conditions.
+func (s *Store) facts(a *Attempt, p *participant, stored bson.Raw) protocol.Facts {
+	view := p.view(stored)
 	if p.effect != nil {
-		return effectFacts(w, p, document)
+		return effectFacts(a, p, view)
 	}
-	if document == nil {
+	if !view.Found() {
 		return protocol.Facts{}
 	}
-	p.floor = s.Fields.FloorOf(document)
-	balance := document.Lookup(s.Fields.Balance)
+	p.floor = view.Floor()
+	balance := view.StoredBalance()
 	p.balance = &balance
-	markers, marker := s.Fields.Markers(document, w.Transfer.ID)
+	markers := view.Markers(a.Transfer.ID)
 	facts := protocol.Facts{
 		Found:            true,
-		Marker:           marker || p.garbles(w, document),
-		Fence:            s.Fields.FenceOf(document),
-		Open:             !s.Fields.IsClosed(document),
-		Currency:         s.Fields.CurrencyIs(document, w.Transfer.Currency),
-		BelowMarkerLimit: markers < s.markerLimit,
+		Marker:           markers.Own || a.garbles(view),
+		Fence:            view.Fence(),
+		Open:             !view.Closed(),
+		Currency:         view.HasCurrency(a.Transfer.Currency),
+		BelowMarkerLimit: markers.Count < s.markerLimit,
 		Funds:            true,
 		WithinLimits:     true,
 	}
 	p.currency = nil
 	if !facts.Currency {
-		currency := s.Fields.CurrencyOf(document)
+		currency := view.Currency()
 		p.currency = &currency
 	}
 	facts.Kind, facts.Funds, facts.WithinLimits = p.judge(balance)
-	if document.Lookup(s.Fields.Pending).Type == bson.TypeArray {
-		facts.Kind, facts.Funds, facts.WithinLimits = false, true, true // a path into an array means something else
+	if view.Pending().Type == bson.TypeArray { // a path into an array means something else
+		facts.Kind, facts.Funds, facts.WithinLimits = false, true, true
 	}
 	if p.unlike = ""; !facts.Kind {
-		p.unlike = s.unlike(p, document)
+		p.unlike = p.whyUnlike(view)
 	}
 	return facts
 }
 
-// judge compares a balance with the bounds: is it an exact number of the amount's kind, is there enough, is there room?
-func (p *participant) judge(stored bson.RawValue) (kind, funds, room bool) {
+// judge compares a balance with the bounds of the participant's prepare. It reports
+// whether the balance is an exact number of the amount's kind, whether there is enough
+// money, and whether the balance stays within its limits.
+func (p *participant) judge(stored bson.RawValue) (kind, funds, within bool) {
 	balance, err := money.FromBSON(stored)
-	low, high, ok := p.bounds()
-	if err != nil || !ok || balance.Kind() != p.leg.Amount.Kind() || balance.Places() > money.MaxPlaces {
+	bounds := p.bounds()
+	if err != nil || !bounds.Known || balance.Kind() != p.leg.Amount.Kind() || balance.Places() > money.MaxPlaces {
 		return false, true, true
 	}
-	enough, room := balance.Cmp(low) >= 0, balance.Cmp(high) <= 0
+	aboveLow, belowHigh := balance.Cmp(bounds.Low) >= 0, balance.Cmp(bounds.High) <= 0
 	if p.leg.Amount.Sign() > 0 {
-		return true, true, enough && room
+		return true, true, aboveLow && belowHigh
 	}
-	return true, enough, room
+	return true, aboveLow, belowHigh
 }
 
-// garbles reports whether a document of a transfer that is decided has something else
-// where the markers should be. The marker counts as being there then: it may be.
-func (p *participant) garbles(w *Attempt, document bson.Raw) bool {
-	decided := w.Transfer.State == protocol.Committed || w.Transfer.State == protocol.Rollback
-	return decided && document != nil && !p.key.Collection.Fields.HasMap(document)
+// bounds returns the bounds of the balance for the participant's prepare alone.
+func (p *participant) bounds() document.Bounds {
+	amount := p.leg.Amount
+	none := money.Zero(amount.Kind())
+	if amount.Sign() > 0 {
+		return p.floor.Bounds(none, none, amount)
+	}
+	return p.floor.Bounds(amount.Neg(), none, none)
 }
 
-// legible returns those of the requests that can be performed, and answers the others.
-func legible(requests []*Call) []*Call {
-	if !slices.ContainsFunc(requests, func(r *Call) bool { return r.participant().garbled }) {
-		return requests
+// effectFacts judges the document of an effect, except for its requirement.
+func effectFacts(a *Attempt, p *participant, view document.View) protocol.Facts {
+	p.unmet = nil
+	if !view.Found() {
+		p.unmet = &document.Unmet{Missing: true}
+		return protocol.Facts{Unmet: true, MayBeGone: p.effect.mayBeGone}
 	}
-	var rest []*Call // and not in their place: the list is the caller's
-	for _, r := range requests {
-		if !r.illegible() {
-			rest = append(rest, r)
-		}
+	markers := view.Markers(a.Transfer.ID)
+	others := markers.Count
+	if markers.Own {
+		others--
 	}
-	return rest
+	unmet := others > 0 || !view.HasMap()
+	if unmet {
+		p.unmet = view.Reservation(a.Transfer.ID)
+	}
+	return protocol.Facts{
+		Found: true, Marker: markers.Own || a.garbles(view), Fence: view.Fence(),
+		Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
+		Unmet: unmet,
+	}
 }
 
-// illegible answers a request that is to remove a marker, or to replace the fence where
-// there is none, if the look before has shown that nobody can tell. It is asked for again
-// after the next look.
-func (r *Call) illegible() bool {
-	p := r.participant()
-	if !p.garbled || r.Op.Kind == protocol.Prepare {
-		return false
-	}
-	p.garbled = false
-	fields := p.key.Collection.Fields
-	r.answer(protocol.Failed, fmt.Errorf("%w: somebody has changed its field %q; put the map back", document.ErrGarbled, fields.Pending))
-	return true
+// garbles reports whether a document shows something else than a map of markers while the
+// attempt's transfer is decided. The marker then counts as being there: it may be.
+func (a *Attempt) garbles(view document.View) bool {
+	decided := a.Transfer.State == protocol.Committed || a.Transfer.State == protocol.Rollback
+	return decided && view.Found() && !view.HasMap()
+}
+
+// view returns a view of the participant's document.
+func (p *participant) view(stored bson.Raw) document.View {
+	return p.subject.Collection.Fields.View(stored)
 }

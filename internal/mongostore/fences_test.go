@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"fmt"
@@ -10,38 +10,42 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/fences"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // reads counts the finds that reading the fences of a work costs.
-func (b *bank) reads(w *Attempt) int {
-	b.t.Helper()
-	b.log.take()
-	b.ready(w)
-	return len(b.log.take())
+func (b *bank) reads(a *mongostore.Attempt) int {
+	b.T.Helper()
+	b.Log.Take()
+	b.Ready(a)
+	return len(b.Log.Take())
 }
 
-// What a majority read has shown of a participant is not read again, and the answer from memory lets the same prepare through.
+// What a majority read has shown of a participant is not read again, and the answer from
+// memory lets the same prepare through.
 func TestKnownFenceNeedsNoRead(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"floor": int64(-20)}), account("bob", bson.M{"fence": nil}))
-	first := b.work("order 1", b.leg("alice", -60), b.leg("bob", 60))
+	b.Put(storetest.Account("alice", bson.M{"floor": int64(-20)}), storetest.Account("bob", bson.M{"fence": nil}))
+	first := b.Attempt("order 1", b.Leg("alice", -60), b.Leg("bob", 60))
 	require.Equal(t, 1, b.reads(first))
-	b.prepared(first)
-	b.applied(first, at(protocol.Settle, 0), at(protocol.Settle, 1))
+	b.Prepared(first)
+	b.Applied(first, storetest.At(protocol.Settle, 0), storetest.At(protocol.Settle, 1))
 
-	second := b.work("order 2", b.leg("bob", -160), b.leg("alice", 160))
+	second := b.Attempt("order 2", b.Leg("bob", -160), b.Leg("alice", 160))
 	assert.Zero(t, b.reads(second))
-	b.prepared(second)
-	third := b.work("order 3", b.leg("alice", -60))
+	b.Prepared(second)
+	third := b.Attempt("order 3", b.Leg("alice", -60))
 	assert.Zero(t, b.reads(third))
-	b.prepared(third) // down to the floor, which is remembered, too
-	b.has("accounts", account("alice", bson.M{
+	b.Prepared(third) // down to the floor, which is remembered, too
+	b.Has("accounts", storetest.Account("alice", bson.M{
 		"balance": int64(-20), "floor": int64(-20), "pending": bson.M{"order 2": int64(160), "order 3": int64(-60)},
 	}))
-	b.has("accounts", account("bob", bson.M{"balance": int64(0), "fence": nil, "pending": bson.M{"order 2": int64(-160)}}))
+	b.Has("accounts", storetest.Account("bob", bson.M{"balance": int64(0), "fence": nil, "pending": bson.M{"order 2": int64(-160)}}))
 }
 
 // A fence that this process has replaced, and whose answer it has, is known: the next
@@ -49,77 +53,79 @@ func TestKnownFenceNeedsNoRead(t *testing.T) {
 func TestReplacedFenceIsKnown(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", nil))
+	b.Put(storetest.Account("alice", nil))
 	for i, op := range []protocol.Operation{
-		replacing(at(protocol.Undo, 0)), replacing(at(protocol.Settle, 0)), at(protocol.FenceOnly, 0),
+		storetest.Replacing(storetest.At(protocol.Undo, 0)), storetest.Replacing(storetest.At(protocol.Settle, 0)), storetest.At(protocol.FenceOnly, 0),
 	} {
-		w := b.work(fmt.Sprintf("order %d", i), b.leg("alice", -1))
+		a := b.Attempt(fmt.Sprintf("order %d", i), b.Leg("alice", -1))
 		if op.Kind == protocol.FenceOnly {
-			b.ready(w)
+			b.Ready(a)
 		} else {
-			b.prepared(w)
+			b.Prepared(a)
 		}
-		before := b.raw("accounts", "alice").Lookup("fence")
-		b.applied(w, op)
-		require.NotEqual(t, before, b.raw("accounts", "alice").Lookup("fence"))
-		next := b.work(fmt.Sprintf("next %d", i), b.leg("alice", -1))
+		before := b.Raw("accounts", "alice").Lookup("fence")
+		b.Applied(a, op)
+		require.NotEqual(t, before, b.Raw("accounts", "alice").Lookup("fence"))
+		next := b.Attempt(fmt.Sprintf("next %d", i), b.Leg("alice", -1))
 		reads := 0
 		if op.Kind == protocol.FenceOnly {
 			reads = 1
 		}
 		assert.Equal(t, reads, b.reads(next))
-		b.prepared(next)
-		b.on(next, at(protocol.Undo, 0))
-		assert.Zero(t, b.reads(b.work(fmt.Sprintf("after next %d", i), b.leg("alice", -1))))
+		b.Prepared(next)
+		b.On(next, storetest.At(protocol.Undo, 0))
+		assert.Zero(t, b.reads(b.Attempt(fmt.Sprintf("after next %d", i), b.Leg("alice", -1))))
 	}
-	// Where nothing is known of a participant, its new fence alone says too little to spare the read.
-	b.store.fences.forget(b.work("x", b.leg("alice", 1)).participants[0].key)
-	w := b.work("last", b.leg("alice", -1))
-	b.applied(w, at(protocol.FenceOnly, 0))
-	assert.Equal(t, 1, b.reads(w))
+	// Where nothing is known of a participant, its new fence alone says too little to
+	// spare the read.
+	b.Store.ForgetFence(*b.Attempt("x", b.Leg("alice", 1)).Participant(0).Subject())
+	a := b.Attempt("last", b.Leg("alice", -1))
+	b.Applied(a, storetest.At(protocol.FenceOnly, 0))
+	assert.Equal(t, 1, b.reads(a))
 }
 
-// What did not match, or was refused, may be due to what is remembered: it is forgotten. (After Unknown: see
-// TestAnswersToBrokenCommands.)
+// What did not match, or was refused, may be due to what is remembered: it is forgotten.
+// (After Unknown: see TestAnswersToBrokenCommands.)
 func TestRefusedPrepareForgetsTheFence(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", nil), account("bob", nil), account("carol", nil))
-	reader := b.work("reader", b.leg("alice", -1), b.leg("bob", 1), b.leg("carol", 1))
+	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil), storetest.Account("carol", nil))
+	reader := b.Attempt("reader", b.Leg("alice", -1), b.Leg("bob", 1), b.Leg("carol", 1))
 	require.Equal(t, 1, b.reads(reader))
-	b.change("accounts", "alice", bson.M{"$set": bson.M{"fence": bson.NewObjectID()}})
-	b.change("accounts", "bob", bson.M{"$set": bson.M{"pending": "spoilt"}})
+	b.Change("accounts", "alice", bson.M{"$set": bson.M{"fence": bson.NewObjectID()}})
+	b.Change("accounts", "bob", bson.M{"$set": bson.M{"pending": "spoilt"}})
 	for id, result := range map[string]protocol.Result{"alice": protocol.NotMatched, "bob": protocol.Failed, "carol": protocol.Applied} {
-		w := b.work("order", b.leg(id, -1))
-		require.Equal(t, result, b.on(w, b.ready(w)[0]).Result)
+		a := b.Attempt("order", b.Leg(id, -1))
+		require.Equal(t, result, b.On(a, b.Ready(a)[0]).Result)
 		reads := 1
 		if result == protocol.Applied {
 			reads = 0
 		}
-		assert.Equal(t, reads, b.reads(w), id)
+		assert.Equal(t, reads, b.reads(a), id)
 	}
 }
 
-// A full participant is read again each time: only a read tells when others have made room. Prepares of this process count at once.
+// A full participant is read again each time: only a read tells when others have made
+// room. Prepares of this process count at once.
 func TestMarkerLimitForcesARead(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *config) { c.MarkerLimit = 3 })
-	b.put(account("alice", bson.M{"pending": bson.M{"other": int64(1)}}))
-	var works []*Attempt
+	b := newBank(t, func(c *storetest.Config) { c.MarkerLimit = 3 })
+	b.Put(storetest.Account("alice", bson.M{"pending": bson.M{"other": int64(1)}}))
+	var attempts []*mongostore.Attempt
 	for i, reads := range []int{1, 0, 1, 1} {
-		w := b.work(fmt.Sprintf("order %d", i), b.leg("alice", -1))
-		require.Equal(t, reads, b.reads(w), "transfer %d", i)
+		a := b.Attempt(fmt.Sprintf("order %d", i), b.Leg("alice", -1))
+		require.Equal(t, reads, b.reads(a), "transfer %d", i)
 		if i < 2 {
-			b.prepared(w)
-			works = append(works, w)
+			b.Prepared(a)
+			attempts = append(attempts, a)
 		} else {
-			assert.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
+			assert.False(t, b.On(a, storetest.At(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 		}
 	}
-	b.applied(works[0], at(protocol.Settle, 0))
-	w := b.work("order 9", b.leg("alice", -1))
-	assert.Zero(t, b.reads(w), "a settled one makes room")
-	assert.True(t, b.on(w, at(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
+	b.Applied(attempts[0], storetest.At(protocol.Settle, 0))
+	a := b.Attempt("order 9", b.Leg("alice", -1))
+	assert.Zero(t, b.reads(a), "a settled one makes room")
+	assert.True(t, b.On(a, storetest.At(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 }
 
 // What is known of a participant with many transfers in flight, or without a fence, gets
@@ -128,21 +134,21 @@ func TestMarkerLimitForcesARead(t *testing.T) {
 func TestOldFenceIsReadAgain(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
-	b := newBank(t, func(c *config) { c.Now = func() time.Time { return time.Unix(later.Load(), 0) } })
+	b := newBank(t, func(c *storetest.Config) { c.Now = func() time.Time { return time.Unix(later.Load(), 0) } })
 	busy := bson.M{"order a": int64(1), "order b": int64(1)} // of 100 that may be
-	b.put(account("busy", bson.M{"pending": busy}), account("unfenced", bson.M{"fence": nil}),
-		account("quiet", bson.M{"pending": bson.M{"order a": int64(1)}}))
+	b.Put(storetest.Account("busy", bson.M{"pending": busy}), storetest.Account("unfenced", bson.M{"fence": nil}),
+		storetest.Account("quiet", bson.M{"pending": bson.M{"order a": int64(1)}}))
 	for _, row := range []struct {
 		seconds  int64
 		old, new int // reads
 	}{{0, 1, 1}, {0, 0, 0}, {59, 0, 0}, {60, 1, 0}, {60, 0, 0}, {119, 0, 0}, {120, 1, 0}, {1 << 30, 1, 0}} {
 		later.Store(row.seconds)
 		for id, reads := range map[string]int{"busy": row.old, "unfenced": row.old, "quiet": row.new} {
-			assert.Equal(t, reads, b.reads(b.work("order", b.leg(id, -1))), "%s after %d seconds", id, row.seconds)
+			assert.Equal(t, reads, b.reads(b.Attempt("order", b.Leg(id, -1))), "%s after %d seconds", id, row.seconds)
 		}
 	}
 	later.Store(0)
-	assert.Equal(t, 1, b.reads(b.work("order", b.leg("busy", -1))), "a clock that was set back makes nothing younger")
+	assert.Equal(t, 1, b.reads(b.Attempt("order", b.Leg("busy", -1))), "a clock that was set back makes nothing younger")
 }
 
 // One process beside others puts no more on an account than the part of the limit below
@@ -150,84 +156,86 @@ func TestOldFenceIsReadAgain(t *testing.T) {
 // looked.
 func TestOthersMarkersAreSeenInTime(t *testing.T) {
 	t.Parallel()
-	const limit = 3 * quietShare
+	const limit = 3 * fences.QuietShare
 	var later atomic.Int64
-	b := newBank(t, func(c *config) {
+	b := newBank(t, func(c *storetest.Config) {
 		c.MarkerLimit = limit
 		c.Now = func() time.Time { return time.Unix(later.Load(), 0) }
 	})
-	b.put(account("alice", bson.M{"balance": int64(1000)}))
-	require.Equal(t, 1, b.reads(b.work("first", b.leg("alice", -1))))
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(1000)}))
+	require.Equal(t, 1, b.reads(b.Attempt("first", b.Leg("alice", -1))))
 	full := bson.M{}
 	for i := range limit {
 		full[fmt.Sprint("other ", i)] = int64(1)
 	}
-	b.change("accounts", "alice", bson.M{"$set": bson.M{"pending": full}})
+	b.Change("accounts", "alice", bson.M{"$set": bson.M{"pending": full}})
 	later.Store(1 << 20)
-	for i := range limit / quietShare {
-		w := b.work(fmt.Sprint("order ", i), b.leg("alice", -1))
-		require.Zero(t, b.reads(w), i)
-		b.prepared(w)
+	for i := range limit / fences.QuietShare {
+		a := b.Attempt(fmt.Sprint("order ", i), b.Leg("alice", -1))
+		require.Zero(t, b.reads(a), i)
+		b.Prepared(a)
 	}
-	w := b.work("last", b.leg("alice", -1))
-	require.Equal(t, 1, b.reads(w))
-	require.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
+	a := b.Attempt("last", b.Leg("alice", -1))
+	require.Equal(t, 1, b.reads(a))
+	require.False(t, b.On(a, storetest.At(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 }
 
 // Settles of what others have prepared since the last read make no room that isn't there.
 func TestRoomIsNotCountedTwice(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *config) { c.MarkerLimit = 2 })
-	b.put(account("alice", nil))
-	reader := b.work("reader", b.leg("alice", -1))
-	b.ready(reader)
-	theirs := b.work("theirs", b.leg("alice", 1))
-	b.change("accounts", "alice", bson.M{"$set": bson.M{"pending": bson.M{"theirs": int64(1)}}})
-	b.applied(theirs, at(protocol.Settle, 0)) // of one that this process has not prepared
+	b := newBank(t, func(c *storetest.Config) { c.MarkerLimit = 2 })
+	b.Put(storetest.Account("alice", nil))
+	reader := b.Attempt("reader", b.Leg("alice", -1))
+	b.Ready(reader)
+	theirs := b.Attempt("theirs", b.Leg("alice", 1))
+	b.Change("accounts", "alice", bson.M{"$set": bson.M{"pending": bson.M{"theirs": int64(1)}}})
+	b.Applied(theirs, storetest.At(protocol.Settle, 0)) // of one that this process has not prepared
 	for _, id := range []string{"order 1", "order 2"} {
-		b.prepared(b.work(id, b.leg("alice", -1)))
+		b.Prepared(b.Attempt(id, b.Leg("alice", -1)))
 	}
-	w := b.work("order 3", b.leg("alice", -1))
-	require.Equal(t, 1, b.reads(w))
-	require.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
+	a := b.Attempt("order 3", b.Leg("alice", -1))
+	require.Equal(t, 1, b.reads(a))
+	require.False(t, b.On(a, storetest.At(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 }
 
-// A participant that can't be used, or isn't there, is read each time: it may have been repaired.
+// A participant that can't be used, or isn't there, is read each time: it may have been
+// repaired.
 func TestUnusableParticipantIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("double", bson.M{"balance": 1.5}), account("odd floor", bson.M{"floor": "none"}))
+	b.Put(storetest.Account("double", bson.M{"balance": 1.5}), storetest.Account("odd floor", bson.M{"floor": "none"}))
 	for _, id := range []string{"double", "odd floor", "nobody"} {
-		w := b.work("order", b.leg(id, -1))
-		assert.Equal(t, 1, b.reads(w), id)
-		assert.Equal(t, 1, b.reads(w), id)
+		a := b.Attempt("order", b.Leg(id, -1))
+		assert.Equal(t, 1, b.reads(a), id)
+		assert.Equal(t, 1, b.reads(a), id)
 	}
 	// One that was known and got unusable is forgotten.
-	b.put(account("alice", nil))
-	w := b.work("order", b.leg("alice", -1))
-	b.ready(w)
-	b.change("accounts", "alice", bson.M{"$set": bson.M{"balance": "spoilt"}})
-	require.Equal(t, protocol.NotMatched, b.on(w, b.ready(w)[0]).Result)
-	assert.False(t, b.on(w, at(protocol.ReadFence, 0)).Facts.Kind)
-	assert.Zero(t, b.store.fences.count())
+	b.Put(storetest.Account("alice", nil))
+	a := b.Attempt("order", b.Leg("alice", -1))
+	b.Ready(a)
+	b.Change("accounts", "alice", bson.M{"$set": bson.M{"balance": "spoilt"}})
+	require.Equal(t, protocol.NotMatched, b.On(a, b.Ready(a)[0]).Result)
+	assert.False(t, b.On(a, storetest.At(protocol.ReadFence, 0)).Facts.Kind)
+	assert.Zero(t, b.Store.KnownFences())
 }
 
-// A known account whose decimal balance was spoilt since is not matched. (An answer of Unknown would be asked for again for ever.)
+// A known account whose decimal balance was spoilt since is not matched. (An answer of
+// Unknown would be asked for again for ever.)
 func TestSpoiltBalanceOfAKnownAccount(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	for i, spoilt := range []any{"text", true, bson.M{"a": 1}, bson.A{"text"}, bson.DateTime(5), bson.MinKey{}, bson.Null{},
 		decimal("NaN"), decimal("1E-30"), 5.5, int64(5)} {
 		id := fmt.Sprintf("account %d", i)
-		b.put(account(id, bson.M{"balance": decimal("100")}))
+		b.Put(storetest.Account(id, bson.M{"balance": decimal("100")}))
 		for _, amount := range []string{"-1.5", "1.5"} {
-			w := b.work("order", b.legIn("", id, dec(amount)))
-			b.change("accounts", id, bson.M{"$set": bson.M{"balance": decimal("100")}})
-			prepares := b.ready(w)
-			b.change("accounts", id, bson.M{"$set": bson.M{"balance": spoilt}})
-			before := b.raw("accounts", id)
-			assert.Equal(t, protocol.NotMatched, b.on(w, prepares[0]).Result, "%s to %v: %v", amount, spoilt, w.Cause)
-			assert.Equal(t, before, b.raw("accounts", id))
+			a := b.Attempt("order", b.LegIn("", id, dec(amount)))
+			b.Change("accounts", id, bson.M{"$set": bson.M{"balance": decimal("100")}})
+			prepares := b.Ready(a)
+			b.Change("accounts", id, bson.M{"$set": bson.M{"balance": spoilt}})
+			before := b.Raw("accounts", id)
+			assert.Equal(t, protocol.NotMatched, b.On(a, prepares[0]).Result, "%s to %v: %v", amount, spoilt, a.Cause)
+			assert.Equal(t, before, b.Raw("accounts", id))
 		}
 	}
 }
@@ -236,40 +244,40 @@ func TestSpoiltBalanceOfAKnownAccount(t *testing.T) {
 func TestKnownFenceOfAnotherKind(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", nil))
-	b.ready(b.work("order 1", b.leg("alice", -1)))
-	before := b.raw("accounts", "alice")
+	b.Put(storetest.Account("alice", nil))
+	b.Ready(b.Attempt("order 1", b.Leg("alice", -1)))
+	before := b.Raw("accounts", "alice")
 	for _, amount := range []string{"-1.5", "1.5"} {
-		w := b.work("order 2", b.legIn("", "alice", dec(amount)))
-		assert.Equal(t, protocol.NotMatched, b.on(w, b.ready(w)[0]).Result)
+		a := b.Attempt("order 2", b.LegIn("", "alice", dec(amount)))
+		assert.Equal(t, protocol.NotMatched, b.On(a, b.Ready(a)[0]).Result)
 	}
-	assert.Equal(t, before, b.raw("accounts", "alice"))
+	assert.Equal(t, before, b.Raw("accounts", "alice"))
 }
 
 // One ledger's accounts are not another's.
 func TestKnownFencesAreOfOneLedger(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", nil))
-	b.putIn("accounts_eu", account("alice", bson.M{"fence": bson.ObjectID{9}}))
-	w := b.work("order", b.leg("alice", -1), b.legIn("eu", "alice", money.Units(1)))
-	b.applied(w, b.ready(w)...)
-	assert.Equal(t, 2, b.store.fences.count())
+	b.Put(storetest.Account("alice", nil))
+	b.PutIn("accounts_eu", storetest.Account("alice", bson.M{"fence": bson.ObjectID{9}}))
+	a := b.Attempt("order", b.Leg("alice", -1), b.LegIn("eu", "alice", money.Units(1)))
+	b.Applied(a, b.Ready(a)...)
+	assert.Equal(t, 2, b.Store.KnownFences())
 }
 
 // Without a memory each transfer reads.
 func TestNoFenceMemory(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *config) { c.FenceBytes = 0 })
-	b.put(account("alice", bson.M{"balance": int64(1000)}))
+	b := newBank(t, func(c *storetest.Config) { c.FenceBytes = 0 })
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(1000)}))
 	for i := range 3 {
-		w := b.work(fmt.Sprint("order ", i), b.leg("alice", -1))
-		require.Equal(t, 1, b.reads(w))
-		b.prepared(w)
-		b.applied(w, replacing(at(protocol.Settle, 0)))
-		require.Equal(t, protocol.NotMatched, b.on(w, at(protocol.Settle, 0)).Result, "which is forgotten")
+		a := b.Attempt(fmt.Sprint("order ", i), b.Leg("alice", -1))
+		require.Equal(t, 1, b.reads(a))
+		b.Prepared(a)
+		b.Applied(a, storetest.Replacing(storetest.At(protocol.Settle, 0)))
+		require.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.Settle, 0)).Result, "which is forgotten")
 	}
-	require.Zero(t, b.store.fences.count())
+	require.Zero(t, b.Store.KnownFences())
 }
 
 // A fence or floor that this library doesn't write is read each time, and no other is
@@ -277,14 +285,14 @@ func TestNoFenceMemory(t *testing.T) {
 func TestForeignFenceIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("text", bson.M{"fence": "a fence"}), account("odd floor", bson.M{"floor": "none"}),
-		account("long", bson.M{"fence": bson.Binary{Data: make([]byte, 100)}}))
+	b.Put(storetest.Account("text", bson.M{"fence": "a fence"}), storetest.Account("odd floor", bson.M{"floor": "none"}),
+		storetest.Account("long", bson.M{"fence": bson.Binary{Data: make([]byte, 100)}}))
 	for _, id := range []string{"text", "odd floor", "long"} {
 		for i := range 2 {
-			w := b.work(fmt.Sprint("order ", i), b.leg(id, 1))
-			require.Equal(t, 1, b.reads(w), id)
-			b.prepared(w)
+			a := b.Attempt(fmt.Sprint("order ", i), b.Leg(id, 1))
+			require.Equal(t, 1, b.reads(a), id)
+			b.Prepared(a)
 		}
 	}
-	require.Zero(t, b.store.fences.count())
+	require.Zero(t, b.Store.KnownFences())
 }

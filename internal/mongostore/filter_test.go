@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -209,7 +210,8 @@ func fundsRows() []filterRow {
 	return rows
 }
 
-// A prepare matches exactly the accounts that can take part, changes nothing in the others, and a look tells why.
+// A prepare matches exactly the accounts that can take part, changes nothing in the
+// others, and a look tells why.
 func TestPrepareMatchesWhatCanTakePart(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -223,7 +225,7 @@ func TestPrepareMatchesWhatCanTakePart(t *testing.T) {
 // with returns the same bank for a subtest.
 func (b *bank) with(t *testing.T) *bank {
 	sub := *b
-	sub.t = t
+	sub.T = t
 	return &sub
 }
 
@@ -233,13 +235,13 @@ func (b *bank) sendRow(row filterRow) {
 	if amount.Sign() == 0 {
 		amount = money.Units(-60)
 	}
-	b.put(account(row.name, row.account))
-	before := b.raw("accounts", row.name)
-	w := b.work(row.name, b.legIn("", row.name, amount))
-	w.Transfer.Currency = row.currency
-	require.Equal(b.t, protocol.Applied, b.on(w, claim(protocol.Insert)).Result)
+	b.Put(storetest.Account(row.name, row.account))
+	before := b.Raw("accounts", row.name)
+	a := b.Attempt(row.name, b.LegIn("", row.name, amount))
+	a.Transfer.Currency = row.currency
+	require.Equal(b.T, protocol.Applied, b.On(a, storetest.Claim(protocol.Insert)).Result)
 
-	op := b.ready(w)[0]
+	op := b.Ready(a)[0]
 	row.facts.Found, row.facts.Fence = true, op.Fence
 	switch row.fence {
 	case nil:
@@ -249,39 +251,40 @@ func (b *bank) sendRow(row filterRow) {
 		value := wire.RawValue(row.fence)
 		op.Fence = protocol.Fence(append([]byte{byte(value.Type)}, value.Value...))
 	}
-	answer := b.on(w, op)
+	answer := b.On(a, op)
 	if row.matches {
-		require.Equal(b.t, protocol.Applied, answer.Result, w.Cause)
+		require.Equal(b.T, protocol.Applied, answer.Result, a.Cause)
 		b.checkPrepared(before, row.name, amount)
-		look := b.on(w, at(protocol.Look, 0))
-		require.Equal(b.t, protocol.Applied, look.Result)
-		assert.True(b.t, look.Facts.Marker)
-		assert.Equal(b.t, row.facts.Fence, look.Facts.Fence)
+		look := b.On(a, storetest.At(protocol.Look, 0))
+		require.Equal(b.T, protocol.Applied, look.Result)
+		assert.True(b.T, look.Facts.Marker)
+		assert.Equal(b.T, row.facts.Fence, look.Facts.Fence)
 		return
 	}
-	require.Equal(b.t, protocol.NotMatched, answer.Result, w.Cause)
-	assert.Equal(b.t, before, b.raw("accounts", row.name), "a refused prepare has changed something")
-	look := b.on(w, at(protocol.Look, 0))
-	require.Equal(b.t, protocol.Applied, look.Result, w.Cause)
-	assert.Equal(b.t, row.facts, look.Facts)
+	require.Equal(b.T, protocol.NotMatched, answer.Result, a.Cause)
+	assert.Equal(b.T, before, b.Raw("accounts", row.name), "a refused prepare has changed something")
+	look := b.On(a, storetest.At(protocol.Look, 0))
+	require.Equal(b.T, protocol.Applied, look.Result, a.Cause)
+	assert.Equal(b.T, row.facts, look.Facts)
 }
 
-// checkPrepared asserts that the marker was set and a debit taken off, and that nothing else has changed.
+// checkPrepared asserts that the marker was set and a debit taken off, and that nothing
+// else has changed.
 func (b *bank) checkPrepared(before bson.Raw, id string, amount money.Amount) {
-	b.t.Helper()
-	want, after := asMap(b.t, before), b.raw("accounts", id)
+	b.T.Helper()
+	want, after := storetest.AsMap(b.T, before), b.Raw("accounts", id)
 	pending, _ := want["pending"].(bson.M)
 	if pending == nil {
 		pending = bson.M{}
 	}
 	pending[id], want["pending"] = amount.Value(), pending
 	if amount.Sign() < 0 {
-		sum, err := mustAmount(b.t, before.Lookup("balance")).Add(amount)
-		require.NoError(b.t, err)
-		assert.Zero(b.t, sum.Cmp(mustAmount(b.t, after.Lookup("balance"))))
-		want["balance"] = asMap(b.t, after)["balance"]
+		sum, err := mustAmount(b.T, before.Lookup("balance")).Add(amount)
+		require.NoError(b.T, err)
+		assert.Zero(b.T, sum.Cmp(mustAmount(b.T, after.Lookup("balance"))))
+		want["balance"] = storetest.AsMap(b.T, after)["balance"]
 	}
-	b.has("accounts", want)
+	b.Has("accounts", want)
 }
 
 func mustAmount(t *testing.T, value bson.RawValue) money.Amount {
@@ -295,17 +298,17 @@ func mustAmount(t *testing.T, value bson.RawValue) money.Amount {
 func TestPrepareDoesNotCreateAnAccount(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	w := b.claimed("order", b.leg("nobody", 60))
+	a := b.Claimed("order", b.Leg("nobody", 60))
 	for _, fence := range []protocol.Fence{"", protocol.Fence(append([]byte{byte(bson.TypeObjectID)}, make([]byte, 12)...))} {
-		assert.Equal(t, protocol.NotMatched, b.on(w, prepareWith(0, fence)).Result)
+		assert.Equal(t, protocol.NotMatched, b.On(a, storetest.PrepareWith(0, fence)).Result)
 	}
-	look := b.on(w, at(protocol.Look, 0))
+	look := b.On(a, storetest.At(protocol.Look, 0))
 	assert.Equal(t, protocol.Answer{Result: protocol.Applied}, look)
-	assert.Nil(t, b.raw("accounts", "nobody"))
+	assert.Nil(t, b.Raw("accounts", "nobody"))
 }
 
-// A floor that was raised after the fence was read holds: the prepare is refused until a look has learned it. A floor
-// that was lowered costs the same look, and then counts.
+// A floor that was raised after the fence was read holds: the prepare is refused until a
+// look has learned it. A floor that was lowered costs the same look, and then counts.
 func TestPrepareRequiresTheFloorThatWasRead(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -323,23 +326,23 @@ func TestPrepareRequiresTheFloorThatWasRead(t *testing.T) {
 		{nil, bson.MinKey{}, protocol.Applied},
 	} {
 		id := fmt.Sprintf("account %d", i)
-		b.put(account(id, bson.M{"floor": row.read}))
-		w := b.claimed(id, b.leg(id, -60))
-		op := b.ready(w)[0]
+		b.Put(storetest.Account(id, bson.M{"floor": row.read}))
+		a := b.Claimed(id, b.Leg(id, -60))
+		op := b.Ready(a)[0]
 		update := bson.M{"$set": bson.M{"floor": row.now}}
 		if row.now == nil {
 			update = bson.M{"$unset": bson.M{"floor": ""}}
 		}
-		b.change("accounts", id, update)
-		before := b.raw("accounts", id)
+		b.Change("accounts", id, update)
+		before := b.Raw("accounts", id)
 
-		require.Equal(t, protocol.NotMatched, b.on(w, op).Result, "row %d", i)
-		require.Equal(t, before, b.raw("accounts", id))
-		look := b.on(w, at(protocol.Look, 0))
+		require.Equal(t, protocol.NotMatched, b.On(a, op).Result, "row %d", i)
+		require.Equal(t, before, b.Raw("accounts", id))
+		look := b.On(a, storetest.At(protocol.Look, 0))
 		require.Equal(t, row.then == protocol.Applied, look.Facts.Funds)
 		require.Equal(t, op.Fence, look.Facts.Fence)
-		require.Equal(t, row.then, b.on(w, op).Result, "row %d", i)
-		balance, _ := b.raw("accounts", id).Lookup("balance").Int64OK()
+		require.Equal(t, row.then, b.On(a, op).Result, "row %d", i)
+		balance, _ := b.Raw("accounts", id).Lookup("balance").Int64OK()
 		if row.then == protocol.Applied {
 			assert.EqualValues(t, 40, balance)
 		} else {
@@ -348,18 +351,19 @@ func TestPrepareRequiresTheFloorThatWasRead(t *testing.T) {
 	}
 }
 
-// The limit of transfers in flight is judged by looks alone: the full account is told, the prepare is not refused.
+// The limit of transfers in flight is judged by looks alone: the full account is told,
+// the prepare is not refused.
 func TestMarkerLimitIsJudgedByReads(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, func(c *config) { c.MarkerLimit = 2 })
-	b.put(account("one", bson.M{"pending": bson.M{"x": int64(1)}}), account("two", bson.M{"pending": bson.M{"x": int64(1), "y": int64(0)}}))
-	w := b.claimed("order", b.leg("one", -60), b.leg("two", 60))
-	answers := b.all(w, at(protocol.ReadFence, 0), at(protocol.ReadFence, 1))
+	b := newBank(t, func(c *storetest.Config) { c.MarkerLimit = 2 })
+	b.Put(storetest.Account("one", bson.M{"pending": bson.M{"x": int64(1)}}), storetest.Account("two", bson.M{"pending": bson.M{"x": int64(1), "y": int64(0)}}))
+	a := b.Claimed("order", b.Leg("one", -60), b.Leg("two", 60))
+	answers := b.All(a, storetest.At(protocol.ReadFence, 0), storetest.At(protocol.ReadFence, 1))
 	for i, free := range []bool{true, false} {
 		want := fit()
 		want.Found, want.BelowMarkerLimit, want.Fence = true, free, answers[i].Facts.Fence
 		assert.Equal(t, want, answers[i].Facts)
-		assert.Equal(t, want, b.on(w, at(protocol.Look, i)).Facts)
-		b.applied(w, prepareWith(i, answers[i].Facts.Fence))
+		assert.Equal(t, want, b.On(a, storetest.At(protocol.Look, i)).Facts)
+		b.Applied(a, storetest.PrepareWith(i, answers[i].Facts.Fence))
 	}
 }

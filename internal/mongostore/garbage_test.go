@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"math/rand/v2"
@@ -11,7 +11,9 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // anything draws a value of any type.
@@ -51,7 +53,8 @@ func (l lottery) damaged(document bson.Raw) bson.Raw {
 	return damaged
 }
 
-// Documents are not ours alone. Whatever is stored, reading it gives a value or an error, and never a panic.
+// Documents are not ours alone. Whatever is stored, reading it gives a value or an error,
+// and never a panic.
 func TestGarbageIsReadOrRefused(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -76,45 +79,47 @@ func TestGarbageIsReadOrRefused(t *testing.T) {
 		if err != nil {
 			require.ErrorIs(t, err, document.ErrUnreadable)
 		}
-		_, err = b.store.NewAttempt(decoded, "me")
+		_, err = b.Store.NewAttempt(decoded, "me")
 		count(err)
-		_, err = b.store.Fields.DecodeAccount(b.store.IDs, doc)
+		_, err = b.Store.Fields.View(doc).Account(b.Store.IDs)
 		count(err)
 		for _, amount := range []money.Amount{money.Units(-60), dec("60.5")} {
-			w := b.work("order", b.legIn("", "alice", amount))
-			facts := b.store.facts(w, &w.participants[0], doc)
-			b.store.newUnit(&Call{Attempt: w, Op: prepareWith(0, facts.Fence)})
-			w.Seen(0)
+			a := b.Attempt("order", b.LegIn("", "alice", amount))
+			facts := b.Store.FactsOf(a, a.Participant(0), doc)
+			b.Store.NewMergedUpdate(&mongostore.Call{Attempt: a, Op: storetest.PrepareWith(0, facts.Fence)})
+			a.Seen(0)
 		}
 	}
 	assert.Greater(t, read, 200)
 	assert.Greater(t, refused, 200)
 }
 
-// What was stored comes back as it was: a transfer read from its own document is the same.
+// What was stored comes back as it was: a transfer read from its own document is the
+// same.
 func TestTransferRoundTrip(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	w := b.full("order")
-	require.Equal(t, protocol.Applied, b.on(w, claim(protocol.Insert)).Result)
-	for _, op := range []protocol.Operation{decide(protocol.Rollback, 1), finish(protocol.Fail)} {
-		b.applied(w, op)
-		read, found, err := b.store.GetTransfer(t.Context(), "order")
+	a := b.full("order")
+	require.Equal(t, protocol.Applied, b.On(a, storetest.Claim(protocol.Insert)).Result)
+	for _, op := range []protocol.Operation{storetest.Decide(protocol.Rollback, 1), storetest.Finish(protocol.Fail)} {
+		b.Applied(a, op)
+		read, found, err := b.Store.ReadTransfer(t.Context(), "order")
 		require.NoError(t, err)
 		require.True(t, found)
 		if read.State == protocol.Rollback { // the server's time of the decision is not known here
-			assert.WithinDuration(t, read.LastModified, w.Transfer.LastModified, time.Minute)
-			read.LastModified = w.Transfer.LastModified
+			assert.WithinDuration(t, read.LastModified, a.Transfer.LastModified, time.Minute)
+			read.LastModified = a.Transfer.LastModified
 		}
-		assert.Equal(t, w.Transfer, read)
+		assert.Equal(t, a.Transfer, read)
 	}
-	_, found, err := b.store.GetTransfer(t.Context(), "other")
+	_, found, err := b.Store.ReadTransfer(t.Context(), "other")
 	require.NoError(t, err)
 	assert.False(t, found)
-	assert.Equal(t, &document.Failure{Code: "insufficientFunds", Account: "alice"}, w.Transfer.Failure)
+	assert.Equal(t, &document.Failure{Code: "insufficientFunds", Account: "alice"}, a.Transfer.Failure)
 }
 
-// Fields of a wrong type in a stored transfer make it unreadable, rather than something else.
+// Fields of a wrong type in a stored transfer make it unreadable, rather than something
+// else.
 func TestWrongTypesAreUnreadable(t *testing.T) {
 	t.Parallel()
 	leg := func(amount any) bson.A {

@@ -16,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/fences"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -52,7 +53,7 @@ func newBankOf(t *testing.T, client *options.ClientOptions, changes ...func(*con
 		Ledgers:     map[string]*mongo.Collection{"": db.Collection("accounts"), "eu": db.Collection("accounts_eu")},
 		Fields:      standardFields(),
 		MarkerLimit: 100,
-		FenceBytes:  LeastFenceMemory,
+		FenceBytes:  fences.LeastMemory,
 		Now:         time.Now,
 	}
 	for _, change := range changes {
@@ -137,85 +138,85 @@ func (b *bank) legIn(ledger, account string, amount money.Amount) document.Leg {
 // work returns a work on a transfer that isn't stored.
 func (b *bank) work(id string, legs ...document.Leg) *Attempt {
 	b.t.Helper()
-	w, err := b.store.NewAttempt(document.Transfer{ID: id, Legs: legs, Digest: []byte{1, 42}}, "owner of "+id)
+	a, err := b.store.NewAttempt(document.Transfer{ID: id, Legs: legs, Digest: []byte{1, 42}}, "owner of "+id)
 	require.NoError(b.t, err)
-	return w
+	return a
 }
 
 // claimed returns a work on a transfer that it has stored as Preparing.
 func (b *bank) claimed(id string, legs ...document.Leg) *Attempt {
 	b.t.Helper()
-	w := b.work(id, legs...)
-	require.Equal(b.t, protocol.Applied, b.on(w, claim(protocol.Insert)).Result, w.Cause)
-	return w
+	a := b.work(id, legs...)
+	require.Equal(b.t, protocol.Applied, b.on(a, claim(protocol.Insert)).Result, a.Cause)
+	return a
 }
 
 // on performs one operation.
-func (b *bank) on(w *Attempt, op protocol.Operation) protocol.Answer {
+func (b *bank) on(a *Attempt, op protocol.Operation) protocol.Answer {
 	b.t.Helper()
-	return b.all(w, op)[0]
+	return b.all(a, op)[0]
 }
 
 // all performs operations as one round.
-func (b *bank) all(w *Attempt, operations ...protocol.Operation) []protocol.Answer {
+func (b *bank) all(a *Attempt, operations ...protocol.Operation) []protocol.Answer {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
-	return perform(ctx, b.store, w, operations...)
+	return perform(ctx, b.store, a, operations...)
 }
 
 // perform performs operations of one work, those of each lane together.
-func perform(ctx context.Context, s *rooms, w *Attempt, operations ...protocol.Operation) []protocol.Answer {
-	requests := make([]*Call, len(operations))
+func perform(ctx context.Context, s *rooms, a *Attempt, operations ...protocol.Operation) []protocol.Answer {
+	calls := make([]*Call, len(operations))
 	lanes := map[Lane][]*Call{}
 	for i, op := range operations {
-		requests[i] = &Call{Attempt: w, Op: op}
-		if answer, known := s.AnswerFromCache(w, op); known {
-			requests[i].Answer = answer
+		calls[i] = &Call{Attempt: a, Op: op}
+		if answer, known := s.AnswerFromCache(a, op); known {
+			calls[i].Answer = answer
 			continue
 		}
-		lane := LaneOf(w, op)
-		lanes[lane] = append(lanes[lane], requests[i])
+		lane := LaneOf(a, op)
+		lanes[lane] = append(lanes[lane], calls[i])
 	}
 	for lane, together := range lanes {
 		s.Perform(ctx, lane, together)
 	}
 	answers := make([]protocol.Answer, len(operations))
-	for i, r := range requests {
-		answers[i] = r.Answer
-		if r.Cause != nil {
-			w.Cause = r.Cause
+	for i, call := range calls {
+		answers[i] = call.Answer
+		if call.Cause != nil {
+			a.Cause = call.Cause
 		}
 	}
 	return answers
 }
 
 // ready reads the fences of all participants and returns their prepares.
-func (b *bank) ready(w *Attempt) []protocol.Operation {
+func (b *bank) ready(a *Attempt) []protocol.Operation {
 	b.t.Helper()
 	var reads, prepares []protocol.Operation
-	for i := range w.participants {
+	for i := range a.participants {
 		reads = append(reads, at(protocol.ReadFence, i))
 	}
-	for i, answer := range b.all(w, reads...) {
-		require.Equal(b.t, protocol.Applied, answer.Result, w.Cause)
+	for i, answer := range b.all(a, reads...) {
+		require.Equal(b.t, protocol.Applied, answer.Result, a.Cause)
 		prepares = append(prepares, prepareWith(i, answer.Facts.Fence))
 	}
 	return prepares
 }
 
 // prepared prepares all participants.
-func (b *bank) prepared(w *Attempt) *Attempt {
+func (b *bank) prepared(a *Attempt) *Attempt {
 	b.t.Helper()
-	b.applied(w, b.ready(w)...)
-	return w
+	b.applied(a, b.ready(a)...)
+	return a
 }
 
 // applied performs a round in which everything has to be applied.
-func (b *bank) applied(w *Attempt, operations ...protocol.Operation) {
+func (b *bank) applied(a *Attempt, operations ...protocol.Operation) {
 	b.t.Helper()
-	for i, answer := range b.all(w, operations...) {
-		require.Equal(b.t, protocol.Applied, answer.Result, "operation %d: %v", i, w.Cause)
+	for i, answer := range b.all(a, operations...) {
+		require.Equal(b.t, protocol.Applied, answer.Result, "operation %d: %v", i, a.Cause)
 	}
 }
 
@@ -356,4 +357,68 @@ func (b *bank) failpoint(mode any, data bson.M) {
 // options returns the options of a client that is logged.
 func (l *commandLog) options() *options.ClientOptions {
 	return options.Client().SetMonitor(l.monitor())
+}
+
+func encode(document any) bson.Raw {
+	raw, err := bson.Marshal(document)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+// checkCleared asserts a document in which the fence was replaced, or not.
+func (b *bank) checkCleared(want bson.M, replaced bool) {
+	b.t.Helper()
+	if replaced {
+		stored := asMap(b.t, b.raw("accounts", want["_id"]))
+		_, sent := stored["fence"].(bson.ObjectID)
+		_, drawn := stored["fence"].(bson.Timestamp)
+		require.True(b.t, sent || drawn)
+		require.NotEqual(b.t, fence0(), stored["fence"])
+		want["fence"] = stored["fence"]
+	}
+	b.has("accounts", want)
+}
+
+// explain returns the winning plan of a find that was logged.
+func (b *bank) explain(find *command) string {
+	b.t.Helper()
+	query := bson.D{{Key: "find", Value: find.text("find")}}
+	for _, field := range []string{"filter", "sort"} {
+		if value := find.body.Lookup(field); value.Type != 0 {
+			query = append(query, bson.E{Key: field, Value: value})
+		}
+	}
+	var reply struct {
+		QueryPlanner struct {
+			WinningPlan bson.Raw `bson:"winningPlan"`
+		} `bson:"queryPlanner"`
+	}
+	require.NoError(b.t, b.db.RunCommand(b.t.Context(), bson.D{{Key: "explain", Value: query}}).Decode(&reply))
+	return reply.QueryPlanner.WinningPlan.String()
+}
+
+func dec(text string) money.Amount {
+	amount, err := money.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return amount
+}
+
+func decimal(text string) bson.Decimal128 {
+	d, err := bson.ParseDecimal128(text)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+func operationTime(value bson.RawValue) uint64 {
+	seconds, number, ok := value.TimestampOK()
+	if !ok {
+		return 0
+	}
+	return uint64(seconds)<<32 | uint64(number)
 }

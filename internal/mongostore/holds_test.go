@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"fmt"
@@ -11,87 +11,91 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// held returns a work on a hold of an hour that it has stored, prepared and marked as held.
-func (b *bank) held(id string, legs ...document.Leg) *Attempt {
-	b.t.Helper()
-	w := b.holding(id, legs...)
-	b.prepared(w)
-	b.applied(w, markHeld(1, true))
-	return w
+// held returns a work on a hold of an hour that it has stored, prepared and marked as
+// held.
+func (b *bank) held(id string, legs ...document.Leg) *mongostore.Attempt {
+	b.T.Helper()
+	a := b.holding(id, legs...)
+	b.Prepared(a)
+	b.Applied(a, markHeld(1, true))
+	return a
 }
 
 // holding returns a work on a hold of an hour that it has stored.
-func (b *bank) holding(id string, legs ...document.Leg) *Attempt {
-	b.t.Helper()
-	w := b.work(id, legs...)
-	w.Transfer.Hold, w.HoldFor = true, time.Hour
-	b.applied(w, claim(protocol.Insert))
-	return w
+func (b *bank) holding(id string, legs ...document.Leg) *mongostore.Attempt {
+	b.T.Helper()
+	a := b.Attempt(id, legs...)
+	a.Transfer.Hold, a.HoldFor = true, time.Hour
+	b.Applied(a, storetest.Claim(protocol.Insert))
+	return a
 }
 
 func markHeld(epoch int64, clean bool) protocol.Operation {
-	op := about(protocol.MarkHeld)
+	op := storetest.About(protocol.MarkHeld)
 	op.Epoch, op.Clean = epoch, clean
 	return op
 }
 
-// A hold is stored with the time at which it expires, by the server's clock, and marked as held where it is still its execution's.
+// A hold is stored with the time at which it expires, by the server's clock, and marked
+// as held where it is still its execution's.
 func TestMarkHeld(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	w := b.holding("order", b.leg("alice", -60))
-	expiry := b.raw("transfers", "order").Lookup("expiresAt").Time()
-	assert.Equal(t, b.raw("transfers", "order").Lookup("createdAt").Time().Add(time.Hour), expiry)
+	a := b.holding("order", b.Leg("alice", -60))
+	expiry := b.Raw("transfers", "order").Lookup("expiresAt").Time()
+	assert.Equal(t, b.Raw("transfers", "order").Lookup("createdAt").Time().Add(time.Hour), expiry)
 	for _, spoil := range []bson.M{{"state": "Committed"}, {"state": "Rollback"}, {"epoch": int64(2)}, {"owner": "another"}} {
 		restore := bson.M{}
 		for name := range spoil {
-			restore[name] = b.raw("transfers", "order").Lookup(name)
+			restore[name] = b.Raw("transfers", "order").Lookup(name)
 		}
-		b.change("transfers", "order", bson.M{"$set": spoil})
-		before := b.raw("transfers", "order")
-		assert.Equal(t, protocol.NotMatched, b.on(w, markHeld(1, true)).Result, "%v", spoil)
-		assert.Equal(t, before, b.raw("transfers", "order"))
-		b.change("transfers", "order", bson.M{"$set": restore})
+		b.Change("transfers", "order", bson.M{"$set": spoil})
+		before := b.Raw("transfers", "order")
+		assert.Equal(t, protocol.NotMatched, b.On(a, markHeld(1, true)).Result, "%v", spoil)
+		assert.Equal(t, before, b.Raw("transfers", "order"))
+		b.Change("transfers", "order", bson.M{"$set": restore})
 	}
 	shape := bson.M{
 		"_id": "order", "state": "Preparing", "open": true, "epoch": int64(1), "owner": "owner of order", "hold": true, "held": true,
 		"verified": int64(1), "digest": bson.Binary{Data: []byte{1, 42}}, "expiresAt": bson.NewDateTimeFromTime(expiry),
-		"legs": bson.A{bson.M{"ledger": "", "ns": b.db.Name() + ".accounts", "account": "alice", "amount": int64(-60)}},
+		"legs": bson.A{bson.M{"ledger": "", "ns": b.DB.Name() + ".accounts", "account": "alice", "amount": int64(-60)}},
 	}
-	assert.Equal(t, protocol.Applied, b.on(w, markHeld(1, false)).Result)
+	assert.Equal(t, protocol.Applied, b.On(a, markHeld(1, false)).Result)
 	assert.Equal(t, shape, b.stored("order", "createdAt", "lastModified"), "a dirty one")
-	assert.Equal(t, protocol.Applied, b.on(w, markHeld(1, true)).Result)
+	assert.Equal(t, protocol.Applied, b.On(a, markHeld(1, true)).Result)
 	shape["clean"], shape["verified"] = true, int64(2)
 	assert.Equal(t, shape, b.stored("order", "createdAt", "lastModified"), "a clean one")
-	assert.True(t, w.Transfer.Held && w.Transfer.Clean, "the work knows it")
-	look := b.on(w, about(protocol.LookTransfer)).Transfer
+	assert.True(t, a.Transfer.Held && a.Transfer.Clean, "the work knows it")
+	look := b.On(a, storetest.About(protocol.LookTransfer)).Transfer
 	assert.Equal(t, protocol.Image{Found: true, State: protocol.Preparing, Epoch: 1, Mine: true, Held: true, Clean: true}, look)
 }
 
-// Of several that are marked as held by one command of which only some match, a deciding read tells which; likewise where there are
-// decisions beside them.
+// Of several that are marked as held by one command of which only some match, a deciding
+// read tells which; likewise where there are decisions beside them.
 func TestShortCountOfHolds(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	var works []*Attempt
+	var attempts []*mongostore.Attempt
 	var rs requests
 	for i := range 5 {
-		works = append(works, b.holding(fmt.Sprint("t", i), b.leg("alice", -60)))
+		attempts = append(attempts, b.holding(fmt.Sprint("t", i), b.Leg("alice", -60)))
 	}
-	b.change("transfers", "t1", bson.M{"$set": bson.M{"epoch": int64(2)}})
-	b.change("transfers", "t2", bson.M{"$set": bson.M{"owner": "another", "held": true}})
-	rs.add(works[0], markHeld(1, true))
-	rs.add(works[1], markHeld(1, true))
-	rs.add(works[2], markHeld(1, true))
-	rs.add(works[3], decide(protocol.Rollback, 1))
-	b.change("transfers", "t4", bson.M{"$set": bson.M{"state": "Rollback"}})
-	rs.add(works[4], markHeld(1, true))
+	b.Change("transfers", "t1", bson.M{"$set": bson.M{"epoch": int64(2)}})
+	b.Change("transfers", "t2", bson.M{"$set": bson.M{"owner": "another", "held": true}})
+	rs.add(attempts[0], markHeld(1, true))
+	rs.add(attempts[1], markHeld(1, true))
+	rs.add(attempts[2], markHeld(1, true))
+	rs.add(attempts[3], storetest.Decide(protocol.Rollback, 1))
+	b.Change("transfers", "t4", bson.M{"$set": bson.M{"state": "Rollback"}})
+	rs.add(attempts[4], markHeld(1, true))
 	applied, not := protocol.Applied, protocol.NotMatched
 	assert.Equal(t, []protocol.Result{applied, not, not, applied, not}, b.batch(rs))
-	assert.True(t, works[0].Transfer.Held)
+	assert.True(t, attempts[0].Transfer.Held)
 }
 
 // holdRow is a stored hold, changed, and what claims of it match.
@@ -124,7 +128,8 @@ func holdRows() []holdRow {
 	}
 }
 
-// Which claims a hold in which state matches, one by one and many together, and what they make of it.
+// Which claims a hold in which state matches, one by one and many together, and what they
+// make of it.
 func TestClaimsOfHolds(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -134,94 +139,96 @@ func TestClaimsOfHolds(t *testing.T) {
 		} {
 			var rs requests
 			for _, row := range holdRows() {
-				w := b.holding(fmt.Sprintf("%s, %s, %t", row.name, how, together), b.leg("alice", -60), b.leg("bob", 60))
-				b.change("transfers", w.Transfer.ID, bson.M{"$set": row.change})
-				w.Owner = "another"
-				rs.add(w, claim(how))
+				a := b.holding(fmt.Sprintf("%s, %s, %t", row.name, how, together), b.Leg("alice", -60), b.Leg("bob", 60))
+				b.Change("transfers", a.Transfer.ID, bson.M{"$set": row.change})
+				a.Owner = "another"
+				rs.add(a, storetest.Claim(how))
 			}
 			if together {
 				b.batch(rs)
 			}
 			for i, row := range holdRows() {
-				w, id := rs[i].Attempt, rs[i].Attempt.Transfer.ID
+				a, id := rs[i].Attempt, rs[i].Attempt.Transfer.ID
 				if !together {
-					rs[i].Answer = b.on(w, claim(how))
+					rs[i].Answer = b.On(a, storetest.Claim(how))
 				}
-				b.checkClaim(rs[i].Answer, w, row, id, how)
+				b.checkClaim(rs[i].Answer, a, row, id, how)
 			}
 		}
 	}
 }
 
 // checkClaim checks the answer to a claim and what is stored after it.
-func (b *bank) checkClaim(answer protocol.Answer, w *Attempt, row holdRow, id string, how protocol.ClaimKind) {
-	b.t.Helper()
+func (b *bank) checkClaim(answer protocol.Answer, a *mongostore.Attempt, row holdRow, id string, how protocol.ClaimKind) {
+	b.T.Helper()
 	matches := false
 	for _, matched := range row.matches {
 		matches = matches || matched == how
 	}
-	after := asMap(b.t, b.raw("transfers", id))
+	after := storetest.AsMap(b.T, b.Raw("transfers", id))
 	if !matches {
-		require.Equal(b.t, protocol.Answer{Result: protocol.NotMatched}, answer, id)
-		require.EqualValues(b.t, 1, after["epoch"], id)
+		require.Equal(b.T, protocol.Answer{Result: protocol.NotMatched}, answer, id)
+		require.EqualValues(b.T, 1, after["epoch"], id)
 		return
 	}
-	require.Equal(b.t, protocol.Applied, answer.Result, id)
-	require.EqualValues(b.t, 2, after["epoch"], id)
+	require.Equal(b.T, protocol.Applied, answer.Result, id)
+	require.EqualValues(b.T, 2, after["epoch"], id)
 	state := protocol.Preparing
 	if stored, is := row.change["state"].(string); is {
 		state = protocol.State(stored)
 	}
 	if how == protocol.Post {
 		state = protocol.Committed
-		require.WithinDuration(b.t, time.Now(), after["committedAt"].(bson.DateTime).Time(), time.Minute)
+		require.WithinDuration(b.T, time.Now(), after["committedAt"].(bson.DateTime).Time(), time.Minute)
 	} else {
-		require.Nil(b.t, after["committedAt"], id)
+		require.Nil(b.T, after["committedAt"], id)
 	}
 	if how == protocol.TakeOver || how == protocol.TakeUnheld {
-		require.EqualValues(b.t, 1, after["attempts"], id)
+		require.EqualValues(b.T, 1, after["attempts"], id)
 	} else {
-		require.Nil(b.t, after["attempts"], "to decide is no recovery")
+		require.Nil(b.T, after["attempts"], "to decide is no recovery")
 	}
-	require.EqualValues(b.t, state, after["state"], id)
-	require.Equal(b.t, state, answer.Transfer.State, id)
-	require.True(b.t, answer.Transfer.Mine, id)
-	require.Nil(b.t, after["posted"], id)
-	require.WithinDuration(b.t, time.Now(), after["lastModified"].(bson.DateTime).Time(), time.Minute)
-	require.Equal(b.t, w.Transfer.Epoch, answer.Transfer.Epoch, id)
+	require.EqualValues(b.T, state, after["state"], id)
+	require.Equal(b.T, state, answer.Transfer.State, id)
+	require.True(b.T, answer.Transfer.Mine, id)
+	require.Nil(b.T, after["posted"], id)
+	require.WithinDuration(b.T, time.Now(), after["lastModified"].(bson.DateTime).Time(), time.Minute)
+	require.Equal(b.T, a.Transfer.Epoch, answer.Transfer.Epoch, id)
 }
 
-// A hold that is not held is taken over to go on with it only when it has shown no sign of life for the threshold, by the server's clock.
+// A hold that is not held is taken over to go on with it only when it has shown no sign
+// of life for the threshold, by the server's clock.
 func TestTakeUnheldGoesByTheServersClock(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	w := b.holding("order", b.leg("alice", -60))
-	w.Threshold = time.Hour
-	assert.Equal(t, protocol.NotMatched, b.on(w, claim(protocol.TakeUnheld)).Result)
-	b.change("transfers", "order", bson.M{"$set": bson.M{"lastModified": time.Now().Add(-2 * time.Hour)}})
-	assert.Equal(t, protocol.Applied, b.on(w, claim(protocol.TakeUnheld)).Result)
+	a := b.holding("order", b.Leg("alice", -60))
+	a.Threshold = time.Hour
+	assert.Equal(t, protocol.NotMatched, b.On(a, storetest.Claim(protocol.TakeUnheld)).Result)
+	b.Change("transfers", "order", bson.M{"$set": bson.M{"lastModified": time.Now().Add(-2 * time.Hour)}})
+	assert.Equal(t, protocol.Applied, b.On(a, storetest.Claim(protocol.TakeUnheld)).Result)
 }
 
-// The search for expired holds finds those that may be voided, the oldest first, and that for stalled transfers none that may be decided.
+// The search for expired holds finds those that may be voided, the oldest first, and that
+// for stalled transfers none that may be decided.
 func TestExpiredHoldsAreFound(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	for i, row := range holdRows() {
-		w := b.holding(row.name, b.leg("alice", -60))
-		b.change("transfers", row.name, bson.M{"$set": row.change})
+		a := b.holding(row.name, b.Leg("alice", -60))
+		b.Change("transfers", row.name, bson.M{"$set": row.change})
 		if at, is := row.change["expiresAt"].(time.Time); is && at.Before(time.Now()) {
-			b.change("transfers", row.name, bson.M{"$set": bson.M{"expiresAt": at.Add(-time.Duration(i) * time.Hour)}})
+			b.Change("transfers", row.name, bson.M{"$set": bson.M{"expiresAt": at.Add(-time.Duration(i) * time.Hour)}})
 		}
-		if w.Transfer.State = protocol.State(fmt.Sprint(row.change["state"])); w.Transfer.State.Final() {
-			b.change("transfers", row.name, bson.M{"$unset": bson.M{"open": ""}})
+		if a.Transfer.State = protocol.State(fmt.Sprint(row.change["state"])); a.Transfer.State.Final() {
+			b.Change("transfers", row.name, bson.M{"$unset": bson.M{"open": ""}})
 		}
 	}
 	var expired, stalled []string
-	for found, err := range b.store.Expired(t.Context()) {
+	for found, err := range b.Store.Expired(t.Context()) {
 		require.NoError(t, err)
 		expired = append(expired, found.ID)
 	}
-	for found, err := range b.store.Stalled(t.Context(), 0) {
+	for found, err := range b.Store.Stalled(t.Context(), 0) {
 		require.NoError(t, err)
 		stalled = append(stalled, found.ID)
 	}
@@ -229,12 +236,12 @@ func TestExpiredHoldsAreFound(t *testing.T) {
 	assert.ElementsMatch(t, []string{"no hold", "no hold, held", "no hold, with a time that is over", "posted", "voided", "refused"}, stalled)
 }
 
-// A sweep for what has stalled passes over the holds that may still be decided, however many there are: it looks neither at their
-// documents nor at their keys.
+// A sweep for what has stalled passes over the holds that may still be decided, however
+// many there are: it looks neither at their documents nor at their keys.
 func TestSweepsPassOverHolds(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	require.NoError(t, b.store.Setup(t.Context()))
+	require.NoError(t, b.Store.Setup(t.Context()))
 	var holds []any
 	for i := range 2000 {
 		holds = append(holds, bson.M{
@@ -242,15 +249,15 @@ func TestSweepsPassOverHolds(t *testing.T) {
 			"createdAt": time.Now(), "lastModified": time.Now().Add(-time.Hour), "expiresAt": time.Now().Add(time.Hour),
 		})
 	}
-	_, err := b.db.Collection("transfers").InsertMany(t.Context(), holds)
+	_, err := b.DB.Collection("transfers").InsertMany(t.Context(), holds)
 	require.NoError(t, err)
-	b.log.take()
-	for _, err := range b.store.Stalled(t.Context(), time.Minute) {
+	b.Log.Take()
+	for _, err := range b.Store.Stalled(t.Context(), time.Minute) {
 		require.NoError(t, err)
 		require.Fail(t, "a hold is taken for stalled")
 	}
-	find := b.log.take()[0]
-	query := bson.D{{Key: "find", Value: find.text("find")}, {Key: "filter", Value: find.body.Lookup("filter")}}
+	find := b.Log.Take()[0]
+	query := bson.D{{Key: "find", Value: find.Text("find")}, {Key: "filter", Value: find.Body.Lookup("filter")}}
 	var reply struct {
 		ExecutionStats struct {
 			Keys      int `bson:"totalKeysExamined"`
@@ -258,13 +265,14 @@ func TestSweepsPassOverHolds(t *testing.T) {
 		} `bson:"executionStats"`
 	}
 	explain := bson.D{{Key: "explain", Value: query}, {Key: "verbosity", Value: "executionStats"}}
-	require.NoError(t, b.db.RunCommand(t.Context(), explain).Decode(&reply))
+	require.NoError(t, b.DB.RunCommand(t.Context(), explain).Decode(&reply))
 	assert.Less(t, reply.ExecutionStats.Keys, 20)
 	assert.Zero(t, reply.ExecutionStats.Documents)
 }
 
-// Of a hold of which a part is posted the credit gets that part, and the debit the rest, to the last digit; an undo gives all of it back.
-// Whoever takes the posted hold over knows the part.
+// Of a hold of which a part is posted the credit gets that part, and the debit the rest,
+// to the last digit; an undo gives all of it back. Whoever takes the posted hold over
+// knows the part.
 func TestPartOfAHold(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -284,19 +292,19 @@ func TestPartOfAHold(t *testing.T) {
 			}
 			id := fmt.Sprintf("%s of %s, %t", row.part, row.held, takenOver)
 			alice, bob := "alice "+id, "bob "+id
-			b.put(account(alice, bson.M{"balance": hundred}), account(bob, bson.M{"balance": hundred}))
-			w := b.held(id, b.legIn("", alice, row.held.Neg()), b.legIn("", bob, row.held))
-			w.Post = &row.part
-			b.applied(w, claim(protocol.Post))
-			assert.Equal(t, row.part.Canonical(), mustAmount(t, b.raw("transfers", id).Lookup("posted")).Canonical())
+			b.Put(storetest.Account(alice, bson.M{"balance": hundred}), storetest.Account(bob, bson.M{"balance": hundred}))
+			a := b.held(id, b.LegIn("", alice, row.held.Neg()), b.LegIn("", bob, row.held))
+			a.Post = &row.part
+			b.Applied(a, storetest.Claim(protocol.Post))
+			assert.Equal(t, row.part.Canonical(), mustAmount(t, b.Raw("transfers", id).Lookup("posted")).Canonical())
 			if takenOver {
-				w = b.work(id, b.legIn("", alice, row.held.Neg()), b.legIn("", bob, row.held))
-				w.Owner = "another"
-				b.applied(w, claim(protocol.TakeOver))
+				a = b.Attempt(id, b.LegIn("", alice, row.held.Neg()), b.LegIn("", bob, row.held))
+				a.Owner = "another"
+				b.Applied(a, storetest.Claim(protocol.TakeOver))
 			}
-			b.applied(w, at(protocol.Settle, 0), at(protocol.Settle, 1), finish(protocol.Success))
+			b.Applied(a, storetest.At(protocol.Settle, 0), storetest.At(protocol.Settle, 1), storetest.Finish(protocol.Success))
 			for name, want := range map[string]money.Amount{alice: row.alice, bob: row.bob} {
-				document := b.raw("accounts", name)
+				document := b.Raw("accounts", name)
 				assert.Zero(t, want.Cmp(mustAmount(t, document.Lookup("balance"))), "%s: %s", name, document)
 				assert.Equal(t, bson.Raw{5, 0, 0, 0, 0}, bson.Raw(document.Lookup("pending").Value))
 			}
@@ -304,54 +312,56 @@ func TestPartOfAHold(t *testing.T) {
 	}
 }
 
-// Settles of parts share a statement with prepares on the same account, which may spend what they pay in; and an undo pays all of it.
+// Settles of parts share a statement with prepares on the same account, which may spend
+// what they pay in; and an undo pays all of it.
 func TestPartsCoalesce(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"balance": int64(100)}), account("bob", bson.M{"balance": int64(0)}))
+	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}), storetest.Account("bob", bson.M{"balance": int64(0)}))
 	part := money.Units(15)
-	var posted []*Attempt
+	var posted []*mongostore.Attempt
 	for i := range 2 {
-		w := b.held(fmt.Sprint("h", i), b.leg("alice", -50), b.leg("bob", 50))
-		w.Post = &part
-		b.applied(w, claim(protocol.Post))
-		posted = append(posted, w)
+		a := b.held(fmt.Sprint("h", i), b.Leg("alice", -50), b.Leg("bob", 50))
+		a.Post = &part
+		b.Applied(a, storetest.Claim(protocol.Post))
+		posted = append(posted, a)
 	}
-	voided := b.holding("v", b.leg("alice", -1), b.leg("bob", 1))
+	voided := b.holding("v", b.Leg("alice", -1), b.Leg("bob", 1))
 	voided.Transfer.Posted = nil
-	next := b.claimed("n", b.leg("alice", -70), b.leg("carol", 70))
-	prepare := b.ready(next)[0]
-	b.has("accounts", account("alice", bson.M{"balance": int64(0), "pending": bson.M{"h0": int64(-50), "h1": int64(-50)}}))
-	rs := of(at(protocol.Settle, 0), posted...)
+	next := b.Claimed("n", b.Leg("alice", -70), b.Leg("carol", 70))
+	prepare := b.Ready(next)[0]
+	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(0), "pending": bson.M{"h0": int64(-50), "h1": int64(-50)}}))
+	rs := of(storetest.At(protocol.Settle, 0), posted...)
 	rs.add(next, prepare)
-	b.log.take()
+	b.Log.Take()
 	assert.Equal(t, all(3, protocol.Applied), b.batch(rs))
 	assert.Equal(t, []int{1}, b.statements())
-	b.has("accounts", account("alice", bson.M{"balance": int64(0), "pending": bson.M{"n": int64(-70)}}))
-	assert.Equal(t, all(2, protocol.Applied), b.batch(of(at(protocol.Settle, 1), posted...)))
-	b.has("accounts", account("bob", bson.M{"balance": int64(30)}))
+	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(0), "pending": bson.M{"n": int64(-70)}}))
+	assert.Equal(t, all(2, protocol.Applied), b.batch(of(storetest.At(protocol.Settle, 1), posted...)))
+	b.Has("accounts", storetest.Account("bob", bson.M{"balance": int64(30)}))
 }
 
-// A part of a hold moves money only: the document that changes with it gets nothing, and has no balance afterwards.
+// A part of a hold moves money only: the document that changes with it gets nothing, and
+// has no balance afterwards.
 func TestPartOfAHoldWithAnEffect(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
-	b.put(account("alice", nil), account("bob", nil))
-	b.putIn("orders", bson.M{"_id": "o", "status": "unpaid"})
-	w, err := b.store.NewAttempt(document.Transfer{
-		ID: "h", Legs: []document.Leg{b.leg("alice", -60), b.leg("bob", 60)}, Effects: []document.Effect{b.effect("o", unpaid(), paid())},
+	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
+	b.PutIn("orders", bson.M{"_id": "o", "status": "unpaid"})
+	a, err := b.Store.NewAttempt(document.Transfer{
+		ID: "h", Legs: []document.Leg{b.Leg("alice", -60), b.Leg("bob", 60)}, Effects: []document.Effect{b.effect("o", unpaid(), paid())},
 		Hold: true, Digest: []byte{1},
 	}, "me")
 	require.NoError(t, err)
-	w.HoldFor = time.Hour
-	b.applied(w, claim(protocol.Insert))
-	b.prepared(w)
-	b.applied(w, markHeld(1, true))
+	a.HoldFor = time.Hour
+	b.Applied(a, storetest.Claim(protocol.Insert))
+	b.Prepared(a)
+	b.Applied(a, markHeld(1, true))
 	part := money.Units(20)
-	w.Post = &part
-	b.applied(w, claim(protocol.Post))
-	b.applied(w, at(protocol.Settle, 0), at(protocol.Settle, 1), at(protocol.Settle, 2))
-	b.has("accounts", account("alice", bson.M{"balance": int64(80)}))
-	b.has("accounts", account("bob", bson.M{"balance": int64(120)}))
-	b.has("orders", bson.M{"_id": "o", "status": "paid", "by": "me", "pending": bson.M{}})
+	a.Post = &part
+	b.Applied(a, storetest.Claim(protocol.Post))
+	b.Applied(a, storetest.At(protocol.Settle, 0), storetest.At(protocol.Settle, 1), storetest.At(protocol.Settle, 2))
+	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(80)}))
+	b.Has("accounts", storetest.Account("bob", bson.M{"balance": int64(120)}))
+	b.Has("orders", bson.M{"_id": "o", "status": "paid", "by": "me", "pending": bson.M{}})
 }

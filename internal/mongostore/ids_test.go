@@ -10,7 +10,6 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
-	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // awkwardIDs are IDs with everything that means something to the server, and how their markers are named.
@@ -53,59 +52,38 @@ func awkwardIDs() map[string]string {
 	}
 }
 
-// A marker's key keeps what means something to the server out of the path.
-func TestMarkerKey(t *testing.T) {
-	t.Parallel()
-	for id, key := range awkwardIDs() {
-		assert.Equal(t, key, document.MarkerKey(id), "%q", id)
-	}
-}
-
 // Transfers with any ID move their money exactly and leave no marker, also where their markers lie beside each other.
 func TestAwkwardIDsOnTheServer(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.put(account("alice", bson.M{"balance": int64(1_000_000)}), account("bob", bson.M{"pending": nil}))
-	var works []*Attempt
+	var attempts []*Attempt
 	balance := int64(1_000_000)
 	for id := range awkwardIDs() {
-		w := b.prepared(b.claimed(id, b.leg("alice", -60), b.leg("bob", 60)))
-		facts := b.on(w, at(protocol.Look, 0)).Facts
+		a := b.prepared(b.claimed(id, b.leg("alice", -60), b.leg("bob", 60)))
+		facts := b.on(a, at(protocol.Look, 0)).Facts
 		assert.True(t, facts.Marker, "%q", id)
-		assert.Equal(t, protocol.NotMatched, b.on(w, b.ready(w)[0]).Result, "%q is prepared twice", id)
-		works = append(works, w)
+		assert.Equal(t, protocol.NotMatched, b.on(a, b.ready(a)[0]).Result, "%q is prepared twice", id)
+		attempts = append(attempts, a)
 		balance -= 60
 	}
 	pending := b.raw("accounts", "alice").Lookup("pending").Document()
 	elements, err := pending.Elements()
 	require.NoError(t, err)
-	require.Len(t, elements, len(works))
-	for i, w := range works {
+	require.Len(t, elements, len(attempts))
+	for i, a := range attempts {
 		kind := protocol.Settle
 		if i%3 == 0 {
 			kind, balance = protocol.Undo, balance+60
 		}
-		b.applied(w, replacing(at(kind, 0)), replacing(at(kind, 1)))
-		assert.False(t, b.on(w, at(protocol.Look, 0)).Facts.Marker)
+		b.applied(a, replacing(at(kind, 0)), replacing(at(kind, 1)))
+		assert.False(t, b.on(a, at(protocol.Look, 0)).Facts.Marker)
 		if kind == protocol.Undo {
-			b.applied(w, at(protocol.FenceOnly, 0))
+			b.applied(a, at(protocol.FenceOnly, 0))
 		}
 	}
 	b.checkCleared(account("alice", bson.M{"balance": balance}), true)
 	b.checkCleared(account("bob", bson.M{"balance": 100 + 1_000_000 - balance}), true)
-}
-
-// IDs have 1 to 255 bytes of UTF-8.
-func TestCheckID(t *testing.T) {
-	t.Parallel()
-	for _, id := range []string{"", strings.Repeat("a", 256), strings.Repeat("é", 128), "\xff", "a\xc3", "\xed\xa0\x80"} {
-		require.Error(t, document.CheckID(id), "%q", id)
-		_, err := document.StringIDs.Encode(id)
-		require.Error(t, err)
-	}
-	for id := range awkwardIDs() {
-		require.NoError(t, document.CheckID(id))
-	}
 }
 
 // ObjectIDs are hex digits outside, in lower case, and ObjectIds inside.
@@ -118,8 +96,8 @@ func TestObjectIDs(t *testing.T) {
 	assert.Equal(t, oid.Hex(), document.ObjectIDs.Canonical(upper))
 	assert.Equal(t, "AbC", document.StringIDs.Canonical("AbC"))
 	for i, text := range []string{upper, oid.Hex()} {
-		w := b.prepared(b.work(text[:1+i], b.leg(text, -60+int64(i)*20)))
-		b.applied(w, at(protocol.Settle, 0))
+		a := b.prepared(b.work(text[:1+i], b.leg(text, -60+int64(i)*20)))
+		b.applied(a, at(protocol.Settle, 0))
 	}
 	b.has("accounts", account(oid, bson.M{"balance": int64(0)}))
 	b.has("accounts", account(oid.Hex(), nil))
@@ -133,23 +111,5 @@ func TestObjectIDs(t *testing.T) {
 		require.Error(t, err, "%q", id)
 		_, err = b.store.NewAttempt(document.Transfer{ID: "order", Legs: []document.Leg{b.leg(id, 1)}}, "me")
 		require.Error(t, err, "%q", id)
-	}
-}
-
-// A stored _id of the wrong kind is told, not guessed.
-func TestDecodeID(t *testing.T) {
-	t.Parallel()
-	oid := bson.NewObjectID()
-	for _, row := range []struct {
-		codec document.IDCodec
-		id    any
-		want  string
-	}{
-		{document.StringIDs, "alice", "alice"}, {document.ObjectIDs, oid, oid.Hex()},
-		{document.StringIDs, oid, ""}, {document.ObjectIDs, oid.Hex(), ""}, {document.StringIDs, int64(5), ""}, {document.ObjectIDs, nil, ""},
-	} {
-		got, err := row.codec.Decode(wire.RawValue(row.id))
-		assert.Equal(t, row.want, got)
-		assert.Equal(t, row.want == "", err != nil)
 	}
 }

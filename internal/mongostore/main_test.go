@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/document"
-	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // garbled returns what somebody may have made of a map with a marker.
@@ -38,33 +38,33 @@ func TestGarbledMarkersAreLeftAlone(t *testing.T) {
 	for _, units := range []int64{-60, 60} {
 		for what, pending := range garbled("order", units) {
 			for _, op := range []protocol.Operation{
-				at(protocol.Settle, 0), replacing(at(protocol.Settle, 0)), at(protocol.Undo, 0), replacing(at(protocol.Undo, 0)),
-				at(protocol.FenceOnly, 0),
+				storetest.At(protocol.Settle, 0), storetest.Replacing(storetest.At(protocol.Settle, 0)), storetest.At(protocol.Undo, 0), storetest.Replacing(storetest.At(protocol.Undo, 0)),
+				storetest.At(protocol.FenceOnly, 0),
 			} {
 				t.Run(fmt.Sprint(units, ", ", what, ", ", op.Kind), func(t *testing.T) {
 					b := b.with(t)
 					id := t.Name() + fmt.Sprint(op.ReplaceFence)
-					b.put(account(id, nil))
-					w := b.prepared(b.claimed("order", b.leg(id, units)))
-					b.applied(w, decide(protocol.Rollback, 1))
-					prepared := asMap(t, b.raw("accounts", id))["pending"]
-					b.change("accounts", id, bson.M{"$set": bson.M{"pending": pending}})
-					before := b.raw("accounts", id)
+					b.Put(storetest.Account(id, nil))
+					a := b.Prepared(b.Claimed("order", b.Leg(id, units)))
+					b.Applied(a, storetest.Decide(protocol.Rollback, 1))
+					prepared := storetest.AsMap(t, b.Raw("accounts", id))["pending"]
+					b.Change("accounts", id, bson.M{"$set": bson.M{"pending": pending}})
+					before := b.Raw("accounts", id)
 					for range 2 {
-						assert.Equal(t, protocol.NotMatched, b.on(w, op).Result)
-						assert.True(t, b.on(w, at(protocol.Look, 0)).Facts.Marker)
-						assert.Equal(t, protocol.Failed, b.on(w, op).Result)
-						require.ErrorIs(t, w.Cause, document.ErrGarbled)
-						require.ErrorContains(t, w.Cause, `"pending"`)
-						require.Equal(t, before, b.raw("accounts", id))
+						assert.Equal(t, protocol.NotMatched, b.On(a, op).Result)
+						assert.True(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Marker)
+						assert.Equal(t, protocol.Failed, b.On(a, op).Result)
+						require.ErrorIs(t, a.Cause, document.ErrGarbled)
+						require.ErrorContains(t, a.Cause, `"pending"`)
+						require.Equal(t, before, b.Raw("accounts", id))
 					}
-					b.change("accounts", id, bson.M{"$set": bson.M{"pending": prepared}})
+					b.Change("accounts", id, bson.M{"$set": bson.M{"pending": prepared}})
 					if op.Kind == protocol.FenceOnly {
-						op = replacing(at(protocol.Undo, 0))
+						op = storetest.Replacing(storetest.At(protocol.Undo, 0))
 					}
-					b.applied(w, op)
-					assert.Equal(t, protocol.NotMatched, b.on(w, op).Result)
-					assert.False(t, b.on(w, at(protocol.Look, 0)).Facts.Marker)
+					b.Applied(a, op)
+					assert.Equal(t, protocol.NotMatched, b.On(a, op).Result)
+					assert.False(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Marker)
 					b.forget("order")
 				})
 			}
@@ -74,9 +74,9 @@ func TestGarbledMarkersAreLeftAlone(t *testing.T) {
 
 // forget removes a transfer, so that its ID is free.
 func (b *bank) forget(id string) {
-	b.t.Helper()
-	_, err := b.db.Collection("transfers").DeleteOne(b.t.Context(), bson.M{"_id": id})
-	require.NoError(b.t, err)
+	b.T.Helper()
+	_, err := b.DB.Collection("transfers").DeleteOne(b.T.Context(), bson.M{"_id": id})
+	require.NoError(b.T, err)
 }
 
 // A map of markers that is missing, or null, counts as empty: a settle may have emptied
@@ -86,14 +86,14 @@ func TestNoMapIsAnEmptyOne(t *testing.T) {
 	b := newBank(t)
 	for i, pending := range []any{nil, bson.Null{}, bson.M{}, bson.M{"other": int64(1)}} {
 		id := fmt.Sprint("account ", i)
-		b.put(account(id, bson.M{"pending": pending}))
-		w := b.claimed(id, b.leg(id, 60))
-		b.applied(w, decide(protocol.Rollback, 1))
-		assert.Equal(t, protocol.NotMatched, b.on(w, at(protocol.Undo, 0)).Result)
-		assert.False(t, b.on(w, at(protocol.Look, 0)).Facts.Marker)
-		before := b.raw("accounts", id).Lookup("fence")
-		b.applied(w, at(protocol.FenceOnly, 0))
-		assert.NotEqual(t, before, b.raw("accounts", id).Lookup("fence"))
+		b.Put(storetest.Account(id, bson.M{"pending": pending}))
+		a := b.Claimed(id, b.Leg(id, 60))
+		b.Applied(a, storetest.Decide(protocol.Rollback, 1))
+		assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.Undo, 0)).Result)
+		assert.False(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Marker)
+		before := b.Raw("accounts", id).Lookup("fence")
+		b.Applied(a, storetest.At(protocol.FenceOnly, 0))
+		assert.NotEqual(t, before, b.Raw("accounts", id).Lookup("fence"))
 	}
 }
 
@@ -103,39 +103,39 @@ func TestNoMapIsAnEmptyOne(t *testing.T) {
 func TestGarbledMarkersAreNotTakenForSettled(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", nil), account("bob", nil))
-	w := b.prepared(b.claimed("order", b.leg("alice", -60), b.leg("bob", 60)))
+	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
+	a := b.Prepared(b.Claimed("order", b.Leg("alice", -60), b.Leg("bob", 60)))
 	others := b.crowd(2, 5)
 	for _, other := range others {
-		b.applied(other, b.ready(other)[0])
-		b.applied(other, decide(protocol.Committed, 1))
+		b.Applied(other, b.Ready(other)[0])
+		b.Applied(other, storetest.Decide(protocol.Committed, 1))
 	}
-	b.applied(w, decide(protocol.Committed, 1))
-	whole := asMap(t, b.raw("accounts", "alice"))["pending"]
-	b.change("accounts", "alice", bson.M{"$set": bson.M{"pending": bson.A{whole}}})
-	before := b.raw("accounts", "alice")
+	b.Applied(a, storetest.Decide(protocol.Committed, 1))
+	whole := storetest.AsMap(t, b.Raw("accounts", "alice"))["pending"]
+	b.Change("accounts", "alice", bson.M{"$set": bson.M{"pending": bson.A{whole}}})
+	before := b.Raw("accounts", "alice")
 
-	answers := b.all(w, at(protocol.Settle, 0), at(protocol.Settle, 1))
+	answers := b.All(a, storetest.At(protocol.Settle, 0), storetest.At(protocol.Settle, 1))
 	assert.Equal(t, protocol.NotMatched, answers[0].Result)
 	assert.Equal(t, protocol.Applied, answers[1].Result)
-	assert.Equal(t, all(2, protocol.NotMatched), b.batch(of(at(protocol.Settle, 0), others...)))
-	assert.Equal(t, before, b.raw("accounts", "alice"))
+	assert.Equal(t, all(2, protocol.NotMatched), b.batch(of(storetest.At(protocol.Settle, 0), others...)))
+	assert.Equal(t, before, b.Raw("accounts", "alice"))
 
 	// One that is known to be garbled is refused, and the others of the command are done.
-	b.on(others[0], at(protocol.Look, 0))
-	b.change("accounts", "alice", bson.M{"$set": bson.M{"pending": whole}})
-	assert.Equal(t, []protocol.Result{protocol.Failed, protocol.Applied}, b.batch(of(at(protocol.Settle, 0), others...)))
-	b.applied(others[0], at(protocol.Settle, 0))
+	b.On(others[0], storetest.At(protocol.Look, 0))
+	b.Change("accounts", "alice", bson.M{"$set": bson.M{"pending": whole}})
+	assert.Equal(t, []protocol.Result{protocol.Failed, protocol.Applied}, b.batch(of(storetest.At(protocol.Settle, 0), others...)))
+	b.Applied(others[0], storetest.At(protocol.Settle, 0))
 }
 
 // Before the decision a list of markers is a reason to refuse, and no marker.
 func TestGarbledMarkersAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", nil))
-	w := b.prepared(b.claimed("order", b.leg("alice", -60)))
-	b.change("accounts", "alice", bson.M{"$set": bson.M{"pending": bson.A{bson.M{"order": int64(-60)}}}})
-	facts := b.on(w, at(protocol.Look, 0)).Facts
+	b.Put(storetest.Account("alice", nil))
+	a := b.Prepared(b.Claimed("order", b.Leg("alice", -60)))
+	b.Change("accounts", "alice", bson.M{"$set": bson.M{"pending": bson.A{bson.M{"order": int64(-60)}}}})
+	facts := b.On(a, storetest.At(protocol.Look, 0)).Facts
 	assert.False(t, facts.Marker)
 	assert.Equal(t, protocol.AmountKind, facts.Refusal())
 }
@@ -145,54 +145,23 @@ func TestGarbledMarkersAreRefused(t *testing.T) {
 func TestGarbledMarkersOfDocuments(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
-	b.putIn("orders", bson.M{"_id": "o", "status": "unpaid"})
-	w := b.prepared(b.changing("order", b.effect("o", unpaid(), paid())))
-	w.Transfer.State = protocol.Committed
-	b.change("orders", "o", bson.M{"$set": bson.M{"pending": bson.A{bson.M{"order": int64(0)}}}})
-	before := b.raw("orders", "o")
-	assert.Equal(t, protocol.NotMatched, b.on(w, at(protocol.Settle, 0)).Result)
-	assert.True(t, b.on(w, at(protocol.Look, 0)).Facts.Marker)
-	assert.Equal(t, protocol.Failed, b.on(w, at(protocol.Settle, 0)).Result)
-	assert.Equal(t, before, b.raw("orders", "o"))
+	b.PutIn("orders", bson.M{"_id": "o", "status": "unpaid"})
+	a := b.Prepared(b.changing("order", b.effect("o", unpaid(), paid())))
+	a.Transfer.State = protocol.Committed
+	b.Change("orders", "o", bson.M{"$set": bson.M{"pending": bson.A{bson.M{"order": int64(0)}}}})
+	before := b.Raw("orders", "o")
+	assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.Settle, 0)).Result)
+	assert.True(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Marker)
+	assert.Equal(t, protocol.Failed, b.On(a, storetest.At(protocol.Settle, 0)).Result)
+	assert.Equal(t, before, b.Raw("orders", "o"))
 
-	b.putIn("transfers", bson.M{"_id": "original", "state": "Success", "pending": bson.A{bson.M{"back": int64(0)}}})
-	back, err := b.store.NewAttempt(document.Transfer{ID: "back", Reverses: "original", State: protocol.Committed}, "me")
+	b.PutIn("transfers", bson.M{"_id": "original", "state": "Success", "pending": bson.A{bson.M{"back": int64(0)}}})
+	back, err := b.Store.NewAttempt(document.Transfer{ID: "back", Reverses: "original", State: protocol.Committed}, "me")
 	require.NoError(t, err)
-	before = b.raw("transfers", "original")
-	assert.Equal(t, protocol.NotMatched, b.on(back, at(protocol.Settle, 0)).Result)
-	assert.True(t, b.on(back, at(protocol.Look, 0)).Facts.Marker)
-	assert.Equal(t, before, b.raw("transfers", "original"))
-}
-
-// Nobody is told what is in flight on an account whose markers can't be read, nor what it
-// had when.
-func TestGarbledMarkersAreTold(t *testing.T) {
-	t.Parallel()
-	b := newBank(t)
-	for what, pending := range garbled("order", int64(-60)) {
-		b.put(account(what, bson.M{"pending": pending}))
-		_, found, err := b.store.Get(t.Context(), "", what)
-		assert.True(t, found)
-		require.ErrorIs(t, err, document.ErrGarbled, what)
-		h, err := b.store.History("", what)
-		require.NoError(t, err)
-		_, _, err = h.Look(t.Context(), h.Ledger.Majority)
-		require.ErrorIs(t, err, history.ErrKind, what)
-		result, err := b.store.Close(t.Context(), "", what)
-		require.NoError(t, err)
-		assert.Equal(t, protocol.NotMatched, result, what)
-	}
-	// Nor is one closed that has no money, and something in flight.
-	for what, pending := range garbled("order", int64(-60)) {
-		id := "empty, " + what
-		b.put(account(id, bson.M{"pending": pending, "balance": int64(0)}))
-		result, err := b.store.Close(t.Context(), "", id)
-		require.NoError(t, err)
-		assert.Equal(t, protocol.NotMatched, result, what)
-		standing, err := b.store.Status(t.Context(), "", id)
-		require.NoError(t, err)
-		assert.True(t, standing.Odd, what)
-	}
+	before = b.Raw("transfers", "original")
+	assert.Equal(t, protocol.NotMatched, b.On(back, storetest.At(protocol.Settle, 0)).Result)
+	assert.True(t, b.On(back, storetest.At(protocol.Look, 0)).Facts.Marker)
+	assert.Equal(t, before, b.Raw("transfers", "original"))
 }
 
 // What a prepare requires of a field it requires of the field, and not of one of a list
@@ -204,8 +173,8 @@ func TestPrepareLooksIntoNoList(t *testing.T) {
 		field     string
 		read, now any
 	}{
-		{"fence", fence0(), bson.A{fence0()}},
-		{"fence", fence0(), bson.A{fence0(), bson.ObjectID{7}}},
+		{"fence", storetest.Fence0(), bson.A{storetest.Fence0()}},
+		{"fence", storetest.Fence0(), bson.A{storetest.Fence0(), bson.ObjectID{7}}},
 		{"fence", nil, bson.A{nil}},
 		{"floor", int64(10), bson.A{int64(10)}},
 		{"floor", int64(10), bson.A{int64(10), int64(1000)}},
@@ -219,13 +188,13 @@ func TestPrepareLooksIntoNoList(t *testing.T) {
 		{"pending", bson.M{}, bson.A{bson.M{}}},
 	} {
 		id := fmt.Sprint("account ", i)
-		b.put(account(id, bson.M{row.field: row.read}))
-		w := b.claimed(id, b.leg(id, -60))
-		op := b.ready(w)[0]
-		b.change("accounts", id, bson.M{"$set": bson.M{row.field: row.now}})
-		before := b.raw("accounts", id)
-		assert.Equal(t, protocol.NotMatched, b.on(w, op).Result, "%s: %v", row.field, row.now)
-		assert.Equal(t, before, b.raw("accounts", id))
+		b.Put(storetest.Account(id, bson.M{row.field: row.read}))
+		a := b.Claimed(id, b.Leg(id, -60))
+		op := b.Ready(a)[0]
+		b.Change("accounts", id, bson.M{"$set": bson.M{row.field: row.now}})
+		before := b.Raw("accounts", id)
+		assert.Equal(t, protocol.NotMatched, b.On(a, op).Result, "%s: %v", row.field, row.now)
+		assert.Equal(t, before, b.Raw("accounts", id))
 	}
 }
 
@@ -233,12 +202,12 @@ func TestPrepareLooksIntoNoList(t *testing.T) {
 func TestListForAFence(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", bson.M{"fence": bson.A{fence0()}}))
-	w := b.prepared(b.claimed("order", b.leg("alice", -60)))
-	b.applied(w, replacing(at(protocol.Undo, 0)))
-	b.has("accounts", account("alice", bson.M{"fence": asMap(t, b.raw("accounts", "alice"))["fence"]}))
-	late := b.work("late", b.leg("alice", -60))
-	assert.Equal(t, protocol.NotMatched, b.on(late, prepareWith(0, standardFields().FenceOf(encode(bson.M{"fence": bson.A{fence0()}})))).Result)
+	b.Put(storetest.Account("alice", bson.M{"fence": bson.A{storetest.Fence0()}}))
+	a := b.Prepared(b.Claimed("order", b.Leg("alice", -60)))
+	b.Applied(a, storetest.Replacing(storetest.At(protocol.Undo, 0)))
+	b.Has("accounts", storetest.Account("alice", bson.M{"fence": storetest.AsMap(t, b.Raw("accounts", "alice"))["fence"]}))
+	late := b.Attempt("late", b.Leg("alice", -60))
+	assert.Equal(t, protocol.NotMatched, b.On(late, storetest.PrepareWith(0, storetest.StandardFields().View(encode(bson.M{"fence": bson.A{storetest.Fence0()}})).Fence())).Result)
 }
 
 // A requirement is about the field, and not about one of a list: to whoever prepares, and
@@ -263,14 +232,14 @@ func TestRequirementLooksIntoNoList(t *testing.T) {
 		if row.stored != nil {
 			document["status"] = row.stored
 		}
-		b.putIn("orders", document)
-		w := b.changing("t "+id, b.effect(id, bson.D{{Key: "status", Value: row.required}}, paid()))
-		b.applied(w, claim(protocol.Insert))
-		assert.Equal(t, !row.met, b.on(w, at(protocol.Look, 0)).Facts.Unmet, "a look at %v, where %v is required", row.stored, row.required)
+		b.PutIn("orders", document)
+		a := b.changing("t "+id, b.effect(id, bson.D{{Key: "status", Value: row.required}}, paid()))
+		b.Applied(a, storetest.Claim(protocol.Insert))
+		assert.Equal(t, !row.met, b.On(a, storetest.At(protocol.Look, 0)).Facts.Unmet, "a look at %v, where %v is required", row.stored, row.required)
 		want := protocol.NotMatched
 		if row.met {
 			want = protocol.Applied
 		}
-		assert.Equal(t, want, b.on(w, prepareWith(0, "")).Result, "%v, where %v is required", row.stored, row.required)
+		assert.Equal(t, want, b.On(a, storetest.PrepareWith(0, "")).Result, "%v, where %v is required", row.stored, row.required)
 	}
 }

@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"bytes"
@@ -12,17 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongotransfer/transfer/internal/audit"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // largest returns how large the largest of commands is, and the largest first answer.
-func largest(commands []*command) (asked, answered int) {
+func largest(commands []*storetest.Command) (asked, answered int) {
 	for _, c := range commands {
-		asked, answered = max(asked, len(c.body)), max(answered, len(c.reply))
+		asked, answered = max(asked, len(c.Body)), max(answered, len(c.Reply))
 	}
 	return asked, answered
 }
@@ -46,7 +47,7 @@ func TestLargeRequirementsAreJudgedInPortions(t *testing.T) {
 	for i := range orders {
 		id := fmt.Sprintf("%04d%s", i, strings.Repeat("y", 1000))
 		value := bson.D{{Key: "text", Value: text}, {Key: "n", Value: i}}
-		rs.add(b.changing(fmt.Sprint("t", i), b.effect(id, value, nil)), at(protocol.Look, 0))
+		rs.add(b.changing(fmt.Sprint("t", i), b.effect(id, value, nil)), storetest.At(protocol.Look, 0))
 		want = append(want, i%3 == 1)
 		switch i % 3 {
 		case 0:
@@ -58,27 +59,27 @@ func TestLargeRequirementsAreJudgedInPortions(t *testing.T) {
 		}
 	}
 	for some := range slices.Chunk(documents, 100) {
-		b.putIn("orders", some...)
+		b.PutIn("orders", some...)
 	}
-	b.log.take()
+	b.Log.Take()
 	require.Equal(t, all(orders, protocol.Applied), b.batch(rs))
-	for i, r := range rs {
-		require.Equal(t, want[i], r.Answer.Facts.Unmet, i)
+	for i, call := range rs {
+		require.Equal(t, want[i], call.Answer.Facts.Unmet, i)
 	}
-	commands := b.log.take()
+	commands := b.Log.Take()
 	asked, _ := largest(commands)
 	assert.LessOrEqual(t, asked, wire.MaxCommandBytes+overhead)
 	assert.Greater(t, asked, wire.MaxCommandBytes*9/10, "they share their commands")
 	explained := 0
 	for _, c := range commands[1:] { // none of the transfers is stored: the touch has matched nothing
-		if c.body.Lookup("projection", "text").Type != 0 { // what is not as required is told, and nothing rests on it
-			documents, err := c.body.Lookup("filter", "_id", "$in").Array().Values()
+		if c.Body.Lookup("projection", "text").Type != 0 { // what is not as required is told, and nothing rests on it
+			documents, err := c.Body.Lookup("filter", "_id", "$in").Array().Values()
 			require.NoError(t, err)
-			require.LessOrEqual(t, len(documents), maxExplained)
+			require.LessOrEqual(t, len(documents), mongostore.MaxExplained)
 			explained += len(documents)
 			continue
 		}
-		require.Equal(t, "linearizable", c.text("readConcern", "level"))
+		require.Equal(t, "linearizable", c.Text("readConcern", "level"))
 	}
 	require.Equal(t, (orders+1)/3, explained, "each of those that are refused")
 }
@@ -89,14 +90,14 @@ func TestLargeTransfersAreReadInPortions(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	const size, most = 60 << 10, wire.MaxAnswerBytes / (60 << 10)
-	works := make([]*Attempt, 2*most+10)
-	for i := range works {
-		works[i] = b.work(fmt.Sprint("t", i), b.leg("alice", -60))
-		works[i].Transfer.Metadata = encode(bson.M{"text": strings.Repeat("x", size)})
+	attempts := make([]*mongostore.Attempt, 2*most+10)
+	for i := range attempts {
+		attempts[i] = b.Attempt(fmt.Sprint("t", i), b.Leg("alice", -60))
+		attempts[i].Transfer.Metadata = encode(bson.M{"text": strings.Repeat("x", size)})
 	}
-	require.Equal(t, all(len(works), protocol.Applied), b.batch(of(claim(protocol.Insert), works...)))
-	b.change("transfers", "t7", bson.M{"$set": bson.M{"state": "Rollback"}})
-	for _, work := range works {
+	require.Equal(t, all(len(attempts), protocol.Applied), b.batch(of(storetest.Claim(protocol.Insert), attempts...)))
+	b.Change("transfers", "t7", bson.M{"$set": bson.M{"state": "Rollback"}})
+	for _, work := range attempts {
 		work.Threshold = 0
 	}
 	for _, row := range []struct {
@@ -104,29 +105,29 @@ func TestLargeTransfersAreReadInPortions(t *testing.T) {
 		level string
 		epoch int64
 	}{
-		{about(protocol.ReadTransfer), "majority", 1}, {about(protocol.LookTransfer), "linearizable", 1},
-		{claim(protocol.TakeOver), "majority", 2},
+		{storetest.About(protocol.ReadTransfer), "majority", 1}, {storetest.About(protocol.LookTransfer), "linearizable", 1},
+		{storetest.Claim(protocol.TakeOver), "majority", 2},
 	} {
-		rs := of(row.op, works...)
-		b.log.take()
-		require.Equal(t, all(len(works), protocol.Applied), b.batch(rs))
-		for i, r := range rs {
+		rs := of(row.op, attempts...)
+		b.Log.Take()
+		require.Equal(t, all(len(attempts), protocol.Applied), b.batch(rs))
+		for i, call := range rs {
 			state := protocol.Preparing
 			if i == 7 {
 				state = protocol.Rollback
 			}
-			require.Equal(t, protocol.Image{Found: true, State: state, Epoch: row.epoch, Mine: true}, r.Answer.Transfer)
+			require.Equal(t, protocol.Image{Found: true, State: state, Epoch: row.epoch, Mine: true}, call.Answer.Transfer)
 		}
-		commands := b.log.take()
-		if commands[0].name == "update" {
+		commands := b.Log.Take()
+		if commands[0].Name == "update" {
 			commands = commands[1:]
 			for _, c := range commands {
-				require.NotZero(t, c.body.Lookup("readConcern", "afterClusterTime").Type, "after what it has changed")
+				require.NotZero(t, c.Body.Lookup("readConcern", "afterClusterTime").Type, "after what it has changed")
 			}
 		}
-		require.Equal(t, []string{"find", "find", "find"}, names(commands))
+		require.Equal(t, []string{"find", "find", "find"}, storetest.Names(commands))
 		for _, c := range commands {
-			require.Equal(t, row.level, c.text("readConcern", "level"))
+			require.Equal(t, row.level, c.Text("readConcern", "level"))
 		}
 		_, answered := largest(commands)
 		require.LessOrEqual(t, answered, wire.MaxAnswerBytes+overhead)
@@ -138,93 +139,73 @@ func TestLargeTransfersAreReadInPortions(t *testing.T) {
 func TestPortionsAreAnsweredEach(t *testing.T) {
 	b := newBank(t)
 	const most = wire.MaxAnswerBytes / wire.ParticipantBytes
-	works := make([]*Attempt, most+10)
-	accounts := make([]bson.M, len(works))
-	for i := range works {
+	attempts := make([]*mongostore.Attempt, most+10)
+	accounts := make([]bson.M, len(attempts))
+	for i := range attempts {
 		id := fmt.Sprint("account ", i)
-		works[i] = b.work(fmt.Sprint("t", i), b.leg(id, -60))
-		works[i].Transfer.Metadata = encode(bson.M{"text": strings.Repeat("x", wire.ParticipantBytes)})
-		accounts[i] = account(id, nil)
+		attempts[i] = b.Attempt(fmt.Sprint("t", i), b.Leg(id, -60))
+		attempts[i].Transfer.Metadata = encode(bson.M{"text": strings.Repeat("x", wire.ParticipantBytes)})
+		accounts[i] = storetest.Account(id, nil)
 	}
-	b.put(accounts[:len(accounts)-1]...)
-	require.Equal(t, all(len(works), protocol.Applied), b.batch(of(claim(protocol.Insert), works...)))
-	data := bson.M{"failCommands": bson.A{"find"}, "appName": b.app, "errorCode": 8}
+	b.Put(accounts[:len(accounts)-1]...)
+	require.Equal(t, all(len(attempts), protocol.Applied), b.batch(of(storetest.Claim(protocol.Insert), attempts...)))
+	data := bson.M{"failCommands": bson.A{"find"}, "appName": b.App, "errorCode": 8}
 	for _, op := range []protocol.Operation{
-		at(protocol.ReadFence, 0), about(protocol.ReadTransfer), about(protocol.LookTransfer), claim(protocol.TakeOver),
+		storetest.At(protocol.ReadFence, 0), storetest.About(protocol.ReadTransfer), storetest.About(protocol.LookTransfer), storetest.Claim(protocol.TakeOver),
 	} {
-		b.failpoint(bson.M{"skip": 1}, data)
-		rs := of(op, works...)
+		b.Failpoint(bson.M{"skip": 1}, data)
+		rs := of(op, attempts...)
 		results := b.batch(rs)
-		b.failpoint("off", bson.M{})
+		b.Failpoint("off", bson.M{})
 		read := slices.Index(results, protocol.Unknown)
 		require.Positive(t, read, "%v", op)
 		require.Equal(t, all(read, protocol.Applied), results[:read])
 		require.Equal(t, all(len(rs)-read, protocol.Unknown), results[read:])
-		for _, r := range rs[:read] {
-			require.True(t, r.Answer.Facts.Found || r.Answer.Transfer.Found)
+		for _, call := range rs[:read] {
+			require.True(t, call.Answer.Facts.Found || call.Answer.Transfer.Found)
 		}
 		require.Error(t, rs[read].Cause)
 		again := rs[read:]
 		require.Equal(t, all(len(again), protocol.Applied), b.batch(again))
 	}
-	last := of(at(protocol.ReadFence, 0), works[len(works)-1])
+	last := of(storetest.At(protocol.ReadFence, 0), attempts[len(attempts)-1])
 	require.Equal(t, all(1, protocol.Applied), b.batch(last))
 	require.False(t, last[0].Answer.Facts.Found, "what isn't there is answered, too")
-}
-
-// Documents are found by as many commands as their IDs need, whatever these are: nothing
-// that others have stored, as a marker with a key of a megabyte, makes a command that the
-// server refuses.
-func TestManyIDsAreFoundInPortions(t *testing.T) {
-	t.Parallel()
-	b := newBank(t)
-	var ids bson.A
-	for i := range 40 {
-		ids = append(ids, fmt.Sprintf("%03d%s", i, strings.Repeat("x", 1<<20)))
-	}
-	b.put(account("alice", nil), account("bob", nil))
-	ids = append(bson.A{"alice"}, append(ids, wire.RawValue("bob"))...)
-	b.log.take()
-	found, err := wire.FindByID(t.Context(), b.store.Ledgers[""].Majority, ids, audit.WithoutMetadata())
-	require.NoError(t, err)
-	require.Len(t, found, 2)
-	asked, _ := largest(b.log.take())
-	assert.LessOrEqual(t, asked, wire.MaxCommandBytes+overhead)
 }
 
 // draw returns one of the statements that the store sends, of up to so many bytes in one
 // of its texts.
 func (b *bank) draw(random *rand.Rand, most int) wire.Statement {
 	text := func(n int) string { return strings.Repeat("x", 1+random.IntN(n)) }
-	w := b.work(text(document.MaxIDBytes), b.legIn("", text(document.MaxIDBytes), money.Units(-60)), b.leg(text(document.MaxIDBytes), 60))
-	w.Owner, w.Transfer.Currency = text(160), text(16)
+	a := b.Attempt(text(document.MaxIDBytes), b.LegIn("", text(document.MaxIDBytes), money.Units(-60)), b.Leg(text(document.MaxIDBytes), 60))
+	a.Owner, a.Transfer.Currency = text(160), text(16)
 	description := text(512)
-	w.Describe = func(protocol.Refusal) string { return description }
-	op := at([]protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly}[random.IntN(4)], random.IntN(2))
-	op.Fence, op.ReplaceFence = document.FenceOfToken(fence0()), random.IntN(2) == 0
+	a.Describe = func(protocol.Refusal) string { return description }
+	op := storetest.At([]protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly}[random.IntN(4)], random.IntN(2))
+	op.Fence, op.ReplaceFence = document.FenceOfToken(storetest.Fence0()), random.IntN(2) == 0
 	switch random.IntN(6) {
 	case 0:
 		reason := document.Failure{Code: text(32), Ledger: text(64), Account: text(document.MaxIDBytes), Message: text(1 << 10)}
-		return note{StuckReason{Work: w, State: protocol.Committed}, reason}
+		return mongostore.NoteStatement(mongostore.StuckReason{Attempt: a, State: protocol.Committed}, reason)
 	case 1:
-		st, err := wire.EncodeUpdate(w.claimStatement(claim(protocol.TakeOver)))
-		require.NoError(b.t, err)
+		st, err := a.TakeoverStatement()
+		require.NoError(b.T, err)
 		return st
 	case 2:
-		return ownershipWrite{work: w, epoch: 1}
+		return a.OwnershipStatement()
 	case 3:
 		to := []protocol.State{protocol.Committed, protocol.Rollback}[random.IntN(2)]
-		return &change{requests: of(decide(to, 1), w)}
+		return mongostore.ChangeStatement(of(storetest.Decide(to, 1), a))
 	case 4:
 		effect := b.effect(text(1000), bson.D{{Key: "x", Value: text(most)}}, bson.D{{Key: "y", Value: text(most)}})
 		op.Participant = 0
-		return b.store.newUnit(of(op, b.changing(w.Transfer.ID, effect))[0])
+		return b.Store.NewMergedUpdate(of(op, b.changing(a.Transfer.ID, effect))[0])
 	}
-	u := b.store.newUnit(of(op, w)[0])
+	u := b.Store.NewMergedUpdate(of(op, a)[0])
 	for i := range random.IntN(20) {
-		other := b.work(fmt.Sprint(i, text(200)), w.Transfer.Legs...)
-		other.Transfer.Currency = w.Transfer.Currency
-		u.add(of(op, other)[0])
+		other := b.Attempt(fmt.Sprint(i, text(200)), a.Transfer.Legs...)
+		other.Transfer.Currency = a.Transfer.Currency
+		u.Add(of(op, other)[0])
 	}
 	return u
 }
@@ -244,7 +225,7 @@ func TestUpdatesAreSplitByTheirBytes(t *testing.T) {
 	}))
 	commands := 0
 	for rest := statements; len(rest) > 0; commands++ {
-		m, n := wire.UpdateCommand(b.store.Transfers, rest)
+		m, n := wire.UpdateCommand(b.Store.Transfers, rest)
 		require.Positive(t, n)
 		require.True(t, n == 1 || len(m.Data) <= wire.MaxCommandBytes+overhead, "%d bytes of %d statements", len(m.Data), n)
 		m.End()
@@ -283,7 +264,7 @@ func TestSizesAreNotTooSmall(t *testing.T) {
 	for n := range 100 {
 		var legs []document.Leg
 		for range n {
-			legs = append(legs, b.leg(strings.Repeat("x", 1+random.IntN(document.MaxIDBytes)), 1<<40))
+			legs = append(legs, b.Leg(strings.Repeat("x", 1+random.IntN(document.MaxIDBytes)), 1<<40))
 		}
 		require := make(bson.D, n)
 		for i := range require {
@@ -292,8 +273,8 @@ func TestSizesAreNotTooSmall(t *testing.T) {
 		e := b.effect(strings.Repeat("x", 1+random.IntN(1000)), require, require)
 		tr := document.Transfer{ID: "t", Legs: legs, Effects: []document.Effect{e, e}, Metadata: e.Set}
 		assert.GreaterOrEqual(t, tr.Size(), len(tr.Encode()))
-		w := b.changing("t", e)
-		wanted := encode(bson.D{{Key: "$or", Value: bson.A{w.participants[0].wanted()}}})
-		assert.GreaterOrEqual(t, wantedBytes(of(at(protocol.Look, 0), w)[0]), len(wanted))
+		a := b.changing("t", e)
+		wanted := encode(bson.D{{Key: "$or", Value: bson.A{a.Participant(0).Requirement()}}})
+		assert.GreaterOrEqual(t, mongostore.RequirementBytes(of(storetest.At(protocol.Look, 0), a)[0]), len(wanted))
 	}
 }

@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"bytes"
@@ -18,94 +18,99 @@ import (
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// An insert whose ID is taken is NotMatched, even when the server adds that it could not wait for the majority: the ID was there before.
+// An insert whose ID is taken is NotMatched, even when the server adds that it could not
+// wait for the majority: the ID was there before.
 func TestDuplicateIDComesBeforeWriteConcernError(t *testing.T) {
 	b := newBank(t).reconnected(t, 1)
-	b.claimed("order", b.leg("alice", -60))
-	before := b.raw("transfers", "order")
-	second := b.work("order", b.leg("alice", -61))
-	require.Equal(t, protocol.NotMatched, b.on(second, claim(protocol.Insert)).Result)
-	b.failing(1, []string{"insert"}, bson.M{"writeConcernError": bson.M{"code": 64, "errmsg": "waiting for replication timed out"}})
-	b.log.take()
-	require.Equal(t, protocol.NotMatched, b.on(second, claim(protocol.Insert)).Result)
-	_, broken := b.log.take()[0].reply.Lookup("writeConcernError").DocumentOK()
+	b.Claimed("order", b.Leg("alice", -60))
+	before := b.Raw("transfers", "order")
+	second := b.Attempt("order", b.Leg("alice", -61))
+	require.Equal(t, protocol.NotMatched, b.On(second, storetest.Claim(protocol.Insert)).Result)
+	b.Failing(1, []string{"insert"}, bson.M{"writeConcernError": bson.M{"code": 64, "errmsg": "waiting for replication timed out"}})
+	b.Log.Take()
+	require.Equal(t, protocol.NotMatched, b.On(second, storetest.Claim(protocol.Insert)).Result)
+	_, broken := b.Log.Take()[0].Reply.Lookup("writeConcernError").DocumentOK()
 	require.True(t, broken, "the server was to add a write concern error")
-	assert.Equal(t, before, b.raw("transfers", "order"))
+	assert.Equal(t, before, b.Raw("transfers", "order"))
 }
 
 // unique makes the server refuse two documents of a collection with the same value.
 func (b *bank) unique(collection, field string) {
-	b.t.Helper()
-	_, err := b.db.Collection(collection).Indexes().CreateOne(b.t.Context(), mongo.IndexModel{
+	b.T.Helper()
+	_, err := b.DB.Collection(collection).Indexes().CreateOne(b.T.Context(), mongo.IndexModel{
 		Keys: bson.M{field: 1}, Options: options.Index().SetUnique(true).SetPartialFilterExpression(bson.M{field: bson.M{"$exists": true}}),
 	})
-	require.NoError(b.t, err)
+	require.NoError(b.T, err)
 }
 
-// A duplicate key of a unique index of the user's is a refusal. It is not the answer that the ID is taken: there is no such transfer.
+// A duplicate key of a unique index of the user's is a refusal. It is not the answer that
+// the ID is taken: there is no such transfer.
 func TestDuplicateKeyOfAnotherIndexIsFailed(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.unique("transfers", "digest")
 	b.unique("transfers", "failure.code")
 	b.unique("accounts", "balance")
-	b.claimed("order 1", b.leg("alice", -60))
-	b.put(account("alice", nil), account("bob", bson.M{"balance": int64(160)}))
+	b.Claimed("order 1", b.Leg("alice", -60))
+	b.Put(storetest.Account("alice", nil), storetest.Account("bob", bson.M{"balance": int64(160)}))
 
-	second := b.work("order 2", b.leg("bob", -60))
-	assert.Equal(t, protocol.Failed, b.on(second, claim(protocol.Insert)).Result)
-	assert.Nil(t, b.raw("transfers", "order 2"))
-	assert.Equal(t, protocol.Failed, b.on(second, b.ready(second)[0]).Result, "the balance of 100 is taken")
-	b.has("accounts", account("bob", bson.M{"balance": int64(160)}))
-	result, err := b.store.Open(t.Context(), "", document.Account{ID: "carol", Balance: money.Units(100)}, bson.NewObjectID())
+	second := b.Attempt("order 2", b.Leg("bob", -60))
+	assert.Equal(t, protocol.Failed, b.On(second, storetest.Claim(protocol.Insert)).Result)
+	assert.Nil(t, b.Raw("transfers", "order 2"))
+	assert.Equal(t, protocol.Failed, b.On(second, b.Ready(second)[0]).Result, "the balance of 100 is taken")
+	b.Has("accounts", storetest.Account("bob", bson.M{"balance": int64(160)}))
+	result, err := b.Store.Open(t.Context(), "", document.Account{ID: "carol", Balance: money.Units(100)}, bson.NewObjectID())
 	assert.Equal(t, protocol.Failed, result)
 	require.Error(t, err)
 
 	for i, id := range []string{"order 3", "order 4"} {
-		w := b.work(id)
-		w.Transfer.Digest = []byte{1, byte(i)}
-		w.participants = second.participants
-		require.Equal(t, protocol.Applied, b.on(w, claim(protocol.Insert)).Result)
+		a := b.Attempt(id)
+		a.Transfer.Digest = []byte{1, byte(i)}
+		a.TakeParticipants(second)
+		require.Equal(t, protocol.Applied, b.On(a, storetest.Claim(protocol.Insert)).Result)
 		want := protocol.Applied
 		if i == 1 {
 			want = protocol.Failed
 		}
-		assert.Equal(t, want, b.on(w, decide(protocol.Rollback, 1)).Result)
+		assert.Equal(t, want, b.On(a, storetest.Decide(protocol.Rollback, 1)).Result)
 	}
-	assert.Equal(t, "Preparing", b.raw("transfers", "order 4").Lookup("state").StringValue())
+	assert.Equal(t, "Preparing", b.Raw("transfers", "order 4").Lookup("state").StringValue())
 }
 
-// A validator that refuses a prepare refuses that one alone: the other participant in the same command is prepared.
+// A validator that refuses a prepare refuses that one alone: the other participant in the
+// same command is prepared.
 func TestValidatorRefusesPrepare(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.put(account("alice", nil), account("bob", nil))
-	w := b.work("order", b.leg("alice", -60), b.leg("bob", 60))
-	prepares := b.ready(w)
+	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
+	a := b.Attempt("order", b.Leg("alice", -60), b.Leg("bob", 60))
+	prepares := b.Ready(a)
 	b.validate(bson.M{"balance": bson.M{"$gte": 50}})
-	answers := b.all(w, prepares...)
+	answers := b.All(a, prepares...)
 	assert.Equal(t, protocol.Failed, answers[0].Result)
 	assert.Equal(t, protocol.Applied, answers[1].Result)
-	require.ErrorContains(t, w.Cause, "121")
-	b.has("accounts", account("alice", nil))
-	b.has("accounts", account("bob", bson.M{"pending": bson.M{"order": int64(60)}}))
+	require.ErrorContains(t, a.Cause, "121")
+	b.Has("accounts", storetest.Account("alice", nil))
+	b.Has("accounts", storetest.Account("bob", bson.M{"pending": bson.M{"order": int64(60)}}))
 
 	// Where another one does not match, nothing is known of those that were not refused.
-	answers = b.all(w, prepares...)
+	answers = b.All(a, prepares...)
 	assert.Equal(t, protocol.Failed, answers[0].Result)
 	assert.Equal(t, protocol.NotMatched, answers[1].Result)
 }
 
 // validate sets the rule of the accounts.
 func (b *bank) validate(rule bson.M) {
-	b.t.Helper()
-	require.NoError(b.t, b.db.RunCommand(b.t.Context(), bson.D{{Key: "collMod", Value: "accounts"}, {Key: "validator", Value: rule}}).Err())
+	b.T.Helper()
+	require.NoError(b.T, b.DB.RunCommand(b.T.Context(), bson.D{{Key: "collMod", Value: "accounts"}, {Key: "validator", Value: rule}}).Err())
 }
 
-// What the server refuses to settle or to undo is Failed, whatever the reason, and leaves the document as it was.
+// What the server refuses to settle or to undo is Failed, whatever the reason, and leaves
+// the document as it was.
 func TestRefusedSettleIsFailed(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -126,29 +131,30 @@ func TestRefusedSettleIsFailed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBank(t)
-			b.put(account("alice", nil))
-			w := b.prepared(b.work("order", b.leg("alice", row.units)))
+			b.Put(storetest.Account("alice", nil))
+			a := b.Prepared(b.Attempt("order", b.Leg("alice", row.units)))
 			if row.spoil != nil {
-				b.change("accounts", "alice", bson.M{"$set": row.spoil})
+				b.Change("accounts", "alice", bson.M{"$set": row.spoil})
 			}
 			if row.rule != nil {
 				b.validate(row.rule)
 			}
-			before := b.raw("accounts", "alice")
-			op := at(protocol.Undo, 0)
+			before := b.Raw("accounts", "alice")
+			op := storetest.At(protocol.Undo, 0)
 			if row.settle {
-				op = at(protocol.Settle, 0)
+				op = storetest.At(protocol.Settle, 0)
 			}
-			for _, op := range []protocol.Operation{op, replacing(op)} {
-				assert.Equal(t, protocol.Failed, b.on(w, op).Result)
-				assert.Equal(t, before, b.raw("accounts", "alice"))
+			for _, op := range []protocol.Operation{op, storetest.Replacing(op)} {
+				assert.Equal(t, protocol.Failed, b.On(a, op).Result)
+				assert.Equal(t, before, b.Raw("accounts", "alice"))
 			}
-			assert.Zero(t, b.store.fences.count())
+			assert.Zero(t, b.Store.KnownFences())
 		})
 	}
 }
 
-// deafening makes connections whose next answer, once armed, is never heard: the server has done what it was asked for.
+// deafening makes connections whose next answer, once armed, is never heard: the server
+// has done what it was asked for.
 type deafening struct{ armed atomic.Bool }
 
 type deafenedConn struct {
@@ -178,27 +184,29 @@ func (c *deafenedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A write that is stored and whose answer is lost is Unknown, is not sent again by the driver, and is stored once.
+// A write that is stored and whose answer is lost is Unknown, is not sent again by the
+// driver, and is stored once.
 func TestLostAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 	dialer := new(deafening)
 	b := newBank(t).reconnected(t, 1, options.Client().SetDialer(dialer).SetMaxPoolSize(1))
 	for _, write := range writes() {
-		w, op := write.ready(b, write.name)
-		before := b.raw(write.collection, write.name)
-		b.log.take()
+		a, op := write.ready(b, write.name)
+		before := b.Raw(write.collection, write.name)
+		b.Log.Take()
 		dialer.armed.Store(true)
-		assert.Equal(t, protocol.Unknown, b.on(w, op).Result, write.name)
+		assert.Equal(t, protocol.Unknown, b.On(a, op).Result, write.name)
 		require.False(t, dialer.armed.Load())
-		require.Error(t, w.Cause)
-		assert.Equal(t, []string{write.command}, names(b.log.take()), write.name)
-		assert.NotEqual(t, before, b.raw(write.collection, write.name), write.name)
+		require.Error(t, a.Cause)
+		assert.Equal(t, []string{write.command}, storetest.Names(b.Log.Take()), write.name)
+		assert.NotEqual(t, before, b.Raw(write.collection, write.name), write.name)
 	}
-	b.has("accounts", account("prepare", bson.M{"balance": int64(40), "pending": bson.M{"prepare": int64(-60)}}))
-	b.has("accounts", account("settle", bson.M{"balance": int64(40)}))
+	b.Has("accounts", storetest.Account("prepare", bson.M{"balance": int64(40), "pending": bson.M{"prepare": int64(-60)}}))
+	b.Has("accounts", storetest.Account("settle", bson.M{"balance": int64(40)}))
 }
 
-// Only refusals of a statement that the server looked at are definite; what it says of its own state, or a mongos of a shard, is not.
+// Only refusals of a statement that the server looked at are definite; what it says of
+// its own state, or a mongos of a shard, is not.
 func TestDefiniteCodes(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{2, 9, 14, 15, 22, 28, 40, 52, 56, 57, 66, 121, 11000, 17419} {

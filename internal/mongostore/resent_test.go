@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"testing"
@@ -11,56 +11,58 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // resending makes the server carry out the store's next command of a name, and answer
 // that it was too busy to have it acknowledged: the driver sends the same message again.
 // What is to happen in between does. It returns what checks that this was so.
 func (b *bank) resending(name string, between func()) (check func()) {
-	b.t.Helper()
-	stop := b.failing(1, []string{name}, bson.M{
+	b.T.Helper()
+	stop := b.Failing(1, []string{name}, bson.M{
 		"writeConcernError": bson.M{"code": 64, "errmsg": "overloaded"},
 		"errorLabels":       bson.A{"SystemOverloadedError", "RetryableError"},
 	})
-	b.log.take()
-	b.log.whenAnswered(between)
+	b.Log.Take()
+	b.Log.WhenAnswered(between)
 	return func() {
-		b.t.Helper()
+		b.T.Helper()
 		stop()
-		sent := b.log.take()
-		require.GreaterOrEqual(b.t, len(sent), 2)
-		require.Equal(b.t, []string{name, name}, names(sent)[:2], "it was sent twice")
-		require.Equal(b.t, sent[0].body.Lookup("updates").String(), sent[1].body.Lookup("updates").String(), "it was the same")
+		sent := b.Log.Take()
+		require.GreaterOrEqual(b.T, len(sent), 2)
+		require.Equal(b.T, []string{name, name}, storetest.Names(sent)[:2], "it was sent twice")
+		require.Equal(b.T, sent[0].Body.Lookup("updates").String(), sent[1].Body.Lookup("updates").String(), "it was the same")
 	}
 }
 
-// process returns another process on the same documents, whose commands are not in the log.
+// process returns another process on the same documents, whose commands are not in the
+// log.
 func (b *bank) process() *bank {
-	b.t.Helper()
-	store := b.another(func(c *config) {
-		c.Transfers, c.Ledgers = b.db.Collection("transfers"), map[string]*mongo.Collection{"": b.db.Collection("accounts")}
+	b.T.Helper()
+	store := b.another(func(c *storetest.Config) {
+		c.Transfers, c.Ledgers = b.DB.Collection("transfers"), map[string]*mongo.Collection{"": b.DB.Collection("accounts")}
 	})
-	return &bank{t: b.t, db: b.db, store: store, log: newCommandLog()}
+	return &bank{&storetest.Bank{T: b.T, DB: b.DB, Store: store, Log: storetest.NewCommandLog()}}
 }
 
 // A fence-only that the driver sends twice brings no fence back, whoever has pinned the
 // first one, and whoever has replaced it in between.
 func TestResentFenceOnlyBringsNoFenceBack(t *testing.T) {
 	b := newBank(t)
-	b.put(account("alice", nil))
-	w, other := b.claimed("order", b.leg("alice", -10)), b.process()
-	pinned := other.work("pins", other.leg("alice", -60))
+	b.Put(storetest.Account("alice", nil))
+	a, other := b.Claimed("order", b.Leg("alice", -10)), b.process()
+	pinned := other.Attempt("pins", other.Leg("alice", -60))
 	var late protocol.Operation
 	sent := b.resending("update", func() {
 		require.Eventually(t, func() bool {
-			late = other.ready(pinned)[0]
-			return late.Fence != document.FenceOfToken(fence0())
+			late = other.Ready(pinned)[0]
+			return late.Fence != document.FenceOfToken(storetest.Fence0())
 		}, 20*time.Second, time.Millisecond, "the first one is stored")
-		other.applied(other.work("rolls back", other.leg("alice", -5)), at(protocol.FenceOnly, 0))
+		other.Applied(other.Attempt("rolls back", other.Leg("alice", -5)), storetest.At(protocol.FenceOnly, 0))
 	})
-	b.applied(w, at(protocol.FenceOnly, 0))
+	b.Applied(a, storetest.At(protocol.FenceOnly, 0))
 	sent()
-	before := b.raw("accounts", "alice")
-	assert.Equal(t, protocol.NotMatched, other.on(pinned, late).Result, "the first fence is back, and a late prepare fits")
-	assert.Equal(t, before, b.raw("accounts", "alice"))
+	before := b.Raw("accounts", "alice")
+	assert.Equal(t, protocol.NotMatched, other.On(pinned, late).Result, "the first fence is back, and a late prepare fits")
+	assert.Equal(t, before, b.Raw("accounts", "alice"))
 }

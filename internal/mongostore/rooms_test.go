@@ -12,15 +12,17 @@ import (
 	"github.com/mongotransfer/transfer/internal/history"
 	"github.com/mongotransfer/transfer/internal/queries"
 	"github.com/mongotransfer/transfer/internal/repair"
+	"github.com/mongotransfer/transfer/internal/retention"
 )
 
 // rooms is all that works on one catalog.
 type rooms struct {
 	*collections.Catalog
 	*deployment.Deployment
+	*retention.Retention
 	*queries.Queries
 	*accounts.Accounts
-	*history.Histories
+	*history.Reader
 	*repair.Repairs
 	*Store
 }
@@ -45,12 +47,12 @@ func newRooms(c config) (*rooms, error) {
 	if err != nil {
 		return nil, err
 	}
-	deployment := deployment.New(catalog, c.Retention)
-	store, err := New(deployment, Limits{Markers: c.MarkerLimit, FenceBytes: c.FenceBytes})
+	kept := retention.New(catalog, c.Retention)
+	store, err := New(catalog, kept, Limits{Markers: c.MarkerLimit, FenceBytes: c.FenceBytes})
 	if err != nil {
 		return nil, err
 	}
 	return &rooms{
-		catalog, deployment, queries.New(catalog), accounts.New(catalog), history.New(catalog), repair.New(catalog), store,
+		catalog, deployment.New(catalog, kept), kept, queries.New(catalog), accounts.New(catalog), history.New(catalog), repair.New(catalog), store,
 	}, nil
 }

@@ -1,45 +1,68 @@
-// Package mongostore performs the protocol's operations as MongoDB commands. It decides nothing: it says what the server
-// answered, and where the answer leaves doubt it says Unknown.
+// Package mongostore performs the protocol's operations as MongoDB commands. It decides
+// nothing: it reports what the server answered, and where the answer leaves doubt it
+// reports Unknown.
 //
-// Every write is one plain command with write concern majority, journaled. Plain, because the driver would
-// send a retryable write twice and hide it; with an explicit write concern, because the client's default may be weaker.
+// A [Call] is one operation of one [Attempt]. Calls of one [Lane] go out together:
+// [Store.Perform] puts them into as few commands as possible. Where it leads:
+//
+//   - claim.go: inserts, claims and takeovers of transfers;
+//   - change.go and finish.go: verifies, decisions, holds and finishes;
+//   - write.go and mergedupdate.go: prepares, settles, undos and fence-onlys;
+//   - read.go: fences and deciding reads of participants; readtransfer.go: of transfers;
+//   - facts.go, effect.go and requirement.go: what a participant's document shows;
+//
+// Package fences remembers which fences need no read.
+//
+// Every write is one plain command with write concern majority, journaled. It is plain,
+// because the driver would send a retryable write twice and hide that; its write concern
+// is explicit, because the client's default may be weaker.
 package mongostore
 
 import (
+	"context"
+	"time"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/fences"
+	"github.com/mongotransfer/transfer/internal/retention"
 )
 
 // Store performs operations. It is safe for many goroutines.
 type Store struct {
-	*collections.Catalog
-	deployment   *deployment.Deployment
-	exactBalance bson.Raw // see exactBalance
+	catalog      *collections.Catalog
+	retention    *retention.Retention
+	exactBalance bson.Raw // the condition that a balance is an exact decimal
 	markerLimit  int
-	fences       *fenceCache
+	fences       *fences.Cache
 }
 
-// Limits are what a store keeps to.
+// Limits are the limits of a store.
 type Limits struct {
-	Markers    int   // transfers in flight on one participant
-	FenceBytes int64 // of memory for known fences; 0: none
+	// Markers is the number of transfers in flight that one participant may have.
+	Markers int
+	// FenceBytes is the memory for known fences. At 0 none is remembered.
+	FenceBytes int64
 }
 
-// New returns the store of a deployment.
-func New(d *deployment.Deployment, limits Limits) (*Store, error) {
-	c := d.Catalog
+// New returns the store of a catalog and of the retention that its transfers have.
+func New(c *collections.Catalog, kept *retention.Retention, limits Limits) (*Store, error) {
 	exact, err := document.ExactBalance(c.Fields.Balance)
 	if err != nil {
 		return nil, err
 	}
 	return &Store{
-		Catalog:      c,
-		deployment:   d,
+		catalog:      c,
+		retention:    kept,
 		exactBalance: exact,
 		markerLimit:  limits.Markers,
-		fences:       newFenceCache(c.Clock.Now, limits.FenceBytes),
+		fences:       fences.New(c.Clock.Now, limits.FenceBytes),
 	}, nil
+}
+
+// WithLimit bounds a context by a limit, measured by the store's clock.
+func (s *Store) WithLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return s.catalog.WithLimit(ctx, limit)
 }

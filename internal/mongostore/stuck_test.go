@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"context"
@@ -11,71 +11,75 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // committed returns a work on a transfer that it has stored as Committed.
-func (b *bank) committed(id string) *Attempt {
-	b.t.Helper()
-	w := b.claimed(id, b.leg("alice", -60), b.leg("bob", 60))
-	b.applied(w, decide(protocol.Committed, 1))
-	return w
+func (b *bank) committed(id string) *mongostore.Attempt {
+	b.T.Helper()
+	a := b.Claimed(id, b.Leg("alice", -60), b.Leg("bob", 60))
+	b.Applied(a, storetest.Decide(protocol.Committed, 1))
+	return a
 }
 
-func (b *bank) note(obstacles ...StuckReason) {
-	b.t.Helper()
-	require.NoError(b.t, b.store.NoteStuck(b.t.Context(), obstacles))
+func (b *bank) note(obstacles ...mongostore.StuckReason) {
+	b.T.Helper()
+	require.NoError(b.T, b.Store.NoteStuck(b.T.Context(), obstacles))
 }
 
-func gone(w *Attempt) StuckReason {
-	return StuckReason{Work: w, State: w.Transfer.State, Participant: 1}
+func gone(a *mongostore.Attempt) mongostore.StuckReason {
+	return mongostore.StuckReason{Attempt: a, State: a.Transfer.State, Participant: 1}
 }
 
-// What keeps a transfer from being finished is stored with it, with the server's time, and nothing else changes: not the time since which
-// it shows no sign of life, either. The finish removes it. A reason that is stored already is not sent again.
+// What keeps a transfer from being finished is stored with it, with the server's time,
+// and nothing else changes: not the time since which it shows no sign of life, either.
+// The finish removes it. A reason that is stored already is not sent again.
 func TestObstaclesAreStored(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	w, other := b.committed("order"), b.committed("other")
-	before := asMap(t, b.raw("transfers", "order"))
-	refused := StuckReason{Work: other, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: errors.New("no")}
-	b.log.take()
-	b.note(gone(w), refused)
-	assert.Len(t, b.log.take(), 1)
+	a, other := b.committed("order"), b.committed("other")
+	before := storetest.AsMap(t, b.Raw("transfers", "order"))
+	refused := mongostore.StuckReason{Attempt: other, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: errors.New("no")}
+	b.Log.Take()
+	b.note(gone(a), refused)
+	assert.Len(t, b.Log.Take(), 1)
 	before["stuck"] = bson.M{"code": "accountNotFound", "ledger": "", "account": "bob", "message": `account "bob" is gone`}
-	noted := asMap(t, b.raw("transfers", "order"))
+	noted := storetest.AsMap(t, b.Raw("transfers", "order"))
 	assert.WithinDuration(t, time.Now(), noted["stuckAt"].(bson.DateTime).Time(), time.Minute)
 	before["stuckAt"] = noted["stuckAt"]
 	assert.Equal(t, before, noted)
 	assert.Equal(t, bson.M{"code": "unwritable", "ledger": "", "account": "", "message": "the transfer's own document can't be written: no"},
-		asMap(t, b.raw("transfers", "other"))["stuck"])
-	stored, _, err := b.store.GetTransfer(t.Context(), "order")
+		storetest.AsMap(t, b.Raw("transfers", "other"))["stuck"])
+	stored, _, err := b.Store.ReadTransfer(t.Context(), "order")
 	require.NoError(t, err)
-	assert.Equal(t, stored.Stuck, w.Transfer.Stuck)
+	assert.Equal(t, stored.Stuck, a.Transfer.Stuck)
 
-	b.log.take()
-	b.note(gone(w))
-	assert.Empty(t, b.log.take())
-	b.change("transfers", "order", bson.M{"$set": bson.M{"stuckAt": time.UnixMilli(1)}})
-	again := gone(w)
+	b.Log.Take()
+	b.note(gone(a))
+	assert.Empty(t, b.Log.Take())
+	b.Change("transfers", "order", bson.M{"$set": bson.M{"stuckAt": time.UnixMilli(1)}})
+	again := gone(a)
 	again.Cause = errors.New(strings.Repeat("ä", 5000)) // as from a driver of which nobody knows what it says
 	b.note(again)
-	stored, _, err = b.store.GetTransfer(t.Context(), "order")
+	stored, _, err = b.Store.ReadTransfer(t.Context(), "order")
 	require.NoError(t, err)
 	assert.Equal(t, "unwritable", stored.Stuck.Code)
 	assert.True(t, strings.HasPrefix(stored.Stuck.Message, `account "bob" can't be written: ää`), stored.Stuck.Message)
 	assert.Less(t, len(stored.Stuck.Message), 200)
 	assert.True(t, stored.StuckAt.After(time.UnixMilli(1)), "another reason begins anew")
 
-	b.applied(w, finish(protocol.Success))
-	assert.NotContains(t, asMap(t, b.raw("transfers", "order")), "stuck")
-	assert.NotContains(t, asMap(t, b.raw("transfers", "order")), "stuckAt")
-	assert.Nil(t, w.Transfer.Stuck)
+	b.Applied(a, storetest.Finish(protocol.Success))
+	assert.NotContains(t, storetest.AsMap(t, b.Raw("transfers", "order")), "stuck")
+	assert.NotContains(t, storetest.AsMap(t, b.Raw("transfers", "order")), "stuckAt")
+	assert.Nil(t, a.Transfer.Stuck)
 }
 
-// A note that arrives late changes nothing: a transfer that is final, or another execution's by now, or in another state, would be called
-// stuck although nobody is at a loss.
+// A note that arrives late changes nothing: a transfer that is final, or another
+// execution's by now, or in another state, would be called stuck although nobody is at a
+// loss.
 func TestLateNotesChangeNothing(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -87,20 +91,21 @@ func TestLateNotesChangeNothing(t *testing.T) {
 		"of another execution": {"$set": bson.M{"owner": "another"}},
 		"in another life":      {"$set": bson.M{"state": "Preparing"}},
 	} {
-		w := b.committed(name)
-		b.change("transfers", name, change)
-		before := b.raw("transfers", name)
-		b.note(gone(w))
-		assert.Equal(t, before, b.raw("transfers", name), name)
+		a := b.committed(name)
+		b.Change("transfers", name, change)
+		before := b.Raw("transfers", name)
+		b.note(gone(a))
+		assert.Equal(t, before, b.Raw("transfers", name), name)
 	}
-	w := b.committed("purged")
-	_, err := b.db.Collection("transfers").DeleteOne(t.Context(), bson.M{"_id": "purged"})
+	a := b.committed("purged")
+	_, err := b.DB.Collection("transfers").DeleteOne(t.Context(), bson.M{"_id": "purged"})
 	require.NoError(t, err)
-	b.note(gone(w))
-	assert.Nil(t, b.raw("transfers", "purged"))
+	b.note(gone(a))
+	assert.Nil(t, b.Raw("transfers", "purged"))
 }
 
-// One transfer whose note the server refuses keeps the notes of others from nobody, and is told.
+// One transfer whose note the server refuses keeps the notes of others from nobody, and
+// is told.
 func TestRefusedNotes(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -109,40 +114,41 @@ func TestRefusedNotes(t *testing.T) {
 		{Key: "collMod", Value: "transfers"},
 		{Key: "validator", Value: bson.M{"$or": bson.A{bson.M{"_id": bson.M{"$ne": "first"}}, bson.M{"stuck": nil}}}},
 	}
-	require.NoError(t, b.db.RunCommand(t.Context(), validator).Err())
-	require.ErrorContains(t, b.store.NoteStuck(t.Context(), []StuckReason{gone(first), gone(second)}), "121 DocumentValidationFailure")
-	assert.NotContains(t, asMap(t, b.raw("transfers", "first")), "stuck")
-	assert.Contains(t, asMap(t, b.raw("transfers", "second")), "stuck")
+	require.NoError(t, b.DB.RunCommand(t.Context(), validator).Err())
+	require.ErrorContains(t, b.Store.NoteStuck(t.Context(), []mongostore.StuckReason{gone(first), gone(second)}), "121 DocumentValidationFailure")
+	assert.NotContains(t, storetest.AsMap(t, b.Raw("transfers", "first")), "stuck")
+	assert.Contains(t, storetest.AsMap(t, b.Raw("transfers", "second")), "stuck")
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, b.store.NoteStuck(ended, []StuckReason{gone(b.committed("third"))}), context.Canceled)
+	require.ErrorIs(t, b.Store.NoteStuck(ended, []mongostore.StuckReason{gone(b.committed("third"))}), context.Canceled)
 }
 
-// What is stuck is listed, by the index of unfinished work however many transfers there are.
+// What is stuck is listed, by the index of unfinished work however many transfers there
+// are.
 func TestStuckAreListed(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	require.NoError(t, b.store.Setup(t.Context()))
+	require.NoError(t, b.Store.Setup(t.Context()))
 	stuck, finished := b.committed("stuck"), b.committed("finished")
 	b.committed("under way")
 	b.note(gone(stuck), gone(finished))
-	b.applied(finished, finish(protocol.Success))
+	b.Applied(finished, storetest.Finish(protocol.Success))
 	var others []any
 	for range 1000 {
 		others = append(others, bson.M{"state": "Success", "createdAt": time.Now()})
 	}
-	_, err := b.db.Collection("transfers").InsertMany(t.Context(), others)
+	_, err := b.DB.Collection("transfers").InsertMany(t.Context(), others)
 	require.NoError(t, err)
 	for _, q := range []queries.Query{{Stuck: true}, {Stuck: true, Account: "bob"}, {Stuck: true, States: []protocol.State{protocol.Committed}}} {
-		b.log.take()
+		b.Log.Take()
 		var found []string
-		for transfer, err := range b.store.List(t.Context(), q) {
+		for transfer, err := range b.Store.List(t.Context(), q) {
 			require.NoError(t, err)
 			found = append(found, transfer.ID)
 		}
 		assert.Equal(t, []string{"stuck"}, found)
-		plan := b.explain(b.log.take()[0])
+		plan := b.explain(b.Log.Take()[0])
 		assert.Contains(t, plan, `"indexName": "unfinished"`)
 		assert.NotContains(t, plan, `"indexName": "created"`)
 		assert.NotContains(t, plan, "COLLSCAN")

@@ -1,4 +1,4 @@
-package mongostore
+package mongostore_test
 
 import (
 	"context"
@@ -10,41 +10,43 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
 // lock lets an open transaction of somebody else's write to an account, until the
 // function that it returns is called.
 func (b *bank) lock(account string) (unlock func()) {
-	b.t.Helper()
-	session, err := b.db.Client().StartSession()
-	require.NoError(b.t, err)
-	require.NoError(b.t, session.StartTransaction())
-	ctx := mongo.NewSessionContext(b.t.Context(), session)
+	b.T.Helper()
+	session, err := b.DB.Client().StartSession()
+	require.NoError(b.T, err)
+	require.NoError(b.T, session.StartTransaction())
+	ctx := mongo.NewSessionContext(b.T.Context(), session)
 	touch := bson.M{"$set": bson.M{"touched": true}}
-	_, err = b.db.Collection("accounts").UpdateOne(ctx, bson.M{"_id": account}, touch)
-	require.NoError(b.t, err)
+	_, err = b.DB.Collection("accounts").UpdateOne(ctx, bson.M{"_id": account}, touch)
+	require.NoError(b.T, err)
 	return func() {
-		require.NoError(b.t, session.AbortTransaction(context.WithoutCancel(b.t.Context())))
-		session.EndSession(context.WithoutCancel(b.t.Context()))
+		require.NoError(b.T, session.AbortTransaction(context.WithoutCancel(b.T.Context())))
+		session.EndSession(context.WithoutCancel(b.T.Context()))
 	}
 }
 
 // performLimited performs requests of one lane, for so long at most.
 func (b *bank) performLimited(limit time.Duration, rs requests) {
-	b.t.Helper()
-	ctx, cancel := b.store.WithLimit(b.t.Context(), limit)
+	b.T.Helper()
+	ctx, cancel := b.Store.Catalog.WithLimit(b.T.Context(), limit)
 	defer cancel()
-	b.store.Perform(ctx, LaneOf(rs[0].Attempt, rs[0].Op), rs)
+	b.Store.Perform(ctx, mongostore.LaneOf(rs[0].Attempt, rs[0].Op), rs)
 }
 
 // suspects returns the transfers of the requests that are suspected.
 func (rs requests) suspects() []string {
 	var ids []string
-	for _, r := range rs {
-		if r.Suspect {
-			ids = append(ids, r.Attempt.Transfer.ID)
+	for _, call := range rs {
+		if call.Suspect {
+			ids = append(ids, call.Attempt.Transfer.ID)
 		}
 	}
 	return ids
@@ -55,24 +57,24 @@ func (rs requests) suspects() []string {
 // be done, or were not come to: for each kind of write.
 func TestSuspectIsFound(t *testing.T) {
 	b := newBank(t)
-	accounts := []bson.M{account("poor", bson.M{"balance": int64(1)})}
+	accounts := []bson.M{storetest.Account("poor", bson.M{"balance": int64(1)})}
 	for _, name := range []string{"a", "b", "locked", "c", "to"} {
-		accounts = append(accounts, account(name, nil))
+		accounts = append(accounts, storetest.Account(name, nil))
 	}
-	b.put(accounts...)
-	works := map[string]*Attempt{}
+	b.Put(accounts...)
+	works := map[string]*mongostore.Attempt{}
 	for _, name := range []string{"a", "poor", "b", "locked", "c"} {
-		works[name] = b.claimed("by "+name, b.leg(name, -5), b.leg("to", 5))
+		works[name] = b.Claimed("by "+name, b.Leg(name, -5), b.Leg("to", 5))
 	}
 	var rs requests
 	for _, name := range []string{"a", "poor", "b", "locked", "c"} {
-		rs.add(works[name], b.ready(works[name])[0])
+		rs.add(works[name], b.Ready(works[name])[0])
 	}
 	unlock := b.lock("locked")
 	b.performLimited(3*time.Second, rs)
-	for _, r := range rs {
-		require.Equal(t, protocol.Unknown, r.Answer.Result)
-		require.True(t, wire.HeldUp(r.Cause), "%v", r.Cause)
+	for _, call := range rs {
+		require.Equal(t, protocol.Unknown, call.Answer.Result)
+		require.True(t, wire.HeldUp(call.Cause), "%v", call.Cause)
 	}
 	require.Equal(t, []string{"by locked"}, rs.suspects())
 
@@ -85,9 +87,9 @@ func TestSuspectIsFound(t *testing.T) {
 	for _, kind := range []protocol.Kind{protocol.Settle, protocol.Undo} {
 		var prepared, cleared requests
 		for _, name := range []string{"a", "locked", "c"} {
-			w := b.claimed(kind.String()+name, b.leg(name, -5), b.leg("to", 5))
-			prepared.add(w, b.ready(w)[0])
-			cleared.add(w, protocol.Operation{Kind: kind, Participant: 0, ReplaceFence: kind == protocol.Undo})
+			a := b.Claimed(kind.String()+name, b.Leg(name, -5), b.Leg("to", 5))
+			prepared.add(a, b.Ready(a)[0])
+			cleared.add(a, protocol.Operation{Kind: kind, Participant: 0, ReplaceFence: kind == protocol.Undo})
 		}
 		require.Equal(t, all(3, protocol.Applied), b.batch(prepared))
 		unlock = b.lock("locked")
@@ -98,7 +100,7 @@ func TestSuspectIsFound(t *testing.T) {
 
 	var fences requests
 	for _, name := range []string{"a", "locked", "c"} {
-		fences.add(b.claimed("fence "+name, b.leg(name, -5), b.leg("to", 5)), protocol.Operation{Kind: protocol.FenceOnly})
+		fences.add(b.Claimed("fence "+name, b.Leg(name, -5), b.Leg("to", 5)), protocol.Operation{Kind: protocol.FenceOnly})
 	}
 	unlock = b.lock("locked")
 	b.performLimited(2*time.Second, fences)
@@ -111,13 +113,13 @@ func TestSuspectIsFound(t *testing.T) {
 func TestServerGivesUpFirst(t *testing.T) {
 	for _, client := range []*options.ClientOptions{options.Client(), options.Client().SetTimeout(30 * time.Second)} {
 		b := newBankOf(t, client)
-		b.put(account("alice", nil), account("bob", nil))
-		w := b.claimed("t", b.leg("alice", -5), b.leg("bob", 5))
+		b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
+		a := b.Claimed("t", b.Leg("alice", -5), b.Leg("bob", 5))
 		unlock := b.lock("alice")
 		var rs requests
-		rs.add(w, b.ready(w)[0])
-		ctx, cancel := b.store.WithLimit(t.Context(), 4*time.Second)
-		b.store.Perform(ctx, LaneOf(w, rs[0].Op), rs)
+		rs.add(a, b.Ready(a)[0])
+		ctx, cancel := b.Store.Catalog.WithLimit(t.Context(), 4*time.Second)
+		b.Store.Perform(ctx, mongostore.LaneOf(a, rs[0].Op), rs)
 		require.NoError(t, ctx.Err(), "the client has not given up")
 		cancel()
 		require.True(t, wire.HeldUp(rs[0].Cause))
@@ -131,12 +133,12 @@ func TestServerGivesUpFirst(t *testing.T) {
 // cancelled it.
 func TestSilentServer(t *testing.T) {
 	b := newBank(t)
-	b.put(account("alice", nil), account("bob", nil))
-	w := b.claimed("t", b.leg("alice", -5), b.leg("bob", 5))
-	stop := b.failing(1, []string{"update"}, bson.M{"blockConnection": true, "blockTimeMS": 3000})
+	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
+	a := b.Claimed("t", b.Leg("alice", -5), b.Leg("bob", 5))
+	stop := b.Failing(1, []string{"update"}, bson.M{"blockConnection": true, "blockTimeMS": 3000})
 	defer stop()
 	var rs requests
-	rs.add(w, b.ready(w)[0])
+	rs.add(a, b.Ready(a)[0])
 	b.performLimited(time.Second, rs)
 	require.Equal(t, protocol.Unknown, rs[0].Answer.Result)
 	require.True(t, wire.Silent(rs[0].Cause))
@@ -144,22 +146,4 @@ func TestSilentServer(t *testing.T) {
 	require.ErrorIs(t, rs[0].Cause, context.DeadlineExceeded)
 	require.NotErrorIs(t, rs[0].Cause, context.Canceled)
 	require.ErrorContains(t, rs[0].Cause, "no answer in time")
-}
-
-// A context that ends sooner than its limit says is what counts.
-func TestLimitHeedsItsContext(t *testing.T) {
-	b := newBank(t)
-	now := time.Now()
-	b.store.Clock.Now = func() time.Time { return now }
-	short, cancel := context.WithDeadline(t.Context(), now.Add(3*time.Second))
-	defer cancel()
-	ctx, end := b.store.WithLimit(short, time.Minute)
-	defer end()
-	l, has := ctx.Value(wire.LimitKey{}).(wire.Limited)
-	require.True(t, has)
-	require.Equal(t, 2*time.Second, l.Left())
-	now = now.Add(2 * time.Second)
-	require.Equal(t, 500*time.Millisecond, l.Left(), "half of what is left")
-	now = now.Add(time.Minute)
-	require.Equal(t, time.Millisecond, l.Left())
 }

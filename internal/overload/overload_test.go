@@ -1,6 +1,7 @@
 package overload
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,15 +10,50 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// requireHolds plays one scenario in its short form.
+// tries is how often a scenario is played, if only what is timed doesn't hold.
+const tries = 3
+
+// requireHolds plays one scenario in its short form. What is counted must hold each time.
+// What is timed must hold in one of three tries: other work on the machine takes the time
+// of one window or another, a defect takes that of them all.
 func requireHolds(t *testing.T, number int) {
 	t.Helper()
-	var told strings.Builder
-	report, err := Run(t.Context(), Config{Home: mongotest.URI(), Only: []int{number}, Short: true}, &told)
-	t.Log("\n" + told.String())
-	require.NoError(t, err)
-	require.NotEmpty(t, report.Figures)
-	require.NoError(t, report.Err())
+	for left := tries - 1; ; left-- {
+		var told strings.Builder
+		report, err := Run(t.Context(), Config{Home: mongotest.URI(), Only: []int{number}, Short: true}, &told)
+		t.Log("\n" + told.String())
+		require.NoError(t, err)
+		require.NotEmpty(t, report.Figures)
+		if !again(report, left) {
+			require.NoError(t, report.Err())
+			return
+		}
+	}
+}
+
+// again tells whether a scenario is to be played again.
+func again(report *Report, left int) bool {
+	red := report.Red()
+	return left > 0 && len(red) > 0 && !slices.ContainsFunc(red, func(f Figure) bool { return !f.Timed })
+}
+
+// Only what is timed gets another try, and not for ever.
+func TestAgain(t *testing.T) {
+	timed, counted := Figure{Must: "less", Timed: true}, Figure{Must: "less"}
+	holds := Figure{Must: "less", Timed: true, Holds: true}
+	for _, c := range []struct {
+		figures []Figure
+		left    int
+		want    bool
+	}{
+		{[]Figure{holds}, 2, false},
+		{[]Figure{holds, timed}, 2, true},
+		{[]Figure{holds, timed}, 0, false},
+		{[]Figure{timed, counted}, 2, false},
+		{[]Figure{counted}, 2, false},
+	} {
+		require.Equal(t, c.want, again(&Report{Figures: c.figures}, c.left), "%+v", c)
+	}
 }
 
 // Thousands who ask at once are served at the rate of few, and none of them is left in

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/collections"
@@ -15,165 +14,74 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// Expired yields the holds that have expired and are not decided, the oldest first, but for those on
-// the given routes.
-func (s *Queries) Expired(ctx context.Context, without ...Route) iter.Seq2[document.Transfer, error] {
-	filter := append(bson.D{{Key: "open", Value: true}}, document.Expired()...)
-	return s.list(ctx, append(filter, s.off(without)...), searching("expiresAt"), wire.CommandLimit)
-}
-
-// Query selects transfers; its zero value selects all of them.
+// Query selects transfers. Its zero value selects all of them.
 type Query struct {
-	States          []protocol.State
+	// States selects transfers in any of these states; in any at all, by default.
+	States []protocol.State
+	// Ledger and Account select an account's transfers. An Account of "" selects none.
 	Ledger, Account string
-	ByLedger        bool // whether Ledger counts where Account is ""
-	After, Before   time.Time
-	Metadata        bson.Raw // equal values of these keys
-	Stuck           bool     // only what could not be finished when it was last tried
-	Limit           int
+	// ByLedger selects a ledger's transfers by Ledger alone, where Account is "".
+	ByLedger bool
+	// After and Before select transfers that were created between them. Zero is no limit.
+	After, Before time.Time
+	// Metadata selects transfers with equal values of these keys. Nil selects all.
+	Metadata bson.Raw
+	// Stuck selects only transfers that could not be finished when that was last tried.
+	Stuck bool
+	// Limit is how many transfers are returned at most; 0: all of them.
+	Limit int
 }
 
-// GetTransfer reads what a majority has stored; false: there is no such transfer.
-func (s *Queries) GetTransfer(ctx context.Context, id string) (document.Transfer, bool, error) {
-	return getTransfer(ctx, s.Majority, id)
-}
-
-// LookAtTransfer is GetTransfer by a deciding read.
-func (s *Queries) LookAtTransfer(ctx context.Context, id string) (document.Transfer, bool, error) {
-	return getTransfer(ctx, s.Linearizable, id)
-}
-
-func getTransfer(ctx context.Context, from *mongo.Collection, id string) (document.Transfer, bool, error) {
-	doc, err := wire.FindOne(wire.Detached(ctx), from, bson.D{{Key: "_id", Value: id}})
-	if wire.NotFound(err) {
-		return document.Transfer{}, false, nil
-	}
-	if err != nil {
-		return document.Transfer{}, false, err
-	}
-	t, err := document.DecodeTransfer(doc)
-	return t, true, err
-}
-
-// SurelyMissing reports, by a deciding read, that there is no such transfer.
-func (s *Queries) SurelyMissing(ctx context.Context, id string) (bool, error) {
-	_, err := wire.FindOne(wire.Detached(ctx), s.Linearizable, bson.D{{Key: "_id", Value: id}})
-	if wire.NotFound(err) {
-		return true, nil
-	}
-	return false, err
-}
-
-// List yields the transfers that a query selects, newest first.
-func (s *Queries) List(ctx context.Context, q Query) iter.Seq2[document.Transfer, error] {
+// filter returns what a query selects, given how account IDs are stored.
+func (q Query) filter(ids document.IDCodec) bson.D {
 	filter := bson.D{}
 	if len(q.States) > 0 {
 		filter = append(filter, document.StateIn(q.States...))
 	}
 	if q.Account != "" {
-		filter = append(filter, document.OfAccount(q.Ledger, s.IDs.Canonical(q.Account)))
+		filter = append(filter, document.OfAccount(q.Ledger, ids.Canonical(q.Account)))
 	} else if q.ByLedger {
 		filter = append(filter, document.WithLeg(bson.D{{Key: "ledger", Value: q.Ledger}}))
 	}
-	created := bson.D{}
-	if !q.After.IsZero() {
-		created = append(created, bson.E{Key: "$gt", Value: q.After})
-	}
-	if !q.Before.IsZero() {
-		created = append(created, bson.E{Key: "$lt", Value: q.Before})
-	}
-	if len(created) > 0 {
-		filter = append(filter, bson.E{Key: "createdAt", Value: created})
-	}
-	if elements, err := q.Metadata.Elements(); err == nil {
-		for _, e := range elements {
-			is := bson.D{{Key: "$eq", Value: e.Value()}}
-			if e.Value().Type == bson.TypeNull { // which a missing one is equal to
-				is = append(is, bson.E{Key: "$exists", Value: true})
-			}
-			filter = append(filter, bson.E{Key: "metadata." + e.Key(), Value: is})
-		}
-	}
+	filter = append(filter, document.CreatedBetween(q.After, q.Before)...)
+	filter = append(filter, document.WithMetadata(q.Metadata)...)
 	if q.Stuck {
 		filter = append(filter, document.IsStuck()...)
 	}
+	return filter
+}
+
+// List yields the transfers that a query selects, newest first.
+func (q *Queries) List(ctx context.Context, query Query) iter.Seq2[document.Transfer, error] {
 	newestFirst := bson.D{{Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}}
-	return s.list(ctx, filter, options.Find().SetSort(newestFirst).SetLimit(int64(q.Limit)), 0)
+	find := options.Find().SetSort(newestFirst).SetLimit(int64(query.Limit))
+	return q.find(ctx, query.filter(q.catalog.IDs), find, 0)
 }
 
-// searchPage is how many transfers a search for work reads at once. Who finds that it can't begin
-// with them ends the search, and has read no more than that in vain.
-const searchPage = 256
-
-func searching(by string) *options.FindOptionsBuilder {
-	return options.Find().SetSort(bson.D{{Key: by, Value: 1}}).SetBatchSize(searchPage)
-}
-
-// Stalled yields the transfers that a takeover with this threshold would get, the oldest first, but
-// for those on the given routes.
-func (s *Queries) Stalled(ctx context.Context, threshold time.Duration, without ...Route) iter.Seq2[document.Transfer, error] {
-	open := bson.E{Key: "open", Value: true}
-	plain := bson.D{open, document.NoHold(), {Key: "epoch", Value: bson.D{{Key: "$ne", Value: 0}}}}
-	hold := bson.D{open, {Key: "hold", Value: true}, document.StateIn(protocol.Committed, protocol.Rollback)} // of holds that live there may be many
-	either := bson.D{{Key: "$or", Value: bson.A{append(plain, document.Stalled(threshold)...), append(hold, document.StandingStill(threshold)...)}}}
-	return s.list(ctx, append(either, s.off(without)...), searching("lastModified"), wire.CommandLimit)
-}
-
-// Initiated yields transfers that wait for a worker and whose time has come, by the server's clock: first those that had to wait for
-// it, in that order, then the others, the oldest first. They are looked for apart, each in a part of the index: what is scheduled for
-// later, be it a hundred thousand, is not looked at. Those on the given routes are left out, and, if recent is positive, those that could
-// have been found for longer.
-func (s *Queries) Initiated(ctx context.Context, recent time.Duration, without ...Route) iter.Seq2[document.Transfer, error] {
-	waiting := func(notBefore any, since string, more ...bson.D) bson.D {
-		if recent > 0 {
-			from := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", recent.Milliseconds()}}}
-			more = append(more, bson.D{{Key: "$gte", Value: bson.A{since, from}}})
-		}
-		filter := bson.D{
-			{Key: "open", Value: true}, document.NoHold(), {Key: "epoch", Value: 0}, {Key: "state", Value: protocol.Initiated},
-			{Key: "notBefore", Value: notBefore},
-		}
-		if len(more) > 0 {
-			filter = append(filter, bson.E{Key: "$expr", Value: bson.D{{Key: "$and", Value: more}}})
-		}
-		return append(filter, s.off(without)...)
-	}
-	isDue := bson.D{{Key: "$lte", Value: bson.A{"$notBefore", "$$NOW"}}}
-	due := waiting(bson.D{{Key: "$type", Value: "date"}}, "$notBefore", isDue)
-	atOnce := waiting(nil, "$createdAt")
-	return func(yield func(document.Transfer, error) bool) {
-		for t, err := range s.list(ctx, due, searching("notBefore"), wire.CommandLimit) {
-			if !yield(t, err) {
-				return
-			}
-		}
-		for t, err := range s.list(ctx, atOnce, searching("createdAt"), wire.CommandLimit) {
-			if !yield(t, err) {
-				return
-			}
-		}
-	}
-}
-
-// maxConnects is how often a list is begun again because another connection has failed. The
-// next one tells why.
+// maxConnects is how often a read is begun again because another connection has failed.
+// The next one shows why.
 const maxConnects = 6
 
-// list yields transfers page by page. After a document that can't be read the rest follows; any other error ends it. A limit, where
-// positive, is that of each command.
-func (s *Queries) list(
+// find yields transfers page by page. A document that can't be decoded is yielded with its
+// error, and the rest follows; any other error ends the sequence. A positive limit is that
+// of each command.
+func (q *Queries) find(
 	ctx context.Context, filter bson.D, find *options.FindOptionsBuilder, limit time.Duration,
 ) iter.Seq2[document.Transfer, error] {
+	majority := q.catalog.Majority
 	return func(yield func(document.Transfer, error) bool) {
+		fail := func(err error) {
+			yield(document.Transfer{}, wire.ServerErrorOf(err, wire.RightFind, wire.NamespaceOf(majority)))
+		}
 		ctx := wire.Detached(ctx)
 		begun, cancel := wire.WithTimeout(ctx, limit)
-		cursor, err := s.Majority.Find(begun, filter, find.SetAllowDiskUse(true))
+		cursor, err := majority.Find(begun, filter, find.SetAllowDiskUse(true))
 		for n := 0; wire.Cleared(err) && n < maxConnects && collections.Pause(begun, document.Tick<<n) == nil; n++ {
-			cursor, err = s.Majority.Find(begun, filter, find)
+			cursor, err = majority.Find(begun, filter, find)
 		}
 		cancel()
 		if err != nil {
-			yield(document.Transfer{}, wire.ServerErrorOf(err, wire.RightFind, wire.NamespaceOf(s.Majority)))
+			fail(err)
 			return
 		}
 		defer func() {
@@ -188,7 +96,7 @@ func (s *Queries) list(
 			}
 		}
 		if err := cursor.Err(); err != nil {
-			yield(document.Transfer{}, wire.ServerErrorOf(err, wire.RightFind, wire.NamespaceOf(s.Majority)))
+			fail(err)
 		}
 	}
 }

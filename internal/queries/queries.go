@@ -1,4 +1,10 @@
-// Package queries reads stored transfers: one, several, lists, and those that are due.
+// Package queries reads stored transfers, and changes nothing.
+//
+//   - By their IDs: one (transfer.go), or several at once (transfers.go).
+//   - By what a caller selects (list.go).
+//   - By the work that they need (work.go), apart from those that need a cluster that is
+//     away (route.go).
+//   - As they become final or held (watch.go).
 package queries
 
 import (
@@ -8,13 +14,11 @@ import (
 
 // Queries reads transfers. It is safe for many goroutines.
 type Queries struct {
-	*collections.Catalog
-	needs map[document.Address][]string // the clusters that a place needs: see Route
+	catalog *collections.Catalog
+	needs   map[document.Address][]string // the clusters that an address needs: see Route
 }
 
 // New returns the queries of a catalog.
-func New(c *collections.Catalog) *Queries {
-	q := &Queries{Catalog: c}
-	q.needs = q.needsOf()
-	return q
+func New(catalog *collections.Catalog) *Queries {
+	return &Queries{catalog: catalog, needs: clusterNeeds(catalog)}
 }

@@ -8,32 +8,32 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 )
 
 // Route names the clusters that a transfer needs beside that of the transfers, which all
-// of them need. Transfers on one route hang together. The zero value is the route of
-// those that need no other cluster.
+// of them need. If one of these clusters hangs, all transfers on the route hang. The zero
+// value is the route of transfers that need no other cluster.
 type Route string
 
-// maxClustersTold is how many clusters of a route are told.
-const maxClustersTold = 3
+// maxClustersNamed is how many clusters of a route its text names.
+const maxClustersNamed = 3
 
-// String tells which clusters these are: each by the first of the names that are
-// registered on it.
+// String names the clusters, each by the first address that is registered on it.
 func (r Route) String() string {
 	if r == "" {
 		return "the cluster of the transfers"
 	}
 	names := r.clusters()
-	if more := len(names) - maxClustersTold; more > 0 {
-		names = append(names[:maxClustersTold:maxClustersTold], fmt.Sprintf("%d more", more))
+	if more := len(names) - maxClustersNamed; more > 0 {
+		names = append(names[:maxClustersNamed:maxClustersNamed], fmt.Sprintf("%d more", more))
 	}
 	return "the clusters of " + strings.Join(names, ", ")
 }
 
-// clusters returns the names of the clusters. Names of places are quoted: no line ends in
-// one.
+// clusters returns the names of the clusters. Addresses are quoted, so none contains a line
+// break.
 func (r Route) clusters() []string {
 	if r == "" {
 		return nil
@@ -43,12 +43,12 @@ func (r Route) clusters() []string {
 
 func routeOver(clusters []string) Route { return Route(strings.Join(clusters, "\n")) }
 
-// RouteOf returns the route of a transfer. What is not registered here counts for
-// nothing: no cluster is asked about it.
-func (s *Queries) RouteOf(t document.Transfer) Route {
+// RouteOf returns the route of a transfer. Addresses that are not registered here don't
+// count: no cluster is asked about them.
+func (q *Queries) RouteOf(t document.Transfer) Route {
 	var clusters []string
-	for _, p := range t.Addresses() {
-		for _, cluster := range s.needs[p] {
+	for _, a := range t.Addresses() {
+		for _, cluster := range q.needs[a] {
 			if !slices.Contains(clusters, cluster) {
 				clusters = append(clusters, cluster)
 			}
@@ -58,64 +58,73 @@ func (s *Queries) RouteOf(t document.Transfer) Route {
 	return routeOver(clusters)
 }
 
-// needsOf returns the clusters that must answer before a place can be used, but for that
-// of the transfers. Documents may wait for the cluster of a ledger: see noAccounts.
-func (s *Queries) needsOf() map[document.Address][]string {
-	places := s.Addresses()
-	slices.SortFunc(places, func(a, b document.Address) int { return strings.Compare(a.String(), b.String()) })
+// clusterNeeds returns the clusters that must answer before an address can be used, without
+// that of the transfers. Documents may have to wait for the cluster of a ledger: it has to
+// say that they are not its accounts.
+func clusterNeeds(catalog *collections.Catalog) map[document.Address][]string {
+	addresses := catalog.Addresses()
+	slices.SortFunc(addresses, func(a, b document.Address) int { return strings.Compare(a.String(), b.String()) })
 	names := map[*mongo.Client]string{}
-	for _, p := range places {
-		client := s.At(p).Commands.Database().Client()
-		if _, named := names[client]; !named && !s.At(p).SameClient {
-			names[client] = p.String()
+	for _, a := range addresses {
+		client := catalog.At(a).Commands.Database().Client()
+		if _, named := names[client]; !named && !catalog.At(a).SameClient {
+			names[client] = a.String()
 		}
 	}
 	needs := map[document.Address][]string{}
-	for _, p := range places {
-		for _, q := range append([]document.Address{p}, s.At(p).Namesakes...) {
-			name := names[s.At(q).Commands.Database().Client()]
-			if name != "" && !slices.Contains(needs[p], name) {
-				needs[p] = append(needs[p], name)
+	for _, a := range addresses {
+		for _, asked := range append([]document.Address{a}, catalog.At(a).Namesakes...) {
+			name := names[catalog.At(asked).Commands.Database().Client()]
+			if name != "" && !slices.Contains(needs[a], name) {
+				needs[a] = append(needs[a], name)
 			}
 		}
 	}
 	return needs
 }
 
-// off returns the conditions by which the transfers on the given routes are left out of a
-// search. Thousands may wait for a cluster that is away, and nobody wants to read them
+// excluding returns the condition that leaves the transfers on the given routes out of a
+// search. Thousands may wait for a cluster that is away, and no search should read them
 // again and again.
-func (s *Queries) off(routes []Route) bson.D {
+func (q *Queries) excluding(routes []Route) bson.D {
 	if len(routes) == 0 {
 		return nil
 	}
-	var without bson.A
+	var excluded bson.A
 	for _, r := range routes {
-		without = append(without, s.on(r))
+		excluded = append(excluded, q.onRoute(r))
 	}
-	return bson.D{{Key: "$nor", Value: without}}
+	return bson.D{{Key: "$nor", Value: excluded}}
 }
 
-// on returns the conditions that the transfers on a route meet, and no others: they touch
-// each of its clusters, and none beside these.
-func (s *Queries) on(r Route) bson.D {
-	touches := func(operator string, counts func(needs []string) bool) (ledgers, documents bson.D) {
-		names := map[bool]bson.A{false: {}, true: {}}
-		for p, needs := range s.needs {
-			if counts(needs) {
-				names[p.Documents] = append(names[p.Documents], p.Name)
-			}
-		}
-		return bson.D{{Key: "legs.ledger", Value: bson.D{{Key: operator, Value: names[false]}}}},
-			bson.D{{Key: "effects.documents", Value: bson.D{{Key: operator, Value: names[true]}}}}
-	}
-	ledgers, documents := touches("$nin", func(needs []string) bool {
-		return slices.ContainsFunc(needs, func(name string) bool { return !slices.Contains(r.clusters(), name) })
+// onRoute returns the condition that the transfers on a route meet, and no others: they
+// touch each of its clusters, and none beside these.
+func (q *Queries) onRoute(r Route) bson.D {
+	clusters := r.clusters()
+	ledgers, documents := q.touching("$nin", func(needs []string) bool {
+		return slices.ContainsFunc(needs, func(name string) bool { return !slices.Contains(clusters, name) })
 	})
 	all := bson.A{ledgers, documents}
-	for _, cluster := range r.clusters() {
-		ledgers, documents := touches("$in", func(needs []string) bool { return slices.Contains(needs, cluster) })
+	for _, cluster := range clusters {
+		ledgers, documents := q.touching("$in", func(needs []string) bool { return slices.Contains(needs, cluster) })
 		all = append(all, bson.D{{Key: "$or", Value: bson.A{ledgers, documents}}})
 	}
 	return bson.D{{Key: "$and", Value: all}}
+}
+
+// touching returns conditions on the ledgers and on the documents of a transfer: that they
+// are among those, or not among those, whose needed clusters count.
+func (q *Queries) touching(operator string, counts func(needs []string) bool) (ledgers, documents bson.D) {
+	ledgerNames, documentNames := bson.A{}, bson.A{}
+	for a, needs := range q.needs {
+		switch {
+		case !counts(needs):
+		case a.Documents:
+			documentNames = append(documentNames, a.Name)
+		default:
+			ledgerNames = append(ledgerNames, a.Name)
+		}
+	}
+	return bson.D{{Key: "legs.ledger", Value: bson.D{{Key: operator, Value: ledgerNames}}}},
+		bson.D{{Key: "effects.documents", Value: bson.D{{Key: operator, Value: documentNames}}}}
 }

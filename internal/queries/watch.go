@@ -13,22 +13,22 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// watchTime is how long the server keeps a request for changes before it answers that
-// there was none.
+// watchTime is how long the server keeps a request for changes before it answers that there
+// was none.
 const watchTime = 500 * time.Millisecond
 
 // ErrStreamEnded is returned for a stream whose collection was dropped, renamed or replaced.
 var ErrStreamEnded = errors.New("the stream has ended")
 
-// Stream tells which transfers have come to where somebody may be told: one is held, or
-// final. It belongs to one goroutine.
+// Stream reports which transfers have become held or final: then their callers may have an
+// answer. It belongs to one goroutine.
 type Stream struct {
 	changes   *mongo.ChangeStream
 	namespace string
 }
 
-// Stream opens a stream of the changes from now on. Close ends it.
-func (s *Queries) Stream(ctx context.Context) (*Stream, error) {
+// Watch opens a stream of the changes from now on. Close ends it.
+func (q *Queries) Watch(ctx context.Context) (*Stream, error) {
 	const updated = "updateDescription.updatedFields."
 	final := bson.D{{Key: "$in", Value: bson.A{protocol.Success, protocol.Fail}}}
 	pipeline := bson.A{
@@ -40,19 +40,20 @@ func (s *Queries) Stream(ctx context.Context) (*Stream, error) {
 	}
 	opening, cancel := wire.WithTimeout(wire.Detached(ctx), wire.CommandLimit)
 	defer cancel()
-	changes, err := s.Majority.Watch(opening, pipeline, options.ChangeStream().SetMaxAwaitTime(watchTime))
+	majority := q.catalog.Majority
+	changes, err := majority.Watch(opening, pipeline, options.ChangeStream().SetMaxAwaitTime(watchTime))
 	if err != nil {
-		return nil, wire.ServerErrorOf(err, "changeStream", wire.NamespaceOf(s.Majority))
+		return nil, wire.ServerErrorOf(err, "changeStream", wire.NamespaceOf(majority))
 	}
-	return &Stream{changes, wire.NamespaceOf(s.Majority)}, nil
+	return &Stream{changes, wire.NamespaceOf(majority)}, nil
 }
 
 // Next returns the transfers that have changed. It waits for half a second if there is none.
-// Where a server has gone the driver resumes the stream, so that nothing is missed; where
-// that is in vain there is an error.
+// Where a server has gone the driver resumes the stream, so that nothing is missed. Next
+// fails where the driver can't.
 //
-// A request for changes that is cut off leaves its cursor open on the server: whoever wants
-// to end a stream lets Next return first.
+// A request for changes that is cut off leaves its cursor open on the server. To end a
+// stream, let Next return first.
 func (s *Stream) Next(ctx context.Context) (ids []string, err error) {
 	asking, cancel := wire.WithTimeout(wire.Detached(ctx), wire.CommandLimit)
 	defer cancel()
@@ -70,7 +71,7 @@ func (s *Stream) Next(ctx context.Context) (ids []string, err error) {
 	return ids, wire.ServerErrorOf(s.changes.Err(), "changeStream", s.namespace)
 }
 
-// Close gives back what the stream holds on the server.
+// Close releases the stream's cursor on the server.
 func (s *Stream) Close(ctx context.Context) {
 	closing, cancel := wire.WithTimeout(context.WithoutCancel(wire.Detached(ctx)), wire.CommandLimit)
 	defer cancel()

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -19,8 +18,6 @@ const Limit = 30 * time.Second
 
 // Settings are what recovery works with.
 type Settings struct {
-	// Deployment knows whether the rights are there.
-	Deployment *deployment.Deployment
 	// Queries finds the transfers.
 	Queries *queries.Queries
 	// Engine knows which of them are under way in this process.
@@ -48,6 +45,8 @@ type Settings struct {
 
 	// Ready waits until the server of the transfers is known to be fit.
 	Ready func(context.Context) error
+	// Permits reports whether the client's user has the rights that a worker needs.
+	Permits func(context.Context) error
 	// Read repeats a read until the read reports that it is done.
 	Read func(ctx context.Context, read func(context.Context) (done bool, err error)) error
 	// Refused reports whether an error says that a right is missing.

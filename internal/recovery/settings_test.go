@@ -12,12 +12,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/collections"
-	"github.com/mongotransfer/transfer/internal/deployment"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/retention"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -38,12 +38,10 @@ func unconnected(t *testing.T, ledgers ...string) *Settings {
 		Transfers: home.Collection("transfers"), Ledgers: accounts, Now: time.Now,
 	})
 	require.NoError(t, err)
-	deployed := deployment.New(catalog, 0)
-	store, err := mongostore.New(deployed, mongostore.Limits{Markers: 1})
+	store, err := mongostore.New(catalog, retention.New(catalog, 0), mongostore.Limits{Markers: 1})
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	return &Settings{
-		Deployment: deployed,
 		Queries:    queries.New(catalog),
 		Engine:     engine.New(store, log, time.Now, engine.Limits{MaxBatch: 512, MaxInFlight: 2, MaxPending: 2048}),
 		Log:        log,

@@ -178,6 +178,22 @@ func TestSweepReportsWhatWasNotBegun(t *testing.T) {
 	require.ErrorIs(t, s.ended, errClosed)
 }
 
+// A transfer that was not begun because the sweep ends early is neither stuck nor done.
+func TestSweepDoesNotCountWhatWasCutShort(t *testing.T) {
+	t.Parallel()
+	settings := unconnected(t)
+	settings.Finish = func(context.Context, document.Transfer, protocol.Start) Result {
+		return Result{Err: engine.ErrNothingSent, Unanswered: true}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := sweepOf(settings)
+	require.Equal(t, Inconclusive, s.recover(ended, between(), newRoute(""), s.TakeOver))
+	require.Zero(t, s.end())
+	require.Equal(t, Unanswered, s.recover(t.Context(), between(), newRoute(""), s.TakeOver))
+	require.Equal(t, Report{Found: 1, Stuck: 1}, s.end())
+}
+
 // A sweep doesn't wait for those that are on trial before it begins with the next ones.
 func TestSweepDoesNotWaitForATrial(t *testing.T) {
 	t.Parallel()

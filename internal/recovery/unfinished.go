@@ -50,7 +50,7 @@ func (s *sweep) note(
 	ctx context.Context, beyond string, idle time.Duration, most int,
 ) (noted []string, err error) {
 	err = s.Read(ctx, func(ctx context.Context) (done bool, err error) {
-		noted, err = s.Queries.Unfinished(ctx, beyond, idle, most)
+		noted, err = s.Queries.UnfinishedIDs(ctx, beyond, idle, most)
 		return err == nil, err
 	})
 	return noted, err

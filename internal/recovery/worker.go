@@ -90,7 +90,7 @@ func Work(ctx context.Context, settings Settings) error {
 // away must not keep these waiting.
 func (w *worker) startSweeps(ctx context.Context) {
 	w.all.Go(func() {
-		if err := w.Deployment.Permits(ctx); w.Refused(err) {
+		if err := w.Permits(ctx); w.Refused(err) {
 			w.lose(fmt.Errorf("a worker: %w", w.Named(err)))
 		}
 	})

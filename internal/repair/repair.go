@@ -1,4 +1,5 @@
-// Package repair writes what an audit advises.
+// Package repair writes what the audit advises: it removes markers, makes the markers a map
+// again, and sets the flag open. It also takes the ID of a transfer whose document is lost.
 package repair
 
 import (
@@ -14,130 +15,140 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// InsertTombstone stores a transfer that moves nothing and is final, so that its ID is taken. NotMatched: it is taken already.
-func (s *Repairs) InsertTombstone(ctx context.Context, t document.Transfer) (protocol.Result, error) {
+// Repairs writes what the audit advises.
+// It is safe for many goroutines.
+type Repairs struct {
+	catalog  *collections.Catalog
+	accounts *accounts.Accounts
+}
+
+// New returns the repairs of a catalog.
+func New(c *collections.Catalog) *Repairs { return &Repairs{c, accounts.New(c)} }
+
+// InsertTombstone stores a transfer that moves nothing and is final, so that its ID is
+// taken.
+// The result is NotMatched if it is taken already.
+func (r *Repairs) InsertTombstone(ctx context.Context, t document.Transfer) (protocol.Result, error) {
 	ctx = wire.Detached(ctx)
-	now, err := s.ReachedTime(ctx)
+	now, err := r.catalog.ReachedTime(ctx)
 	if err != nil {
 		return protocol.NotSent, err
 	}
 	t.State, t.Epoch, t.Legs = protocol.Fail, 1, []document.Leg{}
 	t.CreatedAt, t.LastModified = now, now
-	return wire.InsertOne(ctx, s.Transfers, t)
+	return wire.InsertOne(ctx, r.catalog.Transfers, t)
 }
 
-// MarkerRepair says which marker is to be removed, and what of its amount is to be added to the balance.
+// MarkerRepair says which marker to remove, and what to add to the balance.
 type MarkerRepair struct {
+	// Ledger and Account name the account, and Transfer the marker's transfer.
 	Ledger, Account, Transfer string
-	Amount                    money.Amount  // of the marker
-	Pay                       money.Amount  // zero: the balance stays as it is
-	Token                     bson.ObjectID // the new fence
+	// Amount is the marker's amount.
+	Amount money.Amount
+	// Pay is added to the balance.
+	Pay money.Amount
+	// Token is the new fence.
+	Token bson.ObjectID
 }
 
-// RemoveMarker removes a marker where it is as it was seen, and replaces the fence in the same update.
-func (s *Repairs) RemoveMarker(ctx context.Context, r MarkerRepair) (protocol.Result, error) {
-	key, err := s.IDs.Encode(r.Account)
-	if err != nil {
-		return protocol.NotSent, err
-	}
-	marker := s.Fields.Pending + "." + document.MarkerKey(r.Transfer)
+// RemoveMarker removes a marker if it has the given amount, and replaces the fence in the
+// same update.
+func (r *Repairs) RemoveMarker(ctx context.Context, m MarkerRepair) (protocol.Result, error) {
+	fields := r.catalog.Fields
+	marker := fields.Pending + "." + document.MarkerKey(m.Transfer)
 	noArray := bson.E{Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}}
-	filter := bson.D{
-		{Key: "_id", Value: key},
-		{Key: s.Fields.Pending, Value: bson.D{noArray}},
-		{Key: marker, Value: bson.D{{Key: "$eq", Value: r.Amount}, noArray}},
+	condition := bson.D{
+		{Key: fields.Pending, Value: bson.D{noArray}},
+		{Key: marker, Value: bson.D{{Key: "$eq", Value: m.Amount}, noArray}},
 	}
 	update := bson.D{
 		{Key: "$unset", Value: bson.D{{Key: marker, Value: ""}}},
-		{Key: "$set", Value: bson.D{{Key: s.Fields.Fence, Value: r.Token}}},
+		{Key: "$set", Value: bson.D{{Key: fields.Fence, Value: m.Token}}},
 	}
-	if r.Pay.Sign() != 0 {
-		low, high, err := payable(r.Pay)
+	if m.Pay.Sign() != 0 {
+		low, high, err := payable(m.Pay)
 		if err != nil {
 			return protocol.NotSent, err
 		}
-		types := bson.A{"int", "long"}
-		if r.Pay.Kind() == money.Decimal {
-			types = bson.A{"decimal"}
-			exact, err := document.ExactBalance(s.Fields.Balance)
+		if m.Pay.Kind() == money.Decimal {
+			exact, err := document.ExactBalance(fields.Balance)
 			if err != nil {
 				return protocol.NotSent, err
 			}
-			filter = append(filter, bson.E{Key: "$expr", Value: exact})
+			condition = append(condition, bson.E{Key: "$expr", Value: exact})
 		}
-		filter = append(filter, bson.E{Key: s.Fields.Balance, Value: bson.D{
-			{Key: "$type", Value: types}, {Key: "$gte", Value: low}, {Key: "$lte", Value: high}, noArray,
+		condition = append(condition, bson.E{Key: fields.Balance, Value: bson.D{
+			{Key: "$type", Value: document.NumberTypes(m.Pay.Kind())},
+			{Key: "$gte", Value: low}, {Key: "$lte", Value: high}, noArray,
 		}})
-		update = append(update, bson.E{Key: "$inc", Value: bson.D{{Key: s.Fields.Balance, Value: r.Pay}}})
+		update = append(update, bson.E{Key: "$inc", Value: bson.D{{Key: fields.Balance, Value: m.Pay}}})
 	}
-	return wire.UpdateOne(wire.Detached(ctx), s.Ledgers[r.Ledger].Commands, filter, update)
+	return r.accounts.Update(ctx, m.Ledger, m.Account, condition, update)
 }
 
-// payable returns the least and the largest balance that an amount can be added to, so that the sum is exact and within the limits.
+// payable returns the least and the largest balance to which an amount can be added so that
+// the sum is exact and within the limits.
 func payable(amount money.Amount) (low, high money.Amount, err error) {
 	limit := money.MaxBalance(amount.Kind())
 	high, err = limit.Add(amount.Neg())
 	return limit.Neg(), high, err
 }
 
-// Repairable is what a deciding read of an account shows to those who repair it.
-type Repairable struct {
-	Found  bool
-	Amount *money.Amount // of the marker; nil: there is none, or it is no exact number
-	Kind   bool          // the balance is an exact number of the kind of the amount to be paid in
-	Room   bool          // and with that amount stays within the limits
-	Map    bool          // the markers are a map
-	Fence  protocol.Fence
+// MarkerState is what a read shows of an account whose marker is to be removed.
+type MarkerState struct {
+	// Found says that there is a document with the account's ID.
+	Found bool
+	// Amount is the marker's amount.
+	// It is nil if there is no such marker, or if its value is no exact number.
+	Amount *money.Amount
+	// SameKind says that the balance is an exact number of the kind of the amount to pay in.
+	SameKind bool
+	// WithinLimits says that the balance stays within the limits when the amount is paid in.
+	WithinLimits bool
+	// HasMap says that the markers are a map, or missing.
+	HasMap bool
+	// Fence is the account's fence.
+	Fence protocol.Fence
 }
 
-// LookAtMarker is a deciding read of an account and its marker of a transfer, with an amount that might be paid in.
-func (s *Repairs) LookAtMarker(ctx context.Context, ledger, account, transfer string, pay money.Amount) (Repairable, error) {
-	key, err := s.IDs.Encode(account)
-	if err != nil {
-		return Repairable{}, err
+// ReadMarker reads an account and its marker of a transfer by a linearizable read, and
+// checks whether an amount can be paid in.
+func (r *Repairs) ReadMarker(ctx context.Context, ledger, account, transfer string, pay money.Amount) (MarkerState, error) {
+	stored, err := r.accounts.ReadDeciding(ctx, ledger, account)
+	if err != nil || !stored.Found() {
+		return MarkerState{}, err
 	}
-	doc, err := wire.FindOne(wire.Detached(ctx), s.Ledgers[ledger].Linearizable, bson.D{{Key: "_id", Value: key}})
-	if wire.NotFound(err) {
-		return Repairable{}, nil
+	m := MarkerState{Found: true, HasMap: stored.HasMap(), Fence: stored.Fence()}
+	if amount, err := money.FromBSON(stored.Marker(transfer)); err == nil {
+		m.Amount = &amount
 	}
-	if err != nil {
-		return Repairable{}, err
+	balance, err := stored.Balance()
+	m.SameKind = err == nil && balance.Kind() == pay.Kind() && balance.Places() <= money.MaxPlaces
+	if low, high, err := payable(pay); m.SameKind && err == nil {
+		m.WithinLimits = balance.Cmp(low) >= 0 && balance.Cmp(high) <= 0
 	}
-	seen := Repairable{Found: true, Map: s.Fields.HasMap(doc), Fence: s.Fields.FenceOf(doc)}
-	if pending, ok := doc.Lookup(s.Fields.Pending).DocumentOK(); ok {
-		if amount, err := money.FromBSON(pending.Lookup(document.MarkerKey(transfer))); err == nil {
-			seen.Amount = &amount
-		}
-	}
-	balance, err := money.FromBSON(doc.Lookup(s.Fields.Balance))
-	seen.Kind = err == nil && balance.Kind() == pay.Kind() && balance.Places() <= money.MaxPlaces
-	if low, high, err := payable(pay); seen.Kind && err == nil {
-		seen.Room = balance.Cmp(low) >= 0 && balance.Cmp(high) <= 0
-	}
-	return seen, nil
+	return m, nil
 }
 
 // ClearPending makes an empty array of markers a map, and replaces the fence.
-func (s *Repairs) ClearPending(ctx context.Context, ledger, account string) (protocol.Result, error) {
-	return accounts.New(s.Catalog).Change(ctx, ledger, account,
-		bson.D{{Key: s.Fields.Pending, Value: bson.D{{Key: "$type", Value: "array"}, {Key: "$size", Value: 0}}}},
+func (r *Repairs) ClearPending(ctx context.Context, ledger, account string) (protocol.Result, error) {
+	fields := r.catalog.Fields
+	return r.accounts.Update(ctx, ledger, account,
+		bson.D{{Key: fields.Pending, Value: bson.D{{Key: "$type", Value: "array"}, {Key: "$size", Value: 0}}}},
 		bson.D{
-			{Key: "$set", Value: bson.D{{Key: s.Fields.Pending, Value: bson.D{}}}},
-			{Key: "$currentDate", Value: bson.D{{Key: s.Fields.Fence, Value: bson.D{{Key: "$type", Value: "timestamp"}}}}},
+			{Key: "$set", Value: bson.D{{Key: fields.Pending, Value: bson.D{}}}},
+			{Key: "$currentDate", Value: bson.D{{Key: fields.Fence, Value: bson.D{{Key: "$type", Value: "timestamp"}}}}},
 		})
 }
 
-// SetOpen makes a transfer's flag what its state says, where the state is as it was seen. NotMatched: it is another one.
-func (s *Repairs) SetOpen(ctx context.Context, seen document.Transfer) (protocol.Result, error) {
+// SetOpen makes a transfer's flag open what its state says, if it still is in the state in
+// which it was read.
+// The result is NotMatched if it isn't.
+func (r *Repairs) SetOpen(ctx context.Context, t document.Transfer) (protocol.Result, error) {
 	update := bson.D{{Key: "$set", Value: bson.D{{Key: "open", Value: true}}}}
-	if seen.State.Final() {
+	if t.State.Final() {
 		update = bson.D{{Key: "$unset", Value: bson.D{{Key: "open", Value: ""}}}}
 	}
-	return wire.UpdateOne(wire.Detached(ctx), s.Transfers, bson.D{{Key: "_id", Value: seen.ID}, {Key: "state", Value: seen.State}}, update)
+	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "state", Value: t.State}}
+	return wire.UpdateOne(wire.Detached(ctx), r.catalog.Transfers, filter, update)
 }
-
-// Repairs writes what an audit advises. It is safe for many goroutines.
-type Repairs struct{ *collections.Catalog }
-
-// New returns the repairs of a catalog.
-func New(c *collections.Catalog) *Repairs { return &Repairs{c} }

@@ -81,34 +81,52 @@ func parseMutant(t *testing.T, text string) mutant {
 	return m
 }
 
-// build builds the simulator with the mutant's sources in place of the real ones, and returns the binary's path.
-func (m mutant) build(t *testing.T) string {
+// sources returns the texts of the files that the mutant changes, as it has them, by their names in internal.
+func (m mutant) sources(t *testing.T) map[string]string {
+	t.Helper()
+	lines := map[string][]string{}
+	for _, e := range m.edits {
+		if lines[e.file] == nil {
+			lines[e.file] = strings.Split(original(t, e.file), "\n")
+		}
+		lines[e.file] = e.apply(t, lines[e.file])
+	}
+	texts := map[string]string{}
+	for file, changed := range lines {
+		texts[file] = strings.Join(changed, "\n")
+	}
+	return texts
+}
+
+// original returns the text of a file in internal.
+func original(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", file))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// build builds the simulator with these texts in place of the real files, by their names
+// in internal, and returns the path of the program.
+func build(t *testing.T, texts map[string]string) string {
 	t.Helper()
 	folder := t.TempDir()
 	internal, err := filepath.Abs("..")
 	require.NoError(t, err)
-	sources := map[string][]string{}
-	for _, e := range m.edits {
-		path := filepath.Join(internal, e.file)
-		if sources[path] == nil {
-			original, err := os.ReadFile(path)
-			require.NoError(t, err)
-			sources[path] = strings.Split(string(original), "\n")
-		}
-		sources[path] = e.apply(t, sources[path])
-	}
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
-	for path, lines := range sources {
-		overlay.Replace[path] = filepath.Join(folder, fmt.Sprint(len(overlay.Replace), ".go"))
-		require.NoError(t, os.WriteFile(overlay.Replace[path], []byte(strings.Join(lines, "\n")), 0o600))
+	for file, text := range texts {
+		path := filepath.Join(folder, fmt.Sprint(len(overlay.Replace), ".go"))
+		overlay.Replace[filepath.Join(internal, file)] = path
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	data, err := json.Marshal(overlay)
 	require.NoError(t, err)
-	list, binary := filepath.Join(folder, "overlay.json"), filepath.Join(folder, "simulate")
+	list, program := filepath.Join(folder, "overlay.json"), filepath.Join(folder, "simulate")
 	require.NoError(t, os.WriteFile(list, data, 0o600))
-	output, err := exec.CommandContext(t.Context(), "go", "build", "-overlay", list, "-o", binary, "./cmd").CombinedOutput()
+	command := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-overlay", list, "-o", program, "./cmd")
+	output, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", output)
-	return binary
+	return program
 }
 
 func (e edit) apply(t *testing.T, lines []string) []string {

@@ -3,6 +3,8 @@ package simulate
 import (
 	"fmt"
 	"hash/maphash"
+	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -11,6 +13,13 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
+
+// TestMain lets garbage be collected less often: runs and searches make a lot of it, and
+// keep little.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
 
 // TestRandomRunsKeepTheInvariants promises that transfers which compete for the same
 // money keep the invariants, whatever their executors meet.

@@ -10,22 +10,29 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Command is one command as the server got it and answered it.
+// Command is one command as the client sent it, and its reply.
 type Command struct {
-	Name        string
-	Body, Reply bson.Raw // no reply if it failed
+	// Name is the command's name, like "update".
+	Name string
+	// Body is the whole command.
+	Body bson.Raw
+	// Reply is the server's reply; nil if the command failed.
+	Reply bson.Raw
 }
 
 // CommandLog is the list of the commands that a client has sent.
+// It is safe for many goroutines.
 type CommandLog struct {
 	mu       sync.Mutex
 	commands []*Command
 	pending  map[int64]*Command
-	then     func() // what happens after the next answer, before the driver goes on; once
+	then     func() // runs once after the next reply, before the driver continues
 }
 
+// NewCommandLog returns an empty log.
 func NewCommandLog() *CommandLog { return &CommandLog{pending: map[int64]*Command{}} }
 
+// Monitor returns the monitor that fills the log.
 func (l *CommandLog) Monitor() *event.CommandMonitor {
 	return &event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
@@ -38,13 +45,14 @@ func (l *CommandLog) Monitor() *event.CommandMonitor {
 			l.mu.Lock()
 			l.pending[e.RequestID].Reply = slices.Clone(e.Reply)
 			l.mu.Unlock()
-			l.goOn()
+			l.runThen()
 		},
-		Failed: func(context.Context, *event.CommandFailedEvent) { l.goOn() },
+		Failed: func(context.Context, *event.CommandFailedEvent) { l.runThen() },
 	}
 }
 
-func (l *CommandLog) goOn() {
+// runThen runs what was to happen after this reply.
+func (l *CommandLog) runThen() {
 	l.mu.Lock()
 	then := l.then
 	l.then = nil
@@ -54,14 +62,15 @@ func (l *CommandLog) goOn() {
 	}
 }
 
-// whenAnswered lets something happen after the next answer.
+// WhenAnswered has a function called once, after the next reply and before the driver
+// returns it.
 func (l *CommandLog) WhenAnswered(then func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.then = then
 }
 
-// take returns the commands sent since the last call.
+// Take returns the commands that were sent since the last call.
 func (l *CommandLog) Take() []*Command {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +79,7 @@ func (l *CommandLog) Take() []*Command {
 	return commands
 }
 
-// Names returns the names of commands, in order.
+// Names returns the commands' names, in the same order.
 func Names(commands []*Command) []string {
 	list := make([]string, len(commands))
 	for i, c := range commands {
@@ -79,13 +88,13 @@ func Names(commands []*Command) []string {
 	return list
 }
 
-// text returns a string of a command's body, "" if there is none at that path.
+// Text returns the string at a path of the command's body, or "" where there is none.
 func (c *Command) Text(path ...string) string {
 	value, _ := c.Body.Lookup(path...).StringValueOK()
 	return value
 }
 
-// options returns the options of a client that is logged.
+// Options returns the options of a client whose commands are logged.
 func (l *CommandLog) Options() *options.ClientOptions {
 	return options.Client().SetMonitor(l.Monitor())
 }

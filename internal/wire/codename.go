@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// CodeName returns the server's name for a code, "" where it is none that the store knows:
-// the errors of single writes come without their names.
-func CodeName(code int) string {
+// codeName returns the server's name for a code, "" for one that is not known here.
+// The errors of single writes come without their names.
+func codeName(code int) string {
 	for _, known := range []struct {
 		code int
 		name string
@@ -39,12 +39,12 @@ func CodeName(code int) string {
 func nameOr(given string, code int) string {
 	letters := func(r rune) bool { return r < '0' || r > 'z' || r > '9' && r < 'A' || r > 'Z' && r < 'a' }
 	if given == "" || len(given) > 60 || strings.ContainsFunc(given, letters) {
-		return CodeName(code)
+		return codeName(code)
 	}
 	return given
 }
 
-// serverText tells a code of the server.
+// serverText returns the text of a code of the server.
 func serverText(code int, name string) string {
 	switch {
 	case code == 0:

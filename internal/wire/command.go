@@ -14,11 +14,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// Codes of the server that the store tells apart.
+// Codes of the server that are told apart.
 const (
 	CodeBadValue          = 2
 	CodeUnauthorized      = 13
-	CodeAuthentication    = 18
+	CodeNoUser            = 18 // the user or the password is not accepted
 	CodeOverflow          = 15 // nested too deeply
 	codeInvalidBSON       = 22 // of the whole message, before anything of it is done
 	CodeNamespaceExists   = 48
@@ -31,8 +31,10 @@ const (
 	codeValidationFailure = 121
 )
 
-// IsRefusal returns whether a code says that the server looked at a statement and refused to apply it. Any other code, a
-// mongos' report of a shard that it can't reach among them, leaves open what happened.
+// IsRefusal reports whether a code says that the server has read a statement and refused to
+// apply it.
+// Any other code leaves open what happened, such as a mongos' report of a shard that it
+// can't reach.
 func IsRefusal(code int) bool {
 	return slices.Contains([]int{
 		CodeBadValue,
@@ -52,11 +54,11 @@ func IsRefusal(code int) bool {
 	}, code)
 }
 
-// Send sends one write command, once: a message that was begun and is ended here. It
-// answers Applied, with the reply, where the server says that whatever the statements did
-// is stored for good; the reply's writeErrors are left to the caller. Otherwise it
-// answers Unknown, or NotSent, with the cause, which names the right that the command
-// needs.
+// Send sends one write command, once: a message that was begun and is ended here.
+// It answers Applied, with the reply, where the server says that whatever the statements
+// did is stored for good; the reply's writeErrors are left to the caller.
+// Otherwise it answers Unknown, or NotSent, with the cause, which names the right that the
+// command needs.
 //
 // The driver repeats a plain command only when it has an answer, with the labels of
 // overload: that the server was too busy to begin, or that what it has done is not
@@ -77,7 +79,7 @@ func Send(ctx context.Context, c *mongo.Collection, command *Message, right stri
 	if succeeded(reply) {
 		if concern, ok := reply.Lookup("writeConcernError").DocumentOK(); ok {
 			code, _ := concern.Lookup("code").AsInt64OK()
-			return reply, protocol.Unknown, ConcernError{int(code)}
+			return reply, protocol.Unknown, ConcernError{code: int(code)}
 		}
 		return reply, protocol.Applied, nil
 	}
@@ -105,15 +107,18 @@ func succeeded(reply bson.Raw) bool {
 
 // StatementError is the server's refusal of one statement of a command.
 type StatementError struct {
-	index      int
-	Code       int
-	text       string
+	index int
+	// Code is the server's error code.
+	Code int
+	text string
+
 	keyPattern bson.Raw // of the unique index, for a duplicate key
 }
 
 func (e StatementError) Error() string { return e.text }
 
-// onID reports whether a duplicate key is one of _id, and not of a unique index of the user's.
+// onID reports whether a duplicate key is one of _id, and not of a unique index of the
+// user's.
 func (e StatementError) onID() bool {
 	if e.Code != CodeDuplicateKey {
 		return false
@@ -122,6 +127,7 @@ func (e StatementError) onID() bool {
 	return err != nil || len(elements) == 0 || (len(elements) == 1 && elements[0].Key() == "_id")
 }
 
+// StatementErrors returns the refusals of single statements that a reply has.
 func StatementErrors(reply bson.Raw) []StatementError {
 	list, ok := reply.Lookup("writeErrors").ArrayOK()
 	if !ok {
@@ -137,12 +143,14 @@ func StatementErrors(reply bson.Raw) []StatementError {
 		index, _ := document.Lookup("index").AsInt64OK()
 		code, _ := document.Lookup("code").AsInt64OK()
 		keyPattern, _ := document.Lookup("keyPattern").DocumentOK()
-		found = append(found, StatementError{int(index), int(code), refusalText(int(code), document), keyPattern})
+		found = append(found, StatementError{
+			index: int(index), Code: int(code), text: refusalText(int(code), document), keyPattern: keyPattern,
+		})
 	}
 	return found
 }
 
-// CommandCode returns the code of a command that the server refused as a whole, 0 if it did not.
+// CommandCode returns the code of a command that the server refused as a whole, or 0.
 func CommandCode(err error) int {
 	var refused mongo.CommandError
 	if errors.As(err, &refused) {
@@ -151,4 +159,5 @@ func CommandCode(err error) int {
 	return 0
 }
 
+// NotFound reports whether an error says that no document fits.
 func NotFound(err error) bool { return errors.Is(err, mongo.ErrNoDocuments) }

@@ -8,16 +8,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// FindID reads a document by its _id. By an aggregation, so that what is looked at once, when a
-// process begins, is told from what is read for a transfer.
+// FindID reads a document by its _id, by an aggregation: see [Aggregate].
 func FindID(ctx context.Context, c *mongo.Collection, id any) (bson.Raw, error) {
 	match := bson.D{{Key: "$match", Value: bson.D{{Key: "_id", Value: id}}}}
-	cursor, err := c.Aggregate(ctx, bson.A{match}, options.Aggregate().SetBatchSize(2))
+	found, err := Aggregate(ctx, c, bson.A{match}, options.Aggregate().SetBatchSize(2))
 	if err != nil {
-		return nil, err
-	}
-	var found []bson.Raw
-	if err := cursor.All(ctx, &found); err != nil {
 		return nil, err
 	}
 	if len(found) == 0 {

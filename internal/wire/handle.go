@@ -8,7 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// ForCommands returns a handle of the same collection whose concerns are the store's own, and not the client's.
+// ForCommands returns a handle of the same collection whose concerns are the library's own,
+// and not the client's.
 func ForCommands(c *mongo.Collection) *mongo.Collection {
 	concerns := options.Database().
 		SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority()).SetWriteConcern(writeconcern.Majority())
@@ -20,4 +21,5 @@ func ForReads(c *mongo.Collection, concern *readconcern.ReadConcern) *mongo.Coll
 	return c.Clone(options.Collection().SetReadConcern(concern).SetReadPreference(readpref.Primary()))
 }
 
+// NamespaceOf returns a collection's database and name, such as "bank.accounts".
 func NamespaceOf(c *mongo.Collection) string { return c.Database().Name() + "." + c.Name() }

@@ -12,15 +12,17 @@ import (
 
 // Verdict is what became of one document or statement of a command.
 type Verdict struct {
+	// Result is the answer to the protocol.
 	Result protocol.Result
-	Err    error
+	// Err is why it is not Applied, nil where it just did not match.
+	Err error
 }
 
-// verdicts returns as many, all the same.
+// verdicts returns n verdicts, all the same.
 func verdicts(n int, result protocol.Result, err error) []Verdict {
 	all := make([]Verdict, n)
 	for i := range all {
-		all[i] = Verdict{result, err}
+		all[i] = Verdict{Result: result, Err: err}
 	}
 	return all
 }
@@ -35,7 +37,8 @@ func InsertOne(ctx context.Context, c *mongo.Collection, document any) (protocol
 	return v.Result, v.Err
 }
 
-// InsertAll stores documents, each by itself, and tells what became of each. NotMatched: its _id is taken.
+// InsertAll stores documents, each by itself, and returns what became of each.
+// NotMatched: its _id is taken.
 func InsertAll(ctx context.Context, c *mongo.Collection, documents []bson.Raw) []Verdict {
 	all := make([]Verdict, 0, len(documents))
 	for len(documents) > 0 {
@@ -46,7 +49,7 @@ func InsertAll(ctx context.Context, c *mongo.Collection, documents []bson.Raw) [
 	return all
 }
 
-// insertCommand writes down as many documents as go into one command, and returns how many that are.
+// insertCommand writes as many documents as go into one command, and returns their number.
 func insertCommand(c *mongo.Collection, documents []bson.Raw) (*Message, int) {
 	n, size := 0, 0
 	for n < len(documents) && (n == 0 || size+len(documents[n]) <= MaxCommandBytes) {
@@ -63,11 +66,11 @@ func insertCommand(c *mongo.Collection, documents []bson.Raw) (*Message, int) {
 
 func insertPart(ctx context.Context, c *mongo.Collection, command *Message, documents int) []Verdict {
 	reply, result, err := Send(ctx, c, command, rightInsert)
-	return InsertVerdicts(documents, reply, result, err)
+	return insertVerdicts(documents, reply, result, err)
 }
 
-// InsertVerdicts reads the answer to a command that inserts so many documents.
-func InsertVerdicts(documents int, reply bson.Raw, result protocol.Result, err error) []Verdict {
+// insertVerdicts reads the answer to a command that inserts some documents.
+func insertVerdicts(documents int, reply bson.Raw, result protocol.Result, err error) []Verdict {
 	// Documents that the server did not even begin to store.
 	code := CommandCode(err)
 	unreadable := code == CodeOverflow || code == codeInvalidBSON
@@ -75,7 +78,8 @@ func InsertVerdicts(documents int, reply bson.Raw, result protocol.Result, err e
 	case code == CodeUnauthorized, unreadable && documents == 1:
 		result = protocol.Failed
 	case unreadable:
-		result = protocol.NotSent // one of them can't be read, and is found when they are stored one by one
+		// One of them can't be read, and is found when they are stored one by one.
+		result = protocol.NotSent
 	}
 	refusals := StatementErrors(reply)
 	if stored, _ := reply.Lookup("n").AsInt64OK(); result == protocol.Applied && int(stored) != documents-len(refusals) {
@@ -89,11 +93,11 @@ func InsertVerdicts(documents int, reply bson.Raw, result protocol.Result, err e
 		}
 		switch {
 		case e.onID():
-			all[e.index] = Verdict{protocol.NotMatched, e}
+			all[e.index] = Verdict{Result: protocol.NotMatched, Err: e}
 		case IsRefusal(e.Code):
-			all[e.index] = Verdict{protocol.Failed, e}
+			all[e.index] = Verdict{Result: protocol.Failed, Err: e}
 		default:
-			all[e.index] = Verdict{protocol.Unknown, e}
+			all[e.index] = Verdict{Result: protocol.Unknown, Err: e}
 		}
 	}
 	return all

@@ -14,46 +14,47 @@ import (
 // more of the command will happen.
 const grace = time.Second
 
+// CodeMaxTimeExpired is the server's code for a command that has used up its time.
 const CodeMaxTimeExpired = 50
 
-// Limited is how long the commands of a context may take in all.
-type Limited struct {
+// limited says how long the commands of a context may take in all.
+type limited struct {
 	now   func() time.Time
 	start time.Time
 	limit time.Duration
 }
 
-type LimitKey struct{}
+type limitKey struct{}
 
-// WithLimit returns a context that ends after so long, or when ctx does. The server is
-// asked to give up a write that is sent with it a second earlier.
+// WithLimit returns a context that ends after a time, or when ctx does.
+// The server is asked to give up a write that is sent with it a second earlier.
 func WithLimit(ctx context.Context, now func() time.Time, limit time.Duration) (context.Context, context.CancelFunc) {
-	l := Limited{now: now, start: now(), limit: limit}
+	l := limited{now: now, start: now(), limit: limit}
 	if deadline, has := ctx.Deadline(); has {
 		l.limit = min(limit, deadline.Sub(l.start))
 	}
-	return context.WithTimeout(context.WithValue(ctx, LimitKey{}, l), limit)
+	return context.WithTimeout(context.WithValue(ctx, limitKey{}, l), limit)
 }
 
-// Left returns for how long the server may try.
-func (l Limited) Left() time.Duration {
+// left returns for how long the server may try.
+func (l limited) left() time.Duration {
 	rest := l.limit - l.now().Sub(l.start)
 	return max(rest-min(grace, rest/2), time.Millisecond)
 }
 
 // limit asks the server to give the command up before ctx ends, where that is known
-// beforehand. It returns the context to send it with, and what must be called after that.
+// beforehand. It returns the context to send it with, and a function to call after that.
 //
 // The driver would ask for it by itself, out of the deadline of the context; but to give
 // up at the very moment at which it gives up itself, so that the server's answer comes
 // too late as often as not. And a command may not ask twice. So it is shown a deadline
 // beyond all bounds, for which it asks for nothing, and it is cancelled when ctx ends.
 func (m *Message) limit(ctx context.Context) (context.Context, func()) {
-	l, has := ctx.Value(LimitKey{}).(Limited)
+	l, has := ctx.Value(limitKey{}).(limited)
 	if !has {
 		return ctx, func() {}
 	}
-	m.Number("maxTimeMS", l.Left().Milliseconds())
+	m.Number("maxTimeMS", l.left().Milliseconds())
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	return unbounded{sending}, func() { stop(); cancel() }
@@ -75,8 +76,8 @@ type silence struct {
 	servers string // as the driver knew them, where none was found
 }
 
-// silenced turns the driver's error into one that says what has happened: the driver
-// knows only that its own context was cancelled, which nobody has done.
+// silenced turns the driver's error into one that says what has happened.
+// The driver only knows that its own context was cancelled, which nobody has done.
 func silenced(ended, err error) error {
 	var notSelected topology.ServerSelectionError
 	s := silence{ended: ended}
@@ -86,7 +87,7 @@ func silenced(ended, err error) error {
 	return s
 }
 
-// Error tells whether a server was found.
+// Error says whether a server was found.
 func (s silence) Error() string {
 	switch {
 	case !errors.Is(s.ended, context.DeadlineExceeded):
@@ -97,8 +98,8 @@ func (s silence) Error() string {
 	return "no answer in time"
 }
 
-// Unwrap returns the end of the time. That somebody has stopped it is not the caller's
-// affair, whose own context may go on.
+// Unwrap returns the end of the time.
+// A command that was stopped before wraps nothing: the caller's own context may go on.
 func (s silence) Unwrap() error {
 	if errors.Is(s.ended, context.DeadlineExceeded) {
 		return s.ended
@@ -108,10 +109,10 @@ func (s silence) Unwrap() error {
 
 // ConcernError is the server's report that it does not know whether a majority has stored
 // a write.
-type ConcernError struct{ Code int }
+type ConcernError struct{ code int }
 
 func (e ConcernError) Error() string {
-	return "whether a majority has stored it is not known: " + serverText(e.Code, CodeName(e.Code))
+	return "whether a majority has stored it is not known: " + serverText(e.code, codeName(e.code))
 }
 
 // HeldUp reports whether an error says that the server has given a command up before it
@@ -122,7 +123,7 @@ func HeldUp(err error) bool { return CommandCode(err) == CodeMaxTimeExpired }
 // a majority was too slow to store it.
 func GaveUp(err error) bool {
 	var concern ConcernError
-	return HeldUp(err) || errors.As(err, &concern) && concern.Code == CodeMaxTimeExpired
+	return HeldUp(err) || errors.As(err, &concern) && concern.code == CodeMaxTimeExpired
 }
 
 // Silent reports whether an error says that a command was not answered in its time.
@@ -130,12 +131,14 @@ func Silent(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && !GaveUp(err)
 }
 
+// NextWithin moves a cursor on, within a limit of its own where that is positive.
 func NextWithin(ctx context.Context, cursor *mongo.Cursor, limit time.Duration) bool {
 	ctx, cancel := WithTimeout(ctx, limit)
 	defer cancel()
 	return cursor.Next(ctx)
 }
 
+// WithTimeout is context.WithTimeout, but that a limit of zero is none.
 func WithTimeout(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if limit <= 0 {
 		return ctx, func() {}

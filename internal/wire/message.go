@@ -13,7 +13,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/money"
 )
 
-// Elements returns the fields of a document that was encoded here, or has been read.
+// Elements returns the fields of a document, none where it is damaged.
 func Elements(document bson.Raw) []bson.RawElement {
 	all, err := document.Elements()
 	if err != nil {
@@ -22,9 +22,11 @@ func Elements(document bson.Raw) []bson.RawElement {
 	return all
 }
 
-// Message is a BSON document that is appended to one buffer. What goes out with every transfer is written so: to
-// encode it by reflection takes as long as the rest of the client's work.
+// Message is a BSON document that is appended to one buffer.
+// What goes out with every transfer is written so: to encode it by reflection takes as long
+// as the rest of the client's work.
 type Message struct {
+	// Data are the bytes so far.
 	Data []byte
 	open []int32 // where the documents and arrays begin that are not ended yet
 }
@@ -42,11 +44,13 @@ func (m *Message) start() {
 	m.Data, m.open = data, append(m.open, at)
 }
 
+// Begin begins a document as a field.
 func (m *Message) Begin(key string) {
 	at, data := bsoncore.AppendDocumentElementStart(m.Data, key)
 	m.Data, m.open = data, append(m.open, at)
 }
 
+// BeginArray begins an array as a field.
 func (m *Message) BeginArray(key string) {
 	at, data := bsoncore.AppendArrayElementStart(m.Data, key)
 	m.Data, m.open = data, append(m.open, at)
@@ -55,28 +59,35 @@ func (m *Message) BeginArray(key string) {
 // End ends the innermost document or array.
 func (m *Message) End() {
 	last := len(m.open) - 1
-	m.Data, _ = bsoncore.AppendDocumentEnd(m.Data, m.open[last]) // it fails only on an index beyond the data
+	// It fails only on an index beyond the data.
+	m.Data, _ = bsoncore.AppendDocumentEnd(m.Data, m.open[last])
 	m.open = m.open[:last]
 }
 
+// Text writes a string.
 func (m *Message) Text(key, value string) {
 	m.Data = bsoncore.AppendStringElement(m.Data, key, value)
 }
 
+// Number writes an int64.
 func (m *Message) Number(key string, value int64) {
 	m.Data = bsoncore.AppendInt64Element(m.Data, key, value)
 }
 
+// Flag writes a boolean.
 func (m *Message) Flag(key string, value bool) {
 	m.Data = bsoncore.AppendBooleanElement(m.Data, key, value)
 }
 
+// Null writes a null.
 func (m *Message) Null(key string) { m.Data = bsoncore.AppendNullElement(m.Data, key) }
 
+// Document writes an encoded document.
 func (m *Message) Document(key string, value bson.Raw) {
 	m.Data = bsoncore.AppendDocumentElement(m.Data, key, value)
 }
 
+// Value writes an encoded value.
 func (m *Message) Value(key string, value bson.RawValue) {
 	m.Data = bsoncore.AppendValueElement(m.Data, key, bsoncore.Value{Type: bsoncore.Type(value.Type), Data: value.Value})
 }
@@ -86,14 +97,17 @@ func (m *Message) Date(key string, value time.Time) {
 	m.Data = bsoncore.AppendDateTimeElement(m.Data, key, value.UnixMilli())
 }
 
+// Binary writes bytes.
 func (m *Message) Binary(key string, value []byte) {
 	m.Data = bsoncore.AppendBinaryElement(m.Data, key, 0, value)
 }
 
+// ObjectID writes an ObjectId.
 func (m *Message) ObjectID(key string, value bson.ObjectID) {
 	m.Data = bsoncore.AppendObjectIDElement(m.Data, key, value)
 }
 
+// Amount writes an amount as it is stored: an int64 or a Decimal128.
 func (m *Message) Amount(key string, amount money.Amount) {
 	if units, whole := amount.Whole(); whole {
 		m.Number(key, units)

@@ -6,7 +6,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// MaxDocumentIDBytes bounds the ID of an effect's document: the server's own limit is that of a key in its index.
+// MaxDocumentIDBytes bounds the ID of an effect's document.
+// The server's own limit is that of a key in its index.
 const MaxDocumentIDBytes = 1024
 
 const (
@@ -25,7 +26,7 @@ const (
 	ElementBytes = 32
 )
 
-// Portions splits a list into portions of so many bytes at the most, or of one element.
+// Portions splits a list into portions of at most some bytes, or of one element.
 func Portions[T any](list []T, most int, bytes func(T) int) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		for len(list) > 0 {

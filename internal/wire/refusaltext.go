@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// maxRules is how many rules of a validator are told, and maxRuleDepth how deep they
-	// are looked for.
+	// maxRules is how many rules of a validator are named, and maxRuleDepth how deep they
+	// may lie.
 	maxRules     = 3
 	maxRuleDepth = 12
-	// maxKeys is how many fields of an index are told.
+	// maxKeys is how many fields of an index are named.
 	maxKeys = 4
 )
 
-// refusalText tells why the server has refused one write: the code, and whose rule it was.
-// The server's own text has the key that is taken, and its details the document and the
-// value that a validator refuses; names of fields, indexes and operators are told.
+// refusalText says why the server has refused one write: the code, and whose rule it was.
+// It names fields, indexes and operators, and no value: the server's own text has the key
+// that is taken, and its details have the document and the value that a validator refuses.
 func refusalText(code int, report bson.Raw) string {
-	text := serverText(code, CodeName(code))
+	text := serverText(code, codeName(code))
 	switch code {
 	case CodeDuplicateKey, 11001, 12582:
 		if rule := indexText(report); rule != "" {
@@ -37,7 +37,7 @@ func refusalText(code int, report bson.Raw) string {
 	return text
 }
 
-// indexText tells the unique index in which a key is taken, by its name and its fields.
+// indexText names the unique index in which a key is taken, by its name and its fields.
 func indexText(report bson.Raw) string {
 	var fields []string
 	keyPattern, _ := report.Lookup("keyPattern").DocumentOK()
@@ -73,7 +73,7 @@ func indexName(report bson.Raw) string {
 	return name
 }
 
-// rulesOf tells the rules of a validator that a document breaks, out of the server's
+// rulesOf returns the rules of a validator that a document breaks, out of the server's
 // details: paths that the validator names, and operators.
 func rulesOf(details bson.RawValue, path string, depth int) []string {
 	rule, is := details.DocumentOK()
@@ -106,7 +106,7 @@ func rulesOf(details bson.RawValue, path string, depth int) []string {
 	return []string{strings.TrimSpace(at + " " + words.Clip(operator))}
 }
 
-// rulesBelow tells the rules of which another one consists.
+// rulesBelow returns the rules of which another one consists.
 func rulesBelow(rule bson.Raw, path string, depth int) []string {
 	var rules []string
 	for _, part := range []string{"schemaRulesNotSatisfied", "clausesNotSatisfied", "clausesSatisfied", "propertiesNotSatisfied", "details"} {

@@ -18,23 +18,20 @@ const (
 	rightFindAndUpsert = "find, insert, update"
 )
 
-// CodeNoUser is the server's code for a user or a password that it doesn't accept.
-const CodeNoUser = 18
-
 // Refused returns the server's refusal of a user: a right is missing, or, with code 18,
 // the user or the password is wrong. It returns nil for all other errors.
 //
 // It says nothing of what a write has done: like each refusal of a whole command it is
 // ambiguous, but for that of the connection's own handshake, before which nothing is sent.
 func Refused(err error) *ServerError {
-	var told *ServerError
-	if code := CommandCode(err); code != CodeUnauthorized && code != CodeNoUser || !errors.As(err, &told) {
+	var refused *ServerError
+	if code := CommandCode(err); code != CodeUnauthorized && code != CodeNoUser || !errors.As(err, &refused) {
 		return nil
 	}
-	return told
+	return refused
 }
 
-// Missing tells which right is missing.
+// Missing says which right is missing.
 func (e *ServerError) Missing() string {
 	if e.Code == CodeNoUser {
 		return "the server refuses the user or the password"
@@ -42,16 +39,16 @@ func (e *ServerError) Missing() string {
 	return "the user has no right to " + e.Action + " on " + e.Namespace
 }
 
-// unconnected reports whether no connection could be had for a command, so that it was never
-// sent: it was refused in its handshake, as with a wrong password, or given up because
-// another one was.
+// unconnected reports whether there was no connection for a command, so that it was never
+// sent: the connection was refused in its handshake, as with a wrong password, or given up
+// because another one was.
 func unconnected(err error) bool {
 	var handshake *auth.Error
 	return errors.As(err, &handshake) || Cleared(err)
 }
 
-// Cleared reports whether an error says that another connection has failed, and not why: a
-// look at why is worth while.
+// Cleared reports whether an error says that another connection has failed, and not why.
+// Another try may say why.
 func Cleared(err error) bool {
 	var pool driver.RetryablePoolError
 	return errors.As(err, &pool)

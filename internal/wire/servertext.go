@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// maxForeignBytes bounds what is told in the driver's words, and in the network's.
+	// maxForeignBytes bounds what is quoted of the driver and of the network.
 	maxForeignBytes = 120
-	// maxServersTold is how many addresses are told of a deployment that is away.
+	// maxServersTold is how many addresses are named of a deployment that is away.
 	maxServersTold = 3
 )
 
-// ServerTextOf returns an error of the server or the driver in words that can be passed on: the
-// server's code and its name in place of its message, which echoes commands, keys and
-// documents. What comes from the network keeps its addresses.
+// ServerTextOf returns an error of the server or the driver in words that can be passed on:
+// the server's code and its name in place of its message, which echoes commands, keys and
+// documents.
+// What comes from the network keeps its addresses.
 func ServerTextOf(err error) string {
 	var (
 		already   *ServerError
@@ -51,7 +52,7 @@ func ServerTextOf(err error) string {
 	return driverText(err)
 }
 
-// answerText tells what the server has answered, and false where it has not.
+// answerText returns what the server has answered, and false where it has not.
 func answerText(err error) (string, bool) {
 	var (
 		write mongo.WriteException
@@ -71,7 +72,7 @@ func answerText(err error) (string, bool) {
 	return "", false
 }
 
-// driverText tells what kept the driver from getting an answer.
+// driverText says what kept the driver from getting an answer.
 func driverText(err error) string {
 	var (
 		notSelected  topology.ServerSelectionError
@@ -102,7 +103,7 @@ func driverText(err error) string {
 	return words.Short(err.Error(), maxForeignBytes)
 }
 
-// awayText tells which servers are away, and why one of them is.
+// awayText says which servers are away, and why one of them is.
 func awayText(seen description.Topology) string {
 	var names []string
 	why := ""
@@ -123,7 +124,7 @@ func awayText(seen description.Topology) string {
 	return "no fit server among " + strings.Join(names, ", ") + why
 }
 
-// lastText tells the latest error of the talk with one server.
+// lastText returns the latest error of one server.
 func lastText(err error) string {
 	text, answered := answerText(err)
 	if !answered {

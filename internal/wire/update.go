@@ -21,23 +21,29 @@ func commandOf(name string, c *mongo.Collection, list string, size int) *Message
 
 // Statement is one element of an update command.
 type Statement interface {
-	// write writes its q, u and multi.
+	// Write writes its q, u and multi.
 	Write(m *Message)
-	// documents returns how many it is for.
+	// Documents returns how many documents it is for.
 	Documents() int
-	// size guesses its bytes, so that there is room for them. No bound rests on it.
+	// Size guesses its bytes, so that there is room for them. No bound rests on it.
 	Size() int
 }
 
 // Updated is what is known of the statements of a command.
 type Updated struct {
+	// Verdicts say what became of each statement.
 	Verdicts []Verdict
-	Matched  bool // at least one document matched, and that is stored for good
-	Short    bool // it was not all, so that no statement that is told NotMatched can be believed to be so
+	// Matched says that at least one document matched, and that this is stored for good.
+	Matched bool
+	// Short says that not all documents matched, so that NotMatched need not be true of
+	// every statement that has it for a verdict.
+	Short bool
 }
 
-// UpdateAll sends statements as one command, in no order but that statements on one document go in theirs, and tells
-// what became of each. The server tells only how many documents matched: if it was some and not all, all are told NotMatched.
+// UpdateAll sends statements as one command, and returns what became of each.
+// They are performed in no order, but those on one document in theirs.
+// The server says only how many documents matched: if some did and others did not, the
+// verdict on all of them is NotMatched.
 func UpdateAll[S Statement](ctx context.Context, c *mongo.Collection, statements []S) Updated {
 	all := Updated{Verdicts: make([]Verdict, 0, len(statements))}
 	for len(statements) > 0 {
@@ -48,7 +54,7 @@ func UpdateAll[S Statement](ctx context.Context, c *mongo.Collection, statements
 	return all
 }
 
-// UpdateCommand writes down as many statements as go into one command, and returns how many that are.
+// UpdateCommand writes as many statements as go into one command, and returns their number.
 func UpdateCommand[S Statement](c *mongo.Collection, statements []S) (*Message, int) {
 	size := 0
 	for i := 0; i < len(statements) && size < MaxCommandBytes; i++ {
@@ -88,7 +94,7 @@ func sendUpdates[S Statement](ctx context.Context, c *mongo.Collection, command 
 			continue
 		}
 		refused[e.index] = true
-		all.Verdicts[e.index] = Verdict{protocol.Unknown, e}
+		all.Verdicts[e.index] = Verdict{Result: protocol.Unknown, Err: e}
 		if IsRefusal(e.Code) && statements[e.index].Documents() == 1 {
 			all.Verdicts[e.index].Result = protocol.Failed
 		}
@@ -124,17 +130,21 @@ func rightOf[S Statement](statements []S) string {
 // Encoded is a statement that was encoded as a document.
 type Encoded bson.Raw
 
+// EncodeUpdate returns the statement that changes one document where a filter fits.
 func EncodeUpdate(filter, update bson.D) (Encoded, error) {
 	return bson.Marshal(bson.D{{Key: "q", Value: filter}, {Key: "u", Value: update}})
 }
 
+// Write writes the filter and the update.
 func (e Encoded) Write(m *Message) {
 	m.Value("q", bson.Raw(e).Lookup("q"))
 	m.Value("u", bson.Raw(e).Lookup("u"))
 }
 
+// Documents returns 1.
 func (e Encoded) Documents() int { return 1 }
 
+// Size returns the bytes of the filter and the update.
 func (e Encoded) Size() int { return len(e) }
 
 // UpdateOne changes one document where a filter fits.
@@ -188,9 +198,10 @@ func modify(ctx context.Context, c *mongo.Collection, filter bson.D, update any,
 	return after, protocol.Applied, nil
 }
 
-// InSession performs a work in a causally consistent session of its own. A majority read in it, after a write in it that
-// matched, is a deciding one: a primary that was replaced can't answer it. Not so through mongos, where the write
-// and the read may be for different shards.
+// InSession performs work in a causally consistent session of its own.
+// A majority read in it, after a write in it that matched, is a deciding one: a primary that
+// was replaced can't answer it. Through mongos this does not hold, as the write and the read
+// may be for different shards.
 func InSession(ctx context.Context, c *mongo.Collection, work func(context.Context)) {
 	session, err := c.Database().Client().StartSession(options.Session().SetCausalConsistency(true))
 	if err != nil {

@@ -60,8 +60,14 @@ func (b *Bank) WithIndexes() *Bank {
 // NewBare returns a bank that nobody has used yet: without accounts, notes and indexes.
 func NewBare(t *testing.T, opts ...transfer.Option) *Bank {
 	t.Helper()
-	b := &Bank{T: t, DB: mongotest.Database(t)}
-	b.Coordinator = b.NewCoordinator(b.DB, opts...)
+	return Over(t, mongotest.Database(t), opts...)
+}
+
+// Over returns a bank over a database that the test has from elsewhere.
+func Over(t *testing.T, db *mongo.Database, opts ...transfer.Option) *Bank {
+	t.Helper()
+	b := &Bank{T: t, DB: db}
+	b.Coordinator = b.NewCoordinator(db, opts...)
 	return b
 }
 
@@ -137,13 +143,7 @@ func Kill(c *transfer.Coordinator) {
 // Through returns the bank's database through a client with other options.
 func (b *Bank) Through(opts *options.ClientOptions) *mongo.Database {
 	b.T.Helper()
-	client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI()), opts)
-	require.NoError(b.T, err)
-	b.T.Cleanup(func() {
-		now, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = client.Disconnect(now) // its network may be dead: no goodbyes
-	})
+	client := Client(b.T, mongotest.URI(), opts)
 	return client.Database(b.DB.Name())
 }
 

@@ -51,13 +51,7 @@ func NewBranches(t *testing.T, server *mongotest.Server, here, there int64) *Bra
 // Other registers the ledger on the other server, through a client of its own.
 func (b *Branches) Other(opts ...*options.ClientOptions) transfer.Option {
 	b.T.Helper()
-	client, err := mongo.Connect(append([]*options.ClientOptions{options.Client().ApplyURI(b.Server.URI())}, opts...)...)
-	require.NoError(b.T, err)
-	b.T.Cleanup(func() {
-		now, cancel := context.WithCancel(context.Background())
-		cancel() // otherwise it would take leave of a server that a test has stopped, for 30 s
-		require.NoError(b.T, client.Disconnect(now))
-	})
+	client := Client(b.T, b.Server.URI(), opts...)
 	return transfer.WithLedger("other", client.Database(b.DB.Name()).Collection("accounts"))
 }
 
@@ -104,10 +98,7 @@ func (b *Branches) StallAcross(id string, n int) {
 // There returns the accounts on the other server.
 func (b *Branches) There() *mongo.Collection {
 	b.T.Helper()
-	client, err := mongo.Connect(options.Client().ApplyURI(b.Server.URI()))
-	require.NoError(b.T, err)
-	b.T.Cleanup(func() { require.NoError(b.T, client.Disconnect(context.Background())) })
-	return client.Database(b.DB.Name()).Collection("accounts")
+	return Client(b.T, b.Server.URI()).Database(b.DB.Name()).Collection("accounts")
 }
 
 // ChangeThere changes the account on the other server behind the library's back.

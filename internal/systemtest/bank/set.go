@@ -41,14 +41,8 @@ func (b Replicated) Through(o *options.ClientOptions) *mongo.Database {
 // Connect returns a database through a client that soon notices a change of the set.
 func (b Replicated) Connect(uri string, opts ...*options.ClientOptions) *mongo.Database {
 	b.T.Helper()
-	noticing := options.Client().ApplyURI(uri).SetConnectTimeout(time.Second).SetHeartbeatInterval(500 * time.Millisecond)
-	client, err := mongo.Connect(append([]*options.ClientOptions{noticing}, opts...)...)
-	require.NoError(b.T, err)
-	b.T.Cleanup(func() {
-		now, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = client.Disconnect(now) // a member may be paused: no goodbyes
-	})
+	noticing := options.Client().SetConnectTimeout(time.Second).SetHeartbeatInterval(500 * time.Millisecond)
+	client := Client(b.T, uri, append([]*options.ClientOptions{noticing}, opts...)...)
 	return client.Database("x")
 }
 

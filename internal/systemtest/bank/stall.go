@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -114,18 +116,23 @@ func (b *Bank) StandStill(prefix string, n int) {
 	require.EqualValues(b.T, n, result.MatchedCount)
 }
 
-// Plant stores n copies of a transfer, with changes.
-func (b *Bank) Plant(id string, n int, changes bson.M) (ids []string) {
+// Plant stores n copies of a transfer, with changes and without some fields.
+func (b *Bank) Plant(id string, n int, changes bson.M, but ...string) (ids []string) {
 	b.T.Helper()
+	var document bson.M
+	require.NoError(b.T, b.DB.Collection("transfers").FindOne(b.T.Context(), bson.M{"_id": id}).Decode(&document))
+	maps.Copy(document, changes)
+	for _, field := range but {
+		delete(document, field)
+	}
+	var copies []any
 	for i := range n {
-		var document bson.M
-		require.NoError(b.T, b.DB.Collection("transfers").FindOne(b.T.Context(), bson.M{"_id": id}).Decode(&document))
-		document["_id"] = fmt.Sprint(id, "-", i)
-		for field, value := range changes {
-			document[field] = value
-		}
-		b.Insert("transfers", document)
-		ids = append(ids, fmt.Sprint(id, "-", i))
+		copied := maps.Clone(document)
+		copied["_id"] = fmt.Sprint(id, "-", i)
+		ids, copies = append(ids, fmt.Sprint(id, "-", i)), append(copies, copied)
+	}
+	for some := range slices.Chunk(copies, 10_000) {
+		b.Insert("transfers", some...)
 	}
 	return ids
 }

@@ -101,6 +101,19 @@ func fitVerbs(c *transfer.Coordinator) map[string]func(context.Context) error {
 	}
 }
 
+// requireUnfit requires that each call is refused, because the deployment can't be worked on.
+func requireUnfit(t *testing.T, calls map[string]func(context.Context) error, says string) {
+	t.Helper()
+	for verb, call := range calls {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		err := call(ctx)
+		cancel()
+		require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, verb)
+		require.NotErrorIs(t, err, transfer.ErrInDoubt, verb)
+		require.ErrorContains(t, err, says, verb)
+	}
+}
+
 // Processes that set up one database at once, with different configurations, agree on one
 // of these: the others are refused, and those of the same configuration are all fine.
 func TestRacingSetupsAgree(t *testing.T) {

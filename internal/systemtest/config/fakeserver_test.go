@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
@@ -136,9 +133,7 @@ func (s *fakeServer) takeDown(command bson.Raw) error {
 // coordinator returns a coordinator over a database on the fake server.
 func (s *fakeServer) coordinator(t *testing.T) *transfer.Coordinator {
 	t.Helper()
-	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + s.address + "/?directConnection=true"))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	client := bank.Client(t, "mongodb://"+s.address+"/?directConnection=true")
 	c, err := transfer.NewCoordinator(client.Database("bank"))
 	require.NoError(t, err)
 	t.Cleanup(func() { bank.Kill(c) })

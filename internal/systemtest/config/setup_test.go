@@ -56,7 +56,7 @@ func TestSetupOfACompleteDeploymentWritesNothing(t *testing.T) {
 	db := b.Through(log.options())
 	opts := append(bank.Orders(db), transfer.WithRetention(time.Hour))
 	c := b.NewCoordinator(db, opts...)
-	for name, err := range map[string]error{"Check": c.Check(t.Context()), "Audit": errorOf(c.Audit(t.Context()))} {
+	for name, err := range map[string]error{"Check": c.Check(t.Context()), "Audit": bank.ErrorOf(c.Audit(t.Context()))} {
 		require.Empty(t, log.take(), name)
 		if name == "Check" {
 			require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
@@ -75,13 +75,11 @@ func TestSetupOfACompleteDeploymentWritesNothing(t *testing.T) {
 	b.MustMove("t", 1)
 	require.NoError(t, c.Setup(t.Context()))
 	require.NoError(t, c.Check(t.Context()))
-	require.NoError(t, errorOf(c.Audit(t.Context())))
-	require.NoError(t, errorOf(c.BalanceAt(t.Context(), "a", time.Now())))
+	require.NoError(t, bank.ErrorOf(c.Audit(t.Context())))
+	require.NoError(t, bank.ErrorOf(c.BalanceAt(t.Context(), "a", time.Now())))
 	require.Empty(t, log.take())
 	b.CheckBooks(bank.Balances(1, 0))
 }
-
-func errorOf[T any](_ T, err error) error { return err }
 
 // newest are the keys of the library's index for lists.
 func newest() bson.D { return bson.D{{Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}} }

@@ -43,6 +43,19 @@ func audited(ctx context.Context, b *bank.Bank, c *transfer.Coordinator, sum int
 	return v
 }
 
+// watch runs a load until it is over, ends the vigil, and requires sound books.
+func (v *vigil) watch(l *load, stop func()) {
+	t := l.b.T
+	t.Helper()
+	l.run()
+	l.judge()
+	stop()
+	<-v.over
+	t.Logf("%d audits, %d of them with money in transit", v.audits.Load(), v.moving.Load())
+	require.Empty(t, l.b.MustAudit().Findings)
+	l.audit()
+}
+
 // Audits under load find nothing: while transfers run, are refused, cancelled and taken
 // over, processes die at any command, and their messages arrive when everybody has given
 // them up, balances and money in transit add up to the same sum in each audit, and no
@@ -61,13 +74,7 @@ func TestAuditUnderLoad(t *testing.T) {
 		},
 	})
 	v = audited(ctx, b, b.NewCoordinator(b.DB), 4*opening)
-	l.run()
-	l.judge()
-	stop()
-	<-v.over
-	t.Logf("%d audits, %d of them with money in transit", v.audits.Load(), v.moving.Load())
-	require.Empty(t, b.MustAudit().Findings)
-	l.audit()
+	v.watch(l, stop)
 }
 
 // So it is while primaries are replaced: a snapshot may be an older one then, and is
@@ -103,11 +110,5 @@ func TestAuditUnderFailovers(t *testing.T) {
 	// who believe an old primary.
 	watcher := b.NewCoordinator(b.DB, transfer.WithStallThreshold(2*time.Second))
 	v = audited(ctx, b.Bank, watcher, 4*opening)
-	l.run()
-	l.judge()
-	stop()
-	<-v.over
-	t.Logf("%d audits, %d of them with money in transit", v.audits.Load(), v.moving.Load())
-	require.Empty(t, b.MustAudit().Findings)
-	l.audit()
+	v.watch(l, stop)
 }

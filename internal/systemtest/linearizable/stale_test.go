@@ -13,7 +13,6 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
@@ -153,14 +152,7 @@ func newBehind(b bank.Replicated, h *history, number int, host string) behind {
 	w := &lonelyWire{Wire: bank.Wire{At: -1}, host: host}
 	// It takes the member for the primary until it hears otherwise: so it would with the
 	// driver's defaults, for up to 40 s.
-	o := options.Client().ApplyURI(b.Set.URI()).SetDialer(w).SetMaxPoolSize(1)
-	client, err := mongo.Connect(o)
-	require.NoError(b.T, err)
-	b.T.Cleanup(func() {
-		now, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = client.Disconnect(now)
-	})
+	client := bank.Client(b.T, b.Set.URI(), options.Client().SetDialer(w).SetMaxPoolSize(1))
 	db := client.Database(b.DB.Name())
 	return behind{witness{h, number, b.NewCoordinator(db), db}, w}
 }

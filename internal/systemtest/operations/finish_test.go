@@ -186,8 +186,7 @@ func TestRecoverUntilFinishedOutlastsErrors(t *testing.T) {
 	const unknownError, app = 8, "recovering"
 	server := bank.StartServer(t)
 	db := mongotest.Client(t, options.Client().ApplyURI(server.URI())).Database("recovering")
-	b := &bank.Bank{T: t, DB: db}
-	b.Coordinator = b.NewCoordinator(b.DB)
+	b := bank.Over(t, db)
 	require.NoError(t, b.Setup(t.Context()))
 	b.OpenAccounts([]int64{100, 0})
 	rec, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))

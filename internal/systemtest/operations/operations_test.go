@@ -253,7 +253,7 @@ func TestOneOfTwoClustersIsRestored(t *testing.T) {
 // bareIn is bare for the accounts of another database.
 func bareIn(b *bank.Bank, db *mongo.Database) map[string]int64 {
 	b.T.Helper()
-	return bare((&bank.Bank{T: b.T, DB: db}), "accounts")
+	return bare(bank.Over(b.T, db), "accounts")
 }
 
 // What an idle process costs: nothing without Run, and with Run not more than

@@ -66,8 +66,7 @@ func TestFirstProgram(t *testing.T) {
 	t.Parallel()
 	program, server := firstProgram(t), bank.StartServer(t)
 	db := mongotest.Client(t, options.Client().ApplyURI(server.URI())).Database("bank")
-	b := &bank.Bank{T: t, DB: db}
-	b.Coordinator = b.NewCoordinator(b.DB)
+	b := bank.Over(t, db)
 	orders := []string{"deposit-1: done", "order-17: done", "order-18: refused, nothing moved"}
 	run := func() (end func()) {
 		says, end := begin(t, program, server.URI())

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
@@ -24,13 +23,7 @@ func mute(b *bank.Bank) transfer.Option {
 	listener, err := (&net.ListenConfig{}).Listen(b.T.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(b.T, err)
 	b.T.Cleanup(func() { _ = listener.Close() }) // until then it lets callers wait
-	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + listener.Addr().String() + "/?directConnection=true"))
-	require.NoError(b.T, err)
-	b.T.Cleanup(func() {
-		now, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = client.Disconnect(now)
-	})
+	client := bank.Client(b.T, "mongodb://"+listener.Addr().String()+"/?directConnection=true")
 	return transfer.WithLedger("other", client.Database(b.DB.Name()).Collection("more"))
 }
 

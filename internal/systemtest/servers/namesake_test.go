@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
@@ -20,14 +18,12 @@ func TestNamesakeAwayKeepsNobody(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
 	b.MustHold("h", 60, time.Hour)
-	away, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = away.Disconnect(context.Background()) })
+	away := bank.Client(t, "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100")
 	c := b.NewCoordinator(b.DB, transfer.WithDocuments("orders", b.DB.Collection("orders")),
 		transfer.WithLedger("away", away.Database(b.DB.Name()).Collection("orders")))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	_, err = c.Post(ctx, "h")
+	_, err := c.Post(ctx, "h")
 	require.NoError(t, err)
 	_, err = c.Recover(ctx)
 	require.NoError(t, err)
@@ -44,9 +40,7 @@ func TestLedgerOnAnotherServerIsRefused(t *testing.T) {
 	require.NoError(t, err)
 
 	elsewhere := bank.StartServer(t)
-	client, err := mongo.Connect(options.Client().ApplyURI(elsewhere.URI()))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	client := bank.Client(t, elsewhere.URI())
 	accounts := client.Database(b.DB.Name()).Collection("accounts")
 	_, err = accounts.InsertOne(t.Context(), bson.M{"_id": "a", "balance": int64(5)})
 	require.NoError(t, err)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
@@ -79,7 +78,7 @@ func (a *abroad) queue(each int) {
 		id := fmt.Sprint("queued", i)
 		_, err := a.near.Submit(a.T.Context(), a.to(i, id))
 		require.NoError(a.T, err)
-		a.copies(id, each-1, nil)
+		a.Plant(id, each-1, nil)
 	}
 }
 
@@ -96,7 +95,7 @@ func (a *abroad) stall(each int, holds bool) {
 			_, err = a.near.Hold(a.T.Context(), a.to(i, id), time.Hour)
 		}
 		require.NoError(a.T, err)
-		a.copies(id, each, changes)
+		a.Plant(id, each, changes)
 	}
 }
 
@@ -123,31 +122,6 @@ func (a *abroad) ends() {
 		return n == 0
 	}, 2*time.Minute, 50*time.Millisecond)
 	a.T.Log("all is done after ", time.Since(begun))
-}
-
-// copies stores copies of a transfer, changed, without some fields.
-func (a *abroad) copies(id string, n int, changes bson.M, but ...string) {
-	a.T.Helper()
-	var document bson.M
-	require.NoError(a.T, a.DB.Collection("transfers").FindOne(a.T.Context(), bson.M{"_id": id}).Decode(&document))
-	for field, value := range changes {
-		document[field] = value
-	}
-	for _, field := range but {
-		delete(document, field)
-	}
-	var all []any
-	for i := range n {
-		copied := bson.M{}
-		for field, value := range document {
-			copied[field] = value
-		}
-		copied["_id"] = fmt.Sprint(id, "-", i)
-		if all = append(all, copied); len(all) == 10_000 || i == n-1 {
-			a.Insert("transfers", all...)
-			all = nil
-		}
-	}
 }
 
 // submitted submits a transfer at home and returns how long it takes to be final.
@@ -342,13 +316,7 @@ func TestAStoppedClusterHoldsUpNothingElse(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, set.Stop()) })
 	b := bank.New(t, 1_000_000, 0).WithIndexes()
-	far, err := mongo.Connect(options.Client().ApplyURI(set.URI()))
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		now, cancel := context.WithCancel(context.Background())
-		cancel()
-		require.NoError(t, far.Disconnect(now))
-	})
+	far := bank.Client(t, set.URI())
 	a := &abroad{Bank: b, n: 1}
 	c := b.NewCoordinator(b.DB, transfer.WithLedger(a.ledger(0), far.Database(b.DB.Name()).Collection("accounts")))
 	require.NoError(t, c.Setup(t.Context()))
@@ -362,7 +330,7 @@ func TestAStoppedClusterHoldsUpNothingElse(t *testing.T) {
 	usual := a.submitted(c, "before")
 	a.queue(1)
 	require.NoError(t, set.Pause(0))
-	a.copies("warm0", each, bson.M{"state": "Initiated", "open": true, "epoch": int64(0), "createdAt": bank.ThresholdsAgo(0)},
+	a.Plant("warm0", each, bson.M{"state": "Initiated", "open": true, "epoch": int64(0), "createdAt": bank.ThresholdsAgo(0)},
 		"committedAt", "owner", "notBefore")
 	for i := range 3 {
 		took := a.submitted(c, fmt.Sprint("meanwhile", i))

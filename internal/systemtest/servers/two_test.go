@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/event"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
@@ -138,16 +137,10 @@ func TestDocumentsNamedAsALedgerElsewhere(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
 	server := bank.StartServer(t)
-	far, err := mongo.Connect(options.Client().ApplyURI(server.URI()))
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		now, cancel := context.WithCancel(context.Background())
-		cancel()
-		require.NoError(t, far.Disconnect(now))
-	})
+	far := bank.Client(t, server.URI())
 	opts := append(bank.Orders(b.DB), transfer.WithLedger("far", far.Database(b.DB.Name()).Collection("orders")))
 	acquainted := b.NewCoordinator(b.DB, opts...)
-	_, err = acquainted.Transfer(t.Context(), bank.Payment("p-1", "o-1", 60))
+	_, err := acquainted.Transfer(t.Context(), bank.Payment("p-1", "o-1", 60))
 	require.NoError(t, err)
 	require.NoError(t, server.Stop())
 

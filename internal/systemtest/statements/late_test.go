@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
@@ -185,9 +184,7 @@ func TestStatementOnAServerThatHangs(t *testing.T) {
 		t.Run(fmt.Sprintf("away=%v", away), func(t *testing.T) {
 			t.Parallel()
 			server := bank.StartServer(t)
-			client, err := mongo.Connect(options.Client().ApplyURI(server.URI()))
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = client.Disconnect(context.WithoutCancel(t.Context())) })
+			client := bank.Client(t, server.URI())
 			b := bank.NewBare(t) // on the server that all tests share
 			accounts := b.DB.Collection("accounts")
 			b.DB = client.Database(b.DB.Name())

@@ -93,8 +93,7 @@ func TestWaitWithoutAStream(t *testing.T) {
 	server, err := mongotest.StartOwn(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, server.Stop()) })
-	b := &bank.Bank{T: t, DB: mongotest.Client(t, options.Client().ApplyURI(server.URI())).Database("waiters")}
-	b.Coordinator = b.NewCoordinator(b.DB)
+	b := bank.Over(t, mongotest.Client(t, options.Client().ApplyURI(server.URI())).Database("waiters"))
 	require.NoError(t, b.Setup(t.Context()))
 	b.OpenAccounts([]int64{100, 0})
 	for app, c := range map[string]struct {
@@ -301,7 +300,7 @@ func TestNextCallerGoesOn(t *testing.T) {
 
 	first, leave := context.WithCancelCause(t.Context())
 	leader := bank.CallAll(1, func(int) (transfer.Record, error) { return c.Transfer(first, bank.Move("t", "a", "b", 10)) })
-	require.Eventually(t, func() bool { return strings.Contains(stacks(), "engine.(*gate).enter") }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(stacks(), "engine.(*gate).acquire") }, time.Minute, time.Millisecond)
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, err = c.Transfer(short, bank.Move("t", "a", "b", 10))

@@ -1,0 +1,108 @@
+package audit
+
+import (
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// checkDocument finds what is wrong with a participant's document by itself.
+func checkDocument(d *Document) []Finding {
+	var found []Finding
+	for _, field := range []struct {
+		code Code
+		bad  string
+		name string
+	}{
+		{WrongID, d.BadID, "_id"}, {WrongBalance, d.BadBalance, "balance"}, {WrongFloor, d.BadFloor, "floor"},
+		{WrongCurrency, d.BadCurrency, "currency"}, {WrongPending, d.BadPending, "map of markers"},
+		{WrongClosed, d.BadClosed, "flag closed"},
+	} {
+		if field.bad != "" {
+			found = append(found, aboutDocument(d, field.code, "the %s: %s", field.name, field.bad))
+		}
+	}
+	if d.Counts && !d.NoFloor && d.BadFloor == "" && d.Collection.HoldsAccounts() && d.Balance.Cmp(d.Floor) < 0 {
+		found = append(found, aboutDocument(d, BelowFloor, "the balance is %s, and the floor %s", d.Balance, d.Floor))
+	}
+	if d.Closed && len(d.Markers) > 0 {
+		found = append(found, aboutDocument(d, ClosedMarker, "it is closed, and has %d markers, like that of transfer %q",
+			len(d.Markers), d.Markers[0].Key))
+	}
+	return found
+}
+
+// checkMarker finds what is wrong with a marker, given its transfer at the same moment.
+// The transfer is nil if it doesn't exist. Whether it can be read at all is checked where
+// transfers are.
+func checkMarker(r *Reader, d *Document, m Marker, t *Transfer) (f Finding, wrong bool) {
+	switch {
+	case t == nil:
+		return aboutMarker(d, m, OrphanMarker, "which does not exist"), true
+	case t.Err != nil || !t.State.Known():
+		return Finding{}, false
+	case t.Tombstone():
+		return aboutMarker(d, m, OrphanMarker, "which is lost, as is told in its place: account %q of ledger %q: %s",
+			t.Failure.Account, t.Failure.Ledger, t.Failure.Message), true
+	}
+	p, is := participantOf(r, d, t)
+	switch {
+	case !is:
+		return aboutMarker(d, m, ForeignMarker, "which is %s, and does not touch this document", t.State), true
+	case t.State.Final():
+		return aboutMarker(d, m, FinalMarker, "which is final: %s", t.State), true
+	case t.State == protocol.Initiated:
+		return aboutMarker(d, m, EarlyMarker, "which nobody has claimed yet"), true
+	}
+	return checkAmount(d, m, p)
+}
+
+// checkAmount finds what is wrong with the amount of a participant's marker.
+func checkAmount(d *Document, m Marker, p Participant) (f Finding, wrong bool) {
+	want := money.Units(0)
+	if p.Amount != nil {
+		want = *p.Amount
+	}
+	switch {
+	case m.Amount == nil || m.Amount.Cmp(want) != 0:
+		return aboutMarker(d, m, WrongMarker, "which moves %s here", want), true
+	case p.Amount != nil && m.Amount.Kind() != want.Kind():
+		return aboutMarker(d, m, WrongMarker, "which moves %s here: that is %s, and the marker %s",
+			want, kindOf(want), kindOf(*m.Amount)), true
+	case d.Counts && m.Amount.Kind() != d.Balance.Kind():
+		return aboutMarker(d, m, WrongMarker, "which moves %s here: that is %s, and the balance %s",
+			want, kindOf(want), kindOf(d.Balance)), true
+	}
+	return Finding{}, false
+}
+
+func kindOf(a money.Amount) string {
+	if a.Kind() == money.Whole {
+		return "whole"
+	}
+	return "a decimal"
+}
+
+// checkParticipant finds what is wrong with a participant of an unfinished transfer, given
+// its document at the same moment. The document is nil if it doesn't exist.
+//
+// A missing marker proves nothing unless the transfer is held. Before that the marker may
+// not be there yet, and after the decision it may be settled.
+func checkParticipant(t *Transfer, p Participant, d *Document) (f Finding, wrong bool) {
+	held := t.State == protocol.Preparing && t.Held
+	switch {
+	case d == nil && !p.MayBeGone && (held || t.State == protocol.Committed):
+		f = aboutTransfer(t.ID, MissingDocument, "it is %s, so all its participants were prepared, and %s is gone",
+			t.State, p.Name)
+	case d != nil && held && !d.hasMarker(t.ID):
+		f = aboutTransfer(t.ID, MissingMarker, "it holds money, and %s has no marker of it%s", p.Name, balanceOf(d))
+	default:
+		return Finding{}, false
+	}
+	f.Account = p.ID
+	if p.Collection.HoldsAccounts() {
+		f.Ledger = p.Collection.Name
+	} else {
+		f.Namespace = p.Collection.Namespace
+	}
+	return f, true
+}

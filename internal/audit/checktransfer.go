@@ -1,0 +1,162 @@
+package audit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// checkTransfer finds what is wrong with a transfer's document by itself, at the time that
+// the server's clock has shown.
+func checkTransfer(t *Transfer, now time.Time, genuine func(document.Transfer) bool) []Finding {
+	if t.Err != nil {
+		return []Finding{aboutTransfer(t.ID, Unreadable, "%v", t.Err)}
+	}
+	if !t.State.Known() {
+		return []Finding{aboutTransfer(t.ID, WrongState, "the state %q is none", t.State)}
+	}
+	var found []Finding
+	for _, check := range []struct {
+		code  Code
+		wrong func(*Transfer) string
+	}{
+		{WrongEpoch, wrongEpoch}, {WrongOpen, wrongOpen}, {WrongCommit, wrongCommit}, {WrongFailure, wrongFailure},
+		{WrongLegs, wrongLegs}, {WrongHold, wrongHold},
+		{WrongTime, func(t *Transfer) string { return wrongTime(t, now) }},
+	} {
+		if wrong := check.wrong(t); wrong != "" {
+			found = append(found, aboutTransfer(t.ID, check.code, "it is %s, and %s", t.State, wrong))
+		}
+	}
+	if !genuine(t.Transfer) {
+		found = append(found, aboutTransfer(t.ID, WrongDigest, "what it moves is not what its digest stands for"))
+	}
+	return found
+}
+
+// wrongEpoch checks the epoch: the claim sets state, epoch and owner at once. Each takeover
+// raises the epoch, and that of a stalled transfer raises the attempts too.
+func wrongEpoch(t *Transfer) string {
+	if odd := t.Odd["epoch"]; odd != "" {
+		return fmt.Sprintf("its epoch %s is no int32 or int64", odd)
+	}
+	if t.Epoch >= 1 && t.Attempts >= t.Epoch {
+		return fmt.Sprintf("its epoch is %d after %d takeovers", t.Epoch, t.Attempts)
+	}
+	if claimed := t.State != protocol.Initiated; (t.Epoch >= 1) == claimed && (t.Owner != "") == claimed && t.Epoch >= 0 {
+		return ""
+	}
+	return fmt.Sprintf("its epoch is %d, and its owner %q", t.Epoch, t.Owner)
+}
+
+// wrongOpen checks the flag open: the finish sets the state and unsets the flag at once.
+func wrongOpen(t *Transfer) string {
+	switch odd := t.Odd["open"]; {
+	case odd != "":
+		return fmt.Sprintf("its flag open, %s, is no boolean", odd)
+	case t.State.Final() && t.Opened:
+		return "still marked as open"
+	case !t.State.Final() && !t.Open:
+		return "not marked as open: recovery doesn't find it"
+	}
+	return ""
+}
+
+// wrongCommit checks the time of the commit: only the decision to commit stamps it.
+func wrongCommit(t *Transfer) string {
+	switch committed := !t.CommittedAt.IsZero(); {
+	case t.State.Forward() && !committed:
+		return "there is no time of the commit"
+	case !t.State.Forward() && committed:
+		return fmt.Sprintf("it was committed at %s", t.CommittedAt.Format(time.RFC3339Nano))
+	}
+	return ""
+}
+
+// wrongFailure checks the reason of a failure: only the decision to roll back stores it.
+func wrongFailure(t *Transfer) string {
+	switch {
+	case t.State.Back() && t.Failure == nil:
+		return "it doesn't say why"
+	case !t.State.Back() && t.Failure != nil:
+		return fmt.Sprintf("has failed: %s (%s)", t.Failure.Code, t.Failure.Message)
+	}
+	return ""
+}
+
+// clockTolerance is how far ahead of the server's clock, as the audit has read it, a stored
+// time may be. Another server, whose clock is ahead, may have set it, and the audit takes a
+// while.
+const clockTolerance = 10 * time.Minute
+
+// wrongTime checks the times: they are stored as dates, and those at which something has
+// happened are past.
+//
+//  1. Somebody sets committedAt to next year.
+//  2. A statement of this year doesn't show the transfer.
+func wrongTime(t *Transfer, now time.Time) string {
+	for _, field := range timeFields() {
+		if odd := t.Odd[field]; odd != "" {
+			return fmt.Sprintf("its %s, %s, is no date", field, odd)
+		}
+	}
+	for _, past := range []struct {
+		field string
+		at    time.Time
+	}{{"createdAt", t.CreatedAt}, {"lastModified", t.LastModified}, {"committedAt", t.CommittedAt}, {"stuckAt", t.StuckAt}} {
+		if past.at.Sub(now) > clockTolerance {
+			return fmt.Sprintf("its %s, %s, is to come", past.field, past.at.Format(time.RFC3339Nano))
+		}
+	}
+	return ""
+}
+
+// wrongLegs checks the legs: they move something on each account once, in amounts of one
+// kind, and sum to zero.
+func wrongLegs(t *Transfer) string {
+	var sum money.Sum
+	accounts := map[[2]string]bool{}
+	for _, leg := range t.Legs {
+		sum.Add(leg.Amount)
+		account := [2]string{leg.Ledger, leg.Account}
+		switch {
+		case leg.Amount.Sign() == 0:
+			return fmt.Sprintf("moves nothing on account %q", leg.Account)
+		case leg.Amount.Kind() != t.Legs[0].Amount.Kind():
+			return "moves whole units and decimals"
+		case accounts[account]:
+			return fmt.Sprintf("has two legs for account %q", leg.Account)
+		}
+		accounts[account] = true
+	}
+	if sum.Sign() != 0 {
+		return fmt.Sprintf("its legs sum to %s", &sum)
+	}
+	return ""
+}
+
+// wrongHold checks a hold: it has an end, it holds money once everything is prepared, and it
+// is posted only after that.
+func wrongHold(t *Transfer) string {
+	for _, flag := range []string{"hold", "held", "clean"} {
+		if odd := t.Odd[flag]; odd != "" {
+			return fmt.Sprintf("its flag %s, %s, is no boolean", flag, odd)
+		}
+	}
+	switch {
+	case t.Held && !t.Hold:
+		return "holds money, and is no hold"
+	case t.Held && t.State == protocol.Initiated:
+		return "holds money"
+	case t.Hold && t.ExpiresAt.IsZero():
+		return "is a hold without an end"
+	case t.Hold && t.State.Forward() && !t.Held:
+		return "was posted without having been held"
+	case !t.SoundPart() || t.Posted != nil && !t.State.Forward():
+		return fmt.Sprintf("%s of it was posted", t.Posted)
+	}
+	return ""
+}

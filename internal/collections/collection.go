@@ -1,0 +1,65 @@
+package collections
+
+import (
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/document"
+)
+
+// Collection is a collection of participants.
+type Collection struct {
+	// Name is the one under which it is registered.
+	Name string
+	// Documents says that effects change its documents, which are not accounts.
+	Documents bool
+	// Fields are the names of the fields of its documents.
+	Fields document.Fields
+	// Namespace is its database and its name, such as "bank.accounts".
+	Namespace string
+	// Commands is the handle for commands, Majority the one for reads of what a majority
+	// has stored, and Linearizable the one for deciding reads.
+	Commands, Majority, Linearizable *mongo.Collection
+	// SameClient says that it is reached through the client of the transfers.
+	SameClient bool
+	// Namesakes are, for documents, the ledgers of the same namespace, which are reached
+	// through other clients.
+	Namesakes []document.Address
+}
+
+// Cluster is where commands go. It can be compared.
+type Cluster struct{ Client *mongo.Client }
+
+// Cluster returns where the commands to a collection go.
+func (l *Collection) Cluster() Cluster { return Cluster{Client: l.Commands.Database().Client()} }
+
+// Subject is a document that an operation writes to. It can be compared.
+type Subject struct {
+	// Collection is nil for the transfer's own document.
+	Collection *Collection
+	// ID is the _id, in a form that is equal where the server takes two for equal.
+	ID string
+}
+
+// Subject returns the document with an _id.
+// The IDs of accounts are all of one kind, those of other documents may be of any.
+func (l *Collection) Subject(id bson.RawValue) Subject {
+	if l.Documents {
+		return Subject{Collection: l, ID: document.ComparableID(id)}
+	}
+	return Subject{Collection: l, ID: string(id.Value)}
+}
+
+// NoteCollection returns where the note about a collection is.
+func NoteCollection(c *mongo.Collection) *mongo.Collection {
+	return c.Database().Collection(c.Name() + ".transfer")
+}
+
+// RetentionCollection returns the collection of the retentions that are in use.
+func RetentionCollection(transfers *mongo.Collection) *mongo.Collection {
+	return transfers.Database().Collection(transfers.Name() + ".retention")
+}
+
+// HoldsAccounts reports whether the collection is a ledger.
+// Otherwise it holds documents that effects change, or the transfers.
+func (l *Collection) HoldsAccounts() bool { return !l.Documents && l.Fields.Balance != "" }

@@ -1,0 +1,59 @@
+package collections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+
+	"github.com/mongotransfer/transfer/internal/wire"
+)
+
+// minWireVersion is that of MongoDB 5.0.
+const minWireVersion = 13
+
+// ErrUnsupported is returned for a server that the protocol can't be run on.
+var ErrUnsupported = errors.New("unsupported deployment")
+
+// HelloAnswer is what a server says of itself.
+type HelloAnswer struct {
+	// SetName is the name of the replica set, "" if it is no member of one.
+	SetName string `bson:"setName"`
+	// Message tells a mongos.
+	Message string `bson:"msg"`
+	// MaxWireVersion stands for the server's version.
+	MaxWireVersion int `bson:"maxWireVersion"`
+	// LocalTime is what the server's clock shows.
+	LocalTime time.Time `bson:"localTime"`
+}
+
+// Routed reports whether it is the answer of a mongos.
+func (h HelloAnswer) Routed() bool { return h.Message == "isdbgrid" }
+
+// Hello asks a collection's server who it is and what its clock shows.
+func Hello(ctx context.Context, c *mongo.Collection) (HelloAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
+	defer cancel()
+	var answer HelloAnswer
+	command := bson.D{{Key: "hello", Value: 1}}
+	err := c.Database().RunCommand(ctx, command, options.RunCmd().SetReadPreference(readpref.Primary())).Decode(&answer)
+	return answer, wire.ServerErrorOf(err, "hello", c.Database().Name())
+}
+
+// Supported refuses servers without majority writes or too old ones.
+func (h HelloAnswer) Supported() error {
+	if h.SetName == "" && !h.Routed() {
+		return fmt.Errorf("%w: a standalone server can't acknowledge by majority; start it as a replica set, of one member if need be",
+			ErrUnsupported)
+	}
+	if h.MaxWireVersion < minWireVersion {
+		return fmt.Errorf("%w: MongoDB 5.0 or later is needed, and the server speaks wire version %d only",
+			ErrUnsupported, h.MaxWireVersion)
+	}
+	return nil
+}

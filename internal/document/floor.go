@@ -1,0 +1,101 @@
+package document
+
+import (
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/money"
+)
+
+// Floor is the least balance that a debit may leave.
+type Floor struct {
+	// Stored is the field's value, the zero value where there is none.
+	Stored bson.RawValue
+	// Amount is the floor, zero where none is stored.
+	Amount money.Amount
+	// None says that the account may go down to the limit of what is stored.
+	None bool
+	// Odd says that the value is neither a number nor the mark for no floor.
+	Odd bool
+}
+
+// NoFloor is stored in the floor's field of an account that may go as low as a balance can.
+// MinKey stands below all numbers.
+func NoFloor() any { return bson.MinKey{} }
+
+// FloorOf reads the value of a floor's field.
+func FloorOf(stored bson.RawValue) Floor {
+	if stored.Type == bson.TypeMinKey {
+		return Floor{Stored: stored, None: true}
+	}
+	amount, err := money.FromBSON(stored)
+	return Floor{Stored: stored, Amount: amount, Odd: err != nil}
+}
+
+// Bounds are the least and the largest balance with which prepares can be made.
+type Bounds struct {
+	Low, High money.Amount
+	// Known is false where the floor can't be understood: no balance lies between the
+	// bounds then.
+	Known bool
+}
+
+// Bounds returns the bounds for prepares that take so much in all, and of whose credits
+// the largest is this one, after so much was paid in.
+func (f Floor) Bounds(taken, paid, largest money.Amount) Bounds {
+	limit := money.MaxBalance(taken.Kind())
+	low, err := f.after(limit.Neg(), taken, paid)
+	high := limit
+	if err == nil {
+		high, err = subtract(limit, paid, largest)
+	}
+	if err != nil {
+		return Bounds{Low: limit, High: limit.Neg()}
+	}
+	return Bounds{Low: low, High: high, Known: true}
+}
+
+// after returns the least balance that leaves the floor standing, where anything is taken
+// at all.
+func (f Floor) after(least, taken, paid money.Amount) (money.Amount, error) {
+	if taken.Sign() == 0 {
+		return least, nil
+	}
+	low, err := f.Above(least)
+	if err != nil {
+		return least, err
+	}
+	return subtract(low, taken.Neg(), paid)
+}
+
+func subtract(from money.Amount, amounts ...money.Amount) (money.Amount, error) {
+	for _, amount := range amounts {
+		var err error
+		if from, err = from.Add(amount.Neg()); err != nil {
+			return from, err
+		}
+	}
+	return from, nil
+}
+
+// Above returns the floor, or the least balance that can be stored where that is higher.
+func (f Floor) Above(least money.Amount) (money.Amount, error) {
+	switch {
+	case f.None:
+		return least, nil
+	case f.Odd:
+		return least, errors.New("the floor is no exact number")
+	}
+	amount := f.Amount
+	if amount.Kind() == money.Whole && least.Kind() == money.Decimal {
+		amount = amount.Decimal() // a whole floor may stand under a decimal balance
+	}
+	if amount.Kind() != least.Kind() {
+		return least, errors.New("the floor is a decimal and the balance is whole")
+	}
+	if amount.Cmp(least) < 0 {
+		return least, nil
+	}
+	return amount, nil
+}

@@ -1,0 +1,30 @@
+package document
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A marker's key keeps what means something to the server out of the path.
+func TestMarkerKey(t *testing.T) {
+	t.Parallel()
+	for id, key := range awkwardIDs() {
+		assert.Equal(t, key, MarkerKey(id), "%q", id)
+	}
+}
+
+// A marker's key tells its transfer, whatever that is called; and what is no marker's key tells none.
+func TestTransferOf(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"t", "order-17", "a.b", "$a", "100%", "%2E", "17", "0", "a\x00b", "é", "%", "%%", "a%2"} {
+		got, ok := TransferOf(MarkerKey(id))
+		require.True(t, ok, id)
+		assert.Equal(t, id, got)
+	}
+	for _, key := range []string{"", "%", "%2", "%zz", "%2e", "%41", "17", "a%2", "%25%"} {
+		_, ok := TransferOf(key)
+		assert.False(t, ok, key)
+	}
+}

@@ -1,0 +1,73 @@
+package document
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// ClaimedUnfinished selects transfers that a process has claimed and none has finished,
+// and that stand still for a threshold: see [StandingStill]. It leaves out holds that may
+// still be decided, of which there may be many.
+func ClaimedUnfinished(threshold time.Duration) bson.E {
+	open := bson.E{Key: "open", Value: true}
+	plain := bson.D{open, NoHold(), {Key: "epoch", Value: bson.D{{Key: "$ne", Value: 0}}}}
+	hold := bson.D{open, {Key: "hold", Value: true}, StateIn(protocol.Committed, protocol.Rollback)}
+	return bson.E{Key: "$or", Value: bson.A{
+		append(plain, Stalled(threshold)...), append(hold, StandingStill(threshold)...),
+	}}
+}
+
+// IdleFor selects what was not modified for a while, by the server's clock.
+func IdleFor(idle time.Duration) bson.E {
+	since := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", idle.Milliseconds()}}}
+	return bson.E{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$lastModified", since}}}}
+}
+
+// StillUnfinished selects those of the given transfers that are not final, and not known to
+// be stuck.
+func StillUnfinished(ids []string) bson.D {
+	return bson.D{
+		{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}},
+		{Key: "open", Value: true}, {Key: "stuck", Value: nil},
+	}
+}
+
+// ExpiredHolds selects holds that have expired and are not decided, by their index.
+func ExpiredHolds() bson.D { return append(bson.D{{Key: "open", Value: true}}, Expired()...) }
+
+// InitiatedAndDue selects transfers that wait for a worker, and had to wait for a time that
+// has come by the server's clock. If recent is positive, that time lies at most so far back.
+func InitiatedAndDue(recent time.Duration) bson.D {
+	isDue := bson.D{{Key: "$lte", Value: bson.A{"$notBefore", "$$NOW"}}}
+	return initiated(bson.D{{Key: "$type", Value: "date"}}, append(bson.A{isDue}, notOlder("$notBefore", recent)...))
+}
+
+// InitiatedAtOnce selects transfers that wait for a worker, and had to wait for no time. If
+// recent is positive, they were created at most so far back.
+func InitiatedAtOnce(recent time.Duration) bson.D {
+	return initiated(nil, notOlder("$createdAt", recent))
+}
+
+// initiated selects transfers that wait for a worker, by the index of unfinished work.
+func initiated(notBefore any, conditions bson.A) bson.D {
+	filter := bson.D{
+		{Key: "open", Value: true}, NoHold(), {Key: "epoch", Value: 0}, {Key: "state", Value: protocol.Initiated},
+		{Key: "notBefore", Value: notBefore},
+	}
+	if len(conditions) > 0 {
+		filter = append(filter, bson.E{Key: "$expr", Value: bson.D{{Key: "$and", Value: conditions}}})
+	}
+	return filter
+}
+
+// notOlder returns the condition that a time lies at most so far back, none for zero.
+func notOlder(field string, recent time.Duration) bson.A {
+	if recent <= 0 {
+		return nil
+	}
+	from := bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", recent.Milliseconds()}}}
+	return bson.A{bson.D{{Key: "$gte", Value: bson.A{field, from}}}}
+}

@@ -1,0 +1,143 @@
+package inspection
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/wire"
+)
+
+// ownIndexes returns the library's indexes of the transfers. Accounts have none: they are
+// only found by _id. A transfer is in as few of them as possible, under keys that rarely
+// change: to keep one index costs each transfer as much as to write another document.
+func ownIndexes() []mongo.IndexModel {
+	ofAccount := func(by string) bson.D {
+		return bson.D{{Key: "legs.account", Value: 1}, {Key: "legs.ledger", Value: 1}, {Key: by, Value: 1}}
+	}
+	where := func(name string, filter bson.D) *options.IndexOptionsBuilder {
+		return options.Index().SetName(name).SetPartialFilterExpression(filter)
+	}
+	exists := bson.D{{Key: "$exists", Value: true}}
+	return []mongo.IndexModel{
+		{ // unfinished work except holds: first what nobody has claimed, and of that what is due at once
+			Keys: bson.D{
+				{Key: "hold", Value: 1}, {Key: "epoch", Value: 1}, {Key: "notBefore", Value: 1}, {Key: "createdAt", Value: 1},
+			},
+			Options: where("unfinished", bson.D{{Key: "open", Value: true}}),
+		},
+		{ // unfinished holds: those that are not decided, by the time when they expire
+			Keys:    bson.D{{Key: "state", Value: 1}, {Key: "expiresAt", Value: 1}},
+			Options: where("holds", bson.D{{Key: "open", Value: true}, {Key: "hold", Value: true}}),
+		},
+		{ // an account's history: what was committed
+			Keys:    ofAccount("committedAt"),
+			Options: where("committed", bson.D{{Key: "committedAt", Value: exists}}),
+		},
+		{ // an account's failures
+			Keys:    ofAccount("createdAt"),
+			Options: where("failures", bson.D{{Key: "failure", Value: exists}}),
+		},
+		{ // lists, newest first
+			Keys:    bson.D{{Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}},
+			Options: options.Index().SetName("created"),
+		},
+		{ // the server removes final transfers by it, where they are not kept for good
+			Keys:    bson.D{{Key: "purgeAt", Value: 1}},
+			Options: where("purge", bson.D{{Key: "purgeAt", Value: exists}}).SetExpireAfterSeconds(0),
+		},
+	}
+}
+
+// MissingIndexes returns the library's indexes that do not exist. An index of the user's
+// with the same keys and options serves as well, whatever its name. One that has the name
+// of the library's and differs is refused: the server would refuse the library's.
+func (i *Inspector) MissingIndexes(ctx context.Context) ([]mongo.IndexModel, error) {
+	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
+	defer cancel()
+	existing, err := indexesOf(ctx, i.catalog.Transfers)
+	if err != nil {
+		return nil, err
+	}
+	var missing []mongo.IndexModel
+	for _, model := range ownIndexes() {
+		own, err := asListed(model)
+		if err != nil {
+			return nil, err
+		}
+		found := false
+		for _, x := range existing {
+			serves := x.serves(own)
+			found = found || serves
+			if x.Name == own.Name && !serves {
+				return nil, fmt.Errorf("%w: the index %q of %s is not the library's, which has that name: drop it, or give it another name",
+					collections.ErrUnsupported, x.Name, wire.NamespaceOf(i.catalog.Transfers))
+			}
+		}
+		if !found {
+			missing = append(missing, model)
+		}
+	}
+	return missing, nil
+}
+
+// IndexName returns the name of one of the library's indexes.
+func IndexName(model mongo.IndexModel) (string, error) {
+	own, err := asListed(model)
+	return own.Name, err
+}
+
+// asListed returns an index in the form in which the server will list it.
+func asListed(model mongo.IndexModel) (index, error) {
+	var given options.IndexOptions
+	builder := model.Options
+	for _, set := range builder.List() {
+		if err := set(&given); err != nil {
+			return index{}, err
+		}
+	}
+	keys, err := bson.Marshal(model.Keys)
+	if err != nil {
+		return index{}, err
+	}
+	own := index{Key: keys}
+	if given.Name != nil {
+		own.Name = *given.Name
+	}
+	if given.ExpireAfterSeconds != nil {
+		own.Expiry = wire.RawValue(int64(*given.ExpireAfterSeconds))
+	}
+	if given.PartialFilterExpression != nil {
+		own.Partial, err = bson.Marshal(given.PartialFilterExpression)
+	}
+	return own, err
+}
+
+// serves reports whether an index does the work of one of the library's.
+func (x index) serves(own index) bool {
+	if x.Unique || x.Sparse || x.Hidden || x.Locale != nil || !bytes.Equal(x.Partial, own.Partial) {
+		return false
+	}
+	seconds, expires := x.Expiry.AsInt64OK()
+	ownSeconds, ownExpires := own.Expiry.AsInt64OK()
+	if expires != ownExpires || seconds != ownSeconds {
+		return false
+	}
+	keys, ownKeys := wire.Elements(x.Key), wire.Elements(own.Key)
+	if len(keys) != len(ownKeys) {
+		return false
+	}
+	for n, key := range keys {
+		direction, isNumber := key.Value().AsInt64OK()
+		ownDirection, _ := ownKeys[n].Value().AsInt64OK()
+		if key.Key() != ownKeys[n].Key() || !isNumber || direction != ownDirection {
+			return false
+		}
+	}
+	return true
+}

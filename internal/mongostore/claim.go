@@ -1,0 +1,172 @@
+package mongostore
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
+)
+
+// insertClaimed stores new transfers as Preparing, at epoch 1.
+// An insert can't have the server stamp its time: it carries the process's clock,
+// corrected.
+func (s *Store) insertClaimed(ctx context.Context, calls []*Call) {
+	now, err := s.catalog.ReachedTime(ctx)
+	if err != nil {
+		answerAll(calls, protocol.NotSent, err)
+		return
+	}
+	claimed := make([]document.Transfer, len(calls))
+	documents := make([]bson.Raw, len(calls))
+	for i, call := range calls {
+		t := call.Attempt.Transfer
+		t.State, t.Open, t.Epoch, t.Owner = protocol.Preparing, true, 1, call.Attempt.Owner
+		t.CreatedAt, t.LastModified = now, now
+		if t.Hold {
+			// Truncated, as it will be read back.
+			t.ExpiresAt = now.Add(call.Attempt.HoldFor).Truncate(time.Millisecond)
+		}
+		claimed[i], documents[i] = t, t.Encode()
+	}
+	for i, v := range wire.InsertAll(ctx, s.catalog.Transfers, documents) {
+		call := calls[i]
+		call.take(v, len(calls) > 1)
+		if v.Result == protocol.Applied {
+			call.Attempt.Transfer = claimed[i]
+			call.Answer.Transfer = call.Attempt.image(claimed[i])
+		}
+	}
+}
+
+// InsertInitiated stores a transfer for a worker to begin.
+// NotMatched means that the ID is taken.
+func (s *Store) InsertInitiated(ctx context.Context, t *document.Transfer) (protocol.Result, error) {
+	ctx, cancel := s.WithLimit(wire.Detached(ctx), wire.CommandLimit)
+	defer cancel()
+	now, err := s.catalog.ReachedTime(ctx)
+	if err != nil {
+		return protocol.NotSent, err
+	}
+	t.State, t.Open = protocol.Initiated, true
+	t.CreatedAt, t.LastModified = now, now
+	v := wire.InsertAll(ctx, s.catalog.Transfers, []bson.Raw{t.Encode()})[0]
+	return v.Result, v.Err
+}
+
+// claim claims stored transfers.
+// A single one takes one command. Many take one command that changes them, and one that
+// reads which of them show the claimer's nonce.
+func (s *Store) claim(ctx context.Context, calls []*Call) {
+	if len(calls) == 1 {
+		s.claimOne(ctx, calls[0])
+		return
+	}
+	statements := make([]wire.Encoded, len(calls))
+	for i, call := range calls {
+		statement, err := wire.EncodeUpdate(call.Attempt.claimStatement(call.Op))
+		if err != nil {
+			answerAll(calls, protocol.NotSent, err)
+			return
+		}
+		statements[i] = statement
+	}
+	wire.InSession(ctx, s.catalog.Transfers, func(ctx context.Context) {
+		done := wire.UpdateAll(ctx, s.catalog.Transfers, statements)
+		var open []*Call
+		for i, call := range calls {
+			call.take(done.Verdicts[i], true)
+			if call.Answer.Result == protocol.Applied || call.Answer.Result == protocol.NotMatched {
+				open = append(open, call)
+			}
+		}
+		if done.Matched {
+			s.showClaimed(ctx, open)
+		}
+	})
+}
+
+// claimOne performs one claim and keeps its after-image.
+func (s *Store) claimOne(ctx context.Context, call *Call) {
+	filter, update := call.Attempt.claimStatement(call.Op)
+	after, result, err := wire.FindAndModify(ctx, s.catalog.Transfers, filter, update)
+	call.answer(result, err)
+	if result != protocol.Applied {
+		return
+	}
+	t, err := document.DecodeTransfer(after)
+	if err != nil {
+		call.answer(protocol.Unknown, err)
+		return
+	}
+	call.Attempt.Transfer = t
+	call.Answer.Transfer = call.Attempt.image(t)
+}
+
+// showClaimed answers the claims of a command of which some have matched.
+// A transfer that shows the claimer's nonce is the claimer's, in the state and epoch that
+// it shows: no other executor changes those without taking it over.
+func (s *Store) showClaimed(ctx context.Context, calls []*Call) {
+	from := s.catalog.Majority
+	if s.catalog.Routed(s.catalog.Transfers) {
+		from = s.catalog.Linearizable
+	}
+	s.readTransfers(ctx, calls, from)
+	for _, call := range calls {
+		if call.Answer.Result == protocol.Applied && !call.Answer.Transfer.Mine {
+			call.answer(protocol.NotMatched, call.Cause)
+		}
+	}
+}
+
+// claimStatement returns the update by which an attempt claims a stored transfer.
+//
+// It requires the digest that the attempt was made from. 1. A reads a transfer. 2. The
+// transfer is purged, and its ID is used again for another one. 3. A's claim must not get
+// the new one.
+func (a *Attempt) claimStatement(op protocol.Operation) (filter, update bson.D) {
+	filter = bson.D{
+		{Key: "_id", Value: a.Transfer.ID},
+		{Key: "digest", Value: bson.D{{Key: "$eq", Value: a.Transfer.Digest}}},
+	}
+	set := bson.D{{Key: "owner", Value: a.Owner}}
+	raise := bson.D{{Key: "epoch", Value: int64(1)}}
+	modified := document.Modified()
+	switch op.Claim {
+	case protocol.FromInitiated:
+		filter = append(filter, bson.E{Key: "state", Value: protocol.Initiated})
+		set = append(set, bson.E{Key: "state", Value: protocol.Preparing}, bson.E{Key: "epoch", Value: int64(1)})
+		raise = nil
+	case protocol.CancelInitiated:
+		filter = append(filter, bson.E{Key: "state", Value: protocol.Initiated})
+		set = append(set, bson.E{Key: "state", Value: protocol.Rollback}, bson.E{Key: "epoch", Value: int64(1)},
+			bson.E{Key: "failure", Value: a.failure(op.Refusal)})
+		raise = nil
+	case protocol.TakeOver:
+		filter = append(filter, document.Stalled(a.Threshold)...)
+		raise = append(raise, bson.E{Key: "attempts", Value: int64(1)})
+	case protocol.TakeUnheld:
+		filter = append(append(filter, document.Unheld()...), document.StandingStill(a.Threshold)...)
+		raise = append(raise, bson.E{Key: "attempts", Value: int64(1)})
+	case protocol.TakeToCancel:
+		filter = append(filter, bson.E{Key: "state", Value: protocol.Preparing})
+	case protocol.Expire:
+		filter = append(filter, document.Expired()...)
+	case protocol.Post: // the takeover and the decision in one
+		filter = append(filter, document.Postable()...)
+		set = append(set, bson.E{Key: "state", Value: protocol.Committed})
+		if a.Post != nil {
+			set = append(set, bson.E{Key: "posted", Value: *a.Post})
+		}
+		modified.Value = bson.D{{Key: "lastModified", Value: true}, {Key: "committedAt", Value: true}}
+	case protocol.Insert: // not of a stored transfer: see insertClaimed
+	}
+	update = bson.D{{Key: "$set", Value: set}}
+	if raise != nil {
+		update = append(update, bson.E{Key: "$inc", Value: raise})
+	}
+	return filter, append(update, modified)
+}

@@ -1,0 +1,152 @@
+package mongostore
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
+)
+
+// Write writes the update as a statement. A prepare requires that its marker is absent, a
+// settle and an undo that theirs is there.
+func (u *mergedUpdate) Write(m *wire.Message) {
+	first := u.calls[0]
+	m.Begin("q")
+	m.Value("_id", first.participant().id)
+	if u.prepares {
+		u.conditions(m)
+	} else {
+		u.fields().Legible(m, u.drawsFence)
+	}
+	for _, call := range u.calls {
+		m.Exists(call.participant().marker, call.clears())
+	}
+	m.End()
+	m.Begin("u")
+	u.changes(m)
+	m.End()
+}
+
+// Documents returns how many documents the statement is for.
+func (u *mergedUpdate) Documents() int { return 1 }
+
+// Size bounds the bytes of the statement.
+func (u *mergedUpdate) Size() int {
+	size := 512 + len(u.calls[0].participant().id.Value)
+	for _, call := range u.calls {
+		size += 2*len(call.participant().marker) + 64
+		if e := call.participant().effect; e != nil {
+			size += e.requiredBytes() + len(e.set)
+		}
+	}
+	return size
+}
+
+// fields returns the names of the fields of the participant's document.
+func (u *mergedUpdate) fields() document.Fields {
+	return u.calls[0].participant().subject.Collection.Fields
+}
+
+// conditions are those under which all prepares of the update can be made, after its
+// settles and undos. Store.facts judges a document by the same conditions.
+func (u *mergedUpdate) conditions(m *wire.Message) {
+	first := u.firstPrepare()
+	fields := u.fields()
+	document.FenceIs(m, fields.Fence, u.fence)
+	if e := first.participant().effect; e != nil {
+		e.requireReservable(m, fields.Pending)
+		return
+	}
+	bounds := first.participant().floor.Bounds(u.taken, u.paid, u.largestCredit)
+	m.Begin(fields.Pending)
+	m.NoArray()
+	m.End()
+	m.Begin(fields.Closed)
+	m.Flag("$ne", true)
+	m.End()
+	m.Begin(fields.Currency)
+	document.CurrencyIs(m, first.Attempt.Transfer.Currency)
+	m.NoArray()
+	m.End()
+	m.Begin(fields.Balance)
+	document.BalanceTypes(m, bounds.Low.Kind())
+	m.Amount("$gte", bounds.Low)
+	m.Amount("$lte", bounds.High)
+	m.NoArray()
+	m.End()
+	if bounds.Low.Kind() == money.Decimal {
+		m.Document("$expr", u.store.exactBalance)
+	}
+	if u.taken.Sign() != 0 {
+		document.FloorIs(m, fields.Floor, first.participant().floor)
+	}
+}
+
+// changes sets the markers of the prepares, removes those of the settles and undos, and
+// changes the balance by all of them. A prepared credit only leaves its marker.
+// A settle or undo does not ask whether the account is open: the money is due.
+func (u *mergedUpdate) changes(m *wire.Message) {
+	if u.net.Sign() != 0 {
+		m.Begin("$inc")
+		m.Amount(u.fields().Balance, u.net)
+		m.End()
+	}
+	effect := u.settledEffect()
+	if u.prepares || u.replacesFence || effect != nil && len(wire.Elements(effect.set)) > 0 {
+		u.set(m, effect)
+	}
+	if u.drawsFence {
+		m.Drawn(u.fields().Fence)
+	}
+	if slices.ContainsFunc(u.calls, (*Call).clears) {
+		m.Begin("$unset")
+		for _, call := range u.calls {
+			if call.clears() {
+				m.Text(call.participant().marker, "")
+			}
+		}
+		m.End()
+	}
+}
+
+// set writes the markers, the values of a settled effect, and the new fence.
+func (u *mergedUpdate) set(m *wire.Message, settled *effect) {
+	m.Begin("$set")
+	for _, call := range u.calls {
+		if call.Op.Kind == protocol.Prepare {
+			call.participant().setMarker(m)
+		}
+	}
+	if settled != nil {
+		settled.setValues(m)
+	}
+	if u.replacesFence {
+		m.ObjectID(u.fields().Fence, u.token)
+	}
+	m.End()
+}
+
+// setMarker sets the marker of a prepare.
+// On the document of an effect it is the only one. There the map is set as a whole, which
+// also works where it was null.
+func (p *participant) setMarker(m *wire.Message) {
+	if p.effect == nil {
+		m.Amount(p.marker, p.leg.Amount)
+		return
+	}
+	pending := p.subject.Collection.Fields.Pending
+	m.Begin(pending)
+	m.Amount(strings.TrimPrefix(p.marker, pending+"."), p.leg.Amount)
+	m.End()
+}
+
+// settledEffect returns the effect that the update settles, nil if it settles none.
+func (u *mergedUpdate) settledEffect() *effect {
+	if u.calls[0].Op.Kind == protocol.Settle {
+		return u.calls[0].participant().effect
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package mongostore
+
+import (
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// mergedUpdate is one update statement: the writes of one or more transfers to one
+// participant, all of them or none.
+//
+// Its prepares have pinned the same fence, and their debits are taken off the balance
+// together, against one condition. Its settles and undos require all of their markers. A
+// settle or undo that replaces the fence is never together with a prepare, which requires
+// the old fence. A fence-only is always alone.
+type mergedUpdate struct {
+	store         *Store
+	calls         []*Call
+	transfers     map[string]bool // once there are two: no update writes a marker twice
+	prepares      bool
+	alone         bool // nothing can be added
+	fence         protocol.Fence
+	paid          money.Amount // what the settles and undos pay in
+	taken         money.Amount // what the prepares take
+	net           money.Amount // paid less taken
+	largestCredit money.Amount // of the prepares
+	token         bson.ObjectID
+	replacesFence bool // by the token
+	drawsFence    bool // a fence-only: the server draws the token
+}
+
+// merge puts calls into updates. They keep their order at each participant.
+func (s *Store) merge(calls []*Call) []*mergedUpdate {
+	updates := make([]*mergedUpdate, 0, len(calls))
+	latest := make(map[collections.Subject]*mergedUpdate, len(calls))
+	for _, call := range calls {
+		subject := call.participant().subject
+		if u := latest[subject]; u != nil && u.add(call) {
+			continue
+		}
+		u := s.newMergedUpdate(call)
+		updates, latest[subject] = append(updates, u), u
+	}
+	return updates
+}
+
+// oneUpdateEach returns an update for each call.
+func (s *Store) oneUpdateEach(calls []*Call) []*mergedUpdate {
+	updates := make([]*mergedUpdate, len(calls))
+	for i, call := range calls {
+		updates[i] = s.newMergedUpdate(call)
+	}
+	return updates
+}
+
+// newMergedUpdate returns the update of one call. Its sums are exact, as one amount is.
+func (s *Store) newMergedUpdate(call *Call) *mergedUpdate {
+	zero := money.Zero(call.participant().leg.Amount.Kind())
+	fenceOnly := call.Op.Kind == protocol.FenceOnly
+	u := &mergedUpdate{
+		store: s, calls: []*Call{call}, paid: zero, taken: zero, net: zero, largestCredit: zero,
+		alone: fenceOnly || call.participant().effect != nil, drawsFence: fenceOnly,
+	}
+	u.addAmount(call)
+	if call.Op.ReplaceFence {
+		u.replaceFence()
+	}
+	return u
+}
+
+// replaceFence draws a token for what is settled or undone.
+// However often the update is sent, it sets the token only once. It requires the marker
+// and removes it, and the marker comes back only by a prepare that names a later fence.
+func (u *mergedUpdate) replaceFence() { u.replacesFence, u.token = true, bson.NewObjectID() }
+
+// add takes a call in, unless it can't be in one statement with the others.
+func (u *mergedUpdate) add(call *Call) bool {
+	first := u.calls[0]
+	if u.alone || call.Op.Kind == protocol.FenceOnly || u.hasTransfer(call.Attempt.Transfer.ID) ||
+		call.participant().leg.Amount.Kind() != first.participant().leg.Amount.Kind() {
+		return false
+	}
+	if call.Op.Kind == protocol.Prepare && !u.agrees(call) || call.Op.ReplaceFence && u.prepares {
+		return false
+	}
+	if !u.addAmount(call) {
+		return false
+	}
+	if call.Op.ReplaceFence && !u.replacesFence {
+		u.replaceFence()
+	}
+	if u.transfers == nil {
+		u.transfers = map[string]bool{first.Attempt.Transfer.ID: true}
+	}
+	u.transfers[call.Attempt.Transfer.ID] = true
+	u.calls = append(u.calls, call)
+	return true
+}
+
+// hasTransfer reports whether one of the calls is of a transfer.
+func (u *mergedUpdate) hasTransfer(id string) bool {
+	if u.transfers == nil {
+		return u.calls[0].Attempt.Transfer.ID == id
+	}
+	return u.transfers[id]
+}
+
+// agrees reports whether a prepare has the same conditions as the update's prepares.
+func (u *mergedUpdate) agrees(call *Call) bool {
+	if u.replacesFence {
+		return false
+	}
+	if !u.prepares {
+		return true
+	}
+	first := u.firstPrepare()
+	return first.Op.Fence == call.Op.Fence &&
+		first.Attempt.Transfer.Currency == call.Attempt.Transfer.Currency &&
+		first.participant().floor.Stored.Equal(call.participant().floor.Stored)
+}
+
+// addAmount adds a call's amount to the sums. Where they would not be exact it reports
+// false and changes nothing.
+func (u *mergedUpdate) addAmount(call *Call) bool {
+	amount := call.participant().leg.Amount
+	paid, taken, largest := u.paid, u.taken, u.largestCredit
+	var err error
+	switch kind, credit := call.Op.Kind, amount.Sign() > 0; {
+	case kind == protocol.Prepare && credit:
+		if amount.Cmp(largest) > 0 {
+			largest = amount
+		}
+	case kind == protocol.Prepare:
+		taken, err = taken.Add(amount.Neg())
+	case kind == protocol.Settle:
+		paid, err = call.paidOnSettle(paid)
+	case kind == protocol.Undo && !credit:
+		paid, err = paid.Add(amount.Neg())
+	}
+	if err != nil {
+		return false
+	}
+	net, err := paid.Add(taken.Neg())
+	if err != nil {
+		return false
+	}
+	u.paid, u.taken, u.net, u.largestCredit = paid, taken, net, largest
+	if call.Op.Kind == protocol.Prepare {
+		u.prepares, u.fence = true, call.Op.Fence
+	}
+	return true
+}
+
+// paidOnSettle adds what the account is paid when the transfer is settled there: a
+// credit. Where a part of a hold was posted, the credit is that part, and the rest is
+// paid back to the account that was debited.
+func (c *Call) paidOnSettle(to money.Amount) (money.Amount, error) {
+	amount, posted := c.participant().leg.Amount, c.Attempt.Transfer.Posted
+	switch {
+	case posted == nil && amount.Sign() > 0:
+		return to.Add(amount)
+	case posted == nil || amount.Sign() == 0:
+		return to, nil
+	case amount.Sign() > 0:
+		return to.Add(*posted)
+	}
+	rest, err := amount.Neg().Add(posted.Neg())
+	if err != nil {
+		return to, err
+	}
+	return to.Add(rest)
+}
+
+// firstPrepare returns the first prepare, or the first call where there is none.
+func (u *mergedUpdate) firstPrepare() *Call {
+	for _, call := range u.calls {
+		if call.Op.Kind == protocol.Prepare {
+			return call
+		}
+	}
+	return u.calls[0]
+}
+
+// clears reports whether the call removes its transfer's marker.
+func (c *Call) clears() bool { return c.Op.Kind == protocol.Settle || c.Op.Kind == protocol.Undo }

@@ -1,0 +1,127 @@
+package queries_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/mongostore"
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/queries"
+	"github.com/mongotransfer/transfer/internal/storetest"
+)
+
+// The search for stalled transfers reads the index of unfinished work, which does not
+// contain finished transfers.
+func TestStalledUsesThePartialIndex(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	require.NoError(t, b.Store.Setup(t.Context()))
+	for _, state := range []protocol.State{
+		protocol.Initiated, protocol.Preparing, protocol.Committed, protocol.Rollback, protocol.Success, protocol.Fail,
+	} {
+		b.Claimed(string(state), b.Leg("alice", -60))
+		b.Change("transfers", string(state), bson.M{"$set": bson.M{"state": state, "lastModified": time.Now().Add(-time.Hour)}})
+		if state.Final() {
+			b.Change("transfers", string(state), bson.M{"$unset": bson.M{"open": ""}})
+		}
+	}
+	b.Claimed("fresh", b.Leg("alice", -60))
+	for threshold, want := range map[time.Duration][]string{
+		time.Hour: {"Committed", "Preparing", "Rollback"}, 2 * time.Hour: nil, 0: {"Committed", "Preparing", "Rollback", "fresh"},
+	} {
+		b.Log.Take()
+		var found []string
+		for transfer, err := range b.Store.Stalled(t.Context(), threshold) {
+			require.NoError(t, err)
+			found = append(found, transfer.ID)
+		}
+		slices.Sort(found)
+		assert.Equal(t, want, found, threshold)
+		find := b.Log.Take()[0]
+		plan := b.Explain(find)
+		assert.Contains(t, plan, `"indexName": "unfinished"`)
+		assert.NotContains(t, plan, "COLLSCAN")
+	}
+}
+
+// An account's transfers are found by indexes, whatever their states.
+func TestListOfAnAccountUsesIndexes(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	require.NoError(t, b.Store.Setup(t.Context()))
+	var attempts []*mongostore.Attempt
+	for i := range 4 {
+		attempts = append(attempts, b.Claimed(fmt.Sprint("t", i), b.Leg("alice", -60), b.Leg("bob", 60)))
+	}
+	b.Applied(attempts[0], storetest.Decide(protocol.Committed, 1))
+	b.Applied(attempts[0], storetest.Finish(protocol.Success))
+	b.Applied(attempts[1], storetest.Decide(protocol.Rollback, 1))
+	b.Applied(attempts[1], storetest.Finish(protocol.Fail))
+	b.Applied(attempts[2], storetest.Decide(protocol.Committed, 1))
+	var others []any // enough of them to make a scan of the collection expensive
+	for i := range 1000 {
+		others = append(others, bson.M{
+			"_id": fmt.Sprint("other", i), "state": "Success", "createdAt": time.Now(), "committedAt": time.Now(),
+			"legs": bson.A{bson.M{"ledger": "", "ns": "x.y", "account": "bob", "amount": int64(5)}},
+		})
+	}
+	_, err := b.DB.Collection("transfers").InsertMany(t.Context(), others)
+	require.NoError(t, err)
+	b.Log.Take()
+	var found []string
+	for transfer, err := range b.Store.List(t.Context(), queries.Query{Account: "alice"}) {
+		require.NoError(t, err)
+		found = append(found, transfer.ID)
+	}
+	slices.Sort(found)
+	assert.Equal(t, []string{"t0", "t1", "t2", "t3"}, found)
+	plan := b.Explain(b.Log.Take()[0])
+	for _, index := range []string{"unfinished", "committed", "failures"} {
+		assert.Contains(t, plan, `"indexName": "`+index+`"`)
+	}
+	assert.NotContains(t, plan, "COLLSCAN")
+}
+
+// The library has no index of metadata: a list reads the newest transfers until it has
+// found enough. An index of the user's, in the order that the documentation names, both
+// finds and sorts.
+func TestListByMetadata(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	require.NoError(t, b.Store.Setup(t.Context()))
+	var transfers []any
+	for i := range 1000 {
+		transfers = append(transfers, bson.M{"_id": fmt.Sprint(i), "state": "Success", "createdAt": time.Now(),
+			"metadata": bson.M{"order": int32(i / 2)}})
+	}
+	_, err := b.DB.Collection("transfers").InsertMany(t.Context(), transfers)
+	require.NoError(t, err)
+	metadata, err := bson.Marshal(bson.M{"order": 17})
+	require.NoError(t, err)
+	list := func() *storetest.Command {
+		b.Log.Take()
+		n := 0
+		for _, err := range b.Store.List(t.Context(), queries.Query{Metadata: metadata}) {
+			require.NoError(t, err)
+			n++
+		}
+		require.Equal(t, 2, n)
+		return b.Log.Take()[0]
+	}
+	find := list()
+	assert.Contains(t, b.Explain(find), `"indexName": "created"`)
+	assert.NotContains(t, b.Explain(find), `"stage": "SORT"`)
+	assert.EqualValues(t, 1000, b.Examined(find))
+	index := mongo.IndexModel{Keys: bson.D{{Key: "metadata.order", Value: 1}, {Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}}}
+	_, err = b.DB.Collection("transfers").Indexes().CreateOne(t.Context(), index)
+	require.NoError(t, err)
+	assert.NotContains(t, b.Explain(find), `"stage": "SORT"`)
+	assert.EqualValues(t, 2, b.Examined(list()))
+}

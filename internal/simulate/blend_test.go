@@ -1,0 +1,187 @@
+package simulate_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// chooser is the environment variable that tells a blend which mutant is in force, by its
+// number. The original has the number zero.
+const chooser = "MUTANT_IN_FORCE"
+
+// blend is the sources of one program that holds many mutants, because to link a program
+// takes longer than to hunt a mutant. A function that mutants change has the bodies of them
+// all, and its own, in one switch. So each mutant is its few lines and nothing else, as if
+// it were built alone.
+type blend struct {
+	files  map[string]*blended // by their names in internal
+	mutant map[int]bool        // the numbers of those which are in it
+}
+
+// blended is a file of a blend.
+type blended struct {
+	source
+	bodies  map[int][]body  // of the functions that change, by their places in the file
+	imports map[string]bool // what mutants import beside what the original does
+}
+
+// body is the body of a function, as a mutant has it.
+type body struct {
+	number int
+	rule   string
+	text   string
+}
+
+// source is a file that is parsed.
+type source struct {
+	text      string
+	name      int             // where the package's name ends
+	functions []*ast.FuncDecl // those with bodies
+	imports   map[string]bool
+	frame     string // all but the bodies and the imports
+}
+
+// blendOf returns a blend of these mutants, which are numbered from one. Not in it are those
+// that change more than bodies: they have to be built alone.
+func blendOf(t *testing.T, mutants []mutant) blend {
+	t.Helper()
+	b := blend{files: map[string]*blended{}, mutant: map[int]bool{}}
+	for i, m := range mutants {
+		b.add(t, i+1, m)
+	}
+	return b
+}
+
+func (b blend) add(t *testing.T, number int, m mutant) {
+	t.Helper()
+	changed := map[string]source{}
+	for file, text := range m.sources(t) {
+		if b.files[file] == nil {
+			b.files[file] = &blended{source: parse(t, file, original(t, file)), bodies: map[int][]body{}, imports: map[string]bool{}}
+		}
+		changed[file] = parse(t, file, text)
+		if !b.files[file].holds(changed[file]) {
+			return
+		}
+	}
+	for file, with := range changed {
+		into := b.files[file]
+		for i, function := range into.functions {
+			if text := with.body(with.functions[i]); text != into.body(function) {
+				into.bodies[i] = append(into.bodies[i], body{number, m.rule, text})
+				b.mutant[number] = true
+			}
+		}
+		maps.Copy(into.imports, with.imports)
+	}
+	require.True(t, b.mutant[number], "%s: it changes nothing", m.rule)
+}
+
+func parse(t *testing.T, file, text string) source {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	s := source{text: text, name: int(parsed.Name.End()) - 1, imports: map[string]bool{}}
+	for _, imported := range parsed.Imports {
+		s.imports[imported.Path.Value] = true
+	}
+	var frame strings.Builder
+	from := s.name
+	for _, declared := range parsed.Decls {
+		switch d := declared.(type) {
+		case *ast.GenDecl:
+			if d.Tok == token.IMPORT {
+				from = int(d.End()) - 1
+			}
+		case *ast.FuncDecl:
+			frame.WriteString(text[from : d.Body.Lbrace-1])
+			from = int(d.Body.End()) - 1
+			s.functions = append(s.functions, d)
+		}
+	}
+	frame.WriteString(text[from:])
+	s.frame = strings.Join(strings.Fields(frame.String()), " ")
+	return s
+}
+
+// body returns what stands between the braces of a function.
+func (s source) body(function *ast.FuncDecl) string {
+	return s.text[function.Body.Lbrace : function.Body.Rbrace-1]
+}
+
+// holds tells whether a mutant's file differs from the original in bodies alone, and whether
+// these may stand in a switch: a label would be there twice, and a named result might be
+// declared again.
+func (f *blended) holds(with source) bool {
+	if with.frame != f.frame || len(with.functions) != len(f.functions) {
+		return false
+	}
+	for i, function := range f.functions {
+		if with.body(with.functions[i]) != f.body(function) && !switchable(function) {
+			return false
+		}
+	}
+	return true
+}
+
+func switchable(function *ast.FuncDecl) bool {
+	able := true
+	if results := function.Type.Results; results != nil {
+		able = !slices.ContainsFunc(results.List, func(f *ast.Field) bool { return len(f.Names) > 0 })
+	}
+	ast.Inspect(function.Body, func(n ast.Node) bool {
+		_, labeled := n.(*ast.LabeledStmt)
+		able = able && !labeled
+		return able
+	})
+	return able
+}
+
+// texts returns the files of the blend, by their names in internal.
+func (b blend) texts() map[string]string {
+	texts := map[string]string{}
+	for file, f := range b.files {
+		texts[file] = f.blend()
+		folder := path.Dir(file)
+		texts[folder+"/mutant_in_force.go"] = fmt.Sprintf(`package %s
+import ("os"; "strconv")
+var mutantInForce, _ = strconv.Atoi(os.Getenv(%q))
+`, path.Base(folder), chooser)
+	}
+	return texts
+}
+
+// blend returns the text of the file with all bodies. What the compiler says of a mutant's
+// body names the mutant.
+func (f *blended) blend() string {
+	var out strings.Builder
+	out.WriteString(f.text[:f.name] + "\n")
+	for _, imported := range slices.Sorted(maps.Keys(f.imports)) {
+		if !f.source.imports[imported] {
+			out.WriteString("import " + imported + "\n")
+		}
+	}
+	from := f.name
+	for i, function := range f.functions {
+		if len(f.bodies[i]) == 0 {
+			continue
+		}
+		out.WriteString(f.text[from:function.Body.Lbrace] + "\nswitch mutantInForce {\n")
+		for _, b := range f.bodies[i] {
+			fmt.Fprintf(&out, "case %d:\n//line the mutant, %s:1\n%s\n", b.number, b.rule, b.text)
+		}
+		out.WriteString("default:\n//line the original:1\n" + f.body(function) + "\n}\n")
+		from = int(function.Body.Rbrace) - 1
+	}
+	out.WriteString(f.text[from:])
+	return out.String()
+}

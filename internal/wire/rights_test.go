@@ -1,0 +1,35 @@
+package wire
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// A command whose connection is refused for a wrong password was certainly not sent. One
+// that the server refuses for want of a right is ambiguous, like each refusal of a whole
+// command.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	db := mongotest.Database(t, options.Client().SetAuth(options.Credential{Username: "nobody", Password: "wrong"}))
+	c := db.Collection("accounts")
+	result, err := UpdateOne(t.Context(), c, bson.D{{Key: "_id", Value: "a"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "b", Value: 1}}}})
+	require.Equal(t, protocol.NotSent, result)
+	require.NotNil(t, Refused(err))
+	require.Equal(t, CodeNoUser, Refused(err).Code)
+	_, err = FindOne(t.Context(), c, bson.D{})
+	require.NotNil(t, Refused(err))
+	require.Equal(t, "the server refuses the user or the password", Refused(err).Missing())
+
+	unauthorized := mongo.CommandError{Code: CodeUnauthorized, Message: "not authorized to execute {secret: 1}"}
+	missing := ServerErrorOf(unauthorized, RightUpdate, "bank.accounts")
+	require.Equal(t, "the user has no right to update on bank.accounts", Refused(missing).Missing())
+	require.Nil(t, Refused(ServerErrorOf(mongo.CommandError{Code: CodeBadValue}, RightUpdate, "bank.accounts")))
+	require.Nil(t, Refused(nil))
+}
