@@ -97,7 +97,7 @@ func TestPictures(t *testing.T) {
 	}, names)
 }
 
-// A picture that is drawn anew, from the file of cells alone, is the same.
+// A picture that is drawn again, from the file of cells alone, is the same.
 func TestRedraw(t *testing.T) {
 	t.Parallel()
 	folder, anew := t.TempDir(), t.TempDir()

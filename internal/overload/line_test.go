@@ -59,7 +59,7 @@ func dial(t *testing.T, l road) net.Conn {
 	return conn
 }
 
-// messageOf returns a message with this command and so many bytes besides.
+// messageOf returns a message with this command and the given number of other bytes.
 func messageOf(t *testing.T, command, collection string, besides int) message {
 	t.Helper()
 	body, err := bson.Marshal(bson.D{
