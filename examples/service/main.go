@@ -46,7 +46,8 @@
 // Until the transfer is committed, it can be cancelled:
 //
 //	curl -i localhost:8080/transfers -H 'Idempotency-Key: rent' \
-//	  -d '{"from": "alice", "to": "bob", "amount": 500, "notBefore": "2100-01-01T00:00:00Z"}'
+//	  -d '{"from": "alice", "to": "bob", "amount": 500,
+//	       "notBefore": "2100-01-01T00:00:00Z"}'
 //	curl -i localhost:8080/transfers/rent/cancel -d '{"reason": "moved out"}'
 //	curl -i -X POST localhost:8080/transfers/order-17/cancel
 //
