@@ -23,7 +23,8 @@
 //	curl -i localhost:8080/accounts -d '{"id": "world", "noFloor": true}'
 //	curl -i localhost:8080/accounts -d '{"id": "alice"}'
 //	curl -i localhost:8080/accounts -d '{"id": "bob"}'
-//	curl -i localhost:8080/transfers -H 'Idempotency-Key: deposit-1' -d '{"from": "world", "to": "alice", "amount": 10000}'
+//	curl -i localhost:8080/transfers -H 'Idempotency-Key: deposit-1' \
+//	  -d '{"from": "world", "to": "alice", "amount": 10000}'
 //	curl -i localhost:8080/accounts/alice
 //
 // Move money, and send the same request again.
@@ -31,17 +32,22 @@
 // The same key for another transfer is refused (409), and so is a transfer of more money
 // than there is (422):
 //
-//	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-17' -d '{"from": "alice", "to": "bob", "amount": 6000}'
-//	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-17' -d '{"from": "alice", "to": "bob", "amount": 6000}'
-//	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-17' -d '{"from": "alice", "to": "bob", "amount": 7000}'
-//	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-18' -d '{"from": "alice", "to": "bob", "amount": 6000}'
+//	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-17' \
+//	  -d '{"from": "alice", "to": "bob", "amount": 6000}'
+//	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-17' \
+//	  -d '{"from": "alice", "to": "bob", "amount": 6000}'
+//	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-17' \
+//	  -d '{"from": "alice", "to": "bob", "amount": 7000}'
+//	curl -i localhost:8080/transfers -H 'Idempotency-Key: order-18' \
+//	  -d '{"from": "alice", "to": "bob", "amount": 6000}'
 //	curl -i localhost:8080/transfers/order-17
 //
 // The worker runs a transfer that has a notBefore (202).
 // Until the transfer is committed, it can be cancelled:
 //
 //	curl -i localhost:8080/transfers -H 'Idempotency-Key: rent' \
-//	  -d '{"from": "alice", "to": "bob", "amount": 500, "notBefore": "2100-01-01T00:00:00Z"}'
+//	  -d '{"from": "alice", "to": "bob", "amount": 500,
+//	       "notBefore": "2100-01-01T00:00:00Z"}'
 //	curl -i localhost:8080/transfers/rent/cancel -d '{"reason": "moved out"}'
 //	curl -i -X POST localhost:8080/transfers/order-17/cancel
 //

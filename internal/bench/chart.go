@@ -71,7 +71,7 @@ func (r *report) chart(by axis, m measure, y, title string, keep func(cell) bool
 		}
 		for _, at := range g.Cells {
 			rounds := r.results[g.Series][at]
-			value, x := m.middle(rounds), by.of(at)
+			value, x := m.median(rounds), by.of(at)
 			if !keep(at) || math.IsNaN(value) || math.IsInf(value, 0) || value <= 0 {
 				continue
 			}
@@ -79,7 +79,7 @@ func (r *report) chart(by axis, m measure, y, title string, keep func(cell) bool
 			// The contender floor-plain has a line of its own.
 			if slices.Contains(floors(), name) {
 				name = "floor"
-				speed := measure(perSecond).middle(rounds)
+				speed := measure(perSecond).median(rounds)
 				if speed <= fastest[x] {
 					continue
 				}

@@ -133,7 +133,7 @@ func (r results) best(cells []cell, m measure, least bool) cell {
 		if least {
 			order = -1
 		}
-		switch x, y := m.middle(r[a]), m.middle(r[b]); {
+		switch x, y := m.median(r[a]), m.median(r[b]); {
 		case x > y:
 			return order
 		case x < y:

@@ -65,11 +65,11 @@ func (r *report) cellLines() [][]string {
 				line = append(line, strconv.Itoa(n))
 			}
 			line = append(line, c.Load, c.Contender, strconv.Itoa(c.Callers), strconv.Itoa(len(rounds)))
-			for _, x := range append([]float64{measure(perSecond).middle(rounds)}, ends(measure(perSecond).of(rounds))...) {
+			for _, x := range append([]float64{measure(perSecond).median(rounds)}, extremes(measure(perSecond).of(rounds))...) {
 				line = append(line, digits(x))
 			}
 			for _, m := range []measure{p50, p99, longest, commands, writes, server, program} {
-				line = append(line, digits(m.middle(rounds)))
+				line = append(line, digits(m.median(rounds)))
 			}
 			lines = append(lines, line)
 		}
@@ -101,8 +101,8 @@ func claimLines(verdicts []verdict) [][]string {
 	return lines
 }
 
-// ends returns the least and the largest value.
-func ends(values []float64) []float64 {
+// extremes returns the least and the largest value.
+func extremes(values []float64) []float64 {
 	if len(values) == 0 {
 		return []float64{math.NaN(), math.NaN()}
 	}

@@ -128,8 +128,8 @@ func (m measure) of(rounds []figures) []float64 {
 	return values
 }
 
-// middle returns the median of one value.
-func (m measure) middle(rounds []figures) float64 { return median(m.of(rounds)) }
+// median returns the median of one value.
+func (m measure) median(rounds []figures) float64 { return median(m.of(rounds)) }
 
 // ratios divides the values of each round by those of the same round of another cell.
 func (m measure) ratios(above, below []figures) []float64 {

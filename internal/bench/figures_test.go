@@ -17,7 +17,8 @@ func milliseconds(values ...int) []time.Duration {
 	return list
 }
 
-// A percentile is one of the samples: the least that so many percent don't exceed.
+// A percentile is one of the samples: the least that this many percent of them don't
+// exceed.
 // It doesn't depend on the order in which they came.
 func TestPercentiles(t *testing.T) {
 	t.Parallel()

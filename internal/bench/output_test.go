@@ -97,7 +97,7 @@ func TestPictures(t *testing.T) {
 	}, names)
 }
 
-// A picture that is drawn anew, from the file of cells alone, is the same.
+// A picture that is drawn again, from the file of cells alone, is the same.
 func TestRedraw(t *testing.T) {
 	t.Parallel()
 	folder, anew := t.TempDir(), t.TempDir()
@@ -176,7 +176,7 @@ func TestFloorIsTheFastest(t *testing.T) {
 // A figure that is not known leaves an empty place, in tables and files.
 func TestUnknownIsEmpty(t *testing.T) {
 	t.Parallel()
-	unknown := measure(perSecond).middle(nil)
+	unknown := measure(perSecond).median(nil)
 	assert.Empty(t, number(unknown)+digits(unknown)+spread(nil))
 	assert.Equal(t, "12346 123 12.3 1.23 0.123 0", join6(number, 12345.6, 123.4, 12.34, 1.234, 0.1234, 0))
 	assert.Equal(t, "12346 123.4 12.35 1.234 0.1234 0", join6(digits, 12345.6, 123.4, 12.345, 1.2341, 0.12341, 0))

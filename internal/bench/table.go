@@ -34,9 +34,9 @@ func printCells(w io.Writer, cells []cell, r results) error {
 	t := columns(w)
 	write(t, "transfers/s", "rounds", "p50 ms", "p99 ms", "max ms", "commands", "writes", "server µs", "program µs", "\t")
 	for _, c := range cells {
-		line := []string{number(measure(perSecond).middle(r[c])), spread(measure(perSecond).of(r[c]))}
+		line := []string{number(measure(perSecond).median(r[c])), spread(measure(perSecond).of(r[c]))}
 		for _, m := range []measure{p50, p99, longest, commands, writes, server, program} {
-			line = append(line, number(m.middle(r[c])))
+			line = append(line, number(m.median(r[c])))
 		}
 		write(t, append(line, "\t"+c.String())...)
 	}

@@ -54,7 +54,7 @@ func TestAuditFinds(t *testing.T) {
 	}
 }
 
-// The audit tells true answers from false ones.
+// The audit accepts true answers and finds false ones.
 func TestLies(t *testing.T) {
 	success := transferDocument{State: transfer.StateSuccess}
 	success.Metadata.Call = "mine"
@@ -138,7 +138,7 @@ func TestWordOf(t *testing.T) {
 	}
 }
 
-// A cancelled transfer has somebody who may have cancelled it.
+// For each cancelled transfer there is a caller that may have cancelled it.
 func TestCancellations(t *testing.T) {
 	tests := []struct {
 		told  []entry

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain is where a test binary that was started as a worker becomes one.
+// TestMain turns a test binary that was started as a worker into one.
 func TestMain(m *testing.M) {
 	if !IsWorker() {
 		os.Exit(m.Run())
@@ -21,14 +21,16 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// tries is how often a run is played that has found nothing and not done enough, because
-// the machine was busy with something else.
+// tries is how often a run is repeated that found nothing but did too little, because
+// other work kept the machine busy.
 const tries = 3
 
 // Whatever happens to workers, servers and messages, no unit is lost or minted, and every
-// answer is true. The run meets each kind of fault, or fails. Its seed is another one each
-// time. It tells which requests and faults were drawn, but a run with the same seed is
-// another run.
+// answer is true.
+// The run meets each kind of fault, or fails.
+// Each run has another seed.
+// The seed determines which requests and faults are drawn, but a run with the same seed
+// is another run.
 func TestChaos(t *testing.T) {
 	config := Default()
 	config.For = 25 * time.Second
@@ -43,8 +45,8 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// The harness has teeth: one unit that is taken behind the library's back shows in the snapshots, while the load runs, and in the audit at
-// the end.
+// The harness has teeth: if one unit is taken behind the library's back, the snapshots
+// show it while the load runs, and so does the audit at the end.
 func TestTheft(t *testing.T) {
 	config := Default()
 	config.For, config.Faults, config.Theft = 8*time.Second, nil, 1
@@ -65,7 +67,8 @@ func runFor(t *testing.T, config Config) Report {
 	return report
 }
 
-// A run that has done nothing is void: each kind of work and of fault is missed by its name.
+// A run that has done nothing is void: it names each kind of work and of fault that it
+// lacks.
 func TestIdleRunIsVoid(t *testing.T) {
 	report := Report{Config: Default()}
 	report.Missing = report.missing()

@@ -17,14 +17,14 @@ type journal struct {
 	asked      map[string]int   // how often each transfer was asked for
 	answers    []entry          // answered calls, and calls that never got an answer
 	pending    map[string]entry // calls that have no answer yet
-	words      map[blow]int     // number of answers, by verb and word
+	words      map[event]int    // number of answers, by verb and word
 	recoveries map[string]int   // number of recovered transfers, by what became of them
 	strange    []string         // lines that no worker should write
 }
 
 func newJournal() *journal {
 	return &journal{
-		asked: map[string]int{}, pending: map[string]entry{}, words: map[blow]int{}, recoveries: map[string]int{},
+		asked: map[string]int{}, pending: map[string]entry{}, words: map[event]int{}, recoveries: map[string]int{},
 	}
 }
 
@@ -67,7 +67,7 @@ func (j *journal) enter(e entry) {
 		return
 	}
 	delete(j.pending, e.Call)
-	j.words[blow{string(e.Verb), string(e.Word)}]++
+	j.words[event{string(e.Verb), string(e.Word)}]++
 	j.answers = append(j.answers, e)
 }
 
@@ -84,7 +84,7 @@ func (j *journal) unanswered(prefix string) []string {
 		delete(j.pending, call)
 		e.Ended = time.Now()
 		j.answers = append(j.answers, e)
-		j.words[blow{string(e.Verb), "never answered"}]++
+		j.words[event{string(e.Verb), "never answered"}]++
 		if e.Verb.stores() {
 			ids = append(ids, e.ID)
 		}

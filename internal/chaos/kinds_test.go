@@ -9,7 +9,7 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// An ID tells what is asked for by it, in whatever process.
+// An ID says what request it stands for, in every process.
 func TestIDsTellWhatTheyStandFor(t *testing.T) {
 	b := bank{seed: 1, accounts: leastAccounts}
 	id := payID("order-7", "1-2-3")
@@ -29,8 +29,8 @@ func TestIDsTellWhatTheyStandFor(t *testing.T) {
 	}
 }
 
-// A posted hold of 30 of which 10 were posted is right at each of its steps, and in none
-// of the ways in which it could be wrong.
+// A hold of 30 of which 10 were posted is right at each of its steps, and wrong in each
+// way in which it could be wrong.
 func TestCheckKnowsParts(t *testing.T) {
 	const rich, poor = "rich", "poor"
 	both := map[string]int64{rich: -30, poor: 30}
@@ -76,7 +76,7 @@ func requireFound(t *testing.T, f *findings, want, name string) {
 	require.Contains(t, strings.Join(told, "\n"), want, name)
 }
 
-// A hold is decided as a hold may be, by somebody who wanted that.
+// A hold is decided as a hold may be, by a caller that asked for that.
 func TestWrongHolds(t *testing.T) {
 	document := func(id string, state transfer.State, code string, change func(*transferDocument)) transferDocument {
 		d := transferDocument{ID: id, State: state, Hold: isHold(id), Held: isHold(id), Legs: []legDocument{{"a", -30}, {"b", 30}}}
@@ -151,7 +151,7 @@ func TestWrongOrders(t *testing.T) {
 	}
 }
 
-// A transfer is reversed once, by the transfer that says so, and what is told of that is
+// A transfer is reversed once, by the transfer that says so, and each answer about it is
 // true.
 func TestWrongReversals(t *testing.T) {
 	one, two := reversalID("x", "1"), reversalID("x", "2")
@@ -198,7 +198,7 @@ func TestWrongReversals(t *testing.T) {
 	requireFound(t, a.findings, "is reserved by a reversal still", "reserved")
 }
 
-// The audit tells true answers to holds from false ones.
+// The audit accepts true answers to holds and finds false ones.
 func TestLiesAboutHolds(t *testing.T) {
 	held := transferDocument{State: transfer.StateFail, Hold: true, Held: true}
 	held.Failure.Code = "expired"

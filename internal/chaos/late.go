@@ -13,9 +13,9 @@ const (
 	faultLate = "arrived late"
 	// deliveryLimit is how long a server may take to answer a late message.
 	deliveryLimit = 5 * time.Second
-	// untilTheEnd says that one in this many held-back messages arrives after everything
+	// keptUntilEnd says that one in this many held-back messages arrives after everything
 	// else is over.
-	untilTheEnd = 3
+	keptUntilEnd = 3
 	// mostKept is the largest number of messages that are kept until the end.
 	mostKept = 1000
 )
@@ -43,7 +43,7 @@ func newLate(members []string, seed uint64, t *tally) *late {
 func (l *late) hold(ctx context.Context, m message, howLong time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.rng.IntN(untilTheEnd) == 0 && len(l.kept) < mostKept {
+	if l.rng.IntN(keptUntilEnd) == 0 && len(l.kept) < mostKept {
 		l.kept = append(l.kept, m)
 		return
 	}

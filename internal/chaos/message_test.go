@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/mongotest/opmsg"
 )
 
 // A wire knows what a message asks for, wherever in the message the command is, and takes
@@ -16,9 +18,9 @@ func TestKind(t *testing.T) {
 	command := func(fields ...bson.E) []byte {
 		document, err := bson.Marshal(bson.D(fields))
 		require.NoError(t, err)
-		return append([]byte{sectionDocument}, document...)
+		return append([]byte{opmsg.SectionDocument}, document...)
 	}
-	sequence := append([]byte{sectionSequence}, binary.LittleEndian.AppendUint32(nil, 4+8)...)
+	sequence := append([]byte{opmsg.SectionSequence}, binary.LittleEndian.AppendUint32(nil, 4+8)...)
 	sequence = append(sequence, "updates\x00"...)
 	ours := bson.E{Key: "$db", Value: database}
 	update := bson.E{Key: "update", Value: "accounts"}
@@ -35,7 +37,7 @@ func TestKind(t *testing.T) {
 			"getMore transfers"},
 		{"a section of another kind", []byte{7, 5, 0, 0, 0, 0}, ""},
 		{"nothing", nil, ""},
-		{"a broken document", []byte{sectionDocument, 9, 0, 0, 0, 1, 2, 3, 4, 5}, ""},
+		{"a broken document", []byte{opmsg.SectionDocument, 9, 0, 0, 0, 1, 2, 3, 4, 5}, ""},
 	}
 	for _, test := range tests {
 		m := wrapped(t, test.sections)
@@ -58,7 +60,7 @@ func TestDoor(t *testing.T) {
 			}}},
 		})
 		require.NoError(t, err)
-		require.Equal(t, want, wrapped(t, append([]byte{sectionDocument}, command...)).door(), change)
+		require.Equal(t, want, wrapped(t, append([]byte{opmsg.SectionDocument}, command...)).door(), change)
 	}
 }
 
@@ -67,7 +69,7 @@ func TestOK(t *testing.T) {
 	for value, want := range map[any]bool{1.0: true, int32(1): true, 0.0: false, "1": false} {
 		document, err := bson.Marshal(bson.D{{Key: "ok", Value: value}})
 		require.NoError(t, err)
-		require.Equal(t, want, wrapped(t, append([]byte{sectionDocument}, document...)).ok(), "%v", value)
+		require.Equal(t, want, wrapped(t, append([]byte{opmsg.SectionDocument}, document...)).ok(), "%v", value)
 	}
 }
 
@@ -76,7 +78,7 @@ func wrapped(t *testing.T, sections []byte) message {
 	t.Helper()
 	var header []byte
 	// The last one is the flags.
-	for _, number := range []int{headerBytes + flagBytes + len(sections), 1, 0, opMsg, 0} {
+	for _, number := range []int{opmsg.HeaderBytes + opmsg.FlagBytes + len(sections), 1, 0, opmsg.Code, 0} {
 		header = binary.LittleEndian.AppendUint32(header, uint32(number))
 	}
 	m, err := readMessage(bytes.NewReader(append(header, sections...)))

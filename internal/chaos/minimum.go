@@ -17,11 +17,11 @@ func (r Report) missing() []string {
 	want("transfers that succeeded", r.Transfers[transfer.StateSuccess], 100)
 	want("transfers that failed", r.Transfers[transfer.StateFail], 50)
 	want("transfers that were taken over", r.Overtaken, 20)
-	want("transfers that were cancelled in time", r.Answers[blow{string(verbCancel), string(done)}], 10)
+	want("transfers that were cancelled in time", r.Answers[event{string(verbCancel), string(done)}], 10)
 	for _, kind := range []string{holdPosted, holdPart, holdVoided, holdExpired, orderPaid, orderRefused, transferReversed, reversalRefused} {
 		want(kind, r.Kinds[kind], 5)
 	}
-	want("reversals of what was reversed", r.Answers[blow{string(verbReverse), string(alreadyReversed)}], 1)
+	want("reversals of what was reversed", r.Answers[event{string(verbReverse), string(alreadyReversed)}], 1)
 	want("snapshots", r.Snapshots, 60)
 	want("snapshots with money in transit", r.Moving, 20)
 	if r.Config.has(Wires) {
@@ -35,10 +35,10 @@ func (r Report) missing() []string {
 }
 
 // missingFaults returns the faults that a run of this length must have met more often.
-func (c Config) missingFaults(have map[blow]int) []string {
+func (c Config) missingFaults(have map[event]int) []string {
 	var missing []string
 	want := func(fault, at string, perMinute int) {
-		missing = append(missing, c.lacks(strings.TrimSpace(at+" "+fault), have[blow{fault, at}], perMinute)...)
+		missing = append(missing, c.lacks(strings.TrimSpace(at+" "+fault), have[event{fault, at}], perMinute)...)
 	}
 	if c.has(Workers) {
 		want(faultKillWorker, "", 3)

@@ -22,13 +22,13 @@ type Report struct {
 	// Overtaken counts the transfers that were taken over at least once.
 	Overtaken int
 	// Answers counts the answers by verb and word.
-	Answers map[blow]int
+	Answers map[event]int
 	// Kinds counts what became of holds, payments and reversals.
 	Kinds map[string]int
 	// Recoveries counts what became of the transfers that recovery found.
 	Recoveries map[string]int
 	// Faults counts the faults by what they hit.
-	Faults map[blow]int
+	Faults map[event]int
 	// Arrived counts the messages that arrived after everything else was over, by kind.
 	Arrived map[string]int
 	// Snapshots is the number of snapshots that were checked.
@@ -66,7 +66,7 @@ func (r *run) report() Report {
 		Config: r.Config, Transfers: map[transfer.State]int{}, Kinds: map[string]int{},
 		Answers: r.journal.words, Recoveries: r.journal.recoveries,
 		Faults: r.tally.all(), Arrived: r.arrived,
-		Doors: r.judged, Snapshots: r.checker.good, Moving: r.checker.moving, NoSnapshot: r.checker.failed,
+		Doors: r.doorsCompared, Snapshots: r.checker.good, Moving: r.checker.moving, NoSnapshot: r.checker.failed,
 	}
 	for _, n := range r.journal.asked {
 		report.Asked += n
@@ -101,17 +101,17 @@ func (r Report) Print(out io.Writer) error {
 	for _, v := range []verb{
 		verbTransfer, verbSubmit, verbWait, verbCancel, verbGet, verbConflict, verbHold, verbPost, verbVoid, verbReverse, verbClose, verbReopen,
 	} {
-		line("answers to %s\t%s", v, counts(r.Answers, func(b blow) (string, bool) { return b.at, b.fault == string(v) }))
+		line("answers to %s\t%s", v, counts(r.Answers, func(e event) (string, bool) { return e.at, e.what == string(v) }))
 	}
 	line("kinds\t%s", counts(r.Kinds, func(what string) (string, bool) { return what, true }))
 	line("accounts\t%d compared with the last answer to close or reopen them", r.Doors)
 	line("recovery\t%s", counts(r.Recoveries, func(what string) (string, bool) { return what, true }))
 	line("snapshots\t%d checked, %d of them with money in transit, %d not to be had", r.Snapshots, r.Moving, r.NoSnapshot)
 	for _, fault := range append(memberFaults(), failover, faultKillWorker, faultStopWorker) {
-		line("%s\t%d", fault, r.Faults[blow{fault, ""}])
+		line("%s\t%d", fault, r.Faults[event{fault, ""}])
 	}
 	for _, fault := range append(wireFaults(), faultLate, faultClosed, faultConcern, faultNotPrimary) {
-		line("%s\t%s", fault, counts(r.Faults, func(b blow) (string, bool) { return b.at, b.fault == fault }))
+		line("%s\t%s", fault, counts(r.Faults, func(e event) (string, bool) { return e.at, e.what == fault }))
 	}
 	line("late, after all\t%s", counts(r.Arrived, func(kind string) (string, bool) { return kind, true }))
 	line("findings\t%d", r.Found)

@@ -15,8 +15,8 @@ const (
 	initialBalance = 1000
 	// overdraft is the debt that every fifth account may have.
 	overdraft = 500
-	// hot is the number of accounts that get half of all traffic.
-	hot = 3
+	// hotAccounts is the number of accounts that get half of all traffic.
+	hotAccounts = 3
 	// doors is the number of accounts that start empty and are closed and reopened all
 	// the time.
 	doors = 4
@@ -101,7 +101,7 @@ func (b bank) draw(id string) transfer.Request {
 func (b bank) two(rng *rand.Rand) (from, to string) {
 	pick := func() int {
 		if rng.IntN(2) == 0 {
-			return rng.IntN(hot)
+			return rng.IntN(hotAccounts)
 		}
 		return rng.IntN(b.accounts)
 	}

@@ -52,9 +52,9 @@ type run struct {
 	// arrived counts the messages that arrived after everything else was over.
 	arrived map[string]int
 	last    *audit
-	// judged is how many accounts were compared with the last answer to closing or
+	// doorsCompared is how many accounts were compared with the last answer to closing or
 	// reopening them.
-	judged int
+	doorsCompared int
 }
 
 // Run runs the load and the faults, checks the result, and reports it.
@@ -275,7 +275,7 @@ func (r *run) audit(ctx context.Context, when string) error {
 	a.holds(r.journal.answers)
 	a.reversals(r.journal.asked, r.journal.answers)
 	a.paidOrders()
-	r.judged += a.doors(r.journal.answers, r.late.doors())
+	r.doorsCompared += a.doors(r.journal.answers, r.late.doors())
 	r.last = a
 	return nil
 }

@@ -205,8 +205,8 @@ func (l *link) answers(ctx context.Context) {
 			return
 		}
 		l.mu.Lock()
-		delay, struck := l.struck[m.answerTo()]
-		delete(l.struck, m.answerTo())
+		delay, struck := l.struck[m.replyTo()]
+		delete(l.struck, m.replyTo())
 		l.mu.Unlock()
 		if struck && (delay == 0 || !pause(ctx, delay)) {
 			return

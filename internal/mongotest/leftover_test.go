@@ -79,7 +79,7 @@ func TestEndOfChild(*testing.T) {
 	}
 }
 
-// traces are what a server leaves on a machine if nobody cleans up.
+// traces are what a server leaves on a machine if no process cleans up.
 type traces struct {
 	address string // where it listens
 	folder  string // where its data is; on another machine, if it runs in a container

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A server with users takes writes from its root user, and from nobody without the
+// A server with users accepts writes of its root user, and of no client without the
 // password.
 func TestStartWithUsers(t *testing.T) {
 	server, err := StartWithUsers(t.Context())

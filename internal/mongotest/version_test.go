@@ -84,8 +84,8 @@ func TestImage(t *testing.T) {
 	assert.Equal(t, "own/mongo:1", image())
 }
 
-// Several who fetch a mongod at once get one that is whole.
-// A folder that somebody else has put there is left as it is.
+// Several processes that fetch a mongod at once get a whole one.
+// A folder that another process has put there is left as it is.
 func TestKeepReady(t *testing.T) {
 	cache := t.TempDir()
 	kept := filepath.Join(cache, "mongod-1.2.3")

@@ -52,8 +52,8 @@ type member struct {
 
 func (m *member) home() *cluster { return m.clusters[""] }
 
-// narrow is the rate of a line that is too narrow, in bytes per second.
-const narrow = 300_000
+// narrowRate is the rate of a line that is too narrow, in bytes per second.
+const narrowRate = 300_000
 
 // lines says which ledgers a member reaches over a line, and how wide each line is: see
 // newLine.
@@ -84,6 +84,16 @@ func (b *bank) join(ctx context.Context, over lines, opts ...transfer.Option) (*
 	}
 	b.scene.later(func() error { return leave(m) })
 	return m, m.Setup(ctx)
+}
+
+// openAndJoin returns a bank on the home server, and one coordinator of it.
+func (s *scene) openAndJoin(ctx context.Context) (*bank, *member, error) {
+	b, err := s.open(ctx, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := b.join(ctx, nil)
+	return b, m, err
 }
 
 // accounts returns the collection of a ledger's accounts, through a given cluster.

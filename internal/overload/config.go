@@ -38,16 +38,16 @@ func (c Config) check() error {
 
 func (c Config) plays(number int) bool { return len(c.Only) == 0 || slices.Contains(c.Only, number) }
 
-// many returns the first number in the full form, and the second in the short form.
-func (c Config) many(full, short int) int {
+// number returns the first number in the full form, and the second in the short form.
+func (c Config) number(full, short int) int {
 	if c.Short {
 		return short
 	}
 	return full
 }
 
-// long returns the first duration in the full form, and the second in the short form.
-func (c Config) long(full, short time.Duration) time.Duration {
+// duration returns the first duration in the full form, and the second in the short form.
+func (c Config) duration(full, short time.Duration) time.Duration {
 	if c.Short {
 		return short
 	}

@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// steady is the number of callers in closed loops with which the library is fastest.
-	steady = 256
+	// steadyCallers is the number of callers in closed loops with which the library is
+	// fastest.
+	steadyCallers = 256
 	// mostDoubt is how many callers may be left in doubt, out of any number: 1 % of
 	// 20,000.
 	// Their transfers are in progress when all contexts end at once.
@@ -17,15 +18,15 @@ const (
 
 func playFastLine(ctx context.Context, s *scene) error {
 	return playCongestion(ctx, s, congestion{
-		callers: s.many(20_000, 4000), patience: s.long(time.Minute, 30*time.Second),
-		window: s.long(3*time.Second, time.Second), turns: s.many(2, 1),
+		callers: s.number(20_000, 4000), patience: s.duration(time.Minute, 30*time.Second),
+		window: s.duration(3*time.Second, time.Second), turns: s.number(2, 1),
 	})
 }
 
 func playNarrowLine(ctx context.Context, s *scene) error {
 	return playCongestion(ctx, s, congestion{
-		over: lines{"": narrow}, callers: s.many(20_000, 4000), patience: s.long(time.Minute, 4*time.Second),
-		window: s.long(8*time.Second, 1200*time.Millisecond), turns: 1,
+		over: lines{"": narrowRate}, callers: s.number(20_000, 4000), patience: s.duration(time.Minute, 4*time.Second),
+		window: s.duration(8*time.Second, 1200*time.Millisecond), turns: 1,
 	})
 }
 
@@ -114,7 +115,7 @@ func (r *rushes) call(ctx context.Context) error {
 }
 
 func (r *rushes) crowd(ctx context.Context) {
-	c := gather(ctx, steady, time.Minute, r.call)
+	c := gather(ctx, steadyCallers, time.Minute, r.call)
 	pause(ctx, r.window/4)
 	r.before += c.rate(ctx, r.window) / float64(r.turns+1)
 	c.disperse()

@@ -49,13 +49,13 @@ func (f *flood) rate() float64 {
 	return float64(f.done.Load()) / time.Unix(0, f.last.Load()).Sub(f.begun).Seconds()
 }
 
-// each calls do n times, many at once, and returns the first error.
-func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+// forEach calls do n times, many at once, and returns the first error.
+func forEach(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64
 	var all sync.WaitGroup
-	for range min(n, steady) {
+	for range min(n, steadyCallers) {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < int64(n) && ctx.Err() == nil; i = next.Add(1) - 1 {
 				if err := do(ctx, int(i)); err != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// never is a stall threshold that is longer than any scenario.
-	never = time.Hour
+	// neverStalls is a stall threshold that is longer than any scenario.
+	neverStalls = time.Hour
 	// besideHang is the number of callers that move money beside those that ask for the
 	// hanging transfer.
 	besideHang = 32
@@ -28,11 +28,11 @@ func playHanging(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	m, err := b.join(ctx, nil, transfer.WithStallThreshold(never))
+	m, err := b.join(ctx, nil, transfer.WithStallThreshold(neverStalls))
 	if err != nil {
 		return err
 	}
-	stalled, err := b.join(ctx, lines{"": 0}, transfer.WithStallThreshold(never))
+	stalled, err := b.join(ctx, lines{"": 0}, transfer.WithStallThreshold(neverStalls))
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func besideHanging(ctx context.Context, s *scene, b *bank, m *member, many int, 
 	var same *flood
 	var told int64
 	c := gather(ctx, besideHang, time.Minute, m.moves(func() transfer.Request { return b.move(0) }))
-	w, err := s.compare(ctx, c, s.long(4*time.Second, 1200*time.Millisecond), func(ctx context.Context) error {
+	w, err := s.compare(ctx, c, s.duration(4*time.Second, 1200*time.Millisecond), func(ctx context.Context) error {
 		same = rush(ctx, many, giveUp, call)
 		return nil
 	}, func(context.Context) error {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/mongotest/opmsg"
 )
 
 const (
@@ -57,17 +59,17 @@ func dial(t *testing.T, l road) net.Conn {
 	return conn
 }
 
-// messageOf returns a message with this command and so many bytes besides.
+// messageOf returns a message with this command and the given number of other bytes.
 func messageOf(t *testing.T, command, collection string, besides int) message {
 	t.Helper()
 	body, err := bson.Marshal(bson.D{
 		{Key: command, Value: collection}, {Key: "besides", Value: bson.Binary{Data: make([]byte, besides)}},
 	})
 	require.NoError(t, err)
-	m := binary.LittleEndian.AppendUint32(nil, uint32(headerBytes+flagBytes+1+len(body)))
+	m := binary.LittleEndian.AppendUint32(nil, uint32(opmsg.HeaderBytes+opmsg.FlagBytes+1+len(body)))
 	m = binary.LittleEndian.AppendUint32(m, 1)
 	m = binary.LittleEndian.AppendUint32(m, 0)
-	m = binary.LittleEndian.AppendUint32(m, opMsg)
+	m = binary.LittleEndian.AppendUint32(m, opmsg.Code)
 	m = append(m, 0, 0, 0, 0, 0)
 	return append(m, body...)
 }
@@ -198,10 +200,10 @@ func TestClosedLine(t *testing.T) {
 func TestCommandBehindItsDocuments(t *testing.T) {
 	t.Parallel()
 	m := messageOf(t, "insert", "transfers", 0)
-	body := m[headerBytes+flagBytes:]
+	body := m[opmsg.HeaderBytes+opmsg.FlagBytes:]
 	sequence := []byte{1, 9, 0, 0, 0, 'd', 'o', 'c', 's', 0}
-	behind := message(append(append(append([]byte{}, m[:headerBytes+flagBytes]...), sequence...), body...))
+	behind := message(append(append(append([]byte{}, m[:opmsg.HeaderBytes+opmsg.FlagBytes]...), sequence...), body...))
 	require.Equal(t, "insert transfers", behind.command())
-	require.Empty(t, m[:headerBytes+flagBytes+2].command())
+	require.Empty(t, m[:opmsg.HeaderBytes+opmsg.FlagBytes+2].command())
 	require.Empty(t, m[:4].command())
 }

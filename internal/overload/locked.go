@@ -21,11 +21,7 @@ const (
 // The callers that don't use the account don't notice.
 func playLocked(ctx context.Context, s *scene) error {
 	s.callers = elsewhereCallers + thereCallers
-	b, err := s.open(ctx, nil)
-	if err != nil {
-		return err
-	}
-	m, err := b.join(ctx, nil)
+	b, m, err := s.openAndJoin(ctx)
 	if err != nil {
 		return err
 	}
@@ -36,9 +32,9 @@ func playLocked(ctx context.Context, s *scene) error {
 		req.From = account(0)
 		return req
 	}))
-	window := s.long(4*time.Second, 700*time.Millisecond)
+	window := s.duration(4*time.Second, 700*time.Millisecond)
 	var before, during float64
-	turns := s.many(2, 1)
+	turns := s.number(2, 1)
 	var calm time.Duration // the longest call before the first lock
 	var passed int64
 	for turn := range turns {
@@ -49,7 +45,7 @@ func playLocked(ctx context.Context, s *scene) error {
 		}
 		if err := b.lock(ctx, account(0), func() {
 			done := there.done.Load()
-			during += elsewhere.rate(ctx, s.long(8*time.Second, 5500*time.Millisecond)) / float64(turns)
+			during += elsewhere.rate(ctx, s.duration(8*time.Second, 5500*time.Millisecond)) / float64(turns)
 			passed += there.done.Load() - done
 		}); err != nil {
 			return err

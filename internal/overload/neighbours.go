@@ -21,11 +21,7 @@ const (
 func playNeighbours(ctx context.Context, s *scene) error {
 	const beside = 32
 	s.callers = beside + 1
-	b, err := s.open(ctx, nil)
-	if err != nil {
-		return err
-	}
-	m, err := b.join(ctx, nil)
+	b, m, err := s.openAndJoin(ctx)
 	if err != nil {
 		return err
 	}
@@ -35,9 +31,9 @@ func playNeighbours(ctx context.Context, s *scene) error {
 		done int64
 		rate float64
 	)
-	window := s.long(5*time.Second, 1500*time.Millisecond)
+	window := s.duration(5*time.Second, 1500*time.Millisecond)
 	w, err := s.compare(ctx, c, window, func(ctx context.Context) error {
-		big = gather(ctx, 1, time.Minute, m.moves(b.big))
+		big = gather(ctx, 1, time.Minute, m.moves(b.bigTransfer))
 		return nil
 	}, func(context.Context) error {
 		big.disperse()
@@ -49,7 +45,7 @@ func playNeighbours(ctx context.Context, s *scene) error {
 		return err
 	}
 	c.disperse()
-	rate = float64(done) / (1.25 * float64(s.many(2, 1)) * window.Seconds())
+	rate = float64(done) / (1.25 * float64(s.number(2, 1)) * window.Seconds())
 	s.keeps("transfers beside big ones", w.before, w.during, 0.6)
 	s.atLeast("big transfers done", done, 1)
 	s.note("big transfers in a second", fmt.Sprintf("%.1f", rate))
@@ -62,9 +58,9 @@ func playNeighbours(ctx context.Context, s *scene) error {
 	return b.audit(ctx)
 }
 
-// big returns a new transfer that takes a unit from every other account and gives it to
-// the next account.
-func (b *bank) big() transfer.Request {
+// bigTransfer returns a new transfer that takes a unit from every other account and gives
+// it to the next account.
+func (b *bank) bigTransfer() transfer.Request {
 	legs := make([]transfer.Leg, mostLegs)
 	for i := range legs {
 		legs[i] = transfer.Leg{Account: account(i), Amount: transfer.Units(int64(2*(i%2) - 1))}

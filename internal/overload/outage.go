@@ -16,7 +16,7 @@ import (
 // What was sent to the cluster meanwhile is no more than what it would have received
 // anyway.
 func playOutage(ctx context.Context, s *scene) error {
-	s.callers = steady
+	s.callers = steadyCallers
 	uri, err := s.server(ctx)
 	if err != nil {
 		return err
@@ -53,11 +53,11 @@ type trouble struct {
 
 func troubles(far *line, s *scene) []trouble {
 	all := []trouble{{
-		name: "silent", howLong: s.long(30*time.Second, 1500*time.Millisecond),
+		name: "silent", howLong: s.duration(30*time.Second, 1500*time.Millisecond),
 		begin: func() { far.set(silent) }, end: func() { far.set(flowing) },
 	}, {
 		// Everything else is answered.
-		name: "writes hang", howLong: s.long(30*time.Second, 6*time.Second),
+		name: "writes hang", howLong: s.duration(30*time.Second, 6*time.Second),
 		begin: func() { far.hold(isUpdate) }, end: func() { far.hold(nil) },
 	}}
 	if !s.Short {
@@ -89,7 +89,7 @@ type outage struct {
 
 // gather starts callers that move money from each cluster to the other.
 func (o *outage) gather(ctx context.Context) *crowd {
-	return gather(ctx, steady, giveUp, o.member.moves(func() transfer.Request {
+	return gather(ctx, steadyCallers, giveUp, o.member.moves(func() transfer.Request {
 		if o.bank.issued.Load()%2 == 0 {
 			return o.bank.across("", "far")
 		}
@@ -103,7 +103,7 @@ func (o *outage) sent() int64 { return o.member.clusters["far"].counts.statement
 func (o *outage) calm(ctx context.Context) error {
 	s := o.bank.scene
 	c := o.gather(ctx)
-	s.note("transfers in a second, when all is well", int(c.rate(ctx, s.long(5*time.Second, time.Second))))
+	s.note("transfers in a second, when all is well", int(c.rate(ctx, s.duration(5*time.Second, time.Second))))
 	c.disperse()
 	s.expected("callers told something odd when all was well", &c.tally)
 	if _, err := o.bank.drained(ctx); err != nil {
@@ -118,7 +118,7 @@ func (o *outage) calm(ctx context.Context) error {
 func (o *outage) strike(ctx context.Context, t trouble) error {
 	s := o.bank.scene
 	c := o.gather(ctx)
-	pause(ctx, s.long(2*time.Second, 500*time.Millisecond))
+	pause(ctx, s.duration(2*time.Second, 500*time.Millisecond))
 	before, err := o.bank.final(ctx)
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (o *outage) strike(ctx context.Context, t trouble) error {
 	done := c.done.Load()
 	t.begin()
 	pause(ctx, t.howLong)
-	s.atMost(t.name+": transfers done meanwhile", c.done.Load()-done, steady)
+	s.atMost(t.name+": transfers done meanwhile", c.done.Load()-done, steadyCallers)
 	c.leave()
 	t.end()
 	healed := time.Now()

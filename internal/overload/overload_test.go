@@ -10,12 +10,14 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// tries is how often a scenario is played, if only what is timed doesn't hold.
+// tries is how often a scenario is played if only timed figures don't hold.
 const tries = 3
 
-// requireHolds plays one scenario in its short form. What is counted must hold each time.
-// What is timed must hold in one of three tries: other work on the machine takes the time
-// of one window or another, a defect takes that of them all.
+// requireHolds plays one scenario in its short form.
+// What is counted must hold each time.
+// What is timed must hold in one of three tries.
+// Other work on the machine slows down one window or another, but a defect slows down all
+// of them.
 func requireHolds(t *testing.T, number int) {
 	t.Helper()
 	for left := tries - 1; ; left-- {
@@ -31,13 +33,13 @@ func requireHolds(t *testing.T, number int) {
 	}
 }
 
-// again tells whether a scenario is to be played again.
+// again reports whether a scenario should be played again.
 func again(report *Report, left int) bool {
 	red := report.Red()
 	return left > 0 && len(red) > 0 && !slices.ContainsFunc(red, func(f Figure) bool { return !f.Timed })
 }
 
-// Only what is timed gets another try, and not for ever.
+// Only timed figures get another try, and only a few times.
 func TestAgain(t *testing.T) {
 	timed, counted := Figure{Must: "less", Timed: true}, Figure{Must: "less"}
 	holds := Figure{Must: "less", Timed: true, Holds: true}
@@ -56,31 +58,31 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// Thousands who ask at once are served at the rate of few, and none of them is left in
-// doubt.
+// Thousands of calls at once are served at the rate of a few callers, and none of them is
+// left in doubt.
 func TestFastLine(t *testing.T) { requireHolds(t, 1) }
 
-// The same holds where the line to the server is narrow.
+// The same holds if the line to the server is narrow.
 func TestNarrowLine(t *testing.T) { requireHolds(t, 2) }
 
-// Two clusters, of which one falls silent, and later lets its writes hang: nobody is left
-// in doubt, and it is not flooded when it is back.
+// One of two clusters falls silent, and later its writes hang.
+// No caller is left in doubt, and the cluster is not flooded when it returns.
 func TestOutage(t *testing.T) { requireHolds(t, 3) }
 
-// Thousands may wait, at next to no cost for those who move money.
+// Thousands of callers may wait, at next to no cost for those that move money.
 func TestWaiters(t *testing.T) { requireHolds(t, 4) }
 
-// Thousands may ask for one transfer that another process doesn't end.
+// Thousands of callers may ask for one transfer that another process doesn't end.
 func TestHanging(t *testing.T) { requireHolds(t, 5) }
 
-// A silent cluster holds up those who touch it, and nobody else.
+// A silent cluster holds up the transfers that involve it, and no others.
 func TestSilentCluster(t *testing.T) { requireHolds(t, 6) }
 
 // Four silent clusters don't keep recovery from the others.
 func TestRecoveryBesideSilence(t *testing.T) { requireHolds(t, 7) }
 
-// An account that a user's own transaction has locked holds up those who touch it, and
-// nobody else.
+// An account that a user's own transaction has locked holds up the transfers that involve
+// it, and no others.
 func TestLockedAccount(t *testing.T) { requireHolds(t, 8) }
 
 // Transfers of a thousand legs leave room for small ones.

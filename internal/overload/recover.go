@@ -21,7 +21,7 @@ const (
 // while four of the clusters are silent.
 // The transfers that stalled elsewhere are finished all the same.
 func playRecover(ctx context.Context, s *scene) error {
-	each, elsewhere := s.many(300, 300), s.many(200, 50)
+	each, elsewhere := s.number(300, 300), s.number(200, 50)
 	s.callers = deadLedgers*each + elsewhere
 	b, over, err := s.openFive(ctx)
 	if err != nil {

@@ -56,14 +56,14 @@ func Run(ctx context.Context, config Config, out io.Writer) (*Report, error) {
 		return report, err
 	}
 	if config.Soak > 0 {
-		return report, perform(ctx, config, report, scenario{name: "soak of " + config.Soak.String(), play: playSoak})
+		return report, playScenario(ctx, config, report, scenario{name: "soak of " + config.Soak.String(), play: playSoak})
 	}
 	var failed []error
 	for _, s := range scenarios() {
 		if !config.plays(s.number) {
 			continue
 		}
-		failed = append(failed, perform(ctx, config, report, s))
+		failed = append(failed, playScenario(ctx, config, report, s))
 		if ctx.Err() != nil {
 			break
 		}
@@ -71,8 +71,8 @@ func Run(ctx context.Context, config Config, out io.Writer) (*Report, error) {
 	return report, errors.Join(failed...)
 }
 
-// perform plays one scenario, and makes sure that it leaves nothing behind.
-func perform(ctx context.Context, config Config, report *Report, what scenario) (err error) {
+// playScenario plays one scenario, and makes sure that it leaves nothing behind.
+func playScenario(ctx context.Context, config Config, report *Report, what scenario) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("%s: %w", what.name, err)

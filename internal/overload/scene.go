@@ -46,7 +46,7 @@ type windows struct{ before, during float64 }
 
 // compare measures the rate of a crowd before something and during it, in turns.
 func (s *scene) compare(ctx context.Context, c *crowd, window time.Duration, begin, end func(context.Context) error) (windows, error) {
-	turns := s.many(2, 1)
+	turns := s.number(2, 1)
 	var w windows
 	for range turns {
 		pause(ctx, window/4)

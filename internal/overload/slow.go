@@ -12,7 +12,7 @@ import (
 // Transfers that don't involve it go on, and so do those that are submitted elsewhere.
 func playSlow(ctx context.Context, s *scene) error {
 	const beside = 64
-	many := s.many(2500, 2500)
+	many := s.number(2500, 2500)
 	s.callers = beside + many
 	b, err := s.openThree(ctx)
 	if err != nil {
@@ -25,14 +25,14 @@ func playSlow(ctx context.Context, s *scene) error {
 	dead := m.moves(func() transfer.Request { return b.across("", "dead") })
 	// The library remembers the accounts that these calls use.
 	// So later some transfers claim before they hang, and others don't get that far.
-	if err := each(ctx, accounts, func(ctx context.Context, _ int) error { return dead(ctx) }); err != nil {
+	if err := forEach(ctx, accounts, func(ctx context.Context, _ int) error { return dead(ctx) }); err != nil {
 		return err
 	}
 	c := gather(ctx, beside, time.Minute, m.moves(func() transfer.Request { return b.across("", "healthy") }))
 	var hanging *flood
 	var told int64
 	var drained time.Duration
-	w, err := s.compare(ctx, c, s.long(6*time.Second, 1200*time.Millisecond), func(ctx context.Context) error {
+	w, err := s.compare(ctx, c, s.duration(6*time.Second, 1200*time.Millisecond), func(ctx context.Context) error {
 		m.clusters["dead"].line.set(silent)
 		hanging = rush(ctx, many, giveUp, dead)
 		return nil
@@ -89,11 +89,11 @@ func playQueue(ctx context.Context, s *scene, b *bank, m *member) error {
 	go func() { ended <- m.Run(working) }()
 	line := m.clusters["dead"].line
 	line.set(silent)
-	err := each(ctx, s.many(10_000, 1500), func(ctx context.Context, _ int) error {
+	err := forEach(ctx, s.number(10_000, 1500), func(ctx context.Context, _ int) error {
 		_, err := m.Submit(ctx, b.across("", "dead"))
 		return err
 	})
-	pause(ctx, s.long(5*time.Second, time.Second))
+	pause(ctx, s.duration(5*time.Second, time.Second))
 	var longest time.Duration
 	for i := 0; i < samples && longest <= slack*bound && err == nil; i++ {
 		var took time.Duration

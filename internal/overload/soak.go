@@ -27,16 +27,12 @@ const (
 // playSoak mixes all verbs, at half of the highest rate, for as long as is asked for.
 // Memory and goroutines stay level.
 func playSoak(ctx context.Context, s *scene) error {
-	s.callers = steady
-	b, err := s.open(ctx, nil)
+	s.callers = steadyCallers
+	b, m, err := s.openAndJoin(ctx)
 	if err != nil {
 		return err
 	}
-	m, err := b.join(ctx, nil)
-	if err != nil {
-		return err
-	}
-	full := gather(ctx, steady, time.Minute, m.moves(func() transfer.Request { return b.move(0) }))
+	full := gather(ctx, steadyCallers, time.Minute, m.moves(func() transfer.Request { return b.move(0) }))
 	pause(ctx, time.Second)
 	top := full.rate(ctx, min(s.Soak/10, 20*time.Second))
 	full.disperse()

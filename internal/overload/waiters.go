@@ -25,16 +25,12 @@ func playWaiters(ctx context.Context, s *scene) error {
 		levels = []int{2000}
 	}
 	s.callers = waitersBeside + levels[len(levels)-1]
-	b, err := s.open(ctx, nil)
-	if err != nil {
-		return err
-	}
-	m, err := b.join(ctx, nil)
+	b, m, err := s.openAndJoin(ctx)
 	if err != nil {
 		return err
 	}
 	ids := make([]string, levels[len(levels)-1])
-	if err := each(ctx, len(ids), func(ctx context.Context, i int) error {
+	if err := forEach(ctx, len(ids), func(ctx context.Context, i int) error {
 		req := b.move(0)
 		ids[i] = req.ID
 		_, err := m.Hold(ctx, req, time.Hour)
@@ -43,7 +39,7 @@ func playWaiters(ctx context.Context, s *scene) error {
 		return err
 	}
 	c := gather(ctx, waitersBeside, time.Minute, m.moves(func() transfer.Request { return b.move(0) }))
-	pause(ctx, s.long(2*time.Second, 500*time.Millisecond))
+	pause(ctx, s.duration(2*time.Second, 500*time.Millisecond))
 	s.note("connections in use without anybody who waits", m.home().counts.inUse.peak.Load())
 	for _, n := range levels {
 		if err := besideWaiters(ctx, s, c, m, ids[:n]); err != nil {
@@ -66,10 +62,10 @@ func besideWaiters(ctx context.Context, s *scene, c *crowd, m *member, ids []str
 	inUse := &m.home().counts.inUse
 	var waiting *flood
 	var most, told int64
-	w, err := s.compare(ctx, c, s.long(1500*time.Millisecond, time.Second), func(ctx context.Context) error {
+	w, err := s.compare(ctx, c, s.duration(1500*time.Millisecond, time.Second), func(ctx context.Context) error {
 		waiting = waitFor(ctx, m, ids)
 		// Each reads a few times before it only waits.
-		pause(ctx, s.long(1500*time.Millisecond, 500*time.Millisecond))
+		pause(ctx, s.duration(1500*time.Millisecond, 500*time.Millisecond))
 		inUse.forget()
 		return nil
 	}, func(context.Context) error {
@@ -106,7 +102,7 @@ func tellWaiters(ctx context.Context, s *scene, m *member, ids []string) error {
 	waiting := waitFor(ctx, m, ids)
 	defer waiting.leave()
 	var again atomic.Int64
-	err := each(ctx, len(ids), func(ctx context.Context, i int) error {
+	err := forEach(ctx, len(ids), func(ctx context.Context, i int) error {
 		_, voided, err := eventually(ctx, giveUp, func() (bool, error) {
 			_, err := m.Void(ctx, ids[i])
 			if err != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // Whatever happens to the processes of a service and to its rights, no unit is lost or
-// minted, and every answer that a client got is true for ever.
-// The check has teeth: one unit that is taken behind the library's back then is found.
+// minted, and every answer that a client got stays true.
+// The check has teeth: it finds one unit that is then taken behind the library's back.
 func TestServiceUnderFaults(t *testing.T) {
 	config := Default()
 	config.Theft = 1
@@ -25,7 +25,7 @@ func TestServiceUnderFaults(t *testing.T) {
 	require.Contains(t, found, "audit: ")
 }
 
-// Each kind of answer is held against what is stored.
+// Each kind of answer is compared with what is stored.
 func TestLies(t *testing.T) {
 	one, two := int64(1), int64(2)
 	failed := func(code string) (d transferDocument) {
