@@ -1,4 +1,4 @@
-package document
+package document_test
 
 import (
 	"net/url"
@@ -8,26 +8,29 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // Two transfers never share a marker's key, because each key can be read back; and no key can be taken for a path, an operator or an
 // index.
 func FuzzMarkerKey(f *testing.F) {
-	for id, key := range awkwardIDs() {
+	for id, key := range storetest.AwkwardIDs() {
 		f.Add(id, id+"%")
 		f.Add(id, strings.ReplaceAll(key, "%25", "%"))
 		f.Add(id, key)
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
-		if CheckID(a) != nil || CheckID(b) != nil {
+		if document.CheckID(a) != nil || document.CheckID(b) != nil {
 			return
 		}
-		key := MarkerKey(a)
-		require.Equal(t, a == b, key == MarkerKey(b), "%q and %q", a, b)
+		key := document.MarkerKey(a)
+		require.Equal(t, a == b, key == document.MarkerKey(b), "%q and %q", a, b)
 		id, err := url.PathUnescape(key)
 		require.NoError(t, err)
 		require.Equal(t, a, id)
-		id, ok := TransferOf(key)
+		id, ok := document.TransferOf(key)
 		require.True(t, ok)
 		require.Equal(t, a, id)
 		require.NotEmpty(t, strings.Trim(key, "0123456789"), "%q means an index", key)
@@ -38,8 +41,8 @@ func FuzzMarkerKey(f *testing.F) {
 		pending := encode(bson.D{{Key: key, Value: int64(5)}})
 		view := standardFields().View(encode(bson.D{{Key: "pending", Value: pending}}))
 		require.Equal(t, int64(5), view.Pending().Document().Lookup(key).Int64())
-		require.Equal(t, Markers{Count: 1, Own: true}, view.Markers(a))
-		require.Equal(t, Markers{Count: 1, Own: a == b}, view.Markers(b))
+		require.Equal(t, document.Markers{Count: 1, Own: true}, view.Markers(a))
+		require.Equal(t, document.Markers{Count: 1, Own: a == b}, view.Markers(b))
 		require.Equal(t, []string{a}, view.InFlight())
 	})
 }
@@ -47,7 +50,7 @@ func FuzzMarkerKey(f *testing.F) {
 // An ID is refused, or it comes back from what is stored for it as its canonical form; two IDs are one account exactly if that form is
 // the same.
 func FuzzIDCodec(f *testing.F) {
-	for id := range awkwardIDs() {
+	for id := range storetest.AwkwardIDs() {
 		f.Add(id, id+" ", []byte(id))
 	}
 	hex := "0123456789abcdef01234567"
@@ -56,12 +59,12 @@ func FuzzIDCodec(f *testing.F) {
 	}
 	f.Add("", strings.Repeat("é", 128), []byte{})
 	f.Fuzz(func(t *testing.T, a, b string, stored []byte) {
-		for _, codec := range []IDCodec{StringIDs, ObjectIDs} {
+		for _, codec := range []document.IDCodec{document.StringIDs, document.ObjectIDs} {
 			first, errA := codec.Encode(a)
 			second, errB := codec.Encode(b)
 			for id, err := range map[string]error{a: errA, b: errB} {
-				fits := id != "" && len(id) <= MaxIDBytes && utf8.ValidString(id)
-				if codec == ObjectIDs {
+				fits := id != "" && len(id) <= document.MaxIDBytes && utf8.ValidString(id)
+				if codec == document.ObjectIDs {
 					fits = len(id) == 24 && strings.Trim(id, "0123456789abcdefABCDEF") == ""
 				}
 				require.Equal(t, fits, err == nil, "%q: %v", id, err)
@@ -84,16 +87,16 @@ func FuzzIDCodec(f *testing.F) {
 		// What others have stored as an _id is read as an ID of one kind at most.
 		for _, kind := range []bson.Type{bson.TypeString, bson.TypeObjectID, bson.TypeInt64, bson.TypeNull, 0} {
 			id := bson.RawValue{Type: kind, Value: stored}
-			_, errString := StringIDs.Decode(id)
-			_, errObject := ObjectIDs.Decode(id)
+			_, errString := document.StringIDs.Decode(id)
+			_, errObject := document.ObjectIDs.Decode(id)
 			require.True(t, errString != nil || errObject != nil)
 		}
 	})
 }
 
 // standardFields are the names of fields that a coordinator takes by default.
-func standardFields() Fields {
-	return Fields{Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed"}
+func standardFields() document.Fields {
+	return document.Fields{Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed"}
 }
 
 func encode(document any) bson.Raw {

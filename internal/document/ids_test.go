@@ -1,4 +1,4 @@
-package document
+package document_test
 
 import (
 	"strings"
@@ -8,59 +8,21 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/storetest"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
-
-// awkwardIDs are IDs with everything that means something to the server, and how their markers are named.
-func awkwardIDs() map[string]string {
-	return map[string]string{
-		"order-17":                "order-17",
-		"a.b.c":                   "a%2Eb%2Ec",
-		".":                       "%2E",
-		"..":                      "%2E%2E",
-		"$":                       "%24",
-		"$set":                    "%24set",
-		"$[]":                     "%24[]",
-		"$[x].y":                  "%24[x]%2Ey",
-		"a$b":                     "a%24b",
-		"%":                       "%25",
-		"%2E":                     "%252E",
-		"%25":                     "%2525",
-		"\x00":                    "%00",
-		"a\x00b":                  "a%00b",
-		"0":                       "%30",
-		"7":                       "%37",
-		"17":                      "%317",
-		"00":                      "%300",
-		"1234567890":              "%31234567890",
-		"-1":                      "-1",
-		"1a":                      "1a",
-		"a1":                      "a1",
-		"١٢":                      "١٢", // digits, but not the server's
-		" ":                       " ",
-		"\n\t\x7f\x01":            "\n\t\x7f\x01",
-		"Überweisung 💶":           "Überweisung 💶",
-		"e\u0301":                 "e\u0301",
-		"\u00e9":                  "\u00e9",
-		"_id":                     "_id",
-		"__proto__":               "__proto__",
-		"\"quoted\" and 'single'": "\"quoted\" and 'single'",
-		strings.Repeat("$", 255):  strings.Repeat("%24", 255),
-		strings.Repeat("9", 255):  "%39" + strings.Repeat("9", 254),
-		strings.Repeat("é", 127):  strings.Repeat("é", 127),
-	}
-}
 
 // IDs have 1 to 255 bytes of UTF-8.
 func TestCheckID(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"", strings.Repeat("a", 256), strings.Repeat("é", 128), "\xff", "a\xc3", "\xed\xa0\x80"} {
-		require.Error(t, CheckID(id), "%q", id)
-		_, err := StringIDs.Encode(id)
+		require.Error(t, document.CheckID(id), "%q", id)
+		_, err := document.StringIDs.Encode(id)
 		require.Error(t, err)
 	}
-	for id := range awkwardIDs() {
-		require.NoError(t, CheckID(id))
+	for id := range storetest.AwkwardIDs() {
+		require.NoError(t, document.CheckID(id))
 	}
 }
 
@@ -69,12 +31,12 @@ func TestDecodeID(t *testing.T) {
 	t.Parallel()
 	oid := bson.NewObjectID()
 	for _, row := range []struct {
-		codec IDCodec
+		codec document.IDCodec
 		id    any
 		want  string
 	}{
-		{StringIDs, "alice", "alice"}, {ObjectIDs, oid, oid.Hex()},
-		{StringIDs, oid, ""}, {ObjectIDs, oid.Hex(), ""}, {StringIDs, int64(5), ""}, {ObjectIDs, nil, ""},
+		{document.StringIDs, "alice", "alice"}, {document.ObjectIDs, oid, oid.Hex()},
+		{document.StringIDs, oid, ""}, {document.ObjectIDs, oid.Hex(), ""}, {document.StringIDs, int64(5), ""}, {document.ObjectIDs, nil, ""},
 	} {
 		got, err := row.codec.Decode(wire.RawValue(row.id))
 		assert.Equal(t, row.want, got)

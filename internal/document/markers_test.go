@@ -1,17 +1,20 @@
-package document
+package document_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
 // A marker's key keeps what means something to the server out of the path.
 func TestMarkerKey(t *testing.T) {
 	t.Parallel()
-	for id, key := range awkwardIDs() {
-		assert.Equal(t, key, MarkerKey(id), "%q", id)
+	for id, key := range storetest.AwkwardIDs() {
+		assert.Equal(t, key, document.MarkerKey(id), "%q", id)
 	}
 }
 
@@ -19,12 +22,12 @@ func TestMarkerKey(t *testing.T) {
 func TestTransferOf(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"t", "order-17", "a.b", "$a", "100%", "%2E", "17", "0", "a\x00b", "é", "%", "%%", "a%2"} {
-		got, ok := TransferOf(MarkerKey(id))
+		got, ok := document.TransferOf(document.MarkerKey(id))
 		require.True(t, ok, id)
 		assert.Equal(t, id, got)
 	}
 	for _, key := range []string{"", "%", "%2", "%zz", "%2e", "%41", "17", "a%2", "%25%"} {
-		_, ok := TransferOf(key)
+		_, ok := document.TransferOf(key)
 		assert.False(t, ok, key)
 	}
 }
