@@ -6,10 +6,10 @@
 //
 //	coord, err := transfer.NewCoordinator(client.Database("bank"))
 //	...
-//	defer coord.Close(ctx)                          // finishes what it has begun
-//	if err := coord.Setup(ctx); err != nil { ... }  // collections and indexes; idempotent
-//	report, err := coord.Recover(ctx)               // finishes what has stalled
-//	go coord.Run(ctx)                               // finishes what stalls later
+//	defer coord.Close(ctx)                         // finishes what it has begun
+//	if err := coord.Setup(ctx); err != nil { ... } // collections, indexes
+//	report, err := coord.Recover(ctx)              // finishes what has stalled
+//	go coord.Run(ctx)                              // finishes what stalls later
 //
 //	// Money comes from an account, too: this one has no floor.
 //	_, err = coord.OpenAccount(ctx, transfer.Account{ID: "world", NoFloor: true})

@@ -25,8 +25,8 @@ func (c *Coordinator) ClockAhead() func(time.Duration) {
 	return func(d time.Duration) { ahead.Store(int64(d)) }
 }
 
-// RecoverNoting is Recover with UntilFinished, but notes no more than so many transfers at
-// once.
+// RecoverNoting is Recover with UntilFinished, but notes no more than so many transfers
+// at once.
 func (c *Coordinator) RecoverNoting(ctx context.Context, most int) (RecoveryReport, error) {
 	settings := c.recovery()
 	settings.MaxNoted = most

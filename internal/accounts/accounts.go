@@ -79,8 +79,8 @@ type Status struct {
 	Markers int
 	// Empty says that the balance is zero.
 	Empty bool
-	// Malformed says that the document is no account: the balance is no exact number, or the
-	// markers are no map.
+	// Malformed says that the document is no account: the balance is no exact number, or
+	// the markers are no map.
 	Malformed bool
 	// Fence is the account's fence.
 	Fence protocol.Fence
@@ -103,7 +103,8 @@ func (a *Accounts) Status(ctx context.Context, ledger, id string) (Status, error
 	}, nil
 }
 
-// OpenedWith reports whether the account was opened with this token, and not changed since.
+// OpenedWith reports whether the account was opened with this token, and not changed
+// since.
 func (s Status) OpenedWith(token bson.ObjectID) bool { return s.Fence == document.FenceOfToken(token) }
 
 // Open stores a new account, with the token as its fence.

@@ -1,24 +1,24 @@
-// Package audit finds what is wrong with what is stored: with a document by itself, with a
-// marker and its transfer, with a reversal and its original, and with the sums. It reads,
-// and changes nothing.
+// Package audit finds what is wrong with what is stored: with a document by itself, with
+// a marker and its transfer, with a reversal and its original, and with the sums. It
+// reads, and changes nothing.
 //
-// The rules of the protocol hold at every single moment, and only there: a marker that was
-// read before its transfer was finished, and a transfer that was read after that,
-// contradict each other although both are right. So an audit compares only what was stored
-// at the same moment.
+// The rules of the protocol hold at every single moment, and only there: a marker that
+// was read before its transfer was finished, and a transfer that was read after that,
+// contradict each other although both are right. So an audit compares only what was
+// stored at the same moment.
 //
 // Where one client reaches both documents, that moment is a snapshot: all reads show what
-// was stored when the first of them came. There each rule is checked exactly, however busy
-// the servers are.
+// was stored when the first of them came. There each rule is checked exactly, however
+// busy the servers are.
 //
-// Two clusters have no common snapshot. There the audit reads a second time what the first
-// reads show as wrong, by linearizable reads: the transfer, then the participant, then the
-// transfer again. States only go forward. So if the transfer is the same both times, it was
-// the same in between, when the participant was read, and the three reads are as good as a
-// snapshot. If it has changed, nothing is said about it.
+// Two clusters have no common snapshot. There the audit reads a second time what the
+// first reads show as wrong, by linearizable reads: the transfer, then the participant,
+// then the transfer again. States only go forward. So if the transfer is the same both
+// times, it was the same in between, when the participant was read, and the three reads
+// are as good as a snapshot. If it has changed, nothing is said about it.
 //
-// Sums over several clusters are compared twice as well: a wrong sum is a finding only if a
-// second pass over everything shows the same one.
+// Sums over several clusters are compared twice as well: a wrong sum is a finding only if
+// a second pass over everything shows the same one.
 package audit
 
 import (
@@ -73,8 +73,8 @@ type Report struct {
 	Unfinished int
 	// InTransit is all money in transit, in whole units if there are any.
 	InTransit money.Amount
-	// OtherInTransit is the money in transit in decimals, where both kinds are in transit.
-	// Otherwise it is zero.
+	// OtherInTransit is the money in transit in decimals, where both kinds are in
+	// transit. Otherwise it is zero.
 	OtherInTransit money.Amount
 	// Totals are the sums by ledger, currency and kind.
 	Totals []Total
@@ -97,8 +97,8 @@ func Run(ctx context.Context, catalog *collections.Catalog, options Options) (Re
 	}
 }
 
-// confirmed makes a pass, and a second one where a sum over several clusters is not what is
-// expected: that is a finding only if both passes show the same sum.
+// confirmed makes a pass, and a second one where a sum over several clusters is not what
+// is expected: that is a finding only if both passes show the same sum.
 func confirmed(ctx context.Context, reader *Reader, options Options) (Report, error) {
 	first, err := newPass(ctx, reader, options)
 	if err != nil {

@@ -82,8 +82,8 @@ func kindOf(a money.Amount) string {
 	return "a decimal"
 }
 
-// checkParticipant finds what is wrong with a participant of an unfinished transfer, given
-// its document at the same moment. The document is nil if it doesn't exist.
+// checkParticipant finds what is wrong with a participant of an unfinished transfer,
+// given its document at the same moment. The document is nil if it doesn't exist.
 //
 // A missing marker proves nothing unless the transfer is held. Before that the marker may
 // not be there yet, and after the decision it may be settled.

@@ -9,8 +9,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// checkTransfer finds what is wrong with a transfer's document by itself, at the time that
-// the server's clock has shown.
+// checkTransfer finds what is wrong with a transfer's document by itself, at the time
+// that the server's clock has shown.
 func checkTransfer(t *Transfer, now time.Time, genuine func(document.Transfer) bool) []Finding {
 	if t.Err != nil {
 		return []Finding{aboutTransfer(t.ID, Unreadable, "%v", t.Err)}
@@ -37,8 +37,8 @@ func checkTransfer(t *Transfer, now time.Time, genuine func(document.Transfer) b
 	return found
 }
 
-// wrongEpoch checks the epoch: the claim sets state, epoch and owner at once. Each takeover
-// raises the epoch, and that of a stalled transfer raises the attempts too.
+// wrongEpoch checks the epoch: the claim sets state, epoch and owner at once. Each
+// takeover raises the epoch, and that of a stalled transfer raises the attempts too.
 func wrongEpoch(t *Transfer) string {
 	if odd := t.Odd["epoch"]; odd != "" {
 		return fmt.Sprintf("its epoch %s is no int32 or int64", odd)
@@ -87,9 +87,9 @@ func wrongFailure(t *Transfer) string {
 	return ""
 }
 
-// clockTolerance is how far ahead of the server's clock, as the audit has read it, a stored
-// time may be. Another server, whose clock is ahead, may have set it, and the audit takes a
-// while.
+// clockTolerance is how far ahead of the server's clock, as the audit has read it, a
+// stored time may be. Another server, whose clock is ahead, may have set it, and the
+// audit takes a while.
 const clockTolerance = 10 * time.Minute
 
 // wrongTime checks the times: they are stored as dates, and those at which something has
@@ -138,8 +138,8 @@ func wrongLegs(t *Transfer) string {
 	return ""
 }
 
-// wrongHold checks a hold: it has an end, it holds money once everything is prepared, and it
-// is posted only after that.
+// wrongHold checks a hold: it has an end, it holds money once everything is prepared, and
+// it is posted only after that.
 func wrongHold(t *Transfer) string {
 	for _, flag := range []string{"hold", "held", "clean"} {
 		if odd := t.Odd[flag]; odd != "" {

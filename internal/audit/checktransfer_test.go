@@ -11,8 +11,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// A time at which something has happened may be ahead of the clock that the audit has read
-// by ten minutes at most. A time at which something will happen may be far ahead.
+// A time at which something has happened may be ahead of the clock that the audit has
+// read by ten minutes at most. A time at which something will happen may be far ahead.
 func TestTimesToCome(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -31,10 +31,11 @@ func TestTimesToCome(t *testing.T) {
 	}
 }
 
-// A transfer is overdue after ten thresholds, which is nine after recovery takes it over. A
-// transfer that recovery leaves alone for up to 64 thresholds, because it was taken over
-// often for no known reason, is overdue nine after that. One that is known to be stuck is
-// overdue after ten, and so is an expired hold, which recovery decides without waiting.
+// A transfer is overdue after ten thresholds, which is nine after recovery takes it over.
+// A transfer that recovery leaves alone for up to 64 thresholds, because it was taken
+// over often for no known reason, is overdue nine after that. One that is known to be
+// stuck is overdue after ten, and so is an expired hold, which recovery decides without
+// waiting.
 func TestOverdue(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -62,8 +62,8 @@ func (p *pass) checkRemoteMarkers(ctx context.Context, documents []*Document) er
 type markerKey struct{ document, key string }
 
 // checkAgain checks the markers of documents of one collection by linearizable reads: a
-// transfer that was under way when it was first read may be finished by now. It notes which
-// markers are wrong.
+// transfer that was under way when it was first read may be finished by now. It notes
+// which markers are wrong.
 func (p *pass) checkAgain(ctx context.Context, documents []*Document, wrong map[markerKey]bool) error {
 	wanted := participantsToRead{}
 	for _, d := range documents {
@@ -90,9 +90,9 @@ func (p *pass) checkAgain(ctx context.Context, documents []*Document, wrong map[
 	return nil
 }
 
-// readBetween reads transfers, then participants, then the transfers again, by linearizable
-// reads. It returns the transfers that were the same both times, as nil those that don't
-// exist, and the participants' documents.
+// readBetween reads transfers, then participants, then the transfers again, by
+// linearizable reads. It returns the transfers that were the same both times, as nil
+// those that don't exist, and the participants' documents.
 func (p *pass) readBetween(
 	ctx context.Context, ids []string, wanted participantsToRead,
 ) (unchanged map[string]*Transfer, found documentsRead, err error) {

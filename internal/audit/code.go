@@ -50,7 +50,8 @@ const (
 	WrongState Code = "wrongState"
 	// WrongEpoch means that epoch, owner and attempts don't belong to the state.
 	WrongEpoch Code = "wrongEpoch"
-	// WrongOpen means that the flag by which recovery finds unfinished transfers is wrong.
+	// WrongOpen means that the flag by which recovery finds unfinished transfers is
+	// wrong.
 	WrongOpen Code = "wrongOpen"
 	// WrongCommit means that the time of the commit doesn't belong to the state.
 	WrongCommit Code = "wrongCommit"

@@ -123,8 +123,8 @@ func (p *pass) countInTransit(d *Document, t *Transfer) {
 // inTransit returns the money that a marker stands for and that is on no balance.
 //
 //   - Before the decision it is what a debit has taken.
-//   - After the decision to commit it is what a credit has not received yet, and what a hold
-//     that was posted in part has not returned yet.
+//   - After the decision to commit it is what a credit has not received yet, and what a
+//     hold that was posted in part has not returned yet.
 //   - After the decision to roll back it is what a debit has not been given back.
 func inTransit(r *Reader, d *Document, t *Transfer) (money.Amount, bool) {
 	p, is := participantOf(r, d, t)

@@ -59,8 +59,8 @@ func (r *Reader) participant(of document.Participant) Participant {
 	return p
 }
 
-// registered returns the collection that is registered where a participant is, nil if that
-// has another namespace than the transfer names.
+// registered returns the collection that is registered where a participant is, nil if
+// that has another namespace than the transfer names.
 func (r *Reader) registered(of document.Participant, namespace string) *collections.Collection {
 	address, _ := of.Address()
 	if c := r.catalog.At(address); c != nil && c.Namespace == namespace {
@@ -72,9 +72,10 @@ func (r *Reader) registered(of document.Participant, namespace string) *collecti
 // participantOf finds a document among a transfer's participants.
 //
 // Another service, which works on the same transfers, may have registered the document's
-// collection under another name. Its healthy transfers must not be called foreign here. So
-// a participant whose name is unknown counts if its namespace is the document's. It may
-// also be one of a collection with that namespace on a cluster that is not registered here.
+// collection under another name. Its healthy transfers must not be called foreign here.
+// So a participant whose name is unknown counts if its namespace is the document's. It
+// may also be one of a collection with that namespace on a cluster that is not registered
+// here.
 func participantOf(r *Reader, d *Document, t *Transfer) (p Participant, is bool) {
 	for _, candidate := range r.participants(t.Transfer) {
 		switch {

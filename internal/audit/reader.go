@@ -22,7 +22,8 @@ import (
 type Reader struct {
 	// Transfers is the collection of the transfers, which reversals change.
 	Transfers *collections.Collection
-	// Collections are all others: the ledgers by name, then those of other documents by name.
+	// Collections are all others: the ledgers by name, then those of other documents by
+	// name.
 	Collections []*collections.Collection
 
 	catalog *collections.Catalog
@@ -225,8 +226,8 @@ func (r *Reader) participantsFrom(
 	return documents, err
 }
 
-// committedSince reports whether a transfer with a leg on the ledger was committed since a
-// time.
+// committedSince reports whether a transfer with a leg on the ledger was committed since
+// a time.
 func (r *Reader) committedSince(ctx context.Context, since time.Time, ledger string) (bool, error) {
 	filter := bson.D{
 		{Key: "committedAt", Value: bson.D{{Key: "$gte", Value: since}}},

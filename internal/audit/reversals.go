@@ -63,8 +63,8 @@ func (r *reversals) check(snapshot context.Context) error {
 	return nil
 }
 
-// checkReversal finds what is wrong between a reversal that has succeeded and its original,
-// as they are at the same moment. A transfer that doesn't exist is nil.
+// checkReversal finds what is wrong between a reversal that has succeeded and its
+// original, as they are at the same moment. A transfer that doesn't exist is nil.
 func checkReversal(pair reversalPair, original, reversal *Transfer) (f Finding, wrong bool) {
 	switch {
 	case original == nil:

@@ -15,18 +15,18 @@ import (
 // finding.
 const stallThresholds = 10
 
-// longestThreshold is the longest threshold that counts, some three years: seventy-three of
-// them still are a duration.
+// longestThreshold is the longest threshold that counts, some three years: seventy-three
+// of them still are a duration.
 const longestThreshold = math.MaxInt64 / 100 * time.Nanosecond
 
 // overdue returns for how long an unfinished transfer that should have gone on has stood
 // still, and whether that is too long.
 //
-// Recovery leaves a transfer alone for longer if its executors were killed again and again.
-// Such a transfer is not overdue before recovery has tried it.
+// Recovery leaves a transfer alone for longer if its executors were killed again and
+// again. Such a transfer is not overdue before recovery has tried it.
 //
-// A transfer that was modified ahead of the clock is not overdue: recovery takes it over at
-// once, and it is a finding of its own.
+// A transfer that was modified ahead of the clock is not overdue: recovery takes it over
+// at once, and it is a finding of its own.
 func overdue(t *Transfer, now time.Time, threshold time.Duration) (time.Duration, bool) {
 	threshold = min(threshold, longestThreshold)
 	since, backOff := t.LastModified, t.backOff(threshold)
@@ -52,7 +52,8 @@ func overdue(t *Transfer, now time.Time, threshold time.Duration) (time.Duration
 		return 0, false
 	}
 	if threshold == 0 {
-		// Zero doesn't say how long a transfer may take: a healthy one waits for its commands.
+		// Zero doesn't say how long a transfer may take: a healthy one waits for its
+		// commands.
 		threshold = wire.CommandLimit
 	}
 	age := now.Sub(since)
@@ -66,9 +67,9 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// checkStalled finds the transfers that stand still. The snapshot of a primary that was cut
-// off may be stale: a transfer that it shows as overdue is a finding only if a linearizable
-// read shows it unchanged.
+// checkStalled finds the transfers that stand still. The snapshot of a primary that was
+// cut off may be stale: a transfer that it shows as overdue is a finding only if a
+// linearizable read shows it unchanged.
 func (p *pass) checkStalled(ctx context.Context) error {
 	for some := range slices.Chunk(p.overdue, batch) {
 		ids := make([]string, len(some))

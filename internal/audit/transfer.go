@@ -19,7 +19,8 @@ type Transfer struct {
 	Err error
 	// Opened says that the field open is there.
 	Opened bool
-	// Odd are the fields of another type than the library stores, with their values as text.
+	// Odd are the fields of another type than the library stores, with their values as
+	// text.
 	Odd map[string]string
 	// Reversals is its document as that of a participant of reversals.
 	// It is the zero value if there is no marker.
@@ -31,8 +32,8 @@ func timeFields() []string {
 	return []string{"createdAt", "lastModified", "committedAt", "notBefore", "stuckAt", "expiresAt", "purgeAt"}
 }
 
-// typeOfMetadata projects a document to the field stored, and metadata that nobody can read
-// to the name of its type. An audit doesn't read what is in the metadata.
+// typeOfMetadata projects a document to the field stored, and metadata that nobody can
+// read to the name of its type. An audit doesn't read what is in the metadata.
 func typeOfMetadata() bson.D {
 	kind := bson.D{{Key: "$type", Value: "$metadata"}}
 	readable := bson.D{{Key: "$in", Value: bson.A{kind, bson.A{"object", "array", "null", "undefined", "missing"}}}}

@@ -84,8 +84,8 @@ func (p *transfersPass) checkBatch(snapshot context.Context) error {
 	return p.reversals.check(snapshot)
 }
 
-// checkHomeParticipants checks those participants of unfinished transfers that the snapshot
-// shows. It notes which transfers have others.
+// checkHomeParticipants checks those participants of unfinished transfers that the
+// snapshot shows. It notes which transfers have others.
 func (p *pass) checkHomeParticipants(snapshot context.Context, transfers []*Transfer) error {
 	wanted := participantsToRead{}
 	for _, t := range transfers {

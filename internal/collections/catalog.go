@@ -1,5 +1,5 @@
-// Package collections holds the handles of one deployment's collections, by the names under
-// which they are registered, and the clock of their servers.
+// Package collections holds the handles of one deployment's collections, by the names
+// under which they are registered, and the clock of their servers.
 package collections
 
 import (

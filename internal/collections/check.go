@@ -63,8 +63,8 @@ func (f *Failures) Recent(now time.Time) error {
 
 // SharedCheck is a question that many may ask a server at once, until it is answered.
 // Those who have waited for a turn while it failed get the same error: hundreds of
-// transfers to a cluster that is away would otherwise ask it one after the other, and hold
-// up those to other clusters for minutes.
+// transfers to a cluster that is away would otherwise ask it one after the other, and
+// hold up those to other clusters for minutes.
 type SharedCheck struct {
 	// Turns are those of the callers who ask.
 	Turns Turns

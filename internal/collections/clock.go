@@ -17,8 +17,8 @@ func (c *Catalog) ServerTime(ctx context.Context) (time.Time, error) {
 const (
 	// ClockAge is how long a correction of the process's clock is used.
 	ClockAge = time.Minute
-	// ClockLeap is by how much the process's clock may be set, or its machine sleep, before
-	// the correction is of no use any more.
+	// ClockLeap is by how much the process's clock may be set, or its machine sleep,
+	// before the correction is of no use any more.
 	ClockLeap = time.Second
 )
 
@@ -71,8 +71,8 @@ func (c *ServerClock) Estimate() (time.Time, bool) {
 	return now.Add(c.Offset).UTC().Truncate(time.Millisecond), fresh // as it will be read back
 }
 
-// Correct notes what the server's clock showed a moment ago, so that no estimate is ahead of
-// it.
+// Correct notes what the server's clock showed a moment ago, so that no estimate is ahead
+// of it.
 func (c *ServerClock) Correct(server time.Time) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()

@@ -14,8 +14,8 @@ import (
 // Clocks are what the servers that commit transfers have shown for the time: one server,
 // or the shards of a cluster.
 type Clocks struct {
-	// Earliest is what the clock showed that is behind all others, and Latest what the one
-	// showed that is ahead of them.
+	// Earliest is what the clock showed that is behind all others, and Latest what the
+	// one showed that is ahead of them.
 	Earliest, Latest time.Time
 }
 

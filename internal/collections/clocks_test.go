@@ -11,8 +11,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// Through a mongos the clocks of the shards are read. The earliest of them closes the past,
-// and all have to pass the latest of an earlier reading.
+// Through a mongos the clocks of the shards are read. The earliest of them closes the
+// past, and all have to pass the latest of an earlier reading.
 func TestClocksOfShards(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
@@ -46,8 +46,8 @@ func TestClocksOfShards(t *testing.T) {
 func moment(ms int) time.Time { return time.UnixMilli(int64(ms)).UTC() }
 
 // Commits are stamped by the clock that is read: before a commit it shows no later time
-// than the commit's, and after it no earlier one. A server that stamped by a coarser clock
-// would store commits in a past that is closed.
+// than the commit's, and after it no earlier one. A server that stamped by a coarser
+// clock would store commits in a past that is closed.
 func TestCommitsAreStampedByTheShownClock(t *testing.T) {
 	t.Parallel()
 	for _, routed := range []bool{false, true} {

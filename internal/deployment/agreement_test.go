@@ -8,8 +8,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/collections"
 )
 
-// Two notes without an identity do not agree: that the transfers' own was lost is no reason
-// to take another collection's accounts for theirs.
+// Two notes without an identity do not agree: that the transfers' own was lost is no
+// reason to take another collection's accounts for theirs.
 func TestLostIdentitiesDoNotAgree(t *testing.T) {
 	t.Parallel()
 	c := &collections.Collection{Namespace: "bank.accounts"}

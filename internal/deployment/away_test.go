@@ -17,8 +17,8 @@ import (
 // patience is for how long the driver searches for a server in these tests.
 const patience = 400 * time.Millisecond
 
-// newHalfAway returns a bank whose ledger "eu" is on a server that is away. Its clock stands
-// still, the given number of nanoseconds after now.
+// newHalfAway returns a bank whose ledger "eu" is on a server that is away. Its clock
+// stands still, the given number of nanoseconds after now.
 func newHalfAway(t *testing.T, after *atomic.Int64) *storetest.Bank {
 	t.Helper()
 	away := options.Client().ApplyURI("mongodb://127.0.0.1:1/?directConnection=true").SetServerSelectionTimeout(patience)
@@ -32,8 +32,8 @@ func newHalfAway(t *testing.T, after *atomic.Int64) *storetest.Bank {
 	})
 }
 
-// connects lets n callers ask at once whether the server of the ledger "eu" can be used, and
-// returns how long all of them took.
+// connects lets n callers ask at once whether the server of the ledger "eu" can be used,
+// and returns how long all of them took.
 func connects(b *storetest.Bank, n int) time.Duration {
 	b.T.Helper()
 	errs := make(chan error, n)
@@ -47,8 +47,8 @@ func connects(b *storetest.Bank, n int) time.Duration {
 	return time.Since(begun)
 }
 
-// Hundreds of callers that need a server that is away wait for one answer, and not each in
-// turn for its own. A second later the server is asked again.
+// Hundreds of callers that need a server that is away wait for one answer, and not each
+// in turn for its own. A second later the server is asked again.
 func TestServerThatIsAwayIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	var after atomic.Int64

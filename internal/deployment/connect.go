@@ -14,25 +14,25 @@ import (
 type purpose uint8
 
 const (
-	// toWork is the purpose of a caller that moves money. The collections are inspected, and
-	// a deployment from before there were notes gets them.
+	// toWork is the purpose of a caller that moves money. The collections are inspected,
+	// and a deployment from before there were notes gets them.
 	toWork purpose = iota + 1
-	// toRead is the purpose of a caller that only reads, and may have no right to anything
-	// else. A note has to agree where there is one. Where there is none, nothing is known,
-	// and nothing is written.
+	// toRead is the purpose of a caller that only reads, and may have no right to
+	// anything else. A note has to agree where there is one. Where there is none, nothing
+	// is known, and nothing is written.
 	toRead
 )
 
 // Connect makes sure that the transfers and the collections at the given addresses can be
-// used: see the package's comment for what it asks and in which order. It asks only what it
-// needs, so a server that is away holds up no use of the others. The exception is documents
-// whose name a ledger on that server has, too.
+// used: see the package's comment for what it asks and in which order. It asks only what
+// it needs, so a server that is away holds up no use of the others. The exception is
+// documents whose name a ledger on that server has, too.
 func (d *Deployment) Connect(ctx context.Context, addresses ...document.Address) error {
 	return d.connect(ctx, toWork, addresses)
 }
 
-// ConnectToRead is Connect for a caller that only reads. It needs no right to write, or to
-// list collections and indexes.
+// ConnectToRead is Connect for a caller that only reads. It needs no right to write, or
+// to list collections and indexes.
 func (d *Deployment) ConnectToRead(ctx context.Context, addresses ...document.Address) error {
 	return d.connect(ctx, toRead, addresses)
 }
@@ -80,7 +80,8 @@ func (d *Deployment) connect(ctx context.Context, to purpose, addresses []docume
 	return nil
 }
 
-// checkAndSurvey makes sure that a collection's server can be used, and then the collection.
+// checkAndSurvey makes sure that a collection's server can be used, and then the
+// collection.
 func (d *Deployment) checkAndSurvey(ctx context.Context, to purpose, c *collections.Collection) error {
 	if err := d.catalog.CheckServer(ctx, c.Commands); err != nil {
 		return err

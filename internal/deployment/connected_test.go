@@ -23,8 +23,8 @@ func touching(ledgers ...string) *document.Transfer {
 	return &t
 }
 
-// A collection is known to be connected once it has been. From then on it costs nothing to
-// ask.
+// A collection is known to be connected once it has been. From then on it costs nothing
+// to ask.
 func TestConnectedPlacesAreKnown(t *testing.T) {
 	b := storetest.New(t, func(c *storetest.Config) {
 		c.Documents = map[string]*mongo.Collection{"orders": c.Transfers.Database().Collection("orders")}

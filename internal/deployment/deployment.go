@@ -4,23 +4,23 @@
 // [Deployment.Connect] asks in this order, and asks each question once per process:
 //
 //  1. Can the server be used? No other answer can be relied on before.
-//  2. Can the collection be used? This and the next question are its survey. The transfers
-//     come first, then the collections that the caller names: package inspection judges
-//     what the server says of each.
-//  3. Does the collection's note agree? The note lies beside the collection and says how all
-//     processes use it. That of the transfers has the identity that all others name.
+//  2. Can the collection be used? This and the next question are its survey. The
+//     transfers come first, then the collections that the caller names: package
+//     inspection judges what the server says of each.
+//  3. Does the collection's note agree? The note lies beside the collection and says how
+//     all processes use it. That of the transfers has the identity that all others name.
 //  4. Are the collections distinct? Two addresses may lead to one collection, through two
 //     clients. UUIDs show it, so collections that are missing are created now, and not
 //     where anything above was refused.
-//  5. Are all notes there? The missing ones are written, that of the transfers first. Before
-//     a collection's first note, what is in flight there must have been begun under the
-//     names that the note will say: see firstnote.go.
+//  5. Are all notes there? The missing ones are written, that of the transfers first.
+//     Before a collection's first note, what is in flight there must have been begun
+//     under the names that the note will say: see firstnote.go.
 //  6. Is the retention declared? Last, because from then on transfers are purged.
 //
-// [Deployment.ConnectToRead] asks the first, third and fourth question, and writes nothing.
-// [Deployment.Setup] asks everything again, creates what is missing, and is for an operator,
-// like [Deployment.Check], which creates nothing, and [Deployment.Adopt], which replaces
-// notes.
+// [Deployment.ConnectToRead] asks the first, third and fourth question, and writes
+// nothing. [Deployment.Setup] asks everything again, creates what is missing, and is for
+// an operator, like [Deployment.Check], which creates nothing, and [Deployment.Adopt],
+// which replaces notes.
 //
 // A [document.Address] is the name under which a collection is registered, a
 // [collections.Collection] is what is registered there, and a note is about one of these.

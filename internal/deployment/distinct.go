@@ -32,9 +32,9 @@ func (d *Deployment) requireAllDistinct(ctx context.Context, to purpose, address
 }
 
 // requireNoAccounts makes sure that documents are not the collection of a ledger, even of
-// one that is not used now: an effect would set an account's balance. While the server of a
-// ledger of the same name is away nobody knows, and the effects have to wait. Two ledgers
-// need no such check: it is enough that no transfer uses both.
+// one that is not used now: an effect would set an account's balance. While the server of
+// a ledger of the same name is away nobody knows, and the effects have to wait. Two
+// ledgers need no such check: it is enough that no transfer uses both.
 func (d *Deployment) requireNoAccounts(ctx context.Context, to purpose, documents document.Address) error {
 	if !documents.Documents {
 		return nil
@@ -52,10 +52,10 @@ func (d *Deployment) requireNoAccounts(ctx context.Context, to purpose, document
 	return nil
 }
 
-// requireDistinct refuses one collection that is reached through two clients. The UUIDs of
-// two collections of one name show it, and are compared once. To have UUIDs, collections
-// that are missing are created. A caller that only reads creates nothing: a collection that
-// is missing can't be mistaken for another one.
+// requireDistinct refuses one collection that is reached through two clients. The UUIDs
+// of two collections of one name show it, and are compared once. To have UUIDs,
+// collections that are missing are created. A caller that only reads creates nothing: a
+// collection that is missing can't be mistaken for another one.
 func (d *Deployment) requireDistinct(ctx context.Context, to purpose, a, b *mongo.Collection) error {
 	if a == b || wire.NamespaceOf(a) != wire.NamespaceOf(b) || d.knownDistinct(a, b) {
 		return nil
@@ -76,8 +76,8 @@ func (d *Deployment) requireDistinct(ctx context.Context, to purpose, a, b *mong
 	return nil
 }
 
-// knownDistinct reports whether two handles of one name, in this order, are known to be two
-// collections.
+// knownDistinct reports whether two handles of one name, in this order, are known to be
+// two collections.
 func (d *Deployment) knownDistinct(a, b *mongo.Collection) bool {
 	_, known := d.distinct.Load([2]*mongo.Collection{a, b})
 	return known

@@ -16,18 +16,18 @@ import (
 
 const asBefore = "give this coordinator the options under which it was begun, and let it come to its end"
 
-// checkBeforeFirstNote makes sure, before the first note about a collection is written, that
-// what is in flight there was begun under the names that the note will say. A release from
-// before there were notes has left none: what it has prepared is the only sign of how it
-// was configured. A sample is enough. All transfers were begun by the same configuration,
-// or the collection is damaged already.
+// checkBeforeFirstNote makes sure, before the first note about a collection is written,
+// that what is in flight there was begun under the names that the note will say. A
+// release from before there were notes has left none: what it has prepared is the only
+// sign of how it was configured. A sample is enough. All transfers were begun by the same
+// configuration, or the collection is damaged already.
 //
-// A marker in another field than the configured one, of the same transfer and with the same
-// amount, shows that the field had another name when it was made:
+// A marker in another field than the configured one, of the same transfer and with the
+// same amount, shows that the field had another name when it was made:
 //
 //  1. A release that left no note made a hold, with its marker in pending.
-//  2. This process is configured with markers in reserved. When it posts the hold it finds
-//     no marker, and takes that as the sign that the money was moved already.
+//  2. This process is configured with markers in reserved. When it posts the hold it
+//     finds no marker, and takes that as the sign that the money was moved already.
 func (d *Deployment) checkBeforeFirstNote(ctx context.Context, c *collections.Collection) error {
 	inFlight, err := d.participantsInFlight(ctx, c)
 	if err != nil {
@@ -49,8 +49,8 @@ func (d *Deployment) checkBeforeFirstNote(ctx context.Context, c *collections.Co
 		case marked(p):
 			err = p.requireBalance(c, stored)
 		case p.held || !confirmed:
-			// A participant without a marker need not have one. Where another marker is in
-			// the configured field the name is right, and what looks like a marker in
+			// A participant without a marker need not have one. Where another marker is
+			// in the configured field the name is right, and what looks like a marker in
 			// another field is a map of the user's.
 			err = p.refuseOtherField(c, stored)
 		}

@@ -13,9 +13,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// A hold that is held has its markers. One of them in another field shows that the field had
-// another name, even where other markers are in the configured field. A transfer that is not
-// held need not have markers: there a map of the user's may look like one.
+// A hold that is held has its markers. One of them in another field shows that the field
+// had another name, even where other markers are in the configured field. A transfer that
+// is not held need not have markers: there a map of the user's may look like one.
 func TestMarkerInAnotherFieldOfAHold(t *testing.T) {
 	t.Parallel()
 	for name, held := range map[string]bool{"held": true, "not held": false} {

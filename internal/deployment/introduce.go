@@ -17,9 +17,9 @@ import (
 // attempt finds it.
 const noteTries = 3
 
-// introduce writes the notes that are missing at the given addresses, that of the transfers
-// first. All existing notes were found to agree. Without addresses it writes nothing: it
-// would not know what the transfers are for.
+// introduce writes the notes that are missing at the given addresses, that of the
+// transfers first. All existing notes were found to agree. Without addresses it writes
+// nothing: it would not know what the transfers are for.
 func (d *Deployment) introduce(ctx context.Context, addresses []document.Address) error {
 	var missing []*collections.Collection
 	for _, a := range addresses {
@@ -47,9 +47,10 @@ func (d *Deployment) introduce(ctx context.Context, addresses []document.Address
 }
 
 // writeNote writes a collection's note unless there is one, and accepts the note that
-// stands then. If two processes begin at once, the note of the first one stands. The write
-// counts, because a server acknowledges a write that changes nothing without asking the
-// others: an old primary that was cut off might answer with a note that nobody else has.
+// stands then. If two processes begin at once, the note of the first one stands. The
+// write counts, because a server acknowledges a write that changes nothing without asking
+// the others: an old primary that was cut off might answer with a note that nobody else
+// has.
 func (d *Deployment) writeNote(ctx context.Context, c *collections.Collection) error {
 	notes := d.known[c].notes
 	wanted := d.wantedNote(c)

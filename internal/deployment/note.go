@@ -10,22 +10,23 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// storedFormat is the version of the documents that this release writes: transfers, markers
-// and fences. It changes when a release can't work beside the one before it.
+// storedFormat is the version of the documents that this release writes: transfers,
+// markers and fences. It changes when a release can't work beside the one before it.
 const storedFormat = 1
 
-// note says how a collection is used: by which transfers collection, and under which names.
-// It lies beside the collection, in the same database, so that every process that uses the
-// collection finds it:
+// note says how a collection is used: by which transfers collection, and under which
+// names. It lies beside the collection, in the same database, so that every process that
+// uses the collection finds it:
 //
 //  1. A process makes a hold, and keeps its markers in the field pending.
 //  2. A process that is configured with another field posts it. It finds no marker, and
 //     takes that as the sign that the money was moved already: Success, and the money is
 //     gone.
 //
-// The note of the transfers has an identity, which is drawn when the note is written. Their
-// namespace would not do as one: two clusters have a bank.transfers each. Nor would the
-// server's UUID of the collection, which changes when it is restored, or sharded anew.
+// The note of the transfers has an identity, which is drawn when the note is written.
+// Their namespace would not do as one: two clusters have a bank.transfers each. Nor would
+// the server's UUID of the collection, which changes when it is restored, or sharded
+// anew.
 type note struct {
 	format     int64
 	of         collections.Contents
@@ -83,9 +84,9 @@ func (n note) document() bson.D {
 	return stored
 }
 
-// decodeNote reads a note, and remembers the names of what it doesn't know. A later release
-// adds a field only for what a release that ignores it would get wrong: say, events that
-// have to be delivered before a transfer is purged.
+// decodeNote reads a note, and remembers the names of what it doesn't know. A later
+// release adds a field only for what a release that ignores it would get wrong: say,
+// events that have to be delivered before a transfer is purged.
 func decodeNote(stored bson.Raw) note {
 	var n note
 	for _, e := range wire.Elements(stored) {

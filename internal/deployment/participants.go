@@ -14,8 +14,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// sampleSize is how many transfers in flight are read, of each kind, before the first note
-// about a collection is written.
+// sampleSize is how many transfers in flight are read, of each kind, before the first
+// note about a collection is written.
 const sampleSize = 32
 
 // participant is a participant of a transfer in flight.
@@ -61,7 +61,8 @@ func (d *Deployment) participantsInFlight(ctx context.Context, c *collections.Co
 	return all, nil
 }
 
-// sampleTransfers reads a few transfers. It leaves those that can't be decoded to the audit.
+// sampleTransfers reads a few transfers. It leaves those that can't be decoded to the
+// audit.
 func (d *Deployment) sampleTransfers(ctx context.Context, filter bson.D) ([]document.Transfer, error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()

@@ -16,9 +16,9 @@ import (
 const rightsLimit = 2 * time.Second
 
 // CheckRights tries whether the user has the rights to recover transfers: to read and to
-// change the transfers and all participants. It returns a refusal, if there is one. It tries
-// each right by a command that selects no document. The server refuses such a command as
-// well: it asks for rights before anything else.
+// change the transfers and all participants. It returns a refusal, if there is one. It
+// tries each right by a command that selects no document. The server refuses such a
+// command as well: it asks for rights before anything else.
 func (d *Deployment) CheckRights(ctx context.Context) error {
 	ctx, cancel := wire.WithTimeout(wire.Detached(ctx), rightsLimit)
 	defer cancel()

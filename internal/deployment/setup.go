@@ -39,8 +39,8 @@ func (d *Deployment) Check(ctx context.Context) error {
 	return d.requireComplete(ctx)
 }
 
-// reviewAll inspects everything, known or not, before anything is written anywhere. It also
-// finds an index of the user's that excludes one of the library's.
+// reviewAll inspects everything, known or not, before anything is written anywhere. It
+// also finds an index of the user's that excludes one of the library's.
 func (d *Deployment) reviewAll(ctx context.Context, writes bool) error {
 	if err := d.checkServers(ctx); err != nil {
 		return err
@@ -73,8 +73,9 @@ func (d *Deployment) checkServers(ctx context.Context) error {
 	return nil
 }
 
-// review inspects a collection and reads its note, whatever is known of them. A collection
-// that it refuses is refused from now on, though it may have been found fit before.
+// review inspects a collection and reads its note, whatever is known of them. A
+// collection that it refuses is refused from now on, though it may have been found fit
+// before.
 func (d *Deployment) review(ctx context.Context, c *collections.Collection) error {
 	err := d.inspector.CheckCollection(ctx, c)
 	if err == nil {

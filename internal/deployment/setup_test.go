@@ -107,8 +107,8 @@ func TestSetupRefusesOtherCollections(t *testing.T) {
 	require.NoError(t, b.Store.Setup(t.Context()))
 }
 
-// The index by which the server purges has one date as its key and nothing else: a document
-// without that date is never removed.
+// The index by which the server purges has one date as its key and nothing else: a
+// document without that date is never removed.
 func TestPurgeIndex(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)

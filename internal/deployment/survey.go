@@ -30,8 +30,8 @@ func (d *Deployment) survey(ctx context.Context, to purpose, c *collections.Coll
 	})
 }
 
-// surveyed reports whether nothing is left to be asked for a purpose. That a note is absent
-// is known from one read, too.
+// surveyed reports whether nothing is left to be asked for a purpose. That a note is
+// absent is known from one read, too.
 func (k *knowledge) surveyed(to purpose) bool {
 	return !k.noteIs(noteUnread) && (to == toRead || k.usable.Load())
 }
@@ -73,10 +73,10 @@ func (d *Deployment) consult(ctx context.Context, c *collections.Collection) err
 	return d.accept(stored, c)
 }
 
-// readNote reads the note that a majority has stored, and whether there is one. A majority
-// read is enough. A process that finds no note writes one, and learns by that which note
-// stands. One that reads a note that was replaced a moment ago is no worse off than a
-// process that began a moment before.
+// readNote reads the note that a majority has stored, and whether there is one. A
+// majority read is enough. A process that finds no note writes one, and learns by that
+// which note stands. One that reads a note that was replaced a moment ago is no worse off
+// than a process that began a moment before.
 func (d *Deployment) readNote(ctx context.Context, c *collections.Collection) (stored note, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()

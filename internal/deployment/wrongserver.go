@@ -17,13 +17,13 @@ import (
 // searchedDocuments is how many documents are searched for a sign of the library.
 const searchedDocuments = 1000
 
-// refuseOtherServer refuses a collection without a note that no transfer has ever touched,
-// although by the transfers' account holds are held there, of which no marker was found. It
-// is a collection of the same name, on another server:
+// refuseOtherServer refuses a collection without a note that no transfer has ever
+// touched, although by the transfers' account holds are held there, of which no marker
+// was found. It is a collection of the same name, on another server:
 //
 //  1. A hold is held, in a ledger on one server.
-//  2. A process is configured with the ledger on another one, and posts the hold. It finds
-//     no marker, and takes that as the sign that the money was moved already.
+//  2. A process is configured with the ledger on another one, and posts the hold. It
+//     finds no marker, and takes that as the sign that the money was moved already.
 func (d *Deployment) refuseOtherServer(ctx context.Context, c *collections.Collection, inFlight []participant) error {
 	held := slices.IndexFunc(inFlight, func(p participant) bool { return p.held })
 	if held < 0 {
@@ -45,7 +45,8 @@ func (d *Deployment) refuseOtherServer(ctx context.Context, c *collections.Colle
 		collections.ErrUnsupported, words.Quote(p.transfer), words.Quote(p.account), c.Namespace)
 }
 
-// everTouched reports whether one of a collection's first documents has markers or a fence.
+// everTouched reports whether one of a collection's first documents has markers or a
+// fence.
 func everTouched(ctx context.Context, c *collections.Collection) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()

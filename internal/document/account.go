@@ -17,7 +17,8 @@ type Account struct {
 	ID string
 	// Balance is the stored one: debits in flight are off it already.
 	Balance money.Amount
-	// Floor is the least balance that a debit may leave, and NoFloor says that there is none.
+	// Floor is the least balance that a debit may leave, and NoFloor says that there is
+	// none.
 	Floor   money.Amount
 	NoFloor bool
 	// Currency is "" where none is stored.

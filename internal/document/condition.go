@@ -27,8 +27,8 @@ func numberTypes(kind money.Kind) []string {
 	return []string{"int", "long"}
 }
 
-// NumberTypes names the types in which exact numbers of kinds are stored, as the operand of
-// $type.
+// NumberTypes names the types in which exact numbers of kinds are stored, as the operand
+// of $type.
 func NumberTypes(kinds ...money.Kind) bson.A {
 	var types bson.A
 	for _, kind := range kinds {
@@ -48,8 +48,8 @@ func BalanceTypes(m *wire.Message, kind money.Kind) {
 	m.End()
 }
 
-// ExactBalance keeps out a decimal balance with so many digits behind the point that a sum
-// might be rounded. It is the operand of $expr.
+// ExactBalance keeps out a decimal balance with so many digits behind the point that a
+// sum might be rounded. It is the operand of $expr.
 func ExactBalance(field string) (bson.Raw, error) {
 	balance := "$" + field
 	rounded := bson.D{{Key: "$round", Value: bson.A{balance, money.MaxPlaces}}}

@@ -14,8 +14,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// EncodeDocumentID returns the _id of an effect's document in the one form in which all IDs
-// that the server takes for equal are written.
+// EncodeDocumentID returns the _id of an effect's document in the one form in which all
+// IDs that the server takes for equal are written.
 func EncodeDocumentID(id any) (bson.RawValue, error) {
 	kind, data, err := bson.MarshalValue(id)
 	if err != nil {
@@ -35,7 +35,8 @@ func EncodeDocumentID(id any) (bson.RawValue, error) {
 	return value, checkDocumentID(value)
 }
 
-// CheckValues refuses a document with values that the server doesn't compare, or no longer.
+// CheckValues refuses a document with values that the server doesn't compare, or no
+// longer.
 func CheckValues(document bson.Raw) error {
 	for _, field := range wire.Elements(document) {
 		if err := checkValue(field.Value()); err != nil {
@@ -56,8 +57,8 @@ func checkValue(value bson.RawValue) error {
 	return nil
 }
 
-// checkDocumentID refuses what the server does not take for an _id, and what it may take for
-// equal to something that is written otherwise.
+// checkDocumentID refuses what the server does not take for an _id, and what it may take
+// for equal to something that is written otherwise.
 func checkDocumentID(id bson.RawValue) error {
 	switch id.Type {
 	case bson.TypeString:
@@ -77,7 +78,8 @@ func checkDocumentID(id bson.RawValue) error {
 }
 
 // checkDocumentIDs checks the fields of an ID that is a document.
-// None may look like an operator: a filter would take it for one, and find other documents.
+// None may look like an operator: a filter would take it for one, and find other
+// documents.
 func checkDocumentIDs(fields []bson.RawElement) error {
 	if len(fields) == 0 {
 		return errors.New("the document's ID is empty")
@@ -93,8 +95,8 @@ func checkDocumentIDs(fields []bson.RawElement) error {
 	return nil
 }
 
-// Canonical returns an ID in one of the forms that the server takes for equal: whole numbers
-// of all kinds as int64, symbols as text.
+// Canonical returns an ID in one of the forms that the server takes for equal: whole
+// numbers of all kinds as int64, symbols as text.
 func Canonical(id bson.RawValue) bson.RawValue {
 	switch id.Type {
 	case bson.TypeInt32:
@@ -122,8 +124,8 @@ func Canonical(id bson.RawValue) bson.RawValue {
 	return id
 }
 
-// ComparableID returns an _id so that two of them are equal where the server takes them for
-// equal.
+// ComparableID returns an _id so that two of them are equal where the server takes them
+// for equal.
 func ComparableID(id bson.RawValue) string {
 	id = Canonical(id)
 	return string(append([]byte{byte(id.Type)}, id.Value...))

@@ -13,7 +13,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// documentIDs returns IDs of documents as a server may have them stored, those next to each other that it may take for equal.
+// documentIDs returns IDs of documents as a server may have them stored, those next to
+// each other that it may take for equal.
 func documentIDs(t *testing.T) []any {
 	t.Helper()
 	decimal := func(text string) bson.Decimal128 {
@@ -38,8 +39,8 @@ func documentIDs(t *testing.T) []any {
 	}
 }
 
-// An ID of a document has one form: two that the server takes for equal are one, and two that it tells apart are two. A document is found
-// whatever its _id is stored as.
+// An ID of a document has one form: two that the server takes for equal are one, and two
+// that it tells apart are two. A document is found whatever its _id is stored as.
 func TestDocumentIDsAreCanonical(t *testing.T) {
 	collection := mongotest.Database(t).Collection("orders")
 	ids := documentIDs(t)
@@ -73,7 +74,8 @@ func TestDocumentIDsAreCanonical(t *testing.T) {
 	require.Greater(t, apart, 1000)
 }
 
-// What is no ID, what may be equal to one that is written otherwise, and what is too long is refused.
+// What is no ID, what may be equal to one that is written otherwise, and what is too long
+// is refused.
 func TestRefusedDocumentIDs(t *testing.T) {
 	for _, id := range []any{
 		nil, 0.5, math.NaN(), math.Inf(1), bson.A{1}, []string{"a"}, bson.Regex{Pattern: "a"}, bson.MinKey{}, bson.Undefined{}, bson.D{},

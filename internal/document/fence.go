@@ -7,8 +7,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// FenceOf returns a stored fence as the protocol knows it: the value's type and its bytes.
-// It is empty where none is stored.
+// FenceOf returns a stored fence as the protocol knows it: the value's type and its
+// bytes. It is empty where none is stored.
 func FenceOf(stored bson.RawValue) protocol.Fence {
 	if Absent(stored) {
 		return ""

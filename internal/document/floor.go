@@ -20,8 +20,8 @@ type Floor struct {
 	Odd bool
 }
 
-// NoFloor is stored in the floor's field of an account that may go as low as a balance can.
-// MinKey stands below all numbers.
+// NoFloor is stored in the floor's field of an account that may go as low as a balance
+// can. MinKey stands below all numbers.
 func NoFloor() any { return bson.MinKey{} }
 
 // FloorOf reads the value of a floor's field.

@@ -12,9 +12,9 @@ import (
 )
 
 // CheckForm refuses a document that a server can't read, or that has another number of
-// fields. The driver does not check values that callers have encoded themselves.
-// The server does not answer for the single statement that has such a document, nor for
-// those that share its command; and bytes behind a value are another field, that nobody has
+// fields. The driver does not check values that callers have encoded themselves. The
+// server does not answer for the single statement that has such a document, nor for those
+// that share its command; and bytes behind a value are another field, that nobody has
 // named.
 func CheckForm(document bson.Raw, fields int) error {
 	if err := checkDocument(document); err != nil {
@@ -26,8 +26,8 @@ func CheckForm(document bson.Raw, fields int) error {
 	return nil
 }
 
-// checkDocument checks a document's frame, which is all that Validate reads, and the values
-// in it.
+// checkDocument checks a document's frame, which is all that Validate reads, and the
+// values in it.
 func checkDocument(document bson.Raw) error {
 	if err := document.Validate(); err != nil {
 		return err

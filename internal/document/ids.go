@@ -48,7 +48,8 @@ func (c IDCodec) Encode(id string) (bson.RawValue, error) {
 	return bson.RawValue{Type: bson.TypeObjectID, Value: oid[:]}, nil
 }
 
-// Canonical returns the ID as Get returns it: the hex digits of an ObjectId in lower case.
+// Canonical returns the ID as Get returns it: the hex digits of an ObjectId in lower
+// case.
 func (c IDCodec) Canonical(id string) string {
 	if c == ObjectIDs {
 		return strings.ToLower(id)

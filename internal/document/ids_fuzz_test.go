@@ -13,8 +13,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// Two transfers never share a marker's key, because each key can be read back; and no key can be taken for a path, an operator or an
-// index.
+// Two transfers never share a marker's key, because each key can be read back; and no key
+// can be taken for a path, an operator or an index.
 func FuzzMarkerKey(f *testing.F) {
 	for id, key := range storetest.AwkwardIDs() {
 		f.Add(id, id+"%")
@@ -37,7 +37,8 @@ func FuzzMarkerKey(f *testing.F) {
 		require.False(t, strings.ContainsAny(key, ".$\x00"), "%q means a path", key)
 		require.True(t, utf8.ValidString(key))
 
-		// The driver and the server find under the key what was stored under it, and nothing else.
+		// The driver and the server find under the key what was stored under it, and
+		// nothing else.
 		pending := encode(bson.D{{Key: key, Value: int64(5)}})
 		view := standardFields().View(encode(bson.D{{Key: "pending", Value: pending}}))
 		require.Equal(t, int64(5), view.Pending().Document().Lookup(key).Int64())
@@ -47,8 +48,8 @@ func FuzzMarkerKey(f *testing.F) {
 	})
 }
 
-// An ID is refused, or it comes back from what is stored for it as its canonical form; two IDs are one account exactly if that form is
-// the same.
+// An ID is refused, or it comes back from what is stored for it as its canonical form;
+// two IDs are one account exactly if that form is the same.
 func FuzzIDCodec(f *testing.F) {
 	for id := range storetest.AwkwardIDs() {
 		f.Add(id, id+" ", []byte(id))

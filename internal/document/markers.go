@@ -23,8 +23,8 @@ import (
 // taken for a map without the marker: the transfer would count as settled, and its marker
 // would be left where nobody looks for it any more. It is stuck, and goes on when the map
 // is put right. Of a map that is missing, or null, nobody can say whether it was emptied
-// by a settle or by somebody else, as some programs don't store an empty one: it counts as
-// empty.
+// by a settle or by somebody else, as some programs don't store an empty one: it counts
+// as empty.
 
 // ErrGarbled is the cause where a marker can't be removed, as what should be a map of
 // markers is something else.
@@ -51,10 +51,10 @@ func (f Fields) Legible(m *wire.Message, strictly bool) {
 	m.End()
 }
 
-// MarkerKey returns the key of a transfer's marker in a participant's map of markers.
-// The server takes dots and leading dollars for paths and operators, and stops at NUL: these
-// are percent-encoded, and so is the percent sign. It takes digits alone for an index, should
-// somebody have stored an array: so the first one of these is encoded, too.
+// MarkerKey returns the key of a transfer's marker in a participant's map of markers. The
+// server takes dots and leading dollars for paths and operators, and stops at NUL: these
+// are percent-encoded, and so is the percent sign. It takes digits alone for an index,
+// should somebody have stored an array: so the first one of these is encoded, too.
 func MarkerKey(id string) string {
 	onlyDigits := strings.Trim(id, "0123456789") == ""
 	if !onlyDigits && !strings.ContainsAny(id, "%.$\x00") {
@@ -82,8 +82,8 @@ func TransferOf(key string) (string, bool) {
 	return id, true
 }
 
-// spelledID returns the ID that a key stands for, also where the library would have written
-// the key in another way.
+// spelledID returns the ID that a key stands for, also where the library would have
+// written the key in another way.
 func spelledID(key string) (string, bool) {
 	id, err := url.PathUnescape(key)
 	return id, err == nil

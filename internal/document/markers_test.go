@@ -18,7 +18,8 @@ func TestMarkerKey(t *testing.T) {
 	}
 }
 
-// A marker's key tells its transfer, whatever that is called; and what is no marker's key tells none.
+// A marker's key tells its transfer, whatever that is called; and what is no marker's key
+// tells none.
 func TestTransferOf(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"t", "order-17", "a.b", "$a", "100%", "%2E", "17", "0", "a\x00b", "é", "%", "%%", "a%2"} {

@@ -7,7 +7,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// Originals is the name under which texts name the transfers where a reversal changes one.
+// Originals is the name under which texts name the transfers where a reversal changes
+// one.
 const Originals = "transfers"
 
 // Participant is one document that a transfer changes.

@@ -44,7 +44,8 @@ type Transfer struct {
 	ID string `bson:"_id"`
 	// State is how far it has come.
 	State protocol.State `bson:"state"`
-	// Open is set until the transfer is finished: the index of unfinished work stands on it.
+	// Open is set until the transfer is finished: the index of unfinished work stands on
+	// it.
 	Open bool `bson:"open,omitempty"`
 	// Legs are the movements, and Effects the changes of documents.
 	Legs    []Leg    `bson:"legs"`
@@ -99,8 +100,8 @@ type Transfer struct {
 	Pending bson.Raw `bson:"pending,omitempty"`
 }
 
-// Addresses returns the ledgers and the collections of documents that the transfer changes,
-// each once.
+// Addresses returns the ledgers and the collections of documents that the transfer
+// changes, each once.
 func (t Transfer) Addresses() []Address {
 	var all []Address
 	for p := range t.Participants() {
@@ -111,8 +112,8 @@ func (t Transfer) Addresses() []Address {
 	return all
 }
 
-// Moved returns the movements that a success stands for: the legs, or, of a hold of which a
-// part was posted, that part.
+// Moved returns the movements that a success stands for: the legs, or, of a hold of which
+// a part was posted, that part.
 func (t Transfer) Moved() []Leg {
 	if t.Posted == nil {
 		return t.Legs
@@ -127,8 +128,8 @@ func (t Transfer) Moved() []Leg {
 	return moved
 }
 
-// SoundPart reports whether what was posted, if anything is said to be, is a part of what a
-// hold of two legs holds: more than nothing, and less than all.
+// SoundPart reports whether what was posted, if anything is said to be, is a part of what
+// a hold of two legs holds: more than nothing, and less than all.
 func (t Transfer) SoundPart() bool {
 	if t.Posted == nil {
 		return true

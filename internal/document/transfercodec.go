@@ -94,7 +94,8 @@ func (f Failure) Write(m *wire.Message, field string) {
 	m.End()
 }
 
-// ErrUnreadable is returned for a document that is no transfer, or one of a version to come.
+// ErrUnreadable is returned for a document that is no transfer, or one of a version to
+// come.
 var ErrUnreadable = errors.New("the stored transfer can't be read")
 
 // unreadable is why a document is no transfer. It does not show the value that is stored
@@ -104,8 +105,8 @@ type unreadable struct {
 	cause error
 }
 
-// Error names the field. The caller who has asked for the transfer names its ID, unless it
-// is the ID that can't be read.
+// Error names the field. The caller who has asked for the transfer names its ID, unless
+// it is the ID that can't be read.
 func (e *unreadable) Error() string {
 	var field *bson.DecodeError
 	switch text := ErrUnreadable.Error() + ": "; {

@@ -152,9 +152,9 @@ func (v View) InFlight() []string {
 	return ids
 }
 
-// Reservation returns how the document of an effect, or the original of a reversal, is not
-// free for a transfer: which other one has reserved it, or what is stored in place of the
-// map of markers.
+// Reservation returns how the document of an effect, or the original of a reversal, is
+// not free for a transfer: which other one has reserved it, or what is stored in place of
+// the map of markers.
 func (v View) Reservation(transferID string) *Unmet {
 	pending := v.Pending()
 	markers, ok := pending.DocumentOK()

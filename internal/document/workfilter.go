@@ -26,8 +26,8 @@ func IdleFor(idle time.Duration) bson.E {
 	return bson.E{Key: "$expr", Value: bson.D{{Key: "$lte", Value: bson.A{"$lastModified", since}}}}
 }
 
-// StillUnfinished selects those of the given transfers that are not final, and not known to
-// be stuck.
+// StillUnfinished selects those of the given transfers that are not final, and not known
+// to be stuck.
 func StillUnfinished(ids []string) bson.D {
 	return bson.D{
 		{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}},
@@ -38,15 +38,16 @@ func StillUnfinished(ids []string) bson.D {
 // ExpiredHolds selects holds that have expired and are not decided, by their index.
 func ExpiredHolds() bson.D { return append(bson.D{{Key: "open", Value: true}}, Expired()...) }
 
-// InitiatedAndDue selects transfers that wait for a worker, and had to wait for a time that
-// has come by the server's clock. If recent is positive, that time lies at most so far back.
+// InitiatedAndDue selects transfers that wait for a worker, and had to wait for a time
+// that has come by the server's clock. If recent is positive, that time lies at most so
+// far back.
 func InitiatedAndDue(recent time.Duration) bson.D {
 	isDue := bson.D{{Key: "$lte", Value: bson.A{"$notBefore", "$$NOW"}}}
 	return initiated(bson.D{{Key: "$type", Value: "date"}}, append(bson.A{isDue}, notOlder("$notBefore", recent)...))
 }
 
-// InitiatedAtOnce selects transfers that wait for a worker, and had to wait for no time. If
-// recent is positive, they were created at most so far back.
+// InitiatedAtOnce selects transfers that wait for a worker, and had to wait for no time.
+// If recent is positive, they were created at most so far back.
 func InitiatedAtOnce(recent time.Duration) bson.D {
 	return initiated(nil, notOlder("$createdAt", recent))
 }

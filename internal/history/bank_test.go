@@ -50,8 +50,8 @@ func (b *bank) flush() {
 // moment returns the nth millisecond of the history that these tests make up.
 func moment(n int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(n)).UTC() }
 
-// past returns a committed transfer as it is stored. It has legs on alice, on an account of
-// that name in another ledger, and on bob.
+// past returns a committed transfer as it is stored. It has legs on alice, on an account
+// of that name in another ledger, and on bob.
 func past(id string, at time.Time, units int64) bson.M {
 	leg := func(ledger, account string, units int64) bson.M {
 		return bson.M{"ledger": ledger, "ns": "x.y", "account": account, "amount": units}

@@ -17,9 +17,9 @@ import (
 )
 
 // Balance is the posted balance of an account at an instant.
-// Everything that was committed before that instant is in it, and nothing else.
-// The past is closed there: no transfer on the account is committed before that instant any
-// more, even if its commit is on the way.
+// Everything that was committed before that instant is in it, and nothing else. The past
+// is closed there: no transfer on the account is committed before that instant any more,
+// even if its commit is on the way.
 type Balance struct {
 	// At is the instant.
 	At time.Time
@@ -40,40 +40,41 @@ type Balance struct {
 //
 // A commit takes its time from the server's clock first, and can be read later, when the
 // server has stored it. That may take as long as the machine likes. So the past is not
-// closed because some time has passed. What the server shows can close it. BalanceAsOf reads
-// the server's clock, and only then the account. Now consider every transfer on the account:
+// closed because some time has passed. What the server shows can close it. BalanceAsOf
+// reads the server's clock, and only then the account. Now consider every transfer on the
+// account:
 //
 //   - It has no marker there, and is not committed. Then it is prepared after the account
 //     was read. Its commit is sent after that, when the marker is stored for good. So the
 //     commit takes a time that is not before the clock's.
-//   - It has a marker there, and is decided. Then its document shows the time of the commit,
-//     or that there is none.
-//   - It has a marker there, and is not decided. Then it may be in the middle of its commit,
-//     with a time that it took long ago. Such transfers are waited for, or barred: see
-//     awaitDecisions.
+//   - It has a marker there, and is decided. Then its document shows the time of the
+//     commit, or that there is none.
+//   - It has a marker there, and is not decided. Then it may be in the middle of its
+//     commit, with a time that it took long ago. Such transfers are waited for, or
+//     barred: see awaitDecisions.
 //
 // # What is in the balance
 //
-// The balance is counted back from the stored one. Stored balances don't contain the debits
-// in flight, and the markers show how much these are. Credits are added when they are
-// settled. So a committed transfer is contained in balance + debits in flight exactly if it
-// was settled on the account, and its marker goes when it is settled:
+// The balance is counted back from the stored one. Stored balances don't contain the
+// debits in flight, and the markers show how much these are. Credits are added when they
+// are settled. So a committed transfer is contained in balance + debits in flight exactly
+// if it was settled on the account, and its marker goes when it is settled:
 //
 //   - It was committed before the account was read, and has no marker. Then it is in: its
 //     marker was there when it was committed.
-//   - It was committed before the account was read, and has a marker. Then it is not in yet,
-//     but counts, because it will be settled.
+//   - It was committed before the account was read, and has a marker. Then it is not in
+//     yet, but counts, because it will be settled.
 //   - It was committed after the account was read. Then it is not in, with or without a
 //     marker.
 //
-// Of a transfer without a marker, the first case has to be told from the third. The two ways
-// to do that are balanceInOneRead and balanceInSeparateReads.
+// Of a transfer without a marker, the first case has to be told from the third. The two
+// ways to do that are balanceInOneRead and balanceInSeparateReads.
 //
 // # Without the right to write
 //
 // A caller who has no right to write to the transfers can't bar them. The past is then
-// closed less far where a transfer is not decided: see awaitDecisions. What is returned is
-// as certain as otherwise, and CutShort says why it ends there.
+// closed less far where a transfer is not decided: see awaitDecisions. What is returned
+// is as certain as otherwise, and CutShort says why it ends there.
 func (h *History) BalanceAsOf(ctx context.Context, before time.Time) (balance Balance, found bool, err error) {
 	ctx = wire.Detached(ctx)
 	read := h.balanceInSeparateReads
@@ -99,9 +100,9 @@ func (h *History) BalanceAsOf(ctx context.Context, before time.Time) (balance Ba
 }
 
 // balanceInOneRead reads the account and the transfers as they were at one time of their
-// cluster. The primary has reached that time after it has shown its clock. A transfer that
-// is committed in this snapshot, and has no marker in it, was committed before the account
-// was read: it is in.
+// cluster. The primary has reached that time after it has shown its clock. A transfer
+// that is committed in this snapshot, and has no marker in it, was committed before the
+// account was read: it is in.
 func (h *History) balanceInOneRead(ctx context.Context, before time.Time) (balance Balance, found bool, err error) {
 	clock, err := h.readClock(ctx, before)
 	if err != nil {
@@ -125,33 +126,34 @@ func (h *History) balanceInOneRead(ctx context.Context, before time.Time) (balan
 	return Balance{At: end, Balance: posted}, true, err
 }
 
-// errUnordered is returned where the read of an account and the commit of a transfer can't
-// be put in order.
+// errUnordered is returned where the read of an account and the commit of a transfer
+// can't be put in order.
 var errUnordered = errors.New("transfers on the account are committed faster than it can be read")
 
 // balanceInSeparateReads reads an account that may be in another cluster than the
 // transfers. There is no time as of which both can be read. So it reads the transfers'
 // clock before and after it reads the account:
 //
-//   - A commit that took its time before the first reading of the clock was sent before the
-//     account was read. Its transfer was prepared even earlier, and no replaced primary can
-//     show the account without its marker, because the read is linearizable. So without a
-//     marker it was settled: it is in.
+//   - A commit that took its time before the first reading of the clock was sent before
+//     the account was read. Its transfer was prepared even earlier, and no replaced
+//     primary can show the account without its marker, because the read is linearizable.
+//     So without a marker it was settled: it is in.
 //   - A commit that took its time after the second reading is not in.
 //   - A commit that took its time in between is not in if there is a marker.
 //
 // Without a marker, a commit that took its time in between may be either:
 //
-//	the clock · prepared · committed · settled · the account is read · the clock: it is in
-//	the clock · the account is read · prepared · committed · the clock: it is not
+//	the clock · prepared · committed · settled · the account is read · the clock: in
+//	the clock · the account is read · prepared · committed · the clock: not in
 //
-// Then nothing is decided, and BalanceAsOf begins again. The time between the
-// readings is that of one read. A transfer that was prepared before it, or is settled after
-// it, leaves a marker to be seen.
+// Then nothing is decided, and BalanceAsOf begins again. The time between the readings is
+// that of one read. A transfer that was prepared before it, or is settled after it,
+// leaves a marker to be seen.
 //
 // Every transfer that is in was committed, and acknowledged by a majority, before the
 // account was read. The transfers are read after that, from the true primary, as a
-// linearizable read has made sure. So the reads of the transfers show everything that is in.
+// linearizable read has made sure. So the reads of the transfers show everything that is
+// in.
 func (h *History) balanceInSeparateReads(ctx context.Context, before time.Time) (balance Balance, found bool, err error) {
 	first, err := h.readClock(ctx, before)
 	if err != nil {
@@ -192,8 +194,8 @@ func (h *History) balanceInSeparateReads(ctx context.Context, before time.Time) 
 }
 
 // readClock returns an instant that the server's clock has reached. If the past is to be
-// closed now, the instant comes after the millisecond of the call: a transfer may have been
-// committed in that millisecond, and answered, before the call.
+// closed now, the instant comes after the millisecond of the call: a transfer may have
+// been committed in that millisecond, and answered, before the call.
 func (h *History) readClock(ctx context.Context, before time.Time) (time.Time, error) {
 	called, err := h.catalog.Clocks(ctx)
 	if err != nil || !before.IsZero() && !before.After(called.Earliest) {

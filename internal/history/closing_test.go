@@ -19,7 +19,8 @@ import (
 
 // Whatever step a transfer takes while an account's past is closed, the balance contains
 // everything that was committed before the instant of the closing, and nothing else. The
-// test tries all moments for each of the three steps. Another transfer is complete before.
+// test tries all moments for each of the three steps. Another transfer is complete
+// before.
 func TestClosingAmongSteps(t *testing.T) {
 	t.Parallel()
 	// The last moment is after the first read of undecided transfers.
@@ -74,8 +75,8 @@ func (b *bank) closeAmong(s *steps, at [3]int) {
 	require.Equal(b.T, money.Units(want), closed.Balance, "steps before commands %v of %d", at, commands)
 }
 
-// A whole transfer looks the same between the clock and the account's read as between that
-// read and the clock. So nothing is decided, and the account is read again.
+// A whole transfer looks the same between the clock and the account's read as between
+// that read and the clock. So nothing is decided, and the account is read again.
 func TestUndecidedClosing(t *testing.T) {
 	t.Parallel()
 	b, s := newStepBank(t, true)
@@ -107,9 +108,9 @@ func TestUndecidedClosing(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// A clock of whole milliseconds does not show which of two events in one of them was first,
-// so it decides nothing there. A commit in the millisecond of the call is in, and one in
-// the millisecond of the closing is not.
+// A clock of whole milliseconds does not show which of two events in one of them was
+// first, so it decides nothing there. A commit in the millisecond of the call is in, and
+// one in the millisecond of the closing is not.
 func TestClosingWithinOneMillisecond(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -24,9 +24,9 @@ func (b *bank) closeAndRead() {
 	require.NoError(b.T, err)
 }
 
-// On one cluster, the account and the transfers are read as of one time, which the primary
-// has reached after it has shown its clock. Pages are read from a server that has reached
-// it.
+// On one cluster, the account and the transfers are read as of one time, which the
+// primary has reached after it has shown its clock. Pages are read from a server that has
+// reached it.
 func TestClosingReadsASnapshot(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -46,9 +46,9 @@ func TestClosingReadsASnapshot(t *testing.T) {
 	require.Equal(t, reached, operationTime(commands[5].Body.Lookup("readConcern", "afterClusterTime")))
 }
 
-// On two clusters, the account is read by a linearizable read. Then the transfers are read
-// from a server that a linearizable read has shown to be the primary. Pages are read from
-// a server that has stored no less.
+// On two clusters, the account is read by a linearizable read. Then the transfers are
+// read from a server that a linearizable read has shown to be the primary. Pages are read
+// from a server that has stored no less.
 func TestClosingApartReadsFromPrimaries(t *testing.T) {
 	t.Parallel()
 	accounts := storetest.NewCommandLog()

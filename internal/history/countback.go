@@ -14,8 +14,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// ErrKind is returned for a document that is no account: its balance is no exact number, or
-// not of the kind that was moved.
+// ErrKind is returned for a document that is no account: its balance is no exact number,
+// or not of the kind that was moved.
 var ErrKind = errors.New("as it is stored")
 
 // storedAccount is what an account's document shows.

@@ -39,8 +39,8 @@ const (
 	NewestFirst Order = -1
 )
 
-// Page returns the first entries, in an order, that were committed after one time and before
-// another.
+// Page returns the first entries, in an order, that were committed after one time and
+// before another.
 // The zero time is no lower bound.
 // Entries of the same time are in the order of their IDs.
 //
@@ -48,8 +48,8 @@ const (
 // that the next page begins beyond the time of the last entry.
 // More says that there are others.
 //
-// A page is one of a past that BalanceAsOf has closed, so each page can be read by itself,
-// at any time.
+// A page is one of a past that BalanceAsOf has closed, so each page can be read by
+// itself, at any time.
 // It is read from a server that has stored what BalanceAsOf has read: a primary that was
 // replaced, and doesn't know it yet, may lack entries that are in the balance.
 func (h *History) Page(

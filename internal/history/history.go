@@ -1,5 +1,5 @@
-// Package history reads the past of one account: its entries in the order of their commits,
-// and its balance at an instant.
+// Package history reads the past of one account: its entries in the order of their
+// commits, and its balance at an instant.
 //
 // A history is read in two steps. BalanceAsOf closes the past: it finds an instant before
 // which no transfer on the account can be committed any more, and the balance at that
@@ -75,9 +75,9 @@ func (h *History) causalSession(ctx context.Context) (*mongo.Session, error) {
 	return session, nil
 }
 
-// storedTime returns a time of the transfers' cluster by which it had stored everything that
-// its primaries knew of when they were asked. Only a local read shows that time: a majority
-// read shows the time of what the majority has stored.
+// storedTime returns a time of the transfers' cluster by which it had stored everything
+// that its primaries knew of when they were asked. Only a local read shows that time: a
+// majority read shows the time of what the majority has stored.
 func (h *History) storedTime(ctx context.Context) (*bson.Timestamp, error) {
 	session, err := h.session(options.Session().SetCausalConsistency(true))
 	if err != nil {

@@ -36,8 +36,8 @@ func (s *steps) monitor() *options.ClientOptions {
 	}})
 }
 
-// begin makes the next command number 0. The returned function ends the steps, and returns
-// how many commands there were.
+// begin makes the next command number 0. The returned function ends the steps, and
+// returns how many commands there were.
 func (s *steps) begin(before map[int][]func()) (end func() int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,8 +70,8 @@ func newStepBank(t *testing.T, apart bool) (*bank, *steps) {
 	return b, s
 }
 
-// mover takes a transfer on one account from step to step, as its executor would. It posts
-// a part of a hold.
+// mover takes a transfer on one account from step to step, as its executor would. It
+// posts a part of a hold.
 type mover struct {
 	*bank
 	id, account  string

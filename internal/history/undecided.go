@@ -18,21 +18,23 @@ const (
 	// maxReads is how often undecided transfers are read again before they are barred.
 	// Most are decided within milliseconds, and then nothing has to be written.
 	maxReads = 6
-	// pauseDoublings is how often the pause between two reads doubles, beginning with a tick.
+	// pauseDoublings is how often the pause between two reads doubles, beginning with a
+	// tick.
 	pauseDoublings = 4
 	// refusalMemory is for how long a missing right to write is not tried again: an
 	// auditor's attempts would fill the server's log.
 	refusalMemory = time.Minute
 )
 
-// undecided are transfers with a marker on the account that are not decided. No read shows
-// whether such a transfer is in the middle of its commit:
+// undecided are transfers with a marker on the account that are not decided. No read
+// shows whether such a transfer is in the middle of its commit:
 //
 //  1. Its commit takes the time 12:00:00.000 and is held up, in the server, before it is
 //     stored.
 //  2. Another transfer on the account is committed at .001, and answered.
 //  3. A statement up to .002 has to list the second one, and no read shows the first.
-//  4. The first commit is stored: it would appear between entries that were listed already.
+//  4. The first commit is stored: it would appear between entries that were listed
+//     already.
 type undecided struct {
 	ids   []string
 	held  bool      // all of them are holds, which may be decided next week
@@ -47,8 +49,8 @@ type undecided struct {
 // written, but never what is returned.
 //
 // A caller without the right to bar gets the past only up to where an undecided transfer
-// was last modified: its commit takes a later time. If that is before the end, the error is
-// openError.
+// was last modified: its commit takes a later time. If that is before the end, the error
+// is openError.
 //
 // The transfers are first read in the session of the context, and the undecided ones then
 // in a session that shows what came later.
@@ -140,9 +142,9 @@ func (e openError) Error() string {
 // Unwrap returns the server's refusal.
 func (e openError) Unwrap() error { return e.cause }
 
-// barOrCompare bars undecided transfers, and reports whether none of them can be committed
-// before the end any more. Without the right to write it compares when they were last
-// modified with the end.
+// barOrCompare bars undecided transfers, and reports whether none of them can be
+// committed before the end any more. Without the right to write it compares when they
+// were last modified with the end.
 func (h *History) barOrCompare(ctx context.Context, open undecided, end time.Time) (closed bool, err error) {
 	now := h.catalog.Clock.Now
 	refusal := h.reader.barring.Recent(now())
@@ -160,15 +162,15 @@ func (h *History) barOrCompare(ctx context.Context, open undecided, end time.Tim
 	return true, nil
 }
 
-// bar writes to undecided transfers, and reports whether each was still undecided then. If
-// so, no commit of theirs takes a time from before this write any more.
+// bar writes to undecided transfers, and reports whether each was still undecided then.
+// If so, no commit of theirs takes a time from before this write any more.
 //
 // The reason is that the server lets one write at a time change a document:
 //
-//   - A commit that has taken its time, and is not stored yet, is in the way of this write.
-//     The write waits until the commit is stored, and then doesn't match.
-//   - A commit that would be stored after this write has to begin again, with the document
-//     as it is now and with a new time.
+//   - A commit that has taken its time, and is not stored yet, is in the way of this
+//     write. The write waits until the commit is stored, and then doesn't match.
+//   - A commit that would be stored after this write has to begin again, with the
+//     document as it is now and with a new time.
 //
 // If fewer transfers have matched, it is not known which, and nothing is known of any. A
 // replaced primary answers that way as well, for all of them.

@@ -112,8 +112,8 @@ func TestUndecidedIsBarred(t *testing.T) {
 	}
 }
 
-// A hold among transfers that are about to be decided waits with them, so that no transfer
-// is written to without need.
+// A hold among transfers that are about to be decided waits with them, so that no
+// transfer is written to without need.
 func TestHoldsAreBarredWithTheOthers(t *testing.T) {
 	t.Parallel()
 	requireBarred(t, []string{"1", "3"}, 8, 10, 1, "three reads, and one write to the holds")
@@ -127,8 +127,8 @@ func TestNotAllAreBarred(t *testing.T) {
 }
 
 // requireBarred closes a past with the undecided transfers 1, 2 and 3, some of which are
-// holds. The commit of 2 is stored before a command. It requires that the others are barred
-// so many times, and that there are so many commands.
+// holds. The commit of 2 is stored before a command. It requires that the others are
+// barred so many times, and that there are so many commands.
 func requireBarred(t *testing.T, holds []string, stored, commands int, times int64, story string) {
 	t.Helper()
 	b, s := undecidedBank(t, false, "1", "2", "3")
@@ -168,8 +168,8 @@ func TestReadsAreCausal(t *testing.T) {
 	}
 }
 
-// A commit that the server has stamped and not stored is in the way of the bar, which waits
-// for it. A caller who stops waiting gets the error of that.
+// A commit that the server has stamped and not stored is in the way of the bar, which
+// waits for it. A caller who stops waiting gets the error of that.
 func TestBarWaitsForACommit(t *testing.T) {
 	t.Parallel()
 	b, _ := undecidedBank(t, false, "t")
@@ -224,8 +224,8 @@ func TestBarredCommitBeginsAgain(t *testing.T) {
 	require.NoError(t, session.AbortTransaction(in))
 }
 
-// A commit that meets another write begins again in the server, and takes a new time. That
-// of its first try is never stored.
+// A commit that meets another write begins again in the server, and takes a new time.
+// That of its first try is never stored.
 func TestCommitThatBeginsAgainTakesANewTime(t *testing.T) {
 	t.Parallel()
 	b, _ := undecidedBank(t, false, "t")

@@ -6,7 +6,8 @@
 //
 //   - how a collection was created, and how it is sharded (collection.go);
 //   - the user's indexes, of which some would destroy or refuse documents
-//     (harmfulindex.go), and the library's own, of which some may be missing (ownindex.go);
+//     (harmfulindex.go), and the library's own, of which some may be missing
+//     (ownindex.go);
 //   - the validator of a collection (validator.go);
 //   - what a server can do (server.go).
 package inspection

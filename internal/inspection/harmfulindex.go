@@ -11,11 +11,12 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// harmOf returns why an index of the user's can't exist beside the protocol, "" if it can.
+// harmOf returns why an index of the user's can't exist beside the protocol, "" if it
+// can.
 //
-// An index that expires documents removes money with them, or an ID that a caller asks for
-// again. A unique index may refuse what has to be written. At worst that is a credit of a
-// committed transfer, which is then stuck for good.
+// An index that expires documents removes money with them, or an ID that a caller asks
+// for again. A unique index may refuse what has to be written. At worst that is a credit
+// of a committed transfer, which is then stuck for good.
 func (i *Inspector) harmOf(x index, c *collections.Collection) string {
 	contents := i.catalog.ContentsOf(c)
 	ours := contents == collections.OfTransfers && x.purges()
@@ -37,7 +38,8 @@ func (i *Inspector) harmOf(x index, c *collections.Collection) string {
 	return ""
 }
 
-// purges reports whether the index is the one by which the server removes final transfers.
+// purges reports whether the index is the one by which the server removes final
+// transfers.
 func (x index) purges() bool {
 	seconds, isNumber := x.Expiry.AsInt64OK()
 	keys := wire.Elements(x.Key)
@@ -46,8 +48,9 @@ func (x index) purges() bool {
 
 // harmToTransfers judges a unique index of the transfers. It is harmless if two things
 // hold: it contains only transfers that carry something of the caller's own, in their
-// metadata or in a field that the library does not know; and nothing of that ever changes.
-// Then it refuses the second transfer of the same metadata before any money has moved.
+// metadata or in a field that the library does not know; and nothing of that ever
+// changes. Then it refuses the second transfer of the same metadata before any money has
+// moved.
 func harmToTransfers(x index) string {
 	callers := func(path string) bool { return !slices.Contains(transferFields(), topField(path)) }
 	for _, path := range x.paths() {
@@ -74,8 +77,8 @@ func transferFields() []string {
 	}
 }
 
-// requiresOnly reports whether a partial filter names only the given fields, and matches no
-// document that lacks them.
+// requiresOnly reports whether a partial filter names only the given fields, and matches
+// no document that lacks them.
 func requiresOnly(filter bson.Raw, given func(path string) bool) bool {
 	conditions := wire.Elements(filter)
 	for _, e := range conditions {
@@ -109,8 +112,8 @@ func matchesMissing(condition bson.RawValue) bool {
 	})
 }
 
-// harmToParticipants judges a unique index of accounts or documents. Every transfer changes
-// some of their fields; others are the library's as well, and stay.
+// harmToParticipants judges a unique index of accounts or documents. Every transfer
+// changes some of their fields; others are the library's as well, and stay.
 func harmToParticipants(x index, changing, staying []string) string {
 	for _, path := range append(x.paths(), filteredPaths(x.Partial)...) {
 		if slices.Contains(changing, topField(path)) {

@@ -16,8 +16,8 @@ import (
 )
 
 // CheckServers tries on each server what the protocol rests on. A server that only
-// resembles MongoDB may lack it. It writes nothing: its update matches no document. A user
-// without rights to write passes writes as false, and only the reads are tried.
+// resembles MongoDB may lack it. It writes nothing: its update matches no document. A
+// user without rights to write passes writes as false, and only the reads are tried.
 func (i *Inspector) CheckServers(ctx context.Context, writes bool) error {
 	tried := map[*mongo.Client]bool{}
 	for _, c := range i.catalog.All() {

@@ -17,16 +17,17 @@ import (
 )
 
 const (
-	// scannedDocuments is how many documents are searched for some that a validator accepts.
+	// scannedDocuments is how many documents are searched for some that a validator
+	// accepts.
 	scannedDocuments = 1000
 	// triedDocuments is how many of those are tried with the library's fields.
 	triedDocuments = 20
 )
 
 // CheckValidator refuses a collection whose validator would refuse the fields that the
-// protocol writes. It writes nothing to find out: it asks the server whether documents that
-// pass now would still pass with those fields in them. Where the validator's text alone
-// decides, it reads the text.
+// protocol writes. It writes nothing to find out: it asks the server whether documents
+// that pass now would still pass with those fields in them. Where the validator's text
+// alone decides, it reads the text.
 func (i *Inspector) CheckValidator(ctx context.Context, c *collections.Collection) error {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
@@ -78,7 +79,8 @@ func refusedFields(ctx context.Context, c *collections.Collection, validator bso
 }
 
 // writtenFields returns the fields that the protocol writes into a participant, as
-// expressions: a marker of the balance's kind, a fence, and for units a balance of 64 bits.
+// expressions: a marker of the balance's kind, a fence, and for units a balance of 64
+// bits.
 func writtenFields(c *collections.Collection) bson.D {
 	balance := "$" + c.Fields.Balance
 	decimal := bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: balance}}, "decimal"}}}
@@ -114,8 +116,8 @@ func refusesWith(ctx context.Context, handle *mongo.Collection, validator bson.R
 	return len(documents) > 0, err
 }
 
-// refusedByText returns the fields that a validator's text does not allow: it has a closed
-// schema (additionalProperties: false) that does not name them.
+// refusedByText returns the fields that a validator's text does not allow: it has a
+// closed schema (additionalProperties: false) that does not name them.
 func refusedByText(validator bson.Raw, fields []string) []string {
 	var refused []string
 	for _, e := range wire.Elements(validator) {

@@ -62,9 +62,9 @@ func (q *Queries) List(ctx context.Context, query Query) iter.Seq2[document.Tran
 // The next one shows why.
 const maxConnects = 6
 
-// find yields transfers page by page. A document that can't be decoded is yielded with its
-// error, and the rest follows; any other error ends the sequence. A positive limit is that
-// of each command.
+// find yields transfers page by page. A document that can't be decoded is yielded with
+// its error, and the rest follows; any other error ends the sequence. A positive limit is
+// that of each command.
 func (q *Queries) find(
 	ctx context.Context, filter bson.D, find *options.FindOptionsBuilder, limit time.Duration,
 ) iter.Seq2[document.Transfer, error] {

@@ -32,8 +32,8 @@ func (r Route) String() string {
 	return "the clusters of " + strings.Join(names, ", ")
 }
 
-// clusters returns the names of the clusters. Addresses are quoted, so none contains a line
-// break.
+// clusters returns the names of the clusters. Addresses are quoted, so none contains a
+// line break.
 func (r Route) clusters() []string {
 	if r == "" {
 		return nil
@@ -58,9 +58,9 @@ func (q *Queries) RouteOf(t document.Transfer) Route {
 	return routeOver(clusters)
 }
 
-// clusterNeeds returns the clusters that must answer before an address can be used, without
-// that of the transfers. Documents may have to wait for the cluster of a ledger: it has to
-// say that they are not its accounts.
+// clusterNeeds returns the clusters that must answer before an address can be used,
+// without that of the transfers. Documents may have to wait for the cluster of a ledger:
+// it has to say that they are not its accounts.
 func clusterNeeds(catalog *collections.Catalog) map[document.Address][]string {
 	addresses := catalog.Addresses()
 	slices.SortFunc(addresses, func(a, b document.Address) int { return strings.Compare(a.String(), b.String()) })
@@ -112,8 +112,8 @@ func (q *Queries) onRoute(r Route) bson.D {
 	return bson.D{{Key: "$and", Value: all}}
 }
 
-// touching returns conditions on the ledgers and on the documents of a transfer: that they
-// are among those, or not among those, whose needed clusters count.
+// touching returns conditions on the ledgers and on the documents of a transfer: that
+// they are among those, or not among those, whose needed clusters count.
 func (q *Queries) touching(operator string, counts func(needs []string) bool) (ledgers, documents bson.D) {
 	ledgerNames, documentNames := bson.A{}, bson.A{}
 	for a, needs := range q.needs {

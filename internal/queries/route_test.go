@@ -20,8 +20,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// elsewhere returns the bank's database through another client. To a store it is a database
-// of another cluster.
+// elsewhere returns the bank's database through another client. To a store it is a
+// database of another cluster.
 func elsewhere(b *storetest.Bank) *mongo.Database {
 	b.T.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI()))
@@ -62,8 +62,8 @@ func needing(ledgers, documents []string) document.Transfer {
 	return t
 }
 
-// A transfer's route is the set of clusters that it needs beside that of the transfers. It
-// does not depend on which collections it touches there, or in which order.
+// A transfer's route is the set of clusters that it needs beside that of the transfers.
+// It does not depend on which collections it touches there, or in which order.
 func TestRouteOf(t *testing.T) {
 	t.Parallel()
 	s := scattered(storetest.New(t))
@@ -179,8 +179,8 @@ func subsets(names ...string) [][]string {
 	return all
 }
 
-// A search for recent work finds what could not be found before, and examines nothing else,
-// however much there is.
+// A search for recent work finds what could not be found before, and examines nothing
+// else, however much there is.
 func TestSearchForRecent(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)

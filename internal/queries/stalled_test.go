@@ -16,8 +16,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// searched reports whether a search for stalled transfers selects the transfer, even if it
-// can't be decoded.
+// searched reports whether a search for stalled transfers selects the transfer, even if
+// it can't be decoded.
 func searched(b *storetest.Bank, id string, threshold time.Duration) bool {
 	b.T.Helper()
 	filter := append(bson.D{{Key: "_id", Value: id}}, document.Stalled(threshold)...)
@@ -27,9 +27,9 @@ func searched(b *storetest.Bank, id string, threshold time.Duration) bool {
 }
 
 // The first takeover comes after one threshold. If the transfer is stuck, each takeover
-// doubles the time to the next, up to 64 thresholds. If only the processes that worked on it
-// were lost, the doubling begins after the third. The search, the takeover itself and the
-// guess of a waiting caller agree. A threshold of zero waits for nothing.
+// doubles the time to the next, up to 64 thresholds. If only the processes that worked on
+// it were lost, the doubling begins after the third. The search, the takeover itself and
+// the guess of a waiting caller agree. A threshold of zero waits for nothing.
 func TestTakeOversBackOff(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
@@ -166,7 +166,8 @@ func TestClockSetBack(t *testing.T) {
 	assert.Equal(t, protocol.Applied, b.On(hold, storetest.Claim(protocol.TakeUnheld)).Result)
 }
 
-// taker returns another process's attempt at a transfer of alice's that is stored already.
+// taker returns another process's attempt at a transfer of alice's that is stored
+// already.
 func taker(b *storetest.Bank, id string, threshold time.Duration) *mongostore.Attempt {
 	b.T.Helper()
 	a := b.Attempt(id, b.Leg("alice", -60))
@@ -185,9 +186,9 @@ func stalledIDs(b *storetest.Bank, threshold time.Duration) []string {
 	return ids
 }
 
-// A lastModified that another program has made something other than a date fails no search.
-// The transfer is found on whichever side of all dates it sorts, and a takeover gives it a
-// date again.
+// A lastModified that another program has made something other than a date fails no
+// search. The transfer is found on whichever side of all dates it sorts, and a takeover
+// gives it a date again.
 func TestOddLastModifiedIsFound(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)

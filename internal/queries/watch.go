@@ -13,15 +13,16 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// watchTime is how long the server keeps a request for changes before it answers that there
-// was none.
+// watchTime is how long the server keeps a request for changes before it answers that
+// there was none.
 const watchTime = 500 * time.Millisecond
 
-// ErrStreamEnded is returned for a stream whose collection was dropped, renamed or replaced.
+// ErrStreamEnded is returned for a stream whose collection was dropped, renamed or
+// replaced.
 var ErrStreamEnded = errors.New("the stream has ended")
 
-// Stream reports which transfers have become held or final: then their callers may have an
-// answer. It belongs to one goroutine.
+// Stream reports which transfers have become held or final: then their callers may have
+// an answer. It belongs to one goroutine.
 type Stream struct {
 	changes   *mongo.ChangeStream
 	namespace string
@@ -48,9 +49,9 @@ func (q *Queries) Watch(ctx context.Context) (*Stream, error) {
 	return &Stream{changes, wire.NamespaceOf(majority)}, nil
 }
 
-// Next returns the transfers that have changed. It waits for half a second if there is none.
-// Where a server has gone the driver resumes the stream, so that nothing is missed. Next
-// fails where the driver can't.
+// Next returns the transfers that have changed. It waits for half a second if there is
+// none. Where a server has gone the driver resumes the stream, so that nothing is missed.
+// Next fails where the driver can't.
 //
 // A request for changes that is cut off leaves its cursor open on the server. To end a
 // stream, let Next return first.

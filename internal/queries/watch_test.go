@@ -11,8 +11,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// A stream reports transfers that become final or held and no others, and leaves no cursor
-// open on the server when it is closed.
+// A stream reports transfers that become final or held and no others, and leaves no
+// cursor open on the server when it is closed.
 func TestStreamTellsWhatIsFinalOrHeld(t *testing.T) {
 	b := storetest.New(t)
 	open := func() int {

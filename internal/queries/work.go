@@ -21,11 +21,11 @@ func sortedBy(field string) *options.FindOptionsBuilder {
 }
 
 // Initiated yields transfers that wait for a worker and whose time has come, by the
-// server's clock. First come those that had to wait for it, in that order, then the others,
-// oldest first. Each kind is searched in its own part of the index, so that transfers that
-// are scheduled for later, of which there may be a hundred thousand, are not read. It
-// leaves out transfers on the given routes and, if recent is positive, those that could
-// have been found for longer.
+// server's clock. First come those that had to wait for it, in that order, then the
+// others, oldest first. Each kind is searched in its own part of the index, so that
+// transfers that are scheduled for later, of which there may be a hundred thousand, are
+// not read. It leaves out transfers on the given routes and, if recent is positive, those
+// that could have been found for longer.
 func (q *Queries) Initiated(ctx context.Context, recent time.Duration, without ...Route) iter.Seq2[document.Transfer, error] {
 	due := q.search(ctx, document.InitiatedAndDue(recent), "notBefore", without)
 	atOnce := q.search(ctx, document.InitiatedAtOnce(recent), "createdAt", without)
@@ -40,8 +40,8 @@ func (q *Queries) Initiated(ctx context.Context, recent time.Duration, without .
 	}
 }
 
-// Stalled yields the transfers that a takeover with this threshold would get, oldest first.
-// It leaves out those on the given routes.
+// Stalled yields the transfers that a takeover with this threshold would get, oldest
+// first. It leaves out those on the given routes.
 func (q *Queries) Stalled(ctx context.Context, threshold time.Duration, without ...Route) iter.Seq2[document.Transfer, error] {
 	return q.search(ctx, bson.D{document.ClaimedUnfinished(threshold)}, "lastModified", without)
 }
@@ -58,9 +58,9 @@ func (q *Queries) search(ctx context.Context, filter bson.D, by string, without 
 }
 
 // UnfinishedIDs returns the IDs of transfers that a process has claimed and none has
-// finished, at most limit, in the order of the IDs and beyond the given one. It leaves out
-// holds that may still be decided and, if idle is positive, transfers that were modified
-// within that time by the server's clock.
+// finished, at most limit, in the order of the IDs and beyond the given one. It leaves
+// out holds that may still be decided and, if idle is positive, transfers that were
+// modified within that time by the server's clock.
 func (q *Queries) UnfinishedIDs(ctx context.Context, beyond string, idle time.Duration, limit int) ([]string, error) {
 	filter := bson.D{document.ClaimedUnfinished(0), {Key: "_id", Value: bson.D{{Key: "$gt", Value: beyond}}}}
 	if idle > 0 {
@@ -69,8 +69,8 @@ func (q *Queries) UnfinishedIDs(ctx context.Context, beyond string, idle time.Du
 	return q.findIDs(ctx, filter, sortedBy("_id").SetLimit(int64(limit)))
 }
 
-// StillUnfinished returns those of the given transfers that are not final, and not known to
-// be stuck.
+// StillUnfinished returns those of the given transfers that are not final, and not known
+// to be stuck.
 func (q *Queries) StillUnfinished(ctx context.Context, ids []string) ([]string, error) {
 	return q.findIDs(ctx, document.StillUnfinished(ids), options.Find())
 }

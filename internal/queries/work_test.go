@@ -36,9 +36,9 @@ func waiting(b *storetest.Bank) []string {
 	return found
 }
 
-// The server's clock decides whether the time of a transfer has come. The process's may be
-// off by a year. Transfers that had to wait come first, in the order of their times, and
-// then the others, in the order in which they were stored.
+// The server's clock decides whether the time of a transfer has come. The process's may
+// be off by a year. Transfers that had to wait come first, in the order of their times,
+// and then the others, in the order in which they were stored.
 func TestScheduledGoByTheServersClock(t *testing.T) {
 	t.Parallel()
 	for name, off := range map[string]time.Duration{"right": 0, "a year ahead": 365 * oneDay, "a year behind": -365 * oneDay} {

@@ -1,5 +1,6 @@
-// Package repair writes what the audit advises: it removes markers, makes the markers a map
-// again, and sets the flag open. It also takes the ID of a transfer whose document is lost.
+// Package repair writes what the audit advises: it removes markers, makes the markers a
+// map again, and sets the flag open. It also takes the ID of a transfer whose document is
+// lost.
 package repair
 
 import (
@@ -86,8 +87,8 @@ func (r *Repairs) RemoveMarker(ctx context.Context, m MarkerRepair) (protocol.Re
 	return r.accounts.Update(ctx, m.Ledger, m.Account, condition, update)
 }
 
-// payable returns the least and the largest balance to which an amount can be added so that
-// the sum is exact and within the limits.
+// payable returns the least and the largest balance to which an amount can be added so
+// that the sum is exact and within the limits.
 func payable(amount money.Amount) (low, high money.Amount, err error) {
 	limit := money.MaxBalance(amount.Kind())
 	high, err = limit.Add(amount.Neg())
@@ -101,9 +102,11 @@ type MarkerState struct {
 	// Amount is the marker's amount.
 	// It is nil if there is no such marker, or if its value is no exact number.
 	Amount *money.Amount
-	// SameKind says that the balance is an exact number of the kind of the amount to pay in.
+	// SameKind says that the balance is an exact number of the kind of the amount to pay
+	// in.
 	SameKind bool
-	// WithinLimits says that the balance stays within the limits when the amount is paid in.
+	// WithinLimits says that the balance stays within the limits when the amount is paid
+	// in.
 	WithinLimits bool
 	// HasMap says that the markers are a map, or missing.
 	HasMap bool
@@ -141,8 +144,8 @@ func (r *Repairs) ClearPending(ctx context.Context, ledger, account string) (pro
 		})
 }
 
-// SetOpen makes a transfer's flag open what its state says, if it still is in the state in
-// which it was read.
+// SetOpen makes a transfer's flag open what its state says, if it still is in the state
+// in which it was read.
 // The result is NotMatched if it isn't.
 func (r *Repairs) SetOpen(ctx context.Context, t document.Transfer) (protocol.Result, error) {
 	update := bson.D{{Key: "$set", Value: bson.D{{Key: "open", Value: true}}}}

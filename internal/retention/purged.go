@@ -14,10 +14,11 @@ import (
 
 const (
 	// historyMargin is by how much the history is reported shorter than the retention. It
-	// covers a late finish, servers whose clocks differ, and a statement that is being read.
+	// covers a late finish, servers whose clocks differ, and a statement that is being
+	// read.
 	historyMargin = 5 * time.Minute
-	// readingAge is for how long what was read of retentions is used. A retention that came
-	// into use since has purged nothing yet.
+	// readingAge is for how long what was read of retentions is used. A retention that
+	// came into use since has purged nothing yet.
 	readingAge = time.Minute
 )
 
@@ -36,8 +37,9 @@ func (r *Retention) EverPurged(ctx context.Context) (bool, error) {
 	return len(used) > 0, err
 }
 
-// HistoryFrom returns since when the history is whole: no transfer that was committed later
-// has been purged, or will be while the answer is used. It is zero if none was ever purged.
+// HistoryFrom returns since when the history is whole: no transfer that was committed
+// later has been purged, or will be while the answer is used. It is zero if none was ever
+// purged.
 func (r *Retention) HistoryFrom(ctx context.Context) (time.Time, error) {
 	ctx = wire.Detached(ctx)
 	used, err := r.usedRetentions(ctx)
@@ -58,10 +60,10 @@ func (r *Retention) HistoryFrom(ctx context.Context) (time.Time, error) {
 	return from, nil
 }
 
-// NeverPurgedBefore returns an instant before which no committed transfer was ever purged,
-// or will be; the zero time where that is not known. It lies a margin before the first use
-// of any retention. A commit takes its time first and shows later, when a process may
-// already have searched for what is not finished.
+// NeverPurgedBefore returns an instant before which no committed transfer was ever
+// purged, or will be; the zero time where that is not known. It lies a margin before the
+// first use of any retention. A commit takes its time first and shows later, when a
+// process may already have searched for what is not finished.
 func (r *Retention) NeverPurgedBefore(ctx context.Context) (time.Time, error) {
 	used, err := r.usedRetentions(wire.Detached(ctx))
 	if err != nil {

@@ -21,19 +21,20 @@ import (
 )
 
 const (
-	// Shortest is the shortest retention that is allowed. An ID stays known for longer than
-	// any message about its transfer may be on its way, and any caller may want to ask again.
+	// Shortest is the shortest retention that is allowed. An ID stays known for longer
+	// than any message about its transfer may be on its way, and any caller may want to
+	// ask again.
 	Shortest = time.Hour
 	// FinishLimit is how late a finish may arrive that names the time of the purge.
 	//
 	//  1. A stamps a finish with the end of an hour, and is frozen.
-	//  2. It wakes two hours later and sends it. The transfer would be purged the moment it
-	//     is final, and its ID would be free for a caller who asks once more.
+	//  2. It wakes two hours later and sends it. The transfer would be purged the moment
+	//     it is final, and its ID would be free for a caller who asks once more.
 	FinishLimit = time.Minute
 )
 
-// Retention is how long this process keeps final transfers, and which retentions were ever
-// in use. It is safe for many goroutines.
+// Retention is how long this process keeps final transfers, and which retentions were
+// ever in use. It is safe for many goroutines.
 type Retention struct {
 	catalog   *collections.Catalog
 	keep      time.Duration     // 0: for good
@@ -66,8 +67,8 @@ func (r *Retention) PurgeAfter() (keep time.Duration, purges bool) {
 	return r.keep, r.declared.Load()
 }
 
-// Declare makes sure, once, that it is stored which retention is in use. Every process can
-// then know it before it purges anything.
+// Declare makes sure, once, that it is stored which retention is in use. Every process
+// can then know it before it purges anything.
 func (r *Retention) Declare(ctx context.Context) error {
 	if r.keep == 0 || r.declared.Load() {
 		return nil
@@ -114,13 +115,14 @@ func (r *Retention) store(ctx context.Context, d declaration) error {
 	return v.Err
 }
 
-// declaration is the write of a retention. It counts, because a server acknowledges a write
-// that changes nothing without asking the others. A primary that was cut off might answer
-// that the retention is stored already.
+// declaration is the write of a retention. It counts, because a server acknowledges a
+// write that changes nothing without asking the others. A primary that was cut off might
+// answer that the retention is stored already.
 //
-// A transfer that was committed and finished before the first use is never purged. One that
-// was committed and not finished may be finished by a process that uses the retention, and
-// so be purged: owing is when the oldest of those was committed, zero if there are none.
+// A transfer that was committed and finished before the first use is never purged. One
+// that was committed and not finished may be finished by a process that uses the
+// retention, and so be purged: owing is when the oldest of those was committed, zero if
+// there are none.
 type declaration struct {
 	keep  time.Duration
 	since time.Time

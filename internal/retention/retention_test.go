@@ -42,8 +42,8 @@ func committed(b *storetest.Bank, id string) *mongostore.Attempt {
 	return a
 }
 
-// Each retention is stored before it purges anything, once per store, with the time of its
-// first use.
+// Each retention is stored before it purges anything, once per store, with the time of
+// its first use.
 func TestRetentionsAreDeclared(t *testing.T) {
 	t.Parallel()
 	b := newBankKeeping(t, oneDay)
@@ -124,9 +124,9 @@ func TestUndeclaredRetentionPurgesNothing(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(oneDay), purgeAt, time.Minute)
 }
 
-// Any process knows since when the history is whole. It reaches back as far as the shortest
-// retention that can have purged anything by now, less a margin. All of it is whole where
-// none can have.
+// Any process knows since when the history is whole. It reaches back as far as the
+// shortest retention that can have purged anything by now, less a margin. All of it is
+// whole where none can have.
 func TestHistoryFrom(t *testing.T) {
 	t.Parallel()
 	origin := storetest.New(t)
@@ -170,8 +170,8 @@ func TestHistoryFrom(t *testing.T) {
 	require.ErrorContains(t, err, "transfers.retention")
 }
 
-// What was read of retentions is used for a minute. This is safe: a retention that came into
-// use since purges nothing for an hour.
+// What was read of retentions is used for a minute. This is safe: a retention that came
+// into use since purges nothing for an hour.
 func TestHistoryFromIsRemembered(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)

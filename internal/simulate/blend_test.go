@@ -19,9 +19,9 @@ import (
 const chooser = "MUTANT_IN_FORCE"
 
 // blend is the sources of one program that holds many mutants, because to link a program
-// takes longer than to hunt a mutant. A function that mutants change has the bodies of them
-// all, and its own, in one switch. So each mutant is its few lines and nothing else, as if
-// it were built alone.
+// takes longer than to hunt a mutant. A function that mutants change has the bodies of
+// them all, and its own, in one switch. So each mutant is its few lines and nothing else,
+// as if it were built alone.
 type blend struct {
 	files  map[string]*blended // by their names in internal
 	mutant map[int]bool        // the numbers of those which are in it
@@ -50,8 +50,8 @@ type source struct {
 	frame     string // all but the bodies and the imports
 }
 
-// blendOf returns a blend of these mutants, which are numbered from one. Not in it are those
-// that change more than bodies: they have to be built alone.
+// blendOf returns a blend of these mutants, which are numbered from one. Not in it are
+// those that change more than bodies: they have to be built alone.
 func blendOf(t *testing.T, mutants []mutant) blend {
 	t.Helper()
 	b := blend{files: map[string]*blended{}, mutant: map[int]bool{}}
@@ -118,9 +118,9 @@ func (s source) body(function *ast.FuncDecl) string {
 	return s.text[function.Body.Lbrace : function.Body.Rbrace-1]
 }
 
-// holds tells whether a mutant's file differs from the original in bodies alone, and whether
-// these may stand in a switch: a label would be there twice, and a named result might be
-// declared again.
+// holds tells whether a mutant's file differs from the original in bodies alone, and
+// whether these may stand in a switch: a label would be there twice, and a named result
+// might be declared again.
 func (f *blended) holds(with source) bool {
 	if with.frame != f.frame || len(with.functions) != len(f.functions) {
 		return false
@@ -160,8 +160,8 @@ var mutantInForce, _ = strconv.Atoi(os.Getenv(%q))
 	return texts
 }
 
-// blend returns the text of the file with all bodies. What the compiler says of a mutant's
-// body names the mutant.
+// blend returns the text of the file with all bodies. What the compiler says of a
+// mutant's body names the mutant.
 func (f *blended) blend() string {
 	var out strings.Builder
 	out.WriteString(f.text[:f.name] + "\n")

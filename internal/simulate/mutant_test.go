@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mutant is the protocol, or its world, with one rule forgotten: the sources as they are, but for a few lines.
+// mutant is the protocol, or its world, with one rule forgotten: the sources as they are,
+// but for a few lines.
 type mutant struct {
 	rule     string
 	survives string // why it can't be told from the original, if that is so
@@ -29,10 +30,12 @@ type edit struct {
 	afterwards []string
 }
 
-// readMutants reads the files in testdata/mutants. A mutant begins with "== " and what it does; "survives: " and a reason may
-// follow, or "from: " and a seed, if it takes a hundred thousand runs to catch it, and one that does so is known. Then comes each place
-// that changes: a file's name, and lines as a diff shows them, whose indentation doesn't matter. The lines that begin with "- " or two
-// spaces must stand in the file exactly once.
+// readMutants reads the files in testdata/mutants. A mutant begins with "== " and what it
+// does; "survives: " and a reason may follow, or "from: " and a seed, if it takes a
+// hundred thousand runs to catch it, and one that does so is known. Then comes each place
+// that changes: a file's name, and lines as a diff shows them, whose indentation doesn't
+// matter. The lines that begin with "- " or two spaces must stand in the file exactly
+// once.
 func readMutants(t *testing.T) []mutant {
 	t.Helper()
 	files, err := filepath.Glob("testdata/mutants/*.txt")
@@ -81,7 +84,8 @@ func parseMutant(t *testing.T, text string) mutant {
 	return m
 }
 
-// sources returns the texts of the files that the mutant changes, as it has them, by their names in internal.
+// sources returns the texts of the files that the mutant changes, as it has them, by
+// their names in internal.
 func (m mutant) sources(t *testing.T) map[string]string {
 	t.Helper()
 	lines := map[string][]string{}

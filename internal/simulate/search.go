@@ -13,8 +13,8 @@ type Explored struct {
 	States int
 	// Recovered is the number of worlds from which a recovery was tried out.
 	Recovered int
-	// Ends counts the runs in which nobody wanted anything more, by the state of the first
-	// transfer.
+	// Ends counts the runs in which nobody wanted anything more, by the state of the
+	// first transfer.
 	Ends map[protocol.State]int
 	// CutOff says that the search was stopped before it had seen everything.
 	CutOff bool

@@ -14,15 +14,17 @@ import (
 )
 
 const (
-	// hunted is how many seeds are played against a mutant that must be caught. Most fall within the first hundred.
+	// hunted is how many seeds are played against a mutant that must be caught. Most fall
+	// within the first hundred.
 	hunted = 3_000_000
 	// spared is how many are played against one that can't be told from the original.
 	spared = "0-10000"
 )
 
-// TestMutantsAreCaught promises that the simulator has teeth: whoever breaks a rule of the protocol, or leaves a condition out of a filter,
-// breaks an invariant, and is seen. Each mutant is made from the real sources. The few that can't be told from the original are named as
-// such, with the reason; then that is tried, too.
+// TestMutantsAreCaught promises that the simulator has teeth: whoever breaks a rule of
+// the protocol, or leaves a condition out of a filter, breaks an invariant, and is seen.
+// Each mutant is made from the real sources. The few that can't be told from the original
+// are named as such, with the reason; then that is tried, too.
 func TestMutantsAreCaught(t *testing.T) {
 	all := readMutants(t)
 	shared := blendOf(t, all)

@@ -31,8 +31,8 @@ const (
 	codeValidationFailure = 121
 )
 
-// IsRefusal reports whether a code says that the server has read a statement and refused to
-// apply it.
+// IsRefusal reports whether a code says that the server has read a statement and refused
+// to apply it.
 // Any other code leaves open what happened, such as a mongos' report of a shard that it
 // can't reach.
 func IsRefusal(code int) bool {
@@ -54,11 +54,11 @@ func IsRefusal(code int) bool {
 	}, code)
 }
 
-// Send sends one write command, once: a message that was begun and is ended here.
-// It answers Applied, with the reply, where the server says that whatever the statements
-// did is stored for good; the reply's writeErrors are left to the caller.
-// Otherwise it answers Unknown, or NotSent, with the cause, which names the right that the
-// command needs.
+// Send sends one write command, once: a message that was begun and is ended here. It
+// answers Applied, with the reply, where the server says that whatever the statements did
+// is stored for good; the reply's writeErrors are left to the caller.
+// Otherwise it answers Unknown, or NotSent, with the cause, which names the right that
+// the command needs.
 //
 // The driver repeats a plain command only when it has an answer, with the labels of
 // overload: that the server was too busy to begin, or that what it has done is not

@@ -58,8 +58,8 @@ func TestMessagesAreEncodedAsTheDriverDoes(t *testing.T) {
 	}
 }
 
-// What the driver fails with is recognised by its type, however deep it is wrapped; none of
-// these types is taken for another one.
+// What the driver fails with is recognised by its type, however deep it is wrapped; none
+// of these types is taken for another one.
 func TestDriverErrorsAreRecognised(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -82,8 +82,8 @@ func TestDriverErrorsAreRecognised(t *testing.T) {
 	require.Equal(t, "server error 18 AuthenticationFailed", ServerTextOf(refused))
 }
 
-// clearedPool is what the driver says of a connection that it gives up because another one
-// was refused.
+// clearedPool is what the driver says of a connection that it gives up because another
+// one was refused.
 type clearedPool struct{ error }
 
 // Retryable implements driver.RetryablePoolError.

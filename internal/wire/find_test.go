@@ -17,8 +17,8 @@ import (
 )
 
 // Documents are found by as many commands as their IDs need, whatever these are: nothing
-// that others have stored, such as a marker with a key of a megabyte, makes a command that
-// the server refuses.
+// that others have stored, such as a marker with a key of a megabyte, makes a command
+// that the server refuses.
 func TestManyIDsAreFoundInPortions(t *testing.T) {
 	t.Parallel()
 	var commands, largest atomic.Int64

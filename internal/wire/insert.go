@@ -49,7 +49,8 @@ func InsertAll(ctx context.Context, c *mongo.Collection, documents []bson.Raw) [
 	return all
 }
 
-// insertCommand writes as many documents as go into one command, and returns their number.
+// insertCommand writes as many documents as go into one command, and returns their
+// number.
 func insertCommand(c *mongo.Collection, documents []bson.Raw) (*Message, int) {
 	n, size := 0, 0
 	for n < len(documents) && (n == 0 || size+len(documents[n]) <= MaxCommandBytes) {
@@ -86,7 +87,8 @@ func insertVerdicts(documents int, reply bson.Raw, result protocol.Result, err e
 		result, err = protocol.Unknown, fmt.Errorf("the server answers for %d of %d documents", stored, documents)
 	}
 	all := verdicts(documents, result, err)
-	// A duplicate key is looked at first: it can come together with a write-concern error.
+	// A duplicate key is looked at first: it can come together with a write-concern
+	// error.
 	for _, e := range refusals {
 		if e.index < 0 || e.index >= len(all) {
 			continue

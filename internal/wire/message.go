@@ -23,8 +23,8 @@ func Elements(document bson.Raw) []bson.RawElement {
 }
 
 // Message is a BSON document that is appended to one buffer.
-// What goes out with every transfer is written so: to encode it by reflection takes as long
-// as the rest of the client's work.
+// What goes out with every transfer is written so: to encode it by reflection takes as
+// long as the rest of the client's work.
 type Message struct {
 	// Data are the bytes so far.
 	Data []byte

@@ -20,7 +20,8 @@ const (
 
 // refusalText says why the server has refused one write: the code, and whose rule it was.
 // It names fields, indexes and operators, and no value: the server's own text has the key
-// that is taken, and its details have the document and the value that a validator refuses.
+// that is taken, and its details have the document and the value that a validator
+// refuses.
 func refusalText(code int, report bson.Raw) string {
 	text := serverText(code, codeName(code))
 	switch code {
@@ -124,8 +125,8 @@ func rulesBelow(rule bson.Raw, path string, depth int) []string {
 	return rules
 }
 
-// operand returns the path that an operator of a query is for, which is written as the key
-// of its condition.
+// operand returns the path that an operator of a query is for, which is written as the
+// key of its condition.
 func operand(operator string, specified bson.RawValue) string {
 	condition, _ := specified.DocumentOK()
 	fields := Elements(condition)

@@ -22,7 +22,8 @@ const (
 // the user or the password is wrong. It returns nil for all other errors.
 //
 // It says nothing of what a write has done: like each refusal of a whole command it is
-// ambiguous, but for that of the connection's own handshake, before which nothing is sent.
+// ambiguous, but for that of the connection's own handshake, before which nothing is
+// sent.
 func Refused(err error) *ServerError {
 	var refused *ServerError
 	if code := CommandCode(err); code != CodeUnauthorized && code != CodeNoUser || !errors.As(err, &refused) {
@@ -40,8 +41,8 @@ func (e *ServerError) Missing() string {
 }
 
 // unconnected reports whether there was no connection for a command, so that it was never
-// sent: the connection was refused in its handshake, as with a wrong password, or given up
-// because another one was.
+// sent: the connection was refused in its handshake, as with a wrong password, or given
+// up because another one was.
 func unconnected(err error) bool {
 	var handshake *auth.Error
 	return errors.As(err, &handshake) || Cleared(err)

@@ -9,8 +9,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// ServerError is what the server or the driver answered to one command, in words that carry
-// no value of the user's: the server echoes commands and documents.
+// ServerError is what the server or the driver answered to one command, in words that
+// carry no value of the user's: the server echoes commands and documents.
 type ServerError struct {
 	// Action is the right that the command needs, as the server's roles name it, such as
 	// "update". Namespace is the collection, such as "bank.accounts".

@@ -23,9 +23,9 @@ const (
 	maxServersTold = 3
 )
 
-// ServerTextOf returns an error of the server or the driver in words that can be passed on:
-// the server's code and its name in place of its message, which echoes commands, keys and
-// documents.
+// ServerTextOf returns an error of the server or the driver in words that can be passed
+// on: the server's code and its name in place of its message, which echoes commands, keys
+// and documents.
 // What comes from the network keeps its addresses.
 func ServerTextOf(err error) string {
 	var (

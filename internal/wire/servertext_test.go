@@ -28,8 +28,8 @@ func requireSecret(t *testing.T, text string) {
 	assert.LessOrEqual(t, len(text), 300, text)
 }
 
-// Whatever the driver's error is, it is told by code and name, without what the server has
-// said, and programs find it all the same.
+// Whatever the driver's error is, it is told by code and name, without what the server
+// has said, and programs find it all the same.
 func TestServerErrorsAreTold(t *testing.T) {
 	t.Parallel()
 	raw, err := bson.Marshal(bson.M{"errmsg": echo, "lsid": "secret"})
@@ -87,7 +87,8 @@ func TestServerErrorsAreTold(t *testing.T) {
 
 func toldAgain(err error) error { return ServerErrorOf(err, "find", "elsewhere") }
 
-// A refused write is told by the names of whose rule it was, and by nothing that was written.
+// A refused write is told by the names of whose rule it was, and by nothing that was
+// written.
 func TestRefusedWritesAreTold(t *testing.T) {
 	t.Parallel()
 	property := func(name string, rule bson.M) bson.M { return bson.M{"propertyName": name, "details": bson.A{rule}} }

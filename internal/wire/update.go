@@ -54,7 +54,8 @@ func UpdateAll[S Statement](ctx context.Context, c *mongo.Collection, statements
 	return all
 }
 
-// UpdateCommand writes as many statements as go into one command, and returns their number.
+// UpdateCommand writes as many statements as go into one command, and returns their
+// number.
 func UpdateCommand[S Statement](c *mongo.Collection, statements []S) (*Message, int) {
 	size := 0
 	for i := 0; i < len(statements) && size < MaxCommandBytes; i++ {
@@ -199,9 +200,9 @@ func modify(ctx context.Context, c *mongo.Collection, filter bson.D, update any,
 }
 
 // InSession performs work in a causally consistent session of its own.
-// A majority read in it, after a write in it that matched, is a deciding one: a primary that
-// was replaced can't answer it. Through mongos this does not hold, as the write and the read
-// may be for different shards.
+// A majority read in it, after a write in it that matched, is a deciding one: a primary
+// that was replaced can't answer it. Through mongos this does not hold, as the write and
+// the read may be for different shards.
 func InSession(ctx context.Context, c *mongo.Collection, work func(context.Context)) {
 	session, err := c.Database().Client().StartSession(options.Session().SetCausalConsistency(true))
 	if err != nil {

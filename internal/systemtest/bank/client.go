@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Client returns a client of the server at uri that ends with the test. It takes no leave of
-// the server, which may be silent, paused or gone by then.
+// Client returns a client of the server at uri that ends with the test. It takes no leave
+// of the server, which may be silent, paused or gone by then.
 func Client(t *testing.T, uri string, opts ...*options.ClientOptions) *mongo.Client {
 	t.Helper()
 	client, err := mongo.Connect(append([]*options.ClientOptions{options.Client().ApplyURI(uri)}, opts...)...)

@@ -101,7 +101,8 @@ func fitVerbs(c *transfer.Coordinator) map[string]func(context.Context) error {
 	}
 }
 
-// requireUnfit requires that each call is refused, because the deployment can't be worked on.
+// requireUnfit requires that each call is refused, because the deployment can't be worked
+// on.
 func requireUnfit(t *testing.T, calls map[string]func(context.Context) error, says string) {
 	t.Helper()
 	for verb, call := range calls {
