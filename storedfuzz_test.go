@@ -173,7 +173,8 @@ func FuzzStoredAccount(f *testing.F) {
 	f.Add(binary.LittleEndian.AppendUint64(tooLong, 0x378d8e6400000000))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d := (*dice)(&data)
-		amount := choose(d, Units(60), Units(1<<48), Amount{money.Units(60).Decimal()}, Amount{money.Max(money.Decimal)}, Units(1), leastDecimal(t))
+		amount := choose(d, Units(60), Units(1<<48), Amount{money.Units(60).Decimal()}, Amount{money.Max(money.Decimal)},
+			Units(1), leastDecimal(t))
 		currency := choose(d, "", "", "EUR")
 		odd, rich := v.name("odd"), v.name("rich")
 		if !v.store(t, "accounts", d.storedAccount(odd, amount.exact.Kind(), currency)) {

@@ -159,7 +159,8 @@ func (b *bank) transfer(i int) document.Transfer {
 		}
 		name := ledger(b.scene.accounts[leg.Account].eu)
 		t.Legs = append(t.Legs, document.Leg{
-			Ledger: name, Namespace: wire.NamespaceOf(b.accounts(name != "")), Account: accountIDs()[leg.Account], Amount: b.scene.coin.amount(leg.Amount),
+			Ledger: name, Namespace: wire.NamespaceOf(b.accounts(name != "")),
+			Account: accountIDs()[leg.Account], Amount: b.scene.coin.amount(leg.Amount),
 		})
 	}
 	return t

@@ -45,7 +45,9 @@ func TestStuckReasonOfAJob(t *testing.T) {
 	j.execution.Observe(operations[0], protocol.Answer{Result: protocol.Failed})
 	o, stuck := j.stuckReason()
 	assert.True(t, stuck)
-	assert.Equal(t, mongostore.StuckReason{Attempt: j.attempt, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: refused}, o)
+	assert.Equal(t, mongostore.StuckReason{
+		Attempt: j.attempt, State: protocol.Committed, Participant: protocol.NoParticipant, Cause: refused,
+	}, o)
 }
 
 // Stuck jobs are taken in the order in which they came, no more at a time than a command

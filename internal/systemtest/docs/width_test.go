@@ -32,7 +32,7 @@ func TestCommentsAreNarrow(t *testing.T) {
 		read++
 		file, err := os.Open(path)
 		require.NoError(t, err)
-		defer file.Close()
+		defer func() { _ = file.Close() }()
 		lines, output := bufio.NewScanner(file), false
 		for n := 1; lines.Scan(); n++ {
 			line := strings.ReplaceAll(lines.Text(), "\t", "    ")
