@@ -24,8 +24,8 @@ import (
 // errClosed is the error of a closed Coordinator.
 var errClosed = errors.New("closed")
 
-// unconnected returns settings of a Coordinator whose server is away, as are those of its
-// ledgers: one server for each.
+// unconnected returns settings of a Coordinator whose server is away. So are the servers
+// of its ledgers, one for each.
 // What it finishes is stuck at once.
 func unconnected(t *testing.T, ledgers ...string) *Settings {
 	t.Helper()
