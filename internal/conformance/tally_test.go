@@ -86,7 +86,7 @@ func (c *tally) countMerged(members []simulate.Message, result protocol.Result, 
 	c.counts[mixed(mixture(members), result, alone)]++
 }
 
-// What is counted of parts of holds.
+// The rows that count parts of holds.
 const (
 	part       = "Settle of a part of a hold at the credit: Applied"
 	restOfPart = "Settle of a part of a hold at the debit: Applied"

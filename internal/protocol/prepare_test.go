@@ -313,7 +313,7 @@ func TestTheOriginalIsLookedAtLast(t *testing.T) {
 		d.hears(ReadFence, shows(able("f")), shows(able("f")))
 		d.hears(Claim, holds(Preparing, 1))
 		d.hears(Prepare, no())
-		d.hears(Look, only(Unknown), shows(able("f2"))) // nobody has it
+		d.hears(Look, only(Unknown), shows(able("f2"))) // no transfer has it
 		d.hears(Look, shows(refusing(InsufficientFunds, false)))
 		d.hears(Look, shows(facts))
 		require.Equal(t, want, d.asks(Decide, 1)[0].Refusal)

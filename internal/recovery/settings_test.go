@@ -26,7 +26,7 @@ var errClosed = errors.New("closed")
 
 // unconnected returns settings of a Coordinator whose server is away. So are the servers
 // of its ledgers, one for each.
-// What it finishes is stuck at once.
+// A transfer that it finishes is stuck at once.
 func unconnected(t *testing.T, ledgers ...string) *Settings {
 	t.Helper()
 	home := away(t)

@@ -153,8 +153,8 @@ func TestAuditLooksTwice(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		begin     func(b *bank.Branches)
-		here      int // after so many finds in the transfers
-		there     int // or so many in the other server's accounts
+		here      int // after this many finds in the transfers
+		there     int // or after this many in the other server's accounts
 		meanwhile func(b *bank.Branches)
 		want      []audit.Code
 	}{

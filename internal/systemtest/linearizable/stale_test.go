@@ -281,7 +281,7 @@ func readEarly(b bank.Replicated, account string) int {
 	}, time.Minute, 10*time.Millisecond, "no new primary was read from")
 
 	l := h.posted(nil)
-	if told != nil { // it came too late to be acknowledged: the last read, a linearizable one, tells whether it came at all
+	if told != nil { // it came too late to be acknowledged: the last read, a linearizable one, shows whether it came at all
 		b.T.Logf("the payment is in doubt: %v", told)
 		paid.backAt = h.now()
 	}

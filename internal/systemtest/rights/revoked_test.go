@@ -159,7 +159,7 @@ func (r role) lose(what right) role {
 }
 
 // A right that is revoked just before any command of a verb is reported at once.
-// What is stored by then is in doubt for the caller, and is listed, with the reason if
+// A transfer stored by then is in doubt for the caller, and is listed, with the reason if
 // that can be written.
 // Recovery finishes it once the right is back.
 func (v *guarded) revokedAnywhere() {

@@ -13,7 +13,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// told is a statement that was read while transfers were in progress.
+// told is a statement, read while transfers were in progress.
 type told struct {
 	entries []transfer.Entry
 	done    []string // transfers that had ended before it was read
