@@ -127,6 +127,7 @@ func TestNotAllAreBarred(t *testing.T) {
 }
 
 // requireBarred closes a past with the undecided transfers 1, 2 and 3, some of which are
+// holds.
 // The commit of 2 is stored before a command. It requires the number of times that each
 // of the others is barred, and the number of commands.
 func requireBarred(t *testing.T, holds []string, stored, commands int, times int64, story string) {
