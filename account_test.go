@@ -16,7 +16,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// An account is read back as it was opened, and opened once.
+// An account reads back as it was opened, and it can be opened only once.
 func TestOpenAndGetAccount(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)
@@ -46,7 +46,8 @@ func TestOpenAndGetAccount(t *testing.T) {
 	require.ErrorIs(t, err, transfer.ErrAccountNotFound)
 }
 
-// What can't be an account is refused with a text that says why, and nothing is stored.
+// An account that can't exist is refused with a text that says why.
+// Nothing is stored.
 func TestInvalidAccounts(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)
@@ -67,8 +68,8 @@ func TestInvalidAccounts(t *testing.T) {
 	require.Empty(t, b.Raw("accounts"))
 }
 
-// While a transfer is under way, an account shows what can be spent, what is there, and
-// what is to come.
+// While a transfer is in progress, an account shows the money that can be spent, the
+// money that is there and the money to come.
 func TestMoneyInTransitIsShown(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 5)
@@ -85,8 +86,9 @@ func TestMoneyInTransitIsShown(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 5))
 }
 
-// An account is closed without money and without transfers in flight, any number of
-// times; closed, it takes part in nothing; reopened, it does again.
+// An account can be closed when it has no money and no transfers in flight, any number of
+// times.
+// A closed account takes part in no transfer. A reopened one does again.
 func TestCloseAndReopenAccount(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -119,7 +121,7 @@ func TestCloseAndReopenAccount(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// The answer of OpenAccount is true even if the first message's answer was lost.
+// OpenAccount returns the true outcome even if the first answer was lost.
 func TestOpenAccountOverABadWire(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)
@@ -134,7 +136,7 @@ func TestOpenAccountOverABadWire(t *testing.T) {
 	b.CheckBooks(bank.Balances(7, 7))
 }
 
-// Debits go down to the floor, and without one as far as it takes.
+// An account can be debited down to its floor, and without a floor by any amount.
 func TestFloors(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 0)
@@ -170,7 +172,7 @@ func TestFloors(t *testing.T) {
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
 }
 
-// Decimals move exactly, kinds are never mixed, and currencies must agree.
+// Decimals move exactly. A transfer never mixes kinds of amounts or currencies.
 func TestDecimalsAndCurrencies(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)
@@ -205,8 +207,8 @@ func TestDecimalsAndCurrencies(t *testing.T) {
 	require.Zero(t, b.Unfinished())
 }
 
-// A transfer beyond the limit of those in flight on an account waits for room, and is
-// refused when its time is nearly over.
+// A transfer beyond an account's limit of transfers in flight waits for room.
+// It is refused when its time is nearly over.
 func TestBusyAccount(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -229,7 +231,7 @@ func TestBusyAccount(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// One transfer spans collections, databases and clients, and recovers there.
+// One transfer can span collections, databases and clients, and recovery works there too.
 func TestLedgers(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100)
@@ -277,8 +279,8 @@ func TestLedgers(t *testing.T) {
 	bank.RequireLedgers(t, c, map[string]int64{"": 19, "savings": 70, "euro": 31})
 }
 
-// With ObjectIDs, accounts have ObjectIds in the database and hex digits outside, in
-// whichever case they are given.
+// With ObjectIDs, account IDs are ObjectIds in the database and hex digits in the API.
+// The digits may be of either case.
 func TestObjectIDs(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBare(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// An amount is the same after any encoding, to the digit, and of the same kind.
+// An amount keeps its digits and its kind through every encoding.
 func TestAmountEncodings(t *testing.T) {
 	t.Parallel()
 	for _, a := range []transfer.Amount{
@@ -52,9 +52,10 @@ func TestAmountEncodings(t *testing.T) {
 	require.Error(t, bson.Unmarshal(raw, &d), "a double")
 }
 
-// A transfer names the currency of each of its accounts, none included, whichever side
-// they are on and whoever runs it; the refusal names the first account that has another
-// one. An account whose currency is missing, null or empty has none.
+// A transfer names the currency of all its accounts, which may be none, whichever side
+// they are on and whichever process runs it.
+// The refusal names the first account that has another currency.
+// An account whose currency is missing, null or empty has none.
 func TestCurrencies(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)

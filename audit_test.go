@@ -17,8 +17,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// Money in transit counts where it was taken from until the commit, then where it goes
-// to, then nowhere: balances and what is in transit add up at each step.
+// Money in transit counts for the ledger it was taken from until the commit, then for the
+// ledger it goes to, and nowhere once it has arrived.
+// Balances and money in transit add up to the same total at each step.
 func TestAuditTotals(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int][2]int64{2: {100, 0}, 3: {40, 60}, 4: {40, 60}, 5: {100, 0}} {
@@ -39,8 +40,8 @@ func TestAuditTotals(t *testing.T) {
 	}
 }
 
-// A hold that was posted in part brings the payee what was posted; the rest is on its way
-// back to the payer.
+// A hold that was posted in part brings the payee the posted part.
+// The rest is on its way back to the payer.
 func TestAuditTotalsOfPartlyPosted(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -63,7 +64,7 @@ func TestAuditTotalsOfPartlyPosted(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// What a transfer that is rolled back has taken is in transit until it is given back.
+// Money that a rolled back transfer has taken is in transit until it is given back.
 func TestAuditTotalsOfRolledBack(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -83,8 +84,7 @@ func TestAuditTotalsOfRolledBack(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A marker that is left over stands for no money in transit, neither here nor on another
-// server.
+// A leftover marker stands for no money in transit, on this server or another.
 func TestAuditTotalsOfLeftovers(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 1000, 500)
@@ -101,8 +101,8 @@ func TestAuditTotalsOfLeftovers(t *testing.T) {
 	require.True(t, report.InTransit.IsZero())
 }
 
-// Sums are told by ledger and currency, exactly, whatever their size, and an expectation
-// that is not met is a finding with the difference.
+// Sums are reported by ledger and currency, exactly, whatever their size.
+// An expectation that is not met is a finding that names the difference.
 func TestAuditExpectations(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -152,7 +152,7 @@ func TestAuditExpectations(t *testing.T) {
 	}
 }
 
-// A sum that no amount holds is told as a finding, to the last digit.
+// A sum too long for an amount is reported as a finding, to the last digit.
 func TestAuditLongTotal(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)
@@ -167,8 +167,8 @@ func TestAuditLongTotal(t *testing.T) {
 	require.Contains(t, report.Findings[0].Detail, "10999999999999999999999.999999999989")
 }
 
-// Money that goes astray is found by its sum, where a caller knows what that should be,
-// even if no document looks wrong.
+// Lost money is found by its sum, if the caller knows the expected sum, even though every
+// document looks right.
 func TestAuditFindsLostMoney(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -181,8 +181,9 @@ func TestAuditFindsLostMoney(t *testing.T) {
 	require.Contains(t, report.Findings[0].Detail, "-7 off")
 }
 
-// Units and decimals are never added up, neither in a ledger's sums nor in those of all
-// that is in transit; and an expectation is held against those of its own kind.
+// Units and decimals are never added up, in the sums of a ledger or of all money in
+// transit.
+// An expectation is compared with the sum of its own kind.
 func TestAuditKeepsKindsApart(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -228,8 +229,8 @@ func TestAuditKeepsKindsApart(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// An audit only reads, in batches, and what one client reaches it reads as it was at one
-// moment.
+// An audit only reads, in batches.
+// It reads everything behind one client as of one moment.
 func TestAuditOnlyReads(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1_000_000)
@@ -265,8 +266,8 @@ func TestAuditOnlyReads(t *testing.T) {
 	require.LessOrEqual(t, commands["find"], 6)
 }
 
-// What is too large for one snapshot is audited range by range: each document once,
-// whatever lies elsewhere, and whatever its _id is.
+// Collections too large for one snapshot are audited range by range.
+// Each document is read once, whatever the other ranges hold and whatever its _id is.
 func TestAuditByRanges(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 10, 20, 30)
@@ -305,7 +306,7 @@ func TestAuditByRanges(t *testing.T) {
 	require.ElementsMatch(t, found, bank.CodesOf(b.MustAudit()))
 }
 
-// The findings that are told are bounded, and the rest is counted.
+// The number of reported findings is limited, and the rest are counted.
 func TestAuditOmits(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)
@@ -320,7 +321,7 @@ func TestAuditOmits(t *testing.T) {
 	require.Equal(t, 1500, report.Accounts)
 }
 
-// An audit that can't look at everything says so. Its context ends it.
+// An audit that can't read everything says so. It ends with its context.
 func TestAuditErrors(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

@@ -20,8 +20,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// An order is paid when its payment is, by the same transfer, and stays unpaid when that
-// is refused.
+// An order becomes paid by the same transfer as its payment.
+// It stays unpaid if the payment is refused.
 func TestEffect(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
@@ -47,8 +47,8 @@ func TestEffect(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Of many payments of one order, by several processes, one wins. The others are refused,
-// and leave no trace.
+// Of many payments of one order by several processes, one wins.
+// The others are refused and leave no trace.
 func TestOnePaymentWins(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -78,11 +78,12 @@ func TestOnePaymentWins(t *testing.T) {
 	}
 }
 
-// Who has no money doesn't keep an order from who has: it is not reserved for them.
+// A payment without money doesn't reserve the order, so it keeps no other payment from
+// it.
 func TestThePoorReserveNothing(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 1000, 0, 5)
-	_, err := b.Transfer(t.Context(), bank.Move("known", "c", "b", 1)) // so that something is known of the account
+	_, err := b.Transfer(t.Context(), bank.Move("known", "c", "b", 1)) // so that something is known about the account
 	require.NoError(t, err)
 	for round := range 10 {
 		id := fmt.Sprint("order-", round)
@@ -123,7 +124,7 @@ func race(b *bank.Bank, by []*transfer.Coordinator, request func(i int) transfer
 	return succeeded, refused
 }
 
-// processes returns coordinators of the bank that know nothing of each other.
+// processes returns coordinators of the bank that know nothing about each other.
 func processes(b *bank.Bank, n int, options ...transfer.Option) []*transfer.Coordinator {
 	b.T.Helper()
 	all := make([]*transfer.Coordinator, n)
@@ -133,8 +134,8 @@ func processes(b *bank.Bank, n int, options ...transfer.Option) []*transfer.Coor
 	return all
 }
 
-// Nothing of an effect shows before the commit, and the document is reserved until then:
-// a held order is unpaid, and nobody else can pay it.
+// An effect doesn't show before the commit, and its document is reserved until then.
+// A held order is unpaid, and no other transfer can pay it.
 func TestEffectOfHold(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
@@ -156,8 +157,8 @@ func TestEffectOfHold(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Effects are stored with their transfer: another process, which knows nothing of the
-// request, finishes or undoes them.
+// Effects are stored with their transfer.
+// Another process, which knows nothing about the request, finishes or undoes them.
 func TestEffectsAreRecovered(t *testing.T) {
 	t.Parallel()
 	const commit = 5 // after a read of each collection, the insert, and a prepare in each collection
@@ -182,7 +183,8 @@ func TestEffectsAreRecovered(t *testing.T) {
 	}
 }
 
-// Effects need no money, and IDs and values are of any kind that the server takes.
+// A transfer of effects needs no money.
+// IDs and values may be of any kind that the server takes.
 func TestEffectsAlone(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t)
@@ -209,7 +211,7 @@ func TestEffectsAlone(t *testing.T) {
 	b.CheckBooks(bank.Balances())
 }
 
-// What an effect can't be is refused before anything is stored.
+// An invalid effect is refused before anything is stored.
 func TestEffectsAreChecked(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
@@ -269,7 +271,7 @@ func TestEffectsAreChecked(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Effects are part of the payload, in whatever order they stand.
+// Effects are part of the payload, in any order.
 func TestEffectsArePayload(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
@@ -291,7 +293,8 @@ func TestEffectsArePayload(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Each part of an effect is payload: its document, what it requires, and what it sets.
+// Each part of an effect is payload: its document, its requirements and the values it
+// sets.
 func TestEveryPartOfAnEffectIsPayload(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
@@ -313,8 +316,8 @@ func TestEveryPartOfAnEffectIsPayload(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A transfer has up to 100 effects, each of which requires and sets up to 64 KB. Their
-// edges are allowed, and no more.
+// A transfer has up to 100 effects, and each of them requires and sets up to 64 KB.
+// These limits are allowed, and nothing beyond them.
 func TestLimitsOfEffects(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t)
@@ -340,8 +343,9 @@ func TestLimitsOfEffects(t *testing.T) {
 	b.CheckBooks(bank.Balances())
 }
 
-// Effects live on any cluster: an order on another server is paid with money of this one,
-// refused there, held there, and finished by recovery.
+// The document of an effect may be on any cluster.
+// An order on another server is paid with money of this one, refused there, held there,
+// and finished by recovery.
 func TestEffectsOnAnotherCluster(t *testing.T) {
 	t.Setenv("MONGODB_URI", "")
 	server, err := mongotest.Start(t.Context())
@@ -387,7 +391,7 @@ func asFields(t *testing.T, value bson.RawValue) bson.D {
 	return fields
 }
 
-// Maps are equal in whatever order they are walked through, wherever they stand.
+// Maps are equal whatever the order of their iteration, at any depth.
 func TestEffectsWithMaps(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
@@ -412,7 +416,7 @@ func TestEffectsWithMaps(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A reservation that is null is none.
+// A reservation that is null counts as no reservation.
 func TestEffectOnNullReservation(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
@@ -423,7 +427,7 @@ func TestEffectOnNullReservation(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Documents are no ledger, however their name is spelled.
+// Documents are not a ledger, however their name is spelled.
 func TestDocumentsAreNoAccounts(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
@@ -438,7 +442,7 @@ func TestDocumentsAreNoAccounts(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// One collection can't hold accounts and documents, nor the transfers.
+// One collection can't hold both accounts and documents, or transfers and documents.
 func TestDocumentsAreNoLedger(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)

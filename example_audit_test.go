@@ -12,9 +12,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// An account was restored from a backup that was made while a transfer was under way,
-// whose document is gone: the audit shows its marker, and that 60 are missing. The
-// operator decides that the transfer has not happened.
+// An account was restored from a backup made while a transfer was in progress, and the
+// document of that transfer is gone.
+// The audit reports the account's marker, and that 60 are missing.
+// The operator decides that the transfer has not happened.
 func ExampleCoordinator_Audit() {
 	if err := auditAndRepair(context.Background(), mongotest.URI()); err != nil {
 		fmt.Println(err)
@@ -57,7 +58,7 @@ func auditAndRepair(ctx context.Context, uri string) error {
 	f := report.Findings[0]
 	if err := coord.RepairMarker(ctx, transfer.MarkerRepair{
 		Ledger: f.Ledger, Account: f.Account, TransferID: f.TransferID, Amount: f.Amount,
-		Decision: transfer.PayIn, // the money has gone nowhere: it is given back
+		Decision: transfer.PayIn, // the money has arrived nowhere: give it back
 		Reason:   "order 17 was never shipped",
 	}); err != nil {
 		return err

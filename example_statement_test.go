@@ -12,7 +12,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// An account's statement, and what it was opened with.
+// An account's statement, and the balance it was opened with.
 func ExampleCoordinator_Statement() {
 	if err := printStatement(context.Background(), mongotest.URI()); err != nil {
 		fmt.Println(err)

@@ -15,7 +15,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// The first day: set up, recover, work, open accounts, move money, and end in good order.
+// The first day: set up, recover, start a worker, open accounts, move money and shut
+// down.
 func Example() {
 	if err := firstDay(context.Background(), mongotest.URI()); err != nil {
 		fmt.Println(err)
@@ -45,17 +46,17 @@ func firstDay(ctx context.Context, uri string) (err error) {
 		worker.Wait()
 		closing, cancel := context.WithTimeout(ctx, 15*time.Second)
 		defer cancel()
-		// Close finishes what the coordinator has begun. What it can't, another process
-		// recovers.
+		// Close finishes what the coordinator has begun. What it can't finish, another
+		// process recovers.
 		err = errors.Join(err, coord.Close(closing), db.Drop(closing), client.Disconnect(closing))
 	}()
 	if err := coord.Setup(ctx); err != nil {
 		return err
 	}
-	if _, err := coord.Recover(ctx); err != nil { // finishes what has stalled
+	if _, err := coord.Recover(ctx); err != nil { // finishes what has stalled so far
 		return err
 	}
-	worker.Go(func() { // and what stalls from now on
+	worker.Go(func() { // and what stalls later
 		if err := coord.Run(working); err != nil {
 			fmt.Println("worker:", err)
 		}

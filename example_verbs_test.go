@@ -15,7 +15,7 @@ import (
 )
 
 // exampleDatabase returns a database for an example, and a function that drops it.
-// Examples have no test that could fail: this panics.
+// It panics on errors, since an example has no test to fail.
 func exampleDatabase(ctx context.Context) (db *mongo.Database, end func()) {
 	client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI()))
 	if err != nil {
@@ -28,7 +28,7 @@ func exampleDatabase(ctx context.Context) (db *mongo.Database, end func()) {
 	}
 }
 
-// exampleAccounts opens accounts for an example: alice has 100, bob has nothing.
+// exampleAccounts opens two accounts for an example: alice has 100, bob has nothing.
 func exampleAccounts(ctx context.Context, coord *transfer.Coordinator) {
 	if err := coord.Setup(ctx); err != nil {
 		panic(err)
@@ -55,8 +55,8 @@ func exampleBank(ctx context.Context) (coord *transfer.Coordinator, end func()) 
 	}
 }
 
-// Funds are reserved when a room is booked. They are off what can be spent, and nothing
-// has arrived.
+// Funds are reserved when a room is booked.
+// They can't be spent any more, and nothing has arrived yet.
 func ExampleCoordinator_Hold() {
 	ctx := context.Background()
 	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
@@ -85,7 +85,7 @@ func ExampleCoordinator_Hold() {
 	// bob: available 0, posted 0, incoming 60
 }
 
-// A hold is posted, however often it is asked for. Then it is too late to void it.
+// A hold is posted once, however often Post is called. After that it can't be voided.
 func ExampleCoordinator_Post() {
 	ctx := context.Background()
 	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
@@ -139,7 +139,7 @@ func ExamplePostAmount() {
 	// alice has 55 <nil>
 }
 
-// A hold is voided, and the money goes back. It can't be posted any more.
+// A hold is voided, and the money goes back. After that it can't be posted.
 func ExampleCoordinator_Void() {
 	ctx := context.Background()
 	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
@@ -168,7 +168,7 @@ func ExampleCoordinator_Void() {
 	// alice has 100 <nil>
 }
 
-// Cancel takes back whatever is not committed yet, a hold among others, and stores the
+// Cancel takes back a transfer that is not committed yet, here a hold, and stores the
 // reason.
 func ExampleCoordinator_Cancel() {
 	ctx := context.Background()
@@ -194,8 +194,8 @@ func ExampleCoordinator_Cancel() {
 	// alice has 100 <nil>
 }
 
-// A payment is refunded once. Whoever tries again, under another ID, is told by which
-// transfer that was.
+// A payment is refunded once. A second refund under another ID is refused, and the error
+// names the first one.
 func ExampleCoordinator_Reverse() {
 	ctx := context.Background()
 	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
@@ -213,7 +213,7 @@ func ExampleCoordinator_Reverse() {
 			fmt.Println(rec.ID, rec.State)
 		case errors.Is(err, transfer.ErrInsufficientFunds): // the money is spent: try again later, under another ID
 			fmt.Println(rec.ID, rec.State)
-		case errors.Is(err, transfer.ErrAlreadyReversed): // the record is the payment's
+		case errors.Is(err, transfer.ErrAlreadyReversed): // rec is the payment's record
 			fmt.Printf("%s: %s was reversed by %s\n", id, rec.ID, rec.ReversedBy)
 		default:
 			fmt.Println(err)
@@ -227,7 +227,7 @@ func ExampleCoordinator_Reverse() {
 	// alice has 100 <nil>
 }
 
-// inBank runs a story over a database of its own, in which alice has 10,000 and bob
+// inBank runs a story over a database of its own, in which alice has 10,000 and bob has
 // nothing.
 func inBank(story func(context.Context, *mongo.Database, *transfer.Coordinator) error, opts ...transfer.Option) error {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -255,8 +255,8 @@ func inBank(story func(context.Context, *mongo.Database, *transfer.Coordinator) 
 	return story(ctx, db, coord)
 }
 
-// A payment that is scheduled waits for its time by the server's clock, and a worker, in
-// this process or another, runs it then.
+// A scheduled payment waits for its time by the server's clock. A worker of this or
+// another process then runs it.
 func ExampleCoordinator_Submit() {
 	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
 		working, stop := context.WithCancel(ctx)
@@ -298,7 +298,7 @@ func ExampleCoordinator_Submit() {
 	// tomorrow Fail paid in cash
 }
 
-// Transfers are found by what was stored with them.
+// Transfers are found by their metadata.
 func ExampleCoordinator_List() {
 	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
 		for i, order := range []string{"A7", "B2", "A7"} {
@@ -327,9 +327,9 @@ func ExampleCoordinator_List() {
 	// payment-1 A7
 }
 
-// A payment is stuck because somebody has deleted bob's account in the middle of it. It
-// is listed with the reason; once the document is back a worker finishes it, or a sweep
-// that doesn't wait.
+// A payment is stuck because bob's account was deleted in the middle of it. List shows it
+// with the reason. Once the document is back, a worker finishes it, or a sweep that
+// doesn't wait.
 func ExampleQuery_stuck() {
 	err := inBank(func(ctx context.Context, db *mongo.Database, coord *transfer.Coordinator) error {
 		accounts := db.Collection("accounts")
@@ -389,8 +389,8 @@ func inTheMiddle(ctx context.Context, db *mongo.Database, id, account string) (b
 	return db.Collection("accounts").FindOneAndDelete(ctx, bson.D{{Key: "_id", Value: account}}).Raw()
 }
 
-// What is final is removed by the server after ninety days. The ID is forgotten then:
-// nobody may ask for the same transfer so late.
+// The server removes final transfers after ninety days. Their IDs are forgotten then, so
+// no caller may repeat a transfer that late.
 func ExampleWithRetention() {
 	const ninetyDays = 90 * 24 * time.Hour
 	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
@@ -408,8 +408,8 @@ func ExampleWithRetention() {
 	// Success and kept for 2160h0m0s
 }
 
-// What is there is moved, up to the amount: the record says how much that was. Where
-// nothing is there, the transfer is refused.
+// The transfer moves the money that is there, up to the amount, and the record says how
+// much it was. Where there is nothing to move, the transfer is refused.
 func ExampleRequest_atMost() {
 	ctx := context.Background()
 	coord, end := exampleBank(ctx) // alice has 100, bob has nothing
@@ -433,8 +433,8 @@ func ExampleRequest_atMost() {
 	// sweep-2 Fail insufficient funds
 }
 
-// An order is paid as its payment is committed. The second payment is refused: the order
-// is not unpaid any more.
+// An order becomes paid when its payment commits. The second payment is refused, because
+// the order is no longer unpaid.
 func ExampleEffect() {
 	ctx := context.Background()
 	db, drop := exampleDatabase(ctx)

@@ -8,25 +8,24 @@ import (
 	"github.com/mongotransfer/transfer/internal/recovery"
 )
 
-// HistoryPage is how many entries a statement reads at once.
+// HistoryPage is the number of entries that a statement reads at once.
 const HistoryPage = historyPage
 
-// PurgedBefore makes a coordinator believe that what was committed before may have been
-// removed.
+// PurgedBefore makes a coordinator believe that transfers committed before t may have
+// been removed.
 func (c *Coordinator) PurgedBefore(t time.Time) {
 	c.historyFrom = func(context.Context) (time.Time, error) { return t, nil }
 }
 
-// ClockAhead returns what makes a coordinator believe, from then on, that it is later by
-// so much.
+// ClockAhead returns a function that sets the coordinator's clock ahead by a duration.
 func (c *Coordinator) ClockAhead() func(time.Duration) {
 	var ahead atomic.Int64
 	c.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	return func(d time.Duration) { ahead.Store(int64(d)) }
 }
 
-// RecoverNoting is Recover with UntilFinished, but notes no more than so many transfers
-// at once.
+// RecoverNoting is Recover with UntilFinished, but notes at most that many transfers at
+// once.
 func (c *Coordinator) RecoverNoting(ctx context.Context, most int) (RecoveryReport, error) {
 	settings := c.recovery()
 	settings.MaxNoted = most

@@ -118,8 +118,8 @@ func (f *follower) follow(ctx context.Context) (Record, error) {
 	return f.giveUp(f.c.stopped(ctx))
 }
 
-// weigh answers with what was seen, if it can, or goes on with the transfer, if it has
-// the turn and something is due.
+// weigh answers with what was seen, if it can. Otherwise it goes on with the transfer, if
+// it has the turn and there is something to do.
 func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) answer {
 	c, stored := f.c, seen.Transfer
 	tooLong := c.tooLong(&f.outage, seen.Err)
@@ -143,9 +143,9 @@ func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) answer {
 	return notYet(nil)
 }
 
-// goOn goes on with the transfer, if it has the turn and something is due.
-// It answers with a transfer that is stuck, and not due to be tried again, as it is
-// stored.
+// goOn goes on with the transfer, if it has the turn and there is something to do.
+// It answers with a stuck transfer as it is stored, until the time for another try has
+// come.
 func (f *follower) goOn(ctx context.Context, seen *lookout.Sight) answer {
 	c, stored := f.c, seen.Transfer
 	f.seen = Record{}
@@ -179,8 +179,8 @@ func standsStill(stored document.Transfer) bool {
 	return stored.Stuck != nil && (stored.State == protocol.Committed || stored.State == protocol.Rollback)
 }
 
-// next waits until something else is seen, or the turn has come, or something is due for
-// the caller that has it.
+// next waits until something else is seen, the turn has come, or the caller that has it
+// can do something.
 // Then it reads again, since that may have changed.
 // The error says that ctx has ended, or the Coordinator was closed.
 func (f *follower) next(ctx context.Context, seen *lookout.Sight, n int) (*lookout.Sight, error) {
@@ -250,7 +250,7 @@ func (c *Coordinator) judge(stored, planned document.Transfer) (Record, error) {
 }
 
 // turn returns the execution by which a waiting caller goes on with the transfer itself,
-// and whether one is due.
+// and whether it is time for one.
 func (c *Coordinator) turn(ctx context.Context, stored document.Transfer, found bool, planned document.Transfer) (
 	t document.Transfer, start protocol.Start, due bool,
 ) {
@@ -275,7 +275,7 @@ func (c *Coordinator) stalled(ctx context.Context, stored document.Transfer) boo
 	return c.queries.LooksStalled(ctx, stored, c.settings.stallThreshold) || c.barred(ctx, stored)
 }
 
-// barred reports whether a transfer was stopped for want of a right, and nobody is
+// barred reports whether a transfer was stopped for lack of a right, and no execution is
 // working on it now.
 // A caller that asks for it again takes it over at once: either the right was granted, or
 // the caller learns that it is still missing.

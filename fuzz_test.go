@@ -23,8 +23,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/money"
 )
 
-// dice turns the bytes of a fuzzing engine into choices, so that one changed byte changes
-// one choice. When the bytes are used up, each choice is the first.
+// dice turns the bytes of a fuzzing engine into choices.
+// One changed byte changes one choice. When the bytes are used up, every choice is the
+// first.
 type dice []byte
 
 func (d *dice) roll(sides int) int {
@@ -54,8 +55,8 @@ func (d *dice) bits() uint64 {
 	return binary.LittleEndian.Uint64(all[:])
 }
 
-// number draws what is stored for a number: of any type, near the limits as often as
-// anywhere.
+// number draws a stored value in the place of a number.
+// It is of any type, and near the limits as often as anywhere.
 func (d *dice) number() any {
 	switch d.roll(6) {
 	case 0:
@@ -110,7 +111,7 @@ func decimalOf(text string) bson.Decimal128 {
 	return decimal
 }
 
-// amount draws an amount: one that was made by Units, read from a text, or read from the
+// amount draws an amount that was made by Units, parsed from a text, or read from the
 // database.
 func (d *dice) amount() Amount {
 	stored := d.number()
@@ -125,8 +126,8 @@ func (d *dice) amount() Amount {
 	return Amount{amount}
 }
 
-// newOffline returns a coordinator with the ledgers "" and "eu" whose server is away, and
-// fails the test if it sends a command.
+// newOffline returns a coordinator with the ledgers "" and "eu" whose server is away.
+// It fails the test if the coordinator sends a command.
 func newOffline(f *testing.F, ids IDCodec) *Coordinator {
 	f.Helper()
 	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
@@ -158,7 +159,7 @@ func (d *dice) account() string {
 	return d.text()
 }
 
-// currency draws a currency, a few of which are too long or no text.
+// currency draws a currency. A few are too long or not text.
 func (d *dice) currency() string {
 	switch d.roll(8) {
 	case 5, 6:
@@ -169,8 +170,8 @@ func (d *dice) currency() string {
 	return ""
 }
 
-// request draws a request, in either form. Half of those with legs get one more, which
-// makes the sum zero.
+// request draws a request, in either form.
+// Half of the requests with legs get one more leg, which makes the sum zero.
 func (d *dice) request() Request {
 	req := Request{ID: "order", Currency: d.currency()}
 	form := d.roll(8)
@@ -197,8 +198,9 @@ func (d *dice) request() Request {
 	return req
 }
 
-// payload writes down what a transfer moves, such that two texts are equal exactly if the
-// movements are, and requires that the legs keep all the promises of a plan.
+// payload writes down what a transfer moves, and requires that the legs keep all the
+// promises of a plan.
+// Two texts are equal exactly if the movements are equal.
 func payload(t *testing.T, c *Coordinator, planned document.Transfer) string {
 	t.Helper()
 	sum := new(big.Rat)
@@ -232,8 +234,8 @@ func exactly(t *testing.T, a Amount) *big.Rat {
 	return number
 }
 
-// requireNetted requires that a plan moves for each account what the legs of the request
-// add up to.
+// requireNetted requires that a plan moves for each account the sum of its legs in the
+// request.
 func requireNetted(t *testing.T, c *Coordinator, req Request, planned document.Transfer) {
 	t.Helper()
 	want := map[[2]string]*big.Rat{}
@@ -259,16 +261,17 @@ func requireNetted(t *testing.T, c *Coordinator, req Request, planned document.T
 	}
 }
 
-// Any request is refused as invalid before anything is sent, or planned: its legs are
-// netted, sum to zero, keep the limits and name each participant once; and two plans have
-// the same digest exactly if they move the same.
+// Every request is either refused as invalid before anything is sent, or planned.
+// The legs of a plan are netted, sum to zero, keep the limits and name each participant
+// once.
+// Two plans have the same digest exactly if they move the same.
 func FuzzRequest(f *testing.F) {
 	coordinators := []*Coordinator{newOffline(f, StringIDs), newOffline(f, ObjectIDs)}
 	f.Add([]byte{}, []byte{}, false)
 	for form := range byte(8) {
 		for variant := range byte(16) {
-			// Three legs of units, or of decimals, the first and the second of them on
-			// accounts that are perhaps the same.
+			// Three legs of units, or of decimals. The accounts of the first two may be
+			// the same.
 			units := []byte{0, variant, 0, 160, 0, 2, 0, 40, 6, 1, 0, 120 + variant, 0}
 			decimals := []byte{0, variant, 5, variant, 0, 2, 5, variant % 5, 3, 1, 5, 2, 0}
 			for _, legs := range [][]byte{units, decimals} {
@@ -296,8 +299,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// requirePlan requires that a request is planned well, or refused, by all who look at
-// requests.
+// requirePlan requires that a request is planned well, or refused by every method that
+// takes requests.
 func requirePlan(t *testing.T, c *Coordinator, req Request) (document.Transfer, bool) {
 	t.Helper()
 	over, cancel := context.WithCancel(t.Context())
@@ -324,8 +327,8 @@ func requirePlan(t *testing.T, c *Coordinator, req Request) (document.Transfer, 
 	return planned, true
 }
 
-// requireSameDigest requires that the order of the legs, the digits of an amount and what
-// is no part of the payload make no difference.
+// requireSameDigest requires that the digest depends neither on the order of the legs,
+// nor on the digits of an amount, nor on anything outside the payload.
 func requireSameDigest(t *testing.T, c *Coordinator, req Request, planned document.Transfer) {
 	t.Helper()
 	again := Request{ID: req.ID + "2", Currency: req.Currency, Metadata: map[string]any{"a": 1}}
@@ -351,13 +354,13 @@ func requireSameDigest(t *testing.T, c *Coordinator, req Request, planned docume
 	slices.Reverse(turned.Legs)
 	plan, err = c.plan(turned)
 	if slices.ContainsFunc(req.Legs, func(leg Leg) bool { return !leg.Amount.exact.Within(money.Max(leg.Amount.exact.Kind())) }) {
-		return // legs beyond the limit that cancel out may be added up in one order and not in another
+		return // legs beyond the limit that cancel out can be added up in one order and not in another
 	}
 	require.NoError(t, err)
 	require.Equal(t, planned.Digest, plan.Digest)
 }
 
-// requireOtherDigest requires that each part of the payload makes a difference.
+// requireOtherDigest requires that each part of the payload changes the digest.
 func requireOtherDigest(t *testing.T, planned document.Transfer) {
 	t.Helper()
 	for i := range planned.Legs {
@@ -394,7 +397,7 @@ func (d *dice) key() string {
 	return choose(d, "", "$set", "a.b", "a\x00b", "\xff", d.text())
 }
 
-// anything draws a value of Go, of which only some can be stored.
+// anything draws a Go value. Only some of these can be stored.
 func (d *dice) anything(depth int) any {
 	type named map[string]any
 	type record struct {
@@ -426,7 +429,7 @@ func (d *dice) anything(depth int) any {
 		bson.RawValue{Type: bson.TypeString, Value: []byte{5}}, bson.RawValue{})
 }
 
-// nested returns so many documents in each other, or one that holds itself.
+// nested returns documents nested to a depth of levels, or a document that holds itself.
 func nested(levels int) any {
 	if levels == 69 {
 		endless := map[string]any{}
@@ -440,8 +443,8 @@ func nested(levels int) any {
 	return value
 }
 
-// Any metadata is refused as invalid, or is stored as a document within the limits,
-// always the same one, that reads back as what was meant.
+// Any metadata is either refused as invalid or stored as a document within the limits.
+// The document is always the same, and reads back as what was meant.
 func FuzzMetadata(f *testing.F) {
 	f.Add([]byte{})
 	for kind := range byte(12) {

@@ -170,7 +170,8 @@ func unheldError(rec Record) error {
 }
 
 // goOn takes a decided transfer over if it has stalled.
-// It answers with one that is stuck, and not due to be tried again, as it is stored.
+// It answers with a stuck transfer as it is stored, until the time for another try has
+// come.
 func (c *Coordinator) goOn(ctx context.Context, stored document.Transfer) answer {
 	if !c.stalled(ctx, stored) {
 		return stuckAsStored(stored)

@@ -28,8 +28,8 @@ func accountFences(b *bank.Bank) map[string]string {
 	return fences
 }
 
-// A hold takes the money off the payer, and nothing arrives before it is posted. All of
-// it is then.
+// A hold takes the money off the payer.
+// Nothing arrives before the hold is posted, and all of it arrives then.
 func TestHoldThenPost(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 5)
@@ -49,8 +49,7 @@ func TestHoldThenPost(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 5))
 }
 
-// The record that Hold answers with is the one that is stored, its times to the
-// millisecond.
+// Hold returns the record that is stored, with its times to the millisecond.
 func TestRecordOfAHold(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -68,7 +67,8 @@ func TestRecordOfAHold(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A part of a hold can be posted. The rest goes back, and the record says what has moved.
+// A part of a hold can be posted.
+// The rest goes back, and the record says what has moved.
 func TestPostInPart(t *testing.T) {
 	t.Parallel()
 	for _, part := range []int64{1, 59, 60} {
@@ -96,7 +96,7 @@ func TestPostInPart(t *testing.T) {
 	}
 }
 
-// What can't be posted of a hold is refused, and the hold stays as it is.
+// An amount that can't be posted is refused, and the hold stays as it is.
 func TestPostRefusesAmounts(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 0)
@@ -124,8 +124,8 @@ func TestPostRefusesAmounts(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0, 0))
 }
 
-// An amount that can't be posted is refused as such only while the hold is undecided.
-// After that everybody is told what became of it.
+// A wrong amount is refused as such only while the hold is undecided.
+// After that every caller gets the hold's outcome.
 func TestPostOfAWrongAmountAfterTheDecision(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0)
@@ -162,8 +162,8 @@ func TestPostOfAWrongAmountAfterTheDecision(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// A voided hold gives everything back. Void may be asked for again; a Post comes too
-// late.
+// A voided hold gives everything back.
+// Void may be repeated. A later Post comes too late.
 func TestVoid(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -193,9 +193,9 @@ func TestVoid(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// ending is what may become of a hold of 60 of a, which had 100, for b, which had 5.
+// ending is one outcome of a hold of 60 from a, which had 100, to b, which had 5.
 type ending struct {
-	decide func(b *bank.Bank) (transfer.Record, error) // answers as is answered from then on
+	decide func(b *bank.Bank) (transfer.Record, error) // answers as every later call does
 	err    error
 	state  transfer.State
 	a, b   int64 // available
@@ -239,9 +239,9 @@ func endings() map[string]ending {
 	}
 }
 
-// The same Hold asked again has the outcome that the hold has come to, whoever asks and
-// however often: held as the first time, what was posted of it, why it has failed. It
-// holds, pays and stores nothing more.
+// A repeated Hold has the hold's outcome, in any process and however often: held, posted
+// in full or in part, or failed with its reason.
+// It holds, pays and stores nothing more.
 func TestHoldAskedAgain(t *testing.T) {
 	t.Parallel()
 	for name, row := range endings() {
@@ -296,7 +296,7 @@ func TestCancelHold(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Post and Void are for holds that are held.
+// Only holds that are held can be posted or voided.
 func TestOnlyHoldsArePosted(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -319,7 +319,7 @@ func TestOnlyHoldsArePosted(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// What a hold is asked for with is checked before anything is stored.
+// The request of a hold is checked before anything is stored.
 func TestHoldChecksItsRequest(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -336,14 +336,14 @@ func TestHoldChecksItsRequest(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A hold and a transfer with one ID are two payloads.
+// A hold and a transfer with the same ID are different payloads.
 func TestHoldIsNotTransfer(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
 	b.MustHold("h", 60, time.Hour)
 	_, err := b.Transfer(t.Context(), bank.Move("h", "a", "b", 60))
 	require.ErrorIs(t, err, transfer.ErrIDConflict)
-	b.MustHold("h", 60, 2*time.Hour) // asked for again: the first one's time counts
+	b.MustHold("h", 60, 2*time.Hour) // a repeated Hold keeps the first expiry
 	_, err = b.Hold(t.Context(), bank.AtMost("most", "a", "b", 1), time.Hour)
 	require.NoError(t, err)
 	_, err = b.Transfer(t.Context(), bank.AtMost("most", "a", "b", 1))
@@ -355,8 +355,8 @@ func TestHoldIsNotTransfer(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// What is posted of a hold is a part of it. A stored part that can't be is left alone: it
-// would make money.
+// Only a part of a hold can be posted.
+// A stored part that is not one is left alone, because it would create money.
 func TestPartThatIsNone(t *testing.T) {
 	t.Parallel()
 	for _, part := range []any{int64(60), int64(61), int64(0), int64(-1), bson.NewDecimal128(0x3040000000000000, 20)} {
@@ -377,7 +377,7 @@ func TestPartThatIsNone(t *testing.T) {
 	}
 }
 
-// A hold lasts for a millisecond at the least and ten years at the most.
+// A hold lasts at least a millisecond and at most ten years.
 func TestLengthOfAHold(t *testing.T) {
 	t.Parallel()
 	const longest = 10 * 366 * 24 * time.Hour
@@ -394,7 +394,7 @@ func TestLengthOfAHold(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A state that a later version has written is nobody's to decide on.
+// A state that a later version has written is left alone by every verb.
 func TestUnknownStateIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -412,8 +412,8 @@ func TestUnknownStateIsLeftAlone(t *testing.T) {
 	b.RequireStanding("a", 40, 100, 0)
 }
 
-// However many post, void and let expire one hold at once, one of them decides, and
-// everybody is told what became of it.
+// If many callers post, void and let expire one hold at once, one of them decides.
+// All of them get the hold's outcome.
 func TestOneDecidesAHold(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0)

@@ -175,8 +175,8 @@ func decodeMetadata(raw bson.Raw) map[string]any {
 
 // checkEqualities refuses values that look like operators of a query.
 // Values are compared for equality, so {"$gt": ""} would stand for a document with a
-// field of that name, which nobody has stored: the caller would learn that nothing is
-// there, or that a requirement is not met.
+// field of that name, which does not exist: the caller would learn that nothing is there,
+// or that a requirement is not met.
 // A document without such fields is a value like any other, and so is a reference of the
 // server's own, {"$ref", "$id", "$db"}.
 func checkEqualities(values bson.Raw) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A coordinator that could not work is not made, and the text says what is wrong.
+// An invalid coordinator is refused, and the text says what is wrong.
 func TestInvalidOptions(t *testing.T) {
 	t.Parallel()
 	db := mongotest.Database(t)
@@ -65,8 +65,9 @@ func TestInvalidOptions(t *testing.T) {
 	require.NoError(t, err, "the limits themselves are allowed")
 }
 
-// One collection of accounts that is reached through two clients is found out before any
-// money moves: an account would be two participants with one marker between them.
+// A collection of accounts that is reached through two clients is detected before money
+// moves.
+// Otherwise an account would be two participants that share one marker.
 func TestOneCollectionThroughTwoClients(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -81,9 +82,9 @@ func TestOneCollectionThroughTwoClients(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// An effect can't change an account: documents that are a collection of accounts, or of
-// transfers, are refused also where they are reached through another client, nobody has
-// called Setup, and the transfer uses no account.
+// An effect can't change an account.
+// A collection of accounts or transfers is refused as documents, even if it is reached
+// through another client, without a Setup, and by a transfer without accounts.
 func TestDocumentsThatAreAccounts(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100)
@@ -106,8 +107,8 @@ func TestDocumentsThatAreAccounts(t *testing.T) {
 	b.CheckBooks(bank.Balances(100))
 }
 
-// Stored transfers tell who runs them, by a name that the user can set, and no two
-// executions have the same.
+// Stored transfers name the process that runs them, and the user can set that name.
+// No two executions have the same one.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

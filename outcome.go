@@ -142,8 +142,7 @@ func (c *Coordinator) early(id string, err error) error {
 	return nothingStored(err)
 }
 
-// asKnown answers for a transfer whose end nobody waits for any longer, by how it was
-// last seen.
+// asKnown answers for a transfer whose end is no longer awaited, by its last seen state.
 // A commit can't be taken back: the money has moved, whatever keeps the caller from
 // seeing the end.
 // A transfer that can't be undone has failed all the same.

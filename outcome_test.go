@@ -19,7 +19,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// sentinelOutcomes are the outcomes of all errors that can be matched, by their names.
+// sentinelOutcomes are the outcomes of all errors that can be matched, by name.
 func sentinelOutcomes() map[string]struct {
 	err  error
 	want Outcome
@@ -60,7 +60,7 @@ func sentinelOutcomes() map[string]struct {
 	}
 }
 
-// Every error that can be matched has an outcome, and none is forgotten.
+// Every error that can be matched has an outcome.
 func TestOutcomeOfSentinels(t *testing.T) {
 	t.Parallel()
 	for name, row := range sentinelOutcomes() {
@@ -108,9 +108,10 @@ func sentinels(t *testing.T) []string {
 	return names
 }
 
-// Every combination that the library builds has the outcome that is true of it: what is
-// in doubt is in doubt whatever it wraps, what is committed has moved whatever ended the
-// wait, and a server that is away before anything was sent has stored nothing.
+// Every combination of errors that the library builds has the true outcome.
+// A transfer in doubt is in doubt whatever the error wraps.
+// A committed one has moved whatever ended the wait.
+// If the server was away before anything was sent, nothing is stored.
 func TestOutcomeOfCombinations(t *testing.T) {
 	t.Parallel()
 	away := errors.New("server selection timeout")
@@ -164,7 +165,7 @@ func TestOutcomeOfCombinations(t *testing.T) {
 	require.Equal(t, context.Canceled, nothingStored(context.Canceled), "what says so itself is left as it is")
 }
 
-// Every reason that can be stored has an outcome once it is read back.
+// Every stored reason has an outcome when it is read back.
 func TestOutcomeOfStoredFailures(t *testing.T) {
 	t.Parallel()
 	for reason := protocol.NotFound; reason <= protocol.Expired; reason++ {
@@ -174,7 +175,7 @@ func TestOutcomeOfStoredFailures(t *testing.T) {
 	require.Equal(t, Failed, OutcomeOf(failureError(Record{ID: "t", State: StateFail})), "one that does not say why")
 }
 
-// What the caller does with an outcome is written down by its name.
+// An outcome is written by its name.
 func TestOutcomeString(t *testing.T) {
 	t.Parallel()
 	for outcome, name := range map[Outcome]string{

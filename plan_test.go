@@ -17,7 +17,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// newPlanner returns a coordinator with the ledgers "" and "eu" that has no server.
+// newPlanner returns a coordinator without a server, with the ledgers "" and "eu".
 func newPlanner(tb testing.TB, ids IDCodec) *Coordinator {
 	tb.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:1"))
@@ -30,8 +30,9 @@ func newPlanner(tb testing.TB, ids IDCodec) *Coordinator {
 }
 
 // TestDigestsAreForEver promises that the digest of a payload is the same in each version
-// of the library, byte for byte: those of years ago are stored, and one that differs
-// makes a repeated request a conflict, and a stalled transfer one that nobody touches.
+// of the library, byte for byte.
+// Digests of earlier years are stored. A different one makes a repeated request a
+// conflict, and a stalled transfer one that no version touches.
 func TestDigestsAreForEver(t *testing.T) {
 	decimal := func(text string) Amount {
 		amount, err := ParseDecimal(text)
@@ -71,7 +72,7 @@ func TestDigestsAreForEver(t *testing.T) {
 
 func long(id string) string { return strings.Repeat(id, 255) }
 
-// newEffectPlanner returns a coordinator with the documents "orders" that has no server.
+// newEffectPlanner returns a coordinator without a server, with the documents "orders".
 func newEffectPlanner(t *testing.T) *Coordinator {
 	t.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:1"))
@@ -82,9 +83,8 @@ func newEffectPlanner(t *testing.T) *Coordinator {
 	return c
 }
 
-// An effect is the same payload each time it is asked for, though Go tells the entries of
-// a map in another order each time: in its ID, and in what it requires and sets, however
-// deep.
+// An effect has the same digest on each call, although the iteration order of Go maps
+// varies: in its ID, its requirements and the values it sets, at any depth.
 func TestEffectsWithMapsHaveOneDigest(t *testing.T) {
 	c := newEffectPlanner(t)
 	many := map[string]any{"a": 1, "b": 2, "c": 3, "d": 4}
@@ -114,9 +114,9 @@ func TestEffectsWithMapsHaveOneDigest(t *testing.T) {
 	}
 }
 
-// What callers have encoded themselves is looked at, in effects and in metadata: what no
-// server reads would be answered by none, and bytes behind a value would be a field that
-// nobody has checked.
+// Values that callers have encoded themselves are checked, in effects and in metadata.
+// A server would not answer a command that it can't read.
+// Bytes behind a value would be a field that was never checked.
 func TestBrokenEncodingIsInvalid(t *testing.T) {
 	t.Parallel()
 	c := newEffectPlanner(t)
@@ -149,8 +149,8 @@ func TestBrokenEncodingIsInvalid(t *testing.T) {
 	}
 }
 
-// What is nil within an effect or metadata is stored as the driver stores it, as null,
-// and what is empty as empty.
+// Within an effect or metadata, nil is stored as null, as the driver stores it.
+// An empty value is stored as empty.
 func TestNilStaysNil(t *testing.T) {
 	t.Parallel()
 	c := newEffectPlanner(t)
@@ -175,8 +175,8 @@ func TestNilStaysNil(t *testing.T) {
 	}
 }
 
-// What the server can't compare is refused before anything is stored: a look could never
-// tell whether it is met.
+// A requirement that the server can't compare is refused before anything is stored.
+// A read could never find out whether it is met.
 func TestEffectsThatCanNotBeCompared(t *testing.T) {
 	c := newEffectPlanner(t)
 	for name, effect := range map[string]Effect{
@@ -214,9 +214,10 @@ func payment(amount Amount) Request {
 	return Request{ID: "order-17", From: "alice", To: "bob", Amount: amount}
 }
 
-// TestPlanningAllocatesLittle promises that to plan a transfer of units takes six
-// allocations. With the three of an execution of it (see internal/protocol) all that is
-// decided about a transfer takes fewer than ten.
+// TestPlanningAllocatesLittle promises that planning a transfer of units takes six
+// allocations.
+// With the three of its execution (see internal/protocol), all decisions about a transfer
+// take fewer than ten.
 func TestPlanningAllocatesLittle(t *testing.T) {
 	c, req := newPlanner(t, StringIDs), payment(Units(6000))
 	var err error
@@ -241,9 +242,9 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// TestReadyServersCostNothing promises that a transfer whose servers have said that they
-// are fit pays nothing for that any more. Who closes the coordinator, or leaves, is heard
-// all the same.
+// TestReadyServersCostNothing promises that a transfer allocates nothing for the check of
+// its servers, once they have passed it.
+// The check still returns the errors of an ended context and of a closed coordinator.
 func TestReadyServersCostNothing(t *testing.T) {
 	c, err := NewCoordinator(mongotest.Database(t))
 	require.NoError(t, err)
@@ -259,8 +260,8 @@ func TestReadyServersCostNothing(t *testing.T) {
 	require.ErrorIs(t, c.readyFor(t.Context(), &planned), ErrClosed)
 }
 
-// BenchmarkNewWork measures what precedes the engine in a transfer whose servers have
-// said that they are fit.
+// BenchmarkNewWork measures the work before the engine, for a transfer whose servers have
+// passed their check.
 func BenchmarkNewWork(b *testing.B) {
 	db := mongotest.Database(b)
 	c, err := NewCoordinator(db, WithLedger("eu", db.Collection("accounts_eu")))
@@ -285,8 +286,8 @@ func BenchmarkNewWork(b *testing.B) {
 	}
 }
 
-// Where nobody listens at Debug, the line of a call costs nothing: no memory, and not
-// even a look at the clock.
+// The log line of a call costs nothing where the level Debug is off: no memory, and no
+// read of the clock.
 func TestLinesThatNobodyWantsCostNothing(t *testing.T) {
 	c := newPlanner(t, StringIDs)
 	var out bytes.Buffer

@@ -12,11 +12,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// List yields what its query selects, newest first.
+// List yields the transfers that its query selects, newest first.
 func TestList(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 100, 0).WithIndexes()
-	var middle, second time.Time // the second one was created within a millisecond that is stored as a whole
+	var middle, second time.Time // the second transfer was created within a millisecond, which is stored as a whole
 	for i, req := range []transfer.Request{
 		bank.Move("1", "a", "b", 1), bank.Move("2", "b", "c", 1000), bank.Move("3", "a", "c", 1), bank.Move("4", "c", "b", 1),
 	} {
@@ -72,9 +72,10 @@ func TestList(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 100, 0))
 }
 
-// Metadata finds a transfer by each of its keys: numbers by value, lists by an element
-// too, maps whole; a value of nothing is not the same as none. What was read back finds
-// it as well.
+// A query finds a transfer by each key of its metadata: numbers by value, lists also by
+// an element, maps as a whole.
+// An empty value differs from a missing one.
+// Metadata that was read back finds the transfer as well.
 func TestMetadataQueries(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -124,8 +125,7 @@ func TestMetadataQueries(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Who waits while no server can be reached is told so after 30 s, with the cause, whether
-// it waits for a transfer or wants to move money by it.
+// While no server can be reached, Wait and Transfer return after 30 s, with the cause.
 func TestWaitersOfAServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()

@@ -19,13 +19,13 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A sweep reports what it found and what became of it. What is not stalled, and what
-// waits for a worker, it leaves alone.
+// A sweep reports the transfers that it found, and their outcomes.
+// It leaves alone those that have not stalled, and those that wait for a worker.
 func TestRecoveryReport(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("prepared", 3, bank.Lost, 60)
-	b.StallAt("claimed", 2, bank.Lost, 60) // by now there is not enough for it
+	b.StallAt("claimed", 2, bank.Lost, 60) // by now the account has too little for it
 	b.StallAt("committed", 4, bank.Lost, 1)
 	_, err := b.Submit(t.Context(), bank.Move("submitted", "a", "b", 1))
 	require.NoError(t, err)
@@ -56,8 +56,8 @@ func TestRecoveryReport(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Under RollBack, what had not been committed is rolled back, and what had been is
-// settled all the same.
+// Under RollBack, uncommitted transfers are rolled back, and committed ones are settled
+// all the same.
 func TestRollBackPolicy(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -71,7 +71,7 @@ func TestRollBackPolicy(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Many sweeps at once get in each other's way and do no harm.
+// Many sweeps at once compete and do no harm.
 func TestRacingSweeps(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0).WithIndexes()
@@ -92,8 +92,8 @@ func TestRacingSweeps(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// What one sweep of a process has in hand is not stuck for another one: each transfer is
-// reported once.
+// A transfer that one sweep of a process works on is not stuck for another one.
+// Each transfer is reported once.
 func TestRacingSweepsOfOneProcess(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0).WithIndexes()
@@ -116,10 +116,11 @@ func TestRacingSweepsOfOneProcess(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// A process doesn't begin again and again with a transfer that hangs. While somebody
-// waits for it, who will tell what becomes of it, others leave it out, but not for long;
-// once nobody does, each sweep counts it as stuck, and so does one that waits for it no
-// longer.
+// A process doesn't restart a transfer that hangs again and again.
+// While one caller waits for it, and will report it, other sweeps leave it out, but not
+// for long.
+// After that each sweep counts it as stuck, and so do the sweeps that stop waiting for
+// it.
 func TestTransferThatHangs(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -173,8 +174,9 @@ func TestTransferThatHangs(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A sweep that is cut short, because its context ends or the coordinator is closed, tells
-// so. What it has not begun is in none of its numbers, nor is what Close has stopped.
+// A sweep that is cut short, because its context ends or the coordinator is closed, says
+// so.
+// It counts neither transfers that it has not begun nor those that Close has stopped.
 func TestRecoverIsCutShort(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -218,8 +220,7 @@ func TestRecoverIsCutShort(t *testing.T) {
 	}
 }
 
-// A caller who waits for a stalled transfer takes it over itself once the threshold has
-// passed.
+// A caller that waits for a stalled transfer takes it over once the threshold has passed.
 func TestWaitingCallerTakesOver(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -230,9 +231,10 @@ func TestWaitingCallerTakesOver(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// The server's clock was set back: what was modified further ahead than the threshold is
-// taken over by a sweep, and by whoever waits for it, a hold too. What is ahead by less
-// may be alive.
+// The server's clock was set back.
+// A transfer modified further ahead than the threshold is taken over by a sweep, and by a
+// call that waits for it. This holds for a hold too.
+// A transfer that is ahead by less may still run.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0).WithIndexes()
@@ -267,8 +269,8 @@ func TestClockSetBack(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// A transfer whose account is gone stays committed and stuck, and doesn't hold up the
-// others; when the document is back, with its marker, it goes on.
+// A transfer whose account is gone stays committed and stuck, and doesn't delay others.
+// Once the document is back, with its marker, the transfer goes on.
 func TestStuckTransfer(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -293,8 +295,8 @@ func TestStuckTransfer(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A transfer that touches a collection which is not registered under the name that it
-// stored is left alone, and counted.
+// A transfer is left alone, and counted, if it touches a collection that is not
+// registered under its stored name.
 func TestForeignLedgerIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -310,9 +312,10 @@ func TestForeignLedgerIsLeftAlone(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Who decides a transfer that touches what this coordinator was not given is told what to
-// register, and nothing is written. Who asks for it once more is in doubt: it is stored,
-// and can't be followed to its end from here.
+// A call that decides a transfer with places unknown to this coordinator is refused.
+// The error names what to register, and nothing is written.
+// A repeated request is in doubt: its transfer is stored, and can't be finished from
+// here.
 func TestForeignPlacesAreTold(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 1000, 0).WithIndexes()
@@ -371,8 +374,8 @@ func TestForeignPlacesAreTold(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// A stored state of a version to come is left alone, with an error, and a document that
-// is no transfer does not end the sweep.
+// A state of a later version is left alone, with an error.
+// A document that is not a transfer does not end the sweep.
 func TestUnknownDocumentsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -394,7 +397,8 @@ func TestUnknownDocumentsAreLeftAlone(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// More than is noted at once is waited for all the same, also beyond what can't be read.
+// A sweep waits for more transfers than it notes at once, and goes on behind documents
+// that it can't read.
 func TestRecoverUntilFinishedNotesByPortions(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0).WithIndexes()
@@ -402,7 +406,7 @@ func TestRecoverUntilFinishedNotesByPortions(t *testing.T) {
 		b.StallAt(fmt.Sprint("t", i), 3, bank.Lost, 10)
 		b.Silence(fmt.Sprint("t", i), map[bool]time.Duration{true: time.Hour}[i < 2]) // the others are young
 	}
-	odd := []string{"odd1", "odd2"} // before the others
+	odd := []string{"odd1", "odd2"} // they come before the others
 	for _, id := range odd {
 		b.Insert("transfers", bson.D{
 			{Key: "_id", Value: id}, {Key: "open", Value: true}, {Key: "state", Value: "Preparing"},
@@ -420,8 +424,9 @@ func TestRecoverUntilFinishedNotesByPortions(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// Recover comes back to what it has passed over: of a cluster that answers again
-// meanwhile nothing is left. What still hangs is stuck.
+// Recover returns to transfers that it has passed over.
+// Once their cluster answers again, all of them are finished. Those that still hang are
+// stuck.
 func TestRecoverComesBackToWhatHung(t *testing.T) {
 	t.Parallel()
 	const far, inHand = 40, 8 // half of MaxPending
@@ -448,7 +453,7 @@ func TestRecoverComesBackToWhatHung(t *testing.T) {
 				done <- report
 			}()
 			<-s.Stalled
-			<-s.Stalled // once more: not all could be begun with
+			<-s.Stalled // for the second time: not all could be begun at once
 			if stays {
 				var ahead time.Duration
 				const warning = "a stalled transfer could not be finished"

@@ -57,8 +57,8 @@ type MarkerRepair struct {
 // RepairMarker removes a marker that no transfer will ever settle: that of a transfer
 // which does not exist, or is final, or does not touch this account under any name of its
 // ledger.
-// What is stored does not show whether the marker's amount is due to this account: find
-// out, and decide.
+// The stored documents do not show whether the marker's amount belongs to this account:
+// find out, and decide.
 // Total and InTransit of the audit, and the sum that they should have, show how much is
 // missing or too much in all.
 //

@@ -16,8 +16,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// Cancel ends what is not committed, whatever it has reserved, and answers alike however
-// often it is asked.
+// Cancel ends a transfer that is not committed, whatever it has reserved.
+// It returns the same outcome however often it is called.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -40,7 +40,7 @@ func TestCancel(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Cancel comes too late for what is committed, and changes nothing.
+// Cancel comes too late for a committed transfer, and changes nothing.
 func TestCancelTooLate(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -63,7 +63,7 @@ func TestCancelTooLate(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A roll-back that was left half done is ended by Cancel once it has stalled.
+// Cancel finishes a half-done rollback once it has stalled.
 func TestCancelFinishesARollback(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -79,8 +79,8 @@ func TestCancelFinishesARollback(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A reversal moves all the money back, names the original, and is named by it. Asked for
-// again it is the same one.
+// A reversal moves all the money back, names the original, and is named by it.
+// A repeated reversal is the same transfer.
 func TestReverse(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 0)
@@ -112,8 +112,8 @@ func TestReverse(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0, 0))
 }
 
-// What is reversed is payload: one ID doesn't reverse two transfers, be they alike in all
-// else.
+// The reversed transfer is payload: one ID can't reverse two transfers, even if they are
+// otherwise alike.
 func TestReversalsOfTwoAreTwo(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -130,7 +130,7 @@ func TestReversalsOfTwoAreTwo(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Of a posted hold what was posted goes back.
+// The reversal of a hold moves back what was posted.
 func TestReverseOfHold(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -146,8 +146,8 @@ func TestReverseOfHold(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// What is no success can't be reversed, nor what is not there; and a reversal wants an ID
-// of its own.
+// Only a success can be reversed, and only if it exists.
+// A reversal needs an ID of its own.
 func TestNotReversible(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -169,9 +169,9 @@ func TestNotReversible(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Who asks again for a reversal is told its outcome for as long as that is stored, though
-// the original, which is older, was purged before it. What reverses something else, or
-// nothing, is none.
+// A repeated reversal has its outcome as long as that is stored, even if the original,
+// which is older, was purged first.
+// A transfer that reverses another original, or nothing, is not that reversal.
 func TestReverseAgainAfterTheOriginalWasPurged(t *testing.T) {
 	t.Parallel()
 	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(time.Hour)}, 100, 0)
@@ -209,7 +209,7 @@ func TestReverseAgainAfterTheOriginalWasPurged(t *testing.T) {
 	require.Empty(t, b.MustAudit().Findings)
 }
 
-// Where a transfer is answered at its commit, it can be reversed at once.
+// A transfer that is reported at its commit can be reversed at once.
 func TestReversalOfWhatIsCommitted(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -229,7 +229,8 @@ func TestReversalOfWhatIsCommitted(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// What was changed by hand since, or touches what is not registered here, is left alone.
+// A transfer is not reversed if it was changed by hand, or touches a collection that is
+// not registered here.
 func TestReversalOfWhatIsNotSound(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -250,7 +251,7 @@ func TestReversalOfWhatIsNotSound(t *testing.T) {
 	require.Equal(t, bank.Balances(20, 60), b.Balances())
 }
 
-// A reversal that waits for another one ends with its coordinator.
+// A reversal that waits for another one ends when its coordinator is closed.
 func TestReverseEndsWithClose(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 60)
@@ -283,7 +284,7 @@ func TestReverseEndsWithClose(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 60))
 }
 
-// A refused reversal frees the original: it can be tried again under a new ID.
+// A refused reversal frees the original, which can then be reversed under a new ID.
 func TestRefusedReversalFreesTheOriginal(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 0)
@@ -306,9 +307,9 @@ func TestRefusedReversalFreesTheOriginal(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0, 0))
 }
 
-// However many reverse a transfer at once, under different IDs and in several processes,
-// one succeeds, and the others are told so: also when the payee has no more than that to
-// give back, so that it is missing for all but one.
+// If many callers reverse a transfer at once, under different IDs and in several
+// processes, one succeeds.
+// The others are refused as already reversed, even if the payee has only enough for one.
 func TestOneReversalWins(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0)
@@ -341,7 +342,7 @@ func TestOneReversalWins(t *testing.T) {
 		for newID, err := range lost {
 			require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
 			outcome := transfer.Unchanged
-			if b.RawTransfer(newID).Found { // it was stored before it came too late, and its ID stays failed
+			if b.RawTransfer(newID).Found { // it was stored before it came too late, so its ID stays failed
 				outcome = transfer.Failed
 			}
 			require.Equal(t, outcome, transfer.OutcomeOf(err), "%v", err)
@@ -353,8 +354,8 @@ func TestOneReversalWins(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// A reversal that dies on the way is recovered; until then nobody else can reverse the
-// original.
+// A reversal whose process has died is recovered.
+// Until then no other reversal of the original can succeed.
 func TestReversalIsRecovered(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []transfer.StallPolicy{transfer.Resume, transfer.RollBack} {
@@ -382,8 +383,8 @@ func TestReversalIsRecovered(t *testing.T) {
 	}
 }
 
-// Once the original is purged its reversal under way succeeds all the same: the money is
-// owed, the note on the original is not.
+// A reversal in progress succeeds even if the original is purged meanwhile.
+// The money is owed. The note on the original is not.
 func TestReversalOutlivesTheOriginal(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

@@ -159,7 +159,7 @@ func (c *Coordinator) Statement(ctx context.Context, id string, q StatementQuery
 
 // BalanceAt returns what was posted on an account of the default ledger at an instant.
 // That is the Balance of the last entry of its statement that was committed then or
-// before, and what the account was opened with if there is none.
+// before, or the opening balance if there is none.
 // An instant in the future stands for now, and the zero time is refused with
 // ErrInvalidRequest.
 // It counts back from now, so it has to read the entries that came since.

@@ -15,7 +15,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// extract is a part of a statement, and what it tells.
+// extract is a query for a part of a statement, and the entries it yields.
 type extract struct {
 	query transfer.StatementQuery
 	want  []string
@@ -49,8 +49,8 @@ func extracts(at []time.Time) []extract {
 	}
 }
 
-// A statement tells what was moved, in order, with the balance after each; what has
-// failed or still waits is not in it.
+// A statement lists the movements in order, with the balance after each.
+// Failed transfers and waiting ones are not in it.
 func TestStatement(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -92,7 +92,7 @@ func TestStatement(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// What can't be asked for is refused with the error that says why.
+// An invalid query is refused with the error that says why.
 func TestStatementErrors(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100).WithIndexes()
@@ -133,8 +133,9 @@ func TestStatementErrors(t *testing.T) {
 	b.CheckBooks(bank.Balances(100))
 }
 
-// A transfer is an entry from its commit on, and not before, whether its money has
-// arrived or not; of a hold that was posted in part, that part.
+// A transfer is an entry from its commit on, and not before, even if its money has not
+// arrived.
+// The entry of a partly posted hold is the posted part.
 func TestStatementOfWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -192,8 +193,8 @@ func TestStatementOfWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// A hold is no entry, what was posted of it is one, and so is its reversal, which says
-// what it reverses.
+// A hold is not an entry. Its posted amount is one, and so is its reversal, which names
+// the transfer that it reverses.
 func TestStatementOfHoldsAndReversals(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 5).WithIndexes()
@@ -215,8 +216,7 @@ func TestStatementOfHoldsAndReversals(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 5))
 }
 
-// Decimals, ObjectIds, fields of other names and other ledgers have statements like all
-// others.
+// Decimals, ObjectIds, custom field names and other ledgers have statements too.
 func TestStatementOfOtherForms(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBare(t)
@@ -274,9 +274,10 @@ func untilGone(b *bank.Bank, id string, q transfer.StatementQuery) (entries []tr
 	return entries, err
 }
 
-// Who asks for no more than what is kept is told no error. Who asks for more is told that
-// it is gone: at once, or newest first after what is kept. What may have gaps is not
-// told, even if some of it is still there.
+// A query within the kept history returns no error.
+// A query beyond it returns ErrHistoryGone: at once, or newest first after the kept
+// entries.
+// Entries that may have gaps between them are not returned, even if some still exist.
 func TestHistoryGone(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -326,8 +327,9 @@ func TestHistoryGone(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// insertLong stores so many transfers, each of which has moved a unit to account a, a
-// millisecond after the one before. It returns the time of the first.
+// insertLong stores n transfers, a millisecond apart, each of which has moved a unit to
+// account a.
+// It returns the time of the first.
 func insertLong(b *bank.Bank, n int) (begin time.Time) {
 	b.T.Helper()
 	begin = time.Now().Add(-time.Hour).Truncate(time.Millisecond)
@@ -342,7 +344,7 @@ func insertLong(b *bank.Bank, n int) (begin time.Time) {
 	return begin
 }
 
-// Wherever in its pages a long history ends, that end is told.
+// The end of a long history is reported wherever in its pages it lies.
 func TestLongHistoryGone(t *testing.T) {
 	t.Parallel()
 	const long = 2*transfer.HistoryPage + 2
@@ -370,7 +372,7 @@ func TestLongHistoryGone(t *testing.T) {
 	require.Equal(t, transfer.Units(1), entries[0].Balance, "the account was opened with nothing")
 }
 
-// What is removed while a statement is ranged over is not passed over in silence.
+// Entries that are removed while a statement is read are not skipped silently.
 func TestHistoryGoesMeanwhile(t *testing.T) {
 	t.Parallel()
 	const long = 2 * transfer.HistoryPage

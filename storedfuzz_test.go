@@ -20,14 +20,14 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// answerLimit is how long a call on a healthy server may take before the test takes it
-// for hanging.
+// answerLimit is how long a call on a healthy server may take.
+// A longer one counts as hanging.
 const answerLimit = 20 * time.Second
 
 // vault is a database whose documents are stored by hand.
 type vault struct {
 	db    *mongo.Database
-	count atomic.Int64 // of names
+	count atomic.Int64 // counts the names
 }
 
 func newVault(f *testing.F) *vault {
@@ -41,8 +41,8 @@ func newVault(f *testing.F) *vault {
 	return v
 }
 
-// coordinator returns one that knows nothing of earlier inputs, and stops working when
-// the input is done with.
+// coordinator returns a coordinator that knows nothing about earlier inputs.
+// It stops working at the end of the input.
 func (v *vault) coordinator(t *testing.T, opts ...Option) *Coordinator {
 	t.Helper()
 	c, err := NewCoordinator(v.db, opts...)
@@ -58,8 +58,8 @@ func (v *vault) coordinator(t *testing.T, opts ...Option) *Coordinator {
 // name returns an ID that no document of this database has.
 func (v *vault) name(kind string) string { return fmt.Sprintf("%s-%d", kind, v.count.Add(1)) }
 
-// store stores a document until the input is done with, and reports whether the server
-// took it.
+// store stores a document until the end of the input, and reports whether the server took
+// it.
 func (v *vault) store(t *testing.T, collection string, document bson.D) bool {
 	t.Helper()
 	c := v.db.Collection(collection)
@@ -80,14 +80,14 @@ func (v *vault) raw(t *testing.T, collection, id string) bson.Raw {
 	return document
 }
 
-// storedAccount draws an account's document: each field sane, missing, a number, or
-// anything.
+// storedAccount draws an account's document.
+// Each field is sane, missing, a number, or anything.
 func (d *dice) storedAccount(id string, kind money.Kind, currency string) bson.D {
 	document := bson.D{{Key: "_id", Value: id}}
 	balances := []any{int64(1000), int32(1000), int64(1) << 49}
 	if kind == money.Decimal {
 		balances = []any{decimalOf("1000.00"), decimalOf("1E+3"), decimalOf("2000000000000000000"),
-			decimalOf("999999999999999999.9999999999999999")} // of which some sums are rounded
+			decimalOf("999999999999999999.9999999999999999")} // some sums with these are rounded
 	}
 	for _, field := range []struct {
 		name string
@@ -110,8 +110,7 @@ func (d *dice) storedAccount(id string, kind money.Kind, currency string) bson.D
 	return document
 }
 
-// richAccount returns an account from which any amount of a kind can be taken, and which
-// has room for any.
+// richAccount returns an account that can pay any amount of a kind, and has room for any.
 func richAccount(id string, kind money.Kind, currency string) bson.D {
 	document := bson.D{{Key: "_id", Value: id}, {Key: "balance", Value: int64(1) << 50}, {Key: "floor", Value: bson.MinKey{}}}
 	if kind == money.Decimal {
@@ -123,7 +122,7 @@ func richAccount(id string, kind money.Kind, currency string) bson.D {
 	return document
 }
 
-// exactBalance reads a stored balance, which has to be an amount.
+// exactBalance reads a stored balance, which must be an amount.
 func exactBalance(t *testing.T, document bson.Raw) *big.Rat {
 	t.Helper()
 	amount, err := money.FromBSON(document.Lookup("balance"))
@@ -149,9 +148,9 @@ func rest(t *testing.T, document bson.Raw, without ...string) bson.D {
 	return kept
 }
 
-// Whatever is stored in an account, a transfer with it moves exactly its amount, or is
-// refused and leaves the document as it was. It always comes to an end, and it never
-// leaves a marker.
+// Whatever is stored in an account, a transfer with it either moves exactly its amount,
+// or is refused and leaves the document as it was.
+// It always comes to an end, and never leaves a marker.
 func FuzzStoredAccount(f *testing.F) {
 	v := newVault(f)
 	f.Add([]byte{})
@@ -200,8 +199,8 @@ func leastDecimal(t *testing.T) Amount {
 	return least
 }
 
-// requireTrueAnswer runs a transfer and requires that the documents say what its answer
-// says.
+// requireTrueAnswer runs a transfer and requires that the documents agree with its
+// outcome.
 func (v *vault) requireTrueAnswer(t *testing.T, c *Coordinator, req Request, odd string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), answerLimit)
@@ -234,7 +233,7 @@ func (v *vault) requireTrueAnswer(t *testing.T, c *Coordinator, req Request, odd
 	}
 }
 
-// shortWait bounds a call on a transfer that perhaps nobody can finish.
+// shortWait limits a call on a transfer that perhaps can't be finished.
 const shortWait = 500 * time.Millisecond
 
 // recoverVerb is the throw of the dice for Recover.
@@ -246,15 +245,15 @@ type leftover struct {
 	req      Request
 	accounts []string
 	balances []int64         // before the transfer, all of it
-	document bson.D          // of the transfer, as stored
-	legs     []document.Leg  // that it was meant to have
+	document bson.D          // the stored transfer
+	legs     []document.Leg  // the legs it was meant to have
 	marked   map[string]bool // accounts with its marker
 	settled  map[string]bool // accounts where its leg has taken effect and the marker is gone
 	sound    bool            // the stored document is one that this library could have written
 }
 
-// leftover draws a transfer that was left behind in some state, with its markers where
-// they may lie then, and stores its accounts.
+// leftover draws a transfer that was left behind in some state, with the markers that may
+// exist then, and stores its accounts.
 func (v *vault) leftover(t *testing.T, c *Coordinator, d *dice) *leftover {
 	t.Helper()
 	l := &leftover{
@@ -286,7 +285,7 @@ func (v *vault) leftover(t *testing.T, c *Coordinator, d *dice) *leftover {
 	return l
 }
 
-// storeAccount stores an account as it may be while the transfer is in a state.
+// storeAccount stores an account as it may be in a state of the transfer.
 func (l *leftover) storeAccount(t *testing.T, v *vault, d *dice, state State, i int, leg document.Leg) {
 	t.Helper()
 	amount, ok := leg.Amount.Value().(int64)
@@ -313,7 +312,7 @@ func (l *leftover) storeAccount(t *testing.T, v *vault, d *dice, state State, i 
 	}))
 }
 
-// damageable returns the fields of a transfer, and some that are none.
+// damageable returns the fields of a transfer, and some unknown names.
 func damageable() []string {
 	return []string{"state", "legs", "digest", "epoch", "owner", "createdAt", "lastModified", "open", "failure", "currency", "clean",
 		"attempts", "committedAt", "notBefore", "metadata", "verified", "State", "Legs", "effects",
@@ -371,8 +370,9 @@ func (l *leftover) damageLeg(d *dice) {
 	l.set("legs", legs)
 }
 
-// Whatever is stored as a transfer, each verb answers with an error or rightly, in time;
-// and money moves only as a readable document says, all of its legs or none.
+// Whatever is stored as a transfer, each verb returns an error or the right outcome, in
+// time.
+// Money moves only as a readable document says: all of its legs or none.
 func FuzzStoredTransfer(f *testing.F) {
 	v := newVault(f)
 	for state := range byte(6) {
@@ -408,7 +408,7 @@ func FuzzStoredTransfer(f *testing.F) {
 	})
 }
 
-// call calls one verb, which has to come back in time.
+// call calls one verb, which must return in time.
 func (l *leftover) call(t *testing.T, c *Coordinator, d *dice) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), shortWait)
@@ -438,8 +438,10 @@ func (l *leftover) call(t *testing.T, c *Coordinator, d *dice) {
 	require.Less(t, time.Since(begun), answerLimit, "%s does not come back", verb)
 }
 
-// check requires that no money was made or lost: each account has its balance from before
-// or its leg's, or its marker says so; and without markers it is all or none.
+// check requires that no money was made or lost.
+// Each account has its balance from before or after its leg, or a marker that explains
+// it.
+// Without markers all legs have moved or none.
 func (l *leftover) check(t *testing.T, v *vault) {
 	t.Helper()
 	after := v.raw(t, "transfers", l.id)
@@ -480,8 +482,8 @@ func (l *leftover) check(t *testing.T, v *vault) {
 	}
 }
 
-// requireFinal requires that recovery brings the transfer to its end, unless it waits for
-// a worker.
+// requireFinal requires that recovery finishes the transfer, unless it waits for a
+// worker.
 func (l *leftover) requireFinal(t *testing.T, v *vault, c *Coordinator) {
 	t.Helper()
 	require.Eventually(t, func() bool {

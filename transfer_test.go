@@ -18,7 +18,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A transfer takes from one account what it gives to the other, and its record says so.
+// A transfer takes from one account what it gives to another, and its record says so.
 func TestTransferMovesMoney(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 5)
@@ -40,8 +40,8 @@ func TestTransferMovesMoney(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 5))
 }
 
-// A document {_id, balance} is a complete account, whatever else is in it, and comes out
-// with nothing but what the library owns.
+// A document {_id, balance} is a complete account, whatever else it holds.
+// After a transfer it has gained only the fields that the library owns.
 func TestAnyDocumentWithABalanceIsAnAccount(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)
@@ -59,8 +59,9 @@ func TestAnyDocumentWithABalanceIsAnAccount(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A quiet transfer costs five commands, and six the first time, when the fences are read;
-// or each time, where nothing is remembered.
+// An undisturbed transfer costs five commands, and six the first time, when it reads the
+// fences.
+// Where fences are not remembered, it costs six each time.
 func TestTransferCostsFiveCommands(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -80,7 +81,7 @@ func TestTransferCostsFiveCommands(t *testing.T) {
 	}}
 	db := b.Through(options.Client().SetMonitor(monitor))
 	remembers, forgets := b.NewCoordinator(db), b.NewCoordinator(db, transfer.WithFenceCache(0))
-	for _, c := range []*transfer.Coordinator{remembers, forgets} { // they get to know the deployment
+	for _, c := range []*transfer.Coordinator{remembers, forgets} { // they learn about the deployment
 		require.NoError(t, c.Setup(t.Context()))
 	}
 	five := []string{"insert", "update", "update", "update", "update"}
@@ -100,8 +101,8 @@ func TestTransferCostsFiveCommands(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Every refusal names its account and its reason, is stored as Fail, moves nothing, and
-// stays as it is when asked again.
+// Every refusal names its account and its reason, is stored as Fail, and moves nothing.
+// A repeated request has the same refusal.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -159,7 +160,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// What the server refuses to write is a refusal as well: here, by the user's validator.
+// A write that the server refuses is a refusal as well, here by the user's validator.
 func TestUnwritableAccount(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -173,8 +174,8 @@ func TestUnwritableAccount(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Where several refusals apply, the first in the documented order is told, and among
-// equals the first participant.
+// If several refusals apply, the first in the documented order is reported, and for equal
+// ones the first participant.
 func TestFirstRefusalIsTold(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 10, 10, 10)
@@ -210,7 +211,7 @@ func transferAll(b *bank.Bank, from, to string) error {
 	return err
 }
 
-// A malformed request is refused with a text that says how, and nothing at all is stored.
+// A malformed request is refused with a text that says why, and nothing is stored.
 func TestInvalidRequestsStoreNothing(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -251,7 +252,7 @@ func TestInvalidRequestsStoreNothing(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// nestedLists returns so many lists in each other.
+// nestedLists returns lists nested to a depth of levels.
 func nestedLists(levels int) any {
 	list := []any{}
 	for range levels - 1 {
@@ -260,7 +261,7 @@ func nestedLists(levels int) any {
 	return list
 }
 
-// The limits themselves are allowed.
+// Each limit itself is allowed.
 func TestLimitsAreAllowed(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1<<62, 1<<62-1<<48)
@@ -290,8 +291,8 @@ func TestLimitsAreAllowed(t *testing.T) {
 	b.CheckBooks(want)
 }
 
-// The legs of one account are netted, fees included, and what nets to zero is not
-// touched.
+// The legs of one account are netted, fees included.
+// An account whose legs net to zero is not touched.
 func TestLegsAreNetted(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 0, 7)
@@ -315,7 +316,7 @@ func TestLegsAreNetted(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0, 0, 7))
 }
 
-// A transfer's ID is good for one payload.
+// An ID stands for one payload.
 func TestIDConflict(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 0)
@@ -349,8 +350,8 @@ func TestIDConflict(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0, 0))
 }
 
-// A context that ended before anything was written gives its own error alone, and nothing
-// is stored.
+// If the context ended before anything was written, its error is returned alone, and
+// nothing is stored.
 func TestEndedContextStoresNothing(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -365,8 +366,8 @@ func TestEndedContextStoresNothing(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// After its caller's context ended, what has claimed goes on until Close; Close waits for
-// it.
+// A claimed transfer goes on after its caller's context ends, until Close, which waits
+// for it.
 func TestTransferGoesOnInTheBackground(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -390,7 +391,7 @@ func TestTransferGoesOnInTheBackground(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// With WithReturnAt(StateCommitted) the answer comes with the decision, and the rest is
+// With WithReturnAt(StateCommitted) a call returns with the decision, and the rest is
 // done in the background.
 func TestReturnAtCommitted(t *testing.T) {
 	t.Parallel()

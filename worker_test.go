@@ -16,8 +16,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// Submitted transfers are run once each, however many workers there are, and their
-// submitters can wait for the outcome.
+// Submitted transfers run once each, with any number of workers.
+// Their submitters can wait for the outcome.
 func TestWorkersRunWhatIsSubmitted(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -48,8 +48,8 @@ func TestWorkersRunWhatIsSubmitted(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A worker leaves alone what is not due yet, and a Transfer with the same ID runs it at
-// once.
+// A worker leaves alone a transfer whose time has not come.
+// A Transfer with the same ID runs it at once.
 func TestNotBefore(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -76,7 +76,7 @@ func TestNotBefore(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A worker recovers what has stalled.
+// A worker recovers stalled transfers.
 func TestWorkerRecovers(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -88,8 +88,8 @@ func TestWorkerRecovers(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Wait goes on by looking every now and then when its change stream comes to an end, as
-// it does when a collection is replaced.
+// Wait goes on with periodic reads when its change stream ends, as it does when a
+// collection is replaced.
 func TestWaitOutlivesItsStream(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -126,8 +126,8 @@ func TestWaitOutlivesItsStream(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Wait ends with its context, in doubt, and at once for what doesn't exist; so do a
-// worker and a call on a closed coordinator.
+// Wait ends in doubt with its context, and at once for a transfer that doesn't exist.
+// Workers and calls end when their coordinator is closed.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -175,8 +175,9 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// What waits for its time touches no account. Of two submissions of one ID the first
-// one's time counts; a Transfer runs it at once, and a Cancel takes it back.
+// A scheduled transfer touches no account before its time.
+// Of two submissions with one ID, the first one's time counts.
+// A Transfer runs it at once, and a Cancel takes it back.
 func TestScheduledTransfers(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -214,8 +215,9 @@ func TestScheduledTransfers(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// The time is stored as it will be read, never earlier than it was asked for, in any
-// zone; what no calendar knows is refused.
+// The stored time is the one that reads return, and never earlier than requested, in any
+// zone.
+// A time outside the calendar is refused.
 func TestTimesOfSchedules(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()

@@ -59,7 +59,7 @@ func coordinator(t *testing.T, db *mongo.Database) *transfer.Coordinator {
 	return coord
 }
 
-// reply is an answer of the service.
+// reply is a response of the service.
 type reply struct {
 	t *testing.T
 	*httptest.ResponseRecorder
@@ -97,7 +97,7 @@ func (r reply) is(status int) reply {
 	return r
 }
 
-// errorCode returns the code of an answer that is no success.
+// errorCode returns the code of a failed response.
 func (r reply) errorCode() string { return decoded[errorJSON](r).Code }
 
 func decoded[T any](r reply) (body T) {
@@ -117,7 +117,7 @@ func (s *service) balances(alice, bob int64) {
 
 const pay60 = `{"from": "alice", "to": "bob", "amount": 60}`
 
-// The same key gets the same answer, and moves the money once.
+// A repeated key gets the same response, and the money moves once.
 func TestSameKeyMovesOnce(t *testing.T) {
 	s := newService(t)
 	first := s.post("/transfers", "order-17", pay60).is(http.StatusCreated)
@@ -128,7 +128,7 @@ func TestSameKeyMovesOnce(t *testing.T) {
 	s.balances(40, 60)
 }
 
-// The same key at the same time, from many clients, moves the money once, too.
+// If many clients use the same key at the same time, the money moves once, too.
 func TestSameKeyAtOnceMovesOnce(t *testing.T) {
 	s := newService(t)
 	var all sync.WaitGroup
@@ -147,7 +147,7 @@ func TestSameKeyAtOnceMovesOnce(t *testing.T) {
 	s.balances(40, 60)
 }
 
-// A key can't be used for something else.
+// A key can't be reused for another request.
 func TestKeyOfAnotherTransfer(t *testing.T) {
 	s := newService(t)
 	s.post("/transfers", "order-17", pay60).is(http.StatusCreated)
@@ -156,7 +156,7 @@ func TestKeyOfAnotherTransfer(t *testing.T) {
 	s.balances(40, 60)
 }
 
-// A refusal moves nothing and stays a refusal, also when the money is there later.
+// A refusal moves nothing and stays a refusal, even if the money arrives later.
 func TestRefusal(t *testing.T) {
 	s := newService(t)
 	const payBack = `{"from": "bob", "to": "alice", "amount": 60}`
@@ -196,8 +196,8 @@ func TestCancel(t *testing.T) {
 	s.balances(40, 60)
 }
 
-// A hold is taken in part, and the rest goes back; one that is voided gives all of it
-// back, and can't be taken any more.
+// A hold is taken in part, and the rest goes back. A voided one gives everything back,
+// and can't be taken any more.
 func TestHold(t *testing.T) {
 	s := newService(t)
 	const hold60 = `{"from": "alice", "to": "bob", "amount": 60, "holdFor": "1h"}`
@@ -236,7 +236,7 @@ func TestProbes(t *testing.T) {
 	s.get("/transfers/early").is(http.StatusNotFound)
 }
 
-// What can't be understood is refused with a reason, and stores nothing.
+// A malformed request is refused with a reason, and stores nothing.
 func TestBadRequests(t *testing.T) {
 	s := newService(t)
 	for name, c := range map[string]struct {
@@ -296,8 +296,8 @@ func TestInDoubt(t *testing.T) {
 	s.balances(40, 60)
 }
 
-// The service runs a transfer that was submitted before it started, answers over the
-// network, and ends in good order when it is asked to.
+// The service runs a transfer that was submitted before its start, answers over the
+// network, and ends in good order on request.
 func TestServe(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -332,7 +332,7 @@ func TestServe(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// Without a server to talk to, the service says what is missing.
+// Without a server, the service says what is missing.
 func TestNoURI(t *testing.T) {
 	assert.ErrorContains(t, run(t.Context(), config{}, slog.New(slog.DiscardHandler)), "MONGODB_URI is not set")
 }

@@ -158,7 +158,7 @@ func TestCloseAndReopen(t *testing.T) {
 	assert.Equal(t, accounts.Status{}, status)
 }
 
-// An account whose markers are no map is not read, and not closed, even without money.
+// An account whose markers are not a map is not read and not closed, even without money.
 func TestGarbledMarkers(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)

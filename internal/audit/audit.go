@@ -54,8 +54,8 @@ type Options struct {
 	Expected []Expectation
 	// Accounts and Transfers bound what is audited.
 	Accounts, Transfers Range
-	// Pause waits before the next try, the number of which it gets, and reports whether
-	// there is to be one.
+	// Pause waits before the next try, whose number is n, and reports whether there is to
+	// be one.
 	Pause func(ctx context.Context, n int) bool
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/document"
 )
 
-// newReader returns the reader of two ledgers on a server that is not there: nothing is
-// sent.
+// newReader returns the reader of two ledgers on a server that doesn't exist. It sends
+// nothing.
 func newReader(t *testing.T) *Reader {
 	t.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1/?directConnection=true"))
@@ -36,8 +36,8 @@ func newReader(t *testing.T) *Reader {
 	return NewReader(catalog)
 }
 
-// account returns an account's document with a balance of 100, changed: a value of nil
-// removes the field.
+// account returns an account's document with a balance of 100 and some changes.
+// A value of nil removes the field.
 func account(t *testing.T, id any, changes bson.M) bson.Raw {
 	t.Helper()
 	account := bson.M{"_id": id, "balance": int64(100), "pending": bson.M{}, "fence": bson.ObjectID{1}}
@@ -52,7 +52,7 @@ func account(t *testing.T, id any, changes bson.M) bson.Raw {
 	return raw
 }
 
-// An audit's view of a document says what is wrong with each field, whatever is stored
+// An audit's view of a document reports the error of each field, whatever is stored
 // there, and counts a balance that is a number.
 func TestDocument(t *testing.T) {
 	t.Parallel()

@@ -142,7 +142,7 @@ func (r *Reader) ReadDocuments(ctx context.Context, c *collections.Collection, o
 	}
 }
 
-// find yields documents, each of which is valid until the next one.
+// find yields documents. Each of them is valid until the next one.
 func find(ctx context.Context, c *mongo.Collection, filter, projection bson.D) iter.Seq2[bson.Raw, error] {
 	return func(yield func(bson.Raw, error) bool) {
 		cursor, err := c.Find(ctx, filter, options.Find().SetProjection(projection))

@@ -16,7 +16,7 @@ type claim struct {
 	atMost  bool
 	measure measure
 	of      cell // the cell whose figures are judged
-	// against holds the opponents, of which the best counts.
+	// against holds the opponents. The best of them counts.
 	// If it is empty, the figures themselves are compared with the goal.
 	against []cell
 }

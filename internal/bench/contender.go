@@ -97,7 +97,7 @@ func contenders() []contender {
 	})
 }
 
-// floors returns the names of the contenders of which the best is the floor.
+// floors returns the names of the contenders for the floor, which is the best of them.
 func floors() []string { return []string{"floor-1", "floor-2", "floor-4"} }
 
 // contenderOf returns the contender of a name.

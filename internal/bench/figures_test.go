@@ -17,9 +17,9 @@ func milliseconds(values ...int) []time.Duration {
 	return list
 }
 
-// A percentile is one of the samples: the least that this many percent of them don't
+// A percentile is one of the samples: the smallest one that this percentage of them don't
 // exceed.
-// It doesn't depend on the order in which they came.
+// It doesn't depend on their order.
 func TestPercentiles(t *testing.T) {
 	t.Parallel()
 	var hundred samples
@@ -66,8 +66,8 @@ func TestFiguresOfShares(t *testing.T) {
 	assert.True(t, math.IsNaN(perTransfer(5, 0)))
 }
 
-// The median is the value in the middle, and leaves the rounds in their order.
-// One round that is not known makes it unknown.
+// The median is the value in the middle, and doesn't change the order of the rounds.
+// One unknown round makes it unknown.
 func TestMedian(t *testing.T) {
 	t.Parallel()
 	values := []float64{3, 1, 2}
@@ -78,8 +78,8 @@ func TestMedian(t *testing.T) {
 	assert.True(t, math.IsNaN(median([]float64{1, math.NaN(), 2})))
 }
 
-// Ratios are taken round by round: a slow moment of the machine slows both.
-// A round in which the other one did nothing is no infinite win.
+// Ratios are taken round by round, since a slow moment of the machine slows both.
+// A round in which the opponent did nothing is not an infinite win.
 func TestRatios(t *testing.T) {
 	t.Parallel()
 	above, below := speeds(10, 40, 90, 7), speeds(5, 10, 0)

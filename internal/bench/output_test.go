@@ -35,8 +35,8 @@ func sampleReport(t *testing.T) report {
 	return r
 }
 
-// The files hold every cell and every claim, with the figures that are known, in as many
-// columns as there are names.
+// The files have every cell and every claim, with the known figures, in as many columns
+// as there are names.
 func TestCSV(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "new", "folder")
@@ -97,7 +97,7 @@ func TestPictures(t *testing.T) {
 	}, names)
 }
 
-// A picture that is drawn again, from the file of cells alone, is the same.
+// A picture that is drawn again from the file of cells alone is the same.
 func TestRedraw(t *testing.T) {
 	t.Parallel()
 	folder, anew := t.TempDir(), t.TempDir()
@@ -123,8 +123,8 @@ func TestRedraw(t *testing.T) {
 	require.ErrorContains(t, redraw(anew), cellsFile)
 }
 
-// The README's picture compares both loads with native transactions, and is not drawn
-// where one of the four lines is missing.
+// The README's picture compares both loads with native transactions. It is not drawn if
+// one of the four lines is missing.
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	r := sampleReport(t)
@@ -156,8 +156,8 @@ func requireXML(t *testing.T, content []byte) {
 	}
 }
 
-// The floor is the fastest of those that were tried, also in a picture of latencies; a
-// contender that did nothing is not drawn.
+// The floor is the fastest of the measured contenders, also in a picture of latencies.
+// A contender that did nothing is not drawn.
 func TestFloorIsTheFastest(t *testing.T) {
 	t.Parallel()
 	cells := plainCells(append(floors(), "native"), "hot", 64)
@@ -173,7 +173,7 @@ func TestFloorIsTheFastest(t *testing.T) {
 	}
 }
 
-// A figure that is not known leaves an empty place, in tables and files.
+// An unknown figure leaves an empty place, in tables and files.
 func TestUnknownIsEmpty(t *testing.T) {
 	t.Parallel()
 	unknown := measure(perSecond).median(nil)

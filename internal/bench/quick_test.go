@@ -65,7 +65,7 @@ func TestWhatIsCounted(t *testing.T) {
 	}
 }
 
-// The check after each round finds money that appears, and what a transfer has left
+// The check after each round finds money from nowhere, and what a transfer has left
 // behind.
 func TestCheckFinds(t *testing.T) {
 	d, err := deploy(t.Context(), 1)
@@ -87,8 +87,8 @@ func TestCheckFinds(t *testing.T) {
 	require.ErrorContains(t, s.check(t.Context()), "should add up")
 }
 
-// A document over the pattern is the library's own with other values.
-// What it shows of one transfer, it shows of another.
+// A document over the pattern is the library's own with other values, and the same for
+// each transfer.
 func TestPatterns(t *testing.T) {
 	d, err := deploy(t.Context(), 1)
 	require.NoError(t, err)

@@ -20,7 +20,7 @@
 //     failure;
 //   - delays and loses messages and answers, and holds some messages back until long
 //     after their senders gave up: workers reach the servers only through its wires,
-//     which tell the commands apart;
+//     which distinguish the commands;
 //   - reads snapshots, and checks that balances and money in transit add up to what was
 //     put in, and that no order shows a payment before the payment is committed.
 //

@@ -143,8 +143,8 @@ func wrongVoid(t transferDocument, mayVoid bool) string {
 	return ""
 }
 
-// posts checks that for each posted hold, a caller posted exactly that amount and was
-// told so or left in doubt.
+// posts checks that for each posted hold, a caller posted exactly that amount and got
+// that outcome or was left in doubt.
 func (a *audit) posts(entries []entry) {
 	may := map[string]map[int64]bool{}
 	for _, e := range entries {

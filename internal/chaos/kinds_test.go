@@ -9,7 +9,7 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// An ID says what request it stands for, in every process.
+// An ID determines its request, in every process.
 func TestIDsTellWhatTheyStandFor(t *testing.T) {
 	b := bank{seed: 1, accounts: leastAccounts}
 	id := payID("order-7", "1-2-3")
@@ -29,8 +29,8 @@ func TestIDsTellWhatTheyStandFor(t *testing.T) {
 	}
 }
 
-// A hold of 30 of which 10 were posted is right at each of its steps, and wrong in each
-// way in which it could be wrong.
+// A partly posted hold, 10 of 30, is right at each of its steps, and wrong in each way in
+// which it could be wrong.
 func TestCheckKnowsParts(t *testing.T) {
 	const rich, poor = "rich", "poor"
 	both := map[string]int64{rich: -30, poor: 30}
@@ -76,7 +76,7 @@ func requireFound(t *testing.T, f *findings, want, name string) {
 	require.Contains(t, strings.Join(told, "\n"), want, name)
 }
 
-// A hold is decided as a hold may be, by a caller that asked for that.
+// A hold is decided only in allowed ways, by a caller that asked for that.
 func TestWrongHolds(t *testing.T) {
 	document := func(id string, state transfer.State, code string, change func(*transferDocument)) transferDocument {
 		d := transferDocument{ID: id, State: state, Hold: isHold(id), Held: isHold(id), Legs: []legDocument{{"a", -30}, {"b", 30}}}
@@ -119,7 +119,7 @@ func TestWrongHolds(t *testing.T) {
 	}
 }
 
-// An order is paid by one payment, and shows nothing of it before.
+// An order is paid by one payment, and doesn't show it before.
 func TestWrongOrders(t *testing.T) {
 	mine, another := payID("order-1", "x"), payID("order-1", "y")
 	live := map[string]transferDocument{mine: {ID: mine, State: transfer.StatePreparing}, another: {ID: another, State: transfer.StateSuccess}}
@@ -151,7 +151,7 @@ func TestWrongOrders(t *testing.T) {
 	}
 }
 
-// A transfer is reversed once, by the transfer that says so, and each answer about it is
+// A transfer is reversed once, by the transfer that it names, and each answer about it is
 // true.
 func TestWrongReversals(t *testing.T) {
 	one, two := reversalID("x", "1"), reversalID("x", "2")

@@ -54,8 +54,8 @@ func (l *late) hold(ctx context.Context, m message, howLong time.Duration) {
 	})
 }
 
-// deliverAll waits for the messages that are due, and delivers those that were kept until
-// the end.
+// deliverAll waits for the messages whose time has come, and delivers those that were
+// kept until the end.
 // It returns how many writes reached a server that performed them.
 // The audit finds out whether they changed anything.
 func (l *late) deliverAll(ctx context.Context) map[string]int {

@@ -12,8 +12,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest/opmsg"
 )
 
-// A wire knows what a message asks for, wherever in the message the command is, and takes
-// what it doesn't know for nothing of ours.
+// A wire recognises the command of a message, wherever in the message it is, and ignores
+// unknown messages.
 func TestKind(t *testing.T) {
 	command := func(fields ...bson.E) []byte {
 		document, err := bson.Marshal(bson.D(fields))

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A failure is remembered for its span, and by a clock that goes back not at all.
+// A failure is remembered for its span. A clock that goes back ends it.
 func TestFailuresAreRememberedForAWhile(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A correction is of no use once the process's clock was set, or its machine has slept.
+// A correction is useless once the process's clock was set, or its machine has slept.
 func TestClockLeaps(t *testing.T) {
 	t.Parallel()
 	start := time.Now()

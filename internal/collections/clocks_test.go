@@ -42,12 +42,12 @@ func TestClocksOfShards(t *testing.T) {
 	require.True(t, found)
 }
 
-// moment returns a time of so many milliseconds.
+// moment returns the time of a number of milliseconds.
 func moment(ms int) time.Time { return time.UnixMilli(int64(ms)).UTC() }
 
-// Commits are stamped by the clock that is read: before a commit it shows no later time
-// than the commit's, and after it no earlier one. A server that stamped by a coarser
-// clock would store commits in a past that is closed.
+// The clock that is read stamps the commits.
+// It shows no later time before a commit than the commit's, and no earlier one after it.
+// A server that stamped by a coarser clock would store commits in a past that is closed.
 func TestCommitsAreStampedByTheShownClock(t *testing.T) {
 	t.Parallel()
 	for _, routed := range []bool{false, true} {

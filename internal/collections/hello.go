@@ -24,7 +24,7 @@ var ErrUnsupported = errors.New("unsupported deployment")
 type HelloAnswer struct {
 	// SetName is the name of the replica set, "" if it is no member of one.
 	SetName string `bson:"setName"`
-	// Message tells a mongos.
+	// Message identifies a mongos.
 	Message string `bson:"msg"`
 	// MaxWireVersion stands for the server's version.
 	MaxWireVersion int `bson:"maxWireVersion"`

@@ -61,8 +61,8 @@ func (c *check) hire(e *executor) {
 	c.see(e)
 }
 
-// see reads the fences of all participants, as each execution does before it prepares:
-// that is how a store learns the floors.
+// see reads the fences of all participants, as each execution does before it prepares. A
+// store learns the floors from these reads.
 func (c *check) see(e *executor) {
 	var batch []simulate.Message
 	for i := range c.model.Plans[e.transfer] {
@@ -97,7 +97,7 @@ func (c *check) require(batch []simulate.Message) []protocol.Answer {
 	return answers
 }
 
-// requireLane lets both sides perform what one command carries, and requires equal
+// requireLane lets both sides perform one command's operations, and requires equal
 // answers and equal documents.
 func (c *check) requireLane(batch []simulate.Message) []protocol.Answer {
 	expected := c.model.perform(batch)
@@ -130,7 +130,7 @@ func (c *check) comparable(message simulate.Message, answer protocol.Answer) pro
 }
 
 // remembered reports whether an answer to ReadFence comes from memory.
-// It may be old, but what it says was stored at that account once.
+// It may be old, but that account once had this fence.
 func (c *check) remembered(message simulate.Message, answer protocol.Answer) bool {
 	facts := answer.Facts
 	if message.Op.Kind != protocol.ReadFence || answer.Result != protocol.Applied {

@@ -70,7 +70,7 @@ type dress uint8
 const (
 	plain      dress = iota
 	small            // an int32
-	asDouble         // which is no exact number
+	asDouble         // not an exact number
 	asText           // which nothing can be added to
 	otherKind        // a decimal among units, units among decimals
 	inList           // where a condition might look for it

@@ -36,8 +36,7 @@ func TestConformance(t *testing.T) {
 				"edge": c.edge, "edge again": c.edge, "outside": c.outside, "elapse": c.elapse, "hold": c.onHold, "part": c.part,
 			}
 		})
-		// What a store remembers of a fence may be old, since another process has
-		// replaced it.
+		// A store may remember an old fence, since another process has replaced it.
 		// Then the account had it once.
 		property(t, "remembered fences", seen, true, func(c *check) actions {
 			return actions{
@@ -54,7 +53,8 @@ func TestConformance(t *testing.T) {
 // actions are what can happen next in a sequence.
 type actions = map[string]func(*rapid.T)
 
-// property requires that sequences of some actions don't tell mongostore from the World.
+// property requires that sequences of some actions have the same results in mongostore
+// and the World.
 func property(t *testing.T, name string, seen *tally, remembers bool, next func(*check) actions) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()

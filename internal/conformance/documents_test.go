@@ -276,9 +276,8 @@ func (b *bank) readTransfer(document bson.Raw, i int) transfer {
 	return t
 }
 
-// suit reports whether the stored fields are as they should be: the fields that nothing
-// changes are those that were requested, the times are possible, and there are no other
-// fields.
+// suit reports whether the stored fields are right: unchanging fields have the requested
+// values, the times are possible, and there are no other fields.
 func (f storedFields) suit(asked document.Transfer) bool {
 	return f.Currency == asked.Currency &&
 		bytes.Equal(f.Digest, asked.Digest) &&

@@ -195,8 +195,8 @@ func (c *check) drawKind(transfer int) protocol.Kind {
 		protocol.Claim, protocol.Verify, protocol.MarkHeld, protocol.Decide, protocol.Finish, protocol.ReadTransfer, protocol.LookTransfer)
 }
 
-// drawVerifier draws who verifies: the owner, or the executor that was drawn for the same
-// transfer.
+// drawVerifier draws the verifying executor: the owner, or the one that was drawn for the
+// same transfer.
 func (c *check) drawVerifier(e *executor) *executor {
 	owner := c.model.Transfers[e.transfer].Owner
 	if owner == 0 || rapid.Bool().Draw(c.t, "whoever it is") {

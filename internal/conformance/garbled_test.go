@@ -19,7 +19,7 @@ type garble struct {
 // place is a participant as an owner sees it.
 type place struct{ owner, participant int }
 
-// What is counted of garbled markers.
+// The rows that count garbled markers.
 const (
 	garbledAsked   = "a clear where the markers are no map: NotMatched"
 	garbledRefused = "a clear after a look at that: Failed"

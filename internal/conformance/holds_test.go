@@ -91,8 +91,8 @@ func (c *check) part(t *rapid.T) {
 	}
 }
 
-// know gives an executor the posted part of a hold: whoever settles has claimed the
-// transfer, and has seen it.
+// know gives an executor the posted part of a hold. An executor that settles has claimed
+// the transfer, and has read it.
 func (c *check) know(e *executor) {
 	if posted := c.model.Transfers[e.transfer].Posted; posted != 0 {
 		amount := c.model.scene.coin.amount(posted)

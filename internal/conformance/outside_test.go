@@ -65,7 +65,7 @@ func (c *check) drawOutside(account int) string {
 	return rapid.SampledFrom(kinds).Draw(c.t, "what")
 }
 
-// seeAll lets everybody read all participants.
+// seeAll makes every owner read all participants.
 // An owner that has not read an account assumes no floor, and executions prepare no
 // account that they have not read.
 func (c *check) seeAll() {

@@ -17,17 +17,16 @@ import (
 // orders is the name of a collection of documents that effects change.
 const orders = "orders"
 
-// original is the ID of a transfer that reversals are about.
+// original is the ID of the transfer that reversals concern.
 const original = "the original"
 
-// unmet is the World's value of a document that is not as an effect requires.
+// unmet is the World's value of a document that doesn't meet an effect's requirement.
 const unmet = -1
 
-// paper is a document that the scene's effects, or reversals, are about: all of them
-// require the same.
-// It takes the place of carol's account.
+// paper is the document that the scene's effects or reversals concern.
+// All of them have the same requirement. It takes the place of carol's account.
 type paper struct {
-	reversed bool // it is a transfer, which an effect reverses
+	reversed bool // it is a transfer, and the effect is a reversal
 	id       any  // as it is requested
 	storedID any  // the same for the server
 	require  bson.D
@@ -41,11 +40,11 @@ const paperAt = simulate.MaxAccounts - 1
 
 func field(name string, value any) bson.D { return bson.D{{Key: name, Value: value}} }
 
-// papers returns the documents that effects may be about.
+// papers returns the documents that effects may concern.
 // A field that must have no value may be missing.
 // Numbers are compared by value.
-// An array of which one element is as required does not match.
-// What looks like an operator, or a pattern, is a value like any other.
+// An array does not match because one of its elements does.
+// A value that looks like an operator, or a pattern, is a value like any other.
 func papers() []paper {
 	status := func(values ...any) []bson.D {
 		var all []bson.D
@@ -98,7 +97,7 @@ func papers() []paper {
 	}
 }
 
-// drawPaper draws what the document is, and what is stored in it.
+// drawPaper draws the document and its stored fields.
 func (s *scene) drawPaper(t *rapid.T) given {
 	all := papers()
 	p := all[len(all)-1]
@@ -121,8 +120,8 @@ func (s *scene) drawPaper(t *rapid.T) given {
 	return a
 }
 
-// dress draws what is stored in the document: what is required, or not; or another
-// transfer has reserved it, or its map of markers was replaced by something else.
+// dress draws the stored fields: they meet the requirement or not, another transfer has
+// reserved the document, or its map of markers was replaced by something else.
 func (p *paper) dress(t *rapid.T, a *given) {
 	a.fields, a.pending, a.Value = rapid.SampledFrom(p.as).Draw(t, "as required"), nil, 0
 	switch oneOf(t, "stands", "as required", "as required", "as required", "otherwise", "reserved") {
@@ -186,7 +185,7 @@ func (a given) paperDocument() bson.D {
 	return append(d, a.fields...)
 }
 
-// addEffects adds to a transfer of the scene what it does beside moving money.
+// addEffects adds to a transfer of the scene its effects.
 func (b *bank) addEffects(t *document.Transfer, i int) {
 	p := b.scene.paper
 	if p == nil || !slices.ContainsFunc(b.scene.plans[i], onPaper) {
@@ -232,8 +231,8 @@ func (m *model) storedPaper() account {
 	return stored
 }
 
-// outsidePaper does something to the document that no execution does.
-// Nobody writes it while it is reserved.
+// outsidePaper changes the document as no execution does.
+// It doesn't change it while it is reserved.
 func (c *check) outsidePaper() {
 	a := &c.model.Accounts[paperAt]
 	switch {

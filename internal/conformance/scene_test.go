@@ -10,7 +10,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
-// given is an account as a check finds it.
+// given is an account at the start of a check.
 type given struct {
 	simulate.Account
 	dress    dress
@@ -24,7 +24,7 @@ type given struct {
 	pending any    // as it is stored; nil: missing
 }
 
-// scene is what a check begins with.
+// scene is the start of a check.
 type scene struct {
 	coin        coin
 	currency    string // of the transfers
@@ -37,8 +37,8 @@ type scene struct {
 	owners      int // of each transfer
 }
 
-// fault is what is wrong with an account.
-// Mostly nothing is, and seldom more than one thing.
+// fault is a defect of an account.
+// Most accounts have none, and few have more than one.
 // Otherwise no condition of a prepare would ever be the only unmet one.
 type fault uint8
 

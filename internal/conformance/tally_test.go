@@ -13,7 +13,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/simulate"
 )
 
-// tally counts what was drawn and what the World answered: what never happens is not
+// tally counts what was drawn and what the World answered. What never happens is not
 // compared.
 type tally struct {
 	mu         sync.Mutex
@@ -28,7 +28,7 @@ func row(op protocol.Operation, result protocol.Result) string {
 	return strings.TrimSpace(op.Kind.String()+" "+op.Claim.String()) + ": " + result.String()
 }
 
-// alone is the row of the writes of which one condition was unmet and no other.
+// alone is the row of the writes with one unmet condition and no other.
 func alone(kind protocol.Kind, condition string) string {
 	return fmt.Sprintf("%s, lacking nothing but %q", kind, condition)
 }
@@ -86,7 +86,7 @@ func (c *tally) countMerged(members []simulate.Message, result protocol.Result, 
 	c.counts[mixed(mixture(members), result, alone)]++
 }
 
-// What is counted of parts of holds.
+// The rows that count parts of holds.
 const (
 	part       = "Settle of a part of a hold at the credit: Applied"
 	restOfPart = "Settle of a part of a hold at the debit: Applied"

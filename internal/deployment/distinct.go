@@ -33,7 +33,7 @@ func (d *Deployment) requireAllDistinct(ctx context.Context, to purpose, address
 
 // requireNoAccounts makes sure that documents are not the collection of a ledger, even of
 // one that is not used now: an effect would set an account's balance. While the server of
-// a ledger of the same name is away nobody knows, and the effects have to wait. Two
+// a ledger of the same name is away, this is not known, and the effects have to wait. Two
 // ledgers need no such check: it is enough that no transfer uses both.
 func (d *Deployment) requireNoAccounts(ctx context.Context, to purpose, documents document.Address) error {
 	if !documents.Documents {

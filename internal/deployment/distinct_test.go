@@ -60,7 +60,7 @@ func TestOneCollectionUnderTwoNames(t *testing.T) {
 	require.NoError(t, store.Connect(t.Context(), store.Addresses()...))
 }
 
-// The same name on another cluster is another collection: its UUID tells.
+// The same name on another cluster is another collection, as its UUID shows.
 func TestSameNameOnAnotherCluster(t *testing.T) {
 	t.Setenv("MONGODB_URI", "")
 	server, err := mongotest.Start(t.Context())

@@ -17,9 +17,9 @@ import (
 // searchedDocuments is how many documents are searched for a sign of the library.
 const searchedDocuments = 1000
 
-// refuseOtherServer refuses a collection without a note that no transfer has ever
-// touched, although by the transfers' account holds are held there, of which no marker
-// was found. It is a collection of the same name, on another server:
+// refuseOtherServer refuses a collection without a note and without a trace of any
+// transfer, if the transfers show held holds there and none of their markers was found.
+// It is a collection of the same name, on another server:
 //
 //  1. A hold is held, in a ledger on one server.
 //  2. A process is configured with the ledger on another one, and posts the hold. It

@@ -122,7 +122,7 @@ func (v View) WrongBalance() string {
 	return fmt.Sprintf("the balance is stored as %s: store an int32, an int64 or a Decimal128", article(stored.Type))
 }
 
-// WrongFloor returns why an odd floor is none.
+// WrongFloor returns why an odd floor can't be used.
 func (v View) WrongFloor() string {
 	stored := v.Floor().Stored
 	if stored.Type == bson.TypeDecimal128 {

@@ -48,8 +48,8 @@ func BalanceTypes(m *wire.Message, kind money.Kind) {
 	m.End()
 }
 
-// ExactBalance keeps out a decimal balance with so many digits behind the point that a
-// sum might be rounded. It is the operand of $expr.
+// ExactBalance excludes a decimal balance with more digits behind the point than a sum
+// keeps exactly. It is the operand of $expr.
 func ExactBalance(field string) (bson.Raw, error) {
 	balance := "$" + field
 	rounded := bson.D{{Key: "$round", Value: bson.A{balance, money.MaxPlaces}}}

@@ -13,8 +13,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// documentIDs returns IDs of documents as a server may have them stored, those next to
-// each other that it may take for equal.
+// documentIDs returns IDs of documents as a server may store them. Neighbours may be
+// equal to the server.
 func documentIDs(t *testing.T) []any {
 	t.Helper()
 	decimal := func(text string) bson.Decimal128 {
@@ -39,8 +39,9 @@ func documentIDs(t *testing.T) []any {
 	}
 }
 
-// An ID of a document has one form: two that the server takes for equal are one, and two
-// that it tells apart are two. A document is found whatever its _id is stored as.
+// An ID of a document has one form: two IDs that are equal to the server have the same
+// one, and two different IDs don't.
+// A document is found in whichever form its _id is stored.
 func TestDocumentIDsAreCanonical(t *testing.T) {
 	collection := mongotest.Database(t).Collection("orders")
 	ids := documentIDs(t)
@@ -74,8 +75,7 @@ func TestDocumentIDsAreCanonical(t *testing.T) {
 	require.Greater(t, apart, 1000)
 }
 
-// What is no ID, what may be equal to one that is written otherwise, and what is too long
-// is refused.
+// An ID is refused if it is not one, may be equal to one in another form, or is too long.
 func TestRefusedDocumentIDs(t *testing.T) {
 	for _, id := range []any{
 		nil, 0.5, math.NaN(), math.Inf(1), bson.A{1}, []string{"a"}, bson.Regex{Pattern: "a"}, bson.MinKey{}, bson.Undefined{}, bson.D{},
@@ -88,7 +88,7 @@ func TestRefusedDocumentIDs(t *testing.T) {
 	}
 }
 
-// A document's ID is told as a text where it is one, and else as what it is.
+// A document's ID is shown as text if it is text, and otherwise with its type.
 func TestIDText(t *testing.T) {
 	for want, id := range map[string]any{
 		"order":                      "order",

@@ -58,7 +58,7 @@ func undecided() bson.D {
 	return bson.D{{Key: "state", Value: protocol.Preparing}, {Key: "hold", Value: true}}
 }
 
-// Unheld matches holds of which not everything is prepared yet.
+// Unheld matches holds that are not completely prepared yet.
 func Unheld() bson.D { return append(undecided(), bson.E{Key: "held", Value: nil}) }
 
 // Postable matches holds that are held and have not expired, by the server's clock.

@@ -12,10 +12,11 @@ import (
 )
 
 // CheckForm refuses a document that a server can't read, or that has another number of
-// fields. The driver does not check values that callers have encoded themselves. The
-// server does not answer for the single statement that has such a document, nor for those
-// that share its command; and bytes behind a value are another field, that nobody has
-// named.
+// fields.
+// The driver does not check values that callers have encoded themselves. The server gives
+// no answer to the single statement with such a document, nor to those that share its
+// command.
+// Bytes behind a value are another field, which the caller has not named.
 func CheckForm(document bson.Raw, fields int) error {
 	if err := checkDocument(document); err != nil {
 		return err
@@ -76,7 +77,7 @@ func checkText(data []byte) error {
 	return nil
 }
 
-// checkBinary checks bytes. The old kind tells their length twice.
+// checkBinary checks bytes. The old kind states their length twice.
 func checkBinary(data []byte) error {
 	const old = 2
 	if len(data) < 5 {

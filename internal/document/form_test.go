@@ -9,8 +9,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// encodedValues are values that were encoded by hand: some that are what they seem to be,
-// and some that no server reads.
+// encodedValues are values that were encoded by hand: some are sound, and some can't be
+// read by any server.
 func encodedValues() (sound, broken map[string]bson.RawValue) {
 	value := func(kind bson.Type, data ...byte) bson.RawValue { return bson.RawValue{Type: kind, Value: data} }
 	id := []byte{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
@@ -54,8 +54,8 @@ func encodedValues() (sound, broken map[string]bson.RawValue) {
 	return sound, broken
 }
 
-// What callers have encoded themselves is refused if a server would not read it, and
-// nothing else is: the server is asked.
+// Values that callers have encoded are refused exactly if a server can't read them. The
+// test asks the server.
 func TestCheckForm(t *testing.T) {
 	t.Parallel()
 	papers := mongotest.Database(t).Collection("papers")

@@ -70,7 +70,7 @@ func CheckID(id string) error {
 	return nil
 }
 
-// Decode returns an account's ID as the API tells it.
+// Decode returns an account's ID in the form of the API.
 func (c IDCodec) Decode(id bson.RawValue) (string, error) {
 	if oid, ok := id.ObjectIDOK(); ok && c == ObjectIDs {
 		return oid.Hex(), nil

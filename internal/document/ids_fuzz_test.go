@@ -13,8 +13,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// Two transfers never share a marker's key, because each key can be read back; and no key
-// can be taken for a path, an operator or an index.
+// Two transfers never share a marker's key, because each key can be read back.
+// No key can be mistaken for a path, an operator or an index.
 func FuzzMarkerKey(f *testing.F) {
 	for id, key := range storetest.AwkwardIDs() {
 		f.Add(id, id+"%")
@@ -48,8 +48,8 @@ func FuzzMarkerKey(f *testing.F) {
 	})
 }
 
-// An ID is refused, or it comes back from what is stored for it as its canonical form;
-// two IDs are one account exactly if that form is the same.
+// An ID is refused, or its stored value reads back as its canonical form.
+// Two IDs are one account exactly if that form is the same.
 func FuzzIDCodec(f *testing.F) {
 	for id := range storetest.AwkwardIDs() {
 		f.Add(id, id+" ", []byte(id))
@@ -85,7 +85,7 @@ func FuzzIDCodec(f *testing.F) {
 				require.Equal(t, codec.Canonical(a) == codec.Canonical(b), first.Equal(second), "%q and %q", a, b)
 			}
 		}
-		// What others have stored as an _id is read as an ID of one kind at most.
+		// An _id that another program has stored reads as an ID of one kind at most.
 		for _, kind := range []bson.Type{bson.TypeString, bson.TypeObjectID, bson.TypeInt64, bson.TypeNull, 0} {
 			id := bson.RawValue{Type: kind, Value: stored}
 			_, errString := document.StringIDs.Decode(id)
@@ -95,7 +95,7 @@ func FuzzIDCodec(f *testing.F) {
 	})
 }
 
-// standardFields are the names of fields that a coordinator takes by default.
+// standardFields are the default names of a coordinator's fields.
 func standardFields() document.Fields {
 	return document.Fields{Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed"}
 }

@@ -26,7 +26,7 @@ func TestCheckID(t *testing.T) {
 	}
 }
 
-// A stored _id of the wrong kind is told, not guessed.
+// A stored _id of the wrong kind is reported, and not guessed.
 func TestDecodeID(t *testing.T) {
 	t.Parallel()
 	oid := bson.NewObjectID()

@@ -9,22 +9,22 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// The markers of a participant are a map, by the transfer, or there are none: then the
-// map is empty, null or missing. Somebody else may have made something else of it, and a
-// filter looks into an array:
+// The markers of a participant are a map, by the transfer. Without markers the map is
+// empty, null or missing. Another program may have replaced it by something else, and a
+// filter searches an array:
 //
-//  1. A hold is held, and somebody puts the receiver's map of markers into an array.
+//  1. A hold is held, and another program puts the receiver's map of markers into an
+//     array.
 //  2. The hold is posted. Its settle asks for a marker that is there, and finds it in the
 //     array; it takes it out, which does nothing to an array, and pays the money in.
 //  3. The answer is lost. The settle is sent again, finds the marker, and pays again.
 //
-// So whatever prepares, settles, undoes or replaces a fence alone requires that it is no
-// array, and doesn't match where it is one. What a look finds instead of a map is not
-// taken for a map without the marker: the transfer would count as settled, and its marker
-// would be left where nobody looks for it any more. It is stuck, and goes on when the map
-// is put right. Of a map that is missing, or null, nobody can say whether it was emptied
-// by a settle or by somebody else, as some programs don't store an empty one: it counts
-// as empty.
+// So each prepare, settle, undo and fence-only requires that the field is not an array,
+// and doesn't match if it is one. Anything else in the place of a map is not taken for a
+// map without the marker. Otherwise the transfer would count as settled, and its marker
+// would stay behind unnoticed. The transfer is stuck, and goes on when the map is
+// restored. A missing or null map counts as empty: it doesn't show whether a settle has
+// emptied it, or another program, as some programs don't store an empty map.
 
 // ErrGarbled is the cause where a marker can't be removed, as what should be a map of
 // markers is something else.

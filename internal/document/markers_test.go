@@ -10,7 +10,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// A marker's key keeps what means something to the server out of the path.
+// A marker's key escapes the characters that have a meaning to the server.
 func TestMarkerKey(t *testing.T) {
 	t.Parallel()
 	for id, key := range storetest.AwkwardIDs() {
@@ -18,8 +18,8 @@ func TestMarkerKey(t *testing.T) {
 	}
 }
 
-// A marker's key tells its transfer, whatever that is called; and what is no marker's key
-// tells none.
+// A marker's key contains its transfer's ID, whatever that is. Other keys name no
+// transfer.
 func TestTransferOf(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"t", "order-17", "a.b", "$a", "100%", "%2E", "17", "0", "a\x00b", "é", "%", "%%", "a%2"} {

@@ -69,7 +69,7 @@ type Transfer struct {
 	LastModified time.Time `bson:"lastModified"`
 	// CommittedAt is the server's time of the decision.
 	CommittedAt time.Time `bson:"committedAt,omitempty"`
-	// NotBefore is when a scheduled transfer is due.
+	// NotBefore is the time of a scheduled transfer.
 	NotBefore time.Time `bson:"notBefore,omitempty"`
 	// Failure says why it was rolled back.
 	Failure *Failure `bson:"failure,omitempty"`
@@ -87,7 +87,7 @@ type Transfer struct {
 	Held bool `bson:"held,omitempty"`
 	// ExpiresAt is the end of a hold.
 	ExpiresAt time.Time `bson:"expiresAt,omitempty"`
-	// Posted is what moves of a hold of two legs of which a part was posted.
+	// Posted is the posted part of a hold of two legs.
 	Posted *money.Amount `bson:"posted,omitempty"`
 	// AtMost is what was asked for, where the legs move what was there.
 	AtMost *money.Amount `bson:"atMost,omitempty"`
@@ -112,8 +112,8 @@ func (t Transfer) Addresses() []Address {
 	return all
 }
 
-// Moved returns the movements that a success stands for: the legs, or, of a hold of which
-// a part was posted, that part.
+// Moved returns the movements of a success: the legs, or the posted part of a partly
+// posted hold.
 func (t Transfer) Moved() []Leg {
 	if t.Posted == nil {
 		return t.Legs

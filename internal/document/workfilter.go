@@ -10,7 +10,7 @@ import (
 
 // ClaimedUnfinished selects transfers that a process has claimed and none has finished,
 // and that stand still for a threshold: see [StandingStill]. It leaves out holds that may
-// still be decided, of which there may be many.
+// still be decided, since there may be many.
 func ClaimedUnfinished(threshold time.Duration) bson.E {
 	open := bson.E{Key: "open", Value: true}
 	plain := bson.D{open, NoHold(), {Key: "epoch", Value: bson.D{{Key: "$ne", Value: 0}}}}

@@ -45,8 +45,8 @@ func fill(g *gate, clusters []collections.Cluster) int {
 	}
 }
 
-// What hangs on one cluster, or on several, never has all places: each of k clusters has
-// at most 1/(k+1) of them.
+// Executions that hang on one cluster, or on several, never have all places: each of k
+// clusters has at most 1/(k+1) of them.
 func TestPlacesAreShared(t *testing.T) {
 	clusters := clustersOf(t, 3)
 	g := newGate(60, true)

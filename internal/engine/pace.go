@@ -46,8 +46,8 @@ func (p *pace) expected() time.Duration {
 	return time.Duration(p.inProgress) * (p.mean + max(4*p.deviation, p.mean/2))
 }
 
-// claimTooLate reports whether so many executions are in progress that a claim would not
-// end before its caller leaves.
+// claimTooLate reports whether a claim would not end before its caller leaves, because of
+// the number of executions in progress.
 // Such a caller would be left in doubt, and the server would work for nobody.
 // The execution asks again after a pause.
 // It passes once there is twice the expected time, because the expectation goes up and

@@ -21,13 +21,14 @@ func subject(n int) collections.Subject {
 	return collections.Subject{ID: fmt.Sprintf("account-%09d", n)}
 }
 
-// token returns the fence of the n-th of them.
+// token returns the fence of the n-th participant.
 func token(n int) protocol.Fence {
 	return document.FenceOfToken(bson.ObjectID{1, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
-// What is got is what was learned, or nothing: of as many participants as a memory of
-// this size has room for nearly all are known, each by its own fence.
+// A read of the memory returns what was learned, or nothing.
+// If a memory of this size has room for all participants, nearly all of them are known,
+// each by its own fence.
 func TestFenceMemoryHoldsWhatItShould(t *testing.T) {
 	t.Parallel()
 	const bytes = 4 << 20
@@ -48,7 +49,7 @@ func TestFenceMemoryHoldsWhatItShould(t *testing.T) {
 	assert.Equal(t, known, c.Len())
 }
 
-// The memory stays within its bounds, whatever is learned, and takes no more than it
+// The memory stays within its limits, whatever is learned, and takes no more than it
 // needs.
 func TestFenceMemoryIsBounded(t *testing.T) {
 	t.Parallel()
@@ -65,7 +66,7 @@ func TestFenceMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// bytes returns what the entries take up.
+// bytes returns the size of the entries.
 func (c *Cache) bytes() int {
 	n := 0
 	for i := range c.shards {
@@ -74,7 +75,7 @@ func (c *Cache) bytes() int {
 	return n
 }
 
-// Where there is no room for all, those stay that are used: a transfer between busy
+// If there is no room for all, the used ones stay, so that a transfer between busy
 // accounts doesn't pay for millions of idle ones.
 func TestUsedFencesStay(t *testing.T) {
 	t.Parallel()
@@ -85,7 +86,7 @@ func TestUsedFencesStay(t *testing.T) {
 		c.Learn(subject(i), token(i), document.Floor{}, 0)
 	}
 	missed := 0
-	for i := range 20 * room { // each is asked for four times while as many others come as there is room for
+	for i := range 20 * room { // each is read four times while 20 times the memory's room passes through it
 		c.Learn(subject(busy+i), token(i), document.Floor{}, 0)
 		if _, ok := c.Get(subject(i%busy), 100); !ok {
 			missed++
@@ -95,7 +96,8 @@ func TestUsedFencesStay(t *testing.T) {
 	assert.Less(t, missed, 20*room/100)
 }
 
-// What was forgotten is not known; what a write has changed is known as it is since.
+// A forgotten fence is not known. A fence that a write has changed is known as it is
+// since.
 func TestFenceMemoryFollowsWrites(t *testing.T) {
 	t.Parallel()
 	var (
@@ -125,8 +127,8 @@ func TestFenceMemoryFollowsWrites(t *testing.T) {
 	}
 }
 
-// Floors of every kind come back as they were read: a debit names the floor that its
-// bound was computed with.
+// Floors of every kind read back as they were stored, because a debit names the floor
+// that its bound was computed with.
 func TestKnownFloors(t *testing.T) {
 	t.Parallel()
 	c := New(time.Now, LeastMemory)
@@ -148,7 +150,8 @@ func TestKnownFloors(t *testing.T) {
 	}
 }
 
-// However many markers an account has, be it more than anybody counts, they are no few.
+// An account with many markers never seems to have few, even with more than the count
+// holds.
 func TestManyMarkersAreNoFew(t *testing.T) {
 	t.Parallel()
 	c := New(time.Now, LeastMemory)
@@ -163,8 +166,8 @@ func TestManyMarkersAreNoFew(t *testing.T) {
 	require.False(t, ok)
 }
 
-// BenchmarkFenceMemory measures what a million accounts take up, and how long it takes to
-// look one up.
+// BenchmarkFenceMemory measures the memory of a million accounts, and the time to read
+// one.
 func BenchmarkFenceMemory(b *testing.B) {
 	const accounts = 1_000_000
 	subjects := make([]collections.Subject, accounts)

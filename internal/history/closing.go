@@ -67,8 +67,8 @@ type Balance struct {
 //   - It was committed after the account was read. Then it is not in, with or without a
 //     marker.
 //
-// Of a transfer without a marker, the first case has to be told from the third. The two
-// ways to do that are balanceInOneRead and balanceInSeparateReads.
+// For a transfer without a marker, the first case must be distinguished from the third.
+// The two ways to do that are balanceInOneRead and balanceInSeparateReads.
 //
 // # Without the right to write
 //
@@ -131,8 +131,9 @@ func (h *History) balanceInOneRead(ctx context.Context, before time.Time) (balan
 var errUnordered = errors.New("transfers on the account are committed faster than it can be read")
 
 // balanceInSeparateReads reads an account that may be in another cluster than the
-// transfers. There is no time as of which both can be read. So it reads the transfers'
-// clock before and after it reads the account:
+// transfers.
+// No single time can be used to read both. So it reads the transfers' clock before and
+// after it reads the account:
 //
 //   - A commit that took its time before the first reading of the clock was sent before
 //     the account was read. Its transfer was prepared even earlier, and no replaced

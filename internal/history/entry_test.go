@@ -16,8 +16,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// However long the pages are, together they are the same history, in either order, and no
-// millisecond is on two of them.
+// Pages of any length add up to the same history, in either order, and no millisecond is
+// on two of them.
 func TestPagesOfAHistory(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -132,8 +132,8 @@ func TestHistoryUsesItsIndex(t *testing.T) {
 	require.Equal(t, 7, finds, "the operation time, what is in flight, what came since, four pages")
 }
 
-// A history with an amount that is no exact number, or not of the balance's kind, is an
-// error.
+// A history with an amount that is not an exact number, or not of the balance's kind, is
+// an error.
 func TestHistoryOfOddNumbers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

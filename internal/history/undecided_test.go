@@ -73,9 +73,9 @@ func TestLateCommitIsIn(t *testing.T) {
 	}
 }
 
-// A transfer that stays undecided keeps nobody waiting: it is barred, by a write that
-// changes nothing else. A hold is barred at once. A transfer that doesn't concern the
-// account is never barred.
+// A transfer that stays undecided doesn't delay the closing: it is barred, by a write
+// that changes nothing else.
+// A hold is barred at once. A transfer that doesn't concern the account is never barred.
 func TestUndecidedIsBarred(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -90,7 +90,7 @@ func TestUndecidedIsBarred(t *testing.T) {
 		{bson.M{"$set": bson.M{"legs.1.account": "carol"}}, 0, 0, nil},
 		{bson.M{"$set": bson.M{"state": "Initiated"}}, 0, 0, nil},
 		{bson.M{"$set": bson.M{"state": "Rollback"}}, 0, 0, nil},
-		// Somebody has set its state back: it is an entry.
+		// Its state was set back by hand: it is an entry.
 		{bson.M{"$set": bson.M{"committedAt": moment(1)}}, 0, 0, []string{"t"}},
 	} {
 		t.Run(fmt.Sprint(c.change), func(t *testing.T) {
@@ -127,8 +127,9 @@ func TestNotAllAreBarred(t *testing.T) {
 }
 
 // requireBarred closes a past with the undecided transfers 1, 2 and 3, some of which are
-// holds. The commit of 2 is stored before a command. It requires that the others are
-// barred so many times, and that there are so many commands.
+// holds.
+// The commit of 2 is stored before a command. It requires the number of times that each
+// of the others is barred, and the number of commands.
 func requireBarred(t *testing.T, holds []string, stored, commands int, times int64, story string) {
 	t.Helper()
 	b, s := undecidedBank(t, false, "1", "2", "3")

@@ -1,12 +1,12 @@
 // Package inspection judges whether a server and a collection can be used for transfers.
 // It reads what they are, and refuses what the protocol can't run on.
-// It writes nothing, and remembers nothing: when to ask is for the caller to say.
+// It writes nothing, and remembers nothing: the caller decides when to ask.
 //
 // It judges four things, each in a file of its own:
 //
 //   - how a collection was created, and how it is sharded (collection.go);
-//   - the user's indexes, of which some would destroy or refuse documents
-//     (harmfulindex.go), and the library's own, of which some may be missing
+//   - the user's indexes, some of which would destroy or refuse documents
+//     (harmfulindex.go), and the library's own, some of which may be missing
 //     (ownindex.go);
 //   - the validator of a collection (validator.go);
 //   - what a server can do (server.go).

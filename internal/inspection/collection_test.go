@@ -9,7 +9,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/collections"
 )
 
-// A collection may be sharded by _id alone.
+// A collection may be sharded only by _id.
 func TestShardedByID(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

@@ -25,7 +25,7 @@ func ownIndexes() []mongo.IndexModel {
 	}
 	exists := bson.D{{Key: "$exists", Value: true}}
 	return []mongo.IndexModel{
-		{ // unfinished work except holds: first what nobody has claimed, and of that what is due at once
+		{ // unfinished work except holds: first unclaimed transfers, and of these the ones that can run at once
 			Keys: bson.D{
 				{Key: "hold", Value: 1}, {Key: "epoch", Value: 1}, {Key: "notBefore", Value: 1}, {Key: "createdAt", Value: 1},
 			},

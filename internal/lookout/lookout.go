@@ -55,7 +55,7 @@ type Lookout struct {
 	readersInTime  int                // 1 while a read is in flight that is not overdue
 	readersOverdue int
 	checking       bool          // a deciding read is in flight
-	polling        bool          // a goroutine glances at what is due
+	polling        bool          // a goroutine glances at targets
 	wakePoller     chan struct{} // wakes that goroutine
 	idleSince      time.Time     // since when nobody waits, as far as that goroutine knows
 	stream         stream

@@ -99,7 +99,8 @@ func (l *Lookout) startPolling() {
 	}
 }
 
-// poll glances at what is due, until nobody has waited for a while.
+// poll glances at each target when its time has come, until no caller has waited for a
+// while.
 func (l *Lookout) poll() {
 	var pauseUntil time.Time
 	for {

@@ -18,8 +18,8 @@ func decimal(t *testing.T, text string) Amount {
 	return amount
 }
 
-// stored reads the amount that the database holds as a decimal with this text, exponents
-// and special values included.
+// stored reads the amount that the database holds for a decimal with this text, including
+// exponents and special values.
 func stored(t *testing.T, text string) (Amount, error) {
 	t.Helper()
 	d, err := bson.ParseDecimal128(text)

@@ -83,7 +83,7 @@ func decimals() *regexp.Regexp {
 }
 
 // A rule of one line says whether a text is a decimal.
-// Each decimal is read as exactly the number that it says.
+// Each decimal reads as exactly the number in its text.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"0", "-0.00", "-12.50", "+7", "999999999999999999.999999999999", "1e3", "", ".", "-", "1.",
 		"NaN", "00012.10", "9999999999999999999999", "99999999999999999999990", "0.0000000000001", "1/3", "1_0", "0x1"} {
@@ -205,7 +205,7 @@ func storedDecimal(high, low uint64) (*big.Rat, bool) {
 	coefficient := new(big.Int).SetUint64(high & (1<<49 - 1))
 	coefficient.Or(coefficient.Lsh(coefficient, 64), new(big.Int).SetUint64(low))
 	if len(coefficient.String()) > 34 {
-		// It stands for zero as well, but not for everybody: it is not an amount.
+		// It stands for zero as well, but not for every reader, so it is not an amount.
 		return nil, false
 	}
 	if high>>63 == 1 {

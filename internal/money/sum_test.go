@@ -52,7 +52,7 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// The sum is the same in whatever order amounts are added.
+// The sum doesn't depend on the order of its amounts.
 func TestSumInAnyOrder(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

@@ -27,7 +27,7 @@ type lottery struct{ *rand.Rand }
 
 func pick[T any](l lottery, values ...T) T { return values[l.IntN(len(values))] }
 
-// odds reports true once in n times.
+// odds reports true in one of n draws.
 func (l lottery) odds(n int) bool { return l.IntN(n) == 0 }
 
 // amount draws the amount of a leg.
@@ -36,7 +36,7 @@ func (l lottery) amount() money.Amount {
 		dec("-60"), dec("60"), dec("-0.000000000001"), dec("0.10"), money.Max(money.Decimal), money.Max(money.Decimal).Neg())
 }
 
-// floor draws a stored floor; nil is none.
+// floor draws a stored floor, nil if there is no floor.
 func (l lottery) floor() any {
 	if l.odds(2) {
 		return pick[any](l, nil, bson.Null{}, int64(0), bson.MinKey{}, int32(-100), int64(50), decimal("0"), decimal("-7.5"))
@@ -46,7 +46,7 @@ func (l lottery) floor() any {
 		decimal("0E+6000"), decimal("1E-6000"), decimal("1.000000000000000000000000000000001"), decimal("1E+21"), math.NaN(), bson.ObjectID{})
 }
 
-// balance draws a stored balance, mostly one at the edge of what the leg needs.
+// balance draws a stored balance, usually one at the edge of what the leg needs.
 func (l lottery) balance(p *mongostore.Participant) any {
 	if l.odds(4) {
 		return pick[any](l, nil, bson.Null{}, 100.0, "100", true, bson.A{}, bson.A{int64(100)}, bson.A{int64(-1), int64(1 << 60)}, bson.M{},
@@ -116,7 +116,7 @@ func encode(document any) bson.Raw {
 	return raw
 }
 
-// agreementCase is a document, the work that is to prepare it, and what was read.
+// agreementCase is a document, an attempt at preparing it, and the fence that was read.
 type agreementCase struct {
 	id     string
 	work   *mongostore.Attempt
@@ -125,9 +125,11 @@ type agreementCase struct {
 	fence  protocol.Fence // that the prepare names
 }
 
-// The facts of a look and the filter of a prepare agree: where the look shows no reason
-// to refuse, no marker and the expected fence, the prepare matches, and nowhere else.
-// Else an execution would prepare and look for ever, or take what it should refuse.
+// The facts of a look agree with the filter of a prepare.
+// The prepare matches exactly if the look shows no reason to refuse, no marker, and the
+// expected fence.
+// Otherwise an execution would prepare and look for ever, or accept what it should
+// refuse.
 func TestFactsAndFilterAgree(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -183,8 +185,8 @@ func (b *bank) checkAgreement(cases []*agreementCase, results []wire.Verdict) {
 		expected := c.facts == protocol.Facts{
 			Found: true, Fence: c.fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 		}
-		// The server says how many matched in all. A document that was matched is
-		// changed, or the change was refused.
+		// The server only reports the total of matches. A matched document has changed,
+		// or its change was refused.
 		matched := results[i].Result == protocol.Failed || string(after[c.id]) != string(c.before)
 		if expected {
 			fit++
@@ -199,7 +201,7 @@ func (b *bank) checkAgreement(cases []*agreementCase, results []wire.Verdict) {
 				c.work.Transfer.Legs[0].Amount, c.work.Transfer.Currency, c.fence, c.facts, matched, results[i].Result)
 		}
 	}
-	// The draw is no good if it hardly ever hits.
+	// A draw that hardly ever matches proves nothing.
 	require.Greater(b.T, fit, agreementCases/10)
 	require.Greater(b.T, changed, agreementCases/10)
 	require.Positive(b.T, refused)

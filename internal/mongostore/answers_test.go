@@ -19,7 +19,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// write is a way to bring a bank to the point where a write is next.
+// write is a way to bring a bank to the point before a write.
 type write struct {
 	name       string
 	command    string
@@ -81,9 +81,10 @@ func writes() []write {
 	}
 }
 
-// reconnected returns the same bank with a store of another client: one that has seen a
-// server fail looks for it again for half a second, and the tests don't wait for that. It
-// polls, because a client that streams may take ten seconds to disconnect.
+// reconnected returns the same bank with a store of another client.
+// A client that has seen a server fail searches for it for half a second, and the tests
+// don't wait for that.
+// The client polls, because one that streams may take ten seconds to disconnect.
 func (b *bank) reconnected(t *testing.T, number int, opts ...*options.ClientOptions) *bank {
 	t.Helper()
 	next := &bank{&storetest.Bank{T: t, DB: b.DB, Log: storetest.NewCommandLog(), App: fmt.Sprintf("%s %d", b.DB.Name(), number)}}
@@ -106,7 +107,7 @@ func (b *bank) reconnected(t *testing.T, number int, opts ...*options.ClientOpti
 	return next
 }
 
-// fault is something that happens to a command.
+// fault is one that strikes a command.
 type fault struct {
 	name   string
 	how    bson.M
@@ -124,8 +125,8 @@ func faults() []fault {
 	for _, code := range []int{10107, 189, 11602, 11600, 91, 50, 11601, 112, 6, 262, 133, 8} {
 		list = append(list, fault{fmt.Sprintf("error %d", code), bson.M{"errorCode": code}, false, unknown})
 	}
-	// One document and no right to insert it, or a refusal to change one that names its
-	// cause: that is certain. A command of updates may have applied some of them.
+	// An insert of one document without the right to it, or a refused change that names
+	// its cause, is certain. A command of updates may have applied some of them.
 	list = append(list,
 		fault{"error 13", bson.M{"errorCode": 13}, false, func(command string) protocol.Result {
 			if command == "insert" {
@@ -142,8 +143,9 @@ func faults() []fault {
 	return list
 }
 
-// Whatever breaks a command on its way or on the server, its answer is Unknown as long as
-// it may have been stored; and no write is sent a second time by itself.
+// If a command breaks on its way or on the server, its answer is Unknown as long as it
+// may have been stored.
+// No write is sent a second time by itself.
 func TestAnswersToBrokenCommands(t *testing.T) {
 	origin := newBank(t)
 	number := 0
@@ -170,8 +172,8 @@ func TestAnswersToBrokenCommands(t *testing.T) {
 	}
 }
 
-// A deadline that passes while the server is busy makes a write Unknown: it may yet be
-// stored.
+// If a deadline passes while the server is busy, a write is Unknown, since it may still
+// be stored.
 func TestAnswerAfterADeadline(t *testing.T) {
 	origin := newBank(t)
 	for number, write := range writes() {
@@ -188,7 +190,7 @@ func TestAnswerAfterADeadline(t *testing.T) {
 	}
 }
 
-// A write under a context that has ended is never sent, and says so.
+// A write is never sent under a context that has ended, and says so.
 func TestEndedContextSendsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -205,7 +207,7 @@ func TestEndedContextSendsNothing(t *testing.T) {
 	}
 }
 
-// Where no server can be reached, a write is certainly not sent; a read is not answered.
+// If no server can be reached, a write is certainly not sent, and a read has no answer.
 func TestNoServerSendsNothing(t *testing.T) {
 	t.Parallel()
 	client, err := mongo.Connect(options.Client().

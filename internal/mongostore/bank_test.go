@@ -8,7 +8,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// bank is a storetest.Bank with what the tests of this package do to it.
+// bank is a storetest.Bank with the operations of this package's tests.
 type bank struct{ *storetest.Bank }
 
 // newBank returns a bank on a new database.

@@ -21,7 +21,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// requests is what several works ask for at once.
+// requests are the calls of several attempts at the same time.
 type requests []*mongostore.Call
 
 func (rs *requests) add(a *mongostore.Attempt, operations ...protocol.Operation) {
@@ -30,7 +30,7 @@ func (rs *requests) add(a *mongostore.Attempt, operations ...protocol.Operation)
 	}
 }
 
-// batch performs requests, which are of one lane, and returns their results.
+// batch performs requests of one lane, and returns their results.
 func (b *bank) batch(rs requests) []protocol.Result {
 	b.T.Helper()
 	ctx, cancel := context.WithTimeout(b.T.Context(), 20*time.Second)
@@ -55,7 +55,7 @@ func all(n int, result protocol.Result) []protocol.Result {
 	return results
 }
 
-// crowd returns works on transfers of so many units each, from alice to others.
+// crowd returns n attempts at transfers of units each, from alice to others.
 func (b *bank) crowd(n int, units int64) []*mongostore.Attempt {
 	b.T.Helper()
 	attempts := make([]*mongostore.Attempt, n)
@@ -68,8 +68,8 @@ func (b *bank) crowd(n int, units int64) []*mongostore.Attempt {
 	return attempts
 }
 
-// fences reads the fences of all participants of works, and returns the prepares of the
-// n-th.
+// prepares reads the fences of all participants of the attempts, and returns the prepares
+// of each attempt's n-th.
 func prepares(b *bank, n int, attempts ...*mongostore.Attempt) requests {
 	b.T.Helper()
 	var rs requests
@@ -88,8 +88,8 @@ func of(op protocol.Operation, attempts ...*mongostore.Attempt) requests {
 }
 
 // The prepares of many transfers on one account are one statement, and so are their
-// settles, and the settles of some with the prepares of others: debits add up, and
-// credits wait in their markers.
+// settles, and the settles of some with the prepares of others.
+// Debits add up, and credits wait in their markers.
 func TestStatementsOnOneAccountCoalesce(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -117,7 +117,7 @@ func TestStatementsOnOneAccountCoalesce(t *testing.T) {
 	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(760), "pending": markers}))
 }
 
-// statements returns how many statements each update since the last look at the log had.
+// statements returns the number of statements in each update since the last call.
 func (b *bank) statements() []int {
 	b.T.Helper()
 	var counts []int
@@ -131,8 +131,8 @@ func (b *bank) statements() []int {
 	return counts
 }
 
-// Where the money is not enough for all that come together, those that come first get it,
-// and each is answered for itself.
+// If the money doesn't cover all prepares that come together, it goes to the first ones,
+// and each of them has an answer of its own.
 func TestSplitIsFair(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -145,8 +145,8 @@ func TestSplitIsFair(t *testing.T) {
 	}))
 }
 
-// What a settle or undo pays in can be spent by a prepare in the same statement; where
-// that fails, the payment is made all the same.
+// A prepare can spend what a settle or undo pays in by the same statement.
+// If that fails, the payment is made all the same.
 func TestPaidInIsSpent(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -161,9 +161,9 @@ func TestPaidInIsSpent(t *testing.T) {
 	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(0), "pending": bson.M{"t2": int64(-50)}}))
 }
 
-// What can't be one statement isn't: prepares that have pinned other fences, currencies
-// or floors, a settle that replaces the fence and a prepare, two executions of one
-// transfer, a fence-only and anything.
+// Some calls never share a statement: prepares with different fences, currencies or
+// floors, a settle that replaces the fence and a prepare, two executions of one transfer,
+// and a fence-only and any other call.
 func TestWhatDoesNotCoalesce(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -199,8 +199,8 @@ func TestWhatDoesNotCoalesce(t *testing.T) {
 	require.Len(t, b.Store.Merge(rs), 1, "one new fence serves all that replace it")
 }
 
-// A command is split before it is larger than a server takes, and its answers are put
-// together again.
+// A command that is too large for a server is split, and its answers are put together
+// again.
 func TestCommandsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -236,8 +236,9 @@ func TestCommandsAreBounded(t *testing.T) {
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.Applied, not, not, protocol.Applied}, results)
 }
 
-// What a statement for several transfers may have done is not tried again one by one:
-// only a read that was answered says that it was not done.
+// A statement for several transfers is not repeated one by one as long as it may be
+// stored.
+// Only a read that was answered shows that it is not.
 func TestNothingIsSplitUnknowingly(t *testing.T) {
 	b := newBank(t)
 	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}), storetest.Account("bob", bson.M{"balance": int64(0)}))
@@ -254,8 +255,8 @@ func TestNothingIsSplitUnknowingly(t *testing.T) {
 	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(80), "pending": bson.M{"t0": int64(-10), "t1": int64(-10)}}))
 }
 
-// Through a mongos, a linearizable read tells which statements have matched: the one that
-// they have in common may be about another shard.
+// Through a mongos, a linearizable read shows which statements have matched, since the
+// write that they share may concern another shard.
 func TestShortCountIsResolvedThroughMongos(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -276,8 +277,8 @@ func TestShortCountIsResolvedThroughMongos(t *testing.T) {
 	}
 }
 
-// What the server certainly refuses is tried one by one in any case: one transfer's fault
-// is not the others'.
+// A statement that the server certainly refuses is always repeated one by one, so that
+// one transfer's fault doesn't affect the others.
 func TestRefusedStatementIsSplit(t *testing.T) {
 	b := newBank(t)
 	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}),
@@ -294,8 +295,8 @@ func TestRefusedStatementIsSplit(t *testing.T) {
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.Failed, protocol.NotMatched, protocol.NotMatched}, results)
 }
 
-// Whether a ledger is reached through a mongos is its own affair: the transfers' replica
-// set says nothing of that.
+// Each ledger is checked for a mongos by itself. The replica set of the transfers says
+// nothing about that.
 func TestRoutedLedgerOfAnotherCluster(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -318,8 +319,8 @@ func TestRoutedLedgerOfAnotherCluster(t *testing.T) {
 	}
 }
 
-// Amounts far beyond the limits, as only a hand could have stored them, are in no
-// statement with others: their sum would not be exact.
+// Amounts far beyond the limits, as only another program could have stored them, share no
+// statement, because their sum would not be exact.
 func TestInexactSumsAreNotMade(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -340,8 +341,7 @@ func TestInexactSumsAreNotMade(t *testing.T) {
 	}
 }
 
-// A server that hangs keeps nobody from the others, also not from finding out whether
-// those can be used.
+// A server that hangs delays neither the use nor the check of other servers.
 func TestHangingServerKeepsNobodyFromTheOthers(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -360,9 +360,9 @@ func TestHangingServerKeepsNobodyFromTheOthers(t *testing.T) {
 	require.ErrorIs(t, b.Store.Connect(ctx, document.Address{Name: "eu"}), context.DeadlineExceeded)
 }
 
-// Where the server refuses a command of several requests as a whole, each may be why, and
-// asks to be performed alone from then on. One that was alone already, and one whose
-// command was merely lost, don't.
+// If the server refuses a command of several requests as a whole, each may be the cause,
+// and asks to be performed alone from then on.
+// A request that was alone already doesn't, nor does one whose command was merely lost.
 func TestRefusedCommandsAreTriedAlone(t *testing.T) {
 	b := newBank(t)
 	b.Put(storetest.Account("alice", bson.M{"balance": int64(100)}))

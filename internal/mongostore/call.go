@@ -77,7 +77,7 @@ func (s *Store) AnswerFromCache(a *Attempt, op protocol.Operation) (protocol.Ans
 // participant returns the participant that the call is about.
 func (c *Call) participant() *participant { return &c.Attempt.participants[c.Op.Participant] }
 
-// answer sets the answer, and the error that it is due to.
+// answer sets the answer, and its cause.
 func (c *Call) answer(result protocol.Result, err error) {
 	c.Answer, c.Cause = protocol.Answer{Result: result}, err
 }
@@ -89,8 +89,8 @@ func (c *Call) take(v wire.Verdict, many bool) {
 	c.Alone = many && refusedWhole(v.Err)
 }
 
-// refusedWhole reports whether an error is the server's refusal of a whole command that
-// it can't carry out as it is, whoever sends it.
+// refusedWhole reports whether an error is the server's refusal of a whole command, which
+// it can't carry out for any sender.
 func refusedWhole(err error) bool {
 	code := wire.CommandCode(err)
 	return code == wire.CodeOverflow || code != 0 && wire.IsRefusal(code)

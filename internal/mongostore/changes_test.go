@@ -41,8 +41,8 @@ func TestManyDecisionsAreOneStatement(t *testing.T) {
 	}
 }
 
-// Where some of many decisions don't match, a deciding read tells which are stored, and
-// that only one's own count.
+// If some of many decisions don't match, a deciding read shows which are stored.
+// Only an attempt's own decision counts.
 func TestSomeDecisionsDoNotMatch(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -50,7 +50,7 @@ func TestSomeDecisionsDoNotMatch(t *testing.T) {
 	commit := storetest.Decide(protocol.Committed, 1)
 	commit.Clean = true
 	b.Applied(attempts[0], storetest.Decide(protocol.Rollback, 1))
-	b.Applied(attempts[1], commit) // an earlier message of its own
+	b.Applied(attempts[1], commit) // an earlier message of this attempt
 	b.Change("transfers", "t2", bson.M{"$set": bson.M{"owner": "another", "epoch": int64(2), "state": "Committed"}})
 	applied, not := protocol.Applied, protocol.NotMatched
 	assert.Equal(t, []protocol.Result{not, applied, not, applied}, b.batch(of(commit, attempts...)))
@@ -58,8 +58,8 @@ func TestSomeDecisionsDoNotMatch(t *testing.T) {
 		attempts...)), "anybody may finish")
 }
 
-// A document that the server refuses to change keeps none of the others from being
-// changed in the same statement.
+// A document that the server refuses to change doesn't keep others in the same statement
+// from being changed.
 func TestRefusedDecisionStandsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -75,7 +75,7 @@ func TestRefusedDecisionStandsAlone(t *testing.T) {
 	assert.Equal(t, want, b.batch(of(commit, attempts...)))
 }
 
-// A document that can't be stored keeps none of the others from being stored.
+// A document that can't be stored doesn't keep others from being stored.
 func TestRefusedInsertStandsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -90,8 +90,8 @@ func TestRefusedInsertStandsAlone(t *testing.T) {
 	assert.Equal(t, []protocol.Result{protocol.Applied, protocol.NotMatched, protocol.Failed, protocol.Applied}, b.batch(rs))
 }
 
-// A document that the server can't read is refused with its whole command, and found out
-// when it is alone. The others are stored then.
+// A document that the server can't read is refused with its whole command, and found when
+// it is alone. The others are stored then.
 func TestUnreadableInsertStandsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -109,7 +109,7 @@ func TestUnreadableInsertStandsAlone(t *testing.T) {
 	}
 }
 
-// Of many claims each gets its own after-image, and what it doesn't get is another's.
+// Each of many claims gets its own after-image. If it gets none, another claim has won.
 func TestManyClaims(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -131,7 +131,7 @@ func TestManyClaims(t *testing.T) {
 	}
 }
 
-// What is written down by hand is what the tags of the type say.
+// The handwritten encoding agrees with the tags of the type.
 func TestEncodeTransfer(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -144,21 +144,21 @@ func TestEncodeTransfer(t *testing.T) {
 	}
 }
 
-// A command that this user may not send is refused for all that were to go out with it.
+// A command without the right to it is refused for all its inserts.
 func TestUnauthorizedInsertFailsForAll(t *testing.T) {
 	b := newBank(t)
 	var rs requests
 	for i := range 3 {
 		rs.add(b.Attempt(fmt.Sprint("t", i), b.Leg("alice", -1)), storetest.Claim(protocol.Insert))
 	}
-	b.Claimed("first", b.Leg("alice", -1)) // the server's time is known
+	b.Claimed("first", b.Leg("alice", -1)) // the server's time is known from here on
 	stop := b.Failing(1, []string{"insert"}, bson.M{"errorCode": 13})
 	assert.Equal(t, all(3, protocol.Failed), b.batch(rs))
 	stop()
 }
 
-// A decision doesn't wait for the server's time where it was ever known: nothing is
-// judged by the one that a finish stores.
+// A decision doesn't wait for the server's time once that was known, because the time
+// which it stores decides nothing.
 func TestDecisionsDoNotAskForTheTime(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -175,8 +175,8 @@ func TestDecisionsDoNotAskForTheTime(t *testing.T) {
 	b.stored("t0", "lastModified") // by the server's clock, then
 }
 
-// Only decisions that say the same are one statement: a commit at another epoch, or by an
-// execution that is not clean, is stored as it is.
+// Only equal decisions share a statement.
+// A commit at another epoch, or by an execution that is not clean, is stored as it is.
 func TestOnlyLikeDecisionsShareAStatement(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -195,8 +195,8 @@ func TestOnlyLikeDecisionsShareAStatement(t *testing.T) {
 	}
 }
 
-// Through a mongos every decision is a statement for one document: one for many may
-// change, and count, what a shard no longer owns.
+// Through a mongos each decision has a statement of its own.
+// A common one may change, and count, a document that a shard no longer owns.
 func TestDecisionsThroughMongosAreSingle(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

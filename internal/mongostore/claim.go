@@ -106,7 +106,7 @@ func (s *Store) claimOne(ctx context.Context, call *Call) {
 	call.Answer.Transfer = call.Attempt.image(t)
 }
 
-// showClaimed answers the claims of a command of which some have matched.
+// showClaimed answers the claims of a command if only some of them have matched.
 // A transfer that shows the claimer's nonce is the claimer's, in the state and epoch that
 // it shows: no other executor changes those without taking it over.
 func (s *Store) showClaimed(ctx context.Context, calls []*Call) {

@@ -15,7 +15,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// full returns a work on a transfer with every field that a caller can set.
+// full returns an attempt at a transfer with every field that a caller can set.
 func (b *bank) full(id string) *mongostore.Attempt {
 	b.T.Helper()
 	a := b.Attempt(id, b.Leg("alice", -60), b.LegIn("eu", "bob", dec("60.50")))
@@ -25,8 +25,8 @@ func (b *bank) full(id string) *mongostore.Attempt {
 	return a
 }
 
-// stored returns a transfer as it is stored, without its times, which are asserted to lie
-// around now.
+// stored returns a transfer as it is stored, without its times, which must lie around
+// now.
 func (b *bank) stored(id string, times ...string) bson.M {
 	b.T.Helper()
 	document := storetest.AsMap(b.T, b.Raw("transfers", id))
@@ -39,8 +39,7 @@ func (b *bank) stored(id string, times ...string) bson.M {
 	return document
 }
 
-// shape is the stored form of the full work's transfer, as the architecture's page shows
-// it.
+// shape is the stored form of the transfer of full, as the architecture's page shows it.
 func (b *bank) shape(id string, changes bson.M) bson.M {
 	shape := bson.M{
 		"_id": id, "state": "Preparing", "open": true, "epoch": int64(1), "owner": "owner of " + id, "currency": "EUR",
@@ -61,8 +60,8 @@ func (b *bank) shape(id string, changes bson.M) bson.M {
 	return shape
 }
 
-// An inserted transfer has exactly the documented fields, of the documented types; an
-// empty one has no others.
+// An inserted transfer has exactly the documented fields, of the documented types.
+// An empty one has no other fields.
 func TestInsertStoresTheDocumentedShape(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -89,7 +88,7 @@ func TestInsertStoresTheDocumentedShape(t *testing.T) {
 	assert.Equal(t, before, b.Raw("transfers", "order"))
 }
 
-// A transfer that is stored for a worker is claimed once, in its first epoch.
+// A submitted transfer is claimed once, in its first epoch.
 func TestClaimFromInitiated(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -119,7 +118,7 @@ func TestClaimFromInitiated(t *testing.T) {
 	assert.Equal(t, b.shape("order", nil), b.stored("order", "createdAt", "lastModified"))
 }
 
-// A transfer that nobody has claimed is cancelled at once, with its reason.
+// A transfer without a claim is cancelled at once, with its reason.
 func TestCancelInitiated(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -138,8 +137,8 @@ func TestCancelInitiated(t *testing.T) {
 	assert.Equal(t, protocol.NotMatched, b.On(a, storetest.Claim(protocol.FromInitiated)).Result)
 }
 
-// Whether a transfer has stalled is for the server's clock to say. The process's clock
-// may be off by a year.
+// The server's clock decides whether a transfer has stalled. The process's clock may be
+// off by a year.
 func TestTakeOverGoesByTheServersClock(t *testing.T) {
 	t.Parallel()
 	for name, off := range map[string]time.Duration{"right": 0, "a year ahead": 8760 * time.Hour, "a year behind": -8760 * time.Hour} {
@@ -176,8 +175,8 @@ func TestTakeOverGoesByTheServersClock(t *testing.T) {
 	}
 }
 
-// What can be taken over, and to what end, depends on the state alone; a cancel does not
-// wait.
+// The state alone decides whether a transfer can be taken over, and to what end. A cancel
+// does not wait.
 func TestWhichStatesAreTakenOver(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -212,8 +211,7 @@ func TestWhichStatesAreTakenOver(t *testing.T) {
 	}
 }
 
-// A work that was made from a transfer of another life, with the same ID and another
-// payload, claims nothing.
+// An attempt at an earlier transfer with the same ID and another payload claims nothing.
 func TestClaimRequiresTheDigest(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -235,8 +233,8 @@ func TestClaimRequiresTheDigest(t *testing.T) {
 	}
 }
 
-// A decision needs the state and the epoch, and is stored once; its time only where money
-// moves, its reason only where it doesn't.
+// A decision needs the state and the epoch, and is stored once.
+// Its time is stored only if money moves, and its reason only if none does.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -281,8 +279,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A transfer is finished once, from the state that its end belongs to, by whoever comes;
-// it is then no longer in the index of open work.
+// A transfer is finished once, from the state that belongs to its end, by any process.
+// After that it is no longer in the index of open work.
 func TestFinish(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -310,9 +308,9 @@ func TestFinish(t *testing.T) {
 	}
 }
 
-// A verify matches while the transfer is Preparing, of this epoch and this owner, and
-// always changes the document: one that changed nothing would be answered without asking
-// a majority.
+// A verify matches a transfer in Preparing with this epoch and this owner, and always
+// changes the document.
+// A write without a change would be answered without asking a majority.
 func TestVerifyAlwaysWrites(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -342,7 +340,7 @@ func TestVerifyAlwaysWrites(t *testing.T) {
 	assert.Equal(t, protocol.NotMatched, b.On(a, verify).Result, "it is decided")
 }
 
-// The failure names the participant that refused as the caller knows it.
+// The failure names the refusing participant as the caller does.
 func TestFailureNamesTheParticipant(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

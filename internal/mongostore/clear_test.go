@@ -15,9 +15,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// A prepared debit is off the balance and a prepared credit is not on it. Settling pays
-// credits in, undoing gives debits back; both remove the marker and nothing else, on
-// closed accounts too. The second time nothing matches and nothing changes.
+// A prepared debit is off the balance, and a prepared credit is not on it.
+// Settling pays credits in, and undoing gives debits back.
+// Both remove the marker and nothing else, on closed accounts too.
+// The second time nothing matches and nothing changes.
 func TestSettleAndUndo(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -69,7 +70,7 @@ func TestSettleAndUndo(t *testing.T) {
 	}
 }
 
-// checkCleared asserts a document in which the fence was replaced, or not.
+// checkCleared requires a document, with a replaced fence or the old one.
 func (b *bank) checkCleared(want bson.M, replaced bool) {
 	b.T.Helper()
 	if replaced {
@@ -83,9 +84,9 @@ func (b *bank) checkCleared(want bson.M, replaced bool) {
 	b.Has("accounts", want)
 }
 
-// A fence-only replaces the fence where the marker is absent and changes nothing else; it
-// does not ask whether the account is open. Where the marker is, or no account, it does
-// nothing.
+// A fence-only replaces the fence if the marker is absent, and changes nothing else. It
+// works on closed accounts too.
+// If the marker exists, or no account does, it does nothing.
 func TestFenceOnly(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -104,9 +105,10 @@ func TestFenceOnly(t *testing.T) {
 	assert.Nil(t, b.Raw("accounts", "nobody"))
 }
 
-// No fence is ever set twice, not even when the very same operation is performed again,
-// or the very same message comes twice: it could bring an old fence back. Where it takes
-// a marker to set it, it is drawn here; where it takes none, by the server.
+// No fence is ever set twice, not even if the same operation or the same message is
+// repeated, since it could bring an old fence back.
+// The process draws a fence that is set together with removing a marker. The server draws
+// all others.
 func TestFencesAreUniquePerSending(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -142,8 +144,8 @@ func TestFencesAreUniquePerSending(t *testing.T) {
 	}
 }
 
-// That a marker is gone doesn't tell that a fence-only has set its fence: somebody else
-// may have removed it, and kept the fence.
+// A missing marker doesn't show that a fence-only has set its fence. Another process may
+// have removed the marker and kept the fence.
 func TestFenceOnlyIsNotResolved(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -156,8 +158,8 @@ func TestFenceOnlyIsNotResolved(t *testing.T) {
 	assert.Equal(t, protocol.NotMatched, call.Answer.Result)
 }
 
-// A prepare that was sent with the old fence never matches once the fence was replaced,
-// money or no money.
+// A prepare with the old fence never matches once the fence was replaced, even if the
+// account has the money.
 func TestReplacedFenceRefusesOldPrepares(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -174,8 +176,8 @@ func TestReplacedFenceRefusesOldPrepares(t *testing.T) {
 	b.Applied(a, b.Ready(a)...)
 }
 
-// All writes of one ledger in a round are one command, those of two ledgers two. Reads
-// likewise.
+// All writes of one ledger in a round are one command, and those of two ledgers are two.
+// The same holds for reads.
 func TestOneCommandPerLedger(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -210,8 +212,8 @@ func TestOneCommandPerLedger(t *testing.T) {
 	b.Has("accounts_eu", storetest.Account("carol", bson.M{"balance": int64(140)}))
 }
 
-// The server tells only how many statements of a command have matched. Which of them did
-// is told by a deciding read, where any did.
+// The server reports only how many statements of a command have matched.
+// If any did, a deciding read shows which.
 func TestShortCountIsResolved(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

@@ -24,7 +24,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// everyOperation makes the store do everything that it can.
+// everyOperation makes the store perform all that it can.
 func (b *bank) everyOperation(ctx context.Context) {
 	b.T.Helper()
 	t, s := b.T, b.Store
@@ -123,8 +123,8 @@ func (b *bank) everyTransfer(ctx context.Context) {
 }
 
 // Every write asks for a journaled majority, and every read for what a majority has
-// stored or more, whatever the client's own settings are. None is a retryable write,
-// which the driver would send twice.
+// stored or more, whatever the client's settings are.
+// No write is a retryable one, which the driver would send twice.
 func TestConcernsAreTheStoresOwn(t *testing.T) {
 	t.Parallel()
 	journaled := false
@@ -155,9 +155,9 @@ func TestConcernsAreTheStoresOwn(t *testing.T) {
 	}
 }
 
-// primaryModes returns the read preferences of a command that asks the primary. On a
-// direct connection, as to a container, the driver itself writes primaryPreferred for
-// primary.
+// primaryModes returns the read preferences of a command to the primary.
+// On a direct connection, as to a container, the driver itself writes primaryPreferred
+// for primary.
 func primaryModes() []string {
 	modes := []string{"", "primary"}
 	if strings.Contains(mongotest.URI(), "directConnection=true") {
@@ -190,8 +190,8 @@ func (b *bank) checkConcerns(commands []*storetest.Command) {
 			levels[level]++
 		}
 	}
-	// A look at a transfer, at whether several exist, at an account, and one of a work
-	// that is not the owner, in both lives; and what Setup tries.
+	// A look at a transfer, at several existing ones, at an account, and one by an
+	// attempt that is not the owner, in both lives; and the tries of Setup.
 	assert.Equal(b.T, 7, levels["linearizable"])
 	assert.Greater(b.T, levels["majority"], 10)
 	for _, name := range []string{"insert", "update", "findAndModify", "find", "aggregate"} {
@@ -199,8 +199,8 @@ func (b *bank) checkConcerns(commands []*storetest.Command) {
 	}
 }
 
-// A caller's transaction is none of the store's: what the store wrote stays when the
-// caller aborts, and the store sees what is outside of it.
+// The store doesn't use a caller's transaction.
+// Its writes stay when the caller aborts, and it sees what is outside of the transaction.
 func TestCallersTransactionIsNotUsed(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

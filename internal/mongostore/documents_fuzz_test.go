@@ -19,9 +19,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// choices is a source for a lottery whose draws are the bytes of a fuzzing engine, so
-// that one changed byte changes one draw; when they are used up, the rest is drawn from a
-// fixed seed.
+// choices is a source for a lottery whose draws are the bytes of a fuzzing engine.
+// One changed byte changes one draw. When the bytes are used up, a fixed seed draws the
+// rest.
 type choices struct {
 	bytes []byte
 	rest  *rand.PCG
@@ -38,7 +38,7 @@ func (c *choices) Uint64() uint64 {
 
 func lotteryOf(data []byte) lottery { return lottery{rand.New(&choices{data, rand.NewPCG(1, 1)})} }
 
-// newOffline returns a store that has no server.
+// newOffline returns a store without a server.
 func newOffline(f testing.TB) *storetest.Rooms {
 	f.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:1"))
@@ -71,9 +71,9 @@ func whole(s *storetest.Rooms) document.Transfer {
 	}
 }
 
-// Whatever bytes are stored as a transfer, reading them is an error, or gives exactly the
-// payload that is stored: what is written again is the same, and its legs are those that
-// the document names.
+// Whatever bytes are stored as a transfer, reading them returns an error or exactly the
+// stored payload.
+// Written again it is the same, and its legs are those that the document names.
 func FuzzTransferDocument(f *testing.F) {
 	s := newOffline(f)
 	valid := encode(whole(s))
@@ -97,7 +97,7 @@ func FuzzTransferDocument(f *testing.F) {
 		requirePayload(t, doc, read)
 		written, err := bson.Marshal(read)
 		if err != nil {
-			return // bytes that no server stores, in the metadata, which are not looked into
+			return // bytes in the metadata that no server stores, and that are not checked
 		}
 		again, err := document.DecodeTransfer(written)
 		require.NoError(t, err)
@@ -113,8 +113,8 @@ func FuzzTransferDocument(f *testing.F) {
 	})
 }
 
-// replaceField returns a document with another value for its n-th field, or as it is
-// where it has no such field.
+// replaceField returns a document with another value for its n-th field, or unchanged if
+// it has no such field.
 func replaceField(document bson.Raw, n int, value any) bson.Raw {
 	elements, err := document.Elements()
 	if err != nil || n < 0 || n >= len(elements) {
@@ -129,7 +129,7 @@ func replaceField(document bson.Raw, n int, value any) bson.Raw {
 }
 
 // field returns the value that the driver reads into a field: the last one of that name,
-// in whatever case.
+// in upper or lower case.
 func field(t *testing.T, document bson.Raw, name string) bson.RawValue {
 	t.Helper()
 	elements, err := document.Elements()
@@ -143,7 +143,7 @@ func field(t *testing.T, document bson.Raw, name string) bson.RawValue {
 	return value
 }
 
-// requirePayload requires that what a transfer moves is what its document says.
+// requirePayload requires that a transfer moves what its document says.
 func requirePayload(t *testing.T, doc bson.Raw, read document.Transfer) {
 	t.Helper()
 	text := func(of bson.Raw, name, got string) {
@@ -182,9 +182,9 @@ func requirePayload(t *testing.T, doc bson.Raw, read document.Transfer) {
 	}
 }
 
-// Whatever bytes are stored as an account, judging it is no panic, and all who read it
-// see the same: money is found only where the balance is an exact number between the
-// bounds.
+// Whatever bytes are stored as an account, checking it doesn't panic, and all its readers
+// agree.
+// It has money only if the balance is an exact number within the bounds.
 func FuzzAccountDocument(f *testing.F) {
 	s := newOffline(f)
 	f.Add([]byte{}, []byte{}, false)
@@ -223,7 +223,7 @@ func FuzzAccountDocument(f *testing.F) {
 	})
 }
 
-// requireFacts requires that facts that let a transfer through are true.
+// requireFacts requires that facts are true if they let a transfer through.
 func requireFacts(t *testing.T, s *storetest.Rooms, a *mongostore.Attempt, document bson.Raw, facts protocol.Facts) {
 	t.Helper()
 	amount := a.Transfer.Legs[0].Amount

@@ -18,8 +18,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// newShop returns a bank with documents of the name "orders". The fields of its markers
-// and fences have names of their own.
+// newShop returns a bank with documents of the name "orders".
+// Their fields for markers and fences have other names than those of accounts.
 func newShop(t *testing.T, changes ...func(*storetest.Config)) *bank {
 	t.Helper()
 	return newBank(t, append([]func(*storetest.Config){func(c *storetest.Config) {
@@ -44,7 +44,7 @@ func (b *bank) effect(id any, require, set bson.D) document.Effect {
 	return e
 }
 
-// changing returns a work on a transfer of nothing but effects that isn't stored.
+// changing returns an attempt at a transfer of effects alone, which isn't stored.
 func (b *bank) changing(id string, effects ...document.Effect) *mongostore.Attempt {
 	b.T.Helper()
 	a, err := b.Store.NewAttempt(document.Transfer{ID: id, Effects: effects, Digest: []byte{1}}, "owner of "+id)
@@ -55,7 +55,7 @@ func (b *bank) changing(id string, effects ...document.Effect) *mongostore.Attem
 func unpaid() bson.D { return bson.D{{Key: "status", Value: "unpaid"}} }
 func paid() bson.D   { return bson.D{{Key: "status", Value: "paid"}, {Key: "by", Value: "me"}} }
 
-// requirable draws a value that may be required of a field, or stored there.
+// requirable draws a value that a requirement names, or that a field has.
 func (l lottery) requirable() any {
 	return pick[any](l, bson.Null{}, "a", "b", "", 1, int64(1), 1.0, decimal("1"), 2, 0, true, false, bson.D{}, bson.D{{Key: "a", Value: 1}},
 		bson.D{{Key: "a", Value: 1.0}}, bson.D{{Key: "$gt", Value: ""}}, bson.D{{Key: "$exists", Value: true}},
@@ -66,7 +66,7 @@ func (l lottery) requirable() any {
 		bson.A{bson.Undefined{}})
 }
 
-// paper draws a document and what is required of it.
+// paper draws a document and a requirement of it.
 func (l lottery) paper(id, key string) (document, require bson.D) {
 	document = bson.D{{Key: "_id", Value: id}}
 	for _, name := range []string{"x", "y"} {
@@ -94,9 +94,9 @@ func (l lottery) paper(id, key string) (document, require bson.D) {
 	return document, require
 }
 
-// The facts of a look and the filter of a prepare agree on documents, too: where the look
-// shows that all is as required, nobody has reserved the document, and the fence is the
-// expected one, the prepare matches, and nowhere else.
+// The facts of a look agree with the filter of a prepare for documents too.
+// The prepare matches exactly if the look shows a met requirement, no reservation, and
+// the expected fence.
 func TestEffectFactsAndFilterAgree(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
@@ -142,8 +142,8 @@ func TestEffectFactsAndFilterAgree(t *testing.T) {
 	require.Greater(t, fits, cases/10)
 }
 
-// A document is reserved by a marker of zero; what is to be set shows when it is settled,
-// and not when it is undone.
+// A marker of zero reserves a document.
+// The new values show when it is settled, and not when it is undone.
 func TestEffectShowsWhenItIsSettled(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
@@ -180,8 +180,7 @@ func TestEffectShowsWhenItIsSettled(t *testing.T) {
 	b.Has("orders", bson.M{"_id": "o", "pending": bson.M{}})
 }
 
-// A document that is missing is refused by its requirement, even an empty one, and never
-// created.
+// A missing document is refused by its requirement, even an empty one, and never created.
 func TestEffectOnAMissingDocument(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
@@ -194,8 +193,8 @@ func TestEffectOnAMissingDocument(t *testing.T) {
 	assert.Nil(t, b.Raw("orders", "nobody"))
 }
 
-// What a document must be like is asked by a look alone: a first read shows that it is
-// there, and free.
+// Only a look asks for a document's requirement. A first read shows that the document
+// exists and is free.
 func TestRequirementIsAskedWhereItDecides(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
@@ -209,9 +208,10 @@ func TestRequirementIsAskedWhereItDecides(t *testing.T) {
 	}
 }
 
-// Documents have lanes of their own, and so has the transfer that a reversal is about:
-// none of them shares a command with accounts. No two writes to a document share a
-// statement, and those to different documents share a command.
+// Documents have lanes of their own, and so has the transfer that a reversal concerns.
+// None of them shares a command with accounts.
+// Two writes to one document share no statement, and those to different documents share a
+// command.
 func TestLanesOfEffects(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
@@ -247,9 +247,10 @@ func TestLanesOfEffects(t *testing.T) {
 		of(storetest.At(protocol.Settle, 0), rs[2].Attempt)...)))
 }
 
-// A reversal reserves a transfer that has succeeded and is not reversed, under the names
-// that transfers have for markers and fences, whatever those of accounts are; and sets
-// its own ID when it is settled. Nothing is owed to an original that is gone.
+// A reversal reserves a successful transfer without a reversal.
+// It uses the fields of transfers for markers and fences, whatever those of accounts are,
+// and stores its own ID when it is settled.
+// Nothing is owed to an original that is gone.
 func TestReversalsEffect(t *testing.T) {
 	t.Parallel()
 	b := newShop(t, func(c *storetest.Config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })
@@ -303,8 +304,8 @@ func TestReversalsEffect(t *testing.T) {
 	assert.Equal(t, protocol.Facts{Unmet: true, MayBeGone: true}, b.On(gone, storetest.At(protocol.Look, 1)).Facts)
 }
 
-// A transfer with effects is stored as it is documented, and read back the same: another
-// process finishes it.
+// A transfer with effects is stored as documented, and reads back the same, so another
+// process can finish it.
 func TestStoredEffects(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
@@ -343,9 +344,9 @@ func TestStoredEffects(t *testing.T) {
 	assert.Equal(t, bson.M{"code": "requirementFailed", "ledger": "orders", "account": `{"$numberLong":"7"}`, "message": ""}, failure)
 }
 
-// Looks at several documents share their commands, and each is judged by its own
-// requirement: also where two are at one document, where an _id is written otherwise than
-// it is asked for, and where the server finds fault with one of the requirements.
+// Looks at several documents share their commands, and each checks its own requirement.
+// This holds for two looks at one document, for an _id that is written in another way
+// than requested, and if the server refuses one of the requirements.
 func TestRequirementsAreJudgedEach(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
@@ -354,7 +355,7 @@ func TestRequirementsAreJudgedEach(t *testing.T) {
 	undefined := bson.D{{Key: "x", Value: bson.Undefined{}}}
 	for name, row := range map[string]struct {
 		effects []document.Effect
-		unmet   []bool // nil: nobody knows
+		unmet   []bool // nil: not known
 	}{
 		"one document": {[]document.Effect{b.effect("o", unpaid(), nil), b.effect("o", paid(), nil),
 			b.effect("o", nil, nil)}, []bool{false, true, false}},

@@ -14,7 +14,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// What the external tests see of the inside.
+// Internals that the external tests use.
 
 const (
 	MaxExplained = maxExplained

@@ -11,8 +11,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// BenchmarkFacts measures what it takes to judge an account as a read has shown it, with
-// as many transfers in flight.
+// BenchmarkFacts measures the check of an account that a read has shown, by the number of
+// its transfers in flight.
 func BenchmarkFacts(b *testing.B) {
 	for _, inFlight := range []int{0, 60} {
 		b.Run(strconv.Itoa(inFlight), func(b *testing.B) {

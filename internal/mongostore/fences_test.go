@@ -17,7 +17,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// reads counts the finds that reading the fences of a work costs.
+// reads counts the finds for the fences of an attempt.
 func (b *bank) reads(a *mongostore.Attempt) int {
 	b.T.Helper()
 	b.Log.Take()
@@ -25,8 +25,8 @@ func (b *bank) reads(a *mongostore.Attempt) int {
 	return len(b.Log.Take())
 }
 
-// What a majority read has shown of a participant is not read again, and the answer from
-// memory lets the same prepare through.
+// A participant that a majority read has shown is not read again, and the remembered
+// answer lets the same prepare through.
 func TestKnownFenceNeedsNoRead(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -41,15 +41,16 @@ func TestKnownFenceNeedsNoRead(t *testing.T) {
 	b.Prepared(second)
 	third := b.Attempt("order 3", b.Leg("alice", -60))
 	assert.Zero(t, b.reads(third))
-	b.Prepared(third) // down to the floor, which is remembered, too
+	b.Prepared(third) // down to the floor, which is remembered too
 	b.Has("accounts", storetest.Account("alice", bson.M{
 		"balance": int64(-20), "floor": int64(-20), "pending": bson.M{"order 2": int64(160), "order 3": int64(-60)},
 	}))
 	b.Has("accounts", storetest.Account("bob", bson.M{"balance": int64(0), "fence": nil, "pending": bson.M{"order 2": int64(-160)}}))
 }
 
-// A fence that this process has replaced, and whose answer it has, is known: the next
-// prepare matches without a read. One that the server has drawn takes a read.
+// A fence that this process has replaced, with an answer, is known, and the next prepare
+// matches without a read.
+// A fence that the server has drawn takes a read.
 func TestReplacedFenceIsKnown(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -77,15 +78,15 @@ func TestReplacedFenceIsKnown(t *testing.T) {
 		b.On(next, storetest.At(protocol.Undo, 0))
 		assert.Zero(t, b.reads(b.Attempt(fmt.Sprintf("after next %d", i), b.Leg("alice", -1))))
 	}
-	// Where nothing is known of a participant, its new fence alone says too little to
-	// spare the read.
+	// If nothing is known about a participant, its new fence alone can't spare the read.
 	b.Store.ForgetFence(*b.Attempt("x", b.Leg("alice", 1)).Participant(0).Subject())
 	a := b.Attempt("last", b.Leg("alice", -1))
 	b.Applied(a, storetest.At(protocol.FenceOnly, 0))
 	assert.Equal(t, 1, b.reads(a))
 }
 
-// What did not match, or was refused, may be due to what is remembered: it is forgotten.
+// A prepare that did not match, or was refused, may have used outdated facts, so these
+// are forgotten.
 // (After Unknown: see TestAnswersToBrokenCommands.)
 func TestRefusedPrepareForgetsTheFence(t *testing.T) {
 	t.Parallel()
@@ -106,8 +107,9 @@ func TestRefusedPrepareForgetsTheFence(t *testing.T) {
 	}
 }
 
-// A full participant is read again each time: only a read tells when others have made
-// room. Prepares of this process count at once.
+// A full participant is read each time, because only a read shows whether others have
+// made room.
+// Prepares of this process count at once.
 func TestMarkerLimitForcesARead(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, func(c *storetest.Config) { c.MarkerLimit = 3 })
@@ -129,14 +131,14 @@ func TestMarkerLimitForcesARead(t *testing.T) {
 	assert.True(t, b.On(a, storetest.At(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 }
 
-// What is known of a participant with many transfers in flight, or without a fence, gets
-// old after a minute: others may have put more on the one, and the other may be gone.
-// What is known of any other doesn't.
+// Facts about a participant with many transfers in flight, or without a fence, expire
+// after a minute. Other processes may have added transfers or removed the document.
+// Facts about any other participant don't expire.
 func TestOldFenceIsReadAgain(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
 	b := newBank(t, func(c *storetest.Config) { c.Now = func() time.Time { return time.Unix(later.Load(), 0) } })
-	busy := bson.M{"order a": int64(1), "order b": int64(1)} // of 100 that may be
+	busy := bson.M{"order a": int64(1), "order b": int64(1)} // the limit is 100
 	b.Put(storetest.Account("busy", bson.M{"pending": busy}), storetest.Account("unfenced", bson.M{"fence": nil}),
 		storetest.Account("quiet", bson.M{"pending": bson.M{"order a": int64(1)}}))
 	for _, row := range []struct {
@@ -152,9 +154,9 @@ func TestOldFenceIsReadAgain(t *testing.T) {
 	assert.Equal(t, 1, b.reads(b.Attempt("order", b.Leg("busy", -1))), "a clock that was set back makes nothing younger")
 }
 
-// One process beside others puts no more on an account than the part of the limit below
-// which it is quiet before it looks how much they have put there, however long ago it has
-// looked.
+// One process among others adds at most the part of the limit below which an account is
+// quiet before it reads again how many markers the others have set, however old its last
+// read is.
 func TestOthersMarkersAreSeenInTime(t *testing.T) {
 	t.Parallel()
 	const limit = 3 * fences.QuietShare
@@ -181,7 +183,7 @@ func TestOthersMarkersAreSeenInTime(t *testing.T) {
 	require.False(t, b.On(a, storetest.At(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 }
 
-// Settles of what others have prepared since the last read make no room that isn't there.
+// Settles of what others have prepared since the last read don't count as room.
 func TestRoomIsNotCountedTwice(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, func(c *storetest.Config) { c.MarkerLimit = 2 })
@@ -190,7 +192,7 @@ func TestRoomIsNotCountedTwice(t *testing.T) {
 	b.Ready(reader)
 	theirs := b.Attempt("theirs", b.Leg("alice", 1))
 	b.Change("accounts", "alice", bson.M{"$set": bson.M{"pending": bson.M{"theirs": int64(1)}}})
-	b.Applied(theirs, storetest.At(protocol.Settle, 0)) // of one that this process has not prepared
+	b.Applied(theirs, storetest.At(protocol.Settle, 0)) // another process has prepared it
 	for _, id := range []string{"order 1", "order 2"} {
 		b.Prepared(b.Attempt(id, b.Leg("alice", -1)))
 	}
@@ -199,8 +201,7 @@ func TestRoomIsNotCountedTwice(t *testing.T) {
 	require.False(t, b.On(a, storetest.At(protocol.ReadFence, 0)).Facts.BelowMarkerLimit)
 }
 
-// A participant that can't be used, or isn't there, is read each time: it may have been
-// repaired.
+// An unusable or missing participant is read each time, since it may have been repaired.
 func TestUnusableParticipantIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -210,7 +211,7 @@ func TestUnusableParticipantIsNotRemembered(t *testing.T) {
 		assert.Equal(t, 1, b.reads(a), id)
 		assert.Equal(t, 1, b.reads(a), id)
 	}
-	// One that was known and got unusable is forgotten.
+	// A participant that was known and became unusable is forgotten.
 	b.Put(storetest.Account("alice", nil))
 	a := b.Attempt("order", b.Leg("alice", -1))
 	b.Ready(a)
@@ -220,8 +221,8 @@ func TestUnusableParticipantIsNotRemembered(t *testing.T) {
 	assert.Zero(t, b.Store.KnownFences())
 }
 
-// A known account whose decimal balance was spoilt since is not matched. (An answer of
-// Unknown would be asked for again for ever.)
+// A prepare doesn't match a known account whose decimal balance was damaged since.
+// (With Unknown, the execution would ask for ever.)
 func TestSpoiltBalanceOfAKnownAccount(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -241,7 +242,7 @@ func TestSpoiltBalanceOfAKnownAccount(t *testing.T) {
 	}
 }
 
-// What is remembered for one kind of amounts does not let the other kind in.
+// Facts remembered for one kind of amounts don't let the other kind in.
 func TestKnownFenceOfAnotherKind(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -255,7 +256,7 @@ func TestKnownFenceOfAnotherKind(t *testing.T) {
 	assert.Equal(t, before, b.Raw("accounts", "alice"))
 }
 
-// One ledger's accounts are not another's.
+// Each ledger's accounts are remembered separately.
 func TestKnownFencesAreOfOneLedger(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -281,8 +282,8 @@ func TestNoFenceMemory(t *testing.T) {
 	require.Zero(t, b.Store.KnownFences())
 }
 
-// A fence or floor that this library doesn't write is read each time, and no other is
-// taken for it.
+// A fence or floor of another program's making is read each time, and no other one is
+// mistaken for it.
 func TestForeignFenceIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

@@ -15,15 +15,15 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// filterRow is an account and a prepare that is sent to it.
+// filterRow is an account and a prepare of it.
 type filterRow struct {
 	name     string
-	account  bson.M       // what differs from a usable account
+	account  bson.M       // the differences from a usable account
 	amount   money.Amount // default: a debit of 60
 	currency string
-	fence    any // that the prepare names; default: the account's own
+	fence    any // the prepare's fence; default: the account's own
 	matches  bool
-	facts    protocol.Facts // what a look shows; Found and Fence are filled in
+	facts    protocol.Facts // the facts of a look; Found and Fence are filled in
 }
 
 func fit() protocol.Facts {
@@ -210,8 +210,9 @@ func fundsRows() []filterRow {
 	return rows
 }
 
-// A prepare matches exactly the accounts that can take part, changes nothing in the
-// others, and a look tells why.
+// A prepare matches exactly the accounts that can take part, and doesn't change the
+// others.
+// A look shows why.
 func TestPrepareMatchesWhatCanTakePart(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -268,8 +269,8 @@ func (b *bank) sendRow(row filterRow) {
 	assert.Equal(b.T, row.facts, look.Facts)
 }
 
-// checkPrepared asserts that the marker was set and a debit taken off, and that nothing
-// else has changed.
+// checkPrepared requires that the marker was set, a debit was taken off, and nothing else
+// has changed.
 func (b *bank) checkPrepared(before bson.Raw, id string, amount money.Amount) {
 	b.T.Helper()
 	want, after := storetest.AsMap(b.T, before), b.Raw("accounts", id)
@@ -294,7 +295,7 @@ func mustAmount(t *testing.T, value bson.RawValue) money.Amount {
 	return amount
 }
 
-// A missing account is not matched and not created, and a look says that it is missing.
+// A missing account is not matched and not created, and a look reports it as missing.
 func TestPrepareDoesNotCreateAnAccount(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -308,7 +309,8 @@ func TestPrepareDoesNotCreateAnAccount(t *testing.T) {
 }
 
 // A floor that was raised after the fence was read holds: the prepare is refused until a
-// look has learned it. A floor that was lowered costs the same look, and then counts.
+// look has read it.
+// A lowered floor costs the same look, and counts from then on.
 func TestPrepareRequiresTheFloorThatWasRead(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -351,8 +353,8 @@ func TestPrepareRequiresTheFloorThatWasRead(t *testing.T) {
 	}
 }
 
-// The limit of transfers in flight is judged by looks alone: the full account is told,
-// the prepare is not refused.
+// Only looks check the limit of transfers in flight. They report a full account, and the
+// prepare is not refused.
 func TestMarkerLimitIsJudgedByReads(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, func(c *storetest.Config) { c.MarkerLimit = 2 })

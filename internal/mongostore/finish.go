@@ -59,8 +59,8 @@ func (a stamp) requireInTime(m *wire.Message) {
 	m.End()
 }
 
-// finishAgain performs the finishes of which an earlier one has not matched, and returns
-// the other calls.
+// finishAgain performs the finishes that have failed to match before, and returns the
+// other calls.
 //
 // It may not have matched because of the time that it named. That time was estimated, and
 // the transfer's server may stay ahead of it by more than the limit, where a mongos

@@ -10,8 +10,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongostore"
 )
 
-// A transfer is worked on only where each of its collections is registered under the name
-// that it stored.
+// A transfer is worked on only if each of its collections is registered under its stored
+// name.
 func TestForeignTransfersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

@@ -53,8 +53,8 @@ func (l lottery) damaged(document bson.Raw) bson.Raw {
 	return damaged
 }
 
-// Documents are not ours alone. Whatever is stored, reading it gives a value or an error,
-// and never a panic.
+// Other programs write to documents too. Whatever is stored, reading it returns a value
+// or an error, and never panics.
 func TestGarbageIsReadOrRefused(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -94,8 +94,7 @@ func TestGarbageIsReadOrRefused(t *testing.T) {
 	assert.Greater(t, refused, 200)
 }
 
-// What was stored comes back as it was: a transfer read from its own document is the
-// same.
+// A stored transfer reads back as it was.
 func TestTransferRoundTrip(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -118,8 +117,7 @@ func TestTransferRoundTrip(t *testing.T) {
 	assert.Equal(t, &document.Failure{Code: "insufficientFunds", Account: "alice"}, a.Transfer.Failure)
 }
 
-// Fields of a wrong type in a stored transfer make it unreadable, rather than something
-// else.
+// Fields of a wrong type make a stored transfer unreadable, and not another transfer.
 func TestWrongTypesAreUnreadable(t *testing.T) {
 	t.Parallel()
 	leg := func(amount any) bson.A {

@@ -16,7 +16,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// held returns a work on a hold of an hour that it has stored, prepared and marked as
+// held returns an attempt at a hold of an hour that it has stored, prepared and marked as
 // held.
 func (b *bank) held(id string, legs ...document.Leg) *mongostore.Attempt {
 	b.T.Helper()
@@ -26,7 +26,7 @@ func (b *bank) held(id string, legs ...document.Leg) *mongostore.Attempt {
 	return a
 }
 
-// holding returns a work on a hold of an hour that it has stored.
+// holding returns an attempt at a hold of an hour that it has stored.
 func (b *bank) holding(id string, legs ...document.Leg) *mongostore.Attempt {
 	b.T.Helper()
 	a := b.Attempt(id, legs...)
@@ -41,8 +41,8 @@ func markHeld(epoch int64, clean bool) protocol.Operation {
 	return op
 }
 
-// A hold is stored with the time at which it expires, by the server's clock, and marked
-// as held where it is still its execution's.
+// A hold is stored with its expiry, by the server's clock, and is marked as held if it
+// still belongs to its execution.
 func TestMarkHeld(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -75,8 +75,8 @@ func TestMarkHeld(t *testing.T) {
 	assert.Equal(t, protocol.Image{Found: true, State: protocol.Preparing, Epoch: 1, Mine: true, Held: true, Clean: true}, look)
 }
 
-// Of several that are marked as held by one command of which only some match, a deciding
-// read tells which; likewise where there are decisions beside them.
+// One command marks several holds as held, and only some match. A deciding read shows
+// which, also if the command has decisions besides them.
 func TestShortCountOfHolds(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -98,7 +98,7 @@ func TestShortCountOfHolds(t *testing.T) {
 	assert.True(t, attempts[0].Transfer.Held)
 }
 
-// holdRow is a stored hold, changed, and what claims of it match.
+// holdRow is a changed stored hold, and the results of claims on it.
 type holdRow struct {
 	name    string
 	change  bson.M
@@ -128,8 +128,7 @@ func holdRows() []holdRow {
 	}
 }
 
-// Which claims a hold in which state matches, one by one and many together, and what they
-// make of it.
+// Claims match holds by their state, one by one and many together, with a known result.
 func TestClaimsOfHolds(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -158,7 +157,7 @@ func TestClaimsOfHolds(t *testing.T) {
 	}
 }
 
-// checkClaim checks the answer to a claim and what is stored after it.
+// checkClaim checks the answer to a claim, and the stored hold after it.
 func (b *bank) checkClaim(answer protocol.Answer, a *mongostore.Attempt, row holdRow, id string, how protocol.ClaimKind) {
 	b.T.Helper()
 	matches := false
@@ -196,8 +195,8 @@ func (b *bank) checkClaim(answer protocol.Answer, a *mongostore.Attempt, row hol
 	require.Equal(b.T, a.Transfer.Epoch, answer.Transfer.Epoch, id)
 }
 
-// A hold that is not held is taken over to go on with it only when it has shown no sign
-// of life for the threshold, by the server's clock.
+// A hold that is not held is taken over for completion only if it has not changed for the
+// threshold, by the server's clock.
 func TestTakeUnheldGoesByTheServersClock(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -208,8 +207,8 @@ func TestTakeUnheldGoesByTheServersClock(t *testing.T) {
 	assert.Equal(t, protocol.Applied, b.On(a, storetest.Claim(protocol.TakeUnheld)).Result)
 }
 
-// The search for expired holds finds those that may be voided, the oldest first, and that
-// for stalled transfers none that may be decided.
+// The search for expired holds finds those that may be voided, oldest first.
+// The search for stalled transfers finds no hold that may be decided.
 func TestExpiredHoldsAreFound(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -236,8 +235,8 @@ func TestExpiredHoldsAreFound(t *testing.T) {
 	assert.ElementsMatch(t, []string{"no hold", "no hold, held", "no hold, with a time that is over", "posted", "voided", "refused"}, stalled)
 }
 
-// A sweep for what has stalled passes over the holds that may still be decided, however
-// many there are: it looks neither at their documents nor at their keys.
+// A sweep for stalled transfers skips the holds that may still be decided, however many
+// there are. It examines neither their documents nor their keys.
 func TestSweepsPassOverHolds(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -270,9 +269,10 @@ func TestSweepsPassOverHolds(t *testing.T) {
 	assert.Zero(t, reply.ExecutionStats.Documents)
 }
 
-// Of a hold of which a part is posted the credit gets that part, and the debit the rest,
-// to the last digit; an undo gives all of it back. Whoever takes the posted hold over
-// knows the part.
+// If a part of a hold is posted, the credit gets that part and the debit gets the rest
+// back, to the last digit.
+// An undo gives everything back.
+// A process that takes the posted hold over knows the part.
 func TestPartOfAHold(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -313,7 +313,7 @@ func TestPartOfAHold(t *testing.T) {
 }
 
 // Settles of parts share a statement with prepares on the same account, which may spend
-// what they pay in; and an undo pays all of it.
+// what they pay in. An undo pays back everything.
 func TestPartsCoalesce(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -341,8 +341,7 @@ func TestPartsCoalesce(t *testing.T) {
 	b.Has("accounts", storetest.Account("bob", bson.M{"balance": int64(30)}))
 }
 
-// A part of a hold moves money only: the document that changes with it gets nothing, and
-// has no balance afterwards.
+// A part of a hold moves only money. A document that changes with it gets no balance.
 func TestPartOfAHoldWithAnEffect(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// Transfers with any ID move their money exactly and leave no marker, also where their
-// markers lie beside each other.
+// Transfers with any ID move their money exactly and leave no marker, even if their
+// markers are on one account.
 func TestAwkwardIDsOnTheServer(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -49,7 +49,7 @@ func TestAwkwardIDsOnTheServer(t *testing.T) {
 	b.checkCleared(storetest.Account("bob", bson.M{"balance": 100 + 1_000_000 - balance}), true)
 }
 
-// ObjectIDs are hex digits outside, in lower case, and ObjectIds inside.
+// ObjectIDs are hex digits in lower case in the API, and ObjectIds in the database.
 func TestObjectIDs(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, func(c *storetest.Config) { c.IDs = document.ObjectIDs })

@@ -15,9 +15,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// A look on the transfers' own servers is a majority read in the causally consistent
-// session of a majority write to the transfer that matched. It asks for no linearizable
-// read, which takes 100 ms on an idle server.
+// A look on the transfers' own servers is a majority read. It runs in the causally
+// consistent session of a majority write to the transfer that matched.
+// It needs no linearizable read, which takes 100 ms on an idle server.
 func TestLookFollowsAMatchedWrite(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -60,9 +60,9 @@ func operationTime(value bson.RawValue) uint64 {
 	return uint64(seconds)<<32 | uint64(number)
 }
 
-// Where the write to the transfer does not match, because the transfer is another's,
-// final or gone, it proves nothing: the look is linearizable. What is final is written to
-// no more: its record stays the same for ever.
+// If the write to the transfer does not match, because it belongs to another execution,
+// is final or gone, it proves nothing, and the look is linearizable.
+// A final transfer is never written again, and its record stays the same for ever.
 func TestLookWithoutAMatchedWriteIsLinearizable(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -86,8 +86,9 @@ func TestLookWithoutAMatchedWriteIsLinearizable(t *testing.T) {
 	}
 }
 
-// Through another client nothing is known of the transfers' servers: there each look is
-// linearizable. The two ledgers are looked at side by side.
+// A look through another client is linearizable, since nothing is known about the
+// transfers' servers there.
+// The two ledgers are read at the same time.
 func TestLookThroughAnotherClientIsLinearizable(t *testing.T) {
 	t.Parallel()
 	log := storetest.NewCommandLog()
@@ -110,8 +111,8 @@ func TestLookThroughAnotherClientIsLinearizable(t *testing.T) {
 	assert.Equal(t, "linearizable", commands[0].Text("readConcern", "level"))
 }
 
-// Through a mongos a session's time does not bind the shards of another collection: each
-// look is linearizable.
+// Through a mongos each look is linearizable, because a session's time does not bind the
+// shards of another collection.
 func TestLookThroughMongosIsLinearizable(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -125,8 +126,8 @@ func TestLookThroughMongosIsLinearizable(t *testing.T) {
 	assert.Equal(t, "linearizable", commands[0].Text("readConcern", "level"))
 }
 
-// The other reads say how old they may be: fences and the transfer by majority, a look at
-// the transfer linearizable.
+// Each of the other reads has its concern: majority for fences and the transfer,
+// linearizable for a look at the transfer.
 func TestReadsOfFencesAndTransfers(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -148,8 +149,8 @@ func TestReadsOfFencesAndTransfers(t *testing.T) {
 	}
 }
 
-// A read of the transfer shows the stored state, and whose it is; one of a transfer that
-// isn't there shows nothing.
+// A read of the transfer shows the stored state and the owner. A read of a missing
+// transfer shows nothing.
 func TestReadTransferShowsTheImage(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -167,7 +168,7 @@ func TestReadTransferShowsTheImage(t *testing.T) {
 		gone := b.Attempt("gone", b.Leg("alice", -60))
 		assert.Equal(t, protocol.Answer{Result: protocol.Applied}, b.On(gone, storetest.About(kind)))
 	}
-	// One that can't be read is there, in a state that nobody knows.
+	// An unreadable transfer exists, in an unknown state.
 	b.Change("transfers", "order", bson.M{"$set": bson.M{"legs": "none"}})
 	answer := b.On(mine, storetest.About(protocol.LookTransfer))
 	assert.Equal(t, protocol.Answer{Result: protocol.Applied, Transfer: protocol.Image{Found: true}}, answer)

@@ -13,9 +13,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// Where the markers are no map any more nothing is paid, given back or fenced off,
-// however often it is asked for; a look takes the marker for there, and the next try is
-// refused, with the reason. When the map is back everything goes on.
+// If the markers are no longer a map, nothing is paid, given back or fenced off, however
+// often it is tried.
+// A look counts the marker as present, and the next try is refused with the reason.
+// When the map is back, everything goes on.
 func TestGarbledMarkersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -57,15 +58,15 @@ func TestGarbledMarkersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// forget removes a transfer, so that its ID is free.
+// forget removes a transfer, which frees its ID.
 func (b *bank) forget(id string) {
 	b.T.Helper()
 	_, err := b.DB.Collection("transfers").DeleteOne(b.T.Context(), bson.M{"_id": id})
 	require.NoError(b.T, err)
 }
 
-// A map of markers that is missing, or null, counts as empty: a settle may have emptied
-// it. A dirty roll-back sets its fence there.
+// A missing or null map of markers counts as empty, since a settle may have emptied it. A
+// dirty rollback sets its fence there.
 func TestNoMapIsAnEmptyOne(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -82,9 +83,9 @@ func TestNoMapIsAnEmptyOne(t *testing.T) {
 	}
 }
 
-// Of a command of which only some statements have matched, what is not to be seen in a
-// map is not taken for settled; nor is anything that several transfers ask for in one
-// statement.
+// If only some statements of a command match, a marker that can't be read in a map
+// doesn't count as settled.
+// Neither does a statement for several transfers.
 func TestGarbledMarkersAreNotTakenForSettled(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -106,14 +107,15 @@ func TestGarbledMarkersAreNotTakenForSettled(t *testing.T) {
 	assert.Equal(t, all(2, protocol.NotMatched), b.batch(of(storetest.At(protocol.Settle, 0), others...)))
 	assert.Equal(t, before, b.Raw("accounts", "alice"))
 
-	// One that is known to be garbled is refused, and the others of the command are done.
+	// A call on garbled markers that are known is refused, and the others of the command
+	// are performed.
 	b.On(others[0], storetest.At(protocol.Look, 0))
 	b.Change("accounts", "alice", bson.M{"$set": bson.M{"pending": whole}})
 	assert.Equal(t, []protocol.Result{protocol.Failed, protocol.Applied}, b.batch(of(storetest.At(protocol.Settle, 0), others...)))
 	b.Applied(others[0], storetest.At(protocol.Settle, 0))
 }
 
-// Before the decision a list of markers is a reason to refuse, and no marker.
+// Before the decision a list of markers is a reason to refuse, and not a marker.
 func TestGarbledMarkersAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -125,8 +127,8 @@ func TestGarbledMarkersAreRefused(t *testing.T) {
 	assert.Equal(t, protocol.AmountKind, facts.Refusal())
 }
 
-// Documents that effects change, and the transfer that a reversal is about, are no
-// different from accounts.
+// The same holds for documents that effects change, and for the transfer that a reversal
+// concerns.
 func TestGarbledMarkersOfDocuments(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
@@ -149,8 +151,8 @@ func TestGarbledMarkersOfDocuments(t *testing.T) {
 	assert.Equal(t, before, b.Raw("transfers", "original"))
 }
 
-// What a prepare requires of a field it requires of the field, and not of one of a list
-// that somebody has made of it since it was read.
+// A prepare's requirement of a field is not met by an element of a list, if the field was
+// made a list since it was read.
 func TestPrepareLooksIntoNoList(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -183,7 +185,8 @@ func TestPrepareLooksIntoNoList(t *testing.T) {
 	}
 }
 
-// A list for a fence is a fence like any other, compared as a whole: the account goes on.
+// A list in the place of a fence is compared as a whole, like any fence, and the account
+// can be used.
 func TestListForAFence(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -196,8 +199,8 @@ func TestListForAFence(t *testing.T) {
 		storetest.PrepareWith(0, storetest.StandardFields().View(encode(bson.M{"fence": bson.A{storetest.Fence0()}})).Fence())).Result)
 }
 
-// A requirement is about the field, and not about one of a list: to whoever prepares, and
-// to whoever looks.
+// A requirement concerns the field itself, and not an element of a list, for a prepare
+// and for a look.
 func TestRequirementLooksIntoNoList(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)

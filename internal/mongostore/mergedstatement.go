@@ -87,7 +87,7 @@ func (u *mergedUpdate) conditions(m *wire.Message) {
 
 // changes sets the markers of the prepares, removes those of the settles and undos, and
 // changes the balance by all of them. A prepared credit only leaves its marker.
-// A settle or undo does not ask whether the account is open: the money is due.
+// A settle or undo does not ask whether the account is open, because the money is owed.
 func (u *mergedUpdate) changes(m *wire.Message) {
 	if u.net.Sign() != 0 {
 		m.Begin("$inc")

@@ -20,7 +20,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// largest returns how large the largest of commands is, and the largest first answer.
+// largest returns the sizes of the largest command and of the largest first answer.
 func largest(commands []*storetest.Command) (asked, answered int) {
 	for _, c := range commands {
 		asked, answered = max(asked, len(c.Body)), max(answered, len(c.Reply))
@@ -31,9 +31,9 @@ func largest(commands []*storetest.Command) (asked, answered int) {
 // overhead is what the driver adds to a command, and a server to an answer.
 const overhead = 4 << 10
 
-// Looks at hundreds of documents, each with a large ID and a large requirement, are more
-// than goes into one command: none is too large for the server, and each is judged by its
-// own requirement.
+// Looks at hundreds of documents with large IDs and requirements don't fit into one
+// command.
+// No command is too large for the server, and each look checks its own requirement.
 func TestLargeRequirementsAreJudgedInPortions(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
@@ -71,8 +71,8 @@ func TestLargeRequirementsAreJudgedInPortions(t *testing.T) {
 	assert.LessOrEqual(t, asked, wire.MaxCommandBytes+overhead)
 	assert.Greater(t, asked, wire.MaxCommandBytes*9/10, "they share their commands")
 	explained := 0
-	for _, c := range commands[1:] { // none of the transfers is stored: the touch has matched nothing
-		if c.Body.Lookup("projection", "text").Type != 0 { // what is not as required is told, and nothing rests on it
+	for _, c := range commands[1:] { // no transfer is stored, so the touch has matched nothing
+		if c.Body.Lookup("projection", "text").Type != 0 { // this reads which requirements are not met, and no decision rests on it
 			documents, err := c.Body.Lookup("filter", "_id", "$in").Array().Values()
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(documents), mongostore.MaxExplained)
@@ -84,8 +84,8 @@ func TestLargeRequirementsAreJudgedInPortions(t *testing.T) {
 	require.Equal(t, (orders+1)/3, explained, "each of those that are refused")
 }
 
-// Large transfers are read in portions, each by a read that is as good as one for all: so
-// that the answer comes in time.
+// Large transfers are read in portions, each by a read as good as one for all, so that
+// the answer comes in time.
 func TestLargeTransfersAreReadInPortions(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -134,8 +134,8 @@ func TestLargeTransfersAreReadInPortions(t *testing.T) {
 	}
 }
 
-// Where a portion is not answered, the others are: what was read in time is not asked for
-// again, be it ever so much in all.
+// If one portion has no answer, the others have theirs. A portion that was read in time
+// is not read again, however much there is in total.
 func TestPortionsAreAnsweredEach(t *testing.T) {
 	b := newBank(t)
 	const most = wire.MaxAnswerBytes / wire.ParticipantBytes
@@ -174,8 +174,8 @@ func TestPortionsAreAnsweredEach(t *testing.T) {
 	require.False(t, last[0].Answer.Facts.Found, "what isn't there is answered, too")
 }
 
-// draw returns one of the statements that the store sends, of up to so many bytes in one
-// of its texts.
+// draw returns one of the statements that the store sends, with texts of at most most
+// bytes.
 func (b *bank) draw(random *rand.Rand, most int) wire.Statement {
 	text := func(n int) string { return strings.Repeat("x", 1+random.IntN(n)) }
 	a := b.Attempt(text(document.MaxIDBytes), b.LegIn("", text(document.MaxIDBytes), money.Units(-60)), b.Leg(text(document.MaxIDBytes), 60))
@@ -211,8 +211,8 @@ func (b *bank) draw(random *rand.Rand, most int) wire.Statement {
 	return u
 }
 
-// No command of writes is larger than the bound, unless a single statement is, whatever
-// the statements are, and each goes out once, in its order.
+// No command of writes exceeds the limit, unless a single statement does.
+// Each statement is sent once, in its order.
 func TestUpdatesAreSplitByTheirBytes(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)
@@ -242,7 +242,7 @@ func TestUpdatesAreSplitByTheirBytes(t *testing.T) {
 	require.Less(t, commands, 40)
 }
 
-// written returns a statement as it goes out.
+// written returns a statement as it is sent.
 func written(st wire.Statement) []byte {
 	m := wire.NewMessage(0)
 	st.Write(m)
@@ -250,8 +250,8 @@ func written(st wire.Statement) []byte {
 	return m.Data
 }
 
-// What is guessed of the size of a statement, or of what is asked for, is not too small:
-// the one costs time, and a command for the other may be too large.
+// The estimated size of a statement, and of a requirement, is not too small.
+// A small estimate of the one costs time, and of the other makes a command too large.
 func TestSizesAreNotTooSmall(t *testing.T) {
 	t.Parallel()
 	b := newShop(t)

@@ -22,8 +22,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// An insert whose ID is taken is NotMatched, even when the server adds that it could not
-// wait for the majority: the ID was there before.
+// An insert with a used ID is NotMatched, even if the server adds that it could not wait
+// for the majority, because the ID existed before.
 func TestDuplicateIDComesBeforeWriteConcernError(t *testing.T) {
 	b := newBank(t).reconnected(t, 1)
 	b.Claimed("order", b.Leg("alice", -60))
@@ -47,8 +47,8 @@ func (b *bank) unique(collection, field string) {
 	require.NoError(b.T, err)
 }
 
-// A duplicate key of a unique index of the user's is a refusal. It is not the answer that
-// the ID is taken: there is no such transfer.
+// A duplicate key of a unique index of the user's is a refusal.
+// It doesn't mean that the ID is used, since there is no such transfer.
 func TestDuplicateKeyOfAnotherIndexIsFailed(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -81,7 +81,7 @@ func TestDuplicateKeyOfAnotherIndexIsFailed(t *testing.T) {
 	assert.Equal(t, "Preparing", b.Raw("transfers", "order 4").Lookup("state").StringValue())
 }
 
-// A validator that refuses a prepare refuses that one alone: the other participant in the
+// A validator that refuses a prepare refuses only that one. The other participant in the
 // same command is prepared.
 func TestValidatorRefusesPrepare(t *testing.T) {
 	t.Parallel()
@@ -97,7 +97,7 @@ func TestValidatorRefusesPrepare(t *testing.T) {
 	b.Has("accounts", storetest.Account("alice", nil))
 	b.Has("accounts", storetest.Account("bob", bson.M{"pending": bson.M{"order": int64(60)}}))
 
-	// Where another one does not match, nothing is known of those that were not refused.
+	// If another one does not match, nothing is known about those that were not refused.
 	answers = b.All(a, prepares...)
 	assert.Equal(t, protocol.Failed, answers[0].Result)
 	assert.Equal(t, protocol.NotMatched, answers[1].Result)
@@ -109,8 +109,8 @@ func (b *bank) validate(rule bson.M) {
 	require.NoError(b.T, b.DB.RunCommand(b.T.Context(), bson.D{{Key: "collMod", Value: "accounts"}, {Key: "validator", Value: rule}}).Err())
 }
 
-// What the server refuses to settle or to undo is Failed, whatever the reason, and leaves
-// the document as it was.
+// A settle or undo that the server refuses is Failed, for any reason, and leaves the
+// document as it was.
 func TestRefusedSettleIsFailed(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -153,8 +153,8 @@ func TestRefusedSettleIsFailed(t *testing.T) {
 	}
 }
 
-// deafening makes connections whose next answer, once armed, is never heard: the server
-// has done what it was asked for.
+// deafening makes connections that lose the next answer once it is armed, after the
+// server has performed the command.
 type deafening struct{ armed atomic.Bool }
 
 type deafenedConn struct {
@@ -184,8 +184,8 @@ func (c *deafenedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A write that is stored and whose answer is lost is Unknown, is not sent again by the
-// driver, and is stored once.
+// A stored write whose answer is lost is Unknown, is not repeated by the driver, and is
+// stored once.
 func TestLostAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 	dialer := new(deafening)
@@ -205,8 +205,8 @@ func TestLostAnswerIsUnknown(t *testing.T) {
 	b.Has("accounts", storetest.Account("settle", bson.M{"balance": int64(40)}))
 }
 
-// Only refusals of a statement that the server looked at are definite; what it says of
-// its own state, or a mongos of a shard, is not.
+// Only a refusal of a statement that the server has examined is definite. An error about
+// the server's own state, or from a mongos about a shard, is not.
 func TestDefiniteCodes(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{2, 9, 14, 15, 22, 28, 40, 52, 56, 57, 66, 121, 11000, 17419} {

@@ -14,9 +14,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// resending makes the server carry out the store's next command of a name, and answer
-// that it was too busy to have it acknowledged: the driver sends the same message again.
-// What is to happen in between does. It returns what checks that this was so.
+// resending makes the server perform the store's next command of a name, and answer that
+// it was too busy to acknowledge it, so the driver sends the same message again.
+// It calls between in the meantime. The returned function checks that all this happened.
 func (b *bank) resending(name string, between func()) (check func()) {
 	b.T.Helper()
 	stop := b.Failing(1, []string{name}, bson.M{
@@ -35,8 +35,7 @@ func (b *bank) resending(name string, between func()) (check func()) {
 	}
 }
 
-// process returns another process on the same documents, whose commands are not in the
-// log.
+// process returns another process on the same documents, whose commands are not logged.
 func (b *bank) process() *bank {
 	b.T.Helper()
 	store := b.another(func(c *storetest.Config) {
@@ -45,8 +44,8 @@ func (b *bank) process() *bank {
 	return &bank{&storetest.Bank{T: b.T, DB: b.DB, Store: store, Log: storetest.NewCommandLog()}}
 }
 
-// A fence-only that the driver sends twice brings no fence back, whoever has pinned the
-// first one, and whoever has replaced it in between.
+// A fence-only that the driver sends twice doesn't bring its first fence back, even if a
+// process has pinned that one, and another has replaced it since.
 func TestResentFenceOnlyBringsNoFenceBack(t *testing.T) {
 	b := newBank(t)
 	b.Put(storetest.Account("alice", nil))

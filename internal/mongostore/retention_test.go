@@ -23,7 +23,7 @@ func keeping(d time.Duration) func(*storetest.Config) {
 	return func(c *storetest.Config) { c.Retention = d }
 }
 
-// newBankKeeping returns a bank that keeps final transfers for so long.
+// newBankKeeping returns a bank that keeps final transfers for d.
 func newBankKeeping(t *testing.T, d time.Duration) *bank {
 	t.Helper()
 	b := newBank(t, keeping(d))
@@ -45,9 +45,9 @@ func (b *bank) requirePurge(id string, after time.Duration) {
 	require.WithinDuration(b.T, time.Now().Add(after), at, time.Minute)
 }
 
-// The finish, and no other write, says when a transfer is purged, in either end state,
-// alone or with others, which are one statement still. Without a retention nobody says
-// so.
+// Only the finish stores when a transfer is purged, in either end state, alone or with
+// others in one statement.
+// Without a retention no time is stored.
 func TestFinishDatesThePurge(t *testing.T) {
 	t.Parallel()
 	for name, keep := range map[string]time.Duration{"kept for a day": oneDay, "kept for good": 0} {
@@ -90,7 +90,7 @@ func TestFinishDatesThePurge(t *testing.T) {
 	}
 }
 
-// The time of the purge is the server's, whatever the process's clock says.
+// The time of the purge is the server's, whatever the process's clock shows.
 func TestPurgeGoesByTheServersClock(t *testing.T) {
 	t.Parallel()
 	for name, off := range map[string]time.Duration{"a year ahead": 8760 * time.Hour, "a year behind": -8760 * time.Hour} {
@@ -105,8 +105,8 @@ func TestPurgeGoesByTheServersClock(t *testing.T) {
 	}
 }
 
-// A finish that names the time of the purge counts only while that time is right. One
-// that arrives late would purge its transfer too soon; it does nothing, and its execution
+// A finish that names the time of the purge counts only while that time is right.
+// A late one would purge its transfer too soon, so it does nothing, and its execution
 // sends another one.
 func TestLateFinishDoesNothing(t *testing.T) {
 	t.Parallel()
@@ -134,9 +134,9 @@ func TestLateFinishDoesNothing(t *testing.T) {
 	b.requirePurge("t2", time.Hour)
 }
 
-// A server that is ahead of the time that was told for it, by more than a finish may be
-// late, ends its transfers all the same: it dates the purge itself. What the caller is
-// told is what is stored.
+// A server may be ahead of the time that was measured, by more than a finish may be late.
+// It finishes its transfers all the same, because it sets the date of the purge itself.
+// The caller gets what is stored.
 func TestFinishOfAServerThatIsAhead(t *testing.T) {
 	t.Parallel()
 	b := newBankKeeping(t, time.Hour)
@@ -167,9 +167,9 @@ func TestFinishOfAServerThatIsAhead(t *testing.T) {
 	assert.Equal(t, all(4, protocol.NotMatched), b.batch(again), "final is final")
 }
 
-// A finish with a purge waits for the server's time, and isn't sent without it; what goes
-// out with it doesn't wait. A clock that was set, or a machine that was asleep, makes the
-// time unknown.
+// A finish with a purge waits for the server's time, and isn't sent without it. The calls
+// around it don't wait.
+// A clock that was set, or a machine that was asleep, makes the time unknown.
 func TestFinishAsksForTheTime(t *testing.T) {
 	t.Parallel()
 	b := newBankKeeping(t, time.Hour)
@@ -196,8 +196,8 @@ func TestFinishAsksForTheTime(t *testing.T) {
 	b.requirePurge("t0", time.Hour)
 }
 
-// A finish whose server does not tell its time keeps no transfer for good, by going out
-// without a purge: it is sent later.
+// If the server's time is unknown, a finish doesn't go out without a purge, which would
+// keep its transfer for good. It is sent later.
 func TestFinishIsNotSentWithoutTheTime(t *testing.T) {
 	b := newBankKeeping(t, time.Hour)
 	a := b.committed("order")
@@ -210,7 +210,7 @@ func TestFinishIsNotSentWithoutTheTime(t *testing.T) {
 	b.requirePurge("order", time.Hour)
 }
 
-// forgetTime makes the correction of the process's clock an old one.
+// forgetTime makes the process's measured clock difference old.
 func (b *bank) forgetTime() {
 	b.Store.Clock.Mu.Lock()
 	defer b.Store.Clock.Mu.Unlock()

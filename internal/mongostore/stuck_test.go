@@ -17,7 +17,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
-// committed returns a work on a transfer that it has stored as Committed.
+// committed returns an attempt at a transfer that it has stored as Committed.
 func (b *bank) committed(id string) *mongostore.Attempt {
 	b.T.Helper()
 	a := b.Claimed(id, b.Leg("alice", -60), b.Leg("bob", 60))
@@ -34,9 +34,10 @@ func gone(a *mongostore.Attempt) mongostore.StuckReason {
 	return mongostore.StuckReason{Attempt: a, State: a.Transfer.State, Participant: 1}
 }
 
-// What keeps a transfer from being finished is stored with it, with the server's time,
-// and nothing else changes: not the time since which it shows no sign of life, either.
-// The finish removes it. A reason that is stored already is not sent again.
+// The obstacle that keeps a transfer from being finished is stored with it, with the
+// server's time.
+// Nothing else changes, not even the time of its last progress.
+// The finish removes it. A reason that is already stored is not sent again.
 func TestObstaclesAreStored(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -62,7 +63,7 @@ func TestObstaclesAreStored(t *testing.T) {
 	assert.Empty(t, b.Log.Take())
 	b.Change("transfers", "order", bson.M{"$set": bson.M{"stuckAt": time.UnixMilli(1)}})
 	again := gone(a)
-	again.Cause = errors.New(strings.Repeat("ä", 5000)) // as from a driver of which nobody knows what it says
+	again.Cause = errors.New(strings.Repeat("ä", 5000)) // as from a driver with an unknown message
 	b.note(again)
 	stored, _, err = b.Store.ReadTransfer(t.Context(), "order")
 	require.NoError(t, err)
@@ -77,9 +78,9 @@ func TestObstaclesAreStored(t *testing.T) {
 	assert.Nil(t, a.Transfer.Stuck)
 }
 
-// A note that arrives late changes nothing: a transfer that is final, or another
-// execution's by now, or in another state, would be called stuck although nobody is at a
-// loss.
+// A late note changes nothing.
+// Otherwise a transfer could seem stuck although it is final, belongs to another
+// execution by now, or is in another state.
 func TestLateNotesChangeNothing(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -104,8 +105,8 @@ func TestLateNotesChangeNothing(t *testing.T) {
 	assert.Nil(t, b.Raw("transfers", "purged"))
 }
 
-// One transfer whose note the server refuses keeps the notes of others from nobody, and
-// is told.
+// If the server refuses the note of one transfer, the notes of others are stored, and the
+// refusal is reported.
 func TestRefusedNotes(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -125,8 +126,8 @@ func TestRefusedNotes(t *testing.T) {
 	require.ErrorIs(t, b.Store.NoteStuck(ended, []mongostore.StuckReason{gone(b.committed("third"))}), context.Canceled)
 }
 
-// What is stuck is listed, by the index of unfinished work however many transfers there
-// are.
+// Stuck transfers are listed by the index of unfinished work, however many transfers
+// there are.
 func TestStuckAreListed(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// lock lets an open transaction of somebody else's write to an account, until the
-// function that it returns is called.
+// lock makes another client's open transaction write to an account, until the returned
+// function is called.
 func (b *bank) lock(account string) (unlock func()) {
 	b.T.Helper()
 	session, err := b.DB.Client().StartSession()
@@ -33,7 +33,7 @@ func (b *bank) lock(account string) (unlock func()) {
 	}
 }
 
-// performLimited performs requests of one lane, for so long at most.
+// performLimited performs requests of one lane, within a time limit.
 func (b *bank) performLimited(limit time.Duration, rs requests) {
 	b.T.Helper()
 	ctx, cancel := b.Store.Catalog.WithLimit(b.T.Context(), limit)
@@ -52,9 +52,9 @@ func (rs requests) suspects() []string {
 	return ids
 }
 
-// The server gives up a command that waits for somebody's transaction, before the client
-// does. The document at which it waited is found among others that were done, could not
-// be done, or were not come to: for each kind of write.
+// The server gives up a command that waits for a transaction, before the client does.
+// The document at which it waited is found, for each kind of write.
+// Others of the command were done, could not be done, or were not reached.
 func TestSuspectIsFound(t *testing.T) {
 	b := newBank(t)
 	accounts := []bson.M{storetest.Account("poor", bson.M{"balance": int64(1)})}
@@ -108,8 +108,9 @@ func TestSuspectIsFound(t *testing.T) {
 	unlock()
 }
 
-// Each write asks the server to give up a second before the client does, also through a
-// client that has a timeout of its own, for which the driver would ask by itself.
+// Each write asks the server to give up a second before the client does.
+// This holds through a client with a timeout of its own, for which the driver would ask
+// by itself.
 func TestServerGivesUpFirst(t *testing.T) {
 	for _, client := range []*options.ClientOptions{options.Client(), options.Client().SetTimeout(30 * time.Second)} {
 		b := newBankOf(t, client)
@@ -129,8 +130,8 @@ func TestServerGivesUpFirst(t *testing.T) {
 	}
 }
 
-// A write that isn't answered in time says so, and wraps the end of its time: nobody has
-// cancelled it.
+// A write that isn't answered in time says so, and wraps the deadline's error, because it
+// was not cancelled.
 func TestSilentServer(t *testing.T) {
 	b := newBank(t)
 	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))

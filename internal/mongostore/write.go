@@ -89,9 +89,9 @@ func (s *Store) answerUpdates(updates []*mergedUpdate, done wire.Updated) {
 // matched where only some have. It reports whether the read was answered.
 //
 // A marker that is there counts as prepared. One that is gone, from a document that
-// exists, counts as cleared, whoever cleared it. The execution would conclude the same
-// from a look of its own. An update that sets a fence has to know that it was its own: it
-// stays NotMatched.
+// exists, counts as cleared by any process. The execution would conclude the same from a
+// look of its own. An update that sets a fence has to know that it was its own: it stays
+// NotMatched.
 func (s *Store) resolveUpdates(ctx context.Context, from *mongo.Collection, updates []*mergedUpdate) bool {
 	var open []*Call
 	for _, u := range updates {

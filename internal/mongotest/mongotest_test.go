@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(mongotest.Main(m)) }
 
-// Each test has a database that is empty at first, of its own, and gone after the test.
+// Each test has a database of its own, which is empty at first and dropped after the
+// test.
 func TestDatabaseIsFreshAndDropped(t *testing.T) {
 	var names []string
 	for range 2 {
@@ -36,8 +37,7 @@ func TestDatabaseIsFreshAndDropped(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// A test may disconnect its client, for it may want to see what happens then.
-// The database is dropped all the same.
+// A test may disconnect its client, and the database is dropped all the same.
 func TestDatabaseIsDroppedWithoutItsClient(t *testing.T) {
 	var name string
 	t.Run("disconnects", func(t *testing.T) {
@@ -64,8 +64,8 @@ func TestClientTakesOptions(t *testing.T) {
 	assert.NotEmpty(t, reply.Operations)
 }
 
-// The server is good for what the library does: journaled majority writes, and
-// transactions to compare with.
+// The server supports what the library needs: journaled majority writes, and transactions
+// to compare with.
 func TestServerIsReplicaSet(t *testing.T) {
 	db := mongotest.Database(t)
 	journaled := true

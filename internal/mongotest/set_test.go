@@ -87,8 +87,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// A test binary that dies leaves nothing of a set, not even a member that is paused at
-// that moment.
+// A test binary that dies leaves nothing of a set, not even a paused member.
 func TestNoSetIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	child := exec.Command(os.Args[0], "-test.run=^TestEndOfSet$")

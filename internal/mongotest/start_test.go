@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// When there is no way at all, the error says what to install and what each way failed
-// with.
+// If every way fails, the error says what to install and why each way has failed.
 func TestNoWayAtAll(t *testing.T) {
 	onBareMachine(t)
 	server, err := Start(t.Context())
@@ -91,8 +90,8 @@ func TestSilentDockerSocket(t *testing.T) {
 	assert.ErrorContains(t, err, "deadline exceeded")
 }
 
-// A MONGODB_URI that can't be used is an error.
-// No other way is tried, for the user wanted this server.
+// A MONGODB_URI that can't be used is an error. No other way is tried, because the user
+// wanted this server.
 func TestBadGivenServer(t *testing.T) {
 	t.Setenv("MONGODB_URI", "mongodb:/typo:secret")
 	_, err := Start(t.Context())
@@ -109,7 +108,7 @@ func TestBadGivenServer(t *testing.T) {
 	assert.ErrorContains(t, err, address)
 }
 
-// Only a replica set and a mongos of a version that the library works with will do.
+// Only a replica set and a mongos of a supported version are accepted.
 func TestJudge(t *testing.T) {
 	require.NoError(t, judge(helloReply{SetName: "rs0", MaxWireVersion: 13}))
 	require.NoError(t, judge(helloReply{Msg: "isdbgrid", MaxWireVersion: 13}))
@@ -132,8 +131,8 @@ func TestCancelledStart(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// onBareMachine gives the test the environment of a machine that has nothing to get a
-// server from.
+// onBareMachine gives the test the environment of a machine without any way to get a
+// server.
 func onBareMachine(t *testing.T) {
 	t.Helper()
 	t.Setenv("MONGODB_URI", "")

@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The version that is asked for is the one that answers: tests that are to run on 5.0 and
-// run on 6.0 would prove nothing.
+// The requested version is the one that answers. Tests for 5.0 that run on 6.0 would
+// prove nothing.
 func TestVersionAskedForAnswers(t *testing.T) {
 	var reply struct {
 		Version string `bson:"version"`
@@ -46,10 +46,9 @@ func TestWantedVersion(t *testing.T) {
 	}
 }
 
-// A server of another version than is asked for is refused, wherever it comes from: from
-// MONGODB_URI, from the PATH, or from a mongod that reports the wanted version and has
-// another one.
-// A version that can't be had is an error that names the ones that can.
+// A server of another version than requested is refused, wherever it comes from:
+// MONGODB_URI, the PATH, or a mongod that reports the wanted version and has another one.
+// A version that isn't available is an error that names the available ones.
 func TestOtherVersionIsRefused(t *testing.T) {
 	uri := URI()
 	real, err := findMongod(t.Context())
@@ -73,7 +72,7 @@ func TestOtherVersionIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, testServer.Version()+", and MONGODB_VERSION asks for 9.7.5")
 }
 
-// The version chooses the image, but for one that is named.
+// The version chooses the image, unless one is named.
 func TestImage(t *testing.T) {
 	t.Setenv("MONGO_IMAGE", "")
 	t.Setenv("MONGODB_VERSION", "")
@@ -84,7 +83,7 @@ func TestImage(t *testing.T) {
 	assert.Equal(t, "own/mongo:1", image())
 }
 
-// Several processes that fetch a mongod at once get a whole one.
+// Several processes that fetch a mongod at once get a complete one.
 // A folder that another process has put there is left as it is.
 func TestKeepReady(t *testing.T) {
 	cache := t.TempDir()
@@ -101,14 +100,14 @@ func TestKeepReady(t *testing.T) {
 	assert.Error(t, keepReady(filepath.Join(cache, "missing"), filepath.Join(cache, "other")))
 }
 
-// The hash is that of the System V ABI, as it stands in programs that are known to run.
+// The hash is that of the System V ABI, as found in programs that are known to run.
 func TestSymbolHash(t *testing.T) {
 	assert.Equal(t, []byte{0xa6, 0x05, 0x79, 0x07}, symbolHash("printf"))
 	assert.Equal(t, []byte{0x75, 0x1a, 0x69, 0x09}, symbolHash("GLIBC_2.2.5"))
 	assert.Equal(t, []byte{0xe3, 0x42, 0x4a, 0x04}, symbolHash("CURL_OPENSSL_3"))
 }
 
-// A program that is not one, or not one that can be made to run, is an error.
+// A file that is not a program, or can't be made to run, is an error.
 func TestNewerCurlForNoProgram(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "mongod")
 	require.NoError(t, os.WriteFile(text, []byte("not a program"), 0o600))

@@ -41,7 +41,7 @@ type congestion struct {
 	turns  int
 }
 
-// playCongestion makes thousands of calls at once, most of which have to wait for their
+// playCongestion makes thousands of calls at once. Most of these have to wait for their
 // turn.
 // Those that get their turn are served as fast as a few callers would be.
 // Those whose time ends first learn that nothing was stored.

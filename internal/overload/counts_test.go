@@ -17,7 +17,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// What a client sends is counted as the server gets it.
+// A client's messages are counted as the server gets them.
 func TestCounts(t *testing.T) {
 	t.Parallel()
 	c := &counts{}
@@ -44,7 +44,7 @@ func TestCounts(t *testing.T) {
 	require.Zero(t, c.inUse.now.Load())
 }
 
-// Each answer is counted as what it says of the money.
+// Each answer is counted by what it says about the money.
 func TestTally(t *testing.T) {
 	t.Parallel()
 	var told tally
@@ -62,7 +62,7 @@ func TestTally(t *testing.T) {
 	require.EqualValues(t, 2*time.Second, told.longest.Load())
 }
 
-// A bound holds at its edge and not beyond it; a rate of nothing is never good enough.
+// A bound holds at its edge and not beyond it. A rate of zero is never good enough.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	var told strings.Builder
@@ -93,7 +93,7 @@ func TestBounds(t *testing.T) {
 	require.Len(t, s.report.Red(), 7)
 }
 
-// What can't be played is refused.
+// An invalid scenario is refused.
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, Config{Only: []int{1, len(scenarios())}}.check())

@@ -21,7 +21,7 @@ const (
 	aWhile = 300 * time.Millisecond
 )
 
-// road is a line to one server, which gives everything back.
+// road is a line to one server, which echoes everything.
 type road struct {
 	*line
 	server string
@@ -116,8 +116,8 @@ func TestNarrowLineIsShared(t *testing.T) {
 	require.Less(t, took, longEnough.Seconds())
 }
 
-// On a silent line nothing arrives, neither on old connections nor on new ones, until it
-// flows again: then everything does.
+// On a silent line nothing arrives, neither on old connections nor on new ones. When it
+// flows again, everything does.
 func TestSilentLine(t *testing.T) {
 	t.Parallel()
 	l := openLine(t, 0)
@@ -136,8 +136,8 @@ func TestSilentLine(t *testing.T) {
 	there(t, fresh, m)
 }
 
-// A line that refuses ends the connections that there are and makes no others, until it
-// flows again.
+// A line that refuses ends the existing connections and accepts no others until it flows
+// again.
 func TestRefusingLine(t *testing.T) {
 	t.Parallel()
 	l := openLine(t, 0)
@@ -157,7 +157,7 @@ func TestRefusingLine(t *testing.T) {
 	there(t, fresh, m)
 }
 
-// What is held back arrives once it is let go; other commands pass.
+// Held messages arrive once they are released. Other commands pass meanwhile.
 func TestHeldBackCommand(t *testing.T) {
 	t.Parallel()
 	l := openLine(t, 0)
@@ -172,7 +172,7 @@ func TestHeldBackCommand(t *testing.T) {
 	there(t, writer, update)
 }
 
-// A line that is closed leaves nothing behind, whatever waits on it.
+// A closed line leaves nothing behind, whatever waits on it.
 func TestClosedLine(t *testing.T) {
 	t.Parallel()
 	server, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -196,7 +196,7 @@ func TestClosedLine(t *testing.T) {
 	}
 }
 
-// A command is found also behind the documents that belong to it.
+// A command is found behind its documents too.
 func TestCommandBehindItsDocuments(t *testing.T) {
 	t.Parallel()
 	m := messageOf(t, "insert", "transfers", 0)

@@ -10,8 +10,8 @@ import (
 	transfer "github.com/mongotransfer/transfer"
 )
 
-// playOutage moves money between two clusters, of which the second fails for a while: it
-// is silent, its writes hang, or it refuses connections.
+// playOutage moves money between two clusters. The second one fails for a while: it is
+// silent, its writes hang, or it refuses connections.
 // What is in progress ends soon after the outage.
 // What was sent to the cluster meanwhile is no more than what it would have received
 // anyway.

@@ -67,7 +67,7 @@ func (x *Execution) lookClearing(p *participant, facts Facts) {
 	case facts.Found && facts.Marker:
 		p.step = needsClearing // it has just landed, or the answer was stale
 	case !facts.Found && x.state == Committed && !facts.MayBeGone:
-		p.step = stuck // money is due to a document that is gone
+		p.step = stuck // money is owed to a document that is gone
 	case facts.Found && x.state == Rollback && x.dirty:
 		p.step = needsFenceOnly
 	default:

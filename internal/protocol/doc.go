@@ -3,8 +3,8 @@
 //
 // An [Execution] is one run for one transfer.
 // It performs nothing itself.
-// [Execution.Next] returns the operations it wants performed, as data; whoever performs
-// them hands each [Answer] to [Execution.Observe] and asks Next again:
+// [Execution.Next] returns the operations it wants performed, as data. The performer
+// hands each [Answer] to [Execution.Observe] and asks Next again:
 //
 //	for x.Outcome() == Running {
 //		operations, err := x.Next()
@@ -14,7 +14,7 @@
 //		}
 //	}
 //
-// The duties of whoever performs them:
+// The duties of the performer:
 //
 //  1. Every write is acknowledged by a majority and journaled, or its answer is Unknown.
 //  2. Prepare and FenceOnly are sent once per request: never repeated by a driver or a
@@ -23,8 +23,8 @@
 //     lost answer, a timeout, a cancelled context, a write-concern error, or any error of
 //     a whole command. The one exception is a command of a single write whose error names
 //     a cause for which it can't have changed anything.
-//  4. NotMatched may be stale, and may be the answer for all writes of a command of which
-//     only some matched: the execution looks before it concludes anything from it.
+//  4. NotMatched may be stale, and may be the answer for all writes of a command if only
+//     some of them matched: the execution looks before it concludes anything from it.
 //  5. Look and LookTransfer are deciding reads: they can't be answered by a primary that
 //     was replaced. ReadFence and ReadTransfer show what a majority has stored, maybe
 //     long ago.

@@ -284,7 +284,7 @@ func (x *Execution) observeClaim(answer Answer) {
 	case Failed:
 		x.end(Unclaimable)
 	case Unknown:
-		x.claimUnsure = true // and asked again: the owner's nonce tells whose it was
+		x.claimUnsure = true // and asked again: the owner's nonce shows whose it was
 	case NotSent:
 	}
 }
@@ -337,8 +337,8 @@ func (x *Execution) enter(image Image) {
 	}
 }
 
-// takeHeld starts from a hold that is held: everything is prepared, and whoever takes it
-// over prepares nothing.
+// takeHeld starts from a hold that is held: everything is prepared, and a takeover
+// prepares nothing.
 // If no prepare can be on its way, it needs no new fence either.
 func (x *Execution) takeHeld(image Image) {
 	for i := range x.participants {

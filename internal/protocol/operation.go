@@ -90,8 +90,8 @@ const (
 	// CancelInitiated changes a stored transfer from Initiated to Rollback, epoch 1.
 	// Nobody has prepared anything for it.
 	CancelInitiated
-	// TakeUnheld raises the epoch of a hold in Preparing of which not everything is
-	// prepared yet, and which was not modified for as long as the threshold says.
+	// TakeUnheld raises the epoch of a hold in Preparing that is not completely prepared
+	// yet, and was not modified for as long as the threshold says.
 	TakeUnheld
 	// Post changes a hold from Preparing to Committed and raises its epoch, where
 	// everything is prepared and the hold has not expired, by the server's clock.
@@ -223,7 +223,7 @@ type Image struct {
 	Epoch int64
 	// Mine says that the owner is this execution's nonce.
 	Mine bool
-	// Held says that it is a hold of which everything is prepared.
+	// Held says that it is a hold with everything prepared.
 	Held bool
 	// Clean says, for a hold, that no prepare could be on its way when it was held.
 	Clean bool

@@ -38,8 +38,8 @@ type participant struct {
 //  3. A wakes, reads the new fence and prepares with it: the debit lands on a transfer
 //     that has failed.
 //
-// A fence pinned before the claim is older than any takeover, so whoever takes over
-// replaces it.
+// A fence pinned before the claim is older than any takeover, so every takeover replaces
+// it.
 func (x *Execution) observeFence(op Operation, answer Answer) {
 	p := &x.participants[op.Participant]
 	if p.step != needsFence || answer.Result != Applied {
@@ -157,8 +157,8 @@ func (p *participant) look(facts Facts) {
 func (p *participant) refuse(reason Reason) { p.step, p.reason = refused, reason }
 
 // observeVerify allows the use of fences that were read after the claim.
-// Only "matched" shows that nobody had taken over when they were read.
-// Then whoever takes over later replaces them.
+// Only "matched" shows that no other executor had taken over when they were read.
+// Then any later takeover replaces them.
 // The order matters, or this could happen:
 //
 //  1. A verifies.

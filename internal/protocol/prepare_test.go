@@ -273,9 +273,9 @@ func TestDocumentsAreReservedFirst(t *testing.T) {
 }
 
 // TestAnOriginalsRefusalIsTold promises that a reversal which comes too late reports that
-// the original is another's, whatever else is missing.
-// The money that it wants is gone for the same reason.
-// A transfer that is no reversal reports the first reason.
+// the original is taken, whatever else is missing.
+// The money that it needs is gone for the same reason.
+// A transfer that is not a reversal reports the first reason.
 func TestAnOriginalsRefusalIsTold(t *testing.T) {
 	taken := able("f")
 	taken.Unmet = true
@@ -313,7 +313,7 @@ func TestTheOriginalIsLookedAtLast(t *testing.T) {
 		d.hears(ReadFence, shows(able("f")), shows(able("f")))
 		d.hears(Claim, holds(Preparing, 1))
 		d.hears(Prepare, no())
-		d.hears(Look, only(Unknown), shows(able("f2"))) // nobody has it
+		d.hears(Look, only(Unknown), shows(able("f2"))) // no transfer has it
 		d.hears(Look, shows(refusing(InsufficientFunds, false)))
 		d.hears(Look, shows(facts))
 		require.Equal(t, want, d.asks(Decide, 1)[0].Refusal)

@@ -100,7 +100,7 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// Refusal is why a transfer is rolled back, and because of which participant.
+// Refusal is why a transfer is rolled back, and which participant is the cause.
 type Refusal struct {
 	// Reason is 0 if nothing is refused.
 	Reason Reason

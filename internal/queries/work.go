@@ -22,10 +22,10 @@ func sortedBy(field string) *options.FindOptionsBuilder {
 
 // Initiated yields transfers that wait for a worker and whose time has come, by the
 // server's clock. First come those that had to wait for it, in that order, then the
-// others, oldest first. Each kind is searched in its own part of the index, so that
-// transfers that are scheduled for later, of which there may be a hundred thousand, are
-// not read. It leaves out transfers on the given routes and, if recent is positive, those
-// that could have been found for longer.
+// others, oldest first. Each kind is searched in its own part of the index, so transfers
+// that are scheduled for later are not read, even a hundred thousand of them. It leaves
+// out transfers on the given routes and, if recent is positive, those that could have
+// been found for longer.
 func (q *Queries) Initiated(ctx context.Context, recent time.Duration, without ...Route) iter.Seq2[document.Transfer, error] {
 	due := q.search(ctx, document.InitiatedAndDue(recent), "notBefore", without)
 	atOnce := q.search(ctx, document.InitiatedAtOnce(recent), "createdAt", without)

@@ -11,7 +11,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/document"
 )
 
-// Transfers take the same route if they need the same clusters, in whatever order.
+// Transfers take the same route if they need the same clusters, in any order.
 func TestRouteOfATransfer(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t, 1, "x", "y")
@@ -49,7 +49,8 @@ func TestRoutesShare(t *testing.T) {
 	}
 }
 
-// What needs no other cluster may have most of the slots, and leaves some for what does.
+// Transfers that need no other cluster may have most of the slots, and leave some for the
+// others.
 func TestRouteAtHome(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t, 100, "x")
@@ -73,7 +74,7 @@ func TestRouteIsProven(t *testing.T) {
 }
 
 // A route hangs once enough transfers have been in progress for as long as a command may
-// take and none came to its end.
+// take and none has ended.
 // From then on only a few are tried, until one of them does.
 func TestRouteHangs(t *testing.T) {
 	t.Parallel()
@@ -99,8 +100,8 @@ func TestRouteHangs(t *testing.T) {
 	require.Greater(t, c.fill(r), routeTrial)
 }
 
-// A route doesn't hang while one transfer or another comes to its end, nor because of a
-// few transfers, nor because of those that have just been begun.
+// A route doesn't hang while some transfers end, nor because of a few transfers, nor
+// because of new ones.
 func TestRouteDoesNotHang(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t, 1000, "x")
@@ -123,7 +124,7 @@ func TestRouteDoesNotHang(t *testing.T) {
 
 // A transfer that was given up shows that its route hangs, and the next ones are tried
 // after a pause.
-// It shows nothing where another transfer came to its end meanwhile.
+// It shows nothing if another transfer has ended meanwhile.
 func TestRouteOfWhatWasGivenUp(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t, 1000, "x")
@@ -145,8 +146,7 @@ func TestRouteOfWhatWasGivenUp(t *testing.T) {
 	require.Equal(t, routeTrial, c.fill(r))
 }
 
-// When a route of which transfers were passed over hangs no longer, the next sweep is
-// woken: they are due.
+// If a route with passed-over transfers hangs no longer, the next sweep starts at once.
 func TestRouteComesBack(t *testing.T) {
 	t.Parallel()
 	for name, pass := range map[string]func(c *clocked, r *route){
@@ -170,8 +170,8 @@ func TestRouteComesBack(t *testing.T) {
 	}
 }
 
-// Room is waited for where the route doesn't hang, but not beyond the end of the
-// patience, of the context or of the Coordinator.
+// A sweep waits for room if the route doesn't hang, until its patience, its context or
+// the Coordinator ends.
 func TestRoomIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t, 2, "x")

@@ -101,7 +101,8 @@ func (n *scan) wait(wait func(patience time.Duration)) {
 	n.patience = max(0, n.patience-took)
 }
 
-// incomplete returns the routes of which transfers were left out, or may have been.
+// incomplete returns the routes whose transfers were left out, all or some, or may have
+// been.
 func (n *scan) incomplete() []*route {
 	routes := slices.Collect(maps.Keys(n.skipped))
 	for _, r := range n.without {

@@ -11,7 +11,7 @@ import (
 
 // A scan that has passed over many transfers of a route begins anew without it, and goes
 // on with the others.
-// Once it has passed over one transfer of a route it passes over all that come after it:
+// Once it has passed over one transfer of a route it passes over all later ones, so that
 // they keep their order.
 func TestScanLeavesOutWhatHasNoRoom(t *testing.T) {
 	t.Parallel()
@@ -37,7 +37,7 @@ func TestScanLeavesOutWhatHasNoRoom(t *testing.T) {
 	require.Equal(t, [2]bool{false, true}, [2]bool{hanging, others})
 }
 
-// A scan doesn't search for what has no room, and reports that.
+// A scan doesn't search for transfers without room, and reports that.
 func TestScanBeginsWithoutWhatHasNoRoom(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t, 100, "x", "y")
@@ -54,7 +54,8 @@ func TestScanBeginsWithoutWhatHasNoRoom(t *testing.T) {
 	require.Len(t, n.incomplete(), 2)
 }
 
-// A scan that leaves nothing out passes over all that hangs, and reads on to its end.
+// A scan that leaves nothing out passes over all transfers that hang, and reads on to its
+// end.
 func TestThoroughScan(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t, 100, "x")
@@ -72,9 +73,10 @@ func TestThoroughScan(t *testing.T) {
 	require.True(t, n.enter(t.Context(), c.to()))
 }
 
-// After a scan that has left out what hangs the pause is a multiple of what it took,
-// without what it has waited; after one that has left out other things, as long; and
-// bounded.
+// After a scan that has left out hanging transfers, the pause is a multiple of its
+// duration, without the time that it has waited.
+// After one that has left out others, the pause is as long as the scan.
+// Both pauses are limited.
 func TestScanPauses(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

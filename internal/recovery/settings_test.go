@@ -24,9 +24,9 @@ import (
 // errClosed is the error of a closed Coordinator.
 var errClosed = errors.New("closed")
 
-// unconnected returns settings of a Coordinator whose server is away, as are those of its
-// ledgers: one server for each.
-// What it finishes is stuck at once.
+// unconnected returns settings of a Coordinator whose server is away. So are the servers
+// of its ledgers, one for each.
+// A transfer that it finishes is stuck at once.
 func unconnected(t *testing.T, ledgers ...string) *Settings {
 	t.Helper()
 	home := away(t)

@@ -18,13 +18,13 @@ import (
 	"github.com/mongotransfer/transfer/internal/queries"
 )
 
-// Sweeps that share slots don't begin with what another one is working on: their work on
-// a transfer whose server is away would pile up.
+// Sweeps that share slots don't begin with transfers that another one is working on.
+// Otherwise their work on a transfer whose server is away would pile up.
 // Once that is done, the next sweep takes it.
 func TestSweepsLeaveAloneWhatIsInProgress(t *testing.T) {
 	t.Parallel()
 	settings := unconnected(t)
-	foreign := between("elsewhere") // no server is asked about it
+	foreign := between("elsewhere") // no server is asked for it
 	slots := newSlots(settings, settings.sweepSlots())
 	sweep := func() Report {
 		s := newSweep(settings, slots)
@@ -39,8 +39,8 @@ func TestSweepsLeaveAloneWhatIsInProgress(t *testing.T) {
 	}
 }
 
-// Documents without a readable ID count each, and an error that comes after them ends the
-// search and is returned.
+// Each document without a readable ID counts. A later error ends the search and is
+// returned.
 func TestSweepReportsUnreadableDocuments(t *testing.T) {
 	t.Parallel()
 	s := sweepOf(unconnected(t))
@@ -57,7 +57,7 @@ func TestSweepReportsUnreadableDocuments(t *testing.T) {
 	require.Equal(t, Report{Found: 2, Stuck: 2}, s.end())
 }
 
-// What is passed over is counted as stuck, with one warning for all.
+// Transfers that are passed over count as stuck, with one warning for all.
 // Transfers that need other clusters go on.
 // Recover comes back to it first, and counts it in the end.
 func TestSweepPassesOverWhatHangs(t *testing.T) {
@@ -92,8 +92,8 @@ func TestSweepPassesOverWhatHangs(t *testing.T) {
 	}
 }
 
-// What has no room on a route that doesn't hang is not stuck: every sweep comes back to
-// it.
+// Transfers without room on a route that doesn't hang are not stuck. Every sweep returns
+// to them.
 func TestSweepComesBackForRoom(t *testing.T) {
 	t.Parallel()
 	s := sweepOf(unconnected(t, "other"))
@@ -160,8 +160,8 @@ func TestSweepEndsWhileItWaits(t *testing.T) {
 	}
 }
 
-// An error shows that something was not begun when the context ended.
-// What was under way then is stuck.
+// An error shows that a transfer was not begun when the context ended.
+// A transfer in progress at that time is stuck.
 func TestSweepReportsWhatWasNotBegun(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
@@ -194,7 +194,7 @@ func TestSweepDoesNotCountWhatWasCutShort(t *testing.T) {
 	require.Equal(t, Report{Found: 1, Stuck: 1}, s.end())
 }
 
-// A sweep doesn't wait for those that are on trial before it begins with the next ones.
+// A sweep begins with the next transfers without waiting for those on trial.
 func TestSweepDoesNotWaitForATrial(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -205,7 +205,7 @@ func TestSweepDoesNotWaitForATrial(t *testing.T) {
 			t.Parallel()
 			settings := unconnected(t, "other")
 			settings.Finish = func(ctx context.Context, _ document.Transfer, _ protocol.Start) Result {
-				<-ctx.Done() // it looks for its server
+				<-ctx.Done() // it searches for its server
 				return Result{Err: ctx.Err()}
 			}
 			s := sweepOf(settings)
@@ -232,8 +232,8 @@ func TestSweepDoesNotWaitForATrial(t *testing.T) {
 	}
 }
 
-// How the work on a transfer ended decides how it is counted, and what it shows about its
-// route.
+// The end of the work on a transfer decides how it is counted, and what it shows about
+// its route.
 func TestSweepCountsByResult(t *testing.T) {
 	t.Parallel()
 	ran := document.Transfer{Failure: &document.Failure{Code: protocol.Expired.String()}}

@@ -182,7 +182,7 @@ func (w *worker) leave(s *sweep) {
 	w.all.Go(func() { s.end() })
 }
 
-// take begins with the submitted transfers that are due and have room.
+// take begins with the submitted transfers whose time has come and that have room.
 // If recent is positive, it leaves out those that could have been found for longer than
 // that.
 func (w *worker) take(ctx, working context.Context, n *scan, recent time.Duration) *scan {

@@ -1,6 +1,6 @@
 package retention
 
-// What tests see of the margins.
+// The margins, for tests.
 const (
 	HistoryMargin = historyMargin
 	ReadingAge    = readingAge

@@ -53,7 +53,7 @@ func (r *Retention) HistoryFrom(ctx context.Context) (time.Time, error) {
 	var from time.Time
 	for _, u := range used {
 		whole := now.Add(historyMargin - time.Duration(u.Milliseconds)*time.Millisecond)
-		if whole.After(u.Since) && whole.After(from) { // before that its first transfer is not due yet
+		if whole.After(u.Since) && whole.After(from) { // before that the time of its first transfer has not come
 			from = whole
 		}
 	}

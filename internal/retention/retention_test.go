@@ -98,8 +98,8 @@ func retentions(b *storetest.Bank) map[int64]time.Time {
 	return used
 }
 
-// Where it can't be stored which retention is in use, nothing is purged: work is refused,
-// and a finish that is sent all the same keeps its transfer for good.
+// If a retention can't be stored as used, nothing is purged: work is refused, and a
+// finish that is sent all the same keeps its transfer for good.
 func TestUndeclaredRetentionPurgesNothing(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t, keeping(oneDay))
@@ -170,8 +170,8 @@ func TestHistoryFrom(t *testing.T) {
 	require.ErrorContains(t, err, "transfers.retention")
 }
 
-// What was read of retentions is used for a minute. This is safe: a retention that came
-// into use since purges nothing for an hour.
+// The retentions that were read are used for a minute. This is safe: a retention that
+// came into use since purges nothing for an hour.
 func TestHistoryFromIsRemembered(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)

@@ -14,44 +14,44 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chooser is the environment variable that tells a blend which mutant is in force, by its
-// number. The original has the number zero.
+// chooser is the environment variable with the number of the mutant that a blend runs.
+// The original has the number zero.
 const chooser = "MUTANT_IN_FORCE"
 
-// blend is the sources of one program that holds many mutants, because to link a program
-// takes longer than to hunt a mutant. A function that mutants change has the bodies of
-// them all, and its own, in one switch. So each mutant is its few lines and nothing else,
-// as if it were built alone.
+// blend is the sources of one program that holds many mutants, because linking a program
+// takes longer than hunting a mutant.
+// A function that mutants change has all their bodies, and its own, in one switch.
+// So each mutant has exactly its few changed lines, as if it were built alone.
 type blend struct {
 	files  map[string]*blended // by their names in internal
-	mutant map[int]bool        // the numbers of those which are in it
+	mutant map[int]bool        // the numbers of its mutants
 }
 
 // blended is a file of a blend.
 type blended struct {
 	source
-	bodies  map[int][]body  // of the functions that change, by their places in the file
-	imports map[string]bool // what mutants import beside what the original does
+	bodies  map[int][]body  // of the functions that change, by their positions in the file
+	imports map[string]bool // what mutants import besides the original's imports
 }
 
-// body is the body of a function, as a mutant has it.
+// body is the body of a function in a mutant.
 type body struct {
 	number int
 	rule   string
 	text   string
 }
 
-// source is a file that is parsed.
+// source is a parsed file.
 type source struct {
 	text      string
 	name      int             // where the package's name ends
 	functions []*ast.FuncDecl // those with bodies
 	imports   map[string]bool
-	frame     string // all but the bodies and the imports
+	frame     string // everything but the bodies and the imports
 }
 
-// blendOf returns a blend of these mutants, which are numbered from one. Not in it are
-// those that change more than bodies: they have to be built alone.
+// blendOf returns a blend of these mutants, which are numbered from one.
+// It leaves out those that change more than bodies, which must be built alone.
 func blendOf(t *testing.T, mutants []mutant) blend {
 	t.Helper()
 	b := blend{files: map[string]*blended{}, mutant: map[int]bool{}}
@@ -113,14 +113,14 @@ func parse(t *testing.T, file, text string) source {
 	return s
 }
 
-// body returns what stands between the braces of a function.
+// body returns the text between the braces of a function.
 func (s source) body(function *ast.FuncDecl) string {
 	return s.text[function.Body.Lbrace : function.Body.Rbrace-1]
 }
 
-// holds tells whether a mutant's file differs from the original in bodies alone, and
-// whether these may stand in a switch: a label would be there twice, and a named result
-// might be declared again.
+// holds reports whether a mutant's file differs from the original only in bodies that a
+// switch can hold.
+// A label would occur twice there, and a named result might be declared again.
 func (f *blended) holds(with source) bool {
 	if with.frame != f.frame || len(with.functions) != len(f.functions) {
 		return false
@@ -160,8 +160,8 @@ var mutantInForce, _ = strconv.Atoi(os.Getenv(%q))
 	return texts
 }
 
-// blend returns the text of the file with all bodies. What the compiler says of a
-// mutant's body names the mutant.
+// blend returns the text of the file with all bodies.
+// The compiler's errors about a mutant's body name the mutant.
 func (f *blended) blend() string {
 	var out strings.Builder
 	out.WriteString(f.text[:f.name] + "\n")

@@ -74,7 +74,7 @@ type Transfer struct {
 	Refusal protocol.Refusal
 	// Clean says that no prepare could be on its way when it was held or decided.
 	Clean bool
-	// Held says that it is a hold of which everything is prepared.
+	// Held says that it is a hold with everything prepared.
 	Held bool
 	// Posted is the amount of a hold that was posted.
 	Posted int64

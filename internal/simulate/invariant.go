@@ -200,7 +200,7 @@ func (w *World) checkBalances(*Version) error {
 	return nil
 }
 
-// checkTold checks that what callers were told is true, and stays true.
+// checkTold checks that what callers have learned is true, and stays true.
 func (w *World) checkTold(*Version) error {
 	for t := range w.Transfers {
 		stored, told := &w.majority.Transfers[t], &w.told[t]
@@ -244,7 +244,7 @@ func (w *World) checkRefusals(before *Version) error {
 	return nil
 }
 
-// tell records what an executor may tell its caller now, and checks that it is true.
+// tell records what an executor may report to its caller now, and checks that it is true.
 func (w *World) tell(e *executor) error {
 	x, told, stored := e.x, &w.told[e.transfer], &w.majority.Transfers[e.transfer]
 	switch {

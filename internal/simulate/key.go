@@ -9,7 +9,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// keyer tells runs apart, by every field that can matter for what follows.
+// keyer distinguishes runs by every field that can matter for their future.
 // Fences are compared for equality only, so they are numbered in the order in which they
 // come up.
 // Runs that differ only in the names of their tokens are the same.

@@ -17,7 +17,7 @@ import (
 // Otherwise it does nothing.
 // So whatever is true of executions that send single updates is true of those that merge
 // them.
-// Some of the transfers are holds of which a part was posted.
+// Some of the transfers are partly posted holds.
 func TestMergedIsWhatItsMembersDo(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	matched, not := [mixtures]int{}, [mixtures]int{}

@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mutant is the protocol, or its world, with one rule forgotten: the sources as they are,
-// but for a few lines.
+// mutant is the protocol, or its world, with one rule forgotten: the sources with a few
+// changed lines.
 type mutant struct {
 	rule     string
-	survives string // why it can't be told from the original, if that is so
-	from     uint64 // the seed that the hunt begins with
+	survives string // why it can't be distinguished from the original, if that is so
+	from     uint64 // the first seed of the hunt
 	edits    []edit
 }
 
@@ -30,12 +30,13 @@ type edit struct {
 	afterwards []string
 }
 
-// readMutants reads the files in testdata/mutants. A mutant begins with "== " and what it
-// does; "survives: " and a reason may follow, or "from: " and a seed, if it takes a
-// hundred thousand runs to catch it, and one that does so is known. Then comes each place
-// that changes: a file's name, and lines as a diff shows them, whose indentation doesn't
-// matter. The lines that begin with "- " or two spaces must stand in the file exactly
-// once.
+// readMutants reads the files in testdata/mutants.
+// A mutant begins with "== " and its description.
+// A line with "survives: " and a reason may follow, or one with "from: " and a seed, if a
+// hundred thousand runs are needed to catch it and a seed that does so is known.
+// Then each changed place follows: a file's name, and lines as in a diff, whose
+// indentation doesn't matter.
+// The lines that begin with "- " or two spaces must occur in the file exactly once.
 func readMutants(t *testing.T) []mutant {
 	t.Helper()
 	files, err := filepath.Glob("testdata/mutants/*.txt")
@@ -84,8 +85,8 @@ func parseMutant(t *testing.T, text string) mutant {
 	return m
 }
 
-// sources returns the texts of the files that the mutant changes, as it has them, by
-// their names in internal.
+// sources returns the texts of the files that the mutant changes, by their names in
+// internal.
 func (m mutant) sources(t *testing.T) map[string]string {
 	t.Helper()
 	lines := map[string][]string{}
@@ -111,7 +112,8 @@ func original(t *testing.T, file string) string {
 }
 
 // build builds the simulator with these texts in place of the real files, by their names
-// in internal, and returns the path of the program.
+// in internal.
+// It returns the path of the program.
 func build(t *testing.T, texts map[string]string) string {
 	t.Helper()
 	folder := t.TempDir()

@@ -137,8 +137,8 @@ func drawAccounts(random *rand.Rand) []Account {
 	return accounts
 }
 
-// enrollAll draws the executors of a transfer: the original and others that come later,
-// most of which undo it if that is the theme.
+// enrollAll draws the executors of a transfer: the original and later ones. If undoing is
+// set, most of the later ones undo it.
 func (g *game) enrollAll(transfer int, initiated bool, most int, undoing bool) {
 	first := protocol.Start{Claim: protocol.Insert, WaitWhileBusy: g.random.IntN(2) == 0, Hold: g.w.Holds[transfer]}
 	if initiated {

@@ -14,8 +14,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// TestMain lets garbage be collected less often: runs and searches make a lot of it, and
-// keep little.
+// TestMain makes garbage collections rarer, since runs and searches create much garbage
+// and keep little.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	os.Exit(m.Run())
@@ -102,7 +102,7 @@ func TestShorten(t *testing.T) {
 	for seed := range uint64(200) {
 		g := stage(seed)
 		require.NoError(t, g.play())
-		g.w.given[0]++ // money that is not there: any move that is checked finds it
+		g.w.given[0]++ // money from nowhere, which any checked move finds
 		wrong := func(moves []move) error {
 			again := stage(seed)
 			again.w.given[0]++
@@ -119,7 +119,7 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// A member that travels in a merged update without need is taken out of it, as long as
+// A member that doesn't need to travel in a merged update is taken out of it, as long as
 // the rest can meet the same fate.
 func TestSeparate(t *testing.T) {
 	with := func(op protocol.Kind, fate Fate, others ...int) move {
@@ -137,8 +137,8 @@ func TestSeparate(t *testing.T) {
 	require.Len(t, moves[0].with, 2, "the run that failed is left as it is")
 }
 
-// A search treats two runs as one only if nothing but the names of their tokens tells
-// them apart.
+// A search treats two runs as one only if they differ in nothing but the names of their
+// tokens.
 func TestKeysTellRunsApart(t *testing.T) {
 	seed := maphash.MakeSeed()
 	key := func(change func(*run)) string {

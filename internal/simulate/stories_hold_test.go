@@ -43,8 +43,8 @@ func TestPostOfADirtyHold(t *testing.T) {
 	p.over(180, 20)
 }
 
-// A hold whose prepares were all answered is posted, and voided, under the present
-// fences: others who know them go on.
+// A hold whose prepares were all answered is posted and voided under the present fences,
+// so executions that know them go on.
 func TestCleanHoldKeepsTheFences(t *testing.T) {
 	for _, start := range []protocol.Start{postHold(), void()} {
 		p := newHold(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// play is one interleaving, told step by step.
+// play is one interleaving, step by step.
 type play struct {
 	t *testing.T
 	r *run
@@ -68,7 +68,7 @@ func (p play) arrives() {
 	require.NoError(p.t, p.r.take(p.r.delivery(0)))
 }
 
-// over requires what alice and bob have, and that nothing is left to do.
+// over requires the balances of alice and bob, and that nothing is left to do.
 func (p play) over(alice, bob int64) {
 	p.t.Helper()
 	for _, policy := range policies() {

@@ -7,7 +7,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// story tells a run line by line: what happens, and what it changes in the database.
+// story describes a run line by line: its events, and what each changes in the database.
 // A nil story records nothing.
 type story struct {
 	lines []string
@@ -16,7 +16,7 @@ type story struct {
 	stood Version // as recorded before it
 }
 
-// tellTo makes a run tell its story from here on.
+// tellTo makes a run write its story from here on.
 func (r *run) tellTo(s *story) {
 	r.story = s
 	r.note("the beginning")

@@ -17,14 +17,17 @@ const (
 	// hunted is how many seeds are played against a mutant that must be caught. Most fall
 	// within the first hundred.
 	hunted = 3_000_000
-	// spared is how many are played against one that can't be told from the original.
+	// spared is how many are played against one that equals the original.
 	spared = "0-10000"
 )
 
-// TestMutantsAreCaught promises that the simulator has teeth: whoever breaks a rule of
-// the protocol, or leaves a condition out of a filter, breaks an invariant, and is seen.
-// Each mutant is made from the real sources. The few that can't be told from the original
-// are named as such, with the reason; then that is tried, too.
+// TestMutantsAreCaught promises that the simulator has teeth: a broken rule of the
+// protocol, or a condition missing from a filter, breaks an invariant, and the simulator
+// reports it.
+// Each mutant is made from the real sources.
+// The few that can't be distinguished from the original are named as such, with the
+// reason.
+// They are played too.
 func TestMutantsAreCaught(t *testing.T) {
 	all := readMutants(t)
 	shared := blendOf(t, all)
@@ -50,7 +53,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	}
 }
 
-// simulator is a program with a mutant in it, and the number of the one that is in force.
+// simulator is a program with mutants, and the number of the one that it runs.
 type simulator struct {
 	program string
 	number  int
@@ -64,10 +67,10 @@ func (s simulator) play(t *testing.T, seeds string) (string, error) {
 	return string(output), err
 }
 
-// verdict is how the simulator says what is broken.
+// verdict matches the simulator's report of a broken invariant.
 func verdict() *regexp.Regexp { return regexp.MustCompile(`seed (\d+) breaks invariant \d: .*`) }
 
-// hunt lets the simulator look for a violation, and replays it.
+// hunt lets the simulator search for a violation, and replays it.
 func (m mutant) hunt(t *testing.T, s simulator) {
 	t.Helper()
 	start := time.Now()

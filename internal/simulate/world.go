@@ -30,18 +30,18 @@ type World struct {
 	flight   [][]Message          // neither arrived nor lost; those of an update together
 	tokens   int                  // drawn so far
 	given    [MaxAccounts]int64   // put in from outside, opening balances included
-	told     [MaxTransfers]answer // what callers were told
+	told     [MaxTransfers]answer // what callers have learned
 	reasons  reasons              // to refuse that there were since the latest claim
 }
 
 // reasons are sets of protocol.Reason, by transfer and participant.
 type reasons [MaxTransfers][MaxAccounts]uint16
 
-// answer is what the callers of one transfer were told.
+// answer is what the callers of one transfer have learned.
 type answer struct {
 	success, refused bool
-	held             uint64 // the owners whose callers were told that it is held
-	unwritten        uint64 // those whose callers were told that nothing is stored
+	held             uint64 // the owners whose callers know that it is held
+	unwritten        uint64 // those whose callers know that nothing is stored
 }
 
 // NewWorld returns a world with these accounts, in which the transfers move what the

@@ -45,7 +45,7 @@ type Config struct {
 	Accounts int
 	// Theft is how many units are taken after the check, to see that the check finds
 	// that.
-	// The default is none.
+	// By default there is none.
 	Theft int64
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// Codes of the server that are told apart.
+// Codes of the server that have a meaning to the library.
 const (
 	CodeBadValue          = 2
 	CodeUnauthorized      = 13

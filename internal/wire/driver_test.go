@@ -19,9 +19,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// The driver calls its x/ packages experimental: what this package takes from them may
-// change with any release. These tests say what that is, and `make driver` runs them with
-// the newest one.
+// The driver calls its x/ packages experimental, so what this package uses of them may
+// change with any release.
+// These tests state what that is, and `make driver` runs them with the newest one.
 
 // Each method of a message appends what the driver's own encoder would have written.
 func TestMessagesAreEncodedAsTheDriverDoes(t *testing.T) {
@@ -58,8 +58,8 @@ func TestMessagesAreEncodedAsTheDriverDoes(t *testing.T) {
 	}
 }
 
-// What the driver fails with is recognised by its type, however deep it is wrapped; none
-// of these types is taken for another one.
+// The driver's errors are recognised by type, however deeply they are wrapped, and no
+// type is mistaken for another one.
 func TestDriverErrorsAreRecognised(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -82,15 +82,15 @@ func TestDriverErrorsAreRecognised(t *testing.T) {
 	require.Equal(t, "server error 18 AuthenticationFailed", ServerTextOf(refused))
 }
 
-// clearedPool is what the driver says of a connection that it gives up because another
-// one was refused.
+// clearedPool is the driver's error for a connection that it gives up because another one
+// was refused.
 type clearedPool struct{ error }
 
 // Retryable implements driver.RetryablePoolError.
 func (clearedPool) Retryable() bool { return true }
 
-// A command for which no server is there was certainly not sent: the driver's own error
-// says so, and which servers it has looked for.
+// A command without an available server was certainly not sent. The driver's error says
+// so, and names the servers it has searched for.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	away := options.Client().ApplyURI("mongodb://127.0.0.1:1/?directConnection=true").SetServerSelectionTimeout(100 * time.Millisecond)

@@ -16,9 +16,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// Documents are found by as many commands as their IDs need, whatever these are: nothing
-// that others have stored, such as a marker with a key of a megabyte, makes a command
-// that the server refuses.
+// Documents are found with as many commands as their IDs need.
+// Whatever other programs have stored, such as a marker with a key of a megabyte, no
+// command is refused by the server.
 func TestManyIDsAreFoundInPortions(t *testing.T) {
 	t.Parallel()
 	var commands, largest atomic.Int64

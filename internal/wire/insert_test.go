@@ -10,7 +10,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// A document that the server doesn't answer for is not taken for stored.
+// A document without an answer from the server doesn't count as stored.
 func TestInsertsAreCounted(t *testing.T) {
 	t.Parallel()
 	for stored, want := range map[int]protocol.Result{2: protocol.Applied, 1: protocol.Unknown, 0: protocol.Unknown} {

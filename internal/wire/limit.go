@@ -138,7 +138,7 @@ func NextWithin(ctx context.Context, cursor *mongo.Cursor, limit time.Duration) 
 	return cursor.Next(ctx)
 }
 
-// WithTimeout is context.WithTimeout, but that a limit of zero is none.
+// WithTimeout is context.WithTimeout, but a limit of zero means no limit.
 func WithTimeout(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if limit <= 0 {
 		return ctx, func() {}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A context that ends sooner than its limit says is what counts.
+// If a context ends before its limit, its end counts.
 func TestLimitHeedsItsContext(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

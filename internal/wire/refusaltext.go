@@ -107,7 +107,7 @@ func rulesOf(details bson.RawValue, path string, depth int) []string {
 	return []string{strings.TrimSpace(at + " " + words.Clip(operator))}
 }
 
-// rulesBelow returns the rules of which another one consists.
+// rulesBelow returns the rules that another rule consists of.
 func rulesBelow(rule bson.Raw, path string, depth int) []string {
 	var rules []string
 	for _, part := range []string{"schemaRulesNotSatisfied", "clausesNotSatisfied", "clausesSatisfied", "propertiesNotSatisfied", "details"} {

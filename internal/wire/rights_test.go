@@ -12,9 +12,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
-// A command whose connection is refused for a wrong password was certainly not sent. One
-// that the server refuses for want of a right is ambiguous, like each refusal of a whole
-// command.
+// A command whose connection is refused for a wrong password was certainly not sent.
+// A command that the server refuses for lack of a right is ambiguous, like each refusal
+// of a whole command.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	db := mongotest.Database(t, options.Client().SetAuth(options.Credential{Username: "nobody", Password: "wrong"}))

@@ -17,7 +17,7 @@ type ServerError struct {
 	Action, Namespace string
 	// Code is the server's error code, 0 where the server did not answer.
 	Code int
-	// Name is the name of the code, "" where nobody has given it one.
+	// Name is the name of the code, "" if the code has no name.
 	Name string
 	// cause is the error of the server or the driver.
 	cause error

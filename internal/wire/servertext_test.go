@@ -17,7 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 )
 
-// echo is what a server's message may hold.
+// echo is a part that a server's message may contain.
 const echo = `{update: "accounts", q: {_id: "alice", balance: 4711}, lsid: 1, $db: "bank"} secret`
 
 func requireSecret(t *testing.T, text string) {
@@ -28,8 +28,8 @@ func requireSecret(t *testing.T, text string) {
 	assert.LessOrEqual(t, len(text), 300, text)
 }
 
-// Whatever the driver's error is, it is told by code and name, without what the server
-// has said, and programs find it all the same.
+// An error of the driver's is reported by code and name, without the server's message.
+// Programs can still match it.
 func TestServerErrorsAreTold(t *testing.T) {
 	t.Parallel()
 	raw, err := bson.Marshal(bson.M{"errmsg": echo, "lsid": "secret"})
@@ -87,8 +87,8 @@ func TestServerErrorsAreTold(t *testing.T) {
 
 func toldAgain(err error) error { return ServerErrorOf(err, "find", "elsewhere") }
 
-// A refused write is told by the names of whose rule it was, and by nothing that was
-// written.
+// A refused write is reported by the names of the rule that it broke, without any written
+// value.
 func TestRefusedWritesAreTold(t *testing.T) {
 	t.Parallel()
 	property := func(name string, rule bson.M) bson.M { return bson.M{"propertyName": name, "details": bson.A{rule}} }
@@ -147,7 +147,7 @@ func TestRefusedWritesAreTold(t *testing.T) {
 	}
 }
 
-// Every code on which the store decides has a name.
+// Every code that the store decides by has a name.
 func TestCodesHaveNames(t *testing.T) {
 	t.Parallel()
 	for code := range 20_000 {

@@ -29,7 +29,7 @@ func TestRead(t *testing.T) {
 	assert.Equal(t, "update accounts", opmsg.Command(body))
 }
 
-// A message that is cut short, or whose length can't be, is an error.
+// A message that is cut short, or has an impossible length, is an error.
 func TestReadFails(t *testing.T) {
 	for name, sent := range map[string][]byte{
 		"nothing":         nil,
@@ -57,7 +57,7 @@ func TestNoBody(t *testing.T) {
 	}
 }
 
-// header returns numbers as they stand at the beginning of a message.
+// header returns numbers as they are encoded at the beginning of a message.
 func header(numbers ...int) (bytes []byte) {
 	for _, n := range numbers {
 		bytes = binary.LittleEndian.AppendUint32(bytes, uint32(n))

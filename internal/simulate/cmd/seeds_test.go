@@ -40,7 +40,8 @@ func TestPlays(t *testing.T) {
 
 // A search ends with its limit, and reports each scene that it has cut off, even a single
 // one with one transfer.
-// Each scene has its share: a large one keeps no other from being begun.
+// Each scene has its share of the time, so that a large one doesn't keep others from
+// starting.
 func TestSearchEndsWithItsLimit(t *testing.T) {
 	scenes := len(simulate.OneTransfer()) + len(simulate.Holds()) + len(simulate.Effects()) + len(simulate.TwoTransfers())
 	limit := 4 * scenes // by a clock that advances one second with each reading

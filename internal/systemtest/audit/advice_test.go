@@ -12,8 +12,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// The advice for a marker that RepairMarker refuses is not to call it, but can be
-// followed: the account is in order then.
+// The advice for a marker that RepairMarker refuses is not to call it.
+// The advice can be followed, and then the account is in order.
 func TestAuditAdvisesWhatCanBeDone(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 10)
@@ -60,9 +60,9 @@ func TestAuditAdvisesWhatCanBeDone(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0, 10))
 }
 
-// When one marker of a lost transfer was removed, another one is still that of a lost
-// transfer, with the same advice, and its finding tells what was decided for the first.
-// It is repaired like that one.
+// If one marker of a lost transfer was removed, another one still belongs to a lost
+// transfer, with the same advice.
+// Its finding reports the decision for the first one, and it is repaired like that one.
 func TestAuditKeepsTheStoryOfALostTransfer(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

@@ -19,15 +19,15 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// afterFind returns the options of a client that does something once, as soon as its n-th
-// find, from 1 on, in a collection is answered.
+// afterFind returns the options of a client that calls do once, as soon as its n-th find
+// in a collection is answered. The first find has number 1.
 func afterFind(collection string, n int, do func()) *options.ClientOptions {
 	count := 0
 	return afterFinds(collection, func(bson.Raw) bool { count++; return count == n }, do)
 }
 
-// afterScans returns those of one that does something whenever it has begun to read a
-// collection from its beginning.
+// afterScans returns the options of a client that calls do whenever it has begun to read
+// a collection from its beginning.
 func afterScans(collection string, do func()) *options.ClientOptions {
 	return afterFinds(collection, func(command bson.Raw) bool {
 		filter, err := command.Lookup("filter").Document().Elements()
@@ -60,7 +60,7 @@ func afterFinds(collection string, due func(command bson.Raw) bool, do func()) *
 	})
 }
 
-// holdAcross holds 60 for the other server.
+// holdAcross holds 60 for an account on the other server.
 func holdAcross(b *bank.Branches, id string) {
 	b.T.Helper()
 	_, err := b.Both.Hold(b.T.Context(), bank.Across(id, 60), time.Hour)
@@ -73,10 +73,10 @@ func removeThere(b *bank.Branches) {
 	require.NoError(b.T, err)
 }
 
-// finish ends all that is under way.
+// finish finishes everything in progress.
 func finish(b *bank.Branches) { b.RecoverAll(b.Other()) }
 
-// Damage between two servers is found, as it is on one.
+// Damage between two servers is found as it is on one.
 func TestAuditOverTwoServers(t *testing.T) {
 	t.Parallel()
 	server := bank.StartServer(t)
@@ -122,7 +122,8 @@ func TestAuditOverTwoServers(t *testing.T) {
 	}
 }
 
-// What is seen on one server may be over when the other one is read: that is no finding.
+// A state seen on one server may be over when the other one is read. That is not a
+// finding.
 func TestAuditLooksTwice(t *testing.T) {
 	t.Parallel()
 	server := bank.StartServer(t)
@@ -133,13 +134,12 @@ func TestAuditLooksTwice(t *testing.T) {
 	}
 	prepared := func(b *bank.Branches) { b.StallAcross("t", 3) }
 	committed := func(b *bank.Branches) { b.StallAcross("t", 4) }
-	// What is wrong all the time has the account looked at again.
+	// A wrong marker that stays makes the audit read the account again.
 	besides := func(b *bank.Branches) { prepared(b); b.ChangeThere(bson.M{"$set": bson.M{"pending.ghost": int64(5)}}) }
 	end := func(b *bank.Branches) { finish(b) }
 	remove := func(b *bank.Branches) { finish(b); removeThere(b) }
 	purge := func(b *bank.Branches) { finish(b); b.Remove("transfers", "t") }
-	// A hold that nobody has held yet, and that nothing has happened to for too long; and
-	// how it is held after all.
+	// A hold that is not held yet, and has stalled; and how it is held after all.
 	unheld := func(b *bank.Branches) {
 		holdAcross(b, "t")
 		b.ChangeThere(bson.M{"$unset": bson.M{"pending.t": ""}})
@@ -153,8 +153,8 @@ func TestAuditLooksTwice(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		begin     func(b *bank.Branches)
-		here      int // after so many finds in the transfers
-		there     int // or after so many in the other server's accounts
+		here      int // after this many finds in the transfers
+		there     int // or after this many in the other server's accounts
 		meanwhile func(b *bank.Branches)
 		want      []audit.Code
 	}{
@@ -183,8 +183,8 @@ func TestAuditLooksTwice(t *testing.T) {
 	}
 }
 
-// What is committed while one server is read after the other makes the sum a wrong one,
-// and the next time the same wrong one: that is no finding.
+// A commit while the servers are read one after the other makes the sum wrong, and on the
+// next read equally wrong. That is not a finding.
 func TestAuditExpectsNothingOfWhatMoves(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 1000, 500)
@@ -205,8 +205,8 @@ func TestAuditExpectsNothingOfWhatMoves(t *testing.T) {
 	b.CheckBooks()
 }
 
-// A sum over two servers that is a wrong one each time, and each time another one, is no
-// finding: somebody pays in meanwhile.
+// A sum over two servers that is wrong each time, and different each time, is not a
+// finding, because somebody pays in meanwhile.
 func TestAuditTrustsNoSumThatChanges(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 1000, 500)
@@ -223,8 +223,8 @@ func TestAuditTrustsNoSumThatChanges(t *testing.T) {
 	require.Equal(t, []audit.Code{audit.WrongTotal}, bank.CodesOf(again), "nobody pays in")
 }
 
-// A transfer that seems to stand still in a snapshot, and has ended since, or is under
-// way again, is no finding.
+// A transfer that has stalled in a snapshot, and has ended or gone on since, is not a
+// finding.
 func TestAuditLooksTwiceAtStalled(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]func(b *bank.Bank){
@@ -255,8 +255,9 @@ func TestAuditLooksTwiceAtStalled(t *testing.T) {
 	}
 }
 
-// Sums over two servers are exact as long as nothing is committed in between, and are
-// held against no expectation otherwise. An audit beside a busy load finds nothing.
+// Sums over two servers are exact as long as nothing commits in between. Otherwise they
+// are compared with no expectation.
+// An audit during a busy load finds nothing.
 func TestAuditTotalsOverTwoServers(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 1000, 500)
@@ -307,7 +308,7 @@ func TestAuditTotalsOverTwoServers(t *testing.T) {
 	b.CheckBooks()
 }
 
-// An audit has nothing to do with its caller's session, not even if that has ended.
+// An audit is independent of its caller's session, even of one that has ended.
 func TestAuditOutsideOfSessions(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 1000, 5)
@@ -323,8 +324,8 @@ func TestAuditOutsideOfSessions(t *testing.T) {
 	b.CheckBooks()
 }
 
-// A server that doesn't keep its snapshots for long enough is told so by an error that
-// says what to do, and the caller too.
+// If a server doesn't keep its snapshots for long enough, the audit returns an error that
+// says what to do, and so do the reads of a caller.
 func TestAuditTooLong(t *testing.T) {
 	t.Parallel()
 	server := bank.StartServer(t)

@@ -21,22 +21,22 @@ func unsetField(b *bank.Bank, collection string, id any, field string) {
 	b.Change(collection, id, bson.M{"$unset": bson.M{field: ""}})
 }
 
-// mustFail has a transfer refused.
+// mustFail runs a transfer that is refused.
 func mustFail(b *bank.Bank, id string) {
 	b.T.Helper()
 	_, err := b.Transfer(b.T.Context(), bank.Move(id, "a", "b", 1_000_000))
 	require.ErrorIs(b.T, err, transfer.ErrInsufficientFunds)
 }
 
-// damage is a way to harm what is stored, with what an audit finds then.
+// damage is a way to damage stored documents, and what an audit finds then.
 type damage struct {
 	name  string
 	plant func(b *bank.Bank)
 	codes []audit.Code // sorted
-	id    string       // that the findings name
+	id    string       // the ID in the findings
 }
 
-// damages are all kinds of damage. Each begins with a of 100, b of nothing and c of 10.
+// damages are all kinds of damage. Each begins with 100 on a, nothing on b and 10 on c.
 func damages() []damage {
 	return slices.Concat(
 		markerDamages(), accountDamages(), transferDamages(), holdDamages(), reversalDamages(), effectDamages(), stalledDamages(), timeDamages(),
@@ -248,7 +248,7 @@ func reversalDamages() []damage {
 	}
 }
 
-// effectDamages are about orders: see newShop.
+// effectDamages damage orders: see NewShop.
 func effectDamages() []damage {
 	paying := func(name string, n int, harm func(b *bank.Bank), id string, codes ...audit.Code) damage {
 		return damage{name, func(b *bank.Bank) {
@@ -292,11 +292,11 @@ func stalledDamages() []damage {
 	}
 }
 
-// Each kind of damage is found, and nothing else: what the finding is about, with figures
-// and with what to do next.
+// An audit finds each kind of damage, and nothing else.
+// The finding names the place, the figures and the next step.
 func TestAuditFindsDamage(t *testing.T) {
 	t.Parallel()
-	found := map[audit.Code]bool{audit.WrongTotal: true, audit.LongTotal: true} // which have tests of their own
+	found := map[audit.Code]bool{audit.WrongTotal: true, audit.LongTotal: true} // these have tests of their own
 	for _, d := range damages() {
 		for _, code := range d.codes {
 			found[code] = true
@@ -323,7 +323,7 @@ func TestAuditFindsDamage(t *testing.T) {
 	}
 }
 
-// underWay are transfers at each of their steps, and those that may wait.
+// underWay are transfers at each of their steps, and transfers that may wait.
 func underWay() map[string]func(b *bank.Bank) {
 	return map[string]func(b *bank.Bank){
 		"claimed":   func(b *bank.Bank) { b.StallAt("t", 2, bank.Lost, 60) },
@@ -355,7 +355,7 @@ func underWay() map[string]func(b *bank.Bank) {
 	}
 }
 
-// allowed is what users may do, and what retention does.
+// allowed are changes that users may make, and that retention makes.
 func allowed() map[string]func(b *bank.Bank) {
 	return map[string]func(b *bank.Bank){
 		"the payee's document is gone before it is prepared": func(b *bank.Bank) { b.StallAt("t", 2, bank.Lost, 60); b.Remove("accounts", "b") },
@@ -413,7 +413,7 @@ func allowed() map[string]func(b *bank.Bank) {
 	}
 }
 
-// What looks like damage and is none.
+// An audit has no findings about documents that only look damaged.
 func TestAuditLeavesAlone(t *testing.T) {
 	t.Parallel()
 	all := underWay()
@@ -428,8 +428,8 @@ func TestAuditLeavesAlone(t *testing.T) {
 	}
 }
 
-// What is wrong with a document that is no account comes with advice that can be followed
-// there: no verb repairs it.
+// A finding about a document that is not an account has advice that fits there, since no
+// verb repairs it.
 func TestAuditAdvisesForOtherDocuments(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)

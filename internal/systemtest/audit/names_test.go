@@ -12,16 +12,17 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// renaming returns a coordinator of another service, which knows the accounts and orders
-// of a bank under names of its own.
+// renaming returns a coordinator of another service, with other names for the accounts
+// and orders of a bank.
 func renaming(b *bank.Bank) *transfer.Coordinator {
 	b.T.Helper()
 	return b.NewCoordinator(b.DB, transfer.WithAccounts(b.DB.Collection("own")), transfer.WithLedger("main", b.DB.Collection("accounts")),
 		transfer.WithDocuments("bills", b.DB.Collection("orders")))
 }
 
-// An audit by a service that has other names for the collections finds nothing where all
-// is well, and counts what is in transit; it finds what is wrong there all the same.
+// An audit by a service with other names for the collections finds nothing in sound
+// books, and counts the money in transit.
+// It finds damage all the same.
 func TestAuditUnderOtherNames(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0, 10)
@@ -58,8 +59,8 @@ func TestAuditUnderOtherNames(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0, 10))
 }
 
-// A collection of the same name on a cluster that is not registered here is another one:
-// a leg there is not mistaken for the one that this document has.
+// A collection of the same name on an unregistered cluster is another collection.
+// A leg there is not mistaken for the leg on this account.
 func TestAuditTellsNamesakesApart(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 1000, 6)

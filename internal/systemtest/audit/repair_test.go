@@ -16,22 +16,23 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// lose leaves markers behind of a transfer of 60 from a to b whose document is lost.
+// lose leaves the markers of a transfer of 60 from a to b whose document is lost.
 func lose(b *bank.Bank, id string) {
 	b.T.Helper()
 	b.StallAt(id, 4, bank.Lost, 60)
 	b.Remove("transfers", id)
 }
 
-// repairOf is the repair that an audit's finding about a marker asks for.
+// repairOf returns the repair for a finding about a marker.
 func repairOf(f transfer.Finding, decision transfer.MarkerDecision) transfer.MarkerRepair {
 	return transfer.MarkerRepair{
 		Ledger: f.Ledger, Account: f.Account, TransferID: f.TransferID, Amount: f.Amount, Decision: decision, Reason: "a test",
 	}
 }
 
-// A marker whose transfer is lost is removed as the operator decides: to the unit, once,
-// and for good. The ID is taken from then on.
+// A marker whose transfer is lost is removed as the operator decides: to the unit, once
+// and for good.
+// The ID can't be used from then on.
 func TestRepairOrphans(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -68,8 +69,8 @@ func TestRepairOrphans(t *testing.T) {
 	}
 }
 
-// Markers of final transfers, and such where a transfer has no leg, are removed; the
-// transfer's document stays as it is.
+// Markers of final transfers are removed, and markers where the transfer has no leg.
+// The transfer's document stays as it is.
 func TestRepairOtherMarkers(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 5)
@@ -92,7 +93,7 @@ func TestRepairOtherMarkers(t *testing.T) {
 	require.Equal(t, transfer.StateSuccess, rec.State)
 }
 
-// What is not as it was audited is left alone, and the error says so.
+// A marker that has changed since the audit is left alone, and the error says so.
 func TestRepairRefuses(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -131,7 +132,7 @@ func TestRepairRefuses(t *testing.T) {
 	require.Equal(t, bank.Balances(45, 60), b.Balances())
 }
 
-// A marker that changes after the repair's last look stays.
+// A marker that changes after the repair's last read stays.
 func TestRepairIsGuardedByTheAmount(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -145,8 +146,8 @@ func TestRepairIsGuardedByTheAmount(t *testing.T) {
 	require.EqualValues(t, 100, balanceOf(b, "a"))
 }
 
-// Where the answer to the removal is lost, and its fence is gone by the time of the next
-// look, nobody can tell who has removed the marker.
+// If the answer to the removal is lost, and its fence is gone at the next read, nothing
+// shows which process has removed the marker.
 func TestRepairInDoubt(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -165,8 +166,8 @@ func TestRepairInDoubt(t *testing.T) {
 	require.Empty(t, b.MustAudit().Findings)
 }
 
-// A prepare of a lost transfer that arrives after the repair finds no place: the fence is
-// another one.
+// A prepare of a lost transfer that arrives after the repair doesn't match, because the
+// fence has changed.
 func TestRepairRefusesLatePrepares(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -192,10 +193,11 @@ func TestRepairRefusesLatePrepares(t *testing.T) {
 	require.Equal(t, bank.Balances(100, 0), b.Balances())
 }
 
-// A request with the ID of a lost transfer, and the repair of its marker, come at the
-// same time: the request takes the marker over and the transfer happens, or the marker is
-// repaired and the request is refused. Never both: the money would be there twice. Each
-// runs as a whole before each command of the other.
+// A request with the ID of a lost transfer races with the repair of its marker.
+// Either the request takes the marker over and the transfer happens, or the marker is
+// repaired and the request is refused.
+// Both together would duplicate the money.
+// Each runs as a whole before each command of the other.
 func TestRepairRacesWithTheRequest(t *testing.T) {
 	t.Parallel()
 	request := func(ctx context.Context, c *transfer.Coordinator) error {
@@ -244,7 +246,7 @@ func TestRepairRacesWithTheRequest(t *testing.T) {
 	require.GreaterOrEqual(t, happened[false], 4, "the repair was first")
 }
 
-// Of operators with different decisions one is followed.
+// If several operators decide differently, one decision is carried out.
 func TestRacingRepairs(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -284,8 +286,8 @@ func balanceOf(b *bank.Bank, id string) int64 {
 	return bank.Units(b.T, account.Balance)
 }
 
-// Whatever happens to the messages of a repair, it is made once, and its caller is told
-// the truth or left in doubt.
+// A repair is made once, whatever happens to its messages.
+// Its caller gets the true outcome or is left in doubt.
 func TestEveryMessageOfARepairMayFail(t *testing.T) {
 	t.Parallel()
 	for _, what := range []bank.Fault{bank.Lost, bank.AnswerLost, bank.Held} {
@@ -303,8 +305,8 @@ func TestEveryMessageOfARepairMayFail(t *testing.T) {
 	}
 }
 
-// strikeRepair repairs a marker over a wire, and once more if its process has died, and
-// reports whether the wire has struck.
+// strikeRepair repairs a marker over a wire, and again if its process has died.
+// It reports whether the fault has struck.
 func strikeRepair(t *testing.T, b *bank.Bank, w *bank.Wire) bool {
 	t.Helper()
 	b.Renew(t, 100, 0)
@@ -331,8 +333,8 @@ func strikeRepair(t *testing.T, b *bank.Bank, w *bank.Wire) bool {
 	return w.HasStruck()
 }
 
-// A transfer without its flag is found by recovery once the flag is repaired, and a final
-// one loses it.
+// Recovery finds a transfer without its flag once the flag is repaired.
+// The repair takes the flag from a final transfer.
 func TestRepairOpen(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -360,9 +362,10 @@ func TestRepairOpen(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A final transfer whose state was set back by hand moves nothing again: recovery leaves
-// it alone, and the flag that would send recovery to it is not repaired until the state
-// is. Nor is that of an unfinished one which was made final by hand.
+// A final transfer whose state was set back by hand moves nothing again.
+// Recovery leaves it alone. The flag that would make recovery find it is not repaired
+// until the state is.
+// The same holds for the flag of an unfinished transfer that was made final by hand.
 func TestRepairOpenTrustsNoStateThatWasChanged(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -401,8 +404,8 @@ func TestRepairOpenTrustsNoStateThatWasChanged(t *testing.T) {
 	require.Empty(t, b.MustAudit().Findings)
 }
 
-// A repair that is refused changes nothing: neither is the misspelt ID taken, nor is a
-// story told of what never was.
+// A refused repair changes nothing: a misspelt ID is not used up, and no record is made
+// of a transfer that never existed.
 func TestRefusedRepairTakesNoID(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -426,7 +429,8 @@ func TestRefusedRepairTakesNoID(t *testing.T) {
 }
 
 // An account that was stored with an empty array of markers can be used once that is
-// repaired. Anything in the array stays.
+// repaired.
+// An array with elements stays.
 func TestRepairPending(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -448,8 +452,8 @@ func TestRepairPending(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A live transfer's marker is never removed: not by a service that has another name for
-// the ledger, and not while the legs are others than were asked for.
+// A live transfer's marker is never removed: not by a service with another name for the
+// ledger, and not while the stored legs differ from the requested ones.
 func TestRepairSparesTheLiving(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 0)

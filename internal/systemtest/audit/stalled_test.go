@@ -12,7 +12,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// uncommittable lets the server refuse to store any transfer as Committed.
+// uncommittable makes the server refuse to store a transfer as Committed.
 func uncommittable(b *bank.Bank) func() {
 	validate := func(condition bson.M) {
 		command := bson.D{{Key: "collMod", Value: "transfers"}, {Key: "validator", Value: condition}}
@@ -22,9 +22,9 @@ func uncommittable(b *bank.Bank) func() {
 	return func() { validate(bson.M{}) }
 }
 
-// A transfer that recovery tries in vain is a finding after ten thresholds, however often
-// it was tried since and in whatever state it is, with the reason that recovery has
-// noted.
+// A transfer that recovery tries in vain is a finding after ten thresholds, with the
+// reason that recovery has stored.
+// This holds however often it was tried since, and in every state.
 func TestAuditTellsWhatIsStuck(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -32,7 +32,7 @@ func TestAuditTellsWhatIsStuck(t *testing.T) {
 		policy transfer.StallPolicy
 		at     int
 		poison func(b *bank.Bank) func()
-		since  string // the field
+		since  string // the field with the time
 	}{
 		{transfer.StatePreparing, transfer.Resume, 3, uncommittable, "stuckAt"},
 		{transfer.StateCommitted, transfer.Resume, 4, bank.Forbidden("b"), "committedAt"},
@@ -65,8 +65,9 @@ func TestAuditTellsWhatIsStuck(t *testing.T) {
 	}
 }
 
-// A threshold of zero says nothing of how long a transfer may take: what is under way is
-// no finding then, and what has stood still for as long as ten commands may take is one.
+// A threshold of zero doesn't say how long a transfer may take.
+// A transfer in progress is not a finding then. One without progress for as long as ten
+// commands may take is.
 func TestAuditWithAThresholdOfZero(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -85,9 +86,9 @@ func TestAuditWithAThresholdOfZero(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// What recovery leaves alone for 64 thresholds, because those who took it over were
-// killed again and again, is no finding as long as it does, nor the moment that it takes
-// it up.
+// Recovery leaves a transfer alone for 64 thresholds if the processes that took it over
+// were killed again and again.
+// It is not a finding as long as that lasts, nor at the moment that recovery takes it up.
 func TestAuditIsAsPatientAsRecovery(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

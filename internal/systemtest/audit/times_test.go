@@ -11,8 +11,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// timeDamages are values that can be read as times, and that the server finds no date
-// before or after; and times to come.
+// timeDamages are values that read as times but are beyond the server's range of dates,
+// and times in the future.
 func timeDamages() []damage {
 	now := time.Now().UTC()
 	text := now.Add(-time.Minute).Format(time.RFC3339)
@@ -43,8 +43,8 @@ func timeDamages() []damage {
 	return damages
 }
 
-// Metadata that nobody can read make a transfer that nobody can get or recover, and the
-// audit says so; those of any other content are none of its business.
+// A transfer with unreadable metadata can't be read or recovered, and the audit says so.
+// It doesn't check the content of other metadata.
 func TestAuditFindsUnreadableMetadata(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

@@ -16,7 +16,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// crowd does everything at once to the accounts and orders of a shop.
+// crowd runs all verbs at once on the accounts and orders of a shop.
 type crowd struct {
 	*bank.Bank
 	accounts, orders int
@@ -25,7 +25,7 @@ type crowd struct {
 	deaths           atomic.Int64
 }
 
-// verb does the n-th thing under an ID of its own, and reports whether it succeeded.
+// verb runs the n-th operation under an ID of its own, and reports whether it succeeded.
 func (w *crowd) verb(ctx context.Context, c *transfer.Coordinator, random *rand.Rand, n int, id string) bool {
 	from := random.IntN(w.accounts)
 	req := bank.Move(id, bank.AccountName(from), bank.AccountName((from+1+random.IntN(w.accounts-1))%w.accounts), 1+random.Int64N(40))
@@ -58,7 +58,7 @@ func (w *crowd) verb(ctx context.Context, c *transfer.Coordinator, random *rand.
 	return err == nil
 }
 
-// work does one thing after the other.
+// work runs one operation after the other.
 func (w *crowd) work(ctx context.Context, c *transfer.Coordinator, number int) {
 	random := rand.New(rand.NewPCG(w.seed, uint64(number)))
 	for n := 0; ctx.Err() == nil; n++ {
@@ -69,7 +69,7 @@ func (w *crowd) work(ctx context.Context, c *transfer.Coordinator, number int) {
 	}
 }
 
-// die does things in processes that die at one of their commands.
+// die runs operations in processes that die at one of their commands.
 func (w *crowd) die(ctx context.Context, processes <-chan process, number int) {
 	random := rand.New(rand.NewPCG(w.seed, uint64(number)))
 	for p := range processes {
@@ -91,7 +91,7 @@ type process struct {
 	ctx context.Context
 }
 
-// processes returns some that die soon.
+// processes returns processes that die soon.
 func (w *crowd) processes(number int) <-chan process {
 	w.T.Helper()
 	random := rand.New(rand.NewPCG(w.seed, uint64(number)))
@@ -112,7 +112,7 @@ func (w *crowd) processes(number int) <-chan process {
 	return all
 }
 
-// newCrowd returns a shop with orders enough.
+// newCrowd returns a crowd in a shop with enough orders.
 func newCrowd(t *testing.T) *crowd {
 	t.Helper()
 	w := &crowd{Bank: bank.NewShop(t, 100, 100, 100, 100).WithIndexes(), accounts: 4, orders: 2000, seed: bank.Seeded(t).Uint64()}
@@ -124,8 +124,7 @@ func newCrowd(t *testing.T) *crowd {
 	return w
 }
 
-// begin begins with everything, until ctx ends, and returns what waits until that has
-// ended.
+// begin starts all work until ctx ends, and returns a function that waits for its end.
 func (w *crowd) begin(ctx context.Context) (wait func()) {
 	w.T.Helper()
 	processes := w.processes(30)
@@ -141,7 +140,7 @@ func (w *crowd) begin(ctx context.Context) (wait func()) {
 	return all.Wait
 }
 
-// busy reports whether enough of everything has been done.
+// busy reports whether each verb has run often enough.
 func (w *crowd) busy() bool {
 	for i := range w.done {
 		if w.done[i].Load() < 5 {
@@ -151,9 +150,10 @@ func (w *crowd) busy() bool {
 	return w.deaths.Load() >= 10
 }
 
-// Audits find nothing, and the same sum each time, while orders are paid, holds are
-// posted in part, voided and expire, transfers are reversed, processes die in the midst
-// of all that, and others take over.
+// Audits find nothing, and the same sum each time, under all verbs at once.
+// Orders are paid, holds are posted in part, voided and expire, and transfers are
+// reversed.
+// Meanwhile processes die, and others take over.
 func TestAuditUnderAllVerbs(t *testing.T) {
 	t.Parallel()
 	w := newCrowd(t)

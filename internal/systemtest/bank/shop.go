@@ -10,7 +10,7 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// NewShop returns a bank with orders, of which o-1 and o-2 are unpaid.
+// NewShop returns a bank with orders. The orders o-1 and o-2 are unpaid.
 func NewShop(t *testing.T, balances ...int64) *Bank {
 	t.Helper()
 	b := New(t, balances...)

@@ -94,7 +94,7 @@ type Searches struct {
 	Expired chan struct{}
 }
 
-// NewSearches returns searches of which none has begun.
+// NewSearches returns searches that have not begun.
 func NewSearches() *Searches {
 	return &Searches{Stalled: make(chan struct{}, 1), Expired: make(chan struct{}, 1)}
 }

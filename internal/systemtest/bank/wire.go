@@ -51,7 +51,7 @@ type Wire struct {
 	seen   int
 	struck bool
 	dead   bool
-	late   []func() error // deliveries that are due
+	late   []func() error // deliveries whose time has come
 }
 
 // CutOff is the error of everything that a wire doesn't let through.

@@ -30,7 +30,7 @@ func (c *wiredConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Read doesn't tell what comes over a wire that is cut.
+// Read doesn't return what arrives over a wire that is cut.
 func (c *wiredConn) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	if c.answer.Len() > 0 && !c.wire.isDead() {

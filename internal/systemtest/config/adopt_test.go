@@ -12,8 +12,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A deployment is changed on purpose by Adopt, once nothing is in flight: from then on
-// the new configuration is the deployment's, and the old one is refused.
+// Adopt changes a deployment on purpose, once nothing is in flight.
+// From then on the new configuration is the deployment's, and the old one is refused.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -37,8 +37,8 @@ func TestAdopt(t *testing.T) {
 	require.Empty(t, report.Findings)
 }
 
-// Another transfers collection is adopted as well, and accounts that have a note while
-// the transfers have lost theirs.
+// Adopt also takes another transfers collection, and accounts that have a note while the
+// transfers have lost theirs.
 func TestAdoptOtherTransfers(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -61,8 +61,9 @@ func TestAdoptOtherTransfers(t *testing.T) {
 	require.Equal(t, map[string]int64{"a": 80, "b": 20}, b.Balances())
 }
 
-// Adopt refuses while something is in flight, and then changes nothing: whoever goes on
-// with it would look for its markers elsewhere.
+// While a transfer is in flight, Adopt refuses and changes nothing.
+// Otherwise another process would finish the transfer and search for its markers
+// elsewhere.
 func TestAdoptRefusesWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]func(*bank.Bank){
@@ -87,8 +88,8 @@ func TestAdoptRefusesWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// A note in another format, or with something in it that this release does not know, is
-// of another release: nothing works beside it, and Adopt leaves it alone.
+// A note in another format, or with unknown fields, belongs to another release.
+// Every verb refuses to work beside it, and Adopt leaves it alone.
 func TestNotesOfOtherReleases(t *testing.T) {
 	t.Parallel()
 	for _, collection := range []string{"accounts.transfer", "transfers.transfer"} {
@@ -118,7 +119,7 @@ func TestNotesOfOtherReleases(t *testing.T) {
 	}
 }
 
-// A collection of notes is registered for nothing else.
+// A collection of notes can't be registered for anything else.
 func TestNotesAreNoAccounts(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBare(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// indexed returns what creates an index of the user's.
+// indexed returns a function that creates an index of the user's.
 func indexed(collection string, keys bson.D, o *options.IndexOptionsBuilder) func(*testing.T, *mongo.Database) {
 	return func(t *testing.T, db *mongo.Database) {
 		t.Helper()
@@ -23,7 +23,7 @@ func indexed(collection string, keys bson.D, o *options.IndexOptionsBuilder) fun
 	}
 }
 
-// created returns what creates a collection in the user's own way.
+// created returns a function that creates a collection with the user's options.
 func created(collection string, how bson.D) func(*testing.T, *mongo.Database) {
 	return func(t *testing.T, db *mongo.Database) {
 		t.Helper()
@@ -50,9 +50,10 @@ func partial(condition bson.D) *options.IndexOptionsBuilder {
 	return unique().SetPartialFilterExpression(condition)
 }
 
-// A collection from which the server removes money by itself, in which two IDs are one
-// account, or with an index that refuses what a transfer writes, is refused by every verb
-// before anything moves: by Setup, by Check, and by the first use in each process.
+// Some collections are harmful: the server removes money from them by itself, two IDs are
+// one account in them, or an index refuses what a transfer writes.
+// Every verb refuses them before anything moves: Setup, Check, and the first use in each
+// process.
 func TestHarmfulCollectionsAreRefused(t *testing.T) {
 	t.Parallel()
 	exists := bson.D{{Key: "$exists", Value: true}}
@@ -96,7 +97,7 @@ func TestHarmfulCollectionsAreRefused(t *testing.T) {
 	}
 }
 
-// What an index of the user's can't harm is left alone: money moves beside it.
+// An index of the user's that can do no harm is left alone, and money moves beside it.
 func TestHarmlessIndexes(t *testing.T) {
 	t.Parallel()
 	text := bson.D{{Key: "metadata.order", Value: bson.D{{Key: "$type", Value: "string"}}}}
@@ -127,10 +128,10 @@ func TestHarmlessIndexes(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0, 10))
 }
 
-// A collection that is sharded by something else than _id, or was sharded anew since it
-// was set up, is refused at its first use.
+// A collection that is sharded by another key than _id, or was resharded since Setup, is
+// refused at its first use.
 func TestShardedAnew(t *testing.T) {
-	t.Setenv("MONGODB_URI", "") // a server of its own: the catalog is everybody's
+	t.Setenv("MONGODB_URI", "") // a server of its own, because the catalog is shared
 	server := bank.StartServer(t)
 	b := bankOn(t, server)
 	require.NoError(t, b.Setup(t.Context()))

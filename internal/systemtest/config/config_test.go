@@ -15,9 +15,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A coordinator with another configuration than the deployment's is refused by every
-// verb, with a text that says what differs, and before anything is stored or has moved:
-// one that looks for markers in another field would post a hold to nowhere.
+// Every verb refuses a coordinator with another configuration than the deployment's,
+// before anything is stored or has moved.
+// The text says what differs.
+// A coordinator that searches for markers in another field would post a hold to nowhere.
 func TestAnotherConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -71,8 +72,8 @@ func fields(f transfer.Fields) func(*mongo.Database) []transfer.Option {
 	return func(*mongo.Database) []transfer.Option { return []transfer.Option{transfer.WithFields(f)} }
 }
 
-// fitVerbs are those that need a fit deployment. There is a hold of the ID held from a to
-// b; of ObjectIDs there may be any.
+// fitVerbs are the verbs that need a fit deployment.
+// The hold "held" goes from a to b. With ObjectIDs there may be any.
 func fitVerbs(c *transfer.Coordinator) map[string]func(context.Context) error {
 	const a, b = "0123456789abcdef01234567", "0123456789abcdef01234568"
 	return map[string]func(context.Context) error{
@@ -101,8 +102,7 @@ func fitVerbs(c *transfer.Coordinator) map[string]func(context.Context) error {
 	}
 }
 
-// requireUnfit requires that each call is refused, because the deployment can't be worked
-// on.
+// requireUnfit requires that each call is refused because the deployment is unfit.
 func requireUnfit(t *testing.T, calls map[string]func(context.Context) error, says string) {
 	t.Helper()
 	for verb, call := range calls {
@@ -115,8 +115,9 @@ func requireUnfit(t *testing.T, calls map[string]func(context.Context) error, sa
 	}
 }
 
-// Processes that set up one database at once, with different configurations, agree on one
-// of these: the others are refused, and those of the same configuration are all fine.
+// Several processes set up one database at once, with different configurations, and one
+// of these wins.
+// The processes with another one are refused, and all others succeed.
 func TestRacingSetupsAgree(t *testing.T) {
 	t.Parallel()
 	for round := range 4 {

@@ -17,20 +17,19 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// fakeServer answers every command with one document, as a server would answer hello, and
-// takes down what it was asked.
+// fakeServer answers every command with one document, as a server answers hello, and
+// records the commands.
 type fakeServer struct {
 	address string
 	hello   bson.D
-	refuses func(command bson.Raw) bool // answered by an error
+	refuses func(command bson.Raw) bool // answered with an error
 	mu      sync.Mutex
 	asked   []string
 	all     sync.WaitGroup
 	conns   []net.Conn
 }
 
-// newFakeServer starts a server of which the given fields are told. It ends with the
-// test.
+// newFakeServer starts a server that reports the given fields. It ends with the test.
 func newFakeServer(t *testing.T, hello bson.D) *fakeServer {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -59,7 +58,7 @@ func newFakeServer(t *testing.T, hello bson.D) *fakeServer {
 	return s
 }
 
-// serve answers what comes over a connection until it is closed.
+// serve answers the messages of a connection until it is closed.
 func (s *fakeServer) serve(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +117,7 @@ func (s *fakeServer) answer(conn net.Conn) error {
 	return err
 }
 
-// takeDown remembers a command's name, which is its first key.
+// takeDown records a command's name, which is its first key.
 func (s *fakeServer) takeDown(command bson.Raw) error {
 	first, err := command.IndexErr(0)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A name that leaves no room for the note is refused at once, and not taken for a server
-// that can't be reached.
+// A name that leaves no room for the note is refused at once.
+// It doesn't look like a server that can't be reached.
 func TestNameWithoutRoomForTheNote(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBare(t)

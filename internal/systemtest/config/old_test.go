@@ -13,7 +13,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// forgetNotes makes a deployment one of a release that knew no notes.
+// forgetNotes makes a deployment one of a release without notes.
 func forgetNotes(b *bank.Bank) {
 	b.T.Helper()
 	for _, name := range []string{"accounts.transfer", "transfers.transfer", "orders.transfer"} {
@@ -21,7 +21,7 @@ func forgetNotes(b *bank.Bank) {
 	}
 }
 
-// notes returns how many notes there are.
+// notes returns the number of notes.
 func notes(b *bank.Bank) int {
 	b.T.Helper()
 	n := 0
@@ -33,8 +33,8 @@ func notes(b *bank.Bank) int {
 	return n
 }
 
-// A deployment from before there were notes gets them from whoever uses it first, by any
-// verb, and from then on another configuration is refused.
+// A deployment from before the notes gets them at its first use, by any verb.
+// From then on another configuration is refused.
 func TestOldDeploymentGetsItsNotes(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"Setup", "Run", "Recover", "Transfer", "Submit", "Hold", "OpenAccount", "Post"} {
@@ -46,7 +46,7 @@ func TestOldDeploymentGetsItsNotes(t *testing.T) {
 			c := b.NewCoordinator(b.DB)
 			if verb == "Run" {
 				runUntilNoted(b, c)
-			} else { // which may refuse what is asked for
+			} else { // it may refuse the request
 				_ = fitVerbs(c)[verb](t.Context())
 			}
 			require.Equal(t, 2, notes(b))
@@ -68,10 +68,10 @@ func runUntilNoted(b *bank.Bank, c *transfer.Coordinator) {
 	require.NoError(b.T, <-done)
 }
 
-// A hold of a release that knew no notes is posted by a process that was told other
-// names: it would find no marker, and say Success, and the money would be gone. It is
-// refused, and so is everything else that is in flight and could not have been begun by
-// this process.
+// A process with other names posts a hold of a release without notes.
+// It would find no marker and return Success, and the money would be gone.
+// So the post is refused, and so is everything else in flight that this process could not
+// have begun.
 func TestOldHoldsTellTheNames(t *testing.T) {
 	t.Parallel()
 	plain := func(*mongo.Database) []transfer.Option { return nil }
@@ -101,7 +101,7 @@ func TestOldHoldsTellTheNames(t *testing.T) {
 			c := b.NewCoordinator(b.DB, row.opts(b.DB)...)
 			for verb, call := range fitVerbs(c) {
 				if verb == "Check" || verb == "Audit" || verb == "BalanceAt" {
-					continue // they only read, and there is nothing to be read yet
+					continue // they only read, and there is nothing to read yet
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				err := call(ctx)
@@ -118,8 +118,8 @@ func TestOldHoldsTellTheNames(t *testing.T) {
 	}
 }
 
-// What crashed in the middle shows the names as well: before its commit, and after it,
-// when a part of its markers is gone already.
+// A transfer that crashed in the middle shows the names as well: before its commit, and
+// after it, when a part of its markers is already gone.
 func TestOldTransfersTellTheNames(t *testing.T) {
 	t.Parallel()
 	for n := 2; n <= 3; n++ {
@@ -136,8 +136,9 @@ func TestOldTransfersTellTheNames(t *testing.T) {
 	}
 }
 
-// What is no marker is not taken for one: a map of the user's that has the transfer's ID
-// in it, with another value; and an account that is gone keeps nobody from the others.
+// A value that is not a marker is not taken for one: a map of the user's may have the
+// transfer's ID with another value.
+// A deleted account doesn't hide the markers of the others.
 func TestOldDeploymentWithItsOwnMaps(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 50).WithIndexes()
@@ -151,7 +152,7 @@ func TestOldDeploymentWithItsOwnMaps(t *testing.T) {
 	require.NoError(t, c.Check(t.Context()))
 }
 
-// Documents that effects change have notes as well.
+// Documents that effects change get notes as well.
 func TestOldReservationsTellTheNames(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -173,15 +174,15 @@ func TestOldReservationsTellTheNames(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// An account on which the user keeps the amounts of orders, by the IDs that the transfers
-// have too, keeps nobody from a deployment that has no notes yet: nothing would get it
-// going again, as the names that are asked for are the right ones.
+// A user's map holds the amounts of orders under the same IDs as the transfers have.
+// It doesn't keep a deployment without notes from working.
+// Otherwise nothing could get it working again, because the configured names are right.
 func TestOldDeploymentWithAMapOfTheUsers(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("order-17", 3, bank.Lost, 60) // both are prepared
 	b.SetField("accounts", "b", "orders", bson.M{"order-17": int64(60)})
-	b.StallAt("order-18", 2, bank.Lost, 20) // nothing is
+	b.StallAt("order-18", 2, bank.Lost, 20) // nothing is prepared
 	b.SetField("accounts", "b", "orders", bson.M{"order-17": int64(60), "order-18": int64(20)})
 	forgetNotes(b)
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))

@@ -12,8 +12,9 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// What only looks like MongoDB is refused by Setup, and by Check as far as reads show it,
-// by the name of what it lacks, and before anything is stored on it.
+// Setup refuses an imitation of MongoDB, by the name of what it lacks, and before
+// anything is stored on it.
+// Check refuses it as far as reads can show the lack.
 func TestImitationsAreRefused(t *testing.T) {
 	t.Parallel()
 	level := func(command bson.Raw, want string) bool {
@@ -31,7 +32,7 @@ func TestImitationsAreRefused(t *testing.T) {
 	for what, row := range map[string]struct {
 		refuses func(bson.Raw) bool
 		without string
-		check   bool // Check finds it, too
+		check   bool // Check finds it too
 	}{
 		"linearizable read":                {refuses: func(c bson.Raw) bool { return level(c, "linearizable") }, check: true},
 		"$$NOW":                            {refuses: now, check: true},
@@ -78,8 +79,8 @@ func TestImitationsAreRefused(t *testing.T) {
 	}
 }
 
-// imitation is what a fake server answers to anything: hello, an empty cursor, or that no
-// document has matched, with all the times that MongoDB tells.
+// imitation is the fake server's answer to every command: hello, an empty cursor, or no
+// matched document, with all the times that MongoDB reports.
 func imitation() bson.D {
 	at := bson.Timestamp{T: 1_700_000_000, I: 1}
 	return bson.D{

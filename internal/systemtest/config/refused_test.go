@@ -12,8 +12,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// What Setup or Check has refused is refused from then on, also if it was fit when it was
-// looked at before: nobody works on with it because an error was only logged.
+// A deployment that Setup or Check has refused stays refused, even if it was fit before.
+// A process that only logs the error doesn't go on with it.
 func TestWhatSetupRefusesStaysRefused(t *testing.T) {
 	t.Parallel()
 	for _, used := range []bool{false, true} {
@@ -33,7 +33,7 @@ func TestWhatSetupRefusesStaysRefused(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorIs(t, c.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
 		for verb, call := range fitVerbs(c) {
-			if verb != "Audit" && verb != "BalanceAt" { // which only read
+			if verb != "Audit" && verb != "BalanceAt" { // these only read
 				require.ErrorIs(t, call(t.Context()), transfer.ErrUnsupportedDeployment, verb)
 			}
 		}

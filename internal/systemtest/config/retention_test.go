@@ -13,7 +13,7 @@ import (
 
 const oneDay = 24 * time.Hour
 
-// purges returns when each transfer is purged, by ID; the zero time: never.
+// purges returns when each transfer is purged, by ID. The zero time means never.
 func purges(b *bank.Bank) map[string]time.Time {
 	b.T.Helper()
 	at := map[string]time.Time{}
@@ -24,7 +24,7 @@ func purges(b *bank.Bank) map[string]time.Time {
 	return at
 }
 
-// However a transfer ends, it is purged so long after; while it is under way it is not.
+// A transfer is purged the retention after its end, however it ends, and not before.
 func TestEveryEndIsPurged(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -55,7 +55,7 @@ func TestEveryEndIsPurged(t *testing.T) {
 	for _, at := range []string{"recovered", "rolled back", "submitted", "waits"} {
 		require.Zero(t, purges(b)[at], "%s is not final", at)
 	}
-	end := bank.InBackground(t, c) // recovers, too
+	end := bank.InBackground(t, c) // it recovers too
 	for _, id := range []string{"submitted", "recovered", "rolled back"} {
 		_, _ = b.Wait(t.Context(), id)
 	}
@@ -73,8 +73,9 @@ func TestEveryEndIsPurged(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A hold is purged after it was posted, voided or has expired, and not while it is held;
-// a reversal and what it has reversed are purged like any other.
+// A hold is purged after it was posted, was voided or has expired, and not while it is
+// held.
+// A reversal and its original are purged like any other transfer.
 func TestHoldsAndReversalsArePurged(t *testing.T) {
 	t.Parallel()
 	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(oneDay)}, 100, 0).WithIndexes()
@@ -104,8 +105,8 @@ func TestHoldsAndReversalsArePurged(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// The server removes a transfer when its time has come, and no other. Its ID is
-// forgotten: used again, it moves the money again.
+// The server removes a transfer when its time has come, and no other one.
+// The ID is forgotten then: a new request with it moves money again.
 func TestServerPurges(t *testing.T) {
 	t.Parallel()
 	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(time.Hour)}, 100, 0).WithIndexes()
@@ -134,11 +135,11 @@ func TestServerPurges(t *testing.T) {
 	require.EqualValues(t, 1, rec.Epoch)
 	b.RecoverAll()
 	b.CancelWaiting()
-	b.CheckBooks(bank.Balances(90, 10)) // what was purged is in the balances
+	b.CheckBooks(bank.Balances(90, 10)) // purged transfers are still in the balances
 }
 
-// A retention that can't be made known to those who read the history is none: the work is
-// refused before anything is stored.
+// A retention that can't be announced to readers of the history is refused before
+// anything is stored.
 func TestUnknownRetentionIsRefused(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()

@@ -17,7 +17,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// changing collects the commands of a client that change something, or are made to.
+// changing collects the commands of a client that change something, or could.
 type changing struct {
 	mu   sync.Mutex
 	seen []string
@@ -46,9 +46,9 @@ func (c *changing) take() []string {
 	return seen
 }
 
-// Setup on a complete deployment writes nothing, so that it needs no right to create; nor
-// does Check, on any, nor whoever only reads. Without anything there, Check says what to
-// do.
+// Setup of a complete deployment writes nothing, so it needs no right to create.
+// Check writes nothing on any deployment, and neither do reads.
+// On an empty one, Check says what to do.
 func TestSetupOfACompleteDeploymentWritesNothing(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBare(t)
@@ -81,10 +81,10 @@ func TestSetupOfACompleteDeploymentWritesNothing(t *testing.T) {
 	b.CheckBooks(bank.Balances(1, 0))
 }
 
-// newest are the keys of the library's index for lists.
+// newest returns the keys of the library's index for lists.
 func newest() bson.D { return bson.D{{Key: "createdAt", Value: -1}, {Key: "_id", Value: -1}} }
 
-// Check misses each thing that Setup makes, and Setup makes it again.
+// Check reports each missing thing that Setup makes, and Setup makes it again.
 func TestCheckMissesWhatSetupMakes(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t).WithIndexes()
@@ -107,8 +107,8 @@ func TestCheckMissesWhatSetupMakes(t *testing.T) {
 	}
 }
 
-// An index of the user's that has the name of one of the library's is told by that name.
-// One that is the same but for its name is as good.
+// An index of the user's with the name of one of the library's is reported by that name.
+// An equal index under another name serves as well.
 func TestIndexesOfTheUsers(t *testing.T) {
 	t.Parallel()
 	exists := bson.D{{Key: "$exists", Value: true}}
@@ -146,7 +146,8 @@ func TestIndexesOfTheUsers(t *testing.T) {
 }
 
 // A validator that refuses the library's fields is found without a write, by its text or
-// by documents that it accepts; one that only warns, or leaves room for them, is fine.
+// by the documents that it accepts.
+// One that only warns, or leaves room for the fields, is fine.
 func TestStrictValidators(t *testing.T) {
 	t.Parallel()
 	closed := func(properties bson.D, more ...bson.E) bson.D {
@@ -211,7 +212,7 @@ func TestStrictValidators(t *testing.T) {
 	}
 }
 
-// The transfers may have a validator, if it allows for their fields.
+// The transfers may have a validator that allows their fields.
 func TestValidatorOfTransfers(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBare(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A server that can't keep the promises is refused by every call, with a text that says
-// what to do, before anything but hello was asked of it.
+// Every call refuses a server that can't keep the promises, with a text that says what to
+// do, before any command but hello.
 func TestUnfitServersAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -46,7 +46,7 @@ func TestLinksResolve(t *testing.T) {
 	}
 }
 
-// A reader who begins with the README gets to every page and every picture in docs.
+// Every page and every picture in docs can be reached from the README.
 func TestEveryPageIsLinked(t *testing.T) {
 	t.Parallel()
 	root, _ := pages(t)
@@ -87,8 +87,8 @@ func TestReadmeIsShort(t *testing.T) {
 	assert.LessOrEqual(t, strings.Count(string(content), "\n"), 150)
 }
 
-// A link to a file or a heading that doesn't exist is found, in text and in tables; what
-// stands in code is no link.
+// A link to a missing file or heading is found, in text and in tables. Links in code
+// don't count.
 func TestBrokenLinksAreFound(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// page is a Markdown file: where its links lead, and which anchors others may name.
+// page is a Markdown file, with the targets of its links and its own anchors.
 type page struct {
 	links   []string
 	anchors map[string]bool
@@ -49,8 +49,8 @@ func parsePage(text string) page {
 	return p
 }
 
-// addAnchor adds the anchor that GitHub makes of a heading. The second one of the same
-// name ends with -1.
+// addAnchor adds the anchor that GitHub makes of a heading.
+// The second anchor of the same name ends with -1.
 func (p *page) addAnchor(heading string) {
 	anchor := strings.Map(func(r rune) rune {
 		switch {
@@ -68,8 +68,8 @@ func (p *page) addAnchor(heading string) {
 	p.anchors[unique] = true
 }
 
-// target returns the file and the anchor that a link in the file from leads to, and false
-// where it leaves the repository.
+// target returns the file and the anchor that a link in the file from leads to.
+// It reports false if the link leaves the repository.
 func target(root, from, link string) (file, anchor string, inside bool) {
 	const here = "https://github.com/mongotransfer/transfer/blob/main/"
 	link, anchor, _ = strings.Cut(link, "#")
@@ -84,7 +84,7 @@ func target(root, from, link string) (file, anchor string, inside bool) {
 	return filepath.Join(filepath.Dir(from), link), anchor, true
 }
 
-// brokenLinks returns the links of a file that lead to no file or to no heading.
+// brokenLinks returns the links of a file that lead to a missing file or heading.
 func brokenLinks(root, path string) (broken []string, err error) {
 	p, err := readPage(path)
 	if err != nil {

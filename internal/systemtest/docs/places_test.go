@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each row of the table of guards names the functions in which its guard lives, and each
-// of them exists.
+// Each row of the table of guards names the functions that have its guard, and each of
+// these exists.
 func TestGuardsLiveWhereTheTableSays(t *testing.T) {
 	t.Parallel()
 	root, _ := pages(t)
@@ -73,8 +73,8 @@ func TestNamedTestsExist(t *testing.T) {
 	require.Greater(t, named, 50)
 }
 
-// The test above finds a name that is gone, a row without a place, and a cell that says
-// more than places.
+// The test above finds a missing name, a row without a place, and a cell with other text
+// than places.
 func TestMissingPlacesAreFound(t *testing.T) {
 	t.Parallel()
 	rows := tableWith("| a | lives in |\n|---|---|\n| x | `one: F`, `two: T.M` |\n| y | – |\n| z | somewhere |\n\n| no | row |\n", "lives in")
@@ -97,8 +97,7 @@ func TestMissingPlacesAreFound(t *testing.T) {
 	assert.Equal(t, "one: T.M, one: T", nearest(place{"two", "U.m"}, map[string][]string{"one": {"T.M", "T"}, "two": nil}))
 }
 
-// tableRow is a row of a table: its first cell, and the one of the column that is asked
-// for.
+// tableRow is a row of a table: its first cell, and its cell in the requested column.
 type tableRow struct{ name, cell string }
 
 // tableWith returns the rows of the tables that have a column of the given name.
@@ -123,10 +122,10 @@ func tableWith(text, column string) (rows []tableRow) {
 	return rows
 }
 
-// place is where a guard lives: a declaration of a package, like F, T, or T.Method.
+// place is the location of a guard: a declaration of a package, like F, T, or T.Method.
 type place struct{ room, name string }
 
-// placesIn returns the places that a cell lists, or none if it says anything else.
+// placesIn returns the places that a cell lists, or none if it contains anything else.
 func placesIn(cell string) (places []place) {
 	form := regexp.MustCompile("^`([a-z]+): ([A-Za-z.]+)`$")
 	for part := range strings.SplitSeq(cell, ", ") {
@@ -208,8 +207,8 @@ func receiverOf(expression ast.Expr) string {
 	return ""
 }
 
-// nearest returns the names that a missing one may have become: the five that share the
-// most of their letters with it, of all packages that the table names.
+// nearest returns the likely new names of a missing one: the five most similar names in
+// all packages of the table.
 func nearest(missing place, rooms map[string][]string) string {
 	type candidate struct {
 		text     string
@@ -242,8 +241,9 @@ func nearest(missing place, rooms map[string][]string) string {
 	return strings.Join(texts, ", ")
 }
 
-// distance returns how many letters have to be added, left out or replaced to make one
-// name of another. Capitals count as small letters.
+// distance returns how many letters must be added, removed or replaced to turn one name
+// into another.
+// Upper and lower case count as the same.
 func distance(a, b string) int {
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	before := make([]int, len(b)+1)

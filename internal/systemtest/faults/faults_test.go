@@ -17,15 +17,16 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// deposit is what comes into every account before late messages arrive, so that none of
-// them is refused for want of money.
+// deposit is paid into every account before late messages arrive, so that none of them is
+// refused for lack of money.
 const deposit = 1000
 
-// Whatever happens to any one message, whether the process dies of it or goes on,
-// whichever policy recovery follows, and even if the message arrives after everything
-// else is over and money has come in: each transfer happens exactly once or not at all,
-// the caller was told the truth, and nothing is left behind. The table is complete: it
-// strikes every kind of operation that there is.
+// Any one message may fail, in each of these ways: its process dies or goes on, recovery
+// follows either policy, and the message may arrive after everything else is over and
+// money has come in.
+// Each transfer happens exactly once or not at all, the caller got the true outcome, and
+// nothing is left behind.
+// The table is complete: it strikes every kind of operation.
 func TestEveryMessageMayFail(t *testing.T) {
 	t.Parallel()
 	struck, faults := &operationsSeen{}, []bank.Fault{bank.Lost, bank.AnswerLost, bank.Held}
@@ -46,8 +47,9 @@ func TestEveryMessageMayFail(t *testing.T) {
 	struck.requireAll(t)
 }
 
-// Whatever write the driver sends twice, because the server has done it and then called
-// itself overloaded, the same is true, and nobody needs recovery.
+// The same holds for any write that the driver sends twice, because the server has
+// performed it and then called itself overloaded.
+// Recovery is not needed.
 func TestEveryWriteMayBeSentTwice(t *testing.T) {
 	t.Parallel()
 	struck := &operationsSeen{}
@@ -59,7 +61,7 @@ func TestEveryWriteMayBeSentTwice(t *testing.T) {
 	struck.requireAll(t)
 }
 
-// strikeAll tries the fault at one command after the other.
+// strikeAll tries the fault at each command in turn.
 func (s scenario) strikeAll(t *testing.T, f strike) {
 	t.Helper()
 	t.Run(fmt.Sprintf("%s/%s/dies=%v/policy=%d", s.name, f.what, f.die, f.policy), func(t *testing.T) {
@@ -72,8 +74,8 @@ func (s scenario) strikeAll(t *testing.T, f strike) {
 	})
 }
 
-// policies are those that are tried: both where the process dies; one that lives on needs
-// no recovery.
+// policies are the policies to try: both if the process dies. A live one needs no
+// recovery.
 func (s scenario) policies(die bool) []transfer.StallPolicy {
 	if s.policy != 0 {
 		return []transfer.StallPolicy{s.policy}
@@ -93,7 +95,7 @@ type strike struct {
 	struck *operationsSeen
 }
 
-// begin opens the accounts and does what comes before the wire is laid.
+// begin opens the accounts and prepares the scenario before the wire is laid.
 func (s scenario) begin(b *bank.Bank) {
 	b.T.Helper()
 	b.OpenAccounts(s.balances)
@@ -102,8 +104,8 @@ func (s scenario) begin(b *bank.Bank) {
 	}
 }
 
-// strike runs the scenario on a bank that nobody has used yet, with a fault at its n-th
-// command, and reports whether it had that many.
+// strike runs the scenario on a new bank with a fault at its n-th command.
+// It reports whether there was an n-th command.
 func (s scenario) strike(b *bank.Bank, f strike) bool {
 	t := b.T
 	t.Helper()
@@ -152,7 +154,7 @@ func (s scenario) strike(b *bank.Bank, f strike) bool {
 	return true
 }
 
-// audit audits the bank, into every account of which so much was paid.
+// audit audits the bank. The sum more was paid into each of its accounts.
 func (s scenario) audit(b *bank.Bank, more int64) {
 	b.T.Helper()
 	m := bank.Balances(s.balances...)
@@ -165,7 +167,7 @@ func (s scenario) audit(b *bank.Bank, more int64) {
 	}
 }
 
-// payIn puts money into every account.
+// payIn pays money into every account.
 func payIn(b *bank.Bank) {
 	b.T.Helper()
 	update := bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: deposit}}}}
@@ -173,7 +175,7 @@ func payIn(b *bank.Bank) {
 	require.NoError(b.T, err)
 }
 
-// requireTruth requires that what the caller was told agrees with the final state.
+// requireTruth requires that the caller's outcome agrees with the final state.
 func requireTruth(b *bank.Bank, rec transfer.Record, told error, story string) {
 	b.T.Helper()
 	if errors.Is(told, transfer.ErrInDoubt) {
@@ -187,21 +189,21 @@ func requireTruth(b *bank.Bank, rec transfer.Record, told error, story string) {
 		return
 	}
 	if rec.ID == "" {
-		// The context's own error, alone: nothing was stored.
+		// The context's own error alone means that nothing was stored.
 		require.ErrorIs(b.T, err, transfer.ErrTransferNotFound, story)
 		return
 	}
 	require.NoError(b.T, err, story)
-	if rec.State == transfer.StatePreparing { // it was held, until its time was over
+	if rec.State == transfer.StatePreparing { // it was held, until it expired
 		require.Equal(b.T, "expired", stored.Failure.Code, story)
 		return
 	}
 	require.Equal(b.T, stored.State, rec.State, story)
 }
 
-// operationsSeen listens to the log of a coordinator. It knows the operations of the
-// round that is under way; and those of every round that was struck, when they are added
-// up.
+// operationsSeen collects operations from the log of a coordinator.
+// It knows the operations of the current round, and after it is added up those of every
+// struck round.
 type operationsSeen struct {
 	mu   sync.Mutex
 	seen map[string]bool
@@ -247,8 +249,7 @@ func (o *operationsSeen) add(current *operationsSeen) {
 	}
 }
 
-// requireAll requires that every kind of operation, and every way to claim, has been
-// struck.
+// requireAll requires that every kind of operation, and every way to claim, was struck.
 func (o *operationsSeen) requireAll(t *testing.T) {
 	t.Helper()
 	for kind := protocol.ReadFence; kind.String() != ""; kind++ {

@@ -14,8 +14,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// wrap makes a list of an account's markers, behind the library's back, and unwrap makes
-// it the map again that it was.
+// wrap turns an account's map of markers into a list, behind the library's back, and
+// unwrap turns it into the map again.
 func wrap(b *bank.Bank, account string) { b.T.Helper(); rewrite(b, account, bson.A{"$pending"}) }
 
 func unwrap(b *bank.Bank, account string) {
@@ -31,10 +31,10 @@ func rewrite(b *bank.Bank, account string, pending any) {
 	require.EqualValues(b.T, 1, result.ModifiedCount)
 }
 
-// An account whose markers somebody has made a list of is paid once or not at all,
-// however many answers are lost: a filter looks into a list and finds the marker there,
-// and no update takes it out. The transfer is stuck, says why, and goes on once the list
-// is a map again.
+// An account whose map of markers was turned into a list is paid once or not at all,
+// however many answers are lost.
+// A filter searches a list and finds the marker there, and no update can remove it.
+// The transfer is stuck, says why, and goes on once the list is a map again.
 func TestMarkersInAList(t *testing.T) {
 	t.Parallel()
 	for _, account := range []string{"a", "b"} {

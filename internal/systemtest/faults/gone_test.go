@@ -17,9 +17,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// afterUpdate returns the options of a client that does something once, as soon as its
-// first update of a collection with some text in it is over: before anybody is told, and
-// also where its answer is lost.
+// afterUpdate returns the options of a client that calls do once, as soon as its first
+// update of a collection that contains a text is over.
+// The call comes before the caller gets the answer, and also if the answer is lost.
 func afterUpdate(collection, text string, do func()) *options.ClientOptions {
 	var (
 		mu      sync.Mutex
@@ -48,10 +48,10 @@ func afterUpdate(collection, text string, do func()) *options.ClientOptions {
 	})
 }
 
-// Money that is due to an account which was deleted after the commit is not taken for
-// paid because the other account's statement of the same command has matched: the
-// transfer stays committed, and goes on once the account is back. So it is for a debit,
-// whose marker would come back with it.
+// A committed transfer owes money to a deleted account. The money doesn't count as paid
+// because the other account's statement in the same command has matched.
+// The transfer stays committed, and goes on once the account is back.
+// The same holds for a debit, whose marker would come back with the account.
 func TestAccountGoneBeforeItIsSettled(t *testing.T) {
 	t.Parallel()
 	for _, account := range []string{"a", "b"} {
@@ -74,15 +74,16 @@ func TestAccountGoneBeforeItIsSettled(t *testing.T) {
 	}
 }
 
-// A transfer whose document is removed while it is under way is in doubt: nobody can tell
-// whether it has happened. To begin anew would move the money twice where it had just
-// been finished, and its answer was lost.
+// A transfer whose document is removed in the middle is in doubt, since nothing shows
+// whether it has happened.
+// A new start would move the money twice if it had just been finished and its answer
+// lost.
 func TestTransferGoneWhileUnderWay(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		wire       *bank.Wire
 		collection string
-		text       string // in the update after which it is removed
+		text       string // in the update before the removal
 		arrives    int64
 		findings   []audit.Code
 	}{
@@ -114,10 +115,11 @@ func TestTransferGoneWhileUnderWay(t *testing.T) {
 	}
 }
 
-// A call that has sent its claim, and can't reach the server any more, is in doubt when
-// it gives up, with the context that it was given still alive: what it asked for may be
-// stored, and here it is. One that has sent nothing knows so. This takes as long as the
-// patience with a server that is away, once for all of them.
+// A call that has sent its claim, and can't reach the server any more, gives up in doubt
+// while its context is still alive.
+// The claim may be stored, and here it is. A call that has sent nothing knows that
+// nothing is stored.
+// The test takes the time limit for a server that is away, once for all cases.
 func TestGivenUpAfterItsClaim(t *testing.T) {
 	t.Parallel()
 	pays := func(ctx context.Context, c *transfer.Coordinator) error {
@@ -135,11 +137,11 @@ func TestGivenUpAfterItsClaim(t *testing.T) {
 	rows := []struct {
 		name      string
 		submitted bool
-		at        int // the command that is struck, after which the server can't be reached
+		at        int // the struck command, after which the server can't be reached
 		what      bank.Fault
 		verb      func(ctx context.Context, c *transfer.Coordinator) error
 		told      transfer.Outcome
-		state     any // that is stored
+		state     any // in the stored document
 	}{
 		{"a transfer, before its claim", false, 0, bank.Lost, pays, transfer.NothingStored, nil},
 		{"a transfer, stored", false, 1, bank.AnswerLost, pays, transfer.InDoubt, "Preparing"},
@@ -158,7 +160,7 @@ func TestGivenUpAfterItsClaim(t *testing.T) {
 		}
 		w := &bank.Wire{At: row.at, What: row.what, Die: true, Idle: true}
 		c := b.NewCoordinator(b.Through(w.Client()))
-		_, err := c.GetAccount(ctx, "a") // the server is known to be fit
+		_, err := c.GetAccount(ctx, "a") // checks the server
 		require.NoError(t, err)
 		w.SetIdle(false)
 		banks[i], wires[i], coordinators[i] = b, w, c

@@ -60,7 +60,7 @@ func effectScenarios() []scenario {
 	paying := func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
 		return c.Transfer(ctx, bank.Payment("t", "o-1", 60))
 	}
-	// The order is paid by exactly those payments that have succeeded.
+	// The order is paid exactly by the payments that have succeeded.
 	paid := func(b *bank.Bank) {
 		b.T.Helper()
 		status := "unpaid"
@@ -100,7 +100,7 @@ func effectScenarios() []scenario {
 	}
 }
 
-// succeeded reports whether a transfer is there and has succeeded.
+// succeeded reports whether a transfer exists and has succeeded.
 func succeeded(b *bank.Bank, id string) bool {
 	b.T.Helper()
 	for rec, err := range b.List(b.T.Context(), transfer.Query{States: []transfer.State{transfer.StateSuccess}}) {

@@ -15,19 +15,19 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// scenario is a piece of work that faults are tried on. It is about the transfer t, of 60
-// from a to b.
+// scenario is an operation that faults are tried on.
+// It concerns the transfer t, of 60 from a to b.
 type scenario struct {
 	name     string
 	balances []int64
 	prepare  func(b *bank.Bank)                                        // before the wire is laid
-	warm     func(t *testing.T, b *bank.Bank, c *transfer.Coordinator) // over the wire, before anything happens to it
-	also     map[int]bank.Fault                                        // what happens anyway
+	warm     func(t *testing.T, b *bank.Bank, c *transfer.Coordinator) // over the wire, before the faults
+	also     map[int]bank.Fault                                        // faults in every round
 	ledgers  func(db *mongo.Database) []transfer.Option                // of all coordinators
-	stall    time.Duration                                             // the threshold of the one that faults are tried on; 0: 30 s
+	stall    time.Duration                                             // the threshold of the tested coordinator; 0: 30 s
 	policy   transfer.StallPolicy                                      // 0: both
 	run      func(context.Context, *transfer.Coordinator) (transfer.Record, error)
-	calm     error              // what run answers without a fault
+	calm     error              // the error of run without a fault
 	check    func(b *bank.Bank) // at the end, besides the audit
 }
 
@@ -66,7 +66,7 @@ func transferScenarios() []scenario {
 			warm: func(t *testing.T, b *bank.Bank, c *transfer.Coordinator) {
 				warmUp(t, b, c)
 				b.StallAt("other", 3, bank.Lost, 1)
-				b.RecoverAll() // which replaces the fences
+				b.RecoverAll() // this replaces the fences
 			},
 		},
 		{name: "an insert whose answer is lost", balances: []int64{100, 0}, also: map[int]bank.Fault{1: bank.AnswerLost}, run: transferring},
@@ -100,12 +100,12 @@ func transferScenarios() []scenario {
 	}
 }
 
-// keptForAnHour lets the server remove what is final.
+// keptForAnHour makes the server remove final transfers.
 func keptForAnHour(*mongo.Database) []transfer.Option {
 	return []transfer.Option{transfer.WithRetention(time.Hour)}
 }
 
-// crowding transfers t together with others on the same accounts, one of which is
+// crowding runs transfer t together with others on the same accounts. One of these is
 // refused.
 func crowding(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
 	records, told := c.TransferMany(ctx, []transfer.Request{
@@ -115,7 +115,7 @@ func crowding(ctx context.Context, c *transfer.Coordinator) (transfer.Record, er
 	return records[0], told[0]
 }
 
-// warmUp moves a unit and back, so that the coordinator knows the fences.
+// warmUp moves a unit there and back, so that the coordinator knows the fences.
 func warmUp(t *testing.T, _ *bank.Bank, c *transfer.Coordinator) {
 	t.Helper()
 	for _, req := range []transfer.Request{bank.Move("there", "a", "b", 10), bank.Move("back", "b", "a", 5)} {
@@ -146,7 +146,7 @@ func recoveryScenarios() []scenario {
 			name: "the third executor", balances: []int64{100, 0}, stall: atOnce, run: recovering, policy: transfer.Resume,
 			prepare: func(b *bank.Bank) {
 				b.StallAt("t", 2, bank.Held, 60)
-				stallRecovery(b, 3, bank.Held) // the fences, the takeover and the look are over
+				stallRecovery(b, 3, bank.Held) // the fences, the takeover and the read are over
 			},
 		},
 	}

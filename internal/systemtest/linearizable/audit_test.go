@@ -14,14 +14,14 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// vigil audits again and again while a load runs.
+// vigil repeats an audit while a load runs.
 type vigil struct {
 	audits, moving atomic.Int64 // all, and those that found money in transit
 	over           chan struct{}
 }
 
-// audited begins to audit a bank, of which all balances and all money in transit sum up
-// to so many units, until ctx ends.
+// audited starts to audit a bank again and again until ctx ends.
+// All balances and all money in transit add up to sum.
 func audited(ctx context.Context, b *bank.Bank, c *transfer.Coordinator, sum int64) *vigil {
 	v := &vigil{over: make(chan struct{})}
 	expected := transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(sum)}}}
@@ -43,7 +43,7 @@ func audited(ctx context.Context, b *bank.Bank, c *transfer.Coordinator, sum int
 	return v
 }
 
-// watch runs a load until it is over, ends the vigil, and requires sound books.
+// watch runs a load to its end, ends the vigil, and requires sound books.
 func (v *vigil) watch(l *load, stop func()) {
 	t := l.b.T
 	t.Helper()
@@ -56,10 +56,11 @@ func (v *vigil) watch(l *load, stop func()) {
 	l.audit()
 }
 
-// Audits under load find nothing: while transfers run, are refused, cancelled and taken
-// over, processes die at any command, and their messages arrive when everybody has given
-// them up, balances and money in transit add up to the same sum in each audit, and no
-// rule is seen broken.
+// Audits under load find nothing.
+// Meanwhile transfers run, are refused, cancelled and taken over, processes die at any
+// command, and their messages arrive late.
+// Balances and money in transit add up to the same sum in each audit, and no rule is seen
+// broken.
 func TestAuditUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t).WithIndexes()
@@ -77,8 +78,8 @@ func TestAuditUnderLoad(t *testing.T) {
 	v.watch(l, stop)
 }
 
-// So it is while primaries are replaced: a snapshot may be an older one then, and is
-// consistent all the same.
+// The same holds while primaries are replaced.
+// A snapshot may be older then, and is consistent all the same.
 func TestAuditUnderFailovers(t *testing.T) {
 	t.Parallel()
 	set, err := mongotest.StartSet(t.Context(), 3)
@@ -106,8 +107,8 @@ func TestAuditUnderFailovers(t *testing.T) {
 			return v.audits.Load() >= 20 && v.moving.Load() >= 5 && c.Succeeded >= 50 && c.Failovers >= 2
 		},
 	})
-	// A threshold so short that what a failover holds up seems to stand still, to those
-	// who believe an old primary.
+	// The threshold is so short that a transfer which a failover delays seems to have
+	// stalled, if an old primary is read.
 	watcher := b.NewCoordinator(b.DB, transfer.WithStallThreshold(2*time.Second))
 	v = audited(ctx, b.Bank, watcher, 4*opening)
 	v.watch(l, stop)

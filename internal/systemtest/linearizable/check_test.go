@@ -11,11 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checkLimit is how long a history may take to be judged: much longer than it takes, also
-// on a slow machine. What takes longer is neither accepted nor rejected.
+// checkLimit is how long the check of a history may take. It is much longer than needed,
+// even on a slow machine.
+// A history that takes longer is neither accepted nor rejected.
 const checkLimit = 2 * time.Minute
 
-// only returns the history with those reads alone that are wanted.
+// only returns the history with those of its reads that are wanted.
 func (l line) only(wanted func(entry) bool) line {
 	return slices.DeleteFunc(slices.Clone(l), func(op porcupine.Operation) bool {
 		e := op.Input.(entry)
@@ -25,11 +26,11 @@ func (l line) only(wanted func(entry) bool) line {
 
 func isLinear(e entry) bool { return e.linear }
 
-// isRead reports whether an entry changes nothing: it can be left out. What a caller of
-// Transfer was told can't.
+// isRead reports whether an entry changes nothing, so that it can be left out.
+// An outcome of Transfer can't be left out.
 func (e entry) isRead() bool { return e.deed == reads || e.deed == shows && !e.told }
 
-// sift takes those reads out of a history that keep it from being linearizable.
+// sift removes the reads that keep a history from being linearizable.
 func (l line) sift(t *testing.T, m porcupine.Model) (kept, stale line) {
 	t.Helper()
 	if accepts(t, m, l) {
@@ -62,9 +63,11 @@ func (l line) without(n int) line {
 	return l
 }
 
-// stale returns the history in which the n-th read of an account that could be stale is:
-// it says what another one had read before, although a movement lies between the two. It
-// reports false if there are not that many.
+// stale returns the history with the n-th read of an account made stale, where that is
+// possible.
+// The read then shows what an earlier one had read, although a movement lies between
+// them.
+// It reports false if there are not that many.
 func (l line) stale(n int) (line, bool) {
 	for i, op := range l {
 		e := op.Input.(entry)
@@ -85,7 +88,7 @@ func (l line) stale(n int) (line, bool) {
 	return nil, false
 }
 
-// before returns what was read of the same account before a movement that was over when
+// before returns what was read of the same account before a movement that had ended when
 // the given read began.
 func (l line) before(read porcupine.Operation) (int64, bool) {
 	of := read.Input.(entry).of
@@ -103,8 +106,8 @@ func (l line) before(read porcupine.Operation) (int64, bool) {
 	return 0, false
 }
 
-// accepts reports whether a history is linearizable. It fails the test if that can't be
-// told in time.
+// accepts reports whether a history is linearizable.
+// It fails the test if the check takes too long.
 func accepts(t *testing.T, m porcupine.Model, l line) bool {
 	t.Helper()
 	result := porcupine.CheckOperationsTimeout(m, l, checkLimit)
@@ -120,7 +123,7 @@ func requireDecided(t *testing.T, result porcupine.CheckResult, l line) {
 }
 
 // requireLinearizable requires that a history is linearizable, and leaves a picture of it
-// if it is not.
+// otherwise.
 func requireLinearizable(t *testing.T, m porcupine.Model, l line, what string) {
 	t.Helper()
 	result, info := porcupine.CheckOperationsVerbose(m, l, checkLimit)

@@ -7,7 +7,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// counts are how much of everything a run has had.
+// counts are how many events of each kind a run has had.
 type counts struct {
 	Succeeded, Refused, RolledBack, InDoubt, AskedAgain int
 	Reads, LinearReads, Reserving                       int // of balances; those with a debit in flight
@@ -30,7 +30,7 @@ func (l *load) counts() counts {
 	return c
 }
 
-// counts tells how much was asked and told.
+// counts returns how many calls and outcomes there were.
 func (h *history) counts() counts {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,27 +16,27 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// history is what the clients of one run asked, when they did, and what they were told.
-// It is safe for many goroutines.
+// history is the calls of one run's clients, with their times and outcomes.
+// It is safe for concurrent use.
 type history struct {
 	start time.Time // its monotonic part is the one clock of all clients
 
 	mu       sync.Mutex
-	begun    []ask // as they were asked, also those that nobody was told about yet
-	doubtful []ask // in doubt, and nobody has asked again
+	begun    []ask // in the order of the calls, also those without an outcome yet
+	doubtful []ask // in doubt, and not repeated yet
 	asks     []ask
 	balances []balanceRead
 	states   []stateRead
 }
 
-// span is the time between a call and its return. What a call does takes effect at one
-// moment of it.
+// span is the time between a call and its return.
+// The call takes effect at one moment of it.
 type span struct {
 	client         int
 	called, backAt int64
 }
 
-// ask is one call of Transfer. Several may ask with one ID.
+// ask is one call of Transfer. Several calls may have the same ID.
 type ask struct {
 	span
 	id, from, to string
@@ -53,8 +53,8 @@ type balanceRead struct {
 	linear            bool // not by the library: with read concern linearizable
 }
 
-// stateRead is one answered Get, or what a Cancel has learned; the state is "" where
-// there was no transfer.
+// stateRead is one answered Get, or the state that a Cancel has returned.
+// The state is "" if there was no transfer.
 type stateRead struct {
 	span
 	id    string
@@ -65,7 +65,7 @@ func newHistory() *history { return &history{start: time.Now()} }
 
 func (h *history) now() int64 { return time.Since(h.start).Nanoseconds() }
 
-// witness is a client that takes down what it asks and what it is told.
+// witness is a client that records its calls and their outcomes.
 type witness struct {
 	*history
 	number int
@@ -73,7 +73,7 @@ type witness struct {
 	db     *mongo.Database // of the same client
 }
 
-// transfer asks for a transfer.
+// transfer calls Transfer.
 func (w witness) transfer(ctx context.Context, id, from, to string, units int64) ask {
 	a := ask{span: span{w.number, w.now(), 0}, id: id, from: from, to: to, units: units}
 	w.begins(a)
@@ -90,7 +90,7 @@ func (w witness) transfer(ctx context.Context, id, from, to string, units int64)
 }
 
 // takeDoubtful returns the oldest request that is in doubt, or not settled yet, for the
-// caller to ask again.
+// caller to repeat.
 func (h *history) takeDoubtful() (ask, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,7 +102,7 @@ func (h *history) takeDoubtful() (ask, bool) {
 	return oldest, true
 }
 
-// read reads an account. A read that is not answered tells nothing.
+// read reads an account. An unanswered read records nothing.
 func (w witness) read(ctx context.Context, t *testing.T, account string) error {
 	t.Helper()
 	r := balanceRead{span: span{w.number, w.now(), 0}, account: account}
@@ -116,7 +116,7 @@ func (w witness) read(ctx context.Context, t *testing.T, account string) error {
 	return nil
 }
 
-// readLinearly reads an account as the library doesn't offer it.
+// readLinearly reads an account in a way that the library doesn't offer.
 func (w witness) readLinearly(ctx context.Context, account string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // it hangs where there is no majority
 	defer cancel()
@@ -154,8 +154,7 @@ func (w witness) look(ctx context.Context, id string) {
 	w.sawState(called, id, rec.State)
 }
 
-// cancel cancels a transfer. Where it comes too late the record tells how far the
-// transfer is.
+// cancel cancels a transfer. If it comes too late, the record shows the transfer's state.
 func (w witness) cancel(ctx context.Context, id string) {
 	called := w.now()
 	rec, err := w.c.Cancel(ctx, id, "a witness wants it")
@@ -187,13 +186,13 @@ func (h *history) lastBegun(n int) (ask, bool) {
 	return h.begun[len(h.begun)-1-n], true
 }
 
-// awaitSuccesses waits until so many calls have been told success, and reports whether
-// that came before ctx ended.
+// awaitSuccesses waits until n calls have succeeded, and reports whether they did before
+// ctx ended.
 func (h *history) awaitSuccesses(ctx context.Context, n int) bool {
 	return until(ctx, func() bool { return h.counts().Succeeded >= n })
 }
 
-// until waits until something is so, and reports whether that came before ctx ended.
+// until waits for a condition, and reports whether it was met before ctx ended.
 func until(ctx context.Context, so func() bool) bool {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()

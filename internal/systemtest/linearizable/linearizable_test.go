@@ -12,11 +12,12 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// Transfers and the reads of balances and of transfers are linearizable on a primary that
-// has not been replaced, whatever happens to the messages, to the processes, and to the
-// transfers that others take over or cancel: each takes effect at one moment of its call.
-// For the posted balance a failed transfer does not exist; from the available balance it
-// may take its debit, for a while.
+// Transfers and reads of balances and transfers are linearizable on a primary that has
+// not been replaced: each takes effect at one moment of its call.
+// This holds whatever happens to messages and processes, and if transfers are taken over
+// or cancelled.
+// For the posted balance a failed transfer does not exist. From the available balance it
+// may take its debit for a while.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t).WithIndexes()
@@ -37,8 +38,8 @@ func TestLinearizable(t *testing.T) {
 	l.audit()
 }
 
-// requireRejected requires that the histories are no longer accepted once they are
-// forged: without that, it says nothing that they are.
+// requireRejected requires that forged histories are rejected.
+// Without it, accepting the real ones would prove nothing.
 func requireRejected(t *testing.T, h *history, verdicts []verdict) {
 	t.Helper()
 	const forgeries = 5
@@ -52,10 +53,11 @@ func requireRejected(t *testing.T, h *history, verdicts []verdict) {
 	}
 }
 
-// A transfer that will fail is off the available balance while it lasts, and others may
-// be refused for it. The posted balance knows nothing of it. That is what the model says,
-// and a model in which failed transfers do nothing at all is wrong about the available
-// balance.
+// A transfer that will fail reduces the available balance while it lasts, and others may
+// be refused because of it.
+// It doesn't change the posted balance.
+// The model says so, and a model in which failed transfers do nothing is wrong about the
+// available balance.
 func TestFailedTransferIsOffTheAvailableBalance(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 100).WithIndexes()
@@ -85,7 +87,7 @@ func TestFailedTransferIsOffTheAvailableBalance(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 100))
 }
 
-// The model of an account accepts what may happen, and rejects each thing that must not.
+// The model of an account accepts what may happen, and rejects everything that must not.
 func TestHistoryModelOfAccounts(t *testing.T) {
 	t.Parallel()
 	at := func(called, backAt int64, e entry) porcupine.Operation {

@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// opening is what each account of a recorded run begins with.
+	// opening is the opening balance of each account.
 	opening = int64(1) << 32
-	// largest is the largest amount. Amounts are so many that a balance tells by itself
+	// largest is the largest amount. Amounts vary so widely that a balance alone shows
 	// which transfers are in it.
 	largest = int64(1) << 31
-	// closed is an account that refuses every credit, after the debit was taken.
+	// closed is an account that refuses every credit after the debit was taken.
 	closed = "closed"
-	// livesOfClient is how many processes a client is, one after the other.
+	// livesOfClient is how many processes a client has, one after the other.
 	livesOfClient = 4
-	// runLimit is how long a run may take to have had enough of everything: many times
-	// what it takes, for machines that are slow or busy.
+	// runLimit is how long a run may take. It is many times longer than needed, for
+	// machines that are slow or busy.
 	runLimit = 4 * time.Minute
 )
 
-// load is what a crowd of clients does to a few accounts.
+// load is a group of clients that use a few accounts.
 type load struct {
 	loadOptions
 	t         *testing.T
@@ -47,22 +47,22 @@ type load struct {
 	failovers atomic.Int64
 }
 
-// loadOptions say what a load runs on, and into.
+// loadOptions say where a load runs and which faults it meets.
 type loadOptions struct {
 	clients int
 	through func(*options.ClientOptions) *mongo.Database // the bank's database
 	faults  []bank.Fault
-	linear  bool                            // there are linearizable reads beside those of the library
+	linear  bool                            // there are linearizable reads besides those of the library
 	hurt    func(ctx context.Context) error // hurts a server, again and again
 	enough  func(counts) bool
 }
 
-// life is one process of a client. At the end of all but the last its wire is cut.
+// life is one process of a client. Its wire is cut at the end of all lives but the last.
 type life struct {
 	c    *transfer.Coordinator
 	db   *mongo.Database
 	wire *bank.Wire
-	ctx  context.Context // ends with it
+	ctx  context.Context // ends with the life
 }
 
 // newLoad opens the accounts and prepares the clients with their faults.
@@ -91,8 +91,8 @@ func newLoad(t *testing.T, b *bank.Bank, o loadOptions) *load {
 	return l
 }
 
-// newLife lays a wire with faults at random. It dies after some hundred messages, unless
-// it is the last.
+// newLife returns a process whose wire has random faults.
+// It dies after some hundred messages, unless it is the last.
 func (l *load) newLife(random *rand.Rand, last bool) life {
 	ctx, cancel := context.WithCancel(l.t.Context())
 	l.t.Cleanup(cancel)
@@ -108,8 +108,8 @@ func (l *load) newLife(random *rand.Rand, last bool) life {
 	return life{l.b.NewCoordinator(db, transfer.WithStallPolicy(policy)), db, w, ctx}
 }
 
-// run lets the clients work until they have done enough, or for runLimit. Meanwhile
-// messages that were held arrive.
+// run lets the clients work until they have done enough, or for runLimit.
+// Meanwhile held messages arrive.
 func (l *load) run() {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), runLimit)
@@ -148,8 +148,8 @@ func (l *load) hurtUntil(ctx context.Context) error {
 	return nil
 }
 
-// judge brings everything to its end, reads all accounts once more, and returns what
-// became of every request.
+// judge finishes everything, reads all accounts once more, and returns the outcome of
+// every request.
 func (l *load) judge() []verdict {
 	l.t.Helper()
 	l.b.RecoverAll()
@@ -163,7 +163,7 @@ func (l *load) judge() []verdict {
 	return verdicts
 }
 
-// live is what one client does, one life after the other.
+// live runs one client, one life after the other.
 func (l *load) live(ctx context.Context, number int) {
 	random := rand.New(rand.NewPCG(l.seeds[number], 0))
 	n := 0
@@ -199,7 +199,7 @@ func (l *load) act(ctx context.Context, w witness, random *rand.Rand, id string)
 	}
 }
 
-// transfer asks for a new transfer. One in ten has little time for it.
+// transfer starts a new transfer. One in ten has little time for it.
 func (l *load) transfer(ctx context.Context, w witness, random *rand.Rand, id string) {
 	from := random.IntN(len(l.accounts))
 	to := l.accounts[(from+1+random.IntN(len(l.accounts)-1))%len(l.accounts)]
@@ -214,7 +214,7 @@ func (l *load) transfer(ctx context.Context, w witness, random *rand.Rand, id st
 	w.transfer(ctx, id, l.accounts[from], to, 1+random.Int64N(largest))
 }
 
-// meddle does something to a transfer of late.
+// meddle acts on a recent transfer.
 func (l *load) meddle(ctx context.Context, w witness, random *rand.Rand, n int) {
 	a, known := l.h.lastBegun(random.IntN(12))
 	switch {
@@ -231,7 +231,7 @@ func (l *load) meddle(ctx context.Context, w witness, random *rand.Rand, n int) 
 	}
 }
 
-// sweep takes over whatever is under way.
+// sweep takes over every transfer in progress.
 func (l *load) sweep(ctx context.Context, random *rand.Rand) {
 	c := l.sweepers[random.IntN(len(l.sweepers))]
 	report, err := c.Recover(ctx)
@@ -240,7 +240,7 @@ func (l *load) sweep(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// deliver lets the messages arrive that were held.
+// deliver lets held messages arrive.
 func (l *load) deliver() {
 	l.t.Helper()
 	for _, lives := range l.lives {
@@ -259,7 +259,7 @@ func (l *load) readAll() {
 	}
 }
 
-// audit requires exact balances, and that no marker is left.
+// audit requires exact balances, and that no marker remains.
 func (l *load) audit() {
 	l.t.Helper()
 	m := map[string]int64{closed: 0}

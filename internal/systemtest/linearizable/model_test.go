@@ -10,23 +10,22 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// deed is what one entry of a history says.
+// deed is the kind of a history's entry.
 type deed uint8
 
 const (
-	moves    deed = iota + 1 // the units are on the account, or off it, for good
+	moves    deed = iota + 1 // the units are added to the account, or taken off, for good
 	reserves                 // a transfer that will fail takes its debit off, if there is enough, until
 	restores                 // it gives it back
-	refuses                  // a transfer of the units is told that there is not enough
+	refuses                  // a transfer of the units is refused for lack of funds
 	reads                    // a balance is read
 	shows                    // a transfer is seen in a state
 )
 
-// entry is one thing that happened, to an account or to a transfer, at one moment of its
-// span.
+// entry is one event, of an account or a transfer, at one moment of its span.
 type entry struct {
 	deed     deed
-	of       string // the account or the transfer: each has a line of its own
+	of       string // the account or the transfer, each of which has a line of its own
 	transfer string
 	units    int64
 	seen     *int64 // by refuses
@@ -35,7 +34,7 @@ type entry struct {
 	linear   bool // a read with read concern linearizable
 }
 
-// String tells the entry in a picture of the history.
+// String describes the entry in a picture of the history.
 func (e entry) String() string {
 	switch e.deed {
 	case moves:
@@ -61,8 +60,9 @@ func (l *line) add(s span, e entry) {
 	*l = append(*l, porcupine.Operation{ClientId: s.client, Input: e, Call: s.called, Return: s.backAt})
 }
 
-// posted is the history of the posted balances: a transfer that succeeds moves its money
-// at one moment of its call, and one that fails does not exist.
+// posted is the history of the posted balances.
+// A transfer that succeeds moves its money at one moment of its call. One that fails does
+// not exist.
 func (h *history) posted(verdicts []verdict) line {
 	var l line
 	for _, v := range verdicts {
@@ -77,9 +77,11 @@ func (h *history) posted(verdicts []verdict) line {
 	return l
 }
 
-// available is the history of the available balances. One that fails may have its debit
-// off the balance in between: once, and only within its call. Taking it and giving it
-// back at the same moment is as good as never having taken it, so both are always there.
+// available is the history of the available balances.
+// A transfer that fails may take its debit off the balance for a while, once, and only
+// within its call.
+// To take it and give it back at the same moment equals not taking it, so both entries
+// always exist.
 func (h *history) available(verdicts []verdict) line {
 	var l line
 	for _, v := range verdicts {
@@ -100,8 +102,8 @@ func (h *history) available(verdicts []verdict) line {
 	return l
 }
 
-// progress is the history of the transfers' states: an answer of Transfer shows the final
-// one.
+// progress is the history of the transfers' states.
+// An outcome of Transfer shows the final state.
 func (h *history) progress(verdicts []verdict) line {
 	var l line
 	for _, v := range verdicts {
@@ -113,19 +115,19 @@ func (h *history) progress(verdicts []verdict) line {
 	return l
 }
 
-// balanceModel is an account: one number that never falls below zero, and what transfers
-// that will fail have taken off it.
+// balanceModel is an account: a number that never falls below zero, and the debits that
+// failing transfers have taken off it.
 func balanceModel(opening int64) porcupine.Model {
 	return model(balance{units: opening})
 }
 
-// balance is the state of an account. Equal ones are the same to ==.
+// balance is the state of an account. Equal states compare equal with ==.
 type balance struct {
 	units  int64
-	failed string // the transfers that will fail and are under way here: see with
+	failed string // the transfers in progress here that will fail: see with
 }
 
-// A transfer that will fail has taken its debit, or has found that there is not enough.
+// A transfer that will fail has taken its debit, or has found too little.
 const (
 	took  = "+"
 	short = "-"
@@ -150,7 +152,7 @@ func (b balance) after(e entry) (state, bool) {
 		case b.has(e.transfer, short):
 			return b.without(e.transfer, short), true
 		}
-	case refuses: // for what others have left, not for what it has taken itself
+	case refuses: // the rest that others have left, regardless of what it has taken itself
 		refused := b.units < e.units && !b.has(e.transfer, took)
 		return b, refused && (e.seen == nil || *e.seen == b.units)
 	case reads:
@@ -164,7 +166,7 @@ func (b balance) has(transfer, how string) bool {
 	return slices.Contains(strings.Fields(b.failed), transfer+how)
 }
 
-// with notes a transfer, in an order that doesn't depend on who came first.
+// with adds a transfer, in an order that doesn't depend on which came first.
 func (b balance) with(transfer, how string) balance {
 	all := append(strings.Fields(b.failed), transfer+how)
 	slices.Sort(all)

@@ -22,9 +22,10 @@ import (
 )
 
 // On a replica set whose primaries are replaced, transfers are linearizable, and so are
-// reads with read concern linearizable. The reads of the library, with read concern
-// majority, need not be: a primary that was replaced and does not know it, and one that
-// was just elected, answer with what once was; never with what never was.
+// reads with read concern linearizable.
+// The library reads with read concern majority, so its reads may be stale: from a primary
+// that does not know yet that it was replaced, and from one that was just elected.
+// They never show what was never there.
 func TestLinearizableOverFailovers(t *testing.T) {
 	t.Parallel()
 	set, err := mongotest.StartSet(t.Context(), 3)
@@ -35,7 +36,7 @@ func TestLinearizableOverFailovers(t *testing.T) {
 	t.Run("clients of a primary that is new", func(t *testing.T) { arriveEarly(bank.NewReplicated(t, set, "early")) })
 }
 
-// follow checks what clients see who learn soon which member is the primary.
+// follow checks what clients see that learn soon which member is the primary.
 func follow(b bank.Replicated) {
 	const perFailover = 20 // successes in between
 	var l *load
@@ -63,8 +64,9 @@ func follow(b bank.Replicated) {
 	l.audit()
 }
 
-// requireOld requires that reads which are not linearizable are at least of what was
-// there before, and tells how many there were.
+// requireOld requires that reads which are not linearizable show an earlier state at
+// least.
+// It returns how many there were.
 func requireOld(b bank.Replicated, m porcupine.Model, l line) int {
 	b.T.Helper()
 	kept, stale := l.sift(b.T, m)
@@ -76,9 +78,9 @@ func requireOld(b bank.Replicated, m porcupine.Model, l line) int {
 	return len(stale)
 }
 
-// stayBehind checks what clients see who can reach but one member, when that has been
-// replaced as the primary and does not know it: it was paused meanwhile. How many of
-// their reads are stale depends on the server, and on luck; the log tells it.
+// stayBehind checks what clients see that can reach only one member, which was paused,
+// was replaced as the primary, and does not know it.
+// The number of stale reads depends on the server and on luck. The log shows it.
 func stayBehind(b bank.Replicated) {
 	h := newHistory()
 	w := witness{h, 0, b.Coordinator, b.DB}
@@ -101,9 +103,10 @@ func stayBehind(b bank.Replicated) {
 	b.Balances()
 }
 
-// readBehind pauses the primary until it is replaced, makes a transfer, and lets clients
-// read who know the old primary alone. What they send lies before it when it wakes up. It
-// answers, with data or a refusal: else nothing was tried.
+// readBehind pauses the primary until it is replaced, makes a transfer, and starts reads
+// by clients that know only the old primary.
+// The old primary finds their commands when it wakes up. It must answer, with data or a
+// refusal, or nothing was tested.
 func readBehind(b bank.Replicated, w witness, id string) {
 	b.T.Helper()
 	old, err := b.Set.Primary(b.T.Context())
@@ -135,13 +138,13 @@ func readBehind(b bank.Replicated, w witness, id string) {
 	answered := count(left, (*lonelyWire).wasAnswered)
 	b.T.Logf("the old primary has answered %d of %d reads", answered, len(left))
 	require.Positive(b.T, answered)
-	last, stop := context.WithTimeout(ctx, time.Second) // those that are refused look for another primary, in vain
+	last, stop := context.WithTimeout(ctx, time.Second) // refused reads search for another primary, in vain
 	defer stop()
 	context.AfterFunc(last, end)
 	all.Wait()
 }
 
-// behind is a client that can reach one member only.
+// behind is a client that can reach only one member.
 type behind struct {
 	witness
 	wire *lonelyWire
@@ -150,14 +153,14 @@ type behind struct {
 func newBehind(b bank.Replicated, h *history, number int, host string) behind {
 	b.T.Helper()
 	w := &lonelyWire{Wire: bank.Wire{At: -1}, host: host}
-	// It takes the member for the primary until it hears otherwise: so it would with the
-	// driver's defaults, for up to 40 s.
+	// The client takes the member for the primary until it learns otherwise. With the
+	// driver's defaults that may take 40 s.
 	client := bank.Client(b.T, b.Set.URI(), options.Client().SetDialer(w).SetMaxPoolSize(1))
 	db := client.Database(b.DB.Name())
 	return behind{witness{h, number, b.NewCoordinator(db), db}, w}
 }
 
-// act reads an account, in one of two ways, or a transfer, each client its own.
+// act reads an account, in one of two ways, or a transfer. Each client does one of these.
 func (b behind) act(ctx context.Context, t *testing.T, id string) error {
 	switch b.number % 3 {
 	case 0:
@@ -169,7 +172,7 @@ func (b behind) act(ctx context.Context, t *testing.T, id string) error {
 	return nil
 }
 
-// count tells of how many clients something is so.
+// count returns the number of clients that meet a condition.
 func count(clients []behind, so func(*lonelyWire) bool) int {
 	n := 0
 	for _, one := range clients {
@@ -187,7 +190,7 @@ type lonelyWire struct {
 	answered atomic.Bool // a read, with data or a refusal
 }
 
-// forget makes the wire one over which nothing was sent yet.
+// forget makes the wire one that has carried no message yet.
 func (w *lonelyWire) forget() {
 	w.Forget()
 	w.answered.Store(false)
@@ -225,7 +228,7 @@ func (c *lonelyConn) Write(message []byte) (int, error) {
 	return c.Conn.Write(message)
 }
 
-// Read takes an answer for that of the latest read: nothing else is sent before it.
+// Read takes an answer for that of the latest read, since nothing else is sent before it.
 func (c *lonelyConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.asked.Load() {
@@ -234,10 +237,10 @@ func (c *lonelyConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// arriveEarly checks what clients see of a primary that was just elected, and does not
-// know yet what of its data a majority has: the old one had no time to tell it. It takes
-// some luck to write something in the last moment, so it has a few tries; the log tells
-// what came of them.
+// arriveEarly checks what clients see of a primary that was just elected and does not
+// know yet which of its data a majority has.
+// The old primary had no time to report it. A write in that last moment takes some luck,
+// so there are a few tries, and the log shows their results.
 func arriveEarly(b bank.Replicated) {
 	const tries = 3
 	stale := 0
@@ -246,8 +249,9 @@ func arriveEarly(b bank.Replicated) {
 	}
 }
 
-// readEarly pays something into a new account, has the primary replaced, and reads from
-// the new one at once. It returns the number of stale reads.
+// readEarly pays into a new account, has the primary replaced, and reads from the new one
+// at once.
+// It returns the number of stale reads.
 func readEarly(b bank.Replicated, account string) int {
 	b.T.Helper()
 	h := newHistory()
@@ -277,7 +281,7 @@ func readEarly(b bank.Replicated, account string) int {
 	}, time.Minute, 10*time.Millisecond, "no new primary was read from")
 
 	l := h.posted(nil)
-	if told != nil { // it came too late to be acknowledged: the last read, a linearizable one, tells whether it came at all
+	if told != nil { // it came too late to be acknowledged: the last read, a linearizable one, shows whether it came at all
 		b.T.Logf("the payment is in doubt: %v", told)
 		paid.backAt = h.now()
 	}

@@ -13,20 +13,22 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// verdict is what became of the requests with one ID, all together.
+// verdict is the common outcome of all requests with one ID.
 type verdict struct {
 	ask    // the money that it moves; from the first call that may have stored it to the first definite answer
 	final  transfer.State
-	owned  bool   // a caller was told something definite, or was left in doubt
+	owned  bool   // a caller got a definite outcome, or was left in doubt
 	reason string // the failure's code
 	seen   *int64 // the balance that a refusal rests on, if an answer named it
 }
 
-// verdicts reads what became of every request, and requires that all answers were true:
-// the same for all who asked with one ID, and what is stored. Of what is stored a caller
-// was told, or was left in doubt. It comes when everything is final. A request that
-// nobody was told about ends when it is first seen final, now at the latest. What was
-// never stored is left out.
+// verdicts reads the outcome of every request, once everything is final, and requires
+// that all answers were true.
+// They are the same for all requests with one ID, and agree with what is stored.
+// For each stored transfer a caller got an outcome, or was left in doubt.
+// A request without an outcome ends when its transfer is first seen final, now at the
+// latest.
+// Requests that were never stored are left out.
 func (h *history) verdicts(t *testing.T, c *transfer.Coordinator) []verdict {
 	t.Helper()
 	h.mu.Lock()
@@ -65,8 +67,8 @@ func (h *history) verdicts(t *testing.T, c *transfer.Coordinator) []verdict {
 	return stored
 }
 
-// take requires that an answer agrees with what is stored, and narrows the time of the
-// transfer by it.
+// take requires that an answer agrees with what is stored, and narrows the transfer's
+// time by it.
 func (v *verdict) take(t *testing.T, a ask) {
 	t.Helper()
 	var refused *transfer.RefusedError
@@ -75,7 +77,7 @@ func (v *verdict) take(t *testing.T, a ask) {
 	case a.told == nil, errors.Is(a.told, transfer.ErrUnsettled):
 		require.Equal(t, transfer.StateSuccess, v.final, "transfer %s, of which a caller was told %v", a.id, a.told)
 		if a.told != nil {
-			break // it is committed; what the caller has seen of the balances by then is not said
+			break // it is committed; the balances that the caller has seen by then are not known
 		}
 		v.backAt = min(v.backAt, a.backAt)
 	case errors.As(a.told, &refused):
@@ -90,7 +92,7 @@ func (v *verdict) take(t *testing.T, a ask) {
 		require.Equal(t, transfer.StateFail, v.final, "transfer %s, of which a caller was told %v", a.id, a.told)
 		require.Contains(t, []string{"cancelled", "stalled"}, v.reason, "transfer %s", a.id)
 		v.backAt = min(v.backAt, a.backAt)
-	default: // nothing was stored by this call: if something is, it was another one, who then knows of it
+	default: // this call has stored nothing: if something is stored, another caller has done it, and knows
 		require.True(t, errors.Is(a.told, context.DeadlineExceeded) || errors.Is(a.told, context.Canceled) ||
 			errors.Is(a.told, transfer.ErrClosed), "transfer %s was told %v", a.id, a.told)
 		return
@@ -99,7 +101,7 @@ func (v *verdict) take(t *testing.T, a ask) {
 	v.called = min(v.called, a.called)
 }
 
-// refusals are those that a run of these clients can meet.
+// refusals are the errors that a run of these clients can meet.
 func refusals() map[string]error {
 	return map[string]error{
 		"insufficientFunds": transfer.ErrInsufficientFunds,

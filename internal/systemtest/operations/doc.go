@@ -1,3 +1,3 @@
-// Package operations plays the runbooks of docs/operations.md, worker processes that
-// die, and the program of the README.
+// Package operations follows the runbooks of docs/operations.md, lets worker processes
+// die, and runs the program of the README.
 package operations

@@ -17,8 +17,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// looking returns client options that call back at each look of a Recover for what it
-// waits for.
+// looking returns client options that call saw at each read of the transfers that a
+// Recover waits for.
 func looking(saw func()) *options.ClientOptions {
 	return options.Client().SetMonitor(&event.CommandMonitor{
 		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
@@ -29,8 +29,9 @@ func looking(saw func()) *options.ClientOptions {
 	})
 }
 
-// One call at the start finishes what has crashed a moment ago, wherever it has crashed,
-// and leaves alone what waits for a worker and what is held.
+// One call at the start finishes transfers that crashed a moment ago, wherever they
+// crashed.
+// It leaves alone submitted transfers and held ones.
 func TestRecoverUntilFinished(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0).WithIndexes()
@@ -64,7 +65,7 @@ func TestRecoverUntilFinished(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// A posted hold that has crashed on its way is waited for like any other transfer.
+// Recover waits for a posted hold that crashed on its way, as for any other transfer.
 func TestRecoverWaitsForPostedHold(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -83,7 +84,7 @@ func TestRecoverWaitsForPostedHold(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// What a live process is at is waited for, and finished by that process alone.
+// Recover waits for the transfers of a live process, which alone finishes them.
 func TestRecoverWaitsForTheLiving(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -106,7 +107,7 @@ func TestRecoverWaitsForTheLiving(t *testing.T) {
 	var looks atomic.Int64
 	looked := make(chan struct{})
 	recovering := b.NewCoordinator(b.Through(looking(func() {
-		if looks.Add(1) == 12 { // several rounds
+		if looks.Add(1) == 12 { // after several rounds
 			close(looked)
 		}
 	})))
@@ -125,7 +126,7 @@ func TestRecoverWaitsForTheLiving(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// When ctx ends first the error says so, and what is young is left as it is.
+// If ctx ends first, the error says so, and young transfers are left as they are.
 func TestRecoverUntilFinishedEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -148,8 +149,8 @@ func TestRecoverUntilFinishedEndsWithItsContext(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// What can't be finished is counted and not waited for, be it that this sweep has found
-// that or another one before.
+// A transfer that can't be finished is counted, and Recover doesn't wait for it, whether
+// this sweep or an earlier one has found that out.
 func TestRecoverDoesNotWaitForWhatIsStuck(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 0).WithIndexes()
@@ -180,7 +181,7 @@ func TestRecoverDoesNotWaitForWhatIsStuck(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0, 0))
 }
 
-// A server that fails searches for a while does not end the wait.
+// A server that fails to search for a while does not end the wait.
 func TestRecoverUntilFinishedOutlastsErrors(t *testing.T) {
 	t.Parallel()
 	const unknownError, app = 8, "recovering"
@@ -195,7 +196,7 @@ func TestRecoverUntilFinishedOutlastsErrors(t *testing.T) {
 
 	var looks atomic.Int64
 	opts := looking(func() {
-		if looks.Add(1) == 1 { // it has taken note of t
+		if looks.Add(1) == 1 { // it has noted t
 			b.Failing(app, bson.D{{Key: "times", Value: 3}}, "find", unknownError)
 		}
 	}).ApplyURI(server.URI()).SetAppName(app)
@@ -206,8 +207,8 @@ func TestRecoverUntilFinishedOutlastsErrors(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// leaveUnfinished makes a transfer look as if its process had died before it could finish
-// it, a moment ago.
+// leaveUnfinished makes a transfer look as if its process had died a moment ago, before
+// it was finished.
 func leaveUnfinished(b *bank.Bank, rec transfer.Record) {
 	b.T.Helper()
 	open := bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "Committed"}, {Key: "open", Value: true}}}}

@@ -18,11 +18,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// world is where the money of these tests comes from, so that what the transfers moved
-// makes each balance.
+// world is the account that pays the opening money, so that each balance is the sum of
+// its transfers.
 const world = "world"
 
-// newFundedBank returns a bank in which a and b have been paid so much each.
+// newFundedBank returns a bank in which a and b have each been paid units.
 func newFundedBank(t *testing.T, units int64) *bank.Bank {
 	t.Helper()
 	b := bank.New(t, 0, 0).WithIndexes()
@@ -35,7 +35,7 @@ func newFundedBank(t *testing.T, units int64) *bank.Bank {
 	return b
 }
 
-// dump copies all documents of collections, as they are at one moment.
+// dump copies all documents of collections as of one moment.
 func dump(t *testing.T, db *mongo.Database, collections ...string) map[string][]bson.Raw {
 	t.Helper()
 	copied := map[string][]bson.Raw{}
@@ -49,7 +49,7 @@ func dump(t *testing.T, db *mongo.Database, collections ...string) map[string][]
 	return copied
 }
 
-// putBack makes the collections what they were.
+// putBack restores the collections.
 func putBack(t *testing.T, db *mongo.Database, copied map[string][]bson.Raw) {
 	t.Helper()
 	for name, documents := range copied {
@@ -60,7 +60,8 @@ func putBack(t *testing.T, db *mongo.Database, copied map[string][]bson.Raw) {
 	}
 }
 
-// moved returns what the successful transfers make of an account that began with nothing.
+// moved returns the balance that the successful transfers give an account opened with
+// zero.
 func moved(t *testing.T, c *transfer.Coordinator, ledger, account string) (sum int64) {
 	t.Helper()
 	query := transfer.Query{Ledger: ledger, Account: account, States: []transfer.State{transfer.StateSuccess}}
@@ -75,7 +76,7 @@ func moved(t *testing.T, c *transfer.Coordinator, ledger, account string) (sum i
 	return sum
 }
 
-// cleanAudit requires that an audit finds nothing, and that all money together is none.
+// cleanAudit requires that an audit finds nothing, and that all money adds up to zero.
 func cleanAudit(t *testing.T, c *transfer.Coordinator) {
 	t.Helper()
 	report, err := c.AuditWith(t.Context(), transfer.AuditOptions{
@@ -85,8 +86,9 @@ func cleanAudit(t *testing.T, c *transfer.Coordinator) {
 	require.Empty(t, report.Findings)
 }
 
-// Runbook "money is frozen": the account's document names the transfers that hold it, and
-// each transfer tells why: a hold, or what can't be finished.
+// Runbook "money is frozen": the account's document names the transfers that hold the
+// money.
+// Each transfer shows why: it is a hold, or it can't be finished.
 func TestFrozenMoneyIsFound(t *testing.T) {
 	t.Parallel()
 	b := newFundedBank(t, 1000)
@@ -117,9 +119,10 @@ func TestFrozenMoneyIsFound(t *testing.T) {
 	require.Equal(t, []string{"order-17", "room-1"}, unfinished)
 }
 
-// Runbook "an account was deleted": its document is written anew by hand, from what the
-// transfers have moved, with a marker for each transfer that waits for it. Then recovery
-// goes on.
+// Runbook "an account was deleted": its document is written anew by hand.
+// The balance comes from what the transfers have moved, and each transfer that waits for
+// the account gets its marker.
+// Then recovery goes on.
 func TestDeletedAccountIsRestoredByHand(t *testing.T) {
 	t.Parallel()
 	for account, marker := range map[string]int64{"a": -60, "b": 60} {
@@ -158,8 +161,9 @@ func TestDeletedAccountIsRestoredByHand(t *testing.T) {
 	}
 }
 
-// Runbook "everything is restored to one moment": what was under way then is finished by
-// one Recover, and what came later is as if it had never been asked for.
+// Runbook "everything is restored to one moment": one Recover finishes the transfers in
+// progress at that moment.
+// Later transfers are as if they had never been requested.
 func TestEverythingIsRestored(t *testing.T) {
 	t.Parallel()
 	b := newFundedBank(t, 1000)
@@ -172,7 +176,7 @@ func TestEverythingIsRestored(t *testing.T) {
 	_, err = b.Post(t.Context(), "held")
 	require.NoError(t, err)
 	b.RecoverAll()
-	bank.Kill(b.Coordinator) // every process is stopped before anything is restored
+	bank.Kill(b.Coordinator) // every process is stopped before the restore
 
 	putBack(t, b.DB, then)
 	b.Coordinator = b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
@@ -182,7 +186,7 @@ func TestEverythingIsRestored(t *testing.T) {
 	cleanAudit(t, b.Coordinator)
 	_, err = b.Get(t.Context(), "later")
 	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
-	_, err = b.Transfer(t.Context(), bank.Move("later", "a", "b", 500)) // its client asks again
+	_, err = b.Transfer(t.Context(), bank.Move("later", "a", "b", 500)) // its client repeats the request
 	require.NoError(t, err)
 	_, err = b.Post(t.Context(), "held")
 	require.NoError(t, err)
@@ -190,7 +194,7 @@ func TestEverythingIsRestored(t *testing.T) {
 	cleanAudit(t, b.Coordinator)
 }
 
-// unmarked is bare, with a look that no marker is left.
+// unmarked is bare, and requires that no marker is left.
 func unmarked(b *bank.Bank) map[string]int64 {
 	b.T.Helper()
 	marked := bson.D{{Key: "pending", Value: bson.D{{Key: "$nin", Value: bson.A{nil, bson.D{}}}}}}
@@ -200,8 +204,9 @@ func unmarked(b *bank.Bank) map[string]int64 {
 	return bare(b, "accounts")
 }
 
-// Runbook "one of two clusters is restored", that of some accounts: audit tells, markers
-// of transfers that are final are removed, and each balance is set to what the transfers
+// Runbook "one of two clusters is restored", one with accounts: the audit reports the
+// damage.
+// Markers of final transfers are removed, and each balance is set to what the transfers
 // have moved.
 func TestOneOfTwoClustersIsRestored(t *testing.T) {
 	t.Parallel()
@@ -256,8 +261,8 @@ func bareIn(b *bank.Bank, db *mongo.Database) map[string]int64 {
 	return bare(bank.Over(b.T, db), "accounts")
 }
 
-// What an idle process costs: nothing without Run, and with Run not more than
-// docs/operations.md says.
+// An idle process costs nothing without Run, and with Run no more than docs/operations.md
+// says.
 func TestIdleCost(t *testing.T) {
 	t.Parallel()
 	const span, most = 4 * time.Second, 30

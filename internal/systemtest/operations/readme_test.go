@@ -40,8 +40,8 @@ func firstProgram(t *testing.T) (program string) {
 	return program
 }
 
-// begin starts the program and returns what it says, line by line, and a function that
-// ends it as Kubernetes does and requires that it ends well.
+// begin starts the program and returns its output, line by line.
+// The returned function ends it as Kubernetes does, and requires that it ends well.
 func begin(t *testing.T, program, uri string) (says *bufio.Scanner, end func()) {
 	t.Helper()
 	cmd := exec.Command(program)
@@ -59,9 +59,10 @@ func begin(t *testing.T, program, uri string) (says *bufio.Scanner, end func()) 
 	}
 }
 
-// The README's first program does what a service has to do: it moves money that comes
-// from an account, once however often it is started; it finishes what others have left,
-// voids holds that expire, and ends when it is told to.
+// The README's first program does what a service has to do.
+// It moves money from an account, once, however often it is started.
+// It finishes what other processes have left, voids holds that expire, and ends on
+// request.
 func TestFirstProgram(t *testing.T) {
 	t.Parallel()
 	program, server := firstProgram(t), bank.StartServer(t)

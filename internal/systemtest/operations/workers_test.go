@@ -22,8 +22,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// An account that is closed after a transfer was claimed, and before it was prepared
-// there, refuses it: nothing moves.
+// An account that is closed between the claim and the prepare refuses the transfer, and
+// nothing moves.
 func TestPayeeClosesInBetween(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -46,15 +46,14 @@ func TestPayeeClosesInBetween(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// The environment of a process that works for a test: the database to work in, and the
-// name to work under.
+// The environment of a process that works for a test: its database and its name.
 const (
 	workerDatabase = "TRANSFER_TEST_WORKER_DATABASE"
 	workerOwner    = "TRANSFER_TEST_WORKER_OWNER"
 )
 
-// TestWorkerProcess is what the processes of TestWorkerProcesses run: a worker that ends
-// when its standard input does.
+// TestWorkerProcess is run by the processes of TestWorkerProcesses. It is a worker that
+// ends with its standard input.
 func TestWorkerProcess(t *testing.T) {
 	name := os.Getenv(workerDatabase)
 	if name == "" {
@@ -66,14 +65,14 @@ func TestWorkerProcess(t *testing.T) {
 	defer cancel()
 	go func() {
 		defer cancel()
-		_, _ = io.Copy(io.Discard, os.Stdin) // It ends when the parent wants the end, or has ended itself.
+		_, _ = io.Copy(io.Discard, os.Stdin) // It ends when the parent asks for it, or has ended itself.
 	}()
 	require.NoError(t, c.Run(ctx))
 	require.NoError(t, c.Close(t.Context()))
 }
 
-// startWorker starts a process that works for the bank, and returns a function that ends
-// it and requires that it ended well.
+// startWorker starts a process that works for the bank.
+// The returned function ends it and requires that it ended well.
 func startWorker(b *bank.Bank, owner string) (end func()) {
 	b.T.Helper()
 	var output bytes.Buffer
@@ -95,8 +94,8 @@ func startWorker(b *bank.Bank, owner string) (end func()) {
 	}
 }
 
-// Processes that work for one bank share what is submitted: each transfer is run by one
-// of them, once, and just those succeed that the money covers.
+// Processes that work for one bank share the submitted transfers.
+// One of them runs each transfer, once, and exactly those succeed that the money covers.
 func TestWorkerProcesses(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -138,8 +137,8 @@ func TestWorkerProcesses(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Whatever a transfer is called, it moves its money, is found under its name, and leaves
-// nothing behind.
+// A transfer with any ID moves its money, is found under its ID, and leaves nothing
+// behind.
 func TestOddIDs(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -154,7 +153,7 @@ func TestOddIDs(t *testing.T) {
 		require.Equal(t, rec, stored)
 	}
 	moved := int64(len(bank.OddIDs()))
-	for i := range int64(2) { // Asked again, nothing more is moved.
+	for i := range int64(2) { // A repeated request moves nothing more.
 		_, err := b.Transfer(ctx, bank.Move(bank.OddIDs()[i], "a", "b", 1))
 		require.NoError(t, err)
 	}
@@ -169,8 +168,8 @@ func TestOddIDs(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Whatever transfers are called, they have a marker each while they are in flight on one
-// account, and recovery finishes them.
+// Transfers with any IDs have one marker each while they are in flight on one account,
+// and recovery finishes them.
 func TestRecoveryOfOddIDs(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -189,11 +188,11 @@ func TestRecoveryOfOddIDs(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// trouble is something that is done to account b behind the library's back.
+// trouble is a change to account b behind the library's back.
 type trouble struct {
 	name       string
 	begin, end func(b *bank.Bank)
-	refusal    error // what it is before the commit
+	refusal    error // the refusal before the commit
 	code       string
 }
 
@@ -223,7 +222,7 @@ func troubles() []trouble {
 	}
 }
 
-// What makes an account unfit before the commit is a refusal: nothing moved.
+// A change that makes an account unfit before the commit is a refusal, and nothing moves.
 func TestTroubleBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	for _, trouble := range troubles() {
@@ -245,9 +244,10 @@ func TestTroubleBeforeTheCommit(t *testing.T) {
 	}
 }
 
-// What makes an account unfit after the commit takes nothing back and mints nothing: who
-// asks is told so, soon, and that it is committed, and recovery finishes it once the
-// account is repaired.
+// A change that makes an account unfit after the commit takes nothing back and creates no
+// money.
+// Callers soon get an error which says so, and that the transfer is committed.
+// Recovery finishes it once the account is repaired.
 func TestTroubleAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	for _, trouble := range troubles() {

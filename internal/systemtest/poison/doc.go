@@ -1,3 +1,3 @@
-// Package poison tests transfers that can't be finished: they are reported as stuck,
-// and hold up nothing else.
+// Package poison tests transfers that can't be finished: they are reported as stuck, and
+// delay nothing else.
 package poison

@@ -15,10 +15,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// Hundreds of transfers that can't be finished hold up the recovery of the others neither
-// when they are first met, nor later, when they are hardly ever tried. How fast that is
-// depends on what else the machine does: so commands are counted, in which they are named
-// or not, and between two sweeps no time has to pass.
+// Hundreds of transfers that can't be finished don't delay the recovery of others,
+// neither at first nor later, when they are hardly ever tried.
+// The time depends on the load of the machine. So the test counts commands, with and
+// without these transfers, and needs no time between two sweeps.
 func TestPoisonHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	const half = 500
@@ -40,7 +40,7 @@ func TestPoisonHoldsUpNobody(t *testing.T) {
 	commands, poisoned := sweep(transfer.RecoveryReport{Found: 2 * half, Succeeded: half, Stuck: half})
 	require.Positive(t, poisoned)
 	require.Less(t, commands, int64(half), "they share commands: of those that each needs not one is its own")
-	b.StandStill("poisoned", half) // for longer than others wait, and not for as long as these do
+	b.StandStill("poisoned", half) // longer than others wait, and not as long as these do
 	b.LeaveCommitted("more", "b", half)
 	_, poisoned = sweep(transfer.RecoveryReport{Found: half, Succeeded: half})
 	require.Zero(t, poisoned, "they are not looked at")
@@ -50,8 +50,8 @@ func TestPoisonHoldsUpNobody(t *testing.T) {
 	b.CheckBooks(bank.Balances(3*half, 0, 0))
 }
 
-// named returns the options of a client whose commands are counted, and of them those
-// with a text in them.
+// named returns the options of a client that counts its commands, and those of them that
+// contain a text.
 func named(text string, all, some *atomic.Int64) *options.ClientOptions {
 	return options.Client().SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if e.CommandName == "hello" || e.CommandName == "endSessions" {

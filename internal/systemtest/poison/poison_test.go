@@ -17,15 +17,16 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// poison spoils one account of a stalled transfer of 60 from a, which had 100, to b, and
-// tells how it is repaired.
+// poison spoils one account of a stalled transfer of 60 from a, which had 100, to b.
+// It returns the function that repairs it.
 type poison struct {
 	account string
 	spoil   func(b *bank.Bank) (repair func())
 }
 
-// set changes a field of an account behind the library's back, and returns how that is
-// undone. The field must not change meanwhile.
+// set changes a field of an account behind the library's back, and returns the function
+// that restores it.
+// The field must not change meanwhile.
 func set(account, field string, value any) func(b *bank.Bank) func() {
 	return func(b *bank.Bank) func() {
 		accounts := b.DB.Collection("accounts")
@@ -39,15 +40,16 @@ func set(account, field string, value any) func(b *bank.Bank) func() {
 	}
 }
 
-// A transfer that can't be finished, committed or rolled back, stays as it is with its
-// reason, which is told, listed and logged, and is finished by a worker, by itself, once
-// the cause is repaired: to the unit.
+// A transfer that can't be finished, committed or rolled back, stays as it is, with its
+// reason.
+// The reason is returned, listed and logged.
+// Once the cause is repaired a worker finishes the transfer, to the unit.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		policy transfer.StallPolicy // of what died before it was committed
-		at     int                  // the command that it died at
-		state  transfer.State       // that it is stuck in
+		policy transfer.StallPolicy // for a transfer that died before its commit
+		at     int                  // the command at which it died
+		state  transfer.State       // in which it is stuck
 		poison poison
 		code   string
 	}{
@@ -77,7 +79,7 @@ func TestPoison(t *testing.T) {
 			}
 			rec, err := atOnce.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 			requireStuckAnswer(t, c.state, c.poison.account, rec, err)
-			rec, err = b.Transfer(t.Context(), bank.Move("t", "a", "b", 60)) // it is not due to be tried again
+			rec, err = b.Transfer(t.Context(), bank.Move("t", "a", "b", 60)) // it is too early for another try
 			requireStuckAnswer(t, c.state, c.poison.account, rec, err)
 			rec, err = b.Cancel(t.Context(), "t", "too late")
 			if c.state == transfer.StateRollback {
@@ -102,8 +104,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// requireStuckAnswer requires that one who asks for what is stuck is told its outcome,
-// which is known, and what is in the way, at once.
+// requireStuckAnswer requires that a call for a stuck transfer returns its known outcome
+// and the cause at once.
 func requireStuckAnswer(t *testing.T, state transfer.State, account string, rec transfer.Record, err error) {
 	t.Helper()
 	want, outcome := transfer.ErrUnsettled, transfer.Moved
@@ -119,7 +121,7 @@ func requireStuckAnswer(t *testing.T, state transfer.State, account string, rec 
 	require.Equal(t, account, rec.Stuck.Account)
 }
 
-// What looks like poison and is none: the transfer ends.
+// The transfer ends although its account looks poisoned.
 func TestNoPoison(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -156,7 +158,7 @@ func TestNoPoison(t *testing.T) {
 	}
 }
 
-// A rolled-back transfer takes a document that is gone for done: nothing is due to it.
+// A rolled back transfer counts a deleted document as done, since it owes nothing to it.
 func TestRollBackWithADeletedAccount(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -169,7 +171,8 @@ func TestRollBackWithADeletedAccount(t *testing.T) {
 }
 
 // A committed payment whose order was deleted is stuck at the order, with the money on
-// its way, and ends once the order is back.
+// its way.
+// It ends once the order is back.
 func TestPoisonedEffect(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
@@ -194,9 +197,10 @@ func TestPoisonedEffect(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A process may die at each message of its attempt to finish what can't be finished, the
-// one that says why among them: once the cause is repaired the transfer is finished, and
-// what arrives after that changes nothing.
+// A process tries to finish a transfer that can't be finished, and may die at each
+// message, even at the one that stores the reason.
+// Once the cause is repaired, the transfer is finished, and messages that arrive later
+// change nothing.
 func TestEveryMessageOfPoisonMayFail(t *testing.T) {
 	t.Parallel()
 	for _, what := range []bank.Fault{bank.Lost, bank.AnswerLost, bank.Held} {
@@ -229,8 +233,8 @@ func TestEveryMessageOfPoisonMayFail(t *testing.T) {
 	}
 }
 
-// The execution that committed a transfer stores why it can't be finished, also where its
-// caller was answered long ago.
+// The execution that committed a transfer stores why it can't be finished, even if its
+// caller got an outcome long ago.
 func TestPoisonIsNotedInTheBackground(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -248,7 +252,7 @@ func TestPoisonIsNotedInTheBackground(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// forbidSettling lets b take markers, and no money.
+// forbidSettling makes b accept markers and refuse money.
 func forbidSettling(b *bank.Bank) func() {
 	validate := func(condition bson.M) {
 		command := bson.D{{Key: "collMod", Value: "accounts"}, {Key: "validator", Value: condition}}
@@ -258,8 +262,9 @@ func forbidSettling(b *bank.Bank) func() {
 	return func() { validate(bson.M{}) }
 }
 
-// What can't be finished is tried ever more rarely, by sweeps and by callers who ask for
-// it again; those are told why when their time is up.
+// A transfer that can't be finished is tried ever more rarely, by sweeps and by repeated
+// calls.
+// The calls return the reason when their time is up.
 func TestPoisonIsTriedEverMoreRarely(t *testing.T) {
 	t.Parallel()
 	const threshold = 10 * time.Second
@@ -289,8 +294,8 @@ func TestPoisonIsTriedEverMoreRarely(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Who waits for what is stuck is told why, also when it is a look that the end of the
-// wait cuts short.
+// A call that waits for a stuck transfer returns the reason, even if the end of its
+// context cuts a read short.
 func TestPoisonIsToldWhenALookIsCutShort(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -304,9 +309,10 @@ func TestPoisonIsToldWhenALookIsCutShort(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// waitInVain waits for the end of a transfer of 60 that is stuck at account b and whose
-// time has not come, gives up, and requires to be told why it is stuck. One who asks for
-// the transfer doesn't wait: its outcome is known.
+// waitInVain waits for a transfer of 60 that is stuck at account b and too young for
+// another try.
+// It gives up, and requires the reason. A call of Transfer doesn't wait, because its
+// outcome is known.
 func waitInVain(b *bank.Bank, opts ...transfer.Option) {
 	b.T.Helper()
 	ctx, cancel := context.WithCancel(b.T.Context())

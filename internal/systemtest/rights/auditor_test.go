@@ -13,7 +13,7 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// scribe counts the commands of a client that write.
+// scribe counts a client's writing commands.
 type scribe struct {
 	mu                sync.Mutex
 	tried, successful []string
@@ -46,8 +46,8 @@ func (s *scribe) client() *options.ClientOptions {
 	})
 }
 
-// seen returns the writes that were tried, and those that have succeeded, since it was
-// asked last.
+// seen returns the writes that were tried, and those that have succeeded, since its last
+// call.
 func (s *scribe) seen() (tried, successful []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *scribe) seen() (tried, successful []string) {
 	return tried, successful
 }
 
-// stored returns all that is in the database.
+// stored returns everything in the database.
 func (v *guarded) stored() map[string][]bson.Raw {
 	v.t.Helper()
 	names, err := v.root.ListCollectionNames(v.t.Context(), bson.D{})
@@ -92,9 +92,10 @@ func statement(ctx context.Context, c *transfer.Coordinator, ledger string, q tr
 	return entries, nil
 }
 
-// An auditor reads all that there is, and writes nothing; neither does an audit by
-// somebody who could. Where a hold is not decided, an auditor is told what is certain,
-// and then that the rest is not.
+// An auditor reads everything and writes nothing. An audit by a user who could write
+// writes nothing either.
+// Before an undecided hold the auditor reads what is certain, and then an error that says
+// that the rest is not.
 func (v *guarded) auditorOnlyReads() {
 	t := v.t
 	v.withSavings()
@@ -148,8 +149,8 @@ func (v *guarded) auditorOnlyReads() {
 	v.finishBy(v.over(v.root, transfer.WithStallThreshold(0), transfer.WithLedger("savings", away.Collection("savings"))))
 }
 
-// writesNothing requires that an audit, and a statement where nothing is outstanding,
-// write nothing for somebody who could.
+// writesNothing requires that an audit, and a statement with nothing outstanding, write
+// nothing even for a user who could.
 func (v *guarded) writesNothing(
 	service *transfer.Coordinator, books *scribe, both func(string) transfer.Request,
 ) {
@@ -167,7 +168,7 @@ func (v *guarded) writesNothing(
 	require.Empty(t, tried, "nothing is outstanding")
 }
 
-// also returns the role with another privilege.
+// also returns the role with one more privilege.
 func (r role) also(collection string, actions ...string) role {
 	p := privilege{Actions: actions}
 	p.Resource.DB, p.Resource.Collection = "bank", collection
@@ -175,8 +176,8 @@ func (r role) also(collection string, actions ...string) role {
 	return r
 }
 
-// certain requires that an auditor is told of what came before a hold just what the
-// service is told, and no more.
+// certain requires that before a hold an auditor reads exactly what the service reads,
+// and no more.
 func (v *guarded) certain(auditor, service *transfer.Coordinator, ledger string) {
 	t := v.t
 	held, err := service.Get(t.Context(), "hold")

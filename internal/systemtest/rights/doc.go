@@ -1,3 +1,3 @@
 // Package rights tests the roles of docs/roles on a server with users: each verb with
-// just its rights, and without each of them.
+// exactly its rights, and without each of them.
 package rights

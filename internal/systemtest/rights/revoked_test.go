@@ -18,7 +18,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// With a wrong password every verb says so, at once, and nothing is stored.
+// With a wrong password every verb says so at once, and nothing is stored.
 func (v *guarded) wrongPassword() {
 	user, _ := v.user(readRole(v.t, "service"))
 	wrong := v.server.Client(v.t, "bank", user, "wrong").Database("bank")
@@ -32,7 +32,7 @@ func (v *guarded) wrongPassword() {
 		require.ErrorContains(v.t, err, "password")
 		require.NotContains(v.t, err.Error(), "reached", "it was")
 		require.NotContains(v.t, err.Error(), "wrong\"")
-		if what.name != "wait" { // whose transfer may be anywhere
+		if what.name != "wait" { // its transfer may be on any cluster
 			require.NotErrorIs(v.t, err, transfer.ErrInDoubt, what.name)
 		}
 	}
@@ -43,8 +43,8 @@ func (v *guarded) wrongPassword() {
 	require.EqualValues(v.t, 2, n, "the first one, and what the worker should have run")
 }
 
-// wrongElsewhere requires that a wrong password on one of two clusters is told at once,
-// and that the other one can be used meanwhile.
+// wrongElsewhere requires that a wrong password on one of two clusters is reported at
+// once, and that the other cluster can be used meanwhile.
 func (v *guarded) wrongElsewhere(user string) {
 	t := v.t
 	right := v.server.Client(t, "bank", user, "secret").Database("bank")
@@ -87,11 +87,11 @@ type revoker struct {
 	strikes func(right)
 }
 
-// right is what a command needs.
+// right is one that a command needs.
 type right struct{ action, collection string }
 
-// neededBy returns the right that a command needs, "" where it needs none. Of two it is
-// the one to write.
+// neededBy returns the right that a command needs, "" if it needs none.
+// If it needs two, it is the one to write.
 func neededBy(e *event.CommandStartedEvent) right {
 	collection, _ := e.Command.Lookup(e.CommandName).StringValueOK()
 	switch e.CommandName {
@@ -130,7 +130,7 @@ func (r *revoker) what() *right {
 	return r.struck
 }
 
-// withOrders returns a role that may change orders, too, and the accounts of a second
+// withOrders returns a role that may also change orders, and the accounts of a second
 // ledger, as docs/roles says.
 func withOrders(r role) role {
 	for _, collection := range []string{"orders", "savings"} {
@@ -148,7 +148,7 @@ func (v *guarded) withSavings() {
 	require.NoError(v.t, v.over(v.root, bothLedgers(v.root, v.root)...).Setup(v.t.Context()))
 }
 
-// lose returns the role without a right.
+// lose returns the role without one right.
 func (r role) lose(what right) role {
 	for _, p := range r.Privileges {
 		if p.Resource.Collection == what.collection {
@@ -158,9 +158,10 @@ func (r role) lose(what right) role {
 	return r
 }
 
-// A right that is revoked just before any of the commands that a verb sends is told at
-// once. What is stored by then is in doubt for the caller, is listed, with the reason
-// where that can be written, and is ended by recovery once the right is back.
+// A right that is revoked just before any command of a verb is reported at once.
+// A transfer stored by then is in doubt for the caller, and is listed, with the reason if
+// that can be written.
+// Recovery finishes it once the right is back.
 func (v *guarded) revokedAnywhere() {
 	v.withSavings()
 	for _, what := range []verb{
@@ -199,8 +200,8 @@ func verbNamed(name string) verb {
 	return all[slices.IndexFunc(all, func(one verb) bool { return one.name == name })]
 }
 
-// revokedAt revokes the right for the n-th command of a verb. It reports false if there
-// is none.
+// revokedAt revokes the right for the n-th command of a verb.
+// It reports false if there is no n-th command.
 func (v *guarded) revokedAt(what verb, n int) bool {
 	t := v.t
 	id := fmt.Sprintf("%s-%d", what.name, n)
@@ -212,7 +213,7 @@ func (v *guarded) revokedAt(what verb, n int) bool {
 	user, db := v.user(full, r.client())
 	apart := v.server.Client(t, "bank", user, "secret", r.client()).Database("bank")
 	c := v.over(db, bothLedgers(db, apart)...)
-	_, err = c.Get(t.Context(), "first") // the connection is there
+	_, err = c.Get(t.Context(), "first") // opens the connection
 	require.NoError(t, err)
 	r.arm(n)
 	err = v.timed(what, c, id)
@@ -241,7 +242,7 @@ func bothLedgers(db, apart *mongo.Database) []transfer.Option {
 	}
 }
 
-// leftBy requires that what is stored and not final is in doubt, and listed with the
+// leftBy requires that a stored, unfinished transfer is in doubt, and listed with the
 // reason if that could be written.
 func (v *guarded) leftBy(id string, failed error, struck right) {
 	t := v.t
@@ -260,7 +261,7 @@ func (v *guarded) leftBy(id string, failed error, struck right) {
 	}
 }
 
-// isHeld reports whether a hold is held: nobody is at it.
+// isHeld reports whether a hold is held, so that no process works on it.
 func (v *guarded) isHeld(id string) bool {
 	filter := bson.D{{Key: "_id", Value: id}, {Key: "held", Value: true}, {Key: "state", Value: "Preparing"}}
 	n, err := v.root.Collection("transfers").CountDocuments(v.t.Context(), filter)
@@ -274,8 +275,8 @@ func isUndecided(err error) bool {
 	return errors.Is(err, transfer.ErrInDoubt) || errors.Is(err, transfer.ErrUnsettled)
 }
 
-// Who asks again with the same ID hears at once that the right is still missing, and once
-// it is granted, the transfer is done, without any wait for recovery.
+// A repeated call with the same ID reports at once that the right is still missing.
+// Once it is granted, such a call completes the transfer without a wait for recovery.
 func (v *guarded) askedAgain() {
 	t := v.t
 	full := readRole(t, "service")
@@ -317,7 +318,7 @@ func (v *guarded) askedAgain() {
 	v.finish()
 }
 
-// stuckFor requires that a list of what is stuck has a transfer, for want of a right.
+// stuckFor requires that a list of stuck transfers has one, for lack of a right.
 func (v *guarded) stuckFor(id string) error {
 	for rec, err := range v.all.List(v.t.Context(), transfer.Query{Stuck: true}) {
 		if err != nil {
@@ -330,8 +331,8 @@ func (v *guarded) stuckFor(id string) error {
 	return fmt.Errorf("%s is not listed as stuck", id)
 }
 
-// A worker whose right is revoked while it runs goes on running, and ends what it had to
-// leave once the right is back.
+// A worker whose right is revoked goes on running, and finishes the rest once the right
+// is back.
 func (v *guarded) workerGoesOn() {
 	t := v.t
 	full := readRole(t, "worker")
@@ -365,8 +366,8 @@ func (v *guarded) workerGoesOn() {
 	v.finish()
 }
 
-// shown requires that a transfer which was not finished for want of a right is stored,
-// and unfinished, if there is doubt; and if there is none, that nothing is stored.
+// shown requires that a transfer which a missing right has stopped is stored and
+// unfinished if it is in doubt, and otherwise not stored.
 func (v *guarded) shown(id string, failed error) {
 	v.t.Helper()
 	rec, err := v.all.Get(v.t.Context(), id)
@@ -375,7 +376,7 @@ func (v *guarded) shown(id string, failed error) {
 	}
 	require.NoError(v.t, err)
 	if !errors.Is(failed, transfer.ErrInDoubt) && !errors.Is(failed, transfer.ErrUnsettled) {
-		return // a later verb on it was refused, which has changed nothing
+		return // a later verb was refused, and has changed nothing
 	}
 	listed := false
 	for other, err := range v.all.List(v.t.Context(), transfer.Query{}) {

@@ -24,10 +24,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// promptly is how long a call may take to tell that a right is missing.
+// promptly is how long a call may take to report a missing right.
 const promptly = 3 * time.Second
 
-// role is a createRole command, as the files in docs/roles have it.
+// role is a createRole command as in the files of docs/roles.
 type role struct {
 	Name       string      `json:"createRole"`
 	Privileges []privilege `json:"privileges"`
@@ -41,12 +41,12 @@ type privilege struct {
 	Actions []string `json:"actions" bson:"actions"`
 }
 
-// namespace is that of a privilege as errors name it.
+// namespace returns the privilege's namespace as errors show it.
 func (p privilege) namespace() string {
 	return strings.TrimSuffix(p.Resource.DB+"."+p.Resource.Collection, ".")
 }
 
-// readRole reads a role as it stands in docs/roles.
+// readRole reads a role from docs/roles.
 func readRole(t *testing.T, name string) role {
 	t.Helper()
 	root, err := outside.Root()
@@ -79,17 +79,17 @@ func (r role) without(dropped privilege, action string) role {
 	return role{r.Name, privileges}
 }
 
-// guarded is a deployment whose server demands users. The database is that which the
-// roles name.
+// guarded is a deployment whose server requires users.
+// The database is the one that the roles name.
 type guarded struct {
 	t      *testing.T
 	server *mongotest.Guarded
 	root   *mongo.Database
-	all    *transfer.Coordinator // of the user who may do everything
+	all    *transfer.Coordinator // of the user with all rights
 }
 
-// newGuarded returns a deployment that is set up, with accounts rich and poor, and one
-// transfer.
+// newGuarded returns a deployment that is set up, with the accounts rich and poor, and
+// one transfer.
 func newGuarded(t *testing.T, server *mongotest.Guarded) *guarded {
 	t.Helper()
 	v := &guarded{t: t, server: server, root: server.Root(t).Database("bank")}
@@ -97,7 +97,7 @@ func newGuarded(t *testing.T, server *mongotest.Guarded) *guarded {
 	return v
 }
 
-// fill makes the deployment anew.
+// fill creates the deployment anew.
 func (v *guarded) fill() {
 	v.t.Helper()
 	t := v.t
@@ -122,8 +122,7 @@ func (v *guarded) over(db *mongo.Database, opts ...transfer.Option) *transfer.Co
 	return c
 }
 
-// user stores a user with just this role, and returns the database as that user reaches
-// it.
+// user stores a user with exactly this role, and returns the database as that user.
 func (v *guarded) user(r role, opts ...*options.ClientOptions) (name string, db *mongo.Database) {
 	v.t.Helper()
 	name = r.Name + "-" + rand.Text()[:8]
@@ -134,7 +133,7 @@ func (v *guarded) user(r role, opts ...*options.ClientOptions) (name string, db 
 	return name, v.server.Client(v.t, "bank", name, "secret", opts...).Database("bank")
 }
 
-// grant makes the role of a user what it is to be from now on.
+// grant gives a user a new role.
 func (v *guarded) grant(user string, r role) {
 	v.t.Helper()
 	privileges := r.Privileges
@@ -156,8 +155,7 @@ func (v *guarded) run(command bson.D) {
 	require.NoError(v.t, v.root.RunCommand(v.t.Context(), command).Err())
 }
 
-// finish requires that recovery ends all that is unfinished, and that the books are
-// balanced.
+// finish requires that recovery finishes everything, and that the books balance.
 func (v *guarded) finish() {
 	v.t.Helper()
 	c := v.over(v.root, transfer.WithStallThreshold(0))
@@ -166,7 +164,8 @@ func (v *guarded) finish() {
 	v.finishBy(c)
 }
 
-// finishBy requires that all is ended, but for what recovery leaves alone, and balanced.
+// finishBy requires that everything is finished, except what recovery leaves alone, and
+// that the books balance.
 func (v *guarded) finishBy(c *transfer.Coordinator) {
 	v.t.Helper()
 	for rec, err := range c.List(v.t.Context(), transfer.Query{}) {
@@ -183,7 +182,7 @@ func (v *guarded) finishBy(c *transfer.Coordinator) {
 	v.auditBy(c)
 }
 
-// audit requires that nothing is wrong, and nothing lost.
+// audit requires that nothing is wrong and nothing is lost.
 func (v *guarded) audit() { v.auditBy(v.all) }
 
 func (v *guarded) auditBy(c *transfer.Coordinator) {
@@ -195,7 +194,7 @@ func (v *guarded) auditBy(c *transfer.Coordinator) {
 	require.Empty(v.t, report.Findings)
 }
 
-// verb is one thing that somebody with a role does. Its ID is a fresh one.
+// verb is an operation of a user with a role. Its ID is fresh.
 type verb struct {
 	name string
 	do   func(ctx context.Context, c *transfer.Coordinator, id string) error
@@ -203,7 +202,7 @@ type verb struct {
 
 func oneUnit(id string) transfer.Request { return bank.Move(id, "rich", "poor", 1) }
 
-// serviceVerbs are all that a service does.
+// serviceVerbs are all operations of a service.
 func serviceVerbs() []verb {
 	return slices.Concat(movingVerbs(), holdVerbs(), readingVerbs())
 }
@@ -279,7 +278,7 @@ func holdVerbs() []verb {
 	}
 }
 
-// readingVerbs are those that change nothing.
+// readingVerbs are the operations that change nothing.
 func readingVerbs() []verb {
 	return []verb{
 		{"account", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
@@ -326,7 +325,7 @@ func auditorVerbs() []verb {
 		verb{"check", func(ctx context.Context, c *transfer.Coordinator, _ string) error { return c.Check(ctx) }})
 }
 
-// migrationVerbs set up what is there, and what is not there yet.
+// migrationVerbs set up existing collections, and collections that don't exist yet.
 func (v *guarded) migrationVerbs() []verb {
 	setup := func(ctx context.Context, c *transfer.Coordinator, _ string) error { return c.Setup(ctx) }
 	return []verb{
@@ -344,7 +343,7 @@ func (v *guarded) migrationVerbs() []verb {
 	}
 }
 
-// workerVerbs run what root has submitted, and recover.
+// workerVerbs run the transfers that root has submitted, and recover.
 func (v *guarded) workerVerbs() []verb {
 	return []verb{
 		{"run", func(ctx context.Context, c *transfer.Coordinator, id string) error {
@@ -374,7 +373,7 @@ func (v *guarded) workerVerbs() []verb {
 	}
 }
 
-// timed runs a verb and requires that it answers at once.
+// timed runs a verb and requires that it returns at once.
 func (v *guarded) timed(what verb, c *transfer.Coordinator, id string) error {
 	v.t.Helper()
 	ctx, cancel := context.WithTimeout(v.t.Context(), 20*time.Second)
@@ -387,15 +386,15 @@ func (v *guarded) timed(what verb, c *transfer.Coordinator, id string) error {
 	return err
 }
 
-// roles are the files in docs/roles, with what their users do.
+// roles are the files in docs/roles, with the operations of their users.
 func (v *guarded) roles() map[string][]verb {
 	return map[string][]verb{
 		"service": serviceVerbs(), "worker": v.workerVerbs(), "migration": v.migrationVerbs(), "auditor": auditorVerbs(),
 	}
 }
 
-// What a user without a right is told, and what it leaves behind, on a server that
-// demands users and TLS.
+// A call without its right is refused, and what it leaves behind can be found, on a
+// server that requires users and TLS.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	server := mongotest.StartGuarded(t)
@@ -414,10 +413,10 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// A user with a role of docs/roles, as it stands there, can do all that the role is for,
-// over TLS; and no right in it is one too many: without it, something is refused, at once
-// and by the name of the right, and leaves nothing behind that no list shows. Once the
-// right is granted, recovery ends what has begun.
+// A user with a role of docs/roles can do everything that the role is for, over TLS.
+// Every right in it is needed: without it an operation is refused, at once and with the
+// name of the right, and each transfer that it leaves behind is listed.
+// Once the right is granted, recovery finishes what has begun.
 func (v *guarded) rolesFit() {
 	for name, verbs := range v.roles() {
 		r := readRole(v.t, name)
@@ -450,7 +449,7 @@ func (v *guarded) sub(name string, part func(*guarded)) {
 	})
 }
 
-// lacking tries the verbs of a role that lacks one action, and grants it afterwards.
+// lacking tries the verbs of a role that lacks one action, and then grants it.
 func (v *guarded) lacking(name string, r role, p privilege, action string, verbs []verb) {
 	t := v.t
 	user, db := v.user(r.without(p, action))
@@ -465,7 +464,7 @@ func (v *guarded) lacking(name string, r role, p privilege, action string, verbs
 		require.ErrorAs(t, err, &missing, what.name)
 		require.ErrorIs(t, err, transfer.ErrUnauthorized)
 		require.Contains(t, missing.Action, action, "%s: %v", what.name, err)
-		if missing.Namespace != "bank.transfers" || p.Resource.Collection != "transfers.transfer" { // an update of either is enough
+		if missing.Namespace != "bank.transfers" || p.Resource.Collection != "transfers.transfer" { // an update of either collection is enough
 			require.Equal(t, p.namespace(), missing.Namespace, "%s: %v", what.name, err)
 		}
 		if what.name == "open" || name == "migration" {
@@ -478,7 +477,7 @@ func (v *guarded) lacking(name string, r role, p privilege, action string, verbs
 	if name == "migration" {
 		v.fill()
 	}
-	v.audit() // each marker is that of a transfer which is stored
+	v.audit() // each marker belongs to a stored transfer
 	v.grant(user, r)
 	if name == "service" || name == "worker" {
 		_, err := v.over(db, transfer.WithStallThreshold(0)).Recover(t.Context())

@@ -17,18 +17,19 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// mute returns a registration of a ledger on a server that never says a word.
+// mute returns the option for a ledger on a server that never answers.
 func mute(b *bank.Bank) transfer.Option {
 	b.T.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(b.T.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(b.T, err)
-	b.T.Cleanup(func() { _ = listener.Close() }) // until then it lets callers wait
+	b.T.Cleanup(func() { _ = listener.Close() }) // until then it keeps callers waiting
 	client := bank.Client(b.T, "mongodb://"+listener.Addr().String()+"/?directConnection=true")
 	return transfer.WithLedger("other", client.Database(b.DB.Name()).Collection("more"))
 }
 
-// holdNear holds a transfer to z, whose ledger is on the same server here, and returns
-// the coordinator that has it so.
+// holdNear holds a transfer to z, whose ledger this coordinator reaches on the same
+// server.
+// It returns that coordinator.
 func holdNear(b *bank.Bank, id string) *transfer.Coordinator {
 	b.T.Helper()
 	b.Insert("more", bson.M{"_id": "z", "balance": int64(0)})
@@ -38,15 +39,15 @@ func holdNear(b *bank.Bank, id string) *transfer.Coordinator {
 	return near
 }
 
-// Transfers to a cluster that doesn't answer keep a worker, which has never reached it,
-// neither from recovering others nor from voiding their holds: it turns to these while it
-// still waits for an answer. Nor do they keep it from ending.
+// A worker has transfers to a cluster that doesn't answer, which it has never reached.
+// They don't keep it from recovering other transfers, voiding their holds, or ending.
+// It does so while it still waits for the answer.
 func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		threshold time.Duration
 		begun     func(s *bank.Searches) <-chan struct{}
-		away      bson.M // what the transfers to it look like
+		away      bson.M // the changes that make the transfers to it
 		near      func(b *bank.Bank)
 		want      transfer.State
 	}{
@@ -69,11 +70,11 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 			s := bank.NewSearches()
 			worker := b.NewCoordinator(b.Through(s.Client()), mute(b), transfer.WithStallThreshold(row.threshold))
 			end := bank.InBackground(t, worker)
-			<-s.Stalled // by which the expired ones have been looked for, too: the next of these sweeps comes after the threshold
+			<-s.Stalled // the sweep has searched for expired holds too, and the next such sweep is a threshold away
 			far := b.Plant("far", 20, row.away)
 			begun := row.begun(s)
 			select {
-			case <-begun: // before they were there
+			case <-begun: // before the transfers were there
 			default:
 			}
 			<-begun
@@ -96,10 +97,11 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 	}
 }
 
-// Hundreds of transfers to a cluster that has fallen silent, more than a sweep begins
-// with at once, keep a worker from recovering what has stalled elsewhere no longer than a
-// command may take, and not until each of them was given up. They leave room for callers,
-// too, however few executions may be under way.
+// A worker has hundreds of transfers to a cluster that has fallen silent, more than a
+// sweep begins at once.
+// They delay the recovery of other transfers by the time limit of one command, and not
+// until each of them is given up.
+// They also leave room for callers, however few executions may run at once.
 func TestWorkerPassesOverHundredsThatHang(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -144,7 +146,7 @@ func TestWorkerPassesOverHundredsThatHang(t *testing.T) {
 	}
 }
 
-// lateDialer has no way to its server for the first few tries.
+// lateDialer can't reach its server in the first few tries.
 type lateDialer struct{ left atomic.Int32 }
 
 func (d *lateDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
@@ -154,8 +156,8 @@ func (d *lateDialer) DialContext(ctx context.Context, network, address string) (
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
-// Who decides a hold waits for a cluster that this process has not met before and that is
-// away, as all others do.
+// A call that decides a hold waits, as all calls do, for a cluster that is away and that
+// this process has not met before.
 func TestDecidingAHoldWaitsForACluster(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

@@ -1,3 +1,3 @@
-// Package servers tests ledgers on several servers, of which some are away, silent or
+// Package servers tests ledgers on several servers. Some of these are away, silent or
 // stopped.
 package servers

@@ -14,8 +14,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// When nothing comes back any more, every call ends with its context, and so does Close;
-// when the network is back, so is the coordinator.
+// When no answers come back any more, every call ends with its context, and so does
+// Close.
+// When the network is back, the coordinator works again.
 func TestCallsEndWithTheirContexts(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -34,7 +35,7 @@ func TestCallsEndWithTheirContexts(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, rec.ID)
 		net.Set(true)
-		break // ends soon, too
+		break // it ends soon too
 	}
 	var calls []func(context.Context) error
 	for _, c := range []*transfer.Coordinator{fresh, c} {
@@ -62,7 +63,7 @@ func TestCallsEndWithTheirContexts(t *testing.T) {
 	b.RecoverAll()
 }
 
-// One lost answer doesn't keep a worker from its work for longer than a command may take.
+// A lost answer delays a worker only for the time limit of a command.
 func TestWorkerOutlivesALostAnswer(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

@@ -12,8 +12,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A server that is away, and has a ledger of the same name as documents here, keeps
-// nobody from the transfers that touch neither.
+// A server that is away has a ledger with the name of documents here.
+// Transfers that touch neither are not delayed.
 func TestNamesakeAwayKeepsNobody(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -30,9 +30,9 @@ func TestNamesakeAwayKeepsNobody(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A process whose ledger is on another server than that of everybody else, in a
-// collection of the same name, is refused: it would post a hold there, find no marker,
-// and say Success.
+// A process is refused if its ledger is on another server than in all other processes, in
+// a collection of the same name.
+// It would post a hold there, find no marker, and return Success.
 func TestLedgerOnAnotherServerIsRefused(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 100, 100)

@@ -18,16 +18,16 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// soon is how long a transfer may take that touches no cluster which hangs, whatever
-// waits for those that do.
+// soon is how long a transfer may take that touches no hanging cluster, whatever waits
+// for those clusters.
 const soon = 2 * time.Second
 
-// abroad are ledgers, each on a cluster of its own as far as a coordinator can tell,
-// whose networks can fall silent.
+// abroad are ledgers whose networks can fall silent. For a coordinator each seems to be
+// on a cluster of its own.
 type abroad struct {
 	*bank.Bank
 	net  *bank.Silence
-	near *transfer.Coordinator // which reaches all of them
+	near *transfer.Coordinator // it reaches all of them
 	n    int
 }
 
@@ -41,7 +41,7 @@ func newAbroad(t *testing.T, n int) *abroad {
 	return a
 }
 
-// nearby registers all ledgers as what they are: collections of the bank's database.
+// nearby registers all ledgers as collections of the bank's database, which they are.
 func (a *abroad) nearby() (opts []transfer.Option) {
 	for i := range a.n {
 		opts = append(opts, transfer.WithLedger(a.ledger(i), a.DB.Collection(a.ledger(i))))
@@ -51,12 +51,12 @@ func (a *abroad) nearby() (opts []transfer.Option) {
 
 func (a *abroad) ledger(i int) string { return fmt.Sprint("abroad", i) }
 
-// far returns a coordinator that reaches each ledger through a network which may be
+// far returns a coordinator that reaches each ledger through a network that may be
 // silent.
 func (a *abroad) far(opts ...transfer.Option) *transfer.Coordinator {
 	a.T.Helper()
 	for i := range a.n {
-		// A connection that was begun in the silence stays dead.
+		// A connection that was opened in the silence stays dead.
 		db := a.Through(options.Client().SetDialer(a.net).SetConnectTimeout(time.Second))
 		opts = append(opts, transfer.WithLedger(a.ledger(i), db.Collection(a.ledger(i))))
 	}
@@ -70,8 +70,8 @@ func (a *abroad) to(i int, id string) transfer.Request {
 	}}
 }
 
-// queue submits so many transfers to each ledger abroad: one as anybody would, and copies
-// of it.
+// queue submits a number of transfers to each ledger abroad: one by a call, and copies of
+// it.
 func (a *abroad) queue(each int) {
 	a.T.Helper()
 	for i := range a.n {
@@ -82,8 +82,9 @@ func (a *abroad) queue(each int) {
 	}
 }
 
-// stall leaves so many transfers to each ledger abroad behind whose process has died
-// before it has prepared anything: plain ones, or holds that have expired.
+// stall leaves a number of transfers to each ledger abroad, whose process has died before
+// their prepare.
+// They are plain transfers, or expired holds.
 func (a *abroad) stall(each int, holds bool) {
 	a.T.Helper()
 	for i := range a.n {
@@ -99,8 +100,8 @@ func (a *abroad) stall(each int, holds bool) {
 	}
 }
 
-// done waits until nothing is left to be done but to void the holds that live, and ends
-// with the audit.
+// done waits until only holds that have not expired are left, voids them, and ends with
+// the audit.
 func (a *abroad) done() {
 	a.T.Helper()
 	for i := range a.n {
@@ -111,7 +112,7 @@ func (a *abroad) done() {
 	a.CheckBooks(bank.Balances(1_000_000, 0))
 }
 
-// ends waits until nothing is open any more.
+// ends waits until no transfer is open.
 func (a *abroad) ends() {
 	a.T.Helper()
 	begun := time.Now()
@@ -137,7 +138,7 @@ func (a *abroad) submitted(c *transfer.Coordinator, id string) time.Duration {
 	return time.Since(begun)
 }
 
-// warm makes a coordinator meet each ledger abroad.
+// warm makes a coordinator reach each ledger abroad.
 func (a *abroad) warm(c *transfer.Coordinator) {
 	a.T.Helper()
 	for i := range a.n {
@@ -146,8 +147,9 @@ func (a *abroad) warm(c *transfer.Coordinator) {
 	}
 }
 
-// What is submitted for clusters that are away, be it thousands, holds up nothing else:
-// neither when a process has never met them, nor when they fall silent while it works.
+// Thousands of submitted transfers for clusters that are away delay nothing else.
+// This holds if the process has never reached the clusters, and if they fall silent while
+// it works.
 func TestSubmittedForTheDead(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -182,8 +184,9 @@ func TestSubmittedForTheDead(t *testing.T) {
 	}
 }
 
-// A process that starts finds thousands that wait for clusters which it has never met,
-// and that are away: what waits for no other cluster doesn't wait for them.
+// A process starts, and thousands of transfers wait for clusters that are away and that
+// it has never reached.
+// Transfers that need no such cluster don't wait for them.
 func TestStartUpAmongTheDead(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ dead, queued int }{"one": {1, 5000}, "six": {6, 400}} {
@@ -204,7 +207,7 @@ func TestStartUpAmongTheDead(t *testing.T) {
 	}
 }
 
-// usual returns how long it takes until a transfer at home that is submitted is final.
+// usual returns how long a submitted transfer at home takes to be final.
 func (a *abroad) usual() time.Duration {
 	a.T.Helper()
 	other := bank.New(a.T, 100, 0)
@@ -213,8 +216,8 @@ func (a *abroad) usual() time.Duration {
 	return (&abroad{Bank: other}).submitted(other.Coordinator, "usual")
 }
 
-// What has stalled and what has expired is done within seconds, however many clusters
-// hang for the first time, with hundreds each: by a worker, and by Recover.
+// A worker, and Recover, finish stalled transfers and expired holds within seconds,
+// however many clusters hang for the first time, with hundreds of transfers each.
 func TestStalledAmongTheDead(t *testing.T) {
 	t.Parallel()
 	const stalled, expired = false, true
@@ -274,9 +277,9 @@ func runs(ctx context.Context, c *transfer.Coordinator) { _ = c.Run(ctx) }
 
 func recovers(ctx context.Context, c *transfer.Coordinator) { _, _ = c.Recover(ctx) }
 
-// When clusters that were away are back, everything that was left for them is finished
-// soon, without waiting for the next sweep: what was submitted, what had stalled and what
-// had expired. That they hang is told once, and not for each transfer.
+// When clusters that were away are back, everything for them is finished soon, without a
+// wait for the next sweep: submitted transfers, stalled ones and expired holds.
+// That they hang is logged once, and not for each transfer.
 func TestTheDeadComeBack(t *testing.T) {
 	t.Parallel()
 	for name, met := range map[string]bool{"never met": false, "met before": true} {
@@ -307,8 +310,9 @@ func TestTheDeadComeBack(t *testing.T) {
 	}
 }
 
-// A cluster that stops where it is, with its connections, holds up nothing that doesn't
-// touch it, and when it goes on so does what waits for it.
+// A cluster that stops, and keeps its connections, delays only the transfers that touch
+// it.
+// When it goes on, so do they.
 func TestAStoppedClusterHoldsUpNothingElse(t *testing.T) {
 	t.Parallel()
 	const each = 2500

@@ -15,8 +15,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A transfer between two servers, of which neither knows of the other, happens on both or
-// on neither.
+// A transfer between two servers that don't know each other happens on both or on
+// neither.
 func TestTransferOverTwoServers(t *testing.T) {
 	t.Parallel()
 	server := bank.StartServer(t)
@@ -89,7 +89,7 @@ func TestDeathBetweenTwoServers(t *testing.T) {
 	}
 }
 
-// A server that is away holds up the transfers that touch it, and no others, not even on
+// A server that is away delays the transfers that touch it, and no others, not even on
 // the same account.
 func TestOtherServerIsAway(t *testing.T) {
 	t.Parallel()
@@ -117,8 +117,8 @@ func TestOtherServerIsAway(t *testing.T) {
 	require.Equal(t, transfer.Units(85), got.Posted)
 	b.RequireBalance("b", 5)
 
-	// A process that starts meanwhile works on what it can reach, and tells which ledger
-	// it can't.
+	// A process that starts meanwhile works on the transfers that it can, and reports
+	// which ledger it can't reach.
 	fresh := b.NewCoordinator(b.DB, b.Other())
 	_, err = fresh.Transfer(t.Context(), bank.Move("fresh", "a", "b", 1))
 	require.NoError(t, err)
@@ -130,9 +130,10 @@ func TestOtherServerIsAway(t *testing.T) {
 	require.ErrorIs(t, err, transfer.ErrTransferNotFound)
 }
 
-// Documents here may have the name of a ledger on another server. While that server is
-// away a process that has never seen it can't tell whether they are accounts: it refuses
-// effects on them, and nothing else.
+// Documents here may have the name of a ledger on another server.
+// While that server is away, a process that has never reached it can't know whether they
+// are accounts.
+// It refuses effects on them, and nothing else.
 func TestDocumentsNamedAsALedgerElsewhere(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)

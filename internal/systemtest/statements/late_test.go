@@ -14,9 +14,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// beginCommit commits a transfer as its executor would, up to where the server has
-// stamped the commit and not stored it: as if the machine had been busy with something
-// else since. It returns what stores it.
+// beginCommit commits a transfer as its executor would, up to the point where the server
+// has stamped the commit but not stored it.
+// This is as if the machine had been busy since. It returns a function that stores it.
 func beginCommit(b *bank.Bank, id string) (store func()) {
 	b.T.Helper()
 	session, err := b.DB.Client().StartSession()
@@ -32,8 +32,8 @@ func beginCommit(b *bank.Bank, id string) (store func()) {
 	return func() { require.NoError(b.T, session.CommitTransaction(b.T.Context())) }
 }
 
-// leavePrepared leaves a transfer of 60 from a to b that is prepared and not decided: a
-// hold, or one whose executor has died.
+// leavePrepared leaves a transfer of 60 from a to b prepared and undecided: a hold, or
+// one whose executor has died.
 func leavePrepared(b *bank.Bank, id string, hold bool) {
 	b.T.Helper()
 	if hold {
@@ -50,15 +50,15 @@ func leavePrepared(b *bank.Bank, id string, hold bool) {
 	require.Equal(b.T, transfer.StatePreparing, rec.State)
 }
 
-// reader is who reads one account.
+// reader reads one account.
 type reader struct {
 	*bank.Bank
 	of *transfer.Ledger
 	id string
 }
 
-// tell asks for an account's past in every way, at once, and returns what is told when
-// all of it is. At is an instant that is over.
+// tell reads an account's past in every way, at once, and returns the results together.
+// At is a past instant.
 func (r reader) tell(at time.Time) <-chan [4]string {
 	const ms = time.Millisecond
 	told := make(chan [4]string, 1)
@@ -85,9 +85,9 @@ func (r reader) tell(at time.Time) <-chan [4]string {
 	return told
 }
 
-// requireLasting lets an account's past be told while something keeps the server from
-// showing a commit, and then lets go of that. It requires that what was told is what is
-// told ever after.
+// requireLasting reads an account's past while something keeps the server from showing a
+// commit, and then calls letGo, which ends that.
+// It requires that the past reads the same ever after.
 func (r reader) requireLasting(at time.Time, letGo func()) {
 	r.T.Helper()
 	telling := r.tell(at)
@@ -98,7 +98,7 @@ func (r reader) requireLasting(at time.Time, letGo func()) {
 	select {
 	case told = <-telling:
 		early = true
-	case <-soon.Done(): // whoever doesn't wait has had the time to tell what is wrong
+	case <-soon.Done(): // a read that doesn't wait has had the time to return a wrong result
 	}
 	letGo()
 	if !early {
@@ -107,9 +107,9 @@ func (r reader) requireLasting(at time.Time, letGo func()) {
 	require.Equal(r.T, <-r.tell(at), told, "told before it was over: %v", early)
 }
 
-// A commit that has its time, and doesn't show yet, comes before another one that was
-// answered. A statement that tells the second waits for the first, however long the
-// server needs: it would show up between what was told.
+// A commit that is stamped, and not visible yet, comes before another one that is.
+// A statement with the second one waits for the first, however long the server needs.
+// Otherwise the first would appear later between the entries that were read.
 func TestStatementAwaitsWhatDoesNotShow(t *testing.T) {
 	t.Parallel()
 	for _, hold := range []bool{false, true} {
@@ -137,8 +137,8 @@ func TestStatementAwaitsWhatDoesNotShow(t *testing.T) {
 	}
 }
 
-// What is prepared and merely not decided keeps no statement waiting, and comes behind
-// what was told when it is.
+// A prepared and undecided transfer delays no statement.
+// Once decided, it comes after all entries that were read before.
 func TestStatementDoesNotAwaitDecisions(t *testing.T) {
 	t.Parallel()
 	for _, hold := range []bool{false, true} {
@@ -161,8 +161,8 @@ func TestStatementDoesNotAwaitDecisions(t *testing.T) {
 	}
 }
 
-// hangShowing keeps a server from showing what it stores, until the returned function is
-// called.
+// hangShowing keeps a server from showing the writes that it stores, until the returned
+// function is called.
 func hangShowing(t *testing.T, client *mongo.Client) (letGo func()) {
 	t.Helper()
 	set := func(ctx context.Context, mode string) {
@@ -176,8 +176,9 @@ func hangShowing(t *testing.T, client *mongo.Client) (letGo func()) {
 	return off
 }
 
-// A server that has stored a commit and doesn't show it keeps a statement waiting,
-// wherever the account is: what is told before would not be what is told afterwards.
+// A server that has stored a commit and doesn't show it delays a statement, wherever the
+// account is.
+// A statement without that commit would not stay true.
 func TestStatementOnAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	for _, away := range []bool{false, true} {
@@ -196,7 +197,7 @@ func TestStatementOnAServerThatHangs(t *testing.T) {
 			b.OpenAccounts([]int64{100, 0})
 			b.MustHold("late", 60, time.Hour)
 			r := reader{b, b.MustLedger(""), "a"}
-			<-r.tell(time.Now()) // so that nothing has to be stored for it any more
+			<-r.tell(time.Now()) // so that no read has to store something for it later
 
 			letGo := hangShowing(t, client)
 			posted := make(chan error, 1)
@@ -206,7 +207,7 @@ func TestStatementOnAServerThatHangs(t *testing.T) {
 			}()
 			var at time.Time
 			require.Eventually(t, func() bool {
-				// A local read shows what no other one does.
+				// A local read shows the commit that no other read shows yet.
 				var stored struct {
 					At time.Time `bson:"committedAt"`
 				}

@@ -13,14 +13,14 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// told is a statement as it was told while transfers were under way.
+// told is a statement, read while transfers were in progress.
 type told struct {
 	entries []transfer.Entry
-	done    []string // transfers that were over before it was asked for
+	done    []string // transfers that had ended before it was read
 }
 
-// underLoad runs transfers, n by each caller, and tells an account's statement again and
-// again until they are over.
+// underLoad runs n transfers by each caller, and reads an account's statement again and
+// again until they have ended.
 func underLoad(b *bank.Bank, of *transfer.Ledger, account string, n int, callers ...func(id string, n int) error) []told {
 	b.T.Helper()
 	var (
@@ -50,7 +50,7 @@ func underLoad(b *bank.Bank, of *transfer.Ledger, account string, n int, callers
 	for over := false; !over; {
 		select {
 		case <-ended:
-			over = true // once more, when all is over
+			over = true // once more, when all have ended
 		default:
 		}
 		mu.Lock()
@@ -63,9 +63,9 @@ func underLoad(b *bank.Bank, of *transfer.Ledger, account string, n int, callers
 	return all
 }
 
-// requireStable requires of each statement that it holds all that was over before, and
-// that nothing has shown since between its entries or before them: the last one begins
-// with it.
+// requireStable requires that each statement has every transfer that had ended before it.
+// It also requires that nothing has appeared since between its entries or before them:
+// the last statement begins with it.
 func requireStable(b *bank.Bank, all []told) {
 	b.T.Helper()
 	final := all[len(all)-1].entries
@@ -84,12 +84,12 @@ func requireStable(b *bank.Bank, all []told) {
 	}
 }
 
-// While transfers run on an account, each of its statements is consistent, holds all that
-// was over before, and stays true.
+// While transfers run on an account, each of its statements is consistent, has every
+// transfer that had ended before, and stays true.
 func TestStatementUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1_000_000, 1_000_000, 1_000_000).WithIndexes()
-	away := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.StateCommitted)) // settles what is over already
+	away := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.StateCommitted)) // settles transfers that have ended for their callers
 	callers := make([]func(string, int) error, 16)
 	for c := range callers {
 		runner := b.Coordinator
@@ -118,8 +118,8 @@ func TestStatementUnderLoad(t *testing.T) {
 	b.CheckBooks(bank.Balances(1_000_000, 1_000_000, 1_000_000))
 }
 
-// The same holds where the account is in another cluster than the transfers, so that no
-// moment of both can be read.
+// The same holds if the account is in another cluster than the transfers, so that no
+// snapshot spans both.
 func TestStatementUnderLoadOverTwoServers(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 1_000_000, 1_000_000)

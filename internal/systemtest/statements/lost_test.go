@@ -11,8 +11,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A statement outlives messages that are lost, each with the driver's repeat, whichever
-// command they are of.
+// A statement succeeds although a message is lost together with the driver's repeat,
+// whichever command it carries.
 func TestStatementOutlivesLostMessages(t *testing.T) {
 	t.Parallel()
 	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(24 * time.Hour)}, 100, 0).WithIndexes()
@@ -34,8 +34,9 @@ func TestStatementOutlivesLostMessages(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// One command that is never answered keeps a statement no longer than a command may take.
-// So it does an audit's look at what may be gone.
+// A command that is never answered delays a statement only for the time limit of a
+// command.
+// The same holds for an audit's read of what may have been purged.
 func TestStatementOutlivesSilence(t *testing.T) {
 	t.Parallel()
 	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(24 * time.Hour)}, 100, 0).WithIndexes()
@@ -47,7 +48,7 @@ func TestStatementOutlivesSilence(t *testing.T) {
 		}
 		return len(w.Commands)
 	}
-	w := &bank.Wire{At: read(&bank.Wire{At: -1}) - 1, What: bank.Swallowed} // the last one: it reads which retentions were used
+	w := &bank.Wire{At: read(&bank.Wire{At: -1}) - 1, What: bank.Swallowed} // the last command reads which retentions were used
 	read(w)
 	require.True(t, w.HasStruck())
 	w = &bank.Wire{What: bank.Swallowed}

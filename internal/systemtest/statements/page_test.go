@@ -13,8 +13,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// Pages that go on beyond each other's last entries put together the statement, however
-// many entries a millisecond has, in either order, and between any bounds.
+// Pages that continue after each other's last entries add up to the statement, with any
+// number of entries in a millisecond, in either order, and between any bounds.
 func TestStatementPageByPage(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 11).WithIndexes()

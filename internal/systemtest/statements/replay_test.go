@@ -17,7 +17,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// movement is what a transfer has moved on one account, and what was there then.
+// movement is what a transfer has moved on one account, and the balance after it.
 type movement struct {
 	id           string
 	at           time.Time
@@ -25,8 +25,8 @@ type movement struct {
 	reverses     string
 }
 
-// replay tells the history of all accounts of the default ledger from the stored
-// transfers, the oldest first, by their opening balances.
+// replay computes the history of all accounts of the default ledger from the stored
+// transfers, oldest first, and the opening balances.
 func replay(b *bank.Bank, opening map[string]int64) map[string][]movement {
 	b.T.Helper()
 	cursor, err := b.DB.Collection("transfers").Find(b.T.Context(), bson.M{"committedAt": bson.M{"$exists": true}})
@@ -68,8 +68,8 @@ func replay(b *bank.Bank, opening map[string]int64) map[string][]movement {
 	return history
 }
 
-// requireStatement requires that a statement tells the movements of an account, of which
-// the oldest come first, and nothing else.
+// requireStatement requires that a statement has the given movements of an account,
+// oldest first, and nothing else.
 func requireStatement(b *bank.Bank, account string, movements []movement) {
 	b.T.Helper()
 	entries := b.MustStatement(b.MustLedger(""), account, transfer.StatementQuery{})
@@ -89,8 +89,8 @@ const (
 	pastAccounts = 12
 )
 
-// pastTransfers is how many are made up: so many that they are 100,000 together, unless
-// the tests are to be short.
+// pastTransfers is the number of invented transfers.
+// It makes 100,000 transfers together with the others, and fewer in short mode.
 func pastTransfers() int {
 	if testing.Short() {
 		return 10_000
@@ -98,8 +98,9 @@ func pastTransfers() int {
 	return 100_000 - newTransfers
 }
 
-// pastDocument makes up a transfer that is over: failed or committed, now and then a hold
-// of which a part was posted, or a reversal. It adds to the balances what it moves.
+// pastDocument invents a finished transfer: failed or committed, sometimes a partly
+// posted hold or a reversal.
+// It adds to the balances what the transfer moves.
 func pastDocument(random *rand.Rand, i int, at time.Time, balances map[string]int64) bson.M {
 	from, to := random.IntN(pastAccounts), random.IntN(pastAccounts-1)
 	if to >= from {
@@ -131,8 +132,8 @@ func pastDocument(random *rand.Rand, i int, at time.Time, balances map[string]in
 	return document
 }
 
-// insertPast makes up a history of transfers, and stores it with the balances that it
-// leaves. It returns when it began, and what each account was opened with.
+// insertPast invents a history of transfers, and stores it with the resulting balances.
+// It returns when the history began, and the opening balance of each account.
 func insertPast(b *bank.Bank, random *rand.Rand) (begin time.Time, opening map[string]int64) {
 	b.T.Helper()
 	opening = map[string]int64{}
@@ -141,7 +142,7 @@ func insertPast(b *bank.Bank, random *rand.Rand) (begin time.Time, opening map[s
 	}
 	balances := maps.Clone(opening)
 	transfers := b.DB.Collection("transfers")
-	require.NoError(b.T, transfers.Indexes().DropAll(b.T.Context())) // to build them afterwards takes half the time
+	require.NoError(b.T, transfers.Indexes().DropAll(b.T.Context())) // building them afterwards takes half the time
 	begin = time.Now().Add(-time.Hour).Truncate(time.Millisecond)
 	at := begin
 	batch := make([]any, 0, 10_000)
@@ -162,8 +163,9 @@ func insertPast(b *bank.Bank, random *rand.Rand) (begin time.Time, opening map[s
 	return begin, opening
 }
 
-// A statement of 100,000 transfers agrees with a replay to the unit, whoever has stored
-// them: every entry of every account, and the balance at any instant.
+// A statement of 100,000 transfers agrees with a replay to the unit, for transfers of the
+// library and invented ones.
+// This holds for every entry of every account, and for the balance at any instant.
 func TestStatementIsExact(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t).WithIndexes()
@@ -197,7 +199,7 @@ func TestStatementIsExact(t *testing.T) {
 	}
 }
 
-// balanceAt tells what an account had at an instant.
+// balanceAt returns an account's balance at an instant.
 func balanceAt(movements []movement, opening int64, instant time.Time) int64 {
 	for _, m := range slices.Backward(movements) {
 		if !m.at.After(instant) {
@@ -207,8 +209,8 @@ func balanceAt(movements []movement, opening int64, instant time.Time) int64 {
 	return opening
 }
 
-// requireExtract requires that a statement tells what its query selects of an account's
-// movements.
+// requireExtract requires that a statement has those of an account's movements that its
+// query selects.
 func requireExtract(b *bank.Bank, account string, q transfer.StatementQuery, movements []movement) {
 	b.T.Helper()
 	movements = slices.Clone(movements)

@@ -11,7 +11,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// ageRetention makes the retention of an hour one that was first used so long ago.
+// ageRetention makes the retention of an hour look first used that long ago.
 func ageRetention(b *bank.Bank, since time.Duration) {
 	b.T.Helper()
 	update := bson.M{"$set": bson.M{"since": time.Now().Add(-since)}}
@@ -20,10 +20,11 @@ func ageRetention(b *bank.Bank, since time.Duration) {
 	require.EqualValues(b.T, 1, result.MatchedCount)
 }
 
-// A statement of what lies before anything was ever there is empty, in both orders,
-// though a retention removes what is old: what was committed before that was first used
-// is kept for good. What may be gone is gone, and what is there, but can't be counted
-// back to, as well.
+// A statement of the time before the first transfer is empty, in both orders, although a
+// retention removes old transfers.
+// Transfers committed before the retention was first used are kept for good.
+// Entries that may have been removed are reported as gone, and so are existing ones whose
+// balance can't be computed any more.
 func TestStatementBeforeTheFirstUse(t *testing.T) {
 	t.Parallel()
 	b := bank.NewWith(t, []transfer.Option{transfer.WithRetention(time.Hour)}, 100, 0).WithIndexes()
@@ -44,7 +45,7 @@ func TestStatementBeforeTheFirstUse(t *testing.T) {
 			{time.Time{}, now.Add(-since / 2), true},
 			{time.Time{}, time.Time{}, true},
 		} {
-			c := b.NewCoordinator(b.DB) // one that has read nothing of retentions yet
+			c := b.NewCoordinator(b.DB) // a coordinator that has not read about retentions yet
 			q := transfer.StatementQuery{After: row.after, Before: row.before, NewestFirst: newestFirst}
 			err := bank.FirstError(c.Statement(t.Context(), "a", q))
 			if row.before.IsZero() && newestFirst {
@@ -70,13 +71,13 @@ func TestStatementBeforeTheFirstUse(t *testing.T) {
 	require.NoError(t, bank.FirstError(c.Statement(t.Context(), "a", transfer.StatementQuery{Before: now.Add(-3 * since)})))
 }
 
-// What was committed before a retention was first used, and not finished by then, is
-// purged by whoever finishes it: of the time from then on nobody can tell that nothing
-// was there.
+// A transfer that was committed before a retention was first used, and finished after, is
+// purged.
+// From that first use on, an empty period can't be proved.
 func TestStatementOfWhatWasOwing(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
-	b.StallAt("t", 4, bank.Lost, 60) // committed, and not settled
+	b.StallAt("t", 4, bank.Lost, 60) // committed and not settled
 	committed := time.Now().Add(-200 * time.Hour)
 	b.SetField("transfers", "t", "committedAt", committed)
 	keeping := b.NewCoordinator(b.DB, transfer.WithRetention(time.Hour), transfer.WithStallThreshold(0))

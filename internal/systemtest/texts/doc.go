@@ -1,3 +1,3 @@
-// Package texts tests what errors, records and log lines say, and that they give
-// nothing away.
+// Package texts tests what errors, records and log lines say, and that they reveal no
+// values.
 package texts

@@ -22,13 +22,13 @@ import (
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
-// recorder keeps every line that is logged, at whatever level.
+// recorder keeps every logged line, of each level.
 type recorder struct {
 	mu    sync.Mutex
 	lines []logLine
 }
 
-// logLine is a line, and how it is printed.
+// logLine is a line and its printed form.
 type logLine struct {
 	level   slog.Level
 	message string
@@ -50,7 +50,7 @@ func (r *recorder) Handle(ctx context.Context, record slog.Record) error {
 	line := logLine{level: record.Level, message: record.Message, attrs: map[string]slog.Value{}}
 	var printed bytes.Buffer
 	opts := &slog.HandlerOptions{Level: slog.LevelDebug - 8, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey || a.Key == words.KeyTook { // digits that are nobody's
+		if a.Key == slog.TimeKey || a.Key == words.KeyTook { // digits that mean no value
 			return slog.Attr{}
 		}
 		return a
@@ -67,19 +67,19 @@ func (r *recorder) Handle(ctx context.Context, record slog.Record) error {
 	return err
 }
 
-// all returns the lines that there are.
+// all returns all lines so far.
 func (r *recorder) all() []logLine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.lines)
 }
 
-// of returns the lines with a message.
+// of returns the lines with a given message.
 func (r *recorder) of(message string) []logLine {
 	return slices.DeleteFunc(r.all(), func(l logLine) bool { return l.message != message })
 }
 
-// handled returns the lines of calls and of transfers worked on, as "verb ID state".
+// handled returns the lines of calls and of background work, as "verb ID state".
 func (r *recorder) handled() []string {
 	var lines []string
 	for _, l := range r.of("a transfer was handled") {
@@ -92,8 +92,8 @@ func (r *recorder) handled() []string {
 	return lines
 }
 
-// requireDiscreetLog requires of every line that it has no key but those that there are,
-// and no value that nobody must be told.
+// requireDiscreetLog requires that no line has an unknown key, or a value that must stay
+// secret.
 func (k talker) requireDiscreetLog() {
 	k.T.Helper()
 	for _, line := range k.log.all() {
@@ -109,9 +109,10 @@ func (k talker) requireDiscreetLog() {
 	}
 }
 
-// Each call about a transfer has one line at its end, at Debug and with the error that
-// the caller got; and so has each transfer that a worker or a sweep has worked on. There
-// is nothing above Debug where nothing is wrong.
+// Each call about a transfer logs one line at its end, at Debug, with the error that the
+// caller got.
+// Each transfer that a worker or a sweep has worked on logs one too.
+// If nothing is wrong, there is nothing above Debug.
 func TestEachTransferHasItsLine(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)
@@ -155,9 +156,9 @@ func TestEachTransferHasItsLine(t *testing.T) {
 	k.CheckBooks(bank.Balances(telltaleBalance, telltaleBalance, 0))
 }
 
-// A sweep that recovers has one line with its counts and the first IDs; holds that have
-// expired are not counted as failed. One that has only voided what has expired is no
-// news.
+// A sweep that recovers logs one line with its counts and the first IDs.
+// Expired holds don't count as failed.
+// A sweep that has only voided expired holds logs nothing above Debug.
 func TestSweepsAreTold(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)
@@ -199,7 +200,7 @@ func TestSweepsAreTold(t *testing.T) {
 	k.CheckBooks(bank.Balances(telltaleBalance, telltaleBalance, 0))
 }
 
-// multiplyHolds holds money many times, under long IDs.
+// multiplyHolds creates n holds with long IDs.
 func (k talker) multiplyHolds(n int) {
 	k.T.Helper()
 	for i := range n {
@@ -209,8 +210,9 @@ func (k talker) multiplyHolds(n int) {
 	}
 }
 
-// A worker's runs have their lines, too, and one that only voids what expires, and runs
-// what is submitted, says nothing above Debug.
+// A worker's runs are logged too.
+// A run that only voids expired holds, and runs submitted transfers, logs nothing above
+// Debug.
 func TestWorkIsTold(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)
@@ -235,8 +237,8 @@ func TestWorkIsTold(t *testing.T) {
 	k.CheckBooks(bank.Balances(telltaleBalance, telltaleBalance, 0))
 }
 
-// What a repair by hand has changed is warned of without its amount, and without the
-// reason that somebody has written.
+// A repair by hand logs a warning about what it has changed, without the amount and
+// without the reason that the operator wrote.
 func TestRepairsAreTold(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)
@@ -259,8 +261,8 @@ func TestRepairsAreTold(t *testing.T) {
 	k.CheckBooks(bank.Balances(telltaleBalance, telltaleBalance, 0))
 }
 
-// requireDiscreetRecordsBut is requireDiscreetRecords, but for one that somebody has
-// cancelled for a reason in words of his own.
+// requireDiscreetRecordsBut is requireDiscreetRecords, except for one transfer, which was
+// cancelled with a reason of the user's own words.
 func (k talker) requireDiscreetRecordsBut(id string) {
 	k.T.Helper()
 	rec, err := k.Get(k.T.Context(), id)

@@ -20,15 +20,16 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// What must not be told: an amount, the balances that there are, a value of the metadata.
+// The values that must stay secret: an amount, the stored balances, a value of the
+// metadata.
 const (
 	telltaleAmount  = 987654321
 	telltaleBalance = 1234567890
 	telltaleValue   = "secret-7c1e"
 )
 
-// telltales are parts of what nobody is told: values, and the marks of a command, a reply
-// or a document that the server or the driver echoes.
+// telltales are texts that must not appear: values, and parts of a command, a reply or a
+// document that the server or the driver echoes.
 func telltales() []string {
 	return []string{
 		"987654321", "1234567890", "246913569", "secret-", "signature", "$db", "lsid", "$clusterTime", "dup key", "E11000",
@@ -36,8 +37,8 @@ func telltales() []string {
 	}
 }
 
-// requireDiscreet requires that a text tells nothing that it must not, names an ID once,
-// is short, and says nothing twice.
+// requireDiscreet requires that a text reveals no value, names an ID once, is short, and
+// repeats nothing.
 func requireDiscreet(t *testing.T, text, id string) {
 	t.Helper()
 	for _, part := range telltales() {
@@ -57,19 +58,19 @@ func requireDiscreet(t *testing.T, text, id string) {
 	}
 }
 
-// telltale asks for a transfer that would give itself away.
+// telltale returns a request whose values would be noticed in a text.
 func telltale(id, from, to string) transfer.Request {
 	req := bank.Move(id, from, to, telltaleAmount)
 	req.Metadata = map[string]any{"order": telltaleValue + id}
 	return req
 }
 
-// talker is a bank whose accounts, balances and transfers would be known again in a text.
+// talker is a bank whose accounts, balances and transfers would be noticed in a text.
 // Its log is recorded.
 type talker struct {
 	*bank.Bank
 	log *recorder
-	c   *transfer.Coordinator // which logs
+	c   *transfer.Coordinator // it logs
 }
 
 func newTalker(t *testing.T, opts ...transfer.Option) talker {
@@ -84,7 +85,7 @@ func (k talker) over(opts *options.ClientOptions, more ...transfer.Option) *tran
 	return k.NewCoordinator(k.Through(opts), append(more, transfer.WithLogger(slog.New(k.log)))...)
 }
 
-// validate lets the server refuse accounts that don't fit a rule.
+// validate makes the server refuse accounts that break a rule.
 func (k talker) validate(rule bson.M) {
 	k.T.Helper()
 	command := bson.D{{Key: "collMod", Value: "accounts"}, {Key: "validator", Value: rule}}
@@ -99,10 +100,10 @@ func (k talker) unique(collection, field, name string) {
 	require.NoError(k.T, err)
 }
 
-// failure is a way to an error: what is done, and which error comes of it.
+// failure is a call and the error it returns.
 type failure struct {
 	want error
-	says string // a part of its text: what to do, or whose rule it was
+	says string // a part of its text: what to do, or which rule it was
 	do   func(k talker) error
 }
 
@@ -156,7 +157,7 @@ func refused() map[string]failure {
 	}
 }
 
-// late are verbs that came too late, or to the wrong thing.
+// late are verbs that come too late, or for the wrong transfer.
 func late() map[string]failure {
 	return map[string]failure{
 		"cancelled": {transfer.ErrCancelled, `"no longer wanted"`, func(k talker) error {
@@ -197,7 +198,7 @@ func late() map[string]failure {
 	}
 }
 
-// unanswered are calls that nobody can answer.
+// unanswered are calls that can't get an answer.
 func unanswered() map[string]failure {
 	return map[string]failure{
 		"a server that is away": {nil, "no fit server among 127.0.0.1:1", func(k talker) error {
@@ -243,9 +244,9 @@ func unanswered() map[string]failure {
 	}
 }
 
-// Every error that a caller gets names its transfer once and is short, and has no value
-// of the user's: no amount, no balance, no metadata, and nothing that the server echoes.
-// Nor has any line of the log, nor what is stored for people to read.
+// Every error that a caller gets names its transfer once, is short, and has no value of
+// the user's: no amount, no balance, no metadata, and nothing that the server echoes.
+// The same holds for every line of the log, and for stored texts.
 func TestErrorsAreDiscreet(t *testing.T) {
 	t.Parallel()
 	rows := refused()
@@ -260,7 +261,7 @@ func TestErrorsAreDiscreet(t *testing.T) {
 			require.ErrorContains(t, err, row.says)
 			id := "t"
 			if errors.Is(err, transfer.ErrClosed) || errors.Is(err, transfer.ErrInvalidRequest) {
-				id = "" // it may not name any
+				id = "" // it may name no ID
 			}
 			requireDiscreet(t, err.Error(), id)
 			k.requireDiscreetLog()
@@ -271,7 +272,7 @@ func TestErrorsAreDiscreet(t *testing.T) {
 	}
 }
 
-// about names the transfer in an error that has no reason to.
+// about adds the ID to an error that has no reason to name it.
 func about(id string, err error) error { return fmt.Errorf("%q: %w", id, err) }
 
 // list returns the errors of a list of all transfers.
@@ -293,7 +294,7 @@ func cmpError(want, otherwise error) error {
 	return want
 }
 
-// requireDiscreetRecords requires that what is stored for people has none of the values.
+// requireDiscreetRecords requires that stored texts have none of the values.
 func (k talker) requireDiscreetRecords() {
 	k.T.Helper()
 	for rec, err := range k.List(k.T.Context(), transfer.Query{}) {
@@ -306,9 +307,9 @@ func (k talker) requireDiscreetRecords() {
 	}
 }
 
-// What keeps a committed transfer from being settled is told by the rule that refuses it:
-// by the paths and the operators of a validator, by the name and the fields of an index.
-// The values that break it are not told, logged or stored.
+// The rule that keeps a committed transfer from being settled is reported: the paths and
+// operators of a validator, the name and fields of an index.
+// The values that break it are not reported, logged or stored.
 func TestStuckIsDiscreet(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -343,7 +344,7 @@ func TestStuckIsDiscreet(t *testing.T) {
 			_, err := k.DB.Collection("accounts").UpdateOne(t.Context(), bson.M{"_id": "a"}, bson.M{"$set": bson.M{"x": 1}})
 			require.NoError(t, err)
 			c := k.over(options.Client(), transfer.WithStallThreshold(0))
-			require.NoError(t, c.Check(t.Context())) // while it is fit
+			require.NoError(t, c.Check(t.Context())) // while the deployment is fit
 			row.spoil(k)
 			report, err := c.Recover(t.Context())
 			require.NoError(t, err)
@@ -367,8 +368,8 @@ func TestStuckIsDiscreet(t *testing.T) {
 	}
 }
 
-// Whatever is lost on the way, the error says that the outcome is in doubt and what to
-// do, once.
+// Whichever message is lost, the error says once that the outcome is in doubt and what to
+// do.
 func TestDoubtIsDiscreet(t *testing.T) {
 	t.Parallel()
 	for _, what := range []bank.Fault{bank.Lost, bank.AnswerLost, bank.Swallowed} {
@@ -396,8 +397,8 @@ func TestDoubtIsDiscreet(t *testing.T) {
 	}
 }
 
-// Where a cluster is away that a transfer needs, the error names the transfer once,
-// whoever passes it on, and says what is away.
+// If a cluster that a transfer needs is away, the error names the transfer once and says
+// what is away, in every verb.
 func TestErrorsOfWhatIsAway(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)
@@ -421,7 +422,7 @@ func TestErrorsOfWhatIsAway(t *testing.T) {
 		"void":     func(ctx context.Context) error { _, err := c.Void(ctx, "t"); return err },
 		"cancel":   func(ctx context.Context) error { _, err := c.Cancel(ctx, "t", ""); return err },
 	} {
-		ctx, cancel := context.WithCancel(t.Context()) // which is no end that the driver's own error wraps
+		ctx, cancel := context.WithCancel(t.Context()) // this end has no error of the driver's around it
 		late := time.AfterFunc(time.Second, cancel)
 		err := call(ctx)
 		late.Stop()
@@ -435,7 +436,7 @@ func TestErrorsOfWhatIsAway(t *testing.T) {
 	k.CheckBooks(bank.Balances(telltaleBalance, telltaleBalance, 0))
 }
 
-// Whatever IDs look like, the errors about them are short, and in one line.
+// Errors about any ID are short, and in one line.
 func TestErrorsOfLongIDs(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100)
@@ -458,7 +459,7 @@ func TestErrorsOfLongIDs(t *testing.T) {
 	b.CheckBooks(bank.Balances(100))
 }
 
-// What is wrong with a request is told without its amounts and values.
+// The error for an invalid request doesn't reveal its amounts and values.
 func TestInvalidRequestsAreDiscreet(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, telltaleBalance, 0)

@@ -15,7 +15,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// What is there is moved, up to what was asked for: above the floor, whatever its kind.
+// The transfer moves the money that is there, up to the requested amount, above the
+// floor, for each kind of amount.
 func TestAtMost(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -38,8 +39,8 @@ func TestAtMost(t *testing.T) {
 	b.RequireStanding("b", 240, 240, 0)
 }
 
-// Where nothing is there, or nobody who could pay, the transfer is refused as one of all
-// that was asked for would be.
+// If there is nothing to move, or no account to pay it, the transfer is refused as one of
+// the whole amount would be.
 func TestAtMostOfNothing(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 0, 0)
@@ -57,8 +58,8 @@ func TestAtMostOfNothing(t *testing.T) {
 	b.CheckBooks(bank.Balances(0, 0))
 }
 
-// A floor that is too finely divided leaves more than can be moved exactly: nothing is
-// rounded, and nothing moved.
+// A floor with too many digits leaves more than can be moved exactly.
+// Nothing is rounded, and nothing moves.
 func TestAtMostAboveAnOddFloor(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)
@@ -79,8 +80,8 @@ func TestAtMostAboveAnOddFloor(t *testing.T) {
 	require.Equal(t, "1", y.Balance.String())
 }
 
-// Asked for again, it is the same transfer, whatever is there by then: what was asked for
-// is the payload, not what has moved.
+// A repeated request is the same transfer, whatever the account has by then.
+// The requested amount is payload, and the moved amount is not.
 func TestAtMostIsIdempotent(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 50, 100)
@@ -103,8 +104,8 @@ func TestAtMostIsIdempotent(t *testing.T) {
 	b.CheckBooks(bank.Balances(50, 100))
 }
 
-// However many empty an account at once, no unit is moved twice, and those who come too
-// late are refused.
+// If many transfers empty an account at once, no unit moves twice, and the late ones are
+// refused.
 func TestManyTakeWhatIsThere(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -119,7 +120,7 @@ func TestManyTakeWhatIsThere(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A hold and a submitted transfer fix what they move when they are asked for.
+// A hold and a submitted transfer fix their amount when they are requested.
 func TestAtMostOfOthers(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 50, 0)
@@ -136,7 +137,7 @@ func TestAtMostOfOthers(t *testing.T) {
 	b.CheckBooks(bank.Balances(50, 0))
 }
 
-// A stored transfer that moves more than was asked for is left alone.
+// A stored transfer that moves more than was requested is left alone.
 func TestAtMostIsKeptByRecovery(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 50, 0)
@@ -150,8 +151,8 @@ func TestAtMostIsKeptByRecovery(t *testing.T) {
 	require.Equal(t, bank.Balances(50, 0), b.Balances())
 }
 
-// Legs that were raised by hand beyond what was asked for are found: the digest covers
-// the cap, not the amount.
+// The audit finds legs that were raised by hand above the cap.
+// The digest covers the cap, not the amount.
 func TestAuditFindsWhatIsAboveItsCap(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 60, 0)

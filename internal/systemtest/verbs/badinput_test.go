@@ -16,20 +16,20 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// bad is a call with something that is not well formed, and a part of what it is told.
+// bad is a malformed call, and a part of its error's text.
 type bad struct {
 	call method
 	says string
 }
 
-// badIDs are no IDs, by what is said of them.
+// badIDs are invalid IDs, by a part of the error's text.
 func badIDs() map[string]string {
 	return map[string]string{
 		"the ID is empty": "", "more than 255": strings.Repeat("x", 256), "not valid UTF-8": "\xff",
 	}
 }
 
-// withBadIDs calls a method with each of these.
+// withBadIDs calls a method with each invalid ID.
 func withBadIDs(call func(ctx context.Context, c *transfer.Coordinator, id string) error) map[string]bad {
 	rows := map[string]bad{}
 	for says, id := range badIDs() {
@@ -38,7 +38,7 @@ func withBadIDs(call func(ctx context.Context, c *transfer.Coordinator, id strin
 	return rows
 }
 
-// withBadRequests calls a method with each of the requests that are refused.
+// withBadRequests calls a method with each invalid request.
 func withBadRequests(t *testing.T, call func(context.Context, *transfer.Coordinator, transfer.Request) error) map[string]bad {
 	rows := map[string]bad{}
 	for says, req := range badRequests(t) {
@@ -47,7 +47,7 @@ func withBadRequests(t *testing.T, call func(context.Context, *transfer.Coordina
 	return rows
 }
 
-// and puts rows together.
+// and joins tables.
 func and(all ...map[string]bad) map[string]bad {
 	together := map[string]bad{}
 	for _, rows := range all {
@@ -56,9 +56,9 @@ func and(all ...map[string]bad) map[string]bad {
 	return together
 }
 
-// invalidCalls are calls that are refused with ErrInvalidRequest, by the names of all
-// public methods of Coordinator and Ledger. All that take a context are called without
-// one, too.
+// invalidCalls are calls that are refused with ErrInvalidRequest, for every public method
+// of Coordinator and Ledger, by name.
+// Methods that take a context are also called without one.
 func invalidCalls(t *testing.T) map[string]map[string]bad {
 	all := map[string]map[string]bad{
 		"Coordinator.Close": {}, "Coordinator.Setup": {}, "Coordinator.Check": {}, "Coordinator.Adopt": {},
@@ -119,7 +119,7 @@ func transferCalls(t *testing.T) map[string]map[string]bad {
 	}
 }
 
-// decidingCalls are of the methods that decide what is stored.
+// decidingCalls are calls of the methods that decide a stored transfer.
 func decidingCalls(t *testing.T) map[string]map[string]bad {
 	post := func(id string, opts ...transfer.PostOption) method {
 		return func(ctx context.Context, c *transfer.Coordinator) error {
@@ -159,9 +159,9 @@ func decidingCalls(t *testing.T) map[string]map[string]bad {
 	}
 }
 
-// Whatever is asked for in a form that can't be, by whichever public method, is refused
-// with ErrInvalidRequest; the text says what is wrong. Nothing is stored anywhere, and
-// the IDs are free.
+// Every public method refuses malformed input with ErrInvalidRequest, and the text says
+// what is wrong.
+// Nothing is stored, and the IDs stay free.
 func TestBadInputIsRefused(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0, 0).WithIndexes()
@@ -195,8 +195,7 @@ func TestBadInputIsRefused(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0, 0))
 }
 
-// Where accounts are stored by ObjectIDs, what is none is refused by every method that
-// names an account.
+// With ObjectIDs, every method that names an account refuses an ID of another form.
 func TestBadObjectIDs(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBare(t, transfer.WithAccountIDs(transfer.ObjectIDs))
@@ -217,9 +216,9 @@ func TestBadObjectIDs(t *testing.T) {
 	require.Equal(t, before, b.Contents())
 }
 
-// A document without operators is a value like any other, a reference of the server's own
-// among them: it is required, and found, as it is. What is set may be anything that can
-// be stored.
+// A document without operators is a value like any other, even one with the server's own
+// form of a reference.
+// It is required, and found, as it is. Any value that can be stored can be set.
 func TestDocumentsAreValues(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
@@ -242,8 +241,9 @@ func TestDocumentsAreValues(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A hold that is asked for again with another expiry is the first one, and its record
-// says so: whoever asks, here or elsewhere, now or once it is posted.
+// A hold that is repeated with another expiry is the first one, and its record says so.
+// This holds for each caller, in this process and another, while it is held and after it
+// is posted.
 func TestHoldWithAnotherExpiry(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

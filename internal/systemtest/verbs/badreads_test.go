@@ -62,7 +62,7 @@ func lookCalls() map[string]map[string]bad {
 	}
 }
 
-// badStatements are queries that are refused.
+// badStatements are invalid queries.
 func badStatements() map[string]transfer.StatementQuery {
 	far := time.Unix(math.MaxInt64/4, 0)
 	return map[string]transfer.StatementQuery{
@@ -94,8 +94,7 @@ func accountCalls(t *testing.T) map[string]map[string]bad {
 	return calls
 }
 
-// accountCallsOf are calls of the methods that a Ledger has, and those of a Coordinator
-// where of is nil.
+// accountCallsOf are calls of the methods of a Ledger, or of a Coordinator if of is nil.
 func accountCallsOf(t *testing.T, of func(*transfer.Coordinator) (*transfer.Ledger, error)) map[string]map[string]bad {
 	t.Helper()
 	do := func(own func(context.Context, *transfer.Coordinator) error, ledger func(context.Context, *transfer.Ledger) error) method {

@@ -11,8 +11,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// badRequests are requests that can't be, by what is said of them. Their values are
-// "sesame", which is not.
+// badRequests are invalid requests, by a part of the error's text.
+// Their values are "sesame", which the text never shows.
 func badRequests(t *testing.T) map[string]transfer.Request {
 	t.Helper()
 	with := func(change func(*transfer.Request)) transfer.Request {
@@ -65,7 +65,7 @@ func badRequests(t *testing.T) map[string]transfer.Request {
 	return all
 }
 
-// badEffects are effects that can't be, by what is said of them.
+// badEffects are invalid effects, by a part of the error's text.
 func badEffects() map[string][]transfer.Effect {
 	of := func(e transfer.Effect) []transfer.Effect {
 		e.Documents, e.ID = "orders", "o-1"
@@ -110,7 +110,7 @@ func badEffects() map[string][]transfer.Effect {
 	}
 }
 
-// nestedIn puts a value into so many documents.
+// nestedIn nests a value in levels documents.
 func nestedIn(levels int, value any) any {
 	for range levels {
 		value = bson.M{"in": value}
@@ -118,8 +118,8 @@ func nestedIn(levels int, value any) any {
 	return value
 }
 
-// fine returns an amount with more digits than can be written as one: it was stored by
-// somebody else.
+// fine returns an amount with more digits than the library writes, as another program
+// could have stored it.
 func fine(t *testing.T, text string) transfer.Amount {
 	t.Helper()
 	d, err := bson.ParseDecimal128(text)

@@ -18,10 +18,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// An operator may have the server cut reads short (from 8.0 on by defaultMaxTimeMS, those
-// that bring no limit of their own). Then nothing is made up: a transfer is neither done
-// nor refused, statements, balances, lists and audits are errors, and not a part for the
-// whole; and once reads are let through the same ID is answered.
+// An operator can let the server cut reads short. From 8.0 on, defaultMaxTimeMS does it
+// to reads without a limit of their own.
+// The library then invents nothing: a transfer is neither done nor refused, and
+// statements, balances, lists and audits return errors instead of a part.
+// Once reads work again, the same ID has its outcome.
 func TestReadsThatAreCutShort(t *testing.T) {
 	t.Parallel()
 	const maxTimeExpired = 50
@@ -37,9 +38,9 @@ func TestReadsThatAreCutShort(t *testing.T) {
 	require.NoError(t, err)
 
 	b.Failing("cut", "alwaysOn", "find", maxTimeExpired)
-	// It knows no account yet.
+	// This coordinator knows no account yet.
 	fresh := b.NewCoordinator(mongotest.Client(t, uri, options.Client().SetAppName("cut")).Database("cut"))
-	// It would be tried for half a minute.
+	// Without this limit a call would be retried for half a minute.
 	soon := func() context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		t.Cleanup(cancel)
@@ -63,8 +64,8 @@ func TestReadsThatAreCutShort(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// requireLastError requires that a list ends with an error: so it can't be taken for
-// whole.
+// requireLastError requires that a list ends with an error, so it can't be taken for
+// complete.
 func requireLastError[T any](t *testing.T, list iter.Seq2[T, error]) {
 	t.Helper()
 	var last error
@@ -74,10 +75,11 @@ func requireLastError[T any](t *testing.T, list iter.Seq2[T, error]) {
 	require.Error(t, last)
 }
 
-// A verb tells that a transfer is not there, is not held, or can't be reversed, only
-// after a read that a primary which was replaced can't answer: one that does not know it
-// yet shows what once was. 1. A submits a transfer, and is told that it is stored. 2. A
-// waits for it, is answered by an old primary, and hears that there is none.
+// A verb reports that a transfer does not exist, is not held, or can't be reversed only
+// after a read that a replaced primary can't answer.
+// A primary that does not know yet that it was replaced shows old data.
+// 1. A submits a transfer, and the call returns that it is stored.
+// 2. B waits for it, and an old primary answers that it does not exist.
 func TestNotFoundIsToldByADecidingRead(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

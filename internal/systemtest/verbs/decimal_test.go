@@ -23,8 +23,8 @@ func newDecimalBank(t *testing.T, balances map[string]string) *bank.Bank {
 	return b
 }
 
-// requireDecimals requires balances to the last digit, Decimal128s, no marker and nothing
-// unfinished.
+// requireDecimals requires exact balances, stored as Decimal128, with no marker and no
+// unfinished transfer.
 func requireDecimals(b *bank.Bank, want map[string]string) {
 	b.T.Helper()
 	for id, balance := range want {
@@ -46,8 +46,9 @@ func pay(t *testing.T, id, amount string) transfer.Request {
 	return transfer.Request{ID: id, From: "a", To: "b", Amount: bank.Decimal(t, amount)}
 }
 
-// Every verb moves decimals to the last of 12 places: what is refused, cancelled and
-// rolled back leaves the balances as they were, digit for digit.
+// Every verb moves decimals exactly, to all 12 places.
+// Refused, cancelled and rolled back transfers leave each digit of the balances as it
+// was.
 func TestDecimalsThroughEveryVerb(t *testing.T) {
 	t.Parallel()
 	const least = "0.000000000001"
@@ -99,8 +100,8 @@ func TestDecimalsAreRecovered(t *testing.T) {
 	requireDecimals(b, map[string]string{"a": "0.699999999993", "b": "0.300000000007"})
 }
 
-// The limits of decimals are 12 places, below 10^18 at a time and balances below 10^21;
-// the last digit before each of them is moved exactly.
+// Decimals have 12 places, amounts below 10^18 and balances below 10^21.
+// The last digit below each of these limits moves exactly.
 func TestDecimalLimits(t *testing.T) {
 	t.Parallel()
 	const (
@@ -138,8 +139,8 @@ func TestDecimalLimits(t *testing.T) {
 	})
 }
 
-// A floor of decimals holds to the last digit, below zero too; an account without one
-// ends at the limit.
+// A decimal floor holds to the last digit, below zero too.
+// An account without a floor ends at the limit of balances.
 func TestDecimalFloors(t *testing.T) {
 	t.Parallel()
 	b := newDecimalBank(t, map[string]string{"b": "0"})

@@ -19,12 +19,12 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// quickly is less than any of the times after which a call is given up, also on a machine
-// that others keep busy.
+// quickly is shorter than each limit after which a call is given up.
+// It is long enough for a busy machine.
 const quickly = 4 * time.Second
 
-// Whoever calls a method whose client was disconnected is told so at once, and not after
-// the time for which a server that is away is waited for: the client never comes back.
+// A method whose client was disconnected returns at once, and does not wait as for a
+// server that is away, because the client never comes back.
 func TestDisconnectedClient(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -52,8 +52,8 @@ func TestDisconnectedClient(t *testing.T) {
 	}
 }
 
-// disconnecting returns a coordinator whose client is disconnected once it has got the
-// answer to its n-th command of a kind.
+// disconnecting returns a coordinator whose client is disconnected after the answer to
+// its n-th command of a kind.
 func disconnecting(b *bank.Bank, command string, n int64) *transfer.Coordinator {
 	b.T.Helper()
 	var client *mongo.Client
@@ -71,9 +71,10 @@ func disconnecting(b *bank.Bank, command string, n int64) *transfer.Coordinator 
 	return b.NewCoordinator(client.Database(b.DB.Name()))
 }
 
-// A transfer whose client is disconnected in the middle is in doubt, which is told at
-// once; another process finishes it. A hold, a submitted transfer and what is committed
-// are no different.
+// A transfer whose client is disconnected in the middle is in doubt, and the call returns
+// at once.
+// Another process finishes it. The same holds for a hold, a submitted transfer and a
+// committed one.
 func TestDisconnectedInTheMiddle(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -99,8 +100,8 @@ func TestDisconnectedInTheMiddle(t *testing.T) {
 	}
 }
 
-// A worker whose client is disconnected ends, and says why: it would look in vain for
-// ever.
+// A worker whose client is disconnected ends, and says why.
+// Otherwise it would read in vain for ever.
 func TestDisconnectedWorker(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -112,8 +113,8 @@ func TestDisconnectedWorker(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A standalone server has no majority that could acknowledge anything. Every method says
-// so at once, in one sentence and the same one, and nothing is created there.
+// A standalone server has no majority that could acknowledge a write.
+// Every method says so at once, in the same sentence, and creates nothing there.
 func TestStandaloneServer(t *testing.T) {
 	t.Parallel()
 	server, err := mongotest.StartStandalone(t.Context())

@@ -1,3 +1,3 @@
-// Package verbs tests what holds of every public method: bad input, outcomes, reads
+// Package verbs tests the promises of every public method: bad input, outcomes, reads
 // that are cut short, refusals and their reasons.
 package verbs

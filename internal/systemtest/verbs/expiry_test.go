@@ -13,8 +13,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// An expired hold can't be posted, whoever comes first: Post, Hold asked again, Recover
-// or Run voids it.
+// An expired hold can't be posted.
+// The first of Post, a repeated Hold, Recover and Run voids it.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]func(*bank.Bank) error{
@@ -61,7 +61,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// expiredHold leaves hold h of 60 that has expired, be it before everything was held.
+// expiredHold leaves the hold h of 60, which has expired, perhaps before it was held.
 func expiredHold(b *bank.Bank, stalled bool) {
 	b.T.Helper()
 	if stalled {
@@ -72,8 +72,8 @@ func expiredHold(b *bank.Bank, stalled bool) {
 	b.Expire("h")
 }
 
-// Void and Cancel of a hold that has expired say so, though no sweep has come by yet:
-// whoever asks later is told the same as if one had.
+// Void and Cancel of an expired hold say so, even before a sweep has found it.
+// Later calls have the same outcome as if one had.
 func TestVoidAfterExpiry(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]func(*bank.Bank) (transfer.Record, error){
@@ -103,8 +103,8 @@ func TestVoidAfterExpiry(t *testing.T) {
 	}
 }
 
-// A worker voids a hold soon after it has expired, however rarely it sweeps for what has
-// stalled.
+// A worker voids a hold soon after its expiry, however rarely it sweeps for stalled
+// transfers.
 func TestRunVoidsSoon(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
@@ -119,8 +119,9 @@ func TestRunVoidsSoon(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Recovery never takes a hold for stalled before it expires, whether everything is held
-// or its process has died on the way there; the same Hold, asked again, goes on with it.
+// Recovery never treats a hold as stalled before its expiry, even if its process has died
+// before everything was held.
+// A repeated Hold goes on with it.
 func TestRecoveryLeavesHoldsAlone(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 200, 0).WithIndexes()
@@ -141,11 +142,11 @@ func TestRecoveryLeavesHoldsAlone(t *testing.T) {
 	b.CheckBooks(bank.Balances(200, 0))
 }
 
-// A hold that somebody has decided as expired, and died, is one that ran out, whoever
-// brings it to its end.
+// If a process decides a hold as expired and dies, the hold counts as expired, whichever
+// process finishes it.
 func TestExpiredIsCountedWhoeverDecided(t *testing.T) {
 	t.Parallel()
-	for n := 3; n <= 4; n++ { // the decision is made: one of the undo, one of the finish
+	for n := 3; n <= 4; n++ { // the decision is stored: undo is next, or finish
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0).WithIndexes()

@@ -18,8 +18,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// requireOutcome requires that the outcome of a call is what the database says: before
-// and after are of its transfer.
+// requireOutcome requires that the outcome of a call agrees with the stored transfer,
+// before and after it.
 func requireOutcome(t *testing.T, rec transfer.Record, err error, before, after bank.RawTransfer, story string) {
 	t.Helper()
 	switch transfer.OutcomeOf(err) {
@@ -37,8 +37,8 @@ func requireOutcome(t *testing.T, rec transfer.Record, err error, before, after 
 	}
 }
 
-// What OutcomeOf says of an error is what the database says of the transfer: that it is
-// stored or not, and in which state.
+// The outcome that OutcomeOf returns for an error agrees with the database: whether the
+// transfer is stored, and in which state.
 func TestOutcomesAreTrue(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 1000, 0)
@@ -65,7 +65,7 @@ func TestOutcomesAreTrue(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// Of what reads, and of accounts, an error says that nothing was changed.
+// An error of a read, or of a call on accounts, says that nothing was changed.
 func TestOutcomesOfReads(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -103,9 +103,8 @@ func TestOutcomesOfReads(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// At each message of a transfer, whatever happens to it, and whether its process dies
-// there: what the caller is told is what the database says, at once, and what it says for
-// ever.
+// Faults strike at each message of a transfer, and its process lives on or dies there.
+// The outcome that the caller gets agrees with the database at once and for ever.
 func TestOutcomesAreTrueAtEveryMessage(t *testing.T) {
 	t.Parallel()
 	told, b := map[transfer.Outcome]int{}, bank.NewBare(t)
@@ -145,8 +144,8 @@ func TestOutcomesAreTrueAtEveryMessage(t *testing.T) {
 	require.GreaterOrEqual(t, told[transfer.Moved], 6, "a commit that is known is told: %v", told)
 }
 
-// underWay lets a transfer of 60 be claimed by a coordinator and go on no further until
-// it is released.
+// underWay starts a transfer of 60, and stops its coordinator after the claim until it is
+// released.
 func underWay(
 	ctx context.Context, b *bank.Bank, id string, opts ...transfer.Option,
 ) (c *transfer.Coordinator, release func(), told func() []bank.Answer) {
@@ -169,10 +168,11 @@ func underWay(
 	return c, release, told
 }
 
-// Who asks with a context that has ended for what this process is at is in doubt: another
-// call has stored it. It is so for every verb, and on a coordinator that closes. Nothing
-// is known of what is over, or under another ID: there it is true that this call has
-// stored nothing.
+// A call whose context has ended is in doubt if its transfer is in progress in this
+// process, since another call has stored it.
+// This holds for every verb, and on a coordinator that closes.
+// Nothing is known about a finished transfer, or one under another ID. There it is true
+// that this call has stored nothing.
 func TestEndedContextOfWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -219,9 +219,9 @@ func TestEndedContextOfWhatIsUnderWay(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// One who leaves the line of those who ask for one ID, before its own execution has sent
-// anything, is in doubt while the execution of an earlier caller, who has left as well,
-// goes on.
+// Several callers wait for one ID. One of them leaves before its own execution has sent
+// anything.
+// It is in doubt while the execution of an earlier caller, who has left as well, goes on.
 func TestLeavingWhileAnotherExecutionGoesOn(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -229,7 +229,7 @@ func TestLeavingWhileAnotherExecutionGoesOn(t *testing.T) {
 	c, release, earlier := underWay(leaves, b, "t", transfer.WithGroupCommit(transfer.GroupCommit{MaxPending: 1}))
 	leave()
 	require.ErrorIs(t, earlier()[0].Err, transfer.ErrInDoubt)
-	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // there is no place for another execution
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // another execution can't start
 	defer cancel()
 	_, err := c.Transfer(short, bank.Move("t", "a", "b", 60))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -242,8 +242,9 @@ func TestLeavingWhileAnotherExecutionGoesOn(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A commit that was seen is told when the wait ends, whoever waits: there is no doubt,
-// and the record comes with it.
+// A call that has seen the commit reports it when its wait ends, with the record, and is
+// not in doubt.
+// This holds for every waiting caller.
 func TestCommitIsToldWhenTheWaitEnds(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 200, 0)
@@ -279,8 +280,8 @@ func TestCommitIsToldWhenTheWaitEnds(t *testing.T) {
 	b.CheckBooks(bank.Balances(200, 0))
 }
 
-// What was seen of a transfer is told, too, when the coordinator closes: a commit can't
-// be taken back.
+// A call that has seen the commit reports it also when the coordinator closes.
+// A commit can't be taken back.
 func TestCommitIsToldWhenTheCoordinatorCloses(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(context.Context, *transfer.Coordinator) (transfer.Record, error){
@@ -314,7 +315,7 @@ func TestCommitIsToldWhenTheCoordinatorCloses(t *testing.T) {
 	}
 }
 
-// outcomeRow is a call, and what it comes to.
+// outcomeRow is a call and its outcome.
 type outcomeRow struct {
 	name string
 	id   string
@@ -322,7 +323,7 @@ type outcomeRow struct {
 	want transfer.Outcome
 }
 
-// transferOutcomes are of a transfer that succeeds, and of what comes after it.
+// transferOutcomes are calls of a transfer that succeeds, and calls after it.
 func transferOutcomes(ended context.Context, b *bank.Bank, closed *transfer.Coordinator) []outcomeRow {
 	ctx := b.T.Context()
 	return []outcomeRow{
@@ -351,7 +352,7 @@ func transferOutcomes(ended context.Context, b *bank.Bank, closed *transfer.Coor
 	}
 }
 
-// failingOutcomes are of transfers that are not stored, or fail.
+// failingOutcomes are calls of transfers that are not stored, or fail.
 func failingOutcomes(ended context.Context, b *bank.Bank, closed *transfer.Coordinator) []outcomeRow {
 	ctx := b.T.Context()
 	return []outcomeRow{
@@ -383,7 +384,7 @@ func failingOutcomes(ended context.Context, b *bank.Bank, closed *transfer.Coord
 	}
 }
 
-// decidingOutcomes are of what is decided later.
+// decidingOutcomes are calls of transfers that are decided later.
 func decidingOutcomes(ended context.Context, b *bank.Bank, closed *transfer.Coordinator) []outcomeRow {
 	ctx := b.T.Context()
 	return []outcomeRow{
@@ -409,9 +410,9 @@ func decidingOutcomes(ended context.Context, b *bank.Bank, closed *transfer.Coor
 	}
 }
 
-// Who posts a hold that is posted already is told that it has moved, also by a process
-// that can't go on with it: whoever is told that nothing was stored would ask for it once
-// more.
+// A Post of a hold that is already posted reports that the money has moved, even from a
+// process that can't finish it.
+// A caller that was left to believe that nothing was stored would pay again.
 func TestPostOfCommittedIsToldSo(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)

@@ -15,17 +15,17 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// requires asks for a payment of an order with requirements of the test's own.
+// requires returns a payment of an order with requirements of the test's own.
 func requires(id, order string, fields bson.D) transfer.Request {
 	req := bank.Payment(id, order, 10)
 	req.Effects[0].Require = fields
 	return req
 }
 
-// A refused requirement says which document it was about, and what there was instead:
-// missing, another value, or reserved by whom. Values are in the error's fields and
-// nowhere in its text, nor in what is stored. Later answers name the document, in the
-// same words.
+// A refused requirement names its document and says how it differs: missing, another
+// value, or reserved by which transfer.
+// Values are in the error's fields, but neither in its text nor in what is stored.
+// Later outcomes name the document in the same words.
 func TestRequirementError(t *testing.T) {
 	t.Parallel()
 	const reserver = "1.$%held"
@@ -83,7 +83,7 @@ func TestRequirementError(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// requireAs requires a RequirementError and copies what is exported of it.
+// requireAs requires a RequirementError and copies its exported fields.
 func requireAs(t *testing.T, err error, into *transfer.RequirementError) {
 	t.Helper()
 	var e *transfer.RequirementError
@@ -94,8 +94,8 @@ func requireAs(t *testing.T, err error, into *transfer.RequirementError) {
 	}
 }
 
-// A reversal that is refused because another one has the transfer says which one that is,
-// and one that was stored too late has failed: its ID is burnt.
+// A reversal that is refused because of another reversal names that one.
+// A reversal that was stored too late has failed, and its ID is used up.
 func TestRequirementOfAReversal(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -120,8 +120,8 @@ func TestRequirementOfAReversal(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// An ID that is used again with another payload is told which parts differ, and no
-// values, by every verb that stores.
+// If an ID is reused with another payload, every verb that stores reports which parts
+// differ, without values.
 func TestConflictError(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 1000, 1000)
@@ -198,8 +198,8 @@ func requireConflict(t *testing.T, err error, want []string, story string) {
 	}
 }
 
-// A currency that is not the account's is told together with the account's, in every
-// answer.
+// A refusal for a currency names the requested one and the account's, in every later
+// outcome too.
 func TestCurrencyError(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t)
@@ -238,8 +238,8 @@ func TestCurrencyError(t *testing.T) {
 	b.CheckBooks(map[string]int64{"eur": 100, "usd": 100, "none": 100, "odd": 100})
 }
 
-// Where the server refuses to write to an account, its reason is told: the code, and the
-// name of a unique index of the user's; in every answer.
+// If the server refuses to write to an account, its reason is reported: the code, and the
+// name of a unique index of the user's, in every later outcome too.
 func TestUnwritableTellsTheReason(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

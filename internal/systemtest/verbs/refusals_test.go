@@ -12,9 +12,10 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// A transfer to 1,000 accounts of which 999 are missing tells the first of them, some
-// others, and how many there are: at once, whenever it is asked for again, and in the
-// record. It names no more than a few, however long their names are.
+// A transfer to 1,000 accounts, 999 of them missing, reports the first missing one, some
+// others, and their number.
+// It does so at once, on each repeated request, and in the record.
+// It names only a few, however long their names are.
 func TestManyAreRefused(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 10_000)
@@ -52,9 +53,9 @@ func TestManyAreRefused(t *testing.T) {
 	b.CheckBooks(bank.Balances(10_000))
 }
 
-// An account whose document is none is refused with the reason, and without its figures;
-// so is who asks for the account itself. Once it is repaired another transfer goes
-// through.
+// A malformed account is refused with the reason, and without its figures, by transfers
+// and by reads of the account.
+// Once it is repaired, another transfer succeeds.
 func TestWhyAnAccountIsNone(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100)

@@ -14,10 +14,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// MongoDB 8.0 no longer takes undefined for null, and older versions do: an account with
-// a field of that deprecated type is refused or accepted, depending on the field and the
-// version. It is never in doubt, nothing is left there, and no money is lost, whether the
-// account is new to the process or known to it.
+// MongoDB 8.0 no longer treats undefined as null, and older versions do.
+// An account with a field of that deprecated type is refused or accepted, depending on
+// the field and the version.
+// The transfer is never in doubt, leaves nothing behind and loses no money, whether or
+// not the process knows the account already.
 func TestUndefinedFieldsOfAccounts(t *testing.T) {
 	t.Parallel()
 	const refused, accepted, depends = "refused", "accepted", "depends on the version"
@@ -55,8 +56,9 @@ func TestUndefinedFieldsOfAccounts(t *testing.T) {
 	}
 }
 
-// transferUndefined tries a debit of account a while a field of it is undefined, and puts
-// the field back. The transfer has to be final.
+// transferUndefined tries a debit of account a while a field of it is undefined, and
+// restores the field.
+// The transfer must be final.
 func transferUndefined(b *bank.Bank, field string) transfer.State {
 	b.T.Helper()
 	accounts := b.DB.Collection("accounts")
@@ -78,15 +80,16 @@ func transferUndefined(b *bank.Bank, field string) transfer.State {
 	if value, err := before.LookupErr(field); err == nil {
 		back = bson.M{"$set": bson.M{field: value}}
 	}
-	if field != "fence" || err != nil { // else the transfer has left one of its own
+	if field != "fence" || err != nil { // otherwise the transfer has left a fence of its own
 		_, err = accounts.UpdateByID(b.T.Context(), "a", back)
 		require.NoError(b.T, err)
 	}
 	return rec.State
 }
 
-// That an effect requires nil is the server's to judge, and each version judges undefined
-// in its own way: what is not met is refused, and the document stays as it is.
+// The server decides whether undefined meets a requirement of nil, each version in its
+// own way.
+// If it does not, the effect is refused, and the document stays as it is.
 func TestUndefinedIsRequiredToBeNil(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)

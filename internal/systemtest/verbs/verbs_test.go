@@ -14,11 +14,11 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// method is a call of a public method, with what is well formed.
+// method is a well-formed call of a public method.
 type method func(ctx context.Context, c *transfer.Coordinator) error
 
-// verbs are calls of all public methods that talk to a server, by the names of
-// Coordinator and Ledger.
+// verbs are calls of all public methods of Coordinator and Ledger that use a server, by
+// name.
 func verbs() map[string]method {
 	all := map[string]method{}
 	for _, some := range []map[string]method{transferVerbs(), lookVerbs(), accountVerbs(), ledgerVerbs()} {
@@ -120,7 +120,7 @@ func ledgerVerbs() map[string]method {
 	}
 }
 
-// methods returns the public methods of Coordinator and Ledger.
+// methods returns the names of the public methods of Coordinator and Ledger.
 func methods() []string {
 	var names []string
 	for _, kind := range []reflect.Type{reflect.TypeFor[*transfer.Coordinator](), reflect.TypeFor[*transfer.Ledger]()} {
@@ -131,11 +131,11 @@ func methods() []string {
 	return names
 }
 
-// Every public method that talks to a server is in the tables below.
+// Every public method that uses a server is in the tables of these tests.
 func TestVerbsAreComplete(t *testing.T) {
 	t.Parallel()
 	known := verbs()
-	// Close drains and Ledger looks a name up: neither sends anything.
+	// Close drains and Ledger finds a ledger by name. Neither sends a command.
 	silent := []string{"Coordinator.Close", "Coordinator.Ledger"}
 	for _, name := range methods() {
 		if slices.Contains(silent, name) {

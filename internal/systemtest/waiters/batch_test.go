@@ -17,8 +17,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// counted returns the options of a client that counts its commands, but for those by
-// which it gets to know the server.
+// counted returns the options of a client that counts its commands, except those by which
+// it learns about the server.
 func counted(commands *atomic.Int64) *options.ClientOptions {
 	return options.Client().SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if e.CommandName != "hello" && e.CommandName != "endSessions" {
@@ -27,8 +27,8 @@ func counted(commands *atomic.Int64) *options.ClientOptions {
 	}})
 }
 
-// TransferMany answers each request by itself, in the order of the requests: done,
-// refused, invalid, or the same as its twin.
+// TransferMany returns an outcome for each request, in their order: done, refused,
+// invalid, or the same as its duplicate.
 func TestTransferMany(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -59,8 +59,9 @@ func TestTransferMany(t *testing.T) {
 	require.Empty(t, failures)
 }
 
-// Transfers that run at once share their commands: a few hundred of them need a fraction
-// of one each, uniform or all on one account, and every balance is exact.
+// Transfers that run at once share their commands.
+// A few hundred of them need a fraction of each command, on many accounts or on one, and
+// every balance is exact.
 func TestTransfersShareCommands(t *testing.T) {
 	t.Parallel()
 	for name, from := range map[string]func(i int) string{
@@ -96,8 +97,8 @@ func TestTransfersShareCommands(t *testing.T) {
 	}
 }
 
-// A command that hangs in the network keeps no other transfer waiting, not even on the
-// same account.
+// A command that hangs in the network delays no other transfer, not even on the same
+// account.
 func TestHangingCommandHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	for name, point := range map[string]int{"insert": 0, "prepare": 1, "decision": 2, "settle": 3, "finish": 4} {
@@ -159,12 +160,12 @@ func TestWorkersShareCommands(t *testing.T) {
 }
 
 // A sweep takes over thousands of stalled transfers, all on one account, with a fraction
-// of a command for each, and says how far it has come.
+// of a command for each, and reports its progress.
 func TestRecoveryIsBatched(t *testing.T) {
 	t.Parallel()
 	const stalled = 3000
 	b := bank.New(t, 100_000, 0)
-	b.StallAt("t", 3, bank.Lost, 1) // its prepares are made
+	b.StallAt("t", 3, bank.Lost, 1) // its prepares are done
 	multiply(b, "t", stalled-1)
 	var (
 		commands atomic.Int64
@@ -180,7 +181,7 @@ func TestRecoveryIsBatched(t *testing.T) {
 	b.CheckBooks(bank.Balances(100_000, 0))
 }
 
-// multiply stores copies of a transfer whose process has died after it had claimed it.
+// multiply stores copies of a transfer whose process has died after the claim.
 func multiply(b *bank.Bank, id string, n int) {
 	b.T.Helper()
 	var document bson.M

@@ -11,7 +11,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// Of several debits that together exceed the balance, just those succeed that it covers.
+// If several debits together exceed the balance, exactly those succeed that it covers.
 func TestRacingDebits(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -39,8 +39,8 @@ func TestRacingDebits(t *testing.T) {
 	b.CheckBooks(want)
 }
 
-// However many ask with one ID at once, over however many coordinators, the money moves
-// once, and all are told the same.
+// If many callers use one ID at once, over many coordinators, the money moves once, and
+// all of them get the same outcome.
 func TestRacingCallersOfOneID(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0)
@@ -61,8 +61,8 @@ func TestRacingCallersOfOneID(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// Under random load between a few accounts, with recovery sweeping at threshold zero and
-// cancels in between, every balance comes out exactly as the answers say.
+// Under random load between a few accounts, with sweeps at threshold zero and cancels,
+// every balance agrees exactly with the outcomes.
 func TestRandomLoad(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 100, 100, 100)

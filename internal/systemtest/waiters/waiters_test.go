@@ -20,15 +20,16 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// lookouts returns how many calls look at transfers just now, in goroutines of the
-// library.
+// lookouts returns how many goroutines of the library read transfers for waiting calls
+// now.
 func lookouts() int {
 	return strings.Count(stacks(), "internal/lookout.(*Lookout).")
 }
 
-// A thousand who wait for as many transfers cost a handful of connections, and a command
-// looks at hundreds: others go on undisturbed. All are told. Nobody looks when nobody
-// waits any more.
+// A thousand calls that wait for as many transfers cost a handful of connections, and one
+// command reads hundreds of transfers.
+// Other calls go on undisturbed. All of them get their outcome.
+// When no call waits any more, no read is sent.
 func TestManyWaitersShareFewCommands(t *testing.T) {
 	const many = 1000
 	b := bank.New(t, 100, 0)
@@ -58,8 +59,7 @@ func TestManyWaitersShareFewCommands(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Close doesn't wait for those who wait: they are told that it is in doubt, and nothing
-// is left running.
+// Close doesn't wait for calls that wait. They return in doubt, and no goroutine remains.
 func TestCloseWhileManyWait(t *testing.T) {
 	const many = 1000
 	b := bank.New(t, 100, 0)
@@ -84,9 +84,10 @@ func TestCloseWhileManyWait(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Without a change stream those who wait are told all the same, be it that there is no
-// right to open one, or that one comes to its end. One that can't be opened is not asked
-// for again and again. One whose cursor is lost is resumed.
+// Without a change stream, calls that wait get their outcome all the same.
+// The right to open one may be missing, or a stream may end.
+// A stream that can't be opened is not tried again and again.
+// A stream that has lost its cursor is resumed.
 func TestWaitWithoutAStream(t *testing.T) {
 	t.Parallel()
 	const unauthorized, cursorNotFound = 13, 43
@@ -121,7 +122,7 @@ func TestWaitWithoutAStream(t *testing.T) {
 		if c.resumed {
 			require.Eventually(t, func() bool { return sent.Resumed.Load() > 0 }, time.Minute, time.Millisecond, "it is not resumed")
 		} else {
-			glances := sent.Glances.Load() // it goes on without
+			glances := sent.Glances.Load() // it goes on without a stream
 			require.Eventually(t, func() bool { return sent.Glances.Load() > glances+10 }, time.Minute, time.Millisecond)
 			asked := sent.Streams.Load() - aggregates
 			assert.LessOrEqual(t, asked, 2+int64(time.Since(begun)/(5*time.Second)), "%s: it is asked for again and again", app)
@@ -138,8 +139,9 @@ func TestWaitWithoutAStream(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// A stream that tells of more than is worth while is given back: it would cost those
-// whose transfers it tells of. Who waits is told all the same.
+// A stream with more changes than are worth reading is closed, because it costs those
+// that make the changes.
+// Waiting calls get their outcome all the same.
 func TestBusyStreamIsGivenBack(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -169,9 +171,10 @@ func TestBusyStreamIsGivenBack(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Hundreds who ask for one transfer that hangs, by Transfer and by Wait, share the looks
-// at it; none of them begins an execution that only finds the ID taken. When it is over
-// all are told, each for its own payload.
+// Hundreds of calls for one transfer that hangs, by Transfer and by Wait, share the reads
+// of it.
+// None of them begins an execution that would only find the ID taken.
+// At the end all of them get the outcome, each for its own payload.
 func TestCallersOfOneIDShareTheirLooks(t *testing.T) {
 	const many = 500
 	b := bank.New(t, 100, 0)
@@ -212,7 +215,7 @@ func TestCallersOfOneIDShareTheirLooks(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Of those who wait for a transfer that has stalled one takes it over, once, for all.
+// If many calls wait for a stalled transfer, one of them takes it over, once, for all.
 func TestOneOfManyTakesOver(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -227,7 +230,7 @@ func TestOneOfManyTakesOver(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Of those who ask at once for what waits for a worker one runs it.
+// If many calls ask at once for a submitted transfer, one of them runs it.
 func TestOneOfManyRunsWhatWaits(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
@@ -244,8 +247,8 @@ func TestOneOfManyRunsWhatWaits(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// Of several with one ID and different payloads that come at the same time, those with
-// the payload that is stored have its outcome, and the others ErrIDConflict.
+// Several calls come at once with one ID and different payloads.
+// Those with the stored payload get its outcome, and the others ErrIDConflict.
 func TestPayloadsOfOneIDRace(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0)
@@ -282,9 +285,10 @@ func TestPayloadsOfOneIDRace(t *testing.T) {
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 
-// Whoever waits behind another caller of the same ID goes on when that one's context ends
-// before anything was sent: the one is told so, by its own error, and the other moves the
-// money. Before that a caller whose own context ends doesn't wait any longer.
+// A second caller with the same ID goes on when the first one's context ends before
+// anything was sent.
+// The first call returns its context's error, and the second one moves the money.
+// A waiting caller whose own context ends stops waiting.
 func TestNextCallerGoesOn(t *testing.T) {
 	b := bank.New(t, 100, 0)
 	net := &bank.Silence{}
@@ -292,7 +296,7 @@ func TestNextCallerGoesOn(t *testing.T) {
 	c := b.NewCoordinator(b.Through(client), transfer.WithGroupCommit(transfer.GroupCommit{MaxPending: 1}))
 	_, err := c.Transfer(t.Context(), bank.Move("warm", "a", "b", 1))
 	require.NoError(t, err)
-	net.Set(true) // the only place is taken, for as long as nobody answers
+	net.Set(true) // the only place is taken as long as no answer comes
 	hanging, release := context.WithCancel(t.Context())
 	defer release()
 	place := bank.CallAll(1, func(int) (transfer.Record, error) { return c.Transfer(hanging, bank.Move("in the way", "a", "b", 1)) })
