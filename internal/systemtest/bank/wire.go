@@ -31,6 +31,8 @@ const (
 type Wire struct {
 	// At is the command that is struck, counted from 0; -1 strikes none.
 	At int
+	// Of, if it is set, selects the commands among which At counts.
+	Of func(command string) bool
 	// What happens to that command.
 	What Fault
 	// Also says what happens to other commands.
@@ -48,7 +50,8 @@ type Wire struct {
 	Idle bool
 
 	mu     sync.Mutex
-	seen   int
+	seen   int // commands, by which Also counts
+	chosen int // commands of which At is one
 	struck bool
 	dead   bool
 	late   []func() error // deliveries that are due
@@ -105,7 +108,7 @@ func (w *Wire) Sent() int {
 func (w *Wire) Forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen = 0
+	w.seen, w.chosen = 0, 0
 }
 
 // Faults counts what has happened to messages.
@@ -150,7 +153,11 @@ func (w *Wire) judge(message []byte) Fault {
 	}
 	w.Commands = append(w.Commands, command)
 	w.seen++
-	if w.seen-1 != w.At {
+	chosen := w.Of == nil || w.Of(command)
+	if chosen {
+		w.chosen++
+	}
+	if !chosen || w.chosen-1 != w.At {
 		return w.Also[w.seen-1]
 	}
 	w.struck, w.dead = true, w.Die
@@ -166,6 +173,12 @@ func (w *Wire) SetIdle(idle bool) {
 	defer w.mu.Unlock()
 	w.Idle = idle
 }
+
+// Writes selects the commands that may change something.
+func Writes(command string) bool { return command != "find" }
+
+// Reads selects the commands that change nothing.
+func Reads(command string) bool { return !Writes(command) }
 
 // CommandIn names the command of a message, if it is one on a collection of the test's.
 func CommandIn(message []byte) (string, bool) {
