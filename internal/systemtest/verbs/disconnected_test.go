@@ -15,13 +15,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/engine"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
-// quickly is less than any of the times after which a call is given up, also on a machine
-// that others keep busy.
-const quickly = 4 * time.Second
+// quickly is less than the time after which a call is given up, also on a machine that
+// others keep busy.
+const quickly = engine.AwayLimit * 2 / 3
 
 // Whoever calls a method whose client was disconnected is told so at once, and not after
 // the time for which a server that is away is waited for: the client never comes back.
@@ -105,7 +106,7 @@ func TestDisconnectedWorker(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
 	c := disconnecting(b, "find", 5)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	require.ErrorIs(t, c.Run(ctx), mongo.ErrClientDisconnected)
 	require.NoError(t, ctx.Err())
