@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 
@@ -102,6 +103,13 @@ func (w *Wire) Sent() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.seen
+}
+
+// SentSoFar returns the commands that were sent, while others may still be sent.
+func (w *Wire) SentSoFar() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.Commands)
 }
 
 // Forget makes the wire one over which nothing was sent yet.

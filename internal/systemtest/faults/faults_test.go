@@ -147,7 +147,8 @@ func (s scenario) strike(b *bank.Bank, f strike) (commands []string, struck bool
 	if f.die {
 		bank.Kill(c)
 	}
-	story := fmt.Sprintf("%s at command %d of %v, dies=%v, told %v", f.what, f.point, w.Commands, f.die, told)
+	commands = w.SentSoFar()
+	story := fmt.Sprintf("%s at command %d of %v, dies=%v, told %v", f.what, f.point, commands, f.die, told)
 	if !f.die || !w.HasStruck() {
 		bank.RequireAnswer(t, s.calm, told, story)
 	}
@@ -156,7 +157,7 @@ func (s scenario) strike(b *bank.Bank, f strike) (commands []string, struck bool
 	b.RecoverBy(recoverer)
 	if !w.HasStruck() {
 		s.audit(b, 0)
-		return w.Commands, false
+		return commands, false
 	}
 	payIn(b)
 	before := b.Balances()
@@ -171,7 +172,7 @@ func (s scenario) strike(b *bank.Bank, f strike) (commands []string, struck bool
 	if s.prepare == nil || rec.ID != "" {
 		requireTruth(b, rec, told, story)
 	}
-	return w.Commands, true
+	return commands, true
 }
 
 // audit audits the bank, into every account of which so much was paid.
