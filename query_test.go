@@ -131,16 +131,22 @@ func TestWaitersOfAServerThatIsAway(t *testing.T) {
 	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("t", 4, bank.Lost, 60)
 	w := &bank.Wire{At: -1}
-	var sent bank.Traffic
-	c := b.NewCoordinator(b.Through(sent.Client().SetDialer(w)))
-	ahead := c.ClockAhead()
+	var sent [2]bank.Traffic
+	var ahead [2]func(time.Duration)
+	var coordinators [2]*transfer.Coordinator // one for each, so that each one's traffic shows what it knows
+	for i := range coordinators {
+		coordinators[i] = b.NewCoordinator(b.Through(sent[i].Client().SetDialer(w)))
+		ahead[i] = coordinators[i].ClockAhead()
+	}
 	end := bank.CallAll(2, func(i int) (transfer.Record, error) {
 		if i == 0 {
-			return c.Wait(t.Context(), "t")
+			return coordinators[i].Wait(t.Context(), "t")
 		}
-		return c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+		return coordinators[i].Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	})
-	require.Eventually(t, func() bool { return sent.More.Load() > 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { // the first request for changes was answered, long after the transfer was read
+		return sent[0].More.Load() > 1 && sent[1].More.Load() > 1
+	}, 5*time.Minute, time.Millisecond)
 	w.Cut()
 	done := make(chan []bank.Answer, 1)
 	go func() { done <- end() }()
@@ -148,14 +154,15 @@ func TestWaitersOfAServerThatIsAway(t *testing.T) {
 	later := time.Duration(0)
 	require.Eventually(t, func() bool {
 		later += time.Minute
-		ahead(later)
+		ahead[0](later)
+		ahead[1](later)
 		select {
 		case answers = <-done:
 			return true
 		default:
 			return false
 		}
-	}, time.Minute, 100*time.Millisecond)
+	}, 5*time.Minute, 100*time.Millisecond)
 	for _, a := range answers {
 		require.ErrorIs(t, a.Err, transfer.ErrUnsettled, "it was seen to be committed")
 		require.ErrorContains(t, a.Err, bank.CutOff().Error())

@@ -153,7 +153,7 @@ func TestTransferThatHangs(t *testing.T) {
 		require.Eventually(t, func() bool {
 			begun, err = b.Get(t.Context(), "t")
 			return err == nil && begun.Epoch == int64(n)+2
-		}, 20*time.Second, time.Millisecond)
+		}, 5*time.Minute, time.Millisecond)
 	}
 	sweep(transfer.RecoveryReport{})
 	setAhead(30 * time.Second)
@@ -438,7 +438,7 @@ func TestRecoverComesBackToWhatHung(t *testing.T) {
 			net, s, log := &bank.Silence{}, bank.NewSearches(), &bank.Logged{}
 			c := b.NewCoordinator(b.Through(s.Client()), transfer.WithStallThreshold(time.Second), transfer.WithLogger(slog.New(log)),
 				transfer.WithGroupCommit(transfer.GroupCommit{MaxPending: 2 * inHand}),
-				transfer.WithLedger("other", b.Through(options.Client().SetDialer(net)).Collection("other")))
+				transfer.WithLedger("other", b.Through(options.Client().SetDialer(net).SetConnectTimeout(time.Second)).Collection("other")))
 			setAhead := c.ClockAhead()
 			_, err := c.Transfer(t.Context(), bank.ToZ("warm"))
 			require.NoError(t, err)
@@ -461,7 +461,7 @@ func TestRecoverComesBackToWhatHung(t *testing.T) {
 					ahead += time.Minute
 					setAhead(ahead)
 					return log.Count(warning) > 0
-				}, time.Minute, time.Second)
+				}, 5*time.Minute, time.Second)
 			}
 			net.Set(false)
 			report := <-done

@@ -47,6 +47,7 @@ func (b *bank) closeAmong(s *steps, at [3]int) {
 	before.prepare()
 	before.commit()
 	before.settle()
+	b.stored()
 	m := mover{b, name, name, 50, 30, at[1]%2 == 0}
 	if (at[0]+at[1]+at[2])%2 == 0 {
 		m.held = -50

@@ -22,6 +22,7 @@ type steps struct {
 	mu     sync.Mutex
 	n      int
 	before map[int][]func()
+	stored func() // waits until the steps are stored for good
 }
 
 func (s *steps) monitor() *options.ClientOptions {
@@ -32,6 +33,9 @@ func (s *steps) monitor() *options.ClientOptions {
 		s.mu.Unlock()
 		for _, step := range due {
 			step()
+		}
+		if len(due) > 0 {
+			s.stored()
 		}
 	}})
 }
@@ -67,11 +71,20 @@ func newStepBank(t *testing.T, apart bool) (*bank, *steps) {
 	})
 	require.NoError(t, b.Store.Setup(t.Context()))
 	b.flush()
+	s.stored = b.stored
 	return b, s
 }
 
-// mover takes a transfer on one account from step to step, as its executor would. It
-// posts a part of a hold.
+// stored waits until a majority has everything that was written before.
+func (b *bank) stored() {
+	b.T.Helper()
+	durable := b.DB.Collection("flushed", options.Collection().SetWriteConcern(writeconcern.Majority()))
+	_, err := durable.InsertOne(b.T.Context(), bson.M{})
+	require.NoError(b.T, err)
+}
+
+// mover takes a transfer on one account from step to step, as its executor would. It posts
+// a part of a hold.
 type mover struct {
 	*bank
 	id, account  string
@@ -79,11 +92,13 @@ type mover struct {
 	hold         bool
 }
 
+// update makes one write of a step. It doesn't wait until the write is stored for good:
+// all of that counts as time that the command takes before which the step is made.
 func (m mover) update(collection, id string, update bson.M) {
 	m.T.Helper()
-	durable := options.Collection().SetWriteConcern(writeconcern.Majority())
+	hasty := options.Collection().SetWriteConcern(writeconcern.W1())
 	upsert := options.UpdateOne().SetUpsert(true)
-	_, err := m.DB.Collection(collection, durable).UpdateOne(m.T.Context(), bson.M{"_id": id}, update, upsert)
+	_, err := m.DB.Collection(collection, hasty).UpdateOne(m.T.Context(), bson.M{"_id": id}, update, upsert)
 	require.NoError(m.T, err)
 }
 

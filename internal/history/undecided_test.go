@@ -251,7 +251,7 @@ func TestCommitThatBeginsAgainTakesANewTime(t *testing.T) {
 		})
 		var tried []bson.M
 		return err == nil && cursor.All(t.Context(), &tried) == nil && len(tried) > 0
-	}, 30*time.Second, 10*time.Millisecond, "the commit has not been tried")
+	}, 5*time.Minute, 10*time.Millisecond, "the commit has not been tried")
 	require.NoError(t, collections.Pause(t.Context(), 2*document.Tick))
 	shown, err := b.Store.Clocks(t.Context())
 	require.NoError(t, err)

@@ -56,7 +56,7 @@ func TestResentFenceOnlyBringsNoFenceBack(t *testing.T) {
 		require.Eventually(t, func() bool {
 			late = other.Ready(pinned)[0]
 			return late.Fence != document.FenceOfToken(storetest.Fence0())
-		}, 20*time.Second, time.Millisecond, "the first one is stored")
+		}, 5*time.Minute, time.Millisecond, "the first one is stored")
 		other.Applied(other.Attempt("rolls back", other.Leg("alice", -5)), storetest.At(protocol.FenceOnly, 0))
 	})
 	b.Applied(a, storetest.At(protocol.FenceOnly, 0))

@@ -188,7 +188,7 @@ func TestRoomIsWaitedFor(t *testing.T) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.freed != nil
-	}, 20*time.Second, time.Millisecond)
+	}, 5*time.Minute, time.Millisecond)
 	c.leave(r, c.now, Answered)
 	require.True(t, <-entered)
 	require.NoError(t, c.Engine.Close(t.Context()))

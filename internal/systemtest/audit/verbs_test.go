@@ -157,7 +157,7 @@ func (w *crowd) busy() bool {
 func TestAuditUnderAllVerbs(t *testing.T) {
 	t.Parallel()
 	w := newCrowd(t)
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer stop()
 	wait := w.begin(ctx)
 	expected := transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{Sum: transfer.Units(400)}}}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -85,7 +84,7 @@ func (b *Branches) CheckBooks() {
 // its n-th command on the transfers' server.
 func (b *Branches) StallAcross(id string, n int) {
 	b.T.Helper()
-	ctx, cancel := context.WithTimeout(b.T.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.T.Context(), eventually)
 	defer cancel()
 	w := &Wire{At: n, What: Lost, Die: true, OnDeath: cancel}
 	c := b.NewCoordinator(b.Through(w.Client()), b.Other())

@@ -92,7 +92,7 @@ func (b Replicated) KeepIgnorant(primary int) (end func()) {
 				{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: 2000},
 			})
 			return err == nil
-		}, time.Minute, 10*time.Millisecond, "the failpoint of member %d can't be set", member)
+		}, eventually, 10*time.Millisecond, "the failpoint of member %d can't be set", member)
 	}
 	for member := range b.Set.Hosts() {
 		if member != primary {

@@ -22,7 +22,7 @@ func (b *Bank) Dying(
 	n int, what Fault, verb func(context.Context, *transfer.Coordinator) error, opts ...func(*mongo.Database) []transfer.Option,
 ) {
 	b.T.Helper()
-	ctx, cancel := context.WithTimeout(b.T.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.T.Context(), eventually)
 	defer cancel()
 	w := &Wire{At: n, What: what, Die: true, OnDeath: cancel}
 	b.Wires = append(b.Wires, w)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 
@@ -31,6 +32,8 @@ const (
 type Wire struct {
 	// At is the command that is struck, counted from 0; -1 strikes none.
 	At int
+	// Of, if it is set, selects the commands among which At counts.
+	Of func(command string) bool
 	// What happens to that command.
 	What Fault
 	// Also says what happens to other commands.
@@ -48,7 +51,8 @@ type Wire struct {
 	Idle bool
 
 	mu     sync.Mutex
-	seen   int
+	seen   int // commands, by which Also counts
+	chosen int // commands of which At is one
 	struck bool
 	dead   bool
 	late   []func() error // deliveries whose time has come
@@ -101,11 +105,18 @@ func (w *Wire) Sent() int {
 	return w.seen
 }
 
+// SentSoFar returns the commands that were sent, while others may still be sent.
+func (w *Wire) SentSoFar() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.Commands)
+}
+
 // Forget makes the wire one over which nothing was sent yet.
 func (w *Wire) Forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen = 0
+	w.seen, w.chosen = 0, 0
 }
 
 // Faults counts what has happened to messages.
@@ -150,7 +161,11 @@ func (w *Wire) judge(message []byte) Fault {
 	}
 	w.Commands = append(w.Commands, command)
 	w.seen++
-	if w.seen-1 != w.At {
+	chosen := w.Of == nil || w.Of(command)
+	if chosen {
+		w.chosen++
+	}
+	if !chosen || w.chosen-1 != w.At {
 		return w.Also[w.seen-1]
 	}
 	w.struck, w.dead = true, w.Die
@@ -166,6 +181,12 @@ func (w *Wire) SetIdle(idle bool) {
 	defer w.mu.Unlock()
 	w.Idle = idle
 }
+
+// Writes selects the commands that may change something.
+func Writes(command string) bool { return command != "find" }
+
+// Reads selects the commands that change nothing.
+func Reads(command string) bool { return !Writes(command) }
 
 // CommandIn names the command of a message, if it is one on a collection of the test's.
 func CommandIn(message []byte) (string, bool) {

@@ -94,7 +94,7 @@ func (c *wiredConn) hold(message []byte) {
 	defer c.wire.mu.Unlock()
 	c.wire.late = append(c.wire.late, func() error {
 		defer func() { _ = c.Conn.Close() }()
-		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(eventually)); err != nil {
 			return err
 		}
 		if _, err := c.Conn.Write(message); err != nil {

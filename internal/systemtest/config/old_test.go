@@ -63,7 +63,7 @@ func runUntilNoted(b *bank.Bank, c *transfer.Coordinator) {
 	b.T.Helper()
 	done := make(chan error, 1)
 	go func() { done <- c.Run(b.T.Context()) }()
-	require.Eventually(b.T, func() bool { return notes(b) == 2 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(b.T, func() bool { return notes(b) == 2 }, 5*time.Minute, 10*time.Millisecond)
 	bank.Kill(c)
 	require.NoError(b.T, <-done)
 }

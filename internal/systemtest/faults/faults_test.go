@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -35,12 +36,15 @@ func TestEveryMessageMayFail(t *testing.T) {
 	}
 	t.Run("all", func(t *testing.T) {
 		for _, s := range scenarios() {
-			for _, what := range faults {
-				for _, die := range []bool{true, false} {
-					for _, policy := range s.policies(die) {
-						s.strikeAll(t, strike{0, what, die, policy, struck})
+			for _, policy := range s.policies() {
+				var all []strike
+				for _, what := range faults {
+					all = append(all, strike{what: what, die: true, policy: policy, struck: struck})
+					if policy == s.policies()[0] { // one that lives on needs no recovery
+						all = append(all, strike{what: what, policy: policy, struck: struck})
 					}
 				}
+				s.strikeAll(t, policy, all, bank.Writes, bank.Reads)
 			}
 		}
 	})
@@ -55,40 +59,59 @@ func TestEveryWriteMayBeSentTwice(t *testing.T) {
 	struck := &operationsSeen{}
 	t.Run("all", func(t *testing.T) {
 		for _, s := range scenarios() {
-			s.strikeAll(t, strike{0, bank.Resent, false, s.policies(false)[0], struck})
+			policy := s.policies()[0]
+			s.strikeAll(t, policy, []strike{{what: bank.Resent, policy: policy, struck: struck}}, bank.Writes)
 		}
 	})
-	struck.requireAll(t)
+	struck.requireAll(t, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer) // these only read
 }
 
-// strikeAll tries the fault at each command in turn.
-func (s scenario) strikeAll(t *testing.T, f strike) {
+// strikeAll runs the scenario without a fault, and then with each fault at one command
+// after the other. Writes and reads are counted apart: how often a waiting caller reads
+// depends on how busy the machine is, and must not let a write go unstruck.
+func (s scenario) strikeAll(t *testing.T, policy transfer.StallPolicy, faults []strike, kinds ...func(command string) bool) {
 	t.Helper()
-	t.Run(fmt.Sprintf("%s/%s/dies=%v/policy=%d", s.name, f.what, f.die, f.policy), func(t *testing.T) {
+	t.Run(fmt.Sprintf("%s/policy=%d", s.name, policy), func(t *testing.T) {
 		t.Parallel()
 		b := bank.NewBare(t)
-		for s.strike(b, f) {
-			f.point++
-			b.Wipe()
+		commands, _ := s.strike(b, strike{point: -1, policy: policy})
+		strikes := 0
+		for _, f := range faults {
+			for _, f.of = range kinds {
+				for f.point = range count(commands, f.of) {
+					b.Wipe()
+					if _, struck := s.strike(b, f); struck {
+						strikes++
+					}
+				}
+			}
 		}
+		t.Logf("%d strikes", strikes)
 	})
 }
 
-// policies are the policies to try: both if the process dies. A live one needs no
-// recovery.
-func (s scenario) policies(die bool) []transfer.StallPolicy {
+// count counts the commands of a kind.
+func count(commands []string, of func(command string) bool) (n int) {
+	for _, command := range commands {
+		if of(command) {
+			n++
+		}
+	}
+	return n
+}
+
+// policies are those that are tried.
+func (s scenario) policies() []transfer.StallPolicy {
 	if s.policy != 0 {
 		return []transfer.StallPolicy{s.policy}
 	}
-	if die {
-		return []transfer.StallPolicy{transfer.Resume, transfer.RollBack}
-	}
-	return []transfer.StallPolicy{transfer.Resume}
+	return []transfer.StallPolicy{transfer.Resume, transfer.RollBack}
 }
 
-// strike is one fault.
+// strike is one fault at one command of a kind; or none, where the point is -1.
 type strike struct {
 	point  int
+	of     func(command string) bool
 	what   bank.Fault
 	die    bool
 	policy transfer.StallPolicy
@@ -104,16 +127,16 @@ func (s scenario) begin(b *bank.Bank) {
 	}
 }
 
-// strike runs the scenario on a new bank with a fault at its n-th command.
-// It reports whether there was an n-th command.
-func (s scenario) strike(b *bank.Bank, f strike) bool {
+// strike runs the scenario on a bank that nobody has used yet, with a fault at one of its
+// commands. It returns the commands, and whether there was a fault.
+func (s scenario) strike(b *bank.Bank, f strike) (commands []string, struck bool) {
 	t := b.T
 	t.Helper()
 	s.begin(b)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	current := &operationsSeen{}
-	w := &bank.Wire{At: f.point, What: f.what, Also: s.also, Die: f.die, OnDeath: cancel, OnStrike: func() { f.struck.add(current) }}
+	w := &bank.Wire{At: f.point, Of: f.of, What: f.what, Also: s.also, Die: f.die, OnDeath: cancel, OnStrike: func() { f.struck.add(current) }}
 	db := b.Through(w.Client())
 	opts := append(s.options(db), transfer.WithStallPolicy(f.policy), transfer.WithLogger(slog.New(current)))
 	c := b.NewCoordinator(db, opts...)
@@ -126,18 +149,18 @@ func (s scenario) strike(b *bank.Bank, f strike) bool {
 	if f.die {
 		bank.Kill(c)
 	}
-	story := fmt.Sprintf("fault at command %d of %v, told %v", f.point, w.Commands, told)
+	commands = w.SentSoFar()
+	story := fmt.Sprintf("%s at command %d of %v, dies=%v, told %v", f.what, f.point, commands, f.die, told)
 	if !f.die || !w.HasStruck() {
 		bank.RequireAnswer(t, s.calm, told, story)
 	}
-	if !w.HasStruck() {
-		b.ExpireAll()
-		b.RecoverAll(s.options(b.DB)...)
-		s.audit(b, 0)
-		return false
-	}
+	recoverer := b.NewRecoverer(append(s.options(b.DB), transfer.WithStallPolicy(f.policy))...)
 	b.ExpireAll()
-	b.RecoverAll(append(s.options(b.DB), transfer.WithStallPolicy(f.policy))...)
+	b.RecoverBy(recoverer)
+	if !w.HasStruck() {
+		s.audit(b, 0)
+		return commands, false
+	}
 	payIn(b)
 	before := b.Balances()
 	for _, dead := range append(b.Wires, w) {
@@ -145,13 +168,13 @@ func (s scenario) strike(b *bank.Bank, f strike) bool {
 	}
 	require.Equal(t, before, b.Balances(), "a late message moved money: %s", story)
 	b.ExpireAll()
-	b.RecoverAll(append(s.options(b.DB), transfer.WithStallPolicy(f.policy))...) // a late claim may have begun something
+	b.RecoverBy(recoverer) // a late claim may have begun something
 	b.CancelWaiting()
 	s.audit(b, deposit)
 	if s.prepare == nil || rec.ID != "" {
 		requireTruth(b, rec, told, story)
 	}
-	return true
+	return commands, true
 }
 
 // audit audits the bank. The sum more was paid into each of its accounts.
@@ -249,11 +272,14 @@ func (o *operationsSeen) add(current *operationsSeen) {
 	}
 }
 
-// requireAll requires that every kind of operation, and every way to claim, was struck.
-func (o *operationsSeen) requireAll(t *testing.T) {
+// requireAll requires that every kind of operation but some, and every way to claim, has
+// been struck.
+func (o *operationsSeen) requireAll(t *testing.T, but ...protocol.Kind) {
 	t.Helper()
 	for kind := protocol.ReadFence; kind.String() != ""; kind++ {
-		require.True(t, o.seen[kind.String()], "no scenario has a fault at %s", kind)
+		if !slices.Contains(but, kind) {
+			require.True(t, o.seen[kind.String()], "no scenario has a fault at %s", kind)
+		}
 	}
 	for way := protocol.Insert; way.String() != ""; way++ {
 		require.True(t, o.seen[way.String()], "no scenario has a fault at a claim by %s", way)

@@ -59,7 +59,7 @@ func decideOnAList(t *testing.T, b *bank.Bank, account, decision string, point i
 	wrap(b, account)
 	w := &bank.Wire{At: point, What: bank.AnswerLost, Also: map[int]bank.Fault{point + 2: bank.AnswerLost, point + 3: bank.AnswerLost}}
 	c := b.NewCoordinator(b.Through(w.Client()))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var err error
 	state, code, want := transfer.StateCommitted, protocol.Unwritable.String(), map[string]int64{"a": 40, "b": 60}

@@ -155,7 +155,7 @@ func recoveryScenarios() []scenario {
 // stallRecovery runs a sweep in a process that dies at its n-th command.
 func stallRecovery(b *bank.Bank, n int, what bank.Fault) {
 	b.T.Helper()
-	ctx, cancel := context.WithTimeout(b.T.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.T.Context(), 5*time.Minute)
 	defer cancel()
 	w := &bank.Wire{At: n, What: what, Die: true, OnDeath: cancel}
 	b.Wires = append(b.Wires, w)

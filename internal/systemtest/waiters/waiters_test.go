@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -16,6 +17,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/engine"
+	"github.com/mongotransfer/transfer/internal/lookout"
 	"github.com/mongotransfer/transfer/internal/mongotest"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
@@ -23,7 +26,7 @@ import (
 // lookouts returns how many goroutines of the library read transfers for waiting calls
 // now.
 func lookouts() int {
-	return strings.Count(stacks(), "internal/lookout.(*Lookout).")
+	return strings.Count(stacks(), strings.TrimSuffix(nameOf((*lookout.Lookout).Close), "Close"))
 }
 
 // A thousand calls that wait for as many transfers cost a handful of connections, and one
@@ -292,25 +295,27 @@ func TestPayloadsOfOneIDRace(t *testing.T) {
 func TestNextCallerGoesOn(t *testing.T) {
 	b := bank.New(t, 100, 0)
 	net := &bank.Silence{}
-	client := options.Client().SetDialer(net).SetConnectTimeout(time.Second)
+	var sent bank.Traffic
+	client := sent.Client().SetDialer(net).SetConnectTimeout(time.Second)
 	c := b.NewCoordinator(b.Through(client), transfer.WithGroupCommit(transfer.GroupCommit{MaxPending: 1}))
 	_, err := c.Transfer(t.Context(), bank.Move("warm", "a", "b", 1))
 	require.NoError(t, err)
-	net.Set(true) // the only place is taken as long as no answer comes
+	before := sent.Writes.Load()
+	net.Set(true) // the only place is taken, for as long as nobody answers
 	hanging, release := context.WithCancel(t.Context())
 	defer release()
 	place := bank.CallAll(1, func(int) (transfer.Record, error) { return c.Transfer(hanging, bank.Move("in the way", "a", "b", 1)) })
-	require.Eventually(t, func() bool { return strings.Contains(stacks(), "engine.(*Engine).Execute") }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return sent.Writes.Load() > before }, 5*time.Minute, time.Millisecond)
 
 	first, leave := context.WithCancelCause(t.Context())
 	leader := bank.CallAll(1, func(int) (transfer.Record, error) { return c.Transfer(first, bank.Move("t", "a", "b", 10)) })
-	require.Eventually(t, func() bool { return strings.Contains(stacks(), "engine.(*gate).acquire") }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return callsOf((*engine.Engine).Execute) == 2 }, 5*time.Minute, time.Millisecond)
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, err = c.Transfer(short, bank.Move("t", "a", "b", 10))
 	require.ErrorIs(t, err, context.DeadlineExceeded, "it waits for another one's context")
 	others := bank.CallAll(5, func(int) (transfer.Record, error) { return c.Transfer(t.Context(), bank.Move("t", "a", "b", 10)) })
-	require.Eventually(t, func() bool { return strings.Count(stacks(), "lookout.(*Watch).Look(") == 5 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return callsOf((*lookout.Watch).Look) == 5 }, 5*time.Minute, time.Millisecond)
 	leave(errors.New("gone"))
 	told := leader()[0]
 	require.ErrorIs(t, told.Err, context.Canceled)
@@ -324,6 +329,16 @@ func TestNextCallerGoesOn(t *testing.T) {
 		require.NoError(t, a.Err)
 	}
 	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// callsOf counts the calls of a function that are under way, in all goroutines.
+func callsOf(function any) int {
+	return strings.Count(stacks(), nameOf(function)+"(")
+}
+
+// nameOf returns the name of a function, or of a method, as it stands in a stack.
+func nameOf(function any) string {
+	return runtime.FuncForPC(reflect.ValueOf(function).Pointer()).Name()
 }
 
 func stacks() string {
