@@ -83,8 +83,8 @@ func (b *bank) stored() {
 	require.NoError(b.T, err)
 }
 
-// mover takes a transfer on one account from step to step, as its executor would. It posts
-// a part of a hold.
+// mover takes a transfer on one account from step to step, as its executor would. It
+// posts a part of a hold.
 type mover struct {
 	*bank
 	id, account  string
