@@ -182,19 +182,20 @@ func TestHistoryOfOddNumbers(t *testing.T) {
 func TestMarkersNameTheirTransfers(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	ids := []string{
-		"order-17", "a.b.c", ".", "..", "$", "$set", "$[]", "$[x].y", "a$b", "%", "%2E", "%25", "\x00", "a\x00b",
-		"0", "7", "17", "00", "1234567890", "-1", "1a", "a1", "١٢", " ", "é", "a/b", "a+b", "a b", "_id", "__proto__",
-	}
-	pending := bson.M{"%zz": int64(0)} // no transfer's
-	for _, id := range ids {
+	pending, sum := bson.M{"%zz": int64(0)}, int64(0)
+	for id, key := range storetest.AwkwardIDs() {
+		if document.CheckID(id) != nil {
+			continue
+		}
 		b.PutIn("transfers", past(id, moment(1), 1))
-		pending[document.MarkerKey(id)] = int64(1)
+		pending[key] = int64(1)
+		sum++
 	}
 	b.Put(storetest.Account("alice", bson.M{"pending": pending}))
 	balance, _, err := b.history("alice").BalanceAsOf(t.Context(), time.Time{})
 	require.NoError(t, err)
-	require.Equal(t, money.Units(int64(100+len(ids))), balance.Balance, "they are committed, and so they count")
+	require.Equal(t, money.Units(100+sum), balance.Balance, "they are committed, and so they count")
+	require.Greater(t, sum, int64(30))
 }
 
 // An account whose markers are no map has no balance at any instant: it is not known what

@@ -34,6 +34,9 @@ func AwkwardIDs() map[string]string {
 		"Überweisung 💶":           "Überweisung 💶",
 		"e\u0301":                 "e\u0301",
 		"\u00e9":                  "\u00e9",
+		"a/b":                     "a/b",
+		"a+b":                     "a+b", // a space, to those who read it as a query
+		"a b":                     "a b",
 		"_id":                     "_id",
 		"__proto__":               "__proto__",
 		"\"quoted\" and 'single'": "\"quoted\" and 'single'",
