@@ -82,6 +82,8 @@ type knowledge struct {
 	usable atomic.Bool
 	// note is a noteState.
 	note atomic.Uint32
+	// identity is an identityState.
+	identity atomic.Uint32
 	// connected says that Connect has found nothing wrong with it by itself.
 	connected atomic.Bool
 }
@@ -108,4 +110,5 @@ func (k *knowledge) forget() {
 	k.connected.Store(false)
 	k.usable.Store(false)
 	k.note.CompareAndSwap(uint32(noteAgrees), uint32(noteUnread))
+	k.setIdentity(identityUnread)
 }

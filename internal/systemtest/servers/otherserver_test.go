@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -54,7 +55,11 @@ func TestNothingIsRecoveredOnAnotherServer(t *testing.T) {
 
 			accounts := elsewhere(b)
 			wrong := b.NewCoordinator(b.DB, transfer.WithLedger("other", accounts), transfer.WithStallThreshold(0))
-			_, err = wrong.Recover(t.Context())
+			report, err := wrong.Recover(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, state, b.RawTransfer("crashed").State)
+			require.Equal(t, transfer.RecoveryReport{Found: 1, Stuck: 1}, report)
+			_, err = wrong.Transfer(t.Context(), bank.Across("crashed", 60))
 			require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
 			require.Equal(t, state, b.RawTransfer("crashed").State)
 
@@ -65,5 +70,148 @@ func TestNothingIsRecoveredOnAnotherServer(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, 1, n)
 		})
+	}
+}
+
+// Whatever a process is asked for is refused where a name stands for a collection on
+// another server than it does for everybody else, and nothing is written there.
+func TestLedgerOnAnotherServerIsNotTheRecordedOne(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBranches(t, bank.StartServer(t), 100, 100)
+	accounts := elsewhere(b)
+	for name, opts := range map[string][]transfer.Option{
+		"a ledger":           {transfer.WithLedger("other", accounts)},
+		"the default ledger": {transfer.WithAccounts(accounts), b.Other()},
+		"both, interchanged": {transfer.WithAccounts(b.There()), transfer.WithLedger("other", b.DB.Collection("accounts"))},
+	} {
+		wrong := b.NewCoordinator(b.DB, opts...)
+		ledger := "other"
+		if name == "the default ledger" {
+			ledger = ""
+		}
+		l, err := wrong.Ledger(ledger)
+		require.NoError(t, err)
+		for verb, call := range map[string]func(context.Context) error{
+			"Setup":    wrong.Setup,
+			"Check":    wrong.Check,
+			"Transfer": func(ctx context.Context) error { return bank.ErrorOf(wrong.Transfer(ctx, bank.Across("t", 60))) },
+			"Hold":     func(ctx context.Context) error { return bank.ErrorOf(wrong.Hold(ctx, bank.Across("t", 60), time.Hour)) },
+			"Submit":   func(ctx context.Context) error { return bank.ErrorOf(wrong.Submit(ctx, bank.Across("t", 60))) },
+			"Open":     func(ctx context.Context) error { return bank.ErrorOf(l.Open(ctx, transfer.Account{ID: "new"})) },
+			"Close":    func(ctx context.Context) error { return l.Close(ctx, "a") },
+		} {
+			err := call(t.Context())
+			require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, "%s: %s", name, verb)
+			require.ErrorContains(t, err, "is another collection than the one", "%s: %s", name, verb)
+		}
+	}
+	collections, err := accounts.Database().ListCollectionNames(t.Context(), bson.D{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"accounts"}, collections)
+	b.CheckBooks()
+}
+
+// Of processes that begin at once, with one ledger on two servers, those on one of the
+// two are fine, and the others are refused before anything moves: also where they began
+// while nothing was recorded.
+func TestRacingFirstUsesAgreeOnAServer(t *testing.T) {
+	t.Parallel()
+	server, another := bank.StartServer(t), bank.StartServer(t)
+	for round := range 4 {
+		b := bank.New(t, 100).WithIndexes()
+		ledgers := map[string]*mongo.Collection{}
+		for name, uri := range map[string]string{"one": server.URI(), "two": another.URI()} {
+			ledgers[name] = bank.Client(t, uri).Database(b.DB.Name()).Collection("accounts")
+			_, err := ledgers[name].InsertOne(t.Context(), bson.M{"_id": "a", "balance": int64(100)})
+			require.NoError(t, err)
+		}
+		type answer struct {
+			name string
+			err  error
+		}
+		answers, begin := make(chan answer), make(chan struct{})
+		const each = 3
+		for name, accounts := range ledgers {
+			for i := range each {
+				c := b.NewCoordinator(b.DB, transfer.WithLedger("other", accounts))
+				go func() {
+					<-begin
+					if round%2 == 0 {
+						answers <- answer{name, c.Setup(t.Context())}
+						return
+					}
+					_, err := c.Transfer(t.Context(), bank.Across(fmt.Sprint(name, i), 10))
+					answers <- answer{name, err}
+				}()
+			}
+		}
+		close(begin)
+		fine := map[string]int{}
+		for range each * len(ledgers) {
+			got := <-answers
+			if got.err == nil {
+				fine[got.name]++
+				continue
+			}
+			require.ErrorIs(t, got.err, transfer.ErrUnsupportedDeployment)
+		}
+		require.Len(t, fine, 1, "one server stands: %v", fine)
+		moved := int64(10 * each * (round % 2))
+		for name, accounts := range ledgers {
+			c := b.NewCoordinator(b.DB, transfer.WithLedger("other", accounts))
+			if fine[name] == 0 {
+				require.ErrorIs(t, c.Check(t.Context()), transfer.ErrUnsupportedDeployment)
+				n, err := accounts.Database().Collection("accounts.transfer").CountDocuments(t.Context(), bson.M{"_id": "deployment"})
+				require.NoError(t, err)
+				require.Zero(t, n, "it is no collection of this deployment")
+				continue
+			}
+			require.Equal(t, each, fine[name])
+			require.NoError(t, c.Check(t.Context()))
+			bank.RequireLedgers(t, c, map[string]int64{"": 100 - moved, "other": 100 + moved})
+			report, err := c.Audit(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, report.Findings)
+		}
+	}
+}
+
+// A ledger that was moved to another server is accepted there with what lies beside it.
+// Without that it is adopted, and from then on the old server is refused.
+func TestLedgerIsMovedToAnotherServer(t *testing.T) {
+	t.Parallel()
+	b := bank.NewBranches(t, bank.StartServer(t), 100, 100)
+	moved := bank.StartServer(t)
+	for _, row := range []struct {
+		name   string
+		copied []string
+		adopt  bool
+	}{
+		{"with what lies beside it", []string{"accounts", "accounts.transfer"}, false},
+		{"alone", []string{"accounts"}, true},
+	} {
+		accounts := bank.Client(t, moved.URI()).Database(b.DB.Name()).Collection("accounts")
+		for _, collection := range row.copied {
+			var documents []bson.Raw
+			cursor, err := b.There().Database().Collection(collection).Find(t.Context(), bson.D{})
+			require.NoError(t, err)
+			require.NoError(t, cursor.All(t.Context(), &documents))
+			_, err = accounts.Database().Collection(collection).InsertMany(t.Context(), documents)
+			require.NoError(t, err)
+		}
+		c := b.NewCoordinator(b.DB, transfer.WithLedger("other", accounts))
+		if row.adopt {
+			require.ErrorIs(t, c.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+			require.NoError(t, c.Adopt(t.Context()))
+		}
+		require.NoError(t, c.Setup(t.Context()), row.name)
+		require.NoError(t, c.Check(t.Context()), row.name)
+		before := b.NewCoordinator(b.DB, b.Other())
+		if row.adopt {
+			require.ErrorIs(t, before.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+		} else {
+			require.NoError(t, before.Setup(t.Context()), "nothing distinguishes a copy from the original")
+		}
+		require.NoError(t, accounts.Database().Drop(t.Context()))
 	}
 }
