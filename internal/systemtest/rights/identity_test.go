@@ -11,6 +11,31 @@ import (
 // record any. Check says that Setup has to be run, and the job that sets up may record
 // them. From then on another collection is refused to all.
 func (v *guarded) recordedByTheMigration() {
+	v.recordedByNobodyElse()
+	t := v.t
+	_, migrated := v.user(readRole(t, "migration"))
+	require.NoError(t, v.over(migrated).Setup(t.Context()))
+	_, served := v.user(readRole(t, "service"))
+	require.NoError(t, v.over(served).Setup(t.Context()), "nothing is left to be written")
+	_, audited := v.user(readRole(t, "auditor"))
+	require.NoError(t, v.over(audited).Check(t.Context()))
+	v.audit()
+
+	set := bson.M{"$set": bson.M{"identity": "another"}}
+	_, err := v.root.Collection("accounts.transfer").UpdateByID(t.Context(), "identity", set)
+	require.NoError(t, err)
+	_, err = v.over(served).Transfer(t.Context(), oneUnit("three"))
+	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+	_, worked := v.user(readRole(t, "worker"))
+	_, err = v.over(worked).Recover(t.Context())
+	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+	_, err = v.over(audited).Audit(t.Context())
+	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+}
+
+// recordedByNobodyElse requires that services, workers and auditors go on where nothing
+// is recorded, and record nothing.
+func (v *guarded) recordedByNobodyElse() {
 	t := v.t
 	for _, name := range []string{"accounts.transfer", "transfers.transfer"} {
 		_, err := v.root.Collection(name).DeleteMany(t.Context(), bson.M{"_id": bson.M{"$ne": "deployment"}})
@@ -45,20 +70,4 @@ func (v *guarded) recordedByTheMigration() {
 	for _, name := range []string{"accounts.transfer", "transfers.transfer"} {
 		require.Equal(t, before[name], v.stored()[name])
 	}
-
-	_, migrated := v.user(readRole(t, "migration"))
-	require.NoError(t, v.over(migrated).Setup(t.Context()))
-	require.NoError(t, service.Setup(t.Context()), "nothing is left to be written")
-	require.NoError(t, v.over(audited).Check(t.Context()))
-	v.audit()
-
-	set := bson.M{"$set": bson.M{"identity": "another"}}
-	_, err = v.root.Collection("accounts.transfer").UpdateByID(t.Context(), "identity", set)
-	require.NoError(t, err)
-	_, err = v.over(served).Transfer(t.Context(), oneUnit("three"))
-	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
-	_, err = v.over(worked).Recover(t.Context())
-	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
-	_, err = v.over(audited).Audit(t.Context())
-	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
 }

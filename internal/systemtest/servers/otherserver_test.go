@@ -116,45 +116,17 @@ func TestLedgerOnAnotherServerIsNotTheRecordedOne(t *testing.T) {
 // while nothing was recorded.
 func TestRacingFirstUsesAgreeOnAServer(t *testing.T) {
 	t.Parallel()
-	server, another := bank.StartServer(t), bank.StartServer(t)
+	servers := map[string]string{"one": bank.StartServer(t).URI(), "two": bank.StartServer(t).URI()}
+	const each = 3
 	for round := range 4 {
 		b := bank.New(t, 100).WithIndexes()
 		ledgers := map[string]*mongo.Collection{}
-		for name, uri := range map[string]string{"one": server.URI(), "two": another.URI()} {
+		for name, uri := range servers {
 			ledgers[name] = bank.Client(t, uri).Database(b.DB.Name()).Collection("accounts")
 			_, err := ledgers[name].InsertOne(t.Context(), bson.M{"_id": "a", "balance": int64(100)})
 			require.NoError(t, err)
 		}
-		type answer struct {
-			name string
-			err  error
-		}
-		answers, begin := make(chan answer), make(chan struct{})
-		const each = 3
-		for name, accounts := range ledgers {
-			for i := range each {
-				c := b.NewCoordinator(b.DB, transfer.WithLedger("other", accounts))
-				go func() {
-					<-begin
-					if round%2 == 0 {
-						answers <- answer{name, c.Setup(t.Context())}
-						return
-					}
-					_, err := c.Transfer(t.Context(), bank.Across(fmt.Sprint(name, i), 10))
-					answers <- answer{name, err}
-				}()
-			}
-		}
-		close(begin)
-		fine := map[string]int{}
-		for range each * len(ledgers) {
-			got := <-answers
-			if got.err == nil {
-				fine[got.name]++
-				continue
-			}
-			require.ErrorIs(t, got.err, transfer.ErrUnsupportedDeployment)
-		}
+		fine := raceOnLedgers(b, ledgers, each, round%2 == 0)
 		require.Len(t, fine, 1, "one server stands: %v", fine)
 		moved := int64(10 * each * (round % 2))
 		for name, accounts := range ledgers {
@@ -174,6 +146,42 @@ func TestRacingFirstUsesAgreeOnAServer(t *testing.T) {
 			require.Empty(t, report.Findings)
 		}
 	}
+}
+
+// raceOnLedgers lets processes set up, or move money, at once, some of them with each of
+// the ledgers. It returns how many with each were not refused.
+func raceOnLedgers(b *bank.Bank, ledgers map[string]*mongo.Collection, each int, setUp bool) map[string]int {
+	b.T.Helper()
+	type answer struct {
+		name string
+		err  error
+	}
+	answers, begin := make(chan answer), make(chan struct{})
+	for name, accounts := range ledgers {
+		for i := range each {
+			c := b.NewCoordinator(b.DB, transfer.WithLedger("other", accounts))
+			go func() {
+				<-begin
+				if setUp {
+					answers <- answer{name, c.Setup(b.T.Context())}
+					return
+				}
+				_, err := c.Transfer(b.T.Context(), bank.Across(fmt.Sprint(name, i), 10))
+				answers <- answer{name, err}
+			}()
+		}
+	}
+	close(begin)
+	fine := map[string]int{}
+	for range each * len(ledgers) {
+		got := <-answers
+		if got.err == nil {
+			fine[got.name]++
+			continue
+		}
+		require.ErrorIs(b.T, got.err, transfer.ErrUnsupportedDeployment)
+	}
+	return fine
 }
 
 // A ledger that was moved to another server is accepted there with what lies beside it.
