@@ -112,5 +112,4 @@ func (k *knowledge) forget() {
 	k.connected.Store(false)
 	k.usable.Store(false)
 	k.note.CompareAndSwap(uint32(noteAgrees), uint32(noteUnread))
-	k.setIdentity(identityUnread)
 }

@@ -192,8 +192,8 @@ func (d *Deployment) recordAll(ctx context.Context) error {
 	return nil
 }
 
-// adoptIdentity makes a collection the one that is recorded, unless the record was changed
-// since it was read.
+// adoptIdentity makes a collection the one that is recorded, unless the record was
+// changed since it was read.
 func (d *Deployment) adoptIdentity(ctx context.Context, a adoption) error {
 	c := a.collection
 	if c == d.catalog.Originals {

@@ -49,10 +49,12 @@ func (v *guarded) recordedByNobodyElse() {
 		_, err := service.Transfer(t.Context(), oneUnit(id))
 		require.NoError(t, err)
 	}
+	_, err := service.Recover(t.Context())
+	require.NoError(t, err)
 	tried, successful := own.seen()
 	require.Len(t, tried, len(successful)+1, "what was refused once is not tried again: %v", tried)
 	_, worked := v.user(readRole(t, "worker"))
-	_, err := v.over(worked).Recover(t.Context())
+	_, err = v.over(worked).Recover(t.Context())
 	require.NoError(t, err)
 	_, audited := v.user(readRole(t, "auditor"))
 	_, err = v.over(audited).Audit(t.Context())
