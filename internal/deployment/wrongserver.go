@@ -19,7 +19,9 @@ const searchedDocuments = 1000
 
 // refuseOtherServer refuses a collection without a note that no transfer has ever
 // touched, although by the transfers' account holds are held there, of which no marker
-// was found. It is a collection of the same name, on another server:
+// was found. It is a collection of the same name, on another server. Where it is recorded
+// which collection the name stands for, compareIdentity finds that out before.
+// Here it is not recorded yet:
 //
 //  1. A hold is held, in a ledger on one server.
 //  2. A process is configured with the ledger on another one, and posts the hold. It
