@@ -107,6 +107,8 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 // name with .transfer added.
 // It names the transfers collection that it belongs to, the fields, how IDs are stored,
 // and the format.
+// Beside it is the collection's identity, and beside the note of the transfers is
+// recorded which collection each name stands for.
 // A Coordinator with other options is refused before anything moves, by Setup,
 // [Coordinator.Check] and the first use of each collection: see [Coordinator.Adopt].
 //
@@ -115,6 +117,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 //
 //   - a server that is no MongoDB 5.0 or later, or no replica set;
 //   - another configuration than the deployment's;
+//   - a collection of the same name as the deployment's, on another server;
 //   - a view, a capped or a collated collection, or one that is sharded by something else
 //     than _id;
 //   - an index of the user's that lets the server remove transfers or accounts, that is
@@ -133,10 +136,11 @@ func (c *Coordinator) Check(ctx context.Context) error {
 }
 
 // Adopt makes this Coordinator's configuration that of the deployment: its transfers
-// collection, its field names, how it stores IDs.
+// collection, its field names, how it stores IDs, and which collections its names stand
+// for.
 // It is for a change on purpose, which nothing else makes.
-// Adopt rewrites only the notes: rename yourself, before, what accounts store under other
-// names.
+// Adopt rewrites only the notes and what is recorded beside them: rename yourself,
+// before, what accounts store under other names.
 //
 // Stop every other process that uses these collections first, because a process that has
 // checked the notes before goes on as it was.

@@ -27,6 +27,11 @@ type Collection struct {
 	Namesakes []document.Address
 }
 
+// Address returns what it is registered as.
+func (l *Collection) Address() document.Address {
+	return document.Address{Documents: l.Documents, Name: l.Name}
+}
+
 // Cluster is where commands go. It can be compared.
 type Cluster struct{ Client *mongo.Client }
 

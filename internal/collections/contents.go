@@ -23,5 +23,5 @@ func (c *Catalog) ContentsOf(collection *Collection) Contents {
 }
 
 // NoteID is the _id of the note about a collection.
-// [NoteCollection] holds this one document.
+// [NoteCollection] holds it.
 const NoteID = "deployment"

@@ -36,8 +36,11 @@ func (d *Deployment) Adopt(ctx context.Context) error {
 	if err := d.requireIdle(ctx, adoptions); err != nil {
 		return err
 	}
-	for _, a := range adoptions { // that of the transfers first
-		if err := d.adopt(ctx, a); err != nil {
+	for _, a := range adoptions { // those of the transfers first
+		if err := d.adoptIdentity(ctx, a); err != nil {
+			return err
+		}
+		if err := d.adoptNote(ctx, a); err != nil {
 			return err
 		}
 	}
@@ -47,8 +50,8 @@ func (d *Deployment) Adopt(ctx context.Context) error {
 // adoption is a collection whose note is to be replaced.
 type adoption struct {
 	collection *collections.Collection
-	stored     note
-	found      bool // there is a note
+	stored     beside
+	recorded   record
 }
 
 // adoptionOf reads a collection's note, and refuses what Adopt can't replace.
@@ -56,14 +59,18 @@ func (d *Deployment) adoptionOf(ctx context.Context, c *collections.Collection) 
 	if err := d.inspector.CheckCollection(ctx, c); err != nil {
 		return adoption{}, err
 	}
-	stored, found, err := d.readNote(ctx, c)
+	recorded, err := d.readRecord(ctx, c)
 	if err != nil {
 		return adoption{}, err
 	}
-	if found && !stored.readable() {
-		return adoption{}, d.wantedNote(c).requireAgreement(stored, c)
+	stored, err := d.readBeside(ctx, c)
+	if err != nil {
+		return adoption{}, err
 	}
-	return adoption{c, stored, found}, nil
+	if stored.noted && !stored.note.readable() {
+		return adoption{}, d.wantedNote(c).requireAgreement(stored.note, c)
+	}
+	return adoption{c, stored, recorded}, nil
 }
 
 // requireIdle refuses a change while money is in flight. A process that continues a
@@ -80,7 +87,7 @@ func (d *Deployment) requireIdle(ctx context.Context, adoptions []adoption) erro
 	}
 	for _, a := range adoptions {
 		fields := []string{a.collection.Fields.Pending}
-		if old := a.stored.field("pending"); old != "" && old != fields[0] {
+		if old := a.stored.note.field("pending"); old != "" && old != fields[0] {
 			fields = append(fields, old)
 		}
 		for _, pending := range fields {
@@ -104,38 +111,50 @@ func requireUnmarked(ctx context.Context, c *collections.Collection, pending str
 		words.Clip(document.IDText(documents[0].Lookup("_id"))), c.Namespace, words.Quote(pending))
 }
 
-// adopt replaces a note, unless it was changed since it was read.
-func (d *Deployment) adopt(ctx context.Context, a adoption) error {
+// adoptNote replaces a note, unless it was changed since it was read.
+func (d *Deployment) adoptNote(ctx context.Context, a adoption) error {
 	c := a.collection
 	wanted := d.wantedNote(c)
 	wanted.deployment = d.transfersIdentity()
 	if c == d.catalog.Originals {
-		wanted.deployment = a.stored.deployment
+		wanted.deployment = a.stored.note.deployment
 		if wanted.deployment == "" {
 			wanted.deployment = newIdentity()
 		}
 	}
-	if a.found && a.stored.equals(wanted) {
+	if a.stored.noted && a.stored.note.equals(wanted) {
 		return d.accept(wanted, c)
 	}
-	if !a.found {
+	if !a.stored.noted {
 		return d.writeNote(ctx, c)
 	}
-	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
-	defer cancel()
 	update := bson.D{{Key: "$set", Value: wanted.document()}, countChange()}
 	if wanted.ids == "" {
 		update = append(update, bson.E{Key: "$unset", Value: bson.D{{Key: "ids", Value: ""}}})
 	}
-	asRead := bson.D{{Key: "_id", Value: collections.NoteID}, {Key: "changes", Value: a.stored.changes}}
-	notes := d.known[c].notes
+	after, err := d.replace(ctx, c, collections.NoteID, a.stored.note.changes, update, "the note about "+c.Namespace)
+	if err != nil {
+		return err
+	}
+	return d.accept(decodeNote(after), c)
+}
+
+// replace changes a document beside a collection, unless it was changed since it was
+// read, and returns it as it is then.
+func (d *Deployment) replace(
+	ctx context.Context, beside *collections.Collection, id any, changes int64, update bson.D, what string,
+) (bson.Raw, error) {
+	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
+	defer cancel()
+	asRead := bson.D{{Key: "_id", Value: id}, {Key: "changes", Value: changes}}
+	notes := d.known[beside].notes
 	after, result, err := wire.FindAndModify(ctx, notes, asRead, update)
 	switch result {
 	case protocol.Applied:
-		return d.accept(decodeNote(after), c)
+		return after, nil
 	case protocol.NotMatched:
-		return fmt.Errorf("%w: the note about %s was changed by somebody else: ask again", collections.ErrUnsupported, c.Namespace)
+		return nil, fmt.Errorf("%w: %s was changed by somebody else: ask again", collections.ErrUnsupported, what)
 	default:
-		return wire.ServerErrorOf(err, "update", wire.NamespaceOf(notes))
+		return nil, wire.ServerErrorOf(err, "update", wire.NamespaceOf(notes))
 	}
 }

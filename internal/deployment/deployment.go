@@ -9,10 +9,12 @@
 //     inspection judges what the server says of each.
 //  3. Does the collection's note agree? The note lies beside the collection and says how
 //     all processes use it. That of the transfers has the identity that all others name.
+//     And is it the collection that is recorded under its name? See identity.go.
 //  4. Are the collections distinct? Two addresses may lead to one collection, through two
 //     clients. UUIDs show it, so collections that are missing are created now, and not
 //     where anything above was refused.
-//  5. Are all notes there? The missing ones are written, that of the transfers first.
+//  5. Are all notes and records there? The missing ones are written, the note of the
+//     transfers first.
 //     Before a collection's first note, what is in flight there must have been begun
 //     under the names that the note will say: see firstnote.go.
 //  6. Is the retention declared? Last, because from then on transfers are purged.
@@ -82,6 +84,8 @@ type knowledge struct {
 	usable atomic.Bool
 	// note is a noteState.
 	note atomic.Uint32
+	// identity is an identityState.
+	identity atomic.Uint32
 	// connected says that Connect has found nothing wrong with it by itself.
 	connected atomic.Bool
 }

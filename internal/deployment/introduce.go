@@ -12,33 +12,47 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// noteTries is how often a process tries to write a note that another one writes at the
-// same time. The server refuses one of them if neither finds the other's note; the next
+// onceTries is how often a process tries to write a document that another one writes at
+// the same time. The server refuses one of them if neither finds the other's; the next
 // attempt finds it.
-const noteTries = 3
+const onceTries = 3
 
-// introduce writes the notes that are missing at the given addresses, that of the
-// transfers first. All existing notes were found to agree. Without addresses it writes
-// nothing: it would not know what the transfers are for.
+// introduce writes what is missing at the given addresses. All that exists was found to
+// agree. Without addresses it writes nothing: it would not know what the transfers are
+// for.
+//
+// The note of the transfers comes first, and a collection's own note last. So a
+// collection that turns out to be another one than the recorded one gets no note.
 func (d *Deployment) introduce(ctx context.Context, addresses []document.Address) error {
-	var missing []*collections.Collection
+	var unnoted, unrecorded []*collections.Collection
 	for _, a := range addresses {
-		if c := d.catalog.At(a); !d.known[c].noteIs(noteAgrees) {
-			missing = append(missing, c)
+		c := d.catalog.At(a)
+		if !d.known[c].noteIs(noteAgrees) {
+			unnoted = append(unnoted, c)
+		}
+		if d.known[c].identityIs(identityUnrecorded) {
+			unrecorded = append(unrecorded, c)
 		}
 	}
-	if len(missing) == 0 {
+	if len(unnoted)+len(unrecorded) == 0 {
 		return nil
 	}
-	for _, c := range missing {
+	for _, c := range unnoted {
 		if err := d.checkBeforeFirstNote(ctx, c); err != nil {
 			return err
 		}
 	}
 	if transfers := d.catalog.Originals; !d.known[transfers].noteIs(noteAgrees) {
-		missing = append([]*collections.Collection{transfers}, missing...)
+		if err := d.writeNote(ctx, transfers); err != nil {
+			return err
+		}
 	}
-	for _, c := range missing {
+	for _, c := range unrecorded {
+		if err := d.recordIfAllowed(ctx, c); err != nil {
+			return err
+		}
+	}
+	for _, c := range unnoted {
 		if err := d.writeNote(ctx, c); err != nil {
 			return err
 		}
@@ -47,46 +61,57 @@ func (d *Deployment) introduce(ctx context.Context, addresses []document.Address
 }
 
 // writeNote writes a collection's note unless there is one, and accepts the note that
-// stands then. If two processes begin at once, the note of the first one stands. The
-// write counts, because a server acknowledges a write that changes nothing without asking
-// the others: an old primary that was cut off might answer with a note that nobody else
-// has.
+// stands then. If two processes begin at once, the note of the first one stands.
 func (d *Deployment) writeNote(ctx context.Context, c *collections.Collection) error {
-	notes := d.known[c].notes
 	wanted := d.wantedNote(c)
 	wanted.deployment = d.transfersIdentity()
 	if c == d.catalog.Originals {
 		wanted.deployment = newIdentity()
 	}
-	update := bson.D{{Key: "$setOnInsert", Value: wanted.document()}, countChange()}
+	stored, err := d.writeOnce(ctx, c, collections.NoteID, wanted.document(), "the note about "+c.Namespace)
+	if err != nil {
+		return err
+	}
+	return d.accept(decodeNote(stored), c)
+}
+
+// writeOnce writes a document beside a collection unless it is there, and returns the one
+// that stands then.
+//
+// The write counts, because a server acknowledges a write that changes nothing without
+// asking the others: an old primary that was cut off might answer with a document that
+// nobody else has.
+func (d *Deployment) writeOnce(ctx context.Context, beside *collections.Collection, id any, content bson.D, what string) (bson.Raw, error) {
+	notes := d.known[beside].notes
+	update := bson.D{{Key: "$setOnInsert", Value: content}, countChange()}
 	var err error
-	for range noteTries {
+	for range onceTries {
 		var after bson.Raw
 		var result protocol.Result
 		limited, cancel := context.WithTimeout(ctx, wire.CommandLimit)
-		after, result, err = wire.Upsert(limited, notes, bson.D{{Key: "_id", Value: collections.NoteID}}, update)
+		after, result, err = wire.Upsert(limited, notes, bson.D{{Key: "_id", Value: id}}, update)
 		cancel()
 		switch {
 		case result == protocol.Applied:
-			return d.accept(decodeNote(after), c)
+			return after, nil
 		case wire.CommandCode(err) == wire.CodeInvalidNamespace:
-			return d.noRoomForNote(c)
+			return nil, d.noRoomForNote(beside)
 		case result == protocol.Failed && wire.CommandCode(err) != wire.CodeDuplicateKey:
-			return fmt.Errorf("%w: the note about %s can't be stored: %w",
-				collections.ErrUnsupported, c.Namespace, wire.ServerErrorOf(err, "insert", wire.NamespaceOf(notes)))
+			return nil, fmt.Errorf("%w: %s can't be stored: %w",
+				collections.ErrUnsupported, what, wire.ServerErrorOf(err, "insert", wire.NamespaceOf(notes)))
 		case result == protocol.NotMatched: // an upsert always matches
-			return fmt.Errorf("%w: the server has not stored the note about %s", collections.ErrUnsupported, c.Namespace)
+			return nil, fmt.Errorf("%w: the server has not stored %s", collections.ErrUnsupported, what)
 		case result != protocol.Failed:
-			return wire.ServerErrorOf(err, "insert", wire.NamespaceOf(notes))
+			return nil, wire.ServerErrorOf(err, "insert", wire.NamespaceOf(notes))
 		}
 	}
-	return wire.ServerErrorOf(err, "insert", wire.NamespaceOf(notes))
+	return nil, wire.ServerErrorOf(err, "insert", wire.NamespaceOf(notes))
 }
 
-// newIdentity draws an identity for the transfers.
+// newIdentity draws an identity, of the transfers or of a collection of participants.
 func newIdentity() string { return bson.NewObjectID().Hex() }
 
-// countChange is the part of an update that counts how often a note was written.
+// countChange is the part of an update that counts how often a document was written.
 func countChange() bson.E {
 	return bson.E{Key: "$inc", Value: bson.D{{Key: "changes", Value: int64(1)}}}
 }

@@ -23,6 +23,9 @@ func (d *Deployment) Setup(ctx context.Context) error {
 	if err := d.Connect(ctx, d.catalog.Addresses()...); err != nil {
 		return err
 	}
+	if err := d.recordAll(ctx); err != nil {
+		return err
+	}
 	return d.createMissing(ctx)
 }
 
@@ -80,7 +83,7 @@ func (d *Deployment) review(ctx context.Context, c *collections.Collection) erro
 	err := d.inspector.CheckCollection(ctx, c)
 	if err == nil {
 		d.known[c].usable.Store(true)
-		err = d.consult(ctx, c)
+		err = d.consult(ctx, toWork, c)
 	}
 	if errors.Is(err, collections.ErrUnsupported) {
 		d.sameClientConnected.Store(false)
@@ -136,6 +139,9 @@ func (d *Deployment) requireComplete(ctx context.Context) error {
 		case !k.noteIs(noteAgrees):
 			return fmt.Errorf("%w: %s has no note of how it is used, in %s: %s",
 				collections.ErrUnsupported, c.Namespace, wire.NamespaceOf(k.notes), advice)
+		case !k.identityIs(identityAgrees):
+			return fmt.Errorf("%w: nothing in %s records which collection %s is that of %s: %s",
+				collections.ErrUnsupported, d.recordsNamespace(), c.Namespace, c.Address(), advice)
 		}
 	}
 	missing, err := d.inspector.MissingIndexes(ctx)

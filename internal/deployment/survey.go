@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/wire"
@@ -30,10 +30,10 @@ func (d *Deployment) survey(ctx context.Context, to purpose, c *collections.Coll
 	})
 }
 
-// surveyed reports whether nothing is left to be asked for a purpose. That a note is
-// absent is known from one read, too.
+// surveyed reports whether nothing is left to be asked for a purpose. That a note or a
+// record is absent is known from one read, too.
 func (k *knowledge) surveyed(to purpose) bool {
-	return !k.noteIs(noteUnread) && (to == toRead || k.usable.Load())
+	return !k.noteIs(noteUnread) && !k.identityIs(identityUnread) && (to == toRead || k.usable.Load())
 }
 
 func (d *Deployment) surveyOnce(ctx context.Context, to purpose, c *collections.Collection) error {
@@ -44,20 +44,33 @@ func (d *Deployment) surveyOnce(ctx context.Context, to purpose, c *collections.
 		}
 		k.usable.Store(true)
 	}
-	if !k.noteIs(noteUnread) {
+	if !k.noteIs(noteUnread) && !k.identityIs(identityUnread) {
 		return nil
 	}
-	return d.consult(ctx, c)
+	return d.consult(ctx, to, c)
 }
 
-// consult reads a collection's note, and refuses one that differs.
-func (d *Deployment) consult(ctx context.Context, c *collections.Collection) error {
-	stored, found, err := d.readNote(ctx, c)
+// consult reads what lies beside a collection, and refuses a note that differs, and a
+// collection that is another one than the recorded one.
+func (d *Deployment) consult(ctx context.Context, to purpose, c *collections.Collection) error {
+	recorded, err := d.readRecord(ctx, c)
 	if err != nil {
 		return err
 	}
+	stored, err := d.readBeside(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := d.consultNote(ctx, to, c, stored); err != nil {
+		return err
+	}
+	return d.compareIdentity(to, c, stored.identity, recorded)
+}
+
+// consultNote refuses a note that differs.
+func (d *Deployment) consultNote(ctx context.Context, to purpose, c *collections.Collection, stored beside) error {
 	ofTransfers := c == d.catalog.Originals
-	if !found {
+	if !stored.noted {
 		d.known[c].setNote(noteAbsent)
 		if ofTransfers {
 			d.identity.Store(nil)
@@ -66,30 +79,44 @@ func (d *Deployment) consult(ctx context.Context, c *collections.Collection) err
 	}
 	if !ofTransfers && d.transfersIdentity() == "" {
 		// The note of the transfers is written first: it may be there by now.
-		if err := d.consult(ctx, d.catalog.Originals); err != nil {
+		if err := d.consult(ctx, to, d.catalog.Originals); err != nil {
 			return err
 		}
 	}
-	return d.accept(stored, c)
+	return d.accept(stored.note, c)
 }
 
-// readNote reads the note that a majority has stored, and whether there is one. A
-// majority read is enough. A process that finds no note writes one, and learns by that
-// which note stands. One that reads a note that was replaced a moment ago is no worse off
-// than a process that began a moment before.
-func (d *Deployment) readNote(ctx context.Context, c *collections.Collection) (stored note, found bool, err error) {
+// beside is what lies beside a collection.
+type beside struct {
+	note     note
+	noted    bool   // there is a note
+	identity string // the collection's own, "" if it has none
+}
+
+// readBeside reads what a majority has stored beside a collection. A majority read is
+// enough. A process that finds no note writes one, and learns by that which note stands.
+// One that reads a note that was replaced a moment ago is no worse off than a process
+// that began a moment before.
+func (d *Deployment) readBeside(ctx context.Context, c *collections.Collection) (beside, error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()
-	document, err := wire.FindID(ctx, d.known[c].notes, collections.NoteID)
+	ids := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{collections.NoteID, identityID}}}}}
+	found, err := wire.Sample(ctx, d.known[c].notes, ids, 2)
 	switch {
-	case errors.Is(err, mongo.ErrNoDocuments):
-		return note{}, false, nil
 	case wire.CommandCode(err) == wire.CodeInvalidNamespace:
-		return note{}, false, d.noRoomForNote(c)
+		return beside{}, d.noRoomForNote(c)
 	case err != nil:
-		return note{}, false, err
+		return beside{}, err
 	}
-	return decodeNote(document), true, nil
+	var all beside
+	for _, stored := range found {
+		if id, _ := stored.Lookup("_id").StringValueOK(); id == identityID {
+			all.identity = identityIn(stored)
+		} else {
+			all.note, all.noted = decodeNote(stored), true
+		}
+	}
+	return all, nil
 }
 
 // noRoomForNote returns the error of a collection whose note can't have a collection: the

@@ -19,7 +19,9 @@ const searchedDocuments = 1000
 
 // refuseOtherServer refuses a collection without a note and without a trace of any
 // transfer, if the transfers show held holds there and none of their markers was found.
-// It is a collection of the same name, on another server:
+// It is a collection of the same name, on another server.
+// Where the collection of a name is recorded, compareIdentity finds that out before.
+// Here it is not recorded yet:
 //
 //  1. A hold is held, in a ledger on one server.
 //  2. A process is configured with the ledger on another one, and posts the hold. It

@@ -33,22 +33,25 @@ func TestNamesakeAwayKeepsNobody(t *testing.T) {
 // A process is refused if its ledger is on another server than in all other processes, in
 // a collection of the same name.
 // It would post a hold there, find no marker, and return Success.
+// The hold shows it, also where nothing records yet which collection the ledger is.
 func TestLedgerOnAnotherServerIsRefused(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 100, 100)
 	_, err := b.Both.Hold(t.Context(), bank.Across("h", 60), time.Hour)
 	require.NoError(t, err)
-
-	elsewhere := bank.StartServer(t)
-	client := bank.Client(t, elsewhere.URI())
-	accounts := client.Database(b.DB.Name()).Collection("accounts")
-	_, err = accounts.InsertOne(t.Context(), bson.M{"_id": "a", "balance": int64(5)})
+	removed, err := b.DB.Collection("transfers.transfer").DeleteOne(t.Context(), bson.M{"_id.ledger": "other"})
 	require.NoError(t, err)
+	require.EqualValues(t, 1, removed.DeletedCount)
 
+	accounts := elsewhere(b)
 	wrong := b.NewCoordinator(b.DB, transfer.WithLedger("other", accounts))
 	_, err = wrong.Post(t.Context(), "h")
 	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+	require.ErrorContains(t, err, "nothing there shows that a transfer has ever been there")
 	require.ErrorIs(t, wrong.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+	n, err := b.DB.Collection("transfers.transfer").CountDocuments(t.Context(), bson.M{"_id.ledger": "other"})
+	require.NoError(t, err)
+	require.Zero(t, n, "it records nothing")
 	_, err = b.Both.Post(t.Context(), "h")
 	require.NoError(t, err)
 	b.CheckBooks()
