@@ -55,6 +55,16 @@ func Client(tb testing.TB, opts ...*options.ClientOptions) *mongo.Client {
 	return client
 }
 
+// Connected returns the client when it has reached the server, which takes seconds on a
+// busy machine: longer than what is tested may wait.
+func Connected(tb testing.TB, client *mongo.Client) *mongo.Client {
+	tb.Helper()
+	if err := client.Ping(tb.Context(), nil); err != nil {
+		tb.Fatal(err)
+	}
+	return client
+}
+
 // disconnectAtEnd disconnects a client when the test ends, if the test has not done so.
 func disconnectAtEnd(tb testing.TB, client *mongo.Client) {
 	tb.Helper()
@@ -70,10 +80,11 @@ func disconnectAtEnd(tb testing.TB, client *mongo.Client) {
 // Database returns a database that no other test has, through a [Client] with these
 // options.
 // It is dropped when the test ends, before the client is disconnected.
+// The client is connected then, see [Connected].
 func Database(tb testing.TB, opts ...*options.ClientOptions) *mongo.Database {
 	tb.Helper()
 	name := databaseName(tb.Name())
-	db := Client(tb, opts...).Database(name)
+	db := Connected(tb, Client(tb, opts...)).Database(name)
 	tb.Cleanup(func() {
 		if err := drop(name); err != nil {
 			tb.Errorf("drop the test's database: %v", err)

@@ -220,7 +220,7 @@ func TestStatementOnAServerThatHangs(t *testing.T) {
 				require.NoError(t, <-posted)
 			})
 			require.Equal(t, []string{"late -60 40"}, b.Lines(b.MustStatement(r.of, "a", transfer.StatementQuery{})))
-			b.RecoverAll()
+			b.RecoverAll(transfer.WithAccounts(accounts))
 			b.DB = accounts.Database()
 			b.CheckBooks(bank.Balances(100, 0))
 		})
