@@ -80,11 +80,10 @@ func disconnectAtEnd(tb testing.TB, client *mongo.Client) {
 // Database returns a database that no other test has, through a [Client] with these
 // options.
 // It is dropped when the test ends, before the client is disconnected.
-// The client is connected then, see [Connected].
 func Database(tb testing.TB, opts ...*options.ClientOptions) *mongo.Database {
 	tb.Helper()
 	name := databaseName(tb.Name())
-	db := Connected(tb, Client(tb, opts...)).Database(name)
+	db := Client(tb, opts...).Database(name)
 	tb.Cleanup(func() {
 		if err := drop(name); err != nil {
 			tb.Errorf("drop the test's database: %v", err)
