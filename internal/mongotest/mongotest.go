@@ -45,6 +45,9 @@ func URI() string {
 // Client returns a client of the server that [Main] started.
 // The options are applied after the server's URI.
 // The client is disconnected when the test ends.
+//
+// It has reached the server, if that lets it in: on a busy machine this takes seconds,
+// longer than what is tested may wait.
 func Client(tb testing.TB, opts ...*options.ClientOptions) *mongo.Client {
 	tb.Helper()
 	client, err := connect(opts...)
@@ -52,16 +55,9 @@ func Client(tb testing.TB, opts ...*options.ClientOptions) *mongo.Client {
 		tb.Fatal(err)
 	}
 	disconnectAtEnd(tb, client)
-	return client
-}
-
-// Connected returns the client when it has reached the server, which takes seconds on a
-// busy machine: longer than what is tested may wait.
-func Connected(tb testing.TB, client *mongo.Client) *mongo.Client {
-	tb.Helper()
-	if err := client.Ping(tb.Context(), nil); err != nil {
-		tb.Fatal(err)
-	}
+	ctx, cancel := context.WithTimeout(tb.Context(), cleanupLimit)
+	defer cancel()
+	_ = client.Ping(ctx, nil)
 	return client
 }
 

@@ -69,8 +69,7 @@ func NewOf(t *testing.T, client *options.ClientOptions, changes ...func(*Config)
 	b := &Bank{T: t, DB: mongotest.Database(t), Log: NewCommandLog()}
 	b.App = b.DB.Name()
 	logged := options.Client().SetAppName(b.App).SetMonitor(b.Log.Monitor())
-	db := mongotest.Connected(t, mongotest.Client(t, client, logged)).Database(b.DB.Name())
-	b.Log.Take()
+	db := mongotest.Client(t, client, logged).Database(b.DB.Name())
 	config := Config{
 		Transfers: db.Collection("transfers"),
 		Ledgers: map[string]*mongo.Collection{

@@ -70,11 +70,12 @@ func (l *CommandLog) WhenAnswered(then func()) {
 	l.then = then
 }
 
-// Take returns the commands that were sent since the last call.
+// Take returns the commands that were sent since the last call, but for the pings of
+// [mongotest.Client].
 func (l *CommandLog) Take() []*Command {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	commands := l.commands
+	commands := slices.DeleteFunc(l.commands, func(c *Command) bool { return c.Name == "ping" })
 	l.commands = nil
 	return commands
 }

@@ -60,9 +60,7 @@ func (b *Bank) WithIndexes() *Bank {
 // NewBare returns a bank that nobody has used yet: without accounts, notes and indexes.
 func NewBare(t *testing.T, opts ...transfer.Option) *Bank {
 	t.Helper()
-	db := mongotest.Database(t)
-	mongotest.Connected(t, db.Client())
-	return Over(t, db, opts...)
+	return Over(t, mongotest.Database(t), opts...)
 }
 
 // Over returns a bank over a database that the test has from elsewhere.
