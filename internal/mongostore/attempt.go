@@ -47,10 +47,12 @@ type participant struct {
 	leg     document.Leg // of an effect: the names of the collection and of the document, no amount
 	effect  *effect      // nil: it is a leg
 	marker  string       // the path of the transfer's marker
+	key     string       // its key in the map of markers
 	id      bson.RawValue
 
 	floor   document.Floor  // as last read
 	balance *bson.RawValue  // as last read by a look
+	apart   bool            // writes have a statement of their own
 	garbled bool            // the latest look has shown no map where a marker is to be removed
 	refusal protocol.Reason // that the latest read has shown; 0: none
 	unlike  string          // why the document last read is not one for the amount; "": it is one
@@ -96,15 +98,16 @@ func (s *Store) accountParticipant(leg document.Leg) (participant, error) {
 	return participant{subject: l.Subject(id), leg: leg, id: id}, err
 }
 
-// nameMarkers sets the paths of the transfer's markers.
+// nameMarkers sets the paths and the key of the transfer's markers.
 func (a *Attempt) nameMarkers() {
+	key := document.MarkerKey(a.Transfer.ID)
 	var pending, path string
 	for i := range a.participants {
 		p := &a.participants[i]
 		if fields := p.subject.Collection.Fields; fields.Pending != pending {
-			pending, path = fields.Pending, fields.Pending+"."+document.MarkerKey(a.Transfer.ID)
+			pending, path = fields.Pending, fields.Pending+"."+key
 		}
-		p.marker = path
+		p.marker, p.key = path, key
 	}
 }
 

@@ -154,7 +154,7 @@ func TestFenceOnlyIsNotResolved(t *testing.T) {
 		Attempt: b.Attempt("order", b.Leg("alice", -60)), Op: storetest.At(protocol.FenceOnly, 0),
 		Answer: protocol.Answer{Result: protocol.NotMatched},
 	}
-	b.Store.ResolveUpdates(t.Context(), b.Store.Ledgers[""].Majority, []*mongostore.MergedUpdate{b.Store.NewMergedUpdate(call)})
+	b.Store.Resolve(t.Context(), b.Store.Ledgers[""].Majority, call)
 	assert.Equal(t, protocol.NotMatched, call.Answer.Result)
 }
 

@@ -37,9 +37,12 @@ func (u *mergedUpdate) Fence() protocol.Fence { return u.fence }
 // Merge puts calls into updates.
 func (s *Store) Merge(calls []*Call) []*MergedUpdate { return s.merge(calls) }
 
-// ResolveUpdates finds out which updates have matched.
-func (s *Store) ResolveUpdates(ctx context.Context, from *mongo.Collection, updates []*MergedUpdate) bool {
-	return s.resolveUpdates(ctx, from, updates)
+// Resolve finds out whether a call was done, if that is asked for a command of which only
+// a part has matched.
+func (s *Store) Resolve(ctx context.Context, from *mongo.Collection, call *Call) bool {
+	one := []*statement{{updates: []*mergedUpdate{s.newMergedUpdate(call)}}}
+	open := openCalls(one, wire.Updated{Short: true, Matched: true})
+	return len(open) == 0 || s.resolve(ctx, from, open)
 }
 
 // ReadParticipants reads the calls' participants.

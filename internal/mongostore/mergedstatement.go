@@ -2,7 +2,6 @@ package mongostore
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
@@ -60,7 +59,7 @@ func (u *mergedUpdate) conditions(m *wire.Message) {
 		e.requireReservable(m, fields.Pending)
 		return
 	}
-	bounds := first.participant().floor.Bounds(u.taken, u.paid, u.largestCredit)
+	bounds := u.bounds()
 	m.Begin(fields.Pending)
 	m.NoArray()
 	m.End()
@@ -83,6 +82,17 @@ func (u *mergedUpdate) conditions(m *wire.Message) {
 	if u.taken.Sign() != 0 {
 		document.FloorIs(m, fields.Floor, first.participant().floor)
 	}
+}
+
+// bounds returns the bounds of the balance within which all of the update can be done.
+// Where nothing is prepared, they are those that transfers can't lead beyond.
+func (u *mergedUpdate) bounds() document.Bounds {
+	if u.prepares {
+		return u.firstPrepare().participant().floor.Bounds(u.taken, u.paid, u.largestCredit)
+	}
+	ceiling := money.Ceiling(u.paid.Kind())
+	high, err := ceiling.Add(u.paid.Neg())
+	return document.Bounds{Low: ceiling.Neg(), High: high, Known: err == nil}
 }
 
 // changes sets the markers of the prepares, removes those of the settles and undos, and
@@ -139,7 +149,7 @@ func (p *participant) setMarker(m *wire.Message) {
 	}
 	pending := p.subject.Collection.Fields.Pending
 	m.Begin(pending)
-	m.Amount(strings.TrimPrefix(p.marker, pending+"."), p.leg.Amount)
+	m.Amount(p.key, p.leg.Amount)
 	m.End()
 }
 

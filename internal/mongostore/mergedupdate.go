@@ -21,6 +21,8 @@ type mergedUpdate struct {
 	transfers     map[string]bool // once there are two: no update writes a marker twice
 	prepares      bool
 	alone         bool // nothing can be added
+	apart         bool // it has a statement of its own
+	shared        bool // it has a statement together with others
 	fence         protocol.Fence
 	paid          money.Amount // what the settles and undos pay in
 	taken         money.Amount // what the prepares take
@@ -31,26 +33,32 @@ type mergedUpdate struct {
 	drawsFence    bool // a fence-only: the server draws the token
 }
 
-// merge puts calls into updates. They keep their order at each participant.
+// merge puts calls into updates. They keep their order at each participant, so that
+// several updates of one have statements of their own.
 func (s *Store) merge(calls []*Call) []*mergedUpdate {
 	updates := make([]*mergedUpdate, 0, len(calls))
 	latest := make(map[collections.Subject]*mergedUpdate, len(calls))
 	for _, call := range calls {
 		subject := call.participant().subject
-		if u := latest[subject]; u != nil && u.add(call) {
+		before := latest[subject]
+		if before != nil && before.add(call) {
 			continue
 		}
 		u := s.newMergedUpdate(call)
+		if before != nil {
+			before.apart, u.apart = true, true
+		}
 		updates, latest[subject] = append(updates, u), u
 	}
 	return updates
 }
 
-// oneUpdateEach returns an update for each call.
+// oneUpdateEach returns an update for each call, in a statement of its own.
 func (s *Store) oneUpdateEach(calls []*Call) []*mergedUpdate {
 	updates := make([]*mergedUpdate, len(calls))
 	for i, call := range calls {
 		updates[i] = s.newMergedUpdate(call)
+		updates[i].apart = true
 	}
 	return updates
 }
@@ -59,9 +67,10 @@ func (s *Store) oneUpdateEach(calls []*Call) []*mergedUpdate {
 func (s *Store) newMergedUpdate(call *Call) *mergedUpdate {
 	zero := money.Zero(call.participant().leg.Amount.Kind())
 	fenceOnly := call.Op.Kind == protocol.FenceOnly
+	special := fenceOnly || call.participant().effect != nil
 	u := &mergedUpdate{
 		store: s, calls: []*Call{call}, paid: zero, taken: zero, net: zero, largestCredit: zero,
-		alone: fenceOnly || call.participant().effect != nil, drawsFence: fenceOnly,
+		alone: special, apart: special || call.participant().apart, drawsFence: fenceOnly,
 	}
 	u.addAmount(call)
 	if call.Op.ReplaceFence {
@@ -73,7 +82,9 @@ func (s *Store) newMergedUpdate(call *Call) *mergedUpdate {
 // replaceFence draws a token for what is settled or undone.
 // However often the update is sent, it sets the token only once. It requires the marker
 // and removes it, and the marker comes back only by a prepare that names a later fence.
-func (u *mergedUpdate) replaceFence() { u.replacesFence, u.token = true, bson.NewObjectID() }
+func (u *mergedUpdate) replaceFence() {
+	u.replacesFence, u.token, u.apart = true, bson.NewObjectID(), true
+}
 
 // add takes a call in, unless it can't be in one statement with the others.
 func (u *mergedUpdate) add(call *Call) bool {
@@ -95,6 +106,7 @@ func (u *mergedUpdate) add(call *Call) bool {
 		u.transfers = map[string]bool{first.Attempt.Transfer.ID: true}
 	}
 	u.transfers[call.Attempt.Transfer.ID] = true
+	u.apart = u.apart || call.participant().apart
 	u.calls = append(u.calls, call)
 	return true
 }

@@ -8,6 +8,7 @@
 //   - claim.go: inserts, claims and takeovers of transfers;
 //   - change.go and finish.go: verifies, decisions, holds and finishes;
 //   - write.go and mergedupdate.go: prepares, settles, undos and fence-onlys;
+//     statement.go says which of them share a statement;
 //   - read.go: fences and deciding reads of participants; readtransfer.go: of transfers;
 //   - facts.go, effect.go and requirement.go: what a participant's document shows;
 //
@@ -20,6 +21,7 @@ package mongostore
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -27,6 +29,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/fences"
+	"github.com/mongotransfer/transfer/internal/pipeline"
 	"github.com/mongotransfer/transfer/internal/retention"
 )
 
@@ -35,6 +38,9 @@ type Store struct {
 	catalog      *collections.Catalog
 	retention    *retention.Retention
 	exactBalance bson.Raw // the condition that a balance is an exact decimal
+	bodies       pipeline.Bodies
+	oddClusters  sync.Map // by collections.Cluster: those that have refused a pipeline
+	refused      refusedSubjects
 	markerLimit  int
 	fences       *fences.Cache
 }
@@ -53,10 +59,15 @@ func New(c *collections.Catalog, kept *retention.Retention, limits Limits) (*Sto
 	if err != nil {
 		return nil, err
 	}
+	bodies, err := pipeline.New(c.Fields)
+	if err != nil {
+		return nil, err
+	}
 	return &Store{
 		catalog:      c,
 		retention:    kept,
 		exactBalance: exact,
+		bodies:       bodies,
 		markerLimit:  limits.Markers,
 		fences:       fences.New(c.Clock.Now, limits.FenceBytes),
 	}, nil

@@ -15,8 +15,8 @@ import (
 
 // markSuspects marks the calls at whose document a command was held up.
 //
-// The server performs statements in their order, and waits where an open transaction has
-// written to the document. So it is the first statement that would have changed its
+// The server performs updates in their order, and waits where an open transaction has
+// written to the document. So it is the first one that would have changed its
 // document and has not. That is a hint about what to send alone, and decides nothing: a
 // plain read will do. Where the read fails or finds no such statement, all are marked.
 func (s *Store) markSuspects(ctx context.Context, l *collections.Collection, updates []*mergedUpdate) {

@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -16,9 +17,10 @@ import (
 // writeParticipants performs prepares, settles, undos and fence-onlys on participants of
 // one collection.
 //
-// Where one statement for several transfers did not match, writeParticipants sends one
-// for each, in order, so that each gets an answer of its own. It does so only if it is
-// known that none of them was done. 1. A prepare is made by a statement for several
+// Where one update for several transfers did not match, writeParticipants sends one for
+// each, in order, so that each gets an answer of its own. So it does where the server has
+// ended a statement for many accounts, because it refuses one of them. It does so only if
+// it is known that none of them was done. 1. A prepare is made by an update for several
 // transfers, whose answer is NotMatched for want of a better one. 2. It is sent again by
 // itself, and the server refuses that. 3. Its execution believes that nothing was
 // prepared, and leaves the marker for ever.
@@ -27,83 +29,131 @@ func (s *Store) writeParticipants(ctx context.Context, l *collections.Collection
 	if len(calls) == 0 {
 		return
 	}
-	updates := s.merge(calls)
-	known := s.sendUpdates(ctx, l, updates)
+	statements := s.statements(l, s.merge(calls))
+	known := s.sendStatements(ctx, l, statements)
 	if wire.HeldUp(calls[0].Cause) {
-		s.markSuspects(ctx, l, updates)
+		s.markSuspects(ctx, l, updatesOf(statements))
 	}
-	var single []*Call
-	for _, u := range updates {
-		if len(u.calls) == 1 {
-			continue
-		}
-		for _, call := range u.calls {
-			if result := call.Answer.Result; result == protocol.Failed || result == protocol.NotMatched && known {
-				single = append(single, call)
-			}
-		}
-	}
-	if len(single) > 0 {
-		s.sendUpdates(ctx, l, s.oneUpdateEach(single))
+	if again := callsAgain(statements, known); len(again) > 0 {
+		s.sendStatements(ctx, l, s.statements(l, s.oneUpdateEach(again)))
 	}
 }
 
-// sendUpdates sends updates as one command and answers their calls.
+// updatesOf returns the updates of statements, in the order in which a server performs
+// them.
+func updatesOf(statements []*statement) []*mergedUpdate {
+	var updates []*mergedUpdate
+	for _, st := range statements {
+		updates = append(updates, st.updates...)
+	}
+	return updates
+}
+
+// callsAgain returns the calls that are to be sent again, each by itself. A call that was
+// refused in a shared statement is apart from now on: its execution looks at the account,
+// and may find that nothing speaks against it. So a document that is not quite as the
+// library writes them is a matter of one more look.
+func callsAgain(statements []*statement, known bool) []*Call {
+	var again []*Call
+	for _, st := range statements {
+		for _, u := range st.updates {
+			for _, call := range u.calls {
+				result := call.Answer.Result
+				call.participant().apart = u.shared && result == protocol.NotMatched
+				switch {
+				case len(u.calls) == 1 && !st.refused:
+				case result == protocol.Failed, result == protocol.NotMatched && known:
+					again = append(again, call)
+				}
+			}
+		}
+	}
+	return again
+}
+
+// sendStatements sends statements as one command and answers their calls.
 // It reports whether each NotMatched is known to be true.
-func (s *Store) sendUpdates(ctx context.Context, l *collections.Collection, updates []*mergedUpdate) (known bool) {
-	if len(updates) == 1 {
-		s.answerUpdates(updates, wire.UpdateAll(ctx, l.Commands, updates))
+func (s *Store) sendStatements(ctx context.Context, l *collections.Collection, statements []*statement) (known bool) {
+	if len(statements) == 1 && !statements[0].updates[0].shared {
+		s.answerStatements(l, statements, wire.ModifyAll(ctx, l.Commands, statements))
 		return true
 	}
 	known = true
 	wire.InSession(ctx, l.Commands, func(inSession context.Context) {
-		done := wire.UpdateAll(inSession, l.Commands, updates)
-		s.answerUpdates(updates, done)
+		done := wire.ModifyAll(inSession, l.Commands, statements)
+		s.answerStatements(l, statements, done)
+		open := openCalls(statements, done)
 		switch {
-		case !done.Short || !done.Matched:
-		case s.catalog.Routed(l.Commands):
-			known = s.resolveUpdates(ctx, l.Linearizable, updates)
+		case len(open) == 0:
+		case s.catalog.Routed(l.Commands) || !done.Matched:
+			known = s.resolve(ctx, l.Linearizable, open)
 		default:
-			known = s.resolveUpdates(inSession, l.Majority, updates)
+			known = s.resolve(inSession, l.Majority, open)
 		}
 	})
 	return known
 }
 
-// answerUpdates answers the calls of a command's updates.
-func (s *Store) answerUpdates(updates []*mergedUpdate, done wire.Updated) {
+// answerStatements answers the calls of a command's statements.
+func (s *Store) answerStatements(l *collections.Collection, statements []*statement, done wire.Updated) {
+	updates := updatesOf(statements)
 	many := len(updates) > 1 || len(updates[0].calls) > 1
-	for i, u := range updates {
-		for _, call := range u.calls {
-			call.take(done.Verdicts[i], many)
-			call.participant().writeRefused = nil
-			if call.Answer.Result == protocol.Failed {
-				call.participant().writeRefused = call.Cause
+	for i, st := range statements {
+		verdict := done.Verdicts[i]
+		var refusal wire.StatementError
+		if st.refused = st.updates[0].shared && errors.As(verdict.Err, &refusal); st.refused {
+			s.noteOdd(l, refusal)
+		}
+		for _, u := range st.updates {
+			for _, call := range u.calls {
+				call.take(verdict, many)
+				call.participant().writeRefused = nil
+				if call.Answer.Result == protocol.Failed {
+					call.participant().writeRefused = call.Cause
+				}
+				s.rememberFence(call, u)
 			}
-			s.rememberFence(call, u)
+			if !u.shared {
+				s.refused.note(u.subject(), verdict.Result == protocol.Failed)
+			}
 		}
 	}
 }
 
-// resolveUpdates finds out, by a deciding read, which statements of a command have
-// matched where only some have. It reports whether the read was answered.
-//
-// A marker that is there counts as prepared. One that is gone, from a document that
-// exists, counts as cleared by any process. The execution would conclude the same from a
-// look of its own. An update that sets a fence has to know that it was its own: it stays
-// NotMatched.
-func (s *Store) resolveUpdates(ctx context.Context, from *mongo.Collection, updates []*mergedUpdate) bool {
+// noteOdd remembers that a cluster can't evaluate a pipeline. Where it can, the refusal is
+// about one of the documents.
+func (s *Store) noteOdd(l *collections.Collection, refusal wire.StatementError) {
+	if wire.IsEvaluation(refusal.Code) {
+		s.oddClusters.Store(l.Cluster(), true)
+	}
+}
+
+// openCalls returns the calls of which the reply does not say what became of them. Where
+// only some documents were changed, these are all that are not answered, but for those
+// whose update sets a fence: such a call has to know that it was its own, and stays
+// NotMatched. Where the server has ended a shared statement, these are all of its calls.
+func openCalls(statements []*statement, done wire.Updated) []*Call {
 	var open []*Call
-	for _, u := range updates {
-		for _, call := range u.calls {
-			if call.Answer.Result == protocol.NotMatched && !u.replacesFence && !u.drawsFence {
-				open = append(open, call)
+	for _, st := range statements {
+		for _, u := range st.updates {
+			for _, call := range u.calls {
+				short := done.Short && done.Matched && call.Answer.Result == protocol.NotMatched
+				if st.refused || short && !u.replacesFence && !u.drawsFence {
+					open = append(open, call)
+				}
 			}
 		}
 	}
-	if len(open) == 0 {
-		return true
-	}
+	return open
+}
+
+// resolve finds out, by a deciding read, which calls of a command were done. It reports
+// whether the read was answered.
+//
+// A marker that is there counts as prepared. One that is gone, from a document that
+// exists, counts as cleared by any process. The execution would conclude the same from a
+// look of its own.
+func (s *Store) resolve(ctx context.Context, from *mongo.Collection, open []*Call) bool {
 	documents, err := s.findParticipants(ctx, open, from)
 	if err != nil {
 		return false
@@ -114,6 +164,8 @@ func (s *Store) resolveUpdates(ctx context.Context, from *mongo.Collection, upda
 		marker := view.Markers(call.Attempt.Transfer.ID).Own
 		if view.Found() && marker == (call.Op.Kind == protocol.Prepare) && view.HasMap() {
 			call.answer(protocol.Applied, nil)
+		} else {
+			call.answer(protocol.NotMatched, nil)
 		}
 	}
 	return true

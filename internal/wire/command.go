@@ -54,6 +54,26 @@ func IsRefusal(code int) bool {
 	}, code)
 }
 
+// IsEvaluation reports whether a code says that the server can't read or evaluate the
+// pipeline of a statement, rather than store what comes of it.
+func IsEvaluation(code int) bool {
+	const (
+		failedToParse    = 9
+		typeMismatch     = 14
+		pipelineOperator = 168
+		tooLarge         = 17419
+		tooLargeBy       = 17420
+		firstExpression  = 16000 // the codes of single expressions are all above
+	)
+	switch code {
+	case CodeBadValue, failedToParse, typeMismatch, pipelineOperator:
+		return true
+	case tooLarge, tooLargeBy:
+		return false
+	}
+	return code >= firstExpression
+}
+
 // Send sends one write command, once: a message that was begun and is ended here. It
 // answers Applied, with the reply, where the server says that whatever the statements did
 // is stored for good; the reply's writeErrors are left to the caller.

@@ -34,6 +34,8 @@ type Updated struct {
 	// Verdicts say what became of each statement.
 	Verdicts []Verdict
 	// Matched says that at least one document matched, and that this is stored for good.
+	// A statement that the server has ended by a refusal does not count, although it may
+	// have changed documents.
 	Matched bool
 	// Short says that not all documents matched, so that NotMatched need not be true of
 	// every statement that has it for a verdict.
@@ -45,10 +47,23 @@ type Updated struct {
 // The server says only how many documents matched: if some did and others did not, the
 // verdict on all of them is NotMatched.
 func UpdateAll[S Statement](ctx context.Context, c *mongo.Collection, statements []S) Updated {
+	return sendAll(ctx, c, statements, "n")
+}
+
+// ModifyAll is UpdateAll of statements that decide for themselves which of their
+// documents they change: one that is not changed counts as not matched. It is for
+// statements that never leave a document as it is when they apply to it.
+func ModifyAll[S Statement](ctx context.Context, c *mongo.Collection, statements []S) Updated {
+	return sendAll(ctx, c, statements, "nModified")
+}
+
+// sendAll sends statements in as many commands as they need. The field of the reply with
+// this name says how many documents matched.
+func sendAll[S Statement](ctx context.Context, c *mongo.Collection, statements []S, count string) Updated {
 	all := Updated{Verdicts: make([]Verdict, 0, len(statements))}
 	for len(statements) > 0 {
 		command, n := UpdateCommand(c, statements)
-		all.add(sendUpdates(ctx, c, command, statements[:n]))
+		all.add(sendUpdates(ctx, c, command, statements[:n], count))
 		statements = statements[n:]
 	}
 	return all
@@ -83,7 +98,7 @@ func (u *Updated) add(part Updated) {
 	u.Short = u.Short || part.Short
 }
 
-func sendUpdates[S Statement](ctx context.Context, c *mongo.Collection, command *Message, statements []S) Updated {
+func sendUpdates[S Statement](ctx context.Context, c *mongo.Collection, command *Message, statements []S, count string) Updated {
 	reply, result, err := Send(ctx, c, command, rightOf(statements))
 	all := Updated{Verdicts: verdicts(len(statements), result, err)}
 	if result != protocol.Applied {
@@ -106,7 +121,7 @@ func sendUpdates[S Statement](ctx context.Context, c *mongo.Collection, command 
 			expected += st.Documents()
 		}
 	}
-	matched, _ := reply.Lookup("n").AsInt64OK()
+	matched, _ := reply.Lookup(count).AsInt64OK()
 	all.Matched = matched > 0
 	if int(matched) == expected {
 		return all

@@ -1,0 +1,174 @@
+package mongostore
+
+import (
+	"bytes"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/pipeline"
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/wire"
+)
+
+const (
+	// leastShared is the least number of accounts that share a statement.
+	leastShared = 3
+	// mostShared and mostSharedBytes bound one statement.
+	mostShared      = 512
+	mostSharedBytes = 1 << 20
+)
+
+// statement is one update of one participant, or of many accounts, of the same shape, by
+// a pipeline.
+type statement struct {
+	updates []*mergedUpdate
+	body    bson.Raw // of the pipeline; nil: it is the statement of one update
+	refused bool     // the server has ended it, and may have changed some of the accounts
+}
+
+// statements puts updates into statements. An update is apart, in a statement of its own,
+// which the server takes longer to perform,
+//
+//   - through a mongos, which counts a document twice that is on its way to another shard;
+//   - where the server has refused a pipeline;
+//   - of the document of an effect, whose values are not to be evaluated;
+//   - that sets a fence, which is rare;
+//   - of an account that has several updates in one command, as they have an order;
+//   - of an account that was refused before, by the server or by a pipeline's conditions.
+func (s *Store) statements(l *collections.Collection, updates []*mergedUpdate) []*statement {
+	all := make([]*statement, 0, len(updates))
+	shared := map[pipeline.Shape][]*mergedUpdate{}
+	if s.pipelines(l) {
+		for _, u := range updates {
+			if !u.apart && !s.refused.has(u.subject()) {
+				shape := u.shape()
+				shared[shape] = append(shared[shape], u)
+				u.shared = true
+			}
+		}
+	}
+	for shape, group := range shared {
+		if len(group) < leastShared {
+			for _, u := range group {
+				u.shared = false
+			}
+			continue
+		}
+		// The server changes them in the order of their _ids: see markSuspects.
+		slices.SortFunc(group, func(a, b *mergedUpdate) int { return compareIDs(a.ID(), b.ID()) })
+		for some := range wire.Portions(group, mostSharedBytes, (*mergedUpdate).Size) {
+			for part := range slices.Chunk(some, mostShared) {
+				all = append(all, &statement{updates: part, body: s.bodies[shape]})
+			}
+		}
+	}
+	for _, u := range updates {
+		if !u.shared {
+			all = append(all, &statement{updates: []*mergedUpdate{u}})
+		}
+	}
+	return all
+}
+
+// pipelines reports whether updates of a collection may share a statement.
+func (s *Store) pipelines(l *collections.Collection) bool {
+	_, odd := s.oddClusters.Load(l.Cluster())
+	return !odd && l.HoldsAccounts() && !s.catalog.Routed(l.Commands)
+}
+
+// compareIDs orders IDs of accounts, which are all texts or all of one length, as the
+// server does.
+func compareIDs(a, b bson.RawValue) int {
+	if text, ok := a.StringValueOK(); ok {
+		other, _ := b.StringValueOK()
+		return bytes.Compare([]byte(text), []byte(other))
+	}
+	return bytes.Compare(a.Value, b.Value)
+}
+
+// Write writes the statement.
+func (st *statement) Write(m *wire.Message) {
+	if st.body == nil {
+		st.updates[0].Write(m)
+		return
+	}
+	pipeline.Write(m, st.body, st.updates)
+}
+
+// Documents returns how many documents the statement is for.
+func (st *statement) Documents() int { return len(st.updates) }
+
+// Size guesses the bytes of the statement.
+func (st *statement) Size() int {
+	size := 4 << 10
+	for _, u := range st.updates {
+		size += u.Size()
+	}
+	return size
+}
+
+// subject returns the participant.
+func (u *mergedUpdate) subject() collections.Subject { return u.calls[0].participant().subject }
+
+// ID returns the participant's _id.
+func (u *mergedUpdate) ID() bson.RawValue { return u.calls[0].participant().id }
+
+// shape returns the shape of the update's statement.
+func (u *mergedUpdate) shape() pipeline.Shape {
+	return pipeline.Shape{
+		Kind:     u.taken.Kind(),
+		Prepares: u.prepares,
+		Removes:  slices.ContainsFunc(u.calls, (*Call).clears),
+	}
+}
+
+// WriteParameters writes what the account's part of a shared statement requires and does.
+func (u *mergedUpdate) WriteParameters(m *wire.Message) {
+	bounds := u.bounds()
+	m.Amount(pipeline.Low, bounds.Low)
+	m.Amount(pipeline.High, bounds.High)
+	m.Amount(pipeline.Net, u.net)
+	u.writeKeys(m, pipeline.Removed, (*Call).clears)
+	if !u.prepares {
+		return
+	}
+	first := u.firstPrepare()
+	prepares := func(call *Call) bool { return call.Op.Kind == protocol.Prepare }
+	u.writeKeys(m, pipeline.Absent, prepares)
+	m.Begin(pipeline.Set)
+	for _, call := range u.calls {
+		if prepares(call) {
+			m.Amount(call.participant().key, call.participant().leg.Amount)
+		}
+	}
+	m.End()
+	writeStored(m, pipeline.Fence, document.StoredFence(u.fence))
+	m.Text(pipeline.Currency, first.Attempt.Transfer.Currency)
+	m.Flag(pipeline.Debits, u.taken.Sign() != 0)
+	writeStored(m, pipeline.Floor, first.participant().floor.Stored)
+}
+
+// writeKeys writes the keys of the markers of some calls.
+func (u *mergedUpdate) writeKeys(m *wire.Message, name string, of func(*Call) bool) {
+	m.BeginArray(name)
+	n := 0
+	for _, call := range u.calls {
+		if of(call) {
+			m.Text(wire.Index(n), call.participant().key)
+			n++
+		}
+	}
+	m.End()
+}
+
+// writeStored writes a stored value, or null for the zero value.
+func writeStored(m *wire.Message, name string, value bson.RawValue) {
+	if document.Absent(value) {
+		m.Null(name)
+		return
+	}
+	m.Value(name, value)
+}
