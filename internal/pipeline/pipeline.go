@@ -50,8 +50,8 @@ const (
 	Fence = "fence"
 	// Currency is the currency, or "".
 	Currency = "currency"
-	// Floor is the stored floor that a debit was judged by, or null. It counts where Debits
-	// is true.
+	// Floor is the stored floor that a debit was judged by, or null. It counts where
+	// Debits is true.
 	Floor = "floor"
 	// Debits says that money is taken.
 	Debits = "debits"
