@@ -33,11 +33,11 @@ type statement struct {
 // which takes the server longer,
 //
 //   - through a mongos, which counts a document twice that is on its way to another shard;
-//   - where the server does not evaluate a pipeline as it should: see trial.go;
+//   - where the server does not evaluate a pipeline as it should;
 //   - of the document of an effect, whose values are not to be evaluated;
 //   - that sets a fence, which is rare;
 //   - of an account that has several updates in one command, as they have an order;
-//   - of an account that was refused before, by the server or by a pipeline's conditions.
+//   - of an account that was refused before, by the server or by such a statement.
 func (s *Store) statements(pipelines bool, updates []*mergedUpdate) []*statement {
 	all := make([]*statement, 0, len(updates))
 	shared := map[pipeline.Shape][]*mergedUpdate{}
