@@ -32,7 +32,7 @@ type statement struct {
 // statements puts updates into statements. An update is apart, in a statement of its own,
 // which takes the server longer,
 //
-//   - through a mongos, which counts a document twice that is on its way to another shard;
+//   - through a mongos, which counts a document twice that is on its way elsewhere;
 //   - where the server does not evaluate a pipeline as it should;
 //   - of the document of an effect, whose values are not to be evaluated;
 //   - that sets a fence, which is rare;
