@@ -37,10 +37,10 @@ func (x *Execution) clearances(operations []Operation) []Operation {
 	operations = x.each(operations, needsClearing, Undo)
 	for i := range operations {
 		op := &operations[i]
-		op.ReplaceFence = x.dirty
 		if x.state == Committed {
 			op.Kind = x.participants[op.Participant].clearedBy()
 		}
+		op.ReplaceFence = x.dirty
 	}
 	operations = x.each(operations, needsFenceOnly, FenceOnly)
 	return x.each(operations, needsClearingLook, Look)

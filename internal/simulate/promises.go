@@ -24,8 +24,14 @@ func (w *World) due(transfer int, leg Leg) int64 {
 func (w *World) hindrance(transfer, participant int) protocol.Reason {
 	leg := w.Plans[transfer][participant]
 	a := &w.Accounts[leg.Account]
+	reserved := 0
+	for other, trace := range a.Traces {
+		if trace == protocol.Reserved && (other != transfer || !leg.effect()) {
+			reserved++
+		}
+	}
 	switch balance := a.Balance - leg.debit(); {
-	case leg.effect() && !a.met(transfer):
+	case leg.effect() && (a.Missing || a.Value != 0 || reserved > 0):
 		return protocol.RequirementFailed
 	case leg.effect():
 		return 0
@@ -37,7 +43,7 @@ func (w *World) hindrance(transfer, participant int) protocol.Reason {
 		return protocol.CurrencyMismatch
 	case a.Odd:
 		return protocol.AmountKind
-	case a.inFlight() >= w.MarkerLimit:
+	case reserved >= w.MarkerLimit:
 		return protocol.Busy
 	case leg.debit() > 0 && (balance < a.Floor || balance < -w.MostBalance):
 		return protocol.InsufficientFunds
