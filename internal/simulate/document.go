@@ -118,7 +118,8 @@ func (w *World) Begin(transfer int, start protocol.Start) *protocol.Execution {
 			losers = append(losers, i)
 		}
 	}
-	start.Hold, start.Reversal = w.Holds[transfer], legs[len(legs)-1].Spare
+	start.Hold = start.Hold || w.Holds[transfer]
+	start.Reversal = legs[len(legs)-1].Spare
 	return protocol.New(start, len(legs), losers...)
 }
 
