@@ -89,7 +89,10 @@ func (x *Execution) lookClearing(p *participant, facts Facts) {
 		p.step = stuck // nobody pays for a transfer that is rolled back: this was no protocol
 	case facts.Trace != NoTrace:
 		// It has just landed, or the answer was stale, or another trace was supposed.
-		p.step, p.done = needsClearing, facts.Trace == Done
+		p.step = needsClearing
+		if facts.Trace.there() {
+			p.done = facts.Trace == Done
+		}
 	case !facts.Found && x.state == Committed && !facts.MayBeGone:
 		p.step = stuck // money is owed to a document that is gone
 	case facts.Found && x.state == Rollback && x.dirty:

@@ -136,8 +136,8 @@ func (x *Execution) observePay(op Operation, answer Answer) {
 // lookPaid judges a deciding read after a pay that did not match.
 func (p *participant) lookPaid(facts Facts) {
 	switch {
-	case facts.Trace == Reserved:
-		p.step = needsPay // the answer was stale
+	case facts.Trace == Reserved, facts.Trace == Illegible:
+		p.step = needsPay // the answer was stale, or nothing can be read there
 	case !facts.Found:
 		p.step = stuck // money is owed to a document that is gone
 	default:

@@ -201,12 +201,45 @@ func TestNothingIsTakenBackFromADoneMark(t *testing.T) {
 	require.Equal(t, 0, d.x.StuckAt())
 }
 
+// TestWhatCantBeReadShowsNothing promises that a document whose traces can't be read is
+// taken neither for paid nor for prepared nor for free: the write is asked for again, which
+// the server refuses.
+func TestWhatCantBeReadShowsNothing(t *testing.T) {
+	illegible := able("f")
+	illegible.Trace = Illegible
+	d := recorded(t, no(), yes())
+	d.hears(Look, shows(illegible))
+	require.Equal(t, Decided, d.x.Progress())
+	d.hears(Pay, only(Failed))
+	d.hears(Settle, yes())
+	d.ends(Stuck, Committed)
+
+	d = toCancel(t, 2)
+	d.hears(FenceOnly, no(), no())
+	d.hears(Look, shows(marked("f")), shows(illegible))
+	d.hears(FenceOnly, only(Failed))
+	d.ends(Stuck, Preparing)
+	require.Equal(t, 1, d.x.StuckAt())
+
+	d = committed(t)
+	d.hearsAll([]Kind{Settle, Clear}, yes(), no())
+	d.hears(Look, shows(illegible))
+	d.hears(Clear, only(Failed))
+	d.ends(Stuck, Committed)
+
+	d = reached(t)
+	d.hears(Prepare, yes(), no())
+	illegible.Kind = false
+	d.hears(Look, shows(illegible))
+	require.Equal(t, AmountKind, d.asks(Decide, 1)[0].Refusal.Reason)
+}
+
 // Each progress has a name, for logs.
 func TestNamesOfProgress(t *testing.T) {
 	for p, name := range map[Progress]string{Undecided: "Undecided", Decided: "Decided", Settled: "Settled", Complete: "Complete", 9: ""} {
 		require.Equal(t, name, p.String())
 	}
-	for trace, name := range map[Trace]string{NoTrace: "NoTrace", Reserved: "Reserved", Done: "Done", 9: ""} {
+	for trace, name := range map[Trace]string{NoTrace: "NoTrace", Reserved: "Reserved", Done: "Done", Illegible: "Illegible", 9: ""} {
 		require.Equal(t, name, trace.String())
 	}
 }

@@ -254,7 +254,14 @@ const (
 	// Done means that the done mark is there: the transfer is settled and not cleared yet.
 	// It reserves nothing.
 	Done
+	// Illegible means that what is there can't be read, so that it shows neither that there
+	// is a trace nor that there is none.
+	// The write that needs to know is asked for again, and the performer answers Failed.
+	Illegible
 )
+
+// there reports whether the transfer is certainly prepared.
+func (t Trace) there() bool { return t == Reserved || t == Done }
 
 // String names the trace, for logs.
 func (t Trace) String() string {
@@ -265,6 +272,8 @@ func (t Trace) String() string {
 		return "Reserved"
 	case Done:
 		return "Done"
+	case Illegible:
+		return "Illegible"
 	}
 	return ""
 }

@@ -57,12 +57,12 @@ func (x *Execution) observeFence(op Operation, answer Answer) {
 	}
 	facts := answer.Facts
 	reason := facts.Refusal()
-	if reason == Busy && x.start.WaitWhileBusy && facts.Trace == NoTrace {
+	if reason == Busy && x.start.WaitWhileBusy && !facts.Trace.there() {
 		return
 	}
 	p.fence, p.pinned = facts.Fence, facts.Found
 	p.step = needsPrepare
-	if reason != 0 || facts.Trace != NoTrace {
+	if reason != 0 || facts.Trace.there() {
 		p.step = needsLook // a prepare would hardly match
 	}
 }
@@ -152,7 +152,7 @@ func (x *Execution) observeLook(op Operation, answer Answer) {
 // look decides how to go on with a participant whose prepare did not match.
 func (p *participant) look(facts Facts) {
 	p.absent = !facts.Found
-	if facts.Trace != NoTrace {
+	if facts.Trace.there() {
 		p.hasTrace(facts.Trace)
 		return
 	}

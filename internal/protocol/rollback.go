@@ -74,10 +74,10 @@ func (p *participant) lookFencing(facts Facts) {
 	switch {
 	case !facts.Found:
 		p.step = missing
-	case facts.Trace != NoTrace:
+	case facts.Trace.there():
 		p.hasTrace(facts.Trace)
 	default:
-		p.step = needsFenceOnly // the answer was stale
+		p.step = needsFenceOnly // the answer was stale, or nothing can be read there
 	}
 }
 
