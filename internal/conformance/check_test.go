@@ -123,7 +123,7 @@ func (c *check) comparable(message simulate.Message, answer protocol.Answer) pro
 	if message.Op.Kind == protocol.Decide || message.Op.Kind == protocol.Finish {
 		answer.Transfer = protocol.Image{}
 	}
-	if facts := &answer.Facts; facts.Found && (message.Op.Kind == protocol.ReadFence || facts.Marker) {
+	if facts := &answer.Facts; facts.Found && (message.Op.Kind == protocol.ReadFence || facts.Trace != protocol.NoTrace) {
 		facts.Unmet = false // asked only where it decides
 	}
 	return answer

@@ -133,7 +133,7 @@ func (m *model) damagedAll(members []simulate.Message) bool {
 	adds := false
 	for _, message := range members {
 		a := &m.Accounts[m.leg(message).Account]
-		if message.Op.Kind == protocol.Prepare || a.Missing || !a.Markers[message.Transfer] {
+		if message.Op.Kind == protocol.Prepare || a.Missing || a.Traces[message.Transfer] == protocol.NoTrace {
 			return false
 		}
 		adds = adds || m.damaged(message)
@@ -145,7 +145,7 @@ func (m *model) damagedAll(members []simulate.Message) bool {
 func (m *model) shows(message simulate.Message) bool {
 	at := m.leg(message).Account
 	a := &m.Accounts[at]
-	return !a.Missing && !m.garbled(at) && a.Markers[message.Transfer] == (message.Op.Kind == protocol.Prepare)
+	return !a.Missing && !m.garbled(at) && (a.Traces[message.Transfer] != protocol.NoTrace) == (message.Op.Kind == protocol.Prepare)
 }
 
 // claim performs claims of stored transfers as one command.

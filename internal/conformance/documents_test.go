@@ -105,7 +105,7 @@ func (m *model) storedAccount(i int) account {
 	var markers []string
 	for t, legs := range m.Plans {
 		for _, leg := range legs {
-			if leg.Account == i && a.Markers[t] {
+			if leg.Account == i && a.Traces[t] != protocol.NoTrace {
 				markers = append(markers, markerKeys()[t]+": "+c.amount(leg.Amount).Canonical())
 			}
 		}

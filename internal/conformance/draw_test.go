@@ -229,7 +229,7 @@ func accountKinds() []protocol.Kind {
 
 // fitting draws a write that finds the marker as it needs it.
 func (c *check) fitting(e *executor, participant int) protocol.Kind {
-	if c.model.Accounts[c.model.Plans[e.transfer][participant].Account].Markers[e.transfer] {
+	if c.model.Accounts[c.model.Plans[e.transfer][participant].Account].Traces[e.transfer] != protocol.NoTrace {
 		if c.model.Transfers[e.transfer].Posted != 0 {
 			return protocol.Settle
 		}
@@ -279,7 +279,7 @@ func (c *check) onCrowd(*rapid.T) {
 	for _, e := range c.drawExecutors() {
 		for i, leg := range c.model.Plans[e.transfer] {
 			kind := protocol.Prepare
-			if c.model.Accounts[leg.Account].Markers[e.transfer] {
+			if c.model.Accounts[leg.Account].Traces[e.transfer] != protocol.NoTrace {
 				kind = clearing
 			} else if clearsOnly {
 				continue

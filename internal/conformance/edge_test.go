@@ -58,7 +58,7 @@ func (c *check) drawAllAt(account int) []simulate.Message {
 			switch {
 			case leg.Account != account:
 				continue
-			case c.model.Accounts[account].Markers[transfer]:
+			case c.model.Accounts[account].Traces[transfer] != protocol.NoTrace:
 				op = protocol.Operation{Kind: c.drawClear(transfer, leg), Participant: at, ReplaceFence: fencing}
 			case clearsOnly:
 				continue

@@ -34,7 +34,7 @@ func (m *model) garbled(at int) bool {
 	if m.scene.accounts[at].paper == nil {
 		return m.dress[at] == markerList || m.dress[at] == wrapped
 	}
-	if a.Markers != [simulate.MaxTransfers]bool{} {
+	if a.Traces != [simulate.MaxTransfers]protocol.Trace{} {
 		return false
 	}
 	switch m.paperNow.pending.(type) {
@@ -76,7 +76,10 @@ func (m *model) performGarbled(message simulate.Message) (protocol.Answer, bool)
 	switch kind := message.Op.Kind; {
 	case reads(kind):
 		answer := m.Perform(message)
-		answer.Facts.Marker, answer.Facts.BelowMarkerLimit = m.garble.decided(message.Owner), true
+		answer.Facts.Trace, answer.Facts.BelowMarkerLimit = protocol.NoTrace, true
+		if m.garble.decided(message.Owner) {
+			answer.Facts.Trace = protocol.Illegible
+		}
 		return answer, true
 	case kind == protocol.Prepare:
 		return protocol.Answer{Result: protocol.NotMatched}, true

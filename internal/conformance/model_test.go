@@ -147,7 +147,7 @@ func (m *model) damaged(message simulate.Message) bool {
 	leg := m.leg(message)
 	a := &m.Accounts[leg.Account]
 	adds := m.paid(message) != 0
-	return adds && !a.Missing && !m.garbled(leg.Account) && a.Markers[message.Transfer] && m.dress[leg.Account] == asText
+	return adds && !a.Missing && !m.garbled(leg.Account) && a.Traces[message.Transfer] != protocol.NoTrace && m.dress[leg.Account] == asText
 }
 
 // paid returns what a settle or an undo adds to a balance.
@@ -229,7 +229,7 @@ func (m *model) hindrances(message simulate.Message) []string {
 			return []string{"found"}
 		}
 		unmet("fence", facts.Fence == op.Fence)
-		unmet("no marker", !facts.Marker)
+		unmet("no marker", facts.Trace == protocol.NoTrace)
 		unmet("open", facts.Open)
 		unmet("currency", facts.Currency)
 		unmet("kind", facts.Kind)

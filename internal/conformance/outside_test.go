@@ -58,7 +58,7 @@ func (c *check) outside(*rapid.T) {
 // drawOutside draws what is done to an account.
 func (c *check) drawOutside(account int) string {
 	kinds := []string{"pay in", "pay in", "close", "delete", "damage", "wrap"}
-	if c.model.Accounts[account].Markers != [simulate.MaxTransfers]bool{} {
+	if c.model.Accounts[account].Traces != [simulate.MaxTransfers]protocol.Trace{} {
 		// What is owed can't be paid then.
 		kinds = append(kinds, "damage", "damage", "damage", "wrap", "wrap")
 	}

@@ -221,7 +221,7 @@ func (m *model) storedPaper() account {
 	stored := account{There: true, Balance: number(bson.RawValue{}), Fence: a.Fence, Rest: rest(encoded), Pending: pendingOf(encoded)}
 	var markers []string
 	for t := range m.Plans {
-		if a.Markers[t] {
+		if a.Traces[t] != protocol.NoTrace {
 			markers = append(markers, markerKeys()[t]+": "+money.Zero(money.Whole).Canonical())
 		}
 	}
@@ -242,7 +242,7 @@ func (c *check) outsidePaper() {
 		defer c.seeAll()
 	case oneOf(c.t, "the document is", "deleted", "written", "written") == "deleted":
 		a.Missing, c.gone[paperAt] = true, c.bank.remove(paperAt)
-	case a.Markers != [simulate.MaxTransfers]bool{}:
+	case a.Traces != [simulate.MaxTransfers]protocol.Trace{}:
 		return
 	default:
 		now := &c.model.paperNow

@@ -133,7 +133,19 @@ func (a *Attempt) reservedDocuments() int { return len(a.participants) - len(a.T
 // Start completes an execution's start by what its transfer is.
 func (a *Attempt) Start(start protocol.Start) protocol.Start {
 	start.Reserve, start.Reversal = a.reservedDocuments(), a.Transfer.Reverses != ""
+	start.Hold = start.Hold || a.Transfer.Hold
 	return start
+}
+
+// Losers returns the indexes of the participants that lose money.
+func (a *Attempt) Losers() []int {
+	var losers []int
+	for i, leg := range a.Transfer.Legs {
+		if leg.Amount.Sign() < 0 {
+			losers = append(losers, i)
+		}
+	}
+	return losers
 }
 
 // Name returns how messages name a participant.

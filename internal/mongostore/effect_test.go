@@ -156,7 +156,7 @@ func TestEffectShowsWhenItIsSettled(t *testing.T) {
 			b.Has("orders", bson.M{"_id": id, "status": "unpaid", "fence": storetest.Fence0(), "note": "kept", "pending": bson.M{id: int64(0)}})
 			assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.FenceOnly, 0)).Result)
 			reserved := fit()
-			reserved.Found, reserved.Marker, reserved.Fence = true, true, document.FenceOfToken(storetest.Fence0())
+			reserved.Found, reserved.Trace, reserved.Fence = true, protocol.Reserved, document.FenceOfToken(storetest.Fence0())
 			assert.Equal(t, reserved, b.On(a, storetest.At(protocol.Look, 0)).Facts, "what it has reserved itself is as it requires")
 			op := storetest.At(clears, 0)
 			op.ReplaceFence = fencing
@@ -286,7 +286,7 @@ func TestReversalsEffect(t *testing.T) {
 			continue
 		}
 		require.Equal(t, bson.M{"of " + name: int64(0)}, storetest.AsMap(t, b.Raw("transfers", name))["pending"])
-		require.True(t, b.On(a, storetest.At(protocol.Look, 1)).Facts.Marker)
+		require.NotEqual(t, protocol.NoTrace, b.On(a, storetest.At(protocol.Look, 1)).Facts.Trace)
 		original, found, err := b.Store.ReadTransfer(t.Context(), name)
 		require.True(t, found && err == nil && original.Reserved())
 		b.Applied(a, storetest.Replacing(storetest.At(protocol.Settle, 1)))

@@ -24,7 +24,7 @@ func (s *Store) facts(a *Attempt, p *participant, stored bson.Raw) protocol.Fact
 	markers := view.Markers(a.Transfer.ID)
 	facts := protocol.Facts{
 		Found:            true,
-		Marker:           markers.Own || a.garbles(view),
+		Trace:            a.trace(view),
 		Fence:            view.Fence(),
 		Open:             !view.Closed(),
 		Currency:         view.HasCurrency(a.Transfer.Currency),
@@ -90,10 +90,21 @@ func effectFacts(a *Attempt, p *participant, view document.View) protocol.Facts 
 		p.unmet = view.Reservation(a.Transfer.ID)
 	}
 	return protocol.Facts{
-		Found: true, Marker: markers.Own || a.garbles(view), Fence: view.Fence(),
+		Found: true, Trace: a.trace(view), Fence: view.Fence(),
 		Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 		Unmet: unmet,
 	}
+}
+
+// trace returns what a document shows of the attempt's transfer.
+func (a *Attempt) trace(view document.View) protocol.Trace {
+	switch {
+	case view.Markers(a.Transfer.ID).Own:
+		return protocol.Reserved
+	case a.garbles(view):
+		return protocol.Illegible
+	}
+	return protocol.NoTrace
 }
 
 // garbles reports whether a document shows something else than a map of markers while the

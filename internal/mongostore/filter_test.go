@@ -41,7 +41,7 @@ func foreign(f *protocol.Facts) { f.Currency = false }
 func odd(f *protocol.Facts)     { f.Kind = false }
 func poor(f *protocol.Facts)    { f.Funds = false }
 func crowded(f *protocol.Facts) { f.WithinLimits = false }
-func marked(f *protocol.Facts)  { f.Marker = true }
+func marked(f *protocol.Facts)  { f.Trace = protocol.Reserved }
 func nothing(_ *protocol.Facts) {}
 func dec(text string) money.Amount {
 	amount, err := money.Parse(text)
@@ -258,7 +258,7 @@ func (b *bank) sendRow(row filterRow) {
 		b.checkPrepared(before, row.name, amount)
 		look := b.On(a, storetest.At(protocol.Look, 0))
 		require.Equal(b.T, protocol.Applied, look.Result)
-		assert.True(b.T, look.Facts.Marker)
+		assert.NotEqual(b.T, protocol.NoTrace, look.Facts.Trace)
 		assert.Equal(b.T, row.facts.Fence, look.Facts.Fence)
 		return
 	}

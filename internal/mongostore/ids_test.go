@@ -25,7 +25,7 @@ func TestAwkwardIDsOnTheServer(t *testing.T) {
 	for id := range storetest.AwkwardIDs() {
 		a := b.Prepared(b.Claimed(id, b.Leg("alice", -60), b.Leg("bob", 60)))
 		facts := b.On(a, storetest.At(protocol.Look, 0)).Facts
-		assert.True(t, facts.Marker, "%q", id)
+		assert.Equal(t, protocol.Reserved, facts.Trace, "%q", id)
 		assert.Equal(t, protocol.NotMatched, b.On(a, b.Ready(a)[0]).Result, "%q is prepared twice", id)
 		attempts = append(attempts, a)
 		balance -= 60
@@ -40,7 +40,7 @@ func TestAwkwardIDsOnTheServer(t *testing.T) {
 			kind, balance = protocol.Undo, balance+60
 		}
 		b.Applied(a, storetest.Replacing(storetest.At(kind, 0)), storetest.Replacing(storetest.At(kind, 1)))
-		assert.False(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Marker)
+		assert.Equal(t, protocol.NoTrace, b.On(a, storetest.At(protocol.Look, 0)).Facts.Trace)
 		if kind == protocol.Undo {
 			b.Applied(a, storetest.At(protocol.FenceOnly, 0))
 		}

@@ -38,7 +38,7 @@ func TestGarbledMarkersAreLeftAlone(t *testing.T) {
 					before := b.Raw("accounts", id)
 					for range 2 {
 						assert.Equal(t, protocol.NotMatched, b.On(a, op).Result)
-						assert.True(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Marker)
+						assert.NotEqual(t, protocol.NoTrace, b.On(a, storetest.At(protocol.Look, 0)).Facts.Trace)
 						assert.Equal(t, protocol.Failed, b.On(a, op).Result)
 						require.ErrorIs(t, a.Cause, document.ErrGarbled)
 						require.ErrorContains(t, a.Cause, `"pending"`)
@@ -50,7 +50,7 @@ func TestGarbledMarkersAreLeftAlone(t *testing.T) {
 					}
 					b.Applied(a, op)
 					assert.Equal(t, protocol.NotMatched, b.On(a, op).Result)
-					assert.False(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Marker)
+					assert.Equal(t, protocol.NoTrace, b.On(a, storetest.At(protocol.Look, 0)).Facts.Trace)
 					b.forget("order")
 				})
 			}
@@ -76,7 +76,7 @@ func TestNoMapIsAnEmptyOne(t *testing.T) {
 		a := b.Claimed(id, b.Leg(id, 60))
 		b.Applied(a, storetest.Decide(protocol.Rollback, 1))
 		assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.Undo, 0)).Result)
-		assert.False(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Marker)
+		assert.Equal(t, protocol.NoTrace, b.On(a, storetest.At(protocol.Look, 0)).Facts.Trace)
 		before := b.Raw("accounts", id).Lookup("fence")
 		b.Applied(a, storetest.At(protocol.FenceOnly, 0))
 		assert.NotEqual(t, before, b.Raw("accounts", id).Lookup("fence"))
@@ -123,7 +123,7 @@ func TestGarbledMarkersAreRefused(t *testing.T) {
 	a := b.Prepared(b.Claimed("order", b.Leg("alice", -60)))
 	b.Change("accounts", "alice", bson.M{"$set": bson.M{"pending": bson.A{bson.M{"order": int64(-60)}}}})
 	facts := b.On(a, storetest.At(protocol.Look, 0)).Facts
-	assert.False(t, facts.Marker)
+	assert.Equal(t, protocol.NoTrace, facts.Trace)
 	assert.Equal(t, protocol.AmountKind, facts.Refusal())
 }
 
@@ -138,7 +138,7 @@ func TestGarbledMarkersOfDocuments(t *testing.T) {
 	b.Change("orders", "o", bson.M{"$set": bson.M{"pending": bson.A{bson.M{"order": int64(0)}}}})
 	before := b.Raw("orders", "o")
 	assert.Equal(t, protocol.NotMatched, b.On(a, storetest.At(protocol.Settle, 0)).Result)
-	assert.True(t, b.On(a, storetest.At(protocol.Look, 0)).Facts.Marker)
+	assert.NotEqual(t, protocol.NoTrace, b.On(a, storetest.At(protocol.Look, 0)).Facts.Trace)
 	assert.Equal(t, protocol.Failed, b.On(a, storetest.At(protocol.Settle, 0)).Result)
 	assert.Equal(t, before, b.Raw("orders", "o"))
 
@@ -147,7 +147,7 @@ func TestGarbledMarkersOfDocuments(t *testing.T) {
 	require.NoError(t, err)
 	before = b.Raw("transfers", "original")
 	assert.Equal(t, protocol.NotMatched, b.On(back, storetest.At(protocol.Settle, 0)).Result)
-	assert.True(t, b.On(back, storetest.At(protocol.Look, 0)).Facts.Marker)
+	assert.NotEqual(t, protocol.NoTrace, b.On(back, storetest.At(protocol.Look, 0)).Facts.Trace)
 	assert.Equal(t, before, b.Raw("transfers", "original"))
 }
 

@@ -39,7 +39,7 @@ func (a *Attempt) Evidence(participant int) Evidence {
 // reported with a refusal, and does not decide it.
 func (p *participant) noteRefusal(facts protocol.Facts) {
 	p.refusal = 0
-	if !facts.Marker {
+	if facts.Trace == protocol.NoTrace {
 		p.refusal = facts.Refusal()
 	}
 }

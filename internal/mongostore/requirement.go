@@ -24,7 +24,7 @@ const maxExplained = 64
 func judgeRequirements(ctx context.Context, calls []*Call, from *mongo.Collection) {
 	var open []*Call
 	for _, call := range calls {
-		if facts := call.Answer.Facts; call.participant().effect != nil && facts.Found && !facts.Marker && !facts.Unmet {
+		if facts := call.Answer.Facts; call.participant().effect != nil && facts.Found && facts.Trace == protocol.NoTrace && !facts.Unmet {
 			open = append(open, call)
 		}
 	}

@@ -58,11 +58,11 @@ func (s *Store) wouldChange(call *Call, stored bson.Raw) bool {
 	facts := s.facts(call.Attempt, call.participant(), stored)
 	switch call.Op.Kind {
 	case protocol.Prepare:
-		return !facts.Marker && facts.Fence == call.Op.Fence && facts.Refusal() == 0
+		return facts.Trace == protocol.NoTrace && facts.Fence == call.Op.Fence && facts.Refusal() == 0
 	case protocol.Settle, protocol.Undo:
-		return facts.Marker
+		return facts.Trace != protocol.NoTrace
 	case protocol.FenceOnly:
-		return facts.Found && !facts.Marker && !s.drawnRecently(facts.Fence)
+		return facts.Found && facts.Trace == protocol.NoTrace && !s.drawnRecently(facts.Fence)
 	case protocol.Claim, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer, protocol.Verify,
 		protocol.Look, protocol.MarkHeld, protocol.Decide, protocol.Finish:
 	}

@@ -9,7 +9,7 @@ import (
 // runClean runs a fresh transfer of two participants to its end.
 // Each write is applied at once.
 func runClean() (*Execution, error) {
-	x := New(Start{Claim: Insert, WaitWhileBusy: true}, 2)
+	x := New(Start{Claim: Insert, WaitWhileBusy: true}, 2, 0)
 	for x.Outcome() == Running {
 		operations, err := x.Next()
 		if err != nil {

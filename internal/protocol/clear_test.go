@@ -89,20 +89,22 @@ func TestRollBackOfATakeoverIsDirty(t *testing.T) {
 	for _, claiming := range []ClaimKind{TakeOver, TakeToCancel} {
 		d := begin(t, Start{Claim: claiming, RollBack: Cancelled}, 2)
 		d.hears(Claim, holds(Preparing, 2))
+		d.hears(FenceOnly, only(Unknown), yes())
 		d.hears(Decide, yes())
-		d.hears(Undo, no(), no())
-		d.hears(FenceOnly, yes(), yes())
+		require.Equal(t, 0, d.hears(Undo, no())[0].Participant)
+		d.hears(FenceOnly, yes())
 		d.hears(Finish, yes())
 		d.ends(Finished, Fail)
 	}
 }
 
-// TestSettleThatDidNotMatch promises that a settle which did not match is looked into.
-// It is asked for again if the marker is there, done if another executor was first, and
+// TestClearThatDidNotMatch promises that a settle or a clear which did not match is looked
+// into.
+// It is asked for again if the trace is there, done if another executor was first, and
 // stuck if the document is gone.
-func TestSettleThatDidNotMatch(t *testing.T) {
+func TestClearThatDidNotMatch(t *testing.T) {
 	d := committed(t)
-	d.hears(Settle, no(), no())
+	d.hearsAll([]Kind{Settle, Clear}, no(), no())
 	d.hears(Look, shows(marked("f0")), shows(able("f1")))
 	require.Equal(t, 0, d.hears(Settle, only(Unknown))[0].Participant)
 	d.hears(Settle, only(NotSent))
@@ -111,20 +113,52 @@ func TestSettleThatDidNotMatch(t *testing.T) {
 	d.ends(Finished, Success)
 }
 
+// TestTakeoverOfACommitLearnsWhatIsPaid promises that one who takes over what is committed
+// clears done marks, and settles what is still reserved.
+func TestTakeoverOfACommitLearnsWhatIsPaid(t *testing.T) {
+	d := begin(t, Start{Claim: TakeOver}, 3)
+	d.hears(ReadFence, shows(able("f")), shows(able("f")), shows(able("f")))
+	d.hears(Claim, holds(Committed, 2))
+	require.Equal(t, Decided, d.x.Progress())
+	d.hearsAll([]Kind{Settle, Clear, Clear}, no(), no(), yes())
+	d.hears(Look, shows(able("f")), shows(marked("f")))
+	settle := d.hears(Settle, no())[0]
+	require.True(t, settle.ReplaceFence)
+	require.Equal(t, 1, settle.Participant)
+	d.hears(Look, shows(paidOut("f"))) // by a pay that was late
+	require.True(t, d.hears(Clear, yes())[0].ReplaceFence)
+	require.Equal(t, Settled, d.x.Progress())
+	d.hears(Finish, yes())
+	d.ends(Finished, Success)
+}
+
 // TestStuckParticipants promises that a commit goes on at the other participants when one
 // is gone or refuses, reports where it is stuck, and does not finish.
 func TestStuckParticipants(t *testing.T) {
 	d := committed(t)
-	d.hears(Settle, only(Unknown), only(Failed))
+	d.hearsAll([]Kind{Settle, Clear}, only(Unknown), only(Failed))
 	require.Equal(t, 0, d.hears(Settle, yes())[0].Participant)
 	d.ends(Stuck, Committed)
 	require.Equal(t, 1, d.x.StuckAt())
 
 	d = committed(t)
-	d.hears(Settle, no(), yes())
+	d.hearsAll([]Kind{Settle, Clear}, no(), yes())
 	d.hears(Look, shows(Facts{}))
 	d.ends(Stuck, Committed)
 	require.Equal(t, 0, d.x.StuckAt())
+
+	d = recorded(t, only(Failed), no())
+	d.hears(LookTransfer, holds(Committed, 1))
+	require.Equal(t, 0, d.hears(Settle, yes())[0].Participant)
+	require.Equal(t, Decided, d.x.Progress(), "what can't be paid is not settled")
+	d.ends(Stuck, Committed)
+	require.Equal(t, 1, d.x.StuckAt())
+
+	d = recorded(t, no(), yes())
+	d.hears(Look, shows(Facts{}))
+	d.hears(Settle, yes())
+	d.ends(Stuck, Committed)
+	require.Equal(t, 1, d.x.StuckAt())
 
 	d = refusedBut(t, only(Unknown))
 	d.hears(Undo, only(Failed), yes(), no())

@@ -12,7 +12,11 @@ type Start struct {
 	// RollBack, when not 0, is the reason for which a transfer found in Preparing is
 	// rolled back instead of resumed.
 	RollBack Reason
-	// Hold lets the execution end, with the outcome Held, once everything is prepared.
+	// Hold says that the transfer is a hold.
+	// An execution that prepares it ends, with the outcome Held, once everything is
+	// prepared.
+	// It is set for each execution of a hold, whatever that is for: a hold is never
+	// committed by fact, so one that rolls it back needs no fence first.
 	Hold bool
 	// WaitWhileBusy lets the execution wait, before it claims, while a participant has
 	// too many transfers in flight, until StopWaiting is called.
@@ -27,6 +31,13 @@ type Start struct {
 	// Reversal says that the last participant is a transfer which this one reverses.
 	// If that participant refuses, its reason is reported whatever the others refuse: the
 	// missing money may be with another reversal, which says nothing about it.
+	//
+	// It is set for each execution of a reversal, which is never committed by fact: nothing
+	// is owed to the transfer that it reverses, which may be purged at any time.
+	//
+	//  1. A reserves the original, prepares the money, and tells that it is committed.
+	//  2. The original is purged, and A dies.
+	//  3. B takes over, finds no original, which shows no trace either, and rolls back.
 	Reversal bool
 }
 
@@ -68,7 +79,9 @@ const (
 	preparing
 	holding
 	deciding
-	clearing // settling or undoing, as state says
+	settling // the fact stands: pays and the record go out
+	fencing  // before a roll-back, by one who may not be the first
+	clearing // removing the traces, as state says
 	finishing
 	checkingFinish
 	ended
@@ -81,7 +94,8 @@ type Execution struct {
 	start        Start
 	phase        phase
 	outcome      Outcome
-	state        State // of the transfer, as far as this execution knows
+	state        State // of the transfer, as stored, as far as this execution knows
+	fact         bool  // every participant holds a trace: the transfer is committed
 	epoch        int64 // 0 until claimed
 	decision     State // set when the decision is asked for; it never changes
 	refusal      Refusal
@@ -101,13 +115,19 @@ type Execution struct {
 const roomFor = 4
 
 // New returns an execution of a transfer with a number of participants.
-func New(start Start, participants int) *Execution {
+// The losers are the indexes of those to which a transfer that is committed whole pays
+// nothing: they are settled as soon as they are prepared.
+// What is no loser gains, or is a document that an effect changes.
+func New(start Start, participants int, losers ...int) *Execution {
 	x := &Execution{start: start, phase: readingFences, outcome: Running, participants: make([]participant, participants)}
-	// Room for Claim, Decide and Finish, and for ReadFence, Prepare and Settle of each.
-	x.room = make([]Operation, 0, 3+3*min(participants, roomFor))
+	// Room for Claim, Decide and Finish, and for ReadFence, Prepare, Pay and Clear of each.
+	x.room = make([]Operation, 0, 3+4*min(participants, roomFor))
 	x.refusal.Participant = NoParticipant
 	for i := range x.participants {
 		x.participants[i].step = needsFence
+	}
+	for _, i := range losers {
+		x.participants[i].loses = true
 	}
 	if start.RollBack != 0 || start.Claim == Post {
 		x.refusal.Reason = start.RollBack
@@ -129,6 +149,8 @@ func (x *Execution) Outcome() Outcome { return x.outcome }
 
 // State returns the transfer's state as far as this execution has changed or learned it.
 // Once it is Committed or Rollback the decision is stored.
+// A transfer that is committed by fact is Preparing until its record is stored: what a
+// caller may be told, [Execution.Progress] says.
 func (x *Execution) State() State { return x.state }
 
 // Claimed reports whether the transfer is, or was, this execution's.
@@ -189,7 +211,7 @@ func (x *Execution) next(operations []Operation) ([]Operation, error) {
 	if x.err != nil {
 		return nil, x.err
 	}
-	if x.mustLook {
+	if x.mustLook && x.phase != settling {
 		return append(operations, about(LookTransfer)), nil
 	}
 	switch x.phase {
@@ -213,6 +235,10 @@ func (x *Execution) next(operations []Operation) ([]Operation, error) {
 		return append(operations, op), nil
 	case deciding:
 		return append(operations, x.decide()), nil
+	case settling:
+		return x.settlements(operations), nil
+	case fencing:
+		return x.fencings(operations), nil
 	case clearing:
 		return x.clearances(operations), nil
 	case finishing:
@@ -249,7 +275,10 @@ func (x *Execution) Observe(op Operation, answer Answer) {
 		x.observeMarkHeld(answer)
 	case Decide:
 		x.observeDecide(answer)
-	case Settle, Undo, FenceOnly:
+	case Pay:
+		x.observePay(op, answer)
+	case Settle, Clear, Undo, FenceOnly:
+		x.observeFencing(op, answer)
 		x.observeClear(op, answer)
 	case Finish:
 		x.observeFinish(answer)
@@ -265,6 +294,10 @@ func (x *Execution) advance() {
 		}
 	case preparing:
 		x.concludePreparing()
+	case fencing:
+		x.concludeFencing()
+	case settling:
+		x.concludeSettling()
 	case clearing:
 		x.concludeClearing()
 	case claiming, checkingClaim, holding, deciding, finishing, checkingFinish, ended:
@@ -326,7 +359,10 @@ func (x *Execution) enter(image Image) {
 	switch image.State {
 	case Preparing:
 		x.phase = preparing
-	case Committed, Rollback:
+	case Committed:
+		x.supposePaid()
+		x.startClearing()
+	case Rollback:
 		x.startClearing()
 	case Success, Fail:
 		x.end(Finished)
@@ -375,7 +411,7 @@ func (x *Execution) observeLookTransfer(answer Answer) {
 		x.end(Held)
 	case image.State == x.state:
 		// Nothing has changed: what was asked for is asked for again.
-	case x.phase == deciding && image.State == x.decision:
+	case image.State == x.decision && (x.phase == deciding || x.phase == settling):
 		x.decided()
 	default:
 		x.end(Overtaken)
@@ -406,7 +442,7 @@ func (x *Execution) decide() Operation {
 }
 
 func (x *Execution) observeDecide(answer Answer) {
-	if x.phase != deciding {
+	if x.phase != deciding && x.phase != settling {
 		return
 	}
 	switch answer.Result {
@@ -421,9 +457,12 @@ func (x *Execution) observeDecide(answer Answer) {
 }
 
 // decided goes on from a decision that is stored.
+// While pays are still out, they come first.
 func (x *Execution) decided() {
 	x.state = x.decision
-	x.startClearing()
+	if x.phase == deciding {
+		x.startClearing()
+	}
 }
 
 func (x *Execution) observeFinish(answer Answer) {

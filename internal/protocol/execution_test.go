@@ -13,9 +13,14 @@ type dialogue struct {
 	x *Execution
 }
 
+// begin begins an execution of a transfer, of which the first participant loses money if
+// there are several.
 func begin(t *testing.T, start Start, participants int) dialogue {
 	t.Helper()
-	return dialogue{t: t, x: New(start, participants)}
+	if participants < 2 {
+		return dialogue{t: t, x: New(start, participants)}
+	}
+	return dialogue{t: t, x: New(start, participants, 0)}
 }
 
 // asks requires what the execution wants next: a number of operations of one kind.
@@ -66,13 +71,37 @@ func reached(t *testing.T) dialogue {
 	return d
 }
 
-// committed brings a fresh transfer of two participants past its decision.
-func committed(t *testing.T) dialogue {
+// recorded brings a fresh transfer of two participants up to its fact, and gives these
+// answers to its pay and to its record.
+func recorded(t *testing.T, pay, record Answer) dialogue {
 	t.Helper()
 	d := reached(t)
 	d.hears(Prepare, yes(), yes())
-	require.Equal(t, Committed, d.hears(Decide, yes())[0].To)
+	d.hearsAll([]Kind{Pay, Decide}, pay, record)
 	return d
+}
+
+// committed brings a fresh transfer of two participants past its record.
+func committed(t *testing.T) dialogue {
+	t.Helper()
+	return recorded(t, yes(), yes())
+}
+
+// hearsAll requires what the execution wants next: one operation of each kind, which are
+// answered in order.
+func (d dialogue) hearsAll(kinds []Kind, answers ...Answer) []Operation {
+	d.t.Helper()
+	operations, err := d.x.Next()
+	require.NoError(d.t, err)
+	var asked []Kind
+	for i, op := range operations {
+		asked = append(asked, op.Kind)
+		if i < len(answers) {
+			d.x.Observe(op, answers[i])
+		}
+	}
+	require.Equal(d.t, kinds, asked)
+	return operations
 }
 
 func yes() Answer                   { return Answer{Result: Applied} }
@@ -90,28 +119,39 @@ func able(fence Fence) Facts {
 // marked are the facts of a participant that is prepared.
 func marked(fence Fence) Facts {
 	facts := able(fence)
-	facts.Marker = true
+	facts.Trace = Reserved
 	return facts
 }
 
-// TestCleanTransferCostsFiveWrites promises the cost of a transfer that meets no other
-// one: insert, prepare, commit, settle and finish, and no new fences.
-func TestCleanTransferCostsFiveWrites(t *testing.T) {
+// TestCleanTransferWaitsTwice promises what a transfer that meets no other one asks for:
+// it is certain after insert and prepare, and settled after one wait more, in which its
+// pay and its record go out; then it clears and finishes, and sets no new fences.
+func TestCleanTransferWaitsTwice(t *testing.T) {
 	d := reached(t)
 	require.True(t, d.x.Claimed())
 	require.Equal(t, int64(1), d.x.epoch)
 	prepares := d.hears(Prepare, yes(), yes())
 	require.Equal(t, Fence("f0"), prepares[0].Fence)
 	require.Equal(t, Fence("f1"), prepares[1].Fence)
-	decide := d.hears(Decide, yes())[0]
-	require.Equal(t, Committed, decide.To)
-	require.Equal(t, int64(1), decide.Epoch)
-	require.True(t, decide.Clean)
-	for _, settle := range d.hears(Settle, yes(), yes()) {
-		require.False(t, settle.ReplaceFence)
+	require.Equal(t, Undecided, d.x.Progress())
+	operations := d.hearsAll([]Kind{Pay, Decide})
+	require.Equal(t, Decided, d.x.Progress(), "it may be told before anything more is sent")
+	require.Equal(t, Preparing, d.x.State())
+	pay, record := operations[0], operations[1]
+	require.Equal(t, 1, pay.Participant, "nothing is paid to who loses")
+	require.Equal(t, Committed, record.To)
+	require.Equal(t, int64(1), record.Epoch)
+	require.True(t, record.Clean)
+	d.x.Observe(pay, yes())
+	require.Equal(t, Decided, d.x.Progress(), "nothing shows it without its record")
+	d.x.Observe(record, yes())
+	require.Equal(t, Settled, d.x.Progress())
+	for _, clearing := range d.hearsAll([]Kind{Settle, Clear}, yes(), yes()) {
+		require.False(t, clearing.ReplaceFence)
 	}
 	require.Equal(t, Success, d.hears(Finish, yes())[0].To)
 	d.ends(Finished, Success)
+	require.Equal(t, Complete, d.x.Progress())
 }
 
 // TestClaimInDoubtFoundMine promises that a lost answer to a claim costs nothing.
@@ -180,7 +220,7 @@ func TestWithdrawnTransferIsNeverPrepared(t *testing.T) {
 // TestTakeoverGoesByTheImageAfterIt promises that a takeover goes on from the state that
 // the claim left, under the epoch that it made, and dirty.
 func TestTakeoverGoesByTheImageAfterIt(t *testing.T) {
-	for state, kind := range map[State]Kind{Committed: Settle, Rollback: Undo} {
+	for state, kind := range map[State]Kind{Committed: Clear, Rollback: Undo} {
 		d := begin(t, Start{Claim: TakeOver, RollBack: Stalled}, 1)
 		d.hears(Claim, holds(state, 2))
 		require.True(t, d.hears(kind, yes())[0].ReplaceFence)
@@ -188,6 +228,7 @@ func TestTakeoverGoesByTheImageAfterIt(t *testing.T) {
 	}
 	d := begin(t, Start{Claim: TakeOver, RollBack: Stalled}, 1)
 	d.hears(Claim, holds(Preparing, 7))
+	d.hears(FenceOnly, yes())
 	decide := d.hears(Decide, yes())[0]
 	require.Equal(t, int64(7), decide.Epoch)
 	require.Equal(t, Rollback, decide.To)
@@ -212,14 +253,12 @@ func TestUnknownStateIsAnError(t *testing.T) {
 	d.hears(Claim, holds(Initiated, 1))
 	d.errs("still Initiated")
 
-	d = reached(t)
-	d.hears(Prepare, yes(), yes())
-	d.hears(Decide, only(Unknown))
+	d = recorded(t, yes(), only(Unknown))
 	d.hears(LookTransfer, holds("Frozen", 1))
 	d.errs("Frozen")
 
 	d = committed(t)
-	d.hears(Settle, yes(), yes())
+	d.hearsAll([]Kind{Settle, Clear}, yes(), yes())
 	d.hears(Finish, no())
 	d.hears(ReadTransfer, holds("Frozen", 1))
 	d.errs("Frozen")
@@ -236,19 +275,20 @@ func TestDecisionIsLearnedFromALook(t *testing.T) {
 		state   State
 		next    Kind
 	}{
-		"stored":             {Image{Found: true, State: Committed, Epoch: 1, Mine: true}, Running, Committed, Settle},
+		"stored":             {Image{Found: true, State: Rollback, Epoch: 1, Mine: true}, Running, Rollback, Undo},
 		"not stored":         {Image{Found: true, State: Preparing, Epoch: 1, Mine: true}, Running, Preparing, Decide},
 		"overtaken":          {Image{Found: true, State: Preparing, Epoch: 2}, Overtaken, Preparing, 0},
-		"the same by others": {Image{Found: true, State: Committed, Epoch: 2}, Overtaken, Preparing, 0},
+		"the same by others": {Image{Found: true, State: Rollback, Epoch: 2}, Overtaken, Preparing, 0},
 		"my late claim":      {Image{Found: true, State: Preparing, Epoch: 2, Mine: true}, Overtaken, Preparing, 0},
-		"the opposite":       {Image{Found: true, State: Rollback, Epoch: 1, Mine: true}, Overtaken, Preparing, 0},
+		"the opposite":       {Image{Found: true, State: Committed, Epoch: 1, Mine: true}, Overtaken, Preparing, 0},
 		"gone":               {Image{}, Gone, Preparing, 0},
 	} {
 		for _, result := range []Result{Unknown, NotMatched} {
 			d := reached(t)
-			d.hears(Prepare, yes(), yes())
+			d.hears(Prepare, yes(), only(Failed))
 			d.hears(Decide, only(result))
 			require.Equal(t, Preparing, d.x.State(), "nothing is told before the decision is known")
+			require.Equal(t, Undecided, d.x.Progress())
 			d.hears(LookTransfer, only(Unknown))
 			d.hears(LookTransfer, reads(c.image))
 			operations, err := d.x.Next()
@@ -269,7 +309,7 @@ func TestDecisionIsLearnedFromALook(t *testing.T) {
 func TestFinishThatDidNotMatch(t *testing.T) {
 	unfinished := func() dialogue {
 		d := committed(t)
-		d.hears(Settle, yes(), yes())
+		d.hearsAll([]Kind{Settle, Clear}, yes(), yes())
 		d.hears(Finish, only(Unknown))
 		d.hears(Finish, no())
 		return d
@@ -301,14 +341,13 @@ func TestFinishThatDidNotMatch(t *testing.T) {
 // TestTransferItselfIsStuck promises that a transfer is stuck at itself if the server
 // refuses to change its own document.
 func TestTransferItselfIsStuck(t *testing.T) {
-	d := reached(t)
-	d.hears(Prepare, yes(), yes())
-	d.hears(Decide, only(Failed))
+	d := recorded(t, yes(), only(Failed))
 	d.ends(Stuck, Preparing)
 	require.Equal(t, NoParticipant, d.x.StuckAt())
+	require.Equal(t, Decided, d.x.Progress(), "and nobody can roll it back")
 
 	d = committed(t)
-	d.hears(Settle, yes(), yes())
+	d.hearsAll([]Kind{Settle, Clear}, yes(), yes())
 	d.hears(Finish, only(Failed))
 	d.ends(Stuck, Committed)
 	require.Equal(t, NoParticipant, d.x.StuckAt())
@@ -321,7 +360,7 @@ func TestClonesGoTheirOwnWay(t *testing.T) {
 	d.hears(Prepare, yes(), no())
 	fork.hears(Prepare, yes(), yes())
 	d.asks(Look, 1)
-	fork.asks(Decide, 1)
+	fork.hearsAll([]Kind{Pay, Decide})
 }
 
 // TestOperationsStayAsTheyWereAskedFor promises that an operation which was handed out is
@@ -331,15 +370,15 @@ func TestOperationsStayAsTheyWereAskedFor(t *testing.T) {
 	d := reached(t)
 	fork := dialogue{t: t, x: d.x.Clone()}
 	d.hears(Prepare, yes(), yes())
-	asked := d.asks(Decide, 1)
+	asked := d.hearsAll([]Kind{Pay, Decide})
 	longer := asked
 	// The list is the caller's, and so is what stands behind it.
 	longer = append(longer, about(Verify))
 	before := slices.Clone(longer)
 	fork.hears(Prepare, no(), no())
 	fork.asks(Look, 2)
-	require.Equal(t, before[:1], asked)
-	d.asks(Decide, 1)
-	require.Equal(t, before[:1], asked)
+	require.Equal(t, before[:2], asked)
+	d.hearsAll([]Kind{Pay, Decide})
+	require.Equal(t, before[:2], asked)
 	require.Equal(t, before, longer)
 }

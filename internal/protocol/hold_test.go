@@ -40,7 +40,7 @@ func TestHoldEndsOnceItIsStoredAsHeld(t *testing.T) {
 func TestHoldWithAnAmbiguousPrepareIsNotClean(t *testing.T) {
 	d := held(t, Applied, Unknown)
 	marked := well("f")
-	marked.Marker = true
+	marked.Trace = Reserved
 	d.hears(Look, Answer{Result: Applied, Facts: marked})
 	require.False(t, d.asks(MarkHeld, 1)[0].Clean)
 }
@@ -76,12 +76,13 @@ func TestHeldIsLearnedFromALook(t *testing.T) {
 // New fences are set unless the hold was held clean.
 func TestPostSettles(t *testing.T) {
 	for _, clean := range []bool{true, false} {
-		d := begin(t, Start{Claim: Post}, 2)
+		d := begin(t, Start{Claim: Post, Hold: true}, 2)
 		image := Image{Found: true, State: Committed, Epoch: 2, Mine: true, Held: true, Clean: clean}
 		d.hears(Claim, Answer{Result: Applied, Transfer: image})
 		for _, op := range d.hears(Settle, Answer{Result: Applied}, Answer{Result: Applied}) {
 			require.Equal(t, !clean, op.ReplaceFence)
 		}
+		require.Equal(t, Settled, d.x.Progress())
 		d.hears(Finish, Answer{Result: Applied})
 		d.ends(Finished, Success)
 	}
@@ -91,7 +92,7 @@ func TestPostSettles(t *testing.T) {
 // Once it is held that is all of it; before that, the execution looks for it everywhere.
 func TestVoidUndoes(t *testing.T) {
 	for _, image := range []Image{{Held: true, Clean: true}, {Held: true}, {}} {
-		d := begin(t, Start{Claim: Expire, RollBack: Expired}, 2)
+		d := begin(t, Start{Claim: Expire, RollBack: Expired, Hold: true}, 2)
 		image.Found, image.State, image.Epoch, image.Mine = true, Preparing, 2, true
 		d.hears(Claim, Answer{Result: Applied, Transfer: image})
 		decision := d.hears(Decide, Answer{Result: Applied})[0]
@@ -109,7 +110,7 @@ func TestVoidUndoes(t *testing.T) {
 // waited for.
 func TestSettleOfADocumentThatIsGone(t *testing.T) {
 	for _, spare := range []bool{true, false} {
-		d := begin(t, Start{Claim: Post}, 1)
+		d := begin(t, Start{Claim: Post, Hold: true}, 1)
 		d.hears(Claim, Answer{Result: Applied, Transfer: Image{Found: true, State: Committed, Epoch: 2, Mine: true, Held: true, Clean: true}})
 		d.hears(Settle, Answer{Result: NotMatched})
 		d.hears(Look, Answer{Result: Applied, Facts: Facts{Unmet: true, MayBeGone: spare}})

@@ -20,8 +20,9 @@ const (
 	// Verify writes lastModified where the state is Preparing and epoch and owner are
 	// this execution's.
 	Verify
-	// Prepare sets the marker, and takes a debit off the balance, where the fence is the
-	// expected one, the marker is absent and the account can take part.
+	// Prepare reserves: it sets the marker, and takes a debit off the balance, where the
+	// fence is the expected one, there is no trace of the transfer and the account can take
+	// part.
 	Prepare
 	// Look is a deciding read of a participant.
 	Look
@@ -29,12 +30,20 @@ const (
 	// Preparing and epoch and owner are this execution's.
 	MarkHeld
 	// Decide changes Preparing to To where the epoch is this execution's.
+	// A decision to commit is the record of a fact, if there was one before.
 	Decide
-	// Settle removes the marker where it is, and adds a credit to the balance.
+	// Pay turns the marker into the done mark where it is, and adds a credit to the
+	// balance, or sets what an effect sets.
+	// It is for those that gain, and never sets a fence.
+	Pay
+	// Settle removes the marker where it is, and adds a credit to the balance, or sets what
+	// an effect sets.
 	Settle
+	// Clear removes the done mark where it is, and nothing else.
+	Clear
 	// Undo removes the marker where it is, and gives a debit back.
 	Undo
-	// FenceOnly sets a new fence where the marker is absent.
+	// FenceOnly sets a new fence where there is no trace of the transfer.
 	FenceOnly
 	// Finish changes Committed to Success or Rollback to Fail.
 	Finish
@@ -61,8 +70,12 @@ func (k Kind) String() string {
 		return "MarkHeld"
 	case Decide:
 		return "Decide"
+	case Pay:
+		return "Pay"
 	case Settle:
 		return "Settle"
+	case Clear:
+		return "Clear"
 	case Undo:
 		return "Undo"
 	case FenceOnly:
@@ -142,8 +155,8 @@ func (c ClaimKind) decides() bool { return c == CancelInitiated || c == Post }
 type Operation struct {
 	// Kind says what is to be done.
 	Kind Kind
-	// Participant is the index of the participant of ReadFence, Prepare, Look, Settle,
-	// Undo and FenceOnly.
+	// Participant is the index of the participant of ReadFence, Prepare, Look, Pay, Settle,
+	// Clear, Undo and FenceOnly.
 	// It is NoParticipant for the others.
 	Participant int
 
@@ -160,7 +173,7 @@ type Operation struct {
 	Clean bool
 	// Fence is the value that Prepare requires at the participant.
 	Fence Fence
-	// ReplaceFence says, for Settle and Undo, that the same write sets a new fence.
+	// ReplaceFence says, for Settle, Clear and Undo, that the same write sets a new fence.
 	ReplaceFence bool
 
 	round int // which call of Next asked for it
@@ -229,13 +242,50 @@ type Image struct {
 	Clean bool
 }
 
+// Trace is what a participant shows of a transfer.
+type Trace uint8
+
+const (
+	// NoTrace means that the transfer is not prepared there yet, or is over there.
+	NoTrace Trace = iota
+	// Reserved means that the marker is there: the transfer is prepared, and nothing is paid
+	// in yet.
+	Reserved
+	// Done means that the done mark is there: the transfer is settled and not cleared yet.
+	// It reserves nothing.
+	Done
+	// Illegible means that what is there can't be read, so that it shows neither that there
+	// is a trace nor that there is none.
+	// The write that needs to know is asked for again, and the performer answers Failed.
+	Illegible
+)
+
+// there reports whether the transfer is certainly prepared.
+func (t Trace) there() bool { return t == Reserved || t == Done }
+
+// String names the trace, for logs.
+func (t Trace) String() string {
+	switch t {
+	case NoTrace:
+		return "NoTrace"
+	case Reserved:
+		return "Reserved"
+	case Done:
+		return "Done"
+	case Illegible:
+		return "Illegible"
+	}
+	return ""
+}
+
 // Facts are what a read shows of a participant, each judged for this transfer's amount.
-// All but Found, Marker and Fence are conditions of Prepare's filter.
+// All but Found, Trace and Fence are conditions of Prepare's filter, which also requires
+// that there is no trace.
 type Facts struct {
 	// Found says that the document exists.
 	Found bool
-	// Marker says that this transfer's marker is there.
-	Marker bool
+	// Trace says what there is of this transfer.
+	Trace Trace
 	// Fence is the value that Prepare must name.
 	Fence Fence
 	// Open says that the account is not closed.

@@ -14,9 +14,15 @@ const (
 	needsVerify       // its fence is newer than the claim
 	prepared
 	refused
-	needsClearing     // settle or undo, as the transfer's state says
-	needsFenceOnly    // no marker, but a prepare may be on its way
-	needsClearingLook // settle, undo or fence-only did not match
+	needsFencingLook // the fence-only before a roll-back did not match
+	fenced           // that one matched
+	missing          // since the claim, a deciding read has found no document
+	needsPay
+	needsPayLook      // a pay did not match
+	paid              // or there is nothing to be paid in
+	needsClearing     // settle, clear or undo, as the transfer's state and the trace say
+	needsFenceOnly    // no trace, but a prepare may be on its way
+	needsClearingLook // settle, clear, undo or fence-only did not match
 	cleared
 	stuck
 )
@@ -27,6 +33,10 @@ type participant struct {
 	pinned bool // fence was seen, on a document that exists
 	sent   bool // a prepare was handed out and not answered
 	looked bool // a deciding read has shown no reason to refuse
+	absent bool // the latest deciding read has found no document
+	loses  bool // nothing is ever paid in
+	done   bool // its done mark was set or seen, or is supposed to be there
+	gained bool // what is due to it is there, for good once the record is
 	reason Reason
 }
 
@@ -47,12 +57,12 @@ func (x *Execution) observeFence(op Operation, answer Answer) {
 	}
 	facts := answer.Facts
 	reason := facts.Refusal()
-	if reason == Busy && x.start.WaitWhileBusy && !facts.Marker {
+	if reason == Busy && x.start.WaitWhileBusy && !facts.Trace.there() {
 		return
 	}
 	p.fence, p.pinned = facts.Fence, facts.Found
 	p.step = needsPrepare
-	if reason != 0 || facts.Marker {
+	if reason != 0 || facts.Trace.there() {
 		p.step = needsLook // a prepare would hardly match
 	}
 }
@@ -130,6 +140,10 @@ func (x *Execution) observeLook(op Operation, answer Answer) {
 	switch {
 	case p.step == needsLook && x.phase == preparing:
 		p.look(answer.Facts)
+	case p.step == needsFencingLook && x.phase == fencing:
+		p.lookFencing(answer.Facts)
+	case p.step == needsPayLook && x.phase == settling:
+		p.lookPaid(answer.Facts)
 	case p.step == needsClearingLook && x.phase == clearing:
 		x.lookClearing(p, answer.Facts)
 	}
@@ -137,8 +151,9 @@ func (x *Execution) observeLook(op Operation, answer Answer) {
 
 // look decides how to go on with a participant whose prepare did not match.
 func (p *participant) look(facts Facts) {
-	if facts.Marker {
-		p.step = prepared // by an earlier message, or by an earlier execution
+	p.absent = !facts.Found
+	if facts.Trace.there() {
+		p.hasTrace(facts.Trace)
 		return
 	}
 	if reason := facts.Refusal(); reason != 0 {
@@ -152,6 +167,16 @@ func (p *participant) look(facts Facts) {
 	}
 	p.fence, p.pinned = facts.Fence, true
 	p.step = needsVerify
+}
+
+// hasTrace notes that a participant is prepared: by an earlier message, or by an earlier
+// execution, which may have paid it, too.
+//
+// For this a read may be as old as it likes.
+// A trace goes away only after the decision is stored, and then no decision of another
+// kind can be.
+func (p *participant) hasTrace(trace Trace) {
+	p.step, p.done = prepared, trace == Done
 }
 
 func (p *participant) refuse(reason Reason) { p.step, p.reason = refused, reason }
@@ -192,10 +217,7 @@ func (x *Execution) concludePreparing() {
 		return
 	}
 	if x.all(prepared) {
-		x.decision, x.phase = Committed, deciding
-		if x.start.Hold {
-			x.phase = holding
-		}
+		x.concludeAllPrepared()
 		return
 	}
 	// If several participants refuse, the first reason in order is reported.
@@ -213,6 +235,18 @@ func (x *Execution) concludePreparing() {
 	}
 }
 
+// concludeAllPrepared goes on from a transfer that is prepared everywhere.
+func (x *Execution) concludeAllPrepared() {
+	switch {
+	case x.start.Hold:
+		x.phase = holding
+	case x.byFact():
+		x.concludeFact()
+	default:
+		x.decision, x.phase = Committed, deciding
+	}
+}
+
 // lookOnceMore has the transfer that a refused reversal reverses looked at after the
 // accounts.
 //
@@ -226,10 +260,6 @@ func (x *Execution) lookOnceMore() bool {
 	}
 	x.lookedLast, last.step = true, needsLook
 	return true
-}
-
-func (x *Execution) rollBack(refusal Refusal) {
-	x.decision, x.refusal, x.phase = Rollback, refusal, deciding
 }
 
 // firstRefusal returns the refusal that is reported.

@@ -102,7 +102,7 @@ func TestShortCount(t *testing.T) {
 	again := d.hears(Prepare, yes())
 	require.Equal(t, 1, again[0].Participant)
 	require.Equal(t, Fence("f1"), again[0].Fence)
-	require.True(t, d.asks(Decide, 1)[0].Clean, "every prepare was answered")
+	require.True(t, d.hearsAll([]Kind{Pay, Decide})[1].Clean, "every prepare was answered")
 }
 
 // TestPatience promises that an execution that may wait claims nothing while an account
@@ -126,7 +126,7 @@ func TestPatience(t *testing.T) {
 	d.hears(ReadFence, shows(able("f")))
 	d.asks(Claim, 1)
 
-	busy.Marker = true
+	busy.Trace = Reserved
 	d = begin(t, Start{Claim: TakeOver, WaitWhileBusy: true}, 1)
 	d.hears(ReadFence, shows(busy))
 	d.asks(Claim, 1)
@@ -199,13 +199,12 @@ func TestLateAnswersAreIgnored(t *testing.T) {
 	d.hears(Prepare, no())
 	late := d.asks(Look, 1)[0]
 	d.hears(Look, shows(marked("f")))
-	d.hears(Decide, yes())
-	d.hears(Settle, no())
+	d.hearsAll([]Kind{Pay, Decide}, no(), yes())
 	look := d.asks(Look, 1)[0]
 	d.x.Observe(late, shows(able("f")))
-	require.Equal(t, Running, d.x.Outcome())
+	require.Equal(t, Decided, d.x.Progress())
 	d.x.Observe(look, shows(marked("f")))
-	d.asks(Settle, 1)
+	d.asks(Pay, 1)
 }
 
 // TestOnlyCertainPreparesAreClean promises that each prepare whose answer isn't known, or
@@ -228,9 +227,9 @@ func TestOnlyCertainPreparesAreClean(t *testing.T) {
 			d.hears(Look, shows(able("f0")), shows(able("f1")))
 		}
 		d.hears(Prepare, yes(), yes())
-		require.Equal(t, c.clean, d.hears(Decide, yes())[0].Clean, name)
-		for _, settle := range d.asks(Settle, 2) {
-			require.Equal(t, !c.clean, settle.ReplaceFence, name)
+		require.Equal(t, c.clean, d.hearsAll([]Kind{Pay, Decide}, yes(), yes())[1].Clean, name)
+		for _, clearing := range d.hearsAll([]Kind{Settle, Clear}) {
+			require.Equal(t, !c.clean, clearing.ReplaceFence, name)
 		}
 	}
 }
@@ -262,7 +261,7 @@ func TestDocumentsAreReservedFirst(t *testing.T) {
 	require.Equal(t, []int{2, 3}, participants(d.hears(Prepare, yes(), only(NotSent))))
 	require.Equal(t, []int{3}, participants(d.hears(Prepare, yes())), "still one of them")
 	require.Equal(t, []int{0, 1}, participants(d.hears(Prepare, yes(), yes())))
-	require.Equal(t, Committed, d.asks(Decide, 1)[0].To)
+	require.Equal(t, []int{1, 2, 3, NoParticipant}, participants(d.hearsAll([]Kind{Pay, Pay, Pay, Decide})))
 
 	d = reserved()
 	d.hears(Prepare, yes(), no())

@@ -29,8 +29,8 @@ type Account struct {
 	Floor int64
 	// Fence is the present value of its fence.
 	Fence protocol.Fence
-	// Markers says which transfers have a marker there.
-	Markers [MaxTransfers]bool
+	// Traces says what there is of each transfer.
+	Traces [MaxTransfers]protocol.Trace
 	// Value is that of a document: 0, unmet, or what a transfer's effect has set.
 	Value int
 }
@@ -43,17 +43,19 @@ func setBy(transfer int) int { return transfer + 1 }
 
 // met reports whether a document is as an effect of a transfer requires.
 func (a *Account) met(transfer int) bool {
-	others := a.Markers
-	others[transfer] = false
-	return !a.Missing && a.Value == 0 && others == [MaxTransfers]bool{}
+	others := *a
+	others.Traces[transfer] = protocol.NoTrace
+	return !a.Missing && a.Value == 0 && !others.marked()
 }
 
-func (a *Account) marked() bool { return a.Markers != [MaxTransfers]bool{} }
+// marked reports whether a transfer has reserved anything there.
+// A done mark reserves nothing.
+func (a *Account) marked() bool { return a.inFlight() > 0 }
 
 func (a *Account) inFlight() int {
 	count := 0
-	for _, marker := range a.Markers {
-		if marker {
+	for _, trace := range a.Traces {
+		if trace == protocol.Reserved {
 			count++
 		}
 	}
@@ -107,13 +109,18 @@ func (l Leg) effect() bool { return l.Amount == 0 }
 // The transfer's effects are its last legs.
 func (w *World) Begin(transfer int, start protocol.Start) *protocol.Execution {
 	legs := w.Plans[transfer]
-	for _, leg := range legs {
+	var losers []int
+	for i, leg := range legs {
 		if leg.effect() {
 			start.Reserve++
 		}
+		if leg.Amount < 0 {
+			losers = append(losers, i)
+		}
 	}
+	start.Hold = start.Hold || w.Holds[transfer]
 	start.Reversal = legs[len(legs)-1].Spare
-	return protocol.New(start, len(legs))
+	return protocol.New(start, len(legs), losers...)
 }
 
 func (l Leg) debit() int64  { return max(0, -l.Amount) }

@@ -84,7 +84,8 @@ func fates(kind protocol.Kind) []Fate {
 			answered, answerLost, lost, delayed, unheard, notSent, staleNotMatched, shortCount, refusedByServer, answeredLate,
 			unreplicated, readBack,
 		}
-	case protocol.Claim, protocol.Verify, protocol.MarkHeld, protocol.Decide, protocol.Settle, protocol.Undo, protocol.Finish:
+	case protocol.Claim, protocol.Verify, protocol.MarkHeld, protocol.Decide, protocol.Pay, protocol.Settle, protocol.Clear,
+		protocol.Undo, protocol.Finish:
 		return []Fate{
 			answered, answerLost, lost, delayed, unheard, notSent, staleNotMatched, shortCount, refusedByServer, answeredLate,
 			unreplicated, readBack, repeated,
@@ -137,9 +138,11 @@ func (w *World) meet(m Message, fate Fate, past int) protocol.Answer {
 // The answer is Applied if the document is as the write would leave it.
 // The execution's own look would conclude the same from NotMatched, for
 //
-//   - a prepare, from the marker;
-//   - a settle or an undo without a new fence, from an account without the marker: it is
-//     cleared, by whichever execution;
+//   - a prepare, from a trace;
+//   - a pay, from an account where nothing is reserved any more: it is paid, by whichever
+//     execution;
+//   - a settle, a clear or an undo without a new fence, from an account without a trace: it
+//     is cleared, by whichever execution;
 //   - a claim, a decision and a finish, from owner, epoch and state.
 //
 // A verify that was read back was not needed: the deciding read itself shows that nobody
@@ -165,9 +168,11 @@ func showsAt(m Message, facts protocol.Facts) bool {
 	done := false
 	switch m.Op.Kind {
 	case protocol.Prepare:
-		done = facts.Marker
-	case protocol.Settle, protocol.Undo:
-		done = facts.Found && !facts.Marker && !m.Op.ReplaceFence
+		done = facts.Trace != protocol.NoTrace
+	case protocol.Pay:
+		done = facts.Found && facts.Trace != protocol.Reserved
+	case protocol.Settle, protocol.Clear, protocol.Undo:
+		done = facts.Found && facts.Trace == protocol.NoTrace && !m.Op.ReplaceFence
 	default:
 	}
 	return done

@@ -69,15 +69,18 @@ func (w *World) checkConservation(*Version) error {
 	}
 	for t, legs := range w.Plans {
 		for _, leg := range legs {
-			// The money that was taken waits in the debit's marker until the decision,
-			// and in the credit's marker after it.
+			// The money that was taken waits in the debit's marker until the decision is
+			// stored, less what done marks have paid in; and in the credit's marker after
+			// it.
 			// The part of a hold that is not posted still waits in the debit's marker.
+			trace, forward := w.Accounts[leg.Account].Traces[t], w.Transfers[t].forward()
 			switch {
-			case !w.Accounts[leg.Account].Markers[t]:
-			case w.Transfers[t].forward():
+			case trace == protocol.Reserved && forward:
 				sum += w.due(t, leg)
-			default:
+			case trace == protocol.Reserved:
 				sum += leg.debit()
+			case trace == protocol.Done && !forward:
+				sum -= leg.credit()
 			}
 		}
 	}
@@ -90,10 +93,13 @@ func (w *World) checkConservation(*Version) error {
 func (w *World) checkMarkers(*Version) error {
 	for t := range w.Transfers {
 		state := w.Transfers[t].State
-		live := state == protocol.Preparing || state == protocol.Committed || state == protocol.Rollback
+		paid := state == protocol.Preparing || state == protocol.Committed
 		for i := range w.Accounts {
-			if w.Accounts[i].Markers[t] && !live {
+			switch trace := w.Accounts[i].Traces[t]; {
+			case trace == protocol.Reserved && !paid && state != protocol.Rollback:
 				return violates(2, "%s is %q and has a marker at %s", transferName(t), state, accountName(i))
+			case trace == protocol.Done && (!paid || w.Holds[t]):
+				return violates(2, "%s is %q and has a done mark at %s", transferName(t), state, accountName(i))
 			}
 		}
 	}
@@ -137,7 +143,7 @@ func (w *World) checkPrepared(before *Version) error {
 		for _, leg := range legs {
 			a, was := &w.Accounts[leg.Account], &before.Accounts[leg.Account]
 			switch {
-			case !a.Markers[t] || was.Markers[t]:
+			case a.Traces[t] == protocol.NoTrace || was.Traces[t] != protocol.NoTrace:
 			case a.Closed:
 				return violates(3, "%s is closed, and gets a marker", accountName(leg.Account))
 			case max(was.Balance, a.Balance)+leg.credit() > w.MostBalance:
@@ -183,11 +189,11 @@ func (w *World) checkBalances(*Version) error {
 	for t, legs := range w.Plans {
 		forward := w.Transfers[t].forward()
 		for _, leg := range legs {
-			marker := w.Accounts[leg.Account].Markers[t]
-			if forward || marker {
+			trace := w.Accounts[leg.Account].Traces[t]
+			if forward || trace != protocol.NoTrace {
 				expected[leg.Account] -= leg.debit()
 			}
-			if forward && !marker {
+			if forward && trace == protocol.NoTrace || trace == protocol.Done {
 				expected[leg.Account] += w.due(t, leg)
 			}
 		}
@@ -207,14 +213,37 @@ func (w *World) checkTold(*Version) error {
 		if told.held != 0 && !stored.Held {
 			return violates(5, "%s was told to be held, and is not", transferName(t))
 		}
-		if told.success && !stored.forward() {
-			return violates(5, "success was told of %s, which is %q", transferName(t), stored.State)
+		if err := w.checkToldCommitted(t); err != nil {
+			return err
 		}
 		if told.refused && stored.State != protocol.Rollback && stored.State != protocol.Fail {
 			return violates(5, "a refusal was told of %s, which is %q", transferName(t), stored.State)
 		}
 		if stored.Stored && told.unwritten&(1<<stored.Owner) != 0 {
 			return violates(5, "%s said that nothing is stored of %s, which is its own", executorName(stored.Owner), transferName(t))
+		}
+	}
+	return nil
+}
+
+// checkToldCommitted checks that what somebody was told to be committed can never be
+// rolled back.
+// Until the record is stored, each participant holds a trace.
+// What was told to be settled is so for each reader.
+func (w *World) checkToldCommitted(t int) error {
+	stored, told := &w.majority.Transfers[t], &w.told[t]
+	switch {
+	case told.committed && !stored.forward() && stored.State != protocol.Preparing:
+		return violates(5, "%s was told to be committed, and is %q", transferName(t), stored.State)
+	case told.settled && !stored.forward():
+		return violates(5, "%s was told to be settled, and is %q", transferName(t), stored.State)
+	}
+	for _, leg := range w.Plans[t] {
+		switch a := &w.majority.Accounts[leg.Account]; {
+		case told.committed && !stored.forward() && a.Traces[t] == protocol.NoTrace:
+			return violates(5, "%s was told to be committed, and has no trace at %s", transferName(t), accountName(leg.Account))
+		case told.settled && a.Traces[t] == protocol.Reserved && (leg.Amount >= 0 || stored.Posted != 0):
+			return violates(5, "%s was told to be settled, and is not at %s", transferName(t), accountName(leg.Account))
 		}
 	}
 	return nil
@@ -254,9 +283,10 @@ func (w *World) tell(e *executor) error {
 		}
 	case e.start.Claim == protocol.Post && x.Claimed() && stored.Posted != e.posted:
 		return violates(5, "%s has posted %d, and %d is stored", executorName(e.owner), e.posted, stored.Posted)
-	case x.State() == protocol.Committed, x.State() == protocol.Success:
-		told.success = true
-	case x.State() == protocol.Rollback, x.State() == protocol.Fail:
+	case x.Progress() >= protocol.Decided && !x.State().Back():
+		told.committed = true
+		told.settled = told.settled || x.Progress() >= protocol.Settled
+	case x.State().Back():
 		told.refused = true
 		if x.Refusal().Reason != 0 && x.Refusal() != stored.Refusal {
 			return violates(5, "%v was told and %v is stored", x.Refusal(), stored.Refusal)

@@ -15,7 +15,12 @@ func (w *World) Merges(a, b Message) bool {
 
 // joins reports whether an operation may be merged with others at all.
 func joins(op protocol.Operation) bool {
-	return op.Kind == protocol.Prepare || op.Kind == protocol.Settle || op.Kind == protocol.Undo
+	switch op.Kind {
+	case protocol.Prepare, protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo:
+		return true
+	default:
+		return false
+	}
 }
 
 // oneFence reports whether two operations don't name different fences.
@@ -32,13 +37,15 @@ func fencesOut(a, b protocol.Operation) bool {
 // update is one update of an account: writes of different transfers, which happen
 // together or not at all.
 type update struct {
-	set, unset [MaxTransfers]bool // markers
-	fence      protocol.Fence     // that the prepares name
-	token      protocol.Fence     // that is set, if not ""
-	prepares   bool
-	taken      int64 // by all debits that are prepared
-	largest    int64 // credit that is prepared
-	paid       int64 // by settled credits and undone debits
+	writes   [MaxTransfers]bool           // which transfers it writes for
+	found    [MaxTransfers]protocol.Trace // that these must have
+	left     [MaxTransfers]protocol.Trace // that these have then
+	fence    protocol.Fence               // that the prepares name
+	token    protocol.Fence               // that is set, if not ""
+	prepares bool
+	taken    int64 // by all debits that are prepared
+	largest  int64 // credit that is prepared
+	paid     int64 // by paid and settled credits and undone debits
 }
 
 // merge draws up the update for messages that may travel as one.
@@ -46,17 +53,22 @@ type update struct {
 func (w *World) merge(members []Message) update {
 	var u update
 	for _, m := range members {
-		leg := w.leg(m)
+		leg, t := w.leg(m), m.Transfer
+		u.writes[t], u.found[t] = true, protocol.Reserved
 		switch m.Op.Kind {
 		case protocol.Prepare:
-			u.set[m.Transfer], u.prepares, u.fence = true, true, m.Op.Fence
+			u.found[t], u.left[t] = protocol.NoTrace, protocol.Reserved
+			u.prepares, u.fence = true, m.Op.Fence
 			u.taken += leg.debit()
 			u.largest = max(u.largest, leg.credit())
+		case protocol.Pay:
+			u.left[t] = protocol.Done
+			u.paid += w.paidOnSettle(t, leg)
 		case protocol.Settle:
-			u.unset[m.Transfer] = true
-			u.paid += w.paidOnSettle(m.Transfer, leg)
+			u.paid += w.paidOnSettle(t, leg)
+		case protocol.Clear:
+			u.found[t] = protocol.Done
 		case protocol.Undo:
-			u.unset[m.Transfer] = true
 			u.paid += leg.debit()
 		default:
 		}
@@ -69,21 +81,23 @@ func (w *World) merge(members []Message) update {
 
 // applyMerged lets the primary perform the update that carries all of the messages, and
 // reports whether it matched.
-// The update does what its members do one right after the other, the clears first, then
-// the prepares of credits, then those of debits, if each of them matches then.
+// The update does what its members do one right after the other, the prepares of credits
+// last but one, those of debits last, if each of them matches then.
 // Otherwise it does nothing, as if all were lost.
 // So nothing can come of it that could not come of the members by themselves.
 func (w *World) applyMerged(members []Message) bool {
 	u := w.merge(members)
 	a := &w.Accounts[w.leg(members[0]).Account]
 	fits := !a.Missing &&
-		a.hasAll(u.unset) &&
+		u.findsAll(a) &&
 		(!u.prepares || w.admits(a, u))
 	if !fits {
 		return false
 	}
-	for t := range a.Markers {
-		a.Markers[t] = a.Markers[t] && !u.unset[t] || u.set[t]
+	for t := range a.Traces {
+		if u.writes[t] {
+			a.Traces[t] = u.left[t]
+		}
 	}
 	a.Balance += u.paid - u.taken
 	if u.token != "" {
@@ -103,7 +117,6 @@ func (w *World) applyMerged(members []Message) bool {
 func (w *World) admits(a *Account, u update) bool {
 	balance := a.Balance + u.paid
 	return a.Fence == u.fence &&
-		!a.hasAny(u.set) &&
 		!a.Closed &&
 		!a.Foreign &&
 		!a.Odd &&
@@ -112,22 +125,14 @@ func (w *World) admits(a *Account, u update) bool {
 		balance+u.largest <= w.MostBalance
 }
 
-func (a *Account) hasAll(markers [MaxTransfers]bool) bool {
-	for t, is := range markers {
-		if is && !a.Markers[t] {
+// findsAll reports whether an account has the traces that an update needs.
+func (u *update) findsAll(a *Account) bool {
+	for t, trace := range a.Traces {
+		if u.writes[t] && trace != u.found[t] {
 			return false
 		}
 	}
 	return true
-}
-
-func (a *Account) hasAny(markers [MaxTransfers]bool) bool {
-	for t, is := range markers {
-		if is && a.Markers[t] {
-			return true
-		}
-	}
-	return false
 }
 
 // PerformMerged performs messages that may travel as one update (see [World.Merges]), and

@@ -12,8 +12,8 @@ import (
 )
 
 // TestMergedIsWhatItsMembersDo promises that a merged update does what its members do one
-// right after the other, the clears first, then the prepares of credits, then those of
-// debits, if each of them matches then.
+// right after the other, the prepares of credits last but one, those of debits last, if
+// each of them matches then.
 // Otherwise it does nothing.
 // So whatever is true of executions that send single updates is true of those that merge
 // them.
@@ -75,7 +75,7 @@ func drawWorld(random *rand.Rand) *World {
 			amount = -amount
 		}
 		plans = append(plans, []Leg{{Account: 0, Amount: amount}, {Account: 1, Amount: -amount}})
-		a.Markers[t] = random.IntN(2) == 0
+		a.Traces[t] = protocol.Trace(random.IntN(3))
 	}
 	w := NewWorld([]Account{a, {}}, nil, plans...)
 	for t := range plans {
@@ -86,20 +86,32 @@ func drawWorld(random *rand.Rand) *World {
 	return w
 }
 
-// drawMembers draws writes that may travel together, most of which find their markers as
-// they need them.
+// drawMember draws a write that mostly finds the trace as it needs it.
+func drawMember(random *rand.Rand, trace protocol.Trace) protocol.Operation {
+	kinds := []protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Pay, protocol.Undo, protocol.Clear}
+	suitable := [][]protocol.Kind{protocol.NoTrace: kinds[:1], protocol.Reserved: kinds[1:4], protocol.Done: kinds[4:]}[trace]
+	if random.IntN(8) == 0 {
+		suitable = kinds
+	}
+	op := protocol.Operation{Kind: suitable[random.IntN(len(suitable))]}
+	switch op.Kind {
+	case protocol.Prepare:
+		op.Fence = "f0"
+		if random.IntN(8) == 0 {
+			op.Fence = "f1"
+		}
+	case protocol.Pay:
+	default:
+		op.ReplaceFence = random.IntN(3) == 0
+	}
+	return op
+}
+
+// drawMembers draws writes that may travel together.
 func drawMembers(random *rand.Rand, w *World) []Message {
 	var members []Message
 	for t := range MaxTransfers {
-		op := protocol.Operation{Kind: protocol.Prepare, Fence: "f0"}
-		if w.Accounts[0].Markers[t] != (random.IntN(8) == 0) {
-			op = protocol.Operation{Kind: protocol.Settle, ReplaceFence: random.IntN(3) == 0}
-			if random.IntN(2) == 0 {
-				op.Kind = protocol.Undo
-			}
-		} else if random.IntN(8) == 0 {
-			op.Fence = "f1"
-		}
+		op := drawMember(random, w.Accounts[0].Traces[t])
 		m := w.Send(t, t+1, op)
 		if !slices.ContainsFunc(members, func(other Message) bool { return !w.Merges(other, m) }) {
 			members = append(members, m)

@@ -13,13 +13,15 @@ type mixture uint8
 const (
 	prepares mixture = iota
 	clears
-	fencings // clears with a new fence
+	pays     // and maybe clears
+	fencings // clears with a new fence, and maybe pays
 	clearsAndPrepares
+	paysAndPrepares // and maybe clears
 	mixtures
 )
 
 func (m mixture) String() string {
-	return [...]string{"Prepares", "Clears", "Clears+Fence", "Clears+Prepares"}[m]
+	return [...]string{"Prepares", "Clears", "Pays", "Clears+Fence", "Clears+Prepares", "Pays+Prepares"}[m]
 }
 
 // mixtureOf returns what is merged in an update.
@@ -28,13 +30,18 @@ func mixtureOf(members []Message) mixture {
 	for _, m := range members {
 		found[prepares] = found[prepares] || m.Op.Kind == protocol.Prepare
 		found[clears] = found[clears] || m.Op.Kind != protocol.Prepare
+		found[pays] = found[pays] || m.Op.Kind == protocol.Pay
 		found[fencings] = found[fencings] || m.Op.ReplaceFence
 	}
 	switch {
+	case found[prepares] && found[pays]:
+		return paysAndPrepares
 	case found[prepares] && found[clears]:
 		return clearsAndPrepares
 	case found[fencings]:
 		return fencings
+	case found[pays]:
+		return pays
 	case found[clears]:
 		return clears
 	}
@@ -52,7 +59,9 @@ func (m mixture) fates() []Fate {
 }
 
 // prepares reports whether there are prepares in it.
-func (m mixture) prepares() bool { return m == prepares || m == clearsAndPrepares }
+func (m mixture) prepares() bool {
+	return m == prepares || m == clearsAndPrepares || m == paysAndPrepares
+}
 
 // meetMerged lets a merged update meet its fate, and returns the answers that the
 // executions get.

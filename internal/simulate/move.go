@@ -167,7 +167,7 @@ func (r *run) disturbDocument(m move) {
 	switch {
 	case m.kind == change && !a.marked() && a.Value == 0:
 		a.Value = unmet
-	case m.kind == change && a.Value == unmet:
+	case m.kind == change && (a.Value == unmet || !a.marked()):
 		a.Value = 0
 	case m.kind == purge && effect.Spare:
 		r.w.given[m.who] -= a.Balance

@@ -24,8 +24,14 @@ func (w *World) due(transfer int, leg Leg) int64 {
 func (w *World) hindrance(transfer, participant int) protocol.Reason {
 	leg := w.Plans[transfer][participant]
 	a := &w.Accounts[leg.Account]
+	reserved := 0
+	for other, trace := range a.Traces {
+		if trace == protocol.Reserved && (other != transfer || !leg.effect()) {
+			reserved++
+		}
+	}
 	switch balance := a.Balance - leg.debit(); {
-	case leg.effect() && !a.met(transfer):
+	case leg.effect() && (a.Missing || a.Value != 0 || reserved > 0):
 		return protocol.RequirementFailed
 	case leg.effect():
 		return 0
@@ -37,7 +43,7 @@ func (w *World) hindrance(transfer, participant int) protocol.Reason {
 		return protocol.CurrencyMismatch
 	case a.Odd:
 		return protocol.AmountKind
-	case a.inFlight() >= w.MarkerLimit:
+	case reserved >= w.MarkerLimit:
 		return protocol.Busy
 	case leg.debit() > 0 && (balance < a.Floor || balance < -w.MostBalance):
 		return protocol.InsufficientFunds
@@ -77,7 +83,7 @@ func (w *World) checkReserved(t int, legs []Leg) error {
 	stored := &w.Transfers[t]
 	for _, leg := range legs {
 		a := &w.Accounts[leg.Account]
-		if stored.Held && stored.State == protocol.Preparing && !a.Markers[t] && !a.Purged {
+		if stored.Held && stored.State == protocol.Preparing && a.Traces[t] != protocol.Reserved && !a.Purged {
 			return violates(4, "%s is held, and has no marker at %s", transferName(t), accountName(leg.Account))
 		}
 	}
@@ -111,20 +117,28 @@ func (w *World) checkVoided(t int, was *Transfer) error {
 	return nil
 }
 
-// checkEffects checks that a document has the value of a transfer exactly if that
-// transfer has succeeded, and that nobody wrote it while it was reserved.
+// checkEffects checks that a document gets the value of a transfer exactly when that is
+// settled there, and that it was reserved for one transfer at a time, as it required.
+// Others may write the document afterwards: see disturbDocument.
 func (w *World) checkEffects(before *Version) error {
 	for t, legs := range w.Plans {
 		for _, leg := range legs {
 			a, was := &w.Accounts[leg.Account], &before.Accounts[leg.Account]
-			switch forward := w.Transfers[t].forward(); {
+			set := a.Value == setBy(t) && was.Value != a.Value
+			reserved, settled := a.Traces[t] == protocol.Reserved, was.Traces[t] == protocol.Reserved && w.settledAt(t, a)
+			switch {
 			case !leg.effect() || a.Missing:
-			case (a.Value == setBy(t)) != (forward && !a.Markers[t]):
+			case set != settled:
 				return violates(4, "%s is %q, and the document's value is %d", transferName(t), w.Transfers[t].State, a.Value)
-			case a.Markers[t] && !was.Markers[t] && !was.met(t):
+			case reserved && was.Traces[t] == protocol.NoTrace && !was.met(t):
 				return violates(3, "%s has reserved a document that is not as it requires", transferName(t))
 			}
 		}
 	}
 	return nil
+}
+
+// settledAt reports whether a transfer that has reserved an account has paid there.
+func (w *World) settledAt(t int, a *Account) bool {
+	return a.Traces[t] == protocol.Done || a.Traces[t] == protocol.NoTrace && w.Transfers[t].forward()
 }

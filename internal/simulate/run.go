@@ -74,7 +74,7 @@ func (r *run) ask(e *executor) error {
 	for _, op := range operations {
 		e.epoch = max(e.epoch, op.Epoch)
 	}
-	return nil
+	return r.w.tell(e)
 }
 
 // fork returns a copy of the run that is independent from here on.

@@ -48,7 +48,7 @@ func TestRandomRunsKeepTheInvariants(t *testing.T) {
 // them are lost, late, repeated or answered wrongly.
 // The scenes of three faults are left to a longer search.
 func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
-	scenes := slices.Concat(OneTransfer(), Holds(), Effects(), TwoTransfers()[:20])
+	scenes := slices.Concat(OneTransfer(), Facts()[:22], Holds(), Effects(), TwoTransfers()[:20])
 	scenes = slices.DeleteFunc(scenes, func(s Scene) bool { return s.Faults > 2 })
 	var lock sync.Mutex
 	states, ends := 0, map[protocol.State]int{}
@@ -158,13 +158,14 @@ func TestKeysTellRunsApart(t *testing.T) {
 	for i, change := range []func(*run){
 		func(r *run) { r.w.Accounts[0].Balance++ },
 		func(r *run) { r.w.Accounts[1].Fence = "another" },
-		func(r *run) { r.w.Accounts[1].Markers[0] = true },
+		func(r *run) { r.w.Accounts[1].Traces[0] = protocol.Done },
 		func(r *run) { r.w.Transfers[0].Owner++ },
 		func(r *run) { r.w.Transfers[0].Held = true },
 		func(r *run) { r.w.Transfers[0].Posted = 20 },
 		func(r *run) { r.w.Accounts[1].Value = unmet },
 		func(r *run) { r.w.Expired[0] = true },
 		func(r *run) { r.w.told[0].refused = true },
+		func(r *run) { r.w.told[0].committed = true },
 		func(r *run) { r.w.told[0].held = 1 },
 		func(r *run) { r.w.keep([]Message{r.w.Send(0, 1, r.executors[0].batch[0])}) },
 		func(r *run) { r.faults-- },

@@ -19,6 +19,8 @@ type Scene struct {
 	repeat   bool  // writes that may be repeated are
 	coalesce bool  // writes of the two transfers may travel as one update
 	back     bool  // the second transfer goes from bob to alice
+	three    bool  // 40 of each transfer go to bob, and 20 to carol
+	closing  bool  // bob's account may be closed at any time
 	posted   int64 // what is posted of holds; 0: all
 	paper    paper
 	starts   [][]protocol.Start
@@ -59,6 +61,9 @@ func (s Scene) run() *run {
 		if s.back && t == 1 {
 			plans[t] = []Leg{{Account: 0, Amount: 60}, {Account: 1, Amount: -60}}
 		}
+		if s.three {
+			plans[t] = []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 40}, {Account: 2, Amount: 20}}
+		}
 		switch s.paper {
 		case besides:
 			plans[t] = append(plans[t], Leg{Account: 2})
@@ -69,7 +74,7 @@ func (s Scene) run() *run {
 		initiated[t] = starts[0].Claim == protocol.FromInitiated
 	}
 	accounts := []Account{{Balance: 100, Fence: "f0"}, {Fence: "f0"}}
-	if s.paper == besides {
+	if s.paper == besides || s.three {
 		accounts = append(accounts, Account{Fence: "f0"})
 	}
 	w := NewWorld(accounts, initiated, plans...)
@@ -149,6 +154,45 @@ func OneTransfer() []Scene {
 		Scene{Name: "resumed and rolled back", starts: [][]protocol.Start{{fromInsert(), resume(), rollBack()}}, Faults: 1},
 		Scene{Name: "a worker's, withdrawn and cancelled", starts: [][]protocol.Start{{fromQueue(), withdraw(), cancel()}}, Faults: 1},
 		Scene{Name: "a worker's, withdrawn and resumed", starts: [][]protocol.Start{{fromQueue(), withdraw(), resume()}}, Faults: 1})
+}
+
+// Facts returns the scenes in which a roll-back competes with the fact that all is
+// prepared: with two who take over, three participants, accounts that are closed meanwhile
+// or missing at first, and an ID that is asked for twice.
+// The last eight are large.
+func Facts() []Scene {
+	type starts = [][]protocol.Start
+	poor := func(w *World) { w.Accounts[0].Balance, w.given[0] = 50, 50 }
+	missing := func(w *World) { w.Accounts[1].Missing = true }
+	scenes := []Scene{
+		{Name: "three, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 1, three: true},
+		{Name: "three, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 1, three: true},
+		{Name: "three, cancelled, missing account", starts: starts{{fromInsert(), cancel()}}, Faults: 1, three: true, prepare: missing},
+		{Name: "three, resumed, closing", starts: starts{{fromInsert(), resume()}}, Faults: 1, three: true, closing: true},
+		{Name: "resumed, closing", starts: starts{{fromInsert(), resume()}}, Faults: 2, closing: true},
+		{Name: "cancelled, closing", starts: starts{{fromInsert(), cancel()}}, Faults: 2, closing: true},
+	}
+	var large []Scene
+	for _, c := range []struct {
+		name   string
+		starts []protocol.Start
+	}{
+		{"asked for twice, and cancelled", []protocol.Start{fromInsert(), fromInsert(), cancel()}},
+		{"cancelled twice", []protocol.Start{fromInsert(), cancel(), cancel()}},
+		{"resumed and cancelled", []protocol.Start{fromInsert(), resume(), cancel()}},
+		{"resumed twice", []protocol.Start{fromInsert(), resume(), resume()}},
+	} {
+		both := starts{c.starts}
+		scenes = append(scenes,
+			Scene{Name: c.name, starts: both, Faults: 0},
+			Scene{Name: c.name + ", closing", starts: both, Faults: 0, closing: true},
+			Scene{Name: c.name + ", too little money", starts: both, Faults: 1, prepare: poor},
+			Scene{Name: c.name + ", missing account", starts: both, Faults: 0, prepare: missing})
+		large = append(large,
+			Scene{Name: c.name, starts: both, Faults: 1},
+			Scene{Name: c.name + ", missing account", starts: both, Faults: 1, prepare: missing})
+	}
+	return append(scenes, large...)
 }
 
 // Holds returns the scenes with a hold, and what is done to it.

@@ -34,6 +34,7 @@ type search struct {
 	path      []move
 	repeat    bool // messages may arrive twice
 	coalesce  bool // operations of the two transfers may travel as one update
+	closing   bool // an account may be closed
 	stop      func() bool
 }
 
@@ -48,6 +49,7 @@ func Explore(scene Scene, stop func() bool) (Explored, *Failure) {
 		recovered: map[uint64]struct{}{},
 		repeat:    scene.repeat,
 		coalesce:  scene.coalesce,
+		closing:   scene.closing,
 		stop:      stop,
 	}
 	r := scene.run()
@@ -112,6 +114,9 @@ func (s *search) moves(r *run) []move {
 		moves = append(moves, r.delivery(i))
 	}
 	moves = append(moves, happenings(r)...)
+	if bob := &r.w.Accounts[1]; s.closing && !bob.Missing && !bob.Closed && !bob.marked() {
+		moves = append(moves, move{kind: closeAccount, who: 1})
+	}
 	for who := range r.executors {
 		for _, op := range r.executors[who].batch {
 			for _, f := range fates(op.Kind) {

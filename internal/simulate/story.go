@@ -95,9 +95,13 @@ func (a Account) String() string {
 	if a.Fence != "" {
 		text += fmt.Sprintf(" fence %s", a.Fence)
 	}
-	for t, marker := range a.Markers {
-		if marker {
+	for t, trace := range a.Traces {
+		switch trace {
+		case protocol.Reserved:
 			text += " marker " + transferName(t)
+		case protocol.Done:
+			text += " done mark " + transferName(t)
+		case protocol.NoTrace:
 		}
 	}
 	if a.Closed {

@@ -39,9 +39,9 @@ type reasons [MaxTransfers][MaxAccounts]uint16
 
 // answer is what the callers of one transfer have learned.
 type answer struct {
-	success, refused bool
-	held             uint64 // the owners whose callers know that it is held
-	unwritten        uint64 // those whose callers know that nothing is stored
+	committed, settled, refused bool
+	held                        uint64 // the owners whose callers know that it is held
+	unwritten                   uint64 // those whose callers know that nothing is stored
 }
 
 // NewWorld returns a world with these accounts, in which the transfers move what the
@@ -95,7 +95,7 @@ func (w *World) Perform(m Message) protocol.Answer {
 		w.replicate()
 		return w.read(&w.Version, m)
 	case protocol.Claim, protocol.Verify, protocol.Prepare, protocol.MarkHeld, protocol.Decide,
-		protocol.Settle, protocol.Undo, protocol.FenceOnly, protocol.Finish:
+		protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo, protocol.FenceOnly, protocol.Finish:
 	}
 	matched := w.apply(m)
 	w.replicate()
@@ -146,7 +146,7 @@ func (w *World) facts(at *Version, m Message) protocol.Facts {
 		return protocol.Facts{Unmet: leg.effect(), MayBeGone: leg.Spare}
 	}
 	facts := protocol.Facts{
-		Found: true, Marker: a.Markers[m.Transfer], Fence: a.Fence, Open: !a.Closed, Currency: !a.Foreign, Kind: !a.Odd,
+		Found: true, Trace: a.Traces[m.Transfer], Fence: a.Fence, Open: !a.Closed, Currency: !a.Foreign, Kind: !a.Odd,
 		BelowMarkerLimit: a.inFlight() < w.MarkerLimit, Funds: true, WithinLimits: true,
 	}
 	if leg.effect() {

@@ -123,40 +123,55 @@ func (w *World) applyAt(a *Account, m Message) bool {
 	if m.Op.Kind == protocol.Prepare {
 		return w.prepare(a, m)
 	}
-	marked := a.Markers[m.Transfer]
+	trace, left := a.Traces[m.Transfer], protocol.NoTrace
 	switch m.Op.Kind {
-	case protocol.Settle:
-		if !marked {
+	case protocol.Pay:
+		if trace != protocol.Reserved {
 			return false
 		}
-		a.Balance += w.paidOnSettle(m.Transfer, w.leg(m))
-		if w.leg(m).effect() {
-			a.Value = setBy(m.Transfer)
+		w.pay(a, m)
+		left = protocol.Done
+	case protocol.Settle:
+		if trace != protocol.Reserved {
+			return false
+		}
+		w.pay(a, m)
+	case protocol.Clear:
+		if trace != protocol.Done {
+			return false
 		}
 	case protocol.Undo:
-		if !marked {
+		if trace != protocol.Reserved {
 			return false
 		}
 		a.Balance += w.leg(m).debit()
 	case protocol.FenceOnly:
-		if marked {
+		if trace != protocol.NoTrace {
 			return false
 		}
 	default:
 		return false // not a write to a participant
 	}
-	a.Markers[m.Transfer] = false
+	a.Traces[m.Transfer] = left
 	if m.Op.ReplaceFence || m.Op.Kind == protocol.FenceOnly {
 		a.Fence = m.Token
 	}
 	return true
 }
 
+// pay pays in what is due, or sets what an effect sets.
+func (w *World) pay(a *Account, m Message) {
+	a.Balance += w.paidOnSettle(m.Transfer, w.leg(m))
+	if w.leg(m).effect() {
+		a.Value = setBy(m.Transfer)
+	}
+}
+
 // prepare sets the marker, and takes a debit off the balance.
 func (w *World) prepare(a *Account, m Message) bool {
 	can := w.facts(&w.Version, m)
 	fits := a.Fence == m.Op.Fence &&
-		!can.Marker &&
+		can.Trace == protocol.NoTrace &&
 		can.Open &&
 		can.Currency &&
 		can.Kind &&
@@ -166,7 +181,7 @@ func (w *World) prepare(a *Account, m Message) bool {
 	if !fits {
 		return false
 	}
-	a.Markers[m.Transfer] = true
+	a.Traces[m.Transfer] = protocol.Reserved
 	a.Balance -= w.leg(m).debit()
 	return true
 }
