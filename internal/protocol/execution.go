@@ -214,6 +214,11 @@ func (x *Execution) next(operations []Operation) ([]Operation, error) {
 	if x.mustLook && x.phase != settling {
 		return append(operations, about(LookTransfer)), nil
 	}
+	return x.wanted(operations)
+}
+
+// wanted adds the operations of the present phase.
+func (x *Execution) wanted(operations []Operation) ([]Operation, error) {
 	switch x.phase {
 	case readingFences:
 		return x.each(operations, needsFence, ReadFence), nil

@@ -51,37 +51,13 @@ const (
 
 // String names the operation, for logs; "" if there is no such kind.
 func (k Kind) String() string {
-	switch k {
-	case ReadFence:
-		return "ReadFence"
-	case Claim:
-		return "Claim"
-	case ReadTransfer:
-		return "ReadTransfer"
-	case LookTransfer:
-		return "LookTransfer"
-	case Verify:
-		return "Verify"
-	case Prepare:
-		return "Prepare"
-	case Look:
-		return "Look"
-	case MarkHeld:
-		return "MarkHeld"
-	case Decide:
-		return "Decide"
-	case Pay:
-		return "Pay"
-	case Settle:
-		return "Settle"
-	case Clear:
-		return "Clear"
-	case Undo:
-		return "Undo"
-	case FenceOnly:
-		return "FenceOnly"
-	case Finish:
-		return "Finish"
+	names := [...]string{
+		ReadFence: "ReadFence", Claim: "Claim", ReadTransfer: "ReadTransfer", LookTransfer: "LookTransfer", Verify: "Verify",
+		Prepare: "Prepare", Look: "Look", MarkHeld: "MarkHeld", Decide: "Decide", Pay: "Pay", Settle: "Settle", Clear: "Clear",
+		Undo: "Undo", FenceOnly: "FenceOnly", Finish: "Finish",
+	}
+	if int(k) < len(names) {
+		return names[k]
 	}
 	return ""
 }

@@ -120,6 +120,11 @@ func withdraw() protocol.Start {
 	return protocol.Start{Claim: protocol.CancelInitiated, RollBack: protocol.Cancelled}
 }
 
+// Scenes returns all scenes: those with one transfer, then those with two.
+func Scenes() []Scene {
+	return slices.Concat(OneTransfer(), Facts(), Holds(), Effects(), TwoTransfers())
+}
+
 // OneTransfer returns the scenes with one transfer.
 // One more fault multiplies their states by about ten, one more executor by about thirty.
 func OneTransfer() []Scene {
