@@ -162,8 +162,8 @@ func OneTransfer() []Scene {
 }
 
 // Facts returns the scenes in which a roll-back competes with the fact that all is
-// prepared: with two who take over, three participants, accounts that are closed meanwhile
-// or missing at first, and an ID that is asked for twice.
+// prepared: with two who take over, three participants, accounts that are closed
+// meanwhile or missing at first, and an ID that is asked for twice.
 // The last eight are large.
 func Facts() []Scene {
 	type starts = [][]protocol.Start

@@ -18,8 +18,8 @@ func (p play) meets(who int, kind protocol.Kind, fate Fate) {
 	require.NoError(p.t, p.r.take(move{kind: perform, who: who, op: kind, at: batch[at].Participant, fate: fate}))
 }
 
-// upToTheFact lets an executor go on without faults until it can tell that the transfer is
-// committed.
+// upToTheFact lets an executor go on without faults until it can tell that the transfer
+// is committed.
 func (p play) upToTheFact(who int) {
 	p.t.Helper()
 	p.until(who, protocol.Pay)
@@ -110,8 +110,8 @@ func TestPayThatComesAfterTheTakeover(t *testing.T) {
 	p.over(40, 60)
 }
 
-// A done mark reserves nothing: the account takes part in other transfers, even if only one
-// may be in flight on it, and can be closed.
+// A done mark reserves nothing: the account takes part in other transfers, even if only
+// one may be in flight on it, and can be closed.
 func TestDoneMarkReservesNothing(t *testing.T) {
 	p := newPlay(t, 120, 2)
 	p.r.w.MarkerLimit = 1
@@ -129,8 +129,8 @@ func TestDoneMarkReservesNothing(t *testing.T) {
 	p.over(0, 120)
 }
 
-// A reversal is told to be committed once that is stored, and not before: nothing would be
-// left to show it.
+// A reversal is told to be committed once that is stored, and not before: nothing would
+// be left to show it.
 //
 //  1. A reserves the original and prepares the money.
 //  2. The original is purged, and A dies.
