@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/simulate"
 	"github.com/mongotransfer/transfer/internal/wire"
 )

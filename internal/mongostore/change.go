@@ -170,6 +170,6 @@ func (c *Call) changed(at stamp) {
 		t.State, t.Open, t.LastModified, t.PurgeAt = op.To, false, at.now, at.purgeAt
 		t.Stuck, t.StuckAt = nil, time.Time{}
 	case protocol.Claim, protocol.Verify, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer,
-		protocol.Prepare, protocol.Look, protocol.Settle, protocol.Undo, protocol.FenceOnly:
+		protocol.Prepare, protocol.Look, protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo, protocol.FenceOnly:
 	}
 }

@@ -45,7 +45,7 @@ func (c *change) Write(m *wire.Message) {
 	case protocol.Finish:
 		c.finish(m)
 	case protocol.Claim, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer,
-		protocol.Prepare, protocol.Look, protocol.Settle, protocol.Undo, protocol.FenceOnly: // of other lanes
+		protocol.Prepare, protocol.Look, protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo, protocol.FenceOnly: // of other lanes
 	}
 	if len(c.calls) > 1 {
 		m.Flag("multi", true)

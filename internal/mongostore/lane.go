@@ -43,7 +43,7 @@ func LaneOf(a *Attempt, op protocol.Operation) Lane {
 		return Lane{a.participants[op.Participant].subject.Collection, laneRead}
 	case protocol.Look:
 		return Lane{a.participants[op.Participant].subject.Collection, laneLook}
-	case protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly:
+	case protocol.Prepare, protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo, protocol.FenceOnly:
 	}
 	return Lane{a.participants[op.Participant].subject.Collection, laneWrite}
 }

@@ -59,8 +59,10 @@ func (s *Store) wouldChange(call *Call, stored bson.Raw) bool {
 	switch call.Op.Kind {
 	case protocol.Prepare:
 		return facts.Trace == protocol.NoTrace && facts.Fence == call.Op.Fence && facts.Refusal() == 0
-	case protocol.Settle, protocol.Undo:
-		return facts.Trace != protocol.NoTrace
+	case protocol.Pay, protocol.Settle, protocol.Undo:
+		return facts.Trace == protocol.Reserved || facts.Trace == protocol.Illegible
+	case protocol.Clear:
+		return facts.Trace == protocol.Done || facts.Trace == protocol.Illegible
 	case protocol.FenceOnly:
 		return facts.Found && facts.Trace == protocol.NoTrace && !s.drawnRecently(facts.Fence)
 	case protocol.Claim, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer, protocol.Verify,

@@ -16,7 +16,8 @@ package protocol
 // A commit by fact comes here only once its record is stored for good.
 //
 //  1. A concludes the fact, tells it, and clears everywhere.
-//  2. The record was lost: the transfer is Preparing, and no trace shows that it was done.
+//  2. The record was lost: the transfer is Preparing, and no trace shows that it was
+//     done.
 //  3. B takes over, and moves the money a second time, or rolls back.
 func (x *Execution) startClearing() {
 	x.phase = clearing
@@ -76,8 +77,8 @@ func (x *Execution) observeClear(op Operation, answer Answer) {
 		p.step = stuck
 	case Unknown, NotSent:
 		// It is asked for again.
-		// Settle, Clear and Undo need the trace, which they remove, so they can apply only
-		// once.
+		// Settle, Clear and Undo need the trace, which they remove, so they can apply
+		// only once.
 	}
 }
 

@@ -98,8 +98,8 @@ func TestRollBackOfATakeoverIsDirty(t *testing.T) {
 	}
 }
 
-// TestClearThatDidNotMatch promises that a settle or a clear which did not match is looked
-// into.
+// TestClearThatDidNotMatch promises that a settle or a clear which did not match is
+// looked into.
 // It is asked for again if the trace is there, done if another executor was first, and
 // stuck if the document is gone.
 func TestClearThatDidNotMatch(t *testing.T) {
@@ -113,8 +113,8 @@ func TestClearThatDidNotMatch(t *testing.T) {
 	d.ends(Finished, Success)
 }
 
-// TestTakeoverOfACommitLearnsWhatIsPaid promises that one who takes over what is committed
-// clears done marks, and settles what is still reserved.
+// TestTakeoverOfACommitLearnsWhatIsPaid promises that one who takes over what is
+// committed clears done marks, and settles what is still reserved.
 func TestTakeoverOfACommitLearnsWhatIsPaid(t *testing.T) {
 	d := begin(t, Start{Claim: TakeOver}, 3)
 	d.hears(ReadFence, shows(able("f")), shows(able("f")), shows(able("f")))

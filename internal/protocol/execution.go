@@ -32,8 +32,9 @@ type Start struct {
 	// If that participant refuses, its reason is reported whatever the others refuse: the
 	// missing money may be with another reversal, which says nothing about it.
 	//
-	// It is set for each execution of a reversal, which is never committed by fact: nothing
-	// is owed to the transfer that it reverses, which may be purged at any time.
+	// It is set for each execution of a reversal, which is never committed by fact:
+	// nothing is owed to the transfer that it reverses, which may be purged at any
+	// time.
 	//
 	//  1. A reserves the original, prepares the money, and tells that it is committed.
 	//  2. The original is purged, and A dies.
@@ -120,7 +121,8 @@ const roomFor = 4
 // What is no loser gains, or is a document that an effect changes.
 func New(start Start, participants int, losers ...int) *Execution {
 	x := &Execution{start: start, phase: readingFences, outcome: Running, participants: make([]participant, participants)}
-	// Room for Claim, Decide and Finish, and for ReadFence, Prepare, Pay and Clear of each.
+	// Room for Claim, Decide and Finish, and for ReadFence, Prepare, Pay and Clear of
+	// each.
 	x.room = make([]Operation, 0, 3+4*min(participants, roomFor))
 	x.refusal.Participant = NoParticipant
 	for i := range x.participants {
@@ -214,6 +216,11 @@ func (x *Execution) next(operations []Operation) ([]Operation, error) {
 	if x.mustLook && x.phase != settling {
 		return append(operations, about(LookTransfer)), nil
 	}
+	return x.wanted(operations)
+}
+
+// wanted adds the operations of the present phase.
+func (x *Execution) wanted(operations []Operation) ([]Operation, error) {
 	switch x.phase {
 	case readingFences:
 		return x.each(operations, needsFence, ReadFence), nil

@@ -10,11 +10,12 @@ type Progress uint8
 const (
 	// Undecided means that the transfer may be committed and may be rolled back.
 	Undecided Progress = iota
-	// Decided means that it is committed, by fact or by record, or rolled back, by record.
+	// Decided means that it is committed, by fact or by record, or rolled back, by
+	// record.
 	// State tells which: a transfer that is rolled back is in Rollback or Fail.
 	Decided
-	// Settled means that everybody who gains has the money and every effect is set, or that
-	// everything is undone; and that the decision is stored.
+	// Settled means that everybody who gains has the money and every effect is set, or
+	// that everything is undone; and that the decision is stored.
 	// So each read of an account, of the transfer, or of both shows it.
 	Settled
 	// Complete means that the transfer is final, and that no trace of it is left.
@@ -70,8 +71,8 @@ func (x *Execution) byFact() bool { return !x.start.Hold && !x.start.Reversal }
 // From now on nobody can roll the transfer back, and the caller may be told.
 // Three things make that certain.
 //
-// The claim is this execution's own: whoever rolls back under another one does so by a fence first,
-// and finds that no participant is without a trace.
+// The claim is this execution's own: whoever takes over and wants to roll back sets a
+// fence first, and finds no participant without a trace.
 // One who merely asks for the same transfer, and sees all traces, knows nothing:
 //
 //  1. A, at epoch 1, prepares alice; its credit to bob hangs.

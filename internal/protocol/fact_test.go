@@ -13,9 +13,9 @@ func paidOut(fence Fence) Facts {
 	return facts
 }
 
-// TestRecordIsLookedUp promises that a record which was not answered, or did not match, is
-// looked up, while the pays go on beside it, and that nothing is cleared before it is
-// known to be stored.
+// TestRecordIsLookedUp promises that a record which was not answered, or did not match,
+// is looked up, while the pays go on beside it, and that nothing is cleared before it
+// is known to be stored.
 func TestRecordIsLookedUp(t *testing.T) {
 	for _, doubt := range []Result{NotMatched, Unknown} {
 		d := recorded(t, only(Unknown), only(doubt))
@@ -100,8 +100,9 @@ func TestCancelThatComesTooLate(t *testing.T) {
 	d.ends(Finished, Success)
 }
 
-// TestOneFenceAllowsTheRollBack promises that one fence-only that matched, or one document
-// that is missing, is enough, and that the others are undone and fenced as ever.
+// TestOneFenceAllowsTheRollBack promises that one fence-only that matched, or one
+// document that is missing, is enough, and that the others are undone and fenced as
+// ever.
 func TestOneFenceAllowsTheRollBack(t *testing.T) {
 	d := toCancel(t, 3)
 	d.hears(FenceOnly, no(), yes(), only(NotSent))
@@ -202,8 +203,8 @@ func TestNothingIsTakenBackFromADoneMark(t *testing.T) {
 }
 
 // TestWhatCantBeReadShowsNothing promises that a document whose traces can't be read is
-// taken neither for paid nor for prepared nor for free: the write is asked for again, which
-// the server refuses.
+// taken neither for paid nor for prepared nor for free: the write is asked for again,
+// which the server refuses.
 func TestWhatCantBeReadShowsNothing(t *testing.T) {
 	illegible := able("f")
 	illegible.Trace = Illegible

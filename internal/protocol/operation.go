@@ -20,9 +20,9 @@ const (
 	// Verify writes lastModified where the state is Preparing and epoch and owner are
 	// this execution's.
 	Verify
-	// Prepare reserves: it sets the marker, and takes a debit off the balance, where the
-	// fence is the expected one, there is no trace of the transfer and the account can take
-	// part.
+	// Prepare reserves: it sets the marker, and takes a debit off the balance, where
+	// the fence is the expected one, there is no trace of the transfer and the account
+	// can take part.
 	Prepare
 	// Look is a deciding read of a participant.
 	Look
@@ -36,8 +36,8 @@ const (
 	// balance, or sets what an effect sets.
 	// It is for those that gain, and never sets a fence.
 	Pay
-	// Settle removes the marker where it is, and adds a credit to the balance, or sets what
-	// an effect sets.
+	// Settle removes the marker where it is, and adds a credit to the balance, or sets
+	// what an effect sets.
 	Settle
 	// Clear removes the done mark where it is, and nothing else.
 	Clear
@@ -51,37 +51,13 @@ const (
 
 // String names the operation, for logs; "" if there is no such kind.
 func (k Kind) String() string {
-	switch k {
-	case ReadFence:
-		return "ReadFence"
-	case Claim:
-		return "Claim"
-	case ReadTransfer:
-		return "ReadTransfer"
-	case LookTransfer:
-		return "LookTransfer"
-	case Verify:
-		return "Verify"
-	case Prepare:
-		return "Prepare"
-	case Look:
-		return "Look"
-	case MarkHeld:
-		return "MarkHeld"
-	case Decide:
-		return "Decide"
-	case Pay:
-		return "Pay"
-	case Settle:
-		return "Settle"
-	case Clear:
-		return "Clear"
-	case Undo:
-		return "Undo"
-	case FenceOnly:
-		return "FenceOnly"
-	case Finish:
-		return "Finish"
+	names := [...]string{
+		ReadFence: "ReadFence", Claim: "Claim", ReadTransfer: "ReadTransfer", LookTransfer: "LookTransfer", Verify: "Verify",
+		Prepare: "Prepare", Look: "Look", MarkHeld: "MarkHeld", Decide: "Decide", Pay: "Pay", Settle: "Settle", Clear: "Clear",
+		Undo: "Undo", FenceOnly: "FenceOnly", Finish: "Finish",
+	}
+	if int(k) < len(names) {
+		return names[k]
 	}
 	return ""
 }
@@ -155,8 +131,8 @@ func (c ClaimKind) decides() bool { return c == CancelInitiated || c == Post }
 type Operation struct {
 	// Kind says what is to be done.
 	Kind Kind
-	// Participant is the index of the participant of ReadFence, Prepare, Look, Pay, Settle,
-	// Clear, Undo and FenceOnly.
+	// Participant is the index of the participant of ReadFence, Prepare, Look, Pay,
+	// Settle, Clear, Undo and FenceOnly.
 	// It is NoParticipant for the others.
 	Participant int
 
@@ -173,7 +149,8 @@ type Operation struct {
 	Clean bool
 	// Fence is the value that Prepare requires at the participant.
 	Fence Fence
-	// ReplaceFence says, for Settle, Clear and Undo, that the same write sets a new fence.
+	// ReplaceFence says, for Settle, Clear and Undo, that the same write sets a new
+	// fence.
 	ReplaceFence bool
 
 	round int // which call of Next asked for it
@@ -248,14 +225,15 @@ type Trace uint8
 const (
 	// NoTrace means that the transfer is not prepared there yet, or is over there.
 	NoTrace Trace = iota
-	// Reserved means that the marker is there: the transfer is prepared, and nothing is paid
-	// in yet.
+	// Reserved means that the marker is there: the transfer is prepared, and nothing is
+	// paid in yet.
 	Reserved
-	// Done means that the done mark is there: the transfer is settled and not cleared yet.
+	// Done means that the done mark is there: the transfer is settled and not cleared
+	// yet.
 	// It reserves nothing.
 	Done
-	// Illegible means that what is there can't be read, so that it shows neither that there
-	// is a trace nor that there is none.
+	// Illegible means that what is there can't be read, so that it shows neither that
+	// there is a trace nor that there is none.
 	// The write that needs to know is asked for again, and the performer answers Failed.
 	Illegible
 )

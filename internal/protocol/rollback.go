@@ -10,8 +10,8 @@ package protocol
 //  1. A prepares everything, tells its caller that it is committed, and is paused.
 //  2. B takes over to cancel the transfer, and stores Rollback.
 //
-// So it first makes sure that the fact does not stand, and never will: after its own claim
-// it sets a new fence at one participant that holds no trace.
+// So it first makes sure that the fact does not stand, and never will: after its own
+// claim it sets a new fence at one participant that holds no trace.
 // The transfer can get there only by a prepare that knows this fence.
 // That is B's own, which sends none; or one of a later epoch, and then B's decision does
 // not match; or one of an earlier epoch, which has to verify its claim after it has read
@@ -46,7 +46,8 @@ func (x *Execution) fencings(operations []Operation) []Operation {
 
 // observeFencing believes only what matched.
 //
-//  1. B reads that bob has no marker. A's credit arrives: the fact stands, and A tells it.
+//  1. B reads that bob has no marker. A's credit arrives: the fact stands, and A tells
+//     it.
 //  2. B goes by what it has read, and rolls back.
 //
 // A fence-only that was not answered is sent again, with another token.
@@ -67,8 +68,8 @@ func (x *Execution) observeFencing(op Operation, answer Answer) {
 }
 
 // lookFencing judges a deciding read after a fence-only that did not match.
-// A document that was not there after the claim is as good as a fence: nobody has prepared
-// it, and whoever learns its fence later has to verify its claim.
+// A document that was not there after the claim is as good as a fence: nobody has
+// prepared it, and whoever learns its fence later has to verify its claim.
 // Without that, what names a missing account would never end.
 func (p *participant) lookFencing(facts Facts) {
 	switch {

@@ -28,14 +28,18 @@
 // Others may write the document in the meantime, or remove it if nothing is owed to it.
 // What is promised of holds and documents is checked in promises.go.
 //
+// A caller hears that a transfer is committed as soon as its executor knows the fact.
+// From then on nothing may roll it back, and until the record is stored each participant
+// must hold a trace of it.
+//
 // What can happen to an operation is listed in fate.go, and what else can happen in
 // move.go.
 // An executor that is never chosen again has crashed; one that is chosen again much later
 // was paused.
 // The threshold of a takeover is always zero.
 //
-// Not in the world are documents that vanish although something is owed to them,
-// transfers that are purged or of a later version, members that are cut off from each
-// other for long (an old primary only answers), and a late message that a failover takes
-// back.
+// Not in the world are documents that vanish although something is owed to them, or
+// whose traces can't be read, transfers that are purged or of a later version, members
+// that are cut off from each other for long (an old primary only answers), and a late
+// message that a failover takes back.
 package simulate

@@ -141,8 +141,8 @@ func (w *World) meet(m Message, fate Fate, past int) protocol.Answer {
 //   - a prepare, from a trace;
 //   - a pay, from an account where nothing is reserved any more: it is paid, by whichever
 //     execution;
-//   - a settle, a clear or an undo without a new fence, from an account without a trace: it
-//     is cleared, by whichever execution;
+//   - a settle, a clear or an undo without a new fence, from an account without a
+//     trace: it is cleared, by whichever execution;
 //   - a claim, a decision and a finish, from owner, epoch and state.
 //
 // A verify that was read back was not needed: the deciding read itself shows that nobody

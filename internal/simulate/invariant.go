@@ -281,15 +281,9 @@ func (w *World) tell(e *executor) error {
 		if err := w.tellHeld(e, stored); err != nil {
 			return err
 		}
-	case e.start.Claim == protocol.Post && x.Claimed() && stored.Posted != e.posted:
-		return violates(5, "%s has posted %d, and %d is stored", executorName(e.owner), e.posted, stored.Posted)
-	case x.Progress() >= protocol.Decided && !x.State().Back():
-		told.committed = true
-		told.settled = told.settled || x.Progress() >= protocol.Settled
-	case x.State().Back():
-		told.refused = true
-		if x.Refusal().Reason != 0 && x.Refusal() != stored.Refusal {
-			return violates(5, "%v was told and %v is stored", x.Refusal(), stored.Refusal)
+	case x.Progress() >= protocol.Decided:
+		if err := w.tellDecided(e, stored); err != nil {
+			return err
 		}
 	case x.Outcome() == protocol.Unclaimable && e.start.Claim == protocol.Insert && !x.ClaimInDoubt():
 		told.unwritten |= 1 << e.owner
@@ -298,6 +292,25 @@ func (w *World) tell(e *executor) error {
 		return violates(5, "%s ends with outcome %d, and %s is %q", executorName(e.owner), x.Outcome(), transferName(e.transfer), stored.State)
 	}
 	return w.checkTold(nil)
+}
+
+// tellDecided records that a caller hears of the decision, and of the money if it is
+// there.
+func (w *World) tellDecided(e *executor, stored *Transfer) error {
+	x, told := e.x, &w.told[e.transfer]
+	switch {
+	case e.start.Claim == protocol.Post && x.Claimed() && stored.Posted != e.posted:
+		return violates(5, "%s has posted %d, and %d is stored", executorName(e.owner), e.posted, stored.Posted)
+	case !x.State().Back():
+		told.committed = true
+		told.settled = told.settled || x.Progress() >= protocol.Settled
+		return nil
+	}
+	told.refused = true
+	if x.Refusal().Reason != 0 && x.Refusal() != stored.Refusal {
+		return violates(5, "%v was told and %v is stored", x.Refusal(), stored.Refusal)
+	}
+	return nil
 }
 
 // tellHeld records that a caller hears that the money is held.

@@ -30,11 +30,19 @@ func (w *World) hindrance(transfer, participant int) protocol.Reason {
 			reserved++
 		}
 	}
-	switch balance := a.Balance - leg.debit(); {
-	case leg.effect() && (a.Missing || a.Value != 0 || reserved > 0):
+	switch {
+	case !leg.effect():
+		return w.hindranceOfMoney(a, leg, reserved)
+	case a.Missing || a.Value != 0 || reserved > 0:
 		return protocol.RequirementFailed
-	case leg.effect():
-		return 0
+	}
+	return 0
+}
+
+// hindranceOfMoney does the same for an account on which some transfers have reserved
+// something.
+func (w *World) hindranceOfMoney(a *Account, leg Leg, reserved int) protocol.Reason {
+	switch balance := a.Balance - leg.debit(); {
 	case a.Missing:
 		return protocol.NotFound
 	case a.Closed:

@@ -120,6 +120,11 @@ func withdraw() protocol.Start {
 	return protocol.Start{Claim: protocol.CancelInitiated, RollBack: protocol.Cancelled}
 }
 
+// Scenes returns all scenes: those with one transfer, then those with two.
+func Scenes() []Scene {
+	return slices.Concat(OneTransfer(), Facts(), Holds(), Effects(), TwoTransfers())
+}
+
 // OneTransfer returns the scenes with one transfer.
 // One more fault multiplies their states by about ten, one more executor by about thirty.
 func OneTransfer() []Scene {
@@ -157,8 +162,8 @@ func OneTransfer() []Scene {
 }
 
 // Facts returns the scenes in which a roll-back competes with the fact that all is
-// prepared: with two who take over, three participants, accounts that are closed meanwhile
-// or missing at first, and an ID that is asked for twice.
+// prepared: with two who take over, three participants, accounts that are closed
+// meanwhile or missing at first, and an ID that is asked for twice.
 // The last eight are large.
 func Facts() []Scene {
 	type starts = [][]protocol.Start

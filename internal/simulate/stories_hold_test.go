@@ -128,7 +128,9 @@ func TestTwoPaymentsOfOneOrder(t *testing.T) {
 	p := play{t: t, r: &run{w: *NewWorld([]Account{{Balance: 200}, {}, {}}, nil, pays, pays, pays)}}
 	order := &p.r.w.Accounts[2]
 	a := p.join(0, fromInsert())
-	p.until(a, protocol.Decide)
+	p.until(a, protocol.Prepare)
+	p.next(a, answered)
+	require.True(t, order.marked())
 	b := p.join(1, fromInsert())
 	p.end(b, protocol.Finished, protocol.Fail)
 	require.Equal(t, protocol.Refusal{Reason: protocol.RequirementFailed, Participant: 2}, p.r.executors[b].x.Refusal())

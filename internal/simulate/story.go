@@ -101,7 +101,7 @@ func (a Account) String() string {
 			text += " marker " + transferName(t)
 		case protocol.Done:
 			text += " done mark " + transferName(t)
-		case protocol.NoTrace:
+		case protocol.NoTrace, protocol.Illegible:
 		}
 	}
 	if a.Closed {

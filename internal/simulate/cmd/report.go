@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -44,7 +43,7 @@ func (r report) tell(all *tally, first uint64, took time.Duration, cores int) {
 // those behind them, and no large one keeps others from being begun.
 // Scenes for which there is no time are printed one by one.
 func (r report) searches(limit time.Duration) bool {
-	scenes := slices.Concat(simulate.OneTransfer(), simulate.Facts(), simulate.Holds(), simulate.Effects(), simulate.TwoTransfers())
+	scenes := simulate.Scenes()
 	states, cuts, start := 0, 0, r.now()
 	for i, scene := range scenes {
 		begun := r.now()

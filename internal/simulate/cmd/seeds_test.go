@@ -43,7 +43,7 @@ func TestPlays(t *testing.T) {
 // Each scene has its share of the time, so that a large one doesn't keep others from
 // starting.
 func TestSearchEndsWithItsLimit(t *testing.T) {
-	scenes := len(simulate.OneTransfer()) + len(simulate.Facts()) + len(simulate.Holds()) + len(simulate.Effects()) + len(simulate.TwoTransfers())
+	scenes := len(simulate.Scenes())
 	limit := 4 * scenes // by a clock that advances one second with each reading
 	var out strings.Builder
 	begin, looks := time.Now(), 0
