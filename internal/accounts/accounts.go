@@ -139,13 +139,13 @@ func (a *Accounts) Open(
 	return wire.InsertOne(wire.Detached(ctx), a.catalog.Ledgers[ledger].Commands, doc)
 }
 
-// Close closes an open account that has no marker and no money.
+// Close closes an open account that has no marker and no money. It may have done marks.
 func (a *Accounts) Close(ctx context.Context, ledger, id string) (protocol.Result, error) {
 	fields := a.catalog.Fields
 	noArray := bson.E{Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}}
 	condition := bson.D{
 		{Key: fields.Closed, Value: bson.D{{Key: "$ne", Value: true}}},
-		{Key: fields.Pending, Value: bson.D{{Key: "$in", Value: bson.A{nil, bson.D{}}}, noArray}},
+		{Key: "$expr", Value: document.NothingReserved(fields.Pending)},
 		{Key: fields.Balance, Value: bson.D{
 			{Key: "$type", Value: document.NumberTypes(money.Whole, money.Decimal)}, {Key: "$eq", Value: int64(0)}, noArray,
 		}},

@@ -10,6 +10,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
@@ -38,7 +39,7 @@ func (d *Deployment) checkBeforeFirstNote(ctx context.Context, c *collections.Co
 		return err
 	}
 	marked := func(p participant) bool {
-		return c.Fields.View(documents[c.Subject(p.id)]).Markers(p.transfer).Own
+		return c.Fields.View(documents[c.Subject(p.id)]).Markers(p.transfer).Own == protocol.Reserved
 	}
 	confirmed := slices.ContainsFunc(inFlight, marked)
 	for _, p := range inFlight {

@@ -83,6 +83,9 @@ func (a *Account) addPending(v View) error {
 		return err
 	}
 	for _, element := range elements {
+		if _, done := CutDone(element.Key()); done {
+			continue
+		}
 		marker, err := money.FromBSON(element.Value())
 		if err != nil {
 			return fmt.Errorf("marker %s: %w", words.Quote(element.Key()), err)

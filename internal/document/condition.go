@@ -48,6 +48,21 @@ func BalanceTypes(m *wire.Message, kind money.Kind) {
 	m.End()
 }
 
+// NothingReserved requires that no transfer has a marker in a map of markers. Done marks
+// may be there, and the map may be missing or null. It is the operand of $expr.
+func NothingReserved(field string) bson.D {
+	operator := func(name string, operands ...any) bson.D { return bson.D{{Key: name, Value: bson.A(operands)}} }
+	pending := "$" + field
+	isDone := bson.D{{Key: "$regexMatch", Value: bson.D{{Key: "input", Value: "$$this.k"}, {Key: "regex", Value: doneSuffix + "$"}}}}
+	reserved := bson.D{{Key: "$filter", Value: bson.D{
+		{Key: "input", Value: bson.D{{Key: "$objectToArray", Value: pending}}}, {Key: "cond", Value: operator("$not", isDone)},
+	}}}
+	isMap := operator("$eq", bson.D{{Key: "$type", Value: pending}}, "object")
+	return operator("$cond", isMap,
+		operator("$eq", reserved, bson.A{}),
+		operator("$eq", operator("$ifNull", pending, nil), nil))
+}
+
 // ExactBalance excludes a decimal balance with more digits behind the point than a sum
 // keeps exactly. It is the operand of $expr.
 func ExactBalance(field string) (bson.Raw, error) {

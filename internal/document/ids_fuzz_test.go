@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
 
@@ -42,8 +43,12 @@ func FuzzMarkerKey(f *testing.F) {
 		pending := encode(bson.D{{Key: key, Value: int64(5)}})
 		view := standardFields().View(encode(bson.D{{Key: "pending", Value: pending}}))
 		require.Equal(t, int64(5), view.Pending().Document().Lookup(key).Int64())
-		require.Equal(t, document.Markers{Count: 1, Own: true}, view.Markers(a))
-		require.Equal(t, document.Markers{Count: 1, Own: a == b}, view.Markers(b))
+		require.Equal(t, document.Markers{Count: 1, Own: protocol.Reserved}, view.Markers(a))
+		trace := protocol.NoTrace
+		if a == b {
+			trace = protocol.Reserved
+		}
+		require.Equal(t, document.Markers{Count: 1, Own: trace}, view.Markers(b))
 		require.Equal(t, []string{a}, view.InFlight())
 	})
 }

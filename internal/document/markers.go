@@ -72,6 +72,19 @@ func MarkerKey(id string) string {
 	return key.String()
 }
 
+// A participant that is settled and not cleared yet has a done mark: an entry of the same
+// map, with what was paid in. It reserves nothing, and shows any executor that the
+// transfer was prepared there. No marker's key ends in a percent sign: it is followed by
+// two digits in all of them.
+const doneSuffix = "%"
+
+// DoneKey returns the key of a transfer's done mark in a participant's map of markers.
+func DoneKey(id string) string { return MarkerKey(id) + doneSuffix }
+
+// CutDone returns the key of the marker that a done mark stands for.
+// It reports false for a key that is not that of a done mark.
+func CutDone(key string) (marker string, done bool) { return strings.CutSuffix(key, doneSuffix) }
+
 // TransferOf returns the ID of the transfer whose marker has this key.
 // It reports false for a key that no transfer's marker has.
 func TransferOf(key string) (string, bool) {

@@ -111,22 +111,35 @@ func (v View) HasMap() bool {
 
 // Markers are what a participant's map of markers says about one transfer.
 type Markers struct {
-	// Count is the number of transfers in flight.
+	// Count is the number of transfers in flight. Those with a done mark are not.
 	Count int
-	// Own says that the given transfer is one of them.
-	Own bool
+	// Own is the trace of the given transfer.
+	Own protocol.Trace
 }
 
 // Markers counts the transfers in flight, and looks for the given one.
 func (v View) Markers(transferID string) Markers {
-	pending, ok := v.Pending().DocumentOK()
-	if !ok {
-		return Markers{}
+	var found Markers
+	if !v.HasMap() {
+		found.Own = protocol.Illegible
+		return found
 	}
-	elements := wire.Elements(pending)
-	key := MarkerKey(transferID)
-	own := slices.ContainsFunc(elements, func(e bson.RawElement) bool { return e.Key() == key })
-	return Markers{Count: len(elements), Own: own}
+	pending, _ := v.Pending().DocumentOK()
+	own := MarkerKey(transferID)
+	for _, e := range wire.Elements(pending) {
+		key, done := CutDone(e.Key())
+		switch {
+		case done && key == own:
+			found.Own = protocol.Done
+		case done:
+		case key == own:
+			found.Own = protocol.Reserved
+			fallthrough
+		default:
+			found.Count++
+		}
+	}
+	return found
 }
 
 // Marker returns the value of a transfer's marker, the zero value if it has none.
@@ -135,7 +148,8 @@ func (v View) Marker(transferID string) bson.RawValue {
 	return pending.Lookup(MarkerKey(transferID))
 }
 
-// InFlight returns the IDs of the transfers that have a marker.
+// InFlight returns the IDs of the transfers that have a marker, and not those that have a
+// done mark.
 // A key that spells no ID is left out.
 func (v View) InFlight() []string {
 	pending, _ := v.Pending().DocumentOK()
@@ -152,6 +166,28 @@ func (v View) InFlight() []string {
 	return ids
 }
 
+// Paid is a done mark: a transfer that is settled at a participant, and not cleared.
+type Paid struct {
+	// Transfer is its ID.
+	Transfer string
+	// Amount is what was paid in.
+	Amount bson.RawValue
+}
+
+// Paid returns the done marks.
+// A key that spells no ID is left out.
+func (v View) Paid() []Paid {
+	pending, _ := v.Pending().DocumentOK()
+	var all []Paid
+	for _, element := range wire.Elements(pending) {
+		key, done := CutDone(element.Key())
+		if id, ok := spelledID(key); done && ok {
+			all = append(all, Paid{id, element.Value()})
+		}
+	}
+	return all
+}
+
 // Reservation returns how the document of an effect, or the original of a reversal, is
 // not free for a transfer: which other one has reserved it, or what is stored in place of
 // the map of markers.
@@ -164,7 +200,7 @@ func (v View) Reservation(transferID string) *Unmet {
 	own := MarkerKey(transferID)
 	for _, marker := range wire.Elements(markers) {
 		key := marker.Key()
-		if key == own {
+		if _, done := CutDone(key); done || key == own {
 			continue
 		}
 		if id, ok := spelledID(key); ok {

@@ -46,13 +46,14 @@ type participant struct {
 	subject collections.Subject
 	leg     document.Leg // of an effect: the names of the collection and of the document, no amount
 	effect  *effect      // nil: it is a leg
-	marker  string       // the path of the transfer's marker
-	key     string       // its key in the map of markers
+	marker  trace        // the transfer's marker
+	done    trace        // the transfer's done mark
 	id      bson.RawValue
 
 	floor   document.Floor  // as last read
 	balance *bson.RawValue  // as last read by a look
 	apart   bool            // writes have a statement of their own
+	nullMap bool            // the latest read has shown a null in the place of an effect's map
 	garbled bool            // the latest look has shown no map where a marker is to be removed
 	refusal protocol.Reason // that the latest read has shown; 0: none
 	unlike  string          // why the document last read is not one for the amount; "": it is one
@@ -61,6 +62,12 @@ type participant struct {
 	currency     *string
 	unmet        *document.Unmet
 	writeRefused error
+}
+
+// trace is an entry of a participant's map of markers.
+type trace struct {
+	key  string
+	path string // with the field of the map
 }
 
 // NewAttempt resolves a transfer's participants: its legs, its effects, and the transfer
@@ -98,16 +105,17 @@ func (s *Store) accountParticipant(leg document.Leg) (participant, error) {
 	return participant{subject: l.Subject(id), leg: leg, id: id}, err
 }
 
-// nameMarkers sets the paths and the key of the transfer's markers.
+// nameMarkers sets the names of the transfer's traces.
 func (a *Attempt) nameMarkers() {
-	key := document.MarkerKey(a.Transfer.ID)
-	var pending, path string
+	marker, done := trace{key: document.MarkerKey(a.Transfer.ID)}, trace{key: document.DoneKey(a.Transfer.ID)}
+	var pending string
 	for i := range a.participants {
 		p := &a.participants[i]
 		if fields := p.subject.Collection.Fields; fields.Pending != pending {
-			pending, path = fields.Pending, fields.Pending+"."+key
+			pending = fields.Pending
+			marker.path, done.path = pending+"."+marker.key, pending+"."+done.key
 		}
-		p.marker, p.key = path, key
+		p.marker, p.done = marker, done
 	}
 }
 

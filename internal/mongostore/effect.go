@@ -46,16 +46,27 @@ func (s *Store) originalParticipant(t document.Transfer) (participant, error) {
 
 // requireReservable writes the conditions under which a document can be reserved: its
 // fields have the required values, and no transfer has reserved it.
-func (e *effect) requireReservable(m *wire.Message, pending string) {
-	m.Begin(pending)
-	m.BeginArray("$in")
-	m.Null("0")
-	m.Begin("1")
+func (p *participant) requireReservable(m *wire.Message, unreserved bson.Raw) {
+	if p.nullMap {
+		m.Begin(p.subject.Collection.Fields.Pending)
+		m.Text("$type", "null")
+		m.End()
+	} else {
+		m.Document("$expr", unreserved)
+	}
+	p.effect.requireValues(m)
+}
+
+// setReservation sets the marker. A null in the place of the map has to be replaced as a
+// whole.
+func (p *participant) setReservation(m *wire.Message) {
+	if !p.nullMap {
+		m.Amount(p.marker.path, p.leg.Amount)
+		return
+	}
+	m.Begin(p.subject.Collection.Fields.Pending)
+	m.Amount(p.marker.key, p.leg.Amount)
 	m.End()
-	m.End()
-	m.NoArray()
-	m.End()
-	e.requireValues(m)
 }
 
 // requireValues requires that a document's fields have the required values.

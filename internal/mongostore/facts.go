@@ -24,7 +24,7 @@ func (s *Store) facts(a *Attempt, p *participant, stored bson.Raw) protocol.Fact
 	markers := view.Markers(a.Transfer.ID)
 	facts := protocol.Facts{
 		Found:            true,
-		Trace:            a.trace(view),
+		Trace:            markers.Own,
 		Fence:            view.Fence(),
 		Open:             !view.Closed(),
 		Currency:         view.HasCurrency(a.Transfer.Currency),
@@ -80,9 +80,10 @@ func effectFacts(a *Attempt, p *participant, view document.View) protocol.Facts 
 		p.unmet = &document.Unmet{Missing: true}
 		return protocol.Facts{Unmet: true, MayBeGone: p.effect.mayBeGone}
 	}
+	p.nullMap = view.Pending().Type == bson.TypeNull
 	markers := view.Markers(a.Transfer.ID)
 	others := markers.Count
-	if markers.Own {
+	if markers.Own == protocol.Reserved {
 		others--
 	}
 	unmet := others > 0 || !view.HasMap()
@@ -90,28 +91,10 @@ func effectFacts(a *Attempt, p *participant, view document.View) protocol.Facts 
 		p.unmet = view.Reservation(a.Transfer.ID)
 	}
 	return protocol.Facts{
-		Found: true, Trace: a.trace(view), Fence: view.Fence(),
+		Found: true, Trace: markers.Own, Fence: view.Fence(),
 		Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 		Unmet: unmet,
 	}
-}
-
-// trace returns what a document shows of the attempt's transfer.
-func (a *Attempt) trace(view document.View) protocol.Trace {
-	switch {
-	case view.Markers(a.Transfer.ID).Own:
-		return protocol.Reserved
-	case a.garbles(view):
-		return protocol.Illegible
-	}
-	return protocol.NoTrace
-}
-
-// garbles reports whether a document shows something else than a map of markers while the
-// attempt's transfer is decided. The marker then counts as being there: it may be.
-func (a *Attempt) garbles(view document.View) bool {
-	decided := a.Transfer.State == protocol.Committed || a.Transfer.State == protocol.Rollback
-	return decided && view.Found() && !view.HasMap()
 }
 
 // view returns a view of the participant's document.

@@ -9,8 +9,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// Write writes the update as a statement. A prepare requires that its marker is absent, a
-// settle and an undo that theirs is there.
+// Write writes the update as a statement. A prepare and a fence-only require that there is
+// no trace of their transfer, the others that the trace is there which they remove.
 func (u *mergedUpdate) Write(m *wire.Message) {
 	first := u.calls[0]
 	m.Begin("q")
@@ -21,7 +21,12 @@ func (u *mergedUpdate) Write(m *wire.Message) {
 		u.fields().Legible(m, u.drawsFence)
 	}
 	for _, call := range u.calls {
-		m.Exists(call.participant().marker, call.clears())
+		if call.removes() {
+			m.Exists(call.removed().path, true)
+			continue
+		}
+		m.Exists(call.participant().marker.path, false)
+		m.Exists(call.participant().done.path, false)
 	}
 	m.End()
 	m.Begin("u")
@@ -36,7 +41,7 @@ func (u *mergedUpdate) Documents() int { return 1 }
 func (u *mergedUpdate) Size() int {
 	size := 512 + len(u.calls[0].participant().id.Value)
 	for _, call := range u.calls {
-		size += 2*len(call.participant().marker) + 64
+		size += 3*len(call.participant().done.path) + 96
 		if e := call.participant().effect; e != nil {
 			size += e.requiredBytes() + len(e.set)
 		}
@@ -55,8 +60,8 @@ func (u *mergedUpdate) conditions(m *wire.Message) {
 	first := u.firstPrepare()
 	fields := u.fields()
 	document.FenceIs(m, fields.Fence, u.fence)
-	if e := first.participant().effect; e != nil {
-		e.requireReservable(m, fields.Pending)
+	if p := first.participant(); p.effect != nil {
+		p.requireReservable(m, u.store.unreserved[fields.Pending])
 		return
 	}
 	bounds := u.bounds()
@@ -95,8 +100,8 @@ func (u *mergedUpdate) bounds() document.Bounds {
 	return document.Bounds{Low: ceiling.Neg(), High: high, Known: err == nil}
 }
 
-// changes sets the markers of the prepares, removes those of the settles and undos, and
-// changes the balance by all of them. A prepared credit only leaves its marker.
+// changes sets and removes the traces of all calls, and changes the balance by all of
+// them. A prepared credit only leaves its marker.
 // A settle or undo does not ask whether the account is open, because the money is owed.
 func (u *mergedUpdate) changes(m *wire.Message) {
 	if u.net.Sign() != 0 {
@@ -105,29 +110,33 @@ func (u *mergedUpdate) changes(m *wire.Message) {
 		m.End()
 	}
 	effect := u.settledEffect()
-	if u.prepares || u.replacesFence || effect != nil && len(wire.Elements(effect.set)) > 0 {
+	sets := slices.ContainsFunc(u.calls, (*Call).sets)
+	if sets || u.replacesFence || effect != nil && len(wire.Elements(effect.set)) > 0 {
 		u.set(m, effect)
 	}
 	if u.drawsFence {
 		m.Drawn(u.fields().Fence)
 	}
-	if slices.ContainsFunc(u.calls, (*Call).clears) {
+	if slices.ContainsFunc(u.calls, (*Call).removes) {
 		m.Begin("$unset")
 		for _, call := range u.calls {
-			if call.clears() {
-				m.Text(call.participant().marker, "")
+			if call.removes() {
+				m.Text(call.removed().path, "")
 			}
 		}
 		m.End()
 	}
 }
 
-// set writes the markers, the values of a settled effect, and the new fence.
+// set writes the traces, the values of a settled effect, and the new fence.
 func (u *mergedUpdate) set(m *wire.Message, settled *effect) {
 	m.Begin("$set")
 	for _, call := range u.calls {
-		if call.Op.Kind == protocol.Prepare {
-			call.participant().setMarker(m)
+		switch {
+		case call.Op.Kind == protocol.Prepare && call.participant().effect != nil:
+			call.participant().setReservation(m)
+		case call.sets():
+			m.Amount(call.set().path, call.mark())
 		}
 	}
 	if settled != nil {
@@ -139,23 +148,9 @@ func (u *mergedUpdate) set(m *wire.Message, settled *effect) {
 	m.End()
 }
 
-// setMarker sets the marker of a prepare.
-// On the document of an effect it is the only one. There the map is set as a whole, which
-// also works where it was null.
-func (p *participant) setMarker(m *wire.Message) {
-	if p.effect == nil {
-		m.Amount(p.marker, p.leg.Amount)
-		return
-	}
-	pending := p.subject.Collection.Fields.Pending
-	m.Begin(pending)
-	m.Amount(p.key, p.leg.Amount)
-	m.End()
-}
-
 // settledEffect returns the effect that the update settles, nil if it settles none.
 func (u *mergedUpdate) settledEffect() *effect {
-	if u.calls[0].Op.Kind == protocol.Settle {
+	if kind := u.calls[0].Op.Kind; kind == protocol.Settle || kind == protocol.Pay {
 		return u.calls[0].participant().effect
 	}
 	return nil

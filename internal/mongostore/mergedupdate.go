@@ -12,9 +12,9 @@ import (
 // participant, all of them or none.
 //
 // Its prepares have pinned the same fence, and their debits are taken off the balance
-// together, against one condition. Its settles and undos require all of their markers. A
-// settle or undo that replaces the fence is never together with a prepare, which requires
-// the old fence. A fence-only is always alone.
+// together, against one condition. Its pays, settles, clears and undos require all of
+// their traces. One that replaces the fence is never together with a prepare, which
+// requires the old fence. A fence-only is always alone.
 type mergedUpdate struct {
 	store         *Store
 	calls         []*Call
@@ -24,7 +24,7 @@ type mergedUpdate struct {
 	apart         bool // it has a statement of its own
 	shared        bool // it has a statement together with others
 	fence         protocol.Fence
-	paid          money.Amount // what the settles and undos pay in
+	paid          money.Amount // what the pays, settles and undos pay in
 	taken         money.Amount // what the prepares take
 	net           money.Amount // paid less taken
 	largestCredit money.Amount // of the prepares
@@ -146,7 +146,7 @@ func (u *mergedUpdate) addAmount(call *Call) bool {
 		}
 	case kind == protocol.Prepare:
 		taken, err = taken.Add(amount.Neg())
-	case kind == protocol.Settle:
+	case kind == protocol.Settle, kind == protocol.Pay:
 		paid, err = call.paidOnSettle(paid)
 	case kind == protocol.Undo && !credit:
 		paid, err = paid.Add(amount.Neg())
@@ -195,5 +195,35 @@ func (u *mergedUpdate) firstPrepare() *Call {
 	return u.calls[0]
 }
 
-// clears reports whether the call removes its transfer's marker.
-func (c *Call) clears() bool { return c.Op.Kind == protocol.Settle || c.Op.Kind == protocol.Undo }
+// removes reports whether the call removes a trace of its transfer.
+func (c *Call) removes() bool {
+	switch c.Op.Kind {
+	case protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo:
+		return true
+	default:
+		return false
+	}
+}
+
+// removed returns the trace that the call removes.
+func (c *Call) removed() trace {
+	if c.Op.Kind == protocol.Clear {
+		return c.participant().done
+	}
+	return c.participant().marker
+}
+
+// sets reports whether the call sets a trace of its transfer.
+func (c *Call) sets() bool { return c.Op.Kind == protocol.Prepare || c.Op.Kind == protocol.Pay }
+
+// set returns the trace that the call sets.
+func (c *Call) set() trace {
+	if c.Op.Kind == protocol.Pay {
+		return c.participant().done
+	}
+	return c.participant().marker
+}
+
+// mark returns the value of the trace that the call sets: the participant's amount.
+// Nothing is paid for a part of a hold but by a settle.
+func (c *Call) mark() money.Amount { return c.participant().leg.Amount }

@@ -63,7 +63,7 @@ func (s *Store) readParticipants(ctx context.Context, calls []*Call, from *mongo
 		}
 		facts := s.facts(call.Attempt, p, stored)
 		if deciding {
-			p.garbled = call.Attempt.garbles(p.view(stored))
+			p.garbled = facts.Found && facts.Trace == protocol.Illegible
 		}
 		call.Answer = protocol.Answer{Result: protocol.Applied, Facts: facts}
 		s.learnFence(call, stored)

@@ -115,7 +115,8 @@ func (u *mergedUpdate) shape() pipeline.Shape {
 	return pipeline.Shape{
 		Kind:     u.taken.Kind(),
 		Prepares: u.prepares,
-		Removes:  slices.ContainsFunc(u.calls, (*Call).clears),
+		Sets:     slices.ContainsFunc(u.calls, (*Call).sets),
+		Removes:  slices.ContainsFunc(u.calls, (*Call).removes),
 	}
 }
 
@@ -125,17 +126,37 @@ func (u *mergedUpdate) WriteParameters(m *wire.Message) {
 	m.Amount(pipeline.Low, bounds.Low)
 	m.Amount(pipeline.High, bounds.High)
 	m.Amount(pipeline.Net, u.net)
-	u.writeKeys(m, pipeline.Removed, (*Call).clears)
-	if !u.prepares {
-		return
+	m.BeginArray(pipeline.Removed)
+	n := 0
+	for _, call := range u.calls {
+		if call.removes() {
+			m.Text(wire.Index(n), call.removed().key)
+			n++
+		}
 	}
-	first := u.firstPrepare()
-	prepares := func(call *Call) bool { return call.Op.Kind == protocol.Prepare }
-	u.writeKeys(m, pipeline.Absent, prepares)
+	m.End()
 	m.Begin(pipeline.Set)
 	for _, call := range u.calls {
-		if prepares(call) {
-			m.Amount(call.participant().key, call.participant().leg.Amount)
+		if call.sets() {
+			m.Amount(call.set().key, call.mark())
+		}
+	}
+	m.End()
+	if u.prepares {
+		u.writeConditions(m)
+	}
+}
+
+// writeConditions writes what prepares require.
+func (u *mergedUpdate) writeConditions(m *wire.Message) {
+	first := u.firstPrepare()
+	m.BeginArray(pipeline.Absent)
+	n := 0
+	for _, call := range u.calls {
+		if call.Op.Kind == protocol.Prepare {
+			m.Text(wire.Index(n), call.participant().marker.key)
+			m.Text(wire.Index(n+1), call.participant().done.key)
+			n += 2
 		}
 	}
 	m.End()
@@ -143,19 +164,6 @@ func (u *mergedUpdate) WriteParameters(m *wire.Message) {
 	m.Text(pipeline.Currency, first.Attempt.Transfer.Currency)
 	m.Flag(pipeline.Debits, u.taken.Sign() != 0)
 	writeStored(m, pipeline.Floor, first.participant().floor.Stored)
-}
-
-// writeKeys writes the keys of the markers of some calls.
-func (u *mergedUpdate) writeKeys(m *wire.Message, name string, of func(*Call) bool) {
-	m.BeginArray(name)
-	n := 0
-	for _, call := range u.calls {
-		if of(call) {
-			m.Text(wire.Index(n), call.participant().key)
-			n++
-		}
-	}
-	m.End()
 }
 
 // writeStored writes a stored value, or null for the zero value.

@@ -36,7 +36,8 @@ import (
 type Store struct {
 	catalog      *collections.Catalog
 	retention    *retention.Retention
-	exactBalance bson.Raw // the condition that a balance is an exact decimal
+	exactBalance bson.Raw            // the condition that a balance is an exact decimal
+	unreserved   map[string]bson.Raw // by the field of markers: the condition that there is none
 	bodies       pipeline.Bodies
 	trials       trials
 	refused      refusedSubjects
@@ -58,6 +59,12 @@ func New(c *collections.Catalog, kept *retention.Retention, limits Limits) (*Sto
 	if err != nil {
 		return nil, err
 	}
+	unreserved := map[string]bson.Raw{}
+	for _, field := range []string{c.Fields.Pending, c.Originals.Fields.Pending} {
+		if unreserved[field], err = bson.Marshal(document.NothingReserved(field)); err != nil {
+			return nil, err
+		}
+	}
 	bodies, err := pipeline.New(c.Fields)
 	if err != nil {
 		return nil, err
@@ -66,6 +73,7 @@ func New(c *collections.Catalog, kept *retention.Retention, limits Limits) (*Sto
 		catalog:      c,
 		retention:    kept,
 		exactBalance: exact,
+		unreserved:   unreserved,
 		bodies:       bodies,
 		markerLimit:  limits.Markers,
 		fences:       fences.New(c.Clock.Now, limits.FenceBytes),

@@ -144,9 +144,9 @@ func openCalls(statements []*statement, done wire.Updated) []*Call {
 // resolve finds out, by a deciding read, which calls of a command were done. It reports
 // whether the read was answered.
 //
-// A marker that is there counts as prepared. One that is gone, from a document that
-// exists, counts as cleared by any process. The execution would conclude the same from a
-// look of its own.
+// A trace that is there counts as prepared. One that is gone, from a document that
+// exists, counts as paid or cleared by any process. The execution would conclude the same
+// from a look of its own.
 func (s *Store) resolve(ctx context.Context, from *mongo.Collection, open []*Call) bool {
 	documents, err := s.findParticipants(ctx, open, from)
 	if err != nil {
@@ -155,14 +155,25 @@ func (s *Store) resolve(ctx context.Context, from *mongo.Collection, open []*Cal
 	for _, call := range open {
 		p := call.participant()
 		view := p.view(documents[p.subject])
-		marker := view.Markers(call.Attempt.Transfer.ID).Own
-		if view.Found() && marker == (call.Op.Kind == protocol.Prepare) && view.HasMap() {
+		if view.Found() && call.shownBy(view.Markers(call.Attempt.Transfer.ID).Own) {
 			call.answer(protocol.Applied, nil)
 		} else {
 			call.answer(protocol.NotMatched, nil)
 		}
 	}
 	return true
+}
+
+// shownBy reports whether a trace shows that the call's write was done.
+func (c *Call) shownBy(now protocol.Trace) bool {
+	switch c.Op.Kind {
+	case protocol.Prepare:
+		return now == protocol.Reserved || now == protocol.Done
+	case protocol.Pay:
+		return now == protocol.Done || now == protocol.NoTrace
+	default:
+		return now == protocol.NoTrace
+	}
 }
 
 // rememberFence keeps the known fences true to the answers.
@@ -173,6 +184,8 @@ func (s *Store) rememberFence(call *Call, u *mergedUpdate) {
 		s.fences.Forget(subject)
 	case call.Op.Kind == protocol.Prepare:
 		s.fences.Applied(subject, "", 1)
+	case call.Op.Kind == protocol.Clear && !u.replacesFence:
+		s.fences.Applied(subject, "", 0)
 	case u.replacesFence:
 		s.fences.Applied(subject, document.FenceOfToken(u.token), -1)
 	default:

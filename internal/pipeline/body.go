@@ -78,7 +78,7 @@ func changed(fields document.Fields, shape Shape) bson.D {
 			{Key: "cond", Value: expression("$not", expression("$in", "$$this.k", parameter(Removed)))},
 		}}}}}
 	}
-	if shape.Prepares {
+	if shape.Sets {
 		markers = expression("$mergeObjects", markers, parameter(Set))
 	}
 	return expression("$mergeObjects", "$$ROOT", bson.D{

@@ -63,6 +63,8 @@ type Shape struct {
 	Kind money.Kind
 	// Prepares says that there are prepares for each account.
 	Prepares bool
+	// Sets says that markers are added to each account, as each prepare does.
+	Sets bool
 	// Removes says that markers are removed from each account.
 	Removes bool
 }
@@ -71,7 +73,8 @@ type Shape struct {
 func shapes() []Shape {
 	var all []Shape
 	for _, kind := range []money.Kind{money.Whole, money.Decimal} {
-		all = append(all, Shape{kind, true, false}, Shape{kind, false, true}, Shape{kind, true, true})
+		all = append(all, Shape{Kind: kind, Prepares: true, Sets: true}, Shape{Kind: kind, Removes: true},
+			Shape{Kind: kind, Sets: true, Removes: true}, Shape{Kind: kind, Prepares: true, Sets: true, Removes: true})
 	}
 	return all
 }

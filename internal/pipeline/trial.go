@@ -123,7 +123,7 @@ func samplesOf(fields document.Fields, shape Shape) (before, after bson.A) {
 	if !shape.Removes {
 		markers = append(markers, old)
 	}
-	if shape.Prepares {
+	if shape.Sets {
 		markers = append(markers, added)
 	}
 	changed := with(good, fields.Balance, number(100+shape.net()))
