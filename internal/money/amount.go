@@ -206,13 +206,16 @@ func plain(coefficient *big.Int, exponent int) string {
 
 // Canonical returns a text that is the same for equal amounts of one kind, and differs
 // for all others.
-func (a Amount) Canonical() string {
+func (a Amount) Canonical() string { return string(a.AppendCanonical(make([]byte, 0, 24))) }
+
+// AppendCanonical appends the canonical text.
+func (a Amount) AppendCanonical(to []byte) []byte {
 	if a.kind == Whole {
-		return string(strconv.AppendInt(append(make([]byte, 0, 24), 'u'), a.units, 10))
+		return strconv.AppendInt(append(to, 'u'), a.units, 10)
 	}
 	text := a.String()
 	if strings.Contains(text, ".") {
 		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 	}
-	return "d" + text
+	return append(append(to, 'd'), text...)
 }
