@@ -72,7 +72,7 @@ func (c *Coordinator) execute(ctx context.Context, t document.Transfer, how term
 	if c.barred(ctx, t) {
 		attempt.Threshold = 0
 	}
-	result, err := c.engine.Execute(ctx, attempt, how.start, protocol.State(c.settings.returnAt))
+	result, err := c.engine.Execute(ctx, attempt, how.start, c.settings.returnAt.progress())
 	switch {
 	case errors.Is(err, engine.ErrUnfinished) && result.State == protocol.Committed:
 		result.Transfer.State = result.State

@@ -38,15 +38,16 @@ var ErrRefused = errors.New("stopped for want of a right")
 func errNoTimeLeft() error { return errors.New("too much is under way for the time that is left") }
 
 // Execute drives one execution to its end and returns its result.
-// With until Committed it returns at the decision, and the rest happens in the
-// background.
+// With until Decided or Settled it returns when a commit has come as far, and the rest
+// happens in the background, a little later, together with that of others.
+// Any other end is waited for.
 // While too many executions are in progress it waits for a place.
 // When ctx ends first, an execution that has claimed continues in the background, and the
 // error is ErrUnfinished.
 // One that has not sent its claim stops, and the error is ErrNothingSent.
 // Both wrap the context's cause.
 func (e *Engine) Execute(
-	ctx context.Context, attempt *mongostore.Attempt, start protocol.Start, until protocol.State,
+	ctx context.Context, attempt *mongostore.Attempt, start protocol.Start, until protocol.Progress,
 ) (Result, error) {
 	e.countWaiter(attempt.Transfer.ID, 1)
 	defer e.countWaiter(attempt.Transfer.ID, -1)
@@ -96,8 +97,8 @@ func (e *Engine) advance(j *job, now time.Time) {
 			e.end(j, j.failureOnGivingUp())
 			return
 		}
-		if j.until == protocol.Committed && x.State() == protocol.Committed {
-			j.reply(nil)
+		if x.Progress() >= j.until && j.isCommitted() {
+			e.answerCommitted(j)
 		}
 		if wire.Disconnected(j.attempt.Cause) { // it never comes back
 			e.end(j, j.failureOnGivingUp())
@@ -169,7 +170,7 @@ func (e *Engine) endRound(j *job, now time.Time) {
 func (e *Engine) resumeAfter(pause time.Duration, j *job) {
 	e.lendPlace(j)
 	sleep(e.base, pause)
-	if !j.hasPlace {
+	if !j.hasPlace && !j.deferred {
 		if err := e.gate.acquire(j.caller, e.closing, j.waitlist); err != nil {
 			e.end(j, err)
 			return

@@ -18,7 +18,7 @@ import (
 type job struct {
 	attempt   *mongostore.Attempt
 	execution *protocol.Execution
-	until     protocol.State // Committed: the caller waits for the decision only
+	until     protocol.Progress // of a commit, that the caller waits for
 	caller    context.Context
 
 	busyWaitUntil    time.Time // until when it may wait for a busy participant
@@ -27,6 +27,8 @@ type job struct {
 	alone            bool          // it shares no command: one may have been refused because of it
 	failedWrites     map[int]error // the latest of each participant
 	missingRight     *missingRight
+	answered         bool         // its caller knows of the commit
+	deferred         bool         // and what is left to be done may wait
 	waitlist         *waitlist    // of the clusters that it touches
 	hasPlace         bool         // it has a place of the gate
 	tasks            []task       // of the present round
@@ -52,7 +54,7 @@ type job struct {
 	claimInDoubt bool
 }
 
-func (e *Engine) newJob(ctx context.Context, attempt *mongostore.Attempt, start protocol.Start, until protocol.State) *job {
+func (e *Engine) newJob(ctx context.Context, attempt *mongostore.Attempt, start protocol.Start, until protocol.Progress) *job {
 	now := e.now()
 	return &job{
 		attempt:          attempt,
@@ -127,11 +129,18 @@ func (j *job) shouldContinue() bool {
 	defer j.mu.Unlock()
 	j.claimed, j.claimInDoubt = j.execution.Claimed(), j.execution.ClaimInDoubt()
 	j.cause = j.attempt.Cause
-	if state := j.execution.State(); state == protocol.Committed && j.result.State != state && !j.hasReplied {
-		j.result = Result{Outcome: protocol.Running, State: state, Transfer: j.attempt.Transfer}
-		j.result.Transfer.State = state
+	if !j.hasReplied && j.result.State == "" && j.isCommitted() {
+		j.result = Result{Outcome: protocol.Running, State: protocol.Committed, Transfer: j.attempt.Transfer}
+		j.result.Transfer.State = protocol.Committed
 	}
 	return j.isWanted()
+}
+
+// isCommitted reports whether the transfer is committed, by fact or by record, and not
+// final yet.
+func (j *job) isCommitted() bool {
+	x := j.execution
+	return x.Progress() != protocol.Undecided && !x.State().Back() && !x.State().Final()
 }
 
 // isWanted reports whether a caller waits for the job, or its transfer may be stored.
@@ -166,6 +175,9 @@ func (j *job) reply(failure error) {
 	j.result = Result{
 		Outcome: x.Outcome(), State: x.State(), Transfer: j.attempt.Transfer,
 		Refusal: x.Refusal(), ClaimInDoubt: x.ClaimInDoubt(), Cause: j.attempt.Cause,
+	}
+	if j.isCommitted() {
+		j.result.State, j.result.Transfer.State = protocol.Committed, protocol.Committed
 	}
 	if reason, stuck := j.stuckReason(); stuck {
 		j.result.Stuck = reason.Reason()

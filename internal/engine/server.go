@@ -108,7 +108,7 @@ func (e *Engine) takeCommand(s *server, isolated bool) *command {
 				refused = append(refused, t)
 			}
 			return may
-		})
+		}, e.joinDeferred)
 	}
 	switch {
 	case c != nil:
@@ -130,13 +130,13 @@ func (e *Engine) takeCommand(s *server, isolated bool) *command {
 }
 
 // nextCommand returns the next command, nil if nothing may be sent.
-func (s *server) nextCommand(otherJobs int, mayClaim func(*task) bool) *command {
+func (s *server) nextCommand(otherJobs int, mayClaim func(*task) bool, join func(*command)) *command {
 	for {
 		l := s.mostUrgentLane()
 		if l == nil {
 			return nil
 		}
-		c := l.nextCommand(otherJobs, mayClaim)
+		c := l.nextCommand(otherJobs, mayClaim, join)
 		if c == nil {
 			continue // all tasks of its queue are parked now
 		}
