@@ -173,8 +173,8 @@ func Facts() []Scene {
 		{Name: "three, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 1, three: true},
 		{Name: "three, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 1, three: true},
 		{Name: "three, cancelled, missing account", starts: starts{{fromInsert(), cancel()}}, Faults: 1, three: true, prepare: missing},
-		{Name: "three, resumed, closing", starts: starts{{fromInsert(), resume()}}, Faults: 1, three: true, closing: true},
-		{Name: "resumed, closing", starts: starts{{fromInsert(), resume()}}, Faults: 2, closing: true},
+		{Name: "three, resumed, closing", starts: starts{{fromInsert(), resume()}}, Faults: 0, three: true, closing: true},
+		{Name: "resumed, closing", starts: starts{{fromInsert(), resume()}}, Faults: 1, closing: true},
 		{Name: "cancelled, closing", starts: starts{{fromInsert(), cancel()}}, Faults: 2, closing: true},
 	}
 	var large []Scene
