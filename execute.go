@@ -174,7 +174,7 @@ func (c *Coordinator) newAttempt(ctx context.Context, t document.Transfer, reaso
 	}
 	attempt.Threshold = c.settings.stallThreshold
 	attempt.Describe = func(refusal protocol.Refusal) string {
-		if err := explained(t, refusal, attempt.Evidence(refusal.Participant)); err != nil {
+		if err := explained(attempt.Transfer, refusal, attempt.Evidence(refusal.Participant)); err != nil {
 			return err.Error()
 		}
 		return reason

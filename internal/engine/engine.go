@@ -122,18 +122,16 @@ func (e *Engine) Awaited(transferID string) bool {
 	return e.waiters[transferID] > 0
 }
 
-// addWaiter counts a caller who waits for an execution of a transfer, until remove is
-// called.
-func (e *Engine) addWaiter(transferID string) (remove func()) {
-	add := func(n int) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.waiters[transferID] += n; e.waiters[transferID] == 0 {
-			delete(e.waiters, transferID)
-		}
+// countWaiter counts a caller who begins to wait for an execution of a transfer, with 1,
+// or waits no longer, with -1.
+func (e *Engine) countWaiter(transferID string, change int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n := e.waiters[transferID] + change; n > 0 {
+		e.waiters[transferID] = n
+	} else {
+		delete(e.waiters, transferID)
 	}
-	add(1)
-	return func() { add(-1) }
 }
 
 // Close admits no further execution and waits for those in progress.

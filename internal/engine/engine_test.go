@@ -122,11 +122,11 @@ func TestAbandonedExecutionIsNoSuccess(t *testing.T) {
 	cancel()
 	j := &job{
 		attempt: attempt, execution: protocol.New(protocol.Start{Claim: protocol.Insert}, 2), until: protocol.Success,
-		values: t.Context(), caller: t.Context(), replied: make(chan struct{}),
+		caller: t.Context(), replied: make(chan struct{}),
 	}
 	require.NoError(t, e.register("t"))
 	j.abandon()
-	e.advance(j)
+	e.advance(j, e.now())
 	_, err := j.callerResult(ended)
 	require.ErrorIs(t, err, ErrNothingSent)
 	require.ErrorIs(t, err, context.Canceled)

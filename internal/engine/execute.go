@@ -48,7 +48,8 @@ func errNoTimeLeft() error { return errors.New("too much is under way for the ti
 func (e *Engine) Execute(
 	ctx context.Context, attempt *mongostore.Attempt, start protocol.Start, until protocol.State,
 ) (Result, error) {
-	defer e.addWaiter(attempt.Transfer.ID)()
+	e.countWaiter(attempt.Transfer.ID, 1)
+	defer e.countWaiter(attempt.Transfer.ID, -1)
 	if ctx.Err() != nil {
 		return Result{}, withContextError(ctx, ErrNothingSent)
 	}
@@ -62,7 +63,7 @@ func (e *Engine) Execute(
 	}
 	j := e.newJob(ctx, attempt, start, until)
 	j.waitlist, j.hasPlace = w, true
-	e.advance(j)
+	e.advance(j, e.now())
 	e.startAllBut(nil)
 	select {
 	case <-j.replied:
@@ -77,10 +78,9 @@ func (e *Engine) Execute(
 
 // advance asks an execution what is next and queues it, or ends the job.
 // The caller owns the job.
-func (e *Engine) advance(j *job) {
+func (e *Engine) advance(j *job, now time.Time) {
 	x := j.execution
 	for x.Outcome() == protocol.Running {
-		now := e.now()
 		if !now.Before(j.busyWaitUntil) {
 			x.StopWaiting()
 		}
@@ -133,8 +133,7 @@ func (e *Engine) enqueueOperations(j *job, operations []protocol.Operation) bool
 // endRound hands the answers of a round to the execution and advances it.
 // It pauses first if the round brought nothing new, or if others were first too often.
 // For an execution that still waits for a busy participant, "busy" is nothing new.
-func (e *Engine) endRound(j *job) {
-	now := e.now()
+func (e *Engine) endRound(j *job, now time.Time) {
 	progress, contended := true, false
 	for i := range j.tasks {
 		t := &j.tasks[i]
@@ -146,7 +145,7 @@ func (e *Engine) endRound(j *job) {
 		busy := t.Answer.Facts.Found && !t.Answer.Facts.BelowMarkerLimit
 		if !t.answered() || busy && now.Before(j.busyWaitUntil) {
 			progress = false
-			e.traceRepeat(j.values, &t.Call)
+			e.traceRepeat(context.WithoutCancel(j.caller), &t.Call)
 		}
 		contended = contended || t.Answer.Result == protocol.NotMatched
 		if t.Answer.Result == protocol.Failed {
@@ -160,7 +159,7 @@ func (e *Engine) endRound(j *job) {
 	}
 	wait := j.backoff.next(progress, contended, j.busyWaitUntil.Sub(now))
 	if wait == 0 {
-		e.advance(j)
+		e.advance(j, now)
 		return
 	}
 	go e.resumeAfter(wait, j)
@@ -177,7 +176,7 @@ func (e *Engine) resumeAfter(pause time.Duration, j *job) {
 		}
 		j.hasPlace = true
 	}
-	e.advance(j)
+	e.advance(j, e.now())
 	e.startAllBut(nil)
 }
 

@@ -20,7 +20,6 @@ type job struct {
 	execution *protocol.Execution
 	until     protocol.State // Committed: the caller waits for the decision only
 	caller    context.Context
-	values    context.Context // the caller's, without its end
 
 	busyWaitUntil    time.Time // until when it may wait for a busy participant
 	reachServerUntil time.Time // before it has claimed
@@ -43,15 +42,14 @@ type job struct {
 
 	// The job's lock guards the rest.
 	mu           sync.Mutex
-	hasReplied   bool // replied is closed
-	result       Result
+	hasReplied   bool   // replied is closed
+	result       Result // before the reply: the state at the commit, zero before that
 	failure      error
 	cause        error // the latest error on the way
 	abandoned    bool  // the caller waits no longer
 	claimSent    bool  // a claim was handed to the store
 	claimed      bool
 	claimInDoubt bool
-	committed    Result // the result at the commit; the zero value before that
 }
 
 func (e *Engine) newJob(ctx context.Context, attempt *mongostore.Attempt, start protocol.Start, until protocol.State) *job {
@@ -61,7 +59,6 @@ func (e *Engine) newJob(ctx context.Context, attempt *mongostore.Attempt, start 
 		execution:        protocol.New(attempt.Start(start), attempt.Participants()),
 		until:            until,
 		caller:           ctx,
-		values:           context.WithoutCancel(ctx),
 		busyWaitUntil:    now.Add(busyWaitLimit(ctx, now)),
 		reachServerUntil: now.Add(AwayLimit),
 		tasks:            make([]task, 0, attempt.Participants()),
@@ -130,9 +127,9 @@ func (j *job) shouldContinue() bool {
 	defer j.mu.Unlock()
 	j.claimed, j.claimInDoubt = j.execution.Claimed(), j.execution.ClaimInDoubt()
 	j.cause = j.attempt.Cause
-	if state := j.execution.State(); state == protocol.Committed && j.committed.State != state {
-		j.committed = Result{Outcome: protocol.Running, State: state, Transfer: j.attempt.Transfer}
-		j.committed.Transfer.State = state
+	if state := j.execution.State(); state == protocol.Committed && j.result.State != state && !j.hasReplied {
+		j.result = Result{Outcome: protocol.Running, State: state, Transfer: j.attempt.Transfer}
+		j.result.Transfer.State = state
 	}
 	return j.isWanted()
 }
@@ -148,7 +145,7 @@ func (j *job) callerResult(ctx context.Context) (Result, error) {
 	defer j.mu.Unlock()
 	switch {
 	case !j.hasReplied:
-		result := j.committed
+		result := j.result
 		result.Cause = j.cause
 		return result, withContextError(ctx, ErrUnfinished)
 	case j.failure != nil && ctx.Err() != nil:

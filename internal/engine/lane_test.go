@@ -41,7 +41,7 @@ func enqueueAlone(t *testing.T, e *Engine, id string, op protocol.Operation) *jo
 	attempt := attemptFor(t, e, id)
 	j := &job{
 		attempt: attempt, execution: protocol.New(protocol.Start{Claim: protocol.Insert}, 2), until: protocol.Success,
-		values: t.Context(), caller: t.Context(), replied: make(chan struct{}), waitlist: e.gate.waitlistFor(nil),
+		caller: t.Context(), replied: make(chan struct{}), waitlist: e.gate.waitlistFor(nil),
 	}
 	require.NoError(t, e.register(id))
 	j.tasks = []task{newTask(j, op)}
@@ -244,7 +244,7 @@ func bigJob(t *testing.T, e *Engine, id string, n int) *job {
 	attempt, err := e.store.NewAttempt(document.Transfer{ID: id, Legs: many}, "me")
 	require.NoError(t, err)
 	require.NoError(t, e.register(id))
-	big := &job{attempt: attempt, values: t.Context(), caller: t.Context(), replied: make(chan struct{})}
+	big := &job{attempt: attempt, caller: t.Context(), replied: make(chan struct{})}
 	for i := range many {
 		op := operation(protocol.Prepare, i)
 		big.tasks = append(big.tasks, newTask(big, op))

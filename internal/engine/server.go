@@ -218,7 +218,7 @@ func (e *Engine) perform(c *command) {
 	// One that several jobs share carries nobody's.
 	first := c.tasks[0].job
 	if !slices.ContainsFunc(c.tasks, func(t *task) bool { return t.job != first }) {
-		ctx = contextWithValues{e.base, first.values}
+		ctx = contextWithValues{e.base, first.caller}
 	}
 	e.mu.Lock()
 	limit := c.lane.window.giveUpAfter()
@@ -232,14 +232,15 @@ func (e *Engine) perform(c *command) {
 // deliver hands answers to their jobs, and ends the round of each job that has all of its
 // answers.
 func (e *Engine) deliver(tasks []*task) {
+	now := e.now()
 	for _, t := range tasks {
 		if t.job.unanswered.Add(-1) == 0 {
-			e.endRound(t.job)
+			e.endRound(t.job, now)
 		}
 	}
 }
 
-// contextWithValues is a context with the values of another one.
+// contextWithValues is a context with the values of another one, but without its end.
 type contextWithValues struct {
 	context.Context
 	values context.Context
