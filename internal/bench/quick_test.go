@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -32,9 +33,11 @@ func TestQuick(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, measureAll(t.Context(), &s, &out))
 	for _, c := range contenders() {
-		assert.Contains(t, out.String(), c.promise)
+		if c.apart == "" { // TestBaseline has the others.
+			assert.Contains(t, out.String(), c.promise)
+		}
 	}
-	for _, c := range claims() {
+	for _, c := range goals() {
 		assert.Contains(t, out.String(), c.text)
 	}
 	for _, name := range []string{cellsFile, claimsFile, conditionsFile} {
@@ -42,27 +45,61 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// A round counts exactly the commands that the server got and the documents that it
-// wrote.
+// A baseline plays beside the current version, each in another process, and is judged by
+// the same rounds.
+func TestBaseline(t *testing.T) {
+	program, err := os.Executable()
+	require.NoError(t, err)
+	var s settings
+	folder := t.TempDir()
+	require.NoError(t, s.parse([]string{"-quick", "-baseline", program, "-only", "uniform-1,hot-64", "-rounds", "2", "-out", folder}))
+	var out bytes.Buffer
+	require.NoError(t, measureAll(t.Context(), &s, &out))
+	for _, text := range []string{"current/uniform/16", "baseline/uniform/16", "hot, 64 callers: transfers/s against the baseline"} {
+		assert.Contains(t, out.String(), text)
+	}
+	lines := readCSV(t, folder, baselineFile)
+	require.Len(t, lines, 1+4, "1, 16 and 1,024 callers, and 64")
+	assert.NotEmpty(t, lines[1][4], "what was reached")
+
+	d, err := deploy(t.Context(), 1)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.close(context.Background())) })
+	_, err = openStand(t.Context(), d, d.prefix+"none", plainCell("baseline", "hot", 1))
+	require.ErrorContains(t, err, "wants a program")
+}
+
+// A round counts exactly the commands that the server got, the documents that it wrote,
+// and the waits of a caller who is alone.
 // The naive contender needs eight of each for its eight steps.
 // A floor of sixteen callers needs two commands a batch and three documents a transfer.
+// Of the four commands of a native transaction, the commit alone waits for a majority.
 func TestWhatIsCounted(t *testing.T) {
 	var s settings
-	require.NoError(t, s.parse([]string{"-only", "naive/uniform/4,floor-1/zipf/16,optimistic/uniform/1", "-for", "100ms", "-rounds", "1"}))
-	groups, err := s.groups()
+	list := "naive/uniform/4,naive/uniform/1,floor-1/zipf/16,optimistic/uniform/1,native/uniform/1,transfer/uniform/1"
+	require.NoError(t, s.parse([]string{"-only", list, "-for", "100ms", "-rounds", "1"}))
+	groups, err := s.chosen()
 	require.NoError(t, err)
 	r := report{groups: groups, results: map[string]results{}}
 	require.NoError(t, r.measure(t.Context(), &s, &bytes.Buffer{}))
-	for i, want := range []figures{{Commands: 8, Writes: 8}, {Commands: 2.0 / 16, Writes: 3}, {Commands: 4, Writes: 3}} {
+	unknown := math.NaN()
+	for i, want := range []figures{
+		{Commands: 8, Writes: 8, Waits: unknown}, {Commands: 8, Writes: 8, Waits: 8}, {Commands: 2.0 / 16, Writes: 3, Waits: unknown},
+		{Commands: 4, Writes: 3, Waits: 3}, {Commands: 4, Writes: 3, Waits: 1},
+	} {
 		c := groups[0].Cells[i]
 		rounds := r.results[chosen][c]
 		require.Len(t, rounds, 1)
 		assert.InDelta(t, want.Commands, rounds[0].Commands, 1e-9, c.String())
+		assert.Equal(t, number(want.Waits), number(rounds[0].Waits), c.String())
 		// No other process writes to a server of our own.
 		if os.Getenv("MONGODB_URI") == "" {
 			assert.InDelta(t, want.Writes, rounds[0].Writes, 1e-9, c.String())
 		}
 	}
+	us := r.results[chosen][groups[0].Cells[5]][0]
+	assert.GreaterOrEqual(t, us.Waits, 2.0, "no transfer is decided sooner")
+	assert.LessOrEqual(t, us.Waits, us.Commands)
 }
 
 // The check after each round finds money from nowhere, and what a transfer has left
