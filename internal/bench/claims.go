@@ -41,7 +41,8 @@ func (c claim) series() string { return claimSeries + c.group }
 // cells returns everything that the claim compares.
 func (c claim) cells() []cell { return append([]cell{c.of}, c.against...) }
 
-// picked returns the claims of the groups whose names begin with one of those in a list.
+// picked returns the claims of the groups in a list.
+// A name also stands for the groups that begin with it and a hyphen: floor for floor-hot.
 // An empty list picks them all.
 func picked(all []claim, list string) ([]claim, error) {
 	if list == "" {
@@ -49,7 +50,7 @@ func picked(all []claim, list string) ([]claim, error) {
 	}
 	var some []claim
 	for name := range strings.SplitSeq(list, ",") {
-		of := func(c claim) bool { return strings.HasPrefix(c.group, name) }
+		of := func(c claim) bool { return strings.HasPrefix(c.group+"-", name+"-") }
 		if !slices.ContainsFunc(all, of) {
 			return nil, fmt.Errorf("there are no claims %q: the groups are %s", name, strings.Join(groupsOf(all), ", "))
 		}

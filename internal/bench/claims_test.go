@@ -83,8 +83,8 @@ func TestClaimsAreMeasuredTogether(t *testing.T) {
 	}
 }
 
-// A list picks claims by how the names of their groups begin, each once and in the order
-// of the list.
+// A list picks the claims of groups by their names, or by how these begin up to a hyphen,
+// each once and in the order of the list.
 func TestPickedClaims(t *testing.T) {
 	t.Parallel()
 	all := goals()
@@ -96,8 +96,12 @@ func TestPickedClaims(t *testing.T) {
 	assert.Equal(t, []string{nodes3, floorUniform, floorHot}, groupsOf(some))
 	assert.Len(t, measuredFor(some), 3)
 	assert.Len(t, some, 1+4+4)
-	_, err = picked(all, "alone,nothing")
-	require.ErrorContains(t, err, `no claims "nothing"`)
+	rungs, err := picked(baselineClaims(1), "hot-1,zipf-10")
+	require.ErrorContains(t, err, `no claims "zipf-10"`)
+	assert.Empty(t, rungs)
+	rungs, err = picked(baselineClaims(1), "hot-1,zipf-16")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"hot-1", "zipf-16"}, groupsOf(rungs))
 }
 
 // Claims are judged by the figures of their own group alone.

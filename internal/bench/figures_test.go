@@ -93,7 +93,9 @@ func TestRatios(t *testing.T) {
 func speeds(values ...float64) []figures {
 	var list []figures
 	for _, v := range values {
-		list = append(list, figures{PerSecond: v, P50: 1000 / v, P99: 2000 / v, Max: 3000 / v, Commands: 5, Writes: 7, Server: math.NaN(), Waits: 3})
+		f := figures{PerSecond: v, P50: 1000 / v, P99: 2000 / v, Max: 3000 / v, Commands: 5, Writes: 7, Waits: 3}
+		f.Server = math.NaN()
+		list = append(list, f)
 	}
 	return list
 }

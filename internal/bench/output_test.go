@@ -46,7 +46,8 @@ func TestCSV(t *testing.T) {
 	cells := readCSV(t, folder, cellsFile)
 	require.Len(t, cells, 1+len(r.cellLines())-1)
 	assert.Equal(t, []string{
-		"claims: native-uniform", "1", "1000", "0", "1", "uniform", "transfer", "256", "3", "202", "101", "303", "4.95", "9.901", "14.85", "5", "7", "", "0", "3",
+		"claims: native-uniform", "1", "1000", "0", "1", "uniform", "transfer", "256",
+		"3", "202", "101", "303", "4.95", "9.901", "14.85", "5", "7", "", "0", "3",
 	}, cells[1])
 
 	verdicts := readCSV(t, folder, claimsFile)

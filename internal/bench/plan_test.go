@@ -14,7 +14,9 @@ import (
 // No group has a cell twice, because its rounds would count double.
 func TestPlans(t *testing.T) {
 	t.Parallel()
-	for name, groups := range map[string][]group{"full": fullGroups(), "quick": quickGroups(), "claims": measuredFor(goals()), "baseline": measuredFor(baselineClaims(3))} {
+	for name, groups := range map[string][]group{
+		"full": fullGroups(), "quick": quickGroups(), "claims": measuredFor(goals()), "baseline": measuredFor(baselineClaims(3)),
+	} {
 		for _, g := range groups {
 			seen := map[cell]bool{}
 			for _, c := range g.Cells {
@@ -43,7 +45,8 @@ func TestSettings(t *testing.T) {
 		{[]string{"-claims", "-only", "three-nodes,few"}, 6, time.Second, 4},
 		{[]string{"-claims", "-quick"}, 34, 100 * time.Millisecond, 1},
 		{[]string{"-baseline", "before"}, 36, time.Second, 6},
-		{[]string{"-baseline", "before", "-only", "hot-1"}, 6, time.Second, 6},
+		{[]string{"-baseline", "before", "-only", "hot-1"}, 2, time.Second, 6},
+		{[]string{"-baseline", "before", "-only", "hot,zipf-4"}, 14, time.Second, 6},
 		{[]string{"-quick", "-cells", "three nodes: native"}, 1, 100 * time.Millisecond, 1},
 		{[]string{"-only", "transfer/hot/256"}, 1, 2 * time.Second, 1},
 		{[]string{"-only", "transfer/hot/256,native/hot/8"}, 2, 2 * time.Second, 3},

@@ -35,9 +35,9 @@ func (s *settings) parse(arguments []string) error {
 	f.BoolVar(&s.quick, "quick", false, "try a little of everything; the figures mean nothing")
 	f.StringVar(&s.baseline, "baseline", "", "program to compare with: this one, built against another version of the library")
 	f.StringVar(&s.only, "only", "", "measure only these cells: contender/load/callers, separated by commas; "+
-		"with -claims or -baseline: only the groups whose names begin so")
+		"with -claims or -baseline: only these groups, such as alone or floor-hot, or all that begin so, such as floor")
 	f.StringVar(&s.cells, "cells", "", "measure only the cells whose \"series: name\" matches this regular expression")
-	f.DurationVar(&s.window, "for", 0, "how long a round counts transfers (chosen cells: 2 s, the goals and a baseline: 1 s, everything: 1.25 s)")
+	f.DurationVar(&s.window, "for", 0, "how long a round counts transfers (chosen cells: 2 s, goals: 1 s, everything: 1.25 s)")
 	f.DurationVar(&s.warmup, "warmup", 0, "how long a round lasts before it counts (a fifth of that, but at least 0.3 s)")
 	f.IntVar(&s.rounds, "rounds", 0, "rounds of each cell (3, the goals: 4, a baseline: 6, a single cell: 1)")
 	f.IntVar(&s.nodes, "nodes", 1, "with -only or -baseline: nodes of the replica set")

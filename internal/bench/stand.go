@@ -22,12 +22,13 @@ type stand struct {
 
 // openStand prepares a contender in a database with the given name.
 // This process plays it, or several others do.
-func openStand(ctx context.Context, d *deployment, database string, c cell) (s *stand, err error) {
+func openStand(ctx context.Context, d *deployment, database string, c cell) (_ *stand, err error) {
 	j := job{
 		Database: database, Contender: c.Contender, Accounts: c.Size.Accounts,
 		URI: d.uri, Account: d.patterns.account.document, Transfer: d.patterns.transfer.document,
 	}
-	if s, err = join(ctx, d, j, true); err != nil {
+	s, err := join(ctx, d, j, true)
+	if err != nil {
 		return nil, err
 	}
 	defer func() {
