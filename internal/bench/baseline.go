@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // A baseline is this program, built against another version of the library.
 // It plays beside the current version, each in a process of its own, with rounds that
@@ -22,10 +25,10 @@ func baselineClaims(nodes int) []claim {
 	for _, load := range loads() {
 		for _, callers := range []int{1, 4, 16, 64, 256, 1024} {
 			cells := changed(plainCells([]string{"current", "baseline"}, load, callers), on)
-			list = append(list, claim{
-				fmt.Sprintf("%s-%d", load, callers), fmt.Sprintf("%s, %d callers: transfers/s against the baseline", load, callers),
-				slower, false, perSecond, cells[0], cells[1:],
-			})
+			group, text := fmt.Sprintf("%s-%d", load, callers), fmt.Sprintf("%s, %d callers: ", load, callers)
+			list = append(list,
+				claim{group, text + "transfers/s against the baseline", slower, false, perSecond, cells[0], cells[1:]},
+				claim{group, text + "processor time of program and server", math.NaN(), true, processor, cells[0], cells[1:]})
 		}
 	}
 	return list

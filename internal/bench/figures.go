@@ -128,6 +128,10 @@ func server(f figures) float64    { return f.Server }
 func program(f figures) float64   { return f.Program }
 func waits(f figures) float64     { return f.Waits }
 
+// processor is the processor time that a transfer takes in all.
+// It depends less on what else the machine does than the throughput does.
+func processor(f figures) float64 { return f.Server + f.Program }
+
 // of returns one value of each round.
 func (m measure) of(rounds []figures) []float64 {
 	values := make([]float64, len(rounds))

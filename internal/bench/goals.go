@@ -54,6 +54,8 @@ func floorGoals() []claim {
 				us, plainCells(floors(), by.load, 256)},
 			claim{by.group, text + "transfers/s against the floor by plain commands", math.NaN(), false, perSecond,
 				us, plainCells([]string{"floor-plain"}, by.load, 256)},
+			claim{by.group, text + "processor time of program and server against the floor", math.NaN(), true, processor,
+				us, plainCells(floors(), by.load, 256)},
 			claim{by.group, text + "commands per transfer", 0.08, true, commands, us, nil},
 			claim{by.group, text + "processor time of the program per transfer, µs", math.NaN(), true, program, us, nil},
 		)

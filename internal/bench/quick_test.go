@@ -59,7 +59,7 @@ func TestBaseline(t *testing.T) {
 		assert.Contains(t, out.String(), text)
 	}
 	lines := readCSV(t, folder, baselineFile)
-	require.Len(t, lines, 1+2)
+	require.Len(t, lines, 1+2*2)
 	assert.NotEmpty(t, lines[1][4], "what was reached")
 
 	d, err := deploy(t.Context(), 1)
