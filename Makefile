@@ -76,6 +76,7 @@ baseline: ## that nothing is slower than at another commit, BEFORE=HEAD~1, by 1 
 	go mod edit -replace github.com/mongotransfer/transfer=$(CACHE)/before/library $(CACHE)/before/go.mod
 	cd internal/bench && go build -modfile=$(CACHE)/before/go.mod -mod=mod -o $(CACHE)/before/bench \
 		-tags "$$(grep -qs AtSettled $(CACHE)/before/library/*.go || echo before)" .
+	rm -rf $(CACHE)/before/library
 	cd internal/bench && go run . -baseline $(CACHE)/before/bench -only "$(GOALS)" -rounds $(ROUNDS)
 
 bench-quick: ## a little of each measurement: that it works, not how fast anything is

@@ -29,10 +29,9 @@ type contender struct {
 	// marks says that transfers in progress show in the documents, under the library's
 	// names.
 	marks bool
-	// apart names the contender that other processes play under this name, even if it is
-	// only one.
-	// This process opens nothing then: the version that they use may refuse to work beside
-	// ours.
+	// apart names the contender that other processes play under this name, even if there
+	// is only one of them.
+	// This process opens nothing then: their version may refuse to work beside ours.
 	apart string
 	// client holds the client options that differ from the driver's defaults.
 	client []*options.ClientOptions

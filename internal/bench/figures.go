@@ -20,8 +20,8 @@ type samples struct {
 	Done int
 	// Commands is how many commands were sent in the whole round.
 	Commands int64
-	// Waits holds for how many writes each transfer of a lone caller waited, one after the
-	// other.
+	// Waits holds for how many writes each transfer of a lone caller waited, one after
+	// the other.
 	Waits []int
 }
 

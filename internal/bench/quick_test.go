@@ -157,3 +157,19 @@ func TestPatterns(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, s.bank.names[0], account.ID)
 }
+
+// Three nodes wait for as long as a server does by default before they elect another
+// primary: a busy machine must not have an election in a round.
+func TestThreeNodesAreCalm(t *testing.T) {
+	d, err := deploy(t.Context(), 3)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.close(context.Background())) })
+	var reply struct{ Config bson.M }
+	ask := bson.D{{Key: "replSetGetConfig", Value: 1}}
+	require.NoError(t, d.client.Database("admin").RunCommand(t.Context(), ask).Decode(&reply))
+	assert.Len(t, reply.Config["members"], 3)
+	settings, err := bson.Marshal(reply.Config["settings"])
+	require.NoError(t, err)
+	assert.EqualValues(t, 10_000, bson.Raw(settings).Lookup("electionTimeoutMillis").AsInt64())
+	assert.EqualValues(t, 2_000, bson.Raw(settings).Lookup("heartbeatIntervalMillis").AsInt64())
+}
