@@ -15,8 +15,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// quietLimit is how long it may take until a contender is at rest after a round.
-const quietLimit = 30 * time.Second
+const (
+	// quietLimit is how long it may take until a contender is at rest after a round.
+	quietLimit = time.Minute
+	// quietInterval is the pause between two looks whether it is.
+	// The looks take less than a hundredth of a round's processor time.
+	quietInterval = 30 * time.Millisecond
+)
 
 // bank is the database of one contender, through a client of its own.
 type bank struct {
@@ -163,7 +168,7 @@ func (b *bank) awaitFinished(ctx context.Context) error {
 func (b *bank) awaitNone(ctx context.Context, in *mongo.Collection, filter bson.D, found string) error {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, uncounted{}, true), quietLimit)
 	defer cancel()
-	ticker := time.NewTicker(quietLimit / 1000)
+	ticker := time.NewTicker(quietInterval)
 	defer ticker.Stop()
 	for {
 		n, err := in.CountDocuments(ctx, filter)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -100,6 +101,25 @@ func TestWhatIsCounted(t *testing.T) {
 	us := r.results[chosen][groups[0].Cells[5]][0]
 	assert.GreaterOrEqual(t, us.Waits, 2.0, "no transfer is decided sooner")
 	assert.LessOrEqual(t, us.Waits, us.Commands)
+}
+
+// A round ends when nothing is left to be done, so that the figures have all of it.
+func TestRoundsEndAtRest(t *testing.T) {
+	d, err := deploy(t.Context(), 1)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.close(context.Background())) })
+	s, err := openStand(t.Context(), d, d.prefix+"rest", plainCell("transfer-at-commit", "uniform", 256))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.close(context.Background())) })
+	for n := range 3 {
+		_, err := s.play(t.Context(), round{Load: "uniform", Callers: 256, Number: n, Timing: timing{Window: 100 * time.Millisecond, Grace: grace}})
+		require.NoError(t, err)
+		for _, state := range []string{"Preparing", "Committed"} {
+			n, err := s.bank.transfers.CountDocuments(t.Context(), bson.D{{Key: "state", Value: state}})
+			require.NoError(t, err)
+			assert.Zero(t, n, state)
+		}
+	}
 }
 
 // The check after each round finds money from nowhere, and what a transfer has left
