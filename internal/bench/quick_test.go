@@ -112,7 +112,8 @@ func TestRoundsEndAtRest(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.close(context.Background())) })
 	for n := range 3 {
-		_, err := s.play(t.Context(), round{Load: "uniform", Callers: 256, Number: n, Timing: timing{Window: 100 * time.Millisecond, Grace: grace}})
+		short := timing{Window: 100 * time.Millisecond, Grace: grace}
+		_, err := s.play(t.Context(), round{Load: "uniform", Callers: 256, Number: n, Timing: short})
 		require.NoError(t, err)
 		for _, state := range []string{"Preparing", "Committed"} {
 			n, err := s.bank.transfers.CountDocuments(t.Context(), bson.D{{Key: "state", Value: state}})
