@@ -174,7 +174,7 @@ func TestRecoveryOfOddIDs(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
 	for _, id := range bank.OddIDs() {
-		b.StallAt(id, 4, bank.Lost, 1)
+		b.StallAt(id, bank.Settles, bank.Lost, 1)
 	}
 	moved := int64(len(bank.OddIDs()))
 	for _, document := range b.Raw("accounts") {
@@ -254,7 +254,7 @@ func TestTroubleAfterTheCommit(t *testing.T) {
 		t.Run(trouble.name, func(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 5)
-			b.StallAt("t", 4, bank.Lost, 60)
+			b.StallAt("t", bank.Settles, bank.Lost, 60)
 			trouble.begin(b)
 			c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -42,7 +42,7 @@ func leavePrepared(b *bank.Bank, id string, hold bool) {
 	}
 	ctx, cancel := context.WithTimeout(b.T.Context(), 30*time.Second)
 	defer cancel()
-	w := &bank.Wire{At: 3, What: bank.Lost, Die: true, OnDeath: cancel}
+	w := &bank.Wire{Is: bank.Decision.Selector(), What: bank.Lost, Die: true, OnDeath: cancel}
 	_, err := b.NewCoordinator(b.Through(w.Client())).Transfer(ctx, bank.Move(id, "a", "b", 60))
 	require.ErrorIs(b.T, err, transfer.ErrInDoubt)
 	rec, err := b.Get(b.T.Context(), id)

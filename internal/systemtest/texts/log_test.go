@@ -163,7 +163,7 @@ func TestSweepsAreTold(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)
 	ctx := t.Context()
-	k.StallRequest(telltale("stalled", "a", "b"), 4, bank.Lost)
+	k.StallRequest(telltale("stalled", "a", "b"), bank.Settles, bank.Lost)
 	k.multiplyHolds(12)
 	k.ExpireAll()
 	c := k.over(options.Client(), transfer.WithStallThreshold(0))
