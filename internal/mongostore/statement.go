@@ -30,18 +30,18 @@ type statement struct {
 }
 
 // statements puts updates into statements. An update is apart, in a statement of its own,
-// which the server takes longer to perform,
+// which takes the server longer,
 //
-//   - through a mongos, which counts a document twice that is on its way to another shard;
-//   - where the server has refused a pipeline;
+//   - through a mongos, which counts a document twice that is on its way elsewhere;
+//   - where the server does not evaluate a pipeline as it should;
 //   - of the document of an effect, whose values are not to be evaluated;
 //   - that sets a fence, which is rare;
 //   - of an account that has several updates in one command, as they have an order;
-//   - of an account that was refused before, by the server or by a pipeline's conditions.
-func (s *Store) statements(l *collections.Collection, updates []*mergedUpdate) []*statement {
+//   - of an account that was refused before, by the server or by such a statement.
+func (s *Store) statements(pipelines bool, updates []*mergedUpdate) []*statement {
 	all := make([]*statement, 0, len(updates))
 	shared := map[pipeline.Shape][]*mergedUpdate{}
-	if s.pipelines(l) {
+	if pipelines {
 		for _, u := range updates {
 			if !u.apart && !s.refused.has(u.subject()) {
 				shape := u.shape()
@@ -71,12 +71,6 @@ func (s *Store) statements(l *collections.Collection, updates []*mergedUpdate) [
 		}
 	}
 	return all
-}
-
-// pipelines reports whether updates of a collection may share a statement.
-func (s *Store) pipelines(l *collections.Collection) bool {
-	_, odd := s.oddClusters.Load(l.Cluster())
-	return !odd && l.HoldsAccounts() && !s.catalog.Routed(l.Commands)
 }
 
 // compareIDs orders IDs of accounts, which are all texts or all of one length, as the

@@ -21,7 +21,6 @@ package mongostore
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -39,7 +38,7 @@ type Store struct {
 	retention    *retention.Retention
 	exactBalance bson.Raw // the condition that a balance is an exact decimal
 	bodies       pipeline.Bodies
-	oddClusters  sync.Map // by collections.Cluster: those that have refused a pipeline
+	trials       trials
 	refused      refusedSubjects
 	markerLimit  int
 	fences       *fences.Cache

@@ -29,13 +29,14 @@ func (s *Store) writeParticipants(ctx context.Context, l *collections.Collection
 	if len(calls) == 0 {
 		return
 	}
-	statements := s.statements(l, s.merge(calls))
+	updates := s.merge(calls)
+	statements := s.statements(len(updates) >= leastShared && s.pipelines(ctx, l), updates)
 	known := s.sendStatements(ctx, l, statements)
 	if wire.HeldUp(calls[0].Cause) {
 		s.markSuspects(ctx, l, updatesOf(statements))
 	}
 	if again := callsAgain(statements, known); len(again) > 0 {
-		s.sendStatements(ctx, l, s.statements(l, s.oneUpdateEach(again)))
+		s.sendStatements(ctx, l, s.statements(false, s.oneUpdateEach(again)))
 	}
 }
 
@@ -101,8 +102,9 @@ func (s *Store) answerStatements(l *collections.Collection, statements []*statem
 	for i, st := range statements {
 		verdict := done.Verdicts[i]
 		var refusal wire.StatementError
-		if st.refused = st.updates[0].shared && errors.As(verdict.Err, &refusal); st.refused {
-			s.noteOdd(l, refusal)
+		st.refused = st.updates[0].shared && errors.As(verdict.Err, &refusal)
+		if st.refused && wire.IsEvaluation(refusal.Code) {
+			s.failTrial(l)
 		}
 		for _, u := range st.updates {
 			for _, call := range u.calls {
@@ -117,14 +119,6 @@ func (s *Store) answerStatements(l *collections.Collection, statements []*statem
 				s.refused.note(u.subject(), verdict.Result == protocol.Failed)
 			}
 		}
-	}
-}
-
-// noteOdd remembers that a cluster can't evaluate a pipeline. Where it can, the refusal is
-// about one of the documents.
-func (s *Store) noteOdd(l *collections.Collection, refusal wire.StatementError) {
-	if wire.IsEvaluation(refusal.Code) {
-		s.oddClusters.Store(l.Cluster(), true)
 	}
 }
 

@@ -47,13 +47,10 @@ func conditions(fields document.Fields, shape Shape) bson.D {
 	if shape.Kind == money.Decimal {
 		all = append(all, expression("$eq", balance, expression("$round", balance, money.MaxPlaces)))
 	}
-	types := bson.A{"object"}
-	if !shape.Removes {
-		types = append(types, "missing") // the first marker makes the map
-	}
-	all = append(all, typeIn(fields.Pending, types))
-	if shape.Removes {
+	if shape.Removes { // and so there is a map
 		all = append(all, expression("$setIsSubset", parameter(Removed), "$$markers.k"))
+	} else { // the first marker makes the map
+		all = append(all, typeIn(fields.Pending, bson.A{"object", "missing"}))
 	}
 	if !shape.Prepares {
 		return expression("$and", all...)

@@ -50,8 +50,8 @@ const (
 	Fence = "fence"
 	// Currency is the currency, or "".
 	Currency = "currency"
-	// Floor is the stored floor that a debit was judged by, or null. It counts where Debits
-	// is true.
+	// Floor is the stored floor that a debit was judged by, or null. It counts where
+	// Debits is true.
 	Floor = "floor"
 	// Debits says that money is taken.
 	Debits = "debits"
@@ -67,20 +67,27 @@ type Shape struct {
 	Removes bool
 }
 
+// shapes returns all of them.
+func shapes() []Shape {
+	var all []Shape
+	for _, kind := range []money.Kind{money.Whole, money.Decimal} {
+		all = append(all, Shape{kind, true, false}, Shape{kind, false, true}, Shape{kind, true, true})
+	}
+	return all
+}
+
 // Bodies are the parts of the statements that don't depend on the accounts, by shape.
 type Bodies map[Shape]bson.Raw
 
 // New encodes the bodies for accounts with the given names of fields.
 func New(fields document.Fields) (Bodies, error) {
 	all := Bodies{}
-	for _, kind := range []money.Kind{money.Whole, money.Decimal} {
-		for _, shape := range []Shape{{kind, true, false}, {kind, false, true}, {kind, true, true}} {
-			body, err := bson.Marshal(body(fields, shape))
-			if err != nil {
-				return nil, err
-			}
-			all[shape] = body
+	for _, shape := range shapes() {
+		body, err := bson.Marshal(body(fields, shape))
+		if err != nil {
+			return nil, err
 		}
+		all[shape] = body
 	}
 	return all, nil
 }
@@ -94,16 +101,10 @@ type Account interface {
 }
 
 // Write writes the statement for accounts of a shape. No account is there twice.
-//
-// An account that is not found in the list of IDs has the last parameters, which are
-// empty: no balance lies within their bounds. It would be one whose _id the server takes
-// for another one's.
 func Write[A Account](m *wire.Message, body bson.Raw, accounts []A) {
 	m.Begin("q")
 	m.Begin("_id")
-	m.BeginArray("$in")
-	writeIDs(m, accounts)
-	m.End()
+	writeIDs(m, "$in", accounts)
 	m.End()
 	m.End()
 	m.BeginArray("u")
@@ -112,6 +113,24 @@ func Write[A Account](m *wire.Message, body bson.Raw, accounts []A) {
 	m.Begin("$let")
 	m.Begin("vars")
 	m.Begin("p")
+	writeChoice(m, accounts)
+	m.End()
+	m.End()
+	m.Document("in", body)
+	m.End()
+	m.End()
+	m.End()
+	m.End()
+	m.Flag("multi", true)
+}
+
+// writeChoice writes the expression that chooses the parameters of the account at hand.
+// The server looks an _id up in the list by a hash table, which it makes once.
+//
+// An account that is not found in the list of IDs has the last parameters, which are
+// empty: no balance lies within their bounds. It would be one whose _id the server takes
+// for another one's.
+func writeChoice[A Account](m *wire.Message, accounts []A) {
 	m.BeginArray("$arrayElemAt")
 	m.Begin("0")
 	m.BeginArray("$literal")
@@ -127,26 +146,18 @@ func Write[A Account](m *wire.Message, body bson.Raw, accounts []A) {
 	m.Begin("1")
 	m.BeginArray("$indexOfArray")
 	m.Begin("0")
-	m.BeginArray("$literal")
-	writeIDs(m, accounts)
-	m.End()
+	writeIDs(m, "$literal", accounts)
 	m.End()
 	m.Text("1", "$_id")
 	m.End()
 	m.End()
 	m.End()
-	m.End()
-	m.End()
-	m.Document("in", body)
-	m.End()
-	m.End()
-	m.End()
-	m.End()
-	m.Flag("multi", true)
 }
 
-func writeIDs[A Account](m *wire.Message, accounts []A) {
+func writeIDs[A Account](m *wire.Message, operator string, accounts []A) {
+	m.BeginArray(operator)
 	for i, account := range accounts {
 		m.Value(wire.Index(i), account.ID())
 	}
+	m.End()
 }
