@@ -45,9 +45,7 @@ func (l lottery) anyOf(wanted ...any) any {
 		}
 	}
 	for _, value := range wanted {
-		if value == nil {
-			value = bson.Null{}
-		}
+		value = orNull(value)
 		among = append(among, value, bson.A{value}, bson.A{bson.A{value}}, bson.A{value, value}, bson.D{{Key: "a", Value: value}})
 	}
 	return pick(l, among...)
@@ -142,7 +140,7 @@ func (l lottery) drawOperation(a *mongostore.Attempt, prepare bool, fence any) p
 func (c *formCase) draw(l lottery, given map[string]any) {
 	odd := ""
 	if !l.odds(3) {
-		odd = pick(l, "balance", "balance", "pending", "pending", "fence", "floor", "currency", "closed")
+		odd = pick(l, "balance", "balance", "pending", "pending", "fence", "floor", "currency", "closed", "twice")
 	}
 	fields := bson.D{}
 	add := func(name string, value any) {
@@ -163,7 +161,8 @@ func (c *formCase) draw(l lottery, given map[string]any) {
 		}
 		add(name, value)
 	}
-	balance := l.edge(c.update.Bounds())
+	balance, within := l.edge(c.update.Bounds())
+	c.plain = c.plain && (within || c.update.Shape().Prepares)
 	if odd == "balance" {
 		c.plain = false
 		balance = l.anyOf(balance)
@@ -172,12 +171,16 @@ func (c *formCase) draw(l lottery, given map[string]any) {
 	add("pending", c.drawPending(l, odd == "pending"))
 	fields = append(fields, c.drawOthers(l)...)
 	l.Shuffle(len(fields), func(i, j int) { fields[i], fields[j] = fields[j], fields[i] })
+	if odd == "twice" {
+		c.plain = false
+		fields = repeat(l, fields)
+	}
 	c.odd = odd
 	c.before = encode(append(bson.D{{Key: "_id", Value: c.id}}, fields...))
 }
 
 // edge draws a balance within bounds, or at their edges, or beyond.
-func (l lottery) edge(bounds document.Bounds) any {
+func (l lottery) edge(bounds document.Bounds) (balance any, within bool) {
 	zero := money.Zero(bounds.Low.Kind())
 	at := pick(l, bounds.Low, bounds.High, zero, zero)
 	step := money.Units(int64(l.IntN(5) - 2))
@@ -194,10 +197,11 @@ func (l lottery) edge(bounds document.Bounds) any {
 	if err != nil {
 		sum = at
 	}
+	within = sum.Cmp(bounds.Low) >= 0 && sum.Cmp(bounds.High) <= 0
 	if n, ok := sum.Whole(); ok && n == int64(int32(n)) && l.odds(2) {
-		return int32(n)
+		return int32(n), within
 	}
-	return sum.Value()
+	return sum.Value(), within
 }
 
 // drawPending draws the map of markers: those of the clears, and some of others.
@@ -213,15 +217,12 @@ func (c *formCase) drawPending(l lottery, odd bool) any {
 		}
 	}
 	for i := range l.IntN(3) {
-		markers = append(markers, bson.E{Key: pick(l, "x", "y y", "%2E", "é") + strings.Repeat("z", i), Value: pick[any](l, int64(5), decimal("-0.50"))})
+		markers = append(markers, bson.E{Key: pick(l, "x", "y y", "%2E", "é") + strings.Repeat("z", i+1), Value: pick[any](l, int64(5), decimal("-0.50"))})
 	}
 	if odd {
 		c.plain = false
 		other := pick(l, "a.b", "$x", "", "0", "x", "$gt", "_id", "\u00e9", document.MarkerKey(c.calls[0].Attempt.Transfer.ID))
-		markers = append(markers, bson.E{Key: other, Value: l.anyOf()})
-		if markers[len(markers)-1].Value == nil {
-			markers[len(markers)-1].Value = bson.Null{}
-		}
+		markers = append(markers, bson.E{Key: other, Value: orNull(l.anyOf())})
 		if l.odds(2) {
 			return l.anyOf(markers)
 		}
@@ -233,27 +234,40 @@ func (c *formCase) drawPending(l lottery, odd bool) any {
 	return markers
 }
 
-// drawOthers draws the user's own fields. A name that is there twice is not plain.
+// drawOthers draws the user's own fields, whose names may look like paths and operators.
 func (c *formCase) drawOthers(l lottery) bson.D {
 	var others bson.D
 	key := document.MarkerKey(c.calls[0].Attempt.Transfer.ID)
 	for range l.IntN(4) {
 		name := pick(l, "note", "note", "a.b", "$x", "$set", "", "0", "balance.x", "pending.x", "pending."+key, ".", "$", "..", "$$ROOT", "$id",
 			"a\u0301", "%")
-		value := pick[any](l, "kept", l.anyOf(), l.anyOf(), bson.D{{Key: "x.y", Value: 1}, {Key: "$z", Value: l.anyOf()}, {Key: "", Value: bson.A{
+		value := pick[any](l, "kept", l.anyOf(), l.anyOf(), bson.D{{Key: "x.y", Value: 1}, {Key: "$z", Value: bson.MinKey{}}, {Key: "", Value: bson.A{
 			bson.D{{Key: "$ref", Value: 1}}, bson.Timestamp{},
 		}}}, bson.D{{Key: "twice", Value: 1}, {Key: "twice", Value: 2}})
-		if value == nil {
-			value = bson.Null{}
+		if !slices.ContainsFunc(others, func(e bson.E) bool { return e.Key == name }) {
+			others = append(others, bson.E{Key: name, Value: orNull(value)})
 		}
-		if slices.ContainsFunc(others, func(e bson.E) bool { return e.Key == name }) {
-			c.plain = false
-		}
-		others = append(others, bson.E{Key: name, Value: value})
-	}
-	if l.odds(40) {
-		c.plain = false
-		others = append(others, bson.E{Key: pick(l, "balance", "pending", "fence", "closed", "floor", "currency"), Value: l.anyOf(int64(5))})
 	}
 	return others
+}
+
+func orNull(value any) any {
+	if value == nil {
+		return bson.Null{}
+	}
+	return value
+}
+
+// repeat lets a name stand twice: that of a field, or of a marker.
+func repeat(l lottery, fields bson.D) bson.D {
+	at := l.IntN(len(fields))
+	again := bson.E{Key: fields[at].Key, Value: pick(l, fields[at].Value, orNull(l.anyOf(fields[at].Value)))}
+	for i, field := range fields {
+		markers, is := field.Value.(bson.D)
+		if is && field.Key == "pending" && len(markers) > 0 && l.odds(2) {
+			fields[i].Value = repeat(l, markers)
+			return fields
+		}
+	}
+	return slices.Insert(fields, l.IntN(len(fields)+1), again)
 }

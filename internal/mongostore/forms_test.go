@@ -7,13 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/pipeline"
-	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -41,10 +42,15 @@ func (f forms) perform(cases []*formCase) (alone, together map[string]bson.Raw) 
 		statements = append(statements, c.update.Single())
 		shapes[c.update.Shape()] = append(shapes[c.update.Shape()], c)
 	}
-	for _, collection := range []*mongo.Collection{f.single, f.shared} {
-		_, err := collection.InsertMany(f.t.Context(), documents)
-		require.NoError(f.t, err)
+	_, err := f.single.InsertMany(f.t.Context(), documents)
+	require.NoError(f.t, err)
+	stored := f.read(f.single, cases) // with times in place of empty timestamps
+	for i, c := range cases {
+		c.before = stored[c.id]
+		documents[i] = c.before
 	}
+	_, err = f.shared.InsertMany(f.t.Context(), documents)
+	require.NoError(f.t, err)
 	wire.ModifyAll(f.t.Context(), f.single, statements)
 	for _, group := range shapes {
 		f.share(group)
@@ -153,11 +159,37 @@ func TestFormsAgree(t *testing.T) {
 	counts := map[string]int{}
 	for _, c := range cases {
 		byItself, shared := c.judge(t, alone[c.id], together[c.id])
-		shape := c.update.Shape()
-		counts[fmt.Sprintf("prepares %t, removes %t: %t %t", shape.Prepares, shape.Removes, byItself, shared)]++
-		counts[fmt.Sprintf("odd %s: %t %t", c.odd, byItself, shared)]++
+		counts[formRow("what is odd: "+c.odd, byItself, shared)]++
+		counts[formRow(fmt.Sprint(c.update.Shape()), byItself, shared)]++
 	}
-	t.Log(counts)
+	for what, count := range formRows(counts) {
+		assert.Positive(t, count, what)
+	}
+	assert.Zero(t, counts[formRow("what is odd: twice", true, true)])
 }
 
-var _ = protocol.Applied
+func formRow(what string, byItself, shared bool) string {
+	return fmt.Sprintf("%s, changed by itself: %t, together: %t", what, byItself, shared)
+}
+
+// formRows returns the counts of what has to happen: each outcome, for each odd field,
+// and for each shape.
+func formRows(counts map[string]int) map[string]int {
+	rows := map[string]int{}
+	add := func(row string) { rows[row] = counts[row] }
+	for _, odd := range []string{"", "balance", "pending", "fence", "floor", "currency", "closed", "twice"} {
+		for _, outcome := range [][2]bool{{false, false}, {true, false}, {true, true}} {
+			if odd != "twice" || !outcome[1] {
+				add(formRow("what is odd: "+odd, outcome[0], outcome[1]))
+			}
+		}
+	}
+	for _, kind := range []money.Kind{money.Whole, money.Decimal} {
+		for _, has := range [][2]bool{{true, false}, {false, true}, {true, true}} {
+			shape := fmt.Sprint(pipeline.Shape{Kind: kind, Prepares: has[0], Removes: has[1]})
+			add(formRow(shape, false, false))
+			add(formRow(shape, true, true))
+		}
+	}
+	return rows
+}
