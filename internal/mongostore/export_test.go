@@ -134,3 +134,15 @@ func (u *mergedUpdate) Shape() pipeline.Shape { return u.shape() }
 
 // Bounds are those of the balance within which all of the update can be done.
 func (u *mergedUpdate) Bounds() document.Bounds { return u.bounds() }
+
+// SpoilBodies makes the statements that accounts share ones that no server evaluates.
+func (s *Store) SpoilBodies(body bson.Raw) {
+	for shape := range s.bodies {
+		s.bodies[shape] = body
+	}
+}
+
+// Shares reports whether updates of a collection may share a statement.
+func (s *Store) Shares(ctx context.Context, l *collections.Collection) bool {
+	return s.pipelines(ctx, l)
+}

@@ -24,7 +24,9 @@ type formCase struct {
 	// plain says that the account is one as the library and its users write them: then
 	// both forms do the same.
 	plain bool
-	odd   string // what is not plain, or at its edge
+	// tooLarge says that the server refuses to write it.
+	tooLarge bool
+	odd      string // what is not plain, or at its edge
 }
 
 // anyOf draws a value of any type. The values that are wanted in its place stand also
