@@ -41,25 +41,62 @@ func TestSuspectOfASharedStatement(t *testing.T) {
 	}
 }
 
-// A collection that ignores case can't be a ledger. A statement for accounts there finds
-// none but those that it is for.
+// A collection that ignores case can't be a ledger. If it were one, a shared statement
+// would take the same documents for its accounts as one for a single account does.
 func TestSharedStatementUnderACollation(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	ignoring := options.CreateCollection().SetCollation(&options.Collation{Locale: "en", Strength: 1})
-	require.NoError(t, b.DB.CreateCollection(t.Context(), "folded", ignoring))
-	folded := b.DB.Collection("folded")
-	b.PutIn("folded", storetest.Account("ALICE", nil), storetest.Account("bob", nil))
+	for _, name := range []string{"single", "shared"} {
+		require.NoError(t, b.DB.CreateCollection(t.Context(), name, ignoring))
+		b.PutIn(name, storetest.Account("ALICE", nil), storetest.Account("bob", bson.M{"closed": true}), storetest.Account("dave", nil))
+	}
+	updates := b.debitsOf("alice", "bob", "carol")
+	var single []*mongostore.Statement
+	for _, u := range updates {
+		single = append(single, u.Single())
+	}
+	require.True(t, wire.ModifyAll(t.Context(), b.DB.Collection("single"), single).Matched)
+	shared := wire.ModifyAll(t.Context(), b.DB.Collection("shared"), []*mongostore.Statement{b.Store.SharedStatement(updates...)})
+	require.NoError(t, shared.Verdicts[0].Err)
+	for id, stored := range b.everything("single") {
+		assert.Equal(t, storetest.AsMap(t, stored), storetest.AsMap(t, b.Raw("shared", id)))
+	}
+}
+
+// debitsOf returns an update of each account that takes 60 units.
+func (b *bank) debitsOf(accounts ...string) []*mongostore.MergedUpdate {
 	var updates []*mongostore.MergedUpdate
-	for _, id := range []string{"alice", "bob", "carol"} {
+	for _, id := range accounts {
 		a := formAttempt(b.Store, "t", id, "", money.Units(-60))
 		updates = append(updates, b.Store.NewMergedUpdate(&mongostore.Call{Attempt: a, Op: storetest.PrepareWith(0, fence0())}))
 	}
-	shared := wire.ModifyAll(t.Context(), folded, []*mongostore.Statement{b.Store.SharedStatement(updates...)})
-	require.NoError(t, shared.Verdicts[0].Err)
-	assert.True(t, shared.Matched)
-	b.Has("folded", storetest.Account("ALICE", nil))
-	b.Has("folded", storetest.Account("bob", bson.M{"balance": int64(40), "pending": bson.M{"t": int64(-60)}}))
+	return updates
+}
+
+// A document that a shared statement finds, and that is none of its accounts, is left as
+// it is.
+func TestSharedStatementChangesNoOtherDocument(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.Put(storetest.Account("aaron", nil), storetest.Account("alice", nil), storetest.Account("dave", nil))
+	for _, op := range []protocol.Operation{storetest.PrepareWith(0, fence0()), storetest.At(protocol.Settle, 0)} {
+		for _, amount := range []money.Amount{money.Units(-60), dec("-60")} {
+			var updates []*mongostore.MergedUpdate
+			for _, id := range []string{"alice", "bob", "carol"} {
+				a := formAttempt(b.Store, "t", id, "", amount)
+				updates = append(updates, b.Store.NewMergedUpdate(&mongostore.Call{Attempt: a, Op: op}))
+			}
+			m := wire.NewMessage(1 << 10)
+			b.Store.SharedStatement(updates...).Write(m)
+			m.End()
+			result, err := b.DB.Collection("accounts").UpdateMany(t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$ne", Value: "alice"}}}},
+				bson.A{bson.Raw(m.Data).Lookup("u", "0")})
+			require.NoError(t, err)
+			assert.EqualValues(t, 2, result.MatchedCount)
+			assert.Zero(t, result.ModifiedCount)
+		}
+	}
 }
 
 // An account that is nearly as large as the server allows is changed by both forms or by
