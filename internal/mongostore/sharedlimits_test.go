@@ -91,7 +91,7 @@ func TestSharedStatementChangesNoOtherDocument(t *testing.T) {
 			b.Store.SharedStatement(updates...).Write(m)
 			m.End()
 			result, err := b.DB.Collection("accounts").UpdateMany(t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$ne", Value: "alice"}}}},
-				bson.A{bson.Raw(m.Data).Lookup("u", "0")})
+				bson.A{bson.Raw(m.Data).Lookup("u", "0").Document()})
 			require.NoError(t, err)
 			assert.EqualValues(t, 2, result.MatchedCount)
 			assert.Zero(t, result.ModifiedCount)
