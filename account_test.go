@@ -214,7 +214,7 @@ func TestBusyAccount(t *testing.T) {
 	b := bank.New(t, 100, 0)
 	b.StallAt("in flight", bank.Decision, bank.Lost, 10)
 	c := b.NewCoordinator(b.DB, transfer.WithMarkerLimit(1))
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second) // it waits for half of that
 	defer cancel()
 	rec, err := c.Transfer(ctx, bank.Move("refused", "a", "b", 10))
 	require.ErrorIs(t, err, transfer.ErrAccountBusy)

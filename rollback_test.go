@@ -366,9 +366,14 @@ func TestReversalIsRecovered(t *testing.T) {
 			_, err := c.Reverse(ctx, "t", "r")
 			return err
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		_, err = b.Reverse(ctx, "t", "other")
+		ctx, leave := context.WithCancel(t.Context())
+		end := bank.CallAll(1, func(int) (transfer.Record, error) { return b.Reverse(ctx, "t", "other") })
+		require.Eventually(t, func() bool { // it is refused, and waits
+			rec, err := b.Get(t.Context(), "other")
+			return err == nil && rec.State == transfer.StateFail
+		}, 5*time.Minute, time.Millisecond)
+		leave()
+		err = end()[0].Err
 		require.True(t, errors.Is(err, transfer.ErrRequirementFailed) || errors.Is(err, transfer.ErrInDoubt), "%v", err)
 		b.RecoverAll(transfer.WithStallPolicy(policy))
 		rec, err := b.Reverse(t.Context(), "t", "again")

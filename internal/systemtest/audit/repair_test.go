@@ -171,7 +171,7 @@ func TestRepairInDoubt(t *testing.T) {
 func TestRepairRefusesLatePrepares(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	w := &bank.Wire{
 		Is: bank.Decision.Selector(), What: bank.Lost, Die: true, OnDeath: cancel,
@@ -315,7 +315,7 @@ func strikeRepair(t *testing.T, b *bank.Bank, w *bank.Wire) bool {
 	b.Renew(t, 100, 0)
 	story := fmt.Sprintf("%s, at command %d, died %t", w.What, w.At, w.Die)
 	b.SetField("accounts", "a", "pending.ghost", int64(-5))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	w.OnDeath = cancel
 	repair := transfer.MarkerRepair{Account: "a", TransferID: "ghost", Amount: transfer.Units(-5), Decision: transfer.PayIn}

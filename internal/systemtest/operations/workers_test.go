@@ -142,7 +142,7 @@ func TestWorkerProcesses(t *testing.T) {
 func TestOddIDs(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for _, id := range bank.OddIDs() {
 		rec, err := b.Transfer(ctx, bank.Move(id, "a", "b", 1))
@@ -229,7 +229,7 @@ func TestTroubleBeforeTheCommit(t *testing.T) {
 		t.Run(trouble.name, func(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 5)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			trouble.begin(b)
 			rec, err := b.Transfer(ctx, bank.Move("t", "a", "b", 60))
@@ -257,7 +257,7 @@ func TestTroubleAfterTheCommit(t *testing.T) {
 			b.StallAt("t", bank.Settles, bank.Lost, 60)
 			trouble.begin(b)
 			c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second) // less than it takes until it counts as stalled
 			defer cancel()
 			for range 2 {
 				report, err := c.Recover(ctx)

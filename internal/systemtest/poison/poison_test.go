@@ -219,7 +219,7 @@ func TestEveryMessageOfPoisonMayFail(t *testing.T) {
 				repair := bank.Deleted("b")(b)
 				w := &bank.Wire{At: point, What: what, Die: true}
 				c := b.NewCoordinator(b.Through(w.Client()), transfer.WithStallThreshold(0))
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				w.OnDeath = cancel
 				_, _ = c.Recover(ctx)
 				cancel()

@@ -59,7 +59,7 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 		"expired": {
 			time.Hour, func(s *bank.Searches) <-chan struct{} { return s.Expired },
 			bson.M{"expiresAt": bank.ThresholdsAgo(1)},
-			func(b *bank.Bank) { b.MustHold("near", 60, 100*time.Millisecond) }, transfer.StateFail,
+			func(b *bank.Bank) { b.MustHold("near", 60, time.Hour); b.Expire("near") }, transfer.StateFail,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ func leavePrepared(b *bank.Bank, id string, hold bool) {
 		b.MustHold(id, 60, time.Hour)
 		return
 	}
-	ctx, cancel := context.WithTimeout(b.T.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(b.T.Context(), 5*time.Minute)
 	defer cancel()
 	w := &bank.Wire{Is: bank.Decision.Selector(), What: bank.Lost, Die: true, OnDeath: cancel}
 	_, err := b.NewCoordinator(b.Through(w.Client())).Transfer(ctx, bank.Move(id, "a", "b", 60))

@@ -216,7 +216,7 @@ func (k talker) multiplyHolds(n int) {
 func TestWorkIsTold(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	_, err := k.Hold(ctx, telltale("held", "a", "b"), time.Hour)
 	require.NoError(t, err)

@@ -377,7 +377,7 @@ func TestDoubtIsDiscreet(t *testing.T) {
 			t.Run(string(what), func(t *testing.T) {
 				t.Parallel()
 				k := newTalker(t)
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				defer cancel()
 				w := &bank.Wire{At: point, What: what, Die: true, OnDeath: cancel}
 				k.Wires = append(k.Wires, w)

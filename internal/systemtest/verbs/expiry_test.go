@@ -109,7 +109,7 @@ func TestRunVoidsSoon(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
 	b.MustHold("h", 60, time.Second)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a sweep comes once in 30 s
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second) // a sweep comes once in 30 s
 	var running sync.WaitGroup
 	running.Go(func() { _ = b.Run(ctx) })
 	defer running.Wait()

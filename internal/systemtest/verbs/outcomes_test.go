@@ -112,7 +112,7 @@ func TestOutcomesAreTrueAtEveryMessage(t *testing.T) {
 		for point, struck := 0, true; struck; point++ {
 			story := fmt.Sprintf("message %d, %s", point, what)
 			b.Renew(t, 100, 0)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			w := &bank.Wire{At: point, What: what, Die: true, OnDeath: cancel}
 			c := b.NewCoordinator(b.Through(w.Client()))
 			rec, err := c.Transfer(ctx, bank.Move("t", "a", "b", 60))
