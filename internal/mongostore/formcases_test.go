@@ -94,8 +94,17 @@ func (l lottery) drawForm(s *storetest.Rooms, id string) *formCase {
 	}
 	l.Shuffle(len(c.calls), func(i, j int) { c.calls[i], c.calls[j] = c.calls[j], c.calls[i] })
 	c.update = s.Merge(c.calls)[0]
-	c.draw(l, map[string]any{"fence": fence, "floor": floor, "currency": currency})
+	stored := map[string]any{"fence": fence, "floor": floor, "currency": currency}
+	if debits := slices.ContainsFunc(c.calls, takes); !debits && l.odds(2) {
+		stored["floor"] = pick[any](l, nil, bson.MinKey{}, int64(5), decimal("5")) // it has changed since, and nothing rests on it
+	}
+	c.draw(l, stored)
 	return c
+}
+
+// takes reports whether a call takes money.
+func takes(call *mongostore.Call) bool {
+	return call.Op.Kind == protocol.Prepare && call.Attempt.Participant(0).Leg().Amount.Sign() < 0
 }
 
 // formAttempt returns an attempt with one leg.

@@ -1,6 +1,7 @@
 package mongostore_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -375,6 +376,21 @@ func TestServerThatRefusesPipelines(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A statement is for 512 accounts at most.
+func TestSharedStatementsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.trial()
+	var rs requests
+	for i := range 600 {
+		a := b.Attempt("t", b.Leg(fmt.Sprint(i), -60))
+		rs.add(a, storetest.PrepareWith(0, fence0()))
+	}
+	assert.Equal(t, all(600, protocol.NotMatched), b.batch(rs))
+	_, accounts := b.sent()
+	assert.Equal(t, [][]int{{512, 88}}, accounts)
 }
 
 // Sums at the limits stay exact, and keep their type.
