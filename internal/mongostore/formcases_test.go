@@ -94,8 +94,17 @@ func (l lottery) drawForm(s *storetest.Rooms, id string) *formCase {
 	}
 	l.Shuffle(len(c.calls), func(i, j int) { c.calls[i], c.calls[j] = c.calls[j], c.calls[i] })
 	c.update = s.Merge(c.calls)[0]
-	c.draw(l, map[string]any{"fence": fence, "floor": floor, "currency": currency})
+	stored := map[string]any{"fence": fence, "floor": floor, "currency": currency}
+	if debits := slices.ContainsFunc(c.calls, takes); !debits && l.odds(2) {
+		stored["floor"] = pick[any](l, nil, bson.MinKey{}, int64(5), decimal("5")) // it has changed since, and nothing rests on it
+	}
+	c.draw(l, stored)
 	return c
+}
+
+// takes reports whether a call takes money.
+func takes(call *mongostore.Call) bool {
+	return call.Op.Kind == protocol.Prepare && call.Attempt.Participant(0).Leg().Amount.Sign() < 0
 }
 
 // formAttempt returns an attempt with one leg.
@@ -219,7 +228,8 @@ func (c *formCase) drawPending(l lottery, odd bool) any {
 		}
 	}
 	for i := range l.IntN(3) {
-		markers = append(markers, bson.E{Key: pick(l, "x", "y y", "%2E", "é") + strings.Repeat("z", i+1), Value: pick[any](l, int64(5), decimal("-0.50"))})
+		other := pick(l, "x", "y y", "%2E", "é") + strings.Repeat("z", i+1)
+		markers = append(markers, bson.E{Key: other, Value: pick[any](l, int64(5), decimal("-0.50"))})
 	}
 	if odd {
 		c.plain = false
@@ -243,9 +253,10 @@ func (c *formCase) drawOthers(l lottery) bson.D {
 	for range l.IntN(4) {
 		name := pick(l, "note", "note", "a.b", "$x", "$set", "", "0", "balance.x", "pending.x", "pending."+key, ".", "$", "..", "$$ROOT", "$id",
 			"a\u0301", "%")
-		value := pick[any](l, "kept", l.anyOf(), l.anyOf(), bson.D{{Key: "x.y", Value: 1}, {Key: "$z", Value: bson.MinKey{}}, {Key: "", Value: bson.A{
-			bson.D{{Key: "$ref", Value: 1}}, bson.Timestamp{},
-		}}}, bson.D{{Key: "twice", Value: 1}, {Key: "twice", Value: 2}})
+		list := bson.A{bson.D{{Key: "$ref", Value: 1}}, bson.Timestamp{}}
+		value := pick[any](l, "kept", l.anyOf(), l.anyOf(),
+			bson.D{{Key: "x.y", Value: 1}, {Key: "$z", Value: bson.MinKey{}}, {Key: "", Value: list}},
+			bson.D{{Key: "twice", Value: 1}, {Key: "twice", Value: 2}})
 		if !slices.ContainsFunc(others, func(e bson.E) bool { return e.Key == name }) {
 			others = append(others, bson.E{Key: name, Value: orNull(value)})
 		}

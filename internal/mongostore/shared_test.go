@@ -1,6 +1,7 @@
 package mongostore_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -81,13 +82,12 @@ func (b *bank) sent() (names []string, accounts [][]int) {
 
 // A document that the server refuses to write ends the statement that it shares. The
 // reply says that nothing was changed, although the accounts before it are. A deciding
-// read shows which these are, and the others are written one by one. From then on that
-// account has a statement of its own, until the server takes it.
+// read shows which these are, and the others are written one by one.
 func TestRefusalEndsASharedStatement(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	rs := b.opened(200, "a", "b", "c", "d", "e")
-	b.validate(bson.M{"$or": bson.A{bson.M{"_id": bson.M{"$ne": "c"}}, bson.M{"balance": 200}}})
+	b.keep("c")
 	b.batch(rs)
 	commands := b.Log.Take()
 	require.Equal(t, []string{"update", "find", "update"}, storetest.Names(commands))
@@ -106,7 +106,24 @@ func TestRefusalEndsASharedStatement(t *testing.T) {
 	}
 	b.debited(200, 0, "c")
 	require.ErrorContains(t, rs[2].Cause, "121")
+}
 
+// keep makes the server refuse each change of an account's balance of 200.
+func (b *bank) keep(account string) {
+	b.T.Helper()
+	b.validate(bson.M{"$or": bson.A{bson.M{"_id": bson.M{"$ne": account}}, bson.M{"balance": 200}}})
+}
+
+// An account that the server has refused to write has a statement of its own, until the
+// server takes it.
+func TestRefusedAccountIsApart(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	rs := b.opened(200, "a", "b", "c", "d", "e")
+	b.keep("c")
+	b.batch(rs)
+	b.Log.Take()
+	failed, applied := protocol.Failed, protocol.Applied
 	var undo requests
 	for _, call := range rs {
 		undo.add(call.Attempt, storetest.At(protocol.Undo, 0))
@@ -114,7 +131,7 @@ func TestRefusalEndsASharedStatement(t *testing.T) {
 	undo[2].Op = rs[2].Op
 	b.batch(undo)
 	_, accounts := b.sent()
-	assert.Equal(t, [][]int{{1, 1, 1, 1, 1}}, accounts, "after a refusal each is apart once")
+	assert.Equal(t, [][]int{{1, 1, 1, 1, 1}}, accounts, "those that were not changed are apart once, and two are too few")
 	assert.Equal(t, map[string]protocol.Result{"a": applied, "b": applied, "c": failed, "d": applied, "e": applied}, results(undo))
 	b.batch(rs)
 	_, accounts = b.sent()
@@ -135,7 +152,7 @@ func TestRefusalEndsASharedStatement(t *testing.T) {
 func TestEndedStatementThatIsNotResolved(t *testing.T) {
 	b := newBank(t)
 	rs := b.opened(200, "a", "b", "c", "d")
-	b.validate(bson.M{"$or": bson.A{bson.M{"_id": bson.M{"$ne": "c"}}, bson.M{"balance": 200}}})
+	b.keep("c")
 	stop := b.Failing(1, []string{"find"}, bson.M{"errorCode": 2})
 	assert.Equal(t, all(4, protocol.Unknown), b.batch(rs))
 	stop()
@@ -161,7 +178,7 @@ func TestEndedStatementBesideAStoredOne(t *testing.T) {
 		a := b.Attempt("by "+name, b.LegIn("", name, dec("-60")))
 		rs.add(a, b.Ready(a)...)
 	}
-	b.validate(bson.M{"$or": bson.A{bson.M{"_id": bson.M{"$ne": "b"}}, bson.M{"balance": 200}}})
+	b.keep("b")
 	b.Log.Take()
 	b.batch(rs)
 	commands := b.Log.Take()
@@ -182,7 +199,7 @@ func TestSharedStatementWithoutAnAnswer(t *testing.T) {
 	t.Run("a write concern error", func(t *testing.T) {
 		b := newBank(t)
 		rs := b.opened(200, "a", "b", "c")
-		b.validate(bson.M{"$or": bson.A{bson.M{"_id": bson.M{"$ne": "b"}}, bson.M{"balance": 200}}})
+		b.keep("b")
 		b.Failing(1, []string{"update"}, bson.M{"writeConcernError": bson.M{"code": 64, "errmsg": "waiting for replication timed out"}})
 		assert.Equal(t, all(3, protocol.Unknown), b.batch(rs))
 		names, _ := b.sent()
@@ -377,6 +394,21 @@ func TestServerThatRefusesPipelines(t *testing.T) {
 	}
 }
 
+// A statement is for 512 accounts at most.
+func TestSharedStatementsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.trial()
+	var rs requests
+	for i := range 600 {
+		a := b.Attempt("t", b.Leg(fmt.Sprint(i), -60))
+		rs.add(a, storetest.PrepareWith(0, fence0()))
+	}
+	assert.Equal(t, all(600, protocol.NotMatched), b.batch(rs))
+	_, accounts := b.sent()
+	assert.Equal(t, [][]int{{512, 88}}, accounts)
+}
+
 // Sums at the limits stay exact, and keep their type.
 func TestSharedSumsAtTheLimits(t *testing.T) {
 	t.Parallel()
@@ -388,7 +420,8 @@ func TestSharedSumsAtTheLimits(t *testing.T) {
 	var rs requests
 	wants := map[string]money.Amount{}
 	add := func(name string, balance, amount, want money.Amount) {
-		b.Put(storetest.Account(name, bson.M{"balance": balance.Value(), "floor": bson.MinKey{}, "pending": bson.M{"by " + name: amount.Value()}}))
+		markers := bson.M{"by " + name: amount.Value()}
+		b.Put(storetest.Account(name, bson.M{"balance": balance.Value(), "floor": bson.MinKey{}, "pending": markers}))
 		rs.add(b.Attempt("by "+name, b.LegIn("", name, amount)), storetest.At(protocol.Settle, 0))
 		wants[name] = want
 	}

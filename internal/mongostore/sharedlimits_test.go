@@ -26,13 +26,12 @@ func TestSuspectOfASharedStatement(t *testing.T) {
 	b := newBank(t)
 	names := []string{"e", "Z", "locked", "zz", "a", "é", "10", "9"}
 	rs := b.opened(200, names...)
-	poor := b.opened(1, "below")
+	rs = append(rs, b.opened(1, "below")...) // it stands before the locked one, and can't be changed
 	unlock := b.lock("locked")
-	both := append(poor, rs...)
-	b.performLimited(3*time.Second, both)
+	b.performLimited(3*time.Second, rs)
 	unlock()
 	require.True(t, wire.HeldUp(rs[0].Cause), "%v", rs[0].Cause)
-	assert.Equal(t, []string{"by locked"}, both.suspects())
+	assert.Equal(t, []string{"by locked"}, rs.suspects())
 	for _, name := range []string{"10", "9", "Z", "a", "e"} {
 		b.debited(200, 1, name) // before it
 	}
