@@ -14,6 +14,9 @@ FOR ?= 5m
 SEED ?= 1
 FUZZTIME ?= 600x
 DRIVER ?= latest
+GOALS ?=
+ROUNDS ?= 0
+BEFORE ?= HEAD~1
 
 # Packages that compare rates. They come last, and have the machine to themselves.
 RATES := /internal/overload
@@ -30,7 +33,7 @@ EQUAL := $(EQUAL)|/systemtest/(faults|linearizable|poison|rights|servers|texts|w
 LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|UnderAllVerbs|HoldsUp|Ledger
 LONG := $(LONG)|Dead|Repair|GivenUp|Fuzz|Example|HarmfulCollectionsAreRefused/clustered
 
-.PHONY: help test versions race demo stories bench claims bench-quick simulate search teeth \
+.PHONY: help test versions race demo stories bench claims baseline bench-quick simulate search teeth \
 	chaos soak-service overload fuzz driver lint vulncheck
 
 help: ## this list
@@ -62,8 +65,19 @@ stories: ## a payment, a hold, a split and a refund, each a short program; the t
 bench: ## all measurements, side by side, into docs/bench; about 20 minutes
 	cd internal/bench && go run . -out $(CURDIR)/docs/bench
 
-claims: ## the claims of docs/bench alone, on the screen; about 3 minutes
-	cd internal/bench && go run . -claims
+claims: ## the claims of docs/bench alone, on the screen; 5 minutes: GOALS=floor,alone picks some, ROUNDS=9 takes more
+	cd internal/bench && go run . -claims -only "$(GOALS)" -rounds $(ROUNDS)
+
+# This program, built against the library of another commit, plays beside the current one.
+baseline: ## that nothing is slower than at another commit, BEFORE=HEAD~1, by 1 to 1,024 callers; 10 minutes: GOALS=hot-64 takes one
+	rm -rf $(CACHE)/before && mkdir -p $(CACHE)/before/library
+	git archive $(BEFORE) | tar -x -C $(CACHE)/before/library
+	cp internal/bench/go.mod internal/bench/go.sum $(CACHE)/before
+	go mod edit -replace github.com/mongotransfer/transfer=$(CACHE)/before/library $(CACHE)/before/go.mod
+	cd internal/bench && go build -modfile=$(CACHE)/before/go.mod -mod=mod -o $(CACHE)/before/bench \
+		-tags "$$(grep -qs AtSettled $(CACHE)/before/library/*.go || echo before)" .
+	rm -rf $(CACHE)/before/library
+	cd internal/bench && go run . -baseline $(CACHE)/before/bench -only "$(GOALS)" -rounds $(ROUNDS)
 
 bench-quick: ## a little of each measurement: that it works, not how fast anything is
 	cd internal/bench && go test -timeout 60m ./...

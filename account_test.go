@@ -73,7 +73,7 @@ func TestInvalidAccounts(t *testing.T) {
 func TestMoneyInTransitIsShown(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 5)
-	b.StallAt("t", 3, bank.Lost, 60)
+	b.StallAt("t", bank.Decision, bank.Lost, 60)
 	a, err := b.GetAccount(t.Context(), "a")
 	require.NoError(t, err)
 	require.Equal(t, []transfer.Amount{transfer.Units(40), transfer.Units(100), transfer.Units(0)},
@@ -95,7 +95,7 @@ func TestCloseAndReopenAccount(t *testing.T) {
 	require.ErrorIs(t, b.CloseAccount(t.Context(), "nobody"), transfer.ErrAccountNotFound)
 	require.ErrorIs(t, b.ReopenAccount(t.Context(), "nobody"), transfer.ErrAccountNotFound)
 	require.ErrorIs(t, b.CloseAccount(t.Context(), "a"), transfer.ErrAccountNotEmpty)
-	b.StallAt("t", 3, bank.Lost, 60)
+	b.StallAt("t", bank.Decision, bank.Lost, 60)
 	require.ErrorIs(t, b.CloseAccount(t.Context(), "b"), transfer.ErrAccountBusy)
 	for _, odd := range []bson.M{{"balance": 0, "pending": bson.A{}}, {"balance": 0.0}, {"balance": bson.A{0}}, {"balance": "0"}, {}} {
 		odd["_id"] = "odd"
@@ -212,9 +212,9 @@ func TestDecimalsAndCurrencies(t *testing.T) {
 func TestBusyAccount(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("in flight", 3, bank.Lost, 10)
+	b.StallAt("in flight", bank.Decision, bank.Lost, 10)
 	c := b.NewCoordinator(b.DB, transfer.WithMarkerLimit(1))
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second) // it waits for half of that
 	defer cancel()
 	rec, err := c.Transfer(ctx, bank.Move("refused", "a", "b", 10))
 	require.ErrorIs(t, err, transfer.ErrAccountBusy)
@@ -267,7 +267,7 @@ func TestLedgers(t *testing.T) {
 	require.Equal(t, "euro", refused.Ledger, "the euro account has 30")
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
 
-	w := &bank.Wire{At: 4, What: bank.Lost, Die: true}
+	w := &bank.Wire{Is: bank.Settles.Selector(), What: bank.Lost, Die: true}
 	ctx, cancel := context.WithCancel(t.Context())
 	w.OnDeath = cancel
 	dying := b.NewCoordinator(b.Through(w.Client()), transfer.WithLedger("savings", b.DB.Collection("savings")),

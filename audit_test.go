@@ -22,9 +22,11 @@ import (
 // Balances and money in transit add up to the same total at each step.
 func TestAuditTotals(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int][2]int64{2: {100, 0}, 3: {40, 60}, 4: {40, 60}, 5: {100, 0}} {
+	for at, want := range map[bank.Step][2]int64{
+		bank.Prepares: {100, 0}, bank.Decision: {40, 60}, bank.Settles: {40, 60}, bank.Finish: {100, 0},
+	} {
 		b := bank.New(t, 100, 0)
-		b.StallAt("t", n, bank.Lost, 60)
+		b.StallAt("t", at, bank.Lost, 60)
 		report := b.MustAudit()
 		require.Empty(t, report.Findings)
 		require.Equal(t, 2, report.Accounts)
@@ -33,7 +35,7 @@ func TestAuditTotals(t *testing.T) {
 		require.Equal(t, transfer.Units(want[1]), report.InTransit)
 		require.Equal(t, []transfer.LedgerTotal{
 			{Accounts: 2, Total: transfer.Units(want[0]), InTransit: transfer.Units(want[1])},
-		}, report.Ledgers, "dead before command %d", n)
+		}, report.Ledgers, "dead before %s", at)
 		b.RecoverAll()
 		require.Equal(t, transfer.Units(0), b.MustAudit().InTransit)
 		b.CheckBooks(bank.Balances(100, 0))
@@ -46,7 +48,7 @@ func TestAuditTotalsOfPartlyPosted(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
 	b.MustHold("t", 60, time.Hour)
-	b.Dying(2, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.Dying(bank.Settles, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Post(ctx, "t", transfer.PostAmount(transfer.Units(20)))
 		return err
 	})
@@ -68,8 +70,8 @@ func TestAuditTotalsOfPartlyPosted(t *testing.T) {
 func TestAuditTotalsOfRolledBack(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", 3, bank.Lost, 60)
-	b.Dying(3, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.StallAt("t", bank.Decision, bank.Lost, 60)
+	b.Dying(bank.Settles, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Cancel(ctx, "t", "no longer wanted")
 		return err
 	})
@@ -251,7 +253,7 @@ func TestAuditOnlyReads(t *testing.T) {
 	}})
 	c := b.NewCoordinator(b.Through(monitor), bank.Mirror(b.DB)...) // through another client: a cluster of its own
 	for n := range 3 {
-		b.StallAt(fmt.Sprint("stalled", n), 3+n%2, bank.Lost, 1)
+		b.StallAt(fmt.Sprint("stalled", n), bank.Decision+bank.Step(n%2), bank.Lost, 1)
 	}
 	report, err := c.Audit(t.Context())
 	require.NoError(t, err)
@@ -274,7 +276,7 @@ func TestAuditByRanges(t *testing.T) {
 	for n := range 10 {
 		b.MustMove(fmt.Sprint("t", n), 1)
 	}
-	b.StallAt("u", 3, bank.Lost, 5)
+	b.StallAt("u", bank.Decision, bank.Lost, 5)
 	b.SetField("accounts", "b", "pending.ghost", int64(5))
 	b.SetField("accounts", "d", "balance", int64(-5))
 	b.SetField("transfers", "t3", "state", "Frozen")

@@ -161,17 +161,17 @@ func TestEffectOfHold(t *testing.T) {
 // Another process, which knows nothing about the request, finishes or undoes them.
 func TestEffectsAreRecovered(t *testing.T) {
 	t.Parallel()
-	const commit = 5 // after a read of each collection, the insert, and a prepare in each collection
-	for n := 3; n <= commit+3; n++ {
+	steps := []bank.Step{bank.Prepares, bank.MorePrepares, bank.Decision, bank.Settles, bank.MoreSettles, bank.Finish}
+	for n, at := range steps {
 		for _, policy := range []transfer.StallPolicy{transfer.Resume, transfer.RollBack} {
 			want := "paid"
-			if policy == transfer.RollBack && n <= commit {
+			if policy == transfer.RollBack && n <= slices.Index(steps, bank.Decision) {
 				want = "unpaid"
 			}
-			t.Run(fmt.Sprint(n, " ", policy), func(t *testing.T) {
+			t.Run(fmt.Sprint(at, ", ", policy), func(t *testing.T) {
 				t.Parallel()
 				b := bank.NewShop(t, 100, 0)
-				b.Dying(n, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+				b.Dying(at, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 					_, err := c.Transfer(ctx, bank.Payment("p", "o-1", 60))
 					return err
 				}, bank.Orders)
@@ -370,7 +370,7 @@ func TestEffectsOnAnotherCluster(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Void(t.Context(), "h")
 	require.NoError(t, err)
-	b.Dying(3, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.Dying(bank.Decision, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Transfer(ctx, bank.Payment("p-3", "o-3", 10))
 		return err
 	}, abroad)

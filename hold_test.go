@@ -139,7 +139,7 @@ func TestPostOfAWrongAmountAfterTheDecision(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Post(t.Context(), "posted in part", transfer.PostAmount(transfer.Units(20)))
 	require.NoError(t, err)
-	b.Dying(2, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error { // before it is settled
+	b.Dying(bank.Settles, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error { // before it is settled
 		_, err := c.Post(ctx, "committed")
 		return err
 	})
@@ -215,7 +215,7 @@ func endings() map[string]ending {
 			return b.Post(b.T.Context(), "h", part)
 		}, nil, transfer.StateSuccess, 80, 25},
 		"posted, and not settled": {func(b *bank.Bank) (transfer.Record, error) {
-			b.Dying(2, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+			b.Dying(bank.Settles, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 				_, err := c.Post(ctx, "h", part)
 				return err
 			})
@@ -304,7 +304,7 @@ func TestOnlyHoldsArePosted(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Hold(t.Context(), bank.Move("poor", "a", "b", 1000), time.Hour)
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
-	b.StallHold("stalled", 3) // before it is known to be held
+	b.StallHold("stalled", bank.HeldMark) // before it is known to be held
 	for id, want := range map[string]error{
 		"t": transfer.ErrNotHeld, "poor": transfer.ErrNotHeld, "stalled": transfer.ErrNotHeld, "nothing": transfer.ErrTransferNotFound,
 		"": transfer.ErrInvalidRequest,
@@ -362,7 +362,7 @@ func TestPartThatIsNone(t *testing.T) {
 	for _, part := range []any{int64(60), int64(61), int64(0), int64(-1), bson.NewDecimal128(0x3040000000000000, 20)} {
 		b := bank.New(t, 100, 0)
 		b.MustHold("h", 60, time.Hour)
-		b.Dying(1, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error { // before it is settled
+		b.Dying(bank.Claim, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error { // before it is settled
 			_, err := c.Post(ctx, "h", transfer.PostAmount(transfer.Units(20)))
 			return err
 		})

@@ -129,7 +129,7 @@ func TestMetadataQueries(t *testing.T) {
 func TestWaitersOfAServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
-	b.StallAt("t", 4, bank.Lost, 60)
+	b.StallAt("t", bank.Settles, bank.Lost, 60)
 	w := &bank.Wire{At: -1}
 	var sent [2]bank.Traffic
 	var ahead [2]func(time.Duration)

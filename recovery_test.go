@@ -24,9 +24,9 @@ import (
 func TestRecoveryReport(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
-	b.StallAt("prepared", 3, bank.Lost, 60)
-	b.StallAt("claimed", 2, bank.Lost, 60) // by now the account has too little for it
-	b.StallAt("committed", 4, bank.Lost, 1)
+	b.StallAt("prepared", bank.Decision, bank.Lost, 60)
+	b.StallAt("claimed", bank.Decision, bank.Lost, 60) // by now the account has too little for it
+	b.StallAt("committed", bank.Settles, bank.Lost, 1)
 	_, err := b.Submit(t.Context(), bank.Move("submitted", "a", "b", 1))
 	require.NoError(t, err)
 
@@ -61,8 +61,8 @@ func TestRecoveryReport(t *testing.T) {
 func TestRollBackPolicy(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
-	b.StallAt("prepared", 3, bank.Lost, 60)
-	b.StallAt("committed", 4, bank.Lost, 1)
+	b.StallAt("prepared", bank.Decision, bank.Lost, 60)
+	b.StallAt("committed", bank.Settles, bank.Lost, 1)
 	report := b.RecoverAll(transfer.WithStallPolicy(transfer.RollBack))
 	require.Equal(t, transfer.RecoveryReport{Found: 2, Succeeded: 1, Failed: 1}, report)
 	rec, err := b.Transfer(t.Context(), bank.Move("prepared", "a", "b", 60))
@@ -76,7 +76,7 @@ func TestRacingSweeps(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0).WithIndexes()
 	for i := range 24 {
-		b.StallAt(fmt.Sprint("t", i), 2+i%4, bank.Lost, 10)
+		b.StallAt(fmt.Sprint("t", i), bank.Prepares+bank.Step(i%4), bank.Lost, 10)
 	}
 	var failed atomic.Int64
 	for _, err := range bank.Together(6, func(int) error {
@@ -124,7 +124,7 @@ func TestRacingSweepsOfOneProcess(t *testing.T) {
 func TestTransferThatHangs(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
-	b.StallAt("t", 4, bank.Lost, 60)
+	b.StallAt("t", bank.Settles, bank.Lost, 60)
 	net := &bank.Silence{}
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0),
 		transfer.WithAccounts(b.Through(options.Client().SetDialer(net)).Collection("accounts")))
@@ -224,7 +224,7 @@ func TestRecoverIsCutShort(t *testing.T) {
 func TestWaitingCallerTakesOver(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
-	b.StallAt("t", 3, bank.Lost, 60)
+	b.StallAt("t", bank.Decision, bank.Lost, 60)
 	rec, err := b.NewCoordinator(b.DB, transfer.WithStallThreshold(100*time.Millisecond)).Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	require.EqualValues(t, 2, rec.Epoch)
@@ -243,9 +243,9 @@ func TestClockSetBack(t *testing.T) {
 	defer cancel()
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(threshold))
 	for _, id := range []string{"swept", "alive", "awaited"} {
-		b.StallAt(id, 3, bank.Lost, 60)
+		b.StallAt(id, bank.Decision, bank.Lost, 60)
 	}
-	b.StallHold("held", 3)
+	b.StallHold("held", bank.HeldMark)
 	b.Silence("alive", -threshold/2)
 	b.Silence("swept", -2*threshold)
 	report, err := c.Recover(ctx)
@@ -275,8 +275,8 @@ func TestStuckTransfer(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
 	accounts := b.DB.Collection("accounts")
-	b.StallAt("stuck", 4, bank.Lost, 60)
-	b.StallAt("fine", 4, bank.Lost, 1)
+	b.StallAt("stuck", bank.Settles, bank.Lost, 60)
+	b.StallAt("fine", bank.Settles, bank.Lost, 1)
 	onlyB := bson.D{{Key: "_id", Value: "b"}}
 	var gone bson.Raw
 	require.NoError(t, accounts.FindOneAndDelete(t.Context(), onlyB).Decode(&gone))
@@ -300,7 +300,7 @@ func TestStuckTransfer(t *testing.T) {
 func TestForeignLedgerIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
-	b.StallAt("t", 3, bank.Lost, 60)
+	b.StallAt("t", bank.Decision, bank.Lost, 60)
 	elsewhere := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), transfer.WithAccounts(b.DB.Collection("others")))
 	report, err := elsewhere.Recover(t.Context())
 	require.NoError(t, err)
@@ -360,7 +360,7 @@ func TestForeignPlacesAreTold(t *testing.T) {
 	require.ErrorContains(t, err, "see WithLedger")
 	require.Equal(t, before, b.Raw("transfers"))
 
-	b.StallAt("t", 3, bank.Lost, 60)
+	b.StallAt("t", bank.Decision, bank.Lost, 60)
 	_, err = b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), transfer.WithAccounts(b.DB.Collection("others"))).
 		Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.ErrorIs(t, err, transfer.ErrInDoubt)
@@ -379,7 +379,7 @@ func TestForeignPlacesAreTold(t *testing.T) {
 func TestUnknownDocumentsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
-	b.StallAt("t", 3, bank.Lost, 60)
+	b.StallAt("t", bank.Decision, bank.Lost, 60)
 	_, err := b.DB.Collection("transfers").InsertMany(t.Context(), []any{
 		bson.D{{Key: "_id", Value: "odd"}, {Key: "open", Value: true}, {Key: "state", Value: "Preparing"}, {Key: "legs", Value: "none"}},
 		bson.D{{Key: "_id", Value: "future"}, {Key: "open", Value: true}, {Key: "state", Value: "Pondering"}, {Key: "legs", Value: bson.A{}}},
@@ -403,7 +403,7 @@ func TestRecoverUntilFinishedNotesByPortions(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0).WithIndexes()
 	for i := range 5 {
-		b.StallAt(fmt.Sprint("t", i), 3, bank.Lost, 10)
+		b.StallAt(fmt.Sprint("t", i), bank.Decision, bank.Lost, 10)
 		b.Silence(fmt.Sprint("t", i), map[bool]time.Duration{true: time.Hour}[i < 2]) // the others are young
 	}
 	odd := []string{"odd1", "odd2"} // they come before the others

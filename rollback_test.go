@@ -21,7 +21,7 @@ import (
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("preparing", 3, bank.Lost, 60)
+	b.StallAt("preparing", bank.Decision, bank.Lost, 60)
 	_, err := b.Submit(t.Context(), bank.Move("initiated", "a", "b", 60))
 	require.NoError(t, err)
 	for _, id := range []string{"preparing", "initiated"} {
@@ -46,7 +46,7 @@ func TestCancelTooLate(t *testing.T) {
 	b := bank.New(t, 100, 0)
 	_, err := b.Transfer(t.Context(), bank.Move("success", "a", "b", 1))
 	require.NoError(t, err)
-	b.StallAt("committed", 4, bank.Lost, 1)
+	b.StallAt("committed", bank.Settles, bank.Lost, 1)
 	_, err = b.Transfer(t.Context(), bank.Move("refused", "a", "b", 1000))
 	require.Error(t, err)
 	for id, state := range map[string]transfer.State{"success": transfer.StateSuccess, "committed": transfer.StateCommitted} {
@@ -67,8 +67,8 @@ func TestCancelTooLate(t *testing.T) {
 func TestCancelFinishesARollback(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("other", 3, bank.Lost, 60) // reserves the money
-	b.StallAt("t", 5, bank.Lost, 60)     // after fences, insert, touch, look and decision
+	b.StallAt("other", bank.Decision, bank.Lost, 60) // reserves the money
+	b.StallAt("t", bank.Finish, bank.Lost, 60)       // after fences, insert, touch, look and decision
 	rec, err := b.Get(t.Context(), "t")
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateRollback, rec.State)
@@ -153,7 +153,7 @@ func TestNotReversible(t *testing.T) {
 	b := bank.New(t, 100, 0)
 	_, err := b.Transfer(t.Context(), bank.Move("refused", "a", "b", 1000))
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
-	b.StallAt("committed", 4, bank.Lost, 10)
+	b.StallAt("committed", bank.Settles, bank.Lost, 10)
 	for id, want := range map[string]error{
 		"refused": transfer.ErrNotReversible, "committed": transfer.ErrNotReversible, "nothing": transfer.ErrTransferNotFound,
 		"": transfer.ErrInvalidRequest, "r": transfer.ErrInvalidRequest,
@@ -180,7 +180,7 @@ func TestReverseAgainAfterTheOriginalWasPurged(t *testing.T) {
 	}
 	_, err := b.Reverse(t.Context(), "done", "r-done")
 	require.NoError(t, err)
-	b.Dying(7, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error { // all is prepared
+	b.Dying(bank.Settles, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error { // all is prepared
 		_, err := c.Reverse(ctx, "stalled", "r-stalled")
 		return err
 	})
@@ -213,7 +213,7 @@ func TestReverseAgainAfterTheOriginalWasPurged(t *testing.T) {
 func TestReversalOfWhatIsCommitted(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", 4, bank.Lost, 60)
+	b.StallAt("t", bank.Settles, bank.Lost, 60)
 	other := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
 	w := &bank.Wire{At: 2, OnStrike: func() { // the second look
 		_, err := other.Recover(t.Context())
@@ -257,7 +257,7 @@ func TestReverseEndsWithClose(t *testing.T) {
 	b := bank.New(t, 100, 60)
 	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
-	b.Dying(6, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.Dying(bank.Decision, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Reverse(ctx, "t", "r")
 		return err
 	})
@@ -362,13 +362,18 @@ func TestReversalIsRecovered(t *testing.T) {
 		b := bank.New(t, 100, 60)
 		_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 		require.NoError(t, err)
-		b.Dying(6, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+		b.Dying(bank.Decision, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 			_, err := c.Reverse(ctx, "t", "r")
 			return err
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		_, err = b.Reverse(ctx, "t", "other")
+		ctx, leave := context.WithCancel(t.Context())
+		end := bank.CallAll(1, func(int) (transfer.Record, error) { return b.Reverse(ctx, "t", "other") })
+		require.Eventually(t, func() bool { // it is refused, and waits
+			rec, err := b.Get(t.Context(), "other")
+			return err == nil && rec.State == transfer.StateFail
+		}, 5*time.Minute, time.Millisecond)
+		leave()
+		err = end()[0].Err
 		require.True(t, errors.Is(err, transfer.ErrRequirementFailed) || errors.Is(err, transfer.ErrInDoubt), "%v", err)
 		b.RecoverAll(transfer.WithStallPolicy(policy))
 		rec, err := b.Reverse(t.Context(), "t", "again")
@@ -390,7 +395,7 @@ func TestReversalOutlivesTheOriginal(t *testing.T) {
 	b := bank.New(t, 100, 0)
 	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
-	b.Dying(7, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.Dying(bank.Settles, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Reverse(ctx, "t", "r")
 		return err
 	})

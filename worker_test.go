@@ -80,7 +80,7 @@ func TestNotBefore(t *testing.T) {
 func TestWorkerRecovers(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
-	b.StallAt("t", 4, bank.Lost, 60)
+	b.StallAt("t", bank.Settles, bank.Lost, 60)
 	end := bank.InBackground(t, b.NewCoordinator(b.DB, transfer.WithStallThreshold(0)))
 	_, err := b.Wait(t.Context(), "t")
 	require.NoError(t, err)

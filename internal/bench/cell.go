@@ -27,6 +27,17 @@ func plainCell(contender, load string, callers int) cell {
 	return cell{Nodes: 1, Size: size{Accounts: manyAccounts}, Processes: 1, Contender: contender, Load: load, Callers: callers}
 }
 
+// plainCells returns the cells of contenders at numbers of callers.
+func plainCells(contenders []string, load string, callers ...int) []cell {
+	var list []cell
+	for _, contender := range contenders {
+		for _, n := range callers {
+			list = append(list, plainCell(contender, load, n))
+		}
+	}
+	return list
+}
+
 // parseCell reads contender/load/callers.
 func parseCell(text string) (cell, error) {
 	parts := strings.Split(text, "/")

@@ -2,13 +2,16 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"slices"
+	"strings"
 )
 
 // claim is one row of the goal table.
 type claim struct {
-	text string
+	// group names the cells that are measured together, in rounds that alternate.
+	// The flag -only picks claims by it.
+	group string
+	text  string
 	// goal is the bound.
 	// If it is NaN, the figure is only reported.
 	goal float64
@@ -30,76 +33,63 @@ type verdict struct {
 	holds    bool
 }
 
-// plainCells returns the cells of contenders at numbers of callers.
-func plainCells(contenders []string, load string, callers ...int) []cell {
-	var list []cell
-	for _, contender := range contenders {
-		for _, n := range callers {
-			list = append(list, plainCell(contender, load, n))
+// claimSeries is how the series begin by which claims are judged.
+const claimSeries = "claims: "
+
+func (c claim) series() string { return claimSeries + c.group }
+
+// cells returns everything that the claim compares.
+func (c claim) cells() []cell { return append([]cell{c.of}, c.against...) }
+
+// picked returns the claims of the groups in a list.
+// A name also stands for the groups that begin with it and a hyphen: floor for floor-hot.
+// An empty list picks them all.
+func picked(all []claim, list string) ([]claim, error) {
+	if list == "" {
+		return all, nil
+	}
+	var some []claim
+	for name := range strings.SplitSeq(list, ",") {
+		of := func(c claim) bool { return strings.HasPrefix(c.group+"-", name+"-") }
+		if !slices.ContainsFunc(all, of) {
+			return nil, fmt.Errorf("there are no claims %q: the groups are %s", name, strings.Join(groupsOf(all), ", "))
+		}
+		for _, c := range all {
+			if of(c) && !slices.ContainsFunc(some, func(other claim) bool { return other.text == c.text }) {
+				some = append(some, c)
+			}
 		}
 	}
-	return list
+	return some, nil
 }
 
-// claims returns the goal table.
-func claims() []claim {
-	native, none := []string{"native"}, math.NaN()
-	us := func(load string, callers int) cell { return plainCell("transfer", load, callers) }
-	return []claim{
-		{"uniform, 256 callers: transfers/s against native at its best of 8, 16, 32 callers", 2.5, false, perSecond,
-			us("uniform", 256), plainCells(native, "uniform", 8, 16, 32)},
-		{"hot, 256 callers: transfers/s against native at 256 callers", 30, false, perSecond,
-			us("hot", 256), plainCells(native, "hot", 256)},
-		{"hot, 256 callers: transfers/s against native at its best of 2, 4, 8 callers", 8, false, perSecond,
-			us("hot", 256), plainCells(native, "hot", 2, 4, 8)},
-		{"uniform, 256 callers: transfers/s against the floor", 0.5, false, perSecond,
-			us("uniform", 256), plainCells(floors(), "uniform", 256)},
-		{"hot, 256 callers: transfers/s against the floor", 0.7, false, perSecond,
-			us("hot", 256), plainCells(floors(), "hot", 256)},
-		{"uniform, 64 callers: transfers/s against native at 64 callers", 2, false, perSecond,
-			us("uniform", 64), plainCells(native, "uniform", 64)},
-		{"hot, 64 callers: p99 against native", 1.0 / 30, true, p99,
-			us("hot", 64), plainCells(native, "hot", 64)},
-		{"one caller: latency to Success against the naive 8 steps", 0.6, true, p50,
-			us("uniform", 1), plainCells([]string{"naive"}, "uniform", 1)},
-		{"one caller: commands per transfer", 5, true, commands, us("uniform", 1), nil},
-		{"uniform, 256 callers: commands per transfer", 0.08, true, commands, us("uniform", 256), nil},
-		{"hot, 256 callers: commands per transfer", 0.08, true, commands, us("hot", 256), nil},
-		{"uniform, 256 callers: transfers/s against the floor by plain commands", none, false, perSecond,
-			us("uniform", 256), plainCells([]string{"floor-plain"}, "uniform", 256)},
-		{"hot, 256 callers: transfers/s against the floor by plain commands", none, false, perSecond,
-			us("hot", 256), plainCells([]string{"floor-plain"}, "hot", 256)},
-		{"one caller: latency to an answer at commit against the naive 8 steps", none, true, p50,
-			plainCell("transfer-at-commit", "uniform", 1), plainCells([]string{"naive"}, "uniform", 1)},
-		{"one caller: latency to Success against native", none, true, p50,
-			us("uniform", 1), plainCells(native, "uniform", 1)},
+// groupsOf returns the groups of claims, each once.
+func groupsOf(all []claim) []string {
+	var names []string
+	for _, c := range all {
+		if !slices.Contains(names, c.group) {
+			names = append(names, c.group)
+		}
 	}
+	return names
 }
 
-// claimSeries is the series by which claims are judged.
-const claimSeries = "claims"
-
-// claimGroups returns the groups that have to be measured for the claims.
-func claimGroups() []group {
-	var uniform, hot, alone []cell
-	add := func(c cell) {
-		list := &uniform
-		switch {
-		case c.Callers == 1:
-			list = &alone
-		case c.Load == "hot":
-			list = &hot
+// measuredFor returns what has to be measured for claims.
+func measuredFor(all []claim) []group {
+	var groups []group
+	for _, c := range all {
+		at := slices.IndexFunc(groups, func(g group) bool { return g.Series == c.series() })
+		if at < 0 {
+			at = len(groups)
+			groups = append(groups, group{Series: c.series()})
 		}
-		if !slices.Contains(*list, c) {
-			*list = append(*list, c)
+		for _, cell := range c.cells() {
+			if !slices.Contains(groups[at].Cells, cell) {
+				groups[at].Cells = append(groups[at].Cells, cell)
+			}
 		}
 	}
-	for _, c := range claims() {
-		for _, cell := range append([]cell{c.of}, c.against...) {
-			add(cell)
-		}
-	}
-	return []group{{claimSeries, uniform}, {claimSeries, hot}, {claimSeries, alone}}
+	return groups
 }
 
 // judge compares a claim with what was measured.
@@ -143,11 +133,15 @@ func (r results) best(cells []cell, m measure, least bool) cell {
 	})
 }
 
-// judgeAll judges the goal table.
-func judgeAll(r results) ([]verdict, error) {
+// judgeAll judges those claims for which everything was measured.
+func judgeAll(all []claim, r map[string]results) ([]verdict, error) {
 	var list []verdict
-	for _, c := range claims() {
-		v, err := c.judge(r)
+	for _, c := range all {
+		measured := r[c.series()]
+		if slices.ContainsFunc(c.cells(), func(at cell) bool { return len(measured[at]) == 0 }) {
+			continue
+		}
+		v, err := c.judge(measured)
 		if err != nil {
 			return nil, err
 		}

@@ -61,17 +61,68 @@ func TestNothingIsNoVictory(t *testing.T) {
 
 // Everything that a claim compares is measured in one group, so that its rounds alternate
 // with those of its opponents.
+// A group needs one deployment, and no claim has the text of another one.
 func TestClaimsAreMeasuredTogether(t *testing.T) {
 	t.Parallel()
-	for _, c := range claims() {
-		together := 0
-		for _, g := range claimGroups() {
-			if subset(append([]cell{c.of}, c.against...), g.Cells) {
-				together++
+	for _, all := range [][]claim{goals(), baselineClaims(1), baselineClaims(3)} {
+		texts := map[string]bool{}
+		for _, c := range all {
+			together := 0
+			for _, g := range measuredFor(all) {
+				if g.Series == c.series() && subset(c.cells(), g.Cells) {
+					together++
+				}
+				for _, at := range g.Cells {
+					require.Equal(t, g.Cells[0].Nodes, at.Nodes, g.Series)
+				}
 			}
+			assert.Equal(t, 1, together, c.text)
+			assert.False(t, texts[c.text], c.text)
+			texts[c.text] = true
 		}
-		assert.Equal(t, 1, together, c.text)
 	}
+}
+
+// A list picks the claims of groups by their names, or by how these begin up to a hyphen,
+// each once and in the order of the list.
+func TestPickedClaims(t *testing.T) {
+	t.Parallel()
+	all := goals()
+	everything, err := picked(all, "")
+	require.NoError(t, err)
+	assert.Len(t, everything, len(all))
+	some, err := picked(all, "three,floor,floor-hot")
+	require.NoError(t, err)
+	assert.Equal(t, []string{nodes3, floorUniform, floorHot}, groupsOf(some))
+	assert.Len(t, measuredFor(some), 3)
+	assert.Len(t, some, 1+5+5)
+	rungs, err := picked(baselineClaims(1), "hot-1,zipf-10")
+	require.ErrorContains(t, err, `no claims "zipf-10"`)
+	assert.Empty(t, rungs)
+	rungs, err = picked(baselineClaims(1), "hot-1,zipf-16")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"hot-1", "zipf-16"}, groupsOf(rungs))
+}
+
+// Claims are judged by the figures of their own group alone.
+// Those that lack a figure are not judged.
+func TestJudgeWhatWasMeasured(t *testing.T) {
+	t.Parallel()
+	us, other := ours("hot", 256), plainCell("native", "hot", 2)
+	all := []claim{
+		{"a", "first", 4, false, perSecond, us, []cell{other}},
+		{"b", "second", 4, false, perSecond, us, []cell{other}},
+		{"c", "third", 4, false, perSecond, us, []cell{other}},
+	}
+	list, err := judgeAll(all, map[string]results{
+		claimSeries + "a": {us: speeds(100), other: speeds(20)},
+		claimSeries + "b": {us: speeds(100), other: speeds(50)},
+		claimSeries + "c": {us: speeds(100)},
+	})
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	assert.True(t, list[0].holds)
+	assert.False(t, list[1].holds)
 }
 
 func subset(some, all []cell) bool {

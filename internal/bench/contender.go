@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-
-	transfer "github.com/mongotransfer/transfer"
 )
 
 // contender is one way to move money between accounts.
@@ -30,8 +29,17 @@ type contender struct {
 	// marks says that transfers in progress show in the documents, under the library's
 	// names.
 	marks bool
+	// apart names the contender that other processes play under this name, even if there
+	// is only one of them.
+	// This process opens nothing then: their version may refuse to work beside ours.
+	apart string
 	// client holds the client options that differ from the driver's defaults.
 	client []*options.ClientOptions
+}
+
+// openNothing is for contenders that other processes play.
+func openNothing(context.Context, *bank) (mover, error) {
+	return stateless(func(context.Context, []order) error { return errors.New("another process plays that") }), nil
 }
 
 // mover moves money.
@@ -63,8 +71,22 @@ func contenders() []contender {
 		{
 			name:    "transfer-at-commit",
 			promise: "the same, but the call returns when the outcome is certain; the credit can be spent a moment later",
-			account: libraryAccount, transfer: libraryTransfer, marks: true,
-			open: openLibrary(transfer.WithReturnAt(transfer.AtCommit)),
+			account: libraryAccount, transfer: libraryTransfer, open: openLibrary(atCommit()), marks: true,
+		},
+		{
+			name:    "transfer-at-success",
+			promise: "the same, and the call returns when nothing is left to be done",
+			account: libraryAccount, transfer: libraryTransfer, open: openLibrary(atSuccess()), marks: true,
+		},
+		{
+			name: "current", apart: "transfer",
+			promise: "the same as transfer, in a process of its own, as the baseline is",
+			account: libraryAccount, transfer: libraryTransfer, open: openNothing, marks: true,
+		},
+		{
+			name: "baseline", apart: "transfer",
+			promise: "what transfer guaranteed in the version that the baseline was built from",
+			account: libraryAccount, transfer: libraryTransfer, open: openNothing, marks: true,
 		},
 		{
 			name:    "native",

@@ -55,7 +55,7 @@ func (r *report) cellLines() [][]string {
 	lines := [][]string{{
 		"series", "nodes", "accounts", "stored", "processes", "load", "contender", "callers", "rounds", "transfers_per_second", "slowest_round",
 		"fastest_round", "p50_ms", "p99_ms", "max_ms", "commands_per_transfer", "writes_per_transfer", "server_us_per_transfer",
-		"program_us_per_transfer",
+		"program_us_per_transfer", "waits",
 	}}
 	for _, g := range r.groups {
 		for _, c := range g.Cells {
@@ -68,7 +68,7 @@ func (r *report) cellLines() [][]string {
 			for _, x := range append([]float64{measure(perSecond).median(rounds)}, extremes(measure(perSecond).of(rounds))...) {
 				line = append(line, digits(x))
 			}
-			for _, m := range []measure{p50, p99, longest, commands, writes, server, program} {
+			for _, m := range []measure{p50, p99, longest, commands, writes, server, program, waits} {
 				line = append(line, digits(m.median(rounds)))
 			}
 			lines = append(lines, line)
@@ -78,7 +78,7 @@ func (r *report) cellLines() [][]string {
 }
 
 func claimLines(verdicts []verdict) [][]string {
-	lines := [][]string{{"claim", "against", "at", "goal", "reached", "worst_round", "best_round", "holds"}}
+	lines := [][]string{{"claim", "against", "at", "goal", "reached", "worst_round", "best_round", "holds", "rounds"}}
 	for _, v := range verdicts {
 		least := "least"
 		worst, best := 0, len(v.rounds)-1
@@ -96,6 +96,7 @@ func claimLines(verdicts []verdict) [][]string {
 		}
 		lines = append(lines, []string{
 			v.claim.text, against, least, digits(v.claim.goal), digits(v.reached), digits(v.rounds[worst]), digits(v.rounds[best]), holds,
+			strconv.Itoa(len(v.rounds)),
 		})
 	}
 	return lines

@@ -21,6 +21,7 @@ type deployment struct {
 	version  string        // of the server
 	pids     []int         // of its mongods, if they are ours
 	patterns patterns
+	baseline string // the program that plays the baseline
 	stop     func() error
 }
 
@@ -41,6 +42,9 @@ func deploy(ctx context.Context, nodes int) (*deployment, error) {
 			return nil, err
 		}
 		d.uri, d.stop = set.URI(), set.Stop
+		if err := calm(ctx, d.uri); err != nil {
+			return nil, errors.Join(err, d.stop())
+		}
 		for _, host := range set.Hosts() {
 			hosts = append(hosts, "mongodb://"+host+"/?directConnection=true")
 		}
@@ -49,6 +53,35 @@ func deploy(ctx context.Context, nodes int) (*deployment, error) {
 		return nil, errors.Join(err, d.stop()) // The clients end with the program.
 	}
 	return d, nil
+}
+
+// calm gives a replica set the server's own defaults again.
+// Those of mongotest are for quick failovers, which a busy machine would see as well.
+func calm(ctx context.Context, uri string) (err error) {
+	client, err := connect(uri, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Disconnect(ctx)) }()
+	admin := client.Database("admin")
+	var reply struct{ Config bson.M }
+	if err := admin.RunCommand(ctx, bson.D{{Key: "replSetGetConfig", Value: 1}}).Decode(&reply); err != nil {
+		return fmt.Errorf("ask for the set's configuration: %w", err)
+	}
+	version, ok := reply.Config["version"].(int32)
+	if !ok {
+		return fmt.Errorf("the set's configuration has the version %v", reply.Config["version"])
+	}
+	reply.Config["version"] = version + 1
+	reply.Config["settings"] = bson.D{
+		{Key: "electionTimeoutMillis", Value: 10_000},
+		{Key: "heartbeatIntervalMillis", Value: 2000},
+		{Key: "heartbeatTimeoutSecs", Value: 10},
+	}
+	if err := admin.RunCommand(ctx, bson.D{{Key: "replSetReconfig", Value: reply.Config}}).Err(); err != nil {
+		return fmt.Errorf("configure the set: %w", err)
+	}
+	return nil
 }
 
 // identify asks the servers for their versions and processes, and learns what the library

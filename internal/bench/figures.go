@@ -20,6 +20,9 @@ type samples struct {
 	Done int
 	// Commands is how many commands were sent in the whole round.
 	Commands int64
+	// Waits holds for how many writes each transfer of a lone caller waited, one after
+	// the other.
+	Waits []int
 }
 
 // add adds n transfers that took the same time.
@@ -37,6 +40,7 @@ func (s *samples) append(others samples) {
 	s.InWindow += others.InWindow
 	s.Done += others.Done
 	s.Commands += others.Commands
+	s.Waits = append(s.Waits, others.Waits...)
 	s.Window = max(s.Window, others.Window)
 }
 
@@ -57,8 +61,11 @@ type figures struct {
 	// Server is the processor time of all mongods for each transfer of the whole round,
 	// in microseconds.
 	Server float64
-	// Program is the same for this program.
+	// Program is the same for this program, or for those that play instead of it.
 	Program float64
+	// Waits is for how many writes a transfer waits, one after the other.
+	// It is the median, and known for one caller alone.
+	Waits float64
 }
 
 // figures sums up a round.
@@ -70,6 +77,7 @@ func (s *samples) figures() figures {
 		PerSecond: float64(s.InWindow) / s.Window.Seconds(),
 		P50:       s.percentile(50), P99: s.percentile(99), Max: s.percentile(100),
 		Commands: perTransfer(float64(s.Commands), s.Done), Writes: unknown, Server: unknown, Program: unknown,
+		Waits: waitsOf(s.Waits),
 	}
 }
 
@@ -118,6 +126,11 @@ func commands(f figures) float64  { return f.Commands }
 func writes(f figures) float64    { return f.Writes }
 func server(f figures) float64    { return f.Server }
 func program(f figures) float64   { return f.Program }
+func waits(f figures) float64     { return f.Waits }
+
+// processor is the processor time that a transfer takes in all.
+// It depends less on what else the machine does than the throughput does.
+func processor(f figures) float64 { return f.Server + f.Program }
 
 // of returns one value of each round.
 func (m measure) of(rounds []figures) []float64 {

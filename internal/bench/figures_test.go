@@ -60,7 +60,7 @@ func TestFiguresOfShares(t *testing.T) {
 	assert.InDelta(t, 3, f.Commands, 0)
 	assert.InDelta(t, 1, f.P50, 0)
 	assert.InDelta(t, 5, f.Max, 0)
-	for _, unknown := range []float64{f.Writes, f.Server, f.Program} {
+	for _, unknown := range []float64{f.Writes, f.Server, f.Program, f.Waits} {
 		assert.True(t, math.IsNaN(unknown), "nobody has measured it")
 	}
 	assert.True(t, math.IsNaN(perTransfer(5, 0)))
@@ -93,7 +93,9 @@ func TestRatios(t *testing.T) {
 func speeds(values ...float64) []figures {
 	var list []figures
 	for _, v := range values {
-		list = append(list, figures{PerSecond: v, P50: 1000 / v, P99: 2000 / v, Max: 3000 / v, Commands: 5, Writes: 7, Server: math.NaN()})
+		f := figures{PerSecond: v, P50: 1000 / v, P99: 2000 / v, Max: 3000 / v, Commands: 5, Writes: 7, Waits: 3}
+		f.Server = math.NaN()
+		list = append(list, f)
 	}
 	return list
 }

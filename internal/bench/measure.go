@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,6 +26,7 @@ type usage struct {
 // figures.
 func (s *stand) measure(ctx context.Context, r round) (figures, error) {
 	players := s.players()
+	runtime.GC() // No contender collects what another one has left.
 	before := s.usage(ctx)
 	shares := make([]samples, len(players))
 	playing, broken := errgroup.WithContext(ctx)

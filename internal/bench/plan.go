@@ -17,7 +17,7 @@ const (
 
 // fullGroups returns the groups of the whole benchmark.
 func fullGroups() []group {
-	groups := claimGroups()
+	groups := measuredFor(goals())
 	numbers := []int{1, 16, 64, 256, 1024}
 	for _, load := range loads() {
 		for _, callers := range numbers {
@@ -28,7 +28,8 @@ func fullGroups() []group {
 			groups = append(groups, group{oneNode, plainCells(contenders, load, callers)})
 		}
 		// Transactions are fastest with fewer callers.
-		groups = append(groups, group{oneNode, plainCells([]string{"native"}, load, 2, 4, 8, 32)})
+		between := append(plainCells([]string{"native"}, load, 2, 4, 8, 32), ours(load, 4))
+		groups = append(groups, group{oneNode, between})
 	}
 	for _, load := range []string{"uniform", "hot"} {
 		for _, callers := range numbers {
@@ -75,7 +76,7 @@ func floorsFor(callers int) []string {
 
 // quickGroups returns a little of everything.
 func quickGroups() []group {
-	groups := claimGroups()
+	groups := measuredFor(goals())
 	for _, load := range loads() {
 		groups = append(groups, group{oneNode, plainCells([]string{"transfer", "naive", "optimistic", "floor-1"}, load, 16)})
 	}

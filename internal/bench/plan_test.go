@@ -2,6 +2,7 @@ package main
 
 import (
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 // No group has a cell twice, because its rounds would count double.
 func TestPlans(t *testing.T) {
 	t.Parallel()
-	for name, groups := range map[string][]group{"full": fullGroups(), "quick": quickGroups(), "claims": claimGroups()} {
+	for name, groups := range map[string][]group{
+		"full": fullGroups(), "quick": quickGroups(), "claims": measuredFor(goals()), "baseline": measuredFor(baselineClaims(3)),
+	} {
 		for _, g := range groups {
 			seen := map[cell]bool{}
 			for _, c := range g.Cells {
@@ -37,8 +40,13 @@ func TestSettings(t *testing.T) {
 		window time.Duration
 		rounds int
 	}{
-		{[]string{"-claims"}, 25, 1500 * time.Millisecond, 3},
-		{[]string{"-claims", "-for", "5s", "-rounds", "7"}, 25, 5 * time.Second, 7},
+		{[]string{"-claims"}, 34, time.Second, 4},
+		{[]string{"-claims", "-for", "5s", "-rounds", "7"}, 34, 5 * time.Second, 7},
+		{[]string{"-claims", "-only", "three-nodes,few"}, 6, time.Second, 4},
+		{[]string{"-claims", "-quick"}, 34, 100 * time.Millisecond, 1},
+		{[]string{"-baseline", "before"}, 36, time.Second, 6},
+		{[]string{"-baseline", "before", "-only", "hot-1"}, 2, time.Second, 6},
+		{[]string{"-baseline", "before", "-only", "hot,zipf-4"}, 14, time.Second, 6},
 		{[]string{"-quick", "-cells", "three nodes: native"}, 1, 100 * time.Millisecond, 1},
 		{[]string{"-only", "transfer/hot/256"}, 1, 2 * time.Second, 1},
 		{[]string{"-only", "transfer/hot/256,native/hot/8"}, 2, 2 * time.Second, 3},
@@ -47,7 +55,7 @@ func TestSettings(t *testing.T) {
 	for _, test := range tests {
 		var s settings
 		require.NoError(t, s.parse(test.flags))
-		groups, err := s.groups()
+		groups, err := s.chosen()
 		require.NoError(t, err)
 		cells := 0
 		for _, g := range groups {
@@ -80,10 +88,41 @@ func TestChosenCells(t *testing.T) {
 	t.Parallel()
 	var s settings
 	require.NoError(t, s.parse([]string{"-only", "transfer/hot/256", "-nodes", "3", "-accounts", "50", "-stored", "7", "-processes", "2"}))
-	groups, err := s.groups()
+	groups, err := s.chosen()
 	require.NoError(t, err)
 	want := cell{Nodes: 3, Size: size{50, 7}, Processes: 2, Load: "hot", Contender: "transfer", Callers: 256}
 	assert.Equal(t, []group{{chosen, []cell{want}}}, groups)
 	assert.Equal(t, "transfer/hot/256 on 3 nodes with 50 accounts with 7 stored by 2 processes", want.String())
 	assert.Empty(t, filtered(groups, regexp.MustCompile("native")))
+}
+
+// chosen returns what the flags choose.
+func (s *settings) chosen() ([]group, error) {
+	claims, err := s.judged()
+	if err != nil {
+		return nil, err
+	}
+	return s.groups(claims)
+}
+
+// Every cell has one turn in a round, and is not always after the same one.
+// Of two cells, each is first in every second round.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	firsts := [2]int{}
+	for round := range 4 {
+		firsts[turns(round, 2)[0]]++
+	}
+	assert.Equal(t, [2]int{2, 2}, firsts)
+	assert.NotEqual(t, turns(0, 2), turns(1, 2), "also of two rounds")
+	before := map[int]bool{}
+	for round := range 8 {
+		order := turns(round, 5)
+		assert.ElementsMatch(t, []int{0, 1, 2, 3, 4}, order)
+		if at := slices.Index(order, 2); at > 0 {
+			before[order[at-1]] = true
+		}
+	}
+	assert.Len(t, before, 2)
+	assert.Equal(t, []int{0}, turns(3, 1))
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,9 +34,11 @@ func TestQuick(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, measureAll(t.Context(), &s, &out))
 	for _, c := range contenders() {
-		assert.Contains(t, out.String(), c.promise)
+		if c.apart == "" { // TestBaseline has the others.
+			assert.Contains(t, out.String(), c.promise)
+		}
 	}
-	for _, c := range claims() {
+	for _, c := range goals() {
 		assert.Contains(t, out.String(), c.text)
 	}
 	for _, name := range []string{cellsFile, claimsFile, conditionsFile} {
@@ -42,25 +46,79 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// A round counts exactly the commands that the server got and the documents that it
-// wrote.
+// A baseline plays beside the current version, each in another process, and is judged by
+// the same rounds.
+func TestBaseline(t *testing.T) {
+	program, err := os.Executable()
+	require.NoError(t, err)
+	var s settings
+	folder := t.TempDir()
+	require.NoError(t, s.parse([]string{"-quick", "-baseline", program, "-only", "uniform-16,hot-1024", "-rounds", "2", "-out", folder}))
+	var out bytes.Buffer
+	require.NoError(t, measureAll(t.Context(), &s, &out))
+	for _, text := range []string{"current/uniform/16", "baseline/uniform/16", "hot, 1024 callers: transfers/s against the baseline"} {
+		assert.Contains(t, out.String(), text)
+	}
+	lines := readCSV(t, folder, baselineFile)
+	require.Len(t, lines, 1+2*2)
+	assert.NotEmpty(t, lines[1][4], "what was reached")
+
+	d, err := deploy(t.Context(), 1)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.close(context.Background())) })
+	_, err = openStand(t.Context(), d, d.prefix+"none", plainCell("baseline", "hot", 1))
+	require.ErrorContains(t, err, "wants a program")
+}
+
+// A round counts exactly the commands that the server got, the documents that it wrote,
+// and the waits of a caller who is alone.
 // The naive contender needs eight of each for its eight steps.
 // A floor of sixteen callers needs two commands a batch and three documents a transfer.
+// Of the four commands of a native transaction, the commit alone waits for a majority.
 func TestWhatIsCounted(t *testing.T) {
 	var s settings
-	require.NoError(t, s.parse([]string{"-only", "naive/uniform/4,floor-1/zipf/16,optimistic/uniform/1", "-for", "100ms", "-rounds", "1"}))
-	groups, err := s.groups()
+	list := "naive/uniform/4,naive/uniform/1,floor-1/zipf/16,optimistic/uniform/1,native/uniform/1,transfer/uniform/1"
+	require.NoError(t, s.parse([]string{"-only", list, "-for", "100ms", "-rounds", "1"}))
+	groups, err := s.chosen()
 	require.NoError(t, err)
 	r := report{groups: groups, results: map[string]results{}}
 	require.NoError(t, r.measure(t.Context(), &s, &bytes.Buffer{}))
-	for i, want := range []figures{{Commands: 8, Writes: 8}, {Commands: 2.0 / 16, Writes: 3}, {Commands: 4, Writes: 3}} {
+	unknown := math.NaN()
+	for i, want := range []figures{
+		{Commands: 8, Writes: 8, Waits: unknown}, {Commands: 8, Writes: 8, Waits: 8}, {Commands: 2.0 / 16, Writes: 3, Waits: unknown},
+		{Commands: 4, Writes: 3, Waits: 3}, {Commands: 4, Writes: 3, Waits: 1},
+	} {
 		c := groups[0].Cells[i]
 		rounds := r.results[chosen][c]
 		require.Len(t, rounds, 1)
 		assert.InDelta(t, want.Commands, rounds[0].Commands, 1e-9, c.String())
+		assert.Equal(t, number(want.Waits), number(rounds[0].Waits), c.String())
 		// No other process writes to a server of our own.
 		if os.Getenv("MONGODB_URI") == "" {
 			assert.InDelta(t, want.Writes, rounds[0].Writes, 1e-9, c.String())
+		}
+	}
+	us := r.results[chosen][groups[0].Cells[5]][0]
+	assert.GreaterOrEqual(t, us.Waits, 2.0, "no transfer is decided sooner")
+	assert.LessOrEqual(t, us.Waits, us.Commands)
+}
+
+// A round ends when nothing is left to be done, so that the figures have all of it.
+func TestRoundsEndAtRest(t *testing.T) {
+	d, err := deploy(t.Context(), 1)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.close(context.Background())) })
+	s, err := openStand(t.Context(), d, d.prefix+"rest", plainCell("transfer-at-commit", "uniform", 256))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.close(context.Background())) })
+	for n := range 3 {
+		short := timing{Window: 100 * time.Millisecond, Grace: grace}
+		_, err := s.play(t.Context(), round{Load: "uniform", Callers: 256, Number: n, Timing: short})
+		require.NoError(t, err)
+		for _, state := range []string{"Preparing", "Committed"} {
+			n, err := s.bank.transfers.CountDocuments(t.Context(), bson.D{{Key: "state", Value: state}})
+			require.NoError(t, err)
+			assert.Zero(t, n, state)
 		}
 	}
 }
@@ -119,4 +177,20 @@ func TestPatterns(t *testing.T) {
 	account, err := coord.GetAccount(t.Context(), s.bank.names[0])
 	require.NoError(t, err)
 	require.Equal(t, s.bank.names[0], account.ID)
+}
+
+// Three nodes wait for as long as a server does by default before they elect another
+// primary: a busy machine must not have an election in a round.
+func TestThreeNodesAreCalm(t *testing.T) {
+	d, err := deploy(t.Context(), 3)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.close(context.Background())) })
+	var reply struct{ Config bson.M }
+	ask := bson.D{{Key: "replSetGetConfig", Value: 1}}
+	require.NoError(t, d.client.Database("admin").RunCommand(t.Context(), ask).Decode(&reply))
+	assert.Len(t, reply.Config["members"], 3)
+	settings, err := bson.Marshal(reply.Config["settings"])
+	require.NoError(t, err)
+	assert.EqualValues(t, 10_000, bson.Raw(settings).Lookup("electionTimeoutMillis").AsInt64())
+	assert.EqualValues(t, 2_000, bson.Raw(settings).Lookup("heartbeatIntervalMillis").AsInt64())
 }

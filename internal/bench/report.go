@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 )
 
@@ -14,6 +15,7 @@ type report struct {
 	conditions string
 	groups     []group
 	results    map[string]results // by series
+	claims     []claim            // to be judged
 	verdicts   []verdict
 }
 
@@ -22,29 +24,34 @@ func measureAll(ctx context.Context, s *settings, out io.Writer) error {
 	if s.draw != "" {
 		return redraw(s.draw)
 	}
-	groups, err := s.groups()
+	claims, err := s.judged()
+	if err != nil {
+		return err
+	}
+	groups, err := s.groups(claims)
 	if err != nil {
 		return err
 	}
 	if err := printPromises(out, groups); err != nil {
 		return err
 	}
-	r := report{groups: groups, results: map[string]results{}}
+	r := report{groups: groups, results: map[string]results{}, claims: claims}
 	if err := r.measure(ctx, s, out); err != nil {
 		return err
 	}
-	if r.claimsMeasured() {
-		if r.verdicts, err = judgeAll(r.results[claimSeries]); err != nil {
-			return err
-		}
-		if err := printClaims(out, r.verdicts); err != nil {
-			return err
-		}
+	if r.verdicts, err = judgeAll(r.claims, r.results); err != nil {
+		return err
 	}
-	if s.out != "" {
-		return r.write(s.out)
+	if err := printClaims(out, r.verdicts); err != nil {
+		return err
 	}
-	return nil
+	switch {
+	case s.out == "":
+		return nil
+	case s.baseline != "":
+		return writeCSV(filepath.Join(s.out, baselineFile), claimLines(r.verdicts))
+	}
+	return r.write(s.out)
 }
 
 // measure fills in the results, and prints each group when it is done.
@@ -54,7 +61,10 @@ func (r *report) measure(ctx context.Context, s *settings, out io.Writer) (err e
 	for _, g := range r.groups {
 		total += rounds * len(g.Cells)
 	}
-	under := run{timing: timing, rounds: rounds, deployments: map[int]*deployment{}, progress: newProgress(os.Stderr, total, s.verbose)}
+	under := run{
+		timing: timing, rounds: rounds, deployments: map[int]*deployment{}, baseline: s.baseline,
+		progress: newProgress(os.Stderr, total, s.verbose),
+	}
 	defer func() { err = errors.Join(err, under.close(ctx)) }()
 	for i, g := range r.groups {
 		if r.results[g.Series] == nil {
@@ -75,16 +85,4 @@ func (r *report) measure(ctx context.Context, s *settings, out io.Writer) (err e
 		}
 	}
 	return nil
-}
-
-// claimsMeasured reports whether everything was measured that the claims need.
-func (r *report) claimsMeasured() bool {
-	for _, g := range claimGroups() {
-		for _, c := range g.Cells {
-			if len(r.results[claimSeries][c]) == 0 {
-				return false
-			}
-		}
-	}
-	return true
 }

@@ -51,6 +51,7 @@ type gate struct {
 type caller struct {
 	stream  *stream
 	orders  []order
+	alone   *chain // counts the waits of a caller who is alone
 	samples samples
 	err     error
 }
@@ -66,29 +67,36 @@ func (s *stand) play(ctx context.Context, r round) (samples, error) {
 			return samples{}, err
 		}
 		callers[i] = &caller{stream: orders, orders: make([]order, share)}
+		if r.Callers == 1 {
+			callers[i].alone = &s.bank.meter.chain
+		}
 	}
 	patience, lose := context.WithCancel(ctx)
 	g := &gate{opens: time.Now().Add(r.Timing.Warmup)}
 	g.shuts.Store(math.MaxInt64)
-	sent := s.bank.commands.Load()
+	sent := s.bank.meter.commands.Load()
 	var all, keeper sync.WaitGroup
 	for _, c := range callers {
 		all.Go(func() { c.run(patience, g, s.mover) })
 	}
 	keeper.Go(func() { g.keep(patience, r, lose) })
 	all.Wait()
-	together := samples{
-		Commands: s.bank.commands.Load() - sent,
-		Window:   time.Unix(0, g.shuts.Load()).Sub(g.opens),
-	}
 	lose()
 	keeper.Wait()
+	together := samples{Window: time.Unix(0, g.shuts.Load()).Sub(g.opens)}
 	for _, c := range callers {
 		if c.err != nil {
 			return samples{}, fmt.Errorf("%s, %s load, %d callers: %w", s.contender.name, r.Load, r.Callers, c.err)
 		}
 		together.append(c.samples)
 	}
+	if s.contender.marks {
+		// What was put off until after the answer is a part of what a transfer costs.
+		if err := s.bank.awaitFinished(ctx); err != nil {
+			return samples{}, err
+		}
+	}
+	together.Commands = s.bank.meter.commands.Load() - sent
 	return together, ctx.Err()
 }
 
@@ -127,7 +135,7 @@ func (g *gate) isShut(at time.Time) bool { return at.UnixNano() >= g.shuts.Load(
 func (c *caller) run(patience context.Context, g *gate, m mover) {
 	for begun := time.Now(); !g.isShut(begun) && patience.Err() == nil; {
 		c.stream.fill(c.orders)
-		err := m.move(patience, c.orders)
+		err := c.move(patience, m)
 		ended := time.Now()
 		cut := err != nil && patience.Err() != nil
 		if err != nil && !cut {
@@ -143,4 +151,17 @@ func (c *caller) run(patience context.Context, g *gate, m mover) {
 		}
 		begun = ended
 	}
+}
+
+// move makes the orders, and counts the waits of a caller who is alone.
+func (c *caller) move(ctx context.Context, m mover) error {
+	if c.alone == nil {
+		return m.move(ctx, c.orders)
+	}
+	c.alone.begin()
+	err := m.move(ctx, c.orders)
+	if waits := c.alone.end(); err == nil {
+		c.samples.Waits = append(c.samples.Waits, waits)
+	}
+	return err
 }

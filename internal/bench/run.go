@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // run is the benchmark as it runs.
@@ -11,6 +12,7 @@ type run struct {
 	timing      timing
 	rounds      int
 	deployments map[int]*deployment // by number of nodes
+	baseline    string              // the program that plays the baseline
 	counter     int                 // counts rounds
 	progress    progress
 }
@@ -39,9 +41,8 @@ func (r *run) group(ctx context.Context, g group, into results) (err error) {
 		}
 	}
 	for n := range r.rounds {
-		for i := range g.Cells {
-			// So that no cell always follows the same one.
-			c := g.Cells[(i+n)%len(g.Cells)]
+		for _, i := range turns(n, len(g.Cells)) {
+			c := g.Cells[i]
 			r.counter++
 			f, err := stands[sharedCell(c)].measure(ctx, round{
 				Load: c.Load, Callers: c.Callers, Number: r.counter, Seed: uint64(n), Timing: r.timing,
@@ -54,6 +55,20 @@ func (r *run) group(ctx context.Context, g group, into results) (err error) {
 		}
 	}
 	return nil
+}
+
+// turns returns the order in which the cells of a round have their turns.
+// It begins elsewhere in each second round, and every other round runs backwards: so no
+// cell always follows the same one, and of two cells each is first as often as the other.
+func turns(round, cells int) []int {
+	order := make([]int, cells)
+	for i := range order {
+		order[i] = (i + round/2) % cells
+	}
+	if round%2 == 1 {
+		slices.Reverse(order)
+	}
+	return order
 }
 
 // sharedCell returns what cells have in common that can share one stand.
@@ -73,10 +88,12 @@ func (r *run) deployment(ctx context.Context, nodes int) (*deployment, error) {
 		return nil, err
 	}
 	d, err := deploy(ctx, nodes)
-	if err == nil {
-		r.deployments[nodes] = d
+	if err != nil {
+		return nil, err
 	}
-	return d, err
+	d.baseline = r.baseline
+	r.deployments[nodes] = d
+	return d, nil
 }
 
 // close stops all servers.

@@ -18,7 +18,7 @@ const (
 // settings are the values of the flags.
 type settings struct {
 	claims, quick, verbose bool
-	only, cells            string
+	only, cells, baseline  string
 	window, warmup         time.Duration
 	rounds                 int
 	nodes                  int
@@ -33,12 +33,14 @@ func (s *settings) parse(arguments []string) error {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.BoolVar(&s.claims, "claims", false, "measure only what the goals need")
 	f.BoolVar(&s.quick, "quick", false, "try a little of everything; the figures mean nothing")
-	f.StringVar(&s.only, "only", "", "measure only these cells: contender/load/callers, separated by commas")
+	f.StringVar(&s.baseline, "baseline", "", "program to compare with: this one, built against another version of the library")
+	f.StringVar(&s.only, "only", "", "measure only these cells: contender/load/callers, separated by commas; "+
+		"with -claims or -baseline: only these groups, such as alone or floor-hot, or all that begin so, such as floor")
 	f.StringVar(&s.cells, "cells", "", "measure only the cells whose \"series: name\" matches this regular expression")
-	f.DurationVar(&s.window, "for", 0, "how long a round counts transfers (chosen cells: 2 s, the goals: 1.5 s, everything: 1.25 s)")
-	f.DurationVar(&s.warmup, "warmup", 0, "how long a round lasts before it counts (a fifth of that)")
-	f.IntVar(&s.rounds, "rounds", 0, "rounds of each cell (3, a single cell: 1)")
-	f.IntVar(&s.nodes, "nodes", 1, "with -only: nodes of the replica set")
+	f.DurationVar(&s.window, "for", 0, "how long a round counts transfers (chosen cells: 2 s, goals: 1 s, everything: 1.25 s)")
+	f.DurationVar(&s.warmup, "warmup", 0, "how long a round lasts before it counts (a fifth of that, but at least 0.3 s)")
+	f.IntVar(&s.rounds, "rounds", 0, "rounds of each cell (3, the goals: 4, a baseline: 6, a single cell: 1)")
+	f.IntVar(&s.nodes, "nodes", 1, "with -only or -baseline: nodes of the replica set")
 	f.IntVar(&s.processes, "processes", 1, "with -only: processes that share the callers")
 	f.IntVar(&s.size.Accounts, "accounts", manyAccounts, "with -only: accounts")
 	f.IntVar(&s.size.Stored, "stored", 0, "with -only: transfers that are stored at the start")
@@ -49,10 +51,23 @@ func (s *settings) parse(arguments []string) error {
 	return f.Parse(arguments)
 }
 
-// groups returns the groups that should be measured.
-func (s *settings) groups() ([]group, error) {
+// judged returns the claims that should be judged.
+func (s *settings) judged() ([]claim, error) {
+	switch {
+	case s.baseline != "":
+		return picked(baselineClaims(s.nodes), s.only)
+	case s.claims:
+		return picked(goals(), s.only)
+	}
+	return goals(), nil
+}
+
+// groups returns the groups that should be measured, for these claims or besides them.
+func (s *settings) groups(claims []claim) ([]group, error) {
 	var groups []group
 	switch {
+	case s.claims || s.baseline != "":
+		groups = measuredFor(claims)
 	case s.only != "":
 		g, err := chosenGroup(s.only, func(c *cell) { c.Nodes, c.Size, c.Processes = s.nodes, s.size, s.processes })
 		if err != nil {
@@ -61,8 +76,6 @@ func (s *settings) groups() ([]group, error) {
 		groups = []group{g}
 	case s.quick:
 		groups = quickGroups()
-	case s.claims:
-		groups = claimGroups()
 	default:
 		groups = fullGroups()
 	}
@@ -73,21 +86,29 @@ func (s *settings) groups() ([]group, error) {
 	return filtered(groups, filter), nil
 }
 
+// leastWarmup is longer than the library puts anything off.
+// So what was put off before the window makes up for what is put off beyond it.
+const leastWarmup = 300 * time.Millisecond
+
 // durations returns how long rounds last and how many there are.
 // The flags say so, or else the mode does.
 func (s *settings) durations() (timing, int) {
 	window, rounds, patience := 1250*time.Millisecond, 3, shortGrace
-	// The goal table takes three minutes, and everything takes twenty.
+	least := leastWarmup
+	// The goal table takes some four minutes, and everything takes twenty.
 	switch {
+	case s.quick:
+		window, rounds, patience, least = 100*time.Millisecond, 1, quickGrace, 0
+	case s.baseline != "":
+		window, rounds = time.Second, 6
+	case s.claims:
+		window, rounds, patience = time.Second, 4, grace
 	case s.only != "" && !strings.Contains(s.only, ","):
 		window, rounds, patience = 2*time.Second, 1, grace
-	case s.quick:
-		window, rounds, patience = 100*time.Millisecond, 1, quickGrace
 	case s.only != "":
 		window, patience = 2*time.Second, grace
-	case s.claims:
-		window, patience = 1500*time.Millisecond, grace
 	}
 	window = cmp.Or(s.window, window)
-	return timing{Warmup: cmp.Or(s.warmup, window/5), Window: window, Grace: patience}, cmp.Or(s.rounds, rounds)
+	warmup := cmp.Or(s.warmup, max(window/5, least))
+	return timing{Warmup: warmup, Window: window, Grace: patience}, cmp.Or(s.rounds, rounds)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,12 +22,13 @@ type stand struct {
 
 // openStand prepares a contender in a database with the given name.
 // This process plays it, or several others do.
-func openStand(ctx context.Context, d *deployment, database string, c cell) (s *stand, err error) {
+func openStand(ctx context.Context, d *deployment, database string, c cell) (_ *stand, err error) {
 	j := job{
 		Database: database, Contender: c.Contender, Accounts: c.Size.Accounts,
 		URI: d.uri, Account: d.patterns.account.document, Transfer: d.patterns.transfer.document,
 	}
-	if s, err = join(ctx, d, j, true); err != nil {
+	s, err := join(ctx, d, j, true)
+	if err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -37,14 +39,35 @@ func openStand(ctx context.Context, d *deployment, database string, c cell) (s *
 	if err := s.bank.fill(ctx, c.Size, s.contender); err != nil {
 		return nil, err
 	}
-	for j.Number = 1; c.Processes > 1 && j.Number <= c.Processes; j.Number++ {
-		w, err := startWorker(j)
+	program, apart, err := s.played(d)
+	if err != nil {
+		return nil, err
+	}
+	j.Contender = cmp.Or(s.contender.apart, j.Contender)
+	for j.Number = 1; (c.Processes > 1 || apart) && j.Number <= c.Processes; j.Number++ {
+		w, err := startWorker(program, j)
 		if err != nil {
 			return nil, err
 		}
 		s.workers = append(s.workers, w)
 	}
+	if apart {
+		return s, nil // The workers have warmed up.
+	}
 	return s, s.warmUp(ctx, 0)
+}
+
+// played returns the program that plays, and whether only other processes do.
+func (s *stand) played(d *deployment) (program string, apart bool, err error) {
+	apart = s.contender.apart != ""
+	if s.contender.name != "baseline" {
+		program, err = os.Executable()
+		return program, apart, err
+	}
+	if d.baseline == "" {
+		return "", apart, errors.New("the contender baseline wants a program: -baseline")
+	}
+	return d.baseline, apart, nil
 }
 
 // join returns a stand over the documents that exist, or over none if fresh is set.

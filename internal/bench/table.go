@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -32,10 +33,10 @@ func columns(w io.Writer) *tabwriter.Writer {
 // printCells prints the medians of cells, in their order.
 func printCells(w io.Writer, cells []cell, r results) error {
 	t := columns(w)
-	write(t, "transfers/s", "rounds", "p50 ms", "p99 ms", "max ms", "commands", "writes", "server µs", "program µs", "\t")
+	write(t, "transfers/s", "rounds", "p50 ms", "p99 ms", "max ms", "commands", "writes", "server µs", "program µs", "waits", "\t")
 	for _, c := range cells {
 		line := []string{number(measure(perSecond).median(r[c])), spread(measure(perSecond).of(r[c]))}
-		for _, m := range []measure{p50, p99, longest, commands, writes, server, program} {
+		for _, m := range []measure{p50, p99, longest, commands, writes, server, program, waits} {
 			line = append(line, number(m.median(r[c])))
 		}
 		write(t, append(line, "\t"+c.String())...)
@@ -67,10 +68,22 @@ func spread(values []float64) string {
 	return number(slices.Min(values)) + ".." + number(slices.Max(values))
 }
 
-// printClaims prints the goal table.
+// within formats the least and the largest value.
+func within(values []float64) string {
+	if len(values) == 0 || slices.ContainsFunc(values, math.IsNaN) {
+		return ""
+	}
+	return "(" + number(slices.Min(values)) + " … " + number(slices.Max(values)) + ")"
+}
+
+// printClaims prints what was judged: the median of the rounds, the least and the largest
+// of them, and their number.
 func printClaims(w io.Writer, verdicts []verdict) error {
+	if len(verdicts) == 0 {
+		return nil
+	}
 	t := columns(w)
-	write(t, "must reach", "reached", "rounds", "", "\t")
+	write(t, "must reach", "reached", "(min … max)", "rounds", "", "\t")
 	for _, v := range verdicts {
 		sign, answer := "≥", "yes"
 		if v.claim.atMost {
@@ -86,7 +99,7 @@ func printClaims(w io.Writer, verdicts []verdict) error {
 		if len(v.claim.against) > 1 {
 			text += fmt.Sprintf(" (%s)", v.opponent)
 		}
-		write(t, sign+" "+number(v.claim.goal), number(v.reached), spread(v.rounds), answer, "\t"+text)
+		write(t, sign+" "+number(v.claim.goal), number(v.reached), within(v.rounds), strconv.Itoa(len(v.rounds)), answer, "\t"+text)
 	}
 	return t.Flush()
 }

@@ -87,11 +87,7 @@ type worker struct {
 	end    func() error
 }
 
-func startWorker(j job) (*worker, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
+func startWorker(program string, j job) (_ *worker, err error) {
 	w := &worker{cmd: exec.Command(program)}
 	w.end = sync.OnceValue(w.ended)
 	w.cmd.Env = append(os.Environ(), workerVariable+"=1")

@@ -56,7 +56,9 @@ func newCheck(t *rapid.T, on *server, tally *tally) *check {
 
 // hire gives an executor a new attempt.
 func (c *check) hire(e *executor) {
-	maps.DeleteFunc(c.model.garble.told, func(p place, _ bool) bool { return p.owner == e.owner })
+	for _, places := range []map[place]bool{c.model.garble.told, c.model.forms.apart} {
+		maps.DeleteFunc(places, func(p place, _ bool) bool { return p.owner == e.owner })
+	}
 	c.bank.attempts[e.owner] = c.bank.newAttempt(e.owner, c.bank.transfer(e.transfer))
 	c.see(e)
 }

@@ -14,7 +14,9 @@ import (
 func (m *model) write(batch []simulate.Message) []protocol.Answer {
 	answers := make([]protocol.Answer, len(batch))
 	updates := m.gather(batch, m.refuse(batch, answers))
-	m.command(batch, updates, answers)
+	shared := m.sharing(batch, updates)
+	m.command(batch, updates, shared, answers)
+	m.noteShared(batch, updates, shared, answers)
 	var apart [][]int
 	for _, members := range updates {
 		for _, i := range members {
@@ -25,7 +27,7 @@ func (m *model) write(batch []simulate.Message) []protocol.Answer {
 		}
 	}
 	if len(apart) > 0 {
-		m.command(batch, apart, answers)
+		m.command(batch, apart, make([]bool, len(apart)), answers)
 	}
 	return answers
 }
@@ -53,11 +55,11 @@ func (m *model) gather(batch []simulate.Message, which []int) [][]int {
 // The answer says how many matched.
 // If that was not all, the answer is "matched" only for writes whose effect a deciding
 // read then shows.
-func (m *model) command(batch []simulate.Message, updates [][]int, answers []protocol.Answer) {
+func (m *model) command(batch []simulate.Message, updates [][]int, shared []bool, answers []protocol.Answer) {
 	some, short := false, false
 	results := make([]protocol.Result, len(updates))
 	for u, members := range updates {
-		results[u] = m.update(pick(batch, members))
+		results[u] = m.performUpdate(pick(batch, members), shared[u])
 		some, short = some || results[u] == protocol.Applied, short || results[u] == protocol.NotMatched
 	}
 	for u, members := range updates {

@@ -27,6 +27,7 @@ type model struct {
 	paperNow  given                 // the document as it was written last from outside
 	kept      [simulate.MaxTransfers]kept
 	garble    garble
+	forms     forms
 	tally     *tally
 }
 
@@ -49,7 +50,7 @@ func newModel(s scene, tally *tally) *model {
 	if s.paper != nil {
 		m.paperNow = s.accounts[paperAt]
 	}
-	m.garble.told = map[place]bool{}
+	m.garble.told, m.forms.apart = map[place]bool{}, map[place]bool{}
 	m.MarkerLimit, m.MostBalance = s.markerLimit, s.coin.limit()
 	return m
 }

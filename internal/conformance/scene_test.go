@@ -35,6 +35,7 @@ type scene struct {
 	paper       *paper // that some transfers are about; it comes after two accounts
 	markerLimit int
 	owners      int // of each transfer
+	shared      int // the least number of accounts that share a statement
 }
 
 // fault is a defect of an account.
@@ -84,6 +85,7 @@ func drawScene(t *rapid.T) scene {
 	}
 	s.markerLimit = oneOf(t, "marker limit", simulate.MaxTransfers+1, 2, 1)
 	s.owners = rapid.IntRange(1, 3).Draw(t, "owners of each transfer")
+	s.shared = oneOf(t, "least shared", 1, 1, simulate.MaxAccounts+1)
 	return s
 }
 

@@ -87,7 +87,7 @@ func (s *server) open(t *rapid.T, sc scene) *bank {
 			Now: time.Now,
 		})
 		require.NoError(t, err)
-		limits := mongostore.Limits{Markers: sc.markerLimit, FenceBytes: fences.LeastMemory}
+		limits := mongostore.Limits{Markers: sc.markerLimit, FenceBytes: fences.LeastMemory, Shared: sc.shared}
 		store, err := mongostore.New(catalog, retention.New(catalog, 0), limits)
 		require.NoError(t, err)
 		b.stores[i] = store

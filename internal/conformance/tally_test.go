@@ -166,7 +166,10 @@ func rows() []string {
 	// add to what is not a number.
 	all = append(all, mixed(prepares, protocol.NotMatched, true), mixed(clearsAndPrepares, protocol.Applied, false),
 		mixed(clears, protocol.Failed, true), mixed(fencings, protocol.Failed, true))
-	all = append(all, readBack(protocol.Applied), readBack(protocol.NotMatched))
+	all = append(all, readBack(protocol.Applied), readBack(protocol.NotMatched), sharedOdd)
+	for _, what := range []string{prepares, clears, clearsAndPrepares} {
+		all = append(all, sharedRow(what, protocol.Applied), sharedRow(what, protocol.NotMatched))
+	}
 	return append(all, alone(protocol.Decide, "state"), alone(protocol.Decide, "epoch"), remembered(false), remembered(true))
 }
 

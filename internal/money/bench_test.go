@@ -43,8 +43,8 @@ func TestUnitsAllocateNothing(t *testing.T) {
 	require.Zero(t, count)
 }
 
-// TestDecimalsAllocateNothing promises that arithmetic with decimals allocates nothing, up
-// to the largest balance.
+// TestDecimalsAllocateNothing promises that arithmetic with decimals allocates nothing,
+// up to the largest balance.
 func TestDecimalsAllocateNothing(t *testing.T) {
 	price, err := Parse("12.50")
 	require.NoError(t, err)

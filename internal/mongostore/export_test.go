@@ -10,6 +10,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/fences"
+	"github.com/mongotransfer/transfer/internal/pipeline"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
@@ -115,3 +116,33 @@ func (a *Attempt) OwnershipStatement() wire.Statement { return ownershipWrite{at
 
 // ChangeStatement returns the statement of calls for the same change.
 func ChangeStatement(calls []*Call) wire.Statement { return &change{calls: calls} }
+
+// The forms in which updates are sent.
+
+type Statement = statement
+
+// Single returns the statement of one update by itself.
+func (u *mergedUpdate) Single() *Statement { return &statement{updates: []*mergedUpdate{u}} }
+
+// SharedStatement returns the statement that updates of one shape share.
+func (s *Store) SharedStatement(updates ...*MergedUpdate) *Statement {
+	return &statement{updates: updates, body: s.bodies[updates[0].shape()]}
+}
+
+// Shape returns what the updates of a shared statement have in common.
+func (u *mergedUpdate) Shape() pipeline.Shape { return u.shape() }
+
+// Bounds are those of the balance within which all of the update can be done.
+func (u *mergedUpdate) Bounds() document.Bounds { return u.bounds() }
+
+// SpoilBodies makes the statements that accounts share ones that no server evaluates.
+func (s *Store) SpoilBodies(body bson.Raw) {
+	for shape := range s.bodies {
+		s.bodies[shape] = body
+	}
+}
+
+// Shares reports whether updates of a collection may share a statement.
+func (s *Store) Shares(ctx context.Context, l *collections.Collection) bool {
+	return s.pipelines(ctx, l)
+}

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// leastShared is the least number of accounts that share a statement.
+	// leastShared is the least number of accounts that share a statement, unless a store
+	// has another one.
 	leastShared = 3
 	// mostShared and mostSharedBytes bound one statement.
 	mostShared      = 512
@@ -51,7 +52,7 @@ func (s *Store) statements(pipelines bool, updates []*mergedUpdate) []*statement
 		}
 	}
 	for shape, group := range shared {
-		if len(group) < leastShared {
+		if len(group) < s.leastShared {
 			for _, u := range group {
 				u.shared = false
 			}

@@ -42,6 +42,7 @@ type Store struct {
 	trials       trials
 	refused      refusedSubjects
 	markerLimit  int
+	leastShared  int
 	fences       *fences.Cache
 }
 
@@ -51,6 +52,9 @@ type Limits struct {
 	Markers int
 	// FenceBytes is the memory for known fences. At 0 none is remembered.
 	FenceBytes int64
+	// Shared is the least number of accounts that share a statement. At 0 it is 3. Tests
+	// set 1, so that few accounts share one, too.
+	Shared int
 }
 
 // New returns the store of a catalog and of the retention that its transfers have.
@@ -69,6 +73,10 @@ func New(c *collections.Catalog, kept *retention.Retention, limits Limits) (*Sto
 	if err != nil {
 		return nil, err
 	}
+	shared := limits.Shared
+	if shared == 0 {
+		shared = leastShared
+	}
 	return &Store{
 		catalog:      c,
 		retention:    kept,
@@ -76,6 +84,7 @@ func New(c *collections.Catalog, kept *retention.Retention, limits Limits) (*Sto
 		unreserved:   unreserved,
 		bodies:       bodies,
 		markerLimit:  limits.Markers,
+		leastShared:  shared,
 		fences:       fences.New(c.Clock.Now, limits.FenceBytes),
 	}, nil
 }

@@ -30,7 +30,7 @@ func (s *Store) writeParticipants(ctx context.Context, l *collections.Collection
 		return
 	}
 	updates := s.merge(calls)
-	statements := s.statements(len(updates) >= leastShared && s.pipelines(ctx, l), updates)
+	statements := s.statements(len(updates) >= s.leastShared && s.pipelines(ctx, l), updates)
 	known := s.sendStatements(ctx, l, statements)
 	if wire.HeldUp(calls[0].Cause) {
 		s.markSuspects(ctx, l, updatesOf(statements))

@@ -29,10 +29,30 @@ func body(fields document.Fields, shape Shape) bson.D {
 	pending := "$" + fields.Pending
 	isMap := expression("$eq", bson.D{{Key: "$type", Value: pending}}, "object")
 	markers := expression("$cond", isMap, bson.D{{Key: "$objectToArray", Value: pending}}, bson.A{})
-	return bson.D{{Key: "$let", Value: bson.D{
-		{Key: "vars", Value: bson.D{{Key: "markers", Value: markers}}},
-		{Key: "in", Value: expression("$cond", conditions(fields, shape), changed(fields, shape), "$$ROOT")},
-	}}}
+	return let(bson.D{{Key: "markers", Value: markers}},
+		expression("$cond", conditions(fields, shape), account(fields, shape), "$$ROOT"))
+}
+
+// let is an expression in which variables have values.
+func let(variables bson.D, in any) bson.D {
+	return bson.D{{Key: "$let", Value: bson.D{{Key: "vars", Value: variables}, {Key: "in", Value: in}}}}
+}
+
+// account is the account with its changed fields. All other fields, and their order, are
+// as they were.
+//
+// An account in which a name stands twice would lose one of these fields. There are
+// servers that abort, as they compare it with the one before. So it is left as it is: its
+// size is not what the changed fields make it.
+func account(fields document.Fields, shape Shape) bson.D {
+	old := bson.D{{Key: fields.Balance, Value: "$" + fields.Balance}, {Key: fields.Pending, Value: "$" + fields.Pending}}
+	size := func(of any) bson.D { return bson.D{{Key: "$bsonSize", Value: of}} }
+	change := let(bson.D{{Key: "account", Value: expression("$mergeObjects", "$$ROOT", "$$change")}},
+		expression("$cond", expression("$eq",
+			expression("$add", size("$$account"), size(old)),
+			expression("$add", size("$$ROOT"), size("$$change")),
+		), "$$account", "$$ROOT"))
+	return let(bson.D{{Key: "change", Value: changed(fields, shape)}}, change)
 }
 
 // conditions are those of the mongostore's statement for one account, or stricter. They
@@ -47,6 +67,12 @@ func conditions(fields document.Fields, shape Shape) bson.D {
 	if shape.Kind == money.Decimal {
 		all = append(all, expression("$eq", balance, expression("$round", balance, money.MaxPlaces)))
 	}
+	// A map with a key twice would lose one of them. There are servers that abort then,
+	// because they compare the map with the one before.
+	all = append(all, expression("$eq",
+		bson.D{{Key: "$size", Value: "$$markers"}},
+		bson.D{{Key: "$size", Value: bson.D{{Key: "$setUnion", Value: "$$markers.k"}}}},
+	))
 	if shape.Removes { // and so there is a map
 		all = append(all, expression("$setIsSubset", parameter(Removed), "$$markers.k"))
 	} else { // the first marker makes the map
@@ -67,8 +93,7 @@ func conditions(fields document.Fields, shape Shape) bson.D {
 	)...)
 }
 
-// changed is the account with its new balance and markers. All other fields, and their
-// order, are as they were. A balance that does not change keeps its type.
+// changed are the new balance and markers. A balance that does not change keeps its type.
 func changed(fields document.Fields, shape Shape) bson.D {
 	balance := "$" + fields.Balance
 	var markers any = "$" + fields.Pending
@@ -81,9 +106,7 @@ func changed(fields document.Fields, shape Shape) bson.D {
 	if shape.Sets {
 		markers = expression("$mergeObjects", markers, parameter(Set))
 	}
-	return expression("$mergeObjects", "$$ROOT", bson.D{
-		{Key: fields.Balance, Value: expression("$cond",
-			expression("$eq", parameter(Net), 0), balance, expression("$add", balance, parameter(Net)))},
-		{Key: fields.Pending, Value: markers},
-	})
+	sum := expression("$cond",
+		expression("$eq", parameter(Net), 0), balance, expression("$add", balance, parameter(Net)))
+	return bson.D{{Key: fields.Balance, Value: sum}, {Key: fields.Pending, Value: markers}}
 }

@@ -45,6 +45,9 @@ type Config struct {
 	MarkerLimit int
 	// FenceBytes bounds the memory for known fences. New sets the least there is.
 	FenceBytes int64
+	// Shared is the least number of accounts that share a statement. 0 leaves it to the
+	// store.
+	Shared int
 	// Retention is the time after which final transfers are purged. 0 purges none.
 	Retention time.Duration
 	// Now is the process's clock. New sets time.Now.
@@ -61,7 +64,7 @@ func NewRooms(c Config) (*Rooms, error) {
 		return nil, err
 	}
 	kept := retention.New(catalog, c.Retention)
-	store, err := mongostore.New(catalog, kept, mongostore.Limits{Markers: c.MarkerLimit, FenceBytes: c.FenceBytes})
+	store, err := mongostore.New(catalog, kept, mongostore.Limits{Markers: c.MarkerLimit, FenceBytes: c.FenceBytes, Shared: c.Shared})
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func markerDamages() []damage {
 			b.SetField("accounts", "a", "pending.%zz", int64(-5))
 		}, []audit.Code{audit.OrphanMarker}, "a"},
 		{"a transfer that was lost", func(b *bank.Bank) {
-			b.StallAt("t", 4, bank.Lost, 60)
+			b.StallAt("t", bank.Settles, bank.Lost, 60)
 			b.Remove("transfers", "t")
 			unsetField(b, "accounts", "b", "pending.t")
 		}, []audit.Code{audit.OrphanMarker}, "a"},
@@ -69,31 +69,31 @@ func markerDamages() []damage {
 			b.SetField("accounts", "a", "pending.t", int64(-1))
 		}, []audit.Code{audit.EarlyMarker}, "a"},
 		{"a marker where the transfer has no leg", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.StallAt("t", bank.Decision, bank.Lost, 60)
 			b.SetField("accounts", "c", "pending.t", int64(60))
 		}, []audit.Code{audit.ForeignMarker}, "c"},
 		{"a marker of another amount", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.StallAt("t", bank.Decision, bank.Lost, 60)
 			b.SetField("accounts", "b", "pending.t", int64(61))
 		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"a marker that is no exact number", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.StallAt("t", bank.Decision, bank.Lost, 60)
 			b.SetField("accounts", "b", "pending.t", 60.0)
 		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"a marker of another kind", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.StallAt("t", bank.Decision, bank.Lost, 60)
 			b.SetField("accounts", "b", "pending.t", decimalOf(b.T, "60"))
 		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"a balance that has become a decimal under its marker", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.StallAt("t", bank.Decision, bank.Lost, 60)
 			b.SetField("accounts", "b", "balance", decimalOf(b.T, "0"))
 		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"a marker that has become a decimal with its balance", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.StallAt("t", bank.Decision, bank.Lost, 60)
 			b.Change("accounts", "b", bson.M{"$set": bson.M{"pending.t": decimalOf(b.T, "60"), "balance": decimalOf(b.T, "0")}})
 		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"an account that was committed and is gone", func(b *bank.Bank) {
-			b.StallAt("t", 4, bank.Lost, 60)
+			b.StallAt("t", bank.Settles, bank.Lost, 60)
 			b.Remove("accounts", "b")
 		}, []audit.Code{audit.MissingDocument}, "t"},
 	}
@@ -135,7 +135,7 @@ func accountDamages() []damage {
 			b.Insert("accounts", bson.M{"_id": 5, "balance": int64(1)})
 		}, []audit.Code{audit.WrongID}, `{"$numberInt":"5"}`},
 		{"an account that was closed by hand", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.StallAt("t", bank.Decision, bank.Lost, 60)
 			b.SetField("accounts", "a", "closed", true)
 		}, []audit.Code{audit.ClosedMarker}, "a"},
 	}
@@ -145,8 +145,8 @@ func transferDamages() []damage {
 	done := func(name string, harm func(b *bank.Bank), codes ...audit.Code) damage {
 		return damage{name, func(b *bank.Bank) { b.MustMove("t", 60); harm(b) }, codes, "t"}
 	}
-	under := func(name string, n int, harm func(b *bank.Bank), codes ...audit.Code) damage {
-		return damage{name, func(b *bank.Bank) { b.StallAt("t", n, bank.Lost, 60); harm(b) }, codes, "t"}
+	under := func(name string, at bank.Step, harm func(b *bank.Bank), codes ...audit.Code) damage {
+		return damage{name, func(b *bank.Bank) { b.StallAt("t", at, bank.Lost, 60); harm(b) }, codes, "t"}
 	}
 	set := func(field string, value any) func(b *bank.Bank) {
 		return func(b *bank.Bank) { b.SetField("transfers", "t", field, value) }
@@ -158,16 +158,16 @@ func transferDamages() []damage {
 		{"a document that is no transfer", func(b *bank.Bank) { b.Insert("transfers", bson.M{"_id": "t", "state": 5}) },
 			[]audit.Code{audit.Unreadable}, "t"},
 		done("an unknown state", set("state", "Frozen"), audit.WrongState),
-		under("a claim without an epoch", 3, set("epoch", 0), audit.WrongEpoch),
-		under("an epoch that is a double", 3, set("epoch", 1.0), audit.WrongEpoch),
-		under("a takeover that has not raised the epoch", 3, set("attempts", 1), audit.WrongEpoch),
-		under("a claim by nobody", 3, unset("owner"), audit.WrongEpoch),
-		under("an unfinished transfer that recovery can't find", 4, unset("open"), audit.WrongOpen),
-		under("an unfinished transfer whose flag is a number", 4, set("open", 1), audit.WrongOpen),
+		under("a claim without an epoch", bank.Decision, set("epoch", 0), audit.WrongEpoch),
+		under("an epoch that is a double", bank.Decision, set("epoch", 1.0), audit.WrongEpoch),
+		under("a takeover that has not raised the epoch", bank.Decision, set("attempts", 1), audit.WrongEpoch),
+		under("a claim by nobody", bank.Decision, unset("owner"), audit.WrongEpoch),
+		under("an unfinished transfer that recovery can't find", bank.Settles, unset("open"), audit.WrongOpen),
+		under("an unfinished transfer whose flag is a number", bank.Settles, set("open", 1), audit.WrongOpen),
 		done("a transfer whose prepares were answered with a number", set("clean", 1), audit.WrongHold),
 		done("a final transfer that looks unfinished", set("open", true), audit.WrongOpen),
 		done("a success without a commit", unset("committedAt"), audit.WrongCommit),
-		under("a commit that was not decided", 3, set("committedAt", time.Now()), audit.WrongCommit),
+		under("a commit that was not decided", bank.Decision, set("committedAt", time.Now()), audit.WrongCommit),
 		done("a success that has failed", set("failure", bson.M{"code": "x"}), audit.WrongFailure),
 		{"a failure without a reason", func(b *bank.Bank) { mustFail(b, "t"); unsetField(b, "transfers", "t", "failure") },
 			[]audit.Code{audit.WrongFailure}, "t"},
@@ -239,7 +239,7 @@ func reversalDamages() []damage {
 		}, []audit.Code{audit.OrphanMarker}, "t"},
 		{"a reversal's marker that bears an amount", func(b *bank.Bank) {
 			b.MustMove("t", 60)
-			b.Dying(5, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+			b.Dying(bank.MorePrepares, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 				_, err := c.Reverse(ctx, "t", "r")
 				return err
 			})
@@ -250,11 +250,11 @@ func reversalDamages() []damage {
 
 // effectDamages damage orders: see NewShop.
 func effectDamages() []damage {
-	paying := func(name string, n int, harm func(b *bank.Bank), id string, codes ...audit.Code) damage {
+	paying := func(name string, at bank.Step, harm func(b *bank.Bank), id string, codes ...audit.Code) damage {
 		return damage{name, func(b *bank.Bank) {
 			b.Insert("orders", bank.Order("o-1"))
 			b.Coordinator = b.NewCoordinator(b.DB, bank.Orders(b.DB)...)
-			b.Dying(n, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+			b.Dying(at, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 				_, err := c.Transfer(ctx, bank.Payment("t", "o-1", 60))
 				return err
 			}, bank.Orders)
@@ -262,14 +262,16 @@ func effectDamages() []damage {
 		}, codes, id}
 	}
 	return []damage{
-		paying("an order that was committed and is gone", 6, func(b *bank.Bank) { b.Remove("orders", "o-1") }, "t", audit.MissingDocument),
-		paying("an order with a marker that bears an amount", 5, func(b *bank.Bank) {
+		paying("an order that was committed and is gone", bank.Settles, func(b *bank.Bank) {
+			b.Remove("orders", "o-1")
+		}, "t", audit.MissingDocument),
+		paying("an order with a marker that bears an amount", bank.Decision, func(b *bank.Bank) {
 			b.SetField("orders", "o-1", "pending.t", int64(60))
 		}, "o-1", audit.WrongMarker),
-		paying("an order that is reserved for nobody", 5, func(b *bank.Bank) {
+		paying("an order that is reserved for nobody", bank.Decision, func(b *bank.Bank) {
 			b.SetField("orders", "o-1", "pending.ghost", int64(0))
 		}, "o-1", audit.OrphanMarker),
-		paying("an order whose markers are in an array", 5, func(b *bank.Bank) {
+		paying("an order whose markers are in an array", bank.Decision, func(b *bank.Bank) {
 			b.SetField("orders", "o-1", "pending", bson.A{})
 		}, "o-1", audit.WrongPending),
 	}
@@ -278,7 +280,7 @@ func effectDamages() []damage {
 func stalledDamages() []damage {
 	return []damage{
 		{"a transfer that stands still", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.StallAt("t", bank.Decision, bank.Lost, 60)
 			b.SetField("transfers", "t", "lastModified", bank.ThresholdsAgo(10))
 		}, []audit.Code{audit.Stalled}, "t"},
 		{"a hold that is not voided", func(b *bank.Bank) {
@@ -326,10 +328,10 @@ func TestAuditFindsDamage(t *testing.T) {
 // underWay are transfers at each of their steps, and transfers that may wait.
 func underWay() map[string]func(b *bank.Bank) {
 	return map[string]func(b *bank.Bank){
-		"claimed":   func(b *bank.Bank) { b.StallAt("t", 2, bank.Lost, 60) },
-		"prepared":  func(b *bank.Bank) { b.StallAt("t", 3, bank.Lost, 60) },
-		"committed": func(b *bank.Bank) { b.StallAt("t", 4, bank.Lost, 60) },
-		"settled":   func(b *bank.Bank) { b.StallAt("t", 5, bank.Lost, 60) },
+		"claimed":   func(b *bank.Bank) { b.StallAt("t", bank.Prepares, bank.Lost, 60) },
+		"prepared":  func(b *bank.Bank) { b.StallAt("t", bank.Decision, bank.Lost, 60) },
+		"committed": func(b *bank.Bank) { b.StallAt("t", bank.Settles, bank.Lost, 60) },
+		"settled":   func(b *bank.Bank) { b.StallAt("t", bank.Finish, bank.Lost, 60) },
 		"refused":   func(b *bank.Bank) { mustFail(b, "t") },
 		"waiting":   func(b *bank.Bank) { b.MustSubmit("t") },
 		"an unexpired hold": func(b *bank.Bank) {
@@ -344,12 +346,12 @@ func underWay() map[string]func(b *bank.Bank) {
 			b.SetField("transfers", "t", "lastModified", bank.ThresholdsAgo(10))
 		},
 		"nine thresholds old": func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.StallAt("t", bank.Decision, bank.Lost, 60)
 			b.SetField("transfers", "t", "lastModified", bank.ThresholdsAgo(9))
 		},
 		"odd IDs": func(b *bank.Bank) {
 			for _, id := range bank.OddIDs() {
-				b.StallAt(id, 3, bank.Lost, 1)
+				b.StallAt(id, bank.Decision, bank.Lost, 1)
 			}
 		},
 	}
@@ -358,8 +360,11 @@ func underWay() map[string]func(b *bank.Bank) {
 // allowed are changes that users may make, and that retention makes.
 func allowed() map[string]func(b *bank.Bank) {
 	return map[string]func(b *bank.Bank){
-		"the payee's document is gone before it is prepared": func(b *bank.Bank) { b.StallAt("t", 2, bank.Lost, 60); b.Remove("accounts", "b") },
-		"an account that was made by hand":                   func(b *bank.Bank) { b.Insert("accounts", bson.M{"_id": "z", "balance": 5}) },
+		"the payee's document is gone before it is prepared": func(b *bank.Bank) {
+			b.StallAt("t", bank.Prepares, bank.Lost, 60)
+			b.Remove("accounts", "b")
+		},
+		"an account that was made by hand": func(b *bank.Bank) { b.Insert("accounts", bson.M{"_id": "z", "balance": 5}) },
 		"an account without markers and fence": func(b *bank.Bank) {
 			unsetField(b, "accounts", "a", "pending")
 			unsetField(b, "accounts", "a", "fence")
@@ -391,7 +396,7 @@ func allowed() map[string]func(b *bank.Bank) {
 		},
 		"a reversal under way whose original was purged": func(b *bank.Bank) {
 			b.MustMove("t", 60)
-			b.Dying(5, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+			b.Dying(bank.MorePrepares, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 				_, err := c.Reverse(ctx, "t", "r")
 				return err
 			})
@@ -402,7 +407,7 @@ func allowed() map[string]func(b *bank.Bank) {
 		"an order whose ID is a small number": func(b *bank.Bank) {
 			b.Insert("orders", bson.M{"_id": int32(5), "status": "unpaid"})
 			b.Coordinator = b.NewCoordinator(b.DB, bank.Orders(b.DB)...)
-			b.Dying(5, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+			b.Dying(bank.Decision, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 				req := bank.Payment("t", "o-1", 60)
 				req.Effects[0].ID = 5
 				_, err := c.Transfer(ctx, req)
@@ -437,7 +442,7 @@ func TestAuditAdvisesForOtherDocuments(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Reverse(t.Context(), "paid", "back")
 	require.NoError(t, err)
-	b.StallAt("t", 4, bank.Lost, 10)
+	b.StallAt("t", bank.Settles, bank.Lost, 10)
 	for _, row := range []struct {
 		collection, id, field string
 		value                 any

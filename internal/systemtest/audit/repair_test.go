@@ -19,7 +19,7 @@ import (
 // lose leaves the markers of a transfer of 60 from a to b whose document is lost.
 func lose(b *bank.Bank, id string) {
 	b.T.Helper()
-	b.StallAt(id, 4, bank.Lost, 60)
+	b.StallAt(id, bank.Settles, bank.Lost, 60)
 	b.Remove("transfers", id)
 }
 
@@ -76,7 +76,7 @@ func TestRepairOtherMarkers(t *testing.T) {
 	b := bank.New(t, 100, 0, 5)
 	b.MustMove("done", 10)
 	mustFail(b, "failed")
-	b.StallAt("live", 3, bank.Lost, 20)
+	b.StallAt("live", bank.Decision, bank.Lost, 20)
 	b.SetField("accounts", "b", "pending.done", int64(10))
 	b.SetField("accounts", "a", "pending.failed", int64(-7))
 	b.SetField("accounts", "c", "pending.live", int64(3))
@@ -97,7 +97,7 @@ func TestRepairOtherMarkers(t *testing.T) {
 func TestRepairRefuses(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("live", 3, bank.Lost, 60)
+	b.StallAt("live", bank.Decision, bank.Lost, 60)
 	b.SetField("accounts", "a", "pending.ghost", int64(-5))
 	repair := func(account, id string, amount int64) transfer.MarkerRepair {
 		return transfer.MarkerRepair{Account: account, TransferID: id, Amount: transfer.Units(amount), Decision: transfer.PayIn}
@@ -137,7 +137,7 @@ func TestRepairIsGuardedByTheAmount(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
 	b.SetField("accounts", "a", "pending.ghost", int64(-5))
-	w := &bank.Wire{At: 5, OnStrike: func() { b.SetField("accounts", "a", "pending.ghost", int64(-6)) }} // the removal
+	w := &bank.Wire{Is: bank.Settles.Selector(), OnStrike: func() { b.SetField("accounts", "a", "pending.ghost", int64(-6)) }} // the removal
 	err := b.NewCoordinator(b.Through(w.Client())).RepairMarker(t.Context(), transfer.MarkerRepair{
 		Account: "a", TransferID: "ghost", Amount: transfer.Units(-5), Decision: transfer.PayIn,
 	})
@@ -152,7 +152,7 @@ func TestRepairInDoubt(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
 	b.SetField("accounts", "a", "pending.ghost", int64(-5))
-	w := &bank.Wire{At: 5, What: bank.AnswerLost}
+	w := &bank.Wire{Is: bank.Settles.Selector(), What: bank.AnswerLost}
 	fenced := event.CommandMonitor{Failed: func(_ context.Context, e *event.CommandFailedEvent) {
 		if e.CommandName == "update" {
 			b.SetField("accounts", "a", "fence", bson.NewObjectID())
@@ -171,9 +171,12 @@ func TestRepairInDoubt(t *testing.T) {
 func TestRepairRefusesLatePrepares(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	w := &bank.Wire{At: 6, What: bank.Lost, Die: true, OnDeath: cancel, Also: map[int]bank.Fault{2: bank.Held}} // 5 prepares again, 6 decides
+	w := &bank.Wire{
+		Is: bank.Decision.Selector(), What: bank.Lost, Die: true, OnDeath: cancel,
+		AlsoAt: map[bank.Step]bank.Fault{bank.Prepares: bank.Held},
+	}
 	c := b.NewCoordinator(b.Through(w.Client()))
 	_, err := c.Transfer(ctx, bank.Move("t", "a", "b", 60))
 	require.ErrorIs(t, err, transfer.ErrInDoubt)
@@ -312,7 +315,7 @@ func strikeRepair(t *testing.T, b *bank.Bank, w *bank.Wire) bool {
 	b.Renew(t, 100, 0)
 	story := fmt.Sprintf("%s, at command %d, died %t", w.What, w.At, w.Die)
 	b.SetField("accounts", "a", "pending.ghost", int64(-5))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	w.OnDeath = cancel
 	repair := transfer.MarkerRepair{Account: "a", TransferID: "ghost", Amount: transfer.Units(-5), Decision: transfer.PayIn}
@@ -338,7 +341,7 @@ func strikeRepair(t *testing.T, b *bank.Bank, w *bank.Wire) bool {
 func TestRepairOpen(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", 4, bank.Lost, 60)
+	b.StallAt("t", bank.Settles, bank.Lost, 60)
 	b.MustMove("done", 10)
 	b.MustSubmit("waiting")
 	unsetField(b, "transfers", "t", "open")
@@ -369,7 +372,7 @@ func TestRepairOpen(t *testing.T) {
 func TestRepairOpenTrustsNoStateThatWasChanged(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("under way", 3, bank.Lost, 60)
+	b.StallAt("under way", bank.Decision, bank.Lost, 60)
 	for _, state := range []string{"Success", "Fail"} {
 		b.SetField("transfers", "under way", "state", state)
 		require.ErrorIs(t, b.RepairOpen(t.Context(), "under way"), transfer.ErrNotRepairable, state)

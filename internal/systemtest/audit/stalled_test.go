@@ -30,13 +30,13 @@ func TestAuditTellsWhatIsStuck(t *testing.T) {
 	for _, row := range []struct {
 		state  transfer.State
 		policy transfer.StallPolicy
-		at     int
+		at     bank.Step
 		poison func(b *bank.Bank) func()
 		since  string // the field with the time
 	}{
-		{transfer.StatePreparing, transfer.Resume, 3, uncommittable, "stuckAt"},
-		{transfer.StateCommitted, transfer.Resume, 4, bank.Forbidden("b"), "committedAt"},
-		{transfer.StateRollback, transfer.RollBack, 3, bank.Forbidden("a"), "stuckAt"},
+		{transfer.StatePreparing, transfer.Resume, bank.Decision, uncommittable, "stuckAt"},
+		{transfer.StateCommitted, transfer.Resume, bank.Settles, bank.Forbidden("b"), "committedAt"},
+		{transfer.StateRollback, transfer.RollBack, bank.Decision, bank.Forbidden("a"), "stuckAt"},
 	} {
 		t.Run(string(row.state), func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +71,7 @@ func TestAuditTellsWhatIsStuck(t *testing.T) {
 func TestAuditWithAThresholdOfZero(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", 3, bank.Lost, 60)
+	b.StallAt("t", bank.Decision, bank.Lost, 60)
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
 	for _, row := range []struct {
 		age  time.Duration
@@ -92,7 +92,7 @@ func TestAuditWithAThresholdOfZero(t *testing.T) {
 func TestAuditIsAsPatientAsRecovery(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", 4, bank.Lost, 60)
+	b.StallAt("t", bank.Settles, bank.Lost, 60)
 	b.Change("transfers", "t", bson.M{"$set": bson.M{"attempts": int64(9), "epoch": int64(10)}})
 	for _, row := range []struct {
 		thresholds int

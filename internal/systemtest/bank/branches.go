@@ -81,12 +81,12 @@ func (b *Branches) CheckBooks() {
 }
 
 // StallAcross leaves a transfer of 60 to the other server behind, whose process died at
-// its n-th command on the transfers' server.
-func (b *Branches) StallAcross(id string, n int) {
+// a step on the transfers' server.
+func (b *Branches) StallAcross(id string, at Step) {
 	b.T.Helper()
 	ctx, cancel := context.WithTimeout(b.T.Context(), eventually)
 	defer cancel()
-	w := &Wire{At: n, What: Lost, Die: true, OnDeath: cancel}
+	w := &Wire{Is: at.Selector(), What: Lost, Die: true, OnDeath: cancel}
 	c := b.NewCoordinator(b.Through(w.Client()), b.Other())
 	_, err := c.Transfer(ctx, Across(id, 60))
 	Kill(c)

@@ -16,15 +16,15 @@ import (
 	"github.com/mongotransfer/transfer"
 )
 
-// Dying calls a verb in a process that dies at its n-th command. Its coordinator has the
-// given options, made of its database.
+// Dying calls a verb in a process that dies at a step. Its coordinator has the given
+// options, made of its database.
 func (b *Bank) Dying(
-	n int, what Fault, verb func(context.Context, *transfer.Coordinator) error, opts ...func(*mongo.Database) []transfer.Option,
+	at Step, what Fault, verb func(context.Context, *transfer.Coordinator) error, opts ...func(*mongo.Database) []transfer.Option,
 ) {
 	b.T.Helper()
 	ctx, cancel := context.WithTimeout(b.T.Context(), eventually)
 	defer cancel()
-	w := &Wire{At: n, What: what, Die: true, OnDeath: cancel}
+	w := &Wire{Is: at.Selector(), What: what, Die: true, OnDeath: cancel}
 	b.Wires = append(b.Wires, w)
 	db := b.Through(w.Client())
 	var all, healthy []transfer.Option
@@ -38,20 +38,19 @@ func (b *Bank) Dying(
 	err := verb(ctx, c)
 	Kill(c)
 	RequireUnended(b.T, err)
-	require.True(b.T, w.HasStruck(), "the verb had no command %d", n)
+	require.True(b.T, w.HasStruck(), "%s did not come: %v", at, w.SentSoFar())
 }
 
-// StallAt leaves a transfer behind whose process died at its n-th command: 2 the
-// prepares, 3 the decision, 4 the settles, 5 the finish.
-func (b *Bank) StallAt(id string, n int, what Fault, units int64) {
+// StallAt leaves a transfer behind whose process died at a step.
+func (b *Bank) StallAt(id string, at Step, what Fault, units int64) {
 	b.T.Helper()
-	b.StallRequest(Move(id, "a", "b", units), n, what)
+	b.StallRequest(Move(id, "a", "b", units), at, what)
 }
 
 // StallRequest is [Bank.StallAt] for any transfer.
-func (b *Bank) StallRequest(req transfer.Request, n int, what Fault) {
+func (b *Bank) StallRequest(req transfer.Request, at Step, what Fault) {
 	b.T.Helper()
-	b.Dying(n, what, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.Dying(at, what, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Transfer(ctx, req)
 		return err
 	})
@@ -65,11 +64,10 @@ func RequireUnended(t *testing.T, err error) {
 	require.NotEqual(t, inDoubt, committed, "%v", err)
 }
 
-// StallHold holds 60 of a for b in a process that dies at its n-th command, which is
-// lost.
-func (b *Bank) StallHold(id string, n int) {
+// StallHold holds 60 of a for b in a process that dies at a step, which is lost.
+func (b *Bank) StallHold(id string, at Step) {
 	b.T.Helper()
-	b.Dying(n, Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.Dying(at, Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Hold(ctx, Move(id, "a", "b", 60), time.Hour)
 		return err
 	})

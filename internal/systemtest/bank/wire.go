@@ -34,15 +34,20 @@ type Wire struct {
 	At int
 	// Of, if it is set, selects the commands among which At counts.
 	Of func(command string) bool
+	// Is, if it is set, selects the command that is struck, in place of At: the first one
+	// for which it is true. See [Step.Selector].
+	Is func(message []byte) bool
 	// What happens to that command.
 	What Fault
 	// Also says what happens to other commands.
 	Also map[int]Fault
-	// Die lets nothing get through any more after the command At.
+	// AlsoAt says what happens to the first command of other steps.
+	AlsoAt map[Step]Fault
+	// Die lets nothing get through any more after the command that is struck.
 	Die bool
 	// OnDeath, if there is one, is called when the wire is cut.
 	OnDeath func()
-	// OnStrike, if there is one, is called when the command At is struck.
+	// OnStrike, if there is one, is called when a command is struck.
 	OnStrike func()
 	// Commands are those that were sent, for the story of a failure.
 	Commands []string
@@ -51,8 +56,9 @@ type Wire struct {
 	Idle bool
 
 	mu     sync.Mutex
-	seen   int // commands, by which Also counts
-	chosen int // commands of which At is one
+	seen   int           // commands, by which Also counts
+	chosen int           // commands of which At is one
+	steps  map[Step]bool // of AlsoAt, that came
 	struck bool
 	dead   bool
 	late   []func() error // deliveries whose time has come
@@ -135,7 +141,7 @@ func (w *Wire) Faults() map[Fault]int {
 	return struck
 }
 
-// HasStruck reports whether the command At was sent.
+// HasStruck reports whether the command that is struck was sent.
 func (w *Wire) HasStruck() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,14 +171,34 @@ func (w *Wire) judge(message []byte) Fault {
 	if chosen {
 		w.chosen++
 	}
-	if !chosen || w.chosen-1 != w.At {
-		return w.Also[w.seen-1]
+	strikes := chosen && w.chosen-1 == w.At
+	if w.Is != nil {
+		strikes = !w.struck && w.Is(message)
+	}
+	if !strikes {
+		return w.alsoStruck(message)
 	}
 	w.struck, w.dead = true, w.Die
 	if w.OnStrike != nil {
 		w.OnStrike()
 	}
 	return w.What
+}
+
+// alsoStruck returns what happens to a message that is not the one that is struck.
+func (w *Wire) alsoStruck(message []byte) Fault {
+	if len(w.AlsoAt) == 0 {
+		return w.Also[w.seen-1]
+	}
+	step, _ := stepOf(message)
+	if w.steps[step] {
+		return ""
+	}
+	if w.steps == nil {
+		w.steps = map[Step]bool{}
+	}
+	w.steps[step] = true
+	return w.AlsoAt[step]
 }
 
 // SetIdle makes the wire count nothing and do nothing, or ends that.

@@ -69,7 +69,7 @@ func TestAdoptRefusesWhatIsInFlight(t *testing.T) {
 	for name, plant := range map[string]func(*bank.Bank){
 		"a hold":                  func(b *bank.Bank) { b.MustHold("t", 60, time.Hour) },
 		"a submitted transfer":    func(b *bank.Bank) { b.MustSubmit("t") },
-		"a stalled transfer":      func(b *bank.Bank) { b.StallAt("t", 3, bank.Lost, 60) },
+		"a stalled transfer":      func(b *bank.Bank) { b.StallAt("t", bank.Decision, bank.Lost, 60) },
 		"a marker, old name":      func(b *bank.Bank) { b.SetField("accounts", "b", "pending", bson.M{"t": int64(5)}) },
 		"a marker, new name":      func(b *bank.Bank) { b.SetField("accounts", "b", "reserved", bson.M{"t": int64(5)}) },
 		"markers in an array":     func(b *bank.Bank) { b.SetField("accounts", "b", "pending", bson.A{bson.M{"t": int64(5)}}) },

@@ -192,7 +192,7 @@ func requireRefused(b *bank.Bank, says string, read bool) {
 func TestAdoptLeavesTheRecordOfWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
-	b.StallAt("t", 4, bank.Lost, 60)
+	b.StallAt("t", bank.Settles, bank.Lost, 60)
 	was := recordOf(b, "", "accounts")
 	b.SetField("accounts.transfer", "identity", "identity", "another")
 	err := b.NewCoordinator(b.DB).Adopt(t.Context())

@@ -123,9 +123,9 @@ func TestOldHoldsTellTheNames(t *testing.T) {
 // after it, when a part of its markers is already gone.
 func TestOldTransfersTellTheNames(t *testing.T) {
 	t.Parallel()
-	for n := 2; n <= 3; n++ {
+	for _, at := range []bank.Step{bank.Decision, bank.Settles} {
 		b := bank.New(t, 100, 0).WithIndexes()
-		b.StallAt("t", n+1, bank.Lost, 60)
+		b.StallAt("t", at, bank.Lost, 60)
 		forgetNotes(b)
 		c := b.NewCoordinator(b.DB, transfer.WithFields(transfer.Fields{Pending: "reserved"}), transfer.WithStallThreshold(0))
 		_, err := c.Recover(t.Context())
@@ -144,7 +144,7 @@ func TestOldDeploymentWithItsOwnMaps(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 50).WithIndexes()
 	b.MustHold("held", 60, time.Hour)
-	b.StallAt("t", 2, bank.Lost, 10) // nothing is prepared
+	b.StallAt("t", bank.Prepares, bank.Lost, 10) // nothing is prepared
 	b.SetField("accounts", "a", "orders", bson.M{"held": int64(3), "t": int64(3)})
 	b.Remove("accounts", "b")
 	forgetNotes(b)
@@ -181,9 +181,9 @@ func TestOldReservationsTellTheNames(t *testing.T) {
 func TestOldDeploymentWithAMapOfTheUsers(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
-	b.StallAt("order-17", 3, bank.Lost, 60) // both are prepared
+	b.StallAt("order-17", bank.Decision, bank.Lost, 60) // both are prepared
 	b.SetField("accounts", "b", "orders", bson.M{"order-17": int64(60)})
-	b.StallAt("order-18", 2, bank.Lost, 20) // nothing is prepared
+	b.StallAt("order-18", bank.Prepares, bank.Lost, 20) // nothing is prepared
 	b.SetField("accounts", "b", "orders", bson.M{"order-17": int64(60), "order-18": int64(20)})
 	forgetNotes(b)
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))

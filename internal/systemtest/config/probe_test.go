@@ -55,7 +55,7 @@ func TestImitationsAreRefused(t *testing.T) {
 			for verb, call := range map[string]func(*transfer.Coordinator, context.Context) error{
 				"Setup": (*transfer.Coordinator).Setup, "Check": (*transfer.Coordinator).Check,
 			} {
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 				err := call(server.coordinator(t), ctx)
 				cancel()
 				if row.refuses == nil && row.without == "" {

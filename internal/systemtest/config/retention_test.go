@@ -28,9 +28,9 @@ func purges(b *bank.Bank) map[string]time.Time {
 func TestEveryEndIsPurged(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
-	b.StallAt("recovered", 4, bank.Lost, 1)
-	b.StallAt("rolled back", 3, bank.Lost, 1)
-	b.StallAt("cancelled", 3, bank.Lost, 1)
+	b.StallAt("recovered", bank.Settles, bank.Lost, 1)
+	b.StallAt("rolled back", bank.Decision, bank.Lost, 1)
+	b.StallAt("cancelled", bank.Decision, bank.Lost, 1)
 	c := b.NewCoordinator(b.DB, transfer.WithRetention(oneDay), transfer.WithStallThreshold(0), transfer.WithStallPolicy(transfer.RollBack))
 	rec, err := c.Transfer(t.Context(), bank.Move("alone", "a", "b", 1))
 	require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestServerPurges(t *testing.T) {
 		_, err := c.Transfer(t.Context(), bank.Move(id, "a", "b", 10))
 		require.NoError(t, err)
 	}
-	b.StallAt("under way", 4, bank.Lost, 10)
+	b.StallAt("under way", bank.Settles, bank.Lost, 10)
 	waits := bank.Move("waits", "a", "b", 10)
 	waits.NotBefore = time.Now().Add(time.Hour)
 	_, err := b.Submit(t.Context(), waits)

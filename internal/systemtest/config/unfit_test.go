@@ -47,7 +47,7 @@ func TestUnfitServersAreRefused(t *testing.T) {
 				"Recover": func(ctx context.Context) error { _, err := coordinator.Recover(ctx); return err },
 				"Run":     coordinator.Run,
 			} {
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 				err := call(ctx)
 				cancel()
 				require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment, name)

@@ -89,7 +89,7 @@ func TestTransferGoneWhileUnderWay(t *testing.T) {
 	}{
 		"before the decision":   {&bank.Wire{At: -1}, "accounts", "pending.t", 0, []audit.Code{audit.OrphanMarker, audit.OrphanMarker}},
 		"after the commit":      {&bank.Wire{At: -1}, "transfers", "Committed", 60, []audit.Code{}},
-		"finished, and unheard": {&bank.Wire{At: 5, What: bank.AnswerLost}, "transfers", "Success", 60, []audit.Code{}},
+		"finished, and unheard": {&bank.Wire{Is: bank.Finish.Selector(), What: bank.AnswerLost}, "transfers", "Success", 60, []audit.Code{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -137,16 +137,16 @@ func TestGivenUpAfterItsClaim(t *testing.T) {
 	rows := []struct {
 		name      string
 		submitted bool
-		at        int // the struck command, after which the server can't be reached
+		at        bank.Step // the struck command, after which the server can't be reached
 		what      bank.Fault
 		verb      func(ctx context.Context, c *transfer.Coordinator) error
 		told      transfer.Outcome
 		state     any // in the stored document
 	}{
-		{"a transfer, before its claim", false, 0, bank.Lost, pays, transfer.NothingStored, nil},
-		{"a transfer, stored", false, 1, bank.AnswerLost, pays, transfer.InDoubt, "Preparing"},
-		{"a hold, stored", false, 1, bank.AnswerLost, holds, transfer.InDoubt, "Preparing"},
-		{"a cancellation, stored", true, 1, bank.AnswerLost, cancels, transfer.InDoubt, "Rollback"},
+		{"a transfer, before its claim", false, bank.Fences, bank.Lost, pays, transfer.NothingStored, nil},
+		{"a transfer, stored", false, bank.Claim, bank.AnswerLost, pays, transfer.InDoubt, "Preparing"},
+		{"a hold, stored", false, bank.Claim, bank.AnswerLost, holds, transfer.InDoubt, "Preparing"},
+		{"a cancellation, stored", true, bank.Claim, bank.AnswerLost, cancels, transfer.InDoubt, "Rollback"},
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -158,7 +158,7 @@ func TestGivenUpAfterItsClaim(t *testing.T) {
 			_, err := b.Submit(ctx, bank.Move("t", "a", "b", 60))
 			require.NoError(t, err)
 		}
-		w := &bank.Wire{At: row.at, What: row.what, Die: true, Idle: true}
+		w := &bank.Wire{Is: row.at.Selector(), What: row.what, Die: true, Idle: true}
 		c := b.NewCoordinator(b.Through(w.Client()))
 		_, err := c.GetAccount(ctx, "a") // checks the server
 		require.NoError(t, err)

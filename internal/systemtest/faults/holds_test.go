@@ -17,7 +17,7 @@ func holdScenarios() []scenario {
 	}
 	held := func(b *bank.Bank) { b.MustHold("t", 60, time.Hour) }
 	dirty := func(b *bank.Bank) { // one of its prepares may come again
-		b.StallHold("t", 2)
+		b.StallHold("t", bank.Prepares)
 		c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
 		_, err := c.Hold(b.T.Context(), bank.Move("t", "a", "b", 60), time.Hour)
 		require.NoError(b.T, err)
@@ -34,7 +34,7 @@ func holdScenarios() []scenario {
 		{name: "a hold whose answer is lost", balances: []int64{100, 0}, also: map[int]bank.Fault{3: bank.AnswerLost}, run: holding},
 		{
 			name: "a hold, asked for again", balances: []int64{100, 0}, stall: atOnce, run: holding, policy: transfer.Resume,
-			prepare: func(b *bank.Bank) { b.StallHold("t", 2) },
+			prepare: func(b *bank.Bank) { b.StallHold("t", bank.Prepares) },
 		},
 		{name: "a post", balances: []int64{100, 0}, prepare: held, run: posting()},
 		{name: "a post of a part", balances: []int64{100, 0}, prepare: held, run: posting(transfer.PostAmount(transfer.Units(20)))},

@@ -65,7 +65,7 @@ func transferScenarios() []scenario {
 			name: "a transfer whose fences have changed", balances: []int64{100, 0}, run: transferring,
 			warm: func(t *testing.T, b *bank.Bank, c *transfer.Coordinator) {
 				warmUp(t, b, c)
-				b.StallAt("other", 3, bank.Lost, 1)
+				b.StallAt("other", bank.Decision, bank.Lost, 1)
 				b.RecoverAll() // this replaces the fences
 			},
 		},
@@ -125,44 +125,44 @@ func warmUp(t *testing.T, _ *bank.Bank, c *transfer.Coordinator) {
 }
 
 func recoveryScenarios() []scenario {
-	stalled := func(n int, what bank.Fault) func(b *bank.Bank) {
-		return func(b *bank.Bank) { b.StallAt("t", n, what, 60) }
+	stalled := func(at bank.Step, what bank.Fault) func(b *bank.Bank) {
+		return func(b *bank.Bank) { b.StallAt("t", at, what, 60) }
 	}
 	return []scenario{
 		{
-			name: "recovery resumes", balances: []int64{100, 0}, prepare: stalled(3, bank.Lost), stall: atOnce,
+			name: "recovery resumes", balances: []int64{100, 0}, prepare: stalled(bank.Decision, bank.Lost), stall: atOnce,
 			run: recovering, policy: transfer.Resume,
 		},
-		{name: "recovery settles", balances: []int64{100, 0}, prepare: stalled(3, bank.AnswerLost), stall: atOnce, run: recovering},
+		{name: "recovery settles", balances: []int64{100, 0}, prepare: stalled(bank.Decision, bank.AnswerLost), stall: atOnce, run: recovering},
 		{
-			name: "recovery rolls back", balances: []int64{100, 0}, prepare: stalled(3, bank.Lost), stall: atOnce, run: recovering,
+			name: "recovery rolls back", balances: []int64{100, 0}, prepare: stalled(bank.Decision, bank.Lost), stall: atOnce, run: recovering,
 			policy: transfer.RollBack, calm: transfer.ErrCancelled,
 		},
 		{
-			name: "recovery rolls back what may yet be prepared", balances: []int64{100, 0}, prepare: stalled(2, bank.Held), stall: atOnce,
-			run: recovering, policy: transfer.RollBack, calm: transfer.ErrCancelled,
+			name: "recovery rolls back what may yet be prepared", balances: []int64{100, 0},
+			prepare: stalled(bank.Prepares, bank.Held), stall: atOnce, run: recovering, policy: transfer.RollBack, calm: transfer.ErrCancelled,
 		},
 		{
 			name: "the third executor", balances: []int64{100, 0}, stall: atOnce, run: recovering, policy: transfer.Resume,
 			prepare: func(b *bank.Bank) {
-				b.StallAt("t", 2, bank.Held, 60)
-				stallRecovery(b, 3, bank.Held) // the fences, the takeover and the read are over
+				b.StallAt("t", bank.Prepares, bank.Held, 60)
+				stallRecovery(b, bank.Prepares, bank.Held)
 			},
 		},
 	}
 }
 
-// stallRecovery runs a sweep in a process that dies at its n-th command.
-func stallRecovery(b *bank.Bank, n int, what bank.Fault) {
+// stallRecovery runs a sweep in a process that dies at a step.
+func stallRecovery(b *bank.Bank, at bank.Step, what bank.Fault) {
 	b.T.Helper()
 	ctx, cancel := context.WithTimeout(b.T.Context(), 5*time.Minute)
 	defer cancel()
-	w := &bank.Wire{At: n, What: what, Die: true, OnDeath: cancel}
+	w := &bank.Wire{Is: at.Selector(), What: what, Die: true, OnDeath: cancel}
 	b.Wires = append(b.Wires, w)
 	c := b.NewCoordinator(b.Through(w.Client()), transfer.WithStallThreshold(0))
 	_, _ = c.Recover(ctx)
 	bank.Kill(c)
-	require.True(b.T, w.HasStruck(), "the sweep had no command %d", n)
+	require.True(b.T, w.HasStruck(), "%s did not come: %v", at, w.SentSoFar())
 }
 
 // recovering sweeps until the transfer is final.
@@ -188,7 +188,7 @@ func cancelScenarios() []scenario {
 	return []scenario{
 		{
 			name: "a cancel", balances: []int64{100, 0}, run: cancelling,
-			prepare: func(b *bank.Bank) { b.StallAt("t", 3, bank.Lost, 60) },
+			prepare: func(b *bank.Bank) { b.StallAt("t", bank.Decision, bank.Lost, 60) },
 		},
 		{
 			name: "a cancel of what waits", balances: []int64{100, 0}, run: cancelling,

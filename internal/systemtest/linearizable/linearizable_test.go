@@ -64,7 +64,7 @@ func TestFailedTransferIsOffTheAvailableBalance(t *testing.T) {
 	h := newHistory()
 	w := witness{h, 0, b.Coordinator, b.DB}
 	ctx, cancel := context.WithCancel(t.Context())
-	dying := &bank.Wire{At: 3, What: bank.Lost, Die: true, OnDeath: cancel} // it is prepared, and not decided
+	dying := &bank.Wire{Is: bank.Decision.Selector(), What: bank.Lost, Die: true, OnDeath: cancel} // it is prepared, and not decided
 	db := b.Through(dying.Client())
 	require.ErrorIs(t, witness{h, 1, b.NewCoordinator(db), db}.transfer(ctx, "t", "a", "b", 60).told, transfer.ErrInDoubt)
 

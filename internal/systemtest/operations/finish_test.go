@@ -38,8 +38,8 @@ func TestRecoverUntilFinished(t *testing.T) {
 	_, err := b.Submit(t.Context(), bank.Move("submitted", "a", "b", 1))
 	require.NoError(t, err)
 	b.MustHold("held", 7, time.Hour)
-	for n := 2; n <= 5; n++ {
-		b.StallAt(fmt.Sprint("t", n), n, bank.Lost, 10)
+	for at := bank.Prepares; at <= bank.Finish; at++ {
+		b.StallAt(fmt.Sprintf("t%d", at), at, bank.Lost, 10)
 	}
 	report, err := b.Recover(t.Context())
 	require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestRecoverWaitsForPostedHold(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
 	b.MustHold("h", 60, time.Hour)
-	b.Dying(3, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.Dying(bank.Finish, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Post(ctx, "h")
 		return err
 	})
@@ -130,7 +130,7 @@ func TestRecoverWaitsForTheLiving(t *testing.T) {
 func TestRecoverUntilFinishedEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
-	b.StallAt("t", 3, bank.Lost, 60)
+	b.StallAt("t", bank.Decision, bank.Lost, 60)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var looks atomic.Int64
@@ -155,7 +155,7 @@ func TestRecoverDoesNotWaitForWhatIsStuck(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0, 0).WithIndexes()
 	accounts := b.DB.Collection("accounts")
-	b.StallRequest(bank.Move("t", "a", "b", 60), 4, bank.Lost)
+	b.StallRequest(bank.Move("t", "a", "b", 60), bank.Settles, bank.Lost)
 	var gone bson.Raw
 	require.NoError(t, accounts.FindOneAndDelete(t.Context(), bson.D{{Key: "_id", Value: "b"}}).Decode(&gone))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -93,7 +93,7 @@ func TestFrozenMoneyIsFound(t *testing.T) {
 	t.Parallel()
 	b := newFundedBank(t, 1000)
 	b.MustHold("room-1", 300, time.Hour)
-	b.StallAt("order-17", 4, bank.Lost, 60)
+	b.StallAt("order-17", bank.Settles, bank.Lost, 60)
 	b.Remove("accounts", "b")
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
 	_, err := c.Recover(t.Context())
@@ -131,7 +131,7 @@ func TestDeletedAccountIsRestoredByHand(t *testing.T) {
 			b := newFundedBank(t, 1000)
 			_, err := b.Transfer(t.Context(), bank.Move("t1", "a", "b", 25))
 			require.NoError(t, err)
-			b.StallAt("t2", 4, bank.Lost, 60)
+			b.StallAt("t2", bank.Settles, bank.Lost, 60)
 			b.Remove("accounts", account)
 			eager := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
 			_, err = eager.Recover(t.Context())
@@ -167,8 +167,8 @@ func TestDeletedAccountIsRestoredByHand(t *testing.T) {
 func TestEverythingIsRestored(t *testing.T) {
 	t.Parallel()
 	b := newFundedBank(t, 1000)
-	b.StallAt("prepared", 3, bank.Lost, 60)
-	b.StallAt("committed", 4, bank.Lost, 7)
+	b.StallAt("prepared", bank.Decision, bank.Lost, 60)
+	b.StallAt("committed", bank.Settles, bank.Lost, 7)
 	b.MustHold("held", 30, time.Hour)
 	then := dump(t, b.DB, "accounts", "transfers")
 	_, err := b.Transfer(t.Context(), bank.Move("later", "a", "b", 500))
@@ -222,7 +222,7 @@ func TestOneOfTwoClustersIsRestored(t *testing.T) {
 	}
 	pay("deposit-here", "", 1000)
 	pay("deposit-there", "other", 1000)
-	b.StallAcross("caught", 3) // committed, and its marker is in the backup
+	b.StallAcross("caught", bank.Decision) // committed, and its marker is in the backup
 	there := mongotest.Client(t, options.Client().ApplyURI(b.Server.URI())).Database(b.DB.Name())
 	then := dump(t, there, "accounts")
 	eager := b.NewCoordinator(b.DB, b.Other(), transfer.WithStallThreshold(0))

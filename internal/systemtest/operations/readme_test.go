@@ -86,7 +86,7 @@ func TestFirstProgram(t *testing.T) {
 	leaveUnfinished(b, rec)
 	b.Silence("order-17", time.Hour)
 	end := run()
-	_, err = b.Hold(t.Context(), bank.Move("forgotten", "alice", "bob", 1_000), time.Second)
+	_, err = b.Hold(t.Context(), bank.Move("forgotten", "alice", "bob", 1_000), 5*time.Second)
 	require.NoError(t, err)
 	require.Equal(t, int64(3_000), bare()["alice"])
 	require.Eventually(t, func() bool { return b.Unfinished() == 0 }, time.Minute, 10*time.Millisecond)

@@ -142,7 +142,7 @@ func TestWorkerProcesses(t *testing.T) {
 func TestOddIDs(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for _, id := range bank.OddIDs() {
 		rec, err := b.Transfer(ctx, bank.Move(id, "a", "b", 1))
@@ -174,7 +174,7 @@ func TestRecoveryOfOddIDs(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
 	for _, id := range bank.OddIDs() {
-		b.StallAt(id, 4, bank.Lost, 1)
+		b.StallAt(id, bank.Settles, bank.Lost, 1)
 	}
 	moved := int64(len(bank.OddIDs()))
 	for _, document := range b.Raw("accounts") {
@@ -229,7 +229,7 @@ func TestTroubleBeforeTheCommit(t *testing.T) {
 		t.Run(trouble.name, func(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 5)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			trouble.begin(b)
 			rec, err := b.Transfer(ctx, bank.Move("t", "a", "b", 60))
@@ -254,10 +254,10 @@ func TestTroubleAfterTheCommit(t *testing.T) {
 		t.Run(trouble.name, func(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 5)
-			b.StallAt("t", 4, bank.Lost, 60)
+			b.StallAt("t", bank.Settles, bank.Lost, 60)
 			trouble.begin(b)
 			c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second) // less than it takes until it counts as stalled
 			defer cancel()
 			for range 2 {
 				report, err := c.Recover(ctx)

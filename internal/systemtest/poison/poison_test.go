@@ -46,21 +46,23 @@ func set(account, field string, value any) func(b *bank.Bank) func() {
 // Once the cause is repaired a worker finishes the transfer, to the unit.
 func TestPoison(t *testing.T) {
 	t.Parallel()
+	const settles, decision = bank.Settles, bank.Decision
 	for name, c := range map[string]struct {
 		policy transfer.StallPolicy // for a transfer that died before its commit
-		at     int                  // the command at which it died
+		at     bank.Step            // at which it died
 		state  transfer.State       // in which it is stuck
 		poison poison
 		code   string
 	}{
-		"committed, credit deleted":   {transfer.Resume, 4, transfer.StateCommitted, poison{"b", bank.Deleted("b")}, "accountNotFound"},
-		"committed, debit deleted":    {transfer.Resume, 4, transfer.StateCommitted, poison{"a", bank.Deleted("a")}, "accountNotFound"},
-		"committed, balance a text":   {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", "x")}, "unwritable"},
-		"committed, balance null":     {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", nil)}, "unwritable"},
-		"committed, balance [1]":      {transfer.Resume, 4, transfer.StateCommitted, poison{"b", set("b", "balance", bson.A{1})}, "unwritable"},
-		"committed, validated":        {transfer.Resume, 4, transfer.StateCommitted, poison{"b", bank.Forbidden("b")}, "unwritable"},
-		"rolled back, balance a text": {transfer.RollBack, 3, transfer.StateRollback, poison{"a", set("a", "balance", "x")}, "unwritable"},
-		"rolled back, validated": {transfer.RollBack, 3, transfer.StateRollback,
+		"committed, credit deleted": {transfer.Resume, settles, transfer.StateCommitted, poison{"b", bank.Deleted("b")}, "accountNotFound"},
+		"committed, debit deleted":  {transfer.Resume, settles, transfer.StateCommitted, poison{"a", bank.Deleted("a")}, "accountNotFound"},
+		"committed, balance a text": {transfer.Resume, settles, transfer.StateCommitted, poison{"b", set("b", "balance", "x")}, "unwritable"},
+		"committed, balance null":   {transfer.Resume, settles, transfer.StateCommitted, poison{"b", set("b", "balance", nil)}, "unwritable"},
+		"committed, balance [1]": {transfer.Resume, settles, transfer.StateCommitted,
+			poison{"b", set("b", "balance", bson.A{1})}, "unwritable"},
+		"committed, validated":        {transfer.Resume, settles, transfer.StateCommitted, poison{"b", bank.Forbidden("b")}, "unwritable"},
+		"rolled back, balance a text": {transfer.RollBack, decision, transfer.StateRollback, poison{"a", set("a", "balance", "x")}, "unwritable"},
+		"rolled back, validated": {transfer.RollBack, decision, transfer.StateRollback,
 			poison{"b", bank.Forbidden("b")}, "unwritable"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,19 +126,23 @@ func requireStuckAnswer(t *testing.T, state transfer.State, account string, rec 
 // The transfer ends although its account looks poisoned.
 func TestNoPoison(t *testing.T) {
 	t.Parallel()
+	const settles, decision, prepares = bank.Settles, bank.Decision, bank.Prepares
 	for name, c := range map[string]struct {
 		policy transfer.StallPolicy
-		at     int
+		at     bank.Step
 		poison poison
 		ends   transfer.State
 		repair bool
 	}{
-		"committed, credit closed":              {transfer.Resume, 4, poison{"b", set("b", "closed", true)}, transfer.StateSuccess, false},
-		"rolled back, debit closed":             {transfer.RollBack, 3, poison{"a", set("a", "closed", true)}, transfer.StateFail, false},
-		"committed, other currency":             {transfer.Resume, 4, poison{"b", set("b", "currency", "USD")}, transfer.StateSuccess, false},
-		"committed, debited balance a text":     {transfer.Resume, 4, poison{"a", set("a", "balance", "none")}, transfer.StateSuccess, true},
-		"rolled back, credited balance a text":  {transfer.RollBack, 3, poison{"b", set("b", "balance", "none")}, transfer.StateFail, true},
-		"resumed, and refused for a closed one": {transfer.Resume, 2, poison{"b", set("b", "closed", true)}, transfer.StateFail, false},
+		"committed, credit closed":  {transfer.Resume, settles, poison{"b", set("b", "closed", true)}, transfer.StateSuccess, false},
+		"rolled back, debit closed": {transfer.RollBack, decision, poison{"a", set("a", "closed", true)}, transfer.StateFail, false},
+		"committed, other currency": {transfer.Resume, settles,
+			poison{"b", set("b", "currency", "USD")}, transfer.StateSuccess, false},
+		"committed, debited balance a text": {transfer.Resume, settles,
+			poison{"a", set("a", "balance", "none")}, transfer.StateSuccess, true},
+		"rolled back, credited balance a text": {transfer.RollBack, decision,
+			poison{"b", set("b", "balance", "none")}, transfer.StateFail, true},
+		"resumed, and refused for a closed one": {transfer.Resume, prepares, poison{"b", set("b", "closed", true)}, transfer.StateFail, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -162,7 +168,7 @@ func TestNoPoison(t *testing.T) {
 func TestRollBackWithADeletedAccount(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", 3, bank.Lost, 60)
+	b.StallAt("t", bank.Decision, bank.Lost, 60)
 	b.Remove("accounts", "b")
 	report := b.RecoverAll(transfer.WithStallPolicy(transfer.RollBack))
 	require.Equal(t, 1, report.Failed)
@@ -176,7 +182,7 @@ func TestRollBackWithADeletedAccount(t *testing.T) {
 func TestPoisonedEffect(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
-	b.Dying(6, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.Dying(bank.Settles, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Transfer(ctx, bank.Payment("p", "o-1", 60))
 		return err
 	}, bank.Orders)
@@ -209,11 +215,11 @@ func TestEveryMessageOfPoisonMayFail(t *testing.T) {
 			noted, b := 0, bank.NewBare(t)
 			for point, struck := 0, true; struck; point++ {
 				b.Renew(t, 100, 0)
-				b.StallAt("t", 4, bank.Lost, 60)
+				b.StallAt("t", bank.Settles, bank.Lost, 60)
 				repair := bank.Deleted("b")(b)
 				w := &bank.Wire{At: point, What: what, Die: true}
 				c := b.NewCoordinator(b.Through(w.Client()), transfer.WithStallThreshold(0))
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				w.OnDeath = cancel
 				_, _ = c.Recover(ctx)
 				cancel()
@@ -269,7 +275,7 @@ func TestPoisonIsTriedEverMoreRarely(t *testing.T) {
 	t.Parallel()
 	const threshold = 10 * time.Second
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", 4, bank.Lost, 60)
+	b.StallAt("t", bank.Settles, bank.Lost, 60)
 	repair := bank.Deleted("b")(b)
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(threshold))
 	for attempts := range 9 {
@@ -299,7 +305,7 @@ func TestPoisonIsTriedEverMoreRarely(t *testing.T) {
 func TestPoisonIsToldWhenALookIsCutShort(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", 4, bank.Lost, 60)
+	b.StallAt("t", bank.Settles, bank.Lost, 60)
 	repair := bank.Deleted("b")(b)
 	_, err := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0)).Recover(t.Context())
 	require.NoError(t, err)

@@ -54,12 +54,12 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 		"stalled": {
 			100 * time.Millisecond, func(s *bank.Searches) <-chan struct{} { return s.Stalled },
 			bson.M{"state": "Committed", "committedAt": bank.ThresholdsAgo(1), "lastModified": bank.ThresholdsAgo(1)},
-			func(b *bank.Bank) { b.StallAt("near", 4, bank.Lost, 60) }, transfer.StateSuccess,
+			func(b *bank.Bank) { b.StallAt("near", bank.Settles, bank.Lost, 60) }, transfer.StateSuccess,
 		},
 		"expired": {
 			time.Hour, func(s *bank.Searches) <-chan struct{} { return s.Expired },
 			bson.M{"expiresAt": bank.ThresholdsAgo(1)},
-			func(b *bank.Bank) { b.MustHold("near", 60, 100*time.Millisecond) }, transfer.StateFail,
+			func(b *bank.Bank) { b.MustHold("near", 60, time.Hour); b.Expire("near") }, transfer.StateFail,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestWorkerPassesOverHundredsThatHang(t *testing.T) {
 			require.NoError(t, err)
 			_, err = c.Hold(t.Context(), bank.ToZ("far"), time.Hour)
 			require.NoError(t, err)
-			b.StallAt("near", 4, bank.Lost, 60)
+			b.StallAt("near", bank.Settles, bank.Lost, 60)
 			net.Set(true)
 			ago := bank.ThresholdsAgo(1)
 			planted := b.Plant("far", row.far, bson.M{"state": "Committed", "committedAt": ago, "lastModified": ago})

@@ -29,9 +29,9 @@ func elsewhere(b *bank.Branches) *mongo.Collection {
 // it had sent the decision.
 func crashAcross(b *bank.Branches, id string, decision bank.Fault) {
 	b.T.Helper()
-	ctx, cancel := context.WithTimeout(b.T.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.T.Context(), 5*time.Minute)
 	defer cancel()
-	w := &bank.Wire{At: 3, What: decision, Die: true, OnDeath: cancel}
+	w := &bank.Wire{Is: bank.Decision.Selector(), What: decision, Die: true, OnDeath: cancel}
 	c := b.NewCoordinator(b.Through(w.Client()), b.Other())
 	_, err := c.Transfer(ctx, bank.Across(id, 60))
 	bank.Kill(c)

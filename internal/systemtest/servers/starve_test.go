@@ -251,7 +251,7 @@ func TestStalledAmongTheDead(t *testing.T) {
 				a.warm(c)
 			}
 			a.stall(row.each, row.holds)
-			a.StallAt("stalled", 4, bank.Lost, 1)
+			a.StallAt("stalled", bank.Settles, bank.Lost, 1)
 			a.MustHold("expired", 1, time.Millisecond)
 			a.net.Set(true)
 			begun := time.Now()

@@ -66,7 +66,7 @@ func TestDeathBetweenTwoServers(t *testing.T) {
 				t.Run(fmt.Sprintf("command %d/%s/policy %d", n, what, policy), func(t *testing.T) {
 					t.Parallel()
 					b := bank.NewBranches(t, server, 100, 5)
-					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 					defer cancel()
 					w := &bank.Wire{At: n, What: what, Die: true, OnDeath: cancel}
 					dying := b.NewCoordinator(b.Through(w.Client()), b.Other(w.Client()))

@@ -40,9 +40,9 @@ func leavePrepared(b *bank.Bank, id string, hold bool) {
 		b.MustHold(id, 60, time.Hour)
 		return
 	}
-	ctx, cancel := context.WithTimeout(b.T.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(b.T.Context(), 5*time.Minute)
 	defer cancel()
-	w := &bank.Wire{At: 3, What: bank.Lost, Die: true, OnDeath: cancel}
+	w := &bank.Wire{Is: bank.Decision.Selector(), What: bank.Lost, Die: true, OnDeath: cancel}
 	_, err := b.NewCoordinator(b.Through(w.Client())).Transfer(ctx, bank.Move(id, "a", "b", 60))
 	require.ErrorIs(b.T, err, transfer.ErrInDoubt)
 	rec, err := b.Get(b.T.Context(), id)

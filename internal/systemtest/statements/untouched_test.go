@@ -77,7 +77,7 @@ func TestStatementBeforeTheFirstUse(t *testing.T) {
 func TestStatementOfWhatWasOwing(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
-	b.StallAt("t", 4, bank.Lost, 60) // committed and not settled
+	b.StallAt("t", bank.Settles, bank.Lost, 60) // committed and not settled
 	committed := time.Now().Add(-200 * time.Hour)
 	b.SetField("transfers", "t", "committedAt", committed)
 	keeping := b.NewCoordinator(b.DB, transfer.WithRetention(time.Hour), transfer.WithStallThreshold(0))

@@ -163,7 +163,7 @@ func TestSweepsAreTold(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)
 	ctx := t.Context()
-	k.StallRequest(telltale("stalled", "a", "b"), 4, bank.Lost)
+	k.StallRequest(telltale("stalled", "a", "b"), bank.Settles, bank.Lost)
 	k.multiplyHolds(12)
 	k.ExpireAll()
 	c := k.over(options.Client(), transfer.WithStallThreshold(0))
@@ -216,7 +216,7 @@ func (k talker) multiplyHolds(n int) {
 func TestWorkIsTold(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	_, err := k.Hold(ctx, telltale("held", "a", "b"), time.Hour)
 	require.NoError(t, err)

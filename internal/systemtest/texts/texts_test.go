@@ -340,7 +340,7 @@ func TestStuckIsDiscreet(t *testing.T) {
 			t.Parallel()
 			k := newTalker(t)
 			k.WithIndexes()
-			k.StallRequest(telltale("t", "a", "b"), 4, bank.Lost)
+			k.StallRequest(telltale("t", "a", "b"), bank.Settles, bank.Lost)
 			_, err := k.DB.Collection("accounts").UpdateOne(t.Context(), bson.M{"_id": "a"}, bson.M{"$set": bson.M{"x": 1}})
 			require.NoError(t, err)
 			c := k.over(options.Client(), transfer.WithStallThreshold(0))
@@ -377,7 +377,7 @@ func TestDoubtIsDiscreet(t *testing.T) {
 			t.Run(string(what), func(t *testing.T) {
 				t.Parallel()
 				k := newTalker(t)
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				defer cancel()
 				w := &bank.Wire{At: point, What: what, Die: true, OnDeath: cancel}
 				k.Wires = append(k.Wires, w)

@@ -92,7 +92,7 @@ func TestDecimalsThroughEveryVerb(t *testing.T) {
 func TestDecimalsAreRecovered(t *testing.T) {
 	t.Parallel()
 	b := newDecimalBank(t, map[string]string{"a": "1", "b": "0"})
-	for id, at := range map[string]int{"committed": 4, "prepared": 3} {
+	for id, at := range map[string]bank.Step{"committed": bank.Settles, "prepared": bank.Decision} {
 		b.StallRequest(pay(t, id, "0.300000000007"), at, bank.Lost)
 	}
 	report := b.RecoverAll(transfer.WithStallPolicy(transfer.RollBack))

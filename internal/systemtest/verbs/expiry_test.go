@@ -65,7 +65,7 @@ func TestExpiry(t *testing.T) {
 func expiredHold(b *bank.Bank, stalled bool) {
 	b.T.Helper()
 	if stalled {
-		b.StallHold("h", 3)
+		b.StallHold("h", bank.HeldMark)
 	} else {
 		b.MustHold("h", 60, time.Hour)
 	}
@@ -109,7 +109,7 @@ func TestRunVoidsSoon(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
 	b.MustHold("h", 60, time.Second)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a sweep comes once in 30 s
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second) // a sweep comes once in 30 s
 	var running sync.WaitGroup
 	running.Go(func() { _ = b.Run(ctx) })
 	defer running.Wait()
@@ -126,7 +126,7 @@ func TestRecoveryLeavesHoldsAlone(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 200, 0).WithIndexes()
 	b.MustHold("h", 60, time.Hour)
-	b.StallHold("stalled", 3)
+	b.StallHold("stalled", bank.HeldMark)
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
 	report, err := c.Recover(t.Context())
 	require.NoError(t, err)
@@ -146,13 +146,13 @@ func TestRecoveryLeavesHoldsAlone(t *testing.T) {
 // process finishes it.
 func TestExpiredIsCountedWhoeverDecided(t *testing.T) {
 	t.Parallel()
-	for n := 3; n <= 4; n++ { // the decision is stored: undo is next, or finish
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
+	for _, next := range []bank.Step{bank.Settles, bank.Finish} { // the decision is stored
+		t.Run(next.String(), func(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0).WithIndexes()
 			b.MustHold("h", 60, time.Hour)
 			b.Expire("h")
-			b.Dying(n, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+			b.Dying(next, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 				_, err := c.Post(ctx, "h")
 				return err
 			})

@@ -112,7 +112,7 @@ func TestOutcomesAreTrueAtEveryMessage(t *testing.T) {
 		for point, struck := 0, true; struck; point++ {
 			story := fmt.Sprintf("message %d, %s", point, what)
 			b.Renew(t, 100, 0)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			w := &bank.Wire{At: point, What: what, Die: true, OnDeath: cancel}
 			c := b.NewCoordinator(b.Through(w.Client()))
 			rec, err := c.Transfer(ctx, bank.Move("t", "a", "b", 60))
@@ -248,9 +248,9 @@ func TestLeavingWhileAnotherExecutionGoesOn(t *testing.T) {
 func TestCommitIsToldWhenTheWaitEnds(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 200, 0)
-	b.StallAt("t", 4, bank.Lost, 60)
+	b.StallAt("t", bank.Settles, bank.Lost, 60)
 	b.MustHold("h", 60, time.Hour)
-	b.Dying(2, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.Dying(bank.Settles, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Post(ctx, "h")
 		return err
 	})
@@ -293,7 +293,7 @@ func TestCommitIsToldWhenTheCoordinatorCloses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0)
-			b.StallAt("t", 4, bank.Lost, 60)
+			b.StallAt("t", bank.Settles, bank.Lost, 60)
 			var looks atomic.Int64
 			monitor := &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
 				if id, _ := e.Reply.Lookup("cursor", "firstBatch", "0", "_id").StringValueOK(); id == "t" {
@@ -417,7 +417,7 @@ func TestPostOfCommittedIsToldSo(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
 	b.MustHold("h", 60, time.Hour)
-	b.Dying(3, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.Dying(bank.Finish, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Post(ctx, "h")
 		return err
 	})

@@ -101,7 +101,7 @@ func TestRequirementOfAReversal(t *testing.T) {
 	b := bank.New(t, 100, 0)
 	_, err := b.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
-	b.Dying(5, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.Dying(bank.MorePrepares, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Reverse(ctx, "t", "first")
 		return err
 	})

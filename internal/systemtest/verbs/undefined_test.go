@@ -67,7 +67,7 @@ func transferUndefined(b *bank.Bank, field string) transfer.State {
 	_, err = accounts.UpdateByID(b.T.Context(), "a", bson.M{"$set": bson.M{field: bson.Undefined{}}})
 	require.NoError(b.T, err)
 
-	ctx, cancel := context.WithTimeout(b.T.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.T.Context(), 5*time.Minute)
 	defer cancel()
 	rec, err := b.Transfer(ctx, bank.Move("t", "a", "b", 10))
 	if err != nil {

@@ -165,7 +165,7 @@ func TestRecoveryIsBatched(t *testing.T) {
 	t.Parallel()
 	const stalled = 3000
 	b := bank.New(t, 100_000, 0)
-	b.StallAt("t", 3, bank.Lost, 1) // its prepares are done
+	b.StallAt("t", bank.Decision, bank.Lost, 1) // its prepares are done
 	multiply(b, "t", stalled-1)
 	var (
 		commands atomic.Int64

@@ -181,7 +181,7 @@ func TestBusyStreamIsGivenBack(t *testing.T) {
 func TestCallersOfOneIDShareTheirLooks(t *testing.T) {
 	const many = 500
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", 4, bank.Lost, 60)
+	b.StallAt("t", bank.Settles, bank.Lost, 60)
 	var sent bank.Traffic
 	coord := b.NewCoordinator(b.Through(sent.Client()))
 	end := bank.CallAll(many, func(i int) (transfer.Record, error) {
@@ -222,7 +222,7 @@ func TestCallersOfOneIDShareTheirLooks(t *testing.T) {
 func TestOneOfManyTakesOver(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", 4, bank.Lost, 60)
+	b.StallAt("t", bank.Settles, bank.Lost, 60)
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(500*time.Millisecond))
 	moves := func(int) (transfer.Record, error) { return c.Transfer(t.Context(), bank.Move("t", "a", "b", 60)) }
 	for _, a := range bank.CallAll(100, moves)() {

@@ -1,0 +1,449 @@
+package mongostore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/storetest"
+)
+
+// opened stores accounts with balances, and returns a prepare of a debit of 60 on each.
+func (b *bank) opened(balance int64, accounts ...string) requests {
+	b.T.Helper()
+	var rs requests
+	for _, name := range accounts {
+		b.Put(storetest.Account(name, bson.M{"balance": balance}))
+		a := b.Attempt("by "+name, b.Leg(name, -60))
+		rs.add(a, b.Ready(a)...)
+	}
+	b.trial()
+	return rs
+}
+
+// trial has the store find out that statements can be shared, so that the log has no
+// commands for that.
+func (b *bank) trial() {
+	b.T.Helper()
+	require.True(b.T, b.Store.Shares(b.T.Context(), b.Store.Ledgers[""]))
+	b.Log.Take()
+}
+
+// debited requires that an account was debited so many times by 60.
+func (b *bank) debited(balance int64, times int64, account string) {
+	b.T.Helper()
+	want := storetest.Account(account, bson.M{"balance": balance - 60*times})
+	if times > 0 {
+		want["pending"] = bson.M{"by " + account: int64(-60)}
+	}
+	b.Has("accounts", want)
+}
+
+func results(rs requests) map[string]protocol.Result {
+	all := map[string]protocol.Result{}
+	for _, call := range rs {
+		all[call.Attempt.Participant(0).Leg().Account] = call.Answer.Result
+	}
+	return all
+}
+
+// sent returns, for each command since the last call, its name and, for an update, for
+// how many accounts each statement is.
+func (b *bank) sent() (names []string, accounts [][]int) {
+	b.T.Helper()
+	for _, c := range b.Log.Take() {
+		names = append(names, c.Name)
+		if c.Name != "update" {
+			continue
+		}
+		statements, err := c.Body.Lookup("updates").Array().Values()
+		require.NoError(b.T, err)
+		var sizes []int
+		for _, st := range statements {
+			size := 1
+			if list, shared := st.Document().Lookup("q", "_id", "$in").ArrayOK(); shared {
+				ids, err := list.Values()
+				require.NoError(b.T, err)
+				size = len(ids)
+			}
+			sizes = append(sizes, size)
+		}
+		accounts = append(accounts, sizes)
+	}
+	return names, accounts
+}
+
+// A document that the server refuses to write ends the statement that it shares. The
+// reply says that nothing was changed, although the accounts before it are. A deciding
+// read shows which these are, and the others are written one by one.
+func TestRefusalEndsASharedStatement(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	rs := b.opened(200, "a", "b", "c", "d", "e")
+	b.keep("c")
+	b.batch(rs)
+	commands := b.Log.Take()
+	require.Equal(t, []string{"update", "find", "update"}, storetest.Names(commands))
+	first := commands[0].Reply
+	assert.EqualValues(t, 0, first.Lookup("n").AsInt64(), "the server says that nothing matched")
+	assert.EqualValues(t, 0, first.Lookup("nModified").AsInt64())
+	assert.EqualValues(t, 121, first.Lookup("writeErrors", "0", "code").AsInt64())
+	assert.Equal(t, "linearizable", commands[1].Text("readConcern", "level"), "no write is known to be stored")
+	again, err := commands[2].Body.Lookup("updates").Array().Values()
+	require.NoError(t, err)
+	assert.Len(t, again, 3, "those that were not changed, each by itself")
+	failed, applied := protocol.Failed, protocol.Applied
+	assert.Equal(t, map[string]protocol.Result{"a": applied, "b": applied, "c": failed, "d": applied, "e": applied}, results(rs))
+	for _, name := range []string{"a", "b", "d", "e"} {
+		b.debited(200, 1, name)
+	}
+	b.debited(200, 0, "c")
+	require.ErrorContains(t, rs[2].Cause, "121")
+}
+
+// keep makes the server refuse each change of an account's balance of 200.
+func (b *bank) keep(account string) {
+	b.T.Helper()
+	b.validate(bson.M{"$or": bson.A{bson.M{"_id": bson.M{"$ne": account}}, bson.M{"balance": 200}}})
+}
+
+// An account that the server has refused to write has a statement of its own, until the
+// server takes it.
+func TestRefusedAccountIsApart(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	rs := b.opened(200, "a", "b", "c", "d", "e")
+	b.keep("c")
+	b.batch(rs)
+	b.Log.Take()
+	failed, applied := protocol.Failed, protocol.Applied
+	var undo requests
+	for _, call := range rs {
+		undo.add(call.Attempt, storetest.At(protocol.Undo, 0))
+	}
+	undo[2].Op = rs[2].Op
+	b.batch(undo)
+	_, accounts := b.sent()
+	assert.Equal(t, [][]int{{1, 1, 1, 1, 1}}, accounts, "those that were not changed are apart once, and two are too few")
+	assert.Equal(t, map[string]protocol.Result{"a": applied, "b": applied, "c": failed, "d": applied, "e": applied}, results(undo))
+	b.batch(rs)
+	_, accounts = b.sent()
+	assert.Equal(t, [][]int{{4, 1}}, accounts)
+	b.validate(bson.M{})
+	b.batch(rs[2:3])
+	assert.Equal(t, applied, rs[2].Answer.Result)
+	b.Log.Take()
+	b.batch(undo[:2])
+	undo[2].Op = storetest.At(protocol.Undo, 0)
+	b.batch(undo)
+	_, accounts = b.sent()
+	assert.Equal(t, []int{5}, accounts[1], "the server has taken it since")
+}
+
+// Where a refusal has ended a shared statement, and the deciding read fails, nothing is
+// known of any of its accounts, and nothing is sent again.
+func TestEndedStatementThatIsNotResolved(t *testing.T) {
+	b := newBank(t)
+	rs := b.opened(200, "a", "b", "c", "d")
+	b.keep("c")
+	stop := b.Failing(1, []string{"find"}, bson.M{"errorCode": 2})
+	assert.Equal(t, all(4, protocol.Unknown), b.batch(rs))
+	stop()
+	names, _ := b.sent()
+	assert.Equal(t, []string{"update", "find"}, names)
+	for i, name := range []string{"a", "b", "c", "d"} {
+		times := int64(1)
+		if i >= 2 {
+			times = 0
+		}
+		b.debited(200, times, name)
+	}
+}
+
+// If another statement of the command is known to be stored, a majority read in its
+// session decides about the accounts of the one that was ended.
+func TestEndedStatementBesideAStoredOne(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	rs := b.opened(200, "a", "b", "c", "d")
+	for _, name := range []string{"x", "y", "z"} {
+		b.Put(storetest.Account(name, bson.M{"balance": decimal("200.50")}))
+		a := b.Attempt("by "+name, b.LegIn("", name, dec("-60")))
+		rs.add(a, b.Ready(a)...)
+	}
+	b.keep("b")
+	b.Log.Take()
+	b.batch(rs)
+	commands := b.Log.Take()
+	require.Equal(t, []string{"update", "find", "update"}, storetest.Names(commands))
+	read := commands[1]
+	assert.Equal(t, "majority", read.Text("readConcern", "level"))
+	assert.Equal(t, bson.TypeTimestamp, read.Body.Lookup("readConcern", "afterClusterTime").Type)
+	assert.Equal(t, commands[0].Body.Lookup("lsid"), read.Body.Lookup("lsid"), "it is in the session of the write")
+	failed, applied := protocol.Failed, protocol.Applied
+	assert.Equal(t, map[string]protocol.Result{
+		"a": applied, "b": failed, "c": applied, "d": applied, "x": applied, "y": applied, "z": applied,
+	}, results(rs))
+}
+
+// Where it is not known that what a command has written is stored for good, or there is
+// no answer, nothing is known of any account, although some are changed.
+func TestSharedStatementWithoutAnAnswer(t *testing.T) {
+	t.Run("a write concern error", func(t *testing.T) {
+		b := newBank(t)
+		rs := b.opened(200, "a", "b", "c")
+		b.keep("b")
+		b.Failing(1, []string{"update"}, bson.M{"writeConcernError": bson.M{"code": 64, "errmsg": "waiting for replication timed out"}})
+		assert.Equal(t, all(3, protocol.Unknown), b.batch(rs))
+		names, _ := b.sent()
+		assert.Equal(t, []string{"update"}, names)
+		b.debited(200, 1, "a")
+		b.debited(200, 0, "b")
+	})
+	t.Run("no answer", func(t *testing.T) {
+		b := newBank(t)
+		rs := b.opened(200, "a", "b", "c")
+		b.Failing(1, []string{"update"}, bson.M{"blockConnection": true, "blockTimeMS": 2000})
+		b.performLimited(time.Second, rs)
+		assert.Equal(t, map[string]protocol.Result{"a": protocol.Unknown, "b": protocol.Unknown, "c": protocol.Unknown}, results(rs))
+		names, _ := b.sent()
+		assert.Equal(t, []string{"update"}, names)
+	})
+	t.Run("an answer that says no", func(t *testing.T) {
+		b := newBank(t)
+		rs := b.opened(200, "a", "b", "c")
+		b.Failing(1, []string{"update"}, bson.M{"errorCode": 11602})
+		assert.Equal(t, all(3, protocol.Unknown), b.batch(rs))
+		names, _ := b.sent()
+		assert.Equal(t, []string{"update"}, names)
+	})
+}
+
+// An account that a shared statement leaves as it is, because it is not quite as the
+// library writes it, has a statement of its own the next time.
+func TestUnusualAccountIsApartNext(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	rs := b.opened(200, "a", "b", "c", "d")
+	b.Change("accounts", "c", bson.M{"$set": bson.M{"closed": int32(0)}})
+	applied := protocol.Applied
+	assert.Equal(t, []protocol.Result{applied, applied, protocol.NotMatched, applied}, b.batch(rs))
+	names, accounts := b.sent()
+	assert.Equal(t, []string{"update", "find"}, names)
+	assert.Equal(t, [][]int{{4}}, accounts)
+	var next requests
+	for _, call := range rs {
+		next.add(call.Attempt, storetest.At(protocol.Settle, 0))
+	}
+	next[2].Op = rs[2].Op
+	assert.Equal(t, all(4, applied), b.batch(next))
+	_, accounts = b.sent()
+	assert.Equal(t, [][]int{{3, 1}}, sortedSizes(accounts))
+	b.Has("accounts", storetest.Account("c", bson.M{"balance": int64(140), "pending": bson.M{"by c": int64(-60)}, "closed": int32(0)}))
+	next = of(storetest.At(protocol.Settle, 0), rs[2].Attempt)
+	assert.Equal(t, all(1, applied), b.batch(next))
+}
+
+// sortedSizes orders the statements of each command by their sizes, the largest first:
+// those of different shapes stand in no order.
+func sortedSizes(accounts [][]int) [][]int {
+	for _, sizes := range accounts {
+		for i := range sizes {
+			for j := i; j > 0 && sizes[j] > sizes[j-1]; j-- {
+				sizes[j], sizes[j-1] = sizes[j-1], sizes[j]
+			}
+		}
+	}
+	return accounts
+}
+
+// Statements are for one account each on a mongos, for documents, for effects, where a
+// fence is set, and where an account has several updates in one command, which keep their
+// order.
+func TestWhatIsApart(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	rs := b.opened(200, "a", "b", "c")
+	debit := func() requests {
+		var next requests
+		for _, call := range rs {
+			a := b.Attempt("later "+call.Attempt.Transfer.ID, *call.Attempt.Participant(0).Leg())
+			next.add(a, b.Ready(a)...)
+		}
+		b.Log.Take()
+		return next
+	}
+	require.Equal(t, all(3, protocol.Applied), b.batch(rs))
+	_, accounts := b.sent()
+	require.Equal(t, [][]int{{3}}, accounts)
+
+	var replaced requests
+	for _, call := range rs {
+		replaced.add(call.Attempt, storetest.Replacing(storetest.At(protocol.Settle, 0)))
+	}
+	require.Equal(t, all(3, protocol.Applied), b.batch(replaced))
+	_, accounts = b.sent()
+	assert.Equal(t, [][]int{{1, 1, 1}}, accounts, "they set a fence")
+
+	rs = debit()
+	for i := range rs {
+		rs[i].Op = storetest.At(protocol.FenceOnly, 0)
+	}
+	require.Equal(t, all(3, protocol.Applied), b.batch(rs))
+	_, accounts = b.sent()
+	assert.Equal(t, [][]int{{1, 1, 1}}, accounts, "they draw a fence")
+
+	rs = debit()
+	b.Store.CheckedClients.Store(b.Store.Transfers.Database().Client(), true)
+	require.Equal(t, all(3, protocol.Applied), b.batch(rs))
+	_, accounts = b.sent()
+	assert.Equal(t, [][]int{{1, 1, 1}}, accounts, "through a mongos")
+	b.Store.CheckedClients.Store(b.Store.Transfers.Database().Client(), false)
+}
+
+// Updates of one account that can't be merged keep their order, in statements of their
+// own, beside one that others share.
+func TestUpdatesOfOneAccountKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	rs := b.opened(200, "a", "b", "c", "d")
+	require.Equal(t, all(1, protocol.Applied), b.batch(rs[:1]))
+	again := b.Attempt("again", b.Leg("a", -60))
+	prepare := b.Ready(again)[0]
+	b.Log.Take()
+	var mixed requests
+	mixed.add(rs[0].Attempt, storetest.Replacing(storetest.At(protocol.Undo, 0)))
+	mixed.add(again, prepare)
+	mixed = append(mixed, rs[1:]...)
+	applied := protocol.Applied
+	not := protocol.NotMatched
+	assert.Equal(t, []protocol.Result{not, not, applied, applied, applied}, b.batch(mixed), "who sets a fence has to know that it was itself")
+	_, accounts := b.sent()
+	assert.Equal(t, [][]int{{3, 1, 1}}, accounts)
+	b.debited(200, 1, "b")
+	fence := b.Raw("accounts", "a").Lookup("fence").ObjectID()
+	assert.NotEqual(t, storetest.Fence0(), fence)
+	b.Has("accounts", storetest.Account("a", bson.M{"balance": int64(200), "fence": fence}))
+
+	mixed = nil
+	mixed.add(again, b.Ready(again)...)
+	mixed.add(again, storetest.At(protocol.Undo, 0))
+	for _, call := range rs[1:] {
+		mixed.add(call.Attempt, storetest.At(protocol.Undo, 0))
+	}
+	b.Log.Take()
+	assert.Equal(t, all(5, applied), b.batch(mixed))
+	_, accounts = b.sent()
+	assert.Equal(t, [][]int{{3, 1, 1}}, accounts)
+}
+
+// The documents of effects have statements of their own.
+func TestEffectsAreApart(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, func(c *storetest.Config) {
+		c.Documents = map[string]*mongo.Collection{"orders": c.Transfers.Database().Collection("orders")}
+	})
+	var rs requests
+	for _, id := range []string{"1", "2", "3"} {
+		b.PutIn("orders", bson.M{"_id": id, "status": "open"})
+		a := b.changing("t"+id, b.effect(id, bson.D{{Key: "status", Value: "open"}}, bson.D{{Key: "status", Value: "$paid"}}))
+		rs.add(a, storetest.PrepareWith(0, ""))
+	}
+	b.Log.Take()
+	require.Equal(t, all(3, protocol.Applied), b.batch(rs))
+	_, accounts := b.sent()
+	assert.Equal(t, [][]int{{1, 1, 1}}, accounts)
+}
+
+// A server that can't evaluate the pipeline is given statements for one account each, at
+// once and from then on.
+func TestServerThatRefusesPipelines(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]bson.D{
+		"an operator that it does not know": {{Key: "$noSuchOperator", Value: 1}},
+		"an operand that it does not take":  {{Key: "$objectToArray", Value: "text"}},
+		"what is no document":               {{Key: "$add", Value: bson.A{1, 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBank(t)
+			rs := b.opened(200, "a", "b", "c", "d")
+			b.Store.SpoilBodies(encode(body))
+			assert.Equal(t, all(4, protocol.Applied), b.batch(rs))
+			_, accounts := b.sent()
+			assert.Equal(t, [][]int{{4}, {1, 1, 1, 1}}, accounts)
+			var undo requests
+			for _, call := range rs {
+				b.debited(200, 1, call.Attempt.Participant(0).Leg().Account)
+				undo.add(call.Attempt, storetest.At(protocol.Undo, 0))
+			}
+			for range 2 {
+				assert.Equal(t, all(4, protocol.Applied), b.batch(undo))
+				_, accounts = b.sent()
+				assert.Equal(t, [][]int{{1, 1, 1, 1}}, accounts)
+				b.batch(rs)
+				b.sent()
+			}
+		})
+	}
+}
+
+// A statement is for 512 accounts at most.
+func TestSharedStatementsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.trial()
+	var rs requests
+	for i := range 600 {
+		a := b.Attempt("t", b.Leg(fmt.Sprint(i), -60))
+		rs.add(a, storetest.PrepareWith(0, fence0()))
+	}
+	assert.Equal(t, all(600, protocol.NotMatched), b.batch(rs))
+	_, accounts := b.sent()
+	assert.Equal(t, [][]int{{512, 88}}, accounts)
+}
+
+// Sums at the limits stay exact, and keep their type.
+func TestSharedSumsAtTheLimits(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	most, least := money.MaxBalance(money.Whole), money.Units(1)
+	huge := money.MaxBalance(money.Decimal)
+	tiny := dec("0.000000000001")
+	up := func(a, by money.Amount) money.Amount { sum, err := a.Add(by); require.NoError(t, err); return sum }
+	var rs requests
+	wants := map[string]money.Amount{}
+	add := func(name string, balance, amount, want money.Amount) {
+		markers := bson.M{"by " + name: amount.Value()}
+		b.Put(storetest.Account(name, bson.M{"balance": balance.Value(), "floor": bson.MinKey{}, "pending": markers}))
+		rs.add(b.Attempt("by "+name, b.LegIn("", name, amount)), storetest.At(protocol.Settle, 0))
+		wants[name] = want
+	}
+	add("a", most, least, up(most, least))
+	add("b", up(money.Ceiling(money.Whole), least.Neg()), least, money.Ceiling(money.Whole))
+	add("c", money.Ceiling(money.Whole), least, money.Ceiling(money.Whole)) // beyond: by itself
+	add("d", most.Neg(), money.Max(money.Whole), up(most.Neg(), money.Max(money.Whole)))
+	add("e", huge, tiny, up(huge, tiny))
+	add("f", up(money.Ceiling(money.Decimal), tiny.Neg()), tiny, money.Ceiling(money.Decimal))
+	add("g", huge.Neg(), money.Max(money.Decimal), up(huge.Neg(), money.Max(money.Decimal)))
+	b.trial()
+	b.batch(rs)
+	_, accounts := b.sent()
+	assert.ElementsMatch(t, []int{4, 3}, accounts[0])
+	got := results(rs)
+	for name, want := range wants {
+		stored, err := money.FromBSON(b.Raw("accounts", name).Lookup("balance"))
+		require.NoError(t, err, name)
+		assert.Zero(t, stored.Cmp(want), "%s: %s, not %s", name, stored, want)
+		if name != "c" {
+			assert.Equal(t, protocol.Applied, got[name], name)
+		}
+	}
+	assert.Equal(t, protocol.NotMatched, got["c"])
+}
