@@ -251,6 +251,29 @@ func TestUnusualAccountIsApartNext(t *testing.T) {
 	assert.Equal(t, all(1, applied), b.batch(next))
 }
 
+// So has one that another transfer writes to in the same update.
+func TestUnusualAccountIsApartForAll(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	rs := b.opened(200, "a", "b", "c")
+	b.Change("accounts", "c", bson.M{"$set": bson.M{"closed": int32(0)}})
+	applied := protocol.Applied
+	require.Equal(t, []protocol.Result{applied, applied, protocol.NotMatched}, b.batch(rs))
+	var next requests
+	for _, name := range []string{"a", "b", "c"} {
+		another := b.Attempt("another by "+name, b.Leg(name, -60))
+		next.add(another, b.Ready(another)...)
+	}
+	next = append(next, rs[2])
+	b.PutIn("accounts", storetest.Account("d", nil))
+	third := b.Attempt("by d", b.Leg("d", -60))
+	next.add(third, b.Ready(third)...)
+	b.Log.Take()
+	assert.Equal(t, all(5, applied), b.batch(next))
+	_, accounts := b.sent()
+	assert.Equal(t, [][]int{{3, 1}}, accounts)
+}
+
 // sortedSizes orders the statements of each command by their sizes, the largest first:
 // those of different shapes stand in no order.
 func sortedSizes(accounts [][]int) [][]int {
