@@ -24,7 +24,7 @@ import (
 // document at which it waits is found.
 func TestSuspectOfASharedStatement(t *testing.T) {
 	b := newBank(t)
-	names := []string{"e", "Z", "locked", "zz", "a", "é", "10", "9"}
+	names := []string{"zz", "e", "Z", "é", "locked", "a", "10", "9"}
 	rs := b.opened(200, names...)
 	rs = append(rs, b.opened(1, "below")...) // it stands before the locked one, and can't be changed
 	unlock := b.lock("locked")
