@@ -43,6 +43,9 @@ type Coordinator struct {
 	wake       chan struct{} // receives a value when something was submitted in this process
 	// historyFrom returns the time since which every committed transfer is still stored.
 	historyFrom func(context.Context) (time.Time, error)
+	// hurryUp has what was put off of a transfer sent at once, until done is called.
+	// It is nil where nothing is put off.
+	hurryUp func(id string) (done func())
 }
 
 // NewCoordinator returns a Coordinator over the collections accounts and transfers of db,
