@@ -72,7 +72,7 @@ func (c *Coordinator) execute(ctx context.Context, t document.Transfer, how term
 	if c.barred(ctx, t) {
 		attempt.Threshold = 0
 	}
-	result, err := c.engine.Execute(ctx, attempt, how.start, protocol.State(c.settings.returnAt))
+	result, err := c.engine.Execute(ctx, attempt, how.start, c.settings.returnAt.progress())
 	switch {
 	case errors.Is(err, engine.ErrUnfinished) && result.State == protocol.Committed:
 		result.Transfer.State = result.State
@@ -174,7 +174,7 @@ func (c *Coordinator) newAttempt(ctx context.Context, t document.Transfer, reaso
 	}
 	attempt.Threshold = c.settings.stallThreshold
 	attempt.Describe = func(refusal protocol.Refusal) string {
-		if err := explained(t, refusal, attempt.Evidence(refusal.Participant)); err != nil {
+		if err := explained(attempt.Transfer, refusal, attempt.Evidence(refusal.Participant)); err != nil {
 			return err.Error()
 		}
 		return reason

@@ -108,6 +108,7 @@ func (f *follower) leave() {
 func (f *follower) follow(ctx context.Context) (Record, error) {
 	f.watch = f.c.lookout.Watch(f.planned.ID)
 	defer f.watch.End()
+	defer f.c.engine.HurryUp(f.planned.ID)()
 	seen, ended := f.watch.Look(ctx)
 	for n := 1; ended == nil; n++ {
 		if a := f.weigh(ctx, seen); a.done {
@@ -231,7 +232,7 @@ func (c *Coordinator) answerable(ctx context.Context, stored document.Transfer) 
 	case protocol.Preparing:
 		return stored.Held && !c.queries.LooksExpired(ctx, stored)
 	case protocol.Committed:
-		return stored.Hold || c.settings.returnAt == StateCommitted
+		return stored.Hold || c.settings.returnAt == AtCommit
 	default:
 		return stored.State.Final() || !stored.State.Known()
 	}

@@ -75,7 +75,7 @@ func PostAmount(a Amount) PostOption { return func(p *posting) { p.amount = &a }
 // Post moves the money of a hold.
 // It may be repeated, and called by many at once: one Post, Void or expiry decides.
 //
-//   - nil: the transfer is in StateSuccess (or StateCommitted, see [WithReturnAt]), by
+//   - nil: the transfer is in StateSuccess or StateCommitted (see [WithReturnAt]), by
 //     this call or before.
 //   - ErrExpired, ErrCancelled: it has expired, or was voided or cancelled; it is in
 //     StateFail, and the money went back.
@@ -133,7 +133,7 @@ func (c *Coordinator) post(ctx context.Context, stored document.Transfer, p post
 		if unfit != nil || !equalParts(part, stored.Posted) {
 			return answerWith(rec, postedOtherwise(stored.ID))
 		}
-		if stored.State.Final() || c.settings.returnAt == StateCommitted {
+		if stored.State.Final() || c.settings.returnAt == AtCommit {
 			return answerWith(rec, nil)
 		}
 	case protocol.Fail:
@@ -257,6 +257,7 @@ func (c *Coordinator) decide(
 		outage engine.Outage
 		last   Record // as it was stored when it was tried
 	)
+	defer c.engine.HurryUp(id)()
 	for n := 1; ; n++ {
 		a := c.decideOnce(ctx, id, &last, verb)
 		if a.done {

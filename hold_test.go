@@ -129,7 +129,7 @@ func TestPostRefusesAmounts(t *testing.T) {
 func TestPostOfAWrongAmountAfterTheDecision(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0)
-	committed := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.StateCommitted))
+	committed := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.AtCommit))
 	half, err := transfer.ParseDecimal("0.5")
 	require.NoError(t, err)
 	for _, id := range []string{"posted", "posted in part", "committed", "voided", "expired", "undecided"} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
 // Defaults and limits.
@@ -198,11 +199,42 @@ func WithRetention(d time.Duration) Option {
 	return func(s *settings) { s.retention, s.retained = d, true }
 }
 
-// WithReturnAt sets when Transfer answers: at StateSuccess, or at StateCommitted, when
-// the outcome is certain and the rest is done in the background.
-// Until then a credit can't be spent.
-// Defaults to StateSuccess.
-func WithReturnAt(state State) Option { return func(s *settings) { s.returnAt = state } }
+// ReturnAt says how far a transfer has come when a call for it answers without an error.
+// The later, the longer the caller waits.
+type ReturnAt uint8
+
+const (
+	// AtSettled answers once the money is there, durably, for every reader: balances, the
+	// state (Committed or Success) and statements show it.
+	// What is left to be done concerns nobody: some marks are removed a little later.
+	AtSettled ReturnAt = iota
+	// AtCommit answers once the outcome is certain.
+	// Nothing can take it back; but for some milliseconds the credit can't be spent, others
+	// may see the transfer in StatePreparing, and statements don't have it.
+	AtCommit
+	// AtSuccess answers once nothing is left to be done.
+	AtSuccess
+)
+
+// WithReturnAt sets how far a transfer has come when a call for it answers without an
+// error: Transfer, TransferMany, Post and Reverse.
+// The record of a call that is repeated may show a later state than that of the first
+// answer, and never an earlier one.
+// A refusal is answered when nothing is left to be done, and so is Wait.
+// Defaults to AtSettled.
+func WithReturnAt(at ReturnAt) Option { return func(s *settings) { s.returnAt = at } }
+
+// progress returns what an execution waits for.
+func (at ReturnAt) progress() protocol.Progress {
+	switch at {
+	case AtCommit:
+		return protocol.Decided
+	case AtSuccess:
+		return protocol.Complete
+	default:
+		return protocol.Settled
+	}
+}
 
 // GroupCommit bounds the group commit, by which one command carries the writes of many
 // transfers.
@@ -228,7 +260,7 @@ type GroupCommit struct {
 	MaxInFlight int
 	// MaxPending is the number of transfers under way in this process, 1 to 65536.
 	// The other callers wait for a place, until their contexts end.
-	// A transfer keeps its place until it is final.
+	// A transfer keeps its place until its caller has the answer.
 	// Where there are several clusters, each can have as many places as are free, so that
 	// what hangs on one leaves room for the others.
 	// Defaults to 2048.

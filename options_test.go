@@ -50,7 +50,7 @@ func TestInvalidOptions(t *testing.T) {
 		"1h0m0s or longer, not 0s":               {transfer.WithRetention(0)},
 		"or longer, not -1h0m0s":                 {transfer.WithRetention(-time.Hour)},
 		"Resume or RollBack":                     {transfer.WithStallPolicy(0)},
-		"StateCommitted or StateS":               {transfer.WithReturnAt(transfer.StateFail)},
+		"AtCommit, AtSettled or AtSuccess":       {transfer.WithReturnAt(9)},
 		"wants a logger":                         {transfer.WithLogger(nil)},
 	} {
 		_, err := transfer.NewCoordinator(db, opts...)

@@ -225,7 +225,7 @@ func digest(t document.Transfer) []byte {
 }
 
 func plainPayload(t document.Transfer, payload []byte) []byte {
-	legs := slices.Clone(t.Legs)
+	legs := append(make([]document.Leg, 0, 4), t.Legs...) // most transfers have no more
 	slices.SortFunc(legs, func(a, b document.Leg) int {
 		return cmp.Or(cmp.Compare(a.Ledger, b.Ledger), cmp.Compare(a.Account, b.Account))
 	})
@@ -233,7 +233,7 @@ func plainPayload(t document.Transfer, payload []byte) []byte {
 	for _, leg := range legs {
 		payload = appendField(payload, leg.Ledger)
 		payload = appendField(payload, leg.Account)
-		payload = appendField(payload, leg.Amount.Canonical())
+		payload = appendAmount(payload, leg.Amount)
 	}
 	return payload
 }
@@ -278,6 +278,14 @@ func effectsPayload(payload []byte, effects []document.Effect) []byte {
 		payload = appendField(payload, string(sortedFields(e.Require)))
 		payload = appendField(payload, string(sortedFields(e.Set)))
 	}
+	return payload
+}
+
+// appendAmount appends an amount's canonical text as [appendField] does.
+func appendAmount(payload []byte, amount money.Amount) []byte {
+	start := len(payload)
+	payload = amount.AppendCanonical(append(payload, 0, 0, 0, 0))
+	binary.BigEndian.PutUint32(payload[start:], uint32(len(payload)-start-4))
 	return payload
 }
 

@@ -214,16 +214,21 @@ func payment(amount Amount) Request {
 	return Request{ID: "order-17", From: "alice", To: "bob", Amount: amount}
 }
 
-// TestPlanningAllocatesLittle promises that planning a transfer of units takes six
-// allocations.
+// TestPlanningAllocatesLittle promises that planning a transfer of units takes three
+// allocations, and checking that it is genuine one.
 // With the three of its execution (see internal/protocol), all decisions about a transfer
-// take fewer than ten.
+// take fewer than eight.
 func TestPlanningAllocatesLittle(t *testing.T) {
 	c, req := newPlanner(t, StringIDs), payment(Units(6000))
-	var err error
+	planned, err := c.plan(req)
+	require.NoError(t, err)
 	count := testing.AllocsPerRun(1000, func() { _, err = c.plan(req) })
 	require.NoError(t, err)
-	require.LessOrEqual(t, count, 6.0)
+	require.LessOrEqual(t, count, 3.0)
+	isGenuine := false
+	count = testing.AllocsPerRun(1000, func() { isGenuine = genuine(planned) })
+	require.True(t, isGenuine)
+	require.LessOrEqual(t, count, 1.0)
 }
 
 func BenchmarkPlan(b *testing.B) {

@@ -166,7 +166,7 @@ func (c *Coordinator) finishStalled(
 	attempt, err := c.newAttempt(ctx, t, reasonOf(start))
 	var result engine.Result
 	if err == nil {
-		result, err = c.engine.Execute(limited, attempt, start, protocol.Success)
+		result, err = c.engine.Execute(limited, attempt, start, protocol.Complete)
 	}
 	line.swept(ctx, result, err)
 	unanswered := err != nil && gaveUp(ctx, err)

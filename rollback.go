@@ -83,7 +83,7 @@ func (c *Coordinator) withdraw(
 // and under which IDs.
 // It moves money, not effects: those stay as they are.
 //
-//   - nil: the reversal is in StateSuccess (or StateCommitted, see [WithReturnAt]), by
+//   - nil: the reversal is in StateSuccess or StateCommitted (see [WithReturnAt]), by
 //     this call or before.
 //   - ErrAlreadyReversed: another transfer has reversed it, which the record names in
 //     ReversedBy.
@@ -171,9 +171,11 @@ func checkReversal(ctx context.Context, id, newID string) error {
 func (c *Coordinator) settled(ctx context.Context, id string) (original document.Transfer, err error) {
 	waiting, cancel := context.WithTimeout(ctx, reversalPatience)
 	defer cancel()
+	defer c.engine.HurryUp(id)()
 	for n := 1; ; n++ {
 		original, err = c.original(ctx, id)
-		if err != nil || original.State != protocol.Committed || !pausePoll(waiting, n) {
+		committed := original.State == protocol.Committed || original.State == protocol.Preparing && c.engine.Answered(id)
+		if err != nil || !committed || !pausePoll(waiting, n) {
 			return original, err
 		}
 	}

@@ -219,7 +219,7 @@ func TestReversalOfWhatIsCommitted(t *testing.T) {
 		_, err := other.Recover(t.Context())
 		assert.NoError(t, err)
 	}}
-	rec, err := b.NewCoordinator(b.Through(w.Client()), transfer.WithReturnAt(transfer.StateCommitted)).Reverse(t.Context(), "t", "r")
+	rec, err := b.NewCoordinator(b.Through(w.Client()), transfer.WithReturnAt(transfer.AtCommit)).Reverse(t.Context(), "t", "r")
 	require.NoError(t, err)
 	require.True(t, w.HasStruck())
 	require.Contains(t, []transfer.State{transfer.StateCommitted, transfer.StateSuccess}, rec.State)

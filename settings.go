@@ -29,7 +29,7 @@ type settings struct {
 	fenceBytes          int64
 	stallThreshold      time.Duration
 	policy              StallPolicy
-	returnAt            State
+	returnAt            ReturnAt
 	group               GroupCommit
 	retention           time.Duration
 	retained            bool // the retention was given
@@ -48,7 +48,6 @@ func settingsOf(db *mongo.Database, opts []Option) (settings, error) {
 		fenceBytes:     defaultFenceCache,
 		stallThreshold: defaultStallThreshold,
 		policy:         Resume,
-		returnAt:       StateSuccess,
 		logger:         slog.New(slog.DiscardHandler),
 	}
 	for i, opt := range opts {
@@ -108,8 +107,8 @@ func (s *settings) checkNumbers() error {
 		return invalid("WithAccountIDs wants StringIDs or ObjectIDs")
 	case s.policy != Resume && s.policy != RollBack:
 		return invalid("WithStallPolicy wants Resume or RollBack")
-	case s.returnAt != StateCommitted && s.returnAt != StateSuccess:
-		return invalid("WithReturnAt wants StateCommitted or StateSuccess, not %s", words.Quote(string(s.returnAt)))
+	case s.returnAt > AtSuccess:
+		return invalid("WithReturnAt wants AtCommit, AtSettled or AtSuccess")
 	case s.markerLimit < 1 || s.markerLimit > maxMarkerLimit:
 		return invalid("a marker limit lies between 1 and %d, not at %d", maxMarkerLimit, s.markerLimit)
 	case s.retained && s.retention < retention.Shortest:

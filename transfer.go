@@ -69,7 +69,7 @@ type Leg struct {
 
 // Transfer moves money and answers with the final record.
 //
-//   - nil: the transfer is in StateSuccess (or StateCommitted, see [WithReturnAt]).
+//   - nil: the transfer is in StateSuccess or StateCommitted (see [WithReturnAt]).
 //   - ErrUnsettled: it is in StateCommitted, for good, and not all of it is in place.
 //     An account is gone or can't be written, and Record.Stuck says why.
 //     Or, where Stuck is nil, the context ended or the Coordinator was closed after the
@@ -251,6 +251,7 @@ func (c *Coordinator) Wait(ctx context.Context, id string) (Record, error) {
 func (c *Coordinator) await(ctx context.Context, id string) (Record, error) {
 	w := c.lookout.Watch(id)
 	defer w.End()
+	defer c.engine.HurryUp(id)()
 	var (
 		last   = Record{ID: id}
 		cause  error

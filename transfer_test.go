@@ -391,12 +391,12 @@ func TestTransferGoesOnInTheBackground(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
-// With WithReturnAt(StateCommitted) a call returns with the decision, and the rest is
+// With WithReturnAt(AtCommit) a call returns with the decision, and the rest is
 // done in the background.
 func TestReturnAtCommitted(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	c := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.StateCommitted))
+	c := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.AtCommit))
 	rec, err := c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateCommitted, rec.State)

@@ -64,7 +64,7 @@ func contenders() []contender {
 			name:    "transfer-at-commit",
 			promise: "the same, but the call returns when the outcome is certain; the credit can be spent a moment later",
 			account: libraryAccount, transfer: libraryTransfer, marks: true,
-			open: openLibrary(transfer.WithReturnAt(transfer.StateCommitted)),
+			open: openLibrary(transfer.WithReturnAt(transfer.AtCommit)),
 		},
 		{
 			name:    "native",

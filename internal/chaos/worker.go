@@ -99,7 +99,7 @@ func (w *worker) work(ctx context.Context) error {
 		return err
 	}
 	db := client.Database(database)
-	returnAt := []transfer.State{transfer.StateSuccess, transfer.StateCommitted}[w.Slot%2]
+	returnAt := []transfer.ReturnAt{transfer.AtSettled, transfer.AtCommit, transfer.AtSuccess}[w.Slot%3]
 	coord, err := transfer.NewCoordinator(db, documents(db), transfer.WithStallThreshold(stallThreshold), transfer.WithReturnAt(returnAt))
 	if err != nil {
 		return err

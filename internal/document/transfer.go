@@ -28,7 +28,12 @@ func (t *Transfer) HeldNow() bool { return t.Hold && t.Held && t.State == protoc
 // Size returns about what a transfer takes as it is stored.
 func (t *Transfer) Size() int {
 	const around = 512
-	sum := around + len(t.Metadata)
+	return around + t.listBytes()
+}
+
+// listBytes returns about what the lists and the metadata of a transfer take.
+func (t *Transfer) listBytes() int {
+	sum := len(t.Metadata)
 	for _, leg := range t.Legs {
 		sum += 2*wire.ElementBytes + len(leg.Ledger) + len(leg.Namespace) + len(leg.Account)
 	}

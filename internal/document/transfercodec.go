@@ -12,7 +12,7 @@ import (
 
 // Encode encodes a new transfer, as the tags of its type say.
 func (t *Transfer) Encode() bson.Raw {
-	m := wire.NewMessage(512 + len(t.Metadata) + 128*(len(t.Legs)+len(t.Effects)))
+	m := wire.NewMessage(320 + len(t.ID) + len(t.Owner) + len(t.Currency) + len(t.Reverses) + t.listBytes())
 	m.Text("_id", t.ID)
 	m.Text("state", string(t.State))
 	m.Flag("open", t.Open)

@@ -56,7 +56,8 @@ func fenceOrder(t *task) int {
 func (c *command) freeDocuments() {
 	l := c.lane
 	for _, t := range c.tasks {
-		if l.busy[t.subject]--; l.busy[t.subject] > 0 {
+		if commands := l.busy[t.subject]; commands > 1 {
+			l.busy[t.subject] = commands - 1
 			continue
 		}
 		delete(l.busy, t.subject)

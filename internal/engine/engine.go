@@ -51,6 +51,10 @@ type Engine struct {
 	jobs    sync.WaitGroup
 	lanes   map[mongostore.Lane]*lane
 	servers map[collections.Cluster]*server
+
+	deferredJobs  int                // executions that nobody waits for
+	deferredTasks map[string][]*task // by transfer ID
+	hurried       map[string]int     // callers of HurryUp by transfer ID
 }
 
 // Limits bound what is in progress at once.
@@ -74,7 +78,8 @@ func New(store *mongostore.Store, log *slog.Logger, now func() time.Time, limits
 		store: store, log: log, now: now, base: base, cancel: cancel,
 		closing: make(chan struct{}), limits: limits, gate: newGate(limits.MaxPending, store.ClusterCount() > 1),
 		running: map[string]registration{}, waiters: map[string]int{}, lanes: map[mongostore.Lane]*lane{},
-		servers: map[collections.Cluster]*server{},
+		servers:       map[collections.Cluster]*server{},
+		deferredTasks: map[string][]*task{}, hurried: map[string]int{},
 	}
 }
 
@@ -92,6 +97,7 @@ func (e *Engine) Closing() <-chan struct{} { return e.closing }
 type registration struct {
 	executions int
 	claimsSent int       // executions that sent a claim
+	answered   int       // executions whose caller knows of the commit
 	since      time.Time // since when there was always at least one execution
 }
 
@@ -113,6 +119,15 @@ func (e *Engine) Sent(transferID string) bool {
 	return e.running[transferID].claimsSent > 0
 }
 
+// Answered reports whether an execution that is in progress in this engine has answered
+// its caller that the transfer is committed.
+// The transfer may still be stored as Preparing.
+func (e *Engine) Answered(transferID string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.running[transferID].answered > 0
+}
+
 // Awaited reports whether a caller waits for an execution of a transfer to begin or to
 // end.
 // Other executions continue in the background.
@@ -122,18 +137,16 @@ func (e *Engine) Awaited(transferID string) bool {
 	return e.waiters[transferID] > 0
 }
 
-// addWaiter counts a caller who waits for an execution of a transfer, until remove is
-// called.
-func (e *Engine) addWaiter(transferID string) (remove func()) {
-	add := func(n int) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.waiters[transferID] += n; e.waiters[transferID] == 0 {
-			delete(e.waiters, transferID)
-		}
+// countWaiter counts a caller who begins to wait for an execution of a transfer, with 1,
+// or waits no longer, with -1.
+func (e *Engine) countWaiter(transferID string, change int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n := e.waiters[transferID] + change; n > 0 {
+		e.waiters[transferID] = n
+	} else {
+		delete(e.waiters, transferID)
 	}
-	add(1)
-	return func() { add(-1) }
 }
 
 // Close admits no further execution and waits for those in progress.
@@ -143,6 +156,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	if !e.closed {
 		e.closed = true
 		close(e.closing)
+		e.sendAllDeferred()
 	}
 	stoppedBefore := e.stopped
 	e.mu.Unlock()
@@ -235,9 +249,15 @@ func (e *Engine) unregister(j *job) {
 	transferID := j.attempt.Transfer.ID
 	entry := e.running[transferID]
 	if !j.claimSentAt.IsZero() {
-		j.waitlist.pace.inProgress--
-		j.waitlist.pace.record(e.now().Sub(j.claimSentAt), j.inProgressThen)
 		entry.claimsSent--
+	}
+	if j.deferred {
+		e.deferredJobs--
+	} else {
+		e.recordPace(j)
+	}
+	if j.answered {
+		entry.answered--
 	}
 	entry.executions--
 	e.running[transferID] = entry

@@ -80,7 +80,7 @@ func TestSinceWhenThereWasAnExecution(t *testing.T) {
 // and why.
 func TestServerAway(t *testing.T) {
 	e, attempt := unreachable(t)
-	result, err := e.Execute(t.Context(), attempt, protocol.Start{Claim: protocol.Insert}, protocol.Success)
+	result, err := e.Execute(t.Context(), attempt, protocol.Start{Claim: protocol.Insert}, protocol.Complete)
 	require.ErrorIs(t, err, ErrNothingSent)
 	require.Empty(t, e.waiters)
 	require.ErrorContains(t, result.Cause, "server selection error")
@@ -96,7 +96,7 @@ func TestClose(t *testing.T) {
 	e.now = func() time.Time { return time.Unix(0, 0) } // never gives up by itself
 	outcome := make(chan error, 1)
 	go func() {
-		_, err := e.Execute(context.Background(), attempt, protocol.Start{Claim: protocol.Insert}, protocol.Success)
+		_, err := e.Execute(context.Background(), attempt, protocol.Start{Claim: protocol.Insert}, protocol.Complete)
 		outcome <- err
 	}()
 	require.Eventually(t, func() bool { return executions(e, "t") == 1 }, time.Minute, time.Millisecond)
@@ -110,7 +110,7 @@ func TestClose(t *testing.T) {
 	require.ErrorIs(t, <-outcome, ErrUnfinished)
 	require.ErrorIs(t, <-patient, ErrUnfinished, "what it waited for was stopped")
 	require.NoError(t, e.Close(context.Background()), "nothing is under way any more")
-	_, err := e.Execute(t.Context(), attempt, protocol.Start{Claim: protocol.Insert}, protocol.Success)
+	_, err := e.Execute(t.Context(), attempt, protocol.Start{Claim: protocol.Insert}, protocol.Complete)
 	require.ErrorIs(t, err, ErrClosed)
 }
 
@@ -121,12 +121,12 @@ func TestAbandonedExecutionIsNoSuccess(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	j := &job{
-		attempt: attempt, execution: protocol.New(protocol.Start{Claim: protocol.Insert}, 2), until: protocol.Success,
-		values: t.Context(), caller: t.Context(), replied: make(chan struct{}),
+		attempt: attempt, execution: protocol.New(protocol.Start{Claim: protocol.Insert}, 2), until: protocol.Complete,
+		caller: t.Context(), replied: make(chan struct{}),
 	}
 	require.NoError(t, e.register("t"))
 	j.abandon()
-	e.advance(j)
+	e.advance(j, e.now())
 	_, err := j.callerResult(ended)
 	require.ErrorIs(t, err, ErrNothingSent)
 	require.ErrorIs(t, err, context.Canceled)

@@ -38,17 +38,19 @@ var ErrRefused = errors.New("stopped for want of a right")
 func errNoTimeLeft() error { return errors.New("too much is under way for the time that is left") }
 
 // Execute drives one execution to its end and returns its result.
-// With until Committed it returns at the decision, and the rest happens in the
-// background.
+// With until Decided or Settled it returns when a commit has come as far, and the rest
+// happens in the background, a little later, together with that of others.
+// Any other end is waited for.
 // While too many executions are in progress it waits for a place.
 // When ctx ends first, an execution that has claimed continues in the background, and the
 // error is ErrUnfinished.
 // One that has not sent its claim stops, and the error is ErrNothingSent.
 // Both wrap the context's cause.
 func (e *Engine) Execute(
-	ctx context.Context, attempt *mongostore.Attempt, start protocol.Start, until protocol.State,
+	ctx context.Context, attempt *mongostore.Attempt, start protocol.Start, until protocol.Progress,
 ) (Result, error) {
-	defer e.addWaiter(attempt.Transfer.ID)()
+	e.countWaiter(attempt.Transfer.ID, 1)
+	defer e.countWaiter(attempt.Transfer.ID, -1)
 	if ctx.Err() != nil {
 		return Result{}, withContextError(ctx, ErrNothingSent)
 	}
@@ -62,7 +64,7 @@ func (e *Engine) Execute(
 	}
 	j := e.newJob(ctx, attempt, start, until)
 	j.waitlist, j.hasPlace = w, true
-	e.advance(j)
+	e.advance(j, e.now())
 	e.startAllBut(nil)
 	select {
 	case <-j.replied:
@@ -77,10 +79,9 @@ func (e *Engine) Execute(
 
 // advance asks an execution what is next and queues it, or ends the job.
 // The caller owns the job.
-func (e *Engine) advance(j *job) {
+func (e *Engine) advance(j *job, now time.Time) {
 	x := j.execution
 	for x.Outcome() == protocol.Running {
-		now := e.now()
 		if !now.Before(j.busyWaitUntil) {
 			x.StopWaiting()
 		}
@@ -96,8 +97,8 @@ func (e *Engine) advance(j *job) {
 			e.end(j, j.failureOnGivingUp())
 			return
 		}
-		if j.until == protocol.Committed && x.State() == protocol.Committed {
-			j.reply(nil)
+		if x.Progress() >= j.until && j.isCommitted() {
+			e.answerCommitted(j)
 		}
 		if wire.Disconnected(j.attempt.Cause) { // it never comes back
 			e.end(j, j.failureOnGivingUp())
@@ -133,8 +134,7 @@ func (e *Engine) enqueueOperations(j *job, operations []protocol.Operation) bool
 // endRound hands the answers of a round to the execution and advances it.
 // It pauses first if the round brought nothing new, or if others were first too often.
 // For an execution that still waits for a busy participant, "busy" is nothing new.
-func (e *Engine) endRound(j *job) {
-	now := e.now()
+func (e *Engine) endRound(j *job, now time.Time) {
 	progress, contended := true, false
 	for i := range j.tasks {
 		t := &j.tasks[i]
@@ -146,7 +146,7 @@ func (e *Engine) endRound(j *job) {
 		busy := t.Answer.Facts.Found && !t.Answer.Facts.BelowMarkerLimit
 		if !t.answered() || busy && now.Before(j.busyWaitUntil) {
 			progress = false
-			e.traceRepeat(j.values, &t.Call)
+			e.traceRepeat(context.WithoutCancel(j.caller), &t.Call)
 		}
 		contended = contended || t.Answer.Result == protocol.NotMatched
 		if t.Answer.Result == protocol.Failed {
@@ -160,7 +160,7 @@ func (e *Engine) endRound(j *job) {
 	}
 	wait := j.backoff.next(progress, contended, j.busyWaitUntil.Sub(now))
 	if wait == 0 {
-		e.advance(j)
+		e.advance(j, now)
 		return
 	}
 	go e.resumeAfter(wait, j)
@@ -170,14 +170,14 @@ func (e *Engine) endRound(j *job) {
 func (e *Engine) resumeAfter(pause time.Duration, j *job) {
 	e.lendPlace(j)
 	sleep(e.base, pause)
-	if !j.hasPlace {
+	if !j.hasPlace && !j.deferred {
 		if err := e.gate.acquire(j.caller, e.closing, j.waitlist); err != nil {
 			e.end(j, err)
 			return
 		}
 		j.hasPlace = true
 	}
-	e.advance(j)
+	e.advance(j, e.now())
 	e.startAllBut(nil)
 }
 

@@ -21,7 +21,7 @@ func TestPausedExecutionLendsItsPlace(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	for _, attempt := range []*mongostore.Attempt{attempt, attemptFor(t, e, "other")} {
 		go func() {
-			_, err := e.Execute(ctx, attempt, protocol.Start{Claim: protocol.Insert}, protocol.Success)
+			_, err := e.Execute(ctx, attempt, protocol.Start{Claim: protocol.Insert}, protocol.Complete)
 			ended <- err
 		}()
 	}

@@ -18,9 +18,8 @@ import (
 type job struct {
 	attempt   *mongostore.Attempt
 	execution *protocol.Execution
-	until     protocol.State // Committed: the caller waits for the decision only
+	until     protocol.Progress // of a commit, that the caller waits for
 	caller    context.Context
-	values    context.Context // the caller's, without its end
 
 	busyWaitUntil    time.Time // until when it may wait for a busy participant
 	reachServerUntil time.Time // before it has claimed
@@ -28,6 +27,8 @@ type job struct {
 	alone            bool          // it shares no command: one may have been refused because of it
 	failedWrites     map[int]error // the latest of each participant
 	missingRight     *missingRight
+	answered         bool         // its caller knows of the commit
+	deferred         bool         // and what is left to be done may wait
 	waitlist         *waitlist    // of the clusters that it touches
 	hasPlace         bool         // it has a place of the gate
 	tasks            []task       // of the present round
@@ -43,25 +44,23 @@ type job struct {
 
 	// The job's lock guards the rest.
 	mu           sync.Mutex
-	hasReplied   bool // replied is closed
-	result       Result
+	hasReplied   bool   // replied is closed
+	result       Result // before the reply: the state at the commit, zero before that
 	failure      error
 	cause        error // the latest error on the way
 	abandoned    bool  // the caller waits no longer
 	claimSent    bool  // a claim was handed to the store
 	claimed      bool
 	claimInDoubt bool
-	committed    Result // the result at the commit; the zero value before that
 }
 
-func (e *Engine) newJob(ctx context.Context, attempt *mongostore.Attempt, start protocol.Start, until protocol.State) *job {
+func (e *Engine) newJob(ctx context.Context, attempt *mongostore.Attempt, start protocol.Start, until protocol.Progress) *job {
 	now := e.now()
 	return &job{
 		attempt:          attempt,
 		execution:        protocol.New(attempt.Start(start), attempt.Participants(), attempt.Losers()...),
 		until:            until,
 		caller:           ctx,
-		values:           context.WithoutCancel(ctx),
 		busyWaitUntil:    now.Add(busyWaitLimit(ctx, now)),
 		reachServerUntil: now.Add(AwayLimit),
 		tasks:            make([]task, 0, attempt.Participants()),
@@ -130,11 +129,18 @@ func (j *job) shouldContinue() bool {
 	defer j.mu.Unlock()
 	j.claimed, j.claimInDoubt = j.execution.Claimed(), j.execution.ClaimInDoubt()
 	j.cause = j.attempt.Cause
-	if state := j.execution.State(); state == protocol.Committed && j.committed.State != state {
-		j.committed = Result{Outcome: protocol.Running, State: state, Transfer: j.attempt.Transfer}
-		j.committed.Transfer.State = state
+	if !j.hasReplied && j.result.State == "" && j.isCommitted() {
+		j.result = Result{Outcome: protocol.Running, State: protocol.Committed, Transfer: j.attempt.Transfer}
+		j.result.Transfer.State = protocol.Committed
 	}
 	return j.isWanted()
+}
+
+// isCommitted reports whether the transfer is committed, by fact or by record, and not
+// final yet.
+func (j *job) isCommitted() bool {
+	x := j.execution
+	return x.Progress() != protocol.Undecided && !x.State().Back() && !x.State().Final()
 }
 
 // isWanted reports whether a caller waits for the job, or its transfer may be stored.
@@ -148,7 +154,7 @@ func (j *job) callerResult(ctx context.Context) (Result, error) {
 	defer j.mu.Unlock()
 	switch {
 	case !j.hasReplied:
-		result := j.committed
+		result := j.result
 		result.Cause = j.cause
 		return result, withContextError(ctx, ErrUnfinished)
 	case j.failure != nil && ctx.Err() != nil:
@@ -169,6 +175,9 @@ func (j *job) reply(failure error) {
 	j.result = Result{
 		Outcome: x.Outcome(), State: x.State(), Transfer: j.attempt.Transfer,
 		Refusal: x.Refusal(), ClaimInDoubt: x.ClaimInDoubt(), Cause: j.attempt.Cause,
+	}
+	if j.isCommitted() {
+		j.result.State, j.result.Transfer.State = protocol.Committed, protocol.Committed
 	}
 	if reason, stuck := j.stuckReason(); stuck {
 		j.result.Stuck = reason.Reason()

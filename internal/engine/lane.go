@@ -23,10 +23,11 @@ const (
 // task is a call of a job, queued in a lane or in flight.
 type task struct {
 	mongostore.Call
-	job     *job
-	lane    *lane
-	subject collections.Subject
-	next    *task // in its chain
+	job      *job
+	lane     *lane
+	subject  collections.Subject
+	next     *task     // in its chain
+	deferred *deferred // among which it is; nil: it is not
 }
 
 func newTask(j *job, op protocol.Operation) task {
@@ -55,8 +56,9 @@ type lane struct {
 	parked    map[collections.Subject]*chain // tasks that wait for those documents
 	suspects  map[collections.Subject]*suspect
 	window    window
-	answers   int   // commands that were answered so far
-	skipped   int   // how often other lanes sent a command since it last did
+	answers   int // commands that were answered so far
+	skipped   int // how often other lanes sent a command since it last did
+	deferred  []*deferred
 	lastAdded *task // while the tasks of a round are added: the latest one
 }
 
@@ -69,6 +71,10 @@ func (e *Engine) enqueue(tasks []task) {
 		t := &tasks[i]
 		t.next = nil
 		t.lane = e.laneOf(t)
+		if e.mayDefer(t) {
+			e.putOff(t)
+			continue
+		}
 		t.lane.enqueueBehind(t)
 	}
 	for i := range tasks {
@@ -154,7 +160,8 @@ func (l *lane) park(t *task) bool {
 // Beside other jobs it first gets its part of that quarter, at least minShare.
 // It gets more up to a quarter of what the command does carry.
 // A claim that mayClaim refuses is left out.
-func (l *lane) nextCommand(otherJobs int, mayClaim func(*task) bool) *command {
+// At last, join adds what is deferred about the command's documents.
+func (l *lane) nextCommand(otherJobs int, mayClaim func(*task) bool, join func(*command)) *command {
 	if l.ready == 0 {
 		return nil
 	}
@@ -189,6 +196,7 @@ func (l *lane) nextCommand(otherJobs int, mayClaim func(*task) bool) *command {
 		return nil
 	}
 	c.full = c.full || len(c.tasks) == size
+	join(c)
 	c.seal()
 	return c
 }

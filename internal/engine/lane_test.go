@@ -40,8 +40,8 @@ func enqueueAlone(t *testing.T, e *Engine, id string, op protocol.Operation) *jo
 	t.Helper()
 	attempt := attemptFor(t, e, id)
 	j := &job{
-		attempt: attempt, execution: protocol.New(protocol.Start{Claim: protocol.Insert}, 2), until: protocol.Success,
-		values: t.Context(), caller: t.Context(), replied: make(chan struct{}), waitlist: e.gate.waitlistFor(nil),
+		attempt: attempt, execution: protocol.New(protocol.Start{Claim: protocol.Insert}, 2), until: protocol.Complete,
+		caller: t.Context(), replied: make(chan struct{}), waitlist: e.gate.waitlistFor(nil),
 	}
 	require.NoError(t, e.register(id))
 	j.tasks = []task{newTask(j, op)}
@@ -181,7 +181,9 @@ func TestBackPressure(t *testing.T) {
 	var callers sync.WaitGroup
 	before := inUse()
 	for i := range waiting {
-		callers.Go(func() { _, errs[i] = e.Execute(ctx, attempt, protocol.Start{Claim: protocol.Insert}, protocol.Success) })
+		callers.Go(func() {
+			_, errs[i] = e.Execute(ctx, attempt, protocol.Start{Claim: protocol.Insert}, protocol.Complete)
+		})
 	}
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() > waiting }, time.Minute, time.Millisecond)
 	grown := inUse() - before
@@ -212,7 +214,7 @@ func TestCloseSendsTheWaitingAway(t *testing.T) {
 	e.gate.free = 0
 	outcome := make(chan error, 1)
 	go func() {
-		_, err := e.Execute(t.Context(), attempt, protocol.Start{Claim: protocol.Insert}, protocol.Success)
+		_, err := e.Execute(t.Context(), attempt, protocol.Start{Claim: protocol.Insert}, protocol.Complete)
 		outcome <- err
 	}()
 	require.NoError(t, e.Close(t.Context()))
@@ -244,7 +246,7 @@ func bigJob(t *testing.T, e *Engine, id string, n int) *job {
 	attempt, err := e.store.NewAttempt(document.Transfer{ID: id, Legs: many}, "me")
 	require.NoError(t, err)
 	require.NoError(t, e.register(id))
-	big := &job{attempt: attempt, values: t.Context(), caller: t.Context(), replied: make(chan struct{})}
+	big := &job{attempt: attempt, caller: t.Context(), replied: make(chan struct{})}
 	for i := range many {
 		op := operation(protocol.Prepare, i)
 		big.tasks = append(big.tasks, newTask(big, op))

@@ -28,7 +28,7 @@ func (s *smoothedTime) add(d time.Duration) {
 // still expected to be quick.
 // The engine's lock guards it.
 type pace struct {
-	inProgress int // executions that sent a claim and have not ended
+	inProgress int // executions that sent a claim and have not ended, nor are deferred
 	smoothedTime
 }
 
@@ -84,6 +84,17 @@ func (e *Engine) mayClaim(t *task) bool {
 		e.countClaimSent(j.attempt.Transfer.ID)
 	}
 	return true
+}
+
+// recordPace counts a job no longer as in progress, if it was.
+// The caller holds the lock.
+func (e *Engine) recordPace(j *job) {
+	if j.claimSentAt.IsZero() {
+		return
+	}
+	p := &j.waitlist.pace
+	p.inProgress--
+	p.record(e.now().Sub(j.claimSentAt), j.inProgressThen)
 }
 
 // returnClaim answers a claim that may not be sent.

@@ -108,7 +108,7 @@ func (e *Engine) takeCommand(s *server, isolated bool) *command {
 				refused = append(refused, t)
 			}
 			return may
-		})
+		}, e.joinDeferred)
 	}
 	switch {
 	case c != nil:
@@ -130,13 +130,13 @@ func (e *Engine) takeCommand(s *server, isolated bool) *command {
 }
 
 // nextCommand returns the next command, nil if nothing may be sent.
-func (s *server) nextCommand(otherJobs int, mayClaim func(*task) bool) *command {
+func (s *server) nextCommand(otherJobs int, mayClaim func(*task) bool, join func(*command)) *command {
 	for {
 		l := s.mostUrgentLane()
 		if l == nil {
 			return nil
 		}
-		c := l.nextCommand(otherJobs, mayClaim)
+		c := l.nextCommand(otherJobs, mayClaim, join)
 		if c == nil {
 			continue // all tasks of its queue are parked now
 		}
@@ -218,7 +218,7 @@ func (e *Engine) perform(c *command) {
 	// One that several jobs share carries nobody's.
 	first := c.tasks[0].job
 	if !slices.ContainsFunc(c.tasks, func(t *task) bool { return t.job != first }) {
-		ctx = contextWithValues{e.base, first.values}
+		ctx = contextWithValues{e.base, first.caller}
 	}
 	e.mu.Lock()
 	limit := c.lane.window.giveUpAfter()
@@ -232,14 +232,15 @@ func (e *Engine) perform(c *command) {
 // deliver hands answers to their jobs, and ends the round of each job that has all of its
 // answers.
 func (e *Engine) deliver(tasks []*task) {
+	now := e.now()
 	for _, t := range tasks {
 		if t.job.unanswered.Add(-1) == 0 {
-			e.endRound(t.job)
+			e.endRound(t.job, now)
 		}
 	}
 }
 
-// contextWithValues is a context with the values of another one.
+// contextWithValues is a context with the values of another one, but without its end.
 type contextWithValues struct {
 	context.Context
 	values context.Context

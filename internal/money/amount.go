@@ -86,8 +86,12 @@ func exact(coefficient *big.Int, exponent int) (Amount, error) {
 
 // Decimal returns the same number as a decimal.
 func (a Amount) Decimal() Amount {
+	if n, usual := a.number(); usual {
+		decimal, _ := n.decimal() // any int64 fits, and so does what is stored
+		return decimal
+	}
 	coefficient, exponent := a.parts()
-	decimal, _ := exact(coefficient, exponent) // any int64 fits
+	decimal, _ := exact(coefficient, exponent)
 	return decimal
 }
 
@@ -136,6 +140,9 @@ func (a Amount) Cmp(b Amount) int {
 	if a.kind == Whole && b.kind == Whole {
 		return cmp.Compare(a.units, b.units)
 	}
+	if x, y, usual := atOneExponent(a, b); usual {
+		return x.cmp(y)
+	}
 	x, y, _ := align(a, b)
 	return x.Cmp(y)
 }
@@ -144,6 +151,9 @@ func (a Amount) Cmp(b Amount) int {
 func (a Amount) Sign() int {
 	if a.kind == Whole {
 		return cmp.Compare(a.units, 0)
+	}
+	if n, usual := a.number(); usual {
+		return n.sign()
 	}
 	coefficient, _ := a.parts()
 	return coefficient.Sign()
@@ -154,6 +164,10 @@ func (a Amount) Sign() int {
 func (a Amount) Neg() Amount {
 	if a.kind == Whole {
 		return Units(-a.units)
+	}
+	if n, usual := a.number(); usual {
+		negated, _ := n.neg().decimal() // it has as many digits
+		return negated
 	}
 	coefficient, exponent := a.parts()
 	negated, _ := exact(coefficient.Neg(coefficient), exponent)
@@ -167,14 +181,23 @@ func (a Amount) Add(b Amount) (Amount, error) {
 	case a.kind != b.kind:
 		return Amount{}, errors.New("whole units and decimals can't be added")
 	case a.kind == Decimal:
-		x, y, exponent := align(a, b)
-		return exact(x.Add(x, y), exponent)
+		return a.addDecimal(b)
 	}
 	sum := a.units + b.units
 	if (sum > a.units) != (b.units > 0) { // it has wrapped around
 		return Amount{}, errOutOfRange()
 	}
 	return Units(sum), nil
+}
+
+func (a Amount) addDecimal(b Amount) (Amount, error) {
+	if x, y, usual := atOneExponent(a, b); usual {
+		if sum, fits := x.add(y).decimal(); fits {
+			return sum, nil
+		}
+	}
+	x, y, exponent := align(a, b)
+	return exact(x.Add(x, y), exponent)
 }
 
 // String returns the number in plain notation, with the digits after the point that it
@@ -206,13 +229,16 @@ func plain(coefficient *big.Int, exponent int) string {
 
 // Canonical returns a text that is the same for equal amounts of one kind, and differs
 // for all others.
-func (a Amount) Canonical() string {
+func (a Amount) Canonical() string { return string(a.AppendCanonical(make([]byte, 0, 24))) }
+
+// AppendCanonical appends the canonical text.
+func (a Amount) AppendCanonical(to []byte) []byte {
 	if a.kind == Whole {
-		return string(strconv.AppendInt(append(make([]byte, 0, 24), 'u'), a.units, 10))
+		return strconv.AppendInt(append(to, 'u'), a.units, 10)
 	}
 	text := a.String()
 	if strings.Contains(text, ".") {
 		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 	}
-	return "d" + text
+	return append(append(to, 'd'), text...)
 }

@@ -43,6 +43,21 @@ func TestUnitsAllocateNothing(t *testing.T) {
 	require.Zero(t, count)
 }
 
+// TestDecimalsAllocateNothing promises that arithmetic with decimals allocates nothing, up
+// to the largest balance.
+func TestDecimalsAllocateNothing(t *testing.T) {
+	price, err := Parse("12.50")
+	require.NoError(t, err)
+	least, right := MaxBalance(Decimal).Neg(), true
+	count := testing.AllocsPerRun(1000, func() {
+		sum, err := least.Add(price)
+		right = right && err == nil && sum.Cmp(price) < 0 && sum.Within(MaxBalance(Decimal)) &&
+			price.Neg().Sign() < 0 && price.Within(Max(Decimal)) && Zero(Decimal).Sign() == 0
+	})
+	require.True(t, right)
+	require.Zero(t, count)
+}
+
 func BenchmarkAdd(b *testing.B) {
 	decimal, err := Parse("12.50")
 	require.NoError(b, err)

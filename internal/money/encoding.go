@@ -41,6 +41,11 @@ func FromBSON(value bson.RawValue) (Amount, error) {
 }
 
 func fromDecimal(d bson.Decimal128) (Amount, error) {
+	if n, usual := (Amount{kind: Decimal, decimal: d}).number(); usual && !n.isZero() {
+		if amount, fits := n.decimal(); fits {
+			return amount, nil
+		}
+	}
 	coefficient, exponent, err := d.BigInt()
 	if err != nil {
 		return Amount{}, errors.New("NaN and Infinity are no amounts")
@@ -72,6 +77,9 @@ func (a Amount) Value() any {
 
 // Whole returns the number of units, and whether the amount is a number of units.
 func (a Amount) Whole() (int64, bool) { return a.units, a.kind == Whole }
+
+// Decimal128 returns the number as it is stored, if it is not a number of units.
+func (a Amount) Decimal128() bson.Decimal128 { return a.decimal }
 
 // MarshalBSONValue implements bson.ValueMarshaler.
 // It returns an int64 or a Decimal128.

@@ -274,6 +274,9 @@ func requireArithmetic(t *testing.T, a, b Amount) {
 		within := new(big.Rat).Abs(x).Cmp(new(big.Rat).Abs(y)) <= 0
 		require.Equal(t, within && (y.Sign() >= 0 || x.Sign() == 0 && y.Sign() == 0), a.Within(b), "%s within %s", a, b)
 	}
+	if a.Kind() == Decimal {
+		requireSlowlySame(t, a, b)
+	}
 	beforeA, beforeB := a, b
 	sum, err := a.Add(b)
 	require.Equal(t, [2]Amount{beforeA, beforeB}, [2]Amount{a, b}, "a sum changes what is added up")
@@ -287,4 +290,25 @@ func requireArithmetic(t *testing.T, a, b Amount) {
 	if err == nil {
 		requireSame(t, a.Kind(), want, sum)
 	}
+}
+
+// requireSlowlySame requires of decimals what math/big makes of them, to the digit and
+// the bit.
+func requireSlowlySame(t *testing.T, a, b Amount) {
+	t.Helper()
+	coefficient, exponent := a.parts()
+	same, err := exact(coefficient, exponent)
+	require.NoError(t, err)
+	require.Equal(t, same, a.Decimal())
+	negated, err := exact(coefficient.Neg(coefficient), exponent)
+	require.NoError(t, err)
+	require.Equal(t, negated, a.Neg())
+	if b.Kind() != Decimal {
+		return
+	}
+	x, y, exponent := align(a, b)
+	want, wantErr := exact(x.Add(x, y), exponent)
+	sum, err := a.Add(b)
+	require.Equal(t, wantErr, err)
+	require.Equal(t, want, sum)
 }

@@ -55,9 +55,9 @@ func Ceiling(kind Kind) Amount {
 func tenTo(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
 
 // nines returns the largest decimal below 10^digits.
-func nines(digits int64) Amount {
-	n := tenTo(digits + MaxPlaces)
-	largest, _ := exact(n.Sub(n, big.NewInt(1)), -MaxPlaces)
+func nines(digits int) Amount {
+	n, _ := number{low: 1, exponent: digits}.times10(digits + MaxPlaces)
+	largest, _ := n.add(number{negative: true, low: 1}).decimal()
 	return largest
 }
 

@@ -3,7 +3,6 @@ package mongostore
 import (
 	"time"
 
-	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
@@ -57,7 +56,10 @@ func (c *change) Documents() int { return len(c.calls) }
 
 // Size bounds the bytes of the statement.
 func (c *change) Size() int {
-	size := 512 + (document.MaxIDBytes+16)*len(c.calls)
+	size := 512
+	for _, call := range c.calls {
+		size += len(call.Attempt.Transfer.ID) + 16
+	}
 	if c.calls[0].Op.To == protocol.Rollback {
 		size += 2 << 10 // the failure
 	}

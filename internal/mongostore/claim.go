@@ -20,26 +20,31 @@ func (s *Store) insertClaimed(ctx context.Context, calls []*Call) {
 		answerAll(calls, protocol.NotSent, err)
 		return
 	}
-	claimed := make([]document.Transfer, len(calls))
 	documents := make([]bson.Raw, len(calls))
 	for i, call := range calls {
-		t := call.Attempt.Transfer
-		t.State, t.Open, t.Epoch, t.Owner = protocol.Preparing, true, 1, call.Attempt.Owner
-		t.CreatedAt, t.LastModified = now, now
-		if t.Hold {
-			// Truncated, as it will be read back.
-			t.ExpiresAt = now.Add(call.Attempt.HoldFor).Truncate(time.Millisecond)
-		}
-		claimed[i], documents[i] = t, t.Encode()
+		t := call.Attempt.claimed(now)
+		documents[i] = t.Encode()
 	}
 	for i, v := range wire.InsertAll(ctx, s.catalog.Transfers, documents) {
 		call := calls[i]
 		call.take(v, len(calls) > 1)
 		if v.Result == protocol.Applied {
-			call.Attempt.Transfer = claimed[i]
-			call.Answer.Transfer = call.Attempt.image(claimed[i])
+			call.Attempt.Transfer = call.Attempt.claimed(now)
+			call.Answer.Transfer = call.Attempt.image(call.Attempt.Transfer)
 		}
 	}
+}
+
+// claimed returns the attempt's transfer as a claim inserts it.
+func (a *Attempt) claimed(now time.Time) document.Transfer {
+	t := a.Transfer
+	t.State, t.Open, t.Epoch, t.Owner = protocol.Preparing, true, 1, a.Owner
+	t.CreatedAt, t.LastModified = now, now
+	if t.Hold {
+		// Truncated, as it will be read back.
+		t.ExpiresAt = now.Add(a.HoldFor).Truncate(time.Millisecond)
+	}
+	return t
 }
 
 // InsertInitiated stores a transfer for a worker to begin.

@@ -8,9 +8,10 @@ import (
 )
 
 // Coverage counts which fate each kind of operation has met, each kind of claim, and each
-// kind of merged update.
+// kind of merged update; and the situations in which executors came to know the outcome.
 // A nil Coverage counts nothing.
 type Coverage struct {
+	situations [situations]int
 	operations [protocol.Finish + 1]counts
 	claims     [protocol.Expire + 1]counts
 	merged     [mixtures]counts
@@ -53,6 +54,9 @@ func (c *Coverage) Add(other *Coverage) {
 			col.met[fate] += others[i].met[fate]
 		}
 		col.matched += others[i].matched
+	}
+	for s := range c.situations {
+		c.situations[s] += other.situations[s]
 	}
 }
 
@@ -117,7 +121,7 @@ func (c *Coverage) Table() [][]string {
 }
 
 // Missing returns what has happened less than a number of times: fates that a kind of
-// operation or of merged updates has met, and answers by which it matched.
+// operation or of merged updates has met, answers by which it matched, and situations.
 func (c *Coverage) Missing(least int) []string {
 	var missing []string
 	for _, col := range c.columns() {
@@ -128,6 +132,11 @@ func (c *Coverage) Missing(least int) []string {
 		}
 		if col.matched < least {
 			missing = append(missing, col.name+": it matched")
+		}
+	}
+	for s, count := range c.situations {
+		if count < least {
+			missing = append(missing, situation(s).String())
 		}
 	}
 	return missing

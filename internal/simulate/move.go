@@ -216,7 +216,9 @@ func (r *run) answer(a asked, op protocol.Operation, fate Fate, answer protocol.
 		r.late = append(r.late, lateAnswer{asked: a, operation: op, answer: answer})
 	case unheard:
 	default:
+		before := standing(e.x)
 		e.x.Observe(op, answer)
+		r.met.countSituation(e, before)
 	}
 }
 

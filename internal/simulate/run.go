@@ -17,6 +17,9 @@ type executor struct {
 	batch    []protocol.Operation
 	refused  bool  // the server has refused it something
 	posted   int64 // what it posts
+
+	fact       bool // it was seen to know the fact
+	byDecision bool // its transfer is never committed by fact
 }
 
 // own copies what an executor shares, so that it can be changed in a fork.
@@ -52,6 +55,8 @@ func (r *run) join(who int) error {
 		return nil
 	}
 	e.x = r.w.Begin(e.transfer, e.start)
+	legs := r.w.Plans[e.transfer]
+	e.byDecision = r.w.Holds[e.transfer] || legs[len(legs)-1].Spare
 	r.note("%s begins for %s: %s", executorName(e.owner), transferName(e.transfer), describeStart(e.start))
 	return r.ask(e)
 }
@@ -66,7 +71,9 @@ func (r *run) joinAll() error {
 
 // ask fills an executor's batch with what its execution wants.
 func (r *run) ask(e *executor) error {
+	before := standing(e.x)
 	operations, err := e.x.Next()
+	r.met.countSituation(e, before)
 	if err != nil {
 		return violates(6, "%s fails: %v", executorName(e.owner), err)
 	}

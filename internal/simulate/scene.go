@@ -31,10 +31,11 @@ type Scene struct {
 type paper uint8
 
 const (
-	nothing    paper = iota
-	besides          // they change carol, a document, besides moving money
-	alone            // they change bob, a document, and move nothing
-	aloneSpare       // the same, and bob may be removed at any time
+	nothing      paper = iota
+	besides            // they change carol, a document, besides moving money
+	besidesSpare       // the same, and carol may be removed at any time
+	alone              // they change bob, a document, and move nothing
+	aloneSpare         // the same, and bob may be removed at any time
 )
 
 // sceneAccounts is how many accounts a scene has, or may have.
@@ -53,28 +54,34 @@ func (s Scene) executors() int {
 	return count
 }
 
+// plan returns what a transfer of the scene moves.
+func (s Scene) plan(transfer int) []Leg {
+	legs := []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 60}}
+	switch {
+	case s.back && transfer == 1:
+		legs = []Leg{{Account: 0, Amount: 60}, {Account: 1, Amount: -60}}
+	case s.three:
+		legs = []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 40}, {Account: 2, Amount: 20}}
+	}
+	switch s.paper {
+	case besides, besidesSpare:
+		legs = append(legs, Leg{Account: 2, Spare: s.paper == besidesSpare})
+	case alone, aloneSpare:
+		legs = []Leg{{Account: 1, Spare: s.paper == aloneSpare}}
+	case nothing:
+	}
+	return legs
+}
+
 func (s Scene) run() *run {
 	plans := make([][]Leg, len(s.starts))
 	initiated := make([]bool, len(s.starts))
 	for t, starts := range s.starts {
-		plans[t] = []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 60}}
-		if s.back && t == 1 {
-			plans[t] = []Leg{{Account: 0, Amount: 60}, {Account: 1, Amount: -60}}
-		}
-		if s.three {
-			plans[t] = []Leg{{Account: 0, Amount: -60}, {Account: 1, Amount: 40}, {Account: 2, Amount: 20}}
-		}
-		switch s.paper {
-		case besides:
-			plans[t] = append(plans[t], Leg{Account: 2})
-		case alone, aloneSpare:
-			plans[t] = []Leg{{Account: 1, Spare: s.paper == aloneSpare}}
-		case nothing:
-		}
+		plans[t] = s.plan(t)
 		initiated[t] = starts[0].Claim == protocol.FromInitiated
 	}
 	accounts := []Account{{Balance: 100, Fence: "f0"}, {Fence: "f0"}}
-	if s.paper == besides || s.three {
+	if s.paper == besides || s.paper == besidesSpare || s.three {
 		accounts = append(accounts, Account{Fence: "f0"})
 	}
 	w := NewWorld(accounts, initiated, plans...)
@@ -164,7 +171,7 @@ func OneTransfer() []Scene {
 // Facts returns the scenes in which a roll-back competes with the fact that all is
 // prepared: with two who take over, three participants, accounts that are closed
 // meanwhile or missing at first, and an ID that is asked for twice.
-// The last eight are large.
+// The last ten are large.
 func Facts() []Scene {
 	type starts = [][]protocol.Start
 	poor := func(w *World) { w.Accounts[0].Balance, w.given[0] = 50, 50 }
@@ -173,11 +180,14 @@ func Facts() []Scene {
 		{Name: "three, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 1, three: true},
 		{Name: "three, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 1, three: true},
 		{Name: "three, cancelled, missing account", starts: starts{{fromInsert(), cancel()}}, Faults: 1, three: true, prepare: missing},
-		{Name: "three, resumed, closing", starts: starts{{fromInsert(), resume()}}, Faults: 1, three: true, closing: true},
-		{Name: "resumed, closing", starts: starts{{fromInsert(), resume()}}, Faults: 2, closing: true},
+		{Name: "three, resumed, closing", starts: starts{{fromInsert(), resume()}}, Faults: 0, three: true, closing: true},
+		{Name: "resumed, closing", starts: starts{{fromInsert(), resume()}}, Faults: 1, closing: true},
 		{Name: "cancelled, closing", starts: starts{{fromInsert(), cancel()}}, Faults: 2, closing: true},
 	}
-	var large []Scene
+	large := []Scene{
+		{Name: "two transfers of three, one cancelled", starts: starts{{fromInsert(), cancel()}, {fromInsert()}}, Faults: 0, three: true},
+		{Name: "two transfers of three, one resumed", starts: starts{{fromInsert(), resume()}, {fromInsert()}}, Faults: 0, three: true},
+	}
 	for _, c := range []struct {
 		name   string
 		starts []protocol.Start
@@ -242,6 +252,8 @@ func Effects() []Scene {
 	return []Scene{
 		{Name: "money and a document", starts: starts{{fromInsert(), resume()}}, Faults: 1, paper: besides},
 		{Name: "money and a document, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 1, paper: besides},
+		{Name: "a reversal, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 0, paper: besidesSpare},
+		{Name: "a reversal, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 1, paper: besidesSpare},
 		{Name: "a document, resumed", starts: starts{{fromInsert(), resume()}}, Faults: 2, paper: alone},
 		{Name: "a document, rolled back", starts: starts{{fromInsert(), rollBack()}}, Faults: 2, paper: alone},
 		{Name: "a document of two transfers", starts: starts{{fromInsert()}, {fromInsert()}}, Faults: 2, paper: alone},

@@ -172,6 +172,9 @@ func StatementErrors(reply bson.Raw) []StatementError {
 
 // CommandCode returns the code of a command that the server refused as a whole, or 0.
 func CommandCode(err error) int {
+	if err == nil { // as nearly always: a target of errors.As is allocated
+		return 0
+	}
 	var refused mongo.CommandError
 	if errors.As(err, &refused) {
 		return int(refused.Code)

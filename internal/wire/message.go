@@ -113,7 +113,8 @@ func (m *Message) Amount(key string, amount money.Amount) {
 		m.Number(key, units)
 		return
 	}
-	m.Value(key, RawValue(amount.Value()))
+	high, low := amount.Decimal128().GetBytes()
+	m.Data = bsoncore.AppendDecimal128Element(m.Data, key, high, low)
 }
 
 // Drawn lets the server set a field to a value that it never has set there and never will

@@ -25,6 +25,9 @@ const (
 // ambiguous, but for that of the connection's own handshake, before which nothing is
 // sent.
 func Refused(err error) *ServerError {
+	if err == nil {
+		return nil
+	}
 	var refused *ServerError
 	if code := CommandCode(err); code != CodeUnauthorized && code != CodeNoUser || !errors.As(err, &refused) {
 		return nil

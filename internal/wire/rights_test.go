@@ -39,3 +39,13 @@ func TestRefusals(t *testing.T) {
 	require.Nil(t, Refused(ServerErrorOf(mongo.CommandError{Code: CodeBadValue}, RightUpdate, "bank.accounts")))
 	require.Nil(t, Refused(nil))
 }
+
+// What nearly every command is asked, with no error at all, costs no memory.
+func TestNoErrorCostsNoMemory(t *testing.T) {
+	code, refused := 0, false
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		code, refused = CommandCode(nil), Refused(nil) != nil
+	}))
+	require.Zero(t, code)
+	require.False(t, refused)
+}

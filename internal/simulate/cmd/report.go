@@ -30,6 +30,10 @@ func (r report) tell(all *tally, first uint64, took time.Duration, cores int) {
 		_, _ = fmt.Fprintln(table)
 	}
 	_ = table.Flush()
+	r.print("\n")
+	for _, row := range all.met.Situations() {
+		r.print("%9s  %s\n", row[1], row[0])
+	}
 	if all.failure == nil {
 		r.print("\nno invariant was broken\n")
 		return

@@ -240,7 +240,7 @@ func TestPoisonIsNotedInTheBackground(t *testing.T) {
 	b := bank.New(t, 100, 0)
 	var log bank.Logged
 	restore := forbidSettling(b)
-	c := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.StateCommitted), transfer.WithLogger(slog.New(&log)))
+	c := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.AtCommit), transfer.WithLogger(slog.New(&log)))
 	rec, err := c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateCommitted, rec.State)

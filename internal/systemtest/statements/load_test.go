@@ -89,7 +89,7 @@ func requireStable(b *bank.Bank, all []told) {
 func TestStatementUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1_000_000, 1_000_000, 1_000_000).WithIndexes()
-	away := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.StateCommitted)) // settles transfers that have ended for their callers
+	away := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.AtCommit)) // settles transfers that have ended for their callers
 	callers := make([]func(string, int) error, 16)
 	for c := range callers {
 		runner := b.Coordinator
