@@ -52,11 +52,8 @@ func (c *closing) judge(ctx context.Context, status accounts.Status) (done bool,
 	return false, nil
 }
 
-// hurry has what was put off of the transfers sent at once, each of them once.
+// hurry has what is deferred of the transfers sent at once.
 func (c *closing) hurry(ids []string) {
-	if c.coordinator.hurryUp == nil {
-		return
-	}
 	for _, id := range ids {
 		if _, known := c.hurried[id]; known {
 			continue

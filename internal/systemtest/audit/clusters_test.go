@@ -238,7 +238,7 @@ func TestAuditLooksTwiceAtStalled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0)
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("transfers", "t", "lastModified", bank.ThresholdsAgo(10))
 			require.Equal(t, []audit.Code{audit.Stalled}, bank.CodesOf(b.MustAudit()))
 			c := b.NewCoordinator(b.Through(afterFind("transfers", 1, func() { meanwhile(b) })))

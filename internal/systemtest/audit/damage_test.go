@@ -52,7 +52,7 @@ func markerDamages() []damage {
 			b.SetField("accounts", "a", "pending.%zz", int64(-5))
 		}, []audit.Code{audit.OrphanMarker}, "a"},
 		{"a transfer that was lost", func(b *bank.Bank) {
-			b.StallAt("t", 4, bank.Lost, 60)
+			b.LeaveRecorded("t", 60)
 			b.Remove("transfers", "t")
 			unsetField(b, "accounts", "b", "pending.t")
 		}, []audit.Code{audit.OrphanMarker}, "a"},
@@ -69,31 +69,31 @@ func markerDamages() []damage {
 			b.SetField("accounts", "a", "pending.t", int64(-1))
 		}, []audit.Code{audit.EarlyMarker}, "a"},
 		{"a marker where the transfer has no leg", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("accounts", "c", "pending.t", int64(60))
 		}, []audit.Code{audit.ForeignMarker}, "c"},
 		{"a marker of another amount", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("accounts", "b", "pending.t", int64(61))
 		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"a marker that is no exact number", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("accounts", "b", "pending.t", 60.0)
 		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"a marker of another kind", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("accounts", "b", "pending.t", decimalOf(b.T, "60"))
 		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"a balance that has become a decimal under its marker", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("accounts", "b", "balance", decimalOf(b.T, "0"))
 		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"a marker that has become a decimal with its balance", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.Change("accounts", "b", bson.M{"$set": bson.M{"pending.t": decimalOf(b.T, "60"), "balance": decimalOf(b.T, "0")}})
 		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"an account that was committed and is gone", func(b *bank.Bank) {
-			b.StallAt("t", 4, bank.Lost, 60)
+			b.LeaveRecorded("t", 60)
 			b.Remove("accounts", "b")
 		}, []audit.Code{audit.MissingDocument}, "t"},
 	}
@@ -135,7 +135,7 @@ func accountDamages() []damage {
 			b.Insert("accounts", bson.M{"_id": 5, "balance": int64(1)})
 		}, []audit.Code{audit.WrongID}, `{"$numberInt":"5"}`},
 		{"an account that was closed by hand", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("accounts", "a", "closed", true)
 		}, []audit.Code{audit.ClosedMarker}, "a"},
 	}
@@ -278,7 +278,7 @@ func effectDamages() []damage {
 func stalledDamages() []damage {
 	return []damage{
 		{"a transfer that stands still", func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("transfers", "t", "lastModified", bank.ThresholdsAgo(10))
 		}, []audit.Code{audit.Stalled}, "t"},
 		{"a hold that is not voided", func(b *bank.Bank) {
@@ -327,8 +327,8 @@ func TestAuditFindsDamage(t *testing.T) {
 func underWay() map[string]func(b *bank.Bank) {
 	return map[string]func(b *bank.Bank){
 		"claimed":   func(b *bank.Bank) { b.StallAt("t", 2, bank.Lost, 60) },
-		"prepared":  func(b *bank.Bank) { b.StallAt("t", 3, bank.Lost, 60) },
-		"committed": func(b *bank.Bank) { b.StallAt("t", 4, bank.Lost, 60) },
+		"prepared":  func(b *bank.Bank) { b.LeavePrepared("t", 60) },
+		"committed": func(b *bank.Bank) { b.LeaveRecorded("t", 60) },
 		"settled":   func(b *bank.Bank) { b.StallAt("t", 5, bank.Lost, 60) },
 		"refused":   func(b *bank.Bank) { mustFail(b, "t") },
 		"waiting":   func(b *bank.Bank) { b.MustSubmit("t") },
@@ -344,12 +344,12 @@ func underWay() map[string]func(b *bank.Bank) {
 			b.SetField("transfers", "t", "lastModified", bank.ThresholdsAgo(10))
 		},
 		"nine thresholds old": func(b *bank.Bank) {
-			b.StallAt("t", 3, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("transfers", "t", "lastModified", bank.ThresholdsAgo(9))
 		},
 		"odd IDs": func(b *bank.Bank) {
 			for _, id := range bank.OddIDs() {
-				b.StallAt(id, 3, bank.Lost, 1)
+				b.LeavePrepared(id, 1)
 			}
 		},
 	}
@@ -437,7 +437,7 @@ func TestAuditAdvisesForOtherDocuments(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Reverse(t.Context(), "paid", "back")
 	require.NoError(t, err)
-	b.StallAt("t", 4, bank.Lost, 10)
+	b.LeaveRecorded("t", 10)
 	for _, row := range []struct {
 		collection, id, field string
 		value                 any

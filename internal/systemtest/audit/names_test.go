@@ -27,7 +27,7 @@ func TestAuditUnderOtherNames(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0, 10)
 	b.MustHold("h", 30, time.Hour)
-	b.StallAt("t", 4, bank.Lost, 20)
+	b.LeaveRecorded("t", 20)
 	b.Dying(5, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Transfer(ctx, bank.Payment("p", "o-1", 10))
 		return err

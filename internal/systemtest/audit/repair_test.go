@@ -19,7 +19,7 @@ import (
 // lose leaves the markers of a transfer of 60 from a to b whose document is lost.
 func lose(b *bank.Bank, id string) {
 	b.T.Helper()
-	b.StallAt(id, 4, bank.Lost, 60)
+	b.LeaveRecorded(id, 60)
 	b.Remove("transfers", id)
 }
 
@@ -76,7 +76,7 @@ func TestRepairOtherMarkers(t *testing.T) {
 	b := bank.New(t, 100, 0, 5)
 	b.MustMove("done", 10)
 	mustFail(b, "failed")
-	b.StallAt("live", 3, bank.Lost, 20)
+	b.LeavePrepared("live", 20)
 	b.SetField("accounts", "b", "pending.done", int64(10))
 	b.SetField("accounts", "a", "pending.failed", int64(-7))
 	b.SetField("accounts", "c", "pending.live", int64(3))
@@ -97,7 +97,7 @@ func TestRepairOtherMarkers(t *testing.T) {
 func TestRepairRefuses(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("live", 3, bank.Lost, 60)
+	b.LeavePrepared("live", 60)
 	b.SetField("accounts", "a", "pending.ghost", int64(-5))
 	repair := func(account, id string, amount int64) transfer.MarkerRepair {
 		return transfer.MarkerRepair{Account: account, TransferID: id, Amount: transfer.Units(amount), Decision: transfer.PayIn}
@@ -338,7 +338,7 @@ func strikeRepair(t *testing.T, b *bank.Bank, w *bank.Wire) bool {
 func TestRepairOpen(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", 4, bank.Lost, 60)
+	b.LeaveRecorded("t", 60)
 	b.MustMove("done", 10)
 	b.MustSubmit("waiting")
 	unsetField(b, "transfers", "t", "open")
@@ -369,7 +369,7 @@ func TestRepairOpen(t *testing.T) {
 func TestRepairOpenTrustsNoStateThatWasChanged(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("under way", 3, bank.Lost, 60)
+	b.LeavePrepared("under way", 60)
 	for _, state := range []string{"Success", "Fail"} {
 		b.SetField("transfers", "under way", "state", state)
 		require.ErrorIs(t, b.RepairOpen(t.Context(), "under way"), transfer.ErrNotRepairable, state)

@@ -71,7 +71,7 @@ func TestAuditTellsWhatIsStuck(t *testing.T) {
 func TestAuditWithAThresholdOfZero(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", 3, bank.Lost, 60)
+	b.LeavePrepared("t", 60)
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
 	for _, row := range []struct {
 		age  time.Duration
@@ -92,7 +92,7 @@ func TestAuditWithAThresholdOfZero(t *testing.T) {
 func TestAuditIsAsPatientAsRecovery(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", 4, bank.Lost, 60)
+	b.LeaveRecorded("t", 60)
 	b.Change("transfers", "t", bson.M{"$set": bson.M{"attempts": int64(9), "epoch": int64(10)}})
 	for _, row := range []struct {
 		thresholds int

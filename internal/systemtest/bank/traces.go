@@ -1,8 +1,10 @@
 package bank
 
 import (
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/document"
 )
 
@@ -16,6 +18,8 @@ const (
 	Reserved
 	// Done means that the done mark is there: the money is paid in.
 	Done
+	// Unprepared means that there is no trace, and that nothing has happened there.
+	Unprepared
 )
 
 // LeaveTraces leaves a transfer from a to b behind that is committed by fact, as its
@@ -24,6 +28,9 @@ const (
 func (b *Bank) LeaveTraces(id string, units int64, state string, payer, payee Trace) {
 	b.T.Helper()
 	b.MustMove(id, units)
+	rec, err := b.Wait(b.T.Context(), id)
+	require.NoError(b.T, err)
+	require.Equal(b.T, transfer.StateSuccess, rec.State)
 	b.SetBack(id, state)
 	b.LeaveTrace(id, "a", -units, payer)
 	b.LeaveTrace(id, "b", units, payee)
@@ -39,6 +46,19 @@ func (b *Bank) SetBack(id, state string) {
 	b.Change("transfers", id, change)
 }
 
+// LeavePrepared leaves a transfer from a to b behind that is prepared, and nothing else.
+func (b *Bank) LeavePrepared(id string, units int64) {
+	b.T.Helper()
+	b.LeaveTraces(id, units, "Preparing", Reserved, Reserved)
+}
+
+// LeaveRecorded leaves a transfer from a to b behind whose commit is recorded, while all
+// markers are there.
+func (b *Bank) LeaveRecorded(id string, units int64) {
+	b.T.Helper()
+	b.LeaveTraces(id, units, "Committed", Reserved, Reserved)
+}
+
 // LeaveTrace leaves a trace of a transfer that has moved units on an account.
 func (b *Bank) LeaveTrace(id, account string, units int64, trace Trace) {
 	b.T.Helper()
@@ -50,5 +70,7 @@ func (b *Bank) LeaveTrace(id, account string, units int64, trace Trace) {
 		b.Change("accounts", account, bson.M{"$set": bson.M{reserved: units}, "$inc": bson.M{"balance": -units}})
 	case trace == Done:
 		b.SetField("accounts", account, done, units)
+	case trace == Unprepared:
+		b.Change("accounts", account, bson.M{"$inc": bson.M{"balance": -units}})
 	}
 }
