@@ -81,24 +81,27 @@ func TestAuditOverTwoServers(t *testing.T) {
 	t.Parallel()
 	server := bank.StartServer(t)
 	marker := func(id string, amount any) bson.M { return bson.M{"$set": bson.M{"pending." + id: amount}} }
-	final := func(b *bank.Branches) { b.StallAcross("t", 4); finish(b) }
+	final := func(b *bank.Branches) { b.LeaveAcross("t", "Committed", bank.Reserved, bank.Reserved); finish(b) }
 	for name, row := range map[string]struct {
 		plant func(b *bank.Branches)
 		want  []audit.Code
 	}{
-		"nothing":                 {func(b *bank.Branches) { b.StallAcross("t", 4) }, []audit.Code{}},
+		"nothing":                 {func(b *bank.Branches) { b.LeaveAcross("t", "Committed", bank.Reserved, bank.Reserved) }, []audit.Code{}},
 		"a marker of no transfer": {func(b *bank.Branches) { b.ChangeThere(marker("ghost", int64(5))) }, []audit.Code{audit.OrphanMarker}},
 		"a key of no transfer":    {func(b *bank.Branches) { b.ChangeThere(marker("%zz", int64(5))) }, []audit.Code{audit.OrphanMarker}},
 		"a marker of a final transfer": {
 			func(b *bank.Branches) { final(b); b.ChangeThere(marker("t", int64(60))) }, []audit.Code{audit.FinalMarker},
 		},
 		"a marker of another amount": {
-			func(b *bank.Branches) { b.StallAcross("t", 3); b.ChangeThere(marker("t", int64(61))) }, []audit.Code{audit.WrongMarker},
+			func(b *bank.Branches) {
+				b.LeaveAcross("t", "Preparing", bank.Reserved, bank.Reserved)
+				b.ChangeThere(marker("t", int64(61)))
+			}, []audit.Code{audit.WrongMarker},
 		},
-		"a committed account is gone": {func(b *bank.Branches) { b.StallAcross("t", 4); removeThere(b) }, []audit.Code{audit.MissingDocument}},
+		"a committed account is gone": {func(b *bank.Branches) { b.LeaveAcross("t", "Committed", bank.Reserved, bank.Reserved); removeThere(b) }, []audit.Code{audit.MissingDocument}},
 		"a committed account without a marker": {
 			func(b *bank.Branches) {
-				b.StallAcross("t", 4)
+				b.LeaveAcross("t", "Committed", bank.Reserved, bank.Reserved)
 				b.ChangeThere(bson.M{"$unset": bson.M{"pending.t": ""}})
 			}, []audit.Code{},
 		},
@@ -132,8 +135,8 @@ func TestAuditLooksTwice(t *testing.T) {
 		_, err := b.Both.Void(b.T.Context(), "t")
 		require.NoError(b.T, err)
 	}
-	prepared := func(b *bank.Branches) { b.StallAcross("t", 3) }
-	committed := func(b *bank.Branches) { b.StallAcross("t", 4) }
+	prepared := func(b *bank.Branches) { b.LeaveAcross("t", "Preparing", bank.Reserved, bank.Reserved) }
+	committed := func(b *bank.Branches) { b.LeaveAcross("t", "Committed", bank.Reserved, bank.Reserved) }
 	// A wrong marker that stays makes the audit read the account again.
 	besides := func(b *bank.Branches) { prepared(b); b.ChangeThere(bson.M{"$set": bson.M{"pending.ghost": int64(5)}}) }
 	end := func(b *bank.Branches) { finish(b) }
@@ -266,8 +269,10 @@ func TestAuditTotalsOverTwoServers(t *testing.T) {
 		require.NoError(t, err)
 		return report
 	}
-	for n, id := range map[int]string{3: "prepared", 4: "committed"} {
-		b.StallAcross(id, n)
+	for _, state := range []string{"Preparing", "Committed"} {
+		for _, payee := range []bank.Trace{bank.Reserved, bank.Done} {
+			b.LeaveAcross(fmt.Sprint(state, payee), state, bank.Reserved, payee)
+		}
 	}
 	require.Empty(t, expecting(1500).Findings)
 	report := expecting(1501)
@@ -312,7 +317,7 @@ func TestAuditTotalsOverTwoServers(t *testing.T) {
 func TestAuditOutsideOfSessions(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 1000, 5)
-	b.StallAcross("t", 3)
+	b.LeaveAcross("t", "Preparing", bank.Reserved, bank.Reserved)
 	session, err := b.DB.Client().StartSession()
 	require.NoError(t, err)
 	session.EndSession(t.Context())

@@ -39,7 +39,7 @@ type damage struct {
 // damages are all kinds of damage. Each begins with 100 on a, nothing on b and 10 on c.
 func damages() []damage {
 	return slices.Concat(
-		markerDamages(), accountDamages(), transferDamages(), holdDamages(), reversalDamages(), effectDamages(), stalledDamages(), timeDamages(),
+		markerDamages(), doneDamages(), accountDamages(), transferDamages(), holdDamages(), reversalDamages(), effectDamages(), stalledDamages(), timeDamages(),
 	)
 }
 
@@ -146,7 +146,8 @@ func transferDamages() []damage {
 		return damage{name, func(b *bank.Bank) { b.MustMove("t", 60); harm(b) }, codes, "t"}
 	}
 	under := func(name string, n int, harm func(b *bank.Bank), codes ...audit.Code) damage {
-		return damage{name, func(b *bank.Bank) { b.StallAt("t", n, bank.Lost, 60); harm(b) }, codes, "t"}
+		state := map[int]string{3: "Preparing", 4: "Committed"}[n]
+		return damage{name, func(b *bank.Bank) { b.LeaveTraces("t", 60, state, bank.Reserved, bank.Reserved); harm(b) }, codes, "t"}
 	}
 	set := func(field string, value any) func(b *bank.Bank) {
 		return func(b *bank.Bank) { b.SetField("transfers", "t", field, value) }
@@ -250,26 +251,23 @@ func reversalDamages() []damage {
 
 // effectDamages damage orders: see NewShop.
 func effectDamages() []damage {
-	paying := func(name string, n int, harm func(b *bank.Bank), id string, codes ...audit.Code) damage {
+	paying := func(name, state string, harm func(b *bank.Bank), id string, codes ...audit.Code) damage {
 		return damage{name, func(b *bank.Bank) {
 			b.Insert("orders", bank.Order("o-1"))
 			b.Coordinator = b.NewCoordinator(b.DB, bank.Orders(b.DB)...)
-			b.Dying(n, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-				_, err := c.Transfer(ctx, bank.Payment("t", "o-1", 60))
-				return err
-			}, bank.Orders)
+			b.LeavePayment("t", "o-1", 60, state, bank.Reserved)
 			harm(b)
 		}, codes, id}
 	}
 	return []damage{
-		paying("an order that was committed and is gone", 6, func(b *bank.Bank) { b.Remove("orders", "o-1") }, "t", audit.MissingDocument),
-		paying("an order with a marker that bears an amount", 5, func(b *bank.Bank) {
+		paying("an order that was committed and is gone", "Committed", func(b *bank.Bank) { b.Remove("orders", "o-1") }, "t", audit.MissingDocument),
+		paying("an order with a marker that bears an amount", "Preparing", func(b *bank.Bank) {
 			b.SetField("orders", "o-1", "pending.t", int64(60))
 		}, "o-1", audit.WrongMarker),
-		paying("an order that is reserved for nobody", 5, func(b *bank.Bank) {
+		paying("an order that is reserved for nobody", "Preparing", func(b *bank.Bank) {
 			b.SetField("orders", "o-1", "pending.ghost", int64(0))
 		}, "o-1", audit.OrphanMarker),
-		paying("an order whose markers are in an array", 5, func(b *bank.Bank) {
+		paying("an order whose markers are in an array", "Preparing", func(b *bank.Bank) {
 			b.SetField("orders", "o-1", "pending", bson.A{})
 		}, "o-1", audit.WrongPending),
 	}
@@ -329,7 +327,7 @@ func underWay() map[string]func(b *bank.Bank) {
 		"claimed":   func(b *bank.Bank) { b.StallAt("t", 2, bank.Lost, 60) },
 		"prepared":  func(b *bank.Bank) { b.LeavePrepared("t", 60) },
 		"committed": func(b *bank.Bank) { b.LeaveRecorded("t", 60) },
-		"settled":   func(b *bank.Bank) { b.StallAt("t", 5, bank.Lost, 60) },
+		"settled":   func(b *bank.Bank) { b.LeaveTraces("t", 60, "Committed", bank.Cleared, bank.Cleared) },
 		"refused":   func(b *bank.Bank) { mustFail(b, "t") },
 		"waiting":   func(b *bank.Bank) { b.MustSubmit("t") },
 		"an unexpired hold": func(b *bank.Bank) {

@@ -30,18 +30,22 @@ func TestAuditTellsWhatIsStuck(t *testing.T) {
 	for _, row := range []struct {
 		state  transfer.State
 		policy transfer.StallPolicy
-		at     int
+		payee  bank.Trace
 		poison func(b *bank.Bank) func()
 		since  string // the field with the time
 	}{
-		{transfer.StatePreparing, transfer.Resume, 3, uncommittable, "stuckAt"},
-		{transfer.StateCommitted, transfer.Resume, 4, bank.Forbidden("b"), "committedAt"},
-		{transfer.StateRollback, transfer.RollBack, 3, bank.Forbidden("a"), "stuckAt"},
+		{transfer.StatePreparing, transfer.Resume, bank.Reserved, uncommittable, "stuckAt"},
+		{transfer.StateCommitted, transfer.Resume, bank.Reserved, bank.Forbidden("b"), "committedAt"},
+		{transfer.StateRollback, transfer.RollBack, bank.Unprepared, bank.Forbidden("a"), "stuckAt"},
 	} {
 		t.Run(string(row.state), func(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0)
-			b.StallAt("t", row.at, bank.Lost, 60)
+			stored := string(row.state)
+			if row.state == transfer.StateRollback {
+				stored = "Preparing"
+			}
+			b.LeaveTraces("t", 60, stored, bank.Reserved, row.payee)
 			repair := row.poison(b)
 			policy := transfer.WithStallPolicy(row.policy)
 			c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), policy)

@@ -1,6 +1,8 @@
 package bank
 
 import (
+	"context"
+
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -8,7 +10,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/document"
 )
 
-// Trace is what a transfer has left at one of its accounts.
+// Trace is what a transfer has left at one of its participants.
 type Trace int
 
 const (
@@ -22,28 +24,15 @@ const (
 	Unprepared
 )
 
-// LeaveTraces leaves a transfer from a to b behind that is committed by fact, as its
-// executor would leave it: its state is Preparing until the record is stored, and
-// Committed from then on. It begins with the transfer's end, and sets that back.
+// LeaveTraces leaves a transfer from a to b behind as an executor would leave it that
+// died. If it is committed by fact, its state is Preparing until the record is stored,
+// and Committed from then on. It begins with the transfer's end, and sets that back.
 func (b *Bank) LeaveTraces(id string, units int64, state string, payer, payee Trace) {
 	b.T.Helper()
-	b.MustMove(id, units)
-	rec, err := b.Wait(b.T.Context(), id)
-	require.NoError(b.T, err)
-	require.Equal(b.T, transfer.StateSuccess, rec.State)
+	b.finished(b.Coordinator, Move(id, "a", "b", units))
 	b.SetBack(id, state)
 	b.LeaveTrace(id, "a", -units, payer)
 	b.LeaveTrace(id, "b", units, payee)
-}
-
-// SetBack sets the state of a transfer back to Preparing or Committed.
-func (b *Bank) SetBack(id, state string) {
-	b.T.Helper()
-	change := bson.M{"$set": bson.M{"state": state, "open": true}}
-	if state == "Preparing" {
-		change["$unset"] = bson.M{"committedAt": ""}
-	}
-	b.Change("transfers", id, change)
 }
 
 // LeavePrepared leaves a transfer from a to b behind that is prepared, and nothing else.
@@ -59,18 +48,71 @@ func (b *Bank) LeaveRecorded(id string, units int64) {
 	b.LeaveTraces(id, units, "Committed", Reserved, Reserved)
 }
 
+// LeavePayment leaves a transfer behind that pays an unpaid order, with both markers of
+// the money, and a trace on the order.
+func (b *Bank) LeavePayment(id, order string, units int64, state string, trace Trace) {
+	b.T.Helper()
+	b.finished(b.NewCoordinator(b.DB, Orders(b.DB)...), Payment(id, order, units))
+	b.SetBack(id, state)
+	b.LeaveTrace(id, "a", -units, Reserved)
+	b.LeaveTrace(id, "b", units, Reserved)
+	reserved, done := traceKeys(id)
+	switch trace {
+	case Cleared:
+	case Done:
+		b.SetField("orders", order, done, int64(0))
+	case Reserved, Unprepared:
+		undone := bson.M{"$set": bson.M{"status": "unpaid", reserved: int64(0)}, "$unset": bson.M{"paidBy": ""}}
+		if trace == Unprepared {
+			undone["$set"] = bson.M{"status": "unpaid"}
+		}
+		b.Change("orders", order, undone)
+	}
+}
+
+// finished runs a transfer to its very end.
+func (b *Bank) finished(c *transfer.Coordinator, req transfer.Request) {
+	b.T.Helper()
+	_, err := c.Transfer(b.T.Context(), req)
+	require.NoError(b.T, err)
+	ctx, cancel := context.WithTimeout(b.T.Context(), eventually)
+	defer cancel()
+	rec, err := c.Wait(ctx, req.ID)
+	require.NoError(b.T, err)
+	require.Equal(b.T, transfer.StateSuccess, rec.State)
+}
+
+// SetBack sets the state of a transfer back to Preparing or Committed.
+func (b *Bank) SetBack(id, state string) {
+	b.T.Helper()
+	change := bson.M{"$set": bson.M{"state": state, "open": true}}
+	if state == "Preparing" {
+		change["$unset"] = bson.M{"committedAt": ""}
+	}
+	b.Change("transfers", id, change)
+}
+
 // LeaveTrace leaves a trace of a transfer that has moved units on an account.
 func (b *Bank) LeaveTrace(id, account string, units int64, trace Trace) {
 	b.T.Helper()
-	reserved, done := "pending."+document.MarkerKey(id), "pending."+document.DoneKey(id)
-	switch {
-	case trace == Reserved && units < 0:
-		b.SetField("accounts", account, reserved, units)
-	case trace == Reserved:
-		b.Change("accounts", account, bson.M{"$set": bson.M{reserved: units}, "$inc": bson.M{"balance": -units}})
-	case trace == Done:
-		b.SetField("accounts", account, done, units)
-	case trace == Unprepared:
-		b.Change("accounts", account, bson.M{"$inc": bson.M{"balance": -units}})
+	if trace != Cleared {
+		b.Change("accounts", account, traceUpdate(id, units, trace))
 	}
+}
+
+// traceUpdate makes an account on which a transfer is over one that has a trace of it.
+func traceUpdate(id string, units int64, trace Trace) bson.M {
+	reserved, done := traceKeys(id)
+	switch {
+	case trace == Done:
+		return bson.M{"$set": bson.M{done: units}}
+	case trace == Unprepared:
+		return bson.M{"$inc": bson.M{"balance": -units}}
+	}
+	return bson.M{"$set": bson.M{reserved: units}, "$inc": bson.M{"balance": min(-units, 0)}}
+}
+
+// traceKeys returns the paths of a transfer's marker and of its done mark.
+func traceKeys(id string) (reserved, done string) {
+	return "pending." + document.MarkerKey(id), "pending." + document.DoneKey(id)
 }
