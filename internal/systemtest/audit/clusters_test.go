@@ -205,6 +205,9 @@ func TestAuditExpectsNothingOfWhatMoves(t *testing.T) {
 	require.True(t, report.Ledgers[1].Moving)
 	require.False(t, report.Ledgers[0].Moving)
 	require.Equal(t, transfer.Units(510), report.Ledgers[1].Total)
+	for id := range n {
+		b.UntilSuccess(b.Both, fmt.Sprint(1+id))
+	}
 	b.CheckBooks()
 }
 

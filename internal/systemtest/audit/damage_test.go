@@ -190,6 +190,7 @@ func holdDamages() []damage {
 		return held(name, func(b *bank.Bank) {
 			_, err := b.Post(b.T.Context(), "t", transfer.PostAmount(transfer.Units(20)))
 			require.NoError(b.T, err)
+			b.UntilSuccess(b.Coordinator, "t")
 			harm(b)
 		}, codes...)
 	}
@@ -218,6 +219,7 @@ func reversalDamages() []damage {
 			b.MustMove("t", 60)
 			_, err := b.Reverse(b.T.Context(), "t", "r")
 			require.NoError(b.T, err)
+			b.UntilSuccess(b.Coordinator, "r")
 			harm(b)
 		}, append(codes, audit.WrongReversal), id}
 	}

@@ -48,8 +48,7 @@ func doneDamages() []damage {
 			b.MustMove("t", 60)
 			_, err := b.Reverse(b.T.Context(), "t", "r")
 			require.NoError(b.T, err)
-			_, err = b.Wait(b.T.Context(), "r")
-			require.NoError(b.T, err)
+			b.UntilSuccess(b.Coordinator, "r")
 			b.SetBack("r", "Committed")
 			b.SetField("transfers", "t", "pending.r%", int64(0))
 		}, []audit.Code{audit.WrongDone}, "t"},

@@ -75,9 +75,15 @@ func (b *Bank) finished(c *transfer.Coordinator, req transfer.Request) {
 	b.T.Helper()
 	_, err := c.Transfer(b.T.Context(), req)
 	require.NoError(b.T, err)
+	b.UntilSuccess(c, req.ID)
+}
+
+// UntilSuccess waits until nothing is left to be done for a transfer that is committed.
+func (b *Bank) UntilSuccess(c *transfer.Coordinator, id string) {
+	b.T.Helper()
 	ctx, cancel := context.WithTimeout(b.T.Context(), eventually)
 	defer cancel()
-	rec, err := c.Wait(ctx, req.ID)
+	rec, err := c.Wait(ctx, id)
 	require.NoError(b.T, err)
 	require.Equal(b.T, transfer.StateSuccess, rec.State)
 }
