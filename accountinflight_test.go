@@ -76,7 +76,6 @@ func TestAccountBesideAPartOfAHold(t *testing.T) {
 	b.MustHold("u", 30, time.Hour)
 	b.SetField("transfers", "u", "state", "Rollback")
 	requireAccount(b, "a", 50, 80, 0)
-	require.NoError(t, nil)
 }
 
 // An account that has no debits in flight is read by one command. One that has some is
@@ -146,9 +145,14 @@ func TestCloseAccountDoesNotWaitForEver(t *testing.T) {
 			b.LeaveTraces("t", 50, "Committed", bank.Reserved, bank.Done)
 			b.LeaveTraces("u", 50, "Preparing", bank.Reserved, bank.Reserved)
 		}, transfer.ErrAccountBusy, false},
-		"of no transfer":  {func(b *bank.Bank) { b.MustMove("t", 100); b.SetField("accounts", "a", "pending.%zz", int64(-1)) }, transfer.ErrAccountBusy, false},
-		"with money left": {func(b *bank.Bank) { b.LeaveTraces("t", 60, "Committed", bank.Reserved, bank.Done) }, transfer.ErrAccountNotEmpty, false},
-		"never cleared":   {func(b *bank.Bank) { b.LeaveTraces("t", 100, "Committed", bank.Reserved, bank.Done) }, transfer.ErrAccountBusy, true},
+		"of no transfer": {func(b *bank.Bank) {
+			b.MustMove("t", 100)
+			b.SetField("accounts", "a", "pending.%zz", int64(-1))
+		}, transfer.ErrAccountBusy, false},
+		"with money left": {func(b *bank.Bank) {
+			b.LeaveTraces("t", 60, "Committed", bank.Reserved, bank.Done)
+		}, transfer.ErrAccountNotEmpty, false},
+		"never cleared": {func(b *bank.Bank) { b.LeaveTraces("t", 100, "Committed", bank.Reserved, bank.Done) }, transfer.ErrAccountBusy, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

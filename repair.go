@@ -245,28 +245,37 @@ func (r *markerRepair) story() string {
 // judge reports whether the repair is over, by what was read.
 // Where there is no marker, it is about the done mark.
 func (r *markerRepair) judge(seen repair.MarkerState) (done bool, err error) {
-	amount := seen.Amount
-	if amount == nil {
+	amount, gone := seen.Amount, seen.Amount == nil
+	if gone {
 		amount = seen.Paid
 	}
 	switch {
 	case !seen.Found:
 		return true, ErrAccountNotFound
-	case seen.Amount == nil && (accounts.Status{Fence: seen.Fence}).OpenedWith(r.token):
+	case gone && (accounts.Status{Fence: seen.Fence}).OpenedWith(r.token):
 		return true, nil // by an attempt whose answer was lost
-	case seen.Amount == nil && (r.sent || r.cleared && seen.Paid == nil):
+	case gone && (r.sent || r.cleared && amount == nil):
 		return true, fmt.Errorf("the marker is gone, by this repair or by somebody else: %w", ErrInDoubt)
 	case amount == nil || amount.Cmp(r.Amount.exact) != 0 || !seen.HasMap:
 		return true, fmt.Errorf("%w: it has no marker of that amount", ErrNotRepairable)
-	case seen.Amount == nil && r.pay.Sign() != 0:
-		return true, fmt.Errorf("%w: the amount was paid in when the done mark was set: KeepBalance removes the mark",
-			ErrNotRepairable)
-	case r.pay.Sign() != 0 && !seen.SameKind:
-		return true, ErrAmountKind
-	case r.pay.Sign() != 0 && !seen.WithinLimits:
-		return true, ErrOverflow
+	case r.pay.Sign() != 0:
+		err = payable(seen)
+		return err != nil, err
 	}
 	return false, nil
+}
+
+// payable returns why a marker's amount can't be paid in.
+func payable(seen repair.MarkerState) error {
+	switch {
+	case seen.Amount == nil:
+		return fmt.Errorf("%w: the amount was paid in when the done mark was set: KeepBalance removes the mark", ErrNotRepairable)
+	case !seen.SameKind:
+		return ErrAmountKind
+	case !seen.WithinLimits:
+		return ErrOverflow
+	}
+	return nil
 }
 
 // RepairPending makes an account's empty array of markers the empty map that it should

@@ -98,7 +98,10 @@ func TestAuditOverTwoServers(t *testing.T) {
 				b.ChangeThere(marker("t", int64(61)))
 			}, []audit.Code{audit.WrongMarker},
 		},
-		"a committed account is gone": {func(b *bank.Branches) { b.LeaveAcross("t", "Committed", bank.Reserved, bank.Reserved); removeThere(b) }, []audit.Code{audit.MissingDocument}},
+		"a committed account is gone": {func(b *bank.Branches) {
+			b.LeaveAcross("t", "Committed", bank.Reserved, bank.Reserved)
+			removeThere(b)
+		}, []audit.Code{audit.MissingDocument}},
 		"a committed account without a marker": {
 			func(b *bank.Branches) {
 				b.LeaveAcross("t", "Committed", bank.Reserved, bank.Reserved)

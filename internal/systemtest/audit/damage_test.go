@@ -39,7 +39,8 @@ type damage struct {
 // damages are all kinds of damage. Each begins with 100 on a, nothing on b and 10 on c.
 func damages() []damage {
 	return slices.Concat(
-		markerDamages(), doneDamages(), accountDamages(), transferDamages(), holdDamages(), reversalDamages(), effectDamages(), stalledDamages(), timeDamages(),
+		markerDamages(), doneDamages(), accountDamages(), transferDamages(), holdDamages(), reversalDamages(), effectDamages(),
+		stalledDamages(), timeDamages(),
 	)
 }
 
@@ -262,7 +263,9 @@ func effectDamages() []damage {
 		}, codes, id}
 	}
 	return []damage{
-		paying("an order that was committed and is gone", "Committed", func(b *bank.Bank) { b.Remove("orders", "o-1") }, "t", audit.MissingDocument),
+		paying("an order that was committed and is gone", "Committed", func(b *bank.Bank) {
+			b.Remove("orders", "o-1")
+		}, "t", audit.MissingDocument),
 		paying("an order with a marker that bears an amount", "Preparing", func(b *bank.Bank) {
 			b.SetField("orders", "o-1", "pending.t", int64(60))
 		}, "o-1", audit.WrongMarker),

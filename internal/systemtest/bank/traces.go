@@ -109,11 +109,12 @@ func (b *Bank) LeaveTrace(id, account string, units int64, trace Trace) {
 // traceUpdate makes an account on which a transfer is over one that has a trace of it.
 func traceUpdate(id string, units int64, trace Trace) bson.M {
 	reserved, done := traceKeys(id)
-	switch {
-	case trace == Done:
+	switch trace {
+	case Done:
 		return bson.M{"$set": bson.M{done: units}}
-	case trace == Unprepared:
+	case Unprepared:
 		return bson.M{"$inc": bson.M{"balance": -units}}
+	case Reserved, Cleared:
 	}
 	return bson.M{"$set": bson.M{reserved: units}, "$inc": bson.M{"balance": min(-units, 0)}}
 }
