@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -118,15 +119,20 @@ func TestCloseAccountWaitsForClears(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
 	b.LeaveTraces("t", 100, "Committed", bank.Reserved, bank.Done)
-	looks := 0
+	begun, ended := 0, 0
+	var clears sync.WaitGroup
 	b.HurryUpBy(func(id string) (done func()) {
 		require.Equal(t, "t", id)
-		looks++
-		b.RecoverAll()
-		return func() { looks += 10 }
+		begun++
+		clears.Go(func() {
+			<-time.After(100 * time.Millisecond)
+			b.RecoverAll()
+		})
+		return func() { ended++ }
 	})
 	require.NoError(t, b.CloseAccount(t.Context(), "a"))
-	require.Equal(t, 11, looks, "it is hurried up once, and the end is told")
+	clears.Wait()
+	require.Equal(t, []int{1, 1}, []int{begun, ended}, "it is hurried up once, and the end is told")
 	b.CheckBooks(bank.Balances(100, 0))
 }
 

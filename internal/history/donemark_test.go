@@ -91,6 +91,24 @@ func TestPaidInWithoutRecordIsBarred(t *testing.T) {
 	}
 }
 
+// What is committed after the end, and has paid in before the account was read, is taken
+// off.
+func TestPaidInByALaterCommit(t *testing.T) {
+	t.Parallel()
+	for _, apart := range []bool{false, true} {
+		t.Run(fmt.Sprintf("apart=%v", apart), func(t *testing.T) {
+			t.Parallel()
+			b, _ := paidBank(t, apart, "t", "u")
+			b.storeCommit("t", time.Now().Add(time.Hour))
+			b.storeCommit("u", moment(1))
+			h := b.history("alice")
+			closed, _, err := h.BalanceAsOf(t.Context(), time.Time{})
+			require.NoError(t, err)
+			requireOnly(t, h, closed, "u")
+		})
+	}
+}
+
 // What has paid in without being committed, in the end, stays on the balance, like what
 // anybody else has added to it.
 func TestPaidInByNoTransferStays(t *testing.T) {
