@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
@@ -125,7 +126,7 @@ func TestCloseAccountWaitsForClears(t *testing.T) {
 		require.Equal(t, "t", id)
 		begun++
 		clears.Go(func() {
-			<-time.After(100 * time.Millisecond)
+			_ = collections.Pause(t.Context(), 100*time.Millisecond)
 			b.RecoverAll()
 		})
 		return func() { ended++ }
