@@ -47,8 +47,10 @@ type Account struct {
 	// already.
 	Available Amount
 	// Posted is Available and the debits in flight.
+	// A debit is in flight until its transfer is committed.
 	Posted Amount
 	// Incoming are the credits in flight.
+	// A credit is in flight until it is paid in.
 	Incoming Amount
 }
 
@@ -70,6 +72,8 @@ func (c *Coordinator) GetAccount(ctx context.Context, id string) (Account, error
 // CloseAccount closes an account of the default ledger, so that no transfer can touch it.
 // Its balance must be zero (else ErrAccountNotEmpty), and no transfer may be in flight on
 // it (else ErrAccountBusy).
+// A transfer that is committed, and was not cleared from the account yet, is waited for:
+// that takes some hundred milliseconds.
 // Closing a closed account is no error.
 // A document whose balance is no exact number is no account: ErrAmountKind.
 func (c *Coordinator) CloseAccount(ctx context.Context, id string) error {
@@ -201,24 +205,14 @@ func (l *Ledger) account(stored document.Account, metadata map[string]any) Accou
 
 // Close closes an account of this ledger: see [Coordinator.CloseAccount].
 func (l *Ledger) Close(ctx context.Context, id string) error {
-	return l.change(ctx, id, l.coordinator.accounts.Close, func(status accounts.Status) (done bool, err error) {
-		switch {
-		case status.Closed:
-			return true, nil
-		case status.Malformed:
-			return true, ErrAmountKind
-		case status.Markers > 0:
-			return true, ErrAccountBusy
-		case !status.Empty:
-			return true, ErrAccountNotEmpty
-		}
-		return false, nil
-	})
+	closing := closing{coordinator: l.coordinator, until: l.coordinator.now().Add(clearPatience)}
+	defer closing.end()
+	return l.change(ctx, id, l.coordinator.accounts.Close, closing.judge)
 }
 
 // Reopen opens a closed account of this ledger again: see [Coordinator.ReopenAccount].
 func (l *Ledger) Reopen(ctx context.Context, id string) error {
-	return l.change(ctx, id, l.coordinator.accounts.Reopen, func(status accounts.Status) (done bool, err error) {
+	return l.change(ctx, id, l.coordinator.accounts.Reopen, func(_ context.Context, status accounts.Status) (done bool, err error) {
 		return !status.Closed, nil
 	})
 }
@@ -229,7 +223,7 @@ func (l *Ledger) Reopen(ctx context.Context, id string) error {
 func (l *Ledger) change(
 	ctx context.Context, id string,
 	write func(ctx context.Context, ledger, id string) (protocol.Result, error),
-	judge func(accounts.Status) (done bool, err error),
+	judge func(context.Context, accounts.Status) (done bool, err error),
 ) error {
 	if err := l.checkID(id); err != nil {
 		return err
@@ -246,7 +240,7 @@ func (l *Ledger) change(
 		case !status.Found:
 			return try{true, protocol.Failed, ErrAccountNotFound}
 		}
-		done, err := judge(status)
+		done, err := judge(ctx, status)
 		return try{done, protocol.NotMatched, err}
 	})
 }

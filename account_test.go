@@ -95,7 +95,7 @@ func TestCloseAndReopenAccount(t *testing.T) {
 	require.ErrorIs(t, b.CloseAccount(t.Context(), "nobody"), transfer.ErrAccountNotFound)
 	require.ErrorIs(t, b.ReopenAccount(t.Context(), "nobody"), transfer.ErrAccountNotFound)
 	require.ErrorIs(t, b.CloseAccount(t.Context(), "a"), transfer.ErrAccountNotEmpty)
-	b.StallAt("t", bank.Decision, bank.Lost, 60)
+	b.MustHold("t", 60, time.Hour)
 	require.ErrorIs(t, b.CloseAccount(t.Context(), "b"), transfer.ErrAccountBusy)
 	for _, odd := range []bson.M{{"balance": 0, "pending": bson.A{}}, {"balance": 0.0}, {"balance": bson.A{0}}, {"balance": "0"}, {}} {
 		odd["_id"] = "odd"
@@ -116,8 +116,7 @@ func TestCloseAndReopenAccount(t *testing.T) {
 	for range 2 {
 		require.NoError(t, b.ReopenAccount(t.Context(), "b"))
 	}
-	_, err = b.Transfer(t.Context(), bank.Move("v", "a", "b", 1))
-	require.NoError(t, err)
+	b.MustMove("v", 1)
 	b.CheckBooks(bank.Balances(100, 0))
 }
 

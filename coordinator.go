@@ -43,6 +43,8 @@ type Coordinator struct {
 	wake       chan struct{} // receives a value when something was submitted in this process
 	// historyFrom returns the time since which every committed transfer is still stored.
 	historyFrom func(context.Context) (time.Time, error)
+	// hurryUp has what is deferred of a transfer sent at once, until done is called.
+	hurryUp func(id string) (done func())
 }
 
 // NewCoordinator returns a Coordinator over the collections accounts and transfers of db,
@@ -78,6 +80,7 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 	if err != nil {
 		return nil, invalid("%w", err)
 	}
+	running := engine.New(store, s.logger, now, engine.Limits(s.group))
 	return &Coordinator{
 		settings:   s,
 		catalog:    catalog,
@@ -88,13 +91,14 @@ func NewCoordinator(db *mongo.Database, opts ...Option) (*Coordinator, error) {
 		histories:  history.New(catalog),
 		repairs:    repair.New(catalog),
 		store:      store,
-		engine:     engine.New(store, s.logger, now, engine.Limits(s.group)),
+		engine:     running,
 		lookout:    lookout.New(queries, s.logger, now),
 		log:        s.logger,
 		now:        now,
 		wake:       make(chan struct{}, 1),
 
 		historyFrom: kept.HistoryFrom,
+		hurryUp:     running.HurryUp,
 	}, nil
 }
 

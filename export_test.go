@@ -11,6 +11,12 @@ import (
 // HistoryPage is the number of entries that a statement reads at once.
 const HistoryPage = historyPage
 
+// ClearPatience is for how long CloseAccount waits for markers to go.
+const ClearPatience = clearPatience
+
+// HurryUpBy sets what is called where what is deferred of a transfer is wanted at once.
+func (c *Coordinator) HurryUpBy(f func(id string) (done func())) { c.hurryUp = f }
+
 // PurgedBefore makes a coordinator believe that transfers committed before t may have
 // been removed.
 func (c *Coordinator) PurgedBefore(t time.Time) {

@@ -59,6 +59,8 @@ type MarkerRepair struct {
 // ledger.
 // The stored documents do not show whether the marker's amount belongs to this account:
 // find out, and decide.
+// A done mark says that its amount was paid in: it is removed by KeepBalance, where there
+// is no marker of the transfer as well.
 // Total and InTransit of the audit, and the sum that they should have, show how much is
 // missing or too much in all.
 //
@@ -69,7 +71,7 @@ type MarkerRepair struct {
 //
 //   - nil: it was removed, by this call.
 //   - ErrNotRepairable: it is not there, or has another amount, or its transfer is under
-//     way and will settle it.
+//     way and will settle it; or it is a done mark, and PayIn would pay a second time.
 //     The ID of a lost transfer stays as it was, unless another call removes the marker
 //     at the same time.
 //   - ErrAmountKind, ErrOverflow: the amount can't be added to the balance.
@@ -84,11 +86,13 @@ type MarkerRepair struct {
 //     first.
 //     If the request does, there is a transfer under way, and nothing is repaired.
 //   - A prepare of the lost or final transfer is still on its way.
-//     It requires that there is no marker, so it is refused as long as the marker stands.
-//     The update that removes the marker replaces the fence, so the prepare is refused
-//     from then on.
-//   - A settle or undo is still on its way.
-//     It requires the marker, and so does the repair: one of the two finds it.
+//     It requires that there is neither a marker nor a done mark, so it is refused as long
+//     as one of them stands.
+//     The update that removes it replaces the fence, so the prepare is refused from then
+//     on.
+//   - A payment, settle or undo is still on its way, or a write that clears a done mark.
+//     It requires what it removes, and so does the repair: one of the two finds it.
+//     A payment that comes first leaves its done mark, and nothing more is paid in.
 //   - The repair itself is sent again because its answer was lost, or by another
 //     operator.
 //     It requires the marker, which never comes back.
@@ -145,7 +149,8 @@ type markerRepair struct {
 	token       bson.ObjectID // of the new fence: it shows which write is the repair's own
 	pay         money.Amount
 	settled     bool // the transfer is known never to touch the marker
-	sent        bool // a removal was sent whose answer is not known
+	sent        bool // a removal of the marker was sent whose answer is not known
+	cleared     bool // one of the done mark was
 }
 
 // attempt makes one try.
@@ -167,9 +172,12 @@ func (r *markerRepair) attempt(ctx context.Context) try {
 		}
 	}
 	result, err := repairs.RemoveMarker(ctx, repair.MarkerRepair{
-		Ledger: r.Ledger, Account: r.Account, Transfer: r.TransferID, Amount: r.Amount.exact, Pay: r.pay, Token: r.token,
+		Ledger: r.Ledger, Account: r.Account, Transfer: r.TransferID, Done: seen.Amount == nil,
+		Amount: r.Amount.exact, Pay: r.pay, Token: r.token,
 	})
-	r.sent = r.sent || result == protocol.Unknown
+	if result == protocol.Unknown {
+		r.sent, r.cleared = r.sent || seen.Amount != nil, r.cleared || seen.Amount == nil
+	}
 	return try{result == protocol.Applied, result, err}
 }
 
@@ -235,22 +243,39 @@ func (r *markerRepair) story() string {
 }
 
 // judge reports whether the repair is over, by what was read.
+// Where there is no marker, it is about the done mark.
 func (r *markerRepair) judge(seen repair.MarkerState) (done bool, err error) {
+	amount, gone := seen.Amount, seen.Amount == nil
+	if gone {
+		amount = seen.Paid
+	}
 	switch {
 	case !seen.Found:
 		return true, ErrAccountNotFound
-	case seen.Amount == nil && (accounts.Status{Fence: seen.Fence}).OpenedWith(r.token):
+	case gone && (accounts.Status{Fence: seen.Fence}).OpenedWith(r.token):
 		return true, nil // by an attempt whose answer was lost
-	case seen.Amount == nil && r.sent:
+	case gone && (r.sent || r.cleared && amount == nil):
 		return true, fmt.Errorf("the marker is gone, by this repair or by somebody else: %w", ErrInDoubt)
-	case seen.Amount == nil || seen.Amount.Cmp(r.Amount.exact) != 0 || !seen.HasMap:
+	case amount == nil || amount.Cmp(r.Amount.exact) != 0 || !seen.HasMap:
 		return true, fmt.Errorf("%w: it has no marker of that amount", ErrNotRepairable)
-	case r.pay.Sign() != 0 && !seen.SameKind:
-		return true, ErrAmountKind
-	case r.pay.Sign() != 0 && !seen.WithinLimits:
-		return true, ErrOverflow
+	case r.pay.Sign() != 0:
+		err = payable(seen)
+		return err != nil, err
 	}
 	return false, nil
+}
+
+// payable returns why a marker's amount can't be paid in.
+func payable(seen repair.MarkerState) error {
+	switch {
+	case seen.Amount == nil:
+		return fmt.Errorf("%w: the amount was paid in when the done mark was set: KeepBalance removes the mark", ErrNotRepairable)
+	case !seen.SameKind:
+		return ErrAmountKind
+	case !seen.WithinLimits:
+		return ErrOverflow
+	}
+	return nil
 }
 
 // RepairPending makes an account's empty array of markers the empty map that it should

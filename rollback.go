@@ -71,8 +71,12 @@ func (c *Coordinator) withdraw(
 		return answerWith(recordOf(stored), nil)
 	}
 	a := c.execute(ctx, stored, terms{start: start, reason: reason})
-	if a.done && a.rec.State == StateFail {
+	switch {
+	case !a.done || a.err != nil && a.rec.State != StateFail:
+	case a.rec.State == StateFail:
 		a.err = nil // the error that Transfer would return is what was asked for
+	case protocol.State(a.rec.State).Forward():
+		a.err = aboutTransfer(stored.ID, ErrAlreadyCommitted) // by fact, before this call
 	}
 	return a
 }

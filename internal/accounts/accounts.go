@@ -21,21 +21,10 @@ type Accounts struct{ catalog *collections.Catalog }
 // New returns the accounts of a catalog.
 func New(c *collections.Catalog) *Accounts { return &Accounts{c} }
 
-// Get returns an account as a majority has stored it.
-// It is not found if no document has the ID.
-func (a *Accounts) Get(ctx context.Context, ledger, id string) (account document.Account, found bool, err error) {
-	stored, err := a.find(ctx, a.catalog.Ledgers[ledger].Majority, id)
-	if err != nil || !stored.Found() {
-		return document.Account{}, false, err
-	}
-	account, err = stored.Account(a.catalog.IDs)
-	return account, true, err
-}
-
 // Spendable returns what a debit may take from an account as a majority has stored it.
 // It is not known if there is no such account, or if its fields can't be understood.
 func (a *Accounts) Spendable(ctx context.Context, ledger, id string) (amount money.Amount, known bool, err error) {
-	stored, err := a.find(ctx, a.catalog.Ledgers[ledger].Majority, id)
+	stored, err := a.find(wire.Detached(ctx), a.catalog.Ledgers[ledger].Majority, id)
 	if err != nil || !stored.Found() {
 		return money.Amount{}, false, err
 	}
@@ -53,16 +42,16 @@ func (a *Accounts) Spendable(ctx context.Context, ledger, id string) (amount mon
 
 // ReadDeciding returns the document of an account by a linearizable read.
 func (a *Accounts) ReadDeciding(ctx context.Context, ledger, id string) (document.View, error) {
-	return a.find(ctx, a.catalog.Ledgers[ledger].Linearizable, id)
+	return a.find(wire.Detached(ctx), a.catalog.Ledgers[ledger].Linearizable, id)
 }
 
-// find reads the document of an account.
+// find reads the document of an account, in the session of the context if it has one.
 func (a *Accounts) find(ctx context.Context, from *mongo.Collection, id string) (document.View, error) {
 	key, err := a.catalog.IDs.Encode(id)
 	if err != nil {
 		return document.View{}, err
 	}
-	stored, err := wire.FindOne(wire.Detached(ctx), from, bson.D{{Key: "_id", Value: key}})
+	stored, err := wire.FindOne(ctx, from, bson.D{{Key: "_id", Value: key}})
 	if wire.NotFound(err) {
 		stored, err = nil, nil
 	}
@@ -75,8 +64,10 @@ type Status struct {
 	Found bool
 	// Closed says that the account is closed.
 	Closed bool
-	// Markers counts the transfers in flight.
+	// Markers counts the transfers in flight. Those with a done mark are not.
 	Markers int
+	// InFlight are their IDs, but for those whose marker names no transfer.
+	InFlight []string
 	// Empty says that the balance is zero.
 	Empty bool
 	// Malformed says that the document is no account: the balance is no exact number, or
@@ -97,6 +88,7 @@ func (a *Accounts) Status(ctx context.Context, ledger, id string) (Status, error
 		Found:     true,
 		Closed:    stored.Closed(),
 		Markers:   stored.Markers("").Count,
+		InFlight:  stored.InFlight(),
 		Empty:     err == nil && balance.Sign() == 0,
 		Malformed: err != nil || !stored.HasMap(),
 		Fence:     stored.Fence(),

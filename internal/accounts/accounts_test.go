@@ -180,3 +180,30 @@ func TestGarbledMarkers(t *testing.T) {
 		}
 	}
 }
+
+// A debit is in flight until its transfer is committed, wherever the account is. What
+// says nothing of a commit leaves it in flight.
+func TestDebitsOfCommittedTransfers(t *testing.T) {
+	t.Parallel()
+	for _, sameClient := range []bool{true, false} {
+		b := storetest.New(t)
+		b.Store.Ledgers[""].SameClient = sameClient
+		pending := bson.M{"paid%": int64(9), "in": int64(3), "lost": int64(-1), "%zz": int64(-1)}
+		for i, state := range []string{"Initiated", "Preparing", "Committed", "Success", "Rollback", "Fail", "Frozen"} {
+			pending[state] = int64(-10) << i
+			b.PutIn("transfers", bson.M{"_id": state, "state": state})
+		}
+		b.PutIn("transfers", bson.M{"_id": "part", "state": "Committed", "posted": int64(4)}, bson.M{"_id": "in", "state": "Committed"})
+		pending["part"] = int64(-5)
+		b.Put(storetest.Account("alice", bson.M{"pending": pending}))
+		got, found, err := b.Store.Get(t.Context(), "", "alice")
+		require.NoError(t, err)
+		require.True(t, found)
+		assert.Equal(t, money.Units(1+1+1+10+20+160+320+640), got.Reserved)
+		assert.Equal(t, money.Units(3), got.Incoming)
+		b.Change("transfers", "part", bson.M{"$set": bson.M{"posted": "4"}})
+		_, found, err = b.Store.Get(t.Context(), "", "alice")
+		assert.True(t, found, "and it can't be read")
+		require.ErrorContains(t, err, "part")
+	}
+}

@@ -39,6 +39,27 @@ func (c Code) adviceByHand() string {
 	}
 }
 
+// adviceOnDone says what to do next with the done mark of an account: its amount is on the
+// balance already.
+func (c Code) adviceOnDone() string {
+	const remove = "Then RepairMarker with KeepBalance removes the mark: its amount was paid in when it was set."
+	switch c {
+	case OrphanMarker:
+		return "Find out why the transfer's document is gone. The transfer was committed if nobody has set the mark by hand. Until then " +
+			"repeat no request with this ID. " + remove
+	case FinalMarker:
+		return "The account was restored from a backup, or changed by hand. Find out whether its balance has this transfer in it. " + remove
+	case ForeignMarker:
+		return "Somebody has set the mark, or changed the transfer's legs, by hand. Find out which. If it was the mark, RepairMarker with " +
+			"KeepBalance removes it."
+	case WrongMarker:
+		return "Somebody has changed the mark, the transfer's legs, or the kind of the balance, by hand. If the legs are right, set the mark " +
+			"to their amount, and see that the balance has that amount in it."
+	default:
+		return c.advice()
+	}
+}
+
 // adviceElsewhere says what to do next with a document that is no account: the calls that
 // repair are for accounts.
 func (c Code) adviceElsewhere() string {
@@ -67,6 +88,9 @@ func aboutMarkers() []codeAdvice {
 			"RepairMarker removes it."},
 		{WrongMarker, "Somebody has changed the marker, the transfer's legs, or the kind of the balance, by hand. The transfer is settled by " +
 			"its legs: if they are right, set the marker to their amount, and marker and balance to their kind, int64 or Decimal128."},
+		{WrongDone, "Somebody has set the mark by hand, or the document was restored from a backup. Find out whether its balance has this " +
+			"transfer in it, and set right what is wrong. Then remove the mark by hand, by $unset, in an update that requires its value to be " +
+			"still this one."},
 		{MissingMarker, "The document was replaced, or restored from a backup, while the money was held. Compare its balance with its history " +
 			"before you post or void the hold: neither does anything to a document without the marker."},
 		{MissingDocument, "Bring the document back, with its marker, from where it went: recovery then finishes the transfer by itself."},
@@ -95,6 +119,8 @@ func aboutOthers() []codeAdvice {
 		{OrphanMarker, remove},
 		{FinalMarker, remove},
 		{ForeignMarker, remove},
+		{WrongDone, "Find out whether the transfer's values are set there, and set right what is wrong. Then remove the mark by hand, by " +
+			"$unset."},
 		{WrongPending, "If it is empty, remove it by hand, by $unset. Otherwise find out who has written it, and what was there before."},
 	}
 }

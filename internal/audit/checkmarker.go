@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"fmt"
+
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -24,14 +26,15 @@ func checkDocument(d *Document) []Finding {
 	if d.Counts && !d.NoFloor && d.BadFloor == "" && d.Collection.HoldsAccounts() && d.Balance.Cmp(d.Floor) < 0 {
 		found = append(found, aboutDocument(d, BelowFloor, "the balance is %s, and the floor %s", d.Balance, d.Floor))
 	}
-	if d.Closed && len(d.Markers) > 0 {
+	if reserved := d.reserved(); d.Closed && len(reserved) > 0 {
 		found = append(found, aboutDocument(d, ClosedMarker, "it is closed, and has %d markers, like that of transfer %q",
-			len(d.Markers), d.Markers[0].Key))
+			len(reserved), reserved[0].Key))
 	}
 	return found
 }
 
-// checkMarker finds what is wrong with a marker, given its transfer at the same moment.
+// checkMarker finds what is wrong with a marker or a done mark, given its transfer at the
+// same moment.
 // The transfer is nil if it doesn't exist. Whether it can be read at all is checked where
 // transfers are.
 func checkMarker(r *Reader, d *Document, m Marker, t *Transfer) (f Finding, wrong bool) {
@@ -53,7 +56,34 @@ func checkMarker(r *Reader, d *Document, m Marker, t *Transfer) (f Finding, wron
 	case t.State == protocol.Initiated:
 		return aboutMarker(d, m, EarlyMarker, "which nobody has claimed yet"), true
 	}
+	if why := wrongDone(d, m, p, t); why != "" {
+		return aboutMarker(d, m, WrongDone, "%s", why), true
+	}
 	return checkAmount(d, m, p)
+}
+
+// wrongDone returns why a participant can't have a done mark of a transfer that is under
+// way, "" if it can, or if the mark is none.
+//
+// Only those that gain by a transfer are paid before it is cleared from their document,
+// and only where every participant was prepared, so that it can't be rolled back. A hold
+// and a reversal are settled at one go.
+func wrongDone(d *Document, m Marker, p Participant, t *Transfer) string {
+	switch {
+	case !m.Done:
+		return ""
+	case t.State.Back():
+		return fmt.Sprintf("which is %s, so that nobody is paid", t.State)
+	case t.Hold:
+		return fmt.Sprintf("which is %s, and a hold", t.State)
+	case t.Reverses != "":
+		return fmt.Sprintf("which is %s, and a reversal", t.State)
+	case p.Amount != nil && p.Amount.Sign() < 0:
+		return fmt.Sprintf("which is %s, and pays nothing in here", t.State)
+	case d.hasMarker(t.ID):
+		return fmt.Sprintf("which is %s, and has its marker here as well", t.State)
+	}
+	return ""
 }
 
 // checkAmount finds what is wrong with the amount of a participant's marker.

@@ -51,7 +51,7 @@ func (p *pass) checkRemoteMarkers(ctx context.Context, documents []*Document) er
 	for _, d := range documents {
 		for _, m := range d.Markers {
 			if !wrong[markerKey{d.Key, m.Key}] {
-				p.countInTransit(d, found[m.Transfer])
+				p.countInTransit(d, m, found[m.Transfer])
 			}
 		}
 	}

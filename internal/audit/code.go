@@ -16,6 +16,8 @@ const (
 	ForeignMarker Code = "foreignMarker"
 	// WrongMarker means that the marker's amount is not the transfer's.
 	WrongMarker Code = "wrongMarker"
+	// WrongDone means that a transfer leaves no done mark there.
+	WrongDone Code = "wrongDone"
 	// MissingMarker means that there must be a marker, and there is none.
 	MissingMarker Code = "missingMarker"
 	// MissingDocument means that a participant that was prepared is gone.

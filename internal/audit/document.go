@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -32,7 +33,7 @@ type Document struct {
 	Currency string
 	// Closed says that the account is closed.
 	Closed bool
-	// Markers are the entries of the map of markers.
+	// Markers are the entries of the map of markers, done marks among them.
 	Markers []Marker
 
 	BadID, BadBalance, BadFloor, BadCurrency, BadPending, BadClosed string
@@ -46,6 +47,8 @@ type Marker struct {
 	Transfer string
 	// Key is the entry's key as it is stored.
 	Key string
+	// Done says that it is a done mark: its amount is paid in, and reserves nothing.
+	Done bool
 	// Amount is the entry's value, nil if that is no exact number.
 	Amount *money.Amount
 	// Text is the entry's value in messages.
@@ -133,17 +136,19 @@ func (d *Document) decodeMarkers(stored bson.RawValue) {
 		if amount, err := money.FromBSON(value); err == nil {
 			m.Amount, m.Text = &amount, amount.String()
 		}
-		m.Transfer, _ = document.TransferOf(m.Key)
+		var key string
+		key, m.Done = document.CutDone(m.Key)
+		m.Transfer, _ = document.TransferOf(key)
 		d.Markers = append(d.Markers, m)
 	}
 }
 
-// hasMarker reports whether the document has a marker of a transfer.
+// hasMarker reports whether the document has a marker of a transfer. A done mark is none.
 func (d *Document) hasMarker(transfer string) bool {
-	for _, m := range d.Markers {
-		if m.Transfer == transfer {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Markers, func(m Marker) bool { return m.Transfer == transfer && !m.Done })
+}
+
+// reserved returns the markers without the done marks.
+func (d *Document) reserved() []Marker {
+	return slices.DeleteFunc(slices.Clone(d.Markers), func(m Marker) bool { return m.Done })
 }

@@ -75,7 +75,7 @@ func (p *pass) checkMarkersInSnapshot(snapshot context.Context, documents []*Doc
 				p.add(f)
 			}
 			if t != nil && !t.State.Final() {
-				p.countInTransit(d, t)
+				p.countInTransit(d, m, t)
 			}
 		}
 	}
@@ -110,28 +110,39 @@ func lookUp(
 	return found, nil
 }
 
-// countInTransit adds the money that a marker stands for to the sums.
-func (p *pass) countInTransit(d *Document, t *Transfer) {
+// countInTransit adds the money that a marker or a done mark stands for to the sums.
+func (p *pass) countInTransit(d *Document, m Marker, t *Transfer) {
 	if t == nil || t.Err != nil {
 		return
 	}
-	if amount, moving := inTransit(p.reader, d, t); moving {
+	if amount, moving := inTransit(p.reader, d, m, t); moving {
 		p.totalOf(d.Collection.Name, t.Currency, amount.Kind()).inTransit.Add(amount)
 	}
 }
 
 // inTransit returns the money that a marker stands for and that is on no balance.
 //
-//   - Before the decision it is what a debit has taken.
+//   - Before the decision is stored it is what a debit has taken, less what done marks
+//     have paid in: all that was taken counts until then, where it was taken from.
 //   - After the decision to commit it is what a credit has not received yet, and what a
-//     hold that was posted in part has not returned yet.
+//     hold that was posted in part has not returned yet. A done mark has received it.
 //   - After the decision to roll back it is what a debit has not been given back.
-func inTransit(r *Reader, d *Document, t *Transfer) (money.Amount, bool) {
+//
+// So the sums of each ledger change when the decision is stored, and at no other moment:
+//
+//  1. A transfer takes 60 from one ledger: 60 less on its balances, 60 in transit.
+//  2. It pays them into another one, and is not recorded yet: 60 more on its balances,
+//     -60 in transit.
+//  3. The commit is recorded, and nothing is in transit in either.
+func inTransit(r *Reader, d *Document, m Marker, t *Transfer) (money.Amount, bool) {
 	p, is := participantOf(r, d, t)
 	if !is || p.Amount == nil {
 		return money.Amount{}, false
 	}
 	amount := *p.Amount
+	if m.Done {
+		return amount.Neg(), t.State == protocol.Preparing
+	}
 	switch t.State {
 	case protocol.Preparing, protocol.Rollback, protocol.Fail:
 		return amount.Neg(), amount.Sign() < 0

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 )
 
@@ -52,11 +53,22 @@ func aboutDocument(d *Document, code Code, format string, args ...any) Finding {
 	return f
 }
 
-// aboutMarker is a finding about a participant's marker.
+// aboutMarker is a finding about a participant's marker or done mark.
 func aboutMarker(d *Document, m Marker, code Code, format string, args ...any) Finding {
-	f := aboutDocument(d, code, "a marker of %s for transfer %q, %s%s", m.Text, m.Key, fmt.Sprintf(format, args...), balanceOf(d))
+	what, key := "marker", m.Key
+	if m.Done {
+		what = "done mark"
+		key, _ = document.CutDone(m.Key)
+	}
+	f := aboutDocument(d, code, "a %s of %s for transfer %q, %s%s", what, m.Text, key, fmt.Sprintf(format, args...), balanceOf(d))
 	f.Transfer, f.Amount = m.Transfer, m.Amount
-	if d.Collection.HoldsAccounts() && !repairable(m) {
+	if !d.Collection.HoldsAccounts() {
+		return f
+	}
+	if m.Done {
+		f.Advice = code.adviceOnDone()
+	}
+	if !repairable(m) {
 		f.Advice = code.adviceByHand()
 	}
 	return f

@@ -77,7 +77,8 @@ func (a *audit) balances() {
 		if account.Balance != want[id] {
 			a.wrong("balance "+id, account, "account %s has %d, and the successful transfers make it %d", id, account.Balance, want[id])
 		}
-		for marker := range account.Pending {
+		for key := range account.Pending {
+			marker, _ := traceOf(key)
 			a.wrong("marker "+id+" "+marker, account, "account %s has a marker left\n    %s", id, a.transfers[marker])
 		}
 	}

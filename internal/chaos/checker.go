@@ -76,12 +76,14 @@ func (c *checker) snapshot(ctx context.Context) (map[string]accountDocument, []o
 	accounts, marked := map[string]accountDocument{}, map[string]bool{}
 	for _, a := range found {
 		accounts[a.ID] = a
-		for id := range a.Pending {
+		for key := range a.Pending {
+			id, _ := traceOf(key)
 			marked[id] = true
 		}
 	}
 	for _, o := range ordered {
-		for id := range o.Pending {
+		for key := range o.Pending {
+			id, _ := traceOf(key)
 			marked[id] = true
 		}
 	}
@@ -110,17 +112,26 @@ func (c *checker) check(accounts map[string]accountDocument, transfers map[strin
 	sum, transit := int64(0), int64(0)
 	for _, a := range accounts {
 		sum += a.Balance
-		for id, amount := range a.Pending {
+		for key, amount := range a.Pending {
+			id, done := traceOf(key)
 			t, stored := transfers[id]
-			if wrong := misplaced(a, id, amount, t, stored); wrong != "" {
+			wrong := misplaced(a, id, amount, t, stored)
+			if wrong == "" && done {
+				wrong = misdone(a, id, amount, t)
+			}
+			if wrong != "" {
 				c.findings.add("marker "+a.ID+" "+id, "%s\n%s", wrong, story(map[string]accountDocument{a.ID: a}, map[string]transferDocument{id: t}))
 			}
-			transit += t.waiting(amount)
+			if done {
+				transit -= t.paidIn(amount)
+			} else {
+				transit += t.waiting(amount)
+			}
 		}
 		if a.Balance < a.Floor {
 			c.findings.add("floor "+a.ID, "account %s has less than its floor\n    %s", a.ID, a)
 		}
-		if a.Closed && len(a.Pending) > 0 {
+		if a.Closed && reservations(a.Pending) > 0 {
 			c.findings.add("closed "+a.ID, "account %s is closed and has markers\n    %s", a.ID, a)
 		}
 	}
@@ -156,6 +167,16 @@ func misplaced(a accountDocument, id string, amount int64, t transferDocument, s
 		}
 	}
 	return fmt.Sprintf("account %s has a marker of transfer %s with an amount that is none of its legs", a.ID, id)
+}
+
+// misdone returns what is wrong with a done mark, or "". A transfer that is rolled back
+// pays nobody, and a hold or a reversal leaves no such mark.
+func misdone(a accountDocument, id string, amount int64, t transferDocument) string {
+	_, reserved := a.Pending[id]
+	if t.State == transfer.StateRollback || t.Hold || t.Reverses != "" || amount < 0 || reserved {
+		return fmt.Sprintf("account %s has a done mark of %d of transfer %s, which leaves none there", a.ID, amount, id)
+	}
+	return ""
 }
 
 // follow checks that the first decision that a snapshot showed is the only one.

@@ -12,7 +12,7 @@ import (
 // The check of a snapshot has teeth: a transfer that moves 30 from one account to another
 // is right at each of its steps, and in none of the ways in which it could be wrong.
 func TestCheckFinds(t *testing.T) {
-	const rich, poor = "rich", "poor"
+	const rich, poor, done = "rich", "poor", "poor%"
 	both := map[string]int64{rich: -30, poor: 30}
 	tests := []struct {
 		name       string
@@ -27,6 +27,9 @@ func TestCheckFinds(t *testing.T) {
 		{"committed", transfer.StateCommitted, 70, 0, both, ""},
 		{"the debit settled", transfer.StateCommitted, 70, 0, map[string]int64{poor: 30}, ""},
 		{"the credit settled", transfer.StateCommitted, 70, 30, map[string]int64{rich: -30}, ""},
+		{"committed by fact, and paid in", transfer.StatePreparing, 70, 30, map[string]int64{rich: -30, done: 30}, ""},
+		{"committed, and paid in", transfer.StateCommitted, 70, 30, map[string]int64{rich: -30, done: 30}, ""},
+		{"the debit cleared", transfer.StateCommitted, 70, 30, map[string]int64{done: 30}, ""},
 		{"rolled back", transfer.StateRollback, 70, 0, both, ""},
 		{"undone", transfer.StateRollback, 100, 0, map[string]int64{poor: 30}, ""},
 
@@ -36,6 +39,10 @@ func TestCheckFinds(t *testing.T) {
 		{"final and marked", transfer.StateSuccess, 70, 30, map[string]int64{rich: -30}, `which is "Success"`},
 		{"marked before it was claimed", transfer.StateInitiated, 70, 0, map[string]int64{rich: -30}, `which is "Initiated"`},
 		{"marked with another amount", transfer.StatePreparing, 69, 0, map[string]int64{rich: -31}, "none of its legs"},
+		{"paid in by a done mark only", transfer.StatePreparing, 70, 0, map[string]int64{rich: -30, done: 30}, "in transit are 0"},
+		{"paid in and rolled back", transfer.StateRollback, 70, 30, map[string]int64{rich: -30, done: 30}, "leaves none there"},
+		{"paid in and reserved", transfer.StateCommitted, 70, 30, map[string]int64{done: 30, poor: 30}, "leaves none there"},
+		{"paid in and final", transfer.StateSuccess, 70, 30, map[string]int64{done: 30}, `which is "Success"`},
 		{"overdrawn", transfer.StateRollback, 110, -10, nil, "account poor has less than its floor"},
 		{"decided the other way", transfer.StateCommitted, 70, 30, map[string]int64{rich: -30}, "moved was Rollback, and then Committed"},
 	}
@@ -46,9 +53,17 @@ func TestCheckFinds(t *testing.T) {
 		}
 		accounts := map[string]accountDocument{rich: {ID: rich, Balance: test.rich}, poor: {ID: poor, Balance: test.poor}}
 		for id, amount := range test.markers {
-			account := accounts[id]
-			account.Pending = map[string]int64{"moved": amount}
-			accounts[id] = account
+			of, isDone := traceOf(id)
+			account := accounts[of]
+			if account.Pending == nil {
+				account.Pending = map[string]int64{}
+			}
+			key := "moved"
+			if isDone {
+				key = "moved%"
+			}
+			account.Pending[key] = amount
+			accounts[of] = account
 		}
 		moved := transferDocument{ID: "moved", State: test.state, Legs: []legDocument{{rich, -30}, {poor, 30}}}
 		c.check(accounts, map[string]transferDocument{"moved": moved})

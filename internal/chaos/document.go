@@ -10,7 +10,8 @@ import (
 )
 
 // accountDocument is an account as it is stored.
-// The IDs of the transfers are also the names of their markers.
+// The IDs of the transfers are also the names of their markers, and with a percent sign
+// those of their done marks.
 type accountDocument struct {
 	ID      string           `bson:"_id"`
 	Balance int64            `bson:"balance"`
@@ -89,6 +90,30 @@ func (t transferDocument) waiting(marker int64) int64 {
 		return -marker - t.Posted
 	}
 	return min(marker, t.Posted)
+}
+
+// paidIn returns how much of the transfer's money a done mark shows to be on the balance
+// that still counts as taken elsewhere: until the decision is stored, all of it.
+func (t transferDocument) paidIn(amount int64) int64 {
+	if t.forward() {
+		return 0
+	}
+	return amount
+}
+
+// traceOf returns the transfer of an entry of a map of markers, and whether that is a
+// done mark: what it reserved is paid.
+func traceOf(key string) (id string, done bool) { return strings.CutSuffix(key, "%") }
+
+// reservations counts the markers in a map, without the done marks.
+func reservations(pending map[string]int64) int {
+	n := 0
+	for key := range pending {
+		if _, done := traceOf(key); !done {
+			n++
+		}
+	}
+	return n
 }
 
 // live reports whether the transfer may have markers.

@@ -96,7 +96,8 @@ func reserved() bson.D {
 
 // misreserved returns what is wrong with an order that has markers, or "".
 func misreserved(o orderDocument, transfers map[string]transferDocument) string {
-	for id := range o.Pending {
+	for key := range o.Pending {
+		id, done := traceOf(key)
 		t, stored := transfers[id]
 		order, _ := orderOf(id)
 		switch {
@@ -106,7 +107,9 @@ func misreserved(o orderDocument, transfers map[string]transferDocument) string 
 			return fmt.Sprintf("is reserved by %s, which is %q", id, t.State)
 		case order != o.ID:
 			return fmt.Sprintf("is reserved by %s, which does not pay it", id)
-		case o.Status != unpaid || o.PaidBy != "":
+		case done && (t.State == transfer.StateRollback || o.Status != paid || o.PaidBy != id):
+			return fmt.Sprintf("has a done mark of %s, and is %s", id, o.Status)
+		case !done && (o.Status != unpaid || o.PaidBy != ""):
 			return fmt.Sprintf("is reserved by %s, and %s already", id, o.Status)
 		}
 	}

@@ -29,6 +29,32 @@ type Account struct {
 	Metadata bson.Raw
 	// Reserved is the sum of the debits in flight, and Incoming that of the credits.
 	Reserved, Incoming money.Amount
+	// Debits are the debits in flight, but for those whose marker names no transfer.
+	Debits []Debit
+}
+
+// Debit is a debit in flight.
+type Debit struct {
+	// Transfer is the ID of its transfer.
+	Transfer string
+	// Amount is what it has taken off the balance.
+	Amount money.Amount
+}
+
+// Conclude counts a debit of a committed transfer as no longer in flight: the money is
+// not the account's any more. Where a part of a hold was posted, only that part has gone,
+// and the rest is paid back.
+func (a *Account) Conclude(d Debit, posted *money.Amount) error {
+	gone := d.Amount
+	if posted != nil {
+		gone = *posted
+	}
+	rest, err := a.Reserved.Add(gone.Neg())
+	if err != nil {
+		return fmt.Errorf("transfer %s: %w", words.Quote(d.Transfer), err)
+	}
+	a.Reserved = rest
+	return nil
 }
 
 // Projection returns the fields that facts are judged by.
@@ -72,7 +98,8 @@ func (v View) Account(ids IDCodec) (Account, error) {
 	return a, a.addPending(v)
 }
 
-// addPending adds up what is in flight on an account.
+// addPending adds up what is in flight on an account. What has a done mark is not: it is
+// on the balance.
 func (a *Account) addPending(v View) error {
 	if !v.HasMap() {
 		return fmt.Errorf("%s: %w", v.Fields.Pending, ErrGarbled)
@@ -93,12 +120,19 @@ func (a *Account) addPending(v View) error {
 		sum := &a.Incoming
 		if marker.Sign() < 0 {
 			sum, marker = &a.Reserved, marker.Neg()
+			a.addDebit(element.Key(), marker)
 		}
 		if *sum, err = sum.Add(marker); err != nil {
 			return fmt.Errorf("marker %s: %w", words.Quote(element.Key()), err)
 		}
 	}
 	return nil
+}
+
+func (a *Account) addDebit(key string, amount money.Amount) {
+	if id, ok := spelledID(key); ok {
+		a.Debits = append(a.Debits, Debit{id, amount})
+	}
 }
 
 // KindOf names the kind of an amount in a text.

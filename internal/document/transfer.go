@@ -162,7 +162,12 @@ func (t Transfer) SoundDecision() bool {
 }
 
 // Reserved reports whether a reversal has reserved the transfer.
-func (t Transfer) Reserved() bool { return len(wire.Elements(t.Pending)) > 0 }
+func (t Transfer) Reserved() bool {
+	return slices.ContainsFunc(wire.Elements(t.Pending), func(e bson.RawElement) bool {
+		_, done := CutDone(e.Key())
+		return !done
+	})
+}
 
 // Leg is one movement as it is stored.
 type Leg struct {

@@ -44,31 +44,38 @@ type Balance struct {
 // reads the server's clock, and only then the account. Now consider every transfer on the
 // account:
 //
-//   - It has no marker there, and is not committed. Then it is prepared after the account
-//     was read. Its commit is sent after that, when the marker is stored for good. So the
-//     commit takes a time that is not before the clock's.
-//   - It has a marker there, and is decided. Then its document shows the time of the
+//   - It has no trace there, neither a marker nor a done mark, and is not committed. Then
+//     it is prepared after the account was read: a trace goes away only once the decision
+//     is stored for good. Its commit is sent after that, when the marker is stored for
+//     good. So the commit takes a time that is not before the clock's.
+//   - It has a trace there, and is decided. Then its document shows the time of the
 //     commit, or that there is none.
-//   - It has a marker there, and is not decided. Then it may be in the middle of its
+//   - It has a trace there, and is not decided. Then it may be in the middle of its
 //     commit, with a time that it took long ago. Such transfers are waited for, or
 //     barred: see awaitDecisions.
+//
+// The commit is the record, which the server stores with a time of its own. A transfer
+// may be committed by fact before that, and can't be rolled back any more. Its caller may
+// know that; a statement does from the record on. Barring changes nothing about the fact.
+// It only makes the record take a later time.
 //
 // # What is in the balance
 //
 // The balance is counted back from the stored one. Stored balances don't contain the
-// debits in flight, and the markers show how much these are. Credits are added when they
-// are settled. So a committed transfer is contained in balance + debits in flight exactly
-// if it was settled on the account, and its marker goes when it is settled:
+// debits in flight, and the markers show how much these are. A credit is added when it is
+// paid in: then its marker becomes a done mark, or goes. So a transfer is contained in
+// balance + debits in flight exactly if it has no marker and was prepared before:
 //
-//   - It was committed before the account was read, and has no marker. Then it is in: its
+//   - It was committed before the account was read, and has no trace. Then it is in: its
 //     marker was there when it was committed.
-//   - It was committed before the account was read, and has a marker. Then it is not in
-//     yet, but counts, because it will be settled.
-//   - It was committed after the account was read. Then it is not in, with or without a
-//     marker.
+//   - It has a marker. Then it is not in, but counts if it was committed before the end,
+//     because it will be settled.
+//   - It has a done mark. Then it is in, even if its record is not stored yet. It counts
+//     only if it was committed before the end, and otherwise it is taken off.
+//   - It was committed after the account was read, and has no trace. Then it is not in.
 //
-// For a transfer without a marker, the first case must be distinguished from the third.
-// The two ways to do that are balanceInOneRead and balanceInSeparateReads.
+// For a transfer without a trace, the first case must be distinguished from the last. The
+// two ways to do that are balanceInOneRead and balanceInSeparateReads.
 //
 // # Without the right to write
 //
@@ -101,7 +108,7 @@ func (h *History) BalanceAsOf(ctx context.Context, before time.Time) (balance Ba
 
 // balanceInOneRead reads the account and the transfers as they were at one time of their
 // cluster. The primary has reached that time after it has shown its clock. A transfer
-// that is committed in this snapshot, and has no marker in it, was committed before the
+// that is committed in this snapshot, and has no trace in it, was committed before the
 // account was read: it is in.
 func (h *History) balanceInOneRead(ctx context.Context, before time.Time) (balance Balance, found bool, err error) {
 	clock, err := h.readClock(ctx, before)
@@ -137,22 +144,23 @@ var errUnordered = errors.New("transfers on the account are committed faster tha
 //
 //   - A commit that took its time before the first reading of the clock was sent before
 //     the account was read. Its transfer was prepared even earlier, and no replaced
-//     primary can show the account without its marker, because the read is linearizable.
-//     So without a marker it was settled: it is in.
-//   - A commit that took its time after the second reading is not in.
-//   - A commit that took its time in between is not in if there is a marker.
+//     primary can show the account without its trace, because the read is linearizable.
+//     So without a trace it was settled: it is in.
+//   - A commit that took its time after the second reading is not in without a trace. If
+//     it has paid in before, the done mark is there until the record is stored.
+//   - A commit that took its time in between is told by its trace, if there is one.
 //
-// Without a marker, a commit that took its time in between may be either:
+// Without a trace, a commit that took its time in between may be either:
 //
 //	the clock · prepared · committed · settled · the account is read · the clock: in
 //	the clock · the account is read · prepared · committed · the clock: not in
 //
 // Then nothing is decided, and BalanceAsOf begins again. The time between the readings is
-// that of one read. A transfer that was prepared before it, or is settled after it,
-// leaves a marker to be seen.
+// that of one read. A transfer that was prepared before it, or is cleared after it, leaves
+// a trace to be seen.
 //
-// Every transfer that is in was committed, and acknowledged by a majority, before the
-// account was read. The transfers are read after that, from the true primary, as a
+// Every transfer that is in, and has no trace, was committed, and acknowledged by a
+// majority, before the account was read. The transfers are read after that, from the true primary, as a
 // linearizable read has made sure. So the reads of the transfers show everything that is
 // in.
 func (h *History) balanceInSeparateReads(ctx context.Context, before time.Time) (balance Balance, found bool, err error) {

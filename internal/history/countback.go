@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/wire"
+	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // ErrKind is returned for a document that is no account: its balance is no exact number,
@@ -21,8 +24,14 @@ var ErrKind = errors.New("as it is stored")
 // storedAccount is what an account's document shows.
 type storedAccount struct {
 	found  bool
-	posted money.Amount // the balance, and the debits in flight
-	marked []string     // the transfers that have a marker
+	posted money.Amount            // the balance, and the debits in flight
+	marked []string                // the transfers that have a marker
+	paid   map[string]money.Amount // what those with a done mark have paid in
+}
+
+// traces returns the IDs of the transfers that have a marker or a done mark.
+func (a storedAccount) traces() []string {
+	return slices.AppendSeq(slices.Clone(a.marked), maps.Keys(a.paid))
 }
 
 // readAccount reads the account's document.
@@ -39,8 +48,14 @@ func (h *History) readAccount(ctx context.Context, from *mongo.Collection) (stor
 	if err != nil {
 		return storedAccount{found: true}, fmt.Errorf("%w: %w", ErrKind, err)
 	}
-	posted, err := Plus(account.Balance, account.Reserved)
-	return storedAccount{found: true, posted: posted, marked: view.InFlight()}, err
+	stored := storedAccount{found: true, marked: view.InFlight(), paid: map[string]money.Amount{}}
+	for _, paid := range view.Paid() {
+		if stored.paid[paid.Transfer], err = money.FromBSON(paid.Amount); err != nil {
+			return stored, fmt.Errorf("%w: done mark %s: %w", ErrKind, words.Quote(paid.Transfer), err)
+		}
+	}
+	stored.posted, err = Plus(account.Balance, account.Reserved)
+	return stored, err
 }
 
 // Plus adds two amounts of an account.
@@ -55,19 +70,19 @@ func Plus(a, b money.Amount) (money.Amount, error) {
 
 // countBack returns the balance that an account had at an instant, which is before it was
 // read. It subtracts what was committed since that instant and is in what was read. Of a
-// transfer without a marker, isIn says whether it is.
+// transfer without a trace, isIn says whether it is.
 func (h *History) countBack(
 	ctx context.Context, stored storedAccount, end time.Time, isIn func(Entry) (bool, error),
 ) (money.Amount, error) {
-	balance := stored.posted
-	marked := make(map[string]bool, len(stored.marked))
-	for _, id := range stored.marked {
-		marked[id] = true
+	balance, traces := stored.posted, stored.traces()
+	traced := make(map[string]bool, len(traces))
+	for _, id := range traces {
+		traced[id] = true
 	}
 	var failed error
 	since := bson.D{{Key: "$gte", Value: end}}
 	err := h.find(ctx, since, options.Find(), func(e Entry) bool {
-		if marked[e.TransferID] {
+		if traced[e.TransferID] {
 			return true
 		}
 		in, err := isIn(e)
@@ -80,25 +95,54 @@ func (h *History) countBack(
 	if err = errors.Join(failed, err); err != nil {
 		return balance, err
 	}
-	return h.addMarked(ctx, balance, stored.marked, end)
-}
-
-// addMarked adds what the transfers whose markers were read have moved before the end.
-func (h *History) addMarked(
-	ctx context.Context, balance money.Amount, ids []string, end time.Time,
-) (money.Amount, error) {
-	if len(ids) == 0 {
+	if len(traces) == 0 {
 		return balance, nil
 	}
-	decided, err := h.awaitDecisions(ctx, ids, end)
+	decided, barred, err := h.awaitDecisions(ctx, traces, end)
+	if err != nil {
+		return balance, err
+	}
 	for _, raw := range decided {
-		e, committed, failed := h.entry(raw)
-		if failed == nil && committed && e.At.Before(end) {
-			balance, failed = Plus(balance, e.Amount)
-		}
-		if failed != nil {
-			return balance, failed
+		if balance, err = h.addTraced(balance, stored, raw, end); err != nil {
+			return balance, err
 		}
 	}
-	return balance, err
+	return takeOff(balance, stored.paid, barred)
+}
+
+// addTraced makes a balance contain a transfer whose trace was read exactly if it was
+// committed before the end. With a marker it is not in what was read, and with a done
+// mark it is. What was not committed, and has paid in all the same, stays in: that was
+// no transfer, but somebody who writes to the balance.
+func (h *History) addTraced(
+	balance money.Amount, stored storedAccount, transfer bson.Raw, end time.Time,
+) (money.Amount, error) {
+	e, committed, err := h.entry(transfer)
+	if err != nil || !committed {
+		return balance, err
+	}
+	paid, in := stored.paid[e.TransferID]
+	switch before := e.At.Before(end); {
+	case before && !in:
+		return Plus(balance, e.Amount)
+	case !before && in:
+		return Plus(balance, paid.Neg())
+	}
+	return balance, nil
+}
+
+// takeOff takes off a balance what transfers have paid in that are committed by fact, and
+// whose records come after the end.
+func takeOff(balance money.Amount, paid map[string]money.Amount, barred []string) (money.Amount, error) {
+	for _, id := range barred {
+		amount, in := paid[id]
+		if !in {
+			continue
+		}
+		var err error
+		if balance, err = Plus(balance, amount.Neg()); err != nil {
+			return balance, err
+		}
+	}
+	return balance, nil
 }

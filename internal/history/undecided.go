@@ -26,8 +26,10 @@ const (
 	refusalMemory = time.Minute
 )
 
-// undecided are transfers with a marker on the account that are not decided. No read
-// shows whether such a transfer is in the middle of its commit:
+// undecided are transfers with a trace on the account whose decision is not stored. A
+// transfer that is committed by fact is one of them until its record is stored, which is
+// its commit for a statement, with a time of its own. No read shows whether such a
+// transfer is in the middle of its commit:
 //
 //  1. Its commit takes the time 12:00:00.000 and is held up, in the server, before it is
 //     stored.
@@ -41,8 +43,8 @@ type undecided struct {
 	since time.Time // when the one that has stood still for longest was modified
 }
 
-// awaitDecisions returns those of the transfers that are decided, when none of the others
-// can be committed before the end of the past any more.
+// awaitDecisions returns those of the transfers that are decided, and the IDs of the
+// others, when none of those can be committed before the end of the past any more.
 //
 // It waits only for transfers that are in the middle of their commit. Undecided transfers
 // are read a few times, and then barred. How long that takes decides whether something is
@@ -54,14 +56,16 @@ type undecided struct {
 //
 // The transfers are first read in the session of the context, and the undecided ones then
 // in a session that shows what came later.
-func (h *History) awaitDecisions(ctx context.Context, ids []string, end time.Time) ([]bson.Raw, error) {
+func (h *History) awaitDecisions(
+	ctx context.Context, ids []string, end time.Time,
+) (decided []bson.Raw, barred []string, err error) {
 	decided, open, err := h.readMarked(ctx, ids)
 	if err != nil || len(open.ids) == 0 {
-		return decided, err
+		return decided, nil, err
 	}
 	session, err := h.causalSession(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer session.EndSession(context.WithoutCancel(ctx))
 	ctx = mongo.NewSessionContext(ctx, session)
@@ -69,23 +73,23 @@ func (h *History) awaitDecisions(ctx context.Context, ids []string, end time.Tim
 		if n >= maxReads || open.held {
 			closed, err := h.barOrCompare(ctx, open, end)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if closed {
 				break
 			}
 		}
 		if err := collections.Pause(ctx, document.Tick<<min(n, pauseDoublings)); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		var more []bson.Raw
 		if more, open, err = h.readMarked(ctx, open.ids); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		decided = append(decided, more...)
 	}
 	h.seen, err = operationTime(session)
-	return decided, err
+	return decided, open.ids, err
 }
 
 // readMarked reads transfers, and separates the decided ones from the others. A transfer

@@ -79,8 +79,8 @@ func refusedFields(ctx context.Context, c *collections.Collection, validator bso
 }
 
 // writtenFields returns the fields that the protocol writes into a participant, as
-// expressions: a marker of the balance's kind, a fence, and for units a balance of 64
-// bits.
+// expressions: a marker and a done mark of the balance's kind, a fence, and for units a
+// balance of 64 bits.
 func writtenFields(c *collections.Collection) bson.D {
 	balance := "$" + c.Fields.Balance
 	decimal := bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: balance}}, "decimal"}}}
@@ -89,7 +89,8 @@ func writtenFields(c *collections.Collection) bson.D {
 		zero = bson.D{{Key: "$literal", Value: int64(0)}}
 	}
 	fields := bson.D{
-		{Key: c.Fields.Pending, Value: bson.D{{Key: "transfer", Value: zero}}},
+		{Key: c.Fields.Pending, Value: bson.D{{Key: document.MarkerKey("transfer"), Value: zero}}},
+		{Key: c.Fields.Pending, Value: bson.D{{Key: document.DoneKey("transfer"), Value: zero}}},
 		{Key: c.Fields.Fence, Value: bson.D{{Key: "$literal", Value: bson.ObjectID{1}}}},
 	}
 	if c.Documents {

@@ -40,10 +40,12 @@ func (r *Repairs) InsertTombstone(ctx context.Context, t document.Transfer) (pro
 	return wire.InsertOne(ctx, r.catalog.Transfers, t)
 }
 
-// MarkerRepair says which marker to remove, and what to add to the balance.
+// MarkerRepair says which marker or done mark to remove, and what to add to the balance.
 type MarkerRepair struct {
 	// Ledger and Account name the account, and Transfer the marker's transfer.
 	Ledger, Account, Transfer string
+	// Done says that it is the done mark that is removed.
+	Done bool
 	// Amount is the marker's amount.
 	Amount money.Amount
 	// Pay is added to the balance.
@@ -56,7 +58,7 @@ type MarkerRepair struct {
 // same update.
 func (r *Repairs) RemoveMarker(ctx context.Context, m MarkerRepair) (protocol.Result, error) {
 	fields := r.catalog.Fields
-	marker := fields.Pending + "." + document.MarkerKey(m.Transfer)
+	marker := fields.Pending + "." + m.key()
 	noArray := bson.E{Key: "$not", Value: bson.D{{Key: "$type", Value: "array"}}}
 	condition := bson.D{
 		{Key: fields.Pending, Value: bson.D{noArray}},
@@ -87,6 +89,14 @@ func (r *Repairs) RemoveMarker(ctx context.Context, m MarkerRepair) (protocol.Re
 	return r.accounts.Update(ctx, m.Ledger, m.Account, condition, update)
 }
 
+// key returns the key of what is removed.
+func (m MarkerRepair) key() string {
+	if m.Done {
+		return document.DoneKey(m.Transfer)
+	}
+	return document.MarkerKey(m.Transfer)
+}
+
 // payable returns the least and the largest balance to which an amount can be added so
 // that the sum is exact and within the limits.
 func payable(amount money.Amount) (low, high money.Amount, err error) {
@@ -102,6 +112,9 @@ type MarkerState struct {
 	// Amount is the marker's amount.
 	// It is nil if there is no such marker, or if its value is no exact number.
 	Amount *money.Amount
+	// Paid is the done mark's amount.
+	// It is nil if there is no such mark, or if its value is no exact number.
+	Paid *money.Amount
 	// SameKind says that the balance is an exact number of the kind of the amount to pay
 	// in.
 	SameKind bool
@@ -114,8 +127,8 @@ type MarkerState struct {
 	Fence protocol.Fence
 }
 
-// ReadMarker reads an account and its marker of a transfer by a linearizable read, and
-// checks whether an amount can be paid in.
+// ReadMarker reads an account, and its marker and its done mark of a transfer, by a
+// linearizable read, and checks whether an amount can be paid in.
 func (r *Repairs) ReadMarker(ctx context.Context, ledger, account, transfer string, pay money.Amount) (MarkerState, error) {
 	stored, err := r.accounts.ReadDeciding(ctx, ledger, account)
 	if err != nil || !stored.Found() {
@@ -124,6 +137,11 @@ func (r *Repairs) ReadMarker(ctx context.Context, ledger, account, transfer stri
 	m := MarkerState{Found: true, HasMap: stored.HasMap(), Fence: stored.Fence()}
 	if amount, err := money.FromBSON(stored.Marker(transfer)); err == nil {
 		m.Amount = &amount
+	}
+	for _, paid := range stored.Paid() {
+		if amount, err := money.FromBSON(paid.Amount); err == nil && paid.Transfer == transfer {
+			m.Paid = &amount
+		}
 	}
 	balance, err := stored.Balance()
 	m.SameKind = err == nil && balance.Kind() == pay.Kind() && balance.Places() <= money.MaxPlaces

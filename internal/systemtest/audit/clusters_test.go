@@ -81,26 +81,30 @@ func TestAuditOverTwoServers(t *testing.T) {
 	t.Parallel()
 	server := bank.StartServer(t)
 	marker := func(id string, amount any) bson.M { return bson.M{"$set": bson.M{"pending." + id: amount}} }
-	final := func(b *bank.Branches) { b.StallAcross("t", bank.Settles); finish(b) }
+	final := func(b *bank.Branches) { b.LeaveAcross("t", "Committed", bank.Reserved, bank.Reserved); finish(b) }
 	for name, row := range map[string]struct {
 		plant func(b *bank.Branches)
 		want  []audit.Code
 	}{
-		"nothing":                 {func(b *bank.Branches) { b.StallAcross("t", bank.Settles) }, []audit.Code{}},
+		"nothing":                 {func(b *bank.Branches) { b.LeaveAcross("t", "Committed", bank.Reserved, bank.Reserved) }, []audit.Code{}},
 		"a marker of no transfer": {func(b *bank.Branches) { b.ChangeThere(marker("ghost", int64(5))) }, []audit.Code{audit.OrphanMarker}},
 		"a key of no transfer":    {func(b *bank.Branches) { b.ChangeThere(marker("%zz", int64(5))) }, []audit.Code{audit.OrphanMarker}},
 		"a marker of a final transfer": {
 			func(b *bank.Branches) { final(b); b.ChangeThere(marker("t", int64(60))) }, []audit.Code{audit.FinalMarker},
 		},
 		"a marker of another amount": {
-			func(b *bank.Branches) { b.StallAcross("t", bank.Decision); b.ChangeThere(marker("t", int64(61))) }, []audit.Code{audit.WrongMarker},
+			func(b *bank.Branches) {
+				b.LeaveAcross("t", "Preparing", bank.Reserved, bank.Reserved)
+				b.ChangeThere(marker("t", int64(61)))
+			}, []audit.Code{audit.WrongMarker},
 		},
-		"a committed account is gone": {
-			func(b *bank.Branches) { b.StallAcross("t", bank.Settles); removeThere(b) }, []audit.Code{audit.MissingDocument},
-		},
+		"a committed account is gone": {func(b *bank.Branches) {
+			b.LeaveAcross("t", "Committed", bank.Reserved, bank.Reserved)
+			removeThere(b)
+		}, []audit.Code{audit.MissingDocument}},
 		"a committed account without a marker": {
 			func(b *bank.Branches) {
-				b.StallAcross("t", bank.Settles)
+				b.LeaveAcross("t", "Committed", bank.Reserved, bank.Reserved)
 				b.ChangeThere(bson.M{"$unset": bson.M{"pending.t": ""}})
 			}, []audit.Code{},
 		},
@@ -134,8 +138,8 @@ func TestAuditLooksTwice(t *testing.T) {
 		_, err := b.Both.Void(b.T.Context(), "t")
 		require.NoError(b.T, err)
 	}
-	prepared := func(b *bank.Branches) { b.StallAcross("t", bank.Decision) }
-	committed := func(b *bank.Branches) { b.StallAcross("t", bank.Settles) }
+	prepared := func(b *bank.Branches) { b.LeaveAcross("t", "Preparing", bank.Reserved, bank.Reserved) }
+	committed := func(b *bank.Branches) { b.LeaveAcross("t", "Committed", bank.Reserved, bank.Reserved) }
 	// A wrong marker that stays makes the audit read the account again.
 	besides := func(b *bank.Branches) { prepared(b); b.ChangeThere(bson.M{"$set": bson.M{"pending.ghost": int64(5)}}) }
 	end := func(b *bank.Branches) { finish(b) }
@@ -204,6 +208,9 @@ func TestAuditExpectsNothingOfWhatMoves(t *testing.T) {
 	require.True(t, report.Ledgers[1].Moving)
 	require.False(t, report.Ledgers[0].Moving)
 	require.Equal(t, transfer.Units(510), report.Ledgers[1].Total)
+	for id := range n {
+		b.UntilSuccess(b.Both, fmt.Sprint(1+id))
+	}
 	b.CheckBooks()
 }
 
@@ -240,7 +247,7 @@ func TestAuditLooksTwiceAtStalled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0)
-			b.StallAt("t", bank.Decision, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("transfers", "t", "lastModified", bank.ThresholdsAgo(10))
 			require.Equal(t, []audit.Code{audit.Stalled}, bank.CodesOf(b.MustAudit()))
 			c := b.NewCoordinator(b.Through(afterFind("transfers", 1, func() { meanwhile(b) })))
@@ -268,8 +275,10 @@ func TestAuditTotalsOverTwoServers(t *testing.T) {
 		require.NoError(t, err)
 		return report
 	}
-	for at, id := range map[bank.Step]string{bank.Decision: "prepared", bank.Settles: "committed"} {
-		b.StallAcross(id, at)
+	for _, state := range []string{"Preparing", "Committed"} {
+		for _, payee := range []bank.Trace{bank.Reserved, bank.Done} {
+			b.LeaveAcross(fmt.Sprint(state, payee), state, bank.Reserved, payee)
+		}
 	}
 	require.Empty(t, expecting(1500).Findings)
 	report := expecting(1501)
@@ -314,7 +323,7 @@ func TestAuditTotalsOverTwoServers(t *testing.T) {
 func TestAuditOutsideOfSessions(t *testing.T) {
 	t.Parallel()
 	b := bank.NewBranches(t, bank.StartServer(t), 1000, 5)
-	b.StallAcross("t", bank.Decision)
+	b.LeaveAcross("t", "Preparing", bank.Reserved, bank.Reserved)
 	session, err := b.DB.Client().StartSession()
 	require.NoError(t, err)
 	session.EndSession(t.Context())

@@ -39,7 +39,8 @@ type damage struct {
 // damages are all kinds of damage. Each begins with 100 on a, nothing on b and 10 on c.
 func damages() []damage {
 	return slices.Concat(
-		markerDamages(), accountDamages(), transferDamages(), holdDamages(), reversalDamages(), effectDamages(), stalledDamages(), timeDamages(),
+		markerDamages(), doneDamages(), accountDamages(), transferDamages(), holdDamages(), reversalDamages(), effectDamages(),
+		stalledDamages(), timeDamages(),
 	)
 }
 
@@ -52,7 +53,7 @@ func markerDamages() []damage {
 			b.SetField("accounts", "a", "pending.%zz", int64(-5))
 		}, []audit.Code{audit.OrphanMarker}, "a"},
 		{"a transfer that was lost", func(b *bank.Bank) {
-			b.StallAt("t", bank.Settles, bank.Lost, 60)
+			b.LeaveRecorded("t", 60)
 			b.Remove("transfers", "t")
 			unsetField(b, "accounts", "b", "pending.t")
 		}, []audit.Code{audit.OrphanMarker}, "a"},
@@ -69,31 +70,31 @@ func markerDamages() []damage {
 			b.SetField("accounts", "a", "pending.t", int64(-1))
 		}, []audit.Code{audit.EarlyMarker}, "a"},
 		{"a marker where the transfer has no leg", func(b *bank.Bank) {
-			b.StallAt("t", bank.Decision, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("accounts", "c", "pending.t", int64(60))
 		}, []audit.Code{audit.ForeignMarker}, "c"},
 		{"a marker of another amount", func(b *bank.Bank) {
-			b.StallAt("t", bank.Decision, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("accounts", "b", "pending.t", int64(61))
 		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"a marker that is no exact number", func(b *bank.Bank) {
-			b.StallAt("t", bank.Decision, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("accounts", "b", "pending.t", 60.0)
 		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"a marker of another kind", func(b *bank.Bank) {
-			b.StallAt("t", bank.Decision, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("accounts", "b", "pending.t", decimalOf(b.T, "60"))
 		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"a balance that has become a decimal under its marker", func(b *bank.Bank) {
-			b.StallAt("t", bank.Decision, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("accounts", "b", "balance", decimalOf(b.T, "0"))
 		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"a marker that has become a decimal with its balance", func(b *bank.Bank) {
-			b.StallAt("t", bank.Decision, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.Change("accounts", "b", bson.M{"$set": bson.M{"pending.t": decimalOf(b.T, "60"), "balance": decimalOf(b.T, "0")}})
 		}, []audit.Code{audit.WrongMarker}, "b"},
 		{"an account that was committed and is gone", func(b *bank.Bank) {
-			b.StallAt("t", bank.Settles, bank.Lost, 60)
+			b.LeaveRecorded("t", 60)
 			b.Remove("accounts", "b")
 		}, []audit.Code{audit.MissingDocument}, "t"},
 	}
@@ -135,7 +136,7 @@ func accountDamages() []damage {
 			b.Insert("accounts", bson.M{"_id": 5, "balance": int64(1)})
 		}, []audit.Code{audit.WrongID}, `{"$numberInt":"5"}`},
 		{"an account that was closed by hand", func(b *bank.Bank) {
-			b.StallAt("t", bank.Decision, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("accounts", "a", "closed", true)
 		}, []audit.Code{audit.ClosedMarker}, "a"},
 	}
@@ -146,7 +147,8 @@ func transferDamages() []damage {
 		return damage{name, func(b *bank.Bank) { b.MustMove("t", 60); harm(b) }, codes, "t"}
 	}
 	under := func(name string, at bank.Step, harm func(b *bank.Bank), codes ...audit.Code) damage {
-		return damage{name, func(b *bank.Bank) { b.StallAt("t", at, bank.Lost, 60); harm(b) }, codes, "t"}
+		state := map[bank.Step]string{bank.Decision: "Preparing", bank.Settles: "Committed"}[at]
+		return damage{name, func(b *bank.Bank) { b.LeaveTraces("t", 60, state, bank.Reserved, bank.Reserved); harm(b) }, codes, "t"}
 	}
 	set := func(field string, value any) func(b *bank.Bank) {
 		return func(b *bank.Bank) { b.SetField("transfers", "t", field, value) }
@@ -189,6 +191,7 @@ func holdDamages() []damage {
 		return held(name, func(b *bank.Bank) {
 			_, err := b.Post(b.T.Context(), "t", transfer.PostAmount(transfer.Units(20)))
 			require.NoError(b.T, err)
+			b.UntilSuccess(b.Coordinator, "t")
 			harm(b)
 		}, codes...)
 	}
@@ -217,6 +220,7 @@ func reversalDamages() []damage {
 			b.MustMove("t", 60)
 			_, err := b.Reverse(b.T.Context(), "t", "r")
 			require.NoError(b.T, err)
+			b.UntilSuccess(b.Coordinator, "r")
 			harm(b)
 		}, append(codes, audit.WrongReversal), id}
 	}
@@ -250,28 +254,25 @@ func reversalDamages() []damage {
 
 // effectDamages damage orders: see NewShop.
 func effectDamages() []damage {
-	paying := func(name string, at bank.Step, harm func(b *bank.Bank), id string, codes ...audit.Code) damage {
+	paying := func(name, state string, harm func(b *bank.Bank), id string, codes ...audit.Code) damage {
 		return damage{name, func(b *bank.Bank) {
 			b.Insert("orders", bank.Order("o-1"))
 			b.Coordinator = b.NewCoordinator(b.DB, bank.Orders(b.DB)...)
-			b.Dying(at, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-				_, err := c.Transfer(ctx, bank.Payment("t", "o-1", 60))
-				return err
-			}, bank.Orders)
+			b.LeavePayment("t", "o-1", 60, state, bank.Reserved)
 			harm(b)
 		}, codes, id}
 	}
 	return []damage{
-		paying("an order that was committed and is gone", bank.Settles, func(b *bank.Bank) {
+		paying("an order that was committed and is gone", "Committed", func(b *bank.Bank) {
 			b.Remove("orders", "o-1")
 		}, "t", audit.MissingDocument),
-		paying("an order with a marker that bears an amount", bank.Decision, func(b *bank.Bank) {
+		paying("an order with a marker that bears an amount", "Preparing", func(b *bank.Bank) {
 			b.SetField("orders", "o-1", "pending.t", int64(60))
 		}, "o-1", audit.WrongMarker),
-		paying("an order that is reserved for nobody", bank.Decision, func(b *bank.Bank) {
+		paying("an order that is reserved for nobody", "Preparing", func(b *bank.Bank) {
 			b.SetField("orders", "o-1", "pending.ghost", int64(0))
 		}, "o-1", audit.OrphanMarker),
-		paying("an order whose markers are in an array", bank.Decision, func(b *bank.Bank) {
+		paying("an order whose markers are in an array", "Preparing", func(b *bank.Bank) {
 			b.SetField("orders", "o-1", "pending", bson.A{})
 		}, "o-1", audit.WrongPending),
 	}
@@ -280,7 +281,7 @@ func effectDamages() []damage {
 func stalledDamages() []damage {
 	return []damage{
 		{"a transfer that stands still", func(b *bank.Bank) {
-			b.StallAt("t", bank.Decision, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("transfers", "t", "lastModified", bank.ThresholdsAgo(10))
 		}, []audit.Code{audit.Stalled}, "t"},
 		{"a hold that is not voided", func(b *bank.Bank) {
@@ -329,9 +330,9 @@ func TestAuditFindsDamage(t *testing.T) {
 func underWay() map[string]func(b *bank.Bank) {
 	return map[string]func(b *bank.Bank){
 		"claimed":   func(b *bank.Bank) { b.StallAt("t", bank.Prepares, bank.Lost, 60) },
-		"prepared":  func(b *bank.Bank) { b.StallAt("t", bank.Decision, bank.Lost, 60) },
-		"committed": func(b *bank.Bank) { b.StallAt("t", bank.Settles, bank.Lost, 60) },
-		"settled":   func(b *bank.Bank) { b.StallAt("t", bank.Finish, bank.Lost, 60) },
+		"prepared":  func(b *bank.Bank) { b.LeavePrepared("t", 60) },
+		"committed": func(b *bank.Bank) { b.LeaveRecorded("t", 60) },
+		"settled":   func(b *bank.Bank) { b.LeaveTraces("t", 60, "Committed", bank.Cleared, bank.Cleared) },
 		"refused":   func(b *bank.Bank) { mustFail(b, "t") },
 		"waiting":   func(b *bank.Bank) { b.MustSubmit("t") },
 		"an unexpired hold": func(b *bank.Bank) {
@@ -346,12 +347,12 @@ func underWay() map[string]func(b *bank.Bank) {
 			b.SetField("transfers", "t", "lastModified", bank.ThresholdsAgo(10))
 		},
 		"nine thresholds old": func(b *bank.Bank) {
-			b.StallAt("t", bank.Decision, bank.Lost, 60)
+			b.LeavePrepared("t", 60)
 			b.SetField("transfers", "t", "lastModified", bank.ThresholdsAgo(9))
 		},
 		"odd IDs": func(b *bank.Bank) {
 			for _, id := range bank.OddIDs() {
-				b.StallAt(id, bank.Decision, bank.Lost, 1)
+				b.LeavePrepared(id, 1)
 			}
 		},
 	}
@@ -442,7 +443,7 @@ func TestAuditAdvisesForOtherDocuments(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Reverse(t.Context(), "paid", "back")
 	require.NoError(t, err)
-	b.StallAt("t", bank.Settles, bank.Lost, 10)
+	b.LeaveRecorded("t", 10)
 	for _, row := range []struct {
 		collection, id, field string
 		value                 any

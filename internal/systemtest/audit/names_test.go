@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -27,11 +26,8 @@ func TestAuditUnderOtherNames(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0, 10)
 	b.MustHold("h", 30, time.Hour)
-	b.StallAt("t", bank.Settles, bank.Lost, 20)
-	b.Dying(bank.Decision, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-		_, err := c.Transfer(ctx, bank.Payment("p", "o-1", 10))
-		return err
-	}, bank.Orders)
+	b.LeaveRecorded("t", 20)
+	b.LeavePayment("p", "o-1", 10, "Preparing", bank.Reserved)
 	other := renaming(b)
 	report, err := other.Audit(t.Context())
 	require.NoError(t, err)

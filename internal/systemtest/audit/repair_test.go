@@ -19,7 +19,7 @@ import (
 // lose leaves the markers of a transfer of 60 from a to b whose document is lost.
 func lose(b *bank.Bank, id string) {
 	b.T.Helper()
-	b.StallAt(id, bank.Settles, bank.Lost, 60)
+	b.LeaveRecorded(id, 60)
 	b.Remove("transfers", id)
 }
 
@@ -76,7 +76,7 @@ func TestRepairOtherMarkers(t *testing.T) {
 	b := bank.New(t, 100, 0, 5)
 	b.MustMove("done", 10)
 	mustFail(b, "failed")
-	b.StallAt("live", bank.Decision, bank.Lost, 20)
+	b.LeavePrepared("live", 20)
 	b.SetField("accounts", "b", "pending.done", int64(10))
 	b.SetField("accounts", "a", "pending.failed", int64(-7))
 	b.SetField("accounts", "c", "pending.live", int64(3))
@@ -97,7 +97,7 @@ func TestRepairOtherMarkers(t *testing.T) {
 func TestRepairRefuses(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("live", bank.Decision, bank.Lost, 60)
+	b.LeavePrepared("live", 60)
 	b.SetField("accounts", "a", "pending.ghost", int64(-5))
 	repair := func(account, id string, amount int64) transfer.MarkerRepair {
 		return transfer.MarkerRepair{Account: account, TransferID: id, Amount: transfer.Units(amount), Decision: transfer.PayIn}
@@ -179,7 +179,7 @@ func TestRepairRefusesLatePrepares(t *testing.T) {
 	}
 	c := b.NewCoordinator(b.Through(w.Client()))
 	_, err := c.Transfer(ctx, bank.Move("t", "a", "b", 60))
-	require.ErrorIs(t, err, transfer.ErrInDoubt)
+	bank.RequireUnended(t, err)
 	bank.Kill(c)
 	b.Remove("transfers", "t")
 	report := b.MustAudit()
@@ -203,8 +203,12 @@ func TestRepairRefusesLatePrepares(t *testing.T) {
 // Each runs as a whole before each command of the other.
 func TestRepairRacesWithTheRequest(t *testing.T) {
 	t.Parallel()
+	b := bank.NewBare(t)
 	request := func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Transfer(ctx, bank.Move("t", "a", "b", 60))
+		if err == nil {
+			b.UntilSuccess(c, "t")
+		}
 		return err
 	}
 	repair := func(ctx context.Context, c *transfer.Coordinator) error {
@@ -213,7 +217,6 @@ func TestRepairRacesWithTheRequest(t *testing.T) {
 		})
 	}
 	happened := map[bool]int{}
-	b := bank.NewBare(t)
 	for _, repairFirst := range []bool{false, true} {
 		outer, inner := repair, request
 		if repairFirst {
@@ -341,7 +344,7 @@ func strikeRepair(t *testing.T, b *bank.Bank, w *bank.Wire) bool {
 func TestRepairOpen(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", bank.Settles, bank.Lost, 60)
+	b.LeaveRecorded("t", 60)
 	b.MustMove("done", 10)
 	b.MustSubmit("waiting")
 	unsetField(b, "transfers", "t", "open")
@@ -372,7 +375,7 @@ func TestRepairOpen(t *testing.T) {
 func TestRepairOpenTrustsNoStateThatWasChanged(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("under way", bank.Decision, bank.Lost, 60)
+	b.LeavePrepared("under way", 60)
 	for _, state := range []string{"Success", "Fail"} {
 		b.SetField("transfers", "under way", "state", state)
 		require.ErrorIs(t, b.RepairOpen(t.Context(), "under way"), transfer.ErrNotRepairable, state)
@@ -475,6 +478,7 @@ func TestRepairSparesTheLiving(t *testing.T) {
 
 	_, err := b.Post(t.Context(), "h")
 	require.NoError(t, err)
+	b.UntilSuccess(b.Coordinator, "h")
 	require.Equal(t, bank.Balances(40, 60, 0), b.Balances())
 	b.CheckBooks(bank.Balances(100, 0, 0))
 }

@@ -30,18 +30,22 @@ func TestAuditTellsWhatIsStuck(t *testing.T) {
 	for _, row := range []struct {
 		state  transfer.State
 		policy transfer.StallPolicy
-		at     bank.Step
+		payee  bank.Trace
 		poison func(b *bank.Bank) func()
 		since  string // the field with the time
 	}{
-		{transfer.StatePreparing, transfer.Resume, bank.Decision, uncommittable, "stuckAt"},
-		{transfer.StateCommitted, transfer.Resume, bank.Settles, bank.Forbidden("b"), "committedAt"},
-		{transfer.StateRollback, transfer.RollBack, bank.Decision, bank.Forbidden("a"), "stuckAt"},
+		{transfer.StatePreparing, transfer.Resume, bank.Reserved, uncommittable, "stuckAt"},
+		{transfer.StateCommitted, transfer.Resume, bank.Reserved, bank.Forbidden("b"), "committedAt"},
+		{transfer.StateRollback, transfer.RollBack, bank.Unprepared, bank.Forbidden("a"), "stuckAt"},
 	} {
 		t.Run(string(row.state), func(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0)
-			b.StallAt("t", row.at, bank.Lost, 60)
+			stored := string(row.state)
+			if row.state == transfer.StateRollback {
+				stored = "Preparing"
+			}
+			b.LeaveTraces("t", 60, stored, bank.Reserved, row.payee)
 			repair := row.poison(b)
 			policy := transfer.WithStallPolicy(row.policy)
 			c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), policy)
@@ -71,7 +75,7 @@ func TestAuditTellsWhatIsStuck(t *testing.T) {
 func TestAuditWithAThresholdOfZero(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", bank.Decision, bank.Lost, 60)
+	b.LeavePrepared("t", 60)
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0))
 	for _, row := range []struct {
 		age  time.Duration
@@ -92,7 +96,7 @@ func TestAuditWithAThresholdOfZero(t *testing.T) {
 func TestAuditIsAsPatientAsRecovery(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", bank.Settles, bank.Lost, 60)
+	b.LeaveRecorded("t", 60)
 	b.Change("transfers", "t", bson.M{"$set": bson.M{"attempts": int64(9), "epoch": int64(10)}})
 	for _, row := range []struct {
 		thresholds int

@@ -31,7 +31,7 @@ func timeDamages() []damage {
 			b.SetField("transfers", "t", "notBefore", text)
 		}, []audit.Code{audit.WrongTime}, "t"},
 		{"a transfer that was modified next year", func(b *bank.Bank) {
-			b.StallAt("t", bank.Settles, bank.Lost, 60)
+			b.LeaveRecorded("t", 60)
 			b.SetField("transfers", "t", "lastModified", now.Add(365*24*time.Hour))
 		}, []audit.Code{audit.WrongTime}, "t"},
 		done("a commit that is to come", "committedAt", now.Add(time.Hour)),
@@ -48,7 +48,7 @@ func timeDamages() []damage {
 func TestAuditFindsUnreadableMetadata(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", bank.Settles, bank.Lost, 60)
+	b.LeaveRecorded("t", 60)
 	for kind, odd := range map[string]any{
 		"string": "x", "int": 5, "double": 1.5, "bool": true, "date": time.Now(), "timestamp": bson.Timestamp{T: 1}, "minKey": bson.MinKey{},
 	} {

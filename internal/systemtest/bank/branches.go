@@ -94,6 +94,18 @@ func (b *Branches) StallAcross(id string, at Step) {
 	require.True(b.T, w.HasStruck())
 }
 
+// LeaveAcross leaves a transfer of 60 to the other server behind, with traces on both: see
+// [Bank.LeaveTraces].
+func (b *Branches) LeaveAcross(id, state string, payer, payee Trace) {
+	b.T.Helper()
+	b.finished(b.Both, Across(id, 60))
+	b.SetBack(id, state)
+	b.LeaveTrace(id, "a", -60, payer)
+	if payee != Cleared {
+		b.ChangeThere(traceUpdate(id, 60, payee))
+	}
+}
+
 // There returns the accounts on the other server.
 func (b *Branches) There() *mongo.Collection {
 	b.T.Helper()

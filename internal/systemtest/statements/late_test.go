@@ -44,7 +44,7 @@ func leavePrepared(b *bank.Bank, id string, hold bool) {
 	defer cancel()
 	w := &bank.Wire{Is: bank.Decision.Selector(), What: bank.Lost, Die: true, OnDeath: cancel}
 	_, err := b.NewCoordinator(b.Through(w.Client())).Transfer(ctx, bank.Move(id, "a", "b", 60))
-	require.ErrorIs(b.T, err, transfer.ErrInDoubt)
+	bank.RequireUnended(b.T, err)
 	rec, err := b.Get(b.T.Context(), id)
 	require.NoError(b.T, err)
 	require.Equal(b.T, transfer.StatePreparing, rec.State)
