@@ -27,8 +27,13 @@
 // caller gets the same answer. No debit leaves an account below its floor. The answer of
 // Transfer agrees with the transfer's final state for ever.
 //
-// Between a transfer's first write and its last one, the money taken from one account is
-// not yet on the other. Readers of both accounts see it in transit: [Account].Posted and
+// Transfer answers without an error once the money is there, for every reader. That is
+// after three waits for a majority of the servers: the transfer is stored, everything is
+// prepared, the money is paid in. [WithReturnAt] lets it answer after two, when nothing
+// can take the transfer back any more, or when nothing is left to be done.
+//
+// While a transfer is under way, the money taken from one account is not yet on the
+// other. Readers of both accounts see it in transit: [Account].Posted and
 // [Account].Incoming show it. Transfers are isolated from each other, but your own reads
 // of several accounts are not a snapshot.
 //
@@ -115,8 +120,9 @@
 //     and use the same field names. A note beside each collection records them, and a
 //     coordinator with other options is refused: see [Coordinator.Setup].
 //   - Don't replace an account's document as a whole, delete it, or restore it from a
-//     backup while transfers are in flight on it. Changing the balance by $inc, or fields
-//     that are not the library's, is fine at any time.
+//     backup while transfers are in flight on it, nor a document that an [Effect]
+//     changes. If it is deleted, a commit that a caller was told may be lost. Changing
+//     the balance by $inc, or fields that are not the library's, is fine at any time.
 //   - Balances are int32, int64 or Decimal128. A double is refused.
 //   - Don't remove transfers by hand. The library knows what [WithRetention] may have
 //     removed, and refuses to report an account's history from before then.

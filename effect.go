@@ -32,6 +32,7 @@ const requires = "requires"
 // before the commit.
 // Other code that writes such a document requires that its field pending is missing or
 // empty, or ignores the reservation at its own risk.
+// None deletes it while the field has an entry: a commit that was answered may be lost.
 //
 // Documents are reserved before money is taken: of several transfers that want one at
 // once, the first has it.

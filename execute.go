@@ -95,7 +95,7 @@ func (c *Coordinator) execute(ctx context.Context, t document.Transfer, how term
 func (c *Coordinator) answerOf(result engine.Result) answer {
 	rec := recordOf(result.Transfer)
 	switch result.Outcome {
-	case protocol.Running: // in the background; the decision is stored
+	case protocol.Running: // in the background; it is committed, by fact or by record
 		if rec.State != StateCommitted {
 			return answerWith(rec, inDoubt(rec.ID, result.Cause))
 		}

@@ -209,8 +209,10 @@ const (
 	// What is left to be done concerns nobody: some marks are removed a little later.
 	AtSettled ReturnAt = iota
 	// AtCommit answers once the outcome is certain.
-	// Nothing can take it back; but for some milliseconds the credit can't be spent, others
-	// may see the transfer in StatePreparing, and statements don't have it.
+	// Nothing can take it back.
+	// But for some milliseconds the credit can't be spent, others may see the transfer in
+	// StatePreparing, and statements don't have it.
+	// If the process dies at that moment, that lasts until recovery steps in.
 	AtCommit
 	// AtSuccess answers once nothing is left to be done.
 	AtSuccess

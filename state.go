@@ -10,7 +10,7 @@ import (
 // State is where a transfer stands.
 // It is stored as this word.
 //
-//	            claim             all prepared            all settled
+//	            claim              the record            all cleared
 //	Initiated ─────────▶ Preparing ───────────▶ Committed ───────────▶ Success
 //	    │                    │ refused, cancelled
 //	    │ cancelled          ▼            all undone
@@ -22,14 +22,17 @@ const (
 	// of it.
 	// After a crash the next worker takes it.
 	StateInitiated State = State(protocol.Initiated)
-	// StatePreparing means that money is being reserved.
+	// StatePreparing means that money is being reserved, or that all of it is, which is
+	// the commit, and the record of that is not stored yet.
 	// A crash leaves markers in some accounts; Recover goes on with the transfer, or
 	// rolls it back, as the policy says.
+	// What is committed is never rolled back, whatever the policy is.
 	StatePreparing State = State(protocol.Preparing)
-	// StateCommitted means that the transfer will happen.
-	// A crash leaves markers; Recover settles them.
+	// StateCommitted means that the transfer will happen, or has happened.
+	// Some accounts may still have marks of it.
+	// A crash leaves them; Recover pays what is not paid, and removes them.
 	StateCommitted State = State(protocol.Committed)
-	// StateSuccess means that the money has moved.
+	// StateSuccess means that the money has moved, and that nothing is left to be done.
 	// It is final.
 	StateSuccess State = State(protocol.Success)
 	// StateRollback means that the transfer will not happen.

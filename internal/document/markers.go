@@ -19,10 +19,10 @@ import (
 //     array; it takes it out, which does nothing to an array, and pays the money in.
 //  3. The answer is lost. The settle is sent again, finds the marker, and pays again.
 //
-// So each prepare, settle, undo and fence-only requires that the field is not an array,
-// and doesn't match if it is one. Anything else in the place of a map is not taken for a
-// map without the marker. Otherwise the transfer would count as settled, and its marker
-// would stay behind unnoticed. The transfer is stuck, and goes on when the map is
+// So every write to a participant requires that the field is not an array, and doesn't
+// match if it is one. Anything else in the place of a map is not taken for a map without
+// the marker. Otherwise the transfer would count as settled, and its marker would stay
+// behind unnoticed. The transfer is stuck, and goes on when the map is
 // restored. A missing or null map counts as empty: it doesn't show whether a settle has
 // emptied it, or another program, as some programs don't store an empty map.
 

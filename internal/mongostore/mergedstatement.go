@@ -9,8 +9,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// Write writes the update as a statement. A prepare and a fence-only require that there is
-// no trace of their transfer, the others that the trace is there which they remove.
+// Write writes the update as a statement.
+// A prepare and a fence-only require that there is no trace of their transfer.
+// The others require the trace that they remove.
 func (u *mergedUpdate) Write(m *wire.Message) {
 	first := u.calls[0]
 	m.Begin("q")

@@ -7,7 +7,7 @@
 //
 //   - claim.go: inserts, claims and takeovers of transfers;
 //   - change.go and finish.go: verifies, decisions, holds and finishes;
-//   - write.go and mergedupdate.go: prepares, settles, undos and fence-onlys;
+//   - write.go and mergedupdate.go: prepares, pays, settles, clears, undos, fence-onlys;
 //     statement.go says which of them share a statement;
 //   - read.go: fences and deciding reads of participants; readtransfer.go: of transfers;
 //   - facts.go, effect.go and requirement.go: what a participant's document shows;

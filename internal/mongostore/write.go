@@ -14,8 +14,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// writeParticipants performs prepares, settles, undos and fence-onlys on participants of
-// one collection.
+// writeParticipants performs prepares, pays, settles, clears, undos and fence-onlys on
+// participants of one collection.
 //
 // Where one update for several transfers did not match, writeParticipants sends one for
 // each, in order, so that each gets an answer of its own. So it does where the server has

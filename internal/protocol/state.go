@@ -7,17 +7,18 @@ const (
 	// Initiated means stored for a worker, and nothing else: no participant knows of it.
 	// A crash leaves it for the next worker.
 	Initiated State = "Initiated"
-	// Preparing means that an execution of the current epoch is reserving money.
-	// A crash leaves markers at some participants; recovery prepares the rest or rolls
-	// back.
+	// Preparing means that an execution of the current epoch is reserving money, or that
+	// every participant holds a trace, and the record of that is not stored yet.
+	// A crash leaves traces at some participants; recovery prepares the rest, or rolls
+	// back if one of them holds none.
 	// A hold stays here, prepared, until it is posted, voided or expires.
 	Preparing State = "Preparing"
-	// Committed means that the transfer will happen: every participant is prepared, and
+	// Committed means that the transfer will happen: every participant was prepared, and
 	// from here each executor only goes forward.
-	// A crash leaves markers; recovery settles them.
+	// A crash leaves markers and done marks; recovery settles and clears them.
 	Committed State = "Committed"
-	// Success means that every participant is settled.
-	// It is final, and no marker is left anywhere.
+	// Success means that every participant is settled and cleared.
+	// It is final, and no trace is left anywhere.
 	Success State = "Success"
 	// Rollback means that the transfer will not happen.
 	// A crash leaves markers; recovery undoes them.

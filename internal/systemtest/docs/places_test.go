@@ -73,8 +73,36 @@ func TestNamedTestsExist(t *testing.T) {
 	require.Greater(t, named, 50)
 }
 
-// The test above finds a missing name, a row without a place, and a cell with other text
-// than places.
+// Each mutant that the table of guards names exists.
+func TestNamedMutantsExist(t *testing.T) {
+	t.Parallel()
+	root, _ := pages(t)
+	mutants := map[string]bool{}
+	files, err := filepath.Glob(filepath.Join(root, "internal", "simulate", "testdata", "mutants", "*.txt"))
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for line := range strings.Lines(string(text)) {
+			if rule, found := strings.CutPrefix(line, "== "); found {
+				mutants[strings.TrimSpace(rule)] = true
+			}
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", "protocol.md"))
+	require.NoError(t, err)
+	named := 0
+	for _, row := range tableWith(string(text), "in the simulator") {
+		for _, found := range regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(row.cell, -1) {
+			named++
+			assert.True(t, mutants[found[1]], "%q names the mutant %q, which does not exist", row.name, found[1])
+		}
+	}
+	require.Greater(t, named, 100)
+}
+
+// The test of places finds a missing name, a row without a place, and a cell with other
+// text than places.
 func TestMissingPlacesAreFound(t *testing.T) {
 	t.Parallel()
 	rows := tableWith("| a | lives in |\n|---|---|\n| x | `one: F`, `two: T.M` |\n| y | – |\n| z | somewhere |\n\n| no | row |\n", "lives in")
