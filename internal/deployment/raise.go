@@ -33,6 +33,7 @@ func (d *Deployment) raiseNotes(ctx context.Context) error {
 }
 
 // raiseNote raises a note, unless another process has done so since it was read.
+// That may be one of a later release: its format is not lowered.
 func (d *Deployment) raiseNote(ctx context.Context, c *collections.Collection) error {
 	limited, cancel := context.WithTimeout(ctx, wire.CommandLimit)
 	defer cancel()

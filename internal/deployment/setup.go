@@ -13,8 +13,8 @@ import (
 )
 
 // Setup creates the collections, indexes and notes that are missing, raises notes of the
-// format before, and refuses what the protocol can't run on. It may be called again: where nothing is missing it writes
-// nothing, and needs no right to create.
+// format before, and refuses what the protocol can't run on. It may be called again:
+// where nothing is missing it writes nothing, and needs no right to create.
 func (d *Deployment) Setup(ctx context.Context) error {
 	ctx = wire.Detached(ctx)
 	if err := d.reviewAll(ctx, toRaise); err != nil {

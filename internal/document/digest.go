@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongotransfer/transfer/internal/wire"
 )
@@ -66,8 +65,8 @@ func (d Digest) Write(m *wire.Message, field string) {
 
 // MarshalBSONValue implements bson.ValueMarshaler.
 func (d Digest) MarshalBSONValue() (kind byte, data []byte, err error) {
-	stored := d.stored()
-	return byte(bson.TypeBinary), bsoncore.AppendBinary(nil, stored.Subtype, stored.Data), nil
+	of, data, err := bson.MarshalValue(d.stored())
+	return byte(of), data, err
 }
 
 // UnmarshalBSONValue implements bson.ValueUnmarshaler.

@@ -44,7 +44,8 @@ func TestReleaseBeforeCantReadAnother(t *testing.T) {
 // A digest of a later format makes a transfer unreadable.
 // One that was lost leaves it readable, and in no format.
 func TestDigestsOfNoFormat(t *testing.T) {
-	for _, digest := range []any{bson.Binary{Subtype: 0x81, Data: []byte{1}}, bson.Binary{Subtype: 2, Data: []byte{1}}, "text", int64(1), bson.D{}} {
+	later, older := bson.Binary{Subtype: 0x81, Data: []byte{1}}, bson.Binary{Subtype: 2, Data: []byte{1}}
+	for _, digest := range []any{later, older, "text", int64(1), bson.D{}} {
 		encoded, err := bson.Marshal(bson.D{{Key: "_id", Value: "order-17"}, {Key: "digest", Value: digest}})
 		require.NoError(t, err)
 		_, err = document.DecodeTransfer(encoded)

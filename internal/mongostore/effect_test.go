@@ -47,7 +47,8 @@ func (b *bank) effect(id any, require, set bson.D) document.Effect {
 // changing returns an attempt at a transfer of effects alone, which isn't stored.
 func (b *bank) changing(id string, effects ...document.Effect) *mongostore.Attempt {
 	b.T.Helper()
-	a, err := b.Store.NewAttempt(document.Transfer{ID: id, Effects: effects, Digest: document.Digest{Format: document.Format, Sum: []byte{1}}}, "owner of "+id)
+	digest := document.Digest{Format: document.Format, Sum: []byte{1}}
+	a, err := b.Store.NewAttempt(document.Transfer{ID: id, Effects: effects, Digest: digest}, "owner of "+id)
 	require.NoError(b.T, err)
 	return a
 }

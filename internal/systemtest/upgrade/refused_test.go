@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
@@ -94,7 +96,6 @@ func TestRefusedSetupRaisesNothing(t *testing.T) {
 		require.Equal(t, before, b.Contents(), name)
 	}
 	b.Change("mirror.transfer", "deployment", bson.M{"$set": bson.M{"events": true}})
-	before = b.Contents()
 	require.ErrorContains(t, b.NewCoordinator(b.DB, rooms(b.DB)...).Setup(t.Context()), "that this release does not know")
 	b.Change("mirror.transfer", "deployment", bson.M{"$set": bson.M{"format": int64(0)}, "$unset": bson.M{"events": ""}})
 	require.ErrorContains(t, b.NewCoordinator(b.DB, rooms(b.DB)...).Setup(t.Context()), "set up in format 0: use an earlier release")
@@ -134,5 +135,45 @@ func TestSetupsAtOnce(t *testing.T) {
 	}
 	for collection, format := range formats(b) {
 		require.EqualValues(t, 2, format, collection)
+	}
+}
+
+// A Setup that fails after it has read the notes leaves them as they are, and the same
+// process is refused as before.
+func TestFailedSetupRaisesNothing(t *testing.T) {
+	t.Parallel()
+	b := newEarlier(t)
+	index := mongo.IndexModel{Keys: bson.M{"other": 1}, Options: options.Index().SetName("unfinished")}
+	_, err := b.DB.Collection("transfers").Indexes().CreateOne(t.Context(), index)
+	require.NoError(t, err)
+	before := b.Contents()
+	require.ErrorIs(t, b.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+	_, err = b.Transfer(t.Context(), bank.Move("t", "a", "b", 1))
+	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+	require.ErrorContains(t, err, "was set up in format 1")
+	require.Equal(t, before, b.Contents())
+}
+
+// Between the moment at which Setup reads a note and that at which it raises it, another
+// process raises it: to the same format, or to one of a later release, which stays.
+func TestSetupComesSecond(t *testing.T) {
+	t.Parallel()
+	for format, late := range map[int64]bool{2: false, 3: true} {
+		b := newEarlier(t)
+		w := &bank.Wire{At: 0, Of: func(command string) bool { return command == "findAndModify" }}
+		w.OnStrike = func() {
+			b.Change("transfers.transfer", "deployment", bson.M{"$set": bson.M{"format": format}})
+		}
+		db := b.Through(w.Client())
+		err := b.NewCoordinator(db, rooms(db)...).Setup(t.Context())
+		require.True(t, w.HasStruck())
+		require.Equal(t, format, formats(b)["transfers.transfer"])
+		if late {
+			require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+			require.ErrorContains(t, err, "was set up in format 3: use a later release")
+			require.EqualValues(t, 1, formats(b)["accounts.transfer"], "it goes no further")
+			continue
+		}
+		require.NoError(t, err)
 	}
 }
