@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -211,7 +210,7 @@ func sound(t document.Transfer) error {
 }
 
 // genuine reports whether a stored transfer moves what was asked for.
-func genuine(t document.Transfer) bool { return bytes.Equal(t.Digest, digest(t)) && capped(t) }
+func genuine(t document.Transfer) bool { return t.Digest.Same(digest(t)) && capped(t) }
 
 // unknownState is the error of a stored transfer in a state that this version doesn't
 // know.

@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -129,7 +128,7 @@ func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) answer {
 		return answerWith(f.giveUp(seen.Err))
 	case seen.Err != nil:
 		f.cause = latest(ctx, f.cause, seen.Err)
-	case seen.Found && !bytes.Equal(stored.Digest, f.planned.Digest):
+	case seen.Found && !stored.Digest.Same(f.planned.Digest):
 		return answerWith(recordOf(stored), conflict(stored, f.planned))
 	case seen.Found && c.answerable(ctx, stored):
 		return answerWith(c.judge(stored, f.planned))
@@ -241,7 +240,7 @@ func (c *Coordinator) answerable(ctx context.Context, stored document.Transfer) 
 // judge answers with a stored transfer, for a caller that asks for the planned one.
 func (c *Coordinator) judge(stored, planned document.Transfer) (Record, error) {
 	rec := recordOf(stored)
-	if !bytes.Equal(stored.Digest, planned.Digest) {
+	if !stored.Digest.Same(planned.Digest) {
 		return rec, conflict(stored, planned)
 	}
 	if !stored.State.Known() {

@@ -295,7 +295,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		same := payload(t, c, first) == payload(t, c, second)
-		require.Equal(t, same, string(first.Digest) == string(second.Digest), "%+v\n%+v", first, second)
+		require.Equal(t, same, first.Digest.Same(second.Digest), "%+v\n%+v", first, second)
 	})
 }
 
@@ -319,7 +319,7 @@ func requirePlan(t *testing.T, c *Coordinator, req Request) (document.Transfer, 
 		require.NotErrorIs(t, err, ErrInvalidRequest)
 	}
 	require.Equal(t, req.ID, planned.ID)
-	require.Equal(t, byte(plainDigest), planned.Digest[0])
+	require.Equal(t, byte(plainDigest), planned.Digest.Sum[0])
 	payload(t, c, planned)
 	requireNetted(t, c, req, planned)
 	requireSameDigest(t, c, req, planned)

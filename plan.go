@@ -217,7 +217,7 @@ func capped(t document.Transfer) bool {
 // own, amounts by value, and the currency.
 // Where there are any, it includes the effects in an order of their own, what the
 // transfer reverses, what it moves at most, and that it is a hold.
-func digest(t document.Transfer) []byte {
+func digest(t document.Transfer) document.Digest {
 	if len(t.Effects) > 0 || t.Reverses != "" || t.AtMost != nil || t.Hold {
 		return digestOf(richDigest, richPayload(t))
 	}
@@ -238,9 +238,10 @@ func plainPayload(t document.Transfer, payload []byte) []byte {
 	return payload
 }
 
-func digestOf(version byte, payload []byte) []byte {
+func digestOf(version byte, payload []byte) document.Digest {
 	sum := sha256.Sum256(payload)
-	return append(append(make([]byte, 0, 1+len(sum)), version), sum[:]...)
+	all := append(append(make([]byte, 0, 1+len(sum)), version), sum[:]...)
+	return document.Digest{Format: document.Format, Sum: all}
 }
 
 // richPayload includes how often each part is there, so that no two lists of parts look

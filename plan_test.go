@@ -66,7 +66,7 @@ func TestDigestsAreForEver(t *testing.T) {
 		row.req.ID = "order-17"
 		planned, err := row.c.plan(row.req)
 		require.NoError(t, err, name)
-		require.Equal(t, row.digest, hex.EncodeToString(planned.Digest), name)
+		require.Equal(t, row.digest, hex.EncodeToString(planned.Digest.Sum), name)
 	}
 }
 

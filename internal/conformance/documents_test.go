@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -247,7 +246,7 @@ type storedFields struct {
 	CommittedAt  time.Time `bson:"committedAt"`
 	ID           string    `bson:"_id"`
 	Currency     string
-	Digest       []byte
+	Digest       document.Digest
 	Legs         bson.RawValue
 	Others       bson.M `bson:",inline"`
 }
@@ -280,7 +279,7 @@ func (b *bank) readTransfer(document bson.Raw, i int) transfer {
 // values, the times are possible, and there are no other fields.
 func (f storedFields) suit(asked document.Transfer) bool {
 	return f.Currency == asked.Currency &&
-		bytes.Equal(f.Digest, asked.Digest) &&
+		f.Digest.Format == asked.Digest.Format && f.Digest.Same(asked.Digest) &&
 		(f.Legs.Equal(raw(asked.Legs)) || len(asked.Legs) == 0 && f.Legs.Equal(raw(bson.A{}))) &&
 		(f.Effects.Equal(raw(asked.Effects)) || len(asked.Effects) == 0 && f.Effects.Type == 0) &&
 		f.Reverses == asked.Reverses &&

@@ -83,7 +83,7 @@ func (c *check) anotherLife(*rapid.T) {
 		return
 	}
 	other := c.bank.transfer(e.transfer)
-	other.Digest = append(other.Digest, 1)
+	other.Digest.Sum = append(other.Digest.Sum, 1)
 	op := protocol.Operation{Kind: protocol.Claim, Participant: protocol.NoParticipant, Claim: c.drawClaiming(e.transfer)}
 	c.t.Logf("owner %d claims by %s what had the ID in another life", e.owner, op.Claim)
 	answers := c.bank.ask(c.bank.store(e.owner), c.bank.request(c.bank.newAttempt(e.owner, other), op))

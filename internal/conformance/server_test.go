@@ -151,7 +151,8 @@ func (a given) document(i int, c coin) bson.D {
 // All transfers have one digest, as if they were the same request: only the ID
 // distinguishes them.
 func (b *bank) transfer(i int) document.Transfer {
-	t := document.Transfer{ID: transferIDs()[i], Currency: b.scene.currency, Digest: []byte{1}, Hold: b.scene.holds[i]}
+	digest := document.Digest{Format: document.Format, Sum: []byte{1}}
+	t := document.Transfer{ID: transferIDs()[i], Currency: b.scene.currency, Digest: digest, Hold: b.scene.holds[i]}
 	b.addEffects(&t, i)
 	for _, leg := range b.scene.plans[i] {
 		if onPaper(leg) {

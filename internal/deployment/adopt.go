@@ -123,7 +123,7 @@ func (d *Deployment) adoptNote(ctx context.Context, a adoption) error {
 		}
 	}
 	if a.stored.noted && a.stored.note.equals(wanted) {
-		return d.accept(wanted, c)
+		return d.accept(toWork, wanted, c)
 	}
 	if !a.stored.noted {
 		return d.writeNote(ctx, c)
@@ -136,7 +136,7 @@ func (d *Deployment) adoptNote(ctx context.Context, a adoption) error {
 	if err != nil {
 		return err
 	}
-	return d.accept(decodeNote(after), c)
+	return d.accept(toWork, decodeNote(after), c)
 }
 
 // replace changes a document beside a collection, unless it was changed since it was

@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // requireAgreement refuses a stored note that differs from the wanted one.
 func (n note) requireAgreement(stored note, c *collections.Collection) error {
-	if n.of == collections.OfTransfers && stored.deployment == "" && stored.format == storedFormat {
+	if n.of == collections.OfTransfers && stored.deployment == "" && stored.format == document.Format {
 		return fmt.Errorf("%w: the note of %s has no identity: restore it, or see Coordinator.Adopt", collections.ErrUnsupported, c.Namespace)
 	}
 	differences := n.differences(stored, c)
@@ -26,17 +27,20 @@ func (n note) requireAgreement(stored note, c *collections.Collection) error {
 }
 
 // readable reports whether this release understands all of a stored note.
-func (n note) readable() bool { return n.format == storedFormat && len(n.unknown) == 0 }
+func (n note) readable() bool { return n.format == document.Format && len(n.unknown) == 0 }
 
 // differences returns why this process can't work by a stored note, one reason each.
 func (n note) differences(stored note, c *collections.Collection) []string {
-	if stored.format != storedFormat {
-		which := "a later release"
-		if stored.format < storedFormat {
-			which = "an earlier release"
+	if stored.format != document.Format {
+		advice := "use a later release"
+		switch {
+		case stored.format == document.FormatBefore:
+			advice = "stop all processes of the earlier release, and then run Setup once with this one"
+		case stored.format < document.FormatBefore:
+			advice = "use an earlier release"
 		}
-		return []string{fmt.Sprintf("this release writes format %d, and %s was set up in format %d: use %s",
-			storedFormat, c.Namespace, stored.format, which)}
+		return []string{fmt.Sprintf("this release writes format %d, and %s was set up in format %d: %s",
+			document.Format, c.Namespace, stored.format, advice)}
 	}
 	if len(stored.unknown) > 0 {
 		return []string{fmt.Sprintf("the note of %s says something of %s that this release does not know: use a later release",

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 )
 
 // Two notes without an identity do not agree: that the transfers' own was lost is no
@@ -13,7 +14,7 @@ import (
 func TestLostIdentitiesDoNotAgree(t *testing.T) {
 	t.Parallel()
 	c := &collections.Collection{Namespace: "bank.accounts"}
-	wanted := note{format: storedFormat, of: collections.OfAccounts, transfers: "bank.transfers"}
+	wanted := note{format: document.Format, of: collections.OfAccounts, transfers: "bank.transfers"}
 	err := wanted.requireAgreement(wanted, c)
 	require.ErrorIs(t, err, collections.ErrUnsupported)
 	require.ErrorContains(t, err, "or has lost its note (see WithTransfers)")

@@ -21,6 +21,10 @@ const (
 	// anything else. A note has to agree where there is one. Where there is none, nothing
 	// is known, and nothing is written.
 	toRead
+	// toRaise is the purpose of Setup.
+	// A note in the format before is as good as one in the present format: Setup raises
+	// it.
+	toRaise
 )
 
 // Connect makes sure that the transfers and the collections at the given addresses can be

@@ -101,6 +101,9 @@ const (
 	noteAbsent
 	// noteAgrees means that the note says what this process would write.
 	noteAgrees
+	// noteEarlier means that the note would agree if it were not in the format before.
+	// Only Setup can go on with it.
+	noteEarlier
 )
 
 func (k *knowledge) noteState() noteState         { return noteState(k.note.Load()) }

@@ -72,7 +72,7 @@ func (d *Deployment) writeNote(ctx context.Context, c *collections.Collection) e
 	if err != nil {
 		return err
 	}
-	return d.accept(decodeNote(stored), c)
+	return d.accept(toWork, decodeNote(stored), c)
 }
 
 // writeOnce writes a document beside a collection unless it is there, and returns the one

@@ -10,10 +10,6 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// storedFormat is the version of the documents that this release writes: transfers,
-// markers and fences. It changes when a release can't work beside the one before it.
-const storedFormat = 1
-
 // note says how a collection is used: by which transfers collection, and under which
 // names. It lies beside the collection, in the same database, so that every process that
 // uses the collection finds it:
@@ -44,7 +40,7 @@ type namedField struct{ role, name string }
 // wantedNote returns the note that this process would write about a collection. It leaves
 // the identity of the transfers to the caller.
 func (d *Deployment) wantedNote(c *collections.Collection) note {
-	n := note{format: storedFormat, of: d.catalog.ContentsOf(c)}
+	n := note{format: document.Format, of: d.catalog.ContentsOf(c)}
 	if n.of == collections.OfTransfers {
 		return n
 	}

@@ -12,12 +12,15 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// Setup creates the collections, indexes and notes that are missing, and refuses what the
-// protocol can't run on. It may be called again: where nothing is missing it writes
-// nothing, and needs no right to create.
+// Setup creates the collections, indexes and notes that are missing, raises notes of the
+// format before, and refuses what the protocol can't run on. It may be called again:
+// where nothing is missing it writes nothing, and needs no right to create.
 func (d *Deployment) Setup(ctx context.Context) error {
 	ctx = wire.Detached(ctx)
-	if err := d.reviewAll(ctx, true); err != nil {
+	if err := d.reviewAll(ctx, toRaise); err != nil {
+		return err
+	}
+	if err := d.raiseNotes(ctx); err != nil {
 		return err
 	}
 	if err := d.Connect(ctx, d.catalog.Addresses()...); err != nil {
@@ -33,7 +36,7 @@ func (d *Deployment) Setup(ctx context.Context) error {
 // exists. It writes nothing.
 func (d *Deployment) Check(ctx context.Context) error {
 	ctx = wire.Detached(ctx)
-	if err := d.reviewAll(ctx, false); err != nil {
+	if err := d.reviewAll(ctx, toWork); err != nil {
 		return err
 	}
 	if err := d.ConnectToRead(ctx, d.catalog.Addresses()...); err != nil {
@@ -44,17 +47,17 @@ func (d *Deployment) Check(ctx context.Context) error {
 
 // reviewAll inspects everything, known or not, before anything is written anywhere. It
 // also finds an index of the user's that excludes one of the library's.
-func (d *Deployment) reviewAll(ctx context.Context, writes bool) error {
+func (d *Deployment) reviewAll(ctx context.Context, to purpose) error {
 	if err := d.checkServers(ctx); err != nil {
 		return err
 	}
 	all := d.catalog.All()
 	for _, c := range all {
-		if err := d.review(ctx, c); err != nil {
+		if err := d.review(ctx, to, c); err != nil {
 			return err
 		}
 	}
-	if err := d.inspector.CheckServers(ctx, writes); err != nil {
+	if err := d.inspector.CheckServers(ctx, to == toRaise); err != nil {
 		return err
 	}
 	for _, c := range all {
@@ -79,11 +82,11 @@ func (d *Deployment) checkServers(ctx context.Context) error {
 // review inspects a collection and reads its note, whatever is known of them. A
 // collection that it refuses is refused from now on, though it may have been found fit
 // before.
-func (d *Deployment) review(ctx context.Context, c *collections.Collection) error {
+func (d *Deployment) review(ctx context.Context, to purpose, c *collections.Collection) error {
 	err := d.inspector.CheckCollection(ctx, c)
 	if err == nil {
 		d.known[c].usable.Store(true)
-		err = d.consult(ctx, toWork, c)
+		err = d.consult(ctx, to, c)
 	}
 	if errors.Is(err, collections.ErrUnsupported) {
 		d.sameClientConnected.Store(false)

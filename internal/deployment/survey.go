@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/wire"
 	"github.com/mongotransfer/transfer/internal/words"
 )
@@ -33,7 +34,12 @@ func (d *Deployment) survey(ctx context.Context, to purpose, c *collections.Coll
 // surveyed reports whether nothing is left to be asked for a purpose. That a note or a
 // record is absent is known from one read, too.
 func (k *knowledge) surveyed(to purpose) bool {
-	return !k.noteIs(noteUnread) && !k.identityIs(identityUnread) && (to == toRead || k.usable.Load())
+	return k.consulted() && (to == toRead || k.usable.Load())
+}
+
+// consulted reports whether what lies beside a collection was read, and is no hindrance.
+func (k *knowledge) consulted() bool {
+	return !k.noteIs(noteUnread) && !k.noteIs(noteEarlier) && !k.identityIs(identityUnread)
 }
 
 func (d *Deployment) surveyOnce(ctx context.Context, to purpose, c *collections.Collection) error {
@@ -44,7 +50,7 @@ func (d *Deployment) surveyOnce(ctx context.Context, to purpose, c *collections.
 		}
 		k.usable.Store(true)
 	}
-	if !k.noteIs(noteUnread) && !k.identityIs(identityUnread) {
+	if k.consulted() {
 		return nil
 	}
 	return d.consult(ctx, to, c)
@@ -83,7 +89,7 @@ func (d *Deployment) consultNote(ctx context.Context, to purpose, c *collections
 			return err
 		}
 	}
-	return d.accept(stored.note, c)
+	return d.accept(to, stored.note, c)
 }
 
 // beside is what lies beside a collection.
@@ -128,7 +134,11 @@ func (d *Deployment) noRoomForNote(c *collections.Collection) error {
 }
 
 // accept remembers a stored note that agrees, and refuses one that differs.
-func (d *Deployment) accept(stored note, c *collections.Collection) error {
+func (d *Deployment) accept(to purpose, stored note, c *collections.Collection) error {
+	state := noteAgrees
+	if to == toRaise && stored.format == document.FormatBefore {
+		state, stored.format = noteEarlier, document.Format
+	}
 	ofTransfers := c == d.catalog.Originals
 	wanted := d.wantedNote(c)
 	if !ofTransfers {
@@ -140,7 +150,7 @@ func (d *Deployment) accept(stored note, c *collections.Collection) error {
 	if ofTransfers {
 		d.identity.Store(&stored.deployment)
 	}
-	d.known[c].setNote(noteAgrees)
+	d.known[c].setNote(state)
 	return nil
 }
 

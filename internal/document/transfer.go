@@ -58,7 +58,7 @@ type Transfer struct {
 	// Currency is required of each account.
 	Currency string `bson:"currency,omitempty"`
 	// Digest stands for what was asked for.
-	Digest []byte `bson:"digest"`
+	Digest Digest `bson:"digest"`
 	// Epoch counts the claims: it is 0 while Initiated.
 	Epoch int64 `bson:"epoch"`
 	// Owner is the execution that has claimed it last.

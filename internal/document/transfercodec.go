@@ -30,7 +30,7 @@ func (t *Transfer) Encode() bson.Raw {
 	if t.Currency != "" {
 		m.Text("currency", t.Currency)
 	}
-	m.Binary("digest", t.Digest)
+	t.Digest.Write(m, "digest")
 	m.Number("epoch", t.Epoch)
 	if t.Owner != "" {
 		m.Text("owner", t.Owner)

@@ -142,6 +142,7 @@ func (a *Attempt) reservedDocuments() int { return len(a.participants) - len(a.T
 func (a *Attempt) Start(start protocol.Start) protocol.Start {
 	start.Reserve, start.Reversal = a.reservedDocuments(), a.Transfer.Reverses != ""
 	start.Hold = start.Hold || a.Transfer.Hold
+	start.ByRecord = a.Transfer.Digest.Format != document.Format
 	return start
 }
 

@@ -47,7 +47,7 @@ func (b *bank) shape(id string, changes bson.M) bson.M {
 			bson.M{"ledger": "", "ns": b.DB.Name() + ".accounts", "account": "alice", "amount": int64(-60)},
 			bson.M{"ledger": "eu", "ns": b.DB.Name() + ".accounts_eu", "account": "bob", "amount": decimal("60.50")},
 		},
-		"digest":    bson.Binary{Data: []byte{1, 42}},
+		"digest":    bson.Binary{Subtype: 0x80, Data: []byte{1, 42}},
 		"metadata":  bson.M{"order": "17"},
 		"notBefore": bson.DateTime(1_700_000_000_000),
 	}
@@ -77,7 +77,7 @@ func TestInsertStoresTheDocumentedShape(t *testing.T) {
 	b.On(b.Attempt("plain", b.Leg("alice", -60)), storetest.Claim(protocol.Insert))
 	assert.Equal(t, bson.M{
 		"_id": "plain", "state": "Preparing", "open": true, "epoch": int64(1), "owner": "owner of plain",
-		"digest": bson.Binary{Data: []byte{1, 42}},
+		"digest": bson.Binary{Subtype: 0x80, Data: []byte{1, 42}},
 		"legs":   bson.A{bson.M{"ledger": "", "ns": b.DB.Name() + ".accounts", "account": "alice", "amount": int64(-60)}},
 	}, b.stored("plain", "createdAt", "lastModified"))
 
@@ -223,10 +223,13 @@ func TestClaimRequiresTheDigest(t *testing.T) {
 		b.Change("transfers", "order", bson.M{"$set": bson.M{"state": state}})
 		before := b.Raw("transfers", "order")
 		a := b.Attempt("order", b.Leg("alice", -60))
-		for _, digest := range [][]byte{nil, {}, {1}, {1, 43}} {
+		for _, digest := range []document.Digest{
+			{}, {Format: document.Format}, {Format: document.Format, Sum: []byte{1}}, {Format: document.Format, Sum: []byte{1, 43}},
+			{Format: document.FormatBefore, Sum: []byte{1, 42}},
+		} {
 			a.Transfer.Digest = digest
 			for _, how := range claims {
-				assert.Equal(t, protocol.NotMatched, b.On(a, storetest.Claim(how)).Result, "%v, %d", digest, how)
+				assert.Equal(t, protocol.NotMatched, b.On(a, storetest.Claim(how)).Result, "%+v, %d", digest, how)
 			}
 		}
 		assert.Equal(t, before, b.Raw("transfers", "order"))

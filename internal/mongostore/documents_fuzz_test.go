@@ -59,7 +59,8 @@ func newOffline(f testing.TB) *storetest.Rooms {
 // whole returns a transfer with every field set.
 func whole(s *storetest.Rooms) document.Transfer {
 	return document.Transfer{
-		ID: "order", State: protocol.Rollback, Open: true, Currency: "EUR", Digest: []byte{1, 42}, Epoch: 3, Owner: "me",
+		ID: "order", State: protocol.Rollback, Open: true, Currency: "EUR",
+		Digest: document.Digest{Format: document.Format, Sum: []byte{1, 42}}, Epoch: 3, Owner: "me",
 		Attempts: 2, Clean: true,
 		Legs: []document.Leg{
 			{Namespace: s.Namespace(""), Account: "alice", Amount: dec("-60.50")},

@@ -47,7 +47,8 @@ func (b *bank) effect(id any, require, set bson.D) document.Effect {
 // changing returns an attempt at a transfer of effects alone, which isn't stored.
 func (b *bank) changing(id string, effects ...document.Effect) *mongostore.Attempt {
 	b.T.Helper()
-	a, err := b.Store.NewAttempt(document.Transfer{ID: id, Effects: effects, Digest: []byte{1}}, "owner of "+id)
+	digest := document.Digest{Format: document.Format, Sum: []byte{1}}
+	a, err := b.Store.NewAttempt(document.Transfer{ID: id, Effects: effects, Digest: digest}, "owner of "+id)
 	require.NoError(b.T, err)
 	return a
 }
@@ -256,7 +257,7 @@ func TestReversalsEffect(t *testing.T) {
 	b := newShop(t, func(c *storetest.Config) { c.Fields.Pending, c.Fields.Fence = "inFlight", "token" })
 	reversal := func(id, of string) *mongostore.Attempt {
 		a, err := b.Store.NewAttempt(document.Transfer{ID: id, Legs: []document.Leg{b.Leg("bob", -60)}, Reverses: of,
-			Digest: []byte{1}}, "owner of "+id)
+			Digest: document.Digest{Format: document.Format, Sum: []byte{1}}}, "owner of "+id)
 		require.NoError(t, err)
 		b.Applied(a, storetest.Claim(protocol.Insert))
 		assert.Equal(t, of, storetest.AsMap(t, b.Raw("transfers", id))["reverses"])

@@ -62,7 +62,7 @@ func TestMarkHeld(t *testing.T) {
 	}
 	shape := bson.M{
 		"_id": "order", "state": "Preparing", "open": true, "epoch": int64(1), "owner": "owner of order", "hold": true, "held": true,
-		"verified": int64(1), "digest": bson.Binary{Data: []byte{1, 42}}, "expiresAt": bson.NewDateTimeFromTime(expiry),
+		"verified": int64(1), "digest": bson.Binary{Subtype: 0x80, Data: []byte{1, 42}}, "expiresAt": bson.NewDateTimeFromTime(expiry),
 		"legs": bson.A{bson.M{"ledger": "", "ns": b.DB.Name() + ".accounts", "account": "alice", "amount": int64(-60)}},
 	}
 	assert.Equal(t, protocol.Applied, b.On(a, markHeld(1, false)).Result)
@@ -349,7 +349,7 @@ func TestPartOfAHoldWithAnEffect(t *testing.T) {
 	b.PutIn("orders", bson.M{"_id": "o", "status": "unpaid"})
 	a, err := b.Store.NewAttempt(document.Transfer{
 		ID: "h", Legs: []document.Leg{b.Leg("alice", -60), b.Leg("bob", 60)}, Effects: []document.Effect{b.effect("o", unpaid(), paid())},
-		Hold: true, Digest: []byte{1},
+		Hold: true, Digest: document.Digest{Format: document.Format, Sum: []byte{1}},
 	}, "me")
 	require.NoError(t, err)
 	a.HoldFor = time.Hour

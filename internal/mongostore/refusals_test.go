@@ -69,7 +69,7 @@ func TestDuplicateKeyOfAnotherIndexIsFailed(t *testing.T) {
 
 	for i, id := range []string{"order 3", "order 4"} {
 		a := b.Attempt(id)
-		a.Transfer.Digest = []byte{1, byte(i)}
+		a.Transfer.Digest.Sum = []byte{1, byte(i)}
 		a.TakeParticipants(second)
 		require.Equal(t, protocol.Applied, b.On(a, storetest.Claim(protocol.Insert)).Result)
 		want := protocol.Applied

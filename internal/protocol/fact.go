@@ -65,7 +65,9 @@ func (x *Execution) hasGained(p *participant) bool {
 // holds a trace of it, so that the decision that is stored is only the record of that.
 //
 // A hold is not: everything is prepared, and still it may be voided.
-func (x *Execution) byFact() bool { return !x.start.Hold && !x.start.Reversal }
+func (x *Execution) byFact() bool {
+	return !x.start.Hold && !x.start.Reversal && !x.start.ByRecord
+}
 
 // concludeFact goes on from the fact: every participant holds a trace.
 // From now on nobody can roll the transfer back, and the caller may be told.

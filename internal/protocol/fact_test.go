@@ -162,26 +162,30 @@ func TestRefusedAfterATakeover(t *testing.T) {
 	require.Zero(t, d.x.Refusal().Reason)
 }
 
-// TestHoldsAndReversalsAreNotByFact promises that a hold, and a reversal, whose original
-// may be purged, is committed by a decision alone, and rolled back without a fence before
-// it.
-func TestHoldsAndReversalsAreNotByFact(t *testing.T) {
-	d := begin(t, Start{Claim: Insert, Reserve: 1, Reversal: true}, 2)
-	d.hears(ReadFence, shows(able("f")), shows(able("f")))
-	d.hears(Claim, holds(Preparing, 1))
-	d.hears(Prepare, yes())
-	d.hears(Prepare, yes())
-	d.asks(Decide, 1)
-	require.Equal(t, Undecided, d.x.Progress())
-	d.hears(Decide, yes())
-	require.Equal(t, Decided, d.x.Progress())
-	d.hears(Settle, yes(), only(Unknown))
-	require.Equal(t, Decided, d.x.Progress())
-	d.hears(Settle, yes())
-	require.Equal(t, Settled, d.x.Progress())
+// TestSomeAreNotByFact promises that a hold, a reversal, whose original may be purged,
+// and what an earlier release has stored, is committed by a decision alone, and rolled
+// back without a fence before it.
+func TestSomeAreNotByFact(t *testing.T) {
+	for _, start := range []Start{{Reserve: 1, Reversal: true}, {Reserve: 1, ByRecord: true}} {
+		start.Claim = Insert
+		d := begin(t, start, 2)
+		d.hears(ReadFence, shows(able("f")), shows(able("f")))
+		d.hears(Claim, holds(Preparing, 1))
+		d.hears(Prepare, yes())
+		d.hears(Prepare, yes())
+		d.asks(Decide, 1)
+		require.Equal(t, Undecided, d.x.Progress())
+		d.hears(Decide, yes())
+		require.Equal(t, Decided, d.x.Progress())
+		d.hears(Settle, yes(), only(Unknown))
+		require.Equal(t, Decided, d.x.Progress())
+		d.hears(Settle, yes())
+		require.Equal(t, Settled, d.x.Progress())
+	}
 
 	for _, start := range []Start{
 		{Claim: TakeToCancel, RollBack: Voided, Hold: true}, {Claim: TakeToCancel, RollBack: Cancelled, Reversal: true},
+		{Claim: TakeToCancel, RollBack: Cancelled, ByRecord: true},
 	} {
 		d := begin(t, start, 2)
 		d.hears(Claim, holds(Preparing, 2))

@@ -35,6 +35,18 @@ type Start struct {
 	//  2. The original is purged, and A dies.
 	//  3. B takes over, finds no original, which shows no trace either, and rolls back.
 	Reversal bool
+	// ByRecord says that the transfer was stored by a release which knows no other
+	// commit than a stored decision.
+	// An execution of that release may be working on it, too, and goes by its own rules.
+	//
+	//  1. A, of this release, takes the transfer over, knows that everything is prepared,
+	//     and tells that it is committed.
+	//  2. B, of the earlier release, takes it over in turn, and rolls it back without a
+	//     fence first.
+	//
+	// So it is set for each execution of such a transfer, which then follows the rules
+	// that both releases know: it is never committed by fact, and leaves no done mark.
+	ByRecord bool
 }
 
 // Outcome is how an execution ended.

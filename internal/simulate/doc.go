@@ -32,6 +32,9 @@
 // From then on nothing may roll it back, and until the record is stored each participant
 // must hold a trace of it.
 //
+// Some transfers were stored by an earlier release, which knows no commit by fact.
+// Executors of that release work on them beside those of this one.
+//
 // What can happen to an operation is listed in fate.go, and what else can happen in
 // move.go.
 // An executor that is never chosen again has crashed; one that is chosen again much later

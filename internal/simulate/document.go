@@ -107,6 +107,7 @@ func (l Leg) effect() bool { return l.Amount == 0 }
 
 // Begin returns an execution of a transfer.
 // The transfer's effects are its last legs.
+// A start that is by record already is that of an earlier release.
 func (w *World) Begin(transfer int, start protocol.Start) *protocol.Execution {
 	legs := w.Plans[transfer]
 	var losers []int
@@ -120,6 +121,7 @@ func (w *World) Begin(transfer int, start protocol.Start) *protocol.Execution {
 	}
 	start.Hold = start.Hold || w.Holds[transfer]
 	start.Reversal = legs[len(legs)-1].Spare
+	start.ByRecord = start.ByRecord || w.Earlier[transfer]
 	return protocol.New(start, len(legs), losers...)
 }
 

@@ -98,7 +98,7 @@ func (w *World) checkMarkers(*Version) error {
 			switch trace := w.Accounts[i].Traces[t]; {
 			case trace == protocol.Reserved && !paid && state != protocol.Rollback:
 				return violates(2, "%s is %q and has a marker at %s", transferName(t), state, accountName(i))
-			case trace == protocol.Done && (!paid || w.Holds[t]):
+			case trace == protocol.Done && (!paid || w.Holds[t] || w.Earlier[t]):
 				return violates(2, "%s is %q and has a done mark at %s", transferName(t), state, accountName(i))
 			}
 		}

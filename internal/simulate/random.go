@@ -89,6 +89,7 @@ func stage(seed uint64) *game {
 	for t := range transfers {
 		g.enrollAll(t, initiated[t], most, undoing)
 	}
+	g.drawEarlier(seed)
 	common := []float64{0.2, 0.5}[random.IntN(2)]
 	for f := range g.may {
 		g.may[f] = random.Float64() < common
@@ -96,6 +97,21 @@ func stage(seed uint64) *game {
 	g.asleep = make([]bool, len(g.executors))
 	g.steps = 40 + 15*len(g.executors)
 	return g
+}
+
+// drawEarlier draws which transfers an earlier release has stored, and which of their
+// executors are of that release.
+// It draws from a source of its own, so that all else in the run of a seed stays the
+// same.
+func (g *game) drawEarlier(seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 2))
+	for t := range g.w.Earlier {
+		g.w.Earlier[t] = random.IntN(10) == 0
+	}
+	for i := range g.executors {
+		e := &g.executors[i]
+		e.start.ByRecord = g.w.Earlier[e.transfer] && random.IntN(2) == 0
+	}
 }
 
 // drawPlan draws what a transfer moves: mostly 60 from alice to bob, for which she has

@@ -48,7 +48,7 @@ func TestRandomRunsKeepTheInvariants(t *testing.T) {
 // them are lost, late, repeated or answered wrongly.
 // The scenes of three faults are left to a longer search.
 func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
-	scenes := slices.Concat(OneTransfer(), Facts()[:22], Holds(), Effects(), TwoTransfers()[:20])
+	scenes := slices.Concat(OneTransfer(), Facts()[:22], Earlier(), Holds(), Effects(), TwoTransfers()[:20])
 	scenes = slices.DeleteFunc(scenes, func(s Scene) bool { return s.Faults > 2 })
 	var lock sync.Mutex
 	states, ends := 0, map[protocol.State]int{}

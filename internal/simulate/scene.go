@@ -86,7 +86,7 @@ func (s Scene) run() *run {
 	}
 	w := NewWorld(accounts, initiated, plans...)
 	for t, starts := range s.starts {
-		w.Holds[t] = starts[0].Hold
+		w.Holds[t], w.Earlier[t] = starts[0].Hold, starts[0].ByRecord
 	}
 	if s.prepare != nil {
 		s.prepare(w)
@@ -129,7 +129,7 @@ func withdraw() protocol.Start {
 
 // Scenes returns all scenes: those with one transfer, then those with two.
 func Scenes() []Scene {
-	return slices.Concat(OneTransfer(), Facts(), Holds(), Effects(), TwoTransfers())
+	return slices.Concat(OneTransfer(), Facts(), Earlier(), Holds(), Effects(), TwoTransfers())
 }
 
 // OneTransfer returns the scenes with one transfer.
@@ -208,6 +208,35 @@ func Facts() []Scene {
 			Scene{Name: c.name + ", missing account", starts: both, Faults: 1, prepare: missing})
 	}
 	return append(scenes, large...)
+}
+
+// Earlier returns the scenes with a transfer that an earlier release has stored, and on
+// which executors of that release and of this one work.
+func Earlier() []Scene {
+	earlier := func(start protocol.Start) protocol.Start {
+		start.ByRecord = true
+		return start
+	}
+	type executors = []protocol.Start
+	missing := func(w *World) { w.Accounts[1].Missing = true }
+	var scenes []Scene
+	for _, c := range []struct {
+		name   string
+		starts executors
+		faults int
+	}{
+		{"an earlier release's, resumed", executors{earlier(fromInsert()), resume()}, 2},
+		{"an earlier release's, cancelled", executors{earlier(fromInsert()), cancel()}, 2},
+		{"an earlier release's, run by this one", executors{earlier(fromQueue()), fromQueue()}, 2},
+		{"an earlier release's, resumed, and cancelled there", executors{earlier(fromInsert()), resume(), earlier(cancel())}, 0},
+		{"an earlier release's, resumed, and rolled back there", executors{earlier(fromInsert()), resume(), earlier(rollBack())}, 0},
+	} {
+		starts := [][]protocol.Start{c.starts}
+		scenes = append(scenes,
+			Scene{Name: c.name, starts: starts, Faults: c.faults},
+			Scene{Name: c.name + ", missing account", starts: starts, Faults: c.faults, prepare: missing})
+	}
+	return scenes
 }
 
 // Holds returns the scenes with a hold, and what is done to it.

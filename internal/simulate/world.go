@@ -16,6 +16,9 @@ type World struct {
 	Plans [MaxTransfers][]Leg
 	// Holds says which transfers are holds.
 	Holds [MaxTransfers]bool
+	// Earlier says which transfers were stored by a release that knows no commit by
+	// fact.
+	Earlier [MaxTransfers]bool
 	// Expired says which holds have expired, by the database's clock.
 	Expired [MaxTransfers]bool
 	// MarkerLimit is how many transfers may be in flight on one account.

@@ -170,7 +170,7 @@ func (b *Bank) LegIn(ledger, account string, amount money.Amount) document.Leg {
 // Attempt returns an attempt at a transfer that is not stored.
 func (b *Bank) Attempt(id string, legs ...document.Leg) *mongostore.Attempt {
 	b.T.Helper()
-	t := document.Transfer{ID: id, Legs: legs, Digest: []byte{1, 42}}
+	t := document.Transfer{ID: id, Legs: legs, Digest: document.Digest{Format: document.Format, Sum: []byte{1, 42}}}
 	a, err := b.Store.NewAttempt(t, "owner of "+id)
 	require.NoError(b.T, err)
 	return a

@@ -97,9 +97,9 @@ func (m *Message) Date(key string, value time.Time) {
 	m.Data = bsoncore.AppendDateTimeElement(m.Data, key, value.UnixMilli())
 }
 
-// Binary writes bytes.
-func (m *Message) Binary(key string, value []byte) {
-	m.Data = bsoncore.AppendBinaryElement(m.Data, key, 0, value)
+// Binary writes bytes under a subtype.
+func (m *Message) Binary(key string, subtype byte, value []byte) {
+	m.Data = bsoncore.AppendBinaryElement(m.Data, key, subtype, value)
 }
 
 // ObjectID writes an ObjectId.

@@ -97,8 +97,8 @@ func TestNotesOfOtherReleases(t *testing.T) {
 			change bson.M
 			says   string
 		}{
-			"a newer format":   {bson.M{"format": 2}, "this release writes format 1, and"},
-			"an older format":  {bson.M{"format": 0}, "this release writes format 1, and"},
+			"a newer format":   {bson.M{"format": 3}, "this release writes format 2, and"},
+			"an older format":  {bson.M{"format": 0}, "this release writes format 2, and"},
 			"events":           {bson.M{"events": bson.A{"succeeded"}}, `"events" that this release does not know`},
 			"something else":   {bson.M{"shards": 3}, `"shards" that this release does not know`},
 			"a field for more": {bson.M{"fields.frozen": "frozen"}, `"fields.frozen" that this release does not know`},
