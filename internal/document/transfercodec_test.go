@@ -24,7 +24,7 @@ func TestEncodeAllocatesLittle(t *testing.T) {
 		leg := document.Leg{Ledger: text, Namespace: text, Account: text, Amount: half}
 		tr := document.Transfer{
 			ID: text, State: protocol.Initiated, Open: true, Legs: []document.Leg{leg, leg}, Currency: text,
-			Digest: make([]byte, 33), Owner: text, CreatedAt: now, LastModified: now, NotBefore: now,
+			Digest: document.Digest{Format: document.Format, Sum: make([]byte, 33)}, Owner: text, CreatedAt: now, LastModified: now, NotBefore: now,
 			Hold: true, ExpiresAt: now, AtMost: &half, Reverses: text, Metadata: metadata,
 			Effects: []document.Effect{{Documents: text, Namespace: text, ID: wire.RawText(text), Require: metadata, Set: metadata}},
 		}
