@@ -71,8 +71,13 @@ func (c *Coordinator) withdraw(
 		return answerWith(recordOf(stored), nil)
 	}
 	a := c.execute(ctx, stored, terms{start: start, reason: reason})
-	if a.done && a.rec.State == StateFail {
+	switch {
+	case !a.done:
+	case a.rec.State == StateFail:
 		a.err = nil // the error that Transfer would return is what was asked for
+	case a.rec.State.Decided():
+		// Everything was prepared before this call came: it has gone on from there.
+		a.err = aboutTransfer(stored.ID, ErrAlreadyCommitted)
 	}
 	return a
 }
@@ -173,8 +178,9 @@ func (c *Coordinator) settled(ctx context.Context, id string) (original document
 	defer cancel()
 	defer c.engine.HurryUp(id)()
 	for n := 1; ; n++ {
+		answered := c.engine.Answered(id) // it may end while it is read
 		original, err = c.original(ctx, id)
-		committed := original.State == protocol.Committed || original.State == protocol.Preparing && c.engine.Answered(id)
+		committed := original.State == protocol.Committed || original.State == protocol.Preparing && answered
 		if err != nil || !committed || !pausePoll(waiting, n) {
 			return original, err
 		}

@@ -102,7 +102,7 @@ func (e *Engine) takeCommand(s *server, isolated bool) *command {
 	if isolated {
 		c = s.nextIsolated()
 	} else {
-		c = s.nextCommand(len(e.running)-1, func(t *task) bool {
+		c = s.nextCommand(len(e.running)-1-e.deferredJobs, func(t *task) bool {
 			may := e.mayClaim(t)
 			if !may {
 				refused = append(refused, t)
@@ -130,7 +130,7 @@ func (e *Engine) takeCommand(s *server, isolated bool) *command {
 }
 
 // nextCommand returns the next command, nil if nothing may be sent.
-func (s *server) nextCommand(otherJobs int, mayClaim func(*task) bool, join func(*command)) *command {
+func (s *server) nextCommand(otherJobs int, mayClaim func(*task) bool, join func(*command, int)) *command {
 	for {
 		l := s.mostUrgentLane()
 		if l == nil {
@@ -215,9 +215,10 @@ func (e *Engine) complete(c *command) (keepsTurn bool) {
 func (e *Engine) perform(c *command) {
 	ctx := e.base
 	// A command of one job carries the values of its caller's context, for tracing.
-	// One that several jobs share carries nobody's.
+	// One that several jobs share carries nobody's, and so does one that comes after the
+	// answer: what the caller's values stand for may be over.
 	first := c.tasks[0].job
-	if !slices.ContainsFunc(c.tasks, func(t *task) bool { return t.job != first }) {
+	if !first.answered && !slices.ContainsFunc(c.tasks, func(t *task) bool { return t.job != first }) {
 		ctx = contextWithValues{e.base, first.caller}
 	}
 	e.mu.Lock()
