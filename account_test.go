@@ -95,7 +95,7 @@ func TestCloseAndReopenAccount(t *testing.T) {
 	require.ErrorIs(t, b.CloseAccount(t.Context(), "nobody"), transfer.ErrAccountNotFound)
 	require.ErrorIs(t, b.ReopenAccount(t.Context(), "nobody"), transfer.ErrAccountNotFound)
 	require.ErrorIs(t, b.CloseAccount(t.Context(), "a"), transfer.ErrAccountNotEmpty)
-	b.StallAt("t", 3, bank.Lost, 60)
+	b.MustHold("t", 60, time.Hour)
 	require.ErrorIs(t, b.CloseAccount(t.Context(), "b"), transfer.ErrAccountBusy)
 	for _, odd := range []bson.M{{"balance": 0, "pending": bson.A{}}, {"balance": 0.0}, {"balance": bson.A{0}}, {"balance": "0"}, {}} {
 		odd["_id"] = "odd"
@@ -103,7 +103,7 @@ func TestCloseAndReopenAccount(t *testing.T) {
 		require.ErrorIs(t, b.CloseAccount(t.Context(), "odd"), transfer.ErrAmountKind, "%v", odd)
 		b.Remove("accounts", "odd")
 	}
-	_, err := b.Cancel(t.Context(), "t", "")
+	_, err := b.Void(t.Context(), "t")
 	require.NoError(t, err)
 	for range 2 {
 		require.NoError(t, b.CloseAccount(t.Context(), "b"))

@@ -22,7 +22,7 @@ import (
 // Balances and money in transit add up to the same total at each step.
 func TestAuditTotals(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int][2]int64{2: {100, 0}, 3: {40, 60}, 4: {40, 60}, 5: {100, 0}} {
+	for n, want := range map[int][2]int64{2: {100, 0}, 3: {40, 60}, 4: {40, 60}, 5: {100, 0}, 6: {100, 0}} {
 		b := bank.New(t, 100, 0)
 		b.StallAt("t", n, bank.Lost, 60)
 		report := b.MustAudit()
@@ -68,8 +68,8 @@ func TestAuditTotalsOfPartlyPosted(t *testing.T) {
 func TestAuditTotalsOfRolledBack(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", 3, bank.Lost, 60)
-	b.Dying(3, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.StallHalf("t", 60)
+	b.Dying(5, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Cancel(ctx, "t", "no longer wanted")
 		return err
 	})

@@ -161,11 +161,12 @@ func TestEffectOfHold(t *testing.T) {
 // Another process, which knows nothing about the request, finishes or undoes them.
 func TestEffectsAreRecovered(t *testing.T) {
 	t.Parallel()
-	const commit = 5 // after a read of each collection, the insert, and a prepare in each collection
-	for n := 3; n <= commit+3; n++ {
+	const commit = 5  // the next one, after a read of each collection, the insert, and a prepare in each collection
+	const finish = 10 // after a pay in each collection, the record, and a clear in each collection
+	for n := 3; n <= finish; n++ {
 		for _, policy := range []transfer.StallPolicy{transfer.Resume, transfer.RollBack} {
 			want := "paid"
-			if policy == transfer.RollBack && n <= commit {
+			if policy == transfer.RollBack && n < commit {
 				want = "unpaid"
 			}
 			t.Run(fmt.Sprint(n, " ", policy), func(t *testing.T) {

@@ -143,8 +143,9 @@ func WithMarkerLimit(n int) Option { return func(s *settings) { s.markerLimit = 
 
 // WithFenceCache bounds the memory, in bytes, in which a Coordinator remembers what it
 // has read of accounts: 1 MiB or more.
-// A transfer between accounts that it knows costs five commands.
-// Any other transfer begins with a read, and costs six.
+// A transfer between accounts that it knows costs six commands, the last two of which
+// nobody waits for.
+// Any other transfer begins with a read, and costs seven.
 // With 0 nothing is remembered: each transfer begins with a read.
 // Defaults to 64 MiB.
 //

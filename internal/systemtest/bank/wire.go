@@ -3,6 +3,7 @@ package bank
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"slices"
@@ -34,6 +35,9 @@ type Wire struct {
 	At int
 	// Of, if it is set, selects the commands among which At counts.
 	Of func(command string) bool
+	// To, if it is set, is the collection to which the commands are sent among which At
+	// counts.
+	To string
 	// What happens to that command.
 	What Fault
 	// Also says what happens to other commands.
@@ -161,7 +165,7 @@ func (w *Wire) judge(message []byte) Fault {
 	}
 	w.Commands = append(w.Commands, command)
 	w.seen++
-	chosen := w.Of == nil || w.Of(command)
+	chosen := (w.Of == nil || w.Of(command)) && (w.To == "" || isTo(message, command, w.To))
 	if chosen {
 		w.chosen++
 	}
@@ -187,6 +191,12 @@ func Writes(command string) bool { return command != "find" }
 
 // Reads selects the commands that change nothing.
 func Reads(command string) bool { return !Writes(command) }
+
+// isTo reports whether a command is sent to a collection.
+func isTo(message []byte, command, collection string) bool {
+	name := binary.LittleEndian.AppendUint32([]byte("\x02"+command+"\x00"), uint32(len(collection)+1))
+	return bytes.Contains(message, append(name, collection+"\x00"...))
+}
 
 // CommandIn names the command of a message, if it is one on a collection of the test's.
 func CommandIn(message []byte) (string, bool) {
