@@ -69,7 +69,7 @@ func TestAuditTotalsOfRolledBack(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
 	b.StallHalf("t", 60)
-	b.Dying(5, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
+	b.Dying(7, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Cancel(ctx, "t", "no longer wanted")
 		return err
 	})
