@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
@@ -20,29 +21,32 @@ import (
 // On the transfers' own replica set that is a read in the session of a read that shows
 // the record. Elsewhere it is a linearizable read.
 func (s *Store) Arrived(ctx context.Context, a *Attempt) (arrived bool, err error) {
-	wire.InSession(wire.Detached(ctx), s.catalog.Transfers, func(ctx context.Context) {
-		arrived, err = s.arrived(ctx, a)
+	ctx = wire.Detached(ctx)
+	wire.InSession(ctx, s.catalog.Transfers, func(inSession context.Context) {
+		arrived, err = s.arrived(ctx, inSession, a)
 	})
 	return arrived, err
 }
 
-func (s *Store) arrived(ctx context.Context, a *Attempt) (bool, error) {
+// arrived is Arrived, with and without the session of the transfers' client.
+func (s *Store) arrived(ctx, inSession context.Context, a *Attempt) (bool, error) {
 	recorded := &Call{Attempt: a, Op: protocol.Operation{Kind: protocol.ReadTransfer, Participant: protocol.NoParticipant}}
-	s.readTransfers(ctx, []*Call{recorded}, s.catalog.Majority)
+	s.readTransfers(inSession, []*Call{recorded}, s.catalog.Majority)
 	if recorded.Answer.Result != protocol.Applied || !recorded.Answer.Transfer.State.Forward() {
 		return false, recorded.Cause
 	}
 	for collection, calls := range a.gainers() {
-		from := collection.Linearizable
+		reading, from := ctx, collection.Linearizable
 		if collection.SameClient && !s.catalog.Routed(s.catalog.Transfers) {
-			from = collection.Majority
+			reading, from = inSession, collection.Majority
 		}
-		documents, err := s.findParticipants(ctx, calls, from)
+		documents, err := s.findParticipants(reading, calls, from)
 		if err != nil {
 			return false, err
 		}
 		for _, call := range calls {
-			if p := call.participant(); !p.hasGained(p.view(documents[p.subject]).Markers(a.Transfer.ID).Own, documents[p.subject] != nil) {
+			p := call.participant()
+			if !p.hasGained(p.view(documents[p.subject]), a.Transfer.ID) {
 				return false, nil
 			}
 		}
@@ -63,11 +67,11 @@ func (a *Attempt) gainers() map[*collections.Collection][]*Call {
 	return looks
 }
 
-// hasGained reports whether a participant has what it gains, by the trace of a committed
-// transfer.
-func (p *participant) hasGained(trace protocol.Trace, found bool) bool {
-	if !found {
+// hasGained reports whether a participant has what it gains by a committed transfer.
+func (p *participant) hasGained(view document.View, transferID string) bool {
+	if !view.Found() {
 		return p.effect != nil && p.effect.mayBeGone
 	}
+	trace := view.Markers(transferID).Own
 	return trace == protocol.Done || trace == protocol.NoTrace
 }
