@@ -375,3 +375,21 @@ func TestDeferredCommandCarriesNoValues(t *testing.T) {
 		require.Equal(t, want, c.context(t.Context()).Value(key{}))
 	}
 }
+
+// What brings the money or the record to others is deferred for a shorter time than what
+// only tidies up.
+// What looks into a doubt, or prepares, is not deferred.
+func TestForHowLongIsDeferred(t *testing.T) {
+	e := slowly(t)
+	j := committed(t, e, "t", protocol.Decided)
+	require.Zero(t, j.delay(), "somebody waits")
+	e.advance(j, e.now())
+	require.Equal(t, settleDelay, j.delay())
+	e.HurryUp("t")()
+	observeAll(e, j)
+	require.Equal(t, clearDelay, j.delay())
+	for kind := protocol.ReadFence; kind <= protocol.Finish; kind++ {
+		want := slices.Contains([]protocol.Kind{protocol.Pay, protocol.Decide, protocol.Settle, protocol.Clear, protocol.Finish}, kind)
+		require.Equal(t, want, deferrable(kind), "%v", kind)
+	}
+}
