@@ -23,6 +23,7 @@ type sluice struct {
 	values   []any // of the callers' contexts
 	written  int   // documents
 	open     chan struct{}
+	onRead   func()                // called after each read, which all pass
 	together map[int]chan struct{} // closed when as many commands have passed
 }
 
@@ -58,6 +59,10 @@ func (s *sluice) started(ctx context.Context, e *event.CommandStartedEvent) {
 		return
 	}
 	s.mu.Lock()
+	if s.onRead != nil && e.CommandName == "find" {
+		s.mu.Unlock()
+		return
+	}
 	if s.pass == 0 {
 		open := s.open
 		s.mu.Unlock()
@@ -79,6 +84,12 @@ func (s *sluice) started(ctx context.Context, e *event.CommandStartedEvent) {
 }
 
 func (s *sluice) succeeded(_ context.Context, e *event.CommandSucceededEvent) {
+	s.mu.Lock()
+	onRead := s.onRead
+	s.mu.Unlock()
+	if onRead != nil && e.CommandName == "find" {
+		onRead()
+	}
 	if e.CommandName == "insert" || e.CommandName == "update" {
 		s.mu.Lock()
 		defer s.mu.Unlock()

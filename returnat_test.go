@@ -3,6 +3,8 @@ package transfer_test
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -365,6 +367,33 @@ func TestVerbsRightAfterTheAnswer(t *testing.T) {
 			require.Empty(t, b.MustAudit().Findings)
 		})
 	}
+}
+
+// A reversal waits for an original of whose commit the caller was told, though it is
+// stored as Preparing when it is read, and succeeds before that is judged.
+func TestReversalOfWhatIsAnswered(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	c, s := answering(b, transfer.AtCommit)
+	_, err := c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+	require.NoError(t, err)
+	var reads atomic.Int64
+	s.mu.Lock()
+	s.onRead = func() {
+		if reads.Add(1) != 2 { // the first may be old, the second one shows Preparing
+			return
+		}
+		close(s.open)
+		for c.UnderWay("t") {
+			runtime.Gosched()
+		}
+	}
+	s.mu.Unlock()
+	rec, err := c.Reverse(t.Context(), "t", "r")
+	require.NoError(t, err)
+	require.True(t, rec.State.Decided())
+	require.Greater(t, reads.Load(), int64(2))
+	requireEnd(b, "r", 100, 0)
 }
 
 // A transfer that is committed by fact can't be cancelled, though its record is not

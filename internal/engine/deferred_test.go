@@ -283,6 +283,8 @@ func TestDeferredIsSentInTime(t *testing.T) {
 	observeAll(e, j)
 	require.Equal(t, []string{"Clear", "Settle"}, deferredOf(e, "t"))
 	require.Eventually(t, func() bool { return len(deferredOf(e, "t")) == 0 }, eventually, tick)
+	e.advance(committed(t, e, "next", protocol.Decided), e.now())
+	require.Eventually(t, func() bool { return len(deferredOf(e, "next")) == 0 }, eventually, tick, "and again")
 }
 
 // A caller who is answered finds that its transfer counts as answered: nobody is while
@@ -345,6 +347,9 @@ func TestCloseSendsWhatIsDeferred(t *testing.T) {
 		e := slowly(t)
 		j := committed(t, e, "t", protocol.Decided)
 		e.advance(j, e.now())
+		e.HurryUp("t")()
+		observeAll(e, j)
+		require.Equal(t, []string{"Clear", "Settle"}, deferredOf(e, "t"))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		if late {
@@ -353,8 +358,8 @@ func TestCloseSendsWhatIsDeferred(t *testing.T) {
 		closed := make(chan error, 1)
 		go func() { closed <- e.Close(ctx) }()
 		<-e.Closing()
-		require.Eventually(t, func() bool { return len(deferredOf(e, "t")) == 0 }, eventually, tick)
 		require.Equal(t, late, e.base.Err() != nil)
+		require.Empty(t, deferredOf(e, "t"), "at once")
 		e.end(j, nil)
 		err := <-closed
 		require.Equal(t, late, err != nil, "%v", err)
