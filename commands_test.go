@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -144,7 +145,7 @@ func TestTransferCostsSixCommands(t *testing.T) {
 			rec, err := c.Transfer(context.WithValue(t.Context(), callerKey{}, "me"), bank.Move(id, "a", "b", 1))
 			require.NoError(t, err)
 			require.True(t, rec.State.Decided())
-			want := append([]string{"find"}[:reads:reads], writes...)
+			want := slices.Concat([]string{"find"}[:reads], writes)
 			commands, values := s.soFar()
 			require.Equal(t, want[:reads+row.answered], commands, name)
 			for _, value := range values {

@@ -292,12 +292,14 @@ func TestDeferredIsSentInTime(t *testing.T) {
 func TestAnsweredBeforeTheAnswer(t *testing.T) {
 	e := slowly(t)
 	j := committed(t, e, "t", protocol.Decided)
+	brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
 	e.mu.Lock()
 	go e.advance(j, time.Unix(0, 0))
 	select {
 	case <-j.replied:
 		require.Fail(t, "it is answered too early")
-	case <-time.After(50 * time.Millisecond):
+	case <-brief.Done():
 	}
 	e.mu.Unlock()
 	<-j.replied
