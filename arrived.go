@@ -27,11 +27,11 @@ func (c *Coordinator) answersCommitted(ctx context.Context, stored document.Tran
 // The servers have to be known as those of the deployment: on another one nobody has a
 // marker, which would look as if all were paid.
 func (c *Coordinator) arrived(ctx context.Context, stored document.Transfer) bool {
-	if stored.State != protocol.Committed || sound(stored) != nil || c.connect(ctx, &stored) != nil {
+	if stored.State != protocol.Committed || sound(stored) != nil {
 		return false
 	}
 	attempt, err := c.store.NewAttempt(stored, "")
-	if err != nil {
+	if err != nil || c.connect(ctx, &stored) != nil {
 		return false
 	}
 	limited, cancel := context.WithTimeout(ctx, wire.CommandLimit)
