@@ -23,6 +23,8 @@ const maxReasonBytes = 4 << 10
 //
 //   - nil: it is in StateFail, by this call or before, for any reason.
 //   - ErrAlreadyCommitted: too late; the record shows how far it is.
+//     That may be so although it was stored in StatePreparing: if everything is reserved,
+//     Cancel goes on with it, as recovery would.
 //   - ErrTransferNotFound: there is no such transfer.
 //     One that is stored later is not cancelled.
 //   - ErrInvalidRequest: it touches a ledger or documents that this Coordinator was not
@@ -97,7 +99,8 @@ func (c *Coordinator) withdraw(
 //     [RefusedError] as well: its ID stays failed.
 //   - ErrNotReversible: it is not in StateSuccess.
 //     The record is the original's.
-//     Reverse waits for one in StateCommitted, for 5 s at most.
+//     Reverse waits for one in StateCommitted, or whose commit this Coordinator has
+//     answered, for 5 s at most.
 //   - ErrTransferNotFound: there is no transfer to reverse.
 //     A repeated call for a reversal that is stored returns its outcome all the same,
 //     even when [WithRetention] has let the original be removed before it.

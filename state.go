@@ -23,13 +23,15 @@ const (
 	// After a crash the next worker takes it.
 	StateInitiated State = State(protocol.Initiated)
 	// StatePreparing means that money is being reserved.
+	// Once all of it is, the transfer is committed, which is stored a moment later.
 	// A crash leaves markers in some accounts; Recover goes on with the transfer, or
 	// rolls it back, as the policy says.
 	StatePreparing State = State(protocol.Preparing)
-	// StateCommitted means that the transfer will happen.
+	// StateCommitted means that the money has moved, or will in a moment, for good.
 	// A crash leaves markers; Recover settles them.
 	StateCommitted State = State(protocol.Committed)
-	// StateSuccess means that the money has moved.
+	// StateSuccess means that the money has moved, and that no account carries a mark of
+	// the transfer any more.
 	// It is final.
 	StateSuccess State = State(protocol.Success)
 	// StateRollback means that the transfer will not happen.
