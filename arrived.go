@@ -8,8 +8,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// answersCommitted reports whether a committed transfer is where a caller gets its answer, by
-// what WithReturnAt says.
+// answersCommitted reports whether a committed transfer is where a caller gets its
+// answer, by what WithReturnAt says.
 // Another call, of this process or another, runs the transfer, and it may take a while
 // until nothing is left to be done.
 func (c *Coordinator) answersCommitted(ctx context.Context, stored document.Transfer) bool {
