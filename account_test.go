@@ -103,7 +103,7 @@ func TestCloseAndReopenAccount(t *testing.T) {
 		require.ErrorIs(t, b.CloseAccount(t.Context(), "odd"), transfer.ErrAmountKind, "%v", odd)
 		b.Remove("accounts", "odd")
 	}
-	_, err := b.Cancel(t.Context(), "t", "")
+	_, err := b.Void(t.Context(), "t")
 	require.NoError(t, err)
 	for range 2 {
 		require.NoError(t, b.CloseAccount(t.Context(), "b"))

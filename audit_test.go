@@ -23,7 +23,7 @@ import (
 func TestAuditTotals(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[bank.Step][2]int64{
-		bank.Prepares: {100, 0}, bank.Decision: {40, 60}, bank.Settles: {40, 60}, bank.Finish: {100, 0},
+		bank.Prepares: {100, 0}, bank.Decision: {40, 60}, bank.Settles: {40, 60}, bank.Clears: {100, 0}, bank.Finish: {100, 0},
 	} {
 		b := bank.New(t, 100, 0)
 		b.StallAt("t", at, bank.Lost, 60)
@@ -70,7 +70,7 @@ func TestAuditTotalsOfPartlyPosted(t *testing.T) {
 func TestAuditTotalsOfRolledBack(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", bank.Decision, bank.Lost, 60)
+	b.StallHalf("t", 60)
 	b.Dying(bank.Settles, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Cancel(ctx, "t", "no longer wanted")
 		return err

@@ -158,7 +158,8 @@ func (c *Coordinator) Adopt(ctx context.Context) error {
 	return c.untilFit(ctx, c.deployment.Adopt)
 }
 
-// Close stops taking work and waits for what was begun.
+// Close stops taking work and waits for what was begun, also for what is left to be done
+// after an answer (see [WithReturnAt]), which it sends at once.
 // When ctx ends first, the rest is stopped where it is, for recovery to finish, and the
 // error is that of ctx.
 // A Run of this Coordinator ends.

@@ -22,9 +22,9 @@ func Example() {
 		fmt.Println(err)
 	}
 	// Output:
-	// deposit-1 Success
-	// order-17 Success
-	// order-17 Success
+	// deposit-1 moved: true
+	// order-17 moved: true
+	// order-17 moved: true
 	// order-18 Fail, nothing moved: insufficient funds
 	// alice has 4000
 }
@@ -77,7 +77,7 @@ func moveMoney(ctx context.Context, coord *transfer.Coordinator) error {
 		rec, err := coord.Transfer(ctx, req)
 		switch {
 		case err == nil:
-			fmt.Println(rec.ID, rec.State)
+			fmt.Println(rec.ID, "moved:", rec.State.Decided())
 		case errors.Is(err, transfer.ErrInsufficientFunds):
 			fmt.Printf("%s %s, nothing moved: %s\n", rec.ID, rec.State, rec.Failure.Message)
 		default: // for ErrInDoubt: ask again with the same ID

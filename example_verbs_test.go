@@ -98,7 +98,7 @@ func ExampleCoordinator_Post() {
 	}
 	for range 2 {
 		rec, err := coord.Post(ctx, "booking-7")
-		fmt.Println(rec.State, err)
+		fmt.Println("posted:", rec.State.Decided(), err)
 	}
 	_, err := coord.Void(ctx, "booking-7")
 	fmt.Println("void:", errors.Is(err, transfer.ErrAlreadyCommitted))
@@ -106,8 +106,8 @@ func ExampleCoordinator_Post() {
 	bob, err := coord.GetAccount(ctx, "bob")
 	fmt.Println("bob has", bob.Balance, err)
 	// Output:
-	// Success <nil>
-	// Success <nil>
+	// posted: true <nil>
+	// posted: true <nil>
 	// void: true
 	// bob has 60 <nil>
 }
@@ -210,7 +210,7 @@ func ExampleCoordinator_Reverse() {
 		rec, err := coord.Reverse(ctx, "payment-1", id)
 		switch {
 		case err == nil:
-			fmt.Println(rec.ID, rec.State)
+			fmt.Println(rec.ID, "moved:", rec.State.Decided())
 		case errors.Is(err, transfer.ErrInsufficientFunds): // the money is spent: try again later, under another ID
 			fmt.Println(rec.ID, rec.State)
 		case errors.Is(err, transfer.ErrAlreadyReversed): // rec is the payment's record
@@ -222,7 +222,7 @@ func ExampleCoordinator_Reverse() {
 	alice, err := coord.GetAccount(ctx, "alice")
 	fmt.Println("alice has", alice.Balance, err)
 	// Output:
-	// refund-1 Success
+	// refund-1 moved: true
 	// refund-2: payment-1 was reversed by refund-1
 	// alice has 100 <nil>
 }
@@ -394,7 +394,11 @@ func inTheMiddle(ctx context.Context, db *mongo.Database, id, account string) (b
 func ExampleWithRetention() {
 	const ninetyDays = 90 * 24 * time.Hour
 	err := inBank(func(ctx context.Context, _ *mongo.Database, coord *transfer.Coordinator) error {
-		rec, err := coord.Transfer(ctx, transfer.Request{ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(6_000)})
+		_, err := coord.Transfer(ctx, transfer.Request{ID: "order-17", From: "alice", To: "bob", Amount: transfer.Units(6_000)})
+		if err != nil {
+			return err
+		}
+		rec, err := coord.Wait(ctx, "order-17") // the time is known once it is final
 		if err != nil {
 			return err
 		}
@@ -421,7 +425,7 @@ func ExampleRequest_atMost() {
 		})
 		switch {
 		case err == nil:
-			fmt.Println(rec.ID, rec.State, rec.Legs[1].Amount) // the second leg is bob's
+			fmt.Println(rec.ID, "moved", rec.Legs[1].Amount) // the second leg is bob's
 		case errors.Is(err, transfer.ErrInsufficientFunds):
 			fmt.Println(rec.ID, rec.State, rec.Failure.Message)
 		default:
@@ -429,7 +433,7 @@ func ExampleRequest_atMost() {
 		}
 	}
 	// Output:
-	// sweep-1 Success 100
+	// sweep-1 moved 100
 	// sweep-2 Fail insufficient funds
 }
 
@@ -465,7 +469,7 @@ func ExampleEffect() {
 		var unmet *transfer.RequirementError
 		switch {
 		case err == nil:
-			fmt.Println(rec.ID, rec.State)
+			fmt.Println(rec.ID, "moved:", rec.State.Decided())
 		case errors.As(err, &unmet):
 			fmt.Printf("%s %s, nothing moved: %s of %v is %v\n", rec.ID, rec.State, unmet.Field, unmet.ID, unmet.Got)
 		default:
@@ -476,7 +480,7 @@ func ExampleEffect() {
 	err = orders.FindOne(ctx, bson.D{{Key: "_id", Value: "order-17"}}).Decode(&order)
 	fmt.Println("order-17 is", order.Status, err)
 	// Output:
-	// payment-1 Success
+	// payment-1 moved: true
 	// payment-2 Fail, nothing moved: status of order-17 is paid
 	// order-17 is paid <nil>
 }

@@ -30,6 +30,12 @@ func (c *Coordinator) ClockAhead() func(time.Duration) {
 	return func(d time.Duration) { ahead.Store(int64(d)) }
 }
 
+// UnderWay reports whether a coordinator works on a transfer.
+func (c *Coordinator) UnderWay(id string) bool {
+	n, _ := c.engine.Executions(id)
+	return n > 0
+}
+
 // RecoverNoting is Recover with UntilFinished, but notes at most that many transfers at
 // once.
 func (c *Coordinator) RecoverNoting(ctx context.Context, most int) (RecoveryReport, error) {

@@ -24,6 +24,7 @@ type lines struct {
 type line struct {
 	callers int           // guarded by the lock of the lines
 	turn    chan struct{} // held by the caller that may run the transfer
+	arrived chan struct{} // closed by the caller that has seen that the money is there
 }
 
 // join adds a caller, which has to leave again.
@@ -35,7 +36,7 @@ func (ls *lines) join(id string) *line {
 	}
 	l := ls.all[id]
 	if l == nil {
-		l = &line{turn: make(chan struct{}, 1)}
+		l = &line{turn: make(chan struct{}, 1), arrived: make(chan struct{})}
 		ls.all[id] = l
 	}
 	l.callers++
@@ -107,11 +108,13 @@ func (f *follower) leave() {
 func (f *follower) follow(ctx context.Context) (Record, error) {
 	f.watch = f.c.lookout.Watch(f.planned.ID)
 	defer f.watch.End()
-	defer f.c.engine.HurryUp(f.planned.ID)()
 	seen, ended := f.watch.Look(ctx)
 	for n := 1; ended == nil; n++ {
 		if a := f.weigh(ctx, seen); a.done {
 			return a.rec, a.err
+		}
+		if n == 1 {
+			defer f.c.engine.HurryUp(f.planned.ID)()
 		}
 		seen, ended = f.next(ctx, seen, n)
 	}
@@ -130,7 +133,7 @@ func (f *follower) weigh(ctx context.Context, seen *lookout.Sight) answer {
 		f.cause = latest(ctx, f.cause, seen.Err)
 	case seen.Found && !stored.Digest.Same(f.planned.Digest):
 		return answerWith(recordOf(stored), conflict(stored, f.planned))
-	case seen.Found && c.answerable(ctx, stored):
+	case seen.Found && f.answerable(ctx, stored):
 		return answerWith(c.judge(stored, f.planned))
 	default:
 		if a := f.goOn(ctx, seen); a.done {
@@ -186,15 +189,22 @@ func standsStill(stored document.Transfer) bool {
 func (f *follower) next(ctx context.Context, seen *lookout.Sight, n int) (*lookout.Sight, error) {
 	for ; ; n++ {
 		var turn chan<- struct{}
+		var arrived <-chan struct{}
 		pause := newPause(n)
 		if !f.leads {
 			turn = f.line.turn
 			pause.Stop()
 		}
+		if seen.Transfer.State == protocol.Committed {
+			arrived = f.line.arrived
+		}
 		select {
 		case <-seen.Replaced:
 			pause.Stop()
 			return f.watch.Latest(), nil
+		case <-arrived:
+			pause.Stop()
+			return seen, nil
 		case turn <- struct{}{}:
 			f.leads = true
 			return f.watch.Look(ctx)
@@ -208,6 +218,9 @@ func (f *follower) next(ctx context.Context, seen *lookout.Sight, n int) (*looko
 		}
 		if seen.Err != nil {
 			continue
+		}
+		if f.hasArrived(ctx, seen.Transfer) {
+			return seen, nil
 		}
 		if _, _, due := f.c.turn(ctx, seen.Transfer, seen.Found, f.planned); due {
 			return f.watch.Look(ctx)
@@ -226,15 +239,34 @@ func latest(ctx context.Context, known, err error) error {
 
 // answerable reports whether a stored transfer is where its callers get their answer.
 // A caller of Hold gets it once everything is held.
-func (c *Coordinator) answerable(ctx context.Context, stored document.Transfer) bool {
+func (f *follower) answerable(ctx context.Context, stored document.Transfer) bool {
 	switch stored.State {
 	case protocol.Preparing:
-		return stored.Held && !c.queries.LooksExpired(ctx, stored)
+		return stored.Held && !f.c.queries.LooksExpired(ctx, stored)
 	case protocol.Committed:
-		return stored.Hold || c.settings.returnAt == AtCommit
+		return stored.Hold || f.c.settings.returnAt == AtCommit || f.hasArrived(ctx, stored)
 	default:
 		return stored.State.Final() || !stored.State.Known()
 	}
+}
+
+// hasArrived reports whether the money of a committed transfer is there, where a caller
+// waits for no more.
+// Only the caller that has the turn reads that, for all of them.
+func (f *follower) hasArrived(ctx context.Context, stored document.Transfer) bool {
+	if stored.State != protocol.Committed || f.c.settings.returnAt != AtSettled {
+		return false
+	}
+	select {
+	case <-f.line.arrived:
+		return true
+	default:
+	}
+	if !f.leads || !f.c.arrived(ctx, stored) {
+		return false
+	}
+	close(f.line.arrived)
+	return true
 }
 
 // judge answers with a stored transfer, for a caller that asks for the planned one.

@@ -133,7 +133,7 @@ func (c *Coordinator) post(ctx context.Context, stored document.Transfer, p post
 		if unfit != nil || !equalParts(part, stored.Posted) {
 			return answerWith(rec, postedOtherwise(stored.ID))
 		}
-		if stored.State.Final() || c.settings.returnAt == AtCommit {
+		if stored.State.Final() || c.answersCommitted(ctx, stored) {
 			return answerWith(rec, nil)
 		}
 	case protocol.Fail:
@@ -257,11 +257,13 @@ func (c *Coordinator) decide(
 		outage engine.Outage
 		last   Record // as it was stored when it was tried
 	)
-	defer c.engine.HurryUp(id)()
 	for n := 1; ; n++ {
 		a := c.decideOnce(ctx, id, &last, verb)
 		if a.done {
 			return a.rec, a.err
+		}
+		if n == 1 {
+			defer c.engine.HurryUp(id)()
 		}
 		if c.tooLong(&outage, a.err) || c.engine.Closed() || !pausePoll(ctx, n) {
 			cause := withCause(c.stopped(ctx), a.err)

@@ -143,8 +143,9 @@ func WithMarkerLimit(n int) Option { return func(s *settings) { s.markerLimit = 
 
 // WithFenceCache bounds the memory, in bytes, in which a Coordinator remembers what it
 // has read of accounts: 1 MiB or more.
-// A transfer between accounts that it knows costs five commands.
-// Any other transfer begins with a read, and costs six.
+// A transfer between accounts that it knows costs six commands, the last two of which
+// nobody waits for.
+// Any other transfer begins with a read, and costs seven.
 // With 0 nothing is remembered: each transfer begins with a read.
 // Defaults to 64 MiB.
 //
@@ -241,7 +242,10 @@ func (at ReturnAt) progress() protocol.Progress {
 // GroupCommit bounds the group commit, by which one command carries the writes of many
 // transfers.
 // The writes that gather while a command is on its way go out with the next one.
-// Nothing waits for a timer, so that a lone transfer is as quick as can be.
+// No caller waits for a timer, so that a lone transfer is as quick as can be.
+// What is left to be done after the answer goes out up to 250 ms later, together with
+// that of others, or with the next write to the same account.
+// While callers wait it has a quarter of each command.
 // The zero value of a field stands for its default, which needs no tuning.
 //
 // A command carries fewer writes after a time-out, half as many each time, and more again
@@ -263,6 +267,7 @@ type GroupCommit struct {
 	// MaxPending is the number of transfers under way in this process, 1 to 65536.
 	// The other callers wait for a place, until their contexts end.
 	// A transfer keeps its place until its caller has the answer.
+	// As many again may be finished in the background.
 	// Where there are several clusters, each can have as many places as are free, so that
 	// what hangs on one leaves room for the others.
 	// Defaults to 2048.

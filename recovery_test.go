@@ -57,14 +57,15 @@ func TestRecoveryReport(t *testing.T) {
 }
 
 // Under RollBack, uncommitted transfers are rolled back, and committed ones are settled
-// all the same.
+// all the same, whether the record is stored or everything was prepared.
 func TestRollBackPolicy(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
-	b.StallAt("prepared", bank.Decision, bank.Lost, 60)
+	b.StallHalf("prepared", 60)
+	b.StallAt("committed by fact", bank.Decision, bank.Lost, 2)
 	b.StallAt("committed", bank.Settles, bank.Lost, 1)
 	report := b.RecoverAll(transfer.WithStallPolicy(transfer.RollBack))
-	require.Equal(t, transfer.RecoveryReport{Found: 2, Succeeded: 1, Failed: 1}, report)
+	require.Equal(t, transfer.RecoveryReport{Found: 3, Succeeded: 2, Failed: 1}, report)
 	rec, err := b.Transfer(t.Context(), bank.Move("prepared", "a", "b", 60))
 	require.ErrorIs(t, err, transfer.ErrCancelled)
 	require.Equal(t, "stalled", rec.Failure.Code)
@@ -75,8 +76,8 @@ func TestRollBackPolicy(t *testing.T) {
 func TestRacingSweeps(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 1000, 0).WithIndexes()
-	for i := range 24 {
-		b.StallAt(fmt.Sprint("t", i), bank.Prepares+bank.Step(i%4), bank.Lost, 10)
+	for i := range 25 {
+		b.StallAt(fmt.Sprint("t", i), bank.Prepares+bank.Step(i%5), bank.Lost, 10)
 	}
 	var failed atomic.Int64
 	for _, err := range bank.Together(6, func(int) error {
@@ -88,7 +89,7 @@ func TestRacingSweeps(t *testing.T) {
 	}
 	require.Zero(t, failed.Load(), "every one of them succeeds, whoever finishes it")
 	b.RecoverAll()
-	require.Equal(t, map[string]int64{"a": 760, "b": 240}, b.Balances())
+	require.Equal(t, map[string]int64{"a": 750, "b": 250}, b.Balances())
 	b.CheckBooks(bank.Balances(1000, 0))
 }
 

@@ -23,6 +23,8 @@ const maxReasonBytes = 4 << 10
 //
 //   - nil: it is in StateFail, by this call or before, for any reason.
 //   - ErrAlreadyCommitted: too late; the record shows how far it is.
+//     That may be so although it was stored in StatePreparing: if everything is reserved,
+//     Cancel goes on with it, as recovery would.
 //   - ErrTransferNotFound: there is no such transfer.
 //     One that is stored later is not cancelled.
 //   - ErrInvalidRequest: it touches a ledger or documents that this Coordinator was not
@@ -72,11 +74,12 @@ func (c *Coordinator) withdraw(
 	}
 	a := c.execute(ctx, stored, terms{start: start, reason: reason})
 	switch {
-	case !a.done || a.err != nil && a.rec.State != StateFail:
+	case !a.done:
 	case a.rec.State == StateFail:
 		a.err = nil // the error that Transfer would return is what was asked for
-	case protocol.State(a.rec.State).Forward():
-		a.err = aboutTransfer(stored.ID, ErrAlreadyCommitted) // by fact, before this call
+	case a.rec.State.Decided():
+		// Everything was prepared before this call came: it has gone on from there.
+		a.err = aboutTransfer(stored.ID, ErrAlreadyCommitted)
 	}
 	return a
 }
@@ -96,7 +99,8 @@ func (c *Coordinator) withdraw(
 //     [RefusedError] as well: its ID stays failed.
 //   - ErrNotReversible: it is not in StateSuccess.
 //     The record is the original's.
-//     Reverse waits for one in StateCommitted, for 5 s at most.
+//     Reverse waits for one in StateCommitted, or whose commit this Coordinator has
+//     answered, for 5 s at most.
 //   - ErrTransferNotFound: there is no transfer to reverse.
 //     A repeated call for a reversal that is stored returns its outcome all the same,
 //     even when [WithRetention] has let the original be removed before it.
@@ -177,8 +181,9 @@ func (c *Coordinator) settled(ctx context.Context, id string) (original document
 	defer cancel()
 	defer c.engine.HurryUp(id)()
 	for n := 1; ; n++ {
+		answered := c.engine.Answered(id) // it may end while it is read
 		original, err = c.original(ctx, id)
-		committed := original.State == protocol.Committed || original.State == protocol.Preparing && c.engine.Answered(id)
+		committed := original.State == protocol.Committed || original.State == protocol.Preparing && answered
 		if err != nil || !committed || !pausePoll(waiting, n) {
 			return original, err
 		}

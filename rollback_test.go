@@ -21,7 +21,7 @@ import (
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("preparing", bank.Decision, bank.Lost, 60)
+	b.StallHalf("preparing", 60)
 	_, err := b.Submit(t.Context(), bank.Move("initiated", "a", "b", 60))
 	require.NoError(t, err)
 	for _, id := range []string{"preparing", "initiated"} {

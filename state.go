@@ -46,6 +46,10 @@ const (
 // Final reports whether the state never changes again.
 func (s State) Final() bool { return protocol.State(s).Final() }
 
+// Decided reports whether the transfer is committed: the money has moved, or will, for
+// good.
+func (s State) Decided() bool { return protocol.State(s).Forward() }
+
 // Record is a transfer as it is stored.
 type Record struct {
 	// ID is the transfer's ID.

@@ -42,10 +42,10 @@ func newVault(f *testing.F) *vault {
 }
 
 // coordinator returns a coordinator that knows nothing about earlier inputs.
-// It stops working at the end of the input.
+// It stops working at the end of the input, and answers once nothing is left to be done.
 func (v *vault) coordinator(t *testing.T, opts ...Option) *Coordinator {
 	t.Helper()
-	c, err := NewCoordinator(v.db, opts...)
+	c, err := NewCoordinator(v.db, append([]Option{WithReturnAt(AtSuccess)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		now, cancel := context.WithCancel(context.Background())

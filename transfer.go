@@ -67,7 +67,8 @@ type Leg struct {
 	Amount Amount
 }
 
-// Transfer moves money and answers with the final record.
+// Transfer moves money, and answers with the record once the money is there.
+// [WithReturnAt] lets it answer sooner, or later.
 //
 //   - nil: the transfer is in StateSuccess or StateCommitted (see [WithReturnAt]).
 //   - ErrUnsettled: it is in StateCommitted, for good, and not all of it is in place.

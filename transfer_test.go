@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,48 +55,6 @@ func TestAnyDocumentWithABalanceIsAnAccount(t *testing.T) {
 	require.NoError(t, b.DB.Collection("accounts").FindOne(t.Context(), bson.D{{Key: "_id", Value: "a"}}).Decode(&a))
 	require.Equal(t, "Ann", a["name"])
 	require.NotContains(t, a, "fence", "a clean transfer leaves no fence")
-	b.CheckBooks(bank.Balances(100, 0))
-}
-
-// An undisturbed transfer costs five commands, and six the first time, when it reads the
-// fences.
-// Where fences are not remembered, it costs six each time.
-func TestTransferCostsFiveCommands(t *testing.T) {
-	t.Parallel()
-	b := bank.New(t, 100, 0)
-	var (
-		mu       sync.Mutex
-		commands []string
-		values   []any
-	)
-	type caller struct{}
-	monitor := &event.CommandMonitor{Started: func(ctx context.Context, e *event.CommandStartedEvent) {
-		mu.Lock()
-		defer mu.Unlock()
-		if e.CommandName != "hello" {
-			commands = append(commands, e.CommandName)
-			values = append(values, ctx.Value(caller{}))
-		}
-	}}
-	db := b.Through(options.Client().SetMonitor(monitor))
-	remembers, forgets := b.NewCoordinator(db), b.NewCoordinator(db, transfer.WithFenceCache(0))
-	for _, c := range []*transfer.Coordinator{remembers, forgets} { // they learn about the deployment
-		require.NoError(t, c.Setup(t.Context()))
-	}
-	five := []string{"insert", "update", "update", "update", "update"}
-	six := append([]string{"find"}, five...)
-	for i, row := range []struct {
-		c    *transfer.Coordinator
-		want []string
-	}{{remembers, six}, {remembers, five}, {forgets, six}, {forgets, six}} {
-		commands, values = nil, nil
-		_, err := row.c.Transfer(context.WithValue(t.Context(), caller{}, "me"), bank.Move(fmt.Sprint(i), "a", "b", 10))
-		require.NoError(t, err)
-		require.Equal(t, row.want, commands)
-		for _, value := range values {
-			require.Equal(t, "me", value, "whoever traces a command finds the caller's values")
-		}
-	}
 	b.CheckBooks(bank.Balances(100, 0))
 }
 

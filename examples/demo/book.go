@@ -32,7 +32,7 @@ func (b *book) opened(account string, balance int64) {
 func (b *book) answered(o order, state transfer.State) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if state == transfer.StateSuccess && b.states[o.ID] != transfer.StateSuccess {
+	if state.Decided() && !b.states[o.ID].Decided() {
 		b.balances[o.From] -= o.Units
 		b.balances[o.To] += o.Units
 	}

@@ -92,6 +92,8 @@ func database(client *mongo.Client, name string) *mongo.Database {
 }
 
 // newCoordinator returns a coordinator whose transfers name the given owner.
+// It answers once nothing is left to be done, because the story shows what is stored.
 func newCoordinator(db *mongo.Database, owner string) (*transfer.Coordinator, error) {
-	return transfer.NewCoordinator(db, transfer.WithOwner(owner), transfer.WithStallThreshold(stallThreshold))
+	return transfer.NewCoordinator(db, transfer.WithOwner(owner), transfer.WithStallThreshold(stallThreshold),
+		transfer.WithReturnAt(transfer.AtSuccess))
 }

@@ -115,13 +115,19 @@ func work(ctx context.Context, uri string, j job) error {
 // The driver calls a monitor in the goroutine that runs the command.
 // So the worker stops after the server has performed the command, and before the library
 // sees the reply.
+// The money is paid in beside the commit, which would often be first: the worker holds it
+// back.
 func stopper(at stopPoint) *event.CommandMonitor {
 	// request is the ID of the command that reaches the stop point, once it is sent.
-	var request atomic.Int64
+	var request, changes atomic.Int64
+	never := make(chan struct{})
 	return &event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			if reaches(at, e) {
 				request.CompareAndSwap(0, e.RequestID)
+			}
+			if at == committed && reaches(prepared, e) && changes.Add(1) > 1 {
+				<-never
 			}
 		},
 		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {

@@ -96,7 +96,7 @@ func (s shop) refund(ctx context.Context, id string, expected error) error {
 	case err != nil:
 		fmt.Printf("  %s: %v\n", id, err)
 	default:
-		fmt.Printf("  %s: %s, it reverses %s\n", id, rec.State, rec.Reverses)
+		fmt.Printf("  %s: the money is back, it reverses %s\n", id, rec.Reverses)
 	}
 	return nil
 }

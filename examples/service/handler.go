@@ -145,7 +145,7 @@ func (h *handler) transfer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	status := http.StatusCreated
-	if !rec.State.Final() {
+	if err != nil || !rec.State.Decided() {
 		status = http.StatusAccepted
 	}
 	w.Header().Set("Location", "/transfers/"+url.PathEscape(rec.ID))

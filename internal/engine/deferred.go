@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -16,9 +17,9 @@ const (
 	clearDelay = 250 * time.Millisecond
 )
 
-// deferred are tasks of a lane that nobody waits for. They go out after a delay, in large
-// commands, or with the next command about the same document: then the server writes the
-// document once. The zero value has none.
+// deferred are tasks of a lane that nobody waits for.
+// They go out after a delay, in large commands, or with the next command about the same
+// document: then the server writes the document once.
 // The engine's lock guards it.
 type deferred struct {
 	delay     time.Duration
@@ -26,63 +27,78 @@ type deferred struct {
 	scheduled bool // a timer runs that will send them
 }
 
-// delayOf returns how long an operation may be deferred that nobody waits for, 0 if it
-// may not. What looks into a doubt is not deferred.
-func delayOf(kind protocol.Kind) time.Duration {
+// deferrable reports whether an operation may be deferred that nobody waits for.
+// What looks into a doubt is not deferred.
+func deferrable(kind protocol.Kind) bool {
 	switch kind {
-	case protocol.Pay, protocol.Decide:
-		return settleDelay
-	case protocol.Settle, protocol.Clear, protocol.Finish:
-		return clearDelay
+	case protocol.Pay, protocol.Decide, protocol.Settle, protocol.Clear, protocol.Finish:
+		return true
 	default:
-		return 0
+		return false
 	}
 }
 
-// answerCommitted answers the caller of a job that its transfer is committed, once. What
-// is left to be done may be deferred then, and its place is free for others, unless too
-// many jobs are deferred already: the number of transfers that are stored and unfinished
-// is bounded by twice MaxPending.
+// delay returns for how long the job's tasks may be deferred, 0 if they may not.
+// What brings the money or the record to where others see it is deferred for less time.
+func (j *job) delay() time.Duration {
+	switch {
+	case !j.deferred || j.alone:
+		return 0
+	case j.execution.Progress() < protocol.Settled:
+		return settleDelay
+	}
+	return clearDelay
+}
+
+// answerCommitted answers the caller of a job that its transfer is committed, once.
+// What is left to be done may be deferred then, and its place is free for others.
+// Not so if too many jobs are deferred already: the number of transfers that are stored
+// and unfinished is bounded by twice MaxPending.
 // The caller owns the job.
+//
+// The job counts as answered before its caller is: that one may ask at once for a
+// reversal, which waits for a transfer that is answered.
 func (e *Engine) answerCommitted(j *job) {
 	if j.answered {
 		return
 	}
-	j.reply(nil)
 	e.mu.Lock()
 	entry := e.running[j.attempt.Transfer.ID]
 	entry.answered++
 	e.running[j.attempt.Transfer.ID] = entry
 	j.answered = true
-	if j.deferred = e.deferredJobs < e.limits.MaxPending && !e.closed; j.deferred {
+	if j.deferred = e.deferredJobs < e.limits.MaxPending && e.mayDefer(); j.deferred {
 		e.deferredJobs++
 		e.recordPace(j)
 	}
 	e.mu.Unlock()
+	j.reply(nil)
 	if j.deferred {
 		e.releasePlace(j)
 	}
 }
 
-// mayDefer reports whether a task may be deferred.
+// mayDefer reports whether anything may be deferred.
 // The caller holds the lock.
-func (e *Engine) mayDefer(t *task) bool {
-	return t.job.deferred && !t.job.alone && !e.closed && e.hurried[t.Attempt.Transfer.ID] == 0 && delayOf(t.Op.Kind) > 0
-}
+func (e *Engine) mayDefer() bool { return !e.closed && e.draining == 0 }
 
-// putOff defers a task.
+// putOff defers a task, and reports whether it may be.
 // The caller holds the lock.
-func (e *Engine) putOff(t *task) {
-	l, delay := t.lane, delayOf(t.Op.Kind)
+func (e *Engine) putOff(t *task, delay time.Duration) bool {
+	id := t.Attempt.Transfer.ID
+	if delay == 0 || !deferrable(t.Op.Kind) || !e.mayDefer() || e.hurried[id] > 0 {
+		return false
+	}
+	l := t.lane
 	d := l.deferredFor(delay)
 	d.bySubject[t.subject] = append(d.bySubject[t.subject], t)
 	t.deferred = d
-	id := t.Attempt.Transfer.ID
 	e.deferredTasks[id] = append(e.deferredTasks[id], t)
 	if !d.scheduled {
 		d.scheduled = true
-		time.AfterFunc(delay, func() { e.sendDeferred(l, d) })
+		time.AfterFunc(delay, func() { e.sendDue(l, d) })
 	}
+	return true
 }
 
 // deferredFor returns the lane's tasks with a delay.
@@ -97,48 +113,68 @@ func (l *lane) deferredFor(delay time.Duration) *deferred {
 	return d
 }
 
-// sendDeferred queues all tasks with one delay, when the first of them has waited for it.
-func (e *Engine) sendDeferred(l *lane, d *deferred) {
+// sendDue queues all tasks with one delay, when the first of them has waited for it.
+func (e *Engine) sendDue(l *lane, d *deferred) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	d.scheduled = false
-	for subject := range d.bySubject {
-		for _, t := range e.takeDeferred(d, subject) {
+	e.queueDeferred(l, d)
+}
+
+// queueDeferred queues all tasks with one delay behind what is waited for.
+// The caller holds the lock.
+func (e *Engine) queueDeferred(l *lane, d *deferred) {
+	for subject, tasks := range d.bySubject {
+		for _, t := range e.takeDeferred(d, subject, len(tasks)) {
+			t.due = true
 			l.enqueueSingle(t)
 		}
 	}
 	e.startOn(l.server)
 }
 
-// takeDeferred takes the tasks about one document.
+// takeDeferred takes the first tasks about one document, at most limit.
 // The caller holds the lock.
-func (e *Engine) takeDeferred(d *deferred, subject collections.Subject) []*task {
+func (e *Engine) takeDeferred(d *deferred, subject collections.Subject, limit int) []*task {
 	tasks := d.bySubject[subject]
-	delete(d.bySubject, subject)
-	for _, t := range tasks {
-		t.deferred = nil
-		id := t.Attempt.Transfer.ID
-		e.deferredTasks[id] = slices.DeleteFunc(e.deferredTasks[id], func(other *task) bool { return other == t })
-		if len(e.deferredTasks[id]) == 0 {
-			delete(e.deferredTasks, id)
-		}
+	n := min(limit, len(tasks))
+	if n == len(tasks) {
+		delete(d.bySubject, subject)
+	} else {
+		d.bySubject[subject] = tasks[n:]
 	}
-	return tasks
+	for _, t := range tasks[:n] {
+		e.noLongerDeferred(t)
+	}
+	return tasks[:n]
 }
 
-// joinDeferred adds to a command what is deferred about its documents.
+// noLongerDeferred takes a task off the list of its transfer.
 // The caller holds the lock.
-func (e *Engine) joinDeferred(c *command) {
-	l := c.lane
-	for _, d := range l.deferred {
+func (e *Engine) noLongerDeferred(t *task) {
+	t.deferred = nil
+	id := t.Attempt.Transfer.ID
+	rest := slices.DeleteFunc(e.deferredTasks[id], func(other *task) bool { return other == t })
+	if len(rest) == 0 {
+		delete(e.deferredTasks, id)
+	} else {
+		e.deferredTasks[id] = rest
+	}
+}
+
+// joinDeferred adds to a command what is deferred about its documents, until the command
+// carries limit tasks.
+// The caller holds the lock.
+func (e *Engine) joinDeferred(c *command, limit int) {
+	for _, d := range c.lane.deferred {
 		if len(d.bySubject) == 0 {
 			continue
 		}
 		for _, t := range c.tasks[:len(c.tasks):len(c.tasks)] {
-			if t.job.alone {
+			if t.job.alone || len(c.tasks) >= limit {
 				return
 			}
-			c.tasks = append(c.tasks, e.takeDeferred(d, t.subject)...)
+			c.tasks = append(c.tasks, e.takeDeferred(d, t.subject, limit-len(c.tasks))...)
 		}
 	}
 }
@@ -149,7 +185,9 @@ func (e *Engine) HurryUp(transferID string) (done func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.hurried[transferID]++
-	e.sendNow(transferID)
+	for len(e.deferredTasks[transferID]) > 0 {
+		e.sendNow(e.deferredTasks[transferID][0])
+	}
 	return func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -159,18 +197,19 @@ func (e *Engine) HurryUp(transferID string) (done func()) {
 	}
 }
 
-// sendNow queues what is deferred of a transfer, with what is deferred about the same
-// documents.
+// sendNow queues a task that is deferred.
 // The caller holds the lock.
-func (e *Engine) sendNow(transferID string) {
-	for len(e.deferredTasks[transferID]) > 0 {
-		first := e.deferredTasks[transferID][0]
-		l := first.lane
-		for _, t := range e.takeDeferred(first.deferred, first.subject) {
-			l.enqueueSingle(t)
-		}
-		e.startOn(l.server)
+func (e *Engine) sendNow(t *task) {
+	d := t.deferred
+	rest := slices.DeleteFunc(d.bySubject[t.subject], func(other *task) bool { return other == t })
+	if len(rest) == 0 {
+		delete(d.bySubject, t.subject)
+	} else {
+		d.bySubject[t.subject] = rest
 	}
+	e.noLongerDeferred(t)
+	t.lane.enqueueSingle(t)
+	e.startOn(t.lane.server)
 }
 
 // sendAllDeferred queues everything that is deferred.
@@ -178,12 +217,44 @@ func (e *Engine) sendNow(transferID string) {
 func (e *Engine) sendAllDeferred() {
 	for _, l := range e.lanes {
 		for _, d := range l.deferred {
-			for subject := range d.bySubject {
-				for _, t := range e.takeDeferred(d, subject) {
-					l.enqueueSingle(t)
-				}
-			}
+			e.queueDeferred(l, d)
 		}
-		e.startOn(l.server)
+	}
+}
+
+// Drain has everything sent that is deferred, and waits until each transfer has come to
+// its end whose caller was answered before.
+// When ctx ends it waits no longer.
+func (e *Engine) Drain(ctx context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.draining++
+	defer func() { e.draining-- }()
+	e.sendAllDeferred()
+	var answered []string
+	for id, entry := range e.running {
+		if entry.answered > 0 {
+			answered = append(answered, id)
+		}
+	}
+	for ctx.Err() == nil {
+		answered = slices.DeleteFunc(answered, func(id string) bool { return e.running[id].answered == 0 })
+		if len(answered) == 0 {
+			return
+		}
+		if e.someEnded == nil {
+			e.someEnded = make(chan struct{})
+		}
+		e.waitFor(ctx, e.someEnded)
+	}
+}
+
+// waitFor waits for a channel, without the lock, which the caller holds.
+func (e *Engine) waitFor(ctx context.Context, ended <-chan struct{}) {
+	e.mu.Unlock()
+	defer e.mu.Lock()
+	select {
+	case <-ended:
+	case <-ctx.Done():
 	}
 }

@@ -55,6 +55,8 @@ type Engine struct {
 	deferredJobs  int                // executions that nobody waits for
 	deferredTasks map[string][]*task // by transfer ID
 	hurried       map[string]int     // callers of HurryUp by transfer ID
+	draining      int                // callers of Drain
+	someEnded     chan struct{}      // closed when an execution ends; nil: nobody waits for that
 }
 
 // Limits bound what is in progress at once.
@@ -153,12 +155,16 @@ func (e *Engine) countWaiter(transferID string, change int) {
 // When ctx ends they are stopped where they are, and recovery has to finish them.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
+	stoppedBefore, late := e.stopped, ctx.Err() != nil
+	if late { // what is deferred is not sent any more
+		e.stopped = true
+		e.cancel()
+	}
 	if !e.closed {
 		e.closed = true
 		close(e.closing)
 		e.sendAllDeferred()
 	}
-	stoppedBefore := e.stopped
 	e.mu.Unlock()
 	drained := make(chan struct{})
 	go func() {
@@ -169,6 +175,9 @@ func (e *Engine) Close(ctx context.Context) error {
 	defer e.cancel()
 	select {
 	case <-drained:
+		if late {
+			return ctx.Err()
+		}
 		return e.closeError(stoppedBefore)
 	case <-ctx.Done():
 		e.mu.Lock()
@@ -263,6 +272,10 @@ func (e *Engine) unregister(j *job) {
 	e.running[transferID] = entry
 	if entry.executions == 0 {
 		delete(e.running, transferID)
+	}
+	if e.someEnded != nil {
+		close(e.someEnded)
+		e.someEnded = nil
 	}
 	e.jobs.Done()
 }

@@ -16,6 +16,10 @@ const (
 	jobShare = 4
 	// minShare is how many tasks each job may have in a command in any case.
 	minShare = 4
+	// dueShare says which part of a command is left to tasks that were deferred, while
+	// there are any: a quarter.
+	// Nobody waits for them, and they come by the thousand.
+	dueShare = 4
 	// countedTasks is how many tasks of one job count when lanes are compared.
 	countedTasks = 4
 )
@@ -28,6 +32,7 @@ type task struct {
 	subject  collections.Subject
 	next     *task     // in its chain
 	deferred *deferred // among which it is; nil: it is not
+	due      bool      // it was deferred, and nobody waits for it
 }
 
 func newTask(j *job, op protocol.Operation) task {
@@ -51,7 +56,8 @@ type lane struct {
 	isRead    bool // it changes nothing
 	isClaim   bool // it claims transfers, which nobody works on
 	queue     queue
-	ready     int                            // tasks in the queue
+	due       queue                          // tasks that were deferred, each for itself
+	ready     int                            // tasks in both queues
 	busy      map[collections.Subject]int    // documents that commands in flight are about
 	parked    map[collections.Subject]*chain // tasks that wait for those documents
 	suspects  map[collections.Subject]*suspect
@@ -67,15 +73,14 @@ type lane struct {
 func (e *Engine) enqueue(tasks []task) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	delay := tasks[0].job.delay()
 	for i := range tasks {
 		t := &tasks[i]
 		t.next = nil
 		t.lane = e.laneOf(t)
-		if e.mayDefer(t) {
-			e.putOff(t)
-			continue
+		if !e.putOff(t, delay) {
+			t.lane.enqueueBehind(t)
 		}
-		t.lane.enqueueBehind(t)
 	}
 	for i := range tasks {
 		tasks[i].lane.lastAdded = nil
@@ -128,10 +133,15 @@ func (l *lane) enqueueBehind(t *task) {
 
 // enqueueSingle queues a task by itself, unless it has to park.
 func (l *lane) enqueueSingle(t *task) {
-	if !l.park(t) {
-		l.ready++
+	switch {
+	case l.park(t):
+		return
+	case t.due:
+		l.due.push(t)
+	default:
 		l.queue.push(t)
 	}
+	l.ready++
 }
 
 // park parks a task whose document is suspected or busy, and reports whether it did.
@@ -160,14 +170,42 @@ func (l *lane) park(t *task) bool {
 // Beside other jobs it first gets its part of that quarter, at least minShare.
 // It gets more up to a quarter of what the command does carry.
 // A claim that mayClaim refuses is left out.
-// At last, join adds what is deferred about the command's documents.
-func (l *lane) nextCommand(otherJobs int, mayClaim func(*task) bool, join func(*command)) *command {
+// Then come tasks that were deferred, and are due.
+// At last, join adds what is still deferred about the command's documents.
+func (l *lane) nextCommand(otherJobs int, mayClaim func(*task) bool, join func(*command, int)) *command {
 	if l.ready == 0 {
 		return nil
 	}
-	size := l.window.size
-	c := &command{lane: l, tasks: make([]*task, 0, min(size, l.ready))}
-	maxShare := max(1, size/jobShare)
+	c := &command{lane: l, tasks: make([]*task, 0, min(l.window.size, l.ready))}
+	l.takeQueued(c, l.window.size-min(l.due.length(), l.window.size/dueShare), otherJobs, mayClaim)
+	l.takeDue(c)
+	if len(c.tasks) == 0 {
+		return nil
+	}
+	join(c, l.window.size)
+	c.full = c.full || len(c.tasks) == l.window.size
+	c.seal()
+	return c
+}
+
+// takeDue moves tasks that were deferred into a command.
+func (l *lane) takeDue(c *command) {
+	for len(c.tasks) < l.window.size && !l.due.empty() {
+		t := l.due.pop()
+		if !c.mayCarry(t) {
+			l.due.pushFront(t)
+			return
+		}
+		l.ready--
+		if !l.park(t) {
+			c.tasks = append(c.tasks, t)
+		}
+	}
+}
+
+// takeQueued moves tasks that somebody waits for into a command, until it carries size.
+func (l *lane) takeQueued(c *command, size, otherJobs int, mayClaim func(*task) bool) {
+	maxShare := max(1, l.window.size/jobShare)
 	firstShare := min(max(minShare, maxShare/max(1, otherJobs)), maxShare)
 	var rests []*task
 	for len(c.tasks) < size && !l.queue.empty() {
@@ -192,13 +230,7 @@ func (l *lane) nextCommand(otherJobs int, mayClaim func(*task) bool, join func(*
 			c.full = true
 		}
 	}
-	if len(c.tasks) == 0 {
-		return nil
-	}
 	c.full = c.full || len(c.tasks) == size
-	join(c)
-	c.seal()
-	return c
 }
 
 // fill moves tasks from a chain into a command until it carries limit tasks, and returns
@@ -229,9 +261,9 @@ func (l *lane) urgency(backlogBesideClaims int) int {
 	case l.isClaim && backlogBesideClaims > l.window.size:
 		return 1
 	}
-	return l.backlog()
+	return max(1, l.backlog())
 }
 
-// backlog returns how many tasks are ready, counting at most countedTasks of each job: a
+// backlog returns how many tasks are ready that somebody waits for, counting at most countedTasks of each job: a
 // transfer of a thousand legs does not put its lane first.
-func (l *lane) backlog() int { return min(l.ready, countedTasks*l.queue.length()) }
+func (l *lane) backlog() int { return min(l.ready-l.due.length(), countedTasks*l.queue.length()) }

@@ -102,7 +102,7 @@ func (e *Engine) takeCommand(s *server, isolated bool) *command {
 	if isolated {
 		c = s.nextIsolated()
 	} else {
-		c = s.nextCommand(len(e.running)-1, func(t *task) bool {
+		c = s.nextCommand(len(e.running)-1-e.deferredJobs, func(t *task) bool {
 			may := e.mayClaim(t)
 			if !may {
 				refused = append(refused, t)
@@ -130,7 +130,7 @@ func (e *Engine) takeCommand(s *server, isolated bool) *command {
 }
 
 // nextCommand returns the next command, nil if nothing may be sent.
-func (s *server) nextCommand(otherJobs int, mayClaim func(*task) bool, join func(*command)) *command {
+func (s *server) nextCommand(otherJobs int, mayClaim func(*task) bool, join func(*command, int)) *command {
 	for {
 		l := s.mostUrgentLane()
 		if l == nil {
@@ -213,20 +213,25 @@ func (e *Engine) complete(c *command) (keepsTurn bool) {
 
 // perform sends a command and waits for its answers for as long as one may take.
 func (e *Engine) perform(c *command) {
-	ctx := e.base
-	// A command of one job carries the values of its caller's context, for tracing.
-	// One that several jobs share carries nobody's.
-	first := c.tasks[0].job
-	if !slices.ContainsFunc(c.tasks, func(t *task) bool { return t.job != first }) {
-		ctx = contextWithValues{e.base, first.caller}
-	}
 	e.mu.Lock()
 	limit := c.lane.window.giveUpAfter()
 	e.mu.Unlock()
-	limited, cancel := e.store.WithLimit(ctx, limit)
+	limited, cancel := e.store.WithLimit(c.context(e.base), limit)
 	defer cancel()
 	e.traceSent(limited, c.calls)
 	e.store.Perform(limited, c.lane.key, c.calls)
+}
+
+// context returns the context in which the command is sent: base, with the values of its
+// caller's context where it is of one job, for tracing.
+// A command that several jobs share carries nobody's values.
+// So does one that comes after the answer: what the values stand for may be over.
+func (c *command) context(base context.Context) context.Context {
+	first := c.tasks[0].job
+	if first.answered || slices.ContainsFunc(c.tasks, func(t *task) bool { return t.job != first }) {
+		return base
+	}
+	return contextWithValues{base, first.caller}
 }
 
 // deliver hands answers to their jobs, and ends the round of each job that has all of its

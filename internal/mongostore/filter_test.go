@@ -30,9 +30,11 @@ func fit() protocol.Facts {
 	return protocol.Facts{Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true}
 }
 
-func without(remove func(*protocol.Facts)) protocol.Facts {
+func without(remove ...func(*protocol.Facts)) protocol.Facts {
 	facts := fit()
-	remove(&facts)
+	for _, one := range remove {
+		one(&facts)
+	}
 	return facts
 }
 
@@ -42,6 +44,10 @@ func odd(f *protocol.Facts)     { f.Kind = false }
 func poor(f *protocol.Facts)    { f.Funds = false }
 func crowded(f *protocol.Facts) { f.WithinLimits = false }
 func marked(f *protocol.Facts)  { f.Trace = protocol.Reserved }
+func settled(f *protocol.Facts) { f.Trace = protocol.Done }
+
+func illegible(f *protocol.Facts) { f.Trace = protocol.Illegible }
+
 func nothing(_ *protocol.Facts) {}
 func dec(text string) money.Amount {
 	amount, err := money.Parse(text)
@@ -78,7 +84,9 @@ func fenceRows() []filterRow {
 		{name: "marker there, of zero", account: bson.M{"pending": bson.M{"marker there, of zero": int64(0)}}, facts: without(marked)},
 		{name: "marker there, null", account: bson.M{"pending": bson.M{"marker there, null": bson.Null{}}}, facts: without(marked)},
 		{name: "marker of another", account: bson.M{"pending": bson.M{"marker": int64(-60)}}, matches: true, facts: fit()},
-		{name: "pending is a list", account: bson.M{"pending": bson.A{bson.M{"x": int64(1)}}}, facts: without(odd)},
+		{name: "done mark there", account: bson.M{"pending": bson.M{"done mark there%": int64(-60)}}, facts: without(settled)},
+		{name: "done mark of another", account: bson.M{"pending": bson.M{"marker%": int64(-60)}}, matches: true, facts: fit()},
+		{name: "pending is a list", account: bson.M{"pending": bson.A{bson.M{"x": int64(1)}}}, facts: without(odd, illegible)},
 		{name: "pending missing", account: bson.M{"pending": nil}, matches: true, facts: fit()},
 		{name: "closed", account: bson.M{"closed": true}, facts: without(notOpen)},
 		{name: "closed: false", account: bson.M{"closed": false}, matches: true, facts: fit()},

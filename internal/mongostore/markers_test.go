@@ -115,7 +115,8 @@ func TestGarbledMarkersAreNotTakenForSettled(t *testing.T) {
 	b.Applied(others[0], storetest.At(protocol.Settle, 0))
 }
 
-// Before the decision a list of markers is a reason to refuse, and not a marker.
+// Before the decision a list of markers is a reason to refuse, and neither shows a marker
+// nor that there is none.
 func TestGarbledMarkersAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -123,7 +124,7 @@ func TestGarbledMarkersAreRefused(t *testing.T) {
 	a := b.Prepared(b.Claimed("order", b.Leg("alice", -60)))
 	b.Change("accounts", "alice", bson.M{"$set": bson.M{"pending": bson.A{bson.M{"order": int64(-60)}}}})
 	facts := b.On(a, storetest.At(protocol.Look, 0)).Facts
-	assert.Equal(t, protocol.NoTrace, facts.Trace)
+	assert.Equal(t, protocol.Illegible, facts.Trace)
 	assert.Equal(t, protocol.AmountKind, facts.Refusal())
 }
 

@@ -80,6 +80,7 @@ func Work(ctx context.Context, settings Settings) error {
 	patience := time.AfterFunc(drainLimit, giveUp)
 	defer patience.Stop()
 	w.all.Wait()
+	w.Engine.Drain(working)
 	if cause := context.Cause(ctx); w.lasting(cause) {
 		return cause
 	}

@@ -120,10 +120,11 @@ func (b *Bank) OpenAccounts(balances []int64) {
 func AccountName(i int) string { return string(rune('a' + i)) }
 
 // NewCoordinator returns another coordinator, over the given handle of the bank's
-// database.
+// database. Its calls answer once nothing is left to be done, so that a test finds what
+// is stored in the end; [transfer.WithReturnAt] among the options says otherwise.
 func (b *Bank) NewCoordinator(db *mongo.Database, opts ...transfer.Option) *transfer.Coordinator {
 	b.T.Helper()
-	c, err := transfer.NewCoordinator(db, opts...)
+	c, err := transfer.NewCoordinator(db, append([]transfer.Option{transfer.WithReturnAt(transfer.AtSuccess)}, opts...)...)
 	require.NoError(b.T, err)
 	b.T.Cleanup(func() { Kill(c) })
 	b.mu.Lock()

@@ -41,7 +41,8 @@ func (b *Bank) Dying(
 	require.True(b.T, w.HasStruck(), "%s did not come: %v", at, w.SentSoFar())
 }
 
-// StallAt leaves a transfer behind whose process died at a step.
+// StallAt leaves a transfer behind whose process died at a step. At the [Settles] that
+// are lost, the record got through.
 func (b *Bank) StallAt(id string, at Step, what Fault, units int64) {
 	b.T.Helper()
 	b.StallRequest(Move(id, "a", "b", units), at, what)
@@ -50,10 +51,54 @@ func (b *Bank) StallAt(id string, at Step, what Fault, units int64) {
 // StallRequest is [Bank.StallAt] for any transfer.
 func (b *Bank) StallRequest(req transfer.Request, at Step, what Fault) {
 	b.T.Helper()
+	if at == Settles && what == Lost {
+		b.StallUntil(req, "accounts", func() bool { return b.stateOf(req.ID) == string(transfer.StateCommitted) })
+		return
+	}
 	b.Dying(at, what, func(ctx context.Context, c *transfer.Coordinator) error {
 		_, err := c.Transfer(ctx, req)
 		return err
 	})
+}
+
+// StallUntil leaves a transfer behind whose second write to a collection never arrived.
+// Its process died when done reported that the rest was stored. The second write to the
+// transfers is the record, the second one to the accounts are the pays.
+func (b *Bank) StallUntil(req transfer.Request, collection string, done func() bool) {
+	b.T.Helper()
+	w := &Wire{To: collection, Of: Writes, At: 1, What: Swallowed}
+	c := b.NewCoordinator(b.Through(w.Client()))
+	ctx, cancel := context.WithCancel(b.T.Context())
+	defer cancel()
+	answer := make(chan error, 1)
+	go func() {
+		_, err := c.Transfer(ctx, req)
+		answer <- err
+	}()
+	require.Eventually(b.T, func() bool { return w.HasStruck() && done() }, eventually, time.Millisecond)
+	w.Cut()
+	cancel()
+	Kill(c)
+	RequireUnended(b.T, <-answer)
+}
+
+// stateOf returns the stored state of a transfer, "" if there is no such transfer.
+func (b *Bank) stateOf(id string) string {
+	b.T.Helper()
+	var stored struct{ State string }
+	err := b.DB.Collection("transfers").FindOne(b.T.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&stored)
+	if !errors.Is(err, mongo.ErrNoDocuments) {
+		require.NoError(b.T, err)
+	}
+	return stored.State
+}
+
+// StallHalf leaves a transfer behind whose process died while it was prepared: the money
+// is taken off a, and b knows nothing.
+func (b *Bank) StallHalf(id string, units int64) {
+	b.T.Helper()
+	b.StallAt(id, Decision, Lost, units)
+	b.Change("accounts", "b", bson.M{"$unset": bson.M{"pending." + id: ""}})
 }
 
 // RequireUnended requires the answer to a call that was cut short: in doubt, or committed

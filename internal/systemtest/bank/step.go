@@ -1,6 +1,9 @@
 package bank
 
 import (
+	"slices"
+	"strings"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/mongotest/opmsg"
@@ -19,10 +22,14 @@ const (
 	Claim
 	// Prepares reserves what the transfer needs, in the first collection.
 	Prepares
-	// Decision stores that the transfer is committed, or rolled back.
+	// Decision stores that the transfer is committed, or rolled back. A transfer that is
+	// committed by what was prepared pays at the same time: that is the step, too, as
+	// either may come first.
 	Decision
 	// Settles pays in, or gives back, in the first collection.
 	Settles
+	// Clears removes the done marks in the first collection.
+	Clears
 	// Finish makes the transfer final.
 	Finish
 )
@@ -35,14 +42,17 @@ const (
 	MorePrepares
 	// MoreSettles is [Settles] in the second collection.
 	MoreSettles
+	// MoreClears is [Clears] in the second collection.
+	MoreClears
 )
 
 // String names the step in a failure.
 func (s Step) String() string {
 	return map[Step]string{
 		Fences: "the read of the fences", Claim: "the claim", Prepares: "the prepares", Decision: "the decision",
-		Settles: "the settles", Finish: "the finish", HeldMark: "the mark of a hold",
+		Settles: "the settles", Clears: "the clears", Finish: "the finish", HeldMark: "the mark of a hold",
 		MorePrepares: "the prepares of the second collection", MoreSettles: "the settles of the second collection",
+		MoreClears: "the clears of the second collection",
 	}[s]
 }
 
@@ -56,9 +66,12 @@ func (s Step) Selector() func(message []byte) bool {
 	if s == MoreSettles {
 		sought = Settles
 	}
+	if s == MoreClears {
+		sought = Clears
+	}
 	return func(message []byte) bool {
-		step, collection := stepOf(message)
-		if step != sought {
+		steps, collection := stepsOf(message)
+		if !slices.Contains(steps, sought) {
 			return false
 		}
 		if s == sought {
@@ -71,51 +84,70 @@ func (s Step) Selector() func(message []byte) bool {
 	}
 }
 
-// noStep is a command that is none of the steps, such as a look at what became of
-// another one.
-const noStep Step = -1
-
-// stepOf returns which step a message is, and in which collection.
-func stepOf(message []byte) (step Step, collection string) {
+// stepsOf returns which steps a message is, and in which collection. One that is none of
+// them may be a look at what became of another one.
+func stepsOf(message []byte) (steps []Step, collection string) {
 	command, err := opmsg.Message(message).Body()
 	if err != nil {
-		return noStep, ""
+		return nil, ""
 	}
 	name, err := command.IndexErr(0)
 	if err != nil {
-		return noStep, ""
+		return nil, ""
 	}
 	collection, _ = name.Value().StringValueOK()
 	switch name.Key() {
 	case "find":
 		if _, err := command.LookupErr("projection", "fence"); err == nil {
-			return Fences, collection
+			return []Step{Fences}, collection
 		}
 	case "insert", "findAndModify":
-		return Claim, collection
+		return []Step{Claim}, collection
 	case "update":
-		return stepOfUpdate(command), collection
+		return stepsOfUpdate(command), collection
 	}
-	return noStep, collection
+	return nil, collection
 }
 
-// stepOfUpdate returns which step an update command is, by its first statement.
-func stepOfUpdate(command bson.Raw) Step {
+// stepsOfUpdate returns which steps an update command is.
+func stepsOfUpdate(command bson.Raw) []Step {
 	change, _ := command.Lookup("updates", "0", "u").DocumentOK()
 	switch state, _ := change.Lookup("$set", "state").StringValueOK(); state {
 	case "Committed", "Rollback":
-		return Decision
+		return []Step{Decision}
 	case "Success", "Fail":
-		return Finish
+		return []Step{Finish}
 	}
 	if _, err := change.LookupErr("$set", "held"); err == nil {
-		return HeldMark
+		return []Step{HeldMark}
 	}
 	if _, err := change.LookupErr("$inc", "verified"); err == nil {
-		return noStep
+		return nil
 	}
-	if _, err := change.LookupErr("$unset"); err == nil {
-		return Settles
+	switch {
+	case hasTrace(command, "$set", true):
+		return []Step{Decision, Settles}
+	case hasTrace(command, "$unset", true):
+		return []Step{Clears}
+	case hasTrace(command, "$unset", false):
+		return []Step{Settles}
 	}
-	return Prepares
+	return []Step{Prepares}
+}
+
+// hasTrace reports whether a statement of a command sets or removes a done mark, or a
+// marker.
+func hasTrace(command bson.Raw, operator string, done bool) bool {
+	updates, _ := command.Lookup("updates").ArrayOK()
+	statements, _ := updates.Values()
+	for _, statement := range statements {
+		change, _ := statement.Document().Lookup("u", operator).DocumentOK()
+		fields, _ := change.Elements()
+		for _, field := range fields {
+			if strings.HasPrefix(field.Key(), "pending.") && strings.HasSuffix(field.Key(), "%") == done {
+				return true
+			}
+		}
+	}
+	return false
 }

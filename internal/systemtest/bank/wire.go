@@ -3,6 +3,7 @@ package bank
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"slices"
@@ -37,6 +38,9 @@ type Wire struct {
 	// Is, if it is set, selects the command that is struck, in place of At: the first one
 	// for which it is true. See [Step.Selector].
 	Is func(message []byte) bool
+	// To, if it is set, is the collection to which the commands are sent among which At
+	// counts.
+	To string
 	// What happens to that command.
 	What Fault
 	// Also says what happens to other commands.
@@ -167,7 +171,7 @@ func (w *Wire) judge(message []byte) Fault {
 	}
 	w.Commands = append(w.Commands, command)
 	w.seen++
-	chosen := w.Of == nil || w.Of(command)
+	chosen := (w.Of == nil || w.Of(command)) && (w.To == "" || isTo(message, command, w.To))
 	if chosen {
 		w.chosen++
 	}
@@ -190,15 +194,17 @@ func (w *Wire) alsoStruck(message []byte) Fault {
 	if len(w.AlsoAt) == 0 {
 		return w.Also[w.seen-1]
 	}
-	step, _ := stepOf(message)
-	if w.steps[step] {
-		return ""
-	}
 	if w.steps == nil {
 		w.steps = map[Step]bool{}
 	}
-	w.steps[step] = true
-	return w.AlsoAt[step]
+	steps, _ := stepsOf(message)
+	for _, step := range steps {
+		if what := w.AlsoAt[step]; what != "" && !w.steps[step] {
+			w.steps[step] = true
+			return what
+		}
+	}
+	return ""
 }
 
 // SetIdle makes the wire count nothing and do nothing, or ends that.
@@ -213,6 +219,12 @@ func Writes(command string) bool { return command != "find" }
 
 // Reads selects the commands that change nothing.
 func Reads(command string) bool { return !Writes(command) }
+
+// isTo reports whether a command is sent to a collection.
+func isTo(message []byte, command, collection string) bool {
+	name := binary.LittleEndian.AppendUint32([]byte("\x02"+command+"\x00"), uint32(len(collection)+1))
+	return bytes.Contains(message, append(name, collection+"\x00"...))
+}
 
 // CommandIn names the command of a message, if it is one on a collection of the test's.
 func CommandIn(message []byte) (string, bool) {

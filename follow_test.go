@@ -1,0 +1,70 @@
+package transfer
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/mongotest"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Of many callers who wait until the money is there, only the one that has the turn reads
+// the accounts, and the others know what it has seen.
+func TestFollowersShareWhatHasArrived(t *testing.T) {
+	t.Parallel()
+	c, err := NewCoordinator(mongotest.Database(t))
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	defer func() { require.NoError(t, c.Close(ctx)) }()
+	for _, account := range []Account{{ID: "a", Balance: Units(100)}, {ID: "b"}} {
+		_, err := c.OpenAccount(ctx, account)
+		require.NoError(t, err)
+	}
+	_, err = c.Transfer(ctx, Request{ID: "t", From: "a", To: "b", Amount: Units(60)})
+	require.NoError(t, err)
+	stored, err := c.stored(ctx, "t")
+	require.NoError(t, err)
+	first, second := c.newFollower(stored, 0), c.newFollower(stored, 0)
+	defer first.leave()
+	defer second.leave()
+	require.True(t, first.turnIsFree())
+	require.False(t, second.turnIsFree())
+
+	undecided := stored
+	undecided.State = protocol.Preparing
+	stored.State = protocol.Committed // as they have seen it
+	require.False(t, second.hasArrived(ctx, stored), "it reads nothing")
+	require.False(t, first.hasArrived(ctx, undecided))
+	require.True(t, first.hasArrived(ctx, stored))
+	require.True(t, second.hasArrived(ctx, stored))
+	require.True(t, first.hasArrived(ctx, stored), "once and for all")
+	require.False(t, second.hasArrived(ctx, undecided))
+	requireNotArrived(ctx, t, c, stored)
+}
+
+// requireNotArrived requires that nothing is said of a transfer that makes no sense, or
+// touches what is not known here.
+func requireNotArrived(ctx context.Context, t *testing.T, c *Coordinator, stored document.Transfer) {
+	t.Helper()
+	require.True(t, c.arrived(ctx, stored))
+	changed := stored
+	changed.Digest.Sum = []byte{1}
+	require.False(t, c.arrived(ctx, changed))
+	foreign := stored
+	foreign.Legs = append([]document.Leg{}, stored.Legs...)
+	foreign.Legs[0].Ledger = "elsewhere"
+	foreign.Digest = digest(foreign)
+	require.False(t, c.arrived(ctx, foreign))
+	unknown := stored
+	unknown.ID = "nobody knows it"
+	unknown.Digest = digest(unknown)
+	require.False(t, c.arrived(ctx, unknown))
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	require.False(t, c.arrived(ended, stored))
+}
