@@ -114,7 +114,7 @@ func TestHangingCommandHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// othersComeFirst reports whether other transfers are done before one whose command hangs.
+// othersComeFirst reports whether others are done before a transfer whose command hangs.
 func othersComeFirst(t *testing.T, point int) bool {
 	t.Helper()
 	b := bank.New(t, 100, 0)
