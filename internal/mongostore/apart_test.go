@@ -34,15 +34,20 @@ func TestRefusedAccountIsApart(t *testing.T) {
 	b.batch(rs)
 	_, accounts = b.sent()
 	assert.Equal(t, [][]int{{4, 1}}, accounts)
-	b.validate(bson.M{})
-	b.batch(rs[2:3])
-	assert.Equal(t, applied, rs[2].Answer.Result)
+	var wrong requests
+	wrong.add(rs[2].Attempt, storetest.PrepareWith(0, ""))
+	require.Equal(t, all(1, protocol.NotMatched), b.batch(wrong))
 	b.Log.Take()
-	b.batch(undo[:2])
-	undo[2].Op = storetest.At(protocol.Undo, 0)
 	b.batch(undo)
 	_, accounts = b.sent()
-	assert.Equal(t, []int{5}, accounts[1], "the server has taken it since")
+	assert.Equal(t, [][]int{{4, 1}}, accounts, "what did not match shows nothing")
+	b.validate(bson.M{})
+	b.Log.Take()
+	assert.Equal(t, all(5, applied), b.batch(rs))
+	undo[2].Op = storetest.At(protocol.Undo, 0)
+	assert.Equal(t, all(5, applied), b.batch(undo))
+	_, accounts = b.sent()
+	assert.Equal(t, [][]int{{4, 1}, {5}}, accounts, "the server has taken it since")
 }
 
 // An account that a shared statement leaves as it is, because it is not quite as the

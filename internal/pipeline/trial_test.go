@@ -46,7 +46,7 @@ func TestTrial(t *testing.T) {
 			assert.False(t, passes(t, on, others), "%+v without %s", shape, conditionsIn(t, body)[i])
 		}
 	}
-	assert.Equal(t, 2*(9+4+9)+3, spoiled)
+	assert.Equal(t, 2*(10+5+10)+3, spoiled)
 }
 
 // conditionsIn returns the conditions of a body.
