@@ -25,7 +25,7 @@ RATES := /internal/overload
 ALONE := $(RATES)|/examples|/internal/(audit|chaos|conformance|deployment|document|mongostore|mongotest|outside)
 ALONE := $(ALONE)|/internal/(protocol|simulate|soak|words)
 ALONE := $(ALONE)|/systemtest/(audit|config|faults|rights|servers|statements|texts|verbs)
-SINGLE := Fuzz|Garb|EveryMessage|Limits|Portions|LongHistory|Documents
+SINGLE := Fuzz|Garb|EveryMessage|Limits|Portions|LongHistory|Documents|Forms
 # Packages that are the same on each version: they break servers, or look at the library
 # more than at the server.
 EQUAL := $(RATES)|/examples|/internal/(chaos|mongotest|simulate|soak)

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
 // maxRefused bounds how many accounts are remembered that the server refuses to write.
@@ -23,9 +24,11 @@ func (r *refusedSubjects) has(s collections.Subject) bool {
 	return r.all[s]
 }
 
-// note remembers what became of the write of one account.
-func (r *refusedSubjects) note(s collections.Subject, refused bool) {
-	if r.has(s) == refused {
+// note remembers what became of the write of one account. One that did not match does not
+// show whether the server would have refused it.
+func (r *refusedSubjects) note(s collections.Subject, result protocol.Result) {
+	refused := result == protocol.Failed
+	if !refused && result != protocol.Applied || r.has(s) == refused {
 		return
 	}
 	r.mu.Lock()

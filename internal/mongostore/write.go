@@ -116,7 +116,7 @@ func (s *Store) answerStatements(l *collections.Collection, statements []*statem
 				s.rememberFence(call, u)
 			}
 			if !u.shared {
-				s.refused.note(u.subject(), verdict.Result == protocol.Failed)
+				s.refused.note(u.subject(), verdict.Result)
 			}
 		}
 	}
