@@ -38,7 +38,7 @@ func (u *mergedUpdate) Size() int {
 	for _, call := range u.calls {
 		size += 2*len(call.participant().marker) + 64
 		if e := call.participant().effect; e != nil {
-			size += e.requiredBytes() + len(e.set)
+			size += e.RequiredBytes() + len(e.Set)
 		}
 	}
 	return size
@@ -105,7 +105,7 @@ func (u *mergedUpdate) changes(m *wire.Message) {
 		m.End()
 	}
 	effect := u.settledEffect()
-	if u.prepares || u.replacesFence || effect != nil && len(wire.Elements(effect.set)) > 0 {
+	if u.prepares || u.replacesFence || effect != nil && len(wire.Elements(effect.Set)) > 0 {
 		u.set(m, effect)
 	}
 	if u.drawsFence {
@@ -131,7 +131,7 @@ func (u *mergedUpdate) set(m *wire.Message, settled *effect) {
 		}
 	}
 	if settled != nil {
-		settled.setValues(m)
+		settled.WriteSet(m)
 	}
 	if u.replacesFence {
 		m.ObjectID(u.fields().Fence, u.token)

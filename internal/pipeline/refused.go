@@ -1,4 +1,4 @@
-package mongostore
+package pipeline
 
 import (
 	"sync"
@@ -10,25 +10,26 @@ import (
 // maxRefused bounds how many accounts are remembered that the server refuses to write.
 const maxRefused = 1 << 10
 
-// refusedSubjects are accounts that the server has refused to write. A refusal ends a
-// statement for many accounts: so these have statements of their own. It is the zero
-// value that is ready for use.
-type refusedSubjects struct {
+// Refused are accounts that the server has refused to write. A refusal ends a statement
+// for many accounts: so these have statements of their own. It is the zero value that is
+// ready for use.
+type Refused struct {
 	mu  sync.RWMutex
 	all map[collections.Subject]bool
 }
 
-func (r *refusedSubjects) has(s collections.Subject) bool {
+// Has reports whether the latest write of an account was refused.
+func (r *Refused) Has(s collections.Subject) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.all[s]
 }
 
-// note remembers what became of the write of one account. One that did not match does not
+// Note remembers what became of the write of one account. One that did not match does not
 // show whether the server would have refused it.
-func (r *refusedSubjects) note(s collections.Subject, result protocol.Result) {
+func (r *Refused) Note(s collections.Subject, result protocol.Result) {
 	refused := result == protocol.Failed
-	if !refused && result != protocol.Applied || r.has(s) == refused {
+	if !refused && result != protocol.Applied || r.Has(s) == refused {
 		return
 	}
 	r.mu.Lock()
