@@ -22,9 +22,10 @@ BEFORE ?= HEAD~1
 RATES := /internal/overload
 # Packages that show the race detector nothing new: they have one goroutine, start other
 # processes, or do one thing after the other. And such tests of other packages.
-ALONE := $(RATES)|/examples|/internal/(audit|chaos|conformance|mongotest|outside|protocol|simulate|soak|words)
+ALONE := $(RATES)|/examples|/internal/(audit|chaos|conformance|deployment|document|mongostore|mongotest|outside)
+ALONE := $(ALONE)|/internal/(protocol|simulate|soak|words)
 ALONE := $(ALONE)|/systemtest/(audit|config|faults|rights|servers|statements|texts|verbs)
-SINGLE := Fuzz|Garb|EveryMessage|Limits|Portions|LongHistory|Documents
+SINGLE := Fuzz|Garb|EveryMessage|Limits|Portions|LongHistory|Documents|Forms
 # Packages that are the same on each version: they break servers, or look at the library
 # more than at the server.
 EQUAL := $(RATES)|/examples|/internal/(chaos|mongotest|simulate|soak)

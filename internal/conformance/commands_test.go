@@ -63,6 +63,9 @@ func (m *model) command(batch []simulate.Message, updates [][]int, shared []bool
 		some, short = some || results[u] == protocol.Applied, short || results[u] == protocol.NotMatched
 	}
 	for u, members := range updates {
+		if !shared[u] {
+			m.noteRefused(batch[members[0]], results[u], short)
+		}
 		for _, i := range members {
 			answers[i] = protocol.Answer{Result: results[u]}
 			if short && results[u] == protocol.Applied {

@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"slices"
+
 	"pgregory.net/rapid"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -35,7 +37,8 @@ func (c *check) writeAll(i int) {
 	}
 	a.Balance = c.drawBalance(batch, a)
 	a.Odd, c.model.dress[i] = false, plain
-	if rapid.IntRange(0, 2).Draw(c.t, "damaged") == 2 {
+	clearsOnly := !slices.ContainsFunc(batch, func(m simulate.Message) bool { return m.Op.Kind == protocol.Prepare })
+	if rapid.IntRange(0, 2).Draw(c.t, "damaged") == 2 || clearsOnly && rapid.Bool().Draw(c.t, "damaged all the same") {
 		a.Odd, c.model.dress[i] = true, asText
 	}
 	c.bank.set(i, "balance", coin.stored(a.Balance, c.model.dress[i]))

@@ -55,13 +55,23 @@ func (m *model) noteShared(batch []simulate.Message, updates [][]int, shared []b
 	}
 }
 
+// noteRefused remembers what became of an update that was not shared. It is not known to
+// be applied where the command's count is short.
+func (m *model) noteRefused(of simulate.Message, result protocol.Result, short bool) {
+	refused := &m.forms.refused[m.scene.storeOf(of.Owner)][m.leg(of).Account]
+	switch {
+	case result == protocol.Failed:
+		*refused = true
+	case result == protocol.Applied && !short:
+		*refused = false
+	}
+}
+
 // performUpdate performs what travels as one update, in a shared statement or not.
 func (m *model) performUpdate(members []simulate.Message, shared bool) protocol.Result {
 	at := m.leg(members[0]).Account
 	if !shared {
-		result := m.update(members)
-		m.forms.refused[m.scene.storeOf(members[0].Owner)][at] = result == protocol.Failed
-		return result
+		return m.update(members)
 	}
 	result := protocol.NotMatched
 	if a := &m.Accounts[at]; a.Odd && !a.Missing && !m.garbled(at) {

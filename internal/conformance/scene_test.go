@@ -85,7 +85,7 @@ func drawScene(t *rapid.T) scene {
 	}
 	s.markerLimit = oneOf(t, "marker limit", simulate.MaxTransfers+1, 2, 1)
 	s.owners = rapid.IntRange(1, 3).Draw(t, "owners of each transfer")
-	s.shared = oneOf(t, "least shared", 1, 1, simulate.MaxAccounts+1)
+	s.shared = oneOf(t, "least shared", 1, simulate.MaxAccounts+1)
 	return s
 }
 

@@ -177,3 +177,26 @@ func article(kind bson.Type) string {
 	}
 	return "a " + name
 }
+
+// WhyUnlike says why an account's document can't take part in a transfer of a kind of
+// amounts, without the figures; "" if it can.
+func (v View) WhyUnlike(kind money.Kind) string {
+	if v.Pending().Type == bson.TypeArray {
+		return fmt.Sprintf("the field %q is an array, and should be a document: see RepairPending", v.Fields.Pending)
+	}
+	if why := v.WrongBalance(); why != "" {
+		return why
+	}
+	balance, _ := v.Balance()
+	switch {
+	case balance.Kind() != kind:
+		return "the balance is of " + KindOf(balance) + ", and the amount of " + KindOf(money.Zero(kind))
+	case balance.Places() > money.MaxPlaces:
+		return fmt.Sprintf("the balance has more than %d digits behind the point", money.MaxPlaces)
+	case v.Floor().Odd:
+		return v.WrongFloor()
+	case v.Floor().Amount.Kind() != balance.Kind():
+		return "the floor is of decimals, and the balance of whole units"
+	}
+	return ""
+}

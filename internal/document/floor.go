@@ -56,6 +56,30 @@ func (f Floor) Bounds(taken, paid, largest money.Amount) Bounds {
 	return Bounds{Low: low, High: high, Known: true}
 }
 
+// BoundsOf returns the bounds for the prepare of one amount.
+func (f Floor) BoundsOf(amount money.Amount) Bounds {
+	none := money.Zero(amount.Kind())
+	if amount.Sign() > 0 {
+		return f.Bounds(none, none, amount)
+	}
+	return f.Bounds(amount.Neg(), none, none)
+}
+
+// Judge compares a balance with the bounds of an amount's prepare. It reports whether the
+// balance is an exact number of the amount's kind, whether there is enough money, and
+// whether the balance stays within its limits.
+func (b Bounds) Judge(stored bson.RawValue, amount money.Amount) (kind, funds, within bool) {
+	balance, err := money.FromBSON(stored)
+	if err != nil || !b.Known || balance.Kind() != amount.Kind() || balance.Places() > money.MaxPlaces {
+		return false, true, true
+	}
+	aboveLow, belowHigh := balance.Cmp(b.Low) >= 0, balance.Cmp(b.High) <= 0
+	if amount.Sign() > 0 {
+		return true, true, aboveLow && belowHigh
+	}
+	return true, aboveLow, belowHigh
+}
+
 // after returns the least balance that leaves the floor standing, where anything is taken
 // at all.
 func (f Floor) after(least, taken, paid money.Amount) (money.Amount, error) {

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -79,4 +80,14 @@ func (c IDCodec) Decode(id bson.RawValue) (string, error) {
 		return text, nil
 	}
 	return "", fmt.Errorf("the _id %s is not of the kind that the coordinator was told to expect: see WithAccountIDs", words.Clip(id.String()))
+}
+
+// CompareIDs orders IDs of accounts, which are all texts or all of one length, as the
+// server does.
+func CompareIDs(a, b bson.RawValue) int {
+	if text, ok := a.StringValueOK(); ok {
+		other, _ := b.StringValueOK()
+		return bytes.Compare([]byte(text), []byte(other))
+	}
+	return bytes.Compare(a.Value, b.Value)
 }

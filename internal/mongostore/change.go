@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/transition"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -14,8 +15,8 @@ import (
 // are one statement for many documents, and so are many finishes. Any other change has a
 // statement of its own. Each document is changed by itself, where it matches.
 func (s *Store) changeTransfers(ctx context.Context, calls []*Call) {
-	var at stamp
-	at.now, at.fresh = s.catalog.Clock.Estimate()
+	var at transition.Stamp
+	at.Now, at.Fresh = s.catalog.Clock.Estimate()
 	if after, purges := s.retention.PurgeAfter(); purges {
 		calls = s.finishAgain(ctx, calls, after)
 		calls, at = s.datePurge(ctx, calls, at, after)
@@ -24,7 +25,7 @@ func (s *Store) changeTransfers(ctx context.Context, calls []*Call) {
 }
 
 // changeAt performs changes with a time to stamp them with.
-func (s *Store) changeAt(ctx context.Context, calls []*Call, at stamp) {
+func (s *Store) changeAt(ctx context.Context, calls []*Call, at transition.Stamp) {
 	if len(calls) == 0 {
 		return
 	}
@@ -44,14 +45,14 @@ func (s *Store) changeAt(ctx context.Context, calls []*Call, at stamp) {
 // change is one statement, and the calls that ask for it.
 type change struct {
 	calls   []*Call
-	stamp   stamp
+	stamp   transition.Stamp
 	refused bool // the server refused one of many documents, and may have changed others
 }
 
 // groupAlike puts calls for the same change into one statement. Through a mongos each has
 // a statement of its own. A mongos may send a statement for many documents to shards that
 // have an old copy of one, and count that copy.
-func (s *Store) groupAlike(calls []*Call, at stamp) []*change {
+func (s *Store) groupAlike(calls []*Call, at transition.Stamp) []*change {
 	var (
 		changes []*change
 		alike   = map[protocol.Operation]int{}
@@ -79,7 +80,7 @@ func (c *Call) mergeable() bool {
 }
 
 // oneEach returns a change for each call.
-func oneEach(calls []*Call, at stamp) []*change {
+func oneEach(calls []*Call, at transition.Stamp) []*change {
 	changes := make([]*change, len(calls))
 	for i, call := range calls {
 		changes[i] = &change{calls: []*Call{call}, stamp: at}
@@ -116,7 +117,7 @@ func answerChanges(changes []*change, done wire.Updated) {
 				call.changed(c.stamp)
 			}
 			missed := call.Op.Kind == protocol.Finish && call.Answer.Result == protocol.NotMatched
-			call.Attempt.finishMissed = missed && !c.stamp.purgeAt.IsZero()
+			call.Attempt.finishMissed = missed && !c.stamp.PurgeAt.IsZero()
 		}
 	}
 }
@@ -154,20 +155,20 @@ func (c *Call) storedIn(t document.Transfer) bool {
 
 // changed makes the attempt's transfer what the call has made of the stored one.
 // A decision's time is the server's, and a little later than the time given here.
-func (c *Call) changed(at stamp) {
+func (c *Call) changed(at transition.Stamp) {
 	t, op := &c.Attempt.Transfer, c.Op
 	switch op.Kind {
 	case protocol.MarkHeld:
-		t.Held, t.Clean, t.LastModified = true, op.Clean, at.now
+		t.Held, t.Clean, t.LastModified = true, op.Clean, at.Now
 		t.Stuck, t.StuckAt = nil, time.Time{}
 	case protocol.Decide:
-		t.State, t.Clean, t.LastModified = op.To, t.Clean || op.Clean, at.now
+		t.State, t.Clean, t.LastModified = op.To, t.Clean || op.Clean, at.Now
 		if op.To == protocol.Rollback {
 			failure := c.Attempt.failure(op.Refusal)
 			t.Failure = &failure
 		}
 	case protocol.Finish:
-		t.State, t.Open, t.LastModified, t.PurgeAt = op.To, false, at.now, at.purgeAt
+		t.State, t.Open, t.LastModified, t.PurgeAt = op.To, false, at.Now, at.PurgeAt
 		t.Stuck, t.StuckAt = nil, time.Time{}
 	case protocol.Claim, protocol.Verify, protocol.ReadFence, protocol.ReadTransfer, protocol.LookTransfer,
 		protocol.Prepare, protocol.Look, protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo, protocol.FenceOnly:

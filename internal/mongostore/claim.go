@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/transition"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -72,7 +73,7 @@ func (s *Store) claim(ctx context.Context, calls []*Call) {
 	}
 	statements := make([]wire.Encoded, len(calls))
 	for i, call := range calls {
-		statement, err := wire.EncodeUpdate(call.Attempt.claimStatement(call.Op))
+		statement, err := wire.EncodeUpdate(call.Attempt.claim(call.Op).Statement())
 		if err != nil {
 			answerAll(calls, protocol.NotSent, err)
 			return
@@ -96,7 +97,7 @@ func (s *Store) claim(ctx context.Context, calls []*Call) {
 
 // claimOne performs one claim and keeps its after-image.
 func (s *Store) claimOne(ctx context.Context, call *Call) {
-	filter, update := call.Attempt.claimStatement(call.Op)
+	filter, update := call.Attempt.claim(call.Op).Statement()
 	after, result, err := wire.FindAndModify(ctx, s.catalog.Transfers, filter, update)
 	call.answer(result, err)
 	if result != protocol.Applied {
@@ -127,51 +128,11 @@ func (s *Store) showClaimed(ctx context.Context, calls []*Call) {
 	}
 }
 
-// claimStatement returns the update by which an attempt claims a stored transfer.
-//
-// It requires the digest that the attempt was made from. 1. A reads a transfer. 2. The
-// transfer is purged, and its ID is used again for another one. 3. A's claim must not get
-// the new one.
-func (a *Attempt) claimStatement(op protocol.Operation) (filter, update bson.D) {
-	filter = bson.D{
-		{Key: "_id", Value: a.Transfer.ID},
-		{Key: "digest", Value: bson.D{{Key: "$eq", Value: a.Transfer.Digest}}},
+// claim is the claim of the attempt's transfer.
+func (a *Attempt) claim(op protocol.Operation) transition.Claim {
+	c := transition.Claim{Transfer: a.Transfer, Kind: op.Claim, Owner: a.Owner, Threshold: a.Threshold, Post: a.Post}
+	if op.Claim == protocol.CancelInitiated {
+		c.Failure = a.failure(op.Refusal)
 	}
-	set := bson.D{{Key: "owner", Value: a.Owner}}
-	raise := bson.D{{Key: "epoch", Value: int64(1)}}
-	modified := document.Modified()
-	switch op.Claim {
-	case protocol.FromInitiated:
-		filter = append(filter, bson.E{Key: "state", Value: protocol.Initiated})
-		set = append(set, bson.E{Key: "state", Value: protocol.Preparing}, bson.E{Key: "epoch", Value: int64(1)})
-		raise = nil
-	case protocol.CancelInitiated:
-		filter = append(filter, bson.E{Key: "state", Value: protocol.Initiated})
-		set = append(set, bson.E{Key: "state", Value: protocol.Rollback}, bson.E{Key: "epoch", Value: int64(1)},
-			bson.E{Key: "failure", Value: a.failure(op.Refusal)})
-		raise = nil
-	case protocol.TakeOver:
-		filter = append(filter, document.Stalled(a.Threshold)...)
-		raise = append(raise, bson.E{Key: "attempts", Value: int64(1)})
-	case protocol.TakeUnheld:
-		filter = append(append(filter, document.Unheld()...), document.StandingStill(a.Threshold)...)
-		raise = append(raise, bson.E{Key: "attempts", Value: int64(1)})
-	case protocol.TakeToCancel:
-		filter = append(filter, bson.E{Key: "state", Value: protocol.Preparing})
-	case protocol.Expire:
-		filter = append(filter, document.Expired()...)
-	case protocol.Post: // the takeover and the decision in one
-		filter = append(filter, document.Postable()...)
-		set = append(set, bson.E{Key: "state", Value: protocol.Committed})
-		if a.Post != nil {
-			set = append(set, bson.E{Key: "posted", Value: *a.Post})
-		}
-		modified.Value = bson.D{{Key: "lastModified", Value: true}, {Key: "committedAt", Value: true}}
-	case protocol.Insert: // not of a stored transfer: see insertClaimed
-	}
-	update = bson.D{{Key: "$set", Value: set}}
-	if raise != nil {
-		update = append(update, bson.E{Key: "$inc", Value: raise})
-	}
-	return filter, append(update, modified)
+	return c
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/fences"
 	"github.com/mongotransfer/transfer/internal/pipeline"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/transition"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -53,7 +54,7 @@ func (s *Store) ReadParticipants(ctx context.Context, calls []*Call, from *mongo
 
 // ChangeAt performs changes that a process stamps with a time and a purge.
 func (s *Store) ChangeAt(ctx context.Context, calls []*Call, now, purgeAt time.Time) {
-	s.changeAt(ctx, calls, stamp{now: now, fresh: true, purgeAt: purgeAt})
+	s.changeAt(ctx, calls, transition.Stamp{Now: now, Fresh: true, PurgeAt: purgeAt})
 }
 
 // FactsOf judges a document as that of a participant.
@@ -92,7 +93,7 @@ func (p *participant) Leg() *document.Leg { return &p.leg }
 func (p *participant) Floor() *document.Floor { return &p.floor }
 
 // Bounds returns the bounds of the participant's prepare.
-func (p *participant) Bounds() document.Bounds { return p.bounds() }
+func (p *participant) Bounds() document.Bounds { return p.floor.BoundsOf(p.leg.Amount) }
 
 // Requirement is the filter of an effect's document where it has the required values.
 func (p *participant) Requirement() bson.Raw { return p.requirement() }
@@ -102,17 +103,17 @@ func RequirementBytes(call *Call) int { return requirementBytes(call) }
 
 // NoteStatement returns the statement of a stuck note.
 func NoteStatement(r StuckReason, reason document.Failure) wire.Statement {
-	return stuckNote{r, reason}
+	return r.note(reason)
 }
 
 // TakeoverStatement returns the statement of a takeover.
 func (a *Attempt) TakeoverStatement() (wire.Encoded, error) {
 	op := protocol.Operation{Kind: protocol.Claim, Participant: protocol.NoParticipant, Claim: protocol.TakeOver}
-	return wire.EncodeUpdate(a.claimStatement(op))
+	return wire.EncodeUpdate(a.claim(op).Statement())
 }
 
 // OwnershipStatement returns the write to a transfer that is the attempt's at epoch 1.
-func (a *Attempt) OwnershipStatement() wire.Statement { return ownershipWrite{attempt: a, epoch: 1} }
+func (a *Attempt) OwnershipStatement() wire.Statement { return a.ownership(1, "") }
 
 // ChangeStatement returns the statement of calls for the same change.
 func ChangeStatement(calls []*Call) wire.Statement { return &change{calls: calls} }
@@ -144,5 +145,5 @@ func (s *Store) SpoilBodies(body bson.Raw) {
 
 // Shares reports whether updates of a collection may share a statement.
 func (s *Store) Shares(ctx context.Context, l *collections.Collection) bool {
-	return s.pipelines(ctx, l)
+	return s.sharesStatements(ctx, l)
 }

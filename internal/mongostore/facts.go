@@ -4,7 +4,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/document"
-	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
 
@@ -37,40 +36,14 @@ func (s *Store) facts(a *Attempt, p *participant, stored bson.Raw) protocol.Fact
 		currency := view.Currency()
 		p.currency = &currency
 	}
-	facts.Kind, facts.Funds, facts.WithinLimits = p.judge(balance)
+	facts.Kind, facts.Funds, facts.WithinLimits = p.floor.BoundsOf(p.leg.Amount).Judge(balance, p.leg.Amount)
 	if view.Pending().Type == bson.TypeArray { // a path into an array means something else
 		facts.Kind, facts.Funds, facts.WithinLimits = false, true, true
 	}
 	if p.unlike = ""; !facts.Kind {
-		p.unlike = p.whyUnlike(view)
+		p.unlike = view.WhyUnlike(p.leg.Amount.Kind())
 	}
 	return facts
-}
-
-// judge compares a balance with the bounds of the participant's prepare. It reports
-// whether the balance is an exact number of the amount's kind, whether there is enough
-// money, and whether the balance stays within its limits.
-func (p *participant) judge(stored bson.RawValue) (kind, funds, within bool) {
-	balance, err := money.FromBSON(stored)
-	bounds := p.bounds()
-	if err != nil || !bounds.Known || balance.Kind() != p.leg.Amount.Kind() || balance.Places() > money.MaxPlaces {
-		return false, true, true
-	}
-	aboveLow, belowHigh := balance.Cmp(bounds.Low) >= 0, balance.Cmp(bounds.High) <= 0
-	if p.leg.Amount.Sign() > 0 {
-		return true, true, aboveLow && belowHigh
-	}
-	return true, aboveLow, belowHigh
-}
-
-// bounds returns the bounds of the balance for the participant's prepare alone.
-func (p *participant) bounds() document.Bounds {
-	amount := p.leg.Amount
-	none := money.Zero(amount.Kind())
-	if amount.Sign() > 0 {
-		return p.floor.Bounds(none, none, amount)
-	}
-	return p.floor.Bounds(amount.Neg(), none, none)
 }
 
 // effectFacts judges the document of an effect, except for its requirement.

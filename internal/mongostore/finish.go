@@ -5,11 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
-	"github.com/mongotransfer/transfer/internal/retention"
+	"github.com/mongotransfer/transfer/internal/transition"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -19,8 +17,8 @@ import (
 // datePurge sets when the transfers that the calls finish are purged. Where the server's
 // time is not known, it has to be asked for first. The other calls don't wait for that:
 // datePurge performs them and returns the finishes.
-func (s *Store) datePurge(ctx context.Context, calls []*Call, at stamp, after time.Duration) ([]*Call, stamp) {
-	if !at.fresh {
+func (s *Store) datePurge(ctx context.Context, calls []*Call, at transition.Stamp, after time.Duration) ([]*Call, transition.Stamp) {
+	if !at.Fresh {
 		var finishes, others []*Call
 		for _, call := range calls {
 			if call.Op.Kind == protocol.Finish {
@@ -38,25 +36,10 @@ func (s *Store) datePurge(ctx context.Context, calls []*Call, at stamp, after ti
 			answerAll(finishes, protocol.NotSent, err)
 			return nil, at
 		}
-		calls, at.now, at.fresh = finishes, now, true
+		calls, at.Now, at.Fresh = finishes, now, true
 	}
-	at.purgeAt = at.now.Add(after).Truncate(time.Millisecond) // as it will be read back
+	at.PurgeAt = at.Now.Add(after).Truncate(time.Millisecond) // as it will be read back
 	return calls, at
-}
-
-// requireInTime requires of a finish that names a purge that it arrives soon, by the
-// server's clock. 1. A stamps the finish and is frozen. 2. It wakes hours later and sends
-// the finish: the transfer would be purged the moment it is final.
-func (a stamp) requireInTime(m *wire.Message) {
-	if a.purgeAt.IsZero() {
-		return
-	}
-	m.Begin("$expr")
-	m.BeginArray("$lt")
-	m.Text("0", "$$NOW")
-	m.Date("1", a.now.Add(retention.FinishLimit))
-	m.End()
-	m.End()
 }
 
 // finishAgain performs the finishes that have failed to match before, and returns the
@@ -84,32 +67,15 @@ func (s *Store) finishAgain(ctx context.Context, calls []*Call, after time.Durat
 // finishesAgain reports whether the call is a finish, and an earlier one has not matched.
 func (c *Call) finishesAgain() bool { return c.Op.Kind == protocol.Finish && c.Attempt.finishMissed }
 
-// finishByServerTime finishes one transfer. The server dates the purge by its own clock,
-// or by the one that has stamped the document, if that one is ahead.
+// finishByServerTime finishes one transfer, and the server dates the purge.
 func (s *Store) finishByServerTime(ctx context.Context, call *Call, after time.Duration) {
-	stamped := bson.D{{Key: "$convert", Value: bson.D{
-		{Key: "input", Value: "$lastModified"}, {Key: "to", Value: "date"},
-		{Key: "onError", Value: "$$NOW"}, {Key: "onNull", Value: "$$NOW"},
-	}}}
-	now := bson.D{{Key: "$max", Value: bson.A{"$$NOW", stamped}}}
-	set := bson.D{
-		{Key: "state", Value: call.Op.To},
-		{Key: "lastModified", Value: "$$NOW"},
-		{Key: "purgeAt", Value: bson.D{{Key: "$add", Value: bson.A{now, after.Milliseconds()}}}},
-	}
-	filter := bson.D{
-		{Key: "_id", Value: call.Attempt.Transfer.ID}, {Key: "state", Value: stateBefore(call.Op.To)},
-	}
-	update := bson.A{
-		bson.D{{Key: "$set", Value: set}},
-		bson.D{{Key: "$unset", Value: bson.A{"open", "stuck", "stuckAt"}}},
-	}
+	filter, update := transition.FinishByServerTime(call.Attempt.Transfer.ID, call.Op.To, after)
 	finished, result, err := wire.FindAndModify(ctx, s.catalog.Transfers, filter, update)
 	call.answer(result, err)
 	if result != protocol.Applied {
 		return
 	}
-	call.changed(stamp{})
+	call.changed(transition.Stamp{})
 	if t, err := document.DecodeTransfer(finished); err == nil {
 		call.Attempt.Transfer = t
 	}

@@ -44,7 +44,7 @@ func (u *mergedUpdate) Size() int {
 	for _, call := range u.calls {
 		size += 3*len(call.participant().done.path) + 96
 		if e := call.participant().effect; e != nil {
-			size += e.requiredBytes() + len(e.set)
+			size += e.RequiredBytes() + len(e.Set)
 		}
 	}
 	return size
@@ -112,7 +112,7 @@ func (u *mergedUpdate) changes(m *wire.Message) {
 	}
 	effect := u.settledEffect()
 	sets := slices.ContainsFunc(u.calls, (*Call).sets)
-	if sets || u.replacesFence || effect != nil && len(wire.Elements(effect.set)) > 0 {
+	if sets || u.replacesFence || effect != nil && len(wire.Elements(effect.Set)) > 0 {
 		u.set(m, effect)
 	}
 	if u.drawsFence {
@@ -141,7 +141,7 @@ func (u *mergedUpdate) set(m *wire.Message, settled *effect) {
 		}
 	}
 	if settled != nil {
-		settled.setValues(m)
+		settled.WriteSet(m)
 	}
 	if u.replacesFence {
 		m.ObjectID(u.fields().Fence, u.token)

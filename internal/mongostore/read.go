@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/transition"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -37,7 +38,7 @@ func (s *Store) lookAtParticipants(ctx context.Context, l *collections.Collectio
 // verifyAny writes to some of the calls' transfers and reports whether one of them was
 // still its execution's.
 func (s *Store) verifyAny(ctx context.Context, calls []*Call) bool {
-	var writes []ownershipWrite
+	var writes []transition.Ownership
 	written := map[string]bool{}
 	for _, call := range calls {
 		t := call.Attempt.Transfer
@@ -45,7 +46,7 @@ func (s *Store) verifyAny(ctx context.Context, calls []*Call) bool {
 			continue
 		}
 		written[t.ID] = true
-		writes = append(writes, ownershipWrite{attempt: call.Attempt, epoch: t.Epoch})
+		writes = append(writes, call.Attempt.ownership(t.Epoch, ""))
 	}
 	return wire.UpdateAll(ctx, s.catalog.Transfers, writes).Matched
 }

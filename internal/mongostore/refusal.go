@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-
 	"github.com/mongotransfer/transfer/internal/document"
-	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/words"
 )
@@ -92,27 +89,4 @@ func (a *Attempt) refusalDetail(refusal protocol.Refusal, count int, names []str
 		parts = append(parts, fmt.Sprintf("and %d more are refused: %s", count, strings.Join(names, ", ")))
 	}
 	return strings.Join(parts, "; ")
-}
-
-// whyUnlike says why an account's document can't take part in a transfer of a kind of
-// amounts, without the figures; "" if it can.
-func (p *participant) whyUnlike(view document.View) string {
-	if view.Pending().Type == bson.TypeArray {
-		return fmt.Sprintf("the field %q is an array, and should be a document: see RepairPending", view.Fields.Pending)
-	}
-	if why := view.WrongBalance(); why != "" {
-		return why
-	}
-	balance, _ := view.Balance()
-	switch {
-	case balance.Kind() != p.leg.Amount.Kind():
-		return "the balance is of " + document.KindOf(balance) + ", and the amount of " + document.KindOf(p.leg.Amount)
-	case balance.Places() > money.MaxPlaces:
-		return fmt.Sprintf("the balance has more than %d digits behind the point", money.MaxPlaces)
-	case p.floor.Odd:
-		return view.WrongFloor()
-	case p.floor.Amount.Kind() != balance.Kind():
-		return "the floor is of decimals, and the balance of whole units"
-	}
-	return ""
 }

@@ -93,9 +93,9 @@ func findMatching(ctx context.Context, calls []*Call, from *mongo.Collection) (m
 
 // requirement is the filter of an effect's document where it has the required values.
 func (p *participant) requirement() bson.Raw {
-	m := wire.NewMessage(256 + p.effect.requiredBytes())
+	m := wire.NewMessage(256 + p.effect.RequiredBytes())
 	m.Value("_id", p.id)
-	p.effect.requireValues(m)
+	p.effect.WriteRequired(m)
 	m.End()
 	return m.Data
 }
@@ -103,7 +103,7 @@ func (p *participant) requirement() bson.Raw {
 // requirementBytes bounds the bytes of a call's requirement.
 func requirementBytes(call *Call) int {
 	p := call.participant()
-	return 2*wire.ElementBytes + len(p.id.Value) + p.effect.requiredBytes()
+	return 2*wire.ElementBytes + len(p.id.Value) + p.effect.RequiredBytes()
 }
 
 // explainUnmet finds out which of the required values the documents of refused effects
@@ -117,7 +117,7 @@ func explainUnmet(ctx context.Context, calls []*Call) {
 		p := call.participant()
 		p.unmet = &document.Unmet{}
 		ids[i] = p.id
-		for _, field := range wire.Elements(p.effect.require) {
+		for _, field := range wire.Elements(p.effect.Require) {
 			fields[field.Key()] = 1
 		}
 	}
@@ -128,7 +128,7 @@ func explainUnmet(ctx context.Context, calls []*Call) {
 	for _, doc := range documents {
 		for _, call := range calls {
 			if p := call.participant(); p.subject == l.Subject(doc.Lookup("_id")) {
-				p.unmet = p.effect.differing(doc)
+				p.unmet = p.effect.Differing(doc)
 			}
 		}
 	}

@@ -1,7 +1,7 @@
 package mongostore
 
 import (
-	"bytes"
+	"context"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -44,7 +44,7 @@ func (s *Store) statements(pipelines bool, updates []*mergedUpdate) []*statement
 	shared := map[pipeline.Shape][]*mergedUpdate{}
 	if pipelines {
 		for _, u := range updates {
-			if !u.apart && !s.refused.has(u.subject()) {
+			if !u.apart && !s.refused.Has(u.subject()) {
 				shape := u.shape()
 				shared[shape] = append(shared[shape], u)
 				u.shared = true
@@ -59,7 +59,7 @@ func (s *Store) statements(pipelines bool, updates []*mergedUpdate) []*statement
 			continue
 		}
 		// The server changes them in the order of their _ids: see markSuspects.
-		slices.SortFunc(group, func(a, b *mergedUpdate) int { return compareIDs(a.ID(), b.ID()) })
+		slices.SortFunc(group, func(a, b *mergedUpdate) int { return document.CompareIDs(a.ID(), b.ID()) })
 		for some := range wire.Portions(group, mostSharedBytes, (*mergedUpdate).Size) {
 			for part := range slices.Chunk(some, mostShared) {
 				all = append(all, &statement{updates: part, body: s.bodies[shape]})
@@ -74,14 +74,10 @@ func (s *Store) statements(pipelines bool, updates []*mergedUpdate) []*statement
 	return all
 }
 
-// compareIDs orders IDs of accounts, which are all texts or all of one length, as the
-// server does.
-func compareIDs(a, b bson.RawValue) int {
-	if text, ok := a.StringValueOK(); ok {
-		other, _ := b.StringValueOK()
-		return bytes.Compare([]byte(text), []byte(other))
-	}
-	return bytes.Compare(a.Value, b.Value)
+// sharesStatements reports whether updates of a collection may share a statement.
+func (s *Store) sharesStatements(ctx context.Context, l *collections.Collection) bool {
+	return l.HoldsAccounts() && !s.catalog.Routed(l.Commands) &&
+		s.trials.Passed(ctx, l, s.bodies, s.catalog.Clock.Now())
 }
 
 // Write writes the statement.

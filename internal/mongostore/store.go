@@ -12,7 +12,8 @@
 //   - read.go: fences and deciding reads of participants; readtransfer.go: of transfers;
 //   - facts.go, effect.go and requirement.go: what a participant's document shows;
 //
-// Package fences remembers which fences need no read.
+// Package fences remembers which fences need no read; package transition has the updates
+// of a transfer's own document, and package pipeline the statements that accounts share.
 //
 // Every write is one plain command with write concern majority, journaled. It is plain,
 // because the driver would send a retryable write twice and hide that; its write concern
@@ -39,8 +40,8 @@ type Store struct {
 	exactBalance bson.Raw            // the condition that a balance is an exact decimal
 	unreserved   map[string]bson.Raw // by the field of markers: the condition that there is none
 	bodies       pipeline.Bodies
-	trials       trials
-	refused      refusedSubjects
+	trials       pipeline.Trials
+	refused      pipeline.Refused
 	markerLimit  int
 	leastShared  int
 	fences       *fences.Cache

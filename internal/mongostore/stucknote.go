@@ -5,6 +5,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/protocol"
+	"github.com/mongotransfer/transfer/internal/transition"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -53,11 +54,11 @@ func (r StuckReason) Reason() document.Failure {
 // Where the same reason is stored already nothing is sent, so that the time stays that of
 // the first try.
 func (s *Store) NoteStuck(ctx context.Context, reasons []StuckReason) error {
-	var notes []stuckNote
+	var notes []transition.StuckNote
 	for _, r := range reasons {
 		reason := r.Reason()
 		if known := r.Attempt.Transfer.Stuck; known == nil || *known != reason {
-			notes = append(notes, stuckNote{r, reason})
+			notes = append(notes, r.note(reason))
 			r.Attempt.Transfer.Stuck = &reason
 		}
 	}
@@ -69,40 +70,8 @@ func (s *Store) NoteStuck(ctx context.Context, reasons []StuckReason) error {
 	return nil
 }
 
-// stuckNote writes a reason where the transfer is still unfinished, in the state that it
-// is stuck in, and its execution's. 1. A is stuck, and its note hangs in the network. 2.
-// The cause is repaired, and B finishes the transfer. 3. The note arrives: a final
-// transfer would be called stuck for ever.
-type stuckNote struct {
-	StuckReason
-
-	reason document.Failure
-}
-
-// Write writes the statement.
-func (n stuckNote) Write(m *wire.Message) {
-	t := n.Attempt.Transfer
-	m.Begin("q")
-	m.Text("_id", t.ID)
-	m.Flag("open", true)
-	m.Text("state", string(n.State))
-	m.Number("epoch", t.Epoch)
-	m.Text("owner", n.Attempt.Owner)
-	m.End()
-	m.Begin("u")
-	m.Begin("$set")
-	n.reason.Write(m, "stuck")
-	m.End()
-	m.Begin("$currentDate")
-	m.Flag("stuckAt", true)
-	m.End()
-	m.End()
-}
-
-// Documents returns how many documents the statement is for.
-func (n stuckNote) Documents() int { return 1 }
-
-// Size bounds the bytes of the statement.
-func (n stuckNote) Size() int {
-	return 512 + len(n.Attempt.Transfer.ID) + len(n.Attempt.Owner) + len(n.reason.Account) + len(n.reason.Message)
+// note is the note of the reason.
+func (r StuckReason) note(reason document.Failure) transition.StuckNote {
+	t := r.Attempt.Transfer
+	return transition.StuckNote{ID: t.ID, Owner: r.Attempt.Owner, Epoch: t.Epoch, State: r.State, Reason: reason}
 }

@@ -30,7 +30,7 @@ func (s *Store) writeParticipants(ctx context.Context, l *collections.Collection
 		return
 	}
 	updates := s.merge(calls)
-	statements := s.statements(len(updates) >= s.leastShared && s.pipelines(ctx, l), updates)
+	statements := s.statements(len(updates) >= s.leastShared && s.sharesStatements(ctx, l), updates)
 	known := s.sendStatements(ctx, l, statements)
 	if wire.HeldUp(calls[0].Cause) {
 		s.markSuspects(ctx, l, updatesOf(statements))
@@ -104,7 +104,7 @@ func (s *Store) answerStatements(l *collections.Collection, statements []*statem
 		var refusal wire.StatementError
 		st.refused = st.updates[0].shared && errors.As(verdict.Err, &refusal)
 		if st.refused && wire.IsEvaluation(refusal.Code) {
-			s.failTrial(l)
+			s.trials.Failed(l)
 		}
 		for _, u := range st.updates {
 			for _, call := range u.calls {
@@ -116,7 +116,7 @@ func (s *Store) answerStatements(l *collections.Collection, statements []*statem
 				s.rememberFence(call, u)
 			}
 			if !u.shared {
-				s.refused.note(u.subject(), verdict.Result == protocol.Failed)
+				s.refused.Note(u.subject(), verdict.Result)
 			}
 		}
 	}

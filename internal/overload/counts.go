@@ -33,7 +33,7 @@ type counts struct {
 	inFlight    level
 	connections level        // open connections
 	inUse       level        // connections that are in use
-	statements  atomic.Int64 // of updates, including findAndModify
+	statements  atomic.Int64 // of updates, including findAndModify; one for each account
 	inserts     atomic.Int64 // documents
 	finds       atomic.Int64
 	getMores    atomic.Int64
@@ -67,7 +67,7 @@ func waits(name string) bool { return name == "aggregate" || name == "getMore" }
 func (c *counts) note(name string, command bson.Raw) {
 	switch name {
 	case "update":
-		c.statements.Add(elements(command, "updates"))
+		c.statements.Add(writes(command))
 	case "findAndModify":
 		c.statements.Add(1)
 	case "insert":
@@ -77,6 +77,25 @@ func (c *counts) note(name string, command bson.Raw) {
 	case "getMore":
 		c.getMores.Add(1)
 	}
+}
+
+// writes returns how many statements an update has. One that accounts share counts as one
+// for each of them: how many share one depends on how many there are at the moment.
+func writes(command bson.Raw) int64 {
+	updates, _ := command.Lookup("updates").ArrayOK()
+	values, _ := updates.Values()
+	n := int64(0)
+	for _, value := range values {
+		update, _ := value.DocumentOK()
+		_, shared := update.Lookup("u").ArrayOK()
+		ids, _ := update.Lookup("q", "_id").DocumentOK()
+		if accounts := elements(ids, "$in"); shared && accounts > 0 {
+			n += accounts
+		} else {
+			n++
+		}
+	}
+	return n
 }
 
 // elements returns how many elements an array has.

@@ -31,10 +31,15 @@ func TestCounts(t *testing.T) {
 		mongo.NewUpdateOneModel().SetFilter(bson.D{{Key: "_id", Value: 2}}).SetUpdate(set),
 	})
 	require.NoError(t, err)
+	both := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{1, 2}}}}}
+	_, err = things.UpdateMany(t.Context(), both, bson.A{bson.D{{Key: "$set", Value: bson.D{{Key: "shared", Value: true}}}}})
+	require.NoError(t, err)
+	_, err = things.UpdateMany(t.Context(), both, set)
+	require.NoError(t, err)
 	require.NoError(t, things.FindOneAndUpdate(t.Context(), bson.D{{Key: "_id", Value: 1}}, set).Err())
 	require.NoError(t, things.FindOne(t.Context(), bson.D{}).Err())
 	require.EqualValues(t, 2, c.inserts.Load())
-	require.EqualValues(t, 3, c.statements.Load())
+	require.EqualValues(t, 3+2+1, c.statements.Load())
 	require.EqualValues(t, 1, c.finds.Load())
 	require.Greater(t, c.largest.Load(), int64(10_000))
 	require.EqualValues(t, 1, c.inFlight.peak.Load())

@@ -135,7 +135,7 @@ func samplesOf(fields document.Fields, shape Shape) (before, after bson.A) {
 		}
 	}
 	bad(fields.Balance, number(49), number(1001), 100.0, "100", nil, bson.A{number(100)})
-	bad(fields.Pending, nil, bson.A{bson.D{other, old}}, "old", bson.D{other, other, old})
+	bad(fields.Pending, nil, bson.A{bson.D{other, old}}, "old", bson.D{other, old, other})
 	if shape.Removes {
 		bad(fields.Pending, bson.D{other})
 	}

@@ -45,8 +45,8 @@ type Config struct {
 	MarkerLimit int
 	// FenceBytes bounds the memory for known fences. New sets the least there is.
 	FenceBytes int64
-	// Shared is the least number of accounts that share a statement. 0 leaves it to the
-	// store.
+	// Shared is the least number of accounts that share a statement. At 0 it is the
+	// store's own.
 	Shared int
 	// Retention is the time after which final transfers are purged. 0 purges none.
 	Retention time.Duration

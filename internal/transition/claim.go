@@ -1,0 +1,76 @@
+package transition
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/money"
+	"github.com/mongotransfer/transfer/internal/protocol"
+)
+
+// Claim claims a stored transfer for an execution.
+type Claim struct {
+	// Transfer is the transfer as the execution has read it.
+	Transfer document.Transfer
+	// Kind is the kind of the claim.
+	Kind protocol.ClaimKind
+	// Owner is the execution's nonce.
+	Owner string
+	// Threshold is how long a transfer must stand still before it is taken over.
+	Threshold time.Duration
+	// Failure is why a transfer is cancelled that no worker has begun.
+	Failure document.Failure
+	// Post is what is posted of a hold; nil: all of it.
+	Post *money.Amount
+}
+
+// Statement returns the update.
+//
+// It requires the digest that the execution was made from. 1. A reads a transfer. 2. The
+// transfer is purged, and its ID is used again for another one. 3. A's claim must not get
+// the new one.
+func (c Claim) Statement() (filter, update bson.D) {
+	filter = bson.D{
+		{Key: "_id", Value: c.Transfer.ID},
+		{Key: "digest", Value: bson.D{{Key: "$eq", Value: c.Transfer.Digest}}},
+	}
+	set := bson.D{{Key: "owner", Value: c.Owner}}
+	raise := bson.D{{Key: "epoch", Value: int64(1)}}
+	modified := document.Modified()
+	switch c.Kind {
+	case protocol.FromInitiated:
+		filter = append(filter, bson.E{Key: "state", Value: protocol.Initiated})
+		set = append(set, bson.E{Key: "state", Value: protocol.Preparing}, bson.E{Key: "epoch", Value: int64(1)})
+		raise = nil
+	case protocol.CancelInitiated:
+		filter = append(filter, bson.E{Key: "state", Value: protocol.Initiated})
+		set = append(set, bson.E{Key: "state", Value: protocol.Rollback}, bson.E{Key: "epoch", Value: int64(1)},
+			bson.E{Key: "failure", Value: c.Failure})
+		raise = nil
+	case protocol.TakeOver:
+		filter = append(filter, document.Stalled(c.Threshold)...)
+		raise = append(raise, bson.E{Key: "attempts", Value: int64(1)})
+	case protocol.TakeUnheld:
+		filter = append(append(filter, document.Unheld()...), document.StandingStill(c.Threshold)...)
+		raise = append(raise, bson.E{Key: "attempts", Value: int64(1)})
+	case protocol.TakeToCancel:
+		filter = append(filter, bson.E{Key: "state", Value: protocol.Preparing})
+	case protocol.Expire:
+		filter = append(filter, document.Expired()...)
+	case protocol.Post: // the takeover and the decision in one
+		filter = append(filter, document.Postable()...)
+		set = append(set, bson.E{Key: "state", Value: protocol.Committed})
+		if c.Post != nil {
+			set = append(set, bson.E{Key: "posted", Value: *c.Post})
+		}
+		modified.Value = bson.D{{Key: "lastModified", Value: true}, {Key: "committedAt", Value: true}}
+	case protocol.Insert: // not of a stored transfer
+	}
+	update = bson.D{{Key: "$set", Value: set}}
+	if raise != nil {
+		update = append(update, bson.E{Key: "$inc", Value: raise})
+	}
+	return filter, append(update, modified)
+}
