@@ -139,6 +139,9 @@ func (w *Wire) Faults() map[Fault]int {
 			struck[what]++
 		}
 	}
+	for step := range w.steps {
+		struck[w.AlsoAt[step]]++
+	}
 	if w.struck {
 		struck[w.What]++
 	}
