@@ -52,7 +52,7 @@ func (b *Bank) StallAt(id string, at Step, what Fault, units int64) {
 func (b *Bank) StallRequest(req transfer.Request, at Step, what Fault) {
 	b.T.Helper()
 	if at == Settles && what == Lost {
-		b.StallUntil(req, "accounts", func() bool { return b.stateOf(req.ID) == string(transfer.StateCommitted) })
+		b.StallUntil(req, "accounts", func() bool { return b.RawTransfer(req.ID).State == "Committed" })
 		return
 	}
 	b.Dying(at, what, func(ctx context.Context, c *transfer.Coordinator) error {
@@ -80,17 +80,6 @@ func (b *Bank) StallUntil(req transfer.Request, collection string, done func() b
 	cancel()
 	Kill(c)
 	RequireUnended(b.T, <-answer)
-}
-
-// stateOf returns the stored state of a transfer, "" if there is no such transfer.
-func (b *Bank) stateOf(id string) string {
-	b.T.Helper()
-	var stored struct{ State string }
-	err := b.DB.Collection("transfers").FindOne(b.T.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&stored)
-	if !errors.Is(err, mongo.ErrNoDocuments) {
-		require.NoError(b.T, err)
-	}
-	return stored.State
 }
 
 // StallHalf leaves a transfer behind whose process died while it was prepared: the money

@@ -89,7 +89,7 @@ func transferScenarios() []scenario {
 		},
 		{name: "a transfer that is kept for an hour", balances: []int64{100, 0}, ledgers: keptForAnHour, run: transferring},
 		{name: "transfers that share commands", balances: []int64{100, 100}, run: crowding},
-		{name: "a transfer between two ledgers", balances: []int64{100, 0}, ledgers: bank.Mirror, run: bank.ThroughMirror},
+		{name: "a transfer between two ledgers", balances: []int64{100, 0}, at: transfer.AtCommit, ledgers: bank.Mirror, run: bank.ThroughMirror},
 		{
 			name: "a refused transfer between two ledgers", balances: []int64{50, 0}, ledgers: bank.Mirror, run: bank.ThroughMirror,
 			calm: transfer.ErrInsufficientFunds,
