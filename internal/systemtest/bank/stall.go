@@ -86,8 +86,14 @@ func (b *Bank) StallUntil(req transfer.Request, collection string, done func() b
 // is taken off a, and b knows nothing.
 func (b *Bank) StallHalf(id string, units int64) {
 	b.T.Helper()
-	b.StallAt(id, Decision, Lost, units)
-	b.Change("accounts", "b", bson.M{"$unset": bson.M{"pending." + id: ""}})
+	b.StallHalfOf(Move(id, "a", "b", units))
+}
+
+// StallHalfOf is [Bank.StallHalf] for any transfer from a to b.
+func (b *Bank) StallHalfOf(req transfer.Request) {
+	b.T.Helper()
+	b.StallRequest(req, Decision, Lost)
+	b.Change("accounts", "b", bson.M{"$unset": bson.M{"pending." + req.ID: ""}})
 }
 
 // RequireUnended requires the answer to a call that was cut short: in doubt, or committed
