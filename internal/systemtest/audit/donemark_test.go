@@ -344,3 +344,43 @@ func TestRepairOfADoneMarkOverABadWire(t *testing.T) {
 		})
 	}
 }
+
+// On another cluster a participant must have a trace once the snapshot has shown that its
+// transfer has paid in. What has ended meanwhile is no finding.
+func TestAuditOfWhatHasPaidInHere(t *testing.T) {
+	t.Parallel()
+	server := bank.StartServer(t)
+	for name, row := range map[string]struct {
+		harm      func(b *bank.Branches)
+		meanwhile func(b *bank.Branches)
+		want      []audit.Code
+	}{
+		"prepared":   {marked, func(*bank.Branches) {}, []audit.Code{}},
+		"unprepared": {func(*bank.Branches) {}, func(*bank.Branches) {}, []audit.Code{audit.MissingMarker}},
+		"gone":       {removeThere, func(*bank.Branches) {}, []audit.Code{audit.MissingDocument}},
+		"ended":      {marked, finish, []audit.Code{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.NewBranches(t, server, 1000, 70)
+			_, err := b.Both.Transfer(t.Context(), transfer.Request{ID: "t", Legs: []transfer.Leg{
+				{Ledger: "other", Account: "a", Amount: transfer.Units(-60)}, {Account: "a", Amount: transfer.Units(60)},
+			}})
+			require.NoError(t, err)
+			b.UntilSuccess(b.Both, "t")
+			b.SetBack("t", "Preparing")
+			b.LeaveTrace("t", "a", 60, bank.Done)
+			row.harm(b)
+			through := b.Through(afterFind("transfers", 1, func() { row.meanwhile(b) }))
+			report, err := b.NewCoordinator(through, b.Other()).Audit(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, row.want, bank.CodesOf(report), "%v", report.Findings)
+		})
+	}
+}
+
+// marked sets the marker that the payer of [TestAuditOfWhatHasPaidInHere] has lost.
+func marked(b *bank.Branches) {
+	b.T.Helper()
+	b.ChangeThere(bson.M{"$set": bson.M{"pending.t": int64(-60)}})
+}
