@@ -144,21 +144,16 @@ func kindOf(a money.Amount) string {
 //     back what bob has.
 func checkParticipant(t *Transfer, p Participant, d *Document, paid bool) (f Finding, wrong bool) {
 	held := t.State == protocol.Preparing && t.Held
-	paid = paid && t.State == protocol.Preparing
 	switch {
-	case paid && d == nil:
-		f = aboutTransfer(t.ID, MissingDocument, "it has paid in, so all its participants were prepared, and %s is gone", p.Name)
-		f.Advice = MissingDocument.adviceOnPaid()
-	case paid && d.BadPending == "" && !d.hasTrace(t.ID):
-		f = aboutTransfer(t.ID, MissingMarker, "it has paid in, so all its participants were prepared, and %s has no trace of it%s",
-			p.Name, balanceOf(d))
-		f.Advice = MissingMarker.adviceOnPaid()
+	case paid && t.State == protocol.Preparing:
+		f, wrong = checkBesidePaid(t, p, d)
 	case d == nil && !p.MayBeGone && (held || t.State == protocol.Committed):
-		f = aboutTransfer(t.ID, MissingDocument, "it is %s, so all its participants were prepared, and %s is gone",
-			t.State, p.Name)
+		f, wrong = aboutTransfer(t.ID, MissingDocument, "it is %s, so all its participants were prepared, and %s is gone",
+			t.State, p.Name), true
 	case d != nil && held && !d.hasMarker(t.ID):
-		f = aboutTransfer(t.ID, MissingMarker, "it holds money, and %s has no marker of it%s", p.Name, balanceOf(d))
-	default:
+		f, wrong = aboutTransfer(t.ID, MissingMarker, "it holds money, and %s has no marker of it%s", p.Name, balanceOf(d)), true
+	}
+	if !wrong {
 		return Finding{}, false
 	}
 	f.Account = p.ID
@@ -167,5 +162,21 @@ func checkParticipant(t *Transfer, p Participant, d *Document, paid bool) (f Fin
 	} else {
 		f.Namespace = p.Collection.Namespace
 	}
+	return f, true
+}
+
+// checkBesidePaid finds what is wrong with a participant of a transfer that has paid in
+// and is Preparing.
+func checkBesidePaid(t *Transfer, p Participant, d *Document) (f Finding, wrong bool) {
+	const prepared = "it has paid in, so all its participants were prepared, and %s "
+	switch {
+	case d == nil:
+		f = aboutTransfer(t.ID, MissingDocument, prepared+"is gone", p.Name)
+	case d.BadPending == "" && !d.hasTrace(t.ID):
+		f = aboutTransfer(t.ID, MissingMarker, prepared+"has no trace of it%s", p.Name, balanceOf(d))
+	default:
+		return Finding{}, false
+	}
+	f.Advice = f.Code.adviceOnPaid()
 	return f, true
 }

@@ -59,8 +59,7 @@ func arriveApart(b *bank.Bank, at transfer.ReturnAt, late bank.Step, policy tran
 	require.Empty(t, b.MustAudit().Findings)
 	require.Equal(t, transfer.RecoveryReport{Found: 1, Succeeded: 1}, b.RecoverAll(transfer.WithStallPolicy(policy)))
 	require.Equal(t, bank.Balances(40, 60), b.Balances())
-	payIn(b)
-	w.Deliver(t)
+	arriveLate(b, w, "")
 	require.Equal(t, bank.Balances(40+deposit, 60+deposit), b.Balances())
 	require.Empty(t, b.MustAudit().Findings)
 }

@@ -23,10 +23,10 @@ import (
 const deposit = 1000
 
 // Any one message may fail: a write is carried out and its answer is lost, or it is held
-// back and arrives after everything else is over and money has come in. Until then nothing
-// tells it from one that is lost. A read changes nothing, so it is only lost.
+// back and arrives after everything else is over and money has come in. Until then it is
+// as good as lost. A read changes nothing, so it is only lost.
 // The process dies there or goes on, and recovery follows either policy.
-// The audit has nothing to say about what a death leaves.
+// The audit has no findings about what a death leaves.
 // Each transfer happens exactly once or not at all, the caller got the true outcome, and
 // nothing is left behind.
 // The table is complete: it strikes every kind of operation.
@@ -139,7 +139,10 @@ func (s scenario) strike(b *bank.Bank, f strike) (commands []string, struck bool
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	current := &operationsSeen{}
-	w := &bank.Wire{At: f.point, Of: f.of, What: f.what, AlsoAt: s.also, Die: f.die, OnDeath: cancel, OnStrike: func() { f.struck.add(current) }}
+	w := &bank.Wire{
+		At: f.point, Of: f.of, What: f.what, AlsoAt: s.also,
+		Die: f.die, OnDeath: cancel, OnStrike: func() { f.struck.add(current) },
+	}
 	db := b.Through(w.Client())
 	opts := append(s.options(db), transfer.WithReturnAt(s.at), transfer.WithStallPolicy(f.policy), transfer.WithLogger(slog.New(current)))
 	c := b.NewCoordinator(db, opts...)
@@ -167,12 +170,7 @@ func (s scenario) strike(b *bank.Bank, f strike) (commands []string, struck bool
 		s.audit(b, 0)
 		return commands, false
 	}
-	payIn(b)
-	before := b.Balances()
-	for _, dead := range append(b.Wires, w) {
-		dead.Deliver(t)
-	}
-	require.Equal(t, before, b.Balances(), "a late message moved money: %s", story)
+	arriveLate(b, w, story)
 	b.ExpireAll()
 	b.RecoverBy(recoverer) // a late claim may have begun something
 	b.CancelWaiting()
@@ -194,6 +192,18 @@ func (s scenario) audit(b *bank.Bank, more int64) {
 	if s.check != nil {
 		s.check(b)
 	}
+}
+
+// arriveLate requires that what arrives when everything is over moves no money, though
+// money has come in.
+func arriveLate(b *bank.Bank, w *bank.Wire, story string) {
+	b.T.Helper()
+	payIn(b)
+	before := b.Balances()
+	for _, dead := range append(b.Wires, w) {
+		dead.Deliver(b.T)
+	}
+	require.Equal(b.T, before, b.Balances(), "a late message moved money: %s", story)
 }
 
 // payIn pays money into every account.

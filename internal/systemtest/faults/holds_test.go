@@ -31,7 +31,7 @@ func holdScenarios() []scenario {
 	return []scenario{
 		{name: "a hold", balances: []int64{100, 0}, run: holding},
 		{name: "a refused hold", balances: []int64{50, 0}, run: holding, calm: transfer.ErrInsufficientFunds},
-		{name: "a hold whose answer is lost", balances: []int64{100, 0}, also: map[bank.Step]bank.Fault{bank.HeldMark: bank.AnswerLost}, run: holding},
+		{name: "a hold whose answer is lost", balances: []int64{100, 0}, also: steps{bank.HeldMark: bank.AnswerLost}, run: holding},
 		{
 			name: "a hold, asked for again", balances: []int64{100, 0}, stall: atOnce, run: holding, policy: transfer.Resume,
 			prepare: func(b *bank.Bank) { b.StallHold("t", bank.Prepares) },
@@ -41,7 +41,7 @@ func holdScenarios() []scenario {
 		{name: "a post of what was held again", balances: []int64{100, 0}, prepare: dirty, run: posting()},
 		{
 			name: "a post whose answer is lost", balances: []int64{100, 0}, prepare: held,
-			also: map[bank.Step]bank.Fault{bank.Claim: bank.AnswerLost}, run: posting(),
+			also: steps{bank.Claim: bank.AnswerLost}, run: posting(),
 		},
 		{name: "a void", balances: []int64{100, 0}, prepare: held, run: voiding},
 		{name: "a void of what was held again", balances: []int64{100, 0}, prepare: dirty, run: voiding},

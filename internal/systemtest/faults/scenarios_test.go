@@ -15,6 +15,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
+// steps are what happens to the first command of some steps.
+type steps map[bank.Step]bank.Fault
+
 // scenario is an operation that faults are tried on.
 // It concerns the transfer t, of 60 from a to b.
 type scenario struct {
@@ -22,7 +25,7 @@ type scenario struct {
 	balances []int64
 	prepare  func(b *bank.Bank)                                        // before the wire is laid
 	warm     func(t *testing.T, b *bank.Bank, c *transfer.Coordinator) // over the wire, before the faults
-	also     map[bank.Step]bank.Fault                                  // faults in every round
+	also     steps                                                     // faults in every round
 	at       transfer.ReturnAt                                         // how far the tested coordinator's calls wait
 	ledgers  func(db *mongo.Database) []transfer.Option                // of all coordinators
 	stall    time.Duration                                             // the threshold of the tested coordinator; 0: 30 s
@@ -72,11 +75,11 @@ func transferScenarios() []scenario {
 				b.RecoverAll() // this replaces the fences
 			},
 		},
-		{name: "an insert whose answer is lost", balances: []int64{100, 0}, also: map[bank.Step]bank.Fault{bank.Claim: bank.AnswerLost}, run: transferring},
-		{name: "a record whose answer is lost", balances: []int64{100, 0}, also: map[bank.Step]bank.Fault{bank.Record: bank.AnswerLost}, run: transferring},
-		{name: "a pay whose answer is lost", balances: []int64{100, 0}, also: map[bank.Step]bank.Fault{bank.Settles: bank.AnswerLost}, run: transferring},
-		{name: "a finish whose answer is lost", balances: []int64{100, 0}, also: map[bank.Step]bank.Fault{bank.Finish: bank.AnswerLost}, run: transferring},
-		{name: "a prepare that comes late", balances: []int64{100, 0}, also: map[bank.Step]bank.Fault{bank.Prepares: bank.Held}, run: transferring},
+		{name: "an insert whose answer is lost", balances: []int64{100, 0}, also: steps{bank.Claim: bank.AnswerLost}, run: transferring},
+		{name: "a record whose answer is lost", balances: []int64{100, 0}, also: steps{bank.Record: bank.AnswerLost}, run: transferring},
+		{name: "a pay whose answer is lost", balances: []int64{100, 0}, also: steps{bank.Settles: bank.AnswerLost}, run: transferring},
+		{name: "a finish whose answer is lost", balances: []int64{100, 0}, also: steps{bank.Finish: bank.AnswerLost}, run: transferring},
+		{name: "a prepare that comes late", balances: []int64{100, 0}, also: steps{bank.Prepares: bank.Held}, run: transferring},
 		{
 			name: "three accounts, one of them missing", balances: []int64{100, 100}, calm: transfer.ErrAccountNotFound,
 			run: func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
@@ -141,7 +144,10 @@ func recoveryScenarios() []scenario {
 			name: "recovery rolls back", balances: []int64{100, 0}, prepare: half, stall: atOnce, run: recovering,
 			policy: transfer.RollBack, calm: transfer.ErrCancelled,
 		},
-		{name: "recovery goes by the fact", balances: []int64{100, 0}, prepare: stalled(bank.Decision, bank.Lost), stall: atOnce, run: recovering},
+		{
+			name: "recovery goes by the fact", balances: []int64{100, 0}, prepare: stalled(bank.Decision, bank.Lost), stall: atOnce,
+			run: recovering,
+		},
 		{
 			name: "recovery records what is paid", balances: []int64{100, 0}, stall: atOnce, run: recovering,
 			prepare: func(b *bank.Bank) { b.LeaveTraces("t", 60, "Preparing", bank.Reserved, bank.Done) },

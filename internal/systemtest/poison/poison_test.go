@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/audit"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
@@ -155,6 +156,29 @@ func TestPoisonedFence(t *testing.T) {
 	requireStuckAnswer(t, transfer.StatePreparing, "b", rec, err)
 	require.Empty(t, b.MustAudit().Findings)
 	repair()
+	report, err = c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: 1, Failed: 1}, report)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// A trace was removed by hand from one account while the other one was paid already. That
+// looks as if nothing had been prepared, and the transfer is rolled back; but what was
+// paid is not taken back. It is stuck, and says so, until someone has set that right.
+func TestDoneMarkOfWhatIsRolledBack(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.LeaveTraces("t", 60, "Preparing", bank.Unprepared, bank.Done)
+	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), transfer.WithStallPolicy(transfer.RollBack))
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: 1, Stuck: 1}, report)
+	b.RequireStuck("t", transfer.StateRollback, "b", "unwritable", 1)
+	rec, err := c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+	requireStuckAnswer(t, transfer.StateRollback, "b", rec, err)
+	require.Contains(t, rec.Stuck.Message, "done mark")
+	require.Equal(t, []audit.Code{audit.WrongDone}, bank.CodesOf(b.MustAudit()))
+	b.Change("accounts", "b", bson.M{"$unset": bson.M{"pending.t%": ""}, "$inc": bson.M{"balance": -60}})
 	report, err = c.Recover(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, transfer.RecoveryReport{Found: 1, Failed: 1}, report)
