@@ -80,20 +80,6 @@ func (b *Branches) CheckBooks() {
 	RequireLedgers(b.T, b.Both, want)
 }
 
-// StallAcross leaves a transfer of 60 to the other server behind, whose process died at
-// a step on the transfers' server.
-func (b *Branches) StallAcross(id string, at Step) {
-	b.T.Helper()
-	ctx, cancel := context.WithTimeout(b.T.Context(), eventually)
-	defer cancel()
-	w := &Wire{Is: at.Selector(), What: Lost, Die: true, OnDeath: cancel}
-	c := b.NewCoordinator(b.Through(w.Client()), b.Other())
-	_, err := c.Transfer(ctx, Across(id, 60))
-	Kill(c)
-	RequireUnended(b.T, err)
-	require.True(b.T, w.HasStruck())
-}
-
 // LeaveAcross leaves a transfer of 60 to the other server behind, with traces on both: see
 // [Bank.LeaveTraces].
 func (b *Branches) LeaveAcross(id, state string, payer, payee Trace) {

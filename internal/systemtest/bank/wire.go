@@ -170,6 +170,9 @@ func (w *Wire) judge(message []byte) Fault {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.dead {
+		return Lost // it was cut a moment ago, over another connection
+	}
 	if w.Idle {
 		return ""
 	}

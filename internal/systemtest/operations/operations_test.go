@@ -210,8 +210,21 @@ func unmarked(b *bank.Bank) map[string]int64 {
 // have moved.
 func TestOneOfTwoClustersIsRestored(t *testing.T) {
 	t.Parallel()
-	b := bank.NewBranches(t, bank.StartServer(t), 0, 0)
-	ctx := t.Context()
+	server := bank.StartServer(t)
+	for name, row := range map[string]struct {
+		backedUp bank.Trace // of a transfer that was under way
+		balance  int64
+	}{"with a marker": {bank.Reserved, 1000}, "with a done mark": {bank.Done, 1060}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			restoreOne(bank.NewBranches(t, server, 0, 0), row.backedUp, row.balance)
+		})
+	}
+}
+
+func restoreOne(b *bank.Branches, backedUp bank.Trace, balance int64) {
+	t, ctx := b.T, b.T.Context()
+	t.Helper()
 	_, err := b.OpenAccount(ctx, transfer.Account{ID: world, NoFloor: true})
 	require.NoError(t, err)
 	pay := func(id, ledger string, units int64) {
@@ -222,7 +235,7 @@ func TestOneOfTwoClustersIsRestored(t *testing.T) {
 	}
 	pay("deposit-here", "", 1000)
 	pay("deposit-there", "other", 1000)
-	b.StallAcross("caught", bank.Decision) // committed, and its marker is in the backup
+	b.LeaveAcross("caught", "Preparing", bank.Reserved, backedUp) // committed, and not recorded
 	there := mongotest.Client(t, options.Client().ApplyURI(b.Server.URI())).Database(b.DB.Name())
 	then := dump(t, there, "accounts")
 	eager := b.NewCoordinator(b.DB, b.Other(), transfer.WithStallThreshold(0))
@@ -245,9 +258,9 @@ func TestOneOfTwoClustersIsRestored(t *testing.T) {
 		Ledger: "other", Account: "a", TransferID: "caught", Amount: transfer.Units(60),
 		Decision: transfer.KeepBalance, Reason: "the cluster was restored",
 	}))
-	require.Equal(t, int64(1000), bareIn(b.Bank, there)["a"])
+	require.Equal(t, balance, bareIn(b.Bank, there)["a"])
 	set := bson.D{{Key: "$set", Value: bson.D{{Key: "balance", Value: moved(t, eager, "other", "a")}}}}
-	asItIs := bson.D{{Key: "_id", Value: "a"}, {Key: "balance", Value: int64(1000)}, {Key: "pending", Value: bson.D{}}}
+	asItIs := bson.D{{Key: "_id", Value: "a"}, {Key: "balance", Value: balance}, {Key: "pending", Value: bson.D{}}}
 	result, err := there.Collection("accounts").UpdateOne(ctx, asItIs, set)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, result.ModifiedCount)
