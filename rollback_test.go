@@ -146,6 +146,22 @@ func TestReverseOfHold(t *testing.T) {
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
+// What another process has answered at its commit can be reversed, although that is not
+// stored yet.
+func TestReverseAtOnceElsewhere(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	c := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.AtCommit))
+	for i := range 20 {
+		id := fmt.Sprint("t", i)
+		_, err := c.Transfer(t.Context(), bank.Move(id, "a", "b", 60))
+		require.NoError(t, err)
+		_, err = b.Reverse(t.Context(), id, "reversal of "+id)
+		require.NoError(t, err)
+	}
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
 // Only a success can be reversed, and only if it exists.
 // A reversal needs an ID of its own.
 func TestNotReversible(t *testing.T) {
