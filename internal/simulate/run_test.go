@@ -46,10 +46,13 @@ func TestRandomRunsKeepTheInvariants(t *testing.T) {
 // and that a recovery ends well.
 // That is true in whatever order the messages of a few executors arrive, and whichever of
 // them are lost, late, repeated or answered wrongly.
-// The scenes of three faults are left to a longer search.
+// The scenes of three faults, and the two longest, are left to a longer search.
 func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
 	scenes := slices.Concat(OneTransfer(), Facts()[:22], Earlier(), Holds(), Effects(), TwoTransfers()[:20])
-	scenes = slices.DeleteFunc(scenes, func(s Scene) bool { return s.Faults > 2 })
+	longest := []string{"resumed and rolled back", "voided and rolled back"}
+	scenes = slices.DeleteFunc(scenes, func(s Scene) bool {
+		return s.Faults > 2 || s.Faults > 0 && slices.Contains(longest, s.Name)
+	})
 	var lock sync.Mutex
 	states, ends := 0, map[protocol.State]int{}
 	t.Run("in", func(t *testing.T) {
