@@ -178,7 +178,7 @@ func rows() []string {
 			}
 		}
 	}
-	for _, condition := range []string{"found", "fence", beside(protocol.Reserved), beside(protocol.Done), "open", "currency", "kind", "funds", "room", "requirement"} {
+	for _, condition := range []string{"found", "fence", "open", "currency", "kind", "funds", "room", "requirement"} {
 		all = append(all, alone(protocol.Prepare, condition))
 	}
 	all = append(all, traceRows()...)
@@ -213,7 +213,10 @@ func rows() []string {
 // traceRows returns the rows of the writes that find another trace than they need, by
 // themselves and in shared statements, and of the reads of what is no map.
 func traceRows() []string {
-	all := []string{illegible(protocol.ReadFence), illegible(protocol.Look), freeBesideDoneMark, nullRow(protocol.NotMatched), nullRow(protocol.Failed)}
+	all := []string{
+		illegible(protocol.ReadFence), illegible(protocol.Look), freeBesideDoneMark,
+		nullRow(protocol.NotMatched), nullRow(protocol.Failed),
+	}
 	for kind := protocol.Prepare; kind <= protocol.Finish; kind++ {
 		if !writesAccount(kind) {
 			continue
