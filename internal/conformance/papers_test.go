@@ -294,8 +294,8 @@ func (m *model) seeNull(message simulate.Message) {
 }
 
 // outdatedNull performs a prepare at a document where that has changed since it was read.
-// A marker can't be added to null, and a null that was there isn't replaced where there is
-// something else now.
+// A marker can't be added to null, and a null that was there isn't replaced where
+// something else is now.
 func (m *model) outdatedNull(message simulate.Message) (result protocol.Result, outdated bool) {
 	if message.Op.Kind != protocol.Prepare || !onPaper(m.leg(message)) {
 		return 0, false

@@ -42,8 +42,8 @@ func (c *check) traces(*rapid.T) {
 }
 
 // spend lets transfers be paid in on an account, and others spend that in the same
-// command, which is just possible, or just not. Where nothing is paid in, each may be able
-// to spend by itself.
+// command, which is just possible, or just not. Where nothing is paid in, each may be
+// able to spend by itself.
 func (c *check) spend(*rapid.T) {
 	i, sound := c.drawSound()
 	if !sound {

@@ -103,7 +103,8 @@ func (d *Deployment) refuseOtherID(ctx context.Context, c *collections.Collectio
 		collections.ErrUnsupported, words.Quote(p.transfer), words.Quote(p.account), c.Namespace, d.catalog.IDs, asBefore)
 }
 
-// requireBalance refuses an account with a trace that has no balance in the configured field.
+// requireBalance refuses an account with a trace that has no balance in the configured
+// field.
 func (p participant) requireBalance(c *collections.Collection, stored bson.Raw) error {
 	if _, err := stored.LookupErr(c.Fields.Balance); err == nil || c.Documents {
 		return nil
