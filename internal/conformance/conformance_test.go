@@ -19,14 +19,14 @@ func TestConformance(t *testing.T) {
 			return actions{
 				"transfer": c.onTransfer, "transfer again": c.onTransfer, "participant": c.onParticipant, "participant again": c.onParticipant,
 				"execution": c.execution, "outside": c.outside, "another life": c.anotherLife, "unseen": c.unseen, "elapse": c.elapse,
-				"hold": c.onHold, "hold again": c.onHold, "part": c.part,
+				"hold": c.onHold, "hold again": c.onHold, "part": c.part, "document": c.onDocument,
 			}
 		})
 		// Several operations in one command.
 		property(t, "batches", seen, false, func(c *check) actions {
 			return actions{
 				"participants": c.onParticipants, "participants again": c.onParticipants, "transfer": c.onTransfer,
-				"execution": c.execution, "outside": c.outside, "elapse": c.elapse,
+				"execution": c.execution, "outside": c.outside, "elapse": c.elapse, "document": c.onDocument,
 			}
 		})
 		// Operations of several transfers in one command, merged where they can be.
@@ -34,6 +34,7 @@ func TestConformance(t *testing.T) {
 			return actions{
 				"crowd": c.onCrowd, "crowd again": c.onCrowd, "transfers": c.onTransfers, "executions": c.executions,
 				"edge": c.edge, "edge again": c.edge, "outside": c.outside, "elapse": c.elapse, "hold": c.onHold, "part": c.part,
+				"traces": c.traces, "traces again": c.traces, "spend": c.spend, "spend again": c.spend, "part again": c.part,
 			}
 		})
 		// A store may remember an old fence, since another process has replaced it.

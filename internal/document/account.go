@@ -45,13 +45,16 @@ type Debit struct {
 // not the account's any more. Where a part of a hold was posted, only that part has gone,
 // and the rest is paid back.
 //
-// A stored part may be none: nothing, or not less than the debit. Nobody settles such a
-// transfer, so its debit is in flight until somebody has mended it.
+// A stored amount may be no part: nothing, or not less than the debit. Nobody settles
+// such a transfer, so its debit is in flight until somebody has mended it.
 func (a *Account) Conclude(d Debit, posted bson.RawValue) error {
 	gone := d.Amount
 	if !Absent(posted) {
 		part, err := money.FromBSON(posted)
-		if err != nil || !d.hasPart(part) {
+		if err != nil {
+			return fmt.Errorf("transfer %s: %w", words.Quote(d.Transfer), err)
+		}
+		if !d.hasPart(part) {
 			return nil
 		}
 		gone = part

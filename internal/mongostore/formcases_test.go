@@ -227,8 +227,8 @@ func (l lottery) edge(bounds document.Bounds) (balance any, within bool) {
 }
 
 // traceOf draws the trace that a call finds, "" if there is none: the one that it
-// removes, or none where it prepares. Sometimes it is another one: it is not known whether
-// the call, or a pay, was done before.
+// removes, or none where it prepares. Sometimes it is another one: it is not known
+// whether the call, or a pay, was done before.
 func (l lottery) traceOf(call *mongostore.Call) (key string, asExpected bool) {
 	id := call.Attempt.Transfer.ID
 	marker, done := document.MarkerKey(id), document.DoneKey(id)
