@@ -60,6 +60,19 @@ func (c Code) adviceOnDone() string {
 	}
 }
 
+// adviceOnPaid says what to do next with a participant of which a transfer that has paid
+// in elsewhere shows no trace: the transfer is committed, and recovery can't know it.
+func (c Code) adviceOnPaid() string {
+	const committed = "The transfer is committed, and recovery doesn't know it: it may be carried out there once more, or fail, though " +
+		"others are paid. Stop what takes transfers over. "
+	if c == MissingDocument {
+		return committed + "Bring the document back, with its marker, from where it went."
+	}
+	return committed + "The document was replaced, restored from a backup, or changed by hand. Find out whether its balance has this " +
+		"transfer in it. If so, set the marker again, to the amount of the leg. Otherwise recovery may go on and prepare it there, unless " +
+		"its policy is to roll back."
+}
+
 // adviceElsewhere says what to do next with a document that is no account: the calls that
 // repair are for accounts.
 func (c Code) adviceElsewhere() string {

@@ -131,6 +131,7 @@ type pass struct {
 	uncountable map[totalKey]int // documents whose balance is in no total
 	purged      bool             // final transfers may have been removed
 	remote      []string         // transfers with participants on other clusters, read after the snapshot
+	paid        map[string]bool  // transfers that have paid in before their commit is recorded, by the snapshot
 	overdue     []*Transfer
 	obstacles   map[string]string // by transfer: what may keep an overdue one from its end
 }
@@ -140,6 +141,7 @@ func newPass(ctx context.Context, reader *Reader, options Options) (*pass, error
 	p := &pass{
 		reader: reader, options: options,
 		totals: map[totalKey]*total{}, uncountable: map[totalKey]int{}, obstacles: map[string]string{},
+		paid: map[string]bool{},
 	}
 	var err error
 	if p.report.At, err = reader.catalog.ServerTime(ctx); err != nil {

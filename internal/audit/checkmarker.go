@@ -62,6 +62,24 @@ func checkMarker(r *Reader, d *Document, m Marker, t *Transfer) (f Finding, wron
 	return checkAmount(d, m, p)
 }
 
+// hasPaid reports whether one of the documents that were read at one moment shows that a
+// transfer has paid in there. Before the record is stored, that shows that all its
+// participants were prepared.
+func hasPaid(r *Reader, t *Transfer, found documentsRead) bool {
+	for _, p := range r.participants(t.Transfer) {
+		d := found[p.Collection][p.Key]
+		if d == nil {
+			continue
+		}
+		for _, m := range d.Markers {
+			if m.Done && m.Transfer == t.ID && wrongDone(d, m, p, t) == "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // wrongDone returns why a participant can't have a done mark of a transfer that is under
 // way, "" if it can, or if the mark is none.
 //
@@ -115,17 +133,27 @@ func kindOf(a money.Amount) string {
 // checkParticipant finds what is wrong with a participant of an unfinished transfer,
 // given its document at the same moment. The document is nil if it doesn't exist.
 //
-// A missing marker proves nothing unless the transfer is held. Before that the marker may
-// not be there yet, and after the decision it may be settled.
-func checkParticipant(t *Transfer, p Participant, d *Document) (f Finding, wrong bool) {
+// A missing marker proves nothing unless the transfer is held, or has paid in somewhere
+// and is still Preparing. Before that the marker may not be there yet, and after the
+// decision it may be settled.
+//
+//  1. Alice and bob are prepared, bob is paid, and the process dies: the caller may know
+//     of the commit, and nothing is recorded.
+//  2. Somebody replaces alice's document by one without the marker.
+//  3. Recovery takes alice for unprepared. It takes the money off her once more, or rolls
+//     back what bob has.
+func checkParticipant(t *Transfer, p Participant, d *Document, paid bool) (f Finding, wrong bool) {
 	held := t.State == protocol.Preparing && t.Held
 	switch {
+	case paid && t.State == protocol.Preparing:
+		f, wrong = checkBesidePaid(t, p, d)
 	case d == nil && !p.MayBeGone && (held || t.State == protocol.Committed):
-		f = aboutTransfer(t.ID, MissingDocument, "it is %s, so all its participants were prepared, and %s is gone",
-			t.State, p.Name)
+		f, wrong = aboutTransfer(t.ID, MissingDocument, "it is %s, so all its participants were prepared, and %s is gone",
+			t.State, p.Name), true
 	case d != nil && held && !d.hasMarker(t.ID):
-		f = aboutTransfer(t.ID, MissingMarker, "it holds money, and %s has no marker of it%s", p.Name, balanceOf(d))
-	default:
+		f, wrong = aboutTransfer(t.ID, MissingMarker, "it holds money, and %s has no marker of it%s", p.Name, balanceOf(d)), true
+	}
+	if !wrong {
 		return Finding{}, false
 	}
 	f.Account = p.ID
@@ -134,5 +162,21 @@ func checkParticipant(t *Transfer, p Participant, d *Document) (f Finding, wrong
 	} else {
 		f.Namespace = p.Collection.Namespace
 	}
+	return f, true
+}
+
+// checkBesidePaid finds what is wrong with a participant of a transfer that has paid in
+// and is Preparing.
+func checkBesidePaid(t *Transfer, p Participant, d *Document) (f Finding, wrong bool) {
+	const prepared = "it has paid in, so all its participants were prepared, and %s "
+	switch {
+	case d == nil:
+		f = aboutTransfer(t.ID, MissingDocument, prepared+"is gone", p.Name)
+	case d.BadPending == "" && !d.hasTrace(t.ID):
+		f = aboutTransfer(t.ID, MissingMarker, prepared+"has no trace of it%s", p.Name, balanceOf(d))
+	default:
+		return Finding{}, false
+	}
+	f.Advice = f.Code.adviceOnPaid()
 	return f, true
 }

@@ -119,7 +119,11 @@ func (p *pass) readBetween(
 }
 
 // checkRemoteParticipants checks the participants on other clusters of transfers that the
-// snapshot has shown to be decided, to hold money, or to stand still.
+// snapshot has shown to be decided, to hold money, to have paid in, or to stand still.
+//
+// What has paid in by then and is still Preparing now must have a trace everywhere. The
+// other way round nothing is certain: where a document without a trace was read first,
+// the done mark on another cluster may have been set since.
 func (p *pass) checkRemoteParticipants(ctx context.Context) error {
 	for ids := range slices.Chunk(p.remote, batch) {
 		known, err := lookUp(ctx, ids, p.reader.findTransfers)

@@ -148,6 +148,11 @@ func (d *Document) hasMarker(transfer string) bool {
 	return slices.ContainsFunc(d.Markers, func(m Marker) bool { return m.Transfer == transfer && !m.Done })
 }
 
+// hasTrace reports whether the document has a marker or a done mark of a transfer.
+func (d *Document) hasTrace(transfer string) bool {
+	return slices.ContainsFunc(d.Markers, func(m Marker) bool { return m.Transfer == transfer })
+}
+
 // reserved returns the markers without the done marks.
 func (d *Document) reserved() []Marker {
 	return slices.DeleteFunc(slices.Clone(d.Markers), func(m Marker) bool { return m.Done })

@@ -61,15 +61,23 @@ func (p *transfersPass) read(t *Transfer) {
 	}
 }
 
-// needsParticipants reports whether the participants of an unfinished transfer have to be
-// read. Those of a transfer that was decided, or holds money, must be there. Those of one
-// that stands still may show why.
+// needsParticipants reports whether the participants of an unfinished transfer that the
+// snapshot shows have to be read. Those of a transfer that was decided, or holds money,
+// must be there, and so must those of one that has paid in before its commit is recorded.
+// Those of one that stands still may show why.
 func (p *pass) needsParticipants(t *Transfer) bool {
 	_, late := overdue(t, p.report.At, p.options.Threshold)
 	if late && len(p.overdue) < maxFindings {
 		p.overdue = append(p.overdue, t)
 	}
-	return late || t.State == protocol.Committed || t.State == protocol.Preparing && t.Held
+	return late || t.State == protocol.Committed || t.State == protocol.Preparing
+}
+
+// needsRemote reports whether the participants on other clusters have to be read of a
+// transfer whose participants in the snapshot were read.
+func (p *pass) needsRemote(t *Transfer) bool {
+	_, late := overdue(t, p.report.At, p.options.Threshold)
+	return late || t.State == protocol.Committed || t.Held || p.paid[t.ID]
 }
 
 // checkBatch checks what was kept.
@@ -87,9 +95,8 @@ func (p *transfersPass) checkBatch(snapshot context.Context) error {
 // checkHomeParticipants checks those participants of unfinished transfers that the
 // snapshot shows. It notes which transfers have others.
 func (p *pass) checkHomeParticipants(snapshot context.Context, transfers []*Transfer) error {
-	wanted := participantsToRead{}
+	wanted, remote := participantsToRead{}, map[string]bool{}
 	for _, t := range transfers {
-		remote := false
 		for _, participant := range p.reader.participants(t.Transfer) {
 			switch {
 			case participant.Collection == nil:
@@ -97,11 +104,8 @@ func (p *pass) checkHomeParticipants(snapshot context.Context, transfers []*Tran
 			case participant.Collection.SameClient:
 				wanted.add(participant)
 			default:
-				remote = true
+				remote[t.ID] = true
 			}
-		}
-		if remote {
-			p.remote = append(p.remote, t.ID)
 		}
 	}
 	found, err := wanted.read(snapshot, p.reader.findParticipants)
@@ -109,6 +113,12 @@ func (p *pass) checkHomeParticipants(snapshot context.Context, transfers []*Tran
 		return err
 	}
 	for _, t := range transfers {
+		if t.State == protocol.Preparing && hasPaid(p.reader, t, found) {
+			p.paid[t.ID] = true
+		}
+		if remote[t.ID] && p.needsRemote(t) {
+			p.remote = append(p.remote, t.ID)
+		}
 		p.checkParticipants(t, found)
 	}
 	return nil
@@ -122,7 +132,7 @@ func (p *pass) checkParticipants(t *Transfer, found documentsRead) {
 			continue
 		}
 		d := documents[participant.Key]
-		if f, wrong := checkParticipant(t, participant, d); wrong {
+		if f, wrong := checkParticipant(t, participant, d, p.paid[t.ID]); wrong {
 			p.add(f)
 		}
 		switch {

@@ -21,7 +21,9 @@ type StuckReason struct {
 	// Participant is the document that can't be written.
 	// NoParticipant is the transfer's own document.
 	Participant int
-	// Cause is the server's refusal; nil means that the participant's document is gone.
+	// Cause is the server's refusal.
+	// Nil means that the participant's document is gone, or has a done mark of a transfer
+	// that is rolled back.
 	Cause error
 }
 
@@ -36,6 +38,10 @@ func (r StuckReason) Reason() document.Failure {
 		if p.effect != nil {
 			gone = protocol.RequirementFailed
 		}
+	}
+	if r.Cause == nil && r.State == protocol.Rollback {
+		f.Message = what + " has a done mark of this transfer, which is rolled back: it was paid there"
+		return f
 	}
 	if r.Cause == nil {
 		f.Code, f.Message = gone.String(), what+" is gone"

@@ -54,6 +54,19 @@ func doneDamages() []damage {
 			b.SetBack("r", "Committed")
 			b.SetField("transfers", "t", "pending.r%", int64(0))
 		}, []audit.Code{audit.WrongDone}, "t"},
+		{"a payer without a trace of a transfer that has paid in", func(b *bank.Bank) {
+			b.LeaveTraces("t", 60, "Preparing", bank.Cleared, bank.Done)
+		}, []audit.Code{audit.MissingMarker}, "t"},
+		{"a payer that is gone, of a transfer that has paid in", func(b *bank.Bank) {
+			b.LeaveTraces("t", 60, "Preparing", bank.Reserved, bank.Done)
+			b.Remove("accounts", "a")
+		}, []audit.Code{audit.MissingDocument}, "t"},
+		{"a payee without a trace of a transfer that has set an order's fields", func(b *bank.Bank) {
+			b.Insert("orders", bank.Order("o-1"))
+			b.Coordinator = b.NewCoordinator(b.DB, bank.Orders(b.DB)...)
+			b.LeavePayment("t", "o-1", 60, "Preparing", bank.Done)
+			unsetField(b, "accounts", "b", "pending.t")
+		}, []audit.Code{audit.MissingMarker}, "t"},
 		done("a key of no transfer that looks done", "b", int64(60), func(b *bank.Bank) {
 			b.SetField("accounts", "b", "pending.%zz%", int64(60))
 			b.MustMove("t", 60)
@@ -65,6 +78,7 @@ func doneDamages() []damage {
 // factStates are the states of a transfer that is committed by fact, and of its traces.
 func factStates() []factState {
 	return []factState{
+		{"Preparing", bank.Unprepared, bank.Unprepared}, {"Preparing", bank.Unprepared, bank.Reserved},
 		{"Preparing", bank.Reserved, bank.Unprepared}, {"Preparing", bank.Reserved, bank.Reserved},
 		{"Preparing", bank.Reserved, bank.Done}, {"Committed", bank.Reserved, bank.Reserved},
 		{"Committed", bank.Reserved, bank.Done}, {"Committed", bank.Reserved, bank.Cleared},
@@ -83,7 +97,7 @@ func (s factState) inTransit() (payers, payees int64) {
 	switch {
 	case s.state == "Committed" && s.payee == bank.Reserved:
 		return 0, 60
-	case s.state == "Committed":
+	case s.state == "Committed", s.payer == bank.Unprepared:
 		return 0, 0
 	case s.payee == bank.Done:
 		return 60, -60
@@ -329,4 +343,44 @@ func TestRepairOfADoneMarkOverABadWire(t *testing.T) {
 			require.Equal(t, bank.Balances(100, 0), b.Balances())
 		})
 	}
+}
+
+// On another cluster a participant must have a trace once the snapshot has shown that its
+// transfer has paid in. What has ended meanwhile is no finding.
+func TestAuditOfWhatHasPaidInHere(t *testing.T) {
+	t.Parallel()
+	server := bank.StartServer(t)
+	for name, row := range map[string]struct {
+		harm      func(b *bank.Branches)
+		meanwhile func(b *bank.Branches)
+		want      []audit.Code
+	}{
+		"prepared":   {marked, func(*bank.Branches) {}, []audit.Code{}},
+		"unprepared": {func(*bank.Branches) {}, func(*bank.Branches) {}, []audit.Code{audit.MissingMarker}},
+		"gone":       {removeThere, func(*bank.Branches) {}, []audit.Code{audit.MissingDocument}},
+		"ended":      {marked, finish, []audit.Code{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := bank.NewBranches(t, server, 1000, 70)
+			_, err := b.Both.Transfer(t.Context(), transfer.Request{ID: "t", Legs: []transfer.Leg{
+				{Ledger: "other", Account: "a", Amount: transfer.Units(-60)}, {Account: "a", Amount: transfer.Units(60)},
+			}})
+			require.NoError(t, err)
+			b.UntilSuccess(b.Both, "t")
+			b.SetBack("t", "Preparing")
+			b.LeaveTrace("t", "a", 60, bank.Done)
+			row.harm(b)
+			through := b.Through(afterFind("transfers", 1, func() { row.meanwhile(b) }))
+			report, err := b.NewCoordinator(through, b.Other()).Audit(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, row.want, bank.CodesOf(report), "%v", report.Findings)
+		})
+	}
+}
+
+// marked sets the marker that the payer of [TestAuditOfWhatHasPaidInHere] has lost.
+func marked(b *bank.Branches) {
+	b.T.Helper()
+	b.ChangeThere(bson.M{"$set": bson.M{"pending.t": int64(-60)}})
 }

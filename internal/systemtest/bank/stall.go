@@ -52,7 +52,7 @@ func (b *Bank) StallAt(id string, at Step, what Fault, units int64) {
 func (b *Bank) StallRequest(req transfer.Request, at Step, what Fault) {
 	b.T.Helper()
 	if at == Settles && what == Lost {
-		b.StallUntil(req, "accounts", func() bool { return b.stateOf(req.ID) == string(transfer.StateCommitted) })
+		b.StallUntil(req, "accounts", func() bool { return b.RawTransfer(req.ID).State == "Committed" })
 		return
 	}
 	b.Dying(at, what, func(ctx context.Context, c *transfer.Coordinator) error {
@@ -82,23 +82,18 @@ func (b *Bank) StallUntil(req transfer.Request, collection string, done func() b
 	RequireUnended(b.T, <-answer)
 }
 
-// stateOf returns the stored state of a transfer, "" if there is no such transfer.
-func (b *Bank) stateOf(id string) string {
-	b.T.Helper()
-	var stored struct{ State string }
-	err := b.DB.Collection("transfers").FindOne(b.T.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&stored)
-	if !errors.Is(err, mongo.ErrNoDocuments) {
-		require.NoError(b.T, err)
-	}
-	return stored.State
-}
-
 // StallHalf leaves a transfer behind whose process died while it was prepared: the money
 // is taken off a, and b knows nothing.
 func (b *Bank) StallHalf(id string, units int64) {
 	b.T.Helper()
-	b.StallAt(id, Decision, Lost, units)
-	b.Change("accounts", "b", bson.M{"$unset": bson.M{"pending." + id: ""}})
+	b.StallHalfOf(Move(id, "a", "b", units))
+}
+
+// StallHalfOf is [Bank.StallHalf] for any transfer from a to b.
+func (b *Bank) StallHalfOf(req transfer.Request) {
+	b.T.Helper()
+	b.StallRequest(req, Decision, Lost)
+	b.Change("accounts", "b", bson.M{"$unset": bson.M{"pending." + req.ID: ""}})
 }
 
 // RequireUnended requires the answer to a call that was cut short: in doubt, or committed

@@ -44,6 +44,8 @@ const (
 	MoreSettles
 	// MoreClears is [Clears] in the second collection.
 	MoreClears
+	// Record is a [Decision] that is no pay: it stores the state.
+	Record
 )
 
 // String names the step in a failure.
@@ -52,7 +54,7 @@ func (s Step) String() string {
 		Fences: "the read of the fences", Claim: "the claim", Prepares: "the prepares", Decision: "the decision",
 		Settles: "the settles", Clears: "the clears", Finish: "the finish", HeldMark: "the mark of a hold",
 		MorePrepares: "the prepares of the second collection", MoreSettles: "the settles of the second collection",
-		MoreClears: "the clears of the second collection",
+		MoreClears: "the clears of the second collection", Record: "the record",
 	}[s]
 }
 
@@ -114,7 +116,7 @@ func stepsOfUpdate(command bson.Raw) []Step {
 	change, _ := command.Lookup("updates", "0", "u").DocumentOK()
 	switch state, _ := change.Lookup("$set", "state").StringValueOK(); state {
 	case "Committed", "Rollback":
-		return []Step{Decision}
+		return []Step{Decision, Record}
 	case "Success", "Fail":
 		return []Step{Finish}
 	}

@@ -23,6 +23,7 @@ const (
 	AnswerLost Fault = "the answer is lost"
 	Held       Fault = "the message is held back, and arrives after everything else is over"
 	Swallowed  Fault = "the message is lost, and nobody is told"
+	Delayed    Fault = "the message is held back, and nobody is told"
 	Resent     Fault = "the server calls itself overloaded, when it has done what it was asked, " +
 		"and the driver sends the message again"
 )
@@ -138,6 +139,9 @@ func (w *Wire) Faults() map[Fault]int {
 		if n < w.seen {
 			struck[what]++
 		}
+	}
+	for step := range w.steps {
+		struck[w.AlsoAt[step]]++
 	}
 	if w.struck {
 		struck[w.What]++

@@ -16,16 +16,21 @@ type wiredConn struct {
 	net.Conn
 	wire   *Wire
 	mu     sync.Mutex
-	broken bool
+	broken bool         // as far as the driver knows: a message is still to be delivered
+	sends  bool         // that message
 	answer bytes.Buffer // that is read before anything else
 }
 
-// Close leaves the connection open where a message is still to be delivered over it.
+// Close leaves the connection open where a message is still to be delivered over it. Who
+// waits for its answer waits no longer.
 func (c *wiredConn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.broken {
+	switch {
+	case c.sends:
 		return nil
+	case c.broken:
+		return c.SetReadDeadline(time.Now())
 	}
 	return c.Conn.Close()
 }
@@ -61,7 +66,10 @@ func (c *wiredConn) Write(message []byte) (int, error) {
 		return len(message), nil
 	case Held:
 		c.hold(bytes.Clone(message))
-		return 0, c.half()
+		return 0, CutOff()
+	case Delayed:
+		c.hold(bytes.Clone(message))
+		return len(message), nil
 	case Resent:
 		return c.overload(message)
 	case AnswerLost:
@@ -81,19 +89,18 @@ func (c *wiredConn) breakOff() error {
 	return CutOff()
 }
 
-// half makes the driver think that the connection is gone.
-func (c *wiredConn) half() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.broken = true
-	return CutOff()
-}
-
+// hold keeps the connection for a message that is delivered later.
 func (c *wiredConn) hold(message []byte) {
+	c.mu.Lock()
+	c.broken = true
+	c.mu.Unlock()
 	c.wire.mu.Lock()
 	defer c.wire.mu.Unlock()
 	c.wire.late = append(c.wire.late, func() error {
 		defer func() { _ = c.Conn.Close() }()
+		c.mu.Lock()
+		c.sends = true
+		c.mu.Unlock()
 		if err := c.SetDeadline(time.Now().Add(eventually)); err != nil {
 			return err
 		}

@@ -87,8 +87,8 @@ func TestTransferGoneWhileUnderWay(t *testing.T) {
 		arrives    int64
 		findings   []audit.Code
 	}{
-		"before the decision":   {&bank.Wire{At: -1}, "accounts", "pending.t", 0, []audit.Code{audit.OrphanMarker, audit.OrphanMarker}},
-		"after the commit":      {&bank.Wire{At: -1}, "transfers", "Committed", 60, []audit.Code{}},
+		"before the record":     {&bank.Wire{At: -1}, "accounts", "pending.t", 60, []audit.Code{audit.OrphanMarker, audit.OrphanMarker}},
+		"after the record":      {&bank.Wire{At: -1}, "transfers", "Committed", 60, []audit.Code{}},
 		"finished, and unheard": {&bank.Wire{Is: bank.Finish.Selector(), What: bank.AnswerLost}, "transfers", "Success", 60, []audit.Code{}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,17 +31,17 @@ func holdScenarios() []scenario {
 	return []scenario{
 		{name: "a hold", balances: []int64{100, 0}, run: holding},
 		{name: "a refused hold", balances: []int64{50, 0}, run: holding, calm: transfer.ErrInsufficientFunds},
-		{name: "a hold whose answer is lost", balances: []int64{100, 0}, also: map[int]bank.Fault{3: bank.AnswerLost}, run: holding},
+		{name: "a hold whose answer is lost", balances: []int64{100, 0}, also: steps{bank.HeldMark: bank.AnswerLost}, run: holding},
 		{
 			name: "a hold, asked for again", balances: []int64{100, 0}, stall: atOnce, run: holding, policy: transfer.Resume,
 			prepare: func(b *bank.Bank) { b.StallHold("t", bank.Prepares) },
 		},
-		{name: "a post", balances: []int64{100, 0}, prepare: held, run: posting()},
+		{name: "a post", balances: []int64{100, 0}, at: transfer.AtCommit, prepare: held, run: posting()},
 		{name: "a post of a part", balances: []int64{100, 0}, prepare: held, run: posting(transfer.PostAmount(transfer.Units(20)))},
 		{name: "a post of what was held again", balances: []int64{100, 0}, prepare: dirty, run: posting()},
 		{
 			name: "a post whose answer is lost", balances: []int64{100, 0}, prepare: held,
-			also: map[int]bank.Fault{1: bank.AnswerLost}, run: posting(),
+			also: steps{bank.Claim: bank.AnswerLost}, run: posting(),
 		},
 		{name: "a void", balances: []int64{100, 0}, prepare: held, run: voiding},
 		{name: "a void of what was held again", balances: []int64{100, 0}, prepare: dirty, run: voiding},
@@ -70,7 +70,7 @@ func effectScenarios() []scenario {
 		b.RequireOrder("o-1", status, false)
 	}
 	return []scenario{
-		{name: "a payment", balances: []int64{100, 0}, ledgers: bank.Orders, prepare: ordered, run: paying, check: paid},
+		{name: "a payment", balances: []int64{100, 0}, at: transfer.AtCommit, ledgers: bank.Orders, prepare: ordered, run: paying, check: paid},
 		{
 			name: "a payment that can't be made", balances: []int64{50, 0}, ledgers: bank.Orders, prepare: ordered, run: paying, check: paid,
 			calm: transfer.ErrInsufficientFunds,
@@ -82,7 +82,7 @@ func effectScenarios() []scenario {
 			},
 		},
 		{
-			name: "a reversal", balances: []int64{40, 60},
+			name: "a reversal", balances: []int64{40, 60}, at: transfer.AtCommit,
 			prepare: func(b *bank.Bank) {
 				_, err := b.Transfer(b.T.Context(), bank.Move("o", "b", "a", 60))
 				require.NoError(b.T, err)

@@ -15,6 +15,9 @@ import (
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
+// steps are what happens to the first command of some steps.
+type steps map[bank.Step]bank.Fault
+
 // scenario is an operation that faults are tried on.
 // It concerns the transfer t, of 60 from a to b.
 type scenario struct {
@@ -22,7 +25,8 @@ type scenario struct {
 	balances []int64
 	prepare  func(b *bank.Bank)                                        // before the wire is laid
 	warm     func(t *testing.T, b *bank.Bank, c *transfer.Coordinator) // over the wire, before the faults
-	also     map[int]bank.Fault                                        // faults in every round
+	also     steps                                                     // faults in every round
+	at       transfer.ReturnAt                                         // how far the tested coordinator's calls wait
 	ledgers  func(db *mongo.Database) []transfer.Option                // of all coordinators
 	stall    time.Duration                                             // the threshold of the tested coordinator; 0: 30 s
 	policy   transfer.StallPolicy                                      // 0: both
@@ -55,6 +59,8 @@ func transferring(ctx context.Context, c *transfer.Coordinator) (transfer.Record
 func transferScenarios() []scenario {
 	return []scenario{
 		{name: "a transfer", balances: []int64{100, 0}, run: transferring},
+		{name: "a transfer, answered at the commit", balances: []int64{100, 0}, at: transfer.AtCommit, run: transferring},
+		{name: "a transfer, answered at the success", balances: []int64{100, 0}, at: transfer.AtSuccess, run: transferring},
 		{name: "a refused transfer", balances: []int64{50, 0}, run: transferring, calm: transfer.ErrInsufficientFunds},
 		{name: "a transfer whose fences are known", balances: []int64{100, 0}, warm: warmUp, run: transferring},
 		{
@@ -69,10 +75,11 @@ func transferScenarios() []scenario {
 				b.RecoverAll() // this replaces the fences
 			},
 		},
-		{name: "an insert whose answer is lost", balances: []int64{100, 0}, also: map[int]bank.Fault{1: bank.AnswerLost}, run: transferring},
-		{name: "a decision whose answer is lost", balances: []int64{100, 0}, also: map[int]bank.Fault{3: bank.AnswerLost}, run: transferring},
-		{name: "a finish whose answer is lost", balances: []int64{100, 0}, also: map[int]bank.Fault{5: bank.AnswerLost}, run: transferring},
-		{name: "a prepare that comes late", balances: []int64{100, 0}, also: map[int]bank.Fault{2: bank.Held}, run: transferring},
+		{name: "an insert whose answer is lost", balances: []int64{100, 0}, also: steps{bank.Claim: bank.AnswerLost}, run: transferring},
+		{name: "a record whose answer is lost", balances: []int64{100, 0}, also: steps{bank.Record: bank.AnswerLost}, run: transferring},
+		{name: "a pay whose answer is lost", balances: []int64{100, 0}, also: steps{bank.Settles: bank.AnswerLost}, run: transferring},
+		{name: "a finish whose answer is lost", balances: []int64{100, 0}, also: steps{bank.Finish: bank.AnswerLost}, run: transferring},
+		{name: "a prepare that comes late", balances: []int64{100, 0}, also: steps{bank.Prepares: bank.Held}, run: transferring},
 		{
 			name: "three accounts, one of them missing", balances: []int64{100, 100}, calm: transfer.ErrAccountNotFound,
 			run: func(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
@@ -85,7 +92,7 @@ func transferScenarios() []scenario {
 		},
 		{name: "a transfer that is kept for an hour", balances: []int64{100, 0}, ledgers: keptForAnHour, run: transferring},
 		{name: "transfers that share commands", balances: []int64{100, 100}, run: crowding},
-		{name: "a transfer between two ledgers", balances: []int64{100, 0}, ledgers: bank.Mirror, run: bank.ThroughMirror},
+		{name: "a transfer between two ledgers", balances: []int64{100, 0}, at: transfer.AtCommit, ledgers: bank.Mirror, run: bank.ThroughMirror},
 		{
 			name: "a refused transfer between two ledgers", balances: []int64{50, 0}, ledgers: bank.Mirror, run: bank.ThroughMirror,
 			calm: transfer.ErrInsufficientFunds,
@@ -121,6 +128,8 @@ func warmUp(t *testing.T, _ *bank.Bank, c *transfer.Coordinator) {
 	for _, req := range []transfer.Request{bank.Move("there", "a", "b", 10), bank.Move("back", "b", "a", 5)} {
 		_, err := c.Transfer(t.Context(), req)
 		require.NoError(t, err)
+		_, err = c.Wait(t.Context(), req.ID)
+		require.NoError(t, err)
 	}
 }
 
@@ -128,16 +137,23 @@ func recoveryScenarios() []scenario {
 	stalled := func(at bank.Step, what bank.Fault) func(b *bank.Bank) {
 		return func(b *bank.Bank) { b.StallAt("t", at, what, 60) }
 	}
+	half := func(b *bank.Bank) { b.StallHalf("t", 60) }
 	return []scenario{
+		{name: "recovery resumes", balances: []int64{100, 0}, prepare: half, stall: atOnce, run: recovering, policy: transfer.Resume},
 		{
-			name: "recovery resumes", balances: []int64{100, 0}, prepare: stalled(bank.Decision, bank.Lost), stall: atOnce,
-			run: recovering, policy: transfer.Resume,
-		},
-		{name: "recovery settles", balances: []int64{100, 0}, prepare: stalled(bank.Decision, bank.AnswerLost), stall: atOnce, run: recovering},
-		{
-			name: "recovery rolls back", balances: []int64{100, 0}, prepare: stalled(bank.Decision, bank.Lost), stall: atOnce, run: recovering,
+			name: "recovery rolls back", balances: []int64{100, 0}, prepare: half, stall: atOnce, run: recovering,
 			policy: transfer.RollBack, calm: transfer.ErrCancelled,
 		},
+		{
+			name: "recovery goes by the fact", balances: []int64{100, 0}, prepare: stalled(bank.Decision, bank.Lost), stall: atOnce,
+			run: recovering,
+		},
+		{
+			name: "recovery records what is paid", balances: []int64{100, 0}, stall: atOnce, run: recovering,
+			prepare: func(b *bank.Bank) { b.LeaveTraces("t", 60, "Preparing", bank.Reserved, bank.Done) },
+		},
+		{name: "recovery settles", balances: []int64{100, 0}, prepare: stalled(bank.Settles, bank.Lost), stall: atOnce, run: recovering},
+		{name: "recovery clears", balances: []int64{100, 0}, prepare: stalled(bank.Clears, bank.Lost), stall: atOnce, run: recovering},
 		{
 			name: "recovery rolls back what may yet be prepared", balances: []int64{100, 0},
 			prepare: stalled(bank.Prepares, bank.Held), stall: atOnce, run: recovering, policy: transfer.RollBack, calm: transfer.ErrCancelled,
@@ -186,8 +202,9 @@ func cancelScenarios() []scenario {
 		return c.Cancel(ctx, "t", "no longer wanted")
 	}
 	return []scenario{
+		{name: "a cancel", balances: []int64{100, 0}, run: cancelling, prepare: func(b *bank.Bank) { b.StallHalf("t", 60) }},
 		{
-			name: "a cancel", balances: []int64{100, 0}, run: cancelling,
+			name: "a cancel of what is committed by fact", balances: []int64{100, 0}, run: cancelling, calm: transfer.ErrAlreadyCommitted,
 			prepare: func(b *bank.Bank) { b.StallAt("t", bank.Decision, bank.Lost, 60) },
 		},
 		{

@@ -14,14 +14,14 @@ import (
 // sent again, changes nothing.
 func TestStepIsFoundAfterRepeats(t *testing.T) {
 	t.Parallel()
-	for again := bank.Fences; again < bank.Settles; again++ {
+	for again := bank.Fences; again < bank.Clears; again++ {
 		t.Run(again.String(), func(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			w := &bank.Wire{
-				Is: bank.Settles.Selector(), What: bank.Lost, Die: true, OnDeath: cancel,
+				Is: bank.Clears.Selector(), What: bank.Lost, Die: true, OnDeath: cancel,
 				AlsoAt: map[bank.Step]bank.Fault{again: bank.AnswerLost},
 			}
 			c := b.NewCoordinator(b.Through(w.Client()))
@@ -29,7 +29,7 @@ func TestStepIsFoundAfterRepeats(t *testing.T) {
 			bank.Kill(c)
 			bank.RequireUnended(t, err)
 			require.True(t, w.HasStruck())
-			require.Greater(t, w.Sent(), int(bank.Settles)+1, "it was sent again: %v", w.SentSoFar())
+			require.Greater(t, w.Sent(), int(bank.Clears)+1, "it was sent again: %v", w.SentSoFar())
 			require.Equal(t, "Committed", b.RawTransfer("t").State)
 			for _, account := range b.Raw("accounts") {
 				require.Len(t, account["pending"], 1)

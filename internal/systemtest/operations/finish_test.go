@@ -48,7 +48,7 @@ func TestRecoverUntilFinished(t *testing.T) {
 	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(2*time.Second))
 	report, err = c.Recover(t.Context(), transfer.UntilFinished())
 	require.NoError(t, err)
-	require.Equal(t, transfer.RecoveryReport{Found: 4, Succeeded: 4}, report)
+	require.Equal(t, transfer.RecoveryReport{Found: 5, Succeeded: 5}, report)
 	for id, want := range map[string]transfer.State{
 		"submitted": transfer.StateInitiated, "held": transfer.StatePreparing, "t2": transfer.StateSuccess,
 	} {

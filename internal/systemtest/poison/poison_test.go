@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
+	"github.com/mongotransfer/transfer/internal/audit"
 	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
@@ -40,35 +41,46 @@ func set(account, field string, value any) func(b *bank.Bank) func() {
 	}
 }
 
+// recorded leaves a transfer behind whose process died when the commit was recorded, and
+// nothing was paid.
+func recorded(b *bank.Bank) { b.T.Helper(); b.StallAt("t", bank.Settles, bank.Lost, 60) }
+
+// prepared leaves a transfer behind that is committed by fact.
+func prepared(b *bank.Bank) { b.T.Helper(); b.StallAt("t", bank.Decision, bank.Lost, 60) }
+
+// half leaves a transfer behind that is prepared at the payer.
+func half(b *bank.Bank) { b.T.Helper(); b.StallHalf("t", 60) }
+
 // A transfer that can't be finished, committed or rolled back, stays as it is, with its
 // reason.
 // The reason is returned, listed and logged.
 // Once the cause is repaired a worker finishes the transfer, to the unit.
 func TestPoison(t *testing.T) {
 	t.Parallel()
-	const settles, decision = bank.Settles, bank.Decision
 	for name, c := range map[string]struct {
-		policy transfer.StallPolicy // for a transfer that died before its commit
-		at     bank.Step            // at which it died
-		state  transfer.State       // in which it is stuck
+		died   func(b *bank.Bank)
+		policy transfer.StallPolicy
+		state  transfer.State // in which it is stuck
 		poison poison
 		code   string
 	}{
-		"committed, credit deleted": {transfer.Resume, settles, transfer.StateCommitted, poison{"b", bank.Deleted("b")}, "accountNotFound"},
-		"committed, debit deleted":  {transfer.Resume, settles, transfer.StateCommitted, poison{"a", bank.Deleted("a")}, "accountNotFound"},
-		"committed, balance a text": {transfer.Resume, settles, transfer.StateCommitted, poison{"b", set("b", "balance", "x")}, "unwritable"},
-		"committed, balance null":   {transfer.Resume, settles, transfer.StateCommitted, poison{"b", set("b", "balance", nil)}, "unwritable"},
-		"committed, balance [1]": {transfer.Resume, settles, transfer.StateCommitted,
+		"recorded, credit deleted": {recorded, transfer.Resume, transfer.StateCommitted, poison{"b", bank.Deleted("b")}, "accountNotFound"},
+		"recorded, debit deleted":  {recorded, transfer.Resume, transfer.StateCommitted, poison{"a", bank.Deleted("a")}, "accountNotFound"},
+		"recorded, balance a text": {recorded, transfer.Resume, transfer.StateCommitted, poison{"b", set("b", "balance", "x")}, "unwritable"},
+		"recorded, balance null":   {recorded, transfer.Resume, transfer.StateCommitted, poison{"b", set("b", "balance", nil)}, "unwritable"},
+		"recorded, balance [1]": {recorded, transfer.Resume, transfer.StateCommitted,
 			poison{"b", set("b", "balance", bson.A{1})}, "unwritable"},
-		"committed, validated":        {transfer.Resume, settles, transfer.StateCommitted, poison{"b", bank.Forbidden("b")}, "unwritable"},
-		"rolled back, balance a text": {transfer.RollBack, decision, transfer.StateRollback, poison{"a", set("a", "balance", "x")}, "unwritable"},
-		"rolled back, validated": {transfer.RollBack, decision, transfer.StateRollback,
-			poison{"b", bank.Forbidden("b")}, "unwritable"},
+		"recorded, validated":      {recorded, transfer.Resume, transfer.StateCommitted, poison{"b", bank.Forbidden("b")}, "unwritable"},
+		"prepared, balance a text": {prepared, transfer.RollBack, transfer.StateCommitted, poison{"b", set("b", "balance", "x")}, "unwritable"},
+		"prepared, validated":      {prepared, transfer.RollBack, transfer.StateCommitted, poison{"b", bank.Forbidden("b")}, "unwritable"},
+		"half prepared, balance a text": {half, transfer.RollBack, transfer.StateRollback,
+			poison{"a", set("a", "balance", "x")}, "unwritable"},
+		"half prepared, debit validated": {half, transfer.RollBack, transfer.StateRollback, poison{"a", bank.Forbidden("a")}, "unwritable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0)
-			b.StallAt("t", c.at, bank.Lost, 60)
+			c.died(b)
 			repair := c.poison.spoil(b)
 			var log bank.Logged
 			atOnce := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), transfer.WithStallPolicy(c.policy), transfer.WithLogger(slog.New(&log)))
@@ -106,16 +118,18 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// requireStuckAnswer requires that a call for a stuck transfer returns its known outcome
-// and the cause at once.
+// requireStuckAnswer requires that a call for a stuck transfer returns what is known of
+// its outcome, and the cause, at once.
 func requireStuckAnswer(t *testing.T, state transfer.State, account string, rec transfer.Record, err error) {
 	t.Helper()
 	want, outcome := transfer.ErrUnsettled, transfer.Moved
-	if state == transfer.StateRollback {
+	switch state {
+	case transfer.StateRollback:
 		want, outcome = transfer.ErrCancelled, transfer.Failed
+	case transfer.StatePreparing:
+		want, outcome = transfer.ErrInDoubt, transfer.InDoubt
 	}
 	require.ErrorIs(t, err, want)
-	require.NotErrorIs(t, err, transfer.ErrInDoubt)
 	require.Equal(t, outcome, transfer.OutcomeOf(err))
 	require.ErrorContains(t, err, fmt.Sprintf("account %q", account))
 	require.Equal(t, state, rec.State)
@@ -123,31 +137,83 @@ func requireStuckAnswer(t *testing.T, state transfer.State, account string, rec 
 	require.Equal(t, account, rec.Stuck.Account)
 }
 
+// A transfer can't be rolled back as long as the only account without a trace takes no
+// fence: it is stuck before any decision, and nobody hears that it has failed.
+// It is rolled back once there is a fence.
+func TestPoisonedFence(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	half(b)
+	repair := bank.Forbidden("b")(b)
+	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), transfer.WithStallPolicy(transfer.RollBack))
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: 1, Stuck: 1}, report)
+	b.RequireStuck("t", transfer.StatePreparing, "b", "unwritable", 1)
+	rec, err := c.Cancel(t.Context(), "t", "no longer wanted")
+	requireStuckAnswer(t, transfer.StatePreparing, "b", rec, err)
+	rec, err = c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+	requireStuckAnswer(t, transfer.StatePreparing, "b", rec, err)
+	require.Empty(t, b.MustAudit().Findings)
+	repair()
+	report, err = c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: 1, Failed: 1}, report)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// A trace was removed by hand from one account while the other one was paid already. That
+// looks as if nothing had been prepared, and the transfer is rolled back; but what was
+// paid is not taken back. It is stuck, and says so, until someone has set that right.
+func TestDoneMarkOfWhatIsRolledBack(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	b.LeaveTraces("t", 60, "Preparing", bank.Unprepared, bank.Done)
+	c := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), transfer.WithStallPolicy(transfer.RollBack))
+	report, err := c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: 1, Stuck: 1}, report)
+	b.RequireStuck("t", transfer.StateRollback, "b", "unwritable", 1)
+	rec, err := c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+	requireStuckAnswer(t, transfer.StateRollback, "b", rec, err)
+	require.Contains(t, rec.Stuck.Message, "done mark")
+	require.Equal(t, []audit.Code{audit.WrongDone}, bank.CodesOf(b.MustAudit()))
+	b.Change("accounts", "b", bson.M{"$unset": bson.M{"pending.t%": ""}, "$inc": bson.M{"balance": -60}})
+	report, err = c.Recover(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, transfer.RecoveryReport{Found: 1, Failed: 1}, report)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
 // The transfer ends although its account looks poisoned.
 func TestNoPoison(t *testing.T) {
 	t.Parallel()
-	const settles, decision, prepares = bank.Settles, bank.Decision, bank.Prepares
+	claimed := func(b *bank.Bank) { b.T.Helper(); b.StallAt("t", bank.Prepares, bank.Lost, 60) }
 	for name, c := range map[string]struct {
+		died   func(b *bank.Bank)
 		policy transfer.StallPolicy
-		at     bank.Step
 		poison poison
 		ends   transfer.State
 		repair bool
 	}{
-		"committed, credit closed":  {transfer.Resume, settles, poison{"b", set("b", "closed", true)}, transfer.StateSuccess, false},
-		"rolled back, debit closed": {transfer.RollBack, decision, poison{"a", set("a", "closed", true)}, transfer.StateFail, false},
-		"committed, other currency": {transfer.Resume, settles,
+		"recorded, credit closed":     {recorded, transfer.Resume, poison{"b", set("b", "closed", true)}, transfer.StateSuccess, false},
+		"prepared, credit closed":     {prepared, transfer.RollBack, poison{"b", set("b", "closed", true)}, transfer.StateSuccess, false},
+		"prepared, debit closed":      {prepared, transfer.RollBack, poison{"a", set("a", "closed", true)}, transfer.StateSuccess, false},
+		"half prepared, debit closed": {half, transfer.RollBack, poison{"a", set("a", "closed", true)}, transfer.StateFail, false},
+		"half prepared, credit closed": {half, transfer.RollBack,
+			poison{"b", set("b", "closed", true)}, transfer.StateFail, false},
+		"recorded, other currency": {recorded, transfer.Resume,
 			poison{"b", set("b", "currency", "USD")}, transfer.StateSuccess, false},
-		"committed, debited balance a text": {transfer.Resume, settles,
+		"recorded, debited balance a text": {recorded, transfer.Resume,
 			poison{"a", set("a", "balance", "none")}, transfer.StateSuccess, true},
-		"rolled back, credited balance a text": {transfer.RollBack, decision,
+		"half prepared, credited balance a text": {half, transfer.RollBack,
 			poison{"b", set("b", "balance", "none")}, transfer.StateFail, true},
-		"resumed, and refused for a closed one": {transfer.Resume, prepares, poison{"b", set("b", "closed", true)}, transfer.StateFail, false},
+		"resumed, and refused for a closed one": {claimed, transfer.Resume, poison{"b", set("b", "closed", true)}, transfer.StateFail, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0)
-			b.StallAt("t", c.at, bank.Lost, 60)
+			c.died(b)
 			repair := c.poison.spoil(b)
 			report, err := b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), transfer.WithStallPolicy(c.policy)).Recover(t.Context())
 			require.NoError(t, err)
@@ -168,7 +234,7 @@ func TestNoPoison(t *testing.T) {
 func TestRollBackWithADeletedAccount(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	b.StallAt("t", bank.Decision, bank.Lost, 60)
+	b.StallHalf("t", 60)
 	b.Remove("accounts", "b")
 	report := b.RecoverAll(transfer.WithStallPolicy(transfer.RollBack))
 	require.Equal(t, 1, report.Failed)
@@ -182,10 +248,7 @@ func TestRollBackWithADeletedAccount(t *testing.T) {
 func TestPoisonedEffect(t *testing.T) {
 	t.Parallel()
 	b := bank.NewShop(t, 100, 0)
-	b.Dying(bank.Settles, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-		_, err := c.Transfer(ctx, bank.Payment("p", "o-1", 60))
-		return err
-	}, bank.Orders)
+	b.LeavePayment("p", "o-1", 60, "Committed", bank.Reserved)
 	var order bson.Raw
 	require.NoError(t, b.DB.Collection("orders").FindOneAndDelete(t.Context(), bson.D{{Key: "_id", Value: "o-1"}}).Decode(&order))
 	c := b.NewCoordinator(b.DB, append(bank.Orders(b.DB), transfer.WithStallThreshold(0))...)

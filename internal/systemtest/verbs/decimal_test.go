@@ -92,12 +92,13 @@ func TestDecimalsThroughEveryVerb(t *testing.T) {
 func TestDecimalsAreRecovered(t *testing.T) {
 	t.Parallel()
 	b := newDecimalBank(t, map[string]string{"a": "1", "b": "0"})
-	for id, at := range map[string]bank.Step{"committed": bank.Settles, "prepared": bank.Decision} {
-		b.StallRequest(pay(t, id, "0.300000000007"), at, bank.Lost)
+	for id, at := range map[string]bank.Step{"recorded": bank.Settles, "prepared": bank.Decision, "paid": bank.Clears} {
+		b.StallRequest(pay(t, id, "0.200000000007"), at, bank.Lost)
 	}
+	b.StallHalfOf(pay(t, "half", "0.3"))
 	report := b.RecoverAll(transfer.WithStallPolicy(transfer.RollBack))
-	require.Equal(t, transfer.RecoveryReport{Found: 2, Succeeded: 1, Failed: 1}, report)
-	requireDecimals(b, map[string]string{"a": "0.699999999993", "b": "0.300000000007"})
+	require.Equal(t, transfer.RecoveryReport{Found: 4, Succeeded: 3, Failed: 1}, report)
+	requireDecimals(b, map[string]string{"a": "0.399999999979", "b": "0.600000000021"})
 }
 
 // Decimals have 12 places, amounts below 10^18 and balances below 10^21.
