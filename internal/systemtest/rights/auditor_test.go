@@ -115,6 +115,8 @@ func (v *guarded) auditorOnlyReads() {
 	require.NoError(t, err)
 	_, err = service.Transfer(t.Context(), both("after"))
 	require.NoError(t, err)
+	_, err = service.Wait(t.Context(), "after")
+	require.NoError(t, err)
 	before := v.stored()
 
 	own := &scribe{}
@@ -157,6 +159,8 @@ func (v *guarded) writesNothing(
 	t := v.t
 	for _, id := range []string{"before 1", "before 2"} {
 		_, err := service.Transfer(t.Context(), both(id))
+		require.NoError(t, err)
+		_, err = service.Wait(t.Context(), id)
 		require.NoError(t, err)
 	}
 	books.seen()
