@@ -103,7 +103,7 @@ func (r Report) Print(out io.Writer) error {
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	line("load\t%s, %d workers with %d clients, %d accounts, seed %d",
 		r.Config.For, r.Config.Workers, r.Config.Clients, r.Config.Accounts, r.Config.Seed)
-	line("transfers\tasked for %d times, stored %d, succeeded %d, failed %d, taken over %d (%d of them after an answer at the commit)", r.Asked,
+	line("transfers\tasked for %d times, stored %d, succeeded %d, failed %d, taken over %d (%d after an answer at the commit)", r.Asked,
 		r.Transfers[transfer.StateSuccess]+r.Transfers[transfer.StateFail], r.Transfers[transfer.StateSuccess],
 		r.Transfers[transfer.StateFail], r.Overtaken, r.Promised)
 	for _, v := range []verb{

@@ -113,10 +113,7 @@ func (v *guarded) auditorOnlyReads() {
 
 	_, err := service.Hold(t.Context(), both("hold"), time.Hour)
 	require.NoError(t, err)
-	_, err = service.Transfer(t.Context(), both("after"))
-	require.NoError(t, err)
-	_, err = service.Wait(t.Context(), "after")
-	require.NoError(t, err)
+	v.toTheEnd(service, both("after"))
 	before := v.stored()
 
 	own := &scribe{}
@@ -151,6 +148,15 @@ func (v *guarded) auditorOnlyReads() {
 	v.finishBy(v.over(v.root, transfer.WithStallThreshold(0), transfer.WithLedger("savings", away.Collection("savings"))))
 }
 
+// toTheEnd makes a transfer, and waits until nothing is left to be done for it.
+func (v *guarded) toTheEnd(c *transfer.Coordinator, req transfer.Request) {
+	v.t.Helper()
+	_, err := c.Transfer(v.t.Context(), req)
+	require.NoError(v.t, err)
+	_, err = c.Wait(v.t.Context(), req.ID)
+	require.NoError(v.t, err)
+}
+
 // writesNothing requires that an audit, and a statement with nothing outstanding, write
 // nothing even for a user who could.
 func (v *guarded) writesNothing(
@@ -158,10 +164,7 @@ func (v *guarded) writesNothing(
 ) {
 	t := v.t
 	for _, id := range []string{"before 1", "before 2"} {
-		_, err := service.Transfer(t.Context(), both(id))
-		require.NoError(t, err)
-		_, err = service.Wait(t.Context(), id)
-		require.NoError(t, err)
+		v.toTheEnd(service, both(id))
 	}
 	books.seen()
 	_, err := service.Audit(t.Context())
