@@ -77,7 +77,8 @@ func TestBaseline(t *testing.T) {
 // Of the four commands of a native transaction, the commit alone waits for a majority.
 // The library's six to the very end are the claim, the prepares, the pay and the record
 // side by side, the clears and the finish.
-// By default a caller waits for the first three of these waits, and for two at the commit.
+// By default a caller waits for the first three of these waits, and for two at the
+// commit.
 func TestWhatIsCounted(t *testing.T) {
 	var s settings
 	list := "naive/uniform/4,naive/uniform/1,floor-1/zipf/16,optimistic/uniform/1,native/uniform/1," +
