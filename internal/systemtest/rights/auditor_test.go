@@ -2,6 +2,7 @@ package rights
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -146,6 +147,33 @@ func (v *guarded) auditorOnlyReads() {
 	}
 	away := v.server.Root(t).Database("bank")
 	v.finishBy(v.over(v.root, transfer.WithStallThreshold(0), transfer.WithLedger("savings", away.Collection("savings"))))
+}
+
+// What was answered is certain, although not all of it is done yet: an auditor reads it at
+// once, and bars nothing.
+func (v *guarded) auditorReadsAtOnce() {
+	t := v.t
+	own := &scribe{}
+	_, db := v.user(readRole(t, "auditor"), own.client())
+	auditor := v.over(db)
+	for n := range 20 {
+		id := fmt.Sprint("answered ", n)
+		rec, err := v.all.Transfer(t.Context(), oneUnit(id))
+		require.NoError(t, err)
+		require.Equal(t, transfer.StateCommitted, rec.State)
+		entries, err := statement(t.Context(), auditor, "", transfer.StatementQuery{NewestFirst: true, Limit: 1})
+		require.NoError(t, err)
+		require.Equal(t, id, entries[0].TransferID)
+		account, err := auditor.GetAccount(t.Context(), "poor")
+		require.NoError(t, err)
+		require.Equal(t, transfer.Units(int64(n+2)), account.Posted)
+		account, err = auditor.GetAccount(t.Context(), "rich")
+		require.NoError(t, err)
+		require.Equal(t, transfer.Units(1_000_000-int64(n+2)), account.Posted)
+	}
+	tried, _ := own.seen()
+	require.Empty(t, tried)
+	v.finish()
 }
 
 // toTheEnd makes a transfer, and waits until nothing is left to be done for it.
