@@ -265,6 +265,6 @@ func (l *lane) urgency(backlogBesideClaims int) int {
 }
 
 // backlog returns how many tasks are ready that somebody waits for.
-// At most countedTasks of each job count: a transfer of a thousand legs does not put its
-// lane first.
+// It counts at most countedTasks of each job: a transfer of a thousand legs does not put
+// its lane first.
 func (l *lane) backlog() int { return min(l.ready-l.due.length(), countedTasks*l.queue.length()) }

@@ -59,10 +59,11 @@ type loadOptions struct {
 
 // life is one process of a client. Its wire is cut at the end of all lives but the last.
 type life struct {
-	c    *transfer.Coordinator
-	db   *mongo.Database
-	wire *bank.Wire
-	ctx  context.Context // ends with the life
+	c        *transfer.Coordinator
+	db       *mongo.Database
+	wire     *bank.Wire
+	ctx      context.Context // ends with the life
+	returnAt transfer.ReturnAt
 }
 
 // newLoad opens the accounts and prepares the clients with their faults.
@@ -91,7 +92,8 @@ func newLoad(t *testing.T, b *bank.Bank, o loadOptions) *load {
 	return l
 }
 
-// newLife returns a process whose wire has random faults.
+// newLife returns a process whose wire has random faults, and which answers at a random
+// point.
 // It dies after some hundred messages, unless it is the last.
 func (l *load) newLife(random *rand.Rand, last bool) life {
 	ctx, cancel := context.WithCancel(l.t.Context())
@@ -104,8 +106,10 @@ func (l *load) newLife(random *rand.Rand, last bool) life {
 		w.Also[n] = l.faults[random.IntN(len(l.faults))]
 	}
 	policy := []transfer.StallPolicy{transfer.Resume, transfer.RollBack}[random.IntN(2)]
+	at := []transfer.ReturnAt{transfer.AtCommit, transfer.AtSettled, transfer.AtSuccess}[random.IntN(3)]
 	db := l.through(w.Client())
-	return life{l.b.NewCoordinator(db, transfer.WithStallPolicy(policy)), db, w, ctx}
+	c := l.b.NewCoordinator(db, transfer.WithStallPolicy(policy), transfer.WithReturnAt(at))
+	return life{c, db, w, ctx, at}
 }
 
 // run lets the clients work until they have done enough, or for runLimit.
@@ -168,7 +172,7 @@ func (l *load) live(ctx context.Context, number int) {
 	random := rand.New(rand.NewPCG(l.seeds[number], 0))
 	n := 0
 	for _, life := range l.lives[number] {
-		w := witness{l.h, number, life.c, life.db}
+		w := witness{l.h, number, life.c, life.db, life.returnAt}
 		for ; ctx.Err() == nil && life.ctx.Err() == nil; n++ {
 			both, cancel := context.WithCancel(ctx)
 			unhook := context.AfterFunc(life.ctx, cancel)
@@ -219,8 +223,10 @@ func (l *load) meddle(ctx context.Context, w witness, random *rand.Rand, n int) 
 	a, known := l.h.lastBegun(random.IntN(12))
 	switch {
 	case !known:
-	case n < 85:
+	case n < 83:
 		w.look(ctx, a.id)
+	case n < 85:
+		w.await(ctx, a.id)
 	case n < 93:
 		if doubtful, any := l.h.takeDoubtful(); any {
 			a = doubtful
@@ -253,7 +259,7 @@ func (l *load) deliver() {
 // readAll reads all accounts once more.
 func (l *load) readAll() {
 	l.t.Helper()
-	w := witness{l.h, len(l.lives), l.b.Coordinator, l.b.DB}
+	w := witness{l.h, len(l.lives), l.b.Coordinator, l.b.DB, transfer.AtSuccess}
 	for _, account := range l.accounts {
 		require.NoError(l.t, w.read(l.t.Context(), l.t, account))
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // On a replica set whose primaries are replaced, transfers are linearizable, and so are
-// reads with read concern linearizable.
+// reads that get a majority behind them: see [witness.readLinearly].
 // The library reads with read concern majority, so its reads may be stale: from a primary
 // that does not know yet that it was replaced, and from one that was just elected.
 // They never show what was never there.
@@ -83,7 +83,7 @@ func requireOld(b bank.Replicated, m porcupine.Model, l line) int {
 // The number of stale reads depends on the server and on luck. The log shows it.
 func stayBehind(b bank.Replicated) {
 	h := newHistory()
-	w := witness{h, 0, b.Coordinator, b.DB}
+	w := witness{h, 0, b.Coordinator, b.DB, transfer.AtSuccess}
 	for _, id := range []string{"a", "b"} {
 		_, err := b.OpenAccount(b.T.Context(), transfer.Account{ID: id, Balance: transfer.Units(opening)})
 		require.NoError(b.T, err)
@@ -157,7 +157,7 @@ func newBehind(b bank.Replicated, h *history, number int, host string) behind {
 	// driver's defaults that may take 40 s.
 	client := bank.Client(b.T, b.Set.URI(), options.Client().SetDialer(w).SetMaxPoolSize(1))
 	db := client.Database(b.DB.Name())
-	return behind{witness{h, number, b.NewCoordinator(db), db}, w}
+	return behind{witness{h, number, b.NewCoordinator(db), db, transfer.AtSuccess}, w}
 }
 
 // act reads an account, in one of two ways, or a transfer. Each client does one of these.
@@ -260,7 +260,7 @@ func readEarly(b bank.Replicated, account string) int {
 	var members []witness
 	for i, host := range b.Set.Hosts() {
 		db := b.Connect("mongodb://" + host + "/?directConnection=true").Client().Database(b.DB.Name())
-		w := witness{newHistory(), i, b.NewCoordinator(db), db}
+		w := witness{newHistory(), i, b.NewCoordinator(db), db, transfer.AtSuccess}
 		require.Eventually(b.T, func() bool { return w.read(b.T.Context(), b.T, account) == nil }, time.Minute, 10*time.Millisecond)
 		w.history = h
 		members = append(members, w)
