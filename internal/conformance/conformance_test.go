@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 			return actions{
 				"transfer": c.onTransfer, "transfer again": c.onTransfer, "participant": c.onParticipant, "participant again": c.onParticipant,
 				"execution": c.execution, "outside": c.outside, "another life": c.anotherLife, "unseen": c.unseen, "elapse": c.elapse,
-				"hold": c.onHold, "hold again": c.onHold, "part": c.part, "document": c.onDocument,
+				"hold": c.onHold, "hold again": c.onHold, "and again": c.onHold, "part": c.part, "document": c.onDocument,
 			}
 		})
 		// Several operations in one command.
