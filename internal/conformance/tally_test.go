@@ -243,13 +243,23 @@ func reads(kind protocol.Kind) bool {
 	}
 }
 
+// whole reports whether all properties were tried, and for long.
+func (c *tally) whole() bool { return c.properties >= properties && !testing.Short() }
+
+// lacksRows reports whether a row is empty after the whole run.
+func (c *tally) lacksRows() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.whole() && slices.ContainsFunc(rows(), func(name string) bool { return c.counts[name] == 0 })
+}
+
 // complete prints the table and fails if a row is empty.
 // Some of the properties, or a short run, fill only some of the rows.
 func (c *tally) complete(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	whole := c.properties == properties && !testing.Short()
+	whole := c.whole()
 	if !whole {
 		t.Log("this is not the whole run: rows may be empty")
 	}
