@@ -68,7 +68,8 @@ type balanceRead struct {
 	span
 	account           string
 	available, posted int64
-	linear            bool // not by the library: see readLinearly
+	linear            bool // not by the library: see readLinearly and findLinearly
+	half              bool // without what is posted
 }
 
 // stateRead is one answered Get or Wait, or the state that a Cancel has returned.
@@ -161,6 +162,24 @@ func (w witness) readLinearly(ctx context.Context, account string) error {
 		return err
 	}
 	r.backAt = w.now()
+	w.saw(r)
+	return nil
+}
+
+// findLinearly reads what is available on an account with read concern linearizable.
+// The document alone doesn't show which of its debits are committed.
+func (w witness) findLinearly(ctx context.Context, account string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // it hangs where there is no majority
+	defer cancel()
+	r := balanceRead{span: span{w.number, w.now(), 0}, account: account, linear: true, half: true}
+	accounts := w.db.Collection("accounts", options.Collection().SetReadConcern(readconcern.Linearizable()))
+	var document struct {
+		Balance int64 `bson:"balance"`
+	}
+	if err := accounts.FindOne(ctx, bson.D{{Key: "_id", Value: account}}).Decode(&document); err != nil {
+		return err
+	}
+	r.available, r.backAt = document.Balance, w.now()
 	w.saw(r)
 	return nil
 }

@@ -77,7 +77,9 @@ func (h *history) posted(verdicts []verdict) line {
 		}
 	}
 	for _, r := range h.balances {
-		l.add(r.span, entry{deed: reads, of: r.account, units: r.posted, linear: r.linear})
+		if !r.half {
+			l.add(r.span, entry{deed: reads, of: r.account, units: r.posted, linear: r.linear})
+		}
 	}
 	return l
 }
