@@ -78,6 +78,8 @@ type stateRead struct {
 	span
 	id    string
 	state transfer.State
+	// fact says that the transfer is committed, while its state may not be stored yet.
+	fact bool
 }
 
 func newHistory() *history { return &history{start: time.Now()} }
@@ -230,35 +232,39 @@ func (w witness) saw(r balanceRead) {
 
 // look reads a transfer.
 func (w witness) look(ctx context.Context, id string) {
-	called := w.now()
+	r := stateRead{span: span{w.number, w.now(), 0}, id: id}
 	rec, err := w.c.Get(ctx, id)
 	if err != nil && !errors.Is(err, transfer.ErrTransferNotFound) {
 		return
 	}
-	w.sawState(called, id, rec.State)
+	r.state = rec.State
+	w.sawState(r)
 }
 
 // await waits for a transfer's end for a moment.
 func (w witness) await(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	called := w.now()
+	r := stateRead{span: span{w.number, w.now(), 0}, id: id}
 	if rec, _ := w.c.Wait(ctx, id); rec.State.Final() {
-		w.sawState(called, id, rec.State)
+		r.state = rec.State
+		w.sawState(r)
 	}
 }
 
-// cancel cancels a transfer. If it comes too late, the record shows the transfer's state.
+// cancel cancels a transfer. If it comes too late, the record shows how far the transfer
+// is: that of one that is committed may not be stored yet.
 func (w witness) cancel(ctx context.Context, id string) {
-	called := w.now()
+	r := stateRead{span: span{w.number, w.now(), 0}, id: id}
 	rec, err := w.c.Cancel(ctx, id, "a witness wants it")
 	if err == nil || errors.Is(err, transfer.ErrAlreadyCommitted) {
-		w.sawState(called, id, rec.State)
+		r.state, r.fact = rec.State, rec.State == transfer.StateCommitted
+		w.sawState(r)
 	}
 }
 
-func (w witness) sawState(called int64, id string, state transfer.State) {
-	r := stateRead{span{w.number, called, w.now()}, id, state}
+func (w witness) sawState(r stateRead) {
+	r.backAt = w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.states = append(w.states, r)

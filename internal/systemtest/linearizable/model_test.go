@@ -131,7 +131,11 @@ func (h *history) progress(verdicts []verdict) line {
 		}
 	}
 	for _, r := range h.states {
-		l.add(r.span, entry{deed: shows, of: r.id, state: r.state})
+		if r.fact {
+			l.add(r.span, entry{deed: promises, of: r.id, told: true})
+		} else {
+			l.add(r.span, entry{deed: shows, of: r.id, state: r.state})
+		}
 	}
 	return l
 }
