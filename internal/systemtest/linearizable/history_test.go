@@ -68,7 +68,8 @@ type balanceRead struct {
 	span
 	account           string
 	available, posted int64
-	linear            bool // not by the library: see readLinearly
+	linear            bool // not by the library: see readLinearly and findLinearly
+	half              bool // without what is posted
 }
 
 // stateRead is one answered Get or Wait, or the state that a Cancel has returned.
@@ -77,6 +78,8 @@ type stateRead struct {
 	span
 	id    string
 	state transfer.State
+	// fact says that the transfer is committed, while its state may not be stored yet.
+	fact bool
 }
 
 func newHistory() *history { return &history{start: time.Now()} }
@@ -165,6 +168,24 @@ func (w witness) readLinearly(ctx context.Context, account string) error {
 	return nil
 }
 
+// findLinearly reads what is available on an account with read concern linearizable.
+// The document alone doesn't show which of its debits are committed.
+func (w witness) findLinearly(ctx context.Context, account string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // it hangs where there is no majority
+	defer cancel()
+	r := balanceRead{span: span{w.number, w.now(), 0}, account: account, linear: true, half: true}
+	accounts := w.db.Collection("accounts", options.Collection().SetReadConcern(readconcern.Linearizable()))
+	var document struct {
+		Balance int64 `bson:"balance"`
+	}
+	if err := accounts.FindOne(ctx, bson.D{{Key: "_id", Value: account}}).Decode(&document); err != nil {
+		return err
+	}
+	r.available, r.backAt = document.Balance, w.now()
+	w.saw(r)
+	return nil
+}
+
 // readWithin reads an account in a transaction, and counts in it that it was read.
 func (w witness) readWithin(ctx context.Context, r *balanceRead) error {
 	var document struct {
@@ -211,35 +232,39 @@ func (w witness) saw(r balanceRead) {
 
 // look reads a transfer.
 func (w witness) look(ctx context.Context, id string) {
-	called := w.now()
+	r := stateRead{span: span{w.number, w.now(), 0}, id: id}
 	rec, err := w.c.Get(ctx, id)
 	if err != nil && !errors.Is(err, transfer.ErrTransferNotFound) {
 		return
 	}
-	w.sawState(called, id, rec.State)
+	r.state = rec.State
+	w.sawState(r)
 }
 
 // await waits for a transfer's end for a moment.
 func (w witness) await(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	called := w.now()
+	r := stateRead{span: span{w.number, w.now(), 0}, id: id}
 	if rec, _ := w.c.Wait(ctx, id); rec.State.Final() {
-		w.sawState(called, id, rec.State)
+		r.state = rec.State
+		w.sawState(r)
 	}
 }
 
-// cancel cancels a transfer. If it comes too late, the record shows the transfer's state.
+// cancel cancels a transfer. If it comes too late, the record shows how far the transfer
+// is: that of one that is committed may not be stored yet.
 func (w witness) cancel(ctx context.Context, id string) {
-	called := w.now()
+	r := stateRead{span: span{w.number, w.now(), 0}, id: id}
 	rec, err := w.c.Cancel(ctx, id, "a witness wants it")
 	if err == nil || errors.Is(err, transfer.ErrAlreadyCommitted) {
-		w.sawState(called, id, rec.State)
+		r.state, r.fact = rec.State, rec.State == transfer.StateCommitted
+		w.sawState(r)
 	}
 }
 
-func (w witness) sawState(called int64, id string, state transfer.State) {
-	r := stateRead{span{w.number, called, w.now()}, id, state}
+func (w witness) sawState(r stateRead) {
+	r.backAt = w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.states = append(w.states, r)

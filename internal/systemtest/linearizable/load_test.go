@@ -81,10 +81,11 @@ func newLoad(t *testing.T, b *bank.Bank, o loadOptions) *load {
 		l.sweepers = append(l.sweepers, b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), transfer.WithStallPolicy(policy)))
 	}
 	random := bank.Seeded(t)
-	for range l.clients {
+	for client := range l.clients {
 		var lives []life
 		for n := range livesOfClient {
-			lives = append(lives, l.newLife(random, n == livesOfClient-1))
+			at := []transfer.ReturnAt{transfer.AtCommit, transfer.AtSettled, transfer.AtSuccess}[(client+n)%3]
+			lives = append(lives, l.newLife(random, at, n == livesOfClient-1))
 		}
 		l.lives = append(l.lives, lives)
 		l.seeds = append(l.seeds, random.Uint64())
@@ -92,10 +93,9 @@ func newLoad(t *testing.T, b *bank.Bank, o loadOptions) *load {
 	return l
 }
 
-// newLife returns a process whose wire has random faults, and which answers at a random
-// point.
+// newLife returns a process whose wire has random faults.
 // It dies after some hundred messages, unless it is the last.
-func (l *load) newLife(random *rand.Rand, last bool) life {
+func (l *load) newLife(random *rand.Rand, at transfer.ReturnAt, last bool) life {
 	ctx, cancel := context.WithCancel(l.t.Context())
 	l.t.Cleanup(cancel)
 	w := &bank.Wire{At: -1, What: l.faults[random.IntN(len(l.faults))], Also: map[int]bank.Fault{}, OnDeath: cancel}
@@ -106,7 +106,6 @@ func (l *load) newLife(random *rand.Rand, last bool) life {
 		w.Also[n] = l.faults[random.IntN(len(l.faults))]
 	}
 	policy := []transfer.StallPolicy{transfer.Resume, transfer.RollBack}[random.IntN(2)]
-	at := []transfer.ReturnAt{transfer.AtCommit, transfer.AtSettled, transfer.AtSuccess}[random.IntN(3)]
 	db := l.through(w.Client())
 	c := l.b.NewCoordinator(db, transfer.WithStallPolicy(policy), transfer.WithReturnAt(at))
 	return life{c, db, w, ctx, at}
@@ -192,8 +191,10 @@ func (l *load) act(ctx context.Context, w witness, random *rand.Rand, id string)
 	switch n := random.IntN(100); {
 	case n < 35:
 		l.transfer(ctx, w, random, id)
-	case n < 50 && l.linear:
+	case n < 43 && l.linear:
 		_ = w.readLinearly(ctx, l.accounts[random.IntN(len(l.accounts))])
+	case n < 50 && l.linear:
+		_ = w.findLinearly(ctx, l.accounts[random.IntN(len(l.accounts))])
 	case n < 75:
 		_ = w.read(ctx, l.t, l.accounts[random.IntN(len(l.accounts))])
 	case n < 97:

@@ -77,7 +77,9 @@ func (h *history) posted(verdicts []verdict) line {
 		}
 	}
 	for _, r := range h.balances {
-		l.add(r.span, entry{deed: reads, of: r.account, units: r.posted, linear: r.linear})
+		if !r.half {
+			l.add(r.span, entry{deed: reads, of: r.account, units: r.posted, linear: r.linear})
+		}
 	}
 	return l
 }
@@ -129,7 +131,11 @@ func (h *history) progress(verdicts []verdict) line {
 		}
 	}
 	for _, r := range h.states {
-		l.add(r.span, entry{deed: shows, of: r.id, state: r.state})
+		if r.fact {
+			l.add(r.span, entry{deed: promises, of: r.id, told: true})
+		} else {
+			l.add(r.span, entry{deed: shows, of: r.id, state: r.state})
+		}
 	}
 	return l
 }

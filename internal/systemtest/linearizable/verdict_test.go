@@ -92,7 +92,10 @@ func (v *verdict) shown(r stateRead) {
 		v.settledBy(r.backAt, true)
 	}
 	if r.state == transfer.StateCommitted { // the credit may be on its way
-		v.backAt, v.recordedBy = min(v.backAt, r.backAt), min(v.recordedBy, r.backAt)
+		v.backAt = min(v.backAt, r.backAt)
+		if !r.fact {
+			v.recordedBy = min(v.recordedBy, r.backAt)
+		}
 	}
 }
 

@@ -149,8 +149,8 @@ func (v *guarded) auditorOnlyReads() {
 	v.finishBy(v.over(v.root, transfer.WithStallThreshold(0), transfer.WithLedger("savings", away.Collection("savings"))))
 }
 
-// What was answered is certain, although not all of it is done yet: an auditor reads it at
-// once, and bars nothing.
+// What was answered is certain, although not all of it is done yet: an auditor reads it
+// at once, and bars nothing.
 func (v *guarded) auditorReadsAtOnce() {
 	t := v.t
 	own := &scribe{}
