@@ -20,6 +20,8 @@ BEFORE ?= HEAD~1
 
 # Packages that compare rates. They come last, and have the machine to themselves.
 RATES := /internal/overload
+# Packages that take longest. They come first, so that the others run beside them.
+FIRST := /internal/(chaos|simulate|systemtest/faults|systemtest/servers|mongostore)$$
 # Packages that show the race detector nothing new: they have one goroutine, start other
 # processes, or do one thing after the other. And such tests of other packages.
 ALONE := $(RATES)|/examples|/internal/(audit|chaos|conformance|deployment|document|mongostore|mongotest|outside)
@@ -42,7 +44,8 @@ help: ## this list
 
 test: ## all tests, on a real MongoDB server
 	$(SERVER) sh -ec ' \
-		go test -p 4 -timeout 60m $$(go list ./... | grep -vE "$(RATES)"); \
+		go test -p 4 -timeout 60m $$(go list ./... | grep -E "$(FIRST)") \
+			$$(go list ./... | grep -vE "$(FIRST)|$(RATES)"); \
 		go test -timeout 60m ./internal/overload/...'
 
 versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.0" where Docker has them
@@ -121,10 +124,10 @@ driver: ## all sources compiled, and the tests of internal/wire, with the newest
 	go vet -modfile="$$mod/go.mod" ./...; \
 	go test -modfile="$$mod/go.mod" -count=1 -timeout 10m ./internal/wire
 
-lint: ## vet and golangci-lint, in all modules
+lint: ## golangci-lint, and vet as one of its linters, in all modules
 	@set -e; for module in . $(NESTED); do \
 		echo "lint $$module"; \
-		(cd $$module && go vet ./... && go run $(LINT) run ./...); \
+		(cd $$module && go run $(LINT) run ./...); \
 	done
 
 vulncheck: ## known vulnerabilities, where their database can be reached

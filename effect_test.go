@@ -161,7 +161,9 @@ func TestEffectOfHold(t *testing.T) {
 // Another process, which knows nothing about the request, finishes or undoes them.
 func TestEffectsAreRecovered(t *testing.T) {
 	t.Parallel()
-	steps := []bank.Step{bank.Prepares, bank.MorePrepares, bank.Decision, bank.Settles, bank.MoreSettles, bank.Clears, bank.MoreClears, bank.Finish}
+	steps := []bank.Step{
+		bank.Prepares, bank.MorePrepares, bank.Decision, bank.Settles, bank.MoreSettles, bank.Clears, bank.MoreClears, bank.Finish,
+	}
 	for n, at := range steps {
 		for _, policy := range []transfer.StallPolicy{transfer.Resume, transfer.RollBack} {
 			want := "paid"

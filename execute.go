@@ -98,6 +98,7 @@ func (c *Coordinator) answerOf(result engine.Result) answer {
 		if rec.State != StateCommitted {
 			return answerWith(rec, inDoubt(rec.ID, result.Cause))
 		}
+		rec.Stuck = nil // what was in the way of an earlier try is no longer
 		return answerWith(rec, nil)
 	case protocol.Held:
 		return answerWith(rec, nil)

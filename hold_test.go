@@ -356,7 +356,8 @@ func TestHoldIsNotTransfer(t *testing.T) {
 }
 
 // Only a part of a hold can be posted.
-// A stored part that is not one is left alone, because it would create money.
+// A stored part that is not one is left alone, because it would create money: the debit
+// stays in flight.
 func TestPartThatIsNone(t *testing.T) {
 	t.Parallel()
 	for _, part := range []any{int64(60), int64(61), int64(0), int64(-1), bson.NewDecimal128(0x3040000000000000, 20)} {

@@ -86,8 +86,8 @@ type MarkerRepair struct {
 //     first.
 //     If the request does, there is a transfer under way, and nothing is repaired.
 //   - A prepare of the lost or final transfer is still on its way.
-//     It requires that there is neither a marker nor a done mark, so it is refused as long
-//     as one of them stands.
+//     It requires that there is neither a marker nor a done mark, so it is refused as
+//     long as one of them stands.
 //     The update that removes it replaces the fence, so the prepare is refused from then
 //     on.
 //   - A payment, settle or undo is still on its way, or a write that clears a done mark.

@@ -100,7 +100,8 @@ func (c *Coordinator) withdraw(
 //   - ErrNotReversible: it is not in StateSuccess.
 //     The record is the original's.
 //     Reverse waits for one in StateCommitted, or whose commit this Coordinator has
-//     answered, for 5 s at most.
+//     answered, for 5 s at most; for one in StatePreparing, which another process may
+//     have answered ([AtCommit]), for a second.
 //   - ErrTransferNotFound: there is no transfer to reverse.
 //     A repeated call for a reversal that is stored returns its outcome all the same,
 //     even when [WithRetention] has let the original be removed before it.
@@ -179,13 +180,23 @@ func checkReversal(ctx context.Context, id, newID string) error {
 func (c *Coordinator) settled(ctx context.Context, id string) (original document.Transfer, err error) {
 	waiting, cancel := context.WithTimeout(ctx, reversalPatience)
 	defer cancel()
+	brief, cancelBrief := context.WithTimeout(ctx, commitPatience)
+	defer cancelBrief()
 	defer c.engine.HurryUp(id)()
 	for n := 1; ; n++ {
+		until := waiting
 		answered := c.engine.Answered(id) // it may end while it is read
 		original, err = c.original(ctx, id)
-		committed := original.State == protocol.Committed || original.State == protocol.Preparing && answered
-		if err != nil || !committed || !pausePoll(waiting, n) {
+		switch {
+		case err != nil:
 			return original, err
+		case original.State == protocol.Preparing && !original.Hold && !answered:
+			until = brief
+		case original.State != protocol.Committed && !answered:
+			return original, nil
+		}
+		if original.State.Final() || !pausePoll(until, n) {
+			return original, nil
 		}
 	}
 }
@@ -235,6 +246,10 @@ func reversal(original document.Transfer, id string) document.Transfer {
 	t.Digest = digest(t)
 	return t
 }
+
+// commitPatience is how long a reversal waits for an original that is not stored as
+// committed. Its caller may have been answered that it is, by another process.
+const commitPatience = time.Second
 
 // reversalPatience is how long a refused reversal waits for the one that was first.
 // If that one is dead, recovery finishes it.

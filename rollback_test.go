@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,6 +145,22 @@ func TestReverseOfHold(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 25, bank.Units(t, rec.Legs[0].Amount))
 	b.RequireStanding("a", 100, 100, 0)
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
+// What another process has answered at its commit can be reversed, although that is not
+// stored yet.
+func TestReverseAtOnceElsewhere(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	c := b.NewCoordinator(b.DB, transfer.WithReturnAt(transfer.AtCommit))
+	for i := range 20 {
+		id := fmt.Sprint("t", i)
+		_, err := c.Transfer(t.Context(), bank.Move(id, "a", "b", 60))
+		require.NoError(t, err)
+		_, err = b.Reverse(t.Context(), id, "reversal of "+id)
+		require.NoError(t, err)
+	}
 	b.CheckBooks(bank.Balances(100, 0))
 }
 
@@ -405,4 +423,67 @@ func TestReversalOutlivesTheOriginal(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateSuccess, rec.State)
 	b.RequireStanding("a", 100, 100, 0)
+}
+
+// A transfer that is committed by fact can't be cancelled, even if its record is not
+// stored yet. Cancel stores it, and says so. One participant that is not prepared is
+// enough for it to be cancelled.
+func TestCancelOfAFact(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t)
+	for _, payee := range []bank.Trace{bank.Reserved, bank.Done, bank.Unprepared} {
+		t.Run(fmt.Sprint(payee), func(t *testing.T) {
+			b.Renew(t, 100, 5)
+			b.LeaveTraces("t", 60, "Preparing", bank.Reserved, payee)
+			rec, err := b.Cancel(t.Context(), "t", "a test")
+			if payee == bank.Unprepared {
+				require.NoError(t, err)
+				require.Equal(t, transfer.StateFail, rec.State)
+				requireAccount(b, "a", 100, 100, 0)
+				requireAccount(b, "b", 5, 5, 0)
+			} else {
+				require.ErrorIs(t, err, transfer.ErrAlreadyCommitted)
+				require.Equal(t, transfer.Unchanged, transfer.OutcomeOf(err))
+				require.True(t, rec.State == transfer.StateCommitted || rec.State == transfer.StateSuccess, rec.State)
+				requireAccount(b, "a", 40, 40, 0)
+				requireAccount(b, "b", 65, 65, 0)
+			}
+			b.RecoverAll()
+			b.CheckBooks(bank.Balances(100, 5))
+			require.Empty(t, b.MustAudit().Findings)
+		})
+	}
+}
+
+// A reversal waits for an original of whose commit the caller was told, though it is
+// stored as Preparing when it is read, and succeeds before that is judged.
+func TestReversalOfWhatIsAnswered(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0)
+	s := bank.NewSluice()
+	c := b.NewCoordinator(b.Through(s.Options()), transfer.WithReturnAt(transfer.AtCommit))
+	_, err := c.Transfer(t.Context(), bank.Move("warm", "a", "b", 1))
+	require.NoError(t, err)
+	_, err = c.Wait(t.Context(), "warm")
+	require.NoError(t, err)
+	s.Reset(2) // to the commit
+	_, err = c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+	require.NoError(t, err)
+	var reads atomic.Int64
+	s.OnRead(func() {
+		if reads.Add(1) != 2 { // the first may be old, the second one shows Preparing
+			return
+		}
+		s.Open()
+		for c.UnderWay("t") {
+			runtime.Gosched()
+		}
+	})
+	rec, err := c.Reverse(t.Context(), "t", "r")
+	require.NoError(t, err)
+	require.True(t, rec.State.Decided())
+	require.Greater(t, reads.Load(), int64(2))
+	_, err = b.Wait(t.Context(), "r")
+	require.NoError(t, err)
+	b.CheckBooks(bank.Balances(100, 0))
 }

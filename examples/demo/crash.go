@@ -21,18 +21,19 @@ const (
 	sweepPeriod = 100 * time.Millisecond
 )
 
-// crashBeforeCommit kills a worker before the transfer is decided.
+// crashBeforeRecord kills a worker once both accounts are prepared, which commits the
+// transfer, and before that is stored with it.
 // The balance already lacks the debit, and the markers show to which transfer it belongs.
-func (s *story) crashBeforeCommit(ctx context.Context) error {
-	s.out.heading("A process is killed before the commit")
+func (s *story) crashBeforeRecord(ctx context.Context) error {
+	s.out.heading("A process is killed at the commit, before it is recorded")
 	return s.crash(ctx, job{StopAt: prepared, Order: order{ID: "crash-1", From: buyer, To: shop, Units: 70}}, transfer.StatePreparing)
 }
 
-// crashAfterCommit kills a worker after the transfer is decided and before the shop has
+// crashAfterRecord kills a worker after the commit is recorded and before the shop has
 // its money.
-func (s *story) crashAfterCommit(ctx context.Context) error {
-	s.out.heading("A process is killed after the commit, before the money has arrived")
-	return s.crash(ctx, job{StopAt: committed, Order: order{ID: "crash-2", From: buyer, To: shop, Units: 80}}, transfer.StateCommitted)
+func (s *story) crashAfterRecord(ctx context.Context) error {
+	s.out.heading("A process is killed after the record, before the money has arrived")
+	return s.crash(ctx, job{StopAt: recorded, Order: order{ID: "crash-2", From: buyer, To: shop, Units: 80}}, transfer.StateCommitted)
 }
 
 // crash kills a worker in the middle of a transfer, recovers the transfer, and repeats

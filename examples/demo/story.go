@@ -24,8 +24,8 @@ func (s *story) run(ctx context.Context) error {
 		s.openAccounts,
 		s.manyTransfers,
 		s.fiveDebits,
-		s.crashBeforeCommit,
-		s.crashAfterCommit,
+		s.crashBeforeRecord,
+		s.crashAfterRecord,
 		s.check,
 	}
 	for _, step := range steps {

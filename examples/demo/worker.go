@@ -32,8 +32,8 @@ const (
 type stopPoint string
 
 const (
-	prepared  stopPoint = "had prepared both accounts"
-	committed stopPoint = "had committed"
+	prepared stopPoint = "had prepared both accounts"
+	recorded stopPoint = "had recorded the commit"
 )
 
 // job is what a worker reads from its standard input.
@@ -115,7 +115,7 @@ func work(ctx context.Context, uri string, j job) error {
 // The driver calls a monitor in the goroutine that runs the command.
 // So the worker stops after the server has performed the command, and before the library
 // sees the reply.
-// The money is paid in beside the commit, which would often be first: the worker holds it
+// The money is paid in beside the record, and would often be first: the worker holds it
 // back.
 func stopper(at stopPoint) *event.CommandMonitor {
 	// request is the ID of the command that reaches the stop point, once it is sent.
@@ -126,7 +126,7 @@ func stopper(at stopPoint) *event.CommandMonitor {
 			if reaches(at, e) {
 				request.CompareAndSwap(0, e.RequestID)
 			}
-			if at == committed && reaches(prepared, e) && changes.Add(1) > 1 {
+			if at == recorded && reaches(prepared, e) && changes.Add(1) > 1 {
 				<-never
 			}
 		},
@@ -145,7 +145,7 @@ func stopper(at stopPoint) *event.CommandMonitor {
 
 // reaches reports whether a command brings a transfer to the stop point.
 // The first change of the accounts prepares them.
-// The first change of the transfer after its insert commits it.
+// The first change of the transfer after its insert records the commit.
 func reaches(at stopPoint, e *event.CommandStartedEvent) bool {
 	if e.CommandName != "update" && e.CommandName != "findAndModify" {
 		return false
@@ -154,7 +154,7 @@ func reaches(at stopPoint, e *event.CommandStartedEvent) bool {
 	switch at {
 	case prepared:
 		return collection == "accounts"
-	case committed:
+	case recorded:
 		return collection == "transfers"
 	}
 	return false

@@ -201,6 +201,12 @@ func TestDebitsOfCommittedTransfers(t *testing.T) {
 		require.True(t, found)
 		assert.Equal(t, money.Units(1+1+1+10+20+160+320+640), got.Reserved)
 		assert.Equal(t, money.Units(3), got.Incoming)
+		for _, none := range []any{int64(5), int64(6), int64(0), int64(-1), bson.NewDecimal128(0x3040000000000000, 4)} {
+			b.Change("transfers", "part", bson.M{"$set": bson.M{"posted": none}})
+			got, _, err = b.Store.Get(t.Context(), "", "alice")
+			require.NoError(t, err)
+			assert.Equal(t, money.Units(1+1+5+10+20+160+320+640), got.Reserved, "%v is no part of 5", none)
+		}
 		b.Change("transfers", "part", bson.M{"$set": bson.M{"posted": "4"}})
 		_, found, err = b.Store.Get(t.Context(), "", "alice")
 		assert.True(t, found, "and it can't be read")

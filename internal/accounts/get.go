@@ -2,18 +2,14 @@ package accounts
 
 import (
 	"context"
-	"fmt"
-
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
-	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
-	"github.com/mongotransfer/transfer/internal/words"
 )
 
 // Get returns an account as a majority has stored it.
@@ -87,25 +83,11 @@ func (a *Accounts) conclude(ctx context.Context, account *document.Account) (ans
 		if !is {
 			continue
 		}
-		posted, err := postedPart(raw)
-		if err != nil {
-			return true, fmt.Errorf("transfer %s: %w", words.Quote(d.Transfer), err)
-		}
-		if err := account.Conclude(d, posted); err != nil {
+		if err := account.Conclude(d, raw.Lookup("posted")); err != nil {
 			return true, err
 		}
 	}
 	return true, nil
-}
-
-// postedPart returns the part of a hold that was posted, nil if it was no part.
-func postedPart(transfer bson.Raw) (*money.Amount, error) {
-	stored := transfer.Lookup("posted")
-	if document.Absent(stored) {
-		return nil, nil
-	}
-	part, err := money.FromBSON(stored)
-	return &part, err
 }
 
 // committed returns those of the transfers that are committed.

@@ -39,8 +39,8 @@ func (c Code) adviceByHand() string {
 	}
 }
 
-// adviceOnDone says what to do next with the done mark of an account: its amount is on the
-// balance already.
+// adviceOnDone says what to do next with the done mark of an account: its amount is on
+// the balance already.
 func (c Code) adviceOnDone() string {
 	const remove = "Then RepairMarker with KeepBalance removes the mark: its amount was paid in when it was set."
 	switch c {

@@ -59,7 +59,7 @@ func learnPatterns(ctx context.Context, db *mongo.Database) (patterns, error) {
 }
 
 func storePatterns(ctx context.Context, db *mongo.Database) (account, finished bson.Raw, err error) {
-	coord, err := transfer.NewCoordinator(db)
+	coord, err := transfer.NewCoordinator(db, atSuccess()) // the patterns are of what is at rest
 	if err != nil {
 		return nil, nil, err
 	}

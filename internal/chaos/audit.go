@@ -246,6 +246,9 @@ func lieOfRecord(e entry, t transferDocument) string {
 	if forward && !t.forward() || back && t.forward() {
 		return "it has not stayed so"
 	}
+	if e.early() {
+		return "it was not finished, and the caller waits for that"
+	}
 	switch e.Verb {
 	case verbTransfer, verbWait, verbReverse:
 		return lieIf(!forward, "this is not what success looks like")

@@ -112,6 +112,29 @@ func TestLies(t *testing.T) {
 	}
 }
 
+// An answer comes no earlier than its caller wants it, and is true in the end.
+func TestEarlyAnswers(t *testing.T) {
+	success, fail := transferDocument{State: transfer.StateSuccess}, transferDocument{State: transfer.StateFail}
+	for _, test := range []struct {
+		verb   verb
+		at     transfer.ReturnAt
+		text   string
+		stored transferDocument
+		lie    bool
+	}{
+		{verbTransfer, transfer.AtSuccess, "", success, true},
+		{verbReverse, transfer.AtSuccess, "", success, true},
+		{verbWait, transfer.AtCommit, "", success, true},
+		{verbTransfer, transfer.AtSuccess, "not settled yet", success, false},
+		{verbTransfer, transfer.AtSettled, "", success, false},
+		{verbTransfer, transfer.AtCommit, "", success, false},
+		{verbTransfer, transfer.AtCommit, "", fail, true},
+	} {
+		e := entry{Verb: test.verb, Word: done, State: transfer.StateCommitted, ReturnAt: test.at, Text: test.text}
+		require.Equal(t, test.lie, lieOf(e, test.stored, true) != "", "%+v", test)
+	}
+}
+
 // An error that the library doesn't document for such calls does not count as "nothing
 // was stored".
 func TestWordOf(t *testing.T) {

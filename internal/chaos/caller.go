@@ -100,7 +100,7 @@ func (c *caller) call(ctx context.Context, v verb, id string, call func(ctx cont
 // callEntry reports a call that needs more than a verb and an ID.
 func (c *caller) callEntry(ctx context.Context, e entry, call func(ctx context.Context, name string) (transfer.Record, error)) entry {
 	c.calls++
-	e.Call = fmt.Sprintf("%s:%d", c.name, c.calls)
+	e.Call, e.ReturnAt = fmt.Sprintf("%s:%d", c.name, c.calls), c.returnAt()
 	e = c.report.during(ctx, e, func(ctx context.Context) (transfer.Record, error) { return call(ctx, e.Call) })
 	switch {
 	case e.Verb == verbClose || e.Verb == verbReopen:

@@ -64,8 +64,11 @@ type entry struct {
 	ID    string         // of the transfer or the account
 	Word  word           // empty at the beginning of the call
 	State transfer.State // of the record in the answer
+	Epoch int64          // of the record in the answer
 	Code  string         // of the failure
 	Text  string         // of the error
+	// ReturnAt says what the call waits for.
+	ReturnAt transfer.ReturnAt
 	// Known says that the caller knew before the call that the transfer is stored, or the
 	// original of a reversal.
 	Known bool
@@ -83,9 +86,22 @@ type entry struct {
 	Recovered *transfer.RecoveryReport
 }
 
+// early reports whether an answer without an error came before its caller wanted it.
+func (e entry) early() bool {
+	moves := e.Verb == verbTransfer || e.Verb == verbPost || e.Verb == verbReverse
+	return e.Text == "" && e.State == transfer.StateCommitted && (e.Verb == verbWait || moves && e.ReturnAt == transfer.AtSuccess)
+}
+
+// promised reports whether an answer came as soon as the transfer was committed, and
+// another execution had to finish it: the one that answered was dead, or too slow.
+func (e entry) promised(t transferDocument) bool {
+	return e.Verb == verbTransfer && e.Word == done && e.ReturnAt == transfer.AtCommit &&
+		e.State == transfer.StateCommitted && e.Epoch < t.Epoch
+}
+
 // answer returns the entry with the answer to its call.
 func (e entry) answer(rec transfer.Record, err error) entry {
-	e.Word, e.State = wordOf(err), rec.State
+	e.Word, e.State, e.Epoch = wordOf(err), rec.State, rec.Epoch
 	if rec.Failure != nil {
 		e.Code = rec.Failure.Code
 	}

@@ -17,6 +17,9 @@ func (r Report) missing() []string {
 	want("transfers that succeeded", r.Transfers[transfer.StateSuccess], 100)
 	want("transfers that failed", r.Transfers[transfer.StateFail], 50)
 	want("transfers that were taken over", r.Overtaken, 20)
+	if r.Config.Workers > 1 { // the second answers at the commit
+		want("transfers that were taken over after an answer at the commit", r.Promised, 5)
+	}
 	want("transfers that were cancelled in time", r.Answers[event{string(verbCancel), string(done)}], 10)
 	for _, kind := range []string{holdPosted, holdPart, holdVoided, holdExpired, orderPaid, orderRefused, transferReversed, reversalRefused} {
 		want(kind, r.Kinds[kind], 5)

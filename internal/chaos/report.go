@@ -21,6 +21,9 @@ type Report struct {
 	Asked int
 	// Overtaken counts the transfers that were taken over at least once.
 	Overtaken int
+	// Promised counts the answers at the commit of transfers that another execution has
+	// finished: the one that answered was killed, or overtaken.
+	Promised int
 	// Answers counts the answers by verb and word.
 	Answers map[event]int
 	// Kinds counts what became of holds, payments and reversals.
@@ -83,6 +86,11 @@ func (r *run) report() Report {
 			report.Kinds[kind]++
 		}
 	}
+	for _, e := range r.journal.answers {
+		if e.promised(r.last.transfers[e.ID]) {
+			report.Promised++
+		}
+	}
 	report.Found, report.Findings = r.findings.all()
 	report.Missing = report.missing()
 	return report
@@ -95,9 +103,9 @@ func (r Report) Print(out io.Writer) error {
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	line("load\t%s, %d workers with %d clients, %d accounts, seed %d",
 		r.Config.For, r.Config.Workers, r.Config.Clients, r.Config.Accounts, r.Config.Seed)
-	line("transfers\tasked for %d times, stored %d, succeeded %d, failed %d, taken over %d", r.Asked,
+	line("transfers\tasked for %d times, stored %d, succeeded %d, failed %d, taken over %d (%d after an answer at the commit)", r.Asked,
 		r.Transfers[transfer.StateSuccess]+r.Transfers[transfer.StateFail], r.Transfers[transfer.StateSuccess],
-		r.Transfers[transfer.StateFail], r.Overtaken)
+		r.Transfers[transfer.StateFail], r.Overtaken, r.Promised)
 	for _, v := range []verb{
 		verbTransfer, verbSubmit, verbWait, verbCancel, verbGet, verbConflict, verbHold, verbPost, verbVoid, verbReverse, verbClose, verbReopen,
 	} {

@@ -79,6 +79,11 @@ func newWorker(j job, out io.Writer) *worker {
 	return &worker{job: j, bank: bank{seed: j.Seed, accounts: j.Accounts}, report: newReporter(out)}
 }
 
+// returnAt returns what the worker's callers wait for, which depends on its slot.
+func (j job) returnAt() transfer.ReturnAt {
+	return []transfer.ReturnAt{transfer.AtSettled, transfer.AtCommit, transfer.AtSuccess}[j.Slot%3]
+}
+
 // dialer connects a worker to the wires instead of the servers.
 type dialer map[string]string
 
@@ -99,8 +104,7 @@ func (w *worker) work(ctx context.Context) error {
 		return err
 	}
 	db := client.Database(database)
-	returnAt := []transfer.ReturnAt{transfer.AtSettled, transfer.AtCommit, transfer.AtSuccess}[w.Slot%3]
-	coord, err := transfer.NewCoordinator(db, documents(db), transfer.WithStallThreshold(stallThreshold), transfer.WithReturnAt(returnAt))
+	coord, err := transfer.NewCoordinator(db, documents(db), transfer.WithStallThreshold(stallThreshold), transfer.WithReturnAt(w.returnAt()))
 	if err != nil {
 		return err
 	}

@@ -35,10 +35,6 @@ type executor struct {
 func newCheck(t *rapid.T, on *server, tally *tally) *check {
 	sc := drawScene(t)
 	c := &check{t: t, model: newModel(sc, tally), bank: on.open(t, sc)}
-	c.model.garble.decided = func(owner int) bool {
-		state := c.bank.attempts[owner].Transfer.State
-		return state == protocol.Committed || state == protocol.Rollback
-	}
 	for i, a := range sc.accounts {
 		c.gone = append(c.gone, encode(a.document(i, sc.coin)))
 	}
@@ -56,7 +52,7 @@ func newCheck(t *rapid.T, on *server, tally *tally) *check {
 
 // hire gives an executor a new attempt.
 func (c *check) hire(e *executor) {
-	for _, places := range []map[place]bool{c.model.garble.told, c.model.forms.apart} {
+	for _, places := range []map[place]bool{c.model.garble.told, c.model.forms.apart, c.model.nulls} {
 		maps.DeleteFunc(places, func(p place, _ bool) bool { return p.owner == e.owner })
 	}
 	c.bank.attempts[e.owner] = c.bank.newAttempt(e.owner, c.bank.transfer(e.transfer))
@@ -125,7 +121,8 @@ func (c *check) comparable(message simulate.Message, answer protocol.Answer) pro
 	if message.Op.Kind == protocol.Decide || message.Op.Kind == protocol.Finish {
 		answer.Transfer = protocol.Image{}
 	}
-	if facts := &answer.Facts; facts.Found && (message.Op.Kind == protocol.ReadFence || facts.Trace != protocol.NoTrace) {
+	facts := &answer.Facts
+	if facts.Found && (message.Op.Kind == protocol.ReadFence || facts.Trace == protocol.Reserved || facts.Trace == protocol.Done) {
 		facts.Unmet = false // asked only where it decides
 	}
 	return answer
@@ -197,9 +194,9 @@ func asks(m simulate.Message) string {
 		text += fmt.Sprintf(" %s", op.To)
 	case protocol.Prepare:
 		text += fmt.Sprintf(" at %d, fence %q", op.Participant, op.Fence)
-	case protocol.Settle, protocol.Undo:
+	case protocol.Settle, protocol.Clear, protocol.Undo:
 		text += fmt.Sprintf(" at %d, new fence %t", op.Participant, op.ReplaceFence)
-	case protocol.ReadFence, protocol.Look, protocol.FenceOnly:
+	case protocol.ReadFence, protocol.Look, protocol.Pay, protocol.FenceOnly:
 		text += fmt.Sprintf(" at %d", op.Participant)
 	case protocol.ReadTransfer, protocol.LookTransfer:
 	}

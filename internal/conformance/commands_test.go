@@ -138,7 +138,7 @@ func (m *model) damagedAll(members []simulate.Message) bool {
 	adds := false
 	for _, message := range members {
 		a := &m.Accounts[m.leg(message).Account]
-		if message.Op.Kind == protocol.Prepare || a.Missing || a.Traces[message.Transfer] == protocol.NoTrace {
+		if message.Op.Kind == protocol.Prepare || a.Missing || a.Traces[message.Transfer] != needs(message.Op.Kind) {
 			return false
 		}
 		adds = adds || m.damaged(message)
@@ -150,7 +150,17 @@ func (m *model) damagedAll(members []simulate.Message) bool {
 func (m *model) shows(message simulate.Message) bool {
 	at := m.leg(message).Account
 	a := &m.Accounts[at]
-	return !a.Missing && !m.garbled(at) && (a.Traces[message.Transfer] != protocol.NoTrace) == (message.Op.Kind == protocol.Prepare)
+	if a.Missing || m.garbled(at) {
+		return false
+	}
+	switch trace := a.Traces[message.Transfer]; message.Op.Kind {
+	case protocol.Prepare:
+		return trace != protocol.NoTrace
+	case protocol.Pay:
+		return trace != protocol.Reserved
+	default:
+		return trace == protocol.NoTrace
+	}
 }
 
 // claim performs claims of stored transfers as one command.

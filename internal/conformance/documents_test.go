@@ -105,12 +105,20 @@ func (m *model) storedAccount(i int) account {
 	for t, legs := range m.Plans {
 		for _, leg := range legs {
 			if leg.Account == i && a.Traces[t] != protocol.NoTrace {
-				markers = append(markers, markerKeys()[t]+": "+c.amount(leg.Amount).Canonical())
+				markers = append(markers, traceKey(t, a.Traces[t])+": "+c.amount(leg.Amount).Canonical())
 			}
 		}
 	}
 	stored.Pending = inOrder(markers)
 	return stored
+}
+
+// traceKey returns the key of a transfer's trace.
+func traceKey(transfer int, trace protocol.Trace) string {
+	if trace == protocol.Done {
+		return markerKeys()[transfer] + "%"
+	}
+	return markerKeys()[transfer]
 }
 
 func inOrder(list []string) string {

@@ -223,19 +223,25 @@ func (c *check) onParticipant(*rapid.T) {
 // accountKinds returns the kinds of operations on participants.
 func accountKinds() []protocol.Kind {
 	return []protocol.Kind{
-		protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly, protocol.Look, protocol.ReadFence,
+		protocol.Prepare, protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo, protocol.FenceOnly,
+		protocol.Look, protocol.ReadFence,
 	}
 }
 
-// fitting draws a write that finds the marker as it needs it.
+// fitting draws a write that finds the trace that it needs.
 func (c *check) fitting(e *executor, participant int) protocol.Kind {
-	if c.model.Accounts[c.model.Plans[e.transfer][participant].Account].Traces[e.transfer] != protocol.NoTrace {
-		if c.model.Transfers[e.transfer].Posted != 0 {
+	posted := c.model.Transfers[e.transfer].Posted != 0
+	switch c.model.Accounts[c.model.Plans[e.transfer][participant].Account].Traces[e.transfer] {
+	case protocol.Reserved:
+		if posted {
 			return protocol.Settle
 		}
-		return oneOf(c.t, "clear by", protocol.Settle, protocol.Undo)
+		return oneOf(c.t, "clear by", protocol.Settle, protocol.Undo, protocol.Pay)
+	case protocol.Done:
+		return protocol.Clear
+	default:
+		return protocol.Prepare
 	}
-	return protocol.Prepare
 }
 
 // onParticipants performs several operations on participants as one batch.
@@ -269,23 +275,27 @@ func (c *check) onParticipants(*rapid.T) {
 	c.require(batch)
 }
 
-// onCrowd performs writes of several transfers together, most of which find their markers
-// as they need them.
+// onCrowd performs writes of several transfers together, most of which find the traces
+// that they need.
 func (c *check) onCrowd(*rapid.T) {
 	var batch []simulate.Message
-	clearing := oneOf(c.t, "clear by", protocol.Settle, protocol.Undo)
+	clearing := oneOf(c.t, "clear by", protocol.Settle, protocol.Undo, protocol.Pay)
 	fencing := rapid.IntRange(0, 2).Draw(c.t, "with a new fence") == 2
 	clearsOnly := rapid.IntRange(0, 2).Draw(c.t, "clears only") == 2
 	for _, e := range c.drawExecutors() {
 		for i, leg := range c.model.Plans[e.transfer] {
 			kind := protocol.Prepare
-			if c.model.Accounts[leg.Account].Traces[e.transfer] != protocol.NoTrace {
+			switch trace := c.model.Accounts[leg.Account].Traces[e.transfer]; {
+			case trace == protocol.Reserved:
 				kind = clearing
-			} else if clearsOnly {
+			case trace == protocol.Done:
+				kind = protocol.Clear
+			case clearsOnly:
 				continue
 			}
-			message := c.drawAt(e, likely(c.t, "this", kind, protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly), i)
-			if message.Op.Kind == clearing {
+			message := c.drawAt(e, likely(c.t, "this", kind, protocol.Prepare, protocol.Pay, protocol.Settle, protocol.Clear,
+				protocol.Undo, protocol.FenceOnly), i)
+			if message.Op.Kind == kind && replacesFences(kind) {
 				message.Op.ReplaceFence = fencing
 			}
 			batch = append(batch, message)
@@ -294,14 +304,22 @@ func (c *check) onCrowd(*rapid.T) {
 	c.require(batch)
 }
 
+// replacesFences reports whether a kind of write may replace the fence where it removes a
+// trace.
+func replacesFences(kind protocol.Kind) bool {
+	return kind == protocol.Settle || kind == protocol.Clear || kind == protocol.Undo
+}
+
 // drawAt draws an operation on a participant.
 func (c *check) drawAt(e *executor, kind protocol.Kind, participant int) simulate.Message {
 	op := protocol.Operation{Kind: kind, Participant: participant}
 	switch kind {
 	case protocol.Prepare:
 		op.Fence = c.drawFence(c.model.Plans[e.transfer][participant].Account)
-	case protocol.Settle, protocol.Undo:
+	case protocol.Settle, protocol.Clear, protocol.Undo:
 		op.ReplaceFence = rapid.Bool().Draw(c.t, "replace fence")
+		c.know(e)
+	case protocol.Pay:
 		c.know(e)
 	default:
 	}

@@ -14,16 +14,10 @@ import (
 // all of them together, or for each by itself.
 // Sometimes the balance is not a number.
 func (c *check) edge(*rapid.T) {
-	var sound []int
-	for i := range c.model.scene.accounts {
-		if a := &c.model.Accounts[i]; c.model.scene.accounts[i].paper == nil && !a.Missing && !a.Odd && !a.Closed && !a.Foreign {
-			sound = append(sound, i)
-		}
-	}
-	if len(sound) == 0 {
+	i, sound := c.drawSound()
+	if !sound {
 		return
 	}
-	i := rapid.SampledFrom(sound).Draw(c.t, "account")
 	for range rapid.IntRange(1, 6).Draw(c.t, "rounds") {
 		c.writeAll(i)
 	}
@@ -48,7 +42,7 @@ func (c *check) writeAll(i int) {
 }
 
 // drawAllAt draws a write of each transfer to an account, by executors of one process.
-// Sometimes only transfers with a marker there write.
+// Sometimes only transfers with a trace there write.
 func (c *check) drawAllAt(account int) []simulate.Message {
 	owners := c.model.scene.owners
 	which := rapid.IntRange(0, owners-1).Draw(c.t, "which of each transfer")
@@ -62,7 +56,8 @@ func (c *check) drawAllAt(account int) []simulate.Message {
 			case leg.Account != account:
 				continue
 			case c.model.Accounts[account].Traces[transfer] != protocol.NoTrace:
-				op = protocol.Operation{Kind: c.drawClear(transfer, leg), Participant: at, ReplaceFence: fencing}
+				kind := c.drawClear(transfer, leg)
+				op = protocol.Operation{Kind: kind, Participant: at, ReplaceFence: fencing && replacesFences(kind)}
 			case clearsOnly:
 				continue
 			}
@@ -79,8 +74,13 @@ func (c *check) drawAllAt(account int) []simulate.Message {
 
 // drawClear draws how a participant is cleared, mostly so that something is paid in.
 func (c *check) drawClear(transfer int, leg simulate.Leg) protocol.Kind {
-	if leg.Amount > 0 || c.model.Transfers[transfer].Posted != 0 {
+	switch {
+	case c.model.Accounts[leg.Account].Traces[transfer] == protocol.Done:
+		return protocol.Clear
+	case c.model.Transfers[transfer].Posted != 0:
 		return likely(c.t, "clear by", protocol.Settle, protocol.Undo)
+	case leg.Amount > 0:
+		return likely(c.t, "clear by", oneOf(c.t, "pay by", protocol.Settle, protocol.Pay), protocol.Undo)
 	}
 	return likely(c.t, "clear by", protocol.Undo, protocol.Settle)
 }

@@ -24,6 +24,11 @@ func sharedRow(what string, result protocol.Result) string {
 	return fmt.Sprintf("%s in a shared statement: %s", what, result)
 }
 
+// sharedBeside is the row of the writes of a kind in shared statements that find a trace.
+func sharedBeside(kind protocol.Kind, trace protocol.Trace) string {
+	return fmt.Sprintf("%s in a shared statement, lacking %q", kind, beside(trace))
+}
+
 // storeOf returns the index of an owner's store.
 func (s scene) storeOf(owner int) int { return (owner - 1) % s.owners % 2 }
 
@@ -72,6 +77,11 @@ func (m *model) performUpdate(members []simulate.Message, shared bool) protocol.
 	at := m.leg(members[0]).Account
 	if !shared {
 		return m.update(members)
+	}
+	if a := &m.Accounts[at]; !a.Missing && !a.Odd {
+		for _, message := range members {
+			m.tally.note(sharedBeside(message.Op.Kind, a.Traces[message.Transfer]))
+		}
 	}
 	result := protocol.NotMatched
 	if a := &m.Accounts[at]; a.Odd && !a.Missing && !m.garbled(at) {

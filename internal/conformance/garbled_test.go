@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"fmt"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/protocol"
@@ -10,10 +12,9 @@ import (
 // garble is what the World leaves out: a participant's map of markers was replaced by
 // something else.
 type garble struct {
-	decided func(owner int) bool // whether an owner knows the decision
-	map0    [simulate.MaxAccounts]bson.RawValue
-	dress   [simulate.MaxAccounts]dress // of the accounts before they were wrapped
-	told    map[place]bool              // whose latest look has shown it
+	map0  [simulate.MaxAccounts]bson.RawValue
+	dress [simulate.MaxAccounts]dress // of the accounts before they were wrapped
+	told  map[place]bool              // whose latest look has shown it
 }
 
 // place is a participant as an owner sees it.
@@ -24,6 +25,11 @@ const (
 	garbledAsked   = "a clear where the markers are no map: NotMatched"
 	garbledRefused = "a clear after a look at that: Failed"
 )
+
+// illegible is the row of the reads of markers that are no map.
+func illegible(kind protocol.Kind) string {
+	return fmt.Sprintf("%s where the markers are no map", kind)
+}
 
 // garbled reports whether a participant's markers are not a map.
 func (m *model) garbled(at int) bool {
@@ -68,7 +74,7 @@ func (m *model) performGarbled(message simulate.Message) (protocol.Answer, bool)
 	}
 	garbled := m.garbled(m.leg(message).Account)
 	if message.Op.Kind == protocol.Look {
-		m.garble.told[place{message.Owner, message.Op.Participant}] = garbled && m.garble.decided(message.Owner)
+		m.garble.told[place{message.Owner, message.Op.Participant}] = garbled
 	}
 	if !garbled {
 		return protocol.Answer{}, false
@@ -76,10 +82,8 @@ func (m *model) performGarbled(message simulate.Message) (protocol.Answer, bool)
 	switch kind := message.Op.Kind; {
 	case reads(kind):
 		answer := m.Perform(message)
-		answer.Facts.Trace, answer.Facts.BelowMarkerLimit = protocol.NoTrace, true
-		if m.garble.decided(message.Owner) {
-			answer.Facts.Trace = protocol.Illegible
-		}
+		answer.Facts.Trace, answer.Facts.BelowMarkerLimit = protocol.Illegible, true
+		m.tally.note(illegible(kind))
 		return answer, true
 	case kind == protocol.Prepare:
 		return protocol.Answer{Result: protocol.NotMatched}, true

@@ -84,11 +84,29 @@ func (c *check) part(t *rapid.T) {
 		a := &c.model.Accounts[leg.Account]
 		switch {
 		case !onPaper(leg) && rapid.Bool().Draw(t, "together") && !a.Missing && !a.Odd && !a.Closed && !a.Foreign:
-			c.writeAll(leg.Account)
+			c.settleAmongOthers(e, i)
 		default:
 			c.require([]simulate.Message{c.send(e, protocol.Operation{Kind: protocol.Settle, Participant: i})})
 		}
 	}
+}
+
+// settleAmongOthers settles a hold at a participant, together with what else there is to
+// be paid or cleared there.
+func (c *check) settleAmongOthers(e *executor, participant int) {
+	at := c.model.Plans[e.transfer][participant].Account
+	c.mark(at, func(_ simulate.Leg, transfer int) bool { return transfer != e.transfer })
+	c.know(e)
+	batch := []simulate.Message{c.send(e, protocol.Operation{Kind: protocol.Settle, Participant: participant})}
+	which := (e.owner - 1) % c.model.scene.owners
+	for transfer, there := range c.model.writers(at) {
+		other := &c.executors[transfer*c.model.scene.owners+which]
+		if kind := c.fitting(other, there); transfer != e.transfer && kind != protocol.Prepare {
+			c.know(other)
+			batch = append(batch, c.send(other, protocol.Operation{Kind: kind, Participant: there}))
+		}
+	}
+	c.require(batch)
 }
 
 // know gives an executor the posted part of a hold. An executor that settles has claimed

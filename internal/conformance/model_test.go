@@ -27,6 +27,7 @@ type model struct {
 	paperNow  given                 // the document as it was written last from outside
 	kept      [simulate.MaxTransfers]kept
 	garble    garble
+	nulls     map[place]bool // where the latest read has shown null for the document's map
 	forms     forms
 	tally     *tally
 }
@@ -50,7 +51,7 @@ func newModel(s scene, tally *tally) *model {
 	if s.paper != nil {
 		m.paperNow = s.accounts[paperAt]
 	}
-	m.garble.told, m.forms.apart = map[place]bool{}, map[place]bool{}
+	m.garble.told, m.forms.apart, m.nulls = map[place]bool{}, map[place]bool{}, map[place]bool{}
 	m.MarkerLimit, m.MostBalance = s.markerLimit, s.coin.limit()
 	return m
 }
@@ -96,9 +97,11 @@ func (m *model) note(message simulate.Message, result protocol.Result) {
 	}
 	leg := m.leg(message)
 	if onPaper(leg) && message.Op.Kind == protocol.Prepare {
-		// The map of markers is set as a whole, whatever was there: once it is empty it
-		// is nothing else.
+		// There is a map of markers now, whatever was there.
 		m.paperNow.pending = nil
+	}
+	if onPaper(leg) && message.Op.Kind == protocol.Prepare && slices.Contains(m.Accounts[leg.Account].Traces[:], protocol.Done) {
+		m.tally.note(freeBesideDoneMark)
 	}
 	switch {
 	case m.settlesPart(message) && leg.Amount < 0:
@@ -117,8 +120,13 @@ func (m *model) settlesPart(message simulate.Message) bool {
 }
 
 func (m *model) performOne(message simulate.Message) protocol.Answer {
+	m.seeNull(message)
 	if answer, garbled := m.performGarbled(message); garbled {
 		return answer
+	}
+	if result, outdated := m.outdatedNull(message); outdated {
+		m.tally.note(nullRow(result))
+		return protocol.Answer{Result: result}
 	}
 	switch {
 	case m.damaged(message):
@@ -142,19 +150,21 @@ func (m *model) tooYoung(message simulate.Message) bool {
 // damaged reports whether a write would match an account and add to its balance, to which
 // nothing can be added.
 func (m *model) damaged(message simulate.Message) bool {
-	if message.Op.Kind != protocol.Settle && message.Op.Kind != protocol.Undo {
+	if !removesMarker(message.Op.Kind) {
 		return false
 	}
 	leg := m.leg(message)
 	a := &m.Accounts[leg.Account]
 	adds := m.paid(message) != 0
-	return adds && !a.Missing && !m.garbled(leg.Account) && a.Traces[message.Transfer] != protocol.NoTrace && m.dress[leg.Account] == asText
+	return adds && !a.Missing && !m.garbled(leg.Account) && a.Traces[message.Transfer] == protocol.Reserved && m.dress[leg.Account] == asText
 }
 
-// paid returns what a settle or an undo adds to a balance.
+// paid returns what a pay, a settle or an undo adds to a balance. A clear adds nothing.
 func (m *model) paid(message simulate.Message) int64 {
 	amount, posted := m.leg(message).Amount, m.Transfers[message.Transfer].Posted
-	switch settle := message.Op.Kind == protocol.Settle; {
+	switch settle := message.Op.Kind == protocol.Settle || message.Op.Kind == protocol.Pay; {
+	case message.Op.Kind == protocol.Clear:
+		return 0
 	case settle && amount < 0 && posted != 0:
 		return -amount - posted
 	case settle && amount > 0 && posted != 0:
@@ -200,11 +210,27 @@ func writesTransfer(kind protocol.Kind) bool {
 
 func writesAccount(kind protocol.Kind) bool {
 	switch kind {
-	case protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly:
+	case protocol.Prepare, protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo, protocol.FenceOnly:
 		return true
 	default:
 		return false
 	}
+}
+
+// removesMarker reports whether a kind of write needs a marker, which it removes.
+func removesMarker(kind protocol.Kind) bool {
+	return kind == protocol.Pay || kind == protocol.Settle || kind == protocol.Undo
+}
+
+// needs returns the trace that a write to an account needs, and removes.
+func needs(kind protocol.Kind) protocol.Trace {
+	switch {
+	case kind == protocol.Clear:
+		return protocol.Done
+	case removesMarker(kind):
+		return protocol.Reserved
+	}
+	return protocol.NoTrace
 }
 
 // changed lets a majority store what was changed from outside, as any deciding read does.
@@ -230,13 +256,19 @@ func (m *model) hindrances(message simulate.Message) []string {
 			return []string{"found"}
 		}
 		unmet("fence", facts.Fence == op.Fence)
-		unmet("no marker", facts.Trace == protocol.NoTrace)
+		unmet(beside(facts.Trace), facts.Trace == protocol.NoTrace)
 		unmet("open", facts.Open)
 		unmet("currency", facts.Currency)
 		unmet("kind", facts.Kind)
 		unmet("funds", facts.Funds)
 		unmet("room", facts.WithinLimits)
 		unmet("requirement", !facts.Unmet)
+	case protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo, protocol.FenceOnly:
+		a := &m.Accounts[m.leg(message).Account]
+		unmet("found", !a.Missing)
+		unmet("a map", !m.garbled(m.leg(message).Account))
+		trace := a.Traces[message.Transfer]
+		unmet(beside(trace), trace == needs(op.Kind))
 	case protocol.Claim:
 		m.claimHindrances(message, unmet)
 	case protocol.Verify, protocol.MarkHeld:

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -223,7 +224,7 @@ func (m *model) storedPaper() account {
 	var markers []string
 	for t := range m.Plans {
 		if a.Traces[t] != protocol.NoTrace {
-			markers = append(markers, markerKeys()[t]+": "+money.Zero(money.Whole).Canonical())
+			markers = append(markers, traceKey(t, a.Traces[t])+": "+money.Zero(money.Whole).Canonical())
 		}
 	}
 	if len(markers) > 0 {
@@ -233,7 +234,7 @@ func (m *model) storedPaper() account {
 }
 
 // outsidePaper changes the document as no execution does.
-// It doesn't change it while it is reserved.
+// It doesn't change it while it is reserved. Done marks reserve nothing: they stay.
 func (c *check) outsidePaper() {
 	a := &c.model.Accounts[paperAt]
 	switch {
@@ -243,8 +244,10 @@ func (c *check) outsidePaper() {
 		defer c.seeAll()
 	case oneOf(c.t, "the document is", "deleted", "written", "written") == "deleted":
 		a.Missing, c.gone[paperAt] = true, c.bank.remove(paperAt)
-	case a.Traces != [simulate.MaxTransfers]protocol.Trace{}:
+	case slices.Contains(a.Traces[:], protocol.Reserved):
 		return
+	case slices.Contains(a.Traces[:], protocol.Done):
+		c.rewritePaper()
 	default:
 		now := &c.model.paperNow
 		c.bank.names.meet(a.Fence, fenceOf(c.bank.read(paperAt).Lookup("fence")))
@@ -256,4 +259,71 @@ func (c *check) outsidePaper() {
 	c.t.Log("the document is changed from outside")
 	c.model.changed()
 	c.sameDocuments(nil)
+}
+
+// rewritePaper writes the fields that the requirement is about anew, as they have to be,
+// and leaves the done marks.
+func (c *check) rewritePaper() {
+	a, now := &c.model.Accounts[paperAt], &c.model.paperNow
+	marks := c.bank.read(paperAt).Lookup("pending")
+	c.bank.names.meet(a.Fence, fenceOf(c.bank.read(paperAt).Lookup("fence")))
+	now.fence, now.Fence = c.bank.read(paperAt).Lookup("fence"), a.Fence
+	now.fields, now.pending = rapid.SampledFrom(c.model.scene.paper.as).Draw(c.t, "as required"), nil
+	now.Value, a.Value = 0, 0
+	c.bank.replace(paperAt, append(now.paperDocument(), bson.E{Key: "pending", Value: marks}))
+}
+
+// nullRow is the row of the prepares for which the document's map was null when it was
+// read, and is not any more, or the other way round.
+func nullRow(result protocol.Result) string {
+	return fmt.Sprintf("Prepare at a document whose map is null or not, unlike when it was read: %s", result)
+}
+
+// hasNull reports whether null is stored in place of the document's map of markers.
+func (m *model) hasNull() bool {
+	_, is := m.paperNow.pending.(bson.Null)
+	return is && m.Accounts[paperAt].Traces == [simulate.MaxTransfers]protocol.Trace{}
+}
+
+// seeNull remembers whether a read of the document shows null in place of the map.
+func (m *model) seeNull(message simulate.Message) {
+	if op := message.Op; op.Participant != protocol.NoParticipant && reads(op.Kind) &&
+		onPaper(m.leg(message)) && !m.Accounts[paperAt].Missing {
+		m.nulls[place{message.Owner, op.Participant}] = m.hasNull()
+	}
+}
+
+// outdatedNull performs a prepare at a document where that has changed since it was read.
+// A marker can't be added to null, and a null that was there isn't replaced where
+// something else is now.
+func (m *model) outdatedNull(message simulate.Message) (result protocol.Result, outdated bool) {
+	if message.Op.Kind != protocol.Prepare || !onPaper(m.leg(message)) {
+		return 0, false
+	}
+	expected := m.nulls[place{message.Owner, message.Op.Participant}]
+	trial := *m.World
+	if expected == m.hasNull() || trial.Perform(message).Result != protocol.Applied {
+		return 0, false
+	}
+	if expected {
+		return protocol.NotMatched, true
+	}
+	return protocol.Failed, true
+}
+
+// turnNull puts null in place of the document's empty map of markers, or removes it.
+func (c *check) turnNull() {
+	a, now := &c.model.Accounts[paperAt], &c.model.paperNow
+	if a.Missing || a.Value != 0 || a.Traces != [simulate.MaxTransfers]protocol.Trace{} {
+		return
+	}
+	c.bank.names.meet(a.Fence, fenceOf(c.bank.read(paperAt).Lookup("fence")))
+	now.fence, now.Fence = c.bank.read(paperAt).Lookup("fence"), a.Fence
+	if c.model.hasNull() {
+		now.pending = nil
+	} else {
+		now.pending = bson.Null{}
+	}
+	c.bank.replace(paperAt, now.paperDocument())
+	c.model.changed()
 }

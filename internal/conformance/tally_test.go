@@ -61,23 +61,53 @@ func mixed(what string, result protocol.Result, alone bool) string {
 // The kinds of merged updates.
 const (
 	prepares          = "prepares"
+	pays              = "pays"
 	clears            = "clears"
+	paysAndClears     = "pays and clears"
 	clearsAndPrepares = "clears and prepares"
+	paysAndPrepares   = "pays and prepares"
 	fencings          = "clears with a new fence"
 )
 
+// beside names the trace in whose place a write needs another one, or none.
+func beside(trace protocol.Trace) string {
+	switch trace {
+	case protocol.Reserved:
+		return "no marker in its place"
+	case protocol.Done:
+		return "no done mark in its place"
+	default:
+		return "a trace"
+	}
+}
+
 func mixture(members []simulate.Message) string {
-	isPrepare := func(m simulate.Message) bool { return m.Op.Kind == protocol.Prepare }
-	isClear := func(m simulate.Message) bool { return !isPrepare(m) }
+	var preparing, paying, clearing bool
+	for _, m := range members {
+		switch m.Op.Kind {
+		case protocol.Prepare:
+			preparing = true
+		case protocol.Pay:
+			paying = true
+		default:
+			clearing = true
+		}
+	}
 	switch {
 	case slices.ContainsFunc(members, newFence):
 		return fencings
-	case !slices.ContainsFunc(members, isPrepare):
-		return clears
-	case slices.ContainsFunc(members, isClear):
+	case preparing && paying:
+		return paysAndPrepares
+	case preparing && clearing:
 		return clearsAndPrepares
+	case preparing:
+		return prepares
+	case paying && clearing:
+		return paysAndClears
+	case paying:
+		return pays
 	}
-	return prepares
+	return clears
 }
 
 func (c *tally) countMerged(members []simulate.Message, result protocol.Result, alone bool) {
@@ -91,6 +121,8 @@ const (
 	part       = "Settle of a part of a hold at the credit: Applied"
 	restOfPart = "Settle of a part of a hold at the debit: Applied"
 	mergedPart = "Settle of a part of a hold, merged: Applied"
+	// freeBesideDoneMark counts documents that are reserved beside a done mark.
+	freeBesideDoneMark = "Prepare at a document with a done mark: Applied"
 )
 
 // atDocument is the row of the writes to the document of an effect, or to the original of
@@ -141,14 +173,15 @@ func rows() []string {
 			if !reads(kind) {
 				all = append(all, row(op, protocol.NotMatched))
 			}
-			if kind == protocol.Settle || kind == protocol.Undo {
+			if removesMarker(kind) {
 				all = append(all, row(op, protocol.Failed))
 			}
 		}
 	}
-	for _, condition := range []string{"found", "fence", "no marker", "open", "currency", "kind", "funds", "room", "requirement"} {
+	for _, condition := range []string{"found", "fence", "open", "currency", "kind", "funds", "room", "requirement"} {
 		all = append(all, alone(protocol.Prepare, condition))
 	}
+	all = append(all, traceRows()...)
 	for _, condition := range []string{"state", "epoch", "owner"} {
 		all = append(all, alone(protocol.Verify, condition), alone(protocol.MarkHeld, condition))
 	}
@@ -156,21 +189,49 @@ func rows() []string {
 		all = append(all, alone(protocol.Claim, condition))
 	}
 	all = append(all, part, restOfPart, mergedPart, garbledAsked, garbledRefused)
-	for _, kind := range []protocol.Kind{protocol.Prepare, protocol.Settle, protocol.Undo, protocol.FenceOnly} {
+	for kind := protocol.Prepare; kind <= protocol.Finish; kind++ {
+		if !writesAccount(kind) {
+			continue
+		}
 		all = append(all, atDocument(kind, false), atDocument(kind, true))
 	}
-	for _, what := range []string{prepares, clears, clearsAndPrepares, fencings} {
+	for _, what := range []string{prepares, pays, clears, paysAndClears, clearsAndPrepares, paysAndPrepares, fencings} {
 		all = append(all, mixed(what, protocol.Applied, true), mixed(what, protocol.NotMatched, false))
 	}
 	// Writes that take too much together; that can be paid by what comes in; that can't
 	// add to what is not a number.
 	all = append(all, mixed(prepares, protocol.NotMatched, true), mixed(clearsAndPrepares, protocol.Applied, false),
+		mixed(paysAndPrepares, protocol.Applied, false), mixed(pays, protocol.Failed, true), mixed(paysAndClears, protocol.Failed, true),
 		mixed(clears, protocol.Failed, true), mixed(fencings, protocol.Failed, true))
 	all = append(all, readBack(protocol.Applied), readBack(protocol.NotMatched), sharedOdd)
-	for _, what := range []string{prepares, clears, clearsAndPrepares} {
+	for _, what := range []string{prepares, pays, clears, paysAndClears, clearsAndPrepares, paysAndPrepares} {
 		all = append(all, sharedRow(what, protocol.Applied), sharedRow(what, protocol.NotMatched))
 	}
 	return append(all, alone(protocol.Decide, "state"), alone(protocol.Decide, "epoch"), remembered(false), remembered(true))
+}
+
+// traceRows returns the rows of the writes that find another trace than they need, by
+// themselves and in shared statements, and of the reads of what is no map.
+func traceRows() []string {
+	all := []string{
+		illegible(protocol.ReadFence), illegible(protocol.Look), freeBesideDoneMark,
+		nullRow(protocol.NotMatched), nullRow(protocol.Failed),
+	}
+	for kind := protocol.Prepare; kind <= protocol.Finish; kind++ {
+		if !writesAccount(kind) {
+			continue
+		}
+		for _, trace := range []protocol.Trace{protocol.NoTrace, protocol.Reserved, protocol.Done} {
+			if trace == needs(kind) {
+				continue
+			}
+			all = append(all, alone(kind, beside(trace)))
+			if kind != protocol.FenceOnly { // which is never shared
+				all = append(all, sharedBeside(kind, trace))
+			}
+		}
+	}
+	return all
 }
 
 func reads(kind protocol.Kind) bool {
@@ -182,13 +243,23 @@ func reads(kind protocol.Kind) bool {
 	}
 }
 
+// whole reports whether all properties were tried, and for long.
+func (c *tally) whole() bool { return c.properties >= properties && !testing.Short() }
+
+// lacksRows reports whether a row is empty after the whole run.
+func (c *tally) lacksRows() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.whole() && slices.ContainsFunc(rows(), func(name string) bool { return c.counts[name] == 0 })
+}
+
 // complete prints the table and fails if a row is empty.
 // Some of the properties, or a short run, fill only some of the rows.
 func (c *tally) complete(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	whole := c.properties == properties && !testing.Short()
+	whole := c.whole()
 	if !whole {
 		t.Log("this is not the whole run: rows may be empty")
 	}

@@ -23,8 +23,9 @@ const asBefore = "give this coordinator the options under which it was begun, an
 // sign of how it was configured. A sample is enough. All transfers were begun by the same
 // configuration, or the collection is damaged already.
 //
-// A marker in another field than the configured one, of the same transfer and with the
-// same amount, shows that the field had another name when it was made:
+// A trace, which is a marker or a done mark, shows that the field has the right name. One
+// in another field than the configured one, of the same transfer and with the same
+// amount, shows that the field had another name when it was made:
 //
 //  1. A release that left no note made a hold, with its marker in pending.
 //  2. This process is configured with markers in reserved. When it posts the hold it
@@ -38,20 +39,21 @@ func (d *Deployment) checkBeforeFirstNote(ctx context.Context, c *collections.Co
 	if err != nil {
 		return err
 	}
-	marked := func(p participant) bool {
-		return c.Fields.View(documents[c.Subject(p.id)]).Markers(p.transfer).Own == protocol.Reserved
+	traced := func(p participant) bool {
+		trace := c.Fields.View(documents[c.Subject(p.id)]).Markers(p.transfer).Own
+		return trace == protocol.Reserved || trace == protocol.Done
 	}
-	confirmed := slices.ContainsFunc(inFlight, marked)
+	confirmed := slices.ContainsFunc(inFlight, traced)
 	for _, p := range inFlight {
 		stored, exists := documents[c.Subject(p.id)]
 		switch {
 		case !exists:
 			err = d.refuseOtherID(ctx, c, p)
-		case marked(p):
+		case traced(p):
 			err = p.requireBalance(c, stored)
 		case p.held || !confirmed:
-			// A participant without a marker need not have one. Where another marker is
-			// in the configured field the name is right, and what looks like a marker in
+			// A participant without a trace need not have one. Where another trace is in
+			// the configured field the name is right, and what looks like a trace in
 			// another field is a map of the user's.
 			err = p.refuseOtherField(c, stored)
 		}
@@ -101,7 +103,8 @@ func (d *Deployment) refuseOtherID(ctx context.Context, c *collections.Collectio
 		collections.ErrUnsupported, words.Quote(p.transfer), words.Quote(p.account), c.Namespace, d.catalog.IDs, asBefore)
 }
 
-// requireBalance refuses a marked account that has no balance in the configured field.
+// requireBalance refuses an account with a trace that has no balance in the configured
+// field.
 func (p participant) requireBalance(c *collections.Collection, stored bson.Raw) error {
 	if _, err := stored.LookupErr(c.Fields.Balance); err == nil || c.Documents {
 		return nil
@@ -112,7 +115,7 @@ func (p participant) requireBalance(c *collections.Collection, stored bson.Raw) 
 
 // refuseOtherField refuses a participant whose marker is in another field.
 func (p participant) refuseOtherField(c *collections.Collection, stored bson.Raw) error {
-	field := p.fieldOfMarker(stored)
+	field := p.fieldOfTrace(stored)
 	if field == "" {
 		return nil
 	}
@@ -121,21 +124,24 @@ func (p participant) refuseOtherField(c *collections.Collection, stored bson.Raw
 		words.Quote(field), c.Fields.Pending, asBefore)
 }
 
-// fieldOfMarker returns the top-level field of a document that has what looks like the
-// participant's marker, "" if there is none.
-func (p participant) fieldOfMarker(stored bson.Raw) string {
+// fieldOfTrace returns the top-level field of a document that has what looks like the
+// participant's marker or done mark, "" if there is none.
+func (p participant) fieldOfTrace(stored bson.Raw) string {
 	for _, e := range wire.Elements(stored) {
-		markers, isMap := e.Value().DocumentOK()
-		if !isMap {
-			continue
-		}
-		value, err := markers.LookupErr(document.MarkerKey(p.transfer))
-		if err != nil {
-			continue
-		}
-		if amount, err := money.FromBSON(value); err == nil && amount.Kind() == p.amount.Kind() && amount.Cmp(p.amount) == 0 {
+		traces, isMap := e.Value().DocumentOK()
+		if isMap && (p.looksLikeTrace(traces, document.MarkerKey(p.transfer)) || p.looksLikeTrace(traces, document.DoneKey(p.transfer))) {
 			return e.Key()
 		}
 	}
 	return ""
+}
+
+// looksLikeTrace reports whether a map has the participant's amount under a key.
+func (p participant) looksLikeTrace(traces bson.Raw, key string) bool {
+	value, err := traces.LookupErr(key)
+	if err != nil {
+		return false
+	}
+	amount, err := money.FromBSON(value)
+	return err == nil && amount.Kind() == p.amount.Kind() && amount.Cmp(p.amount) == 0
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/storetest"
 )
@@ -47,4 +48,54 @@ func TestMarkerInAnotherFieldOfAHold(t *testing.T) {
 			require.ErrorContains(t, err, `in the field "reserved", and WithFields says "pending"`)
 		})
 	}
+}
+
+// paid stores a transfer of which nothing is left but the done mark of the last account.
+func paid(b *storetest.Bank, id string, legs ...document.Leg) *mongostore.Attempt {
+	b.T.Helper()
+	a, last := b.Prepared(b.Claimed(id, legs...)), len(legs)-1
+	b.Applied(a, storetest.At(protocol.Pay, last))
+	b.Applied(a, storetest.Decide(protocol.Committed, 1))
+	for i := range last {
+		b.Applied(a, storetest.At(protocol.Settle, i))
+	}
+	return a
+}
+
+// A done mark in the configured field shows that the name is right. What looks like a
+// marker in another field is a map of the user's then.
+func TestDoneMarkConfirmsTheName(t *testing.T) {
+	t.Parallel()
+	for name, cleared := range map[string]bool{"with the done mark": false, "without": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := storetest.New(t)
+			b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil),
+				storetest.Account("carol", bson.M{"notes": bson.M{"order": int64(-1)}}))
+			a := paid(b, "confirms the name", b.Leg("alice", -1), b.Leg("bob", 1))
+			b.Claimed("order", b.Leg("carol", -1), b.Leg("alice", 1))
+			if cleared {
+				b.Applied(a, storetest.At(protocol.Clear, 1))
+			}
+			err := b.Store.Connect(t.Context(), document.Address{})
+			if !cleared {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, collections.ErrUnsupported)
+			require.ErrorContains(t, err, `in the field "notes", and WithFields says "pending"`)
+		})
+	}
+}
+
+// A done mark in another field shows that the field had another name.
+func TestDoneMarkInAnotherField(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	b.Put(storetest.Account("alice", nil), storetest.Account("bob", nil))
+	paid(b, "order", b.Leg("alice", -1), b.Leg("bob", 1))
+	b.Change("accounts", "bob", bson.M{"$rename": bson.M{"pending": "reserved"}})
+	err := b.Store.Connect(t.Context(), document.Address{})
+	require.ErrorIs(t, err, collections.ErrUnsupported)
+	require.ErrorContains(t, err, `in the field "reserved", and WithFields says "pending"`)
 }

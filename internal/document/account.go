@@ -44,10 +44,20 @@ type Debit struct {
 // Conclude counts a debit of a committed transfer as no longer in flight: the money is
 // not the account's any more. Where a part of a hold was posted, only that part has gone,
 // and the rest is paid back.
-func (a *Account) Conclude(d Debit, posted *money.Amount) error {
+//
+// A stored amount may be no part: nothing, or not less than the debit. Nobody settles
+// such a transfer, so its debit is in flight until somebody has mended it.
+func (a *Account) Conclude(d Debit, posted bson.RawValue) error {
 	gone := d.Amount
-	if posted != nil {
-		gone = *posted
+	if !Absent(posted) {
+		part, err := money.FromBSON(posted)
+		if err != nil {
+			return fmt.Errorf("transfer %s: %w", words.Quote(d.Transfer), err)
+		}
+		if !d.hasPart(part) {
+			return nil
+		}
+		gone = part
 	}
 	rest, err := a.Reserved.Add(gone.Neg())
 	if err != nil {
@@ -55,6 +65,12 @@ func (a *Account) Conclude(d Debit, posted *money.Amount) error {
 	}
 	a.Reserved = rest
 	return nil
+}
+
+// hasPart reports whether an amount is a part of the debit: more than nothing, and less
+// than all.
+func (d Debit) hasPart(part money.Amount) bool {
+	return part.Kind() == d.Amount.Kind() && part.Sign() > 0 && part.Cmp(d.Amount) < 0
 }
 
 // Projection returns the fields that facts are judged by.

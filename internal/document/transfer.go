@@ -133,6 +133,33 @@ func (t Transfer) Moved() []Leg {
 	return moved
 }
 
+// DueOnSettle returns what a participant with an amount is paid when the transfer is
+// settled there: a credit.
+// Where a part of a hold was posted, the credit is that part, and the rest is paid back
+// to the account that was debited.
+func (t Transfer) DueOnSettle(amount money.Amount) (money.Amount, error) {
+	switch {
+	case amount.Sign() > 0 && t.Posted == nil:
+		return amount, nil
+	case amount.Sign() > 0:
+		return *t.Posted, nil
+	case amount.Sign() < 0 && t.Posted != nil:
+		return amount.Neg().Add(t.Posted.Neg())
+	}
+	return money.Zero(amount.Kind()), nil
+}
+
+// Losers returns the indexes of the legs that lose money.
+func (t Transfer) Losers() []int {
+	var losers []int
+	for i, leg := range t.Legs {
+		if leg.Amount.Sign() < 0 {
+			losers = append(losers, i)
+		}
+	}
+	return losers
+}
+
 // SoundPart reports whether what was posted, if anything is said to be, is a part of what
 // a hold of two legs holds: more than nothing, and less than all.
 func (t Transfer) SoundPart() bool {

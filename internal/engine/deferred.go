@@ -197,6 +197,21 @@ func (e *Engine) HurryUp(transferID string) (done func()) {
 	}
 }
 
+// sendDeferredAbout has everything sent at once that is deferred about a document. It has
+// as many transfers in flight as it may have: those whose marker nobody waits for keep
+// others out.
+func (e *Engine) sendDeferredAbout(subject collections.Subject) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, l := range e.lanes {
+		for _, d := range l.deferred {
+			for len(d.bySubject[subject]) > 0 {
+				e.sendNow(d.bySubject[subject][0])
+			}
+		}
+	}
+}
+
 // sendNow queues a task that is deferred.
 // The caller holds the lock.
 func (e *Engine) sendNow(t *task) {

@@ -41,7 +41,7 @@ func unreachable(t *testing.T) (*Engine, *mongostore.Attempt) {
 	require.NoError(t, err)
 	store, err := mongostore.New(catalog, retention.New(catalog, 0), mongostore.Limits{Markers: 1})
 	require.NoError(t, err)
-	attempt, err := store.NewAttempt(document.Transfer{ID: "t", Legs: []document.Leg{
+	attempt, err := store.NewAttempt(document.Transfer{ID: "t", Digest: digest(), Legs: []document.Leg{
 		{Namespace: "nowhere.accounts", Account: "a", Amount: money.Units(-1)},
 		{Namespace: "nowhere.accounts", Account: "b", Amount: money.Units(1)},
 	}}, "me")

@@ -144,6 +144,9 @@ func (e *Engine) endRound(j *job, now time.Time) {
 		j.noteMissingRight(t)
 		j.alone = j.alone || t.Alone
 		busy := t.Answer.Facts.Found && !t.Answer.Facts.BelowMarkerLimit
+		if busy {
+			e.sendDeferredAbout(t.subject)
+		}
 		if !t.answered() || busy && now.Before(j.busyWaitUntil) {
 			progress = false
 			e.traceRepeat(context.WithoutCancel(j.caller), &t.Call)

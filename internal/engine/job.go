@@ -58,7 +58,7 @@ func (e *Engine) newJob(ctx context.Context, attempt *mongostore.Attempt, start 
 	now := e.now()
 	return &job{
 		attempt:          attempt,
-		execution:        protocol.New(attempt.Start(start), attempt.Participants(), attempt.Losers()...),
+		execution:        protocol.New(attempt.Start(start), attempt.Participants(), attempt.Transfer.Losers()...),
 		until:            until,
 		caller:           ctx,
 		busyWaitUntil:    now.Add(busyWaitLimit(ctx, now)),

@@ -264,6 +264,7 @@ func (l *lane) urgency(backlogBesideClaims int) int {
 	return max(1, l.backlog())
 }
 
-// backlog returns how many tasks are ready that somebody waits for, counting at most countedTasks of each job: a
-// transfer of a thousand legs does not put its lane first.
+// backlog returns how many tasks are ready that somebody waits for.
+// It counts at most countedTasks of each job: a transfer of a thousand legs does not put
+// its lane first.
 func (l *lane) backlog() int { return min(l.ready-l.due.length(), countedTasks*l.queue.length()) }

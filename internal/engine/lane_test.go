@@ -24,10 +24,13 @@ func idle(t *testing.T) *Engine {
 	return e
 }
 
+// digest returns a digest of a transfer that this release stores, and commits by fact.
+func digest() document.Digest { return document.Digest{Format: document.Format, Sum: []byte{1}} }
+
 // attemptFor returns an attempt like that of [unreachable], for another transfer.
 func attemptFor(t *testing.T, e *Engine, id string) *mongostore.Attempt {
 	t.Helper()
-	attempt, err := e.store.NewAttempt(document.Transfer{ID: id, Legs: []document.Leg{
+	attempt, err := e.store.NewAttempt(document.Transfer{ID: id, Digest: digest(), Legs: []document.Leg{
 		{Namespace: "nowhere.accounts", Account: "a", Amount: money.Units(-1)},
 		{Namespace: "nowhere.accounts", Account: "b", Amount: money.Units(1)},
 	}}, "me")
@@ -243,7 +246,7 @@ func bigJob(t *testing.T, e *Engine, id string, n int) *job {
 		sign := int64(1 - i%2*2)
 		many[i] = document.Leg{Namespace: "nowhere.accounts", Account: fmt.Sprint(id, i), Amount: money.Units(sign)}
 	}
-	attempt, err := e.store.NewAttempt(document.Transfer{ID: id, Legs: many}, "me")
+	attempt, err := e.store.NewAttempt(document.Transfer{ID: id, Digest: digest(), Legs: many}, "me")
 	require.NoError(t, err)
 	require.NoError(t, e.register(id))
 	big := &job{attempt: attempt, caller: t.Context(), replied: make(chan struct{})}

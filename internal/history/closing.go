@@ -155,14 +155,16 @@ var errUnordered = errors.New("transfers on the account are committed faster tha
 //	the clock · prepared · committed · settled · the account is read · the clock: in
 //	the clock · the account is read · prepared · committed · the clock: not in
 //
-// Then nothing is decided, and BalanceAsOf begins again. The time between the readings is
-// that of one read. A transfer that was prepared before it, or is cleared after it, leaves
-// a trace to be seen.
+// Then nothing is decided, and BalanceAsOf begins again.
+// The time between the readings is that of one read.
+// A transfer that was prepared before it, or is cleared after it, leaves a trace to be
+// seen.
 //
 // Every transfer that is in, and has no trace, was committed, and acknowledged by a
-// majority, before the account was read. The transfers are read after that, from the true primary, as a
-// linearizable read has made sure. So the reads of the transfers show everything that is
-// in.
+// majority, before the account was read.
+// The transfers are read after that, from the true primary, as a linearizable read has
+// made sure.
+// So the reads of the transfers show everything that is in.
 func (h *History) balanceInSeparateReads(ctx context.Context, before time.Time) (balance Balance, found bool, err error) {
 	first, err := h.readClock(ctx, before)
 	if err != nil {

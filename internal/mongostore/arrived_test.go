@@ -34,7 +34,8 @@ func TestArrived(t *testing.T) {
 	b.PutIn("orders", bson.M{"_id": "o", "status": "unpaid"})
 	legs := []document.Leg{b.Leg("alice", -60), b.Leg("bob", 20), b.LegIn("eu", "carol", money.Units(40))}
 	a, err := b.Store.NewAttempt(document.Transfer{
-		ID: "t", Legs: legs, Effects: []document.Effect{b.effect("o", unpaid(), paid())}, Digest: document.Digest{Format: document.Format, Sum: []byte{1}},
+		ID: "t", Legs: legs, Effects: []document.Effect{b.effect("o", unpaid(), paid())},
+		Digest: document.Digest{Format: document.Format, Sum: []byte{1}},
 	}, "me")
 	require.NoError(t, err)
 	require.False(t, b.arrived(a), "it is not stored")
@@ -88,7 +89,8 @@ func TestArrivedOfHoldsAndReversals(t *testing.T) {
 
 	b.PutIn("transfers", bson.M{"_id": "original", "state": "Success"})
 	reversal, err := b.Store.NewAttempt(document.Transfer{
-		ID: "reversal", Legs: []document.Leg{b.Leg("alice", -10), b.Leg("bob", 10)}, Reverses: "original", Digest: document.Digest{Format: document.Format, Sum: []byte{1}},
+		ID: "reversal", Legs: []document.Leg{b.Leg("alice", -10), b.Leg("bob", 10)}, Reverses: "original",
+		Digest: document.Digest{Format: document.Format, Sum: []byte{1}},
 	}, "me")
 	require.NoError(t, err)
 	b.Applied(reversal, storetest.Claim(protocol.Insert))

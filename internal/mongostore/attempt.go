@@ -146,17 +146,6 @@ func (a *Attempt) Start(start protocol.Start) protocol.Start {
 	return start
 }
 
-// Losers returns the indexes of the participants that lose money.
-func (a *Attempt) Losers() []int {
-	var losers []int
-	for i, leg := range a.Transfer.Legs {
-		if leg.Amount.Sign() < 0 {
-			losers = append(losers, i)
-		}
-	}
-	return losers
-}
-
 // Name returns how messages name a participant.
 func (a *Attempt) Name(participant int) string {
 	p := &a.participants[participant]

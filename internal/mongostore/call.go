@@ -86,14 +86,7 @@ func (c *Call) answer(result protocol.Result, err error) {
 // The option many says that the command had other calls in it.
 func (c *Call) take(v wire.Verdict, many bool) {
 	c.answer(v.Result, v.Err)
-	c.Alone = many && refusedWhole(v.Err)
-}
-
-// refusedWhole reports whether an error is the server's refusal of a whole command, which
-// it can't carry out for any sender.
-func refusedWhole(err error) bool {
-	code := wire.CommandCode(err)
-	return code == wire.CodeOverflow || code != 0 && wire.IsRefusal(code)
+	c.Alone = many && wire.RefusedWhole(v.Err)
 }
 
 // answerAll gives all calls the same answer.

@@ -99,12 +99,15 @@ func (b *bank) everyTransfer(ctx context.Context) {
 		perform(a, storetest.PrepareWith(0, read[0].Facts.Fence), storetest.PrepareWith(1, read[1].Facts.Fence),
 			storetest.PrepareWith(2, read[2].Facts.Fence))
 		perform(a, storetest.At(protocol.Look, 0), storetest.At(protocol.Look, 2))
+		_, _, err = s.Get(ctx, "", "alice") // with a debit in flight
+		require.NoError(t, err)
 		perform(a, storetest.Claim(protocol.TakeToCancel))
 		perform(a, storetest.About(protocol.ReadTransfer))
 		perform(a, storetest.About(protocol.LookTransfer))
 		if ending == protocol.Success {
+			perform(a, storetest.At(protocol.Pay, 1))
 			perform(a, storetest.Decide(protocol.Committed, 2))
-			perform(a, storetest.At(protocol.Settle, 0), storetest.At(protocol.Settle, 1), storetest.At(protocol.Settle, 2))
+			perform(a, storetest.At(protocol.Settle, 0), storetest.At(protocol.Clear, 1), storetest.At(protocol.Settle, 2))
 		} else {
 			perform(a, storetest.Decide(protocol.Rollback, 2))
 			perform(a, storetest.At(protocol.Undo, 0), storetest.At(protocol.Undo, 1), storetest.At(protocol.Undo, 2))
@@ -124,6 +127,8 @@ func (b *bank) everyTransfer(ctx context.Context) {
 
 // Every write asks for a journaled majority, and every read for what a majority has
 // stored or more, whatever the client's settings are.
+// An account is read together with the transfers of its debits, as a majority had stored
+// both at one time.
 // No write is a retryable one, which the driver would send twice.
 func TestConcernsAreTheStoresOwn(t *testing.T) {
 	t.Parallel()
@@ -186,16 +191,37 @@ func (b *bank) checkConcerns(commands []*storetest.Command) {
 			assert.False(b.T, isNumber && w == 0, "whether it failed is not known: %s", c.Body)
 		case "find", "aggregate":
 			level := c.Text("readConcern", "level")
-			assert.Contains(b.T, []string{"majority", "linearizable"}, level, "%s", c.Body)
+			if level == "snapshot" {
+				b.checkSnapshot(c, levels)
+			} else {
+				assert.Contains(b.T, []string{"majority", "linearizable"}, level, "%s", c.Body)
+			}
 			levels[level]++
 		}
 	}
 	// A look at a transfer, at several existing ones, at an account, and one by an
 	// attempt that is not the owner, in both lives; and the tries of Setup.
 	assert.Equal(b.T, 7, levels["linearizable"])
+	// An account without debits, and in both lives one with a debit, and its transfer.
+	assert.Equal(b.T, 5, levels["snapshot"])
 	assert.Greater(b.T, levels["majority"], 10)
 	for _, name := range []string{"insert", "update", "findAndModify", "find", "aggregate"} {
 		assert.Contains(b.T, storetest.Names(commands), name)
+	}
+}
+
+// checkSnapshot checks a read of what is stored at one time: of an account, or of the
+// transfers of its debits, at the time of the read of the account, which comes before.
+func (b *bank) checkSnapshot(c *storetest.Command, levels map[string]int) {
+	b.T.Helper()
+	require.Equal(b.T, "find", c.Name)
+	_, _, given := c.Body.Lookup("readConcern", "atClusterTime").TimestampOK()
+	from, second := c.Text("find"), levels["snapshot"] > 0 && levels["snapshot"]%2 == 0
+	assert.Equal(b.T, second, given, "%s", c.Body)
+	if second {
+		assert.Equal(b.T, "transfers", from)
+	} else {
+		assert.Equal(b.T, "accounts", from)
 	}
 }
 

@@ -1,6 +1,7 @@
 package mongostore_test
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -26,7 +27,19 @@ type formCase struct {
 	plain bool
 	// tooLarge says that the server refuses to write it.
 	tooLarge bool
-	odd      string // what is not plain, or at its edge
+	odd      string   // what is not plain, or at its edge
+	found    []string // rows of the traces that are not those which the calls need
+}
+
+// foundRow is the row of the calls of a kind that find another trace than they need.
+func foundRow(kind protocol.Kind, key string) string {
+	switch {
+	case key == "":
+		return fmt.Sprintf("a %s without a trace", kind)
+	case strings.HasSuffix(key, "%"):
+		return fmt.Sprintf("a %s beside a done mark", kind)
+	}
+	return fmt.Sprintf("a %s beside a marker", kind)
 }
 
 // anyOf draws a value of any type. The values that are wanted in its place stand also
@@ -125,8 +138,8 @@ func floorOf(stored any) document.Floor {
 	return document.FloorOf(encode(bson.D{{Key: "floor", Value: stored}}).Lookup("floor"))
 }
 
-// drawOperation draws a prepare, or a settle or undo, of which some are of a part of a
-// hold.
+// drawOperation draws a prepare, or a pay, settle, clear or undo. Some settles are of a
+// part of a hold.
 func (l lottery) drawOperation(a *mongostore.Attempt, prepare bool, fence any) protocol.Operation {
 	if prepare {
 		if fence == nil {
@@ -134,17 +147,15 @@ func (l lottery) drawOperation(a *mongostore.Attempt, prepare bool, fence any) p
 		}
 		return storetest.PrepareWith(0, document.FenceOf(encode(bson.D{{Key: "fence", Value: fence}}).Lookup("fence")))
 	}
-	if l.odds(3) {
-		return storetest.At(protocol.Undo, 0)
-	}
-	if l.odds(4) {
+	kind := pick(l, protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo)
+	if kind == protocol.Settle && l.odds(4) {
 		part := money.Units(1)
 		if a.Participant(0).Leg().Amount.Kind() == money.Decimal {
 			part = dec("0.000000000001")
 		}
 		a.Transfer.Posted = &part
 	}
-	return storetest.At(protocol.Settle, 0)
+	return storetest.At(kind, 0)
 }
 
 // draw draws the account. In two out of three, one of its fields is not as it should be.
@@ -215,25 +226,47 @@ func (l lottery) edge(bounds document.Bounds) (balance any, within bool) {
 	return sum.Value(), within
 }
 
-// drawPending draws the map of markers: those of the clears, and some of others.
+// traceOf draws the trace that a call finds, "" if there is none: the one that it
+// removes, or none where it prepares. Sometimes it is another one: it is not known
+// whether the call, or a pay, was done before.
+func (l lottery) traceOf(call *mongostore.Call) (key string, asExpected bool) {
+	id := call.Attempt.Transfer.ID
+	marker, done := document.MarkerKey(id), document.DoneKey(id)
+	switch call.Op.Kind {
+	case protocol.Prepare:
+	case protocol.Clear:
+		key = done
+	default:
+		key = marker
+	}
+	if !l.odds(12) {
+		return key, true
+	}
+	found := pick(l, "", marker, done)
+	return found, found == key
+}
+
+// drawPending draws the map of traces: those that the calls find, and some of others.
 func (c *formCase) drawPending(l lottery, odd bool) any {
 	markers := bson.D{}
 	for _, call := range c.calls {
-		here := call.Op.Kind != protocol.Prepare
-		if l.odds(12) {
-			here = !here // it is not known whether it was done before
+		key, asExpected := l.traceOf(call)
+		if !asExpected {
+			c.found = append(c.found, foundRow(call.Op.Kind, key))
 		}
-		if here {
-			markers = append(markers, bson.E{Key: document.MarkerKey(call.Attempt.Transfer.ID), Value: call.Attempt.Participant(0).Leg().Amount})
+		if key != "" {
+			markers = append(markers, bson.E{Key: key, Value: call.Attempt.Participant(0).Leg().Amount})
 		}
 	}
 	for i := range l.IntN(3) {
 		other := pick(l, "x", "y y", "%2E", "é") + strings.Repeat("z", i+1)
+		other += pick(l, "", "", "%") // a done mark
 		markers = append(markers, bson.E{Key: other, Value: pick[any](l, int64(5), decimal("-0.50"))})
 	}
 	if odd {
 		c.plain = false
-		other := pick(l, "a.b", "$x", "", "0", "x", "$gt", "_id", "\u00e9", document.MarkerKey(c.calls[0].Attempt.Transfer.ID))
+		own := c.calls[0].Attempt.Transfer.ID
+		other := pick(l, "a.b", "$x", "", "0", "x", "$gt", "_id", "\u00e9", "%", "x%%", document.MarkerKey(own), document.DoneKey(own))
 		markers = append(markers, bson.E{Key: other, Value: orNull(l.anyOf())})
 		if l.odds(2) {
 			return l.anyOf(markers)

@@ -16,6 +16,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/pipeline"
+	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -164,6 +165,16 @@ func TestFormsAgree(t *testing.T) {
 		byItself, shared := c.judge(t, alone[c.id], together[c.id])
 		counts[formRow("what is odd: "+c.odd, byItself, shared)]++
 		counts[formRow(fmt.Sprint(c.update.Shape()), byItself, shared)]++
+		for _, call := range c.calls {
+			counts[formRow(call.Op.Kind.String(), byItself, shared)]++
+		}
+		if c.odd == "pending" {
+			continue // which may add the trace that a call needs
+		}
+		for _, what := range c.found {
+			counts[formRow(what, byItself, shared)]++
+			assert.False(t, byItself || shared, "%s: %s\n%s", c, what, c.before)
+		}
 	}
 	for what, count := range formRows(counts) {
 		assert.Positive(t, count, what)
@@ -176,7 +187,7 @@ func formRow(what string, byItself, shared bool) string {
 }
 
 // formRows returns the counts of what has to happen: each outcome, for each odd field,
-// and for each shape.
+// for each shape, and for each operation, also where it finds another trace.
 func formRows(counts map[string]int) map[string]int {
 	rows := map[string]int{}
 	add := func(row string) { rows[row] = counts[row] }
@@ -188,10 +199,23 @@ func formRows(counts map[string]int) map[string]int {
 		}
 	}
 	for _, kind := range []money.Kind{money.Whole, money.Decimal} {
-		for _, has := range [][2]bool{{true, false}, {false, true}, {true, true}} {
-			shape := fmt.Sprint(pipeline.Shape{Kind: kind, Prepares: has[0], Removes: has[1]})
-			add(formRow(shape, false, false))
-			add(formRow(shape, true, true))
+		for _, shape := range []pipeline.Shape{
+			{Prepares: true, Sets: true}, {Removes: true}, {Sets: true, Removes: true}, {Prepares: true, Sets: true, Removes: true},
+		} {
+			shape.Kind = kind
+			add(formRow(fmt.Sprint(shape), false, false))
+			add(formRow(fmt.Sprint(shape), true, true))
+		}
+	}
+	for _, kind := range []protocol.Kind{protocol.Prepare, protocol.Pay, protocol.Settle, protocol.Clear, protocol.Undo} {
+		add(formRow(kind.String(), false, false))
+		add(formRow(kind.String(), true, true))
+		for _, key := range []string{"", "x", "%"} {
+			own := map[protocol.Kind]string{protocol.Prepare: "", protocol.Clear: "%"}
+			if needed, other := own[kind]; other && needed == key || !other && key == "x" {
+				continue
+			}
+			add(formRow(foundRow(kind, key), false, false))
 		}
 	}
 	return rows

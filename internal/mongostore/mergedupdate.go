@@ -147,7 +147,10 @@ func (u *mergedUpdate) addAmount(call *Call) bool {
 	case kind == protocol.Prepare:
 		taken, err = taken.Add(amount.Neg())
 	case kind == protocol.Settle, kind == protocol.Pay:
-		paid, err = call.paidOnSettle(paid)
+		var due money.Amount
+		if due, err = call.Attempt.Transfer.DueOnSettle(amount); err == nil {
+			paid, err = paid.Add(due)
+		}
 	case kind == protocol.Undo && !credit:
 		paid, err = paid.Add(amount.Neg())
 	}
@@ -163,26 +166,6 @@ func (u *mergedUpdate) addAmount(call *Call) bool {
 		u.prepares, u.fence = true, call.Op.Fence
 	}
 	return true
-}
-
-// paidOnSettle adds what the account is paid when the transfer is settled there: a
-// credit. Where a part of a hold was posted, the credit is that part, and the rest is
-// paid back to the account that was debited.
-func (c *Call) paidOnSettle(to money.Amount) (money.Amount, error) {
-	amount, posted := c.participant().leg.Amount, c.Attempt.Transfer.Posted
-	switch {
-	case posted == nil && amount.Sign() > 0:
-		return to.Add(amount)
-	case posted == nil || amount.Sign() == 0:
-		return to, nil
-	case amount.Sign() > 0:
-		return to.Add(*posted)
-	}
-	rest, err := amount.Neg().Add(posted.Neg())
-	if err != nil {
-		return to, err
-	}
-	return to.Add(rest)
 }
 
 // firstPrepare returns the first prepare, or the first call where there is none.

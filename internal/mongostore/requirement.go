@@ -51,7 +51,7 @@ func judgeRequirements(ctx context.Context, calls []*Call, from *mongo.Collectio
 // each is asked alone.
 func judgeRound(ctx context.Context, calls []*Call, from *mongo.Collection) {
 	met, err := findMatching(ctx, calls, from)
-	if err != nil && len(calls) > 1 && refusedWhole(err) {
+	if err != nil && len(calls) > 1 && wire.RefusedWhole(err) {
 		for _, call := range calls {
 			judgeRound(ctx, []*Call{call}, from)
 		}

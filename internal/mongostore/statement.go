@@ -157,17 +157,8 @@ func (u *mergedUpdate) writeConditions(m *wire.Message) {
 		}
 	}
 	m.End()
-	writeStored(m, pipeline.Fence, document.StoredFence(u.fence))
+	m.Stored(pipeline.Fence, document.StoredFence(u.fence))
 	m.Text(pipeline.Currency, first.Attempt.Transfer.Currency)
 	m.Flag(pipeline.Debits, u.taken.Sign() != 0)
-	writeStored(m, pipeline.Floor, first.participant().floor.Stored)
-}
-
-// writeStored writes a stored value, or null for the zero value.
-func writeStored(m *wire.Message, name string, value bson.RawValue) {
-	if document.Absent(value) {
-		m.Null(name)
-		return
-	}
-	m.Value(name, value)
+	m.Stored(pipeline.Floor, first.participant().floor.Stored)
 }

@@ -67,7 +67,8 @@ func playCongestion(ctx context.Context, s *scene, size congestion) error {
 	s.keeps("transfers done, beside those of 256 callers", r.before, r.during, 0.8)
 	s.share("callers left in doubt", r.doubt, int64(r.turns*r.callers), mostDoubt/float64(r.callers))
 	s.note("callers told that nothing was stored", r.unsent)
-	s.atMost("claimed and not final", most, defaultPending)
+	// As many as have a place may be answered, while what is left to be done is put off.
+	s.atMost("claimed and not final", most, 2*defaultPending)
 	s.within("until all is final, after the last answer", r.drained, drainLimit)
 	s.note("statements of updates for each transfer", fmt.Sprintf("before %.2f, during %.2f", r.calm, r.statements))
 	s.atMost("commands under way at once", m.home().counts.inFlight.peak.Load(), mostInFlight)

@@ -123,6 +123,10 @@ func (o *outage) strike(ctx context.Context, t trouble) error {
 	if err != nil {
 		return err
 	}
+	unfinished, err := o.bank.unfinished(ctx)
+	if err != nil {
+		return err
+	}
 	sent := o.sent()
 	done := c.done.Load()
 	t.begin()
@@ -140,10 +144,18 @@ func (o *outage) strike(ctx context.Context, t trouble) error {
 	if err != nil {
 		return err
 	}
-	s.times(t.name+": statements sent, and needed", float64(o.sent()-sent), o.needed*float64(after-before), 2)
+	s.times(t.name+": statements sent, and needed", float64(o.sent()-sent), o.neededFor(after-before, unfinished), 2)
 	s.atMost(t.name+": callers left in doubt", c.doubt.Load(), 0)
 	s.expected(t.name+": callers told something odd", &c.tally)
 	return nil
+}
+
+// neededFor returns how many statements the second cluster needs for n transfers, of
+// which some were unfinished before.
+// Those without a caller any more are answered: each needs one to remove its trace there.
+func (o *outage) neededFor(n, unfinished int64) float64 {
+	answered := min(max(unfinished-steadyCallers, 0), n)
+	return o.needed*float64(n-answered) + float64(answered)
 }
 
 // final returns how many transfers are final.

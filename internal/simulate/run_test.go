@@ -46,10 +46,16 @@ func TestRandomRunsKeepTheInvariants(t *testing.T) {
 // and that a recovery ends well.
 // That is true in whatever order the messages of a few executors arrive, and whichever of
 // them are lost, late, repeated or answered wrongly.
-// The scenes of three faults are left to a longer search.
+// The scenes of three faults, and some of more than two hundred thousand states, are left
+// to a longer search.
 func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
 	scenes := slices.Concat(OneTransfer(), Facts()[:22], Earlier(), Holds(), Effects(), TwoTransfers()[:20])
-	scenes = slices.DeleteFunc(scenes, func(s Scene) bool { return s.Faults > 2 })
+	longest := map[string]bool{
+		"resumed and rolled back": true, "voided and rolled back": true, "a worker's, resumed": true,
+		"resumed twice, closing": true, "resumed twice, too little money": true, "three, resumed": true,
+		"cancelled, closing": true, "money and a document": true,
+	}
+	scenes = slices.DeleteFunc(scenes, func(s Scene) bool { return s.Faults > 2 || longest[s.Name] })
 	var lock sync.Mutex
 	states, ends := 0, map[protocol.State]int{}
 	t.Run("in", func(t *testing.T) {

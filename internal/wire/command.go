@@ -170,6 +170,13 @@ func StatementErrors(reply bson.Raw) []StatementError {
 	return found
 }
 
+// RefusedWhole reports whether an error is the server's refusal of a whole command, which
+// it can't carry out for any sender.
+func RefusedWhole(err error) bool {
+	code := CommandCode(err)
+	return code == CodeOverflow || code != 0 && IsRefusal(code)
+}
+
 // CommandCode returns the code of a command that the server refused as a whole, or 0.
 func CommandCode(err error) int {
 	if err == nil { // as nearly always: a target of errors.As is allocated

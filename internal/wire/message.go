@@ -82,6 +82,15 @@ func (m *Message) Flag(key string, value bool) {
 // Null writes a null.
 func (m *Message) Null(key string) { m.Data = bsoncore.AppendNullElement(m.Data, key) }
 
+// Stored writes a stored value, or null for one that is missing.
+func (m *Message) Stored(key string, value bson.RawValue) {
+	if value.Type == 0 {
+		m.Null(key)
+		return
+	}
+	m.Value(key, value)
+}
+
 // Document writes an encoded document.
 func (m *Message) Document(key string, value bson.Raw) {
 	m.Data = bsoncore.AppendDocumentElement(m.Data, key, value)

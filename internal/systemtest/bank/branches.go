@@ -80,8 +80,8 @@ func (b *Branches) CheckBooks() {
 	RequireLedgers(b.T, b.Both, want)
 }
 
-// LeaveAcross leaves a transfer of 60 to the other server behind, with traces on both: see
-// [Bank.LeaveTraces].
+// LeaveAcross leaves a transfer of 60 to the other server behind, with traces on both:
+// see [Bank.LeaveTraces].
 func (b *Branches) LeaveAcross(id, state string, payer, payee Trace) {
 	b.T.Helper()
 	b.finished(b.Both, Across(id, 60))

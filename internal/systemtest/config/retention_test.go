@@ -29,8 +29,9 @@ func TestEveryEndIsPurged(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0).WithIndexes()
 	b.StallAt("recovered", bank.Settles, bank.Lost, 1)
-	b.StallAt("rolled back", bank.Decision, bank.Lost, 1)
-	b.StallAt("cancelled", bank.Decision, bank.Lost, 1)
+	b.StallAt("committed by fact", bank.Decision, bank.Lost, 1)
+	b.StallHalf("rolled back", 1)
+	b.StallHalf("cancelled", 1)
 	c := b.NewCoordinator(b.DB, transfer.WithRetention(oneDay), transfer.WithStallThreshold(0), transfer.WithStallPolicy(transfer.RollBack))
 	rec, err := c.Transfer(t.Context(), bank.Move("alone", "a", "b", 1))
 	require.NoError(t, err)
@@ -52,11 +53,11 @@ func TestEveryEndIsPurged(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Cancel(t.Context(), "taken back", "")
 	require.NoError(t, err)
-	for _, at := range []string{"recovered", "rolled back", "submitted", "waits"} {
+	for _, at := range []string{"recovered", "committed by fact", "rolled back", "submitted", "waits"} {
 		require.Zero(t, purges(b)[at], "%s is not final", at)
 	}
 	end := bank.InBackground(t, c) // it recovers too
-	for _, id := range []string{"submitted", "recovered", "rolled back"} {
+	for _, id := range []string{"submitted", "recovered", "committed by fact", "rolled back"} {
 		_, _ = b.Wait(t.Context(), id)
 	}
 	end()
@@ -67,7 +68,7 @@ func TestEveryEndIsPurged(t *testing.T) {
 		}
 		require.WithinDuration(t, time.Now().Add(oneDay), at, time.Minute, id)
 	}
-	require.Len(t, purges(b), 10)
+	require.Len(t, purges(b), 11)
 	b.CancelWaiting()
 	require.Zero(t, purges(b)["waits"], "a coordinator without a retention has finished it")
 	b.CheckBooks(bank.Balances(100, 0))

@@ -10,6 +10,7 @@ import (
 // counts are how many events of each kind a run has had.
 type counts struct {
 	Succeeded, Refused, RolledBack, InDoubt, AskedAgain int
+	AtCommit, AtSettled, AtSuccess                      int // of the successes, by what the caller waits for
 	Reads, LinearReads, Reserving                       int // of balances; those with a debit in flight
 	StateReads, UnderWay                                int // of transfers; those that were not final
 	Lost, AnswersLost, Held                             int // messages
@@ -40,7 +41,7 @@ func (h *history) counts() counts {
 		var refused *transfer.RefusedError
 		switch {
 		case a.told == nil:
-			c.Succeeded++
+			c.succeeded(a)
 		case errors.Is(a.told, transfer.ErrInDoubt), errors.Is(a.told, transfer.ErrUnsettled):
 			c.InDoubt++
 		case errors.As(a.told, &refused):
@@ -70,4 +71,17 @@ func (h *history) counts() counts {
 		}
 	}
 	return c
+}
+
+// succeeded counts a success.
+func (c *counts) succeeded(a ask) {
+	c.Succeeded++
+	switch a.returnAt {
+	case transfer.AtCommit:
+		c.AtCommit++
+	case transfer.AtSettled:
+		c.AtSettled++
+	case transfer.AtSuccess:
+		c.AtSuccess++
+	}
 }

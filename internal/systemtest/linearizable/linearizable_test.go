@@ -14,6 +14,8 @@ import (
 
 // Transfers and reads of balances and transfers are linearizable on a primary that has
 // not been replaced: each takes effect at one moment of its call.
+// That of a caller who waits for the commit alone may come after its answer, but then its
+// debit is taken, and it never fails.
 // This holds whatever happens to messages and processes, and if transfers are taken over
 // or cancelled.
 // For the posted balance a failed transfer does not exist. From the available balance it
@@ -24,7 +26,8 @@ func TestLinearizable(t *testing.T) {
 	l := newLoad(t, b, loadOptions{
 		clients: 8, through: b.Through, faults: []bank.Fault{bank.Lost, bank.AnswerLost, bank.Held},
 		enough: func(c counts) bool {
-			return c.Succeeded >= 150 && c.Refused >= 30 && c.RolledBack >= 10 && c.InDoubt >= 10 && c.AskedAgain >= 20 &&
+			return c.AtCommit >= 50 && c.AtSettled >= 50 && c.AtSuccess >= 50 && c.Refused >= 30 &&
+				c.RolledBack >= 10 && c.InDoubt >= 10 && c.AskedAgain >= 20 &&
 				c.Reads >= 300 && c.Reserving >= 20 && c.StateReads >= 100 && c.UnderWay >= 10 &&
 				c.Lost >= 10 && c.AnswersLost >= 10 && c.Held >= 10 && c.Deaths >= 4 && c.Sweeps >= 5
 		},
@@ -62,12 +65,20 @@ func TestFailedTransferIsOffTheAvailableBalance(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 100).WithIndexes()
 	h := newHistory()
-	w := witness{h, 0, b.Coordinator, b.DB}
+	w := witness{h, 0, b.Coordinator, b.DB, transfer.AtSuccess}
+	_, err := b.OpenAccount(t.Context(), transfer.Account{ID: closed})
+	require.NoError(t, err)
+	require.NoError(t, b.CloseAccount(t.Context(), closed))
 	ctx, cancel := context.WithCancel(t.Context())
-	dying := &bank.Wire{Is: bank.Decision.Selector(), What: bank.Lost, Die: true, OnDeath: cancel} // it is prepared, and not decided
+	dying := &bank.Wire{Is: bank.Decision.Selector(), What: bank.Lost, Die: true, OnDeath: cancel} // the debit is taken, and not given back
+	dying.SetIdle(true)
 	db := b.Through(dying.Client())
-	require.ErrorIs(t, witness{h, 1, b.NewCoordinator(db), db}.transfer(ctx, "t", "a", "b", 60).told, transfer.ErrInDoubt)
-
+	left := witness{h, 1, b.NewCoordinator(db), db, transfer.AtSuccess}
+	// From now on it knows the fence of the closed account, and takes the debit before it
+	// learns that the account is closed.
+	require.ErrorIs(t, left.transfer(ctx, "first", "b", closed, 1).told, transfer.ErrAccountClosed)
+	dying.SetIdle(false)
+	require.ErrorIs(t, left.transfer(ctx, "t", "a", closed, 60).told, transfer.ErrInDoubt)
 	require.NoError(t, w.read(t.Context(), t, "a"))
 	require.EqualValues(t, 40, h.balances[0].available)
 	require.EqualValues(t, 100, h.balances[0].posted)
@@ -84,7 +95,7 @@ func TestFailedTransferIsOffTheAvailableBalance(t *testing.T) {
 		return d == reserves || d == restores
 	})
 	require.False(t, accepts(t, balanceModel(100), naive))
-	b.CheckBooks(bank.Balances(100, 100))
+	b.CheckBooks(map[string]int64{"a": 100, "b": 100, closed: 0})
 }
 
 // The model of an account accepts what may happen, and rejects everything that must not.
@@ -143,6 +154,9 @@ func TestHistoryModelOfTransfers(t *testing.T) {
 	show := func(called, backAt int64, s transfer.State) porcupine.Operation {
 		return porcupine.Operation{Input: entry{deed: shows, of: "t", state: s}, Call: called, Return: backAt}
 	}
+	promise := func(called, backAt int64) porcupine.Operation {
+		return porcupine.Operation{Input: entry{deed: promises, of: "t"}, Call: called, Return: backAt}
+	}
 	for name, test := range map[string]struct {
 		line     line
 		accepted bool
@@ -151,6 +165,12 @@ func TestHistoryModelOfTransfers(t *testing.T) {
 		"both ways":           {line{show(0, 1, transfer.StateSuccess), show(2, 3, transfer.StateFail)}, false},
 		"a read is stale":     {line{show(0, 1, transfer.StateSuccess), show(2, 3, "")}, false},
 		"back from committed": {line{show(0, 1, transfer.StateCommitted), show(2, 3, transfer.StateRollback)}, false},
+		"back from success":   {line{show(0, 1, transfer.StateSuccess), show(2, 3, transfer.StateCommitted)}, false},
+		"promised":            {line{promise(0, 1), show(2, 3, transfer.StatePreparing), show(4, 5, transfer.StateSuccess)}, true},
+		"promised, and gone":  {line{promise(0, 1), show(2, 3, "")}, false},
+		"promised, and back":  {line{promise(0, 1), show(2, 3, transfer.StatePreparing), show(4, 5, transfer.StateRollback)}, false},
+		"promised, and fails": {line{promise(0, 1), show(2, 3, transfer.StateFail)}, false},
+		"promised too late":   {line{show(0, 1, transfer.StateRollback), promise(2, 3)}, false},
 		"meanwhile":           {line{show(0, 5, transfer.StateSuccess), show(1, 2, transfer.StatePreparing)}, true},
 	} {
 		require.Equal(t, test.accepted, accepts(t, stateModel(), test.line), name)

@@ -59,10 +59,11 @@ type loadOptions struct {
 
 // life is one process of a client. Its wire is cut at the end of all lives but the last.
 type life struct {
-	c    *transfer.Coordinator
-	db   *mongo.Database
-	wire *bank.Wire
-	ctx  context.Context // ends with the life
+	c        *transfer.Coordinator
+	db       *mongo.Database
+	wire     *bank.Wire
+	ctx      context.Context // ends with the life
+	returnAt transfer.ReturnAt
 }
 
 // newLoad opens the accounts and prepares the clients with their faults.
@@ -80,10 +81,11 @@ func newLoad(t *testing.T, b *bank.Bank, o loadOptions) *load {
 		l.sweepers = append(l.sweepers, b.NewCoordinator(b.DB, transfer.WithStallThreshold(0), transfer.WithStallPolicy(policy)))
 	}
 	random := bank.Seeded(t)
-	for range l.clients {
+	for client := range l.clients {
 		var lives []life
 		for n := range livesOfClient {
-			lives = append(lives, l.newLife(random, n == livesOfClient-1))
+			at := []transfer.ReturnAt{transfer.AtCommit, transfer.AtSettled, transfer.AtSuccess}[(client+n)%3]
+			lives = append(lives, l.newLife(random, at, n == livesOfClient-1))
 		}
 		l.lives = append(l.lives, lives)
 		l.seeds = append(l.seeds, random.Uint64())
@@ -93,7 +95,7 @@ func newLoad(t *testing.T, b *bank.Bank, o loadOptions) *load {
 
 // newLife returns a process whose wire has random faults.
 // It dies after some hundred messages, unless it is the last.
-func (l *load) newLife(random *rand.Rand, last bool) life {
+func (l *load) newLife(random *rand.Rand, at transfer.ReturnAt, last bool) life {
 	ctx, cancel := context.WithCancel(l.t.Context())
 	l.t.Cleanup(cancel)
 	w := &bank.Wire{At: -1, What: l.faults[random.IntN(len(l.faults))], Also: map[int]bank.Fault{}, OnDeath: cancel}
@@ -105,7 +107,8 @@ func (l *load) newLife(random *rand.Rand, last bool) life {
 	}
 	policy := []transfer.StallPolicy{transfer.Resume, transfer.RollBack}[random.IntN(2)]
 	db := l.through(w.Client())
-	return life{l.b.NewCoordinator(db, transfer.WithStallPolicy(policy)), db, w, ctx}
+	c := l.b.NewCoordinator(db, transfer.WithStallPolicy(policy), transfer.WithReturnAt(at))
+	return life{c, db, w, ctx, at}
 }
 
 // run lets the clients work until they have done enough, or for runLimit.
@@ -168,7 +171,7 @@ func (l *load) live(ctx context.Context, number int) {
 	random := rand.New(rand.NewPCG(l.seeds[number], 0))
 	n := 0
 	for _, life := range l.lives[number] {
-		w := witness{l.h, number, life.c, life.db}
+		w := witness{l.h, number, life.c, life.db, life.returnAt}
 		for ; ctx.Err() == nil && life.ctx.Err() == nil; n++ {
 			both, cancel := context.WithCancel(ctx)
 			unhook := context.AfterFunc(life.ctx, cancel)
@@ -188,8 +191,10 @@ func (l *load) act(ctx context.Context, w witness, random *rand.Rand, id string)
 	switch n := random.IntN(100); {
 	case n < 35:
 		l.transfer(ctx, w, random, id)
-	case n < 50 && l.linear:
+	case n < 43 && l.linear:
 		_ = w.readLinearly(ctx, l.accounts[random.IntN(len(l.accounts))])
+	case n < 50 && l.linear:
+		_ = w.findLinearly(ctx, l.accounts[random.IntN(len(l.accounts))])
 	case n < 75:
 		_ = w.read(ctx, l.t, l.accounts[random.IntN(len(l.accounts))])
 	case n < 97:
@@ -219,8 +224,10 @@ func (l *load) meddle(ctx context.Context, w witness, random *rand.Rand, n int) 
 	a, known := l.h.lastBegun(random.IntN(12))
 	switch {
 	case !known:
-	case n < 85:
+	case n < 83:
 		w.look(ctx, a.id)
+	case n < 85:
+		w.await(ctx, a.id)
 	case n < 93:
 		if doubtful, any := l.h.takeDoubtful(); any {
 			a = doubtful
@@ -253,7 +260,7 @@ func (l *load) deliver() {
 // readAll reads all accounts once more.
 func (l *load) readAll() {
 	l.t.Helper()
-	w := witness{l.h, len(l.lives), l.b.Coordinator, l.b.DB}
+	w := witness{l.h, len(l.lives), l.b.Coordinator, l.b.DB, transfer.AtSuccess}
 	for _, account := range l.accounts {
 		require.NoError(l.t, w.read(l.t.Context(), l.t, account))
 	}

@@ -1,6 +1,7 @@
 package linearizable
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ const (
 	refuses                  // a transfer of the units is refused for lack of funds
 	reads                    // a balance is read
 	shows                    // a transfer is seen in a state
+	promises                 // a caller hears that a transfer is committed
 )
 
 // entry is one event, of an account or a transfer, at one moment of its span.
@@ -49,6 +51,8 @@ func (e entry) String() string {
 		return fmt.Sprintf("read %d", e.units)
 	case shows:
 		return string(e.state)
+	case promises:
+		return "it is committed"
 	}
 	return ""
 }
@@ -61,23 +65,28 @@ func (l *line) add(s span, e entry) {
 }
 
 // posted is the history of the posted balances.
-// A transfer that succeeds moves its money at one moment of its call. One that fails does
-// not exist.
+// A transfer that succeeds takes the money from one account at one moment, and gives it
+// to the other at another moment. One that fails does not exist.
+// Where a caller was answered at the commit, both may come later than the answer.
 func (h *history) posted(verdicts []verdict) line {
 	var l line
 	for _, v := range verdicts {
 		if v.final == transfer.StateSuccess {
-			l.add(v.span, entry{deed: moves, of: v.from, transfer: v.id, units: -v.units})
-			l.add(v.span, entry{deed: moves, of: v.to, transfer: v.id, units: v.units})
+			l.add(v.until(v.recordedBy), entry{deed: moves, of: v.from, transfer: v.id, units: -v.units})
+			l.add(v.until(v.paidBy), entry{deed: moves, of: v.to, transfer: v.id, units: v.units})
 		}
 	}
 	for _, r := range h.balances {
-		l.add(r.span, entry{deed: reads, of: r.account, units: r.posted, linear: r.linear})
+		if !r.half {
+			l.add(r.span, entry{deed: reads, of: r.account, units: r.posted, linear: r.linear})
+		}
 	}
 	return l
 }
 
 // available is the history of the available balances.
+// The debit of a transfer that succeeds is taken off by the first answer that knows of
+// the commit.
 // A transfer that fails may take its debit off the balance for a while, once, and only
 // within its call.
 // To take it and give it back at the same moment equals not taking it, so both entries
@@ -87,7 +96,7 @@ func (h *history) available(verdicts []verdict) line {
 	for _, v := range verdicts {
 		if v.final == transfer.StateSuccess {
 			l.add(v.span, entry{deed: moves, of: v.from, transfer: v.id, units: -v.units})
-			l.add(v.span, entry{deed: moves, of: v.to, transfer: v.id, units: v.units})
+			l.add(v.until(v.paidBy), entry{deed: moves, of: v.to, transfer: v.id, units: v.units})
 			continue
 		}
 		l.add(v.span, entry{deed: reserves, of: v.from, transfer: v.id, units: v.units})
@@ -103,14 +112,30 @@ func (h *history) available(verdicts []verdict) line {
 }
 
 // progress is the history of the transfers' states.
-// An outcome of Transfer shows the final state.
+// Each answer of Transfer shows the transfer's state, or says that it is committed, and
+// every transfer has its final state in the end.
 func (h *history) progress(verdicts []verdict) line {
 	var l line
+	stored := map[string]bool{}
 	for _, v := range verdicts {
-		l.add(v.span, entry{deed: shows, of: v.id, state: v.final, told: true})
+		stored[v.id] = true
+		l.add(v.until(v.finalBy), entry{deed: shows, of: v.id, state: v.final, told: true})
+	}
+	for _, a := range h.asks {
+		switch {
+		case !stored[a.id]:
+		case a.settled():
+			l.add(a.span, entry{deed: shows, of: a.id, state: a.state, told: true})
+		case a.told == nil, errors.Is(a.told, transfer.ErrUnsettled):
+			l.add(a.span, entry{deed: promises, of: a.id, told: true})
+		}
 	}
 	for _, r := range h.states {
-		l.add(r.span, entry{deed: shows, of: r.id, state: r.state})
+		if r.fact {
+			l.add(r.span, entry{deed: promises, of: r.id, told: true})
+		} else {
+			l.add(r.span, entry{deed: shows, of: r.id, state: r.state})
+		}
 	}
 	return l
 }
@@ -157,7 +182,7 @@ func (b balance) after(e entry) (state, bool) {
 		return b, refused && (e.seen == nil || *e.seen == b.units)
 	case reads:
 		return b, e.units == b.units
-	case shows:
+	case shows, promises:
 	}
 	return b, false
 }
@@ -180,29 +205,48 @@ func (b balance) without(transfer, how string) balance {
 	return b
 }
 
-// stateModel is a transfer: a state that only goes forward.
-func stateModel() porcupine.Model { return model(stage("")) }
+// stateModel is a transfer: a state that only goes forward, and that of one which is
+// promised to be committed goes to Success.
+func stateModel() porcupine.Model { return model(stage{}) }
 
-// stage is how far a transfer has come; "" is before it is stored.
-type stage transfer.State
+// stage is how far a transfer has come.
+type stage struct {
+	state    transfer.State // "" before it is stored
+	promised bool           // that it is committed
+}
 
 func (s stage) after(e entry) (state, bool) {
-	next := map[stage][]transfer.State{
-		"": {
-			transfer.StatePreparing, transfer.StateCommitted, transfer.StateSuccess, transfer.StateRollback, transfer.StateFail,
-		},
-		stage(transfer.StatePreparing): {
-			transfer.StateCommitted, transfer.StateSuccess, transfer.StateRollback, transfer.StateFail,
-		},
-		stage(transfer.StateCommitted): {transfer.StateSuccess},
-		stage(transfer.StateRollback):  {transfer.StateFail},
-	}
-	for _, forward := range next[s] {
-		if e.state == forward {
-			return stage(forward), true
+	next := s
+	if e.deed == promises {
+		next.promised = true
+		if s.state == "" {
+			next.state = transfer.StatePreparing
+		}
+	} else if s.state != e.state {
+		next.state = e.state
+		if !slices.Contains(later(s.state), e.state) {
+			return s, false
 		}
 	}
-	return s, e.state == transfer.State(s)
+	back := next.state == transfer.StateRollback || next.state == transfer.StateFail
+	return next, !back || !next.promised
+}
+
+// later returns the states that a transfer may be in after another one.
+func later(s transfer.State) []transfer.State {
+	forth := []transfer.State{transfer.StateCommitted, transfer.StateSuccess}
+	back := []transfer.State{transfer.StateRollback, transfer.StateFail}
+	switch s {
+	case "":
+		return slices.Concat([]transfer.State{transfer.StatePreparing}, forth, back)
+	case transfer.StatePreparing:
+		return slices.Concat(forth, back)
+	case transfer.StateCommitted:
+		return forth[1:]
+	case transfer.StateRollback:
+		return back[1:]
+	}
+	return nil
 }
 
 // state is what a model knows.

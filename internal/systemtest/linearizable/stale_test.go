@@ -22,7 +22,7 @@ import (
 )
 
 // On a replica set whose primaries are replaced, transfers are linearizable, and so are
-// reads with read concern linearizable.
+// reads with read concern linearizable, and transactions that also write.
 // The library reads with read concern majority, so its reads may be stale: from a primary
 // that does not know yet that it was replaced, and from one that was just elected.
 // They never show what was never there.
@@ -83,7 +83,7 @@ func requireOld(b bank.Replicated, m porcupine.Model, l line) int {
 // The number of stale reads depends on the server and on luck. The log shows it.
 func stayBehind(b bank.Replicated) {
 	h := newHistory()
-	w := witness{h, 0, b.Coordinator, b.DB}
+	w := witness{h, 0, b.Coordinator, b.DB, transfer.AtSuccess}
 	for _, id := range []string{"a", "b"} {
 		_, err := b.OpenAccount(b.T.Context(), transfer.Account{ID: id, Balance: transfer.Units(opening)})
 		require.NoError(b.T, err)
@@ -95,9 +95,10 @@ func stayBehind(b bank.Replicated) {
 	verdicts := h.verdicts(b.T, b.Coordinator)
 	require.NoError(b.T, w.read(b.T.Context(), b.T, "a"))
 	require.NoError(b.T, w.read(b.T.Context(), b.T, "b"))
-	ofPosted := h.posted(verdicts)
-	requireLinearizable(b.T, balanceModel(opening), ofPosted.only(isLinear), "transfers and linearizable reads")
-	requireOld(b, balanceModel(opening), ofPosted)
+	for _, of := range []line{h.posted(verdicts), h.available(verdicts)} {
+		requireLinearizable(b.T, balanceModel(opening), of.only(isLinear), "transfers and linearizable reads")
+		requireOld(b, balanceModel(opening), of)
+	}
 	requireOld(b, stateModel(), h.progress(verdicts))
 	b.RecoverAll()
 	b.Balances()
@@ -114,7 +115,7 @@ func readBehind(b bank.Replicated, w witness, id string) {
 	ctx, cancel := context.WithTimeout(b.T.Context(), 2*time.Minute)
 	defer cancel()
 	var left []behind
-	for n := range 9 {
+	for n := range 12 {
 		left = append(left, newBehind(b, w.history, n+1, b.Set.Hosts()[old]))
 		require.NoError(b.T, left[n].act(ctx, b.T, id)) // so that there is a connection
 		left[n].wire.forget()
@@ -157,16 +158,19 @@ func newBehind(b bank.Replicated, h *history, number int, host string) behind {
 	// driver's defaults that may take 40 s.
 	client := bank.Client(b.T, b.Set.URI(), options.Client().SetDialer(w).SetMaxPoolSize(1))
 	db := client.Database(b.DB.Name())
-	return behind{witness{h, number, b.NewCoordinator(db), db}, w}
+	return behind{witness{h, number, b.NewCoordinator(db), db, transfer.AtSuccess}, w}
 }
 
-// act reads an account, in one of two ways, or a transfer. Each client does one of these.
+// act reads an account, in one of three ways, or a transfer. Each client does one of
+// these.
 func (b behind) act(ctx context.Context, t *testing.T, id string) error {
-	switch b.number % 3 {
+	switch b.number % 4 {
 	case 0:
 		return b.read(ctx, t, "a")
 	case 1:
 		return b.readLinearly(ctx, "a")
+	case 2:
+		return b.findLinearly(ctx, "a")
 	}
 	b.look(ctx, id)
 	return nil
@@ -260,7 +264,7 @@ func readEarly(b bank.Replicated, account string) int {
 	var members []witness
 	for i, host := range b.Set.Hosts() {
 		db := b.Connect("mongodb://" + host + "/?directConnection=true").Client().Database(b.DB.Name())
-		w := witness{newHistory(), i, b.NewCoordinator(db), db}
+		w := witness{newHistory(), i, b.NewCoordinator(db), db, transfer.AtSuccess}
 		require.Eventually(b.T, func() bool { return w.read(b.T.Context(), b.T, account) == nil }, time.Minute, 10*time.Millisecond)
 		w.history = h
 		members = append(members, w)
@@ -277,15 +281,15 @@ func readEarly(b bank.Replicated, account string) int {
 	require.Eventually(b.T, func() bool {
 		now, err := b.Set.Primary(b.T.Context()) // it may be replaced again
 		return err == nil && members[now].read(b.T.Context(), b.T, account) == nil &&
-			members[now].readLinearly(b.T.Context(), account) == nil
+			members[now].findLinearly(b.T.Context(), account) == nil
 	}, time.Minute, 10*time.Millisecond, "no new primary was read from")
 
-	l := h.posted(nil)
+	l := h.available(nil)
 	if told != nil { // it came too late to be acknowledged: the last read, a linearizable one, shows whether it came at all
 		b.T.Logf("the payment is in doubt: %v", told)
 		paid.backAt = h.now()
 	}
-	if told == nil || h.balances[len(h.balances)-1].posted != opening {
+	if told == nil || h.balances[len(h.balances)-1].available != opening {
 		l.add(paid, entry{deed: moves, of: account, transfer: "a payment", units: 5})
 	}
 	requireLinearizable(b.T, balanceModel(opening), l.only(isLinear), "linearizable reads")

@@ -2,6 +2,7 @@ package rights
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -113,8 +114,7 @@ func (v *guarded) auditorOnlyReads() {
 
 	_, err := service.Hold(t.Context(), both("hold"), time.Hour)
 	require.NoError(t, err)
-	_, err = service.Transfer(t.Context(), both("after"))
-	require.NoError(t, err)
+	v.toTheEnd(service, both("after"))
 	before := v.stored()
 
 	own := &scribe{}
@@ -149,6 +149,42 @@ func (v *guarded) auditorOnlyReads() {
 	v.finishBy(v.over(v.root, transfer.WithStallThreshold(0), transfer.WithLedger("savings", away.Collection("savings"))))
 }
 
+// What was answered is certain, although not all of it is done yet: an auditor reads it
+// at once, and bars nothing.
+func (v *guarded) auditorReadsAtOnce() {
+	t := v.t
+	own := &scribe{}
+	_, db := v.user(readRole(t, "auditor"), own.client())
+	auditor := v.over(db)
+	for n := range 20 {
+		id := fmt.Sprint("answered ", n)
+		rec, err := v.all.Transfer(t.Context(), oneUnit(id))
+		require.NoError(t, err)
+		require.Equal(t, transfer.StateCommitted, rec.State)
+		entries, err := statement(t.Context(), auditor, "", transfer.StatementQuery{NewestFirst: true, Limit: 1})
+		require.NoError(t, err)
+		require.Equal(t, id, entries[0].TransferID)
+		account, err := auditor.GetAccount(t.Context(), "poor")
+		require.NoError(t, err)
+		require.Equal(t, transfer.Units(int64(n+2)), account.Posted)
+		account, err = auditor.GetAccount(t.Context(), "rich")
+		require.NoError(t, err)
+		require.Equal(t, transfer.Units(1_000_000-int64(n+2)), account.Posted)
+	}
+	tried, _ := own.seen()
+	require.Empty(t, tried)
+	v.finish()
+}
+
+// toTheEnd makes a transfer, and waits until nothing is left to be done for it.
+func (v *guarded) toTheEnd(c *transfer.Coordinator, req transfer.Request) {
+	v.t.Helper()
+	_, err := c.Transfer(v.t.Context(), req)
+	require.NoError(v.t, err)
+	_, err = c.Wait(v.t.Context(), req.ID)
+	require.NoError(v.t, err)
+}
+
 // writesNothing requires that an audit, and a statement with nothing outstanding, write
 // nothing even for a user who could.
 func (v *guarded) writesNothing(
@@ -156,8 +192,7 @@ func (v *guarded) writesNothing(
 ) {
 	t := v.t
 	for _, id := range []string{"before 1", "before 2"} {
-		_, err := service.Transfer(t.Context(), both(id))
-		require.NoError(t, err)
+		v.toTheEnd(service, both(id))
 	}
 	books.seen()
 	_, err := service.Audit(t.Context())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongotransfer/transfer"
-	"github.com/mongotransfer/transfer/internal/systemtest/bank"
 )
 
 // With a wrong password every verb says so at once, and nothing is stored.
@@ -158,9 +158,10 @@ func (r role) lose(what right) role {
 	return r
 }
 
-// A right that is revoked just before any command of a verb is reported at once.
-// A transfer stored by then is in doubt for the caller, and is listed, with the reason if
-// that can be written.
+// A right that is revoked just before any command of a verb is reported at once, if the
+// caller still waits.
+// A transfer stored by then is in doubt for the caller, or known to be committed, and is
+// listed, with the reason if that can be written.
 // Recovery finishes it once the right is back.
 func (v *guarded) revokedAnywhere() {
 	v.withSavings()
@@ -184,14 +185,17 @@ func (v *guarded) revokedAnywhere() {
 			return err
 		}},
 	} {
-		v.sub(what.name, func(v *guarded) {
-			n := 0
-			for v.revokedAt(what, n) {
-				n++
-			}
-			require.GreaterOrEqual(v.t, n, 5, "too few commands were struck")
-			v.t.Logf("%d commands", n)
-		})
+		for _, at := range []transfer.ReturnAt{transfer.AtSuccess, transfer.AtSettled, transfer.AtCommit} {
+			name := fmt.Sprintf("%s, answer %d", what.name, at)
+			v.sub(name, func(v *guarded) {
+				n := 0
+				for v.revokedAt(verb{name, what.do}, n, at) {
+					n++
+				}
+				require.GreaterOrEqual(v.t, n, 6, "too few commands were struck")
+				v.t.Logf("%d commands", n)
+			})
+		}
 	}
 }
 
@@ -200,9 +204,10 @@ func verbNamed(name string) verb {
 	return all[slices.IndexFunc(all, func(one verb) bool { return one.name == name })]
 }
 
-// revokedAt revokes the right for the n-th command of a verb.
+// revokedAt revokes the right for the n-th command of a verb, or of what is left to be
+// done after its answer.
 // It reports false if there is no n-th command.
-func (v *guarded) revokedAt(what verb, n int) bool {
+func (v *guarded) revokedAt(what verb, n int, at transfer.ReturnAt) bool {
 	t := v.t
 	id := fmt.Sprintf("%s-%d", what.name, n)
 	_, err := v.root.Collection("orders").InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}})
@@ -212,28 +217,44 @@ func (v *guarded) revokedAt(what verb, n int) bool {
 	r := &revoker{strikes: func(needed right) { v.grant(user, full.lose(needed)) }}
 	user, db := v.user(full, r.client())
 	apart := v.server.Client(t, "bank", user, "secret", r.client()).Database("bank")
-	c := v.over(db, bothLedgers(db, apart)...)
+	c := v.over(db, append(bothLedgers(db, apart), transfer.WithReturnAt(at))...)
 	_, err = c.Get(t.Context(), "first") // opens the connection
 	require.NoError(t, err)
 	r.arm(n)
 	err = v.timed(what, c, id)
+	require.NoError(t, c.Close(t.Context())) // what is left to be done goes out at once
 	struck := r.what()
 	if struck == nil {
 		require.NoError(t, err)
 		return false
 	}
 	v.t.Logf("%d: %s on %s: %v", n, struck.action, struck.collection, err)
-	if err != nil {
+	if err != nil && !v.isOfOriginal(id, err) {
 		require.ErrorIs(t, err, transfer.ErrUnauthorized)
 	}
 	v.leftBy(id, err, *struck)
-	bank.Kill(c)
 	v.grant(user, full)
 	recovering := v.over(db, append(bothLedgers(db, apart), transfer.WithStallThreshold(0))...)
-	_, err = recovering.Recover(t.Context())
-	require.NoError(t, err)
+	_, failed := recovering.Recover(t.Context())
+	require.NoError(t, failed)
 	v.finishBy(recovering)
+	if transfer.OutcomeOf(err) == transfer.Moved && !strings.Contains(what.name, "void") {
+		rec, err := v.all.Get(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, transfer.StateSuccess, rec.State)
+	}
 	return true
+}
+
+// isOfOriginal reports whether an error says that a transfer can't be reversed, as it is
+// committed and stuck: its caller was answered before that.
+func (v *guarded) isOfOriginal(id string, err error) bool {
+	if !errors.Is(err, transfer.ErrNotReversible) {
+		return false
+	}
+	rec, missing := v.all.Get(v.t.Context(), id)
+	require.NoError(v.t, missing)
+	return !rec.State.Final()
 }
 
 func bothLedgers(db, apart *mongo.Database) []transfer.Option {
@@ -242,8 +263,8 @@ func bothLedgers(db, apart *mongo.Database) []transfer.Option {
 	}
 }
 
-// leftBy requires that a stored, unfinished transfer is in doubt, and listed with the
-// reason if that could be written.
+// leftBy requires that a stored, unfinished transfer is in doubt, or known to be
+// committed, and listed with the reason if that could be written.
 func (v *guarded) leftBy(id string, failed error, struck right) {
 	t := v.t
 	for rec, err := range v.all.List(t.Context(), transfer.Query{}) {
@@ -252,7 +273,8 @@ func (v *guarded) leftBy(id string, failed error, struck right) {
 			continue
 		}
 		rolledBack := rec.State == transfer.StateRollback && transfer.OutcomeOf(failed) == transfer.Failed
-		require.True(t, isUndecided(failed) || rolledBack, "%s is %s: %v", rec.ID, rec.State, failed)
+		answered := failed == nil || v.isOfOriginal(rec.ID, failed)
+		require.True(t, isUndecided(failed) || rolledBack || answered, "%s is %s: %v", rec.ID, rec.State, failed)
 		if struck != (right{"update", "transfers"}) {
 			require.NotNil(t, rec.Stuck, "%s is %s", rec.ID, rec.State)
 			require.Equal(t, "unauthorized", rec.Stuck.Code)

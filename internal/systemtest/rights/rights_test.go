@@ -410,6 +410,7 @@ func TestRights(t *testing.T) {
 		{"asked again", (*guarded).askedAgain},
 		{"a worker goes on once a right is back", (*guarded).workerGoesOn},
 		{"an auditor writes nothing", (*guarded).auditorOnlyReads},
+		{"an auditor reads what was just answered", (*guarded).auditorReadsAtOnce},
 		{"what is not recorded yet", (*guarded).recordedByTheMigration},
 	} {
 		t.Run(promise.name, func(t *testing.T) { promise.keep(newGuarded(t, server)) })

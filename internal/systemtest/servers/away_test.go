@@ -52,9 +52,9 @@ func TestWorkerPassesOverAClusterThatIsAway(t *testing.T) {
 		want      transfer.State
 	}{
 		"stalled": {
-			100 * time.Millisecond, func(s *bank.Searches) <-chan struct{} { return s.Stalled },
+			time.Second, func(s *bank.Searches) <-chan struct{} { return s.Stalled },
 			bson.M{"state": "Committed", "committedAt": bank.ThresholdsAgo(1), "lastModified": bank.ThresholdsAgo(1)},
-			func(b *bank.Bank) { b.StallAt("near", bank.Settles, bank.Lost, 60) }, transfer.StateSuccess,
+			func(b *bank.Bank) { b.StallAt("near", bank.Settles, bank.Lost, 60); b.Silence("near", time.Minute) }, transfer.StateSuccess,
 		},
 		"expired": {
 			time.Hour, func(s *bank.Searches) <-chan struct{} { return s.Expired },

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -58,9 +59,9 @@ func TestTransferOverTwoServers(t *testing.T) {
 func TestDeathBetweenTwoServers(t *testing.T) {
 	t.Parallel()
 	server := bank.StartServer(t)
-	// The commands: two reads of fences, the claim, two prepares, the decision, two
-	// settles, the finish.
-	for n := 3; n <= 8; n++ {
+	// The commands: two reads of fences, the claim, two prepares, the record and a pay,
+	// a settle and a clear, the finish.
+	for n := 3; n <= 9; n++ {
 		for _, what := range []bank.Fault{bank.Lost, bank.AnswerLost} {
 			for _, policy := range []transfer.StallPolicy{transfer.Resume, transfer.RollBack} {
 				t.Run(fmt.Sprintf("command %d/%s/policy %d", n, what, policy), func(t *testing.T) {
@@ -76,8 +77,11 @@ func TestDeathBetweenTwoServers(t *testing.T) {
 					require.True(t, w.HasStruck())
 
 					moved := int64(60)
-					if policy == transfer.RollBack && (n < 5 || n == 5 && what == bank.Lost) {
+					if policy == transfer.RollBack && (n < 4 || n == 4 && what == bank.Lost) {
 						moved = 0 // it was not committed
+					}
+					if n == 4 && what == bank.AnswerLost {
+						requirePrepared(b, "t") // the other prepare was sent, too
 					}
 					report := b.RecoverAll(b.Other(), transfer.WithStallPolicy(policy))
 					require.LessOrEqual(t, report.Found, 1)
@@ -87,6 +91,20 @@ func TestDeathBetweenTwoServers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// requirePrepared waits until both accounts have a trace of a transfer.
+func requirePrepared(b *bank.Branches, id string) {
+	b.T.Helper()
+	here := b.DB.Collection("accounts")
+	trace := bson.M{"pending." + id: bson.M{"$exists": true}}
+	require.Eventually(b.T, func() bool {
+		n, err := here.CountDocuments(b.T.Context(), trace)
+		require.NoError(b.T, err)
+		more, err := b.There().CountDocuments(b.T.Context(), trace)
+		require.NoError(b.T, err)
+		return n+more == 2
+	}, 5*time.Minute, 10*time.Millisecond)
 }
 
 // A server that is away delays the transfers that touch it, and no others, not even on

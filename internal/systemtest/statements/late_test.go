@@ -32,12 +32,22 @@ func beginCommit(b *bank.Bank, id string) (store func()) {
 	return func() { require.NoError(b.T, session.CommitTransaction(b.T.Context())) }
 }
 
-// leavePrepared leaves a transfer of 60 from a to b prepared and undecided: a hold, or
-// one whose executor has died.
-func leavePrepared(b *bank.Bank, id string, hold bool) {
+// The ways in which a transfer is left without a stored commit.
+const (
+	held     = "held"
+	prepared = "prepared" // and its executor has died
+	paid     = "paid"     // the same, and the money is there
+)
+
+// leavePrepared leaves a transfer of 60 from a to b whose commit is not stored.
+func leavePrepared(b *bank.Bank, id, how string) {
 	b.T.Helper()
-	if hold {
+	switch how {
+	case held:
 		b.MustHold(id, 60, time.Hour)
+		return
+	case paid:
+		b.LeaveTraces(id, 60, "Preparing", bank.Reserved, bank.Done)
 		return
 	}
 	ctx, cancel := context.WithTimeout(b.T.Context(), 5*time.Minute)
@@ -112,13 +122,17 @@ func (r reader) requireLasting(at time.Time, letGo func()) {
 // Otherwise the first would appear later between the entries that were read.
 func TestStatementAwaitsWhatDoesNotShow(t *testing.T) {
 	t.Parallel()
-	for _, hold := range []bool{false, true} {
+	for _, how := range []string{held, prepared, paid} {
 		for _, apart := range []bool{false, true} {
-			t.Run(fmt.Sprintf("hold=%v/apart=%v", hold, apart), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/apart=%v", how, apart), func(t *testing.T) {
 				t.Parallel()
 				b := bank.New(t, 100, 0).WithIndexes()
-				leavePrepared(b, "late", hold)
+				leavePrepared(b, "late", how)
 				r := reader{b, b.MustLedger(""), "a"}
+				lines := []string{"late -60 40", "quick -10 30"}
+				if how == paid { // the gainer has the money, and the entry is still to come
+					r.id, lines = "b", []string{"late 60 60", "quick 10 70"}
+				}
 				if apart {
 					var err error
 					c := b.NewCoordinator(b.DB, transfer.WithAccounts(b.Through(nil).Collection("accounts")))
@@ -129,7 +143,7 @@ func TestStatementAwaitsWhatDoesNotShow(t *testing.T) {
 				_, err := b.Transfer(t.Context(), bank.Move("quick", "a", "b", 10))
 				require.NoError(t, err)
 				r.requireLasting(b.CommittedAt("quick"), store)
-				require.Equal(t, []string{"late -60 40", "quick -10 30"}, b.Lines(b.MustStatement(r.of, "a", transfer.StatementQuery{})))
+				require.Equal(t, lines, b.Lines(b.MustStatement(r.of, r.id, transfer.StatementQuery{})))
 				b.RecoverAll()
 				b.CheckBooks(bank.Balances(100, 0))
 			})
@@ -141,23 +155,33 @@ func TestStatementAwaitsWhatDoesNotShow(t *testing.T) {
 // Once decided, it comes after all entries that were read before.
 func TestStatementDoesNotAwaitDecisions(t *testing.T) {
 	t.Parallel()
-	for _, hold := range []bool{false, true} {
-		t.Run(fmt.Sprintf("hold=%v", hold), func(t *testing.T) {
+	for _, how := range []string{held, prepared, paid} {
+		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0).WithIndexes()
-			leavePrepared(b, "late", hold)
+			leavePrepared(b, "late", how)
 			_, err := b.Transfer(t.Context(), bank.Move("quick", "a", "b", 10))
 			require.NoError(t, err)
-			require.Equal(t, []string{"quick -10 90"}, b.Lines(b.MustStatement(b.MustLedger(""), "a", transfer.StatementQuery{})))
+			payer, gainer := []string{"quick -10 90", "late -60 30"}, []string{"quick 10 10", "late 60 70"}
+			requireLines(b, payer[:1], gainer[:1])
 			b.RequireBalanceAt("a", b.CommittedAt("quick"), 90)
-			if hold {
+			b.RequireBalanceAt("b", b.CommittedAt("quick"), 10)
+			if how == held {
 				_, err := b.Post(t.Context(), "late")
 				require.NoError(t, err)
 			}
 			b.RecoverAll()
-			require.Equal(t, []string{"quick -10 90", "late -60 30"}, b.Lines(b.MustStatement(b.MustLedger(""), "a", transfer.StatementQuery{})))
+			requireLines(b, payer, gainer)
 			b.CheckBooks(bank.Balances(100, 0))
 		})
+	}
+}
+
+// requireLines requires what the statements of both accounts say.
+func requireLines(b *bank.Bank, payer, gainer []string) {
+	b.T.Helper()
+	for account, want := range map[string][]string{"a": payer, "b": gainer} {
+		require.Equal(b.T, want, b.Lines(b.MustStatement(b.MustLedger(""), account, transfer.StatementQuery{})))
 	}
 }
 

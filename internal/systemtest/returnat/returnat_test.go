@@ -1,10 +1,8 @@
-package transfer_test
+package returnat
 
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,15 +20,15 @@ func moments() map[transfer.ReturnAt]int {
 
 // answering returns a coordinator that answers at a moment, and a sluice that lets no
 // more commands of its next transfer through than that takes.
-func answering(b *bank.Bank, at transfer.ReturnAt) (*transfer.Coordinator, *sluice) {
+func answering(b *bank.Bank, at transfer.ReturnAt) (*transfer.Coordinator, *bank.Sluice) {
 	b.T.Helper()
-	s := newSluice()
-	c := b.NewCoordinator(b.Through(s.options()), transfer.WithReturnAt(at))
+	s := bank.NewSluice()
+	c := b.NewCoordinator(b.Through(s.Options()), transfer.WithReturnAt(at))
 	_, err := c.Transfer(b.T.Context(), bank.Move(fmt.Sprint("warm", at), "a", "b", 1))
 	require.NoError(b.T, err)
 	_, err = c.Wait(b.T.Context(), fmt.Sprint("warm", at))
 	require.NoError(b.T, err)
-	s.reset(moments()[at])
+	s.Reset(moments()[at])
 	return c, s
 }
 
@@ -74,7 +72,7 @@ func TestAnswerAtTheCommit(t *testing.T) {
 	report, err := rolled.Recover(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, transfer.RecoveryReport{Found: 1, Succeeded: 1}, report)
-	close(s.open)
+	s.Open()
 	requireEnd(b, "t", 100, 0)
 }
 
@@ -96,7 +94,7 @@ func TestAnswerWhenSettled(t *testing.T) {
 	other := b.NewCoordinator(b.DB)
 	_, err = other.Transfer(t.Context(), bank.Move("spent", "b", "a", 61))
 	require.NoError(t, err, "it can be spent")
-	close(s.open)
+	s.Open()
 	requireEnd(b, "t", 100, 0)
 }
 
@@ -112,7 +110,7 @@ func TestHistoryWhenSettled(t *testing.T) {
 	require.Equal(t, [][2]int64{{-1, 99}, {-60, 39}}, entriesOf(b, "a"))
 	require.Equal(t, [][2]int64{{1, 1}, {60, 61}}, entriesOf(b, "b"))
 	require.Empty(t, b.MustAudit().Findings)
-	close(s.open)
+	s.Open()
 	requireEnd(b, "t", 100, 0)
 }
 
@@ -135,18 +133,18 @@ func TestAnswerAtTheSuccess(t *testing.T) {
 func TestDefaultAnswer(t *testing.T) {
 	t.Parallel()
 	b := bank.New(t, 100, 0)
-	s := newSluice()
-	c, err := transfer.NewCoordinator(b.Through(s.options()))
+	s := bank.NewSluice()
+	c, err := transfer.NewCoordinator(b.Through(s.Options()))
 	require.NoError(t, err)
 	require.NoError(t, c.Setup(t.Context()))
-	s.reset(1+4, 1+4)
+	s.Reset(1+4, 1+4)
 	rec, err := c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	require.Equal(t, transfer.StateCommitted, rec.State)
 	require.True(t, rec.State.Decided())
-	commands, _ := s.soFar()
+	commands, _ := s.SoFar()
 	require.Len(t, commands, 5)
-	close(s.open)
+	s.Open()
 	require.NoError(t, c.Close(t.Context()))
 	require.Zero(t, b.Unfinished(), "Close finishes what was begun")
 	requireEnd(b, "t", 100, 0)
@@ -268,7 +266,7 @@ func TestRepeatAnswersOnceSettled(t *testing.T) {
 	}
 	_, err = b.Transfer(brief(t), bank.Move("t", "a", "b", 60))
 	require.ErrorIs(t, err, transfer.ErrUnsettled, "at the success")
-	close(s.open)
+	s.Open()
 	requireEnd(b, "t", 100, 0)
 }
 
@@ -303,10 +301,10 @@ func TestPostAnswersOnceSettled(t *testing.T) {
 	for at, commands := range map[transfer.ReturnAt]int{transfer.AtCommit: 2, transfer.AtSettled: 3, transfer.AtSuccess: 4} {
 		id := fmt.Sprint("h", at)
 		b.MustHold(id, 20, time.Hour)
-		s := newSluice()
-		c := b.NewCoordinator(b.Through(s.options()), transfer.WithReturnAt(at))
+		s := bank.NewSluice()
+		c := b.NewCoordinator(b.Through(s.Options()), transfer.WithReturnAt(at))
 		require.NoError(t, c.Setup(t.Context()))
-		s.reset(commands) // a read, the claim, the settles, the finish
+		s.Reset(commands) // a read, the claim, the settles, the finish
 		rec, err := c.Post(t.Context(), id, transfer.PostAmount(transfer.Units(15)))
 		require.NoError(t, err)
 		require.True(t, rec.State.Decided())
@@ -325,7 +323,7 @@ func TestPostAnswersOnceSettled(t *testing.T) {
 			_, err = patient.Post(brief(t), id, transfer.PostAmount(transfer.Units(15)))
 			require.ErrorIs(t, err, transfer.ErrUnsettled, "the payee has nothing yet")
 		}
-		close(s.open)
+		s.Open()
 		_, err = b.Wait(t.Context(), id)
 		require.NoError(t, err)
 	}
@@ -369,33 +367,6 @@ func TestVerbsRightAfterTheAnswer(t *testing.T) {
 			require.Empty(t, b.MustAudit().Findings)
 		})
 	}
-}
-
-// A reversal waits for an original of whose commit the caller was told, though it is
-// stored as Preparing when it is read, and succeeds before that is judged.
-func TestReversalOfWhatIsAnswered(t *testing.T) {
-	t.Parallel()
-	b := bank.New(t, 100, 0)
-	c, s := answering(b, transfer.AtCommit)
-	_, err := c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
-	require.NoError(t, err)
-	var reads atomic.Int64
-	s.mu.Lock()
-	s.onRead = func() {
-		if reads.Add(1) != 2 { // the first may be old, the second one shows Preparing
-			return
-		}
-		close(s.open)
-		for c.UnderWay("t") {
-			runtime.Gosched()
-		}
-	}
-	s.mu.Unlock()
-	rec, err := c.Reverse(t.Context(), "t", "r")
-	require.NoError(t, err)
-	require.True(t, rec.State.Decided())
-	require.Greater(t, reads.Load(), int64(2))
-	requireEnd(b, "r", 100, 0)
 }
 
 // A transfer that is committed by fact can't be cancelled, though its record is not
@@ -477,15 +448,15 @@ func TestPoisonedPayAfterTheCommit(t *testing.T) {
 			t.Parallel()
 			b := bank.New(t, 100, 0)
 			c, s := answering(b, at)
-			s.reset(2)
+			s.Reset(2)
 			answer := make(chan error, 1)
 			go func() {
 				_, err := c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 				answer <- err
 			}()
-			require.Eventually(t, func() bool { return s.documents() == 3 }, 5*time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return s.Documents() == 3 }, 5*time.Minute, time.Millisecond)
 			repair := bank.Forbidden("b")(b)
-			close(s.open)
+			s.Open()
 			bank.RequireAnswer(t, want, <-answer, "the first answer")
 			require.Eventually(t, func() bool {
 				rec, err := b.Get(t.Context(), "t")

@@ -1,0 +1,118 @@
+package bank
+
+import (
+	"context"
+	"sync"
+
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Sluice lets the first commands of a client through, and holds the others back until it
+// is opened.
+type Sluice struct {
+	mu       sync.Mutex
+	pass     int
+	passed   []string
+	values   []any // of the callers' contexts
+	written  int   // documents
+	open     chan struct{}
+	onRead   func()                // called after each read, which all pass
+	together map[int]chan struct{} // closed when as many commands have passed
+}
+
+// CallerKey is the key of a value in a caller's context, which [Sluice.SoFar] returns.
+type CallerKey struct{}
+
+// NewSluice returns a sluice that is open.
+func NewSluice() *Sluice {
+	s := &Sluice{}
+	s.Reset(1000)
+	return s
+}
+
+// Reset lets n commands through.
+// The given pairs of commands, counted from 1, pass only together.
+func (s *Sluice) Reset(n int, pairs ...int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pass, s.passed, s.values, s.written, s.open = n, nil, nil, 0, make(chan struct{})
+	s.together = map[int]chan struct{}{}
+	for _, second := range pairs {
+		s.together[second] = make(chan struct{})
+	}
+}
+
+// Options returns the options of the client.
+func (s *Sluice) Options() *options.ClientOptions {
+	return options.Client().SetMonitor(&event.CommandMonitor{Started: s.started, Succeeded: s.succeeded})
+}
+
+func (s *Sluice) started(ctx context.Context, e *event.CommandStartedEvent) {
+	switch e.CommandName {
+	case "insert", "update", "find", "findAndModify":
+	default:
+		return
+	}
+	s.mu.Lock()
+	if s.onRead != nil && e.CommandName == "find" {
+		s.mu.Unlock()
+		return
+	}
+	if s.pass == 0 {
+		open := s.open
+		s.mu.Unlock()
+		<-open
+		s.mu.Lock()
+	} else {
+		s.pass--
+	}
+	s.passed, s.values = append(s.passed, e.CommandName), append(s.values, ctx.Value(CallerKey{}))
+	n := len(s.passed)
+	first := s.together[n+1]
+	if second := s.together[n]; second != nil {
+		close(second)
+	}
+	s.mu.Unlock()
+	if first != nil {
+		<-first
+	}
+}
+
+func (s *Sluice) succeeded(_ context.Context, e *event.CommandSucceededEvent) {
+	s.mu.Lock()
+	onRead := s.onRead
+	s.mu.Unlock()
+	if onRead != nil && e.CommandName == "find" {
+		onRead()
+	}
+	if e.CommandName == "insert" || e.CommandName == "update" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.written += int(e.Reply.Lookup("n").Int32())
+	}
+}
+
+// SoFar returns the commands that have passed, and the values of their contexts.
+func (s *Sluice) SoFar() (commands []string, values []any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string{}, s.passed...), append([]any{}, s.values...)
+}
+
+// Documents returns how many documents were written.
+func (s *Sluice) Documents() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written
+}
+
+// Open lets everything through.
+func (s *Sluice) Open() { close(s.open) }
+
+// OnRead has a function called after each read, which all pass then.
+func (s *Sluice) OnRead(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onRead = do
+}
