@@ -133,18 +133,18 @@ func (t Transfer) Moved() []Leg {
 	return moved
 }
 
-// DueOnSettle returns what a participant with an amount is paid when the transfer is
+// DueOnSettle returns what a participant with an amount is paid when its transfer is
 // settled there: a credit.
 // Where a part of a hold was posted, the credit is that part, and the rest is paid back
 // to the account that was debited.
-func (t Transfer) DueOnSettle(amount money.Amount) (money.Amount, error) {
+func DueOnSettle(amount money.Amount, posted *money.Amount) (money.Amount, error) {
 	switch {
-	case amount.Sign() > 0 && t.Posted == nil:
+	case amount.Sign() > 0 && posted == nil:
 		return amount, nil
 	case amount.Sign() > 0:
-		return *t.Posted, nil
-	case amount.Sign() < 0 && t.Posted != nil:
-		return amount.Neg().Add(t.Posted.Neg())
+		return *posted, nil
+	case amount.Sign() < 0 && posted != nil:
+		return amount.Neg().Add(posted.Neg())
 	}
 	return money.Zero(amount.Kind()), nil
 }

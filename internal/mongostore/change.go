@@ -139,7 +139,7 @@ func (s *Store) resolveChanges(ctx context.Context, changes []*change) {
 		t, err := document.DecodeTransfer(documents[call.Attempt.Transfer.ID])
 		if err == nil && call.storedIn(t) {
 			call.answer(protocol.Applied, nil)
-			call.Attempt.Transfer = t
+			call.Attempt.learn(t)
 		}
 	}
 }

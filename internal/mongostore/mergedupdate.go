@@ -4,6 +4,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongotransfer/transfer/internal/collections"
+	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -148,7 +149,7 @@ func (u *mergedUpdate) addAmount(call *Call) bool {
 		taken, err = taken.Add(amount.Neg())
 	case kind == protocol.Settle, kind == protocol.Pay:
 		var due money.Amount
-		if due, err = call.Attempt.Transfer.DueOnSettle(amount); err == nil {
+		if due, err = document.DueOnSettle(amount, call.Attempt.Transfer.Posted); err == nil {
 			paid, err = paid.Add(due)
 		}
 	case kind == protocol.Undo && !credit:

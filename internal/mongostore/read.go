@@ -41,7 +41,7 @@ func (s *Store) verifyAny(ctx context.Context, calls []*Call) bool {
 	var writes []transition.Ownership
 	written := map[string]bool{}
 	for _, call := range calls {
-		t := call.Attempt.Transfer
+		t := &call.Attempt.Transfer
 		if written[t.ID] || len(writes) == maxVerified {
 			continue
 		}
