@@ -26,8 +26,8 @@ RATES := /internal/overload
 FIRST := /internal/(chaos|simulate|systemtest/faults|systemtest/servers|mongostore)$$
 # Packages that show the race detector nothing new: they have one goroutine, start other
 # processes, or do one thing after the other. And such tests of other packages.
-ALONE := $(RATES)|/examples|/internal/(audit|chaos|conformance|deployment|document|mongostore|mongotest|outside)
-ALONE := $(ALONE)|/internal/(protocol|simulate|soak|words)
+ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document|history)
+ALONE := $(ALONE)|/internal/(inspection|mongostore|mongotest|outside|protocol|queries|repair|simulate|soak|words)
 ALONE := $(ALONE)|/systemtest/(audit|config|faults|rights|servers|statements|texts|verbs)
 SINGLE := Fuzz|Garb|EveryMessage|Limits|Portions|LongHistory|Documents|Forms
 # Packages that are the same on each version: they break servers, or look at the library
