@@ -8,6 +8,7 @@ CACHE := $(CURDIR)/.cache
 SERVER := go run ./internal/mongotest/withmongo
 
 VERSIONS ?= 5.0.32 6.0.27
+# A pattern of packages that "versions" leaves out.
 WITHOUT ?= /nothing
 SEEDS ?= 0-1000000
 ONLY ?= 1,2,3,4,5,6,7,8,9
@@ -97,7 +98,7 @@ search: ## every interleaving of one transfer, then of two, for as long as FOR s
 teeth: ## break each rule of the protocol in turn, and see the simulator find it; the tests play a share while nothing changes
 	rm -f $(PLAYED)
 	go test -count=1 -run 'TestMutantsAreCaught|TestNoInterleaving' -v -timeout 60m ./internal/simulate
-	cd internal/simulate && cat $$(LC_ALL=C ls ../protocol/*.go) $$(LC_ALL=C ls *.go) $$(LC_ALL=C ls testdata/mutants/*.txt) | sha256sum > $(CURDIR)/$(PLAYED)
+	cd internal/simulate && cat $$(LC_ALL=C ls ../protocol/*.go) $$(LC_ALL=C ls *.go) $$(LC_ALL=C ls cmd/*.go) $$(LC_ALL=C ls testdata/mutants/*.txt) | sha256sum > $(CURDIR)/$(PLAYED)
 
 chaos: ## killed, frozen and cut-off processes and servers, for as long as FOR says: SEED=1 draws the faults
 	go run ./internal/chaos/cmd -for $(FOR) -seed $(SEED)
