@@ -8,6 +8,8 @@ CACHE := $(CURDIR)/.cache
 SERVER := go run ./internal/mongotest/withmongo
 
 VERSIONS ?= 5.0.32 6.0.27
+# A pattern of packages that "versions" leaves out.
+WITHOUT ?= /nothing
 SEEDS ?= 0-1000000
 ONLY ?= 1,2,3,4,5,6,7,8,9
 FOR ?= 5m
@@ -15,6 +17,7 @@ SEED ?= 1
 FUZZTIME ?= 600x
 DRIVER ?= latest
 GOALS ?=
+PLAYED := internal/simulate/testdata/played
 ROUNDS ?= 0
 BEFORE ?= HEAD~1
 
@@ -24,8 +27,8 @@ RATES := /internal/overload
 FIRST := /internal/(chaos|simulate|systemtest/faults|systemtest/servers|mongostore)$$
 # Packages that show the race detector nothing new: they have one goroutine, start other
 # processes, or do one thing after the other. And such tests of other packages.
-ALONE := $(RATES)|/examples|/internal/(audit|chaos|conformance|deployment|document|mongostore|mongotest|outside)
-ALONE := $(ALONE)|/internal/(protocol|simulate|soak|words)
+ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document|history)
+ALONE := $(ALONE)|/internal/(inspection|mongostore|mongotest|outside|protocol|queries|repair|simulate|soak|words)
 ALONE := $(ALONE)|/systemtest/(audit|config|faults|rights|servers|statements|texts|verbs)
 SINGLE := Fuzz|Garb|EveryMessage|Limits|Portions|LongHistory|Documents|Forms
 # Packages that are the same on each version: they break servers, or look at the library
@@ -53,7 +56,7 @@ versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.
 		MONGODB_VERSION=$$version $(SERVER) sh -ec ' \
 			go test -count=1 -timeout 60m -run VersionAskedFor ./internal/mongotest; \
 			go test -count=1 -short -p 4 -timeout 60m -skip "$(LONG)" \
-				$$(go list ./... | grep -vE "$(EQUAL)")'; \
+				$$(go list ./... | grep -vE "$(EQUAL)|$(WITHOUT)")'; \
 	done
 
 race: ## the tests in which goroutines meet, under the race detector, which needs a C compiler
@@ -92,8 +95,10 @@ simulate: ## random runs in a world of faults: SEEDS=0-1000000 plays many, SEEDS
 search: ## every interleaving of one transfer, then of two, for as long as FOR says; FOR=0: to the end
 	go run ./internal/simulate/cmd -search -for $(FOR)
 
-teeth: ## break each rule of the protocol in turn, and see the simulator find it
-	go test -count=1 -run TestMutantsAreCaught -v -timeout 60m ./internal/simulate
+teeth: ## break each rule of the protocol in turn, and see the simulator find it; the tests play a share while nothing changes
+	rm -f $(PLAYED)
+	go test -count=1 -run 'TestMutantsAreCaught|TestNoInterleaving|TestRandomRuns' -v -timeout 60m ./internal/simulate
+	cd internal/simulate && cat $$(LC_ALL=C ls ../protocol/*.go) $$(LC_ALL=C ls *.go) $$(LC_ALL=C ls cmd/*.go) $$(LC_ALL=C ls testdata/mutants/*.txt) | sha256sum > $(CURDIR)/$(PLAYED)
 
 chaos: ## killed, frozen and cut-off processes and servers, for as long as FOR says: SEED=1 draws the faults
 	go run ./internal/chaos/cmd -for $(FOR) -seed $(SEED)

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 // It also promises that each kind of operation, and each kind of claim, has met each fate
 // and has matched often enough, so that a new write can't be forgotten here.
 func TestRandomRunsKeepTheInvariants(t *testing.T) {
-	seeds, often, transfers := uint64(100_000), 5, 0
-	if testing.Short() {
+	seeds, often, transfers := uint64(130_000), 5, 0
+	if testing.Short() || !PlaysAll(t) {
 		seeds, often = 40_000, 1
 	}
 	var met Coverage
@@ -56,11 +56,12 @@ func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
 		"cancelled, closing": true, "money and a document": true,
 	}
 	scenes = slices.DeleteFunc(scenes, func(s Scene) bool { return s.Faults > 2 || longest[s.Name] })
+	all := PlaysAll(t)
 	var lock sync.Mutex
 	states, ends := 0, map[protocol.State]int{}
 	t.Run("in", func(t *testing.T) {
 		for _, scene := range scenes {
-			if testing.Short() {
+			if !all {
 				scene.Faults = max(0, scene.Faults-1)
 			}
 			t.Run(scene.String(), func(t *testing.T) {

@@ -28,6 +28,7 @@ const (
 // The few that can't be distinguished from the original are named as such, with the
 // reason.
 // They are played too.
+// While nothing has changed since all were caught, every sixteenth is played.
 func TestMutantsAreCaught(t *testing.T) {
 	all := readMutants(t)
 	shared := blendOf(t, all)
@@ -40,7 +41,14 @@ func TestMutantsAreCaught(t *testing.T) {
 			require.Contains(t, output, simulate.Tell(seed))
 		}
 	})
+	share := 1
+	if !simulate.PlaysAll(t) {
+		share = 16
+	}
 	for i, m := range all {
+		if i%share != 0 {
+			continue
+		}
 		t.Run(m.rule, func(t *testing.T) {
 			t.Parallel()
 			s := simulator{program, i + 1}

@@ -14,9 +14,9 @@ type Decision struct {
 	Epoch int64
 	// To is Committed or Rollback.
 	To protocol.State
-	// Clean says that no takeover was there before.
+	// Clean says that they are decided at epoch 1, and every prepare was answered.
 	Clean bool
-	// Failure is why a transfer is rolled back.
+	// Failure is why it is rolled back; a commit has none.
 	Failure document.Failure
 }
 

@@ -12,7 +12,7 @@ type Hold struct {
 	// Owner and Epoch are those of its execution.
 	Owner string
 	Epoch int64
-	// Clean says that no takeover was there before.
+	// Clean says that it is held at epoch 1, and every prepare was answered.
 	Clean bool
 	// Stamp is the time. It is stamped as by a finish: what is held doesn't stall.
 	Stamp Stamp

@@ -1,10 +1,22 @@
 package faults
 
 import (
+	"flag"
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-func TestMain(m *testing.M) { os.Exit(mongotest.Main(m)) }
+// sideBySide is how many tests run at once. They wait for stalls and leases far more than they
+// compute, so there are more of them than cores.
+const sideBySide = 8
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", fmt.Sprint(sideBySide)); err != nil {
+		panic(err)
+	}
+	os.Exit(mongotest.Main(m))
+}
