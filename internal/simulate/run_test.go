@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 func TestRandomRunsKeepTheInvariants(t *testing.T) {
 	seeds, often, transfers := uint64(130_000), 5, 0
 	if testing.Short() || !PlaysAll(t) {
-		seeds, often = 40_000, 1
+		seeds, often = 60_000, 1
 	}
 	var met Coverage
 	for seed := range seeds {

@@ -9,8 +9,8 @@ import (
 	"github.com/mongotransfer/transfer/internal/mongotest"
 )
 
-// sideBySide is how many tests run at once. They wait more than they compute, so there are
-// more of them than cores.
+// sideBySide is how many tests run at once. They wait more than they compute, so there
+// are more of them than cores.
 const sideBySide = 8
 
 func TestMain(m *testing.M) {
