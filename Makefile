@@ -29,12 +29,12 @@ FIRST := /internal/(chaos|simulate|systemtest/faults|systemtest/servers|mongosto
 # processes, or do one thing after the other. And such tests of other packages.
 ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document|history)
 ALONE := $(ALONE)|/internal/(inspection|mongostore|mongotest|outside|protocol|queries|repair|simulate|soak|words)
-ALONE := $(ALONE)|/systemtest/(audit|config|faults|rights|servers|statements|texts|verbs)
-SINGLE := Fuzz|Garb|EveryMessage|Limits|Portions|LongHistory|Documents|Forms
+ALONE := $(ALONE)|/systemtest/(audit|config|docs|faults|operations|rights|servers|statements|texts|upgrade|verbs)
+SINGLE := Fuzz|Garb|EveryMessage|Limits|Portions|LongHistory|Documents|Forms|AuditUnder
 # Packages that are the same on each version: they break servers, or look at the library
 # more than at the server.
 EQUAL := $(RATES)|/examples|/internal/(chaos|mongotest|simulate|soak)
-EQUAL := $(EQUAL)|/systemtest/(faults|linearizable|poison|rights|servers|texts|waiters)
+EQUAL := $(EQUAL)|/systemtest/(docs|faults|linearizable|poison|rights|servers|texts|waiters)
 # Tests of the others that take long, and are the same on each version, too.
 LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|UnderAllVerbs|HoldsUp|Ledger
 LONG := $(LONG)|Dead|Repair|GivenUp|Fuzz|Example|HarmfulCollectionsAreRefused/clustered

@@ -74,14 +74,11 @@ func floorsFor(callers int) []string {
 	return append(floors(), "floor-plain")
 }
 
-// quickGroups returns a little of everything.
+// quickGroups returns a little of everything: the goals, and what no goal measures.
 func quickGroups() []group {
-	groups := measuredFor(goals())
-	for _, load := range loads() {
-		groups = append(groups, group{oneNode, plainCells([]string{"transfer", "naive", "optimistic", "floor-1"}, load, 16)})
-	}
-	on := func(c *cell) { c.Nodes = 3 }
-	groups = append(groups, group{threeNodes, changed(plainCells([]string{"transfer", "native", "floor-1"}, "uniform", 16), on)})
+	groups := append(measuredFor(goals()),
+		group{oneNode, plainCells([]string{"transfer", "naive", "optimistic", "floor-1"}, "zipf", 16)},
+		group{threeNodes, changed(plainCells([]string{"floor-1"}, "uniform", 16), func(c *cell) { c.Nodes = 3 })})
 	return append(groups, growthGroups([]int{2000}, []int{1000}, 2)...)
 }
 

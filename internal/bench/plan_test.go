@@ -47,7 +47,7 @@ func TestSettings(t *testing.T) {
 		{[]string{"-baseline", "before"}, 36, time.Second, 6},
 		{[]string{"-baseline", "before", "-only", "hot-1"}, 2, time.Second, 6},
 		{[]string{"-baseline", "before", "-only", "hot,zipf-4"}, 14, time.Second, 6},
-		{[]string{"-quick", "-cells", "three nodes: native"}, 1, 100 * time.Millisecond, 1},
+		{[]string{"-quick", "-cells", "three nodes: floor"}, 1, 100 * time.Millisecond, 1},
 		{[]string{"-only", "transfer/hot/256"}, 1, 2 * time.Second, 1},
 		{[]string{"-only", "transfer/hot/256,native/hot/8"}, 2, 2 * time.Second, 3},
 		{[]string{"-cells", "^nothing$"}, 0, 1250 * time.Millisecond, 3},
