@@ -24,7 +24,7 @@ BEFORE ?= HEAD~1
 # Packages that compare rates. They come last, and have the machine to themselves.
 RATES := /internal/overload
 # Packages that take longest. They come first, so that the others run beside them.
-FIRST := /internal/(chaos|simulate|systemtest/faults|systemtest/servers|mongostore)$$
+FIRST := transfer$$|/internal/(chaos|simulate|systemtest/faults|systemtest/rights|systemtest/servers|mongostore)$$
 # Packages that show the race detector nothing new: they have one goroutine, start other
 # processes, or do one thing after the other. And such tests of other packages.
 ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document|history)

@@ -33,7 +33,7 @@ const tries = 3
 // is another run.
 func TestChaos(t *testing.T) {
 	config := Default()
-	config.For = 25 * time.Second
+	config.For = 15 * time.Second
 	for try := range tries {
 		config.Seed = uint64(time.Now().UnixNano())
 		report := runFor(t, config)

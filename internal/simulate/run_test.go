@@ -60,8 +60,11 @@ func TestNoInterleavingBreaksTheInvariants(t *testing.T) {
 	var lock sync.Mutex
 	states, ends := 0, map[protocol.State]int{}
 	t.Run("in", func(t *testing.T) {
-		for _, scene := range scenes {
+		for i, scene := range scenes {
 			if !all {
+				if i%4 != 0 {
+					continue
+				}
 				scene.Faults = max(0, scene.Faults-1)
 			}
 			t.Run(scene.String(), func(t *testing.T) {
