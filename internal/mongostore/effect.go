@@ -5,7 +5,6 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/document"
 	"github.com/mongotransfer/transfer/internal/money"
-	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
@@ -28,19 +27,13 @@ func (s *Store) effectParticipant(e document.Effect) (participant, error) {
 }
 
 // originalParticipant returns the participant of a reversal: the transfer that it
-// reverses. That must be a Success, and no other transfer may have reversed it. Once it
-// is purged no transfer can reverse it again: so nothing is owed to it.
+// reverses. Once that is purged no transfer can reverse it again: nothing is owed to it.
 func (s *Store) originalParticipant(t document.Transfer) (participant, error) {
-	require, err := bson.Marshal(bson.D{{Key: "state", Value: protocol.Success}, {Key: "reversedBy", Value: nil}})
-	if err != nil {
-		return participant{}, err
-	}
-	set, err := bson.Marshal(bson.D{{Key: "reversedBy", Value: t.ID}})
+	values, err := document.ReversedBy(t.ID)
 	id := wire.RawValue(t.Reverses)
 	return participant{
-		subject: s.catalog.Originals.Subject(id), id: id,
-		effect: &effect{Values: document.Values{Require: require, Set: set}, mayBeGone: true},
-		leg:    document.Leg{Ledger: document.Originals, Account: t.Reverses, Amount: money.Zero(money.Whole)},
+		subject: s.catalog.Originals.Subject(id), id: id, effect: &effect{Values: values, mayBeGone: true},
+		leg: document.Leg{Ledger: document.Originals, Account: t.Reverses, Amount: money.Zero(money.Whole)},
 	}, err
 }
 
