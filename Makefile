@@ -28,13 +28,15 @@ BESIDE := /internal/systemtest/rights
 FIRST := transfer$$|/internal/(chaos|simulate|systemtest/faults|systemtest/servers|mongostore)$$
 # Packages that show the race detector nothing new: they have one goroutine, start other
 # processes, or do one thing after the other. And such tests of other packages.
-ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document|history)
+ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document)
 ALONE := $(ALONE)|/internal/(inspection|mongostore|mongotest|outside|protocol|queries|repair|simulate|soak|words)
-ALONE := $(ALONE)|/systemtest/(audit|config|docs|faults|operations|rights|servers|statements|texts|upgrade|verbs)
-SINGLE := Fuzz|Garb|EveryMessage|Limits|Portions|LongHistory|Documents|Forms|AuditUnder
+ALONE := $(ALONE)|/systemtest/(audit|config|docs|faults|rights|servers|statements|texts|verbs)
+SINGLE := Fuzz|Garb|EveryMessage|Limits|Portions|LongHistory|Documents|Forms|UnderFailovers
+SINGLE := $(SINGLE)|Restored|WorkerProcess|OddIDs|IdleCost|FirstProgram|Frozen|AfterTheUpgrade|ClosingAmong|ClosingReads
 # Packages that are the same on each version: they break servers, or look at the library
 # more than at the server.
-EQUAL := $(RATES)|/examples|/internal/(chaos|mongotest|simulate|soak)
+EQUAL := $(RATES)|/examples|/internal/(chaos|engine|fences|inspection|lookout|money|mongotest)
+EQUAL := $(EQUAL)|/internal/(protocol|recovery|simulate|soak|words)
 EQUAL := $(EQUAL)|/systemtest/(docs|faults|linearizable|poison|rights|servers|texts|waiters)
 # Tests of the others that take long, and are the same on each version, too.
 LONG := EveryMessage|Failovers|TwoServers|Away|Silence|LostAnswer|UnderLoad|UnderAllVerbs|HoldsUp|Ledger

@@ -10,11 +10,10 @@ import (
 )
 
 // sideBySide is how many tests run at once. They wait more than they compute, so there
-// are more of them than cores.
+// are more of them than cores. The flag -parallel says otherwise.
 const sideBySide = 8
 
 func TestMain(m *testing.M) {
-	flag.Parse()
 	if err := flag.Set("test.parallel", fmt.Sprint(sideBySide)); err != nil {
 		panic(err)
 	}
