@@ -32,7 +32,8 @@ ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployme
 ALONE := $(ALONE)|/internal/(inspection|mongostore|mongotest|outside|protocol|queries|repair|simulate|soak|words)
 ALONE := $(ALONE)|/systemtest/(audit|config|docs|faults|rights|servers|statements|texts|verbs)
 SINGLE := Fuzz|Garb|EveryMessage|Limits|Portions|LongHistory|Documents|Forms|UnderFailovers
-SINGLE := $(SINGLE)|Restored|WorkerProcess|OddIDs|IdleCost|FirstProgram|Frozen|AfterTheUpgrade|ClosingAmong|ClosingReads
+SINGLE := $(SINGLE)|Restored|WorkerProcess|OddIDs|IdleCost|FirstProgram|Frozen|AfterTheUpgrade|OnlySetup|RefusedSetup|SetupThatWas|FailedSetup
+SINGLE := $(SINGLE)|NothingEarlier|ClosingAmong|ClosingReads|ClosingApart|PaidInBy|PaidInCounts|PaidInWithout|PagesOf|OddNumbers
 # Packages that are the same on each version: they break servers, or look at the library
 # more than at the server.
 EQUAL := $(RATES)|/examples|/internal/(chaos|engine|fences|inspection|lookout|money|mongotest)
