@@ -110,8 +110,7 @@ func (v *guarded) fill() {
 		_, err := v.all.OpenAccount(t.Context(), transfer.Account{ID: id, Balance: transfer.Units(balance)})
 		require.NoError(t, err)
 	}
-	_, err := v.all.Transfer(t.Context(), oneUnit("first"))
-	require.NoError(t, err)
+	v.toTheEnd(v.all, oneUnit("first"))
 }
 
 // over returns a coordinator that ends with the test.
