@@ -28,6 +28,7 @@ func answering(b *bank.Bank, at transfer.ReturnAt) (*transfer.Coordinator, *bank
 	require.NoError(b.T, err)
 	_, err = c.Wait(b.T.Context(), fmt.Sprint("warm", at))
 	require.NoError(b.T, err)
+	require.Eventually(b.T, func() bool { return s.Documents() == 8 }, time.Minute, time.Millisecond, "the last answer is counted, too")
 	s.Reset(moments()[at])
 	return c, s
 }

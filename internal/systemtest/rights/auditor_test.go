@@ -145,6 +145,8 @@ func (v *guarded) auditorOnlyReads() {
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
+	_, err = service.Wait(t.Context(), "hold")
+	require.NoError(t, err)
 	away := v.server.Root(t).Database("bank")
 	v.finishBy(v.over(v.root, transfer.WithStallThreshold(0), transfer.WithLedger("savings", away.Collection("savings"))))
 }
