@@ -131,8 +131,8 @@ func firstRefusal(rec Record, result engine.Result) error {
 		return err // it was not this execution that was refused
 	}
 	refused.why = explained(result.Transfer, result.Refusal, result.Evidence)
-	if result.SeenKnown {
-		refused.Balance = &Amount{result.Seen}
+	if result.Evidence.Balance != nil {
+		refused.Balance = &Amount{*result.Evidence.Balance}
 	}
 	return err
 }

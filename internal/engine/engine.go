@@ -17,7 +17,6 @@ import (
 
 	"github.com/mongotransfer/transfer/internal/collections"
 	"github.com/mongotransfer/transfer/internal/document"
-	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/mongostore"
 	"github.com/mongotransfer/transfer/internal/protocol"
 )
@@ -215,11 +214,7 @@ type Result struct {
 	ClaimInDoubt bool
 	// Stuck is what keeps a stuck execution from finishing, as it is stored.
 	Stuck document.Failure
-	// Seen is the balance of the participant that Refusal names, if SeenKnown.
-	Seen money.Amount
-	// SeenKnown is true if Seen was read.
-	SeenKnown bool
-	// Evidence is what was read of the participant that Refusal names.
+	// Evidence is what was read of the participant that Refusal names, when it refused.
 	Evidence mongostore.Evidence
 	// Cause is the latest error on the way.
 	Cause error

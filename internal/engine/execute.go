@@ -157,6 +157,7 @@ func (e *Engine) endRound(j *job, now time.Time) {
 		}
 		j.execution.Observe(t.Op, t.Answer)
 	}
+	j.keepEvidence()
 	if j.missingRight != nil && j.execution.Outcome() == protocol.Running {
 		e.stopForMissingRight(j)
 		return

@@ -27,12 +27,13 @@ type job struct {
 	alone            bool          // it shares no command: one may have been refused because of it
 	failedWrites     map[int]error // the latest of each participant
 	missingRight     *missingRight
-	answered         bool         // its caller knows of the commit
-	deferred         bool         // and what is left to be done may wait
-	waitlist         *waitlist    // of the clusters that it touches
-	hasPlace         bool         // it has a place of the gate
-	tasks            []task       // of the present round
-	unanswered       atomic.Int32 // tasks of the present round
+	evidence         *mongostore.Evidence // of its refusal
+	answered         bool                 // its caller knows of the commit
+	deferred         bool                 // and what is left to be done may wait
+	waitlist         *waitlist            // of the clusters that it touches
+	hasPlace         bool                 // it has a place of the gate
+	tasks            []task               // of the present round
+	unanswered       atomic.Int32         // tasks of the present round
 
 	// The engine's lock guards these.
 	claimWasLate   bool      // its claim came too late when it was checked last
@@ -163,6 +164,20 @@ func (j *job) callerResult(ctx context.Context) (Result, error) {
 	return j.result, j.failure
 }
 
+// keepEvidence keeps what was read of the participant that has refused, once one has.
+// When what others have prepared is undone, it may be looked at again: that shows nothing
+// of the reason.
+func (j *job) keepEvidence() {
+	refusal := j.execution.Refusal()
+	switch {
+	case refusal.Reason == 0:
+		j.evidence = nil
+	case j.evidence == nil:
+		evidence := j.attempt.Evidence(refusal.Participant)
+		j.evidence = &evidence
+	}
+}
+
 // reply makes the present state the result and releases the caller, once.
 func (j *job) reply(failure error) {
 	j.mu.Lock()
@@ -185,7 +200,8 @@ func (j *job) reply(failure error) {
 	if err := x.Err(); err != nil {
 		j.result.Cause = err
 	}
-	j.result.Seen, j.result.SeenKnown = j.attempt.Seen(x.Refusal().Participant)
-	j.result.Evidence = j.attempt.Evidence(x.Refusal().Participant)
+	if j.evidence != nil {
+		j.result.Evidence = *j.evidence
+	}
 	close(j.replied)
 }

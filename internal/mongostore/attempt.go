@@ -151,13 +151,3 @@ func (a *Attempt) Name(participant int) string {
 	p := &a.participants[participant]
 	return document.Address{Documents: p.effect != nil, Name: p.leg.Ledger}.NameOf(p.leg.Account)
 }
-
-// Seen returns the balance that the latest look at a participant showed.
-// It reports false where none was seen.
-func (a *Attempt) Seen(participant int) (money.Amount, bool) {
-	if participant < 0 || participant >= len(a.participants) || a.participants[participant].balance == nil {
-		return money.Amount{}, false
-	}
-	amount, err := money.FromBSON(*a.participants[participant].balance)
-	return amount, err == nil
-}

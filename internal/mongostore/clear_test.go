@@ -231,9 +231,8 @@ func TestShortCountIsResolved(t *testing.T) {
 	assert.NotEqual(t, protocol.NoTrace, looks[1].Facts.Trace)
 	b.Has("accounts", storetest.Account("alice", bson.M{"balance": int64(59)}))
 	b.Has("accounts", storetest.Account("bob", bson.M{"pending": bson.M{"order": int64(20)}}))
-	seen, known := a.Seen(0)
-	assert.True(t, known)
-	assert.Equal(t, money.Units(59), seen)
+	seen := money.Units(59)
+	assert.Equal(t, &seen, a.Evidence(0).Balance)
 
 	answers = b.All(a, storetest.Replacing(storetest.At(protocol.Undo, 0)), storetest.Replacing(storetest.At(protocol.Undo, 1)))
 	assert.Equal(t, protocol.NotMatched, answers[0].Result)

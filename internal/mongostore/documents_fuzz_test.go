@@ -109,7 +109,7 @@ func FuzzTransferDocument(f *testing.F) {
 				require.Equal(t, read.Legs[i], *a.Participant(i).Leg())
 			}
 			a.Image(read)
-			a.Seen(a.Participants())
+			a.Evidence(a.Participants())
 		}
 	})
 }
@@ -216,9 +216,7 @@ func FuzzAccountDocument(f *testing.F) {
 			return
 		}
 		require.Equal(t, read.Closed, !facts.Open)
-		seen, known := a.Seen(0)
-		require.True(t, known)
-		require.Equal(t, read.Balance, seen)
+		require.Equal(t, &read.Balance, a.Evidence(0).Balance)
 		require.GreaterOrEqual(t, read.Reserved.Sign(), 0)
 		require.GreaterOrEqual(t, read.Incoming.Sign(), 0)
 	})

@@ -87,7 +87,7 @@ func TestGarbageIsReadOrRefused(t *testing.T) {
 			a := b.Attempt("order", b.LegIn("", "alice", amount))
 			facts := b.Store.FactsOf(a, a.Participant(0), doc)
 			b.Store.NewMergedUpdate(&mongostore.Call{Attempt: a, Op: storetest.PrepareWith(0, facts.Fence)})
-			a.Seen(0)
+			a.Evidence(0)
 		}
 	}
 	assert.Greater(t, read, 200)

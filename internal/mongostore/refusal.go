@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mongotransfer/transfer/internal/document"
+	"github.com/mongotransfer/transfer/internal/money"
 	"github.com/mongotransfer/transfer/internal/protocol"
 	"github.com/mongotransfer/transfer/internal/words"
 )
@@ -15,6 +16,8 @@ const maxAlsoNamed = 3
 // Evidence is what was seen of a participant when it refused.
 // It is reported to people. No decision rests on it.
 type Evidence struct {
+	// Balance is the account's; nil where it was not seen, or is no amount.
+	Balance *money.Amount
 	// Currency is the account's, "" where it has none; nil where it was not seen.
 	Currency *string
 	// Unmet says how the document of an effect is not as required.
@@ -23,13 +26,19 @@ type Evidence struct {
 	Refused error
 }
 
-// Evidence returns what is known of a participant that has refused.
+// Evidence returns what the latest look at a participant showed.
 func (a *Attempt) Evidence(participant int) Evidence {
 	if participant < 0 || participant >= len(a.participants) {
 		return Evidence{}
 	}
 	p := &a.participants[participant]
-	return Evidence{Currency: p.currency, Unmet: p.unmet, Refused: p.writeRefused}
+	e := Evidence{Currency: p.currency, Unmet: p.unmet, Refused: p.writeRefused}
+	if p.balance != nil {
+		if balance, err := money.FromBSON(*p.balance); err == nil {
+			e.Balance = &balance
+		}
+	}
+	return e
 }
 
 // noteRefusal keeps what a read of the participant says against the transfer. It is

@@ -115,3 +115,25 @@ func notANumber(t *testing.T) bson.Decimal128 {
 	require.NoError(t, err)
 	return d
 }
+
+// The balance in a refusal is the one that was too low, even if the account is read again
+// before the transfer is rolled back.
+func TestRefusedBalanceIsTheOneThatWasTooLow(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 100)
+	b.LeaveTraces("t", 60, "Preparing", bank.Unprepared, bank.Unprepared)
+	b.MustMove("spent", 90)
+	w := &bank.Wire{Of: bank.Writes, To: "accounts", OnStrike: func() { // a and b are about to get new fences
+		b.SetField("accounts", "b", "pending.t", int64(60)) // by a late prepare, so that both are read again
+		_, err := b.Transfer(t.Context(), bank.Move("enough", "b", "a", 90))
+		require.NoError(t, err)
+	}}
+	c := b.NewCoordinator(b.Through(w.Client()), transfer.WithStallThreshold(0), transfer.WithFenceCache(0))
+	_, err := c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+	require.True(t, w.HasStruck())
+	var refused *transfer.RefusedError
+	require.ErrorAs(t, err, &refused)
+	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
+	require.Equal(t, "10", refused.Balance.String())
+	b.CheckBooks(bank.Balances(100, 100))
+}
