@@ -138,13 +138,7 @@ func (v *guarded) auditorOnlyReads() {
 
 	_, err = service.Post(t.Context(), "hold")
 	require.NoError(t, err)
-	for _, ledger := range []string{"", "savings"} {
-		want, err := statement(t.Context(), service, ledger, transfer.StatementQuery{})
-		require.NoError(t, err)
-		got, err := statement(t.Context(), auditor, ledger, transfer.StatementQuery{})
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
+	v.alike(auditor, service)
 	_, err = service.Wait(t.Context(), "hold")
 	require.NoError(t, err)
 	away := v.server.Root(t).Database("bank")
@@ -203,6 +197,18 @@ func (v *guarded) writesNothing(
 	require.NoError(t, err)
 	tried, _ := books.seen()
 	require.Empty(t, tried, "nothing is outstanding")
+}
+
+// alike requires that an auditor reads the statements that the service reads.
+func (v *guarded) alike(auditor, service *transfer.Coordinator) {
+	t := v.t
+	for _, ledger := range []string{"", "savings"} {
+		want, err := statement(t.Context(), service, ledger, transfer.StatementQuery{})
+		require.NoError(t, err)
+		got, err := statement(t.Context(), auditor, ledger, transfer.StatementQuery{})
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
 }
 
 // also returns the role with one more privilege.
