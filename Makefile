@@ -59,12 +59,12 @@ versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.
 	@set -e; for version in $(VERSIONS); do \
 		MONGODB_VERSION=$$version $(SERVER) sh -ec ' \
 			go test -count=1 -timeout 60m -run VersionAskedFor ./internal/mongotest; \
-			go test -count=1 -short -p 4 -timeout 60m -skip "$(LONG)" \
+			go test -count=1 -short -vet=off -p 4 -timeout 60m -skip "$(LONG)" \
 				$$(go list ./... | grep -vE "$(EQUAL)|$(WITHOUT)")'; \
 	done
 
 race: ## the tests in which goroutines meet, under the race detector, which needs a C compiler
-	$(SERVER) sh -ec 'go test -race -short -p 4 -timeout 60m -skip "$(SINGLE)" \
+	$(SERVER) sh -ec 'go test -race -short -vet=off -p 4 -timeout 60m -skip "$(SINGLE)" \
 		$$(go list ./... | grep -vE "$(ALONE)")'
 
 demo: ## the story on the terminal
