@@ -7,6 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 )
 
 // Change changes a document behind the library's back.
@@ -81,14 +82,16 @@ type RawTransfer struct {
 	epoch int64
 }
 
-// RawTransfer reads a transfer with the driver.
+// RawTransfer reads a transfer with the driver, as any later read of a majority will find
+// it at least.
 func (b *Bank) RawTransfer(id string) RawTransfer {
 	b.T.Helper()
 	var stored struct {
 		State string `bson:"state"`
 		Epoch int64  `bson:"epoch"`
 	}
-	err := b.DB.Collection("transfers").FindOne(b.T.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&stored)
+	transfers := b.DB.Collection("transfers", options.Collection().SetReadConcern(readconcern.Majority()))
+	err := transfers.FindOne(b.T.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&stored)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return RawTransfer{}
 	}
