@@ -21,11 +21,11 @@ PLAYED := internal/simulate/testdata/played
 ROUNDS ?= 0
 BEFORE ?= HEAD~1
 
-# Packages that compare rates. They come last, beside one that waits more than it computes.
+# Packages that compare rates. They come last, beside two that wait more than they compute.
 RATES := /internal/overload
-BESIDE := /internal/systemtest/rights
+BESIDE := /internal/(systemtest/rights|mongostore)$$
 # Packages that take longest. They come first, so that the others run beside them.
-FIRST := transfer$$|/internal/(chaos|simulate|systemtest/faults|systemtest/servers|mongostore)$$
+FIRST := transfer$$|/internal/(chaos|simulate|systemtest/faults|systemtest/servers)$$
 # Packages that show the race detector nothing new: they have one goroutine, start other
 # processes, or do one thing after the other. And such tests of other packages.
 ALONE := $(RATES)|/examples|/internal/(accounts|audit|chaos|conformance|deployment|document)
@@ -53,7 +53,7 @@ test: ## all tests, on a real MongoDB server
 	$(SERVER) sh -ec ' \
 		go test -p 4 -timeout 60m $$(go list ./... | grep -E "$(FIRST)") \
 			$$(go list ./... | grep -vE "$(FIRST)|$(RATES)|$(BESIDE)"); \
-		go test -p 2 -timeout 60m .$(RATES)/... .$(BESIDE)'
+		go test -p 3 -timeout 60m .$(RATES)/... $$(go list ./... | grep -E "$(BESIDE)")'
 
 versions: ## a share of the tests on other versions of MongoDB: VERSIONS="7.0 8.0" where Docker has them
 	@set -e; for version in $(VERSIONS); do \
