@@ -466,7 +466,7 @@ func TestReversalOfWhatIsAnswered(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Wait(t.Context(), "warm")
 	require.NoError(t, err)
-	s.Reset(2) // to the commit
+	s.HoldBack(bank.Decision)
 	_, err = c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
 	require.NoError(t, err)
 	var reads atomic.Int64

@@ -2,17 +2,22 @@ package bank
 
 import (
 	"context"
+	"math"
+	"slices"
 	"sync"
+	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Sluice lets the first commands of a client through, and holds the others back until it
-// is opened.
+// Sluice lets some commands of a client through, and holds the others back until it is
+// opened: those of a step, or all but the first ones.
 type Sluice struct {
 	mu       sync.Mutex
 	pass     int
+	steps    []Step // that are held back
 	passed   []string
 	values   []any // of the callers' contexts
 	written  int   // documents
@@ -31,12 +36,22 @@ func NewSluice() *Sluice {
 	return s
 }
 
+// HoldBack holds back the commands that are one of some steps, and no others.
+func (s *Sluice) HoldBack(steps ...Step) {
+	s.Reset(math.MaxInt)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.steps = steps
+}
+
 // Reset lets n commands through.
 // The given pairs of commands, counted from 1, pass only together.
+// It is for a test of how many commands there are. On a busy machine a command may be sent
+// again, which is one more: it passes in the end, and the test sees it.
 func (s *Sluice) Reset(n int, pairs ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pass, s.passed, s.values, s.written, s.open = n, nil, nil, 0, make(chan struct{})
+	s.pass, s.steps, s.passed, s.values, s.written, s.open = n, nil, nil, nil, 0, make(chan struct{})
 	s.together = map[int]chan struct{}{}
 	for _, second := range pairs {
 		s.together[second] = make(chan struct{})
@@ -59,12 +74,21 @@ func (s *Sluice) started(ctx context.Context, e *event.CommandStartedEvent) {
 		s.mu.Unlock()
 		return
 	}
-	if s.pass == 0 {
+	switch {
+	case s.holds(e.Command):
 		open := s.open
 		s.mu.Unlock()
 		<-open
 		s.mu.Lock()
-	} else {
+	case s.pass == 0:
+		open := s.open
+		s.mu.Unlock()
+		select {
+		case <-open:
+		case <-time.After(patience):
+		}
+		s.mu.Lock()
+	default:
 		s.pass--
 	}
 	s.passed, s.values = append(s.passed, e.CommandName), append(s.values, ctx.Value(CallerKey{}))
@@ -77,6 +101,16 @@ func (s *Sluice) started(ctx context.Context, e *event.CommandStartedEvent) {
 	if first != nil {
 		<-first
 	}
+}
+
+// patience is how long a command is held back at most where commands are counted.
+const patience = 20 * time.Second
+
+// holds reports whether a command is of a step that is held back.
+// The caller holds the lock.
+func (s *Sluice) holds(command bson.Raw) bool {
+	steps, _ := stepsOfCommand(command)
+	return slices.ContainsFunc(s.steps, func(held Step) bool { return slices.Contains(steps, held) })
 }
 
 func (s *Sluice) succeeded(_ context.Context, e *event.CommandSucceededEvent) {

@@ -93,6 +93,11 @@ func stepsOf(message []byte) (steps []Step, collection string) {
 	if err != nil {
 		return nil, ""
 	}
+	return stepsOfCommand(command)
+}
+
+// stepsOfCommand returns which steps a command is, and in which collection.
+func stepsOfCommand(command bson.Raw) (steps []Step, collection string) {
 	name, err := command.IndexErr(0)
 	if err != nil {
 		return nil, ""
