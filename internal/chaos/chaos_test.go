@@ -33,7 +33,7 @@ const tries = 3
 // is another run.
 func TestChaos(t *testing.T) {
 	config := Default()
-	config.For = 10 * time.Second
+	config.For = 15 * time.Second
 	for try := range tries {
 		config.Seed = uint64(time.Now().UnixNano())
 		report := runFor(t, config)
@@ -49,7 +49,7 @@ func TestChaos(t *testing.T) {
 // show it while the load runs, and so does the audit at the end.
 func TestTheft(t *testing.T) {
 	config := Default()
-	config.For, config.Faults, config.Theft = 5*time.Second, nil, 1
+	config.For, config.Faults, config.Theft = 8*time.Second, nil, 1
 	report := runFor(t, config)
 	require.Error(t, report.Err())
 	found := strings.Join(report.Findings, "\n")
