@@ -46,8 +46,9 @@ func (s *Sluice) HoldBack(steps ...Step) {
 
 // Reset lets n commands through.
 // The given pairs of commands, counted from 1, pass only together.
-// It is for a test of how many commands there are. On a busy machine a command may be sent
-// again, which is one more: it passes in the end, and the test sees it.
+// It is for a test of how many commands there are.
+// On a busy machine a command may be sent again.
+// That is one more: it passes in the end, and the test sees it.
 func (s *Sluice) Reset(n int, pairs ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,8 +26,8 @@ func TestTransferCostsSixCommands(t *testing.T) {
 	}
 }
 
-// sixCommands plays the test, and reports whether the commands were as they should be. The
-// last time it requires that.
+// sixCommands plays the test, and reports whether the commands were as they should be.
+// The last time it requires that.
 func sixCommands(t *testing.T, last bool) bool {
 	t.Helper()
 	b := bank.New(t, 100, 0)

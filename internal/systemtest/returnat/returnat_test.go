@@ -21,8 +21,8 @@ func moments() map[transfer.ReturnAt][]bank.Step {
 	}
 }
 
-// answering returns a coordinator that answers at a moment, and a sluice that lets nothing
-// of its next transfer through that comes after that.
+// answering returns a coordinator that answers at a moment, and a sluice.
+// That one lets nothing of its next transfer through that comes after the answer.
 func answering(b *bank.Bank, at transfer.ReturnAt) (*transfer.Coordinator, *bank.Sluice) {
 	b.T.Helper()
 	s := bank.NewSluice()
