@@ -34,9 +34,9 @@ func TestPayeeClosesInBetween(t *testing.T) {
 		}
 	}}
 	c := b.NewCoordinator(b.Through(options.Client().SetMonitor(monitor)))
-	for i, id := range []string{"cold", "warm"} {
+	for _, id := range []string{"cold", "warm"} {
 		rec, err := c.Transfer(t.Context(), bank.Move(id, "a", "b", 60))
-		require.EqualValues(t, i+1, closed.Load(), "the account was closed while the transfer was under way")
+		require.Positive(t, closed.Swap(0), "the account was closed while the transfer was under way")
 		b.RequireRefused(rec, err, transfer.ErrAccountClosed, "accountClosed")
 		require.Equal(t, bank.Balances(100, 0), b.Balances())
 		require.NoError(t, b.ReopenAccount(t.Context(), "b"))
