@@ -3,7 +3,7 @@
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 NESTED := examples/demo internal/bench internal/mongotest/container
-STORIES := order hold marketplace refund
+STORIES := order hold marketplace refund statements
 CACHE := $(CURDIR)/.cache
 SERVER := go run ./internal/mongotest/withmongo
 
@@ -70,7 +70,7 @@ race: ## the tests in which goroutines meet, under the race detector, which need
 demo: ## the story on the terminal
 	$(SERVER) sh -ec 'cd examples/demo && go run .'
 
-stories: ## a payment, a hold, a split and a refund, each a short program; the tests run them, too
+stories: ## a payment, a hold, a split, a refund and a night of statements, each a short program; the tests run them, too
 	$(SERVER) sh -ec 'for story in $(STORIES); do echo; echo "== $$story"; go run ./examples/$$story; done'
 
 bench: ## all measurements, side by side, into docs/bench; about 20 minutes

@@ -37,8 +37,14 @@ type Account struct {
 	// Currency is what transfers on the account must name.
 	// Defaults to "": they name none.
 	Currency string
-	// Metadata is stored by OpenAccount, and is the user's own from then on.
+	// Metadata is the user's own.
+	// OpenAccount stores it, and UpdateAccount replaces it.
 	Metadata map[string]any
+	// Frozen says that no new transfer can touch the account: it is refused with
+	// ErrAccountFrozen.
+	// What is due is paid all the same: see [Coordinator.UpdateAccount].
+	// A frozen account may have any balance, and can be closed when it is empty.
+	Frozen bool
 
 	// Closed says that no transfer can touch the account.
 	// It is for reading only, like the fields after it: OpenAccount refuses an account
@@ -134,7 +140,8 @@ func (l *Ledger) Open(ctx context.Context, a Account) (Account, error) {
 // plan checks an account to be opened.
 func (l *Ledger) plan(a Account) (document.Account, error) {
 	stored := document.Account{
-		ID: a.ID, Balance: a.Balance.exact, Floor: a.Floor.exact, NoFloor: a.NoFloor, Currency: a.Currency,
+		ID: a.ID, Balance: a.Balance.exact, Floor: a.Floor.exact, NoFloor: a.NoFloor,
+		Currency: a.Currency, Frozen: a.Frozen,
 		Reserved: money.Zero(a.Balance.exact.Kind()), Incoming: money.Zero(a.Balance.exact.Kind()),
 	}
 	if err := cmp.Or(l.checkID(a.ID), checkCurrency(a.Currency)); err != nil {
@@ -199,7 +206,7 @@ func (l *Ledger) account(stored document.Account, metadata map[string]any) Accou
 	}
 	return Account{
 		ID: stored.ID, Ledger: l.name, Balance: Amount{stored.Balance}, Floor: Amount{stored.Floor}, NoFloor: stored.NoFloor,
-		Currency: stored.Currency, Metadata: metadata, Closed: stored.Closed,
+		Currency: stored.Currency, Metadata: metadata, Frozen: stored.Frozen, Closed: stored.Closed,
 		Available: Amount{stored.Balance}, Posted: Amount{posted}, Incoming: Amount{stored.Incoming},
 	}
 }

@@ -50,6 +50,8 @@ var (
 	ErrAccountNotFound = errors.New("account not found")
 	// ErrAccountClosed means that the account is closed.
 	ErrAccountClosed = errors.New("account is closed")
+	// ErrAccountFrozen means that the account is frozen: see [Coordinator.UpdateAccount].
+	ErrAccountFrozen = errors.New("account is frozen")
 	// ErrCurrencyMismatch means that request and account name different currencies, or
 	// only one of them names any.
 	// The text names both.

@@ -37,7 +37,8 @@ const (
 type Option func(*settings)
 
 // Fields are the names of an account's fields.
-// The library touches no other field, except metadata, which OpenAccount writes.
+// The library touches no other field, except metadata, which OpenAccount and
+// UpdateAccount write.
 type Fields struct {
 	// Balance is an int32, an int64 or a Decimal128.
 	// Defaults to "balance".
@@ -59,6 +60,9 @@ type Fields struct {
 	// Closed is true for a closed account.
 	// Defaults to "closed".
 	Closed string
+	// Frozen is true for a frozen account.
+	// Defaults to "frozen".
+	Frozen string
 }
 
 // IDCodec says how account IDs are stored.

@@ -88,8 +88,8 @@ func unchanging() []error {
 	return []error{
 		ErrIDConflict, ErrAlreadyCommitted, ErrNotHeld, ErrAlreadyReversed, ErrNotReversible, ErrTransferNotFound,
 		ErrAccountExists, ErrAccountNotEmpty, ErrHistoryGone, ErrNotRepairable, ErrAuditTooLong,
-		ErrAccountNotFound, ErrAccountClosed, ErrCurrencyMismatch, ErrAmountKind, ErrAccountBusy, ErrInsufficientFunds,
-		ErrOverflow, ErrRequirementFailed, ErrUnwritable,
+		ErrAccountNotFound, ErrAccountClosed, ErrAccountFrozen, ErrCurrencyMismatch, ErrAmountKind, ErrAccountBusy,
+		ErrInsufficientFunds, ErrOverflow, ErrRequirementFailed, ErrUnwritable,
 	}
 }
 

@@ -35,6 +35,7 @@ func sentinelOutcomes() map[string]struct {
 		"ErrClosed":                {ErrClosed, NothingStored},
 		"ErrAccountNotFound":       {ErrAccountNotFound, Unchanged},
 		"ErrAccountClosed":         {ErrAccountClosed, Unchanged},
+		"ErrAccountFrozen":         {ErrAccountFrozen, Unchanged},
 		"ErrCurrencyMismatch":      {ErrCurrencyMismatch, Unchanged},
 		"ErrAmountKind":            {ErrAmountKind, Unchanged},
 		"ErrAccountBusy":           {ErrAccountBusy, Unchanged},

@@ -69,6 +69,8 @@ func reasonError(reason protocol.Reason) error {
 		return ErrAccountNotFound
 	case protocol.Closed:
 		return ErrAccountClosed
+	case protocol.Frozen:
+		return ErrAccountFrozen
 	case protocol.CurrencyMismatch:
 		return ErrCurrencyMismatch
 	case protocol.AmountKind:

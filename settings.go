@@ -166,7 +166,7 @@ func (f Fields) withDefaults() Fields {
 		standard string
 	}{
 		{&f.Balance, "balance"}, {&f.Pending, "pending"}, {&f.Fence, "fence"},
-		{&f.Floor, "floor"}, {&f.Currency, "currency"}, {&f.Closed, "closed"},
+		{&f.Floor, "floor"}, {&f.Currency, "currency"}, {&f.Closed, "closed"}, {&f.Frozen, "frozen"},
 	} {
 		if *field.name == "" {
 			*field.name = field.standard
@@ -177,7 +177,7 @@ func (f Fields) withDefaults() Fields {
 
 func (f Fields) check() error {
 	seen := map[string]bool{"_id": true, "metadata": true}
-	for _, name := range []string{f.Balance, f.Pending, f.Fence, f.Floor, f.Currency, f.Closed} {
+	for _, name := range []string{f.Balance, f.Pending, f.Fence, f.Floor, f.Currency, f.Closed, f.Frozen} {
 		if strings.ContainsAny(name, ".$\x00") || document.CheckID(name) != nil {
 			return invalid("%s can't name a field: a top-level field without dots and dollars is wanted", words.Quote(name))
 		}

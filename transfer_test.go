@@ -71,6 +71,11 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"missing", nil, transfer.ErrAccountNotFound, "accountNotFound", ""},
 		{"closed", bson.D{{Key: "closed", Value: true}}, transfer.ErrAccountClosed, "accountClosed", "100"},
+		{"frozen", bson.D{{Key: "frozen", Value: true}}, transfer.ErrAccountFrozen, "accountFrozen", "100"},
+		{"frozen, of another currency", bson.D{{Key: "frozen", Value: true}, {Key: "currency", Value: "EUR"}},
+			transfer.ErrAccountFrozen, "accountFrozen", "100"},
+		{"closed and frozen", bson.D{{Key: "closed", Value: true}, {Key: "frozen", Value: true}},
+			transfer.ErrAccountClosed, "accountClosed", "100"},
 		{"currency", bson.D{{Key: "currency", Value: "EUR"}}, transfer.ErrCurrencyMismatch, "currencyMismatch", "100"},
 		{"double", bson.D{{Key: "balance", Value: 100.0}}, transfer.ErrAmountKind, "amountKind", ""},
 		{"text", bson.D{{Key: "balance", Value: "100"}}, transfer.ErrAmountKind, "amountKind", ""},

@@ -67,7 +67,7 @@ func TestExamplesOutsideOfTheRepository(t *testing.T) {
 			assert.Equal(t, string(want), string(told))
 		})
 	}
-	assert.Equal(t, 4, stories)
+	assert.Equal(t, 5, stories)
 }
 
 // Without a server, a story says what is missing.

@@ -1,4 +1,4 @@
-// Package accounts opens, closes, reopens and reads accounts.
+// Package accounts opens, closes, reopens, changes, reads and lists accounts.
 package accounts
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/mongotransfer/transfer/internal/wire"
 )
 
-// Accounts opens, closes and reads accounts.
+// Accounts opens, closes, changes and reads accounts.
 // It is safe for many goroutines.
 type Accounts struct{ catalog *collections.Catalog }
 
@@ -121,6 +121,9 @@ func (a *Accounts) Open(
 		doc = append(doc, bson.E{Key: fields.Floor, Value: document.NoFloor()})
 	case account.Floor.Sign() != 0:
 		doc = append(doc, bson.E{Key: fields.Floor, Value: account.Floor})
+	}
+	if account.Frozen {
+		doc = append(doc, bson.E{Key: fields.Frozen, Value: true})
 	}
 	if account.Currency != "" {
 		doc = append(doc, bson.E{Key: fields.Currency, Value: account.Currency})

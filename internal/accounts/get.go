@@ -70,24 +70,34 @@ func atOneTime(ctx context.Context, c *collections.Collection, reads func(contex
 // conclude counts the debits of transfers that are committed as no longer in flight.
 // It reports false if the transfers can't be read.
 func (a *Accounts) conclude(ctx context.Context, account *document.Account) (answered bool, err error) {
-	ids := make([]string, len(account.Debits))
-	for i, d := range account.Debits {
-		ids[i] = d.Transfer
-	}
-	committed, err := a.committed(ctx, ids)
+	committed, err := a.committed(ctx, transfersOf(account.Debits))
 	if err != nil {
 		return false, err
 	}
+	return true, concludeBy(committed, account)
+}
+
+// transfersOf returns the IDs of the transfers of debits.
+func transfersOf(debits []document.Debit) []string {
+	ids := make([]string, len(debits))
+	for i, d := range debits {
+		ids[i] = d.Transfer
+	}
+	return ids
+}
+
+// concludeBy does that by the transfers that are committed.
+func concludeBy(committed map[string]bson.Raw, account *document.Account) error {
 	for _, d := range account.Debits {
 		raw, is := committed[d.Transfer]
 		if !is {
 			continue
 		}
 		if err := account.Conclude(d, raw.Lookup("posted")); err != nil {
-			return true, err
+			return err
 		}
 	}
-	return true, nil
+	return nil
 }
 
 // committed returns those of the transfers that are committed.

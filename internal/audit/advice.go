@@ -112,7 +112,8 @@ func aboutMarkers() []codeAdvice {
 
 func aboutAccounts() []codeAdvice {
 	return []codeAdvice{
-		{BelowFloor, "No debit does this. Find out who writes to balance or floor besides the library, and pay in what is missing."},
+		{BelowFloor, "No debit does this. Find out who writes to the balance, or removes floors, besides the library, and pay in " +
+			"what is missing."},
 		{ClosedMarker, "Somebody has closed the account without CloseAccount. What is in flight is finished all the same. Use CloseAccount."},
 		{WrongBalance, "Store it as int32, int64 or Decimal128, with at most 12 digits behind the point, and within 2^62 or 10^21 on either " +
 			"side of zero. Until then transfers are refused with ErrAmountKind or ErrOverflow, and those in flight may not be finished."},
@@ -121,6 +122,7 @@ func aboutAccounts() []codeAdvice {
 		{WrongPending, "If it is an empty array, RepairPending makes it a map. Otherwise find out who has written it, and what was there " +
 			"before."},
 		{WrongClosed, "Store true, or nothing. Until then the account counts as open, but for an array that has true in it."},
+		{WrongFrozen, "Store true, or nothing. Until then the account counts as not frozen, but for an array that has true in it."},
 		{WrongID, "The library can't name this document, so that nobody can move its money: see WithAccountIDs. Move it to where it belongs."},
 	}
 }

@@ -17,14 +17,15 @@ func checkDocument(d *Document) []Finding {
 	}{
 		{WrongID, d.BadID, "_id"}, {WrongBalance, d.BadBalance, "balance"}, {WrongFloor, d.BadFloor, "floor"},
 		{WrongCurrency, d.BadCurrency, "currency"}, {WrongPending, d.BadPending, "map of markers"},
-		{WrongClosed, d.BadClosed, "flag closed"},
+		{WrongClosed, d.BadClosed, "flag closed"}, {WrongFrozen, d.BadFrozen, "flag frozen"},
 	} {
 		if field.bad != "" {
 			found = append(found, aboutDocument(d, field.code, "the %s: %s", field.name, field.bad))
 		}
 	}
-	if d.Counts && !d.NoFloor && d.BadFloor == "" && d.Collection.HoldsAccounts() && d.Balance.Cmp(d.Floor) < 0 {
-		found = append(found, aboutDocument(d, BelowFloor, "the balance is %s, and the floor %s", d.Balance, d.Floor))
+	// A floor that is stored may have been raised above the balance.
+	if d.Counts && !d.SetFloor && d.Collection.HoldsAccounts() && d.Balance.Sign() < 0 {
+		found = append(found, aboutDocument(d, BelowFloor, "the balance is %s, and no floor is stored", d.Balance))
 	}
 	if reserved := d.reserved(); d.Closed && len(reserved) > 0 {
 		found = append(found, aboutDocument(d, ClosedMarker, "it is closed, and has %d markers, like that of transfer %q",

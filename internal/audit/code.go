@@ -26,7 +26,8 @@ const (
 
 // About accounts.
 const (
-	// BelowFloor means that the balance is less than the floor.
+	// BelowFloor means that the balance is below zero, and no floor is stored that could
+	// have been raised since.
 	BelowFloor Code = "belowFloor"
 	// ClosedMarker means that a transfer is in flight on a closed account.
 	ClosedMarker Code = "closedMarker"
@@ -40,6 +41,8 @@ const (
 	WrongPending Code = "wrongPending"
 	// WrongClosed means that the flag closed is no boolean.
 	WrongClosed Code = "wrongClosed"
+	// WrongFrozen means that the flag frozen is no boolean.
+	WrongFrozen Code = "wrongFrozen"
 	// WrongID means that the _id is not of the kind that account IDs are stored in.
 	WrongID Code = "wrongID"
 )

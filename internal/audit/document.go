@@ -26,9 +26,8 @@ type Document struct {
 	Counts bool
 	// Balance is the balance if that counts.
 	Balance money.Amount
-	// Floor is the least balance that a debit may leave, unless NoFloor is set.
-	Floor   money.Amount
-	NoFloor bool
+	// SetFloor says that a floor is stored, or that there is none.
+	SetFloor bool
 	// Currency is the account's currency.
 	Currency string
 	// Closed says that the account is closed.
@@ -36,7 +35,7 @@ type Document struct {
 	// Markers are the entries of the map of markers, done marks among them.
 	Markers []Marker
 
-	BadID, BadBalance, BadFloor, BadCurrency, BadPending, BadClosed string
+	BadID, BadBalance, BadFloor, BadCurrency, BadPending, BadClosed, BadFrozen string
 
 	id bson.RawValue
 }
@@ -86,6 +85,9 @@ func (r *Reader) document(c *collections.Collection, raw bson.Raw) *Document {
 	if stored := view.StoredClosed(); !document.Absent(stored) && stored.Type != bson.TypeBoolean {
 		d.BadClosed = stored.String() + " is no boolean"
 	}
+	if stored := view.StoredFrozen(); !document.Absent(stored) && stored.Type != bson.TypeBoolean {
+		d.BadFrozen = stored.String() + " is no boolean"
+	}
 	return d
 }
 
@@ -107,7 +109,7 @@ func (d *Document) decodeBalance(stored bson.RawValue) {
 }
 
 func (d *Document) decodeFloor(f document.Floor) {
-	d.Floor, d.NoFloor = f.Amount, f.None
+	d.SetFloor = !document.Absent(f.Stored)
 	switch {
 	case f.Odd:
 		d.BadFloor = fmt.Sprintf("%s is neither an exact number nor MinKey", f.Stored)

@@ -28,7 +28,7 @@ func newReader(t *testing.T) *Reader {
 		Ledgers:   map[string]*mongo.Collection{"": db.Collection("accounts"), "eu": db.Collection("accounts_eu")},
 		Fields: document.Fields{
 			Balance: "balance", Pending: "pending", Fence: "fence",
-			Floor: "floor", Currency: "currency", Closed: "closed",
+			Floor: "floor", Currency: "currency", Closed: "closed", Frozen: "frozen",
 		},
 		Now: time.Now,
 	})

@@ -159,7 +159,7 @@ func lieOf(e entry, t transferDocument, stored bool) string {
 	if !possible(e.Verb, e.Word) {
 		return "this is no answer to such a call"
 	}
-	if e.Verb == verbClose || e.Verb == verbReopen {
+	if e.Verb.changesAccount() {
 		return "" // Accounts change all the time: see doors.
 	}
 	switch e.Word {
@@ -258,7 +258,7 @@ func lieOfRecord(e entry, t transferDocument) string {
 		return lieIf(back || !t.Held, "this is not what a hold looks like")
 	case verbCancel, verbVoid:
 		return lieIf(e.State != transfer.StateFail, "this is not what a cancelled transfer looks like")
-	case verbSubmit, verbGet, verbConflict, verbClose, verbReopen, verbRecover:
+	case verbSubmit, verbGet, verbConflict, verbClose, verbReopen, verbFreeze, verbUnfreeze, verbRecover:
 	}
 	return ""
 }

@@ -99,6 +99,8 @@ func TestLies(t *testing.T) {
 		{"not closed", told(verbClose, keptOpen, ""), nil, false},
 		{"not reopened", told(verbReopen, keptOpen, ""), nil, true},
 		{"closed and rejected", told(verbClose, rejected, ""), nil, true},
+		{"frozen", told(verbFreeze, done, ""), nil, false},
+		{"not unfrozen", told(verbUnfreeze, keptOpen, ""), nil, true},
 		{"never answered", told(verbCancel, unanswered, ""), nil, false},
 		{"rolled back, and went on", told(verbGet, done, transfer.StateRollback), &success, true},
 	}

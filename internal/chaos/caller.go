@@ -103,7 +103,7 @@ func (c *caller) callEntry(ctx context.Context, e entry, call func(ctx context.C
 	e.Call, e.ReturnAt = fmt.Sprintf("%s:%d", c.name, c.calls), c.returnAt()
 	e = c.report.during(ctx, e, func(ctx context.Context) (transfer.Record, error) { return call(ctx, e.Call) })
 	switch {
-	case e.Verb == verbClose || e.Verb == verbReopen:
+	case e.Verb.changesAccount():
 	case e.Word == done || e.Word == refused:
 		c.learn(e)
 	case (e.Word == inDoubt || e.Word == unwritten) && e.Verb.stores():
@@ -226,6 +226,17 @@ func (c *caller) askForSomethingElse(ctx context.Context) {
 	})
 }
 
+// freeze freezes a door and unfreezes it.
+func (c *caller) freeze(ctx context.Context, door string) {
+	for _, v := range []verb{verbFreeze, verbUnfreeze} {
+		frozen := v == verbFreeze
+		c.call(ctx, v, door, func(ctx context.Context, _ string) (transfer.Record, error) {
+			_, err := c.coord.UpdateAccount(ctx, door, transfer.AccountChange{Frozen: &frozen})
+			return transfer.Record{}, err
+		})
+	}
+}
+
 // drain empties a door, closes it, and opens it again.
 func (c *caller) drain(ctx context.Context, door string) {
 	account, err := c.coord.GetAccount(ctx, door)
@@ -234,6 +245,9 @@ func (c *caller) drain(ctx context.Context, door string) {
 	}
 	if n := units(account.Available); n > 0 {
 		c.transfer(ctx, drainID(door, n, c.newID()))
+	}
+	if c.rng.IntN(2) == 0 {
+		c.freeze(ctx, door)
 	}
 	none := func(err error) (transfer.Record, error) { return transfer.Record{}, err }
 	c.call(ctx, verbClose, door, func(ctx context.Context, _ string) (transfer.Record, error) {

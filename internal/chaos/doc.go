@@ -7,8 +7,8 @@
 // program, started again.
 // Each worker has a coordinator and several callers.
 // The callers use all verbs on the same accounts: they transfer, submit, wait, cancel,
-// hold, post, void and reverse, let holds expire, pay the same orders, ask again, close
-// and reopen accounts, and recover with a threshold of zero.
+// hold, post, void and reverse, let holds expire, pay the same orders, ask again, close,
+// reopen, freeze and unfreeze accounts, and recover with a threshold of zero.
 // A worker reports each call and each answer to its parent on a pipe.
 // So when a worker is killed, no answer is lost except those that it never gave.
 //
@@ -33,7 +33,8 @@
 //   - each transfer with its reversals;
 //   - each answer that any caller ever got with what is stored.
 //
-// Accounts are closed and reopened too often to check every such answer.
+// Accounts are closed, reopened, frozen and unfrozen too often to check every such
+// answer.
 // There the last clear answer has to be true, if nothing came after it.
 //
 // The load goes on until each kind of fault has happened often enough.

@@ -18,12 +18,13 @@ type accountDocument struct {
 	Floor   int64            `bson:"floor"`
 	Pending map[string]int64 `bson:"pending"`
 	Closed  bool             `bson:"closed"`
+	Frozen  bool             `bson:"frozen"`
 	Fence   any              `bson:"fence"`
 }
 
 func (a accountDocument) String() string {
-	return fmt.Sprintf("{_id: %s, balance: %d, floor: %d, pending: %v, closed: %t, fence: %v}",
-		a.ID, a.Balance, a.Floor, a.Pending, a.Closed, a.Fence)
+	return fmt.Sprintf("{_id: %s, balance: %d, floor: %d, pending: %v, closed: %t, frozen: %t, fence: %v}",
+		a.ID, a.Balance, a.Floor, a.Pending, a.Closed, a.Frozen, a.Fence)
 }
 
 // transferDocument is a transfer as it is stored.

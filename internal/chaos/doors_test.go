@@ -49,3 +49,37 @@ func TestDoors(t *testing.T) {
 		require.Equal(t, test.found, found, test.name)
 	}
 }
+
+// The last answer to freeze or to unfreeze an account is true, unless another call was
+// beside it or after it.
+func TestFrozenDoors(t *testing.T) {
+	noon := time.Date(2024, 1, 1, 12, 0, 0, 0, time.UTC)
+	call := func(name string, v verb, w word, began, ended time.Duration) entry {
+		return entry{Call: name, Verb: v, ID: "door", Word: w, Began: noon.Add(began * time.Second), Ended: noon.Add(ended * time.Second)}
+	}
+	frozen := call("last", verbFreeze, done, 10, 11)
+	for _, test := range []struct {
+		name   string
+		others []entry
+		last   entry
+		frozen bool // as stored
+		judged int
+		found  int
+	}{
+		{"frozen", nil, frozen, true, 1, 0},
+		{"frozen, and is not", nil, frozen, false, 1, 1},
+		{"unfrozen", nil, call("last", verbUnfreeze, done, 10, 11), false, 1, 0},
+		{"unfrozen, and is frozen", nil, call("last", verbUnfreeze, done, 10, 11), true, 1, 1},
+		{"not known", nil, call("last", verbFreeze, inDoubt, 10, 11), false, 0, 0},
+		{"after another", []entry{call("other", verbUnfreeze, done, 7, 8)}, frozen, false, 1, 1},
+		{"beside another", []entry{call("other", verbUnfreeze, done, 7, 10)}, frozen, false, 0, 0},
+		{"beside a close", []entry{call("other", verbClose, done, 7, 12)}, frozen, false, 1, 1},
+		{"just after a doubtful one", []entry{call("other", verbUnfreeze, inDoubt, 8, 9)}, frozen, false, 0, 0},
+	} {
+		a := &audit{findings: newFindings(), accounts: map[string]accountDocument{"door": {ID: "door", Frozen: test.frozen}}}
+		judged := a.frozen(append(test.others, test.last))
+		found, _ := a.findings.all()
+		require.Equal(t, test.judged, judged, test.name)
+		require.Equal(t, test.found, found, test.name)
+	}
+}

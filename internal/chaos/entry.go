@@ -28,12 +28,19 @@ const (
 	verbGet      verb = "get"
 	verbClose    verb = "close"
 	verbReopen   verb = "reopen"
+	verbFreeze   verb = "freeze"
+	verbUnfreeze verb = "unfreeze"
 	verbRecover  verb = "recover"
 )
 
 // stores reports whether the verb stores the transfer whose ID it is called with.
 func (v verb) stores() bool {
 	return v == verbTransfer || v == verbSubmit || v == verbHold || v == verbReverse
+}
+
+// changesAccount reports whether the verb is about an account, and not about a transfer.
+func (v verb) changesAccount() bool {
+	return v == verbClose || v == verbReopen || v == verbFreeze || v == verbUnfreeze
 }
 
 // word is what an answer says about the money.

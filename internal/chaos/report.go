@@ -43,6 +43,9 @@ type Report struct {
 	// Doors is how many accounts were compared with the last answer to closing or
 	// reopening them.
 	Doors int
+	// Frozen is how many accounts were compared with the last answer to freezing or
+	// unfreezing them.
+	Frozen int
 	// Found is the number of findings.
 	Found int
 	// Findings are the texts of the first findings.
@@ -69,7 +72,7 @@ func (r *run) report() Report {
 		Config: r.Config, Transfers: map[transfer.State]int{}, Kinds: map[string]int{},
 		Answers: r.journal.words, Recoveries: r.journal.recoveries,
 		Faults: r.tally.all(), Arrived: r.arrived,
-		Doors: r.doorsCompared, Snapshots: r.checker.good, Moving: r.checker.moving, NoSnapshot: r.checker.failed,
+		Doors: r.doorsCompared, Frozen: r.frozenCompared, Snapshots: r.checker.good, Moving: r.checker.moving, NoSnapshot: r.checker.failed,
 	}
 	for _, n := range r.journal.asked {
 		report.Asked += n
@@ -108,11 +111,13 @@ func (r Report) Print(out io.Writer) error {
 		r.Transfers[transfer.StateFail], r.Overtaken, r.Promised)
 	for _, v := range []verb{
 		verbTransfer, verbSubmit, verbWait, verbCancel, verbGet, verbConflict, verbHold, verbPost, verbVoid, verbReverse, verbClose, verbReopen,
+		verbFreeze, verbUnfreeze,
 	} {
 		line("answers to %s\t%s", v, counts(r.Answers, func(e event) (string, bool) { return e.at, e.what == string(v) }))
 	}
 	line("kinds\t%s", counts(r.Kinds, func(what string) (string, bool) { return what, true }))
 	line("accounts\t%d compared with the last answer to close or reopen them", r.Doors)
+	line("frozen\t%d compared with the last answer to freeze or unfreeze them", r.Frozen)
 	line("recovery\t%s", counts(r.Recoveries, func(what string) (string, bool) { return what, true }))
 	line("snapshots\t%d checked, %d of them with money in transit, %d not to be had", r.Snapshots, r.Moving, r.NoSnapshot)
 	for _, fault := range append(memberFaults(), failover, faultKillWorker, faultStopWorker) {

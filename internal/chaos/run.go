@@ -55,6 +55,8 @@ type run struct {
 	// doorsCompared is how many accounts were compared with the last answer to closing or
 	// reopening them.
 	doorsCompared int
+	// frozenCompared is the same for freezing and unfreezing.
+	frozenCompared int
 }
 
 // Run runs the load and the faults, checks the result, and reports it.
@@ -276,6 +278,7 @@ func (r *run) audit(ctx context.Context, when string) error {
 	a.reversals(r.journal.asked, r.journal.answers)
 	a.paidOrders()
 	r.doorsCompared += a.doors(r.journal.answers, r.late.doors())
+	r.frozenCompared += a.frozen(r.journal.answers)
 	r.last = a
 	return nil
 }

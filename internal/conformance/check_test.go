@@ -136,7 +136,8 @@ func (c *check) remembered(message simulate.Message, answer protocol.Answer) boo
 		return false
 	}
 	usable := protocol.Facts{
-		Found: true, Fence: facts.Fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
+		Found: true, Fence: facts.Fence, Open: true, Unfrozen: true, Currency: true, Kind: true,
+		BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 	}
 	return facts == usable && slices.Contains(c.model.fences[c.model.leg(message).Account], facts.Fence)
 }

@@ -6,7 +6,8 @@
 // and some as none would.
 // The World and a real server perform each of them, and after each one the answers and
 // the documents must be equal.
-// In between, accounts are closed, opened, deleted, put back, paid into and damaged.
+// In between, accounts are closed, opened, frozen, deleted, put back, paid into and
+// damaged.
 // A sequence that shows a difference is shrunk to a short one.
 //
 // What the World leaves out is added in model_test.go: how amounts are stored, balances

@@ -40,6 +40,7 @@ type account struct {
 	Pending string
 	Fence   protocol.Fence
 	Closed  bool
+	Frozen  bool
 	Rest    string // of the fields
 }
 
@@ -91,7 +92,8 @@ func (m *model) storedAccount(i int) account {
 	}
 	document := encode(m.scene.accounts[i].document(i, c))
 	stored := account{
-		There: true, Balance: number(raw(c.stored(a.Balance, m.dress[i]))), Fence: a.Fence, Closed: a.Closed, Rest: rest(document),
+		There: true, Balance: number(raw(c.stored(a.Balance, m.dress[i]))), Fence: a.Fence,
+		Closed: a.Closed, Frozen: a.Frozen, Rest: rest(document),
 	}
 	if m.dress[i] == markerList {
 		stored.Pending = raw(bson.A{}).String()
@@ -132,7 +134,7 @@ func rest(document bson.Raw) string {
 	elements, _ := document.Elements()
 	for _, e := range elements {
 		switch e.Key() {
-		case "balance", "pending", "fence", "closed":
+		case "balance", "pending", "fence", "closed", "frozen":
 		default:
 			fields = append(fields, e.String())
 		}
@@ -212,6 +214,7 @@ func (b *bank) readAccount(document bson.Raw, expected protocol.Fence) account {
 	b.names.meet(expected, fence)
 	a := account{There: true, Balance: number(document.Lookup("balance")), Fence: b.names.toModel(fence), Rest: rest(document)}
 	a.Closed, _ = document.Lookup("closed").BooleanOK()
+	a.Frozen, _ = document.Lookup("frozen").BooleanOK()
 	a.Pending = pendingOf(document)
 	return a
 }

@@ -83,7 +83,7 @@ func (c *check) part(t *rapid.T) {
 	for i, leg := range plan {
 		a := &c.model.Accounts[leg.Account]
 		switch {
-		case !onPaper(leg) && rapid.Bool().Draw(t, "together") && !a.Missing && !a.Odd && !a.Closed && !a.Foreign:
+		case !onPaper(leg) && rapid.Bool().Draw(t, "together") && !a.Missing && !a.Odd && !a.Closed && !a.Frozen && !a.Foreign:
 			c.settleAmongOthers(e, i)
 		default:
 			c.require([]simulate.Message{c.send(e, protocol.Operation{Kind: protocol.Settle, Participant: i})})

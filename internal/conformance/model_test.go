@@ -258,6 +258,7 @@ func (m *model) hindrances(message simulate.Message) []string {
 		unmet("fence", facts.Fence == op.Fence)
 		unmet(beside(facts.Trace), facts.Trace == protocol.NoTrace)
 		unmet("open", facts.Open)
+		unmet("unfrozen", facts.Unfrozen)
 		unmet("currency", facts.Currency)
 		unmet("kind", facts.Kind)
 		unmet("funds", facts.Funds)

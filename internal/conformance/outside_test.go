@@ -10,39 +10,70 @@ import (
 
 // outside does something to an account that no execution does, or repairs what was done
 // before.
-// It may close or delete an account under its markers, which nobody should do: what is
-// owed is paid all the same, or waits.
+// It may close, freeze or delete an account under its markers: what is owed is paid all
+// the same, or waits.
 func (c *check) outside(*rapid.T) {
 	i := rapid.IntRange(0, len(c.model.scene.accounts)-1).Draw(c.t, "account")
 	if c.model.scene.accounts[i].paper != nil {
 		c.outsidePaper()
 		return
 	}
+	what := c.disturb(i, c.drawOutside(i))
+	if what == "" {
+		return
+	}
+	c.t.Logf("account %d: %s", i, what)
+	c.model.changed()
+	c.sameDocuments(nil)
+	if what == putBack {
+		c.seeAll()
+	}
+}
+
+// putBack is what is done to an account that was deleted.
+const putBack = "put back"
+
+// disturb repairs what was done to an account before, or else does something to it.
+// It returns what it has done, "" if that is nothing.
+func (c *check) disturb(i int, what string) string {
 	a, coin := &c.model.Accounts[i], c.model.scene.coin
-	what := c.drawOutside(i)
 	switch {
 	case c.rewrap(i, what):
-		what = "wrap or unwrap"
+		return "wrap or unwrap"
 	case a.Missing:
-		what = "put back"
 		c.bank.put(i, c.gone[i])
 		a.Missing = false
-		defer c.seeAll()
+		return putBack
 	case a.Closed:
-		what = "reopen"
 		a.Closed = false
 		c.bank.set(i, "closed", false)
+		return "reopen"
+	case a.Frozen:
+		a.Frozen = false
+		c.bank.set(i, "frozen", false)
+		return "unfreeze"
 	case a.Odd && c.model.dress[i] == asText:
-		what = "repair"
 		a.Odd, c.model.dress[i] = false, plain
 		c.bank.set(i, "balance", coin.stored(a.Balance, plain))
+		return "repair"
+	}
+	return c.harm(i, what)
+}
+
+// harm does something to an account that is as it should be.
+func (c *check) harm(i int, what string) string {
+	a, coin := &c.model.Accounts[i], c.model.scene.coin
+	switch {
 	case what == "close":
 		a.Closed = true
 		c.bank.set(i, "closed", true)
+	case what == "freeze":
+		a.Frozen = true
+		c.bank.set(i, "frozen", true)
 	case what == "delete":
 		a.Missing, c.gone[i] = true, c.bank.remove(i)
 	case a.Odd:
-		return
+		return ""
 	case what == "damage": // the number becomes a text
 		a.Odd, c.model.dress[i] = true, asText
 		c.bank.set(i, "balance", coin.stored(a.Balance, asText))
@@ -50,14 +81,12 @@ func (c *check) outside(*rapid.T) {
 		a.Balance += 60
 		c.bank.set(i, "balance", coin.stored(a.Balance, c.model.dress[i]))
 	}
-	c.t.Logf("account %d: %s", i, what)
-	c.model.changed()
-	c.sameDocuments(nil)
+	return what
 }
 
 // drawOutside draws what is done to an account.
 func (c *check) drawOutside(account int) string {
-	kinds := []string{"pay in", "pay in", "close", "delete", "damage", "wrap"}
+	kinds := []string{"pay in", "pay in", "close", "freeze", "delete", "damage", "wrap"}
 	if c.model.Accounts[account].Traces != [simulate.MaxTransfers]protocol.Trace{} {
 		// What is owed can't be paid then.
 		kinds = append(kinds, "damage", "damage", "damage", "wrap", "wrap")

@@ -47,6 +47,7 @@ const (
 	healthy fault = iota
 	missing
 	closed
+	frozen
 	foreign
 	odd
 	poor
@@ -104,14 +105,15 @@ func drawPlan(t *rapid.T, accounts int) []simulate.Leg {
 
 func (s scene) drawAccount(t *rapid.T) given {
 	what := oneOf(t, "fault", healthy, healthy, healthy, healthy, healthy, healthy, healthy,
-		missing, closed, foreign, odd, poor, poor, full, full)
+		missing, closed, frozen, foreign, odd, poor, poor, full, full)
 	a := given{dress: oneOf(t, "stored as", plain, small)}
 	if what != missing {
 		s.drawFloor(t, &a) // an owner that has not read it assumes no floor
 	}
 	s.drawFence(t, &a)
 	a.Balance = 1000
-	a.Missing, a.Closed, a.Foreign, a.Odd = what == missing, what == closed, what == foreign, what == odd
+	a.Missing, a.Closed, a.Frozen = what == missing, what == closed, what == frozen
+	a.Foreign, a.Odd = what == foreign, what == odd
 	switch what {
 	case poor:
 		enough := max(a.Floor, -s.coin.most) + s.drawNeed(t)
@@ -127,7 +129,7 @@ func (s scene) drawAccount(t *rapid.T) given {
 			kinds = append(kinds, tooFine)
 		}
 		a.dress = rapid.SampledFrom(kinds).Draw(t, "odd kind")
-	case healthy, missing, closed, foreign:
+	case healthy, missing, closed, frozen, foreign:
 	}
 	s.drawCurrency(t, &a)
 	return a

@@ -82,7 +82,8 @@ func (s *server) open(t *rapid.T, sc scene) *bank {
 			Ledgers:   map[string]*mongo.Collection{"": s.accounts(false), "eu": s.accounts(true)},
 			Documents: map[string]*mongo.Collection{orders: s.orders()},
 			Fields: document.Fields{
-				Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed",
+				Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency",
+				Closed: "closed", Frozen: "frozen",
 			},
 			Now: time.Now,
 		})
@@ -134,6 +135,9 @@ func (a given) document(i int, c coin) bson.D {
 	}
 	if a.Closed {
 		d = append(d, bson.E{Key: "closed", Value: true})
+	}
+	if a.Frozen {
+		d = append(d, bson.E{Key: "frozen", Value: true})
 	}
 	if a.floor != nil {
 		d = append(d, bson.E{Key: "floor", Value: a.floor})

@@ -178,7 +178,7 @@ func rows() []string {
 			}
 		}
 	}
-	for _, condition := range []string{"found", "fence", "open", "currency", "kind", "funds", "room", "requirement"} {
+	for _, condition := range []string{"found", "fence", "open", "unfrozen", "currency", "kind", "funds", "room", "requirement"} {
 		all = append(all, alone(protocol.Prepare, condition))
 	}
 	all = append(all, traceRows()...)

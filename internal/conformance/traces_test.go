@@ -124,7 +124,7 @@ func (c *check) mark(account int, wanted func(leg simulate.Leg, transfer int) bo
 func (c *check) drawSound() (account int, found bool) {
 	var sound []int
 	for i := range c.model.scene.accounts {
-		if a := &c.model.Accounts[i]; c.model.scene.accounts[i].paper == nil && !a.Missing && !a.Odd && !a.Closed && !a.Foreign {
+		if a := &c.model.Accounts[i]; c.model.scene.accounts[i].paper == nil && !a.Missing && !a.Odd && !a.Closed && !a.Frozen && !a.Foreign {
 			sound = append(sound, i)
 		}
 	}

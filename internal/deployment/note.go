@@ -57,9 +57,16 @@ func (d *Deployment) wantedNote(c *collections.Collection) note {
 func namedFields(f document.Fields) []namedField {
 	return []namedField{
 		{"balance", f.Balance}, {"pending", f.Pending}, {"fence", f.Fence},
-		{"floor", f.Floor}, {"currency", f.Currency}, {"closed", f.Closed},
+		{"floor", f.Floor}, {"currency", f.Currency}, {"closed", f.Closed}, {"frozen", f.Frozen},
 	}
 }
+
+// usualFrozen is the name of the field for frozen accounts where a note doesn't say any:
+// there are notes from before accounts could be frozen.
+const usualFrozen = "frozen"
+
+// usual reports whether a field has the name that a note leaves out.
+func (f namedField) usual() bool { return f.role == "frozen" && f.name == usualFrozen }
 
 // document returns the note as it is stored, without _id and changes.
 func (n note) document() bson.D {
@@ -71,7 +78,9 @@ func (n note) document() bson.D {
 	}
 	fields := bson.D{}
 	for _, f := range n.fields {
-		fields = append(fields, bson.E{Key: f.role, Value: f.name})
+		if !f.usual() {
+			fields = append(fields, bson.E{Key: f.role, Value: f.name})
+		}
 	}
 	stored = append(stored, bson.E{Key: "transfers", Value: n.transfers}, bson.E{Key: "fields", Value: fields})
 	if n.ids != "" {
@@ -107,6 +116,9 @@ func decodeNote(stored bson.Raw) note {
 		default:
 			n.unknown = append(n.unknown, e.Key())
 		}
+	}
+	if n.of == collections.OfAccounts && n.field("frozen") == "" {
+		n.fields = append(n.fields, namedField{"frozen", usualFrozen})
 	}
 	return n
 }

@@ -23,8 +23,8 @@ type Account struct {
 	NoFloor bool
 	// Currency is "" where none is stored.
 	Currency string
-	// Closed says that no transfer may begin there.
-	Closed bool
+	// Closed says that no transfer may begin there, and so does Frozen.
+	Closed, Frozen bool
 	// Metadata is the user's.
 	Metadata bson.Raw
 	// Reserved is the sum of the debits in flight, and Incoming that of the credits.
@@ -76,7 +76,7 @@ func (d Debit) hasPart(part money.Amount) bool {
 // Projection returns the fields that facts are judged by.
 func (f Fields) Projection() bson.D {
 	fields := bson.D{{Key: f.Pending, Value: 1}, {Key: f.Fence, Value: 1}}
-	for _, ofAccounts := range []string{f.Balance, f.Floor, f.Currency, f.Closed} {
+	for _, ofAccounts := range []string{f.Balance, f.Floor, f.Currency, f.Closed, f.Frozen} {
 		if ofAccounts != "" {
 			fields = append(fields, bson.E{Key: ofAccounts, Value: 1})
 		}
@@ -106,7 +106,8 @@ func (v View) Account(ids IDCodec) (Account, error) {
 		return Account{}, errors.New(v.WrongFloor())
 	}
 	a := Account{
-		ID: id, Balance: balance, Floor: floor.Amount, NoFloor: floor.None, Closed: v.Closed(),
+		ID: id, Balance: balance, Floor: floor.Amount, NoFloor: floor.None,
+		Closed: v.Closed(), Frozen: v.Frozen(),
 		Reserved: money.Zero(balance.Kind()), Incoming: money.Zero(balance.Kind()),
 	}
 	a.Currency, _ = v.StoredCurrency().StringValueOK()

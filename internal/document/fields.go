@@ -7,7 +7,7 @@ type Fields struct {
 	// Pending is that of the map of markers, and Fence that of what a prepare has to
 	// name. Participants that are not accounts have these two alone.
 	Pending, Fence string
-	// Floor is the field of the least balance, Currency that of the currency, and Closed
-	// that of the flag of a closed account.
-	Floor, Currency, Closed string
+	// Floor is the field of the least balance, Currency that of the currency, Closed that
+	// of the flag of a closed account, and Frozen that of a frozen one.
+	Floor, Currency, Closed, Frozen string
 }

@@ -49,6 +49,15 @@ func (c IDCodec) Encode(id string) (bson.RawValue, error) {
 	return bson.RawValue{Type: bson.TypeObjectID, Value: oid[:]}, nil
 }
 
+// Least returns a value that stands before the _ids of all accounts, and that the server
+// compares with no value of another type.
+func (c IDCodec) Least() any {
+	if c == ObjectIDs {
+		return bson.ObjectID{}
+	}
+	return ""
+}
+
 // Canonical returns the ID as Get returns it: the hex digits of an ObjectId in lower
 // case.
 func (c IDCodec) Canonical(id string) string {

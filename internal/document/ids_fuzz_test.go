@@ -102,7 +102,10 @@ func FuzzIDCodec(f *testing.F) {
 
 // standardFields are the default names of a coordinator's fields.
 func standardFields() document.Fields {
-	return document.Fields{Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed"}
+	return document.Fields{
+		Balance: "balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency",
+		Closed: "closed", Frozen: "frozen",
+	}
 }
 
 func encode(document any) bson.Raw {

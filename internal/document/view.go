@@ -52,9 +52,17 @@ func (v View) Fence() protocol.Fence { return FenceOf(v.Stored.Lookup(v.Fields.F
 // StoredClosed returns the flag of a closed account as it is stored.
 func (v View) StoredClosed() bson.RawValue { return v.Stored.Lookup(v.Fields.Closed) }
 
-// Closed judges like the filter, which looks into an array.
-func (v View) Closed() bool {
-	stored := v.StoredClosed()
+// Closed reports whether the account is closed.
+func (v View) Closed() bool { return isSet(v.StoredClosed()) }
+
+// StoredFrozen returns the flag of a frozen account as it is stored.
+func (v View) StoredFrozen() bson.RawValue { return v.Stored.Lookup(v.Fields.Frozen) }
+
+// Frozen reports whether the account is frozen.
+func (v View) Frozen() bool { return isSet(v.StoredFrozen()) }
+
+// isSet judges a flag like the filter, which looks into an array.
+func isSet(stored bson.RawValue) bool {
 	list, isList := stored.ArrayOK()
 	if !isList {
 		return isTrue(stored)

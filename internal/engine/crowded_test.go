@@ -25,7 +25,7 @@ func TestCrowdedAccountIsCleared(t *testing.T) {
 		task := &next.tasks[i]
 		require.Equal(t, protocol.ReadFence, task.Op.Kind)
 		task.Answer = protocol.Answer{Result: protocol.Applied, Facts: protocol.Facts{
-			Found: true, Open: true, Currency: true, Kind: true, Funds: true, WithinLimits: true,
+			Found: true, Open: true, Unfrozen: true, Currency: true, Kind: true, Funds: true, WithinLimits: true,
 			BelowMarkerLimit: task.Op.Participant != 0,
 		}}
 	}

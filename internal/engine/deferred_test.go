@@ -28,7 +28,7 @@ func committed(t *testing.T, e *Engine, id string, until protocol.Progress) *job
 	e.countClaimSent(id)
 	e.mu.Unlock()
 	facts := protocol.Facts{
-		Found: true, Fence: "f", Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
+		Found: true, Fence: "f", Open: true, Unfrozen: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 	}
 	for {
 		operations, err := j.execution.Next()

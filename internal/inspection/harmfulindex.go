@@ -33,7 +33,7 @@ func (i *Inspector) harmOf(x index, c *collections.Collection) string {
 	case collections.OfDocuments:
 		return harmToParticipants(x, []string{f.Pending, f.Fence}, nil)
 	case collections.OfAccounts:
-		return harmToParticipants(x, []string{f.Balance, f.Pending, f.Fence}, []string{f.Floor, f.Currency, f.Closed})
+		return harmToParticipants(x, []string{f.Balance, f.Pending, f.Fence}, []string{f.Floor, f.Currency, f.Closed, f.Frozen})
 	}
 	return ""
 }

@@ -97,6 +97,9 @@ func (l lottery) document(id, key string, p *mongostore.Participant) bson.D {
 	if l.odds(8) {
 		add("closed", pick[any](l, true, true, false, bson.Null{}, 1, "true", bson.A{true}, bson.A{false}, bson.A{}, bson.M{}))
 	}
+	if l.odds(8) {
+		add("frozen", pick[any](l, true, true, false, bson.Null{}, 1, "true", bson.A{true}, bson.A{false}, bson.A{}, bson.M{}))
+	}
 	if l.odds(6) {
 		add("currency", pick[any](l, "", "EUR", "EUR", "eur", bson.Null{}, 978, bson.A{"EUR"}, bson.A{""}, bson.A{nil}, bson.A{},
 			bson.Symbol("EUR"), bson.M{}))
@@ -187,7 +190,8 @@ func (b *bank) checkAgreement(cases []*agreementCase, results []wire.Verdict) {
 			facts.Trace = protocol.NoTrace
 		}
 		expected := facts == protocol.Facts{
-			Found: true, Fence: c.fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
+			Found: true, Fence: c.fence, Open: true, Unfrozen: true, Currency: true, Kind: true,
+			BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 		}
 		// The server only reports the total of matches. A matched document has changed,
 		// or its change was refused.

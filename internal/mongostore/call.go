@@ -69,7 +69,7 @@ func (s *Store) AnswerFromCache(a *Attempt, op protocol.Operation) (protocol.Ans
 	}
 	p.floor = known.Floor
 	return protocol.Answer{Result: protocol.Applied, Facts: protocol.Facts{
-		Found: true, Fence: known.Fence, Open: true, Currency: true, Kind: true,
+		Found: true, Fence: known.Fence, Open: true, Unfrozen: true, Currency: true, Kind: true,
 		BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 	}}, true
 }

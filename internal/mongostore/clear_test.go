@@ -51,12 +51,14 @@ func TestSettleAndUndo(t *testing.T) {
 				a := b.Prepared(b.Attempt(id, b.LegIn("", id, row.amount)))
 				want := storetest.Account(id, bson.M{"balance": row.prepared, "pending": bson.M{"other": int64(7), id: row.amount.Value()}})
 				b.Has("accounts", want)
-				b.Change("accounts", id, bson.M{"$set": bson.M{"closed": true}})
+				b.Change("accounts", id, bson.M{"$set": bson.M{"closed": true, "frozen": true}})
 
 				op := storetest.At(row.kind, 0)
 				op.ReplaceFence = replace
 				b.Applied(a, op)
-				want = storetest.Account(id, bson.M{"balance": row.after, "pending": bson.M{"other": int64(7)}, "closed": true})
+				want = storetest.Account(id, bson.M{
+					"balance": row.after, "pending": bson.M{"other": int64(7)}, "closed": true, "frozen": true,
+				})
 				b.checkCleared(want, replace)
 				after := b.Raw("accounts", id)
 				for _, kind := range []protocol.Kind{protocol.Settle, protocol.Undo} {
@@ -85,15 +87,19 @@ func (b *bank) checkCleared(want bson.M, replaced bool) {
 }
 
 // A fence-only replaces the fence if the marker is absent, and changes nothing else. It
-// works on closed accounts too.
+// works on closed and frozen accounts too.
 // If the marker exists, or no account does, it does nothing.
 func TestFenceOnly(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.Put(storetest.Account("alice", bson.M{"closed": true, "balance": "spoilt", "fence": nil}), storetest.Account("bob", nil))
+	shut := func(fields bson.M) bson.M {
+		fields["closed"], fields["frozen"], fields["balance"] = true, true, "spoilt"
+		return storetest.Account("alice", fields)
+	}
+	b.Put(shut(bson.M{"fence": nil}), storetest.Account("bob", nil))
 	a := b.Attempt("order", b.Leg("alice", -60), b.Leg("bob", 60), b.Leg("nobody", -1))
 	b.Applied(a, storetest.At(protocol.FenceOnly, 0))
-	b.checkCleared(storetest.Account("alice", bson.M{"closed": true, "balance": "spoilt"}), true)
+	b.checkCleared(shut(bson.M{}), true)
 
 	b.Applied(a, b.Ready(a)[1])
 	marked := b.Raw("accounts", "bob")

@@ -216,6 +216,7 @@ func FuzzAccountDocument(f *testing.F) {
 			return
 		}
 		require.Equal(t, read.Closed, !facts.Open)
+		require.Equal(t, read.Frozen, !facts.Unfrozen)
 		require.Equal(t, &read.Balance, a.Evidence(0).Balance)
 		require.GreaterOrEqual(t, read.Reserved.Sign(), 0)
 		require.GreaterOrEqual(t, read.Incoming.Sign(), 0)

@@ -26,6 +26,7 @@ func (s *Store) facts(a *Attempt, p *participant, stored bson.Raw) protocol.Fact
 		Trace:            markers.Own,
 		Fence:            view.Fence(),
 		Open:             !view.Closed(),
+		Unfrozen:         !view.Frozen(),
 		Currency:         view.HasCurrency(a.Transfer.Currency),
 		BelowMarkerLimit: markers.Count < s.markerLimit,
 		Funds:            true,
@@ -65,7 +66,7 @@ func effectFacts(a *Attempt, p *participant, view document.View) protocol.Facts 
 	}
 	return protocol.Facts{
 		Found: true, Trace: markers.Own, Fence: view.Fence(),
-		Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
+		Open: true, Unfrozen: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 		Unmet: unmet,
 	}
 }

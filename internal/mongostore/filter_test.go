@@ -27,7 +27,7 @@ type filterRow struct {
 }
 
 func fit() protocol.Facts {
-	return protocol.Facts{Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true}
+	return protocol.Facts{Open: true, Unfrozen: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true}
 }
 
 func without(remove ...func(*protocol.Facts)) protocol.Facts {
@@ -39,6 +39,7 @@ func without(remove ...func(*protocol.Facts)) protocol.Facts {
 }
 
 func notOpen(f *protocol.Facts) { f.Open = false }
+func frozen(f *protocol.Facts)  { f.Unfrozen = false }
 func foreign(f *protocol.Facts) { f.Currency = false }
 func odd(f *protocol.Facts)     { f.Kind = false }
 func poor(f *protocol.Facts)    { f.Funds = false }
@@ -93,6 +94,13 @@ func fenceRows() []filterRow {
 		{name: "closed: null", account: bson.M{"closed": bson.Null{}}, matches: true, facts: fit()},
 		{name: "closed: a list with true", account: bson.M{"closed": bson.A{true}}, facts: without(notOpen)},
 		{name: "closed: 1", account: bson.M{"closed": 1}, matches: true, facts: fit()},
+		{name: "frozen", account: bson.M{"frozen": true}, facts: without(frozen)},
+		{name: "frozen: a credit", account: bson.M{"frozen": true}, amount: money.Units(60), facts: without(frozen)},
+		{name: "frozen: false", account: bson.M{"frozen": false}, matches: true, facts: fit()},
+		{name: "frozen: null", account: bson.M{"frozen": bson.Null{}}, matches: true, facts: fit()},
+		{name: "frozen: a list with true", account: bson.M{"frozen": bson.A{true}}, facts: without(frozen)},
+		{name: "frozen: 1", account: bson.M{"frozen": 1}, matches: true, facts: fit()},
+		{name: "frozen and closed", account: bson.M{"frozen": true, "closed": true}, facts: without(frozen, notOpen)},
 	}
 }
 

@@ -162,7 +162,7 @@ func (l lottery) drawOperation(a *mongostore.Attempt, prepare bool, fence any) p
 func (c *formCase) draw(l lottery, given map[string]any) {
 	odd := ""
 	if !l.odds(3) {
-		odd = pick(l, "balance", "balance", "pending", "pending", "fence", "floor", "currency", "closed", "twice")
+		odd = pick(l, "balance", "balance", "pending", "pending", "fence", "floor", "currency", "closed", "frozen", "twice")
 	}
 	fields := bson.D{}
 	add := func(name string, value any) {
@@ -170,13 +170,13 @@ func (c *formCase) draw(l lottery, given map[string]any) {
 			fields = append(fields, bson.E{Key: name, Value: value})
 		}
 	}
-	for _, name := range []string{"fence", "floor", "currency", "closed"} {
+	for _, name := range []string{"fence", "floor", "currency", "closed", "frozen"} {
 		value := given[name]
 		switch {
 		case odd == name:
 			c.plain = false
 			value = l.anyOf(value)
-		case name == "closed":
+		case name == "closed", name == "frozen":
 			value = pick[any](l, nil, nil, nil, nil, nil, false, true)
 		case name == "currency" && value == "" && l.odds(2):
 			value = nil

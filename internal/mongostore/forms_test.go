@@ -191,7 +191,7 @@ func formRow(what string, byItself, shared bool) string {
 func formRows(counts map[string]int) map[string]int {
 	rows := map[string]int{}
 	add := func(row string) { rows[row] = counts[row] }
-	for _, odd := range []string{"", "balance", "pending", "fence", "floor", "currency", "closed", "twice"} {
+	for _, odd := range []string{"", "balance", "pending", "fence", "floor", "currency", "closed", "frozen", "twice"} {
 		for _, outcome := range [][2]bool{{false, false}, {true, false}, {true, true}} {
 			if odd != "twice" || !outcome[1] {
 				add(formRow("what is odd: "+odd, outcome[0], outcome[1]))

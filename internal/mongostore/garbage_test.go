@@ -70,7 +70,7 @@ func TestGarbageIsReadOrRefused(t *testing.T) {
 	for range 3000 {
 		transfer := l.garbage("_id", "state", "open", "legs", "currency", "digest", "epoch", "owner", "attempts", "createdAt",
 			"committedAt", "failure", "metadata")
-		doc := l.garbage("_id", "balance", "pending", "fence", "floor", "currency", "closed", "metadata")
+		doc := l.garbage("_id", "balance", "pending", "fence", "floor", "currency", "closed", "frozen", "metadata")
 		if l.odds(4) {
 			transfer, doc = l.damaged(transfer), l.damaged(doc)
 		}

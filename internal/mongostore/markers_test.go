@@ -172,6 +172,7 @@ func TestPrepareLooksIntoNoList(t *testing.T) {
 		{"currency", nil, bson.A{""}},
 		{"currency", nil, bson.A{nil}},
 		{"closed", nil, bson.A{false, true}},
+		{"frozen", nil, bson.A{false, true}},
 		{"pending", nil, bson.A{}},
 		{"pending", bson.M{}, bson.A{bson.M{}}},
 	} {

@@ -69,9 +69,11 @@ func (u *mergedUpdate) conditions(m *wire.Message) {
 	m.Begin(fields.Pending)
 	m.NoArray()
 	m.End()
-	m.Begin(fields.Closed)
-	m.Flag("$ne", true)
-	m.End()
+	for _, flag := range []string{fields.Closed, fields.Frozen} {
+		m.Begin(flag)
+		m.Flag("$ne", true)
+		m.End()
+	}
 	m.Begin(fields.Currency)
 	document.CurrencyIs(m, first.Attempt.Transfer.Currency)
 	m.NoArray()
@@ -103,7 +105,8 @@ func (u *mergedUpdate) bounds() document.Bounds {
 
 // changes sets and removes the traces of all calls, and changes the balance by all of
 // them. A prepared credit only leaves its marker.
-// A settle or undo does not ask whether the account is open, because the money is owed.
+// A settle or undo does not ask whether the account is open, or frozen, because the money
+// is owed.
 func (u *mergedUpdate) changes(m *wire.Message) {
 	if u.net.Sign() != 0 {
 		m.Begin("$inc")

@@ -85,6 +85,7 @@ func conditions(fields document.Fields, shape Shape) bson.D {
 		expression("$eq", expression("$setIntersection", parameter(Absent), "$$markers.k"), bson.A{}),
 		expression("$eq", orElse(fields.Fence, nil), parameter(Fence)),
 		expression("$eq", orElse(fields.Closed, false), false),
+		expression("$eq", orElse(fields.Frozen, false), false),
 		expression("$eq", orElse(fields.Currency, ""), parameter(Currency)),
 		expression("$or",
 			expression("$not", parameter(Debits)),

@@ -144,6 +144,7 @@ func samplesOf(fields document.Fields, shape Shape) (before, after bson.A) {
 		bad(fields.Fence, "g", nil, bson.A{"f"})
 		bad(fields.Currency, "USD", nil, bson.A{"EUR"})
 		bad(fields.Closed, true, bson.A{true})
+		bad(fields.Frozen, true, bson.A{true})
 		bad(fields.Floor, number(0))
 	}
 	if shape.Kind == money.Decimal {

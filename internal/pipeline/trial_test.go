@@ -17,7 +17,8 @@ import (
 
 func fieldsOfTest() document.Fields {
 	return document.Fields{
-		Balance: "the balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency", Closed: "closed",
+		Balance: "the balance", Pending: "pending", Fence: "fence", Floor: "floor", Currency: "currency",
+		Closed: "closed", Frozen: "frozen",
 	}
 }
 
@@ -46,7 +47,7 @@ func TestTrial(t *testing.T) {
 			assert.False(t, passes(t, on, others), "%+v without %s", shape, conditionsIn(t, body)[i])
 		}
 	}
-	assert.Equal(t, 2*(10+5+5+10)+4, spoiled)
+	assert.Equal(t, 2*(11+5+5+11)+4, spoiled)
 }
 
 // conditionsIn returns the conditions of a body.

@@ -113,7 +113,10 @@ func holds(s State, e int64) Answer { return reads(Image{Found: true, State: s, 
 
 // able are the facts of a participant that can be prepared.
 func able(fence Fence) Facts {
-	return Facts{Found: true, Fence: fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true}
+	return Facts{
+		Found: true, Fence: fence, Open: true, Unfrozen: true, Currency: true, Kind: true,
+		BelowMarkerLimit: true, Funds: true, WithinLimits: true,
+	}
 }
 
 // marked are the facts of a participant that is prepared.

@@ -23,7 +23,10 @@ func held(t *testing.T, prepares ...Result) dialogue {
 
 // well returns the facts of a participant that can be prepared.
 func well(fence Fence) Facts {
-	return Facts{Found: true, Fence: fence, Open: true, Currency: true, Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true}
+	return Facts{
+		Found: true, Fence: fence, Open: true, Unfrozen: true, Currency: true, Kind: true,
+		BelowMarkerLimit: true, Funds: true, WithinLimits: true,
+	}
 }
 
 // A hold is reported as held once that is stored, and never decides.

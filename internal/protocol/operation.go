@@ -268,6 +268,8 @@ type Facts struct {
 	Fence Fence
 	// Open says that the account is not closed.
 	Open bool
+	// Unfrozen says that the account is not frozen.
+	Unfrozen bool
 	// Currency says that the transfer's currency is the account's.
 	Currency bool
 	// Kind says that the balance and the floor are exact numbers of the amount's kind.
@@ -295,6 +297,8 @@ func (f Facts) Refusal() Reason {
 		return NotFound
 	case !f.Open:
 		return Closed
+	case !f.Unfrozen:
+		return Frozen
 	case !f.Currency:
 		return CurrencyMismatch
 	case !f.Kind:

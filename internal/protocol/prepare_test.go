@@ -11,8 +11,8 @@ import (
 func refusing(reason Reason, all bool) Facts {
 	facts := able("f")
 	for r, flag := range map[Reason]*bool{
-		NotFound: &facts.Found, Closed: &facts.Open, CurrencyMismatch: &facts.Currency, AmountKind: &facts.Kind,
-		Busy: &facts.BelowMarkerLimit, InsufficientFunds: &facts.Funds, Overflow: &facts.WithinLimits,
+		NotFound: &facts.Found, Closed: &facts.Open, Frozen: &facts.Unfrozen, CurrencyMismatch: &facts.Currency,
+		AmountKind: &facts.Kind, Busy: &facts.BelowMarkerLimit, InsufficientFunds: &facts.Funds, Overflow: &facts.WithinLimits,
 	} {
 		if r == reason || all && r > reason {
 			*flag = false

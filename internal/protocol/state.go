@@ -55,6 +55,7 @@ type Reason uint8
 const (
 	NotFound Reason = iota + 1
 	Closed
+	Frozen
 	CurrencyMismatch
 	AmountKind
 	Busy
@@ -75,6 +76,8 @@ func (r Reason) String() string {
 		return "accountNotFound"
 	case Closed:
 		return "accountClosed"
+	case Frozen:
+		return "accountFrozen"
 	case CurrencyMismatch:
 		return "currencyMismatch"
 	case AmountKind:

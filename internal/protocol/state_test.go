@@ -22,7 +22,7 @@ func TestStoredWordsStay(t *testing.T) {
 	require.False(t, State("success").Known())
 
 	codes := []string{
-		"accountNotFound", "accountClosed", "currencyMismatch", "amountKind", "accountBusy", "insufficientFunds", "overflow",
+		"accountNotFound", "accountClosed", "accountFrozen", "currencyMismatch", "amountKind", "accountBusy", "insufficientFunds", "overflow",
 		"requirementFailed", "unwritable", "cancelled", "stalled", "voided", "expired",
 	}
 	for i, code := range codes {

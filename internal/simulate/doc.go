@@ -6,7 +6,7 @@
 // filters as internal/mongostore, and remembers what the invariants need.
 // Executors are real executions of internal/protocol.
 // A run is a list of moves: an executor's operation meets its fate, a late message
-// arrives, an account is closed, the primary fails.
+// arrives, an account is closed or frozen, the primary fails.
 // After each move the invariants 1 to 5 of the protocol are checked.
 // From sampled moments a recovery runs alone and without faults.
 // After that everything must be final and no marker left, whatever still arrives:

@@ -19,6 +19,8 @@ type Account struct {
 	Closed bool
 	// Sealed says that it was closed by hand, whatever was in flight.
 	Sealed bool
+	// Frozen says that no new transfer may touch it, whatever is in flight.
+	Frozen bool
 	// Foreign says that its currency is not the transfers'.
 	Foreign bool
 	// Odd says that its balance is not of the amounts' kind.

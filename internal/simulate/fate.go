@@ -204,7 +204,7 @@ func (w *World) remember(at *Version, m Message) protocol.Answer {
 		return w.read(at, m)
 	}
 	return protocol.Answer{Result: protocol.Applied, Facts: protocol.Facts{
-		Found: true, Fence: at.Accounts[w.leg(m).Account].Fence, Open: true, Currency: true,
+		Found: true, Fence: at.Accounts[w.leg(m).Account].Fence, Open: true, Unfrozen: true, Currency: true,
 		Kind: true, BelowMarkerLimit: true, Funds: true, WithinLimits: true,
 	}}
 }

@@ -146,6 +146,8 @@ func (w *World) checkPrepared(before *Version) error {
 			case a.Traces[t] == protocol.NoTrace || was.Traces[t] != protocol.NoTrace:
 			case a.Closed:
 				return violates(3, "%s is closed, and gets a marker", accountName(leg.Account))
+			case a.Frozen:
+				return violates(3, "%s is frozen, and gets a marker", accountName(leg.Account))
 			case max(was.Balance, a.Balance)+leg.credit() > w.MostBalance:
 				return violates(3, "%s is to receive more than can be stored", accountName(leg.Account))
 			}

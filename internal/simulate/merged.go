@@ -118,6 +118,7 @@ func (w *World) admits(a *Account, u update) bool {
 	balance := a.Balance + u.paid
 	return a.Fence == u.fence &&
 		!a.Closed &&
+		!a.Frozen &&
 		!a.Foreign &&
 		!a.Odd &&
 		(u.taken == 0 || balance-u.taken >= max(a.Floor, -w.MostBalance)) &&

@@ -66,7 +66,7 @@ func drawWorld(random *rand.Rand) *World {
 	rare := func() bool { return random.IntN(16) == 0 }
 	a := Account{
 		Balance: random.Int64N(14) - 4, Floor: random.Int64N(5) - 2, Fence: "f0",
-		Missing: rare(), Closed: rare(), Foreign: rare(), Odd: rare(),
+		Missing: rare(), Closed: rare(), Frozen: rare(), Foreign: rare(), Odd: rare(),
 	}
 	var plans [][]Leg
 	for t := range MaxTransfers {

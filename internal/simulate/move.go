@@ -19,6 +19,8 @@ const (
 	seal                             // closed: true is written into an account by hand
 	create                           // a missing document is inserted without a fence
 	reopen                           // an account is opened
+	freeze                           // an account is frozen, which replaces its fence
+	thaw                             // it is unfrozen, which replaces its fence
 	deposit                          // an account gets money from outside
 	change                           // a document that is not reserved is written from outside
 	purge                            // a document is removed that may be
@@ -99,7 +101,7 @@ func (r *run) take(m move) error {
 		return r.answerLate(m)
 	case hurry:
 		r.hurry(m.who)
-	case closeAccount, seal, create, reopen, deposit, change, purge:
+	case closeAccount, seal, create, reopen, freeze, thaw, deposit, change, purge:
 		return r.disturb(m)
 	case elapse:
 		if r.w.Holds[m.who] && !r.w.Expired[m.who] {
@@ -140,15 +142,8 @@ func (r *run) disturb(m move) error {
 		return nil
 	case document:
 		r.disturbDocument(m)
-	case m.kind == closeAccount && !a.marked():
-		a.Closed = true
-	case m.kind == seal && !a.Closed:
-		a.Closed, a.Sealed = true, true
-	case m.kind == reopen:
-		a.Closed, a.Sealed = false, false
-	case m.kind == deposit && !a.Closed:
-		a.Balance += depositAmount
-		r.w.given[m.who] += depositAmount
+	default:
+		r.disturbAccount(m)
 	}
 	if r.w.Version == before {
 		return nil
@@ -157,6 +152,24 @@ func (r *run) disturb(m move) error {
 	r.note("somebody else changes %s", accountName(m.who))
 	r.noteChanges()
 	return r.w.check(&before)
+}
+
+// disturbAccount does it to an account that is there.
+func (r *run) disturbAccount(m move) {
+	a := &r.w.Accounts[m.who]
+	switch {
+	case m.kind == closeAccount && !a.marked():
+		a.Closed = true
+	case m.kind == seal && !a.Closed:
+		a.Closed, a.Sealed = true, true
+	case m.kind == reopen:
+		a.Closed, a.Sealed = false, false
+	case m.kind == freeze && !a.Frozen, m.kind == thaw && a.Frozen:
+		a.Frozen, a.Fence = !a.Frozen, r.w.token()
+	case m.kind == deposit && !a.Closed:
+		a.Balance += depositAmount
+		r.w.given[m.who] += depositAmount
+	}
 }
 
 // disturbDocument does to the document of an effect what may happen to it from outside.

@@ -47,6 +47,8 @@ func (w *World) hindranceOfMoney(a *Account, leg Leg, reserved int) protocol.Rea
 		return protocol.NotFound
 	case a.Closed:
 		return protocol.Closed
+	case a.Frozen:
+		return protocol.Frozen
 	case a.Foreign:
 		return protocol.CurrencyMismatch
 	case a.Odd:

@@ -14,7 +14,7 @@ const maxExecutors = 5
 // game is a random run.
 // One to three transfers move between the same few accounts, each with up to five
 // executors that crash, stall and meet every fate, while accounts are closed and opened,
-// money comes in and primaries fail.
+// frozen and unfrozen, money comes in and primaries fail.
 // Each seed draws which of these can happen in its run, and how often.
 // Runs in which little can happen find again and again what needs only that little.
 type game struct {
@@ -30,6 +30,7 @@ type game struct {
 	merging float64            // that an operation waits for others to be merged with
 	may     [lastFate + 1]bool // which fates can be met
 	ill     bool               // accounts are closed, and primaries fall
+	frost   *rand.Rand         // draws when accounts are frozen; nil: never
 	missing int                // may be inserted by hand; -1: no account is missing
 	paper   bool               // carol is a document that some transfers change
 	guests  []int              // executors that are still to join
@@ -74,6 +75,7 @@ func stage(seed uint64) *game {
 	if a := &accounts[MaxAccounts-1]; g.paper && !a.Missing {
 		*a = Account{Fence: a.Fence}
 	}
+	g.drawFrost(seed, accounts)
 	w := NewWorld(accounts, initiated, plans...)
 	w.Holds = holds
 	w.history = true
@@ -112,6 +114,29 @@ func (g *game) drawEarlier(seed uint64) {
 		e := &g.executors[i]
 		e.start.ByRecord = g.w.Earlier[e.transfer] && random.IntN(2) == 0
 	}
+}
+
+// drawFrost draws whether accounts are frozen and unfrozen, and whether one of them is
+// frozen from the beginning.
+// It draws from a source of its own, so that all else in the run of a seed stays the
+// same.
+func (g *game) drawFrost(seed uint64, accounts []Account) {
+	random := rand.New(rand.NewPCG(seed, 3))
+	if random.IntN(4) > 0 {
+		return
+	}
+	g.frost = random
+	a := &accounts[g.drawChilled()]
+	a.Frozen = !a.Missing && random.IntN(3) == 0
+}
+
+// drawChilled draws an account that is frozen or unfrozen.
+// A document never is.
+func (g *game) drawChilled() int {
+	if g.paper {
+		return g.frost.IntN(MaxAccounts - 1)
+	}
+	return g.frost.IntN(MaxAccounts)
 }
 
 // drawPlan draws what a transfer moves: mostly 60 from alice to bob, for which she has
@@ -264,6 +289,9 @@ func (g *game) make(m move) error {
 // draw draws the next move.
 // A move about nothing does nothing.
 func (g *game) draw() move {
+	if g.frost != nil && g.frost.IntN(25) == 0 {
+		return move{kind: []moveKind{freeze, thaw}[g.frost.IntN(2)], who: g.drawChilled()}
+	}
 	n := g.random.IntN(100)
 	switch {
 	case len(g.guests) > 0 && (g.random.Float64() < g.crowd || len(g.busy()) == 0):

@@ -21,6 +21,7 @@ type Scene struct {
 	back     bool  // the second transfer goes from bob to alice
 	three    bool  // 40 of each transfer go to bob, and 20 to carol
 	closing  bool  // bob's account may be closed at any time
+	freezing bool  // bob's account may be frozen at any time
 	posted   int64 // what is posted of holds; 0: all
 	paper    paper
 	starts   [][]protocol.Start
@@ -137,6 +138,7 @@ func Scenes() []Scene {
 func OneTransfer() []Scene {
 	poor := func(w *World) { w.Accounts[0].Balance, w.given[0] = 50, 50 }
 	shut := func(w *World) { w.Accounts[1].Closed = true }
+	frozen := func(w *World) { w.Accounts[1].Frozen = true }
 	missing := func(w *World) { w.Accounts[1].Missing = true }
 	type executors = []protocol.Start
 	var scenes []Scene
@@ -161,6 +163,8 @@ func OneTransfer() []Scene {
 			Scene{Name: c.name + ", missing account", starts: starts, Faults: 2, prepare: missing})
 	}
 	return append(scenes,
+		Scene{Name: "resumed, frozen account", starts: [][]protocol.Start{{fromInsert(), resume()}}, Faults: 2, prepare: frozen},
+		Scene{Name: "rolled back, frozen account", starts: [][]protocol.Start{{fromInsert(), rollBack()}}, Faults: 2, prepare: frozen},
 		Scene{Name: "resumed", starts: [][]protocol.Start{{fromInsert(), resume()}}, Faults: 3},
 		Scene{Name: "rolled back", starts: [][]protocol.Start{{fromInsert(), rollBack()}}, Faults: 3},
 		Scene{Name: "resumed and rolled back", starts: [][]protocol.Start{{fromInsert(), resume(), rollBack()}}, Faults: 1},
@@ -169,8 +173,8 @@ func OneTransfer() []Scene {
 }
 
 // Facts returns the scenes in which a roll-back competes with the fact that all is
-// prepared: with two who take over, three participants, accounts that are closed
-// meanwhile or missing at first, and an ID that is asked for twice.
+// prepared: with two who take over, three participants, accounts that are closed or
+// frozen meanwhile or missing at first, and an ID that is asked for twice.
 // The last ten are large.
 func Facts() []Scene {
 	type starts = [][]protocol.Start
@@ -183,6 +187,9 @@ func Facts() []Scene {
 		{Name: "three, resumed, closing", starts: starts{{fromInsert(), resume()}}, Faults: 0, three: true, closing: true},
 		{Name: "resumed, closing", starts: starts{{fromInsert(), resume()}}, Faults: 1, closing: true},
 		{Name: "cancelled, closing", starts: starts{{fromInsert(), cancel()}}, Faults: 2, closing: true},
+		{Name: "three, resumed, freezing", starts: starts{{fromInsert(), resume()}}, Faults: 0, three: true, freezing: true},
+		{Name: "resumed, freezing", starts: starts{{fromInsert(), resume()}}, Faults: 1, freezing: true},
+		{Name: "cancelled, freezing", starts: starts{{fromInsert(), cancel()}}, Faults: 1, freezing: true},
 	}
 	large := []Scene{
 		{Name: "two transfers of three, one cancelled", starts: starts{{fromInsert(), cancel()}, {fromInsert()}}, Faults: 0, three: true},
@@ -246,6 +253,8 @@ func Holds() []Scene {
 	scenes = append(scenes,
 		Scene{Name: "held and posted, money and a document", starts: [][]protocol.Start{{hold(), postHold()}}, Faults: 1, paper: besides},
 		Scene{Name: "held and voided, money and a document", starts: [][]protocol.Start{{hold(), void()}}, Faults: 1, paper: besides},
+		Scene{Name: "held and posted, freezing", starts: [][]protocol.Start{{hold(), postHold()}}, Faults: 1, freezing: true},
+		Scene{Name: "held and voided, freezing", starts: [][]protocol.Start{{hold(), void()}}, Faults: 1, freezing: true},
 		Scene{Name: "a hold beside a transfer", starts: [][]protocol.Start{{hold(), postHold()}, {fromInsert()}}, Faults: 0},
 		Scene{Name: "a hold beside a transfer, in part", starts: [][]protocol.Start{{hold(), postHold()}, {fromInsert()}}, Faults: 0, posted: 20})
 	for _, c := range []struct {

@@ -35,6 +35,7 @@ type search struct {
 	repeat    bool // messages may arrive twice
 	coalesce  bool // operations of the two transfers may travel as one update
 	closing   bool // an account may be closed
+	freezing  bool // an account may be frozen
 	stop      func() bool
 }
 
@@ -50,6 +51,7 @@ func Explore(scene Scene, stop func() bool) (Explored, *Failure) {
 		repeat:    scene.repeat,
 		coalesce:  scene.coalesce,
 		closing:   scene.closing,
+		freezing:  scene.freezing,
 		stop:      stop,
 	}
 	r := scene.run()
@@ -114,9 +116,7 @@ func (s *search) moves(r *run) []move {
 		moves = append(moves, r.delivery(i))
 	}
 	moves = append(moves, happenings(r)...)
-	if bob := &r.w.Accounts[1]; s.closing && !bob.Missing && !bob.Closed && !bob.marked() {
-		moves = append(moves, move{kind: closeAccount, who: 1})
-	}
+	moves = append(moves, s.disturbances(r)...)
 	for who := range r.executors {
 		for _, op := range r.executors[who].batch {
 			for _, f := range fates(op.Kind) {
@@ -128,6 +128,19 @@ func (s *search) moves(r *run) []move {
 	}
 	if s.coalesce {
 		moves = append(moves, s.merged(r)...)
+	}
+	return moves
+}
+
+// disturbances returns what can happen to bob's account.
+func (s *search) disturbances(r *run) []move {
+	var moves []move
+	bob := &r.w.Accounts[1]
+	if s.closing && !bob.Missing && !bob.Closed && !bob.marked() {
+		moves = append(moves, move{kind: closeAccount, who: 1})
+	}
+	if s.freezing && !bob.Missing && !bob.Frozen {
+		moves = append(moves, move{kind: freeze, who: 1})
 	}
 	return moves
 }

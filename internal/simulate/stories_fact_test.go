@@ -129,6 +129,30 @@ func TestDoneMarkReservesNothing(t *testing.T) {
 	p.over(0, 120)
 }
 
+// What is due on a frozen account is paid, and it takes no new transfer.
+//
+//  1. A prepares everything, and is told that it is committed.
+//  2. Bob is frozen. The fence of his account is another one from then on.
+//  3. A pays bob, and clears. B, of another transfer, has pinned the old fence, and is
+//     refused.
+//  4. Bob is unfrozen. C, of a third transfer, goes through.
+func TestFrozenAccountIsPaid(t *testing.T) {
+	p := newPlay(t, 180, 3)
+	a, b := p.join(0, fromInsert()), p.join(1, fromInsert())
+	p.upToTheFact(a)
+	p.until(b, protocol.Prepare)
+	fence := p.r.w.Accounts[1].Fence
+	require.NoError(t, p.r.take(move{kind: freeze, who: 1}))
+	require.True(t, p.r.w.Accounts[1].Frozen)
+	require.NotEqual(t, fence, p.r.w.Accounts[1].Fence)
+	p.end(a, protocol.Finished, protocol.Success)
+	p.end(b, protocol.Finished, protocol.Fail)
+	require.Equal(t, protocol.Refusal{Reason: protocol.Frozen, Participant: 1}, p.r.executors[b].x.Refusal())
+	require.NoError(t, p.r.take(move{kind: thaw, who: 1}))
+	p.end(p.join(2, fromInsert()), protocol.Finished, protocol.Success)
+	p.over(60, 120)
+}
+
 // A reversal is told to be committed once that is stored, and not before: nothing would
 // be left to show it.
 //

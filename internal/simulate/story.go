@@ -107,6 +107,9 @@ func (a Account) String() string {
 	if a.Closed {
 		text += " closed"
 	}
+	if a.Frozen {
+		text += " frozen"
+	}
 	if a.Value != 0 {
 		text += fmt.Sprintf(" value %d", a.Value)
 	}

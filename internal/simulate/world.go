@@ -79,9 +79,14 @@ func (w *World) fork() World {
 // Send draws up the message of an operation.
 // Each sending has a token that was never used before.
 func (w *World) Send(transfer, owner int, op protocol.Operation) Message {
-	w.tokens++
-	token := protocol.Fence("f" + strconv.Itoa(w.tokens))
+	token := w.token()
 	return Message{Transfer: transfer, Owner: owner, Op: op, Token: token}
+}
+
+// token returns a fence that was never used before.
+func (w *World) token() protocol.Fence {
+	w.tokens++
+	return protocol.Fence("f" + strconv.Itoa(w.tokens))
 }
 
 // leg returns the participant that a message is for.
@@ -149,7 +154,8 @@ func (w *World) facts(at *Version, m Message) protocol.Facts {
 		return protocol.Facts{Unmet: leg.effect(), MayBeGone: leg.Spare}
 	}
 	facts := protocol.Facts{
-		Found: true, Trace: a.Traces[m.Transfer], Fence: a.Fence, Open: !a.Closed, Currency: !a.Foreign, Kind: !a.Odd,
+		Found: true, Trace: a.Traces[m.Transfer], Fence: a.Fence,
+		Open: !a.Closed, Unfrozen: !a.Frozen, Currency: !a.Foreign, Kind: !a.Odd,
 		BelowMarkerLimit: a.inFlight() < w.MarkerLimit, Funds: true, WithinLimits: true,
 	}
 	if leg.effect() {

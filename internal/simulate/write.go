@@ -173,6 +173,7 @@ func (w *World) prepare(a *Account, m Message) bool {
 	fits := a.Fence == m.Op.Fence &&
 		can.Trace == protocol.NoTrace &&
 		can.Open &&
+		can.Unfrozen &&
 		can.Currency &&
 		can.Kind &&
 		can.Funds &&

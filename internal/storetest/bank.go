@@ -51,7 +51,7 @@ type Bank struct {
 func StandardFields() document.Fields {
 	return document.Fields{
 		Balance: "balance", Pending: "pending", Fence: "fence",
-		Floor: "floor", Currency: "currency", Closed: "closed",
+		Floor: "floor", Currency: "currency", Closed: "closed", Frozen: "frozen",
 	}
 }
 

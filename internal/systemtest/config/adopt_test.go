@@ -37,6 +37,42 @@ func TestAdopt(t *testing.T) {
 	require.Empty(t, report.Findings)
 }
 
+// A note says which field marks frozen accounts where that is not the usual one.
+// A note that says nothing of it, as all did before accounts could be frozen, stands for
+// the usual one.
+func TestAdoptAnotherFieldForFrozenAccounts(t *testing.T) {
+	t.Parallel()
+	b := bank.New(t, 100, 0).WithIndexes()
+	fields := func() bson.M {
+		var note struct{ Fields bson.M }
+		err := b.DB.Collection("accounts.transfer").FindOne(t.Context(), bson.M{"_id": "deployment"}).Decode(&note)
+		require.NoError(t, err)
+		return note.Fields
+	}
+	usual := fields()
+	require.NotContains(t, usual, "frozen")
+	c := b.NewCoordinator(b.DB, transfer.WithFields(transfer.Fields{Frozen: "iced"}))
+	require.ErrorIs(t, c.Setup(t.Context()), transfer.ErrUnsupportedDeployment)
+	require.NoError(t, c.Adopt(t.Context()))
+	require.Equal(t, "iced", fields()["frozen"])
+	require.NoError(t, c.Check(t.Context()))
+	frozen := true
+	_, err := c.UpdateAccount(t.Context(), "b", transfer.AccountChange{Frozen: &frozen})
+	require.NoError(t, err)
+	require.Equal(t, true, b.Raw("accounts")[1]["iced"])
+	_, err = c.Transfer(t.Context(), bank.Move("t", "a", "b", 60))
+	require.ErrorIs(t, err, transfer.ErrAccountFrozen)
+
+	plain := b.NewCoordinator(b.DB)
+	err = plain.Setup(t.Context())
+	require.ErrorIs(t, err, transfer.ErrUnsupportedDeployment)
+	require.ErrorContains(t, err, `the field for frozen is "iced"`)
+	require.NoError(t, plain.Adopt(t.Context()))
+	require.Equal(t, usual, fields())
+	require.NoError(t, plain.Check(t.Context()))
+	b.CheckBooks(bank.Balances(100, 0))
+}
+
 // Adopt also takes another transfers collection, and accounts that have a note while the
 // transfers have lost theirs.
 func TestAdoptOtherTransfers(t *testing.T) {
@@ -101,7 +137,7 @@ func TestNotesOfOtherReleases(t *testing.T) {
 			"an older format":  {bson.M{"format": 0}, "this release writes format 2, and"},
 			"events":           {bson.M{"events": bson.A{"succeeded"}}, `"events" that this release does not know`},
 			"something else":   {bson.M{"shards": 3}, `"shards" that this release does not know`},
-			"a field for more": {bson.M{"fields.frozen": "frozen"}, `"fields.frozen" that this release does not know`},
+			"a field for more": {bson.M{"fields.rate": "rate"}, `"fields.rate" that this release does not know`},
 		} {
 			t.Run(fmt.Sprint(name, " in ", collection), func(t *testing.T) {
 				t.Parallel()

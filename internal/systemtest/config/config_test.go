@@ -31,6 +31,7 @@ func TestAnotherConfigurationIsRefused(t *testing.T) {
 		"for floors":                {fields(transfer.Fields{Floor: "least"}), `is "floor", and WithFields says "least"`},
 		"for currencies":            {fields(transfer.Fields{Currency: "unit"}), `is "currency", and WithFields says "unit"`},
 		"for closed accounts":       {fields(transfer.Fields{Closed: "shut"}), `is "closed", and WithFields says "shut"`},
+		"for frozen accounts":       {fields(transfer.Fields{Frozen: "iced"}), `is "frozen", and WithFields says "iced"`},
 		"another form of IDs": {func(*mongo.Database) []transfer.Option {
 			return []transfer.Option{transfer.WithAccountIDs(transfer.ObjectIDs)}
 		}, "WithAccountIDs says ObjectIDs"},
@@ -89,13 +90,17 @@ func fitVerbs(c *transfer.Coordinator) map[string]func(context.Context) error {
 			_, errs := c.TransferMany(ctx, []transfer.Request{bank.Move("t", a, b, 1)})
 			return errs[0]
 		},
-		"Submit":       func(ctx context.Context) error { _, err := c.Submit(ctx, bank.Move("t", a, b, 1)); return err },
-		"Hold":         func(ctx context.Context) error { _, err := c.Hold(ctx, bank.Move("t", a, b, 1), time.Hour); return err },
-		"Post":         func(ctx context.Context) error { _, err := c.Post(ctx, "held"); return err },
-		"Void":         func(ctx context.Context) error { _, err := c.Void(ctx, "held"); return err },
-		"Cancel":       func(ctx context.Context) error { _, err := c.Cancel(ctx, "held", "it is not wanted"); return err },
-		"Reverse":      func(ctx context.Context) error { _, err := c.Reverse(ctx, "held", "back"); return err },
-		"OpenAccount":  func(ctx context.Context) error { _, err := c.OpenAccount(ctx, transfer.Account{ID: a}); return err },
+		"Submit":      func(ctx context.Context) error { _, err := c.Submit(ctx, bank.Move("t", a, b, 1)); return err },
+		"Hold":        func(ctx context.Context) error { _, err := c.Hold(ctx, bank.Move("t", a, b, 1), time.Hour); return err },
+		"Post":        func(ctx context.Context) error { _, err := c.Post(ctx, "held"); return err },
+		"Void":        func(ctx context.Context) error { _, err := c.Void(ctx, "held"); return err },
+		"Cancel":      func(ctx context.Context) error { _, err := c.Cancel(ctx, "held", "it is not wanted"); return err },
+		"Reverse":     func(ctx context.Context) error { _, err := c.Reverse(ctx, "held", "back"); return err },
+		"OpenAccount": func(ctx context.Context) error { _, err := c.OpenAccount(ctx, transfer.Account{ID: a}); return err },
+		"UpdateAccount": func(ctx context.Context) error {
+			_, err := c.UpdateAccount(ctx, a, transfer.AccountChange{NoFloor: new(bool)})
+			return err
+		},
 		"CloseAccount": func(ctx context.Context) error { return c.CloseAccount(ctx, a) },
 		"Audit":        func(ctx context.Context) error { _, err := c.Audit(ctx); return err },
 		"BalanceAt":    func(ctx context.Context) error { _, err := c.BalanceAt(ctx, a, time.Now()); return err },

@@ -216,7 +216,8 @@ func movingVerbs() []verb {
 			if err != nil {
 				return err
 			}
-			return errors.Join(c.CloseAccount(ctx, id), c.ReopenAccount(ctx, id))
+			_, err = c.UpdateAccount(ctx, id, transfer.AccountChange{NoFloor: new(bool)})
+			return errors.Join(err, c.CloseAccount(ctx, id), c.ReopenAccount(ctx, id))
 		}},
 		{"transfer", func(ctx context.Context, c *transfer.Coordinator, id string) error {
 			_, err := c.Transfer(ctx, oneUnit(id))
@@ -285,6 +286,9 @@ func readingVerbs() []verb {
 		{"account", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
 			_, err := c.GetAccount(ctx, "rich")
 			return err
+		}},
+		{"accounts", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			return bank.LastError(c.Accounts(ctx, transfer.AccountQuery{}))
 		}},
 		{"get", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
 			_, err := c.Get(ctx, "first")

@@ -20,6 +20,9 @@ func lookCalls() map[string]map[string]bad {
 	metadata := func(key string, value any, says string) bad {
 		return list(transfer.Query{Metadata: map[string]any{key: value}}, says)
 	}
+	accounts := func(q transfer.AccountQuery, says string) bad {
+		return bad{func(ctx context.Context, c *transfer.Coordinator) error { return bank.FirstError(c.Accounts(ctx, q)) }, says}
+	}
 	audit := func(o transfer.AuditOptions, says string) bad {
 		return bad{func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.AuditWith(ctx, o)) }, says}
 	}
@@ -53,6 +56,12 @@ func lookCalls() map[string]map[string]bad {
 			"deep":       metadata("order", nestedIn(100, "sesame"), "levels deep"),
 			"very large": metadata("order", strings.Repeat("sesame", 1<<20), "more than 65536"),
 		},
+		"Coordinator.Accounts": {
+			"negative": accounts(transfer.AccountQuery{Limit: -1}, "the Limit is negative"),
+			"ledger":   accounts(transfer.AccountQuery{Ledger: "nowhere"}, `the ledger "nowhere" is not registered`),
+			"beyond":   accounts(transfer.AccountQuery{Beyond: "\xff"}, "Beyond: the ID"),
+			"currency": accounts(transfer.AccountQuery{Currency: "E\x00R"}, "without NUL"),
+		},
 		"Coordinator.AuditWith": {
 			"ledger": audit(transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{Ledgers: []string{"nowhere"}}}}, "not registered"),
 			"sum":    audit(transfer.AuditOptions{Expected: []transfer.ExpectedTotal{{}}, Accounts: transfer.IDRange{From: "a"}}, "have no sum"),
@@ -85,6 +94,7 @@ func accountCalls(t *testing.T) map[string]map[string]bad {
 			if prefix == "Coordinator" {
 				name = map[string]string{
 					"Open": "OpenAccount", "Get": "GetAccount", "Close": "CloseAccount", "Reopen": "ReopenAccount",
+					"Update":    "UpdateAccount",
 					"Statement": "Statement", "BalanceAt": "BalanceAt",
 				}[name]
 			}
@@ -94,10 +104,12 @@ func accountCalls(t *testing.T) map[string]map[string]bad {
 	return calls
 }
 
-// accountCallsOf are calls of the methods of a Ledger, or of a Coordinator if of is nil.
-func accountCallsOf(t *testing.T, of func(*transfer.Coordinator) (*transfer.Ledger, error)) map[string]map[string]bad {
-	t.Helper()
-	do := func(own func(context.Context, *transfer.Coordinator) error, ledger func(context.Context, *transfer.Ledger) error) method {
+// eitherOf chooses between the method of a Coordinator and that of a Ledger: the former
+// if of is nil.
+func eitherOf(of func(*transfer.Coordinator) (*transfer.Ledger, error)) func(
+	own func(context.Context, *transfer.Coordinator) error, ledger func(context.Context, *transfer.Ledger) error,
+) method {
+	return func(own func(context.Context, *transfer.Coordinator) error, ledger func(context.Context, *transfer.Ledger) error) method {
 		if of == nil {
 			return own
 		}
@@ -109,6 +121,12 @@ func accountCallsOf(t *testing.T, of func(*transfer.Coordinator) (*transfer.Ledg
 			return ledger(ctx, l)
 		}
 	}
+}
+
+// accountCallsOf are calls of the methods of a Ledger, or of a Coordinator if of is nil.
+func accountCallsOf(t *testing.T, of func(*transfer.Coordinator) (*transfer.Ledger, error)) map[string]map[string]bad {
+	t.Helper()
+	do := eitherOf(of)
 	open := func(a transfer.Account, says string) bad {
 		return bad{do(func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.OpenAccount(ctx, a)) },
 			func(ctx context.Context, l *transfer.Ledger) error { return bank.ErrorOf(l.Open(ctx, a)) }), says}
@@ -137,6 +155,12 @@ func accountCallsOf(t *testing.T, of func(*transfer.Coordinator) (*transfer.Ledg
 		return do(func(ctx context.Context, c *transfer.Coordinator) error { return c.ReopenAccount(ctx, id) },
 			func(ctx context.Context, l *transfer.Ledger) error { return l.Reopen(ctx, id) })
 	}
+	update := func(id string, change transfer.AccountChange) method {
+		return do(func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.UpdateAccount(ctx, id, change))
+		},
+			func(ctx context.Context, l *transfer.Ledger) error { return bank.ErrorOf(l.Update(ctx, id, change)) })
+	}
 	ids := func(call func(id string) method) map[string]bad {
 		return withBadIDs(func(ctx context.Context, c *transfer.Coordinator, id string) error { return call(id)(ctx, c) })
 	}
@@ -144,13 +168,31 @@ func accountCallsOf(t *testing.T, of func(*transfer.Coordinator) (*transfer.Ledg
 	for says, q := range badStatements() {
 		statements[says] = bad{statement("a", q), says}
 	}
+	updates := ids(func(id string) method { return update(id, freezing()) })
+	for says, change := range badChanges(t) {
+		updates[says] = bad{update("a", change), says}
+	}
 	return map[string]map[string]bad{
-		"Get": ids(get), "Close": ids(shut), "Reopen": ids(reopen), "Statement": statements,
+		"Update": updates,
+		"Get":    ids(get), "Close": ids(shut), "Reopen": ids(reopen), "Statement": statements,
 		"BalanceAt": and(ids(func(id string) method { return balanceAt(id, time.Now()) }), map[string]bad{
 			"zero": {balanceAt("a", time.Time{}), "the zero time is no instant"},
 			"far":  {balanceAt("a", time.Unix(math.MaxInt64/4, 0)), "the instant lies beyond the years"},
 		}),
 		"Open": badAccounts(t, open),
+	}
+}
+
+// badChanges are changes that can't be made to an account.
+func badChanges(t *testing.T) map[string]transfer.AccountChange {
+	floor := func(a transfer.Amount) transfer.AccountChange { return transfer.AccountChange{Floor: &a} }
+	yes, zero := true, transfer.Units(0)
+	return map[string]transfer.AccountChange{
+		"would have a floor and none": {Floor: &zero, NoFloor: &yes},
+		"must lie within":             floor(transfer.Units(math.MinInt64)),
+		"at most 12 digits":           floor(fine(t, "0.0000000000001")),
+		`the metadata key "$x"`:       {Metadata: map[string]any{"$x": "sesame"}},
+		"metadata: ":                  {Metadata: map[string]any{"x": make(chan int)}},
 	}
 }
 

@@ -82,8 +82,13 @@ func TestOutcomesOfReads(t *testing.T) {
 		"an account, too late":     {func() error { _, err := b.GetAccount(ended, "a"); return err }, transfer.NothingStored},
 		"an account that is there": {func() error { _, err := b.OpenAccount(ctx, transfer.Account{ID: "a"}); return err }, transfer.Unchanged},
 		"closed with money":        {func() error { return b.CloseAccount(ctx, "a") }, transfer.Unchanged},
-		"closed, too late":         {func() error { return b.CloseAccount(ended, "b") }, transfer.NothingStored},
-		"a balance, too late":      {func() error { _, err := b.BalanceAt(ended, "a", time.Now()); return err }, transfer.NothingStored},
+		"changed, and not there":   {func() error { return bank.ErrorOf(b.UpdateAccount(ctx, "x", freezing())) }, transfer.Unchanged},
+		"changed, too late":        {func() error { return bank.ErrorOf(b.UpdateAccount(ended, "a", freezing())) }, transfer.NothingStored},
+		"accounts, too late": {func() error {
+			return bank.LastError(b.Accounts(ended, transfer.AccountQuery{}))
+		}, transfer.NothingStored},
+		"closed, too late":    {func() error { return b.CloseAccount(ended, "b") }, transfer.NothingStored},
+		"a balance, too late": {func() error { _, err := b.BalanceAt(ended, "a", time.Now()); return err }, transfer.NothingStored},
 		"a list, too late": {func() (err error) {
 			for _, err = range b.List(ended, transfer.Query{}) {
 			}

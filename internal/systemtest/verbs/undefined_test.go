@@ -32,6 +32,7 @@ func TestUndefinedFieldsOfAccounts(t *testing.T) {
 		{"floor", refused, depends},
 		{"currency", refused, depends},
 		{"closed", accepted, accepted},
+		{"frozen", accepted, accepted},
 	} {
 		t.Run(c.field, func(t *testing.T) {
 			t.Parallel()

@@ -74,6 +74,12 @@ func accountVerbs() map[string]method {
 		"Coordinator.GetAccount":    func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.GetAccount(ctx, "a")) },
 		"Coordinator.CloseAccount":  func(ctx context.Context, c *transfer.Coordinator) error { return c.CloseAccount(ctx, "a") },
 		"Coordinator.ReopenAccount": func(ctx context.Context, c *transfer.Coordinator) error { return c.ReopenAccount(ctx, "a") },
+		"Coordinator.UpdateAccount": func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.UpdateAccount(ctx, "a", freezing()))
+		},
+		"Coordinator.Accounts": func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.FirstError(c.Accounts(ctx, transfer.AccountQuery{}))
+		},
 		"Coordinator.Statement": func(ctx context.Context, c *transfer.Coordinator) error {
 			return bank.FirstError(c.Statement(ctx, "a", transfer.StatementQuery{}))
 		},
@@ -94,6 +100,12 @@ func accountVerbs() map[string]method {
 	}
 }
 
+// freezing is a change of an account.
+func freezing() transfer.AccountChange {
+	frozen := true
+	return transfer.AccountChange{Frozen: &frozen}
+}
+
 func ledgerVerbs() map[string]method {
 	ofLedger := func(do func(ctx context.Context, l *transfer.Ledger) error) method {
 		return func(ctx context.Context, c *transfer.Coordinator) error {
@@ -111,6 +123,9 @@ func ledgerVerbs() map[string]method {
 		"Ledger.Get":    ofLedger(func(ctx context.Context, l *transfer.Ledger) error { return bank.ErrorOf(l.Get(ctx, "a")) }),
 		"Ledger.Close":  ofLedger(func(ctx context.Context, l *transfer.Ledger) error { return l.Close(ctx, "a") }),
 		"Ledger.Reopen": ofLedger(func(ctx context.Context, l *transfer.Ledger) error { return l.Reopen(ctx, "a") }),
+		"Ledger.Update": ofLedger(func(ctx context.Context, l *transfer.Ledger) error {
+			return bank.ErrorOf(l.Update(ctx, "a", freezing()))
+		}),
 		"Ledger.Statement": ofLedger(func(ctx context.Context, l *transfer.Ledger) error {
 			return bank.FirstError(l.Statement(ctx, "a", transfer.StatementQuery{}))
 		}),
