@@ -3,6 +3,7 @@
 package document
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -36,6 +37,9 @@ func (t *Transfer) listBytes() int {
 	sum := len(t.Metadata)
 	for _, leg := range t.Legs {
 		sum += 2*wire.ElementBytes + len(leg.Ledger) + len(leg.Namespace) + len(leg.Account)
+		if leg.Currency != "" {
+			sum += wire.ElementBytes + len(leg.Currency)
+		}
 	}
 	for _, e := range t.Effects {
 		sum += 2*wire.ElementBytes + len(e.Documents) + len(e.Namespace) + len(e.ID.Value) + len(e.Require) + len(e.Set)
@@ -55,7 +59,7 @@ type Transfer struct {
 	// Legs are the movements, and Effects the changes of documents.
 	Legs    []Leg    `bson:"legs"`
 	Effects []Effect `bson:"effects,omitempty"`
-	// Currency is required of each account.
+	// Currency is required of each account whose leg has none of its own.
 	Currency string `bson:"currency,omitempty"`
 	// Digest stands for what was asked for.
 	Digest Digest `bson:"digest"`
@@ -133,6 +137,37 @@ func (t Transfer) Moved() []Leg {
 	return moved
 }
 
+// CurrencyOf returns the currency of a leg: its own, or the transfer's.
+func (t *Transfer) CurrencyOf(leg Leg) string { return cmp.Or(leg.Currency, t.Currency) }
+
+// OneCurrency returns the currency that all legs have. It reports false where they have
+// several: the transfer is an exchange.
+func (t *Transfer) OneCurrency() (currency string, one bool) {
+	if len(t.Legs) == 0 {
+		return t.Currency, true
+	}
+	currency = t.CurrencyOf(t.Legs[0])
+	for _, leg := range t.Legs[1:] {
+		if t.CurrencyOf(leg) != currency {
+			return "", false
+		}
+	}
+	return currency, true
+}
+
+// ShareCurrency brings the currencies of the legs into the form in which they are stored:
+// one that all legs have is the transfer's, and no leg repeats that of the transfer.
+func (t *Transfer) ShareCurrency() {
+	if currency, one := t.OneCurrency(); one {
+		t.Currency = currency
+	}
+	for i := range t.Legs {
+		if t.Legs[i].Currency == t.Currency {
+			t.Legs[i].Currency = ""
+		}
+	}
+}
+
 // DueOnSettle returns what a participant with an amount is paid when its transfer is
 // settled there: a credit.
 // Where a part of a hold was posted, the credit is that part, and the rest is paid back
@@ -206,6 +241,9 @@ type Leg struct {
 	Account string `bson:"account"`
 	// Amount is negative for a debit.
 	Amount money.Amount `bson:"amount"`
+	// Currency is required of the account. It is stored where it is another one than the
+	// transfer's: see [Transfer.CurrencyOf].
+	Currency string `bson:"currency,omitempty"`
 }
 
 // Effect is a change of a document as it is stored.

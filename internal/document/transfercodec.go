@@ -23,6 +23,9 @@ func (t *Transfer) Encode() bson.Raw {
 		m.Text("ns", leg.Namespace)
 		m.Text("account", leg.Account)
 		m.Amount("amount", leg.Amount)
+		if leg.Currency != "" {
+			m.Text("currency", leg.Currency)
+		}
 		m.End()
 	}
 	m.End()

@@ -26,7 +26,7 @@ func (s *Store) facts(a *Attempt, p *participant, stored bson.Raw) protocol.Fact
 		Trace:            markers.Own,
 		Fence:            view.Fence(),
 		Open:             !view.Closed(),
-		Currency:         view.HasCurrency(a.Transfer.Currency),
+		Currency:         view.HasCurrency(a.Transfer.CurrencyOf(p.leg)),
 		BelowMarkerLimit: markers.Count < s.markerLimit,
 		Funds:            true,
 		WithinLimits:     true,

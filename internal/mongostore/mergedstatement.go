@@ -73,7 +73,7 @@ func (u *mergedUpdate) conditions(m *wire.Message) {
 	m.Flag("$ne", true)
 	m.End()
 	m.Begin(fields.Currency)
-	document.CurrencyIs(m, first.Attempt.Transfer.Currency)
+	document.CurrencyIs(m, first.currency())
 	m.NoArray()
 	m.End()
 	m.Begin(fields.Balance)
