@@ -177,6 +177,7 @@ func transferDamages() []damage {
 			b.Change("transfers", "t", bson.M{"$set": bson.M{"legs.0.amount": int64(-61), "legs.1.amount": int64(61)}})
 		}, audit.WrongDigest),
 		done("legs that don't sum to zero", set("legs.1.amount", int64(61)), audit.WrongLegs, audit.WrongDigest),
+		done("a leg in another currency", set("legs.1.currency", "USD"), audit.WrongLegs, audit.WrongDigest),
 		done("two legs of one account", func(b *bank.Bank) {
 			b.Change("transfers", "t", bson.M{"$set": bson.M{"legs.1.account": "a"}})
 		}, audit.WrongLegs, audit.WrongDigest),
