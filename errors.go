@@ -50,8 +50,8 @@ var (
 	ErrAccountNotFound = errors.New("account not found")
 	// ErrAccountClosed means that the account is closed.
 	ErrAccountClosed = errors.New("account is closed")
-	// ErrCurrencyMismatch means that request and account name different currencies, or
-	// only one of them names any.
+	// ErrCurrencyMismatch means that the leg, or the request, and the account name
+	// different currencies, or only one of them names any.
 	// The text names both.
 	ErrCurrencyMismatch = errors.New("currency differs from the account's")
 	// ErrAmountKind means that the balance is not an exact number of the amount's kind:
@@ -224,7 +224,7 @@ func conflict(stored, planned document.Transfer) error {
 	}{
 		{"legs", !bytes.Equal(legsOf(stored, planned), legsOf(planned, stored))},
 		{"atMost", !equalParts(stored.AtMost, planned.AtMost)},
-		{"currency", stored.Currency != planned.Currency},
+		{"currency", otherCurrencies(stored, planned)},
 		{"effects", !bytes.Equal(effectsPayload(nil, stored.Effects), effectsPayload(nil, planned.Effects))},
 		{"hold", stored.Hold != planned.Hold},
 		{"reverses", stored.Reverses != planned.Reverses},
@@ -236,11 +236,11 @@ func conflict(stored, planned document.Transfer) error {
 	return e
 }
 
-// legsOf returns the legs as the digest counts them, without the currency.
+// legsOf returns the legs as the digest counts them, without the currencies.
 // Where one of the two has AtMost, the amounts of the legs don't count: it is the limit
 // that differs.
 func legsOf(t, other document.Transfer) []byte {
-	t.Currency = ""
+	t = inCurrency(t, "")
 	if t.AtMost == nil {
 		t.AtMost = other.AtMost
 	}

@@ -58,10 +58,12 @@ type Record struct {
 	State State
 	// Legs are the movements, one per account.
 	// Of a hold that was posted in part, they are what was posted.
+	// Each has its currency, whether the request named it with the leg or not.
 	Legs []Leg
 	// Effects are the documents that change with the money.
 	Effects []Effect
 	// Currency is the currency of all accounts, "" if they have none.
+	// Where the legs have several, it is the one of the request.
 	Currency string
 	// Metadata is what was stored with the transfer.
 	Metadata map[string]any
@@ -129,7 +131,9 @@ func recordOf(t document.Transfer) Record {
 		Effects: effectsOf(t), Legs: make([]Leg, len(t.Legs)),
 	}
 	for i, leg := range t.Moved() {
-		r.Legs[i] = Leg{Ledger: leg.Ledger, Account: leg.Account, Amount: Amount{leg.Amount}}
+		r.Legs[i] = Leg{
+			Ledger: leg.Ledger, Account: leg.Account, Amount: Amount{leg.Amount}, Currency: t.CurrencyOf(leg),
+		}
 	}
 	r.Metadata = decodeMetadata(t.Metadata)
 	return r
