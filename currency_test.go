@@ -119,6 +119,11 @@ func TestExchangeIsAllOrNothing(t *testing.T) {
 	unnamed.Legs[2].Currency, unnamed.Legs[3].Currency = "", ""
 	none := named(sale("", 1, 1))
 	none.Legs[0].Currency, none.Legs[1].Currency = "", ""
+	crossed := sale("", 1, 1)
+	crossed.Currency = "USD"
+	crossed.Legs[0] = transfer.Leg{Account: "usd-house", Amount: transfer.Units(-1), Currency: "EUR"}
+	crossed.Legs[1].Currency = "EUR"
+	crossed.Legs[2] = transfer.Leg{Account: "eur-alice", Amount: transfer.Units(-1)}
 	missing := sale("", 1, 1)
 	missing.Legs[3].Account = "nobody"
 	for name, row := range map[string]struct {
@@ -133,6 +138,8 @@ func TestExchangeIsAllOrNothing(t *testing.T) {
 		"credited to each other": {swapped, transfer.ErrCurrencyMismatch, "usd-alice",
 			&transfer.CurrencyError{Currency: "EUR", AccountCurrency: "USD"}},
 		"dollars as euros": {unnamed, transfer.ErrCurrencyMismatch, "usd-house",
+			&transfer.CurrencyError{Currency: "EUR", AccountCurrency: "USD"}},
+		"euros of a dollar account": {crossed, transfer.ErrCurrencyMismatch, "usd-house",
 			&transfer.CurrencyError{Currency: "EUR", AccountCurrency: "USD"}},
 		"euros without a name": {none, transfer.ErrCurrencyMismatch, "eur-alice",
 			&transfer.CurrencyError{AccountCurrency: "EUR"}},
@@ -239,13 +246,13 @@ func TestCurrencyIsNamedAnywhere(t *testing.T) {
 		require.NoError(t, err, "%+v", req)
 		require.Equal(t, transfer.StateSuccess, rec.State)
 	}
-	swiss := named(sale("sale", 2, 3))
+	swiss := sale("sale", 2, 3)
 	swiss.Legs[2].Currency, swiss.Legs[3].Currency = "CHF", "CHF"
 	crossed := named(sale("sale", 2, 3))
 	for i := range crossed.Legs {
 		crossed.Legs[i].Currency = exchanged.Legs[(i+2)%4].Currency
 	}
-	more := sale("sale", 2, 4)
+	more := named(sale("sale", 2, 4))
 	both := named(sale("sale", 2, 4))
 	both.Legs[2].Currency, both.Legs[3].Currency = "CHF", "CHF"
 	for _, row := range []struct {

@@ -49,7 +49,9 @@ func (s scenario) options(db *mongo.Database) []transfer.Option {
 const atOnce = time.Nanosecond // any threshold above 0: see options
 
 func scenarios() []scenario {
-	return slices.Concat(transferScenarios(), recoveryScenarios(), cancelScenarios(), holdScenarios(), effectScenarios())
+	return slices.Concat(
+		transferScenarios(), recoveryScenarios(), cancelScenarios(), holdScenarios(), effectScenarios(), exchangeScenarios(),
+	)
 }
 
 func transferring(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
@@ -97,11 +99,6 @@ func transferScenarios() []scenario {
 			name: "a refused transfer between two ledgers", balances: []int64{50, 0}, ledgers: bank.Mirror, run: bank.ThroughMirror,
 			calm: transfer.ErrInsufficientFunds,
 		},
-		{name: "an exchange", balances: []int64{100, 0, 0, 100}, prepare: dollars("c", "d"), run: exchanging},
-		{
-			name: "a refused exchange", balances: []int64{100, 0, 0, 50}, prepare: dollars("c", "d"), run: exchanging,
-			calm: transfer.ErrInsufficientFunds,
-		},
 		{
 			name: "a submitted transfer", balances: []int64{100, 0}, run: transferring,
 			prepare: func(b *bank.Bank) {
@@ -110,25 +107,6 @@ func transferScenarios() []scenario {
 			},
 		},
 	}
-}
-
-// dollars puts accounts into another currency than the others.
-func dollars(accounts ...string) func(b *bank.Bank) {
-	return func(b *bank.Bank) {
-		for _, account := range accounts {
-			b.SetField("accounts", account, "currency", "USD")
-		}
-	}
-}
-
-// exchanging moves 60 from a to b, and 66 dollars from d to c.
-func exchanging(ctx context.Context, c *transfer.Coordinator) (transfer.Record, error) {
-	return c.Transfer(ctx, transfer.Request{ID: "t", Legs: []transfer.Leg{
-		{Account: "a", Amount: transfer.Units(-60)},
-		{Account: "b", Amount: transfer.Units(60)},
-		{Account: "d", Amount: transfer.Units(-66), Currency: "USD"},
-		{Account: "c", Amount: transfer.Units(66), Currency: "USD"},
-	}})
 }
 
 // keptForAnHour makes the server remove final transfers.
