@@ -216,7 +216,8 @@ func capped(t document.Transfer) bool {
 // Where there are any, it includes the effects in an order of their own, what the
 // transfer reverses, what it moves at most, and that it is a hold.
 func digest(t document.Transfer) document.Digest {
-	if _, one := t.OneCurrency(); !one {
+	asked := counted(t)
+	if _, one := asked.OneCurrency(); !one {
 		return digestOf(exchangeDigest, richPayload(t))
 	}
 	if len(t.Effects) > 0 || t.Reverses != "" || t.AtMost != nil || t.Hold {
@@ -231,7 +232,7 @@ func plainPayload(t document.Transfer, payload []byte) []byte {
 		return cmp.Or(cmp.Compare(a.Ledger, b.Ledger), cmp.Compare(a.Account, b.Account))
 	})
 	currency, one := t.OneCurrency()
-	payload = appendField(payload, currency)
+	payload = appendField(payload, currency) // "" where they have several
 	for _, leg := range legs {
 		payload = appendField(payload, leg.Ledger)
 		payload = appendField(payload, leg.Account)

@@ -62,8 +62,8 @@ type Record struct {
 	Legs []Leg
 	// Effects are the documents that change with the money.
 	Effects []Effect
-	// Currency is the currency of all accounts, "" if they have none.
-	// Where the legs have several, it is the one of the request.
+	// Currency is the currency of all legs, "" if they have none.
+	// Where they have several, it is the one of the request.
 	Currency string
 	// Metadata is what was stored with the transfer.
 	Metadata map[string]any
@@ -129,6 +129,9 @@ func recordOf(t document.Transfer) Record {
 		Failure: failureOf(t.Failure), Stuck: failureOf(t.Stuck),
 		Reverses: t.Reverses, ReversedBy: t.ReversedBy, Hold: t.Hold, ExpiresAt: t.ExpiresAt,
 		Effects: effectsOf(t), Legs: make([]Leg, len(t.Legs)),
+	}
+	if currency, one := t.OneCurrency(); one {
+		r.Currency = currency
 	}
 	for i, leg := range t.Moved() {
 		r.Legs[i] = Leg{
