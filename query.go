@@ -132,7 +132,7 @@ func (c *Coordinator) storedBy(
 // There are indexes for an Account, for Reverses, and for what is unfinished or has
 // failed: Unfinished, IdleFor, Stuck, Holds, ExpiresBefore, and States without
 // StateSuccess where all of them are final, or none is.
-// Other conditions are looked at one transfer after another, in the order of the list.
+// Of the others, each transfer is looked at in the order of the list.
 func (c *Coordinator) List(ctx context.Context, q Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		query, err := c.storeQuery(q)

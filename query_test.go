@@ -275,6 +275,10 @@ func TestQueriesOfWork(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, len(c.want), n, "%+v", c.query)
 	}
+	held, err := b.Get(t.Context(), "held")
+	require.NoError(t, err)
+	require.NotContains(t, b.IDs(transfer.Query{ExpiresBefore: held.ExpiresAt}), "held")
+	require.Contains(t, b.IDs(transfer.Query{ExpiresBefore: held.ExpiresAt.Add(1)}), "held", "within a millisecond")
 	b.SetField("transfers", "waiting", "lastModified", time.Now())
 	b.SetField("transfers", "unheld", "metadata", bson.M{"kind": "odd"})
 	require.Equal(t, []string{"unheld"}, b.IDs(transfer.Query{Unfinished: true, Metadata: map[string]any{"kind": "odd"}}))

@@ -31,7 +31,7 @@ func TestSetupIsIdempotent(t *testing.T) {
 		"account": `{"legs.account": {"$numberInt":"1"},"legs.ledger": {"$numberInt":"1"},` +
 			`"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
 		"created":   `{"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
-		"open":      `{"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
+		"held":      `{"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
 		"failed":    `{"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
 		"reversals": `{"reverses": {"$numberInt":"1"},"createdAt": {"$numberInt":"-1"},"_id": {"$numberInt":"-1"}}`,
 		"purge":     `{"purgeAt": {"$numberInt":"1"}}`,

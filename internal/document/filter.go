@@ -79,7 +79,7 @@ func WithLeg(leg bson.D) bson.E {
 	return bson.E{Key: "legs", Value: bson.D{{Key: "$elemMatch", Value: leg}}}
 }
 
-// OfAccount selects an account's transfers. There is an index of them, newest first.
+// OfAccount selects an account's transfers, by an index.
 func OfAccount(ledger, account string) bson.E {
 	return WithLeg(bson.D{{Key: "account", Value: account}, {Key: "ledger", Value: ledger}})
 }

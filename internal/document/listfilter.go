@@ -31,7 +31,7 @@ func CreatedWith(created time.Time, beforeID string) bson.D {
 }
 
 // Unfinished selects what is not final, by an index.
-func Unfinished() bson.E { return bson.E{Key: "open", Value: true} }
+func Unfinished() bson.D { return bson.D{{Key: "open", Value: true}, AnyHold()} }
 
 // HasFailed selects what was rolled back, or is being, by an index.
 func HasFailed() bson.E { return bson.E{Key: "failure", Value: bson.D{{Key: "$exists", Value: true}}} }
@@ -39,8 +39,10 @@ func HasFailed() bson.E { return bson.E{Key: "failure", Value: bson.D{{Key: "$ex
 // IsStuck selects what an execution has left with a reason, of what is unfinished.
 func IsStuck() bson.E { return bson.E{Key: "stuck", Value: bson.D{{Key: "$exists", Value: true}}} }
 
-// IsHeld selects, of unfinished transfers in Preparing, the holds that are held.
-func IsHeld() bson.D { return bson.D{{Key: "hold", Value: true}, {Key: "held", Value: true}} }
+// IsHeld selects, of transfers in Preparing, the holds that are held, by an index.
+func IsHeld() bson.D {
+	return bson.D{{Key: "open", Value: true}, {Key: "hold", Value: true}, {Key: "held", Value: true}}
+}
 
 // ExpiresBefore selects holds that expire before an instant.
 func ExpiresBefore(instant time.Time) bson.E {

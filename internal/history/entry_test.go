@@ -195,6 +195,7 @@ func TestHistoryOfOddNumbers(t *testing.T) {
 		"a double":          {1.0, nil},
 		"a text":            {"1", nil},
 		"nothing":           {nil, nil},
+		"none at all":       {nil, nil},
 		"a part as double":  {int64(1), 1.0},
 		"a part as a fault": {int64(1), bson.M{}},
 	} {
@@ -202,7 +203,11 @@ func TestHistoryOfOddNumbers(t *testing.T) {
 			t.Parallel()
 			b := newBank(t)
 			odd := past("odd", moment(1), 0)
-			odd["legs"] = bson.A{bson.M{"ledger": "", "account": "alice", "amount": c.amount}}
+			leg := bson.M{"ledger": "", "account": "alice"}
+			if name != "none at all" {
+				leg["amount"] = c.amount
+			}
+			odd["legs"] = bson.A{leg}
 			if c.posted != nil {
 				odd["posted"] = c.posted
 			}

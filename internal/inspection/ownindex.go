@@ -46,9 +46,9 @@ func ownIndexes() []mongo.IndexModel {
 			Keys:    newestFirst("legs.account", "legs.ledger"),
 			Options: options.Index().SetName("account"),
 		},
-		{ // what is unfinished
+		{ // unfinished holds
 			Keys:    newestFirst(),
-			Options: where("open", bson.D{{Key: "open", Value: true}}),
+			Options: where("held", bson.D{{Key: "open", Value: true}, {Key: "hold", Value: true}}),
 		},
 		{ // what has failed
 			Keys:    newestFirst(),

@@ -60,7 +60,7 @@ type Place struct {
 
 // filter returns what a query selects, given how account IDs are stored.
 func (q Query) filter(ids document.IDCodec) bson.D {
-	filter, unfinished := q.byState()
+	filter := q.byState()
 	if q.Account != "" {
 		filter = append(filter, document.OfAccount(q.Ledger, ids.Canonical(q.Account)))
 	} else if q.ByLedger {
@@ -71,45 +71,48 @@ func (q Query) filter(ids document.IDCodec) bson.D {
 		filter = append(filter, document.Reverses(q.Reverses))
 	}
 	if q.Stuck {
-		filter, unfinished = append(filter, document.IsStuck()), true
+		filter = append(filter, document.IsStuck())
 	}
 	if q.IdleFor > 0 {
-		filter, unfinished = append(filter, document.StandsStillFor(q.IdleFor)), true
-	}
-	if unfinished || q.Unfinished {
-		filter = append(filter, document.Unfinished())
+		filter = append(filter, document.StandsStillFor(q.IdleFor))
 	}
 	return filter
 }
 
-// byState returns the conditions on the state and on holds, and whether they select
-// nothing but what is unfinished.
+// byState returns the conditions on the state and on holds.
 //
-// Most transfers are final, and have not failed. Where none of the states is such a one,
-// the filter says so: there are indexes of the others.
-func (q Query) byState() (filter bson.D, unfinished bool) {
-	states, held := q.States, q.Holds || !q.ExpiresBefore.IsZero()
-	filter = bson.D{}
-	if held {
-		filter = document.IsHeld()
-		states = slices.DeleteFunc([]protocol.State{protocol.Preparing}, func(s protocol.State) bool {
-			return len(q.States) > 0 && !slices.Contains(q.States, s)
-		})
+// Most transfers are final, and have not failed. Where none of these is selected, the
+// filter says so: there are indexes of the others.
+func (q Query) byState() bson.D {
+	if q.Holds || !q.ExpiresBefore.IsZero() {
+		return q.heldNow()
 	}
+	filter, given := bson.D{}, len(q.States) > 0
+	if given {
+		filter = append(filter, document.StateIn(q.States...))
+	}
+	switch final := slices.ContainsFunc(q.States, protocol.State.Final); {
+	case q.Unfinished, q.Stuck, q.IdleFor > 0, given && !final:
+		return append(filter, document.Unfinished()...)
+	case given && !slices.ContainsFunc(q.States, isNotBack):
+		return append(filter, document.HasFailed())
+	}
+	return filter
+}
+
+func isNotBack(s protocol.State) bool { return !s.Back() }
+
+// heldNow returns the conditions for holds that are held, which are in Preparing.
+func (q Query) heldNow() bson.D {
+	states := []protocol.State{protocol.Preparing}
+	if len(q.States) > 0 && !slices.Contains(q.States, protocol.Preparing) {
+		states = states[:0] // none of them is held
+	}
+	filter := append(document.IsHeld(), document.StateIn(states...))
 	if !q.ExpiresBefore.IsZero() {
 		filter = append(filter, document.ExpiresBefore(q.ExpiresBefore))
 	}
-	if len(states) == 0 && !held {
-		return filter, false
-	}
-	filter = append(filter, document.StateIn(states...))
-	switch {
-	case !slices.ContainsFunc(states, protocol.State.Final):
-		unfinished = true
-	case !slices.ContainsFunc(states, func(s protocol.State) bool { return !s.Back() }):
-		filter = append(filter, document.HasFailed())
-	}
-	return filter, unfinished
+	return filter
 }
 
 // parts returns the filters of a list's parts, which follow one another. Behind a place
@@ -174,9 +177,9 @@ func (q *Queries) PlaceOf(ctx context.Context, id string) (place Place, found bo
 // Count returns how many transfers a query selects, wherever a page of them begins or
 // ends.
 func (q *Queries) Count(ctx context.Context, query Query) (int64, error) {
-	query.Beyond = nil
+	selected := append(query.filter(q.catalog.IDs), document.CreatedBetween(query.After, query.Before)...)
 	pipeline := bson.A{
-		bson.D{{Key: "$match", Value: query.parts(q.catalog.IDs)[0]}},
+		bson.D{{Key: "$match", Value: selected}},
 		bson.D{{Key: "$count", Value: "n"}},
 	}
 	ctx = wire.Detached(ctx)
