@@ -100,7 +100,9 @@ func TestExchange(t *testing.T) {
 	for account, want := range map[string]string{
 		"eur-alice": "sale -60 40", "eur-house": "sale 60 60", "usd-house": "sale -66 134", "usd-alice": "sale 66 66",
 	} {
-		require.Equal(t, []string{want}, b.Lines(b.MustStatement(b.MustLedger(""), account, transfer.StatementQuery{})))
+		entries := b.MustStatement(b.MustLedger(""), account, transfer.StatementQuery{})
+		require.Equal(t, []string{want}, b.Lines(entries))
+		require.Equal(t, rec.Legs, entries[0].Legs)
 		b.RequireBalanceAt(account, opened.Add(-time.Hour), exchangeBooks(0, 0)[account])
 	}
 	requireTotals(b, "EUR 100+0", "USD 200+0")

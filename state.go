@@ -128,18 +128,24 @@ func recordOf(t document.Transfer) Record {
 		NotBefore: t.NotBefore, PurgeAt: t.PurgeAt,
 		Failure: failureOf(t.Failure), Stuck: failureOf(t.Stuck),
 		Reverses: t.Reverses, ReversedBy: t.ReversedBy, Hold: t.Hold, ExpiresAt: t.ExpiresAt,
-		Effects: effectsOf(t), Legs: make([]Leg, len(t.Legs)),
+		Effects: effectsOf(t), Legs: legsFrom(t.Movements()),
 	}
 	if currency, one := t.OneCurrency(); one {
 		r.Currency = currency
 	}
-	for i, leg := range t.Moved() {
-		r.Legs[i] = Leg{
-			Ledger: leg.Ledger, Account: leg.Account, Amount: Amount{leg.Amount}, Currency: t.CurrencyOf(leg),
-		}
-	}
 	r.Metadata = decodeMetadata(t.Metadata)
 	return r
+}
+
+// legsFrom returns movements as the API has them.
+func legsFrom(stored []document.Leg) []Leg {
+	legs := make([]Leg, len(stored))
+	for i, leg := range stored {
+		legs[i] = Leg{
+			Ledger: leg.Ledger, Account: leg.Account, Amount: Amount{leg.Amount}, Currency: leg.Currency,
+		}
+	}
+	return legs
 }
 
 func failureOf(stored *document.Failure) *Failure {

@@ -140,6 +140,15 @@ func (t Transfer) Moved() []Leg {
 // CurrencyOf returns the currency of a leg: its own, or the transfer's.
 func (t *Transfer) CurrencyOf(leg Leg) string { return cmp.Or(leg.Currency, t.Currency) }
 
+// Movements returns what [Transfer.Moved] returns, each leg with its currency.
+func (t Transfer) Movements() []Leg {
+	legs := slices.Clone(t.Moved())
+	for i := range legs {
+		legs[i].Currency = t.CurrencyOf(legs[i])
+	}
+	return legs
+}
+
 // OneCurrency returns the currency that all legs have. It reports false where they have
 // several: the transfer is an exchange.
 func (t *Transfer) OneCurrency() (currency string, one bool) {

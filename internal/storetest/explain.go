@@ -34,7 +34,7 @@ func (b *Bank) Examined(find *Command) int64 {
 func (b *Bank) explain(find *Command, verbosity string, reply any) {
 	b.T.Helper()
 	query := bson.D{{Key: "find", Value: find.Text("find")}}
-	for _, field := range []string{"filter", "sort"} {
+	for _, field := range []string{"filter", "sort", "limit"} {
 		if value := find.Body.Lookup(field); value.Type != 0 {
 			query = append(query, bson.E{Key: field, Value: value})
 		}

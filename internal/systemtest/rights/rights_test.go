@@ -302,6 +302,18 @@ func readingVerbs() []verb {
 			}
 			return nil
 		}},
+		{"count", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			_, err := c.Count(ctx, transfer.Query{})
+			return err
+		}},
+		{"page", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
+			for _, err := range c.List(ctx, transfer.Query{Beyond: "first", Limit: 1}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
 		{"statement", func(ctx context.Context, c *transfer.Coordinator, _ string) error {
 			for _, err := range c.Statement(ctx, "rich", transfer.StatementQuery{}) {
 				if err != nil {

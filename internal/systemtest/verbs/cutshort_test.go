@@ -55,6 +55,7 @@ func TestReadsThatAreCutShort(t *testing.T) {
 	_, err = b.BalanceAt(soon(), "a", time.Now())
 	require.Error(t, err)
 	requireLastError(t, b.List(soon(), transfer.Query{}))
+	requireLastError(t, b.List(soon(), transfer.Query{Beyond: "t"}))
 	_, err = b.Audit(soon())
 	require.Error(t, err)
 

@@ -89,6 +89,10 @@ func TestOutcomesOfReads(t *testing.T) {
 			}
 			return err
 		}, transfer.NothingStored},
+		"a count, too late": {func() error { return bank.ErrorOf(b.Count(ended, transfer.Query{})) }, transfer.NothingStored},
+		"a page behind nobody": {func() error {
+			return bank.FirstError(b.List(ctx, transfer.Query{Beyond: "nobody"}))
+		}, transfer.Unchanged},
 		"a statement of nobody": {func() (err error) {
 			for _, err = range b.Statement(ctx, "x", transfer.StatementQuery{}) {
 			}

@@ -63,6 +63,9 @@ func lookVerbs() map[string]method {
 		"Coordinator.List": func(ctx context.Context, c *transfer.Coordinator) error {
 			return bank.FirstError(c.List(ctx, transfer.Query{}))
 		},
+		"Coordinator.Count": func(ctx context.Context, c *transfer.Coordinator) error {
+			return bank.ErrorOf(c.Count(ctx, transfer.Query{}))
+		},
 	}
 }
 
