@@ -89,6 +89,7 @@ func inCurrency(t document.Transfer, currency string) document.Transfer {
 // otherCurrencies reports whether two transfers name different currencies: all in all, or
 // for an account that both move money on.
 func otherCurrencies(a, b document.Transfer) bool {
+	a, b = counted(a), counted(b)
 	if !maps.Equal(currenciesOf(a), currenciesOf(b)) {
 		return true
 	}

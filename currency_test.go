@@ -337,7 +337,7 @@ func TestReversedExchange(t *testing.T) {
 		_, err := b.Transfer(t.Context(), sale(id, 10, 20))
 		require.NoError(t, err)
 	}
-	rec, err := b.Reverse(t.Context(), "one", "back")
+	rec, err := b.Reverse(t.Context(), transfer.Reversal{ID: "back", Of: "one", All: true})
 	require.NoError(t, err)
 	require.Equal(t, named(sale("", -10, -20)).Legs, rec.Legs)
 	require.Equal(t, "one", rec.Reverses)
@@ -345,10 +345,71 @@ func TestReversedExchange(t *testing.T) {
 		ID: "spent", From: "usd-alice", To: "usd-house", Amount: transfer.Units(1), Currency: "USD",
 	})
 	require.NoError(t, err)
-	_, err = b.Reverse(t.Context(), "two", "too late")
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "too late", Of: "two", All: true})
 	require.ErrorIs(t, err, transfer.ErrInsufficientFunds)
 	requireTotals(b, "EUR 100+0", "USD 200+0")
 	requireBooks(b, exchangeBooks(10, 19))
+}
+
+// partOf asks for a part of the exchange "sale" back.
+func partOf(id string, legs ...transfer.Leg) transfer.Reversal {
+	return transfer.Reversal{ID: id, Of: "sale", Legs: legs}
+}
+
+// in returns a leg that names a currency, or none.
+func in(currency, account string, units int64) transfer.Leg {
+	return transfer.Leg{Account: account, Amount: transfer.Units(units), Currency: currency}
+}
+
+// An exchange is reversed in parts, in any of its currencies: each part sums to zero in
+// each of them. What is left is taken back by a reversal of all, whose payload is the
+// same whatever was left.
+func TestExchangeIsReversedInParts(t *testing.T) {
+	t.Parallel()
+	b := newExchange(t)
+	_, err := b.Transfer(t.Context(), sale("sale", 10, 20))
+	require.NoError(t, err)
+	rec, err := b.Reverse(t.Context(), partOf("one",
+		in("", "usd-alice", -2), in("EUR", "eur-house", -1), in("", "usd-house", 2), in("", "eur-alice", 1)))
+	require.NoError(t, err)
+	require.Equal(t, []string{"USD", "EUR"}, []string{rec.Legs[0].Currency, rec.Legs[1].Currency})
+	_, err = b.Reverse(t.Context(), partOf("two", in("", "usd-alice", -19), in("", "usd-house", 19)))
+	require.ErrorIs(t, err, transfer.ErrReversalExceeds)
+	rec, err = b.Reverse(t.Context(), partOf("two", in("", "usd-alice", -18), in("", "usd-house", 18)))
+	require.NoError(t, err)
+	require.Equal(t, "USD", rec.Currency, "of all its legs")
+	for range 2 { // all that is left, which is in euros, and then nothing
+		rec, err = b.Reverse(t.Context(), transfer.Reversal{ID: "rest", Of: "sale", All: true})
+		require.NoError(t, err)
+		require.Equal(t, "EUR", rec.Currency)
+		require.Len(t, rec.Legs, 2)
+		_, err = b.Reverse(t.Context(), partOf("two", in("USD", "usd-house", 18), in("USD", "usd-alice", -18)))
+		require.NoError(t, err)
+	}
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "more", Of: "sale", All: true})
+	require.ErrorIs(t, err, transfer.ErrAlreadyReversed)
+	requireTotals(b, "EUR 100+0", "USD 200+0")
+	requireBooks(b, exchangeBooks(0, 0))
+}
+
+// A part of an exchange names each account in the currency in which the exchange has
+// moved it, and sums to zero in each currency.
+func TestPartsOfExchangesThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	b := newExchange(t)
+	_, err := b.Transfer(t.Context(), sale("sale", 10, 20))
+	require.NoError(t, err)
+	for text, r := range map[string]transfer.Reversal{
+		`those in "`:               partOf("r", in("", "usd-alice", -2), in("", "eur-alice", 2)),
+		`moved "USD" on account`:   partOf("r", in("EUR", "usd-alice", -2), in("EUR", "usd-house", 2)),
+		`did not move account "x"`: partOf("r", in("USD", "x", -2), in("", "usd-house", 2)),
+		"so give Legs":             {ID: "r", Of: "sale", Amount: transfer.Units(2)},
+	} {
+		_, err := b.Reverse(t.Context(), r)
+		require.ErrorIs(t, err, transfer.ErrInvalidRequest, text)
+		require.ErrorContains(t, err, text)
+	}
+	requireBooks(b, exchangeBooks(10, 20))
 }
 
 // Whatever an exchange was doing when its process died, the audit has the money of each

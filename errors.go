@@ -119,8 +119,11 @@ var (
 	// ErrNotHeld means that the transfer is no hold, or that not everything is prepared
 	// for it yet.
 	ErrNotHeld = errors.New("not held")
-	// ErrAlreadyReversed means that another transfer has reversed this one.
+	// ErrAlreadyReversed means that nothing is left of a transfer to be reversed.
 	ErrAlreadyReversed = errors.New("already reversed")
+	// ErrReversalExceeds means that less is left of a transfer than a reversal was asked
+	// to take back.
+	ErrReversalExceeds = errors.New("more than what is left to be reversed")
 	// ErrNotReversible means that there is nothing to reverse: the transfer is not in
 	// StateSuccess.
 	ErrNotReversible = errors.New("not reversible")
@@ -193,7 +196,8 @@ func named(err error) error {
 // The record that comes with it is the earlier one's.
 type ConflictError struct {
 	// Differs names the parts that differ: "legs" (accounts or amounts), "atMost",
-	// "currency", "effects", "hold" (one is a hold and the other is not), "reverses", or
+	// "currency", "effects", "hold" (one is a hold and the other is not), "reverses",
+	// "part" (one reversal takes back all that is left, and the other a part of it), or
 	// "posted", for a hold that was posted with another amount.
 	// It is empty where this version doesn't know, since a later one has stored the
 	// transfer.
@@ -228,6 +232,7 @@ func conflict(stored, planned document.Transfer) error {
 		{"effects", !bytes.Equal(effectsPayload(nil, stored.Effects), effectsPayload(nil, planned.Effects))},
 		{"hold", stored.Hold != planned.Hold},
 		{"reverses", stored.Reverses != planned.Reverses},
+		{"part", stored.Part != planned.Part},
 	} {
 		if part.other {
 			e.Differs = append(e.Differs, part.name)

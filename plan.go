@@ -261,12 +261,18 @@ func richPayload(t document.Transfer) []byte {
 	payload := appendField(nil, strconv.FormatBool(t.Hold))
 	payload = appendField(payload, t.Reverses)
 	payload = appendField(payload, most)
-	return plainPayload(t, effectsPayload(payload, t.Effects))
+	payload = plainPayload(t, effectsPayload(payload, t.Effects))
+	if t.Part {
+		payload = appendField(payload, "part")
+	}
+	return payload
 }
 
 // counted returns a transfer with its legs as the digest counts them.
 // For a transfer with AtMost they say who gives and who gets, and not how much.
+// For a reversal of all that is left they are the whole, whatever was left.
 func counted(t document.Transfer) document.Transfer {
+	t.Legs = t.Asked()
 	if t.AtMost == nil {
 		return t
 	}

@@ -204,7 +204,7 @@ func leaveWork(b *bank.Bank) {
 	b.MustMove("moved", 60)
 	_, err := b.Transfer(b.T.Context(), bank.Move("refused", "c", "b", 60))
 	require.ErrorIs(b.T, err, transfer.ErrInsufficientFunds)
-	_, err = b.Reverse(b.T.Context(), "moved", "reversal")
+	_, err = b.Reverse(b.T.Context(), transfer.Reversal{ID: "reversal", Of: "moved", All: true})
 	require.NoError(b.T, err)
 	b.MustSubmit("waiting")
 	_, err = b.Submit(b.T.Context(), bank.Later("scheduled", 1))

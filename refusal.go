@@ -81,6 +81,10 @@ func reasonError(reason protocol.Reason) error {
 		return ErrOverflow
 	case protocol.RequirementFailed:
 		return ErrRequirementFailed
+	case protocol.AlreadyReversed:
+		return ErrAlreadyReversed
+	case protocol.ReversalExceeds:
+		return ErrReversalExceeds
 	case protocol.Unwritable:
 		return ErrUnwritable
 	case protocol.Cancelled, protocol.Stalled, protocol.Voided, protocol.Expired:

@@ -92,8 +92,12 @@ type Record struct {
 	PurgeAt time.Time
 	// Reverses is the ID of the transfer that this one reverses.
 	Reverses string
-	// ReversedBy is the ID of the transfer that has reversed this one.
+	// ReversedBy is the ID of the transfer that has taken the last of this one back.
+	// It is "" while something is left to be reversed.
 	ReversedBy string
+	// Reversed is what was taken back of a transfer between two accounts.
+	// It counts reversals that have succeeded.
+	Reversed Amount
 	// Hold says that the transfer was requested by Hold.
 	Hold bool
 	// ExpiresAt is when a hold is voided unless it is decided before.
@@ -127,7 +131,7 @@ func recordOf(t document.Transfer) Record {
 		CreatedAt: t.CreatedAt, LastModified: t.LastModified, Attempts: int(t.Attempts),
 		NotBefore: t.NotBefore, PurgeAt: t.PurgeAt,
 		Failure: failureOf(t.Failure), Stuck: failureOf(t.Stuck),
-		Reverses: t.Reverses, ReversedBy: t.ReversedBy, Hold: t.Hold, ExpiresAt: t.ExpiresAt,
+		Reverses: t.Reverses, ReversedBy: t.WhollyReversedBy(), Reversed: Amount{t.ReversedAmount()}, Hold: t.Hold, ExpiresAt: t.ExpiresAt,
 		Effects: effectsOf(t), Legs: legsFrom(t.Movements()),
 	}
 	if currency, one := t.OneCurrency(); one {

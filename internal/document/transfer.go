@@ -35,10 +35,12 @@ func (t *Transfer) Size() int {
 // listBytes returns about what the lists and the metadata of a transfer take.
 func (t *Transfer) listBytes() int {
 	sum := len(t.Metadata)
-	for _, leg := range t.Legs {
-		sum += 2*wire.ElementBytes + len(leg.Ledger) + len(leg.Namespace) + len(leg.Account)
-		if leg.Currency != "" {
-			sum += wire.ElementBytes + len(leg.Currency)
+	for _, legs := range [...][]Leg{t.Legs, t.Whole} {
+		for _, leg := range legs {
+			sum += 2*wire.ElementBytes + len(leg.Ledger) + len(leg.Namespace) + len(leg.Account)
+			if leg.Currency != "" {
+				sum += wire.ElementBytes + len(leg.Currency)
+			}
 		}
 	}
 	for _, e := range t.Effects {
@@ -102,9 +104,21 @@ type Transfer struct {
 	AtMost *money.Amount `bson:"atMost,omitempty"`
 
 	// Reverses is the transfer that this one reverses.
+	// Part says that a part of it was asked for, by amount or by legs, and not all that
+	// is left.
 	Reverses string `bson:"reverses,omitempty"`
-	// ReversedBy is the transfer that has reversed this one.
+	Part     bool   `bson:"part,omitempty"`
+	// Whole is what a reversal of all that is left would move if all were left, where
+	// that is more than its legs.
+	Whole []Leg `bson:"whole,omitempty"`
+	// Plan counts how often such a reversal was planned anew, because less was left.
+	Plan int64 `bson:"plan,omitempty"`
+	// ReversedBy is the latest transfer that has reversed this one or a part of it.
 	ReversedBy string `bson:"reversedBy,omitempty"`
+	// Reversed is what the legs of all these have moved, by [Leg.ReversedKey].
+	// Without it, what is reversed is reversed as a whole: so the release before stores
+	// it.
+	Reversed bson.Raw `bson:"reversed,omitempty"`
 	// Pending has the marker of a reversal under way.
 	Pending bson.Raw `bson:"pending,omitempty"`
 }
@@ -232,12 +246,21 @@ func (t Transfer) SoundDecision() bool {
 	return !t.CommittedAt.IsZero() == t.State.Forward() && (t.Failure != nil) == t.State.Back()
 }
 
-// Reserved reports whether a reversal has reserved the transfer.
-func (t Transfer) Reserved() bool {
-	return slices.ContainsFunc(wire.Elements(t.Pending), func(e bson.RawElement) bool {
-		_, done := CutDone(e.Key())
-		return !done
-	})
+// ReservedByOther returns the ID of a reversal that has reserved the transfer, other than
+// the given one; "" if there is none.
+func (t Transfer) ReservedByOther(id string) string {
+	own := MarkerKey(id)
+	for _, e := range wire.Elements(t.Pending) {
+		key := e.Key()
+		if _, done := CutDone(key); done || key == own {
+			continue
+		}
+		if other, ok := spelledID(key); ok {
+			return other
+		}
+		return key
+	}
+	return ""
 }
 
 // Leg is one movement as it is stored.

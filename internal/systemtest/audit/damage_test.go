@@ -219,7 +219,7 @@ func reversalDamages() []damage {
 	pair := func(name string, harm func(b *bank.Bank), id string, codes ...audit.Code) damage {
 		return damage{name, func(b *bank.Bank) {
 			b.MustMove("t", 60)
-			_, err := b.Reverse(b.T.Context(), "t", "r")
+			_, err := b.Reverse(b.T.Context(), transfer.Reversal{ID: "r", Of: "t", All: true})
 			require.NoError(b.T, err)
 			b.UntilSuccess(b.Coordinator, "r")
 			harm(b)
@@ -245,7 +245,7 @@ func reversalDamages() []damage {
 		{"a reversal's marker that bears an amount", func(b *bank.Bank) {
 			b.MustMove("t", 60)
 			b.Dying(bank.MorePrepares, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-				_, err := c.Reverse(ctx, "t", "r")
+				_, err := c.Reverse(ctx, transfer.Reversal{ID: "r", Of: "t", All: true})
 				return err
 			})
 			b.SetField("transfers", "t", "pending.r", int64(60))
@@ -391,7 +391,7 @@ func allowed() map[string]func(b *bank.Bank) {
 		},
 		"a reversal whose original was purged": func(b *bank.Bank) {
 			b.MustMove("t", 60)
-			_, err := b.Reverse(b.T.Context(), "t", "r")
+			_, err := b.Reverse(b.T.Context(), transfer.Reversal{ID: "r", Of: "t", All: true})
 			require.NoError(b.T, err)
 			b.Remove("transfers", "t")
 			b.Insert("transfers.retention", bson.M{"_id": time.Hour.Milliseconds(), "since": bank.ThresholdsAgo(1000)})
@@ -399,7 +399,7 @@ func allowed() map[string]func(b *bank.Bank) {
 		"a reversal under way whose original was purged": func(b *bank.Bank) {
 			b.MustMove("t", 60)
 			b.Dying(bank.MorePrepares, bank.Lost, func(ctx context.Context, c *transfer.Coordinator) error {
-				_, err := c.Reverse(ctx, "t", "r")
+				_, err := c.Reverse(ctx, transfer.Reversal{ID: "r", Of: "t", All: true})
 				return err
 			})
 			b.SetField("transfers", "r", "state", "Committed")
@@ -442,7 +442,7 @@ func TestAuditAdvisesForOtherDocuments(t *testing.T) {
 	b := bank.NewShop(t, 100, 0)
 	_, err := b.Transfer(t.Context(), bank.Payment("paid", "o-1", 10))
 	require.NoError(t, err)
-	_, err = b.Reverse(t.Context(), "paid", "back")
+	_, err = b.Reverse(t.Context(), transfer.Reversal{ID: "back", Of: "paid", All: true})
 	require.NoError(t, err)
 	b.LeaveRecorded("t", 10)
 	for _, row := range []struct {

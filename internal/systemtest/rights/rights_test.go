@@ -250,7 +250,7 @@ func movingVerbs() []verb {
 			if _, err := c.Transfer(ctx, oneUnit(id)); err != nil {
 				return err
 			}
-			_, err := c.Reverse(ctx, id, id+"-back")
+			_, err := c.Reverse(ctx, transfer.Reversal{ID: id + "-back", Of: id, All: true})
 			return err
 		}},
 		{"recover", func(ctx context.Context, c *transfer.Coordinator, _ string) error {

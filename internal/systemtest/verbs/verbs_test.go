@@ -49,7 +49,7 @@ func transferVerbs() map[string]method {
 		"Coordinator.Void":   func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.Void(ctx, "t")) },
 		"Coordinator.Cancel": func(ctx context.Context, c *transfer.Coordinator) error { return bank.ErrorOf(c.Cancel(ctx, "t", "")) },
 		"Coordinator.Reverse": func(ctx context.Context, c *transfer.Coordinator) error {
-			return bank.ErrorOf(c.Reverse(ctx, "t", "new"))
+			return bank.ErrorOf(c.Reverse(ctx, transfer.Reversal{ID: "new", Of: "t", All: true}))
 		},
 	}
 }
